@@ -1,0 +1,32 @@
+/* interfaces: what the programs must know of the host end a packet is on. Key: its ifindex (host order). */
+#pragma once
+
+#include "types.h"
+
+enum interface_flags {
+	/* Pods of this node may be reached past the host stack. */
+	INTERFACE_FAST_LOCAL = 1 << 0,
+	/* Other nodes may be reached past the host stack. */
+	INTERFACE_FAST_UPLINK = 1 << 1,
+	/* Source addresses and MAC are bound to the endpoint. */
+	INTERFACE_ANTI_SPOOF = 1 << 2,
+	/* The map of allowed sources holds prefixes for this interface. */
+	INTERFACE_ALLOWED_SOURCES = 1 << 3,
+	/* The host end is ours: its gateway addresses are answered from BPF. */
+	INTERFACE_GATEWAY = 1 << 4,
+	/* The endpoint has addresses beyond the first of a family: they are found in the addresses map. */
+	INTERFACE_MORE_ADDRESSES = 1 << 5,
+};
+
+/* Written once by ADD, erased by DEL, read for every packet: one cache line. */
+struct interface {
+	__u32 network;       /* network_id() of the network's name */
+	__u32 flags;         /* enum interface_flags */
+	struct ip_addr ipv4; /* the first address of each family, zero where there is none */
+	struct ip_addr ipv6;
+	struct ip_addr link_local; /* the pod's own fe80::/64 address, zero without IPv6 */
+	__u8 pod_mac[6];
+	__u8 reserved[2];
+};
+
+ABI_STATIC_ASSERT(sizeof(struct interface) == 64, "one cache line");

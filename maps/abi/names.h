@@ -1,0 +1,26 @@
+/* Names of the pinned objects, and the fixed numbers other tools may meet on a node. */
+#pragma once
+
+/* The directory on a bpffs that holds everything of Podlane unless the configuration says otherwise. */
+#define PODLANE_ROOT "/sys/fs/bpf/podlane"
+
+/*
+ * A map's name carries the version of its layout: a changed struct is a new version and a new map.
+ * Kernel object names hold 15 characters (BPF_OBJ_NAME_LEN).
+ */
+#define PODLANE_MAP_ENDPOINTS "endpoints_v1"
+#define PODLANE_MAP_INTERFACES "interfaces_v1"
+#define PODLANE_MAP_ADDRESSES "addresses_v1"
+#define PODLANE_MAP_NETWORKS "networks_v1"
+#define PODLANE_MAP_PATHS "paths_v1"
+#define PODLANE_MAP_COUNTERS "counters_v1"
+#define PODLANE_MAP_SOURCES "allowed_srcs_v1"
+#define PODLANE_MAP_BANDWIDTHS "bandwidths_v1"
+
+/* Program names as the kernel shows them; the prefix tells ours from other agents'. */
+#define PODLANE_PROGRAM_FROM_POD "pl_from_pod"
+#define PODLANE_PROGRAM_TO_POD "pl_to_pod"
+
+/* clsact filters of ours: one priority, one handle ("PL"), so that other filters are never touched. */
+#define PODLANE_TC_PRIORITY 20
+#define PODLANE_TC_HANDLE 0x504c

@@ -1,0 +1,32 @@
+/* paths: which way a flow came, so that its answers go back that way ("a flow returns the way it came"). */
+#pragma once
+
+#include "types.h"
+
+/*
+ * A flow as the endpoint sees it: local is the pod's side. Ports in network byte order; for ICMP echo both
+ * ports are the identifier; protocols without ports have both 0.
+ */
+struct path_key {
+	__u32 ifindex; /* the endpoint's host end */
+	struct ip_addr local;
+	struct ip_addr peer;
+	__be16 local_port;
+	__be16 peer_port;
+	__u8 protocol; /* IPPROTO_* */
+	__u8 reserved[3];
+};
+
+enum path_via {
+	PATH_HOST = 1,   /* through the host stack, which may translate or filter it */
+	PATH_DIRECT = 2, /* between two pods of this node, past the host stack */
+};
+
+struct path {
+	__u64 since_ns; /* CLOCK_MONOTONIC, when this way was chosen */
+	__u32 via;      /* enum path_via */
+	__u32 uplink;   /* ifindex of the uplink, 0 where there is none */
+};
+
+ABI_STATIC_ASSERT(sizeof(struct path_key) == 44, "no padding in a key");
+ABI_STATIC_ASSERT(sizeof(struct path) == 16, "no padding in a value");

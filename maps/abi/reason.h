@@ -1,0 +1,54 @@
+/*
+ * Why a packet ended as it did. Every packet that meets a program of ours ends in exactly one reason of that
+ * program's side; what is sent from one pod to another past the host stack counts at the sender (SENT_DIRECT)
+ * and at the receiver (RECEIVED_DIRECT).
+ */
+#pragma once
+
+#include "types.h"
+
+/* X(NAME, text, kind, sentence); appended to only: the number is the index into struct counters. */
+#define PODLANE_REASONS(X)                                                                                             \
+	X(NONE, "none", PASS, "never counted")                                                                         \
+	X(SENT_DIRECT, "sent-direct", FAST, "to a pod of this node, past the host stack")                              \
+	X(RECEIVED_DIRECT, "received-direct", FAST, "from a pod of this node, past the host stack")                    \
+	X(RECEIVED_HOST, "received-host", HOST, "delivered to the pod by the host stack")                              \
+	X(GATEWAY_ARP, "gateway-arp", ANSWER, "ARP request for the gateway, answered")                                 \
+	X(GATEWAY_ND, "gateway-nd", ANSWER, "neighbour solicitation for the gateway, answered")                        \
+	X(HOST_NOT_IP, "host-not-ip", HOST, "neither IPv4, IPv6 nor ours to answer: host stack")                       \
+	X(HOST_ARP, "host-arp", HOST, "ARP that is not for the gateway: host stack")                                   \
+	X(HOST_ND, "host-nd", HOST, "neighbour discovery that is not for the gateway: host stack")                     \
+	X(HOST_L2, "host-l2", HOST, "addressed to another MAC than the host end's: host stack (or its bridge)")        \
+	X(HOST_VLAN, "host-vlan", HOST, "VLAN tag: host stack")                                                        \
+	X(HOST_FRAGMENT, "host-fragment", HOST, "IP fragment: host stack")                                             \
+	X(HOST_OPTIONS, "host-options", HOST, "IPv4 options or IPv6 extension headers: host stack")                    \
+	X(HOST_LENGTH, "host-length", HOST, "IP length disagrees with the frame: host stack, which discards it")       \
+	X(HOST_NO_FLOW, "host-no-flow", HOST, "no transport header to name the flow by: host stack")                   \
+	X(HOST_NOT_LOCAL, "host-not-local", HOST, "destination is no endpoint of this network here: host stack")       \
+	X(HOST_SELF, "host-self", HOST, "destination is the sending endpoint itself: host stack")                      \
+	X(HOST_FAST_PATH_OFF, "host-fast-path-off", HOST, "fast path off at one of both ends: host stack")             \
+	X(HOST_TTL, "host-ttl", HOST, "TTL or hop limit about to expire: host stack, which answers")                   \
+	X(HOST_MTU, "host-mtu", HOST, "larger than the receiver's MTU: host stack, which answers or fragments")        \
+	X(HOST_PATH, "host-path", HOST, "the flow came through the host stack and returns that way")                   \
+	X(HOST_UNKNOWN_PATH, "host-unknown-path", HOST, "flow already under way but not remembered: host stack")       \
+	X(HOST_UNKNOWN_ENDPOINT, "host-unknown-endpoint", HOST, "interface without an endpoint: host stack")           \
+	X(DROP_SOURCE_MAC, "drop-source-mac", DROP, "source MAC is not the endpoint's")                                \
+	X(DROP_SOURCE_ADDRESS, "drop-source-address", DROP, "source address is not the endpoint's")                    \
+	X(DROP_ARP_SPOOFED, "drop-arp-spoofed", DROP, "ARP sender is not the endpoint")                                \
+	X(DROP_ND_SPOOFED, "drop-nd-spoofed", DROP, "neighbour discovery in another's name, or a router's")            \
+	X(DROP_MALFORMED, "drop-malformed", DROP, "Ethernet, ARP or IP header cut short or contradicting itself")
+
+enum reason_kind {
+	REASON_KIND_PASS,
+	REASON_KIND_FAST,   /* past the host stack */
+	REASON_KIND_HOST,   /* through the host stack */
+	REASON_KIND_ANSWER, /* answered by the program */
+	REASON_KIND_DROP,
+};
+
+enum reason {
+#define X(name, text, kind, sentence) REASON_##name,
+	PODLANE_REASONS(X)
+#undef X
+		REASON_COUNT
+};

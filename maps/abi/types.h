@@ -1,0 +1,22 @@
+/* Integer types and addresses shared by the BPF programs and user space. Compiles as BPF C and as C++20. */
+#pragma once
+
+#ifndef __VMLINUX_H__
+#include <linux/types.h>
+#endif
+
+/*
+ * An IPv4 or IPv6 address in network byte order; IPv4 is written as its IPv4-mapped form ::ffff:a.b.c.d
+ * (RFC 4291, 2.5.5.2), so that one map serves both families. All zero means "none".
+ */
+struct ip_addr {
+	__be32 word[4];
+};
+
+#ifdef __cplusplus
+#define ABI_STATIC_ASSERT(expression, text) static_assert(expression, text)
+#else
+#define ABI_STATIC_ASSERT(expression, text) _Static_assert(expression, text)
+#endif
+
+ABI_STATIC_ASSERT(sizeof(struct ip_addr) == 16, "an address is 16 bytes");

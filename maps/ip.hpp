@@ -1,0 +1,43 @@
+// Words for addresses: parse, print and compare struct ip_addr, prefixes and MAC addresses.
+#pragma once
+
+#include "abi/types.h"
+#include "result.hpp"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace podlane {
+
+using Mac = std::array<std::uint8_t, 6>;
+
+// Strict: dotted quad or RFC 4291 text, no zone, no surrounding space. An IPv4-mapped text is an IPv4 address.
+Result<ip_addr> parse_ip(std::string_view text);
+std::string to_string(const ip_addr &addr);
+[[nodiscard]] bool is_ipv4(const ip_addr &addr);
+[[nodiscard]] bool is_none(const ip_addr &addr);
+[[nodiscard]] bool is_link_local(const ip_addr &addr); // fe80::/10 or 169.254.0.0/16
+ip_addr ipv4_from_host_order(std::uint32_t addr);
+// fe80::/64 with the EUI-64 identifier of `mac` (RFC 4291, appendix A).
+ip_addr link_local_from_mac(const Mac &mac);
+bool operator==(const ip_addr &a, const ip_addr &b);
+
+// An address and the length of its prefix in bits of its own family (0–32 or 0–128); host bits may be set.
+struct Prefix {
+    ip_addr addr{};
+    std::uint8_t length = 0;
+    bool operator==(const Prefix &other) const { return addr == other.addr && length == other.length; }
+};
+// "10.1.2.3/24"; without a slash it is the host prefix.
+Result<Prefix> parse_prefix(std::string_view text);
+std::string to_string(const Prefix &prefix);
+[[nodiscard]] Prefix masked(const Prefix &prefix); // host bits cleared
+[[nodiscard]] bool contains(const Prefix &prefix, const ip_addr &addr);
+
+// "02:00:00:00:00:01", either case.
+Result<Mac> parse_mac(std::string_view text);
+std::string to_string(const Mac &mac);
+
+} // namespace podlane

@@ -1,0 +1,100 @@
+// Map<K, V>: typed access to a pinned BPF map. "Missing" is a value, "full" an error that names the map.
+#pragma once
+
+#include "fd.hpp"
+#include "result.hpp"
+
+#include <bpf/bpf.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace podlane {
+
+enum class Access { read_only, read_write };
+
+// What the kernel says of a map.
+struct MapFacts {
+    std::uint32_t id = 0;
+    std::uint32_t type = 0; // enum bpf_map_type
+    std::uint32_t key_size = 0;
+    std::uint32_t value_size = 0;
+    std::uint32_t max_entries = 0;
+    std::uint32_t flags = 0;
+};
+
+enum class Put { any, must_not_exist, must_exist };
+
+namespace detail {
+// Opens the pin `path` and aborts with a sentence when its sizes are not the ones this binary was built with.
+Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32_t value_size, Access access);
+Result<void> put(int fd, const std::string &path, const void *key, const void *value, Put how);
+Result<bool> find(int fd, const std::string &path, const void *key, void *value);
+Result<bool> erase(int fd, const std::string &path, const void *key);
+} // namespace detail
+
+Result<MapFacts> map_facts(int fd);
+
+// Number of CPUs a per-CPU map holds values for (possible CPUs, not online ones).
+Result<unsigned> possible_cpus();
+
+// A map pinned at `path`; owns its descriptor. K and V are the ABI structs.
+template <typename K, typename V> class Map {
+    static_assert(std::is_trivially_copyable_v<K> && std::is_trivially_copyable_v<V>);
+
+  public:
+    static Result<Map> open(std::string path, Access access) {
+        Fd fd = TRY(detail::open_map(path, sizeof(K), sizeof(V), access));
+        return Map(std::move(fd), std::move(path));
+    }
+
+    [[nodiscard]] Result<std::optional<V>> find(const K &key) const {
+        V value{};
+        if (!TRY(detail::find(fd_.get(), path_, &key, &value)))
+            return std::optional<V>{};
+        return std::optional<V>{value};
+    }
+
+    // Put::must_not_exist on an existing key is an error with ErrorCode::already_exists; a full map
+    // ErrorCode::map_full.
+    [[nodiscard]] Result<void> put(const K &key, const V &value, Put how = Put::any) const {
+        return detail::put(fd_.get(), path_, &key, &value, how);
+    }
+
+    // False where the key was not there.
+    [[nodiscard]] Result<bool> erase(const K &key) const { return detail::erase(fd_.get(), path_, &key); }
+
+    // A copy of all entries; entries that come or go meanwhile may or may not be in it.
+    [[nodiscard]] Result<std::vector<std::pair<K, V>>> entries() const {
+        std::vector<std::pair<K, V>> all;
+        K key{};
+        const void *previous = nullptr;
+        // A key erased while we stand on it restarts the walk at the first one: bounded, and not repeated.
+        for (std::uint64_t steps = 0; steps < std::uint64_t{1} << 24U; ++steps) {
+            K next{};
+            if (bpf_map_get_next_key(fd_.get(), previous, &next) != 0)
+                break;
+            key = next;
+            previous = &key;
+            V value{};
+            if (TRY(detail::find(fd_.get(), path_, &key, &value)))
+                all.emplace_back(key, value);
+        }
+        return all;
+    }
+
+    [[nodiscard]] int fd() const { return fd_.get(); }
+    [[nodiscard]] const std::string &path() const { return path_; }
+
+  private:
+    Map(Fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+    Fd fd_;
+    std::string path_;
+};
+
+} // namespace podlane

@@ -1,0 +1,128 @@
+#include "tables.hpp"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace podlane {
+namespace {
+
+template <typename Table> Result<Table> open_table(std::string_view root, const char *name, Access access) {
+    return Table::open(pin_path(root, name), access);
+}
+
+} // namespace
+
+std::string live_directory(std::string_view root) { return std::string(root) + "/live"; }
+
+std::string pin_path(std::string_view root, std::string_view name) {
+    return live_directory(root) + "/" + std::string(name);
+}
+
+Result<Endpoints> open_endpoints(std::string_view root, Access access) {
+    return open_table<Endpoints>(root, PODLANE_MAP_ENDPOINTS, access);
+}
+Result<Interfaces> open_interfaces(std::string_view root, Access access) {
+    return open_table<Interfaces>(root, PODLANE_MAP_INTERFACES, access);
+}
+Result<Addresses> open_addresses(std::string_view root, Access access) {
+    return open_table<Addresses>(root, PODLANE_MAP_ADDRESSES, access);
+}
+Result<Networks> open_networks(std::string_view root, Access access) {
+    return open_table<Networks>(root, PODLANE_MAP_NETWORKS, access);
+}
+Result<Paths> open_paths(std::string_view root, Access access) {
+    return open_table<Paths>(root, PODLANE_MAP_PATHS, access);
+}
+Result<AllowedSources> open_allowed_sources(std::string_view root, Access access) {
+    return open_table<AllowedSources>(root, PODLANE_MAP_SOURCES, access);
+}
+Result<Bandwidths> open_bandwidths(std::string_view root, Access access) {
+    return open_table<Bandwidths>(root, PODLANE_MAP_BANDWIDTHS, access);
+}
+
+Result<Counters> Counters::open(std::string_view root, Access access) {
+    std::string path = pin_path(root, PODLANE_MAP_COUNTERS);
+    Fd fd = TRY(detail::open_map(path, sizeof(std::uint32_t), sizeof(counters), access));
+    const unsigned cpus = TRY(possible_cpus());
+    return Counters(std::move(fd), std::move(path), cpus);
+}
+
+Result<void> Counters::put_zero(std::uint32_t ifindex) const {
+    const std::vector<counters> zero(cpus_);
+    return detail::put(fd_.get(), path_, &ifindex, zero.data(), Put::any);
+}
+
+Result<bool> Counters::erase(std::uint32_t ifindex) const { return detail::erase(fd_.get(), path_, &ifindex); }
+
+Result<std::vector<counters>> Counters::find(std::uint32_t ifindex) const {
+    std::vector<counters> values(cpus_);
+    if (!TRY(detail::find(fd_.get(), path_, &ifindex, values.data())))
+        values.clear();
+    return values;
+}
+
+Result<counters> Counters::sum(std::uint32_t ifindex) const {
+    counters total{};
+    for (const counters &one : TRY(find(ifindex)))
+        for (std::size_t i = 0; i < COUNTER_REASONS; ++i) {
+            total.by_reason[i].packets += one.by_reason[i].packets;
+            total.by_reason[i].bytes += one.by_reason[i].bytes;
+        }
+    return total;
+}
+
+Result<std::vector<std::uint32_t>> Counters::keys() const {
+    std::vector<std::uint32_t> all;
+    std::uint32_t key = 0;
+    const void *previous = nullptr;
+    for (std::uint32_t next = 0; bpf_map_get_next_key(fd_.get(), previous, &next) == 0; previous = &key) {
+        key = next;
+        all.push_back(key);
+    }
+    return all;
+}
+
+std::uint32_t network_id(std::string_view name) {
+    std::uint32_t hash = 0x811c9dc5U;
+    for (const char c : name)
+        hash = (hash ^ static_cast<unsigned char>(c)) * 0x01000193U;
+    return hash;
+}
+
+std::string_view field_text(std::span<const char> field) { return {field.data(), strnlen(field.data(), field.size())}; }
+
+bool set_field(std::span<char> field, std::string_view text) {
+    if (text.size() >= field.size())
+        return false;
+    std::ranges::fill(field, '\0');
+    std::ranges::copy(text, field.begin());
+    return true;
+}
+
+Result<endpoint_key> make_endpoint_key(std::string_view container_id, std::string_view ifname) {
+    endpoint_key key{};
+    if (!set_field(key.container_id, container_id))
+        return Error{ErrorCode::invalid_environment,
+                     "container ID of " + std::to_string(container_id.size()) + " characters: at most " +
+                         std::to_string(ENDPOINT_CONTAINER_ID_SIZE - 1) + " are supported"};
+    if (!set_field(key.ifname, ifname))
+        return Error{ErrorCode::invalid_environment, "interface name \"" + std::string(ifname) + "\" is too long"};
+    return key;
+}
+
+allowed_source_key make_allowed_source_key(std::uint32_t ifindex, const Prefix &prefix) {
+    constexpr std::uint32_t kIfindexBits = 32;
+    constexpr std::uint32_t kMappedBits = 96;
+    return {kIfindexBits + prefix.length + (is_ipv4(prefix.addr) ? kMappedBits : 0), htonl(ifindex),
+            masked(prefix).addr};
+}
+
+const std::array<ReasonText, REASON_COUNT> kReasons = {{
+#define X(name, text, kind, sentence) {text, REASON_KIND_##kind, sentence},
+    PODLANE_REASONS(X)
+#undef X
+}};
+
+} // namespace podlane

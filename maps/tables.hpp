@@ -1,0 +1,88 @@
+// The pinned maps by name: where they are, their types, and the conversions between words and wire structs.
+#pragma once
+
+#include "abi/address.h"
+#include "abi/allowed_source.h"
+#include "abi/bandwidth.h"
+#include "abi/counter.h"
+#include "abi/endpoint.h"
+#include "abi/interface.h"
+#include "abi/names.h"
+#include "abi/network.h"
+#include "abi/path.h"
+#include "ip.hpp"
+#include "map.hpp"
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace podlane {
+
+using Endpoints = Map<endpoint_key, endpoint>;
+using Interfaces = Map<std::uint32_t, interface>;
+using Addresses = Map<address_key, address>;
+using Networks = Map<std::uint32_t, network>;
+using Paths = Map<path_key, path>;
+using AllowedSources = Map<allowed_source_key, std::uint32_t>;
+using Bandwidths = Map<std::uint32_t, bandwidth>;
+
+// Directory of the live pins below a root ("/sys/fs/bpf/podlane"); it appears whole, by one rename, or not at all.
+std::string live_directory(std::string_view root);
+// Path of one pinned map or program below a root.
+std::string pin_path(std::string_view root, std::string_view name);
+
+// Error code `missing` where the pin is not there.
+Result<Endpoints> open_endpoints(std::string_view root, Access access);
+Result<Interfaces> open_interfaces(std::string_view root, Access access);
+Result<Addresses> open_addresses(std::string_view root, Access access);
+Result<Networks> open_networks(std::string_view root, Access access);
+Result<Paths> open_paths(std::string_view root, Access access);
+Result<AllowedSources> open_allowed_sources(std::string_view root, Access access);
+Result<Bandwidths> open_bandwidths(std::string_view root, Access access);
+
+// The per-CPU counters: one struct counters for each possible CPU.
+class Counters {
+  public:
+    static Result<Counters> open(std::string_view root, Access access);
+    [[nodiscard]] Result<void> put_zero(std::uint32_t ifindex) const;
+    [[nodiscard]] Result<bool> erase(std::uint32_t ifindex) const;
+    // One element a CPU; empty where the endpoint has no counters.
+    [[nodiscard]] Result<std::vector<counters>> find(std::uint32_t ifindex) const;
+    // The sum over the CPUs; zero where the endpoint has no counters.
+    [[nodiscard]] Result<counters> sum(std::uint32_t ifindex) const;
+    [[nodiscard]] Result<std::vector<std::uint32_t>> keys() const;
+    [[nodiscard]] int fd() const { return fd_.get(); }
+
+  private:
+    Counters(Fd fd, std::string path, unsigned cpus) : fd_(std::move(fd)), path_(std::move(path)), cpus_(cpus) {}
+    Fd fd_;
+    std::string path_;
+    unsigned cpus_;
+};
+
+// The number a network's name stands for in keys (FNV-1a, 32 bits; two names with one number are refused by ADD).
+std::uint32_t network_id(std::string_view name);
+
+// Error where container ID or interface name do not fit.
+Result<endpoint_key> make_endpoint_key(std::string_view container_id, std::string_view ifname);
+
+// A NUL-padded field as text, and the other way round (false where it does not fit with its NUL).
+std::string_view field_text(std::span<const char> field);
+bool set_field(std::span<char> field, std::string_view text);
+
+// The key of an allowed prefix of the endpoint behind `ifindex`.
+allowed_source_key make_allowed_source_key(std::uint32_t ifindex, const Prefix &prefix);
+
+struct ReasonText {
+    std::string_view name; // "sent-direct"
+    reason_kind kind;
+    std::string_view sentence; // for people
+};
+// Indexed by enum reason.
+extern const std::array<ReasonText, REASON_COUNT> kReasons;
+
+} // namespace podlane

@@ -1,0 +1,117 @@
+// The values of one CNI call: what was asked (Request) and what is answered (Attachment). Plain data, checked on entry.
+#pragma once
+
+#include "maps/ip.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace podlane::cni {
+
+enum class Command { add, del, check, gc, status, version };
+
+// A version of the CNI specification, 0.1.0 to 1.1.0.
+struct Version {
+    unsigned major = 0;
+    unsigned minor = 0;
+    unsigned patch = 0;
+    auto operator<=>(const Version &) const = default;
+};
+
+// From CNI_ARGS and, where it is silent, from the config; empty where nobody said it.
+struct PodIdentity {
+    std::string name;
+    std::string ns;
+    std::string uid;
+    std::string infra_container_id;
+};
+
+struct Interface {
+    std::string name;
+    std::string mac;                  // as text, may be empty
+    std::string sandbox;              // path of the namespace, empty on the host
+    std::optional<std::uint32_t> mtu; // since 1.1.0
+};
+
+struct Address {
+    Prefix prefix;
+    std::optional<ip_addr> gateway;
+    std::optional<std::size_t> interface; // index into interfaces
+};
+
+struct Route {
+    Prefix destination;
+    std::optional<ip_addr> gateway;
+    std::optional<std::uint32_t> mtu, advmss, priority, table, scope; // since 1.1.0
+};
+
+struct Dns {
+    std::vector<std::string> nameservers;
+    std::string domain;
+    std::vector<std::string> search;
+    std::vector<std::string> options;
+};
+
+// A CNI result, whatever version it is written in: an IPAM plugin's, prevResult, or ours.
+struct Attachment {
+    std::vector<Interface> interfaces;
+    std::vector<Address> addresses;
+    std::vector<Route> routes;
+    Dns dns;
+};
+
+enum class FastPath { off, local, on };
+enum class AttachBy { automatic, tcx, clsact };
+
+// bits per second and bits, as in the reference `bandwidth` plugin; 0 is "no limit".
+struct Bandwidth {
+    std::uint64_t ingress_rate = 0, ingress_burst = 0, egress_rate = 0, egress_burst = 0;
+};
+
+struct Log {
+    std::string file; // empty: stderr
+    enum class Level { error, warning, info, debug } level = Level::warning;
+};
+
+// One of `cni.dev/valid-attachments`.
+struct ValidAttachment {
+    std::string container_id;
+    std::string ifname;
+};
+
+struct Config {
+    Version cni_version;
+    std::string name; // of the network
+    std::string type;
+    std::string ipam_type; // empty: addresses come in prevResult
+    std::optional<Attachment> prev_result;
+    std::optional<std::uint32_t> mtu;
+    std::vector<Route> routes; // added to those of the IPAM result
+    std::string host_interface_prefix = "cali";
+    FastPath fast_path = FastPath::on;
+    AttachBy attach = AttachBy::automatic;
+    bool anti_spoof = true;
+    std::vector<Prefix> allowed_sources; // beyond the endpoint's own addresses
+    std::string bpffs;                   // directory of our pins; the default is PODLANE_ROOT
+    Log log;
+    std::vector<Prefix> requested_ips; // capability `ips`, args.cni.ips, CNI_ARGS IP
+    std::optional<Mac> requested_mac;  // capability `mac`, args.cni.mac, CNI_ARGS MAC
+    std::optional<Bandwidth> bandwidth;
+    std::vector<ValidAttachment> valid_attachments; // GC only
+};
+
+struct Request {
+    Command command = Command::version;
+    std::string container_id;
+    std::string ifname;
+    std::string netns; // path; may be empty for DEL
+    bool netns_override = false;
+    std::vector<std::string> path; // CNI_PATH, split
+    PodIdentity pod;
+    Config config;
+    std::string raw_config; // standard input as it came, to be handed to the IPAM plugin
+};
+
+} // namespace podlane::cni

@@ -1,0 +1,48 @@
+# The libraries of Debian 12 that Podlane links, as podlane::bpf, podlane::nl, podlane::json and podlane::cli.
+
+function(podlane_require_library name package)
+    set(file ${name})
+    if(PODLANE_STATIC AND NOT PODLANE_SANITIZE)
+        set(file lib${name}.a)
+    endif()
+    find_library(PODLANE_LIB_${name} NAMES ${file})
+    if(NOT PODLANE_LIB_${name})
+        message(FATAL_ERROR "${file} is missing: apt-get install ${package} (or run tools/setup)")
+    endif()
+endfunction()
+
+function(podlane_require_header header package out)
+    find_path(${out} NAMES ${header})
+    if(NOT ${out})
+        message(FATAL_ERROR "${header} is missing: apt-get install ${package} (or run tools/setup)")
+    endif()
+endfunction()
+
+podlane_require_library(bpf libbpf-dev)
+podlane_require_library(elf libelf-dev)
+podlane_require_library(z zlib1g-dev)
+podlane_require_library(nl-3 libnl-3-dev)
+podlane_require_library(nl-route-3 libnl-route-3-dev)
+podlane_require_header(libnl3/netlink/netlink.h libnl-3-dev PODLANE_LIBNL_INCLUDE)
+podlane_require_header(nlohmann/json.hpp nlohmann-json3-dev PODLANE_JSON_INCLUDE)
+podlane_require_header(CLI/CLI.hpp libcli11-dev PODLANE_CLI11_INCLUDE)
+podlane_require_header(fmt/format.h libfmt-dev PODLANE_FMT_INCLUDE)
+
+# By name, not by path: the executable's own -static (or its absence) chooses between .a and .so.
+add_library(podlane_dep_bpf INTERFACE)
+target_link_libraries(podlane_dep_bpf INTERFACE -lbpf -lelf -lz)
+add_library(podlane::bpf ALIAS podlane_dep_bpf)
+
+add_library(podlane_dep_nl INTERFACE)
+target_include_directories(podlane_dep_nl SYSTEM INTERFACE ${PODLANE_LIBNL_INCLUDE}/libnl3)
+target_link_libraries(podlane_dep_nl INTERFACE -lnl-route-3 -lnl-3 -lpthread -lm)
+add_library(podlane::nl ALIAS podlane_dep_nl)
+
+# Header-only, from the system's include directory.
+add_library(podlane_dep_json INTERFACE)
+add_library(podlane::json ALIAS podlane_dep_json)
+
+# Debian has no static libfmt.
+add_library(podlane_dep_cli INTERFACE)
+target_compile_definitions(podlane_dep_cli INTERFACE FMT_HEADER_ONLY=1)
+add_library(podlane::cli ALIAS podlane_dep_cli)

@@ -1,0 +1,54 @@
+# podlane_room(): a static library of the .cpp files in a directory. podlane_program(): a shipped executable.
+
+# podlane_room(NAME DIR [EXCLUDE files...] [LINK libs...]); a directory without sources is an empty library.
+function(podlane_room name dir)
+    cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "EXCLUDE;LINK")
+    file(GLOB sources CONFIGURE_DEPENDS ${dir}/*.cpp)
+    foreach(file IN LISTS arg_EXCLUDE)
+        list(REMOVE_ITEM sources ${dir}/${file})
+    endforeach()
+    if(sources)
+        add_library(${name} STATIC ${sources})
+        target_link_libraries(${name} PUBLIC podlane_options ${arg_LINK})
+    else()
+        add_library(${name} INTERFACE)
+        target_link_libraries(${name} INTERFACE podlane_options ${arg_LINK})
+    endif()
+endfunction()
+
+# podlane_program(NAME MAIN [LINK libs...]); nothing while MAIN does not exist.
+function(podlane_program name main)
+    cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LINK")
+    file(GLOB source CONFIGURE_DEPENDS ${main})
+    if(NOT source)
+        return()
+    endif()
+    add_executable(${name} ${source})
+    target_link_libraries(${name} PRIVATE ${arg_LINK})
+    if(PODLANE_STATIC AND NOT PODLANE_SANITIZE)
+        # Not -static-pie: its start-up relocations dirty pages that otherwise stay shared with the file.
+        target_link_options(${name} PRIVATE -static -no-pie)
+    endif()
+endfunction()
+
+# podlane_tests(LABEL): an executable for each tests/LABEL/*_test.cpp, and a ctest for each case in it, named
+# LABEL/FILE/Suite.Case.
+function(podlane_tests label)
+    file(GLOB sources CONFIGURE_DEPENDS ${label}/*_test.cpp)
+    string(REPLACE ";" "\\;" environment "${PODLANE_TEST_ENVIRONMENT}")
+    foreach(source IN LISTS sources)
+        get_filename_component(stem ${source} NAME_WE)
+        set(name ${label}_${stem})
+        add_executable(${name} ${source})
+        target_link_libraries(${name} PRIVATE podlane_harness GTest::gtest_main)
+        foreach(program podlane podlanectl)
+            if(TARGET ${program} AND NOT label STREQUAL "unit")
+                add_dependencies(${name} ${program})
+            endif()
+        endforeach()
+        gtest_discover_tests(${name}
+            TEST_PREFIX ${label}/${stem}/
+            DISCOVERY_MODE PRE_TEST
+            PROPERTIES LABELS ${label} TIMEOUT 120 ENVIRONMENT "${environment}")
+    endforeach()
+endfunction()

@@ -28,8 +28,8 @@ function(podlane_vmlinux_h)
     add_custom_target(podlane_vmlinux DEPENDS ${PODLANE_VMLINUX_H})
 endfunction()
 
-# podlane_bpf(SKELETONS_VARIABLE FILE): the rules for one object; appends its skeleton's path to the variable.
-function(podlane_bpf skeletons file)
+# podlane_bpf(LIST_VARIABLE FILE): the rules for one object; appends its skeleton's path to the variable.
+function(podlane_bpf list_variable file)
     get_filename_component(stem ${file} NAME)
     string(REGEX REPLACE "\\.bpf\\.c$" "" stem ${stem})
     set(object ${PODLANE_BPF_DIR}/${stem}.bpf.o)
@@ -50,5 +50,5 @@ function(podlane_bpf skeletons file)
         COMMENT "Making skeleton ${stem}.skel.h"
         VERBATIM)
     add_custom_target(bpf_${stem} DEPENDS ${skeleton})
-    set(${skeletons} ${${skeletons}} ${skeleton} PARENT_SCOPE)
+    set(${list_variable} ${${list_variable}} ${skeleton} PARENT_SCOPE)
 endfunction()

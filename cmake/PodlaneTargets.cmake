@@ -27,7 +27,8 @@ function(podlane_program name main)
     target_link_libraries(${name} PRIVATE ${arg_LINK})
     if(PODLANE_STATIC AND NOT PODLANE_SANITIZE)
         # Not -static-pie: its start-up relocations dirty pages that otherwise stay shared with the file.
-        target_link_options(${name} PRIVATE -static -no-pie)
+        # --no-warnings: the linker warns of name service functions in libnl, which Podlane does not call.
+        target_link_options(${name} PRIVATE -static -no-pie -Wl,--no-warnings)
     endif()
 endfunction()
 

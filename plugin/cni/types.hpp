@@ -33,6 +33,8 @@ struct Interface {
     std::string mac;                  // as text, may be empty
     std::string sandbox;              // path of the namespace, empty on the host
     std::optional<std::uint32_t> mtu; // since 1.1.0
+    std::string socket_path{};        // since 1.1.0, handed on
+    std::string pci_id{};             // since 1.1.0, handed on
 };
 
 struct Address {
@@ -100,6 +102,7 @@ struct Config {
     std::optional<Mac> requested_mac;  // capability `mac`, args.cni.mac, CNI_ARGS MAC
     std::optional<Bandwidth> bandwidth;
     std::vector<ValidAttachment> valid_attachments; // GC only
+    Dns dns{};                         // put into the result where the IPAM plugin gave none
 };
 
 struct Request {

@@ -1,0 +1,24 @@
+// The texts exchanged with a delegated plugin: its configuration, its answer to VERSION, its errors.
+#pragma once
+
+#include "maps/result.hpp"
+#include "plugin/cni/types.hpp"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace podlane::cni {
+
+// The configuration for a plugin that does not speak ours: cniVersion replaced, prevResult converted.
+// A configuration already in that version comes back unchanged, byte for byte.
+Result<std::string> with_cni_version(std::string_view raw, Version version);
+
+// The supported versions a plugin listed in its answer to VERSION, in its order; those that are no version are left out.
+Result<std::vector<Version>> parse_version_reply(std::string_view stdout_text);
+
+// What a failed plugin said: "host-local: no IP addresses available (code 11)". Codes 11, 50 and 51 are kept, any other
+// becomes ErrorCode::ipam. Where the text is no CNI error, `how_it_ended` ("exit code 1: <stderr>") is told instead.
+Error parse_plugin_error(std::string_view stdout_text, std::string_view plugin, std::string_view how_it_ended);
+
+} // namespace podlane::cni

@@ -36,7 +36,6 @@ endfunction()
 # LABEL/FILE/Suite.Case.
 function(podlane_tests label)
     file(GLOB sources CONFIGURE_DEPENDS ${label}/*_test.cpp)
-    string(REPLACE ";" "\\;" environment "${PODLANE_TEST_ENVIRONMENT}")
     foreach(source IN LISTS sources)
         get_filename_component(stem ${source} NAME_WE)
         set(name ${label}_${stem})
@@ -50,6 +49,14 @@ function(podlane_tests label)
         gtest_discover_tests(${name}
             TEST_PREFIX ${label}/${stem}/
             DISCOVERY_MODE PRE_TEST
-            PROPERTIES LABELS ${label} TIMEOUT 120 ENVIRONMENT "${environment}")
+            PROPERTIES LABELS ${label} TIMEOUT 120)
+        # gtest_discover_tests() cannot pass a property that is a list.
+        set(include ${CMAKE_CURRENT_BINARY_DIR}/${name}_environment.cmake)
+        file(CONFIGURE OUTPUT ${include} @ONLY CONTENT [[
+foreach(test IN LISTS @name@_TESTS)
+    set_tests_properties("${test}" PROPERTIES ENVIRONMENT "@PODLANE_TEST_ENVIRONMENT@")
+endforeach()
+]])
+        set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${include})
     endforeach()
 endfunction()

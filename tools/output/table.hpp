@@ -1,0 +1,66 @@
+// Columns are declared once; a table of them is printed as text, a record of them as lines, both as JSON.
+#pragma once
+
+#include "terminal.hpp"
+#include "value.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace podlane::output {
+
+// What a person reads and what a program reads of the same thing.
+struct Cell {
+    std::string text;
+    Value raw;
+    Tone tone = Tone::plain;
+};
+
+// A cell whose text is its raw value.
+Cell text_cell(std::string_view text, Tone tone = Tone::plain);
+Cell number_cell(std::uint64_t number);
+Cell list_cell(const std::vector<std::string> &items); // "a,b" or "-"; an array in JSON
+
+enum class Align { left, right };
+
+struct Heading {
+    std::string_view title; // of the column in a table; empty: not in text tables
+    std::string_view label; // of the line in a record; empty: not in text records
+    std::string_view field; // member in JSON; empty: not in JSON. Documented and stable.
+    Align align = Align::left;
+};
+
+template <typename Row> struct Column {
+    Heading heading;
+    Cell (*cell)(const Row &row);
+};
+
+struct Table {
+    std::vector<Heading> headings;
+    std::vector<std::vector<Cell>> rows;
+};
+
+template <typename Row, typename Rows> Table make_table(std::span<const Column<Row>> columns, const Rows &rows) {
+    Table table;
+    for (const Column<Row> &column : columns)
+        table.headings.push_back(column.heading);
+    for (const Row &row : rows) {
+        std::vector<Cell> &cells = table.rows.emplace_back();
+        for (const Column<Row> &column : columns)
+            cells.push_back(column.cell(row));
+    }
+    return table;
+}
+
+// Padded columns under their titles; on a terminal the widest columns give way ("long-na…") until it fits.
+std::string table_text(const Table &table, const Style &style);
+// One block of "label  value" lines for each row, blocks separated by an empty line; empty values are left out.
+std::string record_text(const Table &table, const Style &style);
+// An array with one object for each row.
+Array table_value(const Table &table);
+
+} // namespace podlane::output

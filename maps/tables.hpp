@@ -26,7 +26,7 @@ using Endpoints = Map<endpoint_key, endpoint>;
 using Interfaces = Map<std::uint32_t, interface>;
 using Addresses = Map<address_key, address>;
 using Networks = Map<std::uint32_t, network>;
-using Paths = Map<path_key, path>;
+using Paths = Map<path_key, flow_path>;
 using AllowedSources = Map<allowed_source_key, std::uint32_t>;
 using Bandwidths = Map<std::uint32_t, bandwidth>;
 

@@ -22,11 +22,11 @@ enum path_via {
 	PATH_DIRECT = 2, /* between two pods of this node, past the host stack */
 };
 
-struct path {
+struct flow_path {
 	__u64 since_ns; /* CLOCK_MONOTONIC, when this way was chosen */
 	__u32 via;      /* enum path_via */
 	__u32 uplink;   /* ifindex of the uplink, 0 where there is none */
 };
 
 ABI_STATIC_ASSERT(sizeof(struct path_key) == 44, "no padding in a key");
-ABI_STATIC_ASSERT(sizeof(struct path) == 16, "no padding in a value");
+ABI_STATIC_ASSERT(sizeof(struct flow_path) == 16, "no padding in a value");

@@ -12,7 +12,7 @@
 	X(NONE, "none", PASS, "never counted")                                                                         \
 	X(SENT_DIRECT, "sent-direct", FAST, "to a pod of this node, past the host stack")                              \
 	X(RECEIVED_DIRECT, "received-direct", FAST, "from a pod of this node, past the host stack")                    \
-	X(RECEIVED_HOST, "received-host", HOST, "delivered to the pod by the host stack")                              \
+	X(RECEIVED_HOST, "received-host", HOST, "delivered to the pod over its host end")                              \
 	X(GATEWAY_ARP, "gateway-arp", ANSWER, "ARP request for the gateway, answered")                                 \
 	X(GATEWAY_ND, "gateway-nd", ANSWER, "neighbour solicitation for the gateway, answered")                        \
 	X(HOST_NOT_IP, "host-not-ip", HOST, "neither IPv4, IPv6 nor ours to answer: host stack")                       \

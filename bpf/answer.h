@@ -1,0 +1,103 @@
+/* Answers ARP and neighbour solicitations for the pod's gateway, in place of the packet that asked. */
+#pragma once
+
+#include "bpf/source.h"
+
+/* RFC 4861, 4.4, with the one option it carries, and its IPv6 header; the Ethernet header is not aligned to it. */
+struct nd_advertisement {
+	struct ipv6hdr ip;
+	struct nd_message nd;
+	__u8 option_type;
+	__u8 option_length;
+	__u8 option_mac[6];
+};
+
+static __always_inline int send_back(struct packet *p, enum reason reason)
+{
+	p->verdict = bpf_redirect(p->skb->ifindex, 0);
+	return reason;
+}
+
+static __always_inline int answer_arp(struct packet *p)
+{
+	__u8 mac[6] = PODLANE_HOST_MAC;
+	struct {
+		struct ethhdr ethernet;
+		struct arp_packet arp;
+	} __attribute__((packed)) frame;
+	__be32 asked_by;
+
+	if (bpf_skb_load_bytes(p->skb, 0, &frame, sizeof(frame)))
+		return REASON_DROP_MALFORMED;
+	if (frame.arp.operation != bpf_htons(1) || frame.arp.target != bpf_htonl(PODLANE_GATEWAY_IPV4))
+		return REASON_HOST_ARP;
+	asked_by = frame.arp.sender;
+	__builtin_memcpy(frame.ethernet.h_dest, frame.arp.sender_mac, 6);
+	__builtin_memcpy(frame.ethernet.h_source, mac, 6);
+	__builtin_memcpy(frame.arp.target_mac, frame.arp.sender_mac, 6);
+	__builtin_memcpy(frame.arp.sender_mac, mac, 6);
+	frame.arp.operation = bpf_htons(2);
+	frame.arp.sender = bpf_htonl(PODLANE_GATEWAY_IPV4);
+	frame.arp.target = asked_by;
+	if (bpf_skb_store_bytes(p->skb, 0, &frame, sizeof(frame), 0))
+		return REASON_HOST_ARP;
+	return send_back(p, REASON_GATEWAY_ARP);
+}
+
+static __always_inline __be16 icmpv6_checksum(struct nd_advertisement *frame, __u32 bytes)
+{
+	__s64 sum = bpf_csum_diff(0, 0, (__be32 *)&frame->ip.saddr, 32, bpf_htonl(bytes + IPPROTO_ICMPV6));
+
+	sum = bpf_csum_diff(0, 0, (__be32 *)&frame->nd, bytes, sum);
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum += sum >> 16;
+	return ~sum;
+}
+
+static __always_inline int answer_nd(struct packet *p)
+{
+	const struct ip_addr gateway = {{bpf_htonl(PODLANE_GATEWAY_IPV6_0), 0, bpf_htonl(PODLANE_GATEWAY_IPV6_2),
+					 bpf_htonl(PODLANE_GATEWAY_IPV6_3)}};
+	const __u32 bytes = sizeof(struct nd_message) + 8;
+	__u8 mac[6] = PODLANE_HOST_MAC;
+	struct ethhdr ethernet = {.h_proto = bpf_htons(ETH_P_IPV6)};
+	struct nd_advertisement frame = {};
+	struct nd_message asked;
+
+	if (bpf_skb_load_bytes(p->skb, p->l4_offset, &asked, sizeof(asked)))
+		return REASON_DROP_MALFORMED;
+	if (!same_addr(&asked.target, &gateway) || is_unspecified(&p->ip.source))
+		return REASON_HOST_ND;
+	__builtin_memcpy(ethernet.h_dest, p->interface->pod_mac, 6);
+	__builtin_memcpy(ethernet.h_source, mac, 6);
+	frame.ip.version = 6;
+	frame.ip.payload_len = bpf_htons(bytes);
+	frame.ip.nexthdr = IPPROTO_ICMPV6;
+	frame.ip.hop_limit = 255;
+	__builtin_memcpy(&frame.ip.saddr, &gateway, sizeof(gateway));
+	__builtin_memcpy(&frame.ip.daddr, &p->ip.source, sizeof(p->ip.source));
+	frame.nd.type = ND_NEIGHBOUR_ADVERTISEMENT;
+	frame.nd.flags = bpf_htonl(0xe0000000); /* router, solicited, override */
+	frame.nd.target = gateway;
+	frame.option_type = 2;
+	frame.option_length = 1;
+	__builtin_memcpy(frame.option_mac, mac, 6);
+	frame.nd.checksum = icmpv6_checksum(&frame, bytes);
+	if (bpf_skb_change_tail(p->skb, sizeof(ethernet) + sizeof(frame), 0) ||
+	    bpf_skb_store_bytes(p->skb, 0, &ethernet, sizeof(ethernet), 0) ||
+	    bpf_skb_store_bytes(p->skb, sizeof(ethernet), &frame, sizeof(frame), 0))
+		return REASON_HOST_ND;
+	return send_back(p, REASON_GATEWAY_ND);
+}
+
+/* Host ends of other plugins keep their own gateway: there the host stack answers. */
+static __always_inline int answer(struct packet *p)
+{
+	bool own = p->interface->flags & INTERFACE_GATEWAY;
+
+	if (p->protocol == ETH_P_ARP)
+		return own ? answer_arp(p) : REASON_HOST_ARP;
+	if (!is_icmpv6(p) || p->icmp_type < ND_ROUTER_SOLICITATION || p->icmp_type > ND_REDIRECT)
+		return 0;
+	return own && p->icmp_type == ND_NEIGHBOUR_SOLICITATION ? answer_nd(p) : REASON_HOST_ND;
+}

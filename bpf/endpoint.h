@@ -1,0 +1,12 @@
+/* Finds the endpoint whose host end a packet is on. */
+#pragma once
+
+#include "bpf/packet.h"
+
+static __always_inline int find_interface(struct packet *p)
+{
+	__u32 ifindex = p->skb->ifindex;
+
+	p->interface = bpf_map_lookup_elem(&interfaces_v1, &ifindex);
+	return p->interface ? 0 : REASON_HOST_UNKNOWN_ENDPOINT;
+}

@@ -1,0 +1,20 @@
+/* TC ingress of a host end: what a pod sends. */
+#include "bpf/answer.h"
+#include "bpf/endpoint.h"
+#include "bpf/finish.h"
+#include "bpf/forward.h"
+#include "bpf/parse.h"
+#include "bpf/route.h"
+#include "bpf/source.h"
+
+SEC("tc")
+int pl_from_pod(struct __sk_buff *skb)
+{
+	struct packet p = {.skb = skb, .verdict = VERDICT_NEXT};
+	int reason = find_interface(&p) ?: parse(&p, FROM_POD) ?: check_source(&p) ?: answer(&p) ?: find_receiver(&p)
+					?: find_path(&p) ?: forward(&p);
+
+	return finish(&p, reason);
+}
+
+char _license[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,88 @@
+/* The maps of every program. The loader creates each once and lets all objects share it. */
+#pragma once
+
+#include "maps/abi/address.h"
+#include "maps/abi/allowed_source.h"
+#include "maps/abi/bandwidth.h"
+#include "maps/abi/counter.h"
+#include "maps/abi/endpoint.h"
+#include "maps/abi/interface.h"
+#include "maps/abi/names.h"
+#include "maps/abi/network.h"
+#include "maps/abi/path.h"
+
+/*
+ * Sizes are defaults; the configuration of the first ADD sets others. Hashes without BPF_F_NO_PREALLOC take their
+ * memory at once, the others an entry at a time.
+ */
+
+/* Attachments in words. User space only. 1.1 KiB an entry. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, struct endpoint_key);
+	__type(value, struct endpoint);
+} endpoints_v1 SEC(".maps");
+
+/* Host ends by ifindex. Written by ADD and DEL, read for every packet. 64 B an entry and some 80 of the kernel's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct interface);
+} interfaces_v1 SEC(".maps");
+
+/* Owners of addresses. Written by ADD (last of all) and DEL, read once or twice a packet. 44 B an entry. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, struct address_key);
+	__type(value, struct address);
+} addresses_v1 SEC(".maps");
+
+/* Names of networks. User space only. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, struct network);
+} networks_v1 SEC(".maps");
+
+/* Memory of flows between pods of this node. Written and read by the programs. 8 MiB at its full size. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct path_key);
+	__type(value, struct flow_path);
+} paths_v1 SEC(".maps");
+
+/* Counters by ifindex; entry 0 counts packets of interfaces that are no endpoint. 768 B a CPU an entry. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct counters);
+} counters_v1 SEC(".maps");
+
+/* Prefixes an endpoint may send from besides its addresses. Read only for endpoints that have some. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, struct allowed_source_key);
+	__type(value, __u32);
+} allowed_srcs_v1 SEC(".maps");
+
+/* Limits by ifindex. User space only. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct bandwidth);
+} bandwidths_v1 SEC(".maps");

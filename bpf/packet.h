@@ -1,0 +1,85 @@
+/* What the stages of a program pass along: the packet, what was read of it and what was decided. */
+#pragma once
+
+#include "vmlinux.h"
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "bpf/maps.h"
+#include "maps/abi/config.h"
+
+/* Wire constants that BTF does not carry. */
+#define ETH_P_IP 0x0800
+#define ETH_P_ARP 0x0806
+#define ETH_P_8021Q 0x8100
+#define ETH_P_IPV6 0x86dd
+#define ETH_P_8021AD 0x88a8
+#define PACKET_HOST 0
+#define TC_ACT_SHOT 2
+/* Go on with other agents' programs: TCX_NEXT, and TC_ACT_UNSPEC on clsact. */
+#define VERDICT_NEXT (-1)
+#define IPPROTO_ICMPV6 58
+#define NEXTHDR_HOP 0
+#define NEXTHDR_ROUTING 43
+#define NEXTHDR_FRAGMENT 44
+#define NEXTHDR_DEST 60
+
+/* The transport header's part that names a flow. */
+struct ports {
+	__be16 source;
+	__be16 destination;
+};
+
+struct ip_ends {
+	struct ip_addr source;
+	struct ip_addr destination;
+	__u8 protocol; /* behind extension headers */
+};
+
+/*
+ * A stage returns 0 to go on, or the reason (enum reason) the packet ends in. A stage that sends the packet
+ * somewhere leaves the kernel's answer in verdict.
+ */
+struct packet {
+	struct __sk_buff *skb;
+	struct interface *interface; /* the host end the packet is on */
+	struct address *receiver;    /* the local endpoint it goes to, once found */
+	struct ip_ends ip;           /* of the packet itself */
+	struct path_key flow;        /* as the pod on this interface sees it; of the packet quoted in an ICMP error */
+	__u16 protocol;              /* ethertype, host order */
+	__u16 l4_offset;             /* bytes from the Ethernet header to the transport header */
+	__u16 header_bytes;          /* IP and transport headers together, 0 where unknown */
+	__u8 hop_limit;              /* TTL of IPv4 */
+	__u8 icmp_type;
+	bool has_flow;    /* flow is complete */
+	bool starts_flow; /* may be the first packet of its flow */
+	bool is_icmp_error;
+	int detour; /* the reason it has to take the host stack, if its source is allowed */
+	int verdict;
+};
+
+static __always_inline bool same_addr(const struct ip_addr *a, const struct ip_addr *b)
+{
+	return a->word[3] == b->word[3] && a->word[2] == b->word[2] && a->word[1] == b->word[1] &&
+	       a->word[0] == b->word[0];
+}
+
+static __always_inline bool same_mac(const __u8 *a, const __u8 *b)
+{
+	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3] && a[4] == b[4] && a[5] == b[5];
+}
+
+static __always_inline struct ip_addr mapped_ipv4(__be32 addr)
+{
+	struct ip_addr mapped = {{0, 0, bpf_htonl(0x0000ffff), addr}};
+
+	return mapped;
+}
+
+/* The first reason for a detour is the one that counts. */
+static __always_inline void detour(struct packet *p, enum reason reason)
+{
+	if (!p->detour)
+		p->detour = reason;
+}

@@ -1,0 +1,230 @@
+/* Reads a frame's headers: what goes on is a complete flow, a detour with its reason, or a packet without a flow. */
+#pragma once
+
+#include "bpf/packet.h"
+
+/* A pod's packet names its own side first, a packet towards the pod the peer's. */
+enum direction { FROM_POD, TO_POD };
+
+#define IPV6_EXTENSIONS_MAX 4
+
+static __always_inline void set_flow(struct packet *p, const struct ip_ends *ip, struct ports ports,
+				     enum direction from)
+{
+	struct path_key *flow = &p->flow;
+
+	flow->ifindex = p->skb->ifindex;
+	flow->protocol = ip->protocol;
+	flow->local = from == FROM_POD ? ip->source : ip->destination;
+	flow->peer = from == FROM_POD ? ip->destination : ip->source;
+	flow->local_port = from == FROM_POD ? ports.source : ports.destination;
+	flow->peer_port = from == FROM_POD ? ports.destination : ports.source;
+	p->has_flow = true;
+}
+
+/* Steps over IPv6 extension headers from *offset on; a fragment other than the first has no transport header. */
+static __always_inline bool skip_extensions(struct packet *p, __u32 *offset, __u8 *protocol)
+{
+	struct {
+		__u8 next;
+		__u8 length;
+		__be16 fragment; /* of a fragment header: offset, flags */
+	} header;
+
+#pragma unroll
+	for (int i = 0; i < IPV6_EXTENSIONS_MAX; i++) {
+		if (*protocol != NEXTHDR_HOP && *protocol != NEXTHDR_ROUTING && *protocol != NEXTHDR_DEST &&
+		    *protocol != NEXTHDR_FRAGMENT)
+			return true;
+		if (bpf_skb_load_bytes(p->skb, *offset, &header, sizeof(header)))
+			return false;
+		if (*protocol == NEXTHDR_FRAGMENT) {
+			detour(p, REASON_HOST_FRAGMENT);
+			if (header.fragment & bpf_htons(0xfff8))
+				return false;
+			*offset += 8;
+		} else {
+			detour(p, REASON_HOST_OPTIONS);
+			*offset += (header.length + 1) * 8;
+		}
+		*protocol = header.next;
+	}
+	return false;
+}
+
+/* The flow an ICMP error speaks of: that of the packet quoted `offset` bytes into the frame, which went the other way.
+ */
+static __always_inline void parse_quoted(struct packet *p, __u32 offset, enum direction from)
+{
+	struct ip_ends quoted;
+	struct ports ports = {};
+	__u32 l4;
+
+	if (p->protocol == ETH_P_IP) {
+		struct iphdr ip;
+
+		if (bpf_skb_load_bytes(p->skb, offset, &ip, sizeof(ip)) || ip.ihl < 5)
+			return;
+		quoted.source = mapped_ipv4(ip.saddr);
+		quoted.destination = mapped_ipv4(ip.daddr);
+		quoted.protocol = ip.protocol;
+		l4 = offset + ip.ihl * 4;
+	} else {
+		struct ipv6hdr ip;
+
+		if (bpf_skb_load_bytes(p->skb, offset, &ip, sizeof(ip)))
+			return;
+		__builtin_memcpy(&quoted.source, &ip.saddr, sizeof(quoted.source));
+		__builtin_memcpy(&quoted.destination, &ip.daddr, sizeof(quoted.destination));
+		quoted.protocol = ip.nexthdr;
+		l4 = offset + sizeof(ip);
+	}
+	switch (quoted.protocol) {
+	case IPPROTO_ICMP:
+	case IPPROTO_ICMPV6:
+		if (bpf_skb_load_bytes(p->skb, l4 + 4, &ports.source, sizeof(ports.source)))
+			return;
+		ports.destination = ports.source;
+		break;
+	case IPPROTO_TCP:
+	case IPPROTO_UDP:
+	case IPPROTO_SCTP:
+		if (bpf_skb_load_bytes(p->skb, l4, &ports, sizeof(ports)))
+			return;
+		break;
+	}
+	set_flow(p, &quoted, ports, from == FROM_POD ? TO_POD : FROM_POD);
+}
+
+static __always_inline void parse_icmp(struct packet *p, enum direction from)
+{
+	struct {
+		__u8 type;
+		__u8 code;
+		__be16 checksum;
+		__be16 identifier;
+		__be16 sequence;
+	} icmp;
+	struct ports ports = {};
+	bool v6 = p->ip.protocol == IPPROTO_ICMPV6;
+
+	if (bpf_skb_load_bytes(p->skb, p->l4_offset, &icmp, sizeof(icmp)))
+		return;
+	p->icmp_type = icmp.type;
+	/* RFC 4443: errors are below 128. RFC 792: unreachable, source quench, redirect, time exceeded, parameter. */
+	p->is_icmp_error =
+		v6 ? icmp.type < 128
+		   : icmp.type == 3 || icmp.type == 4 || icmp.type == 5 || icmp.type == 11 || icmp.type == 12;
+	if (p->is_icmp_error)
+		return parse_quoted(p, p->l4_offset + sizeof(icmp), from);
+	if (v6 && (icmp.type == 128 || icmp.type == 129))
+		ports.source = icmp.identifier;
+	if (!v6 && (icmp.type == 8 || icmp.type == 0))
+		ports.source = icmp.identifier;
+	ports.destination = ports.source;
+	set_flow(p, &p->ip, ports, from);
+	p->starts_flow = true;
+}
+
+static __always_inline void parse_l4(struct packet *p, __u32 l3_bytes, enum direction from)
+{
+	struct {
+		struct ports ports;
+		__be32 sequence;
+		__be32 acknowledgement;
+		__u8 data_offset;
+		__u8 flags;
+	} tcp;
+	struct ports ports = {};
+
+	switch (p->ip.protocol) {
+	case IPPROTO_TCP:
+		if (bpf_skb_load_bytes(p->skb, p->l4_offset, &tcp, 14))
+			return;
+		ports = tcp.ports;
+		p->starts_flow = (tcp.flags & 0x12) == 0x02; /* SYN without ACK */
+		p->header_bytes = l3_bytes + (tcp.data_offset >> 4) * 4;
+		break;
+	case IPPROTO_UDP:
+	case IPPROTO_SCTP:
+		if (bpf_skb_load_bytes(p->skb, p->l4_offset, &ports, sizeof(ports)))
+			return;
+		p->starts_flow = true;
+		p->header_bytes = l3_bytes + 8;
+		break;
+	case IPPROTO_ICMP:
+	case IPPROTO_ICMPV6:
+		return parse_icmp(p, from);
+	default:
+		p->starts_flow = true;
+	}
+	set_flow(p, &p->ip, ports, from);
+}
+
+static __always_inline int parse_ipv4(struct packet *p, enum direction from)
+{
+	struct iphdr ip;
+	__u32 l3_bytes, length;
+
+	if (bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr), &ip, sizeof(ip)))
+		return REASON_DROP_MALFORMED;
+	l3_bytes = ip.ihl * 4;
+	length = bpf_ntohs(ip.tot_len);
+	if (ip.version != 4 || l3_bytes < sizeof(ip))
+		return REASON_DROP_MALFORMED;
+	/* A length of 0 is a GSO packet over 64 KiB. */
+	if (length > p->skb->len - sizeof(struct ethhdr) || (length < l3_bytes && !(length == 0 && p->skb->gso_size)))
+		detour(p, REASON_HOST_LENGTH);
+	if (ip.frag_off & bpf_htons(0x3fff))
+		detour(p, REASON_HOST_FRAGMENT);
+	if (l3_bytes > sizeof(ip))
+		detour(p, REASON_HOST_OPTIONS);
+	p->hop_limit = ip.ttl;
+	p->l4_offset = sizeof(struct ethhdr) + l3_bytes;
+	p->ip.source = mapped_ipv4(ip.saddr);
+	p->ip.destination = mapped_ipv4(ip.daddr);
+	p->ip.protocol = ip.protocol;
+	if (!(ip.frag_off & bpf_htons(0x1fff)))
+		parse_l4(p, l3_bytes, from);
+	return 0;
+}
+
+static __always_inline int parse_ipv6(struct packet *p, enum direction from)
+{
+	__u32 offset = sizeof(struct ethhdr) + sizeof(struct ipv6hdr);
+	struct ipv6hdr ip;
+
+	if (bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr), &ip, sizeof(ip)) || ip.version != 6)
+		return REASON_DROP_MALFORMED;
+	if (bpf_ntohs(ip.payload_len) > p->skb->len - offset)
+		detour(p, REASON_HOST_LENGTH);
+	p->hop_limit = ip.hop_limit;
+	__builtin_memcpy(&p->ip.source, &ip.saddr, sizeof(p->ip.source));
+	__builtin_memcpy(&p->ip.destination, &ip.daddr, sizeof(p->ip.destination));
+	p->ip.protocol = ip.nexthdr;
+	if (!skip_extensions(p, &offset, &p->ip.protocol))
+		return 0;
+	p->l4_offset = offset;
+	parse_l4(p, offset - sizeof(struct ethhdr), from);
+	return 0;
+}
+
+static __always_inline int parse(struct packet *p, enum direction from)
+{
+	p->protocol = bpf_ntohs(p->skb->protocol);
+	p->verdict = VERDICT_NEXT;
+	if (p->skb->len < sizeof(struct ethhdr))
+		return REASON_DROP_MALFORMED;
+	if (p->skb->vlan_present || p->protocol == ETH_P_8021Q || p->protocol == ETH_P_8021AD) {
+		detour(p, REASON_HOST_VLAN);
+		p->protocol = 0;
+		return 0;
+	}
+	if (p->protocol == ETH_P_IP)
+		return parse_ipv4(p, from);
+	if (p->protocol == ETH_P_IPV6)
+		return parse_ipv6(p, from);
+	if (p->protocol != ETH_P_ARP)
+		detour(p, REASON_HOST_NOT_IP);
+	return 0;
+}

@@ -1,0 +1,78 @@
+/* Decides between the host stack and the way past it: "a flow returns the way it came". */
+#pragma once
+
+#include "bpf/packet.h"
+
+static __always_inline struct address *find_address(struct packet *p, const struct ip_addr *addr)
+{
+	struct address_key key = {.network = p->interface->network, .addr = *addr};
+
+	return bpf_map_lookup_elem(&addresses_v1, &key);
+}
+
+/* The same flow as the endpoint at its other end sees it. */
+static __always_inline struct path_key other_end(const struct path_key *flow, __u32 ifindex)
+{
+	struct path_key other = {
+		.ifindex = ifindex,
+		.local = flow->peer,
+		.peer = flow->local,
+		.local_port = flow->peer_port,
+		.peer_port = flow->local_port,
+		.protocol = flow->protocol,
+	};
+
+	return other;
+}
+
+static __always_inline bool remember(const struct path_key *flow, enum path_via via)
+{
+	struct flow_path path = {.since_ns = bpf_ktime_get_ns(), .via = via};
+
+	return bpf_map_update_elem(&paths_v1, flow, &path, BPF_ANY) == 0;
+}
+
+/* A GSO packet is judged by its segments, as the kernel's forwarding does. */
+static __always_inline bool fits(struct packet *p, __u32 mtu)
+{
+	__u32 segment = p->skb->gso_size;
+
+	if (segment)
+		return p->header_bytes && segment + p->header_bytes <= mtu;
+	return p->skb->len - sizeof(struct ethhdr) <= mtu;
+}
+
+static __always_inline int find_receiver(struct packet *p)
+{
+	__u32 both;
+
+	if (p->detour)
+		return p->detour;
+	p->receiver = find_address(p, &p->ip.destination);
+	if (!p->receiver)
+		return REASON_HOST_NOT_LOCAL;
+	if (p->receiver->ifindex == p->skb->ifindex)
+		return REASON_HOST_SELF;
+	both = p->interface->flags & p->receiver->flags;
+	if (!(both & INTERFACE_FAST_LOCAL))
+		return REASON_HOST_FAST_PATH_OFF;
+	if (!p->has_flow)
+		return REASON_HOST_NO_FLOW;
+	if (p->hop_limit <= 1)
+		return REASON_HOST_TTL;
+	return fits(p, p->receiver->mtu) ? 0 : REASON_HOST_MTU;
+}
+
+/* Both ends remember: the answer of a flow is hardly ever the first packet of one. */
+static __always_inline int find_path(struct packet *p)
+{
+	struct flow_path *known = bpf_map_lookup_elem(&paths_v1, &p->flow);
+	struct path_key other;
+
+	if (known)
+		return known->via == PATH_DIRECT ? 0 : REASON_HOST_PATH;
+	if (!p->starts_flow)
+		return REASON_HOST_UNKNOWN_PATH;
+	other = other_end(&p->flow, p->receiver->ifindex);
+	return remember(&p->flow, PATH_DIRECT) && remember(&other, PATH_DIRECT) ? 0 : REASON_HOST_UNKNOWN_PATH;
+}

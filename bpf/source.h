@@ -1,0 +1,165 @@
+/* Binds what a pod sends to the endpoint's own MAC and addresses, ARP and neighbour discovery included. */
+#pragma once
+
+#include "bpf/packet.h"
+
+#define ND_OPTIONS_MAX 4
+
+enum nd_type {
+	ND_ROUTER_SOLICITATION = 133,
+	ND_ROUTER_ADVERTISEMENT = 134,
+	ND_NEIGHBOUR_SOLICITATION = 135,
+	ND_NEIGHBOUR_ADVERTISEMENT = 136,
+	ND_REDIRECT = 137,
+};
+
+/* RFC 826, for IPv4 over Ethernet. */
+struct arp_packet {
+	__be16 hardware;
+	__be16 protocol;
+	__u8 hardware_size;
+	__u8 protocol_size;
+	__be16 operation;
+	__u8 sender_mac[6];
+	__be32 sender;
+	__u8 target_mac[6];
+	__be32 target;
+} __attribute__((packed));
+
+/* RFC 4861, 4.3 and 4.4, without options. */
+struct nd_message {
+	__u8 type;
+	__u8 code;
+	__be16 checksum;
+	__be32 flags;
+	struct ip_addr target;
+};
+
+static __always_inline bool owns(struct packet *p, const struct ip_addr *addr)
+{
+	struct interface *own = p->interface;
+
+	if (same_addr(addr, &own->ipv4) || same_addr(addr, &own->ipv6) || same_addr(addr, &own->link_local))
+		return true;
+	if (own->flags & INTERFACE_MORE_ADDRESSES) {
+		struct address_key key = {.network = own->network, .addr = *addr};
+		struct address *owner = bpf_map_lookup_elem(&addresses_v1, &key);
+
+		if (owner && owner->ifindex == p->skb->ifindex)
+			return true;
+	}
+	return false;
+}
+
+static __always_inline bool may_send_from(struct packet *p, const struct ip_addr *addr)
+{
+	if (owns(p, addr))
+		return true;
+	if (p->interface->flags & INTERFACE_ALLOWED_SOURCES) {
+		struct allowed_source_key key = {
+			.prefixlen = 160, .ifindex = bpf_htonl(p->skb->ifindex), .addr = *addr};
+
+		return bpf_map_lookup_elem(&allowed_srcs_v1, &key);
+	}
+	return false;
+}
+
+static __always_inline bool is_unspecified(const struct ip_addr *addr)
+{
+	return !(addr->word[0] | addr->word[1] | addr->word[2] | addr->word[3]);
+}
+
+static __always_inline int check_arp(struct packet *p)
+{
+	struct ip_addr sender;
+	struct arp_packet arp;
+
+	if (bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr), &arp, sizeof(arp)))
+		return REASON_DROP_MALFORMED;
+	if (arp.protocol != bpf_htons(ETH_P_IP) || arp.hardware_size != 6 || arp.protocol_size != 4)
+		return REASON_DROP_MALFORMED;
+	if (!same_mac(arp.sender_mac, p->interface->pod_mac))
+		return REASON_DROP_ARP_SPOOFED;
+	/* RFC 5227: a probe has no sender address. */
+	sender = mapped_ipv4(arp.sender);
+	return arp.sender == 0 || may_send_from(p, &sender) ? 0 : REASON_DROP_ARP_SPOOFED;
+}
+
+/* Link-layer address options must carry the pod's MAC; what cannot be read to its end is not let through. */
+static __always_inline bool nd_options_own(struct packet *p, __u32 offset)
+{
+	struct {
+		__u8 type;
+		__u8 length; /* in units of 8 bytes */
+		__u8 mac[6];
+	} option;
+
+#pragma unroll
+	for (int i = 0; i < ND_OPTIONS_MAX; i++) {
+		if (offset >= p->skb->len)
+			return true;
+		if (bpf_skb_load_bytes(p->skb, offset, &option, sizeof(option)) || option.length == 0)
+			return false;
+		if ((option.type == 1 || option.type == 2) && !same_mac(option.mac, p->interface->pod_mac))
+			return false;
+		offset += option.length * 8;
+	}
+	return offset >= p->skb->len;
+}
+
+static __always_inline int check_nd(struct packet *p)
+{
+	struct nd_message nd;
+
+	switch (p->icmp_type) {
+	case ND_ROUTER_SOLICITATION:
+		return nd_options_own(p, p->l4_offset + 8) ? 0 : REASON_DROP_ND_SPOOFED;
+	case ND_ROUTER_ADVERTISEMENT:
+	case ND_REDIRECT:
+		return REASON_DROP_ND_SPOOFED;
+	case ND_NEIGHBOUR_SOLICITATION:
+	case ND_NEIGHBOUR_ADVERTISEMENT:
+		break;
+	default:
+		return 0;
+	}
+	if (bpf_skb_load_bytes(p->skb, p->l4_offset, &nd, sizeof(nd)))
+		return REASON_DROP_MALFORMED;
+	/* Duplicate address detection and advertisements claim the target. */
+	if (p->icmp_type == ND_NEIGHBOUR_ADVERTISEMENT || is_unspecified(&p->ip.source))
+		if (!may_send_from(p, &nd.target))
+			return REASON_DROP_ND_SPOOFED;
+	return nd_options_own(p, p->l4_offset + sizeof(nd)) ? 0 : REASON_DROP_ND_SPOOFED;
+}
+
+/* RFC 4861 and RFC 3810: what a host may send before it has an address. */
+static __always_inline bool may_lack_source(struct packet *p)
+{
+	return p->icmp_type == ND_ROUTER_SOLICITATION || p->icmp_type == ND_NEIGHBOUR_SOLICITATION ||
+	       p->icmp_type == 131 || p->icmp_type == 143; /* multicast listener reports */
+}
+
+static __always_inline bool is_icmpv6(struct packet *p)
+{
+	return p->protocol == ETH_P_IPV6 && p->icmp_type && !p->is_icmp_error;
+}
+
+static __always_inline int check_source(struct packet *p)
+{
+	__u8 source_mac[6];
+
+	if (!(p->interface->flags & INTERFACE_ANTI_SPOOF))
+		return 0;
+	if (bpf_skb_load_bytes(p->skb, 6, source_mac, sizeof(source_mac)))
+		return REASON_DROP_MALFORMED;
+	if (!same_mac(source_mac, p->interface->pod_mac))
+		return REASON_DROP_SOURCE_MAC;
+	if (p->protocol == ETH_P_ARP)
+		return check_arp(p);
+	if (p->protocol != ETH_P_IP && p->protocol != ETH_P_IPV6)
+		return 0;
+	if (!may_send_from(p, &p->ip.source))
+		if (!(is_icmpv6(p) && is_unspecified(&p->ip.source) && may_lack_source(p)))
+			return REASON_DROP_SOURCE_ADDRESS;
+	return is_icmpv6(p) ? check_nd(p) : 0;
+}

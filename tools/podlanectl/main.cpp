@@ -1,0 +1,7 @@
+#include "cli.hpp"
+
+int main(int argc, char **argv) {
+    const std::vector<std::string_view> words(argv + (argc > 0 ? 1 : 0), argv + argc);
+    podlane::ctl::World world = podlane::ctl::real_world();
+    return podlane::ctl::run(words, world);
+}

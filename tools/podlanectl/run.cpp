@@ -1,0 +1,60 @@
+#include "cli.hpp"
+
+#include "maps/abi/names.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <ctime>
+
+namespace podlane::ctl {
+namespace {
+
+std::uint64_t clock_ns(clockid_t clock) {
+    std::timespec now{};
+    clock_gettime(clock, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+int complain(const Error &error, const World &world) {
+    std::string text = output::toned("podlanectl: ", output::Tone::bad, world.err_style) + error.message + "\n";
+    if (!error.hint.empty())
+        text += "hint: " + error.hint + "\n";
+    std::fwrite(text.data(), 1, text.size(), world.err);
+    return error.code == ErrorCode::invalid_environment ? 2 : 1;
+}
+
+} // namespace
+
+World real_world() {
+    World world;
+    world.style = output::style_of(STDOUT_FILENO);
+    world.err_style = output::style_of(STDERR_FILENO);
+    const char *root = std::getenv("PODLANE_BPFFS");
+    world.bpffs = root == nullptr || *root == '\0' ? PODLANE_ROOT : root;
+    world.realtime_ns = clock_ns(CLOCK_REALTIME);
+    world.monotonic_ns = clock_ns(CLOCK_MONOTONIC);
+    return world;
+}
+
+int run(std::span<const std::string_view> words, World &world) {
+    const Result<Call> call = parse(words);
+    if (!call)
+        return complain(call.error(), world);
+    if (call->help) {
+        world.print(help_text(*call));
+        return words.empty() ? 2 : 0;
+    }
+    world.json = call->has(Opt::json);
+    if (call->has(Opt::bpffs))
+        world.bpffs = *call->value(Opt::bpffs);
+    const Result<int> code = call->command->run(*call, world);
+    if (!code)
+        return complain(code.error(), world);
+    if (std::fflush(world.out) != 0)
+        return complain(system_error(ErrorCode::io_failure, "writing the answer", errno), world);
+    return *code;
+}
+
+} // namespace podlane::ctl

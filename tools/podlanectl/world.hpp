@@ -1,0 +1,32 @@
+// What a command may know of the world it runs in, and the one way it speaks.
+#pragma once
+
+#include "tools/output/table.hpp"
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace podlane::ctl {
+
+struct World {
+    std::FILE *out = stdout;
+    std::FILE *err = stderr;
+    output::Style style{};
+    output::Style err_style{};
+    std::string bpffs{}; // root of the pins
+    bool json = false;
+    std::uint64_t realtime_ns = 0;
+    std::uint64_t monotonic_ns = 0;
+
+    void print(std::string_view text) const { std::fwrite(text.data(), 1, text.size(), out); }
+    // The same table either way.
+    void print(const output::Table &table) const {
+        print(json ? output::json_text(output::table_value(table)) : output::table_text(table, style));
+    }
+};
+
+// The process's own streams, clocks and PODLANE_BPFFS.
+World real_world();
+
+} // namespace podlane::ctl

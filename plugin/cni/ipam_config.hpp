@@ -14,7 +14,7 @@ namespace podlane::cni {
 // A configuration already in that version comes back unchanged, byte for byte.
 Result<std::string> with_cni_version(std::string_view raw, Version version);
 
-// The supported versions a plugin listed in its answer to VERSION, in its order; those that are no version are left out.
+// The versions a plugin listed in its answer to VERSION, in its order; texts that are no version are left out.
 Result<std::vector<Version>> parse_version_reply(std::string_view stdout_text);
 
 // What a failed plugin said: "host-local: no IP addresses available (code 11)". Codes 11, 50 and 51 are kept, any other

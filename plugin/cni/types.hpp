@@ -102,7 +102,7 @@ struct Config {
     std::optional<Mac> requested_mac;  // capability `mac`, args.cni.mac, CNI_ARGS MAC
     std::optional<Bandwidth> bandwidth;
     std::vector<ValidAttachment> valid_attachments; // GC only
-    Dns dns{};                         // put into the result where the IPAM plugin gave none
+    Dns dns{};                                      // put into the result where the IPAM plugin gave none
 };
 
 struct Request {

@@ -22,6 +22,7 @@ inline constexpr Version kFirstWithGc{1, 1, 0}; // and STATUS, and the mtu and r
 // "1.1.0": three plain decimal numbers; no value for anything else.
 std::optional<Version> parse_version(std::string_view text);
 [[nodiscard]] bool is_supported(Version version);
+using podlane::to_string; // of addresses, which this one would hide
 std::string to_string(Version version);
 // "0.1.0, 0.2.0, …", for messages.
 std::string supported_versions_text();

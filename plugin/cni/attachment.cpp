@@ -1,0 +1,157 @@
+#include "plugin/cni/attachment.hpp"
+
+#include "plugin/cni/result.hpp"
+#include "plugin/cni/version.hpp"
+
+namespace podlane::cni {
+namespace {
+
+using json::Node;
+
+Result<std::optional<ip_addr>> read_ip(const Node &node) {
+    std::string text;
+    TRY(json::read(node, text));
+    if (text.empty()) // Go reads "" as no address
+        return std::optional<ip_addr>{};
+    const auto addr = parse_ip(text);
+    if (!addr)
+        return node.wrong("an IP address");
+    return std::optional<ip_addr>(*addr);
+}
+
+// Go omits these numbers where they are 0, so 0 means that nobody said anything.
+Result<void> read_nonzero(const Node &node, std::optional<std::uint32_t> &into) {
+    TRY(json::read(node, into));
+    if (into == 0U)
+        into.reset();
+    return {};
+}
+
+Result<Route> read_route(const Node &node) {
+    Route route;
+    TRY(node.must_be_object());
+    route.destination = TRY(read_prefix(node.at_any_case("dst"), false));
+    const Node gateway = node.at_any_case("gw");
+    route.gateway = TRY(read_ip(gateway));
+    TRY(read_nonzero(node.at_any_case("mtu"), route.mtu));
+    TRY(read_nonzero(node.at_any_case("advmss"), route.advmss));
+    TRY(read_nonzero(node.at_any_case("priority"), route.priority));
+    TRY(json::read(node.at_any_case("table"), route.table));
+    TRY(json::read(node.at_any_case("scope"), route.scope));
+    if (route.gateway && is_ipv4(*route.gateway) != is_ipv4(route.destination.addr))
+        return gateway.wrong("an address of the same family as dst");
+    return route;
+}
+
+Result<Interface> read_interface(const Node &node) {
+    Interface interface;
+    TRY(node.must_be_object());
+    TRY(json::read(node.at_any_case("name"), interface.name));
+    TRY(json::read(node.at_any_case("mac"), interface.mac));
+    TRY(json::read(node.at_any_case("sandbox"), interface.sandbox));
+    TRY(read_nonzero(node.at_any_case("mtu"), interface.mtu));
+    TRY(json::read(node.at_any_case("socketPath"), interface.socket_path));
+    TRY(json::read(node.at_any_case("pciID"), interface.pci_id));
+    return interface;
+}
+
+Result<void> check_family(const Node &version, const Prefix &prefix) {
+    std::string family;
+    TRY(json::read(version, family));
+    if (!family.empty() && family != (is_ipv4(prefix.addr) ? "4" : "6"))
+        return version.wrong("\"4\" or \"6\", the family of " + to_string(prefix));
+    return {};
+}
+
+// One of "ips", since 0.3.0.
+Result<Address> read_address(const Node &node, std::size_t interfaces) {
+    Address address;
+    TRY(node.must_be_object());
+    address.prefix = TRY(read_prefix(node.at_any_case("address"), false));
+    address.gateway = TRY(read_ip(node.at_any_case("gateway")));
+    TRY(check_family(node.at_any_case("version"), address.prefix));
+    const Node index = node.at_any_case("interface");
+    if (!index.present())
+        return address;
+    address.interface = TRY(index.number());
+    if (*address.interface >= interfaces)
+        return index.wrong("the number of one of the " + std::to_string(interfaces) + " interfaces, from 0");
+    return address;
+}
+
+// "ip4" or "ip6", before 0.3.0.
+Result<void> read_family(const Node &node, bool ipv4, Attachment &into) {
+    if (!node.present())
+        return {};
+    TRY(node.must_be_object());
+    Address address;
+    const Node ip = node.at_any_case("ip");
+    address.prefix = TRY(read_prefix(ip, false));
+    if (is_ipv4(address.prefix.addr) != ipv4)
+        return ip.wrong(ipv4 ? "an IPv4 prefix" : "an IPv6 prefix");
+    address.gateway = TRY(read_ip(node.at_any_case("gateway")));
+    into.addresses.push_back(address);
+    for (Route &route : TRY(read_routes(node.at_any_case("routes"))))
+        into.routes.push_back(route);
+    return {};
+}
+
+} // namespace
+
+Result<Prefix> read_prefix(const Node &node, bool or_address) {
+    const std::string_view expected = or_address ? "an address or prefix" : "a prefix such as 192.0.2.1/24";
+    const auto text = node.text();
+    if (!text)
+        return node.wrong(expected);
+    const auto prefix = parse_prefix(*text);
+    if (!prefix || (!or_address && text->find('/') == std::string::npos))
+        return node.wrong(expected);
+    return *prefix;
+}
+
+Result<std::vector<Route>> read_routes(const Node &list) {
+    std::vector<Route> routes;
+    if (!list.present())
+        return routes;
+    for (const Node &element : TRY(list.elements()))
+        routes.push_back(TRY(read_route(element)));
+    return routes;
+}
+
+Result<Dns> read_dns(const Node &node) {
+    Dns dns;
+    TRY(node.must_be_object());
+    TRY(json::read(node.at_any_case("nameservers"), dns.nameservers));
+    TRY(json::read(node.at_any_case("domain"), dns.domain));
+    TRY(json::read(node.at_any_case("search"), dns.search));
+    TRY(json::read(node.at_any_case("options"), dns.options));
+    return dns;
+}
+
+Result<Attachment> read_attachment(const Node &node) {
+    Attachment attachment;
+    TRY(node.must_be_object());
+    std::string version;
+    TRY(json::read(node.at_any_case("cniVersion"), version));
+    if (const Node interfaces = node.at_any_case("interfaces"); interfaces.present())
+        for (const Node &element : TRY(interfaces.elements()))
+            attachment.interfaces.push_back(TRY(read_interface(element)));
+    if (const Node ips = node.at_any_case("ips"); ips.present())
+        for (const Node &element : TRY(ips.elements()))
+            attachment.addresses.push_back(TRY(read_address(element, attachment.interfaces.size())));
+    attachment.routes = TRY(read_routes(node.at_any_case("routes")));
+    TRY(read_family(node.at_any_case("ip4"), true, attachment));
+    TRY(read_family(node.at_any_case("ip6"), false, attachment));
+    attachment.dns = TRY(read_dns(node.at_any_case("dns")));
+    return attachment;
+}
+
+Result<Attachment> parse_attachment(std::string_view text) {
+    const json::Value value = TRY(json::parse_object(text, "the result"));
+    auto attachment = read_attachment(Node(&value, {}));
+    if (!attachment)
+        attachment.error().code = ErrorCode::decode_failure;
+    return attachment;
+}
+
+} // namespace podlane::cni

@@ -1,0 +1,85 @@
+#include "plugin/cni/ipam_config.hpp"
+
+#include "plugin/cni/attachment.hpp"
+#include "plugin/cni/json.hpp"
+#include "plugin/cni/result.hpp"
+#include "plugin/cni/version.hpp"
+
+namespace podlane::cni {
+namespace {
+
+constexpr std::uint64_t kLargestCode = std::numeric_limits<std::uint32_t>::max();
+
+// However the key was spelled, it is gone: Go would read any spelling.
+void erase_any_case(json::Value &object, std::string_view key) {
+    for (auto at = object.begin(); at != object.end();)
+        at = json::equal_any_case(at.key(), key) ? object.erase(at) : std::next(at);
+}
+
+// Codes whose meaning is the same whoever says them: try again later, not available, limited.
+ErrorCode kept_code(std::uint64_t code) {
+    for (const auto meant : {ErrorCode::try_again_later, ErrorCode::plugin_not_available, ErrorCode::plugin_limited})
+        if (code == static_cast<std::uint64_t>(meant))
+            return meant;
+    return ErrorCode::ipam;
+}
+
+} // namespace
+
+Result<std::string> with_cni_version(std::string_view raw, Version version) {
+    json::Value config = TRY(json::parse_object(raw, "the network configuration"));
+    const json::Node root(&config, {});
+    std::string present = to_string(kOldestVersion);
+    TRY(json::read(root.at_any_case("cniVersion"), present));
+    if (present == to_string(version))
+        return std::string(raw);
+    const json::Node prev_result = root.at_any_case("prevResult");
+    if (prev_result.present()) {
+        const Attachment attachment = TRY(read_attachment(prev_result));
+        json::Value converted = TRY(json::parse_object(to_json(attachment, version), "the converted prevResult"));
+        erase_any_case(config, "prevResult");
+        config["prevResult"] = std::move(converted);
+    }
+    erase_any_case(config, "cniVersion");
+    config["cniVersion"] = to_string(version);
+    return json::print(config);
+}
+
+Result<std::vector<Version>> parse_version_reply(std::string_view stdout_text) {
+    const json::Value reply = TRY(json::parse_object(stdout_text, "the answer to VERSION"));
+    const json::Node root(&reply, {});
+    std::string spoken;
+    std::vector<std::string> listed;
+    TRY(json::read(root.at_any_case("cniVersion"), spoken));
+    TRY(json::read(root.at_any_case("supportedVersions"), listed));
+    if (listed.empty() && spoken == "0.2.0") // the list came later; the reference decoder assumes the same
+        listed = {"0.1.0", "0.2.0"};
+    std::vector<Version> versions;
+    for (const std::string &text : listed)
+        if (const auto version = parse_version(text))
+            versions.push_back(*version);
+    if (versions.empty())
+        return Error{ErrorCode::decode_failure, "the answer to VERSION lists no supportedVersions"};
+    return versions;
+}
+
+Error parse_plugin_error(std::string_view stdout_text, std::string_view plugin, std::string_view how_it_ended) {
+    const std::string name(plugin);
+    const auto parsed = json::parse_object(stdout_text, "the error");
+    if (!parsed)
+        return {ErrorCode::ipam, name + " failed: " + std::string(how_it_ended)};
+    const json::Node root(&*parsed, {});
+    const auto code = root.at_any_case("code").number(kLargestCode);
+    const auto msg = root.at_any_case("msg").text();
+    const auto told = root.at_any_case("details").text();
+    if (!code && !msg)
+        return {ErrorCode::ipam, name + " failed: " + std::string(how_it_ended)};
+    Error error{code ? kept_code(*code) : ErrorCode::ipam, name + ": " + (msg ? *msg : std::string(how_it_ended))};
+    if (code)
+        error.message += " (code " + std::to_string(*code) + ")";
+    if (told && !told->empty())
+        error.hint = name + ": " + *told;
+    return error;
+}
+
+} // namespace podlane::cni

@@ -1,0 +1,61 @@
+// Reading pinned maps of a live node: read-only descriptors, entries that vanish while one looks, clear words for
+// what is not there.
+#pragma once
+
+#include "maps/fd.hpp"
+#include "maps/map.hpp"
+#include "maps/result.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace podlane::ctl {
+
+// An opened map of any layout.
+struct OpenMap {
+    Fd fd;
+    std::string path;
+    MapFacts facts;
+};
+
+Result<OpenMap> open_pinned_map(const std::string &path);
+// Opens root/live/`name`; says which step is missing (bpffs, live directory, this map) and what to do, and refuses
+// a layout this binary does not know.
+Result<OpenMap> open_live_map(const std::string &root, std::string_view name, std::size_t key_size,
+                              std::size_t value_size);
+
+using Bytes = std::vector<std::uint8_t>;
+// Every key once, also where entries come and go meanwhile.
+Result<std::vector<Bytes>> walk_keys(const OpenMap &map);
+// Same, counted.
+Result<std::uint64_t> count_entries(const OpenMap &map);
+// Memory the kernel accounts to the map, in bytes; 0 where it does not say.
+std::uint64_t map_memory(const OpenMap &map);
+
+// All entries of a live map whose values are the same on every CPU.
+template <typename K, typename V>
+Result<std::vector<std::pair<K, V>>> read_map(const std::string &root, std::string_view name) {
+    const OpenMap map = TRY(open_live_map(root, name, sizeof(K), sizeof(V)));
+    std::vector<std::pair<K, V>> entries;
+    for (const Bytes &bytes : TRY(walk_keys(map))) {
+        std::pair<K, V> entry;
+        std::memcpy(&entry.first, bytes.data(), sizeof(K));
+        if (TRY(detail::find(map.fd.get(), map.path, &entry.first, &entry.second)))
+            entries.push_back(entry);
+    }
+    return entries;
+}
+
+// Ok where `root`/live is there; otherwise the reason and the remedy.
+Result<void> check_live_directory(const std::string &root);
+// What was pinned below `directory`, sorted by name; empty where it is not there.
+std::vector<std::string> pin_names(const std::string &directory);
+
+// "endpoints_v12" → ("endpoints", 12); version 0 where the name carries none.
+std::pair<std::string_view, unsigned> split_version(std::string_view name);
+
+} // namespace podlane::ctl

@@ -18,7 +18,6 @@ endif()
 # Everything that is compiled links this: "maps/ip.hpp" is found from the root of the checkout.
 add_library(podlane_options INTERFACE)
 target_include_directories(podlane_options INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_definitions(podlane_options INTERFACE PODLANE_VERSION="${PROJECT_VERSION}")
 target_compile_options(podlane_options INTERFACE -Wall -Wextra -Werror -ffunction-sections -fdata-sections)
 target_link_options(podlane_options INTERFACE -Wl,--gc-sections)
 

@@ -17,6 +17,7 @@
 #define PODLANE_MAP_SOURCES "allowed_srcs_v1"
 #define PODLANE_MAP_BANDWIDTHS "bandwidths_v1"
 
+#define PODLANE_PROGRAM_PREFIX "pl_"
 /* Program names as the kernel shows them; the prefix tells ours from other agents'. */
 #define PODLANE_PROGRAM_FROM_POD "pl_from_pod"
 #define PODLANE_PROGRAM_TO_POD "pl_to_pod"

@@ -1,0 +1,177 @@
+#include "loader/attach.hpp"
+
+#include "loader/object.hpp"
+#include "loader/probe.hpp"
+#include "maps/abi/names.h"
+#include "maps/fd.hpp"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <string_view>
+
+namespace podlane {
+namespace {
+
+// Not in libbpf 1.1: linux/bpf.h of 6.6.
+constexpr int kTcxIngress = 46;
+constexpr int kTcxEgress = 47;
+
+bpf_attach_type tcx_type(Hook hook) {
+    return static_cast<bpf_attach_type>(hook == Hook::ingress ? kTcxIngress : kTcxEgress);
+}
+
+std::string_view word(Hook hook) { return hook == Hook::ingress ? "ingress" : "egress"; }
+
+std::string place(std::uint32_t ifindex, Hook hook) {
+    return std::string(word(hook)) + " of interface " + std::to_string(ifindex);
+}
+
+bool is_ours(std::string_view program_name) { return program_name.starts_with(PODLANE_PROGRAM_PREFIX); }
+
+bool is_gone(int error) { return error == ENODEV || error == ENOENT || error == EINVAL; }
+
+bpf_tc_hook tc_hook(std::uint32_t ifindex, Hook hook) {
+    bpf_tc_hook tc{};
+    tc.sz = sizeof tc;
+    tc.ifindex = static_cast<int>(ifindex);
+    tc.attach_point = hook == Hook::ingress ? BPF_TC_INGRESS : BPF_TC_EGRESS;
+    return tc;
+}
+
+bpf_tc_opts tc_options() {
+    bpf_tc_opts options{};
+    options.sz = sizeof options;
+    options.handle = PODLANE_TC_HANDLE;
+    options.priority = PODLANE_TC_PRIORITY;
+    return options;
+}
+
+Result<std::optional<ProgramFacts>> facts_by_id(std::uint32_t id) {
+    const Fd fd(bpf_prog_get_fd_by_id(id));
+    if (!fd) {
+        if (errno == ENOENT)
+            return std::optional<ProgramFacts>{};
+        return system_error(ErrorCode::bpf, "opening program " + std::to_string(id), errno);
+    }
+    return std::optional<ProgramFacts>{TRY(program_facts(fd.get()))};
+}
+
+Result<std::vector<Attached>> attached_tcx(std::uint32_t ifindex, Hook hook) {
+    constexpr std::size_t kMost = 64; // the kernel's own limit (BPF_MPROG_MAX)
+    std::array<std::uint32_t, kMost> ids{};
+    std::uint32_t count = ids.size();
+    std::vector<Attached> ours;
+    if (bpf_prog_query(static_cast<int>(ifindex), tcx_type(hook), 0, nullptr, ids.data(), &count) != 0) {
+        if (is_gone(errno))
+            return ours;
+        return system_error(ErrorCode::bpf, "asking for programs on tcx " + place(ifindex, hook), errno);
+    }
+    for (std::uint32_t i = 0; i < count; ++i)
+        if (const auto facts = TRY(facts_by_id(ids.at(i))); facts && is_ours(facts->name))
+            ours.push_back({ids.at(i), facts->name, HookKind::tcx});
+    return ours;
+}
+
+Result<std::vector<Attached>> attached_clsact(std::uint32_t ifindex, Hook hook) {
+    const bpf_tc_hook tc = tc_hook(ifindex, hook);
+    bpf_tc_opts options = tc_options();
+    std::vector<Attached> ours;
+    if (const int failed = bpf_tc_query(&tc, &options); failed != 0) {
+        if (is_gone(-failed))
+            return ours;
+        return system_error(ErrorCode::bpf, "asking for filters on clsact " + place(ifindex, hook), -failed);
+    }
+    if (const auto facts = TRY(facts_by_id(options.prog_id)); facts && is_ours(facts->name))
+        ours.push_back({options.prog_id, facts->name, HookKind::clsact});
+    return ours;
+}
+
+Result<void> detach_tcx(std::uint32_t ifindex, Hook hook, std::uint32_t program_id) {
+    const Fd fd(bpf_prog_get_fd_by_id(program_id));
+    if (!fd || bpf_prog_detach2(fd.get(), static_cast<int>(ifindex), tcx_type(hook)) != 0)
+        if (!is_gone(errno))
+            return system_error(ErrorCode::bpf, "detaching from tcx " + place(ifindex, hook), errno);
+    return {};
+}
+
+Result<void> detach_clsact(std::uint32_t ifindex, Hook hook) {
+    const bpf_tc_hook tc = tc_hook(ifindex, hook);
+    const bpf_tc_opts options = tc_options();
+    if (const int failed = bpf_tc_detach(&tc, &options); failed != 0 && !is_gone(-failed))
+        return system_error(ErrorCode::bpf, "detaching from clsact " + place(ifindex, hook), -failed);
+    return {};
+}
+
+Result<void> detach_one(std::uint32_t ifindex, Hook hook, const Attached &one) {
+    return one.kind == HookKind::tcx ? detach_tcx(ifindex, hook, one.program_id) : detach_clsact(ifindex, hook);
+}
+
+// In place of `replaced` where there is one, else behind the other programs of the hook.
+Result<void> attach_tcx(std::uint32_t ifindex, Hook hook, int program_fd, std::optional<std::uint32_t> replaced) {
+    LIBBPF_OPTS(bpf_prog_attach_opts, options);
+    Fd old;
+    if (replaced) {
+        old = Fd(bpf_prog_get_fd_by_id(*replaced));
+        options.flags = BPF_F_REPLACE;
+        options.replace_prog_fd = old.get();
+    }
+    if (bpf_prog_attach_opts(program_fd, static_cast<int>(ifindex), tcx_type(hook), &options) != 0)
+        return system_error(ErrorCode::bpf, "attaching to tcx " + place(ifindex, hook), errno);
+    return {};
+}
+
+Result<void> attach_clsact(std::uint32_t ifindex, Hook hook, int program_fd) {
+    bpf_tc_hook tc = tc_hook(ifindex, hook);
+    tc.attach_point = static_cast<bpf_tc_attach_point>(BPF_TC_INGRESS | BPF_TC_EGRESS);
+    if (const int failed = bpf_tc_hook_create(&tc); failed != 0 && failed != -EEXIST)
+        return system_error(ErrorCode::bpf, "creating clsact on interface " + std::to_string(ifindex), -failed);
+    tc = tc_hook(ifindex, hook);
+    bpf_tc_opts options = tc_options();
+    options.prog_fd = program_fd;
+    options.flags = BPF_TC_F_REPLACE;
+    if (const int failed = bpf_tc_attach(&tc, &options); failed != 0)
+        return system_error(ErrorCode::bpf, "attaching to clsact " + place(ifindex, hook), -failed);
+    return {};
+}
+
+} // namespace
+
+Result<std::vector<Attached>> attached(std::uint32_t ifindex, Hook hook) {
+    std::vector<Attached> ours;
+    if (has_tcx())
+        ours = TRY(attached_tcx(ifindex, hook));
+    for (Attached &one : TRY(attached_clsact(ifindex, hook)))
+        ours.push_back(std::move(one));
+    return ours;
+}
+
+Result<void> attach(std::uint32_t ifindex, Hook hook, HookKind kind, int program_fd) {
+    const std::uint32_t wanted = TRY(program_facts(program_fd)).id;
+    std::optional<std::uint32_t> replaced;
+    bool there = false;
+    for (const Attached &one : TRY(attached(ifindex, hook))) {
+        if (one.kind == kind && one.program_id == wanted)
+            there = true;
+        else if (one.kind == HookKind::tcx && kind == HookKind::tcx && !replaced && !there)
+            replaced = one.program_id;
+        else if (one.kind != kind || kind == HookKind::tcx)
+            TRY(detach_one(ifindex, hook, one));
+    }
+    if (there)
+        return replaced ? detach_tcx(ifindex, hook, *replaced) : Result<void>{};
+    return kind == HookKind::tcx ? attach_tcx(ifindex, hook, program_fd, replaced)
+                                 : attach_clsact(ifindex, hook, program_fd);
+}
+
+Result<bool> detach(std::uint32_t ifindex, Hook hook) {
+    const std::vector<Attached> ours = TRY(attached(ifindex, hook));
+    for (const Attached &one : ours)
+        TRY(detach_one(ifindex, hook, one));
+    return !ours.empty();
+}
+
+} // namespace podlane

@@ -1,0 +1,188 @@
+#include "loader/object.hpp"
+
+#include "from_pod.skel.h"
+#include "loader/pins.hpp"
+#include "maps/tables.hpp"
+#include "to_pod.skel.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <string_view>
+
+namespace podlane {
+namespace {
+
+constexpr std::uint32_t kAddressesPerEndpoint = 4;
+
+// The last lines libbpf had to say: the verifier's reason for a refusal among them.
+std::string &libbpf_log() {
+    static std::string log;
+    return log;
+}
+
+int keep_log(libbpf_print_level level, const char *format, va_list arguments) {
+    constexpr std::size_t kKept = 2048;
+    if (level != LIBBPF_WARN)
+        return 0;
+    std::array<char, 1024> line{};
+    const int length = std::vsnprintf(line.data(), line.size(), format, arguments);
+    std::string &log = libbpf_log();
+    log.append(line.data());
+    if (log.size() > kKept)
+        log.erase(0, log.size() - kKept);
+    return length;
+}
+
+Error load_error(std::string_view doing, int system_errno) {
+    Error error = system_error(ErrorCode::plugin_not_available, "kernel: " + std::string(doing), system_errno);
+    error.hint = libbpf_log();
+    return error;
+}
+
+template <typename Skeleton> using Owned = std::unique_ptr<Skeleton, void (*)(Skeleton *)>;
+
+void set_sizes(bpf_object *object, const MapSizes &sizes) {
+    const auto resize = [&](const char *name, std::uint32_t entries) {
+        if (bpf_map *map = bpf_object__find_map_by_name(object, name))
+            bpf_map__set_max_entries(map, entries);
+    };
+    resize(PODLANE_MAP_ENDPOINTS, sizes.endpoints);
+    resize(PODLANE_MAP_INTERFACES, sizes.endpoints);
+    resize(PODLANE_MAP_ADDRESSES, sizes.endpoints * kAddressesPerEndpoint);
+    resize(PODLANE_MAP_COUNTERS, sizes.endpoints + 1);
+    resize(PODLANE_MAP_BANDWIDTHS, sizes.endpoints);
+    resize(PODLANE_MAP_PATHS, sizes.paths);
+}
+
+// The maps of `from`, so that both objects work on the same ones.
+Result<void> share_maps(bpf_object *object, const bpf_object *from) {
+    bpf_map *map = nullptr;
+    bpf_object__for_each_map(map, object) {
+        const bpf_map *shared = bpf_object__find_map_by_name(from, bpf_map__name(map));
+        if (shared != nullptr && bpf_map__reuse_fd(map, bpf_map__fd(shared)) != 0)
+            return load_error(std::string("sharing map ") + bpf_map__name(map), errno);
+    }
+    return {};
+}
+
+Result<void> pin(int fd, const std::string &directory, const char *name) {
+    if (bpf_obj_pin(fd, (directory + "/" + name).c_str()) != 0)
+        return load_error(std::string("pinning ") + name, errno);
+    return {};
+}
+
+Result<void> pin_maps(const bpf_object *object, const std::string &directory) {
+    const bpf_map *map = nullptr;
+    bpf_object__for_each_map(map, object) {
+        if (bpf_map__is_internal(map))
+            continue;
+        TRY(pin(bpf_map__fd(map), directory, bpf_map__name(map)));
+    }
+    return {};
+}
+
+// Entry 0 of the counters is for packets on interfaces that are no endpoint.
+Result<void> count_unknown(const bpf_object *object) {
+    const int fd = bpf_object__find_map_fd_by_name(object, PODLANE_MAP_COUNTERS);
+    const std::uint32_t unknown = 0;
+    const std::vector<counters> zero(TRY(possible_cpus()));
+    return detail::put(fd, PODLANE_MAP_COUNTERS, &unknown, zero.data(), Put::any);
+}
+
+Result<void> load_into(const std::string &directory, const MapSizes &sizes) {
+    const Owned<from_pod_bpf> from_pod(from_pod_bpf__open(), &from_pod_bpf__destroy);
+    const Owned<to_pod_bpf> to_pod(to_pod_bpf__open(), &to_pod_bpf__destroy);
+    if (!from_pod || !to_pod)
+        return load_error("reading the embedded programs", errno);
+    set_sizes(from_pod->obj, sizes);
+    if (from_pod_bpf__load(from_pod.get()) != 0)
+        return load_error("loading " PODLANE_PROGRAM_FROM_POD, errno);
+    TRY(share_maps(to_pod->obj, from_pod->obj));
+    if (to_pod_bpf__load(to_pod.get()) != 0)
+        return load_error("loading " PODLANE_PROGRAM_TO_POD, errno);
+    TRY(count_unknown(from_pod->obj));
+    TRY(pin_maps(from_pod->obj, directory));
+    TRY(pin(bpf_program__fd(from_pod->progs.pl_from_pod), directory, PODLANE_PROGRAM_FROM_POD));
+    return pin(bpf_program__fd(to_pod->progs.pl_to_pod), directory, PODLANE_PROGRAM_TO_POD);
+}
+
+bool exists(const std::string &path) { return access(path.c_str(), F_OK) == 0; }
+
+// Everything this binary needs is there; a live directory of another version lacks some of it.
+Result<void> check_live(const std::string &root) {
+    for (const char *name : {PODLANE_MAP_ENDPOINTS, PODLANE_MAP_INTERFACES, PODLANE_MAP_ADDRESSES, PODLANE_MAP_NETWORKS,
+                             PODLANE_MAP_PATHS, PODLANE_MAP_COUNTERS, PODLANE_MAP_SOURCES, PODLANE_MAP_BANDWIDTHS,
+                             PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD}) {
+        if (exists(pin_path(root, name)))
+            continue;
+        std::string others;
+        for (const std::string &other : TRY(maps_of_other_versions(root)))
+            others += (others.empty() ? "" : ", ") + other;
+        return Error{ErrorCode::plugin_not_available,
+                     "bpffs: " + pin_path(root, name) + " is missing" +
+                         (others.empty() ? "" : ", but there is " + others + " of another version of Podlane"),
+                     others.empty() ? "delete the node's pods, remove " + live_directory(root) +
+                                          " and let the next ADD "
+                                          "load the programs again"
+                                    : "use the binary of that version until its pods are gone, then remove " +
+                                          live_directory(root)};
+    }
+    return {};
+}
+
+} // namespace
+
+Result<void> ensure_loaded(const std::string &root, const MapSizes &sizes) {
+    const std::string live = live_directory(root);
+    if (exists(live))
+        return check_live(root);
+    TRY(prepare_root(root));
+    const Lock lock = TRY(Lock::exclusive(root));
+    if (exists(live))
+        return check_live(root);
+    libbpf_set_print(&keep_log);
+    libbpf_log().clear();
+    const std::string loading = root + "/loading";
+    TRY(remove_pins(loading));
+    if (mkdir(loading.c_str(), 0700) != 0)
+        return system_error(ErrorCode::bpf, "creating " + loading, errno);
+    if (auto loaded = load_into(loading, sizes); !loaded) {
+        if (auto removed = remove_pins(loading); !removed)
+            loaded.error().message += "; " + removed.error().message;
+        return std::move(loaded).error();
+    }
+    if (rename(loading.c_str(), live.c_str()) != 0)
+        return system_error(ErrorCode::bpf, "publishing " + live, errno);
+    return {};
+}
+
+Result<Fd> open_program(const std::string &root, const char *name) {
+    const std::string path = pin_path(root, name);
+    Fd fd(bpf_obj_get(path.c_str()));
+    if (!fd)
+        return system_error(errno == ENOENT ? ErrorCode::missing : ErrorCode::bpf, "opening program " + path, errno);
+    return fd;
+}
+
+Result<ProgramFacts> program_facts(int program_fd) {
+    bpf_prog_info info{};
+    __u32 size = sizeof info;
+    if (bpf_obj_get_info_by_fd(program_fd, &info, &size) != 0)
+        return system_error(ErrorCode::bpf, "asking the kernel about a program", errno);
+    ProgramFacts facts{info.id, info.name, {}, info.load_time, info.run_cnt, info.run_time_ns};
+    for (const unsigned char byte : info.tag) {
+        std::array<char, 3> hex{};
+        std::snprintf(hex.data(), hex.size(), "%02x", byte);
+        facts.tag += hex.data();
+    }
+    return facts;
+}
+
+} // namespace podlane

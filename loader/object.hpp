@@ -1,0 +1,34 @@
+// Puts the embedded programs and their maps into the kernel, once a boot, and finds them again.
+#pragma once
+
+#include "maps/fd.hpp"
+#include "maps/result.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace podlane {
+
+// Sizes of the maps; they count when the programs are loaded, not afterwards.
+struct MapSizes {
+    std::uint32_t endpoints = 16384; // and, four times as many, addresses
+    std::uint32_t paths = 65536;
+};
+
+// Makes sure that the programs and maps are pinned below `root`; loads them where they are not. Many processes may
+// call it at once: one loads, the others find it done. What is pinned appears whole or not at all.
+Result<void> ensure_loaded(const std::string &root, const MapSizes &sizes);
+
+// A pinned program (PODLANE_PROGRAM_*). Error code `missing` where it is not there.
+Result<Fd> open_program(const std::string &root, const char *name);
+
+struct ProgramFacts {
+    std::uint32_t id = 0;
+    std::string name;
+    std::string tag;                         // hex
+    std::uint64_t loaded_ns = 0;             // CLOCK_BOOTTIME
+    std::uint64_t run_count = 0, run_ns = 0; // 0 unless kernel.bpf_stats_enabled
+};
+Result<ProgramFacts> program_facts(int program_fd);
+
+} // namespace podlane

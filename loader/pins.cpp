@@ -1,0 +1,134 @@
+#include "loader/pins.hpp"
+
+#include "maps/tables.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <memory>
+#include <string_view>
+
+namespace podlane {
+namespace {
+
+constexpr std::string_view kStandardMount = "/sys/fs/bpf";
+
+constexpr std::array<std::string_view, 8> kMapNames = {
+    PODLANE_MAP_ENDPOINTS, PODLANE_MAP_INTERFACES, PODLANE_MAP_ADDRESSES, PODLANE_MAP_NETWORKS,
+    PODLANE_MAP_PATHS,     PODLANE_MAP_COUNTERS,   PODLANE_MAP_SOURCES,   PODLANE_MAP_BANDWIDTHS};
+
+bool is_bpffs(const std::string &path) {
+    struct statfs facts {};
+    return statfs(path.c_str(), &facts) == 0 && facts.f_type == BPF_FS_MAGIC;
+}
+
+Error no_bpffs(const std::string &root, int system_errno) {
+    return {ErrorCode::plugin_not_available, "bpffs: " + root + " is not on a mounted bpffs",
+            "mount -t bpf bpf " + std::string(kStandardMount) + ", or set \"bpffs\" to a directory on one",
+            system_errno};
+}
+
+// Several first ADDs may come at once: the directory below the mount is the lock, and who waited looks again.
+Result<void> mount_bpffs(const std::string &root) {
+    const std::string mount_point(kStandardMount);
+    const Fd below(open(mount_point.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!below || flock(below.get(), LOCK_EX) != 0)
+        return no_bpffs(root, errno);
+    if (is_bpffs(mount_point))
+        return {};
+    if (mount("bpf", mount_point.c_str(), "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RELATIME, "mode=0700") != 0)
+        return system_error(ErrorCode::plugin_not_available, "bpffs: mounting " + mount_point, errno);
+    return {};
+}
+
+std::string parent_of(const std::string &path) { return path.substr(0, path.rfind('/')); }
+
+// "endpoints_v1" -> "endpoints_v"; empty where the name carries no version.
+std::string_view without_version(std::string_view name) {
+    const auto mark = name.rfind("_v");
+    if (mark == std::string_view::npos || mark + 2 == name.size())
+        return {};
+    const std::string_view digits = name.substr(mark + 2);
+    return std::ranges::all_of(digits, [](unsigned char c) { return std::isdigit(c) != 0; }) ? name.substr(0, mark + 2)
+                                                                                             : std::string_view{};
+}
+
+Result<std::vector<std::string>> list_directory(const std::string &directory) {
+    const std::unique_ptr<DIR, int (*)(DIR *)> open_directory(opendir(directory.c_str()), &closedir);
+    if (!open_directory) {
+        if (errno == ENOENT)
+            return std::vector<std::string>{};
+        return system_error(ErrorCode::bpf, "listing " + directory, errno);
+    }
+    std::vector<std::string> names;
+    while (const dirent *entry = readdir(open_directory.get())) {
+        const std::string_view name = entry->d_name;
+        if (name != "." && name != "..")
+            names.emplace_back(name);
+    }
+    return names;
+}
+
+} // namespace
+
+Result<void> prepare_root(const std::string &root) {
+    const std::string parent = parent_of(root);
+    if (!is_bpffs(parent)) {
+        if (parent != kStandardMount)
+            return no_bpffs(root, 0);
+        TRY(mount_bpffs(root));
+    }
+    if (mkdir(root.c_str(), 0700) != 0 && errno != EEXIST)
+        return system_error(ErrorCode::plugin_not_available, "bpffs: creating " + root, errno);
+    struct stat facts {};
+    if (lstat(root.c_str(), &facts) != 0)
+        return system_error(ErrorCode::plugin_not_available, "bpffs: looking at " + root, errno);
+    if (!S_ISDIR(facts.st_mode) || facts.st_uid != geteuid() || (facts.st_mode & 077U) != 0)
+        return Error{ErrorCode::plugin_not_available, "bpffs: " + root + " is not a directory of ours with mode 0700",
+                     "remove it, or set \"bpffs\" to another directory"};
+    return {};
+}
+
+Result<Lock> Lock::take(const std::string &root, int operation) {
+    Fd fd(open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd)
+        return system_error(errno == ENOENT ? ErrorCode::missing : ErrorCode::bpf, "opening " + root, errno);
+    while (flock(fd.get(), operation) != 0)
+        if (errno != EINTR)
+            return system_error(ErrorCode::bpf, "locking " + root, errno);
+    return Lock(std::move(fd));
+}
+
+Result<Lock> Lock::exclusive(const std::string &root) { return take(root, LOCK_EX); }
+Result<Lock> Lock::shared(const std::string &root) { return take(root, LOCK_SH); }
+
+Result<std::vector<std::string>> maps_of_other_versions(const std::string &root) {
+    std::vector<std::string> others;
+    for (const std::string &name : TRY(list_directory(live_directory(root)))) {
+        const std::string_view base = without_version(name);
+        if (base.empty() || std::ranges::find(kMapNames, name) != kMapNames.end())
+            continue;
+        if (std::ranges::any_of(kMapNames, [&](std::string_view ours) { return without_version(ours) == base; }))
+            others.push_back(name);
+    }
+    return others;
+}
+
+Result<void> remove_pins(const std::string &directory) {
+    for (const std::string &name : TRY(list_directory(directory)))
+        if (unlink((directory + "/" + name).c_str()) != 0 && errno != ENOENT)
+            return system_error(ErrorCode::bpf, "removing pin " + directory + "/" + name, errno);
+    if (rmdir(directory.c_str()) != 0 && errno != ENOENT)
+        return system_error(ErrorCode::bpf, "removing " + directory, errno);
+    return {};
+}
+
+} // namespace podlane

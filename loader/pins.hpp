@@ -1,0 +1,34 @@
+// Where the pins live: the bpffs, the root directory with its lock, and maps another version left there.
+#pragma once
+
+#include "maps/fd.hpp"
+#include "maps/result.hpp"
+
+#include <string>
+#include <vector>
+
+namespace podlane {
+
+// Makes sure that `root` is a 0700 directory on a bpffs and owned by root. Mounts the standard /sys/fs/bpf where
+// nothing is mounted yet; any other place must be a bpffs already (ErrorCode::plugin_not_available names it).
+Result<void> prepare_root(const std::string &root);
+
+// An exclusive or shared flock(2) on the root directory, held for the object's life.
+class Lock {
+  public:
+    static Result<Lock> exclusive(const std::string &root);
+    static Result<Lock> shared(const std::string &root);
+
+  private:
+    explicit Lock(Fd fd) : fd_(std::move(fd)) {}
+    static Result<Lock> take(const std::string &root, int operation);
+    Fd fd_;
+};
+
+// Pins in the live directory that are a map of ours in another version than this binary's ("endpoints_v0").
+Result<std::vector<std::string>> maps_of_other_versions(const std::string &root);
+
+// Removes a directory of pins with everything directly in it; a missing one is no error.
+Result<void> remove_pins(const std::string &directory);
+
+} // namespace podlane

@@ -130,7 +130,7 @@ Result<void> set_link(Netlink &netlink, std::uint32_t ifindex, const LinkChange 
     if (change.addr_gen_mode)
         batch.push_back(addr_gen_mode_message(ifindex, *change.addr_gen_mode));
     batch.push_back(change_message(ifindex, change));
-    const auto outcomes = exchange(netlink, batch);
+    const auto outcomes = ask_all(netlink, batch);
     const std::string doing = "setting interface " + std::to_string(ifindex);
     if (!outcomes.back().ok())
         return outcomes.back().as_error(doing);

@@ -109,7 +109,7 @@ Error Outcome::as_error(std::string_view doing) const {
     return result;
 }
 
-std::vector<Outcome> exchange(Netlink &netlink, std::span<Message> batch, const OnMessage &on_message) {
+std::vector<Outcome> ask_all(Netlink &netlink, std::span<Message> batch, const OnMessage &on_message) {
     const std::uint32_t first = send_all(netlink.socket(), batch);
     if (first == 0)
         return all_failed(batch.size(), errno);
@@ -136,7 +136,7 @@ std::vector<Outcome> exchange(Netlink &netlink, std::span<Message> batch, const 
 }
 
 Outcome ask(Netlink &netlink, Message message, const OnMessage &on_message) {
-    return exchange(netlink, {&message, 1}, on_message)[0];
+    return ask_all(netlink, {&message, 1}, on_message)[0];
 }
 
 Result<bool> changed(const Outcome &outcome, std::initializer_list<int> nothing_to_do, std::string_view doing) {

@@ -29,7 +29,7 @@ namespace podlane::net {
 constexpr std::uint16_t kChange = NLM_F_REQUEST | NLM_F_ACK; // also for a get of one object
 constexpr std::uint16_t kDump = NLM_F_REQUEST | NLM_F_DUMP;
 
-// A request. What does not fit is remembered and refused by exchange(), so that building reads as a list.
+// A request. What does not fit is remembered and refused by ask_all(), so that building reads as a list.
 class Message {
   public:
     template <typename Header> Message(int type, int flags, const Header &header) : message_(nlmsg_alloc()) {
@@ -88,7 +88,7 @@ struct Outcome {
 using OnMessage = std::function<void(nlmsghdr *)>;
 
 // Sends all of `batch` in one system call and waits for all answers; a failed request does not stop the next one.
-std::vector<Outcome> exchange(Netlink &netlink, std::span<Message> batch, const OnMessage &on_message = {});
+std::vector<Outcome> ask_all(Netlink &netlink, std::span<Message> batch, const OnMessage &on_message = {});
 Outcome ask(Netlink &netlink, Message message, const OnMessage &on_message = {});
 
 // The value of a change that may find nothing to do: one of `nothing_to_do` is false, not an error.

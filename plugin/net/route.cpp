@@ -176,7 +176,7 @@ Result<std::optional<RouteSpec>> find_route(Netlink &netlink, const RouteSpec &r
         TRY(dump_routes(netlink, route.ifindex, family_of(route.destination.addr), route.table.value_or(kMainTable)));
     for (const RouteSpec &candidate : routes) {
         const bool same = candidate.destination == route.destination && candidate.type == route.type &&
-                          (!route.gateway || candidate.gateway == route.gateway) &&
+                          (!route.gateway || (candidate.gateway && *candidate.gateway == *route.gateway)) &&
                           (!route.priority || candidate.priority.value_or(0) == *route.priority);
         if (same)
             return std::optional(candidate);

@@ -4,8 +4,9 @@
 #include "terminal.hpp"
 #include "value.hpp"
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,7 +45,8 @@ struct Table {
     std::vector<std::vector<Cell>> rows;
 };
 
-template <typename Row, typename Rows> Table make_table(std::span<const Column<Row>> columns, const Rows &rows) {
+template <typename Row, std::size_t N>
+Table make_table(const std::array<Column<Row>, N> &columns, const std::vector<Row> &rows) {
     Table table;
     for (const Column<Row> &column : columns)
         table.headings.push_back(column.heading);

@@ -1,0 +1,60 @@
+// The functions behind the table of commands, and the tables several of them print.
+#pragma once
+
+#include "cli.hpp"
+#include "selection.hpp"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace podlane::ctl {
+
+Result<int> endpoint_list(const Call &call, World &world);
+Result<int> endpoint_show(const Call &call, World &world);
+Result<int> counter_list(const Call &call, World &world);
+Result<int> map_list(const Call &call, World &world);
+Result<int> map_dump(const Call &call, World &world);
+Result<int> status(const Call &call, World &world);
+Result<int> version(const Call &call, World &world);
+
+output::Table endpoint_table(const std::vector<EndpointEntry> &entries, const World &world);
+
+// Counters of one endpoint, summed over the CPUs.
+struct EndpointCounters {
+    std::uint32_t ifindex = 0;
+    std::string pod{}; // empty: no endpoint is known for it
+    std::string container_id{};
+    counters total{};
+};
+// In the order of `entries`; where `orphans`, then those without an endpoint.
+Result<std::vector<EndpointCounters>> read_counters(const std::vector<EndpointEntry> &entries, bool orphans,
+                                                    const World &world);
+output::Table counter_table(const std::vector<EndpointCounters> &all, bool zeros);
+
+// A map of this version of Podlane.
+struct KnownMap {
+    std::string_view name; // as pinned
+    std::string_view holds;
+    Result<output::Table> (*dump)(const World &world);
+    bool as_records = false; // too wide for a table
+};
+std::span<const KnownMap> known_maps();
+
+// One map lying below the root, or one that should.
+struct MapReport {
+    std::string name;
+    unsigned version = 0;
+    bool there = false;
+    bool known = false;
+    std::string note{}; // what is unusual about it
+    std::string path{};
+    MapFacts facts{};
+    std::uint64_t entries = 0;
+    std::uint64_t memory = 0;
+};
+Result<std::vector<MapReport>> read_maps(const World &world);
+output::Table map_table(const std::vector<MapReport> &maps);
+
+} // namespace podlane::ctl

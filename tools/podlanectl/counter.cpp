@@ -1,0 +1,124 @@
+// counter list: what became of each endpoint's packets.
+#include "commands.hpp"
+
+#include "decode.hpp"
+#include "reader.hpp"
+#include "tools/output/words.hpp"
+
+#include <array>
+#include <cstring>
+#include <unordered_set>
+
+namespace podlane::ctl {
+namespace {
+
+using output::Align;
+using output::Cell;
+using output::Column;
+using output::number_cell;
+using output::text_cell;
+using output::Tone;
+
+struct CounterRow {
+    const EndpointCounters &of;
+    const std::string &interface;
+    std::size_t reason;
+    count counted;
+};
+
+Tone tone_of(std::size_t reason) {
+    const std::string_view kind = reason_kind_name(reason);
+    return kind == "drop" ? Tone::bad : kind == "fast" ? Tone::good : Tone::plain;
+}
+
+constexpr std::array<Column<CounterRow>, 9> kColumns = {{
+    {{"POD", "", "pod"}, [](const CounterRow &r) { return text_cell(r.of.pod, Tone::strong); }},
+    {{"", "", "container_id"}, [](const CounterRow &r) { return text_cell(r.of.container_id); }},
+    {{"INTERFACE", "", "host_interface"}, [](const CounterRow &r) { return text_cell(r.interface); }},
+    {{"", "", "ifindex"}, [](const CounterRow &r) { return number_cell(r.of.ifindex); }},
+    {{"KIND", "", "kind"}, [](const CounterRow &r) { return text_cell(reason_kind_name(r.reason), tone_of(r.reason)); }},
+    {{"REASON", "", "reason"}, [](const CounterRow &r) { return text_cell(reason_name(r.reason), tone_of(r.reason)); }},
+    {{"PACKETS", "", "packets", Align::right}, [](const CounterRow &r) { return number_cell(r.counted.packets); }},
+    {{"BYTES", "", "bytes", Align::right},
+     [](const CounterRow &r) { return Cell{output::bytes_words(r.counted.bytes), r.counted.bytes}; }},
+    {{"MEANING", "", ""}, [](const CounterRow &r) { return text_cell(reason_sentence(r.reason), Tone::faint); }},
+}};
+
+constexpr std::array<Column<std::size_t>, 4> kReasonColumns = {{
+    {{"", "", "number"}, [](const std::size_t &r) { return number_cell(r); }},
+    {{"REASON", "", "reason"}, [](const std::size_t &r) { return text_cell(reason_name(r), tone_of(r)); }},
+    {{"KIND", "", "kind"}, [](const std::size_t &r) { return text_cell(reason_kind_name(r), tone_of(r)); }},
+    {{"MEANING", "", "meaning"}, [](const std::size_t &r) { return text_cell(reason_sentence(r)); }},
+}};
+
+Result<bool> sum_counters(const OpenMap &map, unsigned cpus, EndpointCounters &of) {
+    std::vector<counters> per_cpu(cpus);
+    if (!TRY(detail::find(map.fd.get(), map.path, &of.ifindex, per_cpu.data())))
+        return false;
+    for (const counters &one : per_cpu)
+        for (std::size_t i = 0; i < COUNTER_REASONS; ++i) {
+            of.total.by_reason[i].packets += one.by_reason[i].packets;
+            of.total.by_reason[i].bytes += one.by_reason[i].bytes;
+        }
+    return true;
+}
+
+} // namespace
+
+Result<std::vector<EndpointCounters>> read_counters(const std::vector<EndpointEntry> &entries, bool orphans,
+                                                    const World &world) {
+    const OpenMap map =
+        TRY(open_live_map(world.bpffs, PODLANE_MAP_COUNTERS, sizeof(std::uint32_t), sizeof(counters)));
+    const unsigned cpus = TRY(possible_cpus());
+    std::vector<EndpointCounters> all;
+    for (const auto &[key, value] : entries) {
+        EndpointCounters &of = all.emplace_back();
+        of.ifindex = value.ifindex;
+        of.pod = pod_words(key, value);
+        of.container_id = field_text(key.container_id);
+        TRY(sum_counters(map, cpus, of));
+    }
+    if (!orphans)
+        return all;
+    std::unordered_set<std::uint32_t> owned;
+    for (const EndpointCounters &of : all)
+        owned.insert(of.ifindex);
+    for (const Bytes &bytes : TRY(walk_keys(map))) {
+        EndpointCounters of;
+        std::memcpy(&of.ifindex, bytes.data(), sizeof of.ifindex);
+        if (!owned.contains(of.ifindex) && TRY(sum_counters(map, cpus, of)))
+            all.push_back(of);
+    }
+    return all;
+}
+
+output::Table counter_table(const std::vector<EndpointCounters> &all, bool zeros) {
+    std::vector<std::string> interfaces;
+    for (const EndpointCounters &of : all)
+        interfaces.push_back(interface_name(of.ifindex));
+    std::vector<CounterRow> rows;
+    for (std::size_t i = 0; i < all.size(); ++i)
+        for (std::size_t reason = 0; reason < COUNTER_REASONS; ++reason) {
+            const count &counted = all[i].total.by_reason[reason];
+            const bool nameless = reason >= kReasons.size() || reason == REASON_NONE;
+            if (counted.packets != 0 || (zeros && !nameless))
+                rows.push_back({all[i], interfaces[i], reason, counted});
+        }
+    return output::make_table(kColumns, rows);
+}
+
+Result<int> counter_list(const Call &call, World &world) {
+    if (call.has(Opt::reasons)) {
+        std::vector<std::size_t> reasons;
+        for (std::size_t reason = REASON_NONE + 1; reason < kReasons.size(); ++reason)
+            reasons.push_back(reason);
+        world.print(output::make_table(kReasonColumns, reasons));
+        return 0;
+    }
+    const Selection selection = TRY(Selection::of(call));
+    const std::vector<EndpointEntry> entries = TRY(selected_endpoints(selection, world));
+    world.print(counter_table(TRY(read_counters(entries, selection.selects_all(), world)), call.has(Opt::all)));
+    return 0;
+}
+
+} // namespace podlane::ctl

@@ -1,0 +1,67 @@
+"""Network namespaces of a measurement. They live in a mount namespace of our own and end with it, whatever happens."""
+
+import json
+import os
+import subprocess
+import sys
+
+INSIDE = "PODLANE_BENCH_INSIDE"
+WORK = "/run/podlane-bench"  # on the private tmpfs
+BPFFS = "/sys/fs/bpf/podlane-bench"
+
+
+def run(*command, text=None):
+    """Runs a command; a failure is a RuntimeError with what it said."""
+    done = subprocess.run(command, input=text, text=True, capture_output=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}: {(done.stderr + done.stdout).strip()}")
+    return done.stdout
+
+
+def enter_private_namespaces():
+    """Starts this program again in mount and network namespaces of its own, with a private /run and bpffs.
+
+    Nothing has to be cleaned up: named namespaces, leases and pinned objects go when the last process is gone,
+    also after Ctrl-C or SIGKILL.
+    """
+    if os.environ.get(INSIDE) != "yes":
+        if os.geteuid() != 0:
+            sys.exit("tests/bench/run: network namespaces need root; use sudo")
+        os.environ[INSIDE] = "yes"
+        command = ["unshare", "--mount", "--net", "--propagation", "private", sys.executable]
+        os.execvp(command[0], command + sys.argv)
+    run("mount", "-t", "tmpfs", "tmpfs", "/run")
+    run("mount", "-t", "bpf", "bpf", "/sys/fs/bpf")
+    os.makedirs("/run/netns")
+    os.makedirs(WORK)
+
+
+def add_netns(name):
+    """A namespace with its loopback up, as a runtime hands it to the plugins."""
+    run("ip", "netns", "add", name)
+    run("ip", "-n", name, "link", "set", "lo", "up")
+    return name
+
+
+def delete_netns(*names):
+    for name in names:
+        run("ip", "netns", "delete", name)
+
+
+def mtu(netns, ifname="eth0"):
+    return json.loads(run("ip", "-json", "-n", netns, "link", "show", ifname))[0]["mtu"]
+
+
+def connect_directly(first, second, subnets):
+    """A bare veth between two namespaces: no node in between. Returns the addresses of both by family."""
+    run("ip", "link", "add", "eth0", "netns", first, "type", "veth", "peer", "name", "eth0", "netns", second)
+    addresses = []
+    for host, netns in ((2, first), (3, second)):
+        own = {family: subnet.split("/")[0] + str(host) for family, subnet in subnets.items()}
+        for family, address in own.items():
+            length = subnets[family].split("/")[1]
+            extra = ["nodad"] if family == 6 else []
+            run("ip", "-n", netns, "address", "add", f"{address}/{length}", "dev", "eth0", *extra)
+        run("ip", "-n", netns, "link", "set", "eth0", "up")
+        addresses.append(own)
+    return addresses

@@ -33,14 +33,16 @@ function(podlane_program name main)
 endfunction()
 
 # podlane_tests(LABEL): an executable for each tests/LABEL/*_test.cpp, and a ctest for each case in it, named
-# LABEL/FILE/Suite.Case.
+# LABEL/FILE/Suite.Case. The target tests_LABEL builds them all.
 function(podlane_tests label)
+    add_custom_target(tests_${label})
     file(GLOB sources CONFIGURE_DEPENDS ${label}/*_test.cpp)
     foreach(source IN LISTS sources)
         get_filename_component(stem ${source} NAME_WE)
         set(name ${label}_${stem})
         add_executable(${name} ${source})
         target_link_libraries(${name} PRIVATE podlane_harness GTest::gtest_main)
+        add_dependencies(tests_${label} ${name})
         foreach(program podlane podlanectl)
             if(TARGET ${program} AND NOT label STREQUAL "unit")
                 add_dependencies(${name} ${program})

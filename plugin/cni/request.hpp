@@ -21,8 +21,8 @@ using Environment = std::map<std::string, std::string>;
 // Hostile input is refused quickly: at most 1 MiB and 32 levels of nesting.
 Result<Request> parse_request(const Environment &environment, std::string_view stdin_text);
 
-// The supported version named in the text, also where the rest is broken: what to write an error in.
-// No value where there is none that we speak; write kNewestVersion then.
+// The supported version a text asks for, also where the rest is broken: what to write an error in. An object that names
+// none asks for the oldest. No value where nothing can be read or we do not speak it; write kNewestVersion then.
 std::optional<Version> version_of(std::string_view stdin_text);
 
 } // namespace podlane::cni

@@ -1,0 +1,155 @@
+#include "plugin/cni/bandwidth.hpp"
+
+#include "plugin/cni/keys.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace podlane::cni {
+namespace {
+
+using json::Node;
+using Wide = unsigned __int128;
+
+constexpr std::array<std::string_view, 4> kLimits{"ingressRate", "ingressBurst", "egressRate", "egressBurst"};
+constexpr const char *kAnnotations = "io.kubernetes.cri.pod-annotations";
+constexpr std::uint64_t kAutomaticBurst = 0x7fffffff;          // what the kubelet sends whatever the rate
+constexpr std::uint64_t kLowestAnnotation = 1000;              // as the kubelet has it: 1k
+constexpr std::uint64_t kHighestAnnotation = 1000000000000000; // and 1P bits per second
+constexpr unsigned kMostDigits = 18;
+
+Result<void> check_pair(const Node &object, const char *rate_key, std::uint64_t rate, const char *burst_key,
+                        std::uint64_t burst) {
+    if ((rate == 0) == (burst == 0))
+        return {};
+    const Node given = object.at_any_case(rate != 0 ? rate_key : burst_key);
+    return given.wrong(std::string(rate != 0 ? burst_key : rate_key) + " beside it, not 0");
+}
+
+Result<Bandwidth> read_limits(const Node &object) {
+    Bandwidth limits;
+    TRY(object.must_be_object());
+    TRY(json::read(object.at_any_case(kLimits[0]), limits.ingress_rate));
+    TRY(json::read(object.at_any_case(kLimits[1]), limits.ingress_burst));
+    TRY(json::read(object.at_any_case(kLimits[2]), limits.egress_rate));
+    TRY(json::read(object.at_any_case(kLimits[3]), limits.egress_burst));
+    TRY(check_pair(object, "ingressRate", limits.ingress_rate, "ingressBurst", limits.ingress_burst));
+    TRY(check_pair(object, "egressRate", limits.egress_rate, "egressBurst", limits.egress_burst));
+    return limits;
+}
+
+Result<std::uint64_t> read_annotation(const Node &annotation) {
+    if (!annotation.present())
+        return std::uint64_t{0};
+    const std::string text = TRY(annotation.text());
+    const auto rate = parse_quantity(text);
+    if (!rate || *rate < kLowestAnnotation || *rate > kHighestAnnotation)
+        return annotation.wrong("bits per second from 1k to 1P, such as \"10M\"");
+    return *rate;
+}
+
+Result<std::optional<Bandwidth>> read_annotations(const Node &annotations) {
+    TRY(annotations.must_be_object());
+    Bandwidth limits;
+    limits.ingress_rate = TRY(read_annotation(annotations.at("kubernetes.io/ingress-bandwidth")));
+    limits.egress_rate = TRY(read_annotation(annotations.at("kubernetes.io/egress-bandwidth")));
+    limits.ingress_burst = limits.ingress_rate != 0 ? kAutomaticBurst : 0;
+    limits.egress_burst = limits.egress_rate != 0 ? kAutomaticBurst : 0;
+    if (limits.ingress_rate == 0 && limits.egress_rate == 0)
+        return std::optional<Bandwidth>{};
+    return std::optional(limits);
+}
+
+Result<std::optional<Bandwidth>> read_configured(const Node &root) {
+    const bool flat = std::ranges::any_of(kLimits, [&](std::string_view key) { return root.at(key).present(); });
+    const Node object = root.at("bandwidth");
+    if (!object.present() && !flat)
+        return std::optional<Bandwidth>{};
+    if (object.present() && flat)
+        return object.wrong("either bandwidth or the four keys at the top level, not both");
+    if (object.present())
+        TRY(check_keys(object, kLimits));
+    return std::optional(TRY(read_limits(object.present() ? object : root)));
+}
+
+// The factor of a suffix as numerator and denominator; numerator 0 where there is no such suffix.
+std::pair<Wide, Wide> scale(std::string_view suffix) {
+    constexpr std::string_view kDecimal = "kMGTPE";
+    constexpr std::string_view kBinary = "KMGTPE";
+    constexpr std::string_view kSmall = "mun";
+    Wide factor = 1;
+    if (suffix.empty())
+        return {1, 1};
+    if (suffix.size() == 2 && suffix[1] == 'i' && kBinary.find(suffix[0]) != std::string_view::npos)
+        return {Wide{1} << (10 * (kBinary.find(suffix[0]) + 1)), 1};
+    if (suffix.size() == 1 && kDecimal.find(suffix[0]) != std::string_view::npos) {
+        for (std::size_t i = 0; i <= kDecimal.find(suffix[0]); ++i)
+            factor *= 1000;
+        return {factor, 1};
+    }
+    if (suffix.size() == 1 && kSmall.find(suffix[0]) != std::string_view::npos) {
+        for (std::size_t i = 0; i <= kSmall.find(suffix[0]); ++i)
+            factor *= 1000;
+        return {1, factor};
+    }
+    if (suffix[0] != 'e' && suffix[0] != 'E')
+        return {0, 1};
+    int exponent = 0;
+    const bool plus = suffix.starts_with("e+") || suffix.starts_with("E+");
+    suffix.remove_prefix(plus ? 2 : 1);
+    if (plus && suffix.starts_with('-'))
+        return {0, 1};
+    const auto [end, failed] = std::from_chars(suffix.data(), suffix.data() + suffix.size(), exponent);
+    if (failed != std::errc{} || end != suffix.data() + suffix.size() || exponent < -18 || exponent > 18)
+        return {0, 1};
+    for (int i = 0; i < std::abs(exponent); ++i)
+        factor *= 10;
+    return exponent < 0 ? std::pair<Wide, Wide>{1, factor} : std::pair<Wide, Wide>{factor, 1};
+}
+
+} // namespace
+
+std::optional<std::uint64_t> parse_quantity(std::string_view text) {
+    Wide digits = 0;
+    Wide fraction = 1;
+    unsigned count = 0;
+    bool after_point = false;
+    if (text.starts_with('+'))
+        text.remove_prefix(1);
+    for (; !text.empty() && (text[0] == '.' || (text[0] >= '0' && text[0] <= '9')); text.remove_prefix(1)) {
+        if (text[0] == '.' && std::exchange(after_point, true))
+            return std::nullopt;
+        if (text[0] == '.')
+            continue;
+        if (++count > kMostDigits)
+            return std::nullopt;
+        digits = digits * 10 + static_cast<unsigned>(text[0] - '0');
+        fraction *= after_point ? 10 : 1;
+    }
+    const auto [numerator, denominator] = scale(text);
+    if (count == 0 || numerator == 0)
+        return std::nullopt;
+    const Wide divisor = fraction * denominator;
+    const Wide value = (digits * numerator + divisor - 1) / divisor;
+    if (value > std::numeric_limits<std::uint64_t>::max())
+        return std::nullopt;
+    return static_cast<std::uint64_t>(value);
+}
+
+Result<std::optional<Bandwidth>> read_bandwidth(const Node &root) {
+    const auto set = [](const Bandwidth &limits) {
+        return limits.ingress_rate == 0 && limits.egress_rate == 0 ? std::optional<Bandwidth>{} : std::optional(limits);
+    };
+    // All are read, so that a wrong value is told wherever it stands.
+    const auto configured = TRY(read_configured(root));
+    const Node runtime = root.at_any_case("runtimeConfig");
+    const auto annotated = TRY(read_annotations(runtime.at_any_case(kAnnotations)));
+    if (const Node capability = runtime.at_any_case("bandwidth"); capability.present())
+        return set(TRY(read_limits(capability)));
+    if (annotated)
+        return annotated;
+    return configured ? set(*configured) : std::optional<Bandwidth>{};
+}
+
+} // namespace podlane::cni

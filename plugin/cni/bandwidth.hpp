@@ -1,0 +1,21 @@
+// The limits a pod was given: by the runtime, by its annotations, or by the configuration, in this order.
+#pragma once
+
+#include "maps/result.hpp"
+#include "plugin/cni/json.hpp"
+#include "plugin/cni/types.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace podlane::cni {
+
+// No value where nobody sets a limit, also where all four numbers are 0.
+Result<std::optional<Bandwidth>> read_bandwidth(const json::Node &root);
+
+// A Kubernetes quantity as a whole number, rounded up: "10M", "1Mi", "0.5G", "1e6". No value for anything else, and
+// beyond 64 bits.
+std::optional<std::uint64_t> parse_quantity(std::string_view text);
+
+} // namespace podlane::cni

@@ -1,0 +1,270 @@
+#include "plugin/cni/config.hpp"
+
+#include "maps/abi/names.h"
+#include "plugin/cni/attachment.hpp"
+#include "plugin/cni/bandwidth.hpp"
+#include "plugin/cni/keys.hpp"
+#include "plugin/cni/version.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace podlane::cni {
+namespace {
+
+using json::Node;
+template <typename T> using Word = std::pair<std::string_view, T>;
+
+constexpr std::uint64_t kSmallestMtu = 68; // RFC 791; IPv6 wants more, which the plan knows
+constexpr std::uint64_t kLargestMtu = 65535;
+constexpr std::size_t kLongestPrefix = 4; // leaves 11 of 15 characters for the hash
+constexpr const char *kValidAttachments = "cni.dev/valid-attachments";
+constexpr const char *kOlderAttachments = "cni.dev/attachments"; // of CRI-O, beside or before the other
+constexpr std::array<std::string_view, 2> kLogKeys{"file", "level"};
+
+bool is_clean_absolute_path(std::string_view path) {
+    if (!path.starts_with('/'))
+        return false;
+    while (!path.empty()) {
+        path.remove_prefix(1);
+        const auto end = std::min(path.find('/'), path.size());
+        if (path.substr(0, end) == "..")
+            return false;
+        path.remove_prefix(end);
+    }
+    return true;
+}
+
+template <typename T, std::size_t N>
+Result<void> read_word(const Node &node, const std::array<Word<T>, N> &words, T &into) {
+    if (!node.present())
+        return {};
+    std::string expected;
+    const auto text = node.text();
+    for (const auto &[word, meaning] : words) {
+        expected += (expected.empty() ? "\"" : ", \"") + std::string(word) + "\"";
+        if (text && *text == word) {
+            into = meaning;
+            return {};
+        }
+    }
+    return node.wrong("one of " + expected);
+}
+
+Result<void> read_fast_path(const Node &node, FastPath &into) {
+    constexpr std::array<Word<FastPath>, 3> kWords{
+        {{"on", FastPath::on}, {"local", FastPath::local}, {"off", FastPath::off}}};
+    if (!node.present() || !node.value().is_boolean())
+        return read_word(node, kWords, into);
+    into = TRY(node.boolean()) ? FastPath::on : FastPath::off;
+    return {};
+}
+
+Result<void> read_attach(const Node &node, AttachBy &into) {
+    constexpr std::array<Word<AttachBy>, 3> kWords{
+        {{"auto", AttachBy::automatic}, {"tcx", AttachBy::tcx}, {"clsact", AttachBy::clsact}}};
+    return read_word(node, kWords, into);
+}
+
+Result<void> read_log(const Node &node, Log &into) {
+    using Level = Log::Level;
+    constexpr std::array<Word<Level>, 4> kLevels{
+        {{"error", Level::error}, {"warning", Level::warning}, {"info", Level::info}, {"debug", Level::debug}}};
+    TRY(check_keys(node, kLogKeys));
+    TRY(json::read(node.at("file"), into.file));
+    if (!into.file.empty() && !is_clean_absolute_path(into.file))
+        return node.at("file").wrong("an absolute path without \"..\"");
+    return read_word(node.at("level"), kLevels, into.level);
+}
+
+Result<void> read_mtu(const Node &node, std::optional<std::uint32_t> &into) {
+    TRY(json::read(node, into));
+    if (into == 0U) // the reference plugins' "choose one"
+        into.reset();
+    if (into && (*into < kSmallestMtu || *into > kLargestMtu))
+        return node.wrong("0, or from 68 to 65535");
+    return {};
+}
+
+Result<void> read_host_prefix(const Node &node, std::string &into) {
+    TRY(json::read(node, into));
+    const auto lower = [](char c) { return c >= 'a' && c <= 'z'; };
+    const auto allowed = [&](char c) { return lower(c) || (c >= '0' && c <= '9') || c == '_' || c == '-'; };
+    if (into.empty() || into.size() > kLongestPrefix || !lower(into.front()) || !std::ranges::all_of(into, allowed))
+        return node.wrong("a lower case letter and up to three more of a-z, 0-9, '_' and '-'");
+    return {};
+}
+
+Result<void> read_bpffs(const Node &node, std::string &into) {
+    into = PODLANE_ROOT;
+    TRY(json::read(node, into));
+    if (!is_clean_absolute_path(into) || into.find_first_not_of('/') == std::string::npos)
+        return node.wrong("the absolute path of a directory, without \"..\"");
+    while (into.ends_with('/'))
+        into.pop_back();
+    return {};
+}
+
+Result<void> read_ipam_type(const Node &node, std::string &into) {
+    TRY(node.must_be_object());
+    const Node type = node.at_any_case("type");
+    TRY(json::read(type, into));
+    if (into == "." || into == ".." || into.find('/') != std::string::npos)
+        return type.wrong("the name of a plugin in CNI_PATH");
+    return {};
+}
+
+Result<std::vector<Prefix>> read_prefixes(const Node &node) {
+    std::vector<Prefix> prefixes;
+    if (node.present())
+        for (const Node &element : TRY(node.elements()))
+            prefixes.push_back(TRY(read_prefix(element, true)));
+    return prefixes;
+}
+
+Result<void> read_mac(const Node &node, std::optional<Mac> &into) {
+    std::string text;
+    TRY(json::read(node, text));
+    if (text.empty())
+        return {};
+    const auto mac = parse_mac(text);
+    if (!mac || !is_interface_mac(*mac))
+        return node.wrong("a unicast address such as 02:00:00:00:00:01");
+    into = *mac;
+    return {};
+}
+
+// What the runtime asks for, the most specific last: CNI_ARGS, args.cni, capabilities.
+Result<void> read_requested(const Node &root, const Arguments &arguments, Config &config) {
+    config.requested_ips = arguments.ips;
+    config.requested_mac = arguments.mac;
+    const Node args = root.at_any_case("args");
+    const Node runtime = root.at_any_case("runtimeConfig");
+    TRY(args.must_be_object());
+    TRY(args.at_any_case("cni").must_be_object());
+    TRY(runtime.must_be_object());
+    TRY(root.at_any_case("capabilities").must_be_object());
+    for (const Node &asked : {args.at_any_case("cni"), runtime}) {
+        if (auto ips = TRY(read_prefixes(asked.at_any_case("ips"))); !ips.empty())
+            config.requested_ips = std::move(ips);
+        TRY(read_mac(asked.at_any_case("mac"), config.requested_mac));
+    }
+    return {};
+}
+
+Result<void> read_prev_result(const Node &root, Config &config) {
+    const Node prev_result = root.at_any_case("prevResult");
+    if (prev_result.present())
+        config.prev_result = TRY(read_attachment(prev_result));
+    return {};
+}
+
+// A missing list never means an empty one: that would remove every pod's attachment.
+Result<void> read_valid_attachments(const Node &root, Config &config) {
+    Node list = root.at_any_case(kValidAttachments);
+    if (const Node older = root.at_any_case(kOlderAttachments); !list.present() && older.present())
+        list = older;
+    for (const Node &element : TRY(list.elements())) {
+        ValidAttachment attachment{TRY(element.at_any_case("containerID").text()),
+                                   TRY(element.at_any_case("ifname").text())};
+        if (attachment.container_id.empty() || attachment.ifname.empty())
+            return element.wrong("containerID and ifname, not empty");
+        config.valid_attachments.push_back(std::move(attachment));
+    }
+    return {};
+}
+
+Result<void> check_name(const Node &node) {
+    const std::string name = TRY(node.text());
+    if (!is_valid_name(name))
+        return node.wrong("a letter or digit, then letters, digits, '_', '.' or '-', at most 127 characters in all");
+    return {};
+}
+
+Result<void> check_version(Version version, Command command) {
+    const auto refuse = [&](const std::string &what) {
+        return Error{ErrorCode::incompatible_cni_version, "cniVersion " + to_string(version) + " " + what,
+                     "supported versions: " + supported_versions_text()};
+    };
+    if (!is_supported(version))
+        return refuse("is not supported, supported are " + supported_versions_text());
+    if (command == Command::check && version < kFirstWithCheck)
+        return refuse("does not allow CHECK, which came with 0.4.0");
+    if ((command == Command::gc || command == Command::status) && version < kFirstWithGc)
+        return refuse("does not allow GC and STATUS, which came with 1.1.0");
+    return {};
+}
+
+Result<void> check_masquerade(const Node &node) {
+    bool masquerade = false;
+    TRY(json::read(node, masquerade));
+    if (masquerade)
+        return Error{ErrorCode::unsupported_field, "ipMasq is true, expected false",
+                     "ipMasq is not done by podlane; let a plugin after it in the chain, or the node, masquerade"};
+    return {};
+}
+
+// What a command cannot do without.
+Result<void> check_sources(const Node &root, const Config &config, Command command) {
+    if (command == Command::check && !config.prev_result)
+        return root.at("prevResult").wrong("the result of ADD, which CHECK compares with");
+    if (command == Command::add && config.ipam_type.empty() && !config.prev_result)
+        return Error{ErrorCode::invalid_network_config, "neither ipam nor prevResult is there, so no address is known",
+                     "add ipam, or place podlane after another plugin in the list"};
+    return {};
+}
+
+Result<void> read_own_keys(const Node &root, Config &config) {
+    TRY(read_mtu(root.at("mtu"), config.mtu));
+    config.routes = TRY(read_routes(root.at("routes")));
+    TRY(read_host_prefix(root.at("hostInterfacePrefix"), config.host_interface_prefix));
+    TRY(read_fast_path(root.at("fastPath"), config.fast_path));
+    TRY(read_attach(root.at("attach"), config.attach));
+    TRY(json::read(root.at("antiSpoof"), config.anti_spoof));
+    config.allowed_sources = TRY(read_prefixes(root.at("allowedSources")));
+    TRY(read_bpffs(root.at("bpffs"), config.bpffs));
+    TRY(read_log(root.at("log"), config.log));
+    config.bandwidth = TRY(read_bandwidth(root));
+    return {};
+}
+
+} // namespace
+
+Result<Version> read_version(const Node &root) {
+    std::string text;
+    const Node node = root.at_any_case("cniVersion");
+    TRY(json::read(node, text));
+    if (text.empty())
+        return kOldestVersion;
+    const auto version = parse_version(text);
+    if (!version)
+        return Error{ErrorCode::incompatible_cni_version,
+                     "cniVersion " + json::quote(text) + " is not supported, supported are " +
+                         supported_versions_text(),
+                     "supported versions: " + supported_versions_text()};
+    return *version;
+}
+
+Result<Config> read_config(const json::Value &document, Command command, const Arguments &arguments) {
+    const Node root(&document, {});
+    Config config;
+    TRY(check_name(root.at_any_case("name")));
+    TRY(json::read(root.at_any_case("name"), config.name));
+    config.cni_version = TRY(read_version(root));
+    TRY(check_version(config.cni_version, command));
+    TRY(check_top_level_keys(document));
+    TRY(check_masquerade(root.at_any_case("ipMasq")));
+    TRY(json::read(root.at_any_case("type"), config.type));
+    TRY(read_ipam_type(root.at_any_case("ipam"), config.ipam_type));
+    config.dns = TRY(read_dns(root.at_any_case("dns")));
+    TRY(read_requested(root, arguments, config));
+    TRY(read_own_keys(root, config));
+    TRY(read_prev_result(root, config));
+    if (command == Command::gc)
+        TRY(read_valid_attachments(root, config));
+    TRY(check_sources(root, config, command));
+    return config;
+}
+
+} // namespace podlane::cni

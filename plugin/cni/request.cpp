@@ -1,0 +1,55 @@
+#include "plugin/cni/request.hpp"
+
+#include "plugin/cni/config.hpp"
+#include "plugin/cni/environment.hpp"
+#include "plugin/cni/json.hpp"
+#include "plugin/cni/version.hpp"
+
+namespace podlane::cni {
+namespace {
+
+constexpr std::string_view kVersionKey = "\"cniVersion\"";
+
+// What stands behind the first "cniVersion" of a text that is no JSON.
+std::string_view version_text(std::string_view text) {
+    constexpr std::string_view kBetween = " \t\r\n:";
+    const auto key = text.find(kVersionKey);
+    if (key == std::string_view::npos)
+        return {};
+    text.remove_prefix(key + kVersionKey.size());
+    const auto open = text.find_first_not_of(kBetween);
+    if (open == std::string_view::npos || text[open] != '"')
+        return {};
+    text.remove_prefix(open + 1);
+    return text.substr(0, text.find('"'));
+}
+
+} // namespace
+
+std::optional<Version> version_of(std::string_view stdin_text) {
+    std::optional<Version> version;
+    if (const auto document = json::parse_object(stdin_text, "the network configuration")) {
+        if (const auto named = read_version(json::Node(&*document, {})))
+            version = *named;
+    } else {
+        version = parse_version(version_text(stdin_text.substr(0, json::kLongestText)));
+    }
+    return version && is_supported(*version) ? version : std::nullopt;
+}
+
+Result<Request> parse_request(const Environment &environment, std::string_view stdin_text) {
+    Request request;
+    request.command = TRY(read_command(environment));
+    const Arguments arguments = TRY(read_environment(environment, request));
+    request.pod = arguments.pod;
+    request.raw_config = stdin_text;
+    if (request.command == Command::version) {
+        request.config.cni_version = version_of(stdin_text).value_or(kNewestVersion);
+        return request;
+    }
+    const json::Value document = TRY(json::parse_object(stdin_text, "the network configuration on standard input"));
+    request.config = TRY(read_config(document, request.command, arguments));
+    return request;
+}
+
+} // namespace podlane::cni

@@ -3,6 +3,7 @@
 
 #include "decode.hpp"
 #include "link.hpp"
+#include "loader/attach.hpp"
 #include "reader.hpp"
 #include "tools/output/words.hpp"
 
@@ -87,6 +88,7 @@ struct Details {
     LinkState link;
     std::vector<std::string> allowed_sources;
     std::optional<bandwidth> limits;
+    std::vector<Attached> ingress, egress; // programs of ours on the hooks of the host end
 };
 
 Cell link_cell(const Details &row) {
@@ -128,7 +130,21 @@ Cell limit_cell(const std::optional<bandwidth> &limits, __u64 bandwidth::*rate, 
             output::Object{{"rate_bits_per_s", (*limits).*rate}, {"burst_bits", (*limits).*burst}}};
 }
 
-constexpr std::array<Column<Details>, 6> kDetails = {{
+Cell programs_cell(const std::vector<Attached> &programs, bool link_there) {
+    if (programs.empty())
+        return {link_there ? "none" : "", output::Array{}, Tone::bad};
+    std::string text;
+    output::Array items;
+    for (const Attached &one : programs) {
+        const std::string_view kind = one.kind == HookKind::tcx ? "tcx" : "clsact";
+        text += (text.empty() ? "" : ", ") + one.name + " (" + std::string(kind) + ", id " +
+                std::to_string(one.program_id) + ")";
+        items.emplace_back(output::Object{{"name", one.name}, {"hook", kind}, {"id", one.program_id}});
+    }
+    return {text, items, programs.size() == 1 ? Tone::plain : Tone::warning};
+}
+
+constexpr std::array<Column<Details>, 8> kDetails = {{
     {{"", "allowed sources", "allowed_sources"}, [](const Details &d) { return list_cell(d.allowed_sources); }},
     {{"", "ingress limit", "ingress_limit"},
      [](const Details &d) {
@@ -141,6 +157,8 @@ constexpr std::array<Column<Details>, 6> kDetails = {{
     {{"", "link now", "link"}, link_cell},
     {{"", "link MTU", "link_mtu"}, link_mtu_cell},
     {{"", "link MAC", "link_mac"}, link_mac_cell},
+    {{"", "ingress program", "ingress_programs"}, [](const Details &d) { return programs_cell(d.ingress, d.link.there); }},
+    {{"", "egress program", "egress_programs"}, [](const Details &d) { return programs_cell(d.egress, d.link.there); }},
 }};
 
 output::Table identity_table(std::span<const EndpointEntry> entries, const World &world) {
@@ -163,7 +181,11 @@ Result<output::Table> details_table(const std::vector<EndpointEntry> &entries, c
     const auto limits = TRY(read_map<std::uint32_t, bandwidth>(world.bpffs, PODLANE_MAP_BANDWIDTHS));
     std::vector<Details> rows;
     for (const auto &[key, value] : entries) {
-        Details row{value, link_state(value.ifindex), {}, {}};
+        Details row{value, link_state(value.ifindex), {}, {}, {}, {}};
+        if (row.link.there) {
+            row.ingress = TRY(attached(value.ifindex, Hook::ingress));
+            row.egress = TRY(attached(value.ifindex, Hook::egress));
+        }
         for (const auto &[source, unused] : sources)
             if (source.ifindex == make_allowed_source_key(value.ifindex, {}).ifindex)
                 row.allowed_sources.push_back(to_string(allowed_prefix(source)));

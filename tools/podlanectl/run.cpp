@@ -35,6 +35,7 @@ World real_world() {
     world.bpffs = root == nullptr || *root == '\0' ? PODLANE_ROOT : root;
     world.realtime_ns = clock_ns(CLOCK_REALTIME);
     world.monotonic_ns = clock_ns(CLOCK_MONOTONIC);
+    world.boottime_ns = clock_ns(CLOCK_BOOTTIME);
     return world;
 }
 

@@ -18,6 +18,7 @@ struct World {
     bool json = false;
     std::uint64_t realtime_ns = 0;
     std::uint64_t monotonic_ns = 0;
+    std::uint64_t boottime_ns = 0;
 
     void print(std::string_view text) const { std::fwrite(text.data(), 1, text.size(), out); }
     // The same table either way.

@@ -1,0 +1,62 @@
+// The one table.
+#include "commands.hpp"
+
+namespace podlane::ctl {
+namespace {
+
+constexpr std::array<Option, static_cast<std::size_t>(Opt::count)> kOptions = {{
+    {Opt::pod, 'p', "pod", "NAME", "the pod NAME, or NAMESPACE/NAME"},
+    {Opt::ns, 'n', "namespace", "NAMESPACE", "pods of this namespace"},
+    {Opt::container, 'c', "container", "PREFIX", "containers whose ID begins like this"},
+    {Opt::address, 'a', "address", "IP", "the owner of this address"},
+    {Opt::interface, 'i', "interface", "HOSTIF", "the endpoint behind this interface of the host"},
+    {Opt::network, '\0', "network", "NAME", "endpoints of this network"},
+    {Opt::all, '\0', "all", "", "also what was never counted"},
+    {Opt::reasons, '\0', "reasons", "", "only list the reasons and their meaning"},
+    {Opt::json, 'j', "json", "", "print JSON, with raw numbers"},
+    {Opt::bpffs, '\0', "bpffs", "DIR", "where the maps are pinned (default: $PODLANE_BPFFS or /sys/fs/bpf/podlane)"},
+    {Opt::help, 'h', "help", "", "print help for what was named"},
+}};
+
+constexpr Opts kPlain{Opt::json, Opt::bpffs, Opt::help};
+constexpr Argument kWhich{"WHICH", false, "a pod, NAMESPACE/POD, container ID prefix, address or host interface"};
+constexpr Argument kMap{"MAP", true, "its name, with or without version, or the beginning of it (\"podlanectl map list\")"};
+
+} // namespace
+
+std::span<const Option> options() { return kOptions; }
+
+const std::vector<Noun> &nouns() {
+    static const std::vector<Noun> kNouns = {
+        {"endpoint",
+         "the pods' interfaces: who they are, where, how attached",
+         {{"list", "List endpoints.", kSelect | kPlain, kWhich,
+           "Several options must all match. Prints everything of each endpoint with --json.", endpoint_list},
+          {"show", "Show everything known of an endpoint, and its link and programs as they are now.",
+           kSelect | kPlain, kWhich, "Times, rates and flags are in words; --json has the raw values.",
+           endpoint_show}}},
+        {"counter",
+         "what became of each pod's packets, by reason",
+         {{"list", "List packets and bytes by endpoint and reason, summed over the CPUs.",
+           kSelect | kPlain | Opts{Opt::all, Opt::reasons}, kWhich,
+           "Kinds: fast (past the host stack), host (through it), answer (by the program itself), drop.\n"
+           "What goes from one pod to another past the host stack counts at both.",
+           counter_list}}},
+        {"map",
+         "the pinned BPF maps that hold all state",
+         {{"list", "List the maps with entries, capacity and memory.", kPlain, {},
+           "Maps of another version of Podlane are listed too, and noted. Exit code 1 where a map is missing.",
+           map_list},
+          {"dump", "Print every entry of a map in words.", kPlain, kMap, "", map_dump}}},
+        {"status",
+         "is Podlane in order on this node",
+         {{"", "Show kernel, programs, endpoints by network, maps and whatever is wrong with them.", kPlain, {},
+           "Exit code 1 where something is wrong.", status}}},
+        {"version",
+         "versions of podlanectl, its maps and libbpf",
+         {{"", "Print versions.", kPlain, {}, "", version}}},
+    };
+    return kNouns;
+}
+
+} // namespace podlane::ctl

@@ -1,0 +1,197 @@
+// map dump: the entries of each map in words.
+#include "commands.hpp"
+
+#include "decode.hpp"
+#include "reader.hpp"
+#include "tools/output/words.hpp"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+
+namespace podlane::ctl {
+namespace {
+
+using output::Align;
+using output::Cell;
+using output::Column;
+using output::list_cell;
+using output::number_cell;
+using output::text_cell;
+
+// An entry with the names behind its numbers.
+template <typename K, typename V> struct Entry {
+    K key;
+    V value;
+    std::string interface; // host end
+    std::string network;
+    std::uint64_t now_ns; // CLOCK_MONOTONIC
+};
+using InterfaceEntry = Entry<std::uint32_t, interface>;
+using AddressEntry = Entry<address_key, address>;
+using NetworkEntry = Entry<std::uint32_t, network>;
+using PathEntry = Entry<path_key, flow_path>;
+using SourceEntry = Entry<allowed_source_key, std::uint32_t>;
+using BandwidthEntry = Entry<std::uint32_t, bandwidth>;
+
+Cell id_cell(std::uint32_t id) { return {output::hex_words(id), id}; }
+
+// "10 Mbit/s" and the like; "-" for no limit.
+Cell amount_cell(std::uint64_t amount, std::string (*words)(std::uint64_t)) {
+    return {amount == 0 ? "-" : words(amount), amount};
+}
+
+constexpr std::array<Column<InterfaceEntry>, 8> kInterfaces = {{
+    {{"INTERFACE", "", "host_interface"}, [](const InterfaceEntry &e) { return text_cell(e.interface); }},
+    {{"IFINDEX", "", "ifindex", Align::right}, [](const InterfaceEntry &e) { return number_cell(e.key); }},
+    {{"NETWORK", "", "network"}, [](const InterfaceEntry &e) { return text_cell(e.network); }},
+    {{"IPV4", "", "ipv4"}, [](const InterfaceEntry &e) { return text_cell(ip_words(e.value.ipv4)); }},
+    {{"IPV6", "", "ipv6"}, [](const InterfaceEntry &e) { return text_cell(ip_words(e.value.ipv6)); }},
+    {{"LINK-LOCAL", "", "link_local"}, [](const InterfaceEntry &e) { return text_cell(ip_words(e.value.link_local)); }},
+    {{"POD MAC", "", "pod_mac"}, [](const InterfaceEntry &e) { return text_cell(mac_words(e.value.pod_mac)); }},
+    {{"FLAGS", "", "flags"}, [](const InterfaceEntry &e) { return list_cell(flag_words(e.value.flags)); }},
+}};
+
+constexpr std::array<Column<AddressEntry>, 8> kAddresses = {{
+    {{"NETWORK", "", "network"}, [](const AddressEntry &e) { return text_cell(e.network); }},
+    {{"ADDRESS", "", "address"}, [](const AddressEntry &e) { return text_cell(to_string(e.key.addr)); }},
+    {{"INTERFACE", "", "host_interface"}, [](const AddressEntry &e) { return text_cell(e.interface); }},
+    {{"IFINDEX", "", "ifindex", Align::right}, [](const AddressEntry &e) { return number_cell(e.value.ifindex); }},
+    {{"MTU", "", "mtu", Align::right}, [](const AddressEntry &e) { return number_cell(e.value.mtu); }},
+    {{"POD MAC", "", "pod_mac"}, [](const AddressEntry &e) { return text_cell(mac_words(e.value.pod_mac)); }},
+    {{"HOST MAC", "", "host_mac"}, [](const AddressEntry &e) { return text_cell(mac_words(e.value.host_mac)); }},
+    {{"FLAGS", "", "flags"}, [](const AddressEntry &e) { return list_cell(flag_words(e.value.flags)); }},
+}};
+
+constexpr std::array<Column<NetworkEntry>, 2> kNetworks = {{
+    {{"ID", "", "id"}, [](const NetworkEntry &e) { return id_cell(e.key); }},
+    {{"NETWORK", "", "network"}, [](const NetworkEntry &e) { return text_cell(field_text(e.value.name)); }},
+}};
+
+constexpr std::array<Column<PathEntry>, 11> kPaths = {{
+    {{"INTERFACE", "", "host_interface"}, [](const PathEntry &e) { return text_cell(e.interface); }},
+    {{"", "", "ifindex"}, [](const PathEntry &e) { return number_cell(e.key.ifindex); }},
+    {{"PROTOCOL", "", "protocol"}, [](const PathEntry &e) { return text_cell(protocol_name(e.key.protocol)); }},
+    {{"LOCAL", "", ""}, [](const PathEntry &e) { return text_cell(socket_words(e.key.local, e.key.local_port)); }},
+    {{"PEER", "", ""}, [](const PathEntry &e) { return text_cell(socket_words(e.key.peer, e.key.peer_port)); }},
+    {{"", "", "local"}, [](const PathEntry &e) { return text_cell(to_string(e.key.local)); }},
+    {{"", "", "local_port"}, [](const PathEntry &e) { return number_cell(ntohs(e.key.local_port)); }},
+    {{"", "", "peer"}, [](const PathEntry &e) { return text_cell(to_string(e.key.peer)); }},
+    {{"", "", "peer_port"}, [](const PathEntry &e) { return number_cell(ntohs(e.key.peer_port)); }},
+    {{"VIA", "", "via"}, [](const PathEntry &e) { return text_cell(via_name(e.value.via)); }},
+    {{"AGE", "", "age_ns", Align::right},
+     [](const PathEntry &e) {
+         return Cell{output::age_words(e.value.since_ns, e.now_ns),
+                     e.now_ns > e.value.since_ns ? e.now_ns - e.value.since_ns : 0};
+     }},
+}};
+
+constexpr std::array<Column<SourceEntry>, 3> kSources = {{
+    {{"INTERFACE", "", "host_interface"}, [](const SourceEntry &e) { return text_cell(e.interface); }},
+    {{"IFINDEX", "", "ifindex", Align::right}, [](const SourceEntry &e) { return number_cell(ntohl(e.key.ifindex)); }},
+    {{"MAY SEND FROM", "", "prefix"}, [](const SourceEntry &e) { return text_cell(to_string(allowed_prefix(e.key))); }},
+}};
+
+constexpr std::array<Column<BandwidthEntry>, 6> kBandwidths = {{
+    {{"INTERFACE", "", "host_interface"}, [](const BandwidthEntry &e) { return text_cell(e.interface); }},
+    {{"IFINDEX", "", "ifindex", Align::right}, [](const BandwidthEntry &e) { return number_cell(e.key); }},
+    {{"INGRESS", "", "ingress_rate_bits_per_s", Align::right},
+     [](const BandwidthEntry &e) { return amount_cell(e.value.ingress_rate_bits_per_s, output::rate_words); }},
+    {{"BURST", "", "ingress_burst_bits", Align::right},
+     [](const BandwidthEntry &e) { return amount_cell(e.value.ingress_burst_bits, output::bits_words); }},
+    {{"EGRESS", "", "egress_rate_bits_per_s", Align::right},
+     [](const BandwidthEntry &e) { return amount_cell(e.value.egress_rate_bits_per_s, output::rate_words); }},
+    {{"BURST", "", "egress_burst_bits", Align::right},
+     [](const BandwidthEntry &e) { return amount_cell(e.value.egress_burst_bits, output::bits_words); }},
+}};
+
+std::uint32_t ifindex_of(std::uint32_t key, const auto &) { return key; }
+std::uint32_t ifindex_of(std::uint32_t, const network &) { return 0; }
+std::uint32_t ifindex_of(const path_key &key, const flow_path &) { return key.ifindex; }
+std::uint32_t ifindex_of(const allowed_source_key &key, std::uint32_t) { return ntohl(key.ifindex); }
+std::uint32_t ifindex_of(const address_key &, const address &value) { return value.ifindex; }
+
+std::uint32_t network_of(const auto &, const auto &) { return 0; }
+std::uint32_t network_of(std::uint32_t, const interface &value) { return value.network; }
+std::uint32_t network_of(const address_key &key, const address &) { return key.network; }
+
+template <typename K, typename V, std::size_t N>
+Result<output::Table> dump(const World &world, std::string_view name, const std::array<Column<Entry<K, V>>, N> &columns) {
+    std::unordered_map<std::uint32_t, std::string> networks;
+    // Names are a help, not a need: their map may be gone.
+    if (auto known = read_map<std::uint32_t, network>(world.bpffs, PODLANE_MAP_NETWORKS))
+        for (const auto &[id, one] : *known)
+            networks.emplace(id, field_text(one.name));
+    std::vector<Entry<K, V>> entries;
+    for (const auto &[key, value] : TRY(read_map<K, V>(world.bpffs, name))) {
+        const std::uint32_t id = network_of(key, value);
+        const auto found = networks.find(id);
+        entries.push_back({key, value, interface_name(ifindex_of(key, value)),
+                           found == networks.end() ? output::hex_words(id) : found->second, world.monotonic_ns});
+    }
+    return output::make_table(columns, entries);
+}
+
+Result<output::Table> dump_endpoints(const World &world) {
+    return endpoint_table(TRY(selected_endpoints({}, world)), world);
+}
+
+Result<output::Table> dump_counters(const World &world) {
+    // Endpoints give the counters their pods; without them the interface has to do.
+    Result<std::vector<EndpointEntry>> entries = selected_endpoints({}, world);
+    return counter_table(TRY(read_counters(entries ? *entries : std::vector<EndpointEntry>{}, true, world)), false);
+}
+
+constexpr std::array<KnownMap, 8> kMaps = {{
+    {PODLANE_MAP_ENDPOINTS, "everything known of each attachment", dump_endpoints, true},
+    {PODLANE_MAP_INTERFACES, "what the programs must know of a host end",
+     [](const World &w) { return dump(w, PODLANE_MAP_INTERFACES, kInterfaces); }},
+    {PODLANE_MAP_ADDRESSES, "which endpoint owns an address",
+     [](const World &w) { return dump(w, PODLANE_MAP_ADDRESSES, kAddresses); }},
+    {PODLANE_MAP_NETWORKS, "the name behind a network's number",
+     [](const World &w) { return dump(w, PODLANE_MAP_NETWORKS, kNetworks); }},
+    {PODLANE_MAP_PATHS, "which way a flow came, and so returns",
+     [](const World &w) { return dump(w, PODLANE_MAP_PATHS, kPaths); }},
+    {PODLANE_MAP_COUNTERS, "packets and bytes by endpoint and reason", dump_counters},
+    {PODLANE_MAP_SOURCES, "prefixes an endpoint may send from besides its addresses",
+     [](const World &w) { return dump(w, PODLANE_MAP_SOURCES, kSources); }},
+    {PODLANE_MAP_BANDWIDTHS, "the limits an endpoint was given",
+     [](const World &w) { return dump(w, PODLANE_MAP_BANDWIDTHS, kBandwidths); }},
+}};
+
+// By full name, name without version, or the beginning of one.
+Result<const KnownMap *> find_map(std::string_view word) {
+    std::string names;
+    std::vector<std::string_view> bases;
+    for (const KnownMap &map : kMaps) {
+        const std::string_view base = split_version(map.name).first;
+        if (map.name == word || base == word)
+            return &map;
+        bases.push_back(base);
+        names += (names.empty() ? "" : ", ") + std::string(base);
+    }
+    for (const KnownMap &map : kMaps)
+        if (map.name.starts_with(word))
+            return &map;
+    const std::string_view near = nearest(word, bases);
+    return Error{ErrorCode::missing, "there is no map \"" + std::string(word) + "\"",
+                 (near.empty() ? "" : "did you mean \"" + std::string(near) + "\"? ") + "maps: " + names};
+}
+
+} // namespace
+
+std::span<const KnownMap> known_maps() { return kMaps; }
+
+Result<int> map_dump(const Call &call, World &world) {
+    const KnownMap *map = TRY(find_map(call.argument));
+    const output::Table table = TRY(map->dump(world));
+    if (map->as_records && !world.json)
+        world.print(output::record_text(table, world.style));
+    else
+        world.print(table);
+    return 0;
+}
+
+} // namespace podlane::ctl

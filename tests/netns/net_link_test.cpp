@@ -1,0 +1,233 @@
+// veth pairs are born finished in two namespaces, say what they are, and go without a trace.
+#include "net_fixture.hpp"
+
+#include <net/if_arp.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <vector>
+
+namespace podlane::net::test {
+namespace {
+
+TEST_F(NetTest, VethIsBornFinishedInBothNamespaces) {
+    const Veth made = veth();
+
+    EXPECT_EQ(made.host.name, "cali0");
+    EXPECT_EQ(made.host.kind, "veth");
+    EXPECT_EQ(made.host.mac, kHostMac);
+    EXPECT_EQ(made.host.mtu, kMtu);
+    EXPECT_EQ(made.host.type, ARPHRD_ETHER);
+    EXPECT_FALSE(made.host.up);
+    EXPECT_TRUE(made.host.peer_nsid);
+
+    const Link eth0 = must(find_link(pod_, made.pod_ifindex)).value();
+    EXPECT_EQ(eth0.name, "eth0");
+    EXPECT_EQ(eth0.mac, kPodMac);
+    EXPECT_EQ(eth0.mtu, kMtu);
+    EXPECT_EQ(eth0.peer_ifindex, made.host.ifindex);
+}
+
+TEST_F(NetTest, WhatCreateSaysIsWhatFindSays) {
+    const Link said = veth().host;
+    const Link found = must(find_link(node_, "cali0")).value();
+    EXPECT_EQ(said.ifindex, found.ifindex);
+    EXPECT_EQ(said.peer_ifindex, found.peer_ifindex);
+    EXPECT_EQ(said.peer_nsid, found.peer_nsid);
+    EXPECT_EQ(said.qdisc, found.qdisc);
+    EXPECT_EQ(said.flags, found.flags);
+}
+
+TEST_F(NetTest, BothEndsInOneNamespaceHaveNoNsid) {
+    const VethSpec local{"eth0", "cali0", kPodMac, kHostMac, 0, node_ns_};
+    const Veth made = must(create_veth(node_, local));
+    EXPECT_EQ(made.host.peer_nsid, std::nullopt);
+    EXPECT_EQ(made.host.mtu, 1500U);
+    EXPECT_EQ(must(find_link(node_, made.pod_ifindex))->name, "eth0");
+}
+
+TEST_F(NetTest, AnEndThatExistsIsNamed) {
+    veth();
+    VethSpec same_host_end = spec();
+    same_host_end.pod_ifname = "eth1";
+    const auto host_exists = create_veth(node_, same_host_end);
+    ASSERT_FALSE(host_exists);
+    EXPECT_EQ(host_exists.error().code, ErrorCode::already_exists);
+    EXPECT_NE(host_exists.error().message.find("host end cali0"), std::string::npos) << host_exists.error().message;
+
+    VethSpec same_pod_end = spec();
+    same_pod_end.host_ifname = "cali1";
+    const auto pod_exists = create_veth(node_, same_pod_end);
+    ASSERT_FALSE(pod_exists);
+    EXPECT_EQ(pod_exists.error().code, ErrorCode::already_exists);
+    EXPECT_NE(pod_exists.error().message.find("container's end eth0"), std::string::npos) << pod_exists.error().message;
+    EXPECT_FALSE(must(find_link(node_, "cali1"))) << "a failed creation left its host end";
+}
+
+TEST_F(NetTest, OneChangeSetsEverything) {
+    const Veth made = veth();
+    LinkChange change;
+    change.up = true;
+    change.mtu = 1300;
+    change.mac = Mac{0x02, 0, 0, 0, 0, 0x33};
+    change.alias = "default/pod-a eth0";
+    change.addr_gen_mode = AddrGenMode::none;
+    must(set_link(node_, made.host.ifindex, change));
+
+    const Link link = must(find_link(node_, made.host.ifindex)).value();
+    EXPECT_TRUE(link.up);
+    EXPECT_EQ(link.mtu, 1300U);
+    EXPECT_EQ(link.mac, *change.mac);
+    EXPECT_EQ(link.alias, "default/pod-a eth0");
+    EXPECT_EQ(must(read_sysctl({"net", "ipv6", "conf", "cali0", "addr_gen_mode"})), "1");
+
+    LinkChange down;
+    down.up = false;
+    must(set_link(node_, made.host.ifindex, down));
+    EXPECT_FALSE(must(find_link(node_, made.host.ifindex))->up);
+}
+
+TEST_F(NetTest, NoLinkLocalAddressAppearsWithoutGeneration) {
+    const Veth made = veth_up();
+    EXPECT_TRUE(must(list_addresses(node_, made.host.ifindex)).empty());
+    EXPECT_TRUE(must(list_addresses(pod_, made.pod_ifindex)).empty());
+}
+
+TEST_F(NetTest, LinkLocalAddressAppearsWithGeneration) { // the test above would see one
+    const Veth made = veth();
+    LinkChange up;
+    up.up = true;
+    must(set_link(node_, made.host.ifindex, up));
+    must(set_link(pod_, made.pod_ifindex, up));
+    const auto addresses = must(list_addresses(pod_, made.pod_ifindex));
+    ASSERT_EQ(addresses.size(), 1U);
+    EXPECT_EQ(to_string(addresses[0].prefix.addr), to_string(link_local_from_mac(kPodMac)));
+}
+
+TEST_F(NetTest, LinkWithoutIpv6TakesTheGenerationModeInSilence) {
+    const Veth made = veth();
+    LinkChange small;
+    small.mtu = 1000; // below IPv6's least
+    must(set_link(node_, made.host.ifindex, small));
+    LinkChange up;
+    up.up = true;
+    up.addr_gen_mode = AddrGenMode::none;
+    must(set_link(node_, made.host.ifindex, up));
+    EXPECT_TRUE(must(find_link(node_, made.host.ifindex))->up);
+}
+
+TEST_F(NetTest, LoopbackComesUp) {
+    EXPECT_FALSE(must(find_link(pod_, "lo"))->up);
+    must(set_loopback_up(pod_));
+    EXPECT_TRUE(must(find_link(pod_, "lo"))->up);
+}
+
+TEST_F(NetTest, RemovingOneEndRemovesTheOther) {
+    const Veth made = veth();
+    EXPECT_TRUE(must(remove_link(node_, made.host.ifindex)));
+    EXPECT_FALSE(must(find_link(pod_, "eth0")));
+    EXPECT_FALSE(must(remove_link(node_, made.host.ifindex)));
+
+    const Veth second = veth();
+    EXPECT_TRUE(must(remove_link(pod_, second.pod_ifindex)));
+    EXPECT_FALSE(must(find_link(node_, "cali0")));
+}
+
+TEST_F(NetTest, MissingLinkIsAValueWhenLookedForAndAnErrorWhenChanged) {
+    EXPECT_FALSE(must(find_link(node_, "nobody0")));
+    EXPECT_FALSE(must(find_link(node_, 4711U)));
+    LinkChange up;
+    up.up = true;
+    const auto changed = set_link(node_, 4711, up);
+    ASSERT_FALSE(changed);
+    EXPECT_EQ(changed.error().code, ErrorCode::missing);
+}
+
+TEST_F(NetTest, ErrorsCarryTheKernelsOwnWords) {
+    const Veth made = veth();
+    LinkChange tiny;
+    tiny.mtu = 1;
+    const auto changed = set_link(node_, made.host.ifindex, tiny);
+    ASSERT_FALSE(changed);
+    EXPECT_NE(changed.error().message.find("mtu less than device minimum"), std::string::npos)
+        << changed.error().message;
+    EXPECT_EQ(changed.error().system_errno, EINVAL);
+}
+
+TEST_F(NetTest, TextThatDoesNotFitIsRefusedBeforeItIsSent) {
+    const Veth made = veth();
+    LinkChange change;
+    change.alias = std::string(100000, 'a');
+    const auto changed = set_link(node_, made.host.ifindex, change);
+    ASSERT_FALSE(changed);
+    EXPECT_EQ(changed.error().system_errno, EMSGSIZE);
+}
+
+// One of several processes: makes `count` pairs, looks at each, removes each second one.
+int churn(const Namespace &node, const Namespace &pod, int process, int count) {
+    const Entered inside = must(enter(node));
+    Netlink netlink = must(Netlink::open());
+    Netlink in_pod = must(Netlink::open_in(pod));
+    for (int i = 0; i < count; ++i) {
+        const std::string name = std::to_string(process) + "x" + std::to_string(i);
+        const Mac mac{0x02, 1, 0, 0, static_cast<std::uint8_t>(process), static_cast<std::uint8_t>(i)};
+        auto made = create_veth(netlink, {"eth" + name, "cali" + name, mac, kHostMac, kMtu, pod});
+        if (!made || made->host.name != "cali" + name)
+            return 1;
+        const auto end = find_link(in_pod, made->pod_ifindex);
+        if (!end || !*end || (*end)->mac != mac || (*end)->name != "eth" + name)
+            return 2;
+        if (i % 2 == 1 && !must(remove_link(netlink, made->host.ifindex)))
+            return 3;
+    }
+    return 0;
+}
+
+TEST_F(NetTest, ManyProcessesMakeLinksAtOnce) {
+    constexpr int kProcesses = 8;
+    constexpr int kEach = 25;
+    std::vector<pid_t> children;
+    for (int process = 0; process < kProcesses; ++process) {
+        const pid_t child = fork();
+        ASSERT_GE(child, 0);
+        if (child == 0)
+            _exit(churn(node_ns_, pod_ns_, process, kEach));
+        children.push_back(child);
+    }
+    for (const pid_t child : children) {
+        int status = -1;
+        ASSERT_EQ(waitpid(child, &status, 0), child);
+        EXPECT_TRUE(WIFEXITED(status));
+        EXPECT_EQ(WEXITSTATUS(status), 0);
+    }
+    for (int process = 0; process < kProcesses; ++process)
+        for (int i = 0; i < kEach; ++i) {
+            const std::string name = "cali" + std::to_string(process) + "x" + std::to_string(i);
+            EXPECT_EQ(must(find_link(node_, name)).has_value(), i % 2 == 0) << name;
+        }
+}
+
+TEST_F(NetTest, CostOfOnePair) { // printed, for comparison; asserted nowhere
+    using Clock = std::chrono::steady_clock;
+    const auto milliseconds = [](Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); };
+    constexpr int kPairs = 20;
+    Clock::duration creating{}, looking{}, removing{};
+    for (int i = 0; i < kPairs; ++i) {
+        const auto start = Clock::now();
+        const Veth made = veth();
+        const auto made_at = Clock::now();
+        must(find_link(pod_, made.pod_ifindex));
+        const auto looked_at = Clock::now();
+        must(remove_link(node_, made.host.ifindex));
+        creating += made_at - start;
+        looking += looked_at - made_at;
+        removing += Clock::now() - looked_at;
+    }
+    std::printf("mean of %d: create %.3f ms, find %.3f ms, remove %.3f ms\n", kPairs, milliseconds(creating) / kPairs,
+                milliseconds(looking) / kPairs, milliseconds(removing) / kPairs);
+}
+
+} // namespace
+} // namespace podlane::net::test

@@ -11,6 +11,7 @@
 namespace podlane::net {
 
 constexpr std::uint32_t kMainTable = 254;
+constexpr std::uint32_t kAllTables = 0; // list_routes() only
 
 struct RouteSpec {
     Prefix destination;                // its family is the route's; host bits must be clear
@@ -28,10 +29,9 @@ struct RouteSpec {
 Result<bool> add_route(Netlink &netlink, const RouteSpec &route);
 // By destination, table, type, and whichever of ifindex, gateway and priority are given; false: was not there.
 Result<bool> remove_route(Netlink &netlink, const RouteSpec &route);
-// The first route with the given destination, table and ifindex, and with the gateway and priority where they are
-// given.
+// By destination, table and type, and whichever of ifindex, gateway and priority are given. Cheap for the route in use.
 Result<std::optional<RouteSpec>> find_route(Netlink &netlink, const RouteSpec &route);
-// Of one link in one table, filtered by the kernel; none where the link or the table is missing.
+// Of one link in one table or in all, filtered by the kernel; none where the link or the table is missing.
 Result<std::vector<RouteSpec>> list_routes(Netlink &netlink, std::uint32_t ifindex, Family family,
                                            std::uint32_t table = kMainTable);
 

@@ -147,6 +147,21 @@ TEST_F(NetTest, HostRoutesLeadToTheirPod) {
     EXPECT_TRUE(must(list_routes(node_, 4711, Family::ipv6)).empty());
 }
 
+TEST_F(NetTest, ARouteHiddenByABetterOneIsFound) {
+    const Veth made = veth_up();
+    for (const char *pod : {"192.0.2.5/32", "2001:db8::5/128"}) {
+        RouteSpec used = route(pod, made.host.ifindex);
+        used.priority = 10;
+        RouteSpec hidden = used;
+        hidden.priority = 20;
+        must(add_route(node_, used));
+        EXPECT_FALSE(must(find_route(node_, hidden)));
+        EXPECT_TRUE(must(add_route(node_, hidden)));
+        EXPECT_EQ(must(find_route(node_, hidden))->priority, 20U);
+        EXPECT_EQ(must(find_route(node_, used))->priority, 10U);
+    }
+}
+
 TEST_F(NetTest, RoutesKeepEverythingTheyWereGiven) {
     const std::uint32_t eth0 = veth_up().pod_ifindex;
     must(add_address(pod_, eth0, address("192.0.2.5/32")));
@@ -176,6 +191,10 @@ TEST_F(NetTest, RoutesKeepEverythingTheyWereGiven) {
         RouteSpec other_table = wanted;
         other_table.table = std::nullopt;
         EXPECT_FALSE(must(find_route(pod_, other_table)));
+        const Family family = is_ipv4(ip(gateway)) ? Family::ipv4 : Family::ipv6;
+        const auto of_any_table = must(list_routes(pod_, eth0, family, kAllTables));
+        EXPECT_TRUE(std::ranges::any_of(of_any_table, [](const RouteSpec &one) { return one.table == 1000U; }));
+        EXPECT_TRUE(must(list_routes(pod_, eth0, family, 2000)).empty()) << "there is no such table";
         EXPECT_TRUE(must(remove_route(pod_, wanted)));
     }
 }

@@ -18,7 +18,8 @@ template <typename T> using Word = std::pair<std::string_view, T>;
 
 constexpr std::uint64_t kSmallestMtu = 68; // RFC 791; IPv6 wants more, which the plan knows
 constexpr std::uint64_t kLargestMtu = 65535;
-constexpr std::size_t kLongestPrefix = 4; // leaves 11 of 15 characters for the hash
+constexpr std::uint64_t kLargestMap = std::uint64_t{1} << 24U; // entries; far above what a node can hold
+constexpr std::size_t kLongestPrefix = 4;                      // leaves 11 of 15 characters for the hash
 constexpr const char *kValidAttachments = "cni.dev/valid-attachments";
 constexpr const char *kOlderAttachments = "cni.dev/attachments"; // of CRI-O, beside or before the other
 constexpr std::array<std::string_view, 2> kLogKeys{"file", "level"};
@@ -103,6 +104,16 @@ Result<void> read_bpffs(const Node &node, std::string &into) {
         return node.wrong("the absolute path of a directory, without \"..\"");
     while (into.ends_with('/'))
         into.pop_back();
+    return {};
+}
+
+Result<void> read_map_size(const Node &node, std::uint32_t &into) {
+    if (!node.present())
+        return {};
+    const auto size = node.number(kLargestMap);
+    if (!size || *size == 0)
+        return node.wrong("a whole number from 1 to " + std::to_string(kLargestMap));
+    into = static_cast<std::uint32_t>(*size);
     return {};
 }
 
@@ -218,12 +229,15 @@ Result<void> check_sources(const Node &root, const Config &config, Command comma
 Result<void> read_own_keys(const Node &root, Config &config) {
     TRY(read_mtu(root.at("mtu"), config.mtu));
     config.routes = TRY(read_routes(root.at("routes")));
+    TRY(json::read(root.at("defaultRoute"), config.default_route));
     TRY(read_host_prefix(root.at("hostInterfacePrefix"), config.host_interface_prefix));
     TRY(read_fast_path(root.at("fastPath"), config.fast_path));
     TRY(read_attach(root.at("attach"), config.attach));
     TRY(json::read(root.at("antiSpoof"), config.anti_spoof));
     config.allowed_sources = TRY(read_prefixes(root.at("allowedSources")));
     TRY(read_bpffs(root.at("bpffs"), config.bpffs));
+    TRY(read_map_size(root.at("maxEndpoints"), config.max_endpoints));
+    TRY(read_map_size(root.at("maxPaths"), config.max_paths));
     TRY(read_log(root.at("log"), config.log));
     config.bandwidth = TRY(read_bandwidth(root));
     return {};

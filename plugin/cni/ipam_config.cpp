@@ -63,6 +63,14 @@ Result<std::vector<Version>> parse_version_reply(std::string_view stdout_text) {
     return versions;
 }
 
+std::optional<std::uint64_t> plugin_error_code(std::string_view stdout_text) {
+    const auto parsed = json::parse_object(stdout_text, "the error");
+    if (!parsed)
+        return std::nullopt;
+    const auto code = json::Node(&*parsed, {}).at_any_case("code").number(kLargestCode);
+    return code ? std::optional(*code) : std::nullopt;
+}
+
 Error parse_plugin_error(std::string_view stdout_text, std::string_view plugin, std::string_view how_it_ended) {
     const std::string name(plugin);
     const auto parsed = json::parse_object(stdout_text, "the error");

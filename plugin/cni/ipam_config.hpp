@@ -4,6 +4,8 @@
 #include "maps/result.hpp"
 #include "plugin/cni/types.hpp"
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +18,9 @@ Result<std::string> with_cni_version(std::string_view raw, Version version);
 
 // The versions a plugin listed in its answer to VERSION, in its order; texts that are no version are left out.
 Result<std::vector<Version>> parse_version_reply(std::string_view stdout_text);
+
+// The "code" of a CNI error; nothing where the text is none.
+std::optional<std::uint64_t> plugin_error_code(std::string_view stdout_text);
 
 // What a failed plugin said: "host-local: no IP addresses available (code 11)". Codes 11, 50 and 51 are kept, any other
 // becomes ErrorCode::ipam. Where the text is no CNI error, `how_it_ended` ("exit code 1: <stderr>") is told instead.

@@ -91,12 +91,16 @@ struct Config {
     std::optional<Attachment> prev_result;
     std::optional<std::uint32_t> mtu;
     std::vector<Route> routes; // added to those of the IPAM result
+    // A default route where neither the IPAM result nor `routes` names any route of its family.
+    bool default_route = true;
     std::string host_interface_prefix = "cali";
     FastPath fast_path = FastPath::on;
     AttachBy attach = AttachBy::automatic;
     bool anti_spoof = true;
     std::vector<Prefix> allowed_sources; // beyond the endpoint's own addresses
     std::string bpffs;                   // directory of our pins; the default is PODLANE_ROOT
+    std::uint32_t max_endpoints = 16384; // sizes of the maps; they count when the programs are loaded
+    std::uint32_t max_paths = 65536;
     Log log;
     std::vector<Prefix> requested_ips; // capability `ips`, args.cni.ips, CNI_ARGS IP
     std::optional<Mac> requested_mac;  // capability `mac`, args.cni.mac, CNI_ARGS MAC

@@ -5,7 +5,7 @@
 namespace podlane::ctl {
 namespace {
 
-constexpr std::size_t kLeft = 26; // width of what stands left of an explanation
+constexpr std::size_t kLeft = 30; // width of what stands left of an explanation
 
 std::string entry(std::string left, std::string_view right) {
     left = "  " + left;

@@ -18,7 +18,7 @@ bool is_pod(const endpoint &value, std::string_view wanted) {
 
 bool has_address(const endpoint &value, const ip_addr &wanted) {
     const auto count = std::min<std::size_t>(value.address_count, ENDPOINT_ADDRESSES);
-    return value.link_local == wanted || std::ranges::any_of(std::span(value.addresses, count), [&](const ip_addr &addr) {
+    return (value.link_local == wanted && !is_none(wanted)) || std::ranges::any_of(std::span(value.addresses, count), [&](const ip_addr &addr) {
                return addr == wanted;
            });
 }

@@ -9,9 +9,11 @@
 #include "tools/output/words.hpp"
 
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <map>
 
 namespace podlane::ctl {
@@ -186,6 +188,9 @@ output::Value json_of(const Report &report) {
 } // namespace
 
 Result<int> status(const Call &, World &world) {
+    if (geteuid() != 0) // the kernel would answer a refusal as if it could nothing
+        return Error{ErrorCode::bpf, "no permission to ask the kernel about its programs and maps",
+                     "run it as root: sudo podlanectl status", EPERM};
     const Report report = look(world);
     if (world.json)
         world.print(output::json_text(json_of(report)));

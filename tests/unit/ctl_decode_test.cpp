@@ -1,0 +1,125 @@
+// Wire structs in words, and which endpoints a selection picks.
+#include "tools/podlanectl/decode.hpp"
+#include "tools/podlanectl/reader.hpp"
+#include "tools/podlanectl/selection.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <gtest/gtest.h>
+
+namespace podlane::ctl {
+namespace {
+
+using Words = std::vector<std::string>;
+
+EndpointEntry web0() {
+    EndpointEntry entry{};
+    entry.first = make_endpoint_key("0123456789abcdef", "eth0").value();
+    endpoint &value = entry.second;
+    set_field(value.pod_name, "web-0");
+    set_field(value.pod_namespace, "shop");
+    set_field(value.host_ifname, "cali0123");
+    set_field(value.network_name, "blue");
+    value.address_count = 2;
+    value.addresses[0] = parse_ip("192.0.2.7").value();
+    value.addresses[1] = parse_ip("2001:db8::7").value();
+    return entry;
+}
+
+bool picks(std::vector<std::string_view> options) {
+    options.insert(options.begin(), {"endpoint", "list"});
+    return Selection::of(parse(options).value()).value().matches(web0());
+}
+
+TEST(Flags, have_words_and_unknown_bits_are_shown) {
+    EXPECT_EQ(flag_words(0), Words{});
+    EXPECT_EQ(flag_words(INTERFACE_FAST_LOCAL | INTERFACE_ANTI_SPOOF | 0x80000000U),
+              (Words{"fast-local", "anti-spoof", "0x80000000"}));
+}
+
+TEST(FastPath, is_off_local_or_more) {
+    EXPECT_EQ(fast_path_words(INTERFACE_ANTI_SPOOF), "off");
+    EXPECT_EQ(fast_path_words(INTERFACE_FAST_LOCAL), "local");
+    EXPECT_EQ(fast_path_words(INTERFACE_FAST_UPLINK), "uplink");
+    EXPECT_EQ(fast_path_words(INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK), "local,uplink");
+}
+
+TEST(Reason, has_name_and_kind_also_where_a_newer_podlane_counted_it) {
+    EXPECT_EQ(reason_name(REASON_DROP_SOURCE_ADDRESS), "drop-source-address");
+    EXPECT_EQ(reason_kind_name(REASON_DROP_SOURCE_ADDRESS), "drop");
+    EXPECT_EQ(reason_kind_name(REASON_SENT_DIRECT), "fast");
+    EXPECT_EQ(reason_name(COUNTER_REASONS - 1), "reason-47");
+    EXPECT_EQ(reason_kind_name(COUNTER_REASONS - 1), "unknown");
+}
+
+TEST(Enums, have_words) {
+    EXPECT_EQ(mode_name(ENDPOINT_AFTER_IPAM), "after-ipam");
+    EXPECT_FALSE(mode_sentence(ENDPOINT_MAIN).empty());
+    EXPECT_EQ(mode_name(99), "");
+    EXPECT_EQ(attach_name(ENDPOINT_CLSACT), "clsact");
+    EXPECT_EQ(via_name(PATH_DIRECT), "direct");
+    EXPECT_EQ(protocol_name(IPPROTO_TCP), "tcp");
+    EXPECT_EQ(protocol_name(200), "200");
+    EXPECT_EQ(map_type_name(9), "lru-hash");
+}
+
+TEST(Socket, has_brackets_only_with_a_port) {
+    EXPECT_EQ(socket_words(parse_ip("192.0.2.1").value(), htons(80)), "192.0.2.1:80");
+    EXPECT_EQ(socket_words(parse_ip("2001:db8::1").value(), htons(443)), "[2001:db8::1]:443");
+    EXPECT_EQ(socket_words(parse_ip("2001:db8::1").value(), 0), "2001:db8::1");
+}
+
+TEST(AllowedPrefix, is_what_the_key_was_made_of) {
+    for (const char *text : {"192.0.2.0/24", "0.0.0.0/0", "2001:db8::/32", "::/0", "2001:db8::1/128"})
+        EXPECT_EQ(to_string(allowed_prefix(make_allowed_source_key(7, parse_prefix(text).value()))), text);
+}
+
+TEST(MapName, carries_a_version) {
+    EXPECT_EQ(split_version("endpoints_v12"), std::pair(std::string_view("endpoints"), 12U));
+    EXPECT_EQ(split_version("endpoints"), std::pair(std::string_view("endpoints"), 0U));
+    EXPECT_EQ(split_version("my_vlan"), std::pair(std::string_view("my_vlan"), 0U));
+    EXPECT_EQ(split_version("x_v"), std::pair(std::string_view("x_v"), 0U));
+}
+
+TEST(Selection, by_each_option) {
+    EXPECT_TRUE(picks({"--pod", "web-0"}));
+    EXPECT_TRUE(picks({"--pod", "shop/web-0"}));
+    EXPECT_FALSE(picks({"--pod", "web"}));
+    EXPECT_FALSE(picks({"--pod", "other/web-0"}));
+    EXPECT_TRUE(picks({"--namespace", "shop"}));
+    EXPECT_FALSE(picks({"--namespace", "sho"}));
+    EXPECT_TRUE(picks({"--container", "0123"}));
+    EXPECT_FALSE(picks({"--container", "123"}));
+    EXPECT_TRUE(picks({"--address", "2001:db8:0::7"}));
+    EXPECT_FALSE(picks({"--address", "192.0.2.8"}));
+    EXPECT_FALSE(picks({"--address", "::"}));
+    EXPECT_TRUE(picks({"--interface", "cali0123"}));
+    EXPECT_FALSE(picks({"--interface", "eth0"}));
+    EXPECT_TRUE(picks({"--network", "blue"}));
+    EXPECT_FALSE(picks({"--network", "red"}));
+}
+
+TEST(Selection, must_match_in_all_options) {
+    EXPECT_TRUE(picks({"--pod", "web-0", "--network", "blue"}));
+    EXPECT_FALSE(picks({"--pod", "web-0", "--network", "red"}));
+}
+
+TEST(Selection, argument_is_any_of_pod_container_address_interface) {
+    for (const char *word : {"web-0", "shop/web-0", "01234", "192.0.2.7", "2001:db8::7", "cali0123"})
+        EXPECT_TRUE(picks({word})) << word;
+    for (const char *word : {"blue", "shop", "192.0.2.8", "cali"})
+        EXPECT_FALSE(picks({word})) << word;
+}
+
+TEST(Pod, is_named_by_its_container_where_no_pod_is_known) {
+    EndpointEntry entry = web0();
+    EXPECT_EQ(pod_words(entry.first, entry.second), "shop/web-0");
+    set_field(entry.second.pod_namespace, "");
+    EXPECT_EQ(pod_words(entry.first, entry.second), "web-0");
+    set_field(entry.second.pod_name, "");
+    EXPECT_EQ(pod_words(entry.first, entry.second), "0123456789ab");
+}
+
+} // namespace
+} // namespace podlane::ctl

@@ -1,0 +1,121 @@
+// The command line: abbreviations, options, errors with a suggestion, and help from the same table.
+#include "tools/podlanectl/cli.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace podlane::ctl {
+namespace {
+
+Result<Call> parse_words(std::vector<std::string_view> words) { return parse(words); }
+
+std::string spelled(const Result<Call> &call) {
+    if (!call)
+        return "error: " + call.error().message;
+    const std::string noun = call->noun == nullptr ? "" : std::string(call->noun->name);
+    const std::string verb = call->command == nullptr ? "" : std::string(call->command->verb);
+    return noun + (verb.empty() ? "" : " " + verb) + (call->help ? " help" : "");
+}
+
+TEST(Parse, list_is_the_default_verb) { EXPECT_EQ(spelled(parse_words({"endpoint"})), "endpoint list"); }
+
+TEST(Parse, abbreviations_take_the_first_of_the_table) {
+    EXPECT_EQ(spelled(parse_words({"e", "s", "web-0"})), "endpoint show");
+    EXPECT_EQ(spelled(parse_words({"m", "d", "paths"})), "map dump");
+    EXPECT_EQ(spelled(parse_words({"s"})), "status");
+    EXPECT_EQ(spelled(parse_words({"ver"})), "version");
+}
+
+TEST(Parse, options_stand_anywhere_and_take_values_both_ways) {
+    const auto call = parse_words({"--json", "endpoint", "--pod", "a", "list", "--network=blue", "-c", "0123"});
+    ASSERT_TRUE(call) << call.error().message;
+    EXPECT_TRUE(call->has(Opt::json));
+    EXPECT_EQ(call->value(Opt::pod), "a");
+    EXPECT_EQ(call->value(Opt::network), "blue");
+    EXPECT_EQ(call->value(Opt::container), "0123");
+    EXPECT_FALSE(call->has(Opt::address));
+}
+
+TEST(Parse, options_may_be_abbreviated_while_unique) {
+    EXPECT_TRUE(parse_words({"version", "--js"})->has(Opt::json));
+    const auto ambiguous = parse_words({"endpoint", "--n", "x"});
+    ASSERT_FALSE(ambiguous);
+    EXPECT_EQ(ambiguous.error().hint, "it could be one of --namespace --network");
+}
+
+TEST(Parse, suggests_the_nearest) {
+    EXPECT_EQ(parse_words({"endpiont"}).error().hint, "did you mean \"endpoint\"?");
+    EXPECT_EQ(parse_words({"endpoint", "shwo"}).error().hint, "did you mean \"endpoint show\"?");
+    EXPECT_EQ(parse_words({"endpoint", "--adress", "x"}).error().hint, "did you mean \"--address\"?");
+    EXPECT_EQ(parse_words({"zzzzzz"}).error().hint, "objects: endpoint, counter, map, status, version");
+}
+
+TEST(Parse, refuses_what_does_not_belong_together) {
+    EXPECT_EQ(parse_words({"map", "list", "--pod", "x"}).error().message, "map list has no option --pod");
+    EXPECT_EQ(parse_words({"map", "dump"}).error().message, "map dump needs MAP");
+    EXPECT_EQ(parse_words({"map", "dump", "paths", "x"}).error().message, "map dump takes one argument, not also \"x\"");
+    EXPECT_EQ(parse_words({"map", "list", "x"}).error().message, "map list takes no argument \"x\"");
+    EXPECT_EQ(parse_words({"status", "x"}).error().message, "status takes no argument \"x\"");
+    EXPECT_EQ(parse_words({"endpoint", "--pod"}).error().message, "option --pod needs a value: NAME");
+    EXPECT_EQ(parse_words({"endpoint", "--pod="}).error().message, "option --pod has an empty value");
+    EXPECT_EQ(parse_words({"endpoint", "--json=1"}).error().message, "option --json takes no value");
+    EXPECT_EQ(parse_words({"endpoint", "-jn"}).error().message, "unknown option -jn");
+    EXPECT_EQ(parse_words({"endpoint", "-x"}).error().message, "unknown option -x");
+}
+
+TEST(Parse, help_can_be_asked_for_at_each_level) {
+    EXPECT_EQ(spelled(parse_words({})), " help");
+    EXPECT_EQ(spelled(parse_words({"--help"})), " help");
+    EXPECT_EQ(spelled(parse_words({"endpoint", "-h"})), "endpoint help");
+    EXPECT_EQ(spelled(parse_words({"endpoint", "help"})), "endpoint help");
+    EXPECT_EQ(spelled(parse_words({"help", "endpoint", "show"})), "endpoint show help");
+    EXPECT_EQ(spelled(parse_words({"map", "dump", "--help"})), "map dump help");
+    EXPECT_EQ(spelled(parse_words({"status", "--help"})), "status help");
+}
+
+TEST(Help, names_every_verb_and_every_option_of_a_command) {
+    const std::string program = help_text({});
+    for (const Noun &noun : nouns()) {
+        EXPECT_NE(program.find(noun.name), std::string::npos);
+        for (const Command &command : noun.commands) {
+            Call call;
+            call.noun = &noun;
+            call.command = &command;
+            const std::string text = help_text(call);
+            EXPECT_NE(text.find("Usage: podlanectl " + std::string(noun.name)), std::string::npos);
+            for (const Option &option : options())
+                EXPECT_EQ(text.find("--" + std::string(option.name)) != std::string::npos, command.options.has(option.id))
+                    << noun.name << " " << command.verb << " --" << option.name;
+        }
+    }
+}
+
+TEST(Table, has_no_letter_and_no_name_twice) {
+    for (const Option &a : options())
+        for (const Option &b : options())
+            if (&a != &b) {
+                EXPECT_NE(a.name, b.name);
+                EXPECT_TRUE(a.letter == '\0' || a.letter != b.letter) << a.name << " and " << b.name;
+            }
+}
+
+TEST(Run, usage_errors_exit_with_2_and_say_so_on_stderr_only) {
+    char *out = nullptr, *err = nullptr;
+    std::size_t out_size = 0, err_size = 0;
+    World world;
+    world.out = open_memstream(&out, &out_size);
+    world.err = open_memstream(&err, &err_size);
+    const std::vector<std::string_view> words = {"endpoint", "list", "--address", "192.0.2.256"};
+    EXPECT_EQ(run(words, world), 2);
+    std::fclose(world.out);
+    std::fclose(world.err);
+    EXPECT_STREQ(out, "");
+    EXPECT_STREQ(err, "podlanectl: --address \"192.0.2.256\" is not an IP address\n"
+                      "hint: write 192.0.2.1 or 2001:db8::1\n");
+    std::free(out);
+    std::free(err);
+}
+
+} // namespace
+} // namespace podlane::ctl

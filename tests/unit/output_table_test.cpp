@@ -1,0 +1,100 @@
+// One declaration of columns, printed as a table, as a record and as JSON.
+#include "tools/output/table.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace podlane::output {
+namespace {
+
+struct Row {
+    std::string name;
+    std::uint64_t size;
+};
+
+constexpr std::array<Column<Row>, 3> kColumns = {{
+    {{"NAME", "name", "name"}, [](const Row &r) { return text_cell(r.name, Tone::bad); }},
+    {{"SIZE", "size", "size", Align::right}, [](const Row &r) { return number_cell(r.size); }},
+    {{"", "", "even"}, [](const Row &r) { return Cell{"", r.size % 2 == 0}; }},
+}};
+
+Table two_rows() { return make_table(kColumns, std::vector<Row>{{"a", 5}, {"a-name-of-twenty-chars", 12000}}); }
+
+TEST(Table, aligns_columns_and_leaves_no_trailing_space) {
+    EXPECT_EQ(table_text(make_table(kColumns, std::vector<Row>{{"a", 5}, {"bcdefg", 12000}}), {}),
+              "NAME     SIZE\n"
+              "a           5\n"
+              "bcdefg  12000\n");
+    EXPECT_EQ(table_text(Table{{{"ONE", "", ""}}, {{text_cell("x")}}}, {}), "ONE\nx\n");
+}
+
+TEST(Table, without_rows_still_has_titles) {
+    EXPECT_EQ(table_text(make_table(kColumns, std::vector<Row>{}), {}), "NAME  SIZE\n");
+}
+
+TEST(Table, fits_the_terminal_by_cutting_the_widest_column) {
+    EXPECT_EQ(table_text(two_rows(), {false, 20, {}}),
+              "NAME            SIZE\n"
+              "a                  5\n"
+              "a-name-of-tw…  12000\n");
+}
+
+TEST(Table, is_not_cut_where_there_is_no_terminal) {
+    EXPECT_NE(table_text(two_rows(), {}).find("a-name-of-twenty-chars"), std::string::npos);
+}
+
+TEST(Table, counts_characters_not_bytes) {
+    const Table table{{{"A", "", ""}, {"B", "", ""}}, {{text_cell("ééé"), text_cell("x")}}};
+    EXPECT_EQ(table_text(table, {}), "A    B\nééé  x\n");
+}
+
+TEST(Table, colours_only_where_the_style_allows_it) {
+    EXPECT_EQ(table_text(two_rows(), {}).find('\033'), std::string::npos);
+    EXPECT_NE(table_text(two_rows(), {true, 0, {}}).find("\033[31ma\033[0m"), std::string::npos);
+}
+
+TEST(Record, leaves_out_what_is_not_known) {
+    EXPECT_EQ(record_text(make_table(kColumns, std::vector<Row>{{"", 5}, {"b", 6}}), {}), "size  5\n\nname  b\nsize  6\n");
+}
+
+TEST(Json, has_raw_values_in_the_order_of_the_columns) {
+    EXPECT_EQ(json_text(table_value(make_table(kColumns, std::vector<Row>{{"", 18446744073709551615U}}))),
+              "[\n  {\n    \"name\": null,\n    \"size\": 18446744073709551615,\n    \"even\": false\n  }\n]\n");
+}
+
+TEST(Json, replaces_bytes_that_are_not_utf8) { EXPECT_EQ(json_text(std::string("a\xff")), "\"a\xef\xbf\xbd\"\n"); }
+
+TEST(Style, is_plain_and_unlimited_on_a_pipe) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    setenv("COLUMNS", "40", 1);
+    const Style style = style_of(ends[1]);
+    EXPECT_FALSE(style.colour);
+    EXPECT_EQ(style.width, 0U);
+    unsetenv("COLUMNS");
+    close(ends[0]);
+    close(ends[1]);
+}
+
+TEST(Style, of_a_terminal_honours_no_color_and_columns) {
+    const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    if (terminal < 0)
+        GTEST_SKIP() << "no pseudo terminal to be had";
+    setenv("TERM", "xterm", 1);
+    unsetenv("NO_COLOR");
+    setenv("COLUMNS", "77", 1);
+    EXPECT_TRUE(style_of(terminal).colour);
+    EXPECT_EQ(style_of(terminal).width, 77U);
+    setenv("NO_COLOR", "1", 1);
+    EXPECT_FALSE(style_of(terminal).colour);
+    unsetenv("NO_COLOR");
+    unsetenv("COLUMNS");
+    close(terminal);
+}
+
+} // namespace
+} // namespace podlane::output

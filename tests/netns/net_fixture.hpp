@@ -15,27 +15,28 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <stdexcept>
+#include <string>
 
 namespace podlane::net::test {
 
-// The value of a Result that must have one.
+// The value of a Result that must have one, or the end of this test.
 template <typename T> T must(Result<T> result) {
-    if (!result) {
-        ADD_FAILURE() << result.error().message;
-        std::abort();
-    }
+    if (!result)
+        throw std::runtime_error(result.error().message);
     return std::move(result).value();
 }
 
-inline void must(const Result<void> &result) { ASSERT_TRUE(result) << result.error().message; }
+inline void must(const Result<void> &result) {
+    if (!result)
+        throw std::runtime_error(result.error().message);
+}
 
 // A fresh namespace; the calling thread stays where it is.
 inline Namespace new_namespace() {
     const Entered way_back = must(enter(must(Namespace::current())));
-    if (unshare(CLONE_NEWNET) != 0) {
-        ADD_FAILURE() << "unshare: " << std::strerror(errno);
-        std::abort();
-    }
+    if (unshare(CLONE_NEWNET) != 0)
+        throw std::runtime_error(std::string("unshare: ") + std::strerror(errno));
     return must(Namespace::current());
 }
 

@@ -233,12 +233,16 @@ TEST_F(NetTest, DefaultRouteIsTheOneOfTheLowestMetric) {
         EXPECT_EQ(to_string(*must(default_route(pod_, family))->gateway), to_string(*better.gateway));
 
         // A filter of reserved addresses, a halved default: the lookup ends elsewhere, the default stays the same.
-        RouteSpec reserved = route(v4 ? "240.0.0.0/4" : "4000::/4", 0);
-        reserved.type = RTN_BLACKHOLE;
-        EXPECT_TRUE(must(add_route(pod_, reserved)));
-        ASSERT_TRUE(must(default_route(pod_, family)));
-        EXPECT_EQ(to_string(*must(default_route(pod_, family))->gateway), to_string(*better.gateway));
-        EXPECT_TRUE(must(remove_route(pod_, reserved)));
+        RouteSpec filter = route(v4 ? "240.0.0.0/4" : "4000::/4", 0);
+        filter.type = RTN_BLACKHOLE;
+        const RouteSpec half = onlink(v4 ? "128.0.0.0/1" : "4000::/2", v4 ? "203.0.113.3" : "fe80::3", eth0);
+        for (const RouteSpec &hiding : {filter, half}) {
+            EXPECT_TRUE(must(add_route(pod_, hiding)));
+            const auto found = must(default_route(pod_, family));
+            ASSERT_TRUE(found) << to_string(hiding.destination);
+            EXPECT_EQ(to_string(*found->gateway), to_string(*better.gateway));
+            EXPECT_TRUE(must(remove_route(pod_, hiding)));
+        }
     }
 }
 

@@ -146,12 +146,22 @@ int main(int argc, char **argv) {
     Options options;
     for (int option; (option = getopt_long(argc, argv, "+", kOptions.data(), nullptr)) != -1;) {
         switch (option) {
-        case 'n': options.netns = optarg; break;
-        case 'i': options.input = optarg; break;
-        case 'o': options.output = optarg; break;
-        case 'm': options.memory = true; break;
-        case 'h': return std::fputs(kHelp, stdout), 0;
-        default: return 2;
+        case 'n':
+            options.netns = optarg;
+            break;
+        case 'i':
+            options.input = optarg;
+            break;
+        case 'o':
+            options.output = optarg;
+            break;
+        case 'm':
+            options.memory = true;
+            break;
+        case 'h':
+            return std::fputs(kHelp, stdout), 0;
+        default:
+            return 2;
         }
     }
     if (optind == argc)

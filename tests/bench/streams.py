@@ -9,7 +9,7 @@ import report
 import services
 
 # name of a measurement -> (arguments of bench_traffic, {its figure: (title, form, factor)})
-CPU = {"cpu_s_per_gb": ("CPU s/GB", "{:.4f}", 1)}
+CPU = {"cpu_s_per_gb": ("CPU s/GB", "{:.4f}", 1), "own_cpu_s_per_gb": ("own s/GB", "{:.4f}", 1)}
 LATENCY = {"p50_us": ("p50 us", "{:.1f}", 1), "p99_us": ("p99 us", "{:.1f}", 1)}
 RATE = {"transactions_per_s": ("per s", "{:.0f}", 1)}
 MEASUREMENTS = {
@@ -53,7 +53,10 @@ class Pair:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"{self.name}: {' '.join(command)}: {done.stderr.strip()}")
-        return json.loads(done.stdout)
+        measured = json.loads(done.stdout)
+        if "bytes" in measured:
+            measured["own_cpu_s_per_gb"] = measured["own_cpu_s"] / measured["bytes"] * 1e9
+        return measured
 
 
 def make_pairs(settings, first_number, service_count):
@@ -66,11 +69,10 @@ def make_pairs(settings, first_number, service_count):
 
 
 def measure(settings, log):
-    for scenario, service_count in (("no rules", 0), (f"{settings.services} services", settings.services)):
-        if scenario.split()[0] == "0" or service_count and settings.no_services:
-            continue
+    for number, service_count in enumerate(settings.services):
+        scenario = f"{service_count} services" if service_count else "no rules"
         report.progress(f"setting up, {scenario}")
-        pairs = make_pairs(settings, 201 if service_count == 0 else 221, service_count)
+        pairs = make_pairs(settings, 201 + 10 * number, service_count)
         sizes = {pair.name: node.mtu(pair.pods[0]) for pair in pairs}
         if len(set(sizes.values())) != 1:
             raise RuntimeError(f"the MTUs differ, so nothing can be compared: {sizes}")
@@ -108,6 +110,6 @@ def show(title, pairs, results, figures):
             own = values[pair.name]
             row.append(form.format(report.median(own) * factor))
             row += [f"{report.ratio(own, values[peer]):.3f}" for peer in ("veth", "ptp")]
-        noise = [one["other_cpu_s"] / one["cpu_s"] for one in results[pair.name]]
+        noise = [1 - one["own_cpu_s"] / one["cpu_s"] for one in results[pair.name]]
         rows.append(row + [f"{report.median(noise):.0%}"])
     report.table(f"{title}, {len(results['veth'])} rounds, medians", header, rows)

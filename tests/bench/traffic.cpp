@@ -52,7 +52,7 @@ usage: bench_traffic --mode MODE --server-netns NS --client-netns NS --address A
   --client-cpu N       (0)
 
 TCP uses cubic. CPU time is the machine's: what was not idle in /proc/stat, softirqs included.
-"other_cpu_s" is the part the two processes were not charged for: large on a machine that is busy otherwise.
+"own_cpu_s" is what the two processes were charged with: "cpu_s" is much more where others use the machine.
 )";
 
 struct Child {
@@ -127,8 +127,8 @@ bool wait_ready(const Child &child) {
 // True when both children are still at work after `seconds`.
 bool let_run(const Child &server, const Child &client, double seconds) {
     const double end = seconds_of(CLOCK_MONOTONIC) + seconds;
-    std::array<pollfd, 2> ends{{{.fd = server.pidfd, .events = POLLIN, .revents = 0},
-                                {.fd = client.pidfd, .events = POLLIN, .revents = 0}}};
+    std::array<pollfd, 2> ends{
+        {{.fd = server.pidfd, .events = POLLIN, .revents = 0}, {.fd = client.pidfd, .events = POLLIN, .revents = 0}}};
     for (double left = seconds; left > 0; left = end - seconds_of(CLOCK_MONOTONIC)) {
         const int count = poll(ends.data(), ends.size(), static_cast<int>(left * 1000) + 1);
         if (count > 0 || (count < 0 && errno != EINTR))
@@ -162,7 +162,9 @@ void print_latencies(Shared &shared) {
     if (count == 0)
         return;
     std::sort(shared.latencies_ns, shared.latencies_ns + count);
-    const auto microseconds = [&](size_t per_mille) { return shared.latencies_ns[(count - 1) * per_mille / 1000] / 1e3; };
+    const auto microseconds = [&](size_t per_mille) {
+        return shared.latencies_ns[(count - 1) * per_mille / 1000] / 1e3;
+    };
     std::printf(", \"p50_us\": %.2f, \"p90_us\": %.2f, \"p99_us\": %.2f", microseconds(500), microseconds(900),
                 microseconds(990));
 }
@@ -195,9 +197,9 @@ void print_result(const Settings &settings, Shared &shared, const Snapshot &from
     const double cpu_s = wall_s * cpus - (to.idle_s - from.idle_s);
     const auto *mode = std::find_if(kModes.begin(), kModes.end(), [&](auto &m) { return m.second == settings.mode; });
     std::printf("{\"mode\": \"%s\", \"family\": %d, \"flows\": %u, \"server_cpu\": %d, \"client_cpu\": %d, "
-                "\"seconds\": %.3f, \"cpu_s\": %.3f, \"other_cpu_s\": %.3f",
+                "\"seconds\": %.3f, \"cpu_s\": %.3f, \"own_cpu_s\": %.3f",
                 mode->first.data(), settings.server.ss_family == AF_INET ? 4 : 6, settings.flows, settings.server_cpu,
-                settings.client_cpu, wall_s, cpu_s, cpu_s - (to.processes_s - from.processes_s));
+                settings.client_cpu, wall_s, cpu_s, to.processes_s - from.processes_s);
     print_rates(settings, shared, from, to, cpu_s);
     std::printf("}\n");
 }
@@ -296,7 +298,8 @@ int run(int argc, char **argv) {
     }
     if (optind != argc || settings.server_length == 0 || settings.server_netns.empty() || settings.client_netns.empty())
         return std::fputs(kHelp, stderr), 2;
-    void *memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    void *memory =
+        mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (memory == MAP_FAILED)
         return std::perror("bench_traffic: mmap"), 1;
     return measure(settings, *new (memory) Shared) ? 0 : 1;

@@ -30,7 +30,7 @@ constexpr size_t kMaxLatencies = size_t{1} << 21;
 // Lives in memory shared by the three processes; each counter on a cache line of its own.
 struct Shared {
     alignas(64) std::atomic<Phase> phase{Phase::warm_up};
-    std::atomic<uint16_t> port{0}; // host byte order; set once the server listens
+    std::atomic<uint16_t> port{0};                     // host byte order; set once the server listens
     alignas(64) std::atomic<uint64_t> received{0};     // tcp_stream: bytes, udp_pps: packets; by the server
     alignas(64) std::atomic<uint64_t> transactions{0}; // tcp_rr, tcp_crr: by the client
     alignas(64) std::atomic<uint64_t> sent{0};         // udp_pps: packets; by the client

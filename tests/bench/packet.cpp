@@ -1,0 +1,283 @@
+// bench_packet: nanoseconds a packet costs in the shipped programs, by BPF_PROG_TEST_RUN, with few and many endpoints.
+#include "loader/object.hpp"
+#include "maps/tables.hpp"
+
+#include <arpa/inet.h>
+#include <bpf/bpf.h>
+#include <getopt.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/mount.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace podlane::bench {
+namespace {
+
+constexpr char kHelp[] = R"(bench_packet: nanoseconds per packet in the programs, one JSON object a line
+
+usage: bench_packet [--endpoints N[,N...]] [--rounds N]
+
+  --endpoints N,...  how many endpoints the maps hold (10,10000)
+  --rounds N         runs of each kind of packet (2000)
+
+"hot" is the same packet 250 times in a row, "spread" each packet to another endpoint and alone: caches are
+cold, and the test run's own 50 ns or more are in it. Both are medians. Namespaces and pins end with the process.
+)";
+
+constexpr char kRoot[] = "/sys/fs/bpf/podlane-bench";
+constexpr std::uint32_t kSender = 1; // the loopback of a namespace of our own: what a test run uses as interface
+constexpr std::uint32_t kFirstReceiver = 1'000'000;
+constexpr int kHotRepeat = 250; // the TTL starts at 255 and falls with each
+constexpr int kMemoryTries = 100'000;
+constexpr std::uint16_t kPort = 8080;
+constexpr std::size_t kFrameBytes = 128;
+// The same at both ends, so that a packet that was forwarded is once more a packet of the sender.
+constexpr Mac kSenderMac{0x02, 0, 0, 0, 0, 1};
+constexpr Mac kReceiverMac{0x02, 0, 0, 0, 0, 2};
+
+// What a sort of packet is, and how each of it must end.
+struct Case {
+    const char *name;
+    const char *program;
+    int family;
+    std::uint8_t protocol;
+    reason expected;
+};
+
+constexpr std::array<Case, 7> kCases{{
+    {"tcp4 direct", PODLANE_PROGRAM_FROM_POD, 4, IPPROTO_TCP, REASON_SENT_DIRECT},
+    {"tcp6 direct", PODLANE_PROGRAM_FROM_POD, 6, IPPROTO_TCP, REASON_SENT_DIRECT},
+    {"udp4 direct", PODLANE_PROGRAM_FROM_POD, 4, IPPROTO_UDP, REASON_SENT_DIRECT},
+    {"tcp4 to elsewhere", PODLANE_PROGRAM_FROM_POD, 4, IPPROTO_TCP, REASON_HOST_NOT_LOCAL},
+    {"tcp4 spoofed", PODLANE_PROGRAM_FROM_POD, 4, IPPROTO_TCP, REASON_DROP_SOURCE_ADDRESS},
+    {"tcp4 from the host stack", PODLANE_PROGRAM_TO_POD, 4, IPPROTO_TCP, REASON_RECEIVED_HOST},
+    {"tcp6 from the host stack", PODLANE_PROGRAM_TO_POD, 6, IPPROTO_TCP, REASON_RECEIVED_HOST},
+}};
+
+ip_addr pod_address(int family, std::uint32_t index) {
+    if (family == 4)
+        return ipv4_from_host_order((198U << 24U | 18U << 16U) + index); // 198.18.0.0/15
+    return {{htonl(0x20010db8), 0, 0, htonl(index)}};
+}
+
+ip_addr source_of(const Case &kind) {
+    return pod_address(kind.family, kind.expected == REASON_DROP_SOURCE_ADDRESS ? 99'999 : 1);
+}
+
+ip_addr destination_of(const Case &kind, std::uint32_t receiver) {
+    return pod_address(kind.family, kind.expected == REASON_HOST_NOT_LOCAL ? 88'888 + receiver % 1000 : 2 + receiver);
+}
+
+// The maps of a node with `count` receivers besides the sender.
+struct Node {
+    Interfaces interfaces;
+    Addresses addresses;
+    Paths paths;
+    Counters counters;
+
+    static Result<Node> open() {
+        TRY(ensure_loaded(kRoot, MapSizes{.endpoints = 16384, .paths = 131072}));
+        return Node{TRY(open_interfaces(kRoot, Access::read_write)), TRY(open_addresses(kRoot, Access::read_write)),
+                    TRY(open_paths(kRoot, Access::read_write)), TRY(Counters::open(kRoot, Access::read_write))};
+    }
+
+    [[nodiscard]] Result<void> put_endpoint(std::uint32_t ifindex, std::uint32_t index, const Mac &mac) const {
+        constexpr std::uint32_t kFlags = INTERFACE_FAST_LOCAL | INTERFACE_ANTI_SPOOF | INTERFACE_GATEWAY;
+        interface own {};
+        own.flags = kFlags;
+        own.ipv4 = pod_address(4, index);
+        own.ipv6 = pod_address(6, index);
+        std::copy(mac.begin(), mac.end(), own.pod_mac);
+        address owned{};
+        owned.ifindex = ifindex;
+        owned.flags = kFlags;
+        owned.mtu = 1500;
+        std::copy(kReceiverMac.begin(), kReceiverMac.end(), owned.pod_mac);
+        std::copy(kSenderMac.begin(), kSenderMac.end(), owned.host_mac);
+        TRY(put_counters(ifindex));
+        TRY(interfaces.put(ifindex, own));
+        TRY(addresses.put({0, own.ipv4}, owned));
+        return addresses.put({0, own.ipv6}, owned);
+    }
+
+    // The kernel takes per-CPU memory from a reserve that a worker refills: thousands at once find it empty.
+    [[nodiscard]] Result<void> put_counters(std::uint32_t ifindex) const {
+        for (int tries = 0;; ++tries) {
+            auto done = counters.put_zero(ifindex);
+            if (done || done.error().system_errno != ENOMEM || tries == kMemoryTries)
+                return done;
+            sched_yield();
+        }
+    }
+
+    [[nodiscard]] Result<void> put_flow(const Case &kind, std::uint32_t receiver) const {
+        path_key flow{};
+        flow.ifindex = kSender;
+        flow.local = source_of(kind);
+        flow.peer = destination_of(kind, receiver);
+        flow.local_port = flow.peer_port = htons(kPort);
+        flow.protocol = kind.protocol;
+        flow_path path{};
+        path.via = kind.expected == REASON_SENT_DIRECT ? PATH_DIRECT : PATH_HOST;
+        return paths.put(flow, path);
+    }
+};
+
+using Frame = std::array<std::uint8_t, kFrameBytes>;
+
+template <typename T> void put(Frame &frame, std::size_t offset, const T &value) {
+    std::memcpy(frame.data() + offset, &value, sizeof value);
+}
+
+void put_ports(Frame &frame, std::size_t offset) {
+    put(frame, offset, htons(kPort));
+    put(frame, offset + 2, htons(kPort));
+    frame[offset + 12] = 5 << 4; // TCP: the header's length, an ACK
+    frame[offset + 13] = 0x10;
+}
+
+// A packet of an established flow; its checksums are never looked at.
+Frame make_frame(const Case &kind, std::uint32_t receiver) {
+    const bool outward = std::strcmp(kind.program, PODLANE_PROGRAM_FROM_POD) == 0;
+    const ip_addr pod = source_of(kind);
+    const ip_addr peer = destination_of(kind, receiver);
+    const ip_addr &from = outward ? pod : peer;
+    const ip_addr &to = outward ? peer : pod;
+    Frame frame{};
+    put(frame, 0, kReceiverMac);
+    put(frame, 6, kSenderMac);
+    if (kind.family == 4) {
+        put(frame, 12, htons(0x0800));
+        frame[14] = 0x45;
+        put(frame, 16, htons(kFrameBytes - 14));
+        frame[22] = 255;
+        frame[23] = kind.protocol;
+        put(frame, 26, from.word[3]);
+        put(frame, 30, to.word[3]);
+        put_ports(frame, 34);
+        return frame;
+    }
+    put(frame, 12, htons(0x86dd));
+    frame[14] = 0x60;
+    put(frame, 18, htons(kFrameBytes - 54));
+    frame[20] = kind.protocol;
+    frame[21] = 255;
+    put(frame, 22, from);
+    put(frame, 38, to);
+    put_ports(frame, 54);
+    return frame;
+}
+
+Result<std::uint32_t> test_run(int program, const Frame &frame, int repeat) {
+    bpf_test_run_opts options{};
+    options.sz = sizeof options;
+    options.data_in = frame.data();
+    options.data_size_in = frame.size();
+    options.repeat = repeat;
+    if (const int error = bpf_prog_test_run_opts(program, &options); error != 0)
+        return system_error(ErrorCode::bpf, "running a program", -error);
+    return options.duration;
+}
+
+double median(std::vector<std::uint32_t> values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
+Result<std::uint64_t> counted(const Node &node, const Case &kind) {
+    return TRY(node.counters.sum(kSender)).by_reason[kind.expected].packets;
+}
+
+Result<void> measure(const Node &node, const Case &kind, std::uint32_t endpoints, unsigned rounds) {
+    const Fd program = TRY(open_program(kRoot, kind.program));
+    const std::uint32_t receivers = endpoints - 1;
+    for (std::uint32_t i = 0; i < receivers; ++i)
+        TRY(node.put_flow(kind, i));
+    const std::uint64_t before = TRY(counted(node, kind));
+    std::vector<std::uint32_t> hot;
+    std::vector<std::uint32_t> spread;
+    for (unsigned i = 0; i < rounds; ++i) {
+        hot.push_back(TRY(test_run(program.get(), make_frame(kind, i % receivers), kHotRepeat)));
+        // A stride that is no divisor of a round number, so that neighbours in the map are not visited in a row.
+        spread.push_back(TRY(test_run(program.get(), make_frame(kind, i * 7919 % receivers), 1)));
+    }
+    const std::uint64_t ended = TRY(counted(node, kind)) - before;
+    if (ended != std::uint64_t{rounds} * (kHotRepeat + 1))
+        return Error{ErrorCode::internal, std::string(kind.name) + ": only " + std::to_string(ended) +
+                                              " packets ended in " + std::string(kReasons[kind.expected].name)};
+    std::printf("{\"packet\": \"%s\", \"endpoints\": %u, \"hot_ns\": %.0f, \"spread_ns\": %.0f}\n", kind.name,
+                endpoints, median(hot), median(spread));
+    return {};
+}
+
+Result<void> run(const std::vector<std::uint32_t> &sizes, unsigned rounds) {
+    if (unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount("bpf", "/sys/fs/bpf", "bpf", 0, nullptr) != 0)
+        return system_error(ErrorCode::io_failure, "entering namespaces with a bpffs of their own", errno);
+    const Node node = TRY(Node::open());
+    TRY(node.put_endpoint(kSender, 1, kSenderMac));
+    std::uint32_t present = 0;
+    for (const std::uint32_t size : sizes) { // ascending: endpoints are only added
+        for (; present + 1 < size; ++present)
+            TRY(node.put_endpoint(kFirstReceiver + present, 2 + present, kReceiverMac));
+        for (const Case &kind : kCases)
+            TRY(measure(node, kind, size, rounds));
+    }
+    return {};
+}
+
+// Ascending numbers from 2 to 16,000; empty where the text is something else.
+std::vector<std::uint32_t> parse_sizes(const char *text) {
+    std::vector<std::uint32_t> sizes;
+    for (char *end = nullptr;; text = end + 1) {
+        const unsigned long size = std::strtoul(text, &end, 10);
+        if (size < 2 || size > 16'000 || (*end != ',' && *end != '\0'))
+            return {};
+        sizes.push_back(static_cast<std::uint32_t>(size));
+        if (*end == '\0')
+            break;
+    }
+    std::sort(sizes.begin(), sizes.end());
+    return sizes;
+}
+
+constexpr std::array<option, 4> kOptions{{
+    {"endpoints", required_argument, nullptr, 'e'},
+    {"rounds", required_argument, nullptr, 'r'},
+    {"help", no_argument, nullptr, 'h'},
+    {},
+}};
+
+int main_with_result(int argc, char **argv) {
+    std::vector<std::uint32_t> sizes{10, 10'000};
+    int rounds = 2000;
+    for (int option = 0; (option = getopt_long(argc, argv, "", kOptions.data(), nullptr)) != -1;) {
+        if (option == 'h')
+            return std::fputs(kHelp, stdout), 0;
+        if (option == 'e')
+            sizes = parse_sizes(optarg);
+        if (option == 'r')
+            rounds = std::atoi(optarg);
+        if (option == '?' || sizes.empty() || rounds < 1)
+            return std::fputs(kHelp, stderr), 2;
+    }
+    if (const auto done = run(sizes, static_cast<unsigned>(rounds)); !done) {
+        std::fprintf(stderr, "bench_packet: %s\n", done.error().message.c_str());
+        return 1;
+    }
+    return 0;
+}
+
+} // namespace
+} // namespace podlane::bench
+
+int main(int argc, char **argv) { return podlane::bench::main_with_result(argc, argv); }

@@ -165,8 +165,9 @@ TEST_F(NetTest, TextThatDoesNotFitIsRefusedBeforeItIsSent) {
     EXPECT_EQ(changed.error().system_errno, EMSGSIZE);
 }
 
-// One of several processes: makes `count` pairs, looks at each, removes each second one.
-int churn(const Namespace &node, const Namespace &pod, int process, int count) {
+// One of several processes, which must never go on with the tests: makes `count` pairs, looks at each, removes each
+// second one.
+int churn(const Namespace &node, const Namespace &pod, int process, int count) noexcept {
     const Entered inside = must(enter(node));
     Netlink netlink = must(Netlink::open());
     Netlink in_pod = must(Netlink::open_in(pod));

@@ -18,9 +18,9 @@ bool is_pod(const endpoint &value, std::string_view wanted) {
 
 bool has_address(const endpoint &value, const ip_addr &wanted) {
     const auto count = std::min<std::size_t>(value.address_count, ENDPOINT_ADDRESSES);
-    return (value.link_local == wanted && !is_none(wanted)) || std::ranges::any_of(std::span(value.addresses, count), [&](const ip_addr &addr) {
-               return addr == wanted;
-           });
+    const auto is_wanted = [&](const ip_addr &addr) { return addr == wanted; };
+    return !is_none(wanted) &&
+           (is_wanted(value.link_local) || std::ranges::any_of(std::span(value.addresses, count), is_wanted));
 }
 
 bool is_any(const EndpointEntry &entry, std::string_view wanted) {

@@ -1,0 +1,131 @@
+// Bandwidth limits: who wins, which pairs are valid, and Kubernetes quantities.
+#include "plugin/cni/bandwidth.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace podlane::cni {
+namespace {
+
+constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
+
+Result<std::optional<Bandwidth>> read(const std::string &text) {
+    const json::Value document = json::Value::parse(text, nullptr, false);
+    return read_bandwidth(json::Node(&document, {}));
+}
+
+void expect_limits(const std::string &text, std::uint64_t ingress_rate, std::uint64_t ingress_burst,
+                   std::uint64_t egress_rate, std::uint64_t egress_burst) {
+    const auto limits = read(text);
+    ASSERT_TRUE(limits) << text << ": " << limits.error().message;
+    const Bandwidth given = limits->value_or(Bandwidth{});
+    EXPECT_EQ(given.ingress_rate, ingress_rate) << text;
+    EXPECT_EQ(given.ingress_burst, ingress_burst) << text;
+    EXPECT_EQ(given.egress_rate, egress_rate) << text;
+    EXPECT_EQ(given.egress_burst, egress_burst) << text;
+}
+
+TEST(CniBandwidth, Sources) {
+    expect_limits(R"({"ingressRate": 1, "ingressBurst": 2, "egressRate": 3, "egressBurst": 4})", 1, 2, 3, 4);
+    expect_limits(R"({"bandwidth": {"egressRate": 3, "egressBurst": 4}})", 0, 0, 3, 4);
+    expect_limits(R"({"runtimeConfig": {"bandwidth": {"IngressRate": 5, "IngressBurst": 6}}})", 5, 6, 0, 0);
+    expect_limits(
+        R"({"ingressRate": 1, "ingressBurst": 2, "runtimeConfig": {"Bandwidth": {"egressRate": 3, "egressBurst": 4}}})",
+        0, 0, 3, 4);
+    expect_limits(R"({"ingressRate": 1, "ingressBurst": 2, "runtimeConfig": {"bandwidth": null}})", 1, 2, 0, 0);
+}
+
+TEST(CniBandwidth, NumbersHave64Bits) {
+    expect_limits(R"({"ingressRate": 18446744073709551615, "ingressBurst": 34359738360})", kMax, 34359738360U, 0, 0);
+}
+
+TEST(CniBandwidth, NoLimitIsNoValue) {
+    for (const char *text : {"{}", R"({"ingressRate": 0, "ingressBurst": 0})", R"({"bandwidth": {}})",
+                             R"({"ingressRate": 1, "ingressBurst": 2, "runtimeConfig": {"bandwidth": {}}})"}) {
+        const auto limits = read(text);
+        ASSERT_TRUE(limits) << text;
+        EXPECT_FALSE(*limits) << text;
+    }
+}
+
+TEST(CniBandwidth, WrongValuesAreNamed) {
+    struct Case {
+        std::string text, named;
+    };
+    for (const Case &c : std::vector<Case>{
+             {R"({"ingressRate": 1})", "ingressRate is 1, expected ingressBurst"},
+             {R"({"egressBurst": 1})", "egressBurst is 1, expected egressRate"},
+             {R"({"ingressRate": -1, "ingressBurst": 1})", "ingressRate is -1"},
+             {R"({"ingressRate": 1.5, "ingressBurst": 1})", "ingressRate is 1.5"},
+             {R"({"ingressRate": 1e3, "ingressBurst": 1})", "ingressRate is 1000.0"},
+             {R"({"ingressRate": "1M", "ingressBurst": 1})", "ingressRate is \"1M\""},
+             {R"({"egressRate": 18446744073709551616, "egressBurst": 1})", "egressRate is "},
+             {R"({"bandwidth": {"rate": 1}})", "unknown key \"rate\" in bandwidth"},
+             {R"({"bandwidth": {}, "egressRate": 1, "egressBurst": 1})", "not both"},
+             {R"({"runtimeConfig": {"bandwidth": {"IngressRate": 1}}})", "runtimeConfig.bandwidth.ingressRate is 1"},
+             {R"({"runtimeConfig": {"bandwidth": 1}})", "runtimeConfig.bandwidth is 1"},
+             {R"({"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"kubernetes.io/egress-bandwidth": "x"}}})",
+              "kubernetes.io/egress-bandwidth is \"x\""},
+             {R"({"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"kubernetes.io/egress-bandwidth": "999"}}})",
+              "kubernetes.io/egress-bandwidth is \"999\""}}) {
+        const auto limits = read(c.text);
+        ASSERT_FALSE(limits) << c.text;
+        EXPECT_EQ(limits.error().code, ErrorCode::invalid_network_config);
+        EXPECT_NE(limits.error().message.find(c.named), std::string::npos) << limits.error().message;
+    }
+}
+
+TEST(CniBandwidth, AnnotationsCountWithoutTheCapability) {
+    const std::string annotated = R"("io.kubernetes.cri.pod-annotations": {"kubernetes.io/ingress-bandwidth": "10M"})";
+    expect_limits(R"({"egressRate": 1, "egressBurst": 1, "runtimeConfig": {)" + annotated + "}}", 10000000, 0x7fffffff,
+                  0, 0);
+    expect_limits(R"({"runtimeConfig": {"bandwidth": {"egressRate": 3, "egressBurst": 4}, )" + annotated + "}}", 0, 0,
+                  3, 4);
+    expect_limits(R"({"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"a": "b"}}})", 0, 0, 0, 0);
+}
+
+TEST(CniBandwidth, Quantities) {
+    struct Case {
+        const char *text;
+        std::optional<std::uint64_t> expected;
+    };
+    for (const Case &c : std::vector<Case>{{"0", 0},
+                                           {"10M", 10000000},
+                                           {"1G", 1000000000},
+                                           {"500k", 500000},
+                                           {"1Ki", 1024},
+                                           {"1Mi", 1048576},
+                                           {"1Ei", std::uint64_t{1} << 60U},
+                                           {"0.5M", 500000},
+                                           {".5k", 500},
+                                           {"5.k", 5000},
+                                           {"+5", 5},
+                                           {"1e6", 1000000},
+                                           {"2E3", 2000},
+                                           {"1e+3", 1000},
+                                           {"1500m", 2},
+                                           {"1e-1", 1},
+                                           {"18E", 18000000000000000000U},
+                                           {"19E", std::nullopt},
+                                           {"999999999999999999Ei", std::nullopt},
+                                           {"1234567890123456789", std::nullopt},
+                                           {"", std::nullopt},
+                                           {".", std::nullopt},
+                                           {"M", std::nullopt},
+                                           {"1.2.3", std::nullopt},
+                                           {"-1", std::nullopt},
+                                           {"1K", std::nullopt},
+                                           {"1ki", std::nullopt},
+                                           {"1MB", std::nullopt},
+                                           {"1e", std::nullopt},
+                                           {"1e99", std::nullopt},
+                                           {"1e+-3", std::nullopt},
+                                           {"1 M", std::nullopt}})
+        EXPECT_EQ(parse_quantity(c.text), c.expected) << c.text;
+}
+
+} // namespace
+} // namespace podlane::cni

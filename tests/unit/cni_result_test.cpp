@@ -1,0 +1,203 @@
+// Results, errors and the texts of delegated plugins, in every version's form.
+#include "plugin/cni/error.hpp"
+#include "plugin/cni/ipam_config.hpp"
+#include "plugin/cni/result.hpp"
+#include "plugin/cni/version.hpp"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <cerrno>
+#include <string>
+#include <vector>
+
+namespace podlane::cni {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char *kFull = R"({"cniVersion": "1.1.0",
+    "interfaces": [{"name": "cali1", "mac": "02:00:00:00:00:01", "mtu": 1400},
+                   {"name": "eth0", "sandbox": "/run/netns/a", "socketPath": "/s", "pciID": "p"}],
+    "ips": [{"interface": 1, "address": "192.0.2.7/24", "gateway": "192.0.2.1"}, {"address": "192.0.2.8/32"},
+            {"interface": 1, "address": "2001:db8::7/64"}],
+    "routes": [{"dst": "0.0.0.0/0", "gw": "192.0.2.1", "mtu": 1300, "advmss": 1200, "priority": 5, "table": 0, "scope": 0},
+               {"dst": "::/0"}],
+    "dns": {"nameservers": ["192.0.2.53"], "domain": "example.org", "search": ["a"], "options": ["b"]}})";
+
+Attachment attachment_of(const std::string &text) {
+    auto attachment = parse_attachment(text);
+    EXPECT_TRUE(attachment) << (attachment ? "" : attachment.error().message);
+    return attachment ? *attachment : Attachment{};
+}
+
+json reprinted(const std::string &text, Version version) { return json::parse(to_json(attachment_of(text), version)); }
+
+TEST(CniResult, NewestVersionHoldsEverything) { EXPECT_EQ(reprinted(kFull, {1, 1, 0}), json::parse(kFull)); }
+
+TEST(CniResult, Version1_0HasNeitherMtuNorRouteDetails) {
+    json expected = json::parse(kFull);
+    expected["cniVersion"] = "1.0.0";
+    expected["interfaces"][0].erase("mtu");
+    expected["interfaces"][1].erase("socketPath");
+    expected["interfaces"][1].erase("pciID");
+    expected["routes"][0] = {{"dst", "0.0.0.0/0"}, {"gw", "192.0.2.1"}};
+    EXPECT_EQ(reprinted(kFull, {1, 0, 0}), expected);
+}
+
+TEST(CniResult, Version0_3NamesTheFamilies) {
+    for (const Version version : {Version{0, 3, 0}, Version{0, 3, 1}, Version{0, 4, 0}}) {
+        const json result = reprinted(kFull, version);
+        EXPECT_EQ(result["cniVersion"], to_string(version));
+        EXPECT_EQ(result["ips"][0]["version"], "4");
+        EXPECT_EQ(result["ips"][2]["version"], "6");
+        EXPECT_EQ(result["ips"][0]["interface"], 1);
+    }
+}
+
+TEST(CniResult, Version0_2HoldsOneAddressAFamily) {
+    const json expected = json::parse(R"({"cniVersion": "0.2.0",
+        "ip4": {"ip": "192.0.2.7/24", "gateway": "192.0.2.1", "routes": [{"dst": "0.0.0.0/0", "gw": "192.0.2.1"}]},
+        "ip6": {"ip": "2001:db8::7/64", "routes": [{"dst": "::/0"}]},
+        "dns": {"nameservers": ["192.0.2.53"], "domain": "example.org", "search": ["a"], "options": ["b"]}})");
+    EXPECT_EQ(reprinted(kFull, {0, 2, 0}), expected);
+    EXPECT_EQ(reprinted(expected.dump(), {0, 2, 0}), expected);
+}
+
+TEST(CniResult, OldFormsAreRead) {
+    const Attachment attachment = attachment_of(
+        R"({"ip4": {"ip": "192.0.2.7/24", "routes": [{"dst": "0.0.0.0/0"}]}, "ip6": {"ip": "2001:db8::7/64"}})");
+    ASSERT_EQ(attachment.addresses.size(), 2U);
+    EXPECT_EQ(to_string(attachment.addresses[1].prefix), "2001:db8::7/64");
+    EXPECT_EQ(attachment.routes.size(), 1U);
+}
+
+TEST(CniResult, KeysInAnyCaseAndNullsAreReadAsGoDoes) {
+    const Attachment attachment =
+        attachment_of(R"({"IPs": [{"Address": "192.0.2.7/24", "Gateway": "", "interface": null}],
+        "interfaces": null, "routes": null, "dns": null})");
+    ASSERT_EQ(attachment.addresses.size(), 1U);
+    EXPECT_FALSE(attachment.addresses[0].gateway);
+}
+
+TEST(CniResult, OrderOfKeysIsFixed) {
+    EXPECT_EQ(to_json(attachment_of(R"({"routes": [{"gw": "192.0.2.1", "dst": "0.0.0.0/0"}],
+                                        "ips": [{"gateway": "192.0.2.1", "address": "192.0.2.7/24"}]})"),
+                      {0, 4, 0}),
+              R"({
+    "cniVersion": "0.4.0",
+    "ips": [
+        {
+            "version": "4",
+            "address": "192.0.2.7/24",
+            "gateway": "192.0.2.1"
+        }
+    ],
+    "routes": [
+        {
+            "dst": "0.0.0.0/0",
+            "gw": "192.0.2.1"
+        }
+    ]
+})");
+}
+
+TEST(CniResult, NonsenseIsCode6AndNamed) {
+    struct Case {
+        std::string text, named;
+    };
+    for (const Case &c : std::vector<Case>{
+             {"", "empty"},
+             {"[]", "not a JSON object"},
+             {R"({"ips": {}})", "ips is an object"},
+             {R"({"ips": [null]})", "ips[0].address is missing"},
+             {R"({"ips": ["192.0.2.1/24"]})", "ips[0] is \"192.0.2.1/24\""},
+             {R"({"ips": [{"address": "192.0.2.1"}]})", "ips[0].address is \"192.0.2.1\""},
+             {R"({"ips": [{"address": "192.0.2.1/24", "gateway": "x"}]})", "ips[0].gateway is \"x\""},
+             {R"({"ips": [{"address": "192.0.2.1/24", "version": "6"}]})", "ips[0].version is \"6\""},
+             {R"({"ips": [{"address": "192.0.2.1/24", "interface": 1}], "interfaces": [{}]})", "ips[0].interface is 1"},
+             {R"({"ips": [{"address": "192.0.2.1/24", "interface": -1}], "interfaces": [{}]})",
+              "ips[0].interface is -1"},
+             {R"({"interfaces": ["eth0"]})", "interfaces[0] is \"eth0\""},
+             {R"({"interfaces": [{"name": "a\u0000b"}]})", "interfaces[0].name"},
+             {R"({"interfaces": [{"name": "a", "mtu": 4294967296}]})", "interfaces[0].mtu is 4294967296"},
+             {R"({"routes": [{"dst": "0.0.0.0/33"}]})", "routes[0].dst is \"0.0.0.0/33\""},
+             {R"({"ip4": {"ip": "2001:db8::7/64"}})", "ip4.ip is \"2001:db8::7/64\""},
+             {R"({"ip6": {}})", "ip6.ip is missing"},
+             {R"({"dns": []})", "dns is a list"},
+             {R"({"dns": {"search": [1]}})", "dns.search[0] is 1"},
+             {R"({"cniVersion": 1})", "cniVersion is 1"}}) {
+        const auto attachment = parse_attachment(c.text);
+        ASSERT_FALSE(attachment) << c.text;
+        EXPECT_EQ(attachment.error().code, ErrorCode::decode_failure) << c.text;
+        EXPECT_NE(attachment.error().message.find(c.named), std::string::npos) << attachment.error().message;
+    }
+}
+
+TEST(CniVersion, AnswerEchoesASupportedVersion) {
+    const json answer = json::parse(version_json({0, 4, 0}));
+    EXPECT_EQ(answer["cniVersion"], "0.4.0");
+    EXPECT_EQ(answer["supportedVersions"], json({"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}));
+    EXPECT_EQ(json::parse(version_json({9, 0, 0}))["cniVersion"], "1.1.0");
+}
+
+TEST(CniError, HoldsCodeMessageAndDetails) {
+    const Error error{ErrorCode::map_full, "putting 192.0.2.7 into addresses_v1: no space", "raise maxEndpoints",
+                      E2BIG};
+    EXPECT_EQ(json::parse(to_json(error, {0, 3, 1})), (json{{"cniVersion", "0.3.1"},
+                                                            {"code", 102},
+                                                            {"msg", "putting 192.0.2.7 into addresses_v1: no space"},
+                                                            {"details", "raise maxEndpoints; errno 7 E2BIG"}}));
+    EXPECT_FALSE(json::parse(to_json({ErrorCode::bpf, "a", {}}, {1, 0, 0})).contains("details"));
+}
+
+TEST(CniError, AnyBytesCanBePrinted) {
+    const json printed = json::parse(to_json({ErrorCode::internal, "\xff\x01\"", "\xc3"}, {1, 1, 0}), nullptr, false);
+    ASSERT_FALSE(printed.is_discarded());
+    EXPECT_EQ(printed["msg"], "\xef\xbf\xbd\x01\"");
+}
+
+TEST(CniDelegation, ConfigurationIsRewrittenForAnotherVersion) {
+    const std::string raw =
+        R"({"cniversion": "1.1.0", "name": "pods", "ipam": {"type": "x", "big": 18446744073709551615},
+        "prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "192.0.2.7/24"}]}})";
+    const auto rewritten = with_cni_version(raw, {0, 2, 0});
+    ASSERT_TRUE(rewritten) << rewritten.error().message;
+    EXPECT_EQ(json::parse(*rewritten), json::parse(R"({"cniVersion": "0.2.0", "name": "pods",
+        "ipam": {"type": "x", "big": 18446744073709551615},
+        "prevResult": {"cniVersion": "0.2.0", "ip4": {"ip": "192.0.2.7/24"}}})"));
+    const auto same = with_cni_version(raw, {1, 1, 0});
+    ASSERT_TRUE(same);
+    EXPECT_EQ(*same, raw);
+    EXPECT_FALSE(with_cni_version("x", {1, 0, 0}));
+    EXPECT_FALSE(with_cni_version(R"({"prevResult": {"ips": 1}})", {1, 0, 0}));
+}
+
+TEST(CniDelegation, VersionReply) {
+    const auto versions =
+        parse_version_reply(R"({"cniVersion": "1.0.0", "supportedVersions": ["0.4.0", "x", "1.2.0"]})");
+    ASSERT_TRUE(versions);
+    EXPECT_EQ(*versions, (std::vector<Version>{{0, 4, 0}, {1, 2, 0}}));
+    const auto old = parse_version_reply(R"({"cniVersion": "0.2.0"})");
+    ASSERT_TRUE(old);
+    EXPECT_EQ(*old, (std::vector<Version>{{0, 1, 0}, {0, 2, 0}}));
+    for (const char *text :
+         {"", "{}", R"({"cniVersion": "1.0.0", "supportedVersions": []})", R"({"supportedVersions": 1})"})
+        EXPECT_FALSE(parse_version_reply(text)) << text;
+}
+
+TEST(CniDelegation, PluginErrors) {
+    const Error full =
+        parse_plugin_error(R"({"code": 11, "msg": "no addresses", "details": "range a"})", "host-local", "");
+    EXPECT_EQ(full.code, ErrorCode::try_again_later);
+    EXPECT_EQ(full.message, "host-local: no addresses (code 11)");
+    EXPECT_EQ(full.hint, "host-local: range a");
+    const Error other = parse_plugin_error(R"({"code": 999, "msg": "a"})", "x", "exit code 1");
+    EXPECT_EQ(other.code, ErrorCode::ipam);
+    EXPECT_EQ(other.message, "x: a (code 999)");
+    for (const char *text : {"", "panic: …", "{}", R"({"code": -1, "msg": 5})"})
+        EXPECT_EQ(parse_plugin_error(text, "x", "exit code 2: boom").message, "x failed: exit code 2: boom") << text;
+}
+
+} // namespace
+} // namespace podlane::cni

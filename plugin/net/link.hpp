@@ -50,11 +50,11 @@ Result<Veth> create_veth(Netlink &host, const VethSpec &spec);
 enum class AddrGenMode : std::uint8_t { eui64 = 0, none = 1 };
 
 struct LinkChange {
-    std::optional<bool> up;
-    std::optional<std::uint32_t> mtu;
-    std::optional<Mac> mac;
-    std::optional<std::string> alias;
-    std::optional<AddrGenMode> addr_gen_mode; // takes effect before `up`; no error where the link has no IPv6
+    std::optional<bool> up{};
+    std::optional<std::uint32_t> mtu{};
+    std::optional<Mac> mac{};
+    std::optional<std::string> alias{};
+    std::optional<AddrGenMode> addr_gen_mode{}; // takes effect before `up`; no error where the link has no IPv6
 };
 
 // One system call for all of it. ErrorCode::missing where there is no such link.

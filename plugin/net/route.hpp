@@ -14,13 +14,13 @@ constexpr std::uint32_t kMainTable = 254;
 constexpr std::uint32_t kAllTables = 0; // list_routes() only
 
 struct RouteSpec {
-    Prefix destination;                // its family is the route's; host bits must be clear
-    std::optional<ip_addr> gateway;    // may be IPv6 for an IPv4 destination
-    std::uint32_t ifindex = 0;         // 0 for a route without a link (see type)
-    bool onlink = false;               // the gateway is reachable on ifindex whatever the addresses say
-    std::optional<std::uint8_t> scope; // IPv4; default: link without a gateway, else global
-    std::optional<std::uint32_t> table, priority, mtu, advmss;
-    std::optional<ip_addr> preferred_source;
+    Prefix destination{};                // its family is the route's; host bits must be clear
+    std::optional<ip_addr> gateway{};    // may be IPv6 for an IPv4 destination
+    std::uint32_t ifindex = 0;           // 0 for a route without a link (see type)
+    bool onlink = false;                 // the gateway is reachable on ifindex whatever the addresses say
+    std::optional<std::uint8_t> scope{}; // IPv4; default: link without a gateway, else global
+    std::optional<std::uint32_t> table{}, priority{}, mtu{}, advmss{};
+    std::optional<ip_addr> preferred_source{};
     std::uint8_t protocol = 4; // RTPROT_STATIC
     std::uint8_t type = 1;     // RTN_UNICAST
 };
@@ -37,7 +37,7 @@ Result<std::vector<RouteSpec>> list_routes(Netlink &netlink, std::uint32_t ifind
 
 struct DefaultRoute {
     std::uint32_t ifindex = 0;
-    std::optional<ip_addr> gateway;
+    std::optional<ip_addr> gateway{};
 };
 
 // Of the main table, the lowest metric; of several paths the first. One lookup, without a dump, on a usual node.

@@ -232,8 +232,8 @@ TEST_F(CtlMaps, counter_list_sums_cpus_and_omits_zeros) {
     EXPECT_TRUE(has(answer.out, "drop  drop-source-address        3  128 B")) << answer.out;
     EXPECT_TRUE(has(answer.out, "host-path                  9  900 B")) << answer.out;
     EXPECT_FALSE(has(answer.out, "sent-direct"));
-    EXPECT_TRUE(has(ctl({"counter", "--all", "web-0"}).out, "sent-direct"));
-    EXPECT_FALSE(has(ctl({"counter", "web-0"}).out, "host-path"));
+    EXPECT_TRUE(has(ctl({"counter", "list", "--all", "web-0"}).out, "sent-direct"));
+    EXPECT_FALSE(has(ctl({"counter", "list", "web-0"}).out, "host-path"));
 }
 
 TEST_F(CtlMaps, map_list_counts_and_map_dump_decodes) {

@@ -140,7 +140,7 @@ std::vector<std::string> pin_names(const std::string &directory) {
     std::vector<std::string> names;
     const std::unique_ptr<DIR, int (*)(DIR *)> open(opendir(directory.c_str()), &closedir);
     while (const dirent *entry = open == nullptr ? nullptr : readdir(open.get()))
-        if (entry->d_name[0] != '.')
+        if (entry->d_type != DT_DIR)
             names.emplace_back(entry->d_name);
     std::ranges::sort(names);
     return names;

@@ -52,7 +52,7 @@ Result<std::vector<std::pair<K, V>>> read_map(const std::string &root, std::stri
 
 // Ok where `root`/live is there; otherwise the reason and the remedy.
 Result<void> check_live_directory(const std::string &root);
-// What was pinned below `directory`, sorted by name; empty where it is not there.
+// What is pinned directly in `directory`, sorted by name; empty where it is not there.
 std::vector<std::string> pin_names(const std::string &directory);
 
 // "endpoints_v12" → ("endpoints", 12); version 0 where the name carries none.

@@ -2,6 +2,7 @@
 
 #include "maps/abi/names.h"
 
+#include <bpf/libbpf.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -47,6 +48,7 @@ int run(std::span<const std::string_view> words, World &world) {
         world.print(help_text(*call));
         return words.empty() ? 2 : 0;
     }
+    libbpf_set_print(nullptr); // what matters of its errors is in ours
     world.json = call->has(Opt::json);
     if (call->has(Opt::bpffs))
         world.bpffs = *call->value(Opt::bpffs);

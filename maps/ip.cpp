@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstring>
 
+bool operator==(const ip_addr &a, const ip_addr &b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
 namespace podlane {
 namespace {
 
@@ -21,8 +23,6 @@ Error bad_text(std::string_view what, std::string_view text) {
 unsigned mapped_length(const Prefix &prefix) { return prefix.length + (is_ipv4(prefix.addr) ? kMappedBits : 0); }
 
 } // namespace
-
-bool operator==(const ip_addr &a, const ip_addr &b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
 bool is_ipv4(const ip_addr &addr) {
     return addr.word[0] == 0 && addr.word[1] == 0 && addr.word[2] == htonl(kMappedWord);

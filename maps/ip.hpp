@@ -9,6 +9,9 @@
 #include <string>
 #include <string_view>
 
+// In the namespace of the struct, so that algorithms find it.
+bool operator==(const ip_addr &a, const ip_addr &b);
+
 namespace podlane {
 
 using Mac = std::array<std::uint8_t, 6>;
@@ -22,7 +25,6 @@ std::string to_string(const ip_addr &addr);
 ip_addr ipv4_from_host_order(std::uint32_t addr);
 // fe80::/64 with the EUI-64 identifier of `mac` (RFC 4291, appendix A).
 ip_addr link_local_from_mac(const Mac &mac);
-bool operator==(const ip_addr &a, const ip_addr &b);
 
 // An address and the length of its prefix in bits of its own family (0–32 or 0–128); host bits may be set.
 struct Prefix {

@@ -29,12 +29,12 @@ struct PodIdentity {
 };
 
 struct Interface {
-    std::string name;
-    std::string mac;                  // as text, may be empty
-    std::string sandbox;              // path of the namespace, empty on the host
-    std::optional<std::uint32_t> mtu; // since 1.1.0
-    std::string socket_path{};        // since 1.1.0, handed on
-    std::string pci_id{};             // since 1.1.0, handed on
+    std::string name{};
+    std::string mac{};                  // as text, may be empty
+    std::string sandbox{};              // path of the namespace, empty on the host
+    std::optional<std::uint32_t> mtu{}; // since 1.1.0
+    std::string socket_path{};          // since 1.1.0, handed on
+    std::string pci_id{};               // since 1.1.0, handed on
 };
 
 struct Address {
@@ -45,8 +45,8 @@ struct Address {
 
 struct Route {
     Prefix destination;
-    std::optional<ip_addr> gateway;
-    std::optional<std::uint32_t> mtu, advmss, priority, table, scope; // since 1.1.0
+    std::optional<ip_addr> gateway{};
+    std::optional<std::uint32_t> mtu{}, advmss{}, priority{}, table{}, scope{}; // since 1.1.0
 };
 
 struct Dns {

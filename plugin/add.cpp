@@ -1,0 +1,191 @@
+#include "loader/object.hpp"
+#include "loader/pins.hpp"
+#include "plugin/adopt.hpp"
+#include "plugin/cni/result.hpp"
+#include "plugin/endpoint.hpp"
+#include "plugin/ipam.hpp"
+#include "plugin/log.hpp"
+#include "plugin/net/address.hpp"
+#include "plugin/net/link.hpp"
+#include "plugin/net/sysctl.hpp"
+#include "plugin/node.hpp"
+#include "plugin/plan.hpp"
+#include "plugin/remove.hpp"
+#include "plugin/rollback.hpp"
+#include "plugin/verbs.hpp"
+
+#include <algorithm>
+
+namespace podlane {
+namespace {
+
+// Both ends of the new pair, with a socket in the namespace of each.
+struct Pair {
+    net::Netlink host;
+    net::Netlink pod;
+    net::Veth veth;
+};
+
+Result<void> create_lease(const cni::Request &request, endpoint_mode mode, Rollback &rollback, cni::Attachment &lease) {
+    if (mode != ENDPOINT_MAIN) {
+        lease = *request.config.prev_result;
+        return {};
+    }
+    lease = TRY(ipam::add(request));
+    rollback.add("giving back the lease", [&request] { return ipam::remove(request); });
+    return {};
+}
+
+Result<Pair> create_pair(const net::Namespace &pod, const Plan &plan, const std::string &ifname, Rollback &rollback) {
+    net::Netlink host = TRY(net::Netlink::open());
+    net::Netlink inside = TRY(net::Netlink::open_in(pod));
+    const net::Veth veth =
+        TRY(net::create_veth(host, {ifname, plan.host_ifname, plan.pod_mac, plan.host_mac, plan.mtu, pod}));
+    rollback.add("creating " + plan.host_ifname, [ifindex = veth.host.ifindex]() -> Result<void> {
+        net::Netlink again = TRY(net::Netlink::open());
+        TRY(net::remove_link(again, ifindex));
+        return {};
+    });
+    return Pair{std::move(host), std::move(inside), veth};
+}
+
+// A namespace made with IPv6 switched off would refuse the addresses.
+Result<void> allow_ipv6(const net::Namespace &pod, const std::string &ifname) {
+    const net::Entered inside = TRY(net::enter(pod));
+    const net::SysctlPath disabled = {"net", "ipv6", "conf", ifname, "disable_ipv6"};
+    if (TRY(net::read_sysctl(disabled)) == "1")
+        TRY(net::write_sysctl_if_different(disabled, "0"));
+    return {};
+}
+
+Result<void> add_pod_addresses(Pair &pair, const Plan &plan) {
+    const std::uint32_t ifindex = pair.veth.pod_ifindex;
+    for (const ip_addr &addr : plan.addresses) {
+        const std::uint8_t bits = is_ipv4(addr) ? 32 : 128;
+        TRY(net::add_address(pair.pod, ifindex, {{addr, bits}, net::kNoDad, net::kScopeGlobal}));
+    }
+    if (!is_none(plan.link_local))
+        TRY(net::add_address(pair.pod, ifindex, {{plan.link_local, 64}, net::kNoDad, net::kScopeLink}));
+    return {};
+}
+
+Result<void> configure_pod(const net::Namespace &pod, Pair &pair, const Plan &plan, const std::string &ifname) {
+    const std::uint32_t ifindex = pair.veth.pod_ifindex;
+    TRY(net::set_loopback_up(pair.pod));
+    if (!is_none(plan.link_local))
+        TRY(allow_ipv6(pod, ifname));
+    TRY(net::set_link(pair.pod, ifindex, {.up = true, .addr_gen_mode = net::AddrGenMode::none}));
+    TRY(add_pod_addresses(pair, plan));
+    for (const net::Neighbour &gateway : plan.pod_neighbours)
+        TRY(net::put_neighbour(pair.pod, ifindex, gateway.addr, gateway.mac));
+    for (net::RouteSpec route : plan.pod_routes) {
+        route.ifindex = ifindex;
+        TRY(net::add_route(pair.pod, route)); // a route that is there already is another interface's, and stays
+    }
+    return {};
+}
+
+// udev and systemd overwrite a MAC at times: what the kernel has now is what counts.
+Result<void> verify_mac(Pair &pair, const Plan &plan) {
+    const auto link = TRY(net::find_link(pair.host, pair.veth.host.ifindex));
+    if (!link)
+        return Error{ErrorCode::netlink, plan.host_ifname + " vanished while it was set up"};
+    if (link->mac == plan.host_mac)
+        return {};
+    log(cni::Log::Level::warning, "something changed the MAC of " + plan.host_ifname + "; it is set again");
+    return net::set_link(pair.host, pair.veth.host.ifindex, {.mac = plan.host_mac});
+}
+
+Result<void> configure_host(Pair &pair, const Plan &plan) {
+    const std::uint32_t ifindex = pair.veth.host.ifindex;
+    TRY(net::set_link(pair.host, ifindex, {.up = true, .alias = plan.alias, .addr_gen_mode = net::AddrGenMode::none}));
+    if (!is_none(plan.link_local))
+        TRY(net::add_address(pair.host, ifindex,
+                             {{link_local_from_mac(plan.host_mac), 64}, net::kNoDad, net::kScopeLink}));
+    for (const ip_addr &addr : plan.addresses) {
+        const std::uint8_t bits = is_ipv4(addr) ? 32 : 128;
+        TRY(net::put_neighbour(pair.host, ifindex, addr, plan.pod_mac));
+        if (!TRY(net::add_route(pair.host, {.destination = {addr, bits}, .ifindex = ifindex})))
+            return Error{ErrorCode::already_exists, "the node has a route to " + to_string(addr) + " already",
+                         "see `ip route show " + to_string(addr) + "`"};
+    }
+    return verify_mac(pair, plan);
+}
+
+EndpointFacts facts_of(const Plan &plan, const Pair &pair, endpoint_mode mode, HookKind kind, std::uint64_t inode) {
+    EndpointFacts facts{.mode = mode, .hook_kind = kind, .netns_inode = inode};
+    facts.ifindex = pair.veth.host.ifindex;
+    facts.pod_ifindex = pair.veth.pod_ifindex;
+    facts.host_ifname = plan.host_ifname;
+    facts.pod_mac = plan.pod_mac;
+    facts.host_mac = plan.host_mac;
+    facts.mtu = pair.veth.host.mtu;
+    facts.flags = plan.flags;
+    facts.addresses = plan.addresses;
+    facts.link_local = plan.link_local;
+    return facts;
+}
+
+// The container's interface of our own making. What it does is undone by `rollback` when it fails.
+Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
+                                           const Tables &tables, Rollback &rollback) {
+    cni::Attachment lease;
+    TRY(create_lease(request, mode, rollback, lease));
+    const Lock lock = TRY(Lock::shared(request.config.bpffs));
+    net::Netlink host = TRY(net::Netlink::open());
+    Plan plan = TRY(make_plan(request, lease, request.config.mtu ? 0 : TRY(uplink_mtu(host))));
+    const HookKind kind = TRY(choose_hook_kind(request.config));
+    TRY(enable_forwarding(host, std::ranges::any_of(plan.addresses, is_ipv4), !is_none(plan.link_local)));
+    Pair pair = TRY(create_pair(pod, plan, request.ifname, rollback));
+    const endpoint record = TRY(make_endpoint(request, facts_of(plan, pair, mode, kind, pod.inode())));
+    TRY(put_endpoint(tables, request, record, rollback));
+    TRY(attach_programs(request.config.bpffs, record.ifindex, kind));
+    TRY(configure_pod(pod, pair, plan, request.ifname));
+    TRY(configure_host(pair, plan));
+    TRY(put_addresses(tables, record, rollback));
+    for (cni::Interface &one : plan.result.interfaces)
+        one.mtu = one.mtu == 0U ? record.mtu : one.mtu;
+    return plan.result;
+}
+
+// CNI spec, ADD: an interface of this name in the container is an error, and what there is stays as it is. What an
+// earlier sandbox left behind without a DEL is cleared away.
+Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
+                           const Tables &tables) {
+    net::Netlink inside = TRY(net::Netlink::open_in(pod));
+    const auto link = TRY(net::find_link(inside, request.ifname));
+    const auto known = TRY(tables.endpoints.find(TRY(make_endpoint_key(request.container_id, request.ifname))));
+    if (known && link && known->pod_ifindex == link->ifindex && known->netns_inode == pod.inode())
+        return Error{ErrorCode::already_exists,
+                     "container " + request.container_id + " has its interface " + request.ifname + " already",
+                     "DEL comes before a second ADD"};
+    if (mode != ENDPOINT_AFTER_MAIN && link)
+        return Error{ErrorCode::already_exists,
+                     "the container's namespace " + request.netns + " has an interface " + request.ifname + " already",
+                     "remove it, or choose another CNI_IFNAME"};
+    if (known)
+        TRY(remove_attachment(request));
+    return {};
+}
+
+} // namespace
+
+Result<std::string> add(const cni::Request &request) {
+    const endpoint_mode mode = TRY(mode_of(request));
+    const net::Namespace pod = TRY(net::Namespace::open(request.netns));
+    if (!request.netns_override && pod == TRY(net::Namespace::current()))
+        return Error{ErrorCode::invalid_environment, "CNI_NETNS " + request.netns + " is the plugin's own namespace",
+                     "set CNI_NETNS_OVERRIDE=1 if that is meant"};
+    TRY(prepare_node(request.config));
+    const Tables tables = TRY(Tables::open(request.config.bpffs));
+    TRY(refuse_second(request, mode, pod, tables));
+    Rollback rollback;
+    auto result = mode == ENDPOINT_AFTER_MAIN ? adopt_interface(request, pod, tables, rollback)
+                                              : make_interface_for(request, mode, pod, tables, rollback);
+    if (!result)
+        return rollback.undo(std::move(result).error());
+    rollback.commit();
+    return cni::to_json(*result, request.config.cni_version);
+}
+
+} // namespace podlane

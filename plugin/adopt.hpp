@@ -1,0 +1,29 @@
+// Chained after another main plugin: finds the host end of its veth pair and makes it an endpoint of ours.
+#pragma once
+
+#include "maps/result.hpp"
+#include "plugin/cni/types.hpp"
+#include "plugin/endpoint.hpp"
+#include "plugin/net/link.hpp"
+#include "plugin/net/namespace.hpp"
+#include "plugin/rollback.hpp"
+
+#include <string>
+
+namespace podlane {
+
+// The result is prevResult, unchanged: addressing is the other plugin's.
+Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, const Tables &tables,
+                                        Rollback &rollback);
+
+// Both ends of the pair behind the container's interface. An interface without a veth host end is an error.
+struct Adopted {
+    net::Link pod;
+    net::Link host;
+};
+Result<Adopted> find_pair(net::Netlink &host, net::Netlink &inside, const std::string &ifname);
+
+// Puts the pinned programs on both hooks of a host end.
+Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, HookKind kind);
+
+} // namespace podlane

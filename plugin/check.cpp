@@ -1,0 +1,181 @@
+#include "loader/object.hpp"
+#include "plugin/adopt.hpp"
+#include "plugin/endpoint.hpp"
+#include "plugin/ipam.hpp"
+#include "plugin/net/address.hpp"
+#include "plugin/net/link.hpp"
+#include "plugin/node.hpp"
+#include "plugin/plan.hpp"
+#include "plugin/verbs.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace podlane {
+namespace {
+
+// What CHECK looks at: the attachment as ADD recorded it, and a socket in each namespace.
+struct Checked {
+    const cni::Request &request;
+    const endpoint &record;
+    net::Netlink host;
+    net::Netlink pod;
+
+    [[nodiscard]] std::string host_ifname() const { return std::string(field_text(record.host_ifname)); }
+    [[nodiscard]] std::span<const ip_addr> addresses() const {
+        return std::span(record.addresses).first(record.address_count);
+    }
+};
+
+Error gone(std::string sentence) {
+    return {ErrorCode::check_failed, std::move(sentence), "delete the pod's sandbox; the runtime makes a new one"};
+}
+
+Result<void> check_links(Checked &c) {
+    const auto host = TRY(net::find_link(c.host, c.record.ifindex));
+    if (!host || host->name != field_text(c.record.host_ifname))
+        return gone("the host end " + c.host_ifname() + " is gone");
+    const auto pod = TRY(net::find_link(c.pod, c.request.ifname));
+    if (!pod)
+        return gone("interface " + c.request.ifname + " is gone from the container");
+    if (pod->ifindex != c.record.pod_ifindex || host->peer_ifindex != pod->ifindex)
+        return gone("interface " + c.request.ifname + " of the container is not the other end of " + c.host_ifname());
+    if (!host->up)
+        return gone("the host end " + c.host_ifname() + " is down");
+    if (!pod->up)
+        return gone("interface " + c.request.ifname + " of the container is down");
+    const bool bound = (c.record.flags & INTERFACE_ANTI_SPOOF) != 0;
+    if (bound && !std::ranges::equal(pod->mac, c.record.pod_mac))
+        return gone("interface " + c.request.ifname + " of the container has MAC " + to_string(pod->mac) +
+                    ", which antiSpoof does not let through");
+    return {};
+}
+
+Result<void> check_addresses(Checked &c) {
+    const auto present = TRY(net::list_addresses(c.pod, c.record.pod_ifindex));
+    for (const ip_addr &addr : c.addresses())
+        if (std::ranges::none_of(present, [&](const net::Address &one) { return one.prefix.addr == addr; }))
+            return gone("address " + to_string(addr) + " is gone from interface " + c.request.ifname +
+                        " of the container");
+    return {};
+}
+
+// A later plugin may have moved a route to another table (sbr), and an earlier interface may have had it first.
+Result<void> check_pod_routes(Checked &c, const Plan &plan) {
+    for (const net::Family family : {net::Family::ipv4, net::Family::ipv6}) {
+        const auto present = TRY(net::list_routes(c.pod, c.record.pod_ifindex, family, net::kAllTables));
+        for (const net::RouteSpec &route : plan.pod_routes) {
+            if (is_ipv4(route.destination.addr) != (family == net::Family::ipv4))
+                continue;
+            const auto same = [&](const net::RouteSpec &one) { return one.destination == route.destination; };
+            if (std::ranges::none_of(present, same) && !TRY(net::find_route(c.pod, {.destination = route.destination})))
+                return gone("route " + to_string(route.destination) + " is gone from the container");
+        }
+    }
+    return {};
+}
+
+Result<void> check_neighbours(Checked &c, const Plan &plan) {
+    for (const net::Neighbour &gateway : plan.pod_neighbours) {
+        const auto found = TRY(net::find_neighbour(c.pod, c.record.pod_ifindex, gateway.addr));
+        if (!found || !found->permanent || found->mac != gateway.mac)
+            return gone("the permanent neighbour " + to_string(gateway.addr) + " is gone from the container");
+    }
+    for (const ip_addr &addr : c.addresses()) {
+        const auto found = TRY(net::find_neighbour(c.host, c.record.ifindex, addr));
+        if (!found || !found->permanent)
+            return gone("the host's permanent neighbour " + to_string(addr) + " is gone from " + c.host_ifname());
+    }
+    return {};
+}
+
+Result<void> check_host_routes(Checked &c) {
+    for (const ip_addr &addr : c.addresses()) {
+        const std::uint8_t bits = is_ipv4(addr) ? 32 : 128;
+        if (!TRY(net::find_route(c.host, {.destination = {addr, bits}, .ifindex = c.record.ifindex})))
+            return gone("the host's route to " + to_string(addr) + " by " + c.host_ifname() + " is gone");
+    }
+    return {};
+}
+
+Result<void> check_hook(Checked &c, Hook hook, const char *program) {
+    const std::string where = std::string(hook == Hook::ingress ? "ingress" : "egress") + " of " + c.host_ifname();
+    const Fd pinned = TRY(open_program(c.request.config.bpffs, program));
+    const std::uint32_t id = TRY(program_facts(pinned.get())).id;
+    const auto ours = TRY(attached(c.record.ifindex, hook));
+    if (ours.empty())
+        return gone("program " + std::string(program) + " is gone from " + where);
+    if (ours.size() > 1)
+        return gone(std::to_string(ours.size()) + " programs of Podlane are on " + where);
+    if (ours.front().program_id != id)
+        return gone("program " + ours.front().name + " on " + where + " is not the pinned one");
+    return {};
+}
+
+template <typename V> bool same(const V &a, const V &b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+Result<void> check_maps(Checked &c, const Tables &tables) {
+    const auto told = TRY(tables.interfaces.find(c.record.ifindex));
+    if (!told || !same(*told, make_interface(c.record)))
+        return gone("the entry of " + c.host_ifname() + " in " PODLANE_MAP_INTERFACES " is gone or wrong");
+    for (const ip_addr &addr : c.addresses()) {
+        const auto owner = TRY(tables.addresses.find({c.record.network, addr}));
+        if (!owner || !same(*owner, make_address(c.record)))
+            return gone("the entry of " + to_string(addr) + " in " PODLANE_MAP_ADDRESSES " is gone or wrong");
+    }
+    if (TRY(tables.counters.find(c.record.ifindex)).empty())
+        return gone("the entry of " + c.host_ifname() + " in " PODLANE_MAP_COUNTERS " is gone");
+    if (!TRY(tables.networks.find(c.record.network)))
+        return gone("the entry of network " + c.request.config.name + " in " PODLANE_MAP_NETWORKS " is gone");
+    if (c.request.config.bandwidth && !TRY(tables.bandwidths.find(c.record.ifindex)))
+        return gone("the entry of " + c.host_ifname() + " in " PODLANE_MAP_BANDWIDTHS " is gone");
+    return {};
+}
+
+// The lease as ADD saw it: prevResult carries the addresses without the prefix length of their subnet, which only
+// routes need; so the subnet's own route is not looked for.
+Result<void> check_own_interface(Checked &c) {
+    cni::Attachment lease = *c.request.config.prev_result;
+    const Plan plan = TRY(make_plan(c.request, lease, c.record.mtu));
+    TRY(check_pod_routes(c, plan));
+    TRY(check_neighbours(c, plan));
+    return check_host_routes(c);
+}
+
+Result<void> check_lease(const cni::Request &request, const endpoint &record) {
+    for (const cni::Address &one : addresses_of(*request.config.prev_result, request.ifname)) {
+        const auto known = std::span(record.addresses).first(record.address_count);
+        if (std::ranges::none_of(known, [&](const ip_addr &addr) { return addr == one.prefix.addr; }))
+            return gone("prevResult's address " + to_string(one.prefix) + " is not the endpoint's");
+    }
+    return {};
+}
+
+} // namespace
+
+Result<std::string> check(const cni::Request &request) {
+    if (!request.config.prev_result)
+        return Error{ErrorCode::invalid_network_config, "CHECK needs \"prevResult\", the result of the ADD"};
+    if (!request.config.ipam_type.empty())
+        TRY(ipam::check(request));
+    const net::Namespace pod = TRY(net::Namespace::open(request.netns));
+    const Tables tables = TRY(Tables::open(request.config.bpffs));
+    const auto record = TRY(tables.endpoints.find(TRY(make_endpoint_key(request.container_id, request.ifname))));
+    if (!record)
+        return gone("the entry of container " + request.container_id + ", " + request.ifname +
+                    " in " PODLANE_MAP_ENDPOINTS " is gone");
+    if (record->netns_inode != pod.inode())
+        return gone("CNI_NETNS " + request.netns + " is not the namespace the container was set up in");
+    Checked c{request, *record, TRY(net::Netlink::open()), TRY(net::Netlink::open_in(pod))};
+    TRY(check_links(c));
+    TRY(check_addresses(c));
+    TRY(check_lease(request, *record));
+    if (record->mode != ENDPOINT_AFTER_MAIN)
+        TRY(check_own_interface(c));
+    TRY(check_hook(c, Hook::ingress, PODLANE_PROGRAM_FROM_POD));
+    TRY(check_hook(c, Hook::egress, PODLANE_PROGRAM_TO_POD));
+    TRY(check_maps(c, tables));
+    return std::string{};
+}
+
+} // namespace podlane

@@ -1,0 +1,228 @@
+#include "plugin/endpoint.hpp"
+
+#include "loader/pins.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+
+namespace podlane {
+namespace {
+
+constexpr std::uint64_t kNanosecondsPerSecond = 1000000000;
+
+std::uint64_t now_ns() {
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * kNanosecondsPerSecond + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+std::span<const ip_addr> addresses_in(const endpoint &record) {
+    return std::span(record.addresses).first(std::min<std::size_t>(record.address_count, ENDPOINT_ADDRESSES));
+}
+
+// An entry of the table goes again when the ADD fails.
+template <typename Table, typename Key>
+void undo_put(Rollback &rollback, std::string what, const Table &table, Key key) {
+    rollback.add(std::move(what), [&table, key]() -> Result<void> {
+        TRY(table.erase(key));
+        return {};
+    });
+}
+
+Result<void> put_network(const Tables &tables, const endpoint &record) {
+    network named{};
+    std::memcpy(named.name, record.network_name, sizeof named.name);
+    auto put = tables.networks.put(record.network, named, Put::must_not_exist);
+    if (put || put.error().code != ErrorCode::already_exists)
+        return put;
+    const auto there = TRY(tables.networks.find(record.network));
+    if (there && field_text(there->name) != field_text(named.name))
+        return Error{ErrorCode::already_exists,
+                     "networks \"" + std::string(field_text(named.name)) + "\" and \"" +
+                         std::string(field_text(there->name)) + "\" have the same number",
+                     "rename one of them"};
+    return {};
+}
+
+Error owned_by_other(const Tables &tables, const ip_addr &addr, std::uint32_t owner) {
+    std::string who = "the endpoint of interface " + std::to_string(owner);
+    if (const auto all = tables.endpoints.entries())
+        for (const auto &[key, value] : *all)
+            if (value.ifindex == owner)
+                who = "container " + std::string(field_text(key.container_id)) + ", " +
+                      std::string(field_text(key.ifname));
+    return {ErrorCode::already_exists, "address " + to_string(addr) + " belongs to " + who,
+            "see `podlanectl endpoint list`; the IPAM plugin gave one address to two containers"};
+}
+
+// What a sandbox that was never deleted left is replaced; a living owner is not.
+Result<void> put_address(const Tables &tables, const address_key &key, const address &value) {
+    auto put = tables.addresses.put(key, value, Put::must_not_exist);
+    if (put || put.error().code != ErrorCode::already_exists)
+        return put;
+    const auto owner = TRY(tables.addresses.find(key));
+    if (owner && owner->ifindex != value.ifindex && TRY(tables.interfaces.find(owner->ifindex)))
+        return owned_by_other(tables, key.addr, owner->ifindex);
+    return tables.addresses.put(key, value, Put::any);
+}
+
+template <typename Table> void erase_all_of(const Table &table, std::uint32_t ifindex, auto belongs, Error &failed) {
+    auto all = table.entries();
+    if (!all) {
+        failed = std::move(all).error();
+        return;
+    }
+    for (const auto &[key, value] : *all)
+        if (belongs(key, value, ifindex))
+            if (auto erased = table.erase(key); !erased)
+                failed = std::move(erased).error();
+}
+
+} // namespace
+
+Result<Tables> Tables::open(const std::string &root) {
+    return Tables{TRY(open_endpoints(root, Access::read_write)),       TRY(open_interfaces(root, Access::read_write)),
+                  TRY(open_addresses(root, Access::read_write)),       TRY(open_networks(root, Access::read_write)),
+                  TRY(open_allowed_sources(root, Access::read_write)), TRY(open_bandwidths(root, Access::read_write)),
+                  TRY(Counters::open(root, Access::read_write))};
+}
+
+Result<endpoint> make_endpoint(const cni::Request &request, const EndpointFacts &facts) {
+    endpoint record{};
+    record.created_ns = now_ns();
+    record.netns_inode = facts.netns_inode;
+    record.ifindex = facts.ifindex;
+    record.pod_ifindex = facts.pod_ifindex;
+    record.network = network_id(request.config.name);
+    record.mtu = facts.mtu;
+    record.flags = facts.flags;
+    record.mode = static_cast<std::uint8_t>(facts.mode);
+    record.attach = facts.hook_kind == HookKind::tcx ? ENDPOINT_TCX : ENDPOINT_CLSACT;
+    record.address_count = static_cast<std::uint8_t>(facts.addresses.size());
+    record.allowed_source_count = static_cast<std::uint8_t>(request.config.allowed_sources.size());
+    std::ranges::copy(facts.pod_mac, record.pod_mac);
+    std::ranges::copy(facts.host_mac, record.host_mac);
+    record.link_local = facts.link_local;
+    std::ranges::copy(facts.addresses, record.addresses);
+    const bool fits = set_field(record.host_ifname, facts.host_ifname) &&
+                      set_field(record.network_name, request.config.name) &&
+                      set_field(record.pod_name, request.pod.name) && set_field(record.pod_namespace, request.pod.ns) &&
+                      set_field(record.pod_uid, request.pod.uid);
+    if (!fits)
+        return Error{ErrorCode::invalid_environment, "a name of the pod or the network is too long"};
+    return record;
+}
+
+interface make_interface(const endpoint &record) {
+    interface value {};
+    value.network = record.network;
+    value.flags = record.flags;
+    for (const ip_addr &addr : addresses_in(record))
+        if (ip_addr &first = is_ipv4(addr) ? value.ipv4 : value.ipv6; is_none(first))
+            first = addr;
+    value.link_local = record.link_local;
+    std::ranges::copy(record.pod_mac, value.pod_mac);
+    return value;
+}
+
+address make_address(const endpoint &record) {
+    address value{};
+    value.ifindex = record.ifindex;
+    value.flags = record.flags;
+    value.mtu = record.mtu;
+    std::ranges::copy(record.pod_mac, value.pod_mac);
+    std::ranges::copy(record.host_mac, value.host_mac);
+    return value;
+}
+
+Result<void> put_endpoint(const Tables &tables, const cni::Request &request, const endpoint &record,
+                          Rollback &rollback) {
+    const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
+    TRY(put_network(tables, record));
+    TRY(tables.endpoints.put(key, record, Put::must_not_exist));
+    undo_put(rollback, "recording the endpoint", tables.endpoints, key);
+    TRY(tables.counters.put_zero(record.ifindex));
+    undo_put(rollback, "making its counters", tables.counters, record.ifindex);
+    if (const auto &limits = request.config.bandwidth) {
+        TRY(tables.bandwidths.put(
+            record.ifindex, {limits->ingress_rate, limits->ingress_burst, limits->egress_rate, limits->egress_burst}));
+        undo_put(rollback, "storing its bandwidth", tables.bandwidths, record.ifindex);
+    }
+    for (const Prefix &prefix : request.config.allowed_sources) {
+        const allowed_source_key source = make_allowed_source_key(record.ifindex, prefix);
+        TRY(tables.allowed_sources.put(source, 1));
+        undo_put(rollback, "allowing source " + to_string(prefix), tables.allowed_sources, source);
+    }
+    TRY(tables.interfaces.put(record.ifindex, make_interface(record)));
+    undo_put(rollback, "telling the programs of the host end", tables.interfaces, record.ifindex);
+    return {};
+}
+
+Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollback &rollback) {
+    for (const ip_addr &addr : addresses_in(record)) {
+        const address_key key{record.network, addr};
+        TRY(put_address(tables, key, make_address(record)));
+        undo_put(rollback, "putting address " + to_string(addr), tables.addresses, key);
+    }
+    return {};
+}
+
+Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {
+    Error failed;
+    const auto by_value = [](const address_key &, const address &value, std::uint32_t wanted) {
+        return value.ifindex == wanted;
+    };
+    const auto by_key = [](const allowed_source_key &key, std::uint32_t, std::uint32_t wanted) {
+        return key.ifindex == make_allowed_source_key(wanted, {}).ifindex;
+    };
+    erase_all_of(tables.addresses, ifindex, by_value, failed);
+    erase_all_of(tables.allowed_sources, ifindex, by_key, failed);
+    for (Result<bool> erased :
+         {tables.interfaces.erase(ifindex), tables.bandwidths.erase(ifindex), tables.counters.erase(ifindex)})
+        if (!erased)
+            failed = std::move(erased).error();
+    if (!failed.message.empty())
+        return failed;
+    return {};
+}
+
+Result<void> erase_endpoint(const Tables &tables, const endpoint_key &key, const endpoint &record) {
+    Error failed;
+    for (const ip_addr &addr : addresses_in(record)) {
+        const address_key owned{record.network, addr};
+        const auto owner = tables.addresses.find(owned);
+        if (owner && *owner && (*owner)->ifindex == record.ifindex)
+            if (auto erased = tables.addresses.erase(owned); !erased)
+                failed = std::move(erased).error();
+    }
+    if (record.allowed_source_count == 0) {
+        for (Result<bool> erased : {tables.interfaces.erase(record.ifindex), tables.bandwidths.erase(record.ifindex),
+                                    tables.counters.erase(record.ifindex)})
+            if (!erased)
+                failed = std::move(erased).error();
+    } else if (auto erased = erase_interface(tables, record.ifindex); !erased) {
+        failed = std::move(erased).error();
+    }
+    if (auto erased = tables.endpoints.erase(key); !erased)
+        failed = std::move(erased).error();
+    if (!failed.message.empty())
+        return failed;
+    return {};
+}
+
+Result<void> drop_network_if_unused(const std::string &root, const Tables &tables, std::uint32_t network) {
+    const auto in_use = [&]() -> Result<bool> {
+        const auto all = TRY(tables.addresses.entries());
+        return std::ranges::any_of(all, [&](const auto &entry) { return entry.first.network == network; });
+    };
+    if (TRY(in_use()))
+        return {};
+    // An ADD under way holds the lock shared until its addresses are there.
+    const Lock lock = TRY(Lock::exclusive(root));
+    if (!TRY(in_use()))
+        TRY(tables.networks.erase(network));
+    return {};
+}
+
+} // namespace podlane

@@ -1,0 +1,64 @@
+// An endpoint's entries in the maps, put in the order that makes its packets take the fast path last, and erased in the
+// reverse one.
+#pragma once
+
+#include "loader/attach.hpp"
+#include "maps/tables.hpp"
+#include "plugin/cni/types.hpp"
+#include "plugin/rollback.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace podlane {
+
+// Writable descriptors of the maps of one root.
+struct Tables {
+    Endpoints endpoints;
+    Interfaces interfaces;
+    Addresses addresses;
+    Networks networks;
+    AllowedSources allowed_sources;
+    Bandwidths bandwidths;
+    Counters counters;
+
+    // ErrorCode::missing where nothing was ever loaded.
+    static Result<Tables> open(const std::string &root);
+};
+
+// What the maps are told of a new endpoint. Identity, pod names and configuration come from the request.
+struct EndpointFacts {
+    endpoint_mode mode = ENDPOINT_MAIN;
+    HookKind hook_kind = HookKind::tcx;
+    std::uint64_t netns_inode = 0;
+    std::uint32_t ifindex = 0;
+    std::uint32_t pod_ifindex = 0;
+    std::string host_ifname{};
+    Mac pod_mac{};
+    Mac host_mac{};
+    std::uint32_t mtu = 0;
+    std::uint32_t flags = 0;
+    std::vector<ip_addr> addresses{};
+    ip_addr link_local{};
+};
+
+Result<endpoint> make_endpoint(const cni::Request &request, const EndpointFacts &facts);
+// The entry the programs read, as it follows from the endpoint.
+interface make_interface(const endpoint &record);
+address make_address(const endpoint &record);
+
+// Puts everything but the addresses: the programs know the endpoint, and nobody is led to it yet.
+Result<void> put_endpoint(const Tables &tables, const cni::Request &request, const endpoint &record,
+                          Rollback &rollback);
+// From here on packets take the fast path. ErrorCode::already_exists names the endpoint that owns an address.
+Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollback &rollback);
+
+// Erases whatever the maps hold of the endpoint; what is missing is done already. Collects errors.
+Result<void> erase_endpoint(const Tables &tables, const endpoint_key &key, const endpoint &record);
+// The same by the host end alone, where the record is lost.
+Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex);
+// Drops the network's entry with its last endpoint.
+Result<void> drop_network_if_unused(const std::string &root, const Tables &tables, std::uint32_t network);
+
+} // namespace podlane

@@ -1,0 +1,54 @@
+#include "plugin/ipam.hpp"
+#include "plugin/log.hpp"
+#include "plugin/remove.hpp"
+#include "plugin/verbs.hpp"
+
+#include "maps/tables.hpp"
+
+#include <algorithm>
+#include <optional>
+
+namespace podlane {
+namespace {
+
+bool is_valid(const cni::Request &request, std::string_view container_id, std::string_view ifname) {
+    return std::ranges::any_of(request.config.valid_attachments, [&](const cni::ValidAttachment &one) {
+        return one.container_id == container_id && one.ifname == ifname;
+    });
+}
+
+// What a DEL of the attachment would have asked for.
+Result<void> collect(cni::Request request, std::string_view container_id, std::string_view ifname) {
+    request.container_id = container_id;
+    request.ifname = ifname;
+    request.netns.clear();
+    log(cni::Log::Level::info, "container " + request.container_id + ", " + request.ifname + " is gone: removing it");
+    TRY(remove_attachment(request));
+    return request.config.ipam_type.empty() ? Result<void>{} : ipam::remove(request);
+}
+
+} // namespace
+
+Result<std::string> gc(const cni::Request &request) {
+    std::optional<Error> failed;
+    const auto endpoints = open_endpoints(request.config.bpffs, Access::read_only);
+    if (!endpoints && endpoints.error().code != ErrorCode::missing)
+        return endpoints.error();
+    if (endpoints)
+        for (const auto &[key, value] : TRY(endpoints->entries())) {
+            const std::string_view container_id = field_text(key.container_id);
+            const std::string_view ifname = field_text(key.ifname);
+            if (field_text(value.network_name) != request.config.name || is_valid(request, container_id, ifname))
+                continue;
+            if (auto collected = collect(request, container_id, ifname); !collected && !failed)
+                failed = std::move(collected).error().context("removing container " + std::string(container_id));
+        }
+    if (!request.config.ipam_type.empty())
+        if (auto done = ipam::gc(request); !done && !failed)
+            failed = std::move(done).error();
+    if (failed)
+        return *std::move(failed);
+    return std::string{};
+}
+
+} // namespace podlane

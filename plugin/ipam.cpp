@@ -1,0 +1,123 @@
+#include "plugin/ipam.hpp"
+
+#include "plugin/cni/ipam_config.hpp"
+#include "plugin/cni/result.hpp"
+#include "plugin/cni/version.hpp"
+#include "plugin/process.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace podlane::ipam {
+namespace {
+
+constexpr auto kIncompatible = static_cast<unsigned>(ErrorCode::incompatible_cni_version);
+
+std::string joined(const std::vector<std::string> &parts) {
+    std::string all;
+    for (const std::string &part : parts)
+        all += (all.empty() ? "" : ":") + part;
+    return all;
+}
+
+Result<std::string> find_plugin(const cni::Request &request) {
+    const std::string &type = request.config.ipam_type;
+    for (const std::string &directory : request.path) {
+        const std::string path = directory + "/" + type;
+        struct stat facts {};
+        if (stat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && access(path.c_str(), X_OK) == 0)
+            return path;
+    }
+    return Error{ErrorCode::plugin_not_available,
+                 "IPAM plugin \"" + type + "\" is not in CNI_PATH (" + joined(request.path) + ")",
+                 "install it there, or correct \"ipam.type\""};
+}
+
+// Ours with the CNI variables of the request: GC deletes attachments other than the one it was called for.
+std::vector<std::string> environment_for(const cni::Request &request, std::string_view command) {
+    std::vector<std::string> all;
+    for (char **entry = environ; *entry != nullptr; ++entry) {
+        const std::string_view text = *entry;
+        const bool replaced = text.starts_with("CNI_COMMAND=") || text.starts_with("CNI_CONTAINERID=") ||
+                              text.starts_with("CNI_IFNAME=") || text.starts_with("CNI_NETNS=");
+        if (!replaced)
+            all.emplace_back(text);
+    }
+    all.push_back("CNI_COMMAND=" + std::string(command));
+    all.push_back("CNI_CONTAINERID=" + request.container_id);
+    all.push_back("CNI_IFNAME=" + request.ifname);
+    all.push_back("CNI_NETNS=" + request.netns);
+    return all;
+}
+
+// "exit code 1: what it wrote on standard error".
+std::string how_it_ended(const Finished &finished) {
+    std::string text = "exit code " + std::to_string(finished.exit_code);
+    return finished.err.empty() ? text : text + ": " + finished.err;
+}
+
+bool wants_other_version(const Finished &finished) {
+    return finished.exit_code != 0 && cni::plugin_error_code(finished.out) == kIncompatible;
+}
+
+// The newest version the plugin speaks that is not newer than ours.
+Result<cni::Version> common_version(const std::string &plugin, const cni::Request &request) {
+    const std::string question = "{\"cniVersion\":\"" + cni::to_string(request.config.cni_version) + "\"}";
+    const Finished answer = TRY(run_process(plugin, environment_for(request, "VERSION"), question));
+    std::optional<cni::Version> best;
+    for (const cni::Version version : TRY(cni::parse_version_reply(answer.out)))
+        if (cni::is_supported(version) && version <= request.config.cni_version && (!best || *best < version))
+            best = version;
+    if (!best)
+        return Error{ErrorCode::incompatible_cni_version, "IPAM plugin \"" + request.config.ipam_type +
+                                                              "\" speaks no CNI version up to " +
+                                                              cni::to_string(request.config.cni_version)};
+    return *best;
+}
+
+Result<Finished> run_as(const cni::Request &request, std::string_view command, bool may_lack_command) {
+    const std::string plugin = TRY(find_plugin(request));
+    Finished finished = TRY(run_process(plugin, environment_for(request, command), request.raw_config));
+    if (wants_other_version(finished)) {
+        const cni::Version version = TRY(common_version(plugin, request));
+        if (may_lack_command && version < cni::kFirstWithGc)
+            return Finished{};
+        const std::string config = TRY(cni::with_cni_version(request.raw_config, version));
+        finished = TRY(run_process(plugin, environment_for(request, command), config));
+    }
+    if (finished.exit_code != 0)
+        return cni::parse_plugin_error(finished.out, request.config.ipam_type, how_it_ended(finished));
+    return finished;
+}
+
+Result<void> run_without_answer(const cni::Request &request, std::string_view command, bool may_lack_command) {
+    TRY(run_as(request, command, may_lack_command));
+    return {};
+}
+
+} // namespace
+
+Result<cni::Attachment> add(const cni::Request &request) {
+    const Finished finished = TRY(run_as(request, "ADD", false));
+    auto lease = cni::parse_attachment(finished.out);
+    if (!lease)
+        return std::move(lease).error().context("result of IPAM plugin \"" + request.config.ipam_type + "\"");
+    return std::move(lease).value();
+}
+
+Result<void> remove(const cni::Request &request) { return run_without_answer(request, "DEL", false); }
+
+Result<void> check(const cni::Request &request) {
+    if (request.config.cni_version < cni::kFirstWithCheck)
+        return {};
+    return run_without_answer(request, "CHECK", false);
+}
+
+Result<void> status(const cni::Request &request) { return run_without_answer(request, "STATUS", true); }
+
+Result<void> gc(const cni::Request &request) { return run_without_answer(request, "GC", true); }
+
+} // namespace podlane::ipam

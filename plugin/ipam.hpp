@@ -1,0 +1,18 @@
+// Delegation to the IPAM plugin (CNI spec 1.1.0, section 4). Its output is untrusted.
+#pragma once
+
+#include "maps/result.hpp"
+#include "plugin/cni/types.hpp"
+
+namespace podlane::ipam {
+
+// Each finds the plugin named in "ipam" on CNI_PATH and runs it with this process's environment. A plugin that does
+// not speak the configuration's version is asked which it does, and asked again in the newest both know.
+Result<cni::Attachment> add(const cni::Request &request);
+Result<void> remove(const cni::Request &request); // CNI DEL: gives the lease back
+Result<void> check(const cni::Request &request);
+// STATUS and GC came with 1.1.0: with an older plugin they end well when the plugin is there at all.
+Result<void> status(const cni::Request &request);
+Result<void> gc(const cni::Request &request);
+
+} // namespace podlane::ipam

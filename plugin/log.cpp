@@ -1,0 +1,82 @@
+#include "plugin/log.hpp"
+
+#include "maps/fd.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <ctime>
+#include <string>
+
+namespace podlane {
+namespace {
+
+struct Destination {
+    Fd file;
+    cni::Log::Level level = cni::Log::Level::error;
+    std::string identity;
+    bool open = false;
+};
+
+Destination &destination() {
+    static Destination one;
+    return one;
+}
+
+constexpr std::array<std::string_view, 4> kLevels = {"error", "warning", "info", "debug"};
+constexpr std::array<std::string_view, 6> kCommands = {"ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION"};
+
+std::string now() {
+    timespec time{};
+    clock_gettime(CLOCK_REALTIME, &time);
+    tm parts{};
+    gmtime_r(&time.tv_sec, &parts);
+    std::array<char, 40> text{};
+    const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+    constexpr long kNanosecondsPerMillisecond = 1000000;
+    std::snprintf(text.data() + length, text.size() - length, ".%03ldZ", time.tv_nsec / kNanosecondsPerMillisecond);
+    return text.data();
+}
+
+std::string identity_of(const cni::Request &request) {
+    std::string text{kCommands.at(static_cast<std::size_t>(request.command))};
+    if (!request.pod.name.empty())
+        text += " pod=" + request.pod.ns + "/" + request.pod.name;
+    if (!request.container_id.empty())
+        text += " container=" + request.container_id;
+    if (!request.ifname.empty())
+        text += " interface=" + request.ifname;
+    if (!request.config.name.empty())
+        text += " network=" + request.config.name;
+    return text;
+}
+
+} // namespace
+
+void log_to(const cni::Request &request) {
+    Destination &to = destination();
+    to.level = request.config.log.level;
+    to.identity = identity_of(request);
+    to.open = true;
+    if (!request.config.log.file.empty())
+        to.file =
+            Fd(open(request.config.log.file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+}
+
+void log(cni::Log::Level level, std::string_view text) {
+    const Destination &to = destination();
+    if (!to.open || level > to.level)
+        return;
+    std::string line =
+        now() + " " + std::string(kLevels.at(static_cast<std::size_t>(level))) + " " + to.identity + ": ";
+    for (const char c : text)
+        line += c == '\n' ? ' ' : c;
+    line += '\n';
+    // One write a line, so that lines of parallel calls do not mix.
+    if (write(to.file ? to.file.get() : STDERR_FILENO, line.data(), line.size()) < 0)
+        return;
+}
+
+} // namespace podlane

@@ -1,0 +1,101 @@
+// podlane: reads one CNI call, serves it, prints one result.
+#include "maps/version.hpp"
+#include "plugin/cni/error.hpp"
+#include "plugin/cni/request.hpp"
+#include "plugin/cni/result.hpp"
+#include "plugin/cni/version.hpp"
+#include "plugin/log.hpp"
+#include "plugin/verbs.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace podlane {
+namespace {
+
+constexpr std::size_t kMostInput = (std::size_t{1} << 20U) + 1; // one byte more than is accepted
+
+cni::Environment read_environment() {
+    cni::Environment all;
+    for (char **entry = environ; *entry != nullptr; ++entry) {
+        const std::string_view text = *entry;
+        const auto equals = text.find('=');
+        if (text.starts_with("CNI_") && equals != std::string_view::npos)
+            all.emplace(text.substr(0, equals), text.substr(equals + 1));
+    }
+    return all;
+}
+
+std::string read_input() {
+    std::string input;
+    std::array<char, 16384> chunk{};
+    while (input.size() < kMostInput) {
+        const ssize_t got = read(STDIN_FILENO, chunk.data(), chunk.size());
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        input.append(chunk.data(), static_cast<std::size_t>(got));
+    }
+    return input;
+}
+
+Result<std::string> serve(const cni::Request &request) {
+    switch (request.command) {
+    case cni::Command::add:
+        return add(request);
+    case cni::Command::del:
+        return del(request);
+    case cni::Command::check:
+        return check(request);
+    case cni::Command::gc:
+        return gc(request);
+    case cni::Command::status:
+        return status(request);
+    case cni::Command::version:
+        return cni::version_json(request.config.cni_version);
+    }
+    return Error{ErrorCode::internal, "no such command"};
+}
+
+int explain_by_hand() {
+    std::fprintf(stderr,
+                 "podlane %s: a CNI plugin (CNI protocol versions %s)\n"
+                 "A container runtime runs it with CNI_COMMAND in the environment and a network configuration on\n"
+                 "standard input. To look at the node's endpoints, use podlanectl.\n",
+                 std::string(kVersion).c_str(), cni::supported_versions_text().c_str());
+    return 0;
+}
+
+bool print(const std::string &text) {
+    return text.empty() || (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+                            std::fputc('\n', stdout) != EOF && std::fflush(stdout) == 0);
+}
+
+int run() {
+    const cni::Environment environment = read_environment();
+    if (!environment.contains("CNI_COMMAND"))
+        return explain_by_hand();
+    const std::string input = read_input();
+    auto request = cni::parse_request(environment, input);
+    if (request && request->command != cni::Command::version)
+        log_to(*request);
+    auto served = request ? serve(*request) : Result<std::string>(std::move(request).error());
+    if (!served) {
+        log(cni::Log::Level::error, served.error().message);
+        print(cni::to_json(served.error(), cni::version_of(input).value_or(cni::kNewestVersion)));
+        return 1;
+    }
+    log(cni::Log::Level::info, "done");
+    return print(*served) ? 0 : 1;
+}
+
+} // namespace
+} // namespace podlane
+
+int main() { return podlane::run(); }

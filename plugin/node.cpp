@@ -1,0 +1,72 @@
+#include "plugin/node.hpp"
+
+#include "loader/object.hpp"
+#include "loader/probe.hpp"
+#include "plugin/log.hpp"
+#include "plugin/net/link.hpp"
+#include "plugin/net/route.hpp"
+#include "plugin/net/sysctl.hpp"
+
+#include <string>
+
+namespace podlane {
+namespace {
+
+Result<void> switch_on(const net::SysctlPath &path) {
+    TRY(net::write_sysctl_if_different(path, "1"));
+    return {};
+}
+
+// RFC 4861, 6.2.2: a forwarding interface ignores advertisements; accept_ra 2 accepts them all the same.
+Result<void> keep_router_advertisements(net::Netlink &host) {
+    const auto route = TRY(net::default_route(host, net::Family::ipv6));
+    if (!route)
+        return {};
+    const auto link = TRY(net::find_link(host, route->ifindex));
+    if (!link)
+        return {};
+    const net::SysctlPath accept_ra = {"net", "ipv6", "conf", link->name, "accept_ra"};
+    if (TRY(net::read_sysctl(accept_ra)) != "1")
+        return {};
+    TRY(net::write_sysctl_if_different(accept_ra, "2"));
+    log(cni::Log::Level::warning, "IPv6 forwarding is switched on: accept_ra of " + link->name +
+                                      " is now 2, so that its router advertisements still count");
+    return {};
+}
+
+} // namespace
+
+Result<void> prepare_node(const cni::Config &config) {
+    return ensure_loaded(config.bpffs, {config.max_endpoints, config.max_paths});
+}
+
+Result<HookKind> choose_hook_kind(const cni::Config &config) {
+    if (config.attach == cni::AttachBy::clsact)
+        return HookKind::clsact;
+    if (has_tcx())
+        return HookKind::tcx;
+    if (config.attach == cni::AttachBy::tcx)
+        return Error{ErrorCode::plugin_not_available, "kernel: tcx is not there (Linux 6.6 or newer has it)",
+                     "set \"attach\" to \"auto\" or \"clsact\""};
+    return HookKind::clsact;
+}
+
+Result<void> enable_forwarding(net::Netlink &host, bool ipv4, bool ipv6) {
+    if (ipv4)
+        TRY(switch_on({"net", "ipv4", "ip_forward"}));
+    const net::SysctlPath ipv6_forwarding = {"net", "ipv6", "conf", "all", "forwarding"};
+    if (!ipv6 || TRY(net::read_sysctl(ipv6_forwarding)) == "1")
+        return {};
+    TRY(keep_router_advertisements(host));
+    return switch_on(ipv6_forwarding);
+}
+
+Result<std::uint32_t> uplink_mtu(net::Netlink &host) {
+    for (const net::Family family : {net::Family::ipv4, net::Family::ipv6})
+        if (const auto route = TRY(net::default_route(host, family)))
+            if (const auto link = TRY(net::find_link(host, route->ifindex)))
+                return link->mtu;
+    return 0U;
+}
+
+} // namespace podlane

@@ -1,0 +1,26 @@
+// What the node must have before its first pod: programs and maps in the kernel, forwarding switched on.
+#pragma once
+
+#include "loader/attach.hpp"
+#include "maps/result.hpp"
+#include "plugin/cni/types.hpp"
+#include "plugin/net/netlink.hpp"
+
+#include <cstdint>
+
+namespace podlane {
+
+// Loads the programs where they are not yet; errors name the missing feature (ErrorCode::plugin_not_available).
+Result<void> prepare_node(const cni::Config &config);
+
+// tcx where the kernel has it, unless the configuration says otherwise.
+Result<HookKind> choose_hook_kind(const cni::Config &config);
+
+// Forwarding of the families in use. Where a node learns its default route from router advertisements, the kernel would
+// ignore them from now on: accept_ra becomes 2 there, and the log says so.
+Result<void> enable_forwarding(net::Netlink &host, bool ipv4, bool ipv6);
+
+// MTU of the interface of the default route in bytes; 0 where there is none.
+Result<std::uint32_t> uplink_mtu(net::Netlink &host);
+
+} // namespace podlane

@@ -1,0 +1,224 @@
+#include "plugin/plan.hpp"
+
+#include "maps/abi/config.h"
+#include "plugin/net/address.hpp"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+
+namespace podlane {
+namespace {
+
+constexpr std::uint32_t kSmallestIpv6Mtu = 1280; // RFC 8200, section 5
+constexpr Mac kHostMac = PODLANE_HOST_MAC;
+
+ip_addr gateway(bool ipv4) {
+    if (ipv4)
+        return ipv4_from_host_order(PODLANE_GATEWAY_IPV4);
+    return {{htonl(PODLANE_GATEWAY_IPV6_0), 0, htonl(PODLANE_GATEWAY_IPV6_2), htonl(PODLANE_GATEWAY_IPV6_3)}};
+}
+
+Prefix host_prefix(const ip_addr &addr) {
+    constexpr std::uint8_t kIpv4Bits = 32;
+    constexpr std::uint8_t kIpv6Bits = 128;
+    return {addr, is_ipv4(addr) ? kIpv4Bits : kIpv6Bits};
+}
+
+bool is_host_prefix(const Prefix &prefix) { return prefix == host_prefix(prefix.addr); }
+
+// FNV-1a, 64 bits.
+std::uint64_t identity_hash(const cni::Request &request) {
+    std::uint64_t hash = 0xcbf29ce484222325U;
+    for (const char c : request.container_id + "/" + request.ifname)
+        hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+    return hash;
+}
+
+// Locally administered, unicast, and the same at every ADD of the same attachment.
+Mac pod_mac_of(const cni::Request &request) {
+    if (request.config.requested_mac)
+        return *request.config.requested_mac;
+    const std::uint64_t hash = identity_hash(request);
+    Mac mac{};
+    for (std::size_t i = 0; i < mac.size(); ++i)
+        mac[i] = static_cast<std::uint8_t>(hash >> (8 * i));
+    mac[0] = static_cast<std::uint8_t>((mac[0] & 0xfcU) | 0x02U);
+    return mac;
+}
+
+Result<std::vector<ip_addr>> endpoint_addresses(const std::vector<cni::Address> &leased) {
+    std::vector<ip_addr> addresses;
+    for (const cni::Address &one : leased) {
+        const ip_addr &addr = one.prefix.addr;
+        if (is_none(addr) || is_link_local(addr))
+            return Error{ErrorCode::ipam, "the lease's address " + to_string(one.prefix) + " is no unicast address"};
+        if (std::ranges::find(addresses, addr) == addresses.end())
+            addresses.push_back(addr);
+    }
+    if (addresses.empty())
+        return Error{ErrorCode::invalid_network_config, "there is no address for the interface",
+                     "add \"ipam\" to the configuration, or chain Podlane after a plugin that gives addresses"};
+    if (addresses.size() > ENDPOINT_ADDRESSES)
+        return Error{ErrorCode::invalid_network_config, "the lease has " + std::to_string(addresses.size()) +
+                                                            " addresses, at most " +
+                                                            std::to_string(ENDPOINT_ADDRESSES) + " are supported"};
+    return addresses;
+}
+
+// Builds the pod's routes and neighbours family by family; every next hop is the host end.
+class RouteBuilder {
+  public:
+    RouteBuilder(Plan &plan, bool ipv4) : plan_(plan), ipv4_(ipv4) {}
+
+    // IPv4 reaches its gateway by a link route; the IPv6 one is link-local.
+    void add_gateway() {
+        if (ipv4_)
+            plan_.pod_routes.push_back({.destination = host_prefix(gateway(true)), .scope = net::kScopeLink});
+        add_neighbour(gateway(ipv4_));
+    }
+    void add(const cni::Route &route) {
+        const ip_addr next_hop = route.gateway && is_ipv4(*route.gateway) == ipv4_ ? *route.gateway : gateway(ipv4_);
+        add_neighbour(next_hop);
+        net::RouteSpec spec{.destination = masked(route.destination), .gateway = next_hop, .onlink = true};
+        spec.table = route.table;
+        spec.priority = route.priority;
+        spec.mtu = route.mtu;
+        spec.advmss = route.advmss;
+        plan_.pod_routes.push_back(spec);
+    }
+
+  private:
+    void add_neighbour(const ip_addr &addr) {
+        const auto same = [&](const net::Neighbour &known) { return known.addr == addr; };
+        if (std::ranges::none_of(plan_.pod_neighbours, same))
+            plan_.pod_neighbours.push_back({addr, kHostMac, true});
+    }
+    Plan &plan_;
+    bool ipv4_;
+};
+
+void plan_routes(const cni::Request &request, const std::vector<cni::Address> &leased, bool ipv4, Plan &plan) {
+    RouteBuilder builder(plan, ipv4);
+    builder.add_gateway();
+    const auto of_family = [&](const cni::Route &route) { return is_ipv4(route.destination.addr) == ipv4; };
+    bool any = false;
+    bool has_default = false;
+    for (const cni::Route &route : plan.result.routes)
+        if (of_family(route)) {
+            any = true;
+            has_default = has_default || route.destination.length == 0;
+        }
+    if (!any && request.config.default_route) {
+        const ip_addr everywhere = ipv4 ? ipv4_from_host_order(0) : ip_addr{};
+        plan.result.routes.push_back({.destination = {everywhere, 0}, .gateway = gateway(ipv4)});
+        has_default = true;
+    }
+    // The lease's subnet is not on the link: without a default route it needs one of its own.
+    for (const cni::Address &one : leased)
+        if (is_ipv4(one.prefix.addr) == ipv4 && !has_default && !is_host_prefix(one.prefix))
+            builder.add({.destination = masked(one.prefix)});
+    for (const cni::Route &route : plan.result.routes)
+        if (of_family(route))
+            builder.add(route);
+}
+
+void plan_result(const cni::Request &request, const std::vector<cni::Address> &leased, Plan &plan) {
+    cni::Attachment &result = plan.result;
+    const std::size_t pod_index = result.interfaces.size() + 1;
+    result.interfaces.push_back({.name = plan.host_ifname, .mac = to_string(plan.host_mac), .mtu = plan.mtu});
+    result.interfaces.push_back(
+        {.name = request.ifname, .mac = to_string(plan.pod_mac), .sandbox = request.netns, .mtu = plan.mtu});
+    result.addresses.clear();
+    for (const cni::Address &one : leased)
+        result.addresses.push_back(
+            {host_prefix(one.prefix.addr), one.gateway ? one.gateway : gateway(is_ipv4(one.prefix.addr)), pod_index});
+}
+
+} // namespace
+
+std::string host_ifname(const cni::Request &request) {
+    constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz234567"; // RFC 4648, base 32
+    constexpr unsigned kBits = 5;
+    std::string name = request.config.host_interface_prefix;
+    for (std::uint64_t hash = identity_hash(request); name.size() < ENDPOINT_IFNAME_SIZE - 1; hash >>= kBits)
+        name += kLetters[hash % kLetters.size()];
+    return name;
+}
+
+std::string alias_of(const cni::Request &request) { return "podlane " + request.container_id + " " + request.ifname; }
+
+std::uint32_t interface_flags_of(const cni::Config &config, std::size_t address_count) {
+    std::uint32_t flags = 0;
+    if (config.fast_path != cni::FastPath::off)
+        flags |= INTERFACE_FAST_LOCAL;
+    if (config.fast_path == cni::FastPath::on)
+        flags |= INTERFACE_FAST_UPLINK;
+    if (config.anti_spoof)
+        flags |= INTERFACE_ANTI_SPOOF;
+    if (!config.allowed_sources.empty())
+        flags |= INTERFACE_ALLOWED_SOURCES;
+    if (address_count > 1)
+        flags |= INTERFACE_MORE_ADDRESSES;
+    return flags;
+}
+
+std::vector<cni::Address> addresses_of(const cni::Attachment &result, const std::string &ifname) {
+    std::vector<cni::Address> own;
+    for (const cni::Address &one : result.addresses) {
+        if (one.interface) {
+            const cni::Interface &owner = result.interfaces.at(*one.interface);
+            if (owner.sandbox.empty() || owner.name != ifname)
+                continue;
+        }
+        own.push_back(one);
+    }
+    return own;
+}
+
+Result<endpoint_mode> mode_of(const cni::Request &request) {
+    if (!request.config.ipam_type.empty())
+        return ENDPOINT_MAIN;
+    if (!request.config.prev_result)
+        return Error{ErrorCode::invalid_network_config, "the configuration has neither \"ipam\" nor \"prevResult\"",
+                     "add \"ipam\", or put Podlane behind an IPAM or a main plugin in the list"};
+    const auto in_container = [&](const cni::Interface &one) {
+        return !one.sandbox.empty() && one.name == request.ifname;
+    };
+    return std::ranges::any_of(request.config.prev_result->interfaces, in_container) ? ENDPOINT_AFTER_MAIN
+                                                                                     : ENDPOINT_AFTER_IPAM;
+}
+
+Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease, std::uint32_t mtu) {
+    const cni::Config &config = request.config;
+    const std::vector<cni::Address> leased = addresses_of(lease, request.ifname);
+    Plan plan;
+    plan.addresses = TRY(endpoint_addresses(leased));
+    plan.host_ifname = host_ifname(request);
+    plan.alias = alias_of(request);
+    plan.pod_mac = pod_mac_of(request);
+    plan.host_mac = kHostMac;
+    plan.mtu = config.mtu.value_or(mtu);
+    plan.flags = interface_flags_of(config, plan.addresses.size()) | INTERFACE_GATEWAY;
+    plan.result = lease;
+    std::ranges::copy(config.routes, std::back_inserter(plan.result.routes));
+    if (plan.result.dns.nameservers.empty())
+        plan.result.dns = config.dns;
+    const bool has_ipv4 = std::ranges::any_of(plan.addresses, is_ipv4);
+    const bool has_ipv6 = !std::ranges::all_of(plan.addresses, is_ipv4);
+    if (has_ipv6 && plan.mtu != 0 && plan.mtu < kSmallestIpv6Mtu)
+        return Error{ErrorCode::invalid_network_config, "mtu " + std::to_string(plan.mtu) +
+                                                            " is too small for the lease's IPv6 address (RFC 8200: " +
+                                                            std::to_string(kSmallestIpv6Mtu) + ")"};
+    if (has_ipv4)
+        plan_routes(request, leased, true, plan);
+    if (has_ipv6) {
+        plan.link_local = link_local_from_mac(plan.pod_mac);
+        plan_routes(request, leased, false, plan);
+    }
+    plan_result(request, leased, plan);
+    return plan;
+}
+
+} // namespace podlane

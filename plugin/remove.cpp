@@ -1,0 +1,90 @@
+#include "plugin/remove.hpp"
+
+#include "plugin/endpoint.hpp"
+#include "plugin/net/link.hpp"
+#include "plugin/plan.hpp"
+
+#include <algorithm>
+#include <optional>
+
+namespace podlane {
+namespace {
+
+// The first error is the one to tell; the others follow it.
+class Errors {
+  public:
+    void add(Result<void> done) {
+        if (done)
+            return;
+        if (!first_)
+            first_ = std::move(done).error();
+        else
+            first_->message += "; " + done.error().message;
+    }
+    [[nodiscard]] Result<void> result() && {
+        if (first_)
+            return *std::move(first_);
+        return {};
+    }
+
+  private:
+    std::optional<Error> first_;
+};
+
+Result<void> detach_programs(net::Netlink &host, const endpoint &record) {
+    const auto link = TRY(net::find_link(host, record.ifindex));
+    if (!link || link->name != field_text(record.host_ifname))
+        return {};
+    TRY(detach(record.ifindex, Hook::ingress));
+    TRY(detach(record.ifindex, Hook::egress));
+    return {};
+}
+
+// By name, which is a hash of the identity, and by the alias, which spells it out. A host end whose ADD died before it
+// set the alias has none.
+Result<std::optional<net::Link>> find_own_link(net::Netlink &host, const cni::Request &request) {
+    auto link = TRY(net::find_link(host, host_ifname(request)));
+    if (link && (link->kind != "veth" || (!link->alias.empty() && link->alias != alias_of(request))))
+        link.reset();
+    return link;
+}
+
+Result<void> remove_own_link(net::Netlink &host, const cni::Request &request, const endpoint *record) {
+    auto link = TRY(find_own_link(host, request));
+    // The prefix of the name may have changed in the configuration since the ADD.
+    if (!link && record != nullptr) {
+        link = TRY(net::find_link(host, record->ifindex));
+        if (link && (link->name != field_text(record->host_ifname) || link->alias != alias_of(request)))
+            link.reset();
+    }
+    if (link)
+        TRY(net::remove_link(host, link->ifindex));
+    return {};
+}
+
+} // namespace
+
+Result<void> remove_attachment(const cni::Request &request) {
+    const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
+    net::Netlink host = TRY(net::Netlink::open());
+    auto tables = Tables::open(request.config.bpffs);
+    if (!tables && tables.error().code != ErrorCode::missing)
+        return std::move(tables).error();
+    const auto record = tables ? TRY(tables->endpoints.find(key)) : std::optional<endpoint>{};
+    Errors errors;
+    // Nobody is led to the endpoint any more before its interface goes.
+    const auto orphan = record ? std::optional<net::Link>{} : TRY(find_own_link(host, request));
+    if (tables && record)
+        errors.add(erase_endpoint(*tables, key, *record));
+    else if (tables && orphan)
+        errors.add(erase_interface(*tables, orphan->ifindex));
+    if (record && record->mode == ENDPOINT_AFTER_MAIN)
+        errors.add(detach_programs(host, *record));
+    else
+        errors.add(remove_own_link(host, request, record ? &*record : nullptr));
+    if (tables && record)
+        errors.add(drop_network_if_unused(request.config.bpffs, *tables, record->network));
+    return std::move(errors).result();
+}
+
+} // namespace podlane

@@ -1,0 +1,18 @@
+// The verbs of the CNI specification 1.1.0, section 2, one file each. What they return is printed on standard output.
+#pragma once
+
+#include "maps/result.hpp"
+#include "plugin/cni/types.hpp"
+
+#include <string>
+
+namespace podlane {
+
+// Each verb prints its result, or nothing; an error undoes what was done.
+Result<std::string> add(const cni::Request &request);
+Result<std::string> del(const cni::Request &request);
+Result<std::string> check(const cni::Request &request);
+Result<std::string> gc(const cni::Request &request);
+Result<std::string> status(const cni::Request &request);
+
+} // namespace podlane

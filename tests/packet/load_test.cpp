@@ -2,6 +2,7 @@
 #include "loader/attach.hpp"
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
+#include "loader/probe.hpp"
 #include "maps/abi/names.h"
 #include "maps/tables.hpp"
 
@@ -9,9 +10,12 @@
 
 #include <net/if.h>
 #include <sched.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <string>
+#include <utility>
 
 namespace podlane {
 namespace {
@@ -51,20 +55,41 @@ TEST_F(Load, NamesProgramsAsTheyArePinned) {
     }
 }
 
-TEST_F(Load, AttachesToAClassicHook) {
-    ASSERT_EQ(unshare(CLONE_NEWNET), 0) << "needs CAP_SYS_ADMIN";
+// Puts from_pod on the loopback of a new network namespace, by way of one kind of hook only.
+void attach_in_new_namespace(const std::string &root, HookKind kind) {
+    ASSERT_EQ(unshare(CLONE_NEWNET), 0);
     const unsigned loopback = if_nametoindex("lo");
-    const auto program = open_program(root_, PODLANE_PROGRAM_FROM_POD);
+    const auto program = open_program(root, PODLANE_PROGRAM_FROM_POD);
     ASSERT_TRUE(program) << program.error().message;
 
-    const auto attached_to = attach(loopback, Hook::ingress, HookKind::clsact, program->get());
+    const auto done = attach(loopback, Hook::ingress, kind, program->get());
 
-    ASSERT_TRUE(attached_to) << attached_to.error().message;
+    ASSERT_TRUE(done) << done.error().message;
     const auto found = attached(loopback, Hook::ingress);
     ASSERT_TRUE(found) << found.error().message;
     ASSERT_EQ(found->size(), 1U);
     EXPECT_EQ(found->front().name, PODLANE_PROGRAM_FROM_POD);
-    EXPECT_EQ(found->front().kind, HookKind::clsact);
+    EXPECT_EQ(found->front().kind, kind);
+}
+
+TEST_F(Load, AttachesToAClassicHook) { attach_in_new_namespace(root_, HookKind::clsact); }
+
+TEST_F(Load, AttachesToTcx) {
+    if (!has_tcx())
+        GTEST_SKIP() << "this kernel has no tcx";
+    attach_in_new_namespace(root_, HookKind::tcx);
+}
+
+// Without this, a broken probe would quietly turn every test of tcx into one of clsact.
+TEST(Probe, FindsTcxWhereverTheVersionPromisesIt) {
+    utsname names{};
+    ASSERT_EQ(uname(&names), 0);
+    int major = 0;
+    int minor = 0;
+    ASSERT_EQ(std::sscanf(names.release, "%d.%d", &major, &minor), 2) << names.release;
+    if (std::pair(major, minor) < std::pair(6, 6))
+        GTEST_SKIP() << "Linux " << names.release << " need not have it; has_tcx() says " << has_tcx();
+    EXPECT_TRUE(has_tcx());
 }
 
 } // namespace

@@ -211,8 +211,8 @@ TEST_F(CtlMaps, endpoint_show_tells_limits_sources_link_and_counters) {
     EXPECT_TRUE(has(text.out, "(was set to 1400)"));
     EXPECT_TRUE(has(text.out, "sent-direct"));
     const Answer json = ctl({"endpoint", "show", "web-0", "--json"});
-    for (const char *part : {"\"rate_bits_per_s\": 100000000", "\"198.51.100.0/24\"", "\"packets\": 7",
-                             "\"link\": \"", "\"mode\": \"main\"", "\"egress_limit\": null"})
+    for (const char *part : {"\"rate_bits_per_s\": 100000000", "\"198.51.100.0/24\"", "\"packets\": 7", "\"link\": \"",
+                             "\"mode\": \"main\"", "\"egress_limit\": null"})
         EXPECT_TRUE(has(json.out, part)) << part << " in " << json.out;
 }
 
@@ -247,8 +247,9 @@ TEST_F(CtlMaps, map_list_counts_and_map_dump_decodes) {
     ASSERT_TRUE(addresses && addresses->put({network_id("blue"), parse_ip("192.0.2.1").value()}, {1, 1, 1400, {}, {}}));
     const auto paths = open_paths(root_, Access::read_write);
     for (std::uint16_t port = 1; port <= 40; ++port) {
-        const path_key key{1, parse_ip("192.0.2.1").value(), parse_ip("2001:db8::1").value(), htons(port), htons(443),
-                           IPPROTO_TCP, {}};
+        const path_key key{
+            1, parse_ip("192.0.2.1").value(), parse_ip("2001:db8::1").value(), htons(port), htons(443), IPPROTO_TCP,
+            {}};
         ASSERT_TRUE(paths && paths->put(key, {1, PATH_DIRECT, 0}));
     }
     const Answer maps = ctl({"map"});

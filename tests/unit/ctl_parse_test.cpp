@@ -54,7 +54,8 @@ TEST(Parse, suggests_the_nearest) {
 TEST(Parse, refuses_what_does_not_belong_together) {
     EXPECT_EQ(parse_words({"map", "list", "--pod", "x"}).error().message, "map list has no option --pod");
     EXPECT_EQ(parse_words({"map", "dump"}).error().message, "map dump needs MAP");
-    EXPECT_EQ(parse_words({"map", "dump", "paths", "x"}).error().message, "map dump takes one argument, not also \"x\"");
+    EXPECT_EQ(parse_words({"map", "dump", "paths", "x"}).error().message,
+              "map dump takes one argument, not also \"x\"");
     EXPECT_EQ(parse_words({"map", "list", "x"}).error().message, "map list takes no argument \"x\"");
     EXPECT_EQ(parse_words({"status", "x"}).error().message, "status takes no argument \"x\"");
     EXPECT_EQ(parse_words({"endpoint", "--pod"}).error().message, "option --pod needs a value: NAME");
@@ -85,7 +86,8 @@ TEST(Help, names_every_verb_and_every_option_of_a_command) {
             const std::string text = help_text(call);
             EXPECT_NE(text.find("Usage: podlanectl " + std::string(noun.name)), std::string::npos);
             for (const Option &option : options())
-                EXPECT_EQ(text.find("--" + std::string(option.name)) != std::string::npos, command.options.has(option.id))
+                EXPECT_EQ(text.find("--" + std::string(option.name)) != std::string::npos,
+                          command.options.has(option.id))
                     << noun.name << " " << command.verb << " --" << option.name;
         }
     }

@@ -19,16 +19,18 @@ struct Row {
 constexpr std::array<Column<Row>, 3> kColumns = {{
     {{"NAME", "name", "name"}, [](const Row &r) { return text_cell(r.name, Tone::bad); }},
     {{"SIZE", "size", "size", Align::right}, [](const Row &r) { return number_cell(r.size); }},
-    {{"", "", "even"}, [](const Row &r) { return Cell{"", r.size % 2 == 0}; }},
+    {{"", "", "even"},
+     [](const Row &r) {
+         return Cell{"", r.size % 2 == 0};
+     }},
 }};
 
 Table two_rows() { return make_table(kColumns, std::vector<Row>{{"a", 5}, {"a-name-of-twenty-chars", 12000}}); }
 
 TEST(Table, aligns_columns_and_leaves_no_trailing_space) {
-    EXPECT_EQ(table_text(make_table(kColumns, std::vector<Row>{{"a", 5}, {"bcdefg", 12000}}), {}),
-              "NAME     SIZE\n"
-              "a           5\n"
-              "bcdefg  12000\n");
+    EXPECT_EQ(table_text(make_table(kColumns, std::vector<Row>{{"a", 5}, {"bcdefg", 12000}}), {}), "NAME     SIZE\n"
+                                                                                                   "a           5\n"
+                                                                                                   "bcdefg  12000\n");
     EXPECT_EQ(table_text(Table{{{"ONE", "", ""}}, {{text_cell("x")}}}, {}), "ONE\nx\n");
 }
 
@@ -37,10 +39,9 @@ TEST(Table, without_rows_still_has_titles) {
 }
 
 TEST(Table, fits_the_terminal_by_cutting_the_widest_column) {
-    EXPECT_EQ(table_text(two_rows(), {false, 20, {}}),
-              "NAME            SIZE\n"
-              "a                  5\n"
-              "a-name-of-tw…  12000\n");
+    EXPECT_EQ(table_text(two_rows(), {false, 20, {}}), "NAME            SIZE\n"
+                                                       "a                  5\n"
+                                                       "a-name-of-tw…  12000\n");
 }
 
 TEST(Table, is_not_cut_where_there_is_no_terminal) {
@@ -58,7 +59,8 @@ TEST(Table, colours_only_where_the_style_allows_it) {
 }
 
 TEST(Record, leaves_out_what_is_not_known) {
-    EXPECT_EQ(record_text(make_table(kColumns, std::vector<Row>{{"", 5}, {"b", 6}}), {}), "size  5\n\nname  b\nsize  6\n");
+    EXPECT_EQ(record_text(make_table(kColumns, std::vector<Row>{{"", 5}, {"b", 6}}), {}),
+              "size  5\n\nname  b\nsize  6\n");
 }
 
 TEST(Json, has_raw_values_in_the_order_of_the_columns) {

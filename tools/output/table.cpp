@@ -13,7 +13,9 @@ constexpr std::size_t kNarrowest = 8; // no column is cut below this
 bool starts_character(char byte) { return (static_cast<unsigned char>(byte) & 0xc0U) != 0x80U; }
 
 // Characters, not bytes; every character is taken to be one column wide.
-std::size_t width(std::string_view text) { return static_cast<std::size_t>(std::ranges::count_if(text, starts_character)); }
+std::size_t width(std::string_view text) {
+    return static_cast<std::size_t>(std::ranges::count_if(text, starts_character));
+}
 
 std::string fitted(std::string_view text, std::size_t columns) {
     if (width(text) <= columns)
@@ -66,9 +68,7 @@ Cell text_cell(std::string_view text, Tone tone) {
 
 Cell number_cell(std::uint64_t number) { return {std::to_string(number), number}; }
 
-Cell list_cell(const std::vector<std::string> &items) {
-    return {items.empty() ? "-" : join(items, ","), Value(items)};
-}
+Cell list_cell(const std::vector<std::string> &items) { return {items.empty() ? "-" : join(items, ","), Value(items)}; }
 
 std::string table_text(const Table &table, const Style &style) {
     std::vector<std::size_t> shown;

@@ -14,7 +14,8 @@ std::string_view environment(const char *name) {
 }
 
 std::size_t width_of(int fd) {
-    if (const std::size_t columns = std::strtoul(std::string(environment("COLUMNS")).c_str(), nullptr, 10); columns != 0)
+    if (const std::size_t columns = std::strtoul(std::string(environment("COLUMNS")).c_str(), nullptr, 10);
+        columns != 0)
         return columns;
     winsize size{};
     return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;

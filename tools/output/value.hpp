@@ -21,8 +21,7 @@ struct Value {
 
     Value() = default;
     Value(std::same_as<bool> auto flag) : data(flag) {}
-    Value(std::unsigned_integral auto number)
-        requires(!std::same_as<decltype(number), bool>)
+    Value(std::unsigned_integral auto number) requires(!std::same_as<decltype(number), bool>)
         : data(std::uint64_t{number}) {}
     Value(std::signed_integral auto number) : data(std::int64_t{number}) {}
     Value(double number) : data(number) {}

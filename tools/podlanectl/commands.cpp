@@ -20,7 +20,8 @@ constexpr std::array<Option, static_cast<std::size_t>(Opt::count)> kOptions = {{
 
 constexpr Opts kPlain{Opt::json, Opt::bpffs, Opt::help};
 constexpr Argument kWhich{"WHICH", false, "a pod, NAMESPACE/POD, container ID prefix, address or host interface"};
-constexpr Argument kMap{"MAP", true, "its name, with or without version, or the beginning of it (\"podlanectl map list\")"};
+constexpr Argument kMap{"MAP", true,
+                        "its name, with or without version, or the beginning of it (\"podlanectl map list\")"};
 
 } // namespace
 
@@ -32,9 +33,8 @@ const std::vector<Noun> &nouns() {
          "the pods' interfaces: who they are, where, how attached",
          {{"list", "List endpoints.", kSelect | kPlain, kWhich,
            "Several options must all match. Prints everything of each endpoint with --json.", endpoint_list},
-          {"show", "Show everything known of an endpoint, and its link and programs as they are now.",
-           kSelect | kPlain, kWhich, "Times, rates and flags are in words; --json has the raw values.",
-           endpoint_show}}},
+          {"show", "Show everything known of an endpoint, and its link and programs as they are now.", kSelect | kPlain,
+           kWhich, "Times, rates and flags are in words; --json has the raw values.", endpoint_show}}},
         {"counter",
          "what became of each pod's packets, by reason",
          {{"list", "List packets and bytes by endpoint and reason, summed over the CPUs.",
@@ -44,17 +44,22 @@ const std::vector<Noun> &nouns() {
            counter_list}}},
         {"map",
          "the pinned BPF maps that hold all state",
-         {{"list", "List the maps with entries, capacity and memory.", kPlain, {},
+         {{"list",
+           "List the maps with entries, capacity and memory.",
+           kPlain,
+           {},
            "Maps of another version of Podlane are listed too, and noted. Exit code 1 where a map is missing.",
            map_list},
           {"dump", "Print every entry of a map in words.", kPlain, kMap, "", map_dump}}},
         {"status",
          "is Podlane in order on this node",
-         {{"", "Show kernel, programs, endpoints by network, maps and whatever is wrong with them.", kPlain, {},
-           "Exit code 1 where something is wrong.", status}}},
-        {"version",
-         "versions of podlanectl, its maps and libbpf",
-         {{"", "Print versions.", kPlain, {}, "", version}}},
+         {{"",
+           "Show kernel, programs, endpoints by network, maps and whatever is wrong with them.",
+           kPlain,
+           {},
+           "Exit code 1 where something is wrong.",
+           status}}},
+        {"version", "versions of podlanectl, its maps and libbpf", {{"", "Print versions.", kPlain, {}, "", version}}},
     };
     return kNouns;
 }

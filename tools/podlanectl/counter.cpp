@@ -36,11 +36,14 @@ constexpr std::array<Column<CounterRow>, 9> kColumns = {{
     {{"", "", "container_id"}, [](const CounterRow &r) { return text_cell(r.of.container_id); }},
     {{"INTERFACE", "", "host_interface"}, [](const CounterRow &r) { return text_cell(r.interface); }},
     {{"", "", "ifindex"}, [](const CounterRow &r) { return number_cell(r.of.ifindex); }},
-    {{"KIND", "", "kind"}, [](const CounterRow &r) { return text_cell(reason_kind_name(r.reason), tone_of(r.reason)); }},
+    {{"KIND", "", "kind"},
+     [](const CounterRow &r) { return text_cell(reason_kind_name(r.reason), tone_of(r.reason)); }},
     {{"REASON", "", "reason"}, [](const CounterRow &r) { return text_cell(reason_name(r.reason), tone_of(r.reason)); }},
     {{"PACKETS", "", "packets", Align::right}, [](const CounterRow &r) { return number_cell(r.counted.packets); }},
     {{"BYTES", "", "bytes", Align::right},
-     [](const CounterRow &r) { return Cell{output::bytes_words(r.counted.bytes), r.counted.bytes}; }},
+     [](const CounterRow &r) {
+         return Cell{output::bytes_words(r.counted.bytes), r.counted.bytes};
+     }},
     {{"MEANING", "", ""}, [](const CounterRow &r) { return text_cell(reason_sentence(r.reason), Tone::faint); }},
 }};
 
@@ -67,8 +70,7 @@ Result<bool> sum_counters(const OpenMap &map, unsigned cpus, EndpointCounters &o
 
 Result<std::vector<EndpointCounters>> read_counters(const std::vector<EndpointEntry> &entries, bool orphans,
                                                     const World &world) {
-    const OpenMap map =
-        TRY(open_live_map(world.bpffs, PODLANE_MAP_COUNTERS, sizeof(std::uint32_t), sizeof(counters)));
+    const OpenMap map = TRY(open_live_map(world.bpffs, PODLANE_MAP_COUNTERS, sizeof(std::uint32_t), sizeof(counters)));
     const unsigned cpus = TRY(possible_cpus());
     std::vector<EndpointCounters> all;
     for (const auto &[key, value] : entries) {

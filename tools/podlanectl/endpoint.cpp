@@ -54,10 +54,13 @@ Cell created_cell(const EndpointRow &row) {
 // What endpoint list shows (title) and what endpoint show shows (label); JSON has all of it in both.
 constexpr std::array<Column<EndpointRow>, 24> kColumns = {{
     {{"POD", "", ""}, [](const EndpointRow &r) { return text_cell(pod_words(r.key, r.value), Tone::strong); }},
-    {{"", "pod", "pod_name"}, [](const EndpointRow &r) { return text_cell(field_text(r.value.pod_name), Tone::strong); }},
-    {{"", "namespace", "pod_namespace"}, [](const EndpointRow &r) { return text_cell(field_text(r.value.pod_namespace)); }},
+    {{"", "pod", "pod_name"},
+     [](const EndpointRow &r) { return text_cell(field_text(r.value.pod_name), Tone::strong); }},
+    {{"", "namespace", "pod_namespace"},
+     [](const EndpointRow &r) { return text_cell(field_text(r.value.pod_namespace)); }},
     {{"", "pod uid", "pod_uid"}, [](const EndpointRow &r) { return text_cell(field_text(r.value.pod_uid)); }},
-    {{"NETWORK", "network", "network"}, [](const EndpointRow &r) { return text_cell(field_text(r.value.network_name)); }},
+    {{"NETWORK", "network", "network"},
+     [](const EndpointRow &r) { return text_cell(field_text(r.value.network_name)); }},
     {{"", "", "network_id"}, [](const EndpointRow &r) { return number_cell(r.value.network); }},
     {{"INTERFACE", "host interface", "host_interface"},
      [](const EndpointRow &r) { return text_cell(field_text(r.value.host_ifname)); }},
@@ -73,7 +76,9 @@ constexpr std::array<Column<EndpointRow>, 24> kColumns = {{
     {{"", "host MAC", "host_mac"}, [](const EndpointRow &r) { return text_cell(mac_words(r.value.host_mac)); }},
     {{"", "MTU", "mtu"}, [](const EndpointRow &r) { return number_cell(r.value.mtu); }},
     {{"AGE", "", "created_ns", Align::right},
-     [](const EndpointRow &r) { return Cell{output::age_words(r.value.created_ns, r.now_ns), r.value.created_ns}; }},
+     [](const EndpointRow &r) {
+         return Cell{output::age_words(r.value.created_ns, r.now_ns), r.value.created_ns};
+     }},
     {{"", "created", "created"}, created_cell},
     {{"HOOK", "hook", "hook"}, [](const EndpointRow &r) { return text_cell(attach_name(r.value.attach)); }},
     {{"", "mode", "mode"},
@@ -157,7 +162,8 @@ constexpr std::array<Column<Details>, 8> kDetails = {{
     {{"", "link now", "link"}, link_cell},
     {{"", "link MTU", "link_mtu"}, link_mtu_cell},
     {{"", "link MAC", "link_mac"}, link_mac_cell},
-    {{"", "ingress program", "ingress_programs"}, [](const Details &d) { return programs_cell(d.ingress, d.link.there); }},
+    {{"", "ingress program", "ingress_programs"},
+     [](const Details &d) { return programs_cell(d.ingress, d.link.there); }},
     {{"", "egress program", "egress_programs"}, [](const Details &d) { return programs_cell(d.egress, d.link.there); }},
 }};
 

@@ -42,10 +42,15 @@ constexpr std::array<Column<MapReport>, 11> kColumns = {{
      [](const MapReport &m) { return if_there(m, number_cell(m.facts.max_entries)); }},
     {{"FILL", "", "", Align::right}, fill_cell},
     {{"MEMORY", "", "memory_bytes", Align::right},
-     [](const MapReport &m) { return if_there(m, {output::bytes_words(m.memory), m.memory}); }},
+     [](const MapReport &m) {
+         return if_there(m, {output::bytes_words(m.memory), m.memory});
+     }},
     {{"ID", "", "id", Align::right}, [](const MapReport &m) { return if_there(m, number_cell(m.facts.id)); }},
     {{"", "", "path"}, [](const MapReport &m) { return text_cell(m.path); }},
-    {{"", "", "known"}, [](const MapReport &m) { return Cell{"", m.known}; }},
+    {{"", "", "known"},
+     [](const MapReport &m) {
+         return Cell{"", m.known};
+     }},
     {{"NOTE", "", "note"}, [](const MapReport &m) { return text_cell(m.note, m.there ? Tone::warning : Tone::bad); }},
 }};
 

@@ -118,7 +118,8 @@ std::uint32_t network_of(std::uint32_t, const interface &value) { return value.n
 std::uint32_t network_of(const address_key &key, const address &) { return key.network; }
 
 template <typename K, typename V, std::size_t N>
-Result<output::Table> dump(const World &world, std::string_view name, const std::array<Column<Entry<K, V>>, N> &columns) {
+Result<output::Table> dump(const World &world, std::string_view name,
+                           const std::array<Column<Entry<K, V>>, N> &columns) {
     std::unordered_map<std::uint32_t, std::string> networks;
     // Names are a help, not a need: their map may be gone.
     if (auto known = read_map<std::uint32_t, network>(world.bpffs, PODLANE_MAP_NETWORKS))

@@ -69,9 +69,8 @@ Result<std::vector<std::string_view>> take_options(std::span<const std::string_v
         const std::size_t equals = is_long ? word.find('=') : word.npos;
         if (!is_long && word.size() > 2)
             return usage_error("unknown option " + std::string(word), "write each one-letter option by itself");
-        const Option *option =
-            is_long ? TRY(find_option(word.substr(2, equals == word.npos ? equals : equals - 2)))
-                    : TRY(find_letter(word[1]));
+        const Option *option = is_long ? TRY(find_option(word.substr(2, equals == word.npos ? equals : equals - 2)))
+                                       : TRY(find_letter(word[1]));
         std::string value;
         if (option->value.empty()) {
             if (equals != word.npos)
@@ -81,8 +80,8 @@ Result<std::vector<std::string_view>> take_options(std::span<const std::string_v
         } else if (i + 1 < words.size()) {
             value = words[++i];
         } else {
-            return usage_error("option --" + std::string(option->name) + " needs a value: " +
-                               std::string(option->value));
+            return usage_error("option --" + std::string(option->name) +
+                               " needs a value: " + std::string(option->value));
         }
         if (!option->value.empty() && value.empty())
             return usage_error("option --" + std::string(option->name) + " has an empty value");

@@ -121,7 +121,8 @@ Result<void> check_live_directory(const std::string &root) {
     struct statfs facts {};
     const std::string ancestor = existing_ancestor(root);
     if (statfs(ancestor.c_str(), &facts) != 0)
-        return errno == EACCES ? denied(root, errno) : system_error(ErrorCode::missing, "looking at " + ancestor, errno);
+        return errno == EACCES ? denied(root, errno)
+                               : system_error(ErrorCode::missing, "looking at " + ancestor, errno);
     if (static_cast<std::uint32_t>(facts.f_type) != kBpffsMagic)
         return Error{ErrorCode::missing, "no bpffs is mounted at " + root,
                      "mount it (mount -t bpf bpf /sys/fs/bpf), or name another directory with --bpffs"};

@@ -57,8 +57,8 @@ Result<Selection> Selection::of(const Call &call) {
     selection.words_ = call.argument;
     for (const Option &option : options())
         if (kSelect.has(option.id) && call.has(option.id))
-            selection.words_ += (selection.words_.empty() ? "--" : " --") + std::string(option.name) + " " +
-                                *call.value(option.id);
+            selection.words_ +=
+                (selection.words_.empty() ? "--" : " --") + std::string(option.name) + " " + *call.value(option.id);
     return selection;
 }
 

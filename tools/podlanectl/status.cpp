@@ -61,13 +61,16 @@ constexpr std::array<Column<NodeRow>, 4> kNode = {{
     {{"", "podlanectl", "version"}, [](const NodeRow &) { return text_cell(kVersion); }},
     {{"", "kernel", "kernel"}, [](const NodeRow &n) { return text_cell(n.kernel); }},
     {{"", "hooks", "tcx"},
-     [](const NodeRow &n) { return Cell{n.tcx ? "tcx" : "clsact (this kernel has no tcx)", n.tcx}; }},
+     [](const NodeRow &n) {
+         return Cell{n.tcx ? "tcx" : "clsact (this kernel has no tcx)", n.tcx};
+     }},
     {{"", "bpffs", "bpffs"}, [](const NodeRow &n) { return text_cell(n.bpffs); }},
 }};
 
 constexpr std::array<Column<ProgramRow>, 6> kPrograms = {{
     {{"PROGRAM", "", "name"}, [](const ProgramRow &p) { return text_cell(p.name, Tone::strong); }},
-    {{"ID", "", "id", Align::right}, [](const ProgramRow &p) { return p.there ? number_cell(p.facts.id) : text_cell(""); }},
+    {{"ID", "", "id", Align::right},
+     [](const ProgramRow &p) { return p.there ? number_cell(p.facts.id) : text_cell(""); }},
     {{"TAG", "", "tag"}, [](const ProgramRow &p) { return text_cell(p.facts.tag); }},
     {{"LOADED", "", "age_ns", Align::right},
      [](const ProgramRow &p) {
@@ -115,8 +118,8 @@ void look_at_maps(Report &report, const World &world) {
     for (const MapReport &map : report.maps) {
         const bool evicts = map.facts.type == BPF_MAP_TYPE_LRU_HASH;
         if (!map.there)
-            report.findings.push_back({"map " + map.path + " is not there",
-                                       "remove " + live_directory(world.bpffs) + "; the next ADD makes the maps again"});
+            report.findings.push_back({"map " + map.path + " is not there", "remove " + live_directory(world.bpffs) +
+                                                                                "; the next ADD makes the maps again"});
         else if (!map.note.empty())
             report.findings.push_back({"map " + map.path + ": " + map.note,
                                        "use the podlanectl that came with the podlane in use, or remove the pin"});
@@ -164,9 +167,8 @@ Report look(const World &world) {
 
 void print_text(const Report &report, const World &world) {
     std::string text = output::record_text(output::make_table(kNode, std::vector{report.node}), world.style);
-    for (const output::Table &table :
-         {output::make_table(kPrograms, report.programs), output::make_table(kNetworks, report.networks),
-          map_table(report.maps)})
+    for (const output::Table &table : {output::make_table(kPrograms, report.programs),
+                                       output::make_table(kNetworks, report.networks), map_table(report.maps)})
         if (!table.rows.empty())
             text += "\n" + output::table_text(table, world.style);
     text += "\n";

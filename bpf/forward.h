@@ -3,31 +3,43 @@
 
 #include "bpf/packet.h"
 
-static __always_inline bool decrement_hop_limit(struct packet *p)
+/* RFC 1141: the checksum follows the TTL without being computed anew. */
+static __always_inline void decrement_ttl(struct iphdr *ip)
 {
-	const __u32 ip = sizeof(struct ethhdr);
-	__u8 ttl = p->hop_limit - 1;
+	__u32 check = (__u32)ip->check + bpf_htons(0x0100);
 
-	if (p->protocol == ETH_P_IPV6)
-		return !bpf_skb_store_bytes(p->skb, ip + __builtin_offsetof(struct ipv6hdr, hop_limit), &ttl,
-					    sizeof(ttl), BPF_F_RECOMPUTE_CSUM);
-	return !bpf_l3_csum_replace(p->skb, ip + __builtin_offsetof(struct iphdr, check), bpf_htons(p->hop_limit << 8),
-				    bpf_htons(ttl << 8), 2) &&
-	       !bpf_skb_store_bytes(p->skb, ip + __builtin_offsetof(struct iphdr, ttl), &ttl, sizeof(ttl), 0);
+	ip->check = check + (check >= 0xffff);
+	ip->ttl--;
+}
+
+/* The frame's start, where that many bytes of it are linear and may be written. */
+static __always_inline struct ethhdr *writable(struct packet *p, __u32 bytes)
+{
+	void *start = (void *)(long)p->skb->data;
+
+	return start + bytes <= (void *)(long)p->skb->data_end ? start : 0;
 }
 
 static __always_inline int forward(struct packet *p)
 {
-	struct {
-		__u8 destination[6];
-		__u8 source[6];
-	} macs;
+	const __u32 bytes = sizeof(struct ethhdr) + sizeof(struct iphdr);
+	__u8 hop_limit = p->hop_limit - 1;
+	struct ethhdr *ethernet;
 
-	__builtin_memcpy(macs.destination, p->receiver->pod_mac, 6);
-	__builtin_memcpy(macs.source, p->receiver->host_mac, 6);
-	/* The packet changes from here on; both helpers fail only before they have changed it. */
-	if (!decrement_hop_limit(p) || bpf_skb_store_bytes(p->skb, 0, &macs, sizeof(macs), 0))
+	if (!writable(p, bytes) && bpf_skb_pull_data(p->skb, bytes))
 		return REASON_HOST_UNKNOWN_PATH;
+	/* The checksum of the whole packet, where a device computed it, has the hop limit in it. */
+	if (p->protocol == ETH_P_IPV6 &&
+	    bpf_skb_store_bytes(p->skb, sizeof(struct ethhdr) + __builtin_offsetof(struct ipv6hdr, hop_limit),
+				&hop_limit, sizeof(hop_limit), BPF_F_RECOMPUTE_CSUM))
+		return REASON_HOST_UNKNOWN_PATH;
+	ethernet = writable(p, bytes);
+	if (!ethernet)
+		return REASON_HOST_UNKNOWN_PATH;
+	if (p->protocol == ETH_P_IP)
+		decrement_ttl((struct iphdr *)(ethernet + 1));
+	__builtin_memcpy(ethernet->h_dest, p->receiver->pod_mac, 6);
+	__builtin_memcpy(ethernet->h_source, p->receiver->host_mac, 6);
 	p->verdict = bpf_redirect_peer(p->receiver->ifindex, 0);
 	return REASON_SENT_DIRECT;
 }

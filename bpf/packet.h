@@ -65,9 +65,24 @@ static __always_inline bool same_addr(const struct ip_addr *a, const struct ip_a
 	       a->word[0] == b->word[0];
 }
 
+/* Both are 2-byte aligned. */
 static __always_inline bool same_mac(const __u8 *a, const __u8 *b)
 {
-	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3] && a[4] == b[4] && a[5] == b[5];
+	const __u16 *left = (const __u16 *)a, *right = (const __u16 *)b;
+
+	return left[0] == right[0] && left[1] == right[1] && left[2] == right[2];
+}
+
+/* Copies a part of the frame, without a call where it is at a constant offset in the packet's linear part. */
+static __always_inline int load(struct packet *p, __u32 offset, void *to, __u32 size)
+{
+	void *from = (void *)(long)p->skb->data + offset;
+
+	if (__builtin_constant_p(offset) && from + size <= (void *)(long)p->skb->data_end) {
+		__builtin_memcpy(to, from, size);
+		return 0;
+	}
+	return bpf_skb_load_bytes(p->skb, offset, to, size);
 }
 
 static __always_inline struct ip_addr mapped_ipv4(__be32 addr)

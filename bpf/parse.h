@@ -96,6 +96,19 @@ static __always_inline void parse_quoted(struct packet *p, __u32 offset, enum di
 	set_flow(p, &quoted, ports, from == FROM_POD ? TO_POD : FROM_POD);
 }
 
+/* Behind a plain IP header the offset is a constant, and no call is needed. */
+static __always_inline int load_l4(struct packet *p, void *to, __u32 size)
+{
+	const __u32 after_ipv4 = sizeof(struct ethhdr) + sizeof(struct iphdr);
+	const __u32 after_ipv6 = sizeof(struct ethhdr) + sizeof(struct ipv6hdr);
+
+	if (p->l4_offset == after_ipv4)
+		return load(p, after_ipv4, to, size);
+	if (p->l4_offset == after_ipv6)
+		return load(p, after_ipv6, to, size);
+	return bpf_skb_load_bytes(p->skb, p->l4_offset, to, size);
+}
+
 static __always_inline void parse_icmp(struct packet *p, enum direction from)
 {
 	struct {
@@ -108,7 +121,7 @@ static __always_inline void parse_icmp(struct packet *p, enum direction from)
 	struct ports ports = {};
 	bool v6 = p->ip.protocol == IPPROTO_ICMPV6;
 
-	if (bpf_skb_load_bytes(p->skb, p->l4_offset, &icmp, sizeof(icmp)))
+	if (load_l4(p, &icmp, sizeof(icmp)))
 		return;
 	p->icmp_type = icmp.type;
 	/* RFC 4443: errors are below 128. RFC 792: unreachable, source quench, redirect, time exceeded, parameter. */
@@ -139,7 +152,7 @@ static __always_inline void parse_l4(struct packet *p, __u32 l3_bytes, enum dire
 
 	switch (p->ip.protocol) {
 	case IPPROTO_TCP:
-		if (bpf_skb_load_bytes(p->skb, p->l4_offset, &tcp, 14))
+		if (load_l4(p, &tcp, 14))
 			return;
 		ports = tcp.ports;
 		p->starts_flow = (tcp.flags & 0x12) == 0x02; /* SYN without ACK */
@@ -147,7 +160,7 @@ static __always_inline void parse_l4(struct packet *p, __u32 l3_bytes, enum dire
 		break;
 	case IPPROTO_UDP:
 	case IPPROTO_SCTP:
-		if (bpf_skb_load_bytes(p->skb, p->l4_offset, &ports, sizeof(ports)))
+		if (load_l4(p, &ports, sizeof(ports)))
 			return;
 		p->starts_flow = true;
 		p->header_bytes = l3_bytes + 8;
@@ -166,7 +179,7 @@ static __always_inline int parse_ipv4(struct packet *p, enum direction from)
 	struct iphdr ip;
 	__u32 l3_bytes, length;
 
-	if (bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr), &ip, sizeof(ip)))
+	if (load(p, sizeof(struct ethhdr), &ip, sizeof(ip)))
 		return REASON_DROP_MALFORMED;
 	l3_bytes = ip.ihl * 4;
 	length = bpf_ntohs(ip.tot_len);
@@ -194,7 +207,7 @@ static __always_inline int parse_ipv6(struct packet *p, enum direction from)
 	__u32 offset = sizeof(struct ethhdr) + sizeof(struct ipv6hdr);
 	struct ipv6hdr ip;
 
-	if (bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr), &ip, sizeof(ip)) || ip.version != 6)
+	if (load(p, sizeof(struct ethhdr), &ip, sizeof(ip)) || ip.version != 6)
 		return REASON_DROP_MALFORMED;
 	if (bpf_ntohs(ip.payload_len) > p->skb->len - offset)
 		detour(p, REASON_HOST_LENGTH);

@@ -24,7 +24,7 @@ struct arp_packet {
 	__be32 sender;
 	__u8 target_mac[6];
 	__be32 target;
-} __attribute__((packed));
+} __attribute__((packed, aligned(2)));
 
 /* RFC 4861, 4.3 and 4.4, without options. */
 struct nd_message {
@@ -92,7 +92,7 @@ static __always_inline bool nd_options_own(struct packet *p, __u32 offset)
 		__u8 type;
 		__u8 length; /* in units of 8 bytes */
 		__u8 mac[6];
-	} option;
+	} __attribute__((aligned(2))) option;
 
 #pragma unroll
 	for (int i = 0; i < ND_OPTIONS_MAX; i++) {
@@ -146,11 +146,11 @@ static __always_inline bool is_icmpv6(struct packet *p)
 
 static __always_inline int check_source(struct packet *p)
 {
-	__u8 source_mac[6];
+	__u8 source_mac[6] __attribute__((aligned(2)));
 
 	if (!(p->interface->flags & INTERFACE_ANTI_SPOOF))
 		return 0;
-	if (bpf_skb_load_bytes(p->skb, 6, source_mac, sizeof(source_mac)))
+	if (load(p, 6, source_mac, sizeof(source_mac)))
 		return REASON_DROP_MALFORMED;
 	if (!same_mac(source_mac, p->interface->pod_mac))
 		return REASON_DROP_SOURCE_MAC;

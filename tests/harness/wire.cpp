@@ -1,0 +1,324 @@
+#include "tests/harness/wire.hpp"
+
+#include <arpa/inet.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <netinet/icmp6.h>
+#include <netinet/ip_icmp.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+
+#ifndef PACKET_IGNORE_OUTGOING
+#define PACKET_IGNORE_OUTGOING 23
+#endif
+
+namespace podlane::test {
+namespace {
+
+constexpr std::size_t kLargestFrame = 256 * 1024;
+
+void put16(Bytes &bytes, std::uint16_t value) {
+    bytes.push_back(static_cast<std::uint8_t>(value >> 8U));
+    bytes.push_back(static_cast<std::uint8_t>(value));
+}
+
+void put32(Bytes &bytes, std::uint32_t value) {
+    put16(bytes, static_cast<std::uint16_t>(value >> 16U));
+    put16(bytes, static_cast<std::uint16_t>(value));
+}
+
+void append(Bytes &bytes, const Bytes &more) { bytes.insert(bytes.end(), more.begin(), more.end()); }
+
+Bytes addr_bytes(const ip_addr &addr) {
+    Bytes all(sizeof(addr));
+    std::memcpy(all.data(), &addr, sizeof(addr));
+    return is_ipv4(addr) ? Bytes(all.begin() + 12, all.end()) : all;
+}
+
+Bytes ipv4_bytes(const Packet &packet) {
+    Bytes out;
+    const auto words = static_cast<std::uint8_t>((kIpv4Bytes + packet.options.size()) / 4);
+    const std::size_t total = kIpv4Bytes + packet.options.size() + packet.payload.size();
+    out.push_back(packet.version_byte.value_or(static_cast<std::uint8_t>(0x40U | words)));
+    out.push_back(packet.traffic_class);
+    put16(out, packet.length.value_or(static_cast<std::uint16_t>(total)));
+    put16(out, packet.id);
+    put16(out, packet.fragment);
+    out.push_back(packet.hop_limit);
+    out.push_back(packet.protocol);
+    put16(out, 0);
+    append(out, addr_bytes(packet.source));
+    append(out, addr_bytes(packet.destination));
+    append(out, packet.options);
+    const std::uint16_t sum = packet.header_checksum.value_or(internet_checksum(out));
+    out[10] = static_cast<std::uint8_t>(sum >> 8U);
+    out[11] = static_cast<std::uint8_t>(sum);
+    append(out, packet.payload);
+    return out;
+}
+
+Bytes ipv6_bytes(const Packet &packet) {
+    Bytes out;
+    out.push_back(packet.version_byte.value_or(static_cast<std::uint8_t>(0x60U | packet.traffic_class >> 4U)));
+    out.push_back(static_cast<std::uint8_t>(packet.traffic_class << 4U));
+    put16(out, 0);
+    const std::size_t length = packet.options.size() + packet.payload.size();
+    put16(out, packet.length.value_or(static_cast<std::uint16_t>(length)));
+    out.push_back(packet.options.empty() ? packet.protocol : packet.extension);
+    out.push_back(packet.hop_limit);
+    append(out, addr_bytes(packet.source));
+    append(out, addr_bytes(packet.destination));
+    append(out, packet.options);
+    append(out, packet.payload);
+    return out;
+}
+
+Packet packet_of(const Ends &ends, std::uint8_t protocol, Bytes payload) {
+    return {
+        .source = ends.source, .destination = ends.destination, .protocol = protocol, .payload = std::move(payload)};
+}
+
+[[noreturn]] void fail(const std::string &what) { throw std::runtime_error(what + ": " + std::strerror(errno)); }
+
+} // namespace
+
+Bytes to_bytes(const Packet &packet) { return is_ipv4(packet.destination) ? ipv4_bytes(packet) : ipv6_bytes(packet); }
+
+std::uint16_t internet_checksum(const Bytes &bytes, std::uint32_t start) {
+    std::uint64_t sum = start;
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+        sum += i % 2 == 0 ? static_cast<unsigned>(bytes[i]) << 8U : bytes[i];
+    while (sum >> 16U != 0)
+        sum = (sum & 0xffffU) + (sum >> 16U);
+    return static_cast<std::uint16_t>(~sum);
+}
+
+void set_checksum(Packet &packet, std::size_t offset) {
+    packet.payload.at(offset) = 0;
+    packet.payload.at(offset + 1) = 0;
+    Bytes summed;
+    if (packet.protocol != IPPROTO_ICMP) {
+        append(summed, addr_bytes(packet.source));
+        append(summed, addr_bytes(packet.destination));
+        put32(summed, static_cast<std::uint32_t>(packet.payload.size()));
+        put32(summed, packet.protocol);
+    }
+    append(summed, packet.payload);
+    const std::uint16_t sum = internet_checksum(summed);
+    packet.payload[offset] = static_cast<std::uint8_t>(sum >> 8U);
+    packet.payload[offset + 1] = static_cast<std::uint8_t>(sum);
+}
+
+Bytes pattern(std::size_t bytes) {
+    Bytes data(bytes);
+    for (std::size_t i = 0; i < bytes; ++i)
+        data[i] = static_cast<std::uint8_t>('a' + i % 23);
+    return data;
+}
+
+Packet udp(const Ends &ends, std::size_t data) {
+    Bytes bytes;
+    put16(bytes, ends.source_port);
+    put16(bytes, ends.destination_port);
+    put16(bytes, static_cast<std::uint16_t>(8 + data));
+    put16(bytes, 0);
+    append(bytes, pattern(data));
+    Packet packet = packet_of(ends, IPPROTO_UDP, std::move(bytes));
+    set_checksum(packet, 6);
+    return packet;
+}
+
+Packet tcp(const Ends &ends, std::uint8_t flags, std::size_t data) {
+    Bytes bytes;
+    put16(bytes, ends.source_port);
+    put16(bytes, ends.destination_port);
+    put32(bytes, 0x01020304);
+    put32(bytes, (flags & tcp_ack) != 0 ? 0x05060708 : 0);
+    bytes.push_back(0x50);
+    bytes.push_back(flags);
+    put16(bytes, 0x2000);
+    put32(bytes, 0);
+    append(bytes, pattern(data));
+    Packet packet = packet_of(ends, IPPROTO_TCP, std::move(bytes));
+    set_checksum(packet, 16);
+    return packet;
+}
+
+Packet icmp(const Ends &ends, std::uint8_t type, std::uint8_t code, const Bytes &body) {
+    Bytes bytes{type, code, 0, 0};
+    append(bytes, body);
+    Packet packet =
+        packet_of(ends, is_ipv4(ends.destination) ? std::uint8_t{IPPROTO_ICMP} : std::uint8_t{IPPROTO_ICMPV6}, bytes);
+    set_checksum(packet, 2);
+    return packet;
+}
+
+Packet echo_request(const Ends &ends, std::uint16_t identifier, std::uint16_t sequence, std::size_t data) {
+    Bytes body;
+    put16(body, identifier);
+    put16(body, sequence);
+    append(body, pattern(data));
+    return icmp(ends, is_ipv4(ends.destination) ? std::uint8_t{ICMP_ECHO} : std::uint8_t{ICMP6_ECHO_REQUEST}, 0, body);
+}
+
+Packet other(const Ends &ends, std::uint8_t protocol, std::size_t data) {
+    return packet_of(ends, protocol, pattern(data));
+}
+
+Bytes frame(const Mac &destination, const Mac &source, std::uint16_t ethertype, const Bytes &payload) {
+    Bytes out(destination.begin(), destination.end());
+    out.insert(out.end(), source.begin(), source.end());
+    put16(out, ethertype);
+    append(out, payload);
+    return out;
+}
+
+Bytes frame(const Mac &destination, const Mac &source, const Packet &packet) {
+    return frame(destination, source, is_ipv4(packet.destination) ? ETHERTYPE_IP : ETHERTYPE_IPV6, to_bytes(packet));
+}
+
+Bytes to_bytes(const Arp &arp) {
+    Bytes out{0, 1, 8, 0, 6, 4};
+    put16(out, arp.operation);
+    out.insert(out.end(), arp.sender_mac.begin(), arp.sender_mac.end());
+    append(out, addr_bytes(arp.sender));
+    out.insert(out.end(), arp.target_mac.begin(), arp.target_mac.end());
+    append(out, addr_bytes(arp.target));
+    return out;
+}
+
+Packet neighbour(const Ends &ends, std::uint8_t type, std::uint32_t flags, const std::optional<ip_addr> &target,
+                 std::uint8_t option_type, const Mac &option_mac) {
+    Bytes body;
+    put32(body, flags);
+    if (type == ND_ROUTER_ADVERT) // reachable time, retransmission timer
+        body.insert(body.end(), 8, 0);
+    if (target)
+        append(body, addr_bytes(*target));
+    if (type == ND_REDIRECT) // for this destination
+        append(body, addr_bytes(ends.source));
+    if (option_type != 0) {
+        body.push_back(option_type);
+        body.push_back(1);
+        body.insert(body.end(), option_mac.begin(), option_mac.end());
+    }
+    Packet packet = icmp(ends, type, 0, body);
+    packet.hop_limit = 255;
+    return packet;
+}
+
+Wire::Wire(const net::Namespace &where, const std::string &ifname) {
+    auto inside = net::enter(where);
+    if (!inside)
+        throw std::runtime_error(inside.error().message);
+    socket_ = Fd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0)); // receives nothing before it is bound
+    if (!socket_)
+        fail("socket(AF_PACKET)");
+    constexpr int kOn = 1;
+    constexpr int kBuffer = 8 << 20;
+    setsockopt(socket_.get(), SOL_PACKET, PACKET_AUXDATA, &kOn, sizeof(kOn));
+    setsockopt(socket_.get(), SOL_PACKET, PACKET_IGNORE_OUTGOING, &kOn, sizeof(kOn));
+    setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUFFORCE, &kBuffer, sizeof(kBuffer));
+    sockaddr_ll address{};
+    address.sll_family = AF_PACKET;
+    address.sll_protocol = htons(ETH_P_ALL);
+    address.sll_ifindex = static_cast<int>(if_nametoindex(ifname.c_str()));
+    if (address.sll_ifindex == 0 || bind(socket_.get(), reinterpret_cast<sockaddr *>(&address), sizeof(address)) != 0)
+        fail("bind to " + ifname);
+    ifreq request{};
+    ifname.copy(request.ifr_name, IFNAMSIZ - 1);
+    if (ioctl(socket_.get(), SIOCGIFHWADDR, &request) != 0)
+        fail("SIOCGIFHWADDR " + ifname);
+    std::memcpy(mac_.data(), request.ifr_hwaddr.sa_data, mac_.size());
+}
+
+void Wire::send(const Bytes &frame) const {
+    if (::send(socket_.get(), frame.data(), frame.size(), 0) != static_cast<ssize_t>(frame.size()))
+        fail("sending " + std::to_string(frame.size()) + " bytes");
+}
+
+std::optional<Bytes> Wire::next(std::chrono::milliseconds patience) const {
+    pollfd one{socket_.get(), POLLIN, 0};
+    if (poll(&one, 1, static_cast<int>(patience.count())) != 1)
+        return {};
+    Bytes frame(kLargestFrame);
+    std::array<char, 256> control{};
+    iovec part{frame.data(), frame.size()};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    const ssize_t bytes = recvmsg(socket_.get(), &message, MSG_DONTWAIT);
+    if (bytes < 0)
+        return {};
+    frame.resize(static_cast<std::size_t>(bytes));
+    for (cmsghdr *one = CMSG_FIRSTHDR(&message); one != nullptr; one = CMSG_NXTHDR(&message, one)) {
+        tpacket_auxdata aux{};
+        if (one->cmsg_level != SOL_PACKET || one->cmsg_type != PACKET_AUXDATA)
+            continue;
+        std::memcpy(&aux, CMSG_DATA(one), sizeof(aux));
+        if ((aux.tp_status & TP_STATUS_VLAN_VALID) == 0)
+            continue;
+        Bytes tag;
+        put16(tag, (aux.tp_status & TP_STATUS_VLAN_TPID_VALID) != 0 ? aux.tp_vlan_tpid : std::uint16_t{ETH_P_8021Q});
+        put16(tag, aux.tp_vlan_tci);
+        frame.insert(frame.begin() + 12, tag.begin(), tag.end());
+    }
+    return frame;
+}
+
+std::optional<std::vector<Bytes>> Wire::until(const std::function<bool(const Bytes &)> &last,
+                                              std::chrono::milliseconds patience) const {
+    using Clock = std::chrono::steady_clock;
+    const auto deadline = Clock::now() + patience;
+    std::vector<Bytes> before;
+    for (auto left = patience; left.count() > 0;
+         left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now())) {
+        auto one = next(left);
+        if (one && last(*one))
+            return before;
+        if (one)
+            before.push_back(std::move(*one));
+    }
+    return {};
+}
+
+std::vector<Bytes> Wire::arrived() const {
+    std::vector<Bytes> all;
+    while (auto one = next(std::chrono::milliseconds(0)))
+        all.push_back(std::move(*one));
+    return all;
+}
+
+std::uint16_t ethertype(const Bytes &frame) {
+    return frame.size() < kEthernetBytes ? 0 : static_cast<std::uint16_t>(frame[12] << 8U | frame[13]);
+}
+
+Bytes layer3(const Bytes &frame) {
+    return frame.size() < kEthernetBytes ? Bytes{} : Bytes(frame.begin() + kEthernetBytes, frame.end());
+}
+
+bool contains(const Bytes &haystack, const Bytes &needle) {
+    return std::ranges::search(haystack, needle).begin() != haystack.end();
+}
+
+std::string hex(const Bytes &bytes) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    std::string text;
+    for (const std::uint8_t byte : bytes) {
+        text += kDigits[byte >> 4U];
+        text += kDigits[byte & 15U];
+    }
+    return text;
+}
+
+} // namespace podlane::test

@@ -35,6 +35,7 @@ bool is_ours(std::string_view program_name) { return program_name.starts_with(PO
 bool is_gone(int error) { return error == ENODEV || error == ENOENT || error == EINVAL; }
 
 bpf_tc_hook tc_hook(std::uint32_t ifindex, Hook hook) {
+    libbpf_set_print(nullptr); // the kernel's refusals are answers here, not news for standard error
     bpf_tc_hook tc{};
     tc.sz = sizeof tc;
     tc.ifindex = static_cast<int>(ifindex);

@@ -16,7 +16,9 @@ constexpr std::uint32_t kMappedWord = 0x0000ffff;
 constexpr unsigned kMappedBits = 96;
 
 Error bad_text(std::string_view what, std::string_view text) {
-    return {ErrorCode::invalid_network_config, "\"" + std::string(text) + "\" is not " + std::string(what)};
+    std::string message = "\"";
+    message.append(text).append("\" is not ").append(what);
+    return {ErrorCode::invalid_network_config, std::move(message)};
 }
 
 // The prefix's length in bits of the mapped 128-bit form.

@@ -1,9 +1,12 @@
 #include "map.hpp"
 
 #include <bpf/libbpf.h>
+#include <sched.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
+#include <unordered_set>
 
 namespace podlane {
 
@@ -23,6 +26,11 @@ Result<unsigned> possible_cpus() {
 }
 
 namespace detail {
+namespace {
+
+constexpr int kMemoryAttempts = 1000;
+
+}
 
 Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32_t value_size, Access access) {
     LIBBPF_OPTS(bpf_obj_get_opts, options);
@@ -46,9 +54,17 @@ Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32
 
 Result<void> put(int fd, const std::string &path, const void *key, const void *value, Put how) {
     const std::uint64_t flags = how == Put::any ? BPF_ANY : how == Put::must_not_exist ? BPF_NOEXIST : BPF_EXIST;
-    if (bpf_map_update_elem(fd, key, value, flags) == 0)
-        return {};
-    const int error = errno;
+    int error = 0;
+    // Maps without preallocation take entries from a reserve the kernel refills behind our back: ENOMEM is for a
+    // moment.
+    for (int attempt = 0; attempt < kMemoryAttempts; ++attempt) {
+        if (bpf_map_update_elem(fd, key, value, flags) == 0)
+            return {};
+        error = errno;
+        if (error != ENOMEM)
+            break;
+        sched_yield();
+    }
     if (error == E2BIG || error == ENOSPC)
         return Error{ErrorCode::map_full, "map " + path + " is full",
                      "remove endpoints that are gone, or enlarge the map in the configuration", error};
@@ -71,6 +87,29 @@ Result<bool> erase(int fd, const std::string &path, const void *key) {
     if (errno == ENOENT)
         return false;
     return system_error(ErrorCode::bpf, "erasing from map " + path, errno);
+}
+
+Result<std::vector<Bytes>> keys(int fd, const std::string &path) {
+    const MapFacts facts = TRY(map_facts(fd));
+    std::vector<Bytes> found;
+    std::unordered_set<std::string_view> seen; // views into `found`, whose buffers stay where they are
+    // A key erased while we stand on it sends the kernel back to the first one: bounded, and nothing twice.
+    const std::uint64_t limit = std::uint64_t{4} * facts.max_entries + 64;
+    Bytes next(facts.key_size);
+    Bytes previous;
+    for (std::uint64_t step = 0; step < limit; ++step) {
+        if (bpf_map_get_next_key(fd, previous.empty() ? nullptr : previous.data(), next.data()) != 0) {
+            if (errno == ENOENT)
+                return found;
+            return system_error(ErrorCode::bpf, "walking map " + path, errno);
+        }
+        previous = next;
+        if (seen.contains({reinterpret_cast<const char *>(next.data()), next.size()}))
+            continue;
+        const Bytes &kept = found.emplace_back(next);
+        seen.insert({reinterpret_cast<const char *>(kept.data()), kept.size()});
+    }
+    return found;
 }
 
 } // namespace detail

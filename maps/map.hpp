@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -30,12 +31,16 @@ struct MapFacts {
 
 enum class Put { any, must_not_exist, must_exist };
 
+using Bytes = std::vector<std::uint8_t>;
+
 namespace detail {
 // Opens the pin `path` and aborts with a sentence when its sizes are not the ones this binary was built with.
 Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32_t value_size, Access access);
 Result<void> put(int fd, const std::string &path, const void *key, const void *value, Put how);
 Result<bool> find(int fd, const std::string &path, const void *key, void *value);
 Result<bool> erase(int fd, const std::string &path, const void *key);
+// Every key once, also where entries come and go meanwhile.
+Result<std::vector<Bytes>> keys(int fd, const std::string &path);
 } // namespace detail
 
 Result<MapFacts> map_facts(int fd);
@@ -72,18 +77,11 @@ template <typename K, typename V> class Map {
     // A copy of all entries; entries that come or go meanwhile may or may not be in it.
     [[nodiscard]] Result<std::vector<std::pair<K, V>>> entries() const {
         std::vector<std::pair<K, V>> all;
-        K key{};
-        const void *previous = nullptr;
-        // A key erased while we stand on it restarts the walk at the first one: bounded, and not repeated.
-        for (std::uint64_t steps = 0; steps < std::uint64_t{1} << 24U; ++steps) {
-            K next{};
-            if (bpf_map_get_next_key(fd_.get(), previous, &next) != 0)
-                break;
-            key = next;
-            previous = &key;
-            V value{};
-            if (TRY(detail::find(fd_.get(), path_, &key, &value)))
-                all.emplace_back(key, value);
+        for (const Bytes &bytes : TRY(detail::keys(fd_.get(), path_))) {
+            std::pair<K, V> entry;
+            std::memcpy(&entry.first, bytes.data(), sizeof(K));
+            if (TRY(detail::find(fd_.get(), path_, &entry.first, &entry.second)))
+                all.push_back(entry);
         }
         return all;
     }

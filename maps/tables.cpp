@@ -75,10 +75,9 @@ Result<counters> Counters::sum(std::uint32_t ifindex) const {
 
 Result<std::vector<std::uint32_t>> Counters::keys() const {
     std::vector<std::uint32_t> all;
-    std::uint32_t key = 0;
-    const void *previous = nullptr;
-    for (std::uint32_t next = 0; bpf_map_get_next_key(fd_.get(), previous, &next) == 0; previous = &key) {
-        key = next;
+    for (const Bytes &bytes : TRY(detail::keys(fd_.get(), path_))) {
+        std::uint32_t key = 0;
+        std::memcpy(&key, bytes.data(), sizeof key);
         all.push_back(key);
     }
     return all;

@@ -172,7 +172,7 @@ Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, cons
 
 Result<std::string> add(const cni::Request &request) {
     const endpoint_mode mode = TRY(mode_of(request));
-    const net::Namespace pod = TRY(net::Namespace::open(request.netns));
+    const net::Namespace pod = TRY(open_container(request));
     if (!request.netns_override && pod == TRY(net::Namespace::current()))
         return Error{ErrorCode::invalid_environment, "CNI_NETNS " + request.netns + " is the plugin's own namespace",
                      "set CNI_NETNS_OVERRIDE=1 if that is meant"};

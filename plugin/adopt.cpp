@@ -31,6 +31,16 @@ std::uint32_t flags_for(const cni::Request &request, const net::Link &host, std:
 
 } // namespace
 
+Result<net::Namespace> open_container(const cni::Request &request) {
+    auto container = net::Namespace::open(request.netns);
+    if (!container) {
+        Error error = std::move(container).error().context("CNI_NETNS");
+        error.code = ErrorCode::invalid_environment;
+        return error;
+    }
+    return container;
+}
+
 Result<Adopted> find_pair(net::Netlink &host, net::Netlink &inside, const std::string &ifname) {
     auto pod_end = TRY(net::find_link(inside, ifname));
     if (!pod_end)

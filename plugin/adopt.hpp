@@ -16,6 +16,9 @@ namespace podlane {
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, const Tables &tables,
                                         Rollback &rollback);
 
+// CNI_NETNS; where it is no network namespace (any more) the error has the spec's code 4 and names the variable.
+Result<net::Namespace> open_container(const cni::Request &request);
+
 // Both ends of the pair behind the container's interface. An interface without a veth host end is an error.
 struct Adopted {
     net::Link pod;

@@ -158,7 +158,7 @@ Result<std::string> check(const cni::Request &request) {
         return Error{ErrorCode::invalid_network_config, "CHECK needs \"prevResult\", the result of the ADD"};
     if (!request.config.ipam_type.empty())
         TRY(ipam::check(request));
-    const net::Namespace pod = TRY(net::Namespace::open(request.netns));
+    const net::Namespace pod = TRY(open_container(request));
     const Tables tables = TRY(Tables::open(request.config.bpffs));
     const auto record = TRY(tables.endpoints.find(TRY(make_endpoint_key(request.container_id, request.ifname))));
     if (!record)

@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <unordered_set>
 
 namespace podlane::ctl {
 namespace {
@@ -82,27 +81,7 @@ Result<OpenMap> open_live_map(const std::string &root, std::string_view name, st
     return map;
 }
 
-Result<std::vector<Bytes>> walk_keys(const OpenMap &map) {
-    std::vector<Bytes> keys;
-    std::unordered_set<std::string_view> seen; // views into keys, whose buffers stay where they are
-    // A key erased while we stand on it sends the kernel back to the first one: bounded, and nothing twice.
-    const std::uint64_t limit = std::uint64_t{4} * map.facts.max_entries + 64;
-    Bytes next(map.facts.key_size);
-    Bytes previous;
-    for (std::uint64_t step = 0; step < limit; ++step) {
-        if (bpf_map_get_next_key(map.fd.get(), previous.empty() ? nullptr : previous.data(), next.data()) != 0) {
-            if (errno == ENOENT)
-                return keys;
-            return system_error(ErrorCode::bpf, "walking map " + map.path, errno);
-        }
-        previous = next;
-        if (seen.contains({reinterpret_cast<const char *>(next.data()), next.size()}))
-            continue;
-        const Bytes &kept = keys.emplace_back(next);
-        seen.insert({reinterpret_cast<const char *>(kept.data()), kept.size()});
-    }
-    return keys;
-}
+Result<std::vector<Bytes>> walk_keys(const OpenMap &map) { return detail::keys(map.fd.get(), map.path); }
 
 Result<std::uint64_t> count_entries(const OpenMap &map) { return TRY(walk_keys(map)).size(); }
 

@@ -28,7 +28,6 @@ Result<OpenMap> open_pinned_map(const std::string &path);
 Result<OpenMap> open_live_map(const std::string &root, std::string_view name, std::size_t key_size,
                               std::size_t value_size);
 
-using Bytes = std::vector<std::uint8_t>;
 // Every key once, also where entries come and go meanwhile.
 Result<std::vector<Bytes>> walk_keys(const OpenMap &map);
 // Same, counted.

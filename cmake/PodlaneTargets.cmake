@@ -29,6 +29,13 @@ function(podlane_program name main)
         # Not -static-pie: its start-up relocations dirty pages that otherwise stay shared with the file.
         # --no-warnings: the linker warns of name service functions in libnl, which Podlane does not call.
         target_link_options(${name} PRIVATE -static -no-pie -Wl,--no-warnings)
+        # What is copied to a node is small; gdb finds the debug information beside it in the build directory.
+        add_custom_command(TARGET ${name} POST_BUILD
+            COMMAND ${CMAKE_OBJCOPY} --only-keep-debug ${name} ${name}.debug
+            COMMAND ${CMAKE_OBJCOPY} --strip-all --add-gnu-debuglink=${name}.debug ${name}
+            WORKING_DIRECTORY $<TARGET_FILE_DIR:${name}>
+            BYPRODUCTS ${name}.debug
+            VERBATIM)
     endif()
 endfunction()
 

@@ -41,14 +41,12 @@ Result<void> prepare_node(const cni::Config &config) {
 }
 
 Result<HookKind> choose_hook_kind(const cni::Config &config) {
-    if (config.attach == cni::AttachBy::clsact)
+    if (config.attach != cni::AttachBy::tcx)
         return HookKind::clsact;
-    if (has_tcx())
-        return HookKind::tcx;
-    if (config.attach == cni::AttachBy::tcx)
+    if (!has_tcx())
         return Error{ErrorCode::plugin_not_available, "kernel: tcx is not there (Linux 6.6 or newer has it)",
                      "set \"attach\" to \"auto\" or \"clsact\""};
-    return HookKind::clsact;
+    return HookKind::tcx;
 }
 
 Result<void> enable_forwarding(net::Netlink &host, bool ipv4, bool ipv6) {

@@ -13,7 +13,8 @@ namespace podlane {
 // Loads the programs where they are not yet; errors name the missing feature (ErrorCode::plugin_not_available).
 Result<void> prepare_node(const cni::Config &config);
 
-// tcx where the kernel has it, unless the configuration says otherwise.
+// clsact unless the configuration asks for tcx: attaching to tcx and taking an interface away from it wait for a grace
+// period of RCU each, under the lock of all network configuration (docs/PERFORMANCE.md has the figures).
 Result<HookKind> choose_hook_kind(const cni::Config &config);
 
 // Forwarding of the families in use. Where a node learns its default route from router advertisements, the kernel would

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -51,6 +52,14 @@ Error explain_missing(const std::string &root, std::string_view name) {
     return error;
 }
 
+// The kernel opens pins of every kind, and describes a program where it is asked about a map.
+bool is_map(const Fd &fd) {
+    std::array<char, 64> kind{};
+    const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
+    return readlink(path.c_str(), kind.data(), kind.size() - 1) > 0 &&
+           std::string_view(kind.data()).ends_with("bpf-map");
+}
+
 } // namespace
 
 Result<OpenMap> open_pinned_map(const std::string &path) {
@@ -63,6 +72,8 @@ Result<OpenMap> open_pinned_map(const std::string &path) {
             return denied("map " + path, error);
         return system_error(error == ENOENT ? ErrorCode::missing : ErrorCode::bpf, "opening map " + path, error);
     }
+    if (!is_map(fd))
+        return Error{ErrorCode::bpf, path + " is no map"};
     const MapFacts facts = TRY(map_facts(fd.get()));
     return OpenMap{std::move(fd), path, facts};
 }

@@ -139,6 +139,31 @@ Result<void> attach_clsact(std::uint32_t ifindex, Hook hook, int program_fd) {
     return {};
 }
 
+// The new program comes first, so that the hook is never without one.
+Result<void> attach_only_tcx(std::uint32_t ifindex, Hook hook, int program_fd) {
+    const std::uint32_t wanted = TRY(program_facts(program_fd)).id;
+    std::vector<Attached> others = TRY(attached_tcx(ifindex, hook));
+    if (std::erase_if(others, [&](const Attached &one) { return one.program_id == wanted; }) == 0) {
+        TRY(attach_tcx(ifindex, hook, program_fd,
+                       others.empty() ? std::nullopt : std::optional(others.front().program_id)));
+        if (!others.empty())
+            others.erase(others.begin());
+    }
+    for (Attached &one : TRY(attached_clsact(ifindex, hook)))
+        others.push_back(std::move(one));
+    for (const Attached &one : others)
+        TRY(detach_one(ifindex, hook, one));
+    return {};
+}
+
+Result<void> attach_only_clsact(std::uint32_t ifindex, Hook hook, int program_fd) {
+    TRY(attach_clsact(ifindex, hook, program_fd));
+    if (has_tcx())
+        for (const Attached &one : TRY(attached_tcx(ifindex, hook)))
+            TRY(detach_one(ifindex, hook, one));
+    return {};
+}
+
 } // namespace
 
 Result<std::vector<Attached>> attached(std::uint32_t ifindex, Hook hook) {
@@ -151,21 +176,8 @@ Result<std::vector<Attached>> attached(std::uint32_t ifindex, Hook hook) {
 }
 
 Result<void> attach(std::uint32_t ifindex, Hook hook, HookKind kind, int program_fd) {
-    const std::uint32_t wanted = TRY(program_facts(program_fd)).id;
-    std::optional<std::uint32_t> replaced;
-    bool there = false;
-    for (const Attached &one : TRY(attached(ifindex, hook))) {
-        if (one.kind == kind && one.program_id == wanted)
-            there = true;
-        else if (one.kind == HookKind::tcx && kind == HookKind::tcx && !replaced && !there)
-            replaced = one.program_id;
-        else if (one.kind != kind || kind == HookKind::tcx)
-            TRY(detach_one(ifindex, hook, one));
-    }
-    if (there)
-        return replaced ? detach_tcx(ifindex, hook, *replaced) : Result<void>{};
-    return kind == HookKind::tcx ? attach_tcx(ifindex, hook, program_fd, replaced)
-                                 : attach_clsact(ifindex, hook, program_fd);
+    return kind == HookKind::tcx ? attach_only_tcx(ifindex, hook, program_fd)
+                                 : attach_only_clsact(ifindex, hook, program_fd);
 }
 
 Result<bool> detach(std::uint32_t ifindex, Hook hook) {

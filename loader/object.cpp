@@ -115,8 +115,33 @@ Result<void> load_into(const std::string &directory, const MapSizes &sizes) {
 
 bool exists(const std::string &path) { return access(path.c_str(), F_OK) == 0; }
 
-// Everything this binary needs is there; a live directory of another version lacks some of it.
-Result<void> check_live(const std::string &root) {
+} // namespace
+
+Result<void> ensure_loaded(const std::string &root, const MapSizes &sizes) {
+    const std::string live = live_directory(root);
+    if (exists(live))
+        return {};
+    TRY(prepare_root(root));
+    const Lock lock = TRY(Lock::exclusive(root));
+    if (exists(live))
+        return {};
+    libbpf_set_print(&keep_log);
+    libbpf_log().clear();
+    const std::string loading = root + "/loading";
+    TRY(remove_pins(loading));
+    if (mkdir(loading.c_str(), 0700) != 0)
+        return system_error(ErrorCode::bpf, "creating " + loading, errno);
+    if (auto loaded = load_into(loading, sizes); !loaded) {
+        if (auto removed = remove_pins(loading); !removed)
+            loaded.error().message += "; " + removed.error().message;
+        return std::move(loaded).error();
+    }
+    if (rename(loading.c_str(), live.c_str()) != 0)
+        return system_error(ErrorCode::bpf, "publishing " + live, errno);
+    return {};
+}
+
+Result<void> check_pins(const std::string &root) {
     for (const char *name : {PODLANE_MAP_ENDPOINTS, PODLANE_MAP_INTERFACES, PODLANE_MAP_ADDRESSES, PODLANE_MAP_NETWORKS,
                              PODLANE_MAP_PATHS, PODLANE_MAP_COUNTERS, PODLANE_MAP_SOURCES, PODLANE_MAP_BANDWIDTHS,
                              PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD}) {
@@ -134,32 +159,6 @@ Result<void> check_live(const std::string &root) {
                                     : "use the binary of that version until its pods are gone, then remove " +
                                           live_directory(root)};
     }
-    return {};
-}
-
-} // namespace
-
-Result<void> ensure_loaded(const std::string &root, const MapSizes &sizes) {
-    const std::string live = live_directory(root);
-    if (exists(live))
-        return check_live(root);
-    TRY(prepare_root(root));
-    const Lock lock = TRY(Lock::exclusive(root));
-    if (exists(live))
-        return check_live(root);
-    libbpf_set_print(&keep_log);
-    libbpf_log().clear();
-    const std::string loading = root + "/loading";
-    TRY(remove_pins(loading));
-    if (mkdir(loading.c_str(), 0700) != 0)
-        return system_error(ErrorCode::bpf, "creating " + loading, errno);
-    if (auto loaded = load_into(loading, sizes); !loaded) {
-        if (auto removed = remove_pins(loading); !removed)
-            loaded.error().message += "; " + removed.error().message;
-        return std::move(loaded).error();
-    }
-    if (rename(loading.c_str(), live.c_str()) != 0)
-        return system_error(ErrorCode::bpf, "publishing " + live, errno);
     return {};
 }
 

@@ -19,6 +19,9 @@ struct MapSizes {
 // call it at once: one loads, the others find it done. What is pinned appears whole or not at all.
 Result<void> ensure_loaded(const std::string &root, const MapSizes &sizes);
 
+// Whether every pin this binary needs is there; the error names what is missing, and maps another version left.
+Result<void> check_pins(const std::string &root);
+
 // A pinned program (PODLANE_PROGRAM_*). Error code `missing` where it is not there.
 Result<Fd> open_program(const std::string &root, const char *name);
 

@@ -19,10 +19,10 @@
 namespace podlane {
 namespace {
 
-// Both ends of the new pair, with a socket in the namespace of each.
+// The new pair, and the sockets its ends are configured by.
 struct Pair {
-    net::Netlink host;
-    net::Netlink pod;
+    net::Netlink &host;
+    net::Netlink &pod;
     net::Veth veth;
 };
 
@@ -36,17 +36,15 @@ Result<void> create_lease(const cni::Request &request, endpoint_mode mode, Rollb
     return {};
 }
 
-Result<Pair> create_pair(const net::Namespace &pod, const Plan &plan, const std::string &ifname, Rollback &rollback) {
-    net::Netlink host = TRY(net::Netlink::open());
-    net::Netlink inside = TRY(net::Netlink::open_in(pod));
+Result<Pair> create_pair(Sockets &sockets, const net::Namespace &pod, const Plan &plan, const std::string &ifname,
+                         Rollback &rollback) {
     const net::Veth veth =
-        TRY(net::create_veth(host, {ifname, plan.host_ifname, plan.pod_mac, plan.host_mac, plan.mtu, pod}));
-    rollback.add("creating " + plan.host_ifname, [ifindex = veth.host.ifindex]() -> Result<void> {
-        net::Netlink again = TRY(net::Netlink::open());
-        TRY(net::remove_link(again, ifindex));
+        TRY(net::create_veth(sockets.host, {ifname, plan.host_ifname, plan.pod_mac, plan.host_mac, plan.mtu, pod}));
+    rollback.add("creating " + plan.host_ifname, [&sockets, ifindex = veth.host.ifindex]() -> Result<void> {
+        TRY(net::remove_link(sockets.host, ifindex));
         return {};
     });
-    return Pair{std::move(host), std::move(inside), veth};
+    return Pair{sockets.host, sockets.pod, veth};
 }
 
 // A namespace made with IPv6 switched off would refuse the addresses.
@@ -128,15 +126,14 @@ EndpointFacts facts_of(const Plan &plan, const Pair &pair, endpoint_mode mode, H
 
 // The container's interface of our own making. What it does is undone by `rollback` when it fails.
 Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
-                                           const Tables &tables, Rollback &rollback) {
+                                           Sockets &sockets, const Tables &tables, Rollback &rollback) {
     cni::Attachment lease;
     TRY(create_lease(request, mode, rollback, lease));
     const Lock lock = TRY(Lock::shared(request.config.bpffs));
-    net::Netlink host = TRY(net::Netlink::open());
-    Plan plan = TRY(make_plan(request, lease, request.config.mtu ? 0 : TRY(uplink_mtu(host))));
+    Plan plan = TRY(make_plan(request, lease, request.config.mtu ? 0 : TRY(uplink_mtu(sockets.host))));
     const HookKind kind = TRY(choose_hook_kind(request.config));
-    TRY(enable_forwarding(host, std::ranges::any_of(plan.addresses, is_ipv4), !is_none(plan.link_local)));
-    Pair pair = TRY(create_pair(pod, plan, request.ifname, rollback));
+    TRY(enable_forwarding(sockets.host, std::ranges::any_of(plan.addresses, is_ipv4), !is_none(plan.link_local)));
+    Pair pair = TRY(create_pair(sockets, pod, plan, request.ifname, rollback));
     const endpoint record = TRY(make_endpoint(request, facts_of(plan, pair, mode, kind, pod.inode())));
     TRY(put_endpoint(tables, request, record, rollback));
     TRY(attach_programs(request.config.bpffs, record.ifindex, kind));
@@ -150,10 +147,9 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
 
 // CNI spec, ADD: an interface of this name in the container is an error, and what there is stays as it is. What an
 // earlier sandbox left behind without a DEL is cleared away.
-Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
+Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod, Sockets &sockets,
                            const Tables &tables) {
-    net::Netlink inside = TRY(net::Netlink::open_in(pod));
-    const auto link = TRY(net::find_link(inside, request.ifname));
+    const auto link = TRY(net::find_link(sockets.pod, request.ifname));
     const auto known = TRY(tables.endpoints.find(TRY(make_endpoint_key(request.container_id, request.ifname))));
     if (known && link && known->pod_ifindex == link->ifindex && known->netns_inode == pod.inode())
         return Error{ErrorCode::already_exists,
@@ -177,11 +173,12 @@ Result<std::string> add(const cni::Request &request) {
         return Error{ErrorCode::invalid_environment, "CNI_NETNS " + request.netns + " is the plugin's own namespace",
                      "set CNI_NETNS_OVERRIDE=1 if that is meant"};
     TRY(prepare_node(request.config));
-    const Tables tables = TRY(Tables::open(request.config.bpffs));
-    TRY(refuse_second(request, mode, pod, tables));
+    const Tables tables = TRY(open_node(request.config));
+    Sockets sockets{TRY(net::Netlink::open()), TRY(net::Netlink::open_in(pod))};
+    TRY(refuse_second(request, mode, pod, sockets, tables));
     Rollback rollback;
-    auto result = mode == ENDPOINT_AFTER_MAIN ? adopt_interface(request, pod, tables, rollback)
-                                              : make_interface_for(request, mode, pod, tables, rollback);
+    auto result = mode == ENDPOINT_AFTER_MAIN ? adopt_interface(request, pod, sockets, tables, rollback)
+                                              : make_interface_for(request, mode, pod, sockets, tables, rollback);
     if (!result)
         return rollback.undo(std::move(result).error());
     rollback.commit();

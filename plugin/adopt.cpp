@@ -41,15 +41,15 @@ Result<net::Namespace> open_container(const cni::Request &request) {
     return container;
 }
 
-Result<Adopted> find_pair(net::Netlink &host, net::Netlink &inside, const std::string &ifname) {
-    auto pod_end = TRY(net::find_link(inside, ifname));
+Result<Adopted> find_pair(Sockets &sockets, const std::string &ifname) {
+    auto pod_end = TRY(net::find_link(sockets.pod, ifname));
     if (!pod_end)
         return Error{ErrorCode::unknown_container, "there is no interface " + ifname + " in the container"};
     if (pod_end->kind != kVeth || !pod_end->peer_ifindex)
         return Error{ErrorCode::unsupported_field,
                      "interface " + ifname + " of kind \"" + pod_end->kind + "\" has no host end for the programs",
                      "chain Podlane after a plugin that makes a veth pair (ptp, bridge)"};
-    auto host_end = TRY(net::find_link(host, *pod_end->peer_ifindex));
+    auto host_end = TRY(net::find_link(sockets.host, *pod_end->peer_ifindex));
     if (!host_end || host_end->kind != kVeth || host_end->peer_ifindex != pod_end->ifindex)
         return Error{ErrorCode::missing, "the host end of " + ifname + " is not in the host's namespace"};
     return Adopted{*std::move(pod_end), *std::move(host_end)};
@@ -62,12 +62,10 @@ Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, Hoo
     return attach(ifindex, Hook::egress, kind, to_pod.get());
 }
 
-Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, const Tables &tables,
-                                        Rollback &rollback) {
+Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
+                                        const Tables &tables, Rollback &rollback) {
     const Lock lock = TRY(Lock::shared(request.config.bpffs));
-    net::Netlink host = TRY(net::Netlink::open());
-    net::Netlink inside = TRY(net::Netlink::open_in(pod));
-    const Adopted pair = TRY(find_pair(host, inside, request.ifname));
+    const Adopted pair = TRY(find_pair(sockets, request.ifname));
     EndpointFacts facts{.mode = ENDPOINT_AFTER_MAIN, .hook_kind = TRY(choose_hook_kind(request.config))};
     for (const cni::Address &one : addresses_of(*request.config.prev_result, request.ifname))
         facts.addresses.push_back(one.prefix.addr);
@@ -83,7 +81,7 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
     facts.host_mac = pair.host.mac;
     facts.mtu = pair.pod.mtu;
     facts.flags = flags_for(request, pair.host, facts.addresses.size());
-    facts.link_local = TRY(link_local_of(inside, pair.pod.ifindex));
+    facts.link_local = TRY(link_local_of(sockets.pod, pair.pod.ifindex));
     const endpoint record = TRY(make_endpoint(request, facts));
     TRY(put_endpoint(tables, request, record, rollback));
     rollback.add("attaching the programs", [ifindex = record.ifindex]() -> Result<void> {

@@ -12,9 +12,15 @@
 
 namespace podlane {
 
+// Route netlink of the host's and of the container's namespace.
+struct Sockets {
+    net::Netlink host;
+    net::Netlink pod;
+};
+
 // The result is prevResult, unchanged: addressing is the other plugin's.
-Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, const Tables &tables,
-                                        Rollback &rollback);
+Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
+                                        const Tables &tables, Rollback &rollback);
 
 // CNI_NETNS; where it is no network namespace (any more) the error has the spec's code 4 and names the variable.
 Result<net::Namespace> open_container(const cni::Request &request);
@@ -24,7 +30,7 @@ struct Adopted {
     net::Link pod;
     net::Link host;
 };
-Result<Adopted> find_pair(net::Netlink &host, net::Netlink &inside, const std::string &ifname);
+Result<Adopted> find_pair(Sockets &sockets, const std::string &ifname);
 
 // Puts the pinned programs on both hooks of a host end.
 Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, HookKind kind);

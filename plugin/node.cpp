@@ -40,6 +40,13 @@ Result<void> prepare_node(const cni::Config &config) {
     return ensure_loaded(config.bpffs, {config.max_endpoints, config.max_paths});
 }
 
+Result<Tables> open_node(const cni::Config &config) {
+    auto tables = Tables::open(config.bpffs);
+    if (!tables && tables.error().code == ErrorCode::missing)
+        TRY(check_pins(config.bpffs));
+    return tables;
+}
+
 Result<HookKind> choose_hook_kind(const cni::Config &config) {
     if (config.attach != cni::AttachBy::tcx)
         return HookKind::clsact;

@@ -4,6 +4,7 @@
 #include "loader/attach.hpp"
 #include "maps/result.hpp"
 #include "plugin/cni/types.hpp"
+#include "plugin/endpoint.hpp"
 #include "plugin/net/netlink.hpp"
 
 #include <cstdint>
@@ -12,6 +13,8 @@ namespace podlane {
 
 // Loads the programs where they are not yet; errors name the missing feature (ErrorCode::plugin_not_available).
 Result<void> prepare_node(const cni::Config &config);
+// Opens the maps of a prepared node; where some are missing, the error says why.
+Result<Tables> open_node(const cni::Config &config);
 
 // clsact unless the configuration asks for tcx: attaching to tcx and taking an interface away from it wait for a grace
 // period of RCU each, under the lock of all network configuration (docs/PERFORMANCE.md has the figures).

@@ -8,5 +8,8 @@ static __always_inline int find_interface(struct packet *p)
 	__u32 ifindex = p->skb->ifindex;
 
 	p->interface = bpf_map_lookup_elem(&interfaces_v1, &ifindex);
-	return p->interface ? 0 : REASON_HOST_UNKNOWN_ENDPOINT;
+	if (!p->interface)
+		return REASON_HOST_UNKNOWN_ENDPOINT;
+	p->network = p->interface->network;
+	return 0;
 }

@@ -28,8 +28,10 @@ static __always_inline bool is_drop(enum reason reason)
 
 static __always_inline int finish(struct packet *p, enum reason reason)
 {
-	count(p->interface ? p->skb->ifindex : 0, reason, p->skb->len);
+	count(reason == REASON_HOST_UNKNOWN_ENDPOINT ? 0 : p->skb->ifindex, reason, p->skb->len);
 	if (reason == REASON_SENT_DIRECT && p->receiver)
 		count(p->receiver->ifindex, REASON_RECEIVED_DIRECT, p->skb->len);
+	if (reason == REASON_UPLINK_DELIVERED && p->receiver)
+		count(p->receiver->ifindex, REASON_RECEIVED_UPLINK, p->skb->len);
 	return is_drop(reason) ? TC_ACT_SHOT : p->verdict;
 }

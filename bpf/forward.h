@@ -20,26 +20,34 @@ static __always_inline struct ethhdr *writable(struct packet *p, __u32 bytes)
 	return start + bytes <= (void *)(long)p->skb->data_end ? start : 0;
 }
 
-static __always_inline int forward(struct packet *p)
+/* A router's part of the packet; every failure comes before the first change. */
+static __always_inline struct ethhdr *decrement_hop_limit(struct packet *p)
 {
 	const __u32 bytes = sizeof(struct ethhdr) + sizeof(struct iphdr);
 	__u8 hop_limit = p->hop_limit - 1;
 	struct ethhdr *ethernet;
 
 	if (!writable(p, bytes) && bpf_skb_pull_data(p->skb, bytes))
-		return REASON_HOST_UNKNOWN_PATH;
+		return 0;
 	/* The checksum of the whole packet, where a device computed it, has the hop limit in it. */
 	if (p->protocol == ETH_P_IPV6 &&
 	    bpf_skb_store_bytes(p->skb, sizeof(struct ethhdr) + __builtin_offsetof(struct ipv6hdr, hop_limit),
 				&hop_limit, sizeof(hop_limit), BPF_F_RECOMPUTE_CSUM))
-		return REASON_HOST_UNKNOWN_PATH;
+		return 0;
 	ethernet = writable(p, bytes);
+	if (ethernet && p->protocol == ETH_P_IP)
+		decrement_ttl((struct iphdr *)(ethernet + 1));
+	return ethernet;
+}
+
+static __always_inline int deliver(struct packet *p, enum reason reason)
+{
+	struct ethhdr *ethernet = decrement_hop_limit(p);
+
 	if (!ethernet)
 		return REASON_HOST_UNKNOWN_PATH;
-	if (p->protocol == ETH_P_IP)
-		decrement_ttl((struct iphdr *)(ethernet + 1));
 	__builtin_memcpy(ethernet->h_dest, p->receiver->pod_mac, 6);
 	__builtin_memcpy(ethernet->h_source, p->receiver->host_mac, 6);
 	p->verdict = bpf_redirect_peer(p->receiver->ifindex, 0);
-	return REASON_SENT_DIRECT;
+	return reason;
 }

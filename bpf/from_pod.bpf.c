@@ -6,6 +6,12 @@
 #include "bpf/parse.h"
 #include "bpf/route.h"
 #include "bpf/source.h"
+#include "bpf/uplink.h"
+
+static __always_inline int forward(struct packet *p)
+{
+	return p->receiver ? deliver(p, REASON_SENT_DIRECT) : send_to_uplink(p);
+}
 
 SEC("tc")
 int pl_from_pod(struct __sk_buff *skb)

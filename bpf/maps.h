@@ -4,12 +4,14 @@
 #include "maps/abi/address.h"
 #include "maps/abi/allowed_source.h"
 #include "maps/abi/bandwidth.h"
+#include "maps/abi/cluster_cidr.h"
 #include "maps/abi/counter.h"
 #include "maps/abi/endpoint.h"
 #include "maps/abi/interface.h"
 #include "maps/abi/names.h"
 #include "maps/abi/network.h"
 #include "maps/abi/path.h"
+#include "maps/abi/uplink.h"
 
 /*
  * Sizes are defaults; the configuration of the first ADD sets others. Hashes without BPF_F_NO_PREALLOC take their
@@ -86,3 +88,21 @@ struct {
 	__type(key, __u32);
 	__type(value, struct bandwidth);
 } bandwidths_v1 SEC(".maps");
+
+/* Uplinks by ifindex. Written by ADD, DEL and podlanectl, read for every packet on an uplink. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, struct uplink);
+} uplinks_v1 SEC(".maps");
+
+/* Ranges of other nodes' pods by network. Read for the first packet of a flow that leaves the node. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1024);
+	__type(key, struct cluster_cidr_key);
+	__type(value, __u32);
+} cluster_cidr_v1 SEC(".maps");

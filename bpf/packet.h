@@ -43,6 +43,7 @@ struct ip_ends {
  */
 struct packet {
 	struct __sk_buff *skb;
+	__u32 network;               /* of the endpoint that sends or is to receive it */
 	struct interface *interface; /* the host end the packet is on */
 	struct address *receiver;    /* the local endpoint it goes to, once found */
 	struct ip_ends ip;           /* of the packet itself */
@@ -51,9 +52,12 @@ struct packet {
 	__u16 l4_offset;             /* bytes from the Ethernet header to the transport header */
 	__u16 header_bytes;          /* IP and transport headers together, 0 where unknown */
 	__u8 hop_limit;              /* TTL of IPv4 */
+	__be32 traffic_class;        /* TOS of IPv4; class and flow label of IPv6 in network byte order */
+	__u32 uplink;                /* ifindex its flow is bound to, 0 for none */
 	__u8 icmp_type;
 	bool has_flow;    /* flow is complete */
 	bool starts_flow; /* may be the first packet of its flow */
+	bool is_new_flow; /* no path was known for it */
 	bool is_icmp_error;
 	int detour; /* the reason it has to take the host stack, if its source is allowed */
 	int verdict;

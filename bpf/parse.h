@@ -193,6 +193,7 @@ static __always_inline int parse_ipv4(struct packet *p, enum direction from)
 	if (l3_bytes > sizeof(ip))
 		detour(p, REASON_HOST_OPTIONS);
 	p->hop_limit = ip.ttl;
+	p->traffic_class = ip.tos;
 	p->l4_offset = sizeof(struct ethhdr) + l3_bytes;
 	p->ip.source = mapped_ipv4(ip.saddr);
 	p->ip.destination = mapped_ipv4(ip.daddr);
@@ -212,6 +213,7 @@ static __always_inline int parse_ipv6(struct packet *p, enum direction from)
 	if (bpf_ntohs(ip.payload_len) > p->skb->len - offset)
 		detour(p, REASON_HOST_LENGTH);
 	p->hop_limit = ip.hop_limit;
+	p->traffic_class = *(__be32 *)&ip & bpf_htonl(0x0fffffff);
 	__builtin_memcpy(&p->ip.source, &ip.saddr, sizeof(p->ip.source));
 	__builtin_memcpy(&p->ip.destination, &ip.daddr, sizeof(p->ip.destination));
 	p->ip.protocol = ip.nexthdr;

@@ -5,7 +5,7 @@
 
 static __always_inline struct address *find_address(struct packet *p, const struct ip_addr *addr)
 {
-	struct address_key key = {.network = p->interface->network, .addr = *addr};
+	struct address_key key = {.network = p->network, .addr = *addr};
 
 	return bpf_map_lookup_elem(&addresses_v1, &key);
 }
@@ -25,9 +25,9 @@ static __always_inline struct path_key other_end(const struct path_key *flow, __
 	return other;
 }
 
-static __always_inline bool remember(const struct path_key *flow, enum path_via via)
+static __always_inline bool remember(const struct path_key *flow, enum path_via via, __u32 uplink)
 {
-	struct flow_path path = {.since_ns = bpf_ktime_get_ns(), .via = via};
+	struct flow_path path = {.since_ns = bpf_ktime_get_ns(), .via = via, .uplink = uplink};
 
 	return bpf_map_update_elem(&paths_v1, flow, &path, BPF_ANY) == 0;
 }
@@ -42,19 +42,18 @@ static __always_inline bool fits(struct packet *p, __u32 mtu)
 	return p->skb->len - sizeof(struct ethhdr) <= mtu;
 }
 
-static __always_inline int find_receiver(struct packet *p)
+/* Destinations and sources of other nodes' pods. */
+static __always_inline bool in_cluster(struct packet *p, const struct ip_addr *addr)
 {
-	__u32 both;
+	struct cluster_cidr_key key = {.prefixlen = 160, .network = bpf_htonl(p->network), .addr = *addr};
 
-	if (p->detour)
-		return p->detour;
-	p->receiver = find_address(p, &p->ip.destination);
-	if (!p->receiver)
-		return REASON_HOST_NOT_LOCAL;
-	if (p->receiver->ifindex == p->skb->ifindex)
-		return REASON_HOST_SELF;
-	both = p->interface->flags & p->receiver->flags;
-	if (!(both & INTERFACE_FAST_LOCAL))
+	return bpf_map_lookup_elem(&cluster_cidr_v1, &key);
+}
+
+/* What is delivered to a pod of this node past the host stack, whoever sends it. */
+static __always_inline int check_receiver(struct packet *p, __u32 allowed)
+{
+	if (!(p->receiver->flags & allowed))
 		return REASON_HOST_FAST_PATH_OFF;
 	if (!p->has_flow)
 		return REASON_HOST_NO_FLOW;
@@ -63,8 +62,26 @@ static __always_inline int find_receiver(struct packet *p)
 	return fits(p, p->receiver->mtu) ? 0 : REASON_HOST_MTU;
 }
 
+/* Goes on with a receiver on this node, or with none towards another node. */
+static __always_inline int find_receiver(struct packet *p)
+{
+	if (p->detour)
+		return p->detour;
+	p->receiver = find_address(p, &p->ip.destination);
+	if (p->receiver) {
+		if (p->receiver->ifindex == p->skb->ifindex)
+			return REASON_HOST_SELF;
+		return check_receiver(p, p->interface->flags & INTERFACE_FAST_LOCAL);
+	}
+	if (!(p->interface->flags & INTERFACE_FAST_UPLINK))
+		return REASON_HOST_NOT_LOCAL;
+	if (!p->has_flow)
+		return REASON_HOST_NO_FLOW;
+	return p->hop_limit > 1 ? 0 : REASON_HOST_TTL;
+}
+
 /* Both ends remember: the answer of a flow is hardly ever the first packet of one. */
-static __always_inline int find_path(struct packet *p)
+static __always_inline int find_local_path(struct packet *p)
 {
 	struct flow_path *known = bpf_map_lookup_elem(&paths_v1, &p->flow);
 	struct path_key other;
@@ -74,5 +91,39 @@ static __always_inline int find_path(struct packet *p)
 	if (!p->starts_flow)
 		return REASON_HOST_UNKNOWN_PATH;
 	other = other_end(&p->flow, p->receiver->ifindex);
-	return remember(&p->flow, PATH_DIRECT) && remember(&other, PATH_DIRECT) ? 0 : REASON_HOST_UNKNOWN_PATH;
+	return remember(&p->flow, PATH_DIRECT, 0) && remember(&other, PATH_DIRECT, 0) ? 0 : REASON_HOST_UNKNOWN_PATH;
+}
+
+/* Answers go by the uplink their flow came in by; of its own accord a pod only reaches the cluster. */
+static __always_inline int find_uplink_path(struct packet *p)
+{
+	struct flow_path *known = bpf_map_lookup_elem(&paths_v1, &p->flow);
+
+	if (known) {
+		p->uplink = known->uplink;
+		return known->via == PATH_UPLINK ? 0 : REASON_HOST_PATH;
+	}
+	if (!in_cluster(p, &p->ip.destination))
+		return REASON_HOST_NOT_LOCAL;
+	p->is_new_flow = true;
+	return p->starts_flow ? 0 : REASON_HOST_UNKNOWN_PATH;
+}
+
+static __always_inline int find_path(struct packet *p)
+{
+	return p->receiver ? find_local_path(p) : find_uplink_path(p);
+}
+
+/* What the host stack carried it must also get the answers of. Flows without a choice of paths need no memory. */
+static __always_inline void remember_host(struct packet *p)
+{
+	struct flow_path *known;
+
+	if (!p->has_flow || p->is_icmp_error)
+		return;
+	known = bpf_map_lookup_elem(&paths_v1, &p->flow);
+	if (known && known->via == PATH_HOST)
+		return;
+	if (known || in_cluster(p, &p->flow.peer) || find_address(p, &p->flow.peer))
+		remember(&p->flow, PATH_HOST, 0);
 }

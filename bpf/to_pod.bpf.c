@@ -4,16 +4,9 @@
 #include "bpf/parse.h"
 #include "bpf/route.h"
 
-/* Only flows between two endpoints have a choice of paths: the others need no memory. */
-static __always_inline int remember_host(struct packet *p)
+static __always_inline int receive(struct packet *p)
 {
-	struct flow_path *known;
-
-	if (!p->has_flow || p->is_icmp_error || !find_address(p, &p->flow.peer))
-		return REASON_RECEIVED_HOST;
-	known = bpf_map_lookup_elem(&paths_v1, &p->flow);
-	if (!known || known->via != PATH_HOST)
-		remember(&p->flow, PATH_HOST);
+	remember_host(p);
 	return REASON_RECEIVED_HOST;
 }
 
@@ -21,7 +14,7 @@ SEC("tc")
 int pl_to_pod(struct __sk_buff *skb)
 {
 	struct packet p = {.skb = skb, .verdict = VERDICT_NEXT};
-	int reason = find_interface(&p) ?: parse(&p, TO_POD) ?: remember_host(&p);
+	int reason = find_interface(&p) ?: parse(&p, TO_POD) ?: receive(&p);
 
 	return finish(&p, reason);
 }

@@ -16,11 +16,15 @@
 #define PODLANE_MAP_COUNTERS "counters_v1"
 #define PODLANE_MAP_SOURCES "allowed_srcs_v1"
 #define PODLANE_MAP_BANDWIDTHS "bandwidths_v1"
+#define PODLANE_MAP_UPLINKS "uplinks_v1"
+#define PODLANE_MAP_CIDRS "cluster_cidr_v1"
 
 #define PODLANE_PROGRAM_PREFIX "pl_"
 /* Program names as the kernel shows them; the prefix tells ours from other agents'. */
 #define PODLANE_PROGRAM_FROM_POD "pl_from_pod"
 #define PODLANE_PROGRAM_TO_POD "pl_to_pod"
+#define PODLANE_PROGRAM_FROM_UPLINK "pl_from_uplink"
+#define PODLANE_PROGRAM_TO_UPLINK "pl_to_uplink"
 
 /* clsact filters of ours: one priority, one handle ("PL"), so that other filters are never touched. */
 #define PODLANE_TC_PRIORITY 20

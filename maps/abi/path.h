@@ -20,6 +20,7 @@ struct path_key {
 enum path_via {
 	PATH_HOST = 1,   /* through the host stack, which may translate or filter it */
 	PATH_DIRECT = 2, /* between two pods of this node, past the host stack */
+	PATH_UPLINK = 3, /* by the uplink, past the host stack; without one as the kernel's routes say */
 };
 
 struct flow_path {

@@ -36,7 +36,17 @@
 	X(DROP_SOURCE_ADDRESS, "drop-source-address", DROP, "source address is not the endpoint's")                    \
 	X(DROP_ARP_SPOOFED, "drop-arp-spoofed", DROP, "ARP sender is not the endpoint")                                \
 	X(DROP_ND_SPOOFED, "drop-nd-spoofed", DROP, "neighbour discovery in another's name, or a router's")            \
-	X(DROP_MALFORMED, "drop-malformed", DROP, "Ethernet, ARP or IP header cut short or contradicting itself")
+	X(DROP_MALFORMED, "drop-malformed", DROP, "Ethernet, ARP or IP header cut short or contradicting itself")      \
+	X(SENT_UPLINK, "sent-uplink", FAST, "to another node by an uplink, past the host stack")                       \
+	X(RECEIVED_UPLINK, "received-uplink", FAST, "from another node by an uplink, past the host stack")             \
+	X(UPLINK_DELIVERED, "uplink-delivered", FAST, "came in by this uplink, to a pod past the host stack")          \
+	X(UPLINK_SENT, "uplink-sent", FAST, "left by this uplink, past the host stack")                                \
+	X(UPLINK_SENT_HOST, "uplink-sent-host", HOST, "left by this uplink after the host stack")                      \
+	X(HOST_NO_ROUTE, "host-no-route", HOST,                                                                        \
+	  "the kernel's routes have no way to forward it: host stack, which answers")                                  \
+	X(HOST_NO_UPLINK, "host-no-uplink", HOST, "the route leaves by an interface that is no uplink: host stack")    \
+	X(HOST_SOURCE_LOCAL, "host-source-local", HOST,                                                                \
+	  "came in by an uplink with the source of a pod of this node: host stack")
 
 enum reason_kind {
 	REASON_KIND_PASS,

@@ -42,6 +42,12 @@ static __always_inline bool fits(struct packet *p, __u32 mtu)
 	return p->skb->len - sizeof(struct ethhdr) <= mtu;
 }
 
+/* Sources the kernel's forwarding refuses as well: fe80::/10 (RFC 4291, 2.5.6) and the unspecified address. */
+static __always_inline bool stays_on_link(const struct ip_addr *source)
+{
+	return (source->word[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000) || is_unspecified(source);
+}
+
 static __always_inline int find_receiver(struct packet *p)
 {
 	__u32 both;
@@ -53,6 +59,10 @@ static __always_inline int find_receiver(struct packet *p)
 		return REASON_HOST_NOT_LOCAL;
 	if (p->receiver->ifindex == p->skb->ifindex)
 		return REASON_HOST_SELF;
+	if (p->skb->pkt_type != PACKET_HOST)
+		return REASON_HOST_L2;
+	if (stays_on_link(&p->ip.source))
+		return REASON_HOST_SCOPE;
 	both = p->interface->flags & p->receiver->flags;
 	if (!(both & INTERFACE_FAST_LOCAL))
 		return REASON_HOST_FAST_PATH_OFF;

@@ -36,7 +36,8 @@
 	X(DROP_SOURCE_ADDRESS, "drop-source-address", DROP, "source address is not the endpoint's")                    \
 	X(DROP_ARP_SPOOFED, "drop-arp-spoofed", DROP, "ARP sender is not the endpoint")                                \
 	X(DROP_ND_SPOOFED, "drop-nd-spoofed", DROP, "neighbour discovery in another's name, or a router's")            \
-	X(DROP_MALFORMED, "drop-malformed", DROP, "Ethernet, ARP or IP header cut short or contradicting itself")
+	X(DROP_MALFORMED, "drop-malformed", DROP, "Ethernet, ARP or IP header cut short or contradicting itself")      \
+	X(HOST_SCOPE, "host-scope", HOST, "link-local or unspecified source, which is never forwarded: host stack")
 
 enum reason_kind {
 	REASON_KIND_PASS,

@@ -12,8 +12,6 @@ static __always_inline int find_local_receiver(struct packet *p)
 	p->receiver = find_endpoint(p, &p->ip.destination);
 	if (!p->receiver)
 		return REASON_HOST_NOT_LOCAL;
-	if (p->skb->pkt_type != PACKET_HOST)
-		return REASON_HOST_L2;
 	if (p->detour)
 		return p->detour;
 	/* Nobody out there has an address of ours: the host stack knows what to do with one who says so. */

@@ -69,6 +69,11 @@ static __always_inline bool same_addr(const struct ip_addr *a, const struct ip_a
 	       a->word[0] == b->word[0];
 }
 
+static __always_inline bool is_unspecified(const struct ip_addr *addr)
+{
+	return !(addr->word[0] | addr->word[1] | addr->word[2] | addr->word[3]);
+}
+
 /* Both are 2-byte aligned. */
 static __always_inline bool same_mac(const __u8 *a, const __u8 *b)
 {

@@ -50,9 +50,27 @@ static __always_inline bool in_cluster(struct packet *p, const struct ip_addr *a
 	return bpf_map_lookup_elem(&cluster_cidr_v1, &key);
 }
 
+/* Sources the kernel's forwarding refuses as well: fe80::/10 (RFC 4291, 2.5.6) and the unspecified address. */
+static __always_inline bool stays_on_link(const struct ip_addr *source)
+{
+	return (source->word[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000) || is_unspecified(source);
+}
+
+/* What a router would forward at all. */
+static __always_inline int check_forwardable(struct packet *p)
+{
+	if (p->skb->pkt_type != PACKET_HOST)
+		return REASON_HOST_L2;
+	return stays_on_link(&p->ip.source) ? REASON_HOST_SCOPE : 0;
+}
+
 /* What is delivered to a pod of this node past the host stack, whoever sends it. */
 static __always_inline int check_receiver(struct packet *p, __u32 allowed)
 {
+	int refused = check_forwardable(p);
+
+	if (refused)
+		return refused;
 	if (!(p->receiver->flags & allowed))
 		return REASON_HOST_FAST_PATH_OFF;
 	if (!p->has_flow)
@@ -77,7 +95,7 @@ static __always_inline int find_receiver(struct packet *p)
 		return REASON_HOST_NOT_LOCAL;
 	if (!p->has_flow)
 		return REASON_HOST_NO_FLOW;
-	return p->hop_limit > 1 ? 0 : REASON_HOST_TTL;
+	return check_forwardable(p) ?: (p->hop_limit > 1 ? 0 : REASON_HOST_TTL);
 }
 
 /* Both ends remember: the answer of a flow is hardly ever the first packet of one. */

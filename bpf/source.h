@@ -39,6 +39,9 @@ static __always_inline bool owns(struct packet *p, const struct ip_addr *addr)
 {
 	struct interface *own = p->interface;
 
+	/* A family the endpoint lacks is all zero in its entry. */
+	if (is_unspecified(addr))
+		return false;
 	if (same_addr(addr, &own->ipv4) || same_addr(addr, &own->ipv6) || same_addr(addr, &own->link_local))
 		return true;
 	if (own->flags & INTERFACE_MORE_ADDRESSES) {
@@ -62,11 +65,6 @@ static __always_inline bool may_send_from(struct packet *p, const struct ip_addr
 		return bpf_map_lookup_elem(&allowed_srcs_v1, &key);
 	}
 	return false;
-}
-
-static __always_inline bool is_unspecified(const struct ip_addr *addr)
-{
-	return !(addr->word[0] | addr->word[1] | addr->word[2] | addr->word[3]);
 }
 
 static __always_inline int check_arp(struct packet *p)

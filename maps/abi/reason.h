@@ -37,6 +37,7 @@
 	X(DROP_ARP_SPOOFED, "drop-arp-spoofed", DROP, "ARP sender is not the endpoint")                                \
 	X(DROP_ND_SPOOFED, "drop-nd-spoofed", DROP, "neighbour discovery in another's name, or a router's")            \
 	X(DROP_MALFORMED, "drop-malformed", DROP, "Ethernet, ARP or IP header cut short or contradicting itself")      \
+	X(HOST_SCOPE, "host-scope", HOST, "link-local or unspecified source, which is never forwarded: host stack")     \
 	X(SENT_UPLINK, "sent-uplink", FAST, "to another node by an uplink, past the host stack")                       \
 	X(RECEIVED_UPLINK, "received-uplink", FAST, "from another node by an uplink, past the host stack")             \
 	X(UPLINK_DELIVERED, "uplink-delivered", FAST, "came in by this uplink, to a pod past the host stack")          \

@@ -17,6 +17,8 @@
 
 namespace podlane::test {
 
+using podlane::to_string;
+
 enum class Transport { tcp, udp };
 std::string to_string(Transport transport);
 

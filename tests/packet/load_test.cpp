@@ -8,28 +8,67 @@
 
 #include <gtest/gtest.h>
 
+#include <bpf/bpf.h>
+#include <linux/bpf.h>
 #include <net/if.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
+#include <filesystem>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace podlane {
 namespace {
+
+constexpr std::array kMaps = {PODLANE_MAP_ENDPOINTS, PODLANE_MAP_INTERFACES, PODLANE_MAP_ADDRESSES,
+                              PODLANE_MAP_NETWORKS,  PODLANE_MAP_PATHS,      PODLANE_MAP_COUNTERS,
+                              PODLANE_MAP_SOURCES,   PODLANE_MAP_BANDWIDTHS};
+constexpr std::array kPrograms = {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD};
+constexpr MapSizes kSizes{64, 128};
+
+std::set<std::string> names_in(const std::string &directory) {
+    std::set<std::string> names;
+    for (const auto &entry : std::filesystem::directory_iterator(directory))
+        names.insert(entry.path().filename());
+    return names;
+}
+
+std::string name_of(const std::string &path) { return std::filesystem::path(path).filename(); }
+
+// All zero where there is no such map.
+bpf_map_info map_info(const std::string &root, const char *name) {
+    bpf_map_info facts{};
+    __u32 size = sizeof facts;
+    const Fd map(bpf_obj_get(pin_path(root, name).c_str()));
+    if (!map || bpf_obj_get_info_by_fd(map.get(), &facts, &size) != 0)
+        return {};
+    return facts;
+}
+
+int pin_small_map(const std::string &path) {
+    const Fd map(bpf_map_create(BPF_MAP_TYPE_ARRAY, "test", 4, 4, 1, nullptr));
+    return bpf_obj_pin(map.get(), path.c_str());
+}
 
 class Load : public testing::Test {
   protected:
     void SetUp() override {
         if (geteuid() != 0)
             GTEST_SKIP() << "needs root";
-        const auto loaded = ensure_loaded(root_, MapSizes{64, 64});
+        const auto loaded = ensure_loaded(root_, kSizes);
         ASSERT_TRUE(loaded) << loaded.error().message << "\n" << loaded.error().hint;
     }
 
     void TearDown() override {
+        EXPECT_TRUE(remove_pins(root_ + "/loading"));
         EXPECT_TRUE(remove_pins(live_directory(root_)));
         rmdir(root_.c_str());
         EXPECT_NE(access(root_.c_str(), F_OK), 0) << root_ << " is left behind";
@@ -39,20 +78,129 @@ class Load : public testing::Test {
 };
 
 TEST_F(Load, PinsEveryProgramAndMap) {
-    for (const char *name : {PODLANE_MAP_ENDPOINTS, PODLANE_MAP_INTERFACES, PODLANE_MAP_ADDRESSES, PODLANE_MAP_NETWORKS,
-                             PODLANE_MAP_PATHS, PODLANE_MAP_COUNTERS, PODLANE_MAP_SOURCES, PODLANE_MAP_BANDWIDTHS,
-                             PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD})
-        EXPECT_EQ(access(pin_path(root_, name).c_str(), F_OK), 0) << name;
+    std::set<std::string> expected(kMaps.begin(), kMaps.end());
+    expected.insert(kPrograms.begin(), kPrograms.end());
+    EXPECT_EQ(names_in(live_directory(root_)), expected);
 }
 
 TEST_F(Load, NamesProgramsAsTheyArePinned) {
-    for (const char *name : {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD}) {
+    for (const char *name : kPrograms) {
         const auto program = open_program(root_, name);
         ASSERT_TRUE(program) << program.error().message;
         const auto facts = program_facts(program->get());
         ASSERT_TRUE(facts) << facts.error().message;
         EXPECT_EQ(facts->name, name);
     }
+}
+
+TEST_F(Load, KeepsPinsFromEveryoneElse) {
+    struct stat facts {};
+    for (const std::string &directory : {root_, live_directory(root_)}) {
+        ASSERT_EQ(stat(directory.c_str(), &facts), 0);
+        EXPECT_EQ(facts.st_mode & 07777U, 0700U) << directory;
+    }
+    for (const std::string &name : names_in(live_directory(root_))) {
+        ASSERT_EQ(stat(pin_path(root_, name).c_str(), &facts), 0);
+        EXPECT_EQ(facts.st_mode & 07777U, 0600U) << name;
+    }
+}
+
+TEST_F(Load, DescribesEveryMapByItsTypes) {
+    for (const char *name : kMaps) {
+        const bpf_map_info facts = map_info(root_, name);
+        EXPECT_NE(facts.btf_id, 0U) << name;
+        EXPECT_NE(facts.btf_key_type_id, 0U) << name;
+        EXPECT_NE(facts.btf_value_type_id, 0U) << name;
+    }
+}
+
+TEST_F(Load, HonoursTheSizes) {
+    const auto entries = [&](const char *name) { return map_info(root_, name).max_entries; };
+    EXPECT_EQ(entries(PODLANE_MAP_ENDPOINTS), 64U);
+    EXPECT_EQ(entries(PODLANE_MAP_INTERFACES), 64U);
+    EXPECT_EQ(entries(PODLANE_MAP_ADDRESSES), 256U);
+    EXPECT_EQ(entries(PODLANE_MAP_COUNTERS), 65U);
+    EXPECT_EQ(entries(PODLANE_MAP_BANDWIDTHS), 64U);
+    EXPECT_EQ(entries(PODLANE_MAP_PATHS), 128U);
+}
+
+// Ids of all maps and programs: the same ones mean that nothing was loaded anew.
+std::vector<std::uint32_t> ids(const std::string &root) {
+    std::vector<std::uint32_t> all;
+    for (const char *name : kMaps)
+        all.push_back(map_info(root, name).id);
+    for (const char *name : kPrograms) {
+        const auto program = open_program(root, name);
+        const auto facts = program ? program_facts(program->get()) : Result<ProgramFacts>(program.error());
+        all.push_back(facts ? facts->id : 0);
+    }
+    return all;
+}
+
+TEST_F(Load, TwiceIsNoOperation) {
+    const auto before = ids(root_);
+
+    const auto again = ensure_loaded(root_, MapSizes{128, 256});
+
+    ASSERT_TRUE(again) << again.error().message;
+    EXPECT_EQ(ids(root_), before);
+}
+
+TEST_F(Load, ReplacesWhatACrashLeft) {
+    ASSERT_TRUE(remove_pins(live_directory(root_)));
+    const std::string loading = root_ + "/loading";
+    ASSERT_EQ(mkdir(loading.c_str(), 0700), 0);
+    ASSERT_EQ(pin_small_map(loading + "/" PODLANE_MAP_PATHS), 0);
+
+    const auto loaded = ensure_loaded(root_, kSizes);
+
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    EXPECT_EQ(names_in(root_), std::set<std::string>{name_of(live_directory(root_))});
+    EXPECT_EQ(map_info(root_, PODLANE_MAP_PATHS).max_entries, kSizes.paths);
+}
+
+TEST_F(Load, RecognisesMapsOfAnotherVersion) {
+    ASSERT_EQ(pin_small_map(pin_path(root_, "endpoints_v0")), 0);
+    const auto others = maps_of_other_versions(root_);
+    ASSERT_TRUE(others) << others.error().message;
+    EXPECT_EQ(*others, std::vector<std::string>{"endpoints_v0"});
+    EXPECT_TRUE(ensure_loaded(root_, kSizes)) << "beside a complete set it does no harm";
+
+    ASSERT_EQ(unlink(pin_path(root_, PODLANE_MAP_ENDPOINTS).c_str()), 0);
+    const auto loaded = ensure_loaded(root_, kSizes);
+
+    ASSERT_FALSE(loaded);
+    EXPECT_EQ(loaded.error().code, ErrorCode::plugin_not_available);
+    EXPECT_NE(loaded.error().message.find(PODLANE_MAP_ENDPOINTS), std::string::npos) << loaded.error().message;
+    EXPECT_NE(loaded.error().message.find("endpoints_v0"), std::string::npos) << loaded.error().message;
+}
+
+// Each of many processes finds or makes the one set, and says which it is by its maps' ids.
+TEST_F(Load, FirstLoadsInParallelGiveOneSet) {
+    constexpr int kProcesses = 8;
+    ASSERT_TRUE(remove_pins(live_directory(root_)));
+    ASSERT_EQ(rmdir(root_.c_str()), 0);
+    std::array<int, 2> seen{};
+    ASSERT_EQ(pipe(seen.data()), 0);
+    for (int i = 0; i < kProcesses; ++i)
+        if (const pid_t child = fork(); child == 0) {
+            const std::uint32_t id = ensure_loaded(root_, kSizes) ? map_info(root_, PODLANE_MAP_PATHS).id : 0;
+            _exit(write(seen[1], &id, sizeof id) == sizeof id ? 0 : 1);
+        }
+    std::set<std::uint32_t> sets;
+    for (int i = 0; i < kProcesses; ++i) {
+        int status = 0;
+        ASSERT_GT(wait(&status), 0);
+        EXPECT_EQ(status, 0);
+        std::uint32_t id = 0;
+        ASSERT_EQ(read(seen[0], &id, sizeof id), static_cast<ssize_t>(sizeof id));
+        sets.insert(id);
+    }
+    close(seen[0]);
+    close(seen[1]);
+
+    EXPECT_EQ(sets, std::set<std::uint32_t>{map_info(root_, PODLANE_MAP_PATHS).id});
+    EXPECT_EQ(names_in(root_), std::set<std::string>{name_of(live_directory(root_))});
 }
 
 // Puts from_pod on the loopback of a new network namespace, by way of one kind of hook only.

@@ -1,0 +1,232 @@
+#include "tests/harness/node.hpp"
+
+#include "loader/probe.hpp"
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <ostream>
+#include <stdexcept>
+#include <thread>
+
+namespace podlane::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string variable(const char *name, const std::string &otherwise) {
+    const char *value = std::getenv(name);
+    return value != nullptr ? value : otherwise;
+}
+
+void must(bool done, const std::string &what) {
+    if (!done)
+        throw std::runtime_error(what + ": " + std::strerror(errno));
+}
+
+// Mounts of the test are seen by the test and its children alone, and go with them, however they end. So does the
+// bpffs with everything pinned in it.
+void use_own_mounts() {
+    static bool done = false;
+    if (done)
+        return;
+    done = true;
+    must(unshare(CLONE_NEWNS) == 0, "unshare");
+    must(mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0, "making mounts private");
+    must(mount("bpf", "/sys/fs/bpf", "bpf", 0, "mode=0700") == 0, "mounting /sys/fs/bpf");
+}
+
+// A namespace, made on a thread of its own, so that the caller stays where it is.
+std::unique_ptr<net::Namespace> new_namespace() {
+    std::unique_ptr<net::Namespace> made;
+    std::thread([&made] {
+        if (unshare(CLONE_NEWNET) != 0)
+            return;
+        if (auto current = net::Namespace::current())
+            made = std::make_unique<net::Namespace>(std::move(current).value());
+    }).join();
+    must(made != nullptr, "making a network namespace");
+    return made;
+}
+
+std::string new_directory() {
+    std::string path = (fs::temp_directory_path() / "podlane-test-XXXXXX").string();
+    must(mkdtemp(path.data()) != nullptr, "mkdtemp");
+    return path;
+}
+
+template <typename Keys> std::string count_text(const char *name, Result<Keys> keys) {
+    return std::string(name) + ": " + (keys ? std::to_string(keys->size()) : keys.error().message) + "\n";
+}
+
+template <typename Table> std::string entries_text(const char *name, Result<Table> table) {
+    if (!table)
+        return std::string(name) + ": " + (table.error().code == ErrorCode::missing ? "0" : table.error().message) +
+               "\n";
+    return count_text(name, table->entries());
+}
+
+std::string counters_text(const std::string &root) {
+    const auto table = Counters::open(root, Access::read_only);
+    if (!table)
+        return std::string(PODLANE_MAP_COUNTERS) + ": 0\n";
+    auto keys = require(table->keys());
+    std::erase(keys, 0U); // of interfaces that are no endpoint; always there
+    return count_text(PODLANE_MAP_COUNTERS, Result(keys));
+}
+
+std::string maps_text(const std::string &root) {
+    constexpr Access kRead = Access::read_only;
+    return entries_text(PODLANE_MAP_ENDPOINTS, open_endpoints(root, kRead)) +
+           entries_text(PODLANE_MAP_INTERFACES, open_interfaces(root, kRead)) +
+           entries_text(PODLANE_MAP_ADDRESSES, open_addresses(root, kRead)) +
+           entries_text(PODLANE_MAP_NETWORKS, open_networks(root, kRead)) +
+           entries_text(PODLANE_MAP_SOURCES, open_allowed_sources(root, kRead)) +
+           entries_text(PODLANE_MAP_BANDWIDTHS, open_bandwidths(root, kRead)) + counters_text(root);
+}
+
+// Whatever is pinned but the programs and maps, which stay.
+std::string pins_text(const std::string &root) {
+    std::string text;
+    std::error_code ignored;
+    for (const auto &entry : fs::recursive_directory_iterator(root, ignored)) {
+        const std::string name = entry.path().filename();
+        if (name != "live" && name.find("_v1") == std::string::npos && !name.starts_with(PODLANE_PROGRAM_PREFIX))
+            text += "pin " + entry.path().string() + "\n";
+    }
+    return text;
+}
+
+} // namespace
+
+Container::Container(std::string id, std::string path)
+    : id_(std::move(id)), path_(std::move(path)), ns_(new_namespace()) {
+    std::ofstream(path_).close();
+    const std::string source = "/proc/self/fd/" + std::to_string(ns_->fd());
+    must(mount(source.c_str(), path_.c_str(), nullptr, MS_BIND, nullptr) == 0, "mounting " + path_);
+}
+
+void Container::remove_namespace() {
+    umount2(path_.c_str(), MNT_DETACH);
+    unlink(path_.c_str());
+    ns_.reset();
+}
+
+Container::~Container() {
+    if (ns_)
+        remove_namespace();
+}
+
+std::ostream &operator<<(std::ostream &stream, const Reply &reply) {
+    return stream << "exit code " << reply.rc << ", out '" << reply.out << "', err '" << reply.err << "'";
+}
+
+Node::Node() {
+    static std::atomic<int> nodes = 0;
+    use_own_mounts();
+    ns_ = new_namespace();
+    dir_ = new_directory();
+    bpffs_ = "/sys/fs/bpf/podlane-test-" + std::to_string(getpid()) + "-" + std::to_string(++nodes);
+    fs::create_directory(plugins());
+    for (const auto &entry : fs::directory_iterator(variable("CNI_PLUGINS", "/usr/lib/cni")))
+        fs::create_symlink(entry.path(), plugins() + "/" + entry.path().filename().string());
+    const char *podlane = std::getenv("PODLANE_BIN");
+    must(podlane != nullptr && access(podlane, X_OK) == 0, "PODLANE_BIN must be the plugin's path");
+    fs::create_symlink(fs::absolute(podlane), plugins() + "/podlane");
+    run("ip link set lo up");
+}
+
+Node::~Node() {
+    std::error_code ignored;
+    fs::remove_all(bpffs_, ignored);
+    fs::remove_all(dir_, ignored);
+}
+
+void Node::put_plugin(const std::string &name, const std::string &script) const {
+    remove_plugin(name);
+    std::ofstream(plugins() + "/" + name) << script;
+    constexpr mode_t kExecutable = 0755;
+    must(chmod((plugins() + "/" + name).c_str(), kExecutable) == 0, "chmod");
+}
+
+void Node::remove_plugin(const std::string &name) const { unlink((plugins() + "/" + name).c_str()); }
+
+std::shared_ptr<Container> Node::container(const std::string &id) {
+    const std::string number = std::to_string(++containers_);
+    return std::make_shared<Container>(id.empty() ? "container" + number : id, dir_ + "/netns-" + number);
+}
+
+Reply Node::cni_text(const std::string &plugin, const std::string &command, const std::string &config,
+                     const Variables &environment) const {
+    Variables all = environment;
+    all.try_emplace("CNI_COMMAND", command);
+    all.try_emplace("CNI_PATH", plugins());
+    Output output = test::run(ns(), {plugins() + "/" + plugin}, config, all);
+    Reply reply{output.rc, std::move(output.out), std::move(output.err), {}};
+    reply.json = Json::parse(reply.out, nullptr, false);
+    if (reply.json.is_discarded())
+        reply.json = nullptr;
+    return reply;
+}
+
+Reply Node::cni(const std::string &plugin, const std::string &command, const Json &config,
+                const Variables &environment) const {
+    return cni_text(plugin, command, config.dump(), environment);
+}
+
+Reply Node::cni(const std::string &command, const Json &config, const Container &container,
+                const Variables &more) const {
+    Variables all = more;
+    all.merge(attachment(container));
+    return cni(config.at("type").get<std::string>(), command, config, all);
+}
+
+Json Node::ipam() const {
+    return {{"type", "host-local"},
+            {"dataDir", leases()},
+            {"ranges", {{{{"subnet", "198.18.9.0/24"}}}, {{{"subnet", "2001:db8:9::/64"}}}}}};
+}
+
+Json Node::config(const Json &keys) const {
+    Json all = {{"cniVersion", "1.0.0"}, {"name", "pods"}, {"type", "podlane"}, {"bpffs", bpffs_}, {"ipam", ipam()}};
+    all.merge_patch(keys);
+    return all;
+}
+
+std::string Node::state() const {
+    std::string text;
+    for (const char *what : {"ip -o link", "ip -o addr", "ip -4 route show table all", "ip -6 route show table all",
+                             "ip -4 rule", "ip -6 rule", "ip neigh show nud permanent", "tc qdisc show"})
+        text += run(what);
+    text += maps_text(bpffs_) + pins_text(bpffs_);
+    for (const std::string &lease : leased())
+        text += "lease " + lease + "\n";
+    return text;
+}
+
+std::vector<std::string> Node::leased() const {
+    std::vector<std::string> found;
+    std::error_code ignored;
+    for (const auto &entry : fs::recursive_directory_iterator(leases(), ignored))
+        if (parse_ip(entry.path().filename().string()))
+            found.push_back(entry.path().filename());
+    std::ranges::sort(found);
+    return found;
+}
+
+Variables attachment(const Container &container, const std::string &ifname) {
+    return {{"CNI_CONTAINERID", container.id()}, {"CNI_NETNS", container.path()}, {"CNI_IFNAME", ifname}};
+}
+
+bool kernel_can_tcx() { return has_tcx(); }
+
+} // namespace podlane::test

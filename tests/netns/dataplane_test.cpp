@@ -1,0 +1,158 @@
+// Two pods of one node, by both kinds of hook and both families: what goes past the host stack, and what does not.
+#include "tests/netns/lab.hpp"
+
+#include <netinet/tcp.h>
+#include <netinet/udp.h>
+
+namespace podlane::test {
+namespace {
+
+class Dataplane : public LabTest {
+  protected:
+    // Packets that the host stack forwarded, by its own count.
+    void count_forwarded() { lab_->run_on_node(iptables() + " -A FORWARD -j ACCEPT"); }
+    std::uint64_t forwarded() {
+        return std::stoull(lab_->output_on_node(iptables() + " -L FORWARD -vxn | awk 'NR==3{print $1}'"));
+    }
+};
+
+TEST_P(Dataplane, PodToPodPassesByTheHostStack) {
+    const Pod a = lab_->add_pod("a");
+    const Pod b = lab_->add_pod("b");
+    const EchoServer server(b.ns, ipv4(), 7);
+    count_forwarded();
+    const auto sent = lab_->count(a, REASON_SENT_DIRECT);
+    const auto received = lab_->count(b, REASON_RECEIVED_DIRECT);
+
+    EXPECT_EQ(ask(a.ns, Transport::tcp, {addr(b), 7}), 0);
+    EXPECT_EQ(ask(a.ns, Transport::udp, {addr(b), 7}), 0);
+    EXPECT_TRUE(lab_->ping(a, addr(b)));
+
+    // Then: SYN, ACK, data, FIN at least; a datagram; an echo.
+    EXPECT_GE(lab_->count(a, REASON_SENT_DIRECT) - sent, 5U);
+    EXPECT_GE(lab_->count(b, REASON_RECEIVED_DIRECT) - received, 5U);
+    EXPECT_EQ(lab_->count(b, REASON_SENT_DIRECT), lab_->count(a, REASON_RECEIVED_DIRECT));
+    EXPECT_EQ(forwarded(), 0U);
+    EXPECT_FALSE(lab_->has_path(a, PATH_HOST) || lab_->has_path(b, PATH_HOST));
+}
+
+TEST_P(Dataplane, FastPathOffAtEitherEndGoesThroughTheHostStack) {
+    const Pod a = lab_->add_pod("a", R"("fastPath": "off")");
+    const Pod b = lab_->add_pod("b");
+    const Pod c = lab_->add_pod("c", R"("fastPath": "off")");
+    count_forwarded();
+    const std::array<std::pair<const Pod *, const Pod *>, 3> all{{{&a, &b}, {&b, &a}, {&a, &c}}};
+    for (const auto &[from, to] : all) {
+        const EchoServer server(to->ns, ipv4(), 7);
+        const auto before = forwarded();
+        EXPECT_EQ(ask(from->ns, Transport::tcp, {addr(*to), 7}), 0);
+        EXPECT_EQ(ask(from->ns, Transport::udp, {addr(*to), 7}), 0);
+        EXPECT_GT(forwarded(), before);
+    }
+    for (const Pod *pod : {&a, &b, &c})
+        EXPECT_EQ(lab_->count(*pod, REASON_SENT_DIRECT), 0U);
+    EXPECT_GT(lab_->count(a, REASON_HOST_FAST_PATH_OFF), 0U);
+}
+
+TEST_P(Dataplane, BigTransferStaysWholeAndSegmentedLate) {
+    const Pod a = lab_->add_pod("a");
+    const Pod b = lab_->add_pod("b");
+    const EchoServer server(b.ns, ipv4(), 7);
+    const Fd socket = open_socket(a.ns, Transport::tcp, ipv4());
+    ASSERT_EQ(connect_to(socket, {addr(b), 7}), 0);
+
+    EXPECT_EQ(transfer(socket, big()), 0);
+
+    const count sent = lab_->counted(a, REASON_SENT_DIRECT);
+    EXPECT_GE(sent.bytes, big());
+    EXPECT_GT(sent.bytes / sent.packets, 4 * a.mtu) << "packets were cut to the MTU on the way";
+    EXPECT_FALSE(lab_->has_path(b, PATH_HOST));
+}
+
+TEST_P(Dataplane, BigTransferToASmallerMtuStaysWhole) {
+    const Pod a = lab_->add_pod("a", R"("mtu": 1500)");
+    const Pod b = lab_->add_pod("b", R"("mtu": 1300)");
+    const EchoServer server(b.ns, ipv4(), 7);
+    const Fd socket = open_socket(a.ns, Transport::tcp, ipv4());
+    ASSERT_EQ(connect_to(socket, {addr(b), 7}), 0);
+    EXPECT_EQ(transfer(socket, big() / 4), 0);
+    EXPECT_FALSE(lab_->has_path(b, PATH_HOST));
+}
+
+TEST_P(Dataplane, SegmentedDatagramsArriveOneByOne) {
+    constexpr int kSegment = 1000;
+    constexpr std::size_t kSegments = 20;
+    const Pod a = lab_->add_pod("a");
+    const Pod b = lab_->add_pod("b");
+    const EchoServer server(b.ns, ipv4(), 7);
+    const Fd socket = open_socket(a.ns, Transport::udp, ipv4());
+    ASSERT_EQ(connect_to(socket, {addr(b), 7}), 0);
+    ASSERT_EQ(set_option(socket, IPPROTO_UDP, UDP_SEGMENT, kSegment), 0);
+
+    ASSERT_EQ(send_text(socket, std::string(kSegment * kSegments, 's')), 0);
+
+    for (std::size_t i = 0; i < kSegments; ++i)
+        ASSERT_EQ(receive(socket).text.size(), std::size_t{kSegment}) << "segment " << i;
+    EXPECT_EQ(lab_->count(a, REASON_SENT_DIRECT), 1U) << "one packet for all segments";
+}
+
+TEST_P(Dataplane, DatagramBeyondTheReceiversMtuIsAnErrorAtTheSender) {
+    const Pod a = lab_->add_pod("a", R"("mtu": 1500)");
+    const Pod b = lab_->add_pod("b", R"("mtu": 1300)");
+    const EchoServer server(b.ns, ipv4(), 7);
+    const Fd socket = open_socket(a.ns, Transport::udp, ipv4());
+    ASSERT_EQ(set_option(socket, ipv4() ? IPPROTO_IP : IPPROTO_IPV6, ipv4() ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER,
+                         IP_PMTUDISC_DO),
+              0);
+    ASSERT_EQ(connect_to(socket, {addr(b), 7}), 0);
+    ASSERT_EQ(send_text(socket, std::string(1400, 'x')), 0);
+    EXPECT_EQ(receive(socket).error, EMSGSIZE);
+    EXPECT_EQ(lab_->count(a, REASON_HOST_MTU), 1U);
+}
+
+TEST_P(Dataplane, FragmentsArriveAsOneDatagram) {
+    const Pod a = lab_->add_pod("a");
+    const Pod b = lab_->add_pod("b");
+    const EchoServer server(b.ns, ipv4(), 7);
+    EXPECT_EQ(ask(a.ns, Transport::udp, {addr(b), 7}, std::string(6000, 'f')), 0);
+    EXPECT_GE(lab_->count(a, REASON_HOST_FRAGMENT), 4U);
+}
+
+TEST_P(Dataplane, PortUnreachableOfADirectFlowComesBack) {
+    const Pod a = lab_->add_pod("a");
+    const Pod b = lab_->add_pod("b");
+    const Fd socket = open_socket(a.ns, Transport::udp, ipv4());
+    ASSERT_EQ(connect_to(socket, {addr(b), 9}), 0);
+    ASSERT_EQ(send_text(socket, "anyone?"), 0);
+    EXPECT_EQ(receive(socket).error, ECONNREFUSED);
+}
+
+TEST_P(Dataplane, TransferOutlivesALossOfAllPaths) {
+    const Pod a = lab_->add_pod("a");
+    const Pod b = lab_->add_pod("b");
+    const EchoServer server(b.ns, ipv4(), 7);
+    const Fd socket = open_socket(a.ns, Transport::tcp, ipv4());
+    ASSERT_EQ(connect_to(socket, {addr(b), 7}), 0);
+    ASSERT_GT(lab_->path_count(), 0U);
+
+    EXPECT_EQ(transfer(socket, big(), [&] { lab_->erase_paths(); }), 0);
+
+    EXPECT_TRUE(lab_->has_path(b, PATH_HOST)) << "a flow under way was taken for a new one";
+}
+
+TEST_P(Dataplane, HostReachesPodsAndPodsReachTheHost) {
+    const Pod a = lab_->add_pod("a");
+    const EchoServer in_pod(a.ns, ipv4(), 7);
+    const EchoServer on_host(lab_->node_ns(), ipv4(), 9);
+    for (const Transport transport : {Transport::tcp, Transport::udp}) {
+        EXPECT_EQ(ask(lab_->node_ns(), transport, {addr(a), 7}), 0);
+        EXPECT_EQ(ask(a.ns, transport, {node_addr(), 9}), 0);
+    }
+    EXPECT_TRUE(lab_->ping(a, node_addr()));
+    EXPECT_EQ(lab_->path_count(), 0U) << "flows with one way only need no memory";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Dataplane, lab_parameters(), lab_parameter_name);
+
+} // namespace
+} // namespace podlane::test

@@ -1,0 +1,48 @@
+// VERSION and a call by hand need nothing and change nothing.
+#include "tests/harness/node.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+namespace podlane::test {
+namespace {
+
+const Json kVersions = {"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"};
+
+TEST(Version, NamesEveryVersionInTheCallersForm) {
+    const Node node;
+    for (const std::string version : {"0.1.0", "0.4.0", "1.0.0", "1.1.0"}) {
+        const Reply reply = node.cni("podlane", "VERSION", Json{{"cniVersion", version}});
+        EXPECT_EQ(reply.rc, 0) << reply;
+        EXPECT_EQ(reply.json["cniVersion"], version);
+        EXPECT_EQ(reply.json["supportedVersions"], kVersions);
+        EXPECT_EQ(reply.err, "");
+    }
+}
+
+// podman and CRI-O ask with CNI_NETNS=dummy and the like; libcni of old without any configuration.
+TEST(Version, AnswersInOddEnvironments) {
+    const Node node;
+    for (const Variables &odd :
+         {Variables{
+              {"CNI_NETNS", "dummy"}, {"CNI_IFNAME", "dummy"}, {"CNI_PATH", "dummy"}, {"CNI_CONTAINERID", "dummy"}},
+          Variables{{"CNI_PATH", ""}}, Variables{{"CNI_ARGS", "no pairs"}}})
+        EXPECT_EQ(node.cni_text("podlane", "VERSION", R"({"cniVersion":"1.0.0"})", odd).json["supportedVersions"],
+                  kVersions);
+    EXPECT_EQ(node.cni_text("podlane", "VERSION", "").rc, 0);
+    EXPECT_FALSE(std::filesystem::exists(node.bpffs()));
+}
+
+TEST(Version, ByHandItSaysWhatItIs) {
+    const Node node;
+    const Output output = run(node.ns(), {node.plugins() + "/podlane"});
+    EXPECT_EQ(output.rc, 0);
+    EXPECT_EQ(output.out, "");
+    EXPECT_NE(output.err.find("podlane "), std::string::npos) << output.err;
+    EXPECT_NE(output.err.find("CNI_COMMAND"), std::string::npos) << output.err;
+    EXPECT_NE(output.err.find("podlanectl"), std::string::npos) << output.err;
+}
+
+} // namespace
+} // namespace podlane::test

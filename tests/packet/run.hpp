@@ -1,0 +1,274 @@
+// A node of two pods, filled as ADD fills it, in namespaces and on a bpffs of its own; runs the pinned programs on
+// frames.
+#pragma once
+
+#include "loader/object.hpp"
+#include "loader/pins.hpp"
+#include "maps/abi/config.h"
+#include "maps/tables.hpp"
+#include "plugin/endpoint.hpp"
+#include "plugin/net/link.hpp"
+#include "tests/packet/frame.hpp"
+
+#include <bpf/bpf.h>
+#include <gtest/gtest.h>
+#include <linux/bpf.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+
+namespace podlane::packet {
+
+template <typename T> T must(Result<T> result) {
+    if (!result)
+        throw std::runtime_error(result.error().message + " " + result.error().hint);
+    return std::move(result).value();
+}
+inline void must(const Result<void> &result) {
+    if (!result)
+        throw std::runtime_error(result.error().message + " " + result.error().hint);
+}
+
+inline constexpr Mac kHostMac = PODLANE_HOST_MAC;
+inline constexpr Mac kPodMac{0x02, 0, 0, 0, 0, 0x0a};
+inline constexpr Mac kPeerMac{0x02, 0, 0, 0, 0, 0x0b};
+inline constexpr Mac kForeignMac{0x02, 0, 0, 0, 0, 0x66};
+inline constexpr Mac kBroadcastMac{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+inline constexpr std::uint32_t kMtu = 1400; // the peer's; the pod's own is larger
+inline constexpr std::uint32_t kAllFlags = INTERFACE_FAST_LOCAL | INTERFACE_ANTI_SPOOF | INTERFACE_GATEWAY;
+inline constexpr int kDropped = 2; // TC_ACT_SHOT
+inline constexpr int kRedirected = 7;
+inline constexpr int kNext = -1;
+
+inline ip_addr gateway4() { return ip("169.254.1.1"); }
+inline ip_addr gateway6() { return ip("fe80::ecee:eeff:feee:eeee"); }
+
+struct Pod {
+    std::string name;
+    std::uint32_t ifindex = 0; // of the host end
+    Mac mac{};
+    std::vector<ip_addr> addresses;
+    std::string network = "net-one";
+    std::uint32_t mtu = 1500;
+    std::uint32_t flags = kAllFlags;
+    std::vector<Prefix> allowed{};
+};
+
+// One program's run: what became of the packet, and every counter that moved.
+struct Counted {
+    std::uint32_t ifindex;
+    reason why;
+    std::uint64_t packets;
+    std::uint64_t bytes;
+    bool operator==(const Counted &) const = default;
+};
+inline void PrintTo(const Counted &counted, std::ostream *out) {
+    *out << "ifindex " << counted.ifindex << ": " << kReasons[counted.why].name << " packets " << counted.packets
+         << " bytes " << counted.bytes;
+}
+struct Outcome {
+    int verdict = 0;
+    Bytes frame;
+    std::vector<Counted> counted;
+};
+
+// Which program, on which host end, with what GSO.
+struct How {
+    const char *program = PODLANE_PROGRAM_FROM_POD;
+    std::uint32_t ifindex = 0; // 0: the pod's
+    std::uint32_t gso_size = 0;
+    std::uint32_t gso_segments = 0;
+};
+
+class Node {
+  public:
+    Node() {
+        enter_namespaces();
+        must(ensure_loaded(root_, MapSizes{64, 1024}));
+        tables_.emplace(must(Tables::open(root_)));
+        paths_.emplace(must(open_paths(root_, Access::read_write)));
+        for (const char *name : {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD})
+            programs_.emplace(name, must(open_program(root_, name)));
+        pod = {"pod", make_veth("caliA"), kPodMac, {ip("192.0.2.10"), ip("2001:db8::10")}};
+        peer = {"peer", make_veth("caliB"), kPeerMac, {ip("192.0.2.20"), ip("2001:db8::20")}, "net-one", kMtu};
+        stranger = {"stranger", 4000, kForeignMac, {ip("192.0.2.30"), ip("2001:db8::30")}, "net-two"};
+        unknown_ifindex = make_veth("caliC");
+        for (const Pod *each : {&pod, &peer, &stranger})
+            put(*each);
+    }
+    ~Node() {
+        static_cast<void>(remove_pins(live_directory(root_)));
+        rmdir(root_.c_str());
+    }
+    Node(const Node &) = delete;
+    Node &operator=(const Node &) = delete;
+
+    // As ADD does; a pod that is there already is replaced.
+    void put(const Pod &of) {
+        cni::Request request{};
+        request.container_id = of.name;
+        request.ifname = "eth0";
+        request.config.name = of.network;
+        request.config.allowed_sources = of.allowed;
+        EndpointFacts facts;
+        facts.ifindex = of.ifindex;
+        facts.host_ifname = "cali" + of.name;
+        facts.pod_mac = of.mac;
+        facts.host_mac = kHostMac;
+        facts.mtu = of.mtu;
+        facts.flags = of.flags | (of.allowed.empty() ? 0U : std::uint32_t{INTERFACE_ALLOWED_SOURCES});
+        facts.addresses = of.addresses;
+        facts.link_local = link_local_from_mac(of.mac);
+        const endpoint record = must(make_endpoint(request, facts));
+        erase(of);
+        Rollback rollback;
+        must(put_endpoint(*tables_, request, record, rollback));
+        must(put_addresses(*tables_, record, rollback));
+        rollback.commit();
+    }
+
+    void erase(const Pod &of) {
+        must(erase_interface(*tables_, of.ifindex));
+        must(tables_->endpoints.erase(must(make_endpoint_key(of.name, "eth0"))));
+    }
+
+    void forget_paths() {
+        for (const auto &[key, value] : must(paths_->entries()))
+            must(paths_->erase(key));
+    }
+
+    Outcome run(const Bytes &frame, How how = {}) {
+        const auto before = snapshot();
+        Outcome outcome = run_uncounted(frame, how);
+        outcome.counted = moved(before, snapshot());
+        return outcome;
+    }
+
+    Outcome run_uncounted(const Bytes &frame, How how = {}) {
+        Outcome outcome;
+        if (!try_run(frame, how, outcome))
+            throw std::runtime_error("test run: the kernel refuses " + hex(frame));
+        return outcome;
+    }
+
+    // False where the kernel finds the frame not worth running: an Ethernet or IP header cut short.
+    bool try_run(const Bytes &frame, How how, Outcome &outcome) {
+        __sk_buff context{};
+        context.ifindex = how.ifindex == 0 ? pod.ifindex : how.ifindex;
+        context.gso_size = how.gso_size;
+        context.gso_segs = how.gso_segments;
+        outcome.frame.resize(frame.size() + 256);
+        bpf_test_run_opts options{};
+        options.sz = sizeof options;
+        options.data_in = frame.data();
+        options.data_size_in = static_cast<__u32>(frame.size());
+        options.data_out = outcome.frame.data();
+        options.data_size_out = static_cast<__u32>(outcome.frame.size());
+        options.ctx_in = &context;
+        options.ctx_size_in = sizeof context;
+        const int error = bpf_prog_test_run_opts(programs_.at(how.program).get(), &options);
+        if (error == -EINVAL)
+            return false;
+        if (error != 0)
+            throw std::runtime_error(std::string("test run: ") + std::strerror(-error));
+        outcome.frame.resize(options.data_size_out);
+        outcome.verdict = static_cast<int>(options.retval);
+        return true;
+    }
+
+    [[nodiscard]] const Tables &tables() const { return *tables_; }
+    [[nodiscard]] const Paths &paths() const { return *paths_; }
+
+    Pod pod;      // sends
+    Pod peer;     // on the same node and network
+    Pod stranger; // on the same node, in another network
+    std::uint32_t unknown_ifindex = 0;
+
+  private:
+    using Snapshot = std::map<std::pair<std::uint32_t, int>, count>;
+
+    static void enter_namespaces() {
+        if (unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+            throw std::runtime_error(std::string("entering namespaces: ") + std::strerror(errno));
+        if (mount("bpf", "/sys/fs/bpf", "bpf", 0, nullptr) != 0)
+            throw std::runtime_error(std::string("mounting a bpffs: ") + std::strerror(errno));
+    }
+
+    static std::uint32_t make_veth(const char *name) {
+        net::Netlink netlink = must(net::Netlink::open());
+        const net::Namespace here = must(net::Namespace::current());
+        const std::string other = std::string(name) + "p";
+        return must(net::create_veth(netlink, {other, name, kForeignMac, kHostMac, 1500, here})).host.ifindex;
+    }
+
+    Snapshot snapshot() const {
+        Snapshot all;
+        for (const std::uint32_t ifindex : must(tables_->counters.keys())) {
+            const counters sum = must(tables_->counters.sum(ifindex));
+            for (int i = 0; i < COUNTER_REASONS; ++i)
+                all[{ifindex, i}] = sum.by_reason[i];
+        }
+        return all;
+    }
+
+    static std::vector<Counted> moved(const Snapshot &before, const Snapshot &after) {
+        std::vector<Counted> changes;
+        for (const auto &[key, now] : after) {
+            const count &then = before.at(key);
+            if (now.packets != then.packets || now.bytes != then.bytes)
+                changes.push_back(
+                    {key.first, static_cast<reason>(key.second), now.packets - then.packets, now.bytes - then.bytes});
+        }
+        return changes;
+    }
+
+    const std::string root_ = "/sys/fs/bpf/podlane-packet-" + std::to_string(getpid());
+    std::optional<Tables> tables_;
+    std::optional<Paths> paths_;
+    std::map<std::string, Fd> programs_;
+};
+
+inline int verdict_of(reason why) {
+    switch (kReasons[why].kind) {
+    case REASON_KIND_DROP:
+        return kDropped;
+    case REASON_KIND_FAST:
+    case REASON_KIND_ANSWER:
+        return kRedirected;
+    default:
+        return kNext;
+    }
+}
+
+// The verdict and every counter: one reason, at the receiver too where it goes there directly.
+inline void expect_ends_in(const Node &node, const Outcome &outcome, reason why, std::uint32_t on = 0) {
+    const std::uint32_t sender = on == 0 ? node.pod.ifindex : on;
+    const std::uint32_t receiver = sender == node.pod.ifindex ? node.peer.ifindex : node.pod.ifindex;
+    const std::uint64_t length = outcome.frame.size();
+    std::vector<Counted> expected{{why == REASON_HOST_UNKNOWN_ENDPOINT ? 0 : sender, why, 1, length}};
+    if (why == REASON_SENT_DIRECT)
+        expected.push_back({receiver, REASON_RECEIVED_DIRECT, 1, length});
+    std::ranges::sort(expected, {}, &Counted::ifindex);
+    EXPECT_EQ(outcome.counted, expected);
+    EXPECT_EQ(outcome.verdict, verdict_of(why));
+}
+
+class PacketTest : public testing::Test {
+  protected:
+    void SetUp() override {
+        if (geteuid() != 0)
+            GTEST_SKIP() << "needs root";
+        node_.emplace();
+    }
+    Node &node() { return *node_; }
+
+  private:
+    std::optional<Node> node_;
+};
+
+} // namespace podlane::packet

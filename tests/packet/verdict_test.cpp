@@ -1,0 +1,231 @@
+// Every sort of packet ends in the reason it should, with the verdict of that reason, counted once.
+#include "tests/packet/neighbour_cases.hpp"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+namespace podlane::packet {
+namespace {
+
+using Verdict = PacketTest;
+
+// Unchanged, unless it is answered or handed on.
+void expect_frame(const Case &given, const Outcome &outcome) {
+    const reason_kind kind = kReasons[given.why].kind;
+    if (kind != REASON_KIND_FAST && kind != REASON_KIND_ANSWER) {
+        EXPECT_EQ(hex(outcome.frame), hex(given.frame));
+    }
+}
+
+void expect_cases(Node &node, const std::vector<Case> &cases) {
+    for (const Case &given : cases) {
+        SCOPED_TRACE(given.name);
+        node.forget_paths();
+        const Outcome outcome = node.run(given.frame, given.run);
+        expect_ends_in(node, outcome, given.why, given.run.ifindex);
+        expect_frame(given, outcome);
+    }
+}
+
+TEST_F(Verdict, Protocols) { expect_cases(node(), protocol_cases()); }
+TEST_F(Verdict, Destinations) { expect_cases(node(), destination_cases()); }
+TEST_F(Verdict, Sources) { expect_cases(node(), source_cases()); }
+TEST_F(Verdict, Detours) { expect_cases(node(), detour_cases()); }
+TEST_F(Verdict, Limits) { expect_cases(node(), limit_cases()); }
+TEST_F(Verdict, Malformed) { expect_cases(node(), malformed_cases()); }
+TEST_F(Verdict, Arp) { expect_cases(node(), arp_cases()); }
+TEST_F(Verdict, NeighbourDiscovery) { expect_cases(node(), nd_cases()); }
+
+// Whether the packet is of another sort changes nothing: the checksum is right and nothing else moved.
+TEST_F(Verdict, HandsOnWithNothingButTtlAndMacsChanged) {
+    for (const Bytes &given : {Bytes(from_pod() / to_peer4() / Udp{} / bytes(37, 0xa5)),
+                               Bytes(from_pod() / Ipv4{pod4(), peer4(), 2} / Tcp{} / bytes(37, 0xa5)),
+                               Bytes(from_pod() / Ipv4{pod4(), peer4(), 255} / Tcp{} / bytes(37, 0xa5)),
+                               Bytes(from_pod() / to_peer6() / Udp{} / bytes(37, 0xa5)),
+                               Bytes(from_pod() / Ipv6{pod6(), peer6(), 2} / Tcp{} / bytes(37, 0xa5))}) {
+        const Outcome outcome = node().run(given);
+
+        expect_ends_in(node(), outcome, REASON_SENT_DIRECT);
+        Bytes expected = given;
+        std::ranges::copy(kPeerMac, expected.begin());
+        std::ranges::copy(kHostMac, expected.begin() + 6);
+        const bool v4 = given[12] == 0x08;
+        --expected[v4 ? 22 : 21];
+        if (v4) {
+            expected[24] = expected[25] = 0;
+            const std::uint16_t sum = checksum(std::span(expected).subspan(14, 20));
+            expected[24] = static_cast<std::uint8_t>(sum >> 8U);
+            expected[25] = static_cast<std::uint8_t>(sum);
+        }
+        EXPECT_EQ(hex(outcome.frame), hex(expected));
+    }
+}
+
+// The checksum's carry is where an incremental update goes wrong: all identifications give all sums.
+TEST_F(Verdict, KeepsTheIpv4ChecksumRightForEverySum) {
+    const Bytes given = from_pod() / to_peer4() / Udp{};
+    for (unsigned identification = 0; identification < 0x10000; identification += 5) {
+        Bytes frame = given;
+        frame[18] = static_cast<std::uint8_t>(identification >> 8U);
+        frame[19] = static_cast<std::uint8_t>(identification);
+        frame[24] = frame[25] = 0;
+        const std::uint16_t sum = checksum(std::span(frame).subspan(14, 20));
+        frame[24] = static_cast<std::uint8_t>(sum >> 8U);
+        frame[25] = static_cast<std::uint8_t>(sum);
+        const Outcome outcome = node().run_uncounted(frame);
+        ASSERT_EQ(checksum(std::span(outcome.frame).subspan(14, 20)), 0) << identification;
+    }
+}
+
+TEST_F(Verdict, DeliversAndCountsWhatTheHostStackSends) {
+    const Ethernet to_pod{kPodMac, kHostMac};
+    const How run{.program = PODLANE_PROGRAM_TO_POD};
+    const std::vector<Case> cases{
+        {"peer4", to_pod / Ipv4{peer4(), pod4()} / Tcp{}, REASON_RECEIVED_HOST, run},
+        {"peer6", to_pod / Ipv6{peer6(), pod6()} / Tcp{}, REASON_RECEIVED_HOST, run},
+        {"outside4", to_pod / Ipv4{ip("198.51.100.1"), pod4()} / Udp{}, REASON_RECEIVED_HOST, run},
+        {"outside6", to_pod / Ipv6{ip("2001:db8:1::1"), pod6()} / Udp{}, REASON_RECEIVED_HOST, run},
+        {"fragment", to_pod / Ipv4{.source = peer4(), .destination = pod4(), .fragment = 9} / bytes(40),
+         REASON_RECEIVED_HOST, run},
+        {"extensions", to_pod / Ipv6{peer6(), pod6()} / Extension{} / Udp{}, REASON_RECEIVED_HOST, run},
+        {"ARP", to_pod / Arp{1, kHostMac, gateway4(), pod4()}, REASON_RECEIVED_HOST, run},
+        {"VLAN", to_pod / Vlan{} / Ipv4{peer4(), pod4()} / Udp{}, REASON_RECEIVED_HOST, run},
+        {"not IP", Frame(Ethernet{kPodMac, kHostMac, 0x88cc}.layer()) / bytes(40), REASON_RECEIVED_HOST, run},
+        {"error", to_pod / Ipv4{peer4(), pod4()} / Icmp{.type = 3} / Frame(Ipv4{pod4(), peer4()}.layer()) / Udp{},
+         REASON_RECEIVED_HOST, run},
+        {"malformed", to_pod / Ipv4{.source = peer4(), .destination = pod4(), .ihl = 4} / Udp{}, REASON_DROP_MALFORMED,
+         run},
+    };
+    expect_cases(node(), cases);
+}
+
+TEST_F(Verdict, CountsPacketsOfNoEndpointUnderKeyZero) {
+    for (const char *program : {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD}) {
+        const How run{.program = program, .ifindex = node().unknown_ifindex};
+        const Outcome outcome = node().run(from_pod() / to_peer4() / Udp{}, run);
+        expect_ends_in(node(), outcome, REASON_HOST_UNKNOWN_ENDPOINT);
+    }
+}
+
+TEST_F(Verdict, WorksOnWhereCountersAreMissing) {
+    ASSERT_TRUE(node().tables().counters.erase(node().pod.ifindex));
+
+    const Outcome outcome = node().run(from_pod() / to_peer4() / Udp{});
+
+    EXPECT_EQ(outcome.verdict, kRedirected);
+    EXPECT_EQ(outcome.counted,
+              (std::vector<Counted>{{node().peer.ifindex, REASON_RECEIVED_DIRECT, 1, outcome.frame.size()}}));
+}
+
+TEST_F(Verdict, FastPathOffAtEitherEnd) {
+    for (Pod *end : {&node().pod, &node().peer}) {
+        const Pod before = *end;
+        end->flags &= ~static_cast<std::uint32_t>(INTERFACE_FAST_LOCAL);
+        node().put(*end);
+        expect_cases(node(), {{"v4", from_pod() / to_peer4() / Udp{}, REASON_HOST_FAST_PATH_OFF},
+                              {"v6", from_pod() / to_peer6() / Udp{}, REASON_HOST_FAST_PATH_OFF}});
+        *end = before;
+        node().put(*end);
+    }
+}
+
+TEST_F(Verdict, SeveralAddressesOfAFamily) {
+    Pod &pod = node().pod;
+    pod.flags |= INTERFACE_MORE_ADDRESSES;
+    pod.addresses = {pod4(), pod6(), ip("192.0.2.11"), ip("2001:db8::11")};
+    node().put(pod);
+    expect_cases(node(), {
+                             {"first 4", ip4("192.0.2.10", "192.0.2.20"), REASON_SENT_DIRECT},
+                             {"second 4", ip4("192.0.2.11", "192.0.2.20"), REASON_SENT_DIRECT},
+                             {"second 6", ip6("2001:db8::11", "2001:db8::20"), REASON_SENT_DIRECT},
+                             {"to its second", ip4("192.0.2.10", "192.0.2.11"), REASON_HOST_SELF},
+                             {"the peer's", ip4("192.0.2.20", "192.0.2.20"), REASON_DROP_SOURCE_ADDRESS},
+                             {"another network's", ip4("192.0.2.30", "192.0.2.20"), REASON_DROP_SOURCE_ADDRESS},
+                             {"nobody's", ip6("2001:db8::12", "2001:db8::20"), REASON_DROP_SOURCE_ADDRESS},
+                         });
+}
+
+TEST_F(Verdict, AllowedSources) {
+    node().pod.allowed = {*parse_prefix("198.51.100.0/24"), *parse_prefix("2001:db8:5::/48"),
+                          *parse_prefix("203.0.113.7/32")};
+    node().put(node().pod);
+    constexpr reason kDrop = REASON_DROP_SOURCE_ADDRESS;
+    Arp announced = arp_request(ip("198.51.100.9"));
+    announced.sender = ip("198.51.100.9");
+    expect_cases(node(), {
+                             {"first of 4", ip4("198.51.100.0", "192.0.2.20"), REASON_SENT_DIRECT},
+                             {"last of 4", ip4("198.51.100.255", "192.0.2.20"), REASON_SENT_DIRECT},
+                             {"beyond 4", ip4("198.51.101.0", "192.0.2.20"), kDrop},
+                             {"before 4", ip4("198.51.99.255", "192.0.2.20"), kDrop},
+                             {"host prefix", ip4("203.0.113.7", "192.0.2.20"), REASON_SENT_DIRECT},
+                             {"beside it", ip4("203.0.113.6", "192.0.2.20"), kDrop},
+                             {"in 6", ip6("2001:db8:5:ffff::1", "2001:db8::20"), REASON_SENT_DIRECT},
+                             {"beyond 6", ip6("2001:db8:6::", "2001:db8::20"), kDrop},
+                             {"own", ip4("192.0.2.10", "192.0.2.20"), REASON_SENT_DIRECT},
+                             {"ARP for an allowed one", arp(announced), REASON_HOST_ARP},
+                         });
+    const Bytes from_peer = Ethernet{kHostMac, kPeerMac} / Ipv4{ip("198.51.100.9"), pod4()} / Udp{};
+    expect_ends_in(node(), node().run(from_peer, {.ifindex = node().peer.ifindex}), kDrop, node().peer.ifindex);
+}
+
+TEST_F(Verdict, AntiSpoofOff) {
+    node().pod.flags &= ~static_cast<std::uint32_t>(INTERFACE_ANTI_SPOOF);
+    node().put(node().pod);
+    expect_cases(node(),
+                 {
+                     {"another source 4", ip4("203.0.113.1", "192.0.2.20"), REASON_SENT_DIRECT},
+                     {"another source 6", ip6("2001:db8:9::1", "2001:db8::20"), REASON_SENT_DIRECT},
+                     {"another MAC", Ethernet{kHostMac, kForeignMac} / to_peer4() / Udp{}, REASON_SENT_DIRECT},
+                     {"malformed", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .ihl = 4} / Udp{},
+                      REASON_DROP_MALFORMED},
+                 });
+}
+
+// A pod without IPv6 has no IPv6 source at all, and a zero in its entry is no address.
+TEST_F(Verdict, OneFamilyOnly) {
+    node().pod.addresses = {pod4()};
+    node().put(node().pod);
+    interface own = **node().tables().interfaces.find(node().pod.ifindex);
+    own.link_local = {};
+    must(node().tables().interfaces.put(node().pod.ifindex, own));
+    expect_cases(node(), {
+                             {"none 6", ip6("::", "2001:db8::20"), REASON_DROP_SOURCE_ADDRESS},
+                             {"detection of nothing", nd(ip("::")) / Nd{135, ip("::")}, REASON_DROP_ND_SPOOFED},
+                             {"its 4", ip4("192.0.2.10", "192.0.2.20"), REASON_SENT_DIRECT},
+                         });
+}
+
+// Another plugin's gateway is not ours to answer for.
+TEST_F(Verdict, HostEndOfAnotherPlugin) {
+    node().pod.flags &= ~static_cast<std::uint32_t>(INTERFACE_GATEWAY);
+    node().put(node().pod);
+    expect_cases(node(), {
+                             {"ARP", arp(arp_request(gateway4())), REASON_HOST_ARP},
+                             {"ND", nd(pod6()) / Nd{135, gateway6()} / own_option(), REASON_HOST_ND},
+                             {"spoofed ARP", arp({1, kPodMac, peer4(), gateway4()}), REASON_DROP_ARP_SPOOFED},
+                         });
+}
+
+TEST_F(Verdict, EveryReasonHasAPacket) {
+    std::set<reason> produced{REASON_NONE}; // never counted
+    const auto collect = [&](const Bytes &frame, How how = {}) {
+        for (const Counted &counted : node().run(frame, how).counted)
+            produced.insert(counted.why);
+    };
+    for (const auto &cases : {protocol_cases(), destination_cases(), source_cases(), detour_cases(), limit_cases(),
+                              malformed_cases(), arp_cases(), nd_cases()})
+        for (const Case &given : cases)
+            collect(given.frame, given.run);
+    collect(from_pod() / to_peer4() / Udp{}, {.ifindex = node().unknown_ifindex});
+    collect(Ethernet{kPodMac, kHostMac} / Ipv4{peer4(), pod4()} / Udp{53, 40000}, {.program = PODLANE_PROGRAM_TO_POD});
+    collect(from_pod() / to_peer4() / Udp{});
+    node().pod.flags = kAllFlags & ~static_cast<std::uint32_t>(INTERFACE_FAST_LOCAL);
+    node().put(node().pod);
+    collect(from_pod() / to_peer4() / Udp{});
+    for (int i = 0; i < REASON_COUNT; ++i)
+        EXPECT_TRUE(produced.contains(static_cast<reason>(i))) << kReasons[i].name;
+}
+
+} // namespace
+} // namespace podlane::packet

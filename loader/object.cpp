@@ -1,9 +1,11 @@
 #include "loader/object.hpp"
 
 #include "from_pod.skel.h"
+#include "from_uplink.skel.h"
 #include "loader/pins.hpp"
 #include "maps/tables.hpp"
 #include "to_pod.skel.h"
+#include "to_uplink.skel.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -20,6 +22,7 @@ namespace podlane {
 namespace {
 
 constexpr std::uint32_t kAddressesPerEndpoint = 4;
+constexpr std::uint32_t kUplinks = 256;
 
 // The last lines libbpf had to say: the verifier's reason for a refusal among them.
 std::string &libbpf_log() {
@@ -48,7 +51,7 @@ Error load_error(std::string_view doing, int system_errno) {
 
 template <typename Skeleton> using Owned = std::unique_ptr<Skeleton, void (*)(Skeleton *)>;
 
-void set_sizes(bpf_object *object, const MapSizes &sizes) {
+void set_sizes(bpf_object *object, const LoadSettings &sizes) {
     const auto resize = [&](const char *name, std::uint32_t entries) {
         if (bpf_map *map = bpf_object__find_map_by_name(object, name))
             bpf_map__set_max_entries(map, entries);
@@ -56,7 +59,7 @@ void set_sizes(bpf_object *object, const MapSizes &sizes) {
     resize(PODLANE_MAP_ENDPOINTS, sizes.endpoints);
     resize(PODLANE_MAP_INTERFACES, sizes.endpoints);
     resize(PODLANE_MAP_ADDRESSES, sizes.endpoints * kAddressesPerEndpoint);
-    resize(PODLANE_MAP_COUNTERS, sizes.endpoints + 1);
+    resize(PODLANE_MAP_COUNTERS, sizes.endpoints + kUplinks + 1);
     resize(PODLANE_MAP_BANDWIDTHS, sizes.endpoints);
     resize(PODLANE_MAP_PATHS, sizes.paths);
 }
@@ -96,28 +99,49 @@ Result<void> count_unknown(const bpf_object *object) {
     return detail::put(fd, PODLANE_MAP_COUNTERS, &unknown, zero.data(), Put::any);
 }
 
-Result<void> load_into(const std::string &directory, const MapSizes &sizes) {
+Result<void> load(bpf_object *object, const char *program) {
+    if (bpf_object__load(object) != 0)
+        return load_error(std::string("loading ") + program, errno);
+    return {};
+}
+
+Result<void> load_sharing(bpf_object *object, const bpf_object *maps_of, const char *program,
+                          const std::string &directory) {
+    TRY(share_maps(object, maps_of));
+    TRY(load(object, program));
+    return pin(bpf_program__fd(bpf_object__find_program_by_name(object, program)), directory, program);
+}
+
+Result<void> load_into(const std::string &directory, const LoadSettings &settings) {
     const Owned<from_pod_bpf> from_pod(from_pod_bpf__open(), &from_pod_bpf__destroy);
     const Owned<to_pod_bpf> to_pod(to_pod_bpf__open(), &to_pod_bpf__destroy);
-    if (!from_pod || !to_pod)
+    const Owned<from_uplink_bpf> from_uplink(from_uplink_bpf__open(), &from_uplink_bpf__destroy);
+    const Owned<to_uplink_bpf> to_uplink(to_uplink_bpf__open(), &to_uplink_bpf__destroy);
+    if (!from_pod || !to_pod || !from_uplink || !to_uplink)
         return load_error("reading the embedded programs", errno);
-    set_sizes(from_pod->obj, sizes);
-    if (from_pod_bpf__load(from_pod.get()) != 0)
-        return load_error("loading " PODLANE_PROGRAM_FROM_POD, errno);
-    TRY(share_maps(to_pod->obj, from_pod->obj));
-    if (to_pod_bpf__load(to_pod.get()) != 0)
-        return load_error("loading " PODLANE_PROGRAM_TO_POD, errno);
+    from_pod->rodata->fast_mark = settings.mark;
+    to_uplink->rodata->fast_mark = settings.mark;
+    set_sizes(from_pod->obj, settings);
+    TRY(load(from_pod->obj, PODLANE_PROGRAM_FROM_POD));
     TRY(count_unknown(from_pod->obj));
     TRY(pin_maps(from_pod->obj, directory));
     TRY(pin(bpf_program__fd(from_pod->progs.pl_from_pod), directory, PODLANE_PROGRAM_FROM_POD));
-    return pin(bpf_program__fd(to_pod->progs.pl_to_pod), directory, PODLANE_PROGRAM_TO_POD);
+    TRY(load_sharing(to_pod->obj, from_pod->obj, PODLANE_PROGRAM_TO_POD, directory));
+    TRY(load_sharing(from_uplink->obj, from_pod->obj, PODLANE_PROGRAM_FROM_UPLINK, directory));
+    return load_sharing(to_uplink->obj, from_pod->obj, PODLANE_PROGRAM_TO_UPLINK, directory);
+}
+
+std::vector<std::string_view> pin_names() {
+    std::vector<std::string_view> names(kMapNames.begin(), kMapNames.end());
+    names.insert(names.end(), kProgramNames.begin(), kProgramNames.end());
+    return names;
 }
 
 bool exists(const std::string &path) { return access(path.c_str(), F_OK) == 0; }
 
 } // namespace
 
-Result<void> ensure_loaded(const std::string &root, const MapSizes &sizes) {
+Result<void> ensure_loaded(const std::string &root, const LoadSettings &settings) {
     const std::string live = live_directory(root);
     if (exists(live))
         return {};
@@ -131,7 +155,7 @@ Result<void> ensure_loaded(const std::string &root, const MapSizes &sizes) {
     TRY(remove_pins(loading));
     if (mkdir(loading.c_str(), 0700) != 0)
         return system_error(ErrorCode::bpf, "creating " + loading, errno);
-    if (auto loaded = load_into(loading, sizes); !loaded) {
+    if (auto loaded = load_into(loading, settings); !loaded) {
         if (auto removed = remove_pins(loading); !removed)
             loaded.error().message += "; " + removed.error().message;
         return std::move(loaded).error();
@@ -142,9 +166,7 @@ Result<void> ensure_loaded(const std::string &root, const MapSizes &sizes) {
 }
 
 Result<void> check_pins(const std::string &root) {
-    for (const char *name : {PODLANE_MAP_ENDPOINTS, PODLANE_MAP_INTERFACES, PODLANE_MAP_ADDRESSES, PODLANE_MAP_NETWORKS,
-                             PODLANE_MAP_PATHS, PODLANE_MAP_COUNTERS, PODLANE_MAP_SOURCES, PODLANE_MAP_BANDWIDTHS,
-                             PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD}) {
+    for (const std::string_view name : pin_names()) {
         if (exists(pin_path(root, name)))
             continue;
         std::string others;

@@ -1,6 +1,7 @@
 // Puts the embedded programs and their maps into the kernel, once a boot, and finds them again.
 #pragma once
 
+#include "maps/abi/config.h"
 #include "maps/fd.hpp"
 #include "maps/result.hpp"
 
@@ -9,15 +10,16 @@
 
 namespace podlane {
 
-// Sizes of the maps; they count when the programs are loaded, not afterwards.
-struct MapSizes {
-    std::uint32_t endpoints = 16384; // and, four times as many, addresses
-    std::uint32_t paths = 65536;
+// They count when the programs are loaded, not afterwards.
+struct LoadSettings {
+    std::uint32_t endpoints = 16384; // size of the maps of endpoints and, four times as many, of addresses
+    std::uint32_t paths = 65536;     // size of the map of paths
+    std::uint32_t mark = PODLANE_MARK;
 };
 
 // Makes sure that the programs and maps are pinned below `root`; loads them where they are not. Many processes may
 // call it at once: one loads, the others find it done. What is pinned appears whole or not at all.
-Result<void> ensure_loaded(const std::string &root, const MapSizes &sizes);
+Result<void> ensure_loaded(const std::string &root, const LoadSettings &settings);
 
 // Whether every pin this binary needs is there; the error names what is missing, and maps another version left.
 Result<void> check_pins(const std::string &root);

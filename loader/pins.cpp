@@ -21,10 +21,6 @@ namespace {
 
 constexpr std::string_view kStandardMount = "/sys/fs/bpf";
 
-constexpr std::array<std::string_view, 8> kMapNames = {
-    PODLANE_MAP_ENDPOINTS, PODLANE_MAP_INTERFACES, PODLANE_MAP_ADDRESSES, PODLANE_MAP_NETWORKS,
-    PODLANE_MAP_PATHS,     PODLANE_MAP_COUNTERS,   PODLANE_MAP_SOURCES,   PODLANE_MAP_BANDWIDTHS};
-
 bool is_bpffs(const std::string &path) {
     struct statfs facts {};
     return statfs(path.c_str(), &facts) == 0 && facts.f_type == BPF_FS_MAGIC;

@@ -12,6 +12,14 @@ template <typename Table> Result<Table> open_table(std::string_view root, const 
     return Table::open(pin_path(root, name), access);
 }
 
+constexpr std::uint32_t kNumberBits = 32; // of the ifindex or network before the address
+constexpr std::uint32_t kMappedBits = 96; // ::ffff:0:0/96
+
+// The length of a prefix in a trie whose keys are a number and an address.
+std::uint32_t trie_length(const Prefix &prefix) {
+    return kNumberBits + prefix.length + (is_ipv4(prefix.addr) ? kMappedBits : 0);
+}
+
 } // namespace
 
 std::string live_directory(std::string_view root) { return std::string(root) + "/live"; }
@@ -40,6 +48,12 @@ Result<AllowedSources> open_allowed_sources(std::string_view root, Access access
 }
 Result<Bandwidths> open_bandwidths(std::string_view root, Access access) {
     return open_table<Bandwidths>(root, PODLANE_MAP_BANDWIDTHS, access);
+}
+Result<Uplinks> open_uplinks(std::string_view root, Access access) {
+    return open_table<Uplinks>(root, PODLANE_MAP_UPLINKS, access);
+}
+Result<ClusterCidrs> open_cluster_cidrs(std::string_view root, Access access) {
+    return open_table<ClusterCidrs>(root, PODLANE_MAP_CIDRS, access);
 }
 
 Result<Counters> Counters::open(std::string_view root, Access access) {
@@ -112,10 +126,20 @@ Result<endpoint_key> make_endpoint_key(std::string_view container_id, std::strin
 }
 
 allowed_source_key make_allowed_source_key(std::uint32_t ifindex, const Prefix &prefix) {
-    constexpr std::uint32_t kIfindexBits = 32;
-    constexpr std::uint32_t kMappedBits = 96;
-    return {kIfindexBits + prefix.length + (is_ipv4(prefix.addr) ? kMappedBits : 0), htonl(ifindex),
-            masked(prefix).addr};
+    return {trie_length(prefix), htonl(ifindex), masked(prefix).addr};
+}
+
+cluster_cidr_key make_cluster_cidr_key(std::uint32_t network, const Prefix &prefix) {
+    return {trie_length(prefix), htonl(network), masked(prefix).addr};
+}
+
+std::uint32_t network_of(const cluster_cidr_key &key) { return ntohl(key.network); }
+
+Prefix prefix_of(const cluster_cidr_key &key) {
+    const std::uint32_t before = kNumberBits + (is_ipv4(key.addr) ? kMappedBits : 0);
+    // A prefix of IPv6 may begin like a mapped IPv4 address, and be shorter than one.
+    const std::uint32_t skipped = key.prefixlen >= before ? before : kNumberBits;
+    return {key.addr, static_cast<std::uint8_t>(key.prefixlen - skipped)};
 }
 
 const std::array<ReasonText, REASON_COUNT> kReasons = {{

@@ -4,12 +4,14 @@
 #include "abi/address.h"
 #include "abi/allowed_source.h"
 #include "abi/bandwidth.h"
+#include "abi/cluster_cidr.h"
 #include "abi/counter.h"
 #include "abi/endpoint.h"
 #include "abi/interface.h"
 #include "abi/names.h"
 #include "abi/network.h"
 #include "abi/path.h"
+#include "abi/uplink.h"
 #include "ip.hpp"
 #include "map.hpp"
 
@@ -29,6 +31,14 @@ using Networks = Map<std::uint32_t, network>;
 using Paths = Map<path_key, flow_path>;
 using AllowedSources = Map<allowed_source_key, std::uint32_t>;
 using Bandwidths = Map<std::uint32_t, bandwidth>;
+using Uplinks = Map<std::uint32_t, uplink>;
+using ClusterCidrs = Map<cluster_cidr_key, std::uint32_t>;
+
+// Every pin there is, maps and programs.
+#define X(name) std::string_view(name),
+inline constexpr std::array kMapNames = {PODLANE_MAPS(X)};
+inline constexpr std::array kProgramNames = {PODLANE_PROGRAMS(X)};
+#undef X
 
 // Directory of the live pins below a root ("/sys/fs/bpf/podlane"); it appears whole, by one rename, or not at all.
 std::string live_directory(std::string_view root);
@@ -43,6 +53,8 @@ Result<Networks> open_networks(std::string_view root, Access access);
 Result<Paths> open_paths(std::string_view root, Access access);
 Result<AllowedSources> open_allowed_sources(std::string_view root, Access access);
 Result<Bandwidths> open_bandwidths(std::string_view root, Access access);
+Result<Uplinks> open_uplinks(std::string_view root, Access access);
+Result<ClusterCidrs> open_cluster_cidrs(std::string_view root, Access access);
 
 // The per-CPU counters: one struct counters for each possible CPU.
 class Counters {
@@ -76,6 +88,10 @@ bool set_field(std::span<char> field, std::string_view text);
 
 // The key of an allowed prefix of the endpoint behind `ifindex`.
 allowed_source_key make_allowed_source_key(std::uint32_t ifindex, const Prefix &prefix);
+// The key of one of a network's cluster CIDRs, and the other way round.
+cluster_cidr_key make_cluster_cidr_key(std::uint32_t network, const Prefix &prefix);
+std::uint32_t network_of(const cluster_cidr_key &key);
+Prefix prefix_of(const cluster_cidr_key &key);
 
 struct ReasonText {
     std::string_view name; // "sent-direct"

@@ -1,5 +1,4 @@
 #include "loader/object.hpp"
-#include "loader/pins.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/endpoint.hpp"
@@ -8,6 +7,7 @@
 #include "plugin/net/address.hpp"
 #include "plugin/net/link.hpp"
 #include "plugin/net/sysctl.hpp"
+#include "plugin/network.hpp"
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/remove.hpp"
@@ -129,7 +129,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
                                            Sockets &sockets, const Tables &tables, Rollback &rollback) {
     cni::Attachment lease;
     TRY(create_lease(request, mode, rollback, lease));
-    const Lock lock = TRY(Lock::shared(request.config.bpffs));
+    const Lock lock = TRY(enter_network(request, tables, sockets.host, rollback));
     Plan plan = TRY(make_plan(request, lease, request.config.mtu ? 0 : TRY(uplink_mtu(sockets.host))));
     const HookKind kind = TRY(choose_hook_kind(request.config));
     TRY(enable_forwarding(sockets.host, std::ranges::any_of(plan.addresses, is_ipv4), !is_none(plan.link_local)));

@@ -1,9 +1,9 @@
 #include "plugin/adopt.hpp"
 
 #include "loader/object.hpp"
-#include "loader/pins.hpp"
 #include "plugin/log.hpp"
 #include "plugin/net/address.hpp"
+#include "plugin/network.hpp"
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
 
@@ -64,7 +64,7 @@ Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, Hoo
 
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
                                         const Tables &tables, Rollback &rollback) {
-    const Lock lock = TRY(Lock::shared(request.config.bpffs));
+    const Lock lock = TRY(enter_network(request, tables, sockets.host, rollback));
     const Adopted pair = TRY(find_pair(sockets, request.ifname));
     EndpointFacts facts{.mode = ENDPOINT_AFTER_MAIN, .hook_kind = TRY(choose_hook_kind(request.config))};
     for (const cni::Address &one : addresses_of(*request.config.prev_result, request.ifname))

@@ -4,6 +4,7 @@
 #include "plugin/ipam.hpp"
 #include "plugin/net/address.hpp"
 #include "plugin/net/link.hpp"
+#include "plugin/network.hpp"
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/verbs.hpp"
@@ -125,8 +126,6 @@ Result<void> check_maps(Checked &c, const Tables &tables) {
     }
     if (TRY(tables.counters.find(c.record.ifindex)).empty())
         return gone("the entry of " + c.host_ifname() + " in " PODLANE_MAP_COUNTERS " is gone");
-    if (!TRY(tables.networks.find(c.record.network)))
-        return gone("the entry of network " + c.request.config.name + " in " PODLANE_MAP_NETWORKS " is gone");
     if (c.request.config.bandwidth && !TRY(tables.bandwidths.find(c.record.ifindex)))
         return gone("the entry of " + c.host_ifname() + " in " PODLANE_MAP_BANDWIDTHS " is gone");
     return {};
@@ -175,6 +174,7 @@ Result<std::string> check(const cni::Request &request) {
     TRY(check_hook(c, Hook::ingress, PODLANE_PROGRAM_FROM_POD));
     TRY(check_hook(c, Hook::egress, PODLANE_PROGRAM_TO_POD));
     TRY(check_maps(c, tables));
+    TRY(check_network(request, tables, *record));
     return std::string{};
 }
 

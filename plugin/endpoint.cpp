@@ -1,9 +1,6 @@
 #include "plugin/endpoint.hpp"
 
-#include "loader/pins.hpp"
-
 #include <algorithm>
-#include <cstring>
 #include <ctime>
 
 namespace podlane {
@@ -28,21 +25,6 @@ void undo_put(Rollback &rollback, std::string what, const Table &table, Key key)
         TRY(table.erase(key));
         return {};
     });
-}
-
-Result<void> put_network(const Tables &tables, const endpoint &record) {
-    network named{};
-    std::memcpy(named.name, record.network_name, sizeof named.name);
-    auto put = tables.networks.put(record.network, named, Put::must_not_exist);
-    if (put || put.error().code != ErrorCode::already_exists)
-        return put;
-    const auto there = TRY(tables.networks.find(record.network));
-    if (there && field_text(there->name) != field_text(named.name))
-        return Error{ErrorCode::already_exists,
-                     "networks \"" + std::string(field_text(named.name)) + "\" and \"" +
-                         std::string(field_text(there->name)) + "\" have the same number",
-                     "rename one of them"};
-    return {};
 }
 
 Error owned_by_other(const Tables &tables, const ip_addr &addr, std::uint32_t owner) {
@@ -85,7 +67,7 @@ Result<Tables> Tables::open(const std::string &root) {
     return Tables{TRY(open_endpoints(root, Access::read_write)),       TRY(open_interfaces(root, Access::read_write)),
                   TRY(open_addresses(root, Access::read_write)),       TRY(open_networks(root, Access::read_write)),
                   TRY(open_allowed_sources(root, Access::read_write)), TRY(open_bandwidths(root, Access::read_write)),
-                  TRY(Counters::open(root, Access::read_write))};
+                  TRY(open_cluster_cidrs(root, Access::read_write)),   TRY(Counters::open(root, Access::read_write))};
 }
 
 Result<endpoint> make_endpoint(const cni::Request &request, const EndpointFacts &facts) {
@@ -139,7 +121,6 @@ address make_address(const endpoint &record) {
 Result<void> put_endpoint(const Tables &tables, const cni::Request &request, const endpoint &record,
                           Rollback &rollback) {
     const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
-    TRY(put_network(tables, record));
     TRY(tables.endpoints.put(key, record, Put::must_not_exist));
     undo_put(rollback, "recording the endpoint", tables.endpoints, key);
     TRY(tables.counters.put_zero(record.ifindex));
@@ -208,20 +189,6 @@ Result<void> erase_endpoint(const Tables &tables, const endpoint_key &key, const
         failed = std::move(erased).error();
     if (!failed.message.empty())
         return failed;
-    return {};
-}
-
-Result<void> drop_network_if_unused(const std::string &root, const Tables &tables, std::uint32_t network) {
-    const auto in_use = [&]() -> Result<bool> {
-        const auto all = TRY(tables.addresses.entries());
-        return std::ranges::any_of(all, [&](const auto &entry) { return entry.first.network == network; });
-    };
-    if (TRY(in_use()))
-        return {};
-    // An ADD under way holds the lock shared until its addresses are there.
-    const Lock lock = TRY(Lock::exclusive(root));
-    if (!TRY(in_use()))
-        TRY(tables.networks.erase(network));
     return {};
 }
 

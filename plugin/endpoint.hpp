@@ -21,6 +21,7 @@ struct Tables {
     Networks networks;
     AllowedSources allowed_sources;
     Bandwidths bandwidths;
+    ClusterCidrs cluster_cidrs;
     Counters counters;
 
     // ErrorCode::missing where nothing was ever loaded.
@@ -58,7 +59,5 @@ Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollbac
 Result<void> erase_endpoint(const Tables &tables, const endpoint_key &key, const endpoint &record);
 // The same by the host end alone, where the record is lost.
 Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex);
-// Drops the network's entry with its last endpoint.
-Result<void> drop_network_if_unused(const std::string &root, const Tables &tables, std::uint32_t network);
 
 } // namespace podlane

@@ -1,5 +1,6 @@
 #include "plugin/ipam.hpp"
 #include "plugin/log.hpp"
+#include "plugin/network.hpp"
 #include "plugin/remove.hpp"
 #include "plugin/verbs.hpp"
 
@@ -27,6 +28,12 @@ Result<void> collect(cni::Request request, std::string_view container_id, std::s
     return request.config.ipam_type.empty() ? Result<void>{} : ipam::remove(request);
 }
 
+// What the network's last DEL could not take away.
+Result<void> drop_network(const cni::Request &request) {
+    const Tables tables = TRY(Tables::open(request.config.bpffs));
+    return drop_network_if_unused(request.config.bpffs, tables, network_id(request.config.name));
+}
+
 } // namespace
 
 Result<std::string> gc(const cni::Request &request) {
@@ -43,6 +50,9 @@ Result<std::string> gc(const cni::Request &request) {
             if (auto collected = collect(request, container_id, ifname); !collected && !failed)
                 failed = std::move(collected).error().context("removing container " + std::string(container_id));
         }
+    if (endpoints)
+        if (auto dropped = drop_network(request); !dropped && !failed)
+            failed = std::move(dropped).error();
     if (!request.config.ipam_type.empty())
         if (auto done = ipam::gc(request); !done && !failed)
             failed = std::move(done).error();

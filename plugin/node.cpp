@@ -37,7 +37,7 @@ Result<void> keep_router_advertisements(net::Netlink &host) {
 } // namespace
 
 Result<void> prepare_node(const cni::Config &config) {
-    return ensure_loaded(config.bpffs, {config.max_endpoints, config.max_paths});
+    return ensure_loaded(config.bpffs, {config.max_endpoints, config.max_paths, config.mark});
 }
 
 Result<Tables> open_node(const cni::Config &config) {

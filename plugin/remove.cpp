@@ -2,6 +2,7 @@
 
 #include "plugin/endpoint.hpp"
 #include "plugin/net/link.hpp"
+#include "plugin/network.hpp"
 #include "plugin/plan.hpp"
 
 #include <algorithm>

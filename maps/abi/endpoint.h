@@ -23,6 +23,13 @@ enum endpoint_mode {
 	ENDPOINT_AFTER_MAIN = 3, /* another plugin made the interface, Podlane put its programs on its host end */
 };
 
+/* Who rewrites the source of its packets to the outside. */
+enum endpoint_masquerade {
+	ENDPOINT_MASQUERADE_NONE = 0,
+	ENDPOINT_MASQUERADE_NFTABLES = 1,
+	ENDPOINT_MASQUERADE_IPTABLES = 2,
+};
+
 enum endpoint_attach {
 	ENDPOINT_TCX = 1,
 	ENDPOINT_CLSACT = 2,
@@ -42,6 +49,8 @@ struct endpoint {
 	__u8 allowed_source_count;
 	__u8 pod_mac[6];
 	__u8 host_mac[6];
+	__u8 masquerade; /* enum endpoint_masquerade */
+	__u8 reserved[3];
 	char host_ifname[ENDPOINT_IFNAME_SIZE];
 	char network_name[ENDPOINT_NETWORK_SIZE];
 	char pod_name[ENDPOINT_POD_NAME_SIZE];

@@ -19,12 +19,31 @@
 #define PODLANE_MAP_UPLINKS "uplinks_v1"
 #define PODLANE_MAP_CIDRS "cluster_cidr_v1"
 
+/* X(name), in the order in which people read of them. */
+#define PODLANE_MAPS(X)                                                                                                \
+	X(PODLANE_MAP_ENDPOINTS)                                                                                       \
+	X(PODLANE_MAP_INTERFACES)                                                                                      \
+	X(PODLANE_MAP_ADDRESSES)                                                                                       \
+	X(PODLANE_MAP_NETWORKS)                                                                                        \
+	X(PODLANE_MAP_PATHS)                                                                                           \
+	X(PODLANE_MAP_COUNTERS)                                                                                        \
+	X(PODLANE_MAP_SOURCES)                                                                                         \
+	X(PODLANE_MAP_BANDWIDTHS)                                                                                      \
+	X(PODLANE_MAP_UPLINKS)                                                                                         \
+	X(PODLANE_MAP_CIDRS)
+
 #define PODLANE_PROGRAM_PREFIX "pl_"
 /* Program names as the kernel shows them; the prefix tells ours from other agents'. */
 #define PODLANE_PROGRAM_FROM_POD "pl_from_pod"
 #define PODLANE_PROGRAM_TO_POD "pl_to_pod"
 #define PODLANE_PROGRAM_FROM_UPLINK "pl_from_uplink"
 #define PODLANE_PROGRAM_TO_UPLINK "pl_to_uplink"
+
+#define PODLANE_PROGRAMS(X)                                                                                            \
+	X(PODLANE_PROGRAM_FROM_POD)                                                                                    \
+	X(PODLANE_PROGRAM_TO_POD)                                                                                      \
+	X(PODLANE_PROGRAM_FROM_UPLINK)                                                                                 \
+	X(PODLANE_PROGRAM_TO_UPLINK)
 
 /* clsact filters of ours: one priority, one handle ("PL"), so that other filters are never touched. */
 #define PODLANE_TC_PRIORITY 20

@@ -1,8 +1,16 @@
-/* networks: the name behind a network's number. Key: network_id(name). Written by the first ADD of a network. */
+/* networks: what of a network outlasts its endpoints' ADDs. Key: network_id(name). Written by ADD, not by the programs. */
 #pragma once
 
 #include "endpoint.h"
 
+#define NETWORK_UPLINKS_SIZE 256
+
 struct network {
 	char name[ENDPOINT_NETWORK_SIZE];
+	char uplinks[NETWORK_UPLINKS_SIZE]; /* names and patterns, a space between them; none: the default routes' */
+	__u8 has_uplinks;                   /* 0: its pods reach other nodes through the host stack only */
+	__u8 attach;                        /* enum endpoint_attach, how programs are put on its uplinks */
+	__u8 reserved[2];
 };
+
+ABI_STATIC_ASSERT(sizeof(struct network) == 388, "no padding in a value");

@@ -1,6 +1,7 @@
 #include "plugin/cni/config.hpp"
 
 #include "maps/abi/names.h"
+#include "maps/abi/network.h"
 #include "plugin/cni/attachment.hpp"
 #include "plugin/cni/bandwidth.hpp"
 #include "plugin/cni/keys.hpp"
@@ -8,6 +9,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <limits>
 #include <utility>
 
 namespace podlane::cni {
@@ -19,7 +22,8 @@ template <typename T> using Word = std::pair<std::string_view, T>;
 constexpr std::uint64_t kSmallestMtu = 68; // RFC 791; IPv6 wants more, which the plan knows
 constexpr std::uint64_t kLargestMtu = 65535;
 constexpr std::uint64_t kLargestMap = std::uint64_t{1} << 24U; // entries; far above what a node can hold
-constexpr std::size_t kLongestPrefix = 4;                      // leaves 11 of 15 characters for the hash
+constexpr std::size_t kLongestUplinkPattern = 64;
+constexpr std::size_t kLongestPrefix = 4; // leaves 11 of 15 characters for the hash
 constexpr const char *kValidAttachments = "cni.dev/valid-attachments";
 constexpr const char *kOlderAttachments = "cni.dev/attachments"; // of CRI-O, beside or before the other
 constexpr std::array<std::string_view, 2> kLogKeys{"file", "level"};
@@ -207,12 +211,33 @@ Result<void> check_version(Version version, Command command) {
     return {};
 }
 
-Result<void> check_masquerade(const Node &node) {
-    bool masquerade = false;
-    TRY(json::read(node, masquerade));
-    if (masquerade)
-        return Error{ErrorCode::unsupported_field, "ipMasq is true, expected false",
-                     "ipMasq is not done by podlane; let a plugin after it in the chain, or the node, masquerade"};
+// An interface's name, or a shell pattern of one; they are kept as one text with spaces between them.
+bool is_uplink_pattern(std::string_view text) {
+    const auto allowed = [](unsigned char c) { return c > ' ' && c < 127 && c != '/'; };
+    return !text.empty() && text.size() < kLongestUplinkPattern && std::ranges::all_of(text, allowed);
+}
+
+Result<void> read_uplinks(const Node &node, std::vector<std::string> &into) {
+    TRY(json::read(node, into));
+    std::size_t length = 0;
+    for (const std::string &pattern : into) {
+        if (!is_uplink_pattern(pattern))
+            return node.wrong("names of interfaces or shell patterns of them, such as \"eth0\" or \"ens*\"");
+        length += pattern.size() + 1;
+    }
+    if (length > NETWORK_UPLINKS_SIZE)
+        return node.wrong("at most " + std::to_string(NETWORK_UPLINKS_SIZE) + " characters in all");
+    return {};
+}
+
+Result<void> read_mark(const Node &node, std::uint32_t &into) {
+    constexpr std::uint32_t kKubeProxy = 0x4000U | 0x8000U;
+    if (!node.present())
+        return {};
+    const auto mark = node.number(std::numeric_limits<std::uint32_t>::max());
+    if (!mark || !std::has_single_bit(*mark) || (*mark & kKubeProxy) != 0)
+        return node.wrong("one bit as a number, and not 16384 or 32768, which are kube-proxy's");
+    into = static_cast<std::uint32_t>(*mark);
     return {};
 }
 
@@ -235,6 +260,9 @@ Result<void> read_own_keys(const Node &root, Config &config) {
     TRY(read_attach(root.at("attach"), config.attach));
     TRY(json::read(root.at("antiSpoof"), config.anti_spoof));
     config.allowed_sources = TRY(read_prefixes(root.at("allowedSources")));
+    TRY(read_uplinks(root.at("uplinks"), config.uplinks));
+    config.cluster_cidrs = TRY(read_prefixes(root.at("clusterCIDRs")));
+    TRY(read_mark(root.at("mark"), config.mark));
     TRY(read_bpffs(root.at("bpffs"), config.bpffs));
     TRY(read_map_size(root.at("maxEndpoints"), config.max_endpoints));
     TRY(read_map_size(root.at("maxPaths"), config.max_paths));
@@ -268,7 +296,7 @@ Result<Config> read_config(const json::Value &document, Command command, const A
     config.cni_version = TRY(read_version(root));
     TRY(check_version(config.cni_version, command));
     TRY(check_top_level_keys(document));
-    TRY(check_masquerade(root.at_any_case("ipMasq")));
+    TRY(json::read(root.at_any_case("ipMasq"), config.ip_masq));
     TRY(json::read(root.at_any_case("type"), config.type));
     TRY(read_ipam_type(root.at_any_case("ipam"), config.ipam_type));
     config.dns = TRY(read_dns(root.at_any_case("dns")));

@@ -7,10 +7,11 @@
 namespace podlane::cni {
 namespace {
 
-constexpr std::array<std::string_view, 17> kOurs{
-    "mtu",       "routes",         "defaultRoute", "hostInterfacePrefix", "fastPath",   "attach",
-    "antiSpoof", "allowedSources", "bpffs",        "maxEndpoints",        "maxPaths",   "log",
-    "bandwidth", "ingressRate",    "ingressBurst", "egressRate",          "egressBurst"};
+constexpr std::array<std::string_view, 20> kOurs{"mtu",         "routes",       "defaultRoute", "hostInterfacePrefix",
+                                                 "fastPath",    "attach",       "antiSpoof",    "allowedSources",
+                                                 "bpffs",       "maxEndpoints", "maxPaths",     "log",
+                                                 "bandwidth",   "ingressRate",  "ingressBurst", "egressRate",
+                                                 "egressBurst", "uplinks",      "clusterCIDRs", "mark"};
 
 // Written by runtimes and libraries of Go, so read in any case.
 constexpr std::array<std::string_view, 10> kSpecified{

@@ -1,6 +1,7 @@
 // The values of one CNI call: what was asked (Request) and what is answered (Attachment). Plain data, checked on entry.
 #pragma once
 
+#include "maps/abi/config.h"
 #include "maps/ip.hpp"
 
 #include <cstdint>
@@ -98,6 +99,10 @@ struct Config {
     AttachBy attach = AttachBy::automatic;
     bool anti_spoof = true;
     std::vector<Prefix> allowed_sources; // beyond the endpoint's own addresses
+    std::vector<std::string> uplinks;    // names and shell patterns; none: those of the default routes
+    std::vector<Prefix> cluster_cidrs;   // pods of other nodes
+    bool ip_masq = false;
+    std::uint32_t mark = PODLANE_MARK;   // one bit
     std::string bpffs;                   // directory of our pins; the default is PODLANE_ROOT
     std::uint32_t max_endpoints = 16384; // sizes of the maps; they count when the programs are loaded
     std::uint32_t max_paths = 65536;

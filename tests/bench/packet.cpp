@@ -84,7 +84,7 @@ struct Node {
     Counters counters;
 
     static Result<Node> open() {
-        TRY(ensure_loaded(kRoot, MapSizes{.endpoints = 16384, .paths = 131072}));
+        TRY(ensure_loaded(kRoot, LoadSettings{.endpoints = 16384, .paths = 131072}));
         return Node{TRY(open_interfaces(kRoot, Access::read_write)), TRY(open_addresses(kRoot, Access::read_write)),
                     TRY(open_paths(kRoot, Access::read_write)), TRY(Counters::open(kRoot, Access::read_write))};
     }

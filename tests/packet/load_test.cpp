@@ -32,7 +32,7 @@ constexpr std::array kMaps = {PODLANE_MAP_ENDPOINTS, PODLANE_MAP_INTERFACES, POD
                               PODLANE_MAP_NETWORKS,  PODLANE_MAP_PATHS,      PODLANE_MAP_COUNTERS,
                               PODLANE_MAP_SOURCES,   PODLANE_MAP_BANDWIDTHS};
 constexpr std::array kPrograms = {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD};
-constexpr MapSizes kSizes{64, 128};
+constexpr LoadSettings kSizes{64, 128};
 
 std::set<std::string> names_in(const std::string &directory) {
     std::set<std::string> names;
@@ -140,7 +140,7 @@ std::vector<std::uint32_t> ids(const std::string &root) {
 TEST_F(Load, TwiceIsNoOperation) {
     const auto before = ids(root_);
 
-    const auto again = ensure_loaded(root_, MapSizes{128, 256});
+    const auto again = ensure_loaded(root_, LoadSettings{128, 256});
 
     ASSERT_TRUE(again) << again.error().message;
     EXPECT_EQ(ids(root_), before);

@@ -89,7 +89,7 @@ class Node {
   public:
     Node() {
         enter_namespaces();
-        must(ensure_loaded(root_, MapSizes{64, 1024}));
+        must(ensure_loaded(root_, LoadSettings{64, 1024}));
         tables_.emplace(must(Tables::open(root_)));
         paths_.emplace(must(open_paths(root_, Access::read_write)));
         for (const char *name : {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD})

@@ -119,7 +119,8 @@ std::string protocol_name(std::uint8_t protocol) {
 }
 
 std::string_view via_name(std::uint32_t path_via) {
-    static constexpr std::array<Word, 2> kWays = {{{PATH_HOST, "host"}, {PATH_DIRECT, "direct"}}};
+    static constexpr std::array<Word, 3> kWays = {
+        {{PATH_HOST, "host"}, {PATH_DIRECT, "direct"}, {PATH_UPLINK, "uplink"}}};
     return word_of(kWays, path_via);
 }
 

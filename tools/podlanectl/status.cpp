@@ -96,8 +96,9 @@ constexpr std::array<Column<Finding>, 2> kFindings = {{
 void note(Report &report, const Error &error) { report.findings.push_back({error.message, error.hint}); }
 
 void look_at_programs(Report &report, const World &world) {
-    for (const char *name : {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD}) {
-        const Result<Fd> program = open_program(world.bpffs, name);
+    for (const std::string_view pinned : kProgramNames) {
+        const std::string name(pinned);
+        const Result<Fd> program = open_program(world.bpffs, name.c_str());
         const Result<ProgramFacts> facts = program ? program_facts(program->get()) : program.error();
         if (!facts) {
             report.programs.push_back({name, {}, false, 0});

@@ -1,0 +1,129 @@
+#include "loader/uplink.hpp"
+
+#include "loader/object.hpp"
+
+#include <net/if.h>
+
+#include <algorithm>
+#include <array>
+
+namespace podlane {
+namespace {
+
+bool is_there(std::uint32_t ifindex) {
+    std::array<char, IF_NAMESIZE> name{};
+    return if_indextoname(ifindex, name.data()) != nullptr;
+}
+
+std::string name_of(std::uint32_t ifindex) {
+    std::array<char, IF_NAMESIZE> name{};
+    return if_indextoname(ifindex, name.data()) == nullptr ? "interface " + std::to_string(ifindex) : name.data();
+}
+
+bool lists(const uplink &entry, std::uint32_t network) {
+    return std::ranges::find(entry.networks, network) != std::end(entry.networks);
+}
+
+Result<bool> has_only(std::uint32_t ifindex, Hook hook, const Fd &program) {
+    const auto ours = TRY(attached(ifindex, hook));
+    return ours.size() == 1 && ours.front().program_id == TRY(program_facts(program.get())).id;
+}
+
+// Interfaces whose entry lists the network.
+Result<std::vector<std::uint32_t>> carriers_of(const UplinkTables &tables, std::uint32_t network) {
+    std::vector<std::uint32_t> all;
+    for (const auto &[ifindex, entry] : TRY(tables.uplinks.entries()))
+        if (lists(entry, network))
+            all.push_back(ifindex);
+    return all;
+}
+
+} // namespace
+
+Result<UplinkTables> UplinkTables::open(const std::string &root) {
+    return UplinkTables{TRY(open_uplinks(root, Access::read_write)), TRY(Counters::open(root, Access::read_write)),
+                        TRY(open_program(root, PODLANE_PROGRAM_FROM_UPLINK)),
+                        TRY(open_program(root, PODLANE_PROGRAM_TO_UPLINK))};
+}
+
+Result<bool> has_programs(const UplinkTables &tables, std::uint32_t ifindex) {
+    return TRY(has_only(ifindex, Hook::ingress, tables.from_uplink)) &&
+           TRY(has_only(ifindex, Hook::egress, tables.to_uplink));
+}
+
+Result<bool> carries(const UplinkTables &tables, std::uint32_t ifindex, std::uint32_t network) {
+    const auto entry = TRY(tables.uplinks.find(ifindex));
+    return entry && lists(*entry, network) && TRY(has_programs(tables, ifindex));
+}
+
+Result<void> put_uplink(const UplinkTables &tables, std::uint32_t ifindex, std::uint32_t network, HookKind kind) {
+    uplink entry = TRY(tables.uplinks.find(ifindex)).value_or(uplink{});
+    if (!lists(entry, network)) {
+        const auto place = std::ranges::find(entry.networks, 0U);
+        if (place == std::end(entry.networks))
+            return Error{ErrorCode::map_full,
+                         name_of(ifindex) + " is the uplink of " + std::to_string(UPLINK_NETWORKS) +
+                             " networks already, and cannot be that of one more",
+                         "set \"fastPath\" to \"local\" for some of them, or name another interface in \"uplinks\""};
+        *place = network;
+    }
+    if (TRY(tables.counters.find(ifindex)).empty())
+        TRY(tables.counters.put_zero(ifindex));
+    TRY(attach(ifindex, Hook::egress, kind, tables.to_uplink.get()));
+    TRY(attach(ifindex, Hook::ingress, kind, tables.from_uplink.get()));
+    return tables.uplinks.put(ifindex, entry);
+}
+
+Result<void> erase_uplink(const UplinkTables &tables, std::uint32_t ifindex) {
+    TRY(tables.uplinks.erase(ifindex));
+    TRY(detach(ifindex, Hook::ingress));
+    TRY(detach(ifindex, Hook::egress));
+    TRY(tables.counters.erase(ifindex));
+    return {};
+}
+
+Result<void> take_network(const UplinkTables &tables, std::uint32_t ifindex, std::uint32_t network) {
+    auto entry = TRY(tables.uplinks.find(ifindex));
+    if (!entry || !lists(*entry, network))
+        return {};
+    // The list has no holes: 0 ends it.
+    const auto rest = std::ranges::remove(entry->networks, network);
+    std::ranges::fill(rest, 0U);
+    return entry->networks[0] == 0 ? erase_uplink(tables, ifindex) : tables.uplinks.put(ifindex, *entry);
+}
+
+Result<void> take_network_everywhere(const UplinkTables &tables, std::uint32_t network) {
+    for (const std::uint32_t ifindex : TRY(carriers_of(tables, network)))
+        TRY(take_network(tables, ifindex, network));
+    return {};
+}
+
+Result<std::vector<std::uint32_t>> vanished_uplinks(const UplinkTables &tables) {
+    std::vector<std::uint32_t> vanished;
+    for (const auto &[ifindex, entry] : TRY(tables.uplinks.entries()))
+        if (!is_there(ifindex))
+            vanished.push_back(ifindex);
+    return vanished;
+}
+
+Result<void> erase_vanished_uplinks(const UplinkTables &tables) {
+    for (const std::uint32_t ifindex : TRY(vanished_uplinks(tables))) {
+        TRY(tables.uplinks.erase(ifindex));
+        TRY(tables.counters.erase(ifindex));
+    }
+    return {};
+}
+
+Result<void> sync_uplinks(const UplinkTables &tables, std::uint32_t network, std::span<const std::uint32_t> wanted,
+                          HookKind kind, bool only_those) {
+    TRY(erase_vanished_uplinks(tables));
+    for (const std::uint32_t ifindex : wanted)
+        TRY(put_uplink(tables, ifindex, network, kind));
+    if (only_those)
+        for (const std::uint32_t ifindex : TRY(carriers_of(tables, network)))
+            if (std::ranges::find(wanted, ifindex) == wanted.end())
+                TRY(take_network(tables, ifindex, network));
+    return {};
+}
+
+} // namespace podlane

@@ -1,0 +1,195 @@
+#include "plugin/network.hpp"
+
+#include "loader/uplink.hpp"
+#include "plugin/log.hpp"
+#include "plugin/net/route.hpp"
+#include "plugin/node.hpp"
+
+#include <net/if.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace podlane {
+namespace {
+
+constexpr int kMostRounds = 16;
+
+bool uses_uplinks(const cni::Config &config) { return config.fast_path == cni::FastPath::on; }
+
+Result<network> wanted_entry(const cni::Config &config) {
+    network entry{};
+    const bool fits = set_field(entry.name, config.name) && set_field(entry.uplinks, join_patterns(config.uplinks));
+    if (!fits)
+        return Error{ErrorCode::invalid_network_config, "the network's name or its uplinks are too long"};
+    entry.has_uplinks = uses_uplinks(config) ? 1 : 0;
+    entry.attach = TRY(choose_hook_kind(config)) == HookKind::tcx ? ENDPOINT_TCX : ENDPOINT_CLSACT;
+    return entry;
+}
+
+// An ADD that wants no uplinks leaves those of the network's other endpoints alone.
+bool is_as_wanted(const network &there, const network &wanted) {
+    return wanted.has_uplinks == 0 || std::memcmp(&there, &wanted, sizeof there) == 0;
+}
+
+Result<std::optional<network>> find_entry(const Tables &tables, const network &wanted) {
+    const auto there = TRY(tables.networks.find(network_id(field_text(wanted.name))));
+    if (there && field_text(there->name) != field_text(wanted.name))
+        return Error{ErrorCode::already_exists,
+                     "networks \"" + std::string(field_text(wanted.name)) + "\" and \"" +
+                         std::string(field_text(there->name)) + "\" have the same number",
+                     "rename one of them"};
+    return there;
+}
+
+Result<std::vector<cluster_cidr_key>> cidrs_of(const Tables &tables, std::uint32_t network) {
+    std::vector<cluster_cidr_key> own;
+    for (const auto &[key, value] : TRY(tables.cluster_cidrs.entries()))
+        if (network_of(key) == network)
+            own.push_back(key);
+    return own;
+}
+
+bool same(const cluster_cidr_key &a, const cluster_cidr_key &b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+std::vector<cluster_cidr_key> wanted_cidrs(const cni::Config &config, std::uint32_t network) {
+    std::vector<cluster_cidr_key> keys;
+    for (const Prefix &prefix : config.cluster_cidrs) {
+        const cluster_cidr_key key = make_cluster_cidr_key(network, prefix);
+        if (std::ranges::none_of(keys, [&](const auto &known) { return same(known, key); }))
+            keys.push_back(key);
+    }
+    return keys;
+}
+
+bool is_in(const std::vector<cluster_cidr_key> &keys, const cluster_cidr_key &key) {
+    return std::ranges::any_of(keys, [&](const auto &one) { return same(one, key); });
+}
+
+bool are_in(const std::vector<cluster_cidr_key> &keys, const std::vector<cluster_cidr_key> &all) {
+    return std::ranges::all_of(keys, [&](const auto &key) { return is_in(all, key); });
+}
+
+// New ones come before old ones go.
+Result<void> put_cidrs(const Tables &tables, std::uint32_t network, const std::vector<cluster_cidr_key> &wanted) {
+    const auto there = TRY(cidrs_of(tables, network));
+    for (const cluster_cidr_key &key : wanted)
+        TRY(tables.cluster_cidrs.put(key, 1));
+    for (const cluster_cidr_key &key : there)
+        if (!is_in(wanted, key))
+            TRY(tables.cluster_cidrs.erase(key));
+    return {};
+}
+
+// The interfaces an ADD looks at: where names are given those, else that of the default route of each family, asked for
+// without reading all routes.
+Result<std::vector<std::uint32_t>> expected_uplinks(const cni::Config &config, const Tables &tables,
+                                                    net::Netlink &host) {
+    if (!config.uplinks.empty())
+        return TRY(find_uplinks(config.uplinks, tables.interfaces)).ifindexes;
+    std::vector<std::uint32_t> found;
+    for (const net::Family family : {net::Family::ipv4, net::Family::ipv6})
+        if (const auto route = TRY(net::default_route(host, family)))
+            found.push_back(route->ifindex);
+    return found;
+}
+
+Result<bool> uplinks_in_place(const cni::Config &config, const Tables &tables, net::Netlink &host) {
+    const UplinkTables uplinks = TRY(UplinkTables::open(config.bpffs));
+    for (const std::uint32_t ifindex : TRY(expected_uplinks(config, tables, host)))
+        if (!TRY(carries(uplinks, ifindex, network_id(config.name))) && TRY(can_be_uplink(ifindex, tables.interfaces)))
+            return false;
+    return TRY(vanished_uplinks(uplinks)).empty();
+}
+
+Result<bool> in_place(const cni::Config &config, const Tables &tables, net::Netlink &host) {
+    const network wanted = TRY(wanted_entry(config));
+    const auto there = TRY(find_entry(tables, wanted));
+    if (!there || !is_as_wanted(*there, wanted))
+        return false;
+    const auto cidrs = wanted_cidrs(config, network_id(config.name));
+    const auto known = TRY(cidrs_of(tables, network_id(config.name)));
+    if (!are_in(cidrs, known) || !are_in(known, cidrs))
+        return false;
+    return !uses_uplinks(config) || TRY(uplinks_in_place(config, tables, host));
+}
+
+Result<void> put_in_place(const cni::Config &config, const Tables &tables) {
+    const std::uint32_t id = network_id(config.name);
+    const network wanted = TRY(wanted_entry(config));
+    const auto there = TRY(find_entry(tables, wanted));
+    TRY(put_cidrs(tables, id, wanted_cidrs(config, id)));
+    if (!there || !is_as_wanted(*there, wanted))
+        TRY(tables.networks.put(id, wanted));
+    if (!uses_uplinks(config))
+        return {};
+    const FoundUplinks found = TRY(find_uplinks(config.uplinks, tables.interfaces));
+    for (const std::string &note : found.notes)
+        log(cni::Log::Level::warning, note);
+    if (found.ifindexes.empty() && !config.cluster_cidrs.empty())
+        log(cni::Log::Level::warning, "the network has no uplink now: other nodes are reached through the host stack");
+    const bool changed = there && field_text(there->uplinks) != field_text(wanted.uplinks);
+    return sync_uplinks(TRY(UplinkTables::open(config.bpffs)), id, found.ifindexes,
+                        wanted.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact, changed);
+}
+
+Error missing(std::string sentence) {
+    return {ErrorCode::check_failed, std::move(sentence),
+            "the network's next ADD or `podlanectl uplink sync` puts it back"};
+}
+
+} // namespace
+
+Result<Lock> enter_network(const cni::Request &request, const Tables &tables, net::Netlink &host, Rollback &rollback) {
+    const cni::Config &config = request.config;
+    rollback.add("preparing the network", [&tables, root = config.bpffs, id = network_id(config.name)] {
+        return drop_network_if_unused(root, tables, id);
+    });
+    for (int round = 0; round < kMostRounds; ++round) {
+        Lock shared = TRY(Lock::shared(config.bpffs));
+        if (TRY(in_place(config, tables, host)))
+            return shared;
+        // One process may not wait for the exclusive lock while it holds the shared one.
+        { const Lock released = std::move(shared); }
+        const Lock exclusive = TRY(Lock::exclusive(config.bpffs));
+        TRY(put_in_place(config, tables));
+    }
+    return Error{ErrorCode::try_again_later, "network " + config.name + ": its uplinks do not stay as they are put",
+                 "look for another program that changes the TC hooks of the uplinks or the default route"};
+}
+
+Result<void> drop_network_if_unused(const std::string &root, const Tables &tables, std::uint32_t network) {
+    const auto in_use = [&]() -> Result<bool> {
+        const auto all = TRY(tables.addresses.entries());
+        return std::ranges::any_of(all, [&](const auto &entry) { return entry.first.network == network; });
+    };
+    if (TRY(in_use()))
+        return {};
+    // An ADD under way holds the lock shared until its addresses are there.
+    const Lock lock = TRY(Lock::exclusive(root));
+    if (TRY(in_use()))
+        return {};
+    TRY(take_network_everywhere(TRY(UplinkTables::open(root)), network));
+    TRY(put_cidrs(tables, network, {}));
+    TRY(tables.networks.erase(network));
+    return {};
+}
+
+Result<void> check_network(const cni::Request &request, const Tables &tables, const endpoint &record) {
+    const cni::Config &config = request.config;
+    if (!TRY(tables.networks.find(record.network)))
+        return missing("the entry of network " + config.name + " in " PODLANE_MAP_NETWORKS " is gone");
+    if (!are_in(wanted_cidrs(config, record.network), TRY(cidrs_of(tables, record.network))))
+        return missing("clusterCIDRs of network " + config.name + " are gone from " PODLANE_MAP_CIDRS);
+    const UplinkTables uplinks = TRY(UplinkTables::open(config.bpffs));
+    for (const auto &[ifindex, entry] : TRY(uplinks.uplinks.entries())) {
+        std::array<char, IF_NAMESIZE> name{};
+        const bool ours = std::ranges::find(entry.networks, record.network) != std::end(entry.networks);
+        if (ours && if_indextoname(ifindex, name.data()) != nullptr && !TRY(has_programs(uplinks, ifindex)))
+            return missing("the programs on uplink " + std::string(name.data()) + " are gone or not the pinned ones");
+    }
+    return {};
+}
+
+} // namespace podlane

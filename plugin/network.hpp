@@ -1,0 +1,24 @@
+// What a network has on the node beyond its endpoints: its name, its cluster CIDRs and the programs on its uplinks. The
+// first ADD puts it, later ones keep it, and it goes with the network's last endpoint.
+#pragma once
+
+#include "loader/pins.hpp"
+#include "plugin/cni/types.hpp"
+#include "plugin/endpoint.hpp"
+#include "plugin/net/netlink.hpp"
+
+#include <string>
+
+namespace podlane {
+
+// Makes sure that all of it is there, and returns the shared lock under which it stays: held until the endpoint's
+// addresses are put, it keeps others from taking the network for unused.
+Result<Lock> enter_network(const cni::Request &request, const Tables &tables, net::Netlink &host, Rollback &rollback);
+
+// Takes all of it away unless an endpoint is left.
+Result<void> drop_network_if_unused(const std::string &root, const Tables &tables, std::uint32_t network);
+
+// CHECK: the network's name and CIDRs are there, and the programs on every uplink it was put on.
+Result<void> check_network(const cni::Request &request, const Tables &tables, const endpoint &record);
+
+} // namespace podlane

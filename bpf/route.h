@@ -32,14 +32,21 @@ static __always_inline bool remember(const struct path_key *flow, enum path_via 
 	return bpf_map_update_elem(&paths_v1, flow, &path, BPF_ANY) == 0;
 }
 
-/* A GSO packet is judged by its segments, as the kernel's forwarding does. */
-static __always_inline bool fits(struct packet *p, __u32 mtu)
+/* Length of the IP packet; of a GSO packet that of its segments, as the kernel's forwarding has it. 0: unknown. */
+static __always_inline __u32 ip_bytes(struct packet *p)
 {
 	__u32 segment = p->skb->gso_size;
 
-	if (segment)
-		return p->header_bytes && segment + p->header_bytes <= mtu;
-	return p->skb->len - sizeof(struct ethhdr) <= mtu;
+	if (!segment)
+		return p->skb->len - sizeof(struct ethhdr);
+	return p->header_bytes ? segment + p->header_bytes : 0;
+}
+
+static __always_inline bool fits(struct packet *p, __u32 mtu)
+{
+	__u32 bytes = ip_bytes(p);
+
+	return bytes && bytes <= mtu;
 }
 
 /* Destinations and sources of other nodes' pods. */

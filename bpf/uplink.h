@@ -19,12 +19,16 @@ static __always_inline bool serves(const struct uplink *uplink, __u32 network)
 	return false;
 }
 
-/* Ports are part of the question, or all flows would take one of several equal routes. */
-static __always_inline long ask_routes(struct packet *p, struct bpf_fib_lookup *fib, __u32 uplink)
+/*
+ * Ports are part of the question, or all flows would take one of several equal routes. So is the size, which the kernel
+ * compares with the route's MTU; asked without one, it knows the device's only.
+ */
+static __always_inline long ask_routes(struct packet *p, struct bpf_fib_lookup *fib, __u32 uplink, __u16 bytes)
 {
 	__builtin_memset(fib, 0, sizeof(*fib));
 	fib->ifindex = uplink ? uplink : p->skb->ifindex;
 	fib->l4_protocol = p->ip.protocol;
+	fib->tot_len = bytes;
 	fib->sport = p->is_icmp_error ? 0 : p->flow.local_port;
 	fib->dport = p->is_icmp_error ? 0 : p->flow.peer_port;
 	if (p->protocol == ETH_P_IP) {
@@ -41,9 +45,22 @@ static __always_inline long ask_routes(struct packet *p, struct bpf_fib_lookup *
 	return bpf_fib_lookup(p->skb, fib, sizeof(*fib), uplink ? BPF_FIB_LOOKUP_OUTPUT : 0);
 }
 
-static __always_inline bool is_way(long answer)
+/* An uplink that has lost its route is left for one that has it. */
+static __always_inline int find_way(struct packet *p, struct bpf_fib_lookup *fib)
 {
-	return answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH;
+	__u32 bytes = ip_bytes(p);
+	long answer = BPF_FIB_LKUP_RET_UNREACHABLE;
+
+	if (!bytes || bytes > 0xffff)
+		return REASON_HOST_MTU;
+	if (p->uplink)
+		answer = ask_routes(p, fib, p->uplink, bytes);
+	if (answer != BPF_FIB_LKUP_RET_SUCCESS && answer != BPF_FIB_LKUP_RET_NO_NEIGH &&
+	    answer != BPF_FIB_LKUP_RET_FRAG_NEEDED)
+		answer = ask_routes(p, fib, 0, bytes);
+	if (answer == BPF_FIB_LKUP_RET_FRAG_NEEDED)
+		return REASON_HOST_MTU;
+	return answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH ? 0 : REASON_HOST_NO_ROUTE;
 }
 
 static __always_inline int send_to_uplink(struct packet *p)
@@ -52,16 +69,14 @@ static __always_inline int send_to_uplink(struct packet *p)
 	struct bpf_fib_lookup fib;
 	struct uplink *uplink;
 	__u32 ifindex;
+	int lost = find_way(p, &fib);
 
-	/* An uplink that has lost its route is left for one that has it. */
-	if (!(p->uplink && is_way(ask_routes(p, &fib, p->uplink))) && !is_way(ask_routes(p, &fib, 0)))
-		return REASON_HOST_NO_ROUTE;
+	if (lost)
+		return lost;
 	ifindex = fib.ifindex;
 	uplink = bpf_map_lookup_elem(&uplinks_v1, &ifindex);
 	if (!uplink || !serves(uplink, p->network))
 		return REASON_HOST_NO_UPLINK;
-	if (!fits(p, fib.mtu_result))
-		return REASON_HOST_MTU;
 	if (p->is_new_flow && !remember(&p->flow, PATH_UPLINK, 0))
 		return REASON_HOST_UNKNOWN_PATH;
 	next_hop.nh_family = fib.family;

@@ -1,0 +1,127 @@
+// Three nodes on a switch, each with pods, a bpffs and CNI state of its own: namespaces, all gone with the test.
+#pragma once
+
+#include "tests/harness/chain.hpp"
+#include "tests/harness/talk.hpp"
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace podlane::test {
+
+inline ip_addr to_addr(const std::string &text) { return require(parse_ip(text)); }
+std::string with_bits(const std::string &addr); // as a prefix of this one address
+inline bool in_virtual_machine() { return std::getenv("PODLANE_TEST_SLOW") != nullptr; }
+
+// A program that runs in a namespace until this object goes, or the test does, however it ends.
+class Daemon {
+  public:
+    Daemon(const net::Namespace &where, const std::vector<std::string> &argv, const std::string &log);
+    ~Daemon();
+    Daemon(Daemon &&other) noexcept : pid_(other.pid_) { other.pid_ = 0; }
+    Daemon(const Daemon &) = delete;
+    Daemon &operator=(const Daemon &) = delete;
+    Daemon &operator=(Daemon &&) = delete;
+
+    // Returns when it has ended by itself.
+    void wait();
+
+  private:
+    pid_t pid_;
+};
+
+// A pod of one of the nodes.
+struct Member {
+    int node = 0;
+    std::shared_ptr<Container> container{};
+    std::shared_ptr<Chain> chain{};
+    std::uint32_t ifindex = 0; // host end
+    std::string host_ifname{};
+    ip_addr v4{};
+    ip_addr v6{};
+
+    [[nodiscard]] const net::Namespace &ns() const { return container->ns(); }
+    [[nodiscard]] const ip_addr &addr(bool ipv4) const { return ipv4 ? v4 : v6; }
+};
+
+// Node N (1 to 3) has 192.0.2.1N on up0, 198.51.100.1N on up1, and pods in 198.18.N.0/24; and the like in IPv6. The
+// outside is one more host on the network of up0, the nodes' default gateway; it knows nothing of pods.
+class Cluster {
+  public:
+    static constexpr int kNodes = 3;
+    static constexpr const char *kPods4 = "198.18.0.0/16";
+    static constexpr const char *kPods6 = "2001:db8:10::/48";
+
+    explicit Cluster(int networks = 1);
+    ~Cluster();
+    Cluster(const Cluster &) = delete;
+    Cluster &operator=(const Cluster &) = delete;
+
+    [[nodiscard]] const Node &node(int number) const { return *nodes_.at(static_cast<std::size_t>(number - 1)); }
+    [[nodiscard]] const Container &outside() const { return *outside_; }
+    [[nodiscard]] const Container &wiring() const { return *switch_; } // the switch itself
+
+    static std::string node_addr(int node, bool ipv4, int network = 0);
+    static std::string outside_addr(bool ipv4);
+    static std::string pods(int node, bool ipv4);
+    static std::string first_pod(int node, bool ipv4); // network address of pods()
+
+    // Podlane with the node's ranges and the cluster's; `keys` are put on top.
+    [[nodiscard]] Json config(int node, const Json &keys = Json::object()) const;
+    Member add_pod(int node, const Json &keys = Json::object()) { return add_chain(node, {config(node, keys)}); }
+    Member add_chain(int node, const std::vector<Json> &plugins, const Json &arguments = Json::object());
+    // A DEL that must succeed; those of the others come with the end of the cluster.
+    void del_pod(const Member &pod);
+
+    // Each node's routes to the pods of the others.
+    void route_by_hosts() const; // by the other node's address on up0
+    void route_over_vxlan() const; // through the device vx0 on up0, as flannel does it
+    // Pulls or plugs the cable of an uplink; neither end sees its link go.
+    void cable(int node, int network, bool plugged) const;
+
+    [[nodiscard]] std::uint64_t count(const Member &pod, reason why) const { return count(pod.node, pod.ifindex, why); }
+    [[nodiscard]] std::uint64_t count(int node, const std::string &ifname, reason why) const;
+    [[nodiscard]] std::vector<std::pair<path_key, flow_path>> paths(int node) const;
+    void erase_paths() const; // on all nodes that have any
+
+  private:
+    [[nodiscard]] std::uint64_t count(int node, std::uint32_t ifindex, reason why) const;
+    void look_at(Member &pod) const;
+
+    std::array<std::unique_ptr<Node>, kNodes> nodes_;
+    std::shared_ptr<Container> switch_;
+    std::shared_ptr<Container> outside_;
+    std::vector<Member> pods_;
+};
+
+// BIRD on every node, with the documented example as node 1 has it, and the addresses of the others put in.
+class Birds {
+  public:
+    explicit Birds(const Cluster &cluster);
+    Birds(const Birds &) = delete;
+    Birds &operator=(const Birds &) = delete;
+
+    void start(int node, bool recover = false);
+    // Asks for a graceful restart, waits for the end of the old one and starts a new one.
+    void restart(int node);
+    // What `birdc` says.
+    [[nodiscard]] std::string ask(int node, const std::string &command) const;
+    // Whether the node has a route to all pods of another, with so many ways.
+    [[nodiscard]] bool has_ways(int node, int other, std::size_t ways) const;
+    // Waits until every node has so many ways to each other one.
+    [[nodiscard]] bool settle(std::size_t ways) const;
+
+  private:
+    const Cluster &cluster_;
+    std::array<std::optional<Daemon>, Cluster::kNodes> daemons_;
+};
+
+} // namespace podlane::test

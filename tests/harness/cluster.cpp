@@ -219,8 +219,8 @@ void Cluster::route_over_vxlan() const {
     const auto mac = [](int number) { return "02:00:00:00:00:0" + std::to_string(number); };
     for (int from = 1; from <= kNodes; ++from) {
         const Node &here = node(from);
-        here.run("ip link add vx0 address " + std::string(mac(from)) + " mtu 1450 type vxlan id 42 dstport 4789 local " +
-                 node_addr(from, true) + " dev up0 nolearning");
+        here.run("ip link add vx0 address " + std::string(mac(from)) +
+                 " mtu 1450 type vxlan id 42 dstport 4789 local " + node_addr(from, true) + " dev up0 nolearning");
         here.run("ip addr add " + first_pod(from, true) + "/32 dev vx0");
         here.run("ip addr add " + first_pod(from, false) + "/128 dev vx0 nodad");
         here.run("ip link set vx0 up");
@@ -267,8 +267,8 @@ void Birds::start(int number, bool recover) {
     const Node &node = cluster_.node(number);
     const char *source = std::getenv("PODLANE_SOURCE_DIR");
     const std::string config = node.dir() + "/bird.conf";
-    std::ofstream(config) << as_node(text_of(std::string(source != nullptr ? source : ".") + "/docs/examples/bird.conf"),
-                                     number);
+    std::ofstream(config) << as_node(
+        text_of(std::string(source != nullptr ? source : ".") + "/docs/examples/bird.conf"), number);
     std::vector<std::string> argv = {"/usr/sbin/bird", "-f", "-c", config, "-s", node.dir() + "/bird.ctl"};
     if (recover)
         argv.emplace_back("-R");

@@ -82,7 +82,7 @@ class Cluster {
     void del_pod(const Member &pod);
 
     // Each node's routes to the pods of the others.
-    void route_by_hosts() const; // by the other node's address on up0
+    void route_by_hosts() const;   // by the other node's address on up0
     void route_over_vxlan() const; // through the device vx0 on up0, as flannel does it
     // Pulls or plugs the cable of an uplink; neither end sees its link go.
     void cable(int node, int network, bool plugged) const;

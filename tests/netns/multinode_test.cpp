@@ -1,0 +1,177 @@
+// Pods of three nodes reach each other past both host stacks, by the routes that BIRD, a script or VXLAN made.
+#include "tests/harness/cluster.hpp"
+
+#include <gtest/gtest.h>
+
+#include <sys/socket.h>
+
+namespace podlane::test {
+namespace {
+
+constexpr std::uint16_t kPort = 7;
+constexpr std::array kFamilies = {true, false};
+constexpr std::array kTransports = {Transport::tcp, Transport::udp};
+
+// What a pod sent that did not take the fast path, though it might have.
+std::uint64_t slow_sent(const Cluster &cluster, const Member &pod) {
+    std::uint64_t count = 0;
+    for (const reason why : {REASON_HOST_NOT_LOCAL, REASON_HOST_PATH, REASON_HOST_UNKNOWN_PATH, REASON_HOST_NO_ROUTE,
+                             REASON_HOST_NO_UPLINK, REASON_HOST_MTU, REASON_HOST_FAST_PATH_OFF})
+        count += cluster.count(pod, why);
+    return count;
+}
+
+enum class Routes { hosts, bird, vxlan };
+
+class Multinode : public testing::TestWithParam<Routes> {
+  protected:
+    void SetUp() override {
+        switch (GetParam()) {
+        case Routes::hosts:
+            return cluster_.route_by_hosts();
+        case Routes::vxlan:
+            uplink_ = "vx0";
+            keys_ = {{"uplinks", {"vx0"}}, {"mtu", 1450}};
+            return cluster_.route_over_vxlan();
+        case Routes::bird:
+            birds_.emplace(cluster_);
+            ASSERT_TRUE(birds_->settle(1)) << birds_->ask(1, "show protocols");
+        }
+    }
+
+    Cluster cluster_;
+    std::optional<Birds> birds_;
+    std::string uplink_ = "up0";
+    Json keys_ = Json::object();
+};
+
+#define MN
+TEST_P(Multinode, PodsOfAllNodesReachEachOtherPastTheHostStacks) {
+    std::vector<Member> pods;
+    std::vector<std::unique_ptr<EchoServer>> servers;
+    for (int node = 1; node <= Cluster::kNodes; ++node) {
+        pods.push_back(cluster_.add_pod(node, keys_));
+        for (const bool ipv4 : kFamilies)
+            servers.push_back(std::make_unique<EchoServer>(pods.back().ns(), ipv4, ipv4 ? kPort : kPort + 1));
+    }
+    for (const Member &from : pods)
+        for (const Member &to : pods)
+            for (const bool ipv4 : kFamilies) {
+                if (from.node == to.node)
+                    continue;
+                for (const Transport transport : kTransports)
+                    EXPECT_EQ(ask(from.ns(), transport,
+                                  {to.addr(ipv4), static_cast<std::uint16_t>(ipv4 ? kPort : kPort + 1)}),
+                              0)
+                        << to_string(transport) << " from node " << from.node << " to " << to_string(to.addr(ipv4));
+                EXPECT_TRUE(ping(from.ns(), to_string(to.addr(ipv4)), 2));
+            }
+    for (const Member &pod : pods) {
+        // To and from two others in two families: at least 4 packets of a TCP connection, a datagram, two pings; each
+        // way, as caller and as called.
+        constexpr std::uint64_t kLeast = std::uint64_t{4} * (4 + 1 + 2) + std::uint64_t{4} * (3 + 1 + 2);
+        EXPECT_GE(cluster_.count(pod, REASON_SENT_UPLINK), kLeast);
+        EXPECT_GE(cluster_.count(pod, REASON_RECEIVED_UPLINK), kLeast);
+        EXPECT_EQ(slow_sent(cluster_, pod), 0U);
+        EXPECT_EQ(cluster_.count(pod.node, uplink_, REASON_UPLINK_DELIVERED),
+                  cluster_.count(pod, REASON_RECEIVED_UPLINK));
+        EXPECT_EQ(cluster_.count(pod.node, uplink_, REASON_UPLINK_SENT), cluster_.count(pod, REASON_SENT_UPLINK));
+    }
+}
+
+TEST_P(Multinode, TransfersAreWhole) {
+    const Member a = cluster_.add_pod(1, keys_);
+    const Member b = cluster_.add_pod(2, keys_);
+    for (const bool ipv4 : kFamilies) {
+        const EchoServer server(b.ns(), ipv4, kPort);
+        const Fd socket = open_socket(a.ns(), Transport::tcp, ipv4);
+        ASSERT_EQ(connect_to(socket, {b.addr(ipv4), kPort}), 0);
+        EXPECT_EQ(transfer(socket, std::size_t{4} << 20U), 0);
+    }
+    EXPECT_EQ(slow_sent(cluster_, a), 0U);
+    EXPECT_EQ(slow_sent(cluster_, b), 0U);
+}
+
+std::string routes_name(const testing::TestParamInfo<Routes> &info) {
+    constexpr std::array kNames = {"Hosts", "Bird", "Vxlan"};
+    return kNames.at(static_cast<std::size_t>(info.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(Routes, Multinode, testing::Values(Routes::hosts, Routes::bird, Routes::vxlan), routes_name);
+
+// Three nodes on two networks, with BIRD's multipath routes between them.
+class TwoWays : public testing::Test {
+  protected:
+    void SetUp() override { ASSERT_TRUE(birds_.settle(2)) << birds_.ask(1, "show protocols"); }
+    Member add_pod(int node) { return cluster_.add_pod(node, {{"uplinks", {"up*"}}}); }
+    [[nodiscard]] std::array<std::uint64_t, 2> sent_by(int node) const {
+        return {cluster_.count(node, "up0", REASON_UPLINK_SENT), cluster_.count(node, "up1", REASON_UPLINK_SENT)};
+    }
+
+    Cluster cluster_{2};
+    Birds birds_{cluster_};
+};
+
+TEST_F(TwoWays, ManyFlowsUseBoth) {
+    const Member a = add_pod(1);
+    const Member b = add_pod(2);
+    for (const bool ipv4 : kFamilies) {
+        const EchoServer server(b.ns(), ipv4, kPort);
+        const auto before = sent_by(1);
+        for (int flow = 0; flow < 40; ++flow)
+            ASSERT_EQ(ask(a.ns(), flow % 2 == 0 ? Transport::tcp : Transport::udp, {b.addr(ipv4), kPort}), 0);
+        const auto after = sent_by(1);
+        for (const std::size_t way : {0U, 1U})
+            EXPECT_GT(after.at(way) - before.at(way), 10U) << "by up" << way;
+    }
+    EXPECT_EQ(slow_sent(cluster_, a), 0U);
+}
+
+TEST_F(TwoWays, CutLinkIsLeftForTheOther) {
+    const Member a = add_pod(1);
+    const Member b = add_pod(2);
+    std::vector<std::unique_ptr<EchoServer>> servers;
+    std::vector<Fd> sockets;
+    for (const bool ipv4 : kFamilies) {
+        servers.push_back(std::make_unique<EchoServer>(b.ns(), ipv4, ipv4 ? kPort : kPort + 1));
+        for (int flow = 0; flow < 8; ++flow) {
+            sockets.push_back(open_socket(a.ns(), Transport::tcp, ipv4));
+            ASSERT_EQ(connect_to(sockets.back(), {b.addr(ipv4), static_cast<std::uint16_t>(ipv4 ? kPort : kPort + 1)}),
+                      0);
+        }
+    }
+    cluster_.cable(2, 0, false);
+    ASSERT_TRUE(wait_until([&] { return birds_.has_ways(1, 2, 1) && birds_.has_ways(2, 1, 1); }));
+    const auto before = sent_by(1);
+    for (const Fd &socket : sockets)
+        EXPECT_EQ(transfer(socket, 20000), 0) << "a flow from before the cut";
+    for (const Transport transport : kTransports)
+        EXPECT_EQ(ask(a.ns(), transport, {b.v4, kPort}), 0) << "a new flow";
+    EXPECT_EQ(sent_by(1)[0], before[0]);
+    EXPECT_GT(sent_by(1)[1], before[1]);
+    cluster_.cable(2, 0, true);
+    EXPECT_TRUE(birds_.settle(2)) << "both ways again";
+    for (const Fd &socket : sockets)
+        EXPECT_EQ(transfer(socket, 20000), 0) << "after the repair";
+}
+
+TEST_F(TwoWays, RestartOfBirdLosesNoFlow) {
+    const Member a = add_pod(1);
+    const Member b = add_pod(2);
+    const EchoServer server(b.ns(), true, kPort);
+    const Fd socket = open_socket(a.ns(), Transport::tcp, true);
+    ASSERT_EQ(connect_to(socket, {b.v4, kPort}), 0);
+    EXPECT_EQ(transfer(socket, std::size_t{1} << 20U, [&] { birds_.restart(1); }), 0);
+    const auto busy = [&] {
+        return transfer(socket, 1000) != 0 ||
+               birds_.ask(1, "show status").find("recovery in progress") == std::string::npos;
+    };
+    EXPECT_TRUE(wait_until(busy, std::chrono::seconds(120))) << birds_.ask(1, "show status");
+    ASSERT_TRUE(birds_.settle(2));
+    EXPECT_EQ(transfer(socket, 1000), 0);
+    EXPECT_EQ(slow_sent(cluster_, a), 0U) << "a route was missed";
+    EXPECT_EQ(slow_sent(cluster_, b), 0U) << "a route was missed";
+}
+
+} // namespace
+} // namespace podlane::test

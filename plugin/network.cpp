@@ -91,7 +91,8 @@ Result<std::vector<std::uint32_t>> expected_uplinks(const cni::Config &config, c
     std::vector<std::uint32_t> found;
     for (const net::Family family : {net::Family::ipv4, net::Family::ipv6})
         if (const auto route = TRY(net::default_route(host, family)))
-            found.push_back(route->ifindex);
+            if (std::ranges::find(found, route->ifindex) == found.end())
+                found.push_back(route->ifindex);
     return found;
 }
 

@@ -56,6 +56,7 @@ struct Command {
     Argument argument;
     std::string_view detail; // paragraphs below the options in help
     Result<int> (*run)(const Call &call, World &world);
+    bool writes = false; // its verb is never abbreviated
 };
 
 // A noun and what can be done with it; the first command is the default one.

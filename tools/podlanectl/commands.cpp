@@ -22,6 +22,7 @@ constexpr Opts kPlain{Opt::json, Opt::bpffs, Opt::help};
 constexpr Argument kWhich{"WHICH", false, "a pod, NAMESPACE/POD, container ID prefix, address or host interface"};
 constexpr Argument kMap{"MAP", true,
                         "its name, with or without version, or the beginning of it (\"podlanectl map list\")"};
+constexpr Argument kUplink{"INTERFACE", true, "its name, or \"all\""};
 
 } // namespace
 
@@ -42,6 +43,40 @@ const std::vector<Noun> &nouns() {
            "Kinds: fast (past the host stack), host (through it), answer (by the program itself), drop.\n"
            "What goes from one pod to another past the host stack counts at both.",
            counter_list}}},
+        {"path",
+         "which way each flow came, and so returns",
+         {{"list", "List the flows that are remembered.", kSelect | kPlain, kWhich,
+           "Ways: host (through the host stack, which may translate or filter it), direct (between two pods of this\n"
+           "node), uplink NAME (answers leave by it), uplink by route (as the kernel's routes say).",
+           path_list},
+          {"show", "Show everything known of a pod's flows.", kSelect | kPlain, kWhich, "", path_show},
+          {"flush", "Forget flows, so that their next packet chooses its way anew.", kSelect | kPlain | Opts{Opt::all},
+           kWhich, "Needs to know which, or --all. Connections under way go on, through the host stack.", path_flush,
+           true}}},
+        {"network",
+         "the networks of this node's pods, and how they leave it",
+         {{"list", "List networks with their endpoints, cluster CIDRs and uplinks.", kPlain, {}, "", network_list}}},
+        {"uplink",
+         "the interfaces by which pods reach other nodes past the host stack",
+         {{"list",
+           "List uplinks, their networks and whether the programs are on them.",
+           kPlain,
+           {},
+           "Exit code 1 where an interface or its programs are gone.",
+           uplink_list},
+          {"sync",
+           "Put the programs on the interfaces that are uplinks now.",
+           kPlain,
+           {},
+           "As the configuration of each network's last ADD says: for interfaces that appeared or were made anew "
+           "since.",
+           uplink_sync,
+           true},
+          {"detach", "Take the programs off an uplink.", kPlain, kUplink,
+           "What leaves by it then takes the host stack. The next ADD of one of its networks puts them back, unless "
+           "the\n"
+           "configuration has changed.",
+           uplink_detach, true}}},
         {"map",
          "the pinned BPF maps that hold all state",
          {{"list",

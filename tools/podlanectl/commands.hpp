@@ -16,6 +16,13 @@ Result<int> endpoint_show(const Call &call, World &world);
 Result<int> counter_list(const Call &call, World &world);
 Result<int> map_list(const Call &call, World &world);
 Result<int> map_dump(const Call &call, World &world);
+Result<int> network_list(const Call &call, World &world);
+Result<int> path_list(const Call &call, World &world);
+Result<int> path_show(const Call &call, World &world);
+Result<int> path_flush(const Call &call, World &world);
+Result<int> uplink_list(const Call &call, World &world);
+Result<int> uplink_sync(const Call &call, World &world);
+Result<int> uplink_detach(const Call &call, World &world);
 Result<int> status(const Call &call, World &world);
 Result<int> version(const Call &call, World &world);
 
@@ -32,6 +39,25 @@ struct EndpointCounters {
 Result<std::vector<EndpointCounters>> read_counters(const std::vector<EndpointEntry> &entries, bool orphans,
                                                     const World &world);
 output::Table counter_table(const std::vector<EndpointCounters> &all, bool zeros);
+
+// Names of the networks by their numbers; empty where the map is not there.
+std::map<std::uint32_t, std::string> network_names(const World &world);
+// The name, or the number in hexadecimal digits.
+std::string network_words(const std::map<std::uint32_t, std::string> &names, std::uint32_t network);
+
+// All flows in `paths`, with the pods they belong to where those are known.
+Result<output::Table> path_table(const World &world);
+Result<output::Table> network_table(const World &world);
+
+// One interface in the map of uplinks.
+struct UplinkReport {
+    std::uint32_t ifindex = 0;
+    std::string name{}; // empty: the interface is gone
+    std::vector<std::string> networks{};
+    bool has_programs = false;
+};
+Result<std::vector<UplinkReport>> read_uplinks(const World &world);
+output::Table uplink_table(const std::vector<UplinkReport> &all);
 
 // A map of this version of Podlane.
 struct KnownMap {

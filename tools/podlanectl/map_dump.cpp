@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_map>
 
 namespace podlane::ctl {
 namespace {
@@ -27,16 +26,12 @@ template <typename K, typename V> struct Entry {
     V value;
     std::string interface; // host end
     std::string network;
-    std::uint64_t now_ns; // CLOCK_MONOTONIC
 };
 using InterfaceEntry = Entry<std::uint32_t, interface>;
 using AddressEntry = Entry<address_key, address>;
-using NetworkEntry = Entry<std::uint32_t, network>;
-using PathEntry = Entry<path_key, flow_path>;
 using SourceEntry = Entry<allowed_source_key, std::uint32_t>;
 using BandwidthEntry = Entry<std::uint32_t, bandwidth>;
-
-Cell id_cell(std::uint32_t id) { return {output::hex_words(id), id}; }
+using CidrEntry = Entry<cluster_cidr_key, std::uint32_t>;
 
 // "10 Mbit/s" and the like; "-" for no limit.
 Cell amount_cell(std::uint64_t amount, std::string (*words)(std::uint64_t)) {
@@ -65,29 +60,6 @@ constexpr std::array<Column<AddressEntry>, 8> kAddresses = {{
     {{"FLAGS", "", "flags"}, [](const AddressEntry &e) { return list_cell(flag_words(e.value.flags)); }},
 }};
 
-constexpr std::array<Column<NetworkEntry>, 2> kNetworks = {{
-    {{"ID", "", "id"}, [](const NetworkEntry &e) { return id_cell(e.key); }},
-    {{"NETWORK", "", "network"}, [](const NetworkEntry &e) { return text_cell(field_text(e.value.name)); }},
-}};
-
-constexpr std::array<Column<PathEntry>, 11> kPaths = {{
-    {{"INTERFACE", "", "host_interface"}, [](const PathEntry &e) { return text_cell(e.interface); }},
-    {{"", "", "ifindex"}, [](const PathEntry &e) { return number_cell(e.key.ifindex); }},
-    {{"PROTOCOL", "", "protocol"}, [](const PathEntry &e) { return text_cell(protocol_name(e.key.protocol)); }},
-    {{"LOCAL", "", ""}, [](const PathEntry &e) { return text_cell(socket_words(e.key.local, e.key.local_port)); }},
-    {{"PEER", "", ""}, [](const PathEntry &e) { return text_cell(socket_words(e.key.peer, e.key.peer_port)); }},
-    {{"", "", "local"}, [](const PathEntry &e) { return text_cell(to_string(e.key.local)); }},
-    {{"", "", "local_port"}, [](const PathEntry &e) { return number_cell(ntohs(e.key.local_port)); }},
-    {{"", "", "peer"}, [](const PathEntry &e) { return text_cell(to_string(e.key.peer)); }},
-    {{"", "", "peer_port"}, [](const PathEntry &e) { return number_cell(ntohs(e.key.peer_port)); }},
-    {{"VIA", "", "via"}, [](const PathEntry &e) { return text_cell(via_name(e.value.via)); }},
-    {{"AGE", "", "age_ns", Align::right},
-     [](const PathEntry &e) {
-         return Cell{output::age_words(e.value.since_ns, e.now_ns),
-                     e.now_ns > e.value.since_ns ? e.now_ns - e.value.since_ns : 0};
-     }},
-}};
-
 constexpr std::array<Column<SourceEntry>, 3> kSources = {{
     {{"INTERFACE", "", "host_interface"}, [](const SourceEntry &e) { return text_cell(e.interface); }},
     {{"IFINDEX", "", "ifindex", Align::right}, [](const SourceEntry &e) { return number_cell(ntohl(e.key.ifindex)); }},
@@ -107,30 +79,29 @@ constexpr std::array<Column<BandwidthEntry>, 6> kBandwidths = {{
      [](const BandwidthEntry &e) { return amount_cell(e.value.egress_burst_bits, output::bits_words); }},
 }};
 
+constexpr std::array<Column<CidrEntry>, 2> kCidrs = {{
+    {{"NETWORK", "", "network"}, [](const CidrEntry &e) { return text_cell(e.network); }},
+    {{"PREFIX", "", "prefix"}, [](const CidrEntry &e) { return text_cell(to_string(prefix_of(e.key))); }},
+}};
+
 std::uint32_t ifindex_of(std::uint32_t key, const auto &) { return key; }
-std::uint32_t ifindex_of(std::uint32_t, const network &) { return 0; }
-std::uint32_t ifindex_of(const path_key &key, const flow_path &) { return key.ifindex; }
+std::uint32_t ifindex_of(const cluster_cidr_key &, std::uint32_t) { return 0; }
 std::uint32_t ifindex_of(const allowed_source_key &key, std::uint32_t) { return ntohl(key.ifindex); }
 std::uint32_t ifindex_of(const address_key &, const address &value) { return value.ifindex; }
 
 std::uint32_t network_of(const auto &, const auto &) { return 0; }
+std::uint32_t network_of(const cluster_cidr_key &key, std::uint32_t) { return podlane::network_of(key); }
 std::uint32_t network_of(std::uint32_t, const interface &value) { return value.network; }
 std::uint32_t network_of(const address_key &key, const address &) { return key.network; }
 
 template <typename K, typename V, std::size_t N>
 Result<output::Table> dump(const World &world, std::string_view name,
                            const std::array<Column<Entry<K, V>>, N> &columns) {
-    std::unordered_map<std::uint32_t, std::string> networks;
-    // Names are a help, not a need: their map may be gone.
-    if (auto known = read_map<std::uint32_t, network>(world.bpffs, PODLANE_MAP_NETWORKS))
-        for (const auto &[id, one] : *known)
-            networks.emplace(id, field_text(one.name));
+    const auto networks = network_names(world);
     std::vector<Entry<K, V>> entries;
     for (const auto &[key, value] : TRY(read_map<K, V>(world.bpffs, name))) {
-        const std::uint32_t id = network_of(key, value);
-        const auto found = networks.find(id);
-        entries.push_back({key, value, interface_name(ifindex_of(key, value)),
-                           found == networks.end() ? output::hex_words(id) : found->second, world.monotonic_ns});
+        entries.push_back(
+            {key, value, interface_name(ifindex_of(key, value)), network_words(networks, network_of(key, value))});
     }
     return output::make_table(columns, entries);
 }
@@ -145,21 +116,24 @@ Result<output::Table> dump_counters(const World &world) {
     return counter_table(TRY(read_counters(entries ? *entries : std::vector<EndpointEntry>{}, true, world)), false);
 }
 
-constexpr std::array<KnownMap, 8> kMaps = {{
+Result<output::Table> dump_uplinks(const World &world) { return uplink_table(TRY(read_uplinks(world))); }
+
+constexpr std::array<KnownMap, kMapNames.size()> kMaps = {{
     {PODLANE_MAP_ENDPOINTS, "everything known of each attachment", dump_endpoints, true},
     {PODLANE_MAP_INTERFACES, "what the programs must know of a host end",
      [](const World &w) { return dump(w, PODLANE_MAP_INTERFACES, kInterfaces); }},
     {PODLANE_MAP_ADDRESSES, "which endpoint owns an address",
      [](const World &w) { return dump(w, PODLANE_MAP_ADDRESSES, kAddresses); }},
-    {PODLANE_MAP_NETWORKS, "the name behind a network's number",
-     [](const World &w) { return dump(w, PODLANE_MAP_NETWORKS, kNetworks); }},
-    {PODLANE_MAP_PATHS, "which way a flow came, and so returns",
-     [](const World &w) { return dump(w, PODLANE_MAP_PATHS, kPaths); }},
+    {PODLANE_MAP_NETWORKS, "names of networks and how they leave the node", network_table},
+    {PODLANE_MAP_PATHS, "which way a flow came, and so returns", path_table},
     {PODLANE_MAP_COUNTERS, "packets and bytes by endpoint and reason", dump_counters},
     {PODLANE_MAP_SOURCES, "prefixes an endpoint may send from besides its addresses",
      [](const World &w) { return dump(w, PODLANE_MAP_SOURCES, kSources); }},
     {PODLANE_MAP_BANDWIDTHS, "the limits an endpoint was given",
      [](const World &w) { return dump(w, PODLANE_MAP_BANDWIDTHS, kBandwidths); }},
+    {PODLANE_MAP_UPLINKS, "the interfaces by which pods reach other nodes", dump_uplinks},
+    {PODLANE_MAP_CIDRS, "ranges of other nodes' pods",
+     [](const World &w) { return dump(w, PODLANE_MAP_CIDRS, kCidrs); }},
 }};
 
 // By full name, name without version, or the beginning of one.

@@ -107,7 +107,7 @@ const Command *find_command(const Noun &noun, std::string_view word) {
         if (command.verb == word)
             return &command;
     for (const Command &command : noun.commands)
-        if (command.verb.starts_with(word))
+        if (!command.writes && command.verb.starts_with(word))
             return &command;
     return nullptr;
 }

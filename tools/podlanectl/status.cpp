@@ -151,6 +151,17 @@ void look_at_endpoints(Report &report, const World &world) {
         report.networks.push_back({name, endpoints});
 }
 
+void look_at_uplinks(Report &report, const World &world) {
+    const Result<std::vector<UplinkReport>> uplinks = read_uplinks(world);
+    if (!uplinks)
+        return; // a map or program that is not there is a finding already
+    for (const UplinkReport &one : *uplinks)
+        if (one.name.empty() || !one.has_programs)
+            report.findings.push_back({one.name.empty() ? "uplink " + std::to_string(one.ifindex) + " is gone"
+                                                        : "the programs on uplink " + one.name + " are missing",
+                                       "podlanectl uplink sync"});
+}
+
 Report look(const World &world) {
     Report report;
     utsname names{};
@@ -163,6 +174,7 @@ Report look(const World &world) {
     look_at_programs(report, world);
     look_at_maps(report, world);
     look_at_endpoints(report, world);
+    look_at_uplinks(report, world);
     return report;
 }
 

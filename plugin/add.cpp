@@ -4,6 +4,7 @@
 #include "plugin/endpoint.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/log.hpp"
+#include "plugin/masquerade.hpp"
 #include "plugin/net/address.hpp"
 #include "plugin/net/link.hpp"
 #include "plugin/net/sysctl.hpp"
@@ -134,11 +135,15 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     const HookKind kind = TRY(choose_hook_kind(request.config));
     TRY(enable_forwarding(sockets.host, std::ranges::any_of(plan.addresses, is_ipv4), !is_none(plan.link_local)));
     Pair pair = TRY(create_pair(sockets, pod, plan, request.ifname, rollback));
-    const endpoint record = TRY(make_endpoint(request, facts_of(plan, pair, mode, kind, pod.inode())));
+    EndpointFacts facts = facts_of(plan, pair, mode, kind, pod.inode());
+    facts.masquerade = TRY(masquerade_of(request.config));
+    const endpoint record = TRY(make_endpoint(request, facts));
     TRY(put_endpoint(tables, request, record, rollback));
     TRY(attach_programs(request.config.bpffs, record.ifindex, kind));
     TRY(configure_pod(pod, pair, plan, request.ifname));
     TRY(configure_host(pair, plan));
+    if (record.masquerade != ENDPOINT_MASQUERADE_NONE)
+        TRY(masquerade(facts.masquerade, request.config, prefixes_of(lease, request.ifname), rollback));
     TRY(put_addresses(tables, record, rollback));
     for (cni::Interface &one : plan.result.interfaces)
         one.mtu = one.mtu == 0U ? record.mtu : one.mtu;

@@ -2,6 +2,7 @@
 
 #include "loader/object.hpp"
 #include "plugin/log.hpp"
+#include "plugin/masquerade.hpp"
 #include "plugin/net/address.hpp"
 #include "plugin/network.hpp"
 #include "plugin/node.hpp"
@@ -82,6 +83,7 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
     facts.mtu = pair.pod.mtu;
     facts.flags = flags_for(request, pair.host, facts.addresses.size());
     facts.link_local = TRY(link_local_of(sockets.pod, pair.pod.ifindex));
+    facts.masquerade = TRY(masquerade_of(request.config));
     const endpoint record = TRY(make_endpoint(request, facts));
     TRY(put_endpoint(tables, request, record, rollback));
     rollback.add("attaching the programs", [ifindex = record.ifindex]() -> Result<void> {
@@ -90,6 +92,9 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
         return {};
     });
     TRY(attach_programs(request.config.bpffs, record.ifindex, facts.hook_kind));
+    if (record.masquerade != ENDPOINT_MASQUERADE_NONE)
+        TRY(masquerade(facts.masquerade, request.config, prefixes_of(*request.config.prev_result, request.ifname),
+                       rollback));
     TRY(put_addresses(tables, record, rollback));
     return *request.config.prev_result;
 }

@@ -81,6 +81,7 @@ Result<endpoint> make_endpoint(const cni::Request &request, const EndpointFacts 
     record.flags = facts.flags;
     record.mode = static_cast<std::uint8_t>(facts.mode);
     record.attach = facts.hook_kind == HookKind::tcx ? ENDPOINT_TCX : ENDPOINT_CLSACT;
+    record.masquerade = static_cast<std::uint8_t>(facts.masquerade);
     record.address_count = static_cast<std::uint8_t>(facts.addresses.size());
     record.allowed_source_count = static_cast<std::uint8_t>(request.config.allowed_sources.size());
     std::ranges::copy(facts.pod_mac, record.pod_mac);

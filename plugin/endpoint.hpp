@@ -42,6 +42,7 @@ struct EndpointFacts {
     std::uint32_t flags = 0;
     std::vector<ip_addr> addresses{};
     ip_addr link_local{};
+    endpoint_masquerade masquerade = ENDPOINT_MASQUERADE_NONE;
 };
 
 Result<endpoint> make_endpoint(const cni::Request &request, const EndpointFacts &facts);

@@ -2,6 +2,7 @@
 
 #include "loader/uplink.hpp"
 #include "plugin/log.hpp"
+#include "plugin/masquerade.hpp"
 #include "plugin/net/route.hpp"
 #include "plugin/node.hpp"
 
@@ -23,14 +24,22 @@ Result<network> wanted_entry(const cni::Config &config) {
     const bool fits = set_field(entry.name, config.name) && set_field(entry.uplinks, join_patterns(config.uplinks));
     if (!fits)
         return Error{ErrorCode::invalid_network_config, "the network's name or its uplinks are too long"};
+    entry.masquerade = static_cast<std::uint8_t>(TRY(masquerade_of(config)));
     entry.has_uplinks = uses_uplinks(config) ? 1 : 0;
     entry.attach = TRY(choose_hook_kind(config)) == HookKind::tcx ? ENDPOINT_TCX : ENDPOINT_CLSACT;
     return entry;
 }
 
 // An ADD that wants no uplinks leaves those of the network's other endpoints alone.
+network merged(const network &there, const network &wanted) {
+    network entry = wanted.has_uplinks != 0 ? wanted : there;
+    entry.masquerade = there.masquerade | wanted.masquerade;
+    return entry;
+}
+
 bool is_as_wanted(const network &there, const network &wanted) {
-    return wanted.has_uplinks == 0 || std::memcmp(&there, &wanted, sizeof there) == 0;
+    const network entry = merged(there, wanted);
+    return std::memcmp(&there, &entry, sizeof there) == 0;
 }
 
 Result<std::optional<network>> find_entry(const Tables &tables, const network &wanted) {
@@ -121,8 +130,7 @@ Result<void> put_in_place(const cni::Config &config, const Tables &tables) {
     const network wanted = TRY(wanted_entry(config));
     const auto there = TRY(find_entry(tables, wanted));
     TRY(put_cidrs(tables, id, wanted_cidrs(config, id)));
-    if (!there || !is_as_wanted(*there, wanted))
-        TRY(tables.networks.put(id, wanted));
+    TRY(tables.networks.put(id, there ? merged(*there, wanted) : wanted));
     if (!uses_uplinks(config))
         return {};
     const FoundUplinks found = TRY(find_uplinks(config.uplinks, tables.interfaces));
@@ -141,6 +149,10 @@ Error missing(std::string sentence) {
 }
 
 } // namespace
+
+Result<endpoint_masquerade> masquerade_of(const cni::Config &config) {
+    return config.ip_masq ? choose_masquerade() : Result<endpoint_masquerade>(ENDPOINT_MASQUERADE_NONE);
+}
 
 Result<Lock> enter_network(const cni::Request &request, const Tables &tables, net::Netlink &host, Rollback &rollback) {
     const cni::Config &config = request.config;
@@ -171,6 +183,8 @@ Result<void> drop_network_if_unused(const std::string &root, const Tables &table
     const Lock lock = TRY(Lock::exclusive(root));
     if (TRY(in_use()))
         return {};
+    if (const auto entry = TRY(tables.networks.find(network)))
+        TRY(drop_masquerade(entry->masquerade, std::string(field_text(entry->name))));
     TRY(take_network_everywhere(TRY(UplinkTables::open(root)), network));
     TRY(put_cidrs(tables, network, {}));
     TRY(tables.networks.erase(network));

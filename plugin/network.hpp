@@ -11,6 +11,9 @@
 
 namespace podlane {
 
+// How the configuration wants packets to the outside rewritten on this node.
+Result<endpoint_masquerade> masquerade_of(const cni::Config &config);
+
 // Makes sure that all of it is there, and returns the shared lock under which it stays: held until the endpoint's
 // addresses are put, it keeps others from taking the network for unused.
 Result<Lock> enter_network(const cni::Request &request, const Tables &tables, net::Netlink &host, Rollback &rollback);

@@ -177,6 +177,13 @@ std::vector<cni::Address> addresses_of(const cni::Attachment &result, const std:
     return own;
 }
 
+std::vector<Prefix> prefixes_of(const cni::Attachment &result, const std::string &ifname) {
+    std::vector<Prefix> prefixes;
+    for (const cni::Address &one : addresses_of(result, ifname))
+        prefixes.push_back(one.prefix);
+    return prefixes;
+}
+
 Result<endpoint_mode> mode_of(const cni::Request &request) {
     if (!request.config.ipam_type.empty())
         return ENDPOINT_MAIN;

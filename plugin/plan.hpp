@@ -43,5 +43,7 @@ std::uint32_t interface_flags_of(const cni::Config &config, std::size_t address_
 
 // The addresses prevResult gives to the container's interface; those without an interface index count too.
 std::vector<cni::Address> addresses_of(const cni::Attachment &result, const std::string &ifname);
+// Those addresses alone.
+std::vector<Prefix> prefixes_of(const cni::Attachment &result, const std::string &ifname);
 
 } // namespace podlane

@@ -38,8 +38,9 @@ std::vector<char *> pointers(const std::vector<std::string> &texts) {
     return all;
 }
 
-Result<pid_t> spawn(const std::string &path, const std::vector<std::string> &environment, const Pipe &in,
+Result<pid_t> spawn(const std::vector<std::string> &words, const std::vector<std::string> &environment, const Pipe &in,
                     const Pipe &out, const Pipe &err) {
+    const std::string &path = words.front();
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, in.read.get(), STDIN_FILENO);
@@ -47,7 +48,7 @@ Result<pid_t> spawn(const std::string &path, const std::vector<std::string> &env
     posix_spawn_file_actions_adddup2(&actions, err.write.get(), STDERR_FILENO);
     pid_t child = -1;
     const int failed =
-        posix_spawn(&child, path.c_str(), &actions, nullptr, pointers({path}).data(), pointers(environment).data());
+        posix_spawn(&child, path.c_str(), &actions, nullptr, pointers(words).data(), pointers(environment).data());
     posix_spawn_file_actions_destroy(&actions);
     if (failed != 0)
         return system_error(ErrorCode::ipam, "starting " + path, failed);
@@ -92,12 +93,14 @@ bool talk(Pipe &in, Pipe &out, Pipe &err, const std::string &input, Finished &fi
 } // namespace
 
 Result<Finished> run_process(const std::string &path, const std::vector<std::string> &environment,
-                             const std::string &input) {
+                             const std::string &input, const std::vector<std::string> &arguments) {
     Pipe in = TRY(make_pipe());
     Pipe out = TRY(make_pipe());
     Pipe err = TRY(make_pipe());
     std::signal(SIGPIPE, SIG_IGN);
-    const pid_t child = TRY(spawn(path, environment, in, out, err));
+    std::vector<std::string> words{path};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    const pid_t child = TRY(spawn(words, environment, in, out, err));
     in.read.reset();
     out.write.reset();
     err.write.reset();

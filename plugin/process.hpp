@@ -16,6 +16,6 @@ struct Finished {
 
 // `environment` holds "NAME=value" entries. More than 1 MiB on standard output is an error, and the program is killed.
 Result<Finished> run_process(const std::string &path, const std::vector<std::string> &environment,
-                             const std::string &input);
+                             const std::string &input, const std::vector<std::string> &arguments = {});
 
 } // namespace podlane

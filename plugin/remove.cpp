@@ -1,6 +1,7 @@
 #include "plugin/remove.hpp"
 
 #include "plugin/endpoint.hpp"
+#include "plugin/masquerade.hpp"
 #include "plugin/net/link.hpp"
 #include "plugin/network.hpp"
 #include "plugin/plan.hpp"
@@ -83,6 +84,9 @@ Result<void> remove_attachment(const cni::Request &request) {
         errors.add(detach_programs(host, *record));
     else
         errors.add(remove_own_link(host, request, record ? &*record : nullptr));
+    if (record && record->masquerade != ENDPOINT_MASQUERADE_NONE)
+        errors.add(stop_masquerading(record->masquerade, std::string(field_text(record->network_name)),
+                                     std::span(record->addresses).first(record->address_count)));
     if (tables && record)
         errors.add(drop_network_if_unused(request.config.bpffs, *tables, record->network));
     return std::move(errors).result();

@@ -10,7 +10,8 @@ struct network {
 	char uplinks[NETWORK_UPLINKS_SIZE]; /* names and patterns, a space between them; none: the default routes' */
 	__u8 has_uplinks;                   /* 0: its pods reach other nodes through the host stack only */
 	__u8 attach;                        /* enum endpoint_attach, how programs are put on its uplinks */
-	__u8 reserved[2];
+	__u8 masquerade;                    /* a bit (enum endpoint_masquerade) for each program it was done with */
+	__u8 reserved;
 };
 
 ABI_STATIC_ASSERT(sizeof(struct network) == 388, "no padding in a value");

@@ -1,0 +1,222 @@
+#include "plugin/masquerade.hpp"
+
+#include "maps/tables.hpp"
+#include "plugin/process.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+namespace podlane {
+namespace {
+
+// Another program's transaction at the same moment makes ours fail; the next one finds the new state.
+constexpr int kMostTries = 5;
+
+std::string find_program(std::string_view name) {
+    const char *path = std::getenv("PATH");
+    std::string directories = (path == nullptr ? "" : path) + std::string(":/usr/sbin:/sbin:/usr/bin:/bin");
+    while (!directories.empty()) {
+        const auto end = std::min(directories.find(':'), directories.size());
+        const std::string candidate = directories.substr(0, end) + "/" + std::string(name);
+        if (candidate.starts_with('/') && access(candidate.c_str(), X_OK) == 0)
+            return candidate;
+        directories.erase(0, end + 1);
+    }
+    return {};
+}
+
+Result<Finished> run(const std::string &program, const std::vector<std::string> &arguments, const std::string &input) {
+    const std::string path = find_program(program);
+    if (path.empty())
+        return Error{ErrorCode::plugin_not_available, "ipMasq needs " + program + ", which is not installed",
+                     "install it, or set \"ipMasq\" to false"};
+    return run_process(path, {"LC_ALL=C", "PATH=/usr/sbin:/sbin:/usr/bin:/bin"}, input, arguments);
+}
+
+Result<void> run_script(const std::string &program, const std::vector<std::string> &arguments,
+                        const std::string &script) {
+    Finished finished;
+    for (int tried = 0; tried < kMostTries; ++tried) {
+        finished = TRY(run(program, arguments, script));
+        if (finished.exit_code == 0)
+            return {};
+    }
+    return Error{ErrorCode::io_failure,
+                 program + " ended with exit code " + std::to_string(finished.exit_code) + ": " + finished.err};
+}
+
+// Whether the kernel holds NAT rules of the iptables that is not built on nftables.
+bool has_older_nat() {
+    for (const char *path : {"/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"}) {
+        std::ifstream tables(path);
+        for (std::string name; std::getline(tables, name);)
+            if (name == "nat")
+                return true;
+    }
+    return false;
+}
+
+std::string table_of(const std::string &network) { return "inet podlane-" + network; }
+
+// Names of chains are short: the network's number stands for its name.
+std::string chain_of(const std::string &network) {
+    std::array<char, 24> name{};
+    std::snprintf(name.data(), name.size(), "PODLANE-%08x", network_id(network));
+    return name.data();
+}
+
+bool is_of(const Prefix &prefix, bool ipv4) { return is_ipv4(prefix.addr) == ipv4; }
+
+// Prefixes of one family, none within another: sets of intervals allow no overlap.
+std::vector<Prefix> disjoint(const std::vector<Prefix> &prefixes, bool ipv4) {
+    std::vector<Prefix> kept;
+    for (const Prefix &prefix : prefixes) {
+        const auto holds = [](const Prefix &a, const Prefix &b) { return a.length <= b.length && contains(a, b.addr); };
+        if (!is_of(prefix, ipv4) || std::ranges::any_of(kept, [&](const Prefix &one) { return holds(one, prefix); }))
+            continue;
+        std::erase_if(kept, [&](const Prefix &one) { return holds(prefix, one); });
+        kept.push_back(masked(prefix));
+    }
+    return kept;
+}
+
+std::string family_rules(const std::string &table, const cni::Config &config, bool ipv4) {
+    const std::string digit = ipv4 ? "4" : "6";
+    const std::string ip = ipv4 ? "ip" : "ip6";
+    const std::string type = ipv4 ? "ipv4_addr" : "ipv6_addr";
+    std::string script = "add set " + table + " pods" + digit + " { type " + type + "; }\n";
+    script += "add set " + table + " cluster" + digit + " { type " + type + "; flags interval; }\n";
+    script += "flush set " + table + " cluster" + digit + "\n";
+    for (const Prefix &prefix : disjoint(config.cluster_cidrs, ipv4))
+        script += "add element " + table + " cluster" + digit + " { " + to_string(prefix) + " }\n";
+    script += "add rule " + table + " postrouting " + ip + " saddr @pods" + digit + " " + ip + " daddr != @pods" +
+              digit + " " + ip + " daddr != @cluster" + digit + " " + ip +
+              " daddr != " + (ipv4 ? "224.0.0.0/4" : "ff00::/8") + " masquerade\n";
+    return script;
+}
+
+std::string elements(std::string_view verb, const std::string &table, std::span<const ip_addr> addresses) {
+    std::string script;
+    for (const ip_addr &addr : addresses)
+        script += std::string(verb) + " element " + table + (is_ipv4(addr) ? " pods4 { " : " pods6 { ") +
+                  to_string(addr) + " }\n";
+    return script;
+}
+
+// One transaction: at no moment is a rule missing.
+Result<void> put_nftables(const cni::Config &config, std::span<const ip_addr> addresses) {
+    const std::string table = table_of(config.name);
+    std::string script = "add table " + table + "\n";
+    script += "add chain " + table + " postrouting { type nat hook postrouting priority 100; }\n";
+    script += "flush chain " + table + " postrouting\n";
+    script += family_rules(table, config, true) + family_rules(table, config, false);
+    return run_script("nft", {"-f", "-"}, script + elements("add", table, addresses));
+}
+
+// What is added first can be deleted, whether or not it was there; a table that is gone stays so.
+Result<void> erase_from_nftables(const std::string &network, std::span<const ip_addr> addresses) {
+    const std::string table = table_of(network);
+    if (TRY(run("nft", {"list", "set", "inet", "podlane-" + network, "pods4"}, "")).exit_code != 0)
+        return {};
+    return run_script("nft", {"-f", "-"}, elements("add", table, addresses) + elements("delete", table, addresses));
+}
+
+Result<void> drop_nftables(const std::string &network) {
+    const std::string table = table_of(network);
+    return run_script("nft", {"-f", "-"}, "add table " + table + "\ndelete table " + table + "\n");
+}
+
+const char *iptables(bool ipv4) { return ipv4 ? "iptables" : "ip6tables"; }
+const char *iptables_restore(bool ipv4) { return ipv4 ? "iptables-restore" : "ip6tables-restore"; }
+
+// The chain is written anew as a whole, and jumped to from the subnet of the lease.
+Result<void> put_iptables(const cni::Config &config, const std::vector<Prefix> &leased, bool ipv4) {
+    const std::string chain = chain_of(config.name);
+    std::string script = "*nat\n:" + chain + " - [0:0]\n";
+    for (const Prefix &prefix : disjoint(config.cluster_cidrs, ipv4))
+        script += "-A " + chain + " -d " + to_string(prefix) + " -j RETURN\n";
+    script += "-A " + chain + " -d " + (ipv4 ? "224.0.0.0/4" : "ff00::/8") + " -j RETURN\n";
+    script += "-A " + chain + " -m comment --comment \"podlane " + config.name + "\" -j MASQUERADE\nCOMMIT\n";
+    TRY(run_script(iptables_restore(ipv4), {"--wait", "--noflush"}, script));
+    for (const Prefix &subnet : disjoint(leased, ipv4)) {
+        const std::string inside = to_string(subnet);
+        std::vector<std::string> jump = {"--wait", "-t", "nat", "-C",   "POSTROUTING", "-s",
+                                         inside,   "!",  "-d",  inside, "-j",          chain};
+        if (TRY(run(iptables(ipv4), jump, "")).exit_code == 0)
+            continue;
+        jump[3] = "-A";
+        TRY(run_script(iptables(ipv4), jump, ""));
+    }
+    return {};
+}
+
+Result<void> drop_iptables(const std::string &network, bool ipv4) {
+    const std::string chain = chain_of(network);
+    const std::string jumps = " -j " + chain;
+    const Finished listed = TRY(run(iptables(ipv4), {"--wait", "-t", "nat", "-S"}, ""));
+    std::string script;
+    std::size_t start = 0;
+    for (std::size_t end = 0; (end = listed.out.find('\n', start)) != std::string::npos; start = end + 1) {
+        const std::string_view line = std::string_view(listed.out).substr(start, end - start);
+        if (line.starts_with("-A POSTROUTING ") && line.ends_with(jumps))
+            script += "-D" + std::string(line.substr(2)) + "\n";
+    }
+    if (listed.out.find("-N " + chain + "\n") == std::string::npos)
+        return {};
+    return run_script(iptables_restore(ipv4), {"--wait", "--noflush"},
+                      "*nat\n" + script + "-F " + chain + "\n-X " + chain + "\nCOMMIT\n");
+}
+
+bool has_family(const std::vector<Prefix> &leased, bool ipv4) {
+    return std::ranges::any_of(leased, [&](const Prefix &one) { return is_of(one, ipv4); });
+}
+
+} // namespace
+
+Result<endpoint_masquerade> choose_masquerade() {
+    const bool has_nft = !find_program("nft").empty();
+    const bool has_iptables = !find_program("iptables-restore").empty();
+    if (has_nft && !(has_iptables && has_older_nat()))
+        return ENDPOINT_MASQUERADE_NFTABLES;
+    if (has_iptables)
+        return ENDPOINT_MASQUERADE_IPTABLES;
+    return Error{ErrorCode::plugin_not_available, "ipMasq needs nft or iptables, and neither is installed",
+                 "install nftables, or set \"ipMasq\" to false"};
+}
+
+Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const std::vector<Prefix> &leased,
+                        Rollback &rollback) {
+    std::vector<ip_addr> addresses;
+    for (const Prefix &one : leased)
+        addresses.push_back(one.addr);
+    rollback.add("masquerading", [by, name = config.name, addresses] {
+        return stop_masquerading(static_cast<std::uint8_t>(by), name, addresses);
+    });
+    if (by == ENDPOINT_MASQUERADE_NFTABLES)
+        return put_nftables(config, addresses);
+    for (const bool ipv4 : {true, false})
+        if (has_family(leased, ipv4))
+            TRY(put_iptables(config, leased, ipv4));
+    return {};
+}
+
+// iptables knows no pod, only its subnet.
+Result<void> stop_masquerading(std::uint8_t by, const std::string &network, std::span<const ip_addr> addresses) {
+    return by == ENDPOINT_MASQUERADE_NFTABLES ? erase_from_nftables(network, addresses) : Result<void>{};
+}
+
+Result<void> drop_masquerade(std::uint8_t by, const std::string &network) {
+    if ((by & ENDPOINT_MASQUERADE_NFTABLES) != 0)
+        TRY(drop_nftables(network));
+    for (const bool ipv4 : {true, false})
+        if ((by & ENDPOINT_MASQUERADE_IPTABLES) != 0 && !find_program(iptables(ipv4)).empty())
+            TRY(drop_iptables(network, ipv4));
+    return {};
+}
+
+} // namespace podlane

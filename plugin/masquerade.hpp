@@ -1,0 +1,31 @@
+// ipMasq: what a network's pods send out of the cluster leaves with the node's address. The rules are ours by name, one
+// set of them a network. The fast path carries nothing that needs them: what it sends stays in the cluster.
+#pragma once
+
+#include "maps/abi/endpoint.h"
+#include "maps/result.hpp"
+#include "plugin/cni/types.hpp"
+#include "plugin/rollback.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace podlane {
+
+// nftables, unless the older iptables does the node's NAT or is all there is; an error where neither program is found.
+Result<endpoint_masquerade> choose_masquerade();
+
+// Puts the network's rules as the configuration has them now, and the pod's addresses among those they are for.
+// `leased` are the addresses with the length of their subnet.
+Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const std::vector<Prefix> &leased,
+                        Rollback &rollback);
+
+// The pod's addresses, which somebody else may get, are no longer among them.
+Result<void> stop_masquerading(std::uint8_t by, const std::string &network, std::span<const ip_addr> addresses);
+
+// All rules of the network; `by` has a bit (enum endpoint_masquerade) for each program it was done with.
+Result<void> drop_masquerade(std::uint8_t by, const std::string &network);
+
+} // namespace podlane

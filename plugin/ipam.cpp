@@ -81,10 +81,14 @@ Result<cni::Version> common_version(const std::string &plugin, const cni::Reques
 Result<Finished> run_as(const cni::Request &request, std::string_view command, bool may_lack_command) {
     const std::string plugin = TRY(find_plugin(request));
     Finished finished = TRY(run_process(plugin, environment_for(request, command), request.raw_config));
-    if (wants_other_version(finished)) {
+    const bool other_version = wants_other_version(finished);
+    // A plugin from before 1.1.0 may stumble over what a new command leaves out before it looks at the version.
+    if (other_version || (may_lack_command && finished.exit_code != 0)) {
         const cni::Version version = TRY(common_version(plugin, request));
         if (may_lack_command && version < cni::kFirstWithGc)
             return Finished{};
+        if (!other_version)
+            return cni::parse_plugin_error(finished.out, request.config.ipam_type, how_it_ended(finished));
         const std::string config = TRY(cni::with_cni_version(request.raw_config, version));
         finished = TRY(run_process(plugin, environment_for(request, command), config));
     }

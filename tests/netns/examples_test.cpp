@@ -1,4 +1,5 @@
 // The configurations of docs/examples, run plugin by plugin as a runtime does, and shown as they are in the README.
+#include "maps/tables.hpp"
 #include "tests/harness/chain.hpp"
 #include "tests/harness/node.hpp"
 #include "tests/harness/process.hpp"
@@ -100,6 +101,13 @@ TEST(OlderIpamPlugin, DoesNotFailStatusAndGc) {
         const Reply reply = node.cni("podlane", command, config);
         EXPECT_EQ(reply.rc, 0) << command << ": " << reply;
     }
+}
+
+TEST(Architecture, NamesEveryReason) {
+    const std::string page = read_file("docs/ARCHITECTURE.md");
+    for (std::size_t i = REASON_NONE + 1; i < kReasons.size(); ++i)
+        EXPECT_NE(page.find("| `" + std::string(kReasons.at(i).name) + "` | "), std::string::npos)
+            << kReasons.at(i).name;
 }
 
 TEST(Readme, ShowsTheExamplesAsTheyAre) {

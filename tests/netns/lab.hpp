@@ -26,9 +26,9 @@ inline bool slow() { return std::getenv("PODLANE_TEST_SLOW") != nullptr; }
 inline std::size_t big() { return slow() ? std::size_t{4} << 20U : std::size_t{64} << 20U; }
 
 struct Pod {
-    std::shared_ptr<Container> container;
-    std::shared_ptr<Chain> chain;
-    std::string host_ifname;
+    std::shared_ptr<Container> container{};
+    std::shared_ptr<Chain> chain{};
+    std::string host_ifname{};
     std::uint32_t ifindex = 0; // host end
     std::uint32_t mtu = 0;
     Mac mac{};

@@ -76,6 +76,7 @@ class Course {
         for (const ip_addr &addr : {receiver_.v4, receiver_.v6})
             if (!ping(sender_.ns(), to_string(addr), 1))
                 throw std::runtime_error("no answer from " + to_string(addr));
+        (void)ping(lab.node().ns(), to_string(sender_.link_local) + "%" + sender_.host_ifname, 1);
     }
 
     [[nodiscard]] const Pod &sender() const { return sender_; }
@@ -85,7 +86,7 @@ class Course {
     Fate send(const Case &one) {
         in_.forget();
         out_.forget();
-        out_.send(one.frame({sender_.mac, sender_.gateway_mac}));
+        out_.send(one.frame({sender_.mac, sender_.gateway_mac, sender_.link_local, receiver_.link_local}));
         Packet marker = echo_request({sender_.v4, receiver_.v4}, kMarker, ++sent_, 32);
         marker.options = {1, 1, 1, 1};
         out_.send(frame(sender_.gateway_mac, sender_.mac, marker));
@@ -155,9 +156,8 @@ class Differential : public testing::TestWithParam<std::string> {
         return {{{"type", "ptp"}, {"mtu", mtu}, {"ipam", ipam}}};
     }
     static Cases cases_of(const Pod &sender, const Pod &receiver) {
-        const Family v4{"v4", sender.v4, receiver.v4, {}, {}, ip("127.0.0.1"), ip("224.0.0.251"), ip("198.51.100.9")};
-        const Family v6{"v6",      sender.v6,      receiver.v6,          sender.link_local, receiver.link_local,
-                        ip("::1"), ip("ff02::fb"), ip("2001:db8:bad::9")};
+        const Family v4{"v4", sender.v4, receiver.v4, ip("127.0.0.1"), ip("224.0.0.251"), ip("198.51.100.9")};
+        const Family v6{"v6", sender.v6, receiver.v6, ip("::1"), ip("ff02::fb"), ip("2001:db8:bad::9")};
         return {v4, v6};
     }
 

@@ -17,7 +17,7 @@ class Masquerade : public LabTestOf<std::tuple<LabParameter, Rules>> {
                              " -j MASQUERADE");
         else
             lab_->node().run(
-                "nft -f -", "table " + ip + " masquerade { chain post { type nat hook postrouting priority 100; " + ip +
+                "nft -f -", "table " + ip + " outgoing { chain post { type nat hook postrouting priority 100; " + ip +
                                 " saddr " + pod_range() + " " + ip + " daddr != " + pod_range() + " masquerade; } }\n");
     }
 };

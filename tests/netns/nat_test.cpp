@@ -64,6 +64,21 @@ TEST_P(ClusterIp, DirectTrafficOfTheSamePodsStaysFast) {
     EXPECT_GE(lab_->count(b, REASON_HOST_PATH), 20U + 20U);
 }
 
+// Both look alike to the backend, unless connection tracking gives one of them another port.
+TEST_P(ClusterIp, DirectFlowFromThePortOfATranslatedOneIsToldApart) {
+    const Pod a = add_pod();
+    const Pod b = add_pod();
+    const EchoServer server(b.ns(), ipv4(), kBackendPort);
+    serve(b);
+    const Endpoint local{addr(a), 23456};
+    const Fd translated = open_socket(a.ns(), Transport::tcp, ipv4(), local);
+    const Fd direct = open_socket(a.ns(), Transport::tcp, ipv4(), local);
+    ASSERT_EQ(connect_to(translated, cluster_ip()), 0);
+    ASSERT_EQ(connect_to(direct, {addr(b), kBackendPort}), 0);
+    for (const Fd *socket : {&translated, &direct})
+        EXPECT_EQ(transfer(*socket, 10000), 0);
+}
+
 TEST_P(ClusterIp, CallingPodReachesItself) {
     const Pod a = add_pod();
     const EchoServer server(a.ns(), ipv4(), kBackendPort);

@@ -139,6 +139,10 @@ address make_address(const endpoint &record) {
 Result<void> put_endpoint(const Tables &tables, const cni::Request &request, const endpoint &record,
                           Rollback &rollback) {
     const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
+    // Undone after everything else, and after the lock that this ADD holds.
+    rollback.add("naming the network", [&tables, &request, network = record.network] {
+        return drop_network_if_unused(request.config.bpffs, tables, network);
+    });
     TRY(put_network(tables, record));
     TRY(tables.endpoints.put(key, record, Put::must_not_exist));
     undo_put(rollback, "recording the endpoint", tables.endpoints, key);

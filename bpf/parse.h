@@ -174,6 +174,21 @@ static __always_inline void parse_l4(struct packet *p, __u32 l3_bytes, enum dire
 	set_flow(p, &p->ip, ports, from);
 }
 
+/* RFC 1071 over a header without options. */
+static __always_inline bool checksum_holds(const struct iphdr *ip)
+{
+	__u32 word[5];
+	__u64 sum;
+
+	__builtin_memcpy(word, ip, sizeof(word));
+	sum = (__u64)word[0] + word[1] + word[2] + word[3] + word[4];
+	sum = (sum >> 32) + (sum & 0xffffffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	return sum == 0xffff;
+}
+
 static __always_inline int parse_ipv4(struct packet *p, enum direction from)
 {
 	struct iphdr ip;
@@ -186,12 +201,14 @@ static __always_inline int parse_ipv4(struct packet *p, enum direction from)
 	if (ip.version != 4 || l3_bytes < sizeof(ip))
 		return REASON_DROP_MALFORMED;
 	/* A length of 0 is a GSO packet over 64 KiB. */
-	if (length > p->skb->len - sizeof(struct ethhdr) || (length < l3_bytes && !(length == 0 && p->skb->gso_size)))
+	if (length != p->skb->len - sizeof(struct ethhdr) && !(length == 0 && p->skb->gso_size))
 		detour(p, REASON_HOST_LENGTH);
 	if (ip.frag_off & bpf_htons(0x3fff))
 		detour(p, REASON_HOST_FRAGMENT);
 	if (l3_bytes > sizeof(ip))
 		detour(p, REASON_HOST_OPTIONS);
+	else if (from == FROM_POD && !checksum_holds(&ip))
+		detour(p, REASON_HOST_CHECKSUM);
 	p->hop_limit = ip.ttl;
 	p->traffic_class = ip.tos;
 	p->l4_offset = sizeof(struct ethhdr) + l3_bytes;
@@ -210,7 +227,7 @@ static __always_inline int parse_ipv6(struct packet *p, enum direction from)
 
 	if (load(p, sizeof(struct ethhdr), &ip, sizeof(ip)) || ip.version != 6)
 		return REASON_DROP_MALFORMED;
-	if (bpf_ntohs(ip.payload_len) > p->skb->len - offset)
+	if (bpf_ntohs(ip.payload_len) != p->skb->len - offset && !(ip.payload_len == 0 && p->skb->gso_size))
 		detour(p, REASON_HOST_LENGTH);
 	p->hop_limit = ip.hop_limit;
 	p->traffic_class = *(__be32 *)&ip & bpf_htonl(0x0fffffff);

@@ -57,10 +57,19 @@ static __always_inline bool in_cluster(struct packet *p, const struct ip_addr *a
 	return bpf_map_lookup_elem(&cluster_cidr_v1, &key);
 }
 
-/* Sources the kernel's forwarding refuses as well: fe80::/10 (RFC 4291, 2.5.6) and the unspecified address. */
+/* Sources the kernel's forwarding refuses as well: this network, loopback, link-local, multicast (RFC 6890). */
 static __always_inline bool stays_on_link(const struct ip_addr *source)
 {
-	return (source->word[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000) || is_unspecified(source);
+	__u32 first = bpf_ntohl(source->word[0]);
+
+	if (first == 0 && source->word[1] == 0 && source->word[2] == bpf_htonl(0x0000ffff)) {
+		__u8 net = bpf_ntohl(source->word[3]) >> 24;
+
+		return net == 0 || net == 127 || net >= 224;
+	}
+	/* :: and ::1 are the only ones below ::2 that get here. */
+	return (first & 0xffc00000) == 0xfe800000 || first >= 0xff000000 ||
+	       !(first | source->word[1] | source->word[2] | (source->word[3] & bpf_htonl(~1U)));
 }
 
 /* What a router would forward at all. */
@@ -105,18 +114,30 @@ static __always_inline int find_receiver(struct packet *p)
 	return check_forwardable(p) ?: (p->hop_limit > 1 ? 0 : REASON_HOST_TTL);
 }
 
-/* Both ends remember: the answer of a flow is hardly ever the first packet of one. */
+/*
+ * Both ends remember: the answer of a flow is hardly ever the first packet of one. Where the other end has a flow of
+ * the same ports through the host stack, a service's translation made it: connection tracking tells the two apart.
+ */
+static __always_inline int start_path(struct packet *p)
+{
+	struct path_key other = other_end(&p->flow, p->receiver->ifindex);
+	struct flow_path *theirs = bpf_map_lookup_elem(&paths_v1, &other);
+
+	if (theirs && theirs->via == PATH_HOST)
+		return REASON_HOST_PATH;
+	return remember(&p->flow, PATH_DIRECT, 0) && remember(&other, PATH_DIRECT, 0) ? 0 : REASON_HOST_UNKNOWN_PATH;
+}
+
 static __always_inline int find_local_path(struct packet *p)
 {
 	struct flow_path *known = bpf_map_lookup_elem(&paths_v1, &p->flow);
-	struct path_key other;
 
-	if (known)
-		return known->via == PATH_DIRECT ? 0 : REASON_HOST_PATH;
-	if (!p->starts_flow)
-		return REASON_HOST_UNKNOWN_PATH;
-	other = other_end(&p->flow, p->receiver->ifindex);
-	return remember(&p->flow, PATH_DIRECT, 0) && remember(&other, PATH_DIRECT, 0) ? 0 : REASON_HOST_UNKNOWN_PATH;
+	if (known && known->via != PATH_DIRECT)
+		return REASON_HOST_PATH;
+	/* A SYN begins anew, for the other end may have forgotten, and its SYN ACK begins nothing. */
+	if (known && !(p->starts_flow && p->ip.protocol == IPPROTO_TCP))
+		return 0;
+	return p->starts_flow ? start_path(p) : REASON_HOST_UNKNOWN_PATH;
 }
 
 /* Answers go by the uplink their flow came in by; of its own accord a pod only reaches the cluster. */

@@ -20,8 +20,6 @@ add_library(podlane_options INTERFACE)
 target_include_directories(podlane_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(podlane_options INTERFACE -Wall -Wextra -Werror -ffunction-sections -fdata-sections)
 target_link_options(podlane_options INTERFACE -Wl,--gc-sections)
-# Designated initializers name what differs from the defaults; g++ would have them name everything.
-target_compile_options(podlane_options INTERFACE -Wno-missing-field-initializers)
 
 if(PODLANE_SANITIZE)
     target_compile_options(podlane_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined

@@ -49,6 +49,7 @@ function(podlane_tests label)
         set(name ${label}_${stem})
         add_executable(${name} ${source})
         target_link_libraries(${name} PRIVATE podlane_harness GTest::gtest_main)
+        target_compile_options(${name} PRIVATE -O0 -g1) # what they test is optimised; they are only to compile fast
         add_dependencies(tests_${label} ${name})
         foreach(program podlane podlanectl)
             if(TARGET ${program} AND NOT label STREQUAL "unit")

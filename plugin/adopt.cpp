@@ -30,6 +30,15 @@ std::uint32_t flags_for(const cni::Request &request, const net::Link &host, std:
     return flags;
 }
 
+Result<void> attach_program(const std::string &root, const char *name, std::uint32_t ifindex, Hook hook,
+                            HookKind kind) {
+    const Fd program = TRY(open_program(root, name));
+    auto done = attach(ifindex, hook, kind, program.get());
+    if (!done)
+        return std::move(done).error().context(std::string("program ") + name);
+    return {};
+}
+
 } // namespace
 
 Result<net::Namespace> open_container(const cni::Request &request) {
@@ -57,10 +66,8 @@ Result<Adopted> find_pair(Sockets &sockets, const std::string &ifname) {
 }
 
 Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, HookKind kind) {
-    const Fd from_pod = TRY(open_program(root, PODLANE_PROGRAM_FROM_POD));
-    const Fd to_pod = TRY(open_program(root, PODLANE_PROGRAM_TO_POD));
-    TRY(attach(ifindex, Hook::ingress, kind, from_pod.get()));
-    return attach(ifindex, Hook::egress, kind, to_pod.get());
+    TRY(attach_program(root, PODLANE_PROGRAM_FROM_POD, ifindex, Hook::ingress, kind));
+    return attach_program(root, PODLANE_PROGRAM_TO_POD, ifindex, Hook::egress, kind);
 }
 
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,

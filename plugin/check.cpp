@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 namespace podlane {
 namespace {
@@ -54,7 +55,10 @@ Result<void> check_links(Checked &c) {
 
 Result<void> check_addresses(Checked &c) {
     const auto present = TRY(net::list_addresses(c.pod, c.record.pod_ifindex));
-    for (const ip_addr &addr : c.addresses())
+    std::vector<ip_addr> expected(c.addresses().begin(), c.addresses().end());
+    if (c.record.mode != ENDPOINT_AFTER_MAIN && !is_none(c.record.link_local))
+        expected.push_back(c.record.link_local);
+    for (const ip_addr &addr : expected)
         if (std::ranges::none_of(present, [&](const net::Address &one) { return one.prefix.addr == addr; }))
             return gone("address " + to_string(addr) + " is gone from interface " + c.request.ifname +
                         " of the container");
@@ -86,6 +90,9 @@ Result<void> check_neighbours(Checked &c, const Plan &plan) {
         const auto found = TRY(net::find_neighbour(c.host, c.record.ifindex, addr));
         if (!found || !found->permanent)
             return gone("the host's permanent neighbour " + to_string(addr) + " is gone from " + c.host_ifname());
+        if (!std::ranges::equal(found->mac, c.record.pod_mac))
+            return gone("the host's neighbour " + to_string(addr) + " on " + c.host_ifname() + " has MAC " +
+                        to_string(found->mac) + ", which is not the container's");
     }
     return {};
 }
@@ -126,6 +133,9 @@ Result<void> check_maps(Checked &c, const Tables &tables) {
     }
     if (TRY(tables.counters.find(c.record.ifindex)).empty())
         return gone("the entry of " + c.host_ifname() + " in " PODLANE_MAP_COUNTERS " is gone");
+    for (const Prefix &prefix : c.request.config.allowed_sources)
+        if (!TRY(tables.allowed_sources.find(make_allowed_source_key(c.record.ifindex, prefix))))
+            return gone("the entry of allowed source " + to_string(prefix) + " in " PODLANE_MAP_SOURCES " is gone");
     if (c.request.config.bandwidth && !TRY(tables.bandwidths.find(c.record.ifindex)))
         return gone("the entry of " + c.host_ifname() + " in " PODLANE_MAP_BANDWIDTHS " is gone");
     return {};

@@ -67,8 +67,11 @@ bool wants_other_version(const Finished &finished) {
 Result<cni::Version> common_version(const std::string &plugin, const cni::Request &request) {
     const std::string question = "{\"cniVersion\":\"" + cni::to_string(request.config.cni_version) + "\"}";
     const Finished answer = TRY(run_process(plugin, environment_for(request, "VERSION"), question));
+    const auto spoken = cni::parse_version_reply(answer.out);
+    if (!spoken)
+        return spoken.error().context("IPAM plugin \"" + request.config.ipam_type + "\"");
     std::optional<cni::Version> best;
-    for (const cni::Version version : TRY(cni::parse_version_reply(answer.out)))
+    for (const cni::Version version : *spoken)
         if (cni::is_supported(version) && version <= request.config.cni_version && (!best || *best < version))
             best = version;
     if (!best)
@@ -81,10 +84,14 @@ Result<cni::Version> common_version(const std::string &plugin, const cni::Reques
 Result<Finished> run_as(const cni::Request &request, std::string_view command, bool may_lack_command) {
     const std::string plugin = TRY(find_plugin(request));
     Finished finished = TRY(run_process(plugin, environment_for(request, command), request.raw_config));
-    if (wants_other_version(finished)) {
+    const bool other_version = wants_other_version(finished);
+    // A plugin from before 1.1.0 may stumble over what a new command leaves out before it looks at the version.
+    if (other_version || (may_lack_command && finished.exit_code != 0)) {
         const cni::Version version = TRY(common_version(plugin, request));
         if (may_lack_command && version < cni::kFirstWithGc)
             return Finished{};
+        if (!other_version)
+            return cni::parse_plugin_error(finished.out, request.config.ipam_type, how_it_ended(finished));
         const std::string config = TRY(cni::with_cni_version(request.raw_config, version));
         finished = TRY(run_process(plugin, environment_for(request, command), config));
     }
@@ -103,9 +110,13 @@ Result<void> run_without_answer(const cni::Request &request, std::string_view co
 Result<cni::Attachment> add(const cni::Request &request) {
     const Finished finished = TRY(run_as(request, "ADD", false));
     auto lease = cni::parse_attachment(finished.out);
-    if (!lease)
-        return std::move(lease).error().context("result of IPAM plugin \"" + request.config.ipam_type + "\"");
-    return std::move(lease).value();
+    if (lease)
+        return std::move(lease).value();
+    // The plugin has given something away all the same.
+    Error error = std::move(lease).error().context("result of IPAM plugin \"" + request.config.ipam_type + "\"");
+    if (auto returned = remove(request); !returned)
+        error.message += "; and giving back the lease: " + returned.error().message;
+    return error;
 }
 
 Result<void> remove(const cni::Request &request) { return run_without_answer(request, "DEL", false); }

@@ -78,6 +78,13 @@ class RouteBuilder {
             plan_.pod_routes.push_back({.destination = host_prefix(gateway(true)), .scope = net::kScopeLink});
         add_neighbour(gateway(ipv4_));
     }
+    // The lease's own gateway is no machine: the host end stands for it, for plugins and people that use it.
+    void add_next_hop(const ip_addr &addr) {
+        if (has_neighbour(addr))
+            return;
+        plan_.pod_routes.push_back({.destination = host_prefix(addr), .scope = net::kScopeLink});
+        add_neighbour(addr);
+    }
     void add(const cni::Route &route) {
         const ip_addr next_hop = route.gateway && is_ipv4(*route.gateway) == ipv4_ ? *route.gateway : gateway(ipv4_);
         add_neighbour(next_hop);
@@ -90,9 +97,11 @@ class RouteBuilder {
     }
 
   private:
+    [[nodiscard]] bool has_neighbour(const ip_addr &addr) const {
+        return std::ranges::any_of(plan_.pod_neighbours, [&](const net::Neighbour &one) { return one.addr == addr; });
+    }
     void add_neighbour(const ip_addr &addr) {
-        const auto same = [&](const net::Neighbour &known) { return known.addr == addr; };
-        if (std::ranges::none_of(plan_.pod_neighbours, same))
+        if (!has_neighbour(addr))
             plan_.pod_neighbours.push_back({addr, kHostMac, true});
     }
     Plan &plan_;
@@ -102,6 +111,9 @@ class RouteBuilder {
 void plan_routes(const cni::Request &request, const std::vector<cni::Address> &leased, bool ipv4, Plan &plan) {
     RouteBuilder builder(plan, ipv4);
     builder.add_gateway();
+    for (const cni::Address &one : leased)
+        if (one.gateway && is_ipv4(one.prefix.addr) == ipv4 && is_ipv4(*one.gateway) == ipv4)
+            builder.add_next_hop(*one.gateway);
     const auto of_family = [&](const cni::Route &route) { return is_ipv4(route.destination.addr) == ipv4; };
     bool any = false;
     bool has_default = false;

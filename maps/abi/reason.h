@@ -22,7 +22,8 @@
 	X(HOST_VLAN, "host-vlan", HOST, "VLAN tag: host stack")                                                        \
 	X(HOST_FRAGMENT, "host-fragment", HOST, "IP fragment: host stack")                                             \
 	X(HOST_OPTIONS, "host-options", HOST, "IPv4 options or IPv6 extension headers: host stack")                    \
-	X(HOST_LENGTH, "host-length", HOST, "IP length disagrees with the frame: host stack, which discards it")       \
+	X(HOST_LENGTH, "host-length", HOST,                                                                            \
+	  "IP length disagrees with the frame: host stack, which trims or discards it")                                \
 	X(HOST_NO_FLOW, "host-no-flow", HOST, "no transport header to name the flow by: host stack")                   \
 	X(HOST_NOT_LOCAL, "host-not-local", HOST, "destination is no endpoint of this network here: host stack")       \
 	X(HOST_SELF, "host-self", HOST, "destination is the sending endpoint itself: host stack")                      \
@@ -35,9 +36,12 @@
 	X(DROP_SOURCE_MAC, "drop-source-mac", DROP, "source MAC is not the endpoint's")                                \
 	X(DROP_SOURCE_ADDRESS, "drop-source-address", DROP, "source address is not the endpoint's")                    \
 	X(DROP_ARP_SPOOFED, "drop-arp-spoofed", DROP, "ARP sender is not the endpoint")                                \
-	X(DROP_ND_SPOOFED, "drop-nd-spoofed", DROP, "neighbour discovery in another's name, or a router's")            \
+	X(DROP_ND_SPOOFED, "drop-nd-spoofed", DROP,                                                                    \
+	  "neighbour discovery in another's name, a router's, or behind more than 4 headers")                          \
 	X(DROP_MALFORMED, "drop-malformed", DROP, "Ethernet, ARP or IP header cut short or contradicting itself")      \
-	X(HOST_SCOPE, "host-scope", HOST, "link-local or unspecified source, which is never forwarded: host stack")     \
+	X(HOST_SCOPE, "host-scope", HOST,                                                                              \
+	  "a source that is never forwarded (link-local, loopback, multicast): host stack")                            \
+	X(HOST_CHECKSUM, "host-checksum", HOST, "wrong IPv4 header checksum: host stack, which discards it")           \
 	X(SENT_UPLINK, "sent-uplink", FAST, "to another node by an uplink, past the host stack")                       \
 	X(RECEIVED_UPLINK, "received-uplink", FAST, "from another node by an uplink, past the host stack")             \
 	X(UPLINK_DELIVERED, "uplink-delivered", FAST, "came in by this uplink, to a pod past the host stack")          \

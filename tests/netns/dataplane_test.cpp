@@ -4,29 +4,35 @@
 #include <netinet/tcp.h>
 #include <netinet/udp.h>
 
+#include <sstream>
+
 namespace podlane::test {
 namespace {
 
 class Dataplane : public LabTest {
   protected:
     // Packets that the host stack forwarded, by its own count.
-    void count_forwarded() { lab_->run_on_node(iptables() + " -A FORWARD -j ACCEPT"); }
+    void count_forwarded() { lab_->node().run(iptables() + " -A FORWARD -j ACCEPT"); }
     std::uint64_t forwarded() {
-        return std::stoull(lab_->output_on_node(iptables() + " -L FORWARD -vxn | awk 'NR==3{print $1}'"));
+        std::istringstream rules(lab_->node().run(iptables() + " -L FORWARD -vxn"));
+        std::string line;
+        for (int i = 0; i < 3; ++i)
+            std::getline(rules, line);
+        return std::stoull(line);
     }
 };
 
 TEST_P(Dataplane, PodToPodPassesByTheHostStack) {
-    const Pod a = lab_->add_pod("a");
-    const Pod b = lab_->add_pod("b");
-    const EchoServer server(b.ns, ipv4(), 7);
+    const Pod a = add_pod();
+    const Pod b = add_pod();
+    const EchoServer server(b.ns(), ipv4(), 7);
     count_forwarded();
     const auto sent = lab_->count(a, REASON_SENT_DIRECT);
     const auto received = lab_->count(b, REASON_RECEIVED_DIRECT);
 
-    EXPECT_EQ(ask(a.ns, Transport::tcp, {addr(b), 7}), 0);
-    EXPECT_EQ(ask(a.ns, Transport::udp, {addr(b), 7}), 0);
-    EXPECT_TRUE(lab_->ping(a, addr(b)));
+    EXPECT_EQ(ask(a.ns(), Transport::tcp, {addr(b), 7}), 0);
+    EXPECT_EQ(ask(a.ns(), Transport::udp, {addr(b), 7}), 0);
+    EXPECT_TRUE(ping(a.ns(), addr(b)));
 
     // Then: SYN, ACK, data, FIN at least; a datagram; an echo.
     EXPECT_GE(lab_->count(a, REASON_SENT_DIRECT) - sent, 5U);
@@ -37,16 +43,16 @@ TEST_P(Dataplane, PodToPodPassesByTheHostStack) {
 }
 
 TEST_P(Dataplane, FastPathOffAtEitherEndGoesThroughTheHostStack) {
-    const Pod a = lab_->add_pod("a", R"("fastPath": "off")");
-    const Pod b = lab_->add_pod("b");
-    const Pod c = lab_->add_pod("c", R"("fastPath": "off")");
+    const Pod a = add_pod({{"fastPath", "off"}});
+    const Pod b = add_pod();
+    const Pod c = add_pod({{"fastPath", "off"}});
     count_forwarded();
     const std::array<std::pair<const Pod *, const Pod *>, 3> all{{{&a, &b}, {&b, &a}, {&a, &c}}};
     for (const auto &[from, to] : all) {
-        const EchoServer server(to->ns, ipv4(), 7);
+        const EchoServer server(to->ns(), ipv4(), 7);
         const auto before = forwarded();
-        EXPECT_EQ(ask(from->ns, Transport::tcp, {addr(*to), 7}), 0);
-        EXPECT_EQ(ask(from->ns, Transport::udp, {addr(*to), 7}), 0);
+        EXPECT_EQ(ask(from->ns(), Transport::tcp, {addr(*to), 7}), 0);
+        EXPECT_EQ(ask(from->ns(), Transport::udp, {addr(*to), 7}), 0);
         EXPECT_GT(forwarded(), before);
     }
     for (const Pod *pod : {&a, &b, &c})
@@ -55,10 +61,10 @@ TEST_P(Dataplane, FastPathOffAtEitherEndGoesThroughTheHostStack) {
 }
 
 TEST_P(Dataplane, BigTransferStaysWholeAndSegmentedLate) {
-    const Pod a = lab_->add_pod("a");
-    const Pod b = lab_->add_pod("b");
-    const EchoServer server(b.ns, ipv4(), 7);
-    const Fd socket = open_socket(a.ns, Transport::tcp, ipv4());
+    const Pod a = add_pod();
+    const Pod b = add_pod();
+    const EchoServer server(b.ns(), ipv4(), 7);
+    const Fd socket = open_socket(a.ns(), Transport::tcp, ipv4());
     ASSERT_EQ(connect_to(socket, {addr(b), 7}), 0);
 
     EXPECT_EQ(transfer(socket, big()), 0);
@@ -70,10 +76,10 @@ TEST_P(Dataplane, BigTransferStaysWholeAndSegmentedLate) {
 }
 
 TEST_P(Dataplane, BigTransferToASmallerMtuStaysWhole) {
-    const Pod a = lab_->add_pod("a", R"("mtu": 1500)");
-    const Pod b = lab_->add_pod("b", R"("mtu": 1300)");
-    const EchoServer server(b.ns, ipv4(), 7);
-    const Fd socket = open_socket(a.ns, Transport::tcp, ipv4());
+    const Pod a = add_pod({{"mtu", 1500}});
+    const Pod b = add_pod({{"mtu", 1300}});
+    const EchoServer server(b.ns(), ipv4(), 7);
+    const Fd socket = open_socket(a.ns(), Transport::tcp, ipv4());
     ASSERT_EQ(connect_to(socket, {addr(b), 7}), 0);
     EXPECT_EQ(transfer(socket, big() / 4), 0);
     EXPECT_FALSE(lab_->has_path(b, PATH_HOST));
@@ -82,10 +88,10 @@ TEST_P(Dataplane, BigTransferToASmallerMtuStaysWhole) {
 TEST_P(Dataplane, SegmentedDatagramsArriveOneByOne) {
     constexpr int kSegment = 1000;
     constexpr std::size_t kSegments = 20;
-    const Pod a = lab_->add_pod("a");
-    const Pod b = lab_->add_pod("b");
-    const EchoServer server(b.ns, ipv4(), 7);
-    const Fd socket = open_socket(a.ns, Transport::udp, ipv4());
+    const Pod a = add_pod();
+    const Pod b = add_pod();
+    const EchoServer server(b.ns(), ipv4(), 7);
+    const Fd socket = open_socket(a.ns(), Transport::udp, ipv4());
     ASSERT_EQ(connect_to(socket, {addr(b), 7}), 0);
     ASSERT_EQ(set_option(socket, IPPROTO_UDP, UDP_SEGMENT, kSegment), 0);
 
@@ -97,10 +103,10 @@ TEST_P(Dataplane, SegmentedDatagramsArriveOneByOne) {
 }
 
 TEST_P(Dataplane, DatagramBeyondTheReceiversMtuIsAnErrorAtTheSender) {
-    const Pod a = lab_->add_pod("a", R"("mtu": 1500)");
-    const Pod b = lab_->add_pod("b", R"("mtu": 1300)");
-    const EchoServer server(b.ns, ipv4(), 7);
-    const Fd socket = open_socket(a.ns, Transport::udp, ipv4());
+    const Pod a = add_pod({{"mtu", 1500}});
+    const Pod b = add_pod({{"mtu", 1300}});
+    const EchoServer server(b.ns(), ipv4(), 7);
+    const Fd socket = open_socket(a.ns(), Transport::udp, ipv4());
     ASSERT_EQ(set_option(socket, ipv4() ? IPPROTO_IP : IPPROTO_IPV6, ipv4() ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER,
                          IP_PMTUDISC_DO),
               0);
@@ -111,27 +117,27 @@ TEST_P(Dataplane, DatagramBeyondTheReceiversMtuIsAnErrorAtTheSender) {
 }
 
 TEST_P(Dataplane, FragmentsArriveAsOneDatagram) {
-    const Pod a = lab_->add_pod("a");
-    const Pod b = lab_->add_pod("b");
-    const EchoServer server(b.ns, ipv4(), 7);
-    EXPECT_EQ(ask(a.ns, Transport::udp, {addr(b), 7}, std::string(6000, 'f')), 0);
+    const Pod a = add_pod();
+    const Pod b = add_pod();
+    const EchoServer server(b.ns(), ipv4(), 7);
+    EXPECT_EQ(ask(a.ns(), Transport::udp, {addr(b), 7}, std::string(6000, 'f')), 0);
     EXPECT_GE(lab_->count(a, REASON_HOST_FRAGMENT), 4U);
 }
 
 TEST_P(Dataplane, PortUnreachableOfADirectFlowComesBack) {
-    const Pod a = lab_->add_pod("a");
-    const Pod b = lab_->add_pod("b");
-    const Fd socket = open_socket(a.ns, Transport::udp, ipv4());
+    const Pod a = add_pod();
+    const Pod b = add_pod();
+    const Fd socket = open_socket(a.ns(), Transport::udp, ipv4());
     ASSERT_EQ(connect_to(socket, {addr(b), 9}), 0);
     ASSERT_EQ(send_text(socket, "anyone?"), 0);
     EXPECT_EQ(receive(socket).error, ECONNREFUSED);
 }
 
 TEST_P(Dataplane, TransferOutlivesALossOfAllPaths) {
-    const Pod a = lab_->add_pod("a");
-    const Pod b = lab_->add_pod("b");
-    const EchoServer server(b.ns, ipv4(), 7);
-    const Fd socket = open_socket(a.ns, Transport::tcp, ipv4());
+    const Pod a = add_pod();
+    const Pod b = add_pod();
+    const EchoServer server(b.ns(), ipv4(), 7);
+    const Fd socket = open_socket(a.ns(), Transport::tcp, ipv4());
     ASSERT_EQ(connect_to(socket, {addr(b), 7}), 0);
     ASSERT_GT(lab_->path_count(), 0U);
 
@@ -141,14 +147,14 @@ TEST_P(Dataplane, TransferOutlivesALossOfAllPaths) {
 }
 
 TEST_P(Dataplane, HostReachesPodsAndPodsReachTheHost) {
-    const Pod a = lab_->add_pod("a");
-    const EchoServer in_pod(a.ns, ipv4(), 7);
-    const EchoServer on_host(lab_->node_ns(), ipv4(), 9);
+    const Pod a = add_pod();
+    const EchoServer in_pod(a.ns(), ipv4(), 7);
+    const EchoServer on_host(lab_->node().ns(), ipv4(), 9);
     for (const Transport transport : {Transport::tcp, Transport::udp}) {
-        EXPECT_EQ(ask(lab_->node_ns(), transport, {addr(a), 7}), 0);
-        EXPECT_EQ(ask(a.ns, transport, {node_addr(), 9}), 0);
+        EXPECT_EQ(ask(lab_->node().ns(), transport, {addr(a), 7}), 0);
+        EXPECT_EQ(ask(a.ns(), transport, {node_addr(), 9}), 0);
     }
-    EXPECT_TRUE(lab_->ping(a, node_addr()));
+    EXPECT_TRUE(ping(a.ns(), node_addr()));
     EXPECT_EQ(lab_->path_count(), 0U) << "flows with one way only need no memory";
 }
 

@@ -13,10 +13,12 @@
 
 namespace podlane::test {
 
-// What a sender knows of its side; addresses are the same on both sides, MACs are not.
+// What a sender knows of its side; addresses are the same on both sides, MACs and link-local addresses are not.
 struct Side {
     Mac own{};
     Mac gateway{};
+    ip_addr link_local{};
+    ip_addr peer_link_local{};
 };
 
 struct Case {
@@ -30,8 +32,6 @@ struct Family {
     std::string name;
     ip_addr sender{};
     ip_addr receiver{};
-    ip_addr sender_link_local{};
-    ip_addr receiver_link_local{};
     ip_addr loopback{};
     ip_addr multicast{};
     ip_addr stranger{}; // nobody's address
@@ -153,19 +153,15 @@ class Cases {
     }
 
     void destinations(const Family &of) {
-        for (const auto &[name, addr] :
-             {std::pair{"itself", of.sender}, std::pair{"loopback", of.loopback}, std::pair{"multicast", of.multicast},
-              std::pair{"a stranger", of.stranger}, std::pair{"the receiver's link-local", of.receiver_link_local}})
-            if (!is_none(addr))
-                add(of.name + " to " + name, udp({of.sender, addr}));
+        for (const auto &[name, addr] : {std::pair{"itself", of.sender}, std::pair{"loopback", of.loopback},
+                                         std::pair{"multicast", of.multicast}, std::pair{"a stranger", of.stranger}})
+            add(of.name + " to " + name, udp({of.sender, addr}));
     }
 
     void sources(const Family &of) {
         for (const auto &[name, addr] : {std::pair{"loopback", of.loopback}, std::pair{"multicast", of.multicast},
                                          std::pair{"the receiver", of.receiver}, std::pair{"a stranger", of.stranger}})
             add(of.name + " from " + name, udp({addr, of.receiver}), kSpoofed);
-        if (!is_none(of.sender_link_local))
-            add(of.name + " from its link-local address", udp({of.sender_link_local, of.receiver}));
     }
 
     // Around the packet: other MACs, VLAN tags.
@@ -209,7 +205,7 @@ class Cases {
         packet.header_checksum = 0;
         add("v4 header checksum 0", packet);
         for (const auto &[name, options] : {std::pair<std::string, Bytes>{"no operation", {1, 1, 1, 1}},
-                                            {"record route", {7, 7, 4, 0, 0, 0, 0, 0}},
+                                            {"record route without room", {7, 7, 8, 0, 0, 0, 0, 0}},
                                             {"router alert", {148, 4, 0, 0}},
                                             {"strict source route", {137, 7, 4, 198, 51, 100, 1, 0}},
                                             {"broken", {7, 200, 4, 0}}}) {
@@ -256,6 +252,12 @@ class Cases {
         with("extension header beyond the end", IPPROTO_DSTOPTS, {udp_header, 200, 1, 4, 0, 0, 0, 0});
         with("hop-by-hop options behind others", IPPROTO_DSTOPTS,
              {IPPROTO_HOPOPTS, 0, 1, 4, 0, 0, 0, 0, udp_header, 0, 1, 4, 0, 0, 0, 0});
+        all_.push_back({"v6 from its link-local address", [of](const Side &side) {
+                            return frame(side.gateway, side.own, udp({side.link_local, of.receiver}));
+                        }});
+        all_.push_back({"v6 to the receiver's link-local address", [of](const Side &side) {
+                            return frame(side.gateway, side.own, udp({of.sender, side.peer_link_local}));
+                        }});
         add("v6 no next header", other(of.ends(), IPPROTO_NONE, 0));
         all_.push_back({"v6 header of 39 bytes", [of](const Side &side) {
                             Bytes cut = to_bytes(udp(of.ends()));

@@ -1,9 +1,7 @@
-// A node with an uplink to the outside and pods from the real plugins, each a network namespace that goes with the
-// test.
+// A node with an uplink to the outside and pods from the real plugins: what the tests of the dataplane stand on.
 #pragma once
 
-#include "loader/probe.hpp"
-#include "maps/tables.hpp"
+#include "tests/harness/chain.hpp"
 #include "tests/harness/talk.hpp"
 #include "tests/harness/wire.hpp"
 
@@ -12,8 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <stdexcept>
@@ -23,26 +20,15 @@
 
 namespace podlane::test {
 
-template <typename T> T need(Result<T> result) {
-    if (!result)
-        throw std::runtime_error(result.error().message);
-    return std::move(result).value();
-}
-inline ip_addr ip(const std::string &text) { return need(parse_ip(text)); }
+inline ip_addr ip(const std::string &text) { return require(parse_ip(text)); }
 inline bool slow() { return std::getenv("PODLANE_TEST_SLOW") != nullptr; }
 // Bytes of a transfer that takes a while.
 inline std::size_t big() { return slow() ? std::size_t{4} << 20U : std::size_t{64} << 20U; }
 
-inline std::string environment(const char *name, const std::string &otherwise) {
-    const char *value = std::getenv(name);
-    return value != nullptr ? value : otherwise;
-}
-
 struct Pod {
-    std::string name;
-    std::string netns; // path
-    net::Namespace ns;
-    std::string host_ifname;
+    std::shared_ptr<Container> container{};
+    std::shared_ptr<Chain> chain{};
+    std::string host_ifname{};
     std::uint32_t ifindex = 0; // host end
     std::uint32_t mtu = 0;
     Mac mac{};
@@ -50,6 +36,9 @@ struct Pod {
     ip_addr v4{};
     ip_addr v6{};
     ip_addr link_local{};
+
+    [[nodiscard]] const net::Namespace &ns() const { return container->ns(); }
+    [[nodiscard]] Wire wire() const { return {ns(), "eth0"}; }
 };
 
 class Lab {
@@ -61,201 +50,98 @@ class Lab {
     static constexpr const char *kOutside4 = "203.0.113.1";
     static constexpr const char *kOutside6 = "2001:db8:cafe::1";
 
-    // `type`: the main plugin; `attach`: Podlane's key of that name; `chained`: the rest of the list, as JSON.
-    explicit Lab(std::string type = "podlane", std::string attach = "auto", std::vector<std::string> chained = {})
-        : type_(std::move(type)), attach_(std::move(attach)), chained_(std::move(chained)),
-          id_("nat-" + std::to_string(getpid()) + "-" + std::to_string(++count_)), state_("/tmp/podlane-" + id_),
-          bpffs_("/sys/fs/bpf/podlane-" + id_) {
-        std::filesystem::create_directory(state_);
-        shell("ip netns add " + name("node") + " && ip netns add " + name("out"));
-        shell("ip -n " + name("node") + " link set lo up && ip -n " + name("out") + " link set lo up");
-        shell("ip -n " + name("node") + " link add up0 type veth peer name eth0 netns " + name("out"));
-        uplink("node", "up0", kNode4, kNode6);
-        uplink("out", "eth0", kOutside4, kOutside6);
-        run_on_node(std::string("ip route add default via ") + kOutside4 + " && ip -6 route add default via " +
-                    kOutside6);
-        run_on_node("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1");
+    // `main`: the configuration of the main plugin; `chained`: of the plugins behind it.
+    Lab() : outside_(node_.container("outside")) {
+        node_.run("ip link add up0 type veth peer name eth0 netns " + outside_->path());
+        uplink(node_.ns(), "up0", kNode4, kNode6);
+        uplink(outside_->ns(), "eth0", kOutside4, kOutside6);
+        node_.run(std::string("ip route add default via ") + kOutside4);
+        node_.run(std::string("ip -6 route add default via ") + kOutside6);
+        node_.run("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1");
     }
     ~Lab() {
-        for (const std::string &pod : pods_)
-            if (!try_cni("DEL", pod, {}))
-                ADD_FAILURE() << "DEL of " << pod << " failed";
-        for (const std::string &pod : pods_)
-            std::system(("ip netns del " + name(pod)).c_str());
-        std::system(("ip netns del " + name("node") + "; ip netns del " + name("out")).c_str());
-        std::error_code ignored;
-        std::filesystem::remove_all(state_, ignored);
-        std::filesystem::remove_all(bpffs_, ignored);
+        for (const Pod &pod : pods_)
+            if (const Reply reply = pod.chain->del(*pod.container); reply.rc != 0)
+                ADD_FAILURE() << "DEL: " << reply;
     }
     Lab(const Lab &) = delete;
     Lab &operator=(const Lab &) = delete;
 
-    // `keys`: of the main plugin's configuration; `runtime`: the runtimeConfig of all plugins; as JSON members.
-    Pod add_pod(const std::string &pod, const std::string &keys = {}, const std::string &runtime = {}) {
-        shell("ip netns add " + name(pod));
+    // `plugins`: the whole list. `arguments`: runtimeConfig for those that declare the capability.
+    Pod add_pod(const std::vector<Json> &plugins, const Json &arguments = Json::object()) {
+        Pod pod{.container = node_.container(), .chain = std::make_shared<Chain>(node_, plugins)};
+        pod.chain->capability_args = arguments;
+        const Reply reply = pod.chain->add(*pod.container);
+        if (reply.rc != 0)
+            throw std::runtime_error("ADD: " + reply.out + reply.err);
+        look_at(pod);
         pods_.push_back(pod);
-        keys_[pod] = {keys, runtime};
-        if (!try_cni("ADD", pod, keys_[pod]))
-            throw std::runtime_error("ADD of " + pod + " failed: " + last_output_);
-        return look_at(pod);
+        // The kernel makes an IPv6 address local in its own time, NODAD or not.
+        const auto local = [&] {
+            return pod.container->run("ip -6 route show table local").find(to_string(pod.v6) + " ") !=
+                   std::string::npos;
+        };
+        if (!wait_until(local))
+            throw std::runtime_error(to_string(pod.v6) + " is not local");
+        return pod;
     }
+    // Podlane alone with `keys`.
+    Pod add_pod(const Json &keys = Json::object()) { return add_pod(std::vector<Json>{node_.config(keys)}); }
 
-    [[nodiscard]] net::Namespace node_ns() const { return namespace_of("node"); }
-    [[nodiscard]] net::Namespace outside_ns() const { return namespace_of("out"); }
-    [[nodiscard]] const std::string &bpffs() const { return bpffs_; }
-
-    void run_on_node(const std::string &command, const std::string &input = {}) const {
-        (void)output(node_ns(), command, input);
-    }
-    [[nodiscard]] std::string output_on_node(const std::string &command) const { return output(node_ns(), command); }
-    void run_in(const Pod &pod, const std::string &command) const { (void)output(pod.ns, command); }
-    [[nodiscard]] std::string output_in(const Pod &pod, const std::string &command) const {
-        return output(pod.ns, command);
-    }
-    [[nodiscard]] bool ping(const Pod &from, const ip_addr &to) const {
-        return output(from.ns, "ping -n -c 2 -i 0.2 -W " + std::to_string(patience().count() / 1000) + " " +
-                                   to_string(to) + " >/dev/null && echo yes || true") == "yes\n";
-    }
+    [[nodiscard]] Node &node() { return node_; }
+    [[nodiscard]] const net::Namespace &outside() const { return outside_->ns(); }
 
     [[nodiscard]] struct count counted(const Pod &pod, reason why) const {
-        return need(need(Counters::open(bpffs_, Access::read_only)).sum(pod.ifindex)).by_reason[why];
+        return require(require(Counters::open(node_.bpffs(), Access::read_only)).sum(pod.ifindex)).by_reason[why];
     }
     [[nodiscard]] std::uint64_t count(const Pod &pod, reason why) const { return counted(pod, why).packets; }
-    [[nodiscard]] std::size_t path_count() const { return need(paths().entries()).size(); }
+    [[nodiscard]] std::size_t path_count() const { return require(paths().entries()).size(); }
     [[nodiscard]] bool has_path(const Pod &pod, path_via via) const {
-        for (const auto &[key, path] : need(paths().entries()))
+        for (const auto &[key, path] : require(paths().entries()))
             if (key.ifindex == pod.ifindex && path.via == via)
                 return true;
         return false;
     }
     void erase_paths() const {
         const Paths all = paths();
-        for (const auto &[key, path] : need(all.entries()))
-            (void)need(all.erase(key));
+        for (const auto &[key, path] : require(all.entries()))
+            (void)require(all.erase(key));
     }
 
   private:
-    struct Keys {
-        std::string main;
-        std::string runtime;
-    };
-    [[nodiscard]] std::string name(const std::string &of) const { return id_ + "-" + of; }
-    [[nodiscard]] net::Namespace namespace_of(const std::string &of) const {
-        return need(net::Namespace::open("/run/netns/" + name(of)));
-    }
-    [[nodiscard]] Paths paths() const { return need(open_paths(bpffs_, Access::read_write)); }
+    [[nodiscard]] Paths paths() const { return require(open_paths(node_.bpffs(), Access::read_write)); }
 
-    static void shell(const std::string &command) {
-        if (std::system(command.c_str()) != 0)
-            throw std::runtime_error("failed: " + command);
-    }
-    static std::string output(const net::Namespace &where, const std::string &command, const std::string &input = {}) {
-        auto inside = net::enter(where);
-        if (!inside)
-            throw std::runtime_error(inside.error().message);
-        const std::string file = "/tmp/podlane-input-" + std::to_string(getpid());
-        std::ofstream(file) << input;
-        FILE *pipe = popen(("exec 2>&1 <" + file + "; " + command).c_str(), "r");
-        std::string text;
-        std::array<char, 4096> part{};
-        for (std::size_t n = 0; (n = fread(part.data(), 1, part.size(), pipe)) != 0;)
-            text.append(part.data(), n);
-        const int status = pclose(pipe);
-        std::filesystem::remove(file);
-        if (status != 0)
-            throw std::runtime_error(command + ": " + text);
-        return text;
-    }
-    void uplink(const std::string &where, const std::string &link, const std::string &v4, const std::string &v6) const {
-        const std::string in = "ip -n " + name(where) + " ";
-        shell(in + "addr add " + v4 + "/24 dev " + link + " && " + in + "addr add " + v6 + "/64 dev " + link +
-              " nodad && " + in + "link set " + link + " up");
+    static void uplink(const net::Namespace &where, const std::string &link, const std::string &v4,
+                       const std::string &v6) {
+        for (const std::string &command :
+             {"ip addr add " + v4 + "/24 dev " + link, "ip addr add " + v6 + "/64 dev " + link + " nodad",
+              "ip link set " + link + " up"})
+            (void)must_run(where, words(command));
     }
 
-    bool try_cni(const std::string &verb, const std::string &pod, const Keys &keys);
-    [[nodiscard]] std::string configuration(std::size_t plugin, const Keys &keys, const std::string &previous) const;
-    Pod look_at(const std::string &pod) const;
-
-    std::string type_;
-    std::string attach_;
-    std::vector<std::string> chained_;
-    static inline int count_ = 0;
-    std::string id_;
-    std::string state_;
-    std::string bpffs_;
-    std::vector<std::string> pods_;
-    std::map<std::string, Keys> keys_;
-    std::map<std::string, std::string> results_;
-    std::string last_output_;
-};
-
-inline std::string Lab::configuration(std::size_t plugin, const Keys &keys, const std::string &previous) const {
-    std::string text = R"({"cniVersion":"1.0.0","name":"lab",)";
-    if (plugin == 0) {
-        text += R"("type":")" + type_ + R"(","ipam":{"type":"host-local","dataDir":")" + state_ +
-                R"(","ranges":[[{"subnet":")" + kPods4 + R"("}],[{"subnet":")" + kPods6 + R"("}]],)" +
-                R"("routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]})";
-        if (type_ == "podlane")
-            text += R"(,"bpffs":")" + bpffs_ + R"(","attach":")" + attach_ + "\"";
-        if (!keys.main.empty())
-            text += "," + keys.main;
-    } else {
-        text += chained_[plugin - 1];
-    }
-    if (!keys.runtime.empty())
-        text += R"(,"runtimeConfig":{)" + keys.runtime + "}";
-    if (!previous.empty())
-        text += R"(,"prevResult":)" + previous;
-    return text + "}";
-}
-
-inline bool Lab::try_cni(const std::string &verb, const std::string &pod, const Keys &given) {
-    const Keys keys = verb == "ADD" ? given : keys_[pod];
-    const std::size_t plugins = 1 + chained_.size();
-    bool all_well = true;
-    for (std::size_t i = 0; i < plugins; ++i) {
-        const std::size_t plugin = verb == "ADD" ? i : plugins - 1 - i;
-        const std::string config = configuration(plugin, keys, verb == "ADD" && i == 0 ? "" : results_[pod]);
-        const std::size_t at = config.find(R"("type":")") + 8;
-        const std::string type = config.substr(at, config.find('"', at) - at);
-        const std::string plugin_dir = environment("CNI_PLUGINS", "/usr/lib/cni");
-        const std::string binary = type == "podlane" ? environment("PODLANE_BIN", "podlane") : plugin_dir + "/" + type;
-        try {
-            const std::string out =
-                output(node_ns(),
-                       "CNI_COMMAND=" + verb + " CNI_CONTAINERID=" + name(pod) + " CNI_NETNS=/run/netns/" + name(pod) +
-                           " CNI_IFNAME=eth0 CNI_PATH=" + plugin_dir + " " + binary,
-                       config);
-            if (verb == "ADD")
-                results_[pod] = out;
-        } catch (const std::runtime_error &error) {
-            last_output_ = error.what();
-            ADD_FAILURE() << last_output_;
-            all_well = false;
+    void look_at(Pod &pod) {
+        const Json link = Json::parse(pod.container->run("ip -j addr show eth0")).at(0);
+        pod.ifindex = link.at("link_index");
+        pod.mtu = link.at("mtu");
+        pod.mac = require(parse_mac(link.at("address").get<std::string>()));
+        for (const Json &one : link.at("addr_info")) {
+            const ip_addr addr = ip(one.at("local"));
+            if (is_link_local(addr))
+                pod.link_local = addr;
+            else
+                (is_ipv4(addr) ? pod.v4 : pod.v6) = addr;
         }
+        for (const Json &one : Json::parse(node_.run("ip -j link")))
+            if (one.at("ifindex") == pod.ifindex) {
+                pod.host_ifname = one.at("ifname");
+                pod.gateway_mac = require(parse_mac(one.at("address").get<std::string>()));
+            }
     }
-    return all_well;
-}
 
-inline Pod Lab::look_at(const std::string &pod) const {
-    Pod made{.name = pod, .netns = "/run/netns/" + name(pod), .ns = namespace_of(pod)};
-    const auto word = [&](const net::Namespace &where, const std::string &command) {
-        std::string text = output(where, command);
-        return text.substr(0, text.find_first_of(" /\n"));
-    };
-    made.ifindex = static_cast<std::uint32_t>(
-        std::stoul(word(made.ns, "ip -o link show eth0 | sed -n 's/.*eth0@if\\([0-9]*\\):.*/\\1/p'")));
-    made.host_ifname =
-        word(node_ns(), "ip -o link | sed -n 's/^" + std::to_string(made.ifindex) + ": \\([^@]*\\)@.*/\\1/p'");
-    made.mtu = static_cast<std::uint32_t>(std::stoul(word(made.ns, "ip -o link show eth0 | sed 's/.*mtu //'")));
-    const std::string mac = "ip -o link show $L | sed 's/.*link.ether //'";
-    made.mac = need(parse_mac(word(made.ns, "L=eth0; " + mac)));
-    made.gateway_mac = need(parse_mac(word(node_ns(), "L=" + made.host_ifname + "; " + mac)));
-    made.v4 = ip(word(made.ns, "ip -4 -o addr show eth0 | awk '{print $4}'"));
-    made.v6 = ip(word(made.ns, "ip -6 -o addr show eth0 scope global | awk '{print $4}'"));
-    made.link_local = ip(word(made.ns, "ip -6 -o addr show eth0 scope link | awk '{print $4}'"));
-    return made;
-}
+    Node node_;
+    std::shared_ptr<Container> outside_;
+    std::vector<Pod> pods_;
+};
 
 // How a lab's programs are attached, and the family a test speaks.
 struct LabParameter {
@@ -279,12 +165,19 @@ inline auto lab_parameters() {
 template <typename Parameter> class LabTestOf : public testing::TestWithParam<Parameter> {
   protected:
     [[nodiscard]] virtual const LabParameter &lab_parameter() const = 0;
-    virtual std::vector<std::string> chained() const { return {}; }
-
     void SetUp() override {
-        if (lab_parameter().attach == "tcx" && !has_tcx())
+        if (lab_parameter().attach == "tcx" && !kernel_can_tcx())
             GTEST_SKIP() << "this kernel has no tcx";
-        lab_.emplace("podlane", lab_parameter().attach, chained());
+        lab_.emplace();
+    }
+    // A pod of Podlane's, its programs attached as the parameter says.
+    Pod add_pod(const Json &keys = Json::object()) { return lab_->add_pod(with_attach(keys)); }
+    [[nodiscard]] Json with_attach(Json keys = Json::object()) const {
+        keys["attach"] = lab_parameter().attach;
+        return keys;
+    }
+    [[nodiscard]] bool ping(const net::Namespace &from, const ip_addr &to) const {
+        return test::ping(from, to_string(to), 2);
     }
     [[nodiscard]] bool ipv4() const { return lab_parameter().ipv4; }
     [[nodiscard]] ip_addr addr(const Pod &pod) const { return ipv4() ? pod.v4 : pod.v6; }

@@ -1,0 +1,370 @@
+// The interface an ADD makes, as the kernel shows it on both ends.
+#include "tests/netns/verbs.hpp"
+
+#include <fstream>
+#include <sstream>
+
+namespace podlane::test {
+namespace {
+
+using testing::HasSubstr;
+using AddTest = VerbsTest;
+
+// A configuration with the `static` plugin in place of host-local.
+class StaticAddTest : public VerbsTest {
+  protected:
+    Reply add_static(const Container &container, const Json &addresses, const Json &ipam = Json::object(),
+                     const Json &keys = Json::object()) const {
+        Json config = node_.config(keys);
+        config["ipam"] = {{"type", "static"}, {"addresses", addresses}};
+        config["ipam"].update(ipam);
+        return node_.cni("ADD", config, container);
+    }
+    Made make_static(const Json &addresses, const Json &ipam = Json::object(), const Json &keys = Json::object()) {
+        auto container = node_.container();
+        const Reply reply = add_static(*container, addresses, ipam, keys);
+        if (reply.rc != 0)
+            throw std::runtime_error("ADD failed: " + reply.out);
+        return look_at(container, reply.json);
+    }
+};
+
+TEST_F(AddTest, MakesAVethWithTheMacsOfTheResult) {
+    const Made made = make();
+    const Json pod = find(ip_json(made.container->ns(), "link"), "ifname", "eth0");
+    const Json host = host_link(made);
+    EXPECT_EQ(made.result["interfaces"][0]["name"], made.host_ifname);
+    EXPECT_EQ(made.result["interfaces"][0]["mac"], kHostMac);
+    EXPECT_EQ(made.result["interfaces"][0].value("sandbox", ""), "");
+    EXPECT_EQ(made.result["interfaces"][1]["name"], "eth0");
+    EXPECT_EQ(made.result["interfaces"][1]["mac"], pod["address"]);
+    EXPECT_EQ(made.result["interfaces"][1]["sandbox"], made.container->path());
+    EXPECT_EQ(host["address"], kHostMac);
+    EXPECT_EQ(host["linkinfo"]["info_kind"], "veth");
+    EXPECT_EQ(host["operstate"], "UP");
+    EXPECT_EQ(pod["operstate"], "UP");
+    const Mac mac = require(parse_mac(pod["address"].get<std::string>()));
+    EXPECT_EQ(mac[0] & 0x03, 0x02) << "locally administered, unicast";
+}
+
+TEST_F(AddTest, NamesTheHostEndByContainerAndInterface) {
+    const Made a = make();
+    const Made b = make();
+    EXPECT_THAT(a.host_ifname, testing::StartsWith("cali"));
+    EXPECT_LE(a.host_ifname.size(), 15U);
+    EXPECT_NE(a.host_ifname, b.host_ifname);
+    const Reply second = node_.cni("ADD", node_.config(), *a.container, {{"CNI_IFNAME", "net1"}});
+    ASSERT_EQ(second.rc, 0) << second;
+    EXPECT_NE(second.json["interfaces"][0]["name"], a.host_ifname);
+    const Made prefixed = make({{"hostInterfacePrefix", "pl-"}});
+    EXPECT_THAT(prefixed.host_ifname, testing::StartsWith("pl-"));
+    ASSERT_EQ(del(*a.container).rc, 0);
+    EXPECT_EQ(add(*a.container).json["interfaces"][0]["name"], a.host_ifname) << "not the same at every ADD";
+}
+
+TEST_F(AddTest, TakesTheMtuOfTheUplinkOrOfTheConfiguration) {
+    const Made of_uplink = make({{"cniVersion", "1.0.0"}});
+    EXPECT_EQ(host_link(of_uplink)["mtu"], 1420);
+    EXPECT_EQ(find(ip_json(of_uplink.container->ns(), "link"), "ifname", "eth0")["mtu"], 1420);
+    EXPECT_EQ(record(of_uplink).mtu, 1420U);
+    const Made configured = make({{"mtu", 1300}});
+    EXPECT_EQ(host_link(configured)["mtu"], 1300);
+    EXPECT_EQ(find(ip_json(configured.container->ns(), "link"), "ifname", "eth0")["mtu"], 1300);
+    EXPECT_EQ(record(configured).mtu, 1300U);
+}
+
+TEST_F(AddTest, GivesHostPrefixesWithoutDuplicateAddressDetection) {
+    const Made made = make();
+    const Json addresses = find(ip_json(made.container->ns(), "addr show dev eth0"), "ifname", "eth0")["addr_info"];
+    const Json v4 = find(addresses, "family", "inet");
+    EXPECT_EQ(v4["local"], made.v4);
+    EXPECT_EQ(v4["prefixlen"], 32);
+    const Json v6 = find(addresses, "local", made.v6);
+    EXPECT_EQ(v6["prefixlen"], 128);
+    EXPECT_EQ(v6["nodad"], true);
+    for (const Json &one : addresses)
+        EXPECT_FALSE(one.contains("tentative")) << one;
+    const Json link_local = find(addresses, "scope", "link");
+    const Mac mac = require(parse_mac(made.result["interfaces"][1]["mac"].get<std::string>()));
+    EXPECT_EQ(link_local["local"], to_string(link_local_from_mac(mac)));
+    const Json lo = find(ip_json(made.container->ns(), "addr show dev lo"), "ifname", "lo");
+    EXPECT_THAT(lo["flags"], testing::Contains("UP"));
+    EXPECT_EQ(find(lo["addr_info"], "local", "127.0.0.1")["prefixlen"], 8);
+}
+
+TEST_F(AddTest, RoutesThePodThroughTheGatewaysByPermanentNeighbours) {
+    const Made made = make();
+    const Json v4 = ip_json(made.container->ns(), "-4 route show");
+    EXPECT_EQ(find(v4, "dst", "default")["gateway"], kGateway4);
+    EXPECT_EQ(find(v4, "dst", kGateway4)["scope"], "link");
+    EXPECT_EQ(find(v4, "dst", "198.18.9.1")["scope"], "link") << "the lease's gateway";
+    EXPECT_EQ(v4.size(), 3U) << v4;
+    EXPECT_EQ(find(ip_json(made.container->ns(), "-6 route show"), "dst", "default")["gateway"], kGateway6);
+    const Json neighbours = ip_json(made.container->ns(), "neigh show dev eth0 nud permanent");
+    for (const char *gateway : {kGateway4, kGateway6, "198.18.9.1", "2001:db8:9::1"})
+        EXPECT_EQ(find(neighbours, "dst", gateway)["lladdr"], kHostMac) << gateway;
+    ASSERT_EQ(made.result["ips"].size(), 2U);
+    EXPECT_EQ(find(made.result["ips"], "address", made.v4 + "/32")["interface"], 1);
+    EXPECT_EQ(find(made.result["ips"], "address", made.v6 + "/128")["interface"], 1);
+    EXPECT_EQ(find(made.result["routes"], "dst", "0.0.0.0/0")["gw"], kGateway4);
+    EXPECT_EQ(find(made.result["routes"], "dst", "::/0")["gw"], kGateway6);
+}
+
+TEST_F(AddTest, RoutesTheHostToThePodByPermanentNeighbours) {
+    const Made made = make();
+    const Json v4 = find(ip_json(node_.ns(), "-4 route show"), "dst", made.v4);
+    EXPECT_EQ(v4["dev"], made.host_ifname);
+    EXPECT_EQ(v4["scope"], "link");
+    EXPECT_EQ(find(ip_json(node_.ns(), "-6 route show"), "dst", made.v6)["dev"], made.host_ifname);
+    const Json neighbours = ip_json(node_.ns(), "neigh show nud permanent dev " + made.host_ifname);
+    for (const std::string &addr : {made.v4, made.v6})
+        EXPECT_EQ(find(neighbours, "dst", addr)["lladdr"], made.result["interfaces"][1]["mac"]) << addr;
+}
+
+TEST_F(AddTest, SwitchesForwardingOnAndNothingElse) {
+    const std::vector<std::string> kept = {"net.ipv4.conf.all.proxy_arp",     "net.ipv4.conf.default.proxy_arp",
+                                           "net.ipv4.conf.up0.proxy_arp",     "net.ipv4.conf.all.rp_filter",
+                                           "net.ipv4.conf.default.rp_filter", "net.ipv4.conf.up0.rp_filter",
+                                           "net.ipv6.conf.all.proxy_ndp",     "net.ipv6.conf.default.accept_ra"};
+    std::vector<std::string> before;
+    for (const std::string &name : kept)
+        before.push_back(sysctl(node_.ns(), name));
+    set_sysctl(node_.ns(), "net.ipv4.ip_forward", "0");
+    set_sysctl(node_.ns(), "net.ipv6.conf.all.forwarding", "0");
+    const Made made = make();
+    EXPECT_EQ(sysctl(node_.ns(), "net.ipv4.ip_forward"), "1");
+    EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.all.forwarding"), "1");
+    for (std::size_t i = 0; i < kept.size(); ++i)
+        EXPECT_EQ(sysctl(node_.ns(), kept[i]), before[i]) << kept[i];
+    EXPECT_EQ(sysctl(node_.ns(), "net.ipv4.conf." + made.host_ifname + ".proxy_arp"), "0");
+    EXPECT_TRUE(ping(made.container->ns(), "203.0.113.2"));
+    EXPECT_TRUE(ping(made.container->ns(), "2001:db8:cafe::2"));
+}
+
+// RFC 4861: a forwarding interface ignores advertisements, and the node's default route would expire.
+TEST_F(AddTest, KeepsRouterAdvertisementsOfTheUplink) {
+    node_.run("ip link add up1 type veth peer name up2");
+    set_sysctl(node_.ns(), "net.ipv6.conf.all.forwarding", "0");
+    for (const char *link : {"up0", "up1"})
+        set_sysctl(node_.ns(), std::string("net.ipv6.conf.") + link + ".accept_ra", "1");
+    const Reply reply = add(*node_.container(), {{"log", {{"level", "warning"}}}});
+    ASSERT_EQ(reply.rc, 0) << reply;
+    EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.up0.accept_ra"), "2");
+    EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.up1.accept_ra"), "1") << "no default route goes there";
+    EXPECT_THAT(reply.err, HasSubstr("accept_ra of up0 is now 2"));
+}
+
+// The DAD wait of other plugins is what makes their dual-stack ADD take a second or two.
+TEST_F(AddTest, AddressesAreOfUseAtOnce) {
+    const Made server = make();
+    const EchoServer v4(server.container->ns(), true, 8080);
+    const EchoServer v6(server.container->ns(), false, 8080);
+    const Made made = make();
+    const ip_addr own = require(parse_ip(made.v6));
+    EXPECT_EQ(ask(made.container->ns(), Transport::tcp, {require(parse_ip(server.v6)), 8080}, "hello", {own, 0}), 0);
+    EXPECT_EQ(ask(made.container->ns(), Transport::tcp, {require(parse_ip(server.v4)), 8080}), 0);
+}
+
+TEST_F(AddTest, OneFamilyLeavesTheOtherAlone) {
+    Json v4_only = node_.config({{"name", "four"}});
+    v4_only["ipam"]["ranges"] = {{{{"subnet", "198.18.10.0/24"}}}};
+    Json v6_only = node_.config({{"name", "six"}});
+    v6_only["ipam"]["ranges"] = {{{{"subnet", "2001:db8:10::/64"}}}};
+    set_sysctl(node_.ns(), "net.ipv4.ip_forward", "0");
+    set_sysctl(node_.ns(), "net.ipv6.conf.all.forwarding", "0");
+
+    auto four = node_.container();
+    ASSERT_EQ(node_.cni("ADD", v4_only, *four).rc, 0);
+    EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.all.forwarding"), "0");
+    EXPECT_EQ(ip_json(four->ns(), "-6 addr show dev eth0").size(), 0U);
+    EXPECT_EQ(find(ip_json(four->ns(), "-6 route show"), "dst", "default"), nullptr);
+    EXPECT_TRUE(ping(four->ns(), "203.0.113.2"));
+
+    set_sysctl(node_.ns(), "net.ipv4.ip_forward", "0");
+    auto six = node_.container();
+    ASSERT_EQ(node_.cni("ADD", v6_only, *six).rc, 0);
+    EXPECT_EQ(sysctl(node_.ns(), "net.ipv4.ip_forward"), "0");
+    EXPECT_EQ(ip_json(six->ns(), "-4 addr show dev eth0").size(), 0U);
+    EXPECT_EQ(ip_json(six->ns(), "-4 route show").size(), 0U);
+    EXPECT_TRUE(ping(six->ns(), "2001:db8:cafe::2"));
+}
+
+TEST_F(AddTest, ANamespaceWithoutIpv6GetsItForItsOwnInterface) {
+    auto container = node_.container();
+    for (const char *name : {"net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.default.disable_ipv6"})
+        set_sysctl(container->ns(), name, "1");
+    const Reply reply = add(*container);
+    ASSERT_EQ(reply.rc, 0) << reply;
+    EXPECT_TRUE(ping(container->ns(), "2001:db8:cafe::2"));
+}
+
+TEST_F(StaticAddTest, SeveralAddressesOfAFamily) {
+    const std::vector<std::string> addresses = {"198.18.9.5", "198.18.9.6", "2001:db8:9::5", "2001:db8:9::6"};
+    const Made made = make_static({{{"address", "198.18.9.5/24"}},
+                                   {{"address", "198.18.9.6/24"}},
+                                   {{"address", "2001:db8:9::5/64"}},
+                                   {{"address", "2001:db8:9::6/64"}}});
+    EXPECT_EQ(made.result["ips"].size(), 4U);
+    for (const std::string &addr : addresses) {
+        EXPECT_TRUE(ping(node_.ns(), addr)) << addr;
+        EXPECT_EQ(run(made.container->ns(), {"ping", "-n", "-c1", "-W5", "-I", addr,
+                                             addr.find(':') == std::string::npos ? "203.0.113.2" : "2001:db8:cafe::2"})
+                      .rc,
+                  0)
+            << "from " << addr;
+    }
+    EXPECT_EQ(record(made).address_count, 4);
+}
+
+TEST_F(StaticAddTest, GatewayRoutesAndDnsOfTheIpamResult) {
+    const Json dns = {{"nameservers", {"198.18.0.53"}},
+                      {"domain", "example.net"},
+                      {"search", {"a.example.net"}},
+                      {"options", {"ndots:5"}}};
+    const Made made = make_static(
+        {{{"address", "198.18.9.5/24"}, {"gateway", "198.18.9.1"}}},
+        {{"routes", {{{"dst", "192.0.2.0/24"}}, {{"dst", "198.51.100.0/24"}, {"gw", "198.18.9.254"}}}}, {"dns", dns}});
+    EXPECT_EQ(made.result["dns"], dns);
+    EXPECT_EQ(made.result["ips"][0]["gateway"], "198.18.9.1");
+    const Json routes = ip_json(made.container->ns(), "-4 route show");
+    EXPECT_EQ(find(routes, "dst", "192.0.2.0/24")["gateway"], kGateway4);
+    EXPECT_EQ(find(routes, "dst", "198.51.100.0/24")["gateway"], "198.18.9.254");
+    EXPECT_EQ(find(routes, "dst", "198.18.9.0/24")["gateway"], kGateway4) << "the subnet is not on the link";
+    EXPECT_EQ(find(routes, "dst", "default"), nullptr) << "the lease's routes say what is reached";
+    const Json neighbours = ip_json(made.container->ns(), "neigh show dev eth0 nud permanent");
+    EXPECT_EQ(find(neighbours, "dst", "198.18.9.254")["lladdr"], kHostMac);
+    EXPECT_EQ(find(made.result["routes"], "dst", "192.0.2.0/24")["dst"], "192.0.2.0/24");
+}
+
+TEST_F(StaticAddTest, RoutesOfTheConfigurationAndNoDefaultRoute) {
+    const Made made = make_static({{{"address", "198.18.9.5/24"}}}, Json::object(),
+                                  {{"defaultRoute", false}, {"routes", {{{"dst", "203.0.113.0/24"}}}}});
+    const Json routes = ip_json(made.container->ns(), "-4 route show");
+    EXPECT_EQ(find(routes, "dst", "203.0.113.0/24")["gateway"], kGateway4);
+    EXPECT_EQ(find(routes, "dst", "default"), nullptr);
+    EXPECT_TRUE(ping(made.container->ns(), "203.0.113.2"));
+}
+
+TEST_F(StaticAddTest, RefusesAnMtuTooSmallForIpv6) {
+    const std::string before = node_.state();
+    const Reply reply =
+        add_static(*node_.container(), {{{"address", "2001:db8:9::5/64"}}}, Json::object(), {{"mtu", 1279}});
+    EXPECT_EQ(reply.code(), 7) << reply;
+    EXPECT_THAT(reply.message(), HasSubstr("1279"));
+    EXPECT_EQ(node_.state(), before);
+    EXPECT_EQ(add_static(*node_.container(), {{{"address", "198.18.9.5/24"}}}, Json::object(), {{"mtu", 576}}).rc, 0);
+}
+
+TEST_F(AddTest, GivesTheMacAndAddressesTheRuntimeAsksFor) {
+    const Made made = make({{"runtimeConfig", {{"mac", "02:00:00:00:00:17"}, {"ips", {"198.18.9.77/24"}}}},
+                            {"capabilities", {{"mac", true}, {"ips", true}}}});
+    EXPECT_EQ(find(ip_json(made.container->ns(), "link"), "ifname", "eth0")["address"], "02:00:00:00:00:17");
+    EXPECT_EQ(made.v4, "198.18.9.77");
+    EXPECT_TRUE(ping(made.container->ns(), "203.0.113.2"));
+}
+
+TEST_F(AddTest, StoresWhatItWasToldOfThePod) {
+    const Made made =
+        make({{"allowedSources", {"192.0.2.0/24", "2001:db8:77::/64"}},
+              {"runtimeConfig",
+               {{"bandwidth",
+                 {{"IngressRate", 8000000},
+                  {"IngressBurst", 64000000},
+                  {"egressRate", 4000000},
+                  {"egressBurst", 32000000}}}}}},
+             {{"CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_UID=u-1;X=y"}});
+    const endpoint stored = record(made);
+    EXPECT_EQ(field_text(stored.pod_name), "web-0");
+    EXPECT_EQ(field_text(stored.pod_namespace), "shop");
+    EXPECT_EQ(field_text(stored.pod_uid), "u-1");
+    EXPECT_EQ(field_text(stored.network_name), "pods");
+    EXPECT_EQ(stored.ifindex, made.ifindex);
+    EXPECT_EQ(stored.netns_inode, made.container->ns().inode());
+    EXPECT_EQ(stored.mode, ENDPOINT_MAIN);
+    EXPECT_EQ(stored.allowed_source_count, 2);
+    const auto limits = require(require(open_bandwidths(node_.bpffs(), Access::read_only)).find(made.ifindex));
+    ASSERT_TRUE(limits);
+    EXPECT_EQ(limits->ingress_rate_bits_per_s, 8000000U);
+    EXPECT_EQ(limits->egress_rate_bits_per_s, 4000000U);
+    const auto sources = require(open_allowed_sources(node_.bpffs(), Access::read_only));
+    for (const char *prefix : {"192.0.2.0/24", "2001:db8:77::/64"})
+        EXPECT_TRUE(require(sources.find(make_allowed_source_key(made.ifindex, require(parse_prefix(prefix))))))
+            << prefix;
+}
+
+TEST_F(AddTest, StoresTheLimitsOfThePodsAnnotations) {
+    const Made made =
+        make({{"runtimeConfig",
+               {{"io.kubernetes.cri.pod-annotations",
+                 {{"kubernetes.io/ingress-bandwidth", "10M"}, {"kubernetes.io/egress-bandwidth", "5M"}}}}}});
+    const auto limits = require(require(open_bandwidths(node_.bpffs(), Access::read_only)).find(made.ifindex));
+    ASSERT_TRUE(limits);
+    EXPECT_EQ(limits->ingress_rate_bits_per_s, 10000000U);
+    EXPECT_EQ(limits->egress_rate_bits_per_s, 5000000U);
+}
+
+TEST_F(AddTest, LogsEachLineWithThePodsIdentity) {
+    const Json log = {{"log", {{"file", node_.dir() + "/log"}, {"level", "info"}}}};
+    const Made made = make(log, {{"CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0"}});
+    ASSERT_EQ(del(*made.container, log, {{"CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0"}}).rc,
+              0);
+    std::ifstream file(node_.dir() + "/log");
+    std::size_t lines = 0;
+    for (std::string line; std::getline(file, line); ++lines)
+        for (const std::string &part : {std::string("pod=shop/web-0"), "container=" + made.container->id(),
+                                        std::string("interface=eth0"), std::string("network=pods")})
+            EXPECT_THAT(line, HasSubstr(part));
+    EXPECT_GE(lines, 2U);
+}
+
+TEST_F(AddTest, LoadsNothingAfterTheFirst) {
+    const Made first = make();
+    const auto before = programs(first.ifindex, Hook::ingress);
+    const Made second = make();
+    const auto after = programs(second.ifindex, Hook::ingress);
+    ASSERT_EQ(before.size(), 1U);
+    ASSERT_EQ(after.size(), 1U);
+    EXPECT_EQ(before[0].program_id, after[0].program_id);
+}
+
+// CNI spec, ADD: what is there stays as it is.
+TEST_F(AddTest, ASecondAddOfTheSameAttachmentIsRefused) {
+    const Made made = make();
+    const std::string before = node_.state();
+    const Reply again = add(*made.container);
+    EXPECT_EQ(again.rc, 1);
+    EXPECT_EQ(again.code(), 104) << again;
+    EXPECT_THAT(again.message(), HasSubstr(made.container->id()));
+    EXPECT_THAT(again.message(), HasSubstr("eth0"));
+    EXPECT_EQ(node_.state(), before);
+    EXPECT_TRUE(ping(made.container->ns(), "203.0.113.2"));
+    EXPECT_EQ(check(made).rc, 0);
+}
+
+TEST_F(AddTest, RefusesItsOwnNamespaceUnlessTold) {
+    auto container = node_.container();
+    Variables own = attachment(*container);
+    own["CNI_NETNS"] = "/proc/self/ns/net";
+    const Reply refused = node_.cni("podlane", "ADD", node_.config(), own);
+    EXPECT_EQ(refused.code(), 4) << refused;
+    EXPECT_THAT(refused.message(), HasSubstr("CNI_NETNS"));
+    EXPECT_TRUE(node_.leased().empty());
+}
+
+// What a sandbox that died without a DEL left behind: the same container ID comes back with another namespace.
+TEST_F(AddTest, ClearsTheRemainsOfADeadSandboxOfTheSameId) {
+    Made dead = make();
+    const std::string name = dead.host_ifname;
+    dead.container->remove_namespace();
+    ASSERT_TRUE(wait_until([&] { return host_link(dead).is_null(); }));
+    auto again = node_.container(dead.container->id());
+    Json keys = {{"ipam", {{"ranges", {{{{"subnet", "198.18.11.0/24"}}}}}}}};
+    const Reply reply = add(*again, keys);
+    ASSERT_EQ(reply.rc, 0) << reply;
+    EXPECT_EQ(require(require(open_endpoints(node_.bpffs(), Access::read_only)).entries()).size(), 1U);
+    EXPECT_EQ(require(require(open_interfaces(node_.bpffs(), Access::read_only)).entries()).size(), 1U);
+    EXPECT_TRUE(ping(again->ns(), "203.0.113.2"));
+}
+
+} // namespace
+} // namespace podlane::test

@@ -1,0 +1,181 @@
+// DEL succeeds whatever is gone already, gives the lease back each time, and leaves nothing.
+#include "tests/netns/verbs.hpp"
+
+#include <filesystem>
+
+namespace podlane::test {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class DelTest : public VerbsTest {
+  protected:
+    // Once made and deleted, so that what the first ADD of a node leaves for good is in `before_`.
+    void SetUp() override {
+        auto container = node_.container();
+        ASSERT_EQ(add(*container).rc, 0);
+        ASSERT_EQ(del(*container).rc, 0);
+        before_ = node_.state();
+    }
+    void expect_nothing_left() const { EXPECT_EQ(node_.state(), before_); }
+    void expect_deleted(const Made &made, const Variables &more = {}) {
+        const Reply reply = del(*made.container, Json::object(), more);
+        EXPECT_EQ(reply.rc, 0) << reply;
+        EXPECT_EQ(reply.out, "");
+        expect_nothing_left();
+    }
+
+    std::string before_;
+};
+
+TEST_F(DelTest, LeavesNothing) {
+    const Made made =
+        make({{"allowedSources", {"192.0.2.0/24"}},
+              {"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}});
+    ASSERT_NE(node_.state(), before_);
+    expect_deleted(made);
+    EXPECT_TRUE(ip_json(made.container->ns(), "link show").size() == 1) << "lo alone";
+}
+
+TEST_F(DelTest, WithPrevResultAndRepeated) {
+    const Made made = make();
+    for (int i = 0; i < 3; ++i)
+        EXPECT_EQ(del(*made.container, {{"prevResult", made.result}}).rc, 0);
+    expect_nothing_left();
+}
+
+TEST_F(DelTest, OfWhatWasNeverAdded) { expect_deleted({node_.container(), {}, {}, 0, {}, {}}); }
+
+TEST_F(DelTest, NamespaceGone) {
+    const Made made = make();
+    made.container->remove_namespace();
+    EXPECT_EQ(del(*made.container).rc, 0);
+    ASSERT_TRUE(wait_until([&] { return host_link(made).is_null(); }));
+    expect_nothing_left();
+}
+
+// containerd's RemovePodSandbox, and `ctr run --cni`, know no namespace.
+TEST_F(DelTest, EmptyNetns) { expect_deleted(make(), {{"CNI_NETNS", ""}}); }
+
+TEST_F(DelTest, NetnsOfAnotherContainer) {
+    const Made made = make();
+    auto other = node_.container();
+    expect_deleted(made, {{"CNI_NETNS", other->path()}});
+}
+
+TEST_F(DelTest, NetnsThatIsAPlainFile) {
+    const Made made = make();
+    std::ofstream(node_.dir() + "/file") << "left over";
+    expect_deleted(made, {{"CNI_NETNS", node_.dir() + "/file"}});
+}
+
+TEST_F(DelTest, LinkGone) {
+    const Made made = make();
+    node_.run("ip link del " + made.host_ifname);
+    expect_deleted(made);
+}
+
+TEST_F(DelTest, MapsGone) {
+    const Made made = make();
+    fs::remove_all(node_.bpffs() + "/live");
+    EXPECT_EQ(del(*made.container).rc, 0);
+    EXPECT_TRUE(host_link(made).is_null());
+    expect_nothing_left();
+}
+
+TEST_F(DelTest, OneMapGone) {
+    const Made made = make();
+    fs::remove(node_.bpffs() + "/live/counters_v1");
+    EXPECT_EQ(del(*made.container).rc, 0);
+    EXPECT_TRUE(host_link(made).is_null());
+    EXPECT_TRUE(node_.leased().empty());
+}
+
+TEST_F(DelTest, WholeBpffsDirectoryGone) {
+    const Made made = make();
+    fs::remove_all(node_.bpffs());
+    const Reply reply = del(*made.container);
+    EXPECT_EQ(reply.rc, 0) << reply;
+    EXPECT_TRUE(host_link(made).is_null());
+    EXPECT_FALSE(fs::exists(node_.bpffs())) << "DEL makes nothing";
+    expect_nothing_left();
+}
+
+TEST_F(DelTest, EntriesGone) {
+    const Made made = make();
+    (void)require(require(open_endpoints(node_.bpffs(), Access::read_write))
+                      .erase(require(make_endpoint_key(made.container->id(), "eth0"))));
+    EXPECT_EQ(del(*made.container).rc, 0);
+    EXPECT_TRUE(host_link(made).is_null());
+    EXPECT_TRUE(node_.leased().empty());
+    EXPECT_TRUE(require(require(open_interfaces(node_.bpffs(), Access::read_only)).entries()).empty());
+    EXPECT_TRUE(require(require(open_addresses(node_.bpffs(), Access::read_only)).entries()).empty());
+}
+
+TEST_F(DelTest, AnotherHostInterfacePrefixMeanwhile) {
+    const Made made = make();
+    EXPECT_EQ(del(*made.container, {{"hostInterfacePrefix", "new"}}).rc, 0);
+    expect_nothing_left();
+}
+
+TEST_F(DelTest, GivesTheRestBackWhereTheIpamPluginFails) {
+    const Made made = make();
+    node_.put_plugin("host-local",
+                     "#!/bin/sh\necho '{\"cniVersion\":\"1.0.0\",\"code\":11,\"msg\":\"the disk sleeps\"}'\nexit 1\n");
+    const Reply reply = del(*made.container);
+    EXPECT_EQ(reply.rc, 1);
+    EXPECT_EQ(reply.code(), 11) << reply;
+    EXPECT_THAT(reply.message(), HasSubstr("the disk sleeps"));
+    EXPECT_TRUE(host_link(made).is_null());
+    EXPECT_THAT(node_.state(), HasSubstr("endpoints_v1: 0\n"));
+}
+
+TEST_F(DelTest, NamesAMissingIpamPluginAndRemovesTheRest) {
+    const Made made = make();
+    node_.remove_plugin("host-local");
+    const Reply reply = del(*made.container);
+    EXPECT_EQ(reply.rc, 1);
+    EXPECT_THAT(reply.message(), HasSubstr("host-local"));
+    EXPECT_TRUE(host_link(made).is_null());
+}
+
+// After a sandbox dies a new one gets the pod's name, while the DEL of the old one is still to come.
+TEST_F(DelTest, OfAnOldSandboxLeavesTheNewOneOfThePodAlone) {
+    const Variables pod = {{"CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0"}};
+    const Made old = make(Json::object(), pod);
+    const Made current = make(Json::object(), pod);
+    const std::string with_both = node_.state();
+    for (int i = 0; i < 2; ++i) {
+        Variables of_old = pod;
+        of_old["CNI_NETNS"] = current.container->path(); // a runtime may have reused the name
+        EXPECT_EQ(del(*old.container, Json::object(), of_old).rc, 0);
+        EXPECT_EQ(check(current, Json::object(), pod).rc, 0) << check(current);
+        EXPECT_TRUE(ping(current.container->ns(), "203.0.113.2"));
+    }
+    EXPECT_EQ(node_.leased().size(), 2U);
+    EXPECT_EQ(del(*current.container, Json::object(), pod).rc, 0);
+    expect_nothing_left();
+}
+
+// A link of the name that somebody else made is not ours to remove.
+TEST_F(DelTest, LeavesAForeignLinkOfItsNameAlone) {
+    const Made made = make();
+    ASSERT_EQ(del(*made.container).rc, 0);
+    node_.run("ip link add " + made.host_ifname + " type bridge");
+    EXPECT_EQ(del(*made.container).rc, 0);
+    EXPECT_FALSE(host_link(made).is_null());
+    node_.run("ip link del " + made.host_ifname);
+}
+
+TEST_F(DelTest, SeveralInterfacesOfAContainerGoOneByOne) {
+    const Made made = make();
+    ASSERT_EQ(node_.cni("ADD", node_.config({{"name", "second"}}), *made.container, {{"CNI_IFNAME", "net1"}}).rc, 0);
+    EXPECT_EQ(node_.cni("DEL", node_.config({{"name", "second"}}), *made.container, {{"CNI_IFNAME", "net1"}}).rc, 0);
+    EXPECT_EQ(check(made).rc, 0) << check(made);
+    EXPECT_TRUE(ping(made.container->ns(), "203.0.113.2"));
+    expect_deleted(made);
+}
+
+} // namespace
+} // namespace podlane::test

@@ -1,0 +1,119 @@
+// The configurations of docs/examples, run plugin by plugin as a runtime does, and shown as they are in the README.
+#include "maps/tables.hpp"
+#include "tests/harness/chain.hpp"
+#include "tests/harness/node.hpp"
+#include "tests/harness/process.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace podlane::test {
+namespace {
+
+std::string variable(const char *name) {
+    const char *value = std::getenv(name);
+    if (value == nullptr)
+        throw std::runtime_error(std::string(name) + " is not set; ctest sets it");
+    return value;
+}
+
+std::string read_file(const std::string &path) {
+    std::ifstream file(variable("PODLANE_SOURCE_DIR") + "/" + path);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return file ? text.str() : throw std::runtime_error("cannot read " + path);
+}
+
+std::string example(const std::string &name) { return read_file("docs/examples/" + name + ".conflist"); }
+
+// The example's name is the mode podlanectl must tell.
+class Examples : public testing::TestWithParam<std::string> {
+  protected:
+    // Only the directories are the test's.
+    Chain chain(int host_port) const {
+        const Json list = Json::parse(example(GetParam()));
+        std::vector<Json> plugins = list["plugins"];
+        for (Json &plugin : plugins) {
+            if (plugin["type"] == "podlane")
+                plugin["bpffs"] = node_.bpffs();
+            if (plugin.contains("ipam"))
+                plugin["ipam"]["dataDir"] = node_.leases();
+        }
+        Chain made(node_, plugins, list["cniVersion"], list["name"]);
+        made.capability_args["portMappings"] = {{{"hostPort", host_port}, {"containerPort", 80}, {"protocol", "tcp"}}};
+        return made;
+    }
+    Json podlanectl(const std::string &arguments) const {
+        return Json::parse(
+            node_.run(variable("PODLANECTL_BIN") + " --json --bpffs " + node_.bpffs() + " " + arguments));
+    }
+    std::uint64_t sent_direct(const Container &pod) const {
+        for (const Json &counter : podlanectl("counter list --container " + pod.id()))
+            if (counter["reason"] == "sent-direct")
+                return counter["packets"];
+        return 0;
+    }
+
+    Node node_;
+};
+
+TEST_P(Examples, ConnectsTwoPodsPastTheHostStack) {
+    const auto client = node_.container(), server = node_.container();
+    Chain client_chain = chain(8081), server_chain = chain(8080);
+    for (const auto &[pod, chain] : {std::pair(client, &client_chain), std::pair(server, &server_chain)}) {
+        const Reply added = chain->add(*pod);
+        ASSERT_EQ(added.rc, 0) << added;
+        EXPECT_EQ(podlanectl("endpoint list --container " + pod->id()).at(0).at("mode"), GetParam());
+        // portmap 1.1.1 looks for its IPv4 rules among those of IPv6.
+        Chain without_host_ports = *chain;
+        without_host_ports.capability_args = Json::object();
+        const Reply checked = without_host_ports.check(*pod);
+        EXPECT_EQ(checked.rc, 0) << checked;
+    }
+    for (const Json &ip : server_chain.result()["ips"]) {
+        const std::string prefix = ip["address"];
+        EXPECT_TRUE(ping(client->ns(), prefix.substr(0, prefix.find('/')), 3)) << prefix;
+    }
+    for (const auto &[pod, chain] : {std::pair(client, &client_chain), std::pair(server, &server_chain)}) {
+        EXPECT_GE(sent_direct(*pod), 6U);
+        const Reply deleted = chain->del(*pod);
+        EXPECT_EQ(deleted.rc, 0) << deleted;
+    }
+    EXPECT_EQ(podlanectl("endpoint list"), Json::array());
+    EXPECT_EQ(node_.run("ip -brief link show type veth"), "");
+    EXPECT_EQ(node_.leased(), std::vector<std::string>{});
+}
+
+INSTANTIATE_TEST_SUITE_P(Documented, Examples, testing::Values("main", "after-ipam", "after-main"));
+
+// Debian 12's host-local knows neither command, and answers with another error than "incompatible version".
+TEST(OlderIpamPlugin, DoesNotFailStatusAndGc) {
+    const Node node;
+    const Json config = node.config({{"cniVersion", "1.1.0"}, {"cni.dev/valid-attachments", Json::array()}});
+    for (const std::string command : {"STATUS", "GC"}) {
+        const Reply reply = node.cni("podlane", command, config);
+        EXPECT_EQ(reply.rc, 0) << command << ": " << reply;
+    }
+}
+
+TEST(Architecture, NamesEveryReason) {
+    const std::string page = read_file("docs/ARCHITECTURE.md");
+    for (std::size_t i = REASON_NONE + 1; i < kReasons.size(); ++i)
+        EXPECT_NE(page.find("| `" + std::string(kReasons.at(i).name) + "` | "), std::string::npos)
+            << kReasons.at(i).name;
+}
+
+TEST(Readme, ShowsTheExamplesAsTheyAre) {
+    for (const std::string name : {"main", "after-ipam", "after-main"})
+        EXPECT_NE(read_file("README.md").find("```json\n" + example(name) + "```"), std::string::npos) << name;
+}
+
+} // namespace
+} // namespace podlane::test

@@ -1,0 +1,191 @@
+// GC removes every attachment of its network that is not valid any more, and nothing else; STATUS says what is missing.
+#include "tests/netns/verbs.hpp"
+
+#include <filesystem>
+
+namespace podlane::test {
+namespace {
+
+using testing::HasSubstr;
+
+class GcTest : public VerbsTest {
+  protected:
+    static Json valid(const std::vector<const Made *> &living) {
+        Json list = Json::array();
+        for (const Made *made : living)
+            list.push_back({{"containerID", made->container->id()}, {"ifname", "eth0"}});
+        return list;
+    }
+    // `keys` on top of the network's configuration.
+    [[nodiscard]] Reply gc(const Json &keys, const std::string &name = "pods") const {
+        Json config = node_.config({{"cniVersion", "1.1.0"}, {"name", name}});
+        config.update(keys);
+        return node_.cni("podlane", "GC", config);
+    }
+    const Json others_ = {{"name", "others"}, {"ipam", {{"ranges", {{{{"subnet", "198.18.30.0/24"}}}}}}}};
+    [[nodiscard]] std::size_t endpoints() const {
+        return require(require(open_endpoints(node_.bpffs(), Access::read_only)).entries()).size();
+    }
+};
+
+TEST_F(GcTest, RemovesTheInvalidOfItsNetworkAlone) {
+    const Made living = make();
+    const Made dead = make();
+    const Made foreign = make(others_);
+    const Reply reply = gc({{"cni.dev/valid-attachments", valid({&living})}});
+    EXPECT_EQ(reply.rc, 0) << reply;
+    EXPECT_EQ(reply.out, "");
+    EXPECT_TRUE(host_link(dead).is_null());
+    EXPECT_EQ(check(living).rc, 0) << check(living);
+    EXPECT_EQ(check(foreign, others_).rc, 0);
+    EXPECT_EQ(endpoints(), 2U);
+    EXPECT_EQ(node_.leased().size(), 3U) << "the lease is given back too";
+    EXPECT_TRUE(ping(living.container->ns(), "203.0.113.2"));
+}
+
+TEST_F(GcTest, AnotherInterfaceOfAValidContainerIsInvalid) {
+    const Made made = make();
+    ASSERT_EQ(node_.cni("ADD", node_.config(), *made.container, {{"CNI_IFNAME", "net1"}}).rc, 0);
+    EXPECT_EQ(gc({{"cni.dev/valid-attachments", valid({&made})}}).rc, 0);
+    EXPECT_EQ(endpoints(), 1U);
+    EXPECT_EQ(check(made).rc, 0) << check(made);
+}
+
+TEST_F(GcTest, AnEmptyListMeansAllOfOurs) {
+    const Made made = make();
+    const Made foreign = make(others_);
+    EXPECT_EQ(gc({{"cni.dev/valid-attachments", Json::array()}}).rc, 0);
+    EXPECT_TRUE(host_link(made).is_null());
+    EXPECT_EQ(endpoints(), 1U);
+    EXPECT_EQ(check(foreign, others_).rc, 0);
+}
+
+TEST_F(GcTest, AMissingListIsAnErrorAndRemovesNothing) {
+    const Made made = make();
+    const Reply reply = gc(Json::object());
+    EXPECT_EQ(reply.rc, 1);
+    EXPECT_EQ(reply.code(), 7) << reply;
+    EXPECT_THAT(reply.message(), HasSubstr("cni.dev/valid-attachments"));
+    EXPECT_EQ(check(made).rc, 0);
+}
+
+// CRI-O sends the older key as well, and the lists are the same.
+TEST_F(GcTest, ReadsTheOlderKey) {
+    const Made living = make();
+    const Made dead = make();
+    EXPECT_EQ(gc({{"cni.dev/attachments", valid({&living})}}).rc, 0);
+    EXPECT_TRUE(host_link(dead).is_null());
+    EXPECT_EQ(check(living).rc, 0);
+}
+
+TEST_F(GcTest, OnAFreshNodeThereIsNothingToDo) {
+    const Reply reply = gc({{"cni.dev/valid-attachments", Json::array()}});
+    EXPECT_EQ(reply.rc, 0) << reply;
+    EXPECT_FALSE(std::filesystem::exists(node_.bpffs()));
+}
+
+TEST_F(GcTest, WhatLostItsNamespaceOrLinkGoesToo) {
+    const Made made = make();
+    made.container->remove_namespace();
+    ASSERT_TRUE(wait_until([&] { return host_link(made).is_null(); }));
+    EXPECT_EQ(gc({{"cni.dev/valid-attachments", Json::array()}}).rc, 0);
+    EXPECT_EQ(endpoints(), 0U);
+    EXPECT_TRUE(node_.leased().empty());
+}
+
+TEST_F(GcTest, AfterPtpTheOtherPluginsInterfaceStays) {
+    Json ipam = node_.ipam();
+    ipam["routes"] = {{{"dst", "0.0.0.0/0"}}};
+    Chain chain(node_, {{{"type", "ptp"}, {"ipam", ipam}}, {{"type", "podlane"}, {"bpffs", node_.bpffs()}}}, "1.0.0");
+    auto container = node_.container();
+    const Reply reply = chain.add(*container);
+    ASSERT_EQ(reply.rc, 0) << reply;
+    const Made made = look_at(container, reply.json);
+    Json config = chain.config(1, nullptr);
+    config["cniVersion"] = "1.1.0";
+    config["cni.dev/valid-attachments"] = Json::array();
+    EXPECT_EQ(node_.cni("podlane", "GC", config).rc, 0);
+    EXPECT_FALSE(host_link(made).is_null());
+    EXPECT_TRUE(programs(made.ifindex, Hook::ingress).empty());
+    EXPECT_TRUE(ping(container->ns(), "203.0.113.2"));
+    EXPECT_EQ(chain.del(*container).rc, 0);
+}
+
+class StatusTest : public VerbsTest {
+  protected:
+    [[nodiscard]] Reply status(const Json &keys = Json::object(), const Variables &more = {}) const {
+        Json all = {{"cniVersion", "1.1.0"}};
+        all.update(keys);
+        return node_.cni("podlane", "STATUS", node_.config(all), more);
+    }
+};
+
+TEST_F(StatusTest, Ready) {
+    for (int i = 0; i < 2; ++i) {
+        const Reply reply = status();
+        EXPECT_EQ(reply.rc, 0) << reply;
+        EXPECT_EQ(reply.out, "");
+    }
+    (void)make();
+    EXPECT_EQ(status().rc, 0);
+}
+
+TEST_F(StatusTest, NamesAMissingIpamPlugin) {
+    const Reply reply = status({{"ipam", {{"type", "no-such-ipam"}}}});
+    EXPECT_EQ(reply.rc, 1);
+    EXPECT_EQ(reply.code(), 50) << reply;
+    EXPECT_THAT(reply.message(), HasSubstr("no-such-ipam"));
+}
+
+TEST_F(StatusTest, HandsOnWhatTheIpamPluginSays) {
+    for (const int code : {50, 51}) {
+        node_.put_plugin("fake-ipam", "#!/bin/sh\n[ $CNI_COMMAND != VERSION ] || { echo '{\"cniVersion\":\"1.1.0\","
+                                      "\"supportedVersions\":[\"1.0.0\",\"1.1.0\"]}'; exit 0; }\n"
+                                      "echo '{\"cniVersion\":\"1.1.0\",\"code\":" +
+                                          std::to_string(code) + ",\"msg\":\"few addresses left\"}'; exit 1\n");
+        const Reply reply = status({{"ipam", {{"type", "fake-ipam"}}}});
+        EXPECT_EQ(reply.code(), code) << reply;
+        EXPECT_THAT(reply.message(), HasSubstr("few addresses left"));
+        EXPECT_THAT(reply.message(), HasSubstr("fake-ipam"));
+    }
+}
+
+TEST_F(StatusTest, NamesTheBpffs) {
+    const Reply reply = status({{"bpffs", node_.dir() + "/nowhere"}});
+    EXPECT_EQ(reply.code(), 50) << reply;
+    EXPECT_THAT(reply.message(), HasSubstr("bpffs"));
+    EXPECT_THAT(reply.message(), HasSubstr(node_.dir() + "/nowhere"));
+    EXPECT_NE(reply.details(), "");
+}
+
+TEST_F(StatusTest, NamesWhatTheKernelLacks) {
+    if (kernel_can_tcx())
+        GTEST_SKIP() << "this kernel has tcx";
+    const Reply reply = status({{"attach", "tcx"}});
+    EXPECT_EQ(reply.code(), 50) << reply;
+    EXPECT_THAT(reply.message(), HasSubstr("tcx"));
+}
+
+TEST_F(StatusTest, NamesMapsOfAnotherVersion) {
+    ASSERT_EQ(status().rc, 0);
+    const std::string live = node_.bpffs() + "/live/";
+    std::filesystem::rename(live + "endpoints_v1", live + "endpoints_v0");
+    const Reply reply = status();
+    EXPECT_EQ(reply.code(), 50) << reply;
+    EXPECT_THAT(reply.message(), HasSubstr("endpoints_v0"));
+    std::filesystem::remove(live + "endpoints_v0");
+    const Reply missing = status();
+    EXPECT_THAT(missing.message(), HasSubstr("endpoints_v1 is missing"));
+}
+
+// Somebody's directory where ours should be.
+TEST_F(StatusTest, RefusesADirectoryOthersMayWrite) {
+    std::filesystem::create_directory(node_.bpffs());
+    std::filesystem::permissions(node_.bpffs(), std::filesystem::perms::all);
+    const Reply reply = status();
+    EXPECT_EQ(reply.code(), 50) << reply;
+    EXPECT_THAT(reply.message(), HasSubstr(node_.bpffs()));
+}
+
+} // namespace
+} // namespace podlane::test

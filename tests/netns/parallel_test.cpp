@@ -1,0 +1,136 @@
+// Any number of calls at once, the very first ones of a node too: all succeed, and nothing is left.
+#include "tests/netns/verbs.hpp"
+
+#include <sys/mount.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <thread>
+
+namespace podlane::test {
+namespace {
+
+constexpr std::size_t kAtOnce = 20;
+
+class ParallelTest : public VerbsTest {
+  protected:
+    // Calls `work` for each number at once.
+    template <typename Work> static void at_once(std::size_t count, const Work &work) {
+        std::vector<std::thread> threads;
+        for (std::size_t i = 0; i < count; ++i)
+            threads.emplace_back([&work, i] { work(i); });
+        for (std::thread &thread : threads)
+            thread.join();
+    }
+    void make_containers(std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i)
+            containers_.push_back(node_.container());
+    }
+    void add_all() {
+        replies_.resize(containers_.size());
+        at_once(containers_.size(), [&](std::size_t i) { replies_[i] = add(*containers_[i]); });
+        for (const Reply &reply : replies_)
+            ASSERT_EQ(reply.rc, 0) << reply;
+    }
+    void del_all() {
+        replies_.resize(containers_.size());
+        at_once(containers_.size(), [&](std::size_t i) { replies_[i] = del(*containers_[i]); });
+        for (const Reply &reply : replies_)
+            EXPECT_EQ(reply.rc, 0) << reply;
+    }
+    [[nodiscard]] std::size_t endpoints() const {
+        return require(require(open_endpoints(node_.bpffs(), Access::read_only)).entries()).size();
+    }
+
+    std::vector<std::shared_ptr<Container>> containers_;
+    std::vector<Reply> replies_;
+};
+
+TEST_F(ParallelTest, TheFirstAddsAndTheLastDels) {
+    make_containers(kAtOnce);
+    const std::string before = node_.state();
+    add_all();
+    EXPECT_EQ(endpoints(), kAtOnce);
+    std::set<std::uint32_t> loaded;
+    for (std::size_t i = 0; i < kAtOnce; ++i) {
+        const Made made = look_at(containers_[i], replies_[i].json);
+        EXPECT_EQ(check(made).rc, 0) << check(made);
+        for (const Attached &one : programs(made.ifindex, Hook::ingress))
+            loaded.insert(one.program_id);
+    }
+    EXPECT_EQ(loaded.size(), 1U) << "loaded more than once";
+    EXPECT_TRUE(ping(containers_.front()->ns(), look_at(containers_.back(), replies_.back().json).v4));
+    del_all();
+    EXPECT_EQ(node_.state(), before);
+}
+
+// As after a boot without anything mounted on /sys/fs/bpf: the plugin mounts it, once.
+TEST_F(ParallelTest, WhereNoBpffsIsMountedYet) {
+    ASSERT_EQ(umount2("/sys/fs/bpf", MNT_DETACH), 0); // the test's own mount, in its own mount namespace
+    std::size_t lower = 0;
+    while (run(node_.ns(), {"stat", "-f", "-c", "%T", "/sys/fs/bpf"}).out.find("bpf") != std::string::npos &&
+           lower++ < 8)
+        ASSERT_EQ(umount2("/sys/fs/bpf", MNT_DETACH), 0);
+    make_containers(kAtOnce / 2);
+    add_all();
+    EXPECT_EQ(endpoints(), kAtOnce / 2);
+    const std::string mounts = run(node_.ns(), {"grep", "-c", " /sys/fs/bpf bpf ", "/proc/self/mounts"}).out;
+    EXPECT_EQ(mounts, "1\n");
+    del_all();
+    EXPECT_TRUE(node_.leased().empty());
+}
+
+TEST_F(ParallelTest, AddsAndDelsMixed) {
+    make_containers(kAtOnce);
+    const std::string before = node_.state();
+    at_once(kAtOnce, [&](std::size_t i) {
+        for (int round = 0; round < 3; ++round) {
+            const Reply added = add(*containers_[i]);
+            EXPECT_EQ(added.rc, 0) << added;
+            const Reply deleted = del(*containers_[i]);
+            EXPECT_EQ(deleted.rc, 0) << deleted;
+        }
+    });
+    EXPECT_EQ(node_.state(), before);
+}
+
+// Two networks come and go: the entry of one is not lost to the other's last DEL.
+TEST_F(ParallelTest, NetworksComeAndGo) {
+    make_containers(kAtOnce);
+    at_once(kAtOnce, [&](std::size_t i) {
+        const Json keys = {{"name", i % 2 == 0 ? "even" : "odd"},
+                           {"ipam", {{"ranges", {{{{"subnet", i % 2 == 0 ? "198.18.20.0/24" : "198.18.21.0/24"}}}}}}}};
+        for (int round = 0; round < 2; ++round) {
+            const Reply added = add(*containers_[i], keys);
+            EXPECT_EQ(added.rc, 0) << added;
+            Json with_result = keys;
+            with_result["prevResult"] = added.json;
+            const Reply checked = node_.cni("CHECK", node_.config(with_result), *containers_[i]);
+            EXPECT_EQ(checked.rc, 0) << checked;
+            EXPECT_EQ(del(*containers_[i], keys).rc, 0);
+        }
+    });
+    EXPECT_EQ(require(require(open_networks(node_.bpffs(), Access::read_only)).entries()).size(), 0U);
+}
+
+// One attachment asked for by many at once: one gets it, and its interface stays whole.
+TEST_F(ParallelTest, TheSameAttachmentManyTimes) {
+    auto container = node_.container();
+    (void)make();
+    std::vector<Reply> replies(8);
+    at_once(replies.size(), [&](std::size_t i) { replies[i] = add(*container); });
+    const auto made = std::ranges::count_if(replies, [](const Reply &reply) { return reply.rc == 0; });
+    EXPECT_EQ(made, 1);
+    for (const Reply &reply : replies) {
+        if (reply.rc != 0)
+            continue;
+        const Made whole = look_at(container, reply.json);
+        EXPECT_EQ(check(whole).rc, 0) << check(whole);
+    }
+    EXPECT_EQ(endpoints(), 2U);
+    EXPECT_EQ(del(*container).rc, 0);
+}
+
+} // namespace
+} // namespace podlane::test

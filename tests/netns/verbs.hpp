@@ -1,0 +1,141 @@
+// What the tests of the verbs share: a node with an uplink, and the kernel's objects as `ip` shows them.
+#pragma once
+
+#include "loader/attach.hpp"
+#include "tests/harness/chain.hpp"
+#include "tests/harness/node.hpp"
+#include "tests/harness/talk.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace podlane::test {
+
+constexpr const char *kGateway4 = "169.254.1.1";
+constexpr const char *kGateway6 = "fe80::ecee:eeff:feee:eeee";
+constexpr const char *kHostMac = "ee:ee:ee:ee:ee:ee";
+
+// `ip -j` of anything; an empty list where ip prints nothing.
+inline Json ip_json(const net::Namespace &where, const std::string &query) {
+    const std::string text = must_run(where, words("ip -j -d " + query));
+    return text.empty() ? Json::array() : Json::parse(text);
+}
+
+inline std::string sysctl(const net::Namespace &where, const std::string &name) {
+    std::string text = must_run(where, {"sysctl", "-n", name});
+    return text.substr(0, text.find('\n'));
+}
+inline void set_sysctl(const net::Namespace &where, const std::string &name, const std::string &value) {
+    must_run(where, {"sysctl", "-q", "-w", name + "=" + value});
+}
+
+// The element whose member `key` is `value`; null where there is none.
+inline Json find(const Json &list, const std::string &key, const Json &value) {
+    for (const Json &one : list)
+        if (one.contains(key) && one[key] == value)
+            return one;
+    return nullptr;
+}
+
+// Once made, an attachment as the tests look at it.
+struct Made {
+    std::shared_ptr<Container> container;
+    Json result;
+    std::string host_ifname;
+    std::uint32_t ifindex = 0; // host end
+    std::string v4;            // the first of each family, empty without
+    std::string v6;
+};
+
+class VerbsTest : public testing::Test {
+  protected:
+    VerbsTest() {
+        // Switched on now, so that it changes no route later.
+        set_sysctl(node_.ns(), "net.ipv4.ip_forward", "1");
+        set_sysctl(node_.ns(), "net.ipv6.conf.all.forwarding", "1");
+        // A neighbouring machine behind an uplink of an MTU that is nobody's default.
+        node_.run("ip link add up0 mtu 1420 type veth peer name eth0 netns " + outside_->path());
+        node_.run("ip addr add 203.0.113.2/24 dev up0");
+        node_.run("ip addr add 2001:db8:cafe::2/64 dev up0 nodad");
+        node_.run("ip link set up0 addrgenmode none");
+        node_.run("ip link set up0 up");
+        outside_->run("ip addr add 203.0.113.1/24 dev eth0");
+        outside_->run("ip addr add 2001:db8:cafe::1/64 dev eth0 nodad");
+        outside_->run("ip link set eth0 up");
+        node_.run("ip route add default via 203.0.113.1");
+        node_.run("ip -6 route add default via 2001:db8:cafe::1");
+    }
+
+    Reply add(const Container &container, const Json &keys = Json::object(), const Variables &more = {}) const {
+        return node_.cni("ADD", node_.config(keys), container, more);
+    }
+    Reply del(const Container &container, const Json &keys = Json::object(), const Variables &more = {}) const {
+        return node_.cni("DEL", node_.config(keys), container, more);
+    }
+    // As a runtime does: with the result of the ADD.
+    Reply check(const Made &made, Json keys = Json::object(), const Variables &more = {}) const {
+        keys["prevResult"] = made.result;
+        return node_.cni("CHECK", node_.config(keys), *made.container, more);
+    }
+
+    [[nodiscard]] Made look_at(std::shared_ptr<Container> container, const Json &result) const {
+        Made made{std::move(container), result, {}, 0, {}, {}};
+        for (const Json &one : result.at("ips")) {
+            const std::string address = one.at("address");
+            std::string &first = address.find(':') == std::string::npos ? made.v4 : made.v6;
+            if (first.empty())
+                first = address.substr(0, address.find('/'));
+        }
+        const Json pod = find(ip_json(made.container->ns(), "link"), "ifname", "eth0");
+        made.ifindex = pod.at("link_index");
+        made.host_ifname = find(ip_json(node_.ns(), "link"), "ifindex", made.ifindex).at("ifname");
+        return made;
+    }
+    // An ADD that must succeed.
+    Made make(const Json &keys = Json::object(), const Variables &more = {}) {
+        auto container = node_.container();
+        const Reply reply = add(*container, keys, more);
+        if (reply.rc != 0)
+            throw std::runtime_error("ADD failed: " + reply.out + reply.err);
+        return look_at(std::move(container), reply.json);
+    }
+
+    [[nodiscard]] Json host_link(const Made &made) const {
+        return find(ip_json(node_.ns(), "link"), "ifname", made.host_ifname);
+    }
+    // Of the endpoint; the test ends where there is none.
+    [[nodiscard]] endpoint record(const Made &made, const std::string &ifname = "eth0") const {
+        const auto found = require(require(open_endpoints(node_.bpffs(), Access::read_only))
+                                       .find(require(make_endpoint_key(made.container->id(), ifname))));
+        if (!found)
+            throw std::runtime_error("no endpoint");
+        return *found;
+    }
+    // Programs of ours on a hook of an interface of the node.
+    [[nodiscard]] std::vector<Attached> programs(std::uint32_t ifindex, Hook hook) const {
+        const auto inside = require(net::enter(node_.ns()));
+        return require(attached(ifindex, hook));
+    }
+
+    Node node_;
+    std::shared_ptr<Container> outside_ = node_.container("outside");
+};
+
+// Tests that hold for both ways to attach.
+class AttachedTest : public VerbsTest, public testing::WithParamInterface<std::string> {
+  protected:
+    void SetUp() override {
+        if (GetParam() == "tcx" && !kernel_can_tcx())
+            GTEST_SKIP() << "this kernel has no tcx";
+    }
+    [[nodiscard]] HookKind kind() const { return GetParam() == "tcx" ? HookKind::tcx : HookKind::clsact; }
+    [[nodiscard]] static Json attach_key() { return {{"attach", GetParam()}}; }
+};
+inline auto both_ways_to_attach() { return testing::Values("tcx", "clsact"); }
+inline std::string way_to_attach(const testing::TestParamInfo<std::string> &info) { return info.param; }
+
+} // namespace podlane::test

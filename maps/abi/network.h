@@ -1,4 +1,4 @@
-/* networks: what of a network outlasts its endpoints' ADDs. Key: network_id(name). Written by ADD, not by the programs. */
+/* networks: names, and how they leave the node. Key: network_id(name). Written and read by user space only. */
 #pragma once
 
 #include "endpoint.h"

@@ -59,7 +59,8 @@ struct packet {
 	bool starts_flow; /* may be the first packet of its flow */
 	bool is_new_flow; /* no path was known for it */
 	bool is_icmp_error;
-	int detour; /* the reason it has to take the host stack, if its source is allowed */
+	bool has_unread_headers; /* more IPv6 extension headers than are read */
+	int detour;              /* the reason it has to take the host stack, if its source is allowed */
 	int verdict;
 };
 

@@ -22,6 +22,12 @@ static __always_inline void set_flow(struct packet *p, const struct ip_ends *ip,
 	p->has_flow = true;
 }
 
+static __always_inline bool is_extension(__u8 protocol)
+{
+	return protocol == NEXTHDR_HOP || protocol == NEXTHDR_ROUTING || protocol == NEXTHDR_DEST ||
+	       protocol == NEXTHDR_FRAGMENT;
+}
+
 /* Steps over IPv6 extension headers from *offset on; a fragment other than the first has no transport header. */
 static __always_inline bool skip_extensions(struct packet *p, __u32 *offset, __u8 *protocol)
 {
@@ -33,8 +39,7 @@ static __always_inline bool skip_extensions(struct packet *p, __u32 *offset, __u
 
 #pragma unroll
 	for (int i = 0; i < IPV6_EXTENSIONS_MAX; i++) {
-		if (*protocol != NEXTHDR_HOP && *protocol != NEXTHDR_ROUTING && *protocol != NEXTHDR_DEST &&
-		    *protocol != NEXTHDR_FRAGMENT)
+		if (!is_extension(*protocol))
 			return true;
 		if (bpf_skb_load_bytes(p->skb, *offset, &header, sizeof(header)))
 			return false;
@@ -49,7 +54,8 @@ static __always_inline bool skip_extensions(struct packet *p, __u32 *offset, __u
 		}
 		*protocol = header.next;
 	}
-	return false;
+	p->has_unread_headers = is_extension(*protocol);
+	return !p->has_unread_headers;
 }
 
 /* The flow an ICMP error speaks of: that of the packet quoted `offset` bytes into the frame, which went the other way.

@@ -74,7 +74,8 @@ static __always_inline int check_arp(struct packet *p)
 
 	if (bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr), &arp, sizeof(arp)))
 		return REASON_DROP_MALFORMED;
-	if (arp.protocol != bpf_htons(ETH_P_IP) || arp.hardware_size != 6 || arp.protocol_size != 4)
+	if (arp.hardware != bpf_htons(1) || arp.protocol != bpf_htons(ETH_P_IP) || arp.hardware_size != 6 ||
+	    arp.protocol_size != 4)
 		return REASON_DROP_MALFORMED;
 	if (!same_mac(arp.sender_mac, p->interface->pod_mac))
 		return REASON_DROP_ARP_SPOOFED;
@@ -139,7 +140,7 @@ static __always_inline bool may_lack_source(struct packet *p)
 
 static __always_inline bool is_icmpv6(struct packet *p)
 {
-	return p->protocol == ETH_P_IPV6 && p->icmp_type && !p->is_icmp_error;
+	return p->protocol == ETH_P_IPV6 && p->ip.protocol == IPPROTO_ICMPV6 && p->icmp_type && !p->is_icmp_error;
 }
 
 static __always_inline int check_source(struct packet *p)
@@ -159,5 +160,8 @@ static __always_inline int check_source(struct packet *p)
 	if (!may_send_from(p, &p->ip.source))
 		if (!(is_icmpv6(p) && is_unspecified(&p->ip.source) && may_lack_source(p)))
 			return REASON_DROP_SOURCE_ADDRESS;
+	/* Neighbour discovery could hide there. */
+	if (p->has_unread_headers)
+		return REASON_DROP_ND_SPOOFED;
 	return is_icmpv6(p) ? check_nd(p) : 0;
 }

@@ -164,9 +164,10 @@ Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, cons
         return Error{ErrorCode::already_exists,
                      "the container's namespace " + request.netns + " has an interface " + request.ifname + " already",
                      "remove it, or choose another CNI_IFNAME"};
-    if (known)
-        TRY(remove_attachment(request));
-    return {};
+    if (!known)
+        return {};
+    TRY(remove_attachment(request));
+    return mode == ENDPOINT_MAIN ? ipam::remove(request) : Result<void>{};
 }
 
 } // namespace

@@ -1,5 +1,7 @@
 #include "plugin/endpoint.hpp"
 
+#include "plugin/net/link.hpp"
+
 #include <algorithm>
 #include <ctime>
 
@@ -27,25 +29,31 @@ void undo_put(Rollback &rollback, std::string what, const Table &table, Key key)
     });
 }
 
-Error owned_by_other(const Tables &tables, const ip_addr &addr, std::uint32_t owner) {
+// What a sandbox that died without a DEL left is cleared away; a living owner keeps its address.
+Result<void> take_from(const Tables &tables, const ip_addr &addr, std::uint32_t owner) {
+    net::Netlink host = TRY(net::Netlink::open());
+    const auto link = TRY(net::find_link(host, owner));
     std::string who = "the endpoint of interface " + std::to_string(owner);
-    if (const auto all = tables.endpoints.entries())
-        for (const auto &[key, value] : *all)
-            if (value.ifindex == owner)
-                who = "container " + std::string(field_text(key.container_id)) + ", " +
-                      std::string(field_text(key.ifname));
-    return {ErrorCode::already_exists, "address " + to_string(addr) + " belongs to " + who,
-            "see `podlanectl endpoint list`; the IPAM plugin gave one address to two containers"};
+    for (const auto &[key, record] : TRY(tables.endpoints.entries())) {
+        if (record.ifindex != owner)
+            continue;
+        if (!link || link->name != field_text(record.host_ifname))
+            return erase_endpoint(tables, key, record);
+        who = "container " + std::string(field_text(key.container_id)) + ", " + std::string(field_text(key.ifname));
+    }
+    if (!link)
+        return erase_interface(tables, owner);
+    return Error{ErrorCode::already_exists, "address " + to_string(addr) + " belongs to " + who,
+                 "see `podlanectl endpoint list`; the IPAM plugin gave one address to two containers"};
 }
 
-// What a sandbox that was never deleted left is replaced; a living owner is not.
 Result<void> put_address(const Tables &tables, const address_key &key, const address &value) {
     auto put = tables.addresses.put(key, value, Put::must_not_exist);
     if (put || put.error().code != ErrorCode::already_exists)
         return put;
     const auto owner = TRY(tables.addresses.find(key));
     if (owner && owner->ifindex != value.ifindex && TRY(tables.interfaces.find(owner->ifindex)))
-        return owned_by_other(tables, key.addr, owner->ifindex);
+        TRY(take_from(tables, key.addr, owner->ifindex));
     return tables.addresses.put(key, value, Put::any);
 }
 

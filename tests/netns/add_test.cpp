@@ -1,8 +1,8 @@
 // The interface an ADD makes, as the kernel shows it on both ends.
 #include "tests/netns/verbs.hpp"
 
+#include <filesystem>
 #include <fstream>
-#include <sstream>
 
 namespace podlane::test {
 namespace {
@@ -353,17 +353,33 @@ TEST_F(AddTest, RefusesItsOwnNamespaceUnlessTold) {
 
 // What a sandbox that died without a DEL left behind: the same container ID comes back with another namespace.
 TEST_F(AddTest, ClearsTheRemainsOfADeadSandboxOfTheSameId) {
-    Made dead = make();
-    const std::string name = dead.host_ifname;
+    const Made dead = make();
     dead.container->remove_namespace();
     ASSERT_TRUE(wait_until([&] { return host_link(dead).is_null(); }));
     auto again = node_.container(dead.container->id());
-    Json keys = {{"ipam", {{"ranges", {{{{"subnet", "198.18.11.0/24"}}}}}}}};
-    const Reply reply = add(*again, keys);
+    const Reply reply = add(*again);
     ASSERT_EQ(reply.rc, 0) << reply;
     EXPECT_EQ(require(require(open_endpoints(node_.bpffs(), Access::read_only)).entries()).size(), 1U);
     EXPECT_EQ(require(require(open_interfaces(node_.bpffs(), Access::read_only)).entries()).size(), 1U);
+    EXPECT_EQ(node_.leased().size(), 2U);
     EXPECT_TRUE(ping(again->ns(), "203.0.113.2"));
+    EXPECT_EQ(check(look_at(again, reply.json)).rc, 0);
+}
+
+// The IPAM plugin lost its memory, and gives the address of a dead sandbox to the next one.
+TEST_F(AddTest, TakesTheAddressOfADeadSandbox) {
+    const Made dead = make();
+    dead.container->remove_namespace();
+    ASSERT_TRUE(wait_until([&] { return host_link(dead).is_null(); }));
+    std::filesystem::remove_all(node_.leases());
+    const Made next = make();
+    EXPECT_EQ(next.v4, dead.v4);
+    EXPECT_EQ(require(require(open_endpoints(node_.bpffs(), Access::read_only)).entries()).size(), 1U);
+    EXPECT_TRUE(ping(next.container->ns(), "203.0.113.2"));
+    const std::string before = node_.state();
+    node_.remove_plugin("host-local"); // which has one lease of the address, by now of the living
+    (void)del(*dead.container);
+    EXPECT_EQ(node_.state(), before) << "a late DEL of the dead one";
 }
 
 } // namespace

@@ -168,6 +168,8 @@ template <typename Parameter> class LabTestOf : public testing::TestWithParam<Pa
     void SetUp() override {
         if (lab_parameter().attach == "tcx" && !kernel_can_tcx())
             GTEST_SKIP() << "this kernel has no tcx";
+        if (lab_parameter().attach == "clsact" && kernel_can_tcx() && slow())
+            GTEST_SKIP() << "left to kernels without tcx, as time is short";
         lab_.emplace();
     }
     // A pod of Podlane's, its programs attached as the parameter says.

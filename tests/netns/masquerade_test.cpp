@@ -16,9 +16,10 @@ class Masquerade : public LabTestOf<std::tuple<LabParameter, Rules>> {
             lab_->node().run(iptables() + " -t nat -A POSTROUTING -s " + pod_range() + " ! -d " + pod_range() +
                              " -j MASQUERADE");
         else
-            lab_->node().run(
-                "nft -f -", "table " + ip + " outgoing { chain post { type nat hook postrouting priority 100; " + ip +
-                                " saddr " + pod_range() + " " + ip + " daddr != " + pod_range() + " masquerade; } }\n");
+            lab_->node().run("nft -f -", "table " + ip +
+                                             " outgoing { chain post { type nat hook postrouting priority 100; " + ip +
+                                             " saddr " + pod_range() + " " + ip + " daddr != " + pod_range() +
+                                             " masquerade; }\n}\n");
     }
 };
 

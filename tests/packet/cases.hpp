@@ -149,7 +149,7 @@ inline std::vector<Case> detour_cases() {
         {"nine headers",
          from_pod() / to_peer6() / ext(0) / ext(60) / ext(60) / ext(60) / ext(60) / ext(60) / ext(60) / ext(60) /
              ext(60) / Udp{},
-         kOptions},
+         REASON_DROP_ND_SPOOFED},
         {"header past the end", from_pod() / to_peer6() / Extension{.next = 60} / bytes(0), kOptions},
         {"length 4 beyond the frame",
          from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .length_error = 1} / Udp{}, kLength},

@@ -1,0 +1,213 @@
+// Programs on the hooks: exactly one of ours on each, by tcx and by clsact, beside those of others, whatever was there.
+#include "tests/netns/verbs.hpp"
+
+#include "loader/object.hpp"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <linux/bpf.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+namespace podlane::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr auto kTcxIngress = static_cast<bpf_attach_type>(46); // linux/bpf.h of 6.6
+constexpr auto kTcxEgress = static_cast<bpf_attach_type>(47);
+
+// A program that lets the next one have every packet (TCX_NEXT, TC_ACT_UNSPEC).
+Fd load_program(const char *name) {
+    const std::array<bpf_insn, 2> code = {
+        {{BPF_ALU64 | BPF_MOV | BPF_K, 0, 0, 0, -1}, {BPF_JMP | BPF_EXIT, 0, 0, 0, 0}}};
+    Fd fd(bpf_prog_load(BPF_PROG_TYPE_SCHED_CLS, name, "GPL", code.data(), code.size(), nullptr));
+    if (!fd)
+        throw std::runtime_error("loading a program");
+    return fd;
+}
+
+class AttachTest : public AttachedTest {
+  protected:
+    static bpf_attach_type tcx_type(Hook hook) { return hook == Hook::ingress ? kTcxIngress : kTcxEgress; }
+    void put_foreign(std::uint32_t ifindex, const char *name = "foreign") const {
+        const Fd program = load_program(name);
+        const auto inside = require(net::enter(node_.ns()));
+        for (const Hook hook : {Hook::ingress, Hook::egress})
+            if (kind() == HookKind::tcx)
+                ASSERT_EQ(bpf_prog_attach(program.get(), static_cast<int>(ifindex), tcx_type(hook), 0), 0);
+            else
+                put_filter(program.get(), ifindex, hook);
+    }
+    static void put_filter(int program, std::uint32_t ifindex, Hook hook) {
+        bpf_tc_hook tc{};
+        tc.sz = sizeof tc;
+        tc.ifindex = static_cast<int>(ifindex);
+        tc.attach_point = static_cast<bpf_tc_attach_point>(BPF_TC_INGRESS | BPF_TC_EGRESS);
+        (void)bpf_tc_hook_create(&tc); // may be there
+        tc.attach_point = hook == Hook::ingress ? BPF_TC_INGRESS : BPF_TC_EGRESS;
+        bpf_tc_opts options{};
+        options.sz = sizeof options;
+        options.prog_fd = program;
+        options.handle = 7;
+        options.priority = 5;
+        ASSERT_EQ(bpf_tc_attach(&tc, &options), 0);
+    }
+    // Names of all programs on the hook, whosever.
+    [[nodiscard]] std::vector<std::string> all_on(const Made &made, Hook hook) const {
+        std::vector<std::string> names;
+        const auto inside = require(net::enter(node_.ns()));
+        if (kernel_can_tcx()) {
+            std::array<__u32, 64> ids{};
+            __u32 count = ids.size();
+            if (bpf_prog_query(static_cast<int>(made.ifindex), tcx_type(hook), 0, nullptr, ids.data(), &count) == 0)
+                for (__u32 i = 0; i < count; ++i)
+                    names.push_back(require(program_facts(Fd(bpf_prog_get_fd_by_id(ids.at(i))).get())).name);
+        }
+        const std::string side = hook == Hook::ingress ? "ingress" : "egress";
+        const std::string filters = run(node_.ns(), words("tc filter show dev " + made.host_ifname + " " + side)).out;
+        for (std::size_t at = 0; (at = filters.find(" name ", at)) != std::string::npos; ++at)
+            names.push_back(filters.substr(at + 6, filters.find_first_of(" \n", at + 6) - at - 6));
+        std::ranges::sort(names);
+        return names;
+    }
+    void expect_ours_once(const Made &made) const {
+        EXPECT_EQ(programs(made.ifindex, Hook::ingress).size(), 1U);
+        EXPECT_EQ(programs(made.ifindex, Hook::egress).size(), 1U);
+        for (const Hook hook : {Hook::ingress, Hook::egress})
+            for (const Attached &one : programs(made.ifindex, hook))
+                EXPECT_EQ(one.kind, kind());
+    }
+    // Podlane after ptp, with this test's way to attach.
+    [[nodiscard]] Chain after_ptp() const {
+        Json ipam = node_.ipam();
+        ipam["routes"] = {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}};
+        Json podlane = {{"type", "podlane"}, {"bpffs", node_.bpffs()}};
+        podlane.update(attach_key());
+        return {node_, {{{"type", "ptp"}, {"ipam", ipam}}, podlane}};
+    }
+};
+INSTANTIATE_TEST_SUITE_P(Attach, AttachTest, both_ways_to_attach(), way_to_attach);
+
+TEST_P(AttachTest, ByTheWayOfTheConfiguration) {
+    const Made made = make(attach_key());
+    expect_ours_once(made);
+    EXPECT_EQ(record(made).attach, kind() == HookKind::tcx ? ENDPOINT_TCX : ENDPOINT_CLSACT);
+    EXPECT_EQ(all_on(made, Hook::ingress), std::vector<std::string>{"pl_from_pod"});
+    EXPECT_EQ(all_on(made, Hook::egress), std::vector<std::string>{"pl_to_pod"});
+    const Made other = make(attach_key());
+    EXPECT_TRUE(ping(made.container->ns(), other.v4));
+    EXPECT_TRUE(ping(made.container->ns(), other.v6));
+    EXPECT_TRUE(ping(made.container->ns(), "203.0.113.2"));
+}
+
+TEST_P(AttachTest, RepeatedItLeavesExactlyOne) {
+    const Made made = make(attach_key());
+    const auto inside = require(net::enter(node_.ns()));
+    for (int i = 0; i < 3; ++i) {
+        const Fd program = require(open_program(node_.bpffs(), PODLANE_PROGRAM_FROM_POD));
+        require(attach(made.ifindex, Hook::ingress, kind(), program.get()));
+        EXPECT_EQ(require(attached(made.ifindex, Hook::ingress)).size(), 1U);
+    }
+}
+
+// Left by an earlier life of the node: the pins went, the program stayed on the hook.
+TEST_P(AttachTest, ReplacesALeftoverOfOurs) {
+    Chain chain = after_ptp();
+    auto container = node_.container();
+    const Reply first = chain.add(*container);
+    ASSERT_EQ(first.rc, 0) << first;
+    std::filesystem::remove_all(node_.bpffs());
+    const Reply again = node_.cni("ADD", chain.config(1, first.json), *container);
+    ASSERT_EQ(again.rc, 0) << again;
+    const Made made = look_at(container, first.json);
+    expect_ours_once(made);
+    EXPECT_EQ(node_.cni("CHECK", chain.config(1, first.json), *container).rc, 0);
+    EXPECT_EQ(chain.del(*container).rc, 0);
+}
+
+TEST_P(AttachTest, TheOtherWayIsTakenOff) {
+    if (!kernel_can_tcx())
+        GTEST_SKIP() << "this kernel has one way";
+    Chain chain = after_ptp();
+    auto container = node_.container();
+    const Reply first = chain.add(*container);
+    ASSERT_EQ(first.rc, 0) << first;
+    Json other = chain.config(1, first.json);
+    other["attach"] = GetParam() == "tcx" ? "clsact" : "tcx";
+    ASSERT_EQ(node_.cni("DEL", other, *container).rc, 0);
+    const Made made = look_at(container, first.json);
+    EXPECT_TRUE(all_on(made, Hook::ingress).empty());
+    ASSERT_EQ(node_.cni("ADD", other, *container).rc, 0);
+    EXPECT_EQ(all_on(made, Hook::ingress), std::vector<std::string>{"pl_from_pod"});
+    EXPECT_EQ(chain.del(*container).rc, 0);
+}
+
+TEST_P(AttachTest, ProgramsOfOthersStayOnAnAdoptedInterface) {
+    Chain chain = after_ptp();
+    auto container = node_.container();
+    const Json ptp = chain.config(0, nullptr);
+    const Reply made_by_ptp = node_.cni("ADD", ptp, *container);
+    ASSERT_EQ(made_by_ptp.rc, 0) << made_by_ptp;
+    const Made made = look_at(container, made_by_ptp.json);
+    put_foreign(made.ifindex);
+    const Json config = chain.config(1, made_by_ptp.json);
+    ASSERT_EQ(node_.cni("ADD", config, *container).rc, 0);
+    EXPECT_EQ(all_on(made, Hook::ingress), (std::vector<std::string>{"foreign", "pl_from_pod"}));
+    EXPECT_EQ(all_on(made, Hook::egress), (std::vector<std::string>{"foreign", "pl_to_pod"}));
+    EXPECT_TRUE(ping(container->ns(), "203.0.113.2"));
+    EXPECT_EQ(node_.cni("CHECK", config, *container).rc, 0);
+    ASSERT_EQ(node_.cni("DEL", config, *container).rc, 0);
+    EXPECT_EQ(all_on(made, Hook::ingress), std::vector<std::string>{"foreign"});
+    EXPECT_EQ(all_on(made, Hook::egress), std::vector<std::string>{"foreign"});
+    EXPECT_TRUE(ping(container->ns(), "203.0.113.2"));
+    EXPECT_EQ(node_.cni("DEL", ptp, *container).rc, 0);
+}
+
+TEST_P(AttachTest, ProgramsOfOthersThatCameLaterStay) {
+    const Made made = make(attach_key());
+    put_foreign(made.ifindex);
+    EXPECT_EQ(check(made, attach_key()).rc, 0) << check(made, attach_key());
+    EXPECT_EQ(all_on(made, Hook::ingress), (std::vector<std::string>{"foreign", "pl_from_pod"}));
+    EXPECT_TRUE(ping(made.container->ns(), "203.0.113.2"));
+    EXPECT_EQ(del(*made.container, attach_key()).rc, 0);
+}
+
+// A qdisc of another agent at the root is neither ours to replace nor in the way.
+TEST_P(AttachTest, ARootQdiscOfOthersStays) {
+    Chain chain = after_ptp();
+    auto container = node_.container();
+    const Json ptp = chain.config(0, nullptr);
+    const Reply made_by_ptp = node_.cni("ADD", ptp, *container);
+    ASSERT_EQ(made_by_ptp.rc, 0) << made_by_ptp;
+    const Made made = look_at(container, made_by_ptp.json);
+    const Output put =
+        run(node_.ns(), words("tc qdisc add dev " + made.host_ifname + " root handle 77: pfifo limit 99"));
+    if (put.rc != 0)
+        GTEST_SKIP() << "this kernel has no pfifo: " << put.err;
+    const Json config = chain.config(1, made_by_ptp.json);
+    ASSERT_EQ(node_.cni("ADD", config, *container).rc, 0);
+    EXPECT_THAT(node_.run("tc qdisc show dev " + made.host_ifname), HasSubstr("pfifo 77:"));
+    ASSERT_EQ(node_.cni("DEL", config, *container).rc, 0);
+    EXPECT_THAT(node_.run("tc qdisc show dev " + made.host_ifname), HasSubstr("pfifo 77:"));
+    EXPECT_EQ(node_.cni("DEL", ptp, *container).rc, 0);
+}
+
+TEST_P(AttachTest, CheckNamesASecondProgramOfOursAndAnotherOne) {
+    if (!kernel_can_tcx())
+        GTEST_SKIP() << "two programs of ours need two ways to attach";
+    const Made made = make(attach_key());
+    const Fd twin = load_program("pl_from_pod");
+    {
+        const auto inside = require(net::enter(node_.ns()));
+        ASSERT_EQ(bpf_prog_attach(twin.get(), static_cast<int>(made.ifindex), kTcxIngress, 0), 0);
+    }
+    const Reply twice = check(made, attach_key());
+    EXPECT_EQ(twice.code(), 105) << twice;
+    EXPECT_THAT(twice.message(), HasSubstr("2 programs of Podlane are on ingress of " + made.host_ifname));
+}
+
+} // namespace
+} // namespace podlane::test

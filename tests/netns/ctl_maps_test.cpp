@@ -29,7 +29,7 @@ struct Shape {
     std::uint32_t value_size;
 };
 
-constexpr std::array<Shape, 8> kShapes = {{
+constexpr std::array<Shape, kMapNames.size()> kShapes = {{
     {PODLANE_MAP_ENDPOINTS, BPF_MAP_TYPE_HASH, sizeof(endpoint_key), sizeof(endpoint)},
     {PODLANE_MAP_INTERFACES, BPF_MAP_TYPE_HASH, sizeof(std::uint32_t), sizeof(interface)},
     {PODLANE_MAP_ADDRESSES, BPF_MAP_TYPE_HASH, sizeof(address_key), sizeof(address)},
@@ -38,6 +38,8 @@ constexpr std::array<Shape, 8> kShapes = {{
     {PODLANE_MAP_COUNTERS, BPF_MAP_TYPE_PERCPU_HASH, sizeof(std::uint32_t), sizeof(counters)},
     {PODLANE_MAP_SOURCES, BPF_MAP_TYPE_LPM_TRIE, sizeof(allowed_source_key), sizeof(std::uint32_t)},
     {PODLANE_MAP_BANDWIDTHS, BPF_MAP_TYPE_HASH, sizeof(std::uint32_t), sizeof(bandwidth)},
+    {PODLANE_MAP_UPLINKS, BPF_MAP_TYPE_HASH, sizeof(std::uint32_t), sizeof(uplink)},
+    {PODLANE_MAP_CIDRS, BPF_MAP_TYPE_LPM_TRIE, sizeof(cluster_cidr_key), sizeof(std::uint32_t)},
 }};
 
 struct Answer {

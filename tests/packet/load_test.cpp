@@ -30,8 +30,10 @@ namespace {
 
 constexpr std::array kMaps = {PODLANE_MAP_ENDPOINTS, PODLANE_MAP_INTERFACES, PODLANE_MAP_ADDRESSES,
                               PODLANE_MAP_NETWORKS,  PODLANE_MAP_PATHS,      PODLANE_MAP_COUNTERS,
-                              PODLANE_MAP_SOURCES,   PODLANE_MAP_BANDWIDTHS};
-constexpr std::array kPrograms = {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD};
+                              PODLANE_MAP_SOURCES,   PODLANE_MAP_BANDWIDTHS, PODLANE_MAP_UPLINKS,
+                              PODLANE_MAP_CIDRS};
+constexpr std::array kPrograms = {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD, PODLANE_PROGRAM_FROM_UPLINK,
+                                  PODLANE_PROGRAM_TO_UPLINK};
 constexpr LoadSettings kSizes{64, 128};
 
 std::set<std::string> names_in(const std::string &directory) {
@@ -119,7 +121,7 @@ TEST_F(Load, HonoursTheSizes) {
     EXPECT_EQ(entries(PODLANE_MAP_ENDPOINTS), 64U);
     EXPECT_EQ(entries(PODLANE_MAP_INTERFACES), 64U);
     EXPECT_EQ(entries(PODLANE_MAP_ADDRESSES), 256U);
-    EXPECT_EQ(entries(PODLANE_MAP_COUNTERS), 65U);
+    EXPECT_EQ(entries(PODLANE_MAP_COUNTERS), 321U) << "endpoints, uplinks, and one for neither";
     EXPECT_EQ(entries(PODLANE_MAP_BANDWIDTHS), 64U);
     EXPECT_EQ(entries(PODLANE_MAP_PATHS), 128U);
 }

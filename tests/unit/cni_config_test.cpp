@@ -179,8 +179,32 @@ TEST(CniConfig, ForeignKeysAreAccepted) {
         accepted("\"" + key + "\": {}");
 }
 
-TEST(CniConfig, MasqueradingIsUnsupported) {
-    expect_refused(parse(config_with(R"("ipMasq": true)")), ErrorCode::unsupported_field, "ipMasq");
+TEST(CniConfig, TheWayOutOfTheNode) {
+    const auto silent = parse(config_with(""));
+    ASSERT_TRUE(silent) << silent.error().message;
+    EXPECT_TRUE(silent->config.uplinks.empty() && silent->config.cluster_cidrs.empty());
+    EXPECT_EQ(silent->config.mark, PODLANE_MARK);
+    EXPECT_FALSE(silent->config.ip_masq);
+
+    const auto full = parse(config_with(
+        R"("uplinks": ["eth0", "ens*"], "clusterCIDRs": ["198.18.0.0/15", "2001:db8::/32"], "mark": 256, "ipMasq": true)"));
+
+    ASSERT_TRUE(full) << full.error().message;
+    EXPECT_EQ(full->config.uplinks, (std::vector<std::string>{"eth0", "ens*"}));
+    ASSERT_EQ(full->config.cluster_cidrs.size(), 2U);
+    EXPECT_EQ(to_string(full->config.cluster_cidrs[1]), "2001:db8::/32");
+    EXPECT_EQ(full->config.mark, 256U);
+    EXPECT_TRUE(full->config.ip_masq);
+}
+
+TEST(CniConfig, TheWayOutOfTheNodeIsChecked) {
+    for (const char *mark : {"0", "3", "16384", "32768", "4294967296", "-1", "\"1\""})
+        expect_refused(parse(config_with(R"("mark": )" + std::string(mark))), ErrorCode::invalid_network_config, "mark");
+    for (const char *uplinks : {R"("eth0")", R"([""])", R"(["a b"])", R"(["a/b"])", "[1]"})
+        expect_refused(parse(config_with(R"("uplinks": )" + std::string(uplinks))), ErrorCode::invalid_network_config,
+                       "uplinks");
+    expect_refused(parse(config_with(R"("clusterCIDRs": ["198.18.0.0/33"])")), ErrorCode::invalid_network_config,
+                   "clusterCIDRs");
 }
 
 TEST(CniConfig, UndecodableTextIsCode6) {

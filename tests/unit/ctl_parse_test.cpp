@@ -48,7 +48,7 @@ TEST(Parse, suggests_the_nearest) {
     EXPECT_EQ(parse_words({"endpiont"}).error().hint, "did you mean \"endpoint\"?");
     EXPECT_EQ(parse_words({"endpoint", "shwo"}).error().hint, "did you mean \"endpoint show\"?");
     EXPECT_EQ(parse_words({"endpoint", "--adress", "x"}).error().hint, "did you mean \"--address\"?");
-    EXPECT_EQ(parse_words({"zzzzzz"}).error().hint, "objects: endpoint, counter, map, status, version");
+    EXPECT_EQ(parse_words({"zzzzzz"}).error().hint, "objects: endpoint, counter, path, network, uplink, map, status, version");
 }
 
 TEST(Parse, refuses_what_does_not_belong_together) {
@@ -63,6 +63,13 @@ TEST(Parse, refuses_what_does_not_belong_together) {
     EXPECT_EQ(parse_words({"endpoint", "--json=1"}).error().message, "option --json takes no value");
     EXPECT_EQ(parse_words({"endpoint", "-jn"}).error().message, "unknown option -jn");
     EXPECT_EQ(parse_words({"endpoint", "-x"}).error().message, "unknown option -x");
+}
+
+TEST(Parse, does_not_abbreviate_verbs_that_write) {
+    EXPECT_EQ(spelled(parse_words({"path", "flush", "web-0"})), "path flush");
+    EXPECT_EQ(parse_words({"path", "flu", "web-0"}).error().message, "unknown verb \"flu\" for path");
+    EXPECT_EQ(parse_words({"uplink", "s"}).error().message, "unknown verb \"s\" for uplink");
+    EXPECT_EQ(parse_words({"uplink", "det", "eth0"}).error().hint, "verbs of uplink: list, sync, detach");
 }
 
 TEST(Parse, help_can_be_asked_for_at_each_level) {

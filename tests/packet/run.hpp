@@ -73,6 +73,7 @@ inline void PrintTo(const Counted &counted, std::ostream *out) {
 }
 struct Outcome {
     int verdict = 0;
+    std::uint32_t mark = 0; // of the packet, afterwards
     Bytes frame;
     std::vector<Counted> counted;
 };
@@ -83,6 +84,7 @@ struct How {
     std::uint32_t ifindex = 0; // 0: the pod's
     std::uint32_t gso_size = 0;
     std::uint32_t gso_segments = 0;
+    std::uint32_t mark = 0;
 };
 
 class Node {
@@ -92,7 +94,8 @@ class Node {
         must(ensure_loaded(root_, LoadSettings{64, 1024}));
         tables_.emplace(must(Tables::open(root_)));
         paths_.emplace(must(open_paths(root_, Access::read_write)));
-        for (const char *name : {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD})
+        for (const char *name :
+             {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD, PODLANE_PROGRAM_FROM_UPLINK, PODLANE_PROGRAM_TO_UPLINK})
             programs_.emplace(name, must(open_program(root_, name)));
         pod = {"pod", make_veth("caliA"), kPodMac, {ip("192.0.2.10"), ip("2001:db8::10")}};
         peer = {"peer", make_veth("caliB"), kPeerMac, {ip("192.0.2.20"), ip("2001:db8::20")}, "net-one", kMtu};
@@ -162,6 +165,7 @@ class Node {
         context.ifindex = how.ifindex == 0 ? pod.ifindex : how.ifindex;
         context.gso_size = how.gso_size;
         context.gso_segs = how.gso_segments;
+        context.mark = how.mark;
         outcome.frame.resize(frame.size() + 256);
         bpf_test_run_opts options{};
         options.sz = sizeof options;
@@ -171,6 +175,8 @@ class Node {
         options.data_size_out = static_cast<__u32>(outcome.frame.size());
         options.ctx_in = &context;
         options.ctx_size_in = sizeof context;
+        options.ctx_out = &context;
+        options.ctx_size_out = sizeof context;
         const int error = bpf_prog_test_run_opts(programs_.at(how.program).get(), &options);
         if (error == -EINVAL)
             return false;
@@ -178,6 +184,7 @@ class Node {
             throw std::runtime_error(std::string("test run: ") + std::strerror(-error));
         outcome.frame.resize(options.data_size_out);
         outcome.verdict = static_cast<int>(options.retval);
+        outcome.mark = context.mark;
         return true;
     }
 

@@ -1,0 +1,178 @@
+// The way to other nodes and back: each packet's reason, counters, mark and memory, on routes of a real namespace.
+#include "tests/packet/cases.hpp"
+
+#include <net/if.h>
+
+#include <cstdlib>
+
+namespace podlane::packet {
+namespace {
+
+constexpr Mac kUplinkMac{0x02, 0, 0, 0, 0, 0x0e};
+constexpr Mac kRouterMac{0x02, 0, 0, 0, 0, 0xee};
+constexpr const char *kNetwork = "net-one";
+constexpr const char *kSetUp =
+    "set -e; echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding;"
+    "ip link add up0 mtu 1450 address 02:00:00:00:00:0e type veth peer name pup0;"
+    "ip link add dark0 type veth peer name pdark0;"
+    "for i in up0 pup0 dark0 pdark0 caliA caliAp; do ip link set $i up; done;"
+    "ip addr add 203.0.113.2/24 dev up0; ip addr add 2001:db8:cafe::2/64 dev up0 nodad;"
+    "ip addr add 198.51.100.2/24 dev dark0;"
+    "ip route add 198.18.2.0/24 via 203.0.113.1; ip -6 route add 2001:db8:2::/64 via 2001:db8:cafe::1;"
+    "ip route add 198.18.3.0/24 via 198.51.100.1; ip route add blackhole 198.18.4.0/24;"
+    "ip route add 198.18.5.0/24 via 203.0.113.1 mtu lock 1300; ip route add 198.51.99.0/24 via 203.0.113.1";
+
+// A node with an uplink up0, an interface dark0 that is none, and other nodes' pods behind both.
+class Uplink : public PacketTest {
+  protected:
+    void SetUp() override {
+        PacketTest::SetUp();
+        if (IsSkipped())
+            return;
+        ASSERT_EQ(std::system(kSetUp), 0); // NOLINT(cert-env33-c): the tools of the tests
+        uplink_ = if_nametoindex("up0");
+        must(node().tables().counters.put_zero(uplink_));
+        uplinks_.emplace(
+            must(open_uplinks("/sys/fs/bpf/podlane-packet-" + std::to_string(getpid()), Access::read_write)));
+        serve(network_id(kNetwork));
+        for (const char *range : {"198.18.0.0/15", "2001:db8:2::/47"})
+            must(node().tables().cluster_cidrs.put(make_cluster_cidr_key(network_id(kNetwork), *parse_prefix(range)),
+                                                   1));
+        for (Pod *pod : {&node().pod, &node().peer}) {
+            pod->flags |= INTERFACE_FAST_UPLINK;
+            node().put(*pod);
+        }
+    }
+
+    void serve(std::uint32_t network) {
+        uplink entry{};
+        entry.networks[0] = network;
+        must(uplinks_->put(uplink_, entry));
+    }
+    How in() const { return {.program = PODLANE_PROGRAM_FROM_UPLINK, .ifindex = uplink_}; }
+    How out(std::uint32_t mark = 0) const {
+        return {.program = PODLANE_PROGRAM_TO_UPLINK, .ifindex = uplink_, .mark = mark};
+    }
+
+    Outcome expect(const Case &given) {
+        SCOPED_TRACE(given.name);
+        const Outcome outcome = node().run(given.frame, given.run);
+        const std::uint32_t on = given.run.ifindex == 0 ? node().pod.ifindex : given.run.ifindex;
+        std::vector<Counted> expected{{on, given.why, 1, outcome.frame.size()}};
+        if (given.why == REASON_UPLINK_DELIVERED)
+            expected.push_back({node().pod.ifindex, REASON_RECEIVED_UPLINK, 1, outcome.frame.size()});
+        std::ranges::sort(expected, {}, &Counted::ifindex);
+        EXPECT_EQ(outcome.counted, expected);
+        EXPECT_EQ(outcome.verdict, given.why == REASON_UPLINK_SENT ? kNext : verdict_of(given.why));
+        return outcome;
+    }
+
+    // Of the flow with the ports of Udp{}, as the pod sees it.
+    std::optional<flow_path> path(const ip_addr &peer, std::uint16_t local_port = 40000, std::uint16_t peer_port = 53) {
+        const path_key key{node().pod.ifindex, pod4(), peer, htons(local_port), htons(peer_port), IPPROTO_UDP, {}};
+        return must(node().paths().find(key));
+    }
+
+    std::uint32_t uplink_ = 0;
+    std::optional<Uplinks> uplinks_;
+};
+
+Ethernet arriving() { return {kUplinkMac, kRouterMac}; }
+Ethernet leaving() { return {kRouterMac, kUplinkMac}; }
+const ip_addr kRemote = ip("198.18.2.9");
+
+TEST_F(Uplink, PodsReachOtherNodes) {
+    for (const Case &given : std::vector<Case>{
+             {"udp4", ip4("192.0.2.10", "198.18.2.9"), REASON_SENT_UPLINK},
+             {"tcp4", from_pod() / Ipv4{pod4(), kRemote} / Tcp{}, REASON_SENT_UPLINK},
+             {"udp6", ip6("2001:db8::10", "2001:db8:2::9"), REASON_SENT_UPLINK},
+             {"tcp4 under way", from_pod() / Ipv4{pod4(), ip("198.18.2.8")} / Tcp{.flags = kAck},
+              REASON_HOST_UNKNOWN_PATH},
+             {"outside the cluster", ip4("192.0.2.10", "198.51.99.1"), REASON_HOST_NOT_LOCAL},
+             {"no uplink", ip4("192.0.2.10", "198.18.3.9"), REASON_HOST_NO_UPLINK},
+             {"blackhole", ip4("192.0.2.10", "198.18.4.9"), REASON_HOST_NO_ROUTE},
+             {"no route", ip6("2001:db8::10", "2001:db8:3::9"), REASON_HOST_NO_ROUTE},
+             {"expiring", from_pod() / Ipv4{.source = pod4(), .destination = kRemote, .ttl = 1} / Udp{},
+              REASON_HOST_TTL},
+         })
+        expect(given);
+    EXPECT_EQ(path(kRemote)->via, static_cast<std::uint32_t>(PATH_UPLINK));
+    EXPECT_EQ(path(kRemote)->uplink, 0U);
+}
+
+TEST_F(Uplink, SizesAreThoseOfRouteAndDevice) {
+    const auto sized = [](const char *to, std::size_t ip_bytes) {
+        return from_pod() / Ipv4{pod4(), ip(to)} / Udp{} / bytes(ip_bytes - 28);
+    };
+    for (const Case &given : std::vector<Case>{
+             {"device, fits", sized("198.18.2.9", 1450), REASON_SENT_UPLINK},
+             {"device, too large", sized("198.18.2.9", 1451), REASON_HOST_MTU},
+             {"route, fits", sized("198.18.5.9", 1300), REASON_SENT_UPLINK},
+             {"route, too large", sized("198.18.5.9", 1301), REASON_HOST_MTU},
+             {"segments fit",
+              from_pod() / Ipv4{pod4(), kRemote} / Tcp{} / bytes(2600),
+              REASON_SENT_UPLINK,
+              {.gso_size = 1300, .gso_segments = 2}},
+         })
+        expect(given);
+}
+
+TEST_F(Uplink, WhatIsSentIsMarkedAndUnmarked) {
+    const Bytes frame = ip4("192.0.2.10", "198.18.2.9");
+
+    const Outcome sent = expect({"sent", frame, REASON_SENT_UPLINK, {.mark = 0x4000}});
+    EXPECT_EQ(sent.mark, PODLANE_MARK | 0x4000U);
+
+    const Outcome left = expect({"left", frame, REASON_UPLINK_SENT, out(sent.mark)});
+    EXPECT_EQ(left.mark, 0x4000U);
+}
+
+TEST_F(Uplink, DeliversPastTheHostStack) {
+    const Ipv4 to_pod{kRemote, pod4()};
+    for (const Case &given : std::vector<Case>{
+             {"udp4", arriving() / to_pod / Udp{}, REASON_UPLINK_DELIVERED, in()},
+             {"udp6", arriving() / Ipv6{ip("2001:db8:2::9"), pod6()} / Udp{}, REASON_UPLINK_DELIVERED, in()},
+             {"from outside", arriving() / Ipv4{ip("198.51.99.1"), pod4()} / Udp{}, REASON_UPLINK_DELIVERED, in()},
+             {"tcp under way", arriving() / to_pod / Tcp{.flags = kAck}, REASON_HOST_UNKNOWN_PATH, in()},
+             {"for the node", arriving() / Ipv4{kRemote, ip("203.0.113.2")} / Udp{}, REASON_HOST_NOT_LOCAL, in()},
+             {"for another MAC", Ethernet{kForeignMac, kRouterMac} / to_pod / Udp{}, REASON_HOST_L2, in()},
+             {"a pod's source", arriving() / Ipv4{peer4(), pod4()} / Udp{}, REASON_HOST_SOURCE_LOCAL, in()},
+             {"expiring", arriving() / Ipv4{.source = kRemote, .destination = pod4(), .ttl = 1} / Udp{},
+              REASON_HOST_TTL, in()},
+             {"ARP", arriving() / Arp{1, kRouterMac, ip("203.0.113.1"), ip("203.0.113.2")}, REASON_HOST_NOT_IP, in()},
+         })
+        expect(given);
+    EXPECT_EQ(path(kRemote, 53, 40000)->uplink, 0U) << "answers to the cluster follow the routes";
+    EXPECT_EQ(path(ip("198.51.99.1"), 53, 40000)->uplink, uplink_)
+        << "those to anybody else leave as the question came";
+}
+
+// What the host stack sent, maybe translated, it gets the answers of.
+TEST_F(Uplink, AFlowReturnsTheWayItCame) {
+    const Bytes question = leaving() / Ipv4{pod4(), kRemote} / Udp{};
+    const Bytes answer = arriving() / Ipv4{kRemote, pod4()} / Udp{53, 40000};
+
+    expect({"by the host stack", question, REASON_UPLINK_SENT_HOST, out()});
+    expect({"its answer", answer, REASON_HOST_PATH, in()});
+    expect({"the next question", from_pod() / Ipv4{pod4(), kRemote} / Udp{}, REASON_HOST_PATH});
+
+    node().forget_paths();
+    expect({"past the host stack", from_pod() / Ipv4{pod4(), kRemote} / Udp{}, REASON_SENT_UPLINK});
+    expect({"its answer", answer, REASON_UPLINK_DELIVERED, in()});
+}
+
+TEST_F(Uplink, ServesItsNetworksOnly) {
+    serve(network_id("net-two"));
+    expect({"to it", ip4("192.0.2.10", "198.18.2.9"), REASON_HOST_NO_UPLINK});
+    expect({"from it", arriving() / Ipv4{kRemote, pod4()} / Udp{}, REASON_HOST_NOT_LOCAL, in()});
+}
+
+TEST_F(Uplink, FastPathLocal) {
+    node().pod.flags &= ~static_cast<std::uint32_t>(INTERFACE_FAST_UPLINK);
+    node().put(node().pod);
+    expect({"to it", ip4("192.0.2.10", "198.18.2.9"), REASON_HOST_NOT_LOCAL});
+    expect({"from it", arriving() / Ipv4{kRemote, pod4()} / Udp{}, REASON_HOST_FAST_PATH_OFF, in()});
+}
+
+} // namespace
+} // namespace podlane::packet

@@ -276,7 +276,7 @@ TEST_P(Masquerade, PodsSpeakWithTheNodesAddress) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, Outside, testing::ValuesIn(cases({"portmap"})), case_name);
-INSTANTIATE_TEST_SUITE_P(Rules, Masquerade, testing::ValuesIn(cases({"iptables", "nftables"})), case_name);
+INSTANTIATE_TEST_SUITE_P(Rules, Masquerade, testing::ValuesIn(cases({"iptables", "nftables", "ipMasq"})), case_name);
 
 } // namespace
 } // namespace podlane::test

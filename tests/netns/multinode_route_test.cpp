@@ -1,0 +1,200 @@
+// The kernel's routes to other nodes mean to the fast path what they mean to the host stack.
+#include "tests/harness/cluster.hpp"
+#include "tests/harness/wire.hpp"
+
+#include <gtest/gtest.h>
+
+#include <netinet/in.h>
+
+#include <cerrno>
+
+namespace podlane::test {
+namespace {
+
+constexpr std::uint16_t kPort = 7;
+
+std::string family_name(const testing::TestParamInfo<bool> &info) { return info.param ? "V4" : "V6"; }
+
+// Parameter: IPv4. The pods `fast` and `slow` on node 1 differ in their fast path only; `far` is on node 2.
+class Route : public testing::TestWithParam<bool> {
+  protected:
+    void SetUp() override { cluster_.route_by_hosts(); }
+
+    [[nodiscard]] static bool ipv4() { return GetParam(); }
+    Member add_pod(int node, const Json &more = Json::object()) {
+        Json keys = {{"uplinks", {"up*"}}};
+        keys.merge_patch(more);
+        return cluster_.add_pod(node, keys);
+    }
+    void route(const std::string &words) const {
+        cluster_.node(1).run((ipv4() ? "ip -4 route " : "ip -6 route ") + words);
+    }
+    [[nodiscard]] static ip_addr addr(const Member &pod) { return pod.addr(ipv4()); }
+    [[nodiscard]] static std::string unused(int number) {
+        return ipv4() ? "198.18.200." + std::to_string(number) : "2001:db8:10:200::" + std::to_string(number);
+    }
+    // Who answered an echo request and what they said, without times: nothing where nobody did.
+    [[nodiscard]] static std::string answer(const Member &pod, const std::string &to, int hop_limit = 64) {
+        const Output said = run(pod.ns(), words("ping -n -c 1 -W 2 -t " + std::to_string(hop_limit) + " " + to));
+        const auto from = said.out.find("rom ");
+        return from == std::string::npos ? "" : said.out.substr(from, said.out.find_first_of("\n", from) - from);
+    }
+    static Fd unfragmented(const Member &pod) {
+        Fd socket = open_socket(pod.ns(), Transport::udp, ipv4());
+        set_option(socket, ipv4() ? IPPROTO_IP : IPPROTO_IPV6, ipv4() ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER,
+                   ipv4() ? IP_PMTUDISC_DO : IPV6_PMTUDISC_DO);
+        return socket;
+    }
+    [[nodiscard]] static int path_mtu(const Fd &socket) {
+        int mtu = 0;
+        socklen_t size = sizeof(mtu);
+        getsockopt(socket.get(), ipv4() ? IPPROTO_IP : IPPROTO_IPV6, ipv4() ? IP_MTU : IPV6_MTU, &mtu, &size);
+        return mtu;
+    }
+    [[nodiscard]] static int pending_error(const Fd &socket) {
+        int error = 0;
+        socklen_t size = sizeof(error);
+        getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+        return error;
+    }
+    void expect_path_mtu(const Member &from, const Member &to, int mtu) const {
+        const EchoServer server(to.ns(), ipv4(), kPort);
+        const Fd datagrams = unfragmented(from);
+        ASSERT_EQ(connect_to(datagrams, {addr(to), kPort}), 0);
+        ASSERT_EQ(send_text(datagrams, std::string(1440, 'x')), 0);
+        EXPECT_TRUE(wait_until([&] { return path_mtu(datagrams) == mtu; })) << path_mtu(datagrams);
+        EXPECT_EQ(pending_error(datagrams), EMSGSIZE);
+        EXPECT_EQ(send_text(datagrams, "smaller"), 0);
+        EXPECT_EQ(receive(datagrams).text, "smaller");
+        const Fd socket = open_socket(from.ns(), Transport::tcp, ipv4());
+        ASSERT_EQ(connect_to(socket, {addr(to), kPort}), 0);
+        EXPECT_EQ(transfer(socket, std::size_t{1} << 20U), 0);
+    }
+
+    Cluster cluster_{2};
+};
+
+TEST_P(Route, FirstPacketWaitsForTheNeighbour) {
+    const Member fast = add_pod(1);
+    const Member far = add_pod(2);
+    const EchoServer server(far.ns(), ipv4(), kPort);
+    for (const int node : {1, 2})
+        cluster_.node(node).run("ip neigh flush dev up0");
+    const Fd socket = open_socket(fast.ns(), Transport::udp, ipv4());
+    ASSERT_EQ(connect_to(socket, {addr(far), kPort}), 0);
+    ASSERT_EQ(send_text(socket, "once"), 0);
+    EXPECT_EQ(receive(socket).text, "once");
+    EXPECT_EQ(cluster_.count(fast, REASON_SENT_UPLINK), 1U);
+}
+
+TEST_P(Route, RoutesMtuReachesThePod) {
+    const Member fast = add_pod(1);
+    const Member far = add_pod(2);
+    route("replace " + Cluster::pods(2, ipv4()) + " via " + Cluster::node_addr(2, ipv4()) + " mtu lock 1300");
+    expect_path_mtu(fast, far, 1300);
+    EXPECT_GE(cluster_.count(fast, REASON_HOST_MTU), 1U);
+    EXPECT_GE(cluster_.count(fast, REASON_SENT_UPLINK), 20U) << "what fits takes the fast path";
+}
+
+TEST_P(Route, ReceiversMtuReachesThePod) {
+    const Member fast = add_pod(1);
+    const Member far = add_pod(2, {{"mtu", 1400}});
+    expect_path_mtu(fast, far, 1400);
+    EXPECT_GE(cluster_.count(fast, REASON_SENT_UPLINK), 20U);
+}
+
+TEST_P(Route, ExpiredHopLimitIsAnsweredByTheSameHop) {
+    const Member fast = add_pod(1);
+    const Member slow = add_pod(1, {{"fastPath", "off"}});
+    const Member far = add_pod(2);
+    const Member far_slow = add_pod(2, {{"fastPath", "off"}});
+    for (const int hop_limit : {1, 2, 3}) {
+        const std::string expected = answer(slow, to_string(addr(far_slow)), hop_limit);
+        const std::string got = answer(fast, to_string(addr(far)), hop_limit);
+        EXPECT_FALSE(got.empty());
+        if (hop_limit < 3) {
+            EXPECT_EQ(got, expected) << "hop limit " << hop_limit;
+        }
+    }
+}
+
+TEST_P(Route, RefusingRoutesRefuse) {
+    const Member fast = add_pod(1);
+    const Member slow = add_pod(1, {{"fastPath", "off"}});
+    const std::array kinds = {"unreachable", "prohibit", "blackhole", "throw"};
+    for (std::size_t i = 0; i < kinds.size(); ++i) {
+        const std::string to = unused(static_cast<int>(i) + 1);
+        route("add " + std::string(kinds.at(i)) + " " + with_bits(to));
+        EXPECT_EQ(answer(fast, to), answer(slow, to)) << kinds.at(i);
+    }
+    EXPECT_NE(answer(fast, unused(1)), "");
+    EXPECT_EQ(answer(fast, unused(3)), "");
+    EXPECT_EQ(cluster_.count(fast, REASON_SENT_UPLINK), 0U);
+}
+
+TEST_P(Route, RulesBySourceAreHonoured) {
+    const Member first = add_pod(1);
+    const Member second = add_pod(1);
+    const Member far = add_pod(2);
+    const EchoServer server(far.ns(), ipv4(), kPort);
+    route("add table 100 " + Cluster::pods(2, ipv4()) + " via " + Cluster::node_addr(2, ipv4(), 1));
+    cluster_.node(1).run((ipv4() ? "ip -4" : "ip -6") + std::string(" rule add from ") + to_string(addr(second)) +
+                         " lookup 100");
+    const auto sent_by = [&](const char *uplink) { return cluster_.count(1, uplink, REASON_UPLINK_SENT); };
+    ASSERT_EQ(ask(first.ns(), Transport::tcp, {addr(far), kPort}), 0);
+    EXPECT_EQ(sent_by("up1"), 0U);
+    const std::uint64_t before = sent_by("up0");
+    EXPECT_GT(before, 0U);
+    ASSERT_EQ(ask(second.ns(), Transport::tcp, {addr(far), kPort}), 0);
+    EXPECT_GT(sent_by("up1"), 0U);
+    EXPECT_EQ(sent_by("up0"), before);
+}
+
+TEST_P(Route, InterfaceThatIsNoUplinkIsLeftToTheHost) {
+    const Member fast = add_pod(1, {{"uplinks", {"up0"}}});
+    const Member far = add_pod(2);
+    const EchoServer server(far.ns(), ipv4(), kPort);
+    route("replace " + Cluster::pods(2, ipv4()) + " via " + Cluster::node_addr(2, ipv4(), 1));
+    EXPECT_EQ(ask(fast.ns(), Transport::tcp, {addr(far), kPort}), 0);
+    EXPECT_GT(cluster_.count(fast, REASON_HOST_NO_UPLINK), 0U);
+    EXPECT_EQ(cluster_.count(fast, REASON_SENT_UPLINK), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Family, Route, testing::Bool(), family_name);
+
+// The mark that tells our packets from the host's ends at the uplink: a tunnel's outer packet inherits marks, and
+// passes the host's hooks after the uplink's programs.
+class Marks : public testing::TestWithParam<std::uint32_t> {};
+
+TEST_P(Marks, NoneLeavesTheUplink) {
+    Cluster cluster;
+    cluster.route_over_vxlan();
+    const Json keys = {{"uplinks", {"vx0"}}, {"mtu", 1450}, {"mark", GetParam()}, {"attach", "clsact"}};
+    const Member a = cluster.add_pod(1, keys);
+    const Member b = cluster.add_pod(2, keys);
+    const std::string bit = std::to_string(GetParam());
+    cluster.node(1).run("nft -f -", "table ip t { chain out { type filter hook postrouting priority 0;\n"
+                                    "udp dport 4789 counter name sent\n"
+                                    "udp dport 4789 meta mark & " +
+                                        bit + " == " + bit + " counter name marked\n}\n" +
+                                        "counter sent { }\ncounter marked { }\n}\n");
+    const auto counted = [&](const char *name) {
+        const Json all = Json::parse(cluster.node(1).run(std::string("nft -j list counter ip t ") + name));
+        return all.at("nftables").at(1).at("counter").at("packets").get<std::uint64_t>();
+    };
+    const EchoServer server(b.ns(), true, kPort);
+    for (int i = 0; i < 5; ++i)
+        ASSERT_EQ(ask(a.ns(), Transport::tcp, {b.v4, kPort}), 0);
+    EXPECT_GE(cluster.count(1, "vx0", REASON_UPLINK_SENT), 15U);
+    EXPECT_GE(counted("sent"), cluster.count(1, "vx0", REASON_UPLINK_SENT));
+    EXPECT_EQ(counted("marked"), 0U);
+    // The test sees marks at all: without the program that clears it, the bit stays.
+    cluster.node(1).run("tc filter del dev vx0 egress");
+    ASSERT_EQ(ask(a.ns(), Transport::udp, {b.v4, kPort}), 0);
+    EXPECT_GT(counted("marked"), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Bit, Marks, testing::Values(0x1000U, 0x80000000U));
+
+} // namespace
+} // namespace podlane::test

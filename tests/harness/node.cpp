@@ -207,6 +207,10 @@ std::string Node::state() const {
     for (const char *what : {"ip -o link", "ip -o addr", "ip -4 route show table all", "ip -6 route show table all",
                              "ip -4 rule", "ip -6 rule", "ip neigh show nud permanent", "tc qdisc show"})
         text += run(what);
+    // An uplink keeps the qdisc: it may carry others' programs by now.
+    const std::string kept = "qdisc clsact ffff: dev up0 parent ffff:fff1 \n";
+    if (const std::size_t at = text.find(kept); at != std::string::npos)
+        text.erase(at, kept.size());
     text += maps_text(bpffs_) + pins_text(bpffs_);
     for (const std::string &lease : leased())
         text += "lease " + lease + "\n";

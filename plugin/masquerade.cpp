@@ -9,7 +9,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
+#include <memory>
 
 namespace podlane {
 namespace {
@@ -53,9 +53,10 @@ Result<void> run_script(const std::string &program, const std::vector<std::strin
 // Whether the kernel holds NAT rules of the iptables that is not built on nftables.
 bool has_older_nat() {
     for (const char *path : {"/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"}) {
-        std::ifstream tables(path);
-        for (std::string name; std::getline(tables, name);)
-            if (name == "nat")
+        const std::unique_ptr<std::FILE, int (*)(std::FILE *)> tables(std::fopen(path, "re"), &std::fclose);
+        std::array<char, 64> name{};
+        while (tables && std::fgets(name.data(), name.size(), tables.get()) != nullptr)
+            if (std::string_view(name.data()) == "nat\n")
                 return true;
     }
     return false;

@@ -2,6 +2,7 @@
 #include "tests/netns/verbs.hpp"
 
 #include <filesystem>
+#include <fstream>
 
 namespace podlane::test {
 namespace {

@@ -144,7 +144,16 @@ void put_ports(Frame &frame, std::size_t offset) {
     frame[offset + 13] = 0x10;
 }
 
-// A packet of an established flow; its checksums are never looked at.
+// RFC 1071, over a header whose checksum is still 0.
+std::uint16_t ipv4_checksum(const Frame &frame) {
+    std::uint32_t sum = 0;
+    for (std::size_t i = 14; i < 34; i += 2)
+        sum += static_cast<std::uint32_t>(frame[i] << 8U | frame[i + 1]);
+    sum = (sum >> 16U) + (sum & 0xffffU);
+    return static_cast<std::uint16_t>(~(sum + (sum >> 16U)));
+}
+
+// A packet of an established flow; its transport checksum is never looked at.
 Frame make_frame(const Case &kind, std::uint32_t receiver) {
     const bool outward = std::strcmp(kind.program, PODLANE_PROGRAM_FROM_POD) == 0;
     const ip_addr pod = source_of(kind);
@@ -162,6 +171,7 @@ Frame make_frame(const Case &kind, std::uint32_t receiver) {
         frame[23] = kind.protocol;
         put(frame, 26, from.word[3]);
         put(frame, 30, to.word[3]);
+        put(frame, 24, htons(ipv4_checksum(frame)));
         put_ports(frame, 34);
         return frame;
     }

@@ -21,8 +21,8 @@ class ProtocolTest : public VerbsTest {
             return {{"cniVersion", version},
                     {"ip4", {{"ip", "198.18.9.2/32"}, {"gateway", "198.18.9.1"}, {"routes", routes4}}},
                     {"ip6", {{"ip", "2001:db8:9::2/128"}, {"gateway", "2001:db8:9::1"}, {"routes", routes6}}}};
-        const Json pod = find(ip_json(made.container->ns(), "link"), "ifname", "eth0");
-        const Json host = find(ip_json(node_.ns(), "link"), "ifindex", pod["link_index"]);
+        Json pod = find(ip_json(made.container->ns(), "link"), "ifname", "eth0");
+        Json host = find(ip_json(node_.ns(), "link"), "ifindex", pod["link_index"]);
         Json interfaces = {
             {{"name", host["ifname"]}, {"mac", host["address"]}},
             {{"name", "eth0"}, {"mac", pod["address"]}, {"sandbox", made.container->path()}},

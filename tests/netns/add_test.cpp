@@ -31,8 +31,8 @@ class StaticAddTest : public VerbsTest {
 
 TEST_F(AddTest, MakesAVethWithTheMacsOfTheResult) {
     const Made made = make();
-    const Json pod = find(ip_json(made.container->ns(), "link"), "ifname", "eth0");
-    const Json host = host_link(made);
+    Json pod = find(ip_json(made.container->ns(), "link"), "ifname", "eth0");
+    Json host = host_link(made);
     EXPECT_EQ(made.result["interfaces"][0]["name"], made.host_ifname);
     EXPECT_EQ(made.result["interfaces"][0]["mac"], kHostMac);
     EXPECT_EQ(made.result["interfaces"][0].value("sandbox", ""), "");
@@ -75,32 +75,32 @@ TEST_F(AddTest, TakesTheMtuOfTheUplinkOrOfTheConfiguration) {
 
 TEST_F(AddTest, GivesHostPrefixesWithoutDuplicateAddressDetection) {
     const Made made = make();
-    const Json addresses = find(ip_json(made.container->ns(), "addr show dev eth0"), "ifname", "eth0")["addr_info"];
-    const Json v4 = find(addresses, "family", "inet");
+    Json addresses = find(ip_json(made.container->ns(), "addr show dev eth0"), "ifname", "eth0")["addr_info"];
+    Json v4 = find(addresses, "family", "inet");
     EXPECT_EQ(v4["local"], made.v4);
     EXPECT_EQ(v4["prefixlen"], 32);
-    const Json v6 = find(addresses, "local", made.v6);
+    Json v6 = find(addresses, "local", made.v6);
     EXPECT_EQ(v6["prefixlen"], 128);
     EXPECT_EQ(v6["nodad"], true);
-    for (const Json &one : addresses)
+    for (Json &one : addresses)
         EXPECT_FALSE(one.contains("tentative")) << one;
-    const Json link_local = find(addresses, "scope", "link");
+    Json link_local = find(addresses, "scope", "link");
     const Mac mac = require(parse_mac(made.result["interfaces"][1]["mac"].get<std::string>()));
     EXPECT_EQ(link_local["local"], to_string(link_local_from_mac(mac)));
-    const Json lo = find(ip_json(made.container->ns(), "addr show dev lo"), "ifname", "lo");
+    Json lo = find(ip_json(made.container->ns(), "addr show dev lo"), "ifname", "lo");
     EXPECT_THAT(lo["flags"], testing::Contains("UP"));
     EXPECT_EQ(find(lo["addr_info"], "local", "127.0.0.1")["prefixlen"], 8);
 }
 
 TEST_F(AddTest, RoutesThePodThroughTheGatewaysByPermanentNeighbours) {
     const Made made = make();
-    const Json v4 = ip_json(made.container->ns(), "-4 route show");
+    Json v4 = ip_json(made.container->ns(), "-4 route show");
     EXPECT_EQ(find(v4, "dst", "default")["gateway"], kGateway4);
     EXPECT_EQ(find(v4, "dst", kGateway4)["scope"], "link");
     EXPECT_EQ(find(v4, "dst", "198.18.9.1")["scope"], "link") << "the lease's gateway";
     EXPECT_EQ(v4.size(), 3U) << v4;
     EXPECT_EQ(find(ip_json(made.container->ns(), "-6 route show"), "dst", "default")["gateway"], kGateway6);
-    const Json neighbours = ip_json(made.container->ns(), "neigh show dev eth0 nud permanent");
+    Json neighbours = ip_json(made.container->ns(), "neigh show dev eth0 nud permanent");
     for (const char *gateway : {kGateway4, kGateway6, "198.18.9.1", "2001:db8:9::1"})
         EXPECT_EQ(find(neighbours, "dst", gateway)["lladdr"], kHostMac) << gateway;
     ASSERT_EQ(made.result["ips"].size(), 2U);
@@ -112,11 +112,11 @@ TEST_F(AddTest, RoutesThePodThroughTheGatewaysByPermanentNeighbours) {
 
 TEST_F(AddTest, RoutesTheHostToThePodByPermanentNeighbours) {
     const Made made = make();
-    const Json v4 = find(ip_json(node_.ns(), "-4 route show"), "dst", made.v4);
+    Json v4 = find(ip_json(node_.ns(), "-4 route show"), "dst", made.v4);
     EXPECT_EQ(v4["dev"], made.host_ifname);
     EXPECT_EQ(v4["scope"], "link");
     EXPECT_EQ(find(ip_json(node_.ns(), "-6 route show"), "dst", made.v6)["dev"], made.host_ifname);
-    const Json neighbours = ip_json(node_.ns(), "neigh show nud permanent dev " + made.host_ifname);
+    Json neighbours = ip_json(node_.ns(), "neigh show nud permanent dev " + made.host_ifname);
     for (const std::string &addr : {made.v4, made.v6})
         EXPECT_EQ(find(neighbours, "dst", addr)["lladdr"], made.result["interfaces"][1]["mac"]) << addr;
 }
@@ -226,12 +226,12 @@ TEST_F(StaticAddTest, GatewayRoutesAndDnsOfTheIpamResult) {
         {{"routes", {{{"dst", "192.0.2.0/24"}}, {{"dst", "198.51.100.0/24"}, {"gw", "198.18.9.254"}}}}, {"dns", dns}});
     EXPECT_EQ(made.result["dns"], dns);
     EXPECT_EQ(made.result["ips"][0]["gateway"], "198.18.9.1");
-    const Json routes = ip_json(made.container->ns(), "-4 route show");
+    Json routes = ip_json(made.container->ns(), "-4 route show");
     EXPECT_EQ(find(routes, "dst", "192.0.2.0/24")["gateway"], kGateway4);
     EXPECT_EQ(find(routes, "dst", "198.51.100.0/24")["gateway"], "198.18.9.254");
     EXPECT_EQ(find(routes, "dst", "198.18.9.0/24")["gateway"], kGateway4) << "the subnet is not on the link";
     EXPECT_EQ(find(routes, "dst", "default"), nullptr) << "the lease's routes say what is reached";
-    const Json neighbours = ip_json(made.container->ns(), "neigh show dev eth0 nud permanent");
+    Json neighbours = ip_json(made.container->ns(), "neigh show dev eth0 nud permanent");
     EXPECT_EQ(find(neighbours, "dst", "198.18.9.254")["lladdr"], kHostMac);
     EXPECT_EQ(find(made.result["routes"], "dst", "192.0.2.0/24")["dst"], "192.0.2.0/24");
 }
@@ -239,7 +239,7 @@ TEST_F(StaticAddTest, GatewayRoutesAndDnsOfTheIpamResult) {
 TEST_F(StaticAddTest, RoutesOfTheConfigurationAndNoDefaultRoute) {
     const Made made = make_static({{{"address", "198.18.9.5/24"}}}, Json::object(),
                                   {{"defaultRoute", false}, {"routes", {{{"dst", "203.0.113.0/24"}}}}});
-    const Json routes = ip_json(made.container->ns(), "-4 route show");
+    Json routes = ip_json(made.container->ns(), "-4 route show");
     EXPECT_EQ(find(routes, "dst", "203.0.113.0/24")["gateway"], kGateway4);
     EXPECT_EQ(find(routes, "dst", "default"), nullptr);
     EXPECT_TRUE(ping(made.container->ns(), "203.0.113.2"));

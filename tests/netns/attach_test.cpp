@@ -113,6 +113,26 @@ TEST_P(AttachTest, RepeatedItLeavesExactlyOne) {
     }
 }
 
+TEST_P(AttachTest, TakesOffWhateverElseIsOurs) {
+    const Made made = make(attach_key());
+    const Fd program = require(open_program(node_.bpffs(), PODLANE_PROGRAM_FROM_POD));
+    const auto inside = require(net::enter(node_.ns()));
+    for (int i = 0; i < 2 && kernel_can_tcx(); ++i) {
+        const Fd twin = load_program("pl_from_pod");
+        ASSERT_EQ(bpf_prog_attach(twin.get(), static_cast<int>(made.ifindex), kTcxIngress, 0), 0);
+    }
+    const HookKind other = kind() == HookKind::tcx ? HookKind::clsact : HookKind::tcx;
+    for (const HookKind now : {kind(), other, kind()}) {
+        if (now == HookKind::tcx && !kernel_can_tcx())
+            continue;
+        require(attach(made.ifindex, Hook::ingress, now, program.get()));
+        const auto ours = require(attached(made.ifindex, Hook::ingress));
+        ASSERT_EQ(ours.size(), 1U);
+        EXPECT_EQ(ours[0].kind, now);
+        EXPECT_EQ(ours[0].program_id, require(program_facts(program.get())).id);
+    }
+}
+
 // Left by an earlier life of the node: the pins went, the program stayed on the hook.
 TEST_P(AttachTest, ReplacesALeftoverOfOurs) {
     Chain chain = after_ptp();

@@ -3,6 +3,7 @@
 #include "tests/netns/services.hpp"
 
 #include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 
@@ -151,6 +152,26 @@ TEST_P(ClusterIp, TransfersOutliveALossOfAllPaths) {
         ASSERT_EQ(connect_to(socket, target), 0);
         EXPECT_EQ(transfer(socket, big(), [&] { lab_->erase_paths(); }), 0) << to_string(target);
     }
+}
+
+// The first packet after the loss is the backend's: nothing but its being under way tells that it was translated.
+TEST_P(ClusterIp, BackendSpeaksFirstAfterALossOfAllPaths) {
+    const Pod a = add_pod();
+    const Pod b = add_pod();
+    serve(b);
+    const Fd listener = open_socket(b.ns(), Transport::tcp, ipv4(), {addr(b), kBackendPort});
+    ASSERT_EQ(listen(listener.get(), 1), 0);
+    const Fd client = open_socket(a.ns(), Transport::tcp, ipv4());
+    ASSERT_EQ(connect_to(client, cluster_ip()), 0);
+    Fd backend;
+    ASSERT_TRUE(wait_until([&] {
+        backend = Fd(accept(listener.get(), nullptr, nullptr));
+        return static_cast<bool>(backend);
+    }));
+    lab_->erase_paths();
+    ASSERT_EQ(send_text(backend, "hello"), 0);
+    EXPECT_EQ(receive(client).text, "hello");
+    EXPECT_EQ(lab_->count(b, REASON_SENT_DIRECT), 0U);
 }
 
 TEST_P(ClusterIp, HundredsOfFlowsCompleteWithRoomForFewPaths) {

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,9 @@ class VerbsTest : public testing::Test {
         outside_->run("ip addr add 203.0.113.1/24 dev eth0");
         outside_->run("ip addr add 2001:db8:cafe::1/64 dev eth0 nodad");
         outside_->run("ip link set eth0 up");
+        // The link has its carrier a moment after both ends are up.
+        if (!wait_until([&] { return find(ip_json(node_.ns(), "link"), "ifname", "up0").at("operstate") == "UP"; }))
+            throw std::runtime_error("the uplink stays down");
         node_.run("ip route add default via 203.0.113.1");
         node_.run("ip -6 route add default via 2001:db8:cafe::1");
     }

@@ -147,6 +147,7 @@ struct Ipv4 {
     int length_error = 0;
     std::uint8_t version = 4;
     std::optional<std::uint8_t> ihl{};
+    std::uint16_t checksum_error = 0;
 
     [[nodiscard]] Layer layer() const {
         return {0x0800, IPPROTO_IPIP, [h = *this](const Layer *above, const Bytes &rest) {
@@ -159,7 +160,7 @@ struct Ipv4 {
                     append(out, h.source);
                     append(out, h.destination);
                     append(out, h.options);
-                    const std::uint16_t sum = checksum(out);
+                    const std::uint16_t sum = checksum(out) ^ h.checksum_error;
                     out[10] = static_cast<std::uint8_t>(sum >> 8U);
                     out[11] = static_cast<std::uint8_t>(sum);
                     append(out, rest);

@@ -1,0 +1,201 @@
+// The life of uplinks: programs come with the first pod, survive what happens to the interface, and go with the last.
+#include "loader/attach.hpp"
+#include "tests/harness/cluster.hpp"
+
+#include <gtest/gtest.h>
+#include <net/if.h>
+
+namespace podlane::test {
+namespace {
+
+constexpr std::uint16_t kPort = 7;
+
+// Parameter: how programs are attached.
+class Uplink : public testing::TestWithParam<std::string> {
+  protected:
+    void SetUp() override {
+        if (GetParam() == "tcx" && !kernel_can_tcx())
+            GTEST_SKIP() << "this kernel has no tcx";
+        cluster_.route_by_hosts();
+    }
+
+    [[nodiscard]] const Node &node() const { return cluster_.node(1); }
+    Member add_pod(int number, const Json &more = Json::object()) {
+        Json keys = {{"attach", GetParam()}};
+        keys.merge_patch(more);
+        return cluster_.add_pod(number, keys);
+    }
+    Output podlanectl(const std::string &command) const {
+        std::vector<std::string> argv = words("--bpffs " + node().bpffs() + " --json " + command);
+        argv.insert(argv.begin(), std::getenv("PODLANECTL_BIN"));
+        return run(node().ns(), argv);
+    }
+    // Names, as podlanectl has them, of those whose state is this.
+    [[nodiscard]] std::vector<std::string> uplinks(const std::string &state = "ok") const {
+        std::vector<std::string> names;
+        for (const Json &one : Json::parse(podlanectl("uplink list").out))
+            if (one.at("state") == state)
+                names.push_back(one.at("interface").is_string() ? one.at("interface") : Json("none"));
+        return names;
+    }
+    // Programs of ours on an interface.
+    [[nodiscard]] std::vector<std::string> programs(const std::string &link) const {
+        const auto inside = require(net::enter(node().ns()));
+        std::vector<std::string> names;
+        for (const Hook hook : {Hook::ingress, Hook::egress})
+            for (const Attached &one : require(attached(if_nametoindex(link.c_str()), hook)))
+                names.push_back(one.name);
+        return names;
+    }
+    // A new interface of the same name and addresses.
+    void recreate(const std::string &link) const {
+        node().run("ip link del " + link);
+        node().run("ip link add " + link + " type veth peer name p1-again netns " + cluster_.wiring().path());
+        node().run("ip addr add " + Cluster::node_addr(1, true) + "/24 dev " + link);
+        node().run("ip addr add " + Cluster::node_addr(1, false) + "/64 dev " + link + " nodad");
+        node().run("ip link set " + link + " up");
+        (void)cluster_.wiring().run("ip link set p1-again master br0 up");
+        node().run("ip route add default via " + Cluster::outside_addr(true));
+        node().run("ip -6 route add default via " + Cluster::outside_addr(false));
+        for (const int other : {2, 3})
+            for (const bool ipv4 : {true, false})
+                node().run("ip route add " + Cluster::pods(other, ipv4) + " via " + Cluster::node_addr(other, ipv4));
+    }
+    // That packets of the pod reach another node past the host stack.
+    void expect_fast(const Member &from, const Member &to) const {
+        for (const bool ipv4 : {true, false}) {
+            const EchoServer server(to.ns(), ipv4, kPort);
+            const std::uint64_t before = cluster_.count(from, REASON_SENT_UPLINK);
+            const std::uint64_t received = cluster_.count(from, REASON_RECEIVED_UPLINK);
+            EXPECT_EQ(ask(from.ns(), Transport::tcp, {to.addr(ipv4), kPort}), 0);
+            EXPECT_GE(cluster_.count(from, REASON_SENT_UPLINK) - before, 4U);
+            EXPECT_GE(cluster_.count(from, REASON_RECEIVED_UPLINK) - received, 3U);
+        }
+    }
+
+    Cluster cluster_{2};
+};
+
+using Names = std::vector<std::string>;
+
+TEST_P(Uplink, DefaultRoutesInterfaceIsTaken) {
+    const Member a = add_pod(1);
+    EXPECT_EQ(uplinks(), Names{"up0"});
+    EXPECT_EQ(programs("up0").size(), 2U);
+    EXPECT_TRUE(programs("up1").empty());
+    expect_fast(a, add_pod(2));
+}
+
+TEST_P(Uplink, ProgramsComeWithTheFirstPodAndGoWithTheLast) {
+    const Member first = add_pod(1, {{"uplinks", {"up*"}}});
+    const Member second = add_pod(1, {{"uplinks", {"up*"}}});
+    EXPECT_EQ(uplinks(), (Names{"up0", "up1"}));
+    cluster_.del_pod(first);
+    EXPECT_EQ(programs("up0").size(), 2U);
+    EXPECT_EQ(programs("up1").size(), 2U);
+    cluster_.del_pod(second);
+    EXPECT_TRUE(programs("up0").empty());
+    EXPECT_TRUE(programs("up1").empty());
+    EXPECT_EQ(uplinks(), Names{});
+}
+
+TEST_P(Uplink, OtherProgramsGoOnWorking) {
+    node().run("ip link add copies type veth peer name copies1");
+    node().run("ip link set copies up");
+    node().run("tc qdisc add dev up0 clsact");
+    for (const std::string way : {"ingress prio 1", "egress prio 49"})
+        node().run("tc filter add dev up0 " + way +
+                   " protocol all u32 match u32 0 0 action mirred egress mirror dev copies continue");
+    const Member a = add_pod(1);
+    expect_fast(a, add_pod(2));
+    const auto passed = [&](const std::string &way) {
+        for (const Json &one : Json::parse(node().run("tc -s -j filter show dev up0 " + way)))
+            if (one.contains("options") && one.at("options").contains("actions"))
+                return one.at("options").at("actions").at(0).at("stats").at("packets").get<std::uint64_t>();
+        return std::uint64_t{0};
+    };
+    EXPECT_GE(passed("ingress"), 6U);
+    EXPECT_GE(passed("egress"), 8U);
+    cluster_.del_pod(a);
+    EXPECT_TRUE(programs("up0").empty());
+    const std::uint64_t before = passed("ingress");
+    EXPECT_TRUE(ping(node().ns(), Cluster::node_addr(2, true)));
+    EXPECT_GT(passed("ingress"), before);
+}
+
+TEST_P(Uplink, RecreatedOneIsPickedUpByTheNextAdd) {
+    const Member a = add_pod(1);
+    const Member far = add_pod(2);
+    recreate("up0");
+    EXPECT_EQ(uplinks("gone").size(), 1U);
+    (void)add_pod(1);
+    EXPECT_EQ(uplinks(), Names{"up0"});
+    EXPECT_EQ(uplinks("gone"), Names{});
+    expect_fast(a, far);
+}
+
+TEST_P(Uplink, RecreatedOneIsPickedUpBySync) {
+    const Member a = add_pod(1);
+    const Member far = add_pod(2);
+    recreate("up0");
+    const Output synced = podlanectl("uplink sync");
+    EXPECT_EQ(synced.rc, 0) << synced.err;
+    EXPECT_EQ(uplinks(), Names{"up0"});
+    expect_fast(a, far);
+}
+
+TEST_P(Uplink, LostProgramsArePutBackBySync) {
+    const Member a = add_pod(1);
+    const Member far = add_pod(2);
+    if (GetParam() == "clsact") {
+        node().run("tc qdisc del dev up0 clsact");
+        EXPECT_EQ(uplinks("no-programs"), Names{"up0"});
+        EXPECT_EQ(podlanectl("uplink sync").rc, 0);
+    }
+    expect_fast(a, far);
+}
+
+TEST_P(Uplink, AppearingOneIsPickedUp) {
+    const Member a = add_pod(1, {{"uplinks", {"up0", "late0"}}});
+    EXPECT_EQ(uplinks(), Names{"up0"});
+    node().run("ip link add late0 type veth peer name late1");
+    node().run("ip link set late0 up");
+    EXPECT_EQ(podlanectl("uplink sync").rc, 0);
+    EXPECT_EQ(uplinks(), (Names{"up0", "late0"}));
+}
+
+TEST_P(Uplink, DetachLeavesTrafficToTheHost) {
+    const Member a = add_pod(1);
+    const Member far = add_pod(2);
+    const EchoServer server(far.ns(), true, kPort);
+    const Fd socket = open_socket(a.ns(), Transport::tcp, true);
+    ASSERT_EQ(connect_to(socket, {far.v4, kPort}), 0);
+    ASSERT_EQ(transfer(socket, 1000), 0);
+    EXPECT_EQ(podlanectl("uplink detach up0").rc, 0);
+    EXPECT_TRUE(programs("up0").empty());
+    EXPECT_EQ(transfer(socket, 1000), 0) << "a flow from before";
+    const std::uint64_t before = cluster_.count(a, REASON_SENT_UPLINK);
+    EXPECT_EQ(ask(a.ns(), Transport::tcp, {far.v4, kPort}), 0);
+    EXPECT_EQ(cluster_.count(a, REASON_SENT_UPLINK), before);
+}
+
+TEST_P(Uplink, DeviceWithoutEthernetHeaderIsRefused) {
+    node().run("ip tuntap add dev tun7 mode tun");
+    node().run("ip link set tun7 up");
+    const auto container = std::make_shared<Container>("refused", node().dir() + "/netns-refused");
+    const Reply reply =
+        node().cni("ADD", cluster_.config(1, {{"attach", GetParam()}, {"uplinks", {"up0", "tun7"}}}), *container);
+    EXPECT_NE(reply.rc, 0);
+    EXPECT_EQ(reply.code(), 7) << reply;
+    EXPECT_NE(reply.message().find("tun7"), std::string::npos) << reply;
+    EXPECT_NE(reply.message().find("Ethernet"), std::string::npos) << reply;
+    EXPECT_TRUE(programs("up0").empty());
+    EXPECT_TRUE(node().leased().empty());
+    node().run("ip link del tun7");
+}
+
+INSTANTIATE_TEST_SUITE_P(Attach, Uplink, testing::Values("clsact", "tcx"),
+                         [](const testing::TestParamInfo<std::string> &info) { return info.param; });
+
+} // namespace
+} // namespace podlane::test

@@ -15,6 +15,8 @@
 #include "plugin/rollback.hpp"
 #include "plugin/verbs.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 namespace podlane {
@@ -84,6 +86,29 @@ Result<void> configure_pod(const net::Namespace &pod, Pair &pair, const Plan &pl
     return {};
 }
 
+// The kernel makes an IPv6 address its own in a worker, also without duplicate address detection: a moment later. Until
+// then packets to it are refused.
+Result<void> wait_for_addresses(Pair &pair, const Plan &plan) {
+    constexpr std::uint32_t kLocalTable = 255;
+    constexpr std::uint8_t kLocalRoute = 2; // RTN_LOCAL
+    constexpr int kAttempts = 2000;
+    constexpr useconds_t kPause = 500;
+    for (const ip_addr &addr : plan.addresses) {
+        if (is_ipv4(addr))
+            continue;
+        net::RouteSpec own{.destination = {addr, 128}, .table = kLocalTable};
+        own.type = kLocalRoute;
+        int attempts = 0;
+        while (!TRY(net::find_route(pair.pod, own))) {
+            if (++attempts == kAttempts)
+                return Error{ErrorCode::netlink,
+                             "the container's address " + to_string(addr) + " did not become usable"};
+            usleep(kPause);
+        }
+    }
+    return {};
+}
+
 // udev and systemd overwrite a MAC at times: what the kernel has now is what counts.
 Result<void> verify_mac(Pair &pair, const Plan &plan) {
     const auto link = TRY(net::find_link(pair.host, pair.veth.host.ifindex));
@@ -144,6 +169,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     TRY(configure_host(pair, plan));
     if (record.masquerade != ENDPOINT_MASQUERADE_NONE)
         TRY(masquerade(facts.masquerade, request.config, prefixes_of(lease, request.ifname), rollback));
+    TRY(wait_for_addresses(pair, plan));
     TRY(put_addresses(tables, record, rollback));
     for (cni::Interface &one : plan.result.interfaces)
         one.mtu = one.mtu == 0U ? record.mtu : one.mtu;

@@ -22,8 +22,8 @@ std::span<const ip_addr> addresses_in(const endpoint &record) {
 
 // An entry of the table goes again when the ADD fails.
 template <typename Table, typename Key>
-void undo_put(Rollback &rollback, std::string what, const Table &table, Key key) {
-    rollback.add(std::move(what), [&table, key]() -> Result<void> {
+void undo_put(Rollback &rollback, const std::string &what, const Table &table, Key key) {
+    rollback.add(what, [&table, key]() -> Result<void> {
         TRY(table.erase(key));
         return {};
     });

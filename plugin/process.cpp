@@ -32,6 +32,7 @@ Result<Pipe> make_pipe() {
 
 std::vector<char *> pointers(const std::vector<std::string> &texts) {
     std::vector<char *> all;
+    all.reserve(texts.size() + 1);
     for (const std::string &text : texts)
         all.push_back(const_cast<char *>(text.c_str())); // NOLINT(cppcoreguidelines-pro-type-const-cast): execve(2)
     all.push_back(nullptr);

@@ -131,7 +131,7 @@ TEST_F(ProtocolTest, ConfigurationsThatAreWrong) {
     expect_error(with({{"allowedSources", {"nowhere"}}}), 7, {"allowedSources"});
     expect_error(with({{"log", {{"levle", "info"}}}}), 7, {"levle", "level"});
     expect_error(with({{"ipam", nullptr}}), 7, {"ipam", "prevResult"});
-    expect_error(with({{"ipMasq", true}}), 2, {"ipMasq"});
+    expect_error(with({{"ipMasq", "yes"}}), 7, {"ipMasq"});
     EXPECT_EQ(node_.state(), before);
 }
 

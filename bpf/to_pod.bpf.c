@@ -6,7 +6,7 @@
 
 static __always_inline int receive(struct packet *p)
 {
-	remember_host(p);
+	remember_host(p, p->interface->flags);
 	return REASON_RECEIVED_HOST;
 }
 

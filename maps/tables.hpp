@@ -11,6 +11,7 @@
 #include "abi/names.h"
 #include "abi/network.h"
 #include "abi/path.h"
+#include "abi/source_route.h"
 #include "abi/uplink.h"
 #include "ip.hpp"
 #include "map.hpp"
@@ -33,6 +34,7 @@ using AllowedSources = Map<allowed_source_key, std::uint32_t>;
 using Bandwidths = Map<std::uint32_t, bandwidth>;
 using Uplinks = Map<std::uint32_t, uplink>;
 using ClusterCidrs = Map<cluster_cidr_key, std::uint32_t>;
+using SourceRoutes = Map<source_route_key, source_route>;
 
 // Every pin there is, maps and programs.
 #define X(name) std::string_view(name),
@@ -55,6 +57,7 @@ Result<AllowedSources> open_allowed_sources(std::string_view root, Access access
 Result<Bandwidths> open_bandwidths(std::string_view root, Access access);
 Result<Uplinks> open_uplinks(std::string_view root, Access access);
 Result<ClusterCidrs> open_cluster_cidrs(std::string_view root, Access access);
+Result<SourceRoutes> open_source_routes(std::string_view root, Access access);
 
 // The per-CPU counters: one struct counters for each possible CPU.
 class Counters {

@@ -13,6 +13,7 @@
 #include "plugin/plan.hpp"
 #include "plugin/remove.hpp"
 #include "plugin/rollback.hpp"
+#include "plugin/siblings.hpp"
 #include "plugin/verbs.hpp"
 
 #include <unistd.h>
@@ -150,16 +151,23 @@ EndpointFacts facts_of(const Plan &plan, const Pair &pair, endpoint_mode mode, H
     return facts;
 }
 
+Result<std::uint32_t> mtu_of(const std::optional<Way> &way, net::Netlink &host) {
+    return way ? Result<std::uint32_t>(way->uplink.mtu) : uplink_mtu(host);
+}
+
 // The container's interface of our own making. What it does is undone by `rollback` when it fails.
 Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
-                                           Sockets &sockets, const Tables &tables, Rollback &rollback) {
+                                           Sockets &sockets, const Tables &tables, const std::optional<Way> &way,
+                                           Rollback &rollback) {
     cni::Attachment lease;
     TRY(create_lease(request, mode, rollback, lease));
     const Lock lock = TRY(enter_network(request, tables, sockets.host, rollback));
-    Plan plan = TRY(make_plan(request, lease, request.config.mtu ? 0 : TRY(uplink_mtu(sockets.host))));
+    Plan plan = TRY(make_plan(request, lease, request.config.mtu ? 0 : TRY(mtu_of(way, sockets.host))));
     const HookKind kind = TRY(choose_hook_kind(request.config));
     TRY(enable_forwarding(sockets.host, std::ranges::any_of(plan.addresses, is_ipv4), !is_none(plan.link_local)));
     Pair pair = TRY(create_pair(sockets, pod, plan, request.ifname, rollback));
+    const auto siblings = TRY(find_siblings(request, tables, sockets.pod, pod.inode()));
+    plan.flags |= source_flags(request.config, siblings, way);
     EndpointFacts facts = facts_of(plan, pair, mode, kind, pod.inode());
     facts.masquerade = TRY(masquerade_of(request.config));
     const endpoint record = TRY(make_endpoint(request, facts));
@@ -171,6 +179,9 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
         TRY(masquerade(facts.masquerade, request.config, prefixes_of(lease, request.ifname), rollback));
     TRY(wait_for_addresses(pair, plan));
     TRY(put_addresses(tables, record, rollback));
+    TRY(put_source_routes(
+        TRY(wanted_source_routes(record, addresses_of(lease, request.ifname), siblings, way, tables, sockets.host)),
+        siblings, tables, rollback));
     for (cni::Interface &one : plan.result.interfaces)
         one.mtu = one.mtu == 0U ? record.mtu : one.mtu;
     return plan.result;
@@ -198,7 +209,8 @@ Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, cons
 
 } // namespace
 
-Result<std::string> add(const cni::Request &request) {
+Result<std::string> add(const cni::Request &asked) {
+    cni::Request request = asked;
     const endpoint_mode mode = TRY(mode_of(request));
     const net::Namespace pod = TRY(open_container(request));
     if (!request.netns_override && pod == TRY(net::Namespace::current()))
@@ -208,9 +220,10 @@ Result<std::string> add(const cni::Request &request) {
     const Tables tables = TRY(open_node(request.config));
     Sockets sockets{TRY(net::Netlink::open()), TRY(net::Netlink::open_in(pod))};
     TRY(refuse_second(request, mode, pod, sockets, tables));
+    const std::optional<Way> way = TRY(find_way(request.config, sockets.host));
     Rollback rollback;
-    auto result = mode == ENDPOINT_AFTER_MAIN ? adopt_interface(request, pod, sockets, tables, rollback)
-                                              : make_interface_for(request, mode, pod, sockets, tables, rollback);
+    auto result = mode == ENDPOINT_AFTER_MAIN ? adopt_interface(request, pod, sockets, tables, way, rollback)
+                                              : make_interface_for(request, mode, pod, sockets, tables, way, rollback);
     if (!result)
         return rollback.undo(std::move(result).error());
     rollback.commit();

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kMostRounds = 16;
 
-bool uses_uplinks(const cni::Config &config) { return config.fast_path == cni::FastPath::on; }
+bool uses_uplinks(const cni::Config &config) { return config.fast_path == cni::FastPath::on || !config.uplink.empty(); }
 
 Result<network> wanted_entry(const cni::Config &config) {
     network entry{};

@@ -16,6 +16,13 @@ enum interface_flags {
 	INTERFACE_GATEWAY = 1 << 4,
 	/* The endpoint has addresses beyond the first of a family: they are found in the addresses map. */
 	INTERFACE_MORE_ADDRESSES = 1 << 5,
+	/* The container has more interfaces: the source routes map holds their addresses for this one. */
+	INTERFACE_SIBLINGS = 1 << 8,
+	/* The network has a way out of the node of its own: the source routes map holds it for the endpoint's
+	   addresses. */
+	INTERFACE_WAY = 1 << 9,
+	/* Source routing is off: neither gets the packets of other interfaces, nor leaves its own to them. */
+	INTERFACE_APART = 1 << 10,
 };
 
 /* Written once by ADD, erased by DEL, read for every packet: one cache line. */

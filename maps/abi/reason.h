@@ -51,7 +51,12 @@
 	  "the kernel's routes have no way to forward it: host stack, which answers")                                  \
 	X(HOST_NO_UPLINK, "host-no-uplink", HOST, "the route leaves by an interface that is no uplink: host stack")    \
 	X(HOST_SOURCE_LOCAL, "host-source-local", HOST,                                                                \
-	  "came in by an uplink with the source of a pod of this node: host stack")
+	  "came in by an uplink with the source of a pod of this node: host stack")                                    \
+	X(SENT_SIBLING, "sent-sibling", MOVED,                                                                         \
+	  "source is another interface's of the container: goes on as if that one had sent it")                        \
+	X(SENT_WAY, "sent-way", FAST, "by the uplink of the pod's network, to the network's next hop")                 \
+	X(UPLINK_ARP, "uplink-arp", ANSWER, "ARP request for a pod whose network is on this uplink, answered")         \
+	X(UPLINK_ND, "uplink-nd", ANSWER, "neighbour solicitation for a pod whose network is on this uplink, answered")
 
 enum reason_kind {
 	REASON_KIND_PASS,
@@ -59,6 +64,7 @@ enum reason_kind {
 	REASON_KIND_HOST,   /* through the host stack */
 	REASON_KIND_ANSWER, /* answered by the program */
 	REASON_KIND_DROP,
+	REASON_KIND_MOVED, /* to another host end, where it is counted again */
 };
 
 enum reason {

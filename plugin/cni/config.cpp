@@ -6,6 +6,7 @@
 #include "plugin/cni/bandwidth.hpp"
 #include "plugin/cni/keys.hpp"
 #include "plugin/cni/version.hpp"
+#include "plugin/cni/way.hpp"
 
 #include <algorithm>
 #include <array>
@@ -262,6 +263,7 @@ Result<void> read_own_keys(const Node &root, Config &config) {
     config.allowed_sources = TRY(read_prefixes(root.at("allowedSources")));
     TRY(read_uplinks(root.at("uplinks"), config.uplinks));
     config.cluster_cidrs = TRY(read_prefixes(root.at("clusterCIDRs")));
+    TRY(read_way(root, config));
     TRY(read_mark(root.at("mark"), config.mark));
     TRY(read_bpffs(root.at("bpffs"), config.bpffs));
     TRY(read_map_size(root.at("maxEndpoints"), config.max_endpoints));

@@ -7,7 +7,8 @@
 namespace podlane::cni {
 namespace {
 
-constexpr std::array<std::string_view, 20> kOurs{"mtu",         "routes",       "defaultRoute", "hostInterfacePrefix",
+constexpr std::array<std::string_view, 24> kOurs{"uplink",      "gateway",      "table",        "sourceRouting",
+                                                 "mtu",         "routes",       "defaultRoute", "hostInterfacePrefix",
                                                  "fastPath",    "attach",       "antiSpoof",    "allowedSources",
                                                  "bpffs",       "maxEndpoints", "maxPaths",     "log",
                                                  "bandwidth",   "ingressRate",  "ingressBurst", "egressRate",

@@ -246,6 +246,7 @@ inline int verdict_of(reason why) {
         return kDropped;
     case REASON_KIND_FAST:
     case REASON_KIND_ANSWER:
+    case REASON_KIND_MOVED:
         return kRedirected;
     default:
         return kNext;

@@ -93,11 +93,12 @@ std::string_view attach_name(std::uint8_t endpoint_attach) {
 }
 
 std::string_view kind_name(reason_kind kind) {
-    static constexpr std::array<Word, 5> kKinds = {{{REASON_KIND_PASS, "pass"},
+    static constexpr std::array<Word, 6> kKinds = {{{REASON_KIND_PASS, "pass"},
                                                     {REASON_KIND_FAST, "fast"},
                                                     {REASON_KIND_HOST, "host"},
                                                     {REASON_KIND_ANSWER, "answer"},
-                                                    {REASON_KIND_DROP, "drop"}}};
+                                                    {REASON_KIND_DROP, "drop"},
+                                                    {REASON_KIND_MOVED, "moved"}}};
     return word_of(kKinds, kind);
 }
 

@@ -5,6 +5,7 @@
 #include "plugin/ipam.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
+#include "plugin/neighbourhood.hpp"
 #include "plugin/net/address.hpp"
 #include "plugin/net/link.hpp"
 #include "plugin/net/sysctl.hpp"
@@ -165,6 +166,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     Plan plan = TRY(make_plan(request, lease, request.config.mtu ? 0 : TRY(mtu_of(way, sockets.host))));
     const HookKind kind = TRY(choose_hook_kind(request.config));
     TRY(enable_forwarding(sockets.host, std::ranges::any_of(plan.addresses, is_ipv4), !is_none(plan.link_local)));
+    const AddressQuestion question = TRY(AddressQuestion::ask(way, plan.addresses));
     Pair pair = TRY(create_pair(sockets, pod, plan, request.ifname, rollback));
     const auto siblings = TRY(find_siblings(request, tables, sockets.pod, pod.inode()));
     plan.flags |= source_flags(request.config, siblings, way);
@@ -178,10 +180,13 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     if (record.masquerade != ENDPOINT_MASQUERADE_NONE)
         TRY(masquerade(facts.masquerade, request.config, prefixes_of(lease, request.ifname), rollback));
     TRY(wait_for_addresses(pair, plan));
+    TRY(question.must_be_free());
     TRY(put_addresses(tables, record, rollback));
     TRY(put_source_routes(
         TRY(wanted_source_routes(record, addresses_of(lease, request.ifname), siblings, way, tables, sockets.host)),
         siblings, tables, rollback));
+    TRY(note_name(way, tables.source_routes, sockets.host));
+    TRY(enter_link(way, plan.addresses, sockets.host, rollback));
     for (cni::Interface &one : plan.result.interfaces)
         one.mtu = one.mtu == 0U ? record.mtu : one.mtu;
     return plan.result;

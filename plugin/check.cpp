@@ -2,6 +2,7 @@
 #include "plugin/adopt.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/ipam.hpp"
+#include "plugin/neighbourhood.hpp"
 #include "plugin/net/address.hpp"
 #include "plugin/net/link.hpp"
 #include "plugin/network.hpp"
@@ -164,6 +165,8 @@ Result<void> check_lease(const cni::Request &request, const endpoint &record) {
 Result<void> check_source_routing(Checked &c, const Tables &tables, const std::optional<Way> &way) {
     const auto siblings = TRY(find_siblings(c.request, tables, c.pod, c.record.netns_inode));
     const auto leased = addresses_of(*c.request.config.prev_result, c.request.ifname);
+    if (c.record.mode != ENDPOINT_AFTER_MAIN)
+        TRY(check_link(way, c.addresses(), c.host));
     return check_source_routes(TRY(wanted_source_routes(c.record, leased, siblings, way, tables, c.host)), siblings,
                                tables);
 }

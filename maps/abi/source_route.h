@@ -15,6 +15,8 @@ struct source_route_key {
  * word is the family (0: IPv6, 1: IPv4), the fourth a number from 1 on, in host order both. No pod has such an address.
  */
 #define SOURCE_ROUTE_PLACES 8
+/* The place of an uplink that has no IPv4 address: the node asks for neighbours there without a name of its own. */
+#define SOURCE_ROUTE_NAMELESS 0
 
 static inline struct source_route_key source_route_place(__u32 ifindex, __u32 is_ipv4, __u32 number)
 {

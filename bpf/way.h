@@ -20,7 +20,25 @@ static __always_inline bool same_subnet(const struct ip_addr *a, const struct ip
 	return true;
 }
 
-/* The node itself and its pods are reached on the node, whatever the network. */
+/* Whether the kernel's lookup finds a way to an address nobody has: 240.0.0.1 (RFC 1112), 4000:: (RFC 3513). */
+static __always_inline bool routes_everything(struct packet *p)
+{
+	const struct ip_addr destination = p->ip.destination;
+	struct bpf_fib_lookup fib;
+	long answer;
+
+	p->ip.destination.word[3] = bpf_htonl(0xf0000001);
+	if (p->protocol == ETH_P_IPV6)
+		p->ip.destination.word[0] = bpf_htonl(0x40000000);
+	answer = ask_routes(p, &fib, 0, 0);
+	p->ip.destination = destination;
+	return answer != BPF_FIB_LKUP_RET_NOT_FWDED;
+}
+
+/*
+ * The node itself and its pods are reached on the node, whatever the network. The kernel says "not forwarded" of the
+ * node's addresses, and of those without any route as well.
+ */
 static __always_inline bool stays_on_node(struct packet *p)
 {
 	struct bpf_fib_lookup fib;
@@ -28,7 +46,7 @@ static __always_inline bool stays_on_node(struct packet *p)
 	__u32 ifindex = fib.ifindex;
 
 	if (answer == BPF_FIB_LKUP_RET_NOT_FWDED)
-		return true;
+		return routes_everything(p);
 	return (answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) &&
 	       bpf_map_lookup_elem(&interfaces_v1, &ifindex);
 }

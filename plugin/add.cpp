@@ -72,6 +72,9 @@ Result<void> add_pod_addresses(Pair &pair, const Plan &plan) {
     return {};
 }
 
+// Metric of routes that are another interface's already, above the kernel's own 1024 of IPv6.
+constexpr std::uint32_t kLaterRoutes = 2048;
+
 Result<void> configure_pod(const net::Namespace &pod, Pair &pair, const Plan &plan, const std::string &ifname) {
     const std::uint32_t ifindex = pair.veth.pod_ifindex;
     TRY(net::set_loopback_up(pair.pod));
@@ -83,7 +86,11 @@ Result<void> configure_pod(const net::Namespace &pod, Pair &pair, const Plan &pl
         TRY(net::put_neighbour(pair.pod, ifindex, gateway.addr, gateway.mac));
     for (net::RouteSpec route : plan.pod_routes) {
         route.ifindex = ifindex;
-        TRY(net::add_route(pair.pod, route)); // a route that is there already is another interface's, and stays
+        if (TRY(net::add_route(pair.pod, route)) || route.priority)
+            continue;
+        // Another interface's stays in front; this one is for sockets bound to the interface, and when that one goes.
+        route.priority = kLaterRoutes + ifindex;
+        TRY(net::add_route(pair.pod, route));
     }
     return {};
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <ctime>
 
 namespace podlane {
@@ -120,7 +121,12 @@ Result<void> erase_source_routes(const Tables &tables, const endpoint &record) {
 void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all,
                     std::vector<SourceRouteEntry> &entries) {
     std::array<std::uint32_t, 2> places{};
-    for (const source_route &route : all) {
+    // Whoever asks finds the same order.
+    std::vector<source_route> sorted = all;
+    std::ranges::sort(sorted, [](const source_route &a, const source_route &b) {
+        return a.ifindex != b.ifindex ? a.ifindex < b.ifindex : std::memcmp(&a.source, &b.source, sizeof a.source) < 0;
+    });
+    for (const source_route &route : sorted) {
         if (route.ifindex == ifindex)
             continue;
         const bool ipv4 = is_ipv4(route.source);

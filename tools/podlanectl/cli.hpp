@@ -14,7 +14,22 @@
 
 namespace podlane::ctl {
 
-enum class Opt : unsigned { json, bpffs, help, pod, ns, container, address, interface, network, all, reasons, count };
+enum class Opt : unsigned {
+    json,
+    bpffs,
+    help,
+    pod,
+    ns,
+    container,
+    address,
+    interface,
+    network,
+    all,
+    reasons,
+    source,
+    destination,
+    count
+};
 
 struct Option {
     Opt id;

@@ -19,6 +19,10 @@ Result<int> map_dump(const Call &call, World &world);
 Result<int> network_list(const Call &call, World &world);
 Result<int> path_list(const Call &call, World &world);
 Result<int> path_show(const Call &call, World &world);
+Result<int> source_list(const Call &call, World &world);
+Result<int> source_show(const Call &call, World &world);
+// path show with a source and a destination.
+Result<int> which_way(const Call &call, World &world);
 Result<int> path_flush(const Call &call, World &world);
 Result<int> uplink_list(const Call &call, World &world);
 Result<int> uplink_sync(const Call &call, World &world);

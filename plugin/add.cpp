@@ -12,6 +12,7 @@
 #include "plugin/network.hpp"
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
+#include "plugin/pod_rules.hpp"
 #include "plugin/remove.hpp"
 #include "plugin/rollback.hpp"
 #include "plugin/siblings.hpp"
@@ -163,6 +164,18 @@ Result<std::uint32_t> mtu_of(const std::optional<Way> &way, net::Netlink &host) 
     return way ? Result<std::uint32_t>(way->uplink.mtu) : uplink_mtu(host);
 }
 
+Result<void> put_rules(Pair &pair, const Plan &plan, Rollback &rollback) {
+    rollback.add("putting rules into the container",
+                 [&pod = pair.pod, ifindex = pair.veth.pod_ifindex, addresses = plan.addresses]() -> Result<void> {
+                     endpoint record{};
+                     record.pod_ifindex = ifindex;
+                     record.address_count = static_cast<std::uint8_t>(addresses.size());
+                     std::ranges::copy(addresses, record.addresses);
+                     return remove_pod_rules(pod, record);
+                 });
+    return put_pod_rules(pair.pod, pair.veth.pod_ifindex, plan);
+}
+
 // The container's interface of our own making. What it does is undone by `rollback` when it fails.
 Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
                                            Sockets &sockets, const Tables &tables, const std::optional<Way> &way,
@@ -175,8 +188,12 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     TRY(enable_forwarding(sockets.host, std::ranges::any_of(plan.addresses, is_ipv4), !is_none(plan.link_local)));
     const AddressQuestion question = TRY(AddressQuestion::ask(way, plan.addresses));
     Pair pair = TRY(create_pair(sockets, pod, plan, request.ifname, rollback));
-    const auto siblings = TRY(find_siblings(request, tables, sockets.pod, pod.inode()));
+    std::vector<net::Link> strangers;
+    const auto siblings = TRY(find_siblings(request, tables, sockets.pod, pod.inode(), &strangers));
     plan.flags |= source_flags(request.config, siblings, way);
+    if (!strangers.empty())
+        plan.flags |= INTERFACE_POD_RULES;
+    log_strangers(strangers);
     EndpointFacts facts = facts_of(plan, pair, mode, kind, pod.inode());
     facts.masquerade = TRY(masquerade_of(request.config));
     const endpoint record = TRY(make_endpoint(request, facts));
@@ -184,6 +201,8 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     TRY(attach_programs(request.config.bpffs, record.ifindex, kind));
     TRY(configure_pod(pod, pair, plan, request.ifname));
     TRY(configure_host(pair, plan));
+    if (!strangers.empty())
+        TRY(put_rules(pair, plan, rollback));
     if (record.masquerade != ENDPOINT_MASQUERADE_NONE)
         TRY(masquerade(facts.masquerade, request.config, prefixes_of(lease, request.ifname), rollback));
     TRY(wait_for_addresses(pair, plan));

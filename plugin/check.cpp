@@ -8,6 +8,7 @@
 #include "plugin/network.hpp"
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
+#include "plugin/pod_rules.hpp"
 #include "plugin/siblings.hpp"
 #include "plugin/verbs.hpp"
 
@@ -167,6 +168,8 @@ Result<void> check_source_routing(Checked &c, const Tables &tables, const std::o
     const auto leased = addresses_of(*c.request.config.prev_result, c.request.ifname);
     if (c.record.mode != ENDPOINT_AFTER_MAIN)
         TRY(check_link(way, c.addresses(), c.host));
+    if ((c.record.flags & INTERFACE_POD_RULES) != 0)
+        TRY(check_pod_rules(c.pod, c.record));
     return check_source_routes(TRY(wanted_source_routes(c.record, leased, siblings, way, tables, c.host)), siblings,
                                tables);
 }

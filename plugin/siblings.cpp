@@ -77,7 +77,7 @@ Result<void> tell(const Sibling &sibling, const Tables &tables) {
 } // namespace
 
 Result<std::vector<Sibling>> find_siblings(const cni::Request &request, const Tables &tables, net::Netlink &pod,
-                                           std::uint64_t netns_inode) {
+                                           std::uint64_t netns_inode, std::vector<net::Link> *strangers) {
     std::vector<Sibling> siblings;
     if (!request.config.source_routing)
         return siblings;
@@ -85,8 +85,11 @@ Result<std::vector<Sibling>> find_siblings(const cni::Request &request, const Ta
         if (link.name == request.ifname || link.name == "lo")
             continue;
         const endpoint_key key = TRY(make_endpoint_key(request.container_id, link.name));
-        if (const auto record = TRY(tables.endpoints.find(key)); record && takes_part(*record, netns_inode))
+        const auto record = TRY(tables.endpoints.find(key));
+        if (record && takes_part(*record, netns_inode))
             siblings.emplace_back(key, *record);
+        if (!record && link.up && strangers != nullptr)
+            strangers->push_back(link);
     }
     return siblings;
 }

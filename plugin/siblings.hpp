@@ -15,9 +15,10 @@ namespace podlane {
 using Sibling = std::pair<endpoint_key, endpoint>;
 
 // The container's other interfaces that take part in source routing, whatever network they belong to; none where
-// `config` has it switched off. `pod` is a socket in the container's namespace.
+// `config` has it switched off. `pod` is a socket in the container's namespace. `strangers` are its interfaces without
+// a host end known to us.
 Result<std::vector<Sibling>> find_siblings(const cni::Request &request, const Tables &tables, net::Netlink &pod,
-                                           std::uint64_t netns_inode);
+                                           std::uint64_t netns_inode, std::vector<net::Link> *strangers = nullptr);
 
 // The flags of an endpoint with these siblings and this way.
 std::uint32_t source_flags(const cni::Config &config, const std::vector<Sibling> &siblings,

@@ -23,6 +23,9 @@ enum interface_flags {
 	INTERFACE_WAY = 1 << 9,
 	/* Source routing is off: neither gets the packets of other interfaces, nor leaves its own to them. */
 	INTERFACE_APART = 1 << 10,
+	/* The container has an interface without programs: rules in it route what is sent from the endpoint's
+	   addresses. */
+	INTERFACE_POD_RULES = 1 << 11,
 };
 
 /* Written once by ADD, erased by DEL, read for every packet: one cache line. */

@@ -159,6 +159,28 @@ TEST_F(SourceLife, PeopleAreShownTheWay) {
     EXPECT_EQ(dropped.at(0).at("way"), "dropped");
 }
 
+// eth0 has no host end: the container's own rules do it, and go with DEL.
+TEST_F(SourceLife, BesideAnInterfaceWithoutAHostEndRulesDoIt) {
+    const auto pod = node().container();
+    Json main = {{"type", "macvlan"}, {"master", "up0"}, {"ipam", lab_.network(0).at("ipam")}};
+    main["ipam"]["ranges"] = {
+        {{{"subnet", "192.0.2.0/26"}, {"rangeStart", "192.0.2.20"}, {"gateway", "192.0.2.1"}}},
+        {{{"subnet", "2001:db8:f0::/64"}, {"rangeStart", "2001:db8:f0::20"}, {"gateway", "2001:db8:f0::1"}}}};
+    main["ipam"]["routes"] = {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}};
+    lab_.add(pod, {"eth0", "net0", {main}});
+    const std::string before = pod->run("ip rule") + pod->run("ip -6 rule");
+    lab_.add(pod, "net1", 1);
+    EXPECT_EQ(lab_.check(pod, "net1").rc, 0) << lab_.check(pod, "net1");
+    expect_answers(*pod, "net1", 1);
+    const std::string second = to_string(SourceLab::addr(*pod, "net1", true));
+    EXPECT_NE(pod->run("ip rule").find("20556:\tfrom " + second), std::string::npos) << pod->run("ip rule");
+    (void)pod->run("ip rule del priority 20556");
+    EXPECT_NE(lab_.check(pod, "net1").rc, 0);
+    EXPECT_FALSE(answers(*pod, "net1", 1, true)) << "the test's own foundation";
+    EXPECT_EQ(lab_.del(pod, "net1").rc, 0);
+    EXPECT_EQ(pod->run("ip rule") + pod->run("ip -6 rule"), before);
+}
+
 // eth0 by another plugin with Podlane behind it, net1 by Podlane: both ways round, through that plugin's host end.
 class SourceChained : public SourceLife, public testing::WithParamInterface<std::string> {
   protected:
@@ -178,6 +200,8 @@ TEST_P(SourceChained, AnswersLeaveByTheNetworkThatWasAddressed) {
     const auto pod = node().container();
     lab_.add(pod, {"eth0", "net0", chain()});
     lab_.add(pod, "net1", 1);
+    // A bridge's own IPv6 address takes its time.
+    EXPECT_TRUE(wait_until([&] { return ping(node().ns(), to_string(SourceLab::addr(*pod, "eth0", false))); }));
     const EchoServer server(pod->ns(), true, kPort);
     const EchoServer server6(pod->ns(), false, kPort);
     for (const bool ipv4 : {true, false})

@@ -62,13 +62,6 @@ const std::vector<Noun> &nouns() {
         {"network",
          "the networks of this node's pods, and how they leave it",
          {{"list", "List networks with their endpoints, cluster CIDRs and uplinks.", kPlain, {}, "", network_list}}},
-        {"source",
-         "by which network what a container sends from each of its addresses leaves",
-         {{"list", "List addresses, their interfaces, networks, uplinks and next hops.", kSelect | kPlain, kWhich,
-           "\"by route\": as the node's routes say. ALSO FROM: the container's other interfaces the address may be\n"
-           "sent from.",
-           source_list},
-          {"show", "Show the same a line for each.", kSelect | kPlain, kWhich, "", source_show}}},
         {"uplink",
          "the interfaces by which pods reach other nodes past the host stack",
          {{"list",
@@ -107,6 +100,13 @@ const std::vector<Noun> &nouns() {
            {},
            "Exit code 1 where something is wrong.",
            status}}},
+        {"source",
+         "by which network what a container sends from each of its addresses leaves",
+         {{"list", "List addresses, their interfaces, networks, uplinks and next hops.", kSelect | kPlain, kWhich,
+           "\"by route\": as the node's routes say. ALSO FROM: the container's other interfaces the address may be\n"
+           "sent from.",
+           source_list},
+          {"show", "Show the same a line for each.", kSelect | kPlain, kWhich, "", source_show}}},
         {"version", "versions of podlanectl, its maps and libbpf", {{"", "Print versions.", kPlain, {}, "", version}}},
     };
     return kNouns;

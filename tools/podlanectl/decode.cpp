@@ -17,15 +17,16 @@ struct Word {
     std::string_view text;
 };
 
-constexpr std::array<Word, 9> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
-                                         {INTERFACE_FAST_UPLINK, "fast-uplink"},
-                                         {INTERFACE_ANTI_SPOOF, "anti-spoof"},
-                                         {INTERFACE_ALLOWED_SOURCES, "allowed-sources"},
-                                         {INTERFACE_GATEWAY, "gateway"},
-                                         {INTERFACE_MORE_ADDRESSES, "more-addresses"},
-                                         {INTERFACE_SIBLINGS, "siblings"},
-                                         {INTERFACE_WAY, "own-way"},
-                                         {INTERFACE_APART, "apart"}}};
+constexpr std::array<Word, 10> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
+                                          {INTERFACE_FAST_UPLINK, "fast-uplink"},
+                                          {INTERFACE_ANTI_SPOOF, "anti-spoof"},
+                                          {INTERFACE_ALLOWED_SOURCES, "allowed-sources"},
+                                          {INTERFACE_GATEWAY, "gateway"},
+                                          {INTERFACE_MORE_ADDRESSES, "more-addresses"},
+                                          {INTERFACE_SIBLINGS, "siblings"},
+                                          {INTERFACE_WAY, "own-way"},
+                                          {INTERFACE_APART, "apart"},
+                                          {INTERFACE_POD_RULES, "pod-rules"}}};
 
 constexpr std::array<Word, 12> kMapTypes = {{{BPF_MAP_TYPE_HASH, "hash"},
                                              {BPF_MAP_TYPE_ARRAY, "array"},

@@ -70,8 +70,9 @@ Result<std::vector<std::string_view>> take_options(std::span<const std::string_v
         const std::size_t equals = is_long ? word.find('=') : std::string_view::npos;
         if (!is_long && word.size() > 2)
             return usage_error("unknown option " + std::string(word), "write each one-letter option by itself");
-        const Option *option = is_long ? TRY(find_option(word.substr(2, equals == std::string_view::npos ? equals : equals - 2)))
-                                       : TRY(find_letter(word[1]));
+        const Option *option =
+            is_long ? TRY(find_option(word.substr(2, equals == std::string_view::npos ? equals : equals - 2)))
+                    : TRY(find_letter(word[1]));
         std::string value;
         if (option->value.empty()) {
             if (equals != std::string_view::npos)

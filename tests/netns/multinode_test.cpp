@@ -45,7 +45,6 @@ class Multinode : public testing::TestWithParam<Routes> {
     Json keys_ = Json::object();
 };
 
-#define MN
 TEST_P(Multinode, PodsOfAllNodesReachEachOtherPastTheHostStacks) {
     std::vector<Member> pods;
     std::vector<std::unique_ptr<EchoServer>> servers;

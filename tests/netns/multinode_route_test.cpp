@@ -194,7 +194,7 @@ TEST_P(Marks, NoneLeavesTheUplink) {
     EXPECT_GT(counted("marked"), 0U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Bit, Marks, testing::Values(0x1000U, 0x80000000U));
+INSTANTIATE_TEST_SUITE_P(Bit, Marks, testing::Values(0x1000U, 1U));
 
 } // namespace
 } // namespace podlane::test

@@ -161,6 +161,27 @@ TEST_F(Uplink, AFlowReturnsTheWayItCame) {
     expect({"its answer", answer, REASON_UPLINK_DELIVERED, in()});
 }
 
+// A service's backend may be a node or anything else out of the cluster: its datagram is an answer, however it looks.
+TEST_F(Uplink, AnswersFromOutsideReturnToTheHostStack) {
+    const ip_addr outside = ip("198.51.99.1");
+    expect({"question", leaving() / Ipv4{pod4(), outside} / Udp{}, REASON_UPLINK_SENT_HOST, out()});
+    expect({"answer", arriving() / Ipv4{outside, pod4()} / Udp{53, 40000}, REASON_HOST_PATH, in()});
+    expect({"TCP", leaving() / Ipv4{pod4(), outside} / Tcp{}, REASON_UPLINK_SENT_HOST, out()});
+    expect({"its answer", arriving() / Ipv4{outside, pod4()} / Tcp{.flags = kAck}, REASON_HOST_UNKNOWN_PATH, in()});
+    EXPECT_EQ(must(node().paths().entries()).size(), 1U) << "TCP needs no memory";
+}
+
+// Marks of kube-proxy, portmap and Calico are none of ours, and stay.
+TEST_F(Uplink, ForeignMarksAreNotTakenForOurs) {
+    for (std::uint32_t bit = 1; bit != 0; bit <<= 1U) {
+        if (bit == PODLANE_MARK)
+            continue;
+        const Outcome left =
+            expect({"left", leaving() / Ipv4{pod4(), kRemote} / Udp{}, REASON_UPLINK_SENT_HOST, out(bit)});
+        EXPECT_EQ(left.mark, bit);
+    }
+}
+
 TEST_F(Uplink, ServesItsNetworksOnly) {
     serve(network_id("net-two"));
     expect({"to it", ip4("192.0.2.10", "198.18.2.9"), REASON_HOST_NO_UPLINK});

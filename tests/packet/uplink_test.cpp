@@ -100,6 +100,18 @@ TEST_F(Uplink, PodsReachOtherNodes) {
     EXPECT_EQ(path(kRemote)->uplink, 0U);
 }
 
+// Nobody answers for the router's address: the first packet waits for it, and who repeats it is to be told.
+TEST_F(Uplink, RepeatedQuestionsToANextHopThatIsSilent) {
+    const Bytes question = from_pod() / Ipv4{pod4(), kRemote} / Udp{};
+    expect({"first", question, REASON_SENT_UPLINK});
+    expect({"again", question, REASON_HOST_NO_NEIGHBOUR});
+    expect({"SYN", from_pod() / Ipv4{pod4(), kRemote} / Tcp{}, REASON_SENT_UPLINK});
+    expect({"SYN again", from_pod() / Ipv4{pod4(), kRemote} / Tcp{}, REASON_HOST_NO_NEIGHBOUR});
+    expect({"TCP under way", from_pod() / Ipv4{pod4(), kRemote} / Tcp{.flags = kAck}, REASON_SENT_UPLINK});
+    ASSERT_EQ(std::system("ip neigh replace 203.0.113.1 lladdr 02:00:00:00:00:ee dev up0 nud reachable"), 0); // NOLINT
+    expect({"it has answered", question, REASON_SENT_UPLINK});
+}
+
 TEST_F(Uplink, SizesAreThoseOfRouteAndDevice) {
     const auto sized = [](const char *to, std::size_t ip_bytes) {
         return from_pod() / Ipv4{pod4(), ip(to)} / Udp{} / bytes(ip_bytes - 28);

@@ -160,8 +160,11 @@ static __always_inline int find_path(struct packet *p)
 	return p->receiver ? find_local_path(p) : find_uplink_path(p);
 }
 
-/* What the host stack carried it must also get the answers of. Flows without a choice of paths need no memory. */
-static __always_inline void remember_host(struct packet *p)
+/*
+ * What the host stack carried it must also get the answers of. Flows without a choice of paths need no memory: nothing
+ * that a pod sends out of the cluster takes another way, and of the answers only those that look like questions.
+ */
+static __always_inline void remember_host(struct packet *p, bool leaves)
 {
 	struct flow_path *known;
 
@@ -170,6 +173,7 @@ static __always_inline void remember_host(struct packet *p)
 	known = bpf_map_lookup_elem(&paths_v1, &p->flow);
 	if (known && known->via == PATH_HOST)
 		return;
-	if (known || in_cluster(p, &p->flow.peer) || find_address(p, &p->flow.peer))
+	if (known || (leaves && p->ip.protocol != IPPROTO_TCP) || in_cluster(p, &p->flow.peer) ||
+	    find_address(p, &p->flow.peer))
 		remember(&p->flow, PATH_HOST, 0);
 }

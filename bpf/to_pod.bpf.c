@@ -6,7 +6,7 @@
 
 static __always_inline int receive(struct packet *p)
 {
-	remember_host(p);
+	remember_host(p, false);
 	return REASON_RECEIVED_HOST;
 }
 

@@ -21,7 +21,7 @@ static __always_inline int remember_sender(struct packet *p)
 	sender = find_endpoint(p, &p->flow.local);
 	if (sender) {
 		p->flow.ifindex = sender->ifindex;
-		remember_host(p);
+		remember_host(p, true);
 	}
 	return REASON_UPLINK_SENT_HOST;
 }

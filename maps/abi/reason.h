@@ -51,7 +51,9 @@
 	  "the kernel's routes have no way to forward it: host stack, which answers")                                  \
 	X(HOST_NO_UPLINK, "host-no-uplink", HOST, "the route leaves by an interface that is no uplink: host stack")    \
 	X(HOST_SOURCE_LOCAL, "host-source-local", HOST,                                                                \
-	  "came in by an uplink with the source of a pod of this node: host stack")
+	  "came in by an uplink with the source of a pod of this node: host stack")                                    \
+	X(HOST_NO_NEIGHBOUR, "host-no-neighbour", HOST,                                                                \
+	  "asked again while the next hop does not answer: host stack, which tells the sender")
 
 enum reason_kind {
 	REASON_KIND_PASS,

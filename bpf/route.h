@@ -171,10 +171,10 @@ static __always_inline int find_path(struct packet *p)
 }
 
 /*
- * What the host stack carried it must also get the answers of. Flows without a choice of paths need no memory.
- * flags: the endpoint's.
+ * What the host stack carried it must also get the answers of. Flows without a choice of paths need no memory; `always`
+ * says that there is a choice, whatever the peer.
  */
-static __always_inline void remember_host(struct packet *p, __u32 flags)
+static __always_inline void remember_host(struct packet *p, bool always)
 {
 	struct flow_path *known;
 
@@ -183,7 +183,6 @@ static __always_inline void remember_host(struct packet *p, __u32 flags)
 	known = bpf_map_lookup_elem(&paths_v1, &p->flow);
 	if (known && known->via == PATH_HOST)
 		return;
-	if (known || (flags & (INTERFACE_WAY | INTERFACE_SIBLINGS)) || in_cluster(p, &p->flow.peer) ||
-	    find_address(p, &p->flow.peer))
+	if (known || always || in_cluster(p, &p->flow.peer) || find_address(p, &p->flow.peer))
 		remember(&p->flow, PATH_HOST, 0);
 }

@@ -43,7 +43,9 @@ static __always_inline int remember_sender(struct packet *p)
 	sender = find_endpoint(p, &p->flow.local);
 	if (sender) {
 		p->flow.ifindex = sender->ifindex;
-		remember_host(p, sender->flags);
+		/* Of the answers from outside the cluster, those not of TCP look like questions. */
+		remember_host(p,
+			      (sender->flags & (INTERFACE_WAY | INTERFACE_SIBLINGS)) || p->ip.protocol != IPPROTO_TCP);
 	}
 	return REASON_UPLINK_SENT_HOST;
 }

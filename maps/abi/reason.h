@@ -52,6 +52,8 @@
 	X(HOST_NO_UPLINK, "host-no-uplink", HOST, "the route leaves by an interface that is no uplink: host stack")    \
 	X(HOST_SOURCE_LOCAL, "host-source-local", HOST,                                                                \
 	  "came in by an uplink with the source of a pod of this node: host stack")                                    \
+	X(HOST_NO_NEIGHBOUR, "host-no-neighbour", HOST,                                                                \
+	  "asked again while the next hop does not answer: host stack, which tells the sender")                        \
 	X(SENT_SIBLING, "sent-sibling", MOVED,                                                                         \
 	  "source is another interface's of the container: goes on as if that one had sent it")                        \
 	X(SENT_WAY, "sent-way", FAST, "by the uplink of the pod's network, to the network's next hop")                 \

@@ -232,12 +232,12 @@ Result<void> read_uplinks(const Node &node, std::vector<std::string> &into) {
 }
 
 Result<void> read_mark(const Node &node, std::uint32_t &into) {
-    constexpr std::uint32_t kKubeProxy = 0x4000U | 0x8000U;
+    constexpr std::uint32_t kKubeProxy = 0x4000U | 0x8000U, kPortmap = 0x2000U, kCalico = 0xffff0000U;
     if (!node.present())
         return {};
     const auto mark = node.number(std::numeric_limits<std::uint32_t>::max());
-    if (!mark || !std::has_single_bit(*mark) || (*mark & kKubeProxy) != 0)
-        return node.wrong("one bit as a number, and not 16384 or 32768, which are kube-proxy's");
+    if (!mark || !std::has_single_bit(*mark) || (*mark & (kKubeProxy | kPortmap | kCalico)) != 0)
+        return node.wrong("one bit as a number, of 1 to 4096: those above are portmap's, kube-proxy's and Calico's");
     into = static_cast<std::uint32_t>(*mark);
     return {};
 }

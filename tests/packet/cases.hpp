@@ -15,8 +15,8 @@ struct Case {
 // What only packets to and from other nodes end in.
 inline constexpr std::array kUplinkReasons = {REASON_SENT_UPLINK,    REASON_RECEIVED_UPLINK,   REASON_UPLINK_DELIVERED,
                                               REASON_UPLINK_SENT,    REASON_UPLINK_SENT_HOST,  REASON_HOST_NO_ROUTE,
-                                              REASON_HOST_NO_UPLINK, REASON_HOST_SOURCE_LOCAL, REASON_SENT_WAY,
-                                              REASON_UPLINK_ARP,     REASON_UPLINK_ND};
+                                              REASON_HOST_NO_UPLINK, REASON_HOST_SOURCE_LOCAL, REASON_HOST_NO_NEIGHBOUR,
+                                              REASON_SENT_WAY,       REASON_UPLINK_ARP,        REASON_UPLINK_ND};
 
 inline Ethernet from_pod() { return {kHostMac, kPodMac}; }
 inline ip_addr pod4() { return ip("192.0.2.10"); }

@@ -224,7 +224,7 @@ TEST(CniConfig, WayOfTheNetwork) {
 }
 
 TEST(CniConfig, TheWayOutOfTheNodeIsChecked) {
-    for (const char *mark : {"0", "3", "16384", "32768", "4294967296", "-1", "\"1\""})
+    for (const char *mark : {"0", "3", "8192", "16384", "32768", "65536", "2147483648", "4294967296", "-1", "\"1\""})
         expect_refused(parse(config_with(R"("mark": )" + std::string(mark))), ErrorCode::invalid_network_config,
                        "mark");
     for (const char *uplinks : {R"("eth0")", R"([""])", R"(["a b"])", R"(["a/b"])", "[1]"})

@@ -20,6 +20,7 @@ constexpr std::array<Option, static_cast<std::size_t>(Opt::count)> kOptions = {{
     {Opt::help, 'h', "help", "", "print help for what was named"},
 }};
 
+constexpr Opts kHelp{Opt::help};
 constexpr Opts kPlain{Opt::json, Opt::bpffs, Opt::help};
 constexpr Argument kWhich{"WHICH", false, "a pod, NAMESPACE/POD, container ID prefix, address or host interface"};
 constexpr Argument kMap{"MAP", true,
@@ -108,6 +109,12 @@ const std::vector<Noun> &nouns() {
            source_list},
           {"show", "Show the same a line for each.", kSelect | kPlain, kWhich, "", source_show}}},
         {"version", "versions of podlanectl, its maps and libbpf", {{"", "Print versions.", kPlain, {}, "", version}}},
+        {"completion",
+         "completion of the command line in your shell",
+         {{"bash", "Print a script for bash: source <(podlanectl completion bash)", kHelp, {}, "", completion_bash},
+          {"zsh", "Print a script for zsh: source <(podlanectl completion zsh)", kHelp, {}, "", completion_zsh},
+          {"fish", "Print a script for fish: podlanectl completion fish | source", kHelp, {}, "", completion_fish}}},
+        {"man", "the manual page", {{"", "Print it: podlanectl man | man -l -", kHelp, {}, "", man}}},
     };
     return kNouns;
 }

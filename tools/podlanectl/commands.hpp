@@ -29,6 +29,10 @@ Result<int> uplink_sync(const Call &call, World &world);
 Result<int> uplink_detach(const Call &call, World &world);
 Result<int> status(const Call &call, World &world);
 Result<int> version(const Call &call, World &world);
+Result<int> completion_bash(const Call &call, World &world);
+Result<int> completion_zsh(const Call &call, World &world);
+Result<int> completion_fish(const Call &call, World &world);
+Result<int> man(const Call &call, World &world);
 
 output::Table endpoint_table(const std::vector<EndpointEntry> &entries, const World &world);
 

@@ -132,7 +132,7 @@ void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all,
         const bool ipv4 = is_ipv4(route.source);
         entries.push_back({{ifindex, route.source}, route});
         if (++places[ipv4 ? 1 : 0] <= SOURCE_ROUTE_PLACES)
-            entries.push_back({source_route_place(ifindex, ipv4 ? 1 : 0, places[ipv4 ? 1 : 0]), route});
+            entries.emplace_back(source_route_place(ifindex, ipv4 ? 1 : 0, places[ipv4 ? 1 : 0]), route);
     }
 }
 

@@ -204,6 +204,8 @@ Json Node::config(const Json &keys) const {
 }
 
 std::string Node::state() const {
+    // What duplicate address detection ends with is no change of anybody's.
+    wait_until([&] { return run("ip -6 -o addr show tentative").empty(); });
     std::string text;
     for (const char *what : {"ip -o link", "ip -o addr", "ip -4 route show table all", "ip -6 route show table all",
                              "ip -4 rule", "ip -6 rule", "ip neigh show nud permanent", "tc qdisc show"})

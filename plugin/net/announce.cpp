@@ -188,7 +188,8 @@ std::optional<Claim> Probe::read(const Fd &socket) const {
 
 Result<std::optional<Claim>> Probe::answer(std::chrono::steady_clock::time_point deadline) const {
     using namespace std::chrono;
-    while (true) {
+    constexpr int kMostFrames = 4096; // of a link that never falls silent
+    for (int frames = 0; frames < kMostFrames; ++frames) {
         const auto left = duration_cast<milliseconds>(deadline - steady_clock::now()).count();
         std::array<pollfd, 2> both{{{arp_.get(), POLLIN, 0}, {nd_.get(), POLLIN, 0}}};
         const int ready = poll(both.data(), both.size(), static_cast<int>(std::max<std::int64_t>(left, 0)));
@@ -200,6 +201,7 @@ Result<std::optional<Claim>> Probe::answer(std::chrono::steady_clock::time_point
             if (const auto claim = read(*socket))
                 return claim;
     }
+    return std::optional<Claim>{};
 }
 
 Result<void> announce(std::uint32_t ifindex, const Mac &own, std::span<const ip_addr> addresses) {

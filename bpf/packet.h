@@ -25,6 +25,9 @@
 #define NEXTHDR_FRAGMENT 44
 #define NEXTHDR_DEST 60
 
+/* Which build of Podlane the program is of; set by the loader, read back from the kernel by who wants to know. */
+const volatile __u64 podlane_build = 0;
+
 /* The transport header's part that names a flow. */
 struct ports {
 	__be16 source;

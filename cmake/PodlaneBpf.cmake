@@ -28,7 +28,8 @@ function(podlane_vmlinux_h)
     add_custom_target(podlane_vmlinux DEPENDS ${PODLANE_VMLINUX_H})
 endfunction()
 
-# podlane_bpf(LIST_VARIABLE FILE): the rules for one object; appends its skeleton's path to the variable.
+# podlane_bpf(LIST_VARIABLE FILE): the rules for one object; appends its skeleton's path to the variable. Its target is
+# ${PODLANE_BPF_PREFIX}bpf_NAME.
 function(podlane_bpf list_variable file)
     get_filename_component(stem ${file} NAME)
     string(REGEX REPLACE "\\.bpf\\.c$" "" stem ${stem})
@@ -49,6 +50,6 @@ function(podlane_bpf list_variable file)
         DEPENDS ${object} ${PROJECT_SOURCE_DIR}/cmake/make-skeleton.cmake
         COMMENT "Making skeleton ${stem}.skel.h"
         VERBATIM)
-    add_custom_target(bpf_${stem} DEPENDS ${skeleton})
+    add_custom_target(${PODLANE_BPF_PREFIX}bpf_${stem} DEPENDS ${skeleton})
     set(${list_variable} ${${list_variable}} ${skeleton} PARENT_SCOPE)
 endfunction()

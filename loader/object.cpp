@@ -2,6 +2,7 @@
 
 #include "from_pod.skel.h"
 #include "from_uplink.skel.h"
+#include "loader/embedded.hpp"
 #include "loader/pins.hpp"
 #include "maps/tables.hpp"
 #include "to_pod.skel.h"
@@ -15,7 +16,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <memory>
 #include <string_view>
 
 namespace podlane {
@@ -23,33 +23,6 @@ namespace {
 
 constexpr std::uint32_t kAddressesPerEndpoint = 4;
 constexpr std::uint32_t kUplinks = 256;
-
-// The last lines libbpf had to say: the verifier's reason for a refusal among them.
-std::string &libbpf_log() {
-    static std::string log;
-    return log;
-}
-
-int keep_log(libbpf_print_level level, const char *format, va_list arguments) {
-    constexpr std::size_t kKept = 2048;
-    if (level != LIBBPF_WARN)
-        return 0;
-    std::array<char, 1024> line{};
-    const int length = std::vsnprintf(line.data(), line.size(), format, arguments);
-    std::string &log = libbpf_log();
-    log.append(line.data());
-    if (log.size() > kKept)
-        log.erase(0, log.size() - kKept);
-    return length;
-}
-
-Error load_error(std::string_view doing, int system_errno) {
-    Error error = system_error(ErrorCode::plugin_not_available, "kernel: " + std::string(doing), system_errno);
-    error.hint = libbpf_log();
-    return error;
-}
-
-template <typename Skeleton> using Owned = std::unique_ptr<Skeleton, void (*)(Skeleton *)>;
 
 void set_sizes(bpf_object *object, const LoadSettings &sizes) {
     const auto resize = [&](const char *name, std::uint32_t entries) {
@@ -97,7 +70,10 @@ Result<void> count_unknown(const bpf_object *object) {
     const int fd = bpf_object__find_map_fd_by_name(object, PODLANE_MAP_COUNTERS);
     const std::uint32_t unknown = 0;
     const std::vector<counters> zero(TRY(possible_cpus()));
-    return detail::put(fd, PODLANE_MAP_COUNTERS, &unknown, zero.data(), Put::any);
+    auto put = detail::put(fd, PODLANE_MAP_COUNTERS, &unknown, zero.data(), Put::must_not_exist);
+    if (!put && put.error().code == ErrorCode::already_exists)
+        return {}; // the map is that of a running version
+    return put;
 }
 
 Result<void> load(bpf_object *object, const char *program) {
@@ -113,23 +89,10 @@ Result<void> load_sharing(bpf_object *object, const bpf_object *maps_of, const c
     return pin(bpf_program__fd(bpf_object__find_program_by_name(object, program)), directory, program);
 }
 
-Result<void> load_into(const std::string &directory, const LoadSettings &settings) {
-    const Owned<from_pod_bpf> from_pod(from_pod_bpf__open(), &from_pod_bpf__destroy);
-    const Owned<to_pod_bpf> to_pod(to_pod_bpf__open(), &to_pod_bpf__destroy);
-    const Owned<from_uplink_bpf> from_uplink(from_uplink_bpf__open(), &from_uplink_bpf__destroy);
-    const Owned<to_uplink_bpf> to_uplink(to_uplink_bpf__open(), &to_uplink_bpf__destroy);
-    if (!from_pod || !to_pod || !from_uplink || !to_uplink)
-        return load_error("reading the embedded programs", errno);
-    from_pod->rodata->fast_mark = settings.mark;
-    to_uplink->rodata->fast_mark = settings.mark;
-    set_sizes(from_pod->obj, settings);
-    TRY(load(from_pod->obj, PODLANE_PROGRAM_FROM_POD));
-    TRY(count_unknown(from_pod->obj));
-    TRY(pin_maps(from_pod->obj, directory));
-    TRY(pin(bpf_program__fd(from_pod->progs.pl_from_pod), directory, PODLANE_PROGRAM_FROM_POD));
-    TRY(load_sharing(to_pod->obj, from_pod->obj, PODLANE_PROGRAM_TO_POD, directory));
-    TRY(load_sharing(from_uplink->obj, from_pod->obj, PODLANE_PROGRAM_FROM_UPLINK, directory));
-    return load_sharing(to_uplink->obj, from_pod->obj, PODLANE_PROGRAM_TO_UPLINK, directory);
+void add_hash(std::uint64_t &hash, const void *bytes, std::size_t size) {
+    constexpr std::uint64_t kPrime = 0x100000001b3;
+    for (const char c : std::string_view(static_cast<const char *>(bytes), size))
+        hash = (hash ^ static_cast<unsigned char>(c)) * kPrime;
 }
 
 std::vector<std::string_view> pin_names() {
@@ -140,7 +103,52 @@ std::vector<std::string_view> pin_names() {
 
 bool exists(const std::string &path) { return access(path.c_str(), F_OK) == 0; }
 
+// What was published last is found again where somebody died between the two renames of an upgrade.
+bool finish_publishing(const std::string &root) {
+    return rename(replaced_directory(root).c_str(), live_directory(root).c_str()) == 0;
+}
+
 } // namespace
+
+// FNV-1a over the embedded objects.
+std::uint64_t own_build() {
+    static const std::uint64_t build = [] {
+        std::uint64_t hash = 0xcbf29ce484222325;
+        for (const auto &bytes : {&from_pod_bpf__elf_bytes, &to_pod_bpf__elf_bytes, &from_uplink_bpf__elf_bytes,
+                                  &to_uplink_bpf__elf_bytes}) {
+            std::size_t size = 0;
+            const void *object = bytes(&size);
+            add_hash(hash, object, size);
+        }
+        return hash;
+    }();
+    return build;
+}
+
+Result<void> load_into(const std::string &directory, const LoadSettings &settings, const std::string &maps_from) {
+    keep_libbpf_log();
+    const Owned<from_pod_bpf> from_pod(from_pod_bpf__open(), &from_pod_bpf__destroy);
+    const Owned<to_pod_bpf> to_pod(to_pod_bpf__open(), &to_pod_bpf__destroy);
+    const Owned<from_uplink_bpf> from_uplink(from_uplink_bpf__open(), &from_uplink_bpf__destroy);
+    const Owned<to_uplink_bpf> to_uplink(to_uplink_bpf__open(), &to_uplink_bpf__destroy);
+    if (!from_pod || !to_pod || !from_uplink || !to_uplink)
+        return load_error("reading the embedded programs", errno);
+    from_pod->rodata->fast_mark = settings.mark;
+    to_uplink->rodata->fast_mark = settings.mark;
+    for (auto *build : {&from_pod->rodata->podlane_build, &to_pod->rodata->podlane_build,
+                        &from_uplink->rodata->podlane_build, &to_uplink->rodata->podlane_build})
+        *build = own_build();
+    set_sizes(from_pod->obj, settings);
+    if (!maps_from.empty())
+        TRY(reuse_maps(from_pod->obj, maps_from));
+    TRY(load(from_pod->obj, PODLANE_PROGRAM_FROM_POD));
+    TRY(count_unknown(from_pod->obj));
+    TRY(pin_maps(from_pod->obj, directory));
+    TRY(pin(bpf_program__fd(from_pod->progs.pl_from_pod), directory, PODLANE_PROGRAM_FROM_POD));
+    TRY(load_sharing(to_pod->obj, from_pod->obj, PODLANE_PROGRAM_TO_POD, directory));
+    TRY(load_sharing(from_uplink->obj, from_pod->obj, PODLANE_PROGRAM_FROM_UPLINK, directory));
+    return load_sharing(to_uplink->obj, from_pod->obj, PODLANE_PROGRAM_TO_UPLINK, directory);
+}
 
 Result<void> ensure_loaded(const std::string &root, const LoadSettings &settings) {
     const std::string live = live_directory(root);
@@ -148,14 +156,9 @@ Result<void> ensure_loaded(const std::string &root, const LoadSettings &settings
         return {};
     TRY(prepare_root(root));
     const Lock lock = TRY(Lock::exclusive(root));
-    if (exists(live))
+    if (exists(live) || finish_publishing(root))
         return {};
-    libbpf_set_print(&keep_log);
-    libbpf_log().clear();
-    const std::string loading = root + "/loading";
-    TRY(remove_pins(loading));
-    if (mkdir(loading.c_str(), 0700) != 0)
-        return system_error(ErrorCode::bpf, "creating " + loading, errno);
+    const std::string loading = TRY(make_loading_directory(root));
     if (auto loaded = load_into(loading, settings); !loaded) {
         if (auto removed = remove_pins(loading); !removed)
             loaded.error().message += "; " + removed.error().message;
@@ -176,11 +179,8 @@ Result<void> check_pins(const std::string &root) {
         return Error{ErrorCode::plugin_not_available,
                      "bpffs: " + pin_path(root, name) + " is missing" +
                          (others.empty() ? "" : ", but there is " + others + " of another version of Podlane"),
-                     others.empty() ? "delete the node's pods, remove " + live_directory(root) +
-                                          " and let the next ADD "
-                                          "load the programs again"
-                                    : "use the binary of that version until its pods are gone, then remove " +
-                                          live_directory(root)};
+                     others.empty() ? "podlanectl upgrade puts it back"
+                                    : "podlanectl upgrade brings the node to the version of the podlanectl it is of"};
     }
     return {};
 }

@@ -21,6 +21,13 @@ struct LoadSettings {
 // call it at once: one loads, the others find it done. What is pinned appears whole or not at all.
 Result<void> ensure_loaded(const std::string &root, const LoadSettings &settings);
 
+// Loads programs and maps and pins them in `directory`, which stays as it is when that fails half-way. With `maps_from`
+// they work on the maps pinned there, as far as those have the names of this binary's, and only the others are made.
+Result<void> load_into(const std::string &directory, const LoadSettings &settings, const std::string &maps_from = {});
+
+// A number that is another one for programs of another build.
+std::uint64_t own_build();
+
 // Whether every pin this binary needs is there; the error names what is missing, and maps another version left.
 Result<void> check_pins(const std::string &root);
 

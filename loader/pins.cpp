@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdio>
 #include <memory>
 #include <string_view>
 
@@ -105,6 +106,36 @@ Result<Lock> Lock::take(const std::string &root, int operation) {
 
 Result<Lock> Lock::exclusive(const std::string &root) { return take(root, LOCK_EX); }
 Result<Lock> Lock::shared(const std::string &root) { return take(root, LOCK_SH); }
+
+std::string replaced_directory(const std::string &root) { return root + "/replaced"; }
+
+Result<std::string> make_loading_directory(const std::string &root) {
+    std::string loading = root + "/loading";
+    TRY(remove_pins(loading));
+    if (mkdir(loading.c_str(), 0700) != 0)
+        return system_error(ErrorCode::bpf, "creating " + loading, errno);
+    return loading;
+}
+
+Result<void> publish(const std::string &root, const std::string &loading) {
+    const std::string live = live_directory(root);
+    // bpffs exchanges since 5.17; before, there is a moment without, which ensure_loaded() ends.
+    if (renameat2(AT_FDCWD, loading.c_str(), AT_FDCWD, live.c_str(), RENAME_EXCHANGE) == 0) {
+        static_cast<void>(remove_pins(loading)); // else the next one does it
+        return {};
+    }
+    const std::string replaced = replaced_directory(root);
+    TRY(remove_pins(replaced));
+    if (rename(live.c_str(), replaced.c_str()) != 0)
+        return system_error(ErrorCode::bpf, "replacing " + live, errno);
+    if (rename(loading.c_str(), live.c_str()) != 0) {
+        const int error = errno;
+        static_cast<void>(rename(replaced.c_str(), live.c_str()));
+        return system_error(ErrorCode::bpf, "publishing " + live, error);
+    }
+    static_cast<void>(remove_pins(replaced));
+    return {};
+}
 
 Result<std::vector<std::string>> maps_of_other_versions(const std::string &root) {
     std::vector<std::string> others;

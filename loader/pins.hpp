@@ -25,6 +25,13 @@ class Lock {
     Fd fd_;
 };
 
+// An empty directory for the pins of what is being loaded. Needs the exclusive lock.
+Result<std::string> make_loading_directory(const std::string &root);
+// Where an upgrade puts the pins it replaces, for the moment until the new ones are in their place.
+std::string replaced_directory(const std::string &root);
+// Puts `loading` in the place of the live directory and removes that. Needs the exclusive lock.
+Result<void> publish(const std::string &root, const std::string &loading);
+
 // Pins in the live directory that are a map of ours in another version than this binary's ("endpoints_v0").
 Result<std::vector<std::string>> maps_of_other_versions(const std::string &root);
 

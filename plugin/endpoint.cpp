@@ -2,8 +2,11 @@
 
 #include "plugin/net/link.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <ctime>
 
@@ -116,6 +119,16 @@ Result<void> erase_source_routes(const Tables &tables, const endpoint &record) {
     return {};
 }
 
+// Directories on a bpffs keep their number when they are renamed.
+Result<std::uint64_t> generation_of(const std::string &root) {
+    struct stat facts {};
+    if (stat(live_directory(root).c_str(), &facts) == 0)
+        return static_cast<std::uint64_t>(facts.st_ino);
+    if (errno == ENOENT)
+        return Error{ErrorCode::missing, "there are no pins below " + root, {}, errno};
+    return system_error(ErrorCode::bpf, "looking at " + live_directory(root), errno);
+}
+
 } // namespace
 
 void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all,
@@ -136,13 +149,22 @@ void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all,
     }
 }
 
+Result<void> Tables::check_generation(const std::string &root) const {
+    if (TRY(generation_of(root)) == generation)
+        return {};
+    return Error{ErrorCode::try_again_later, "Podlane was upgraded just now",
+                 "the runtime's next attempt finds it done"};
+}
+
 Result<Tables> Tables::open(const std::string &root) {
+    // First: what is opened behind it may be newer than it says, never older.
+    const std::uint64_t generation = TRY(generation_of(root));
     return Tables{
         TRY(open_endpoints(root, Access::read_write)),       TRY(open_interfaces(root, Access::read_write)),
         TRY(open_addresses(root, Access::read_write)),       TRY(open_networks(root, Access::read_write)),
         TRY(open_allowed_sources(root, Access::read_write)), TRY(open_bandwidths(root, Access::read_write)),
         TRY(open_cluster_cidrs(root, Access::read_write)),   TRY(open_source_routes(root, Access::read_write)),
-        TRY(Counters::open(root, Access::read_write))};
+        TRY(Counters::open(root, Access::read_write)),       generation};
 }
 
 Result<endpoint> make_endpoint(const cni::Request &request, const EndpointFacts &facts) {

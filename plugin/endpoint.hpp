@@ -24,9 +24,12 @@ struct Tables {
     ClusterCidrs cluster_cidrs;
     SourceRoutes source_routes;
     Counters counters;
+    std::uint64_t generation; // of the pins: another one after an upgrade
 
     // ErrorCode::missing where nothing was ever loaded.
     static Result<Tables> open(const std::string &root);
+    // An error where an upgrade has replaced maps since they were opened. For who holds the lock of the root.
+    [[nodiscard]] Result<void> check_generation(const std::string &root) const;
 };
 
 // What the maps are told of a new endpoint. Identity, pod names and configuration come from the request.

@@ -162,11 +162,13 @@ Result<Lock> enter_network(const cni::Request &request, const Tables &tables, ne
     });
     for (int round = 0; round < kMostRounds; ++round) {
         Lock shared = TRY(Lock::shared(config.bpffs));
+        TRY(tables.check_generation(config.bpffs));
         if (TRY(in_place(config, tables, host)))
             return shared;
         // One process may not wait for the exclusive lock while it holds the shared one.
         { const Lock released = std::move(shared); }
         const Lock exclusive = TRY(Lock::exclusive(config.bpffs));
+        TRY(tables.check_generation(config.bpffs));
         TRY(put_in_place(config, tables));
     }
     return Error{ErrorCode::try_again_later, "network " + config.name + ": its uplinks do not stay as they are put",

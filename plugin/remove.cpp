@@ -1,5 +1,6 @@
 #include "plugin/remove.hpp"
 
+#include "loader/pins.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/neighbourhood.hpp"
@@ -86,14 +87,31 @@ Result<void> leave_uplink(const Tables &tables, const endpoint &record, net::Net
     return {};
 }
 
+// Keeps an upgrade from carrying entries over while they are being erased; nothing where there is no root.
+std::optional<Lock> keep_upgrades_out(const std::string &root) {
+    auto lock = Lock::shared(root);
+    return lock ? std::optional(std::move(lock).value()) : std::nullopt;
+}
+
+// Entries in maps of another version would stay behind, and lead packets astray.
+Result<void> refuse_other_versions(const std::string &root) {
+    if (TRY(maps_of_other_versions(root)).empty())
+        return {};
+    return Error{ErrorCode::try_again_later, "the maps below " + root + " are of another version of Podlane",
+                 "podlanectl upgrade brings them to this one's"};
+}
+
 } // namespace
 
 Result<void> remove_attachment(const cni::Request &request) {
     const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
     net::Netlink host = TRY(net::Netlink::open());
+    std::optional<Lock> lock = keep_upgrades_out(request.config.bpffs);
     auto tables = Tables::open(request.config.bpffs);
     if (!tables && tables.error().code != ErrorCode::missing)
         return std::move(tables).error();
+    if (!tables)
+        TRY(refuse_other_versions(request.config.bpffs));
     const auto record = tables ? TRY(tables->endpoints.find(key)) : std::optional<endpoint>{};
     Errors errors;
     // Nobody is led to the endpoint any more before its interface goes.
@@ -111,6 +129,7 @@ Result<void> remove_attachment(const cni::Request &request) {
     if (record && record->masquerade != ENDPOINT_MASQUERADE_NONE)
         errors.add(stop_masquerading(record->masquerade, std::string(field_text(record->network_name)),
                                      std::span(record->addresses).first(record->address_count)));
+    lock.reset();
     if (tables && record)
         errors.add(drop_network_if_unused(request.config.bpffs, *tables, record->network));
     return std::move(errors).result();

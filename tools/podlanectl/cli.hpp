@@ -28,6 +28,7 @@ enum class Opt : unsigned {
     reasons,
     source,
     destination,
+    force,
     count
 };
 

@@ -15,6 +15,7 @@ constexpr std::array<Option, static_cast<std::size_t>(Opt::count)> kOptions = {{
     {Opt::reasons, '\0', "reasons", "", "only list the reasons and their meaning"},
     {Opt::source, '\0', "source", "IP", "what is sent from this address"},
     {Opt::destination, '\0', "destination", "IP", "what is sent to this address"},
+    {Opt::force, '\0', "force", "", "also where there seems to be nothing to do"},
     {Opt::json, 'j', "json", "", "print JSON, with raw numbers"},
     {Opt::bpffs, '\0', "bpffs", "DIR", "where the maps are pinned (default: $PODLANE_BPFFS or /sys/fs/bpf/podlane)"},
     {Opt::help, 'h', "help", "", "print help for what was named"},
@@ -108,6 +109,18 @@ const std::vector<Noun> &nouns() {
            "sent from.",
            source_list},
           {"show", "Show the same a line for each.", kSelect | kPlain, kWhich, "", source_show}}},
+        {"upgrade",
+         "bring a running node to the version of this podlanectl",
+         {{"",
+           "Replace all programs by this version's, and carry the maps over.",
+           kPlain | Opts{Opt::force},
+           {},
+           "Each hook changes over at once, between two packets; flows, counters and limits go on. Pods set up "
+           "meanwhile\n"
+           "wait. Where it fails, the version before goes on working. An older podlanectl takes the same way back.\n"
+           "--force replaces the programs also where they are this version's already.",
+           upgrade_node,
+           true}}},
         {"version", "versions of podlanectl, its maps and libbpf", {{"", "Print versions.", kPlain, {}, "", version}}},
         {"completion",
          "completion of the command line in your shell",

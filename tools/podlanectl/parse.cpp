@@ -92,11 +92,14 @@ Result<std::vector<std::string_view>> take_options(std::span<const std::string_v
     return rest;
 }
 
+// Nouns that change something by themselves are not abbreviated.
+bool acts(const Noun &noun) { return noun.commands.front().verb.empty() && noun.commands.front().writes; }
+
 Result<const Noun *> find_noun(std::string_view word) {
     const auto find = [&](auto matches) { return std::ranges::find_if(nouns(), matches); };
     auto found = find([&](const Noun &noun) { return noun.name == word; });
     if (found == nouns().end())
-        found = find([&](const Noun &noun) { return noun.name.starts_with(word); });
+        found = find([&](const Noun &noun) { return noun.name.starts_with(word) && !acts(noun); });
     if (found == nouns().end())
         return usage_error("unknown object \"" + std::string(word) + "\"",
                            did_you_mean(word, "", names_of(nouns()), "objects"));

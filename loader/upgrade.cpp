@@ -1,0 +1,243 @@
+#include "loader/upgrade.hpp"
+
+#include "loader/attach.hpp"
+#include "loader/migrate.hpp"
+#include "loader/object.hpp"
+#include "loader/pins.hpp"
+#include "maps/tables.hpp"
+
+#include <bpf/bpf.h>
+#include <net/if.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <map>
+
+namespace podlane {
+namespace {
+
+// Empty where the interface is gone.
+std::string name_of(std::uint32_t ifindex) {
+    std::array<char, IF_NAMESIZE> name{};
+    return if_indextoname(ifindex, name.data()) == nullptr ? "" : name.data();
+}
+
+bool is_there(std::uint32_t ifindex) { return !name_of(ifindex).empty(); }
+
+// A pin below `directory`; no descriptor where it is not there.
+Result<Fd> open_pin(const std::string &directory, std::string_view name) {
+    Fd fd(bpf_obj_get((directory + "/" + std::string(name)).c_str()));
+    if (!fd && errno != ENOENT)
+        return system_error(ErrorCode::bpf, "opening " + directory + "/" + std::string(name), errno);
+    return fd;
+}
+
+// The pin of the same map in another version.
+Result<std::string> other_version(const std::string &root, std::string_view name) {
+    const std::string_view base = name.substr(0, name.rfind("_v") + 2);
+    for (const std::string &other : TRY(maps_of_other_versions(root)))
+        if (other.starts_with(base) && other.size() > base.size())
+            return other;
+    return std::string{};
+}
+
+// Sizes and mark of the running version. A map that was not there before takes the default.
+Result<LoadSettings> running_settings(const std::string &root) {
+    LoadSettings settings;
+    const auto size_of = [&](const char *name, std::uint32_t &entries) -> Result<void> {
+        Fd map = TRY(open_pin(live_directory(root), name));
+        if (!map)
+            map = TRY(open_pin(live_directory(root), TRY(other_version(root, name))));
+        if (map)
+            entries = TRY(map_facts(map.get())).max_entries;
+        return {};
+    };
+    TRY(size_of(PODLANE_MAP_ENDPOINTS, settings.endpoints));
+    TRY(size_of(PODLANE_MAP_PATHS, settings.paths));
+    const Fd program = TRY(open_pin(live_directory(root), PODLANE_PROGRAM_FROM_POD));
+    const auto mark = program ? TRY(program_constant(program.get(), "fast_mark")) : std::nullopt;
+    if (mark)
+        settings.mark = static_cast<std::uint32_t>(*mark);
+    return settings;
+}
+
+// What is to be done on one hook.
+struct Place {
+    std::uint32_t ifindex;
+    Hook hook;
+    const char *program;
+    HookKind kind;
+};
+
+class Upgrade {
+  public:
+    Upgrade(const std::string &root, std::string loading)
+        : root_(root), live_(live_directory(root)), loading_(std::move(loading)) {}
+
+    Result<Upgraded> run();
+
+  private:
+    Result<void> run_unprotected();
+    Result<void> carry_maps();
+    Result<void> carry_late();
+    Result<void> note_programs();
+    Result<std::vector<Place>> places() const;
+    Result<void> add_places(std::uint32_t ifindex, HookKind otherwise, const char *ingress, const char *egress,
+                            std::vector<Place> &all) const;
+    Result<void> replace_programs();
+    Result<void> put_back();
+
+    const std::string &root_;
+    std::string live_;
+    std::string loading_;
+    Upgraded report_;
+    std::map<std::string_view, Fd> old_programs_;
+    std::map<std::string_view, Fd> new_programs_;
+    std::vector<Place> replaced_;
+};
+
+Result<void> Upgrade::carry_maps() {
+    for (const std::string_view name : kMapNames) {
+        const Fd same = TRY(open_pin(live_, name));
+        const std::string other = same ? std::string(name) : TRY(other_version(root_, name));
+        UpgradedMap &map = report_.maps.emplace_back(UpgradedMap{std::string(name), other});
+        if (same || other.empty())
+            continue;
+        const Fd from = TRY(open_pin(live_, other));
+        const Fd to = TRY(open_pin(loading_, name));
+        map.carried = TRY(migrate_map(from.get(), to.get(), Carry::all));
+    }
+    return {};
+}
+
+// Flows that the old programs remembered while the new ones took their places.
+Result<void> Upgrade::carry_late() {
+    for (const UpgradedMap &map : report_.maps)
+        if (map.name == PODLANE_MAP_PATHS && !map.was.empty() && map.was != map.name)
+            TRY(migrate_map(TRY(open_pin(live_, map.was)).get(), TRY(open_pin(loading_, map.name)).get(),
+                            Carry::missing));
+    return {};
+}
+
+Result<void> Upgrade::note_programs() {
+    for (const std::string_view name : kProgramNames) {
+        Fd now = TRY(open_pin(loading_, name));
+        if (!now)
+            continue;
+        const ProgramFacts facts = TRY(program_facts(now.get()));
+        UpgradedProgram program{std::string(name), 0, facts.id, {}, facts.tag};
+        if (Fd old = TRY(open_pin(live_, name))) {
+            const ProgramFacts was = TRY(program_facts(old.get()));
+            program.old_id = was.id;
+            program.old_tag = was.tag;
+            old_programs_.emplace(name, std::move(old));
+        }
+        new_programs_.emplace(name, std::move(now));
+        report_.programs.push_back(std::move(program));
+    }
+    return {};
+}
+
+Result<void> Upgrade::add_places(std::uint32_t ifindex, HookKind otherwise, const char *ingress, const char *egress,
+                                 std::vector<Place> &all) const {
+    for (const auto &[hook, program] : {std::pair(Hook::egress, egress), std::pair(Hook::ingress, ingress)}) {
+        const auto ours = TRY(attached(ifindex, hook));
+        all.push_back({ifindex, hook, program, ours.empty() ? otherwise : ours.front().kind});
+    }
+    return {};
+}
+
+Result<std::vector<Place>> Upgrade::places() const {
+    std::vector<Place> all;
+    const auto endpoints = TRY(Endpoints::open(loading_ + "/" PODLANE_MAP_ENDPOINTS, Access::read_only));
+    for (const auto &[key, record] : TRY(endpoints.entries()))
+        if (name_of(record.ifindex) == field_text(record.host_ifname))
+            TRY(add_places(record.ifindex, record.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact,
+                           PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD, all));
+    const auto uplinks = TRY(Uplinks::open(loading_ + "/" PODLANE_MAP_UPLINKS, Access::read_only));
+    for (const std::uint32_t ifindex : TRY(uplinks.keys()))
+        if (is_there(ifindex))
+            TRY(add_places(ifindex, HookKind::clsact, PODLANE_PROGRAM_FROM_UPLINK, PODLANE_PROGRAM_TO_UPLINK, all));
+    std::ranges::stable_sort(all, {}, &Place::ifindex);
+    return all;
+}
+
+Result<void> Upgrade::replace_programs() {
+    for (const Place &place : TRY(places())) {
+        replaced_.push_back(place); // also where it fails: perhaps half of it is done
+        auto done = attach(place.ifindex, place.hook, place.kind, new_programs_.at(place.program).get());
+        if (done)
+            ++report_.hooks;
+        else if (is_there(place.ifindex))
+            return done;
+        else
+            replaced_.pop_back(); // a pod that has gone meanwhile
+    }
+    return {};
+}
+
+// The old programs again, on every hook that has a new one.
+Result<void> Upgrade::put_back() {
+    Result<void> failed;
+    for (const Place &place : replaced_) {
+        const auto old = old_programs_.find(place.program);
+        const auto ours = attached(place.ifindex, place.hook);
+        if (old == old_programs_.end() || !ours || ours->empty())
+            continue;
+        auto done = attach(place.ifindex, place.hook, place.kind, old->second.get());
+        if (!done && is_there(place.ifindex))
+            failed = std::move(done);
+    }
+    return failed;
+}
+
+Result<void> Upgrade::run_unprotected() {
+    TRY(load_into(loading_, TRY(running_settings(root_)), live_));
+    TRY(note_programs());
+    TRY(carry_maps());
+    TRY(replace_programs());
+    TRY(carry_late());
+    return publish(root_, loading_);
+}
+
+Result<Upgraded> Upgrade::run() {
+    auto done = run_unprotected();
+    if (done)
+        return std::move(report_);
+    for (const auto &undone : {put_back(), remove_pins(loading_)})
+        if (!undone)
+            done.error().message += "; " + undone.error().message;
+    if (done.error().hint.empty())
+        done.error().hint = "the version before goes on working";
+    return std::move(done).error();
+}
+
+} // namespace
+
+Result<bool> is_current(const std::string &root) {
+    if (!check_pins(root))
+        return false;
+    for (const std::string_view name : kProgramNames) {
+        const Fd program = TRY(open_pin(live_directory(root), name));
+        if (program && TRY(program_constant(program.get(), "podlane_build")) != own_build())
+            return false;
+    }
+    return true;
+}
+
+Result<Upgraded> upgrade(const std::string &root, bool always) {
+    const Lock lock = TRY(Lock::exclusive(root));
+    const std::string live = live_directory(root);
+    if (!TRY(open_pin(live, PODLANE_PROGRAM_FROM_POD)))
+        return Error{ErrorCode::missing, "there is nothing of Podlane below " + root + " to upgrade",
+                     "no pod was set up since the node booted; the first ADD loads the new version"};
+    if (!always && TRY(is_current(root))) {
+        Upgraded nothing;
+        nothing.needed = false;
+        return nothing;
+    }
+    return Upgrade(root, TRY(make_loading_directory(root))).run();
+}
+
+} // namespace podlane

@@ -1,0 +1,39 @@
+// Puts this binary's programs and maps in the place of those of a running node, of whatever build or version.
+#pragma once
+
+#include "maps/result.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace podlane {
+
+struct UpgradedMap {
+    std::string name;          // as it is now
+    std::string was{};         // the name it had; empty: it is new
+    std::uint64_t carried = 0; // entries that were carried over into a new layout
+};
+struct UpgradedProgram {
+    std::string name;
+    std::uint32_t old_id = 0; // 0: it is new
+    std::uint32_t new_id = 0;
+    std::string old_tag{};
+    std::string new_tag{};
+};
+struct Upgraded {
+    bool needed = true; // false: the node's programs are this binary's, and nothing was done
+    std::vector<UpgradedMap> maps{};
+    std::vector<UpgradedProgram> programs{};
+    std::uint64_t hooks = 0; // on which a program was put
+};
+
+// Whether the pinned programs are all of this build.
+Result<bool> is_current(const std::string &root);
+
+// Maps of the same version go on being used by the new programs, the entries of others are carried over; each hook gets
+// its new program by one replacement, and the pins change together. Until then the old version is in charge, and
+// wherever it fails it is again. ADDs wait meanwhile. With `always` also where is_current().
+Result<Upgraded> upgrade(const std::string &root, bool always);
+
+} // namespace podlane

@@ -1,0 +1,255 @@
+// podlanectl upgrade on a live node: up to a version with other maps and down again, under traffic without a pause.
+#include "tests/harness/cluster.hpp"
+#include "tests/harness/stream.hpp"
+
+#include "loader/attach.hpp"
+#include "loader/object.hpp"
+#include "loader/upgrade.hpp"
+
+#include <bpf/bpf.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+namespace podlane::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::uint16_t kPort = 7000;
+
+std::string variable(const char *name) {
+    const char *value = std::getenv(name);
+    if (value == nullptr)
+        throw std::runtime_error(std::string(name) + " is not set");
+    return value;
+}
+
+class UpgradeTest : public testing::TestWithParam<std::string> {
+  protected:
+    void SetUp() override {
+        if (GetParam() == "tcx" && !kernel_can_tcx())
+            GTEST_SKIP() << "this kernel has no tcx";
+        cluster_.emplace();
+        cluster_->route_by_hosts();
+        a_ = add_pod(1);
+        b_ = add_pod(1);
+    }
+    Member add_pod(int node) { return cluster_->add_pod(node, {{"attach", GetParam()}, {"ipMasq", true}}); }
+    [[nodiscard]] const Node &node() const { return cluster_->node(1); }
+    [[nodiscard]] Output up() const { return run(node().ns(), {variable("PODLANE_NEXT_BIN"), node().bpffs()}); }
+    [[nodiscard]] Output down(const std::vector<std::string> &more = {}) const {
+        std::vector<std::string> argv{variable("PODLANECTL_BIN"), "--bpffs", node().bpffs(), "--json", "upgrade"};
+        argv.insert(argv.end(), more.begin(), more.end());
+        return run(node().ns(), argv);
+    }
+    [[nodiscard]] std::vector<std::string> pins() const {
+        std::vector<std::string> names;
+        for (const auto &entry : std::filesystem::recursive_directory_iterator(node().bpffs()))
+            names.push_back(std::filesystem::relative(entry.path(), node().bpffs()));
+        std::ranges::sort(names);
+        return names;
+    }
+    // Ids of ours on both hooks of an interface.
+    [[nodiscard]] std::vector<std::uint32_t> on_hooks(std::uint32_t ifindex) const {
+        const auto inside = require(net::enter(node().ns()));
+        std::vector<std::uint32_t> ids;
+        for (const Hook hook : {Hook::ingress, Hook::egress})
+            for (const Attached &one : require(attached(ifindex, hook)))
+                ids.push_back(one.program_id);
+        return ids;
+    }
+    [[nodiscard]] std::vector<std::uint32_t> pinned() const {
+        std::vector<std::uint32_t> ids;
+        for (const char *name : {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD})
+            ids.push_back(require(program_facts(require(open_program(node().bpffs(), name)).get())).id);
+        return ids;
+    }
+    // All entries but counters and flows, as the kernel gives them.
+    [[nodiscard]] std::map<std::string, std::vector<std::pair<Bytes, Bytes>>> entries() const {
+        std::map<std::string, std::vector<std::pair<Bytes, Bytes>>> all;
+        for (const std::string_view name : kMapNames) {
+            if (name == PODLANE_MAP_COUNTERS || name == PODLANE_MAP_PATHS)
+                continue;
+            const Fd map(bpf_obj_get(pin_path(node().bpffs(), name).c_str()));
+            const MapFacts facts = require(map_facts(map.get()));
+            for (const Bytes &key : require(detail::keys(map.get(), std::string(name)))) {
+                Bytes value(facts.value_size);
+                (void)require(detail::find(map.get(), std::string(name), key.data(), value.data()));
+                all[std::string(name)].emplace_back(key, value);
+            }
+            std::ranges::sort(all[std::string(name)]);
+        }
+        return all;
+    }
+
+    std::optional<Cluster> cluster_;
+    Member a_;
+    Member b_;
+};
+
+int rounds() {
+    const char *wanted = std::getenv("PODLANE_UPGRADES");
+    return wanted == nullptr ? 3 : std::atoi(wanted);
+}
+
+// The path of each stream: to a pod of this node, to one of another node by the uplink, to the outside by NAT.
+TEST_P(UpgradeTest, UpAndDownWithoutALostPacket) {
+    const Member far = add_pod(2);
+    const EchoServer near_server(b_.ns(), true, kPort);
+    const EchoServer near_server6(b_.ns(), false, kPort);
+    const EchoServer far_server(far.ns(), true, kPort);
+    const EchoServer outside_server(cluster_->outside().ns(), true, kPort);
+    const std::map<std::string, Endpoint> servers = {
+        {"pod", {b_.v4, kPort}},
+        {"pod by IPv6", {b_.v6, kPort}},
+        {"pod of another node", {far.v4, kPort}},
+        {"outside", {to_addr(Cluster::outside_addr(true)), kPort}},
+    };
+    std::map<std::string, std::unique_ptr<Stream>> streams;
+    for (const auto &[name, server] : servers)
+        for (const Transport transport : {Transport::udp, Transport::tcp})
+            streams.emplace(to_string(transport) + " to " + name, std::make_unique<Stream>(a_.ns(), transport, server));
+    const auto flowing = [&](const std::string &when) {
+        for (const auto &[name, stream] : streams) {
+            const std::uint64_t before = stream->received();
+            EXPECT_TRUE(wait_until([&, &one = stream] { return one->received() > before + 100; })) << name << when;
+        }
+    };
+    flowing(" at first");
+    const auto before = entries();
+    int done = 0;
+    for (; done < rounds() && !HasFailure(); ++done) {
+        const Output went_up = up();
+        ASSERT_EQ(went_up.rc, 0) << went_up.err;
+        flowing(" after the way up");
+        const Output went_down = down();
+        ASSERT_EQ(went_down.rc, 0) << went_down.err;
+        flowing(" after the way down");
+    }
+    EXPECT_EQ(entries(), before);
+    std::uint64_t sent = 0;
+    std::uint64_t lost = 0;
+    for (const auto &[name, stream] : streams) {
+        const Stream::Account account = stream->end();
+        EXPECT_EQ(account.lost, 0U) << name << ", of " << account.sent;
+        sent += account.sent;
+        lost += account.lost;
+    }
+    std::cout << done << " upgrades up and down: " << sent << " packets sent, " << lost << " lost\n";
+    EXPECT_GT(cluster_->count(a_, REASON_SENT_DIRECT), 0U);
+    EXPECT_GT(cluster_->count(a_, REASON_SENT_UPLINK), 0U);
+}
+
+TEST_P(UpgradeTest, KeepsFlowsCountersAndLimits) {
+    const EchoServer server(b_.ns(), true, kPort);
+    const Fd socket = open_socket(a_.ns(), Transport::tcp, true);
+    ASSERT_EQ(connect_to(socket, {b_.v4, kPort}), 0);
+    ASSERT_EQ(send_text(socket, "before"), 0);
+    ASSERT_EQ(receive(socket).text, "before");
+    const auto flows = cluster_->paths(1).size();
+    const std::uint64_t direct = cluster_->count(a_, REASON_SENT_DIRECT);
+    ASSERT_GT(direct, 0U);
+    ASSERT_EQ(up().rc, 0);
+    ASSERT_EQ(send_text(socket, "there"), 0);
+    ASSERT_EQ(receive(socket).text, "there");
+    ASSERT_EQ(down().rc, 0);
+    EXPECT_GE(cluster_->count(a_, REASON_SENT_DIRECT), direct);
+    EXPECT_EQ(cluster_->paths(1).size(), flows);
+    const std::uint64_t now = cluster_->count(a_, REASON_SENT_DIRECT);
+    ASSERT_EQ(send_text(socket, "again"), 0);
+    ASSERT_EQ(receive(socket).text, "again");
+    EXPECT_GT(cluster_->count(a_, REASON_SENT_DIRECT), now) << "a flow under way is still direct";
+    EXPECT_EQ(cluster_->count(a_, REASON_HOST_UNKNOWN_PATH), 0U);
+}
+
+TEST_P(UpgradeTest, DoesNothingWhereThereIsNothingToDo) {
+    const auto ids = on_hooks(a_.ifindex);
+    const Output asked = down();
+    EXPECT_EQ(asked.rc, 0) << asked.err;
+    EXPECT_FALSE(Json::parse(asked.out).at("upgraded"));
+    EXPECT_EQ(on_hooks(a_.ifindex), ids);
+
+    const Output forced = down({"--force"});
+    EXPECT_EQ(forced.rc, 0) << forced.err;
+    EXPECT_EQ(Json::parse(forced.out).at("hooks"), 6) << forced.out; // two pods and an uplink
+    EXPECT_NE(on_hooks(a_.ifindex), ids);
+    EXPECT_EQ(on_hooks(a_.ifindex), pinned());
+}
+
+// A filter of somebody else in our place on the last pod's hook: the pods before it have the new programs by then.
+TEST_P(UpgradeTest, FailingHalfWayPutsTheOldVersionBack) {
+    const Member c = cluster_->add_pod(1, {{"attach", "clsact"}});
+    node().run("tc filter del dev " + c.host_ifname + " ingress prio 20");
+    node().run("tc filter add dev " + c.host_ifname + " ingress prio 20 protocol all u32 match u32 0 0");
+    const auto ids = on_hooks(a_.ifindex);
+    const auto all = pins();
+    const auto before = entries();
+    const EchoServer server(b_.ns(), true, kPort);
+    Stream stream(a_.ns(), Transport::udp, {b_.v4, kPort});
+
+    const Output tried = up();
+
+    EXPECT_EQ(tried.rc, 1);
+    EXPECT_THAT(tried.err, HasSubstr("attaching to clsact ingress"));
+    EXPECT_THAT(tried.err, HasSubstr("the version before goes on working"));
+    EXPECT_EQ(on_hooks(a_.ifindex), ids);
+    EXPECT_EQ(on_hooks(b_.ifindex), pinned());
+    EXPECT_EQ(pins(), all);
+    EXPECT_EQ(entries(), before);
+    EXPECT_EQ(stream.end().lost, 0U);
+}
+
+// What only the newer version can say keeps the older one from taking its place.
+TEST_P(UpgradeTest, RefusesWhatItCannotHold) {
+    ASSERT_EQ(up().rc, 0);
+    const std::string path = pin_path(node().bpffs(), "interfaces_v2");
+    const Fd map(bpf_obj_get(path.c_str()));
+    Bytes value(require(map_facts(map.get())).value_size);
+    ASSERT_TRUE(require(detail::find(map.get(), path, &a_.ifindex, value.data())));
+    value.at(12) = 1; // of the flags, which have 64 bits from their 8th byte on, one too high for 32
+    require(detail::put(map.get(), path, &a_.ifindex, value.data(), Put::any));
+    const auto ids = on_hooks(a_.ifindex);
+    const auto all = pins();
+
+    const Output tried = down();
+
+    EXPECT_EQ(tried.rc, 1);
+    EXPECT_THAT(tried.err, HasSubstr("map interfaces_v2: flags: a number does not fit"));
+    EXPECT_EQ(on_hooks(a_.ifindex), ids);
+    EXPECT_EQ(pins(), all);
+    value.at(12) = 0;
+    require(detail::put(map.get(), path, &a_.ifindex, value.data(), Put::any));
+    EXPECT_EQ(down().rc, 0);
+}
+
+// A binary next to maps of another version says so, and harms nothing; ADD and DEL go on after the upgrade.
+TEST_P(UpgradeTest, AddAndDelWaitForIt) {
+    ASSERT_EQ(up().rc, 0);
+    const auto all = pins();
+    try {
+        (void)add_pod(1);
+        FAIL() << "an ADD next to maps of another version";
+    } catch (const std::exception &refused) {
+        EXPECT_THAT(refused.what(), HasSubstr("of another version of Podlane"));
+        EXPECT_THAT(refused.what(), HasSubstr("podlanectl upgrade"));
+    }
+    const Reply kept = b_.chain->del(*b_.container);
+    EXPECT_EQ(kept.code(), 11) << kept;
+    EXPECT_EQ(pins(), all);
+    EXPECT_EQ(on_hooks(b_.ifindex).size(), 2U);
+    EXPECT_TRUE(ping(a_.ns(), podlane::to_string(b_.v4)));
+
+    ASSERT_EQ(down().rc, 0);
+    const Member c = add_pod(1);
+    EXPECT_TRUE(ping(a_.ns(), podlane::to_string(c.v4)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Hooks, UpgradeTest, testing::Values("clsact", "tcx"),
+                         [](const auto &info) { return info.param; });
+
+} // namespace
+} // namespace podlane::test

@@ -63,18 +63,22 @@ bool takes_part(const endpoint &record, std::uint64_t netns_inode) {
 
 // The siblings' programs look the address up only where they are told to.
 Result<void> tell(const Sibling &sibling, const Tables &tables) {
-    endpoint record = sibling.second;
-    if ((record.flags & INTERFACE_SIBLINGS) != 0)
+    if ((sibling.second.flags & INTERFACE_SIBLINGS) != 0)
         return {};
-    record.flags |= INTERFACE_SIBLINGS;
+    return change_flags(tables, sibling, sibling.second.flags | INTERFACE_SIBLINGS);
+}
+
+} // namespace
+
+Result<void> change_flags(const Tables &tables, const Sibling &sibling, std::uint32_t flags) {
+    endpoint record = sibling.second;
+    record.flags = flags;
     TRY(tables.endpoints.put(sibling.first, record, Put::must_exist));
     TRY(tables.interfaces.put(record.ifindex, make_interface(record), Put::must_exist));
     for (const ip_addr &addr : addresses_in(record))
         TRY(tables.addresses.put({record.network, addr}, make_address(record), Put::must_exist));
     return {};
 }
-
-} // namespace
 
 Result<std::vector<Sibling>> find_siblings(const cni::Request &request, const Tables &tables, net::Netlink &pod,
                                            std::uint64_t netns_inode, std::vector<net::Link> *strangers) {
@@ -88,7 +92,7 @@ Result<std::vector<Sibling>> find_siblings(const cni::Request &request, const Ta
         const auto record = TRY(tables.endpoints.find(key));
         if (record && takes_part(*record, netns_inode))
             siblings.emplace_back(key, *record);
-        if (!record && link.up && strangers != nullptr)
+        if ((!record || record->ifindex == 0) && link.up && strangers != nullptr)
             strangers->push_back(link);
     }
     return siblings;

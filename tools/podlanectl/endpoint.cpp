@@ -98,6 +98,8 @@ struct Details {
 
 Cell link_cell(const Details &row) {
     const LinkState &link = row.link;
+    if (row.value.ifindex == 0)
+        return {"none: the interface has no host end, rules in the container do the source routing", "none"};
     if (!link.there)
         return {"gone: no interface of this network namespace has ifindex " + std::to_string(row.value.ifindex), "gone",
                 Tone::bad};

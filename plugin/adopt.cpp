@@ -10,6 +10,8 @@
 #include "plugin/plan.hpp"
 #include "plugin/siblings.hpp"
 
+#include <algorithm>
+
 namespace podlane {
 namespace {
 
@@ -22,13 +24,36 @@ Result<ip_addr> link_local_of(net::Netlink &inside, std::uint32_t ifindex) {
     return ip_addr{};
 }
 
-// A bridge forwards frames by their MAC: past it, answers would take another way than questions.
-std::uint32_t flags_for(const cni::Request &request, const net::Link &host, std::size_t address_count) {
+// Who routes what the interface sends: the host end itself, the bridge it is a port of, or a machine beyond that
+// bridge.
+struct Router {
+    Mac mac{}; // none for a machine beyond
+    bool is_bridge = false;
+};
+
+Result<Router> router_of(net::Netlink &host, const net::Link &host_end, const std::vector<cni::Address> &own) {
+    const auto bridge = host_end.master ? TRY(net::find_link(host, *host_end.master)) : std::nullopt;
+    if (!bridge)
+        return Router{host_end.mac, false};
+    const auto present = TRY(net::list_addresses(host, bridge->ifindex));
+    const auto is_gateway = [&](const cni::Address &one) {
+        return one.gateway && std::ranges::any_of(present, [&](const net::Address &address) {
+                   return address.prefix.addr == *one.gateway;
+               });
+    };
+    if (std::ranges::any_of(own, is_gateway))
+        return Router{bridge->mac, true};
+    return Router{{}, true};
+}
+
+// Pods of one bridge reach each other by their MACs: what one of them sends past the bridge, the other would answer by
+// it.
+std::uint32_t flags_for(const cni::Request &request, const Router &router, std::size_t address_count) {
     std::uint32_t flags = interface_flags_of(request.config, address_count);
-    if (host.master) {
-        flags &= ~static_cast<std::uint32_t>(INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK);
-        log(cni::Log::Level::info, host.name + " is a bridge port: its packets take the host stack");
-    }
+    if (router.is_bridge)
+        flags &= ~std::uint32_t{INTERFACE_FAST_LOCAL};
+    if (router.mac == Mac{})
+        flags = (flags & ~std::uint32_t{INTERFACE_FAST_UPLINK}) | INTERFACE_BRIDGED;
     return flags;
 }
 
@@ -89,18 +114,21 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
                                         Rollback &rollback) {
     const Lock lock = TRY(enter_network(request, tables, sockets.host, rollback));
     EndpointFacts facts{.mode = ENDPOINT_AFTER_MAIN, .hook_kind = TRY(choose_hook_kind(request.config))};
+    const Router router =
+        TRY(router_of(sockets.host, *pair.host, addresses_of(*request.config.prev_result, request.ifname)));
     facts.addresses = TRY(adopted_addresses(request));
     facts.netns_inode = pod.inode();
     facts.ifindex = pair.host->ifindex;
     facts.pod_ifindex = pair.pod.ifindex;
     facts.host_ifname = pair.host->name;
     facts.pod_mac = pair.pod.mac;
-    facts.host_mac = pair.host->mac;
+    facts.host_mac = router.mac;
     facts.mtu = pair.pod.mtu;
     std::vector<net::Link> strangers;
     const auto siblings = TRY(find_siblings(request, tables, sockets.pod, pod.inode(), &strangers));
-    facts.flags = flags_for(request, *pair.host, facts.addresses.size()) | source_flags(request.config, siblings, way) |
-                  (strangers.empty() ? 0U : std::uint32_t{INTERFACE_POD_RULES});
+    facts.flags = flags_for(request, router, facts.addresses.size()) | source_flags(request.config, siblings, way);
+    if (request.config.source_routing && (!strangers.empty() || (facts.flags & INTERFACE_BRIDGED) != 0))
+        facts.flags |= INTERFACE_POD_RULES;
     facts.link_local = TRY(link_local_of(sockets.pod, pair.pod.ifindex));
     facts.masquerade = TRY(masquerade_of(request.config));
     const endpoint record = TRY(make_endpoint(request, facts));

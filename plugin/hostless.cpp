@@ -64,7 +64,7 @@ Result<void> release_siblings(const cni::Request &request, const Tables &tables,
     if (!strangers.empty())
         return {};
     for (const Sibling &sibling : siblings) {
-        if ((sibling.second.flags & INTERFACE_POD_RULES) == 0)
+        if ((sibling.second.flags & (INTERFACE_POD_RULES | INTERFACE_BRIDGED)) != INTERFACE_POD_RULES)
             continue;
         TRY(remove_pod_rules(pod, sibling.second));
         TRY(change_flags(tables, sibling, sibling.second.flags & ~std::uint32_t{INTERFACE_POD_RULES}));
@@ -116,7 +116,11 @@ Result<void> put_rules_beside(const std::vector<net::Link> &strangers, const std
         log(cni::Log::Level::warning, "interface " + words_of(one) +
                                           " of the container has no programs: source routing is done by rules in the "
                                           "container");
-    return strangers.empty() ? Result<void>{} : put_rules(pod, record, own, rollback);
+    if ((record.flags & INTERFACE_BRIDGED) != 0)
+        log(cni::Log::Level::warning, std::string(field_text(record.host_ifname)) +
+                                          " is a port of a bridge that does not route for it: source routing of its "
+                                          "addresses is done by rules in the container");
+    return (record.flags & INTERFACE_POD_RULES) == 0 ? Result<void>{} : put_rules(pod, record, own, rollback);
 }
 
 Result<void> leave_container(const cni::Request &request, const Tables &tables, const endpoint &record) {

@@ -14,8 +14,8 @@ namespace podlane {
 Result<cni::Attachment> adopt_hostless(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
                                        const Tables &tables, const net::Link &link, Rollback &rollback);
 
-// For an endpoint with a host end: rules as well where the container has interfaces without programs (`strangers`).
-// Says in the log which way is taken.
+// For an endpoint with a host end: rules as well where its flags say so, because the container has interfaces without
+// programs (`strangers`), or because the host does not route for it. Says in the log which way is taken.
 Result<void> put_rules_beside(const std::vector<net::Link> &strangers, const std::vector<Sibling> &siblings,
                               const endpoint &record, const std::vector<cni::Address> &own, net::Netlink &pod,
                               Rollback &rollback);

@@ -14,22 +14,11 @@ std::span<const ip_addr> addresses_in(const endpoint &record) {
     return std::span(record.addresses).first(std::min<std::size_t>(record.address_count, ENDPOINT_ADDRESSES));
 }
 
-// A bridge routes what has its own MAC, and passes on the rest.
-Result<Mac> router_mac(const endpoint &record, net::Netlink &host) {
-    Mac mac{};
-    std::ranges::copy(record.host_mac, mac.begin());
-    if (record.mode != ENDPOINT_AFTER_MAIN)
-        return mac;
-    const auto link = TRY(net::find_link(host, record.ifindex));
-    const auto master = link && link->master ? TRY(net::find_link(host, *link->master)) : std::nullopt;
-    return master ? master->mac : mac;
-}
-
-Result<source_route> make_source_route(const endpoint &record, net::Netlink &host) {
+source_route make_source_route(const endpoint &record) {
     source_route route{};
     route.ifindex = record.ifindex;
     route.mtu = record.mtu;
-    std::ranges::copy(TRY(router_mac(record, host)), route.host_mac);
+    std::ranges::copy(record.host_mac, route.host_mac);
     std::ranges::copy(record.pod_mac, route.pod_mac);
     return route;
 }
@@ -45,9 +34,8 @@ Result<void> add_way(source_route &route, const Way &way, const cni::Address &ow
 }
 
 // As they are known already where its network has a way of its own.
-Result<void> add_routes_of(const endpoint &sibling, const Tables &tables, net::Netlink &host,
-                           std::vector<source_route> &into) {
-    source_route route = TRY(make_source_route(sibling, host));
+Result<void> add_routes_of(const endpoint &sibling, const Tables &tables, std::vector<source_route> &into) {
+    source_route route = make_source_route(sibling);
     for (const ip_addr &addr : addresses_in(sibling)) {
         route.source = addr;
         into.push_back(TRY(tables.source_routes.find({sibling.ifindex, addr})).value_or(route));
@@ -113,7 +101,7 @@ Result<std::vector<SourceRouteEntry>> wanted_source_routes(const endpoint &recor
     if (siblings.empty() && !way)
         return entries;
     std::vector<source_route> all;
-    source_route route = TRY(make_source_route(record, host));
+    source_route route = make_source_route(record);
     for (const cni::Address &own : leased) {
         route.source = own.prefix.addr;
         if (way) {
@@ -125,7 +113,7 @@ Result<std::vector<SourceRouteEntry>> wanted_source_routes(const endpoint &recor
     if (siblings.empty())
         return entries;
     for (const auto &[key, sibling] : siblings)
-        TRY(add_routes_of(sibling, tables, host, all));
+        TRY(add_routes_of(sibling, tables, all));
     add_entries_at(record.ifindex, all, entries);
     for (const auto &[key, sibling] : siblings)
         add_entries_at(sibling.ifindex, all, entries);

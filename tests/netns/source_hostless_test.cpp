@@ -1,4 +1,5 @@
-// Podlane behind a main plugin whose interface has no host end: rules in the container do the source routing.
+// Podlane behind a main plugin whose interface has no host end, or is not routed by the node: rules in the container do
+// the source routing.
 #include "tests/netns/sources.hpp"
 
 #include <net/if.h>
@@ -18,16 +19,23 @@ bool can_make(const Node &node, const std::string &kind) {
     return made;
 }
 
-// eth0 of a pod is in the network behind provider 0; net1 by the plugin of the parameter on the link of provider 1.
-class Hostless : public testing::TestWithParam<std::string> {
+// eth0 of a pod is in the network behind provider 0; net1 by the plugin of the parameter on the link of provider 1. The
+// bridge has that link as a port, and is no gateway.
+class PodRules : public testing::TestWithParam<std::string> {
   protected:
     void SetUp() override {
-        const bool possible = GetParam() == "host-device" || can_make(node(), GetParam());
+        const bool possible = has_own_link() || can_make(node(), GetParam());
         ASSERT_TRUE(possible || !slow()) << "the kernels of tests/kernels have all of them";
         if (!possible)
             GTEST_SKIP() << "this kernel has no " << GetParam() << "; tests/kernels runs this under those that have it";
-        if (GetParam() == "host-device")
+        if (has_own_link())
             add_device();
+        if (GetParam() != "bridge")
+            return;
+        node().run("ip link add br1 type bridge");
+        node().run("ip link set dev1 master br1");
+        node().run("ip link set br1 up");
+        node().run("ip link set dev1 up");
     }
     void TearDown() override {
         if (HasFailure() && pod_)
@@ -35,6 +43,7 @@ class Hostless : public testing::TestWithParam<std::string> {
                 std::cerr << pod_->run(what);
     }
     [[nodiscard]] Node &node() { return lab_.node(); }
+    [[nodiscard]] static bool has_own_link() { return GetParam() == "host-device" || GetParam() == "bridge"; }
     // A device of the node with a link of its own to provider 1.
     void add_device() {
         const Container &provider = lab_.provider(1);
@@ -45,9 +54,12 @@ class Hostless : public testing::TestWithParam<std::string> {
         node().run("ip route add 192.0.2.192/27 via " + SourceLab::on_link(1, 1, true)); // for rp_filter
     }
     [[nodiscard]] Json main_plugin(const Json &keys = Json::object()) {
-        const bool device = GetParam() == "host-device";
+        const bool device = has_own_link();
         Json config = {{"type", GetParam()}, {"ipam", lab_.network(1).at("ipam")}};
-        config[device ? "device" : "master"] = device ? "dev1" : "up1";
+        if (GetParam() == "bridge")
+            config["bridge"] = "br1";
+        else
+            config[device ? "device" : "master"] = device ? "dev1" : "up1";
         Json range4 = {{"subnet", device ? "192.0.2.192/27" : "192.0.2.64/26"},
                        {"rangeStart", device ? "192.0.2.200" : "192.0.2.84"},
                        {"gateway", device ? "192.0.2.193" : SourceLab::on_link(1, 1, true)}};
@@ -105,9 +117,11 @@ class Hostless : public testing::TestWithParam<std::string> {
     std::string before_;
 };
 
-TEST_P(Hostless, AnswersLeaveByTheNetworkThatWasAddressed) {
+class Hostless : public PodRules {};
+
+TEST_P(PodRules, AnswersLeaveByTheNetworkThatWasAddressed) {
     add_pod();
-    const std::vector<const char *> ports = {"eth0", GetParam() == "host-device" ? "port1" : "eth0"};
+    const std::vector<const char *> ports = {"eth0", has_own_link() ? "port1" : "eth0"};
     for (const bool ipv4 : {true, false})
         for (const int number : {0, 1}) {
             const Wire right(lab_.provider(number).ns(), ports.at(static_cast<std::size_t>(number)));
@@ -130,7 +144,7 @@ TEST_P(Hostless, AnswersLeaveByTheNetworkThatWasAddressed) {
 }
 
 // The test's own foundation: what `sbr` is there for.
-TEST_P(Hostless, WithoutPodlaneBehindItAnswersAreLost) {
+TEST_P(PodRules, WithoutPodlaneBehindItAnswersAreLost) {
     pod_ = node().container();
     lab_.add(pod_, "eth0", 0);
     lab_.add(pod_, {"net1", "net1", {main_plugin()}});
@@ -144,7 +158,7 @@ TEST_P(Hostless, WithoutPodlaneBehindItAnswersAreLost) {
 }
 
 // A host on net1's link that asks eth0 gets no answer by net1, though the main table has that link there.
-TEST_P(Hostless, TheOtherInterfaceKeepsToItsOwnNetwork) {
+TEST_P(PodRules, TheOtherInterfaceKeepsToItsOwnNetwork) {
     add_pod();
     const Container &asker = lab_.provider(1);
     const std::uint32_t ifindex = SourceLab::host_end(*pod_, "eth0");
@@ -156,13 +170,13 @@ TEST_P(Hostless, TheOtherInterfaceKeepsToItsOwnNetwork) {
         (void)asker.run("ip route replace " + SourceLab::range(0, ipv4, false) + " via " +
                         SourceLab::on_link(1, 2, ipv4));
         const std::string local =
-            GetParam() == "host-device" ? (ipv4 ? "192.0.2.193" : "2001:db8:e1::1") : SourceLab::on_link(1, 1, ipv4);
+            has_own_link() ? (ipv4 ? "192.0.2.193" : "2001:db8:e1::1") : SourceLab::on_link(1, 1, ipv4);
         (void)run(asker.ns(), words("ping -c 2 -i 0.2 -W 1 -I " + local + " " + to_string(addr("eth0", ipv4))));
         EXPECT_GE(frames_from(host_end, addr("eth0", ipv4)), 2U) << (ipv4 ? "v4" : "v6");
     }
 }
 
-TEST_P(Hostless, CheckNoticesWhatIsMissing) {
+TEST_P(PodRules, CheckNoticesWhatIsMissing) {
     add_pod();
     EXPECT_EQ(lab_.check(pod_, "eth0").rc, 0) << lab_.check(pod_, "eth0");
     ASSERT_EQ(lab_.check(pod_, "net1").rc, 0) << lab_.check(pod_, "net1");
@@ -187,7 +201,7 @@ TEST_P(Hostless, CheckNoticesWhatIsMissing) {
     }
 }
 
-TEST_P(Hostless, DelLeavesTheContainerAsItWas) {
+TEST_P(PodRules, DelLeavesTheContainerAsItWas) {
     add_pod();
     EXPECT_NE(routing(), before_);
     Chain podlane_alone(node(), {podlane()}, "1.0.0", "net1");
@@ -216,7 +230,7 @@ TEST_P(Hostless, DelWithoutANamespaceIsClean) {
 }
 
 // The interface without a host end comes first; both are podlane's.
-TEST_P(Hostless, AsTheFirstInterfaceItWorksAsWell) {
+TEST_P(PodRules, AsTheFirstInterfaceItWorksAsWell) {
     pod_ = node().container();
     Attach first = net1();
     first.plugins[0]["ipam"]["routes"] = {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}};
@@ -274,8 +288,11 @@ TEST_P(Hostless, WhatNeedsProgramsIsRefused) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Plugins, Hostless, testing::Values("macvlan", "ipvlan", "host-device"),
-                         [](const auto &info) { return info.param == "host-device" ? "HostDevice" : info.param; });
+std::string plugin_name(const testing::TestParamInfo<std::string> &info) {
+    return info.param == "host-device" ? "HostDevice" : info.param;
+}
+INSTANTIATE_TEST_SUITE_P(Plugins, PodRules, testing::Values("macvlan", "ipvlan", "host-device", "bridge"), plugin_name);
+INSTANTIATE_TEST_SUITE_P(Plugins, Hostless, testing::Values("macvlan", "ipvlan", "host-device"), plugin_name);
 
 } // namespace
 } // namespace podlane::test

@@ -16,6 +16,7 @@
 #define ETH_P_IPV6 0x86dd
 #define ETH_P_8021AD 0x88a8
 #define PACKET_HOST 0
+#define PACKET_OTHERHOST 3
 #define TC_ACT_SHOT 2
 /* Go on with other agents' programs: TCX_NEXT, and TC_ACT_UNSPEC on clsact. */
 #define VERDICT_NEXT (-1)

@@ -72,10 +72,22 @@ static __always_inline bool stays_on_link(const struct ip_addr *source)
 	       !(first | source->word[1] | source->word[2] | (source->word[3] & bpf_htonl(~1U)));
 }
 
+/* What a port of a bridge gets for the bridge itself has not the port's MAC. */
+static __always_inline bool is_for_bridge(struct packet *p)
+{
+	__u8 to[6] __attribute__((aligned(2)));
+	struct address *own;
+
+	if (!p->interface || p->skb->pkt_type != PACKET_OTHERHOST || load(p, 0, to, sizeof(to)))
+		return false;
+	own = find_address(p, &p->ip.source);
+	return own && own->ifindex == p->skb->ifindex && same_mac(to, own->host_mac);
+}
+
 /* What a router would forward at all. */
 static __always_inline int check_forwardable(struct packet *p)
 {
-	if (p->skb->pkt_type != PACKET_HOST)
+	if (p->skb->pkt_type != PACKET_HOST && !is_for_bridge(p))
 		return REASON_HOST_L2;
 	return stays_on_link(&p->ip.source) ? REASON_HOST_SCOPE : 0;
 }

@@ -2,6 +2,7 @@
 #include "plugin/adopt.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/endpoint.hpp"
+#include "plugin/hostless.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
@@ -12,7 +13,6 @@
 #include "plugin/network.hpp"
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
-#include "plugin/pod_rules.hpp"
 #include "plugin/remove.hpp"
 #include "plugin/rollback.hpp"
 #include "plugin/siblings.hpp"
@@ -164,18 +164,6 @@ Result<std::uint32_t> mtu_of(const std::optional<Way> &way, net::Netlink &host) 
     return way ? Result<std::uint32_t>(way->uplink.mtu) : uplink_mtu(host);
 }
 
-Result<void> put_rules(Pair &pair, const Plan &plan, Rollback &rollback) {
-    rollback.add("putting rules into the container",
-                 [&pod = pair.pod, ifindex = pair.veth.pod_ifindex, addresses = plan.addresses]() -> Result<void> {
-                     endpoint record{};
-                     record.pod_ifindex = ifindex;
-                     record.address_count = static_cast<std::uint8_t>(addresses.size());
-                     std::ranges::copy(addresses, record.addresses);
-                     return remove_pod_rules(pod, record);
-                 });
-    return put_pod_rules(pair.pod, pair.veth.pod_ifindex, plan);
-}
-
 // The container's interface of our own making. What it does is undone by `rollback` when it fails.
 Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
                                            Sockets &sockets, const Tables &tables, const std::optional<Way> &way,
@@ -193,7 +181,6 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     plan.flags |= source_flags(request.config, siblings, way);
     if (!strangers.empty())
         plan.flags |= INTERFACE_POD_RULES;
-    log_strangers(strangers);
     EndpointFacts facts = facts_of(plan, pair, mode, kind, pod.inode());
     facts.masquerade = TRY(masquerade_of(request.config));
     const endpoint record = TRY(make_endpoint(request, facts));
@@ -201,8 +188,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     TRY(attach_programs(request.config.bpffs, record.ifindex, kind));
     TRY(configure_pod(pod, pair, plan, request.ifname));
     TRY(configure_host(pair, plan));
-    if (!strangers.empty())
-        TRY(put_rules(pair, plan, rollback));
+    TRY(put_rules_beside(strangers, siblings, record, {}, sockets.pod, rollback));
     if (record.masquerade != ENDPOINT_MASQUERADE_NONE)
         TRY(masquerade(facts.masquerade, request.config, prefixes_of(lease, request.ifname), rollback));
     TRY(wait_for_addresses(pair, plan));
@@ -238,6 +224,21 @@ Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, cons
     return mode == ENDPOINT_MAIN ? ipam::remove(request) : Result<void>{};
 }
 
+Result<cni::Attachment> make(cni::Request &request, endpoint_mode mode, const net::Namespace &pod, Sockets &sockets,
+                             const Tables &tables, Rollback &rollback) {
+    const std::optional<Way> way = TRY(find_way(request.config, sockets.host));
+    return make_interface_for(request, mode, pod, sockets, tables, way, rollback);
+}
+
+Result<cni::Attachment> adopt(cni::Request &request, const net::Namespace &pod, Sockets &sockets, const Tables &tables,
+                              Rollback &rollback) {
+    const Adopted pair = TRY(find_pair(sockets, request.ifname));
+    if (!pair.host)
+        return adopt_hostless(request, pod, sockets, tables, pair.pod, rollback);
+    const std::optional<Way> way = TRY(find_way(request.config, sockets.host));
+    return adopt_interface(request, pod, sockets, tables, pair, way, rollback);
+}
+
 } // namespace
 
 Result<std::string> add(const cni::Request &asked) {
@@ -251,10 +252,9 @@ Result<std::string> add(const cni::Request &asked) {
     const Tables tables = TRY(open_node(request.config));
     Sockets sockets{TRY(net::Netlink::open()), TRY(net::Netlink::open_in(pod))};
     TRY(refuse_second(request, mode, pod, sockets, tables));
-    const std::optional<Way> way = TRY(find_way(request.config, sockets.host));
     Rollback rollback;
-    auto result = mode == ENDPOINT_AFTER_MAIN ? adopt_interface(request, pod, sockets, tables, way, rollback)
-                                              : make_interface_for(request, mode, pod, sockets, tables, way, rollback);
+    auto result = mode == ENDPOINT_AFTER_MAIN ? adopt(request, pod, sockets, tables, rollback)
+                                              : make(request, mode, pod, sockets, tables, rollback);
     if (!result)
         return rollback.undo(std::move(result).error());
     rollback.commit();

@@ -1,6 +1,7 @@
 #include "plugin/adopt.hpp"
 
 #include "loader/object.hpp"
+#include "plugin/hostless.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/net/address.hpp"
@@ -8,6 +9,8 @@
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/siblings.hpp"
+
+#include <algorithm>
 
 namespace podlane {
 namespace {
@@ -21,13 +24,36 @@ Result<ip_addr> link_local_of(net::Netlink &inside, std::uint32_t ifindex) {
     return ip_addr{};
 }
 
-// A bridge forwards frames by their MAC: past it, answers would take another way than questions.
-std::uint32_t flags_for(const cni::Request &request, const net::Link &host, std::size_t address_count) {
+// Who routes what the interface sends: the host end itself, the bridge it is a port of, or a machine beyond that
+// bridge.
+struct Router {
+    Mac mac{}; // none for a machine beyond
+    bool is_bridge = false;
+};
+
+Result<Router> router_of(net::Netlink &host, const net::Link &host_end, const std::vector<cni::Address> &own) {
+    const auto bridge = host_end.master ? TRY(net::find_link(host, *host_end.master)) : std::nullopt;
+    if (!bridge)
+        return Router{host_end.mac, false};
+    const auto present = TRY(net::list_addresses(host, bridge->ifindex));
+    const auto is_gateway = [&](const cni::Address &one) {
+        return one.gateway && std::ranges::any_of(present, [&](const net::Address &address) {
+                   return address.prefix.addr == *one.gateway;
+               });
+    };
+    if (std::ranges::any_of(own, is_gateway))
+        return Router{bridge->mac, true};
+    return Router{{}, true};
+}
+
+// Pods of one bridge reach each other by their MACs: what one of them sends past the bridge, the other would answer by
+// it.
+std::uint32_t flags_for(const cni::Request &request, const Router &router, std::size_t address_count) {
     std::uint32_t flags = interface_flags_of(request.config, address_count);
-    if (host.master) {
-        flags &= ~static_cast<std::uint32_t>(INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK);
-        log(cni::Log::Level::info, host.name + " is a bridge port: its packets take the host stack");
-    }
+    if (router.is_bridge)
+        flags &= ~std::uint32_t{INTERFACE_FAST_LOCAL};
+    if (router.mac == Mac{})
+        flags = (flags & ~std::uint32_t{INTERFACE_FAST_UPLINK}) | INTERFACE_BRIDGED;
     return flags;
 }
 
@@ -56,14 +82,26 @@ Result<Adopted> find_pair(Sockets &sockets, const std::string &ifname) {
     auto pod_end = TRY(net::find_link(sockets.pod, ifname));
     if (!pod_end)
         return Error{ErrorCode::unknown_container, "there is no interface " + ifname + " in the container"};
-    if (pod_end->kind != kVeth || !pod_end->peer_ifindex)
-        return Error{ErrorCode::unsupported_field,
-                     "interface " + ifname + " of kind \"" + pod_end->kind + "\" has no host end for the programs",
-                     "chain Podlane after a plugin that makes a veth pair (ptp, bridge)"};
-    auto host_end = TRY(net::find_link(sockets.host, *pod_end->peer_ifindex));
-    if (!host_end || host_end->kind != kVeth || host_end->peer_ifindex != pod_end->ifindex)
-        return Error{ErrorCode::missing, "the host end of " + ifname + " is not in the host's namespace"};
-    return Adopted{*std::move(pod_end), *std::move(host_end)};
+    Adopted pair{*std::move(pod_end), {}};
+    if (pair.pod.kind != kVeth || !pair.pod.peer_ifindex)
+        return pair;
+    auto host_end = TRY(net::find_link(sockets.host, *pair.pod.peer_ifindex));
+    // A peer in the container itself has the number of some other interface here.
+    if (host_end && host_end->kind == kVeth && host_end->peer_ifindex == pair.pod.ifindex &&
+        host_end->peer_nsid.has_value() == pair.pod.peer_nsid.has_value())
+        pair.host = std::move(host_end);
+    return pair;
+}
+
+Result<std::vector<ip_addr>> adopted_addresses(const cni::Request &request) {
+    std::vector<ip_addr> addresses;
+    for (const cni::Address &one : addresses_of(*request.config.prev_result, request.ifname))
+        addresses.push_back(one.prefix.addr);
+    if (addresses.empty() || addresses.size() > ENDPOINT_ADDRESSES)
+        return Error{ErrorCode::invalid_network_config, "prevResult gives " + std::to_string(addresses.size()) +
+                                                            " addresses to " + request.ifname + ", 1 to " +
+                                                            std::to_string(ENDPOINT_ADDRESSES) + " are supported"};
+    return addresses;
 }
 
 Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, HookKind kind) {
@@ -72,25 +110,25 @@ Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, Hoo
 }
 
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
-                                        const Tables &tables, const std::optional<Way> &way, Rollback &rollback) {
+                                        const Tables &tables, const Adopted &pair, const std::optional<Way> &way,
+                                        Rollback &rollback) {
     const Lock lock = TRY(enter_network(request, tables, sockets.host, rollback));
-    const Adopted pair = TRY(find_pair(sockets, request.ifname));
     EndpointFacts facts{.mode = ENDPOINT_AFTER_MAIN, .hook_kind = TRY(choose_hook_kind(request.config))};
-    for (const cni::Address &one : addresses_of(*request.config.prev_result, request.ifname))
-        facts.addresses.push_back(one.prefix.addr);
-    if (facts.addresses.empty() || facts.addresses.size() > ENDPOINT_ADDRESSES)
-        return Error{ErrorCode::invalid_network_config, "prevResult gives " + std::to_string(facts.addresses.size()) +
-                                                            " addresses to " + request.ifname + ", 1 to " +
-                                                            std::to_string(ENDPOINT_ADDRESSES) + " are supported"};
+    const Router router =
+        TRY(router_of(sockets.host, *pair.host, addresses_of(*request.config.prev_result, request.ifname)));
+    facts.addresses = TRY(adopted_addresses(request));
     facts.netns_inode = pod.inode();
-    facts.ifindex = pair.host.ifindex;
+    facts.ifindex = pair.host->ifindex;
     facts.pod_ifindex = pair.pod.ifindex;
-    facts.host_ifname = pair.host.name;
+    facts.host_ifname = pair.host->name;
     facts.pod_mac = pair.pod.mac;
-    facts.host_mac = pair.host.mac;
+    facts.host_mac = router.mac;
     facts.mtu = pair.pod.mtu;
-    const auto siblings = TRY(find_siblings(request, tables, sockets.pod, pod.inode()));
-    facts.flags = flags_for(request, pair.host, facts.addresses.size()) | source_flags(request.config, siblings, way);
+    std::vector<net::Link> strangers;
+    const auto siblings = TRY(find_siblings(request, tables, sockets.pod, pod.inode(), &strangers));
+    facts.flags = flags_for(request, router, facts.addresses.size()) | source_flags(request.config, siblings, way);
+    if (request.config.source_routing && (!strangers.empty() || (facts.flags & INTERFACE_BRIDGED) != 0))
+        facts.flags |= INTERFACE_POD_RULES;
     facts.link_local = TRY(link_local_of(sockets.pod, pair.pod.ifindex));
     facts.masquerade = TRY(masquerade_of(request.config));
     const endpoint record = TRY(make_endpoint(request, facts));
@@ -101,6 +139,7 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
         return {};
     });
     TRY(attach_programs(request.config.bpffs, record.ifindex, facts.hook_kind));
+    TRY(put_rules_beside(strangers, siblings, record, addresses_with_gateways(request, record), sockets.pod, rollback));
     if (record.masquerade != ENDPOINT_MASQUERADE_NONE)
         TRY(masquerade(facts.masquerade, request.config, prefixes_of(*request.config.prev_result, request.ifname),
                        rollback));

@@ -19,19 +19,24 @@ struct Sockets {
     net::Netlink pod;
 };
 
-// The result is prevResult, unchanged: addressing is the other plugin's.
-Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
-                                        const Tables &tables, const std::optional<Way> &way, Rollback &rollback);
-
 // CNI_NETNS; where it is no network namespace (any more) the error has the spec's code 4 and names the variable.
 Result<net::Namespace> open_container(const cni::Request &request);
 
-// Both ends of the pair behind the container's interface. An interface without a veth host end is an error.
+// Another plugin's interface, with its host end where it has one: the other end of a veth pair, in the host's
+// namespace.
 struct Adopted {
     net::Link pod;
-    net::Link host;
+    std::optional<net::Link> host;
 };
 Result<Adopted> find_pair(Sockets &sockets, const std::string &ifname);
+
+// What prevResult gives to the interface: at least one, at most as many as an endpoint has room for.
+Result<std::vector<ip_addr>> adopted_addresses(const cni::Request &request);
+
+// For a pair with a host end. The result is prevResult, unchanged: addressing is the other plugin's.
+Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
+                                        const Tables &tables, const Adopted &pair, const std::optional<Way> &way,
+                                        Rollback &rollback);
 
 // Puts the pinned programs on both hooks of a host end.
 Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, HookKind kind);

@@ -1,6 +1,7 @@
 #include "loader/object.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/endpoint.hpp"
+#include "plugin/hostless.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/neighbourhood.hpp"
 #include "plugin/net/address.hpp"
@@ -36,22 +37,29 @@ Error gone(std::string sentence) {
     return {ErrorCode::check_failed, std::move(sentence), "delete the pod's sandbox; the runtime makes a new one"};
 }
 
+Result<net::Link> check_pod_end(Checked &c) {
+    auto pod = TRY(net::find_link(c.pod, c.request.ifname));
+    if (!pod)
+        return gone("interface " + c.request.ifname + " is gone from the container");
+    if (pod->ifindex != c.record.pod_ifindex)
+        return gone("interface " + c.request.ifname + " of the container is not the one that ADD saw");
+    if (!pod->up)
+        return gone("interface " + c.request.ifname + " of the container is down");
+    return *std::move(pod);
+}
+
 Result<void> check_links(Checked &c) {
     const auto host = TRY(net::find_link(c.host, c.record.ifindex));
     if (!host || host->name != field_text(c.record.host_ifname))
         return gone("the host end " + c.host_ifname() + " is gone");
-    const auto pod = TRY(net::find_link(c.pod, c.request.ifname));
-    if (!pod)
-        return gone("interface " + c.request.ifname + " is gone from the container");
-    if (pod->ifindex != c.record.pod_ifindex || host->peer_ifindex != pod->ifindex)
-        return gone("interface " + c.request.ifname + " of the container is not the other end of " + c.host_ifname());
     if (!host->up)
         return gone("the host end " + c.host_ifname() + " is down");
-    if (!pod->up)
-        return gone("interface " + c.request.ifname + " of the container is down");
+    const net::Link pod = TRY(check_pod_end(c));
+    if (host->peer_ifindex != pod.ifindex)
+        return gone("interface " + c.request.ifname + " of the container is not the other end of " + c.host_ifname());
     const bool bound = (c.record.flags & INTERFACE_ANTI_SPOOF) != 0;
-    if (bound && !std::ranges::equal(pod->mac, c.record.pod_mac))
-        return gone("interface " + c.request.ifname + " of the container has MAC " + to_string(pod->mac) +
+    if (bound && !std::ranges::equal(pod.mac, c.record.pod_mac))
+        return gone("interface " + c.request.ifname + " of the container has MAC " + to_string(pod.mac) +
                     ", which antiSpoof does not let through");
     return {};
 }
@@ -163,13 +171,26 @@ Result<void> check_lease(const cni::Request &request, const endpoint &record) {
     return {};
 }
 
+Result<void> check_rules(Checked &c) {
+    if ((c.record.flags & INTERFACE_POD_RULES) == 0)
+        return {};
+    return check_pod_rules(c.pod, c.record, addresses_with_gateways(c.request, c.record));
+}
+
+// No program, no map and no network of ours is concerned.
+Result<void> check_hostless(Checked &c) {
+    TRY(check_pod_end(c));
+    TRY(check_addresses(c));
+    TRY(check_lease(c.request, c.record));
+    return check_rules(c);
+}
+
 Result<void> check_source_routing(Checked &c, const Tables &tables, const std::optional<Way> &way) {
     const auto siblings = TRY(find_siblings(c.request, tables, c.pod, c.record.netns_inode));
     const auto leased = addresses_of(*c.request.config.prev_result, c.request.ifname);
     if (c.record.mode != ENDPOINT_AFTER_MAIN)
         TRY(check_link(way, c.addresses(), c.host));
-    if ((c.record.flags & INTERFACE_POD_RULES) != 0)
-        TRY(check_pod_rules(c.pod, c.record));
+    TRY(check_rules(c));
     return check_source_routes(TRY(wanted_source_routes(c.record, leased, siblings, way, tables, c.host)), siblings,
                                tables);
 }
@@ -191,6 +212,10 @@ Result<std::string> check(const cni::Request &asked) {
     if (record->netns_inode != pod.inode())
         return gone("CNI_NETNS " + request.netns + " is not the namespace the container was set up in");
     Checked c{request, *record, TRY(net::Netlink::open()), TRY(net::Netlink::open_in(pod))};
+    if (record->ifindex == 0) {
+        TRY(check_hostless(c));
+        return std::string{};
+    }
     TRY(check_links(c));
     TRY(check_addresses(c));
     TRY(check_lease(request, *record));

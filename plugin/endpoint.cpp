@@ -282,7 +282,9 @@ Result<void> erase_endpoint(const Tables &tables, const endpoint_key &key, const
     if ((record.flags & (INTERFACE_SIBLINGS | INTERFACE_WAY)) != 0)
         if (auto erased = erase_source_routes(tables, record); !erased)
             failed = std::move(erased).error();
-    if (record.allowed_source_count == 0) {
+    if (record.ifindex == 0) {
+        // Without a host end there is nothing by its number.
+    } else if (record.allowed_source_count == 0) {
         for (Result<bool> erased : {tables.interfaces.erase(record.ifindex), tables.bandwidths.erase(record.ifindex),
                                     tables.counters.erase(record.ifindex)})
             if (!erased)

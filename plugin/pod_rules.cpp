@@ -1,62 +1,117 @@
 #include "plugin/pod_rules.hpp"
 
-#include "plugin/log.hpp"
 #include "plugin/net/route.hpp"
 #include "plugin/net/rule.hpp"
+
+#include <algorithm>
 
 namespace podlane {
 namespace {
 
 constexpr std::uint32_t kPriority = 0x504c; // "PL", before the main table's 32766
 constexpr std::uint32_t kFirstTable = 0x504c0000;
+constexpr std::uint8_t kUnicast = 1; // RTN_UNICAST
 
-net::RuleSpec rule_for(const ip_addr &source, std::uint32_t pod_ifindex) {
-    return {source, kFirstTable + pod_ifindex, kPriority};
+// Each address has a table, as each may have a gateway of its own.
+net::RuleSpec rule_for(const endpoint &record, std::size_t number) {
+    const auto table = kFirstTable + record.pod_ifindex * ENDPOINT_ADDRESSES + static_cast<std::uint32_t>(number);
+    return {record.addresses[number], table, kPriority}; // NOLINT(cppcoreguidelines-pro-bounds-constant-array-index)
 }
 
-std::span<const ip_addr> addresses_of(const endpoint &record) {
-    return std::span(record.addresses).first(record.address_count);
+std::size_t count_of(const endpoint &record) { return std::min<std::size_t>(record.address_count, ENDPOINT_ADDRESSES); }
+
+bool is_link_route(const net::RouteSpec &route) {
+    return route.destination.length != 0 && is_link_local(route.destination.addr);
+}
+
+Result<std::vector<net::RouteSpec>> main_routes(net::Netlink &pod, std::uint32_t ifindex, bool ipv4) {
+    auto routes = TRY(net::list_routes(pod, ifindex, ipv4 ? net::Family::ipv4 : net::Family::ipv6));
+    // 169.254.0.0/16 is no business of the kernel's: only fe80::/64 is there without anybody having put it.
+    std::erase_if(routes,
+                  [&](const net::RouteSpec &one) { return one.type != kUnicast || (!ipv4 && is_link_route(one)); });
+    return routes;
+}
+
+// What the table of an address is to hold, link routes first.
+std::vector<net::RouteSpec> routes_for(const cni::Address &own, const std::vector<net::RouteSpec> &main,
+                                       std::uint32_t ifindex) {
+    // A default route by a machine of this very subnet was asked for by name; else the lease's gateway is the one.
+    const auto is_asked_for = [&](const net::RouteSpec &one) {
+        return one.destination.length == 0 && one.gateway && contains(masked(own.prefix), *one.gateway);
+    };
+    const auto asked_for = std::ranges::find_if(main, is_asked_for);
+    const auto gateway = asked_for == main.end() ? own.gateway : asked_for->gateway;
+    std::vector<net::RouteSpec> routes;
+    for (net::RouteSpec route : main) {
+        if (route.destination.length == 0 && gateway)
+            continue;
+        route.preferred_source.reset();
+        route.onlink = route.onlink || route.gateway;
+        routes.push_back(route);
+    }
+    const ip_addr everywhere = is_ipv4(own.prefix.addr) ? ipv4_from_host_order(0) : ip_addr{};
+    if (gateway)
+        routes.push_back({.destination = {everywhere, 0}, .gateway = gateway, .ifindex = ifindex, .onlink = true});
+    std::ranges::stable_partition(routes, [](const net::RouteSpec &one) { return !one.gateway; });
+    return routes;
+}
+
+cni::Address known(const ip_addr &addr, const std::vector<cni::Address> &own) {
+    const auto found = std::ranges::find_if(own, [&](const cni::Address &one) { return one.prefix.addr == addr; });
+    const auto bits = static_cast<std::uint8_t>(is_ipv4(addr) ? 32 : 128);
+    return found == own.end() ? cni::Address{{addr, bits}, {}, {}} : *found;
+}
+
+Error failed(std::string sentence) {
+    return {ErrorCode::check_failed, std::move(sentence), "delete the pod's sandbox; the runtime makes a new one"};
 }
 
 } // namespace
 
-void log_strangers(const std::vector<net::Link> &strangers) {
-    for (const net::Link &one : strangers)
-        log(cni::Log::Level::warning, "interface " + one.name + (one.kind.empty() ? "" : " (" + one.kind + ")") +
-                                          " of the container is no endpoint of Podlane: source routing is done by "
-                                          "rules in the container");
-}
-
-Result<void> put_pod_rules(net::Netlink &pod, std::uint32_t pod_ifindex, const Plan &plan) {
-    for (net::RouteSpec route : plan.pod_routes) {
-        if (route.table)
-            continue;
-        route.ifindex = pod_ifindex;
-        route.table = kFirstTable + pod_ifindex;
-        TRY(net::add_route(pod, route));
+Result<void> put_pod_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own) {
+    for (std::size_t i = 0; i < count_of(record); ++i) {
+        const net::RuleSpec rule = rule_for(record, i);
+        const auto main = TRY(main_routes(pod, record.pod_ifindex, is_ipv4(rule.source)));
+        for (net::RouteSpec route : routes_for(known(rule.source, own), main, record.pod_ifindex)) {
+            route.table = rule.table;
+            TRY(net::add_route(pod, route));
+        }
+        TRY(net::add_rule(pod, rule));
     }
-    for (const ip_addr &addr : plan.addresses)
-        TRY(net::add_rule(pod, rule_for(addr, pod_ifindex)));
     return {};
 }
 
 Result<void> remove_pod_rules(net::Netlink &pod, const endpoint &record) {
-    for (const ip_addr &addr : addresses_of(record))
-        TRY(net::remove_rule(pod, rule_for(addr, record.pod_ifindex)));
+    for (std::size_t i = 0; i < count_of(record); ++i) {
+        const net::RuleSpec rule = rule_for(record, i);
+        TRY(net::remove_rule(pod, rule));
+        const auto family = is_ipv4(rule.source) ? net::Family::ipv4 : net::Family::ipv6;
+        for (const net::RouteSpec &route : TRY(net::list_routes(pod, record.pod_ifindex, family, rule.table)))
+            TRY(net::remove_route(pod, route));
+    }
     return {};
 }
 
-Result<void> check_pod_rules(net::Netlink &pod, const endpoint &record) {
-    const auto failed = [](std::string sentence) {
-        return Error{ErrorCode::check_failed, std::move(sentence),
-                     "delete the pod's sandbox; the runtime makes a new one"};
-    };
-    for (const ip_addr &addr : addresses_of(record)) {
-        const net::RuleSpec rule = rule_for(addr, record.pod_ifindex);
+Result<void> check_pod_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own) {
+    for (std::size_t i = 0; i < count_of(record); ++i) {
+        const net::RuleSpec rule = rule_for(record, i);
         if (!TRY(net::has_rule(pod, rule)))
-            return failed("the rule from " + to_string(addr) + " is gone from the container");
-        const auto family = is_ipv4(addr) ? net::Family::ipv4 : net::Family::ipv6;
-        if (TRY(net::list_routes(pod, record.pod_ifindex, family, rule.table)).empty())
+            return failed("the rule from " + to_string(rule.source) + " is gone from the container");
+        const auto family = is_ipv4(rule.source) ? net::Family::ipv4 : net::Family::ipv6;
+        const auto present = TRY(net::list_routes(pod, record.pod_ifindex, family, rule.table));
+        const auto main = TRY(main_routes(pod, record.pod_ifindex, is_ipv4(rule.source)));
+        for (const net::RouteSpec &wanted : routes_for(known(rule.source, own), main, record.pod_ifindex)) {
+            const auto same = [&](const net::RouteSpec &one) {
+                return one.destination == wanted.destination && one.gateway == wanted.gateway;
+            };
+            // Other plugins may have put routes into the main table since.
+            const bool must_be =
+                wanted.destination.length == 0 || (!wanted.gateway && contains(wanted.destination, rule.source));
+            if (must_be && std::ranges::none_of(present, same))
+                return failed("route " + to_string(wanted.destination) + " is gone from table " +
+                              std::to_string(rule.table) + " of the container, or wrong");
+        }
+        if (present.empty())
             return failed("table " + std::to_string(rule.table) + " of the container is empty");
     }
     return {};

@@ -3,21 +3,20 @@
 #pragma once
 
 #include "maps/abi/endpoint.h"
+#include "plugin/cni/types.hpp"
 #include "plugin/net/link.hpp"
-#include "plugin/plan.hpp"
 
-#include <span>
+#include <vector>
 
 namespace podlane {
 
-// Rules and tables go with the container's namespace; DEL takes them out of one that stays.
-Result<void> put_pod_rules(net::Netlink &pod, std::uint32_t pod_ifindex, const Plan &plan);
+// A rule and a table for each address of the endpoint. The table has what the main one has on the interface, and the
+// default route by the address's gateway where `own` tells one. Rules and tables go with the container's namespace; DEL
+// takes them out of one that stays.
+Result<void> put_pod_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own);
 // What is missing is done already.
 Result<void> remove_pod_rules(net::Netlink &pod, const endpoint &record);
 // ErrorCode::check_failed names what is missing.
-Result<void> check_pod_rules(net::Netlink &pod, const endpoint &record);
-
-// Says in the log which way is taken, and because of whom.
-void log_strangers(const std::vector<net::Link> &strangers);
+Result<void> check_pod_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own);
 
 } // namespace podlane

@@ -2,12 +2,12 @@
 
 #include "loader/pins.hpp"
 #include "plugin/endpoint.hpp"
+#include "plugin/hostless.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/neighbourhood.hpp"
 #include "plugin/net/link.hpp"
 #include "plugin/network.hpp"
 #include "plugin/plan.hpp"
-#include "plugin/pod_rules.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -37,7 +37,7 @@ class Errors {
 };
 
 Result<void> detach_programs(net::Netlink &host, const endpoint &record) {
-    const auto link = TRY(net::find_link(host, record.ifindex));
+    const auto link = record.ifindex == 0 ? std::nullopt : TRY(net::find_link(host, record.ifindex));
     if (!link || link->name != field_text(record.host_ifname))
         return {};
     TRY(detach(record.ifindex, Hook::ingress));
@@ -65,17 +65,6 @@ Result<void> remove_own_link(net::Netlink &host, const cni::Request &request, co
     if (link)
         TRY(net::remove_link(host, link->ifindex));
     return {};
-}
-
-// The namespace may be gone, or be another one by now.
-Result<void> leave_container(const cni::Request &request, const endpoint &record) {
-    if ((record.flags & INTERFACE_POD_RULES) == 0 || request.netns.empty())
-        return {};
-    const auto pod = net::Namespace::open(request.netns);
-    if (!pod || pod->inode() != record.netns_inode)
-        return {};
-    net::Netlink inside = TRY(net::Netlink::open_in(*pod));
-    return remove_pod_rules(inside, record);
 }
 
 Result<void> leave_uplink(const Tables &tables, const endpoint &record, net::Netlink &host) {
@@ -117,7 +106,7 @@ Result<void> remove_attachment(const cni::Request &request) {
     // Nobody is led to the endpoint any more before its interface goes.
     const auto orphan = record ? std::optional<net::Link>{} : TRY(find_own_link(host, request));
     if (tables && record) {
-        errors.add(leave_container(request, *record));
+        errors.add(leave_container(request, *tables, *record));
         errors.add(leave_uplink(*tables, *record, host));
         errors.add(erase_endpoint(*tables, key, *record));
     } else if (tables && orphan)

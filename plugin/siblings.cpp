@@ -14,22 +14,11 @@ std::span<const ip_addr> addresses_in(const endpoint &record) {
     return std::span(record.addresses).first(std::min<std::size_t>(record.address_count, ENDPOINT_ADDRESSES));
 }
 
-// A bridge routes what has its own MAC, and passes on the rest.
-Result<Mac> router_mac(const endpoint &record, net::Netlink &host) {
-    Mac mac{};
-    std::ranges::copy(record.host_mac, mac.begin());
-    if (record.mode != ENDPOINT_AFTER_MAIN)
-        return mac;
-    const auto link = TRY(net::find_link(host, record.ifindex));
-    const auto master = link && link->master ? TRY(net::find_link(host, *link->master)) : std::nullopt;
-    return master ? master->mac : mac;
-}
-
-Result<source_route> make_source_route(const endpoint &record, net::Netlink &host) {
+source_route make_source_route(const endpoint &record) {
     source_route route{};
     route.ifindex = record.ifindex;
     route.mtu = record.mtu;
-    std::ranges::copy(TRY(router_mac(record, host)), route.host_mac);
+    std::ranges::copy(record.host_mac, route.host_mac);
     std::ranges::copy(record.pod_mac, route.pod_mac);
     return route;
 }
@@ -45,9 +34,8 @@ Result<void> add_way(source_route &route, const Way &way, const cni::Address &ow
 }
 
 // As they are known already where its network has a way of its own.
-Result<void> add_routes_of(const endpoint &sibling, const Tables &tables, net::Netlink &host,
-                           std::vector<source_route> &into) {
-    source_route route = TRY(make_source_route(sibling, host));
+Result<void> add_routes_of(const endpoint &sibling, const Tables &tables, std::vector<source_route> &into) {
+    source_route route = make_source_route(sibling);
     for (const ip_addr &addr : addresses_in(sibling)) {
         route.source = addr;
         into.push_back(TRY(tables.source_routes.find({sibling.ifindex, addr})).value_or(route));
@@ -63,18 +51,22 @@ bool takes_part(const endpoint &record, std::uint64_t netns_inode) {
 
 // The siblings' programs look the address up only where they are told to.
 Result<void> tell(const Sibling &sibling, const Tables &tables) {
-    endpoint record = sibling.second;
-    if ((record.flags & INTERFACE_SIBLINGS) != 0)
+    if ((sibling.second.flags & INTERFACE_SIBLINGS) != 0)
         return {};
-    record.flags |= INTERFACE_SIBLINGS;
+    return change_flags(tables, sibling, sibling.second.flags | INTERFACE_SIBLINGS);
+}
+
+} // namespace
+
+Result<void> change_flags(const Tables &tables, const Sibling &sibling, std::uint32_t flags) {
+    endpoint record = sibling.second;
+    record.flags = flags;
     TRY(tables.endpoints.put(sibling.first, record, Put::must_exist));
     TRY(tables.interfaces.put(record.ifindex, make_interface(record), Put::must_exist));
     for (const ip_addr &addr : addresses_in(record))
         TRY(tables.addresses.put({record.network, addr}, make_address(record), Put::must_exist));
     return {};
 }
-
-} // namespace
 
 Result<std::vector<Sibling>> find_siblings(const cni::Request &request, const Tables &tables, net::Netlink &pod,
                                            std::uint64_t netns_inode, std::vector<net::Link> *strangers) {
@@ -88,7 +80,7 @@ Result<std::vector<Sibling>> find_siblings(const cni::Request &request, const Ta
         const auto record = TRY(tables.endpoints.find(key));
         if (record && takes_part(*record, netns_inode))
             siblings.emplace_back(key, *record);
-        if (!record && link.up && strangers != nullptr)
+        if ((!record || record->ifindex == 0) && link.up && strangers != nullptr)
             strangers->push_back(link);
     }
     return siblings;
@@ -109,7 +101,7 @@ Result<std::vector<SourceRouteEntry>> wanted_source_routes(const endpoint &recor
     if (siblings.empty() && !way)
         return entries;
     std::vector<source_route> all;
-    source_route route = TRY(make_source_route(record, host));
+    source_route route = make_source_route(record);
     for (const cni::Address &own : leased) {
         route.source = own.prefix.addr;
         if (way) {
@@ -121,7 +113,7 @@ Result<std::vector<SourceRouteEntry>> wanted_source_routes(const endpoint &recor
     if (siblings.empty())
         return entries;
     for (const auto &[key, sibling] : siblings)
-        TRY(add_routes_of(sibling, tables, host, all));
+        TRY(add_routes_of(sibling, tables, all));
     add_entries_at(record.ifindex, all, entries);
     for (const auto &[key, sibling] : siblings)
         add_entries_at(sibling.ifindex, all, entries);

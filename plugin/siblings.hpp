@@ -14,9 +14,12 @@ namespace podlane {
 
 using Sibling = std::pair<endpoint_key, endpoint>;
 
+// Of the record and of what the programs know of it.
+Result<void> change_flags(const Tables &tables, const Sibling &sibling, std::uint32_t flags);
+
 // The container's other interfaces that take part in source routing, whatever network they belong to; none where
 // `config` has it switched off. `pod` is a socket in the container's namespace. `strangers` are its interfaces without
-// a host end known to us.
+// programs on a host end.
 Result<std::vector<Sibling>> find_siblings(const cni::Request &request, const Tables &tables, net::Netlink &pod,
                                            std::uint64_t netns_inode, std::vector<net::Link> *strangers = nullptr);
 

@@ -159,24 +159,28 @@ TEST_F(ModesTest, BeforePortmapAndFirewall) {
     EXPECT_THAT(node_.state(), HasSubstr("endpoints_v1: 0\n"));
 }
 
+// What such an interface is adopted for is in source_hostless_test.cpp.
 TEST_F(ModesTest, AfterAMainPluginWithoutAHostEndTheErrorSaysWhatToDo) {
     auto container = node_.container();
-    container->run("ip link add eth0 type veth peer name eth1");
     const Json result = {{"cniVersion", "1.0.0"},
                          {"interfaces", {{{"name", "eth0"}, {"sandbox", container->path()}}}},
                          {"ips", {{{"address", "198.18.9.5/24"}, {"interface", 0}}}}};
-    const Json config = podlane({{"cniVersion", "1.0.0"}, {"name", "pods"}, {"prevResult", result}});
+    const Json config = podlane({{"cniVersion", "1.0.0"},
+                                 {"name", "pods"},
+                                 {"prevResult", result},
+                                 {"ipMasq", true},
+                                 {"log", {{"level", "error"}}}});
     const std::string before = node_.state();
-    const Reply reply = node_.cni("ADD", config, *container);
-    EXPECT_EQ(reply.rc, 1);
-    EXPECT_THAT(reply.message(), HasSubstr("host end of eth0"));
-    EXPECT_EQ(node_.state(), before);
-    container->run("ip link del eth0");
-    container->run("ip link add eth0 type bridge");
-    const Reply bridge = node_.cni("ADD", config, *container);
-    EXPECT_EQ(bridge.code(), 2) << bridge;
-    EXPECT_THAT(bridge.message(), HasSubstr("bridge"));
-    EXPECT_THAT(bridge.details(), HasSubstr("ptp"));
+    for (const char *link : {"veth peer name eth1", "bridge"}) {
+        container->run(std::string("ip link add eth0 type ") + link);
+        const Reply reply = node_.cni("ADD", config, *container);
+        EXPECT_EQ(reply.code(), 2) << reply;
+        EXPECT_THAT(reply.message(), HasSubstr(std::string("eth0 (") + std::string(link).substr(0, 4)));
+        EXPECT_THAT(reply.message(), HasSubstr("ipMasq"));
+        EXPECT_THAT(reply.details(), HasSubstr("ptp"));
+        EXPECT_EQ(node_.state(), before);
+        container->run("ip link del eth0");
+    }
 }
 
 } // namespace

@@ -206,8 +206,6 @@ TEST_P(SourceChained, AnswersLeaveByTheNetworkThatWasAddressed) {
         for (const Transport transport : {Transport::tcp, Transport::udp}) {
             EXPECT_EQ(ask(lab_.client(1).ns(), transport, {SourceLab::addr(*pod, "net1", ipv4), kPort}), 0)
                 << to_string(transport) << ipv4;
-            if (GetParam() == "bridge" && !ipv4)
-                continue; // now and then unanswered: docs/SOURCE-ROUTING.md, "Not settled"
             EXPECT_EQ(ask(lab_.client(0).ns(), transport, {SourceLab::addr(*pod, "eth0", ipv4), kPort}), 0)
                 << to_string(transport) << ipv4;
         }

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 namespace podlane::test {
@@ -52,6 +53,7 @@ class SourceLab {
     SourceLab &operator=(const SourceLab &) = delete;
 
     [[nodiscard]] Node &node() { return node_; }
+    [[nodiscard]] const Node &node() const { return node_; }
     [[nodiscard]] const Container &provider(int number) const { return *providers_.at(index(number)); }
     [[nodiscard]] const Container &client(int number) const { return *clients_.at(index(number)); }
 
@@ -97,8 +99,12 @@ class SourceLab {
     }
     Reply del(const std::shared_ptr<Container> &pod, const std::string &ifname) {
         const Added one = find(pod, ifname);
-        std::erase_if(added_, [&](const auto &entry) { return entry.first == pod->id() + ifname; });
+        forget(pod, ifname);
         return one.chain->del(*pod);
+    }
+    // The end of the lab does no DEL of it.
+    void forget(const std::shared_ptr<Container> &pod, const std::string &ifname) {
+        std::erase_if(added_, [&](const auto &entry) { return entry.first == pod->id() + ifname; });
     }
     static std::string network_name(int provider) { return "net" + std::to_string(provider); }
 
@@ -176,20 +182,22 @@ class SourceLab {
     std::vector<std::pair<std::string, Added>> added_;
 };
 
-// Frames of the family with this source that have arrived at the wire.
-inline std::size_t frames_from(const Wire &wire, const ip_addr &source) {
+// Whether the frame is an IP packet with this source.
+inline bool is_from(const Bytes &frame, const ip_addr &source) {
     const bool ipv4 = is_ipv4(source);
     const std::size_t at = ipv4 ? 12 : 8;
     const std::size_t length = ipv4 ? 4 : 16;
     const auto *const bytes = reinterpret_cast<const std::uint8_t *>(&source) + (16 - length); // NOLINT
-    std::size_t count = 0;
-    for (const Bytes &frame : wire.arrived()) {
-        const Bytes packet = layer3(frame);
-        if (ethertype(frame) != (ipv4 ? 0x0800 : 0x86dd) || packet.size() < at + length)
-            continue;
-        count += std::equal(bytes, bytes + length, packet.begin() + static_cast<std::ptrdiff_t>(at)) ? 1 : 0; // NOLINT
-    }
-    return count;
+    const Bytes packet = layer3(frame);
+    return ethertype(frame) == (ipv4 ? 0x0800 : 0x86dd) && packet.size() >= at + length &&
+           std::equal(bytes, bytes + length, packet.begin() + static_cast<std::ptrdiff_t>(at)); // NOLINT
+}
+
+// Frames with this source that have arrived at the wire.
+inline std::size_t frames_from(const Wire &wire, const ip_addr &source) {
+    const std::vector<Bytes> frames = wire.arrived();
+    return static_cast<std::size_t>(
+        std::ranges::count_if(frames, [&](const Bytes &frame) { return is_from(frame, source); }));
 }
 
 } // namespace podlane::test

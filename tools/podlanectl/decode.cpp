@@ -17,7 +17,7 @@ struct Word {
     std::string_view text;
 };
 
-constexpr std::array<Word, 10> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
+constexpr std::array<Word, 11> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
                                           {INTERFACE_FAST_UPLINK, "fast-uplink"},
                                           {INTERFACE_ANTI_SPOOF, "anti-spoof"},
                                           {INTERFACE_ALLOWED_SOURCES, "allowed-sources"},
@@ -26,7 +26,8 @@ constexpr std::array<Word, 10> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
                                           {INTERFACE_SIBLINGS, "siblings"},
                                           {INTERFACE_WAY, "own-way"},
                                           {INTERFACE_APART, "apart"},
-                                          {INTERFACE_POD_RULES, "pod-rules"}}};
+                                          {INTERFACE_POD_RULES, "pod-rules"},
+                                          {INTERFACE_BRIDGED, "bridged"}}};
 
 constexpr std::array<Word, 12> kMapTypes = {{{BPF_MAP_TYPE_HASH, "hash"},
                                              {BPF_MAP_TYPE_ARRAY, "array"},

@@ -98,6 +98,8 @@ struct Details {
 
 Cell link_cell(const Details &row) {
     const LinkState &link = row.link;
+    if (row.value.ifindex == 0)
+        return {"none: the interface has no host end, rules in the container do the source routing", "none"};
     if (!link.there)
         return {"gone: no interface of this network namespace has ifindex " + std::to_string(row.value.ifindex), "gone",
                 Tone::bad};
@@ -125,7 +127,8 @@ Cell link_mtu_cell(const Details &row) {
 Cell link_mac_cell(const Details &row) {
     if (!row.link.there)
         return {};
-    return against_link(row.link.mac, row.link.mac, mac_words(row.value.host_mac));
+    const bool own = row.value.mode != ENDPOINT_AFTER_MAIN; // else it may be that of the bridge
+    return against_link(row.link.mac, row.link.mac, own ? mac_words(row.value.host_mac) : row.link.mac);
 }
 
 Cell limit_cell(const std::optional<bandwidth> &limits, __u64 bandwidth::*rate, __u64 bandwidth::*burst) {

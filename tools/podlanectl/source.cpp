@@ -53,6 +53,7 @@ constexpr std::array<Column<SourceRow>, 8> kColumns = {{
 }};
 
 constexpr const char *kByRoutes = "by route";
+constexpr const char *kByRules = "by rule in the container"; // without a host end
 
 SourceRow make_row(const EndpointEntry &entry, const ip_addr &addr, const SourceRoutes &routes,
                    const std::vector<EndpointEntry> &all) {
@@ -65,6 +66,8 @@ SourceRow make_row(const EndpointEntry &entry, const ip_addr &addr, const Source
                   kByRoutes,
                   kByRoutes,
                   {}};
+    if (record.ifindex == 0)
+        row.uplink = row.next_hop = kByRules;
     if (const source_route *way = find(routes, record.ifindex, addr); way != nullptr && way->uplink != 0) {
         row.uplink = interface_name(way->uplink);
         row.next_hop = is_none(way->gateway) ? kByRoutes : to_string(way->gateway);
@@ -166,6 +169,11 @@ WayRow make_way(const Question &q, const EndpointEntry &sender) {
                {},
                {},
                "the source is no address of the container"};
+    if (record.ifindex == 0) {
+        row.way = "container";
+        row.why = "the interface has no host end: the container's own rules and routes decide";
+        return row;
+    }
     const source_route *sibling = find(q.routes, record.ifindex, q.source);
     const EndpointEntry *owner = owns(record, q.source) ? &sender
                                  : sibling != nullptr   ? owner_at(sibling->ifindex, q.all)

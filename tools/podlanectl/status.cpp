@@ -142,7 +142,7 @@ void look_at_endpoints(Report &report, const World &world) {
     std::map<std::string, std::uint64_t> count;
     for (const auto &[key, value] : *entries) {
         ++count[std::string(field_text(value.network_name))];
-        if (interface_name(value.ifindex).empty())
+        if (value.ifindex != 0 && interface_name(value.ifindex).empty())
             report.findings.push_back({"endpoint " + pod_words(key, value) + ": its interface " +
                                            std::string(field_text(value.host_ifname)) + " is gone",
                                        "its container is gone without a DEL: the runtime's next GC removes it"});

@@ -1,0 +1,298 @@
+// Podlane behind a main plugin whose interface has no host end, or is not routed by the node: rules in the container do
+// the source routing.
+#include "tests/netns/sources.hpp"
+
+#include <net/if.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace podlane::test {
+namespace {
+
+constexpr std::uint16_t kPort = 7;
+
+bool can_make(const Node &node, const std::string &kind) {
+    node.run("ip link add probe0 type veth peer name probe1");
+    const bool made = run(node.ns(), words("ip link add link probe0 name probe2 type " + kind)).rc == 0;
+    node.run("ip link del probe0");
+    return made;
+}
+
+// eth0 of a pod is in the network behind provider 0; net1 by the plugin of the parameter on the link of provider 1. The
+// bridge has that link as a port, and is no gateway.
+class PodRules : public testing::TestWithParam<std::string> {
+  protected:
+    void SetUp() override {
+        const bool possible = has_own_link() || can_make(node(), GetParam());
+        ASSERT_TRUE(possible || !slow()) << "the kernels of tests/kernels have all of them";
+        if (!possible)
+            GTEST_SKIP() << "this kernel has no " << GetParam() << "; tests/kernels runs this under those that have it";
+        if (has_own_link())
+            add_device();
+        if (GetParam() != "bridge")
+            return;
+        node().run("ip link add br1 type bridge");
+        node().run("ip link set dev1 master br1");
+        node().run("ip link set br1 up");
+        node().run("ip link set dev1 up");
+    }
+    void TearDown() override {
+        if (HasFailure() && pod_)
+            for (const char *what : {"ip rule", "ip -6 rule", "ip route show table all", "ip -6 route show table all"})
+                std::cerr << pod_->run(what);
+    }
+    [[nodiscard]] Node &node() { return lab_.node(); }
+    [[nodiscard]] static bool has_own_link() { return GetParam() == "host-device" || GetParam() == "bridge"; }
+    // A device of the node with a link of its own to provider 1.
+    void add_device() {
+        const Container &provider = lab_.provider(1);
+        node().run("ip link add dev1 type veth peer name port1 netns " + provider.path());
+        (void)provider.run("ip addr add 192.0.2.193/27 dev port1");
+        (void)provider.run("ip addr add 2001:db8:e1::1/64 dev port1 nodad");
+        (void)provider.run("ip link set port1 up");
+        node().run("ip route add 192.0.2.192/27 via " + SourceLab::on_link(1, 1, true)); // for rp_filter
+    }
+    [[nodiscard]] Json main_plugin(const Json &keys = Json::object()) {
+        const bool device = has_own_link();
+        Json config = {{"type", GetParam()}, {"ipam", lab_.network(1).at("ipam")}};
+        if (GetParam() == "bridge")
+            config["bridge"] = "br1";
+        else
+            config[device ? "device" : "master"] = device ? "dev1" : "up1";
+        Json range4 = {{"subnet", device ? "192.0.2.192/27" : "192.0.2.64/26"},
+                       {"rangeStart", device ? "192.0.2.200" : "192.0.2.84"},
+                       {"gateway", device ? "192.0.2.193" : SourceLab::on_link(1, 1, true)}};
+        Json range6 = {{"subnet", device ? "2001:db8:e1::/64" : "2001:db8:f1::/64"},
+                       {"rangeStart", device ? "2001:db8:e1::20" : "2001:db8:f1::20"},
+                       {"gateway", device ? "2001:db8:e1::1" : SourceLab::on_link(1, 1, false)}};
+        config["ipam"]["ranges"] = {Json::array({range4}), Json::array({range6})};
+        config.update(keys);
+        return config;
+    }
+    [[nodiscard]] Json podlane(const Json &keys = Json::object()) {
+        Json config = {{"type", "podlane"}, {"bpffs", node().bpffs()}, {"log", {{"file", log_file()}}}};
+        config.update(keys);
+        return config;
+    }
+    [[nodiscard]] std::string log_file() { return node().dir() + "/podlane.log"; }
+    [[nodiscard]] std::string logged() {
+        std::stringstream text;
+        text << std::ifstream(log_file()).rdbuf();
+        return text.str();
+    }
+    [[nodiscard]] Attach net1(const Json &keys = Json::object()) {
+        return {"net1", "net1", {main_plugin(), podlane(keys)}};
+    }
+    void add_pod() {
+        pod_ = node().container();
+        lab_.add(pod_, "eth0", 0);
+        before_ = routing();
+        lab_.add(pod_, net1());
+        settle();
+    }
+    // These plugins do not wait for duplicate address detection.
+    void settle() {
+        ASSERT_TRUE(wait_until([&] { return pod_->run("ip -6 addr show tentative").empty(); }));
+    }
+    [[nodiscard]] std::string routing() const {
+        return pod_->run("ip rule") + pod_->run("ip -6 rule") + pod_->run("ip route show table all dev eth0") +
+               pod_->run("ip -6 route show table all dev eth0");
+    }
+    [[nodiscard]] ip_addr addr(const std::string &ifname, bool ipv4) const {
+        return SourceLab::addr(*pod_, ifname, ipv4);
+    }
+    [[nodiscard]] bool answers(const std::string &ifname, int provider, bool ipv4,
+                               Transport transport = Transport::tcp) {
+        const EchoServer server(pod_->ns(), ipv4, kPort);
+        return ask(lab_.client(provider).ns(), transport, {addr(ifname, ipv4), kPort}) == 0;
+    }
+
+    [[nodiscard]] bool ping_once(bool ipv4) {
+        return run(lab_.client(1).ns(), words("ping -c 1 -W 1 " + to_string(addr("net1", ipv4)))).rc == 0;
+    }
+
+    SourceLab lab_;
+    std::shared_ptr<Container> pod_;
+    std::string before_;
+};
+
+class Hostless : public PodRules {};
+
+TEST_P(PodRules, AnswersLeaveByTheNetworkThatWasAddressed) {
+    add_pod();
+    const std::vector<const char *> ports = {"eth0", has_own_link() ? "port1" : "eth0"};
+    for (const bool ipv4 : {true, false})
+        for (const int number : {0, 1}) {
+            const Wire right(lab_.provider(number).ns(), ports.at(static_cast<std::size_t>(number)));
+            const Wire wrong(lab_.provider(1 - number).ns(), ports.at(static_cast<std::size_t>(1 - number)));
+            const std::string ifname = number == 0 ? "eth0" : "net1";
+            EXPECT_TRUE(answers(ifname, number, ipv4)) << ifname << (ipv4 ? " v4" : " v6");
+            EXPECT_TRUE(ping(lab_.client(number).ns(), to_string(addr(ifname, ipv4)), 2)) << ifname;
+            const Fd server = open_socket(pod_->ns(), Transport::udp, ipv4, {addr(ifname, ipv4), kPort});
+            const Endpoint client{ip(SourceLab::client_addr(number, ipv4)), 40000};
+            const Fd asker = open_socket(lab_.client(number).ns(), Transport::udp, ipv4, client);
+            ASSERT_EQ(connect_to(asker, {addr(ifname, ipv4), kPort}), 0);
+            ASSERT_EQ(send_text(asker, "question"), 0);
+            ASSERT_EQ(receive(server).text, "question");
+            ASSERT_EQ(connect_to(server, client), 0);
+            ASSERT_EQ(send_text(server, "answer"), 0);
+            EXPECT_EQ(receive(asker).text, "answer") << ifname;
+            EXPECT_GT(frames_from(right, addr(ifname, ipv4)), 0U) << ifname;
+            EXPECT_EQ(frames_from(wrong, addr(ifname, ipv4)), 0U) << ifname;
+        }
+}
+
+// The test's own foundation: what `sbr` is there for.
+TEST_P(PodRules, WithoutPodlaneBehindItAnswersAreLost) {
+    pod_ = node().container();
+    lab_.add(pod_, "eth0", 0);
+    lab_.add(pod_, {"net1", "net1", {main_plugin()}});
+    settle();
+    const std::uint32_t first = SourceLab::host_end(*pod_, "eth0");
+    for (const bool ipv4 : {true, false}) {
+        const std::uint64_t dropped = lab_.count(first, REASON_DROP_SOURCE_ADDRESS);
+        EXPECT_NE(run(lab_.client(1).ns(), words("ping -c 1 -W 1 " + to_string(addr("net1", ipv4)))).rc, 0);
+        EXPECT_TRUE(wait_until([&] { return lab_.count(first, REASON_DROP_SOURCE_ADDRESS) > dropped; }));
+    }
+}
+
+// A host on net1's link that asks eth0 gets no answer by net1, though the main table has that link there.
+TEST_P(PodRules, TheOtherInterfaceKeepsToItsOwnNetwork) {
+    add_pod();
+    const Container &asker = lab_.provider(1);
+    const std::uint32_t ifindex = SourceLab::host_end(*pod_, "eth0");
+    const auto inside = require(net::enter(node().ns()));
+    std::array<char, IF_NAMESIZE> name{};
+    ASSERT_NE(if_indextoname(ifindex, name.data()), nullptr);
+    const Wire host_end(node().ns(), name.data());
+    for (const bool ipv4 : {true, false}) {
+        (void)asker.run("ip route replace " + SourceLab::range(0, ipv4, false) + " via " +
+                        SourceLab::on_link(1, 2, ipv4));
+        const std::string local =
+            has_own_link() ? (ipv4 ? "192.0.2.193" : "2001:db8:e1::1") : SourceLab::on_link(1, 1, ipv4);
+        (void)run(asker.ns(), words("ping -c 2 -i 0.2 -W 1 -I " + local + " " + to_string(addr("eth0", ipv4))));
+        EXPECT_GE(frames_from(host_end, addr("eth0", ipv4)), 2U) << (ipv4 ? "v4" : "v6");
+    }
+}
+
+TEST_P(PodRules, CheckNoticesWhatIsMissing) {
+    add_pod();
+    EXPECT_EQ(lab_.check(pod_, "eth0").rc, 0) << lab_.check(pod_, "eth0");
+    ASSERT_EQ(lab_.check(pod_, "net1").rc, 0) << lab_.check(pod_, "net1");
+    for (const bool ipv4 : {true, false}) {
+        const std::string ip = ipv4 ? "ip" : "ip -6";
+        const std::string from = " from " + to_string(addr("net1", ipv4)) + " priority 20556";
+        const Json rules = Json::parse(pod_->run(ip + " -j rule show priority 20556"));
+        std::string table;
+        for (const Json &rule : rules)
+            if (rule.at("src") == to_string(addr("net1", ipv4)))
+                table = rule.at("table");
+        (void)pod_->run(ip + " rule del" + from);
+        EXPECT_EQ(lab_.check(pod_, "net1").code(), 105) << lab_.check(pod_, "net1");
+        EXPECT_FALSE(ping_once(ipv4)) << "the test's own foundation";
+        (void)pod_->run(ip + " rule add" + from + " lookup " + table);
+        EXPECT_EQ(lab_.check(pod_, "net1").rc, 0) << lab_.check(pod_, "net1");
+        const std::string by = pod_->run(ip + " route show default table " + table);
+        (void)pod_->run(ip + " route del default table " + table);
+        EXPECT_EQ(lab_.check(pod_, "net1").code(), 105) << lab_.check(pod_, "net1");
+        (void)pod_->run(ip + " route add " + by.substr(0, by.find(" proto")) + " dev net1 onlink table " + table);
+        EXPECT_EQ(lab_.check(pod_, "net1").rc, 0) << lab_.check(pod_, "net1");
+    }
+}
+
+TEST_P(PodRules, DelLeavesTheContainerAsItWas) {
+    add_pod();
+    EXPECT_NE(routing(), before_);
+    Chain podlane_alone(node(), {podlane()}, "1.0.0", "net1");
+    podlane_alone.variables = {{"CNI_IFNAME", "net1"}};
+    for (int time = 0; time < 2; ++time)
+        EXPECT_EQ(podlane_alone.del(*pod_, true).rc, 0);
+    EXPECT_EQ(routing(), before_) << "while the interface is still there";
+    EXPECT_EQ(pod_->run("ip route show table all dev net1").find(" table 13"), std::string::npos);
+    EXPECT_EQ(lab_.check(pod_, "eth0").rc, 0) << lab_.check(pod_, "eth0");
+    EXPECT_EQ(lab_.del(pod_, "net1").rc, 0);
+    EXPECT_TRUE(answers("eth0", 0, true));
+    EXPECT_TRUE(answers("eth0", 0, false));
+}
+
+TEST_P(Hostless, DelWithoutANamespaceIsClean) {
+    add_pod();
+    pod_->remove_namespace();
+    lab_.forget(pod_, "net1"); // the reference host-device fails without a namespace
+    Chain podlane_alone(node(), {podlane()}, "1.0.0", "net1");
+    podlane_alone.variables = {{"CNI_IFNAME", "net1"}};
+    EXPECT_EQ(podlane_alone.del(*pod_, true).rc, 0);
+    EXPECT_EQ(podlane_alone.del(*pod_).rc, 0);
+    const auto endpoints = require(require(open_endpoints(node().bpffs(), Access::read_only)).entries());
+    EXPECT_EQ(endpoints.size(), 1U);
+    pod_.reset();
+}
+
+// The interface without a host end comes first; both are podlane's.
+TEST_P(PodRules, AsTheFirstInterfaceItWorksAsWell) {
+    pod_ = node().container();
+    Attach first = net1();
+    first.plugins[0]["ipam"]["routes"] = {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}};
+    lab_.add(pod_, first);
+    lab_.add(pod_, "eth0", 0);
+    settle();
+    for (const bool ipv4 : {true, false}) {
+        EXPECT_TRUE(answers("eth0", 0, ipv4)) << ipv4;
+        EXPECT_TRUE(answers("net1", 1, ipv4)) << ipv4;
+    }
+    for (const char *ifname : {"eth0", "net1"})
+        EXPECT_EQ(lab_.check(pod_, ifname).rc, 0) << lab_.check(pod_, ifname);
+    EXPECT_EQ(lab_.del(pod_, "eth0").rc, 0);
+    EXPECT_TRUE(answers("net1", 1, true));
+    EXPECT_EQ(lab_.check(pod_, "net1").rc, 0) << lab_.check(pod_, "net1");
+}
+
+TEST_P(Hostless, TheWayTakenIsInTheLogAndShown) {
+    add_pod();
+    EXPECT_NE(logged().find("interface net1"), std::string::npos) << logged();
+    EXPECT_NE(logged().find("source routing is done by rules in the container"), std::string::npos) << logged();
+    const auto ctl = [&](const std::string &command) {
+        return Json::parse(node().run(std::getenv("PODLANECTL_BIN") + std::string(" --bpffs ") + node().bpffs() +
+                                      " --json " + command));
+    };
+    bool shown = false;
+    for (const Json &one : ctl("source list " + pod_->id()))
+        if (one.at("interface") == "net1") {
+            shown = true;
+            EXPECT_EQ(one.at("uplink"), "by rule in the container");
+        }
+    EXPECT_TRUE(shown);
+    const Json way =
+        ctl("path show " + pod_->id() + " --source " + to_string(addr("net1", true)) + " --destination 203.0.113.9");
+    EXPECT_TRUE(std::any_of(way.begin(), way.end(), [](const Json &one) { return one.at("way") == "container"; }))
+        << way;
+    for (const Json &finding : ctl("status").at("findings"))
+        EXPECT_EQ(finding.dump().find("is gone"), std::string::npos) << finding;
+}
+
+TEST_P(Hostless, WhatNeedsProgramsIsRefused) {
+    pod_ = node().container();
+    lab_.add(pod_, "eth0", 0);
+    const Json limits = {{"ingressRate", 1000000}, {"ingressBurst", 1000000}};
+    for (const Json &keys : {limits, Json{{"ipMasq", true}}, Json{{"uplink", "up1"}}, Json{{"table", 100}},
+                             Json{{"sourceRouting", false}}}) {
+        const Attach wanted = net1(keys);
+        Chain chain(node(), wanted.plugins, "1.0.0", "net1");
+        chain.variables = {{"CNI_IFNAME", "net1"}};
+        const Reply reply = chain.add(*pod_);
+        EXPECT_EQ(reply.code(), 2) << keys << reply;
+        EXPECT_NE(reply.message().find("no host end"), std::string::npos) << reply;
+        EXPECT_EQ(chain.del(*pod_, true).rc, 0);
+        EXPECT_EQ(routing().find("20556"), std::string::npos);
+    }
+}
+
+std::string plugin_name(const testing::TestParamInfo<std::string> &info) {
+    return info.param == "host-device" ? "HostDevice" : info.param;
+}
+INSTANTIATE_TEST_SUITE_P(Plugins, PodRules, testing::Values("macvlan", "ipvlan", "host-device", "bridge"), plugin_name);
+INSTANTIATE_TEST_SUITE_P(Plugins, Hostless, testing::Values("macvlan", "ipvlan", "host-device"), plugin_name);
+
+} // namespace
+} // namespace podlane::test

@@ -64,7 +64,8 @@ static __always_inline bool write_source(struct packet *p, const struct ip_addr 
 
 /*
  * A UDP socket that is bound to no address answers from that of the interface it sends by (RFC 1122, 4.1.3.5, wants the
- * one that was asked). Where a sibling knows the flow and this interface does not, that one was asked.
+ * one that was asked). Where a sibling knows the flow and this interface does not, that one was asked; or it was
+ * another address of this interface.
  */
 static __always_inline int answer_as_sibling(struct packet *p)
 {
@@ -80,8 +81,15 @@ static __always_inline int answer_as_sibling(struct packet *p)
 			return 0;
 		flow.ifindex = sibling->ifindex;
 		flow.local = sibling->source;
-		if (bpf_map_lookup_elem(&paths_v1, &flow))
-			return write_source(p, &sibling->source) ? hand_to(p, sibling) : REASON_DROP_MALFORMED;
+		if (!bpf_map_lookup_elem(&paths_v1, &flow))
+			continue;
+		if (!write_source(p, &sibling->source))
+			return REASON_DROP_MALFORMED;
+		if (sibling->ifindex != p->skb->ifindex)
+			return hand_to(p, sibling);
+		p->ip.source = sibling->source;
+		p->flow = flow;
+		return 0;
 	}
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include "plugin/hostless.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
+#include "plugin/neighbourhood.hpp"
 #include "plugin/net/address.hpp"
 #include "plugin/network.hpp"
 #include "plugin/node.hpp"
@@ -66,6 +67,31 @@ Result<void> attach_program(const std::string &root, const char *name, std::uint
     return {};
 }
 
+Result<EndpointFacts> facts_of(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
+                               const Adopted &pair, const std::optional<Way> &way) {
+    EndpointFacts facts{.mode = ENDPOINT_AFTER_MAIN, .hook_kind = TRY(choose_hook_kind(request.config))};
+    const Router router =
+        TRY(router_of(sockets.host, *pair.host, addresses_of(*request.config.prev_result, request.ifname)));
+    facts.addresses = TRY(adopted_addresses(request));
+    facts.netns_inode = pod.inode();
+    facts.ifindex = pair.host->ifindex;
+    facts.pod_ifindex = pair.pod.ifindex;
+    facts.host_ifname = pair.host->name;
+    facts.pod_mac = pair.pod.mac;
+    facts.host_mac = router.mac;
+    facts.mtu = pair.pod.mtu;
+    facts.flags = flags_for(request, router, facts.addresses.size());
+    facts.link_local = TRY(link_local_of(sockets.pod, pair.pod.ifindex));
+    facts.masquerade = TRY(masquerade_of(request.config));
+    if (way && (facts.flags & INTERFACE_BRIDGED) != 0)
+        return Error{ErrorCode::unsupported_field,
+                     pair.host->name +
+                         " is a port of a bridge that does not route for it: nothing of the network passes " +
+                         way->uplink.name + " by the node's routes",
+                     "take \"uplink\" out, or give the bridge the gateway's address (isGateway)"};
+    return facts;
+}
+
 } // namespace
 
 Result<net::Namespace> open_container(const cni::Request &request) {
@@ -113,24 +139,14 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
                                         const Tables &tables, const Adopted &pair, const std::optional<Way> &way,
                                         Rollback &rollback) {
     const Lock lock = TRY(enter_network(request, tables, sockets.host, rollback));
-    EndpointFacts facts{.mode = ENDPOINT_AFTER_MAIN, .hook_kind = TRY(choose_hook_kind(request.config))};
-    const Router router =
-        TRY(router_of(sockets.host, *pair.host, addresses_of(*request.config.prev_result, request.ifname)));
-    facts.addresses = TRY(adopted_addresses(request));
-    facts.netns_inode = pod.inode();
-    facts.ifindex = pair.host->ifindex;
-    facts.pod_ifindex = pair.pod.ifindex;
-    facts.host_ifname = pair.host->name;
-    facts.pod_mac = pair.pod.mac;
-    facts.host_mac = router.mac;
-    facts.mtu = pair.pod.mtu;
+    const auto own = addresses_of(*request.config.prev_result, request.ifname);
+    EndpointFacts facts = TRY(facts_of(request, pod, sockets, pair, way));
+    const AddressQuestion question = TRY(AddressQuestion::ask(way, facts.addresses));
     std::vector<net::Link> strangers;
     const auto siblings = TRY(find_siblings(request, tables, sockets.pod, pod.inode(), &strangers));
-    facts.flags = flags_for(request, router, facts.addresses.size()) | source_flags(request.config, siblings, way);
+    facts.flags |= source_flags(request.config, siblings, way);
     if (request.config.source_routing && (!strangers.empty() || (facts.flags & INTERFACE_BRIDGED) != 0))
         facts.flags |= INTERFACE_POD_RULES;
-    facts.link_local = TRY(link_local_of(sockets.pod, pair.pod.ifindex));
-    facts.masquerade = TRY(masquerade_of(request.config));
     const endpoint record = TRY(make_endpoint(request, facts));
     TRY(put_endpoint(tables, request, record, rollback));
     rollback.add("attaching the programs", [ifindex = record.ifindex]() -> Result<void> {
@@ -143,10 +159,12 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
     if (record.masquerade != ENDPOINT_MASQUERADE_NONE)
         TRY(masquerade(facts.masquerade, request.config, prefixes_of(*request.config.prev_result, request.ifname),
                        rollback));
+    TRY(question.must_be_free());
     TRY(put_addresses(tables, record, rollback));
-    TRY(put_source_routes(TRY(wanted_source_routes(record, addresses_of(*request.config.prev_result, request.ifname),
-                                                   siblings, way, tables, sockets.host)),
-                          siblings, tables, rollback));
+    TRY(put_source_routes(TRY(wanted_source_routes(record, own, siblings, way, tables, sockets.host)), siblings, tables,
+                          rollback));
+    TRY(note_name(way, tables.source_routes, sockets.host));
+    TRY(enter_link(way, facts.addresses, sockets.host, rollback));
     return *request.config.prev_result;
 }
 

@@ -188,8 +188,7 @@ Result<void> check_hostless(Checked &c) {
 Result<void> check_source_routing(Checked &c, const Tables &tables, const std::optional<Way> &way) {
     const auto siblings = TRY(find_siblings(c.request, tables, c.pod, c.record.netns_inode));
     const auto leased = addresses_of(*c.request.config.prev_result, c.request.ifname);
-    if (c.record.mode != ENDPOINT_AFTER_MAIN)
-        TRY(check_link(way, c.addresses(), c.host));
+    TRY(check_link(way, c.addresses(), c.host));
     TRY(check_rules(c));
     return check_source_routes(TRY(wanted_source_routes(c.record, leased, siblings, way, tables, c.host)), siblings,
                                tables);

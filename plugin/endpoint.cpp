@@ -139,11 +139,18 @@ void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all,
     std::ranges::sort(sorted, [](const source_route &a, const source_route &b) {
         return a.ifindex != b.ifindex ? a.ifindex < b.ifindex : std::memcmp(&a.source, &b.source, sizeof a.source) < 0;
     });
+    const bool alone = std::ranges::all_of(all, [&](const source_route &one) { return one.ifindex == ifindex; });
+    const auto has_more = [&](bool ipv4) {
+        return std::ranges::count_if(all, [&](const source_route &one) {
+                   return one.ifindex == ifindex && is_ipv4(one.source) == ipv4;
+               }) > 1;
+    };
     for (const source_route &route : sorted) {
-        if (route.ifindex == ifindex)
-            continue;
         const bool ipv4 = is_ipv4(route.source);
-        entries.push_back({{ifindex, route.source}, route});
+        if (route.ifindex != ifindex)
+            entries.push_back({{ifindex, route.source}, route});
+        else if (alone || !has_more(ipv4))
+            continue;
         if (++places[ipv4 ? 1 : 0] <= SOURCE_ROUTE_PLACES)
             entries.emplace_back(source_route_place(ifindex, ipv4 ? 1 : 0, places[ipv4 ? 1 : 0]), route);
     }

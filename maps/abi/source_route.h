@@ -11,8 +11,9 @@ struct source_route_key {
 };
 
 /*
- * Besides addresses there are places, under which the siblings' addresses of a family can be gone through: the third
- * word is the family (0: IPv6, 1: IPv4), the fourth a number from 1 on, in host order both. No pod has such an address.
+ * Besides addresses there are places, under which the siblings' addresses of a family can be gone through, and the
+ * interface's own where it has more than one: the third word is the family (0: IPv6, 1: IPv4), the fourth a number from
+ * 1 on, in host order both. No pod has such an address.
  */
 #define SOURCE_ROUTE_PLACES 8
 /* The place of an uplink that has no IPv4 address: the node asks for neighbours there without a name of its own. */

@@ -8,6 +8,19 @@ import report
 SIZES = (10, 10000)
 
 
+def measure_sources(settings, log):
+    report.progress("the source routing step by test run")
+    lines = [json.loads(line) for line in node.run(settings.bench_packet, "--sources").splitlines()]
+    report.progress("")
+    rows = []
+    for line in lines:
+        log.write(part="sources", **line)
+        without = line.get("without_ns")
+        step = None if without is None else line["with_ns"] - without
+        rows.append([f"{line['packet']}, {line['sender']}", line["with_ns"], *(report.cell(n, "{:.0f}") for n in (without, step))])
+    report.table("source routing: ns per packet by BPF_PROG_TEST_RUN, medians", ["", "shipped", "without", "step"], rows)
+
+
 def measure(settings, log):
     report.progress("packets by test run")
     sizes = ",".join(str(size) for size in SIZES)

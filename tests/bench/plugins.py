@@ -19,11 +19,13 @@ def subnet(family, number):
 class Chain:
     """One network: the plugins of its conflist, the namespace of its node, its addresses."""
 
-    def __init__(self, name, number, families, plugins, settings):
+    def __init__(self, name, number, families, plugins, settings, netns=None, ifname="eth0"):
+        """`netns`: of a node that is there already."""
         self.name = name
+        self.ifname = ifname
         self.settings = settings
         self.families = families
-        self.netns = node.add_netns(f"node-{name}-{number}")
+        self.netns = netns or node.add_netns(f"node-{name}-{number}")
         self.data_dir = f"{node.WORK}/leases-{name}-{number}"
         ranges = [[{"subnet": subnet(family, number)}] for family in families]
         routes = [{"dst": {4: "0.0.0.0/0", 6: "::/0"}[family]} for family in families]
@@ -59,7 +61,7 @@ class Chain:
             "CNI_COMMAND": command,
             "CNI_CONTAINERID": container,
             "CNI_NETNS": f"/run/netns/{pod_netns}",
-            "CNI_IFNAME": "eth0",
+            "CNI_IFNAME": self.ifname,
             "CNI_PATH": self.settings.cni_path,
         }
         step, output, said = execute(self.settings, [path], environment, self.netns, json.dumps(config), memory)

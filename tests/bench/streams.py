@@ -111,7 +111,7 @@ def measure_rounds(settings, log, pairs, scenario, name, family):
 
 
 def show(title, pairs, results, figures):
-    references = (pairs[0].name, "ptp")
+    references = [pairs[0].name, *(pair.name for pair in pairs[1:] if pair.name == "ptp")]
     header = [""]
     for heading, _, _ in figures.values():
         header += [heading, *(f"to {peer}" for peer in references)]

@@ -83,6 +83,26 @@ class Lan : public testing::TestWithParam<bool> {
         return pod;
     }
     [[nodiscard]] ip_addr addr(const Container &pod) const { return SourceLab::addr(pod, "net1", GetParam()); }
+    [[nodiscard]] std::string next_hop(const Container &pod, const ip_addr &source) {
+        for (const Json &one : Json::parse(node().run(std::getenv("PODLANECTL_BIN") + std::string(" --bpffs ") +
+                                                      node().bpffs() + " --json source list " + pod.id())))
+            if (one.at("address") == to_string(source))
+                return one.at("next_hop");
+        return {};
+    }
+    // Whether somebody said of his own accord who has an address.
+    [[nodiscard]] static bool is_announced(const Wire &heard) {
+        bool announced = false;
+        for (const Bytes &frame : heard.arrived()) {
+            const Bytes packet = layer3(frame);
+            const bool arp = ethertype(frame) == 0x0806 && packet.at(7) == 1 &&
+                             std::equal(packet.begin() + 14, packet.begin() + 18, packet.begin() + 24);
+            const bool nd =
+                ethertype(frame) == 0x86dd && packet.size() >= 72 && packet.at(6) == 58 && packet.at(40) == 136;
+            announced = announced || (GetParam() ? arp : nd);
+        }
+        return announced;
+    }
     [[nodiscard]] ip_addr host_addr() const { return ip(GetParam() ? "192.168.133.10" : "2001:db8:133::10"); }
     [[nodiscard]] ip_addr far_addr() const { return ip(GetParam() ? "203.0.113.202" : "2001:db8:fa::2"); }
 
@@ -134,17 +154,9 @@ TEST_P(Lan, TheNodeReachesThePod) {
 TEST_P(Lan, AddressesAreAnnounced) {
     const Wire heard(host_->ns(), "eth0");
     const auto pod = add_pod();
+    EXPECT_TRUE(is_announced(heard));
     const Mac uplink =
         require(parse_mac(Json::parse(node().run("ip -j link show lan0")).at(0).at("address").get<std::string>()));
-    bool announced = false;
-    for (const Bytes &frame : heard.arrived()) {
-        const Bytes packet = layer3(frame);
-        const bool arp = ethertype(frame) == 0x0806 && packet.at(7) == 1 &&
-                         std::equal(packet.begin() + 14, packet.begin() + 18, packet.begin() + 24);
-        const bool nd = ethertype(frame) == 0x86dd && packet.size() >= 72 && packet.at(6) == 58 && packet.at(40) == 136;
-        announced = announced || (GetParam() ? arp : nd);
-    }
-    EXPECT_TRUE(announced);
     EXPECT_TRUE(ping(host_->ns(), to_string(addr(*pod))));
     const std::string neighbour = host_->run("ip neigh show " + to_string(addr(*pod)));
     EXPECT_NE(neighbour.find(podlane::to_string(uplink)), std::string::npos) << neighbour;
@@ -184,6 +196,95 @@ TEST_P(Lan, NothingIsLeftBehind) {
         after.erase(at, kept.size());
     EXPECT_EQ(after, before);
     EXPECT_EQ(lab_.check(pod, "eth0").rc, 0) << lab_.check(pod, "eth0");
+}
+
+// Behind an IPAM plugin, and behind another plugin that made the interface: the link is asked, told and answered alike.
+TEST_P(Lan, ChainedItIsTheSame) {
+    const Json alone = lan().plugins.at(0);
+    Json after = alone;
+    after.erase("ipam");
+    after["gateway"] = {"192.168.133.1", "2001:db8:133::1"};
+    Json ipam = {{"type", "host-local"}, {"ipam", alone.at("ipam")}};
+    Json ptp = {{"type", "ptp"}, {"ipam", alone.at("ipam")}};
+    // ptp puts the gateway's address on the host end.
+    ptp["ipam"]["ranges"][0][0]["gateway"] = "192.168.133.221";
+    ptp["ipam"]["ranges"][1][0]["gateway"] = "2001:db8:133::221";
+    for (const Json &first : {ipam, ptp}) {
+        const auto pod = node().container();
+        lab_.add(pod, "eth0", 0);
+        const Wire heard(host_->ns(), "eth0");
+        lab_.add(pod, {"net1", "lan", {first, after}});
+        EXPECT_TRUE(is_announced(heard)) << first.at("type");
+        EXPECT_EQ(node().run("ip -6 neigh show proxy").find("2001:db8:133::2") != std::string::npos, true);
+        const EchoServer server(pod->ns(), GetParam(), kPort);
+        EXPECT_TRUE(ping(host_->ns(), to_string(addr(*pod)), 2)) << first.at("type");
+        EXPECT_EQ(ask(host_->ns(), Transport::tcp, {addr(*pod), kPort}), 0) << first.at("type");
+        EXPECT_EQ(ask(far_->ns(), Transport::tcp, {addr(*pod), kPort}), 0) << first.at("type");
+        EXPECT_EQ(lab_.check(pod, "net1").rc, 0) << lab_.check(pod, "net1");
+        (void)run(node().ns(),
+                  words("ip -6 neigh del proxy " + to_string(SourceLab::addr(*pod, "net1", false)) + " dev lan0"));
+        EXPECT_NE(lab_.check(pod, "net1").rc, 0);
+        EXPECT_EQ(lab_.del(pod, "net1").rc, 0);
+        EXPECT_EQ(node().run("ip -6 neigh show proxy"), "");
+    }
+}
+
+// The test's own foundation: what comes from behind the router is answered by eth0, and lost.
+TEST_P(Lan, WithoutSourceRoutingAnswersAreLost) {
+    const auto pod = add_pod({{"sourceRouting", false}});
+    const EchoServer server(pod->ns(), GetParam(), kPort);
+    for (const char *how : kHows)
+        EXPECT_FALSE(is_answered(far_->ns(), how, addr(*pod), kPort)) << how;
+}
+
+// Each address has the gateway of its own range.
+TEST_P(Lan, EachAddressHasItsOwnGateway) {
+    (void)router_->run("ip addr add 192.168.133.2/24 dev eth0");
+    (void)router_->run("ip addr add 2001:db8:133::2/64 dev eth0 nodad");
+    const std::string first = GetParam() ? "192.168.133.1" : "2001:db8:133::1";
+    const std::string second = GetParam() ? "192.168.133.2" : "2001:db8:133::2";
+    Attach two = lan();
+    Json range = two.plugins.at(0).at("ipam").at("ranges").at(GetParam() ? 0 : 1).at(0);
+    Json other = range;
+    range["rangeEnd"] = GetParam() ? "192.168.133.205" : "2001:db8:133::205";
+    other.update({{"rangeStart", GetParam() ? "192.168.133.206" : "2001:db8:133::206"}, {"gateway", second}});
+    two.plugins[0]["ipam"]["ranges"] = {Json::array({range}), Json::array({other})};
+    const auto pod = node().container();
+    lab_.add(pod, "eth0", 0);
+    lab_.add(pod, two);
+    auto own = SourceLab::addrs(*pod, "net1", GetParam());
+    ASSERT_EQ(own.size(), 2U);
+    if (to_string(own[0]).ends_with("206"))
+        std::swap(own[0], own[1]);
+    EXPECT_EQ(next_hop(*pod, own[0]), first);
+    EXPECT_EQ(next_hop(*pod, own[1]), second);
+    const EchoServer server(pod->ns(), GetParam(), kPort);
+    for (const ip_addr &one : own)
+        for (const char *how : kHows)
+            EXPECT_TRUE(is_answered(far_->ns(), how, one, kPort)) << how << to_string(one);
+}
+
+// The way is looked up where it is not named: the default route of a table, or the link that has the gateway.
+TEST_P(Lan, TheUplinkIsFoundByTableOrGateway) {
+    (void)router_->run("ip addr add 192.168.133.2/24 dev eth0");
+    (void)router_->run("ip addr add 2001:db8:133::2/64 dev eth0 nodad");
+    node().run("ip route add default via 192.168.133.2 dev lan0 onlink table 133");
+    node().run("ip -6 route add default via 2001:db8:133::2 dev lan0 onlink table 133");
+    node().run("ip route add 192.168.133.2/32 dev lan0");
+    const Json gateways = {"192.168.133.2", "2001:db8:133::2"};
+    for (const Json &keys :
+         {Json{{"uplink", nullptr}, {"table", 133}}, Json{{"uplink", nullptr}, {"gateway", gateways}}}) {
+        const auto pod = node().container();
+        lab_.add(pod, "eth0", 0);
+        lab_.add(pod, lan(keys));
+        EXPECT_EQ(next_hop(*pod, addr(*pod)), gateways.at(GetParam() ? 0 : 1)) << keys;
+        const EchoServer server(pod->ns(), GetParam(), kPort);
+        for (const char *how : kHows)
+            EXPECT_TRUE(is_answered(far_->ns(), how, addr(*pod), kPort)) << how << keys;
+        EXPECT_EQ(lab_.check(pod, "net1").rc, 0) << lab_.check(pod, "net1");
+        EXPECT_EQ(lab_.del(pod, "net1").rc, 0);
+    }
+    EXPECT_EQ(lab_.try_add(node().container(), lan({{"uplink", nullptr}, {"table", 134}})).code(), 7);
 }
 
 INSTANTIATE_TEST_SUITE_P(Family, Lan, testing::Bool(), family_name);

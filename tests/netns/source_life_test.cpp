@@ -159,6 +159,46 @@ TEST_F(SourceLife, PeopleAreShownTheWay) {
     EXPECT_EQ(dropped.at(0).at("way"), "dropped");
 }
 
+// Of two pods one is gone: its entries go, at its own host ends; everything else stays as it is.
+TEST_F(SourceLife, GcRemovesTheEntriesOfWhatItRemovesAndNothingElse) {
+    const auto stays = add_pod();
+    const auto routes = [&] {
+        std::map<std::string, std::string> all;
+        const auto map = require(open_source_routes(node().bpffs(), Access::read_only));
+        for (const auto &[key, route] : require(map.entries()))
+            all[hex({reinterpret_cast<const std::uint8_t *>(&key), reinterpret_cast<const std::uint8_t *>(&key + 1)})] =
+                hex({reinterpret_cast<const std::uint8_t *>(&route),
+                     reinterpret_cast<const std::uint8_t *>(&route + 1)});
+        return all;
+    };
+    const auto before = routes();
+    const auto goes = add_pod();
+    ASSERT_EQ(routes().size(), 2 * before.size());
+    const auto gc = [&](int provider, const std::vector<std::pair<std::string, std::string>> &valid) {
+        Json config = lab_.network(provider);
+        config.update({{"cniVersion", "1.1.0"}, {"name", SourceLab::network_name(provider)}});
+        config["cni.dev/valid-attachments"] = Json::array();
+        for (const auto &[id, ifname] : valid)
+            config["cni.dev/valid-attachments"].push_back({{"containerID", id}, {"ifname", ifname}});
+        return node().cni("podlane", "GC", config);
+    };
+    // net1 of the second is gone: its eth0 goes on alone.
+    EXPECT_EQ(gc(1, {{stays->id(), "net1"}}).rc, 0) << gc(1, {{stays->id(), "net1"}});
+    EXPECT_EQ(routes(), before);
+    expect_answers(*goes, "eth0", 0);
+    EXPECT_EQ(lab_.check(goes, "eth0").rc, 0) << lab_.check(goes, "eth0");
+    // Both of the second are gone, the first is as it was.
+    EXPECT_EQ(gc(0, {{stays->id(), "eth0"}}).rc, 0);
+    EXPECT_EQ(routes(), before);
+    for (const char *ifname : {"eth0", "net1"})
+        EXPECT_EQ(lab_.check(stays, ifname).rc, 0) << lab_.check(stays, ifname);
+    expect_answers(*stays, "net1", 1);
+    // One of the first is left: nothing is shared any more.
+    EXPECT_EQ(gc(0, {}).rc, 0);
+    EXPECT_EQ(entries(), 0U);
+    expect_answers(*stays, "net1", 1);
+}
+
 // eth0 has no host end: the container's own rules do it, and go with DEL.
 TEST_F(SourceLife, BesideAnInterfaceWithoutAHostEndRulesDoIt) {
     const auto pod = node().container();
@@ -184,7 +224,7 @@ TEST_F(SourceLife, BesideAnInterfaceWithoutAHostEndRulesDoIt) {
 // eth0 by another plugin with Podlane behind it, net1 by Podlane: both ways round, through that plugin's host end.
 class SourceChained : public SourceLife, public testing::WithParamInterface<std::string> {
   protected:
-    [[nodiscard]] std::vector<Json> chain() {
+    [[nodiscard]] std::vector<Json> chain(const Json &keys = Json::object()) {
         Json main = {{"type", GetParam()}};
         main["ipam"] = lab_.network(0).at("ipam");
         main["ipam"]["routes"] = {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}};
@@ -192,6 +232,7 @@ class SourceChained : public SourceLife, public testing::WithParamInterface<std:
             main.update({{"bridge", "cni0"}, {"isGateway", true}});
         Json after = lab_.network(0);
         after.erase("ipam");
+        after.update(keys);
         return {main, after};
     }
 };
@@ -203,13 +244,34 @@ TEST_P(SourceChained, AnswersLeaveByTheNetworkThatWasAddressed) {
     const EchoServer server(pod->ns(), true, kPort);
     const EchoServer server6(pod->ns(), false, kPort);
     for (const bool ipv4 : {true, false})
-        for (const Transport transport : {Transport::tcp, Transport::udp}) {
-            EXPECT_EQ(ask(lab_.client(1).ns(), transport, {SourceLab::addr(*pod, "net1", ipv4), kPort}), 0)
-                << to_string(transport) << ipv4;
-            EXPECT_EQ(ask(lab_.client(0).ns(), transport, {SourceLab::addr(*pod, "eth0", ipv4), kPort}), 0)
-                << to_string(transport) << ipv4;
+        for (const int number : {0, 1}) {
+            const ip_addr addr = SourceLab::addr(*pod, number == 0 ? "eth0" : "net1", ipv4);
+            std::vector<Wire> wires;
+            for (int provider = 0; provider < SourceLab::kProviders; ++provider)
+                wires.emplace_back(lab_.provider(provider).ns(), "eth0");
+            for (const Transport transport : {Transport::tcp, Transport::udp})
+                for (int flow = 0; flow < 3; ++flow)
+                    EXPECT_EQ(ask(lab_.client(number).ns(), transport, {addr, kPort}), 0)
+                        << to_string(transport) << to_string(addr);
+            EXPECT_TRUE(ping(lab_.client(number).ns(), to_string(addr), 2)) << to_string(addr);
+            for (int provider = 0; provider < SourceLab::kProviders; ++provider)
+                EXPECT_EQ(frames_from(wires.at(static_cast<std::size_t>(provider)), addr) > 0, provider == number)
+                    << to_string(addr) << " at provider " << provider;
         }
-    EXPECT_EQ(lab_.check(pod, "net1").rc, 0) << lab_.check(pod, "net1");
+    for (const char *ifname : {"eth0", "net1"})
+        EXPECT_EQ(lab_.check(pod, ifname).rc, 0) << lab_.check(pod, ifname);
+}
+
+// The test's own foundation.
+TEST_P(SourceChained, WithoutSourceRoutingAnswersAreLost) {
+    const auto pod = node().container();
+    lab_.add(pod, {"eth0", "net0", chain({{"sourceRouting", false}})});
+    lab_.add(pod, "net1", 1, {{"sourceRouting", false}});
+    for (const bool ipv4 : {true, false}) {
+        const EchoServer server(pod->ns(), ipv4, kPort);
+        for (const char *how : kHows)
+            EXPECT_FALSE(is_answered(lab_.client(1).ns(), how, SourceLab::addr(*pod, "net1", ipv4), kPort)) << how;
+    }
 }
 INSTANTIATE_TEST_SUITE_P(Plugins, SourceChained, testing::Values("ptp", "bridge"),
                          [](const auto &info) { return info.param; });

@@ -182,6 +182,19 @@ class SourceLab {
     std::vector<std::pair<std::string, Added>> added_;
 };
 
+constexpr std::array<const char *, 3> kHows = {"icmp", "tcp", "udp"};
+
+// One question and a second's wait: for what is likely to stay without an answer.
+inline bool is_answered(const net::Namespace &from, const std::string &how, const ip_addr &addr, std::uint16_t port) {
+    const std::string to = to_string(addr);
+    if (how == "icmp")
+        return run(from, words("ping -c 1 -W 1 " + to)).rc == 0;
+    const std::string file = "/dev/" + how + "/" + to + "/" + std::to_string(port);
+    return run(from, {"timeout", slow() ? "9" : "1", "bash", "-c",
+                      "exec 3<>" + file + " && echo question >&3 && read -r line <&3"})
+               .rc == 0;
+}
+
 // Whether the frame is an IP packet with this source.
 inline bool is_from(const Bytes &frame, const ip_addr &source) {
     const bool ipv4 = is_ipv4(source);

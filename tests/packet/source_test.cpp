@@ -122,6 +122,37 @@ TEST_F(Source, AnUnboundSocketAnswersFromTheAddressThatWasAsked) {
     EXPECT_EQ(hex(answer.frame), hex(expected));
 }
 
+// The same where both addresses are of one interface: it goes on by itself.
+TEST_F(Source, AnUnboundSocketAnswersFromTheOtherAddressOfItsInterface) {
+    source_route own{};
+    own.ifindex = node().pod.ifindex;
+    own.source = ip("192.0.2.11");
+    node().pod.addresses.push_back(own.source);
+    node().pod.flags |= INTERFACE_MORE_ADDRESSES | INTERFACE_FAST_UPLINK;
+    node().put(node().pod);
+    must(node().tables().source_routes.put(source_route_place(node().pod.ifindex, 1, 1), own));
+    const Bytes sent = ip4("192.0.2.10", "203.0.113.9");
+    EXPECT_EQ(hex(expect({"of its own accord", sent, REASON_HOST_NOT_LOCAL}).frame), hex(sent));
+    const path_key asked{node().pod.ifindex, own.source, ip("203.0.113.9"), htons(40000), htons(53), IPPROTO_UDP, {}};
+    must(node().paths().put(asked, {0, PATH_HOST, 0}));
+    const Bytes right = ip4("192.0.2.11", "203.0.113.9");
+    EXPECT_EQ(hex(expect({"answer", sent, REASON_HOST_PATH}).frame), hex(right));
+}
+
+// A bridge's MAC is not that of its port: what is for the bridge itself it routes, the rest it passes on.
+TEST_F(Source, WhatIsForTheBridgeIsRouted) {
+    constexpr Mac kBridgeMac{0x02, 0, 0, 0, 0, 0xb0};
+    node().pod.flags |= INTERFACE_FAST_UPLINK;
+    node().put(node().pod);
+    const address_key key{network_id(node().pod.network), pod4()};
+    auto port = *must(node().tables().addresses.find(key));
+    std::ranges::copy(kBridgeMac, port.host_mac);
+    must(node().tables().addresses.put(key, port));
+    const auto sent = [&](const Mac &to) { return Ethernet{to, kPodMac} / Ipv4{pod4(), ip("203.0.113.9")} / Udp{}; };
+    expect({"for the bridge", sent(kBridgeMac), REASON_HOST_NOT_LOCAL});
+    expect({"for a machine beyond", sent(kForeignMac), REASON_HOST_L2});
+}
+
 // With and without a default route of the node.
 TEST_F(Source, ANetworkLeavesByItsOwnWay) {
     const Ethernet mac = of_second();

@@ -1,6 +1,7 @@
 /* TC egress of a host end: what the host stack delivers to a pod, and must therefore get the answers of. */
 #include "bpf/endpoint.h"
 #include "bpf/finish.h"
+#include "bpf/limit.h"
 #include "bpf/parse.h"
 #include "bpf/route.h"
 
@@ -14,7 +15,7 @@ SEC("tc")
 int pl_to_pod(struct __sk_buff *skb)
 {
 	struct packet p = {.skb = skb, .verdict = VERDICT_NEXT};
-	int reason = find_interface(&p) ?: parse(&p, TO_POD) ?: receive(&p);
+	int reason = find_interface(&p) ?: parse(&p, TO_POD) ?: limit_host(&p) ?: receive(&p);
 
 	return finish(&p, reason);
 }

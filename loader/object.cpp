@@ -2,8 +2,10 @@
 
 #include "from_pod.skel.h"
 #include "from_uplink.skel.h"
+#include "loader/pace.hpp"
 #include "loader/pins.hpp"
 #include "maps/tables.hpp"
+#include "pace.skel.h"
 #include "to_pod.skel.h"
 #include "to_uplink.skel.h"
 
@@ -61,6 +63,9 @@ void set_sizes(bpf_object *object, const LoadSettings &sizes) {
     resize(PODLANE_MAP_ADDRESSES, sizes.endpoints * kAddressesPerEndpoint);
     resize(PODLANE_MAP_COUNTERS, sizes.endpoints + kUplinks + 1);
     resize(PODLANE_MAP_BANDWIDTHS, sizes.endpoints);
+    resize(PODLANE_MAP_LIMITS, sizes.endpoints * 2);
+    resize(PODLANE_MAP_EXEMPT, sizes.endpoints);
+    resize(PODLANE_MAP_SENDERS, sizes.endpoints * kAddressesPerEndpoint * 2);
     resize(PODLANE_MAP_PATHS, sizes.paths);
 }
 
@@ -112,6 +117,16 @@ Result<void> load_sharing(bpf_object *object, const bpf_object *maps_of, const c
     return pin(bpf_program__fd(bpf_object__find_program_by_name(object, program)), directory, program);
 }
 
+// Limits hold without it, with less comfort: a kernel that cannot do this runs everything else.
+Result<void> load_pacing(const bpf_object *maps_of, const std::string &directory) {
+    const Owned<pace_bpf> pace(pace_bpf__open(), &pace_bpf__destroy);
+    if (!pace)
+        return load_error("reading the embedded programs", errno);
+    pace->rodata->node_netns = TRY(own_netns());
+    TRY(load_sharing(pace->obj, maps_of, PODLANE_PROGRAM_PACE, directory));
+    return start_pacing(bpf_program__fd(pace->progs.pl_pace), directory);
+}
+
 Result<void> load_into(const std::string &directory, const LoadSettings &settings) {
     const Owned<from_pod_bpf> from_pod(from_pod_bpf__open(), &from_pod_bpf__destroy);
     const Owned<to_pod_bpf> to_pod(to_pod_bpf__open(), &to_pod_bpf__destroy);
@@ -128,12 +143,16 @@ Result<void> load_into(const std::string &directory, const LoadSettings &setting
     TRY(pin(bpf_program__fd(from_pod->progs.pl_from_pod), directory, PODLANE_PROGRAM_FROM_POD));
     TRY(load_sharing(to_pod->obj, from_pod->obj, PODLANE_PROGRAM_TO_POD, directory));
     TRY(load_sharing(from_uplink->obj, from_pod->obj, PODLANE_PROGRAM_FROM_UPLINK, directory));
-    return load_sharing(to_uplink->obj, from_pod->obj, PODLANE_PROGRAM_TO_UPLINK, directory);
+    TRY(load_sharing(to_uplink->obj, from_pod->obj, PODLANE_PROGRAM_TO_UPLINK, directory));
+    static_cast<void>(load_pacing(from_pod->obj, directory)); // is_pacing() tells what came of it
+    return {};
 }
 
 std::vector<std::string_view> pin_names() {
     std::vector<std::string_view> names(kMapNames.begin(), kMapNames.end());
-    names.insert(names.end(), kProgramNames.begin(), kProgramNames.end());
+    for (const std::string_view program : kProgramNames)
+        if (program != PODLANE_PROGRAM_PACE) // an option
+            names.push_back(program);
     return names;
 }
 

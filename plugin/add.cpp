@@ -206,6 +206,7 @@ Result<std::string> add(const cni::Request &request) {
                      "set CNI_NETNS_OVERRIDE=1 if that is meant"};
     TRY(prepare_node(request.config));
     const Tables tables = TRY(open_node(request.config));
+    TRY(choose_limiter(request.config));
     Sockets sockets{TRY(net::Netlink::open()), TRY(net::Netlink::open_in(pod))};
     TRY(refuse_second(request, mode, pod, sockets, tables));
     Rollback rollback;

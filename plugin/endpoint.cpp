@@ -1,8 +1,10 @@
 #include "plugin/endpoint.hpp"
 
+#include "loader/pace.hpp"
 #include "plugin/net/link.hpp"
 
 #include <algorithm>
+#include <array>
 #include <ctime>
 
 namespace podlane {
@@ -69,13 +71,80 @@ template <typename Table> void erase_all_of(const Table &table, std::uint32_t if
                 failed = std::move(erased).error();
 }
 
+Result<void> put_exempt(const Tables &tables, std::uint32_t ifindex, const Prefix &prefix, std::uint32_t shaped,
+                        Rollback &rollback) {
+    const exempt_key key = make_exempt_key(ifindex, prefix);
+    TRY(tables.exempts.put(key, shaped));
+    undo_put(rollback, "exempting " + to_string(prefix), tables.exempts, key);
+    return {};
+}
+
+// Before the host end's flags say that there are any.
+Result<void> put_limits(const Tables &tables, const cni::Config &config, std::uint32_t ifindex, Rollback &rollback) {
+    constexpr Prefix kEverything{};
+    for (const Prefix &prefix : config.unshaped_subnets)
+        TRY(put_exempt(tables, ifindex, prefix, 0, rollback));
+    if (!config.shaped_subnets.empty())
+        TRY(put_exempt(tables, ifindex, kEverything, 0, rollback));
+    for (const Prefix &prefix : config.shaped_subnets)
+        TRY(put_exempt(tables, ifindex, prefix, 1, rollback));
+    const auto &limits = config.bandwidth;
+    if (!limits)
+        return {};
+    TRY(tables.bandwidths.put(
+        ifindex, {limits->ingress_rate, limits->ingress_burst, limits->egress_rate, limits->egress_burst}));
+    undo_put(rollback, "storing its bandwidth", tables.bandwidths, ifindex);
+    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
+        const limit_key key{ifindex, direction};
+        TRY(tables.limit_states.put(key, limit_state{}));
+        undo_put(rollback, "starting its limits", tables.limit_states, key);
+    }
+    return {};
+}
+
+// By the pod's own sockets, and by the node's that speak to it.
+Result<std::vector<sender_key>> sender_keys(const endpoint &record) {
+    const std::uint32_t node = TRY(own_netns());
+    std::vector<sender_key> keys;
+    for (const ip_addr &addr : addresses_in(record)) {
+        keys.push_back({static_cast<std::uint32_t>(record.netns_inode), addr});
+        keys.push_back({node, addr});
+    }
+    return keys;
+}
+
+Result<void> put_senders(const Tables &tables, const endpoint &record, Rollback &rollback) {
+    for (const sender_key &key : TRY(sender_keys(record))) {
+        TRY(tables.senders.put(key, record.ifindex));
+        undo_put(rollback, "telling whose sockets are whose", tables.senders, key);
+    }
+    return {};
+}
+
+// Addresses may have a new owner already.
+Result<void> erase_senders(const Tables &tables, const endpoint &record) {
+    for (const sender_key &key : TRY(sender_keys(record)))
+        if (const auto owner = TRY(tables.senders.find(key)); owner && *owner == record.ifindex)
+            TRY(tables.senders.erase(key));
+    return {};
+}
+
+// What there is by the ifindex alone.
+std::array<Result<bool>, 5> erase_by_ifindex(const Tables &tables, std::uint32_t ifindex) {
+    return {tables.interfaces.erase(ifindex), tables.bandwidths.erase(ifindex),
+            tables.limit_states.erase({ifindex, LIMIT_INGRESS}), tables.limit_states.erase({ifindex, LIMIT_EGRESS}),
+            tables.counters.erase(ifindex)};
+}
+
 } // namespace
 
 Result<Tables> Tables::open(const std::string &root) {
     return Tables{TRY(open_endpoints(root, Access::read_write)),       TRY(open_interfaces(root, Access::read_write)),
                   TRY(open_addresses(root, Access::read_write)),       TRY(open_networks(root, Access::read_write)),
                   TRY(open_allowed_sources(root, Access::read_write)), TRY(open_bandwidths(root, Access::read_write)),
-                  TRY(open_cluster_cidrs(root, Access::read_write)),   TRY(Counters::open(root, Access::read_write))};
+                  TRY(open_cluster_cidrs(root, Access::read_write)),   TRY(open_limit_states(root, Access::read_write)),
+                  TRY(open_exempts(root, Access::read_write)),         TRY(open_senders(root, Access::read_write)),
+                  TRY(Counters::open(root, Access::read_write))};
 }
 
 Result<endpoint> make_endpoint(const cni::Request &request, const EndpointFacts &facts) {
@@ -134,11 +203,7 @@ Result<void> put_endpoint(const Tables &tables, const cni::Request &request, con
     undo_put(rollback, "recording the endpoint", tables.endpoints, key);
     TRY(tables.counters.put_zero(record.ifindex));
     undo_put(rollback, "making its counters", tables.counters, record.ifindex);
-    if (const auto &limits = request.config.bandwidth) {
-        TRY(tables.bandwidths.put(
-            record.ifindex, {limits->ingress_rate, limits->ingress_burst, limits->egress_rate, limits->egress_burst}));
-        undo_put(rollback, "storing its bandwidth", tables.bandwidths, record.ifindex);
-    }
+    TRY(put_limits(tables, request.config, record.ifindex, rollback));
     for (const Prefix &prefix : request.config.allowed_sources) {
         const allowed_source_key source = make_allowed_source_key(record.ifindex, prefix);
         TRY(tables.allowed_sources.put(source, 1));
@@ -155,7 +220,7 @@ Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollbac
         TRY(put_address(tables, key, make_address(record)));
         undo_put(rollback, "putting address " + to_string(addr), tables.addresses, key);
     }
-    return {};
+    return put_senders(tables, record, rollback); // the addresses are its own now
 }
 
 Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {
@@ -168,8 +233,16 @@ Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {
     };
     erase_all_of(tables.addresses, ifindex, by_value, failed);
     erase_all_of(tables.allowed_sources, ifindex, by_key, failed);
-    for (Result<bool> erased :
-         {tables.interfaces.erase(ifindex), tables.bandwidths.erase(ifindex), tables.counters.erase(ifindex)})
+    erase_all_of(
+        tables.exempts, ifindex,
+        [](const exempt_key &key, std::uint32_t, std::uint32_t wanted) {
+            return key.ifindex == make_exempt_key(wanted, {}).ifindex;
+        },
+        failed);
+    erase_all_of(
+        tables.senders, ifindex,
+        [](const sender_key &, std::uint32_t owner, std::uint32_t wanted) { return owner == wanted; }, failed);
+    for (Result<bool> &erased : erase_by_ifindex(tables, ifindex))
         if (!erased)
             failed = std::move(erased).error();
     if (!failed.message.empty())
@@ -186,9 +259,10 @@ Result<void> erase_endpoint(const Tables &tables, const endpoint_key &key, const
             if (auto erased = tables.addresses.erase(owned); !erased)
                 failed = std::move(erased).error();
     }
-    if (record.allowed_source_count == 0) {
-        for (Result<bool> erased : {tables.interfaces.erase(record.ifindex), tables.bandwidths.erase(record.ifindex),
-                                    tables.counters.erase(record.ifindex)})
+    if (auto erased = erase_senders(tables, record); !erased)
+        failed = std::move(erased).error();
+    if (record.allowed_source_count == 0 && (record.flags & INTERFACE_LIMIT_EXEMPT) == 0) {
+        for (Result<bool> &erased : erase_by_ifindex(tables, record.ifindex))
             if (!erased)
                 failed = std::move(erased).error();
     } else if (auto erased = erase_interface(tables, record.ifindex); !erased) {

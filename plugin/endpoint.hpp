@@ -22,6 +22,9 @@ struct Tables {
     AllowedSources allowed_sources;
     Bandwidths bandwidths;
     ClusterCidrs cluster_cidrs;
+    LimitStates limit_states;
+    Exempts exempts;
+    Senders senders;
     Counters counters;
 
     // ErrorCode::missing where nothing was ever loaded.

@@ -171,6 +171,14 @@ std::uint32_t interface_flags_of(const cni::Config &config, std::size_t address_
         flags |= INTERFACE_ANTI_SPOOF;
     if (!config.allowed_sources.empty())
         flags |= INTERFACE_ALLOWED_SOURCES;
+    if (config.bandwidth && config.bandwidth->ingress_rate != 0)
+        flags |= INTERFACE_LIMIT_INGRESS;
+    if (config.bandwidth && config.bandwidth->egress_rate != 0)
+        flags |= INTERFACE_LIMIT_EGRESS;
+    if (config.limiter == cni::Limiter::bucket)
+        flags |= INTERFACE_LIMIT_UNPACED;
+    if (!config.unshaped_subnets.empty() || !config.shaped_subnets.empty())
+        flags |= INTERFACE_LIMIT_EXEMPT;
     if (address_count > 1)
         flags |= INTERFACE_MORE_ADDRESSES;
     return flags;

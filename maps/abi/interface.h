@@ -16,6 +16,13 @@ enum interface_flags {
 	INTERFACE_GATEWAY = 1 << 4,
 	/* The endpoint has addresses beyond the first of a family: they are found in the addresses map. */
 	INTERFACE_MORE_ADDRESSES = 1 << 5,
+	/* What goes to the endpoint, or what it sends, has a limit. */
+	INTERFACE_LIMIT_INGRESS = 1 << 6,
+	INTERFACE_LIMIT_EGRESS = 1 << 7,
+	/* TCP senders of this node are not told the rate to send at. */
+	INTERFACE_LIMIT_UNPACED = 1 << 8,
+	/* The map of exempt prefixes holds some for this interface. */
+	INTERFACE_LIMIT_EXEMPT = 1 << 9,
 };
 
 /* Written once by ADD, erased by DEL, read for every packet: one cache line. */

@@ -51,7 +51,9 @@
 	  "the kernel's routes have no way to forward it: host stack, which answers")                                  \
 	X(HOST_NO_UPLINK, "host-no-uplink", HOST, "the route leaves by an interface that is no uplink: host stack")    \
 	X(HOST_SOURCE_LOCAL, "host-source-local", HOST,                                                                \
-	  "came in by an uplink with the source of a pod of this node: host stack")
+	  "came in by an uplink with the source of a pod of this node: host stack")                                    \
+	X(DROP_EGRESS_LIMIT, "drop-egress-limit", DROP, "beyond the sending endpoint's bandwidth")                     \
+	X(DROP_INGRESS_LIMIT, "drop-ingress-limit", DROP, "beyond the receiving endpoint's bandwidth")
 
 enum reason_kind {
 	REASON_KIND_PASS,

@@ -72,6 +72,12 @@ Result<void> read_attach(const Node &node, AttachBy &into) {
     return read_word(node, kWords, into);
 }
 
+Result<void> read_limiter(const Node &node, Limiter &into) {
+    constexpr std::array<Word<Limiter>, 3> kWords{
+        {{"auto", Limiter::automatic}, {"pace", Limiter::pace}, {"bucket", Limiter::bucket}}};
+    return read_word(node, kWords, into);
+}
+
 Result<void> read_log(const Node &node, Log &into) {
     using Level = Log::Level;
     constexpr std::array<Word<Level>, 4> kLevels{
@@ -136,6 +142,19 @@ Result<std::vector<Prefix>> read_prefixes(const Node &node) {
         for (const Node &element : TRY(node.elements()))
             prefixes.push_back(TRY(read_prefix(element, true)));
     return prefixes;
+}
+
+// As in the reference plugin: the one list or the other.
+Result<void> read_shaped(const Node &root, Config &config) {
+    for (const Node &object : {root, root.at("bandwidth")}) {
+        if (object.at("unshapedSubnets").present())
+            config.unshaped_subnets = TRY(read_prefixes(object.at("unshapedSubnets")));
+        if (object.at("shapedSubnets").present())
+            config.shaped_subnets = TRY(read_prefixes(object.at("shapedSubnets")));
+        if (!config.unshaped_subnets.empty() && !config.shaped_subnets.empty())
+            return object.at("shapedSubnets").wrong("either unshapedSubnets or shapedSubnets, not both");
+    }
+    return {};
 }
 
 Result<void> read_mac(const Node &node, std::optional<Mac> &into) {
@@ -268,7 +287,8 @@ Result<void> read_own_keys(const Node &root, Config &config) {
     TRY(read_map_size(root.at("maxPaths"), config.max_paths));
     TRY(read_log(root.at("log"), config.log));
     config.bandwidth = TRY(read_bandwidth(root));
-    return {};
+    TRY(read_limiter(root.at("limiter"), config.limiter));
+    return read_shaped(root, config);
 }
 
 } // namespace

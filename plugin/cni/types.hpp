@@ -73,6 +73,9 @@ struct Bandwidth {
     std::uint64_t ingress_rate = 0, ingress_burst = 0, egress_rate = 0, egress_burst = 0;
 };
 
+// What slows senders down before the bucket drops: pacing where the kernel can, pacing or no ADD, or nothing.
+enum class Limiter { automatic, pace, bucket };
+
 struct Log {
     std::string file; // empty: stderr
     enum class Level { error, warning, info, debug } level = Level::warning;
@@ -110,6 +113,9 @@ struct Config {
     std::vector<Prefix> requested_ips; // capability `ips`, args.cni.ips, CNI_ARGS IP
     std::optional<Mac> requested_mac;  // capability `mac`, args.cni.mac, CNI_ARGS MAC
     std::optional<Bandwidth> bandwidth;
+    Limiter limiter = Limiter::automatic;
+    std::vector<Prefix> unshaped_subnets;           // whose traffic no limit concerns
+    std::vector<Prefix> shaped_subnets;             // where not empty: whose traffic alone limits concern
     std::vector<ValidAttachment> valid_attachments; // GC only
     Dns dns{};                                      // put into the result where the IPAM plugin gave none
 };

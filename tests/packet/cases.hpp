@@ -17,6 +17,9 @@ inline constexpr std::array kUplinkReasons = {REASON_SENT_UPLINK,    REASON_RECE
                                               REASON_UPLINK_SENT,    REASON_UPLINK_SENT_HOST, REASON_HOST_NO_ROUTE,
                                               REASON_HOST_NO_UPLINK, REASON_HOST_SOURCE_LOCAL};
 
+// What only packets of limited endpoints end in.
+inline constexpr std::array kLimitReasons = {REASON_DROP_EGRESS_LIMIT, REASON_DROP_INGRESS_LIMIT};
+
 inline Ethernet from_pod() { return {kHostMac, kPodMac}; }
 inline ip_addr pod4() { return ip("192.0.2.10"); }
 inline ip_addr pod6() { return ip("2001:db8::10"); }

@@ -226,6 +226,8 @@ TEST_F(Verdict, EveryReasonHasAPacket) {
     collect(from_pod() / to_peer4() / Udp{});
     for (const reason why : kUplinkReasons) // those of uplink_test
         produced.insert(why);
+    for (const reason why : kLimitReasons) // those of limit_test
+        produced.insert(why);
     for (int i = 0; i < REASON_COUNT; ++i)
         EXPECT_TRUE(produced.contains(static_cast<reason>(i))) << kReasons[i].name;
 }

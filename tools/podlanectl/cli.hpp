@@ -14,7 +14,25 @@
 
 namespace podlane::ctl {
 
-enum class Opt : unsigned { json, bpffs, help, pod, ns, container, address, interface, network, all, reasons, count };
+enum class Opt : unsigned {
+    json,
+    bpffs,
+    help,
+    pod,
+    ns,
+    container,
+    address,
+    interface,
+    network,
+    all,
+    reasons,
+    ingress_rate,
+    ingress_burst,
+    egress_rate,
+    egress_burst,
+    watch,
+    count
+};
 
 struct Option {
     Opt id;

@@ -17,12 +17,16 @@ struct Word {
     std::string_view text;
 };
 
-constexpr std::array<Word, 6> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
-                                         {INTERFACE_FAST_UPLINK, "fast-uplink"},
-                                         {INTERFACE_ANTI_SPOOF, "anti-spoof"},
-                                         {INTERFACE_ALLOWED_SOURCES, "allowed-sources"},
-                                         {INTERFACE_GATEWAY, "gateway"},
-                                         {INTERFACE_MORE_ADDRESSES, "more-addresses"}}};
+constexpr std::array<Word, 10> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
+                                          {INTERFACE_FAST_UPLINK, "fast-uplink"},
+                                          {INTERFACE_ANTI_SPOOF, "anti-spoof"},
+                                          {INTERFACE_ALLOWED_SOURCES, "allowed-sources"},
+                                          {INTERFACE_GATEWAY, "gateway"},
+                                          {INTERFACE_MORE_ADDRESSES, "more-addresses"},
+                                          {INTERFACE_LIMIT_INGRESS, "limit-ingress"},
+                                          {INTERFACE_LIMIT_EGRESS, "limit-egress"},
+                                          {INTERFACE_LIMIT_UNPACED, "limit-unpaced"},
+                                          {INTERFACE_LIMIT_EXEMPT, "limit-exempt"}}};
 
 constexpr std::array<Word, 12> kMapTypes = {{{BPF_MAP_TYPE_HASH, "hash"},
                                              {BPF_MAP_TYPE_ARRAY, "array"},

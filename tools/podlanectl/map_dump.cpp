@@ -32,6 +32,8 @@ using AddressEntry = Entry<address_key, address>;
 using SourceEntry = Entry<allowed_source_key, std::uint32_t>;
 using BandwidthEntry = Entry<std::uint32_t, bandwidth>;
 using CidrEntry = Entry<cluster_cidr_key, std::uint32_t>;
+using ExemptEntry = Entry<exempt_key, std::uint32_t>;
+using SenderEntry = Entry<sender_key, std::uint32_t>;
 
 // "10 Mbit/s" and the like; "-" for no limit.
 Cell amount_cell(std::uint64_t amount, std::string (*words)(std::uint64_t)) {
@@ -84,9 +86,28 @@ constexpr std::array<Column<CidrEntry>, 2> kCidrs = {{
     {{"PREFIX", "", "prefix"}, [](const CidrEntry &e) { return text_cell(to_string(prefix_of(e.key))); }},
 }};
 
+constexpr std::array<Column<ExemptEntry>, 4> kExempts = {{
+    {{"INTERFACE", "", "host_interface"}, [](const ExemptEntry &e) { return text_cell(e.interface); }},
+    {{"IFINDEX", "", "ifindex", Align::right}, [](const ExemptEntry &e) { return number_cell(ntohl(e.key.ifindex)); }},
+    {{"PREFIX", "", "prefix"}, [](const ExemptEntry &e) { return text_cell(to_string(prefix_of(e.key))); }},
+    {{"SHAPED", "", "shaped"},
+     [](const ExemptEntry &e) {
+         return Cell{e.value != 0 ? "yes" : "no", e.value != 0};
+     }},
+}};
+
+constexpr std::array<Column<SenderEntry>, 4> kSenders = {{
+    {{"NETNS", "", "netns_inode", Align::right}, [](const SenderEntry &e) { return number_cell(e.key.netns); }},
+    {{"ADDRESS", "", "address"}, [](const SenderEntry &e) { return text_cell(to_string(e.key.addr)); }},
+    {{"INTERFACE", "", "host_interface"}, [](const SenderEntry &e) { return text_cell(e.interface); }},
+    {{"IFINDEX", "", "ifindex", Align::right}, [](const SenderEntry &e) { return number_cell(e.value); }},
+}};
+
 std::uint32_t ifindex_of(std::uint32_t key, const auto &) { return key; }
 std::uint32_t ifindex_of(const cluster_cidr_key &, std::uint32_t) { return 0; }
 std::uint32_t ifindex_of(const allowed_source_key &key, std::uint32_t) { return ntohl(key.ifindex); }
+std::uint32_t ifindex_of(const exempt_key &key, std::uint32_t) { return ntohl(key.ifindex); }
+std::uint32_t ifindex_of(const sender_key &, std::uint32_t ifindex) { return ifindex; }
 std::uint32_t ifindex_of(const address_key &, const address &value) { return value.ifindex; }
 
 std::uint32_t network_of(const auto &, const auto &) { return 0; }
@@ -134,6 +155,11 @@ constexpr std::array<KnownMap, kMapNames.size()> kMaps = {{
     {PODLANE_MAP_UPLINKS, "the interfaces by which pods reach other nodes", dump_uplinks},
     {PODLANE_MAP_CIDRS, "ranges of other nodes' pods",
      [](const World &w) { return dump(w, PODLANE_MAP_CIDRS, kCidrs); }},
+    {PODLANE_MAP_LIMITS, "what the limiter remembers of each limit", bandwidth_table},
+    {PODLANE_MAP_EXEMPT, "prefixes that a limit concerns, or does not",
+     [](const World &w) { return dump(w, PODLANE_MAP_EXEMPT, kExempts); }},
+    {PODLANE_MAP_SENDERS, "whose sockets are whose",
+     [](const World &w) { return dump(w, PODLANE_MAP_SENDERS, kSenders); }},
 }};
 
 // By full name, name without version, or the beginning of one.

@@ -3,6 +3,11 @@
 
 #include "bpf/source.h"
 
+/* Flags of an advertisement. */
+#define ND_ROUTER 0x80000000u
+#define ND_SOLICITED 0x40000000u
+#define ND_OVERRIDE 0x20000000u
+
 /* RFC 4861, 4.4, with the one option it carries, and its IPv6 header; the Ethernet header is not aligned to it. */
 struct nd_advertisement {
 	struct ipv6hdr ip;
@@ -18,30 +23,38 @@ static __always_inline int send_back(struct packet *p, enum reason reason)
 	return reason;
 }
 
+struct arp_frame {
+	struct ethhdr ethernet;
+	struct arp_packet arp;
+} __attribute__((packed));
+
+/* `mac` has the address that was asked for. */
+static __always_inline int reply_arp(struct packet *p, struct arp_frame *asked, const __u8 *mac, enum reason reason)
+{
+	struct arp_frame frame = *asked;
+
+	__builtin_memcpy(frame.ethernet.h_dest, asked->arp.sender_mac, 6);
+	__builtin_memcpy(frame.ethernet.h_source, mac, 6);
+	__builtin_memcpy(frame.arp.target_mac, asked->arp.sender_mac, 6);
+	__builtin_memcpy(frame.arp.sender_mac, mac, 6);
+	frame.arp.operation = bpf_htons(2);
+	frame.arp.sender = asked->arp.target;
+	frame.arp.target = asked->arp.sender;
+	if (bpf_skb_store_bytes(p->skb, 0, &frame, sizeof(frame), 0))
+		return REASON_HOST_ARP;
+	return send_back(p, reason);
+}
+
 static __always_inline int answer_arp(struct packet *p)
 {
 	__u8 mac[6] = PODLANE_HOST_MAC;
-	struct {
-		struct ethhdr ethernet;
-		struct arp_packet arp;
-	} __attribute__((packed)) frame;
-	__be32 asked_by;
+	struct arp_frame frame;
 
 	if (bpf_skb_load_bytes(p->skb, 0, &frame, sizeof(frame)))
 		return REASON_DROP_MALFORMED;
 	if (frame.arp.operation != bpf_htons(1) || frame.arp.target != bpf_htonl(PODLANE_GATEWAY_IPV4))
 		return REASON_HOST_ARP;
-	asked_by = frame.arp.sender;
-	__builtin_memcpy(frame.ethernet.h_dest, frame.arp.sender_mac, 6);
-	__builtin_memcpy(frame.ethernet.h_source, mac, 6);
-	__builtin_memcpy(frame.arp.target_mac, frame.arp.sender_mac, 6);
-	__builtin_memcpy(frame.arp.sender_mac, mac, 6);
-	frame.arp.operation = bpf_htons(2);
-	frame.arp.sender = bpf_htonl(PODLANE_GATEWAY_IPV4);
-	frame.arp.target = asked_by;
-	if (bpf_skb_store_bytes(p->skb, 0, &frame, sizeof(frame), 0))
-		return REASON_HOST_ARP;
-	return send_back(p, REASON_GATEWAY_ARP);
+	return reply_arp(p, &frame, mac, REASON_GATEWAY_ARP);
 }
 
 static __always_inline __be16 icmpv6_checksum(struct nd_advertisement *frame, __u32 bytes)
@@ -54,31 +67,28 @@ static __always_inline __be16 icmpv6_checksum(struct nd_advertisement *frame, __
 	return ~sum;
 }
 
-static __always_inline int answer_nd(struct packet *p)
+/* Says that `mac` has the target; to everybody where the one that asks has no address yet (RFC 4861, 7.2.4). */
+static __always_inline int advertise(struct packet *p, const struct ip_addr *target, const __u8 *mac, __u32 flags,
+				     enum reason reason)
 {
-	const struct ip_addr gateway = {{bpf_htonl(PODLANE_GATEWAY_IPV6_0), 0, bpf_htonl(PODLANE_GATEWAY_IPV6_2),
-					 bpf_htonl(PODLANE_GATEWAY_IPV6_3)}};
+	const struct ip_addr all_nodes = {{bpf_htonl(0xff020000), 0, 0, bpf_htonl(1)}};
 	const __u32 bytes = sizeof(struct nd_message) + 8;
-	__u8 mac[6] = PODLANE_HOST_MAC;
-	struct ethhdr ethernet = {.h_proto = bpf_htons(ETH_P_IPV6)};
+	bool has_source = !is_unspecified(&p->ip.source);
+	struct ethhdr ethernet = {.h_proto = bpf_htons(ETH_P_IPV6), .h_dest = {0x33, 0x33, 0, 0, 0, 1}};
 	struct nd_advertisement frame = {};
-	struct nd_message asked;
 
-	if (bpf_skb_load_bytes(p->skb, p->l4_offset, &asked, sizeof(asked)))
+	if (has_source && bpf_skb_load_bytes(p->skb, 6, ethernet.h_dest, 6))
 		return REASON_DROP_MALFORMED;
-	if (!same_addr(&asked.target, &gateway) || is_unspecified(&p->ip.source))
-		return REASON_HOST_ND;
-	__builtin_memcpy(ethernet.h_dest, p->interface->pod_mac, 6);
 	__builtin_memcpy(ethernet.h_source, mac, 6);
 	frame.ip.version = 6;
 	frame.ip.payload_len = bpf_htons(bytes);
 	frame.ip.nexthdr = IPPROTO_ICMPV6;
 	frame.ip.hop_limit = 255;
-	__builtin_memcpy(&frame.ip.saddr, &gateway, sizeof(gateway));
-	__builtin_memcpy(&frame.ip.daddr, &p->ip.source, sizeof(p->ip.source));
+	__builtin_memcpy(&frame.ip.saddr, target, sizeof(*target));
+	__builtin_memcpy(&frame.ip.daddr, has_source ? &p->ip.source : &all_nodes, sizeof(all_nodes));
 	frame.nd.type = ND_NEIGHBOUR_ADVERTISEMENT;
-	frame.nd.flags = bpf_htonl(0xe0000000); /* router, solicited, override */
-	frame.nd.target = gateway;
+	frame.nd.flags = bpf_htonl(flags | (has_source ? ND_SOLICITED : 0));
+	frame.nd.target = *target;
 	frame.option_type = 2;
 	frame.option_length = 1;
 	__builtin_memcpy(frame.option_mac, mac, 6);
@@ -87,7 +97,21 @@ static __always_inline int answer_nd(struct packet *p)
 	    bpf_skb_store_bytes(p->skb, 0, &ethernet, sizeof(ethernet), 0) ||
 	    bpf_skb_store_bytes(p->skb, sizeof(ethernet), &frame, sizeof(frame), 0))
 		return REASON_HOST_ND;
-	return send_back(p, REASON_GATEWAY_ND);
+	return send_back(p, reason);
+}
+
+static __always_inline int answer_nd(struct packet *p)
+{
+	const struct ip_addr gateway = {{bpf_htonl(PODLANE_GATEWAY_IPV6_0), 0, bpf_htonl(PODLANE_GATEWAY_IPV6_2),
+					 bpf_htonl(PODLANE_GATEWAY_IPV6_3)}};
+	__u8 mac[6] = PODLANE_HOST_MAC;
+	struct nd_message asked;
+
+	if (bpf_skb_load_bytes(p->skb, p->l4_offset, &asked, sizeof(asked)))
+		return REASON_DROP_MALFORMED;
+	if (!same_addr(&asked.target, &gateway) || is_unspecified(&p->ip.source))
+		return REASON_HOST_ND;
+	return advertise(p, &gateway, mac, ND_ROUTER | ND_OVERRIDE, REASON_GATEWAY_ND);
 }
 
 /* Host ends of other plugins keep their own gateway: there the host stack answers. */

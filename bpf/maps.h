@@ -13,6 +13,7 @@
 #include "maps/abi/network.h"
 #include "maps/abi/path.h"
 #include "maps/abi/sender.h"
+#include "maps/abi/source_route.h"
 #include "maps/abi/uplink.h"
 
 /*
@@ -108,6 +109,16 @@ struct {
 	__type(key, struct cluster_cidr_key);
 	__type(value, __u32);
 } cluster_cidr_v1 SEC(".maps");
+
+/* Addresses of containers with several interfaces, and ways out of networks of their own. Written by ADD and DEL, read
+ * for packets from another interface's address and for those of networks with an uplink of their own. 72 B an entry. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, struct source_route_key);
+	__type(value, struct source_route);
+} source_route_v1 SEC(".maps");
 
 /* What the limiter remembers, by ifindex and direction. Made by ADD, DEL and podlanectl, changed by the programs. */
 struct {

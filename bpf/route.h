@@ -1,7 +1,7 @@
 /* Decides between the host stack and the way past it: "a flow returns the way it came". */
 #pragma once
 
-#include "bpf/packet.h"
+#include "bpf/sibling.h"
 
 static __always_inline struct address *find_address(struct packet *p, const struct ip_addr *addr)
 {
@@ -89,27 +89,37 @@ static __always_inline int check_receiver(struct packet *p, __u32 allowed)
 		return refused;
 	if (!(p->receiver->flags & allowed))
 		return REASON_HOST_FAST_PATH_OFF;
-	if (!p->has_flow)
+	if (!p->has_flow && !(p->receiver->flags & allowed & INTERFACE_WAY))
 		return REASON_HOST_NO_FLOW;
 	if (p->hop_limit <= 1)
 		return REASON_HOST_TTL;
 	return fits(p, p->receiver->mtu) ? 0 : REASON_HOST_MTU;
 }
 
+/* What a network's own way can carry without knowing its flow. */
+static __always_inline bool goes_as_it_is(struct packet *p)
+{
+	return p->detour == REASON_HOST_FRAGMENT || p->detour == REASON_HOST_OPTIONS;
+}
+
 /* Goes on with a receiver on this node, or with none towards another node. */
 static __always_inline int find_receiver(struct packet *p)
 {
-	if (p->detour)
+	if (p->interface->flags & INTERFACE_WAY)
+		p->way = find_source_route(p->skb->ifindex, &p->ip.source);
+	if (p->detour && !(p->way && goes_as_it_is(p)))
 		return p->detour;
 	p->receiver = find_address(p, &p->ip.destination);
 	if (p->receiver) {
+		if (p->detour)
+			return p->detour;
 		if (p->receiver->ifindex == p->skb->ifindex)
 			return REASON_HOST_SELF;
 		return check_receiver(p, p->interface->flags & INTERFACE_FAST_LOCAL);
 	}
-	if (!(p->interface->flags & INTERFACE_FAST_UPLINK))
+	if (!p->way && !(p->interface->flags & INTERFACE_FAST_UPLINK))
 		return REASON_HOST_NOT_LOCAL;
-	if (!p->has_flow)
+	if (!p->way && !p->has_flow)
 		return REASON_HOST_NO_FLOW;
 	return check_forwardable(p) ?: (p->hop_limit > 1 ? 0 : REASON_HOST_TTL);
 }
@@ -160,8 +170,11 @@ static __always_inline int find_path(struct packet *p)
 	return p->receiver ? find_local_path(p) : find_uplink_path(p);
 }
 
-/* What the host stack carried it must also get the answers of. Flows without a choice of paths need no memory. */
-static __always_inline void remember_host(struct packet *p)
+/*
+ * What the host stack carried it must also get the answers of. Flows without a choice of paths need no memory; `always`
+ * says that there is a choice, whatever the peer.
+ */
+static __always_inline void remember_host(struct packet *p, bool always)
 {
 	struct flow_path *known;
 
@@ -170,6 +183,6 @@ static __always_inline void remember_host(struct packet *p)
 	known = bpf_map_lookup_elem(&paths_v1, &p->flow);
 	if (known && known->via == PATH_HOST)
 		return;
-	if (known || in_cluster(p, &p->flow.peer) || find_address(p, &p->flow.peer))
+	if (known || always || in_cluster(p, &p->flow.peer) || find_address(p, &p->flow.peer))
 		remember(&p->flow, PATH_HOST, 0);
 }

@@ -1,7 +1,7 @@
 /* Binds what a pod sends to the endpoint's own MAC and addresses, ARP and neighbour discovery included. */
 #pragma once
 
-#include "bpf/packet.h"
+#include "bpf/sibling.h"
 
 #define ND_OPTIONS_MAX 4
 
@@ -67,6 +67,15 @@ static __always_inline bool may_send_from(struct packet *p, const struct ip_addr
 	return false;
 }
 
+/* A host asks for the next hop in the name of the packet's source (arp(7)); the node answers no stranger there. */
+static __always_inline int ask_in_own_name(struct packet *p)
+{
+	const __u32 offset = sizeof(struct ethhdr) + __builtin_offsetof(struct arp_packet, sender);
+	__be32 own = p->interface->ipv4.word[3];
+
+	return own && !bpf_skb_store_bytes(p->skb, offset, &own, sizeof(own), 0) ? 0 : REASON_DROP_ARP_SPOOFED;
+}
+
 static __always_inline int check_arp(struct packet *p)
 {
 	struct ip_addr sender;
@@ -81,7 +90,9 @@ static __always_inline int check_arp(struct packet *p)
 		return REASON_DROP_ARP_SPOOFED;
 	/* RFC 5227: a probe has no sender address. */
 	sender = mapped_ipv4(arp.sender);
-	return arp.sender == 0 || may_send_from(p, &sender) ? 0 : REASON_DROP_ARP_SPOOFED;
+	if (arp.sender == 0 || may_send_from(p, &sender))
+		return 0;
+	return find_sibling(p, &sender) ? ask_in_own_name(p) : REASON_DROP_ARP_SPOOFED;
 }
 
 /* Link-layer address options must carry the pod's MAC; what cannot be read to its end is not let through. */
@@ -143,23 +154,28 @@ static __always_inline bool is_icmpv6(struct packet *p)
 	return p->protocol == ETH_P_IPV6 && p->ip.protocol == IPPROTO_ICMPV6 && p->icmp_type && !p->is_icmp_error;
 }
 
+static __always_inline bool is_ip(struct packet *p)
+{
+	return p->protocol == ETH_P_IP || p->protocol == ETH_P_IPV6;
+}
+
 static __always_inline int check_source(struct packet *p)
 {
 	__u8 source_mac[6] __attribute__((aligned(2)));
 
 	if (!(p->interface->flags & INTERFACE_ANTI_SPOOF))
-		return 0;
+		return is_ip(p) ? hand_to_sibling(p) : 0;
 	if (load(p, 6, source_mac, sizeof(source_mac)))
 		return REASON_DROP_MALFORMED;
 	if (!same_mac(source_mac, p->interface->pod_mac))
 		return REASON_DROP_SOURCE_MAC;
 	if (p->protocol == ETH_P_ARP)
 		return check_arp(p);
-	if (p->protocol != ETH_P_IP && p->protocol != ETH_P_IPV6)
+	if (!is_ip(p))
 		return 0;
 	if (!may_send_from(p, &p->ip.source))
 		if (!(is_icmpv6(p) && is_unspecified(&p->ip.source) && may_lack_source(p)))
-			return REASON_DROP_SOURCE_ADDRESS;
+			return hand_to_sibling(p) ?: REASON_DROP_SOURCE_ADDRESS;
 	/* Neighbour discovery could hide there. */
 	if (p->has_unread_headers)
 		return REASON_DROP_ND_SPOOFED;

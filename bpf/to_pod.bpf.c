@@ -7,7 +7,7 @@
 
 static __always_inline int receive(struct packet *p)
 {
-	remember_host(p);
+	remember_host(p, p->interface->flags & (INTERFACE_WAY | INTERFACE_SIBLINGS));
 	return REASON_RECEIVED_HOST;
 }
 

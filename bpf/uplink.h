@@ -45,6 +45,15 @@ static __always_inline long ask_routes(struct packet *p, struct bpf_fib_lookup *
 	return bpf_fib_lookup(p->skb, fib, sizeof(*fib), uplink ? BPF_FIB_LOOKUP_OUTPUT : 0);
 }
 
+/*
+ * The kernel finds a next hop while the packet waits, but whose packet was redirected is not told that there is none.
+ * Who asks again before it is found gets the host stack, and with it an answer.
+ */
+static __always_inline bool asks_in_vain(struct packet *p)
+{
+	return p->starts_flow && !p->is_new_flow && !p->uplink;
+}
+
 /* An uplink that has lost its route is left for one that has it. */
 static __always_inline int find_way(struct packet *p, struct bpf_fib_lookup *fib)
 {
@@ -60,7 +69,9 @@ static __always_inline int find_way(struct packet *p, struct bpf_fib_lookup *fib
 		answer = ask_routes(p, fib, 0, bytes);
 	if (answer == BPF_FIB_LKUP_RET_FRAG_NEEDED)
 		return REASON_HOST_MTU;
-	return answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH ? 0 : REASON_HOST_NO_ROUTE;
+	if (answer == BPF_FIB_LKUP_RET_NO_NEIGH)
+		return asks_in_vain(p) ? REASON_HOST_NO_NEIGHBOUR : 0;
+	return answer == BPF_FIB_LKUP_RET_SUCCESS ? 0 : REASON_HOST_NO_ROUTE;
 }
 
 static __always_inline int send_to_uplink(struct packet *p)

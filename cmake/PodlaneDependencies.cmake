@@ -1,4 +1,4 @@
-# The libraries of Debian 12 that Podlane links, as podlane::bpf, podlane::nl, podlane::json and podlane::cli.
+# The libraries of Debian 12 that Podlane links, as podlane::bpf, podlane::nl and podlane::json.
 
 function(podlane_require_library name package)
     set(file ${name})
@@ -25,8 +25,6 @@ podlane_require_library(nl-3 libnl-3-dev)
 podlane_require_library(nl-route-3 libnl-route-3-dev)
 podlane_require_header(libnl3/netlink/netlink.h libnl-3-dev PODLANE_LIBNL_INCLUDE)
 podlane_require_header(nlohmann/json.hpp nlohmann-json3-dev PODLANE_JSON_INCLUDE)
-podlane_require_header(CLI/CLI.hpp libcli11-dev PODLANE_CLI11_INCLUDE)
-podlane_require_header(fmt/format.h libfmt-dev PODLANE_FMT_INCLUDE)
 
 # By name, not by path: the executable's own -static (or its absence) chooses between .a and .so.
 add_library(podlane_dep_bpf INTERFACE)
@@ -41,8 +39,3 @@ add_library(podlane::nl ALIAS podlane_dep_nl)
 # Header-only, from the system's include directory.
 add_library(podlane_dep_json INTERFACE)
 add_library(podlane::json ALIAS podlane_dep_json)
-
-# Debian has no static libfmt.
-add_library(podlane_dep_cli INTERFACE)
-target_compile_definitions(podlane_dep_cli INTERFACE FMT_HEADER_ONLY=1)
-add_library(podlane::cli ALIAS podlane_dep_cli)

@@ -173,8 +173,7 @@ Result<FoundUplinks> find_uplinks(std::span<const std::string> patterns, const I
                 TRY(add(name, false, host_ends, found));
     }
     std::ranges::sort(found.ifindexes);
-    const auto repeated = std::ranges::unique(found.ifindexes);
-    found.ifindexes.erase(repeated.begin(), repeated.end());
+    found.ifindexes.erase(std::unique(found.ifindexes.begin(), found.ifindexes.end()), found.ifindexes.end());
     return found;
 }
 

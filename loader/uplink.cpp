@@ -87,8 +87,8 @@ Result<void> take_network(const UplinkTables &tables, std::uint32_t ifindex, std
     if (!entry || !lists(*entry, network))
         return {};
     // The list has no holes: 0 ends it.
-    const auto rest = std::ranges::remove(entry->networks, network);
-    std::ranges::fill(rest, 0U);
+    const auto rest = std::remove(std::begin(entry->networks), std::end(entry->networks), network);
+    std::fill(rest, std::end(entry->networks), 0U);
     return entry->networks[0] == 0 ? erase_uplink(tables, ifindex) : tables.uplinks.put(ifindex, *entry);
 }
 

@@ -86,6 +86,13 @@ template <typename K, typename V> class Map {
         return all;
     }
 
+    [[nodiscard]] Result<std::vector<K>> keys() const {
+        std::vector<K> all;
+        for (const Bytes &bytes : TRY(detail::keys(fd_.get(), path_)))
+            std::memcpy(&all.emplace_back(), bytes.data(), sizeof(K));
+        return all;
+    }
+
     [[nodiscard]] int fd() const { return fd_.get(); }
     [[nodiscard]] const std::string &path() const { return path_; }
 

@@ -62,6 +62,9 @@ Result<Uplinks> open_uplinks(std::string_view root, Access access) {
 Result<ClusterCidrs> open_cluster_cidrs(std::string_view root, Access access) {
     return open_table<ClusterCidrs>(root, PODLANE_MAP_CIDRS, access);
 }
+Result<SourceRoutes> open_source_routes(std::string_view root, Access access) {
+    return open_table<SourceRoutes>(root, PODLANE_MAP_SOURCE_ROUTES, access);
+}
 Result<LimitStates> open_limit_states(std::string_view root, Access access) {
     return open_table<LimitStates>(root, PODLANE_MAP_LIMITS, access);
 }

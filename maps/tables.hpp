@@ -13,6 +13,7 @@
 #include "abi/network.h"
 #include "abi/path.h"
 #include "abi/sender.h"
+#include "abi/source_route.h"
 #include "abi/uplink.h"
 #include "ip.hpp"
 #include "map.hpp"
@@ -35,6 +36,7 @@ using AllowedSources = Map<allowed_source_key, std::uint32_t>;
 using Bandwidths = Map<std::uint32_t, bandwidth>;
 using Uplinks = Map<std::uint32_t, uplink>;
 using ClusterCidrs = Map<cluster_cidr_key, std::uint32_t>;
+using SourceRoutes = Map<source_route_key, source_route>;
 using LimitStates = Map<limit_key, limit_state>;
 using Exempts = Map<exempt_key, std::uint32_t>;
 using Senders = Map<sender_key, std::uint32_t>;
@@ -60,6 +62,7 @@ Result<AllowedSources> open_allowed_sources(std::string_view root, Access access
 Result<Bandwidths> open_bandwidths(std::string_view root, Access access);
 Result<Uplinks> open_uplinks(std::string_view root, Access access);
 Result<ClusterCidrs> open_cluster_cidrs(std::string_view root, Access access);
+Result<SourceRoutes> open_source_routes(std::string_view root, Access access);
 Result<LimitStates> open_limit_states(std::string_view root, Access access);
 Result<Exempts> open_exempts(std::string_view root, Access access);
 Result<Senders> open_senders(std::string_view root, Access access);

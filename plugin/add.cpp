@@ -5,14 +5,17 @@
 #include "plugin/ipam.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
+#include "plugin/neighbourhood.hpp"
 #include "plugin/net/address.hpp"
 #include "plugin/net/link.hpp"
 #include "plugin/net/sysctl.hpp"
 #include "plugin/network.hpp"
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
+#include "plugin/pod_rules.hpp"
 #include "plugin/remove.hpp"
 #include "plugin/rollback.hpp"
+#include "plugin/siblings.hpp"
 #include "plugin/verbs.hpp"
 
 #include <unistd.h>
@@ -70,6 +73,9 @@ Result<void> add_pod_addresses(Pair &pair, const Plan &plan) {
     return {};
 }
 
+// Metric of routes that are another interface's already, above the kernel's own 1024 of IPv6.
+constexpr std::uint32_t kLaterRoutes = 2048;
+
 Result<void> configure_pod(const net::Namespace &pod, Pair &pair, const Plan &plan, const std::string &ifname) {
     const std::uint32_t ifindex = pair.veth.pod_ifindex;
     TRY(net::set_loopback_up(pair.pod));
@@ -81,7 +87,11 @@ Result<void> configure_pod(const net::Namespace &pod, Pair &pair, const Plan &pl
         TRY(net::put_neighbour(pair.pod, ifindex, gateway.addr, gateway.mac));
     for (net::RouteSpec route : plan.pod_routes) {
         route.ifindex = ifindex;
-        TRY(net::add_route(pair.pod, route)); // a route that is there already is another interface's, and stays
+        if (TRY(net::add_route(pair.pod, route)) || route.priority)
+            continue;
+        // Another interface's stays in front; this one is for sockets bound to the interface, and when that one goes.
+        route.priority = kLaterRoutes + ifindex;
+        TRY(net::add_route(pair.pod, route));
     }
     return {};
 }
@@ -150,16 +160,40 @@ EndpointFacts facts_of(const Plan &plan, const Pair &pair, endpoint_mode mode, H
     return facts;
 }
 
+Result<std::uint32_t> mtu_of(const std::optional<Way> &way, net::Netlink &host) {
+    return way ? Result<std::uint32_t>(way->uplink.mtu) : uplink_mtu(host);
+}
+
+Result<void> put_rules(Pair &pair, const Plan &plan, Rollback &rollback) {
+    rollback.add("putting rules into the container",
+                 [&pod = pair.pod, ifindex = pair.veth.pod_ifindex, addresses = plan.addresses]() -> Result<void> {
+                     endpoint record{};
+                     record.pod_ifindex = ifindex;
+                     record.address_count = static_cast<std::uint8_t>(addresses.size());
+                     std::ranges::copy(addresses, record.addresses);
+                     return remove_pod_rules(pod, record);
+                 });
+    return put_pod_rules(pair.pod, pair.veth.pod_ifindex, plan);
+}
+
 // The container's interface of our own making. What it does is undone by `rollback` when it fails.
 Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
-                                           Sockets &sockets, const Tables &tables, Rollback &rollback) {
+                                           Sockets &sockets, const Tables &tables, const std::optional<Way> &way,
+                                           Rollback &rollback) {
     cni::Attachment lease;
     TRY(create_lease(request, mode, rollback, lease));
     const Lock lock = TRY(enter_network(request, tables, sockets.host, rollback));
-    Plan plan = TRY(make_plan(request, lease, request.config.mtu ? 0 : TRY(uplink_mtu(sockets.host))));
+    Plan plan = TRY(make_plan(request, lease, request.config.mtu ? 0 : TRY(mtu_of(way, sockets.host))));
     const HookKind kind = TRY(choose_hook_kind(request.config));
     TRY(enable_forwarding(sockets.host, std::ranges::any_of(plan.addresses, is_ipv4), !is_none(plan.link_local)));
+    const AddressQuestion question = TRY(AddressQuestion::ask(way, plan.addresses));
     Pair pair = TRY(create_pair(sockets, pod, plan, request.ifname, rollback));
+    std::vector<net::Link> strangers;
+    const auto siblings = TRY(find_siblings(request, tables, sockets.pod, pod.inode(), &strangers));
+    plan.flags |= source_flags(request.config, siblings, way);
+    if (!strangers.empty())
+        plan.flags |= INTERFACE_POD_RULES;
+    log_strangers(strangers);
     EndpointFacts facts = facts_of(plan, pair, mode, kind, pod.inode());
     facts.masquerade = TRY(masquerade_of(request.config));
     const endpoint record = TRY(make_endpoint(request, facts));
@@ -167,10 +201,18 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     TRY(attach_programs(request.config.bpffs, record.ifindex, kind));
     TRY(configure_pod(pod, pair, plan, request.ifname));
     TRY(configure_host(pair, plan));
+    if (!strangers.empty())
+        TRY(put_rules(pair, plan, rollback));
     if (record.masquerade != ENDPOINT_MASQUERADE_NONE)
         TRY(masquerade(facts.masquerade, request.config, prefixes_of(lease, request.ifname), rollback));
     TRY(wait_for_addresses(pair, plan));
+    TRY(question.must_be_free());
     TRY(put_addresses(tables, record, rollback));
+    TRY(put_source_routes(
+        TRY(wanted_source_routes(record, addresses_of(lease, request.ifname), siblings, way, tables, sockets.host)),
+        siblings, tables, rollback));
+    TRY(note_name(way, tables.source_routes, sockets.host));
+    TRY(enter_link(way, plan.addresses, sockets.host, rollback));
     for (cni::Interface &one : plan.result.interfaces)
         one.mtu = one.mtu == 0U ? record.mtu : one.mtu;
     return plan.result;
@@ -198,7 +240,8 @@ Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, cons
 
 } // namespace
 
-Result<std::string> add(const cni::Request &request) {
+Result<std::string> add(const cni::Request &asked) {
+    cni::Request request = asked;
     const endpoint_mode mode = TRY(mode_of(request));
     const net::Namespace pod = TRY(open_container(request));
     if (!request.netns_override && pod == TRY(net::Namespace::current()))
@@ -209,9 +252,10 @@ Result<std::string> add(const cni::Request &request) {
     TRY(choose_limiter(request.config));
     Sockets sockets{TRY(net::Netlink::open()), TRY(net::Netlink::open_in(pod))};
     TRY(refuse_second(request, mode, pod, sockets, tables));
+    const std::optional<Way> way = TRY(find_way(request.config, sockets.host));
     Rollback rollback;
-    auto result = mode == ENDPOINT_AFTER_MAIN ? adopt_interface(request, pod, sockets, tables, rollback)
-                                              : make_interface_for(request, mode, pod, sockets, tables, rollback);
+    auto result = mode == ENDPOINT_AFTER_MAIN ? adopt_interface(request, pod, sockets, tables, way, rollback)
+                                              : make_interface_for(request, mode, pod, sockets, tables, way, rollback);
     if (!result)
         return rollback.undo(std::move(result).error());
     rollback.commit();

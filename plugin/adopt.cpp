@@ -7,6 +7,7 @@
 #include "plugin/network.hpp"
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
+#include "plugin/siblings.hpp"
 
 namespace podlane {
 namespace {
@@ -71,7 +72,7 @@ Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, Hoo
 }
 
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
-                                        const Tables &tables, Rollback &rollback) {
+                                        const Tables &tables, const std::optional<Way> &way, Rollback &rollback) {
     const Lock lock = TRY(enter_network(request, tables, sockets.host, rollback));
     const Adopted pair = TRY(find_pair(sockets, request.ifname));
     EndpointFacts facts{.mode = ENDPOINT_AFTER_MAIN, .hook_kind = TRY(choose_hook_kind(request.config))};
@@ -88,7 +89,8 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
     facts.pod_mac = pair.pod.mac;
     facts.host_mac = pair.host.mac;
     facts.mtu = pair.pod.mtu;
-    facts.flags = flags_for(request, pair.host, facts.addresses.size());
+    const auto siblings = TRY(find_siblings(request, tables, sockets.pod, pod.inode()));
+    facts.flags = flags_for(request, pair.host, facts.addresses.size()) | source_flags(request.config, siblings, way);
     facts.link_local = TRY(link_local_of(sockets.pod, pair.pod.ifindex));
     facts.masquerade = TRY(masquerade_of(request.config));
     const endpoint record = TRY(make_endpoint(request, facts));
@@ -103,6 +105,9 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
         TRY(masquerade(facts.masquerade, request.config, prefixes_of(*request.config.prev_result, request.ifname),
                        rollback));
     TRY(put_addresses(tables, record, rollback));
+    TRY(put_source_routes(TRY(wanted_source_routes(record, addresses_of(*request.config.prev_result, request.ifname),
+                                                   siblings, way, tables, sockets.host)),
+                          siblings, tables, rollback));
     return *request.config.prev_result;
 }
 

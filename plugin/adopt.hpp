@@ -7,6 +7,7 @@
 #include "plugin/net/link.hpp"
 #include "plugin/net/namespace.hpp"
 #include "plugin/rollback.hpp"
+#include "plugin/way.hpp"
 
 #include <string>
 
@@ -20,7 +21,7 @@ struct Sockets {
 
 // The result is prevResult, unchanged: addressing is the other plugin's.
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
-                                        const Tables &tables, Rollback &rollback);
+                                        const Tables &tables, const std::optional<Way> &way, Rollback &rollback);
 
 // CNI_NETNS; where it is no network namespace (any more) the error has the spec's code 4 and names the variable.
 Result<net::Namespace> open_container(const cni::Request &request);

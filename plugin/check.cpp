@@ -2,11 +2,14 @@
 #include "plugin/adopt.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/ipam.hpp"
+#include "plugin/neighbourhood.hpp"
 #include "plugin/net/address.hpp"
 #include "plugin/net/link.hpp"
 #include "plugin/network.hpp"
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
+#include "plugin/pod_rules.hpp"
+#include "plugin/siblings.hpp"
 #include "plugin/verbs.hpp"
 
 #include <algorithm>
@@ -163,9 +166,21 @@ Result<void> check_lease(const cni::Request &request, const endpoint &record) {
     return {};
 }
 
+Result<void> check_source_routing(Checked &c, const Tables &tables, const std::optional<Way> &way) {
+    const auto siblings = TRY(find_siblings(c.request, tables, c.pod, c.record.netns_inode));
+    const auto leased = addresses_of(*c.request.config.prev_result, c.request.ifname);
+    if (c.record.mode != ENDPOINT_AFTER_MAIN)
+        TRY(check_link(way, c.addresses(), c.host));
+    if ((c.record.flags & INTERFACE_POD_RULES) != 0)
+        TRY(check_pod_rules(c.pod, c.record));
+    return check_source_routes(TRY(wanted_source_routes(c.record, leased, siblings, way, tables, c.host)), siblings,
+                               tables);
+}
+
 } // namespace
 
-Result<std::string> check(const cni::Request &request) {
+Result<std::string> check(const cni::Request &asked) {
+    cni::Request request = asked;
     if (!request.config.prev_result)
         return Error{ErrorCode::invalid_network_config, "CHECK needs \"prevResult\", the result of the ADD"};
     if (!request.config.ipam_type.empty())
@@ -187,6 +202,8 @@ Result<std::string> check(const cni::Request &request) {
     TRY(check_hook(c, Hook::ingress, PODLANE_PROGRAM_FROM_POD));
     TRY(check_hook(c, Hook::egress, PODLANE_PROGRAM_TO_POD));
     TRY(check_maps(c, tables));
+    const std::optional<Way> way = TRY(find_way(request.config, c.host));
+    TRY(check_source_routing(c, tables, way));
     TRY(check_network(request, tables, *record));
     return std::string{};
 }

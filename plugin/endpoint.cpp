@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <ctime>
 
 namespace podlane {
@@ -136,15 +137,79 @@ std::array<Result<bool>, 5> erase_by_ifindex(const Tables &tables, std::uint32_t
             tables.counters.erase(ifindex)};
 }
 
+bool is_place(const source_route_key &key) {
+    return key.source.word[0] == 0 && key.source.word[1] == 0 && !is_ipv4(key.source);
+}
+
+// What the other host ends of the container hold from now on; those behind them are in `others`.
+Result<void> forget_at(const Tables &tables, const endpoint &record, std::uint32_t end,
+                       const std::vector<source_route> &others) {
+    std::vector<SourceRouteEntry> kept;
+    add_entries_at(end, others, kept);
+    for (const auto &[key, route] : kept)
+        TRY(tables.source_routes.put(key, route));
+    for (const ip_addr &addr : addresses_in(record))
+        TRY(tables.source_routes.erase({end, addr}));
+    for (const std::uint32_t family : {0U, 1U}) {
+        const auto of_family = [&](const SourceRouteEntry &one) {
+            return is_place(one.first) && one.first.source.word[2] == family;
+        };
+        const auto places = static_cast<std::uint32_t>(std::ranges::count_if(kept, of_family));
+        for (std::uint32_t place = places + 1; place <= SOURCE_ROUTE_PLACES; ++place)
+            if (!TRY(tables.source_routes.erase(source_route_place(end, family, place))))
+                break;
+    }
+    return {};
+}
+
+// Its own addresses and those of its siblings at its host end, and its own at theirs.
+Result<void> erase_source_routes(const Tables &tables, const endpoint &record) {
+    std::vector<source_route> others;
+    for (const source_route_key &key : TRY(tables.source_routes.keys())) {
+        if (key.ifindex != record.ifindex)
+            continue;
+        const auto route = TRY(tables.source_routes.find(key));
+        if (route && route->ifindex != record.ifindex && !is_place(key))
+            others.push_back(*route);
+        TRY(tables.source_routes.erase(key));
+    }
+    std::vector<std::uint32_t> ends;
+    for (const source_route &route : others)
+        if (std::ranges::find(ends, route.ifindex) == ends.end())
+            ends.push_back(route.ifindex);
+    for (const std::uint32_t end : ends)
+        TRY(forget_at(tables, record, end, others));
+    return {};
+}
+
 } // namespace
 
+void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all,
+                    std::vector<SourceRouteEntry> &entries) {
+    std::array<std::uint32_t, 2> places{};
+    // Whoever asks finds the same order.
+    std::vector<source_route> sorted = all;
+    std::ranges::sort(sorted, [](const source_route &a, const source_route &b) {
+        return a.ifindex != b.ifindex ? a.ifindex < b.ifindex : std::memcmp(&a.source, &b.source, sizeof a.source) < 0;
+    });
+    for (const source_route &route : sorted) {
+        if (route.ifindex == ifindex)
+            continue;
+        const bool ipv4 = is_ipv4(route.source);
+        entries.push_back({{ifindex, route.source}, route});
+        if (++places[ipv4 ? 1 : 0] <= SOURCE_ROUTE_PLACES)
+            entries.emplace_back(source_route_place(ifindex, ipv4 ? 1 : 0, places[ipv4 ? 1 : 0]), route);
+    }
+}
+
 Result<Tables> Tables::open(const std::string &root) {
-    return Tables{TRY(open_endpoints(root, Access::read_write)),       TRY(open_interfaces(root, Access::read_write)),
-                  TRY(open_addresses(root, Access::read_write)),       TRY(open_networks(root, Access::read_write)),
-                  TRY(open_allowed_sources(root, Access::read_write)), TRY(open_bandwidths(root, Access::read_write)),
-                  TRY(open_cluster_cidrs(root, Access::read_write)),   TRY(open_limit_states(root, Access::read_write)),
-                  TRY(open_exempts(root, Access::read_write)),         TRY(open_senders(root, Access::read_write)),
-                  TRY(Counters::open(root, Access::read_write))};
+    return Tables{
+        TRY(open_endpoints(root, Access::read_write)),       TRY(open_interfaces(root, Access::read_write)),
+        TRY(open_addresses(root, Access::read_write)),       TRY(open_networks(root, Access::read_write)),
+        TRY(open_allowed_sources(root, Access::read_write)), TRY(open_bandwidths(root, Access::read_write)),
+        TRY(open_cluster_cidrs(root, Access::read_write)),   TRY(open_source_routes(root, Access::read_write)),
+        TRY(open_limit_states(root, Access::read_write)),    TRY(open_exempts(root, Access::read_write)),
+        TRY(open_senders(root, Access::read_write)),         TRY(Counters::open(root, Access::read_write))};
 }
 
 Result<endpoint> make_endpoint(const cni::Request &request, const EndpointFacts &facts) {
@@ -231,6 +296,10 @@ Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {
     const auto by_key = [](const allowed_source_key &key, std::uint32_t, std::uint32_t wanted) {
         return key.ifindex == make_allowed_source_key(wanted, {}).ifindex;
     };
+    const auto by_either = [](const source_route_key &key, const source_route &value, std::uint32_t wanted) {
+        return key.ifindex == wanted || value.ifindex == wanted;
+    };
+    erase_all_of(tables.source_routes, ifindex, by_either, failed);
     erase_all_of(tables.addresses, ifindex, by_value, failed);
     erase_all_of(tables.allowed_sources, ifindex, by_key, failed);
     erase_all_of(
@@ -261,6 +330,9 @@ Result<void> erase_endpoint(const Tables &tables, const endpoint_key &key, const
     }
     if (auto erased = erase_senders(tables, record); !erased)
         failed = std::move(erased).error();
+    if ((record.flags & (INTERFACE_SIBLINGS | INTERFACE_WAY)) != 0)
+        if (auto erased = erase_source_routes(tables, record); !erased)
+            failed = std::move(erased).error();
     if (record.allowed_source_count == 0 && (record.flags & INTERFACE_LIMIT_EXEMPT) == 0) {
         for (Result<bool> &erased : erase_by_ifindex(tables, record.ifindex))
             if (!erased)

@@ -22,6 +22,7 @@ struct Tables {
     AllowedSources allowed_sources;
     Bandwidths bandwidths;
     ClusterCidrs cluster_cidrs;
+    SourceRoutes source_routes;
     LimitStates limit_states;
     Exempts exempts;
     Senders senders;
@@ -52,6 +53,11 @@ Result<endpoint> make_endpoint(const cni::Request &request, const EndpointFacts 
 // The entry the programs read, as it follows from the endpoint.
 interface make_interface(const endpoint &record);
 address make_address(const endpoint &record);
+
+using SourceRouteEntry = std::pair<source_route_key, source_route>;
+// Adds what a container's host end is to hold of the addresses (`all` of the container) behind its other ones.
+void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all,
+                    std::vector<SourceRouteEntry> &entries);
 
 // Puts everything but the addresses: the programs know the endpoint, and nobody is led to it yet.
 Result<void> put_endpoint(const Tables &tables, const cni::Request &request, const endpoint &record,

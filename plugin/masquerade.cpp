@@ -22,7 +22,7 @@ std::string find_program(std::string_view name) {
     std::string directories = (path == nullptr ? "" : path) + std::string(":/usr/sbin:/sbin:/usr/bin:/bin");
     while (!directories.empty()) {
         const auto end = std::min(directories.find(':'), directories.size());
-        const std::string candidate = directories.substr(0, end) + "/" + std::string(name);
+        std::string candidate = directories.substr(0, end) + "/" + std::string(name);
         if (candidate.starts_with('/') && access(candidate.c_str(), X_OK) == 0)
             return candidate;
         directories.erase(0, end + 1);
@@ -193,6 +193,7 @@ Result<endpoint_masquerade> choose_masquerade() {
 Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const std::vector<Prefix> &leased,
                         Rollback &rollback) {
     std::vector<ip_addr> addresses;
+    addresses.reserve(leased.size());
     for (const Prefix &one : leased)
         addresses.push_back(one.addr);
     rollback.add("masquerading", [by, name = config.name, addresses] {

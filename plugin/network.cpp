@@ -3,6 +3,7 @@
 #include "loader/uplink.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
+#include "plugin/neighbourhood.hpp"
 #include "plugin/net/route.hpp"
 #include "plugin/node.hpp"
 
@@ -17,7 +18,7 @@ namespace {
 
 constexpr int kMostRounds = 16;
 
-bool uses_uplinks(const cni::Config &config) { return config.fast_path == cni::FastPath::on; }
+bool uses_uplinks(const cni::Config &config) { return config.fast_path == cni::FastPath::on || !config.uplink.empty(); }
 
 Result<network> wanted_entry(const cni::Config &config) {
     network entry{};
@@ -185,7 +186,9 @@ Result<void> drop_network_if_unused(const std::string &root, const Tables &table
         return {};
     if (const auto entry = TRY(tables.networks.find(network)))
         TRY(drop_masquerade(entry->masquerade, std::string(field_text(entry->name))));
-    TRY(take_network_everywhere(TRY(UplinkTables::open(root)), network));
+    const UplinkTables uplinks = TRY(UplinkTables::open(root));
+    TRY(take_network_everywhere(uplinks, network));
+    TRY(erase_notes(tables.source_routes, uplinks.uplinks));
     TRY(put_cidrs(tables, network, {}));
     TRY(tables.networks.erase(network));
     return {};

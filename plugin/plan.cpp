@@ -127,9 +127,11 @@ void plan_routes(const cni::Request &request, const std::vector<cni::Address> &l
         plan.result.routes.push_back({.destination = {everywhere, 0}, .gateway = gateway(ipv4)});
         has_default = true;
     }
-    // The lease's subnet is not on the link: without a default route it needs one of its own.
+    // The lease's subnet is not on the link: without a default route it needs one of its own, and where another
+    // interface has the default route, what the pod asks of its network's neighbours is to leave here.
     for (const cni::Address &one : leased)
-        if (is_ipv4(one.prefix.addr) == ipv4 && !has_default && !is_host_prefix(one.prefix))
+        if (is_ipv4(one.prefix.addr) == ipv4 && (!has_default || !request.config.uplink.empty()) &&
+            !is_host_prefix(one.prefix))
             builder.add({.destination = masked(one.prefix)});
     for (const cni::Route &route : plan.result.routes)
         if (of_family(route))

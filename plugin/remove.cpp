@@ -2,9 +2,11 @@
 
 #include "plugin/endpoint.hpp"
 #include "plugin/masquerade.hpp"
+#include "plugin/neighbourhood.hpp"
 #include "plugin/net/link.hpp"
 #include "plugin/network.hpp"
 #include "plugin/plan.hpp"
+#include "plugin/pod_rules.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -64,6 +66,26 @@ Result<void> remove_own_link(net::Netlink &host, const cni::Request &request, co
     return {};
 }
 
+// The namespace may be gone, or be another one by now.
+Result<void> leave_container(const cni::Request &request, const endpoint &record) {
+    if ((record.flags & INTERFACE_POD_RULES) == 0 || request.netns.empty())
+        return {};
+    const auto pod = net::Namespace::open(request.netns);
+    if (!pod || pod->inode() != record.netns_inode)
+        return {};
+    net::Netlink inside = TRY(net::Netlink::open_in(*pod));
+    return remove_pod_rules(inside, record);
+}
+
+Result<void> leave_uplink(const Tables &tables, const endpoint &record, net::Netlink &host) {
+    if ((record.flags & INTERFACE_WAY) == 0)
+        return {};
+    for (const ip_addr &addr : std::span(record.addresses).first(record.address_count))
+        if (const auto route = TRY(tables.source_routes.find({record.ifindex, addr})))
+            TRY(leave_link(route->uplink, addr, host));
+    return {};
+}
+
 } // namespace
 
 Result<void> remove_attachment(const cni::Request &request) {
@@ -76,9 +98,11 @@ Result<void> remove_attachment(const cni::Request &request) {
     Errors errors;
     // Nobody is led to the endpoint any more before its interface goes.
     const auto orphan = record ? std::optional<net::Link>{} : TRY(find_own_link(host, request));
-    if (tables && record)
+    if (tables && record) {
+        errors.add(leave_container(request, *record));
+        errors.add(leave_uplink(*tables, *record, host));
         errors.add(erase_endpoint(*tables, key, *record));
-    else if (tables && orphan)
+    } else if (tables && orphan)
         errors.add(erase_interface(*tables, orphan->ifindex));
     if (record && record->mode == ENDPOINT_AFTER_MAIN)
         errors.add(detach_programs(host, *record));

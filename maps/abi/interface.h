@@ -19,10 +19,20 @@ enum interface_flags {
 	/* What goes to the endpoint, or what it sends, has a limit. */
 	INTERFACE_LIMIT_INGRESS = 1 << 6,
 	INTERFACE_LIMIT_EGRESS = 1 << 7,
+	/* The container has more interfaces: the source routes map holds their addresses for this one. */
+	INTERFACE_SIBLINGS = 1 << 8,
+	/* The network has a way out of the node of its own: the source routes map holds it for the endpoint's
+	   addresses. */
+	INTERFACE_WAY = 1 << 9,
+	/* Source routing is off: neither gets the packets of other interfaces, nor leaves its own to them. */
+	INTERFACE_APART = 1 << 10,
+	/* The container has an interface without programs: rules in it route what is sent from the endpoint's
+	   addresses. */
+	INTERFACE_POD_RULES = 1 << 11,
 	/* TCP senders of this node are not told the rate to send at. */
-	INTERFACE_LIMIT_UNPACED = 1 << 8,
+	INTERFACE_LIMIT_UNPACED = 1 << 12,
 	/* The map of exempt prefixes holds some for this interface. */
-	INTERFACE_LIMIT_EXEMPT = 1 << 9,
+	INTERFACE_LIMIT_EXEMPT = 1 << 13,
 };
 
 /* Written once by ADD, erased by DEL, read for every packet: one cache line. */

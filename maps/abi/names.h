@@ -18,6 +18,7 @@
 #define PODLANE_MAP_BANDWIDTHS "bandwidths_v1"
 #define PODLANE_MAP_UPLINKS "uplinks_v1"
 #define PODLANE_MAP_CIDRS "cluster_cidr_v1"
+#define PODLANE_MAP_SOURCE_ROUTES "source_route_v1"
 #define PODLANE_MAP_LIMITS "limit_state_v1"
 #define PODLANE_MAP_EXEMPT "exempt_v1"
 #define PODLANE_MAP_SENDERS "senders_v1"
@@ -34,6 +35,7 @@
 	X(PODLANE_MAP_BANDWIDTHS)                                                                                      \
 	X(PODLANE_MAP_UPLINKS)                                                                                         \
 	X(PODLANE_MAP_CIDRS)                                                                                           \
+	X(PODLANE_MAP_SOURCE_ROUTES)                                                                                   \
 	X(PODLANE_MAP_LIMITS)                                                                                          \
 	X(PODLANE_MAP_EXEMPT)                                                                                          \
 	X(PODLANE_MAP_SENDERS)

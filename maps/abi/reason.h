@@ -52,6 +52,14 @@
 	X(HOST_NO_UPLINK, "host-no-uplink", HOST, "the route leaves by an interface that is no uplink: host stack")    \
 	X(HOST_SOURCE_LOCAL, "host-source-local", HOST,                                                                \
 	  "came in by an uplink with the source of a pod of this node: host stack")                                    \
+	X(HOST_NO_NEIGHBOUR, "host-no-neighbour", HOST,                                                                \
+	  "asked again while the next hop does not answer: host stack, which tells the sender")                        \
+	X(SENT_SIBLING, "sent-sibling", MOVED,                                                                         \
+	  "source is another interface's of the container: goes on as if that one had sent it")                        \
+	X(SENT_WAY, "sent-way", FAST, "by the uplink of the pod's network, to the network's next hop")                 \
+	X(UPLINK_ARP, "uplink-arp", ANSWER, "ARP request for a pod whose network is on this uplink, answered")         \
+	X(UPLINK_ND, "uplink-nd", ANSWER,                                                                              \
+	  "neighbour solicitation for a pod whose network is on this uplink, answered")                                \
 	X(DROP_EGRESS_LIMIT, "drop-egress-limit", DROP, "beyond the sending endpoint's bandwidth")                     \
 	X(DROP_INGRESS_LIMIT, "drop-ingress-limit", DROP, "beyond the receiving endpoint's bandwidth")
 
@@ -61,6 +69,7 @@ enum reason_kind {
 	REASON_KIND_HOST,   /* through the host stack */
 	REASON_KIND_ANSWER, /* answered by the program */
 	REASON_KIND_DROP,
+	REASON_KIND_MOVED, /* to another host end, where it is counted again */
 };
 
 enum reason {

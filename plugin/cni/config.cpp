@@ -6,6 +6,7 @@
 #include "plugin/cni/bandwidth.hpp"
 #include "plugin/cni/keys.hpp"
 #include "plugin/cni/version.hpp"
+#include "plugin/cni/way.hpp"
 
 #include <algorithm>
 #include <array>
@@ -250,12 +251,12 @@ Result<void> read_uplinks(const Node &node, std::vector<std::string> &into) {
 }
 
 Result<void> read_mark(const Node &node, std::uint32_t &into) {
-    constexpr std::uint32_t kKubeProxy = 0x4000U | 0x8000U;
+    constexpr std::uint32_t kKubeProxy = 0x4000U | 0x8000U, kPortmap = 0x2000U, kCalico = 0xffff0000U;
     if (!node.present())
         return {};
     const auto mark = node.number(std::numeric_limits<std::uint32_t>::max());
-    if (!mark || !std::has_single_bit(*mark) || (*mark & kKubeProxy) != 0)
-        return node.wrong("one bit as a number, and not 16384 or 32768, which are kube-proxy's");
+    if (!mark || !std::has_single_bit(*mark) || (*mark & (kKubeProxy | kPortmap | kCalico)) != 0)
+        return node.wrong("one bit as a number, of 1 to 4096: those above are portmap's, kube-proxy's and Calico's");
     into = static_cast<std::uint32_t>(*mark);
     return {};
 }
@@ -281,6 +282,7 @@ Result<void> read_own_keys(const Node &root, Config &config) {
     config.allowed_sources = TRY(read_prefixes(root.at("allowedSources")));
     TRY(read_uplinks(root.at("uplinks"), config.uplinks));
     config.cluster_cidrs = TRY(read_prefixes(root.at("clusterCIDRs")));
+    TRY(read_way(root, config));
     TRY(read_mark(root.at("mark"), config.mark));
     TRY(read_bpffs(root.at("bpffs"), config.bpffs));
     TRY(read_map_size(root.at("maxEndpoints"), config.max_endpoints));

@@ -1,12 +1,12 @@
 // The network configuration of one plugin, from its JSON.
 //
 // Keys of ours: mtu, routes, defaultRoute, hostInterfacePrefix, fastPath, attach, antiSpoof, allowedSources, uplinks,
-// clusterCIDRs, mark, bpffs, maxEndpoints, maxPaths, log, bandwidth, and ingressRate, ingressBurst, egressRate,
-// egressBurst as the reference `bandwidth` plugin has them.
-// Keys of the specification: cniVersion, name, type, ipam, ipMasq, dns, capabilities, args, runtimeConfig,
-// prevResult. Foreign keys, accepted and not read: those of a configuration list (disableCheck, disableGC,
-// loadOnlyInlinedPlugins, plugins, cniVersions), of meta-plugins (delegates, deviceID, pciBusID, resourceName), and any
-// with a '.' or a '/' in its name. Everything else is an error.
+// clusterCIDRs, uplink, gateway, table, sourceRouting, mark, bpffs, maxEndpoints, maxPaths, log, bandwidth, and
+// ingressRate, ingressBurst, egressRate, egressBurst as the reference `bandwidth` plugin has them. Keys of the
+// specification: cniVersion, name, type, ipam, ipMasq, dns, capabilities, args, runtimeConfig, prevResult. Foreign
+// keys, accepted and not read: those of a configuration list (disableCheck, disableGC, loadOnlyInlinedPlugins, plugins,
+// cniVersions), of meta-plugins (delegates, deviceID, pciBusID, resourceName), and any with a '.' or a '/' in its name.
+// Everything else is an error.
 #pragma once
 
 #include "maps/result.hpp"

@@ -108,6 +108,17 @@ Result<std::optional<Link>> find_link(Netlink &netlink, std::uint32_t ifindex) {
                 "looking for interface " + std::to_string(ifindex));
 }
 
+Result<std::vector<Link>> list_links(Netlink &netlink) {
+    return dump<Link>(
+        netlink,
+        [] {
+            Message message(RTM_GETLINK, kDump, header_for(0));
+            message.put(IFLA_EXT_MASK, std::uint32_t{RTEXT_FILTER_SKIP_STATS});
+            return message;
+        },
+        [](nlmsghdr *answer) { return std::optional(parse(answer)); }, "listing the interfaces");
+}
+
 Result<Veth> create_veth(Netlink &host, const VethSpec &spec) {
     const std::string doing = "creating " + spec.host_ifname + " with the container's end " + spec.pod_ifname;
     std::optional<Link> link;

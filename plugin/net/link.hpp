@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace podlane::net {
 
@@ -28,6 +29,7 @@ struct Link {
 
 Result<std::optional<Link>> find_link(Netlink &netlink, const std::string &name);
 Result<std::optional<Link>> find_link(Netlink &netlink, std::uint32_t ifindex);
+Result<std::vector<Link>> list_links(Netlink &netlink);
 
 struct VethSpec {
     std::string pod_ifname;

@@ -75,4 +75,32 @@ Result<std::vector<Neighbour>> list_neighbours(Netlink &netlink, std::uint32_t i
     return both;
 }
 
+Result<void> put_proxy(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {
+    ndmsg header = header_for(ifindex, family_of(addr));
+    header.ndm_flags = NTF_PROXY;
+    header.ndm_state = NUD_PERMANENT;
+    Message message(RTM_NEWNEIGH, kChange | NLM_F_CREATE | NLM_F_REPLACE, header);
+    message.put(NDA_DST, addr);
+    if (const Outcome outcome = ask(netlink, std::move(message)); !outcome.ok())
+        return outcome.as_error(sentence("being a proxy for", addr, ifindex));
+    return {};
+}
+
+Result<bool> remove_proxy(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {
+    ndmsg header = header_for(ifindex, family_of(addr));
+    header.ndm_flags = NTF_PROXY;
+    Message message(RTM_DELNEIGH, kChange, header);
+    message.put(NDA_DST, addr);
+    return changed(ask(netlink, std::move(message)), {ENOENT, ENODEV}, sentence("being no proxy for", addr, ifindex));
+}
+
+Result<bool> has_proxy(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {
+    ndmsg header = header_for(ifindex, family_of(addr));
+    header.ndm_flags = NTF_PROXY;
+    Message message(RTM_GETNEIGH, kChange, header);
+    message.put(NDA_DST, addr);
+    return changed(ask(netlink, std::move(message)), {ENOENT, ENODEV},
+                   sentence("looking for a proxy for", addr, ifindex));
+}
+
 } // namespace podlane::net

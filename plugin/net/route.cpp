@@ -195,6 +195,14 @@ Result<std::optional<RouteSpec>> find_route(Netlink &netlink, const RouteSpec &r
     return std::optional<RouteSpec>{};
 }
 
+Result<std::optional<RouteSpec>> route_to(Netlink &netlink, const ip_addr &addr) {
+    std::optional<RouteSpec> found;
+    const Outcome outcome = look_up(netlink, addr, found);
+    if (!outcome.ok() && !outcome.is({ENETUNREACH, EHOSTUNREACH, EINVAL, EACCES}))
+        return outcome.as_error("looking for the route to " + to_string(addr));
+    return found;
+}
+
 Result<std::optional<DefaultRoute>> default_route(Netlink &netlink, Family family) {
     std::optional<RouteSpec> found;
     const Outcome outcome = look_up(netlink, unrouted_addr(family), found);

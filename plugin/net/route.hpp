@@ -35,6 +35,9 @@ Result<std::optional<RouteSpec>> find_route(Netlink &netlink, const RouteSpec &r
 Result<std::vector<RouteSpec>> list_routes(Netlink &netlink, std::uint32_t ifindex, Family family,
                                            std::uint32_t table = kMainTable);
 
+// What the kernel's rules and routes say of an address.
+Result<std::optional<RouteSpec>> route_to(Netlink &netlink, const ip_addr &addr);
+
 struct DefaultRoute {
     std::uint32_t ifindex = 0;
     std::optional<ip_addr> gateway{};

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 INSIDE = "PODLANE_BENCH_INSIDE"
 WORK = "/run/podlane-bench"  # on the private tmpfs
@@ -52,16 +53,37 @@ def mtu(netns, ifname="eth0"):
     return json.loads(run("ip", "-json", "-n", netns, "link", "show", ifname))[0]["mtu"]
 
 
-def connect_directly(first, second, subnets):
+def connect_directly(first, second, subnets, ifname="eth0"):
     """A bare veth between two namespaces: no node in between. Returns the addresses of both by family."""
-    run("ip", "link", "add", "eth0", "netns", first, "type", "veth", "peer", "name", "eth0", "netns", second)
+    run("ip", "link", "add", ifname, "netns", first, "type", "veth", "peer", "name", ifname, "netns", second)
     addresses = []
     for host, netns in ((2, first), (3, second)):
         own = {family: subnet.split("/")[0] + str(host) for family, subnet in subnets.items()}
         for family, address in own.items():
             length = subnets[family].split("/")[1]
             extra = ["nodad"] if family == 6 else []
-            run("ip", "-n", netns, "address", "add", f"{address}/{length}", "dev", "eth0", *extra)
-        run("ip", "-n", netns, "link", "set", "eth0", "up")
+            run("ip", "-n", netns, "address", "add", f"{address}/{length}", "dev", ifname, *extra)
+        run("ip", "-n", netns, "link", "set", ifname, "up")
         addresses.append(own)
     return addresses
+
+
+def busy_share(seconds):
+    """What share of the CPU time of the next `seconds` somebody uses."""
+
+    def ticks():
+        with open("/proc/stat") as stat:
+            numbers = [int(word) for word in stat.readline().split()[1:9]]
+        return sum(numbers), numbers[3] + numbers[4] + numbers[7]  # idle, iowait, steal
+
+    all_before, idle_before = ticks()
+    time.sleep(seconds)
+    all_after, idle_after = ticks()
+    return 1 - (idle_after - idle_before) / max(all_after - all_before, 1)
+
+
+def wait_until_quiet(at_most):
+    """Returns when others use hardly any CPU, or after so many seconds."""
+    end = time.monotonic() + at_most
+    while time.monotonic() < end and busy_share(0.2) > 0.1:
+        pass

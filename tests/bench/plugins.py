@@ -12,6 +12,10 @@ BANDWIDTH = {"ingressRate": GBIT, "ingressBurst": 8 * GBIT // 100, "egressRate":
 SUBNETS = {4: "198.18.{}.0/24", 6: "2001:db8:{}::/64"}
 
 
+def subnet(family, number):
+    return SUBNETS[family].format(number)
+
+
 class Chain:
     """One network: the plugins of its conflist, the namespace of its node, its addresses."""
 
@@ -21,7 +25,7 @@ class Chain:
         self.families = families
         self.netns = node.add_netns(f"node-{name}-{number}")
         self.data_dir = f"{node.WORK}/leases-{name}-{number}"
-        ranges = [[{"subnet": SUBNETS[family].format(number)}] for family in families]
+        ranges = [[{"subnet": subnet(family, number)}] for family in families]
         routes = [{"dst": {4: "0.0.0.0/0", 6: "::/0"}[family]} for family in families]
         ipam = {"type": "host-local", "ranges": ranges, "routes": routes, "dataDir": self.data_dir}
         self.plugins = [self._plugin(keys, ipam, number) for keys in plugins]

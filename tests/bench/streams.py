@@ -26,8 +26,26 @@ MEASUREMENTS = {
 FAMILIES = (4, 6)
 
 
-class Pair:
-    """Two pods of one peer, and the addresses of the one that serves."""
+class Served:
+    """Two namespaces of one peer, `pods`, and the addresses of the first, `server`, which serves the second."""
+
+    def measure(self, settings, arguments, family):
+        command = [settings.bench_traffic, *arguments, "--seconds", str(settings.seconds)]
+        command += ["--server-netns", self.pods[0], "--client-netns", self.pods[1], "--address", self.server[family]]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"{self.name}: {' '.join(command)}: {done.stderr.strip()}")
+        measured = json.loads(done.stdout)
+        if "bytes" in measured:
+            measured["own_cpu_s_per_gb"] = measured["own_cpu_s"] / measured["bytes"] * 1e9
+        return measured
+
+    def mtu(self):
+        return node.mtu(self.pods[0])
+
+
+class Pair(Served):
+    """Two pods of one peer on one node."""
 
     def __init__(self, name, number, peer_plugins, settings, service_count):
         self.name = name
@@ -47,17 +65,6 @@ class Pair:
     def remove(self):
         node.delete_netns(*self.pods, *([self.node] if self.node else []))
 
-    def measure(self, settings, arguments, family):
-        command = [settings.bench_traffic, *arguments, "--seconds", str(settings.seconds)]
-        command += ["--server-netns", self.pods[0], "--client-netns", self.pods[1], "--address", self.server[family]]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise RuntimeError(f"{self.name}: {' '.join(command)}: {done.stderr.strip()}")
-        measured = json.loads(done.stdout)
-        if "bytes" in measured:
-            measured["own_cpu_s_per_gb"] = measured["own_cpu_s"] / measured["bytes"] * 1e9
-        return measured
-
 
 def make_pairs(settings, first_number, service_count):
     peers = {"veth": None, "ptp": [plugins.PTP], "bridge": [plugins.BRIDGE]}
@@ -73,15 +80,20 @@ def measure(settings, log):
         scenario = f"{service_count} services" if service_count else "no rules"
         report.progress(f"setting up, {scenario}")
         pairs = make_pairs(settings, 201 + 10 * number, service_count)
-        sizes = {pair.name: node.mtu(pair.pods[0]) for pair in pairs}
-        if len(set(sizes.values())) != 1:
-            raise RuntimeError(f"the MTUs differ, so nothing can be compared: {sizes}")
-        for name in settings.only_traffic or MEASUREMENTS:
-            for family in FAMILIES:
-                results = measure_rounds(settings, log, pairs, scenario, name, family)
-                show(f"{name}, IPv{family}, {scenario}", pairs, results, MEASUREMENTS[name][1])
-        for pair in pairs:
-            pair.remove()
+        measure_all(settings, log, pairs, scenario, settings.only_traffic or MEASUREMENTS)
+
+
+def measure_all(settings, log, pairs, scenario, names):
+    """Measures each of `names`, shows a table for each, and removes the pairs. The first one is the floor."""
+    sizes = {pair.name: pair.mtu() for pair in pairs}
+    if len(set(sizes.values())) != 1:
+        raise RuntimeError(f"the MTUs differ, so nothing can be compared: {sizes}")
+    for name in names:
+        for family in FAMILIES:
+            results = measure_rounds(settings, log, pairs, scenario, name, family)
+            show(f"{name}, IPv{family}, {scenario}", pairs, results, MEASUREMENTS[name][1])
+    for pair in pairs:
+        pair.remove()
 
 
 def measure_rounds(settings, log, pairs, scenario, name, family):
@@ -90,6 +102,7 @@ def measure_rounds(settings, log, pairs, scenario, name, family):
         report.progress(f"{name}, IPv{family}, {scenario}: round {i + 1} of {settings.traffic_rounds}")
         shift = i % len(pairs)
         for pair in pairs[shift:] + pairs[:shift]:
+            node.wait_until_quiet(settings.wait_quiet)
             one = pair.measure(settings, MEASUREMENTS[name][0], family)
             results[pair.name].append(one)
             log.write(part="traffic", measurement=name, scenario=scenario, peer=pair.name, round=i, **one)
@@ -98,9 +111,10 @@ def measure_rounds(settings, log, pairs, scenario, name, family):
 
 
 def show(title, pairs, results, figures):
+    references = (pairs[0].name, "ptp")
     header = [""]
     for heading, _, _ in figures.values():
-        header += [heading, "to veth", "to ptp"]
+        header += [heading, *(f"to {peer}" for peer in references)]
     header.append("other CPU")
     rows = []
     for pair in pairs:
@@ -109,7 +123,7 @@ def show(title, pairs, results, figures):
             values = {name: [one[figure] for one in ones] for name, ones in results.items()}
             own = values[pair.name]
             row.append(form.format(report.median(own) * factor))
-            row += [f"{report.ratio(own, values[peer]):.3f}" for peer in ("veth", "ptp")]
+            row += [f"{report.ratio(own, values[peer]):.3f}" for peer in references]
         noise = [1 - one["own_cpu_s"] / one["cpu_s"] for one in results[pair.name]]
         rows.append(row + [f"{report.median(noise):.0%}"])
-    report.table(f"{title}, {len(results['veth'])} rounds, medians", header, rows)
+    report.table(f"{title}, {len(results[pairs[0].name])} rounds, medians", header, rows)

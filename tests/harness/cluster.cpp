@@ -51,11 +51,12 @@ std::string as_node(std::string text, int node) {
         return text;
     for (int network = 0; network < 2; ++network)
         for (const bool ipv4 : {true, false})
-            for (const std::string end : {" ", ";"})
+            for (const std::string end : {" ", ";", "\n"})
                 exchange(text, Cluster::node_addr(1, ipv4, network) + end,
                          Cluster::node_addr(node, ipv4, network) + end);
     for (const bool ipv4 : {true, false})
         exchange(text, Cluster::pods(1, ipv4), Cluster::pods(node, ipv4));
+    exchange(text, "bgp 64511\n", "bgp " + std::to_string(64510 + node) + "\n"); // FRR's has one AS a node
     return text;
 }
 
@@ -236,6 +237,29 @@ void Cluster::route_over_vxlan() const {
     }
 }
 
+bool Cluster::has_ways(const std::string &protocol, int number, int other, std::size_t ways) const {
+    for (const std::string family : {"ip -4 ", "ip -6 "}) {
+        const std::string to = pods(other, family == "ip -4 ");
+        const std::string routes = node(number).run(family + "route show exact " + to + " proto " + protocol);
+        if (occurrences(routes, " dev up") != ways)
+            return false;
+    }
+    return true;
+}
+
+bool Cluster::settle(const std::string &protocol, std::size_t ways) const {
+    constexpr auto kConvergence = std::chrono::seconds(60);
+    return wait_until(
+        [&] {
+            for (int from = 1; from <= kNodes; ++from)
+                for (int to = 1; to <= kNodes; ++to)
+                    if (from != to && !has_ways(protocol, from, to, ways))
+                        return false;
+            return true;
+        },
+        kConvergence);
+}
+
 std::uint64_t Cluster::count(int number, std::uint32_t ifindex, reason why) const {
     return require(require(Counters::open(node(number).bpffs(), Access::read_only)).sum(ifindex))
         .by_reason[why]
@@ -258,6 +282,11 @@ void Cluster::erase_paths() const {
                 (void)require(all->erase(key));
 }
 
+std::string example_of(int node, const std::string &file) {
+    const char *source = std::getenv("PODLANE_SOURCE_DIR");
+    return as_node(text_of(std::string(source != nullptr ? source : ".") + "/docs/examples/" + file), node);
+}
+
 Birds::Birds(const Cluster &cluster) : cluster_(cluster) {
     for (int node = 1; node <= Cluster::kNodes; ++node)
         start(node);
@@ -265,10 +294,8 @@ Birds::Birds(const Cluster &cluster) : cluster_(cluster) {
 
 void Birds::start(int number, bool recover) {
     const Node &node = cluster_.node(number);
-    const char *source = std::getenv("PODLANE_SOURCE_DIR");
     const std::string config = node.dir() + "/bird.conf";
-    std::ofstream(config) << as_node(
-        text_of(std::string(source != nullptr ? source : ".") + "/docs/examples/bird.conf"), number);
+    std::ofstream(config) << example_of(number, "bird.conf");
     std::vector<std::string> argv = {"/usr/sbin/bird", "-f", "-c", config, "-s", node.dir() + "/bird.ctl"};
     if (recover)
         argv.emplace_back("-R");
@@ -289,31 +316,6 @@ std::string Birds::ask(int number, const std::string &command) const {
     if (command == "graceful restart")
         argv.erase(argv.begin() + 1);
     return run(node.ns(), argv).out;
-}
-
-bool Birds::has_ways(int number, int other, std::size_t ways) const {
-    const std::string root = " dev up";
-    for (const bool ipv4 : {true, false}) {
-        const std::string family = ipv4 ? "ip -4 " : "ip -6 ";
-        const std::string routes =
-            cluster_.node(number).run(family + "route show exact " + Cluster::pods(other, ipv4) + " proto bird");
-        if (occurrences(routes, root) != ways)
-            return false;
-    }
-    return true;
-}
-
-bool Birds::settle(std::size_t ways) const {
-    constexpr auto kConvergence = std::chrono::seconds(60);
-    return wait_until(
-        [&] {
-            for (int node = 1; node <= Cluster::kNodes; ++node)
-                for (int other = 1; other <= Cluster::kNodes; ++other)
-                    if (node != other && !has_ways(node, other, ways))
-                        return false;
-            return true;
-        },
-        kConvergence);
 }
 
 } // namespace podlane::test

@@ -84,6 +84,10 @@ class Cluster {
     // Each node's routes to the pods of the others.
     void route_by_hosts() const;   // by the other node's address on up0
     void route_over_vxlan() const; // through the device vx0 on up0, as flannel does it
+    // Whether a node has a route to all pods of another, by this protocol (`ip route`), with so many ways.
+    [[nodiscard]] bool has_ways(const std::string &protocol, int node, int other, std::size_t ways) const;
+    // Waits until every node has so many ways to each other one.
+    [[nodiscard]] bool settle(const std::string &protocol, std::size_t ways) const;
     // Pulls or plugs the cable of an uplink; neither end sees its link go.
     void cable(int node, int network, bool plugged) const;
 
@@ -102,6 +106,9 @@ class Cluster {
     std::vector<Member> pods_;
 };
 
+// A file of docs/examples, which is node 1's, as another node has it.
+std::string example_of(int node, const std::string &file);
+
 // BIRD on every node, with the documented example as node 1 has it, and the addresses of the others put in.
 class Birds {
   public:
@@ -114,10 +121,10 @@ class Birds {
     void restart(int node);
     // What `birdc` says.
     [[nodiscard]] std::string ask(int node, const std::string &command) const;
-    // Whether the node has a route to all pods of another, with so many ways.
-    [[nodiscard]] bool has_ways(int node, int other, std::size_t ways) const;
-    // Waits until every node has so many ways to each other one.
-    [[nodiscard]] bool settle(std::size_t ways) const;
+    [[nodiscard]] bool has_ways(int node, int other, std::size_t ways) const {
+        return cluster_.has_ways("bird", node, other, ways);
+    }
+    [[nodiscard]] bool settle(std::size_t ways) const { return cluster_.settle("bird", ways); }
 
   private:
     const Cluster &cluster_;

@@ -92,6 +92,7 @@ std::string maps_text(const std::string &root) {
            entries_text(PODLANE_MAP_NETWORKS, open_networks(root, kRead)) +
            entries_text(PODLANE_MAP_SOURCES, open_allowed_sources(root, kRead)) +
            entries_text(PODLANE_MAP_BANDWIDTHS, open_bandwidths(root, kRead)) +
+           entries_text(PODLANE_MAP_SOURCE_ROUTES, open_source_routes(root, kRead)) +
            entries_text(PODLANE_MAP_LIMITS, open_limit_states(root, kRead)) +
            entries_text(PODLANE_MAP_EXEMPT, open_exempts(root, kRead)) +
            entries_text(PODLANE_MAP_SENDERS, open_senders(root, kRead)) + counters_text(root);
@@ -206,6 +207,8 @@ Json Node::config(const Json &keys) const {
 }
 
 std::string Node::state() const {
+    // What duplicate address detection ends with is no change of anybody's.
+    wait_until([&] { return run("ip -6 -o addr show tentative").empty(); });
     std::string text;
     for (const char *what : {"ip -o link", "ip -o addr", "ip -4 route show table all", "ip -6 route show table all",
                              "ip -4 rule", "ip -6 rule", "ip neigh show nud permanent", "tc qdisc show"})

@@ -15,8 +15,9 @@ constexpr std::array kTransports = {Transport::tcp, Transport::udp};
 // What a pod sent that did not take the fast path, though it might have.
 std::uint64_t slow_sent(const Cluster &cluster, const Member &pod) {
     std::uint64_t count = 0;
-    for (const reason why : {REASON_HOST_NOT_LOCAL, REASON_HOST_PATH, REASON_HOST_UNKNOWN_PATH, REASON_HOST_NO_ROUTE,
-                             REASON_HOST_NO_UPLINK, REASON_HOST_MTU, REASON_HOST_FAST_PATH_OFF})
+    for (const reason why :
+         {REASON_HOST_NOT_LOCAL, REASON_HOST_PATH, REASON_HOST_UNKNOWN_PATH, REASON_HOST_NO_ROUTE,
+          REASON_HOST_NO_UPLINK, REASON_HOST_NO_NEIGHBOUR, REASON_HOST_MTU, REASON_HOST_FAST_PATH_OFF})
         count += cluster.count(pod, why);
     return count;
 }
@@ -45,7 +46,6 @@ class Multinode : public testing::TestWithParam<Routes> {
     Json keys_ = Json::object();
 };
 
-#define MN
 TEST_P(Multinode, PodsOfAllNodesReachEachOtherPastTheHostStacks) {
     std::vector<Member> pods;
     std::vector<std::unique_ptr<EchoServer>> servers;

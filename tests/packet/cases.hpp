@@ -13,9 +13,10 @@ struct Case {
 };
 
 // What only packets to and from other nodes end in.
-inline constexpr std::array kUplinkReasons = {REASON_SENT_UPLINK,    REASON_RECEIVED_UPLINK,  REASON_UPLINK_DELIVERED,
-                                              REASON_UPLINK_SENT,    REASON_UPLINK_SENT_HOST, REASON_HOST_NO_ROUTE,
-                                              REASON_HOST_NO_UPLINK, REASON_HOST_SOURCE_LOCAL};
+inline constexpr std::array kUplinkReasons = {REASON_SENT_UPLINK,    REASON_RECEIVED_UPLINK,   REASON_UPLINK_DELIVERED,
+                                              REASON_UPLINK_SENT,    REASON_UPLINK_SENT_HOST,  REASON_HOST_NO_ROUTE,
+                                              REASON_HOST_NO_UPLINK, REASON_HOST_SOURCE_LOCAL, REASON_HOST_NO_NEIGHBOUR,
+                                              REASON_SENT_WAY,       REASON_UPLINK_ARP,        REASON_UPLINK_ND};
 
 // What only packets of limited endpoints end in.
 inline constexpr std::array kLimitReasons = {REASON_DROP_EGRESS_LIMIT, REASON_DROP_INGRESS_LIMIT};

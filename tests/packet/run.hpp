@@ -253,6 +253,7 @@ inline int verdict_of(reason why) {
         return kDropped;
     case REASON_KIND_FAST:
     case REASON_KIND_ANSWER:
+    case REASON_KIND_MOVED:
         return kRedirected;
     default:
         return kNext;

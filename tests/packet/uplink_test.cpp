@@ -100,6 +100,18 @@ TEST_F(Uplink, PodsReachOtherNodes) {
     EXPECT_EQ(path(kRemote)->uplink, 0U);
 }
 
+// Nobody answers for the router's address: the first packet waits for it, and who repeats it is to be told.
+TEST_F(Uplink, RepeatedQuestionsToANextHopThatIsSilent) {
+    const Bytes question = from_pod() / Ipv4{pod4(), kRemote} / Udp{};
+    expect({"first", question, REASON_SENT_UPLINK});
+    expect({"again", question, REASON_HOST_NO_NEIGHBOUR});
+    expect({"SYN", from_pod() / Ipv4{pod4(), kRemote} / Tcp{}, REASON_SENT_UPLINK});
+    expect({"SYN again", from_pod() / Ipv4{pod4(), kRemote} / Tcp{}, REASON_HOST_NO_NEIGHBOUR});
+    expect({"TCP under way", from_pod() / Ipv4{pod4(), kRemote} / Tcp{.flags = kAck}, REASON_SENT_UPLINK});
+    ASSERT_EQ(std::system("ip neigh replace 203.0.113.1 lladdr 02:00:00:00:00:ee dev up0 nud reachable"), 0); // NOLINT
+    expect({"it has answered", question, REASON_SENT_UPLINK});
+}
+
 TEST_F(Uplink, SizesAreThoseOfRouteAndDevice) {
     const auto sized = [](const char *to, std::size_t ip_bytes) {
         return from_pod() / Ipv4{pod4(), ip(to)} / Udp{} / bytes(ip_bytes - 28);
@@ -159,6 +171,27 @@ TEST_F(Uplink, AFlowReturnsTheWayItCame) {
     node().forget_paths();
     expect({"past the host stack", from_pod() / Ipv4{pod4(), kRemote} / Udp{}, REASON_SENT_UPLINK});
     expect({"its answer", answer, REASON_UPLINK_DELIVERED, in()});
+}
+
+// A service's backend may be a node or anything else out of the cluster: its datagram is an answer, however it looks.
+TEST_F(Uplink, AnswersFromOutsideReturnToTheHostStack) {
+    const ip_addr outside = ip("198.51.99.1");
+    expect({"question", leaving() / Ipv4{pod4(), outside} / Udp{}, REASON_UPLINK_SENT_HOST, out()});
+    expect({"answer", arriving() / Ipv4{outside, pod4()} / Udp{53, 40000}, REASON_HOST_PATH, in()});
+    expect({"TCP", leaving() / Ipv4{pod4(), outside} / Tcp{}, REASON_UPLINK_SENT_HOST, out()});
+    expect({"its answer", arriving() / Ipv4{outside, pod4()} / Tcp{.flags = kAck}, REASON_HOST_UNKNOWN_PATH, in()});
+    EXPECT_EQ(must(node().paths().entries()).size(), 1U) << "TCP needs no memory";
+}
+
+// Marks of kube-proxy, portmap and Calico are none of ours, and stay.
+TEST_F(Uplink, ForeignMarksAreNotTakenForOurs) {
+    for (std::uint32_t bit = 1; bit != 0; bit <<= 1U) {
+        if (bit == PODLANE_MARK)
+            continue;
+        const Outcome left =
+            expect({"left", leaving() / Ipv4{pod4(), kRemote} / Udp{}, REASON_UPLINK_SENT_HOST, out(bit)});
+        EXPECT_EQ(left.mark, bit);
+    }
 }
 
 TEST_F(Uplink, ServesItsNetworksOnly) {

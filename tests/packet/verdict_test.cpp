@@ -224,7 +224,8 @@ TEST_F(Verdict, EveryReasonHasAPacket) {
     node().pod.flags = kAllFlags & ~static_cast<std::uint32_t>(INTERFACE_FAST_LOCAL);
     node().put(node().pod);
     collect(from_pod() / to_peer4() / Udp{});
-    for (const reason why : kUplinkReasons) // those of uplink_test
+    produced.insert(REASON_SENT_SIBLING);   // of source_test
+    for (const reason why : kUplinkReasons) // those of uplink_test and source_test
         produced.insert(why);
     for (const reason why : kLimitReasons) // those of limit_test
         produced.insert(why);

@@ -197,8 +197,34 @@ TEST(CniConfig, TheWayOutOfTheNode) {
     EXPECT_TRUE(full->config.ip_masq);
 }
 
+TEST(CniConfig, WayOfTheNetwork) {
+    const auto silent = parse(config_with(""));
+    ASSERT_TRUE(silent);
+    EXPECT_TRUE(silent->config.source_routing);
+    EXPECT_TRUE(silent->config.uplink.empty() && silent->config.gateways.empty() && !silent->config.table);
+    const auto full = parse(config_with(
+        R"("uplink": "bond0", "gateway": ["192.0.2.1", "2001:db8::1"], "table": 100, "sourceRouting": false)"));
+    ASSERT_TRUE(full);
+    EXPECT_EQ(full->config.uplink, "bond0");
+    EXPECT_EQ(full->config.gateways.size(), 2U);
+    EXPECT_EQ(full->config.table, 100U);
+    EXPECT_FALSE(full->config.source_routing);
+    EXPECT_EQ(parse(config_with(R"("gateway": "192.0.2.1")"))->config.gateways.size(), 1U);
+    for (const auto &[key, value] :
+         std::vector<std::pair<std::string, std::string>>{{"uplink", R"("a b")"},
+                                                          {"uplink", R"("")"},
+                                                          {"uplink", R"(["eth0"])"},
+                                                          {"gateway", R"("192.0.2.1/24")"},
+                                                          {"gateway", R"(["192.0.2.1", "192.0.2.2"])"},
+                                                          {"gateway", "7"},
+                                                          {"table", "255"},
+                                                          {"table", "0"},
+                                                          {"sourceRouting", R"("no")"}})
+        expect_refused(parse(config_with("\"" + key + "\": " + value)), ErrorCode::invalid_network_config, key);
+}
+
 TEST(CniConfig, TheWayOutOfTheNodeIsChecked) {
-    for (const char *mark : {"0", "3", "16384", "32768", "4294967296", "-1", "\"1\""})
+    for (const char *mark : {"0", "3", "8192", "16384", "32768", "65536", "2147483648", "4294967296", "-1", "\"1\""})
         expect_refused(parse(config_with(R"("mark": )" + std::string(mark))), ErrorCode::invalid_network_config,
                        "mark");
     for (const char *uplinks : {R"("eth0")", R"([""])", R"(["a b"])", R"(["a/b"])", "[1]"})

@@ -26,6 +26,8 @@ enum class Opt : unsigned {
     network,
     all,
     reasons,
+    source,
+    destination,
     ingress_rate,
     ingress_burst,
     egress_rate,

@@ -13,6 +13,8 @@ constexpr std::array<Option, static_cast<std::size_t>(Opt::count)> kOptions = {{
     {Opt::network, '\0', "network", "NAME", "endpoints of this network"},
     {Opt::all, '\0', "all", "", "also what was never counted"},
     {Opt::reasons, '\0', "reasons", "", "only list the reasons and their meaning"},
+    {Opt::source, '\0', "source", "IP", "what is sent from this address"},
+    {Opt::destination, '\0', "destination", "IP", "what is sent to this address"},
     {Opt::ingress_rate, '\0', "ingress", "RATE", "bits per second to the pod, as in 10M, 2.5G; 0: no limit"},
     {Opt::ingress_burst, '\0', "ingress-burst", "BITS", "what may pass at once; auto: 100 ms of the rate"},
     {Opt::egress_rate, '\0', "egress", "RATE", "bits per second from the pod; 0: no limit"},
@@ -23,6 +25,7 @@ constexpr std::array<Option, static_cast<std::size_t>(Opt::count)> kOptions = {{
     {Opt::help, 'h', "help", "", "print help for what was named"},
 }};
 
+constexpr Opts kHelp{Opt::help};
 constexpr Opts kPlain{Opt::json, Opt::bpffs, Opt::help};
 constexpr Argument kWhich{"WHICH", false, "a pod, NAMESPACE/POD, container ID prefix, address or host interface"};
 constexpr Argument kMap{"MAP", true,
@@ -65,7 +68,11 @@ const std::vector<Noun> &nouns() {
            "Ways: host (through the host stack, which may translate or filter it), direct (between two pods of this\n"
            "node), uplink NAME (answers leave by it), uplink by route (as the kernel's routes say).",
            path_list},
-          {"show", "Show everything known of a pod's flows.", kSelect | kPlain, kWhich, "", path_show},
+          {"show", "Show everything known of a pod's flows, or which way a packet would go, and why.",
+           kSelect | kPlain | Opts{Opt::source, Opt::destination}, kWhich,
+           "With --source and --destination: for each interface chosen, which way what it sends from one to the other\n"
+           "goes, as long as no flow says otherwise (\"podlanectl path list\").",
+           path_show},
           {"flush", "Forget flows, so that their next packet chooses its way anew.", kSelect | kPlain | Opts{Opt::all},
            kWhich, "Needs to know which, or --all. Connections under way go on, through the host stack.", path_flush,
            true}}},
@@ -110,7 +117,20 @@ const std::vector<Noun> &nouns() {
            {},
            "Exit code 1 where something is wrong.",
            status}}},
+        {"source",
+         "by which network what a container sends from each of its addresses leaves",
+         {{"list", "List addresses, their interfaces, networks, uplinks and next hops.", kSelect | kPlain, kWhich,
+           "\"by route\": as the node's routes say. ALSO FROM: the container's other interfaces the address may be\n"
+           "sent from.",
+           source_list},
+          {"show", "Show the same a line for each.", kSelect | kPlain, kWhich, "", source_show}}},
         {"version", "versions of podlanectl, its maps and libbpf", {{"", "Print versions.", kPlain, {}, "", version}}},
+        {"completion",
+         "completion of the command line in your shell",
+         {{"bash", "Print a script for bash: source <(podlanectl completion bash)", kHelp, {}, "", completion_bash},
+          {"zsh", "Print a script for zsh: source <(podlanectl completion zsh)", kHelp, {}, "", completion_zsh},
+          {"fish", "Print a script for fish: podlanectl completion fish | source", kHelp, {}, "", completion_fish}}},
+        {"man", "the manual page", {{"", "Print it: podlanectl man | man -l -", kHelp, {}, "", man}}},
     };
     return kNouns;
 }

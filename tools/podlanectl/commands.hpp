@@ -23,12 +23,20 @@ Result<int> map_dump(const Call &call, World &world);
 Result<int> network_list(const Call &call, World &world);
 Result<int> path_list(const Call &call, World &world);
 Result<int> path_show(const Call &call, World &world);
+Result<int> source_list(const Call &call, World &world);
+Result<int> source_show(const Call &call, World &world);
+// path show with a source and a destination.
+Result<int> which_way(const Call &call, World &world);
 Result<int> path_flush(const Call &call, World &world);
 Result<int> uplink_list(const Call &call, World &world);
 Result<int> uplink_sync(const Call &call, World &world);
 Result<int> uplink_detach(const Call &call, World &world);
 Result<int> status(const Call &call, World &world);
 Result<int> version(const Call &call, World &world);
+Result<int> completion_bash(const Call &call, World &world);
+Result<int> completion_zsh(const Call &call, World &world);
+Result<int> completion_fish(const Call &call, World &world);
+Result<int> man(const Call &call, World &world);
 
 output::Table endpoint_table(const std::vector<EndpointEntry> &entries, const World &world);
 

@@ -96,6 +96,7 @@ Result<std::vector<EndpointCounters>> read_counters(const std::vector<EndpointEn
 
 output::Table counter_table(const std::vector<EndpointCounters> &all, bool zeros) {
     std::vector<std::string> interfaces;
+    interfaces.reserve(all.size());
     for (const EndpointCounters &of : all)
         interfaces.push_back(interface_name(of.ifindex));
     std::vector<CounterRow> rows;

@@ -17,12 +17,16 @@ struct Word {
     std::string_view text;
 };
 
-constexpr std::array<Word, 10> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
+constexpr std::array<Word, 14> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
                                           {INTERFACE_FAST_UPLINK, "fast-uplink"},
                                           {INTERFACE_ANTI_SPOOF, "anti-spoof"},
                                           {INTERFACE_ALLOWED_SOURCES, "allowed-sources"},
                                           {INTERFACE_GATEWAY, "gateway"},
                                           {INTERFACE_MORE_ADDRESSES, "more-addresses"},
+                                          {INTERFACE_SIBLINGS, "siblings"},
+                                          {INTERFACE_WAY, "own-way"},
+                                          {INTERFACE_APART, "apart"},
+                                          {INTERFACE_POD_RULES, "pod-rules"},
                                           {INTERFACE_LIMIT_INGRESS, "limit-ingress"},
                                           {INTERFACE_LIMIT_EGRESS, "limit-egress"},
                                           {INTERFACE_LIMIT_UNPACED, "limit-unpaced"},
@@ -97,11 +101,12 @@ std::string_view attach_name(std::uint8_t endpoint_attach) {
 }
 
 std::string_view kind_name(reason_kind kind) {
-    static constexpr std::array<Word, 5> kKinds = {{{REASON_KIND_PASS, "pass"},
+    static constexpr std::array<Word, 6> kKinds = {{{REASON_KIND_PASS, "pass"},
                                                     {REASON_KIND_FAST, "fast"},
                                                     {REASON_KIND_HOST, "host"},
                                                     {REASON_KIND_ANSWER, "answer"},
-                                                    {REASON_KIND_DROP, "drop"}}};
+                                                    {REASON_KIND_DROP, "drop"},
+                                                    {REASON_KIND_MOVED, "moved"}}};
     return word_of(kKinds, kind);
 }
 

@@ -31,6 +31,7 @@ using InterfaceEntry = Entry<std::uint32_t, interface>;
 using AddressEntry = Entry<address_key, address>;
 using SourceEntry = Entry<allowed_source_key, std::uint32_t>;
 using BandwidthEntry = Entry<std::uint32_t, bandwidth>;
+using SourceRouteEntry = Entry<source_route_key, source_route>;
 using CidrEntry = Entry<cluster_cidr_key, std::uint32_t>;
 using ExemptEntry = Entry<exempt_key, std::uint32_t>;
 using SenderEntry = Entry<sender_key, std::uint32_t>;
@@ -86,6 +87,15 @@ constexpr std::array<Column<CidrEntry>, 2> kCidrs = {{
     {{"PREFIX", "", "prefix"}, [](const CidrEntry &e) { return text_cell(to_string(prefix_of(e.key))); }},
 }};
 
+constexpr std::array<Column<SourceRouteEntry>, 6> kSourceRoutes = {{
+    {{"INTERFACE", "", "host_interface"}, [](const SourceRouteEntry &e) { return text_cell(e.interface); }},
+    {{"SOURCE", "", "source"}, [](const SourceRouteEntry &e) { return text_cell(to_string(e.key.source)); }},
+    {{"AS FROM", "", "as_from"}, [](const SourceRouteEntry &e) { return text_cell(interface_name(e.value.ifindex)); }},
+    {{"UPLINK", "", "uplink"}, [](const SourceRouteEntry &e) { return text_cell(interface_name(e.value.uplink)); }},
+    {{"GATEWAY", "", "gateway"}, [](const SourceRouteEntry &e) { return text_cell(ip_words(e.value.gateway)); }},
+    {{"MTU", "", "mtu", Align::right}, [](const SourceRouteEntry &e) { return number_cell(e.value.mtu); }},
+}};
+
 constexpr std::array<Column<ExemptEntry>, 4> kExempts = {{
     {{"INTERFACE", "", "host_interface"}, [](const ExemptEntry &e) { return text_cell(e.interface); }},
     {{"IFINDEX", "", "ifindex", Align::right}, [](const ExemptEntry &e) { return number_cell(ntohl(e.key.ifindex)); }},
@@ -105,6 +115,7 @@ constexpr std::array<Column<SenderEntry>, 4> kSenders = {{
 
 std::uint32_t ifindex_of(std::uint32_t key, const auto &) { return key; }
 std::uint32_t ifindex_of(const cluster_cidr_key &, std::uint32_t) { return 0; }
+std::uint32_t ifindex_of(const source_route_key &key, const source_route &) { return key.ifindex; }
 std::uint32_t ifindex_of(const allowed_source_key &key, std::uint32_t) { return ntohl(key.ifindex); }
 std::uint32_t ifindex_of(const exempt_key &key, std::uint32_t) { return ntohl(key.ifindex); }
 std::uint32_t ifindex_of(const sender_key &, std::uint32_t ifindex) { return ifindex; }
@@ -155,6 +166,8 @@ constexpr std::array<KnownMap, kMapNames.size()> kMaps = {{
     {PODLANE_MAP_UPLINKS, "the interfaces by which pods reach other nodes", dump_uplinks},
     {PODLANE_MAP_CIDRS, "ranges of other nodes' pods",
      [](const World &w) { return dump(w, PODLANE_MAP_CIDRS, kCidrs); }},
+    {PODLANE_MAP_SOURCE_ROUTES, "which way what a container sends from an address goes",
+     [](const World &w) { return dump(w, PODLANE_MAP_SOURCE_ROUTES, kSourceRoutes); }},
     {PODLANE_MAP_LIMITS, "what the limiter remembers of each limit", bandwidth_table},
     {PODLANE_MAP_EXEMPT, "prefixes that a limit concerns, or does not",
      [](const World &w) { return dump(w, PODLANE_MAP_EXEMPT, kExempts); }},

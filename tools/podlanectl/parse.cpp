@@ -7,6 +7,7 @@ namespace {
 
 template <typename Named> std::vector<std::string_view> names_of(const Named &all) {
     std::vector<std::string_view> names;
+    names.reserve(std::size(all));
     for (const auto &one : all)
         names.push_back(one.name);
     return names;
@@ -66,16 +67,17 @@ Result<std::vector<std::string_view>> take_options(std::span<const std::string_v
             continue;
         }
         const bool is_long = word[1] == '-';
-        const std::size_t equals = is_long ? word.find('=') : word.npos;
+        const std::size_t equals = is_long ? word.find('=') : std::string_view::npos;
         if (!is_long && word.size() > 2)
             return usage_error("unknown option " + std::string(word), "write each one-letter option by itself");
-        const Option *option = is_long ? TRY(find_option(word.substr(2, equals == word.npos ? equals : equals - 2)))
-                                       : TRY(find_letter(word[1]));
+        const Option *option =
+            is_long ? TRY(find_option(word.substr(2, equals == std::string_view::npos ? equals : equals - 2)))
+                    : TRY(find_letter(word[1]));
         std::string value;
         if (option->value.empty()) {
-            if (equals != word.npos)
+            if (equals != std::string_view::npos)
                 return usage_error("option --" + std::string(option->name) + " takes no value");
-        } else if (equals != word.npos) {
+        } else if (equals != std::string_view::npos) {
             value = word.substr(equals + 1);
         } else if (i + 1 < words.size()) {
             value = words[++i];

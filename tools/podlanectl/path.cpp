@@ -102,6 +102,8 @@ Result<int> path_list(const Call &call, World &world) {
 }
 
 Result<int> path_show(const Call &call, World &world) {
+    if (call.has(Opt::source) || call.has(Opt::destination))
+        return which_way(call, world);
     if (TRY(Selection::of(call)).selects_all())
         return usage_error("path show needs to know which", "name a pod, container, address or interface, as in "
                                                             "\"podlanectl path show default/web-0\"");

@@ -29,7 +29,7 @@ std::string existing_ancestor(std::string path) {
     struct stat facts {};
     while (path.size() > 1 && stat(path.c_str(), &facts) != 0) {
         const std::size_t slash = path.find_last_of('/');
-        path = slash == 0 || slash == path.npos ? "/" : path.substr(0, slash);
+        path = slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
     }
     return path;
 }
@@ -139,7 +139,7 @@ std::vector<std::string> pin_names(const std::string &directory) {
 
 std::pair<std::string_view, unsigned> split_version(std::string_view name) {
     const std::size_t mark = name.rfind("_v");
-    if (mark == name.npos || mark + 2 == name.size())
+    if (mark == std::string_view::npos || mark + 2 == name.size())
         return {name, 0};
     unsigned version = 0;
     const char *end = name.data() + name.size();

@@ -10,7 +10,7 @@ namespace {
 
 bool is_pod(const endpoint &value, std::string_view wanted) {
     const std::size_t slash = wanted.find('/');
-    if (slash == wanted.npos)
+    if (slash == std::string_view::npos)
         return field_text(value.pod_name) == wanted;
     return field_text(value.pod_namespace) == wanted.substr(0, slash) &&
            field_text(value.pod_name) == wanted.substr(slash + 1);

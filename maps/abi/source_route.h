@@ -1,0 +1,42 @@
+/* source routes: by which interface of a container, and which way out of the node, what it sends from an address goes.
+ */
+#pragma once
+
+#include "types.h"
+
+/* Keyed by the host end a packet is on, so that only interfaces of the same container find each other's addresses. */
+struct source_route_key {
+	__u32 ifindex; /* host end of any of the container's interfaces */
+	struct ip_addr source;
+};
+
+/*
+ * Besides addresses there are places, under which the siblings' addresses of a family can be gone through: the third
+ * word is the family (0: IPv6, 1: IPv4), the fourth a number from 1 on, in host order both. No pod has such an address.
+ */
+#define SOURCE_ROUTE_PLACES 8
+/* The place of an uplink that has no IPv4 address: the node asks for neighbours there without a name of its own. */
+#define SOURCE_ROUTE_NAMELESS 0
+
+static inline struct source_route_key source_route_place(__u32 ifindex, __u32 is_ipv4, __u32 number)
+{
+	struct source_route_key key = {ifindex, {{0, 0, is_ipv4, number}}};
+
+	return key;
+}
+
+struct source_route {
+	__u32 ifindex;          /* host end of the interface that owns the address */
+	__u32 uplink;           /* ifindex its network leaves the node by; 0: as the kernel's routes say */
+	struct ip_addr gateway; /* next hop to what is not on the uplink's link; none: as the uplink's routes say */
+	struct ip_addr source;  /* the address it is about */
+	__u32 mtu;              /* the owner's, in bytes, without the Ethernet header */
+	__u32 prefix_bits;      /* of the subnet on the uplink's link, 0: none (IPv4: + 96 for the mapped form) */
+	__u8 host_mac[6];       /* by which a packet on the owner's host end is one to be routed */
+	__u8 pod_mac[6];        /* of the owner */
+	__u8 uplink_mac[6];     /* by which neighbours on the uplink's link reach the address */
+	__u8 reserved[2];
+};
+
+ABI_STATIC_ASSERT(sizeof(struct source_route_key) == 20, "no padding in a key");
+ABI_STATIC_ASSERT(sizeof(struct source_route) == 68, "no padding in a value");

@@ -1,0 +1,42 @@
+// Addresses on a link, spoken of without having them: asks who has one, and tells everybody who has it from now on.
+#pragma once
+
+#include "maps/fd.hpp"
+#include "maps/ip.hpp"
+#include "maps/result.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace podlane::net {
+
+struct Claim {
+    ip_addr addr{};
+    Mac mac{}; // of whoever has it
+};
+
+// Questions under way: probes of ARP (RFC 5227, 1.1) and duplicate address detection (RFC 4862, 5.4.2).
+class Probe {
+  public:
+    static Result<Probe> send(std::uint32_t ifindex, const Mac &own, std::span<const ip_addr> addresses);
+    // The first answer from somebody else that has come by `deadline`.
+    [[nodiscard]] Result<std::optional<Claim>> answer(std::chrono::steady_clock::time_point deadline) const;
+
+  private:
+    Probe(Fd arp, Fd nd, const Mac &own, std::span<const ip_addr> addresses)
+        : arp_(std::move(arp)), nd_(std::move(nd)), own_(own), addresses_(addresses.begin(), addresses.end()) {}
+    [[nodiscard]] std::optional<Claim> read(const Fd &socket) const;
+
+    Fd arp_;
+    Fd nd_;
+    Mac own_;
+    std::vector<ip_addr> addresses_;
+};
+
+// Gratuitous ARP and unsolicited neighbour advertisements (RFC 5227, 2.3; RFC 4861, 7.2.6).
+Result<void> announce(std::uint32_t ifindex, const Mac &own, std::span<const ip_addr> addresses);
+
+} // namespace podlane::net

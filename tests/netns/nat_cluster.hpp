@@ -1,0 +1,108 @@
+// What NAT tests across nodes share: a cluster, its services and clients, for one way of writing rules and one family.
+#pragma once
+
+#include "tests/harness/cluster.hpp"
+#include "tests/netns/node_ports.hpp"
+
+#include <gtest/gtest.h>
+
+#include <netinet/in.h>
+
+#include <array>
+#include <ostream>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace podlane::test {
+
+inline constexpr std::uint16_t kPort = 80;
+inline constexpr std::uint16_t kBackendPort = 8080;
+inline constexpr std::uint16_t kNodePort = 30080;
+inline constexpr std::array kTransports = {Transport::tcp, Transport::udp};
+
+struct NatCase {
+    std::string fast_path;
+    std::string rules;
+    bool ipv4 = true;
+};
+inline std::string text_of(const NatCase &of) { return of.fast_path + "_" + of.rules + (of.ipv4 ? "_v4" : "_v6"); }
+inline void PrintTo(const NatCase &of, std::ostream *out) { *out << text_of(of); }
+
+inline std::vector<NatCase> nat_cases(const std::vector<std::string> &rules) {
+    std::vector<NatCase> all;
+    for (const std::string fast_path : {"on", "local", "off"})
+        for (const std::string &written : rules)
+            for (const bool ipv4 : {true, false})
+                all.push_back({fast_path, written, ipv4});
+    return all;
+}
+inline std::string nat_case_name(const testing::TestParamInfo<NatCase> &info) { return text_of(info.param); }
+
+inline std::set<std::string> callers(const EchoServer &server) {
+    std::set<std::string> all;
+    for (const ip_addr &caller : server.callers())
+        all.insert(to_string(caller));
+    return all;
+}
+
+class Nat : public testing::TestWithParam<NatCase> {
+  protected:
+    void SetUp() override { cluster_.route_by_hosts(); }
+
+    [[nodiscard]] bool ipv4() const { return GetParam().ipv4; }
+    [[nodiscard]] bool on() const { return GetParam().fast_path == "on"; }
+    [[nodiscard]] std::string iptables() const { return ipv4() ? "iptables" : "ip6tables"; }
+    [[nodiscard]] ip_addr addr(const Member &pod) const { return pod.addr(ipv4()); }
+    [[nodiscard]] std::string text(const Member &pod) const { return to_string(addr(pod)); }
+    [[nodiscard]] ip_addr node_addr(int node) const { return to_addr(Cluster::node_addr(node, ipv4())); }
+    [[nodiscard]] std::string all_pods() const { return ipv4() ? Cluster::kPods4 : Cluster::kPods6; }
+    [[nodiscard]] Json keys(Json more = Json::object()) const {
+        more["fastPath"] = GetParam().fast_path;
+        return more;
+    }
+    Member add_pod(int node, const Json &more = Json::object()) { return cluster_.add_pod(node, keys(more)); }
+    void rule(int node, const std::string &words) const { cluster_.node(node).run(iptables() + " -w " + words); }
+
+    // On every node, in place of the service before; one backend, as kube-proxy writes it.
+    Service serve(const Member &backend, std::uint16_t backend_port = kBackendPort) {
+        return serve(addr(backend), backend_port);
+    }
+    Service serve(const ip_addr &backend, std::uint16_t backend_port = kBackendPort) {
+        const Service service{to_addr(ipv4() ? "198.19.0.1" : "2001:db8:5e::1"), kPort, backend, backend_port,
+                              all_pods()};
+        const std::string table = ipv4() ? "table ip kube-proxy\n" : "table ip6 kube-proxy\n";
+        const std::string none = table + "delete " + table;
+        for (int node = 1; node <= Cluster::kNodes; ++node) {
+            if (GetParam().rules == "iptables")
+                cluster_.node(node).run(iptables() + "-restore -w", iptables_rules(service));
+            else
+                cluster_.node(node).run("nft -f -", none + nftables_rules(service));
+        }
+        return service;
+    }
+    void open_node_port(int node, const Service &service, bool local) const {
+        const NodePort node_port{kNodePort, local};
+        if (GetParam().rules == "iptables")
+            cluster_.node(node).run(iptables() + "-restore -w --noflush", iptables_rules(service, node_port));
+        else
+            cluster_.node(node).run("nft -f -", nftables_rules(service, node_port));
+    }
+    // For datagrams that are refused rather than cut up.
+    [[nodiscard]] Fd open_unfragmented(const net::Namespace &where) const {
+        Fd socket = open_socket(where, Transport::udp, ipv4());
+        set_option(socket, ipv4() ? IPPROTO_IP : IPPROTO_IPV6, ipv4() ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER,
+                   ipv4() ? IP_PMTUDISC_DO : IPV6_PMTUDISC_DO);
+        return socket;
+    }
+    // Many connections and datagrams, each answered.
+    void expect_service(const net::Namespace &from, const Endpoint &target) const {
+        for (const Transport transport : kTransports)
+            for (int i = 0; i < 5; ++i)
+                EXPECT_EQ(ask(from, transport, target), 0) << to_string(transport) << " " << i;
+    }
+
+    Cluster cluster_;
+};
+
+} // namespace podlane::test

@@ -1,0 +1,192 @@
+// A network whose pods have addresses of the LAN behind an uplink: answered for by the programs, on that uplink only.
+#include "tests/netns/sources.hpp"
+
+namespace podlane::test {
+namespace {
+
+constexpr std::uint16_t kPort = 7;
+
+std::string family_name(const testing::TestParamInfo<bool> &info) { return info.param ? "V4" : "V6"; }
+
+// The LAN is a switch with the node's lan0 (without an address), a host and a router; another host is behind the
+// router. Pods have 192.168.133.200 and on, by host-local.
+class Lan : public testing::TestWithParam<bool> {
+  protected:
+    void SetUp() override {
+        switch_ = node().container("switch");
+        (void)switch_->run("ip link add br0 type bridge");
+        (void)switch_->run("ip link set br0 up");
+        node().run("ip link add lan0 type veth peer name port0 netns " + switch_->path());
+        node().run("ip link set lan0 up");
+        node().run("sysctl -qw net.ipv4.conf.lan0.rp_filter=1");
+        host_ = on_switch("host", "192.168.133.10/24", "2001:db8:133::10/64");
+        router_ = on_switch("router", "192.168.133.1/24", "2001:db8:133::1/64");
+        (void)switch_->run("ip link set port0 master br0 up");
+        far_ = node().container("far");
+        (void)router_->run("ip link add inside type veth peer name eth0 netns " + far_->path());
+        (void)router_->run("ip addr add 203.0.113.201/30 dev inside");
+        (void)router_->run("ip addr add 2001:db8:fa::1/64 dev inside nodad");
+        (void)router_->run("ip link set inside up");
+        (void)router_->run("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 "
+                           "net.ipv4.conf.all.rp_filter=1");
+        for (const char *command :
+             {"ip link set lo up", "ip addr add 203.0.113.202/30 dev eth0",
+              "ip addr add 2001:db8:fa::2/64 dev eth0 nodad", "ip link set eth0 up",
+              "ip route add default via 203.0.113.201", "ip -6 route add default via 2001:db8:fa::1"})
+            (void)far_->run(command);
+        for (const char *command :
+             {"ip route add default via 192.168.133.1", "ip -6 route add default via 2001:db8:133::1"})
+            (void)host_->run(command);
+    }
+    void TearDown() override {
+        if (HasFailure())
+            for (const char *what : {" counter list --reasons", " path list", " map dump source_route", " uplink list"})
+                std::cerr << run(node().ns(), words(std::getenv("PODLANECTL_BIN") + std::string(" --bpffs ") +
+                                                    node().bpffs() + what))
+                                 .out;
+    }
+    [[nodiscard]] Node &node() { return lab_.node(); }
+    std::shared_ptr<Container> on_switch(const std::string &name, const std::string &v4, const std::string &v6) {
+        auto made = node().container(name);
+        (void)switch_->run("ip link add to-" + name + " type veth peer name eth0 netns " + made->path());
+        (void)switch_->run("ip link set to-" + name + " master br0 up");
+        (void)made->run("ip link set lo up");
+        (void)made->run("sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.default.rp_filter=1");
+        (void)made->run("ip addr add " + v4 + " dev eth0");
+        (void)made->run("ip addr add " + v6 + " dev eth0 nodad");
+        (void)made->run("ip link set eth0 up");
+        return made;
+    }
+    // As in the example of the documentation.
+    [[nodiscard]] Attach lan(const Json &keys = Json::object()) {
+        Json config = {{"uplink", "lan0"},
+                       {"ipam",
+                        {{"type", "host-local"},
+                         {"dataDir", node().leases()},
+                         {"ranges",
+                          {{{{"subnet", "192.168.133.0/24"},
+                             {"rangeStart", "192.168.133.200"},
+                             {"rangeEnd", "192.168.133.220"},
+                             {"gateway", "192.168.133.1"}}},
+                           {{{"subnet", "2001:db8:133::/64"},
+                             {"rangeStart", "2001:db8:133::200"},
+                             {"rangeEnd", "2001:db8:133::220"},
+                             {"gateway", "2001:db8:133::1"}}}}}}}};
+        config.merge_patch(keys);
+        return {"net1", "lan", {node().config(config)}};
+    }
+    // eth0 in a cluster network, net1 on the LAN.
+    std::shared_ptr<Container> add_pod(const Json &keys = Json::object()) {
+        auto pod = node().container();
+        lab_.add(pod, "eth0", 0);
+        lab_.add(pod, lan(keys));
+        return pod;
+    }
+    [[nodiscard]] ip_addr addr(const Container &pod) const { return SourceLab::addr(pod, "net1", GetParam()); }
+    [[nodiscard]] ip_addr host_addr() const { return ip(GetParam() ? "192.168.133.10" : "2001:db8:133::10"); }
+    [[nodiscard]] ip_addr far_addr() const { return ip(GetParam() ? "203.0.113.202" : "2001:db8:fa::2"); }
+
+    SourceLab lab_;
+    std::shared_ptr<Container> switch_;
+    std::shared_ptr<Container> host_;
+    std::shared_ptr<Container> router_;
+    std::shared_ptr<Container> far_;
+};
+
+TEST_P(Lan, HostsOnTheLinkAndBehindTheRouterReachThePod) {
+    const auto pod = add_pod();
+    const EchoServer server(pod->ns(), GetParam(), kPort);
+    const Wire elsewhere(lab_.provider(0).ns(), "eth0");
+    for (const Container *client : {host_.get(), far_.get()}) {
+        for (const Transport transport : {Transport::tcp, Transport::udp})
+            EXPECT_EQ(ask(client->ns(), transport, {addr(*pod), kPort}), 0) << client->id() << to_string(transport);
+        EXPECT_TRUE(ping(client->ns(), to_string(addr(*pod)), 2)) << client->id();
+        // Larger than the link's MTU, there and back.
+        EXPECT_EQ(run(client->ns(), words("ping -c 1 -W 2 -s 3000 " + to_string(addr(*pod)))).rc, 0) << client->id();
+    }
+    EXPECT_EQ(frames_from(elsewhere, addr(*pod)), 0U);
+    EXPECT_GT(lab_.count(SourceLab::host_end(*pod, "net1"), REASON_SENT_WAY), 10U);
+}
+
+TEST_P(Lan, ThePodReachesTheLan) {
+    const auto pod = add_pod();
+    const EchoServer near(host_->ns(), GetParam(), kPort);
+    EXPECT_EQ(ask(pod->ns(), Transport::tcp, {host_addr(), kPort}), 0);
+    const EchoServer far(far_->ns(), GetParam(), kPort);
+    EXPECT_EQ(ask(pod->ns(), Transport::tcp, {far_addr(), kPort}, "hello", {addr(*pod), 0}), 0);
+    EXPECT_EQ(far.callers(), std::vector<ip_addr>{addr(*pod)});
+    EXPECT_EQ(near.callers(), std::vector<ip_addr>{addr(*pod)});
+}
+
+// The node and its pods are reached on the node.
+TEST_P(Lan, TheNodeReachesThePod) {
+    const auto pod = add_pod();
+    const EchoServer server(pod->ns(), GetParam(), kPort);
+    EXPECT_EQ(ask(node().ns(), Transport::tcp, {addr(*pod), kPort}), 0);
+    EXPECT_TRUE(ping(node().ns(), to_string(addr(*pod)), 2));
+    const auto other = node().container();
+    lab_.add(other, "eth0", 0);
+    EXPECT_EQ(ask(other->ns(), Transport::tcp, {addr(*pod), kPort}), 0);
+    const auto second = add_pod();
+    EXPECT_EQ(ask(second->ns(), Transport::tcp, {addr(*pod), kPort}), 0);
+}
+
+TEST_P(Lan, AddressesAreAnnounced) {
+    const Wire heard(host_->ns(), "eth0");
+    const auto pod = add_pod();
+    const Mac uplink =
+        require(parse_mac(Json::parse(node().run("ip -j link show lan0")).at(0).at("address").get<std::string>()));
+    bool announced = false;
+    for (const Bytes &frame : heard.arrived()) {
+        const Bytes packet = layer3(frame);
+        const bool arp = ethertype(frame) == 0x0806 && packet.at(7) == 1 &&
+                         std::equal(packet.begin() + 14, packet.begin() + 18, packet.begin() + 24);
+        const bool nd = ethertype(frame) == 0x86dd && packet.size() >= 72 && packet.at(6) == 58 && packet.at(40) == 136;
+        announced = announced || (GetParam() ? arp : nd);
+    }
+    EXPECT_TRUE(announced);
+    EXPECT_TRUE(ping(host_->ns(), to_string(addr(*pod))));
+    const std::string neighbour = host_->run("ip neigh show " + to_string(addr(*pod)));
+    EXPECT_NE(neighbour.find(podlane::to_string(uplink)), std::string::npos) << neighbour;
+}
+
+TEST_P(Lan, OnNoOtherUplinkTheyAreAnsweredFor) {
+    const auto pod = add_pod();
+    (void)lab_.provider(0).run("ip addr add 192.168.133.77/24 dev eth0");
+    (void)lab_.provider(0).run("ip addr add 2001:db8:133::77/64 dev eth0 nodad");
+    EXPECT_NE(run(lab_.provider(0).ns(), words("ping -c 1 -W 1 " + to_string(addr(*pod)))).rc, 0);
+}
+
+TEST_P(Lan, AnAddressInUseIsReported) {
+    (void)host_->run("ip addr add 192.168.133.200/24 dev eth0");
+    (void)host_->run("ip addr add 2001:db8:133::200/64 dev eth0 nodad");
+    const auto pod = node().container();
+    lab_.add(pod, "eth0", 0);
+    Json only = lan().plugins.at(0);
+    only["ipam"]["ranges"].erase(GetParam() ? 1 : 0);
+    const Reply reply = lab_.try_add(pod, {"net1", "lan", {only}});
+    EXPECT_NE(reply.rc, 0);
+    EXPECT_NE(reply.message().find("is in use on lan0 by"), std::string::npos) << reply;
+    EXPECT_EQ(run(pod->ns(), words("ip link show net1")).rc, 1);
+}
+
+TEST_P(Lan, NothingIsLeftBehind) {
+    const auto pod = node().container();
+    lab_.add(pod, "eth0", 0);
+    const std::string before = node().state() + node().run("ip -6 neigh show proxy");
+    lab_.add(pod, lan());
+    EXPECT_EQ(lab_.check(pod, "net1").rc, 0) << lab_.check(pod, "net1");
+    EXPECT_EQ(lab_.check(pod, "eth0").rc, 0) << lab_.check(pod, "eth0");
+    EXPECT_EQ(lab_.del(pod, "net1").rc, 0);
+    std::string after = node().state() + node().run("ip -6 neigh show proxy");
+    const std::string kept = "qdisc clsact ffff: dev lan0 parent ffff:fff1 \n";
+    if (const std::size_t at = after.find(kept); at != std::string::npos)
+        after.erase(at, kept.size());
+    EXPECT_EQ(after, before);
+    EXPECT_EQ(lab_.check(pod, "eth0").rc, 0) << lab_.check(pod, "eth0");
+}
+
+INSTANTIATE_TEST_SUITE_P(Family, Lan, testing::Bool(), family_name);
+
+} // namespace
+} // namespace podlane::test

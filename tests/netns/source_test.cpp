@@ -1,0 +1,117 @@
+// A pod with several interfaces answers by the network that was addressed: captures on every uplink, strict rp_filter.
+#include "tests/netns/sources.hpp"
+
+namespace podlane::test {
+namespace {
+
+constexpr std::uint16_t kPort = 7;
+
+struct Case {
+    bool ipv4 = true;
+    bool shared = false; // both networks are parts of the same subnet
+    int interfaces = 2;
+};
+
+std::string case_name(const testing::TestParamInfo<Case> &info) {
+    return std::string(info.param.ipv4 ? "V4" : "V6") + (info.param.shared ? "SameSubnet" : "OwnSubnets") +
+           std::to_string(info.param.interfaces);
+}
+void PrintTo(const Case &of, std::ostream *out) { *out << case_name({of, 0}); }
+
+// The pod's interface N is in the network behind provider N; its default route is by the first.
+class Source : public testing::TestWithParam<Case> {
+  protected:
+    void SetUp() override { lab_.emplace(GetParam().shared); }
+    void TearDown() override {
+        if (HasFailure())
+            for (const char *what : {" counter list --reasons", " path list", " map dump source_route"})
+                std::cerr << run(lab_->node().ns(), words(std::getenv("PODLANECTL_BIN") + std::string(" --bpffs ") +
+                                                          lab_->node().bpffs() + what))
+                                 .out;
+    }
+    void add_pod(const Json &keys = Json::object()) {
+        pod_ = lab_->node().container();
+        for (int number = 0; number < GetParam().interfaces; ++number)
+            lab_->add(pod_, ifname(number), number, keys);
+    }
+    static std::string ifname(int number) { return number == 0 ? "eth0" : "net" + std::to_string(number); }
+    [[nodiscard]] bool ipv4() const { return GetParam().ipv4; }
+    [[nodiscard]] ip_addr addr(int number) const { return SourceLab::addr(*pod_, ifname(number), ipv4()); }
+    [[nodiscard]] Wire capture(int number) const { return {lab_->provider(number).ns(), "eth0"}; }
+    // What the pod's interface N sends is seen at provider N and nowhere else.
+    void expect_only_at(int number, const std::vector<Wire> &wires, const char *what) const {
+        for (int other = 0; other < SourceLab::kProviders; ++other) {
+            const std::size_t seen = frames_from(wires.at(static_cast<std::size_t>(other)), addr(number));
+            if (other == number)
+                EXPECT_GT(seen, 0U) << what << " by interface " << number;
+            else
+                EXPECT_EQ(seen, 0U) << what << " by interface " << number << " at provider " << other;
+        }
+    }
+    [[nodiscard]] std::vector<Wire> captures() const {
+        std::vector<Wire> wires;
+        for (int number = 0; number < SourceLab::kProviders; ++number)
+            wires.push_back(capture(number));
+        return wires;
+    }
+
+    std::optional<SourceLab> lab_;
+    std::shared_ptr<Container> pod_;
+};
+
+TEST_P(Source, AnswersLeaveByTheNetworkThatWasAddressed) {
+    add_pod();
+    const EchoServer server(pod_->ns(), ipv4(), kPort);
+    const std::vector<Wire> wires = captures();
+    for (int number = 0; number < GetParam().interfaces; ++number) {
+        const net::Namespace &client = lab_->client(number).ns();
+        for (const Transport transport : {Transport::tcp, Transport::udp}) {
+            for (int flow = 0; flow < 3; ++flow)
+                EXPECT_EQ(ask(client, transport, {addr(number), kPort}), 0) << to_string(transport) << " " << number;
+            expect_only_at(number, wires, to_string(transport).c_str());
+        }
+        EXPECT_TRUE(ping(client, to_string(addr(number)), 2));
+        expect_only_at(number, wires, "echo");
+        const Fd socket = open_socket(client, Transport::tcp, ipv4());
+        ASSERT_EQ(connect_to(socket, {addr(number), kPort}), 0);
+        EXPECT_EQ(transfer(socket, std::size_t{1} << 20U), 0);
+        expect_only_at(number, wires, "transfer");
+    }
+}
+
+// A server that binds its address, and answers more than one datagram from it.
+TEST_P(Source, BoundSocketsAnswerTheSameWay) {
+    add_pod();
+    const std::vector<Wire> wires = captures();
+    for (int number = 0; number < GetParam().interfaces; ++number) {
+        const Fd server = open_socket(pod_->ns(), Transport::udp, ipv4(), {addr(number), kPort});
+        const Fd client = open_socket(lab_->client(number).ns(), Transport::udp, ipv4(),
+                                      {ip(SourceLab::client_addr(number, ipv4())), 40000});
+        ASSERT_EQ(connect_to(client, {addr(number), kPort}), 0);
+        ASSERT_EQ(send_text(client, "question"), 0);
+        ASSERT_EQ(receive(server).text, "question");
+        ASSERT_EQ(connect_to(server, {ip(SourceLab::client_addr(number, ipv4())), 40000}), 0);
+        ASSERT_EQ(send_text(server, "answer"), 0);
+        EXPECT_EQ(receive(client).text, "answer");
+        expect_only_at(number, wires, "bound udp");
+    }
+}
+
+// The test's own foundation: without source routing the answer of a second interface is dropped as spoofed.
+TEST_P(Source, WithoutSourceRoutingAnswersAreLost) {
+    add_pod({{"sourceRouting", false}});
+    const EchoServer server(pod_->ns(), ipv4(), kPort);
+    const Wire second = capture(1);
+    const std::uint32_t first = SourceLab::host_end(*pod_, "eth0");
+    (void)run(lab_->client(1).ns(), words("ping -c 1 -W 1 " + to_string(addr(1))));
+    EXPECT_TRUE(wait_until([&] { return lab_->count(first, REASON_DROP_SOURCE_ADDRESS) > 0; }));
+    EXPECT_EQ(frames_from(second, addr(1)), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, Source,
+                         testing::Values(Case{true, false, 2}, Case{false, false, 2}, Case{true, true, 2},
+                                         Case{false, true, 2}, Case{true, false, 3}, Case{false, false, 3}),
+                         case_name);
+
+} // namespace
+} // namespace podlane::test

@@ -1,0 +1,195 @@
+// A node with three uplinks to three providers, each with a client behind it, and pods with an interface in several
+// networks: what the tests of source-based return traffic stand on.
+#pragma once
+
+#include "tests/netns/lab.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace podlane::test {
+
+// One interface of a pod: its name, its network's, and the keys on top of Podlane's configuration.
+struct Attach {
+    std::string ifname;
+    std::string network;
+    std::vector<Json> plugins;
+};
+
+class SourceLab {
+  public:
+    static constexpr int kProviders = 3;
+
+    static std::string on_link(int provider, int host, bool ipv4) {
+        return ipv4 ? "192.0.2." + std::to_string(provider * 64 + host)
+                    : "2001:db8:f" + std::to_string(provider) + "::" + std::to_string(host);
+    }
+    static std::string client_addr(int provider, bool ipv4) {
+        return ipv4 ? "203.0.113." + std::to_string(provider * 64 + 9)
+                    : "2001:db8:c" + std::to_string(provider) + "::9";
+    }
+    // Ranges of pods behind provider N; with `shared` all are parts of the same subnet.
+    static std::string range(int provider, bool ipv4, bool shared) {
+        if (shared)
+            return ipv4 ? "198.18.0.0/24" : "2001:db8:10::/64";
+        return ipv4 ? "198.18." + std::to_string(provider) + ".0/24"
+                    : "2001:db8:1" + std::to_string(provider) + "::/64";
+    }
+
+    explicit SourceLab(bool shared = false) : shared_(shared) {
+        for (int number = 0; number < kProviders; ++number)
+            add_provider(number);
+        node_.run("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv4.conf.all.rp_filter=1 "
+                  "net.ipv4.conf.default.rp_filter=1");
+    }
+    ~SourceLab() {
+        for (auto one = added_.rbegin(); one != added_.rend(); ++one)
+            if (const Reply reply = one->second.chain->del(*one->second.container); reply.rc != 0)
+                ADD_FAILURE() << "DEL: " << reply;
+    }
+    SourceLab(const SourceLab &) = delete;
+    SourceLab &operator=(const SourceLab &) = delete;
+
+    [[nodiscard]] Node &node() { return node_; }
+    [[nodiscard]] const Container &provider(int number) const { return *providers_.at(index(number)); }
+    [[nodiscard]] const Container &client(int number) const { return *clients_.at(index(number)); }
+
+    // Podlane as the main plugin of a network behind provider N.
+    [[nodiscard]] Json network(int provider, const Json &keys = Json::object()) const {
+        Json range4 = {{"subnet", range(provider, true, shared_)}};
+        Json range6 = {{"subnet", range(provider, false, shared_)}};
+        if (shared_) { // parts of one subnet
+            const std::string first = std::to_string(20 + 20 * provider);
+            const std::string last = std::to_string(39 + 20 * provider);
+            range4.update({{"rangeStart", "198.18.0." + first}, {"rangeEnd", "198.18.0." + last}});
+            range6.update({{"rangeStart", "2001:db8:10::" + first}, {"rangeEnd", "2001:db8:10::" + last}});
+        }
+        Json all = {{"uplinks", {"up" + std::to_string(provider)}},
+                    {"ipam",
+                     {{"type", "host-local"},
+                      {"dataDir", node_.leases()},
+                      {"ranges", {Json::array({range4}), Json::array({range6})}}}}};
+        all.merge_patch(keys);
+        return node_.config(all);
+    }
+
+    // ADD as multus does it, one network after the other.
+    Reply try_add(const std::shared_ptr<Container> &pod, const Attach &attach) {
+        auto chain = std::make_shared<Chain>(node_, attach.plugins, "1.0.0", attach.network);
+        chain->variables = {{"CNI_IFNAME", attach.ifname}};
+        Reply reply = chain->add(*pod);
+        if (reply.rc == 0)
+            added_.emplace_back(pod->id() + attach.ifname, Added{pod, chain});
+        return reply;
+    }
+    void add(const std::shared_ptr<Container> &pod, const Attach &attach) {
+        if (const Reply reply = try_add(pod, attach); reply.rc != 0)
+            throw std::runtime_error("ADD of " + attach.ifname + ": " + reply.out + reply.err);
+    }
+    // Podlane's own interface in the network behind provider N.
+    void add(const std::shared_ptr<Container> &pod, const std::string &ifname, int provider,
+             const Json &keys = Json::object()) {
+        add(pod, {ifname, network_name(provider), {network(provider, keys)}});
+    }
+    [[nodiscard]] Reply check(const std::shared_ptr<Container> &pod, const std::string &ifname) const {
+        return find(pod, ifname).chain->check(*pod);
+    }
+    Reply del(const std::shared_ptr<Container> &pod, const std::string &ifname) {
+        const Added one = find(pod, ifname);
+        std::erase_if(added_, [&](const auto &entry) { return entry.first == pod->id() + ifname; });
+        return one.chain->del(*pod);
+    }
+    static std::string network_name(int provider) { return "net" + std::to_string(provider); }
+
+    [[nodiscard]] static std::vector<ip_addr> addrs(const Container &pod, const std::string &ifname, bool ipv4) {
+        std::vector<ip_addr> found;
+        const Json link = Json::parse(pod.run("ip -j addr show " + ifname)).at(0);
+        for (const Json &one : link.at("addr_info"))
+            if (const ip_addr addr = ip(one.at("local")); is_ipv4(addr) == ipv4 && !is_link_local(addr))
+                found.push_back(addr);
+        return found;
+    }
+    [[nodiscard]] static ip_addr addr(const Container &pod, const std::string &ifname, bool ipv4) {
+        return addrs(pod, ifname, ipv4).at(0);
+    }
+    [[nodiscard]] static std::uint32_t host_end(const Container &pod, const std::string &ifname) {
+        return Json::parse(pod.run("ip -j link show " + ifname)).at(0).at("link_index");
+    }
+    [[nodiscard]] std::uint64_t count(std::uint32_t ifindex, reason why) const {
+        return require(require(Counters::open(node_.bpffs(), Access::read_only)).sum(ifindex)).by_reason[why].packets;
+    }
+
+  private:
+    struct Added {
+        std::shared_ptr<Container> container;
+        std::shared_ptr<Chain> chain;
+    };
+    static std::size_t index(int number) { return static_cast<std::size_t>(number); }
+    [[nodiscard]] const Added &find(const std::shared_ptr<Container> &pod, const std::string &ifname) const {
+        for (const auto &[name, one] : added_)
+            if (name == pod->id() + ifname)
+                return one;
+        throw std::runtime_error(ifname + " was not added");
+    }
+    // Each link has a /26; the provider checks the way back strictly, as does its client.
+    void add_provider(int number) {
+        const std::string n = std::to_string(number);
+        const auto provider = node_.container("provider" + n);
+        providers_.at(index(number)) = provider;
+        node_.run("ip link add up" + n + " type veth peer name eth0 netns " + provider->path());
+        node_.run("ip addr add " + on_link(number, 2, true) + "/26 dev up" + n);
+        node_.run("ip addr add " + on_link(number, 2, false) + "/64 dev up" + n + " nodad");
+        node_.run("ip link set up" + n + " up");
+        (void)provider->run("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 "
+                            "net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.default.rp_filter=1");
+        (void)provider->run("ip link set lo up");
+        (void)provider->run("ip addr add " + on_link(number, 1, true) + "/26 dev eth0");
+        (void)provider->run("ip addr add " + on_link(number, 1, false) + "/64 dev eth0 nodad");
+        (void)provider->run("ip link set eth0 up");
+        for (const bool ipv4 : {true, false}) {
+            (void)provider->run("ip route add " + range(number, ipv4, shared_) + " via " + on_link(number, 2, ipv4));
+            node_.run(std::string("ip ") + (ipv4 ? "" : "-6 ") + "route append default via " +
+                      on_link(number, 1, ipv4) + " metric " + std::to_string(ipv4 ? 100 + number : 100));
+        }
+        add_client(number, *provider);
+    }
+    void add_client(int number, const Container &provider) {
+        const auto client = node_.container("client" + std::to_string(number));
+        clients_.at(index(number)) = client;
+        (void)provider.run("ip link add customer type veth peer name eth0 netns " + client->path());
+        (void)provider.run("ip addr add 203.0.113." + std::to_string(number * 64 + 1) + "/26 dev customer");
+        (void)provider.run("ip addr add 2001:db8:c" + std::to_string(number) + "::1/64 dev customer nodad");
+        (void)provider.run("ip link set customer up");
+        (void)client->run("ip link set lo up");
+        (void)client->run("ip addr add " + client_addr(number, true) + "/26 dev eth0");
+        (void)client->run("ip addr add " + client_addr(number, false) + "/64 dev eth0 nodad");
+        (void)client->run("ip link set eth0 up");
+        (void)client->run("ip route add default via 203.0.113." + std::to_string(number * 64 + 1));
+        (void)client->run("ip -6 route add default via 2001:db8:c" + std::to_string(number) + "::1");
+    }
+
+    bool shared_;
+    Node node_;
+    std::array<std::shared_ptr<Container>, kProviders> providers_;
+    std::array<std::shared_ptr<Container>, kProviders> clients_;
+    std::vector<std::pair<std::string, Added>> added_;
+};
+
+// Frames of the family with this source that have arrived at the wire.
+inline std::size_t frames_from(const Wire &wire, const ip_addr &source) {
+    const bool ipv4 = is_ipv4(source);
+    const std::size_t at = ipv4 ? 12 : 8;
+    const std::size_t length = ipv4 ? 4 : 16;
+    const auto *const bytes = reinterpret_cast<const std::uint8_t *>(&source) + (16 - length); // NOLINT
+    std::size_t count = 0;
+    for (const Bytes &frame : wire.arrived()) {
+        const Bytes packet = layer3(frame);
+        if (ethertype(frame) != (ipv4 ? 0x0800 : 0x86dd) || packet.size() < at + length)
+            continue;
+        count += std::equal(bytes, bytes + length, packet.begin() + static_cast<std::ptrdiff_t>(at)) ? 1 : 0; // NOLINT
+    }
+    return count;
+}
+
+} // namespace podlane::test

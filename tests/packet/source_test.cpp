@@ -1,0 +1,177 @@
+// Packets from the address of another interface of the container, and of networks with a way out of their own.
+#include "tests/packet/cases.hpp"
+
+#include <net/if.h>
+
+#include <cstdlib>
+
+namespace podlane::packet {
+namespace {
+
+constexpr Mac kSecondMac{0x02, 0, 0, 0, 0, 0x1a};
+constexpr Mac kUplinkMac{0x02, 0, 0, 0, 0, 0x0e};
+constexpr Mac kNeighbourMac{0x02, 0, 0, 0, 0, 0xee};
+constexpr const char *kSetUp =
+    "set -e; echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding;"
+    "ip link add lan0 address 02:00:00:00:00:0e type veth peer name plan0;"
+    "for i in lan0 plan0 caliA caliAp caliC caliCp; do ip link set $i up; done;"
+    "ip addr add 203.0.113.2/24 dev caliCp; ip route add 198.51.100.0/24 dev caliA";
+
+// The pod has a second interface in another network, whose way is by lan0.
+class Source : public PacketTest {
+  protected:
+    void SetUp() override {
+        PacketTest::SetUp();
+        if (IsSkipped())
+            return;
+        ASSERT_EQ(std::system(kSetUp), 0); // NOLINT(cert-env33-c): the tools of the tests
+        lan_ = if_nametoindex("lan0");
+        must(node().tables().counters.put_zero(lan_));
+        second_ = {"pod2", node().unknown_ifindex, kSecondMac, {ip("192.168.133.20"), ip("2001:db8:133::20")}, "lan"};
+        second_.flags = kAllFlags | INTERFACE_SIBLINGS | INTERFACE_WAY;
+        node().pod.flags |= INTERFACE_SIBLINGS;
+        node().put(node().pod);
+        node().put(second_);
+        const Uplinks uplinks =
+            must(open_uplinks("/sys/fs/bpf/podlane-packet-" + std::to_string(getpid()), Access::read_write));
+        uplink entry{};
+        entry.networks[0] = network_id("lan");
+        must(uplinks.put(lan_, entry));
+        for (const ip_addr &addr : second_.addresses)
+            put_way(addr);
+    }
+    // As ADD does it.
+    void put_way(const ip_addr &addr) {
+        source_route route{};
+        route.ifindex = second_.ifindex;
+        route.source = addr;
+        route.uplink = lan_;
+        route.gateway = ip(is_ipv4(addr) ? "192.168.133.1" : "2001:db8:133::1");
+        route.mtu = 1400;
+        route.prefix_bits = is_ipv4(addr) ? 96 + 24 : 64;
+        std::ranges::copy(kHostMac, route.host_mac);
+        std::ranges::copy(kSecondMac, route.pod_mac);
+        std::ranges::copy(kUplinkMac, route.uplink_mac);
+        for (const std::uint32_t end : {node().pod.ifindex, second_.ifindex})
+            must(node().tables().source_routes.put({end, addr}, route));
+        must(
+            node().tables().source_routes.put(source_route_place(node().pod.ifindex, is_ipv4(addr) ? 1 : 0, 1), route));
+    }
+    Outcome expect(const Case &given) {
+        SCOPED_TRACE(given.name);
+        const Outcome outcome = node().run(given.frame, given.run);
+        const std::uint32_t on = given.run.ifindex == 0 ? node().pod.ifindex : given.run.ifindex;
+        std::vector<Counted> expected{{on, given.why, 1, given.frame.size()}};
+        if (given.why == REASON_UPLINK_DELIVERED)
+            expected.push_back({second_.ifindex, REASON_RECEIVED_UPLINK, 1, given.frame.size()});
+        std::ranges::sort(expected, {}, &Counted::ifindex);
+        if (kReasons[given.why].kind != REASON_KIND_ANSWER) { // those have a length of their own
+            EXPECT_EQ(outcome.counted, expected);
+        } else {
+            EXPECT_EQ(outcome.counted.at(0).why, given.why);
+        }
+        EXPECT_EQ(outcome.verdict, verdict_of(given.why));
+        return outcome;
+    }
+    [[nodiscard]] How from_second() const { return {.ifindex = second_.ifindex}; }
+    [[nodiscard]] How in() const { return {.program = PODLANE_PROGRAM_FROM_UPLINK, .ifindex = lan_}; }
+    [[nodiscard]] How out() const { return {.program = PODLANE_PROGRAM_TO_UPLINK, .ifindex = lan_}; }
+
+    Pod second_;
+    std::uint32_t lan_ = 0;
+};
+
+Ethernet of_second() { return {kHostMac, kSecondMac}; }
+
+TEST_F(Source, OfASiblingGoesOnAsTheSiblings) {
+    for (const Case &given : std::vector<Case>{
+             {"udp4", ip4("192.168.133.20", "203.0.113.9"), REASON_SENT_SIBLING},
+             {"udp6", ip6("2001:db8:133::20", "2001:db8:9::9"), REASON_SENT_SIBLING},
+             {"answer under way", from_pod() / Ipv4{ip("192.168.133.20"), peer4()} / Tcp{.flags = kAck},
+              REASON_SENT_SIBLING},
+             {"of nobody", ip4("192.168.133.21", "203.0.113.9"), REASON_DROP_SOURCE_ADDRESS},
+             {"larger than the sibling's MTU",
+              from_pod() / Ipv4{ip("192.168.133.20"), peer4()} / Udp{} / bytes(1400 - 27), REASON_HOST_MTU},
+             {"as large as it", from_pod() / Ipv4{ip("192.168.133.20"), peer4()} / Udp{} / bytes(1400 - 28),
+              REASON_SENT_SIBLING},
+         })
+        expect(given);
+    const Outcome sent = node().run(ip4("192.168.133.20", "203.0.113.9"));
+    EXPECT_TRUE(std::ranges::equal(kHostMac, std::span(sent.frame).first(6)));
+    EXPECT_TRUE(std::ranges::equal(kSecondMac, std::span(sent.frame).subspan(6, 6)));
+}
+
+TEST_F(Source, OfAnotherContainerIsDropped) {
+    expect({"a neighbour's", ip4("192.0.2.20", "203.0.113.9"), REASON_DROP_SOURCE_ADDRESS});
+    node().peer.flags |= INTERFACE_SIBLINGS;
+    node().put(node().peer);
+    expect({"from another container",
+            Ethernet{kHostMac, kPeerMac} / Ipv4{ip("192.168.133.20"), pod4()} / Udp{},
+            REASON_DROP_SOURCE_ADDRESS,
+            {.ifindex = node().peer.ifindex}});
+}
+
+TEST_F(Source, AnUnboundSocketAnswersFromTheAddressThatWasAsked) {
+    const path_key asked{
+        second_.ifindex, ip("192.168.133.20"), ip("203.0.113.9"), htons(40000), htons(53), IPPROTO_UDP, {}};
+    expect({"of its own accord", ip4("192.0.2.10", "203.0.113.9"), REASON_HOST_NOT_LOCAL});
+    must(node().paths().put(asked, {0, PATH_UPLINK, lan_}));
+    const Outcome answer = expect({"answer", ip4("192.0.2.10", "203.0.113.9"), REASON_SENT_SIBLING});
+    Bytes expected = ip4("192.168.133.20", "203.0.113.9");
+    std::ranges::copy(kSecondMac, expected.begin() + 6);
+    EXPECT_EQ(hex(answer.frame), hex(expected));
+}
+
+// With and without a default route of the node.
+TEST_F(Source, ANetworkLeavesByItsOwnWay) {
+    const Ethernet mac = of_second();
+    for (const Case &given : std::vector<Case>{
+             {"neighbour4", mac / Ipv4{ip("192.168.133.20"), ip("192.168.133.9")} / Udp{}, REASON_SENT_WAY,
+              from_second()},
+             {"neighbour6", mac / Ipv6{ip("2001:db8:133::20"), ip("2001:db8:133::9")} / Udp{}, REASON_SENT_WAY,
+              from_second()},
+             {"beyond4", mac / Ipv4{ip("192.168.133.20"), ip("198.18.9.9")} / Tcp{.flags = kAck}, REASON_SENT_WAY,
+              from_second()},
+             {"beyond6", mac / Ipv6{ip("2001:db8:133::20"), ip("2001:db8:9::9")} / Udp{}, REASON_SENT_WAY,
+              from_second()},
+             {"fragment",
+              mac / Ipv4{.source = ip("192.168.133.20"), .destination = ip("198.18.9.9"), .fragment = 100} / bytes(30),
+              REASON_SENT_WAY, from_second()},
+             {"a pod of the node", mac / Ipv4{ip("192.168.133.20"), ip("198.51.100.9")} / Udp{}, REASON_HOST_NOT_LOCAL,
+              from_second()},
+             {"expiring", mac / Ipv4{.source = ip("192.168.133.20"), .destination = ip("198.18.9.8"), .ttl = 1} / Udp{},
+              REASON_HOST_TTL, from_second()},
+         })
+        expect(given);
+}
+
+TEST_F(Source, TheNodeIsReachedOnTheNode) {
+    ASSERT_EQ(std::system("ip route add default via 203.0.113.1 dev caliCp; " // NOLINT(cert-env33-c)
+                          "ip -6 addr add 2001:db8:cafe::2/64 dev caliCp nodad; "
+                          "ip -6 route add default via 2001:db8:cafe::1"),
+              0);
+    const Ethernet mac = of_second();
+    expect({"the node", mac / Ipv4{ip("192.168.133.20"), ip("203.0.113.2")} / Udp{}, REASON_HOST_NOT_LOCAL,
+            from_second()});
+    expect({"its IPv6 address", mac / Ipv6{ip("2001:db8:133::20"), ip("2001:db8:cafe::2")} / Udp{},
+            REASON_HOST_NOT_LOCAL, from_second()});
+    expect(
+        {"a neighbour", mac / Ipv4{ip("192.168.133.20"), ip("192.168.133.9")} / Udp{}, REASON_SENT_WAY, from_second()});
+}
+
+TEST_F(Source, NeighboursOfTheUplinkAreAnswered) {
+    const Ethernet all{kBroadcastMac, kNeighbourMac};
+    expect({"ARP", all / Arp{1, kNeighbourMac, ip("192.168.133.9"), ip("192.168.133.20")}, REASON_UPLINK_ARP, in()});
+    expect({"ARP for another", all / Arp{1, kNeighbourMac, ip("192.168.133.9"), ip("192.168.133.21")},
+            REASON_HOST_NOT_IP, in()});
+    expect({"ARP for a pod without a way", all / Arp{1, kNeighbourMac, ip("192.0.2.9"), pod4()}, REASON_HOST_NOT_IP,
+            in()});
+    expect({"delivered", Ethernet{kUplinkMac, kNeighbourMac} / Ipv4{ip("192.168.133.9"), ip("192.168.133.20")} / Udp{},
+            REASON_UPLINK_DELIVERED, in()});
+    expect({"delivered under way",
+            Ethernet{kUplinkMac, kNeighbourMac} / Ipv4{ip("192.168.133.9"), ip("192.168.133.20")} / Tcp{.flags = kAck},
+            REASON_UPLINK_DELIVERED, in()});
+}
+
+} // namespace
+} // namespace podlane::packet

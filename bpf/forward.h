@@ -52,6 +52,11 @@ static __always_inline int deliver(struct packet *p, enum reason reason)
 		return REASON_HOST_UNKNOWN_PATH;
 	__builtin_memcpy(ethernet->h_dest, p->receiver->pod_mac, 6);
 	__builtin_memcpy(ethernet->h_source, p->receiver->host_mac, 6);
-	p->verdict = bpf_redirect_peer(p->receiver->ifindex, 0);
+	if (p->is_timed) {
+		p->skb->mark |= fast_mark;
+		p->verdict = bpf_redirect(p->receiver->ifindex, 0);
+	} else {
+		p->verdict = bpf_redirect_peer(p->receiver->ifindex, 0);
+	}
 	return reason;
 }

@@ -46,9 +46,11 @@ static __always_inline __u64 tolerance(struct __sk_buff *skb, const struct limit
 	return is_starting(skb) ? longest : usual;
 }
 
-static __always_inline bool is_exempt(struct packet *p, __u32 ifindex, const struct ip_addr *other)
+static __always_inline bool is_exempt(struct packet *p, __u32 ifindex, enum limit_direction direction,
+				      const struct ip_addr *other)
 {
-	struct exempt_key key = {.prefixlen = 160, .ifindex = bpf_htonl(ifindex), .addr = *other};
+	struct exempt_key key = {
+		.prefixlen = 192, .ifindex = bpf_htonl(ifindex), .direction = bpf_htonl(direction), .addr = *other};
 	__u32 *shaped;
 
 	if (p->protocol != ETH_P_IP && p->protocol != ETH_P_IPV6)
@@ -80,27 +82,33 @@ static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *stat
 	return true;
 }
 
+/* The limit and its state; none where there is no limit. */
+static __always_inline struct limit_state *find_limit(__u32 ifindex, __u32 direction, struct limit *limit)
+{
+	struct limit_key key = {.ifindex = ifindex, .direction = direction};
+	struct bandwidth *given = bpf_map_lookup_elem(&bandwidths_v1, &ifindex);
+	__u64 rate, burst;
+
+	if (!given)
+		return 0;
+	rate = direction == LIMIT_INGRESS ? given->ingress_rate_bits_per_s : given->egress_rate_bits_per_s;
+	burst = direction == LIMIT_INGRESS ? given->ingress_burst_bits : given->egress_burst_bits;
+	if (!rate)
+		return 0;
+	make_limit(limit, rate, burst);
+	return bpf_map_lookup_elem(&limit_state_v1, &key);
+}
+
 /*
  * 1 where the packet is let through, 0 where it is dropped. A function of its own, which the verifier looks at once:
  * in the midst of a program it would look at it for each way that leads there.
  */
 __attribute__((noinline)) int within_limit(struct __sk_buff *skb, __u32 ifindex, __u32 direction, __u32 headers)
 {
-	struct limit_key key = {.ifindex = ifindex, .direction = direction};
-	struct bandwidth *given = bpf_map_lookup_elem(&bandwidths_v1, &ifindex);
-	struct limit_state *state;
 	struct limit limit;
-	__u64 rate, burst;
+	struct limit_state *state = find_limit(ifindex, direction, &limit);
 
-	if (!given)
-		return 1;
-	rate = direction == LIMIT_INGRESS ? given->ingress_rate_bits_per_s : given->egress_rate_bits_per_s;
-	burst = direction == LIMIT_INGRESS ? given->ingress_burst_bits : given->egress_burst_bits;
-	state = bpf_map_lookup_elem(&limit_state_v1, &key);
-	if (!rate || !state)
-		return 1;
-	make_limit(&limit, rate, burst);
-	return pass(skb, state, &limit, wire_bytes(skb, headers));
+	return !state || pass(skb, state, &limit, wire_bytes(skb, headers));
 }
 
 static __always_inline __u32 frame_headers(struct packet *p)
@@ -114,7 +122,7 @@ static __always_inline int limit_sender(struct packet *p)
 
 	if (!(flags & INTERFACE_LIMIT_EGRESS))
 		return 0;
-	if ((flags & INTERFACE_LIMIT_EXEMPT) && is_exempt(p, ifindex, &p->ip.destination))
+	if ((flags & INTERFACE_LIMIT_EXEMPT) && is_exempt(p, ifindex, LIMIT_EGRESS, &p->ip.destination))
 		return 0;
 	return within_limit(p->skb, ifindex, LIMIT_EGRESS, frame_headers(p)) ? 0 : REASON_DROP_EGRESS_LIMIT;
 }
@@ -123,19 +131,29 @@ static __always_inline int limit_towards(struct packet *p, __u32 flags, __u32 if
 {
 	if (!(flags & INTERFACE_LIMIT_INGRESS))
 		return 0;
-	if ((flags & INTERFACE_LIMIT_EXEMPT) && is_exempt(p, ifindex, &p->ip.source))
+	if ((flags & INTERFACE_LIMIT_EXEMPT) && is_exempt(p, ifindex, LIMIT_INGRESS, &p->ip.source))
 		return 0;
 	return within_limit(p->skb, ifindex, LIMIT_INGRESS, frame_headers(p)) ? 0 : REASON_DROP_INGRESS_LIMIT;
 }
 
-/* What is delivered past the host stack. */
-static __always_inline int limit_receiver(struct packet *p)
+/* Whether pl_pace tells the sender the rate, as far as its protocol and the receiver's limit go. */
+static __always_inline bool may_be_paced(struct packet *p, __u32 flags)
 {
-	return limit_towards(p, p->receiver->flags, p->receiver->ifindex);
+	return p->ip.protocol == IPPROTO_TCP && !(flags & INTERFACE_LIMIT_UNPACED_INGRESS);
 }
 
-/* What the host stack delivers. */
-static __always_inline int limit_host(struct packet *p)
+static __always_inline bool is_timed(__u32 flags)
 {
-	return limit_towards(p, p->interface->flags, p->skb->ifindex);
+	return (flags & (INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_TIMED)) ==
+	       (INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_TIMED);
+}
+
+/* What is delivered past the host stack: at once, or by the host end's qdisc, where to_pod gives it a departure time.
+ */
+static __always_inline int limit_receiver(struct packet *p)
+{
+	__u32 flags = p->receiver->flags;
+
+	p->is_timed = is_timed(flags) && !(p->interface && may_be_paced(p, flags));
+	return p->is_timed ? 0 : limit_towards(p, flags, p->receiver->ifindex);
 }

@@ -128,9 +128,11 @@ static __always_inline bool find_ends(struct bpf_sock_ops *ops, struct ends *end
 	return ends->sender;
 }
 
-static __always_inline bool is_shaped(__u32 flags, __u32 ifindex, const struct ip_addr *other)
+static __always_inline bool is_shaped(__u32 flags, __u32 ifindex, enum limit_direction direction,
+				      const struct ip_addr *other)
 {
-	struct exempt_key key = {.prefixlen = 160, .ifindex = bpf_htonl(ifindex), .addr = *other};
+	struct exempt_key key = {
+		.prefixlen = 192, .ifindex = bpf_htonl(ifindex), .direction = bpf_htonl(direction), .addr = *other};
 	__u32 *shaped;
 
 	if (!(flags & INTERFACE_LIMIT_EXEMPT))
@@ -181,14 +183,14 @@ static __always_inline __u64 rate_of(__u32 ifindex, enum limit_direction directi
 /* The smaller of the two limits of a connection; 0 where neither is there. */
 static __always_inline __u64 find_rate(struct ends *ends, struct told *told, bool starts)
 {
-	const __u32 unpaced = INTERFACE_LIMIT_UNPACED;
+	const __u32 egress = INTERFACE_LIMIT_EGRESS, ingress = INTERFACE_LIMIT_INGRESS;
 	__u64 rate = 0, other;
 
-	if (ends->sender && (ends->sender->flags & (INTERFACE_LIMIT_EGRESS | unpaced)) == INTERFACE_LIMIT_EGRESS &&
-	    is_shaped(ends->sender->flags, ends->sender_ifindex, &ends->remote))
+	if (ends->sender && (ends->sender->flags & (egress | INTERFACE_LIMIT_UNPACED_EGRESS)) == egress &&
+	    is_shaped(ends->sender->flags, ends->sender_ifindex, LIMIT_EGRESS, &ends->remote))
 		rate = rate_of(ends->sender_ifindex, LIMIT_EGRESS, told, starts);
-	if ((ends->receiver_flags & (INTERFACE_LIMIT_INGRESS | unpaced)) == INTERFACE_LIMIT_INGRESS &&
-	    is_shaped(ends->receiver_flags, ends->receiver_ifindex, &ends->local)) {
+	if ((ends->receiver_flags & (ingress | INTERFACE_LIMIT_UNPACED_INGRESS)) == ingress &&
+	    is_shaped(ends->receiver_flags, ends->receiver_ifindex, LIMIT_INGRESS, &ends->local)) {
 		other = rate_of(ends->receiver_ifindex, LIMIT_INGRESS, told, starts);
 		if (other && (!rate || other < rate))
 			rate = other;

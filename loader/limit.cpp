@@ -1,5 +1,8 @@
 #include "loader/limit.hpp"
 
+#include "loader/departure.hpp"
+#include "loader/pace.hpp"
+
 #include <algorithm>
 
 namespace podlane {
@@ -58,10 +61,23 @@ std::uint64_t effective_burst(std::uint64_t rate_bits_per_s, std::uint64_t burst
     return std::max(burst_bits, 2 * kFrameBits);
 }
 
+std::string limiter_words(std::uint32_t flags, limit_direction direction, bool pacing) {
+    const bool ingress = direction == LIMIT_INGRESS;
+    const std::uint32_t unpaced = ingress ? INTERFACE_LIMIT_UNPACED_INGRESS : INTERFACE_LIMIT_UNPACED_EGRESS;
+    std::string words = pacing && (flags & unpaced) == 0 ? "pace, " : "";
+    if (ingress && (flags & INTERFACE_LIMIT_TIMED) != 0)
+        words += "edt, ";
+    return words + "bucket";
+}
+
+std::uint32_t unpaced_flags(bool pacing) {
+    return pacing ? 0U : std::uint32_t{INTERFACE_LIMIT_UNPACED_INGRESS} | INTERFACE_LIMIT_UNPACED_EGRESS;
+}
+
 Result<LimitTables> LimitTables::open(const std::string &root) {
-    return LimitTables{TRY(open_endpoints(root, Access::read_write)), TRY(open_interfaces(root, Access::read_write)),
-                       TRY(open_addresses(root, Access::read_write)), TRY(open_bandwidths(root, Access::read_write)),
-                       TRY(open_limit_states(root, Access::read_write))};
+    return LimitTables{TRY(open_endpoints(root, Access::read_write)),    TRY(open_interfaces(root, Access::read_write)),
+                       TRY(open_addresses(root, Access::read_write)),    TRY(open_bandwidths(root, Access::read_write)),
+                       TRY(open_limit_states(root, Access::read_write)), is_pacing(root)};
 }
 
 Result<void> set_limits(const LimitTables &tables, const endpoint_key &key, const bandwidth &limits) {
@@ -69,6 +85,10 @@ Result<void> set_limits(const LimitTables &tables, const endpoint_key &key, cons
     if (!record)
         return Error{ErrorCode::missing, "the endpoint is gone"};
     record->flags = flags_with(record->flags, limits);
+    if (limits.ingress_rate_bits_per_s != 0 && (record->flags & INTERFACE_LIMIT_UNTIMED) == 0 &&
+        TRY(put_fq(record->ifindex)))
+        record->flags |= INTERFACE_LIMIT_TIMED;
+    record->flags |= unpaced_flags(tables.pacing);
     TRY(put_missing_states(tables, record->ifindex));
     TRY(tables.bandwidths.put(record->ifindex, limits));
     TRY(tables.endpoints.put(key, *record, Put::must_exist));

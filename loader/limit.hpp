@@ -13,12 +13,19 @@ bool is_auto_burst(std::uint64_t rate_bits_per_s, std::uint64_t burst_bits);
 // The burst in effect: 100 ms of the rate where it is "auto", two frames at least.
 std::uint64_t effective_burst(std::uint64_t rate_bits_per_s, std::uint64_t burst_bits);
 
+// The tools that hold a limit of an endpoint with these flags, as "pace, edt, bucket".
+std::string limiter_words(std::uint32_t flags, limit_direction direction, bool pacing);
+
+// What the programs must know where nobody is paced.
+std::uint32_t unpaced_flags(bool pacing);
+
 struct LimitTables {
     Endpoints endpoints;
     Interfaces interfaces;
     Addresses addresses;
     Bandwidths bandwidths;
     LimitStates states;
+    bool pacing; // pl_pace is at work
 
     static Result<LimitTables> open(const std::string &root);
 };

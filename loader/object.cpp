@@ -136,6 +136,8 @@ Result<void> load_into(const std::string &directory, const LoadSettings &setting
     if (!from_pod || !to_pod || !from_uplink || !to_uplink)
         return load_error("reading the embedded programs", errno);
     from_pod->rodata->fast_mark = settings.mark;
+    to_pod->rodata->fast_mark = settings.mark;
+    from_uplink->rodata->fast_mark = settings.mark;
     to_uplink->rodata->fast_mark = settings.mark;
     set_sizes(from_pod->obj, settings);
     TRY(load(from_pod->obj, PODLANE_PROGRAM_FROM_POD));

@@ -148,8 +148,9 @@ allowed_source_key make_allowed_source_key(std::uint32_t ifindex, const Prefix &
     return {trie_length(prefix), htonl(ifindex), masked(prefix).addr};
 }
 
-exempt_key make_exempt_key(std::uint32_t ifindex, const Prefix &prefix) {
-    return {trie_length(prefix), htonl(ifindex), masked(prefix).addr};
+exempt_key make_exempt_key(std::uint32_t ifindex, limit_direction direction, const Prefix &prefix) {
+    constexpr std::uint32_t kDirectionBits = 32;
+    return {trie_length(prefix) + kDirectionBits, htonl(ifindex), htonl(direction), masked(prefix).addr};
 }
 
 cluster_cidr_key make_cluster_cidr_key(std::uint32_t network, const Prefix &prefix) {
@@ -160,7 +161,7 @@ std::uint32_t network_of(const cluster_cidr_key &key) { return ntohl(key.network
 
 Prefix prefix_of(const cluster_cidr_key &key) { return trie_prefix(key.addr, key.prefixlen); }
 
-Prefix prefix_of(const exempt_key &key) { return trie_prefix(key.addr, key.prefixlen); }
+Prefix prefix_of(const exempt_key &key) { return trie_prefix(key.addr, key.prefixlen - 32); }
 
 const std::array<ReasonText, REASON_COUNT> kReasons = {{
 #define X(name, text, kind, sentence) {text, REASON_KIND_##kind, sentence},

@@ -100,7 +100,7 @@ bool set_field(std::span<char> field, std::string_view text);
 // The key of an allowed prefix of the endpoint behind `ifindex`.
 allowed_source_key make_allowed_source_key(std::uint32_t ifindex, const Prefix &prefix);
 // The key of a prefix that is shaped or not, for the endpoint behind `ifindex`.
-exempt_key make_exempt_key(std::uint32_t ifindex, const Prefix &prefix);
+exempt_key make_exempt_key(std::uint32_t ifindex, limit_direction direction, const Prefix &prefix);
 // The key of one of a network's cluster CIDRs, and the other way round.
 cluster_cidr_key make_cluster_cidr_key(std::uint32_t network, const Prefix &prefix);
 std::uint32_t network_of(const cluster_cidr_key &key);

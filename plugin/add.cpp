@@ -3,6 +3,7 @@
 #include "plugin/cni/result.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/ipam.hpp"
+#include "plugin/limiter.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/neighbourhood.hpp"
@@ -194,6 +195,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     if (!strangers.empty())
         plan.flags |= INTERFACE_POD_RULES;
     log_strangers(strangers);
+    plan.flags |= TRY(start_limiter(request.config, pair.veth.host.ifindex, rollback));
     EndpointFacts facts = facts_of(plan, pair, mode, kind, pod.inode());
     facts.masquerade = TRY(masquerade_of(request.config));
     const endpoint record = TRY(make_endpoint(request, facts));
@@ -249,7 +251,6 @@ Result<std::string> add(const cni::Request &asked) {
                      "set CNI_NETNS_OVERRIDE=1 if that is meant"};
     TRY(prepare_node(request.config));
     const Tables tables = TRY(open_node(request.config));
-    TRY(choose_limiter(request.config));
     Sockets sockets{TRY(net::Netlink::open()), TRY(net::Netlink::open_in(pod))};
     TRY(refuse_second(request, mode, pod, sockets, tables));
     const std::optional<Way> way = TRY(find_way(request.config, sockets.host));

@@ -8,6 +8,7 @@
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/siblings.hpp"
+#include "plugin/limiter.hpp"
 
 namespace podlane {
 namespace {
@@ -91,6 +92,7 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
     facts.mtu = pair.pod.mtu;
     const auto siblings = TRY(find_siblings(request, tables, sockets.pod, pod.inode()));
     facts.flags = flags_for(request, pair.host, facts.addresses.size()) | source_flags(request.config, siblings, way);
+    facts.flags |= TRY(start_limiter(request.config, facts.ifindex, rollback));
     facts.link_local = TRY(link_local_of(sockets.pod, pair.pod.ifindex));
     facts.masquerade = TRY(masquerade_of(request.config));
     const endpoint record = TRY(make_endpoint(request, facts));

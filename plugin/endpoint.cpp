@@ -3,6 +3,8 @@
 #include "loader/pace.hpp"
 #include "plugin/net/link.hpp"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -72,23 +74,27 @@ template <typename Table> void erase_all_of(const Table &table, std::uint32_t if
                 failed = std::move(erased).error();
 }
 
-Result<void> put_exempt(const Tables &tables, std::uint32_t ifindex, const Prefix &prefix, std::uint32_t shaped,
-                        Rollback &rollback) {
-    const exempt_key key = make_exempt_key(ifindex, prefix);
-    TRY(tables.exempts.put(key, shaped));
-    undo_put(rollback, "exempting " + to_string(prefix), tables.exempts, key);
+Result<void> put_exempts(const Tables &tables, const cni::LimitedPrefixes &of, std::uint32_t ifindex,
+                         limit_direction direction, Rollback &rollback) {
+    std::vector<std::pair<Prefix, std::uint32_t>> all;
+    for (const Prefix &prefix : of.unshaped)
+        all.emplace_back(prefix, 0);
+    if (!of.shaped.empty())
+        all.emplace_back(Prefix{}, 0);
+    for (const Prefix &prefix : of.shaped)
+        all.emplace_back(prefix, 1);
+    for (const auto &[prefix, shaped] : all) {
+        const exempt_key key = make_exempt_key(ifindex, direction, prefix);
+        TRY(tables.exempts.put(key, shaped));
+        undo_put(rollback, "exempting " + to_string(prefix), tables.exempts, key);
+    }
     return {};
 }
 
 // Before the host end's flags say that there are any.
 Result<void> put_limits(const Tables &tables, const cni::Config &config, std::uint32_t ifindex, Rollback &rollback) {
-    constexpr Prefix kEverything{};
-    for (const Prefix &prefix : config.unshaped_subnets)
-        TRY(put_exempt(tables, ifindex, prefix, 0, rollback));
-    if (!config.shaped_subnets.empty())
-        TRY(put_exempt(tables, ifindex, kEverything, 0, rollback));
-    for (const Prefix &prefix : config.shaped_subnets)
-        TRY(put_exempt(tables, ifindex, prefix, 1, rollback));
+    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS})
+        TRY(put_exempts(tables, config.limited_prefixes[direction], ifindex, direction, rollback));
     const auto &limits = config.bandwidth;
     if (!limits)
         return {};
@@ -304,9 +310,7 @@ Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {
     erase_all_of(tables.allowed_sources, ifindex, by_key, failed);
     erase_all_of(
         tables.exempts, ifindex,
-        [](const exempt_key &key, std::uint32_t, std::uint32_t wanted) {
-            return key.ifindex == make_exempt_key(wanted, {}).ifindex;
-        },
+        [](const exempt_key &key, std::uint32_t, std::uint32_t wanted) { return ntohl(key.ifindex) == wanted; },
         failed);
     erase_all_of(
         tables.senders, ifindex,

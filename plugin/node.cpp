@@ -1,7 +1,6 @@
 #include "plugin/node.hpp"
 
 #include "loader/object.hpp"
-#include "loader/pace.hpp"
 #include "loader/probe.hpp"
 #include "plugin/log.hpp"
 #include "plugin/net/link.hpp"
@@ -46,17 +45,6 @@ Result<Tables> open_node(const cni::Config &config) {
     if (!tables && tables.error().code == ErrorCode::missing)
         TRY(check_pins(config.bpffs));
     return tables;
-}
-
-Result<void> choose_limiter(const cni::Config &config) {
-    if (!config.bandwidth)
-        return {};
-    const bool pacing = config.limiter != cni::Limiter::bucket && is_pacing(config.bpffs);
-    if (config.limiter == cni::Limiter::pace && !pacing)
-        return Error{ErrorCode::plugin_not_available, "kernel: TCP senders cannot be paced (sock_ops on cgroup v2)",
-                     "set \"limiter\" to \"auto\" or \"bucket\""};
-    log(cni::Log::Level::info, std::string("bandwidth is held by ") + (pacing ? "pace, bucket" : "bucket"));
-    return {};
 }
 
 Result<HookKind> choose_hook_kind(const cni::Config &config) {

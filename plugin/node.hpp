@@ -20,9 +20,6 @@ Result<Tables> open_node(const cni::Config &config);
 // period of RCU each, under the lock of all network configuration (docs/PERFORMANCE.md has the figures).
 Result<HookKind> choose_hook_kind(const cni::Config &config);
 
-// Says in the log what holds the limits; an error where the configuration insists on what the kernel cannot do.
-Result<void> choose_limiter(const cni::Config &config);
-
 // Forwarding of the families in use. Where a node learns its default route from router advertisements, the kernel would
 // ignore them from now on: accept_ra becomes 2 there, and the log says so.
 Result<void> enable_forwarding(net::Netlink &host, bool ipv4, bool ipv6);

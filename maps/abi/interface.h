@@ -29,10 +29,16 @@ enum interface_flags {
 	/* The container has an interface without programs: rules in it route what is sent from the endpoint's
 	   addresses. */
 	INTERFACE_POD_RULES = 1 << 11,
-	/* TCP senders of this node are not told the rate to send at. */
-	INTERFACE_LIMIT_UNPACED = 1 << 12,
+	/* TCP senders of this node are not told the rate at which to send to the endpoint; the endpoint's own not
+	   theirs. */
+	INTERFACE_LIMIT_UNPACED_INGRESS = 1 << 12,
+	INTERFACE_LIMIT_UNPACED_EGRESS = 1 << 13,
 	/* The map of exempt prefixes holds some for this interface. */
-	INTERFACE_LIMIT_EXEMPT = 1 << 13,
+	INTERFACE_LIMIT_EXEMPT = 1 << 14,
+	/* The host end has a qdisc of ours that holds packets until their departure time; the configuration wants none.
+	 */
+	INTERFACE_LIMIT_TIMED = 1 << 15,
+	INTERFACE_LIMIT_UNTIMED = 1 << 16,
 };
 
 /* Written once by ADD, erased by DEL, read for every packet: one cache line. */

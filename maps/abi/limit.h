@@ -18,6 +18,9 @@ struct limit_key {
 	__u32 direction; /* enum limit_direction */
 };
 
+/* Flows are told apart by that many places of their hash. */
+#define LIMIT_PLACES 32
+
 /* Times are CLOCK_MONOTONIC. What the programs change under the lock others may read torn, and only to show it. */
 struct limit_state {
 	struct bpf_spin_lock lock;
@@ -37,15 +40,17 @@ struct limit_state {
 	__u64 delayed;           /* packets given a later departure time */
 	__u64 marked;            /* packets marked as having met congestion (RFC 3168) */
 	__u64 dropped, dropped_bytes;
+	__u64 departures[LIMIT_PLACES]; /* until then a flow of the place is busy */
 };
 
 /* Longest prefix of the other side's address: whether it is shaped. */
 struct exempt_key {
-	__u32 prefixlen; /* bits of the two fields below */
+	__u32 prefixlen; /* bits of the three fields below */
 	__be32 ifindex;
+	__be32 direction; /* enum limit_direction */
 	struct ip_addr addr;
 };
 
 ABI_STATIC_ASSERT(sizeof(struct limit_key) == 8, "no padding in a key");
-ABI_STATIC_ASSERT(sizeof(struct limit_state) == 136, "no padding in a value");
-ABI_STATIC_ASSERT(sizeof(struct exempt_key) == 24, "no padding in a key");
+ABI_STATIC_ASSERT(sizeof(struct limit_state) == 392, "no padding in a value");
+ABI_STATIC_ASSERT(sizeof(struct exempt_key) == 28, "no padding in a key");

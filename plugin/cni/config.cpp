@@ -74,8 +74,10 @@ Result<void> read_attach(const Node &node, AttachBy &into) {
 }
 
 Result<void> read_limiter(const Node &node, Limiter &into) {
-    constexpr std::array<Word<Limiter>, 3> kWords{
-        {{"auto", Limiter::automatic}, {"pace", Limiter::pace}, {"bucket", Limiter::bucket}}};
+    constexpr std::array<Word<Limiter>, 4> kWords{{{"auto", Limiter::automatic},
+                                                   {"pace", Limiter::pace},
+                                                   {"edt", Limiter::departure},
+                                                   {"bucket", Limiter::bucket}}};
     return read_word(node, kWords, into);
 }
 
@@ -145,15 +147,27 @@ Result<std::vector<Prefix>> read_prefixes(const Node &node) {
     return prefixes;
 }
 
+// A list for both directions, or an object with one for each.
+Result<void> read_limited(const Node &node, Config &config, std::vector<Prefix> LimitedPrefixes::*which) {
+    constexpr std::array<std::string_view, 2> kDirections{"ingress", "egress"}; // as enum limit_direction
+    if (!node.present())
+        return {};
+    const bool by_direction = node.value().is_object();
+    if (by_direction)
+        TRY(check_keys(node, kDirections));
+    for (std::size_t i = 0; i < kDirections.size(); ++i)
+        config.limited_prefixes[i].*which = TRY(read_prefixes(by_direction ? node.at(kDirections[i]) : node));
+    return {};
+}
+
 // As in the reference plugin: the one list or the other.
 Result<void> read_shaped(const Node &root, Config &config) {
     for (const Node &object : {root, root.at("bandwidth")}) {
-        if (object.at("unshapedSubnets").present())
-            config.unshaped_subnets = TRY(read_prefixes(object.at("unshapedSubnets")));
-        if (object.at("shapedSubnets").present())
-            config.shaped_subnets = TRY(read_prefixes(object.at("shapedSubnets")));
-        if (!config.unshaped_subnets.empty() && !config.shaped_subnets.empty())
-            return object.at("shapedSubnets").wrong("either unshapedSubnets or shapedSubnets, not both");
+        TRY(read_limited(object.at("unshapedSubnets"), config, &LimitedPrefixes::unshaped));
+        TRY(read_limited(object.at("shapedSubnets"), config, &LimitedPrefixes::shaped));
+        for (const LimitedPrefixes &of : config.limited_prefixes)
+            if (!of.unshaped.empty() && !of.shaped.empty())
+                return object.at("shapedSubnets").wrong("either unshapedSubnets or shapedSubnets, not both");
     }
     return {};
 }

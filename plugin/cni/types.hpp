@@ -4,6 +4,7 @@
 #include "maps/abi/config.h"
 #include "maps/ip.hpp"
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -73,8 +74,14 @@ struct Bandwidth {
     std::uint64_t ingress_rate = 0, ingress_burst = 0, egress_rate = 0, egress_burst = 0;
 };
 
-// What slows senders down before the bucket drops: pacing where the kernel can, pacing or no ADD, or nothing.
-enum class Limiter { automatic, pace, bucket };
+// What slows senders down before the bucket drops: what the kernel can, pacing alone, departure times alone (pacing for
+// what the pod sends), or nothing.
+enum class Limiter { automatic, pace, departure, bucket };
+
+// Of the other side's addresses: what a limit does not concern, or, where not empty, all it concerns.
+struct LimitedPrefixes {
+    std::vector<Prefix> unshaped, shaped;
+};
 
 struct Log {
     std::string file; // empty: stderr
@@ -118,10 +125,9 @@ struct Config {
     std::optional<Mac> requested_mac;  // capability `mac`, args.cni.mac, CNI_ARGS MAC
     std::optional<Bandwidth> bandwidth;
     Limiter limiter = Limiter::automatic;
-    std::vector<Prefix> unshaped_subnets;           // whose traffic no limit concerns
-    std::vector<Prefix> shaped_subnets;             // where not empty: whose traffic alone limits concern
-    std::vector<ValidAttachment> valid_attachments; // GC only
-    Dns dns{};                                      // put into the result where the IPAM plugin gave none
+    std::array<LimitedPrefixes, 2> limited_prefixes; // by enum limit_direction
+    std::vector<ValidAttachment> valid_attachments;  // GC only
+    Dns dns{};                                       // put into the result where the IPAM plugin gave none
 };
 
 struct Request {

@@ -5,7 +5,14 @@
 #include "loader/pace.hpp"
 #include "tools/podlanectl/cli.hpp"
 
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
 #include <atomic>
+#include <cstring>
 #include <thread>
 
 namespace podlane::test {
@@ -133,6 +140,78 @@ TEST_F(Bandwidth, ALimitIsSetAndClearedOnALivePod) {
     EXPECT_EQ(state(sender, LIMIT_EGRESS).bytes, charged);
 }
 
+// Segmentation of large packets in the kernel, where a device leaves it to it.
+void switch_offloads_off(const net::Namespace &where, const std::string &link) {
+    const net::Entered inside = require(net::enter(where));
+    const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    for (const std::uint32_t feature : {ETHTOOL_STSO, ETHTOOL_SGSO}) {
+        ethtool_value value{feature, 0};
+        ifreq request{};
+        std::strncpy(request.ifr_name, link.c_str(), IFNAMSIZ - 1);
+        request.ifr_data = reinterpret_cast<char *>(&value);
+        ASSERT_EQ(ioctl(socket.get(), SIOCETHTOOL, &request), 0) << std::strerror(errno);
+    }
+}
+
+TEST_F(Bandwidth, ChargesWhatACaptureSees) {
+    constexpr std::size_t kBytes = std::size_t{2} << 20U;
+    constexpr std::uint64_t kStray = 2000; // what a kernel says on its own
+    Json keys = limits(0, 100000000);
+    keys["fastPath"] = "off";
+    const Pod sender = lab_.add_pod(keys);
+    const Pod receiver = lab_.add_pod();
+    switch_offloads_off(lab_.node().ns(), receiver.host_ifname);
+    const EchoServer server(receiver.ns(), true, 7);
+    const Wire wire = receiver.wire();
+    const Fd socket = open_socket(sender.ns(), Transport::tcp, true);
+    const limit_state before = state(sender, LIMIT_EGRESS);
+    ASSERT_EQ(connect_to(socket, {receiver.v4, 7}), 0);
+    std::atomic<bool> done = false;
+    std::uint64_t seen = 0, frames = 0, longest = 0;
+    std::thread capture([&] {
+        while (!done)
+            (void)wire.until(
+                [&](const Bytes &frame) {
+                    if (frame.size() < 34 || std::memcmp(&frame[26], &sender.v4.word[3], 4) != 0)
+                        return false;
+                    seen += frame.size();
+                    longest = std::max<std::uint64_t>(longest, frame.size());
+                    return ++frames == 0;
+                },
+                quiet());
+    });
+    EXPECT_EQ(transfer(socket, kBytes), 0);
+    done = true;
+    capture.join();
+    const limit_state after = state(sender, LIMIT_EGRESS);
+    EXPECT_GT(frames, kBytes / 1500);
+    EXPECT_LE(longest, 1514U);
+    EXPECT_LT((after.packets - before.packets) * 3, frames * 2) << "no packets of several segments to be charged";
+    EXPECT_GE(after.bytes - before.bytes + kStray, seen);
+    EXPECT_LE(after.bytes - before.bytes, seen + kStray);
+}
+
+// tcx, as the plugin's `ingress` qdisc takes the place of clsact; no fq, as its TBF takes that place.
+TEST_F(Bandwidth, TheReferencePluginBehindItHoldsToo) {
+    if (!kernel_can_tcx())
+        GTEST_SKIP() << "this kernel has no tcx";
+    Json keys = limits(kRate, kRate);
+    keys.update({{"attach", "tcx"}, {"limiter", "pace"}});
+    const Pod free = lab_.add_pod();
+    if (!is_pacing(lab_.node().bpffs()))
+        GTEST_SKIP() << "this kernel cannot pace";
+    const Json behind = {{"type", "bandwidth"},
+                         {"ingressRate", 2 * kRate},
+                         {"ingressBurst", 8000000},
+                         {"egressRate", 2 * kRate},
+                         {"egressBurst", 8000000}};
+    const Pod limited = lab_.add_pod(std::vector<Json>{lab_.node().config(keys), behind});
+    EXPECT_NE(lab_.node().run("tc qdisc show dev " + limited.host_ifname).find("tbf"), std::string::npos);
+    expect_rate(goodput(limited.ns(), free.v4, free.ns(), 2));
+    expect_rate(goodput(free.ns(), limited.v4, limited.ns(), 2));
+    expect_rate(goodput(lab_.node().ns(), limited.v4, limited.ns(), 2));
+}
+
 TEST_F(Bandwidth, LimitsOfTheHostStackHoldToo) {
     Json keys = limits(0, kRate);
     keys["fastPath"] = "off";
@@ -142,6 +221,19 @@ TEST_F(Bandwidth, LimitsOfTheHostStackHoldToo) {
         GTEST_SKIP() << "this kernel cannot pace";
     expect_rate(goodput(sender.ns(), receiver.v4, receiver.ns(), 2));
     EXPECT_EQ(lab_.count(sender, REASON_SENT_DIRECT), 0U);
+}
+
+TEST_F(Bandwidth, WatchGoesOnUntilInterrupted) {
+    const Pod pod = lab_.add_pod(limits(kRate, 0));
+    const Output watched =
+        run(lab_.node().ns(), {"timeout", slow() ? "20" : "4", std::getenv("PODLANECTL_BIN"), "bandwidth", "show",
+                               pod.host_ifname, "--watch", "--bpffs", lab_.node().bpffs()});
+    EXPECT_EQ(watched.rc, 124); // of timeout
+    for (const char *counter : {"bytes", "packets", "paced", "delayed", "marked", "dropped", "fair rate", "flows"}) {
+        const auto first = watched.out.find(counter);
+        ASSERT_NE(first, std::string::npos) << counter;
+        EXPECT_NE(watched.out.find(counter, watched.out.find("egress", first)), std::string::npos) << counter;
+    }
 }
 
 TEST_F(Bandwidth, WrongValuesAreUsageErrors) {

@@ -137,14 +137,21 @@ TEST_F(Limit, MarksWhatIsCapableOfEcnBeforeAnythingIsDropped) {
 }
 
 TEST_F(Limit, ExemptPrefixesPayNothing) {
-    node().pod.limits.unshaped_subnets = {*parse_prefix("192.0.2.20/32")};
+    node().pod.limits.limited_prefixes[LIMIT_EGRESS].unshaped = {*parse_prefix("192.0.2.20/32")};
     limit(node().pod, 0, kRate);
     fill(node().pod, LIMIT_EGRESS, 200 * kMs);
     expect_ends_in(node(), node().run(large()), REASON_SENT_DIRECT);
     expect_ends_in(node(), node().run(from_pod() / to_peer6() / Udp{} / bytes(1000)), REASON_DROP_EGRESS_LIMIT);
 
-    node().pod.limits.unshaped_subnets.clear();
-    node().pod.limits.shaped_subnets = {*parse_prefix("192.0.2.0/24")};
+    node().peer.limits.limited_prefixes[LIMIT_EGRESS].unshaped = {*parse_prefix("192.0.2.10/32")}; // not its ingress
+    limit(node().peer, kRate, 0);
+    fill(node().peer, LIMIT_INGRESS, 200 * kMs);
+    expect_ends_in(node(), node().run(large()), REASON_DROP_INGRESS_LIMIT);
+    node().peer.limits = {};
+    node().put(node().peer);
+
+    node().pod.limits.limited_prefixes[LIMIT_EGRESS].unshaped.clear();
+    node().pod.limits.limited_prefixes[LIMIT_EGRESS].shaped = {*parse_prefix("192.0.2.0/24")};
     limit(node().pod, 0, kRate);
     fill(node().pod, LIMIT_EGRESS, 200 * kMs);
     expect_ends_in(node(), node().run(large()), REASON_DROP_EGRESS_LIMIT);
@@ -172,6 +179,22 @@ TEST_F(Limit, AnyClockAndAnyRateEndInASoundState) {
             EXPECT_LE(after.window_since_ns, now_ns());
             EXPECT_LE(after.epoch_since_ns, now_ns());
         }
+    }
+}
+
+TEST_F(Limit, ChargesTheTimeAFrameTakesAtAnyRate) {
+    const std::vector<std::pair<std::uint64_t, int>> all{
+        {100000, 2}, {1000000, 5}, {kRate, 50}, {10000000000U, 200}, {400000000000, 200}};
+    for (const auto &[rate, count] : all) {
+        limit(node().pod, 0, rate);
+        fill(node().pod, LIMIT_EGRESS, 80 * kMs);
+        const std::uint64_t before = state(node().pod).free_at_ns;
+        for (int i = 0; i < count; ++i)
+            node().run_uncounted(large());
+        const std::uint64_t bits = static_cast<std::uint64_t>(count) * large().size() * 8;
+        EXPECT_EQ(state(node().pod).packets, static_cast<std::uint64_t>(count)) << rate;
+        // Whole ns: what is left of a division is in the next one.
+        EXPECT_EQ(state(node().pod).free_at_ns - before, bits * 1000000000 / rate) << rate;
     }
 }
 

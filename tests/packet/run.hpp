@@ -42,8 +42,9 @@ inline constexpr Mac kForeignMac{0x02, 0, 0, 0, 0, 0x66};
 inline constexpr Mac kBroadcastMac{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 inline constexpr std::uint32_t kMtu = 1400; // the peer's; the pod's own is larger
 inline constexpr std::uint32_t kAllFlags = INTERFACE_FAST_LOCAL | INTERFACE_ANTI_SPOOF | INTERFACE_GATEWAY;
-inline constexpr std::uint32_t kLimitFlags =
-    INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_EGRESS | INTERFACE_LIMIT_UNPACED | INTERFACE_LIMIT_EXEMPT;
+inline constexpr std::uint32_t kLimitFlags = INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_EGRESS |
+                                             INTERFACE_LIMIT_UNPACED_INGRESS | INTERFACE_LIMIT_UNPACED_EGRESS |
+                                             INTERFACE_LIMIT_EXEMPT;
 inline constexpr int kDropped = 2; // TC_ACT_SHOT
 inline constexpr int kRedirected = 7;
 inline constexpr int kNext = -1;
@@ -78,6 +79,7 @@ inline void PrintTo(const Counted &counted, std::ostream *out) {
 struct Outcome {
     int verdict = 0;
     std::uint32_t mark = 0; // of the packet, afterwards
+    std::uint64_t departure_ns = 0;
     Bytes frame;
     std::vector<Counted> counted;
 };
@@ -89,6 +91,7 @@ struct How {
     std::uint32_t gso_size = 0;
     std::uint32_t gso_segments = 0;
     std::uint32_t mark = 0;
+    std::uint32_t came_by = 0; // the interface it was received on
 };
 
 class Node {
@@ -173,6 +176,7 @@ class Node {
         context.gso_size = how.gso_size;
         context.gso_segs = how.gso_segments;
         context.mark = how.mark;
+        context.ingress_ifindex = how.came_by;
         outcome.frame.resize(frame.size() + 256);
         bpf_test_run_opts options{};
         options.sz = sizeof options;
@@ -192,6 +196,7 @@ class Node {
         outcome.frame.resize(options.data_size_out);
         outcome.verdict = static_cast<int>(options.retval);
         outcome.mark = context.mark;
+        outcome.departure_ns = context.tstamp;
         return true;
     }
 

@@ -2,6 +2,7 @@
 #include "commands.hpp"
 
 #include "decode.hpp"
+#include "loader/departure.hpp"
 #include "loader/limit.hpp"
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
@@ -45,10 +46,6 @@ Cell burst_cell(const Limit &l) {
             l.burst};
 }
 
-std::string limiter_words(const Limit &l) {
-    return l.pacing && (l.flags & INTERFACE_LIMIT_UNPACED) == 0 ? "pace,bucket" : "bucket";
-}
-
 Cell backlog_cell(const Limit &l) {
     const std::uint64_t ns = l.state.free_at_ns > l.now_ns ? l.state.free_at_ns - l.now_ns : 0;
     return {output::duration_words(ns), ns};
@@ -66,7 +63,8 @@ constexpr std::array<Column<Limit>, 20> kColumns = {{
      }},
     {{"BURST", "burst", "burst_bits", Align::right}, burst_cell},
     {{"", "", "effective_burst_bits"}, [](const Limit &l) { return number_cell(effective_burst(l.rate, l.burst)); }},
-    {{"LIMITER", "limiter", "limiter"}, [](const Limit &l) { return text_cell(limiter_words(l)); }},
+    {{"LIMITER", "limiter", "limiter"},
+     [](const Limit &l) { return text_cell(limiter_words(l.flags, l.direction, l.pacing)); }},
     {{"PACKETS", "packets", "packets", Align::right}, [](const Limit &l) { return number_cell(l.state.packets); }},
     {{"BYTES", "bytes", "bytes", Align::right},
      [](const Limit &l) {
@@ -187,6 +185,10 @@ Result<int> change(const Call &call, World &world, bool clear) {
 }
 
 } // namespace
+
+std::string limiters_words(const World &world) {
+    return limiter_words(has_fq() ? std::uint32_t{INTERFACE_LIMIT_TIMED} : 0U, LIMIT_INGRESS, is_pacing(world.bpffs));
+}
 
 Result<output::Table> bandwidth_table(const World &world) {
     return output::make_table(kColumns, TRY(read_limits(TRY(selected_endpoints({}, world)), false, world)));

@@ -73,6 +73,8 @@ output::Table uplink_table(const std::vector<UplinkReport> &all);
 
 // Every limit with what it counted.
 Result<output::Table> bandwidth_table(const World &world);
+// What this kernel can hold limits by, as "pace, edt, bucket".
+std::string limiters_words(const World &world);
 
 // A map of this version of Podlane.
 struct KnownMap {

@@ -96,9 +96,11 @@ constexpr std::array<Column<SourceRouteEntry>, 6> kSourceRoutes = {{
     {{"MTU", "", "mtu", Align::right}, [](const SourceRouteEntry &e) { return number_cell(e.value.mtu); }},
 }};
 
-constexpr std::array<Column<ExemptEntry>, 4> kExempts = {{
+constexpr std::array<Column<ExemptEntry>, 5> kExempts = {{
     {{"INTERFACE", "", "host_interface"}, [](const ExemptEntry &e) { return text_cell(e.interface); }},
     {{"IFINDEX", "", "ifindex", Align::right}, [](const ExemptEntry &e) { return number_cell(ntohl(e.key.ifindex)); }},
+    {{"DIRECTION", "", "direction"},
+     [](const ExemptEntry &e) { return text_cell(ntohl(e.key.direction) == LIMIT_INGRESS ? "ingress" : "egress"); }},
     {{"PREFIX", "", "prefix"}, [](const ExemptEntry &e) { return text_cell(to_string(prefix_of(e.key))); }},
     {{"SHAPED", "", "shaped"},
      [](const ExemptEntry &e) {

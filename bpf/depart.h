@@ -66,7 +66,8 @@ static __always_inline bool is_paced(struct packet *p)
 
 	if (!may_be_paced(p, p->interface->flags))
 		return false;
-	return (socket && bpf_sk_fullsock(socket)) || find_address(p, &p->ip.source);
+	socket = socket ? bpf_sk_fullsock(socket) : 0;
+	return (socket && bpf_tcp_sock(socket)) || find_address(p, &p->ip.source);
 }
 
 /* What the fast path left to us, or the host stack delivers. */

@@ -15,7 +15,9 @@ constexpr double kRate = 8000000; // bits per second, which an emulated machine 
 constexpr std::uint64_t kAuto = 0x7fffffff;
 constexpr double kDatagram = 1000, kDatagramFrame = 1042;
 
-Json limits() { return {{"ingressRate", kRate}, {"ingressBurst", kAuto}}; }
+Json limits(const char *limiter = "auto") {
+    return {{"ingressRate", static_cast<std::uint64_t>(kRate)}, {"ingressBurst", kAuto}, {"limiter", limiter}};
+}
 
 class Departure : public testing::Test {
   protected:
@@ -101,7 +103,7 @@ class Flood {
 TEST_F(Departure, FqIsPutWhereNothingElseIs) {
     const Pod limited = lab_->add_pod(limits());
     EXPECT_NE(qdiscs(limited).find("qdisc fq 504c:"), std::string::npos) << qdiscs(limited);
-    const Pod paced = lab_->add_pod({{"ingressRate", kRate}, {"ingressBurst", kAuto}, {"limiter", "pace"}});
+    const Pod paced = lab_->add_pod(limits("pace"));
     EXPECT_EQ(qdiscs(paced).find("qdisc fq"), std::string::npos);
     const Pod later = lab_->add_pod();
     EXPECT_EQ(qdiscs(later).find("qdisc fq"), std::string::npos);
@@ -168,9 +170,7 @@ TEST_F(Departure, TcpFromOtherNodesGetsItsRate) {
 }
 
 TEST_F(Departure, AForcedLimiterTimesTheNodesOwnTcpToo) {
-    Json keys = limits();
-    keys["limiter"] = "edt";
-    const Pod receiver = lab_->add_pod(keys);
+    const Pod receiver = lab_->add_pod(limits("edt"));
     const Pod sender = lab_->add_pod();
     const EchoServer server(receiver.ns(), true, 7);
     for (const net::Namespace *from : {&sender.ns(), &lab_->node().ns()}) {

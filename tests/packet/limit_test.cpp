@@ -184,10 +184,10 @@ TEST_F(Limit, AnyClockAndAnyRateEndInASoundState) {
 
 TEST_F(Limit, ChargesTheTimeAFrameTakesAtAnyRate) {
     const std::vector<std::pair<std::uint64_t, int>> all{
-        {100000, 2}, {1000000, 5}, {kRate, 50}, {10000000000U, 200}, {400000000000, 200}};
+        {100000, 2}, {1000000, 4}, {kRate, 40}, {10000000000U, 100}, {400000000000, 100}};
     for (const auto &[rate, count] : all) {
         limit(node().pod, 0, rate);
-        fill(node().pod, LIMIT_EGRESS, 80 * kMs);
+        fill(node().pod, LIMIT_EGRESS, 60 * kMs);
         const std::uint64_t before = state(node().pod).free_at_ns;
         for (int i = 0; i < count; ++i)
             node().run_uncounted(large());

@@ -29,9 +29,10 @@ static __always_inline bool is_drop(enum reason reason)
 static __always_inline int finish(struct packet *p, enum reason reason)
 {
 	count(reason == REASON_HOST_UNKNOWN_ENDPOINT ? 0 : p->skb->ifindex, reason, p->skb->len);
-	if (reason == REASON_SENT_DIRECT && p->receiver)
+	/* What is timed is counted at the receiver by to_pod. */
+	if (reason == REASON_SENT_DIRECT && p->receiver && !p->is_timed)
 		count(p->receiver->ifindex, REASON_RECEIVED_DIRECT, p->skb->len);
-	if (reason == REASON_UPLINK_DELIVERED && p->receiver)
+	if (reason == REASON_UPLINK_DELIVERED && p->receiver && !p->is_timed)
 		count(p->receiver->ifindex, REASON_RECEIVED_UPLINK, p->skb->len);
 	return is_drop(reason) ? TC_ACT_SHOT : p->verdict;
 }

@@ -1,7 +1,7 @@
 /* Hands a packet to a pod of this node, as the kernel's forwarding would have delivered it. */
 #pragma once
 
-#include "bpf/packet.h"
+#include "bpf/limit.h"
 
 /* RFC 1141: the checksum follows the TTL without being computed anew. */
 static __always_inline void decrement_ttl(struct iphdr *ip)
@@ -42,12 +42,21 @@ static __always_inline struct ethhdr *decrement_hop_limit(struct packet *p)
 
 static __always_inline int deliver(struct packet *p, enum reason reason)
 {
-	struct ethhdr *ethernet = decrement_hop_limit(p);
+	int refused = limit_receiver(p);
+	struct ethhdr *ethernet;
 
+	if (refused)
+		return refused;
+	ethernet = decrement_hop_limit(p);
 	if (!ethernet)
 		return REASON_HOST_UNKNOWN_PATH;
 	__builtin_memcpy(ethernet->h_dest, p->receiver->pod_mac, 6);
 	__builtin_memcpy(ethernet->h_source, p->receiver->host_mac, 6);
-	p->verdict = bpf_redirect_peer(p->receiver->ifindex, 0);
+	if (p->is_timed) {
+		p->skb->mark |= fast_mark;
+		p->verdict = bpf_redirect(p->receiver->ifindex, 0);
+	} else {
+		p->verdict = bpf_redirect_peer(p->receiver->ifindex, 0);
+	}
 	return reason;
 }

@@ -3,6 +3,7 @@
 #include "bpf/endpoint.h"
 #include "bpf/finish.h"
 #include "bpf/forward.h"
+#include "bpf/limit.h"
 #include "bpf/parse.h"
 #include "bpf/route.h"
 #include "bpf/source.h"
@@ -25,8 +26,8 @@ SEC("tc")
 int pl_from_pod(struct __sk_buff *skb)
 {
 	struct packet p = {.skb = skb, .verdict = VERDICT_NEXT};
-	int reason = find_interface(&p) ?: parse(&p, FROM_POD) ?: check_source(&p) ?: find_asked_sibling(&p) ?: answer(&p) ?: find_receiver(&p)
-					?: choose_path(&p) ?: forward(&p);
+	int reason = find_interface(&p) ?: parse(&p, FROM_POD) ?: check_source(&p) ?: find_asked_sibling(&p) ?: answer(&p) ?: limit_sender(&p)
+					?: find_receiver(&p) ?: choose_path(&p) ?: forward(&p);
 
 	return finish(&p, reason);
 }

@@ -8,9 +8,11 @@
 #include "maps/abi/counter.h"
 #include "maps/abi/endpoint.h"
 #include "maps/abi/interface.h"
+#include "maps/abi/limit.h"
 #include "maps/abi/names.h"
 #include "maps/abi/network.h"
 #include "maps/abi/path.h"
+#include "maps/abi/sender.h"
 #include "maps/abi/source_route.h"
 #include "maps/abi/uplink.h"
 
@@ -81,7 +83,7 @@ struct {
 	__type(value, __u32);
 } allowed_srcs_v1 SEC(".maps");
 
-/* Limits by ifindex. User space only. */
+/* Limits by ifindex. Written by ADD, DEL and podlanectl, read for each packet that is limited. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -117,3 +119,30 @@ struct {
 	__type(key, struct source_route_key);
 	__type(value, struct source_route);
 } source_route_v1 SEC(".maps");
+
+/* What the limiter remembers, by ifindex and direction. Made by ADD, DEL and podlanectl, changed by the programs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 32768);
+	__type(key, struct limit_key);
+	__type(value, struct limit_state);
+} limit_state_v1 SEC(".maps");
+
+/* Whether a prefix is shaped (1) or not (0). Read only for limits that make a difference. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, struct exempt_key);
+	__type(value, __u32);
+} exempt_v1 SEC(".maps");
+
+/* Endpoints by namespace and address. Written by ADD and DEL, read by pl_pace for each connection of a pod. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 131072);
+	__type(key, struct sender_key);
+	__type(value, __u32);
+} senders_v1 SEC(".maps");

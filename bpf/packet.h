@@ -28,6 +28,8 @@
 
 /* Which build of Podlane the program is of; set by the loader, read back from the kernel by who wants to know. */
 const volatile __u64 podlane_build = 0;
+/* One bit of skb->mark, set by the loader: the fast path sent the packet. */
+const volatile __u32 fast_mark = PODLANE_MARK;
 
 /* The transport header's part that names a flow. */
 struct ports {
@@ -64,6 +66,7 @@ struct packet {
 	bool starts_flow; /* may be the first packet of its flow */
 	bool is_new_flow; /* no path was known for it */
 	bool is_icmp_error;
+	bool is_timed;           /* goes by the qdisc of the receiver's host end */
 	bool has_unread_headers; /* more IPv6 extension headers than are read */
 	int detour;              /* the reason it has to take the host stack, if its source is allowed */
 	int verdict;

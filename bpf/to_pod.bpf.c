@@ -1,11 +1,26 @@
 /* TC egress of a host end: what the host stack delivers to a pod, and must therefore get the answers of. */
+#include "bpf/depart.h"
 #include "bpf/endpoint.h"
 #include "bpf/finish.h"
 #include "bpf/parse.h"
 #include "bpf/route.h"
 
+/* The fast path sent it by this qdisc, and the host stack has no part in it. */
+static __always_inline int recognise_timed(struct packet *p)
+{
+	if (is_timed(p->interface->flags) && p->skb->mark & fast_mark) {
+		p->skb->mark &= ~fast_mark;
+		p->is_timed = true;
+	}
+	return 0;
+}
+
 static __always_inline int receive(struct packet *p)
 {
+	__u32 came_by = p->skb->ingress_ifindex;
+
+	if (p->is_timed)
+		return bpf_map_lookup_elem(&interfaces_v1, &came_by) ? REASON_RECEIVED_DIRECT : REASON_RECEIVED_UPLINK;
 	remember_host(p, p->interface->flags & (INTERFACE_WAY | INTERFACE_SIBLINGS));
 	return REASON_RECEIVED_HOST;
 }
@@ -14,7 +29,7 @@ SEC("tc")
 int pl_to_pod(struct __sk_buff *skb)
 {
 	struct packet p = {.skb = skb, .verdict = VERDICT_NEXT};
-	int reason = find_interface(&p) ?: parse(&p, TO_POD) ?: receive(&p);
+	int reason = find_interface(&p) ?: recognise_timed(&p) ?: parse(&p, TO_POD) ?: limit_arriving(&p) ?: receive(&p);
 
 	return finish(&p, reason);
 }

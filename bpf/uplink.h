@@ -7,9 +7,6 @@
 #define AF_INET 2
 #define AF_INET6 10
 
-/* One bit of skb->mark, set by the loader. */
-const volatile __u32 fast_mark = PODLANE_MARK;
-
 static __always_inline bool serves(const struct uplink *uplink, __u32 network)
 {
 #pragma unroll

@@ -3,8 +3,10 @@
 #include "from_pod.skel.h"
 #include "from_uplink.skel.h"
 #include "loader/embedded.hpp"
+#include "loader/pace.hpp"
 #include "loader/pins.hpp"
 #include "maps/tables.hpp"
+#include "pace.skel.h"
 #include "to_pod.skel.h"
 #include "to_uplink.skel.h"
 
@@ -35,6 +37,9 @@ void set_sizes(bpf_object *object, const LoadSettings &sizes) {
     resize(PODLANE_MAP_SOURCE_ROUTES, sizes.endpoints * kAddressesPerEndpoint);
     resize(PODLANE_MAP_COUNTERS, sizes.endpoints + kUplinks + 1);
     resize(PODLANE_MAP_BANDWIDTHS, sizes.endpoints);
+    resize(PODLANE_MAP_LIMITS, sizes.endpoints * 2);
+    resize(PODLANE_MAP_EXEMPT, sizes.endpoints);
+    resize(PODLANE_MAP_SENDERS, sizes.endpoints * kAddressesPerEndpoint * 2);
     resize(PODLANE_MAP_PATHS, sizes.paths);
 }
 
@@ -89,6 +94,17 @@ Result<void> load_sharing(bpf_object *object, const bpf_object *maps_of, const c
     return pin(bpf_program__fd(bpf_object__find_program_by_name(object, program)), directory, program);
 }
 
+// Limits hold without it, with less comfort: a kernel that cannot do this runs everything else.
+Result<void> load_pacing(const bpf_object *maps_of, const std::string &directory) {
+    const Owned<pace_bpf> pace(pace_bpf__open(), &pace_bpf__destroy);
+    if (!pace)
+        return load_error("reading the embedded programs", errno);
+    pace->rodata->node_netns = TRY(own_netns());
+    pace->rodata->podlane_build = own_build();
+    TRY(load_sharing(pace->obj, maps_of, PODLANE_PROGRAM_PACE, directory));
+    return start_pacing(bpf_program__fd(pace->progs.pl_pace), directory);
+}
+
 void add_hash(std::uint64_t &hash, const void *bytes, std::size_t size) {
     constexpr std::uint64_t kPrime = 0x100000001b3;
     for (const char c : std::string_view(static_cast<const char *>(bytes), size))
@@ -97,7 +113,9 @@ void add_hash(std::uint64_t &hash, const void *bytes, std::size_t size) {
 
 std::vector<std::string_view> pin_names() {
     std::vector<std::string_view> names(kMapNames.begin(), kMapNames.end());
-    names.insert(names.end(), kProgramNames.begin(), kProgramNames.end());
+    for (const std::string_view program : kProgramNames)
+        if (program != PODLANE_PROGRAM_PACE) // an option
+            names.push_back(program);
     return names;
 }
 
@@ -115,7 +133,7 @@ std::uint64_t own_build() {
     static const std::uint64_t build = [] {
         std::uint64_t hash = 0xcbf29ce484222325;
         for (const auto &bytes : {&from_pod_bpf__elf_bytes, &to_pod_bpf__elf_bytes, &from_uplink_bpf__elf_bytes,
-                                  &to_uplink_bpf__elf_bytes}) {
+                                  &to_uplink_bpf__elf_bytes, &pace_bpf__elf_bytes}) {
             std::size_t size = 0;
             const void *object = bytes(&size);
             add_hash(hash, object, size);
@@ -133,8 +151,9 @@ Result<void> load_into(const std::string &directory, const LoadSettings &setting
     const Owned<to_uplink_bpf> to_uplink(to_uplink_bpf__open(), &to_uplink_bpf__destroy);
     if (!from_pod || !to_pod || !from_uplink || !to_uplink)
         return load_error("reading the embedded programs", errno);
-    from_pod->rodata->fast_mark = settings.mark;
-    to_uplink->rodata->fast_mark = settings.mark;
+    for (auto *mark : {&from_pod->rodata->fast_mark, &to_pod->rodata->fast_mark, &from_uplink->rodata->fast_mark,
+                       &to_uplink->rodata->fast_mark})
+        *mark = settings.mark;
     for (auto *build : {&from_pod->rodata->podlane_build, &to_pod->rodata->podlane_build,
                         &from_uplink->rodata->podlane_build, &to_uplink->rodata->podlane_build})
         *build = own_build();
@@ -147,7 +166,9 @@ Result<void> load_into(const std::string &directory, const LoadSettings &setting
     TRY(pin(bpf_program__fd(from_pod->progs.pl_from_pod), directory, PODLANE_PROGRAM_FROM_POD));
     TRY(load_sharing(to_pod->obj, from_pod->obj, PODLANE_PROGRAM_TO_POD, directory));
     TRY(load_sharing(from_uplink->obj, from_pod->obj, PODLANE_PROGRAM_FROM_UPLINK, directory));
-    return load_sharing(to_uplink->obj, from_pod->obj, PODLANE_PROGRAM_TO_UPLINK, directory);
+    TRY(load_sharing(to_uplink->obj, from_pod->obj, PODLANE_PROGRAM_TO_UPLINK, directory));
+    static_cast<void>(load_pacing(from_pod->obj, directory)); // is_pacing() tells what came of it
+    return {};
 }
 
 Result<void> ensure_loaded(const std::string &root, const LoadSettings &settings) {

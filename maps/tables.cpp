@@ -20,6 +20,13 @@ std::uint32_t trie_length(const Prefix &prefix) {
     return kNumberBits + prefix.length + (is_ipv4(prefix.addr) ? kMappedBits : 0);
 }
 
+Prefix trie_prefix(const ip_addr &addr, std::uint32_t length) {
+    const std::uint32_t before = kNumberBits + (is_ipv4(addr) ? kMappedBits : 0);
+    // A prefix of IPv6 may begin like a mapped IPv4 address, and be shorter than one.
+    const std::uint32_t skipped = length >= before ? before : kNumberBits;
+    return {addr, static_cast<std::uint8_t>(length - skipped)};
+}
+
 } // namespace
 
 std::string live_directory(std::string_view root) { return std::string(root) + "/live"; }
@@ -57,6 +64,15 @@ Result<ClusterCidrs> open_cluster_cidrs(std::string_view root, Access access) {
 }
 Result<SourceRoutes> open_source_routes(std::string_view root, Access access) {
     return open_table<SourceRoutes>(root, PODLANE_MAP_SOURCE_ROUTES, access);
+}
+Result<LimitStates> open_limit_states(std::string_view root, Access access) {
+    return open_table<LimitStates>(root, PODLANE_MAP_LIMITS, access);
+}
+Result<Exempts> open_exempts(std::string_view root, Access access) {
+    return open_table<Exempts>(root, PODLANE_MAP_EXEMPT, access);
+}
+Result<Senders> open_senders(std::string_view root, Access access) {
+    return open_table<Senders>(root, PODLANE_MAP_SENDERS, access);
 }
 
 Result<Counters> Counters::open(std::string_view root, Access access) {
@@ -132,18 +148,20 @@ allowed_source_key make_allowed_source_key(std::uint32_t ifindex, const Prefix &
     return {trie_length(prefix), htonl(ifindex), masked(prefix).addr};
 }
 
+exempt_key make_exempt_key(std::uint32_t ifindex, limit_direction direction, const Prefix &prefix) {
+    constexpr std::uint32_t kDirectionBits = 32;
+    return {trie_length(prefix) + kDirectionBits, htonl(ifindex), htonl(direction), masked(prefix).addr};
+}
+
 cluster_cidr_key make_cluster_cidr_key(std::uint32_t network, const Prefix &prefix) {
     return {trie_length(prefix), htonl(network), masked(prefix).addr};
 }
 
 std::uint32_t network_of(const cluster_cidr_key &key) { return ntohl(key.network); }
 
-Prefix prefix_of(const cluster_cidr_key &key) {
-    const std::uint32_t before = kNumberBits + (is_ipv4(key.addr) ? kMappedBits : 0);
-    // A prefix of IPv6 may begin like a mapped IPv4 address, and be shorter than one.
-    const std::uint32_t skipped = key.prefixlen >= before ? before : kNumberBits;
-    return {key.addr, static_cast<std::uint8_t>(key.prefixlen - skipped)};
-}
+Prefix prefix_of(const cluster_cidr_key &key) { return trie_prefix(key.addr, key.prefixlen); }
+
+Prefix prefix_of(const exempt_key &key) { return trie_prefix(key.addr, key.prefixlen - 32); }
 
 const std::array<ReasonText, REASON_COUNT> kReasons = {{
 #define X(name, text, kind, sentence) {text, REASON_KIND_##kind, sentence},

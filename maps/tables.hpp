@@ -8,9 +8,11 @@
 #include "abi/counter.h"
 #include "abi/endpoint.h"
 #include "abi/interface.h"
+#include "abi/limit.h"
 #include "abi/names.h"
 #include "abi/network.h"
 #include "abi/path.h"
+#include "abi/sender.h"
 #include "abi/source_route.h"
 #include "abi/uplink.h"
 #include "ip.hpp"
@@ -35,6 +37,9 @@ using Bandwidths = Map<std::uint32_t, bandwidth>;
 using Uplinks = Map<std::uint32_t, uplink>;
 using ClusterCidrs = Map<cluster_cidr_key, std::uint32_t>;
 using SourceRoutes = Map<source_route_key, source_route>;
+using LimitStates = Map<limit_key, limit_state>;
+using Exempts = Map<exempt_key, std::uint32_t>;
+using Senders = Map<sender_key, std::uint32_t>;
 
 // Every pin there is, maps and programs.
 #define X(name) std::string_view(name),
@@ -58,6 +63,9 @@ Result<Bandwidths> open_bandwidths(std::string_view root, Access access);
 Result<Uplinks> open_uplinks(std::string_view root, Access access);
 Result<ClusterCidrs> open_cluster_cidrs(std::string_view root, Access access);
 Result<SourceRoutes> open_source_routes(std::string_view root, Access access);
+Result<LimitStates> open_limit_states(std::string_view root, Access access);
+Result<Exempts> open_exempts(std::string_view root, Access access);
+Result<Senders> open_senders(std::string_view root, Access access);
 
 // The per-CPU counters: one struct counters for each possible CPU.
 class Counters {
@@ -91,10 +99,13 @@ bool set_field(std::span<char> field, std::string_view text);
 
 // The key of an allowed prefix of the endpoint behind `ifindex`.
 allowed_source_key make_allowed_source_key(std::uint32_t ifindex, const Prefix &prefix);
+// The key of a prefix that is shaped or not, for the endpoint behind `ifindex`.
+exempt_key make_exempt_key(std::uint32_t ifindex, limit_direction direction, const Prefix &prefix);
 // The key of one of a network's cluster CIDRs, and the other way round.
 cluster_cidr_key make_cluster_cidr_key(std::uint32_t network, const Prefix &prefix);
 std::uint32_t network_of(const cluster_cidr_key &key);
 Prefix prefix_of(const cluster_cidr_key &key);
+Prefix prefix_of(const exempt_key &key);
 
 struct ReasonText {
     std::string_view name; // "sent-direct"

@@ -4,6 +4,7 @@
 #include "plugin/endpoint.hpp"
 #include "plugin/hostless.hpp"
 #include "plugin/ipam.hpp"
+#include "plugin/limiter.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/neighbourhood.hpp"
@@ -181,6 +182,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     plan.flags |= source_flags(request.config, siblings, way);
     if (!strangers.empty())
         plan.flags |= INTERFACE_POD_RULES;
+    plan.flags |= TRY(start_limiter(request.config, pair.veth.host.ifindex, rollback));
     EndpointFacts facts = facts_of(plan, pair, mode, kind, pod.inode());
     facts.masquerade = TRY(masquerade_of(request.config));
     const endpoint record = TRY(make_endpoint(request, facts));

@@ -10,6 +10,7 @@
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/siblings.hpp"
+#include "plugin/limiter.hpp"
 
 #include <algorithm>
 
@@ -147,6 +148,7 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
     facts.flags |= source_flags(request.config, siblings, way);
     if (request.config.source_routing && (!strangers.empty() || (facts.flags & INTERFACE_BRIDGED) != 0))
         facts.flags |= INTERFACE_POD_RULES;
+    facts.flags |= TRY(start_limiter(request.config, facts.ifindex, rollback));
     const endpoint record = TRY(make_endpoint(request, facts));
     TRY(put_endpoint(tables, request, record, rollback));
     rollback.add("attaching the programs", [ifindex = record.ifindex]() -> Result<void> {

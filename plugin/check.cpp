@@ -149,6 +149,9 @@ Result<void> check_maps(Checked &c, const Tables &tables) {
             return gone("the entry of allowed source " + to_string(prefix) + " in " PODLANE_MAP_SOURCES " is gone");
     if (c.request.config.bandwidth && !TRY(tables.bandwidths.find(c.record.ifindex)))
         return gone("the entry of " + c.host_ifname() + " in " PODLANE_MAP_BANDWIDTHS " is gone");
+    for (const std::uint32_t direction : {LIMIT_INGRESS, LIMIT_EGRESS})
+        if (c.request.config.bandwidth && !TRY(tables.limit_states.find({c.record.ifindex, direction})))
+            return gone("the entry of " + c.host_ifname() + " in " PODLANE_MAP_LIMITS " is gone");
     return {};
 }
 

@@ -1,7 +1,9 @@
 #include "plugin/endpoint.hpp"
 
+#include "loader/pace.hpp"
 #include "plugin/net/link.hpp"
 
+#include <arpa/inet.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -72,6 +74,75 @@ template <typename Table> void erase_all_of(const Table &table, std::uint32_t if
         if (belongs(key, value, ifindex))
             if (auto erased = table.erase(key); !erased)
                 failed = std::move(erased).error();
+}
+
+Result<void> put_exempts(const Tables &tables, const cni::LimitedPrefixes &of, std::uint32_t ifindex,
+                         limit_direction direction, Rollback &rollback) {
+    std::vector<std::pair<Prefix, std::uint32_t>> all;
+    for (const Prefix &prefix : of.unshaped)
+        all.emplace_back(prefix, 0);
+    if (!of.shaped.empty())
+        all.emplace_back(Prefix{}, 0);
+    for (const Prefix &prefix : of.shaped)
+        all.emplace_back(prefix, 1);
+    for (const auto &[prefix, shaped] : all) {
+        const exempt_key key = make_exempt_key(ifindex, direction, prefix);
+        TRY(tables.exempts.put(key, shaped));
+        undo_put(rollback, "exempting " + to_string(prefix), tables.exempts, key);
+    }
+    return {};
+}
+
+// Before the host end's flags say that there are any.
+Result<void> put_limits(const Tables &tables, const cni::Config &config, std::uint32_t ifindex, Rollback &rollback) {
+    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS})
+        TRY(put_exempts(tables, config.limited_prefixes[direction], ifindex, direction, rollback));
+    const auto &limits = config.bandwidth;
+    if (!limits)
+        return {};
+    TRY(tables.bandwidths.put(
+        ifindex, {limits->ingress_rate, limits->ingress_burst, limits->egress_rate, limits->egress_burst}));
+    undo_put(rollback, "storing its bandwidth", tables.bandwidths, ifindex);
+    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
+        const limit_key key{ifindex, direction};
+        TRY(tables.limit_states.put(key, limit_state{}));
+        undo_put(rollback, "starting its limits", tables.limit_states, key);
+    }
+    return {};
+}
+
+// By the pod's own sockets, and by the node's that speak to it.
+Result<std::vector<sender_key>> sender_keys(const endpoint &record) {
+    const std::uint32_t node = TRY(own_netns());
+    std::vector<sender_key> keys;
+    for (const ip_addr &addr : addresses_in(record)) {
+        keys.push_back({static_cast<std::uint32_t>(record.netns_inode), addr});
+        keys.push_back({node, addr});
+    }
+    return keys;
+}
+
+Result<void> put_senders(const Tables &tables, const endpoint &record, Rollback &rollback) {
+    for (const sender_key &key : TRY(sender_keys(record))) {
+        TRY(tables.senders.put(key, record.ifindex));
+        undo_put(rollback, "telling whose sockets are whose", tables.senders, key);
+    }
+    return {};
+}
+
+// Addresses may have a new owner already.
+Result<void> erase_senders(const Tables &tables, const endpoint &record) {
+    for (const sender_key &key : TRY(sender_keys(record)))
+        if (const auto owner = TRY(tables.senders.find(key)); owner && *owner == record.ifindex)
+            TRY(tables.senders.erase(key));
+    return {};
+}
+
+// What there is by the ifindex alone.
+std::array<Result<bool>, 5> erase_by_ifindex(const Tables &tables, std::uint32_t ifindex) {
+    return {tables.interfaces.erase(ifindex), tables.bandwidths.erase(ifindex),
+            tables.limit_states.erase({ifindex, LIMIT_INGRESS}), tables.limit_states.erase({ifindex, LIMIT_EGRESS}),
+            tables.counters.erase(ifindex)};
 }
 
 bool is_place(const source_route_key &key) {
@@ -166,12 +237,19 @@ Result<void> Tables::check_generation(const std::string &root) const {
 Result<Tables> Tables::open(const std::string &root) {
     // First: what is opened behind it may be newer than it says, never older.
     const std::uint64_t generation = TRY(generation_of(root));
-    return Tables{
-        TRY(open_endpoints(root, Access::read_write)),       TRY(open_interfaces(root, Access::read_write)),
-        TRY(open_addresses(root, Access::read_write)),       TRY(open_networks(root, Access::read_write)),
-        TRY(open_allowed_sources(root, Access::read_write)), TRY(open_bandwidths(root, Access::read_write)),
-        TRY(open_cluster_cidrs(root, Access::read_write)),   TRY(open_source_routes(root, Access::read_write)),
-        TRY(Counters::open(root, Access::read_write)),       generation};
+    return Tables{TRY(open_endpoints(root, Access::read_write)),
+                  TRY(open_interfaces(root, Access::read_write)),
+                  TRY(open_addresses(root, Access::read_write)),
+                  TRY(open_networks(root, Access::read_write)),
+                  TRY(open_allowed_sources(root, Access::read_write)),
+                  TRY(open_bandwidths(root, Access::read_write)),
+                  TRY(open_cluster_cidrs(root, Access::read_write)),
+                  TRY(open_source_routes(root, Access::read_write)),
+                  TRY(open_limit_states(root, Access::read_write)),
+                  TRY(open_exempts(root, Access::read_write)),
+                  TRY(open_senders(root, Access::read_write)),
+                  TRY(Counters::open(root, Access::read_write)),
+                  generation};
 }
 
 Result<endpoint> make_endpoint(const cni::Request &request, const EndpointFacts &facts) {
@@ -230,11 +308,7 @@ Result<void> put_endpoint(const Tables &tables, const cni::Request &request, con
     undo_put(rollback, "recording the endpoint", tables.endpoints, key);
     TRY(tables.counters.put_zero(record.ifindex));
     undo_put(rollback, "making its counters", tables.counters, record.ifindex);
-    if (const auto &limits = request.config.bandwidth) {
-        TRY(tables.bandwidths.put(
-            record.ifindex, {limits->ingress_rate, limits->ingress_burst, limits->egress_rate, limits->egress_burst}));
-        undo_put(rollback, "storing its bandwidth", tables.bandwidths, record.ifindex);
-    }
+    TRY(put_limits(tables, request.config, record.ifindex, rollback));
     for (const Prefix &prefix : request.config.allowed_sources) {
         const allowed_source_key source = make_allowed_source_key(record.ifindex, prefix);
         TRY(tables.allowed_sources.put(source, 1));
@@ -251,7 +325,7 @@ Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollbac
         TRY(put_address(tables, key, make_address(record)));
         undo_put(rollback, "putting address " + to_string(addr), tables.addresses, key);
     }
-    return {};
+    return put_senders(tables, record, rollback); // the addresses are its own now
 }
 
 Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {
@@ -268,8 +342,14 @@ Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {
     erase_all_of(tables.source_routes, ifindex, by_either, failed);
     erase_all_of(tables.addresses, ifindex, by_value, failed);
     erase_all_of(tables.allowed_sources, ifindex, by_key, failed);
-    for (Result<bool> erased :
-         {tables.interfaces.erase(ifindex), tables.bandwidths.erase(ifindex), tables.counters.erase(ifindex)})
+    erase_all_of(
+        tables.exempts, ifindex,
+        [](const exempt_key &key, std::uint32_t, std::uint32_t wanted) { return ntohl(key.ifindex) == wanted; },
+        failed);
+    erase_all_of(
+        tables.senders, ifindex,
+        [](const sender_key &, std::uint32_t owner, std::uint32_t wanted) { return owner == wanted; }, failed);
+    for (Result<bool> &erased : erase_by_ifindex(tables, ifindex))
         if (!erased)
             failed = std::move(erased).error();
     if (!failed.message.empty())
@@ -286,14 +366,15 @@ Result<void> erase_endpoint(const Tables &tables, const endpoint_key &key, const
             if (auto erased = tables.addresses.erase(owned); !erased)
                 failed = std::move(erased).error();
     }
+    if (auto erased = erase_senders(tables, record); !erased)
+        failed = std::move(erased).error();
     if ((record.flags & (INTERFACE_SIBLINGS | INTERFACE_WAY)) != 0)
         if (auto erased = erase_source_routes(tables, record); !erased)
             failed = std::move(erased).error();
     if (record.ifindex == 0) {
         // Without a host end there is nothing by its number.
-    } else if (record.allowed_source_count == 0) {
-        for (Result<bool> erased : {tables.interfaces.erase(record.ifindex), tables.bandwidths.erase(record.ifindex),
-                                    tables.counters.erase(record.ifindex)})
+    } else if (record.allowed_source_count == 0 && (record.flags & INTERFACE_LIMIT_EXEMPT) == 0) {
+        for (Result<bool> &erased : erase_by_ifindex(tables, record.ifindex))
             if (!erased)
                 failed = std::move(erased).error();
     } else if (auto erased = erase_interface(tables, record.ifindex); !erased) {

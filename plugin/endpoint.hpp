@@ -23,6 +23,9 @@ struct Tables {
     Bandwidths bandwidths;
     ClusterCidrs cluster_cidrs;
     SourceRoutes source_routes;
+    LimitStates limit_states;
+    Exempts exempts;
+    Senders senders;
     Counters counters;
     std::uint64_t generation; // of the pins: another one after an upgrade
 

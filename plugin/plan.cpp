@@ -163,6 +163,20 @@ std::string host_ifname(const cni::Request &request) {
 
 std::string alias_of(const cni::Request &request) { return "podlane " + request.container_id + " " + request.ifname; }
 
+std::uint32_t limiter_flags_of(cni::Limiter limiter) {
+    switch (limiter) {
+    case cni::Limiter::automatic:
+        return 0;
+    case cni::Limiter::pace:
+        return INTERFACE_LIMIT_UNTIMED;
+    case cni::Limiter::departure:
+        return INTERFACE_LIMIT_UNPACED_INGRESS;
+    case cni::Limiter::bucket:
+        return INTERFACE_LIMIT_UNTIMED | INTERFACE_LIMIT_UNPACED_INGRESS | INTERFACE_LIMIT_UNPACED_EGRESS;
+    }
+    return 0;
+}
+
 std::uint32_t interface_flags_of(const cni::Config &config, std::size_t address_count) {
     std::uint32_t flags = 0;
     if (config.fast_path != cni::FastPath::off)
@@ -173,6 +187,14 @@ std::uint32_t interface_flags_of(const cni::Config &config, std::size_t address_
         flags |= INTERFACE_ANTI_SPOOF;
     if (!config.allowed_sources.empty())
         flags |= INTERFACE_ALLOWED_SOURCES;
+    if (config.bandwidth && config.bandwidth->ingress_rate != 0)
+        flags |= INTERFACE_LIMIT_INGRESS;
+    if (config.bandwidth && config.bandwidth->egress_rate != 0)
+        flags |= INTERFACE_LIMIT_EGRESS;
+    flags |= limiter_flags_of(config.limiter);
+    if (std::ranges::any_of(config.limited_prefixes,
+                            [](const auto &of) { return !of.shaped.empty() || !of.unshaped.empty(); }))
+        flags |= INTERFACE_LIMIT_EXEMPT;
     if (address_count > 1)
         flags |= INTERFACE_MORE_ADDRESSES;
     return flags;

@@ -38,6 +38,9 @@ Result<endpoint_mode> mode_of(const cni::Request &request);
 std::string host_ifname(const cni::Request &request);
 std::string alias_of(const cni::Request &request);
 
+// Of these, what is said of the tools that hold limits.
+std::uint32_t limiter_flags_of(cni::Limiter limiter);
+
 // enum interface_flags a configuration asks for, whoever made the interface.
 std::uint32_t interface_flags_of(const cni::Config &config, std::size_t address_count);
 

@@ -1,5 +1,6 @@
 #include "plugin/remove.hpp"
 
+#include "loader/departure.hpp"
 #include "loader/pins.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/hostless.hpp"
@@ -42,6 +43,8 @@ Result<void> detach_programs(net::Netlink &host, const endpoint &record) {
         return {};
     TRY(detach(record.ifindex, Hook::ingress));
     TRY(detach(record.ifindex, Hook::egress));
+    if ((record.flags & INTERFACE_LIMIT_TIMED) != 0)
+        TRY(remove_fq(record.ifindex));
     return {};
 }
 

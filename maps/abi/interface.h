@@ -16,6 +16,9 @@ enum interface_flags {
 	INTERFACE_GATEWAY = 1 << 4,
 	/* The endpoint has addresses beyond the first of a family: they are found in the addresses map. */
 	INTERFACE_MORE_ADDRESSES = 1 << 5,
+	/* What goes to the endpoint, or what it sends, has a limit. */
+	INTERFACE_LIMIT_INGRESS = 1 << 6,
+	INTERFACE_LIMIT_EGRESS = 1 << 7,
 	/* The container has more interfaces: the source routes map holds their addresses for this one. */
 	INTERFACE_SIBLINGS = 1 << 8,
 	/* The network has a way out of the node of its own: the source routes map holds it for the endpoint's
@@ -26,8 +29,19 @@ enum interface_flags {
 	/* The container has an interface without programs: rules in it route what is sent from the endpoint's
 	   addresses. */
 	INTERFACE_POD_RULES = 1 << 11,
-	/* The host end is a port of a bridge that is no router for the endpoint: its frames go past the host's routes. */
-	INTERFACE_BRIDGED = 1 << 16,
+	/* TCP senders of this node are not told the rate at which to send to the endpoint; the endpoint's own not
+	   theirs. */
+	INTERFACE_LIMIT_UNPACED_INGRESS = 1 << 12,
+	INTERFACE_LIMIT_UNPACED_EGRESS = 1 << 13,
+	/* The map of exempt prefixes holds some for this interface. */
+	INTERFACE_LIMIT_EXEMPT = 1 << 14,
+	/* The host end has a qdisc of ours that holds packets until their departure time; the configuration wants none.
+	 */
+	INTERFACE_LIMIT_TIMED = 1 << 15,
+	INTERFACE_LIMIT_UNTIMED = 1 << 16,
+	/* The host end is a port of a bridge that is no router for the endpoint: its frames go past the host's routes.
+	 */
+	INTERFACE_BRIDGED = 1 << 17,
 };
 
 /* Written once by ADD, erased by DEL, read for every packet: one cache line. */

@@ -19,6 +19,9 @@
 #define PODLANE_MAP_UPLINKS "uplinks_v1"
 #define PODLANE_MAP_CIDRS "cluster_cidr_v1"
 #define PODLANE_MAP_SOURCE_ROUTES "source_route_v1"
+#define PODLANE_MAP_LIMITS "limit_state_v1"
+#define PODLANE_MAP_EXEMPT "exempt_v1"
+#define PODLANE_MAP_SENDERS "senders_v1"
 
 /* X(name), in the order in which people read of them. */
 #define PODLANE_MAPS(X)                                                                                                \
@@ -32,7 +35,10 @@
 	X(PODLANE_MAP_BANDWIDTHS)                                                                                      \
 	X(PODLANE_MAP_UPLINKS)                                                                                         \
 	X(PODLANE_MAP_CIDRS)                                                                                           \
-	X(PODLANE_MAP_SOURCE_ROUTES)
+	X(PODLANE_MAP_SOURCE_ROUTES)                                                                                   \
+	X(PODLANE_MAP_LIMITS)                                                                                          \
+	X(PODLANE_MAP_EXEMPT)                                                                                          \
+	X(PODLANE_MAP_SENDERS)
 
 #define PODLANE_PROGRAM_PREFIX "pl_"
 /* Program names as the kernel shows them; the prefix tells ours from other agents'. */
@@ -40,12 +46,17 @@
 #define PODLANE_PROGRAM_TO_POD "pl_to_pod"
 #define PODLANE_PROGRAM_FROM_UPLINK "pl_from_uplink"
 #define PODLANE_PROGRAM_TO_UPLINK "pl_to_uplink"
+#define PODLANE_PROGRAM_PACE "pl_pace"
 
 #define PODLANE_PROGRAMS(X)                                                                                            \
 	X(PODLANE_PROGRAM_FROM_POD)                                                                                    \
 	X(PODLANE_PROGRAM_TO_POD)                                                                                      \
 	X(PODLANE_PROGRAM_FROM_UPLINK)                                                                                 \
-	X(PODLANE_PROGRAM_TO_UPLINK)
+	X(PODLANE_PROGRAM_TO_UPLINK)                                                                                   \
+	X(PODLANE_PROGRAM_PACE)
+
+/* The pin of the link that keeps pl_pace on the cgroup v2 root; missing where there is no cgroup v2. */
+#define PODLANE_PIN_PACING "pl_pace_link"
 
 /* clsact filters of ours: one priority, one handle ("PL"), so that other filters are never touched. */
 #define PODLANE_TC_PRIORITY 20

@@ -58,7 +58,10 @@
 	  "source is another interface's of the container: goes on as if that one had sent it")                        \
 	X(SENT_WAY, "sent-way", FAST, "by the uplink of the pod's network, to the network's next hop")                 \
 	X(UPLINK_ARP, "uplink-arp", ANSWER, "ARP request for a pod whose network is on this uplink, answered")         \
-	X(UPLINK_ND, "uplink-nd", ANSWER, "neighbour solicitation for a pod whose network is on this uplink, answered")
+	X(UPLINK_ND, "uplink-nd", ANSWER,                                                                              \
+	  "neighbour solicitation for a pod whose network is on this uplink, answered")                                \
+	X(DROP_EGRESS_LIMIT, "drop-egress-limit", DROP, "beyond the sending endpoint's bandwidth")                     \
+	X(DROP_INGRESS_LIMIT, "drop-ingress-limit", DROP, "beyond the receiving endpoint's bandwidth")
 
 enum reason_kind {
 	REASON_KIND_PASS,

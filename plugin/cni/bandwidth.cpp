@@ -13,6 +13,8 @@ using json::Node;
 using Wide = unsigned __int128;
 
 constexpr std::array<std::string_view, 4> kLimits{"ingressRate", "ingressBurst", "egressRate", "egressBurst"};
+constexpr std::array<std::string_view, 6> kKeys{"ingressRate", "ingressBurst",    "egressRate",
+                                                "egressBurst", "unshapedSubnets", "shapedSubnets"};
 constexpr const char *kAnnotations = "io.kubernetes.cri.pod-annotations";
 constexpr std::uint64_t kAutomaticBurst = 0x7fffffff;          // what the kubelet sends whatever the rate
 constexpr std::uint64_t kLowestAnnotation = 1000;              // as the kubelet has it: 1k
@@ -69,7 +71,7 @@ Result<std::optional<Bandwidth>> read_configured(const Node &root) {
     if (object.present() && flat)
         return object.wrong("either bandwidth or the four keys at the top level, not both");
     if (object.present())
-        TRY(check_keys(object, kLimits));
+        TRY(check_keys(object, kKeys));
     return std::optional(TRY(read_limits(object.present() ? object : root)));
 }
 

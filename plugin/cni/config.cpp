@@ -73,6 +73,14 @@ Result<void> read_attach(const Node &node, AttachBy &into) {
     return read_word(node, kWords, into);
 }
 
+Result<void> read_limiter(const Node &node, Limiter &into) {
+    constexpr std::array<Word<Limiter>, 4> kWords{{{"auto", Limiter::automatic},
+                                                   {"pace", Limiter::pace},
+                                                   {"edt", Limiter::departure},
+                                                   {"bucket", Limiter::bucket}}};
+    return read_word(node, kWords, into);
+}
+
 Result<void> read_log(const Node &node, Log &into) {
     using Level = Log::Level;
     constexpr std::array<Word<Level>, 4> kLevels{
@@ -137,6 +145,31 @@ Result<std::vector<Prefix>> read_prefixes(const Node &node) {
         for (const Node &element : TRY(node.elements()))
             prefixes.push_back(TRY(read_prefix(element, true)));
     return prefixes;
+}
+
+// A list for both directions, or an object with one for each.
+Result<void> read_limited(const Node &node, Config &config, std::vector<Prefix> LimitedPrefixes::*which) {
+    constexpr std::array<std::string_view, 2> kDirections{"ingress", "egress"}; // as enum limit_direction
+    if (!node.present())
+        return {};
+    const bool by_direction = node.value().is_object();
+    if (by_direction)
+        TRY(check_keys(node, kDirections));
+    for (std::size_t i = 0; i < kDirections.size(); ++i)
+        config.limited_prefixes[i].*which = TRY(read_prefixes(by_direction ? node.at(kDirections[i]) : node));
+    return {};
+}
+
+// As in the reference plugin: the one list or the other.
+Result<void> read_shaped(const Node &root, Config &config) {
+    for (const Node &object : {root, root.at("bandwidth")}) {
+        TRY(read_limited(object.at("unshapedSubnets"), config, &LimitedPrefixes::unshaped));
+        TRY(read_limited(object.at("shapedSubnets"), config, &LimitedPrefixes::shaped));
+        for (const LimitedPrefixes &of : config.limited_prefixes)
+            if (!of.unshaped.empty() && !of.shaped.empty())
+                return object.at("shapedSubnets").wrong("either unshapedSubnets or shapedSubnets, not both");
+    }
+    return {};
 }
 
 Result<void> read_mac(const Node &node, std::optional<Mac> &into) {
@@ -270,7 +303,8 @@ Result<void> read_own_keys(const Node &root, Config &config) {
     TRY(read_map_size(root.at("maxPaths"), config.max_paths));
     TRY(read_log(root.at("log"), config.log));
     config.bandwidth = TRY(read_bandwidth(root));
-    return {};
+    TRY(read_limiter(root.at("limiter"), config.limiter));
+    return read_shaped(root, config);
 }
 
 } // namespace

@@ -4,6 +4,7 @@
 #include "maps/abi/config.h"
 #include "maps/ip.hpp"
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -73,6 +74,15 @@ struct Bandwidth {
     std::uint64_t ingress_rate = 0, ingress_burst = 0, egress_rate = 0, egress_burst = 0;
 };
 
+// What slows senders down before the bucket drops: what the kernel can, pacing alone, departure times alone (pacing for
+// what the pod sends), or nothing.
+enum class Limiter { automatic, pace, departure, bucket };
+
+// Of the other side's addresses: what a limit does not concern, or, where not empty, all it concerns.
+struct LimitedPrefixes {
+    std::vector<Prefix> unshaped, shaped;
+};
+
 struct Log {
     std::string file; // empty: stderr
     enum class Level { error, warning, info, debug } level = Level::warning;
@@ -114,8 +124,10 @@ struct Config {
     std::vector<Prefix> requested_ips; // capability `ips`, args.cni.ips, CNI_ARGS IP
     std::optional<Mac> requested_mac;  // capability `mac`, args.cni.mac, CNI_ARGS MAC
     std::optional<Bandwidth> bandwidth;
-    std::vector<ValidAttachment> valid_attachments; // GC only
-    Dns dns{};                                      // put into the result where the IPAM plugin gave none
+    Limiter limiter = Limiter::automatic;
+    std::array<LimitedPrefixes, 2> limited_prefixes; // by enum limit_direction
+    std::vector<ValidAttachment> valid_attachments;  // GC only
+    Dns dns{};                                       // put into the result where the IPAM plugin gave none
 };
 
 struct Request {

@@ -18,6 +18,9 @@ inline constexpr std::array kUplinkReasons = {REASON_SENT_UPLINK,    REASON_RECE
                                               REASON_HOST_NO_UPLINK, REASON_HOST_SOURCE_LOCAL, REASON_HOST_NO_NEIGHBOUR,
                                               REASON_SENT_WAY,       REASON_UPLINK_ARP,        REASON_UPLINK_ND};
 
+// What only packets of limited endpoints end in.
+inline constexpr std::array kLimitReasons = {REASON_DROP_EGRESS_LIMIT, REASON_DROP_INGRESS_LIMIT};
+
 inline Ethernet from_pod() { return {kHostMac, kPodMac}; }
 inline ip_addr pod4() { return ip("192.0.2.10"); }
 inline ip_addr pod6() { return ip("2001:db8::10"); }

@@ -28,12 +28,12 @@
 namespace podlane {
 namespace {
 
-constexpr std::array kMaps = {PODLANE_MAP_ENDPOINTS, PODLANE_MAP_INTERFACES,   PODLANE_MAP_ADDRESSES,
-                              PODLANE_MAP_NETWORKS,  PODLANE_MAP_PATHS,        PODLANE_MAP_COUNTERS,
-                              PODLANE_MAP_SOURCES,   PODLANE_MAP_BANDWIDTHS,   PODLANE_MAP_UPLINKS,
-                              PODLANE_MAP_CIDRS,     PODLANE_MAP_SOURCE_ROUTES};
+constexpr std::array kMaps = {
+    PODLANE_MAP_ENDPOINTS, PODLANE_MAP_INTERFACES,    PODLANE_MAP_ADDRESSES,  PODLANE_MAP_NETWORKS, PODLANE_MAP_PATHS,
+    PODLANE_MAP_COUNTERS,  PODLANE_MAP_SOURCES,       PODLANE_MAP_BANDWIDTHS, PODLANE_MAP_UPLINKS,  PODLANE_MAP_CIDRS,
+    PODLANE_MAP_LIMITS,    PODLANE_MAP_SOURCE_ROUTES, PODLANE_MAP_EXEMPT,     PODLANE_MAP_SENDERS};
 constexpr std::array kPrograms = {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD, PODLANE_PROGRAM_FROM_UPLINK,
-                                  PODLANE_PROGRAM_TO_UPLINK};
+                                  PODLANE_PROGRAM_TO_UPLINK, PODLANE_PROGRAM_PACE};
 constexpr LoadSettings kSizes{64, 128};
 
 std::set<std::string> names_in(const std::string &directory) {
@@ -82,6 +82,7 @@ class Load : public testing::Test {
 TEST_F(Load, PinsEveryProgramAndMap) {
     std::set<std::string> expected(kMaps.begin(), kMaps.end());
     expected.insert(kPrograms.begin(), kPrograms.end());
+    expected.insert(PODLANE_PIN_PACING);
     EXPECT_EQ(names_in(live_directory(root_)), expected);
 }
 

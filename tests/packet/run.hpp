@@ -8,6 +8,7 @@
 #include "maps/tables.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/net/link.hpp"
+#include "plugin/plan.hpp"
 #include "tests/packet/frame.hpp"
 
 #include <bpf/bpf.h>
@@ -41,6 +42,9 @@ inline constexpr Mac kForeignMac{0x02, 0, 0, 0, 0, 0x66};
 inline constexpr Mac kBroadcastMac{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 inline constexpr std::uint32_t kMtu = 1400; // the peer's; the pod's own is larger
 inline constexpr std::uint32_t kAllFlags = INTERFACE_FAST_LOCAL | INTERFACE_ANTI_SPOOF | INTERFACE_GATEWAY;
+inline constexpr std::uint32_t kLimitFlags = INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_EGRESS |
+                                             INTERFACE_LIMIT_UNPACED_INGRESS | INTERFACE_LIMIT_UNPACED_EGRESS |
+                                             INTERFACE_LIMIT_EXEMPT;
 inline constexpr int kDropped = 2; // TC_ACT_SHOT
 inline constexpr int kRedirected = 7;
 inline constexpr int kNext = -1;
@@ -57,6 +61,7 @@ struct Pod {
     std::uint32_t mtu = 1500;
     std::uint32_t flags = kAllFlags;
     std::vector<Prefix> allowed{};
+    cni::Config limits{}; // bandwidth and prefixes, as ADD reads them
 };
 
 // One program's run: what became of the packet, and every counter that moved.
@@ -74,6 +79,7 @@ inline void PrintTo(const Counted &counted, std::ostream *out) {
 struct Outcome {
     int verdict = 0;
     std::uint32_t mark = 0; // of the packet, afterwards
+    std::uint64_t departure_ns = 0;
     Bytes frame;
     std::vector<Counted> counted;
 };
@@ -85,6 +91,7 @@ struct How {
     std::uint32_t gso_size = 0;
     std::uint32_t gso_segments = 0;
     std::uint32_t mark = 0;
+    std::uint32_t came_by = 0; // the interface it was received on
 };
 
 class Node {
@@ -104,6 +111,7 @@ class Node {
         for (const Pod *each : {&pod, &peer, &stranger})
             put(*each);
     }
+    [[nodiscard]] const std::string &root() const { return root_; }
     ~Node() {
         static_cast<void>(remove_pins(live_directory(root_)));
         rmdir(root_.c_str());
@@ -116,6 +124,7 @@ class Node {
         cni::Request request{};
         request.container_id = of.name;
         request.ifname = "eth0";
+        request.config = of.limits;
         request.config.name = of.network;
         request.config.allowed_sources = of.allowed;
         EndpointFacts facts;
@@ -125,6 +134,7 @@ class Node {
         facts.host_mac = kHostMac;
         facts.mtu = of.mtu;
         facts.flags = of.flags | (of.allowed.empty() ? 0U : std::uint32_t{INTERFACE_ALLOWED_SOURCES});
+        facts.flags |= interface_flags_of(of.limits, 1) & kLimitFlags;
         facts.addresses = of.addresses;
         facts.link_local = link_local_from_mac(of.mac);
         const endpoint record = must(make_endpoint(request, facts));
@@ -166,6 +176,7 @@ class Node {
         context.gso_size = how.gso_size;
         context.gso_segs = how.gso_segments;
         context.mark = how.mark;
+        context.ingress_ifindex = how.came_by;
         outcome.frame.resize(frame.size() + 256);
         bpf_test_run_opts options{};
         options.sz = sizeof options;
@@ -185,6 +196,7 @@ class Node {
         outcome.frame.resize(options.data_size_out);
         outcome.verdict = static_cast<int>(options.retval);
         outcome.mark = context.mark;
+        outcome.departure_ns = context.tstamp;
         return true;
     }
 

@@ -227,6 +227,8 @@ TEST_F(Verdict, EveryReasonHasAPacket) {
     produced.insert(REASON_SENT_SIBLING);   // of source_test
     for (const reason why : kUplinkReasons) // those of uplink_test and source_test
         produced.insert(why);
+    for (const reason why : kLimitReasons) // those of limit_test
+        produced.insert(why);
     for (int i = 0; i < REASON_COUNT; ++i)
         EXPECT_TRUE(produced.contains(static_cast<reason>(i))) << kReasons[i].name;
 }

@@ -234,6 +234,21 @@ TEST(CniConfig, TheWayOutOfTheNodeIsChecked) {
                    "clusterCIDRs");
 }
 
+TEST(CniConfig, WhatLimitsConcern) {
+    const Config both = accepted(R"("unshapedSubnets": ["198.51.100.0/24"], "limiter": "edt")");
+    EXPECT_EQ(both.limiter, Limiter::departure);
+    for (const LimitedPrefixes &of : both.limited_prefixes)
+        EXPECT_EQ(of.unshaped.size(), 1U);
+    const Config each = accepted(R"("unshapedSubnets": {"ingress": ["198.51.100.0/24", "2001:db8::/32"]},
+                                    "bandwidth": {"shapedSubnets": {"egress": ["203.0.113.0/24"]}})");
+    EXPECT_EQ(each.limited_prefixes[0].unshaped.size(), 2U);
+    EXPECT_TRUE(each.limited_prefixes[1].unshaped.empty());
+    EXPECT_EQ(each.limited_prefixes[1].shaped.size(), 1U);
+    for (const char *wrong : {R"("unshapedSubnets": ["198.51.100.0/24"], "shapedSubnets": {"egress": ["::/0"]})",
+                              R"("unshapedSubnets": {"up": []})", R"("shapedSubnets": 5)", R"("limiter": "tbf")"})
+        EXPECT_FALSE(parse(config_with(wrong))) << wrong;
+}
+
 TEST(CniConfig, UndecodableTextIsCode6) {
     for (const std::string &text :
          {std::string{}, std::string(" \n"), std::string("{"), std::string("[]"), std::string("1"), std::string("nul"),

@@ -29,6 +29,11 @@ enum class Opt : unsigned {
     source,
     destination,
     force,
+    ingress_rate,
+    ingress_burst,
+    egress_rate,
+    egress_burst,
+    watch,
     count
 };
 

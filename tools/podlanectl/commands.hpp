@@ -13,6 +13,10 @@ namespace podlane::ctl {
 
 Result<int> endpoint_list(const Call &call, World &world);
 Result<int> endpoint_show(const Call &call, World &world);
+Result<int> bandwidth_list(const Call &call, World &world);
+Result<int> bandwidth_show(const Call &call, World &world);
+Result<int> bandwidth_set(const Call &call, World &world);
+Result<int> bandwidth_clear(const Call &call, World &world);
 Result<int> counter_list(const Call &call, World &world);
 Result<int> map_list(const Call &call, World &world);
 Result<int> map_dump(const Call &call, World &world);
@@ -67,6 +71,11 @@ struct UplinkReport {
 };
 Result<std::vector<UplinkReport>> read_uplinks(const World &world);
 output::Table uplink_table(const std::vector<UplinkReport> &all);
+
+// Every limit with what it counted.
+Result<output::Table> bandwidth_table(const World &world);
+// What this kernel can hold limits by, as "pace, edt, bucket".
+std::string limiters_words(const World &world);
 
 // A map of this version of Podlane.
 struct KnownMap {

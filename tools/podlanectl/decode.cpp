@@ -17,7 +17,7 @@ struct Word {
     std::string_view text;
 };
 
-constexpr std::array<Word, 11> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
+constexpr std::array<Word, 18> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
                                           {INTERFACE_FAST_UPLINK, "fast-uplink"},
                                           {INTERFACE_ANTI_SPOOF, "anti-spoof"},
                                           {INTERFACE_ALLOWED_SOURCES, "allowed-sources"},
@@ -27,7 +27,14 @@ constexpr std::array<Word, 11> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
                                           {INTERFACE_WAY, "own-way"},
                                           {INTERFACE_APART, "apart"},
                                           {INTERFACE_POD_RULES, "pod-rules"},
-                                          {INTERFACE_BRIDGED, "bridged"}}};
+                                          {INTERFACE_BRIDGED, "bridged"},
+                                          {INTERFACE_LIMIT_INGRESS, "limit-ingress"},
+                                          {INTERFACE_LIMIT_EGRESS, "limit-egress"},
+                                          {INTERFACE_LIMIT_UNPACED_INGRESS, "limit-unpaced-ingress"},
+                                          {INTERFACE_LIMIT_UNPACED_EGRESS, "limit-unpaced-egress"},
+                                          {INTERFACE_LIMIT_TIMED, "limit-timed"},
+                                          {INTERFACE_LIMIT_UNTIMED, "limit-untimed"},
+                                          {INTERFACE_LIMIT_EXEMPT, "limit-exempt"}}};
 
 constexpr std::array<Word, 12> kMapTypes = {{{BPF_MAP_TYPE_HASH, "hash"},
                                              {BPF_MAP_TYPE_ARRAY, "array"},

@@ -33,6 +33,8 @@ using SourceEntry = Entry<allowed_source_key, std::uint32_t>;
 using BandwidthEntry = Entry<std::uint32_t, bandwidth>;
 using SourceRouteEntry = Entry<source_route_key, source_route>;
 using CidrEntry = Entry<cluster_cidr_key, std::uint32_t>;
+using ExemptEntry = Entry<exempt_key, std::uint32_t>;
+using SenderEntry = Entry<sender_key, std::uint32_t>;
 
 // "10 Mbit/s" and the like; "-" for no limit.
 Cell amount_cell(std::uint64_t amount, std::string (*words)(std::uint64_t)) {
@@ -94,10 +96,31 @@ constexpr std::array<Column<SourceRouteEntry>, 6> kSourceRoutes = {{
     {{"MTU", "", "mtu", Align::right}, [](const SourceRouteEntry &e) { return number_cell(e.value.mtu); }},
 }};
 
+constexpr std::array<Column<ExemptEntry>, 5> kExempts = {{
+    {{"INTERFACE", "", "host_interface"}, [](const ExemptEntry &e) { return text_cell(e.interface); }},
+    {{"IFINDEX", "", "ifindex", Align::right}, [](const ExemptEntry &e) { return number_cell(ntohl(e.key.ifindex)); }},
+    {{"DIRECTION", "", "direction"},
+     [](const ExemptEntry &e) { return text_cell(ntohl(e.key.direction) == LIMIT_INGRESS ? "ingress" : "egress"); }},
+    {{"PREFIX", "", "prefix"}, [](const ExemptEntry &e) { return text_cell(to_string(prefix_of(e.key))); }},
+    {{"SHAPED", "", "shaped"},
+     [](const ExemptEntry &e) {
+         return Cell{e.value != 0 ? "yes" : "no", e.value != 0};
+     }},
+}};
+
+constexpr std::array<Column<SenderEntry>, 4> kSenders = {{
+    {{"NETNS", "", "netns_inode", Align::right}, [](const SenderEntry &e) { return number_cell(e.key.netns); }},
+    {{"ADDRESS", "", "address"}, [](const SenderEntry &e) { return text_cell(to_string(e.key.addr)); }},
+    {{"INTERFACE", "", "host_interface"}, [](const SenderEntry &e) { return text_cell(e.interface); }},
+    {{"IFINDEX", "", "ifindex", Align::right}, [](const SenderEntry &e) { return number_cell(e.value); }},
+}};
+
 std::uint32_t ifindex_of(std::uint32_t key, const auto &) { return key; }
 std::uint32_t ifindex_of(const cluster_cidr_key &, std::uint32_t) { return 0; }
 std::uint32_t ifindex_of(const source_route_key &key, const source_route &) { return key.ifindex; }
 std::uint32_t ifindex_of(const allowed_source_key &key, std::uint32_t) { return ntohl(key.ifindex); }
+std::uint32_t ifindex_of(const exempt_key &key, std::uint32_t) { return ntohl(key.ifindex); }
+std::uint32_t ifindex_of(const sender_key &, std::uint32_t ifindex) { return ifindex; }
 std::uint32_t ifindex_of(const address_key &, const address &value) { return value.ifindex; }
 
 std::uint32_t network_of(const auto &, const auto &) { return 0; }
@@ -147,6 +170,11 @@ constexpr std::array<KnownMap, kMapNames.size()> kMaps = {{
      [](const World &w) { return dump(w, PODLANE_MAP_CIDRS, kCidrs); }},
     {PODLANE_MAP_SOURCE_ROUTES, "which way what a container sends from an address goes",
      [](const World &w) { return dump(w, PODLANE_MAP_SOURCE_ROUTES, kSourceRoutes); }},
+    {PODLANE_MAP_LIMITS, "what the limiter remembers of each limit", bandwidth_table},
+    {PODLANE_MAP_EXEMPT, "prefixes that a limit concerns, or does not",
+     [](const World &w) { return dump(w, PODLANE_MAP_EXEMPT, kExempts); }},
+    {PODLANE_MAP_SENDERS, "whose sockets are whose",
+     [](const World &w) { return dump(w, PODLANE_MAP_SENDERS, kSenders); }},
 }};
 
 // By full name, name without version, or the beginning of one.

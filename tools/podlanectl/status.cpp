@@ -47,6 +47,7 @@ struct NodeRow {
     std::string kernel;
     std::string bpffs;
     bool tcx;
+    std::string limiters;
 };
 
 struct Report {
@@ -57,13 +58,14 @@ struct Report {
     std::vector<Finding> findings{};
 };
 
-constexpr std::array<Column<NodeRow>, 4> kNode = {{
+constexpr std::array<Column<NodeRow>, 5> kNode = {{
     {{"", "podlanectl", "version"}, [](const NodeRow &) { return text_cell(kVersion); }},
     {{"", "kernel", "kernel"}, [](const NodeRow &n) { return text_cell(n.kernel); }},
     {{"", "hooks", "tcx"},
      [](const NodeRow &n) {
          return Cell{n.tcx ? "tcx" : "clsact (this kernel has no tcx)", n.tcx};
      }},
+    {{"", "bandwidth by", "limiters"}, [](const NodeRow &n) { return text_cell(n.limiters); }},
     {{"", "bpffs", "bpffs"}, [](const NodeRow &n) { return text_cell(n.bpffs); }},
 }};
 
@@ -166,7 +168,7 @@ Report look(const World &world) {
     Report report;
     utsname names{};
     uname(&names);
-    report.node = {names.release, world.bpffs, has_tcx()};
+    report.node = {names.release, world.bpffs, has_tcx(), limiters_words(world)};
     if (const Result<void> live = check_live_directory(world.bpffs); !live) {
         note(report, live.error());
         return report;

@@ -1,0 +1,83 @@
+/* Gives what goes to a limited endpoint the time at which it leaves; the qdisc `fq` of the host end holds it until
+ * then. */
+#pragma once
+
+#include "bpf/route.h"
+
+/*
+ * A flow with nothing under way that takes a small part of the rate does not wait behind the others, as long as all
+ * such frames together take no more: it cannot overtake itself.
+ */
+static __always_inline __u64 next_departure(struct limit_state *state, const struct limit *limit, __u32 place,
+					    __u64 bytes, __u64 now)
+{
+	__u64 backlog = backlog_of(state->free_at_ns, limit, now);
+	bool is_sparse = bytes * 8 <= FRAME_BITS && backlog_of(state->departures[place], limit, now) == 0 &&
+			 backlog_of(state->small_free_at_ns, limit, now) <= limit->horizon_ns;
+
+	if (is_sparse)
+		return now;
+	return backlog <= limit->horizon_ns ? now + backlog : 0;
+}
+
+/* False where the packet is to be dropped. */
+static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_state *state, const struct limit *limit,
+					  __u64 bytes)
+{
+	__u64 now = bpf_ktime_get_ns(), departure, backlog;
+	__u32 place = bpf_get_hash_recalc(skb) % LIMIT_PLACES;
+
+	bpf_spin_lock(&state->lock);
+	departure = next_departure(state, limit, place, bytes, now);
+	if (!departure) {
+		state->dropped++;
+		state->dropped_bytes += bytes;
+		bpf_spin_unlock(&state->lock);
+		return false;
+	}
+	backlog = departure - now;
+	charge(state, limit, bytes, now);
+	state->delayed += !!backlog;
+	state->departures[place] = departure;
+	if (!backlog) {
+		charge_small(state, limit, bytes, now);
+		state->departures[place] += time_of(bytes * 8 * SMALL_SHARE, limit->rate_bits_per_s);
+	}
+	bpf_spin_unlock(&state->lock);
+	skb->tstamp = departure;
+	if (backlog > 2 * limit->target_ns && bpf_skb_ecn_set_ce(skb))
+		__sync_fetch_and_add(&state->marked, 1);
+	return true;
+}
+
+/* As within_limit(). */
+__attribute__((noinline)) int depart(struct __sk_buff *skb, __u32 ifindex, __u32 headers)
+{
+	struct limit limit;
+	struct limit_state *state = find_limit(ifindex, LIMIT_INGRESS, &limit);
+
+	return !state || set_departure(skb, state, &limit, wire_bytes(skb, headers));
+}
+
+/* Sockets of the node, and of its pods by way of the host stack. */
+static __always_inline bool is_paced(struct packet *p)
+{
+	struct bpf_sock *socket = p->skb->sk;
+
+	if (!may_be_paced(p, p->interface->flags))
+		return false;
+	socket = socket ? bpf_sk_fullsock(socket) : 0;
+	return (socket && bpf_tcp_sock(socket)) || find_address(p, &p->ip.source);
+}
+
+/* What the fast path left to us, or the host stack delivers. */
+static __always_inline int limit_arriving(struct packet *p)
+{
+	__u32 flags = p->interface->flags, ifindex = p->skb->ifindex;
+
+	if (!is_timed(flags) || (!p->is_timed && is_paced(p)))
+		return limit_towards(p, flags, ifindex);
+	if ((flags & INTERFACE_LIMIT_EXEMPT) && is_exempt(p, ifindex, LIMIT_INGRESS, &p->ip.source))
+		return 0;
+	return depart(p->skb, ifindex, frame_headers(p)) ? 0 : REASON_DROP_INGRESS_LIMIT;
+}

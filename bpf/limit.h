@@ -1,0 +1,159 @@
+/* Holds an endpoint to its bandwidth: charges what passes to the bucket of its limit, marks, and drops at the end. */
+#pragma once
+
+#include "bpf/packet.h"
+#include "bpf/rate.h"
+
+/* Questions, answers and acknowledgements, in bytes. */
+#define SMALL_FRAME 256
+/* TCP does not pace the first 10 segments of a connection (Linux, since 4.20); these are forgiven, within bounds. */
+#define UNPACED_SEGMENTS 32
+
+/* Bytes on the wire: each segment of a GSO packet carries the headers. */
+static __always_inline __u64 wire_bytes(struct __sk_buff *skb, __u32 headers)
+{
+	__u32 bytes = skb->len, segment = skb->gso_size;
+
+	if (!segment || bytes <= headers)
+		return bytes;
+	return bytes + (__u64)((bytes - headers - 1) / segment) * headers;
+}
+
+/* A connection that has only just begun, by a socket of this node. */
+static __always_inline bool is_starting(struct __sk_buff *skb)
+{
+	struct bpf_sock *socket = skb->sk;
+	struct bpf_tcp_sock *tcp;
+
+	socket = socket ? bpf_sk_fullsock(socket) : 0;
+	tcp = socket ? bpf_tcp_sock(socket) : 0;
+	return tcp && tcp->data_segs_out <= UNPACED_SEGMENTS;
+}
+
+/*
+ * The backlog at which this packet is dropped. What has only just begun, and small frames that are a small part of all,
+ * pass where large ones are dropped already: a question does not wait for a bulk transfer to be slowed down.
+ */
+static __always_inline __u64 tolerance(struct __sk_buff *skb, const struct limit_state *state,
+				       const struct limit *limit, __u64 now, __u64 bytes)
+{
+	__u64 usual = limit->horizon_ns, longest = usual < LONGEST_HORIZON_NS ? LONGEST_HORIZON_NS : usual;
+
+	if (backlog_of(state->free_at_ns, limit, now) <= usual)
+		return usual;
+	if (bytes <= SMALL_FRAME && backlog_of(state->small_free_at_ns, limit, now) <= usual)
+		return longest;
+	return is_starting(skb) ? longest : usual;
+}
+
+static __always_inline bool is_exempt(struct packet *p, __u32 ifindex, enum limit_direction direction,
+				      const struct ip_addr *other)
+{
+	struct exempt_key key = {
+		.prefixlen = 192, .ifindex = bpf_htonl(ifindex), .direction = bpf_htonl(direction), .addr = *other};
+	__u32 *shaped;
+
+	if (p->protocol != ETH_P_IP && p->protocol != ETH_P_IPV6)
+		return false;
+	shaped = bpf_map_lookup_elem(&exempt_v1, &key);
+	return shaped && !*shaped;
+}
+
+/* Whether the packet is let through. ECN-capable packets are marked from two targets on, before anything is dropped. */
+static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *state, const struct limit *limit,
+				 __u64 bytes)
+{
+	__u64 now = bpf_ktime_get_ns(), most = tolerance(skb, state, limit, now, bytes), backlog;
+
+	bpf_spin_lock(&state->lock);
+	backlog = backlog_of(state->free_at_ns, limit, now);
+	if (backlog > most) {
+		state->dropped++;
+		state->dropped_bytes += bytes;
+		bpf_spin_unlock(&state->lock);
+		return false;
+	}
+	charge(state, limit, bytes, now);
+	if (bytes <= SMALL_FRAME)
+		charge_small(state, limit, bytes, now);
+	bpf_spin_unlock(&state->lock);
+	if (backlog > 2 * limit->target_ns && bpf_skb_ecn_set_ce(skb))
+		__sync_fetch_and_add(&state->marked, 1);
+	return true;
+}
+
+/* The limit and its state; none where there is no limit. */
+static __always_inline struct limit_state *find_limit(__u32 ifindex, __u32 direction, struct limit *limit)
+{
+	struct limit_key key = {.ifindex = ifindex, .direction = direction};
+	struct bandwidth *given = bpf_map_lookup_elem(&bandwidths_v1, &ifindex);
+	__u64 rate, burst;
+
+	if (!given)
+		return 0;
+	rate = direction == LIMIT_INGRESS ? given->ingress_rate_bits_per_s : given->egress_rate_bits_per_s;
+	burst = direction == LIMIT_INGRESS ? given->ingress_burst_bits : given->egress_burst_bits;
+	if (!rate)
+		return 0;
+	make_limit(limit, rate, burst);
+	return bpf_map_lookup_elem(&limit_state_v1, &key);
+}
+
+/*
+ * 1 where the packet is let through, 0 where it is dropped. A function of its own, which the verifier looks at once:
+ * in the midst of a program it would look at it for each way that leads there.
+ */
+__attribute__((noinline)) int within_limit(struct __sk_buff *skb, __u32 ifindex, __u32 direction, __u32 headers)
+{
+	struct limit limit;
+	struct limit_state *state = find_limit(ifindex, direction, &limit);
+
+	return !state || pass(skb, state, &limit, wire_bytes(skb, headers));
+}
+
+static __always_inline __u32 frame_headers(struct packet *p)
+{
+	return sizeof(struct ethhdr) + p->header_bytes;
+}
+
+static __always_inline int limit_sender(struct packet *p)
+{
+	__u32 flags = p->interface->flags, ifindex = p->skb->ifindex;
+
+	if (!(flags & INTERFACE_LIMIT_EGRESS))
+		return 0;
+	if ((flags & INTERFACE_LIMIT_EXEMPT) && is_exempt(p, ifindex, LIMIT_EGRESS, &p->ip.destination))
+		return 0;
+	return within_limit(p->skb, ifindex, LIMIT_EGRESS, frame_headers(p)) ? 0 : REASON_DROP_EGRESS_LIMIT;
+}
+
+static __always_inline int limit_towards(struct packet *p, __u32 flags, __u32 ifindex)
+{
+	if (!(flags & INTERFACE_LIMIT_INGRESS))
+		return 0;
+	if ((flags & INTERFACE_LIMIT_EXEMPT) && is_exempt(p, ifindex, LIMIT_INGRESS, &p->ip.source))
+		return 0;
+	return within_limit(p->skb, ifindex, LIMIT_INGRESS, frame_headers(p)) ? 0 : REASON_DROP_INGRESS_LIMIT;
+}
+
+/* Whether pl_pace tells the sender the rate, as far as its protocol and the receiver's limit go. */
+static __always_inline bool may_be_paced(struct packet *p, __u32 flags)
+{
+	return p->ip.protocol == IPPROTO_TCP && !(flags & INTERFACE_LIMIT_UNPACED_INGRESS);
+}
+
+static __always_inline bool is_timed(__u32 flags)
+{
+	return (flags & (INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_TIMED)) ==
+	       (INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_TIMED);
+}
+
+/* What is delivered past the host stack: at once, or by the host end's qdisc, where to_pod gives it a departure time.
+ */
+static __always_inline int limit_receiver(struct packet *p)
+{
+	__u32 flags = p->receiver->flags;
+
+	p->is_timed = is_timed(flags) && !(p->interface && may_be_paced(p, flags));
+	return p->is_timed ? 0 : limit_towards(p, flags, p->receiver->ifindex);
+}

@@ -1,0 +1,36 @@
+// The limits of a live endpoint: what they amount to, and how they are changed between two packets.
+#pragma once
+
+#include "maps/tables.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace podlane {
+
+// What a burst comes to: that of the kubelet, or one of more than a second, is "auto".
+bool is_auto_burst(std::uint64_t rate_bits_per_s, std::uint64_t burst_bits);
+// The burst in effect: 100 ms of the rate where it is "auto", two frames at least.
+std::uint64_t effective_burst(std::uint64_t rate_bits_per_s, std::uint64_t burst_bits);
+
+// The tools that hold a limit of an endpoint with these flags, as "pace, edt, bucket".
+std::string limiter_words(std::uint32_t flags, limit_direction direction, bool pacing);
+
+// What the programs must know where nobody is paced.
+std::uint32_t unpaced_flags(bool pacing);
+
+struct LimitTables {
+    Endpoints endpoints;
+    Interfaces interfaces;
+    Addresses addresses;
+    Bandwidths bandwidths;
+    LimitStates states;
+    bool pacing; // pl_pace is at work
+
+    static Result<LimitTables> open(const std::string &root);
+};
+
+// From the next packet on; a rate of 0 is no limit. What was counted stays. Needs the exclusive lock of the root.
+Result<void> set_limits(const LimitTables &tables, const endpoint_key &key, const bandwidth &limits);
+
+} // namespace podlane

@@ -1,0 +1,56 @@
+#include "loader/pace.hpp"
+
+#include "maps/abi/names.h"
+#include "maps/fd.hpp"
+#include "maps/tables.hpp"
+
+#include <bpf/bpf.h>
+#include <linux/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace podlane {
+namespace {
+
+Error no_cgroup(int system_errno) {
+    return system_error(ErrorCode::plugin_not_available, "kernel: cgroup v2", system_errno);
+}
+
+// The root of the hierarchy, wherever it is mounted, and where it is not.
+Result<Fd> open_cgroup_root() {
+    const Fd context(static_cast<int>(syscall(SYS_fsopen, "cgroup2", FSOPEN_CLOEXEC)));
+    if (!context)
+        return no_cgroup(errno);
+    if (syscall(SYS_fsconfig, context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0)
+        return no_cgroup(errno);
+    Fd mounted(static_cast<int>(syscall(SYS_fsmount, context.get(), FSMOUNT_CLOEXEC, 0)));
+    if (!mounted)
+        return no_cgroup(errno);
+    return mounted;
+}
+
+} // namespace
+
+Result<std::uint32_t> own_netns() {
+    struct stat facts {};
+    if (stat("/proc/thread-self/ns/net", &facts) != 0)
+        return system_error(ErrorCode::internal, "looking at /proc/thread-self/ns/net", errno);
+    return static_cast<std::uint32_t>(facts.st_ino);
+}
+
+Result<void> start_pacing(int program_fd, const std::string &directory) {
+    const Fd root = TRY(open_cgroup_root());
+    const Fd link(bpf_link_create(program_fd, root.get(), BPF_CGROUP_SOCK_OPS, nullptr));
+    if (!link)
+        return system_error(ErrorCode::plugin_not_available, "attaching to cgroup v2", errno);
+    if (bpf_obj_pin(link.get(), (directory + "/" PODLANE_PIN_PACING).c_str()) != 0)
+        return system_error(ErrorCode::bpf, "pinning " PODLANE_PIN_PACING, errno);
+    return {};
+}
+
+bool is_pacing(const std::string &root) { return access(pin_path(root, PODLANE_PIN_PACING).c_str(), F_OK) == 0; }
+
+} // namespace podlane

@@ -1,0 +1,21 @@
+// Pacing: the program that tells TCP senders their rate, on the root of the cgroup v2 hierarchy.
+#pragma once
+
+#include "maps/result.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace podlane {
+
+// Inode of the caller's network namespace.
+Result<std::uint32_t> own_netns();
+
+// Attaches the program beside those of others, by a link pinned in `directory`: it ends with the pin. Needs no mounted
+// cgroup v2, only a kernel that has it.
+Result<void> start_pacing(int program_fd, const std::string &directory);
+
+// Whether pl_pace is attached.
+bool is_pacing(const std::string &root);
+
+} // namespace podlane

@@ -1,0 +1,50 @@
+#include "plugin/limiter.hpp"
+
+#include "loader/departure.hpp"
+#include "loader/limit.hpp"
+#include "loader/pace.hpp"
+#include "maps/abi/interface.h"
+#include "plugin/log.hpp"
+#include "plugin/plan.hpp"
+
+namespace podlane {
+namespace {
+
+Error cannot(const std::string &what) {
+    return {ErrorCode::plugin_not_available, "kernel: " + what, R"(set "limiter" to "auto" or "bucket")"};
+}
+
+Result<bool> start_departures(const cni::Config &config, std::uint32_t ifindex, Rollback &rollback) {
+    const bool wanted = config.limiter == cni::Limiter::automatic || config.limiter == cni::Limiter::departure;
+    if (!wanted || config.bandwidth->ingress_rate == 0)
+        return false;
+    const bool put = TRY(put_fq(ifindex));
+    if (put)
+        rollback.add("putting fq on the host end", [ifindex] { return remove_fq(ifindex); });
+    if (!put && config.limiter == cni::Limiter::departure)
+        return cannot("it has no qdisc fq, or another qdisc is on the host end");
+    return put;
+}
+
+} // namespace
+
+Result<std::uint32_t> start_limiter(const cni::Config &config, std::uint32_t ifindex, Rollback &rollback) {
+    if (!config.bandwidth)
+        return 0U;
+    const bool pacing = is_pacing(config.bpffs);
+    if (config.limiter == cni::Limiter::pace && !pacing)
+        return cannot("TCP senders cannot be paced (sock_ops on cgroup v2)");
+    std::uint32_t flags = limiter_flags_of(config.limiter) | unpaced_flags(pacing);
+    if (TRY(start_departures(config, ifindex, rollback)))
+        flags |= INTERFACE_LIMIT_TIMED;
+    std::string said = "bandwidth is held";
+    if (config.bandwidth->ingress_rate != 0)
+        said += " to the pod by " + limiter_words(flags, LIMIT_INGRESS, pacing);
+    if (config.bandwidth->egress_rate != 0)
+        said += std::string(config.bandwidth->ingress_rate != 0 ? "," : "") + " from the pod by " +
+                limiter_words(flags, LIMIT_EGRESS, pacing);
+    log(cni::Log::Level::info, said);
+    return flags;
+}
+
+} // namespace podlane

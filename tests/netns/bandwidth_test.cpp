@@ -1,0 +1,240 @@
+// Limits on real traffic: TCP and UDP, in both directions and by each way, a ping beside them, and what becomes of a
+// limit.
+#include "tests/netns/lab.hpp"
+
+#include "loader/pace.hpp"
+#include "tools/podlanectl/cli.hpp"
+
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+namespace podlane::test {
+namespace {
+
+constexpr std::uint64_t kRate = 20000000; // bits per second
+constexpr std::uint64_t kAuto = 0x7fffffff;
+constexpr double kPayload = 1448.0 / 1514; // of a full frame
+
+class Bandwidth : public testing::Test {
+  protected:
+    static Json limits(std::uint64_t ingress, std::uint64_t egress) {
+        Json keys = Json::object();
+        if (ingress != 0)
+            keys.update({{"ingressRate", ingress}, {"ingressBurst", kAuto}});
+        if (egress != 0)
+            keys.update({{"egressRate", egress}, {"egressBurst", kAuto}});
+        return keys;
+    }
+    // The mean rate at which `flows` connections get bytes through, once they have begun.
+    double goodput(const net::Namespace &from, const ip_addr &to, const net::Namespace &receiver, int flows) const {
+        const EchoServer server(receiver, true, 7);
+        std::atomic<std::uint64_t> bytes = 0;
+        std::vector<std::thread> senders;
+        const auto start = std::chrono::steady_clock::now();
+        const auto end = start + kTime;
+        for (int i = 0; i < flows; ++i)
+            senders.emplace_back([&] {
+                const Fd socket = open_socket(from, Transport::tcp, true);
+                if (connect_to(socket, {to, 7}) != 0)
+                    return;
+                while (std::chrono::steady_clock::now() < end && transfer(socket, 16384) == 0)
+                    bytes += 16384;
+            });
+        for (std::thread &sender : senders)
+            sender.join();
+        return static_cast<double>(bytes.load()) * 8 /
+               std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+    [[nodiscard]] limit_state state(const Pod &pod, limit_direction direction) {
+        return require(require(open_limit_states(lab_.node().bpffs(), Access::read_only))
+                           .find({pod.ifindex, static_cast<std::uint32_t>(direction)}))
+            .value();
+    }
+    Output ctl(std::vector<std::string> words) {
+        words.insert(words.begin(), std::getenv("PODLANECTL_BIN"));
+        words.insert(words.end(), {"--bpffs", lab_.node().bpffs()});
+        return run(lab_.node().ns(), words);
+    }
+    void expect_rate(double measured) {
+        EXPECT_LT(measured, 1.1 * static_cast<double>(kRate));
+        if (!slow()) {
+            EXPECT_GT(measured, 0.8 * kPayload * static_cast<double>(kRate));
+        }
+    }
+
+    static constexpr std::chrono::seconds kTime{2};
+    Lab lab_;
+};
+
+TEST_F(Bandwidth, TcpGetsItsRateInEachDirection) {
+    const Pod sender = lab_.add_pod(limits(0, kRate));
+    const Pod receiver = lab_.add_pod(limits(kRate, 0));
+    const Pod free = lab_.add_pod();
+    if (!is_pacing(lab_.node().bpffs()))
+        GTEST_SKIP() << "this kernel cannot pace";
+    for (const int flows : {1, 8}) {
+        expect_rate(goodput(sender.ns(), free.v4, free.ns(), flows));
+        expect_rate(goodput(free.ns(), receiver.v4, receiver.ns(), flows));
+        expect_rate(goodput(lab_.node().ns(), receiver.v4, receiver.ns(), flows));
+    }
+    for (const auto &[pod, direction] : {std::pair(&sender, LIMIT_EGRESS), std::pair(&receiver, LIMIT_INGRESS)}) {
+        const limit_state seen = state(*pod, direction);
+        EXPECT_GT(seen.paced, 0U);
+        EXPECT_LT(seen.dropped * 1000, seen.packets + 1000) << "more than 0.1 % dropped";
+    }
+}
+
+TEST_F(Bandwidth, AFloodIsHeldAndAPingPasses) {
+    const Pod sender = lab_.add_pod(limits(0, kRate));
+    const Pod receiver = lab_.add_pod();
+    const Fd socket = open_socket(sender.ns(), Transport::udp, true);
+    ASSERT_EQ(connect_to(socket, {receiver.v4, 9}), 0);
+    std::atomic<bool> done = false;
+    std::thread flood([&] {
+        while (!done)
+            (void)send_text(socket, std::string(1400, 'u')); // refused now and then: nobody listens
+    });
+    const auto before = state(sender, LIMIT_EGRESS);
+    const auto start = std::chrono::steady_clock::now();
+    ASSERT_TRUE(wait_until([&] { return state(sender, LIMIT_EGRESS).dropped > 100; }));
+    const bool answered = test::ping(sender.ns(), to_string(receiver.v4), 5);
+    const auto after = state(sender, LIMIT_EGRESS);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    done = true;
+    flood.join();
+
+    EXPECT_TRUE(answered);
+    EXPECT_LT(static_cast<double>(after.bytes - before.bytes) * 8, static_cast<double>(kRate) * (seconds * 1.05 + 0.2));
+    EXPECT_GT(lab_.count(sender, REASON_DROP_EGRESS_LIMIT), 100U);
+}
+
+TEST_F(Bandwidth, ALimitIsSetAndClearedOnALivePod) {
+    const Pod sender = lab_.add_pod();
+    const Pod receiver = lab_.add_pod();
+    const EchoServer server(receiver.ns(), true, 7);
+    const Fd socket = open_socket(sender.ns(), Transport::tcp, true);
+    ASSERT_EQ(connect_to(socket, {receiver.v4, 7}), 0);
+    ASSERT_EQ(transfer(socket, 1U << 20U), 0);
+
+    const Output set = ctl({"bandwidth", "set", sender.host_ifname, "--egress", "20M"});
+    ASSERT_EQ(set.rc, 0) << set.err;
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(transfer(socket, 2U << 20U), 0); // 0.84 s at the rate
+    EXPECT_GT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(600));
+    const Json shown = Json::parse(ctl({"bandwidth", "show", sender.host_ifname, "--json"}).out);
+    ASSERT_EQ(shown.size(), 2U);
+    EXPECT_EQ(shown[1]["rate_bits_per_s"], kRate);
+    EXPECT_EQ(shown[1]["effective_burst_bits"], kRate / 10);
+    EXPECT_GE(shown[1]["bytes"].get<std::uint64_t>(), 2U << 20U);
+
+    ASSERT_EQ(ctl({"bandwidth", "clear", sender.host_ifname}).rc, 0);
+    const std::uint64_t charged = state(sender, LIMIT_EGRESS).bytes;
+    EXPECT_EQ(transfer(socket, 1U << 20U), 0);
+    EXPECT_EQ(state(sender, LIMIT_EGRESS).bytes, charged);
+}
+
+// Segmentation of large packets in the kernel, where a device leaves it to it.
+void switch_offloads_off(const net::Namespace &where, const std::string &link) {
+    const net::Entered inside = require(net::enter(where));
+    const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    for (const std::uint32_t feature : {ETHTOOL_STSO, ETHTOOL_SGSO}) {
+        ethtool_value value{feature, 0};
+        ifreq request{};
+        std::strncpy(request.ifr_name, link.c_str(), IFNAMSIZ - 1);
+        request.ifr_data = reinterpret_cast<char *>(&value);
+        ASSERT_EQ(ioctl(socket.get(), SIOCETHTOOL, &request), 0) << std::strerror(errno);
+    }
+}
+
+TEST_F(Bandwidth, ChargesWhatACaptureSees) {
+    constexpr std::size_t kBytes = std::size_t{2} << 20U;
+    constexpr std::uint64_t kStray = 2000; // what a kernel says on its own
+    Json keys = limits(0, 100000000);
+    keys["fastPath"] = "off";
+    const Pod sender = lab_.add_pod(keys);
+    const Pod receiver = lab_.add_pod();
+    switch_offloads_off(lab_.node().ns(), receiver.host_ifname);
+    const EchoServer server(receiver.ns(), true, 7);
+    const Wire wire = receiver.wire();
+    const Fd socket = open_socket(sender.ns(), Transport::tcp, true);
+    const limit_state before = state(sender, LIMIT_EGRESS);
+    ASSERT_EQ(connect_to(socket, {receiver.v4, 7}), 0);
+    EXPECT_EQ(transfer(socket, kBytes), 0);
+    std::uint64_t seen = 0, frames = 0, longest = 0;
+    for (const Bytes &frame : wire.arrived()) {
+        if (frame.size() < 34 || std::memcmp(&frame[26], &sender.v4.word[3], 4) != 0)
+            continue;
+        ++frames;
+        seen += frame.size();
+        longest = std::max<std::uint64_t>(longest, frame.size());
+    }
+    const limit_state after = state(sender, LIMIT_EGRESS);
+    EXPECT_GT(frames, kBytes / 1500);
+    EXPECT_LE(longest, 1514U);
+    EXPECT_LT((after.packets - before.packets) * 3, frames * 2) << "no packets of several segments to be charged";
+    EXPECT_GE(after.bytes - before.bytes + kStray, seen);
+    EXPECT_LE(after.bytes - before.bytes, seen + kStray);
+}
+
+// tcx, as the plugin's `ingress` qdisc takes the place of clsact; no fq, as its TBF takes that place.
+TEST_F(Bandwidth, TheReferencePluginBehindItHoldsToo) {
+    if (!kernel_can_tcx())
+        GTEST_SKIP() << "this kernel has no tcx";
+    Json keys = limits(kRate, kRate);
+    keys.update({{"attach", "tcx"}, {"limiter", "pace"}});
+    const Pod free = lab_.add_pod();
+    if (!is_pacing(lab_.node().bpffs()))
+        GTEST_SKIP() << "this kernel cannot pace";
+    const Json behind = {{"type", "bandwidth"},
+                         {"ingressRate", 2 * kRate},
+                         {"ingressBurst", 8000000},
+                         {"egressRate", 2 * kRate},
+                         {"egressBurst", 8000000}};
+    const Pod limited = lab_.add_pod(std::vector<Json>{lab_.node().config(keys), behind});
+    EXPECT_NE(lab_.node().run("tc qdisc show dev " + limited.host_ifname).find("tbf"), std::string::npos);
+    expect_rate(goodput(limited.ns(), free.v4, free.ns(), 2));
+    expect_rate(goodput(free.ns(), limited.v4, limited.ns(), 2));
+    expect_rate(goodput(lab_.node().ns(), limited.v4, limited.ns(), 2));
+}
+
+TEST_F(Bandwidth, LimitsOfTheHostStackHoldToo) {
+    Json keys = limits(0, kRate);
+    keys["fastPath"] = "off";
+    const Pod sender = lab_.add_pod(keys);
+    const Pod receiver = lab_.add_pod();
+    if (!is_pacing(lab_.node().bpffs()))
+        GTEST_SKIP() << "this kernel cannot pace";
+    expect_rate(goodput(sender.ns(), receiver.v4, receiver.ns(), 2));
+    EXPECT_EQ(lab_.count(sender, REASON_SENT_DIRECT), 0U);
+}
+
+TEST_F(Bandwidth, WatchGoesOnUntilInterrupted) {
+    const Pod pod = lab_.add_pod(limits(kRate, 0));
+    const Output watched =
+        run(lab_.node().ns(), {"timeout", slow() ? "20" : "4", std::getenv("PODLANECTL_BIN"), "bandwidth", "show",
+                               pod.host_ifname, "--watch", "--bpffs", lab_.node().bpffs()});
+    EXPECT_EQ(watched.rc, 124); // of timeout
+    for (const char *counter : {"bytes", "packets", "paced", "delayed", "marked", "dropped", "fair rate", "flows"}) {
+        const auto first = watched.out.find(counter);
+        ASSERT_NE(first, std::string::npos) << counter;
+        EXPECT_NE(watched.out.find(counter, watched.out.find("egress", first)), std::string::npos) << counter;
+    }
+}
+
+TEST_F(Bandwidth, WrongValuesAreUsageErrors) {
+    const Pod pod = lab_.add_pod();
+    EXPECT_EQ(ctl({"bandwidth", "set", pod.host_ifname}).rc, 2);
+    EXPECT_EQ(ctl({"bandwidth", "set", pod.host_ifname, "--egress", "fast"}).rc, 2);
+    EXPECT_EQ(ctl({"bandwidth", "set", "--egress", "10M"}).rc, 2);
+    EXPECT_EQ(ctl({"bandwidth", "list"}).rc, 0);
+}
+
+} // namespace
+} // namespace podlane::test

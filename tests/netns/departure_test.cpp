@@ -1,0 +1,191 @@
+// Departure times on real traffic, where the kernel has `fq`: what cannot be paced is held back instead of dropped.
+#include "tests/netns/lab.hpp"
+
+#include "loader/departure.hpp"
+
+#include <sys/socket.h>
+
+#include <atomic>
+#include <thread>
+
+namespace podlane::test {
+namespace {
+
+constexpr double kRate = 8000000; // bits per second, which an emulated machine can send twice
+constexpr std::uint64_t kAuto = 0x7fffffff;
+constexpr double kDatagram = 1000, kDatagramFrame = 1042;
+
+Json limits(const char *limiter = "auto") {
+    return {{"ingressRate", static_cast<std::uint64_t>(kRate)}, {"ingressBurst", kAuto}, {"limiter", limiter}};
+}
+
+class Departure : public testing::Test {
+  protected:
+    void SetUp() override {
+        if (!has_fq())
+            GTEST_SKIP() << "this kernel has no fq";
+        lab_.emplace();
+    }
+    [[nodiscard]] std::string qdiscs(const Pod &pod) {
+        return lab_->node().run("tc qdisc show dev " + pod.host_ifname);
+    }
+    [[nodiscard]] limit_state state(const Pod &pod) {
+        return require(require(open_limit_states(lab_->node().bpffs(), Access::read_only))
+                           .find({pod.ifindex, LIMIT_INGRESS}))
+            .value();
+    }
+    Output ctl(std::vector<std::string> words) {
+        words.insert(words.begin(), std::getenv("PODLANECTL_BIN"));
+        words.insert(words.end(), {"--bpffs", lab_->node().bpffs()});
+        return run(lab_->node().ns(), words);
+    }
+    // Mean round trip in ms.
+    static double ping_ms(const net::Namespace &from, const ip_addr &to) {
+        const std::string said =
+            run(from, {"ping", "-n", "-q", "-c", "20", "-i", "0.05", "-W", "5", to_string(to)}).out;
+        const auto at = said.find(" = ");
+        return at == std::string::npos ? 1e9 : std::strtod(said.c_str() + said.find('/', at) + 1, nullptr);
+    }
+
+    std::optional<Lab> lab_;
+};
+
+// Twice the rate in datagrams, and what arrives of it, until it goes.
+class Flood {
+  public:
+    Flood(const net::Namespace &from, const net::Namespace &receiver, const ip_addr &to, double rate)
+        : sink_(open_socket(receiver, Transport::udp, true, {to, 9})),
+          socket_(open_socket(from, Transport::udp, true)) {
+        EXPECT_EQ(connect_to(socket_, {to, 9}), 0);
+        EXPECT_EQ(set_option(sink_, SOL_SOCKET, SO_RCVBUF, 1 << 20), 0);
+        threads_.emplace_back([this, rate] { send(rate); });
+        threads_.emplace_back([this] {
+            std::array<char, 2048> buffer{};
+            while (!done_)
+                received_ += recv(sink_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT) > 0 ? 1 : (usleep(500), 0);
+        });
+    }
+    ~Flood() {
+        done_ = true;
+        for (std::thread &thread : threads_)
+            thread.join();
+    }
+    Flood(const Flood &) = delete;
+    Flood &operator=(const Flood &) = delete;
+
+    // Bits per second on the wire that arrive during `time`.
+    [[nodiscard]] double measure(std::chrono::milliseconds time) const {
+        const auto start = std::chrono::steady_clock::now();
+        const std::uint64_t before = received_;
+        std::this_thread::sleep_for(time);
+        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+        return static_cast<double>(received_ - before) * kDatagramFrame * 8 / passed.count();
+    }
+
+  private:
+    void send(double rate) {
+        const auto start = std::chrono::steady_clock::now();
+        const std::string text(static_cast<std::size_t>(kDatagram), 'u');
+        for (double sent = 0; !done_;) {
+            const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+            for (; sent < passed.count() * rate / 8 / kDatagram && !done_; ++sent)
+                (void)::send(socket_.get(), text.data(), text.size(), MSG_DONTWAIT);
+            usleep(2000);
+        }
+    }
+
+    Fd sink_, socket_;
+    std::atomic<bool> done_ = false;
+    std::atomic<std::uint64_t> received_ = 0;
+    std::vector<std::thread> threads_;
+};
+
+TEST_F(Departure, FqIsPutWhereNothingElseIs) {
+    const Pod limited = lab_->add_pod(limits());
+    EXPECT_NE(qdiscs(limited).find("qdisc fq 504c:"), std::string::npos) << qdiscs(limited);
+    const Pod paced = lab_->add_pod(limits("pace"));
+    EXPECT_EQ(qdiscs(paced).find("qdisc fq"), std::string::npos);
+    const Pod later = lab_->add_pod();
+    EXPECT_EQ(qdiscs(later).find("qdisc fq"), std::string::npos);
+    ASSERT_EQ(ctl({"bandwidth", "set", later.host_ifname, "--ingress", "8M"}).rc, 0);
+    EXPECT_NE(qdiscs(later).find("qdisc fq 504c:"), std::string::npos);
+    EXPECT_NE(ctl({"bandwidth", "show", later.host_ifname}).out.find("edt"), std::string::npos);
+
+    const Pod foreign = lab_->add_pod();
+    lab_->node().run("tc qdisc add dev " + foreign.host_ifname + " root tbf rate 1gbit burst 30000 limit 40000");
+    ASSERT_EQ(ctl({"bandwidth", "set", foreign.host_ifname, "--ingress", "8M"}).rc, 0);
+    EXPECT_NE(qdiscs(foreign).find("tbf"), std::string::npos);
+    EXPECT_EQ(ctl({"bandwidth", "show", foreign.host_ifname}).out.find("edt"), std::string::npos);
+    EXPECT_TRUE(ping(limited.ns(), to_string(later.v4), 3));
+    EXPECT_TRUE(ping(later.ns(), to_string(foreign.v4), 3));
+}
+
+TEST_F(Departure, DelLeavesAnAdoptedInterfaceWithoutFq) {
+    const Json ptp = {{"type", "ptp"}, {"ipam", lab_->node().ipam()}};
+    Json keys = limits();
+    keys["ipam"] = nullptr;
+    const Pod pod = lab_->add_pod(std::vector<Json>{ptp, lab_->node().config(keys)});
+    EXPECT_NE(qdiscs(pod).find("qdisc fq 504c:"), std::string::npos) << qdiscs(pod);
+    Chain only_podlane(lab_->node(), {lab_->node().config(keys)});
+    const Reply reply = only_podlane.del(*pod.container);
+    ASSERT_EQ(reply.rc, 0) << reply;
+    EXPECT_EQ(qdiscs(pod).find("qdisc fq"), std::string::npos);
+}
+
+TEST_F(Departure, AFloodGetsItsRateAndAPingDoesNotWaitForIt) {
+    const Pod receiver = lab_->add_pod(limits());
+    const Pod sender = lab_->add_pod();
+    const std::vector<std::pair<const net::Namespace *, reason>> all{{&sender.ns(), REASON_RECEIVED_DIRECT},
+                                                                     {&lab_->node().ns(), REASON_RECEIVED_HOST}};
+    for (const auto &[from, counted] : all) {
+        const limit_state before = state(receiver);
+        const std::uint64_t by_name = lab_->count(receiver, counted);
+        const Flood flood(*from, receiver.ns(), receiver.v4, 2 * kRate);
+        ASSERT_TRUE(wait_until([&] { return state(receiver).delayed > before.delayed + 100; }));
+        const double measured = flood.measure(std::chrono::seconds(3));
+        EXPECT_GT(measured, 0.9 * kRate);
+        EXPECT_LT(measured, 1.1 * kRate);
+        EXPECT_LT(ping_ms(*from, receiver.v4), 30) << "the flood waits for up to 100 ms";
+        EXPECT_GT(lab_->count(receiver, counted), by_name);
+    }
+}
+
+// Nobody paces what comes from elsewhere: without departure times a connection would get a part of the rate.
+TEST_F(Departure, TcpFromOtherNodesGetsItsRate) {
+    const Pod receiver = lab_->add_pod(limits());
+    lab_->node().run("ip route replace " + std::string(Lab::kOutside4) + " dev up0");
+    (void)must_run(lab_->outside(), words("ip route add " + std::string(Lab::kPods4) + " via " + Lab::kNode4));
+    const EchoServer server(receiver.ns(), true, 7);
+    const Fd socket = open_socket(lab_->outside(), Transport::tcp, true);
+    ASSERT_EQ(connect_to(socket, {receiver.v4, 7}), 0);
+    ASSERT_EQ(transfer(socket, std::size_t{1} << 18U), 0);
+    const std::uint64_t before = state(receiver).bytes;
+    const auto start = std::chrono::steady_clock::now();
+    ASSERT_EQ(transfer(socket, std::size_t{4} << 20U), 0);
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    const double rate = static_cast<double>(state(receiver).bytes - before) * 8 / passed.count();
+    EXPECT_GT(rate, 0.8 * kRate);
+    EXPECT_LT(rate, 1.1 * kRate);
+    EXPECT_GT(state(receiver).delayed, 0U);
+}
+
+TEST_F(Departure, AForcedLimiterTimesTheNodesOwnTcpToo) {
+    const Pod receiver = lab_->add_pod(limits("edt"));
+    const Pod sender = lab_->add_pod();
+    const EchoServer server(receiver.ns(), true, 7);
+    for (const net::Namespace *from : {&sender.ns(), &lab_->node().ns()}) {
+        const std::uint64_t before = state(receiver).delayed;
+        const Fd socket = open_socket(*from, Transport::tcp, true);
+        ASSERT_EQ(connect_to(socket, {receiver.v4, 7}), 0);
+        const auto start = std::chrono::steady_clock::now();
+        ASSERT_EQ(transfer(socket, std::size_t{2} << 20U), 0);
+        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+        EXPECT_GT((2U << 20U) * 8 / passed.count(), 0.7 * kRate);
+        EXPECT_LT((2U << 20U) * 8 / passed.count(), 1.1 * kRate);
+        EXPECT_GT(state(receiver).delayed, before);
+    }
+    EXPECT_EQ(state(receiver).paced, 0U);
+}
+
+} // namespace
+} // namespace podlane::test

@@ -1,0 +1,148 @@
+// Departure times: who gets one, which one, and by which way the packet goes.
+#include "tests/packet/cases.hpp"
+
+#include <ctime>
+#include <limits>
+
+namespace podlane::packet {
+namespace {
+
+constexpr std::uint64_t kMs = 1000000;
+constexpr std::uint64_t kRate = 12112000; // a full frame takes 1 ms
+constexpr std::uint64_t kAuto = 0x7fffffff;
+constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
+
+std::uint64_t now_ns() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1000000000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+Bytes datagram(std::size_t payload = 1000) { return from_pod() / to_peer4() / Udp{} / bytes(payload); }
+Bytes segment() { return from_pod() / to_peer4() / Tcp{} / bytes(1000); }
+Frame arriving(const char *from) { return Ethernet{kPodMac, kHostMac} / Ipv4{ip(from), pod4()}; }
+
+class Departure : public PacketTest {
+  protected:
+    void time(Pod &of, std::uint32_t more_flags = 0, std::uint64_t rate = kRate) {
+        of.flags |= INTERFACE_LIMIT_TIMED | more_flags;
+        of.limits.bandwidth = {rate, kAuto, 0, 0};
+        node().put(of);
+    }
+    limit_state state(const Pod &of) {
+        return must(node().tables().limit_states.find({of.ifindex, LIMIT_INGRESS})).value();
+    }
+    void fill(const Pod &of, std::uint64_t backlog, std::uint64_t busy) {
+        limit_state full{};
+        full.free_at_ns = now_ns() + backlog;
+        for (__u64 &place : full.departures)
+            place = now_ns() + busy;
+        must(node().tables().limit_states.put({of.ifindex, LIMIT_INGRESS}, full));
+    }
+    // It goes on to the qdisc, and counts at the receiver alone.
+    void expect_counted(const Outcome &outcome, reason why) {
+        EXPECT_EQ(outcome.verdict, kNext);
+        EXPECT_EQ(outcome.counted, (std::vector<Counted>{{node().pod.ifindex, why, 1, outcome.frame.size()}}));
+    }
+    Outcome deliver(const Bytes &frame, std::uint32_t mark = 0, std::uint32_t came_by = 0) {
+        return node().run(frame, {.program = PODLANE_PROGRAM_TO_POD, .mark = mark, .came_by = came_by});
+    }
+};
+
+TEST_F(Departure, WhatCannotBePacedGoesByTheQdiscOfTheReceiver) {
+    time(node().peer);
+    const Outcome outcome = node().run(datagram());
+    EXPECT_EQ(outcome.verdict, kRedirected);
+    EXPECT_EQ(outcome.mark, PODLANE_MARK);
+    EXPECT_EQ(outcome.counted,
+              (std::vector<Counted>{{node().pod.ifindex, REASON_SENT_DIRECT, 1, outcome.frame.size()}}));
+    EXPECT_EQ(state(node().peer).packets, 0U) << "it is charged where it gets its departure time";
+
+    expect_ends_in(node(), node().run(segment()), REASON_SENT_DIRECT);
+    EXPECT_EQ(state(node().peer).packets, 1U);
+    time(node().peer, INTERFACE_LIMIT_UNPACED_INGRESS);
+    EXPECT_EQ(node().run(segment()).mark, PODLANE_MARK);
+}
+
+TEST_F(Departure, WhatTheFastPathHandsOverIsCountedWhereItCameFrom) {
+    time(node().pod);
+    fill(node().pod, 50 * kMs, 50 * kMs);
+    const Bytes frame = arriving("192.0.2.20") / Udp{} / bytes(1000);
+    const std::uint64_t before = now_ns();
+    const Outcome direct = deliver(frame, PODLANE_MARK | 1, node().peer.ifindex);
+    expect_counted(direct, REASON_RECEIVED_DIRECT);
+    EXPECT_EQ(direct.mark, 1U);
+    EXPECT_GE(direct.departure_ns, before + 40 * kMs);
+    EXPECT_LE(direct.departure_ns, before + 60 * kMs);
+    expect_counted(deliver(frame, PODLANE_MARK, node().unknown_ifindex), REASON_RECEIVED_UPLINK);
+    EXPECT_TRUE(must(node().paths().entries()).empty());
+    EXPECT_EQ(state(node().pod).delayed, 2U);
+    EXPECT_EQ(state(node().pod).bytes, 2 * frame.size());
+}
+
+TEST_F(Departure, WhatTheHostStackDeliversIsTimedUnlessItsSenderIsPaced) {
+    time(node().pod);
+    fill(node().pod, 50 * kMs, 50 * kMs);
+    const auto departs = [&](const Bytes &frame) {
+        const Outcome outcome = deliver(frame);
+        expect_ends_in(node(), outcome, REASON_RECEIVED_HOST);
+        return outcome.departure_ns;
+    };
+    const std::uint64_t before = now_ns();
+    EXPECT_GT(departs(arriving("192.0.2.20") / Udp{} / bytes(1000)), before + 30 * kMs);
+    EXPECT_GT(departs(arriving("203.0.113.1") / Tcp{} / bytes(1000)), before + 30 * kMs);
+    EXPECT_EQ(departs(arriving("192.0.2.20") / Tcp{} / bytes(1000)), 0U);
+    EXPECT_EQ(state(node().pod).packets, 3U);
+}
+
+TEST_F(Departure, AFlowWithNothingUnderWayDoesNotWait) {
+    time(node().pod);
+    const Bytes frame = arriving("192.0.2.20") / Udp{} / bytes(1000);
+    fill(node().pod, 50 * kMs, 0);
+    const std::uint64_t first = deliver(frame).departure_ns;
+    EXPECT_LE(first, now_ns());
+    const std::uint64_t second = deliver(frame).departure_ns;
+    EXPECT_GT(second, now_ns()) << "more than a sixteenth of the rate";
+    EXPECT_EQ(state(node().pod).delayed, 1U);
+    fill(node().pod, 50 * kMs, 1 * kMs);
+    EXPECT_GT(deliver(frame).departure_ns, first + 30 * kMs) << "it would overtake itself";
+}
+
+TEST_F(Departure, BeyondTheBurstIsDropped) {
+    time(node().pod);
+    fill(node().pod, 200 * kMs, 200 * kMs);
+    expect_ends_in(node(), deliver(arriving("192.0.2.20") / Udp{} / bytes(1000)), REASON_DROP_INGRESS_LIMIT);
+    EXPECT_EQ(state(node().pod).dropped, 1U);
+    fill(node().pod, 200 * kMs, 0);
+    expect_ends_in(node(), deliver(arriving("192.0.2.20") / Icmp{} / bytes(56)), REASON_RECEIVED_HOST);
+}
+
+TEST_F(Departure, ExemptSendersAreNotHeld) {
+    node().pod.limits.limited_prefixes[LIMIT_INGRESS].unshaped = {*parse_prefix("192.0.2.20/32")};
+    time(node().pod);
+    fill(node().pod, 200 * kMs, 200 * kMs);
+    EXPECT_EQ(deliver(arriving("192.0.2.20") / Udp{} / bytes(1000)).departure_ns, 0U);
+    EXPECT_EQ(state(node().pod).packets, 0U);
+}
+
+TEST_F(Departure, AnyClockAndAnyRateEndInADepartureSoon) {
+    const Bytes frame = arriving("192.0.2.20") / Udp{} / bytes(1000);
+    for (const std::uint64_t rate : {std::uint64_t{100000}, kRate, std::uint64_t{400000000000}, kForever}) {
+        time(node().pod, 0, rate);
+        for (const std::uint64_t wrong : {std::uint64_t{0}, std::uint64_t{1}, kForever / 2, kForever}) {
+            limit_state wild{};
+            wild.free_at_ns = wild.small_free_at_ns = wild.window_since_ns = wild.epoch_since_ns = wrong;
+            for (__u64 &place : wild.departures)
+                place = wrong;
+            must(node().tables().limit_states.put({node().pod.ifindex, LIMIT_INGRESS}, wild));
+            SCOPED_TRACE(std::to_string(rate) + " " + std::to_string(wrong));
+            const Outcome outcome = deliver(frame);
+            expect_ends_in(node(), outcome, REASON_RECEIVED_HOST);
+            const std::uint64_t soon = now_ns() + 1000 * kMs;
+            EXPECT_LE(outcome.departure_ns, soon);
+        }
+    }
+}
+
+} // namespace
+} // namespace podlane::packet

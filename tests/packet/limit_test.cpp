@@ -1,0 +1,228 @@
+// Limits: what is charged, marked and dropped, whatever the clock and the rate.
+#include "tests/packet/cases.hpp"
+
+#include "loader/limit.hpp"
+
+#include <ctime>
+#include <limits>
+#include <thread>
+
+namespace podlane::packet {
+namespace {
+
+constexpr std::uint64_t kMs = 1000000;
+constexpr std::uint64_t kRate = 12112000; // a full frame takes 1 ms
+constexpr std::uint64_t kAuto = 0x7fffffff;
+constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
+
+std::uint64_t now_ns() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1000000000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+Bytes large() { return from_pod() / to_peer4() / Udp{} / bytes(1000); }
+Bytes small() { return from_pod() / to_peer4() / Icmp{} / bytes(56); }
+Bytes to_pod(std::size_t payload) {
+    return Ethernet{kPodMac, kHostMac} / Ipv4{peer4(), pod4()} / Udp{} / bytes(payload);
+}
+
+class Limit : public PacketTest {
+  protected:
+    void limit(Pod &of, std::uint64_t ingress, std::uint64_t egress, std::uint64_t burst = kAuto) {
+        of.limits.bandwidth = {ingress, ingress == 0 ? 0 : burst, egress, egress == 0 ? 0 : burst};
+        node().put(of);
+    }
+    limit_state state(const Pod &of, limit_direction direction = LIMIT_EGRESS) {
+        return must(node().tables().limit_states.find({of.ifindex, direction})).value();
+    }
+    // The bucket as if so much had just been let through.
+    void fill(const Pod &of, limit_direction direction, std::uint64_t backlog, std::uint64_t of_small = 0) {
+        limit_state full{};
+        full.free_at_ns = now_ns() + backlog;
+        full.small_free_at_ns = now_ns() + of_small;
+        must(node().tables().limit_states.put({of.ifindex, direction}, full));
+    }
+};
+
+TEST_F(Limit, NothingIsChargedWithoutOne) {
+    limit(node().pod, kRate, 0);
+    expect_ends_in(node(), node().run(large()), REASON_SENT_DIRECT);
+    EXPECT_EQ(state(node().pod).packets, 0U);
+}
+
+TEST_F(Limit, DropsByNameBeyondTheBurst) {
+    limit(node().pod, 0, kRate);
+    for (const auto &[backlog, why] : {std::pair(0 * kMs, REASON_SENT_DIRECT), std::pair(90 * kMs, REASON_SENT_DIRECT),
+                                       std::pair(200 * kMs, REASON_DROP_EGRESS_LIMIT)}) {
+        fill(node().pod, LIMIT_EGRESS, backlog);
+        expect_ends_in(node(), node().run(large()), why);
+    }
+    EXPECT_EQ(state(node().pod).dropped, 1U);
+    EXPECT_EQ(state(node().pod).dropped_bytes, large().size());
+    EXPECT_EQ(state(node().pod).packets, 0U);
+}
+
+TEST_F(Limit, TheConfiguredBurstIsTheBound) {
+    limit(node().pod, 0, kRate, kRate / 2); // 500 ms
+    fill(node().pod, LIMIT_EGRESS, 400 * kMs);
+    expect_ends_in(node(), node().run(large()), REASON_SENT_DIRECT);
+    fill(node().pod, LIMIT_EGRESS, 600 * kMs);
+    expect_ends_in(node(), node().run(large()), REASON_DROP_EGRESS_LIMIT);
+}
+
+TEST_F(Limit, SmallFramesPassWhereLargeOnesAreDroppedUnlessTheyAreMany) {
+    limit(node().pod, 0, kRate);
+    fill(node().pod, LIMIT_EGRESS, 200 * kMs);
+    expect_ends_in(node(), node().run(small()), REASON_SENT_DIRECT);
+    EXPECT_GT(state(node().pod).small_free_at_ns, now_ns());
+    fill(node().pod, LIMIT_EGRESS, 200 * kMs, 200 * kMs);
+    expect_ends_in(node(), node().run(small()), REASON_DROP_EGRESS_LIMIT);
+}
+
+TEST_F(Limit, HoldsTheReceiverByEitherWay) {
+    limit(node().peer, kRate, 0);
+    fill(node().peer, LIMIT_INGRESS, 200 * kMs);
+    expect_ends_in(node(), node().run(large()), REASON_DROP_INGRESS_LIMIT);
+
+    limit(node().pod, kRate, 0);
+    fill(node().pod, LIMIT_INGRESS, 200 * kMs);
+    const How by_host{.program = PODLANE_PROGRAM_TO_POD};
+    expect_ends_in(node(), node().run(to_pod(1000), by_host), REASON_DROP_INGRESS_LIMIT);
+    fill(node().pod, LIMIT_INGRESS, 0);
+    expect_ends_in(node(), node().run(to_pod(1000), by_host), REASON_RECEIVED_HOST);
+    EXPECT_EQ(state(node().pod, LIMIT_INGRESS).bytes, to_pod(1000).size());
+}
+
+TEST_F(Limit, ChargesEachSegmentWithItsHeaders) {
+    limit(node().pod, 0, 1000 * kRate);
+    struct Charged {
+        Bytes frame;
+        std::uint32_t segment;
+        std::uint64_t more;
+    };
+    const std::vector<Charged> all{
+        {from_pod() / to_peer4() / Tcp{} / bytes(2900), 0, 0},
+        {from_pod() / to_peer4() / Tcp{} / bytes(3000), 1000, 2 * 54},
+        {from_pod() / to_peer4() / Tcp{} / bytes(3001), 1000, 3 * 54},
+        {from_pod() / to_peer4() / Tcp{.options = bytes(12, 1)} / bytes(2900), 1000, 2 * 66},
+        {from_pod() / to_peer6() / Tcp{} / bytes(2900), 1000, 2 * 74},
+        {from_pod() / to_peer4() / Udp{} / bytes(2900), 1000, 2 * 42},
+        {from_pod() / to_peer6() / Udp{} / bytes(2900), 1000, 2 * 62},
+    };
+    for (const Charged &one : all) {
+        if (one.frame.size() > 1500 && one.segment == 0)
+            continue; // beyond the peer's MTU
+        const std::uint64_t before = state(node().pod).bytes;
+        node().run(one.frame, {.gso_size = one.segment, .gso_segments = one.segment == 0 ? 0U : 3U});
+        EXPECT_EQ(state(node().pod).bytes - before, one.frame.size() + one.more) << one.segment;
+    }
+}
+
+TEST_F(Limit, MarksWhatIsCapableOfEcnBeforeAnythingIsDropped) {
+    limit(node().pod, 0, kRate);
+    const auto traffic_class = [&](std::uint8_t ecn) {
+        Bytes frame = from_pod() / to_peer6() / Udp{} / bytes(500);
+        frame[15] = static_cast<std::uint8_t>(frame[15] | ecn << 4U);
+        fill(node().pod, LIMIT_EGRESS, 60 * kMs);
+        const Outcome outcome = node().run(frame);
+        expect_ends_in(node(), outcome, REASON_SENT_DIRECT);
+        return outcome.frame[15] >> 4U & 3U;
+    };
+    EXPECT_EQ(traffic_class(0), 0U);
+    EXPECT_EQ(state(node().pod).marked, 0U);
+    EXPECT_EQ(traffic_class(1), 3U);
+    EXPECT_EQ(traffic_class(2), 3U);
+    EXPECT_EQ(state(node().pod).marked, 1U);
+}
+
+TEST_F(Limit, ExemptPrefixesPayNothing) {
+    node().pod.limits.limited_prefixes[LIMIT_EGRESS].unshaped = {*parse_prefix("192.0.2.20/32")};
+    limit(node().pod, 0, kRate);
+    fill(node().pod, LIMIT_EGRESS, 200 * kMs);
+    expect_ends_in(node(), node().run(large()), REASON_SENT_DIRECT);
+    expect_ends_in(node(), node().run(from_pod() / to_peer6() / Udp{} / bytes(1000)), REASON_DROP_EGRESS_LIMIT);
+
+    node().peer.limits.limited_prefixes[LIMIT_EGRESS].unshaped = {*parse_prefix("192.0.2.10/32")}; // not its ingress
+    limit(node().peer, kRate, 0);
+    fill(node().peer, LIMIT_INGRESS, 200 * kMs);
+    expect_ends_in(node(), node().run(large()), REASON_DROP_INGRESS_LIMIT);
+    node().peer.limits = {};
+    node().put(node().peer);
+
+    node().pod.limits.limited_prefixes[LIMIT_EGRESS].unshaped.clear();
+    node().pod.limits.limited_prefixes[LIMIT_EGRESS].shaped = {*parse_prefix("192.0.2.0/24")};
+    limit(node().pod, 0, kRate);
+    fill(node().pod, LIMIT_EGRESS, 200 * kMs);
+    expect_ends_in(node(), node().run(large()), REASON_DROP_EGRESS_LIMIT);
+    expect_ends_in(node(), node().run(from_pod() / to_peer6() / Udp{} / bytes(1000)), REASON_SENT_DIRECT);
+}
+
+// After a jump of the clock, a change of the rate, days of silence: the next packet passes, and the state is sound.
+TEST_F(Limit, AnyClockAndAnyRateEndInASoundState) {
+    for (const std::uint64_t rate :
+         {std::uint64_t{1}, std::uint64_t{100000}, kRate, std::uint64_t{400000000000}, kForever}) {
+        limit(node().pod, 0, rate);
+        for (const std::uint64_t time :
+             {std::uint64_t{0}, std::uint64_t{1}, now_ns() - 864000000 * kMs, kForever / 2, kForever}) {
+            limit_state wild{};
+            wild.free_at_ns = wild.small_free_at_ns = wild.window_since_ns = wild.epoch_since_ns = time;
+            wild.window_charged_ns = wild.remainder = wild.fair_bytes_per_s = time;
+            wild.flows = wild.flows_seen = static_cast<std::uint32_t>(time);
+            must(node().tables().limit_states.put({node().pod.ifindex, LIMIT_EGRESS}, wild));
+            SCOPED_TRACE(std::to_string(rate) + " " + std::to_string(time));
+            expect_ends_in(node(), node().run(large()), REASON_SENT_DIRECT);
+            const limit_state after = state(node().pod);
+            const std::uint64_t whole = std::min<std::uint64_t>(rate, 1000000000000000) / 8;
+            EXPECT_GE(after.fair_bytes_per_s, 1U);
+            EXPECT_LE(after.fair_bytes_per_s, whole + whole / 4 + 1);
+            EXPECT_LE(after.window_since_ns, now_ns());
+            EXPECT_LE(after.epoch_since_ns, now_ns());
+        }
+    }
+}
+
+TEST_F(Limit, ChargesTheTimeAFrameTakesAtAnyRate) {
+    const std::vector<std::pair<std::uint64_t, int>> all{
+        {100000, 2}, {1000000, 4}, {kRate, 40}, {10000000000U, 100}, {400000000000, 100}};
+    for (const auto &[rate, count] : all) {
+        limit(node().pod, 0, rate);
+        fill(node().pod, LIMIT_EGRESS, 60 * kMs);
+        const std::uint64_t before = state(node().pod).free_at_ns;
+        for (int i = 0; i < count; ++i)
+            node().run_uncounted(large());
+        const std::uint64_t bits = static_cast<std::uint64_t>(count) * large().size() * 8;
+        EXPECT_EQ(state(node().pod).packets, static_cast<std::uint64_t>(count)) << rate;
+        // Whole ns: what is left of a division is in the next one.
+        EXPECT_EQ(state(node().pod).free_at_ns - before, bits * 1000000000 / rate) << rate;
+    }
+}
+
+TEST_F(Limit, TwoCpusLoseNoPacket) {
+    constexpr std::uint64_t kEach = 20000;
+    limit(node().pod, 0, 400000000000);
+    const auto charge = [&] {
+        for (std::uint64_t i = 0; i < kEach; ++i)
+            node().run_uncounted(large());
+    };
+    std::thread other(charge);
+    charge();
+    other.join();
+    EXPECT_EQ(state(node().pod).packets, 2 * kEach);
+    EXPECT_EQ(state(node().pod).bytes, 2 * kEach * large().size());
+}
+
+TEST_F(Limit, ChangesWithTheNextPacket) {
+    limit(node().pod, 0, kRate);
+    fill(node().pod, LIMIT_EGRESS, 200 * kMs);
+    expect_ends_in(node(), node().run(large()), REASON_DROP_EGRESS_LIMIT);
+    const LimitTables tables = must(LimitTables::open(node().root()));
+    const endpoint_key key = must(make_endpoint_key("pod", "eth0"));
+    must(set_limits(tables, key, {}));
+    expect_ends_in(node(), node().run(large()), REASON_SENT_DIRECT);
+    must(set_limits(tables, key, {0, 0, kRate, kAuto}));
+    expect_ends_in(node(), node().run(large()), REASON_DROP_EGRESS_LIMIT);
+}
+
+} // namespace
+} // namespace podlane::packet

@@ -229,6 +229,22 @@ TEST_P(Hostless, DelWithoutANamespaceIsClean) {
     pod_.reset();
 }
 
+// DEL goes by what ADD put, whatever the interface has by now.
+TEST_P(PodRules, ARenumberedInterfaceLeaksNothing) {
+    add_pod();
+    for (const bool ipv4 : {true, false}) {
+        const std::string ip = ipv4 ? "ip" : "ip -6";
+        (void)pod_->run(ip + " addr flush dev net1 scope global");
+        (void)pod_->run(ip + " addr add " + (ipv4 ? "192.0.2.99/26" : "2001:db8:f1::99/64") + " dev net1");
+    }
+    EXPECT_NE(lab_.check(pod_, "net1").rc, 0);
+    Chain podlane_alone(node(), {podlane()}, "1.0.0", "net1");
+    podlane_alone.variables = {{"CNI_IFNAME", "net1"}};
+    EXPECT_EQ(podlane_alone.del(*pod_, true).rc, 0);
+    EXPECT_EQ(routing(), before_);
+    EXPECT_EQ(pod_->run("ip route show table all dev net1").find(" table 13"), std::string::npos);
+}
+
 // The interface without a host end comes first; both are podlane's.
 TEST_P(PodRules, AsTheFirstInterfaceItWorksAsWell) {
     pod_ = node().container();

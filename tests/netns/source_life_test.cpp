@@ -106,6 +106,16 @@ TEST_F(SourceLife, AddressesThatChangeAreNoLeak) {
     expect_answers(*pod, "net1", 1);
 }
 
+// DEL goes by what ADD put, whatever the interface has by now.
+TEST_F(SourceLife, ARenumberedInterfaceLeaksNothing) {
+    const auto pod = add_pod();
+    (void)pod->run("ip addr flush dev net1 scope global");
+    (void)pod->run("ip addr add 198.18.1.99/32 dev net1");
+    EXPECT_NE(lab_.check(pod, "net1").rc, 0);
+    EXPECT_EQ(lab_.del(pod, "net1").rc, 0);
+    EXPECT_EQ(entries(), 0U);
+}
+
 TEST_F(SourceLife, LinkLocalRoutesAndRulesOfThePodStayAsTheyAre) {
     const auto pod = node().container();
     lab_.add(pod, "eth0", 0);

@@ -58,6 +58,9 @@ Result<ClusterCidrs> open_cluster_cidrs(std::string_view root, Access access) {
 Result<SourceRoutes> open_source_routes(std::string_view root, Access access) {
     return open_table<SourceRoutes>(root, PODLANE_MAP_SOURCE_ROUTES, access);
 }
+Result<Watches> open_watches(std::string_view root, Access access) {
+    return open_table<Watches>(root, PODLANE_MAP_WATCH, access);
+}
 
 Result<Counters> Counters::open(std::string_view root, Access access) {
     std::string path = pin_path(root, PODLANE_MAP_COUNTERS);

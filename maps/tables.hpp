@@ -7,6 +7,7 @@
 #include "abi/cluster_cidr.h"
 #include "abi/counter.h"
 #include "abi/endpoint.h"
+#include "abi/event.h"
 #include "abi/interface.h"
 #include "abi/names.h"
 #include "abi/network.h"
@@ -35,6 +36,7 @@ using Bandwidths = Map<std::uint32_t, bandwidth>;
 using Uplinks = Map<std::uint32_t, uplink>;
 using ClusterCidrs = Map<cluster_cidr_key, std::uint32_t>;
 using SourceRoutes = Map<source_route_key, source_route>;
+using Watches = Map<std::uint32_t, watch>; // one entry, 0
 
 // Every pin there is, maps and programs.
 #define X(name) std::string_view(name),
@@ -58,6 +60,7 @@ Result<Bandwidths> open_bandwidths(std::string_view root, Access access);
 Result<Uplinks> open_uplinks(std::string_view root, Access access);
 Result<ClusterCidrs> open_cluster_cidrs(std::string_view root, Access access);
 Result<SourceRoutes> open_source_routes(std::string_view root, Access access);
+Result<Watches> open_watches(std::string_view root, Access access);
 
 // The per-CPU counters: one struct counters for each possible CPU.
 class Counters {

@@ -5,6 +5,7 @@
 #include "world.hpp"
 
 #include <array>
+#include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -29,6 +30,15 @@ enum class Opt : unsigned {
     source,
     destination,
     force,
+    from,
+    to,
+    proto,
+    size,
+    frame,
+    out,
+    sample,
+    limit,
+    sort,
     count
 };
 
@@ -45,7 +55,7 @@ class Opts {
   public:
     constexpr Opts(std::initializer_list<Opt> ids) {
         for (const Opt id : ids)
-            bits_ |= 1U << static_cast<unsigned>(id);
+            bits_ |= std::uint64_t{1} << static_cast<unsigned>(id);
     }
     [[nodiscard]] constexpr bool has(Opt id) const { return (bits_ >> static_cast<unsigned>(id) & 1U) != 0; }
     friend constexpr Opts operator|(Opts a, Opts b) {
@@ -54,7 +64,7 @@ class Opts {
     }
 
   private:
-    unsigned bits_ = 0;
+    std::uint64_t bits_ = 0;
 };
 
 struct Call;

@@ -140,6 +140,17 @@ const std::vector<Noun> &nouns() {
            "packet\n"
            "that goes on as another interface's of the container is followed there.",
            explain}}},
+        {"monitor",
+         "drops, or all packets, as they happen",
+         {{"",
+           "Show each packet that is dropped: when, why, whose, from where to where, how long.",
+           kSelect | kPlain | Opts{Opt::all, Opt::sample, Opt::limit},
+           {"FILTER", false, "an expression as tcpdump takes it (pcap-filter(7)), in quotes"},
+           "--all shows also one in 100 of the packets that are not dropped; --sample N one in N (1: each).\n"
+           "\"->\": what comes from the pod or the uplink, \"<-\": what goes to it. When more comes than can be "
+           "shown,\n"
+           "it says how many were lost. One can watch at a time. --json prints an object a line.",
+           monitor}}},
         {"version", "versions of podlanectl, its maps and libbpf", {{"", "Print versions.", kPlain, {}, "", version}}},
         {"completion",
          "completion of the command line in your shell",

@@ -49,7 +49,7 @@ TEST(Parse, suggests_the_nearest) {
     EXPECT_EQ(parse_words({"endpoint", "shwo"}).error().hint, "did you mean \"endpoint show\"?");
     EXPECT_EQ(parse_words({"endpoint", "--adress", "x"}).error().hint, "did you mean \"--address\"?");
     EXPECT_EQ(parse_words({"zzzzzz"}).error().hint, "objects: endpoint, counter, path, network, uplink, map, status, "
-                                                    "source, upgrade, explain, monitor, version, "
+                                                    "source, upgrade, explain, monitor, top, version, "
                                                     "completion, man");
 }
 

@@ -151,6 +151,14 @@ const std::vector<Noun> &nouns() {
            "shown,\n"
            "it says how many were lost. One can watch at a time. --json prints an object a line.",
            monitor}}},
+        {"top",
+         "the busiest pods",
+         {{"", "Show the traffic of each pod, on the whole screen, the busiest first.",
+           kSelect | kPlain | Opts{Opt::sort}, kWhich,
+           "Keys: < and > change the order, r reverses it, q quits. Orders: pod, traffic, from-pod, to-pod, "
+           "packets-from,\n"
+           "packets-to, drops. Without a terminal, and with --json, it prints the second that follows once.",
+           top}}},
         {"version", "versions of podlanectl, its maps and libbpf", {{"", "Print versions.", kPlain, {}, "", version}}},
         {"completion",
          "completion of the command line in your shell",

@@ -31,6 +31,7 @@ Result<int> status(const Call &call, World &world);
 Result<int> upgrade_node(const Call &call, World &world);
 Result<int> explain(const Call &call, World &world);
 Result<int> monitor(const Call &call, World &world);
+Result<int> top(const Call &call, World &world);
 Result<int> version(const Call &call, World &world);
 Result<int> completion_bash(const Call &call, World &world);
 Result<int> completion_zsh(const Call &call, World &world);

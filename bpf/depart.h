@@ -27,6 +27,8 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 	__u64 now = bpf_ktime_get_ns(), departure, backlog;
 	__u32 place = bpf_get_hash_recalc(skb) % LIMIT_PLACES;
 
+	if (tracing)
+		return next_departure(state, limit, place, bytes, now);
 	bpf_spin_lock(&state->lock);
 	departure = next_departure(state, limit, place, bytes, now);
 	if (!departure) {

@@ -5,8 +5,11 @@
 
 static __always_inline void count(__u32 ifindex, enum reason reason, __u32 bytes)
 {
-	struct counters *counters = bpf_map_lookup_elem(&counters_v1, &ifindex);
+	struct counters *counters;
 
+	if (tracing)
+		return tell_count(ifindex, reason);
+	counters = bpf_map_lookup_elem(&counters_v1, &ifindex);
 	if (!counters || (__u32)reason >= COUNTER_REASONS)
 		return;
 	counters->by_reason[reason].packets++;
@@ -26,13 +29,71 @@ static __always_inline bool is_drop(enum reason reason)
 	}
 }
 
+static __always_inline struct watch *find_watch(void)
+{
+	__u32 only = 0;
+
+	return (bpf_map_lookup_elem)(&watch_v1, &only);
+}
+
+static __always_inline bool is_wanted(struct watch *watch, enum reason reason)
+{
+	if (is_drop(reason))
+		return true;
+	return watch->mode == WATCH_ALL && (watch->one_in < 2 || bpf_get_prandom_u32() % watch->one_in == 0);
+}
+
+static __always_inline void tell_watcher(struct __sk_buff *skb, enum reason reason, __u32 is_egress)
+{
+	struct watch *watch = find_watch();
+	__u32 bytes = skb->len;
+	struct event *event;
+
+	if (!watch || watch->mode == WATCH_NOTHING || !is_wanted(watch, reason))
+		return;
+	if (watch->until_ns < bpf_ktime_get_ns()) {
+		watch->mode = WATCH_NOTHING;
+		return;
+	}
+	event = bpf_ringbuf_reserve(&events_v1, sizeof(*event), 0);
+	if (!event) {
+		__sync_fetch_and_add(&watch->lost, 1);
+		return;
+	}
+	event->time_ns = bpf_ktime_get_ns();
+	event->ifindex = skb->ifindex;
+	event->reason = reason;
+	event->frame_size = bytes;
+	event->is_egress = is_egress;
+	event->captured = 0;
+	/* The compiler would compare another copy of it than the one it passes. */
+	asm volatile("" : "+r"(bytes));
+	if (bytes > EVENT_FRAME_BYTES)
+		bytes = EVENT_FRAME_BYTES;
+	if (bytes && !bpf_skb_load_bytes(skb, 0, event->frame, bytes))
+		event->captured = bytes;
+	bpf_ringbuf_submit(event, 0);
+}
+
+/*
+ * A function of its own, which the verifier looks at once: in the midst of a program it would look at it for each way
+ * that leads there. `receiver`: ifindex of the endpoint the packet was handed to, 0 for none.
+ */
+__attribute__((noinline)) int account(struct __sk_buff *skb, __u32 reason, __u32 receiver, __u32 is_egress)
+{
+	count(reason == REASON_HOST_UNKNOWN_ENDPOINT ? 0 : skb->ifindex, reason, skb->len);
+	/* What was given a departure time to_pod counts, when it departs. */
+	if (reason == REASON_SENT_DIRECT && receiver)
+		count(receiver, REASON_RECEIVED_DIRECT, skb->len);
+	if (reason == REASON_UPLINK_DELIVERED && receiver)
+		count(receiver, REASON_RECEIVED_UPLINK, skb->len);
+	if (!tracing)
+		tell_watcher(skb, reason, is_egress);
+	return 0;
+}
+
 static __always_inline int finish(struct packet *p, enum reason reason)
 {
-	count(reason == REASON_HOST_UNKNOWN_ENDPOINT ? 0 : p->skb->ifindex, reason, p->skb->len);
-	/* What is timed is counted at the receiver by to_pod. */
-	if (reason == REASON_SENT_DIRECT && p->receiver && !p->is_timed)
-		count(p->receiver->ifindex, REASON_RECEIVED_DIRECT, p->skb->len);
-	if (reason == REASON_UPLINK_DELIVERED && p->receiver && !p->is_timed)
-		count(p->receiver->ifindex, REASON_RECEIVED_UPLINK, p->skb->len);
+	account(p->skb, reason, p->delivered_to, p->is_egress);
 	return is_drop(reason) ? TC_ACT_SHOT : p->verdict;
 }

@@ -56,7 +56,8 @@ static __always_inline int deliver(struct packet *p, enum reason reason)
 		p->skb->mark |= fast_mark;
 		p->verdict = bpf_redirect(p->receiver->ifindex, 0);
 	} else {
-		p->verdict = bpf_redirect_peer(p->receiver->ifindex, 0);
+		p->delivered_to = p->receiver->ifindex;
+		p->verdict = bpf_redirect_peer(p->delivered_to, 0);
 	}
 	return reason;
 }

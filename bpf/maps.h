@@ -7,6 +7,7 @@
 #include "maps/abi/cluster_cidr.h"
 #include "maps/abi/counter.h"
 #include "maps/abi/endpoint.h"
+#include "maps/abi/event.h"
 #include "maps/abi/interface.h"
 #include "maps/abi/limit.h"
 #include "maps/abi/names.h"
@@ -146,3 +147,18 @@ struct {
 	__type(key, struct sender_key);
 	__type(value, __u32);
 } senders_v1 SEC(".maps");
+
+/* Whether somebody watches. Written by podlanectl, read for every packet. One page. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct watch);
+} watch_v1 SEC(".maps");
+
+/* What who watches is told. Written by the programs while somebody does. 256 KiB, from the start. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 262144);
+} events_v1 SEC(".maps");

@@ -7,6 +7,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "bpf/maps.h"
+#include "bpf/trace.h"
 #include "maps/abi/config.h"
 
 /* Wire constants that BTF does not carry. */
@@ -52,6 +53,7 @@ struct packet {
 	__u32 network;               /* of the endpoint that sends or is to receive it */
 	struct interface *interface; /* the host end the packet is on */
 	struct address *receiver;    /* the local endpoint it goes to, once found */
+	__u32 delivered_to;          /* ifindex of the local endpoint it was handed to */
 	struct source_route *way;    /* of the endpoint's network, where it has one of its own */
 	struct ip_ends ip;           /* of the packet itself */
 	struct path_key flow;        /* as the pod on this interface sees it; of the packet quoted in an ICMP error */
@@ -62,6 +64,7 @@ struct packet {
 	__be32 traffic_class;        /* TOS of IPv4; class and flow label of IPv6 in network byte order */
 	__u32 uplink;                /* ifindex its flow is bound to, 0 for none */
 	__u8 icmp_type;
+	bool is_egress;   /* on its way out of the interface */
 	bool has_flow;    /* flow is complete */
 	bool starts_flow; /* may be the first packet of its flow */
 	bool is_new_flow; /* no path was known for it */

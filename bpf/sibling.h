@@ -34,6 +34,8 @@ static __always_inline int hand_to(struct packet *p, struct source_route *siblin
 	ethernet = writable(p, sizeof(*ethernet));
 	if (!ethernet)
 		return REASON_DROP_MALFORMED;
+	if (tracing)
+		tell(STEP(STEP_LOOKUP, STEP_MAP_SOURCE_ROUTES, 0, sizeof(*sibling)), true, 0, sibling);
 	__builtin_memcpy(ethernet->h_dest, sibling->host_mac, 6);
 	__builtin_memcpy(ethernet->h_source, sibling->pod_mac, 6);
 	p->verdict = bpf_redirect(sibling->ifindex, BPF_F_INGRESS);
@@ -75,13 +77,14 @@ static __always_inline int answer_as_sibling(struct packet *p)
 		return 0;
 	for (__u32 i = 1; i <= SOURCE_ROUTE_PLACES; i++) {
 		struct source_route_key key = source_route_place(p->skb->ifindex, p->protocol == ETH_P_IP, i);
-		struct source_route *sibling = bpf_map_lookup_elem(&source_route_v1, &key);
+		/* In parentheses: not told of when tracing, which would be more than the verifier bears. */
+		struct source_route *sibling = (bpf_map_lookup_elem)(&source_route_v1, &key);
 
 		if (!sibling)
 			return 0;
 		flow.ifindex = sibling->ifindex;
 		flow.local = sibling->source;
-		if (!bpf_map_lookup_elem(&paths_v1, &flow))
+		if (!(bpf_map_lookup_elem)(&paths_v1, &flow))
 			continue;
 		if (!write_source(p, &sibling->source))
 			return REASON_DROP_MALFORMED;

@@ -28,7 +28,7 @@ static __always_inline int receive(struct packet *p)
 SEC("tc")
 int pl_to_pod(struct __sk_buff *skb)
 {
-	struct packet p = {.skb = skb, .verdict = VERDICT_NEXT};
+	struct packet p = {.skb = skb, .verdict = VERDICT_NEXT, .is_egress = true};
 	int reason = find_interface(&p) ?: recognise_timed(&p) ?: parse(&p, TO_POD) ?: limit_arriving(&p) ?: receive(&p);
 
 	return finish(&p, reason);

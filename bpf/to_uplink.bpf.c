@@ -53,7 +53,7 @@ static __always_inline int remember_sender(struct packet *p)
 SEC("tc")
 int pl_to_uplink(struct __sk_buff *skb)
 {
-	struct packet p = {.skb = skb, .verdict = VERDICT_NEXT};
+	struct packet p = {.skb = skb, .verdict = VERDICT_NEXT, .is_egress = true};
 	int reason = recognise_own(&p) ?: ask_without_name(&p) ?: parse(&p, FROM_POD) ?: remember_sender(&p);
 
 	/* The host stack's own packets are not ours to judge. */

@@ -1,4 +1,4 @@
-# The libraries of Debian 12 that Podlane links, as podlane::bpf, podlane::nl and podlane::json.
+# The libraries of Debian 12 that Podlane links, as podlane::bpf, podlane::nl, podlane::pcap and podlane::json.
 
 function(podlane_require_library name package)
     set(file ${name})
@@ -23,6 +23,8 @@ podlane_require_library(elf libelf-dev)
 podlane_require_library(z zlib1g-dev)
 podlane_require_library(nl-3 libnl-3-dev)
 podlane_require_library(nl-route-3 libnl-route-3-dev)
+podlane_require_library(pcap libpcap-dev)
+podlane_require_header(pcap/pcap.h libpcap-dev PODLANE_PCAP_INCLUDE)
 podlane_require_header(libnl3/netlink/netlink.h libnl-3-dev PODLANE_LIBNL_INCLUDE)
 podlane_require_header(nlohmann/json.hpp nlohmann-json3-dev PODLANE_JSON_INCLUDE)
 
@@ -35,6 +37,10 @@ add_library(podlane_dep_nl INTERFACE)
 target_include_directories(podlane_dep_nl SYSTEM INTERFACE ${PODLANE_LIBNL_INCLUDE}/libnl3)
 target_link_libraries(podlane_dep_nl INTERFACE -lnl-route-3 -lnl-3 -lpthread -lm)
 add_library(podlane::nl ALIAS podlane_dep_nl)
+
+add_library(podlane_dep_pcap INTERFACE)
+target_link_libraries(podlane_dep_pcap INTERFACE -lpcap)
+add_library(podlane::pcap ALIAS podlane_dep_pcap)
 
 # Header-only, from the system's include directory.
 add_library(podlane_dep_json INTERFACE)

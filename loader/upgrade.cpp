@@ -104,6 +104,8 @@ Result<void> Upgrade::carry_maps() {
         UpgradedMap &map = report_.maps.emplace_back(UpgradedMap{std::string(name), other});
         if (same || other.empty())
             continue;
+        if (name == PODLANE_MAP_EVENTS)
+            continue; // of the moment
         const Fd from = TRY(open_pin(live_, other));
         const Fd to = TRY(open_pin(loading_, name));
         map.carried = TRY(migrate_map(from.get(), to.get(), Carry::all));

@@ -74,6 +74,9 @@ Result<Exempts> open_exempts(std::string_view root, Access access) {
 Result<Senders> open_senders(std::string_view root, Access access) {
     return open_table<Senders>(root, PODLANE_MAP_SENDERS, access);
 }
+Result<Watches> open_watches(std::string_view root, Access access) {
+    return open_table<Watches>(root, PODLANE_MAP_WATCH, access);
+}
 
 Result<Counters> Counters::open(std::string_view root, Access access) {
     std::string path = pin_path(root, PODLANE_MAP_COUNTERS);

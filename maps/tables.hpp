@@ -7,6 +7,7 @@
 #include "abi/cluster_cidr.h"
 #include "abi/counter.h"
 #include "abi/endpoint.h"
+#include "abi/event.h"
 #include "abi/interface.h"
 #include "abi/limit.h"
 #include "abi/names.h"
@@ -40,6 +41,7 @@ using SourceRoutes = Map<source_route_key, source_route>;
 using LimitStates = Map<limit_key, limit_state>;
 using Exempts = Map<exempt_key, std::uint32_t>;
 using Senders = Map<sender_key, std::uint32_t>;
+using Watches = Map<std::uint32_t, watch>; // one entry, 0
 
 // Every pin there is, maps and programs.
 #define X(name) std::string_view(name),
@@ -66,6 +68,7 @@ Result<SourceRoutes> open_source_routes(std::string_view root, Access access);
 Result<LimitStates> open_limit_states(std::string_view root, Access access);
 Result<Exempts> open_exempts(std::string_view root, Access access);
 Result<Senders> open_senders(std::string_view root, Access access);
+Result<Watches> open_watches(std::string_view root, Access access);
 
 // The per-CPU counters: one struct counters for each possible CPU.
 class Counters {

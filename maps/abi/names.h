@@ -22,6 +22,8 @@
 #define PODLANE_MAP_LIMITS "limit_state_v1"
 #define PODLANE_MAP_EXEMPT "exempt_v1"
 #define PODLANE_MAP_SENDERS "senders_v1"
+#define PODLANE_MAP_WATCH "watch_v1"
+#define PODLANE_MAP_EVENTS "events_v1"
 
 /* X(name), in the order in which people read of them. */
 #define PODLANE_MAPS(X)                                                                                                \
@@ -38,7 +40,9 @@
 	X(PODLANE_MAP_SOURCE_ROUTES)                                                                                   \
 	X(PODLANE_MAP_LIMITS)                                                                                          \
 	X(PODLANE_MAP_EXEMPT)                                                                                          \
-	X(PODLANE_MAP_SENDERS)
+	X(PODLANE_MAP_SENDERS)                                                                                         \
+	X(PODLANE_MAP_WATCH)                                                                                           \
+	X(PODLANE_MAP_EVENTS)
 
 #define PODLANE_PROGRAM_PREFIX "pl_"
 /* Program names as the kernel shows them; the prefix tells ours from other agents'. */

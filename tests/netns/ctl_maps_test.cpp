@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::uint32_t kNoSuchIfindex = 0x7ffffff0;
 
+constexpr std::uint32_t kRingBytes = 4096;
+
 struct Shape {
     const char *name;
     bpf_map_type type;
@@ -44,6 +46,8 @@ constexpr std::array<Shape, kMapNames.size()> kShapes = {{
     {PODLANE_MAP_LIMITS, BPF_MAP_TYPE_HASH, sizeof(limit_key), sizeof(limit_state)},
     {PODLANE_MAP_EXEMPT, BPF_MAP_TYPE_LPM_TRIE, sizeof(exempt_key), sizeof(std::uint32_t)},
     {PODLANE_MAP_SENDERS, BPF_MAP_TYPE_HASH, sizeof(sender_key), sizeof(std::uint32_t)},
+    {PODLANE_MAP_WATCH, BPF_MAP_TYPE_ARRAY, sizeof(std::uint32_t), sizeof(watch)},
+    {PODLANE_MAP_EVENTS, BPF_MAP_TYPE_RINGBUF, 0, 0},
 }};
 
 struct Answer {
@@ -79,7 +83,8 @@ class CtlMaps : public testing::Test {
         LIBBPF_OPTS(bpf_map_create_opts, options);
         if (shape.type == BPF_MAP_TYPE_LPM_TRIE)
             options.map_flags = BPF_F_NO_PREALLOC;
-        const Fd map(bpf_map_create(shape.type, "ctl_test", shape.key_size, shape.value_size, 64, &options));
+        const Fd map(bpf_map_create(shape.type, "ctl_test", shape.key_size, shape.value_size,
+                                    shape.type == BPF_MAP_TYPE_RINGBUF ? kRingBytes : 64, &options));
         ASSERT_TRUE(map) << pin << ": " << std::strerror(errno);
         ASSERT_EQ(bpf_obj_pin(map.get(), pin_path(root_, pin).c_str()), 0) << pin << ": " << std::strerror(errno);
     }

@@ -72,7 +72,7 @@ class UpgradeTest : public testing::TestWithParam<std::string> {
     [[nodiscard]] std::map<std::string, std::vector<std::pair<Bytes, Bytes>>> entries() const {
         std::map<std::string, std::vector<std::pair<Bytes, Bytes>>> all;
         for (const std::string_view name : kMapNames) {
-            if (name == PODLANE_MAP_COUNTERS || name == PODLANE_MAP_PATHS)
+            if (name == PODLANE_MAP_COUNTERS || name == PODLANE_MAP_PATHS || name == PODLANE_MAP_EVENTS)
                 continue;
             const Fd map(bpf_obj_get(pin_path(node().bpffs(), name).c_str()));
             const MapFacts facts = require(map_facts(map.get()));

@@ -200,6 +200,7 @@ class Node {
         return true;
     }
 
+    [[nodiscard]] const std::string &root() const { return root_; }
     [[nodiscard]] const Tables &tables() const { return *tables_; }
     [[nodiscard]] const Paths &paths() const { return *paths_; }
 

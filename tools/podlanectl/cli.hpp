@@ -5,6 +5,7 @@
 #include "world.hpp"
 
 #include <array>
+#include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -34,6 +35,15 @@ enum class Opt : unsigned {
     egress_rate,
     egress_burst,
     watch,
+    from,
+    to,
+    proto,
+    size,
+    frame,
+    out,
+    sample,
+    limit,
+    sort,
     count
 };
 
@@ -50,7 +60,7 @@ class Opts {
   public:
     constexpr Opts(std::initializer_list<Opt> ids) {
         for (const Opt id : ids)
-            bits_ |= 1U << static_cast<unsigned>(id);
+            bits_ |= std::uint64_t{1} << static_cast<unsigned>(id);
     }
     [[nodiscard]] constexpr bool has(Opt id) const { return (bits_ >> static_cast<unsigned>(id) & 1U) != 0; }
     friend constexpr Opts operator|(Opts a, Opts b) {
@@ -59,7 +69,7 @@ class Opts {
     }
 
   private:
-    unsigned bits_ = 0;
+    std::uint64_t bits_ = 0;
 };
 
 struct Call;

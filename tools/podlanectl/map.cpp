@@ -27,6 +27,8 @@ bool evicts(const MapReport &map) {
 Cell if_there(const MapReport &map, Cell cell) { return map.there ? std::move(cell) : text_cell(""); }
 
 Cell fill_cell(const MapReport &map) {
+    if (map.facts.type == BPF_MAP_TYPE_RINGBUF || map.facts.type == BPF_MAP_TYPE_ARRAY)
+        return text_cell("");
     const bool nearly_full = !evicts(map) && map.entries * 10 >= std::uint64_t{map.facts.max_entries} * 9;
     return if_there(map, {output::percent_words(map.entries, map.facts.max_entries), Value(),
                           nearly_full ? Tone::warning : Tone::plain});
@@ -81,7 +83,8 @@ Result<std::optional<MapReport>> read_one(const std::string &directory, const st
     report.known = known_map(name) != nullptr;
     report.path = map->path;
     report.facts = map->facts;
-    report.entries = TRY(count_entries(*map));
+    if (report.facts.type != BPF_MAP_TYPE_RINGBUF)
+        report.entries = TRY(count_entries(*map));
     report.memory = map_memory(*map);
     report.note = version_note(split_version(name).first, report.version);
     return std::optional(std::move(report));

@@ -32,6 +32,7 @@ using AddressEntry = Entry<address_key, address>;
 using SourceEntry = Entry<allowed_source_key, std::uint32_t>;
 using BandwidthEntry = Entry<std::uint32_t, bandwidth>;
 using SourceRouteEntry = Entry<source_route_key, source_route>;
+using WatchEntry = Entry<std::uint32_t, watch>;
 using CidrEntry = Entry<cluster_cidr_key, std::uint32_t>;
 using ExemptEntry = Entry<exempt_key, std::uint32_t>;
 using SenderEntry = Entry<sender_key, std::uint32_t>;
@@ -115,6 +116,18 @@ constexpr std::array<Column<SenderEntry>, 4> kSenders = {{
     {{"IFINDEX", "", "ifindex", Align::right}, [](const SenderEntry &e) { return number_cell(e.value); }},
 }};
 
+constexpr std::array<std::string_view, 3> kWatchModes = {"nothing", "drops", "all"};
+
+constexpr std::array<Column<WatchEntry>, 4> kWatch = {{
+    {{"WATCHED", "", "watched"},
+     [](const WatchEntry &e) {
+         return text_cell(e.value.mode < kWatchModes.size() ? kWatchModes.at(e.value.mode) : "unknown");
+     }},
+    {{"ONE IN", "", "one_in", Align::right}, [](const WatchEntry &e) { return number_cell(e.value.one_in); }},
+    {{"BY", "", "pid", Align::right}, [](const WatchEntry &e) { return number_cell(e.value.pid); }},
+    {{"LOST", "", "lost", Align::right}, [](const WatchEntry &e) { return number_cell(e.value.lost); }},
+}};
+
 std::uint32_t ifindex_of(std::uint32_t key, const auto &) { return key; }
 std::uint32_t ifindex_of(const cluster_cidr_key &, std::uint32_t) { return 0; }
 std::uint32_t ifindex_of(const source_route_key &key, const source_route &) { return key.ifindex; }
@@ -175,6 +188,10 @@ constexpr std::array<KnownMap, kMapNames.size()> kMaps = {{
      [](const World &w) { return dump(w, PODLANE_MAP_EXEMPT, kExempts); }},
     {PODLANE_MAP_SENDERS, "whose sockets are whose",
      [](const World &w) { return dump(w, PODLANE_MAP_SENDERS, kSenders); }},
+    {PODLANE_MAP_WATCH, "who watches with \"monitor\"",
+     [](const World &w) { return dump(w, PODLANE_MAP_WATCH, kWatch); }},
+    {PODLANE_MAP_EVENTS, "what who watches has not read yet: only monitor can",
+     [](const World &) -> Result<output::Table> { return output::Table{}; }},
 }};
 
 // By full name, name without version, or the beginning of one.

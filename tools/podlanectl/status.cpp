@@ -126,7 +126,8 @@ void look_at_maps(Report &report, const World &world) {
         else if (!map.note.empty())
             report.findings.push_back({"map " + map.path + ": " + map.note,
                                        "use the podlanectl that came with the podlane in use, or remove the pin"});
-        else if (!evicts && map.entries * 20 >= std::uint64_t{map.facts.max_entries} * 19)
+        else if (!evicts && map.facts.type != BPF_MAP_TYPE_ARRAY &&
+                 map.entries * 20 >= std::uint64_t{map.facts.max_entries} * 19)
             report.findings.push_back({"map " + map.name + " is nearly full: " + std::to_string(map.entries) + " of " +
                                            std::to_string(map.facts.max_entries),
                                        "remove endpoints that are gone, or enlarge the map in the configuration"});

@@ -1,0 +1,138 @@
+#include "loader/trace.hpp"
+
+#include "from_pod.skel.h"
+#include "from_uplink.skel.h"
+#include "loader/embedded.hpp"
+#include "loader/migrate.hpp"
+#include "loader/object.hpp"
+#include "loader/upgrade.hpp"
+#include "maps/tables.hpp"
+#include "to_pod.skel.h"
+#include "to_uplink.skel.h"
+
+#include <bpf/bpf.h>
+#include <linux/bpf.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+namespace podlane {
+namespace {
+
+constexpr std::uint32_t kEventBytes = 1U << 18U;
+constexpr std::size_t kHeadroom = 256; // an answer may be longer than its question
+
+using RingBuffer = std::unique_ptr<ring_buffer, void (*)(ring_buffer *)>;
+
+// The records of a run as they come: a step, then its key, then its value.
+struct Records {
+    std::vector<TracedStep> steps{};
+    bool key_is_next = false;
+    bool value_is_next = false;
+
+    void take(const std::uint8_t *data, std::size_t size) {
+        if (key_is_next) {
+            steps.back().key.assign(data, data + size);
+            key_is_next = false;
+        } else if (value_is_next) {
+            steps.back().value.assign(data, data + size);
+            value_is_next = false;
+        } else if (size == sizeof(step)) {
+            TracedStep &one = steps.emplace_back();
+            std::memcpy(&one.head, data, sizeof one.head);
+            const bool has_value =
+                one.head.kind == STEP_WRITE || (one.head.kind == STEP_LOOKUP && one.head.answer != 0);
+            key_is_next = one.head.key_size != 0;
+            value_is_next = has_value && one.head.value_size != 0;
+        }
+    }
+};
+
+int take_record(void *records, void *data, std::size_t size) {
+    static_cast<Records *>(records)->take(static_cast<const std::uint8_t *>(data), size);
+    return 0;
+}
+
+// Loads the object's one program with `tracing` set; it tells its steps to `events`.
+template <typename Skeleton, typename SetMore>
+Result<Fd> load_copy(Owned<Skeleton> skeleton, const std::string &root, const Fd &events, const SetMore &set_more) {
+    if (!skeleton)
+        return load_error("reading the embedded programs", errno);
+    skeleton->rodata->tracing = true;
+    skeleton->rodata->podlane_build = own_build();
+    set_more(*skeleton->rodata);
+    TRY(reuse_maps(skeleton->obj, live_directory(root)));
+    if (bpf_map__reuse_fd(skeleton->maps.events_v1, events.get()) != 0 || bpf_object__load(skeleton->obj) != 0)
+        return load_error("loading a program to ask", errno);
+    return Fd(dup(bpf_program__fd(bpf_object__next_program(skeleton->obj, nullptr))));
+}
+
+Result<Fd> load_program_copy(const std::string &root, std::string_view program, const Fd &events, std::uint32_t mark) {
+    const auto nothing = [](auto &) {};
+    const auto set_mark = [&](auto &rodata) { rodata.fast_mark = mark; };
+    if (program == PODLANE_PROGRAM_FROM_POD)
+        return load_copy(Owned<from_pod_bpf>(from_pod_bpf__open(), &from_pod_bpf__destroy), root, events, set_mark);
+    if (program == PODLANE_PROGRAM_TO_POD)
+        return load_copy(Owned<to_pod_bpf>(to_pod_bpf__open(), &to_pod_bpf__destroy), root, events, nothing);
+    if (program == PODLANE_PROGRAM_FROM_UPLINK)
+        return load_copy(Owned<from_uplink_bpf>(from_uplink_bpf__open(), &from_uplink_bpf__destroy), root, events,
+                         nothing);
+    return load_copy(Owned<to_uplink_bpf>(to_uplink_bpf__open(), &to_uplink_bpf__destroy), root, events, set_mark);
+}
+
+} // namespace
+
+Result<Tracer> Tracer::load(const std::string &root, const char *program) {
+    if (!TRY(is_current(root)))
+        return Error{
+            ErrorCode::plugin_not_available,
+            "the programs of this node are of another build than this podlanectl, which could only answer for "
+            "its own",
+            "use the podlanectl that came with the podlane in use, or bring the node to this one's: podlanectl "
+            "upgrade"};
+    keep_libbpf_log();
+    Fd events(bpf_map_create(BPF_MAP_TYPE_RINGBUF, "steps", 0, 0, kEventBytes, nullptr));
+    if (!events)
+        return system_error(ErrorCode::bpf, "making a ring buffer", errno);
+    const Fd pinned = TRY(open_program(root, PODLANE_PROGRAM_FROM_POD));
+    const auto mark = TRY(program_constant(pinned.get(), "fast_mark")).value_or(PODLANE_MARK);
+    Fd copy = TRY(load_program_copy(root, program, events, static_cast<std::uint32_t>(mark)));
+    std::string tag = TRY(program_facts(copy.get())).tag;
+    return Tracer(std::move(copy), std::move(events), std::move(tag));
+}
+
+Result<TracedRun> Tracer::run(std::uint32_t ifindex, const Bytes &frame) const {
+    TracedRun run;
+    Records records;
+    const RingBuffer ring(ring_buffer__new(events_.get(), take_record, &records, nullptr), &ring_buffer__free);
+    if (!ring)
+        return system_error(ErrorCode::bpf, "reading a ring buffer", errno);
+    __sk_buff context{};
+    context.ifindex = ifindex;
+    run.frame.resize(frame.size() + kHeadroom);
+    bpf_test_run_opts options{};
+    options.sz = sizeof options;
+    options.data_in = frame.data();
+    options.data_size_in = static_cast<__u32>(frame.size());
+    options.data_out = run.frame.data();
+    options.data_size_out = static_cast<__u32>(run.frame.size());
+    options.ctx_in = &context;
+    options.ctx_size_in = sizeof context;
+    if (const int failed = bpf_prog_test_run_opts(program_.get(), &options); failed != 0)
+        return Error{ErrorCode::bpf,
+                     std::string("the kernel does not run the program over this packet: ") + std::strerror(-failed),
+                     failed == -EINVAL ? "an Ethernet or IP header that is cut short is discarded before any program"
+                                       : "",
+                     -failed};
+    if (ring_buffer__consume(ring.get()) < 0)
+        return system_error(ErrorCode::bpf, "reading a ring buffer", errno);
+    run.frame.resize(options.data_size_out);
+    run.verdict = static_cast<int>(options.retval);
+    run.steps = std::move(records.steps);
+    return run;
+}
+
+} // namespace podlane

@@ -1,0 +1,46 @@
+// Runs a copy of a program over a packet that is only asked about: nothing is sent, written or counted, and each lookup
+// and answer on the way is told.
+#pragma once
+
+#include "maps/abi/event.h"
+#include "maps/fd.hpp"
+#include "maps/map.hpp"
+#include "maps/result.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace podlane {
+
+struct TracedStep {
+    step head{};
+    Bytes key{};
+    Bytes value{}; // empty where there is no entry
+};
+struct TracedRun {
+    std::vector<TracedStep> steps{};
+    int verdict = 0; // TC_ACT_*, or -1: the next program's turn
+    Bytes frame{};   // as the program leaves it
+};
+
+class Tracer {
+  public:
+    // Loads the copy of PODLANE_PROGRAM_* from the same object, on the pinned maps. An error where those, or the pinned
+    // program, are not of this build: its answers would not be theirs.
+    static Result<Tracer> load(const std::string &root, const char *program);
+    // Of the copy. The kernel makes it of the instructions before it takes any out: that of the program on the hook is
+    // the same, if that is the same program.
+    [[nodiscard]] const std::string &tag() const { return tag_; }
+    // As if the frame had met the program on this interface of the caller's network namespace.
+    [[nodiscard]] Result<TracedRun> run(std::uint32_t ifindex, const Bytes &frame) const;
+
+  private:
+    Tracer(Fd program, Fd events, std::string tag)
+        : program_(std::move(program)), events_(std::move(events)), tag_(std::move(tag)) {}
+    Fd program_;
+    Fd events_;
+    std::string tag_;
+};
+
+} // namespace podlane

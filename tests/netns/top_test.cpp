@@ -1,0 +1,174 @@
+// podlanectl top on a terminal: draws, sorts, follows the window's size, and leaves the terminal as it was.
+#include "tests/netns/lab.hpp"
+
+#include <gmock/gmock.h>
+
+#include <poll.h>
+#include <pty.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <utmp.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace podlane::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class Terminal {
+  public:
+    Terminal(const net::Namespace &where, const std::string &bpffs, unsigned short rows) {
+        winsize size{rows, 100, 0, 0};
+        int master = -1;
+        int slave = -1;
+        if (openpty(&master, &slave, nullptr, nullptr, &size) != 0)
+            throw std::runtime_error("openpty");
+        master_ = Fd(master);
+        slave_ = Fd(slave);
+        tcgetattr(slave, &before_);
+        const auto inside = require(net::enter(where));
+        pid_ = fork();
+        if (pid_ != 0)
+            return;
+        login_tty(slave);
+        const std::string program = std::getenv("PODLANECTL_BIN");
+        setenv("TERM", "xterm", 1);
+        execl(program.c_str(), program.c_str(), "--bpffs", bpffs.c_str(), "top", nullptr);
+        _exit(127);
+    }
+    ~Terminal() {
+        if (pid_ > 0) {
+            kill(pid_, SIGKILL);
+            waitpid(pid_, nullptr, 0);
+        }
+    }
+    Terminal(const Terminal &) = delete;
+    Terminal &operator=(const Terminal &) = delete;
+
+    void press(const std::string &keys) const {
+        ASSERT_EQ(write(master_.get(), keys.data(), keys.size()), ssize_t(keys.size()));
+    }
+    void resize(unsigned short rows, unsigned short columns) const {
+        const winsize size{rows, columns, 0, 0};
+        ASSERT_EQ(ioctl(master_.get(), TIOCSWINSZ, &size), 0);
+    }
+    // What came since the last whole picture began.
+    [[nodiscard]] bool shows(const std::function<bool(const std::string &)> &wanted) {
+        return wait_until([&] {
+            pollfd one{master_.get(), POLLIN, 0};
+            std::array<char, 4096> buffer{};
+            while (poll(&one, 1, 50) == 1) {
+                const ssize_t got = read(master_.get(), buffer.data(), buffer.size());
+                if (got <= 0)
+                    break;
+                all_.append(buffer.data(), static_cast<std::size_t>(got));
+            }
+            return wanted(picture());
+        });
+    }
+    [[nodiscard]] std::string picture() const {
+        // The last one that is whole.
+        const std::size_t end = all_.rfind("\033[J");
+        const std::size_t begin = end == std::string::npos ? end : all_.rfind("\033[H", end);
+        return begin == std::string::npos ? "" : all_.substr(begin, end - begin);
+    }
+    [[nodiscard]] const std::string &all() const { return all_; }
+    int wait() {
+        int status = 0;
+        waitpid(pid_, &status, 0);
+        pid_ = 0;
+        static_cast<void>(shows([](const std::string &) { return true; }));
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
+    [[nodiscard]] bool is_as_before() const {
+        termios now{};
+        tcgetattr(slave_.get(), &now);
+        return now.c_lflag == before_.c_lflag;
+    }
+    [[nodiscard]] pid_t pid() const { return pid_; }
+
+  private:
+    Fd master_;
+    Fd slave_;
+    pid_t pid_ = 0;
+    termios before_{};
+    std::string all_;
+};
+
+class TopTest : public testing::Test {
+  protected:
+    void SetUp() override {
+        lab_.emplace();
+        for (int i = 0; i < 3; ++i)
+            pods_.push_back(lab_->add_pod(Json{{"attach", "clsact"}}));
+    }
+    // The picture has the pods in this order.
+    static bool is_before(const std::string &picture, const Pod &first, const Pod &second) {
+        const std::size_t at = picture.find(first.host_ifname);
+        const std::size_t then = picture.find(second.host_ifname);
+        return at != std::string::npos && then != std::string::npos && at < then;
+    }
+    std::optional<Lab> lab_;
+    std::vector<Pod> pods_;
+};
+
+TEST_F(TopTest, DrawsSortsResizesAndQuits) {
+    Terminal terminal(lab_->node().ns(), lab_->node().bpffs(), 24);
+    const Pod &busy = pods_[1];
+    const Wire wire = busy.wire();
+    const Bytes bytes = frame(busy.gateway_mac, busy.mac, udp({busy.v4, pods_[2].v4}, 1000));
+    const auto busily = [&](auto condition) {
+        return terminal.shows([&](const std::string &picture) {
+            for (int i = 0; i < 200; ++i)
+                wire.send(bytes);
+            return condition(picture);
+        });
+    };
+    EXPECT_TRUE(busily([&](const std::string &picture) {
+        return picture.find("bit/s") != std::string::npos && is_before(picture, busy, pods_[0]);
+    })) << terminal.picture();
+    EXPECT_THAT(terminal.picture(), HasSubstr("3 endpoints by traffic"));
+    terminal.press("r");
+    EXPECT_TRUE(busily([&](const std::string &picture) {
+        return picture.find("reversed") != std::string::npos && is_before(picture, pods_[0], busy);
+    })) << terminal.picture();
+    terminal.press("r>");
+    EXPECT_TRUE(terminal.shows([](const std::string &p) { return p.find("by from-pod ") != std::string::npos; }));
+    terminal.resize(4, 40);
+    EXPECT_TRUE(terminal.shows([](const std::string &picture) { return std::ranges::count(picture, '\n') == 3; }))
+        << terminal.picture();
+    terminal.resize(24, 100);
+    EXPECT_TRUE(terminal.shows([](const std::string &picture) { return std::ranges::count(picture, '\n') >= 5; }))
+        << terminal.picture();
+    EXPECT_FALSE(terminal.is_as_before());
+    terminal.press("q");
+    EXPECT_EQ(terminal.wait(), 0);
+    EXPECT_TRUE(terminal.is_as_before());
+    EXPECT_TRUE(terminal.all().ends_with("\033[?25h\033[?1049l")) << "the other screen is left";
+}
+
+TEST_F(TopTest, LeavesTheTerminalAsItWasOnASignal) {
+    Terminal terminal(lab_->node().ns(), lab_->node().bpffs(), 24);
+    ASSERT_TRUE(terminal.shows([](const std::string &picture) { return !picture.empty(); }));
+    ASSERT_EQ(kill(terminal.pid(), SIGTERM), 0);
+    EXPECT_EQ(terminal.wait(), 0);
+    EXPECT_TRUE(terminal.is_as_before());
+    EXPECT_TRUE(terminal.all().ends_with("\033[?1049l"));
+}
+
+TEST_F(TopTest, PrintsOnceWithoutATerminal) {
+    const std::string ctl = std::getenv("PODLANECTL_BIN");
+    const Json all = Json::parse(lab_->node().run(ctl + " --json --bpffs " + lab_->node().bpffs() + " top"));
+    ASSERT_EQ(all.size(), 3U);
+    EXPECT_TRUE(all[0].contains("from_pod_bits_per_s")) << all;
+    const Output wrong = run(lab_->node().ns(), {ctl, "--bpffs", lab_->node().bpffs(), "top", "--sort", "size"});
+    EXPECT_EQ(wrong.rc, 2);
+    EXPECT_THAT(wrong.err, HasSubstr("orders: pod, traffic"));
+}
+
+} // namespace
+} // namespace podlane::test

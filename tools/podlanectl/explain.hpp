@@ -1,0 +1,39 @@
+// What a traced run of a program decided, in words.
+#pragma once
+
+#include "commands.hpp"
+#include "frame.hpp"
+#include "loader/trace.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace podlane::ctl {
+
+// One decision: what was asked, what came of it, and the map entry or the answer of the kernel behind it.
+struct Decision {
+    std::string asked;  // "receiver"
+    std::string answer; // "default/web-1, behind cali12, MTU 1500"
+    std::string map{};  // as pinned; empty: no map was asked
+    std::string key{};
+    bool found = false;
+};
+
+struct Explanation {
+    std::vector<Decision> decisions{};
+    std::uint32_t reason = 0;
+    std::uint32_t moved_to = 0; // ifindex, where the packet goes on there as if it had come from there
+    std::string verdict{};
+};
+
+// Names for what the steps hold.
+struct Names {
+    std::vector<EndpointEntry> endpoints{};
+    std::map<std::uint32_t, std::string> networks{};
+    std::string pod_of(std::uint32_t ifindex) const; // or the interface's name
+};
+
+Explanation explain_run(const TracedRun &run, const Bytes &frame, const Names &names);
+
+} // namespace podlane::ctl

@@ -18,10 +18,6 @@ std::uint64_t now_ns() {
     return static_cast<std::uint64_t>(now.tv_sec) * kNanosecondsPerSecond + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-std::span<const ip_addr> addresses_in(const endpoint &record) {
-    return std::span(record.addresses).first(std::min<std::size_t>(record.address_count, ENDPOINT_ADDRESSES));
-}
-
 // An entry of the table goes again when the ADD fails.
 template <typename Table, typename Key>
 void undo_put(Rollback &rollback, const std::string &what, const Table &table, Key key) {
@@ -170,28 +166,6 @@ Result<endpoint> make_endpoint(const cni::Request &request, const EndpointFacts 
     if (!fits)
         return Error{ErrorCode::invalid_environment, "a name of the pod or the network is too long"};
     return record;
-}
-
-interface make_interface(const endpoint &record) {
-    interface value {};
-    value.network = record.network;
-    value.flags = record.flags;
-    for (const ip_addr &addr : addresses_in(record))
-        if (ip_addr &first = is_ipv4(addr) ? value.ipv4 : value.ipv6; is_none(first))
-            first = addr;
-    value.link_local = record.link_local;
-    std::ranges::copy(record.pod_mac, value.pod_mac);
-    return value;
-}
-
-address make_address(const endpoint &record) {
-    address value{};
-    value.ifindex = record.ifindex;
-    value.flags = record.flags;
-    value.mtu = record.mtu;
-    std::ranges::copy(record.pod_mac, value.pod_mac);
-    std::ranges::copy(record.host_mac, value.host_mac);
-    return value;
 }
 
 Result<void> put_endpoint(const Tables &tables, const cni::Request &request, const endpoint &record,

@@ -3,7 +3,7 @@
 #include "plugin/cni/ipam_config.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/cni/version.hpp"
-#include "plugin/process.hpp"
+#include "loader/process.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 #include "plugin/masquerade.hpp"
 
 #include "maps/tables.hpp"
-#include "plugin/process.hpp"
+#include "loader/process.hpp"
 
 #include <unistd.h>
 

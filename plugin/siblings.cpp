@@ -10,10 +10,6 @@ namespace {
 
 constexpr std::uint32_t kMappedBits = 96; // ::ffff:0:0/96
 
-std::span<const ip_addr> addresses_in(const endpoint &record) {
-    return std::span(record.addresses).first(std::min<std::size_t>(record.address_count, ENDPOINT_ADDRESSES));
-}
-
 // A bridge routes what has its own MAC, and passes on the rest.
 Result<Mac> router_mac(const endpoint &record, net::Netlink &host) {
     Mac mac{};

@@ -48,8 +48,9 @@ TEST(Parse, suggests_the_nearest) {
     EXPECT_EQ(parse_words({"endpiont"}).error().hint, "did you mean \"endpoint\"?");
     EXPECT_EQ(parse_words({"endpoint", "shwo"}).error().hint, "did you mean \"endpoint show\"?");
     EXPECT_EQ(parse_words({"endpoint", "--adress", "x"}).error().hint, "did you mean \"--address\"?");
-    EXPECT_EQ(parse_words({"zzzzzz"}).error().hint,
-              "objects: endpoint, counter, path, network, uplink, map, status, source, version, completion, man");
+    EXPECT_EQ(
+        parse_words({"zzzzzz"}).error().hint,
+        "objects: endpoint, counter, path, network, uplink, map, status, doctor, source, version, completion, man");
 }
 
 TEST(Parse, refuses_what_does_not_belong_together) {

@@ -5,6 +5,7 @@
 #include "world.hpp"
 
 #include <array>
+#include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -28,6 +29,7 @@ enum class Opt : unsigned {
     reasons,
     source,
     destination,
+    fix,
     count
 };
 
@@ -44,7 +46,7 @@ class Opts {
   public:
     constexpr Opts(std::initializer_list<Opt> ids) {
         for (const Opt id : ids)
-            bits_ |= 1U << static_cast<unsigned>(id);
+            bits_ |= std::uint64_t{1} << static_cast<unsigned>(id);
     }
     [[nodiscard]] constexpr bool has(Opt id) const { return (bits_ >> static_cast<unsigned>(id) & 1U) != 0; }
     friend constexpr Opts operator|(Opts a, Opts b) {
@@ -53,7 +55,7 @@ class Opts {
     }
 
   private:
-    unsigned bits_ = 0;
+    std::uint64_t bits_ = 0;
 };
 
 struct Call;

@@ -28,6 +28,7 @@ Result<int> uplink_list(const Call &call, World &world);
 Result<int> uplink_sync(const Call &call, World &world);
 Result<int> uplink_detach(const Call &call, World &world);
 Result<int> status(const Call &call, World &world);
+Result<int> doctor_command(const Call &call, World &world);
 Result<int> version(const Call &call, World &world);
 Result<int> completion_bash(const Call &call, World &world);
 Result<int> completion_zsh(const Call &call, World &world);
@@ -66,6 +67,8 @@ struct UplinkReport {
 };
 Result<std::vector<UplinkReport>> read_uplinks(const World &world);
 output::Table uplink_table(const std::vector<UplinkReport> &all);
+// As the networks' last ADDs asked for. Takes the exclusive lock; the answer is what was left out, in sentences.
+Result<std::vector<std::string>> sync_all_uplinks(const std::string &root);
 
 // A map of this version of Podlane.
 struct KnownMap {

@@ -95,8 +95,12 @@ Result<std::vector<std::string_view>> take_options(std::span<const std::string_v
 Result<const Noun *> find_noun(std::string_view word) {
     const auto find = [&](auto matches) { return std::ranges::find_if(nouns(), matches); };
     auto found = find([&](const Noun &noun) { return noun.name == word; });
+    // A noun that is itself the command and changes something is not abbreviated either.
+    const auto may_shorten = [](const Noun &noun) {
+        return !noun.commands.front().writes || !noun.commands.front().verb.empty();
+    };
     if (found == nouns().end())
-        found = find([&](const Noun &noun) { return noun.name.starts_with(word); });
+        found = find([&](const Noun &noun) { return may_shorten(noun) && noun.name.starts_with(word); });
     if (found == nouns().end())
         return usage_error("unknown object \"" + std::string(word) + "\"",
                            did_you_mean(word, "", names_of(nouns()), "objects"));

@@ -7,6 +7,7 @@
 #include "maps/abi/cluster_cidr.h"
 #include "maps/abi/counter.h"
 #include "maps/abi/endpoint.h"
+#include "maps/abi/history.h"
 #include "maps/abi/interface.h"
 #include "maps/abi/names.h"
 #include "maps/abi/network.h"
@@ -117,3 +118,12 @@ struct {
 	__type(key, struct source_route_key);
 	__type(value, struct source_route);
 } source_route_v1 SEC(".maps");
+
+/* The plugin's last calls. User space only, by mapping it. 225 KiB. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct history);
+} history_v1 SEC(".maps");

@@ -8,6 +8,7 @@
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/siblings.hpp"
+#include "plugin/history.hpp"
 
 namespace podlane {
 namespace {
@@ -67,6 +68,7 @@ Result<Adopted> find_pair(Sockets &sockets, const std::string &ifname) {
 }
 
 Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, HookKind kind) {
+    const Step step(STEP_PROGRAMS);
     TRY(attach_program(root, PODLANE_PROGRAM_FROM_POD, ifindex, Hook::ingress, kind));
     return attach_program(root, PODLANE_PROGRAM_TO_POD, ifindex, Hook::egress, kind);
 }

@@ -1,5 +1,6 @@
 #include "plugin/endpoint.hpp"
 
+#include "plugin/history.hpp"
 #include "plugin/net/link.hpp"
 
 #include <algorithm>
@@ -170,6 +171,7 @@ Result<endpoint> make_endpoint(const cni::Request &request, const EndpointFacts 
 
 Result<void> put_endpoint(const Tables &tables, const cni::Request &request, const endpoint &record,
                           Rollback &rollback) {
+    const Step step(STEP_ENTRIES);
     const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
     TRY(tables.endpoints.put(key, record, Put::must_not_exist));
     undo_put(rollback, "recording the endpoint", tables.endpoints, key);
@@ -191,6 +193,7 @@ Result<void> put_endpoint(const Tables &tables, const cni::Request &request, con
 }
 
 Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollback &rollback) {
+    const Step step(STEP_ENTRIES);
     for (const ip_addr &addr : addresses_in(record)) {
         const address_key key{record.network, addr};
         TRY(put_address(tables, key, make_address(record)));
@@ -200,6 +203,7 @@ Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollbac
 }
 
 Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {
+    const Step step(STEP_ENTRIES);
     Error failed;
     const auto by_value = [](const address_key &, const address &value, std::uint32_t wanted) {
         return value.ifindex == wanted;
@@ -223,6 +227,7 @@ Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {
 }
 
 Result<void> erase_endpoint(const Tables &tables, const endpoint_key &key, const endpoint &record) {
+    const Step step(STEP_ENTRIES);
     Error failed;
     for (const ip_addr &addr : addresses_in(record)) {
         const address_key owned{record.network, addr};

@@ -1,6 +1,7 @@
 #include "plugin/remove.hpp"
 
 #include "plugin/endpoint.hpp"
+#include "plugin/history.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/neighbourhood.hpp"
 #include "plugin/net/link.hpp"
@@ -36,6 +37,7 @@ class Errors {
 };
 
 Result<void> detach_programs(net::Netlink &host, const endpoint &record) {
+    const Step step(STEP_PROGRAMS);
     const auto link = TRY(net::find_link(host, record.ifindex));
     if (!link || link->name != field_text(record.host_ifname))
         return {};
@@ -54,6 +56,7 @@ Result<std::optional<net::Link>> find_own_link(net::Netlink &host, const cni::Re
 }
 
 Result<void> remove_own_link(net::Netlink &host, const cni::Request &request, const endpoint *record) {
+    const Step step(STEP_LINK);
     auto link = TRY(find_own_link(host, request));
     // The prefix of the name may have changed in the configuration since the ADD.
     if (!link && record != nullptr) {

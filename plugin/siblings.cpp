@@ -1,5 +1,6 @@
 #include "plugin/siblings.hpp"
 
+#include "plugin/history.hpp"
 #include "plugin/net/link.hpp"
 
 #include <algorithm>
@@ -74,6 +75,7 @@ Result<void> tell(const Sibling &sibling, const Tables &tables) {
 
 Result<std::vector<Sibling>> find_siblings(const cni::Request &request, const Tables &tables, net::Netlink &pod,
                                            std::uint64_t netns_inode, std::vector<net::Link> *strangers) {
+    const Step step(STEP_SIBLINGS);
     std::vector<Sibling> siblings;
     if (!request.config.source_routing)
         return siblings;
@@ -101,6 +103,7 @@ Result<std::vector<SourceRouteEntry>> wanted_source_routes(const endpoint &recor
                                                            const std::vector<Sibling> &siblings,
                                                            const std::optional<Way> &way, const Tables &tables,
                                                            net::Netlink &host) {
+    const Step step(STEP_SIBLINGS);
     std::vector<SourceRouteEntry> entries;
     if (siblings.empty() && !way)
         return entries;
@@ -126,6 +129,7 @@ Result<std::vector<SourceRouteEntry>> wanted_source_routes(const endpoint &recor
 
 Result<void> put_source_routes(const std::vector<SourceRouteEntry> &entries, const std::vector<Sibling> &siblings,
                                const Tables &tables, Rollback &rollback) {
+    const Step step(STEP_ENTRIES);
     for (const auto &[key, route] : entries) {
         rollback.add("putting the way of " + to_string(route.source), [&tables, key = key]() -> Result<void> {
             TRY(tables.source_routes.erase(key));

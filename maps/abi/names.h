@@ -19,6 +19,7 @@
 #define PODLANE_MAP_UPLINKS "uplinks_v1"
 #define PODLANE_MAP_CIDRS "cluster_cidr_v1"
 #define PODLANE_MAP_SOURCE_ROUTES "source_route_v1"
+#define PODLANE_MAP_HISTORY "history_v1"
 
 /* X(name), in the order in which people read of them. */
 #define PODLANE_MAPS(X)                                                                                                \
@@ -32,7 +33,8 @@
 	X(PODLANE_MAP_BANDWIDTHS)                                                                                      \
 	X(PODLANE_MAP_UPLINKS)                                                                                         \
 	X(PODLANE_MAP_CIDRS)                                                                                           \
-	X(PODLANE_MAP_SOURCE_ROUTES)
+	X(PODLANE_MAP_SOURCE_ROUTES)                                                                                   \
+	X(PODLANE_MAP_HISTORY)
 
 #define PODLANE_PROGRAM_PREFIX "pl_"
 /* Program names as the kernel shows them; the prefix tells ours from other agents'. */

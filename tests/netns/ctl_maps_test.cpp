@@ -1,4 +1,5 @@
 // podlanectl on real maps: what it reads, what it says where they are missing, and that it changes nothing.
+#include "maps/abi/history.h"
 #include "maps/tables.hpp"
 #include "tools/podlanectl/cli.hpp"
 
@@ -41,6 +42,7 @@ constexpr std::array<Shape, kMapNames.size()> kShapes = {{
     {PODLANE_MAP_UPLINKS, BPF_MAP_TYPE_HASH, sizeof(std::uint32_t), sizeof(uplink)},
     {PODLANE_MAP_CIDRS, BPF_MAP_TYPE_LPM_TRIE, sizeof(cluster_cidr_key), sizeof(std::uint32_t)},
     {PODLANE_MAP_SOURCE_ROUTES, BPF_MAP_TYPE_HASH, sizeof(source_route_key), sizeof(source_route)},
+    {PODLANE_MAP_HISTORY, BPF_MAP_TYPE_ARRAY, sizeof(std::uint32_t), sizeof(history)},
 }};
 
 struct Answer {
@@ -76,7 +78,11 @@ class CtlMaps : public testing::Test {
         LIBBPF_OPTS(bpf_map_create_opts, options);
         if (shape.type == BPF_MAP_TYPE_LPM_TRIE)
             options.map_flags = BPF_F_NO_PREALLOC;
-        const Fd map(bpf_map_create(shape.type, "ctl_test", shape.key_size, shape.value_size, 64, &options));
+        const bool is_history = shape.value_size == sizeof(history);
+        if (is_history)
+            options.map_flags = BPF_F_MMAPABLE;
+        const Fd map(
+            bpf_map_create(shape.type, "ctl_test", shape.key_size, shape.value_size, is_history ? 1 : 64, &options));
         ASSERT_TRUE(map) << pin << ": " << std::strerror(errno);
         ASSERT_EQ(bpf_obj_pin(map.get(), pin_path(root_, pin).c_str()), 0) << pin << ": " << std::strerror(errno);
     }

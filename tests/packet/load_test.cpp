@@ -28,10 +28,10 @@
 namespace podlane {
 namespace {
 
-constexpr std::array kMaps = {PODLANE_MAP_ENDPOINTS, PODLANE_MAP_INTERFACES,   PODLANE_MAP_ADDRESSES,
-                              PODLANE_MAP_NETWORKS,  PODLANE_MAP_PATHS,        PODLANE_MAP_COUNTERS,
-                              PODLANE_MAP_SOURCES,   PODLANE_MAP_BANDWIDTHS,   PODLANE_MAP_UPLINKS,
-                              PODLANE_MAP_CIDRS,     PODLANE_MAP_SOURCE_ROUTES};
+constexpr std::array kMaps = {PODLANE_MAP_ENDPOINTS, PODLANE_MAP_INTERFACES,    PODLANE_MAP_ADDRESSES,
+                              PODLANE_MAP_NETWORKS,  PODLANE_MAP_PATHS,         PODLANE_MAP_COUNTERS,
+                              PODLANE_MAP_SOURCES,   PODLANE_MAP_BANDWIDTHS,    PODLANE_MAP_UPLINKS,
+                              PODLANE_MAP_CIDRS,     PODLANE_MAP_SOURCE_ROUTES, PODLANE_MAP_HISTORY};
 constexpr std::array kPrograms = {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD, PODLANE_PROGRAM_FROM_UPLINK,
                                   PODLANE_PROGRAM_TO_UPLINK};
 constexpr LoadSettings kSizes{64, 128};

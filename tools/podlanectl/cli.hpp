@@ -30,6 +30,7 @@ enum class Opt : unsigned {
     source,
     destination,
     fix,
+    last,
     count
 };
 

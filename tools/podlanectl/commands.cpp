@@ -16,6 +16,7 @@ constexpr std::array<Option, static_cast<std::size_t>(Opt::count)> kOptions = {{
     {Opt::source, '\0', "source", "IP", "what is sent from this address"},
     {Opt::destination, '\0', "destination", "IP", "what is sent to this address"},
     {Opt::fix, '\0', "fix", "", "mend what is Podlane's to mend"},
+    {Opt::last, '\0', "last", "N", "at most so many (default: 20)"},
     {Opt::json, 'j', "json", "", "print JSON, with raw numbers"},
     {Opt::bpffs, '\0', "bpffs", "DIR", "where the maps are pinned (default: $PODLANE_BPFFS or /sys/fs/bpf/podlane)"},
     {Opt::help, 'h', "help", "", "print help for what was named"},
@@ -111,6 +112,14 @@ const std::vector<Noun> &nouns() {
            "knowing.\n"
            "Exit code 1 where something is wrong, and was not fixed.",
            doctor_command}}},
+        {"history",
+         "what the plugin did last, and what took its time",
+         {{"list", "List the last CNI calls, the newest first.", kSelect | kPlain | Opts{Opt::last}, kWhich,
+           "Steps: ipam (the IPAM plugin), network (locks and uplinks), link (making or removing the veth pair), pod "
+           "and\n"
+           "host (addresses, routes, neighbours), programs, entries (of maps), masquerade, wait (for IPv6 addresses),\n"
+           "siblings, load (the programs, once a boot), undo (of a call that failed), other. The map keeps 256 calls.",
+           history_list}}},
         {"source",
          "by which network what a container sends from each of its addresses leaves",
          {{"list", "List addresses, their interfaces, networks, uplinks and next hops.", kSelect | kPlain, kWhich,

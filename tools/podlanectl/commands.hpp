@@ -9,6 +9,10 @@
 #include <string>
 #include <vector>
 
+namespace podlane {
+class History;
+}
+
 namespace podlane::ctl {
 
 Result<int> endpoint_list(const Call &call, World &world);
@@ -29,6 +33,7 @@ Result<int> uplink_sync(const Call &call, World &world);
 Result<int> uplink_detach(const Call &call, World &world);
 Result<int> status(const Call &call, World &world);
 Result<int> doctor_command(const Call &call, World &world);
+Result<int> history_list(const Call &call, World &world);
 Result<int> version(const Call &call, World &world);
 Result<int> completion_bash(const Call &call, World &world);
 Result<int> completion_zsh(const Call &call, World &world);
@@ -53,6 +58,11 @@ output::Table counter_table(const std::vector<EndpointCounters> &all, bool zeros
 std::map<std::uint32_t, std::string> network_names(const World &world);
 // The name, or the number in hexadecimal digits.
 std::string network_words(const std::map<std::uint32_t, std::string> &names, std::uint32_t network);
+
+std::string_view verb_name(std::uint8_t operation_verb); // "ADD"
+Result<History> open_history(const World &world);
+// All that is remembered, the newest first.
+Result<output::Table> history_table(const World &world);
 
 // All flows in `paths`, with the pods they belong to where those are known.
 Result<output::Table> path_table(const World &world);

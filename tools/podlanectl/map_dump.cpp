@@ -147,6 +147,7 @@ constexpr std::array<KnownMap, kMapNames.size()> kMaps = {{
      [](const World &w) { return dump(w, PODLANE_MAP_CIDRS, kCidrs); }},
     {PODLANE_MAP_SOURCE_ROUTES, "which way what a container sends from an address goes",
      [](const World &w) { return dump(w, PODLANE_MAP_SOURCE_ROUTES, kSourceRoutes); }},
+    {PODLANE_MAP_HISTORY, "what the plugin did last", &history_table},
 }};
 
 // By full name, name without version, or the beginning of one.

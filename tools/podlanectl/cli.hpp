@@ -31,6 +31,8 @@ enum class Opt : unsigned {
     destination,
     fix,
     last,
+    listen,
+    openmetrics,
     count
 };
 

@@ -17,6 +17,8 @@ constexpr std::array<Option, static_cast<std::size_t>(Opt::count)> kOptions = {{
     {Opt::destination, '\0', "destination", "IP", "what is sent to this address"},
     {Opt::fix, '\0', "fix", "", "mend what is Podlane's to mend"},
     {Opt::last, '\0', "last", "N", "at most so many (default: 20)"},
+    {Opt::listen, '\0', "listen", "ADDR:PORT", "serve them by HTTP, until interrupted"},
+    {Opt::openmetrics, '\0', "openmetrics", "", "print OpenMetrics 1.0 instead of the Prometheus text format"},
     {Opt::json, 'j', "json", "", "print JSON, with raw numbers"},
     {Opt::bpffs, '\0', "bpffs", "DIR", "where the maps are pinned (default: $PODLANE_BPFFS or /sys/fs/bpf/podlane)"},
     {Opt::help, 'h', "help", "", "print help for what was named"},
@@ -120,6 +122,16 @@ const std::vector<Noun> &nouns() {
            "host (addresses, routes, neighbours), programs, entries (of maps), masquerade, wait (for IPv6 addresses),\n"
            "siblings, load (the programs, once a boot), undo (of a call that failed), other. The map keeps 256 calls.",
            history_list}}},
+        {"metrics",
+         "what there is to count, for Prometheus",
+         {{"",
+           "Print counters, map fill and CNI operations as metrics, or serve them.",
+           Opts{Opt::listen, Opt::openmetrics, Opt::bpffs, Opt::help},
+           {},
+           "Prints the text format 0.0.4, which node_exporter's textfile collector reads. The server gives OpenMetrics "
+           "to\n"
+           "whoever asks for it (Accept: application/openmetrics-text), and the same text to others.",
+           metrics}}},
         {"source",
          "by which network what a container sends from each of its addresses leaves",
          {{"list", "List addresses, their interfaces, networks, uplinks and next hops.", kSelect | kPlain, kWhich,

@@ -34,6 +34,7 @@ Result<int> uplink_detach(const Call &call, World &world);
 Result<int> status(const Call &call, World &world);
 Result<int> doctor_command(const Call &call, World &world);
 Result<int> history_list(const Call &call, World &world);
+Result<int> metrics(const Call &call, World &world);
 Result<int> version(const Call &call, World &world);
 Result<int> completion_bash(const Call &call, World &world);
 Result<int> completion_zsh(const Call &call, World &world);

@@ -33,6 +33,7 @@ enum class Opt : unsigned {
     last,
     listen,
     openmetrics,
+    watch,
     count
 };
 

@@ -19,6 +19,7 @@ constexpr std::array<Option, static_cast<std::size_t>(Opt::count)> kOptions = {{
     {Opt::last, '\0', "last", "N", "at most so many (default: 20)"},
     {Opt::listen, '\0', "listen", "ADDR:PORT", "serve them by HTTP, until interrupted"},
     {Opt::openmetrics, '\0', "openmetrics", "", "print OpenMetrics 1.0 instead of the Prometheus text format"},
+    {Opt::watch, 'w', "watch", "", "print again each second, until interrupted"},
     {Opt::json, 'j', "json", "", "print JSON, with raw numbers"},
     {Opt::bpffs, '\0', "bpffs", "DIR", "where the maps are pinned (default: $PODLANE_BPFFS or /sys/fs/bpf/podlane)"},
     {Opt::help, 'h', "help", "", "print help for what was named"},
@@ -26,6 +27,7 @@ constexpr std::array<Option, static_cast<std::size_t>(Opt::count)> kOptions = {{
 
 constexpr Opts kHelp{Opt::help};
 constexpr Opts kPlain{Opt::json, Opt::bpffs, Opt::help};
+constexpr Opts kRead = kPlain | Opts{Opt::watch};
 constexpr Argument kWhich{"WHICH", false, "a pod, NAMESPACE/POD, container ID prefix, address or host interface"};
 constexpr Argument kMap{"MAP", true,
                         "its name, with or without version, or the beginning of it (\"podlanectl map list\")"};
@@ -39,25 +41,25 @@ const std::vector<Noun> &nouns() {
     static const std::vector<Noun> kNouns = {
         {"endpoint",
          "the pods' interfaces: who they are, where, how attached",
-         {{"list", "List endpoints.", kSelect | kPlain, kWhich,
+         {{"list", "List endpoints.", kSelect | kRead, kWhich,
            "Several options must all match. Prints everything of each endpoint with --json.", endpoint_list},
-          {"show", "Show everything known of an endpoint, and its link and programs as they are now.", kSelect | kPlain,
+          {"show", "Show everything known of an endpoint, and its link and programs as they are now.", kSelect | kRead,
            kWhich, "Times, rates and flags are in words; --json has the raw values.", endpoint_show}}},
         {"counter",
          "what became of each pod's packets, by reason",
          {{"list", "List packets and bytes by endpoint and reason, summed over the CPUs.",
-           kSelect | kPlain | Opts{Opt::all, Opt::reasons}, kWhich,
+           kSelect | kRead | Opts{Opt::all, Opt::reasons}, kWhich,
            "Kinds: fast (past the host stack), host (through it), answer (by the program itself), drop.\n"
            "What goes from one pod to another past the host stack counts at both.",
            counter_list}}},
         {"path",
          "which way each flow came, and so returns",
-         {{"list", "List the flows that are remembered.", kSelect | kPlain, kWhich,
+         {{"list", "List the flows that are remembered.", kSelect | kRead, kWhich,
            "Ways: host (through the host stack, which may translate or filter it), direct (between two pods of this\n"
            "node), uplink NAME (answers leave by it), uplink by route (as the kernel's routes say).",
            path_list},
           {"show", "Show everything known of a pod's flows, or which way a packet would go, and why.",
-           kSelect | kPlain | Opts{Opt::source, Opt::destination}, kWhich,
+           kSelect | kRead | Opts{Opt::source, Opt::destination}, kWhich,
            "With --source and --destination: for each interface chosen, which way what it sends from one to the other\n"
            "goes, as long as no flow says otherwise (\"podlanectl path list\").",
            path_show},
@@ -66,13 +68,13 @@ const std::vector<Noun> &nouns() {
            true}}},
         {"network",
          "the networks of this node's pods, and how they leave it",
-         {{"list", "List networks with their endpoints, cluster CIDRs and uplinks.", kSelect | kPlain, kWhich, "",
+         {{"list", "List networks with their endpoints, cluster CIDRs and uplinks.", kSelect | kRead, kWhich, "",
            network_list}}},
         {"uplink",
          "the interfaces by which pods reach other nodes past the host stack",
          {{"list",
            "List uplinks, their networks and whether the programs are on them.",
-           kPlain,
+           kRead | Opts{Opt::interface, Opt::network},
            {},
            "Exit code 1 where an interface or its programs are gone.",
            uplink_list},
@@ -93,30 +95,30 @@ const std::vector<Noun> &nouns() {
          "the pinned BPF maps that hold all state",
          {{"list",
            "List the maps with entries, capacity and memory.",
-           kPlain,
+           kRead,
            {},
            "Maps of another version of Podlane are listed too, and noted. Exit code 1 where a map is missing.",
            map_list},
-          {"dump", "Print every entry of a map in words.", kPlain, kMap, "", map_dump}}},
+          {"dump", "Print every entry of a map in words.", kRead, kMap, "", map_dump}}},
         {"status",
          "is Podlane in order on this node",
          {{"",
            "Show kernel, programs, endpoints by network, maps and whatever is wrong with them.",
-           kPlain,
+           kRead,
            {},
            "Exit code 1 where something is wrong.",
            status}}},
         {"doctor",
          "what is wrong on this node, why, and what to do",
          {{"", "Check the node and each endpoint; print each finding with its cause and remedy.",
-           kSelect | kPlain | Opts{Opt::fix}, kWhich,
+           kSelect | kRead | Opts{Opt::fix}, kWhich,
            "With --fix, what is Podlane's is put right at once. Findings are \"wrong\", or a \"notice\": worth "
            "knowing.\n"
            "Exit code 1 where something is wrong, and was not fixed.",
            doctor_command}}},
         {"history",
          "what the plugin did last, and what took its time",
-         {{"list", "List the last CNI calls, the newest first.", kSelect | kPlain | Opts{Opt::last}, kWhich,
+         {{"list", "List the last CNI calls, the newest first.", kSelect | kRead | Opts{Opt::last}, kWhich,
            "Steps: ipam (the IPAM plugin), network (locks and uplinks), link (making or removing the veth pair), pod "
            "and\n"
            "host (addresses, routes, neighbours), programs, entries (of maps), masquerade, wait (for IPv6 addresses),\n"
@@ -132,13 +134,19 @@ const std::vector<Noun> &nouns() {
            "to\n"
            "whoever asks for it (Accept: application/openmetrics-text), and the same text to others.",
            metrics}}},
+        {"program",
+         "Podlane's programs in the kernel",
+         {{"list", "List where programs are attached, and what they cost.", kSelect | kRead, kWhich,
+           "Runs and their average time are of the program, on all its hooks together; the kernel counts them while\n"
+           "\"sysctl kernel.bpf_stats_enabled\" is 1. PINNED no: not the program that new pods get.",
+           program_list}}},
         {"source",
          "by which network what a container sends from each of its addresses leaves",
-         {{"list", "List addresses, their interfaces, networks, uplinks and next hops.", kSelect | kPlain, kWhich,
+         {{"list", "List addresses, their interfaces, networks, uplinks and next hops.", kSelect | kRead, kWhich,
            "\"by route\": as the node's routes say. ALSO FROM: the container's other interfaces the address may be\n"
            "sent from.",
            source_list},
-          {"show", "Show the same a line for each.", kSelect | kPlain, kWhich, "", source_show}}},
+          {"show", "Show the same a line for each.", kSelect | kRead, kWhich, "", source_show}}},
         {"version", "versions of podlanectl, its maps and libbpf", {{"", "Print versions.", kPlain, {}, "", version}}},
         {"completion",
          "completion of the command line in your shell",

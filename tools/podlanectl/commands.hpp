@@ -35,6 +35,7 @@ Result<int> status(const Call &call, World &world);
 Result<int> doctor_command(const Call &call, World &world);
 Result<int> history_list(const Call &call, World &world);
 Result<int> metrics(const Call &call, World &world);
+Result<int> program_list(const Call &call, World &world);
 Result<int> version(const Call &call, World &world);
 Result<int> completion_bash(const Call &call, World &world);
 Result<int> completion_zsh(const Call &call, World &world);
@@ -53,7 +54,9 @@ struct EndpointCounters {
 // In the order of `entries`; where `orphans`, then those without an endpoint.
 Result<std::vector<EndpointCounters>> read_counters(const std::vector<EndpointEntry> &entries, bool orphans,
                                                     const World &world);
-output::Table counter_table(const std::vector<EndpointCounters> &all, bool zeros);
+// With `before`, also what came each second since then.
+output::Table counter_table(const std::vector<EndpointCounters> &all, bool zeros, const Before *before = nullptr,
+                            std::uint64_t now_ns = 0);
 
 // Names of the networks by their numbers; empty where the map is not there.
 std::map<std::uint32_t, std::string> network_names(const World &world);

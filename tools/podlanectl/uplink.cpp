@@ -75,7 +75,17 @@ Result<std::vector<UplinkReport>> read_uplinks(const World &world) {
 
 output::Table uplink_table(const std::vector<UplinkReport> &all) { return output::make_table(kColumns, all); }
 
-Result<int> uplink_list(const Call &, World &world) { return print_list(world, {}); }
+Result<int> uplink_list(const Call &call, World &world) {
+    auto all = TRY(read_uplinks(world));
+    const auto &interface = call.value(Opt::interface);
+    const auto &network = call.value(Opt::network);
+    std::erase_if(all, [&](const UplinkReport &one) {
+        return (interface && one.name != *interface) ||
+               (network && std::ranges::find(one.networks, *network) == one.networks.end());
+    });
+    world.print(uplink_table(all));
+    return std::ranges::all_of(all, is_fine) ? 0 : 1;
+}
 
 Result<std::vector<std::string>> sync_all_uplinks(const std::string &root) {
     std::vector<std::string> notes;

@@ -33,6 +33,15 @@ enum class Opt : unsigned {
     last,
     listen,
     openmetrics,
+    bin_dir,
+    conf_dir,
+    dry_run,
+    subnets,
+    cluster_cidrs,
+    uplinks,
+    fast_path,
+    mtu,
+    plugin,
     watch,
     count
 };

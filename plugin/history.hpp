@@ -15,6 +15,8 @@ class [[nodiscard]] Step {
     explicit Step(operation_step step);
     Step(const Step &) = delete;
     Step &operator=(const Step &) = delete;
+    Step(Step &&) = delete;
+    Step &operator=(Step &&) = delete;
     ~Step();
 
   private:

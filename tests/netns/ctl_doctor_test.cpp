@@ -105,6 +105,7 @@ struct Fault {
     bool fixable;
     void (*inflict)(Doctor &d);
     bool wrong = true;
+    bool has_victims = false; // breaks what only the configuration could put back
 };
 
 void PrintTo(const Fault &fault, std::ostream *out) { *out << fault.name; }
@@ -220,7 +221,7 @@ constexpr std::array kFaults = {
               d.in_pod("ip link set eth0 name other");
           }},
     Fault{"PodLinkDown", "pod-link", "eth0 of the container is down", true,
-          [](Doctor &d) { d.in_pod("ip link set eth0 down"); }},
+          [](Doctor &d) { d.in_pod("ip link set eth0 down"); }, true, true}, // and the kernel takes its routes away
     Fault{"PodMacChanged", "pod-link", "02:00:00:00:00:99", false,
           [](Doctor &d) { d.in_pod("ip link set eth0 address 02:00:00:00:00:99"); }},
     Fault{"PodAddressGone", "pod-address", "2001:db8:9:", true,
@@ -319,7 +320,8 @@ TEST_P(DoctorFault, IsFoundAndMended) {
     ASSERT_TRUE(mended.is_object()) << "looking has mended it";
     EXPECT_EQ(mended.at("fixed"), GetParam().fixable ? Json(true) : Json(nullptr)) << mended.dump(1);
     if (GetParam().fixable) {
-        EXPECT_EQ(findings(), Json::array());
+        const Json left = findings();
+        EXPECT_TRUE(expected_in(left).is_null() && (left.empty() || GetParam().has_victims)) << left.dump(1);
     }
 }
 

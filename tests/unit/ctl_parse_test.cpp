@@ -50,7 +50,8 @@ TEST(Parse, suggests_the_nearest) {
     EXPECT_EQ(parse_words({"endpoint", "--adress", "x"}).error().hint, "did you mean \"--address\"?");
     EXPECT_EQ(
         parse_words({"zzzzzz"}).error().hint,
-        "objects: endpoint, counter, path, network, uplink, map, status, doctor, history, metrics, program, source, gc, install, uninstall, version, completion, man");
+        "objects: endpoint, counter, path, network, uplink, map, status, doctor, history, metrics, program, source, "
+        "gc, install, uninstall, version, completion, man");
 }
 
 TEST(Parse, refuses_what_does_not_belong_together) {

@@ -45,8 +45,8 @@ TEST(Table, fits_the_terminal_by_cutting_the_widest_column) {
 }
 
 TEST(Table, fits_a_very_narrow_terminal_as_well) {
-    EXPECT_EQ(table_text(two_rows(), {false, 12, {}}), "NAME   SIZE\n"
-                                                       "a         5\n"
+    EXPECT_EQ(table_text(two_rows(), {false, 12, {}}), "NAME    SIZE\n"
+                                                       "a          5\n"
                                                        "a-na…  12000\n");
 }
 

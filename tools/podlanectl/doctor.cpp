@@ -186,6 +186,10 @@ std::string summary(const Examined &examined) {
 
 } // namespace
 
+void doctor::report(Findings &findings, std::string what, std::function<Result<void>()> mend, std::string remedy) {
+    findings.push_back({std::move(what), std::move(mend), std::move(remedy)});
+}
+
 Result<int> doctor_command(const Call &call, World &world) {
     if (geteuid() != 0)
         return Error{ErrorCode::bpf, "no permission to look at the node", "run it as root: sudo podlanectl doctor",

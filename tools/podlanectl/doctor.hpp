@@ -28,6 +28,7 @@ struct Finding {
     std::string remedy{};                 // empty: that of the check
 };
 using Findings = std::vector<Finding>;
+void report(Findings &findings, std::string what, std::function<Result<void>()> mend = {}, std::string remedy = {});
 
 // The node as the checks see it. Nothing in it is changed by looking.
 struct NodeView {

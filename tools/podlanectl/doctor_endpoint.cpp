@@ -58,9 +58,9 @@ std::function<Result<void>(net::Netlink &)> set_up(std::uint32_t ifindex) {
 
 Result<void> look_at_link(const EndpointView &e, Findings &findings) {
     if (!e.link)
-        findings.push_back({"the host end " + e.host_ifname() + " is gone"});
+        report(findings, "the host end " + e.host_ifname() + " is gone");
     else if (!e.link->up)
-        findings.push_back({"the host end " + e.host_ifname() + " is down", on_host(set_up(e.record.ifindex)), {}});
+        report(findings, "the host end " + e.host_ifname() + " is down", on_host(set_up(e.record.ifindex)));
     return {};
 }
 
@@ -69,12 +69,12 @@ Result<void> look_at_mac(const EndpointView &e, Findings &findings) {
         return {};
     Mac mac{};
     std::ranges::copy(e.record.host_mac, mac.begin());
-    findings.push_back(
-        {"the host end " + e.host_ifname() + " has MAC " + to_string(e.link->mac) + ", it was given " + to_string(mac),
-         on_host([mac, ifindex = e.record.ifindex](net::Netlink &host) {
-             return net::set_link(host, ifindex, {.mac = mac});
-         }),
-         {}});
+    report(findings,
+           "the host end " + e.host_ifname() + " has MAC " + to_string(e.link->mac) + ", it was given " +
+               to_string(mac),
+           on_host([mac, ifindex = e.record.ifindex](net::Netlink &host) {
+               return net::set_link(host, ifindex, {.mac = mac});
+           }));
     return {};
 }
 
@@ -82,14 +82,14 @@ Result<void> look_at_pod_link(const EndpointView &e, Findings &findings) {
     if (!e.link || !e.pod)
         return {};
     if (!e.pod_link) {
-        findings.push_back({"interface " + e.ifname() + " is gone from the container, or another one"});
+        report(findings, "interface " + e.ifname() + " is gone from the container, or another one");
         return {};
     }
     if (!e.pod_link->up)
-        findings.push_back({pod_place(e) + " is down", in_pod(e, set_up(e.pod_link->ifindex)), {}});
+        report(findings, pod_place(e) + " is down", in_pod(e, set_up(e.pod_link->ifindex)));
     if ((e.record.flags & INTERFACE_ANTI_SPOOF) != 0 && !std::ranges::equal(e.pod_link->mac, e.record.pod_mac))
-        findings.push_back(
-            {pod_place(e) + " has MAC " + to_string(e.pod_link->mac) + ", which antiSpoof does not let through"});
+        report(findings,
+               pod_place(e) + " has MAC " + to_string(e.pod_link->mac) + ", which antiSpoof does not let through");
     return {};
 }
 
@@ -126,11 +126,10 @@ Result<void> look_at_pod_neighbours(const EndpointView &e, Findings &findings) {
             continue;
         const auto found = TRY(net::find_neighbour(*e.pod, e.pod_link->ifindex, addr));
         if (!found || !found->permanent || found->mac != kHostMac)
-            findings.push_back(
-                {"the permanent neighbour " + to_string(addr) + " is gone from " + pod_place(e),
-                 in_pod(e, [addr, ifindex = e.pod_link->ifindex](
-                               net::Netlink &pod) { return net::put_neighbour(pod, ifindex, addr, kHostMac); }),
-                 {}});
+            report(findings, "the permanent neighbour " + to_string(addr) + " is gone from " + pod_place(e),
+                   in_pod(e, [addr, ifindex = e.pod_link->ifindex](net::Netlink &pod) {
+                       return net::put_neighbour(pod, ifindex, addr, kHostMac);
+                   }));
     }
     return {};
 }
@@ -142,20 +141,18 @@ Result<void> look_at_pod_routes(const EndpointView &e, Findings &findings) {
     const net::RouteSpec to_gateway{
         .destination = {gateway(true), 32}, .ifindex = e.pod_link->ifindex, .scope = net::kScopeLink};
     if (has_family(e, true) && !TRY(net::find_route(*e.pod, to_gateway)))
-        findings.push_back({"the route to the gateway " + to_string(gateway(true)) + " is gone from " + pod_place(e),
-                            in_pod(e,
-                                   [to_gateway](net::Netlink &pod) -> Result<void> {
-                                       TRY(net::add_route(pod, to_gateway));
-                                       return {};
-                                   }),
-                            {}});
+        report(findings, "the route to the gateway " + to_string(gateway(true)) + " is gone from " + pod_place(e),
+               in_pod(e, [to_gateway](net::Netlink &pod) -> Result<void> {
+                   TRY(net::add_route(pod, to_gateway));
+                   return {};
+               }));
     for (const bool ipv4 : {true, false}) {
         if (!has_family(e, ipv4))
             continue;
         const auto family = ipv4 ? net::Family::ipv4 : net::Family::ipv6;
         const auto routes = TRY(net::list_routes(*e.pod, e.pod_link->ifindex, family, net::kAllTables));
         if (std::ranges::none_of(routes, [](const net::RouteSpec &route) { return route.gateway.has_value(); }))
-            findings.push_back({std::string("no ") + (ipv4 ? "IPv4" : "IPv6") + " route leads out of " + pod_place(e)});
+            report(findings, std::string("no ") + (ipv4 ? "IPv4" : "IPv6") + " route leads out of " + pod_place(e));
     }
     return {};
 }
@@ -168,12 +165,12 @@ Result<void> look_at_host_neighbours(const EndpointView &e, Findings &findings) 
     for (const ip_addr &addr : addresses_in(e.record)) {
         const auto found = TRY(net::find_neighbour(*e.node.host, e.record.ifindex, addr));
         if (!found || !found->permanent || found->mac != mac)
-            findings.push_back({"the host's permanent neighbour " + to_string(addr) + " on " + e.host_ifname() +
-                                    (found ? " has MAC " + to_string(found->mac) : " is gone"),
-                                on_host([addr, mac, ifindex = e.record.ifindex](net::Netlink &host) {
-                                    return net::put_neighbour(host, ifindex, addr, mac);
-                                }),
-                                {}});
+            report(findings,
+                   "the host's permanent neighbour " + to_string(addr) + " on " + e.host_ifname() +
+                       (found ? " has MAC " + to_string(found->mac) : " is gone"),
+                   on_host([addr, mac, ifindex = e.record.ifindex](net::Netlink &host) {
+                       return net::put_neighbour(host, ifindex, addr, mac);
+                   }));
     }
     return {};
 }
@@ -184,12 +181,11 @@ Result<void> look_at_host_routes(const EndpointView &e, Findings &findings) {
     for (const ip_addr &addr : addresses_in(e.record)) {
         const net::RouteSpec route{.destination = {addr, bits_of(addr)}, .ifindex = e.record.ifindex};
         if (!TRY(net::find_route(*e.node.host, route)))
-            findings.push_back({"the host's route to " + to_string(addr) + " by " + e.host_ifname() + " is gone",
-                                on_host([route](net::Netlink &host) -> Result<void> {
-                                    TRY(net::add_route(host, route));
-                                    return {};
-                                }),
-                                {}});
+            report(findings, "the host's route to " + to_string(addr) + " by " + e.host_ifname() + " is gone",
+                   on_host([route](net::Netlink &host) -> Result<void> {
+                       TRY(net::add_route(host, route));
+                       return {};
+                   }));
     }
     return {};
 }
@@ -226,18 +222,16 @@ Result<void> look_at_interface_entry(const EndpointView &e, Findings &findings) 
     const interface expected = make_interface(e.record);
     const auto told = TRY(TRY(open_interfaces(root, Access::read_only)).find(e.record.ifindex));
     if (!told || !same(*told, expected))
-        findings.push_back(
-            {"the entry of " + e.host_ifname() + " in " PODLANE_MAP_INTERFACES " is " + (told ? "wrong" : "gone"),
-             [root, expected, ifindex = e.record.ifindex]() -> Result<void> {
-                 return TRY(open_interfaces(root, Access::read_write)).put(ifindex, expected);
-             },
-             {}});
+        report(findings,
+               "the entry of " + e.host_ifname() + " in " PODLANE_MAP_INTERFACES " is " + (told ? "wrong" : "gone"),
+               [root, expected, ifindex = e.record.ifindex]() -> Result<void> {
+                   return TRY(open_interfaces(root, Access::read_write)).put(ifindex, expected);
+               });
     if (TRY(TRY(Counters::open(root, Access::read_only)).find(e.record.ifindex)).empty())
-        findings.push_back({"the entry of " + e.host_ifname() + " in " PODLANE_MAP_COUNTERS " is gone",
-                            [root, ifindex = e.record.ifindex]() -> Result<void> {
-                                return TRY(Counters::open(root, Access::read_write)).put_zero(ifindex);
-                            },
-                            {}});
+        report(findings, "the entry of " + e.host_ifname() + " in " PODLANE_MAP_COUNTERS " is gone",
+               [root, ifindex = e.record.ifindex]() -> Result<void> {
+                   return TRY(Counters::open(root, Access::read_write)).put_zero(ifindex);
+               });
     return {};
 }
 
@@ -274,17 +268,17 @@ Result<void> look_at_asked_entries(const EndpointView &e, Findings &findings) {
     const auto count =
         std::ranges::count_if(all, [&](const auto &entry) { return ntohl(entry.first.ifindex) == e.record.ifindex; });
     if (std::cmp_less(count, e.record.allowed_source_count))
-        findings.push_back({std::to_string(count) + " of " + std::to_string(e.record.allowed_source_count) +
-                            " allowed sources of " + e.host_ifname() + " are in " PODLANE_MAP_SOURCES});
+        report(findings, std::to_string(count) + " of " + std::to_string(e.record.allowed_source_count) +
+                             " allowed sources of " + e.host_ifname() + " are in " PODLANE_MAP_SOURCES);
     const SourceRoutes routes = TRY(open_source_routes(root, Access::read_only));
     for (const ip_addr &addr : addresses_in(e.record))
         if ((e.record.flags & INTERFACE_WAY) != 0 && !TRY(routes.find({e.record.ifindex, addr})))
-            findings.push_back({"the way out of " + to_string(addr) + " is gone from " PODLANE_MAP_SOURCE_ROUTES});
+            report(findings, "the way out of " + to_string(addr) + " is gone from " PODLANE_MAP_SOURCE_ROUTES);
     if (!TRY(TRY(open_networks(root, Access::read_only)).find(e.record.network)))
-        findings.push_back({"the entry of network " + std::string(field_text(e.record.network_name)) +
-                                " in " PODLANE_MAP_NETWORKS " is gone",
-                            {},
-                            "the network's next ADD puts it back"});
+        report(findings,
+               "the entry of network " + std::string(field_text(e.record.network_name)) +
+                   " in " PODLANE_MAP_NETWORKS " is gone",
+               {}, "the network's next ADD puts it back");
     return {};
 }
 

@@ -49,34 +49,31 @@ Finding must_be_on(const SysctlPath &path) {
 Result<void> look_at_bpffs(const NodeView &node, Findings &findings) {
     const std::string &root = node.world.bpffs;
     if (const auto live = check_live_directory(root); !live && live.error().system_errno == 0) {
-        findings.push_back({live.error().message, [root] { return prepare_root(root); }, {}});
+        report(findings, live.error().message, [root] { return prepare_root(root); });
         return {};
     }
     struct stat facts {};
     if (stat(root.c_str(), &facts) != 0)
         return {}; // nothing was ever loaded
     if (facts.st_uid != 0 || (facts.st_mode & 077U) != 0)
-        findings.push_back({root + " may be entered by others than root",
-                            [root]() -> Result<void> {
-                                if (chown(root.c_str(), 0, 0) != 0 || chmod(root.c_str(), 0700) != 0)
-                                    return system_error(ErrorCode::bpf, "closing " + root, errno);
-                                return {};
-                            },
-                            {}});
+        report(findings, root + " may be entered by others than root", [root]() -> Result<void> {
+            if (chown(root.c_str(), 0, 0) != 0 || chmod(root.c_str(), 0700) != 0)
+                return system_error(ErrorCode::bpf, "closing " + root, errno);
+            return {};
+        });
     return {};
 }
 
 Result<void> look_at_features(const NodeView &, Findings &findings) {
     for (const Feature &feature : missing_features())
-        findings.push_back({"this kernel has not " + std::string(feature.name),
-                            {},
-                            "boot a newer kernel: " + std::string(feature.since) + " has it"});
+        report(findings, "this kernel has not " + std::string(feature.name), {},
+               "boot a newer kernel: " + std::string(feature.since) + " has it");
     return {};
 }
 
 Result<void> look_at_btf(const NodeView &, Findings &findings) {
     if (access("/sys/kernel/btf/vmlinux", R_OK) != 0)
-        findings.push_back({"/sys/kernel/btf/vmlinux is not there"});
+        report(findings, "/sys/kernel/btf/vmlinux is not there");
     return {};
 }
 
@@ -85,13 +82,13 @@ Result<void> look_at_cgroup(const NodeView &, Findings &findings) {
     for (std::string line; std::getline(mounts, line);)
         if (line.find(" - cgroup2 ") != std::string::npos)
             return {};
-    findings.push_back({"no cgroup v2 hierarchy is mounted"});
+    report(findings, "no cgroup v2 hierarchy is mounted");
     return {};
 }
 
 Result<void> look_at_jit(const NodeView &, Findings &findings) {
     if (TRY(number({"net", "core", "bpf_jit_enable"})) == 0U)
-        findings.push_back({"net.core.bpf_jit_enable is 0"});
+        report(findings, "net.core.bpf_jit_enable is 0");
     return {};
 }
 
@@ -135,9 +132,8 @@ Result<void> look_at_rp_filter(const NodeView &node, Findings &findings) {
             names.push_back(interface_name(record.ifindex));
     for (const std::string &name : names)
         if (TRY(is_strict(name)))
-            findings.push_back({"rp_filter is strict on " + name,
-                                {},
-                                "sysctl -w net.ipv4.conf." + name + ".rp_filter=2 (and conf.all, if that is 1)"});
+            report(findings, "rp_filter is strict on " + name, {},
+                   "sysctl -w net.ipv4.conf." + name + ".rp_filter=2 (and conf.all, if that is 1)");
     return {};
 }
 
@@ -145,8 +141,8 @@ Result<void> look_at_conntrack(const NodeView &, Findings &findings) {
     const auto count = TRY(number({"net", "netfilter", "nf_conntrack_count"}));
     const auto most = TRY(number({"net", "netfilter", "nf_conntrack_max"}));
     if (count && most && *most != 0 && *count * 10 >= *most * 9)
-        findings.push_back({"the host stack's connection tracking is nearly full: " + std::to_string(*count) + " of " +
-                            std::to_string(*most)});
+        report(findings, "the host stack's connection tracking is nearly full: " + std::to_string(*count) + " of " +
+                             std::to_string(*most));
     return {};
 }
 

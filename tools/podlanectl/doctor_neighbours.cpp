@@ -19,7 +19,7 @@ Result<void> look_at_forward_rules(const NodeView &node, Findings &findings) {
     });
     if (goes_past)
         for (const std::string &chain : TRY(chains_that_drop_forwarded()))
-            findings.push_back({chain + " drops or rejects forwarded packets"});
+            report(findings, chain + " drops or rejects forwarded packets");
     return {};
 }
 
@@ -39,10 +39,10 @@ Result<void> look_at_other_programs(const NodeView &node, Findings &findings) {
     for (const std::uint32_t ifindex : node.interfaces())
         for (const Hook hook : {Hook::ingress, Hook::egress})
             for (const Stranger &one : TRY(strangers_on(node, ifindex, hook)))
-                findings.push_back(
-                    {one.name + (one.program_id == 0 ? "" : " (id " + std::to_string(one.program_id) + ")") +
-                     ", not Podlane's, is on " + std::string(word(hook)) + " of " + interface_name(ifindex) +
-                     (one.before_ours ? ", before" : ", after") + " Podlane's"});
+                report(findings,
+                       one.name + (one.program_id == 0 ? "" : " (id " + std::to_string(one.program_id) + ")") +
+                           ", not Podlane's, is on " + std::string(word(hook)) + " of " + interface_name(ifindex) +
+                           (one.before_ours ? ", before" : ", after") + " Podlane's");
     return {};
 }
 

@@ -20,16 +20,16 @@ Result<void> look_at_maps(const NodeView &node, Findings &findings) {
     for (const MapReport &map : TRY(read_maps(node.world))) {
         const bool evicts = map.facts.type == BPF_MAP_TYPE_LRU_HASH || map.facts.type == BPF_MAP_TYPE_ARRAY;
         if (map.there && map.note.empty() && !evicts && map.entries * 10 >= std::uint64_t{map.facts.max_entries} * 9)
-            findings.push_back({"map " + map.name +
-                                (map.entries < map.facts.max_entries ? " is nearly full: " : " is full: ") +
-                                std::to_string(map.entries) + " of " + std::to_string(map.facts.max_entries)});
+            report(findings, "map " + map.name +
+                                 (map.entries < map.facts.max_entries ? " is nearly full: " : " is full: ") +
+                                 std::to_string(map.entries) + " of " + std::to_string(map.facts.max_entries));
     }
     return {};
 }
 
 Result<void> look_at_map_versions(const NodeView &node, Findings &findings) {
     for (const std::string &name : TRY(maps_of_other_versions(node.world.bpffs)))
-        findings.push_back({"map " + name + " is of another version of Podlane"});
+        report(findings, "map " + name + " is of another version of Podlane");
     return {};
 }
 
@@ -38,8 +38,7 @@ Result<void> look_at_program_versions(const NodeView &node, Findings &findings) 
         const Fd pinned = TRY(open_program(node.world.bpffs, own.name.c_str()));
         const ProgramFacts there = TRY(program_facts(pinned.get()));
         if (there.tag != own.tag)
-            findings.push_back(
-                {"program " + own.name + " has tag " + there.tag + ", this podlanectl's has " + own.tag});
+            report(findings, "program " + own.name + " has tag " + there.tag + ", this podlanectl's has " + own.tag);
     }
     return {};
 }
@@ -61,17 +60,16 @@ Result<void> look_at_pins(const NodeView &node, Findings &findings) {
     for (const std::string &name : pin_names(live_directory(root)))
         if (!is_known_pin(name) && std::ranges::find(others, name) == others.end()) {
             const std::string path = pin_path(root, name);
-            findings.push_back({path + " is no pin of this version", [path] { return unlink_pin(path); }, {}});
+            report(findings, path + " is no pin of this version", [path] { return unlink_pin(path); });
         }
     const std::string loading = root + "/loading";
     const Lock lock = TRY(Lock::shared(root)); // whoever is loading has it for himself alone
     if (access(loading.c_str(), F_OK) == 0)
-        findings.push_back({loading + " was left by an ADD that died while it loaded the programs",
-                            [root, loading]() -> Result<void> {
-                                const Lock alone = TRY(Lock::exclusive(root));
-                                return remove_pins(loading);
-                            },
-                            {}});
+        report(findings, loading + " was left by an ADD that died while it loaded the programs",
+               [root, loading]() -> Result<void> {
+                   const Lock alone = TRY(Lock::exclusive(root));
+                   return remove_pins(loading);
+               });
     return {};
 }
 
@@ -98,11 +96,10 @@ std::function<Result<void>()> putting_back(const std::string &root, std::uint32_
 Result<void> look_at_uplinks(const NodeView &node, Findings &findings) {
     for (const UplinkReport &one : node.uplinks)
         if (one.name.empty())
-            findings.push_back({"uplink " + std::to_string(one.ifindex) + " is gone", syncing(node.world.bpffs), {}});
+            report(findings, "uplink " + std::to_string(one.ifindex) + " is gone", syncing(node.world.bpffs));
         else if (!one.has_programs)
-            findings.push_back({"the programs on uplink " + one.name + " are gone or not the pinned ones",
-                                putting_back(node.world.bpffs, one.ifindex),
-                                {}});
+            report(findings, "the programs on uplink " + one.name + " are gone or not the pinned ones",
+                   putting_back(node.world.bpffs, one.ifindex));
     return {};
 }
 
@@ -120,10 +117,10 @@ Result<void> look_for_uplinks(const NodeView &node, Findings &findings) {
                        std::ranges::find(one.second.networks, network) != std::end(one.second.networks);
             });
             if (!carried)
-                findings.push_back({interface_name(ifindex) + " is to be an uplink of network " +
-                                        std::string(field_text(entry.name)) + ", and is none",
-                                    syncing(root),
-                                    {}});
+                report(findings,
+                       interface_name(ifindex) + " is to be an uplink of network " +
+                           std::string(field_text(entry.name)) + ", and is none",
+                       syncing(root));
         }
     }
     return {};
@@ -206,10 +203,10 @@ Result<void> look_for_orphans(const NodeView &node, Findings &findings) {
         known.insert(record.ifindex);
     for (auto &[map, entry] : all)
         if (!known.contains(entry.ifindex))
-            findings.push_back({"map " + std::string(map) + " has an entry of interface " +
-                                    std::to_string(entry.ifindex) + ", which is no endpoint's",
-                                std::move(entry.erase),
-                                {}});
+            report(findings,
+                   "map " + std::string(map) + " has an entry of interface " + std::to_string(entry.ifindex) +
+                       ", which is no endpoint's",
+                   std::move(entry.erase));
     return {};
 }
 

@@ -132,6 +132,7 @@ Result<History> open_history(const World &world) {
 Result<output::Table> history_table(const World &world) {
     const std::vector<operation> all = TRY(open_history(world)).operations();
     std::vector<Row> rows;
+    rows.reserve(all.size());
     for (const operation &one : all)
         rows.push_back({one, world.realtime_ns});
     return output::make_table(kColumns, rows);

@@ -147,6 +147,7 @@ void put_operations(Exposition &out, const History &history) {
     constexpr double kNsPerS = 1e9;
     constexpr double kUsPerS = 1e6;
     std::vector<double> bounds;
+    bounds.reserve(kOperationBoundsUs.size());
     for (const std::uint32_t bound : kOperationBoundsUs)
         bounds.push_back(bound / kUsPerS);
     out.histogram("podlane_cni_duration_seconds", "CNI calls the plugin served, and how long they took.");

@@ -8,6 +8,7 @@
 #include "maps/abi/counter.h"
 #include "maps/abi/endpoint.h"
 #include "maps/abi/event.h"
+#include "maps/abi/history.h"
 #include "maps/abi/interface.h"
 #include "maps/abi/limit.h"
 #include "maps/abi/names.h"
@@ -162,3 +163,12 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 262144);
 } events_v1 SEC(".maps");
+
+/* The plugin's last calls. User space only, by mapping it. 225 KiB. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct history);
+} history_v1 SEC(".maps");

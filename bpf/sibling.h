@@ -35,7 +35,7 @@ static __always_inline int hand_to(struct packet *p, struct source_route *siblin
 	if (!ethernet)
 		return REASON_DROP_MALFORMED;
 	if (tracing)
-		tell(STEP(STEP_LOOKUP, STEP_MAP_SOURCE_ROUTES, 0, sizeof(*sibling)), true, 0, sibling);
+		trace(STEP(TRACE_LOOKUP, STEP_MAP_SOURCE_ROUTES, 0, sizeof(*sibling)), true, 0, sibling);
 	__builtin_memcpy(ethernet->h_dest, sibling->host_mac, 6);
 	__builtin_memcpy(ethernet->h_source, sibling->pod_mac, 6);
 	p->verdict = bpf_redirect(sibling->ifindex, BPF_F_INGRESS);

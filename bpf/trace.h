@@ -47,7 +47,7 @@ static __attribute__((noinline)) void trace(__u64 what, __s32 answer, void *key,
 	({                                                                                                             \
 		void *found_entry = (bpf_map_lookup_elem)(map, key);                                                   \
 		if (tracing)                                                                                           \
-			trace(STEP(STEP_LOOKUP, STEP_MAP(map), sizeof(*(key)), sizeof(*(map)->value)),                 \
+			trace(STEP(TRACE_LOOKUP, STEP_MAP(map), sizeof(*(key)), sizeof(*(map)->value)),                \
 			      found_entry != 0, (void *)(key), found_entry);                                           \
 		found_entry;                                                                                           \
 	})
@@ -56,7 +56,7 @@ static __attribute__((noinline)) void trace(__u64 what, __s32 answer, void *key,
 	({                                                                                                             \
 		long put_error = 0;                                                                                    \
 		if (tracing)                                                                                           \
-			trace(STEP(STEP_WRITE, STEP_MAP(map), sizeof(*(key)), sizeof(*(map)->value)), 0,               \
+			trace(STEP(TRACE_WRITE, STEP_MAP(map), sizeof(*(key)), sizeof(*(map)->value)), 0,              \
 			      (void *)(key), value_to_put);                                                            \
 		else                                                                                                   \
 			put_error = (bpf_map_update_elem)(map, key, value_to_put, flags);                              \
@@ -67,11 +67,11 @@ static __attribute__((noinline)) void trace(__u64 what, __s32 answer, void *key,
 	({                                                                                                             \
 		long fib_answer = (bpf_fib_lookup)(skb, question, size, how);                                          \
 		if (tracing)                                                                                           \
-			trace(STEP(STEP_ROUTE, 0, sizeof(*(question)), 0), fib_answer, question, 0);                   \
+			trace(STEP(TRACE_ROUTE, 0, sizeof(*(question)), 0), fib_answer, question, 0);                  \
 		fib_answer;                                                                                            \
 	})
 
 static __always_inline void tell_count(__u32 ifindex, __u32 reason)
 {
-	trace(STEP(STEP_COUNT, 0, sizeof(ifindex), 0), reason, &ifindex, 0);
+	trace(STEP(TRACE_COUNT, 0, sizeof(ifindex), 0), reason, &ifindex, 0);
 }

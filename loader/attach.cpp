@@ -8,6 +8,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <optional>
@@ -61,19 +62,28 @@ Result<std::optional<ProgramFacts>> facts_by_id(std::uint32_t id) {
     return std::optional<ProgramFacts>{TRY(program_facts(fd.get()))};
 }
 
-Result<std::vector<Attached>> attached_tcx(std::uint32_t ifindex, Hook hook) {
+// Whoever's they are, in the order in which they run.
+Result<std::vector<ProgramFacts>> all_on_tcx(std::uint32_t ifindex, Hook hook) {
     constexpr std::size_t kMost = 64; // the kernel's own limit (BPF_MPROG_MAX)
     std::array<std::uint32_t, kMost> ids{};
     std::uint32_t count = ids.size();
-    std::vector<Attached> ours;
+    std::vector<ProgramFacts> all;
     if (bpf_prog_query(static_cast<int>(ifindex), tcx_type(hook), 0, nullptr, ids.data(), &count) != 0) {
         if (is_gone(errno))
-            return ours;
+            return all;
         return system_error(ErrorCode::bpf, "asking for programs on tcx " + place(ifindex, hook), errno);
     }
     for (std::uint32_t i = 0; i < count; ++i)
-        if (const auto facts = TRY(facts_by_id(ids.at(i))); facts && is_ours(facts->name))
-            ours.push_back({ids.at(i), facts->name, HookKind::tcx});
+        if (auto facts = TRY(facts_by_id(ids.at(i))))
+            all.push_back(*std::move(facts));
+    return all;
+}
+
+Result<std::vector<Attached>> attached_tcx(std::uint32_t ifindex, Hook hook) {
+    std::vector<Attached> ours;
+    for (const ProgramFacts &facts : TRY(all_on_tcx(ifindex, hook)))
+        if (is_ours(facts.name))
+            ours.push_back({facts.id, facts.name, HookKind::tcx});
     return ours;
 }
 
@@ -173,6 +183,18 @@ Result<std::vector<Attached>> attached(std::uint32_t ifindex, Hook hook) {
     for (Attached &one : TRY(attached_clsact(ifindex, hook)))
         ours.push_back(std::move(one));
     return ours;
+}
+
+Result<std::vector<Stranger>> strangers_on_tcx(std::uint32_t ifindex, Hook hook) {
+    std::vector<Stranger> strangers;
+    if (!has_tcx())
+        return strangers;
+    const std::vector<ProgramFacts> all = TRY(all_on_tcx(ifindex, hook));
+    const auto first_of_ours = std::ranges::find_if(all, is_ours, &ProgramFacts::name);
+    for (auto one = all.begin(); one != all.end(); ++one)
+        if (!is_ours(one->name))
+            strangers.push_back({one->id, one->name, one < first_of_ours});
+    return strangers;
 }
 
 Result<void> attach(std::uint32_t ifindex, Hook hook, HookKind kind, int program_fd) {

@@ -22,6 +22,14 @@ struct Attached {
     HookKind kind = HookKind::tcx;
 };
 
+// A program of somebody else on a tcx hook.
+struct Stranger {
+    std::uint32_t program_id = 0;
+    std::string name;
+    bool before_ours = false;
+};
+Result<std::vector<Stranger>> strangers_on_tcx(std::uint32_t ifindex, Hook hook);
+
 // Puts `program_fd` on the hook and takes off any other program of ours there, of whatever kind. Programs and qdiscs
 // of others stay. Repeating it changes nothing.
 Result<void> attach(std::uint32_t ifindex, Hook hook, HookKind kind, int program_fd);

@@ -228,4 +228,24 @@ Result<ProgramFacts> program_facts(int program_fd) {
     return facts;
 }
 
+Result<std::vector<ProgramFacts>> embedded_programs() {
+    constexpr LoadSettings kSmall{.endpoints = 1, .paths = 1};
+    const Owned<from_pod_bpf> from_pod(from_pod_bpf__open(), &from_pod_bpf__destroy);
+    const Owned<to_pod_bpf> to_pod(to_pod_bpf__open(), &to_pod_bpf__destroy);
+    const Owned<from_uplink_bpf> from_uplink(from_uplink_bpf__open(), &from_uplink_bpf__destroy);
+    const Owned<to_uplink_bpf> to_uplink(to_uplink_bpf__open(), &to_uplink_bpf__destroy);
+    if (!from_pod || !to_pod || !from_uplink || !to_uplink)
+        return load_error("reading the embedded programs", errno);
+    set_sizes(from_pod->obj, kSmall);
+    std::vector<ProgramFacts> all;
+    for (bpf_object *object : {from_pod->obj, to_pod->obj, from_uplink->obj, to_uplink->obj}) {
+        bpf_program *program = bpf_object__next_program(object, nullptr);
+        if (object != from_pod->obj)
+            TRY(share_maps(object, from_pod->obj));
+        TRY(load(object, bpf_program__name(program)));
+        all.push_back(TRY(program_facts(bpf_program__fd(program))));
+    }
+    return all;
+}
+
 } // namespace podlane

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace podlane {
 
@@ -42,5 +43,8 @@ struct ProgramFacts {
     std::uint64_t run_count = 0, run_ns = 0; // 0 unless kernel.bpf_stats_enabled
 };
 Result<ProgramFacts> program_facts(int program_fd);
+
+// The facts the kernel would give of this binary's own programs; they are loaded for the moment it takes.
+Result<std::vector<ProgramFacts>> embedded_programs();
 
 } // namespace podlane

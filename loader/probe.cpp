@@ -1,10 +1,91 @@
 #include "loader/probe.hpp"
 
-#include <bpf/bpf.h>
+#include "maps/fd.hpp"
 
+#include <bpf/bpf.h>
+#include <unistd.h>
+
+#include <array>
 #include <cstdint>
 
 namespace podlane {
+namespace {
+
+enum class Kind { helper, map };
+
+struct Probed {
+    Feature feature;
+    Kind kind;
+    std::uint32_t number; // enum bpf_func_id or enum bpf_map_type
+};
+
+constexpr std::array<Probed, 7> kNeeded = {{
+    {{"the helper bpf_fib_lookup", "Linux 4.18"}, Kind::helper, BPF_FUNC_fib_lookup},
+    {{"the helper bpf_redirect_neigh", "Linux 5.10"}, Kind::helper, BPF_FUNC_redirect_neigh},
+    {{"the helper bpf_redirect_peer", "Linux 5.10"}, Kind::helper, BPF_FUNC_redirect_peer},
+    {{"hash maps", "Linux 3.19"}, Kind::map, BPF_MAP_TYPE_HASH},
+    {{"maps that forget the oldest entry", "Linux 4.10"}, Kind::map, BPF_MAP_TYPE_LRU_HASH},
+    {{"maps with a value for each CPU", "Linux 4.6"}, Kind::map, BPF_MAP_TYPE_PERCPU_HASH},
+    {{"maps of prefixes", "Linux 4.11"}, Kind::map, BPF_MAP_TYPE_LPM_TRIE},
+}};
+
+constexpr std::int32_t kStackBytes = 64; // more than any argument of the helpers below
+
+bpf_insn instruction(std::uint8_t code, std::uint8_t target, std::uint8_t source, std::int16_t offset,
+                     std::int32_t immediate) {
+    bpf_insn one{};
+    one.code = code;
+    one.dst_reg = target & 0xfU;
+    one.src_reg = source & 0xfU;
+    one.off = offset;
+    one.imm = immediate;
+    return one;
+}
+
+bpf_insn set(std::uint8_t target, std::int32_t value) {
+    return instruction(BPF_ALU64 | BPF_MOV | BPF_K, target, 0, 0, value);
+}
+bpf_insn call(std::uint32_t helper) {
+    return instruction(BPF_JMP | BPF_CALL, 0, 0, 0, static_cast<std::int32_t>(helper));
+}
+bpf_insn end() { return instruction(BPF_JMP | BPF_EXIT, 0, 0, 0, 0); }
+
+// bpf_fib_lookup(skb, 64 zeroes on the stack, 64, 0)
+std::vector<bpf_insn> fib_lookup_program() {
+    std::vector<bpf_insn> code;
+    for (std::int16_t at = -kStackBytes; at < 0; at += 8)
+        code.push_back(instruction(BPF_ST | BPF_MEM | BPF_DW, BPF_REG_10, 0, at, 0));
+    code.push_back(instruction(BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_2, BPF_REG_10, 0, 0));
+    code.push_back(instruction(BPF_ALU64 | BPF_ADD, BPF_REG_2, 0, 0, -kStackBytes)); // BPF_K is 0
+    code.push_back(set(BPF_REG_3, kStackBytes));
+    code.push_back(set(BPF_REG_4, 0));
+    code.push_back(call(BPF_FUNC_fib_lookup));
+    code.push_back(set(BPF_REG_0, 0));
+    code.push_back(end());
+    return code;
+}
+
+// Both take an ifindex first; zeroes mean "nothing" in all other arguments.
+std::vector<bpf_insn> redirect_program(std::uint32_t helper) {
+    return {set(BPF_REG_1, 1), set(BPF_REG_2, 0), set(BPF_REG_3, 0), set(BPF_REG_4, 0), call(helper), end()};
+}
+
+bool is_there(const Probed &probed) {
+    if (probed.kind == Kind::map) {
+        constexpr std::uint32_t kKey = 8; // a prefix length and four bytes
+        LIBBPF_OPTS(bpf_map_create_opts, options);
+        if (probed.number == BPF_MAP_TYPE_LPM_TRIE)
+            options.map_flags = BPF_F_NO_PREALLOC;
+        return static_cast<bool>(
+            Fd(bpf_map_create(static_cast<bpf_map_type>(probed.number), "pl_probe", kKey, kKey, 1, &options)));
+    }
+    const std::vector<bpf_insn> code =
+        probed.number == BPF_FUNC_fib_lookup ? fib_lookup_program() : redirect_program(probed.number);
+    return static_cast<bool>(
+        Fd(bpf_prog_load(BPF_PROG_TYPE_SCHED_CLS, "pl_probe", "GPL", code.data(), code.size(), nullptr)));
+}
+
+} // namespace
 
 bool has_tcx() {
     // A kernel without tcx does not know the attach type; one that has it finds no program on the loopback device.
@@ -15,6 +96,14 @@ bool has_tcx() {
         return bpf_prog_query(kLoopback, static_cast<bpf_attach_type>(kTcxIngress), 0, nullptr, nullptr, &count) == 0;
     }();
     return known;
+}
+
+std::vector<Feature> missing_features() {
+    std::vector<Feature> missing;
+    for (const Probed &probed : kNeeded)
+        if (!is_there(probed))
+            missing.push_back(probed.feature);
+    return missing;
 }
 
 } // namespace podlane

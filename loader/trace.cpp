@@ -44,7 +44,7 @@ struct Records {
             TracedStep &one = steps.emplace_back();
             std::memcpy(&one.head, data, sizeof one.head);
             const bool has_value =
-                one.head.kind == STEP_WRITE || (one.head.kind == STEP_LOOKUP && one.head.answer != 0);
+                one.head.kind == TRACE_WRITE || (one.head.kind == TRACE_LOOKUP && one.head.answer != 0);
             key_is_next = one.head.key_size != 0;
             value_is_next = has_value && one.head.value_size != 0;
         }

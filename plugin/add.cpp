@@ -3,6 +3,7 @@
 #include "plugin/cni/result.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/hostless.hpp"
+#include "plugin/history.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/limiter.hpp"
 #include "plugin/log.hpp"
@@ -45,6 +46,7 @@ Result<void> create_lease(const cni::Request &request, endpoint_mode mode, Rollb
 
 Result<Pair> create_pair(Sockets &sockets, const net::Namespace &pod, const Plan &plan, const std::string &ifname,
                          Rollback &rollback) {
+    const Step step(STEP_LINK);
     const net::Veth veth =
         TRY(net::create_veth(sockets.host, {ifname, plan.host_ifname, plan.pod_mac, plan.host_mac, plan.mtu, pod}));
     rollback.add("creating " + plan.host_ifname, [&sockets, ifindex = veth.host.ifindex]() -> Result<void> {
@@ -78,6 +80,7 @@ Result<void> add_pod_addresses(Pair &pair, const Plan &plan) {
 constexpr std::uint32_t kLaterRoutes = 2048;
 
 Result<void> configure_pod(const net::Namespace &pod, Pair &pair, const Plan &plan, const std::string &ifname) {
+    const Step step(STEP_POD);
     const std::uint32_t ifindex = pair.veth.pod_ifindex;
     TRY(net::set_loopback_up(pair.pod));
     if (!is_none(plan.link_local))
@@ -100,6 +103,7 @@ Result<void> configure_pod(const net::Namespace &pod, Pair &pair, const Plan &pl
 // The kernel makes an IPv6 address its own in a worker, also without duplicate address detection: a moment later. Until
 // then packets to it are refused.
 Result<void> wait_for_addresses(Pair &pair, const Plan &plan) {
+    const Step step(STEP_WAIT);
     constexpr std::uint32_t kLocalTable = 255;
     constexpr std::uint8_t kLocalRoute = 2; // RTN_LOCAL
     constexpr int kAttempts = 2000;
@@ -132,6 +136,7 @@ Result<void> verify_mac(Pair &pair, const Plan &plan) {
 }
 
 Result<void> configure_host(Pair &pair, const Plan &plan) {
+    const Step step(STEP_HOST);
     const std::uint32_t ifindex = pair.veth.host.ifindex;
     TRY(net::set_link(pair.host, ifindex, {.up = true, .alias = plan.alias, .addr_gen_mode = net::AddrGenMode::none}));
     if (!is_none(plan.link_local))
@@ -257,8 +262,10 @@ Result<std::string> add(const cni::Request &asked) {
     Rollback rollback;
     auto result = mode == ENDPOINT_AFTER_MAIN ? adopt(request, pod, sockets, tables, rollback)
                                               : make(request, mode, pod, sockets, tables, rollback);
-    if (!result)
+    if (!result) {
+        const Step step(STEP_UNDO);
         return rollback.undo(std::move(result).error());
+    }
     rollback.commit();
     return cni::to_json(*result, request.config.cni_version);
 }

@@ -10,6 +10,7 @@
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/siblings.hpp"
+#include "plugin/history.hpp"
 #include "plugin/limiter.hpp"
 
 #include <algorithm>
@@ -132,6 +133,7 @@ Result<std::vector<ip_addr>> adopted_addresses(const cni::Request &request) {
 }
 
 Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, HookKind kind) {
+    const Step step(STEP_PROGRAMS);
     TRY(attach_program(root, PODLANE_PROGRAM_FROM_POD, ifindex, Hook::ingress, kind));
     return attach_program(root, PODLANE_PROGRAM_TO_POD, ifindex, Hook::egress, kind);
 }

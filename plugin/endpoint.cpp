@@ -1,6 +1,7 @@
 #include "plugin/endpoint.hpp"
 
 #include "loader/pace.hpp"
+#include "plugin/history.hpp"
 #include "plugin/net/link.hpp"
 
 #include <arpa/inet.h>
@@ -21,10 +22,6 @@ std::uint64_t now_ns() {
     timespec now{};
     clock_gettime(CLOCK_REALTIME, &now);
     return static_cast<std::uint64_t>(now.tv_sec) * kNanosecondsPerSecond + static_cast<std::uint64_t>(now.tv_nsec);
-}
-
-std::span<const ip_addr> addresses_in(const endpoint &record) {
-    return std::span(record.addresses).first(std::min<std::size_t>(record.address_count, ENDPOINT_ADDRESSES));
 }
 
 // An entry of the table goes again when the ADD fails.
@@ -279,30 +276,9 @@ Result<endpoint> make_endpoint(const cni::Request &request, const EndpointFacts 
     return record;
 }
 
-interface make_interface(const endpoint &record) {
-    interface value {};
-    value.network = record.network;
-    value.flags = record.flags;
-    for (const ip_addr &addr : addresses_in(record))
-        if (ip_addr &first = is_ipv4(addr) ? value.ipv4 : value.ipv6; is_none(first))
-            first = addr;
-    value.link_local = record.link_local;
-    std::ranges::copy(record.pod_mac, value.pod_mac);
-    return value;
-}
-
-address make_address(const endpoint &record) {
-    address value{};
-    value.ifindex = record.ifindex;
-    value.flags = record.flags;
-    value.mtu = record.mtu;
-    std::ranges::copy(record.pod_mac, value.pod_mac);
-    std::ranges::copy(record.host_mac, value.host_mac);
-    return value;
-}
-
 Result<void> put_endpoint(const Tables &tables, const cni::Request &request, const endpoint &record,
                           Rollback &rollback) {
+    const Step step(STEP_ENTRIES);
     const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
     TRY(tables.endpoints.put(key, record, Put::must_not_exist));
     undo_put(rollback, "recording the endpoint", tables.endpoints, key);
@@ -320,6 +296,7 @@ Result<void> put_endpoint(const Tables &tables, const cni::Request &request, con
 }
 
 Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollback &rollback) {
+    const Step step(STEP_ENTRIES);
     for (const ip_addr &addr : addresses_in(record)) {
         const address_key key{record.network, addr};
         TRY(put_address(tables, key, make_address(record)));
@@ -329,6 +306,7 @@ Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollbac
 }
 
 Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {
+    const Step step(STEP_ENTRIES);
     Error failed;
     const auto by_value = [](const address_key &, const address &value, std::uint32_t wanted) {
         return value.ifindex == wanted;
@@ -358,6 +336,7 @@ Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {
 }
 
 Result<void> erase_endpoint(const Tables &tables, const endpoint_key &key, const endpoint &record) {
+    const Step step(STEP_ENTRIES);
     Error failed;
     for (const ip_addr &addr : addresses_in(record)) {
         const address_key owned{record.network, addr};

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "loader/attach.hpp"
-#include "maps/tables.hpp"
+#include "maps/entries.hpp"
 #include "plugin/cni/types.hpp"
 #include "plugin/rollback.hpp"
 
@@ -53,9 +53,6 @@ struct EndpointFacts {
 };
 
 Result<endpoint> make_endpoint(const cni::Request &request, const EndpointFacts &facts);
-// The entry the programs read, as it follows from the endpoint.
-interface make_interface(const endpoint &record);
-address make_address(const endpoint &record);
 
 using SourceRouteEntry = std::pair<source_route_key, source_route>;
 // Adds what a container's host end is to hold of the addresses (`all` of the container) behind its other ones.

@@ -3,7 +3,8 @@
 #include "plugin/cni/ipam_config.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/cni/version.hpp"
-#include "plugin/process.hpp"
+#include "plugin/history.hpp"
+#include "loader/process.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -82,6 +83,7 @@ Result<cni::Version> common_version(const std::string &plugin, const cni::Reques
 }
 
 Result<Finished> run_as(const cni::Request &request, std::string_view command, bool may_lack_command) {
+    const Step step(STEP_IPAM);
     const std::string plugin = TRY(find_plugin(request));
     Finished finished = TRY(run_process(plugin, environment_for(request, command), request.raw_config));
     const bool other_version = wants_other_version(finished);

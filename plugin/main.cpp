@@ -4,6 +4,7 @@
 #include "plugin/cni/request.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/cni/version.hpp"
+#include "plugin/history.hpp"
 #include "plugin/log.hpp"
 #include "plugin/verbs.hpp"
 
@@ -85,7 +86,9 @@ int run() {
     auto request = cni::parse_request(environment, input);
     if (request && request->command != cni::Command::version)
         log_to(*request);
-    auto served = request ? serve(*request) : Result<std::string>(std::move(request).error());
+    auto served = request ? serve(*request) : Result<std::string>(request.error());
+    if (request)
+        record_operation(*request, served);
     if (!served) {
         log(cni::Log::Level::error, served.error().message);
         print(cni::to_json(served.error(), cni::version_of(input).value_or(cni::kNewestVersion)));

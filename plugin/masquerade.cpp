@@ -1,7 +1,8 @@
 #include "plugin/masquerade.hpp"
 
 #include "maps/tables.hpp"
-#include "plugin/process.hpp"
+#include "plugin/history.hpp"
+#include "loader/process.hpp"
 
 #include <unistd.h>
 
@@ -31,6 +32,7 @@ std::string find_program(std::string_view name) {
 }
 
 Result<Finished> run(const std::string &program, const std::vector<std::string> &arguments, const std::string &input) {
+    const Step step(STEP_MASQUERADE);
     const std::string path = find_program(program);
     if (path.empty())
         return Error{ErrorCode::plugin_not_available, "ipMasq needs " + program + ", which is not installed",

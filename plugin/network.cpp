@@ -1,6 +1,7 @@
 #include "plugin/network.hpp"
 
 #include "loader/uplink.hpp"
+#include "plugin/history.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/neighbourhood.hpp"
@@ -156,6 +157,7 @@ Result<endpoint_masquerade> masquerade_of(const cni::Config &config) {
 }
 
 Result<Lock> enter_network(const cni::Request &request, const Tables &tables, net::Netlink &host, Rollback &rollback) {
+    const Step step(STEP_NETWORK);
     const cni::Config &config = request.config;
     rollback.add("preparing the network", [&tables, root = config.bpffs, id = network_id(config.name)] {
         return drop_network_if_unused(root, tables, id);
@@ -176,6 +178,7 @@ Result<Lock> enter_network(const cni::Request &request, const Tables &tables, ne
 }
 
 Result<void> drop_network_if_unused(const std::string &root, const Tables &tables, std::uint32_t network) {
+    const Step step(STEP_NETWORK);
     const auto in_use = [&]() -> Result<bool> {
         const auto all = TRY(tables.addresses.entries());
         return std::ranges::any_of(all, [&](const auto &entry) { return entry.first.network == network; });

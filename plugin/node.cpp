@@ -2,6 +2,7 @@
 
 #include "loader/object.hpp"
 #include "loader/probe.hpp"
+#include "plugin/history.hpp"
 #include "plugin/log.hpp"
 #include "plugin/net/link.hpp"
 #include "plugin/net/route.hpp"
@@ -37,6 +38,7 @@ Result<void> keep_router_advertisements(net::Netlink &host) {
 } // namespace
 
 Result<void> prepare_node(const cni::Config &config) {
+    const Step step(STEP_LOAD);
     return ensure_loaded(config.bpffs, {config.max_endpoints, config.max_paths, config.mark});
 }
 

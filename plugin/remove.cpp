@@ -4,6 +4,7 @@
 #include "loader/pins.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/hostless.hpp"
+#include "plugin/history.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/neighbourhood.hpp"
 #include "plugin/net/link.hpp"
@@ -38,6 +39,7 @@ class Errors {
 };
 
 Result<void> detach_programs(net::Netlink &host, const endpoint &record) {
+    const Step step(STEP_PROGRAMS);
     const auto link = record.ifindex == 0 ? std::nullopt : TRY(net::find_link(host, record.ifindex));
     if (!link || link->name != field_text(record.host_ifname))
         return {};
@@ -58,6 +60,7 @@ Result<std::optional<net::Link>> find_own_link(net::Netlink &host, const cni::Re
 }
 
 Result<void> remove_own_link(net::Netlink &host, const cni::Request &request, const endpoint *record) {
+    const Step step(STEP_LINK);
     auto link = TRY(find_own_link(host, request));
     // The prefix of the name may have changed in the configuration since the ADD.
     if (!link && record != nullptr) {

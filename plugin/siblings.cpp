@@ -1,5 +1,7 @@
 #include "plugin/siblings.hpp"
 
+#include "maps/entries.hpp"
+#include "plugin/history.hpp"
 #include "plugin/net/link.hpp"
 
 #include <algorithm>
@@ -9,10 +11,6 @@ namespace podlane {
 namespace {
 
 constexpr std::uint32_t kMappedBits = 96; // ::ffff:0:0/96
-
-std::span<const ip_addr> addresses_in(const endpoint &record) {
-    return std::span(record.addresses).first(std::min<std::size_t>(record.address_count, ENDPOINT_ADDRESSES));
-}
 
 source_route make_source_route(const endpoint &record) {
     source_route route{};
@@ -70,6 +68,7 @@ Result<void> change_flags(const Tables &tables, const Sibling &sibling, std::uin
 
 Result<std::vector<Sibling>> find_siblings(const cni::Request &request, const Tables &tables, net::Netlink &pod,
                                            std::uint64_t netns_inode, std::vector<net::Link> *strangers) {
+    const Step step(STEP_SIBLINGS);
     std::vector<Sibling> siblings;
     if (!request.config.source_routing)
         return siblings;
@@ -97,6 +96,7 @@ Result<std::vector<SourceRouteEntry>> wanted_source_routes(const endpoint &recor
                                                            const std::vector<Sibling> &siblings,
                                                            const std::optional<Way> &way, const Tables &tables,
                                                            net::Netlink &host) {
+    const Step step(STEP_SIBLINGS);
     std::vector<SourceRouteEntry> entries;
     if (siblings.empty() && !way)
         return entries;
@@ -122,6 +122,7 @@ Result<std::vector<SourceRouteEntry>> wanted_source_routes(const endpoint &recor
 
 Result<void> put_source_routes(const std::vector<SourceRouteEntry> &entries, const std::vector<Sibling> &siblings,
                                const Tables &tables, Rollback &rollback) {
+    const Step step(STEP_ENTRIES);
     for (const auto &[key, route] : entries) {
         rollback.add("putting the way of " + to_string(route.source), [&tables, key = key]() -> Result<void> {
             TRY(tables.source_routes.erase(key));

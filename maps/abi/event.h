@@ -33,7 +33,7 @@ struct watch {
  * What a program that is only asked does: each lookup, write, question to the kernel's routes and count is told, in
  * order, and nothing is written or counted. A step is followed by its key and its value, each a record of its own.
  */
-enum step_kind { STEP_LOOKUP = 1, STEP_WRITE, STEP_ROUTE, STEP_COUNT };
+enum trace_kind { TRACE_LOOKUP = 1, TRACE_WRITE, TRACE_ROUTE, TRACE_COUNT };
 enum step_map {
 	STEP_MAP_OTHER,
 	STEP_MAP_INTERFACES,
@@ -47,7 +47,7 @@ enum step_map {
 };
 
 struct step {
-	__u32 kind;       /* enum step_kind */
+	__u32 kind;       /* enum trace_kind */
 	__u32 map;        /* enum step_map */
 	__s32 answer;     /* lookup: whether there is an entry; route: the kernel's answer; count: the reason */
 	__u32 key_size;   /* of the record that follows, 0: none; route: struct bpf_fib_lookup; count: the ifindex */

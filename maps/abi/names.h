@@ -24,6 +24,7 @@
 #define PODLANE_MAP_SENDERS "senders_v1"
 #define PODLANE_MAP_WATCH "watch_v1"
 #define PODLANE_MAP_EVENTS "events_v1"
+#define PODLANE_MAP_HISTORY "history_v1"
 
 /* X(name), in the order in which people read of them. */
 #define PODLANE_MAPS(X)                                                                                                \
@@ -42,7 +43,8 @@
 	X(PODLANE_MAP_EXEMPT)                                                                                          \
 	X(PODLANE_MAP_SENDERS)                                                                                         \
 	X(PODLANE_MAP_WATCH)                                                                                           \
-	X(PODLANE_MAP_EVENTS)
+	X(PODLANE_MAP_EVENTS)                                                                                          \
+	X(PODLANE_MAP_HISTORY)
 
 #define PODLANE_PROGRAM_PREFIX "pl_"
 /* Program names as the kernel shows them; the prefix tells ours from other agents'. */

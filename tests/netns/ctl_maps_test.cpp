@@ -1,4 +1,5 @@
 // podlanectl on real maps: what it reads, what it says where they are missing, and that it changes nothing.
+#include "maps/abi/history.h"
 #include "maps/tables.hpp"
 #include "tools/podlanectl/cli.hpp"
 
@@ -48,6 +49,7 @@ constexpr std::array<Shape, kMapNames.size()> kShapes = {{
     {PODLANE_MAP_SENDERS, BPF_MAP_TYPE_HASH, sizeof(sender_key), sizeof(std::uint32_t)},
     {PODLANE_MAP_WATCH, BPF_MAP_TYPE_ARRAY, sizeof(std::uint32_t), sizeof(watch)},
     {PODLANE_MAP_EVENTS, BPF_MAP_TYPE_RINGBUF, 0, 0},
+    {PODLANE_MAP_HISTORY, BPF_MAP_TYPE_ARRAY, sizeof(std::uint32_t), sizeof(history)},
 }};
 
 struct Answer {
@@ -83,8 +85,11 @@ class CtlMaps : public testing::Test {
         LIBBPF_OPTS(bpf_map_create_opts, options);
         if (shape.type == BPF_MAP_TYPE_LPM_TRIE)
             options.map_flags = BPF_F_NO_PREALLOC;
-        const Fd map(bpf_map_create(shape.type, "ctl_test", shape.key_size, shape.value_size,
-                                    shape.type == BPF_MAP_TYPE_RINGBUF ? kRingBytes : 64, &options));
+        const bool is_history = shape.value_size == sizeof(history);
+        if (is_history)
+            options.map_flags = BPF_F_MMAPABLE;
+        const std::uint32_t entries = shape.type == BPF_MAP_TYPE_RINGBUF ? kRingBytes : is_history ? 1 : 64;
+        const Fd map(bpf_map_create(shape.type, "ctl_test", shape.key_size, shape.value_size, entries, &options));
         ASSERT_TRUE(map) << pin << ": " << std::strerror(errno);
         ASSERT_EQ(bpf_obj_pin(map.get(), pin_path(root_, pin).c_str()), 0) << pin << ": " << std::strerror(errno);
     }

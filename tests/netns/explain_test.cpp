@@ -63,7 +63,7 @@ class ExplainTest : public testing::TestWithParam<std::string> {
         if (tracer == tracers_.end())
             tracer = tracers_.emplace(program, require(Tracer::load(lab_->node().bpffs(), program))).first;
         for (const TracedStep &one : require(tracer->second.run(if_nametoindex(at.c_str()), frame)).steps)
-            if (one.head.kind == STEP_COUNT)
+            if (one.head.kind == TRACE_COUNT)
                 return std::string(kReasons.at(static_cast<std::size_t>(one.head.answer)).name);
         return "none";
     }

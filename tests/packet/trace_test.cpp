@@ -11,7 +11,7 @@ class Trace : public PacketTest {
     // The first counted reason, which is the packet's own.
     static reason counted(const TracedRun &run) {
         for (const TracedStep &one : run.steps)
-            if (one.head.kind == STEP_COUNT)
+            if (one.head.kind == TRACE_COUNT)
                 return static_cast<reason>(one.head.answer);
         return REASON_NONE;
     }
@@ -58,9 +58,9 @@ TEST_F(Trace, TellsWhatItWasTold) {
     for (const TracedStep &one : run.steps)
         steps.emplace_back(one.head.kind, one.head.map);
     const std::vector<std::pair<std::uint32_t, std::uint32_t>> expected = {
-        {STEP_LOOKUP, STEP_MAP_INTERFACES}, {STEP_LOOKUP, STEP_MAP_ADDRESSES}, {STEP_LOOKUP, STEP_MAP_PATHS},
-        {STEP_LOOKUP, STEP_MAP_PATHS},      {STEP_WRITE, STEP_MAP_PATHS},      {STEP_WRITE, STEP_MAP_PATHS},
-        {STEP_COUNT, STEP_MAP_OTHER},       {STEP_COUNT, STEP_MAP_OTHER}};
+        {TRACE_LOOKUP, STEP_MAP_INTERFACES}, {TRACE_LOOKUP, STEP_MAP_ADDRESSES}, {TRACE_LOOKUP, STEP_MAP_PATHS},
+        {TRACE_LOOKUP, STEP_MAP_PATHS},      {TRACE_WRITE, STEP_MAP_PATHS},      {TRACE_WRITE, STEP_MAP_PATHS},
+        {TRACE_COUNT, STEP_MAP_OTHER},       {TRACE_COUNT, STEP_MAP_OTHER}};
     EXPECT_EQ(steps, expected);
     interface entry {};
     std::memcpy(&entry, run.steps.front().value.data(), sizeof entry);

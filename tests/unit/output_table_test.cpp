@@ -44,6 +44,12 @@ TEST(Table, fits_the_terminal_by_cutting_the_widest_column) {
                                                        "a-name-of-tw…  12000\n");
 }
 
+TEST(Table, fits_a_very_narrow_terminal_as_well) {
+    EXPECT_EQ(table_text(two_rows(), {false, 12, {}}), "NAME    SIZE\n"
+                                                       "a          5\n"
+                                                       "a-na…  12000\n");
+}
+
 TEST(Table, is_not_cut_where_there_is_no_terminal) {
     EXPECT_NE(table_text(two_rows(), {}).find("a-name-of-twenty-chars"), std::string::npos);
 }
@@ -56,6 +62,15 @@ TEST(Table, counts_characters_not_bytes) {
 TEST(Table, colours_only_where_the_style_allows_it) {
     EXPECT_EQ(table_text(two_rows(), {}).find('\033'), std::string::npos);
     EXPECT_NE(table_text(two_rows(), {true, 0, {}}).find("\033[31ma\033[0m"), std::string::npos);
+}
+
+TEST(Record, breaks_long_values_at_spaces_on_a_terminal) {
+    const Table table = make_table(kColumns, std::vector<Row>{{"one two three four", 5}});
+    EXPECT_EQ(record_text(table, {false, 15, {}}), "name  one two\n"
+                                                   "      three\n"
+                                                   "      four\n"
+                                                   "size  5\n");
+    EXPECT_EQ(record_text(table, {}), "name  one two three four\nsize  5\n");
 }
 
 TEST(Record, leaves_out_what_is_not_known) {

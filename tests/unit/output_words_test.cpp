@@ -18,6 +18,14 @@ TEST(Duration, shows_the_two_largest_units) {
     EXPECT_EQ(duration_words((3 * 86400 + 4 * 3600) * kSecond), "3d4h");
 }
 
+TEST(Duration, short_ones_have_two_digits) {
+    EXPECT_EQ(short_duration_words(850'999), "850us");
+    EXPECT_EQ(short_duration_words(2'540'000), "2.5ms");
+    EXPECT_EQ(short_duration_words(9'960'000), "10ms");
+    EXPECT_EQ(short_duration_words(85'000'000), "85ms");
+    EXPECT_EQ(short_duration_words(192 * kSecond), "3m12s");
+}
+
 TEST(Duration, of_a_future_start_is_zero) { EXPECT_EQ(age_words(2 * kSecond, kSecond), "0s"); }
 
 TEST(Rate, counts_in_thousands) {

@@ -8,7 +8,7 @@ namespace podlane::output {
 namespace {
 
 constexpr std::string_view kGap = "  ";
-constexpr std::size_t kNarrowest = 8; // no column is cut below this
+constexpr std::size_t kNarrowest = 4; // no column is cut below this
 
 bool starts_character(char byte) { return (static_cast<unsigned char>(byte) & 0xc0U) != 0x80U; }
 
@@ -58,6 +58,26 @@ void shrink(std::vector<std::size_t> &widths, std::size_t room) {
         --*widest;
         --total;
     }
+}
+
+// Broken at spaces; the lines after the first begin under it. A word that is too long keeps its length.
+std::string wrapped(std::string_view text, std::size_t indent, const Style &style) {
+    if (style.width <= indent + kNarrowest)
+        return std::string(text);
+    const std::size_t room = style.width - indent;
+    std::string lines;
+    std::size_t used = 0;
+    while (!text.empty()) {
+        const std::string_view word = text.substr(0, std::min(text.find(' '), text.size()));
+        if (used != 0 && used + 1 + width(word) > room) {
+            lines += "\n" + std::string(indent, ' ');
+            used = 0;
+        }
+        lines += std::string(used == 0 ? "" : " ") + std::string(word);
+        used += (used == 0 ? 0 : 1) + width(word);
+        text.remove_prefix(std::min(word.size() + 1, text.size()));
+    }
+    return lines;
 }
 
 } // namespace
@@ -110,7 +130,8 @@ std::string record_text(const Table &table, const Style &style) {
                 continue;
             text += std::string(style.indent) + toned(label, Tone::faint, style);
             text += std::string(widest - width(label), ' ') + std::string(kGap);
-            text += toned(row[i].text, row[i].tone, style) + "\n";
+            const std::size_t before = style.indent.size() + widest + kGap.size();
+            text += toned(wrapped(row[i].text, before, style), row[i].tone, style) + "\n";
         }
     }
     return text;

@@ -34,6 +34,17 @@ std::string scaled(std::uint64_t amount, unsigned step, std::span<const char *co
 
 } // namespace
 
+std::string short_duration_words(std::uint64_t ns) {
+    constexpr std::uint64_t kUs = 1000;
+    constexpr double kOneDecimal = 9.95;
+    if (ns >= kSecond)
+        return duration_words(ns);
+    if (ns < kMs)
+        return print("%" PRIu64 "us", ns / kUs);
+    const double ms = static_cast<double>(ns) / static_cast<double>(kMs);
+    return print(ms < kOneDecimal ? "%.1fms" : "%.0fms", ms);
+}
+
 std::string duration_words(std::uint64_t ns) {
     struct Unit {
         std::uint64_t s;

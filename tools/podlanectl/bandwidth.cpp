@@ -203,17 +203,9 @@ Result<int> bandwidth_list(const Call &call, World &world) {
 
 Result<int> bandwidth_show(const Call &call, World &world) {
     const std::vector<EndpointEntry> entries = TRY(chosen_endpoints(call, world));
-    for (;;) {
-        const auto table = output::make_table(kColumns, TRY(read_limits(entries, true, world)));
-        world.print(world.json ? output::json_text(output::table_value(table))
-                               : output::record_text(table, world.style));
-        if (!call.has(Opt::watch))
-            return 0;
-        world.print("\n");
-        if (std::fflush(world.out) != 0)
-            return 0;
-        sleep(1);
-    }
+    const auto table = output::make_table(kColumns, TRY(read_limits(entries, true, world)));
+    world.print(world.json ? output::json_text(output::table_value(table)) : output::record_text(table, world.style));
+    return 0;
 }
 
 Result<int> bandwidth_set(const Call &call, World &world) {

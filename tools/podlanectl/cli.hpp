@@ -44,6 +44,19 @@ enum class Opt : unsigned {
     sample,
     limit,
     sort,
+    fix,
+    last,
+    listen,
+    openmetrics,
+    bin_dir,
+    conf_dir,
+    dry_run,
+    subnets,
+    cluster_cidrs,
+    uplinks,
+    fast_path,
+    mtu,
+    plugin,
     count
 };
 

@@ -9,6 +9,10 @@
 #include <string>
 #include <vector>
 
+namespace podlane {
+class History;
+}
+
 namespace podlane::ctl {
 
 Result<int> endpoint_list(const Call &call, World &world);
@@ -36,6 +40,13 @@ Result<int> upgrade_node(const Call &call, World &world);
 Result<int> explain(const Call &call, World &world);
 Result<int> monitor(const Call &call, World &world);
 Result<int> top(const Call &call, World &world);
+Result<int> doctor_command(const Call &call, World &world);
+Result<int> history_list(const Call &call, World &world);
+Result<int> metrics(const Call &call, World &world);
+Result<int> program_list(const Call &call, World &world);
+Result<int> gc(const Call &call, World &world);
+Result<int> install(const Call &call, World &world);
+Result<int> uninstall(const Call &call, World &world);
 Result<int> version(const Call &call, World &world);
 Result<int> completion_bash(const Call &call, World &world);
 Result<int> completion_zsh(const Call &call, World &world);
@@ -54,12 +65,19 @@ struct EndpointCounters {
 // In the order of `entries`; where `orphans`, then those without an endpoint.
 Result<std::vector<EndpointCounters>> read_counters(const std::vector<EndpointEntry> &entries, bool orphans,
                                                     const World &world);
-output::Table counter_table(const std::vector<EndpointCounters> &all, bool zeros);
+// With `before`, also what came each second since then.
+output::Table counter_table(const std::vector<EndpointCounters> &all, bool zeros, const Before *before = nullptr,
+                            std::uint64_t now_ns = 0);
 
 // Names of the networks by their numbers; empty where the map is not there.
 std::map<std::uint32_t, std::string> network_names(const World &world);
 // The name, or the number in hexadecimal digits.
 std::string network_words(const std::map<std::uint32_t, std::string> &names, std::uint32_t network);
+
+std::string_view verb_name(std::uint8_t operation_verb); // "ADD"
+Result<History> open_history(const World &world);
+// All that is remembered, the newest first.
+Result<output::Table> history_table(const World &world);
 
 // All flows in `paths`, with the pods they belong to where those are known.
 Result<output::Table> path_table(const World &world);
@@ -74,6 +92,8 @@ struct UplinkReport {
 };
 Result<std::vector<UplinkReport>> read_uplinks(const World &world);
 output::Table uplink_table(const std::vector<UplinkReport> &all);
+// As the networks' last ADDs asked for. Takes the exclusive lock; the answer is what was left out, in sentences.
+Result<std::vector<std::string>> sync_all_uplinks(const std::string &root);
 
 // Every limit with what it counted.
 Result<output::Table> bandwidth_table(const World &world);

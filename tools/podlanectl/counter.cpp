@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstring>
+#include <optional>
 #include <unordered_set>
 
 namespace podlane::ctl {
@@ -24,14 +25,39 @@ struct CounterRow {
     const std::string &interface;
     std::size_t reason;
     count counted;
+    std::optional<count> each_second{}; // since the last look
 };
+
+constexpr std::uint64_t kBits = 8;
+
+Cell packets_rate_cell(const CounterRow &r) {
+    return r.each_second ? number_cell(r.each_second->packets) : text_cell("");
+}
+
+Cell bits_rate_cell(const CounterRow &r) {
+    if (!r.each_second)
+        return text_cell("");
+    const std::uint64_t bits = r.each_second->bytes * kBits;
+    return {output::rate_words(bits), bits};
+}
+
+// Nothing where it was not counted before, or began anew.
+std::optional<count> rate_of(const count &now, const CounterRow &row, const Before &before, std::uint64_t now_ns) {
+    constexpr std::uint64_t kNsPerMs = 1'000'000;
+    constexpr std::uint64_t kMsPerS = 1000;
+    const auto then = before.counted.find({row.of.ifindex, row.reason});
+    const std::uint64_t ms = (now_ns - before.at_ns) / kNsPerMs;
+    if (then == before.counted.end() || ms == 0 || then->second.first > now.packets || then->second.second > now.bytes)
+        return std::nullopt;
+    return count{(now.packets - then->second.first) * kMsPerS / ms, (now.bytes - then->second.second) * kMsPerS / ms};
+}
 
 Tone tone_of(std::size_t reason) {
     const std::string_view kind = reason_kind_name(reason);
     return kind == "drop" ? Tone::bad : kind == "fast" ? Tone::good : Tone::plain;
 }
 
-constexpr std::array<Column<CounterRow>, 9> kColumns = {{
+constexpr std::array<Column<CounterRow>, 11> kColumns = {{
     {{"POD", "", "pod"}, [](const CounterRow &r) { return text_cell(r.of.pod, Tone::strong); }},
     {{"", "", "container_id"}, [](const CounterRow &r) { return text_cell(r.of.container_id); }},
     {{"INTERFACE", "", "host_interface"}, [](const CounterRow &r) { return text_cell(r.interface); }},
@@ -45,6 +71,8 @@ constexpr std::array<Column<CounterRow>, 9> kColumns = {{
          return Cell{output::bytes_words(r.counted.bytes), r.counted.bytes};
      }},
     {{"MEANING", "", ""}, [](const CounterRow &r) { return text_cell(reason_sentence(r.reason), Tone::faint); }},
+    {{"PACKETS/S", "", "packets_per_s", Align::right}, packets_rate_cell},
+    {{"RATE", "", "bits_per_s", Align::right}, bits_rate_cell},
 }};
 
 constexpr std::array<Column<std::size_t>, 4> kReasonColumns = {{
@@ -94,7 +122,8 @@ Result<std::vector<EndpointCounters>> read_counters(const std::vector<EndpointEn
     return all;
 }
 
-output::Table counter_table(const std::vector<EndpointCounters> &all, bool zeros) {
+output::Table counter_table(const std::vector<EndpointCounters> &all, bool zeros, const Before *before,
+                            std::uint64_t now_ns) {
     std::vector<std::string> interfaces;
     interfaces.reserve(all.size());
     for (const EndpointCounters &of : all)
@@ -104,10 +133,19 @@ output::Table counter_table(const std::vector<EndpointCounters> &all, bool zeros
         for (std::size_t reason = 0; reason < COUNTER_REASONS; ++reason) {
             const count &counted = all[i].total.by_reason[reason];
             const bool nameless = reason >= kReasons.size() || reason == REASON_NONE;
-            if (counted.packets != 0 || (zeros && !nameless))
-                rows.push_back({all[i], interfaces[i], reason, counted});
+            if (counted.packets == 0 && (!zeros || nameless))
+                continue;
+            CounterRow row{all[i], interfaces[i], reason, counted};
+            if (before != nullptr)
+                row.each_second = rate_of(counted, row, *before, now_ns);
+            rows.push_back(row);
         }
-    return output::make_table(kColumns, rows);
+    output::Table table = output::make_table(kColumns, rows);
+    if (before == nullptr)
+        for (output::Heading &heading : table.headings)
+            if (heading.field.ends_with("_per_s"))
+                heading.title = {};
+    return table;
 }
 
 Result<int> counter_list(const Call &call, World &world) {
@@ -120,7 +158,17 @@ Result<int> counter_list(const Call &call, World &world) {
     }
     const Selection selection = TRY(Selection::of(call));
     const std::vector<EndpointEntry> entries = TRY(selected_endpoints(selection, world));
-    world.print(counter_table(TRY(read_counters(entries, selection.selects_all(), world)), call.has(Opt::all)));
+    const auto all = TRY(read_counters(entries, selection.selects_all(), world));
+    if (!call.has(Opt::watch)) {
+        world.print(counter_table(all, call.has(Opt::all)));
+        return 0;
+    }
+    world.print(counter_table(all, call.has(Opt::all), &world.before, world.monotonic_ns));
+    world.before = {world.monotonic_ns, {}};
+    for (const EndpointCounters &of : all)
+        for (std::size_t reason = 0; reason < COUNTER_REASONS; ++reason)
+            world.before.counted[{of.ifindex, reason}] = {of.total.by_reason[reason].packets,
+                                                          of.total.by_reason[reason].bytes};
     return 0;
 }
 

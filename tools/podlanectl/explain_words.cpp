@@ -71,7 +71,7 @@ std::string via_words(const flow_path &path) {
 
 Decision of_path(const TracedStep &step, const Subject &s) {
     const auto key = as<path_key>(step.key);
-    const bool writes = step.head.kind == STEP_WRITE;
+    const bool writes = step.head.kind == TRACE_WRITE;
     Decision d{writes ? "would write" : "path memory", "not remembered", PODLANE_MAP_PATHS,
                s.names.pod_of(key.ifindex) + " " + protocol_name(key.protocol) + " " +
                    socket_words(key.local, key.local_port) + " " + socket_words(key.peer, key.peer_port)};
@@ -163,9 +163,9 @@ std::optional<Decision> decision_of(const TracedStep &step, const Subject &subje
     using Words = Decision (*)(const TracedStep &, const Subject &);
     static constexpr std::array<Words, 9> kByMap = {nullptr,   of_interface, of_address,      of_path,     of_source,
                                                     of_uplink, of_cidr,      of_source_route, of_bandwidth};
-    if (step.head.kind == STEP_ROUTE)
+    if (step.head.kind == TRACE_ROUTE)
         return of_route(step, subject);
-    if (step.head.kind == STEP_COUNT || step.head.map >= kByMap.size() || kByMap.at(step.head.map) == nullptr)
+    if (step.head.kind == TRACE_COUNT || step.head.map >= kByMap.size() || kByMap.at(step.head.map) == nullptr)
         return std::nullopt;
     Decision decision = kByMap.at(step.head.map)(step, subject);
     decision.found = step.head.answer != 0;
@@ -204,7 +204,7 @@ std::string verdict_words(int verdict) {
 
 // The check has no map of its own to ask: it stands behind the endpoint's entry, and the lookups it made.
 void add_source_check(const TracedRun &run, const Subject &subject, Explanation &out) {
-    const bool from_pod = !run.steps.empty() && run.steps.front().head.kind == STEP_LOOKUP &&
+    const bool from_pod = !run.steps.empty() && run.steps.front().head.kind == TRACE_LOOKUP &&
                           run.steps.front().head.map == STEP_MAP_INTERFACES && run.steps.front().head.answer != 0;
     if (!from_pod || out.reason == REASON_DROP_MALFORMED || out.reason == REASON_RECEIVED_HOST)
         return;
@@ -226,9 +226,9 @@ Explanation explain_run(const TracedRun &run, const Bytes &frame, const Names &n
     const Subject subject{names, read_frame(frame)};
     Explanation out;
     for (const TracedStep &step : run.steps) {
-        if (step.head.kind == STEP_COUNT && out.reason == REASON_NONE)
+        if (step.head.kind == TRACE_COUNT && out.reason == REASON_NONE)
             out.reason = static_cast<std::uint32_t>(step.head.answer);
-        if (step.head.kind == STEP_LOOKUP && step.head.map == STEP_MAP_SOURCE_ROUTES && !step.value.empty())
+        if (step.head.kind == TRACE_LOOKUP && step.head.map == STEP_MAP_SOURCE_ROUTES && !step.value.empty())
             out.moved_to = as<source_route>(step.value).ifindex;
         if (auto decision = decision_of(step, subject))
             out.decisions.push_back(std::move(*decision));

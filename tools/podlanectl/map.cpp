@@ -20,7 +20,8 @@ using output::Tone;
 using output::Value;
 
 bool evicts(const MapReport &map) {
-    return map.facts.type == BPF_MAP_TYPE_LRU_HASH || map.facts.type == BPF_MAP_TYPE_LRU_PERCPU_HASH;
+    return map.facts.type == BPF_MAP_TYPE_LRU_HASH || map.facts.type == BPF_MAP_TYPE_LRU_PERCPU_HASH ||
+           map.facts.type == BPF_MAP_TYPE_ARRAY;
 }
 
 // Nothing where the map is not there.

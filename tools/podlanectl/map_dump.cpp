@@ -192,6 +192,7 @@ constexpr std::array<KnownMap, kMapNames.size()> kMaps = {{
      [](const World &w) { return dump(w, PODLANE_MAP_WATCH, kWatch); }},
     {PODLANE_MAP_EVENTS, "what who watches has not read yet: only monitor can",
      [](const World &) -> Result<output::Table> { return output::Table{}; }},
+    {PODLANE_MAP_HISTORY, "what the plugin did last", &history_table},
 }};
 
 // By full name, name without version, or the beginning of one.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 namespace podlane::ctl {
 namespace {
@@ -86,8 +87,16 @@ Result<output::Table> network_table(const World &world) {
     return output::make_table(kColumns, rows);
 }
 
-Result<int> network_list(const Call &, World &world) {
-    world.print(TRY(network_table(world)));
+Result<int> network_list(const Call &call, World &world) {
+    const Selection selection = TRY(Selection::of(call));
+    output::Table table = TRY(network_table(world));
+    if (!selection.selects_all()) {
+        std::set<std::string> chosen; // those of the endpoints that match, by their text in the first column
+        for (const auto &[key, value] : TRY(selected_endpoints(selection, world)))
+            chosen.emplace(field_text(value.network_name));
+        std::erase_if(table.rows, [&](const auto &row) { return !chosen.contains(row.front().text); });
+    }
+    world.print(table);
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <ctime>
 
@@ -26,6 +27,30 @@ int complain(const Error &error, const World &world) {
     return error.code == ErrorCode::invalid_environment ? 2 : 1;
 }
 
+volatile std::sig_atomic_t interrupted = 0;
+void interrupt(int) { interrupted = 1; }
+
+// On a terminal each answer takes the place of the one before; elsewhere an empty line is between them.
+Result<int> watch(const Call &call, World &world) {
+    constexpr timespec kInterval{1, 0};
+    const char *separator = world.style.colour ? "\033[H\033[J" : world.json ? "" : "\n";
+    struct sigaction action {};
+    action.sa_handler = &interrupt;
+    sigaction(SIGINT, &action, nullptr);
+    sigaction(SIGTERM, &action, nullptr);
+    for (bool first = true; interrupted == 0; first = false) {
+        read_clocks(world);
+        world.print(first && !world.style.colour ? "" : separator);
+        const Result<int> code = call.command->run(call, world);
+        if (!code)
+            return code.error();
+        if (std::fflush(world.out) != 0)
+            return *code; // whoever read it has enough
+        nanosleep(&kInterval, nullptr);
+    }
+    return 0;
+}
+
 } // namespace
 
 World real_world() {
@@ -34,10 +59,14 @@ World real_world() {
     world.err_style = output::style_of(STDERR_FILENO);
     const char *root = std::getenv("PODLANE_BPFFS");
     world.bpffs = root == nullptr || *root == '\0' ? PODLANE_ROOT : root;
+    read_clocks(world);
+    return world;
+}
+
+void read_clocks(World &world) {
     world.realtime_ns = clock_ns(CLOCK_REALTIME);
     world.monotonic_ns = clock_ns(CLOCK_MONOTONIC);
     world.boottime_ns = clock_ns(CLOCK_BOOTTIME);
-    return world;
 }
 
 int run(std::span<const std::string_view> words, World &world) {
@@ -52,7 +81,7 @@ int run(std::span<const std::string_view> words, World &world) {
     world.json = call->has(Opt::json);
     if (call->has(Opt::bpffs))
         world.bpffs = *call->value(Opt::bpffs);
-    const Result<int> code = call->command->run(*call, world);
+    const Result<int> code = call->has(Opt::watch) ? watch(*call, world) : call->command->run(*call, world);
     if (!code)
         return complain(code.error(), world);
     if (std::fflush(world.out) != 0)

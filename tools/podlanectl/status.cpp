@@ -119,7 +119,7 @@ void look_at_maps(Report &report, const World &world) {
         return note(report, maps.error());
     report.maps = std::move(*maps);
     for (const MapReport &map : report.maps) {
-        const bool evicts = map.facts.type == BPF_MAP_TYPE_LRU_HASH;
+        const bool evicts = map.facts.type == BPF_MAP_TYPE_LRU_HASH || map.facts.type == BPF_MAP_TYPE_ARRAY;
         if (!map.there)
             report.findings.push_back({"map " + map.path + " is not there", "remove " + live_directory(world.bpffs) +
                                                                                 "; the next ADD makes the maps again"});

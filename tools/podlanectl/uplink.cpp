@@ -75,26 +75,38 @@ Result<std::vector<UplinkReport>> read_uplinks(const World &world) {
 
 output::Table uplink_table(const std::vector<UplinkReport> &all) { return output::make_table(kColumns, all); }
 
-Result<int> uplink_list(const Call &, World &world) { return print_list(world, {}); }
+Result<int> uplink_list(const Call &call, World &world) {
+    auto all = TRY(read_uplinks(world));
+    const auto &interface = call.value(Opt::interface);
+    const auto &network = call.value(Opt::network);
+    std::erase_if(all, [&](const UplinkReport &one) {
+        return (interface && one.name != *interface) ||
+               (network && std::ranges::find(one.networks, *network) == one.networks.end());
+    });
+    world.print(uplink_table(all));
+    return std::ranges::all_of(all, is_fine) ? 0 : 1;
+}
+
+Result<std::vector<std::string>> sync_all_uplinks(const std::string &root) {
+    std::vector<std::string> notes;
+    const Lock lock = TRY(Lock::exclusive(root));
+    const UplinkTables tables = TRY(UplinkTables::open(root));
+    const Interfaces host_ends = TRY(open_interfaces(root, Access::read_write));
+    TRY(erase_vanished_uplinks(tables));
+    for (const auto &[id, entry] : TRY(read_map<std::uint32_t, network>(root, PODLANE_MAP_NETWORKS))) {
+        if (entry.has_uplinks == 0)
+            continue;
+        const FoundUplinks found = TRY(find_uplinks(split_patterns(field_text(entry.uplinks)), host_ends));
+        const HookKind kind = entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact;
+        TRY(sync_uplinks(tables, id, found.ifindexes, kind, false));
+        notes.insert(notes.end(), found.notes.begin(), found.notes.end());
+    }
+    return notes;
+}
 
 Result<int> uplink_sync(const Call &, World &world) {
     TRY(check_live_directory(world.bpffs));
-    std::vector<std::string> notes;
-    {
-        const Lock lock = TRY(Lock::exclusive(world.bpffs));
-        const UplinkTables tables = TRY(UplinkTables::open(world.bpffs));
-        const Interfaces host_ends = TRY(open_interfaces(world.bpffs, Access::read_write));
-        TRY(erase_vanished_uplinks(tables));
-        for (const auto &[id, entry] : TRY(read_map<std::uint32_t, network>(world.bpffs, PODLANE_MAP_NETWORKS))) {
-            if (entry.has_uplinks == 0)
-                continue;
-            const FoundUplinks found = TRY(find_uplinks(split_patterns(field_text(entry.uplinks)), host_ends));
-            const HookKind kind = entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact;
-            TRY(sync_uplinks(tables, id, found.ifindexes, kind, false));
-            notes.insert(notes.end(), found.notes.begin(), found.notes.end());
-        }
-    }
-    return print_list(world, notes);
+    return print_list(world, TRY(sync_all_uplinks(world.bpffs)));
 }
 
 Result<int> uplink_detach(const Call &call, World &world) {

@@ -5,9 +5,17 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <string>
+#include <utility>
 
 namespace podlane::ctl {
+
+// What counters were when they were last printed, for rates.
+struct Before {
+    std::uint64_t at_ns = 0; // CLOCK_MONOTONIC
+    std::map<std::pair<std::uint32_t, std::size_t>, std::pair<std::uint64_t, std::uint64_t>> counted{};
+};
 
 struct World {
     std::FILE *out = stdout;
@@ -19,6 +27,7 @@ struct World {
     std::uint64_t realtime_ns = 0;
     std::uint64_t monotonic_ns = 0;
     std::uint64_t boottime_ns = 0;
+    Before before{}; // with --watch
 
     void print(std::string_view text) const { std::fwrite(text.data(), 1, text.size(), out); }
     // The same table either way.
@@ -27,6 +36,7 @@ struct World {
     }
 };
 
+void read_clocks(World &world);
 // The process's own streams, clocks and PODLANE_BPFFS.
 World real_world();
 

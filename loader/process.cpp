@@ -1,4 +1,4 @@
-#include "plugin/process.hpp"
+#include "loader/process.hpp"
 
 #include "maps/fd.hpp"
 

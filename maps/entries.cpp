@@ -1,0 +1,33 @@
+#include "maps/entries.hpp"
+
+#include <algorithm>
+
+namespace podlane {
+
+std::span<const ip_addr> addresses_in(const endpoint &record) {
+    return std::span(record.addresses).first(std::min<std::size_t>(record.address_count, ENDPOINT_ADDRESSES));
+}
+
+interface make_interface(const endpoint &record) {
+    interface value {};
+    value.network = record.network;
+    value.flags = record.flags;
+    for (const ip_addr &addr : addresses_in(record))
+        if (ip_addr &first = is_ipv4(addr) ? value.ipv4 : value.ipv6; is_none(first))
+            first = addr;
+    value.link_local = record.link_local;
+    std::ranges::copy(record.pod_mac, value.pod_mac);
+    return value;
+}
+
+address make_address(const endpoint &record) {
+    address value{};
+    value.ifindex = record.ifindex;
+    value.flags = record.flags;
+    value.mtu = record.mtu;
+    std::ranges::copy(record.pod_mac, value.pod_mac);
+    std::ranges::copy(record.host_mac, value.host_mac);
+    return value;
+}
+
+} // namespace podlane

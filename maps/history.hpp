@@ -1,0 +1,57 @@
+// The plugin's last calls: written by many processes at once without a lock, read while they write.
+#pragma once
+
+#include "maps/abi/history.h"
+#include "maps/map.hpp"
+#include "maps/result.hpp"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+namespace podlane {
+
+inline constexpr std::array<std::uint32_t, OPERATION_BUCKETS - 1> kOperationBoundsUs = OPERATION_BOUNDS_US;
+
+struct StepText {
+    std::string_view name;
+    std::string_view sentence;
+};
+extern const std::array<StepText, STEP_COUNT> kSteps; // by enum operation_step
+
+// The map's one entry, mapped into this process as long as the object lives: for writing.
+class HistoryWriter {
+  public:
+    static Result<HistoryWriter> open(std::string_view root);
+    HistoryWriter(HistoryWriter &&other) noexcept : memory_(std::exchange(other.memory_, nullptr)) {}
+    HistoryWriter &operator=(HistoryWriter &&) = delete;
+    HistoryWriter(const HistoryWriter &) = delete;
+    HistoryWriter &operator=(const HistoryWriter &) = delete;
+    ~HistoryWriter();
+
+    // Gives it its number, and lets it take the oldest one's place.
+    void append(const operation &done);
+
+  private:
+    explicit HistoryWriter(history *memory) : memory_(memory) {}
+    history *memory_;
+};
+
+// A copy of it: the kernel maps nothing for a descriptor that may only read.
+class History {
+  public:
+    static Result<History> read(std::string_view root);
+    // What is whole, the newest first.
+    [[nodiscard]] std::vector<operation> operations() const;
+    [[nodiscard]] const operation_totals &totals(operation_verb verb, bool failed) const {
+        return copy_->totals[verb][failed ? 1 : 0];
+    }
+
+  private:
+    explicit History(std::unique_ptr<history> copy) : copy_(std::move(copy)) {}
+    std::unique_ptr<history> copy_;
+};
+
+} // namespace podlane

@@ -1,0 +1,93 @@
+#include "plugin/history.hpp"
+
+#include "maps/history.hpp"
+#include "maps/tables.hpp"
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <optional>
+
+namespace podlane {
+namespace {
+
+constexpr std::uint64_t kNsPerUs = 1000;
+
+std::uint64_t now_ns(clockid_t clock) {
+    constexpr std::uint64_t kNsPerS = 1000000000;
+    timespec now{};
+    clock_gettime(clock, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * kNsPerS + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+// Of this process, which serves one call.
+struct Clock {
+    std::uint64_t began_realtime_ns = now_ns(CLOCK_REALTIME);
+    std::uint64_t began_ns = now_ns(CLOCK_MONOTONIC);
+    std::uint64_t switched_ns = began_ns;
+    operation_step step = STEP_OTHER;
+    std::array<std::uint64_t, STEP_COUNT> spent_ns{};
+
+    void switch_to(operation_step next) {
+        const std::uint64_t now = now_ns(CLOCK_MONOTONIC);
+        spent_ns.at(step) += now - switched_ns;
+        switched_ns = now;
+        step = next;
+    }
+};
+
+Clock process_clock; // NOLINT(cert-err58-cpp): clocks do not fail
+
+std::optional<operation_verb> verb_of(cni::Command command) {
+    switch (command) {
+    case cni::Command::add:
+        return OPERATION_ADD;
+    case cni::Command::del:
+        return OPERATION_DEL;
+    case cni::Command::check:
+        return OPERATION_CHECK;
+    case cni::Command::gc:
+        return OPERATION_GC;
+    case cni::Command::status:
+        return OPERATION_STATUS;
+    case cni::Command::version:
+        break;
+    }
+    return std::nullopt;
+}
+
+// As much of the text as there is room for.
+void put_text(std::span<char> field, std::string_view text) { set_field(field, text.substr(0, field.size() - 1)); }
+
+} // namespace
+
+Step::Step(operation_step step) : outer_(process_clock.step) { process_clock.switch_to(step); }
+Step::~Step() { process_clock.switch_to(outer_); }
+
+void record_operation(const cni::Request &request, const Result<std::string> &outcome) {
+    const auto verb = verb_of(request.command);
+    if (!verb)
+        return;
+    auto history = HistoryWriter::open(request.config.bpffs);
+    if (!history)
+        return;
+    process_clock.switch_to(STEP_OTHER);
+    operation done{};
+    done.started_ns = process_clock.began_realtime_ns;
+    done.duration_ns = process_clock.switched_ns - process_clock.began_ns;
+    for (std::size_t i = 0; i < STEP_COUNT; ++i)
+        done.step_us[i] = static_cast<std::uint32_t>(process_clock.spent_ns.at(i) / kNsPerUs);
+    done.verb = static_cast<std::uint8_t>(*verb);
+    put_text(done.container_id, request.container_id);
+    put_text(done.ifname, request.ifname);
+    put_text(done.network_name, request.config.name);
+    put_text(done.pod_name, request.pod.name);
+    put_text(done.pod_namespace, request.pod.ns);
+    if (!outcome) {
+        done.error_code = static_cast<std::uint32_t>(outcome.error().code);
+        put_text(done.message, outcome.error().message);
+    }
+    history->append(done);
+}
+
+} // namespace podlane

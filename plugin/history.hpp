@@ -1,0 +1,29 @@
+// What this call did and how long each step of it took, kept in the map of history for podlanectl.
+#pragma once
+
+#include "maps/abi/history.h"
+#include "maps/result.hpp"
+#include "plugin/cni/types.hpp"
+
+#include <string>
+
+namespace podlane {
+
+// While it lives, time counts to its step; an inner one takes over for as long as it lives.
+class [[nodiscard]] Step {
+  public:
+    explicit Step(operation_step step);
+    Step(const Step &) = delete;
+    Step &operator=(const Step &) = delete;
+    Step(Step &&) = delete;
+    Step &operator=(Step &&) = delete;
+    ~Step();
+
+  private:
+    operation_step outer_;
+};
+
+// Writes the call down, with its steps so far. Where there is no history nothing is written, and nothing said.
+void record_operation(const cni::Request &request, const Result<std::string> &outcome);
+
+} // namespace podlane

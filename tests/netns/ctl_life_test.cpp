@@ -1,0 +1,232 @@
+// podlanectl gc, install and uninstall: what goes is what nobody has any more, or what was Podlane's, and nothing else.
+#include "tests/netns/ctl.hpp"
+
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace podlane::test {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+std::string content(const std::string &path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class LifeTest : public CtlTest {
+  protected:
+    LifeTest() {
+        fs::create_directory(bin());
+        fs::create_directory(conf());
+    }
+    [[nodiscard]] std::string bin() const { return node_.dir() + "/opt"; }
+    [[nodiscard]] std::string conf() const { return node_.dir() + "/etc"; }
+    [[nodiscard]] std::string conflist() const { return conf() + "/10-podlane.conflist"; }
+    [[nodiscard]] Output install(const std::string &more = "--subnets 198.18.1.0/24,2001:db8:1::/64") const {
+        return ctl("install --bin-dir " + bin() + " --conf-dir " + conf() + " --plugin " + std::getenv("PODLANE_BIN") +
+                   " " + more);
+    }
+    [[nodiscard]] Output uninstall() const { return ctl("uninstall --bin-dir " + bin() + " --conf-dir " + conf()); }
+    [[nodiscard]] Json gc(const std::string &more = "") const {
+        return ctl_json("gc --bin-dir " + node_.plugins() + " " + more);
+    }
+    // Of each program of ours on any interface, "interface program".
+    [[nodiscard]] std::vector<std::string> programs_on_node() const {
+        std::vector<std::string> found;
+        for (const Json &link : ip_json(node_.ns(), "link"))
+            for (const Hook hook : {Hook::ingress, Hook::egress})
+                for (const Attached &one : programs(link.at("ifindex"), hook))
+                    found.push_back(link.at("ifname").get<std::string>() + " " + one.name);
+        return found;
+    }
+};
+
+TEST_F(LifeTest, GcRemovesWhatIsGoneAndNothingElse) {
+    const Made lives = make(Json::object(), named("shop", "web-0"));
+    const Made dead = make(Json::object(), named("shop", "db-0"));
+    EXPECT_EQ(gc(), Json::array()) << "all is there";
+    dead.container->remove_namespace();
+    ASSERT_TRUE(wait_until([&] { return find(ip_json(node_.ns(), "link"), "ifname", dead.host_ifname).is_null(); }));
+
+    const Json would = gc("--dry-run");
+    ASSERT_EQ(would.size(), 1U);
+    EXPECT_EQ(would[0].at("result"), "would-be-removed");
+    EXPECT_EQ(ctl_json("endpoint").size(), 2U);
+
+    const Json done = gc();
+    ASSERT_EQ(done.size(), 1U) << done.dump(1);
+    EXPECT_EQ(done[0].at("pod"), "shop/db-0");
+    EXPECT_EQ(done[0].at("result"), "removed");
+    const Json left = ctl_json("endpoint");
+    ASSERT_EQ(left.size(), 1U);
+    EXPECT_EQ(left[0].at("pod_name"), "web-0");
+    EXPECT_EQ(ctl_json("doctor"), Json::array());
+    EXPECT_EQ(check(lives).rc, 0);
+}
+
+// Somebody took the interface; the runtime still has the container, and will send its DEL.
+TEST_F(LifeTest, GcKeepsWhatTheRuntimeStillHas) {
+    const Made made = make();
+    on_node("ip link del " + made.host_ifname);
+    const Json all = gc();
+    ASSERT_EQ(all.size(), 1U);
+    EXPECT_EQ(all[0].at("result"), "kept");
+    EXPECT_EQ(ctl_json("endpoint").size(), 1U);
+}
+
+TEST_F(LifeTest, GcOfTheLastPodLeavesNoNetwork) {
+    const std::string before = node_.state();
+    const Made made = make();
+    made.container->remove_namespace();
+    ASSERT_TRUE(wait_until([&] { return find(ip_json(node_.ns(), "link"), "ifname", made.host_ifname).is_null(); }));
+    EXPECT_EQ(gc().at(0).at("result"), "removed");
+    EXPECT_EQ(ctl_json("network"), Json::array());
+    EXPECT_EQ(programs_on_node(), std::vector<std::string>{});
+    fs::remove_all(node_.leases()); // the runtime's DEL is still to come
+    EXPECT_EQ(node_.state(), before);
+}
+
+TEST_F(LifeTest, GcSaysWhereItLooksForThePlugin) {
+    (void)make();
+    const Output output = ctl("gc --bin-dir /nowhere");
+    EXPECT_EQ(output.rc, 1);
+    EXPECT_THAT(output.err, HasSubstr("there is no plugin /nowhere/podlane"));
+    EXPECT_THAT(output.err, HasSubstr("--bin-dir"));
+}
+
+TEST_F(LifeTest, InstallWritesWhatARuntimeUses) {
+    const Output output = install("--subnets 198.18.9.0/24,2001:db8:9::/64 --network blue --mtu 1400 --fast-path local "
+                                  "--uplinks up*,ens1 --cluster-cidrs 198.18.0.0/16");
+    ASSERT_EQ(output.rc, 0) << output.err;
+    EXPECT_EQ(content(bin() + "/podlane"), content(std::getenv("PODLANE_BIN")));
+    struct stat facts {};
+    ASSERT_EQ(stat((bin() + "/podlane").c_str(), &facts), 0);
+    EXPECT_EQ(facts.st_mode & 07777U, 0755U);
+    const Json list = Json::parse(content(conflist()));
+    EXPECT_EQ(list.at("name"), "blue");
+    Json config = list.at("plugins").at(0);
+    EXPECT_EQ(config.at("mtu"), 1400);
+    EXPECT_EQ(config.at("fastPath"), "local");
+    EXPECT_EQ(config.at("uplinks"), Json({"up*", "ens1"}));
+    EXPECT_EQ(config.at("bpffs"), node_.bpffs());
+    config["name"] = list.at("name");
+    config["cniVersion"] = list.at("cniVersion");
+    config["ipam"]["dataDir"] = node_.leases();
+    const auto container = node_.container();
+    EXPECT_EQ(node_.cni("ADD", config, *container).rc, 0);
+    EXPECT_EQ(node_.cni("DEL", config, *container).rc, 0);
+}
+
+TEST_F(LifeTest, InstallAgainChangesOnlyWhatItWrote) {
+    ASSERT_EQ(install().rc, 0);
+    const Output same = install();
+    EXPECT_EQ(same.rc, 0) << same.err;
+    EXPECT_THAT(same.out, HasSubstr("left as it was: " + conflist()));
+    const Output other = install("--subnets 198.18.2.0/24");
+    EXPECT_EQ(other.rc, 0) << other.err;
+    EXPECT_THAT(content(conflist()), HasSubstr("198.18.2.0/24"));
+}
+
+TEST_F(LifeTest, InstallRefusesToOverwriteWhatItDidNotWrite) {
+    std::ofstream(conflist()) << "{}\n";
+    const Output foreign = install();
+    EXPECT_EQ(foreign.rc, 1);
+    EXPECT_THAT(foreign.err, HasSubstr(conflist() + " is there, and was not written by podlanectl"));
+    EXPECT_THAT(foreign.err, HasSubstr("hint: "));
+    EXPECT_FALSE(fs::exists(bin() + "/podlane")) << "nothing is written where something is refused";
+    EXPECT_EQ(content(conflist()), "{}\n");
+
+    fs::remove(conflist());
+    ASSERT_EQ(install().rc, 0);
+    std::ofstream(conflist(), std::ios::app) << " ";
+    const Output changed = install("--subnets 198.18.2.0/24");
+    EXPECT_EQ(changed.rc, 1);
+    EXPECT_THAT(changed.err, HasSubstr("was changed since podlanectl wrote it"));
+}
+
+TEST_F(LifeTest, InstallRefusesWrongOptions) {
+    for (const auto &[more, says] :
+         {std::pair{"", "install needs --subnets"}, std::pair{"--subnets 198.18.1.0", "is no prefix"},
+          std::pair{"--subnets 198.18.1.0/24 --mtu big", "is no number"},
+          std::pair{"--subnets 198.18.1.0/24 --fast-path maybe", "none of on, local and off"}}) {
+        const Output output = install(more);
+        EXPECT_EQ(output.rc, 2) << more;
+        EXPECT_THAT(output.err, HasSubstr(says));
+    }
+    const Output nowhere =
+        ctl("install --subnets 198.18.1.0/24 --bin-dir /nowhere --plugin " + std::string(std::getenv("PODLANE_BIN")));
+    EXPECT_EQ(nowhere.rc, 1);
+    EXPECT_THAT(nowhere.err, HasSubstr("/nowhere: No such file"));
+}
+
+class UninstallTest : public LifeTest, public testing::WithParamInterface<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Attach, UninstallTest, both_ways_to_attach(), way_to_attach);
+
+TEST_P(UninstallTest, TakesEverythingOffAndPodsGoOn) {
+    if (GetParam() == "tcx" && !kernel_can_tcx())
+        GTEST_SKIP() << "this kernel has no tcx";
+    ASSERT_EQ(install().rc, 0);
+    const Json keys = {{"attach", GetParam()}};
+    const Made one = make(keys);
+    const Made two = make(keys);
+    ASSERT_TRUE(ping(one.container->ns(), two.v4));
+    ASSERT_FALSE(programs_on_node().empty());
+
+    const Output output = uninstall();
+    ASSERT_EQ(output.rc, 0) << output.err;
+    EXPECT_EQ(programs_on_node(), std::vector<std::string>{});
+    EXPECT_FALSE(fs::exists(node_.bpffs()));
+    EXPECT_FALSE(fs::exists(conflist()));
+    EXPECT_TRUE(fs::exists(bin() + "/podlane")) << "the DELs are still to come";
+    EXPECT_THAT(output.out, HasSubstr("kept, for the DEL of 2 pods: " + bin() + "/podlane"));
+    for (const std::string &to : {two.v4, two.v6, std::string("203.0.113.2"), std::string("2001:db8:cafe::2")})
+        EXPECT_TRUE(ping(one.container->ns(), to)) << to;
+
+    for (const Made *made : {&one, &two})
+        EXPECT_EQ(del(*made->container, keys).rc, 0);
+    ASSERT_EQ(uninstall().rc, 0);
+    EXPECT_FALSE(fs::exists(node_.bpffs()));
+    EXPECT_TRUE(fs::is_empty(bin())) << "the plugin goes with the last pod, the list of files with the plugin";
+    EXPECT_TRUE(fs::is_empty(conf()));
+}
+
+TEST_F(LifeTest, UninstallLeavesWhatIsNotOurs) {
+    std::ofstream(bin() + "/podlane") << "another\n";
+    std::ofstream(conflist()) << "{}\n";
+    std::ofstream(conf() + "/87-podman.conflist") << "{}\n";
+    on_node("tc qdisc add dev up0 root pfifo");
+    const Made made = make();
+    const std::string rules = "table inet other {\n\tchain c {\n\t}\n}\n";
+    on_node("nft add table inet other");
+    on_node("nft add chain inet other c");
+    ASSERT_EQ(del(*made.container).rc, 0);
+    const Output output = uninstall();
+    EXPECT_EQ(output.rc, 0) << output.err;
+    EXPECT_THAT(output.out, HasSubstr("left alone: " + bin() + "/podlane"));
+    EXPECT_THAT(output.out, HasSubstr("left alone: " + conflist()));
+    EXPECT_EQ(content(bin() + "/podlane"), "another\n");
+    EXPECT_EQ(content(conf() + "/87-podman.conflist"), "{}\n");
+    EXPECT_EQ(node_.run("nft list ruleset"), rules);
+    EXPECT_THAT(node_.run("tc qdisc show dev up0"), HasSubstr("pfifo"));
+}
+
+TEST_F(LifeTest, UninstallKeepsPodsMasqueraded) {
+    const Json keys = {{"ipMasq", true}};
+    const Made made = make(keys);
+    ASSERT_TRUE(ping(made.container->ns(), "203.0.113.1")); // which has no route to the pod
+    const Output output = uninstall();
+    ASSERT_EQ(output.rc, 0) << output.err;
+    EXPECT_TRUE(ping(made.container->ns(), "203.0.113.1"));
+    EXPECT_THAT(output.out, HasSubstr("nft delete table inet 'podlane-pods'"));
+    EXPECT_EQ(del(*made.container, keys).rc, 0);
+    (void)must_run(node_.ns(), {"nft", "delete", "table", "inet", "podlane-pods"});
+}
+
+TEST_F(LifeTest, UninstallOfNothingIsFine) { EXPECT_EQ(uninstall().rc, 0); }
+
+} // namespace
+} // namespace podlane::test

@@ -1,0 +1,186 @@
+// podlanectl metrics: what promtool and Prometheus themselves take, with the values podlanectl shows elsewhere.
+#include "tests/netns/ctl.hpp"
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <thread>
+
+namespace podlane::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char *kListen = "127.0.0.1:9632";
+
+// A program that runs until it is told to end.
+class Background {
+  public:
+    Background(const net::Namespace &where, std::vector<std::string> argv, const std::string &pid_file)
+        : pid_file_(pid_file) {
+        argv.insert(argv.begin(),
+                    {"sh", "-c",
+                     "echo $$ > " + pid_file + ".new && mv " + pid_file + ".new " + pid_file + " && exec \"$@\"",
+                     "sh"});
+        thread_ = std::thread([this, &where, argv] { output_ = run(where, argv); });
+        wait_until([&] { return std::filesystem::exists(pid_file_); });
+    }
+    ~Background() {
+        if (thread_.joinable())
+            (void)end(SIGKILL);
+    }
+    Output end(int signal) {
+        pid_t pid = 0;
+        std::ifstream(pid_file_) >> pid;
+        if (pid > 0)
+            kill(pid, signal);
+        thread_.join();
+        return output_;
+    }
+
+  private:
+    std::string pid_file_;
+    std::thread thread_;
+    Output output_;
+};
+
+class MetricsTest : public CtlTest {
+  protected:
+    [[nodiscard]] Output get(const std::string &url, const std::string &accept = "*/*") const {
+        return run(node_.ns(), {"python3", "-c",
+                                "import sys, urllib.request as u\n"
+                                "a = u.urlopen(u.Request(sys.argv[1], headers={'Accept': sys.argv[2]}), timeout=60)\n"
+                                "print(a.headers['Content-Type'])\n"
+                                "print(a.read().decode(), end='')",
+                                url, accept});
+    }
+    [[nodiscard]] Background serve() const {
+        return Background(node_.ns(), ctl_argv(node_.bpffs(), std::string("metrics --listen ") + kListen),
+                          node_.dir() + "/pid");
+    }
+    [[nodiscard]] std::string url() const { return std::string("http://") + kListen + "/metrics"; }
+    // Two pods that have spoken, one with a limit, and a call that failed.
+    void use_the_node() {
+        const Made web =
+            make({{"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}},
+                 named("shop", "web-0"));
+        const Made db = make(Json::object(), named("shop", "db-\"0\""));
+        EXPECT_TRUE(ping(web.container->ns(), db.v4, 3));
+        EXPECT_NE(add(*web.container).rc, 0);
+        web_ = web.container;
+        db_ = db.container;
+    }
+    std::shared_ptr<Container> web_, db_;
+};
+
+TEST_F(MetricsTest, PassPromtool) {
+    use_the_node();
+    const Output text = ctl("metrics");
+    ASSERT_EQ(text.rc, 0) << text.err;
+    const Output checked = run(node_.ns(), {"promtool", "check", "metrics"}, text.out);
+    EXPECT_EQ(checked.rc, 0) << checked.out << checked.err << text.out;
+    EXPECT_EQ(checked.out + checked.err, "");
+}
+
+TEST_F(MetricsTest, SayWhatTheOtherCommandsSay) {
+    use_the_node();
+    const std::string text = ctl("metrics").out;
+    const Json counted = find(ctl_json("counter list shop/web-0"), "reason", "sent-direct");
+    ASSERT_TRUE(counted.is_object());
+    EXPECT_THAT(text, testing::ContainsRegex("podlane_endpoint_packets_total\\{namespace=\"shop\",pod=\"web-0\",[^}]*"
+                                             "network=\"pods\",kind=\"fast\",reason=\"sent-direct\"\\} " +
+                                             counted.at("packets").dump() + "\n"));
+    EXPECT_THAT(text, HasSubstr("pod=\"db-\\\"0\\\"\"")) << "a label's quotes are escaped";
+    EXPECT_THAT(text, HasSubstr("podlane_endpoints{network=\"pods\"} 2\n"));
+    EXPECT_THAT(text, HasSubstr("direction=\"ingress\"} 1000000\n"));
+    EXPECT_THAT(text, HasSubstr("podlane_map_entries{map=\"endpoints_v1\"} 2\n"));
+    EXPECT_THAT(text, HasSubstr("podlane_uplink_programs{interface=\"up0\"} 1\n"));
+    EXPECT_THAT(text, HasSubstr("podlane_cni_duration_seconds_count{verb=\"ADD\",outcome=\"ok\"} 2\n"));
+    EXPECT_THAT(text, HasSubstr("podlane_cni_duration_seconds_count{verb=\"ADD\",outcome=\"failed\"} 1\n"));
+    EXPECT_THAT(text, HasSubstr("podlane_cni_duration_seconds_bucket{verb=\"ADD\",outcome=\"ok\",le=\"+Inf\"} 2\n"));
+}
+
+TEST_F(MetricsTest, ANodeWithoutPodsIsNoError) {
+    const Output text = ctl("metrics");
+    EXPECT_EQ(text.rc, 0) << text.err;
+    EXPECT_THAT(text.out, HasSubstr("podlane_loaded 0\n"));
+}
+
+TEST_F(MetricsTest, AreServedInTheFormatThatIsAskedFor) {
+    use_the_node();
+    Background server = serve();
+    ASSERT_TRUE(wait_until([&] { return get(url()).rc == 0; }));
+    const std::string plain = get(url()).out;
+    EXPECT_THAT(plain, HasSubstr("text/plain; version=0.0.4"));
+    EXPECT_THAT(plain, HasSubstr("# TYPE podlane_endpoint_packets_total counter\n"));
+    const std::string open = get(url(), "application/openmetrics-text; version=1.0.0").out;
+    EXPECT_THAT(open, HasSubstr("application/openmetrics-text; version=1.0.0"));
+    EXPECT_THAT(open, HasSubstr("# TYPE podlane_endpoint_packets counter\n"));
+    EXPECT_TRUE(open.ends_with("# EOF\n"));
+    EXPECT_THAT(get(std::string("http://") + kListen + "/other").err, HasSubstr("404"));
+    EXPECT_EQ(server.end(SIGTERM).rc, 0);
+}
+
+TEST_F(MetricsTest, ASilentClientKeepsNobodyOutForLong) {
+    use_the_node();
+    Background server = serve();
+    ASSERT_TRUE(wait_until([&] { return get(url()).rc == 0; }));
+    const Output output = run(node_.ns(), {"python3", "-c",
+                                           "import socket, urllib.request as u\n"
+                                           "silent = socket.create_connection(('127.0.0.1', 9632))\n"
+                                           "print(u.urlopen('" +
+                                               url() + "', timeout=60).status)"});
+    EXPECT_EQ(output.out, "200\n") << output.err;
+    EXPECT_EQ(server.end(SIGINT).rc, 0);
+}
+
+TEST_F(MetricsTest, AWrongAddressIsAUsageError) {
+    for (const std::string listen : {"9632", "localhost:9632", "::1:9632", "127.0.0.1:99999"}) {
+        const Output output = ctl("metrics --listen " + listen);
+        EXPECT_EQ(output.rc, 2) << listen;
+        EXPECT_THAT(output.err, HasSubstr("is not ADDR:PORT\nhint: "));
+    }
+    EXPECT_THAT(ctl("metrics --listen 192.0.2.99:9632").err, HasSubstr("listening on 192.0.2.99:9632: "));
+}
+
+// Prometheus itself, which asks for OpenMetrics.
+TEST_F(MetricsTest, AreScrapedByPrometheus) {
+    use_the_node();
+    Background server = serve();
+    const std::string dir = node_.dir() + "/prometheus";
+    std::filesystem::create_directory(dir);
+    std::ofstream(dir + "/config.yml") << "global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: podlane\n"
+                                          "  static_configs: [{targets: ['"
+                                       << kListen << "']}]\n";
+    Background prometheus(node_.ns(),
+                          {"prometheus", "--config.file=" + dir + "/config.yml", "--storage.tsdb.path=" + dir + "/data",
+                           "--web.listen-address=127.0.0.1:9090", "--log.level=error"},
+                          node_.dir() + "/prometheus-pid");
+    const auto query = [&](const std::string &expression) {
+        return get("http://127.0.0.1:9090/api/v1/query?query=" + expression).out;
+    };
+    EXPECT_TRUE(wait_until([&] { return query("podlane_endpoint_packets_total").find("web-0") != std::string::npos; }))
+        << query("up") << get("http://127.0.0.1:9090/api/v1/targets").out;
+    EXPECT_EQ(prometheus.end(SIGTERM).rc, 0);
+}
+
+TEST_F(MetricsTest, TheDashboardAsksForMetricsThatExist) {
+    use_the_node();
+    const std::string text = ctl("metrics").out;
+    const std::string path = std::string(std::getenv("PODLANE_SOURCE_DIR")) + "/tools/grafana/podlane.json";
+    std::ifstream file(path);
+    const Json dashboard = Json::parse(file);
+    std::set<std::string> asked;
+    const std::string all = dashboard.dump();
+    const std::regex name("podlane_[a-z_]+");
+    for (std::sregex_iterator one(all.begin(), all.end(), name), end; one != end; ++one)
+        asked.insert(one->str());
+    EXPECT_GE(asked.size(), 8U);
+    for (const std::string &metric : asked)
+        EXPECT_THAT(text, testing::AnyOf(HasSubstr("# TYPE " + metric + " "), HasSubstr("\n" + metric + "{")));
+}
+
+} // namespace
+} // namespace podlane::test

@@ -26,7 +26,8 @@ enum interface_flags {
 	/* The container has an interface without programs: rules in it route what is sent from the endpoint's
 	   addresses. */
 	INTERFACE_POD_RULES = 1 << 11,
-	/* The host end is a port of a bridge that is no router for the endpoint: its frames go past the host's routes. */
+	/* The host end is a port of a bridge that is no router for the endpoint: its frames go past the host's routes.
+	 */
 	INTERFACE_BRIDGED = 1 << 16,
 };
 

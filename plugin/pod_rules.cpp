@@ -52,7 +52,7 @@ std::vector<net::RouteSpec> routes_for(const cni::Address &own, const std::vecto
     const ip_addr everywhere = is_ipv4(own.prefix.addr) ? ipv4_from_host_order(0) : ip_addr{};
     if (gateway)
         routes.push_back({.destination = {everywhere, 0}, .gateway = gateway, .ifindex = ifindex, .onlink = true});
-    std::ranges::stable_partition(routes, [](const net::RouteSpec &one) { return !one.gateway; });
+    std::stable_partition(routes.begin(), routes.end(), [](const net::RouteSpec &one) { return !one.gateway; });
     return routes;
 }
 

@@ -48,7 +48,6 @@ static __always_inline int deliver(struct packet *p, enum reason reason)
 		return REASON_HOST_UNKNOWN_PATH;
 	__builtin_memcpy(ethernet->h_dest, p->receiver->pod_mac, 6);
 	__builtin_memcpy(ethernet->h_source, p->receiver->host_mac, 6);
-	p->delivered_to = p->receiver->ifindex;
-	p->verdict = bpf_redirect_peer(p->delivered_to, 0);
+	p->verdict = bpf_redirect_peer(p->receiver->ifindex, 0);
 	return reason;
 }

@@ -43,22 +43,23 @@ static __always_inline bool is_wanted(struct watch *watch, enum reason reason)
 	return watch->mode == WATCH_ALL && (watch->one_in < 2 || bpf_get_prandom_u32() % watch->one_in == 0);
 }
 
-static __always_inline void tell_watcher(struct __sk_buff *skb, enum reason reason, __u32 is_egress)
+/* A function of its own, which the verifier looks at once, and which is not in the way of packets nobody watches. */
+__attribute__((noinline)) int tell_watcher(struct __sk_buff *skb, __u32 reason, __u32 is_egress)
 {
 	struct watch *watch = find_watch();
 	__u32 bytes = skb->len;
 	struct event *event;
 
-	if (!watch || watch->mode == WATCH_NOTHING || !is_wanted(watch, reason))
-		return;
+	if (!watch || !is_wanted(watch, reason))
+		return 0;
 	if (watch->until_ns < bpf_ktime_get_ns()) {
 		watch->mode = WATCH_NOTHING;
-		return;
+		return 0;
 	}
 	event = bpf_ringbuf_reserve(&events_v1, sizeof(*event), 0);
 	if (!event) {
 		__sync_fetch_and_add(&watch->lost, 1);
-		return;
+		return 0;
 	}
 	event->time_ns = bpf_ktime_get_ns();
 	event->ifindex = skb->ifindex;
@@ -73,27 +74,21 @@ static __always_inline void tell_watcher(struct __sk_buff *skb, enum reason reas
 	if (bytes && !bpf_skb_load_bytes(skb, 0, event->frame, bytes))
 		event->captured = bytes;
 	bpf_ringbuf_submit(event, 0);
-}
-
-/*
- * A function of its own, which the verifier looks at once: in the midst of a program it would look at it for each way
- * that leads there. `receiver`: ifindex of the endpoint the packet was handed to, 0 for none.
- */
-__attribute__((noinline)) int account(struct __sk_buff *skb, __u32 reason, __u32 receiver, __u32 is_egress)
-{
-	count(reason == REASON_HOST_UNKNOWN_ENDPOINT ? 0 : skb->ifindex, reason, skb->len);
-	/* What was given a departure time to_pod counts, when it departs. */
-	if (reason == REASON_SENT_DIRECT && receiver)
-		count(receiver, REASON_RECEIVED_DIRECT, skb->len);
-	if (reason == REASON_UPLINK_DELIVERED && receiver)
-		count(receiver, REASON_RECEIVED_UPLINK, skb->len);
-	if (!tracing)
-		tell_watcher(skb, reason, is_egress);
 	return 0;
 }
 
 static __always_inline int finish(struct packet *p, enum reason reason)
 {
-	account(p->skb, reason, p->delivered_to, p->is_egress);
+	struct watch *watch;
+
+	count(reason == REASON_HOST_UNKNOWN_ENDPOINT ? 0 : p->skb->ifindex, reason, p->skb->len);
+	/* What was given a departure time to_pod counts, when it departs. */
+	if (reason == REASON_SENT_DIRECT && p->receiver && !p->is_timed)
+		count(p->receiver->ifindex, REASON_RECEIVED_DIRECT, p->skb->len);
+	if (reason == REASON_UPLINK_DELIVERED && p->receiver && !p->is_timed)
+		count(p->receiver->ifindex, REASON_RECEIVED_UPLINK, p->skb->len);
+	watch = find_watch();
+	if (watch && watch->mode != WATCH_NOTHING && !tracing)
+		tell_watcher(p->skb, reason, p->is_egress);
 	return is_drop(reason) ? TC_ACT_SHOT : p->verdict;
 }

@@ -56,8 +56,7 @@ static __always_inline int deliver(struct packet *p, enum reason reason)
 		p->skb->mark |= fast_mark;
 		p->verdict = bpf_redirect(p->receiver->ifindex, 0);
 	} else {
-		p->delivered_to = p->receiver->ifindex;
-		p->verdict = bpf_redirect_peer(p->delivered_to, 0);
+		p->verdict = bpf_redirect_peer(p->receiver->ifindex, 0);
 	}
 	return reason;
 }

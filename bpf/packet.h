@@ -53,7 +53,6 @@ struct packet {
 	__u32 network;               /* of the endpoint that sends or is to receive it */
 	struct interface *interface; /* the host end the packet is on */
 	struct address *receiver;    /* the local endpoint it goes to, once found */
-	__u32 delivered_to;          /* ifindex of the local endpoint it was handed to */
 	struct source_route *way;    /* of the endpoint's network, where it has one of its own */
 	struct ip_ends ip;           /* of the packet itself */
 	struct path_key flow;        /* as the pod on this interface sees it; of the packet quoted in an ICMP error */

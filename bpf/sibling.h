@@ -77,14 +77,14 @@ static __always_inline int answer_as_sibling(struct packet *p)
 		return 0;
 	for (__u32 i = 1; i <= SOURCE_ROUTE_PLACES; i++) {
 		struct source_route_key key = source_route_place(p->skb->ifindex, p->protocol == ETH_P_IP, i);
-		/* In parentheses: not told of when tracing, which would be more than the verifier bears. */
-		struct source_route *sibling = (bpf_map_lookup_elem)(&source_route_v1, &key);
+
+		struct source_route *sibling = bpf_map_lookup_elem(&source_route_v1, &key);
 
 		if (!sibling)
 			return 0;
 		flow.ifindex = sibling->ifindex;
 		flow.local = sibling->source;
-		if (!(bpf_map_lookup_elem)(&paths_v1, &flow))
+		if (!bpf_map_lookup_elem(&paths_v1, &flow))
 			continue;
 		if (!write_source(p, &sibling->source))
 			return REASON_DROP_MALFORMED;

@@ -4,6 +4,7 @@
 
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
+#include "loader/trace.hpp"
 #include "maps/abi/config.h"
 #include "maps/tables.hpp"
 #include "plugin/endpoint.hpp"
@@ -19,6 +20,8 @@
 #include <unistd.h>
 
 #include <map>
+#include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -156,9 +159,19 @@ class Node {
     }
 
     Outcome run(const Bytes &frame, How how = {}) {
+        const bool ask = asks && how.gso_size == 0 && how.mark == 0; // a question has neither
         const auto before = snapshot();
+        const std::size_t flows = ask ? must(paths_->keys()).size() : 0;
+        std::optional<TracedRun> asked;
+        if (ask) {
+            asked = must(tracer(how.program).run(how.ifindex == 0 ? pod.ifindex : how.ifindex, frame));
+            EXPECT_EQ(moved(before, snapshot()), std::vector<Counted>{}) << "a question is counted";
+            EXPECT_EQ(must(paths_->keys()).size(), flows) << "a question is remembered";
+        }
         Outcome outcome = run_uncounted(frame, how);
         outcome.counted = moved(before, snapshot());
+        if (asked)
+            expect_same(*asked, outcome);
         return outcome;
     }
 
@@ -204,12 +217,35 @@ class Node {
     [[nodiscard]] const Tables &tables() const { return *tables_; }
     [[nodiscard]] const Paths &paths() const { return *paths_; }
 
-    Pod pod;      // sends
-    Pod peer;     // on the same node and network
-    Pod stranger; // on the same node, in another network
+    bool asks = false; // each packet is asked about first (loader/trace.hpp), and what comes of it compared
+    Pod pod;           // sends
+    Pod peer;          // on the same node and network
+    Pod stranger;      // on the same node, in another network
     std::uint32_t unknown_ifindex = 0;
 
   private:
+    const Tracer &tracer(const std::string &program) {
+        auto known = tracers_.find(program);
+        if (known == tracers_.end())
+            known = tracers_.emplace(program, must(Tracer::load(root_, program.c_str()))).first;
+        return known->second;
+    }
+    static void expect_same(const TracedRun &asked, const Outcome &outcome) {
+        std::set<std::pair<std::uint32_t, std::string_view>> told;
+        std::set<std::pair<std::uint32_t, std::string_view>> counted;
+        for (const TracedStep &one : asked.steps)
+            if (one.head.kind == STEP_COUNT) {
+                std::uint32_t ifindex = 0;
+                std::memcpy(&ifindex, one.key.data(), sizeof ifindex);
+                told.emplace(ifindex, kReasons.at(static_cast<std::size_t>(one.head.answer)).name);
+            }
+        for (const Counted &one : outcome.counted)
+            counted.emplace(one.ifindex, kReasons[one.why].name);
+        EXPECT_EQ(told, counted) << "what a question is told, and what then happens";
+        EXPECT_EQ(asked.verdict, outcome.verdict);
+        EXPECT_EQ(asked.frame, outcome.frame);
+    }
+
     using Snapshot = std::map<std::pair<std::uint32_t, int>, count>;
 
     static void enter_namespaces() {
@@ -251,6 +287,7 @@ class Node {
     std::optional<Tables> tables_;
     std::optional<Paths> paths_;
     std::map<std::string, Fd> programs_;
+    std::map<std::string, Tracer> tracers_;
 };
 
 inline int verdict_of(reason why) {

@@ -24,6 +24,7 @@ class Source : public PacketTest {
         PacketTest::SetUp();
         if (IsSkipped())
             return;
+        node().asks = true;
         ASSERT_EQ(std::system(kSetUp), 0); // NOLINT(cert-env33-c): the tools of the tests
         lan_ = if_nametoindex("lan0");
         must(node().tables().counters.put_zero(lan_));

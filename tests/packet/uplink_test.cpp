@@ -29,6 +29,7 @@ class Uplink : public PacketTest {
         PacketTest::SetUp();
         if (IsSkipped())
             return;
+        node().asks = true;
         ASSERT_EQ(std::system(kSetUp), 0); // NOLINT(cert-env33-c): the tools of the tests
         uplink_ = if_nametoindex("up0");
         must(node().tables().counters.put_zero(uplink_));

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,7 +65,16 @@ void fill(const std::string &root, std::uint32_t endpoints) {
     }
 }
 
-double milliseconds(const std::string &program, const std::string &root, std::vector<std::string> words) {
+struct Took {
+    double wall_ms;
+    double cpu_ms;
+};
+
+double milliseconds(const timeval &time) {
+    return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_usec) / 1e3;
+}
+
+Took run(const std::string &program, const std::string &root, std::vector<std::string> words) {
     words.insert(words.begin(), program);
     words.insert(words.end(), {"--bpffs", root});
     std::vector<char *> arguments;
@@ -77,13 +87,15 @@ double milliseconds(const std::string &program, const std::string &root, std::ve
     const auto began = std::chrono::steady_clock::now();
     pid_t child = 0;
     int status = 0;
+    rusage used{};
     if (posix_spawn(&child, program.c_str(), &actions, nullptr, arguments.data(), environ) != 0 ||
-        waitpid(child, &status, 0) < 0 || status != 0) {
+        wait4(child, &status, 0, &used) < 0 || status != 0) {
         std::fprintf(stderr, "bench_ctl: %s failed\n", program.c_str());
         std::exit(1);
     }
     posix_spawn_file_actions_destroy(&actions);
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - began).count();
+    const std::chrono::duration<double, std::milli> wall = std::chrono::steady_clock::now() - began;
+    return {wall.count(), milliseconds(used.ru_utime) + milliseconds(used.ru_stime)};
 }
 
 } // namespace
@@ -102,7 +114,9 @@ int main(int argc, char **argv) {
             std::string name;
             for (const std::string &word : command)
                 name += (name.empty() ? "" : " ") + word;
-            std::printf("{\"command\": \"%s\", \"ms\": %.2f}\n", name.c_str(), milliseconds(argv[1], root, command));
+            const Took took = run(argv[1], root, command);
+            std::printf("{\"command\": \"%s\", \"ms\": %.2f, \"cpu_ms\": %.2f}\n", name.c_str(), took.wall_ms,
+                        took.cpu_ms);
         }
     return 0;
 }

@@ -18,6 +18,10 @@ def measure(settings, log):
     for line in node.run(program, settings.podlanectl, str(ENDPOINTS), str(settings.rounds)).splitlines():
         one = json.loads(line)
         log.write(part="ctl", endpoints=ENDPOINTS, **one)
-        by_command.setdefault(one["command"], []).append(one["ms"])
-    rows = [[name, f"{report.median(ms):.0f}", f"{max(ms):.0f}"] for name, ms in by_command.items()]
-    report.table(f"podlanectl, {ENDPOINTS} endpoints, {settings.rounds} rounds", ["", "median ms", "most ms"], rows)
+        by_command.setdefault(one["command"], []).append(one)
+    rows = []
+    for name, all_rounds in by_command.items():
+        wall, cpu = ([one[key] for one in all_rounds] for key in ("ms", "cpu_ms"))
+        rows.append([name, f"{report.median(wall):.0f}", f"{max(wall):.0f}", f"{report.median(cpu):.0f}"])
+    header = ["", "wall ms", "most", "CPU ms"]
+    report.table(f"podlanectl, {ENDPOINTS} endpoints, {settings.rounds} rounds, medians", header, rows)

@@ -45,15 +45,22 @@ struct Table {
     std::vector<std::vector<Cell>> rows;
 };
 
+enum class Wanted { all, titled }; // titled: for text tables alone, where there are very many rows
+
 template <typename Row, std::size_t N>
-Table make_table(const std::array<Column<Row>, N> &columns, const std::vector<Row> &rows) {
+Table make_table(const std::array<Column<Row>, N> &columns, const std::vector<Row> &rows, Wanted wanted = Wanted::all) {
+    const auto is_wanted = [&](const Heading &heading) { return wanted == Wanted::all || !heading.title.empty(); };
     Table table;
     for (const Column<Row> &column : columns)
-        table.headings.push_back(column.heading);
+        if (is_wanted(column.heading))
+            table.headings.push_back(column.heading);
+    table.rows.reserve(rows.size());
     for (const Row &row : rows) {
         std::vector<Cell> &cells = table.rows.emplace_back();
+        cells.reserve(table.headings.size());
         for (const Column<Row> &column : columns)
-            cells.push_back(column.cell(row));
+            if (is_wanted(column.heading))
+                cells.push_back(column.cell(row));
     }
     return table;
 }

@@ -170,11 +170,13 @@ constexpr std::array<Column<Details>, 8> kDetails = {{
     {{"", "egress program", "egress_programs"}, [](const Details &d) { return programs_cell(d.egress, d.link.there); }},
 }};
 
-output::Table identity_table(std::span<const EndpointEntry> entries, const World &world) {
+output::Table identity_table(std::span<const EndpointEntry> entries, const World &world,
+                             output::Wanted wanted = output::Wanted::all) {
     std::vector<EndpointRow> rows;
+    rows.reserve(entries.size());
     for (const auto &[key, value] : entries)
         rows.push_back({key, value, world.realtime_ns});
-    return output::make_table(kColumns, rows);
+    return output::make_table(kColumns, rows, wanted);
 }
 
 // The columns of `right` after those of `left`, row by row.
@@ -215,7 +217,8 @@ output::Table endpoint_table(const std::vector<EndpointEntry> &entries, const Wo
 
 Result<int> endpoint_list(const Call &call, World &world) {
     const Selection selection = TRY(Selection::of(call));
-    world.print(endpoint_table(TRY(selected_endpoints(selection, world)), world));
+    const auto entries = TRY(selected_endpoints(selection, world));
+    world.print(identity_table(entries, world, world.json ? output::Wanted::all : output::Wanted::titled));
     return 0;
 }
 

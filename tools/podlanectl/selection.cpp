@@ -77,8 +77,17 @@ Result<std::vector<EndpointEntry>> selected_endpoints(const Selection &selection
     if (entries.empty() && !selection.selects_all())
         return Error{ErrorCode::missing, "no endpoint matches " + selection.words(),
                      "\"podlanectl endpoint list\" shows all of them"};
-    std::ranges::sort(entries, [](const auto &a, const auto &b) { return order(a) < order(b); });
-    return entries;
+    // An entry is more than a kilobyte: pointers are sorted, and each entry is moved once.
+    std::vector<const EndpointEntry *> sorted;
+    sorted.reserve(entries.size());
+    for (const EndpointEntry &entry : entries)
+        sorted.push_back(&entry);
+    std::ranges::sort(sorted, [](const auto *a, const auto *b) { return order(*a) < order(*b); });
+    std::vector<EndpointEntry> result;
+    result.reserve(sorted.size());
+    for (const EndpointEntry *entry : sorted)
+        result.push_back(*entry);
+    return result;
 }
 
 } // namespace podlane::ctl

@@ -102,7 +102,7 @@ Result<void> take_off(const std::string &root, Story &story) {
     if (story.pods != 0)
         tell_of_masquerade(root, story);
     TRY(detach_all(root, recorded, story));
-    if (const auto removed = remove_proxies(root); !removed && removed.error().code != ErrorCode::missing)
+    if (auto removed = remove_proxies(root); !removed && removed.error().code != ErrorCode::missing)
         return removed;
     TRY(remove_pins(root + "/loading"));
     TRY(remove_pins(live_directory(root)));

@@ -38,7 +38,7 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 		return false;
 	}
 	backlog = departure - now;
-	charge(state, limit, bytes, now);
+	charge(state, limit, bytes, now, false);
 	state->delayed += !!backlog;
 	state->departures[place] = departure;
 	if (!backlog) {

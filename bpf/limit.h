@@ -4,10 +4,10 @@
 #include "bpf/packet.h"
 #include "bpf/rate.h"
 
-/* Questions, answers and acknowledgements, in bytes. */
-#define SMALL_FRAME 256
-/* TCP does not pace the first 10 segments of a connection (Linux, since 4.20); these are forgiven, within bounds. */
-#define UNPACED_SEGMENTS 32
+/* TCP does not pace the first 10 segments of a connection (Linux, since 4.20), and sends two at a time. */
+#define UNPACED_SEGMENTS 12
+/* Connections that have only just begun are forgiven, within bounds. */
+#define FIRST_SEGMENTS 32
 
 /* Bytes on the wire: each segment of a GSO packet carries the headers. */
 static __always_inline __u64 wire_bytes(struct __sk_buff *skb, __u32 headers)
@@ -19,23 +19,23 @@ static __always_inline __u64 wire_bytes(struct __sk_buff *skb, __u32 headers)
 	return bytes + (__u64)((bytes - headers - 1) / segment) * headers;
 }
 
-/* A connection that has only just begun, by a socket of this node. */
-static __always_inline bool is_starting(struct __sk_buff *skb)
+/* Data segments that the connection of this packet has sent, where it is by a socket of this node. */
+static __always_inline __u32 segments_sent(struct __sk_buff *skb)
 {
 	struct bpf_sock *socket = skb->sk;
 	struct bpf_tcp_sock *tcp;
 
 	socket = socket ? bpf_sk_fullsock(socket) : 0;
 	tcp = socket ? bpf_tcp_sock(socket) : 0;
-	return tcp && tcp->data_segs_out <= UNPACED_SEGMENTS;
+	return tcp ? tcp->data_segs_out : ~0U;
 }
 
 /*
  * The backlog at which this packet is dropped. What has only just begun, and small frames that are a small part of all,
  * pass where large ones are dropped already: a question does not wait for a bulk transfer to be slowed down.
  */
-static __always_inline __u64 tolerance(struct __sk_buff *skb, const struct limit_state *state,
-				       const struct limit *limit, __u64 now, __u64 bytes)
+static __always_inline __u64 tolerance(const struct limit_state *state, const struct limit *limit, __u64 now,
+				       __u64 bytes, __u32 segments)
 {
 	__u64 usual = limit->horizon_ns, longest = usual < LONGEST_HORIZON_NS ? LONGEST_HORIZON_NS : usual;
 
@@ -43,7 +43,7 @@ static __always_inline __u64 tolerance(struct __sk_buff *skb, const struct limit
 		return usual;
 	if (bytes <= SMALL_FRAME && backlog_of(state->small_free_at_ns, limit, now) <= usual)
 		return longest;
-	return is_starting(skb) ? longest : usual;
+	return segments <= FIRST_SEGMENTS ? longest : usual;
 }
 
 static __always_inline bool is_exempt(struct packet *p, __u32 ifindex, enum limit_direction direction,
@@ -63,7 +63,8 @@ static __always_inline bool is_exempt(struct packet *p, __u32 ifindex, enum limi
 static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *state, const struct limit *limit,
 				 __u64 bytes)
 {
-	__u64 now = bpf_ktime_get_ns(), most = tolerance(skb, state, limit, now, bytes), backlog;
+	__u32 segments = segments_sent(skb);
+	__u64 now = bpf_ktime_get_ns(), most = tolerance(state, limit, now, bytes, segments), backlog;
 
 	if (tracing)
 		return backlog_of(state->free_at_ns, limit, now) <= most;
@@ -75,7 +76,7 @@ static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *stat
 		bpf_spin_unlock(&state->lock);
 		return false;
 	}
-	charge(state, limit, bytes, now);
+	charge(state, limit, bytes, now, segments <= UNPACED_SEGMENTS);
 	if (bytes <= SMALL_FRAME)
 		charge_small(state, limit, bytes, now);
 	bpf_spin_unlock(&state->lock);

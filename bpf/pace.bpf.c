@@ -23,6 +23,7 @@ const volatile __u32 node_netns = 0;
 /* The kernel makes its packets larger than 1 ms of the rate where round trips are shorter. */
 #define SHORT_ROUND_TRIP_US 4000
 #define SMALLEST_WINDOW 4
+#define IDLE_NS (10 * NS_PER_MS)
 
 /* What a socket was told last. */
 struct told {
@@ -141,11 +142,19 @@ static __always_inline bool is_shaped(__u32 flags, __u32 ifindex, enum limit_dir
 	return !shaped || *shaped;
 }
 
+/* Nobody has sent for the time of some frames: what is known of shares is of flows that are gone. */
+static __always_inline bool is_idle(const struct limit_state *state, __u64 whole, __u64 now)
+{
+	__u64 idle = IDLE_NS + 4 * time_of(FRAME_BITS / 8, whole);
+
+	return state->free_at_ns <= now + idle && now - state->large_at_ns > idle;
+}
+
 /* A flow that begins is given a share at once, so that many that begin together do not all take the whole. */
 static __always_inline void make_room(struct limit_state *state, __u32 ifindex, enum limit_direction direction)
 {
 	struct bandwidth *given = bpf_map_lookup_elem(&bandwidths_v1, &ifindex);
-	__u64 whole, fair;
+	__u64 whole, fair, now = bpf_ktime_get_ns();
 
 	if (!given)
 		return;
@@ -153,12 +162,45 @@ static __always_inline void make_room(struct limit_state *state, __u32 ifindex, 
 	if (!whole)
 		return;
 	bpf_spin_lock(&state->lock);
-	fair = state->fair_bytes_per_s ? state->fair_bytes_per_s : whole;
+	fair = state->fair_bytes_per_s;
+	if (!fair || is_idle(state, whole, now)) {
+		fair = whole;
+		state->flows = 0;
+		state->large_at_ns = now;
+		state->window_since_ns = now;
+		state->window_charged_ns = 0;
+	}
 	fair = fair * ONE / (ONE + fair * ONE / whole);
 	if (fair < whole / 4096 + 1)
 		fair = whole / 4096 + 1;
 	state->fair_bytes_per_s = fair;
 	state->paced_bytes_per_s = fair;
+	bpf_spin_unlock(&state->lock);
+}
+
+/* The other way round, for a flow that ends: what it has used is for the others at once. */
+static __always_inline void give_back(__u32 ifindex, enum limit_direction direction, const struct told *told)
+{
+	struct limit_key key = {.ifindex = ifindex, .direction = direction};
+	struct bandwidth *given = bpf_map_lookup_elem(&bandwidths_v1, &ifindex);
+	struct limit_state *state = bpf_map_lookup_elem(&limit_state_v1, &key);
+	__u64 whole, part;
+
+	if (!given || !state || state->epoch - told->epochs[direction] > 1)
+		return;
+	whole = (direction == LIMIT_INGRESS ? given->ingress_rate_bits_per_s : given->egress_rate_bits_per_s) / 8;
+	if (!whole)
+		return;
+	bpf_spin_lock(&state->lock);
+	part = state->fair_bytes_per_s * ONE / whole;
+	if (part < ONE / 2)
+		state->fair_bytes_per_s = state->fair_bytes_per_s * ONE / (ONE - part);
+	else if (part < ONE)
+		state->fair_bytes_per_s = whole;
+	if (state->flows)
+		state->flows--;
+	if (state->flows_seen)
+		state->flows_seen--;
 	bpf_spin_unlock(&state->lock);
 }
 
@@ -247,7 +289,8 @@ static __always_inline void pace(struct bpf_sock_ops *ops, bool starts)
 	if (!socket || !find_ends(ops, &ends))
 		return;
 	if (starts)
-		bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_RTT_CB_FLAG);
+		bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_RTT_CB_FLAG |
+						       BPF_SOCK_OPS_STATE_CB_FLAG);
 	if (!((ends.sender ? ends.sender->flags : 0) & INTERFACE_LIMIT_EGRESS) &&
 	    !(ends.receiver_flags & INTERFACE_LIMIT_INGRESS)) {
 		told = bpf_sk_storage_get(&told_rates, socket, 0, 0);
@@ -266,6 +309,20 @@ static __always_inline void pace(struct bpf_sock_ops *ops, bool starts)
 	}
 }
 
+static __always_inline void end(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *socket = ops->sk;
+	struct ends ends = {};
+	struct told *told = socket ? bpf_sk_storage_get(&told_rates, socket, 0, 0) : 0;
+
+	if (!told || !find_ends(ops, &ends))
+		return;
+	if (ends.sender && ends.sender->flags & INTERFACE_LIMIT_EGRESS)
+		give_back(ends.sender_ifindex, LIMIT_EGRESS, told);
+	if (ends.receiver_flags & INTERFACE_LIMIT_INGRESS)
+		give_back(ends.receiver_ifindex, LIMIT_INGRESS, told);
+}
+
 SEC("sockops")
 int pl_pace(struct bpf_sock_ops *ops)
 {
@@ -276,6 +333,10 @@ int pl_pace(struct bpf_sock_ops *ops)
 		break;
 	case BPF_SOCK_OPS_RTT_CB:
 		pace(ops, false);
+		break;
+	case BPF_SOCK_OPS_STATE_CB:
+		if (ops->args[1] == BPF_TCP_CLOSE)
+			end(ops);
 		break;
 	}
 	return 1;

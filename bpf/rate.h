@@ -19,6 +19,8 @@
 /* Ratios have 10 binary places. */
 #define ONE 1024
 
+/* Questions, answers and acknowledgements, in bytes. */
+#define SMALL_FRAME 256
 /* Small frames are favoured as long as they take no more than this part of the rate. */
 #define SMALL_SHARE 16
 
@@ -77,16 +79,18 @@ static __always_inline __u64 hearing_delay(const struct limit_state *state, cons
 
 /*
  * The share of the rate to aim at, in 1/ONE: ONE at the target, more below, less above it, the gentler the longer it
- * takes to be heard; 1/4 at the least.
+ * takes to be heard; 1/4 at the least, or 1/2 where flows that were told less would be silent for long.
  */
 static __always_inline __u64 aim(const struct limit *limit, __u64 backlog, __u64 delay)
 {
-	__u64 range = (delay / 2 > limit->target_ns ? delay / 2 : limit->target_ns) | 1, above;
+	__u64 range = (delay / 2 > limit->target_ns ? delay / 2 : limit->target_ns) | 1, above,
+	      least = delay > AUTO_HORIZON_NS ? ONE / 2 : ONE / 4;
 
 	if (backlog < limit->target_ns)
 		return ONE + (limit->target_ns - backlog) * (ONE / 4) / range;
 	above = backlog - limit->target_ns;
-	return above < 3 * range ? ONE - above * (ONE / 4) / range : ONE / 4;
+	above = above < 3 * range ? ONE - above * (ONE / 4) / range : 0;
+	return above > least ? above : least;
 }
 
 static __always_inline __u64 scaled(__u64 value, __u64 ratio)
@@ -139,8 +143,12 @@ static __always_inline void count_epoch(struct limit_state *state, __u64 now)
 	state->flows_seen = 0;
 }
 
-/* Charges a packet that is let through. Under the lock; what a clock that jumped or a rate that changed left is cut. */
-static __always_inline void charge(struct limit_state *state, const struct limit *limit, __u64 bytes, __u64 now)
+/*
+ * Charges a packet that is let through. Under the lock; what a clock that jumped or a rate that changed left is cut.
+ * What was sent before anybody could be told a rate says nothing of the share.
+ */
+static __always_inline void charge(struct limit_state *state, const struct limit *limit, __u64 bytes, __u64 now,
+				   bool is_untold)
 {
 	__u64 work = bytes * 8 * NS_PER_S + state->remainder % limit->rate_bits_per_s;
 	__u64 cost = work / limit->rate_bits_per_s;
@@ -149,8 +157,10 @@ static __always_inline void charge(struct limit_state *state, const struct limit
 
 	state->remainder = work % limit->rate_bits_per_s;
 	state->free_at_ns = now + backlog + cost;
-	state->window_charged_ns += cost;
+	state->window_charged_ns += is_untold ? 0 : cost;
 	state->bytes += bytes;
+	if (bytes > SMALL_FRAME)
+		state->large_at_ns = now;
 	state->packets++;
 	wanted = aim(limit, backlog + cost, delay);
 	if (!state->fair_bytes_per_s)

@@ -27,6 +27,7 @@ struct limit_state {
 	__u32 epoch;             /* counts the seconds in which flows are counted */
 	__u64 epoch_since_ns;    /* when the current one began */
 	__u64 free_at_ns;        /* when all that was let through would have left at the rate */
+	__u64 large_at_ns;       /* when a frame that is not small was let through last */
 	__u64 small_free_at_ns;  /* the same of small frames alone, at a sixteenth of the rate */
 	__u64 remainder;         /* of the last division by the rate, so that nothing is lost */
 	__u64 window_since_ns;   /* when the current measurement began */
@@ -52,5 +53,5 @@ struct exempt_key {
 };
 
 ABI_STATIC_ASSERT(sizeof(struct limit_key) == 8, "no padding in a key");
-ABI_STATIC_ASSERT(sizeof(struct limit_state) == 392, "no padding in a value");
+ABI_STATIC_ASSERT(sizeof(struct limit_state) == 400, "no padding in a value");
 ABI_STATIC_ASSERT(sizeof(struct exempt_key) == 28, "no padding in a key");

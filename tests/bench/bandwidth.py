@@ -118,7 +118,7 @@ def measure(settings, log):
     number = 100
     for rate in settings.rates:
         limited = []
-        for peer in ("tbf", "podlane") if settings.podlane else ("tbf",):
+        for peer in settings.limit_peers if settings.podlane else ["tbf"]:
             number += 1
             report.progress(f"setting up {peer}, {rate / MBIT:g} Mbit/s")
             limited.append(Limited(peer, number, rate, settings))

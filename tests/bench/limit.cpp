@@ -180,7 +180,7 @@ void send_all(const Settings &settings, Shared &shared, std::vector<int> &flows)
         const int count = epoll_wait(poller, ready.data(), ready.size(), kWaitMs);
         for (int i = 0; i < count; ++i) {
             const auto fd = static_cast<int>(ready[static_cast<std::size_t>(i)].data.u64);
-            if (send(fd, buffer.data(), buffer.size(), MSG_NOSIGNAL) < 0 && errno != EAGAIN)
+            if (send(fd, buffer.data(), buffer.size(), MSG_NOSIGNAL) < 0 && errno != EAGAIN && !shared.stop)
                 fail("sending");
         }
         if (joined || now_s() < join_at)

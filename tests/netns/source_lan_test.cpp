@@ -261,7 +261,7 @@ TEST_P(Lan, EachAddressHasItsOwnGateway) {
     const EchoServer server(pod->ns(), GetParam(), kPort);
     for (const ip_addr &one : own)
         for (const char *how : kHows)
-            EXPECT_TRUE(is_answered(far_->ns(), how, one, kPort)) << how << to_string(one);
+            EXPECT_TRUE(gets_answer(far_->ns(), how, one, kPort)) << how << to_string(one);
 }
 
 // The way is looked up where it is not named: the default route of a table, or the link that has the gateway.
@@ -280,7 +280,7 @@ TEST_P(Lan, TheUplinkIsFoundByTableOrGateway) {
         EXPECT_EQ(next_hop(*pod, addr(*pod)), gateways.at(GetParam() ? 0 : 1)) << keys;
         const EchoServer server(pod->ns(), GetParam(), kPort);
         for (const char *how : kHows)
-            EXPECT_TRUE(is_answered(far_->ns(), how, addr(*pod), kPort)) << how << keys;
+            EXPECT_TRUE(gets_answer(far_->ns(), how, addr(*pod), kPort)) << how << keys;
         EXPECT_EQ(lab_.check(pod, "net1").rc, 0) << lab_.check(pod, "net1");
         EXPECT_EQ(lab_.del(pod, "net1").rc, 0);
     }

@@ -138,7 +138,7 @@ TEST_P(Source, SeveralAddressesOfOneInterface) {
         ASSERT_EQ(own.size(), 2U);
         for (const ip_addr &one : own)
             for (const char *how : kHows) {
-                EXPECT_TRUE(is_answered(lab_->client(number).ns(), how, one, kPort)) << how << to_string(one);
+                EXPECT_TRUE(gets_answer(lab_->client(number).ns(), how, one, kPort)) << how << to_string(one);
                 expect_only_at(number, wires, how, one);
             }
         EXPECT_EQ(lab_->check(pod_, ifname(number)).rc, 0) << lab_->check(pod_, ifname(number));

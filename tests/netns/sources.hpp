@@ -195,6 +195,11 @@ inline bool is_answered(const net::Namespace &from, const std::string &how, cons
                .rc == 0;
 }
 
+// For what must be answered: a link that has just come up takes a moment to find its neighbours.
+inline bool gets_answer(const net::Namespace &from, const std::string &how, const ip_addr &addr, std::uint16_t port) {
+    return wait_until([&] { return is_answered(from, how, addr, port); });
+}
+
 // Whether the frame is an IP packet with this source.
 inline bool is_from(const Bytes &frame, const ip_addr &source) {
     const bool ipv4 = is_ipv4(source);

@@ -16,6 +16,8 @@ struct PacketFilter::Program {
     Program() = default;
     Program(const Program &) = delete;
     Program &operator=(const Program &) = delete;
+    Program(Program &&) = delete;
+    Program &operator=(Program &&) = delete;
     ~Program() { pcap_freecode(&code); }
 };
 

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <ctime>
 #include <map>
 #include <optional>
@@ -44,7 +45,7 @@ Cell rate_cell(double bits) {
     return {whole == 0 ? "-" : output::rate_words(whole), whole};
 }
 Cell count_cell(double per_second, Tone tone = Tone::plain) {
-    const auto whole = static_cast<std::uint64_t>(per_second + 0.5);
+    const auto whole = static_cast<std::uint64_t>(std::lround(per_second));
     return {whole == 0 ? "-" : std::to_string(whole), whole, whole == 0 ? Tone::plain : tone};
 }
 
@@ -161,6 +162,8 @@ class Screen {
     }
     Screen(const Screen &) = delete;
     Screen &operator=(const Screen &) = delete;
+    Screen(Screen &&) = delete;
+    Screen &operator=(Screen &&) = delete;
 
     // Whole at once, line by line over what was there: nothing flickers.
     static void draw(const std::vector<std::string> &lines) {
@@ -273,14 +276,15 @@ Result<int> top(const Call &call, World &world) {
     std::uint64_t due = before.time_ns;
     while (!view.quit && !UntilSignal::stopped()) {
         Reading now = TRY(read_all(selection, world));
-        if (now.time_ns >= due + std::uint64_t{kInterval} * 1'000'000U) {
+        const std::uint64_t time_ns = now.time_ns;
+        if (time_ns >= due + std::uint64_t{kInterval} * 1'000'000U) {
             all = compare(before, now);
-            due = now.time_ns;
+            due = time_ns;
             before = std::move(now);
         }
         static_cast<void>(UntilSignal::resized());
         Screen::draw(lines_of(all, view, world));
-        const auto past = static_cast<int>((now.time_ns - due) / 1'000'000U);
+        const auto past = static_cast<int>((time_ns - due) / 1'000'000U);
         wait_for_key(view, std::max(kInterval - past, 1));
     }
     return 0;

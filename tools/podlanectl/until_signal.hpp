@@ -1,7 +1,6 @@
 // Lets a command that runs until it is told to stop notice that it was, between two steps.
 #pragma once
 
-#include <atomic>
 #include <csignal>
 
 namespace podlane::ctl {
@@ -14,6 +13,8 @@ class UntilSignal {
     ~UntilSignal();
     UntilSignal(const UntilSignal &) = delete;
     UntilSignal &operator=(const UntilSignal &) = delete;
+    UntilSignal(UntilSignal &&) = delete;
+    UntilSignal &operator=(UntilSignal &&) = delete;
 
     [[nodiscard]] static bool stopped();
     // True once after each change of the terminal's size.

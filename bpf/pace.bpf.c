@@ -30,6 +30,7 @@ struct told {
 	__u32 rate;      /* bytes per second */
 	__u32 clamp;     /* segments */
 	__u32 epochs[2]; /* by direction: the last one it was counted in */
+	__u32 rooms;     /* bits by direction: it has taken its share */
 };
 
 struct {
@@ -38,6 +39,9 @@ struct {
 	__type(key, int);
 	__type(value, struct told);
 } told_rates SEC(".maps");
+
+/* Of a connection: just established, has nothing sent yet, or has. */
+enum progress { STARTS, WAITS, SENDS };
 
 /* The endpoints at both ends of a connection, as far as they are of this node. */
 struct ends {
@@ -150,31 +154,48 @@ static __always_inline bool is_idle(const struct limit_state *state, __u64 whole
 	return state->free_at_ns <= now + idle && now - state->large_at_ns > idle;
 }
 
-/* A flow that begins is given a share at once, so that many that begin together do not all take the whole. */
-static __always_inline void make_room(struct limit_state *state, __u32 ifindex, enum limit_direction direction)
+/* Bytes per second of the limit; 0 where there is none. */
+static __always_inline __u64 whole_of(__u32 ifindex, enum limit_direction direction)
 {
 	struct bandwidth *given = bpf_map_lookup_elem(&bandwidths_v1, &ifindex);
-	__u64 whole, fair, now = bpf_ktime_get_ns();
 
 	if (!given)
-		return;
-	whole = (direction == LIMIT_INGRESS ? given->ingress_rate_bits_per_s : given->egress_rate_bits_per_s) / 8;
-	if (!whole)
-		return;
+		return 0;
+	return (direction == LIMIT_INGRESS ? given->ingress_rate_bits_per_s : given->egress_rate_bits_per_s) / 8;
+}
+
+/* A connection after some silence begins with the whole. */
+static __always_inline void begin_anew(struct limit_state *state, __u64 whole)
+{
+	__u64 now = bpf_ktime_get_ns();
+
 	bpf_spin_lock(&state->lock);
-	fair = state->fair_bytes_per_s;
-	if (!fair || is_idle(state, whole, now)) {
-		fair = whole;
+	if (whole && (!state->fair_bytes_per_s || is_idle(state, whole, now))) {
+		state->fair_bytes_per_s = whole;
+		state->paced_bytes_per_s = whole;
 		state->flows = 0;
 		state->large_at_ns = now;
 		state->window_since_ns = now;
 		state->window_charged_ns = 0;
 	}
-	fair = fair * ONE / (ONE + fair * ONE / whole);
-	if (fair < whole / 4096 + 1)
-		fair = whole / 4096 + 1;
-	state->fair_bytes_per_s = fair;
-	state->paced_bytes_per_s = fair;
+	bpf_spin_unlock(&state->lock);
+}
+
+/* A flow that sends for the first time is given a share at once, so that many that begin together do not all take the
+ * whole. */
+static __always_inline void make_room(struct limit_state *state, __u64 whole)
+{
+	__u64 fair;
+
+	bpf_spin_lock(&state->lock);
+	fair = state->fair_bytes_per_s;
+	if (whole) {
+		fair = fair * ONE / (ONE + fair * ONE / whole);
+		if (fair < whole / 4096 + 1)
+			fair = whole / 4096 + 1;
+		state->fair_bytes_per_s = fair;
+		state->paced_bytes_per_s = fair;
+	}
 	bpf_spin_unlock(&state->lock);
 }
 
@@ -182,14 +203,10 @@ static __always_inline void make_room(struct limit_state *state, __u32 ifindex, 
 static __always_inline void give_back(__u32 ifindex, enum limit_direction direction, const struct told *told)
 {
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
-	struct bandwidth *given = bpf_map_lookup_elem(&bandwidths_v1, &ifindex);
 	struct limit_state *state = bpf_map_lookup_elem(&limit_state_v1, &key);
-	__u64 whole, part;
+	__u64 whole = whole_of(ifindex, direction), part;
 
-	if (!given || !state || state->epoch - told->epochs[direction] > 1)
-		return;
-	whole = (direction == LIMIT_INGRESS ? given->ingress_rate_bits_per_s : given->egress_rate_bits_per_s) / 8;
-	if (!whole)
+	if (!whole || !state || !(told->rooms & 1 << direction) || state->epoch - told->epochs[direction] > 1)
 		return;
 	bpf_spin_lock(&state->lock);
 	part = state->fair_bytes_per_s * ONE / whole;
@@ -205,15 +222,20 @@ static __always_inline void give_back(__u32 ifindex, enum limit_direction direct
 }
 
 /* Bytes per second the limit leaves to one flow; 0 where there is none. */
-static __always_inline __u64 rate_of(__u32 ifindex, enum limit_direction direction, struct told *told, bool starts)
+static __always_inline __u64 rate_of(__u32 ifindex, enum limit_direction direction, struct told *told,
+				     enum progress progress)
 {
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
 	struct limit_state *state = bpf_map_lookup_elem(&limit_state_v1, &key);
 
 	if (!state)
 		return 0;
-	if (starts)
-		make_room(state, ifindex, direction);
+	if (progress == STARTS)
+		begin_anew(state, whole_of(ifindex, direction));
+	if (progress == SENDS && !(told->rooms & 1 << direction)) {
+		told->rooms |= 1 << direction;
+		make_room(state, whole_of(ifindex, direction));
+	}
 	__sync_fetch_and_add(&state->paced, 1);
 	if (told->epochs[direction] != state->epoch) {
 		told->epochs[direction] = state->epoch;
@@ -223,17 +245,17 @@ static __always_inline __u64 rate_of(__u32 ifindex, enum limit_direction directi
 }
 
 /* The smaller of the two limits of a connection; 0 where neither is there. */
-static __always_inline __u64 find_rate(struct ends *ends, struct told *told, bool starts)
+static __always_inline __u64 find_rate(struct ends *ends, struct told *told, enum progress progress)
 {
 	const __u32 egress = INTERFACE_LIMIT_EGRESS, ingress = INTERFACE_LIMIT_INGRESS;
 	__u64 rate = 0, other;
 
 	if (ends->sender && (ends->sender->flags & (egress | INTERFACE_LIMIT_UNPACED_EGRESS)) == egress &&
 	    is_shaped(ends->sender->flags, ends->sender_ifindex, LIMIT_EGRESS, &ends->remote))
-		rate = rate_of(ends->sender_ifindex, LIMIT_EGRESS, told, starts);
+		rate = rate_of(ends->sender_ifindex, LIMIT_EGRESS, told, progress);
 	if ((ends->receiver_flags & (ingress | INTERFACE_LIMIT_UNPACED_INGRESS)) == ingress &&
 	    is_shaped(ends->receiver_flags, ends->receiver_ifindex, LIMIT_INGRESS, &ends->local)) {
-		other = rate_of(ends->receiver_ifindex, LIMIT_INGRESS, told, starts);
+		other = rate_of(ends->receiver_ifindex, LIMIT_INGRESS, told, progress);
 		if (other && (!rate || other < rate))
 			rate = other;
 	}
@@ -278,7 +300,7 @@ static __always_inline void tell(struct bpf_sock_ops *ops, struct told *told, __
 	}
 }
 
-static __always_inline void pace(struct bpf_sock_ops *ops, bool starts)
+static __always_inline void pace(struct bpf_sock_ops *ops, enum progress progress)
 {
 	struct bpf_sock *socket = ops->sk;
 	struct told *told, nothing = {.rate = UNPACED, .clamp = UNCLAMPED};
@@ -288,7 +310,7 @@ static __always_inline void pace(struct bpf_sock_ops *ops, bool starts)
 
 	if (!socket || !find_ends(ops, &ends))
 		return;
-	if (starts)
+	if (progress == STARTS)
 		bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_RTT_CB_FLAG |
 						       BPF_SOCK_OPS_STATE_CB_FLAG);
 	if (!((ends.sender ? ends.sender->flags : 0) & INTERFACE_LIMIT_EGRESS) &&
@@ -301,9 +323,9 @@ static __always_inline void pace(struct bpf_sock_ops *ops, bool starts)
 	told = bpf_sk_storage_get(&told_rates, socket, &nothing, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!told)
 		return;
-	rate = find_rate(&ends, told, starts);
+	rate = find_rate(&ends, told, progress);
 	tell(ops, told, rate);
-	if (starts && told->clamp < FIRST_WINDOW) {
+	if (progress == STARTS && told->clamp < FIRST_WINDOW) {
 		window = told->clamp;
 		bpf_setsockopt(ops, SOL_TCP, TCP_BPF_IW, &window, sizeof(window));
 	}
@@ -329,10 +351,10 @@ int pl_pace(struct bpf_sock_ops *ops)
 	switch (ops->op) {
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
-		pace(ops, true);
+		pace(ops, STARTS);
 		break;
 	case BPF_SOCK_OPS_RTT_CB:
-		pace(ops, false);
+		pace(ops, LOAD_FIELD(ops, data_segs_out) ? SENDS : WAITS);
 		break;
 	case BPF_SOCK_OPS_STATE_CB:
 		if (ops->args[1] == BPF_TCP_CLOSE)

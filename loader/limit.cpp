@@ -11,7 +11,7 @@ namespace {
 // As in bpf/rate.h.
 constexpr std::uint64_t kAutoBurst = 0x7fffffff;
 constexpr std::uint64_t kAutoPerSecond = 10;
-constexpr std::uint64_t kFrameBits = 1514 * 8;
+constexpr std::uint64_t kFrameBits = std::uint64_t{1514} * 8;
 
 std::uint32_t flags_with(std::uint32_t flags, const bandwidth &limits) {
     flags &= ~static_cast<std::uint32_t>(INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_EGRESS);
@@ -24,7 +24,7 @@ std::uint32_t flags_with(std::uint32_t flags, const bandwidth &limits) {
 
 Result<void> put_missing_states(const LimitTables &tables, std::uint32_t ifindex) {
     for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
-        const auto put = tables.states.put({ifindex, static_cast<std::uint32_t>(direction)}, {}, Put::must_not_exist);
+        auto put = tables.states.put({ifindex, static_cast<std::uint32_t>(direction)}, {}, Put::must_not_exist);
         if (!put && put.error().code != ErrorCode::already_exists)
             return put;
     }

@@ -107,6 +107,7 @@ struct Config {
     std::string host_interface_prefix = "cali";
     FastPath fast_path = FastPath::on;
     AttachBy attach = AttachBy::automatic;
+    Limiter limiter = Limiter::automatic;
     bool anti_spoof = true;
     std::vector<Prefix> allowed_sources; // beyond the endpoint's own addresses
     std::vector<std::string> uplinks;    // names and shell patterns; none: those of the default routes
@@ -124,7 +125,6 @@ struct Config {
     std::vector<Prefix> requested_ips; // capability `ips`, args.cni.ips, CNI_ARGS IP
     std::optional<Mac> requested_mac;  // capability `mac`, args.cni.mac, CNI_ARGS MAC
     std::optional<Bandwidth> bandwidth;
-    Limiter limiter = Limiter::automatic;
     std::array<LimitedPrefixes, 2> limited_prefixes; // by enum limit_direction
     std::vector<ValidAttachment> valid_attachments;  // GC only
     Dns dns{};                                       // put into the result where the IPAM plugin gave none

@@ -96,16 +96,16 @@ TEST_F(Departure, WhatTheHostStackDeliversIsTimedUnlessItsSenderIsPaced) {
 }
 
 TEST_F(Departure, AFlowWithNothingUnderWayDoesNotWait) {
-    time(node().pod);
+    time(node().pod, 0, kRate / 10);
     const Bytes frame = arriving("192.0.2.20") / Udp{} / bytes(1000);
-    fill(node().pod, 50 * kMs, 0);
+    fill(node().pod, 80 * kMs, 0);
     const std::uint64_t first = deliver(frame).departure_ns;
     EXPECT_LE(first, now_ns());
     const std::uint64_t second = deliver(frame).departure_ns;
     EXPECT_GT(second, now_ns()) << "more than a sixteenth of the rate";
     EXPECT_EQ(state(node().pod).delayed, 1U);
-    fill(node().pod, 50 * kMs, 50 * kMs);
-    EXPECT_GT(deliver(frame).departure_ns, second) << "it would overtake itself";
+    fill(node().pod, 80 * kMs, 80 * kMs);
+    EXPECT_GT(deliver(frame).departure_ns, first + 50 * kMs) << "it would overtake itself";
 }
 
 TEST_F(Departure, BeyondTheBurstIsDropped) {

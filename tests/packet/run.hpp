@@ -114,7 +114,6 @@ class Node {
         for (const Pod *each : {&pod, &peer, &stranger})
             put(*each);
     }
-    [[nodiscard]] const std::string &root() const { return root_; }
     ~Node() {
         static_cast<void>(remove_pins(live_directory(root_)));
         rmdir(root_.c_str());
@@ -234,7 +233,7 @@ class Node {
         std::set<std::pair<std::uint32_t, std::string_view>> told;
         std::set<std::pair<std::uint32_t, std::string_view>> counted;
         for (const TracedStep &one : asked.steps)
-            if (one.head.kind == STEP_COUNT) {
+            if (one.head.kind == TRACE_COUNT) {
                 std::uint32_t ifindex = 0;
                 std::memcpy(&ifindex, one.key.data(), sizeof ifindex);
                 told.emplace(ifindex, kReasons.at(static_cast<std::size_t>(one.head.answer)).name);

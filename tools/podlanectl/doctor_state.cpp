@@ -177,13 +177,31 @@ Result<void> add_source_routes(const std::string &root, const char *map, std::ve
         root, map, [](const source_route_key &key, const source_route &) { return key.ifindex; }, all);
 }
 
-constexpr std::array<OwnedMap, 6> kOwned = {{
+Result<void> add_limit_states(const std::string &root, const char *map, std::vector<OwnedEntry> &all) {
+    return add_entries<limit_key, limit_state>(
+        root, map, [](const limit_key &key, const limit_state &) { return key.ifindex; }, all);
+}
+
+Result<void> add_exempts(const std::string &root, const char *map, std::vector<OwnedEntry> &all) {
+    return add_entries<exempt_key, std::uint32_t>(
+        root, map, [](const exempt_key &key, std::uint32_t) { return ntohl(key.ifindex); }, all);
+}
+
+Result<void> add_senders(const std::string &root, const char *map, std::vector<OwnedEntry> &all) {
+    return add_entries<sender_key, std::uint32_t>(
+        root, map, [](const sender_key &, std::uint32_t ifindex) { return ifindex; }, all);
+}
+
+constexpr std::array<OwnedMap, 9> kOwned = {{
     {PODLANE_MAP_INTERFACES, &add_by_ifindex<interface>},
     {PODLANE_MAP_ADDRESSES, &add_addresses},
     {PODLANE_MAP_COUNTERS, &add_counters},
     {PODLANE_MAP_BANDWIDTHS, &add_by_ifindex<bandwidth>},
     {PODLANE_MAP_SOURCES, &add_sources},
     {PODLANE_MAP_SOURCE_ROUTES, &add_source_routes},
+    {PODLANE_MAP_LIMITS, &add_limit_states},
+    {PODLANE_MAP_EXEMPT, &add_exempts},
+    {PODLANE_MAP_SENDERS, &add_senders},
 }};
 
 // ADD records the endpoint before its other entries: whoever is not recorded after they were read is nobody.

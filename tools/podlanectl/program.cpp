@@ -4,6 +4,7 @@
 #include "decode.hpp"
 #include "loader/attach.hpp"
 #include "loader/object.hpp"
+#include "loader/pace.hpp"
 #include "reader.hpp"
 #include "tools/output/words.hpp"
 
@@ -33,6 +34,7 @@ struct Row {
     ProgramFacts facts{};
     bool pinned = false;
     std::uint64_t now_ns = 0;
+    bool paces = false; // on the cgroup v2 root
 
     [[nodiscard]] bool is_attached() const { return ifindex != 0; }
 };
@@ -59,7 +61,10 @@ constexpr std::array<Column<Row>, 14> kColumns = {{
     {{"", "", "container_id"}, [](const Row &r) { return text_cell(r.container_id); }},
     {{"DIRECTION", "", "direction"},
      [](const Row &r) { return if_attached(r, r.hook == Hook::ingress ? "ingress" : "egress"); }},
-    {{"HOOK", "", "hook"}, [](const Row &r) { return if_attached(r, r.kind == HookKind::tcx ? "tcx" : "clsact"); }},
+    {{"HOOK", "", "hook"},
+     [](const Row &r) {
+         return r.paces ? text_cell("cgroup") : if_attached(r, r.kind == HookKind::tcx ? "tcx" : "clsact");
+     }},
     {{"ID", "", "id", Align::right}, [](const Row &r) { return number_cell(r.facts.id); }},
     {{"TAG", "", "tag"}, [](const Row &r) { return text_cell(r.facts.tag, r.pinned ? Tone::plain : Tone::bad); }},
     {{"PINNED", "", "pinned"},
@@ -132,6 +137,8 @@ Result<int> program_list(const Call &call, World &world) {
     std::vector<Row> rows;
     const std::vector<Place> places = TRY(places_of(selection, world));
     for (const std::string_view name : kProgramNames) {
+        if (name == PODLANE_PROGRAM_PACE && !is_pacing(world.bpffs))
+            continue;
         const Fd fd = TRY(open_program(world.bpffs, std::string(name).c_str()));
         pinned.emplace(TRY(program_facts(fd.get())).id, name);
     }
@@ -140,7 +147,8 @@ Result<int> program_list(const Call &call, World &world) {
     for (const auto &[id, name] : pinned) {
         const bool in_use = std::ranges::any_of(rows, [id = id](const Row &row) { return row.facts.id == id; });
         if (const ProgramFacts *facts = TRY(programs.find(id)); facts != nullptr && !in_use && selection.selects_all())
-            rows.push_back({.facts = *facts, .pinned = true, .now_ns = world.boottime_ns});
+            rows.push_back(
+                {.facts = *facts, .pinned = true, .now_ns = world.boottime_ns, .paces = name == PODLANE_PROGRAM_PACE});
     }
     world.print(output::make_table(kColumns, rows));
     return 0;

@@ -4,6 +4,7 @@
 #include "decode.hpp"
 #include "installed.hpp"
 #include "loader/attach.hpp"
+#include "loader/departure.hpp"
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
 #include "plugin/net/link.hpp"
@@ -57,6 +58,8 @@ Result<void> detach_all(const std::string &root, const std::set<std::uint32_t> &
             if (is_own || recorded.contains(link.ifindex))
                 any = TRY(detach(link.ifindex, hook)) || any;
         }
+        if (recorded.contains(link.ifindex))
+            TRY(remove_fq(link.ifindex));
         story.interfaces += any ? 1 : 0;
     }
     return {};

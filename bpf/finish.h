@@ -67,11 +67,12 @@ __attribute__((noinline)) int tell_watcher(struct __sk_buff *skb, __u32 reason, 
 	event->frame_size = bytes;
 	event->is_egress = is_egress;
 	event->captured = 0;
-	/* The compiler would compare another copy of it than the one it passes. */
-	asm volatile("" : "+r"(bytes));
 	if (bytes > EVENT_FRAME_BYTES)
 		bytes = EVENT_FRAME_BYTES;
-	if (bytes && !bpf_skb_load_bytes(skb, 0, event->frame, bytes))
+	/* From 1 to all, in a way that the verifiers of 5.10 and 6.1 follow. An empty frame fails to load. */
+	asm volatile("" : "+r"(bytes));
+	bytes = ((bytes - 1) & (EVENT_FRAME_BYTES - 1)) + 1;
+	if (!bpf_skb_load_bytes(skb, 0, event->frame, bytes))
 		event->captured = bytes;
 	bpf_ringbuf_submit(event, 0);
 	return 0;

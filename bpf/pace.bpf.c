@@ -300,6 +300,18 @@ static __always_inline void tell(struct bpf_sock_ops *ops, struct told *told, __
 	}
 }
 
+static __always_inline void ask_for(struct bpf_sock_ops *ops, int calls)
+{
+	int flags = ops->bpf_sock_ops_cb_flags;
+
+	if ((flags & calls) != calls)
+		bpf_sock_ops_cb_flags_set(ops, flags | calls);
+}
+
+/*
+ * A connection without a limit costs nothing between its beginning and its end. Where it meets one that came later, it
+ * is told when the first of its segments was dropped.
+ */
 static __always_inline void pace(struct bpf_sock_ops *ops, enum progress progress)
 {
 	struct bpf_sock *socket = ops->sk;
@@ -310,16 +322,15 @@ static __always_inline void pace(struct bpf_sock_ops *ops, enum progress progres
 
 	if (!socket || !find_ends(ops, &ends))
 		return;
-	if (progress == STARTS)
-		bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_RTT_CB_FLAG |
-						       BPF_SOCK_OPS_STATE_CB_FLAG);
 	if (!((ends.sender ? ends.sender->flags : 0) & INTERFACE_LIMIT_EGRESS) &&
 	    !(ends.receiver_flags & INTERFACE_LIMIT_INGRESS)) {
 		told = bpf_sk_storage_get(&told_rates, socket, 0, 0);
 		if (told)
 			tell(ops, told, 0);
+		ask_for(ops, BPF_SOCK_OPS_RETRANS_CB_FLAG);
 		return;
 	}
+	ask_for(ops, BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG);
 	told = bpf_sk_storage_get(&told_rates, socket, &nothing, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!told)
 		return;
@@ -353,6 +364,7 @@ int pl_pace(struct bpf_sock_ops *ops)
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
 		pace(ops, STARTS);
 		break;
+	case BPF_SOCK_OPS_RETRANS_CB:
 	case BPF_SOCK_OPS_RTT_CB:
 		pace(ops, LOAD_FIELD(ops, data_segs_out) ? SENDS : WAITS);
 		break;

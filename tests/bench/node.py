@@ -49,8 +49,8 @@ def delete_netns(*names):
         run("ip", "netns", "delete", name)
 
 
-def mtu(netns, ifname="eth0"):
-    return json.loads(run("ip", "-json", "-n", netns, "link", "show", ifname))[0]["mtu"]
+def link(netns, ifname="eth0"):
+    return json.loads(run("ip", "-json", "-n", netns, "link", "show", ifname))[0]
 
 
 def connect_directly(first, second, subnets, ifname="eth0"):

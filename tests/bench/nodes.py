@@ -2,6 +2,7 @@
 
 import node
 import plugins
+import redirect
 import report
 import services
 import streams
@@ -34,19 +35,24 @@ class Nodes(streams.Served):
                 node.run("ip", "-n", chain.netns, "route", "add", *route)
         results = [chain.add(f"bench-{name}-{i}", self.pods[i])[1] for i, chain in enumerate(chains)]
         self.server = plugins.addresses(results[0])
+        if name == "redirect":
+            for netns, result in zip(self.nodes, results):
+                end = redirect.host_end(result)
+                redirect.attach(settings, netns, end, "to_node", "up0")
+                redirect.attach(settings, netns, "up0", "to_pod", end)
         if service_count:
             for netns in self.nodes:
                 services.load(netns, service_count, streams.FAMILIES)
 
     def mtu(self):
-        return node.mtu(self.pods[0], "up0" if self.pods is self.nodes else "eth0")
+        return node.link(self.pods[0], "up0" if self.pods is self.nodes else "eth0")["mtu"]
 
     def remove(self):
         node.delete_netns(*{*self.nodes, *self.pods})
 
 
 def make_peers(settings, first_number, service_count):
-    peers = {"nodes": None, "ptp": plugins.PTP}
+    peers = {"nodes": None, "redirect": plugins.PTP, "ptp": plugins.PTP}
     if settings.podlane:
         peers["podlane"] = plugins.PODLANE
     return [

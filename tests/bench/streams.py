@@ -5,6 +5,7 @@ import subprocess
 
 import node
 import plugins
+import redirect
 import report
 import services
 
@@ -41,7 +42,7 @@ class Served:
         return measured
 
     def mtu(self):
-        return node.mtu(self.pods[0])
+        return node.link(self.pods[0])["mtu"]
 
 
 class Pair(Served):
@@ -59,6 +60,10 @@ class Pair(Served):
         self.node = chain.netns
         results = [chain.add(f"bench-{name}-{i}", pod)[1] for i, pod in enumerate(self.pods)]
         self.server = plugins.addresses(results[0])
+        if name == "redirect":
+            ends = [redirect.host_end(result) for result in results]
+            for end, other in (ends, reversed(ends)):
+                redirect.attach(settings, self.node, end, "to_pod", other)
         if service_count:
             services.load(self.node, service_count, FAMILIES)
 
@@ -67,7 +72,7 @@ class Pair(Served):
 
 
 def make_pairs(settings, first_number, service_count):
-    peers = {"veth": None, "ptp": [plugins.PTP], "bridge": [plugins.BRIDGE]}
+    peers = {"veth": None, "redirect": [plugins.PTP], "ptp": [plugins.PTP], "bridge": [plugins.BRIDGE]}
     if settings.podlane:
         peers["podlane"] = [plugins.PODLANE]
     return [

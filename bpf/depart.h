@@ -64,12 +64,7 @@ __attribute__((noinline)) int depart(struct __sk_buff *skb, __u32 ifindex, __u32
 /* Sockets of the node, and of its pods by way of the host stack. */
 static __always_inline bool is_paced(struct packet *p)
 {
-	struct bpf_sock *socket = p->skb->sk;
-
-	if (!may_be_paced(p, p->interface->flags))
-		return false;
-	socket = socket ? bpf_sk_fullsock(socket) : 0;
-	return (socket && bpf_tcp_sock(socket)) || find_address(p, &p->ip.source);
+	return may_be_paced(p, p->interface->flags) && (tcp_sender(p->skb) || find_address(p, &p->ip.source));
 }
 
 /* What the fast path left to us, or the host stack delivers. */

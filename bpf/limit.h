@@ -8,6 +8,8 @@
 #define UNPACED_SEGMENTS 12
 /* Connections that have only just begun are forgiven, within bounds. */
 #define FIRST_SEGMENTS 32
+#define NO_SEGMENTS (~0U)
+#define STREAM 1 /* SOCK_STREAM */
 
 /* Bytes on the wire: each segment of a GSO packet carries the headers. */
 static __always_inline __u64 wire_bytes(struct __sk_buff *skb, __u32 headers)
@@ -19,15 +21,21 @@ static __always_inline __u64 wire_bytes(struct __sk_buff *skb, __u32 headers)
 	return bytes + (__u64)((bytes - headers - 1) / segment) * headers;
 }
 
+/* The socket of this node that sent a packet, where it is of TCP. A raw one can claim to be, and has no such fields. */
+static __always_inline struct bpf_tcp_sock *tcp_sender(struct __sk_buff *skb)
+{
+	struct bpf_sock *socket = skb->sk;
+
+	socket = socket ? bpf_sk_fullsock(socket) : 0;
+	return socket && socket->type == STREAM ? bpf_tcp_sock(socket) : 0;
+}
+
 /* Data segments that the connection of this packet has sent, where it is by a socket of this node. */
 static __always_inline __u32 segments_sent(struct __sk_buff *skb)
 {
-	struct bpf_sock *socket = skb->sk;
-	struct bpf_tcp_sock *tcp;
+	struct bpf_tcp_sock *tcp = tcp_sender(skb);
 
-	socket = socket ? bpf_sk_fullsock(socket) : 0;
-	tcp = socket ? bpf_tcp_sock(socket) : 0;
-	return tcp ? tcp->data_segs_out : ~0U;
+	return tcp ? tcp->data_segs_out : NO_SEGMENTS;
 }
 
 /*
@@ -43,7 +51,13 @@ static __always_inline __u64 tolerance(const struct limit_state *state, const st
 		return usual;
 	if (bytes <= SMALL_FRAME && backlog_of(state->small_free_at_ns, limit, now) <= usual)
 		return longest;
-	return segments <= FIRST_SEGMENTS ? longest : usual;
+	if (segments <= UNPACED_SEGMENTS) /* those of one connection at least, however low the rate */
+		return longest + UNPACED_SEGMENTS * limit->frame_ns;
+	if (segments <= FIRST_SEGMENTS)
+		return longest;
+	if (segments != NO_SEGMENTS) /* it sends what it was told before it could hear of the backlog */
+		usual += hearing_delay(state, limit);
+	return usual < longest ? usual : longest;
 }
 
 static __always_inline bool is_exempt(struct packet *p, __u32 ifindex, enum limit_direction direction,

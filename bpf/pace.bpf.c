@@ -24,6 +24,11 @@ const volatile __u32 node_netns = 0;
 #define SHORT_ROUND_TRIP_US 4000
 #define SMALLEST_WINDOW 4
 #define IDLE_NS (10 * NS_PER_MS)
+/* The kernel paces what comes after the first 10 segments. */
+#define FIRST_PACED 10
+/* Backlogs that a connection waits for when it begins; a longer one is of a clock that jumped. */
+#define SHORTEST_WAIT_NS (20 * NS_PER_MS)
+#define LONGEST_WAIT_NS (4 * NS_PER_S)
 
 /* What a socket was told last. */
 struct told {
@@ -40,8 +45,8 @@ struct {
 	__type(value, struct told);
 } told_rates SEC(".maps");
 
-/* Of a connection: just established, has nothing sent yet, or has. */
-enum progress { STARTS, WAITS, SENDS };
+/* Of a connection: just established, has nothing sent yet, sends what is not paced, or more. */
+enum progress { STARTS, WAITS, BEGINS, SENDS };
 
 /* The endpoints at both ends of a connection, as far as they are of this node. */
 struct ends {
@@ -221,6 +226,17 @@ static __always_inline void give_back(__u32 ifindex, enum limit_direction direct
 	bpf_spin_unlock(&state->lock);
 }
 
+/* The first segments of many connections are ahead of what is paced: the next two leave when those have left. */
+static __always_inline __u64 behind_backlog(const struct limit_state *state, __u64 rate)
+{
+	__u64 now = bpf_ktime_get_ns(), backlog = state->free_at_ns > now ? state->free_at_ns - now : 0, slow;
+
+	if (backlog < SHORTEST_WAIT_NS || backlog > LONGEST_WAIT_NS)
+		return rate;
+	slow = 2 * (FRAME_BITS / 8) * NS_PER_S / backlog;
+	return slow < rate ? slow : rate;
+}
+
 /* Bytes per second the limit leaves to one flow; 0 where there is none. */
 static __always_inline __u64 rate_of(__u32 ifindex, enum limit_direction direction, struct told *told,
 				     enum progress progress)
@@ -232,7 +248,7 @@ static __always_inline __u64 rate_of(__u32 ifindex, enum limit_direction directi
 		return 0;
 	if (progress == STARTS)
 		begin_anew(state, whole_of(ifindex, direction));
-	if (progress == SENDS && !(told->rooms & 1 << direction)) {
+	if (progress >= BEGINS && !(told->rooms & 1 << direction)) {
 		told->rooms |= 1 << direction;
 		make_room(state, whole_of(ifindex, direction));
 	}
@@ -241,7 +257,7 @@ static __always_inline __u64 rate_of(__u32 ifindex, enum limit_direction directi
 		told->epochs[direction] = state->epoch;
 		__sync_fetch_and_add(&state->flows_seen, 1);
 	}
-	return state->paced_bytes_per_s;
+	return progress == BEGINS ? behind_backlog(state, state->paced_bytes_per_s) : state->paced_bytes_per_s;
 }
 
 /* The smaller of the two limits of a connection; 0 where neither is there. */
@@ -356,6 +372,13 @@ static __always_inline void end(struct bpf_sock_ops *ops)
 		give_back(ends.receiver_ifindex, LIMIT_INGRESS, told);
 }
 
+static __always_inline enum progress progress_of(struct bpf_sock_ops *ops)
+{
+	__u32 sent = LOAD_FIELD(ops, data_segs_out);
+
+	return sent > FIRST_PACED ? SENDS : sent ? BEGINS : WAITS;
+}
+
 SEC("sockops")
 int pl_pace(struct bpf_sock_ops *ops)
 {
@@ -366,7 +389,7 @@ int pl_pace(struct bpf_sock_ops *ops)
 		break;
 	case BPF_SOCK_OPS_RETRANS_CB:
 	case BPF_SOCK_OPS_RTT_CB:
-		pace(ops, LOAD_FIELD(ops, data_segs_out) ? SENDS : WAITS);
+		pace(ops, progress_of(ops));
 		break;
 	case BPF_SOCK_OPS_STATE_CB:
 		if (ops->args[1] == BPF_TCP_CLOSE)

@@ -115,7 +115,7 @@ static __always_inline void measure(struct limit_state *state, const struct limi
 {
 	__u64 elapsed = now - state->window_since_ns, shortest = 2 * delay + 16 * limit->frame_ns;
 	__u64 charged = state->window_charged_ns;
-	__u64 load;
+	__u64 load, ratio;
 
 	if (shortest < 10 * NS_PER_MS)
 		shortest = 10 * NS_PER_MS;
@@ -130,7 +130,10 @@ static __always_inline void measure(struct limit_state *state, const struct limi
 	load = charged * ONE / (elapsed | 1);
 	if (load > wanted + ONE)
 		load = wanted + ONE;
-	set_fair(state, limit, scaled(state->fair_bytes_per_s, ONE + wanted / 4 - load / 4));
+	ratio = ONE + wanted / 4 - load / 4;
+	if (wanted < ONE && ratio > ONE) /* senders that wait for the backlog to go do not leave their share to others */
+		ratio = ONE;
+	set_fair(state, limit, scaled(state->fair_bytes_per_s, ratio));
 }
 
 static __always_inline void count_epoch(struct limit_state *state, __u64 now)

@@ -2,6 +2,7 @@
 
 #include "loader/object.hpp"
 #include "loader/probe.hpp"
+#include "loader/qdisc.hpp"
 #include "maps/abi/names.h"
 #include "maps/fd.hpp"
 
@@ -32,6 +33,12 @@ std::string place(std::uint32_t ifindex, Hook hook) {
 }
 
 bool is_ours(std::string_view program_name) { return program_name.starts_with(PODLANE_PROGRAM_PREFIX); }
+
+Error taken(std::uint32_t ifindex) {
+    return {ErrorCode::plugin_not_available, "interface " + std::to_string(ifindex) +
+                                                 " has a qdisc `ingress` of somebody else, as the plugin \"bandwidth\" "
+                                                 "puts it there, in the place of clsact"};
+}
 
 bool is_gone(int error) { return error == ENODEV || error == ENOENT || error == EINVAL; }
 
@@ -140,6 +147,8 @@ Result<void> attach_clsact(std::uint32_t ifindex, Hook hook, int program_fd) {
     tc.attach_point = static_cast<bpf_tc_attach_point>(BPF_TC_INGRESS | BPF_TC_EGRESS);
     if (const int failed = bpf_tc_hook_create(&tc); failed != 0 && failed != -EEXIST)
         return system_error(ErrorCode::bpf, "creating clsact on interface " + std::to_string(ifindex), -failed);
+    else if (failed == -EEXIST && hook == Hook::ingress && TRY(ingress_qdisc(ifindex)) == kIngressQdisc)
+        return taken(ifindex); // it would take a filter for either direction, and run both on what comes in
     tc = tc_hook(ifindex, hook);
     bpf_tc_opts options = tc_options();
     options.prog_fd = program_fd;
@@ -195,6 +204,17 @@ Result<std::vector<Stranger>> strangers_on_tcx(std::uint32_t ifindex, Hook hook)
         if (!is_ours(one->name))
             strangers.push_back({one->id, one->name, one < first_of_ours});
     return strangers;
+}
+
+Result<HookKind> usable_kind(std::uint32_t ifindex, HookKind wanted) {
+    if (wanted == HookKind::tcx || TRY(ingress_qdisc(ifindex)) != kIngressQdisc)
+        return wanted;
+    if (has_tcx())
+        return HookKind::tcx;
+    Error error = taken(ifindex);
+    error.message += ", and this kernel has no tcx (Linux 6.6 or newer has it)";
+    error.hint = "take that qdisc away; podlane holds the limits of the plugin \"bandwidth\" itself";
+    return error;
 }
 
 Result<void> attach(std::uint32_t ifindex, Hook hook, HookKind kind, int program_fd) {

@@ -30,6 +30,10 @@ struct Stranger {
 };
 Result<std::vector<Stranger>> strangers_on_tcx(std::uint32_t ifindex, Hook hook);
 
+// How programs get on an interface where `wanted` is clsact: by tcx where somebody's `ingress` qdisc has its place, and
+// an error where the kernel has no tcx either.
+Result<HookKind> usable_kind(std::uint32_t ifindex, HookKind wanted);
+
 // Puts `program_fd` on the hook and takes off any other program of ours there, of whatever kind. Programs and qdiscs
 // of others stay. Repeating it changes nothing.
 Result<void> attach(std::uint32_t ifindex, Hook hook, HookKind kind, int program_fd);

@@ -69,6 +69,7 @@ Result<void> put_uplink(const UplinkTables &tables, std::uint32_t ifindex, std::
     }
     if (TRY(tables.counters.find(ifindex)).empty())
         TRY(tables.counters.put_zero(ifindex));
+    kind = TRY(usable_kind(ifindex, kind));
     TRY(attach(ifindex, Hook::egress, kind, tables.to_uplink.get()));
     TRY(attach(ifindex, Hook::ingress, kind, tables.from_uplink.get()));
     return tables.uplinks.put(ifindex, entry);

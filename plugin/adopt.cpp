@@ -1,6 +1,7 @@
 #include "plugin/adopt.hpp"
 
 #include "loader/object.hpp"
+#include "loader/qdisc.hpp"
 #include "plugin/hostless.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
@@ -49,6 +50,22 @@ Result<Router> router_of(net::Netlink &host, const net::Link &host_end, const st
     return Router{{}, true};
 }
 
+// What a plugin before us in the list, such as `bandwidth`, does by a qdisc it does to what takes the host stack alone.
+Result<bool> has_foreign_qdisc(const net::Link &host_end) {
+    const std::string &root = host_end.qdisc;
+    return (!root.empty() && root != "noqueue" && root != "noop") ||
+           TRY(ingress_qdisc(host_end.ifindex)) == kIngressQdisc;
+}
+
+Result<std::uint32_t> without_fast_path(const net::Link &host_end, std::uint32_t flags) {
+    constexpr std::uint32_t kFast = std::uint32_t{INTERFACE_FAST_LOCAL} | INTERFACE_FAST_UPLINK;
+    if ((flags & kFast) == 0 || !TRY(has_foreign_qdisc(host_end)))
+        return flags;
+    log(cni::Log::Level::info,
+        host_end.name + " has a qdisc of somebody else: all its packets take the host stack, and so that qdisc");
+    return flags & ~kFast;
+}
+
 // Pods of one bridge reach each other by their MACs: what one of them sends past the bridge, the other would answer by
 // it.
 std::uint32_t flags_for(const cni::Request &request, const Router &router, std::size_t address_count) {
@@ -71,7 +88,8 @@ Result<void> attach_program(const std::string &root, const char *name, std::uint
 
 Result<EndpointFacts> facts_of(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
                                const Adopted &pair, const std::optional<Way> &way) {
-    EndpointFacts facts{.mode = ENDPOINT_AFTER_MAIN, .hook_kind = TRY(choose_hook_kind(request.config))};
+    EndpointFacts facts{.mode = ENDPOINT_AFTER_MAIN,
+                        .hook_kind = TRY(choose_hook_kind(request.config, pair.host->ifindex))};
     const Router router =
         TRY(router_of(sockets.host, *pair.host, addresses_of(*request.config.prev_result, request.ifname)));
     facts.addresses = TRY(adopted_addresses(request));
@@ -82,7 +100,7 @@ Result<EndpointFacts> facts_of(const cni::Request &request, const net::Namespace
     facts.pod_mac = pair.pod.mac;
     facts.host_mac = router.mac;
     facts.mtu = pair.pod.mtu;
-    facts.flags = flags_for(request, router, facts.addresses.size());
+    facts.flags = TRY(without_fast_path(*pair.host, flags_for(request, router, facts.addresses.size())));
     facts.link_local = TRY(link_local_of(sockets.pod, pair.pod.ifindex));
     facts.masquerade = TRY(masquerade_of(request.config));
     if (way && (facts.flags & INTERFACE_BRIDGED) != 0)

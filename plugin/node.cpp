@@ -58,6 +58,16 @@ Result<HookKind> choose_hook_kind(const cni::Config &config) {
     return HookKind::tcx;
 }
 
+Result<HookKind> choose_hook_kind(const cni::Config &config, std::uint32_t ifindex) {
+    const HookKind wanted = TRY(choose_hook_kind(config)), usable = TRY(usable_kind(ifindex, wanted));
+    if (usable != wanted && config.attach == cni::AttachBy::clsact)
+        return Error{ErrorCode::invalid_network_config,
+                     "clsact cannot be put on interface " + std::to_string(ifindex) +
+                         ": a qdisc `ingress` of somebody else is in its place",
+                     "set \"attach\" to \"auto\" or \"tcx\""};
+    return usable;
+}
+
 Result<void> enable_forwarding(net::Netlink &host, bool ipv4, bool ipv6) {
     if (ipv4)
         TRY(switch_on({"net", "ipv4", "ip_forward"}));

@@ -19,6 +19,8 @@ Result<Tables> open_node(const cni::Config &config);
 // clsact unless the configuration asks for tcx: attaching to tcx and taking an interface away from it wait for a grace
 // period of RCU each, under the lock of all network configuration (docs/PERFORMANCE.md has the figures).
 Result<HookKind> choose_hook_kind(const cni::Config &config);
+// The same for an interface that others have worked on.
+Result<HookKind> choose_hook_kind(const cni::Config &config, std::uint32_t ifindex);
 
 // Forwarding of the families in use. Where a node learns its default route from router advertisements, the kernel would
 // ignore them from now on: accept_ra becomes 2 there, and the log says so.

@@ -1,9 +1,6 @@
 // Limits on real traffic: TCP and UDP, in both directions and by each way, a ping beside them, and what becomes of a
 // limit.
-#include "tests/netns/lab.hpp"
-
-#include "loader/pace.hpp"
-#include "tools/podlanectl/cli.hpp"
+#include "tests/netns/limits.hpp"
 
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
@@ -11,79 +8,27 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include <atomic>
 #include <cstring>
-#include <thread>
 
 namespace podlane::test {
 namespace {
 
-constexpr std::uint64_t kRate = 20000000; // bits per second
-constexpr std::uint64_t kAuto = 0x7fffffff;
-constexpr double kPayload = 1448.0 / 1514; // of a full frame
-
-class Bandwidth : public testing::Test {
-  protected:
-    static Json limits(std::uint64_t ingress, std::uint64_t egress) {
-        Json keys = Json::object();
-        if (ingress != 0)
-            keys.update({{"ingressRate", ingress}, {"ingressBurst", kAuto}});
-        if (egress != 0)
-            keys.update({{"egressRate", egress}, {"egressBurst", kAuto}});
-        return keys;
-    }
-    // The mean rate at which `flows` connections get bytes through, once they have begun.
-    double goodput(const net::Namespace &from, const ip_addr &to, const net::Namespace &receiver, int flows) const {
-        const EchoServer server(receiver, true, 7);
-        std::atomic<std::uint64_t> bytes = 0;
-        std::vector<std::thread> senders;
-        const auto start = std::chrono::steady_clock::now();
-        const auto end = start + kTime;
-        for (int i = 0; i < flows; ++i)
-            senders.emplace_back([&] {
-                const Fd socket = open_socket(from, Transport::tcp, true);
-                if (connect_to(socket, {to, 7}) != 0)
-                    return;
-                while (std::chrono::steady_clock::now() < end && transfer(socket, 16384) == 0)
-                    bytes += 16384;
-            });
-        for (std::thread &sender : senders)
-            sender.join();
-        return static_cast<double>(bytes.load()) * 8 /
-               std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    }
-    [[nodiscard]] limit_state state(const Pod &pod, limit_direction direction) {
-        return require(require(open_limit_states(lab_.node().bpffs(), Access::read_only))
-                           .find({pod.ifindex, static_cast<std::uint32_t>(direction)}))
-            .value();
-    }
-    Output ctl(std::vector<std::string> words) {
-        words.insert(words.begin(), std::getenv("PODLANECTL_BIN"));
-        words.insert(words.end(), {"--bpffs", lab_.node().bpffs()});
-        return run(lab_.node().ns(), words);
-    }
-    void expect_rate(double measured) {
-        EXPECT_LT(measured, 1.1 * static_cast<double>(kRate));
-        if (!slow()) {
-            EXPECT_GT(measured, 0.8 * kPayload * static_cast<double>(kRate));
-        }
-    }
-
-    static constexpr std::chrono::seconds kTime{2};
-    Lab lab_;
-};
+class Bandwidth : public LimitTest {};
 
 TEST_F(Bandwidth, TcpGetsItsRateInEachDirection) {
     const Pod sender = lab_.add_pod(limits(0, kRate));
     const Pod receiver = lab_.add_pod(limits(kRate, 0));
     const Pod free = lab_.add_pod();
-    if (!is_pacing(lab_.node().bpffs()))
+    if (!is_paced())
         GTEST_SKIP() << "this kernel cannot pace";
     for (const int flows : {1, 8}) {
         expect_rate(goodput(sender.ns(), free.v4, free.ns(), flows));
         expect_rate(goodput(free.ns(), receiver.v4, receiver.ns(), flows));
         expect_rate(goodput(lab_.node().ns(), receiver.v4, receiver.ns(), flows));
     }
+    const std::uint64_t paced = state(receiver, LIMIT_INGRESS).paced;
+    expect_rate(goodput(lab_.node().ns(), receiver.v4, receiver.ns(), 1));
+    EXPECT_GT(state(receiver, LIMIT_INGRESS).paced, paced) << "the node's own connections";
     for (const auto &[pod, direction] : {std::pair(&sender, LIMIT_EGRESS), std::pair(&receiver, LIMIT_INGRESS)}) {
         const limit_state seen = state(*pod, direction);
         EXPECT_GT(seen.paced, 0U);
@@ -183,33 +128,12 @@ TEST_F(Bandwidth, ChargesWhatACaptureSees) {
     EXPECT_LE(after.bytes - before.bytes, seen + kStray);
 }
 
-// tcx, as the plugin's `ingress` qdisc takes the place of clsact; no fq, as its TBF takes that place.
-TEST_F(Bandwidth, TheReferencePluginBehindItHoldsToo) {
-    if (!kernel_can_tcx())
-        GTEST_SKIP() << "this kernel has no tcx";
-    Json keys = limits(kRate, kRate);
-    keys.update({{"attach", "tcx"}, {"limiter", "pace"}});
-    const Pod free = lab_.add_pod();
-    if (!is_pacing(lab_.node().bpffs()))
-        GTEST_SKIP() << "this kernel cannot pace";
-    const Json behind = {{"type", "bandwidth"},
-                         {"ingressRate", 2 * kRate},
-                         {"ingressBurst", 8000000},
-                         {"egressRate", 2 * kRate},
-                         {"egressBurst", 8000000}};
-    const Pod limited = lab_.add_pod(std::vector<Json>{lab_.node().config(keys), behind});
-    EXPECT_NE(lab_.node().run("tc qdisc show dev " + limited.host_ifname).find("tbf"), std::string::npos);
-    expect_rate(goodput(limited.ns(), free.v4, free.ns(), 2));
-    expect_rate(goodput(free.ns(), limited.v4, limited.ns(), 2));
-    expect_rate(goodput(lab_.node().ns(), limited.v4, limited.ns(), 2));
-}
-
 TEST_F(Bandwidth, LimitsOfTheHostStackHoldToo) {
     Json keys = limits(0, kRate);
     keys["fastPath"] = "off";
     const Pod sender = lab_.add_pod(keys);
     const Pod receiver = lab_.add_pod();
-    if (!is_pacing(lab_.node().bpffs()))
+    if (!is_paced())
         GTEST_SKIP() << "this kernel cannot pace";
     expect_rate(goodput(sender.ns(), receiver.v4, receiver.ns(), 2));
     EXPECT_EQ(lab_.count(sender, REASON_SENT_DIRECT), 0U);

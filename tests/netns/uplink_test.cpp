@@ -123,6 +123,17 @@ TEST_P(Uplink, OtherProgramsGoOnWorking) {
     EXPECT_GT(passed("ingress"), before);
 }
 
+TEST_P(Uplink, AnIngressQdiscOfOthersStays) {
+    if (!kernel_can_tcx())
+        GTEST_SKIP() << "this kernel has no tcx";
+    node().run("tc qdisc add dev up0 ingress");
+    const Member a = add_pod(1);
+    expect_fast(a, add_pod(2));
+    EXPECT_EQ(programs("up0").size(), 2U);
+    EXPECT_NE(node().run("tc qdisc show dev up0").find("qdisc ingress ffff:"), std::string::npos);
+    EXPECT_EQ(node().run("tc filter show dev up0 ingress").find(PODLANE_PROGRAM_PREFIX), std::string::npos);
+}
+
 TEST_P(Uplink, RecreatedOneIsPickedUpByTheNextAdd) {
     const Member a = add_pod(1);
     const Member far = add_pod(2);

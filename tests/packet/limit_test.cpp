@@ -63,6 +63,18 @@ TEST_F(Limit, DropsByNameBeyondTheBurst) {
     EXPECT_EQ(state(node().pod).packets, 0U);
 }
 
+TEST_F(Limit, HoldsTheLeastAndTheGreatestRate) {
+    for (const auto &[rate, burst] :
+         {std::pair(std::uint64_t{100000}, 242 * kMs), std::pair(std::uint64_t{400000000000}, 100 * kMs)}) {
+        limit(node().pod, 0, rate);
+        SCOPED_TRACE(rate);
+        fill(node().pod, LIMIT_EGRESS, burst - 20 * kMs);
+        expect_ends_in(node(), node().run(large()), REASON_SENT_DIRECT);
+        fill(node().pod, LIMIT_EGRESS, burst + 20 * kMs);
+        expect_ends_in(node(), node().run(large()), REASON_DROP_EGRESS_LIMIT);
+    }
+}
+
 TEST_F(Limit, TheConfiguredBurstIsTheBound) {
     limit(node().pod, 0, kRate, kRate / 2); // 500 ms
     fill(node().pod, LIMIT_EGRESS, 400 * kMs);

@@ -1,0 +1,73 @@
+// Pods with limits: what they get, and what the bucket of a limit has seen.
+#pragma once
+
+#include "tests/netns/lab.hpp"
+
+#include "loader/pace.hpp"
+#include "tools/podlanectl/cli.hpp"
+
+#include <atomic>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace podlane::test {
+
+constexpr std::uint64_t kRate = 20000000; // bits per second
+constexpr std::uint64_t kAutoBurst = 0x7fffffff;
+constexpr double kPayload = 1448.0 / 1514; // of a full frame
+
+inline Json limits(std::uint64_t ingress, std::uint64_t egress, std::uint64_t burst = kAutoBurst) {
+    Json keys = Json::object();
+    if (ingress != 0)
+        keys.update({{"ingressRate", ingress}, {"ingressBurst", burst}});
+    if (egress != 0)
+        keys.update({{"egressRate", egress}, {"egressBurst", burst}});
+    return keys;
+}
+
+class LimitTest : public testing::Test {
+  protected:
+    // The mean rate at which `flows` connections get bytes through, once they have begun.
+    double goodput(const net::Namespace &from, const ip_addr &to, const net::Namespace &receiver, int flows) const {
+        const EchoServer server(receiver, true, 7);
+        std::atomic<std::uint64_t> bytes = 0;
+        std::vector<std::thread> senders;
+        const auto start = std::chrono::steady_clock::now();
+        const auto end = start + kTime;
+        for (int i = 0; i < flows; ++i)
+            senders.emplace_back([&] {
+                const Fd socket = open_socket(from, Transport::tcp, true);
+                if (connect_to(socket, {to, 7}) != 0)
+                    return;
+                while (std::chrono::steady_clock::now() < end && transfer(socket, 16384) == 0)
+                    bytes += 16384;
+            });
+        for (std::thread &sender : senders)
+            sender.join();
+        return static_cast<double>(bytes.load()) * 8 /
+               std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+    [[nodiscard]] limit_state state(const Pod &pod, limit_direction direction) {
+        return require(require(open_limit_states(lab_.node().bpffs(), Access::read_only))
+                           .find({pod.ifindex, static_cast<std::uint32_t>(direction)}))
+            .value();
+    }
+    Output ctl(std::vector<std::string> words) {
+        words.insert(words.begin(), std::getenv("PODLANECTL_BIN"));
+        words.insert(words.end(), {"--bpffs", lab_.node().bpffs()});
+        return run(lab_.node().ns(), words);
+    }
+    static void expect_rate(double measured, std::uint64_t rate = kRate) {
+        EXPECT_LT(measured, 1.1 * static_cast<double>(rate));
+        if (!slow()) {
+            EXPECT_GT(measured, 0.8 * kPayload * static_cast<double>(rate));
+        }
+    }
+    [[nodiscard]] bool is_paced() { return is_pacing(lab_.node().bpffs()); }
+
+    static constexpr std::chrono::seconds kTime{2};
+    Lab lab_;
+};
+
+} // namespace podlane::test

@@ -2,6 +2,10 @@
 // limit.
 #include "tests/netns/limits.hpp"
 
+#include "loader/object.hpp"
+
+#include <bpf/bpf.h>
+#include <linux/bpf.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/if.h>
@@ -78,11 +82,36 @@ TEST_F(Bandwidth, ALimitIsSetAndClearedOnALivePod) {
     EXPECT_EQ(shown[1]["rate_bits_per_s"], kRate);
     EXPECT_EQ(shown[1]["effective_burst_bits"], kRate / 10);
     EXPECT_GE(shown[1]["bytes"].get<std::uint64_t>(), 2U << 20U);
+    if (is_paced()) {
+        EXPECT_GT(state(sender, LIMIT_EGRESS).paced, 0U) << "the connection has not heard of the limit";
+    }
 
     ASSERT_EQ(ctl({"bandwidth", "clear", sender.host_ifname}).rc, 0);
     const std::uint64_t charged = state(sender, LIMIT_EGRESS).bytes;
     EXPECT_EQ(transfer(socket, 1U << 20U), 0);
     EXPECT_EQ(state(sender, LIMIT_EGRESS).bytes, charged);
+}
+
+TEST_F(Bandwidth, AConnectionWithoutALimitIsLeftAlone) {
+    constexpr std::uint64_t kRoundTrips = 2000;
+    const Pod sender = lab_.add_pod();
+    const Pod receiver = lab_.add_pod();
+    if (!is_paced())
+        GTEST_SKIP() << "this kernel cannot pace";
+    const EchoServer server(receiver.ns(), true, 7);
+    const Fd socket = open_socket(sender.ns(), Transport::tcp, true);
+    ASSERT_EQ(connect_to(socket, {receiver.v4, 7}), 0);
+    const Fd counting(bpf_enable_stats(BPF_STATS_RUN_TIME));
+    const auto calls = [&] {
+        const Fd pace = require(open_program(lab_.node().bpffs(), PODLANE_PROGRAM_PACE));
+        return require(program_facts(pace.get())).run_count;
+    };
+
+    const std::uint64_t before = calls();
+    for (std::uint64_t i = 0; i < kRoundTrips; ++i)
+        ASSERT_EQ(transfer(socket, 1), 0);
+
+    EXPECT_LT(calls() - before, kRoundTrips / 2) << "other connections of this machine included";
 }
 
 // Segmentation of large packets in the kernel, where a device leaves it to it.

@@ -3,6 +3,7 @@
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
 #include "loader/probe.hpp"
+#include "loader/trace.hpp"
 #include "maps/abi/names.h"
 #include "maps/tables.hpp"
 
@@ -224,6 +225,14 @@ void attach_in_new_namespace(const std::string &root, HookKind kind) {
     ASSERT_EQ(found->size(), 1U);
     EXPECT_EQ(found->front().name, PODLANE_PROGRAM_FROM_POD);
     EXPECT_EQ(found->front().kind, kind);
+}
+
+TEST_F(Load, LoadsTheCopiesThatAreAsked) {
+    for (const char *program :
+         {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD, PODLANE_PROGRAM_FROM_UPLINK, PODLANE_PROGRAM_TO_UPLINK}) {
+        const auto tracer = Tracer::load(root_, program);
+        EXPECT_TRUE(tracer) << program << ": " << tracer.error().message << ": " << tracer.error().hint;
+    }
 }
 
 TEST_F(Load, AttachesToAClassicHook) { attach_in_new_namespace(root_, HookKind::clsact); }

@@ -82,6 +82,11 @@ Result<std::string> output_of(const char *path, const std::vector<std::string> &
     return finished.out;
 }
 
+// Rules may be there all the same: somebody else's container may have the program.
+Error not_installed(const std::string &path, const char *package) {
+    return {ErrorCode::missing, path + " is not installed", "install the package " + std::string(package)};
+}
+
 bool has_older_filter(const char *names) {
     std::ifstream tables(names);
     for (std::string name; std::getline(tables, name);)
@@ -156,13 +161,17 @@ Result<std::vector<std::string>> chains_that_drop_forwarded() {
     }};
     constexpr const char *kNft = "/usr/sbin/nft";
     std::vector<std::string> found;
-    if (is_installed(kNft))
-        found = dropping_chains_of_nft(TRY(output_of(kNft, {"list", "ruleset"})));
-    for (const Older &older : kOlder)
-        if (has_older_filter(older.names) && is_installed(older.program))
-            std::ranges::move(
-                dropping_chains_of_iptables(TRY(output_of(older.program, {"-t", "filter"})), older.family),
-                std::back_inserter(found));
+    if (!is_installed(kNft))
+        return not_installed(kNft, "nftables");
+    found = dropping_chains_of_nft(TRY(output_of(kNft, {"list", "ruleset"})));
+    for (const Older &older : kOlder) {
+        if (!has_older_filter(older.names))
+            continue;
+        if (!is_installed(older.program))
+            return not_installed(older.program, "iptables");
+        std::ranges::move(dropping_chains_of_iptables(TRY(output_of(older.program, {"-t", "filter"})), older.family),
+                          std::back_inserter(found));
+    }
     return found;
 }
 

@@ -106,6 +106,25 @@ TEST_F(Doctor, SaysHowToMountABpffs) {
     EXPECT_THAT(output.out, HasSubstr("mount -t bpf"));
 }
 
+// Root without a right, as in a container: what cannot be seen is not said to be wrong.
+TEST_F(Doctor, WithoutARightItSaysWhatItCouldNotSee) {
+    for (const std::string missing : {"-net_admin", "-sys_admin,-bpf", "-sys_admin,-bpf,-net_admin,-perfmon",
+                                      "-sys_ptrace", "-dac_override,-dac_read_search"}) {
+        std::vector<std::string> argv = {"setpriv", "--inh-caps=" + missing, "--bounding-set=" + missing};
+        for (const std::string &word : ctl_argv(node_.bpffs(), "doctor --json"))
+            argv.push_back(word);
+        const Output output = run(node_.ns(), argv);
+        const Json all = Json::parse(output.out, nullptr, false);
+        if (all.is_discarded()) {
+            EXPECT_EQ(output.rc, 1) << missing;
+            EXPECT_THAT(output.err, HasSubstr("Operation not permitted\nhint: run it as root"));
+            continue;
+        }
+        for (const Json &one : all)
+            EXPECT_THAT(one.at("finding").get<std::string>(), HasSubstr("cannot be checked: ")) << missing;
+    }
+}
+
 // Everything of bpf(2) is refused, as by a kernel that has none of it.
 void refuse_bpf() {
     std::array<sock_filter, 4> code = {{

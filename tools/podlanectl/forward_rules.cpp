@@ -78,7 +78,7 @@ bool is_installed(const char *path) { return access(path, X_OK) == 0; }
 Result<std::string> output_of(const char *path, const std::vector<std::string> &arguments) {
     const Finished finished = TRY(run_process(path, {"LC_ALL=C", "PATH=/usr/sbin:/sbin:/usr/bin:/bin"}, "", arguments));
     if (finished.exit_code != 0)
-        return Error{ErrorCode::io_failure, std::string(path) + ": " + finished.err};
+        return Error{ErrorCode::io_failure, std::string(path) + ": " + finished.err.substr(0, finished.err.find('\n'))};
     return finished.out;
 }
 

@@ -21,8 +21,11 @@ std::uint64_t clock_ns(clockid_t clock) {
 
 int complain(const Error &error, const World &world) {
     std::string text = output::toned("podlanectl: ", output::Tone::bad, world.err_style) + error.message + "\n";
-    if (!error.hint.empty())
-        text += "hint: " + error.hint + "\n";
+    const bool refused = error.system_errno == EPERM || error.system_errno == EACCES;
+    if (!error.hint.empty() || refused)
+        text +=
+            "hint: " + (error.hint.empty() ? "run it as root, where nothing takes root's rights away" : error.hint) +
+            "\n";
     std::fwrite(text.data(), 1, text.size(), world.err);
     return error.code == ErrorCode::invalid_environment ? 2 : 1;
 }

@@ -36,7 +36,7 @@ static __attribute__((noinline)) void trace(__u64 what, __s32 answer, void *key,
 	struct step step = {what >> 48, what >> 32 & 0xffff, answer, what >> 16 & 0xffff, what & 0xffff, 0};
 
 	bpf_ringbuf_output(&events_v1, &step, sizeof(step), 0);
-	if (step.key_size)
+	if (key)
 		bpf_ringbuf_output(&events_v1, key, what >> 16 & 0xffff, 0);
 	if (value)
 		bpf_ringbuf_output(&events_v1, value, what & 0xffff, 0);

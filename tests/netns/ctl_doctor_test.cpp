@@ -106,6 +106,59 @@ TEST_F(Doctor, SaysHowToMountABpffs) {
     EXPECT_THAT(output.out, HasSubstr("mount -t bpf"));
 }
 
+// Everything of bpf(2) is refused, as by a kernel that has none of it.
+void refuse_bpf() {
+    std::array<sock_filter, 4> code = {{
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_bpf, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    }};
+    sock_fprog program{code.size(), code.data()};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        _exit(99);
+}
+
+TEST_F(Doctor, MountsABpffs) {
+    std::string command;
+    for (const std::string &word : ctl_argv("/sys/fs/bpf/podlane-never", "doctor --json"))
+        command += "'" + word + "' ";
+    const std::string unmount = "while mountpoint -q /sys/fs/bpf; do umount -l /sys/fs/bpf; done; ";
+    const Output found = run(node_.ns(), {"unshare", "-m", "sh", "-c", unmount + command});
+    EXPECT_EQ(found.rc, 1) << found.err;
+    EXPECT_THAT(found.out, HasSubstr("no bpffs is mounted"));
+    const Output fixed =
+        run(node_.ns(), {"unshare", "-m", "sh", "-c", unmount + command + "--fix >/dev/null && " + command});
+    EXPECT_EQ(fixed.rc, 0) << fixed.out << fixed.err;
+    EXPECT_EQ(fixed.out, "[]\n");
+}
+
+// Every other command says so too, and where to ask for more.
+TEST_F(Doctor, OtherCommandsSendThere) {
+    const std::string path = node_.dir() + "/said";
+    for (const std::string_view noun :
+         {"endpoint", "counter", "program", "history", "network", "path", "source", "uplink"}) {
+        const pid_t child = fork();
+        if (child == 0) {
+            refuse_bpf();
+            ctl::World world = ctl::real_world();
+            world.bpffs = node_.bpffs();
+            world.err = std::fopen(path.c_str(), "we");
+            const std::array<std::string_view, 1> words = {noun};
+            const int code = ctl::run(words, world);
+            std::fclose(world.err);
+            _exit(code);
+        }
+        int status = 0;
+        ASSERT_EQ(waitpid(child, &status, 0), child);
+        EXPECT_EQ(WEXITSTATUS(status), 1) << noun;
+        std::ifstream file(path);
+        const std::string text{std::istreambuf_iterator<char>(file), {}};
+        EXPECT_THAT(text, HasSubstr("\nhint: \"podlanectl doctor\" tells what this kernel has not")) << noun;
+        EXPECT_EQ(std::ranges::count(text, '\n'), 2) << text;
+    }
+}
+
 // Root without a right, as in a container: what cannot be seen is not said to be wrong.
 TEST_F(Doctor, WithoutARightItSaysWhatItCouldNotSee) {
     for (const std::string missing : {"-net_admin", "-sys_admin,-bpf", "-sys_admin,-bpf,-net_admin,-perfmon",
@@ -123,19 +176,6 @@ TEST_F(Doctor, WithoutARightItSaysWhatItCouldNotSee) {
         for (const Json &one : all)
             EXPECT_THAT(one.at("finding").get<std::string>(), HasSubstr("cannot be checked: ")) << missing;
     }
-}
-
-// Everything of bpf(2) is refused, as by a kernel that has none of it.
-void refuse_bpf() {
-    std::array<sock_filter, 4> code = {{
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_bpf, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    }};
-    sock_fprog program{code.size(), code.data()};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
-        _exit(99);
 }
 
 // In a process of its own: libbpf remembers what a kernel refused.

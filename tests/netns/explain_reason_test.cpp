@@ -95,6 +95,8 @@ class ExplainLab : public testing::TestWithParam<std::string> {
     void SetUp() override {
         if (GetParam() == "tcx" && !kernel_can_tcx())
             GTEST_SKIP() << "this kernel has no tcx";
+        if (GetParam() == "clsact" && kernel_can_tcx() && slow())
+            GTEST_SKIP() << "left to kernels without tcx, as time is short";
         lab_.emplace();
         asker_.emplace(lab_->node());
         a_ = add_pod();
@@ -321,6 +323,8 @@ class ExplainSources : public testing::TestWithParam<std::string> {
     void SetUp() override {
         if (GetParam() == "tcx" && !kernel_can_tcx())
             GTEST_SKIP() << "this kernel has no tcx";
+        if (GetParam() == "clsact" && kernel_can_tcx() && slow())
+            GTEST_SKIP() << "left to kernels without tcx, as time is short";
         pod_ = lab_.node().container();
         for (const int number : {0, 1})
             lab_.add(pod_, number == 0 ? "eth0" : "net1", number,

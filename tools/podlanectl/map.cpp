@@ -125,6 +125,7 @@ Result<int> map_list(const Call &call, World &world) {
     std::vector<MapReport> maps = TRY(read_maps(world));
     const bool complete = std::ranges::all_of(maps, &MapReport::there);
     if (!selection.selects_all()) {
+        TRY(selected_endpoints(selection, world)); // says so where there is none
         for (MapReport &map : maps)
             map.entries = map.known && map.there ? TRY(count_selected(*known_map(map.name), selection, world)) : 0;
         std::erase_if(maps, [](const MapReport &map) { return map.there && map.entries == 0; });

@@ -5,7 +5,6 @@
 
 #include <bpf/bpf.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -18,14 +17,19 @@ std::string &libbpf_log() {
     return log;
 }
 
+// The verifier says last why it refuses a program.
 int keep_log(libbpf_print_level level, const char *format, va_list arguments) {
     constexpr std::size_t kKept = 2048;
     if (level != LIBBPF_WARN)
         return 0;
-    std::array<char, 1024> line{};
-    const int length = std::vsnprintf(line.data(), line.size(), format, arguments);
+    va_list again;
+    va_copy(again, arguments);
+    const int length = std::vsnprintf(nullptr, 0, format, arguments);
+    std::string text(length < 0 ? 0 : static_cast<std::size_t>(length), '\0');
+    std::vsnprintf(text.data(), text.size() + 1, format, again);
+    va_end(again);
     std::string &log = libbpf_log();
-    log.append(line.data());
+    log += text;
     if (log.size() > kKept)
         log.erase(0, log.size() - kKept);
     return length;

@@ -71,15 +71,14 @@ Result<Fd> load_copy(Owned<Skeleton> skeleton, const std::string &root, const Fd
 }
 
 Result<Fd> load_program_copy(const std::string &root, std::string_view program, const Fd &events, std::uint32_t mark) {
-    const auto nothing = [](auto &) {};
     const auto set_mark = [&](auto &rodata) { rodata.fast_mark = mark; };
     if (program == PODLANE_PROGRAM_FROM_POD)
         return load_copy(Owned<from_pod_bpf>(from_pod_bpf__open(), &from_pod_bpf__destroy), root, events, set_mark);
     if (program == PODLANE_PROGRAM_TO_POD)
-        return load_copy(Owned<to_pod_bpf>(to_pod_bpf__open(), &to_pod_bpf__destroy), root, events, nothing);
+        return load_copy(Owned<to_pod_bpf>(to_pod_bpf__open(), &to_pod_bpf__destroy), root, events, set_mark);
     if (program == PODLANE_PROGRAM_FROM_UPLINK)
         return load_copy(Owned<from_uplink_bpf>(from_uplink_bpf__open(), &from_uplink_bpf__destroy), root, events,
-                         nothing);
+                         set_mark);
     return load_copy(Owned<to_uplink_bpf>(to_uplink_bpf__open(), &to_uplink_bpf__destroy), root, events, set_mark);
 }
 
@@ -98,13 +97,14 @@ Result<Tracer> Tracer::load(const std::string &root, const char *program) {
     if (!events)
         return system_error(ErrorCode::bpf, "making a ring buffer", errno);
     const Fd pinned = TRY(open_program(root, PODLANE_PROGRAM_FROM_POD));
-    const auto mark = TRY(program_constant(pinned.get(), "fast_mark")).value_or(PODLANE_MARK);
-    Fd copy = TRY(load_program_copy(root, program, events, static_cast<std::uint32_t>(mark)));
+    const auto mark =
+        static_cast<std::uint32_t>(TRY(program_constant(pinned.get(), "fast_mark")).value_or(PODLANE_MARK));
+    Fd copy = TRY(load_program_copy(root, program, events, mark));
     std::string tag = TRY(program_facts(copy.get())).tag;
-    return Tracer(std::move(copy), std::move(events), std::move(tag));
+    return Tracer(std::move(copy), std::move(events), std::move(tag), mark);
 }
 
-Result<TracedRun> Tracer::run(std::uint32_t ifindex, const Bytes &frame) const {
+Result<TracedRun> Tracer::run(std::uint32_t ifindex, const Bytes &frame, std::optional<std::uint32_t> came_by) const {
     TracedRun run;
     Records records;
     const RingBuffer ring(ring_buffer__new(events_.get(), take_record, &records, nullptr), &ring_buffer__free);
@@ -112,6 +112,10 @@ Result<TracedRun> Tracer::run(std::uint32_t ifindex, const Bytes &frame) const {
         return system_error(ErrorCode::bpf, "reading a ring buffer", errno);
     __sk_buff context{};
     context.ifindex = ifindex;
+    if (came_by) {
+        context.ingress_ifindex = *came_by;
+        context.mark = mark_;
+    }
     run.frame.resize(frame.size() + kHeadroom);
     bpf_test_run_opts options{};
     options.sz = sizeof options;

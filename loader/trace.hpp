@@ -8,6 +8,7 @@
 #include "maps/result.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,15 +33,18 @@ class Tracer {
     // Of the copy. The kernel makes it of the instructions before it takes any out: that of the program on the hook is
     // the same, if that is the same program.
     [[nodiscard]] const std::string &tag() const { return tag_; }
-    // As if the frame had met the program on this interface of the caller's network namespace.
-    [[nodiscard]] Result<TracedRun> run(std::uint32_t ifindex, const Bytes &frame) const;
+    // As if the frame had met the program on this interface of the caller's network namespace. `came_by`: as what one
+    // of our programs had redirected there; if it matters on which interface (0: it does not), the kernel must be 5.17.
+    [[nodiscard]] Result<TracedRun> run(std::uint32_t ifindex, const Bytes &frame,
+                                        std::optional<std::uint32_t> came_by = {}) const;
 
   private:
-    Tracer(Fd program, Fd events, std::string tag)
-        : program_(std::move(program)), events_(std::move(events)), tag_(std::move(tag)) {}
+    Tracer(Fd program, Fd events, std::string tag, std::uint32_t mark)
+        : program_(std::move(program)), events_(std::move(events)), tag_(std::move(tag)), mark_(mark) {}
     Fd program_;
     Fd events_;
     std::string tag_;
+    std::uint32_t mark_;
 };
 
 } // namespace podlane

@@ -1,12 +1,14 @@
 // What holds for every command that reads: JSON, --watch, selection, a table that fits the terminal, and one clear
 // sentence where it cannot read.
-#include "tests/netns/ctl.hpp"
+#include "tests/netns/reading.hpp"
 
-#include "tools/podlanectl/cli.hpp"
+#include "tools/podlanectl/selection.hpp"
 
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -47,15 +49,37 @@ std::size_t width_without_colour(std::string line) {
     return width;
 }
 
-// What a command cannot do without, besides WHICH.
-std::string needed_words(const ctl::Noun &noun, const ctl::Command &command) {
-    if (noun.name == "explain")
-        return " --from web-0 --to 198.51.100.9";
-    if (noun.name == "bandwidth" && command.verb == "set")
-        return " web-0 --egress 10M";
-    if (noun.name == "bandwidth" && command.verb == "clear")
-        return " web-0";
-    return "";
+// Why a command that reads has not what every other one has.
+struct Lack {
+    std::string_view command;
+    std::string_view what;
+    std::string_view because;
+};
+constexpr std::array kLacks = {
+    Lack{"metrics", "json", "its format is Prometheus's"},
+    Lack{"metrics", "watch", "--listen serves it again and again"},
+    Lack{"monitor", "watch", "it goes on by itself"},
+    Lack{"top", "watch", "it goes on by itself"},
+    Lack{"version", "watch", "a program's version does not change"},
+    Lack{"version", "selection", "it is about no endpoint"},
+};
+
+TEST(Reading, EveryCommandHasJsonWatchAndSelection) {
+    std::set<std::string> lacking;
+    each_reading([&](const ctl::Noun &noun, const ctl::Command &command) {
+        const auto look = [&](const char *what, ctl::Opts options) {
+            for (const ctl::Option &option : ctl::options())
+                if (options.has(option.id) && !command.options.has(option.id))
+                    lacking.insert(spelled(noun, command) + ": " + what);
+        };
+        look("json", {ctl::Opt::json});
+        look("watch", {ctl::Opt::watch});
+        look("selection", ctl::kSelect);
+    });
+    std::set<std::string> justified;
+    for (const Lack &lack : kLacks)
+        justified.insert(std::string(lack.command) + ": " + std::string(lack.what));
+    EXPECT_EQ(lacking, justified);
 }
 
 TEST_F(LookTest, ProgramListShowsWhereTheyAreAndWhatTheyCost) {
@@ -87,39 +111,152 @@ TEST_F(LookTest, ProgramsThatAreNowhereAreListedAsWell) {
     EXPECT_EQ(all.size(), 5U);
 }
 
-// Each is asked by every way there is to say who.
-TEST_F(LookTest, EverySelectionFindsThePod) {
-    const Made web = make(Json::object(), named("shop", "web-0"));
-    const Made db = make(Json::object(), named("store", "db-0"));
-    ASSERT_TRUE(ping(web.container->ns(), db.v4));
-    for (const char *command : {"endpoint list", "endpoint show", "counter list", "path list", "source list",
-                                "source show", "program list", "history list", "network list"}) {
-        const std::size_t own = ctl_json(std::string(command) + " web-0").size();
-        EXPECT_GT(own, 0U) << command;
-        for (const std::string &by :
-             {std::string("--pod shop/web-0"), std::string("--namespace shop"), "--container " + web.container->id(),
-              "--address " + web.v6, "--interface " + web.host_ifname, std::string("--network pods --pod web-0")})
-            EXPECT_EQ(ctl_json(std::string(command) + " " + by).size(), own) << command << " " << by;
+// Two pods that have nothing in common: no namespace, network, uplink, nor anything of their own.
+class TwoPods : public LookTest {
+  protected:
+    TwoPods() {
+        node_.run("ip link add up1 type veth peer name up1-peer");
+        node_.run("ip link set up1 up");
+        web_ = make_in("pods", "up0", "8", named("shop", "web-0"));
+        db_ = make_in("storenet", "up1", "9", named("store", "db-0"));
+        const Paths paths = require(open_paths(node_.bpffs(), Access::read_write));
+        for (const Made &made : {web_, db_})
+            require(paths.put({made.ifindex, require(parse_ip(made.v4)), require(parse_ip("192.0.2.77")), 1, 2, 17, {}},
+                              {1, PATH_HOST, 0}));
     }
-    EXPECT_EQ(ctl_json("doctor web-0"), Json::array());
+    Made make_in(const std::string &network, const std::string &uplink, const std::string &range,
+                 const Variables &who) {
+        const Json range4 = {{"subnet", "198.18." + range + ".0/24"}};
+        const Json range6 = {{"subnet", "2001:db8:" + range + "::/64"}};
+
+        return make({{"name", network},
+                     {"uplinks", {uplink}},
+                     {"clusterCIDRs", {"198.18.0.0/16"}},
+                     {"ipam",
+                      {{"type", "host-local"},
+                       {"dataDir", node_.leases()},
+                       {"ranges", {Json::array({range4}), Json::array({range6})}}}},
+                     {"allowedSources", {"192.0.2.0/24"}},
+                     {"ingressRate", 8000000},
+                     {"ingressBurst", 8000000}},
+                    who);
+    }
+    // By which a reader would know that it is about the pod.
+    static std::vector<std::string> marks_of(const Made &made, const std::string &pod, const std::string &network) {
+        return {pod, network, made.host_ifname, made.v4, made.v6, made.container->id()};
+    }
+    [[nodiscard]] bool tells_of_db(const std::string &text) const {
+        return std::ranges::any_of(marks_of(db_, "db-0", "storenet"),
+                                   [&](const auto &mark) { return text.find(mark) != std::string::npos; });
+    }
+    Made web_, db_;
+};
+
+// Each command is asked by every way there is to say who, and tells of nobody else.
+TEST_F(TwoPods, EverySelectionIsObeyedByEveryCommand) {
+    const std::vector<std::string> ways = {"--pod shop/web-0",
+                                           "--namespace shop",
+                                           "--container " + web_.container->id().substr(0, 12),
+                                           "--address " + web_.v6,
+                                           "--interface " + web_.host_ifname,
+                                           "--network pods",
+                                           "--network pods --pod web-0"};
+    std::size_t asked = 0;
+    each_reading([&](const ctl::Noun &noun, const ctl::Command &command) {
+        if (!command.options.has(ctl::Opt::pod) || noun.name == "monitor") // which has a test of its own
+            return;
+        std::vector<std::string> all = ways;
+        if (command.argument.name == "WHICH")
+            all.insert(all.end(), {"web-0", web_.v4});
+        std::string call = spelled(noun, command);
+        call += noun.name == "explain"  ? " --to 198.51.100.9"
+                : command.verb == "get" ? " interfaces"
+                                        : needed_words(noun, command);
+        call += command.options.has(ctl::Opt::json) ? " --json" : "";
+        for (const std::string &way : all) {
+            const Output output = ctl(call + " " + way);
+            EXPECT_EQ(output.rc, 0) << call << " " << way << ": " << output.err << output.out;
+            EXPECT_FALSE(tells_of_db(output.out)) << call << " " << way << ": " << output.out;
+            EXPECT_TRUE(noun.name == "doctor" || output.out != "[]\n") << call << " " << way;
+            ++asked;
+        }
+        for (const char *nobody : {"--pod cart-9", "--namespace none", "--container 0000", "--address 192.0.2.99",
+                                   "--interface cali0", "--network none"})
+            EXPECT_EQ(ctl(call + " " + nobody).rc,
+                      noun.name == "metrics" || noun.name == "history" || noun.name == "top" ? 0 : 1)
+                << call << " " << nobody;
+    });
+    EXPECT_GT(asked, 150U);
+}
+
+TEST_F(TwoPods, EveryMapsEntriesAreSelected) {
+    for (const std::string_view map : kMapNames) {
+        const std::string dump = "map dump " + std::string(map) + " --json";
+        EXPECT_FALSE(tells_of_db(ctl(dump + " --pod web-0").out)) << map;
+        const bool of_nobody = map == PODLANE_MAP_WATCH || map == PODLANE_MAP_EVENTS || map == PODLANE_MAP_EXEMPT;
+        if (map == PODLANE_MAP_SOURCE_ROUTES || map == PODLANE_MAP_COUNTERS)
+            continue; // perhaps nothing was sent yet, and nothing by a way of its own
+        EXPECT_EQ(tells_of_db(ctl(dump + " --pod db-0").out), !of_nobody) << ctl(dump + " --pod db-0").out;
+    }
     EXPECT_EQ(ctl_json("uplink list --interface up0").size(), 1U);
-    EXPECT_EQ(ctl_json("uplink list --network other").size(), 0U);
-    EXPECT_EQ(ctl_json("network list --network pods").size(), 1U);
+    EXPECT_EQ(ctl_json("uplink list --network storenet").at(0).at("interface"), "up1");
+}
+
+// What the documentation's rows of a command say.
+std::string documented_fields(const std::string &command) {
+    std::ifstream file(std::string(std::getenv("PODLANE_SOURCE_DIR")) + "/docs/PODLANECTL.md");
+    bool in_section = false;
+    std::string before, found;
+    for (std::string line; std::getline(file, line);) {
+        if (line.starts_with("## "))
+            in_section = line == "## JSON";
+        const std::size_t cell = line.find(" | ");
+        if (!in_section || !line.starts_with("| `") || cell == std::string::npos)
+            continue;
+        const std::string fields = line.substr(cell);
+        if (line.substr(0, cell).find("`" + command + "`") != std::string::npos)
+            found += fields.starts_with(" | those") ? before + fields : fields;
+        before = fields;
+    }
+    return found;
+}
+
+TEST_F(TwoPods, EveryFieldIsDocumented) {
+    const auto compare = [&](const std::string &command, const std::string &row) {
+        const Json json = ctl_json(command);
+        const std::string fields = documented_fields(row);
+        EXPECT_NE(fields, "") << row;
+        std::size_t seen = 0;
+        for (const Json &one : json.is_array() ? json : Json::array({json}))
+            for (const auto &[name, value] : one.items()) {
+                EXPECT_THAT(fields, HasSubstr("`" + name + "`")) << row;
+                ++seen;
+            }
+        EXPECT_TRUE(seen > 0 || command.starts_with("doctor") || command.starts_with("map dump")) << command;
+    };
+    each_reading([&](const ctl::Noun &noun, const ctl::Command &command) {
+        if (!command.options.has(ctl::Opt::json) || noun.name == "monitor" || noun.name == "map")
+            return;
+        const bool which = command.argument.name == "WHICH" && noun.name != "doctor";
+        compare(spelled(noun, command) + (which ? " web-0" : "") +
+                    (noun.name == "explain" ? " --from web-0 --to 198.51.100.9" : ""),
+                spelled(noun, command));
+    });
+    compare("map list", "map list");
+    compare("counter list --reasons", "counter list --reasons");
+    for (const std::string_view map : kMapNames)
+        if (map != PODLANE_MAP_EVENTS)
+            compare("map dump " + std::string(map), "map dump " + std::string(map.substr(0, map.rfind("_v"))));
 }
 
 TEST_F(LookTest, EveryReadingCommandHasJson) {
     const Made web = make(Json::object(), named("shop", "web-0"));
-    for (const ctl::Noun &noun : ctl::nouns())
-        for (const ctl::Command &command : noun.commands) {
-            if (!command.options.has(ctl::Opt::json) || command.writes || noun.name == "monitor") // a stream
-                continue;
-            const std::string argument = !command.argument.name.empty() && command.argument.name == "MAP" ? " paths"
-                                         : command.argument.name.empty()                                  ? ""
-                                                                                                          : " web-0";
-            const std::string words =
-                std::string(noun.name) + " " + std::string(command.verb) + argument + needed_words(noun, command);
-            EXPECT_TRUE(ctl_json(words).is_structured()) << words;
-        }
+    each_reading([&](const ctl::Noun &noun, const ctl::Command &command) {
+        if (!command.options.has(ctl::Opt::json) || noun.name == "monitor") // a stream
+            return;
+        const std::string words = asked_of_web(noun, command);
+        EXPECT_TRUE(ctl_json(words).is_structured()) << words;
+    });
 }
 
 TEST_F(LookTest, WatchPrintsAgainUntilInterrupted) {
@@ -175,9 +312,7 @@ TEST_F(LookTest, NotRootIsOneSentenceAndARemedy) {
                 noun.name == "metrics")
                 continue;
             std::vector<std::string> argv = {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"};
-            const std::string argument = command.argument.name == "MAP" || command.argument.name == "INTERFACE"
-                                             ? " paths"
-                                             : needed_words(noun, command);
+            const std::string argument = command.argument.name == "INTERFACE" ? " up0" : needed_words(noun, command);
             const bool needs_which = command.verb == "show";
             const bool flush = noun.name == "path" && command.verb == "flush";
             for (const std::string &word :
@@ -185,37 +320,47 @@ TEST_F(LookTest, NotRootIsOneSentenceAndARemedy) {
                                              (needs_which ? " web-0" : "") + (flush ? " --all" : "")))
                 argv.push_back(word);
             const Output output = run(node_.ns(), argv);
-            const std::string spelled = std::string(noun.name) + " " + std::string(command.verb);
-            EXPECT_EQ(output.rc, 1) << spelled;
-            EXPECT_THAT(output.err, HasSubstr("no permission")) << spelled;
-            EXPECT_THAT(output.err, HasSubstr("hint: run it as root")) << spelled;
-            EXPECT_EQ(std::ranges::count(output.err, '\n'), 2) << spelled << ": " << output.err;
+            const std::string name = spelled(noun, command);
+            EXPECT_EQ(output.rc, 1) << name;
+            EXPECT_THAT(output.err, HasSubstr("no permission")) << name;
+            EXPECT_THAT(output.err, HasSubstr("hint: run it as root")) << name;
+            EXPECT_EQ(std::ranges::count(output.err, '\n'), 2) << name << ": " << output.err;
         }
 }
 
+// What is printed of a problem, wherever a command has its place for it: monitor and the like do not begin.
+std::string said(const Output &output) { return output.err + output.out; }
+
 TEST_F(LookTest, WithoutABpffsItSaysHowToMountOne) {
-    for (const char *command :
-         {"endpoint", "counter", "program", "history", "path", "map", "network", "uplink", "source", "gc --dry-run"}) {
-        std::vector<std::string> argv = words(std::string(command) + " --bpffs /tmp/podlane");
+    each_reading([&](const ctl::Noun &noun, const ctl::Command &command) {
+        if (noun.name == "version" || noun.name == "metrics") // which are well without
+            return;
+        std::vector<std::string> argv = words(asked_of_web(noun, command) + " --bpffs /tmp/podlane");
         argv.insert(argv.begin(), std::getenv("PODLANECTL_BIN"));
         const Output output = run(node_.ns(), argv);
-        EXPECT_EQ(output.rc, 1) << command;
-        EXPECT_THAT(output.err, HasSubstr("no bpffs is mounted at /tmp/podlane\nhint: mount it")) << command;
-    }
+        const std::string name = spelled(noun, command);
+        EXPECT_EQ(output.rc, 1) << name;
+        EXPECT_THAT(said(output), HasSubstr("no bpffs is mounted at /tmp/podlane")) << name;
+        EXPECT_THAT(said(output), HasSubstr("mount -t bpf")) << name;
+    });
 }
 
 TEST_F(LookTest, MapsOfANewerVersionAreNamed) {
-    (void)make();
+    const Made made = make(Json::object(), named("shop", "web-0"));
     for (const std::string_view map : kMapNames) {
         const std::string path = pin_path(node_.bpffs(), map);
         const std::string newer = path.substr(0, path.rfind("_v")) + "_v9";
         std::filesystem::rename(path, newer);
     }
-    for (const char *command : {"endpoint", "counter", "program", "history", "path", "network", "uplink", "source"}) {
-        const Output output = ctl(command);
-        EXPECT_EQ(output.rc, 1) << command;
-        EXPECT_THAT(output.err, HasSubstr("_v9: use the podlanectl that came with the podlane in use")) << command;
-    }
+    each_reading([&](const ctl::Noun &noun, const ctl::Command &command) {
+        if (noun.name == "version")
+            return;
+        const Output output = ctl(asked_of_web(noun, command));
+        const std::string name = spelled(noun, command);
+        EXPECT_EQ(output.rc, 1) << name << said(output);
+        EXPECT_THAT(said(output), HasSubstr("_v9")) << name;
+        EXPECT_THAT(said(output), testing::ContainsRegex("podlanectl")) << name;
+    });
 }
 
 } // namespace

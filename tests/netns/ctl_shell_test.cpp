@@ -39,6 +39,8 @@ TEST_F(ShellTest, BashCompletesObjectsVerbsAndOptions) {
     EXPECT_EQ(complete("end"), " endpoint \n");
     EXPECT_EQ(complete("uplink ''"), " list sync detach \n");
     EXPECT_EQ(complete("--json uplink d"), " detach \n");
+    EXPECT_EQ(complete("map ge"), " get \n");
+    EXPECT_EQ(complete("map get paths --names"), " --namespace \n");
     EXPECT_EQ(complete("path flush --a"), " --address --all \n");
     EXPECT_EQ(complete("endpoint show --reas"), "  \n");
 }
@@ -66,6 +68,8 @@ TEST_F(ShellTest, TheManualPageIsComplete) {
     ASSERT_EQ(page.rc, 0);
     EXPECT_EQ(page.err, "");
     EXPECT_THAT(page.out, HasSubstr("endpoint list [WHICH]"));
+    EXPECT_THAT(page.out, HasSubstr("map get MAP [KEY]..."));
+    EXPECT_THAT(page.out, HasSubstr("addresses      [NETWORK] ADDRESS\n"));
     EXPECT_THAT(page.out, HasSubstr("--network NAME"));
     EXPECT_THAT(page.out, HasSubstr("EXIT STATUS"));
 }

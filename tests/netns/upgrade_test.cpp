@@ -166,6 +166,65 @@ TEST_P(UpgradeTest, KeepsFlowsCountersAndLimits) {
     EXPECT_EQ(cluster_->count(a_, REASON_HOST_UNKNOWN_PATH), 0U);
 }
 
+// A limit of the configuration, and one that podlanectl gave a running pod: both hold on, and count on.
+TEST_P(UpgradeTest, KeepsBandwidthLimits) {
+    const Member limited =
+        cluster_->add_pod(1, {{"attach", GetParam()}, {"egressRate", 40000000}, {"egressBurst", 0x7fffffff}});
+    const auto ctl = [&](std::vector<std::string> words) {
+        words.insert(words.begin(), {variable("PODLANECTL_BIN"), "--bpffs", node().bpffs(), "--json"});
+        const Output output = run(node().ns(), words);
+        EXPECT_EQ(output.rc, 0) << output.err;
+        return Json::parse(output.out, nullptr, false);
+    };
+    (void)ctl({"bandwidth", "set", limited.host_ifname, "--ingress", "20M", "--egress", "10M"});
+    const auto limits = [&] {
+        std::map<std::string, std::vector<std::uint64_t>> all;
+        for (const Json &one : ctl({"bandwidth", "list", limited.host_ifname}))
+            all[one.at("direction")] = {one.at("rate_bits_per_s"), one.at("burst_bits"), one.at("packets")};
+        return all;
+    };
+    const EchoServer server(limited.ns(), true, kPort);
+    EXPECT_EQ(ask(a_.ns(), Transport::udp, {limited.v4, kPort}), 0);
+    const auto before = limits();
+    ASSERT_EQ(before.at("egress").at(0), 10000000U);
+    ASSERT_EQ(before.at("ingress").at(0), 20000000U);
+    ASSERT_GT(before.at("egress").at(2), 0U);
+
+    ASSERT_EQ(up().rc, 0);
+    EXPECT_EQ(ask(a_.ns(), Transport::udp, {limited.v4, kPort}), 0);
+    ASSERT_EQ(down().rc, 0);
+
+    EXPECT_EQ(ask(a_.ns(), Transport::udp, {limited.v4, kPort}), 0);
+    const auto after = limits();
+    for (const char *direction : {"egress", "ingress"}) {
+        EXPECT_EQ(after.at(direction).at(0), before.at(direction).at(0)) << direction;
+        EXPECT_EQ(after.at(direction).at(1), before.at(direction).at(1)) << direction;
+        EXPECT_GT(after.at(direction).at(2), before.at(direction).at(2)) << direction << " is charged no more";
+    }
+}
+
+// A bucket that was full stays full: what a pod has sent too much it does not get back by an upgrade.
+TEST_P(UpgradeTest, HoldsLimitsMeanwhile) {
+    const Member limited = cluster_->add_pod(1, {{"attach", GetParam()}, {"egressRate", 1000}, {"egressBurst", 1000}});
+    const Fd socket = open_socket(limited.ns(), Transport::udp, true);
+    ASSERT_EQ(connect_to(socket, {b_.v4, kPort}), 0);
+    const auto send_some = [&] {
+        for (int i = 0; i < 5; ++i) // of 10 seconds each
+            (void)send_text(socket, std::string(1200, 'x'));
+    };
+    const auto dropped = [&] { return cluster_->count(limited, REASON_DROP_EGRESS_LIMIT); };
+    send_some();
+    const std::uint64_t before = dropped();
+    ASSERT_GT(before, 0U);
+    const std::uint64_t sent = cluster_->count(limited, REASON_SENT_DIRECT);
+    ASSERT_EQ(up().rc, 0);
+    send_some();
+    ASSERT_EQ(down().rc, 0);
+    send_some();
+    EXPECT_GE(dropped(), before + 9);
+    EXPECT_LE(cluster_->count(limited, REASON_SENT_DIRECT), sent + 1);
+}
+
 TEST_P(UpgradeTest, DoesNothingWhereThereIsNothingToDo) {
     const auto ids = on_hooks(a_.ifindex);
     const Output asked = down();

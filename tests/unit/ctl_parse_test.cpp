@@ -54,12 +54,13 @@ TEST(Parse, suggests_the_nearest) {
 }
 
 TEST(Parse, refuses_what_does_not_belong_together) {
-    EXPECT_EQ(parse_words({"map", "list", "--pod", "x"}).error().message, "map list has no option --pod");
+    EXPECT_EQ(parse_words({"version", "--pod", "x"}).error().message, "version has no option --pod");
     EXPECT_EQ(parse_words({"map", "dump"}).error().message, "map dump needs MAP");
     EXPECT_EQ(parse_words({"map", "dump", "paths", "x"}).error().message,
               "map dump takes one argument, not also \"x\"");
-    EXPECT_EQ(parse_words({"map", "list", "x"}).error().message, "map list takes no argument \"x\"");
-    EXPECT_EQ(parse_words({"status", "x"}).error().message, "status takes no argument \"x\"");
+    EXPECT_EQ(parse_words({"map", "list", "x", "y"}).error().message, "map list takes one argument, not also \"y\"");
+    EXPECT_EQ(parse_words({"uplink", "sync", "x"}).error().message, "uplink sync takes no argument \"x\"");
+    EXPECT_EQ(parse_words({"version", "x"}).error().message, "version takes no argument \"x\"");
     EXPECT_EQ(parse_words({"endpoint", "--pod"}).error().message, "option --pod needs a value: NAME");
     EXPECT_EQ(parse_words({"endpoint", "--pod="}).error().message, "option --pod has an empty value");
     EXPECT_EQ(parse_words({"endpoint", "--json=1"}).error().message, "option --json takes no value");
@@ -72,6 +73,13 @@ TEST(Parse, does_not_abbreviate_verbs_that_write) {
     EXPECT_EQ(parse_words({"path", "flu", "web-0"}).error().message, "unknown verb \"flu\" for path");
     EXPECT_EQ(parse_words({"uplink", "s"}).error().message, "unknown verb \"s\" for uplink");
     EXPECT_EQ(parse_words({"uplink", "det", "eth0"}).error().hint, "verbs of uplink: list, sync, detach");
+}
+
+TEST(Parse, a_key_may_have_several_words) {
+    const auto call = parse_words({"map", "get", "addresses", "blue", "--json", "192.0.2.1"});
+    ASSERT_TRUE(call) << call.error().message;
+    EXPECT_EQ(call->argument, "addresses");
+    EXPECT_EQ(call->more, (std::vector<std::string>{"blue", "192.0.2.1"}));
 }
 
 TEST(Parse, help_can_be_asked_for_at_each_level) {

@@ -15,6 +15,7 @@
 #include <array>
 #include <charconv>
 #include <ctime>
+#include <set>
 #include <utility>
 
 namespace podlane::ctl {
@@ -37,6 +38,7 @@ struct Limit {
     limit_state state{};
     std::uint64_t now_ns = 0;
     bool pacing = false; // pl_pace is at work
+    bool has_state = false;
 };
 
 Cell burst_cell(const Limit &l) {
@@ -115,8 +117,10 @@ Result<std::vector<Limit>> read_limits(const std::vector<EndpointEntry> &entries
                     one.burst = direction == LIMIT_INGRESS ? limits.ingress_burst_bits : limits.egress_burst_bits;
                 }
             for (const auto &[id, state] : states)
-                if (id.ifindex == value.ifindex && id.direction == direction)
+                if (id.ifindex == value.ifindex && id.direction == direction) {
                     one.state = state;
+                    one.has_state = true;
+                }
             if (one.rate != 0 || zeros)
                 all.push_back(std::move(one));
         }
@@ -190,8 +194,23 @@ std::string limiters_words(const World &world) {
     return limiter_words(has_fq() ? std::uint32_t{INTERFACE_LIMIT_TIMED} : 0U, LIMIT_INGRESS, is_pacing(world.bpffs));
 }
 
-Result<output::Table> bandwidth_table(const World &world) {
-    return output::make_table(kColumns, TRY(read_limits(TRY(selected_endpoints({}, world)), false, world)));
+Result<output::Table> limit_state_table(const Selection &selection, const World &world) {
+    auto entries = selected_endpoints(selection, world);
+    if (!entries && !selection.selects_all())
+        return std::move(entries).error();
+    std::vector<Limit> all = TRY(read_limits(entries ? *entries : std::vector<EndpointEntry>{}, true, world));
+    std::erase_if(all, [](const Limit &one) { return !one.has_state; });
+    std::set<std::uint32_t> known;
+    for (const Limit &one : all)
+        known.insert(one.ifindex);
+    const auto states = TRY(read_map<limit_key, limit_state>(world.bpffs, PODLANE_MAP_LIMITS));
+    for (const auto &[key, state] : states)
+        if (selection.selects_all() && !known.contains(key.ifindex)) {
+            Limit orphan{"", interface_name(key.ifindex), key.ifindex, 0, static_cast<limit_direction>(key.direction)};
+            orphan.state = state;
+            all.push_back(std::move(orphan));
+        }
+    return output::make_table(kColumns, all);
 }
 
 Result<int> bandwidth_list(const Call &call, World &world) {

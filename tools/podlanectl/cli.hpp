@@ -101,6 +101,7 @@ struct Command {
     std::string_view detail; // paragraphs below the options in help
     Result<int> (*run)(const Call &call, World &world);
     bool writes = false; // its verb is never abbreviated
+    Argument more{};     // what may be repeated behind the argument
 };
 
 // A noun and what can be done with it; the first command is the default one.
@@ -117,6 +118,7 @@ struct Call {
     bool help = false;
     std::array<std::optional<std::string>, static_cast<std::size_t>(Opt::count)> values{};
     std::string argument{};
+    std::vector<std::string> more{};
 
     [[nodiscard]] const std::optional<std::string> &value(Opt id) const { return values[static_cast<std::size_t>(id)]; }
     [[nodiscard]] bool has(Opt id) const { return value(id).has_value(); }

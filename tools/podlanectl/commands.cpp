@@ -54,7 +54,27 @@ constexpr Opts kRead = kPlain | Opts{Opt::watch};
 constexpr Argument kWhich{"WHICH", false, "a pod, NAMESPACE/POD, container ID prefix, address or host interface"};
 constexpr Argument kMap{"MAP", true,
                         "its name, with or without version, or the beginning of it (\"podlanectl map list\")"};
+constexpr Argument kKey{"KEY", false, "the entry's key, as \"podlanectl map dump\" prints it"};
 constexpr Argument kUplink{"INTERFACE", true, "its name, or \"all\""};
+
+constexpr std::string_view kGetDetail =
+    "KEY is one or more words, in the order of the columns of \"podlanectl map dump MAP\"; those that are not needed "
+    "to\n"
+    "tell the entry from the others may be left out:\n"
+    "  endpoints      POD [IFNAME]\n"
+    "  interfaces     INTERFACE (also bandwidths, counters, uplinks)\n"
+    "  addresses      [NETWORK] ADDRESS\n"
+    "  networks       NETWORK\n"
+    "  paths          [INTERFACE] [PROTOCOL] LOCAL PEER\n"
+    "  allowed_srcs   [INTERFACE] PREFIX\n"
+    "  cluster_cidr   [NETWORK] PREFIX\n"
+    "  source_route   [INTERFACE] SOURCE\n"
+    "  limit_state    [INTERFACE] DIRECTION\n"
+    "  exempt         [INTERFACE] [DIRECTION] PREFIX\n"
+    "  senders        [NETNS] ADDRESS\n"
+    "  history        NUMBER\n"
+    "INTERFACE is also a number, or whatever else names an endpoint; PREFIX also an address, of which the longest\n"
+    "prefix is found. Exit code 1 where there is no such entry.";
 
 } // namespace
 
@@ -106,11 +126,10 @@ const std::vector<Noun> &nouns() {
            network_list}}},
         {"uplink",
          "the interfaces by which pods reach other nodes past the host stack",
-         {{"list",
-           "List uplinks, their networks and whether the programs are on them.",
-           kRead | Opts{Opt::interface, Opt::network},
-           {},
-           "Exit code 1 where an interface or its programs are gone.",
+         {{"list", "List uplinks, their networks and whether the programs are on them.", kSelect | kRead, kWhich,
+           "Exit code 1 where an interface or its programs are gone. Of endpoints that are chosen: the uplinks of "
+           "their\n"
+           "networks. --interface also takes the uplink itself.",
            uplink_list},
           {"sync",
            "Put the programs on the interfaces that are uplinks now.",
@@ -127,21 +146,18 @@ const std::vector<Noun> &nouns() {
            uplink_detach, true}}},
         {"map",
          "the pinned BPF maps that hold all state",
-         {{"list",
-           "List the maps with entries, capacity and memory.",
-           kRead,
-           {},
-           "Maps of another version of Podlane are listed too, and noted. Exit code 1 where a map is missing.",
+         {{"list", "List the maps with entries, capacity and memory.", kSelect | kRead, kWhich,
+           "Maps of another version of Podlane are listed too, and noted. Exit code 1 where a map is missing. Of "
+           "endpoints\n"
+           "that are chosen: the maps that hold something of theirs, with the number of these entries.",
            map_list},
-          {"dump", "Print every entry of a map in words.", kRead, kMap, "", map_dump}}},
+          {"dump", "Print every entry of a map in words.", kSelect | kRead, kMap,
+           "Of endpoints that are chosen: their entries, and those of their networks.", map_dump},
+          {"get", "Print one entry of a map in words.", kSelect | kRead, kMap, kGetDetail, map_get, false, kKey}}},
         {"status",
          "is Podlane in order on this node",
-         {{"",
-           "Show kernel, programs, endpoints by network, maps and whatever is wrong with them.",
-           kRead,
-           {},
-           "Exit code 1 where something is wrong.",
-           status}}},
+         {{"", "Show kernel, programs, endpoints by network, maps and whatever is wrong with them.", kSelect | kRead,
+           kWhich, "Exit code 1 where something is wrong. Of endpoints, those that are chosen.", status}}},
         {"doctor",
          "what is wrong on this node, why, and what to do",
          {{"", "Check the node and each endpoint; print each finding with its cause and remedy.",
@@ -160,10 +176,8 @@ const std::vector<Noun> &nouns() {
            history_list}}},
         {"metrics",
          "what there is to count, for Prometheus",
-         {{"",
-           "Print counters, map fill and CNI operations as metrics, or serve them.",
-           Opts{Opt::listen, Opt::openmetrics, Opt::bpffs, Opt::help},
-           {},
+         {{"", "Print counters, map fill and CNI operations as metrics, or serve them.",
+           kSelect | Opts{Opt::listen, Opt::openmetrics, Opt::bpffs, Opt::help}, kWhich,
            "Prints the text format 0.0.4, which node_exporter's textfile collector reads. The server gives OpenMetrics "
            "to\n"
            "whoever asks for it (Accept: application/openmetrics-text), and the same text to others.",
@@ -197,11 +211,13 @@ const std::vector<Noun> &nouns() {
          "what would become of a packet, and why",
          {{"",
            "Run the program that is attached over a packet built for the question, and print each decision.",
-           kPlain | Opts{Opt::from, Opt::to, Opt::proto, Opt::source, Opt::size, Opt::frame, Opt::out},
+           kSelect | kRead | Opts{Opt::from, Opt::to, Opt::proto, Opt::source, Opt::size, Opt::frame, Opt::out},
            {},
-           "Nothing is sent, written or counted. With an uplink as --from, and with --out, --source is needed. A "
-           "packet\n"
-           "that goes on as another interface's of the container is followed there.",
+           "Nothing is sent, written or counted. Who sends it may also be said by --pod and the like. With an uplink "
+           "as\n"
+           "--from, and with --out, --source is needed. A packet that goes on as another interface's of the container, "
+           "or\n"
+           "leaves by an uplink, is followed there.",
            explain}}},
         {"monitor",
          "drops, or all packets, as they happen",

@@ -4,6 +4,7 @@
 #include "cli.hpp"
 #include "selection.hpp"
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -24,6 +25,7 @@ Result<int> bandwidth_clear(const Call &call, World &world);
 Result<int> counter_list(const Call &call, World &world);
 Result<int> map_list(const Call &call, World &world);
 Result<int> map_dump(const Call &call, World &world);
+Result<int> map_get(const Call &call, World &world);
 Result<int> network_list(const Call &call, World &world);
 Result<int> path_list(const Call &call, World &world);
 Result<int> path_show(const Call &call, World &world);
@@ -76,12 +78,12 @@ std::string network_words(const std::map<std::uint32_t, std::string> &names, std
 
 std::string_view verb_name(std::uint8_t operation_verb); // "ADD"
 Result<History> open_history(const World &world);
-// All that is remembered, the newest first.
-Result<output::Table> history_table(const World &world);
+// What is remembered of the endpoints chosen, the newest first, at most so many.
+Result<output::Table> history_table(const Selection &selection, std::size_t most, const World &world);
 
-// All flows in `paths`, with the pods they belong to where those are known.
-Result<output::Table> path_table(const World &world);
-Result<output::Table> network_table(const World &world);
+// The flows in `paths` of the endpoints chosen; of all, also of those that are gone.
+Result<output::Table> path_table(const Selection &selection, const World &world);
+Result<output::Table> network_table(const Selection &selection, const World &world);
 
 // One interface in the map of uplinks.
 struct UplinkReport {
@@ -91,23 +93,39 @@ struct UplinkReport {
     bool has_programs = false;
 };
 Result<std::vector<UplinkReport>> read_uplinks(const World &world);
+// Those of this name, and those of the networks of the endpoints chosen.
+Result<std::vector<UplinkReport>> selected_uplinks(const Selection &selection, const World &world);
 output::Table uplink_table(const std::vector<UplinkReport> &all);
 // As the networks' last ADDs asked for. Takes the exclusive lock; the answer is what was left out, in sentences.
 Result<std::vector<std::string>> sync_all_uplinks(const std::string &root);
 
-// Every limit with what it counted.
-Result<output::Table> bandwidth_table(const World &world);
+// The buckets of the endpoints chosen; of all, also of those that are gone.
+Result<output::Table> limit_state_table(const Selection &selection, const World &world);
 // What this kernel can hold limits by, as "pace, edt, bucket".
 std::string limiters_words(const World &world);
+
+// Part of a map's key, as a column of its dump.
+struct KeyPart {
+    enum class Kind { word, endpoint, address, prefix };
+    std::string_view column; // title, or field where it has none
+    Kind kind = Kind::word;
+};
 
 // A map of this version of Podlane.
 struct KnownMap {
     std::string_view name; // as pinned
     std::string_view holds;
-    Result<output::Table> (*dump)(const World &world);
+    Result<output::Table> (*dump)(const Selection &selection, const World &world);
+    std::array<KeyPart, 4> key{};
     bool as_records = false; // too wide for a table
+    // As dump, with what dump leaves out of an entry.
+    Result<output::Table> (*get)(const Selection &selection, const World &world) = nullptr;
 };
 std::span<const KnownMap> known_maps();
+// By full name, name without version, or the beginning of one.
+Result<const KnownMap *> find_map(std::string_view word);
+// How many entries of the map are of the endpoints chosen, or of their networks.
+Result<std::uint64_t> count_selected(const KnownMap &map, const Selection &selection, const World &world);
 
 // One map lying below the root, or one that should.
 struct MapReport {

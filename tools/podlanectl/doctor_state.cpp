@@ -63,6 +63,8 @@ Result<void> look_at_pins(const NodeView &node, Findings &findings) {
             report(findings, path + " is no pin of this version", [path] { return unlink_pin(path); });
         }
     const std::string loading = root + "/loading";
+    if (access(loading.c_str(), F_OK) != 0)
+        return {}; // and nobody is kept waiting
     const Lock lock = TRY(Lock::shared(root)); // whoever is loading has it for himself alone
     if (access(loading.c_str(), F_OK) == 0)
         report(findings, loading + " was left by an ADD that died while it loaded the programs",

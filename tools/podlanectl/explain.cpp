@@ -13,7 +13,9 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <map>
 #include <memory>
+#include <optional>
 
 namespace podlane::ctl {
 namespace {
@@ -23,6 +25,7 @@ using output::text_cell;
 using output::Tone;
 
 constexpr std::uint16_t kSourcePort = 49152;
+constexpr const char *kUsage = "as in \"podlanectl explain --from default/web-0 --to 192.0.2.9:80\"";
 
 // The hook a packet meets, and whose it is.
 struct Place {
@@ -31,6 +34,7 @@ struct Place {
     Hook hook = Hook::ingress;
     const char *program = PODLANE_PROGRAM_FROM_POD;
     const endpoint *owner = nullptr; // none: an uplink
+    std::optional<std::uint32_t> came_by{};
 };
 
 struct Run {
@@ -136,17 +140,20 @@ Result<Question> question_of(const Call &call, const Place &place) {
 
 Result<Place> place_of(const Call &call, const World &world, std::vector<EndpointEntry> &chosen) {
     const bool out = call.has(Opt::out);
-    const std::string &from = *call.value(Opt::from);
+    const std::string from = call.value(Opt::from).value_or("");
     const std::uint32_t ifindex = if_nametoindex(from.c_str());
     for (const auto &[uplink_ifindex, entry] : TRY((read_map<std::uint32_t, uplink>(world.bpffs, PODLANE_MAP_UPLINKS))))
         if (ifindex != 0 && uplink_ifindex == ifindex)
             return Place{ifindex, from, out ? Hook::egress : Hook::ingress,
                          out ? PODLANE_PROGRAM_TO_UPLINK : PODLANE_PROGRAM_FROM_UPLINK, nullptr};
-    Call named;
+    Call named = call;
     named.argument = from;
-    chosen = TRY(selected_endpoints(TRY(Selection::of(named)), world));
+    const Selection selection = TRY(Selection::of(named));
+    if (selection.selects_all())
+        return usage_error("explain needs to know who sends", kUsage);
+    chosen = TRY(selected_endpoints(selection, world));
     if (chosen.size() > 1)
-        return Error{ErrorCode::missing, "\"" + from + "\" are " + std::to_string(chosen.size()) + " endpoints",
+        return Error{ErrorCode::missing, selection.words() + " are " + std::to_string(chosen.size()) + " endpoints",
                      "name one by its host interface (\"podlanectl endpoint list\")"};
     const endpoint &record = chosen.front().second;
     return Place{record.ifindex, interface_name(record.ifindex), out ? Hook::egress : Hook::ingress,
@@ -174,6 +181,11 @@ Result<std::uint32_t> attached_id(const Place &place, const Tracer &tracer) {
     return facts.id;
 }
 
+constexpr std::array<Column<Counted>, 2> kCounted = {{
+    {{"", "", "interface"}, [](const Counted &c) { return text_cell(interface_name(c.ifindex)); }},
+    {{"", "", "reason"}, [](const Counted &c) { return text_cell(reason_name(c.reason)); }},
+}};
+
 constexpr std::array<Column<Decision>, 5> kDecisions = {{
     {{"DECISION", "", "decision"}, [](const Decision &d) { return text_cell(d.asked, Tone::strong); }},
     {{"ANSWER", "", "answer"}, [](const Decision &d) { return text_cell(d.answer); }},
@@ -198,6 +210,7 @@ output::Value json_of(const Run &run) {
                           {"decisions", output::table_value(output::make_table(kDecisions, run.explanation.decisions))},
                           {"reason", reason_name(run.explanation.reason)},
                           {"kind", kind_of(run)},
+                          {"counted", output::table_value(output::make_table(kCounted, run.explanation.counted))},
                           {"verdict", run.explanation.verdict},
                           {"meaning", reason_sentence(run.explanation.reason)}};
 }
@@ -215,48 +228,61 @@ std::string text_of(const Run &run, const World &world) {
 
 Result<Run> run_at(const Place &place, const Bytes &frame, const Tracer &tracer, const Names &names, Bytes &left) {
     Run run{place, TRY(attached_id(place, tracer)), tracer.tag(), frame, {}};
-    const TracedRun traced = TRY(tracer.run(place.ifindex, frame));
-    run.explanation = explain_run(traced, frame, names);
+    const TracedRun traced = TRY(tracer.run(place.ifindex, frame, place.came_by));
+    run.explanation = explain_run(traced, place.ifindex, frame, names);
     left = traced.frame;
     return run;
+}
+
+// Without a program where nothing comes next.
+Place place_after(const Next &next) {
+    if (next.program == nullptr)
+        return {.program = nullptr};
+    const bool in = std::string_view(next.program) == PODLANE_PROGRAM_FROM_POD;
+    return {next.ifindex, interface_name(next.ifindex), in ? Hook::ingress : Hook::egress, next.program, nullptr,
+            next.came_by};
+}
+
+Result<Bytes> frame_of(const Call &call, const Place &place) {
+    const auto frame =
+        call.has(Opt::frame) ? frame_from_hex(*call.value(Opt::frame)) : build_frame(TRY(question_of(call, place)));
+    if (!frame)
+        return usage_error(frame.error().message);
+    return *frame;
+}
+
+// Through one program after the other, until no program of ours comes next.
+Result<std::vector<Run>> follow(Place place, Bytes frame, const World &world) {
+    constexpr std::size_t kMostRuns = 4;
+    const Names names{TRY(selected_endpoints({}, world)), network_names(world)};
+    std::map<std::string, Tracer> tracers;
+    std::vector<Run> runs;
+    while (place.program != nullptr && runs.size() < kMostRuns) {
+        auto tracer = tracers.find(place.program);
+        if (tracer == tracers.end())
+            tracer = tracers.emplace(place.program, TRY(Tracer::load(world.bpffs, place.program))).first;
+        Bytes left;
+        runs.push_back(TRY(run_at(place, frame, tracer->second, names, left)));
+        place = place_after(runs.back().explanation.next);
+        frame = left;
+    }
+    return runs;
 }
 
 } // namespace
 
 Result<int> explain(const Call &call, World &world) {
-    constexpr std::size_t kMostMoves = 4;
-    if (!call.has(Opt::from) || call.has(Opt::to) == call.has(Opt::frame))
-        return usage_error("explain needs --from and either --to or --frame",
-                           "as in \"podlanectl explain --from default/web-0 --to 192.0.2.9:80\"");
+    if (call.has(Opt::to) == call.has(Opt::frame))
+        return usage_error("explain needs --from and either --to or --frame", kUsage);
     TRY(check_live_directory(world.bpffs));
     std::vector<EndpointEntry> chosen;
-    Place place = TRY(place_of(call, world, chosen));
-    Bytes frame;
-    if (call.has(Opt::frame)) {
-        auto given = frame_from_hex(*call.value(Opt::frame));
-        if (!given)
-            return usage_error(given.error().message);
-        frame = *std::move(given);
-    } else {
-        auto built = build_frame(TRY(question_of(call, place)));
-        if (!built)
-            return usage_error(built.error().message);
-        frame = *std::move(built);
-    }
-    const Names names{TRY(selected_endpoints({}, world)), network_names(world)};
-    const Tracer tracer = TRY(Tracer::load(world.bpffs, place.program));
+    const Place place = TRY(place_of(call, world, chosen));
+    const std::vector<Run> runs = TRY(follow(place, TRY(frame_of(call, place)), world));
     output::Array json;
     std::string text;
-    for (std::size_t moves = 0; moves < kMostMoves; ++moves) {
-        Bytes left;
-        const Run run = TRY(run_at(place, frame, tracer, names, left));
+    for (const Run &run : runs) {
         json.emplace_back(json_of(run));
-        text += (moves == 0 ? "" : "\n") + text_of(run, world);
-        if (run.explanation.moved_to == 0)
-            break;
-        place.ifindex = run.explanation.moved_to;
-        place.interface = interface_name(place.ifindex);
-        frame = left;
+        text += (text.empty() ? "" : "\n") + text_of(run, world);
     }
     world.print(world.json ? output::json_text(output::Value(std::move(json))) : text);
     return 0;

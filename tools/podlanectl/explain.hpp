@@ -20,10 +20,23 @@ struct Decision {
     bool found = false;
 };
 
+struct Counted {
+    std::uint32_t ifindex = 0; // 0: no endpoint's
+    std::uint32_t reason = 0;
+};
+
+// Where a packet meets the next program of ours.
+struct Next {
+    const char *program = nullptr; // none: nowhere that could be told
+    std::uint32_t ifindex = 0;
+    std::optional<std::uint32_t> came_by{}; // see Tracer::run
+};
+
 struct Explanation {
     std::vector<Decision> decisions{};
     std::uint32_t reason = 0;
-    std::uint32_t moved_to = 0; // ifindex, where the packet goes on there as if it had come from there
+    std::vector<Counted> counted{}; // its reason first
+    Next next{};
     std::string verdict{};
 };
 
@@ -34,6 +47,7 @@ struct Names {
     std::string pod_of(std::uint32_t ifindex) const; // or the interface's name
 };
 
-Explanation explain_run(const TracedRun &run, const Bytes &frame, const Names &names);
+// What a run on this interface says.
+Explanation explain_run(const TracedRun &run, std::uint32_t ifindex, const Bytes &frame, const Names &names);
 
 } // namespace podlane::ctl

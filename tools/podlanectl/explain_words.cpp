@@ -215,6 +215,39 @@ void add_source_check(const TracedRun &run, const Subject &subject, Explanation 
                               PODLANE_MAP_INTERFACES, out.decisions.front().key, true});
 }
 
+// What the last lookup in this map that found something was about.
+const TracedStep *last_found(const TracedRun &run, step_map map) {
+    const auto found = std::find_if(run.steps.rbegin(), run.steps.rend(), [&](const TracedStep &step) {
+        return step.head.kind == TRACE_LOOKUP && step.head.map == map && !step.value.empty();
+    });
+    return found == run.steps.rend() ? nullptr : &*found;
+}
+
+Next next_of(const TracedRun &run, std::uint32_t ifindex, const Explanation &so_far, const Subject &subject) {
+    switch (so_far.reason) {
+    case REASON_SENT_SIBLING:
+        if (const TracedStep *route = last_found(run, STEP_MAP_SOURCE_ROUTES))
+            return {PODLANE_PROGRAM_FROM_POD, as<source_route>(route->value).ifindex};
+        break;
+    case REASON_SENT_UPLINK:
+    case REASON_SENT_WAY:
+        if (const TracedStep *uplink = last_found(run, STEP_MAP_UPLINKS))
+            return {PODLANE_PROGRAM_TO_UPLINK, as<std::uint32_t>(uplink->key), 0};
+        break;
+    case REASON_SENT_DIRECT:
+    case REASON_UPLINK_DELIVERED:
+        // Not counted at the receiver yet: it goes there by way of the qdisc that gives it its time.
+        for (const TracedStep &step : run.steps)
+            if (so_far.counted.size() == 1 && step.head.map == STEP_MAP_ADDRESSES && !step.value.empty() &&
+                as<address_key>(step.key).addr == subject.frame.destination)
+                return {PODLANE_PROGRAM_TO_POD, as<address>(step.value).ifindex, ifindex};
+        break;
+    default:
+        break;
+    }
+    return {};
+}
+
 } // namespace
 
 std::string Names::pod_of(std::uint32_t ifindex) const {
@@ -222,19 +255,18 @@ std::string Names::pod_of(std::uint32_t ifindex) const {
     return found == endpoints.end() ? named(ifindex) : pod_words(found->first, found->second);
 }
 
-Explanation explain_run(const TracedRun &run, const Bytes &frame, const Names &names) {
+Explanation explain_run(const TracedRun &run, std::uint32_t ifindex, const Bytes &frame, const Names &names) {
     const Subject subject{names, read_frame(frame)};
     Explanation out;
     for (const TracedStep &step : run.steps) {
-        if (step.head.kind == TRACE_COUNT && out.reason == REASON_NONE)
-            out.reason = static_cast<std::uint32_t>(step.head.answer);
-        if (step.head.kind == TRACE_LOOKUP && step.head.map == STEP_MAP_SOURCE_ROUTES && !step.value.empty())
-            out.moved_to = as<source_route>(step.value).ifindex;
+        if (step.head.kind == TRACE_COUNT)
+            out.counted.push_back({as<std::uint32_t>(step.key), static_cast<std::uint32_t>(step.head.answer)});
         if (auto decision = decision_of(step, subject))
             out.decisions.push_back(std::move(*decision));
     }
-    if (out.reason != REASON_SENT_SIBLING)
-        out.moved_to = 0;
+    if (!out.counted.empty())
+        out.reason = out.counted.front().reason;
+    out.next = next_of(run, ifindex, out, subject);
     add_source_check(run, subject, out);
     out.verdict = verdict_words(run.verdict);
     return out;

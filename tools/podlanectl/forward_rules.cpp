@@ -78,8 +78,13 @@ bool is_installed(const char *path) { return access(path, X_OK) == 0; }
 Result<std::string> output_of(const char *path, const std::vector<std::string> &arguments) {
     const Finished finished = TRY(run_process(path, {"LC_ALL=C", "PATH=/usr/sbin:/sbin:/usr/bin:/bin"}, "", arguments));
     if (finished.exit_code != 0)
-        return Error{ErrorCode::io_failure, std::string(path) + ": " + finished.err};
+        return Error{ErrorCode::io_failure, std::string(path) + ": " + finished.err.substr(0, finished.err.find('\n'))};
     return finished.out;
+}
+
+// Rules may be there all the same: somebody else's container may have the program.
+Error not_installed(const std::string &path, const char *package) {
+    return {ErrorCode::missing, path + " is not installed", "install the package " + std::string(package)};
 }
 
 bool has_older_filter(const char *names) {
@@ -156,13 +161,17 @@ Result<std::vector<std::string>> chains_that_drop_forwarded() {
     }};
     constexpr const char *kNft = "/usr/sbin/nft";
     std::vector<std::string> found;
-    if (is_installed(kNft))
-        found = dropping_chains_of_nft(TRY(output_of(kNft, {"list", "ruleset"})));
-    for (const Older &older : kOlder)
-        if (has_older_filter(older.names) && is_installed(older.program))
-            std::ranges::move(
-                dropping_chains_of_iptables(TRY(output_of(older.program, {"-t", "filter"})), older.family),
-                std::back_inserter(found));
+    if (!is_installed(kNft))
+        return not_installed(kNft, "nftables");
+    found = dropping_chains_of_nft(TRY(output_of(kNft, {"list", "ruleset"})));
+    for (const Older &older : kOlder) {
+        if (!has_older_filter(older.names))
+            continue;
+        if (!is_installed(older.program))
+            return not_installed(older.program, "iptables");
+        std::ranges::move(dropping_chains_of_iptables(TRY(output_of(older.program, {"-t", "filter"})), older.family),
+                          std::back_inserter(found));
+    }
     return found;
 }
 

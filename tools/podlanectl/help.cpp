@@ -63,9 +63,14 @@ std::string command_help(const Noun &noun, const Command &command) {
     const std::string argument(command.argument.name);
     if (!argument.empty())
         text += command.argument.required ? " " + argument : " [" + argument + "]";
+    const std::string more(command.more.name);
+    if (!more.empty())
+        text += " [" + more + "]...";
     text += " [OPTION]...\n";
     if (!argument.empty())
         text += "\n" + entry(argument, command.argument.help);
+    if (!more.empty())
+        text += entry(more, command.more.help);
     text += option_entries(command.options);
     if (!command.detail.empty())
         text += "\n" + std::string(command.detail) + "\n";

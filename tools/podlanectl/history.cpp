@@ -129,25 +129,19 @@ Result<History> open_history(const World &world) {
     return History::read(world.bpffs);
 }
 
-Result<output::Table> history_table(const World &world) {
-    const std::vector<operation> all = TRY(open_history(world)).operations();
-    std::vector<Row> rows;
-    rows.reserve(all.size());
-    for (const operation &one : all)
-        rows.push_back({one, world.realtime_ns});
-    return output::make_table(kColumns, rows);
-}
-
-Result<int> history_list(const Call &call, World &world) {
-    const Selection selection = TRY(Selection::of(call));
-    const std::size_t most = TRY(how_many(call));
-    const auto living = TRY(selected_endpoints({}, world));
+Result<output::Table> history_table(const Selection &selection, std::size_t most, const World &world) {
+    const auto known = selected_endpoints({}, world);
+    const std::vector<EndpointEntry> living = known ? *known : std::vector<EndpointEntry>{};
     const std::vector<operation> all = TRY(open_history(world)).operations();
     std::vector<Row> rows;
     for (const operation &one : all)
         if (rows.size() < most && (selection.selects_all() || selection.matches(entry_of(one, living))))
             rows.push_back({one, world.realtime_ns});
-    world.print(output::make_table(kColumns, rows));
+    return output::make_table(kColumns, rows);
+}
+
+Result<int> history_list(const Call &call, World &world) {
+    world.print(TRY(history_table(TRY(Selection::of(call)), TRY(how_many(call)), world)));
     return 0;
 }
 

@@ -1,6 +1,8 @@
 // The manual page, made from the table of commands.
 #include "commands.hpp"
 
+#include <algorithm>
+
 namespace podlane::ctl {
 namespace {
 
@@ -20,6 +22,22 @@ std::string roff(std::string_view text) {
     return out;
 }
 
+// Indented lines stay as they are.
+std::string paragraph(std::string_view text) {
+    std::string out;
+    bool as_is = false;
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find('\n'), text.size());
+        const std::string_view line = text.substr(0, end);
+        if (line.starts_with("  ") != as_is)
+            out += as_is ? ".fi\n" : ".nf\n";
+        as_is = line.starts_with("  ");
+        out += roff(line) + "\n";
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return out + (as_is ? ".fi\n" : "");
+}
+
 std::string tagged(const std::string &tag, std::string_view text) { return ".TP\n" + tag + "\n" + roff(text) + "\n"; }
 
 std::string bold(std::string_view text) { return "\\fB" + roff(text) + "\\fR"; }
@@ -37,9 +55,11 @@ std::string command_section(const Noun &noun, const Command &command) {
     const std::string argument(command.argument.name);
     if (!argument.empty())
         tag += command.argument.required ? " \\fI" + argument + "\\fR" : " [\\fI" + argument + "\\fR]";
+    if (!command.more.name.empty())
+        tag += " [\\fI" + std::string(command.more.name) + "\\fR]...";
     std::string text = tagged(tag, command.summary);
     if (!command.detail.empty())
-        text += roff(command.detail) + "\n";
+        text += paragraph(command.detail);
     std::string names;
     for (const Option &option : options())
         if (command.options.has(option.id) && option.id != Opt::help && option.id != Opt::bpffs)

@@ -120,10 +120,18 @@ Result<std::vector<MapReport>> read_maps(const World &world) {
 
 output::Table map_table(const std::vector<MapReport> &maps) { return output::make_table(kColumns, maps); }
 
-Result<int> map_list(const Call &, World &world) {
-    const std::vector<MapReport> maps = TRY(read_maps(world));
+Result<int> map_list(const Call &call, World &world) {
+    const Selection selection = TRY(Selection::of(call));
+    std::vector<MapReport> maps = TRY(read_maps(world));
+    const bool complete = std::ranges::all_of(maps, &MapReport::there);
+    if (!selection.selects_all()) {
+        TRY(selected_endpoints(selection, world)); // says so where there is none
+        for (MapReport &map : maps)
+            map.entries = map.known && map.there ? TRY(count_selected(*known_map(map.name), selection, world)) : 0;
+        std::erase_if(maps, [](const MapReport &map) { return map.there && map.entries == 0; });
+    }
     world.print(map_table(maps));
-    return std::ranges::all_of(maps, &MapReport::there) ? 0 : 1;
+    return complete ? 0 : 1;
 }
 
 } // namespace podlane::ctl

@@ -1,7 +1,8 @@
-// map dump: the entries of each map in words.
+// map dump: the entries of each map in words, and by which words each is told from the others.
 #include "commands.hpp"
 
 #include "decode.hpp"
+#include "maps/abi/history.h"
 #include "reader.hpp"
 #include "tools/output/words.hpp"
 
@@ -88,8 +89,9 @@ constexpr std::array<Column<CidrEntry>, 2> kCidrs = {{
     {{"PREFIX", "", "prefix"}, [](const CidrEntry &e) { return text_cell(to_string(prefix_of(e.key))); }},
 }};
 
-constexpr std::array<Column<SourceRouteEntry>, 6> kSourceRoutes = {{
+constexpr std::array<Column<SourceRouteEntry>, 7> kSourceRoutes = {{
     {{"INTERFACE", "", "host_interface"}, [](const SourceRouteEntry &e) { return text_cell(e.interface); }},
+    {{"", "", "ifindex"}, [](const SourceRouteEntry &e) { return number_cell(e.key.ifindex); }},
     {{"SOURCE", "", "source"}, [](const SourceRouteEntry &e) { return text_cell(to_string(e.key.source)); }},
     {{"AS FROM", "", "as_from"}, [](const SourceRouteEntry &e) { return text_cell(interface_name(e.value.ifindex)); }},
     {{"UPLINK", "", "uplink"}, [](const SourceRouteEntry &e) { return text_cell(interface_name(e.value.uplink)); }},
@@ -142,60 +144,118 @@ std::uint32_t network_of(std::uint32_t, const interface &value) { return value.n
 std::uint32_t network_of(const address_key &key, const address &) { return key.network; }
 
 template <typename K, typename V, std::size_t N>
-Result<output::Table> dump(const World &world, std::string_view name,
+Result<output::Table> dump(const Selection &selection, const World &world, std::string_view name,
                            const std::array<Column<Entry<K, V>>, N> &columns) {
     const auto networks = network_names(world);
+    const Chosen chosen = TRY(Chosen::of(selection, world));
     std::vector<Entry<K, V>> entries;
-    for (const auto &[key, value] : TRY(read_map<K, V>(world.bpffs, name))) {
-        entries.push_back(
-            {key, value, interface_name(ifindex_of(key, value)), network_words(networks, network_of(key, value))});
-    }
+    for (const auto &[key, value] : TRY(read_map<K, V>(world.bpffs, name)))
+        if (chosen.has(ifindex_of(key, value), network_of(key, value)))
+            entries.push_back(
+                {key, value, interface_name(ifindex_of(key, value)), network_words(networks, network_of(key, value))});
     return output::make_table(columns, entries);
 }
 
-Result<output::Table> dump_endpoints(const World &world) {
-    return endpoint_table(TRY(selected_endpoints({}, world)), world);
+Result<output::Table> dump_endpoints(const Selection &selection, const World &world) {
+    return endpoint_table(TRY(selected_endpoints(selection, world)), world);
 }
 
-Result<output::Table> dump_counters(const World &world) {
+Result<output::Table> counters_of(const Selection &selection, const World &world, bool zeros) {
+    Result<std::vector<EndpointEntry>> entries = selected_endpoints(selection, world);
+    if (!entries && !selection.selects_all())
+        return std::move(entries).error();
     // Endpoints give the counters their pods; without them the interface has to do.
-    Result<std::vector<EndpointEntry>> entries = selected_endpoints({}, world);
-    return counter_table(TRY(read_counters(entries ? *entries : std::vector<EndpointEntry>{}, true, world)), false);
+    return counter_table(
+        TRY(read_counters(entries ? *entries : std::vector<EndpointEntry>{}, selection.selects_all(), world)), zeros);
+}
+Result<output::Table> dump_counters(const Selection &s, const World &w) { return counters_of(s, w, false); }
+Result<output::Table> get_counters(const Selection &s, const World &w) { return counters_of(s, w, true); }
+
+Result<output::Table> dump_uplinks(const Selection &selection, const World &world) {
+    return uplink_table(TRY(selected_uplinks(selection, world)));
 }
 
-Result<output::Table> dump_uplinks(const World &world) { return uplink_table(TRY(read_uplinks(world))); }
+Result<output::Table> dump_history(const Selection &selection, const World &world) {
+    return history_table(selection, HISTORY_OPERATIONS, world);
+}
+
+// What belongs to no endpoint is not among what is of some.
+template <typename K, typename V, std::size_t N>
+Result<output::Table> dump_node(const Selection &selection, const World &world, std::string_view name,
+                                const std::array<Column<Entry<K, V>>, N> &columns) {
+    output::Table table = TRY(dump({}, world, name, columns));
+    if (!selection.selects_all()) {
+        TRY(selected_endpoints(selection, world)); // says so where there is none
+        table.rows.clear();
+    }
+    return table;
+}
+
+using Kind = KeyPart::Kind;
+constexpr KeyPart kInterface{"INTERFACE", Kind::endpoint};
+constexpr KeyPart kNetwork{"NETWORK"};
+constexpr KeyPart kAddress{"ADDRESS", Kind::address};
+constexpr KeyPart kPrefix{"PREFIX", Kind::prefix};
 
 constexpr std::array<KnownMap, kMapNames.size()> kMaps = {{
-    {PODLANE_MAP_ENDPOINTS, "everything known of each attachment", dump_endpoints, true},
-    {PODLANE_MAP_INTERFACES, "what the programs must know of a host end",
-     [](const World &w) { return dump(w, PODLANE_MAP_INTERFACES, kInterfaces); }},
-    {PODLANE_MAP_ADDRESSES, "which endpoint owns an address",
-     [](const World &w) { return dump(w, PODLANE_MAP_ADDRESSES, kAddresses); }},
-    {PODLANE_MAP_NETWORKS, "names of networks and how they leave the node", network_table},
-    {PODLANE_MAP_PATHS, "which way a flow came, and so returns", path_table},
-    {PODLANE_MAP_COUNTERS, "packets and bytes by endpoint and reason", dump_counters},
-    {PODLANE_MAP_SOURCES, "prefixes an endpoint may send from besides its addresses",
-     [](const World &w) { return dump(w, PODLANE_MAP_SOURCES, kSources); }},
-    {PODLANE_MAP_BANDWIDTHS, "the limits an endpoint was given",
-     [](const World &w) { return dump(w, PODLANE_MAP_BANDWIDTHS, kBandwidths); }},
-    {PODLANE_MAP_UPLINKS, "the interfaces by which pods reach other nodes", dump_uplinks},
-    {PODLANE_MAP_CIDRS, "ranges of other nodes' pods",
-     [](const World &w) { return dump(w, PODLANE_MAP_CIDRS, kCidrs); }},
-    {PODLANE_MAP_SOURCE_ROUTES, "which way what a container sends from an address goes",
-     [](const World &w) { return dump(w, PODLANE_MAP_SOURCE_ROUTES, kSourceRoutes); }},
-    {PODLANE_MAP_LIMITS, "what the limiter remembers of each limit", bandwidth_table},
-    {PODLANE_MAP_EXEMPT, "prefixes that a limit concerns, or does not",
-     [](const World &w) { return dump(w, PODLANE_MAP_EXEMPT, kExempts); }},
-    {PODLANE_MAP_SENDERS, "whose sockets are whose",
-     [](const World &w) { return dump(w, PODLANE_MAP_SENDERS, kSenders); }},
+    {PODLANE_MAP_ENDPOINTS, "everything known of each attachment", dump_endpoints, {kInterface, {"ifname"}}, true},
+    {PODLANE_MAP_INTERFACES,
+     "what the programs must know of a host end",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_INTERFACES, kInterfaces); },
+     {kInterface}},
+    {PODLANE_MAP_ADDRESSES,
+     "which endpoint owns an address",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_ADDRESSES, kAddresses); },
+     {kNetwork, kAddress}},
+    {PODLANE_MAP_NETWORKS, "names of networks and how they leave the node", network_table, {kNetwork, {"ID"}}},
+    {PODLANE_MAP_PATHS,
+     "which way a flow came, and so returns",
+     path_table,
+     {KeyPart{"host_interface", Kind::endpoint}, {"PROTOCOL"}, {"LOCAL"}, {"PEER"}}},
+    {PODLANE_MAP_COUNTERS,
+     "packets and bytes by endpoint and reason",
+     dump_counters,
+     {kInterface},
+     false,
+     get_counters},
+    {PODLANE_MAP_SOURCES,
+     "prefixes an endpoint may send from besides its addresses",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_SOURCES, kSources); },
+     {kInterface, {"MAY SEND FROM", Kind::prefix}}},
+    {PODLANE_MAP_BANDWIDTHS,
+     "the limits an endpoint was given",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_BANDWIDTHS, kBandwidths); },
+     {kInterface}},
+    {PODLANE_MAP_UPLINKS, "the interfaces by which pods reach other nodes", dump_uplinks, {kInterface}},
+    {PODLANE_MAP_CIDRS,
+     "ranges of other nodes' pods",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_CIDRS, kCidrs); },
+     {kNetwork, kPrefix}},
+    {PODLANE_MAP_SOURCE_ROUTES,
+     "which way what a container sends from an address goes",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_SOURCE_ROUTES, kSourceRoutes); },
+     {kInterface, {"SOURCE", Kind::address}}},
+    {PODLANE_MAP_LIMITS,
+     "what the limiter remembers of each limit",
+     limit_state_table,
+     {KeyPart{"host_interface", Kind::endpoint}, {"DIRECTION"}}},
+    {PODLANE_MAP_EXEMPT,
+     "prefixes that a limit concerns, or does not",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_EXEMPT, kExempts); },
+     {kInterface, {"DIRECTION"}, kPrefix}},
+    {PODLANE_MAP_SENDERS,
+     "whose sockets are whose",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_SENDERS, kSenders); },
+     {KeyPart{"NETNS"}, kAddress}},
     {PODLANE_MAP_WATCH, "who watches with \"monitor\"",
-     [](const World &w) { return dump(w, PODLANE_MAP_WATCH, kWatch); }},
+     [](const Selection &s, const World &w) { return dump_node(s, w, PODLANE_MAP_WATCH, kWatch); }},
     {PODLANE_MAP_EVENTS, "what who watches has not read yet: only monitor can",
-     [](const World &) -> Result<output::Table> { return output::Table{}; }},
-    {PODLANE_MAP_HISTORY, "what the plugin did last", &history_table},
+     [](const Selection &, const World &) -> Result<output::Table> { return output::Table{}; }},
+    {PODLANE_MAP_HISTORY, "what the plugin did last", dump_history, {KeyPart{"number"}}},
 }};
 
-// By full name, name without version, or the beginning of one.
+} // namespace
+
 Result<const KnownMap *> find_map(std::string_view word) {
     std::string names;
     std::vector<std::string_view> bases;
@@ -214,13 +274,11 @@ Result<const KnownMap *> find_map(std::string_view word) {
                  (near.empty() ? "" : "did you mean \"" + std::string(near) + "\"? ") + "maps: " + names};
 }
 
-} // namespace
-
 std::span<const KnownMap> known_maps() { return kMaps; }
 
 Result<int> map_dump(const Call &call, World &world) {
     const KnownMap *map = TRY(find_map(call.argument));
-    const output::Table table = TRY(map->dump(world));
+    const output::Table table = TRY(map->dump(TRY(Selection::of_options(call)), world));
     if (map->as_records && !world.json)
         world.print(output::record_text(table, world.style));
     else

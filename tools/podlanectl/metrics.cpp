@@ -29,9 +29,14 @@ struct Reading {
     std::vector<MapReport> maps;
 };
 
-Result<Reading> read_all(const World &world) {
+Result<Reading> read_all(const Selection &selection, const World &world) {
     Reading all;
-    all.endpoints = TRY(selected_endpoints({}, world));
+    auto endpoints = selected_endpoints(selection, world);
+    // Who is asked for again and again comes and goes.
+    if (!endpoints && (selection.selects_all() || endpoints.error().code != ErrorCode::missing))
+        return std::move(endpoints).error();
+    if (endpoints)
+        all.endpoints = *std::move(endpoints);
     all.counters = TRY(read_counters(all.endpoints, true, world));
     all.limits = TRY((read_map<std::uint32_t, bandwidth>(world.bpffs, PODLANE_MAP_BANDWIDTHS)));
     all.uplinks = TRY(read_uplinks(world));
@@ -161,7 +166,7 @@ void put_operations(Exposition &out, const History &history) {
 }
 
 // A node on which nothing was loaded yet is up as well, with nothing to count.
-Result<std::string> exposition(const World &world, MetricsFormat format) {
+Result<std::string> exposition(const Selection &selection, const World &world, MetricsFormat format) {
     Exposition out(format);
     out.gauge("podlane_build_info", "Version of podlanectl.");
     out.sample({{"version", std::string(kVersion)}}, 1);
@@ -173,7 +178,7 @@ Result<std::string> exposition(const World &world, MetricsFormat format) {
     out.sample({}, loaded ? 1 : 0);
     if (!loaded)
         return std::move(out).text();
-    const Reading all = TRY(read_all(world));
+    const Reading all = TRY(read_all(selection, world));
     put_endpoints(out, all);
     put_limits(out, all);
     put_uplinks(out, all);
@@ -185,10 +190,13 @@ Result<std::string> exposition(const World &world, MetricsFormat format) {
 } // namespace
 
 Result<int> metrics(const Call &call, World &world) {
+    const Selection selection = TRY(Selection::of(call));
     if (call.has(Opt::listen))
-        return serve_metrics(*call.value(Opt::listen), world, &exposition);
+        return serve_metrics(*call.value(Opt::listen), world, [&](const World &now, MetricsFormat format) {
+            return exposition(selection, now, format);
+        });
     const auto format = call.has(Opt::openmetrics) ? MetricsFormat::openmetrics : MetricsFormat::prometheus;
-    world.print(TRY(exposition(world, format)));
+    world.print(TRY(exposition(selection, world, format)));
     return 0;
 }
 

@@ -80,7 +80,7 @@ std::string response(std::string_view status, std::string_view type, const std::
            "\r\nContent-Length: " + std::to_string(body.size()) + "\r\nConnection: close\r\n\r\n" + body;
 }
 
-std::string answer(const std::string &request, const World &world, MakeMetrics make) {
+std::string answer(const std::string &request, const World &world, const MakeMetrics &make) {
     constexpr std::string_view kPlain = "text/plain; charset=utf-8";
     if (!request.starts_with("GET "))
         return response("405 Method Not Allowed", kPlain, "only GET\n");
@@ -107,7 +107,7 @@ void send_all(int client, std::string_view text) {
     }
 }
 
-void serve_one(int listener, const World &world, MakeMetrics make) {
+void serve_one(int listener, const World &world, const MakeMetrics &make) {
     constexpr timeval kPatience{2, 0};
     const Fd client(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
     if (!client)
@@ -127,7 +127,7 @@ void stop_on_signals() {
 
 } // namespace
 
-Result<int> serve_metrics(const std::string &listen_on, const World &world, MakeMetrics make) {
+Result<int> serve_metrics(const std::string &listen_on, const World &world, const MakeMetrics &make) {
     const Fd listener = TRY(listen_at(listen_on));
     stop_on_signals();
     std::fprintf(world.err, "serving http://%s/metrics\n", listen_on.c_str());

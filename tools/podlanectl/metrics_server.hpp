@@ -5,14 +5,15 @@
 #include "tools/output/exposition.hpp"
 #include "world.hpp"
 
+#include <functional>
 #include <string>
 
 namespace podlane::ctl {
 
-using MakeMetrics = Result<std::string> (*)(const World &world, output::MetricsFormat format);
+using MakeMetrics = std::function<Result<std::string>(const World &world, output::MetricsFormat format)>;
 
 // Serves GET /metrics on "ADDR:PORT" ("127.0.0.1:9632", "[::1]:9632") until SIGINT or SIGTERM; the answer is the exit
 // code. A client that is slow is left after two seconds.
-Result<int> serve_metrics(const std::string &listen_on, const World &world, MakeMetrics make);
+Result<int> serve_metrics(const std::string &listen_on, const World &world, const MakeMetrics &make);
 
 } // namespace podlane::ctl

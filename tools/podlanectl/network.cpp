@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 
 namespace podlane::ctl {
 namespace {
@@ -64,10 +63,12 @@ std::string network_words(const std::map<std::uint32_t, std::string> &names, std
     return found == names.end() ? output::hex_words(network) : found->second;
 }
 
-Result<output::Table> network_table(const World &world) {
+Result<output::Table> network_table(const Selection &selection, const World &world) {
+    const Chosen chosen = TRY(Chosen::of(selection, world));
     std::vector<NetworkRow> rows;
     for (const auto &[id, value] : TRY(read_map<std::uint32_t, network>(world.bpffs, PODLANE_MAP_NETWORKS)))
-        rows.push_back({id, value});
+        if (chosen.has(0, id))
+            rows.push_back({id, value});
     const auto endpoints = TRY(read_map<endpoint_key, endpoint>(world.bpffs, PODLANE_MAP_ENDPOINTS));
     const auto cidrs = TRY(read_map<cluster_cidr_key, std::uint32_t>(world.bpffs, PODLANE_MAP_CIDRS));
     const auto uplinks = TRY(read_map<std::uint32_t, uplink>(world.bpffs, PODLANE_MAP_UPLINKS));
@@ -88,15 +89,7 @@ Result<output::Table> network_table(const World &world) {
 }
 
 Result<int> network_list(const Call &call, World &world) {
-    const Selection selection = TRY(Selection::of(call));
-    output::Table table = TRY(network_table(world));
-    if (!selection.selects_all()) {
-        std::set<std::string> chosen; // those of the endpoints that match, by their text in the first column
-        for (const auto &[key, value] : TRY(selected_endpoints(selection, world)))
-            chosen.emplace(field_text(value.network_name));
-        std::erase_if(table.rows, [&](const auto &row) { return !chosen.contains(row.front().text); });
-    }
-    world.print(table);
+    world.print(TRY(network_table(TRY(Selection::of(call)), world)));
     return 0;
 }
 

@@ -176,6 +176,8 @@ Result<Call> parse(std::span<const std::string_view> words) {
                                                 std::string(rest[next]) + "\"");
     if (next < rest.size())
         call.argument = rest[next++];
+    while (next < rest.size() && !call.command->more.name.empty())
+        call.more.emplace_back(rest[next++]);
     if (next < rest.size())
         return usage_error(spelled(*call.noun, *call.command) + " takes one argument, not also \"" +
                            std::string(rest[next]) + "\"");

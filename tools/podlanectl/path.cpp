@@ -82,32 +82,33 @@ Result<std::vector<PathRow>> read_paths(const std::vector<EndpointEntry> &entrie
     return rows;
 }
 
-Result<std::vector<PathRow>> selected_paths(const Call &call, const World &world) {
-    const Selection selection = TRY(Selection::of(call));
-    return read_paths(TRY(selected_endpoints(selection, world)), selection.selects_all(), world);
+Result<std::vector<PathRow>> selected_paths(const Selection &selection, const World &world) {
+    if (!selection.selects_all())
+        return read_paths(TRY(selected_endpoints(selection, world)), false, world);
+    // Endpoints give the flows their pods; without them the interface has to do.
+    const Result<std::vector<EndpointEntry>> entries = selected_endpoints({}, world);
+    return read_paths(entries ? *entries : std::vector<EndpointEntry>{}, true, world);
 }
 
 } // namespace
 
-Result<output::Table> path_table(const World &world) {
-    // Endpoints give the flows their pods; without them the interface has to do.
-    const Result<std::vector<EndpointEntry>> entries = selected_endpoints({}, world);
-    return output::make_table(kColumns,
-                              TRY(read_paths(entries ? *entries : std::vector<EndpointEntry>{}, true, world)));
+Result<output::Table> path_table(const Selection &selection, const World &world) {
+    return output::make_table(kColumns, TRY(selected_paths(selection, world)));
 }
 
 Result<int> path_list(const Call &call, World &world) {
-    world.print(output::make_table(kColumns, TRY(selected_paths(call, world))));
+    world.print(TRY(path_table(TRY(Selection::of(call)), world)));
     return 0;
 }
 
 Result<int> path_show(const Call &call, World &world) {
     if (call.has(Opt::source) || call.has(Opt::destination))
         return which_way(call, world);
-    if (TRY(Selection::of(call)).selects_all())
+    const Selection selection = TRY(Selection::of(call));
+    if (selection.selects_all())
         return usage_error("path show needs to know which", "name a pod, container, address or interface, as in "
                                                             "\"podlanectl path show default/web-0\"");
-    const output::Table table = output::make_table(kColumns, TRY(selected_paths(call, world)));
+    const output::Table table = TRY(path_table(selection, world));
     if (world.json)
         world.print(table);
     else
@@ -116,10 +117,11 @@ Result<int> path_show(const Call &call, World &world) {
 }
 
 Result<int> path_flush(const Call &call, World &world) {
-    if (TRY(Selection::of(call)).selects_all() != call.has(Opt::all))
+    const Selection selection = TRY(Selection::of(call));
+    if (selection.selects_all() != call.has(Opt::all))
         return usage_error("path flush needs to know which",
                            "name a pod, container, address or interface, or say --all");
-    const std::vector<PathRow> rows = TRY(selected_paths(call, world));
+    const std::vector<PathRow> rows = TRY(selected_paths(selection, world));
     const Paths paths = TRY(open_paths(world.bpffs, Access::read_write));
     std::uint64_t erased = 0;
     for (const PathRow &row : rows)

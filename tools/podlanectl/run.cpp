@@ -19,10 +19,26 @@ std::uint64_t clock_ns(clockid_t clock) {
     return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
+std::string hint_of(const Error &error) {
+    if (!error.hint.empty())
+        return error.hint;
+    switch (error.system_errno) {
+    case EPERM:
+    case EACCES:
+        return "run it as root, where nothing takes root's rights away";
+    case EINVAL:
+    case ENOSYS:
+    case EOPNOTSUPP:
+        return error.code == ErrorCode::bpf ? "\"podlanectl doctor\" tells what this kernel has not" : "";
+    default:
+        return {};
+    }
+}
+
 int complain(const Error &error, const World &world) {
     std::string text = output::toned("podlanectl: ", output::Tone::bad, world.err_style) + error.message + "\n";
-    if (!error.hint.empty())
-        text += "hint: " + error.hint + "\n";
+    if (const std::string hint = hint_of(error); !hint.empty())
+        text += "hint: " + hint + "\n";
     std::fwrite(text.data(), 1, text.size(), world.err);
     return error.code == ErrorCode::invalid_environment ? 2 : 1;
 }

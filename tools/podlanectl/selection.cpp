@@ -62,6 +62,19 @@ Result<Selection> Selection::of(const Call &call) {
     return selection;
 }
 
+Result<Selection> Selection::of_options(const Call &call) {
+    Call options = call;
+    options.argument.clear();
+    return of(options);
+}
+
+Selection Selection::of_word(std::string word) {
+    Selection selection;
+    selection.words_ = word;
+    selection.any_ = std::move(word);
+    return selection;
+}
+
 bool Selection::matches(const EndpointEntry &entry) const {
     const auto &[key, value] = entry;
     return (!pod_ || is_pod(value, *pod_)) && (!namespace_ || field_text(value.pod_namespace) == *namespace_) &&
@@ -88,6 +101,21 @@ Result<std::vector<EndpointEntry>> selected_endpoints(const Selection &selection
     for (const EndpointEntry *entry : sorted)
         result.push_back(*entry);
     return result;
+}
+
+Result<Chosen> Chosen::of(const Selection &selection, const World &world) {
+    Chosen chosen;
+    chosen.all_ = selection.selects_all();
+    if (!chosen.all_)
+        for (const auto &[key, value] : TRY(selected_endpoints(selection, world))) {
+            chosen.ifindexes_.insert(value.ifindex);
+            chosen.networks_.insert(value.network);
+        }
+    return chosen;
+}
+
+bool Chosen::has(std::uint32_t ifindex, std::uint32_t network) const {
+    return all_ || (ifindex != 0 ? ifindexes_.contains(ifindex) : networks_.contains(network));
 }
 
 } // namespace podlane::ctl

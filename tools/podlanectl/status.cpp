@@ -136,13 +136,15 @@ void look_at_maps(Report &report, const World &world) {
     }
 }
 
-void look_at_endpoints(Report &report, const World &world) {
-    const Result<std::vector<EndpointEntry>> entries = selected_endpoints({}, world);
+Result<void> look_at_endpoints(Report &report, const Selection &selection, const World &world) {
+    const Result<std::vector<EndpointEntry>> entries = selected_endpoints(selection, world);
     if (!entries) {
+        if (!selection.selects_all())
+            return entries.error();
         // A map that is not there is a finding of look_at_maps.
         if (entries.error().code != ErrorCode::missing)
             note(report, entries.error());
-        return;
+        return {};
     }
     std::map<std::string, std::uint64_t> count;
     for (const auto &[key, value] : *entries) {
@@ -154,6 +156,7 @@ void look_at_endpoints(Report &report, const World &world) {
     }
     for (const auto &[name, endpoints] : count)
         report.networks.push_back({name, endpoints});
+    return {};
 }
 
 void look_at_uplinks(Report &report, const World &world) {
@@ -167,7 +170,7 @@ void look_at_uplinks(Report &report, const World &world) {
                                        "podlanectl uplink sync"});
 }
 
-Report look(const World &world) {
+Result<Report> look(const Selection &selection, const World &world) {
     Report report;
     utsname names{};
     uname(&names);
@@ -178,7 +181,7 @@ Report look(const World &world) {
     }
     look_at_programs(report, world);
     look_at_maps(report, world);
-    look_at_endpoints(report, world);
+    TRY(look_at_endpoints(report, selection, world));
     look_at_uplinks(report, world);
     return report;
 }
@@ -207,11 +210,11 @@ output::Value json_of(const Report &report) {
 
 } // namespace
 
-Result<int> status(const Call &, World &world) {
+Result<int> status(const Call &call, World &world) {
     if (geteuid() != 0) // the kernel would answer a refusal as if it could nothing
         return Error{ErrorCode::bpf, "no permission to ask the kernel about its programs and maps",
                      "run it as root: sudo podlanectl status", EPERM};
-    const Report report = look(world);
+    const Report report = TRY(look(TRY(Selection::of(call)), world));
     if (world.json)
         world.print(output::json_text(json_of(report)));
     else

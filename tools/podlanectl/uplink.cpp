@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 namespace podlane::ctl {
 namespace {
@@ -39,9 +40,11 @@ constexpr std::array<Column<UplinkReport>, 4> kColumns = {{
 bool is_fine(const UplinkReport &one) { return one.has_programs && !one.name.empty(); }
 
 Result<bool> is_pinned(const World &world, std::uint32_t ifindex, Hook hook, const char *program) {
-    const Fd pinned = TRY(open_program(world.bpffs, program));
+    const Result<Fd> pinned = open_program(world.bpffs, program);
+    if (!pinned)
+        return pinned.error().code == ErrorCode::missing ? Result<bool>(false) : pinned.error();
     const auto ours = TRY(attached(ifindex, hook));
-    return ours.size() == 1 && ours.front().program_id == TRY(program_facts(pinned.get())).id;
+    return ours.size() == 1 && ours.front().program_id == TRY(program_facts(pinned->get())).id;
 }
 
 // Says what was left out on standard error; the answer is the list.
@@ -73,16 +76,27 @@ Result<std::vector<UplinkReport>> read_uplinks(const World &world) {
     return all;
 }
 
+Result<std::vector<UplinkReport>> selected_uplinks(const Selection &selection, const World &world) {
+    auto all = TRY(read_uplinks(world));
+    if (selection.selects_all())
+        return all;
+    const bool is_one =
+        selection.interface() && std::ranges::find(all, *selection.interface(), &UplinkReport::name) != all.end();
+    std::set<std::string, std::less<>> networks;
+    if (!is_one)
+        for (const auto &[key, value] : TRY(selected_endpoints(selection, world)))
+            networks.emplace(field_text(value.network_name));
+    std::erase_if(all, [&](const UplinkReport &one) {
+        return is_one ? one.name != *selection.interface()
+                      : std::ranges::none_of(one.networks, [&](const auto &name) { return networks.contains(name); });
+    });
+    return all;
+}
+
 output::Table uplink_table(const std::vector<UplinkReport> &all) { return output::make_table(kColumns, all); }
 
 Result<int> uplink_list(const Call &call, World &world) {
-    auto all = TRY(read_uplinks(world));
-    const auto &interface = call.value(Opt::interface);
-    const auto &network = call.value(Opt::network);
-    std::erase_if(all, [&](const UplinkReport &one) {
-        return (interface && one.name != *interface) ||
-               (network && std::ranges::find(one.networks, *network) == one.networks.end());
-    });
+    const auto all = TRY(selected_uplinks(TRY(Selection::of(call)), world));
     world.print(uplink_table(all));
     return std::ranges::all_of(all, is_fine) ? 0 : 1;
 }

@@ -1,0 +1,333 @@
+// A node as podlanectl doctor finds it, and each way to break it of the doctor's table.
+#pragma once
+
+#include "tests/netns/ctl.hpp"
+
+#include "loader/object.hpp"
+
+#include <arpa/inet.h>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+
+namespace podlane::test {
+
+// A program that lets the next one have every packet (TCX_NEXT, TC_ACT_UNSPEC).
+inline Fd load_program(const char *name) {
+    const std::array<bpf_insn, 2> code = {
+        {{BPF_ALU64 | BPF_MOV | BPF_K, 0, 0, 0, -1}, {BPF_JMP | BPF_EXIT, 0, 0, 0, 0}}};
+    Fd fd(bpf_prog_load(BPF_PROG_TYPE_SCHED_CLS, name, "GPL", code.data(), code.size(), nullptr));
+    if (!fd)
+        throw std::runtime_error("loading a program");
+    return fd;
+}
+
+class Doctor : public CtlTest {
+  public:
+    Doctor() {
+        for (const char *link : {"lo", "up0"})
+            set_sysctl(node_.ns(), std::string("net.ipv4.conf.") + link + ".rp_filter", "0");
+        set_sysctl(node_.ns(), "net.ipv4.conf.all.rp_filter", "0");
+    }
+
+    // Faults of the machine are played in a mount namespace of podlanectl's own.
+    [[nodiscard]] Json findings(const std::string &options = "") {
+        std::string command;
+        for (const std::string &word : ctl_argv(node_.bpffs(), "doctor --json " + options))
+            command += "'" + word + "' ";
+        const Output output = run(node_.ns(), {"unshare", "-m", "sh", "-c", setup_ + "exec " + command});
+        rc_ = output.rc;
+        Json json = Json::parse(output.out, nullptr, false);
+        EXPECT_FALSE(json.is_discarded()) << output.out << output.err;
+        return json;
+    }
+    // A mount over `path` that reads `text`.
+    void play(const std::string &path, const std::string &text) {
+        const std::string file = node_.dir() + "/played" + std::to_string(setup_.size());
+        std::ofstream(file) << text << "\n";
+        ASSERT_EQ(chmod(file.c_str(), 0755), 0);
+        setup_ += "mount --bind " + file + " " + path + " && ";
+    }
+    void attach_stranger(bool tcx) const {
+        const Fd program = load_program("stranger");
+        const auto inside = require(net::enter(node_.ns()));
+        if (tcx) {
+            constexpr auto kTcxIngress = static_cast<bpf_attach_type>(46); // linux/bpf.h of 6.6
+            ASSERT_EQ(bpf_prog_attach(program.get(), static_cast<int>(made_.ifindex), kTcxIngress, 0), 0);
+            return;
+        }
+        bpf_tc_hook hook{};
+        hook.sz = sizeof hook;
+        hook.ifindex = static_cast<int>(made_.ifindex);
+        hook.attach_point = BPF_TC_INGRESS;
+        bpf_tc_opts options{};
+        options.sz = sizeof options;
+        options.prog_fd = program.get();
+        options.handle = 7;
+        options.priority = 5;
+        ASSERT_EQ(bpf_tc_attach(&hook, &options), 0);
+    }
+    void replace_pin(const char *name) const {
+        const Fd program = load_program(name);
+        ASSERT_EQ(unlink(pin_path(node_.bpffs(), name).c_str()), 0);
+        ASSERT_EQ(bpf_obj_pin(program.get(), pin_path(node_.bpffs(), name).c_str()), 0);
+    }
+    void in_pod(const std::string &command) const { (void)made_.container->run(command); }
+    [[nodiscard]] const std::string &host() const { return made_.host_ifname; }
+    template <typename Table> Table open(Result<Table> (*opener)(std::string_view, Access)) const {
+        return require(opener(node_.bpffs(), Access::read_write));
+    }
+    using CtlTest::ctl;
+    using CtlTest::make;
+    using CtlTest::node_;
+    using CtlTest::on_node;
+    using CtlTest::record;
+
+    Made made_ = make({{"allowedSources", {"192.0.2.0/24"}}, {"uplinks", {"up*"}}});
+    std::string setup_ = "true && ";
+    int rc_ = -1;
+};
+
+struct Fault {
+    const char *name;  // of the test
+    const char *check; // the finding's
+    const char *says;  // part of it
+    bool fixable;
+    void (*inflict)(Doctor &d);
+    bool wrong = true;
+    bool has_victims = false; // breaks what only the configuration could put back
+};
+
+inline void PrintTo(const Fault &fault, std::ostream *out) { *out << fault.name; }
+
+// Another device of the uplinks' pattern, with programs from the next sync on.
+inline void add_uplink(Doctor &d) {
+    d.on_node("ip link add up1 type veth peer name up1-peer");
+    d.on_node("ip link set up1 up");
+}
+
+constexpr std::array kFaults = {
+    Fault{"BpffsOpenToOthers", "bpffs", "may be entered by others", true,
+          [](Doctor &d) { ASSERT_EQ(chmod(d.node_.bpffs().c_str(), 0755), 0); }},
+    Fault{"NoBtf", "btf", "/sys/kernel/btf/vmlinux", false,
+          [](Doctor &d) { d.setup_ += "mount -t tmpfs none /sys/kernel/btf && "; }},
+    Fault{"NoCgroup", "cgroup", "no cgroup v2", false,
+          [](Doctor &d) { d.setup_ += "umount -l -a -t cgroup2 && "; }, false},
+    Fault{"JitOff", "jit", "bpf_jit_enable is 0", false,
+          [](Doctor &d) { // it is in the first network namespace's /proc only
+              d.setup_ += "mount -t tmpfs none /proc/sys/net/core && echo 0 > /proc/sys/net/core/bpf_jit_enable && ";
+          }},
+    Fault{"Ipv4ForwardingOff", "forwarding", "net.ipv4.ip_forward is 0", true,
+          [](Doctor &d) { set_sysctl(d.node_.ns(), "net.ipv4.ip_forward", "0"); }},
+    Fault{"Ipv6ForwardingOff", "forwarding", "net.ipv6.conf.all.forwarding is 0", true,
+          [](Doctor &d) { set_sysctl(d.node_.ns(), "net.ipv6.conf.all.forwarding", "0"); }},
+    Fault{"ForwardingOffOnHostEnd", "interface-forwarding", ".forwarding is 0", true,
+          [](Doctor &d) { set_sysctl(d.node_.ns(), "net.ipv4.conf." + d.host() + ".forwarding", "0"); }},
+    Fault{"Ipv6ForwardingOffOnHostEnd", "interface-forwarding", ".forwarding is 0", true,
+          [](Doctor &d) { set_sysctl(d.node_.ns(), "net.ipv6.conf." + d.host() + ".forwarding", "0"); }},
+    Fault{"StrictReversePathOfUplinks", "rp-filter", "rp_filter is strict on up", false,
+          [](Doctor &d) {
+              add_uplink(d);
+              (void)d.ctl("uplink sync");
+              set_sysctl(d.node_.ns(), "net.ipv4.conf.all.rp_filter", "1");
+          }},
+    Fault{"StrictReversePath", "rp-filter", "rp_filter is strict on cali", false,
+          [](Doctor &d) { set_sysctl(d.node_.ns(), "net.ipv4.conf.all.rp_filter", "1"); }},
+    Fault{"ConntrackFull", "conntrack", "95 of 100", false,
+          [](Doctor &d) {
+              d.on_node("nft add table inet t");
+              d.on_node("nft add chain inet t c { type filter hook input priority 0 ; }");
+              d.on_node("nft add rule inet t c ct state invalid counter");
+              d.play("/proc/sys/net/netfilter/nf_conntrack_count", "95");
+              d.play("/proc/sys/net/netfilter/nf_conntrack_max", "100");
+          }},
+    Fault{"RulesOfNft", "forward-rules", "chain np rules (inet) drops", false,
+          [](Doctor &d) {
+              d.on_node("nft add table inet np");
+              d.on_node("nft add chain inet np rules { type filter hook forward priority 0 ; }");
+              d.on_node("nft add chain inet np pods");
+              d.on_node("nft add rule inet np rules jump pods");
+              d.on_node("nft add rule inet np pods ip saddr 198.18.9.9 drop");
+          },
+          false},
+    Fault{"RulesOfOlderIptables", "forward-rules", "chain filter FORWARD (iptables) drops", false,
+          [](Doctor &d) { d.on_node("iptables-legacy -w -P FORWARD DROP"); }, false},
+    Fault{"NftIsMissing", "forward-rules", "cannot be checked: /usr/sbin/nft is not installed", false,
+          [](Doctor &d) { d.setup_ += "mount -t tmpfs none /usr/sbin && "; }, false},
+    Fault{"NftFails", "forward-rules", "cannot be checked: /usr/sbin/nft: no rules today", false,
+          [](Doctor &d) {
+              d.play("/usr/sbin/nft", "#!/bin/sh\necho no rules today >&2; exit 1");
+          },
+          false},
+    Fault{"StrangerOnClsact", "other-programs", "stranger", false, [](Doctor &d) { d.attach_stranger(false); }, false},
+    Fault{"StrangerOnTcx", "other-programs", "stranger", false,
+          [](Doctor &d) {
+              if (!kernel_can_tcx())
+                  GTEST_SKIP() << "this kernel has no tcx";
+              d.attach_stranger(true);
+          },
+          false},
+    Fault{"MapPinGone", "loaded", "endpoints_v1", false,
+          [](Doctor &d) { ASSERT_EQ(unlink(pin_path(d.node_.bpffs(), PODLANE_MAP_ENDPOINTS).c_str()), 0); }},
+    Fault{"ProgramPinGone", "loaded", "pl_to_pod", false,
+          [](Doctor &d) { ASSERT_EQ(unlink(pin_path(d.node_.bpffs(), PODLANE_PROGRAM_TO_POD).c_str()), 0); }},
+    Fault{"MapNearlyFull", "map-full", "uplinks_v1 is nearly full", false,
+          [](Doctor &d) {
+              const auto uplinks = d.open(&open_uplinks);
+              for (std::uint32_t ifindex = 100000; ifindex < 100250; ++ifindex)
+                  require(uplinks.put(ifindex, {}));
+          }},
+    Fault{"MapFull", "map-full", "uplinks_v1 is full: 256 of 256", false,
+          [](Doctor &d) {
+              const auto uplinks = d.open(&open_uplinks);
+              for (std::uint32_t ifindex = 100000; uplinks.put(ifindex, {}); ++ifindex) {
+              }
+          }},
+    Fault{"MapOfAnotherVersion", "map-version", "endpoints_v9", false,
+          [](Doctor &d) {
+              const Fd map(bpf_map_create(BPF_MAP_TYPE_ARRAY, "test", 4, 4, 1, nullptr));
+              ASSERT_EQ(bpf_obj_pin(map.get(), pin_path(d.node_.bpffs(), "endpoints_v9").c_str()), 0);
+          }},
+    Fault{"ProgramOfAnotherVersion", "program-version", "pl_from_uplink has tag", false,
+          [](Doctor &d) { d.replace_pin(PODLANE_PROGRAM_FROM_UPLINK); }},
+    Fault{"PinOfSomethingElse", "pins", "pl_gone is no pin", true,
+          [](Doctor &d) {
+              const Fd program = load_program("pl_gone");
+              ASSERT_EQ(bpf_obj_pin(program.get(), pin_path(d.node_.bpffs(), "pl_gone").c_str()), 0);
+          }},
+    Fault{"LeftWhileLoading", "pins", "/loading was left", true,
+          [](Doctor &d) { ASSERT_EQ(mkdir((d.node_.bpffs() + "/loading").c_str(), 0700), 0); }},
+    Fault{"UplinkProgramsGone", "uplink", "the programs on uplink up0", true,
+          [](Doctor &d) { d.on_node("tc qdisc del dev up0 clsact"); }},
+    Fault{"UplinkGone", "uplink", "is gone", true, [](Doctor &d) { d.on_node("ip link del up0"); }},
+    Fault{"UplinkNew", "uplink-new", "up1 is to be an uplink", true, &add_uplink},
+    Fault{"InterfaceOfNobody", "orphan", "interfaces_v1 has an entry of interface 424242", true,
+          [](Doctor &d) { require(d.open(&open_interfaces).put(424242, {})); }},
+    Fault{"AddressOfNobody", "orphan", "addresses_v1 has an entry of interface 424242", true,
+          [](Doctor &d) {
+              address value{};
+              value.ifindex = 424242;
+              require(d.open(&open_addresses).put({1, require(parse_ip("198.18.9.77"))}, value));
+          }},
+    Fault{"CountersOfNobody", "orphan", "counters_v1 has an entry of interface 424242", true,
+          [](Doctor &d) { require(require(Counters::open(d.node_.bpffs(), Access::read_write)).put_zero(424242)); }},
+    Fault{"LimitsOfNobody", "orphan", "bandwidths_v1 has an entry of interface 424242", true,
+          [](Doctor &d) { require(d.open(&open_bandwidths).put(424242, {})); }},
+    Fault{"LimitStateOfNobody", "orphan", "limit_state_v1 has an entry of interface 424242", true,
+          [](Doctor &d) { require(d.open(&open_limit_states).put({424242, LIMIT_EGRESS}, {})); }},
+    Fault{"ExemptPrefixOfNobody", "orphan", "exempt_v1 has an entry of interface 424242", true,
+          [](Doctor &d) {
+              require(d.open(&open_exempts)
+                          .put(make_exempt_key(424242, LIMIT_EGRESS, require(parse_prefix("192.0.2.0/24"))), 1));
+          }},
+    Fault{"SenderOfNobody", "orphan", "senders_v1 has an entry of interface 424242", true,
+          [](Doctor &d) {
+              require(d.open(&open_senders).put({7, require(parse_ip("198.18.9.77"))}, 424242));
+          }},
+    Fault{"SourceOfNobody", "orphan", "allowed_srcs_v1 has an entry of interface 424242", true,
+          [](Doctor &d) {
+              require(d.open(&open_allowed_sources)
+                          .put(make_allowed_source_key(424242, require(parse_prefix("192.0.2.0/24"))), 1));
+          }},
+    Fault{"SourceRouteOfNobody", "orphan", "source_route_v1 has an entry of interface 424242", true,
+          [](Doctor &d) {
+              require(d.open(&open_source_routes).put({424242, require(parse_ip("198.18.9.77"))}, {}));
+          }},
+    Fault{"HostEndGone", "link", "is gone", false, [](Doctor &d) { d.on_node("ip link del " + d.host()); }},
+    Fault{"HostEndDown", "link", "is down", true, [](Doctor &d) { d.on_node("ip link set " + d.host() + " down"); }},
+    Fault{"HostMacChanged", "host-mac", "has MAC 02:00:00:00:00:99", true,
+          [](Doctor &d) { d.on_node("ip link set " + d.host() + " address 02:00:00:00:00:99"); }},
+    Fault{"PodLinkGone", "pod-link", "eth0 is gone", false,
+          [](Doctor &d) {
+              d.in_pod("ip link set eth0 down");
+              d.in_pod("ip link set eth0 name other");
+          }},
+    Fault{"PodLinkDown", "pod-link", "eth0 of the container is down", true,
+          [](Doctor &d) { d.in_pod("ip link set eth0 down"); }, true, true}, // and the kernel takes its routes away
+    Fault{"PodMacChanged", "pod-link", "02:00:00:00:00:99", false,
+          [](Doctor &d) { d.in_pod("ip link set eth0 address 02:00:00:00:00:99"); }},
+    Fault{"PodAddressGone", "pod-address", "2001:db8:9:", true,
+          [](Doctor &d) { d.in_pod("ip addr del " + d.made_.v6 + "/128 dev eth0"); }},
+    Fault{"PodNeighbourGone", "pod-neighbour", "169.254.1.1 is gone", true,
+          [](Doctor &d) { d.in_pod("ip neigh del 169.254.1.1 dev eth0"); }},
+    Fault{"PodGatewayRouteGone", "pod-route", "the route to the gateway 169.254.1.1", true,
+          [](Doctor &d) { d.in_pod("ip route del 169.254.1.1"); }},
+    Fault{"PodDefaultRouteGone", "pod-route", "no IPv6 route leads out", false,
+          [](Doctor &d) { d.in_pod("ip -6 route del default"); }},
+    Fault{"HostNeighbourGone", "host-neighbour", "is gone", true,
+          [](Doctor &d) { d.on_node("ip neigh del " + d.made_.v4 + " dev " + d.host()); }},
+    Fault{"HostNeighbourWrong", "host-neighbour", "has MAC 02:00:00:00:00:99", true,
+          [](Doctor &d) {
+              d.on_node("ip neigh replace " + d.made_.v6 + " lladdr 02:00:00:00:00:99 nud permanent dev " + d.host());
+          }},
+    Fault{"HostRouteGone", "host-route", "is gone", true,
+          [](Doctor &d) { d.on_node("ip route del " + d.made_.v4 + " dev " + d.host()); }},
+    Fault{"ProgramGone", "program", "pl_to_pod is gone from egress", true,
+          [](Doctor &d) {
+              const auto inside = require(net::enter(d.node_.ns()));
+              EXPECT_TRUE(require(detach(d.made_.ifindex, Hook::egress)));
+          }},
+    Fault{"ProgramTwice", "program", "2 programs of Podlane are on ingress", true,
+          [](Doctor &d) {
+              if (!kernel_can_tcx())
+                  GTEST_SKIP() << "this kernel has no tcx";
+              constexpr auto kTcxIngress = static_cast<bpf_attach_type>(46);
+              const Fd program = require(open_program(d.node_.bpffs(), PODLANE_PROGRAM_FROM_POD));
+              const auto inside = require(net::enter(d.node_.ns()));
+              ASSERT_EQ(bpf_prog_attach(program.get(), static_cast<int>(d.made_.ifindex), kTcxIngress, 0), 0);
+          }},
+    Fault{"ProgramOfAnother", "program", "is not the pinned one", true,
+          [](Doctor &d) {
+              const Fd program = load_program("pl_old");
+              const auto inside = require(net::enter(d.node_.ns()));
+              require(attach(d.made_.ifindex, Hook::ingress, HookKind::clsact, program.get()));
+          }},
+    Fault{"InterfaceEntryGone", "interface-entry", "interfaces_v1 is gone", true,
+          [](Doctor &d) { (void)require(d.open(&open_interfaces).erase(d.made_.ifindex)); }},
+    Fault{"InterfaceEntryWrong", "interface-entry", "interfaces_v1 is wrong", true,
+          [](Doctor &d) {
+              auto value = *require(d.open(&open_interfaces).find(d.made_.ifindex));
+              value.flags ^= INTERFACE_ANTI_SPOOF;
+              require(d.open(&open_interfaces).put(d.made_.ifindex, value));
+          }},
+    Fault{"CountersGone", "interface-entry", "counters_v1 is gone", true,
+          [](Doctor &d) {
+              (void)require(require(Counters::open(d.node_.bpffs(), Access::read_write)).erase(d.made_.ifindex));
+          }},
+    Fault{"AddressEntryGone", "address-entry", "addresses_v1 is gone", true,
+          [](Doctor &d) {
+              (void)require(
+                  d.open(&open_addresses).erase({network_id("pods"), require(parse_ip(d.made_.v4))}));
+          }},
+    Fault{"AddressEntryOfAnother", "address-entry", "is another interface's", false,
+          [](Doctor &d) {
+              address value{};
+              value.ifindex = 1; // lo, which is there
+              require(d.open(&open_addresses).put({network_id("pods"), require(parse_ip(d.made_.v4))}, value));
+          }},
+    Fault{"AddressEntryWrong", "address-entry", "in addresses_v1 is wrong", true,
+          [](Doctor &d) {
+              const address_key key{network_id("pods"), require(parse_ip(d.made_.v6))};
+              address value = *require(d.open(&open_addresses).find(key));
+              value.mtu = 9000;
+              require(d.open(&open_addresses).put(key, value));
+          }},
+    Fault{"WayOutGone", "asked-entry", "the way out of", false,
+          [](Doctor &d) {
+              const Made own_way = d.make({{"uplink", "up0"}});
+              (void)require(d.open(&open_source_routes).erase({own_way.ifindex, require(parse_ip(own_way.v4))}));
+          }},
+    Fault{"AllowedSourceGone", "asked-entry", "0 of 1 allowed sources", false,
+          [](Doctor &d) {
+              (void)require(d.open(&open_allowed_sources)
+                                .erase(make_allowed_source_key(d.made_.ifindex, require(parse_prefix("192.0.2.0/24")))));
+          }},
+    Fault{"NetworkGone", "asked-entry", "the entry of network pods", false,
+          [](Doctor &d) { (void)require(d.open(&open_networks).erase(network_id("pods"))); }},
+};
+
+} // namespace podlane::test

@@ -266,10 +266,12 @@ static __always_inline __u64 rate_of(__u32 ifindex, enum limit_direction directi
 static __always_inline __u64 find_rate(struct ends *ends, struct told *told, enum progress progress)
 {
 	const __u32 egress = INTERFACE_LIMIT_EGRESS, ingress = INTERFACE_LIMIT_INGRESS;
+	struct interface *sender = ends->sender;
 	__u64 rate = 0, other;
 
-	if (ends->sender && (ends->sender->flags & (egress | INTERFACE_LIMIT_UNPACED_EGRESS)) == egress &&
-	    is_shaped(ends->sender->flags, ends->sender_ifindex, LIMIT_EGRESS, &ends->remote))
+	barrier_var(sender); /* or the compiler asks something else in its place, by which 6.1 does not know it is there */
+	if (sender && (sender->flags & (egress | INTERFACE_LIMIT_UNPACED_EGRESS)) == egress &&
+	    is_shaped(sender->flags, ends->sender_ifindex, LIMIT_EGRESS, &ends->remote))
 		rate = rate_of(ends->sender_ifindex, LIMIT_EGRESS, told, progress);
 	if ((ends->receiver_flags & (ingress | INTERFACE_LIMIT_UNPACED_INGRESS)) == ingress &&
 	    is_shaped(ends->receiver_flags, ends->receiver_ifindex, LIMIT_INGRESS, &ends->local)) {

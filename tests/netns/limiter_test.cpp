@@ -90,6 +90,16 @@ TEST_F(Limiter, IsTheOneThatIsForced) {
     }
 }
 
+TEST_F(Limiter, PutsNoQdiscInTheWayOfOthers) {
+    const Pod pod = lab_.add_pod(limits(kRate, kRate));
+    const std::string qdiscs = lab_.node().run("tc qdisc show dev " + pod.host_ifname);
+    const std::string root = has_fq() ? "qdisc fq 504c: root" : "qdisc noqueue 0: root";
+    EXPECT_NE(qdiscs.find(root), std::string::npos) << qdiscs;
+    EXPECT_EQ(qdiscs.find("ingress ffff:"), std::string::npos) << qdiscs;
+    EXPECT_EQ(lab_.node().run("ip -brief link show type ifb"), "");
+    EXPECT_EQ(pod.container->run("tc qdisc show dev eth0").find("qdisc noqueue 0: root"), 0U);
+}
+
 TEST_F(Limiter, HoldsARawSocket) {
     const Pod sender = lab_.add_pod(limits(0, kRate));
     const Pod receiver = lab_.add_pod();

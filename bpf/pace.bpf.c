@@ -24,6 +24,8 @@ const volatile __u32 node_netns = 0;
 #define SHORT_ROUND_TRIP_US 4000
 #define SMALLEST_WINDOW 4
 #define IDLE_NS (10 * NS_PER_MS)
+/* A share of so much more than the whole has nobody taken yet. */
+#define UNTAKEN 1
 /* The kernel paces what comes after the first 10 segments. */
 #define FIRST_PACED 10
 /* Backlogs that a connection waits for when it begins; a longer one is of a clock that jumped. */
@@ -169,14 +171,14 @@ static __always_inline __u64 whole_of(__u32 ifindex, enum limit_direction direct
 	return (direction == LIMIT_INGRESS ? given->ingress_rate_bits_per_s : given->egress_rate_bits_per_s) / 8;
 }
 
-/* A connection after some silence begins with the whole. */
+/* A connection after some silence begins with the whole, which the first to send keeps. */
 static __always_inline void begin_anew(struct limit_state *state, __u64 whole)
 {
 	__u64 now = bpf_ktime_get_ns();
 
 	bpf_spin_lock(&state->lock);
 	if (whole && (!state->fair_bytes_per_s || is_idle(state, whole, now))) {
-		state->fair_bytes_per_s = whole;
+		state->fair_bytes_per_s = whole + UNTAKEN;
 		state->paced_bytes_per_s = whole;
 		state->flows = 0;
 		state->large_at_ns = now;
@@ -195,7 +197,7 @@ static __always_inline void make_room(struct limit_state *state, __u64 whole)
 	bpf_spin_lock(&state->lock);
 	fair = state->fair_bytes_per_s;
 	if (whole) {
-		fair = fair * ONE / (ONE + fair * ONE / whole);
+		fair = fair == whole + UNTAKEN ? whole : fair * ONE / (ONE + fair * ONE / whole);
 		if (fair < whole / 4096 + 1)
 			fair = whole / 4096 + 1;
 		state->fair_bytes_per_s = fair;
@@ -264,10 +266,12 @@ static __always_inline __u64 rate_of(__u32 ifindex, enum limit_direction directi
 static __always_inline __u64 find_rate(struct ends *ends, struct told *told, enum progress progress)
 {
 	const __u32 egress = INTERFACE_LIMIT_EGRESS, ingress = INTERFACE_LIMIT_INGRESS;
+	struct interface *sender = ends->sender;
 	__u64 rate = 0, other;
 
-	if (ends->sender && (ends->sender->flags & (egress | INTERFACE_LIMIT_UNPACED_EGRESS)) == egress &&
-	    is_shaped(ends->sender->flags, ends->sender_ifindex, LIMIT_EGRESS, &ends->remote))
+	barrier_var(sender); /* or the compiler asks something else in its place, by which 6.1 does not know it is there */
+	if (sender && (sender->flags & (egress | INTERFACE_LIMIT_UNPACED_EGRESS)) == egress &&
+	    is_shaped(sender->flags, ends->sender_ifindex, LIMIT_EGRESS, &ends->remote))
 		rate = rate_of(ends->sender_ifindex, LIMIT_EGRESS, told, progress);
 	if ((ends->receiver_flags & (ingress | INTERFACE_LIMIT_UNPACED_INGRESS)) == ingress &&
 	    is_shaped(ends->receiver_flags, ends->receiver_ifindex, LIMIT_INGRESS, &ends->local)) {

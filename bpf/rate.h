@@ -16,6 +16,8 @@
 #define AUTO_HORIZON_NS (100 * NS_PER_MS)
 /* A frame of the usual MTU, in bits. */
 #define FRAME_BITS (1514 * 8ULL)
+/* A burst holds so many at least. */
+#define LEAST_FRAMES 5
 /* Ratios have 10 binary places. */
 #define ONE 1024
 
@@ -49,10 +51,11 @@ static __always_inline void make_limit(struct limit *limit, __u64 rate, __u64 bu
 	limit->frame_ns = time_of(FRAME_BITS, rate);
 	if (burst < AUTO_BURST_BITS && burst / rate < LONGEST_HORIZON_NS / NS_PER_S)
 		horizon = time_of(burst, rate);
-	if (horizon < 2 * limit->frame_ns)
-		horizon = 2 * limit->frame_ns;
+	if (horizon < LEAST_FRAMES * limit->frame_ns)
+		horizon = LEAST_FRAMES * limit->frame_ns;
 	limit->horizon_ns = horizon;
-	limit->target_ns = horizon / 5;
+	/* TCP sends two frames at a time, and hears of its rate when they have just been charged. */
+	limit->target_ns = horizon / 5 > 2 * limit->frame_ns ? horizon / 5 : 2 * limit->frame_ns;
 }
 
 /* What one packet and the start of many flows can leave at most; a later time is of a clock that jumped. */

@@ -11,7 +11,7 @@ namespace {
 // As in bpf/rate.h.
 constexpr std::uint64_t kAutoBurst = 0x7fffffff;
 constexpr std::uint64_t kAutoPerSecond = 10;
-constexpr std::uint64_t kFrameBits = std::uint64_t{1514} * 8;
+constexpr std::uint64_t kLeastBurst = std::uint64_t{5} * 1514 * 8;
 
 std::uint32_t flags_with(std::uint32_t flags, const bandwidth &limits) {
     flags &= ~static_cast<std::uint32_t>(INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_EGRESS);
@@ -58,7 +58,7 @@ bool is_auto_burst(std::uint64_t rate_bits_per_s, std::uint64_t burst_bits) {
 std::uint64_t effective_burst(std::uint64_t rate_bits_per_s, std::uint64_t burst_bits) {
     if (is_auto_burst(rate_bits_per_s, burst_bits))
         burst_bits = rate_bits_per_s / kAutoPerSecond;
-    return std::max(burst_bits, 2 * kFrameBits);
+    return std::max(burst_bits, kLeastBurst);
 }
 
 std::string limiter_words(std::uint32_t flags, limit_direction direction, bool pacing) {

@@ -10,7 +10,7 @@ namespace podlane {
 
 // What a burst comes to: that of the kubelet, or one of more than a second, is "auto".
 bool is_auto_burst(std::uint64_t rate_bits_per_s, std::uint64_t burst_bits);
-// The burst in effect: 100 ms of the rate where it is "auto", two frames at least.
+// The burst in effect: 100 ms of the rate where it is "auto", five frames at least.
 std::uint64_t effective_burst(std::uint64_t rate_bits_per_s, std::uint64_t burst_bits);
 
 // The tools that hold a limit of an endpoint with these flags, as "pace, edt, bucket".

@@ -90,6 +90,16 @@ TEST_F(Limiter, IsTheOneThatIsForced) {
     }
 }
 
+TEST_F(Limiter, PutsNoQdiscInTheWayOfOthers) {
+    const Pod pod = lab_.add_pod(limits(kRate, kRate));
+    const std::string qdiscs = lab_.node().run("tc qdisc show dev " + pod.host_ifname);
+    const std::string root = has_fq() ? "qdisc fq 504c: root" : "qdisc noqueue 0: root";
+    EXPECT_NE(qdiscs.find(root), std::string::npos) << qdiscs;
+    EXPECT_EQ(qdiscs.find("ingress ffff:"), std::string::npos) << qdiscs;
+    EXPECT_EQ(lab_.node().run("ip -brief link show type ifb"), "");
+    EXPECT_EQ(pod.container->run("tc qdisc show dev eth0").find("qdisc noqueue 0: root"), 0U);
+}
+
 TEST_F(Limiter, HoldsARawSocket) {
     const Pod sender = lab_.add_pod(limits(0, kRate));
     const Pod receiver = lab_.add_pod();
@@ -139,7 +149,7 @@ TEST_F(Limiter, PacesWhereCgroup2IsNotMounted) {
     const Pod receiver = lab_.add_pod();
     if (!is_paced())
         GTEST_SKIP() << "this kernel cannot pace";
-    expect_rate(goodput(sender.ns(), receiver.v4, receiver.ns(), 1));
+    EXPECT_LT(goodput(sender.ns(), receiver.v4, receiver.ns(), 1), 1.1 * static_cast<double>(kRate));
     EXPECT_GT(state(sender, LIMIT_EGRESS).paced, 0U);
 }
 
@@ -150,7 +160,7 @@ TEST_F(Limiter, PacesWhereCgroup2IsBesideV1) {
     const Pod receiver = lab_.add_pod();
     if (!is_paced())
         GTEST_SKIP() << "this kernel cannot pace";
-    expect_rate(goodput(sender.ns(), receiver.v4, receiver.ns(), 1));
+    EXPECT_LT(goodput(sender.ns(), receiver.v4, receiver.ns(), 1), 1.1 * static_cast<double>(kRate));
     EXPECT_GT(state(sender, LIMIT_EGRESS).paced, 0U);
 }
 
@@ -211,7 +221,10 @@ TEST_F(Limiter, HoldsTheLeastRate) {
     EXPECT_LT(bits, kLeast * seconds * 1.1 + kFirstSegments);
     if (!slow() && is_paced()) {
         EXPECT_GT(bits, kLeast * seconds * 0.8);
-        EXPECT_EQ(state(sender, LIMIT_EGRESS).dropped, 0U);
+        tcp_info facts{};
+        socklen_t size = sizeof facts;
+        ASSERT_EQ(getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &facts, &size), 0);
+        EXPECT_EQ(facts.tcpi_total_retrans, 0U);
     }
 }
 

@@ -65,7 +65,7 @@ TEST_F(Limit, DropsByNameBeyondTheBurst) {
 
 TEST_F(Limit, HoldsTheLeastAndTheGreatestRate) {
     for (const auto &[rate, burst] :
-         {std::pair(std::uint64_t{100000}, 242 * kMs), std::pair(std::uint64_t{400000000000}, 100 * kMs)}) {
+         {std::pair(std::uint64_t{100000}, 605 * kMs), std::pair(std::uint64_t{400000000000}, 100 * kMs)}) {
         limit(node().pod, 0, rate);
         SCOPED_TRACE(rate);
         fill(node().pod, LIMIT_EGRESS, burst - 20 * kMs);

@@ -238,14 +238,6 @@ void attach_in_new_namespace(const std::string &root, HookKind kind) {
     EXPECT_EQ(found->front().kind, kind);
 }
 
-TEST_F(Load, LoadsTheCopiesThatAreAsked) {
-    for (const char *program :
-         {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD, PODLANE_PROGRAM_FROM_UPLINK, PODLANE_PROGRAM_TO_UPLINK}) {
-        const auto tracer = Tracer::load(root_, program);
-        EXPECT_TRUE(tracer) << program << ": " << tracer.error().message << ": " << tracer.error().hint;
-    }
-}
-
 TEST_F(Load, AttachesToAClassicHook) { attach_in_new_namespace(root_, HookKind::clsact); }
 
 TEST_F(Load, AttachesToTcx) {

@@ -2,6 +2,7 @@
 #include "loader/object.hpp"
 #include "maps/tables.hpp"
 #include "without_sources.skel.h"
+#include "without_watch.skel.h"
 
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
@@ -10,6 +11,7 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -26,11 +28,12 @@ namespace {
 
 constexpr char kHelp[] = R"(bench_packet: nanoseconds per packet in the programs, one JSON object a line
 
-usage: bench_packet [--endpoints N[,N...]] [--rounds N] [--sources]
+usage: bench_packet [--endpoints N[,N...]] [--rounds N] [--sources | --watch]
 
   --endpoints N,...  how many endpoints the maps hold (10,10000)
   --rounds N         runs of each kind of packet (2000)
   --sources          instead: the shipped program beside one without the source routing step, in turns
+  --watch            instead: the same beside one that nobody could watch with podlanectl monitor
 
 "hot" is the same packet 250 times in a row, "spread" each packet to another endpoint and alone: caches are
 cold, and the test run's own 50 ns or more are in it. Both are medians. Namespaces and pins end with the process.
@@ -240,28 +243,26 @@ Result<void> measure(const Node &node, const Case &kind, std::uint32_t endpoints
     return {};
 }
 
-using Skeleton = std::unique_ptr<without_sources_bpf, void (*)(without_sources_bpf *)>;
-
-// On the same maps as the shipped programs.
-Result<Skeleton> load_without_sources() {
-    Skeleton skeleton(without_sources_bpf__open(), without_sources_bpf__destroy);
+// A program that is not shipped, on the same maps as those that are.
+template <typename Skeleton> Result<Fd> load_beside(Skeleton *opened, void (*destroy)(Skeleton *)) {
+    const std::unique_ptr<Skeleton, void (*)(Skeleton *)> skeleton(opened, destroy);
     if (!skeleton)
-        return system_error(ErrorCode::bpf, "opening without_sources", errno);
+        return system_error(ErrorCode::bpf, "opening a program to compare with", errno);
     bpf_map *map = nullptr;
     bpf_object__for_each_map(map, skeleton->obj) {
         const Fd pinned(bpf_obj_get((std::string(kRoot) + "/live/" + bpf_map__name(map)).c_str()));
         if (pinned && bpf_map__reuse_fd(map, pinned.get()) != 0)
             return system_error(ErrorCode::bpf, std::string("sharing map ") + bpf_map__name(map), errno);
     }
-    if (without_sources_bpf__load(skeleton.get()) != 0)
-        return system_error(ErrorCode::bpf, "loading without_sources", errno);
-    return skeleton;
+    if (bpf_object__load(skeleton->obj) != 0)
+        return system_error(ErrorCode::bpf, "loading a program to compare with", errno);
+    return Fd(dup(bpf_program__fd(skeleton->progs.pl_from_pod)));
 }
 
 // The shipped program and the other take turns. `flags`: of the sender, on top of what it has.
-Result<void> compare(const Node &node, const Case &kind, const char *sender, std::uint32_t flags, unsigned rounds) {
+Result<void> compare(const Node &node, const Case &kind, const char *sender, std::uint32_t flags, const Fd &bare,
+                     unsigned rounds) {
     const Fd shipped = TRY(open_program(kRoot, PODLANE_PROGRAM_FROM_POD));
-    const Skeleton bare = TRY(load_without_sources());
     auto own = TRY(node.interfaces.find(kSender));
     own->flags |= flags;
     TRY(node.interfaces.put(kSender, *own));
@@ -273,7 +274,7 @@ Result<void> compare(const Node &node, const Case &kind, const char *sender, std
     for (unsigned i = 0; i < rounds; ++i) {
         with.push_back(TRY(test_run(shipped.get(), frame, kHotRepeat)));
         if (kind.expected != REASON_SENT_SIBLING)
-            without.push_back(TRY(test_run(bpf_program__fd(bare->progs.pl_from_pod), frame, kHotRepeat)));
+            without.push_back(TRY(test_run(bare.get(), frame, kHotRepeat)));
     }
     const std::uint64_t ended = TRY(counted(node, kind)) - before;
     if (ended != (with.size() + without.size()) * kHotRepeat)
@@ -300,27 +301,39 @@ Result<void> put_sibling(int family, const ip_addr &source) {
 
 Result<void> run_sources(const Node &node, unsigned rounds) {
     TRY(node.put_endpoint(kFirstReceiver, 2, kReceiverMac));
+    const Fd bare = TRY(load_beside(without_sources_bpf__open(), &without_sources_bpf__destroy));
     for (const Case &kind : kCases)
         if (std::strcmp(kind.program, PODLANE_PROGRAM_FROM_POD) == 0)
-            TRY(compare(node, kind, "one interface", 0, rounds));
+            TRY(compare(node, kind, "one interface", 0, bare, rounds));
     for (const Case &kind : kCases)
         if (std::strcmp(kind.program, PODLANE_PROGRAM_FROM_POD) == 0)
-            TRY(compare(node, kind, "two interfaces", INTERFACE_SIBLINGS, rounds));
+            TRY(compare(node, kind, "two interfaces", INTERFACE_SIBLINGS, bare, rounds));
     for (const Case &kind : kSiblingCases) {
         TRY(put_sibling(kind.family, source_of(kind)));
-        TRY(compare(node, kind, "two interfaces", INTERFACE_SIBLINGS, rounds));
+        TRY(compare(node, kind, "two interfaces", INTERFACE_SIBLINGS, bare, rounds));
     }
     return {};
 }
 
-Result<void> run(const std::vector<std::uint32_t> &sizes, unsigned rounds, bool sources) {
+Result<void> run_watch(const Node &node, unsigned rounds) {
+    TRY(node.put_endpoint(kFirstReceiver, 2, kReceiverMac));
+    const Fd bare = TRY(load_beside(without_watch_bpf__open(), &without_watch_bpf__destroy));
+    for (const Case &kind : kCases)
+        if (std::strcmp(kind.program, PODLANE_PROGRAM_FROM_POD) == 0)
+            TRY(compare(node, kind, "nobody watches", 0, bare, rounds));
+    return {};
+}
+
+Result<void> run(const std::vector<std::uint32_t> &sizes, unsigned rounds, char part) {
     if (unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         mount("bpf", "/sys/fs/bpf", "bpf", 0, nullptr) != 0)
         return system_error(ErrorCode::io_failure, "entering namespaces with a bpffs of their own", errno);
     const Node node = TRY(Node::open());
     TRY(node.put_endpoint(kSender, 1, kSenderMac));
-    if (sources)
+    if (part == 's')
         return run_sources(node, rounds);
+    if (part == 'w')
+        return run_watch(node, rounds);
     std::uint32_t present = 0;
     for (const std::uint32_t size : sizes) { // ascending: endpoints are only added
         for (; present + 1 < size; ++present)
@@ -346,10 +359,11 @@ std::vector<std::uint32_t> parse_sizes(const char *text) {
     return sizes;
 }
 
-constexpr std::array<option, 5> kOptions{{
+constexpr std::array<option, 6> kOptions{{
     {"endpoints", required_argument, nullptr, 'e'},
     {"rounds", required_argument, nullptr, 'r'},
     {"sources", no_argument, nullptr, 's'},
+    {"watch", no_argument, nullptr, 'w'},
     {"help", no_argument, nullptr, 'h'},
     {},
 }};
@@ -357,7 +371,7 @@ constexpr std::array<option, 5> kOptions{{
 int main_with_result(int argc, char **argv) {
     std::vector<std::uint32_t> sizes{10, 10'000};
     int rounds = 2000;
-    bool sources = false;
+    char part = 0;
     for (int option = 0; (option = getopt_long(argc, argv, "", kOptions.data(), nullptr)) != -1;) {
         if (option == 'h')
             return std::fputs(kHelp, stdout), 0;
@@ -365,12 +379,12 @@ int main_with_result(int argc, char **argv) {
             sizes = parse_sizes(optarg);
         if (option == 'r')
             rounds = std::atoi(optarg);
-        if (option == 's')
-            sources = true;
+        if (option == 's' || option == 'w')
+            part = static_cast<char>(option);
         if (option == '?' || sizes.empty() || rounds < 1)
             return std::fputs(kHelp, stderr), 2;
     }
-    if (const auto done = run(sizes, static_cast<unsigned>(rounds), sources); !done) {
+    if (const auto done = run(sizes, static_cast<unsigned>(rounds), part); !done) {
         std::fprintf(stderr, "bench_packet: %s\n", done.error().message.c_str());
         return 1;
     }

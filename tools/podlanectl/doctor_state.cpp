@@ -64,7 +64,7 @@ Result<void> look_at_pins(const NodeView &node, Findings &findings) {
         }
     const std::string loading = root + "/loading";
     if (access(loading.c_str(), F_OK) != 0)
-        return {}; // and nobody is kept waiting
+        return {};                             // and nobody is kept waiting
     const Lock lock = TRY(Lock::shared(root)); // whoever is loading has it for himself alone
     if (access(loading.c_str(), F_OK) == 0)
         report(findings, loading + " was left by an ADD that died while it loaded the programs",

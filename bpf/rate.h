@@ -112,6 +112,15 @@ static __always_inline void set_fair(struct limit_state *state, const struct lim
 	state->fair_bytes_per_s = fair;
 }
 
+/* What is told to a flow now it acts upon when it has sent twice: sooner, a share that is too small would be made
+ * smaller yet while all are silent, and then too large. */
+static __always_inline __u64 acting_delay(const struct limit_state *state)
+{
+	__u64 delay = 4 * (FRAME_BITS / 8) * NS_PER_S / (state->paced_bytes_per_s | 1);
+
+	return delay < NS_PER_S / 2 ? delay : NS_PER_S / 2;
+}
+
 /* A measurement lasts 10 ms, 16 frames and until all have heard of the last one's at least. Under the lock. */
 static __always_inline void measure(struct limit_state *state, const struct limit *limit, __u64 now, __u64 wanted,
 				    __u64 delay)
@@ -122,7 +131,7 @@ static __always_inline void measure(struct limit_state *state, const struct limi
 
 	if (shortest < 10 * NS_PER_MS)
 		shortest = 10 * NS_PER_MS;
-	if (state->window_since_ns <= now && elapsed < shortest)
+	if (state->window_since_ns <= now && (elapsed < shortest || elapsed < acting_delay(state)))
 		return;
 	state->window_since_ns = now;
 	state->window_charged_ns = 0;
@@ -134,7 +143,8 @@ static __always_inline void measure(struct limit_state *state, const struct limi
 	if (load > wanted + ONE)
 		load = wanted + ONE;
 	ratio = ONE + wanted / 4 - load / 4;
-	if (wanted < ONE && ratio > ONE) /* senders that wait for the backlog to go do not leave their share to others */
+	if (wanted < ONE &&
+	    ratio > ONE) /* senders that wait for the backlog to go do not leave their share to others */
 		ratio = ONE;
 	set_fair(state, limit, scaled(state->fair_bytes_per_s, ratio));
 }

@@ -199,7 +199,8 @@ TEST_F(Limiter, TheOthersCarryOnWithoutCgroup2) {
     EXPECT_EQ(refused.code(), 50) << refused;
 
     const Fd socket = open_socket(sender->ns(), Transport::udp, true);
-    ASSERT_EQ(connect_to(socket, {receiver->v4, 9}), 0);
+    const Pod free = lab_.add_pod();
+    ASSERT_EQ(connect_to(socket, {free.v4, 9}), 0);
     const std::string text(1400, 'u');
     expect_dropped(*sender, [&] { (void)send_text(socket, text); });
     EXPECT_LT(goodput(sender->ns(), receiver->v4, receiver->ns(), 2), 1.1 * static_cast<double>(kRate));

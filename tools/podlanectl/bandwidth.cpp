@@ -21,13 +21,6 @@
 namespace podlane::ctl {
 namespace {
 
-using output::Align;
-using output::Cell;
-using output::Column;
-using output::number_cell;
-using output::text_cell;
-using output::Tone;
-
 constexpr std::uint64_t kBitsPerByte = 8;
 
 struct Limit {

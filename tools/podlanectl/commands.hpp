@@ -16,6 +16,15 @@ class History;
 
 namespace podlane::ctl {
 
+// What their tables are made of.
+using output::Align;
+using output::Cell;
+using output::Column;
+using output::list_cell;
+using output::number_cell;
+using output::text_cell;
+using output::Tone;
+
 Result<int> endpoint_list(const Call &call, World &world);
 Result<int> endpoint_show(const Call &call, World &world);
 Result<int> bandwidth_list(const Call &call, World &world);

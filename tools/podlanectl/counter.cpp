@@ -13,13 +13,6 @@
 namespace podlane::ctl {
 namespace {
 
-using output::Align;
-using output::Cell;
-using output::Column;
-using output::number_cell;
-using output::text_cell;
-using output::Tone;
-
 struct CounterRow {
     const EndpointCounters &of;
     const std::string &interface;

@@ -14,13 +14,6 @@
 namespace podlane::ctl {
 namespace {
 
-using output::Align;
-using output::Cell;
-using output::Column;
-using output::list_cell;
-using output::number_cell;
-using output::text_cell;
-using output::Tone;
 using output::Value;
 
 struct EndpointRow {

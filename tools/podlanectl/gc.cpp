@@ -15,11 +15,6 @@
 namespace podlane::ctl {
 namespace {
 
-using output::Cell;
-using output::Column;
-using output::text_cell;
-using output::Tone;
-
 enum class Fate { removed, would_be, kept, failed };
 
 struct Row {

@@ -11,12 +11,6 @@
 namespace podlane::ctl {
 namespace {
 
-using output::Align;
-using output::Cell;
-using output::Column;
-using output::number_cell;
-using output::text_cell;
-using output::Tone;
 using output::Value;
 
 bool evicts(const MapReport &map) {

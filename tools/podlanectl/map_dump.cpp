@@ -14,13 +14,6 @@
 namespace podlane::ctl {
 namespace {
 
-using output::Align;
-using output::Cell;
-using output::Column;
-using output::list_cell;
-using output::number_cell;
-using output::text_cell;
-
 // An entry with the names behind its numbers.
 template <typename K, typename V> struct Entry {
     K key;

@@ -14,13 +14,6 @@
 namespace podlane::ctl {
 namespace {
 
-using output::Align;
-using output::Cell;
-using output::Column;
-using output::number_cell;
-using output::text_cell;
-using output::Tone;
-
 struct PathRow {
     path_key key;
     flow_path value;

@@ -17,13 +17,6 @@
 namespace podlane::ctl {
 namespace {
 
-using output::Align;
-using output::Cell;
-using output::Column;
-using output::number_cell;
-using output::text_cell;
-using output::Tone;
-
 struct Row {
     std::string interface {}; // empty: pinned, and attached nowhere
     std::uint32_t ifindex = 0;

@@ -12,11 +12,6 @@
 namespace podlane::ctl {
 namespace {
 
-using output::Column;
-using output::list_cell;
-using output::text_cell;
-using output::Tone;
-
 using SourceRoutes = std::vector<std::pair<source_route_key, source_route>>;
 
 std::span<const ip_addr> addresses_of(const endpoint &record) {

@@ -19,13 +19,6 @@
 namespace podlane::ctl {
 namespace {
 
-using output::Align;
-using output::Cell;
-using output::Column;
-using output::number_cell;
-using output::text_cell;
-using output::Tone;
-
 struct Finding {
     std::string what;
     std::string remedy;

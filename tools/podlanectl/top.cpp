@@ -21,12 +21,6 @@
 namespace podlane::ctl {
 namespace {
 
-using output::Align;
-using output::Cell;
-using output::Column;
-using output::text_cell;
-using output::Tone;
-
 constexpr double kNanoseconds = 1e9;
 constexpr int kInterval = 1000; // ms
 

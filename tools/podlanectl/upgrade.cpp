@@ -9,13 +9,6 @@
 namespace podlane::ctl {
 namespace {
 
-using output::Align;
-using output::Cell;
-using output::Column;
-using output::number_cell;
-using output::text_cell;
-using output::Tone;
-
 Cell id_cell(std::uint32_t id) { return id == 0 ? text_cell("") : number_cell(id); }
 
 constexpr std::array<Column<UpgradedProgram>, 5> kPrograms = {{

@@ -16,14 +16,6 @@
 namespace podlane::ctl {
 namespace {
 
-using output::Align;
-using output::Cell;
-using output::Column;
-using output::list_cell;
-using output::number_cell;
-using output::text_cell;
-using output::Tone;
-
 Cell state_cell(const UplinkReport &r) {
     if (r.name.empty())
         return {"interface is gone", "gone", Tone::bad};

@@ -269,8 +269,8 @@ static __always_inline __u64 find_rate(struct ends *ends, struct told *told, enu
 	struct interface *sender = ends->sender;
 	__u64 rate = 0, other;
 
-	barrier_var(
-		sender); /* or the compiler asks something else in its place, by which 6.1 does not know it is there */
+	/* Or the compiler asks for something else in its place, by which 6.1 does not know that it is there. */
+	barrier_var(sender);
 	if (sender && (sender->flags & (egress | INTERFACE_LIMIT_UNPACED_EGRESS)) == egress &&
 	    is_shaped(sender->flags, ends->sender_ifindex, LIMIT_EGRESS, &ends->remote))
 		rate = rate_of(ends->sender_ifindex, LIMIT_EGRESS, told, progress);

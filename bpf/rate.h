@@ -143,8 +143,8 @@ static __always_inline void measure(struct limit_state *state, const struct limi
 	if (load > wanted + ONE)
 		load = wanted + ONE;
 	ratio = ONE + wanted / 4 - load / 4;
-	if (wanted < ONE &&
-	    ratio > ONE) /* senders that wait for the backlog to go do not leave their share to others */
+	/* Senders that wait for the backlog to go do not leave their share to others. */
+	if (wanted < ONE && ratio > ONE)
 		ratio = ONE;
 	set_fair(state, limit, scaled(state->fair_bytes_per_s, ratio));
 }

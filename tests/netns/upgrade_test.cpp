@@ -209,7 +209,7 @@ TEST_P(UpgradeTest, HoldsLimitsMeanwhile) {
     const Fd socket = open_socket(limited.ns(), Transport::udp, true);
     ASSERT_EQ(connect_to(socket, {b_.v4, kPort}), 0);
     const auto send_some = [&] {
-        for (int i = 0; i < 8; ++i) // of 10 seconds each, where the bucket holds five frames of 12
+        for (int i = 0; i < 20; ++i) // of 10 seconds each, half of them refused; the bucket holds 60
             (void)send_text(socket, std::string(1200, 'x'));
     };
     const auto dropped = [&] { return cluster_->count(limited, REASON_DROP_EGRESS_LIMIT); };

@@ -1,4 +1,5 @@
 // Programs on the hooks: exactly one of ours on each, by tcx and by clsact, beside those of others, whatever was there.
+#include "tests/harness/bpf.hpp"
 #include "tests/netns/verbs.hpp"
 
 #include "loader/object.hpp"
@@ -19,21 +20,11 @@ using testing::HasSubstr;
 constexpr auto kTcxIngress = static_cast<bpf_attach_type>(46); // linux/bpf.h of 6.6
 constexpr auto kTcxEgress = static_cast<bpf_attach_type>(47);
 
-// A program that lets the next one have every packet (TCX_NEXT, TC_ACT_UNSPEC).
-Fd load_program(const char *name) {
-    const std::array<bpf_insn, 2> code = {
-        {{BPF_ALU64 | BPF_MOV | BPF_K, 0, 0, 0, -1}, {BPF_JMP | BPF_EXIT, 0, 0, 0, 0}}};
-    Fd fd(bpf_prog_load(BPF_PROG_TYPE_SCHED_CLS, name, "GPL", code.data(), code.size(), nullptr));
-    if (!fd)
-        throw std::runtime_error("loading a program");
-    return fd;
-}
-
 class AttachTest : public AttachedTest {
   protected:
     static bpf_attach_type tcx_type(Hook hook) { return hook == Hook::ingress ? kTcxIngress : kTcxEgress; }
     void put_foreign(std::uint32_t ifindex, const char *name = "foreign") const {
-        const Fd program = load_program(name);
+        const Fd program = load_passing_program(name);
         const auto inside = require(net::enter(node_.ns()));
         for (const Hook hook : {Hook::ingress, Hook::egress})
             if (kind() == HookKind::tcx)
@@ -118,7 +109,7 @@ TEST_P(AttachTest, TakesOffWhateverElseIsOurs) {
     const Fd program = require(open_program(node_.bpffs(), PODLANE_PROGRAM_FROM_POD));
     const auto inside = require(net::enter(node_.ns()));
     for (int i = 0; i < 2 && kernel_can_tcx(); ++i) {
-        const Fd twin = load_program("pl_from_pod");
+        const Fd twin = load_passing_program("pl_from_pod");
         ASSERT_EQ(bpf_prog_attach(twin.get(), static_cast<int>(made.ifindex), kTcxIngress, 0), 0);
     }
     const HookKind other = kind() == HookKind::tcx ? HookKind::clsact : HookKind::tcx;
@@ -219,7 +210,7 @@ TEST_P(AttachTest, CheckNamesASecondProgramOfOursAndAnotherOne) {
     if (!kernel_can_tcx())
         GTEST_SKIP() << "two programs of ours need two ways to attach";
     const Made made = make(attach_key());
-    const Fd twin = load_program("pl_from_pod");
+    const Fd twin = load_passing_program("pl_from_pod");
     {
         const auto inside = require(net::enter(node_.ns()));
         ASSERT_EQ(bpf_prog_attach(twin.get(), static_cast<int>(made.ifindex), kTcxIngress, 0), 0);

@@ -1,4 +1,5 @@
 // Reading is safe: it changes nothing, keeps nobody waiting, and copes with what comes and goes meanwhile.
+#include "tests/harness/bpf.hpp"
 #include "tests/netns/reading.hpp"
 
 #include "loader/pins.hpp"
@@ -14,21 +15,8 @@ namespace {
 class SafeTest : public CtlTest {
   protected:
     // All entries of all maps, but of what counts: the containers' own stacks speak now and then.
-    [[nodiscard]] std::map<std::string, std::vector<std::pair<Bytes, Bytes>>> entries() const {
-        std::map<std::string, std::vector<std::pair<Bytes, Bytes>>> all;
-        for (const std::string_view name : kMapNames) {
-            if (name == PODLANE_MAP_EVENTS || name == PODLANE_MAP_COUNTERS || name == PODLANE_MAP_LIMITS)
-                continue;
-            const Fd map(bpf_obj_get(pin_path(node_.bpffs(), name).c_str()));
-            const MapFacts facts = require(map_facts(map.get()));
-            for (const Bytes &key : require(detail::keys(map.get(), std::string(name)))) {
-                Bytes value(facts.value_size);
-                (void)require(detail::find(map.get(), std::string(name), key.data(), value.data()));
-                all[std::string(name)].emplace_back(key, value);
-            }
-            std::ranges::sort(all[std::string(name)]);
-        }
-        return all;
+    [[nodiscard]] MapEntries entries() const {
+        return map_entries(node_.bpffs(), {PODLANE_MAP_EVENTS, PODLANE_MAP_COUNTERS, PODLANE_MAP_LIMITS});
     }
     // Calls that end by themselves.
     static std::vector<std::string> calls() {

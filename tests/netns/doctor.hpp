@@ -1,6 +1,7 @@
 // A node as podlanectl doctor finds it, and each way to break it of the doctor's table.
 #pragma once
 
+#include "tests/harness/bpf.hpp"
 #include "tests/netns/ctl.hpp"
 
 #include "loader/object.hpp"
@@ -15,16 +16,6 @@
 #include <fstream>
 
 namespace podlane::test {
-
-// A program that lets the next one have every packet (TCX_NEXT, TC_ACT_UNSPEC).
-inline Fd load_program(const char *name) {
-    const std::array<bpf_insn, 2> code = {
-        {{BPF_ALU64 | BPF_MOV | BPF_K, 0, 0, 0, -1}, {BPF_JMP | BPF_EXIT, 0, 0, 0, 0}}};
-    Fd fd(bpf_prog_load(BPF_PROG_TYPE_SCHED_CLS, name, "GPL", code.data(), code.size(), nullptr));
-    if (!fd)
-        throw std::runtime_error("loading a program");
-    return fd;
-}
 
 class Doctor : public CtlTest {
   public:
@@ -53,7 +44,7 @@ class Doctor : public CtlTest {
         setup_ += "mount --bind " + file + " " + path + " && ";
     }
     void attach_stranger(bool tcx) const {
-        const Fd program = load_program("stranger");
+        const Fd program = load_passing_program("stranger");
         const auto inside = require(net::enter(node_.ns()));
         if (tcx) {
             constexpr auto kTcxIngress = static_cast<bpf_attach_type>(46); // linux/bpf.h of 6.6
@@ -72,7 +63,7 @@ class Doctor : public CtlTest {
         ASSERT_EQ(bpf_tc_attach(&hook, &options), 0);
     }
     void replace_pin(const char *name) const {
-        const Fd program = load_program(name);
+        const Fd program = load_passing_program(name);
         ASSERT_EQ(unlink(pin_path(node_.bpffs(), name).c_str()), 0);
         ASSERT_EQ(bpf_obj_pin(program.get(), pin_path(node_.bpffs(), name).c_str()), 0);
     }
@@ -196,7 +187,7 @@ constexpr std::array kFaults = {
           [](Doctor &d) { d.replace_pin(PODLANE_PROGRAM_FROM_UPLINK); }},
     Fault{"PinOfSomethingElse", "pins", "pl_gone is no pin", true,
           [](Doctor &d) {
-              const Fd program = load_program("pl_gone");
+              const Fd program = load_passing_program("pl_gone");
               ASSERT_EQ(bpf_obj_pin(program.get(), pin_path(d.node_.bpffs(), "pl_gone").c_str()), 0);
           }},
     Fault{"LeftWhileLoading", "pins", "/loading was left", true,
@@ -282,7 +273,7 @@ constexpr std::array kFaults = {
           }},
     Fault{"ProgramOfAnother", "program", "is not the pinned one", true,
           [](Doctor &d) {
-              const Fd program = load_program("pl_old");
+              const Fd program = load_passing_program("pl_old");
               const auto inside = require(net::enter(d.node_.ns()));
               require(attach(d.made_.ifindex, Hook::ingress, HookKind::clsact, program.get()));
           }},

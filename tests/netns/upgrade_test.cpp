@@ -1,4 +1,5 @@
 // podlanectl upgrade on a live node: up to a version with other maps and down again, under traffic without a pause.
+#include "tests/harness/bpf.hpp"
 #include "tests/harness/cluster.hpp"
 #include "tests/harness/stream.hpp"
 
@@ -69,21 +70,8 @@ class UpgradeTest : public testing::TestWithParam<std::string> {
         return ids;
     }
     // All entries but counters and flows, as the kernel gives them.
-    [[nodiscard]] std::map<std::string, std::vector<std::pair<Bytes, Bytes>>> entries() const {
-        std::map<std::string, std::vector<std::pair<Bytes, Bytes>>> all;
-        for (const std::string_view name : kMapNames) {
-            if (name == PODLANE_MAP_COUNTERS || name == PODLANE_MAP_PATHS || name == PODLANE_MAP_EVENTS)
-                continue;
-            const Fd map(bpf_obj_get(pin_path(node().bpffs(), name).c_str()));
-            const MapFacts facts = require(map_facts(map.get()));
-            for (const Bytes &key : require(detail::keys(map.get(), std::string(name)))) {
-                Bytes value(facts.value_size);
-                (void)require(detail::find(map.get(), std::string(name), key.data(), value.data()));
-                all[std::string(name)].emplace_back(key, value);
-            }
-            std::ranges::sort(all[std::string(name)]);
-        }
-        return all;
+    [[nodiscard]] MapEntries entries() const {
+        return map_entries(node().bpffs(), {PODLANE_MAP_COUNTERS, PODLANE_MAP_PATHS, PODLANE_MAP_EVENTS});
     }
 
     std::optional<Cluster> cluster_;

@@ -90,13 +90,18 @@ Arrival with_ports_of(const Packet &packet, const Wire *at) {
     return {at, [needle](const Bytes &frame) { return contains(frame, needle); }};
 }
 
+// Empty where a test is to be run on hooks of this kind here.
+std::string why_not_by(const std::string &hook) {
+    if (hook == "tcx" && !kernel_can_tcx())
+        return "this kernel has no tcx";
+    return hook == "clsact" && kernel_can_tcx() && slow() ? "left to kernels without tcx, as time is short" : "";
+}
+
 class ExplainLab : public testing::TestWithParam<std::string> {
   protected:
     void SetUp() override {
-        if (GetParam() == "tcx" && !kernel_can_tcx())
-            GTEST_SKIP() << "this kernel has no tcx";
-        if (GetParam() == "clsact" && kernel_can_tcx() && slow())
-            GTEST_SKIP() << "left to kernels without tcx, as time is short";
+        if (const std::string why = why_not_by(GetParam()); !why.empty())
+            GTEST_SKIP() << why;
         lab_.emplace();
         asker_.emplace(lab_->node());
         a_ = add_pod();
@@ -321,10 +326,8 @@ TEST_P(ExplainLimits, TellsWhatIsBeyondThem) {
 class ExplainSources : public testing::TestWithParam<std::string> {
   protected:
     void SetUp() override {
-        if (GetParam() == "tcx" && !kernel_can_tcx())
-            GTEST_SKIP() << "this kernel has no tcx";
-        if (GetParam() == "clsact" && kernel_can_tcx() && slow())
-            GTEST_SKIP() << "left to kernels without tcx, as time is short";
+        if (const std::string why = why_not_by(GetParam()); !why.empty())
+            GTEST_SKIP() << why;
         pod_ = lab_.node().container();
         for (const int number : {0, 1})
             lab_.add(pod_, number == 0 ? "eth0" : "net1", number,

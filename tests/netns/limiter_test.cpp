@@ -55,6 +55,14 @@ class Limiter : public LimitTest {
         EXPECT_LT(static_cast<double>(after.bytes - before.bytes) * 8,
                   static_cast<double>(kRate) * (seconds * 1.05 + 0.2));
     }
+    void expect_pacing() {
+        const Pod sender = lab_.add_pod(limits(0, kRate));
+        const Pod receiver = lab_.add_pod();
+        if (!is_paced())
+            GTEST_SKIP() << "this kernel cannot pace";
+        EXPECT_LT(goodput(sender.ns(), receiver.v4, receiver.ns(), 1), 1.1 * static_cast<double>(kRate));
+        EXPECT_GT(state(sender, LIMIT_EGRESS).paced, 0U);
+    }
     // Where a plugin finds its cgroups, for that call alone.
     void mount_for_podlane(const std::string &commands) {
         lab_.node().put_plugin("podlane", "#!/bin/sh\nexec unshare -m sh -ec 'umount -l /sys/fs/cgroup; " + commands +
@@ -145,23 +153,13 @@ TEST_F(Limiter, HoldsSocketsThatResetTheirPacing) {
 
 TEST_F(Limiter, PacesWhereCgroup2IsNotMounted) {
     mount_for_podlane("");
-    const Pod sender = lab_.add_pod(limits(0, kRate));
-    const Pod receiver = lab_.add_pod();
-    if (!is_paced())
-        GTEST_SKIP() << "this kernel cannot pace";
-    EXPECT_LT(goodput(sender.ns(), receiver.v4, receiver.ns(), 1), 1.1 * static_cast<double>(kRate));
-    EXPECT_GT(state(sender, LIMIT_EGRESS).paced, 0U);
+    expect_pacing();
 }
 
 TEST_F(Limiter, PacesWhereCgroup2IsBesideV1) {
     mount_for_podlane("mount -t tmpfs none /sys/fs/cgroup; mkdir /sys/fs/cgroup/unified; "
                       "mount -t cgroup2 none /sys/fs/cgroup/unified;");
-    const Pod sender = lab_.add_pod(limits(0, kRate));
-    const Pod receiver = lab_.add_pod();
-    if (!is_paced())
-        GTEST_SKIP() << "this kernel cannot pace";
-    EXPECT_LT(goodput(sender.ns(), receiver.v4, receiver.ns(), 1), 1.1 * static_cast<double>(kRate));
-    EXPECT_GT(state(sender, LIMIT_EGRESS).paced, 0U);
+    expect_pacing();
 }
 
 // For the calling thread and what it starts, as if the kernel had been built without cgroup v2.

@@ -133,6 +133,7 @@ struct KnownMap {
 std::span<const KnownMap> known_maps();
 // By full name, name without version, or the beginning of one.
 Result<const KnownMap *> find_map(std::string_view word);
+void print_entries(const KnownMap &map, const output::Table &entries, World &world);
 // How many entries of the map are of the endpoints chosen, or of their networks.
 Result<std::uint64_t> count_selected(const KnownMap &map, const Selection &selection, const World &world);
 

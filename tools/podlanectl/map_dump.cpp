@@ -269,13 +269,16 @@ Result<const KnownMap *> find_map(std::string_view word) {
 
 std::span<const KnownMap> known_maps() { return kMaps; }
 
+void print_entries(const KnownMap &map, const output::Table &entries, World &world) {
+    if (map.as_records && !world.json)
+        world.print(output::record_text(entries, world.style));
+    else
+        world.print(entries);
+}
+
 Result<int> map_dump(const Call &call, World &world) {
     const KnownMap *map = TRY(find_map(call.argument));
-    const output::Table table = TRY(map->dump(TRY(Selection::of_options(call)), world));
-    if (map->as_records && !world.json)
-        world.print(output::record_text(table, world.style));
-    else
-        world.print(table);
+    print_entries(*map, TRY(map->dump(TRY(Selection::of_options(call)), world)), world);
     return 0;
 }
 

@@ -160,10 +160,7 @@ Result<int> map_get(const Call &call, World &world) {
     if (const std::size_t found = keys_of(*map, table).size(); found > 1)
         return Error{ErrorCode::missing, std::to_string(found) + " entries of map " + std::string(map->name) + " match",
                      "say more of the key: " + key_words(*map)};
-    if (map->as_records && !world.json)
-        world.print(output::record_text(table, world.style));
-    else
-        world.print(table);
+    print_entries(*map, table, world);
     return 0;
 }
 

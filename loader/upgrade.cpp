@@ -145,7 +145,8 @@ Result<void> Upgrade::add_places(std::uint32_t ifindex, HookKind otherwise, cons
                                  std::vector<Place> &all) const {
     for (const auto &[hook, program] : {std::pair(Hook::egress, egress), std::pair(Hook::ingress, ingress)}) {
         const auto ours = TRY(attached(ifindex, hook));
-        all.push_back({ifindex, hook, program, ours.empty() ? otherwise : ours.front().kind});
+        all.push_back(
+            {ifindex, hook, program, ours.empty() ? TRY(usable_kind(ifindex, otherwise)) : ours.front().kind});
     }
     return {};
 }

@@ -1,5 +1,6 @@
 #include "loader/attach.hpp"
 
+#include "loader/grace.hpp"
 #include "loader/object.hpp"
 #include "loader/probe.hpp"
 #include "loader/qdisc.hpp"
@@ -109,6 +110,7 @@ Result<std::vector<Attached>> attached_clsact(std::uint32_t ifindex, Hook hook) 
 }
 
 Result<void> detach_tcx(std::uint32_t ifindex, Hook hook, std::uint32_t program_id) {
+    const ShortGracePeriods while_detaching;
     const Fd fd(bpf_prog_get_fd_by_id(program_id));
     if (!fd || bpf_prog_detach2(fd.get(), static_cast<int>(ifindex), tcx_type(hook)) != 0)
         if (!is_gone(errno))
@@ -130,6 +132,7 @@ Result<void> detach_one(std::uint32_t ifindex, Hook hook, const Attached &one) {
 
 // In place of `replaced` where there is one, else behind the other programs of the hook.
 Result<void> attach_tcx(std::uint32_t ifindex, Hook hook, int program_fd, std::optional<std::uint32_t> replaced) {
+    const ShortGracePeriods while_attaching;
     LIBBPF_OPTS(bpf_prog_attach_opts, options);
     Fd old;
     if (replaced) {
@@ -205,6 +208,8 @@ Result<std::vector<Stranger>> strangers_on_tcx(std::uint32_t ifindex, Hook hook)
             strangers.push_back({one->id, one->name, one < first_of_ours});
     return strangers;
 }
+
+HookKind preferred_kind() { return has_tcx() ? HookKind::tcx : HookKind::clsact; }
 
 Result<HookKind> usable_kind(std::uint32_t ifindex, HookKind wanted) {
     if (wanted == HookKind::tcx || TRY(ingress_qdisc(ifindex)) != kIngressQdisc)

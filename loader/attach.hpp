@@ -30,6 +30,9 @@ struct Stranger {
 };
 Result<std::vector<Stranger>> strangers_on_tcx(std::uint32_t ifindex, Hook hook);
 
+// tcx where the kernel has it.
+HookKind preferred_kind();
+
 // How programs get on an interface where `wanted` is clsact: by tcx where somebody's `ingress` qdisc has its place, and
 // an error where the kernel has no tcx either.
 Result<HookKind> usable_kind(std::uint32_t ifindex, HookKind wanted);

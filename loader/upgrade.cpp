@@ -161,7 +161,7 @@ Result<std::vector<Place>> Upgrade::places() const {
     const auto uplinks = TRY(Uplinks::open(loading_ + "/" PODLANE_MAP_UPLINKS, Access::read_only));
     for (const std::uint32_t ifindex : TRY(uplinks.keys()))
         if (is_there(ifindex))
-            TRY(add_places(ifindex, HookKind::clsact, PODLANE_PROGRAM_FROM_UPLINK, PODLANE_PROGRAM_TO_UPLINK, all));
+            TRY(add_places(ifindex, preferred_kind(), PODLANE_PROGRAM_FROM_UPLINK, PODLANE_PROGRAM_TO_UPLINK, all));
     std::ranges::stable_sort(all, {}, &Place::ifindex);
     return all;
 }

@@ -1,3 +1,4 @@
+#include "loader/grace.hpp"
 #include "loader/object.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/cni/result.hpp"
@@ -50,6 +51,7 @@ Result<Pair> create_pair(Sockets &sockets, const net::Namespace &pod, const Plan
     const net::Veth veth =
         TRY(net::create_veth(sockets.host, {ifname, plan.host_ifname, plan.pod_mac, plan.host_mac, plan.mtu, pod}));
     rollback.add("creating " + plan.host_ifname, [&sockets, ifindex = veth.host.ifindex]() -> Result<void> {
+        const ShortGracePeriods while_removing;
         TRY(net::remove_link(sockets.host, ifindex));
         return {};
     });

@@ -50,12 +50,12 @@ Result<Tables> open_node(const cni::Config &config) {
 }
 
 Result<HookKind> choose_hook_kind(const cni::Config &config) {
-    if (config.attach != cni::AttachBy::tcx)
+    if (config.attach == cni::AttachBy::clsact)
         return HookKind::clsact;
-    if (!has_tcx())
+    if (config.attach == cni::AttachBy::tcx && !has_tcx())
         return Error{ErrorCode::plugin_not_available, "kernel: tcx is not there (Linux 6.6 or newer has it)",
                      "set \"attach\" to \"auto\" or \"clsact\""};
-    return HookKind::tcx;
+    return preferred_kind();
 }
 
 Result<HookKind> choose_hook_kind(const cni::Config &config, std::uint32_t ifindex) {

@@ -16,8 +16,7 @@ Result<void> prepare_node(const cni::Config &config);
 // Opens the maps of a prepared node; where some are missing, the error says why.
 Result<Tables> open_node(const cni::Config &config);
 
-// clsact unless the configuration asks for tcx: attaching to tcx and taking an interface away from it wait for a grace
-// period of RCU each, under the lock of all network configuration (docs/PERFORMANCE.md has the figures).
+// As the configuration says, or as the kernel likes best.
 Result<HookKind> choose_hook_kind(const cni::Config &config);
 // The same for an interface that others have worked on.
 Result<HookKind> choose_hook_kind(const cni::Config &config, std::uint32_t ifindex);

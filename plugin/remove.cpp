@@ -1,6 +1,7 @@
 #include "plugin/remove.hpp"
 
 #include "loader/departure.hpp"
+#include "loader/grace.hpp"
 #include "loader/pins.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/hostless.hpp"
@@ -68,8 +69,10 @@ Result<void> remove_own_link(net::Netlink &host, const cni::Request &request, co
         if (link && (link->name != field_text(record->host_ifname) || link->alias != alias_of(request)))
             link.reset();
     }
-    if (link)
-        TRY(net::remove_link(host, link->ifindex));
+    if (!link)
+        return {};
+    const ShortGracePeriods while_removing;
+    TRY(net::remove_link(host, link->ifindex));
     return {};
 }
 

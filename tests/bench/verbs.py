@@ -17,9 +17,10 @@ def make_chains(settings, families, first_number):
     }
     if settings.podlane:
         wanted["podlane"] = [plugins.PODLANE]
+        wanted["podlane, clsact"] = [{**plugins.PODLANE, "attach": "clsact"}]
         wanted["podlane after IPAM"] = [plugins.HOST_LOCAL, {"type": "podlane"}]
     return [
-        plugins.Chain(name.replace(" ", "-"), first_number + i, families, chain, settings)
+        plugins.Chain(name.replace(", ", "-").replace(" ", "-"), first_number + i, families, chain, settings)
         for i, (name, chain) in enumerate(wanted.items())
     ]
 

@@ -91,7 +91,7 @@ TEST_F(LookTest, ProgramListShowsWhereTheyAreAndWhatTheyCost) {
     EXPECT_EQ(from_pod.at("interface"), made.host_ifname);
     EXPECT_EQ(from_pod.at("pod"), "shop/web-0");
     EXPECT_EQ(from_pod.at("direction"), "ingress");
-    EXPECT_EQ(from_pod.at("hook"), "clsact");
+    EXPECT_EQ(from_pod.at("hook"), kernel_can_tcx() ? "tcx" : "clsact");
     EXPECT_EQ(from_pod.at("pinned"), true);
     const auto ours = programs(made.ifindex, Hook::ingress);
     EXPECT_EQ(from_pod.at("id"), ours.at(0).program_id);

@@ -112,11 +112,11 @@ TEST_F(ModesTest, AfterBridge) {
 
 // portmap 1.1 looks for its IPv4 rules in ip6tables when there are two families, and so fails its own CHECK.
 // The usual list of a node, with plugins that look for the host end and change the container after Podlane.
-// The bandwidth plugin makes an ingress qdisc, which leaves no room for a clsact one.
+// The bandwidth plugin makes an ingress qdisc: there is room for it beside tcx, none beside clsact.
 TEST_F(ModesTest, BeforeTheUsualPlugins) {
     if (!kernel_can_tcx())
         GTEST_SKIP() << "this kernel has no tcx";
-    const Json main = podlane({{"ipam", node_.ipam()}, {"attach", "tcx"}});
+    const Json main = podlane({{"ipam", node_.ipam()}});
     Chain chain(node_, {main,
                         {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}, {"snat", true}},
                         {{"type", "bandwidth"}, {"capabilities", {{"bandwidth", true}}}},

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdint>
 
 namespace podlane {
@@ -89,11 +90,13 @@ bool is_there(const Probed &probed) {
 
 bool has_tcx() {
     // A kernel without tcx does not know the attach type; one that has it finds no program on the loopback device.
+    // Whoever may not ask may not see the programs either, and is to be told that when they are asked for.
     static const bool known = [] {
         constexpr int kLoopback = 1;
         constexpr int kTcxIngress = 46;
         std::uint32_t count = 0;
-        return bpf_prog_query(kLoopback, static_cast<bpf_attach_type>(kTcxIngress), 0, nullptr, nullptr, &count) == 0;
+        const auto type = static_cast<bpf_attach_type>(kTcxIngress);
+        return bpf_prog_query(kLoopback, type, 0, nullptr, nullptr, &count) == 0 || errno == EPERM;
     }();
     return known;
 }

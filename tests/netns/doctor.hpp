@@ -4,11 +4,13 @@
 #include "tests/harness/bpf.hpp"
 #include "tests/netns/ctl.hpp"
 
+#include "loader/attach.hpp"
 #include "loader/object.hpp"
 
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <net/if.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,6 +57,7 @@ class Doctor : public CtlTest {
         hook.sz = sizeof hook;
         hook.ifindex = static_cast<int>(made_.ifindex);
         hook.attach_point = BPF_TC_INGRESS;
+        (void)bpf_tc_hook_create(&hook); // with clsact it is there
         bpf_tc_opts options{};
         options.sz = sizeof options;
         options.prog_fd = program.get();
@@ -193,7 +196,11 @@ constexpr std::array kFaults = {
     Fault{"LeftWhileLoading", "pins", "/loading was left", true,
           [](Doctor &d) { ASSERT_EQ(mkdir((d.node_.bpffs() + "/loading").c_str(), 0700), 0); }},
     Fault{"UplinkProgramsGone", "uplink", "the programs on uplink up0", true,
-          [](Doctor &d) { d.on_node("tc qdisc del dev up0 clsact"); }},
+          [](Doctor &d) {
+              const auto inside = require(net::enter(d.node_.ns()));
+              for (const Hook hook : {Hook::ingress, Hook::egress})
+                  ASSERT_TRUE(require(detach(if_nametoindex("up0"), hook)));
+          }},
     Fault{"UplinkGone", "uplink", "is gone", true, [](Doctor &d) { d.on_node("ip link del up0"); }},
     Fault{"UplinkNew", "uplink-new", "up1 is to be an uplink", true, &add_uplink},
     Fault{"InterfaceOfNobody", "orphan", "interfaces_v1 has an entry of interface 424242", true,
@@ -267,7 +274,7 @@ constexpr std::array kFaults = {
               if (!kernel_can_tcx())
                   GTEST_SKIP() << "this kernel has no tcx";
               constexpr auto kTcxIngress = static_cast<bpf_attach_type>(46);
-              const Fd program = require(open_program(d.node_.bpffs(), PODLANE_PROGRAM_FROM_POD));
+              const Fd program = load_passing_program(PODLANE_PROGRAM_FROM_POD);
               const auto inside = require(net::enter(d.node_.ns()));
               ASSERT_EQ(bpf_prog_attach(program.get(), static_cast<int>(d.made_.ifindex), kTcxIngress, 0), 0);
           }},

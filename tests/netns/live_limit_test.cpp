@@ -17,14 +17,14 @@ constexpr std::uint64_t kLimit = 100000000;
 // Connections that send as fast as they can, and what comes of them.
 class Stream {
   public:
-    Stream(const net::Namespace &from, const Pod &to, int flows, const std::string &congestion = "cubic") {
-        const Fd listener = open_socket(to.ns(), Transport::tcp, true, {{}, kPort});
+    Stream(const net::Namespace &from, const Pod &to, const ip_addr &addr, int flows) {
+        const Fd listener = open_socket(to.ns(), Transport::tcp, is_ipv4(addr), {{}, kPort});
         if (listen(listener.get(), flows) != 0)
             throw std::runtime_error("listen");
         for (int i = 0; i < flows; ++i) {
-            const Fd &sender = senders_.emplace_back(open_socket(from, Transport::tcp, true));
-            set_congestion_control(sender, congestion);
-            EXPECT_EQ(connect_to(sender, {to.v4, kPort}), 0);
+            const Fd &sender = senders_.emplace_back(open_socket(from, Transport::tcp, is_ipv4(addr)));
+            EXPECT_EQ(setsockopt(sender.get(), IPPROTO_TCP, TCP_CONGESTION, "cubic", 5), 0);
+            EXPECT_EQ(connect_to(sender, {addr, kPort}), 0);
             receivers_.emplace_back(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK));
         }
         sending_ = std::thread([this] {
@@ -61,10 +61,6 @@ class Stream {
     }
 
   private:
-    static void set_congestion_control(const Fd &socket, const std::string &name) {
-        const auto size = static_cast<socklen_t>(name.size());
-        EXPECT_EQ(setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(), size), 0);
-    }
     template <typename Work> void serve(const std::vector<Fd> &sockets, short events, const Work &work) {
         std::vector<pollfd> all;
         for (const Fd &socket : sockets)
@@ -119,7 +115,7 @@ class LiveLimit : public LimitTest {
     }
     void expect_no_loss(const net::Namespace &from, const Pod &to, limit_direction direction) {
         for (const int flows : {1, 8}) {
-            const Stream stream(from, to, flows);
+            const Stream stream(from, to, to.v4, flows);
             ASSERT_TRUE(wait_until([&] { return stream.bytes() > 4 * big(); }));
             expect_no_loss_by(stream, direction, kLimit);
             set(direction, "0");
@@ -136,7 +132,7 @@ TEST_F(LiveLimit, OfWhatAPodGetsFromAnotherBeginsWithoutLoss) { expect_no_loss(o
 TEST_F(LiveLimit, OfWhatAPodGetsFromTheNodeBeginsWithoutLoss) { expect_no_loss(lab_.node().ns(), pod_, LIMIT_INGRESS); }
 
 TEST_F(LiveLimit, ChangesWithoutLoss) {
-    const Stream stream(pod_.ns(), other_, 4);
+    const Stream stream(pod_.ns(), other_, other_.v6, 4);
     ASSERT_TRUE(wait_until([&] { return stream.bytes() > big(); }));
     for (const std::uint64_t rate : {kLimit * 5, kLimit, kLimit / 5, kLimit * 4})
         expect_no_loss_by(stream, LIMIT_EGRESS, rate);

@@ -4,6 +4,8 @@
 #include "loader/pace.hpp"
 
 #include <algorithm>
+#include <array>
+#include <ctime>
 
 namespace podlane {
 namespace {
@@ -12,6 +14,13 @@ namespace {
 constexpr std::uint64_t kAutoBurst = 0x7fffffff;
 constexpr std::uint64_t kAutoPerSecond = 10;
 constexpr std::uint64_t kLeastBurst = std::uint64_t{5} * 1514 * 8;
+
+std::uint64_t monotonic_ns() {
+    constexpr std::uint64_t kPerSecond = 1000000000;
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * kPerSecond + static_cast<std::uint64_t>(now.tv_nsec);
+}
 
 std::uint32_t flags_with(std::uint32_t flags, const bandwidth &limits) {
     flags &= ~static_cast<std::uint32_t>(INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_EGRESS);
@@ -22,11 +31,56 @@ std::uint32_t flags_with(std::uint32_t flags, const bandwidth &limits) {
     return flags;
 }
 
-Result<void> put_missing_states(const LimitTables &tables, std::uint32_t ifindex) {
-    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
-        auto put = tables.states.put({ifindex, static_cast<std::uint32_t>(direction)}, {}, Put::must_not_exist);
-        if (!put && put.error().code != ErrorCode::already_exists)
-            return put;
+struct Direction {
+    __u64 bandwidth::*rate;
+    __u64 bandwidth::*burst;
+    limit_direction number;
+};
+constexpr std::array kDirections = {
+    Direction{&bandwidth::ingress_rate_bits_per_s, &bandwidth::ingress_burst_bits, LIMIT_INGRESS},
+    Direction{&bandwidth::egress_rate_bits_per_s, &bandwidth::egress_burst_bits, LIMIT_EGRESS},
+};
+
+// The higher rate of two, in each direction.
+bandwidth wider(const bandwidth &a, const bandwidth &b) {
+    bandwidth both = a;
+    for (const Direction &one : kDirections)
+        if (b.*one.rate > a.*one.rate) {
+            both.*one.rate = b.*one.rate;
+            both.*one.burst = b.*one.burst;
+        }
+    return both;
+}
+
+// One flow's share of a new rate: in proportion, or the whole of a first limit, which nobody has taken yet (UNTAKEN in
+// bpf/pace.h).
+void share_out(limit_state &state, std::uint64_t was, std::uint64_t rate) {
+    constexpr std::uint64_t kBitsPerByte = 8;
+    if (was != 0) {
+        const double ratio = static_cast<double>(rate) / static_cast<double>(was);
+        state.fair_bytes_per_s = static_cast<std::uint64_t>(static_cast<double>(state.fair_bytes_per_s) * ratio);
+        return;
+    }
+    state.fair_bytes_per_s = rate / kBitsPerByte + 1;
+    state.paced_bytes_per_s = rate / kBitsPerByte;
+    state.flows = state.flows_seen = 0;
+    state.large_at_ns = state.window_since_ns = monotonic_ns();
+    state.window_charged_ns = 0;
+}
+
+Result<void> put_states(const LimitTables &tables, std::uint32_t ifindex, const bandwidth &was,
+                        const bandwidth &limits) {
+    for (const Direction &one : kDirections) {
+        const limit_key key{ifindex, static_cast<std::uint32_t>(one.number)};
+        auto state = TRY(tables.states.find(key));
+        const bool changes = limits.*one.rate != 0 && limits.*one.rate != was.*one.rate;
+        if (state && !changes)
+            continue;
+        if (!state)
+            state.emplace();
+        if (changes)
+            share_out(*state, was.*one.rate, limits.*one.rate);
+        TRY(tables.states.put(key, *state));
     }
     return {};
 }
@@ -80,7 +134,9 @@ Result<LimitTables> LimitTables::open(const std::string &root) {
                        TRY(open_limit_states(root, Access::read_write)), is_pacing(root)};
 }
 
-Result<void> set_limits(const LimitTables &tables, const endpoint_key &key, const bandwidth &limits) {
+// Who sends is told before the limit begins, or what was on its way at another rate would be dropped.
+Result<void> set_limits(const LimitTables &tables, const endpoint_key &key, const bandwidth &limits,
+                        const TellConnections &tell) {
     auto record = TRY(tables.endpoints.find(key));
     if (!record)
         return Error{ErrorCode::missing, "the endpoint is gone"};
@@ -89,10 +145,16 @@ Result<void> set_limits(const LimitTables &tables, const endpoint_key &key, cons
         TRY(put_fq(record->ifindex)))
         record->flags |= INTERFACE_LIMIT_TIMED;
     record->flags |= unpaced_flags(tables.pacing);
-    TRY(put_missing_states(tables, record->ifindex));
+    const bandwidth was = TRY(tables.bandwidths.find(record->ifindex)).value_or(bandwidth{});
+    TRY(put_states(tables, record->ifindex, was, limits));
+    TRY(tables.bandwidths.put(record->ifindex, wider(was, limits)));
+    tell(*record); // each takes its share,
+    tell(*record); // and knows what that has come to
     TRY(tables.bandwidths.put(record->ifindex, limits));
     TRY(tables.endpoints.put(key, *record, Put::must_exist));
-    return put_flags(tables, *record);
+    TRY(put_flags(tables, *record));
+    tell(*record); // those that have come meanwhile
+    return {};
 }
 
 } // namespace podlane

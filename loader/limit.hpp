@@ -4,6 +4,7 @@
 #include "maps/tables.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace podlane {
@@ -30,7 +31,12 @@ struct LimitTables {
     static Result<LimitTables> open(const std::string &root);
 };
 
+// Tells the connections there are of the limits of an endpoint, which may be about to begin: its flags say so.
+using TellConnections = std::function<void(const endpoint &)>;
+
 // From the next packet on; a rate of 0 is no limit. What was counted stays. Needs the exclusive lock of the root.
-Result<void> set_limits(const LimitTables &tables, const endpoint_key &key, const bandwidth &limits);
+Result<void> set_limits(
+    const LimitTables &tables, const endpoint_key &key, const bandwidth &limits,
+    const TellConnections &tell = [](const endpoint &) {});
 
 } // namespace podlane

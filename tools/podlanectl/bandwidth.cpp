@@ -6,6 +6,9 @@
 #include "loader/limit.hpp"
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
+#include "loader/tell.hpp"
+#include "namespaces.hpp"
+#include "plugin/net/namespace.hpp"
 #include "reader.hpp"
 #include "tools/output/words.hpp"
 
@@ -15,6 +18,7 @@
 #include <array>
 #include <charconv>
 #include <ctime>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -160,11 +164,52 @@ Result<std::vector<EndpointEntry>> chosen_endpoints(const Call &call, const Worl
     return selected_endpoints(selection, world);
 }
 
+// Where those are that a limit of the endpoint slows down: in its own namespace, and, for what goes to it, in those of
+// its network and in the node's. Whom it cannot tell hears of the limit by a loss.
+class Connections {
+  public:
+    Connections(const Teller &teller, std::vector<EndpointEntry> endpoints)
+        : teller_(teller), endpoints_(std::move(endpoints)), namespaces_(network_namespaces()) {}
+
+    void tell(const endpoint &limited) const {
+        teller_.expect(limited.ifindex, limited.flags);
+        std::set<std::uint64_t> where{limited.netns_inode};
+        if ((limited.flags & INTERFACE_LIMIT_INGRESS) != 0) {
+            static_cast<void>(teller_.run());
+            for (const auto &[key, other] : endpoints_)
+                if (other.network == limited.network)
+                    where.insert(other.netns_inode);
+        }
+        for (const std::uint64_t inode : where)
+            if (const auto path = namespaces_.find(inode); path != namespaces_.end())
+                static_cast<void>(tell_inside(path->second));
+    }
+
+  private:
+    [[nodiscard]] Result<void> tell_inside(const std::string &path) const {
+        const net::Entered inside = TRY(net::enter(TRY(net::Namespace::open(path))));
+        return teller_.run();
+    }
+
+    const Teller &teller_;
+    std::vector<EndpointEntry> endpoints_;
+    std::map<std::uint64_t, std::string> namespaces_;
+};
+
+Result<TellConnections> tell_connections(const Result<Teller> &teller, const LimitTables &tables) {
+    if (!teller)
+        return TellConnections([](const endpoint &) {});
+    return TellConnections(
+        [all = Connections(*teller, TRY(tables.endpoints.entries()))](const endpoint &limited) { all.tell(limited); });
+}
+
 Result<int> change(const Call &call, World &world, bool clear) {
     const std::vector<EndpointEntry> entries = TRY(chosen_endpoints(call, world));
     {
         const Lock lock = TRY(Lock::exclusive(world.bpffs));
         const LimitTables tables = TRY(LimitTables::open(world.bpffs));
+        const auto teller = Teller::load(world.bpffs);
+        const TellConnections tell = TRY(tell_connections(teller, tables));
         for (const auto &[key, value] : entries) {
             bandwidth limits{};
             if (!clear) {
@@ -174,7 +219,7 @@ Result<int> change(const Call &call, World &world, bool clear) {
                 TRY(read_side(call, Opt::egress_rate, Opt::egress_burst, "egress", limits.egress_rate_bits_per_s,
                               limits.egress_burst_bits));
             }
-            TRY(set_limits(tables, key, limits));
+            TRY(set_limits(tables, key, limits, tell));
         }
     }
     world.print(output::make_table(kColumns, TRY(read_limits(entries, true, world))));

@@ -1,0 +1,266 @@
+/* Which limits hold a TCP connection, what they leave to it, and how its socket is told. */
+#pragma once
+
+#include "bpf/packet.h"
+#include "bpf/rate.h"
+
+#include <bpf/bpf_core_read.h>
+
+#define AF_INET 2
+#define AF_INET6 10
+#define SOL_SOCKET 1
+#define SOL_TCP 6
+#define SO_MAX_PACING_RATE 47
+#define TCP_BPF_SNDCWND_CLAMP 1002
+
+/* Sockets of the node itself are known by it. Set by the loader. */
+const volatile __u32 node_netns = 0;
+
+#define UNPACED (~0U)
+#define UNCLAMPED 0x7fffffff
+/* A window holds what is sent in the round trip, and in this time besides. */
+#define WINDOW_SLACK_US 4000
+/* The kernel makes its packets larger than 1 ms of the rate where round trips are shorter. */
+#define SHORT_ROUND_TRIP_US 4000
+#define SMALLEST_WINDOW 4
+#define IDLE_NS (10 * NS_PER_MS)
+/* A share of so much more than the whole has nobody taken yet. */
+#define UNTAKEN 1
+/* Backlogs that a connection waits for when it begins; a longer one is of a clock that jumped. */
+#define SHORTEST_WAIT_NS (20 * NS_PER_MS)
+#define LONGEST_WAIT_NS (4 * NS_PER_S)
+
+/* What a socket was told last. */
+struct told {
+	__u32 rate;      /* bytes per second */
+	__u32 clamp;     /* segments */
+	__u32 epochs[2]; /* by direction: the last one it was counted in */
+	__u32 rooms;     /* bits by direction: it has taken its share; and EXPECTS */
+};
+
+/* It was told of a limit that is about to begin. */
+#define EXPECTS (1 << 2)
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct told);
+} told_rates SEC(".maps");
+
+/* Of a connection: just established, has nothing sent yet, sends what is not paced, or more. */
+enum progress { STARTS, WAITS, BEGINS, SENDS };
+
+/* The endpoints at both ends of a connection, as far as they are of this node. */
+struct ends {
+	__u32 sender_ifindex, sender_flags; /* 0: none of this node */
+	__u32 receiver_ifindex, receiver_flags;
+	struct ip_addr local, remote;
+};
+
+static __always_inline void find_node_receiver(struct ends *ends)
+{
+	struct sender_key key = {.netns = node_netns, .addr = ends->remote};
+	__u32 *ifindex = bpf_map_lookup_elem(&senders_v1, &key);
+	struct interface *receiver;
+
+	if (!ifindex)
+		return;
+	receiver = bpf_map_lookup_elem(&interfaces_v1, ifindex);
+	if (!receiver)
+		return;
+	ends->receiver_ifindex = *ifindex;
+	ends->receiver_flags = receiver->flags;
+}
+
+/* False for a connection that no endpoint of ours has a part in. The addresses are known. */
+static __always_inline bool find_ends(struct ends *ends, __u32 netns)
+{
+	struct sender_key key = {.netns = netns, .addr = ends->local};
+	struct interface *sender;
+	__u32 *ifindex;
+
+	if (netns == node_netns) {
+		find_node_receiver(ends);
+		return ends->receiver_ifindex;
+	}
+	ifindex = bpf_map_lookup_elem(&senders_v1, &key);
+	if (!ifindex)
+		return false;
+	ends->sender_ifindex = *ifindex;
+	sender = bpf_map_lookup_elem(&interfaces_v1, ifindex);
+	if (sender) {
+		struct address_key there = {.network = sender->network, .addr = ends->remote};
+		struct address *receiver = bpf_map_lookup_elem(&addresses_v1, &there);
+
+		ends->sender_flags = sender->flags;
+		if (receiver) {
+			ends->receiver_ifindex = receiver->ifindex;
+			ends->receiver_flags = receiver->flags;
+		} else {
+			find_node_receiver(ends);
+		}
+	}
+	return sender;
+}
+
+static __always_inline bool is_limited(const struct ends *ends)
+{
+	return ends->sender_flags & INTERFACE_LIMIT_EGRESS || ends->receiver_flags & INTERFACE_LIMIT_INGRESS;
+}
+
+static __always_inline bool is_shaped(__u32 flags, __u32 ifindex, enum limit_direction direction,
+				      const struct ip_addr *other)
+{
+	struct exempt_key key = {
+		.prefixlen = 192, .ifindex = bpf_htonl(ifindex), .direction = bpf_htonl(direction), .addr = *other};
+	__u32 *shaped;
+
+	if (!(flags & INTERFACE_LIMIT_EXEMPT))
+		return true;
+	shaped = bpf_map_lookup_elem(&exempt_v1, &key);
+	return !shaped || *shaped;
+}
+
+/* Nobody has sent for the time of some frames: what is known of shares is of flows that are gone. */
+static __always_inline bool is_idle(const struct limit_state *state, __u64 whole, __u64 now)
+{
+	__u64 idle = IDLE_NS + 4 * time_of(FRAME_BITS / 8, whole);
+
+	return state->free_at_ns <= now + idle && now - state->large_at_ns > idle;
+}
+
+/* Bytes per second of the limit; 0 where there is none. */
+static __always_inline __u64 whole_of(__u32 ifindex, enum limit_direction direction)
+{
+	struct bandwidth *given = bpf_map_lookup_elem(&bandwidths_v1, &ifindex);
+
+	if (!given)
+		return 0;
+	return (direction == LIMIT_INGRESS ? given->ingress_rate_bits_per_s : given->egress_rate_bits_per_s) / 8;
+}
+
+/* A connection after some silence begins with the whole, which the first to send keeps. */
+static __always_inline void begin_anew(struct limit_state *state, __u64 whole)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	bpf_spin_lock(&state->lock);
+	if (whole && (!state->fair_bytes_per_s || is_idle(state, whole, now))) {
+		state->fair_bytes_per_s = whole + UNTAKEN;
+		state->paced_bytes_per_s = whole;
+		state->flows = 0;
+		state->large_at_ns = now;
+		state->window_since_ns = now;
+		state->window_charged_ns = 0;
+	}
+	bpf_spin_unlock(&state->lock);
+}
+
+/* A flow that sends for the first time is given a share at once, so that many that begin together do not all take the
+ * whole. */
+static __always_inline void make_room(struct limit_state *state, __u64 whole)
+{
+	__u64 fair;
+
+	bpf_spin_lock(&state->lock);
+	fair = state->fair_bytes_per_s;
+	if (whole) {
+		fair = fair == whole + UNTAKEN ? whole : fair * ONE / (ONE + fair * ONE / whole);
+		if (fair < whole / 4096 + 1)
+			fair = whole / 4096 + 1;
+		state->fair_bytes_per_s = fair;
+		state->paced_bytes_per_s = fair;
+	}
+	bpf_spin_unlock(&state->lock);
+}
+
+/* The first segments of many connections are ahead of what is paced: the next two leave when those have left. */
+static __always_inline __u64 behind_backlog(const struct limit_state *state, __u64 rate)
+{
+	__u64 now = bpf_ktime_get_ns(), backlog = state->free_at_ns > now ? state->free_at_ns - now : 0, slow;
+
+	if (backlog < SHORTEST_WAIT_NS || backlog > LONGEST_WAIT_NS)
+		return rate;
+	slow = 2 * (FRAME_BITS / 8) * NS_PER_S / backlog;
+	return slow < rate ? slow : rate;
+}
+
+/* Bytes per second the limit leaves to one flow; 0 where there is none. */
+static __always_inline __u64 rate_of(__u32 ifindex, enum limit_direction direction, struct told *told,
+				     enum progress progress)
+{
+	struct limit_key key = {.ifindex = ifindex, .direction = direction};
+	struct limit_state *state = bpf_map_lookup_elem(&limit_state_v1, &key);
+
+	if (!state)
+		return 0;
+	if (progress == STARTS)
+		begin_anew(state, whole_of(ifindex, direction));
+	if (progress >= BEGINS && !(told->rooms & 1 << direction)) {
+		told->rooms |= 1 << direction;
+		make_room(state, whole_of(ifindex, direction));
+	}
+	__sync_fetch_and_add(&state->paced, 1);
+	if (told->epochs[direction] != state->epoch) {
+		told->epochs[direction] = state->epoch;
+		__sync_fetch_and_add(&state->flows_seen, 1);
+	}
+	return progress == BEGINS ? behind_backlog(state, state->paced_bytes_per_s) : state->paced_bytes_per_s;
+}
+
+/* The smaller of the two limits of a connection; 0 where neither is there. */
+static __always_inline __u64 find_rate(const struct ends *ends, struct told *told, enum progress progress)
+{
+	const __u32 egress = INTERFACE_LIMIT_EGRESS, ingress = INTERFACE_LIMIT_INGRESS;
+	__u64 rate = 0, other;
+
+	if ((ends->sender_flags & (egress | INTERFACE_LIMIT_UNPACED_EGRESS)) == egress &&
+	    is_shaped(ends->sender_flags, ends->sender_ifindex, LIMIT_EGRESS, &ends->remote))
+		rate = rate_of(ends->sender_ifindex, LIMIT_EGRESS, told, progress);
+	if ((ends->receiver_flags & (ingress | INTERFACE_LIMIT_UNPACED_INGRESS)) == ingress &&
+	    is_shaped(ends->receiver_flags, ends->receiver_ifindex, LIMIT_INGRESS, &ends->local)) {
+		other = rate_of(ends->receiver_ifindex, LIMIT_INGRESS, told, progress);
+		if (other && (!rate || other < rate))
+			rate = other;
+	}
+	return rate;
+}
+
+/* Less than an eighth is no news. */
+static __always_inline bool differs(__u32 a, __u32 b)
+{
+	return a > b ? a - b > b >> 3 : b - a > a >> 3;
+}
+
+/*
+ * Where round trips are short no window is small enough to slow a sender, but a large one makes large bursts: a packet
+ * holds up to half a window. Elsewhere the window is the congestion control's alone.
+ */
+static __always_inline __u32 clamp_for(__u32 srtt_us, __u32 mss, __u64 rate)
+{
+	__u32 round_trip_us = srtt_us >> 3;
+	__u64 window;
+
+	if (!rate || round_trip_us > SHORT_ROUND_TRIP_US)
+		return UNCLAMPED;
+	window = rate * (2 * round_trip_us + WINDOW_SLACK_US) / 1000000 / (mss ?: 1);
+	if (window < SMALLEST_WINDOW)
+		return SMALLEST_WINDOW;
+	return window < UNCLAMPED ? window : UNCLAMPED;
+}
+
+/* `socket`: what bpf_setsockopt() takes in a program of this kind. */
+static __always_inline void tell(void *socket, struct told *told, __u64 found, int clamp)
+{
+	__u32 rate = found && found < UNPACED ? found : UNPACED;
+
+	if (rate != told->rate) {
+		told->rate = rate;
+		bpf_setsockopt(socket, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate));
+	}
+	if (differs(clamp, told->clamp)) {
+		told->clamp = clamp;
+		bpf_setsockopt(socket, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, &clamp, sizeof(clamp));
+	}
+}

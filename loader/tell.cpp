@@ -1,0 +1,95 @@
+#include "loader/tell.hpp"
+
+#include "loader/embedded.hpp"
+#include "loader/object.hpp"
+#include "loader/pace.hpp"
+#include "maps/abi/interface.h"
+#include "maps/tables.hpp"
+#include "tell.skel.h"
+
+#include <bpf/bpf.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace podlane {
+namespace {
+
+// Older ones are not even tried: they would walk through all sockets of the machine for nothing.
+bool is_new_enough() {
+    constexpr std::pair kFirst{6U, 12U};
+    utsname kernel{};
+    std::pair<unsigned, unsigned> version;
+    return uname(&kernel) == 0 && std::sscanf(kernel.release, "%u.%u", &version.first, &version.second) == 2 &&
+           version >= kFirst;
+}
+
+// What pl_pace remembers of sockets is in a map without a pin.
+Result<Fd> map_of(int program_fd, std::string_view name) {
+    std::array<std::uint32_t, 64> ids{}; // as many as a program may have (MAX_USED_MAPS)
+    bpf_prog_info program{};
+    program.nr_map_ids = ids.size();
+    program.map_ids = reinterpret_cast<std::uintptr_t>(ids.data());
+    __u32 size = sizeof program;
+    if (bpf_obj_get_info_by_fd(program_fd, &program, &size) != 0)
+        return system_error(ErrorCode::bpf, "asking the kernel about a program", errno);
+    for (const std::uint32_t id : std::span(ids).first(std::min<std::size_t>(program.nr_map_ids, ids.size()))) {
+        Fd map(bpf_map_get_fd_by_id(id));
+        bpf_map_info info{};
+        size = sizeof info;
+        if (map && bpf_obj_get_info_by_fd(map.get(), &info, &size) == 0 && name == info.name)
+            return map;
+    }
+    return Error{ErrorCode::missing, "the program has no map " + std::string(name)};
+}
+
+} // namespace
+
+Result<Teller> Teller::load(const std::string &root) {
+    if (!is_new_enough())
+        return Error{ErrorCode::plugin_not_available, "kernel: older than 6.12"};
+    const Fd pace = TRY(open_program(root, PODLANE_PROGRAM_PACE));
+    const Fd told = TRY(map_of(pace.get(), "told_rates"));
+    keep_libbpf_log();
+    Object object(tell_bpf__open(), &tell_bpf__destroy);
+    if (!object)
+        return load_error("reading the embedded programs", errno);
+    object->rodata->node_netns = TRY(own_netns());
+    TRY(reuse_maps(object->obj, live_directory(root)));
+    if (bpf_map__reuse_fd(object->maps.told_rates, told.get()) != 0 || tell_bpf__load(object.get()) != 0)
+        return load_error("loading pl_tell", errno);
+    Attached window(bpf_map__attach_struct_ops(object->maps.pl_cut), &bpf_link__destroy);
+    if (!window)
+        return load_error("registering pl_cut", errno);
+    Fd sockets(bpf_link_create(bpf_program__fd(object->progs.pl_tell), 0, BPF_TRACE_ITER, nullptr));
+    if (!sockets)
+        return system_error(ErrorCode::plugin_not_available, "kernel: iterator of TCP sockets", errno);
+    return Teller(std::move(object), std::move(window), std::move(sockets));
+}
+
+void Teller::expect(std::uint32_t ifindex, std::uint32_t flags) const {
+    object_->bss->coming_ifindex = ifindex;
+    object_->bss->coming_flags =
+        flags & (std::uint32_t{INTERFACE_LIMIT_INGRESS} | std::uint32_t{INTERFACE_LIMIT_EGRESS});
+}
+
+Result<void> Teller::run() const {
+    const Fd sockets(bpf_iter_create(sockets_.get()));
+    std::array<char, 64> nothing{};
+    while (true) {
+        const ssize_t got = sockets ? read(sockets.get(), nothing.data(), nothing.size()) : -1;
+        if (got == 0)
+            return {};
+        if (got < 0 && (!sockets || (errno != EAGAIN && errno != EINTR)))
+            return system_error(ErrorCode::bpf, "reading the TCP sockets", errno);
+    }
+}
+
+} // namespace podlane

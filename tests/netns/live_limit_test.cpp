@@ -1,0 +1,142 @@
+// Limits that begin, or change, while connections send as fast as they can: nothing is lost by it.
+#include "tests/netns/limits.hpp"
+
+#include "loader/tell.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+namespace podlane::test {
+namespace {
+
+constexpr std::uint16_t kPort = 9000;
+constexpr std::uint64_t kLimit = 100000000;
+
+// Connections that send as fast as they can, and what comes of them.
+class Stream {
+  public:
+    Stream(const net::Namespace &from, const Pod &to, const ip_addr &addr, int flows) {
+        const Fd listener = open_socket(to.ns(), Transport::tcp, is_ipv4(addr), {{}, kPort});
+        if (listen(listener.get(), flows) != 0)
+            throw std::runtime_error("listen");
+        for (int i = 0; i < flows; ++i) {
+            const Fd &sender = senders_.emplace_back(open_socket(from, Transport::tcp, is_ipv4(addr)));
+            EXPECT_EQ(setsockopt(sender.get(), IPPROTO_TCP, TCP_CONGESTION, "cubic", 5), 0);
+            EXPECT_EQ(connect_to(sender, {addr, kPort}), 0);
+            receivers_.emplace_back(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK));
+        }
+        sending_ = std::thread([this] {
+            serve(senders_, POLLOUT,
+                  [](int fd, auto &data) { return send(fd, data.data(), data.size(), MSG_NOSIGNAL); });
+        });
+        receiving_ = std::thread([this] {
+            serve(receivers_, POLLIN, [this](int fd, auto &data) {
+                const ssize_t got = recv(fd, data.data(), data.size(), 0);
+                bytes_ += got > 0 ? static_cast<std::uint64_t>(got) : 0;
+                return got;
+            });
+        });
+    }
+    ~Stream() {
+        done_ = true;
+        sending_.join();
+        receiving_.join();
+    }
+    Stream(const Stream &) = delete;
+    Stream &operator=(const Stream &) = delete;
+
+    [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+    [[nodiscard]] std::uint64_t flows() const { return senders_.size(); }
+    [[nodiscard]] std::uint64_t retransmitted() const {
+        std::uint64_t segments = 0;
+        for (const Fd &socket : senders_) {
+            tcp_info facts{};
+            socklen_t size = sizeof facts;
+            EXPECT_EQ(getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &facts, &size), 0);
+            segments += facts.tcpi_total_retrans;
+        }
+        return segments;
+    }
+
+  private:
+    template <typename Work> void serve(const std::vector<Fd> &sockets, short events, const Work &work) {
+        std::vector<pollfd> all;
+        for (const Fd &socket : sockets)
+            all.push_back({socket.get(), events, 0});
+        std::vector<char> data(131072, 'b');
+        while (!done_)
+            if (poll(all.data(), all.size(), 20) > 0)
+                for (const pollfd &one : all)
+                    if (one.revents != 0)
+                        (void)work(one.fd, data);
+    }
+
+    std::atomic<bool> done_ = false;
+    std::atomic<std::uint64_t> bytes_ = 0;
+    std::vector<Fd> senders_, receivers_;
+    std::thread sending_, receiving_;
+};
+
+class LiveLimit : public LimitTest {
+  protected:
+    void SetUp() override {
+        pod_ = lab_.add_pod();
+        other_ = lab_.add_pod();
+        if (const auto teller = Teller::load(lab_.node().bpffs()); !teller)
+            GTEST_SKIP() << "connections there are cannot be told here: " << teller.error().message << "\n"
+                         << teller.error().hint;
+    }
+    void set(limit_direction direction, const std::string &rate) {
+        const Output set =
+            ctl({"bandwidth", "set", pod_.host_ifname, direction == LIMIT_EGRESS ? "--egress" : "--ingress", rate});
+        ASSERT_EQ(set.rc, 0) << set.err;
+    }
+    // The rate that is set holds, and nothing is dropped by it. From then on nothing is sent again either, but a
+    // segment of each connection may be a probe, because an acknowledgement took its time. At full speed before there
+    // is more.
+    void expect_no_loss_by(const Stream &stream, limit_direction direction, std::uint64_t rate) {
+        set(direction, std::to_string(rate));
+        const std::uint64_t retransmitted = stream.retransmitted();
+        const limit_state before = state(pod_, direction);
+        const auto start = std::chrono::steady_clock::now();
+        EXPECT_TRUE(wait_until([&] { return std::chrono::steady_clock::now() > start + kTime; }));
+        const limit_state after = state(pod_, direction);
+        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        const double bits = static_cast<double>(after.bytes - before.bytes) * 8;
+        EXPECT_LT(bits, static_cast<double>(rate) * (seconds * 1.02 + 0.1));
+        if (!slow()) {
+            EXPECT_GT(bits, static_cast<double>(rate) * seconds * 0.8);
+        }
+        EXPECT_EQ(after.dropped, 0U);
+        EXPECT_EQ(lab_.count(pod_, REASON_DROP_EGRESS_LIMIT) + lab_.count(pod_, REASON_DROP_INGRESS_LIMIT), 0U);
+        EXPECT_LE(stream.retransmitted(), retransmitted + stream.flows());
+    }
+    void expect_no_loss(const net::Namespace &from, const Pod &to, limit_direction direction) {
+        for (const int flows : {1, 8}) {
+            const Stream stream(from, to, to.v4, flows);
+            ASSERT_TRUE(wait_until([&] { return stream.bytes() > 4 * big(); }));
+            expect_no_loss_by(stream, direction, kLimit);
+            set(direction, "0");
+        }
+    }
+
+    Pod pod_, other_;
+};
+
+TEST_F(LiveLimit, OfWhatAPodSendsBeginsWithoutLoss) { expect_no_loss(pod_.ns(), other_, LIMIT_EGRESS); }
+
+TEST_F(LiveLimit, OfWhatAPodGetsFromAnotherBeginsWithoutLoss) { expect_no_loss(other_.ns(), pod_, LIMIT_INGRESS); }
+
+TEST_F(LiveLimit, OfWhatAPodGetsFromTheNodeBeginsWithoutLoss) { expect_no_loss(lab_.node().ns(), pod_, LIMIT_INGRESS); }
+
+TEST_F(LiveLimit, ChangesWithoutLoss) {
+    const Stream stream(pod_.ns(), other_, other_.v6, 4);
+    ASSERT_TRUE(wait_until([&] { return stream.bytes() > big(); }));
+    for (const std::uint64_t rate : {kLimit * 5, kLimit, kLimit / 5, kLimit * 4})
+        expect_no_loss_by(stream, LIMIT_EGRESS, rate);
+}
+
+} // namespace
+} // namespace podlane::test

@@ -80,15 +80,30 @@ static __always_inline __u64 hearing_delay(const struct limit_state *state, cons
 	return (flows < 1024 ? flows : 1024) * 2 * limit->frame_ns;
 }
 
+/* What is told to a flow now it acts upon when it has sent twice: sooner, a share that is too small would be made
+ * smaller yet while all are silent, and then too large. */
+static __always_inline __u64 acting_delay(const struct limit_state *state)
+{
+	__u64 delay = 8 * (FRAME_BITS / 8) * NS_PER_S / (state->paced_bytes_per_s | 1);
+
+	return delay < NS_PER_S / 2 ? delay : NS_PER_S / 2;
+}
+
 /*
  * The share of the rate to aim at, in 1/ONE: ONE at the target, more below, less above it, the gentler the longer it
- * takes to be heard; 1/4 at the least, or 1/2 where flows that were told less would be silent for long.
+ * takes to be heard and acted upon; 1/4 at the least, or 1/2 where flows that were told less would be silent for long.
  */
-static __always_inline __u64 aim(const struct limit *limit, __u64 backlog, __u64 delay)
+static __always_inline __u64 aim(const struct limit *limit, __u64 backlog, __u64 delay, __u64 acting)
 {
-	__u64 range = (delay / 2 > limit->target_ns ? delay / 2 : limit->target_ns) | 1, above,
-	      least = delay > AUTO_HORIZON_NS ? ONE / 2 : ONE / 4;
+	__u64 least = delay > AUTO_HORIZON_NS ? ONE / 2 : ONE / 4, range = 2 * acting, above;
 
+	if (range > 3 * limit->target_ns)
+		range = 3 * limit->target_ns;
+	if (range < delay / 2)
+		range = delay / 2;
+	if (range < limit->target_ns)
+		range = limit->target_ns;
+	range |= 1;
 	if (backlog < limit->target_ns)
 		return ONE + (limit->target_ns - backlog) * (ONE / 4) / range;
 	above = backlog - limit->target_ns;
@@ -112,18 +127,9 @@ static __always_inline void set_fair(struct limit_state *state, const struct lim
 	state->fair_bytes_per_s = fair;
 }
 
-/* What is told to a flow now it acts upon when it has sent twice: sooner, a share that is too small would be made
- * smaller yet while all are silent, and then too large. */
-static __always_inline __u64 acting_delay(const struct limit_state *state)
-{
-	__u64 delay = 4 * (FRAME_BITS / 8) * NS_PER_S / (state->paced_bytes_per_s | 1);
-
-	return delay < NS_PER_S / 2 ? delay : NS_PER_S / 2;
-}
-
 /* A measurement lasts 10 ms, 16 frames and until all have heard of the last one's at least. Under the lock. */
 static __always_inline void measure(struct limit_state *state, const struct limit *limit, __u64 now, __u64 wanted,
-				    __u64 delay)
+				    __u64 delay, __u64 acting)
 {
 	__u64 elapsed = now - state->window_since_ns, shortest = 2 * delay + 16 * limit->frame_ns;
 	__u64 charged = state->window_charged_ns;
@@ -131,7 +137,7 @@ static __always_inline void measure(struct limit_state *state, const struct limi
 
 	if (shortest < 10 * NS_PER_MS)
 		shortest = 10 * NS_PER_MS;
-	if (state->window_since_ns <= now && (elapsed < shortest || elapsed < acting_delay(state)))
+	if (state->window_since_ns <= now && (elapsed < shortest || elapsed < acting))
 		return;
 	state->window_since_ns = now;
 	state->window_charged_ns = 0;
@@ -169,7 +175,7 @@ static __always_inline void charge(struct limit_state *state, const struct limit
 	__u64 work = bytes * 8 * NS_PER_S + state->remainder % limit->rate_bits_per_s;
 	__u64 cost = work / limit->rate_bits_per_s;
 	__u64 backlog = backlog_of(state->free_at_ns, limit, now);
-	__u64 delay = hearing_delay(state, limit), wanted;
+	__u64 delay = hearing_delay(state, limit), acting = acting_delay(state), wanted;
 
 	state->remainder = work % limit->rate_bits_per_s;
 	state->free_at_ns = now + backlog + cost;
@@ -178,10 +184,10 @@ static __always_inline void charge(struct limit_state *state, const struct limit
 	if (bytes > SMALL_FRAME)
 		state->large_at_ns = now;
 	state->packets++;
-	wanted = aim(limit, backlog + cost, delay);
+	wanted = aim(limit, backlog + cost, delay, acting);
 	if (!state->fair_bytes_per_s)
 		set_fair(state, limit, limit->rate_bits_per_s / 8);
-	measure(state, limit, now, wanted, delay);
+	measure(state, limit, now, wanted, delay, acting);
 	count_epoch(state, now);
 	state->paced_bytes_per_s = scaled(state->fair_bytes_per_s, wanted);
 }

@@ -80,8 +80,10 @@ static __always_inline __u64 hearing_delay(const struct limit_state *state, cons
 	return (flows < 1024 ? flows : 1024) * 2 * limit->frame_ns;
 }
 
-/* What is told to a flow now it acts upon when it has sent twice: sooner, a share that is too small would be made
- * smaller yet while all are silent, and then too large. */
+/*
+ * What is told to a flow now it acts upon when it has sent twice, up to four segments each time: sooner, a share that is
+ * too small would be made smaller yet while all are silent, and then too large.
+ */
 static __always_inline __u64 acting_delay(const struct limit_state *state)
 {
 	__u64 delay = 8 * (FRAME_BITS / 8) * NS_PER_S / (state->paced_bytes_per_s | 1);

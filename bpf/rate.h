@@ -81,8 +81,8 @@ static __always_inline __u64 hearing_delay(const struct limit_state *state, cons
 }
 
 /*
- * What is told to a flow now it acts upon when it has sent twice, up to four segments each time: sooner, a share that is
- * too small would be made smaller yet while all are silent, and then too large.
+ * What is told to a flow now it acts upon when it has sent twice, up to four segments each time: sooner, a share that
+ * is too small would be made smaller yet while all are silent, and then too large.
  */
 static __always_inline __u64 acting_delay(const struct limit_state *state)
 {

@@ -103,6 +103,7 @@ class ExplainLab : public testing::TestWithParam<std::string> {
         if (const std::string why = why_not_by(GetParam()); !why.empty())
             GTEST_SKIP() << why;
         lab_.emplace();
+        lab_->node().run("sysctl -qw net.ipv4.icmp_ratemask=0 net.ipv6.icmp.ratelimit=0"); // errors are waited for
         asker_.emplace(lab_->node());
         a_ = add_pod();
         b_ = add_pod({{"mtu", 1300}});

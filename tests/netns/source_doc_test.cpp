@@ -93,10 +93,10 @@ class SourceDoc : public testing::Test {
             (void)beyond_->run(command);
     }
 
-    std::optional<SourceLab> lab_;
     std::shared_ptr<Container> pod_;
     std::shared_ptr<Container> router_;
     std::shared_ptr<Container> beyond_;
+    std::optional<SourceLab> lab_; // goes first: DEL finds the link to the router still there
 };
 
 TEST_F(SourceDoc, TwoNetworksTwoUplinks) {

@@ -44,6 +44,8 @@ Json multus_config(const std::string &yaml) {
 
 class SourceDoc : public testing::Test {
   protected:
+    // As long as the link to the router is there.
+    void TearDown() override { lab_->del_all(); }
     void start(bool shared = false) {
         lab_.emplace(shared);
         pod_ = lab_->node().container();
@@ -93,10 +95,10 @@ class SourceDoc : public testing::Test {
             (void)beyond_->run(command);
     }
 
+    std::optional<SourceLab> lab_;
     std::shared_ptr<Container> pod_;
     std::shared_ptr<Container> router_;
     std::shared_ptr<Container> beyond_;
-    std::optional<SourceLab> lab_; // goes first: DEL finds the link to the router still there
 };
 
 TEST_F(SourceDoc, TwoNetworksTwoUplinks) {

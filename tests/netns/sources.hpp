@@ -45,11 +45,7 @@ class SourceLab {
         node_.run("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv4.conf.all.rp_filter=1 "
                   "net.ipv4.conf.default.rp_filter=1");
     }
-    ~SourceLab() {
-        for (auto one = added_.rbegin(); one != added_.rend(); ++one)
-            if (const Reply reply = one->second.chain->del(*one->second.container); reply.rc != 0)
-                ADD_FAILURE() << "DEL: " << reply;
-    }
+    ~SourceLab() { del_all(); }
     SourceLab(const SourceLab &) = delete;
     SourceLab &operator=(const SourceLab &) = delete;
 
@@ -57,6 +53,13 @@ class SourceLab {
     [[nodiscard]] const Node &node() const { return node_; }
     [[nodiscard]] const Container &provider(int number) const { return *providers_.at(index(number)); }
     [[nodiscard]] const Container &client(int number) const { return *clients_.at(index(number)); }
+
+    void del_all() {
+        for (auto one = added_.rbegin(); one != added_.rend(); ++one)
+            if (const Reply reply = one->second.chain->del(*one->second.container); reply.rc != 0)
+                ADD_FAILURE() << "DEL: " << reply;
+        added_.clear();
+    }
 
     // Podlane as the main plugin of a network behind provider N.
     [[nodiscard]] Json network(int provider, const Json &keys = Json::object()) const {

@@ -1,5 +1,6 @@
 #include "loader/migrate.hpp"
 
+#include "loader/object.hpp"
 #include "maps/map.hpp"
 
 #include <bpf/bpf.h>
@@ -178,19 +179,8 @@ Result<std::uint64_t> migrate_map(int from, int to, Carry which) {
 }
 
 Result<std::optional<std::uint64_t>> program_constant(int program_fd, std::string_view name) {
-    std::array<std::uint32_t, 64> ids{}; // as many as a program may have (MAX_USED_MAPS)
-    bpf_prog_info program{};
-    program.nr_map_ids = ids.size();
-    program.map_ids = reinterpret_cast<std::uintptr_t>(ids.data());
-    __u32 size = sizeof program;
-    if (bpf_obj_get_info_by_fd(program_fd, &program, &size) != 0)
-        return system_error(ErrorCode::bpf, "asking the kernel about a program", errno);
-    for (const std::uint32_t id : std::span(ids).first(std::min<std::size_t>(program.nr_map_ids, ids.size()))) {
-        const Fd map(bpf_map_get_fd_by_id(id));
-        bpf_map_info info{};
-        size = sizeof info;
-        if (!map || bpf_obj_get_info_by_fd(map.get(), &info, &size) != 0 ||
-            !std::string_view(info.name).ends_with(".rodata") || info.btf_id == 0)
+    for (const auto &[map, info] : TRY(program_maps(program_fd))) {
+        if (!std::string_view(info.name).ends_with(".rodata") || info.btf_id == 0)
             continue;
         const Btf types = TRY(load_btf(info.btf_id));
         const btf_type *section = btf__type_by_id(types.get(), info.btf_value_type_id);

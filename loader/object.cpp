@@ -228,6 +228,24 @@ Result<ProgramFacts> program_facts(int program_fd) {
     return facts;
 }
 
+Result<std::vector<ProgramMap>> program_maps(int program_fd) {
+    std::array<std::uint32_t, 64> ids{}; // as many as a program may have (MAX_USED_MAPS)
+    bpf_prog_info program{};
+    program.nr_map_ids = ids.size();
+    program.map_ids = reinterpret_cast<std::uintptr_t>(ids.data());
+    __u32 size = sizeof program;
+    if (bpf_obj_get_info_by_fd(program_fd, &program, &size) != 0)
+        return system_error(ErrorCode::bpf, "asking the kernel about a program", errno);
+    std::vector<ProgramMap> maps;
+    for (const std::uint32_t id : std::span(ids).first(std::min<std::size_t>(program.nr_map_ids, ids.size()))) {
+        ProgramMap map{Fd(bpf_map_get_fd_by_id(id)), {}};
+        size = sizeof map.info;
+        if (map.fd && bpf_obj_get_info_by_fd(map.fd.get(), &map.info, &size) == 0)
+            maps.push_back(std::move(map));
+    }
+    return maps;
+}
+
 Result<std::vector<ProgramFacts>> embedded_programs() {
     constexpr LoadSettings kSmall{.endpoints = 1, .paths = 1};
     const Owned<from_pod_bpf> from_pod(from_pod_bpf__open(), &from_pod_bpf__destroy);

@@ -5,6 +5,8 @@
 #include "maps/fd.hpp"
 #include "maps/result.hpp"
 
+#include <linux/bpf.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -43,6 +45,13 @@ struct ProgramFacts {
     std::uint64_t run_count = 0, run_ns = 0; // 0 unless kernel.bpf_stats_enabled
 };
 Result<ProgramFacts> program_facts(int program_fd);
+
+// The maps a program works on, also those without a pin.
+struct ProgramMap {
+    Fd fd;
+    bpf_map_info info;
+};
+Result<std::vector<ProgramMap>> program_maps(int program_fd);
 
 // The facts the kernel would give of this binary's own programs; they are loaded for the moment it takes.
 Result<std::vector<ProgramFacts>> embedded_programs();

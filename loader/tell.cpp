@@ -11,11 +11,9 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -33,20 +31,9 @@ bool is_new_enough() {
 
 // What pl_pace remembers of sockets is in a map without a pin.
 Result<Fd> map_of(int program_fd, std::string_view name) {
-    std::array<std::uint32_t, 64> ids{}; // as many as a program may have (MAX_USED_MAPS)
-    bpf_prog_info program{};
-    program.nr_map_ids = ids.size();
-    program.map_ids = reinterpret_cast<std::uintptr_t>(ids.data());
-    __u32 size = sizeof program;
-    if (bpf_obj_get_info_by_fd(program_fd, &program, &size) != 0)
-        return system_error(ErrorCode::bpf, "asking the kernel about a program", errno);
-    for (const std::uint32_t id : std::span(ids).first(std::min<std::size_t>(program.nr_map_ids, ids.size()))) {
-        Fd map(bpf_map_get_fd_by_id(id));
-        bpf_map_info info{};
-        size = sizeof info;
-        if (map && bpf_obj_get_info_by_fd(map.get(), &info, &size) == 0 && name == info.name)
-            return map;
-    }
+    for (ProgramMap &map : TRY(program_maps(program_fd)))
+        if (name == map.info.name)
+            return std::move(map.fd);
     return Error{ErrorCode::missing, "the program has no map " + std::string(name)};
 }
 

@@ -10,6 +10,11 @@
 /* The endpoint that is about to be given limits, and its flags then. Set by who runs it. */
 __u32 coming_ifindex = 0, coming_flags = 0;
 
+/* Its rates where they are to change, in bits per second, by direction; was: 0 where not, and once the share has. */
+struct {
+	__u64 was, rate;
+} changes[2] = {};
+
 static __always_inline bool may_send(const struct sock_common *socket)
 {
 	return 1 << socket->skc_state & (1 << BPF_TCP_ESTABLISHED | 1 << BPF_TCP_CLOSE_WAIT | 1 << BPF_TCP_FIN_WAIT1 |
@@ -35,6 +40,25 @@ static __always_inline void expect(struct ends *ends)
 		ends->sender_flags |= coming_flags;
 	if (ends->receiver_ifindex == coming_ifindex)
 		ends->receiver_flags |= coming_flags;
+}
+
+/* One flow's share changes as the rate does, under the lock: what is charged meanwhile counts. */
+static __always_inline void change_share(enum limit_direction direction)
+{
+	struct limit_key key = {.ifindex = coming_ifindex, .direction = direction};
+	__u64 was = changes[direction].was >> 12 | 1, rate = changes[direction].rate >> 12 | 1;
+	struct limit_state *state;
+
+	if (!changes[direction].was)
+		return;
+	changes[direction].was = 0;
+	state = bpf_map_lookup_elem(&limit_state_v1, &key);
+	if (!state)
+		return;
+	bpf_spin_lock(&state->lock);
+	state->fair_bytes_per_s = state->fair_bytes_per_s * rate / was;
+	state->paced_bytes_per_s = state->paced_bytes_per_s * rate / was;
+	bpf_spin_unlock(&state->lock);
 }
 
 /*
@@ -102,6 +126,8 @@ int pl_tell(struct bpf_iter__tcp *ctx)
 	__u64 rate;
 	int calls;
 
+	change_share(LIMIT_INGRESS);
+	change_share(LIMIT_EGRESS);
 	if (!tcp || !may_send(socket))
 		return 0;
 	read_addresses(socket, &ends);

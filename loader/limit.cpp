@@ -52,15 +52,9 @@ bandwidth wider(const bandwidth &a, const bandwidth &b) {
     return both;
 }
 
-// One flow's share of a new rate: in proportion, or the whole of a first limit, which nobody has taken yet (UNTAKEN in
-// bpf/pace.h).
-void share_out(limit_state &state, std::uint64_t was, std::uint64_t rate) {
+// The whole of a first limit, which nobody has taken yet (UNTAKEN in bpf/pace.h). What was counted stays.
+void begin(limit_state &state, std::uint64_t rate) {
     constexpr std::uint64_t kBitsPerByte = 8;
-    if (was != 0) {
-        const double ratio = static_cast<double>(rate) / static_cast<double>(was);
-        state.fair_bytes_per_s = static_cast<std::uint64_t>(static_cast<double>(state.fair_bytes_per_s) * ratio);
-        return;
-    }
     state.fair_bytes_per_s = rate / kBitsPerByte + 1;
     state.paced_bytes_per_s = rate / kBitsPerByte;
     state.flows = state.flows_seen = 0;
@@ -68,21 +62,26 @@ void share_out(limit_state &state, std::uint64_t was, std::uint64_t rate) {
     state.window_charged_ns = 0;
 }
 
-Result<void> put_states(const LimitTables &tables, std::uint32_t ifindex, const bandwidth &was,
-                        const bandwidth &limits) {
+// Nobody charges a limit before it begins. The state of one that changes is the programs' alone.
+Result<RateChanges> put_states(const LimitTables &tables, std::uint32_t ifindex, const bandwidth &was,
+                               const bandwidth &limits) {
+    RateChanges changes;
     for (const Direction &one : kDirections) {
         const limit_key key{ifindex, static_cast<std::uint32_t>(one.number)};
-        auto state = TRY(tables.states.find(key));
-        const bool changes = limits.*one.rate != 0 && limits.*one.rate != was.*one.rate;
-        if (state && !changes)
+        const std::uint64_t rate = limits.*one.rate;
+        if (was.*one.rate != 0) {
+            if (rate != 0 && rate != was.*one.rate)
+                changes.at(one.number) = {was.*one.rate, rate};
             continue;
-        if (!state)
-            state.emplace();
-        if (changes)
-            share_out(*state, was.*one.rate, limits.*one.rate);
-        TRY(tables.states.put(key, *state));
+        }
+        const auto there = TRY(tables.states.find(key));
+        limit_state state = there.value_or(limit_state{});
+        if (rate != 0)
+            begin(state, rate);
+        if (rate != 0 || !there)
+            TRY(tables.states.put(key, state));
     }
-    return {};
+    return changes;
 }
 
 // The last thing: the programs look at a limit only where the flags say that there is one.
@@ -146,14 +145,14 @@ Result<void> set_limits(const LimitTables &tables, const endpoint_key &key, cons
         record->flags |= INTERFACE_LIMIT_TIMED;
     record->flags |= unpaced_flags(tables.pacing);
     const bandwidth was = TRY(tables.bandwidths.find(record->ifindex)).value_or(bandwidth{});
-    TRY(put_states(tables, record->ifindex, was, limits));
+    const RateChanges changes = TRY(put_states(tables, record->ifindex, was, limits));
     TRY(tables.bandwidths.put(record->ifindex, wider(was, limits)));
-    tell(*record); // each takes its share,
-    tell(*record); // and knows what that has come to
+    tell(*record, changes); // each takes its share,
+    tell(*record, {});      // and knows what that has come to
     TRY(tables.bandwidths.put(record->ifindex, limits));
     TRY(tables.endpoints.put(key, *record, Put::must_exist));
     TRY(put_flags(tables, *record));
-    tell(*record); // those that have come meanwhile
+    tell(*record, {}); // those that have come meanwhile
     return {};
 }
 

@@ -3,6 +3,7 @@
 
 #include "maps/tables.hpp"
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -31,12 +32,18 @@ struct LimitTables {
     static Result<LimitTables> open(const std::string &root);
 };
 
+// Of a limit that is there, in bits per second; 0 where it stays what it was.
+struct RateChange {
+    std::uint64_t was = 0, rate = 0;
+};
+using RateChanges = std::array<RateChange, 2>; // by limit_direction
+
 // Tells the connections there are of the limits of an endpoint, which may be about to begin: its flags say so.
-using TellConnections = std::function<void(const endpoint &)>;
+using TellConnections = std::function<void(const endpoint &, const RateChanges &)>;
 
 // From the next packet on; a rate of 0 is no limit. What was counted stays. Needs the exclusive lock of the root.
 Result<void> set_limits(
     const LimitTables &tables, const endpoint_key &key, const bandwidth &limits,
-    const TellConnections &tell = [](const endpoint &) {});
+    const TellConnections &tell = [](const endpoint &, const RateChanges &) {});
 
 } // namespace podlane

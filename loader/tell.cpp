@@ -61,10 +61,14 @@ Result<Teller> Teller::load(const std::string &root) {
     return Teller(std::move(object), std::move(window), std::move(sockets));
 }
 
-void Teller::expect(std::uint32_t ifindex, std::uint32_t flags) const {
+void Teller::expect(std::uint32_t ifindex, std::uint32_t flags, const RateChanges &changes) const {
     object_->bss->coming_ifindex = ifindex;
     object_->bss->coming_flags =
         flags & (std::uint32_t{INTERFACE_LIMIT_INGRESS} | std::uint32_t{INTERFACE_LIMIT_EGRESS});
+    for (std::size_t direction = 0; direction < changes.size(); ++direction) {
+        object_->bss->changes[direction].was = changes.at(direction).was;
+        object_->bss->changes[direction].rate = changes.at(direction).rate;
+    }
 }
 
 Result<void> Teller::run() const {

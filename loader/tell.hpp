@@ -1,6 +1,7 @@
 // Tells the connections that are there of a limit before it begins: an iterator of sockets, loaded for that moment.
 #pragma once
 
+#include "loader/limit.hpp"
 #include "maps/fd.hpp"
 #include "maps/result.hpp"
 
@@ -19,8 +20,9 @@ class Teller {
     // pl_pace go on with a socket that it was not asked to look at when the connection began.
     static Result<Teller> load(const std::string &root);
 
-    // What run() tells of besides the limits there are: those the endpoint behind `ifindex` will have with `flags`.
-    void expect(std::uint32_t ifindex, std::uint32_t flags) const;
+    // What run() tells of besides the limits there are: those the endpoint behind `ifindex` will have with `flags`. The
+    // next run changes the shares of limits whose rates change.
+    void expect(std::uint32_t ifindex, std::uint32_t flags, const RateChanges &changes) const;
     // Tells the sockets of the calling thread's network namespace.
     [[nodiscard]] Result<void> run() const;
 

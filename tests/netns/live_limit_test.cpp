@@ -138,5 +138,27 @@ TEST_F(LiveLimit, ChangesWithoutLoss) {
         expect_no_loss_by(stream, LIMIT_EGRESS, rate);
 }
 
+// The limit's own count beside the endpoint's, which no change touches.
+TEST_F(LiveLimit, WhatPassesWhileItChangesIsCharged) {
+    ASSERT_EQ(run(pod_.ns(), {"sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1"}).rc, 0); // its own go another way
+    constexpr std::uint64_t kMoreThanPasses = 20000000000;
+    set(LIMIT_EGRESS, std::to_string(kMoreThanPasses));
+    const auto uncharged = [&] { return lab_.count(pod_, REASON_SENT_DIRECT) - state(pod_, LIMIT_EGRESS).packets; };
+    const std::uint64_t before = uncharged();
+    const Fd receiver = open_socket(other_.ns(), Transport::udp, true, {{}, kPort});
+    const Fd sender = open_socket(pod_.ns(), Transport::udp, true);
+    ASSERT_EQ(connect_to(sender, {other_.v4, kPort}), 0);
+    std::atomic<bool> done = false;
+    std::thread sending([&] {
+        while (!done)
+            (void)send(sender.get(), "x", 1, 0);
+    });
+    for (std::uint64_t change = 0; change < 100; ++change)
+        set(LIMIT_EGRESS, std::to_string(kMoreThanPasses + change % 2));
+    done = true;
+    sending.join();
+    EXPECT_EQ(uncharged(), before);
+}
+
 } // namespace
 } // namespace podlane::test

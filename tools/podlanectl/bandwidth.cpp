@@ -171,8 +171,8 @@ class Connections {
     Connections(const Teller &teller, std::vector<EndpointEntry> endpoints)
         : teller_(teller), endpoints_(std::move(endpoints)), namespaces_(network_namespaces()) {}
 
-    void tell(const endpoint &limited) const {
-        teller_.expect(limited.ifindex, limited.flags);
+    void tell(const endpoint &limited, const RateChanges &changes) const {
+        teller_.expect(limited.ifindex, limited.flags, changes);
         std::set<std::uint64_t> where{limited.netns_inode};
         if ((limited.flags & INTERFACE_LIMIT_INGRESS) != 0) {
             static_cast<void>(teller_.run());
@@ -198,9 +198,9 @@ class Connections {
 
 Result<TellConnections> tell_connections(const Result<Teller> &teller, const LimitTables &tables) {
     if (!teller)
-        return TellConnections([](const endpoint &) {});
-    return TellConnections(
-        [all = Connections(*teller, TRY(tables.endpoints.entries()))](const endpoint &limited) { all.tell(limited); });
+        return TellConnections([](const endpoint &, const RateChanges &) {});
+    return TellConnections([all = Connections(*teller, TRY(tables.endpoints.entries()))](
+                               const endpoint &limited, const RateChanges &changes) { all.tell(limited, changes); });
 }
 
 Result<int> change(const Call &call, World &world, bool clear) {

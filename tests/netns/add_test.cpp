@@ -121,6 +121,21 @@ TEST_F(AddTest, RoutesTheHostToThePodByPermanentNeighbours) {
         EXPECT_EQ(find(neighbours, "dst", addr)["lladdr"], made.result["interfaces"][1]["mac"]) << addr;
 }
 
+TEST_F(AddTest, LinkLocalAddressesReachEachOtherWithoutAnAnycastOne) {
+    const Made made = make();
+    Json pod = find(ip_json(made.container->ns(), "addr show dev eth0 scope link")[0]["addr_info"], "scope", "link");
+    Json host = find(ip_json(node_.ns(), "addr show dev " + made.host_ifname)[0]["addr_info"], "scope", "link");
+    EXPECT_EQ(host["local"], kGateway6);
+    EXPECT_EQ(host["address"], pod["local"]);
+    const auto reaches = [](const net::Namespace &from, const std::string &to) {
+        return run(from, words("ping -6 -n -q -c 1 -W 5 " + to)).rc == 0;
+    };
+    EXPECT_TRUE(reaches(made.container->ns(), std::string(kGateway6) + "%eth0"));
+    EXPECT_TRUE(reaches(node_.ns(), pod["local"].get<std::string>() + "%" + made.host_ifname));
+    EXPECT_THAT(must_run(node_.ns(), {"cat", "/proc/net/anycast6"}),
+                testing::Not(testing::HasSubstr(made.host_ifname)));
+}
+
 TEST_F(AddTest, SwitchesForwardingOnAndNothingElse) {
     const std::vector<std::string> kept = {"net.ipv4.conf.all.proxy_arp",     "net.ipv4.conf.default.proxy_arp",
                                            "net.ipv4.conf.up0.proxy_arp",     "net.ipv4.conf.all.rp_filter",

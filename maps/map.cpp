@@ -3,8 +3,6 @@
 #include <bpf/libbpf.h>
 #include <sched.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <string_view>
 #include <unordered_set>
 
@@ -44,11 +42,12 @@ Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32
         return system_error(ErrorCode::bpf, "opening map " + path, error);
     }
     const MapFacts facts = TRY(map_facts(fd.get()));
-    if (facts.key_size != key_size || facts.value_size != value_size) {
-        std::fprintf(stderr, "podlane: map %s has keys of %u and values of %u bytes, this binary expects %u and %u\n",
-                     path.c_str(), facts.key_size, facts.value_size, key_size, value_size);
-        std::abort();
-    }
+    if (facts.key_size != key_size || facts.value_size != value_size)
+        return Error{ErrorCode::bpf,
+                     "map " + path + " has keys of " + std::to_string(facts.key_size) + " and values of " +
+                         std::to_string(facts.value_size) + " bytes, this binary expects " + std::to_string(key_size) +
+                         " and " + std::to_string(value_size),
+                     "use the build of Podlane that made it, or take its directory away when no pod uses it"};
     return fd;
 }
 

@@ -34,7 +34,7 @@ enum class Put { any, must_not_exist, must_exist };
 using Bytes = std::vector<std::uint8_t>;
 
 namespace detail {
-// Opens the pin `path` and aborts with a sentence when its sizes are not the ones this binary was built with.
+// Opens the pin `path`; an error where its sizes are not the ones this binary was built with.
 Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32_t value_size, Access access);
 Result<void> put(int fd, const std::string &path, const void *key, const void *value, Put how);
 Result<bool> find(int fd, const std::string &path, const void *key, void *value);

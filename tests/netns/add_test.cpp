@@ -1,6 +1,8 @@
 // The interface an ADD makes, as the kernel shows it on both ends.
 #include "tests/netns/verbs.hpp"
 
+#include <bpf/bpf.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -305,6 +307,19 @@ TEST_F(AddTest, StoresWhatItWasToldOfThePod) {
     for (const char *prefix : {"192.0.2.0/24", "2001:db8:77::/64"})
         EXPECT_TRUE(require(sources.find(make_allowed_source_key(made.ifindex, require(parse_prefix(prefix))))))
             << prefix;
+}
+
+TEST_F(AddTest, AMapOfAnotherLayoutIsAnErrorAndTakesNoLease) {
+    ASSERT_EQ(del(*make().container).rc, 0);
+    const std::string path = pin_path(node_.bpffs(), PODLANE_MAP_BANDWIDTHS);
+    ASSERT_EQ(std::remove(path.c_str()), 0);
+    const Fd other(bpf_map_create(BPF_MAP_TYPE_HASH, "other", 4, 8, 1, nullptr));
+    ASSERT_EQ(bpf_obj_pin(other.get(), path.c_str()), 0);
+    const auto container = node_.container();
+    const Reply reply = add(*container);
+    EXPECT_EQ(reply.rc, 1);
+    EXPECT_THAT(reply.message(), HasSubstr(path + " has keys of 4 and values of 8 bytes"));
+    EXPECT_THAT(node_.leased(), testing::IsEmpty());
 }
 
 TEST_F(AddTest, StoresTheLimitsOfThePodsAnnotations) {

@@ -81,6 +81,31 @@ Result<void> add_pod_addresses(Pair &pair, const Plan &plan) {
 // Metric of routes that are another interface's already, above the kernel's own 1024 of IPv6.
 constexpr std::uint32_t kLaterRoutes = 2048;
 
+// udev and systemd overwrite a MAC at times: what the kernel has now is what counts. false: it is set again, and the
+// link's permanent neighbours went with the other one.
+Result<bool> keep_mac(net::Netlink &netlink, std::uint32_t ifindex, const Mac &mac, const std::string &ifname) {
+    const auto link = TRY(net::find_link(netlink, ifindex));
+    if (!link)
+        return Error{ErrorCode::netlink, ifname + " vanished while it was set up"};
+    if (link->mac == mac)
+        return true;
+    log(cni::Log::Level::warning, "something changed the MAC of " + ifname + "; it is set again");
+    TRY(net::set_link(netlink, ifindex, {.mac = mac}));
+    return false;
+}
+
+Result<void> put_pod_neighbours(Pair &pair, const Plan &plan) {
+    for (const net::Neighbour &gateway : plan.pod_neighbours)
+        TRY(net::put_neighbour(pair.pod, pair.veth.pod_ifindex, gateway.addr, gateway.mac));
+    return {};
+}
+
+Result<void> put_host_neighbours(Pair &pair, const Plan &plan) {
+    for (const ip_addr &addr : plan.addresses)
+        TRY(net::put_neighbour(pair.host, pair.veth.host.ifindex, addr, plan.pod_mac));
+    return {};
+}
+
 Result<void> configure_pod(const net::Namespace &pod, Pair &pair, const Plan &plan, const std::string &ifname) {
     const Step step(STEP_POD);
     const std::uint32_t ifindex = pair.veth.pod_ifindex;
@@ -89,8 +114,7 @@ Result<void> configure_pod(const net::Namespace &pod, Pair &pair, const Plan &pl
         TRY(allow_ipv6(pod, ifname));
     TRY(net::set_link(pair.pod, ifindex, {.up = true, .addr_gen_mode = net::AddrGenMode::none}));
     TRY(add_pod_addresses(pair, plan));
-    for (const net::Neighbour &gateway : plan.pod_neighbours)
-        TRY(net::put_neighbour(pair.pod, ifindex, gateway.addr, gateway.mac));
+    TRY(put_pod_neighbours(pair, plan));
     for (net::RouteSpec route : plan.pod_routes) {
         route.ifindex = ifindex;
         if (TRY(net::add_route(pair.pod, route)) || route.priority)
@@ -99,7 +123,7 @@ Result<void> configure_pod(const net::Namespace &pod, Pair &pair, const Plan &pl
         route.priority = kLaterRoutes + ifindex;
         TRY(net::add_route(pair.pod, route));
     }
-    return {};
+    return TRY(keep_mac(pair.pod, ifindex, plan.pod_mac, ifname)) ? Result<void>{} : put_pod_neighbours(pair, plan);
 }
 
 // The kernel makes an IPv6 address its own in a worker, also without duplicate address detection: a moment later. Until
@@ -126,17 +150,6 @@ Result<void> wait_for_addresses(Pair &pair, const Plan &plan) {
     return {};
 }
 
-// udev and systemd overwrite a MAC at times: what the kernel has now is what counts.
-Result<void> verify_mac(Pair &pair, const Plan &plan) {
-    const auto link = TRY(net::find_link(pair.host, pair.veth.host.ifindex));
-    if (!link)
-        return Error{ErrorCode::netlink, plan.host_ifname + " vanished while it was set up"};
-    if (link->mac == plan.host_mac)
-        return {};
-    log(cni::Log::Level::warning, "something changed the MAC of " + plan.host_ifname + "; it is set again");
-    return net::set_link(pair.host, pair.veth.host.ifindex, {.mac = plan.host_mac});
-}
-
 Result<void> configure_host(Pair &pair, const Plan &plan) {
     const Step step(STEP_HOST);
     const std::uint32_t ifindex = pair.veth.host.ifindex;
@@ -149,12 +162,13 @@ Result<void> configure_host(Pair &pair, const Plan &plan) {
             {{link_local_from_mac(plan.host_mac), 128}, net::kNoDad, net::kScopeLink, plan.link_local}));
     for (const ip_addr &addr : plan.addresses) {
         const std::uint8_t bits = is_ipv4(addr) ? 32 : 128;
-        TRY(net::put_neighbour(pair.host, ifindex, addr, plan.pod_mac));
         if (!TRY(net::add_route(pair.host, {.destination = {addr, bits}, .ifindex = ifindex})))
             return Error{ErrorCode::already_exists, "the node has a route to " + to_string(addr) + " already",
                          "see `ip route show " + to_string(addr) + "`"};
     }
-    return verify_mac(pair, plan);
+    TRY(put_host_neighbours(pair, plan));
+    return TRY(keep_mac(pair.host, ifindex, plan.host_mac, plan.host_ifname)) ? Result<void>{}
+                                                                              : put_host_neighbours(pair, plan);
 }
 
 EndpointFacts facts_of(const Plan &plan, const Pair &pair, endpoint_mode mode, HookKind kind, std::uint64_t inode) {

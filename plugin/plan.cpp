@@ -246,6 +246,11 @@ Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease
     plan.flags = interface_flags_of(config, plan.addresses.size()) | INTERFACE_GATEWAY;
     plan.result = lease;
     std::ranges::copy(config.routes, std::back_inserter(plan.result.routes));
+    // What the pod has no address for it cannot have a route for.
+    std::erase_if(plan.result.routes, [&](const cni::Route &route) {
+        const auto of_family = [&](const ip_addr &addr) { return is_ipv4(addr) == is_ipv4(route.destination.addr); };
+        return std::ranges::none_of(plan.addresses, of_family);
+    });
     if (plan.result.dns.nameservers.empty())
         plan.result.dns = config.dns;
     const bool has_ipv4 = std::ranges::any_of(plan.addresses, is_ipv4);

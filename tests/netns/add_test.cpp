@@ -1,10 +1,14 @@
 // The interface an ADD makes, as the kernel shows it on both ends.
+#include "plugin/net/link.hpp"
 #include "tests/netns/verbs.hpp"
 
 #include <bpf/bpf.h>
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <optional>
+#include <thread>
 
 namespace podlane::test {
 namespace {
@@ -121,6 +125,45 @@ TEST_F(AddTest, RoutesTheHostToThePodByPermanentNeighbours) {
     Json neighbours = ip_json(node_.ns(), "neigh show nud permanent dev " + made.host_ifname);
     for (const std::string &addr : {made.v4, made.v6})
         EXPECT_EQ(find(neighbours, "dst", addr)["lladdr"], made.result["interfaces"][1]["mac"]) << addr;
+}
+
+// As udev and systemd do when they see a new link. The neighbours of a link go with its MAC.
+TEST_F(AddTest, MacsThatAreChangedMeanwhileAreSetAgain) {
+    const std::string log = node_.dir() + "/log";
+    const Json keys = {{"log", {{"file", log}, {"level", "warning"}}}};
+    Made made = make(keys);
+    const auto change_when_it_comes = [](const net::Namespace &where, const std::string &ifname) {
+        return std::thread([&where, ifname] {
+            net::Netlink netlink = require(net::Netlink::open_in(where));
+            std::optional<net::Link> link;
+            while (!link)
+                link = require(net::find_link(netlink, ifname));
+            require(net::set_link(netlink, link->ifindex, {.mac = Mac{2, 0, 0, 0, 0, 0x99}}));
+        });
+    };
+    const auto said = [&] {
+        std::ifstream file(log);
+        return std::string(std::istreambuf_iterator<char>(file), {});
+    };
+    const auto both = [&] {
+        ASSERT_EQ(del(*made.container, keys).rc, 0);
+        std::thread host = change_when_it_comes(node_.ns(), made.host_ifname);
+        std::thread pod = change_when_it_comes(made.container->ns(), "eth0");
+        const Reply reply = add(*made.container, keys);
+        host.join();
+        pod.join();
+        ASSERT_EQ(reply.rc, 0) << reply;
+        made.result = reply.json;
+    };
+    const auto seen = [&] {
+        return said().find("MAC of eth0;") != std::string::npos &&
+               said().find("MAC of " + made.host_ifname) != std::string::npos;
+    };
+    for (int attempt = 0; attempt < 20 && !seen(); ++attempt)
+        both();
+    ASSERT_TRUE(seen()) << said();
+    const Reply checked = check(made, keys);
+    EXPECT_EQ(checked.rc, 0) << checked;
 }
 
 TEST_F(AddTest, LinkLocalAddressesReachEachOtherWithoutAnAnycastOne) {
@@ -260,6 +303,14 @@ TEST_F(StaticAddTest, RoutesOfTheConfigurationAndNoDefaultRoute) {
     EXPECT_EQ(find(routes, "dst", "203.0.113.0/24")["gateway"], kGateway4);
     EXPECT_EQ(find(routes, "dst", "default"), nullptr);
     EXPECT_TRUE(ping(made.container->ns(), "203.0.113.2"));
+}
+
+TEST_F(StaticAddTest, RoutesOfAFamilyWithoutAnAddressAreLeftOut) {
+    const Made made = make_static({{{"address", "198.18.9.5/24"}}}, Json::object(),
+                                  {{"routes", {{{"dst", "203.0.113.0/24"}}, {{"dst", "2001:db8:77::/64"}}}}});
+    EXPECT_NE(find(made.result["routes"], "dst", "203.0.113.0/24"), nullptr);
+    EXPECT_EQ(find(made.result["routes"], "dst", "2001:db8:77::/64"), nullptr);
+    EXPECT_EQ(ip_json(made.container->ns(), "-6 route show"), Json::array());
 }
 
 TEST_F(StaticAddTest, RefusesAnMtuTooSmallForIpv6) {

@@ -40,10 +40,14 @@ Result<std::vector<std::uint32_t>> carriers_of(const UplinkTables &tables, std::
 
 } // namespace
 
-Result<UplinkTables> UplinkTables::open(const std::string &root) {
-    return UplinkTables{TRY(open_uplinks(root, Access::read_write)), TRY(Counters::open(root, Access::read_write)),
-                        TRY(open_program(root, PODLANE_PROGRAM_FROM_UPLINK)),
-                        TRY(open_program(root, PODLANE_PROGRAM_TO_UPLINK))};
+Result<UplinkTables> UplinkTables::open(const std::string &root, Access access) {
+    const auto program = [&](const char *name) {
+        auto fd = open_program(root, name);
+        const bool may_lack = access == Access::what_is_there && !fd && fd.error().code == ErrorCode::missing;
+        return may_lack ? Result<Fd>(Fd()) : std::move(fd);
+    };
+    return UplinkTables{TRY(open_uplinks(root, access)), TRY(Counters::open(root, access)),
+                        TRY(program(PODLANE_PROGRAM_FROM_UPLINK)), TRY(program(PODLANE_PROGRAM_TO_UPLINK))};
 }
 
 Result<bool> has_programs(const UplinkTables &tables, std::uint32_t ifindex) {

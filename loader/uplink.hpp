@@ -34,7 +34,7 @@ struct UplinkTables {
     Fd from_uplink;
     Fd to_uplink;
 
-    static Result<UplinkTables> open(const std::string &root);
+    static Result<UplinkTables> open(const std::string &root, Access access = Access::read_write);
 };
 
 // Whether both programs, and no others of ours, are on the interface and it carries the network.

@@ -36,6 +36,8 @@ Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32
     Fd fd(bpf_obj_get_opts(path.c_str(), &options));
     if (!fd) {
         const int error = errno;
+        if (error == ENOENT && access == Access::what_is_there)
+            return fd;
         if (error == ENOENT)
             return Error{ErrorCode::missing, "map " + path + " is not there",
                          "no pod was set up since the node booted, or the bpffs was unmounted", error};
@@ -73,6 +75,8 @@ Result<void> put(int fd, const std::string &path, const void *key, const void *v
 }
 
 Result<bool> find(int fd, const std::string &path, const void *key, void *value) {
+    if (fd < 0)
+        return false;
     if (bpf_map_lookup_elem(fd, key, value) == 0)
         return true;
     if (errno == ENOENT)
@@ -81,6 +85,8 @@ Result<bool> find(int fd, const std::string &path, const void *key, void *value)
 }
 
 Result<bool> erase(int fd, const std::string &path, const void *key) {
+    if (fd < 0)
+        return false;
     if (bpf_map_delete_elem(fd, key) == 0)
         return true;
     if (errno == ENOENT)
@@ -89,6 +95,8 @@ Result<bool> erase(int fd, const std::string &path, const void *key) {
 }
 
 Result<std::vector<Bytes>> keys(int fd, const std::string &path) {
+    if (fd < 0)
+        return std::vector<Bytes>{};
     const MapFacts facts = TRY(map_facts(fd));
     std::vector<Bytes> found;
     std::unordered_set<std::string_view> seen; // views into `found`, whose buffers stay where they are

@@ -17,7 +17,11 @@
 
 namespace podlane {
 
-enum class Access { read_only, read_write };
+enum class Access {
+    read_only,
+    read_write,
+    what_is_there, // to write; a pin that is missing is a map without entries, which takes none
+};
 
 // What the kernel says of a map.
 struct MapFacts {
@@ -34,7 +38,8 @@ enum class Put { any, must_not_exist, must_exist };
 using Bytes = std::vector<std::uint8_t>;
 
 namespace detail {
-// Opens the pin `path`; an error where its sizes are not the ones this binary was built with.
+// Opens the pin `path`; an error where its sizes are not the ones this binary was built with. No descriptor where it is
+// missing and need not be there.
 Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32_t value_size, Access access);
 Result<void> put(int fd, const std::string &path, const void *key, const void *value, Put how);
 Result<bool> find(int fd, const std::string &path, const void *key, void *value);
@@ -93,6 +98,7 @@ template <typename K, typename V> class Map {
         return all;
     }
 
+    [[nodiscard]] bool is_there() const { return static_cast<bool>(fd_); }
     [[nodiscard]] int fd() const { return fd_.get(); }
     [[nodiscard]] const std::string &path() const { return path_; }
 

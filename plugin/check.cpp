@@ -54,6 +54,9 @@ Result<void> check_links(Checked &c) {
         return gone("the host end " + c.host_ifname() + " is gone");
     if (!host->up)
         return gone("the host end " + c.host_ifname() + " is down");
+    if (c.record.mode != ENDPOINT_AFTER_MAIN && !std::ranges::equal(host->mac, c.record.host_mac))
+        return gone("the host end " + c.host_ifname() + " has MAC " + to_string(host->mac) +
+                    ", which the container's gateways do not have");
     const net::Link pod = TRY(check_pod_end(c));
     if (host->peer_ifindex != pod.ifindex)
         return gone("interface " + c.request.ifname + " of the container is not the other end of " + c.host_ifname());
@@ -76,15 +79,23 @@ Result<void> check_addresses(Checked &c) {
     return {};
 }
 
-// A later plugin may have moved a route to another table (sbr), and an earlier interface may have had it first.
+// A later plugin may have moved a route to another table (sbr), and an earlier interface may have had it first. One of
+// the interface's own by another gateway leads astray.
 Result<void> check_pod_routes(Checked &c, const Plan &plan) {
     for (const net::Family family : {net::Family::ipv4, net::Family::ipv6}) {
         const auto present = TRY(net::list_routes(c.pod, c.record.pod_ifindex, family, net::kAllTables));
         for (const net::RouteSpec &route : plan.pod_routes) {
             if (is_ipv4(route.destination.addr) != (family == net::Family::ipv4))
                 continue;
-            const auto same = [&](const net::RouteSpec &one) { return one.destination == route.destination; };
-            if (std::ranges::none_of(present, same) && !TRY(net::find_route(c.pod, {.destination = route.destination})))
+            const auto to_it = [&](const net::RouteSpec &one) { return one.destination == route.destination; };
+            const auto same = [&](const net::RouteSpec &one) { return to_it(one) && one.gateway == route.gateway; };
+            if (std::ranges::any_of(present, same))
+                continue;
+            if (const auto other = std::ranges::find_if(present, to_it); other != present.end())
+                return gone("route " + to_string(route.destination) + " of the container " +
+                            (other->gateway ? "leads to " + to_string(*other->gateway) : "has no gateway") +
+                            " rather than to its own");
+            if (!TRY(net::find_route(c.pod, {.destination = route.destination})))
                 return gone("route " + to_string(route.destination) + " is gone from the container");
         }
     }
@@ -152,6 +163,8 @@ Result<void> check_maps(Checked &c, const Tables &tables) {
     for (const std::uint32_t direction : {LIMIT_INGRESS, LIMIT_EGRESS})
         if (c.request.config.bandwidth && !TRY(tables.limit_states.find({c.record.ifindex, direction})))
             return gone("the entry of " + c.host_ifname() + " in " PODLANE_MAP_LIMITS " is gone");
+    if (!TRY(has_limit_entries(tables, c.request.config, c.record)))
+        return gone("an entry of " + c.host_ifname() + " in " PODLANE_MAP_EXEMPT " or " PODLANE_MAP_SENDERS " is gone");
     return {};
 }
 

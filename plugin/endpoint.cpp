@@ -73,27 +73,29 @@ template <typename Table> void erase_all_of(const Table &table, std::uint32_t if
                 failed = std::move(erased).error();
 }
 
-Result<void> put_exempts(const Tables &tables, const cni::LimitedPrefixes &of, std::uint32_t ifindex,
-                         limit_direction direction, Rollback &rollback) {
-    std::vector<std::pair<Prefix, std::uint32_t>> all;
-    for (const Prefix &prefix : of.unshaped)
-        all.emplace_back(prefix, 0);
-    if (!of.shaped.empty())
-        all.emplace_back(Prefix{}, 0);
-    for (const Prefix &prefix : of.shaped)
-        all.emplace_back(prefix, 1);
-    for (const auto &[prefix, shaped] : all) {
-        const exempt_key key = make_exempt_key(ifindex, direction, prefix);
-        TRY(tables.exempts.put(key, shaped));
-        undo_put(rollback, "exempting " + to_string(prefix), tables.exempts, key);
+std::vector<std::pair<exempt_key, std::uint32_t>> exempts_of(const cni::Config &config, std::uint32_t ifindex) {
+    std::vector<std::pair<exempt_key, std::uint32_t>> all;
+    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
+        const cni::LimitedPrefixes &of = config.limited_prefixes[direction];
+        const auto add = [&](const Prefix &prefix, std::uint32_t shaped) {
+            all.emplace_back(make_exempt_key(ifindex, direction, prefix), shaped);
+        };
+        for (const Prefix &prefix : of.unshaped)
+            add(prefix, 0);
+        if (!of.shaped.empty())
+            add({}, 0);
+        for (const Prefix &prefix : of.shaped)
+            add(prefix, 1);
     }
-    return {};
+    return all;
 }
 
 // Before the host end's flags say that there are any.
 Result<void> put_limits(const Tables &tables, const cni::Config &config, std::uint32_t ifindex, Rollback &rollback) {
-    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS})
-        TRY(put_exempts(tables, config.limited_prefixes[direction], ifindex, direction, rollback));
+    for (const auto &[key, shaped] : exempts_of(config, ifindex)) {
+        TRY(tables.exempts.put(key, shaped));
+        undo_put(rollback, "exempting from limits", tables.exempts, key);
+    }
     const auto &limits = config.bandwidth;
     if (!limits)
         return {};
@@ -231,21 +233,21 @@ Result<void> Tables::check_generation(const std::string &root) const {
                  "the runtime's next attempt finds it done"};
 }
 
-Result<Tables> Tables::open(const std::string &root) {
+Result<Tables> Tables::open(const std::string &root, Access access) {
     // First: what is opened behind it may be newer than it says, never older.
     const std::uint64_t generation = TRY(generation_of(root));
-    return Tables{TRY(open_endpoints(root, Access::read_write)),
-                  TRY(open_interfaces(root, Access::read_write)),
-                  TRY(open_addresses(root, Access::read_write)),
-                  TRY(open_networks(root, Access::read_write)),
-                  TRY(open_allowed_sources(root, Access::read_write)),
-                  TRY(open_bandwidths(root, Access::read_write)),
-                  TRY(open_cluster_cidrs(root, Access::read_write)),
-                  TRY(open_source_routes(root, Access::read_write)),
-                  TRY(open_limit_states(root, Access::read_write)),
-                  TRY(open_exempts(root, Access::read_write)),
-                  TRY(open_senders(root, Access::read_write)),
-                  TRY(Counters::open(root, Access::read_write)),
+    return Tables{TRY(open_endpoints(root, access)),
+                  TRY(open_interfaces(root, access)),
+                  TRY(open_addresses(root, access)),
+                  TRY(open_networks(root, access)),
+                  TRY(open_allowed_sources(root, access)),
+                  TRY(open_bandwidths(root, access)),
+                  TRY(open_cluster_cidrs(root, access)),
+                  TRY(open_source_routes(root, access)),
+                  TRY(open_limit_states(root, access)),
+                  TRY(open_exempts(root, access)),
+                  TRY(open_senders(root, access)),
+                  TRY(Counters::open(root, access)),
                   generation};
 }
 
@@ -303,6 +305,16 @@ Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollbac
         undo_put(rollback, "putting address " + to_string(addr), tables.addresses, key);
     }
     return put_senders(tables, record, rollback); // the addresses are its own now
+}
+
+Result<bool> has_limit_entries(const Tables &tables, const cni::Config &config, const endpoint &record) {
+    for (const auto &[key, shaped] : exempts_of(config, record.ifindex))
+        if (!TRY(tables.exempts.find(key)))
+            return false;
+    for (const sender_key &key : TRY(sender_keys(record)))
+        if (!TRY(tables.senders.find(key)))
+            return false;
+    return true;
 }
 
 Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {

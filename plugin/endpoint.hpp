@@ -30,7 +30,7 @@ struct Tables {
     std::uint64_t generation; // of the pins: another one after an upgrade
 
     // ErrorCode::missing where nothing was ever loaded.
-    static Result<Tables> open(const std::string &root);
+    static Result<Tables> open(const std::string &root, Access access = Access::read_write);
     // An error where an upgrade has replaced maps since they were opened. For who holds the lock of the root.
     [[nodiscard]] Result<void> check_generation(const std::string &root) const;
 };
@@ -64,6 +64,9 @@ Result<void> put_endpoint(const Tables &tables, const cni::Request &request, con
                           Rollback &rollback);
 // From here on packets take the fast path. ErrorCode::already_exists names the endpoint that owns an address.
 Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollback &rollback);
+
+// Those of put_endpoint() and put_addresses() that only the programs of limits read.
+[[nodiscard]] Result<bool> has_limit_entries(const Tables &tables, const cni::Config &config, const endpoint &record);
 
 // Erases whatever the maps hold of the endpoint; what is missing is done already. Collects errors.
 Result<void> erase_endpoint(const Tables &tables, const endpoint_key &key, const endpoint &record);

@@ -30,7 +30,7 @@ Result<void> collect(cni::Request request, std::string_view container_id, std::s
 
 // What the network's last DEL could not take away.
 Result<void> drop_network(const cni::Request &request) {
-    const Tables tables = TRY(Tables::open(request.config.bpffs));
+    const Tables tables = TRY(Tables::open(request.config.bpffs, Access::what_is_there));
     return drop_network_if_unused(request.config.bpffs, tables, network_id(request.config.name));
 }
 

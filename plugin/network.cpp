@@ -179,6 +179,8 @@ Result<Lock> enter_network(const cni::Request &request, const Tables &tables, ne
 
 Result<void> drop_network_if_unused(const std::string &root, const Tables &tables, std::uint32_t network) {
     const Step step(STEP_NETWORK);
+    if (!tables.addresses.is_there())
+        return {}; // nothing says who uses it
     const auto in_use = [&]() -> Result<bool> {
         const auto all = TRY(tables.addresses.entries());
         return std::ranges::any_of(all, [&](const auto &entry) { return entry.first.network == network; });
@@ -191,7 +193,7 @@ Result<void> drop_network_if_unused(const std::string &root, const Tables &table
         return {};
     if (const auto entry = TRY(tables.networks.find(network)))
         TRY(drop_masquerade(entry->masquerade, std::string(field_text(entry->name))));
-    const UplinkTables uplinks = TRY(UplinkTables::open(root));
+    const UplinkTables uplinks = TRY(UplinkTables::open(root, Access::what_is_there));
     TRY(take_network_everywhere(uplinks, network));
     TRY(erase_notes(tables.source_routes, uplinks.uplinks));
     TRY(put_cidrs(tables, network, {}));

@@ -106,10 +106,12 @@ Result<void> remove_attachment(const cni::Request &request) {
     net::Netlink host = TRY(net::Netlink::open());
     std::optional<Lock> lock = keep_upgrades_out(request.config.bpffs);
     auto tables = Tables::open(request.config.bpffs);
+    if (!tables && tables.error().code == ErrorCode::missing) {
+        TRY(refuse_other_versions(request.config.bpffs));
+        tables = Tables::open(request.config.bpffs, Access::what_is_there);
+    }
     if (!tables && tables.error().code != ErrorCode::missing)
         return std::move(tables).error();
-    if (!tables)
-        TRY(refuse_other_versions(request.config.bpffs));
     const auto record = tables ? TRY(tables->endpoints.find(key)) : std::optional<endpoint>{};
     Errors errors;
     // Nobody is led to the endpoint any more before its interface goes.
@@ -128,8 +130,9 @@ Result<void> remove_attachment(const cni::Request &request) {
         errors.add(stop_masquerading(record->masquerade, std::string(field_text(record->network_name)),
                                      std::span(record->addresses).first(record->address_count)));
     lock.reset();
-    if (tables && record)
-        errors.add(drop_network_if_unused(request.config.bpffs, *tables, record->network));
+    if (tables && (record || orphan))
+        errors.add(drop_network_if_unused(request.config.bpffs, *tables,
+                                          record ? record->network : network_id(request.config.name)));
     return std::move(errors).result();
 }
 

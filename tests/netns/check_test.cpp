@@ -21,6 +21,7 @@ class CheckTest : public VerbsTest {
     [[nodiscard]] const std::string &host() const { return made_.host_ifname; }
 
     Json keys_ = {{"allowedSources", {"192.0.2.0/24"}},
+                  {"unshapedSubnets", {"203.0.113.0/24"}},
                   {"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}};
     Made made_ = make(keys_);
 
@@ -65,6 +66,11 @@ TEST_F(CheckTest, PodMacChanged) {
     expect_said("02:00:00:00:00:99");
 }
 
+TEST_F(CheckTest, HostMacChanged) {
+    on_node("ip link set " + host() + " address 02:00:00:00:00:99");
+    expect_said("host end " + host() + " has MAC 02:00:00:00:00:99");
+}
+
 TEST_F(CheckTest, AddressGone) {
     for (const auto &[addr, bits] : {std::pair{made_.v4, "/32"}, std::pair{made_.v6, "/128"}}) {
         in_pod("ip addr del " + addr + bits + " dev eth0");
@@ -87,6 +93,14 @@ TEST_F(CheckTest, DefaultRouteGone) {
     ASSERT_EQ(check(made_).rc, 0);
     in_pod("ip -6 route del default");
     expect_said("route ::/0 is gone");
+}
+
+TEST_F(CheckTest, DefaultRouteByAnotherGateway) {
+    in_pod("ip route replace default via 198.18.9.200 dev eth0 onlink");
+    expect_said("route 0.0.0.0/0 of the container leads to 198.18.9.200");
+    in_pod("ip route replace default via 169.254.1.1 dev eth0 onlink");
+    in_pod("ip -6 route replace default via fe80::99 dev eth0");
+    expect_said("route ::/0 of the container leads to fe80::99");
 }
 
 TEST_F(CheckTest, GatewayRouteGone) {
@@ -176,6 +190,21 @@ TEST_F(CheckTest, BandwidthGone) {
     EXPECT_EQ(check(made_).rc, 0);
     (void)require(limits.erase(made_.ifindex));
     expect_said("bandwidths_v1");
+}
+
+TEST_F(CheckTest, SendersGone) {
+    const auto senders = require(open_senders(node_.bpffs(), Access::read_write));
+    for (const sender_key &key : require(senders.keys()))
+        (void)require(senders.erase(key));
+    expect_said("senders_v1");
+}
+
+TEST_F(CheckTest, ExemptionGone) {
+    const auto exempts = require(open_exempts(node_.bpffs(), Access::read_write));
+    const auto keys = require(exempts.keys());
+    ASSERT_FALSE(keys.empty());
+    (void)require(exempts.erase(keys.front()));
+    expect_said("exempt_v1");
 }
 
 TEST_F(CheckTest, AllowedSourceGone) {

@@ -1,8 +1,10 @@
 // DEL succeeds whatever is gone already, gives the lease back each time, and leaves nothing.
+#include "tests/harness/bpf.hpp"
 #include "tests/netns/verbs.hpp"
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 namespace podlane::test {
 namespace {
@@ -79,11 +81,24 @@ TEST_F(DelTest, MapsGone) {
 }
 
 TEST_F(DelTest, OneMapGone) {
-    const Made made = make();
-    fs::remove(node_.bpffs() + "/live/counters_v1");
-    EXPECT_EQ(del(*made.container).rc, 0);
-    EXPECT_TRUE(host_link(made).is_null());
-    EXPECT_TRUE(node_.leased().empty());
+    for (const char *name : {PODLANE_MAP_ENDPOINTS, PODLANE_MAP_ADDRESSES, PODLANE_MAP_COUNTERS, PODLANE_MAP_UPLINKS}) {
+        SCOPED_TRACE(name);
+        const Made made = make();
+        fs::remove(pin_path(node_.bpffs(), name));
+        EXPECT_EQ(del(*made.container).rc, 0);
+        EXPECT_TRUE(host_link(made).is_null());
+        EXPECT_TRUE(node_.leased().empty());
+        std::set<std::string_view> others{
+            name, PODLANE_MAP_HISTORY, PODLANE_MAP_WATCH, PODLANE_MAP_EVENTS, PODLANE_MAP_PATHS, PODLANE_MAP_COUNTERS};
+        if (name == std::string_view(PODLANE_MAP_ADDRESSES))
+            others.insert({PODLANE_MAP_NETWORKS, PODLANE_MAP_UPLINKS}); // nothing says whether another pod is in it
+        for (const auto &[map, entries] : map_entries(node_.bpffs(), others))
+            EXPECT_TRUE(entries.empty()) << map;
+        if (const auto counters = Counters::open(node_.bpffs(), Access::read_only)) {
+            EXPECT_THAT(require(counters->keys()), testing::Not(testing::Contains(made.ifindex)));
+        }
+        fs::remove_all(node_.bpffs());
+    }
 }
 
 TEST_F(DelTest, WholeBpffsDirectoryGone) {

@@ -311,8 +311,9 @@ Result<bool> has_limit_entries(const Tables &tables, const cni::Config &config, 
     for (const auto &[key, shaped] : exempts_of(config, record.ifindex))
         if (!TRY(tables.exempts.find(key)))
             return false;
-    for (const sender_key &key : TRY(sender_keys(record)))
-        if (!TRY(tables.senders.find(key)))
+    // The node's may have become those of another network's endpoint with the same address.
+    for (const ip_addr &addr : addresses_in(record))
+        if (!TRY(tables.senders.find({static_cast<std::uint32_t>(record.netns_inode), addr})))
             return false;
     return true;
 }

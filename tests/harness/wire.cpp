@@ -2,6 +2,9 @@
 
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
+#define class class_ // a member in the next one
+#include <linux/virtio_net.h>
+#undef class
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <netinet/icmp6.h>
@@ -24,6 +27,7 @@ namespace podlane::test {
 namespace {
 
 constexpr std::size_t kLargestFrame = 256 * 1024;
+constexpr std::uint8_t kUdpSegments = 5; // VIRTIO_NET_HDR_GSO_UDP_L4, younger than Debian 12's headers
 
 void put16(Bytes &bytes, std::uint16_t value) {
     bytes.push_back(static_cast<std::uint8_t>(value >> 8U));
@@ -86,6 +90,23 @@ Packet packet_of(const Ends &ends, std::uint8_t protocol, Bytes payload) {
         .source = ends.source, .destination = ends.destination, .protocol = protocol, .payload = std::move(payload)};
 }
 
+std::size_t checksum_offset(std::uint8_t protocol) { return protocol == IPPROTO_TCP ? 16 : 6; }
+
+// Bytes of the frame's headers.
+std::size_t header_bytes(const Bytes &frame, const Offload &left) {
+    const std::size_t at = left.checksum_start;
+    const bool is_tcp = left.segments != kUdpSegments;
+    return at + (is_tcp ? std::size_t{4} * (frame.at(at + 12) >> 4U) : 8);
+}
+
+Offload offload_of(const virtio_net_hdr &header) {
+    return {.checksum = (header.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) != 0,
+            .checksum_start = header.csum_start,
+            .checksum_offset = header.csum_offset,
+            .segments = header.gso_type,
+            .segment_bytes = header.gso_size};
+}
+
 [[noreturn]] void fail(const std::string &what) { throw std::runtime_error(what + ": " + std::strerror(errno)); }
 
 } // namespace
@@ -115,6 +136,39 @@ void set_checksum(Packet &packet, std::size_t offset) {
     const std::uint16_t sum = internet_checksum(summed);
     packet.payload[offset] = static_cast<std::uint8_t>(sum >> 8U);
     packet.payload[offset + 1] = static_cast<std::uint8_t>(sum);
+}
+
+Offload leave_checksum(Packet &packet) {
+    const std::size_t offset = checksum_offset(packet.protocol);
+    Packet pseudo_header = packet;
+    std::ranges::fill(pseudo_header.payload, 0);
+    set_checksum(pseudo_header, offset);
+    for (const std::size_t at : {offset, offset + 1}) // not complemented
+        packet.payload.at(at) = static_cast<std::uint8_t>(~pseudo_header.payload.at(at));
+    return {.checksum = true,
+            .checksum_start =
+                static_cast<std::uint16_t>(kEthernetBytes + to_bytes(packet).size() - packet.payload.size()),
+            .checksum_offset = static_cast<std::uint16_t>(offset)};
+}
+
+Offload leave_segments(Packet &packet, std::size_t bytes) {
+    Offload left = leave_checksum(packet);
+    left.segments = packet.protocol == IPPROTO_UDP ? kUdpSegments
+                    : is_ipv4(packet.destination)  ? std::uint8_t{VIRTIO_NET_HDR_GSO_TCPV4}
+                                                   : std::uint8_t{VIRTIO_NET_HDR_GSO_TCPV6};
+    left.segment_bytes = static_cast<std::uint16_t>(bytes);
+    return left;
+}
+
+std::string to_string(const Offload &offload) {
+    std::string text;
+    if (offload.checksum)
+        text += " checksum from " + std::to_string(offload.checksum_start) + " to be put at +" +
+                std::to_string(offload.checksum_offset);
+    if (offload.segments != 0)
+        text += " segments of kind " + std::to_string(offload.segments) + " with " +
+                std::to_string(offload.segment_bytes) + " bytes each";
+    return text;
 }
 
 Bytes pattern(std::size_t bytes) {
@@ -224,6 +278,8 @@ Wire::Wire(const net::Namespace &where, const std::string &ifname) {
         fail("socket(AF_PACKET)");
     constexpr int kOn = 1;
     constexpr int kBuffer = 8 << 20;
+    if (setsockopt(socket_.get(), SOL_PACKET, PACKET_VNET_HDR, &kOn, sizeof(kOn)) != 0)
+        fail("PACKET_VNET_HDR");
     setsockopt(socket_.get(), SOL_PACKET, PACKET_AUXDATA, &kOn, sizeof(kOn));
     setsockopt(socket_.get(), SOL_PACKET, PACKET_IGNORE_OUTGOING, &kOn, sizeof(kOn));
     setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUFFORCE, &kBuffer, sizeof(kBuffer));
@@ -241,26 +297,48 @@ Wire::Wire(const net::Namespace &where, const std::string &ifname) {
 }
 
 void Wire::send(const Bytes &frame) const {
-    if (::send(socket_.get(), frame.data(), frame.size(), 0) != static_cast<ssize_t>(frame.size()))
+    if (!send(frame, {}))
         fail("sending " + std::to_string(frame.size()) + " bytes");
 }
 
-std::optional<Bytes> Wire::next(std::chrono::milliseconds patience) const {
+bool Wire::send(const Bytes &frame, const Offload &left) const {
+    virtio_net_hdr header{};
+    header.flags = left.checksum ? VIRTIO_NET_HDR_F_NEEDS_CSUM : 0;
+    header.csum_start = left.checksum_start;
+    header.csum_offset = left.checksum_offset;
+    header.gso_type = left.segments;
+    header.gso_size = left.segment_bytes;
+    if (left.segments != 0)
+        header.hdr_len = static_cast<std::uint16_t>(header_bytes(frame, left));
+    std::array<iovec, 2> parts{{{&header, sizeof(header)}, {const_cast<std::uint8_t *>(frame.data()), frame.size()}}};
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
+    const ssize_t sent = sendmsg(socket_.get(), &message, 0);
+    if (sent == static_cast<ssize_t>(sizeof(header) + frame.size()))
+        return true;
+    if (errno == EINVAL && left.segments == kUdpSegments)
+        return false;
+    fail("sending " + std::to_string(frame.size()) + " bytes");
+}
+
+std::optional<Caught> Wire::next(std::chrono::milliseconds patience) const {
     pollfd one{socket_.get(), POLLIN, 0};
     if (poll(&one, 1, static_cast<int>(patience.count())) != 1)
         return {};
+    virtio_net_hdr header{};
     Bytes frame(kLargestFrame);
     std::array<char, 256> control{};
-    iovec part{frame.data(), frame.size()};
+    std::array<iovec, 2> parts{{{&header, sizeof(header)}, {frame.data(), frame.size()}}};
     msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
     message.msg_control = control.data();
     message.msg_controllen = control.size();
     const ssize_t bytes = recvmsg(socket_.get(), &message, MSG_DONTWAIT);
-    if (bytes < 0)
+    if (bytes < static_cast<ssize_t>(sizeof(header)))
         return {};
-    frame.resize(static_cast<std::size_t>(bytes));
+    frame.resize(static_cast<std::size_t>(bytes) - sizeof(header));
     for (cmsghdr *one = CMSG_FIRSTHDR(&message); one != nullptr; one = CMSG_NXTHDR(&message, one)) {
         tpacket_auxdata aux{};
         if (one->cmsg_level != SOL_PACKET || one->cmsg_type != PACKET_AUXDATA)
@@ -273,18 +351,29 @@ std::optional<Bytes> Wire::next(std::chrono::milliseconds patience) const {
         put16(tag, aux.tp_vlan_tci);
         frame.insert(frame.begin() + 12, tag.begin(), tag.end());
     }
-    return frame;
+    return Caught{std::move(frame), offload_of(header)};
 }
 
 std::optional<std::vector<Bytes>> Wire::until(const std::function<bool(const Bytes &)> &last,
                                               std::chrono::milliseconds patience) const {
+    auto all = caught_until(last, patience);
+    if (!all)
+        return {};
+    std::vector<Bytes> before;
+    for (Caught &one : *all)
+        before.push_back(std::move(one.frame));
+    return before;
+}
+
+std::optional<std::vector<Caught>> Wire::caught_until(const std::function<bool(const Bytes &)> &last,
+                                                      std::chrono::milliseconds patience) const {
     using Clock = std::chrono::steady_clock;
     const auto deadline = Clock::now() + patience;
-    std::vector<Bytes> before;
+    std::vector<Caught> before;
     for (auto left = patience; left.count() > 0;
          left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now())) {
         auto one = next(left);
-        if (one && last(*one))
+        if (one && last(one->frame))
             return before;
         if (one)
             before.push_back(std::move(*one));
@@ -295,7 +384,7 @@ std::optional<std::vector<Bytes>> Wire::until(const std::function<bool(const Byt
 std::vector<Bytes> Wire::arrived() const {
     std::vector<Bytes> all;
     while (auto one = next(std::chrono::milliseconds(0)))
-        all.push_back(std::move(*one));
+        all.push_back(std::move(one->frame));
     return all;
 }
 

@@ -74,6 +74,26 @@ Bytes to_bytes(const Arp &arp);
 Packet neighbour(const Ends &ends, std::uint8_t type, std::uint32_t flags, const std::optional<ip_addr> &target,
                  std::uint8_t option_type, const Mac &option_mac);
 
+// What is left to be done with a frame on its way, as the kernel tells it to a network card (struct virtio_net_hdr).
+struct Offload {
+    bool checksum = false;             // the transport checksum; its field holds the sum of the pseudo header
+    std::uint16_t checksum_start = 0;  // bytes from the frame's start
+    std::uint16_t checksum_offset = 0; // bytes from there
+    std::uint8_t segments = 0;         // VIRTIO_NET_HDR_GSO_*
+    std::uint16_t segment_bytes = 0;   // data of each segment but the last
+    bool operator==(const Offload &) const = default;
+};
+std::string to_string(const Offload &offload); // empty where there is nothing to be done
+// Leaves the checksum of a UDP or TCP packet to be done.
+Offload leave_checksum(Packet &packet);
+// And its segments, with so many bytes of data each.
+Offload leave_segments(Packet &packet, std::size_t bytes);
+
+struct Caught {
+    Bytes frame;
+    Offload left;
+};
+
 // A raw socket on one interface. Sends whole frames; keeps what arrives there, but not what is sent from there.
 class Wire {
   public:
@@ -81,15 +101,19 @@ class Wire {
 
     [[nodiscard]] const Mac &mac() const { return mac_; }
     void send(const Bytes &frame) const;
+    // False where the kernel does not know the kind of segments (UDP's before Linux 6.2).
+    [[nodiscard]] bool send(const Bytes &frame, const Offload &left) const;
     // The frames that arrive before one that `last` recognises; without it at the deadline: nothing.
     [[nodiscard]] std::optional<std::vector<Bytes>> until(const std::function<bool(const Bytes &)> &last,
                                                           std::chrono::milliseconds patience) const;
+    [[nodiscard]] std::optional<std::vector<Caught>> caught_until(const std::function<bool(const Bytes &)> &last,
+                                                                  std::chrono::milliseconds patience) const;
     // The frames that are there already.
     [[nodiscard]] std::vector<Bytes> arrived() const;
     void forget() const { (void)arrived(); }
 
   private:
-    [[nodiscard]] std::optional<Bytes> next(std::chrono::milliseconds patience) const;
+    [[nodiscard]] std::optional<Caught> next(std::chrono::milliseconds patience) const;
     Fd socket_;
     Mac mac_{};
 };

@@ -25,6 +25,7 @@ struct Case {
     std::string name;
     std::function<Bytes(const Side &)> frame;
     std::string differs{}; // why Podlane drops it where `ptp` may not; empty: both alike
+    Offload left{};        // to be done with the frame
 };
 
 // The addresses of one family.
@@ -53,11 +54,15 @@ class Cases {
             destinations(family);
             sources(family);
             frames(family);
+            checksums_left(family);
+            segments_left(family);
         }
         ipv4_only(v4);
         ipv6_only(v6);
     }
     [[nodiscard]] const std::vector<Case> &all() const { return all_; }
+    // Those that leave checksum or segments to whoever comes after.
+    [[nodiscard]] const std::vector<Case> &offloaded() const { return offloaded_; }
 
   private:
     void add(const std::string &name, const Packet &packet, const std::string &differs = {}) {
@@ -198,6 +203,70 @@ class Cases {
         });
     }
 
+    void offload(const std::string &name, const Packet &packet, const Offload &left, const std::string &differs = {}) {
+        offloaded_.push_back(
+            {name, [packet](const Side &side) { return frame(side.gateway, side.own, packet); }, differs, left});
+    }
+
+    void checksums_left(const Family &of) {
+        const auto leave = [&](const std::string &name, Packet packet, const std::string &differs = {}) {
+            const Offload left = leave_checksum(packet);
+            offload(of.name + " checksum left to do: " + name, packet, left, differs);
+        };
+        leave("udp", udp(of.ends()));
+        leave("udp without data", udp(of.ends(), 0));
+        leave("udp of an odd length", udp(of.ends(), 33));
+        leave("tcp syn", tcp(of.ends(), tcp_syn));
+        leave("tcp data", tcp(of.ends(), tcp_ack | tcp_psh, 100));
+        leave("to itself", udp({of.sender, of.sender}));
+        leave("from a stranger", udp({of.stranger, of.receiver}), kSpoofed);
+        for (const unsigned hops : {1U, 2U}) {
+            Packet packet = udp(of.ends());
+            packet.hop_limit = static_cast<std::uint8_t>(hops);
+            leave("hop limit " + std::to_string(hops), packet);
+        }
+        for (const std::uint16_t df : {0x0000, 0x4000}) {
+            Packet packet = udp(of.ends(), kSmallMtu);
+            packet.fragment = df;
+            leave(std::string("larger than the MTU, DF ") + (df != 0 ? "set" : "not set"), packet);
+        }
+    }
+
+    // A flow the SYN above began, and datagrams; up to and beyond what the receiver's MTU has room for.
+    void segments_left(const Family &of) {
+        constexpr std::size_t kSegments = 20;
+        const auto leave = [&](const std::string &name, Packet packet, std::size_t bytes,
+                               const std::string &differs = {}) {
+            const Offload left = leave_segments(packet, bytes);
+            offload(of.name + " protocol " + std::to_string(packet.protocol) + " " + name + " of " +
+                        std::to_string(bytes) + " bytes",
+                    packet, left, differs);
+        };
+        const auto tcp_data = [&](std::size_t bytes) { return tcp(of.ends(), tcp_ack | tcp_psh, bytes); };
+        const auto udp_data = [&](std::size_t bytes) { return udp(of.ends(), bytes); };
+        const std::size_t ip = of.name == "v4" ? kIpv4Bytes : kIpv6Bytes;
+        for (const auto &data : {std::function<Packet(std::size_t)>(tcp_data), {udp_data}}) {
+            leave("segments, the last one short", data(9 * 1000 + 1), 1000);
+            leave("many small segments", data(64 * 100), 100);
+            Packet dying = data(5000);
+            dying.hop_limit = 1;
+            leave("segments with hop limit 1", dying, 1000);
+        }
+        // IPv4 ones that are too large arrive by the host stack, and their flow stays there.
+        for (const std::size_t mtu : {std::size_t{1280}, kSmallMtu, kSmallMtu + 1, std::size_t{1500}})
+            for (const std::uint16_t df : {0x0000, 0x4000})
+                for (const std::uint8_t protocol : {IPPROTO_TCP, IPPROTO_UDP}) {
+                    const std::size_t bytes = mtu - ip - (protocol == IPPROTO_TCP ? 20 : 8);
+                    Packet packet = protocol == IPPROTO_TCP ? tcp_data(kSegments * bytes) : udp_data(kSegments * bytes);
+                    packet.fragment = df;
+                    leave(std::string("segments, DF ") + (df != 0 ? "set" : "not set"), packet, bytes);
+                }
+        leave("segments from a stranger", tcp({of.stranger, of.receiver}, tcp_ack, 5000), 1000, kSpoofed);
+        Ends unknown = of.ends();
+        unknown.source_port = 42000;
+        leave("segments of an unknown flow", tcp(unknown, tcp_ack, 5000), 1000);
+    }
+
     void ipv4_only(const Family &of) {
         Packet packet = udp(of.ends());
         packet.header_checksum = 0xdead;
@@ -267,6 +336,7 @@ class Cases {
     }
 
     std::vector<Case> all_;
+    std::vector<Case> offloaded_;
 };
 
 } // namespace podlane::test

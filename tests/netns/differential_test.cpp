@@ -14,14 +14,15 @@ namespace {
 
 // What became of one packet.
 struct Fate {
-    std::vector<std::string> arrived; // layer 3 and up, byte by byte
+    std::vector<std::string> arrived; // layer 3 and up, byte by byte, and what is left to be done with it
     std::vector<std::string> back;    // kinds of what the sender got
     bool operator==(const Fate &) const = default;
 };
 
 std::ostream &operator<<(std::ostream &out, const Fate &fate) {
     for (const std::string &one : fate.arrived)
-        out << "\n  arrived " << one.size() / 2 << " bytes " << one.substr(0, 160);
+        out << "\n  arrived " << one.find_first_of(' ') / 2 << " bytes " << one.substr(0, 160)
+            << one.substr(one.find_first_of(' '));
     for (const std::string &one : fate.back)
         out << "\n  came back: " << one;
     return out << (fate.arrived.empty() && fate.back.empty() ? "\n  nothing" : "");
@@ -86,19 +87,22 @@ class Course {
     Fate send(const Case &one) {
         in_.forget();
         out_.forget();
-        out_.send(one.frame({sender_.mac, sender_.gateway_mac, sender_.link_local, receiver_.link_local}));
+        if (!out_.send(one.frame({sender_.mac, sender_.gateway_mac, sender_.link_local, receiver_.link_local}),
+                       one.left))
+            return {};
         Packet marker = echo_request({sender_.v4, receiver_.v4}, kMarker, ++sent_, 32);
         marker.options = {1, 1, 1, 1};
         out_.send(frame(sender_.gateway_mac, sender_.mac, marker));
-        const auto arrived = in_.until([this](const Bytes &frame) { return is_marker(frame, ICMP_ECHO); }, patience());
+        const auto arrived =
+            in_.caught_until([this](const Bytes &frame) { return is_marker(frame, ICMP_ECHO); }, patience());
         const auto back =
             out_.until([this](const Bytes &frame) { return is_marker(frame, ICMP_ECHOREPLY); }, patience());
         if (!arrived || !back)
             throw std::runtime_error("the marker behind \"" + one.name + "\" was lost");
         Fate fate;
-        for (const Bytes &frame : *arrived)
+        for (const auto &[frame, left] : *arrived)
             if (!is_noise(frame))
-                fate.arrived.push_back(hex(layer3(frame)));
+                fate.arrived.push_back(hex(layer3(frame)) + " " + to_string(left));
         for (const Bytes &frame : *back)
             if (!is_noise(frame))
                 fate.back.push_back(kind_of(frame));
@@ -186,6 +190,27 @@ TEST_P(Differential, PacketsFareAsWithThePtpPlugin) {
     // Not all through the host stack, or nothing would be proven.
     EXPECT_GT(ours_.count(podlane_course.sender(), REASON_SENT_DIRECT) - direct, 40U);
     EXPECT_GT(arrived, 80U);
+}
+
+// What a pod's own sockets send: checksum and segments are left to whoever comes after, and nobody does them on the
+// way.
+TEST_P(Differential, OffloadsFareAsWithThePtpPlugin) {
+    Course podlane_course(ours_, podlane(ours_, 1500), podlane(ours_, kSmallMtu));
+    Course ptp_course(theirs_, ptp(theirs_, 1500), ptp(theirs_, kSmallMtu));
+    const auto direct = ours_.count(podlane_course.sender(), REASON_SENT_DIRECT);
+    std::size_t whole = 0;
+    const Cases cases = cases_of(podlane_course.sender(), podlane_course.receiver());
+    for (const Case &one : cases.offloaded()) {
+        const Fate fate = podlane_course.send(one);
+        for (const std::string &arrived : fate.arrived)
+            whole += arrived.ends_with(to_string(one.left)) ? 1 : 0;
+        if (one.differs.empty())
+            EXPECT_EQ(fate, ptp_course.send(one)) << "packet: " << one.name << "\nfirst by Podlane, then by ptp";
+        else
+            EXPECT_EQ(fate, Fate{}) << "packet: " << one.name << "\nto be dropped: " << one.differs;
+    }
+    EXPECT_GT(ours_.count(podlane_course.sender(), REASON_SENT_DIRECT) - direct, 30U);
+    EXPECT_GT(whole, 30U);
 }
 
 // Without anti-spoofing nothing differs but what Podlane cannot read at all.

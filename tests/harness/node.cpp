@@ -95,7 +95,9 @@ std::string maps_text(const std::string &root) {
            entries_text(PODLANE_MAP_SOURCE_ROUTES, open_source_routes(root, kRead)) +
            entries_text(PODLANE_MAP_LIMITS, open_limit_states(root, kRead)) +
            entries_text(PODLANE_MAP_EXEMPT, open_exempts(root, kRead)) +
-           entries_text(PODLANE_MAP_SENDERS, open_senders(root, kRead)) + counters_text(root);
+           entries_text(PODLANE_MAP_SENDERS, open_senders(root, kRead)) +
+           entries_text(PODLANE_MAP_UPLINKS, open_uplinks(root, kRead)) +
+           entries_text(PODLANE_MAP_CIDRS, open_cluster_cidrs(root, kRead)) + counters_text(root);
 }
 
 // Whatever is pinned but the programs and maps, which stay.

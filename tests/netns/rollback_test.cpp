@@ -1,6 +1,9 @@
 // An ADD that fails says the step and leaves nothing: no link, route, neighbour, map entry or lease.
 #include "tests/netns/verbs.hpp"
 
+#include <functional>
+#include <numeric>
+
 namespace podlane::test {
 namespace {
 
@@ -132,32 +135,99 @@ TEST_F(RollbackTest, AFullMapIsNamed) {
     EXPECT_EQ(node_.leased().size(), 2U) << "one of each family";
 }
 
-// Each map but the first to fill: the others are made full of entries that are nobody's.
-TEST_F(RollbackTest, EveryFullMapIsNamed) {
-    const Json two = {{"maxEndpoints", 2},
-                      {"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}};
-    prepare(two);
-    const auto fill = [&](auto table, auto key_of, auto value, const std::string &name) {
-        std::uint32_t filled = 0;
-        while (table.put(key_of(10000 + filled), value))
+// An ADD that puts an entry into each map that can be full: arrays and the ring buffer have no entries of anybody's,
+// and paths_v1 forgets the oldest.
+class FullMapTest : public RollbackTest {
+  protected:
+    FullMapTest() { prepare(keys_); }
+
+    // Made full of entries that are nobody's, and emptied of them again.
+    template <typename Number>
+    void expect_named(const std::string &name, const std::function<bool(Number)> &put,
+                      const std::function<Result<bool>(Number)> &erase, const std::vector<Number> &numbers) {
+        SCOPED_TRACE(name);
+        std::size_t filled = 0;
+        while (filled < numbers.size() && put(numbers[filled]))
             ++filled;
+        ASSERT_LT(filled, numbers.size()) << "not full";
         auto container = node_.container();
-        const Reply reply = expect_refused(*container, two);
+        const Reply reply = expect_refused(*container, keys_);
         EXPECT_EQ(reply.code(), 102) << reply;
-        EXPECT_THAT(reply.message(), HasSubstr(name));
+        EXPECT_THAT(reply.message(), HasSubstr("map " + pin_path(node_.bpffs(), name) + " is full"));
+        EXPECT_TRUE(programs(uplink_, Hook::ingress).empty());
+        EXPECT_TRUE(programs(uplink_, Hook::egress).empty());
         while (filled-- > 0)
-            (void)require(table.erase(key_of(10000 + filled)));
-    };
-    const auto number = [](std::uint32_t n) { return n; };
+            EXPECT_TRUE(require(erase(numbers[filled])));
+    }
+    template <typename Table, typename KeyOf, typename Value>
+    void expect_named(const std::string &name, Result<Table> opened, KeyOf key_of, const Value &value,
+                      const std::vector<std::uint32_t> &numbers = many()) {
+        const Table table = require(std::move(opened));
+        expect_named<std::uint32_t>(
+            name, [&](std::uint32_t n) { return bool(table.put(key_of(n), value)); },
+            [&](std::uint32_t n) { return table.erase(key_of(n)); }, numbers);
+    }
+    static std::vector<std::uint32_t> many() {
+        std::vector<std::uint32_t> all(20000);
+        std::iota(all.begin(), all.end(), 10000);
+        return all;
+    }
+
+    const Json keys_ = {{"maxEndpoints", 2},
+                        {"uplink", "up0"},
+                        {"clusterCIDRs", {"198.18.0.0/16"}},
+                        {"allowedSources", {"198.51.100.7"}},
+                        {"unshapedSubnets", {"198.18.0.0/16"}},
+                        {"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}};
+    const std::uint32_t uplink_ = find(ip_json(node_.ns(), "link"), "ifname", "up0").at("ifindex");
+};
+
+TEST_F(FullMapTest, EveryOneIsNamed) {
     const auto root = node_.bpffs();
-    fill(require(open_interfaces(root, Access::read_write)), number, interface{}, "interfaces_v1");
-    fill(require(open_bandwidths(root, Access::read_write)), number, bandwidth{}, "bandwidths_v1");
-    fill(
-        require(open_addresses(root, Access::read_write)),
+    constexpr Access kWrite = Access::read_write;
+    const auto number = [](std::uint32_t n) { return n; };
+    const Prefix somebody = require(parse_prefix("192.0.2.1"));
+    expect_named(PODLANE_MAP_INTERFACES, open_interfaces(root, kWrite), number, interface{});
+    expect_named(PODLANE_MAP_BANDWIDTHS, open_bandwidths(root, kWrite), number, bandwidth{});
+    expect_named(PODLANE_MAP_NETWORKS, open_networks(root, kWrite), number, network{});
+    expect_named(
+        PODLANE_MAP_ADDRESSES, open_addresses(root, kWrite),
         [](std::uint32_t n) {
             return address_key{n, {}};
         },
-        address{}, "addresses_v1");
+        address{});
+    expect_named(
+        PODLANE_MAP_SOURCES, open_allowed_sources(root, kWrite),
+        [&](std::uint32_t n) { return make_allowed_source_key(n, somebody); }, 1U);
+    expect_named(
+        PODLANE_MAP_CIDRS, open_cluster_cidrs(root, kWrite),
+        [&](std::uint32_t n) { return make_cluster_cidr_key(n, somebody); }, 1U);
+    expect_named(
+        PODLANE_MAP_SOURCE_ROUTES, open_source_routes(root, kWrite),
+        [&](std::uint32_t n) {
+            return source_route_key{n, somebody.addr};
+        },
+        source_route{});
+    expect_named(
+        PODLANE_MAP_LIMITS, open_limit_states(root, kWrite),
+        [](std::uint32_t n) {
+            return limit_key{n, LIMIT_INGRESS};
+        },
+        limit_state{});
+    expect_named(
+        PODLANE_MAP_EXEMPT, open_exempts(root, kWrite),
+        [&](std::uint32_t n) { return make_exempt_key(n, LIMIT_INGRESS, somebody); }, 0U);
+    expect_named(
+        PODLANE_MAP_SENDERS, open_senders(root, kWrite),
+        [](std::uint32_t n) {
+            return sender_key{n, {}};
+        },
+        0U);
+    const auto counters = require(Counters::open(root, kWrite));
+    expect_named<std::uint32_t>(
+        PODLANE_MAP_COUNTERS, [&](std::uint32_t n) { return bool(counters.put_zero(n)); },
+        [&](std::uint32_t n) { return counters.erase(n); }, many());
+    EXPECT_EQ(add(*node_.container(), keys_).rc, 0) << "the room that was there is there again";
 }
 
 // The first ADD of a node: the network's own entry goes as well.

@@ -260,6 +260,26 @@ TEST_F(RollbackTest, AttachingFails) {
     EXPECT_EQ(add(*node_.container()).rc, 0);
 }
 
+// Inside the pod the kernel refuses a next hop that is the pod itself; by then there are the link, the entries and the
+// programs.
+TEST_F(RollbackTest, ARouteInThePodIsRefused) {
+    prepare();
+    for (const auto &[destination, next_hop] :
+         {std::pair{"198.51.100.0/24", "198.18.9.77"}, std::pair{"2001:db8:bad::/64", "2001:db8:9::77"}}) {
+        put_ipam(R"({"cniVersion":"1.0.0","ips":[{"address":"198.18.9.77/24"},{"address":"2001:db8:9::77/64"}],)"
+                 R"("routes":[{"dst":"192.0.2.0/24"},{"dst":")" +
+                 std::string(destination) + R"(","gw":")" + next_hop + R"("}]})");
+        Json keys = with_fake_ipam();
+        keys["allowedSources"] = {"198.51.100.7"};
+        keys["runtimeConfig"] = {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}};
+        const Reply reply = expect_refused(*node_.container(), keys);
+        EXPECT_EQ(reply.code(), 100) << reply;
+        EXPECT_THAT(reply.message(), HasSubstr(std::string("adding route ") + destination + " via " + next_hop));
+        EXPECT_EQ(asked(), "DEL\n");
+        run(node_.ns(), {"rm", node_.dir() + "/asked"});
+    }
+}
+
 // An undo that fails is told too, and does not hide why the ADD failed.
 TEST_F(RollbackTest, AFailedUndoIsAppended) {
     prepare();

@@ -111,6 +111,74 @@ TEST_F(GcTest, AfterPtpTheOtherPluginsInterfaceStays) {
     EXPECT_EQ(chain.del(*container).rc, 0);
 }
 
+// An IPAM plugin of 1.1.0 that writes down who is asked for, and with which configuration.
+class DelegatedTest : public GcTest {
+  protected:
+    DelegatedTest() { put_plugin(""); }
+
+    // `failing`: what it does before it ends well.
+    void put_plugin(const std::string &failing) const {
+        node_.put_plugin("fake-ipam",
+                         "#!/bin/sh\n[ $CNI_COMMAND != VERSION ] || { echo '{\"cniVersion\":\"1.1.0\","
+                         "\"supportedVersions\":[\"1.0.0\",\"1.1.0\"]}'; exit 0; }\n"
+                         "cd " +
+                             node_.dir() +
+                             "\necho \"$CNI_COMMAND $CNI_CONTAINERID $CNI_IFNAME $CNI_NETNS\" >>calls\n"
+                             "cat >$CNI_COMMAND.json\n" +
+                             failing +
+                             "[ $CNI_COMMAND != ADD ] || echo '{\"cniVersion\":\"1.1.0\",\"ips\":[{\"address\":"
+                             "\"198.18.9.'${CNI_CONTAINERID#container}'/24\"}]}'\n");
+    }
+    // Since the last time.
+    [[nodiscard]] std::string calls() const {
+        std::string text = run(node_.ns(), {"cat", node_.dir() + "/calls"}).out;
+        std::filesystem::remove(node_.dir() + "/calls");
+        return text;
+    }
+    [[nodiscard]] Json given(const std::string &command) const {
+        return Json::parse(node_.run("cat " + node_.dir() + "/" + command + ".json"));
+    }
+
+    const Json ipam_ = {{"ipam", {{"type", "fake-ipam"}, {"dataDir", nullptr}, {"ranges", nullptr}}},
+                        {"cniVersion", "1.1.0"}};
+};
+
+TEST_F(DelegatedTest, GcReachesTheIpamPluginWithTheValidOnes) {
+    const Made living = make(ipam_);
+    const Made dead = make(ipam_);
+    (void)calls();
+    const Json keys = {{"ipam", {{"type", "fake-ipam"}, {"of its own", {1, 2}}}},
+                       {"cni.dev/valid-attachments", valid({&living})}};
+    const Reply reply = gc(keys);
+    EXPECT_EQ(reply.rc, 0) << reply;
+    EXPECT_EQ(calls(), "DEL " + dead.container->id() + " eth0 \nGC   \n");
+    Json wanted = node_.config({{"cniVersion", "1.1.0"}});
+    wanted.update(keys);
+    EXPECT_EQ(given("GC"), wanted);
+    EXPECT_EQ(check(living, ipam_).rc, 0);
+}
+
+TEST_F(DelegatedTest, GcHandsOnWhatTheIpamPluginSays) {
+    const Made dead = make(ipam_);
+    put_plugin("[ $CNI_COMMAND != GC ] || { echo '{\"cniVersion\":\"1.1.0\",\"code\":11,\"msg\":\"the disk "
+               "sleeps\"}'; exit 1; }\n");
+    const Reply reply = gc({{"ipam", {{"type", "fake-ipam"}}}, {"cni.dev/valid-attachments", Json::array()}});
+    EXPECT_EQ(reply.rc, 1);
+    EXPECT_EQ(reply.code(), 11) << reply;
+    EXPECT_THAT(reply.message(), HasSubstr("fake-ipam"));
+    EXPECT_THAT(reply.message(), HasSubstr("the disk sleeps"));
+    EXPECT_TRUE(host_link(dead).is_null()) << "what is ours is done all the same";
+    EXPECT_EQ(endpoints(), 0U);
+}
+
+TEST_F(DelegatedTest, StatusReachesTheIpamPlugin) {
+    Json config = node_.config({{"cniVersion", "1.1.0"}});
+    config["ipam"] = {{"type", "fake-ipam"}, {"of its own", {1, 2}}};
+    EXPECT_EQ(node_.cni("podlane", "STATUS", config).rc, 0);
+    EXPECT_EQ(calls(), "STATUS   \n");
+    EXPECT_EQ(given("STATUS"), config);
+}
+
 class StatusTest : public VerbsTest {
   protected:
     [[nodiscard]] Reply status(const Json &keys = Json::object(), const Variables &more = {}) const {

@@ -432,6 +432,35 @@ TEST_F(AddTest, RefusesItsOwnNamespaceUnlessTold) {
     EXPECT_TRUE(node_.leased().empty());
 }
 
+// As for a pod of the host's network: both ends are on the node, and all of it goes again.
+TEST_F(AddTest, ItsOwnNamespaceWorksWhereItIsMeant) {
+    for (const std::string told : {"1", "true"}) {
+        SCOPED_TRACE(told);
+        auto container = node_.container();
+        Variables own = attachment(*container);
+        own["CNI_NETNS"] = "/proc/self/ns/net";
+        own["CNI_NETNS_OVERRIDE"] = told;
+        const std::string before = node_.state();
+        const Reply added = node_.cni("podlane", "ADD", node_.config(), own);
+        ASSERT_EQ(added.rc, 0) << added;
+        const Json links = ip_json(node_.ns(), "addr show");
+        const Json pod = find(links, "ifname", "eth0");
+        const Json host = find(links, "ifname", added.json["interfaces"][0]["name"]);
+        ASSERT_FALSE(pod.is_null());
+        ASSERT_FALSE(host.is_null());
+        EXPECT_EQ(pod["link"], host["ifname"]);
+        EXPECT_EQ(host["link"], pod["ifname"]);
+        EXPECT_EQ(pod["addr_info"][0]["local"].get<std::string>() + "/32", added.json["ips"][0]["address"]);
+        EXPECT_FALSE(programs(host["ifindex"], Hook::ingress).empty());
+        EXPECT_TRUE(ping(outside_->ns(), "203.0.113.2")) << "the node's own traffic goes on";
+        const Reply checked = node_.cni("podlane", "CHECK", node_.config({{"prevResult", added.json}}), own);
+        EXPECT_EQ(checked.rc, 0) << checked;
+        const Reply deleted = node_.cni("podlane", "DEL", node_.config({{"prevResult", added.json}}), own);
+        EXPECT_EQ(deleted.rc, 0) << deleted;
+        EXPECT_EQ(node_.state(), before);
+    }
+}
+
 // What a sandbox that died without a DEL left behind: the same container ID comes back with another namespace.
 TEST_F(AddTest, ClearsTheRemainsOfADeadSandboxOfTheSameId) {
     const Made dead = make();

@@ -230,6 +230,23 @@ TEST_F(FullMapTest, EveryOneIsNamed) {
     EXPECT_EQ(add(*node_.container(), keys_).rc, 0) << "the room that was there is there again";
 }
 
+// Interfaces that are not there lose their entries before an ADD needs room.
+TEST_F(FullMapTest, TheUplinksMapIsNamed) {
+    std::string batch;
+    constexpr int kPairs = 150;
+    for (int i = 0; i < kPairs; ++i)
+        batch += "link add a" + std::to_string(i) + " type veth peer name b" + std::to_string(i) + "\n";
+    node_.run("ip -batch -", batch);
+    std::vector<std::uint32_t> there;
+    for (const Json &link : ip_json(node_.ns(), "link"))
+        if (link.at("ifindex") != uplink_)
+            there.push_back(link.at("ifindex"));
+    expect_named(
+        PODLANE_MAP_UPLINKS, open_uplinks(node_.bpffs(), Access::read_write), [](std::uint32_t n) { return n; },
+        uplink{}, there);
+    EXPECT_EQ(add(*node_.container(), keys_).rc, 0);
+}
+
 // The first ADD of a node: the network's own entry goes as well.
 TEST_F(RollbackTest, TheNetworksEntryGoesWithItsFirstEndpoint) {
     prepare();

@@ -74,9 +74,16 @@ Result<void> put_uplink(const UplinkTables &tables, std::uint32_t ifindex, std::
     if (TRY(tables.counters.find(ifindex)).empty())
         TRY(tables.counters.put_zero(ifindex));
     kind = TRY(usable_kind(ifindex, kind));
-    TRY(attach(ifindex, Hook::egress, kind, tables.to_uplink.get()));
-    TRY(attach(ifindex, Hook::ingress, kind, tables.from_uplink.get()));
-    return tables.uplinks.put(ifindex, entry);
+    auto put = attach(ifindex, Hook::egress, kind, tables.to_uplink.get());
+    if (put)
+        put = attach(ifindex, Hook::ingress, kind, tables.from_uplink.get());
+    if (put)
+        put = tables.uplinks.put(ifindex, entry);
+    // Without an entry nobody finds again what was put before it.
+    if (!put && !TRY(tables.uplinks.find(ifindex)))
+        if (auto erased = erase_uplink(tables, ifindex); !erased)
+            put.error().message += "; and undoing it: " + erased.error().message;
+    return put;
 }
 
 Result<void> erase_uplink(const UplinkTables &tables, std::uint32_t ifindex) {

@@ -154,12 +154,13 @@ Result<void> configure_host(Pair &pair, const Plan &plan) {
     const Step step(STEP_HOST);
     const std::uint32_t ifindex = pair.veth.host.ifindex;
     TRY(net::set_link(pair.host, ifindex, {.up = true, .alias = plan.alias, .addr_gen_mode = net::AddrGenMode::none}));
-    // With the prefix of a subnet the kernel would join its routers' anycast address too (RFC 4291, 2.6.1), and wait
-    // for one more grace period when the link goes.
-    if (!is_none(plan.link_local))
-        TRY(net::add_address(
-            pair.host, ifindex,
-            {{link_local_from_mac(plan.host_mac), 128}, net::kNoDad, net::kScopeLink, plan.link_local}));
+    // Were the address one of the subnet, the kernel would join the anycast address of its routers too (RFC 4291, 2.6.1),
+    // and wait for one more grace period when the link goes.
+    if (!is_none(plan.link_local)) {
+        const ip_addr own = link_local_from_mac(plan.host_mac);
+        TRY(net::add_address(pair.host, ifindex, {{own, 128}, net::kNoDad, net::kScopeLink}));
+        TRY(net::add_route(pair.host, {.destination = masked({own, 64}), .ifindex = ifindex, .append = true}));
+    }
     for (const ip_addr &addr : plan.addresses) {
         const std::uint8_t bits = is_ipv4(addr) ? 32 : 128;
         if (!TRY(net::add_route(pair.host, {.destination = {addr, bits}, .ifindex = ifindex})))

@@ -34,8 +34,7 @@ std::optional<Address> parse(nlmsghdr *message, std::uint32_t ifindex) {
         return std::nullopt;
     return Address{{*addr, header->ifa_prefixlen},
                    attributes.get<std::uint32_t>(IFA_FLAGS).value_or(header->ifa_flags),
-                   header->ifa_scope,
-                   {}};
+                   header->ifa_scope};
 }
 
 } // namespace
@@ -44,8 +43,7 @@ Result<bool> add_address(Netlink &netlink, std::uint32_t ifindex, const Address 
     ifaddrmsg header = header_for(ifindex, address.prefix);
     header.ifa_scope = address.scope;
     Message message(RTM_NEWADDR, kChange | NLM_F_CREATE | NLM_F_EXCL, header);
-    const ip_addr &far_end = is_none(address.peer) ? address.prefix.addr : address.peer;
-    message.put(IFA_LOCAL, address.prefix.addr).put(IFA_ADDRESS, far_end).put(IFA_FLAGS, address.flags);
+    message.put(IFA_LOCAL, address.prefix.addr).put(IFA_ADDRESS, address.prefix.addr).put(IFA_FLAGS, address.flags);
     return changed(ask(netlink, std::move(message)), {EEXIST}, sentence("adding address", address.prefix, ifindex));
 }
 

@@ -23,7 +23,6 @@ struct Address {
     Prefix prefix;
     std::uint32_t flags = 0;
     std::uint8_t scope = kScopeGlobal;
-    ip_addr peer{}; // to add: the address at the other end of the link, which the prefix is then of; none: no such
 };
 
 // false: was there already.

@@ -160,7 +160,7 @@ Result<bool> add_route(Netlink &netlink, const RouteSpec &route) {
         route.scope.value_or(direct && is_ipv4(route.destination.addr) ? RT_SCOPE_LINK : RT_SCOPE_UNIVERSE);
     header.rtm_protocol = route.protocol;
     header.rtm_flags = route.onlink ? RTNH_F_ONLINK : 0;
-    Message message(RTM_NEWROUTE, kChange | NLM_F_CREATE | NLM_F_EXCL, header);
+    Message message(RTM_NEWROUTE, kChange | NLM_F_CREATE | (route.append ? NLM_F_APPEND : NLM_F_EXCL), header);
     put_selector(message, route);
     message.put(RTA_PREFSRC, route.preferred_source);
     if (route.mtu || route.advmss)

@@ -18,6 +18,7 @@ struct RouteSpec {
     std::optional<ip_addr> gateway{};    // may be IPv6 for an IPv4 destination
     std::uint32_t ifindex = 0;           // 0 for a route without a link (see type)
     bool onlink = false;                 // the gateway is reachable on ifindex whatever the addresses say
+    bool append = false;                 // IPv6, to add: also where another link has one to the destination
     std::optional<std::uint8_t> scope{}; // IPv4; default: link without a gateway, else global
     std::optional<std::uint32_t> table{}, priority{}, mtu{}, advmss{};
     std::optional<ip_addr> preferred_source{};

@@ -171,7 +171,6 @@ TEST_F(AddTest, LinkLocalAddressesReachEachOtherWithoutAnAnycastOne) {
     Json pod = find(ip_json(made.container->ns(), "addr show dev eth0 scope link")[0]["addr_info"], "scope", "link");
     Json host = find(ip_json(node_.ns(), "addr show dev " + made.host_ifname)[0]["addr_info"], "scope", "link");
     EXPECT_EQ(host["local"], kGateway6);
-    EXPECT_EQ(host["address"], pod["local"]);
     const auto reaches = [](const net::Namespace &from, const std::string &to) {
         return run(from, words("ping -6 -n -q -c 1 -W 5 " + to)).rc == 0;
     };

@@ -291,13 +291,13 @@ TEST_P(ExplainHost, TellsWhatHappensToWhatTheHostStackSends) {
     expect_all_of(By::host, *asker_);
 }
 
-// A hundred bits a second: a full frame takes longer than the whole comparison, also in an emulated machine.
+// Ten bits a second: a full frame takes longer than the whole comparison, also in an emulated machine that is busy.
 using ExplainLimits = ExplainLab;
 TEST_P(ExplainLimits, TellsWhatIsBeyondThem) {
     constexpr std::size_t kFull = 1200;
     const auto limited = [&](const char *direction) {
         const std::string name(direction);
-        return add_pod({{"runtimeConfig", {{"bandwidth", {{name + "Rate", 100}, {name + "Burst", 100}}}}}});
+        return add_pod({{"runtimeConfig", {{"bandwidth", {{name + "Rate", 10}, {name + "Burst", 10}}}}}});
     };
     const auto expect_beyond = [&](const Pod &from, const Pod &to, const Wire &at, reason why) {
         const Wire wire = from.wire();

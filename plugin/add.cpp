@@ -154,8 +154,8 @@ Result<void> configure_host(Pair &pair, const Plan &plan) {
     const Step step(STEP_HOST);
     const std::uint32_t ifindex = pair.veth.host.ifindex;
     TRY(net::set_link(pair.host, ifindex, {.up = true, .alias = plan.alias, .addr_gen_mode = net::AddrGenMode::none}));
-    // Were the address one of the subnet, the kernel would join the anycast address of its routers too (RFC 4291, 2.6.1),
-    // and wait for one more grace period when the link goes.
+    // Were the address one of the subnet, the kernel would join the anycast address of its routers too (RFC
+    // 4291, 2.6.1), and wait for one more grace period when the link goes.
     if (!is_none(plan.link_local)) {
         const ip_addr own = link_local_from_mac(plan.host_mac);
         TRY(net::add_address(pair.host, ifindex, {{own, 128}, net::kNoDad, net::kScopeLink}));

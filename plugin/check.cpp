@@ -79,8 +79,16 @@ Result<void> check_addresses(Checked &c) {
     return {};
 }
 
+// Every next hop of ours is the host end, whatever its address.
+Result<bool> leads_to_host_end(Checked &c, const net::RouteSpec &route) {
+    if (!route.gateway)
+        return false;
+    const auto neighbour = TRY(net::find_neighbour(c.pod, c.record.pod_ifindex, *route.gateway));
+    return neighbour && neighbour->permanent && std::ranges::equal(neighbour->mac, c.record.host_mac);
+}
+
 // A later plugin may have moved a route to another table (sbr), and an earlier interface may have had it first. One of
-// the interface's own by another gateway leads astray.
+// the interface's own by a gateway that is not ours leads astray.
 Result<void> check_pod_routes(Checked &c, const Plan &plan) {
     for (const net::Family family : {net::Family::ipv4, net::Family::ipv6}) {
         const auto present = TRY(net::list_routes(c.pod, c.record.pod_ifindex, family, net::kAllTables));
@@ -91,12 +99,13 @@ Result<void> check_pod_routes(Checked &c, const Plan &plan) {
             const auto same = [&](const net::RouteSpec &one) { return to_it(one) && one.gateway == route.gateway; };
             if (std::ranges::any_of(present, same))
                 continue;
-            if (const auto other = std::ranges::find_if(present, to_it); other != present.end())
+            const auto other = std::ranges::find_if(present, to_it);
+            if (other == present.end() && !TRY(net::find_route(c.pod, {.destination = route.destination})))
+                return gone("route " + to_string(route.destination) + " is gone from the container");
+            if (other != present.end() && !TRY(leads_to_host_end(c, *other)))
                 return gone("route " + to_string(route.destination) + " of the container " +
                             (other->gateway ? "leads to " + to_string(*other->gateway) : "has no gateway") +
-                            " rather than to its own");
-            if (!TRY(net::find_route(c.pod, {.destination = route.destination})))
-                return gone("route " + to_string(route.destination) + " is gone from the container");
+                            " rather than to the host end");
         }
     }
     return {};

@@ -193,11 +193,11 @@ TEST_P(UpgradeTest, KeepsBandwidthLimits) {
 
 // A bucket that was full stays full: what a pod has sent too much it does not get back by an upgrade.
 TEST_P(UpgradeTest, HoldsLimitsMeanwhile) {
-    const Member limited = cluster_->add_pod(1, {{"attach", GetParam()}, {"egressRate", 1000}, {"egressBurst", 1000}});
+    const Member limited = cluster_->add_pod(1, {{"attach", GetParam()}, {"egressRate", 100}, {"egressBurst", 100}});
     const Fd socket = open_socket(limited.ns(), Transport::udp, true);
     ASSERT_EQ(connect_to(socket, {b_.v4, kPort}), 0);
     const auto send_some = [&] {
-        for (int i = 0; i < 20; ++i) // of 10 seconds each, half of them refused; the bucket holds 60
+        for (int i = 0; i < 20; ++i) // of 100 seconds each, half of them refused; the bucket holds 600
             (void)send_text(socket, std::string(1200, 'x'));
     };
     const auto dropped = [&] { return cluster_->count(limited, REASON_DROP_EGRESS_LIMIT); };

@@ -71,9 +71,9 @@ Result<void> put_uplink(const UplinkTables &tables, std::uint32_t ifindex, std::
                          "set \"fastPath\" to \"local\" for some of them, or name another interface in \"uplinks\""};
         *place = network;
     }
+    kind = TRY(usable_kind(ifindex, kind));
     if (TRY(tables.counters.find(ifindex)).empty())
         TRY(tables.counters.put_zero(ifindex));
-    kind = TRY(usable_kind(ifindex, kind));
     auto put = attach(ifindex, Hook::egress, kind, tables.to_uplink.get());
     if (put)
         put = attach(ifindex, Hook::ingress, kind, tables.from_uplink.get());

@@ -42,7 +42,10 @@ static __always_inline void expect(struct ends *ends)
 		ends->receiver_flags |= coming_flags;
 }
 
-/* One flow's share changes as the rate does, under the lock: what is charged meanwhile counts. */
+/*
+ * One flow's share changes as the rate does, under the lock: what is charged meanwhile counts. Rates are in units of
+ * 4096 bit/s, so that the products fit, and never 0.
+ */
 static __always_inline void change_share(enum limit_direction direction)
 {
 	struct limit_key key = {.ifindex = coming_ifindex, .direction = direction};

@@ -1,9 +1,14 @@
 # podlane_room(): a static library of the .cpp files in a directory. podlane_program(): a shipped executable.
 
-# podlane_room(NAME DIR [EXCLUDE files...] [LINK libs...]); a directory without sources is an empty library.
+# podlane_room(NAME DIR [ROOMS subdirectories...] [EXCLUDE files...] [LINK libs...]); a directory without sources is an
+# empty library.
 function(podlane_room name dir)
-    cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "EXCLUDE;LINK")
+    cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "ROOMS;EXCLUDE;LINK")
     file(GLOB sources CONFIGURE_DEPENDS ${dir}/*.cpp)
+    foreach(room IN LISTS arg_ROOMS)
+        file(GLOB more CONFIGURE_DEPENDS ${dir}/${room}/*.cpp)
+        list(APPEND sources ${more})
+    endforeach()
     foreach(file IN LISTS arg_EXCLUDE)
         list(REMOVE_ITEM sources ${dir}/${file})
     endforeach()

@@ -1,6 +1,6 @@
 #include "loader/attach.hpp"
 
-#include "loader/grace.hpp"
+#include "loader/expedited_rcu.hpp"
 #include "loader/object.hpp"
 #include "loader/probe.hpp"
 #include "loader/qdisc.hpp"
@@ -110,7 +110,7 @@ Result<std::vector<Attached>> attached_clsact(std::uint32_t ifindex, Hook hook) 
 }
 
 Result<void> detach_tcx(std::uint32_t ifindex, Hook hook, std::uint32_t program_id) {
-    const ShortGracePeriods while_detaching;
+    const ExpeditedRcu while_detaching;
     const Fd fd(bpf_prog_get_fd_by_id(program_id));
     if (!fd || bpf_prog_detach2(fd.get(), static_cast<int>(ifindex), tcx_type(hook)) != 0)
         if (!is_gone(errno))
@@ -132,7 +132,7 @@ Result<void> detach_one(std::uint32_t ifindex, Hook hook, const Attached &one) {
 
 // In place of `replaced` where there is one, else behind the other programs of the hook.
 Result<void> attach_tcx(std::uint32_t ifindex, Hook hook, int program_fd, std::optional<std::uint32_t> replaced) {
-    const ShortGracePeriods while_attaching;
+    const ExpeditedRcu while_attaching;
     LIBBPF_OPTS(bpf_prog_attach_opts, options);
     Fd old;
     if (replaced) {
@@ -197,8 +197,8 @@ Result<std::vector<Attached>> attached(std::uint32_t ifindex, Hook hook) {
     return ours;
 }
 
-Result<std::vector<Stranger>> strangers_on_tcx(std::uint32_t ifindex, Hook hook) {
-    std::vector<Stranger> strangers;
+Result<std::vector<ForeignProgram>> foreign_programs_on_tcx(std::uint32_t ifindex, Hook hook) {
+    std::vector<ForeignProgram> strangers;
     if (!has_tcx())
         return strangers;
     const std::vector<ProgramFacts> all = TRY(all_on_tcx(ifindex, hook));

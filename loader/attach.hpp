@@ -23,12 +23,12 @@ struct Attached {
 };
 
 // A program of somebody else on a tcx hook.
-struct Stranger {
+struct ForeignProgram {
     std::uint32_t program_id = 0;
     std::string name;
     bool before_ours = false;
 };
-Result<std::vector<Stranger>> strangers_on_tcx(std::uint32_t ifindex, Hook hook);
+Result<std::vector<ForeignProgram>> foreign_programs_on_tcx(std::uint32_t ifindex, Hook hook);
 
 // tcx where the kernel has it.
 HookKind preferred_kind();

@@ -101,11 +101,11 @@ std::vector<std::string> all_names() {
     return names;
 }
 
-enum class LinkKind { gone, host_end, loopback, headerless, ethernet };
+enum class LinkKind { gone, host_veth, loopback, headerless, ethernet };
 
-Result<LinkKind> kind_of(const std::string &name, std::uint32_t ifindex, const Interfaces &host_ends) {
-    if (TRY(host_ends.find(ifindex)))
-        return LinkKind::host_end;
+Result<LinkKind> kind_of(const std::string &name, std::uint32_t ifindex, const Interfaces &host_veths) {
+    if (TRY(host_veths.find(ifindex)))
+        return LinkKind::host_veth;
     const Fd any_socket(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     ifreq request{};
     name.copy(request.ifr_name, IFNAMSIZ - 1);
@@ -132,9 +132,9 @@ Error no_uplink(const std::string &name, LinkKind kind) {
 }
 
 // A name that leads nowhere now may do so later; one that can never be an uplink is a mistake.
-Result<void> add(const std::string &name, bool named, const Interfaces &host_ends, FoundUplinks &found) {
+Result<void> add(const std::string &name, bool named, const Interfaces &host_veths, FoundUplinks &found) {
     const std::uint32_t ifindex = if_nametoindex(name.c_str());
-    const LinkKind kind = ifindex == 0 ? LinkKind::gone : TRY(kind_of(name, ifindex, host_ends));
+    const LinkKind kind = ifindex == 0 ? LinkKind::gone : TRY(kind_of(name, ifindex, host_veths));
     if (kind == LinkKind::ethernet)
         found.ifindexes.push_back(ifindex);
     else if (kind == LinkKind::gone)
@@ -150,27 +150,27 @@ Result<void> add(const std::string &name, bool named, const Interfaces &host_end
 
 } // namespace
 
-Result<bool> can_be_uplink(std::uint32_t ifindex, const Interfaces &host_ends) {
+Result<bool> can_be_uplink(std::uint32_t ifindex, const Interfaces &host_veths) {
     std::array<char, IF_NAMESIZE> name{};
     return if_indextoname(ifindex, name.data()) != nullptr &&
-           TRY(kind_of(name.data(), ifindex, host_ends)) == LinkKind::ethernet;
+           TRY(kind_of(name.data(), ifindex, host_veths)) == LinkKind::ethernet;
 }
 
-Result<FoundUplinks> find_uplinks(std::span<const std::string> patterns, const Interfaces &host_ends) {
+Result<FoundUplinks> find_uplinks(std::span<const std::string> patterns, const Interfaces &host_veths) {
     FoundUplinks found;
     if (patterns.empty())
         for (const DefaultRoutes &routes :
              {TRY(read_routes(kIpv4Routes, take_ipv4)), TRY(read_routes(kIpv6Routes, take_ipv6))})
             for (const std::string &name : routes.names)
-                TRY(add(name, false, host_ends, found));
+                TRY(add(name, false, host_veths, found));
     for (const std::string &pattern : patterns) {
         if (!is_pattern(pattern)) {
-            TRY(add(pattern, true, host_ends, found));
+            TRY(add(pattern, true, host_veths, found));
             continue;
         }
         for (const std::string &name : all_names())
             if (fnmatch(pattern.c_str(), name.c_str(), 0) == 0)
-                TRY(add(name, false, host_ends, found));
+                TRY(add(name, false, host_veths, found));
     }
     std::ranges::sort(found.ifindexes);
     found.ifindexes.erase(std::unique(found.ifindexes.begin(), found.ifindexes.end()), found.ifindexes.end());

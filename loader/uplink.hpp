@@ -18,10 +18,10 @@ struct FoundUplinks {
 
 // Interfaces of the caller's network namespace by name or shell pattern; no pattern: those of the default routes. Never
 // an endpoint's host end. An interface without an Ethernet header is an error where it is named, else a note.
-Result<FoundUplinks> find_uplinks(std::span<const std::string> patterns, const Interfaces &host_ends);
+Result<FoundUplinks> find_uplinks(std::span<const std::string> patterns, const Interfaces &host_veths);
 
 // Whether find_uplinks() would take it, were it asked for.
-Result<bool> can_be_uplink(std::uint32_t ifindex, const Interfaces &host_ends);
+Result<bool> can_be_uplink(std::uint32_t ifindex, const Interfaces &host_veths);
 
 // The patterns as struct network keeps them, and the other way round.
 std::string join_patterns(std::span<const std::string> patterns);

@@ -1,24 +1,24 @@
-#include "loader/grace.hpp"
+#include "loader/expedited_rcu.hpp"
 #include "loader/object.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/endpoint.hpp"
-#include "plugin/hostless.hpp"
+#include "plugin/in_pod_rules.hpp"
 #include "plugin/history.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/limiter.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
-#include "plugin/neighbourhood.hpp"
-#include "plugin/net/address.hpp"
-#include "plugin/net/link.hpp"
-#include "plugin/net/sysctl.hpp"
+#include "plugin/announcement.hpp"
+#include "loader/net/address.hpp"
+#include "loader/net/link.hpp"
+#include "loader/net/sysctl.hpp"
 #include "plugin/network.hpp"
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/remove.hpp"
 #include "plugin/rollback.hpp"
-#include "plugin/siblings.hpp"
+#include "plugin/peer_interfaces.hpp"
 #include "plugin/verbs.hpp"
 
 #include <unistd.h>
@@ -51,7 +51,7 @@ Result<Pair> create_pair(Sockets &sockets, const net::Namespace &pod, const Plan
     const net::Veth veth =
         TRY(net::create_veth(sockets.host, {ifname, plan.host_ifname, plan.pod_mac, plan.host_mac, plan.mtu, pod}));
     rollback.add("creating " + plan.host_ifname, [&sockets, ifindex = veth.host.ifindex]() -> Result<void> {
-        const ShortGracePeriods while_removing;
+        const ExpeditedRcu while_removing;
         TRY(net::remove_link(sockets.host, ifindex));
         return {};
     });
@@ -186,13 +186,13 @@ EndpointFacts facts_of(const Plan &plan, const Pair &pair, endpoint_mode mode, H
     return facts;
 }
 
-Result<std::uint32_t> mtu_of(const std::optional<Way> &way, net::Netlink &host) {
+Result<std::uint32_t> mtu_of(const std::optional<EgressRoute> &way, net::Netlink &host) {
     return way ? Result<std::uint32_t>(way->uplink.mtu) : uplink_mtu(host);
 }
 
 // The container's interface of our own making. What it does is undone by `rollback` when it fails.
 Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
-                                           Sockets &sockets, const Tables &tables, const std::optional<Way> &way,
+                                           Sockets &sockets, const Tables &tables, const std::optional<EgressRoute> &way,
                                            Rollback &rollback) {
     cni::Attachment lease;
     TRY(create_lease(request, mode, rollback, lease));
@@ -200,10 +200,10 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     Plan plan = TRY(make_plan(request, lease, request.config.mtu ? 0 : TRY(mtu_of(way, sockets.host))));
     const HookKind kind = TRY(choose_hook_kind(request.config));
     TRY(enable_forwarding(sockets.host, std::ranges::any_of(plan.addresses, is_ipv4), !is_none(plan.link_local)));
-    const AddressQuestion question = TRY(AddressQuestion::ask(way, plan.addresses));
+    const ConflictProbe question = TRY(ConflictProbe::ask(way, plan.addresses));
     Pair pair = TRY(create_pair(sockets, pod, plan, request.ifname, rollback));
     std::vector<net::Link> strangers;
-    const auto siblings = TRY(find_siblings(request, tables, sockets.pod, pod.inode(), &strangers));
+    const auto siblings = TRY(find_peer_interfaces(request, tables, sockets.pod, pod.inode(), &strangers));
     plan.flags |= source_flags(request.config, siblings, way);
     if (!strangers.empty())
         plan.flags |= INTERFACE_POD_RULES;
@@ -225,7 +225,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
         TRY(wanted_source_routes(record, addresses_of(lease, request.ifname), siblings, way, tables, sockets.host)),
         siblings, tables, rollback));
     TRY(note_name(way, tables.source_routes, sockets.host));
-    TRY(enter_link(way, plan.addresses, sockets.host, rollback));
+    TRY(announce_addresses(way, plan.addresses, sockets.host, rollback));
     for (cni::Interface &one : plan.result.interfaces)
         one.mtu = one.mtu == 0U ? record.mtu : one.mtu;
     return plan.result;
@@ -253,7 +253,7 @@ Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, cons
 
 Result<cni::Attachment> make(cni::Request &request, endpoint_mode mode, const net::Namespace &pod, Sockets &sockets,
                              const Tables &tables, Rollback &rollback) {
-    const std::optional<Way> way = TRY(find_way(request.config, sockets.host));
+    const std::optional<EgressRoute> way = TRY(find_egress_route(request.config, sockets.host));
     return make_interface_for(request, mode, pod, sockets, tables, way, rollback);
 }
 
@@ -261,8 +261,8 @@ Result<cni::Attachment> adopt(cni::Request &request, const net::Namespace &pod, 
                               Rollback &rollback) {
     const Adopted pair = TRY(find_pair(sockets, request.ifname));
     if (!pair.host)
-        return adopt_hostless(request, pod, sockets, tables, pair.pod, rollback);
-    const std::optional<Way> way = TRY(find_way(request.config, sockets.host));
+        return adopt_without_host_veth(request, pod, sockets, tables, pair.pod, rollback);
+    const std::optional<EgressRoute> way = TRY(find_egress_route(request.config, sockets.host));
     return adopt_interface(request, pod, sockets, tables, pair, way, rollback);
 }
 

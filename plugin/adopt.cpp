@@ -2,15 +2,15 @@
 
 #include "loader/object.hpp"
 #include "loader/qdisc.hpp"
-#include "plugin/hostless.hpp"
+#include "plugin/in_pod_rules.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
-#include "plugin/neighbourhood.hpp"
-#include "plugin/net/address.hpp"
+#include "plugin/announcement.hpp"
+#include "loader/net/address.hpp"
 #include "plugin/network.hpp"
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
-#include "plugin/siblings.hpp"
+#include "plugin/peer_interfaces.hpp"
 #include "plugin/history.hpp"
 #include "plugin/limiter.hpp"
 
@@ -35,10 +35,10 @@ struct Router {
     bool is_bridge = false;
 };
 
-Result<Router> router_of(net::Netlink &host, const net::Link &host_end, const std::vector<cni::Address> &own) {
-    const auto bridge = host_end.master ? TRY(net::find_link(host, *host_end.master)) : std::nullopt;
+Result<Router> router_of(net::Netlink &host, const net::Link &host_veth, const std::vector<cni::Address> &own) {
+    const auto bridge = host_veth.master ? TRY(net::find_link(host, *host_veth.master)) : std::nullopt;
     if (!bridge)
-        return Router{host_end.mac, false};
+        return Router{host_veth.mac, false};
     const auto present = TRY(net::list_addresses(host, bridge->ifindex));
     const auto is_gateway = [&](const cni::Address &one) {
         return one.gateway && std::ranges::any_of(present, [&](const net::Address &address) {
@@ -51,18 +51,18 @@ Result<Router> router_of(net::Netlink &host, const net::Link &host_end, const st
 }
 
 // What a plugin before us in the list, such as `bandwidth`, does by a qdisc it does to what takes the host stack alone.
-Result<bool> has_foreign_qdisc(const net::Link &host_end) {
-    const std::string &root = host_end.qdisc;
+Result<bool> has_foreign_qdisc(const net::Link &host_veth) {
+    const std::string &root = host_veth.qdisc;
     return (!root.empty() && root != "noqueue" && root != "noop") ||
-           TRY(ingress_qdisc(host_end.ifindex)) == kIngressQdisc;
+           TRY(ingress_qdisc(host_veth.ifindex)) == kIngressQdisc;
 }
 
-Result<std::uint32_t> without_fast_path(const net::Link &host_end, std::uint32_t flags) {
+Result<std::uint32_t> without_fast_path(const net::Link &host_veth, std::uint32_t flags) {
     constexpr std::uint32_t kFast = std::uint32_t{INTERFACE_FAST_LOCAL} | INTERFACE_FAST_UPLINK;
-    if ((flags & kFast) == 0 || !TRY(has_foreign_qdisc(host_end)))
+    if ((flags & kFast) == 0 || !TRY(has_foreign_qdisc(host_veth)))
         return flags;
     log(cni::Log::Level::info,
-        host_end.name + " has a qdisc of somebody else: all its packets take the host stack, and so that qdisc");
+        host_veth.name + " has a qdisc of somebody else: all its packets take the host stack, and so that qdisc");
     return flags & ~kFast;
 }
 
@@ -87,7 +87,7 @@ Result<void> attach_program(const std::string &root, const char *name, std::uint
 }
 
 Result<EndpointFacts> facts_of(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
-                               const Adopted &pair, const std::optional<Way> &way) {
+                               const Adopted &pair, const std::optional<EgressRoute> &way) {
     EndpointFacts facts{.mode = ENDPOINT_AFTER_MAIN,
                         .hook_kind = TRY(choose_hook_kind(request.config, pair.host->ifindex))};
     const Router router =
@@ -131,11 +131,11 @@ Result<Adopted> find_pair(Sockets &sockets, const std::string &ifname) {
     Adopted pair{*std::move(pod_end), {}};
     if (pair.pod.kind != kVeth || !pair.pod.peer_ifindex)
         return pair;
-    auto host_end = TRY(net::find_link(sockets.host, *pair.pod.peer_ifindex));
+    auto host_veth = TRY(net::find_link(sockets.host, *pair.pod.peer_ifindex));
     // A peer in the container itself has the number of some other interface here.
-    if (host_end && host_end->kind == kVeth && host_end->peer_ifindex == pair.pod.ifindex &&
-        host_end->peer_nsid.has_value() == pair.pod.peer_nsid.has_value())
-        pair.host = std::move(host_end);
+    if (host_veth && host_veth->kind == kVeth && host_veth->peer_ifindex == pair.pod.ifindex &&
+        host_veth->peer_nsid.has_value() == pair.pod.peer_nsid.has_value())
+        pair.host = std::move(host_veth);
     return pair;
 }
 
@@ -157,14 +157,14 @@ Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, Hoo
 }
 
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
-                                        const Tables &tables, const Adopted &pair, const std::optional<Way> &way,
+                                        const Tables &tables, const Adopted &pair, const std::optional<EgressRoute> &way,
                                         Rollback &rollback) {
     const Lock lock = TRY(enter_network(request, tables, sockets.host, rollback));
     const auto own = addresses_of(*request.config.prev_result, request.ifname);
     EndpointFacts facts = TRY(facts_of(request, pod, sockets, pair, way));
-    const AddressQuestion question = TRY(AddressQuestion::ask(way, facts.addresses));
+    const ConflictProbe question = TRY(ConflictProbe::ask(way, facts.addresses));
     std::vector<net::Link> strangers;
-    const auto siblings = TRY(find_siblings(request, tables, sockets.pod, pod.inode(), &strangers));
+    const auto siblings = TRY(find_peer_interfaces(request, tables, sockets.pod, pod.inode(), &strangers));
     facts.flags |= source_flags(request.config, siblings, way);
     if (request.config.source_routing && (!strangers.empty() || (facts.flags & INTERFACE_BRIDGED) != 0))
         facts.flags |= INTERFACE_POD_RULES;
@@ -186,7 +186,7 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
     TRY(put_source_routes(TRY(wanted_source_routes(record, own, siblings, way, tables, sockets.host)), siblings, tables,
                           rollback));
     TRY(note_name(way, tables.source_routes, sockets.host));
-    TRY(enter_link(way, facts.addresses, sockets.host, rollback));
+    TRY(announce_addresses(way, facts.addresses, sockets.host, rollback));
     return *request.config.prev_result;
 }
 

@@ -4,10 +4,10 @@
 #include "maps/result.hpp"
 #include "plugin/cni/types.hpp"
 #include "plugin/endpoint.hpp"
-#include "plugin/net/link.hpp"
-#include "plugin/net/namespace.hpp"
+#include "loader/net/link.hpp"
+#include "loader/net/namespace.hpp"
 #include "plugin/rollback.hpp"
-#include "plugin/way.hpp"
+#include "plugin/egress_route.hpp"
 
 #include <string>
 
@@ -35,7 +35,7 @@ Result<std::vector<ip_addr>> adopted_addresses(const cni::Request &request);
 
 // For a pair with a host end. The result is prevResult, unchanged: addressing is the other plugin's.
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
-                                        const Tables &tables, const Adopted &pair, const std::optional<Way> &way,
+                                        const Tables &tables, const Adopted &pair, const std::optional<EgressRoute> &way,
                                         Rollback &rollback);
 
 // Puts the pinned programs on both hooks of a host end.

@@ -1,16 +1,16 @@
 #include "loader/object.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/endpoint.hpp"
-#include "plugin/hostless.hpp"
+#include "plugin/in_pod_rules.hpp"
 #include "plugin/ipam.hpp"
-#include "plugin/neighbourhood.hpp"
-#include "plugin/net/address.hpp"
-#include "plugin/net/link.hpp"
+#include "plugin/announcement.hpp"
+#include "loader/net/address.hpp"
+#include "loader/net/link.hpp"
 #include "plugin/network.hpp"
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/pod_rules.hpp"
-#include "plugin/siblings.hpp"
+#include "plugin/peer_interfaces.hpp"
 #include "plugin/verbs.hpp"
 
 #include <algorithm>
@@ -210,8 +210,8 @@ Result<void> check_hostless(Checked &c) {
     return check_rules(c);
 }
 
-Result<void> check_source_routing(Checked &c, const Tables &tables, const std::optional<Way> &way) {
-    const auto siblings = TRY(find_siblings(c.request, tables, c.pod, c.record.netns_inode));
+Result<void> check_source_routing(Checked &c, const Tables &tables, const std::optional<EgressRoute> &way) {
+    const auto siblings = TRY(find_peer_interfaces(c.request, tables, c.pod, c.record.netns_inode));
     const auto leased = addresses_of(*c.request.config.prev_result, c.request.ifname);
     TRY(check_link(way, c.addresses(), c.host));
     TRY(check_rules(c));
@@ -248,7 +248,7 @@ Result<std::string> check(const cni::Request &asked) {
     TRY(check_hook(c, Hook::ingress, PODLANE_PROGRAM_FROM_POD));
     TRY(check_hook(c, Hook::egress, PODLANE_PROGRAM_TO_POD));
     TRY(check_maps(c, tables));
-    const std::optional<Way> way = TRY(find_way(request.config, c.host));
+    const std::optional<EgressRoute> way = TRY(find_egress_route(request.config, c.host));
     TRY(check_source_routing(c, tables, way));
     TRY(check_network(request, tables, *record));
     return std::string{};

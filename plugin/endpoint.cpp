@@ -2,7 +2,7 @@
 
 #include "loader/pace.hpp"
 #include "plugin/history.hpp"
-#include "plugin/net/link.hpp"
+#include "loader/net/link.hpp"
 
 #include <arpa/inet.h>
 #include <sys/stat.h>

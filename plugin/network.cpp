@@ -4,8 +4,8 @@
 #include "plugin/history.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
-#include "plugin/neighbourhood.hpp"
-#include "plugin/net/route.hpp"
+#include "plugin/announcement.hpp"
+#include "loader/net/route.hpp"
 #include "plugin/node.hpp"
 
 #include <net/if.h>

@@ -5,7 +5,7 @@
 #include "loader/pins.hpp"
 #include "plugin/cni/types.hpp"
 #include "plugin/endpoint.hpp"
-#include "plugin/net/netlink.hpp"
+#include "loader/net/netlink.hpp"
 
 #include <string>
 

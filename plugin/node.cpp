@@ -4,9 +4,9 @@
 #include "loader/probe.hpp"
 #include "plugin/history.hpp"
 #include "plugin/log.hpp"
-#include "plugin/net/link.hpp"
-#include "plugin/net/route.hpp"
-#include "plugin/net/sysctl.hpp"
+#include "loader/net/link.hpp"
+#include "loader/net/route.hpp"
+#include "loader/net/sysctl.hpp"
 
 #include <string>
 

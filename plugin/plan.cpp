@@ -1,7 +1,7 @@
 #include "plugin/plan.hpp"
 
 #include "maps/abi/config.h"
-#include "plugin/net/address.hpp"
+#include "loader/net/address.hpp"
 
 #include <arpa/inet.h>
 

@@ -5,8 +5,8 @@
 #include "maps/abi/endpoint.h"
 #include "maps/abi/interface.h"
 #include "plugin/cni/types.hpp"
-#include "plugin/net/neighbour.hpp"
-#include "plugin/net/route.hpp"
+#include "loader/net/neighbour.hpp"
+#include "loader/net/route.hpp"
 
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 #include "plugin/pod_rules.hpp"
 
-#include "plugin/net/route.hpp"
-#include "plugin/net/rule.hpp"
+#include "loader/net/route.hpp"
+#include "loader/net/rule.hpp"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 
 #include "maps/abi/endpoint.h"
 #include "plugin/cni/types.hpp"
-#include "plugin/net/link.hpp"
+#include "loader/net/link.hpp"
 
 #include <vector>
 

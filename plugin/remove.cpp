@@ -1,14 +1,14 @@
 #include "plugin/remove.hpp"
 
 #include "loader/departure.hpp"
-#include "loader/grace.hpp"
+#include "loader/expedited_rcu.hpp"
 #include "loader/pins.hpp"
 #include "plugin/endpoint.hpp"
-#include "plugin/hostless.hpp"
+#include "plugin/in_pod_rules.hpp"
 #include "plugin/history.hpp"
 #include "plugin/masquerade.hpp"
-#include "plugin/neighbourhood.hpp"
-#include "plugin/net/link.hpp"
+#include "plugin/announcement.hpp"
+#include "loader/net/link.hpp"
 #include "plugin/network.hpp"
 #include "plugin/plan.hpp"
 
@@ -71,7 +71,7 @@ Result<void> remove_own_link(net::Netlink &host, const cni::Request &request, co
     }
     if (!link)
         return {};
-    const ShortGracePeriods while_removing;
+    const ExpeditedRcu while_removing;
     TRY(net::remove_link(host, link->ifindex));
     return {};
 }
@@ -81,7 +81,7 @@ Result<void> leave_uplink(const Tables &tables, const endpoint &record, net::Net
         return {};
     for (const ip_addr &addr : std::span(record.addresses).first(record.address_count))
         if (const auto route = TRY(tables.source_routes.find({record.ifindex, addr})))
-            TRY(leave_link(route->uplink, addr, host));
+            TRY(withdraw_address(route->uplink, addr, host));
     return {};
 }
 

@@ -6,7 +6,7 @@
 #include "plugin/cni/bandwidth.hpp"
 #include "plugin/cni/keys.hpp"
 #include "plugin/cni/version.hpp"
-#include "plugin/cni/way.hpp"
+#include "plugin/cni/egress_route.hpp"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "maps/tables.hpp"
-#include "plugin/net/netlink.hpp"
+#include "loader/net/netlink.hpp"
 #include "tests/harness/process.hpp"
 
 #include <nlohmann/json.hpp>

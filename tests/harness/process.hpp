@@ -1,7 +1,7 @@
 // Programs run inside a network namespace, without a shell: what they said and how they ended.
 #pragma once
 
-#include "plugin/net/namespace.hpp"
+#include "loader/net/namespace.hpp"
 
 #include <chrono>
 #include <functional>

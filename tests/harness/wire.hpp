@@ -3,7 +3,7 @@
 
 #include "maps/fd.hpp"
 #include "maps/ip.hpp"
-#include "plugin/net/namespace.hpp"
+#include "loader/net/namespace.hpp"
 
 #include <netinet/in.h>
 

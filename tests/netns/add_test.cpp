@@ -1,5 +1,5 @@
 // The interface an ADD makes, as the kernel shows it on both ends.
-#include "plugin/net/link.hpp"
+#include "loader/net/link.hpp"
 #include "tests/netns/verbs.hpp"
 
 #include <bpf/bpf.h>

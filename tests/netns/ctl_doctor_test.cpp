@@ -2,8 +2,8 @@
 // way; looking changes nothing, and --fix mends what is Podlane's.
 #include "tests/netns/doctor.hpp"
 
-#include "tools/podlanectl/cli.hpp"
-#include "tools/podlanectl/doctor.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/doctor/doctor.hpp"
 
 #include <linux/audit.h>
 #include <linux/filter.h>

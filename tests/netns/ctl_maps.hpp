@@ -3,7 +3,7 @@
 
 #include "maps/abi/history.h"
 #include "maps/tables.hpp"
-#include "tools/podlanectl/cli.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
 
 #include <arpa/inet.h>
 #include <linux/bpf.h>

@@ -280,9 +280,9 @@ TEST_P(ExplainUplink, TellsWhatHappensToWhatComesInByIt) {
 
 using ExplainHost = ExplainLab;
 TEST_P(ExplainHost, TellsWhatHappensToWhatTheHostStackSends) {
-    const Wire host_end(lab_->node().ns(), a_.host_ifname);
+    const Wire host_veth(lab_->node().ns(), a_.host_ifname);
     const Packet in = udp({ip(Lab::kNode4), a_.v4});
-    asker_->compare("to the pod", {a_.host_ifname, true, host_end, frame(a_.mac, a_.gateway_mac, in)},
+    asker_->compare("to the pod", {a_.host_ifname, true, host_veth, frame(a_.mac, a_.gateway_mac, in)},
                     REASON_RECEIVED_HOST, with_ports_of(in, &*a_wire_), {});
     const Wire uplink(lab_->node().ns(), "up0");
     const Packet out = udp({ip(Lab::kNode4), ip(Lab::kOutside4)});
@@ -337,7 +337,7 @@ class ExplainSources : public testing::TestWithParam<std::string> {
                       {"gateway", {SourceLab::on_link(number, 1, true), SourceLab::on_link(number, 1, false)}}});
     }
     [[nodiscard]] std::string host_ifname(const std::string &ifname) const {
-        const std::uint32_t ifindex = SourceLab::host_end(*pod_, ifname);
+        const std::uint32_t ifindex = SourceLab::host_veth(*pod_, ifname);
         for (const Json &one : Json::parse(lab_.node().run("ip -j link")))
             if (one.at("ifindex") == ifindex)
                 return one.at("ifname");

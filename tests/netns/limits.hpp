@@ -4,7 +4,7 @@
 #include "tests/netns/lab.hpp"
 
 #include "loader/pace.hpp"
-#include "tools/podlanectl/cli.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
 
 #include <atomic>
 #include <fstream>

@@ -1,13 +1,13 @@
 // A node and a pod, each a network namespace without a name that goes with the test.
 #pragma once
 
-#include "plugin/net/address.hpp"
-#include "plugin/net/link.hpp"
-#include "plugin/net/namespace.hpp"
-#include "plugin/net/neighbour.hpp"
-#include "plugin/net/netlink.hpp"
-#include "plugin/net/route.hpp"
-#include "plugin/net/sysctl.hpp"
+#include "loader/net/address.hpp"
+#include "loader/net/link.hpp"
+#include "loader/net/namespace.hpp"
+#include "loader/net/neighbour.hpp"
+#include "loader/net/netlink.hpp"
+#include "loader/net/route.hpp"
+#include "loader/net/sysctl.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -3,7 +3,7 @@
 
 #include "tests/netns/ctl.hpp"
 
-#include "tools/podlanectl/cli.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
 
 #include <functional>
 

@@ -149,7 +149,7 @@ TEST_P(PodRules, WithoutPodlaneBehindItAnswersAreLost) {
     lab_.add(pod_, "eth0", 0);
     lab_.add(pod_, {"net1", "net1", {main_plugin()}});
     settle();
-    const std::uint32_t first = SourceLab::host_end(*pod_, "eth0");
+    const std::uint32_t first = SourceLab::host_veth(*pod_, "eth0");
     for (const bool ipv4 : {true, false}) {
         const std::uint64_t dropped = lab_.count(first, REASON_DROP_SOURCE_ADDRESS);
         EXPECT_NE(run(lab_.client(1).ns(), words("ping -c 1 -W 1 " + to_string(addr("net1", ipv4)))).rc, 0);
@@ -161,11 +161,11 @@ TEST_P(PodRules, WithoutPodlaneBehindItAnswersAreLost) {
 TEST_P(PodRules, TheOtherInterfaceKeepsToItsOwnNetwork) {
     add_pod();
     const Container &asker = lab_.provider(1);
-    const std::uint32_t ifindex = SourceLab::host_end(*pod_, "eth0");
+    const std::uint32_t ifindex = SourceLab::host_veth(*pod_, "eth0");
     const auto inside = require(net::enter(node().ns()));
     std::array<char, IF_NAMESIZE> name{};
     ASSERT_NE(if_indextoname(ifindex, name.data()), nullptr);
-    const Wire host_end(node().ns(), name.data());
+    const Wire host_veth(node().ns(), name.data());
     for (const bool ipv4 : {true, false}) {
         (void)asker.run("ip route replace " + SourceLab::range(0, ipv4, false) + " via " +
                         SourceLab::on_link(1, 2, ipv4));
@@ -174,7 +174,7 @@ TEST_P(PodRules, TheOtherInterfaceKeepsToItsOwnNetwork) {
         std::size_t answers = 0;
         EXPECT_TRUE(wait_until([&] {
             (void)run(asker.ns(), words("ping -c 2 -i 0.2 -W 1 -I " + local + " " + to_string(addr("eth0", ipv4))));
-            answers += frames_from(host_end, addr("eth0", ipv4));
+            answers += frames_from(host_veth, addr("eth0", ipv4));
             return answers >= 2;
         })) << (ipv4 ? "v4" : "v6");
     }

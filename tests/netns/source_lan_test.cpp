@@ -125,7 +125,7 @@ TEST_P(Lan, HostsOnTheLinkAndBehindTheRouterReachThePod) {
         EXPECT_EQ(run(client->ns(), words("ping -c 1 -W 2 -s 3000 " + to_string(addr(*pod)))).rc, 0) << client->id();
     }
     EXPECT_EQ(frames_from(elsewhere, addr(*pod)), 0U);
-    EXPECT_GT(lab_.count(SourceLab::host_end(*pod, "net1"), REASON_SENT_WAY), 10U);
+    EXPECT_GT(lab_.count(SourceLab::host_veth(*pod, "net1"), REASON_SENT_WAY), 10U);
 }
 
 TEST_P(Lan, ThePodReachesTheLan) {

@@ -138,7 +138,7 @@ TEST_F(SourceLife, PodsOfTheNodeSeeTheSiblingsVerdict) {
         for (const Transport transport : {Transport::tcp, Transport::udp})
             EXPECT_EQ(ask(peer->ns(), transport, {SourceLab::addr(*pod, "net1", ipv4), kPort}), 0)
                 << to_string(transport) << ipv4;
-    EXPECT_GT(lab_.count(SourceLab::host_end(*pod, "net1"), REASON_SENT_DIRECT), 6U);
+    EXPECT_GT(lab_.count(SourceLab::host_veth(*pod, "net1"), REASON_SENT_DIRECT), 6U);
     const auto stranger = node().container();
     lab_.add(stranger, "eth0", 2);
     for (const bool ipv4 : {true, false})

@@ -103,7 +103,7 @@ TEST_P(Source, BoundSocketsAnswerTheSameWay) {
 TEST_P(Source, WithoutSourceRoutingAnswersAreLost) {
     add_pod({{"sourceRouting", false}});
     const EchoServer server(pod_->ns(), ipv4(), kPort);
-    const std::uint32_t first = SourceLab::host_end(*pod_, "eth0");
+    const std::uint32_t first = SourceLab::host_veth(*pod_, "eth0");
     for (int number = 1; number < GetParam().interfaces; ++number) {
         const Wire wire = capture(number);
         const std::uint64_t dropped = lab_->count(first, REASON_DROP_SOURCE_ADDRESS);

@@ -123,7 +123,7 @@ class SourceLab {
     [[nodiscard]] static ip_addr addr(const Container &pod, const std::string &ifname, bool ipv4) {
         return addrs(pod, ifname, ipv4).at(0);
     }
-    [[nodiscard]] static std::uint32_t host_end(const Container &pod, const std::string &ifname) {
+    [[nodiscard]] static std::uint32_t host_veth(const Container &pod, const std::string &ifname) {
         return Json::parse(pod.run("ip -j link show " + ifname)).at(0).at("link_index");
     }
     [[nodiscard]] std::uint64_t count(std::uint32_t ifindex, reason why) const {

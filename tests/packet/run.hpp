@@ -8,7 +8,7 @@
 #include "maps/abi/config.h"
 #include "maps/tables.hpp"
 #include "plugin/endpoint.hpp"
-#include "plugin/net/link.hpp"
+#include "loader/net/link.hpp"
 #include "plugin/plan.hpp"
 #include "tests/packet/frame.hpp"
 

@@ -1,5 +1,5 @@
 // The command line: abbreviations, options, errors with a suggestion, and help from the same table.
-#include "tools/podlanectl/cli.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
 
 #include <gtest/gtest.h>
 

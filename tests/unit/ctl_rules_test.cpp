@@ -1,5 +1,5 @@
 // Which rules of netfilter may stop a forwarded packet: from listings as nft and iptables-save print them.
-#include "tools/podlanectl/forward_rules.hpp"
+#include "tools/podlanectl/doctor/forward_rules.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // From request and lease to what is to be made, and what a configuration asks of the programs.
 #include "plugin/plan.hpp"
 
-#include "plugin/net/address.hpp"
+#include "loader/net/address.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

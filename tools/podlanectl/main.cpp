@@ -1,4 +1,4 @@
-#include "cli.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
 
 int main(int argc, char **argv) {
     const std::vector<std::string_view> words(argv + (argc > 0 ? 1 : 0), argv + argc);

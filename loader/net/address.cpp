@@ -1,0 +1,72 @@
+#include "loader/net/address.hpp"
+
+#include "loader/net/message.hpp"
+
+#include <linux/if_addr.h>
+
+namespace podlane::net {
+namespace {
+
+static_assert(kNoDad == IFA_F_NODAD && kTentative == IFA_F_TENTATIVE && kPermanent == IFA_F_PERMANENT &&
+              kNoPrefixRoute == IFA_F_NOPREFIXROUTE);
+static_assert(kScopeGlobal == RT_SCOPE_UNIVERSE && kScopeLink == RT_SCOPE_LINK);
+
+ifaddrmsg header_for(std::uint32_t ifindex, const Prefix &prefix) {
+    ifaddrmsg header{};
+    header.ifa_family = number(family_of(prefix.addr));
+    header.ifa_prefixlen = prefix.length;
+    header.ifa_index = ifindex;
+    return header;
+}
+
+std::string sentence(const char *verb, const Prefix &prefix, std::uint32_t ifindex) {
+    return std::string(verb) + " " + to_string(prefix) + " on interface " + std::to_string(ifindex);
+}
+
+std::optional<Address> parse(nlmsghdr *message, std::uint32_t ifindex) {
+    const auto *header = static_cast<ifaddrmsg *>(nlmsg_data(message));
+    const Attributes<IFA_MAX> attributes(message, sizeof *header);
+    // IFA_ADDRESS is the other end's where there is one; IPv6 sends IFA_LOCAL only then.
+    auto addr = attributes.addr(IFA_LOCAL);
+    if (!addr)
+        addr = attributes.addr(IFA_ADDRESS);
+    if (!addr || header->ifa_index != ifindex)
+        return std::nullopt;
+    return Address{{*addr, header->ifa_prefixlen},
+                   attributes.get<std::uint32_t>(IFA_FLAGS).value_or(header->ifa_flags),
+                   header->ifa_scope};
+}
+
+} // namespace
+
+Result<bool> add_address(Netlink &netlink, std::uint32_t ifindex, const Address &address) {
+    ifaddrmsg header = header_for(ifindex, address.prefix);
+    header.ifa_scope = address.scope;
+    Message message(RTM_NEWADDR, kChange | NLM_F_CREATE | NLM_F_EXCL, header);
+    message.put(IFA_LOCAL, address.prefix.addr).put(IFA_ADDRESS, address.prefix.addr).put(IFA_FLAGS, address.flags);
+    return changed(ask(netlink, std::move(message)), {EEXIST}, sentence("adding address", address.prefix, ifindex));
+}
+
+Result<bool> remove_address(Netlink &netlink, std::uint32_t ifindex, const Prefix &prefix) {
+    Message message(RTM_DELADDR, kChange, header_for(ifindex, prefix));
+    message.put(IFA_LOCAL, prefix.addr).put(IFA_ADDRESS, prefix.addr);
+    return changed(ask(netlink, std::move(message)), {EADDRNOTAVAIL, ENODEV},
+                   sentence("removing address", prefix, ifindex));
+}
+
+Result<std::vector<Address>> list_addresses(Netlink &netlink, std::uint32_t ifindex) {
+    std::vector<Address> both;
+    for (const Family family : {Family::ipv4, Family::ipv6}) {
+        ifaddrmsg header{};
+        header.ifa_family = number(family);
+        header.ifa_index = ifindex;
+        auto found = TRY(dump<Address>(
+            netlink, [&] { return Message(RTM_GETADDR, kDump, header); },
+            [&](nlmsghdr *message) { return parse(message, ifindex); },
+            "listing the addresses of interface " + std::to_string(ifindex)));
+        both.insert(both.end(), found.begin(), found.end());
+    }
+    return both;
+}
+
+} // namespace podlane::net

@@ -1,0 +1,35 @@
+// Addresses of a link: add, remove and list.
+#pragma once
+
+#include "maps/ip.hpp"
+#include "loader/net/netlink.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace podlane::net {
+
+// What the kernel calls IFA_F_*.
+constexpr std::uint32_t kNoDad = 0x02;
+constexpr std::uint32_t kTentative = 0x40;
+constexpr std::uint32_t kPermanent = 0x80;
+constexpr std::uint32_t kNoPrefixRoute = 0x200;
+
+// What the kernel calls RT_SCOPE_*, for addresses and for routes.
+constexpr std::uint8_t kScopeGlobal = 0;
+constexpr std::uint8_t kScopeLink = 253;
+
+struct Address {
+    Prefix prefix;
+    std::uint32_t flags = 0;
+    std::uint8_t scope = kScopeGlobal;
+};
+
+// false: was there already.
+Result<bool> add_address(Netlink &netlink, std::uint32_t ifindex, const Address &address);
+// false: was not there, or neither was the link.
+Result<bool> remove_address(Netlink &netlink, std::uint32_t ifindex, const Prefix &prefix);
+// Both families; none where there is no such link.
+Result<std::vector<Address>> list_addresses(Netlink &netlink, std::uint32_t ifindex);
+
+} // namespace podlane::net

@@ -1,0 +1,165 @@
+#include "loader/net/link.hpp"
+
+#include "loader/net/message.hpp"
+
+#include <linux/if_link.h>
+#include <linux/veth.h>
+#include <net/if.h>
+
+namespace podlane::net {
+namespace {
+
+constexpr std::uint32_t kLoopbackIfindex = 1; // in every namespace (kernel: LOOPBACK_IFINDEX)
+
+ifinfomsg header_for(std::uint32_t ifindex) {
+    ifinfomsg header{};
+    header.ifi_index = static_cast<int>(ifindex);
+    return header;
+}
+
+Link parse(nlmsghdr *message) {
+    const auto *header = static_cast<ifinfomsg *>(nlmsg_data(message));
+    const Attributes<IFLA_MAX> attributes(message, sizeof *header);
+    Link link;
+    link.ifindex = static_cast<std::uint32_t>(header->ifi_index);
+    link.name = attributes.text(IFLA_IFNAME);
+    link.alias = attributes.text(IFLA_IFALIAS);
+    link.kind = Attributes<IFLA_INFO_MAX>(attributes.at(IFLA_LINKINFO)).text(IFLA_INFO_KIND);
+    link.qdisc = attributes.text(IFLA_QDISC);
+    link.mac = attributes.get<Mac>(IFLA_ADDRESS).value_or(Mac{});
+    link.mtu = attributes.get<std::uint32_t>(IFLA_MTU).value_or(0);
+    link.flags = header->ifi_flags;
+    link.type = header->ifi_type;
+    link.up = (header->ifi_flags & IFF_UP) != 0;
+    link.master = attributes.get<std::uint32_t>(IFLA_MASTER);
+    const auto peer = attributes.get<std::uint32_t>(IFLA_LINK);
+    if (link.kind == "veth" && peer && *peer != 0) {
+        link.peer_ifindex = peer;
+        link.peer_nsid = attributes.get<std::int32_t>(IFLA_LINK_NETNSID);
+    }
+    return link;
+}
+
+Result<std::optional<Link>> find(Netlink &netlink, Message message, const std::string &doing) {
+    message.put(IFLA_EXT_MASK, std::uint32_t{RTEXT_FILTER_SKIP_STATS});
+    std::optional<Link> found;
+    const Outcome outcome = ask(netlink, std::move(message), [&](nlmsghdr *answer) { found = parse(answer); });
+    if (!outcome.ok() && !outcome.is({ENODEV}))
+        return outcome.as_error(doing);
+    return found;
+}
+
+// The kernel says "exists" for either end; asks which it was.
+Error which_end_exists(Netlink &host, const VethSpec &spec, const Outcome &outcome) {
+    const auto there = find_link(host, spec.host_ifname);
+    const bool on_host = there && there->has_value();
+    Error error = outcome.as_error(
+        "creating " + (on_host ? "the host end " + spec.host_ifname : "the container's end " + spec.pod_ifname));
+    error.code = ErrorCode::already_exists;
+    return error;
+}
+
+Message veth_message(const VethSpec &spec) {
+    const std::optional<std::uint32_t> mtu = spec.mtu ? std::optional(spec.mtu) : std::nullopt;
+    Message message(RTM_NEWLINK, kChange | NLM_F_CREATE | NLM_F_EXCL | NLM_F_ECHO, header_for(0));
+    message.put(IFLA_IFNAME, spec.host_ifname).put(IFLA_ADDRESS, spec.host_mac).put(IFLA_MTU, mtu);
+    message.nest(IFLA_LINKINFO, [&] {
+        message.put(IFLA_INFO_KIND, std::string("veth")).nest(IFLA_INFO_DATA, [&] {
+            message.nest(VETH_INFO_PEER, [&] {
+                message.append(header_for(0)).put(IFLA_NET_NS_FD, spec.pod.fd());
+                message.put(IFLA_IFNAME, spec.pod_ifname).put(IFLA_ADDRESS, spec.pod_mac).put(IFLA_MTU, mtu);
+            });
+        });
+    });
+    return message;
+}
+
+Message addr_gen_mode_message(std::uint32_t ifindex, AddrGenMode mode) {
+    Message message(RTM_SETLINK, kChange, header_for(ifindex));
+    message.nest(IFLA_AF_SPEC, [&] {
+        message.nest(AF_INET6, [&] { message.put(IFLA_INET6_ADDR_GEN_MODE, static_cast<std::uint8_t>(mode)); });
+    });
+    return message;
+}
+
+Message change_message(std::uint32_t ifindex, const LinkChange &change) {
+    ifinfomsg header = header_for(ifindex);
+    if (change.up) {
+        header.ifi_change = IFF_UP;
+        header.ifi_flags = *change.up ? IFF_UP : 0;
+    }
+    Message message(RTM_SETLINK, kChange, header);
+    message.put(IFLA_MTU, change.mtu).put(IFLA_ADDRESS, change.mac);
+    if (change.alias)
+        message.put(IFLA_IFALIAS, *change.alias);
+    return message;
+}
+
+} // namespace
+
+Result<std::optional<Link>> find_link(Netlink &netlink, const std::string &name) {
+    Message message(RTM_GETLINK, kChange, header_for(0));
+    message.put(IFLA_IFNAME, name);
+    return find(netlink, std::move(message), "looking for interface " + name);
+}
+
+Result<std::optional<Link>> find_link(Netlink &netlink, std::uint32_t ifindex) {
+    return find(netlink, Message(RTM_GETLINK, kChange, header_for(ifindex)),
+                "looking for interface " + std::to_string(ifindex));
+}
+
+Result<std::vector<Link>> list_links(Netlink &netlink) {
+    return dump<Link>(
+        netlink,
+        [] {
+            Message message(RTM_GETLINK, kDump, header_for(0));
+            message.put(IFLA_EXT_MASK, std::uint32_t{RTEXT_FILTER_SKIP_STATS});
+            return message;
+        },
+        [](nlmsghdr *answer) { return std::optional(parse(answer)); }, "listing the interfaces");
+}
+
+Result<Veth> create_veth(Netlink &host, const VethSpec &spec) {
+    const std::string doing = "creating " + spec.host_ifname + " with the container's end " + spec.pod_ifname;
+    std::optional<Link> link;
+    const Outcome outcome = ask(host, veth_message(spec), [&](nlmsghdr *answer) { link = parse(answer); });
+    if (outcome.is({EEXIST}))
+        return which_end_exists(host, spec, outcome);
+    if (!outcome.ok())
+        return outcome.as_error(doing);
+    if (!link) // before Linux 6.2 the echo of a new link is not sent to whom it is due
+        link = TRY(find_link(host, spec.host_ifname));
+    if (!link || !link->peer_ifindex)
+        return Error{ErrorCode::missing, doing + ": it was gone again at once"};
+    const std::uint32_t pod_ifindex = *link->peer_ifindex;
+    return Veth{std::move(*link), pod_ifindex};
+}
+
+Result<void> set_link(Netlink &netlink, std::uint32_t ifindex, const LinkChange &change) {
+    // The kernel takes IFLA_AF_SPEC after IFF_UP, when fe80:: is there already: the mode needs a message before.
+    std::vector<Message> batch;
+    if (change.addr_gen_mode)
+        batch.push_back(addr_gen_mode_message(ifindex, *change.addr_gen_mode));
+    batch.push_back(change_message(ifindex, change));
+    const auto outcomes = ask_all(netlink, batch);
+    const std::string doing = "setting interface " + std::to_string(ifindex);
+    if (!outcomes.back().ok())
+        return outcomes.back().as_error(doing);
+    if (!outcomes.front().ok() && !outcomes.front().is({EAFNOSUPPORT})) // IPv6 is off on this node or this link
+        return outcomes.front().as_error(doing + " to IPv6 address generation mode " +
+                                         std::to_string(static_cast<unsigned>(*change.addr_gen_mode)));
+    return {};
+}
+
+Result<void> set_loopback_up(Netlink &netlink) {
+    LinkChange up;
+    up.up = true;
+    return set_link(netlink, kLoopbackIfindex, up);
+}
+
+Result<bool> remove_link(Netlink &netlink, std::uint32_t ifindex) {
+    return changed(ask(netlink, Message(RTM_DELLINK, kChange, header_for(ifindex))), {ENODEV},
+                   "removing interface " + std::to_string(ifindex));
+}
+
+} // namespace podlane::net

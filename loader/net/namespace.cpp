@@ -1,0 +1,52 @@
+#include "loader/net/namespace.hpp"
+
+#include <fcntl.h>
+#include <linux/nsfs.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+namespace podlane::net {
+namespace {
+
+constexpr const char *kOwnNamespace = "/proc/thread-self/ns/net";
+
+} // namespace
+
+Result<Namespace> Namespace::open(const std::string &path) {
+    const std::string doing = "opening the network namespace " + path;
+    Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)); // a FIFO must not hold us
+    if (!fd) {
+        const bool gone = errno == ENOENT || errno == ENOTDIR || errno == ESRCH; // ESRCH: /proc/PID while it dies
+        return system_error(gone ? ErrorCode::missing : ErrorCode::invalid_environment, doing, errno);
+    }
+    struct stat status {};
+    if (ioctl(fd.get(), NS_GET_NSTYPE) != CLONE_NEWNET || fstat(fd.get(), &status) != 0)
+        return Error{ErrorCode::invalid_environment, doing + ": it is not a network namespace"};
+    return Namespace(std::move(fd), status.st_ino);
+}
+
+Result<Namespace> Namespace::current() { return open(kOwnNamespace); }
+
+Result<Entered> enter(const Namespace &target) {
+    Fd home(::open(kOwnNamespace, O_RDONLY | O_CLOEXEC));
+    if (!home)
+        return system_error(ErrorCode::io_failure, std::string("opening ") + kOwnNamespace, errno);
+    if (setns(target.fd(), CLONE_NEWNET) != 0)
+        return system_error(ErrorCode::invalid_environment, "entering a network namespace", errno);
+    return Entered(std::move(home));
+}
+
+Entered::~Entered() {
+    if (!home_ || setns(home_.get(), CLONE_NEWNET) == 0)
+        return;
+    // Whatever came next would happen to the wrong namespace.
+    std::perror("podlane: cannot go back to the network namespace it came from");
+    std::abort();
+}
+
+} // namespace podlane::net

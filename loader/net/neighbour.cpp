@@ -1,0 +1,106 @@
+#include "loader/net/neighbour.hpp"
+
+#include "loader/net/message.hpp"
+
+#include <linux/neighbour.h>
+
+namespace podlane::net {
+namespace {
+
+ndmsg header_for(std::uint32_t ifindex, Family family) {
+    ndmsg header{};
+    header.ndm_family = number(family);
+    header.ndm_ifindex = static_cast<std::int32_t>(ifindex);
+    return header;
+}
+
+std::string sentence(const char *verb, const ip_addr &addr, std::uint32_t ifindex) {
+    return std::string(verb) + " neighbour " + to_string(addr) + " on interface " + std::to_string(ifindex);
+}
+
+std::optional<Neighbour> parse(nlmsghdr *message, std::uint32_t ifindex) {
+    const auto *header = static_cast<ndmsg *>(nlmsg_data(message));
+    const Attributes<NDA_MAX> attributes(message, sizeof *header);
+    const auto addr = attributes.addr(NDA_DST);
+    // NUD_NOARP entries are the kernel's own note that a multicast or loopback address needs no neighbour.
+    if (!addr || header->ndm_ifindex != static_cast<std::int32_t>(ifindex) || header->ndm_state == NUD_NOARP)
+        return std::nullopt;
+    return Neighbour{*addr, attributes.get<Mac>(NDA_LLADDR).value_or(Mac{}), (header->ndm_state & NUD_PERMANENT) != 0};
+}
+
+} // namespace
+
+Result<void> put_neighbour(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr, const Mac &mac) {
+    ndmsg header = header_for(ifindex, family_of(addr));
+    header.ndm_state = NUD_PERMANENT;
+    Message message(RTM_NEWNEIGH, kChange | NLM_F_CREATE | NLM_F_REPLACE, header);
+    message.put(NDA_DST, addr).put(NDA_LLADDR, mac);
+    if (const Outcome outcome = ask(netlink, std::move(message)); !outcome.ok())
+        return outcome.as_error(sentence("putting", addr, ifindex));
+    return {};
+}
+
+Result<bool> remove_neighbour(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {
+    Message message(RTM_DELNEIGH, kChange, header_for(ifindex, family_of(addr)));
+    message.put(NDA_DST, addr);
+    return changed(ask(netlink, std::move(message)), {ENOENT, ENODEV}, sentence("removing", addr, ifindex));
+}
+
+Result<std::optional<Neighbour>> find_neighbour(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {
+    Message message(RTM_GETNEIGH, kChange, header_for(ifindex, family_of(addr)));
+    message.put(NDA_DST, addr);
+    std::optional<Neighbour> found;
+    const Outcome outcome = ask(netlink, std::move(message), [&](nlmsghdr *answer) { found = parse(answer, ifindex); });
+    if (!outcome.ok() && !outcome.is({ENOENT, ENODEV}))
+        return outcome.as_error(sentence("looking for", addr, ifindex));
+    return found;
+}
+
+Result<std::vector<Neighbour>> list_neighbours(Netlink &netlink, std::uint32_t ifindex) {
+    std::vector<Neighbour> both;
+    for (const Family family : {Family::ipv4, Family::ipv6}) {
+        ndmsg header{};
+        header.ndm_family = number(family);
+        auto found = TRY(dump<Neighbour>(
+            netlink,
+            [&] {
+                Message message(RTM_GETNEIGH, kDump, header);
+                message.put(NDA_IFINDEX, ifindex);
+                return message;
+            },
+            [&](nlmsghdr *message) { return parse(message, ifindex); },
+            "listing the neighbours of interface " + std::to_string(ifindex)));
+        both.insert(both.end(), found.begin(), found.end());
+    }
+    return both;
+}
+
+Result<void> put_proxy(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {
+    ndmsg header = header_for(ifindex, family_of(addr));
+    header.ndm_flags = NTF_PROXY;
+    header.ndm_state = NUD_PERMANENT;
+    Message message(RTM_NEWNEIGH, kChange | NLM_F_CREATE | NLM_F_REPLACE, header);
+    message.put(NDA_DST, addr);
+    if (const Outcome outcome = ask(netlink, std::move(message)); !outcome.ok())
+        return outcome.as_error(sentence("being a proxy for", addr, ifindex));
+    return {};
+}
+
+Result<bool> remove_proxy(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {
+    ndmsg header = header_for(ifindex, family_of(addr));
+    header.ndm_flags = NTF_PROXY;
+    Message message(RTM_DELNEIGH, kChange, header);
+    message.put(NDA_DST, addr);
+    return changed(ask(netlink, std::move(message)), {ENOENT, ENODEV}, sentence("being no proxy for", addr, ifindex));
+}
+
+Result<bool> has_proxy(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {
+    ndmsg header = header_for(ifindex, family_of(addr));
+    header.ndm_flags = NTF_PROXY;
+    Message message(RTM_GETNEIGH, kChange, header);
+    message.put(NDA_DST, addr);
+    return changed(ask(netlink, std::move(message)), {ENOENT, ENODEV},
+                   sentence("looking for a proxy for", addr, ifindex));
+}
+
+} // namespace podlane::net

@@ -1,0 +1,33 @@
+// A route netlink socket that stays in the namespace it was opened in, with strict checking and the kernel's own words.
+#pragma once
+
+#include "maps/result.hpp"
+#include "loader/net/namespace.hpp"
+
+#include <cstdint>
+#include <memory>
+
+struct nl_sock;
+
+namespace podlane::net {
+
+enum class Family : std::uint8_t { ipv4 = 2, ipv6 = 10 }; // AF_INET, AF_INET6
+
+// Not for use by two threads at once. Any other function of this room takes the one whose namespace it works in.
+class Netlink {
+  public:
+    static Result<Netlink> open(); // in the calling thread's namespace
+    static Result<Netlink> open_in(const Namespace &target);
+
+    [[nodiscard]] nl_sock *socket() const { return socket_.get(); } // for loader/net only
+
+  private:
+    struct Free {
+        void operator()(nl_sock *socket) const;
+    };
+    explicit Netlink(nl_sock *socket) : socket_(socket) {}
+
+    std::unique_ptr<nl_sock, Free> socket_;
+};
+
+} // namespace podlane::net

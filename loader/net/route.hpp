@@ -1,0 +1,50 @@
+// Routes: add, remove, find, and the way out of the node.
+#pragma once
+
+#include "maps/ip.hpp"
+#include "loader/net/netlink.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace podlane::net {
+
+constexpr std::uint32_t kMainTable = 254;
+constexpr std::uint32_t kAllTables = 0; // list_routes() only
+
+struct RouteSpec {
+    Prefix destination{};                // its family is the route's; host bits must be clear
+    std::optional<ip_addr> gateway{};    // may be IPv6 for an IPv4 destination
+    std::uint32_t ifindex = 0;           // 0 for a route without a link (see type)
+    bool onlink = false;                 // the gateway is reachable on ifindex whatever the addresses say
+    bool append = false;                 // IPv6, to add: also where another link has one to the destination
+    std::optional<std::uint8_t> scope{}; // IPv4; default: link without a gateway, else global
+    std::optional<std::uint32_t> table{}, priority{}, mtu{}, advmss{};
+    std::optional<ip_addr> preferred_source{};
+    std::uint8_t protocol = 4; // RTPROT_STATIC
+    std::uint8_t type = 1;     // RTN_UNICAST
+};
+
+// false: a route with this destination, table and priority was there already, be it this one or another.
+Result<bool> add_route(Netlink &netlink, const RouteSpec &route);
+// By destination, table, type, and whichever of ifindex, gateway and priority are given; false: was not there.
+Result<bool> remove_route(Netlink &netlink, const RouteSpec &route);
+// By destination, table and type, and whichever of ifindex, gateway and priority are given. Cheap for the route in use.
+Result<std::optional<RouteSpec>> find_route(Netlink &netlink, const RouteSpec &route);
+// Of one link in one table or in all, filtered by the kernel; none where the link or the table is missing.
+Result<std::vector<RouteSpec>> list_routes(Netlink &netlink, std::uint32_t ifindex, Family family,
+                                           std::uint32_t table = kMainTable);
+
+// What the kernel's rules and routes say of an address.
+Result<std::optional<RouteSpec>> route_to(Netlink &netlink, const ip_addr &addr);
+
+struct DefaultRoute {
+    std::uint32_t ifindex = 0;
+    std::optional<ip_addr> gateway{};
+};
+
+// Of the main table, the lowest metric; of several paths the first. One lookup, without a dump, on a usual node.
+Result<std::optional<DefaultRoute>> default_route(Netlink &netlink, Family family);
+
+} // namespace podlane::net

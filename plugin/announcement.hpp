@@ -1,0 +1,41 @@
+// A pod's addresses on the link of its network's uplink: nobody else has them there, and everybody knows who does.
+#pragma once
+
+#include "maps/tables.hpp"
+#include "loader/net/announce.hpp"
+#include "loader/net/netlink.hpp"
+#include "plugin/rollback.hpp"
+#include "plugin/egress_route.hpp"
+
+#include <chrono>
+#include <optional>
+#include <span>
+
+namespace podlane {
+
+// Asks the link, while the rest of the ADD is done. Nothing is asked without a way.
+class ConflictProbe {
+  public:
+    static Result<ConflictProbe> ask(const std::optional<EgressRoute> &way, std::span<const ip_addr> addresses);
+    // ErrorCode::already_exists names who has an address. Waits for what is left of the time to answer.
+    [[nodiscard]] Result<void> must_be_free() const;
+
+  private:
+    std::string uplink_;
+    std::optional<net::Probe> probe_;
+    std::chrono::steady_clock::time_point deadline_;
+};
+
+// The uplink listens to questions for the addresses (the program answers them), and its neighbours are told.
+Result<void> announce_addresses(const std::optional<EgressRoute> &way, std::span<const ip_addr> addresses, net::Netlink &host,
+                        Rollback &rollback);
+// Notes whether the uplink has an IPv4 address to ask for neighbours in the name of.
+Result<void> note_name(const std::optional<EgressRoute> &way, const SourceRoutes &routes, net::Netlink &host);
+// The notes on uplinks that carry no network any more.
+Result<void> erase_notes(const SourceRoutes &routes, const Uplinks &uplinks);
+// A missing uplink or entry is done already.
+Result<void> withdraw_address(std::uint32_t uplink, const ip_addr &addr, net::Netlink &host);
+// ErrorCode::check_failed where the uplink does not listen to questions.
+Result<void> check_link(const std::optional<EgressRoute> &way, std::span<const ip_addr> addresses, net::Netlink &host);
+
+} // namespace podlane

@@ -1,0 +1,63 @@
+#include "plugin/egress_route.hpp"
+
+#include "loader/net/route.hpp"
+
+#include <algorithm>
+
+namespace podlane {
+namespace {
+
+Error not_found(std::string sentence) {
+    return {ErrorCode::invalid_network_config, std::move(sentence), "name the interface in \"uplink\""};
+}
+
+ip_addr any_of(bool ipv4) { return ipv4 ? ipv4_from_host_order(0) : ip_addr{}; }
+
+// The interface of the table's default route, or of the route to a gateway.
+Result<std::uint32_t> look_up_uplink(const cni::Config &config, net::Netlink &host) {
+    if (config.table)
+        for (const bool ipv4 : {true, false})
+            if (const auto route =
+                    TRY(net::find_route(host, {.destination = {any_of(ipv4), 0}, .table = config.table}));
+                route && route->ifindex != 0)
+                return route->ifindex;
+    if (config.table)
+        return not_found("table " + std::to_string(*config.table) + " has no default route, so no uplink is known");
+    for (const ip_addr &gateway : config.gateways)
+        if (const auto route = TRY(net::route_to(host, gateway)); route && route->ifindex != 0 && !route->gateway)
+            return route->ifindex;
+    return not_found("no route of the node has the gateway on its link, so no uplink is known");
+}
+
+} // namespace
+
+Result<std::optional<EgressRoute>> find_egress_route(cni::Config &config, net::Netlink &host) {
+    if (config.uplink.empty() && config.gateways.empty() && !config.table)
+        return std::optional<EgressRoute>{};
+    const auto link = config.uplink.empty() ? TRY(net::find_link(host, TRY(look_up_uplink(config, host))))
+                                            : TRY(net::find_link(host, config.uplink));
+    if (!link)
+        return Error{ErrorCode::invalid_network_config, "the uplink " + config.uplink + " is not there",
+                     "make the interface, or name another one in \"uplink\""};
+    config.uplink = link->name;
+    if (std::ranges::find(config.uplinks, link->name) == config.uplinks.end())
+        config.uplinks.push_back(link->name);
+    return std::optional(EgressRoute{*link, config.gateways, config.table});
+}
+
+Result<std::optional<ip_addr>> gateway_for(const EgressRoute &way, const cni::Address &own, net::Netlink &host) {
+    const bool ipv4 = is_ipv4(own.prefix.addr);
+    const auto of_family = [&](const ip_addr &addr) { return is_ipv4(addr) == ipv4; };
+    if (const auto found = std::ranges::find_if(way.gateways, of_family); found != way.gateways.end())
+        return std::optional(*found);
+    if (own.gateway && of_family(*own.gateway) && !way.table)
+        return own.gateway;
+    const net::RouteSpec everywhere{
+        .destination = {any_of(ipv4), 0}, .ifindex = way.uplink.ifindex, .table = way.table};
+    if (const auto route = TRY(net::find_route(host, everywhere));
+        route && route->gateway && of_family(*route->gateway))
+        return route->gateway;
+    return own.gateway && of_family(*own.gateway) ? own.gateway : std::nullopt;
+}
+
+} // namespace podlane

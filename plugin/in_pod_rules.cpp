@@ -1,0 +1,137 @@
+#include "plugin/in_pod_rules.hpp"
+
+#include "loader/pins.hpp"
+#include "plugin/log.hpp"
+#include "plugin/plan.hpp"
+#include "plugin/pod_rules.hpp"
+
+#include <algorithm>
+
+namespace podlane {
+namespace {
+
+std::string words_of(const net::Link &link) { return link.name + (link.kind.empty() ? "" : " (" + link.kind + ")"); }
+
+// Nothing that is asked for is left out in silence.
+Result<void> refuse_what_needs_programs(const cni::Config &config, const net::Link &link) {
+    const char *asked_for = !config.source_routing   ? "nothing is left to do with \"sourceRouting\" false"
+                            : config.bandwidth       ? "nothing can hold its limits"
+                            : config.ip_masq         ? "\"ipMasq\" does not see its packets"
+                            : !config.uplink.empty() ? "\"uplink\" is its main plugin's"
+                            : config.table           ? "\"table\" is its main plugin's"
+                                                     : nullptr;
+    if (asked_for == nullptr)
+        return {};
+    return Error{ErrorCode::unsupported_field,
+                 "interface " + words_of(link) + " has no host end for the programs: " + asked_for,
+                 "take the key out, or chain Podlane after a plugin that makes a veth pair (ptp, bridge)"};
+}
+
+Result<endpoint> make_record(const cni::Request &request, const net::Namespace &pod, const net::Link &link) {
+    EndpointFacts facts{.mode = ENDPOINT_AFTER_MAIN, .hook_kind = HookKind::clsact, .netns_inode = pod.inode()};
+    facts.pod_ifindex = link.ifindex;
+    facts.pod_mac = link.mac;
+    facts.mtu = link.mtu;
+    facts.flags = INTERFACE_POD_RULES;
+    facts.addresses = TRY(adopted_addresses(request));
+    return make_endpoint(request, facts);
+}
+
+Result<void> put_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own,
+                       Rollback &rollback) {
+    rollback.add("putting rules into the container", [&pod, record] { return remove_pod_rules(pod, record); });
+    return put_pod_rules(pod, record, own);
+}
+
+// The others had programs only: what they send by the new interface would not meet one.
+Result<void> put_rules_for_siblings(const std::vector<PeerInterface> &siblings, const Tables &tables, net::Netlink &pod,
+                                    Rollback &rollback) {
+    for (const PeerInterface &sibling : siblings) {
+        if ((sibling.second.flags & INTERFACE_POD_RULES) != 0)
+            continue;
+        TRY(put_rules(pod, sibling.second, {}, rollback));
+        rollback.add("telling " + std::string(field_text(sibling.first.ifname)) + " of its rules",
+                     [&tables, sibling] { return change_flags(tables, sibling, sibling.second.flags); });
+        TRY(change_flags(tables, sibling, sibling.second.flags | INTERFACE_POD_RULES));
+    }
+    return {};
+}
+
+Result<void> release_siblings(const cni::Request &request, const Tables &tables, const endpoint &record,
+                              net::Netlink &pod) {
+    std::vector<net::Link> strangers;
+    const auto siblings = TRY(find_peer_interfaces(request, tables, pod, record.netns_inode, &strangers));
+    if (!strangers.empty())
+        return {};
+    for (const PeerInterface &sibling : siblings) {
+        if ((sibling.second.flags & (INTERFACE_POD_RULES | INTERFACE_BRIDGED)) != INTERFACE_POD_RULES)
+            continue;
+        TRY(remove_pod_rules(pod, sibling.second));
+        TRY(change_flags(tables, sibling, sibling.second.flags & ~std::uint32_t{INTERFACE_POD_RULES}));
+    }
+    return {};
+}
+
+} // namespace
+
+std::vector<cni::Address> addresses_with_gateways(const cni::Request &request, const endpoint &record) {
+    if (record.mode != ENDPOINT_AFTER_MAIN || !request.config.prev_result)
+        return {};
+    std::vector<cni::Address> own = addresses_of(*request.config.prev_result, request.ifname);
+    for (cni::Address &one : own)
+        for (const ip_addr &gateway : request.config.gateways)
+            if (is_ipv4(gateway) == is_ipv4(one.prefix.addr))
+                one.gateway = gateway;
+    return own;
+}
+
+Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
+                                       const Tables &tables, const net::Link &link, Rollback &rollback) {
+    TRY(refuse_what_needs_programs(request.config, link));
+    const Lock lock = TRY(Lock::shared(request.config.bpffs));
+    const endpoint record = TRY(make_record(request, pod, link));
+    const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
+    TRY(tables.endpoints.put(key, record, Put::must_not_exist));
+    rollback.add("recording the endpoint", [&tables, key]() -> Result<void> {
+        TRY(tables.endpoints.erase(key));
+        return {};
+    });
+    log(cni::Log::Level::warning, "interface " + words_of(link) +
+                                      " of the container has no host end for the programs: source routing is done by "
+                                      "rules in the container");
+    TRY(put_rules(sockets.pod, record, addresses_with_gateways(request, record), rollback));
+    TRY(put_rules_for_siblings(TRY(find_peer_interfaces(request, tables, sockets.pod, pod.inode())), tables, sockets.pod,
+                               rollback));
+    return *request.config.prev_result;
+}
+
+Result<void> put_rules_beside(const std::vector<net::Link> &strangers, const std::vector<PeerInterface> &siblings,
+                              const endpoint &record, const std::vector<cni::Address> &own, net::Netlink &pod,
+                              Rollback &rollback) {
+    if (!siblings.empty())
+        log(cni::Log::Level::info, "source routing is done by the programs on " +
+                                       std::string(field_text(record.host_ifname)) +
+                                       " and on the container's other host ends");
+    for (const net::Link &one : strangers)
+        log(cni::Log::Level::warning, "interface " + words_of(one) +
+                                          " of the container has no programs: source routing is done by rules in the "
+                                          "container");
+    if ((record.flags & INTERFACE_BRIDGED) != 0)
+        log(cni::Log::Level::warning, std::string(field_text(record.host_ifname)) +
+                                          " is a port of a bridge that does not route for it: source routing of its "
+                                          "addresses is done by rules in the container");
+    return (record.flags & INTERFACE_POD_RULES) == 0 ? Result<void>{} : put_rules(pod, record, own, rollback);
+}
+
+Result<void> leave_container(const cni::Request &request, const Tables &tables, const endpoint &record) {
+    if ((record.flags & INTERFACE_POD_RULES) == 0 || request.netns.empty())
+        return {};
+    const auto pod = net::Namespace::open(request.netns);
+    if (!pod || pod->inode() != record.netns_inode)
+        return {};
+    net::Netlink inside = TRY(net::Netlink::open_in(*pod));
+    TRY(remove_pod_rules(inside, record));
+    return record.ifindex == 0 ? release_siblings(request, tables, record, inside) : Result<void>{};
+}
+
+} // namespace podlane

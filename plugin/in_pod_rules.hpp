@@ -1,0 +1,31 @@
+// Interfaces of a container without a host end (macvlan, ipvlan, host-device): no program of ours sees what is sent by
+// them, so rules in the container lead what is sent from an address to its own interface.
+#pragma once
+
+#include "plugin/adopt.hpp"
+#include "plugin/peer_interfaces.hpp"
+
+#include <vector>
+
+namespace podlane {
+
+// Chained after the plugin that made `link`. Puts rules for its addresses, and for those of the container's interfaces
+// that had programs only. The result is prevResult.
+Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
+                                       const Tables &tables, const net::Link &link, Rollback &rollback);
+
+// For an endpoint with a host end: rules as well where its flags say so, because the container has interfaces without
+// programs (`strangers`), or because the host does not route for it. Says in the log which way is taken.
+Result<void> put_rules_beside(const std::vector<net::Link> &strangers, const std::vector<PeerInterface> &siblings,
+                              const endpoint &record, const std::vector<cni::Address> &own, net::Netlink &pod,
+                              Rollback &rollback);
+
+// Takes the endpoint's rules out of the container, and those of the others when it was the last one without a host end.
+// A namespace that is gone, or another one by now, is done already.
+Result<void> leave_container(const cni::Request &request, const Tables &tables, const endpoint &record);
+
+// What prevResult says of the endpoint's addresses, with the gateways of the configuration where it has any. Nothing
+// for an interface of our own: its routes say all.
+std::vector<cni::Address> addresses_with_gateways(const cni::Request &request, const endpoint &record);
+
+} // namespace podlane

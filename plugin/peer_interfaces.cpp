@@ -1,0 +1,160 @@
+#include "plugin/peer_interfaces.hpp"
+
+#include "maps/entries.hpp"
+#include "plugin/history.hpp"
+#include "loader/net/link.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace podlane {
+namespace {
+
+constexpr std::uint32_t kMappedBits = 96; // ::ffff:0:0/96
+
+source_route make_source_route(const endpoint &record) {
+    source_route route{};
+    route.ifindex = record.ifindex;
+    route.mtu = record.mtu;
+    std::ranges::copy(record.host_mac, route.host_mac);
+    std::ranges::copy(record.pod_mac, route.pod_mac);
+    return route;
+}
+
+// By the uplink to neighbours of the lease's subnet, and past them to the gateway.
+Result<void> add_way(source_route &route, const EgressRoute &way, const cni::Address &own, net::Netlink &host) {
+    const bool alone = own.prefix.length == (is_ipv4(own.prefix.addr) ? 32 : 128);
+    route.uplink = way.uplink.ifindex;
+    route.gateway = TRY(gateway_for(way, own, host)).value_or(ip_addr{});
+    route.prefix_bits = alone ? 0 : own.prefix.length + (is_ipv4(own.prefix.addr) ? kMappedBits : 0);
+    std::ranges::copy(way.uplink.mac, route.uplink_mac);
+    return {};
+}
+
+// As they are known already where its network has a way of its own.
+Result<void> add_routes_of(const endpoint &sibling, const Tables &tables, std::vector<source_route> &into) {
+    source_route route = make_source_route(sibling);
+    for (const ip_addr &addr : addresses_in(sibling)) {
+        route.source = addr;
+        into.push_back(TRY(tables.source_routes.find({sibling.ifindex, addr})).value_or(route));
+    }
+    return {};
+}
+
+bool is_same(const source_route &a, const source_route &b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+bool takes_part(const endpoint &record, std::uint64_t netns_inode) {
+    return record.netns_inode == netns_inode && record.ifindex != 0 && (record.flags & INTERFACE_APART) == 0;
+}
+
+// The siblings' programs look the address up only where they are told to.
+Result<void> tell(const PeerInterface &sibling, const Tables &tables) {
+    if ((sibling.second.flags & INTERFACE_SIBLINGS) != 0)
+        return {};
+    return change_flags(tables, sibling, sibling.second.flags | INTERFACE_SIBLINGS);
+}
+
+} // namespace
+
+Result<void> change_flags(const Tables &tables, const PeerInterface &sibling, std::uint32_t flags) {
+    endpoint record = sibling.second;
+    record.flags = flags;
+    TRY(tables.endpoints.put(sibling.first, record, Put::must_exist));
+    TRY(tables.interfaces.put(record.ifindex, make_interface(record), Put::must_exist));
+    for (const ip_addr &addr : addresses_in(record))
+        TRY(tables.addresses.put({record.network, addr}, make_address(record), Put::must_exist));
+    return {};
+}
+
+Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &request, const Tables &tables, net::Netlink &pod,
+                                           std::uint64_t netns_inode, std::vector<net::Link> *strangers) {
+    const Step step(STEP_SIBLINGS);
+    std::vector<PeerInterface> siblings;
+    if (!request.config.source_routing)
+        return siblings;
+    for (const net::Link &link : TRY(net::list_links(pod))) {
+        if (link.name == request.ifname || link.name == "lo")
+            continue;
+        const endpoint_key key = TRY(make_endpoint_key(request.container_id, link.name));
+        const auto record = TRY(tables.endpoints.find(key));
+        if (record && takes_part(*record, netns_inode))
+            siblings.emplace_back(key, *record);
+        if ((!record || record->ifindex == 0) && link.up && strangers != nullptr)
+            strangers->push_back(link);
+    }
+    return siblings;
+}
+
+std::uint32_t source_flags(const cni::Config &config, const std::vector<PeerInterface> &siblings,
+                           const std::optional<EgressRoute> &way) {
+    return (siblings.empty() ? 0U : std::uint32_t{INTERFACE_SIBLINGS}) | (way ? std::uint32_t{INTERFACE_WAY} : 0U) |
+           (config.source_routing ? 0U : std::uint32_t{INTERFACE_APART});
+}
+
+Result<std::vector<SourceRouteEntry>> wanted_source_routes(const endpoint &record,
+                                                           const std::vector<cni::Address> &leased,
+                                                           const std::vector<PeerInterface> &siblings,
+                                                           const std::optional<EgressRoute> &way, const Tables &tables,
+                                                           net::Netlink &host) {
+    const Step step(STEP_SIBLINGS);
+    std::vector<SourceRouteEntry> entries;
+    if (siblings.empty() && !way)
+        return entries;
+    std::vector<source_route> all;
+    source_route route = make_source_route(record);
+    for (const cni::Address &own : leased) {
+        route.source = own.prefix.addr;
+        if (way) {
+            TRY(add_way(route, *way, own, host));
+            entries.push_back({{record.ifindex, own.prefix.addr}, route});
+        }
+        all.push_back(route);
+    }
+    if (siblings.empty())
+        return entries;
+    for (const auto &[key, sibling] : siblings)
+        TRY(add_routes_of(sibling, tables, all));
+    add_entries_at(record.ifindex, all, entries);
+    for (const auto &[key, sibling] : siblings)
+        add_entries_at(sibling.ifindex, all, entries);
+    return entries;
+}
+
+Result<void> put_source_routes(const std::vector<SourceRouteEntry> &entries, const std::vector<PeerInterface> &siblings,
+                               const Tables &tables, Rollback &rollback) {
+    const Step step(STEP_ENTRIES);
+    for (const auto &[key, route] : entries) {
+        rollback.add("putting the way of " + to_string(route.source), [&tables, key = key]() -> Result<void> {
+            TRY(tables.source_routes.erase(key));
+            return {};
+        });
+        TRY(tables.source_routes.put(key, route));
+    }
+    for (const PeerInterface &sibling : siblings)
+        TRY(tell(sibling, tables));
+    return {};
+}
+
+Result<void> check_source_routes(const std::vector<SourceRouteEntry> &entries, const std::vector<PeerInterface> &siblings,
+                                 const Tables &tables) {
+    const auto failed = [](std::string sentence) {
+        return Error{ErrorCode::check_failed, std::move(sentence),
+                     "delete the pod's sandbox; the runtime makes a new one"};
+    };
+    for (const auto &[key, wanted] : entries) {
+        auto there = TRY(tables.source_routes.find(key));
+        // prevResult has no subnets: what ADD knew of them is taken as it is.
+        if (there && wanted.uplink != 0 && wanted.prefix_bits == 0)
+            there->prefix_bits = 0;
+        if (!there || !is_same(*there, wanted))
+            return failed("the way of " + to_string(wanted.source) + " from interface " + std::to_string(key.ifindex) +
+                          " is gone from " PODLANE_MAP_SOURCE_ROUTES " or wrong");
+    }
+    for (const auto &[key, sibling] : siblings)
+        if ((sibling.flags & INTERFACE_SIBLINGS) == 0)
+            return failed("interface " + std::string(field_text(key.ifname)) +
+                          " of the container does not know of the others");
+    return {};
+}
+
+} // namespace podlane

@@ -1,0 +1,46 @@
+// Ties the interfaces of one container together: the entries by which what it sends from an address leaves by the
+// network of that address.
+#pragma once
+
+#include "plugin/endpoint.hpp"
+#include "loader/net/netlink.hpp"
+#include "plugin/egress_route.hpp"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace podlane {
+
+using PeerInterface = std::pair<endpoint_key, endpoint>;
+
+// Of the record and of what the programs know of it.
+Result<void> change_flags(const Tables &tables, const PeerInterface &sibling, std::uint32_t flags);
+
+// The container's other interfaces that take part in source routing, whatever network they belong to; none where
+// `config` has it switched off. `pod` is a socket in the container's namespace. `strangers` are its interfaces without
+// programs on a host end.
+Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &request, const Tables &tables, net::Netlink &pod,
+                                           std::uint64_t netns_inode, std::vector<net::Link> *strangers = nullptr);
+
+// The flags of an endpoint with these siblings and this way.
+std::uint32_t source_flags(const cni::Config &config, const std::vector<PeerInterface> &siblings,
+                           const std::optional<EgressRoute> &way);
+
+// What the map holds of an endpoint: its own addresses where it has a way of its own, those of its siblings at its host
+// end, and its own at theirs.
+Result<std::vector<SourceRouteEntry>> wanted_source_routes(const endpoint &record,
+                                                           const std::vector<cni::Address> &leased,
+                                                           const std::vector<PeerInterface> &siblings,
+                                                           const std::optional<EgressRoute> &way, const Tables &tables,
+                                                           net::Netlink &host);
+
+// Puts them, and tells the siblings' programs to look there.
+Result<void> put_source_routes(const std::vector<SourceRouteEntry> &entries, const std::vector<PeerInterface> &siblings,
+                               const Tables &tables, Rollback &rollback);
+
+// ErrorCode::check_failed names an entry that is missing or wrong.
+Result<void> check_source_routes(const std::vector<SourceRouteEntry> &entries, const std::vector<PeerInterface> &siblings,
+                                 const Tables &tables);
+
+} // namespace podlane

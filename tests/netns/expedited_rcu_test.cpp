@@ -1,0 +1,82 @@
+// Short waits for RCU: asked for while they are wanted, and never left behind. Others may be at it at the same time.
+#include "loader/expedited_rcu.hpp"
+#include "maps/fd.hpp"
+#include "tests/harness/process.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <string>
+
+namespace podlane {
+namespace {
+
+constexpr const char *kPath = "/sys/kernel/rcu_expedited";
+constexpr const char *kOurs = "20556";
+
+std::string value() {
+    std::string text;
+    std::ifstream(kPath) >> text;
+    return text;
+}
+
+bool is_off() {
+    return test::wait_until([] { return value() == "0"; });
+}
+
+class Grace : public testing::Test {
+  protected:
+    void SetUp() override {
+        if (access(kPath, R_OK | W_OK) != 0)
+            GTEST_SKIP() << "this kernel has no " << kPath;
+        if (value() != "0" && value() != kOurs)
+            GTEST_SKIP() << kPath << " is " << value() << " here";
+    }
+};
+
+TEST_F(Grace, IsShortForAsLongAsAnybodyWantsIt) {
+    {
+        const ExpeditedRcu first;
+        EXPECT_EQ(value(), kOurs);
+        {
+            const ExpeditedRcu second;
+            EXPECT_EQ(value(), kOurs);
+        }
+        EXPECT_EQ(value(), kOurs);
+    }
+    EXPECT_TRUE(is_off()) << value();
+}
+
+TEST_F(Grace, IsTakenBackWhereACallWasKilled) {
+    const pid_t child = fork();
+    if (child == 0) {
+        const ExpeditedRcu never_ended;
+        (void)kill(getpid(), SIGKILL);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    { const ExpeditedRcu next; }
+    EXPECT_TRUE(is_off()) << value();
+}
+
+TEST_F(Grace, AValueOfSomebodyElseStays) {
+    const Fd file(open(kPath, O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(flock(file.get(), LOCK_EX), 0); // until the others are through
+    ASSERT_EQ(pwrite(file.get(), "1\n", 2, 0), 2);
+    ASSERT_EQ(flock(file.get(), LOCK_SH), 0); // none of them is the last one
+    {
+        const ExpeditedRcu ours;
+        EXPECT_EQ(value(), "1");
+    }
+    EXPECT_EQ(value(), "1");
+    EXPECT_EQ(pwrite(file.get(), "0\n", 2, 0), 2);
+}
+
+} // namespace
+} // namespace podlane

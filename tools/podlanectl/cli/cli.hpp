@@ -1,0 +1,144 @@
+// The command line as a table: objects, their verbs, options and help. The parser and every help text read it.
+#pragma once
+
+#include "maps/result.hpp"
+#include "tools/podlanectl/cli/world.hpp"
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace podlane::ctl {
+
+enum class Opt : unsigned {
+    json,
+    bpffs,
+    help,
+    pod,
+    ns,
+    container,
+    address,
+    interface,
+    network,
+    all,
+    reasons,
+    source,
+    destination,
+    force,
+    ingress_rate,
+    ingress_burst,
+    egress_rate,
+    egress_burst,
+    watch,
+    from,
+    to,
+    proto,
+    size,
+    frame,
+    out,
+    sample,
+    limit,
+    sort,
+    fix,
+    last,
+    listen,
+    openmetrics,
+    bin_dir,
+    conf_dir,
+    dry_run,
+    subnets,
+    cluster_cidrs,
+    uplinks,
+    fast_path,
+    mtu,
+    plugin,
+    count
+};
+
+struct Option {
+    Opt id;
+    char letter; // '\0': none
+    std::string_view name;
+    std::string_view value; // name of its value in help; empty: a switch
+    std::string_view help;
+};
+
+// A set of options.
+class Opts {
+  public:
+    constexpr Opts(std::initializer_list<Opt> ids) {
+        for (const Opt id : ids)
+            bits_ |= std::uint64_t{1} << static_cast<unsigned>(id);
+    }
+    [[nodiscard]] constexpr bool has(Opt id) const { return (bits_ >> static_cast<unsigned>(id) & 1U) != 0; }
+    friend constexpr Opts operator|(Opts a, Opts b) {
+        a.bits_ |= b.bits_;
+        return a;
+    }
+
+  private:
+    std::uint64_t bits_ = 0;
+};
+
+struct Call;
+
+struct Argument {
+    std::string_view name; // empty: the command takes none
+    bool required = false;
+    std::string_view help{};
+};
+
+struct Command {
+    std::string_view verb; // empty: the object alone is the command
+    std::string_view summary;
+    Opts options;
+    Argument argument;
+    std::string_view detail; // paragraphs below the options in help
+    Result<int> (*run)(const Call &call, World &world);
+    bool writes = false; // its verb is never abbreviated
+    Argument more{};     // what may be repeated behind the argument
+};
+
+// A noun and what can be done with it; the first command is the default one.
+struct Noun {
+    std::string_view name;
+    std::string_view summary;
+    std::vector<Command> commands;
+};
+
+// What the user asked for. Where `help` is set, noun and command are what was named before it, if anything.
+struct Call {
+    const Noun *noun = nullptr;
+    const Command *command = nullptr;
+    bool help = false;
+    std::array<std::optional<std::string>, static_cast<std::size_t>(Opt::count)> values{};
+    std::string argument{};
+    std::vector<std::string> more{};
+
+    [[nodiscard]] const std::optional<std::string> &value(Opt id) const { return values[static_cast<std::size_t>(id)]; }
+    [[nodiscard]] bool has(Opt id) const { return value(id).has_value(); }
+};
+
+std::span<const Option> options();
+const std::vector<Noun> &nouns(); // the one table
+
+// Options may stand anywhere and be abbreviated while they stay unique; nouns and verbs as in ip(8): the first of
+// the table that begins with the word. Its errors are usage errors.
+Result<Call> parse(std::span<const std::string_view> words);
+std::string help_text(const Call &call);
+
+// Whole program: parse, run, print what went wrong. Returns the exit code: 0 fine, 1 something is wrong, 2 usage.
+int run(std::span<const std::string_view> words, World &world);
+
+// An error of whoever typed the command: exit code 2.
+Error usage_error(std::string message, std::string hint = {});
+
+// The candidate with the fewest typing errors to `word`; empty where none is near.
+std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates);
+
+} // namespace podlane::ctl

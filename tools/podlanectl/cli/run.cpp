@@ -1,0 +1,108 @@
+#include "tools/podlanectl/cli/cli.hpp"
+
+#include "maps/abi/names.h"
+
+#include <bpf/libbpf.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+
+namespace podlane::ctl {
+namespace {
+
+std::uint64_t clock_ns(clockid_t clock) {
+    std::timespec now{};
+    clock_gettime(clock, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+std::string hint_of(const Error &error) {
+    if (!error.hint.empty())
+        return error.hint;
+    switch (error.system_errno) {
+    case EPERM:
+    case EACCES:
+        return "run it as root, where nothing takes root's rights away";
+    case EINVAL:
+    case ENOSYS:
+    case EOPNOTSUPP:
+        return error.code == ErrorCode::bpf ? "\"podlanectl doctor\" tells what this kernel has not" : "";
+    default:
+        return {};
+    }
+}
+
+int complain(const Error &error, const World &world) {
+    std::string text = output::toned("podlanectl: ", output::Tone::bad, world.err_style) + error.message + "\n";
+    if (const std::string hint = hint_of(error); !hint.empty())
+        text += "hint: " + hint + "\n";
+    std::fwrite(text.data(), 1, text.size(), world.err);
+    return error.code == ErrorCode::invalid_environment ? 2 : 1;
+}
+
+volatile std::sig_atomic_t interrupted = 0;
+void interrupt(int) { interrupted = 1; }
+
+// On a terminal each answer takes the place of the one before; elsewhere an empty line is between them.
+Result<int> watch(const Call &call, World &world) {
+    constexpr timespec kInterval{1, 0};
+    const char *separator = world.style.colour ? "\033[H\033[J" : world.json ? "" : "\n";
+    struct sigaction action {};
+    action.sa_handler = &interrupt;
+    sigaction(SIGINT, &action, nullptr);
+    sigaction(SIGTERM, &action, nullptr);
+    for (bool first = true; interrupted == 0; first = false) {
+        read_clocks(world);
+        world.print(first && !world.style.colour ? "" : separator);
+        const Result<int> code = call.command->run(call, world);
+        if (!code)
+            return code.error();
+        if (std::fflush(world.out) != 0)
+            return *code; // whoever read it has enough
+        nanosleep(&kInterval, nullptr);
+    }
+    return 0;
+}
+
+} // namespace
+
+World real_world() {
+    World world;
+    world.style = output::style_of(STDOUT_FILENO);
+    world.err_style = output::style_of(STDERR_FILENO);
+    const char *root = std::getenv("PODLANE_BPFFS");
+    world.bpffs = root == nullptr || *root == '\0' ? PODLANE_ROOT : root;
+    read_clocks(world);
+    return world;
+}
+
+void read_clocks(World &world) {
+    world.realtime_ns = clock_ns(CLOCK_REALTIME);
+    world.monotonic_ns = clock_ns(CLOCK_MONOTONIC);
+    world.boottime_ns = clock_ns(CLOCK_BOOTTIME);
+}
+
+int run(std::span<const std::string_view> words, World &world) {
+    const Result<Call> call = parse(words);
+    if (!call)
+        return complain(call.error(), world);
+    if (call->help) {
+        world.print(help_text(*call));
+        return words.empty() ? 2 : 0;
+    }
+    libbpf_set_print(nullptr); // what matters of its errors is in ours
+    world.json = call->has(Opt::json);
+    if (call->has(Opt::bpffs))
+        world.bpffs = *call->value(Opt::bpffs);
+    const Result<int> code = call->has(Opt::watch) ? watch(*call, world) : call->command->run(*call, world);
+    if (!code)
+        return complain(code.error(), world);
+    if (std::fflush(world.out) != 0)
+        return complain(system_error(ErrorCode::io_failure, "writing the answer", errno), world);
+    return *code;
+}
+
+} // namespace podlane::ctl

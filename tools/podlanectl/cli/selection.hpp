@@ -1,0 +1,56 @@
+// Which endpoints a command is about: every option given must match.
+#pragma once
+
+#include "tools/podlanectl/cli/cli.hpp"
+
+#include "maps/tables.hpp"
+
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace podlane::ctl {
+
+using EndpointEntry = std::pair<endpoint_key, endpoint>;
+
+inline constexpr Opts kSelect{Opt::pod, Opt::ns, Opt::container, Opt::address, Opt::interface, Opt::network};
+
+class Selection {
+  public:
+    // From the options, and from an argument that may be any of: pod, namespace/pod, container prefix, address, host
+    // interface. A malformed address is a usage error.
+    static Result<Selection> of(const Call &call);
+    // From the options alone, where the argument is something else.
+    static Result<Selection> of_options(const Call &call);
+    // The argument alone.
+    static Selection of_word(std::string word);
+    [[nodiscard]] bool matches(const EndpointEntry &entry) const;
+    [[nodiscard]] bool selects_all() const { return words_.empty(); }
+    // What may be the name of an interface that is no endpoint's.
+    [[nodiscard]] const std::optional<std::string> &interface() const { return interface_ ? interface_ : any_; }
+    // "--pod web-0 --network blue", for messages.
+    [[nodiscard]] const std::string &words() const { return words_; }
+
+  private:
+    std::optional<std::string> pod_, namespace_, container_, interface_, network_, any_;
+    std::optional<ip_addr> address_;
+    std::string words_;
+};
+
+// Endpoints that match, by namespace, pod, container and interface. An error where a selection matches none.
+Result<std::vector<EndpointEntry>> selected_endpoints(const Selection &selection, const World &world);
+
+// The endpoints that match, by what the entries of other maps know of them.
+class Chosen {
+  public:
+    static Result<Chosen> of(const Selection &selection, const World &world);
+    // Whether an entry is of one of them, or where it is of no endpoint (0), of one of their networks.
+    [[nodiscard]] bool has(std::uint32_t ifindex, std::uint32_t network) const;
+
+  private:
+    bool all_ = true;
+    std::set<std::uint32_t> ifindexes_{}, networks_{};
+};
+
+} // namespace podlane::ctl

@@ -1,0 +1,25 @@
+// version: this binary, the map layouts it knows, the library it speaks to the kernel with.
+#include "tools/podlanectl/cli/commands.hpp"
+
+#include "maps/version.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+
+#include <bpf/libbpf.h>
+
+namespace podlane::ctl {
+
+Result<int> version(const Call &, World &world) {
+    const std::string libbpf = std::to_string(libbpf_major_version()) + "." + std::to_string(libbpf_minor_version());
+    std::string text = "podlanectl " + std::string(kVersion) + "\nlibbpf " + libbpf + "\nmaps";
+    output::Object maps;
+    for (const KnownMap &map : known_maps()) {
+        text += " " + std::string(map.name);
+        maps.emplace_back(split_version(map.name).first, split_version(map.name).second);
+    }
+    world.print(world.json
+                    ? output::json_text(output::Object{{"version", kVersion}, {"libbpf", libbpf}, {"maps", maps}})
+                    : text + "\n");
+    return 0;
+}
+
+} // namespace podlane::ctl

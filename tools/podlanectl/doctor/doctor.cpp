@@ -1,0 +1,210 @@
+// doctor: goes through the table of checks, tells what it found, and mends what is ours.
+#include "tools/podlanectl/doctor/doctor.hpp"
+
+#include "tools/podlanectl/views/decode.hpp"
+#include "loader/object.hpp"
+#include "tools/podlanectl/views/namespaces.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <map>
+
+namespace podlane::ctl {
+namespace {
+
+using namespace doctor;
+using output::Cell;
+using output::Column;
+using output::text_cell;
+using output::Tone;
+
+struct Row {
+    const Check &check;
+    Finding finding;
+    std::string pod{}; // empty: of the node
+    std::string host_interface{};
+    std::string fixed{}; // "yes", or why not; empty where nobody tried
+
+    [[nodiscard]] bool is_fixed() const { return fixed == "yes"; }
+    [[nodiscard]] std::string remedy() const {
+        return finding.remedy.empty() ? std::string(check.remedy) : finding.remedy;
+    }
+};
+
+struct Examined {
+    std::size_t checks = 0;
+    std::vector<Row> rows{};
+};
+
+constexpr Check kPins{"loaded", Severity::wrong, "somebody removed what was pinned, or another version put it there",
+                      "podlanectl upgrade", nullptr};
+
+Tone tone_of(const Row &row) {
+    return row.is_fixed() ? Tone::good : row.check.severity == Severity::wrong ? Tone::bad : Tone::warning;
+}
+
+Cell what_cell(const Row &row) {
+    const std::string of = row.pod.empty() ? "" : "endpoint " + row.pod + ": ";
+    return {of + row.finding.what, row.finding.what, tone_of(row)};
+}
+
+Cell severity_cell(const Row &row) {
+    const std::string_view word = row.check.severity == Severity::wrong ? "wrong" : "notice";
+    return {std::string(word) + " (" + std::string(row.check.name) + ")", word, tone_of(row)};
+}
+
+Cell fixed_cell(const Row &row) {
+    return row.fixed.empty() ? Cell{} : Cell{row.fixed, row.is_fixed(), row.is_fixed() ? Tone::good : Tone::bad};
+}
+
+constexpr std::array<Column<Row>, 9> kColumns = {{
+    {{"", "found", "finding"}, what_cell},
+    {{"", "kind", "severity"}, severity_cell},
+    {{"", "", "check"}, [](const Row &r) { return text_cell(r.check.name); }},
+    {{"", "", "pod"}, [](const Row &r) { return text_cell(r.pod); }},
+    {{"", "", "host_interface"}, [](const Row &r) { return text_cell(r.host_interface); }},
+    {{"", "cause", "cause"}, [](const Row &r) { return text_cell(r.check.cause); }},
+    {{"", "remedy", "remedy"}, [](const Row &r) { return text_cell(r.is_fixed() ? "" : r.remedy()); }},
+    {{"", "fixed", "fixed"}, fixed_cell},
+    {{"", "", "fixable"},
+     [](const Row &r) {
+         return Cell{"", static_cast<bool>(r.finding.mend)};
+     }},
+}};
+
+// A check that cannot look says so: nothing it might have found is passed over.
+void add(Examined &examined, const Check &check, Result<void> looked, Findings findings, const EndpointView *endpoint) {
+    ++examined.checks;
+    if (!looked)
+        findings.push_back({"cannot be checked: " + looked.error().message, {}, looked.error().hint});
+    for (Finding &finding : findings) {
+        Row row{check, std::move(finding)};
+        if (endpoint != nullptr) {
+            row.pod = pod_words(endpoint->key, endpoint->record);
+            row.host_interface = endpoint->host_ifname();
+        }
+        examined.rows.push_back(std::move(row));
+    }
+}
+
+void look_at_node(const NodeView &node, std::span<const Check> checks, Examined &examined) {
+    for (const Check &check : checks) {
+        Findings findings;
+        Result<void> looked = check.node(node, findings);
+        add(examined, check, std::move(looked), std::move(findings), nullptr);
+    }
+}
+
+// What went meanwhile is no finding: the endpoint is read again before anything is said of it.
+bool is_still_there(const EndpointView &view) {
+    const auto endpoints = open_endpoints(view.node.world.bpffs, Access::read_only);
+    const auto now = endpoints ? endpoints->find(view.key) : endpoints.error();
+    return now && *now && (*now)->ifindex == view.record.ifindex;
+}
+
+Result<void> open_pod(EndpointView &view, const std::map<std::uint64_t, std::string> &namespaces) {
+    const auto place = namespaces.find(view.record.netns_inode);
+    if (!view.link || place == namespaces.end())
+        return {};
+    const auto pod = net::Namespace::open(place->second);
+    if (!pod || pod->inode() != view.record.netns_inode)
+        return {};
+    view.namespace_path = place->second;
+    view.pod = std::make_unique<net::Netlink>(TRY(net::Netlink::open_in(*pod)));
+    view.pod_link = TRY(net::find_link(*view.pod, view.ifname()));
+    if (view.pod_link && view.pod_link->ifindex != view.record.pod_ifindex)
+        view.pod_link.reset();
+    return {};
+}
+
+Result<EndpointView> view_of(const NodeView &node, const EndpointEntry &entry,
+                             const std::map<std::uint64_t, std::string> &namespaces) {
+    EndpointView view{node, entry.first, entry.second};
+    view.link = TRY(net::find_link(*node.host, entry.second.ifindex));
+    if (view.link && view.link->name != field_text(entry.second.host_ifname))
+        view.link.reset();
+    TRY(open_pod(view, namespaces));
+    return view;
+}
+
+Result<void> look_at_endpoints(const NodeView &node, Examined &examined) {
+    const auto namespaces = network_namespaces();
+    for (const EndpointEntry &entry : node.endpoints) {
+        const EndpointView view = TRY(view_of(node, entry, namespaces));
+        Examined own;
+        for (const Check &check : endpoint_checks()) {
+            Findings findings;
+            Result<void> looked = check.endpoint(view, findings);
+            add(own, check, std::move(looked), std::move(findings), &view);
+        }
+        examined.checks += own.checks;
+        if (own.rows.empty() || is_still_there(view))
+            std::ranges::move(own.rows, std::back_inserter(examined.rows));
+    }
+    return {};
+}
+
+Result<Examined> examine(const Selection &selection, const World &world) {
+    NodeView node{world, std::make_unique<net::Netlink>(TRY(net::Netlink::open()))};
+    Examined examined;
+    node.loaded = static_cast<bool>(check_live_directory(world.bpffs));
+    const auto pins = node.loaded ? check_pins(world.bpffs) : Result<void>{};
+    if (!pins)
+        add(examined, kPins, {}, {{pins.error().message, {}, pins.error().hint}}, nullptr);
+    const bool readable = node.loaded && pins;
+    if (readable) {
+        node.endpoints = TRY(selected_endpoints(selection, world));
+        node.uplinks = TRY(read_uplinks(world));
+    }
+    look_at_node(node, host_checks(), examined);
+    look_at_node(node, neighbour_checks(), examined);
+    if (!readable)
+        return examined;
+    look_at_node(node, state_checks(), examined);
+    TRY(look_at_endpoints(node, examined));
+    return examined;
+}
+
+void mend(Examined &examined) {
+    for (Row &row : examined.rows)
+        if (row.finding.mend) {
+            const Result<void> mended = row.finding.mend();
+            row.fixed = mended ? "yes" : "no: " + mended.error().message;
+        }
+}
+
+std::string summary(const Examined &examined) {
+    const auto fixed = std::ranges::count_if(examined.rows, &Row::is_fixed);
+    std::string text = std::to_string(examined.checks) + " checks, ";
+    text += examined.rows.empty() ? "nothing found" : std::to_string(examined.rows.size()) + " found";
+    return text + (fixed == 0 ? "" : ", " + std::to_string(fixed) + " fixed") + "\n";
+}
+
+} // namespace
+
+void doctor::report(Findings &findings, std::string what, std::function<Result<void>()> mend, std::string remedy) {
+    findings.push_back({std::move(what), std::move(mend), std::move(remedy)});
+}
+
+Result<int> doctor_command(const Call &call, World &world) {
+    if (geteuid() != 0)
+        return Error{ErrorCode::bpf, "no permission to look at the node", "run it as root: sudo podlanectl doctor",
+                     EPERM};
+    Examined examined = TRY(examine(TRY(Selection::of(call)), world));
+    if (call.has(Opt::fix))
+        mend(examined);
+    const output::Table table = output::make_table(kColumns, examined.rows);
+    if (world.json)
+        world.print(output::json_text(output::table_value(table)));
+    else
+        world.print(output::record_text(table, world.style) + (examined.rows.empty() ? "" : "\n") + summary(examined));
+    const bool is_wrong = std::ranges::any_of(
+        examined.rows, [](const Row &row) { return row.check.severity == Severity::wrong && !row.is_fixed(); });
+    return is_wrong ? 1 : 0;
+}
+
+} // namespace podlane::ctl

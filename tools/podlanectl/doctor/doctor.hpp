@@ -1,0 +1,77 @@
+// The doctor's table: a check a row, which looks at the node or at one endpoint, and knows how to mend what is ours.
+#pragma once
+
+#include "tools/podlanectl/cli/commands.hpp"
+#include "loader/net/link.hpp"
+#include "loader/net/namespace.hpp"
+#include "loader/net/netlink.hpp"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace podlane::ctl::doctor {
+
+enum class Severity {
+    wrong,  // something does not work, or will not at the next ADD
+    notice, // works, and is worth knowing
+};
+
+struct Finding {
+    std::string what;                     // a sentence without its full stop
+    std::function<Result<void>()> mend{}; // empty: not ours to mend
+    std::string remedy{};                 // empty: that of the check
+};
+using Findings = std::vector<Finding>;
+void report(Findings &findings, std::string what, std::function<Result<void>()> mend = {}, std::string remedy = {});
+
+// The node as the checks see it. Nothing in it is changed by looking.
+struct NodeView {
+    const World &world;
+    std::unique_ptr<net::Netlink> host;
+    bool loaded = false; // the live directory is there
+    std::vector<EndpointEntry> endpoints{};
+    std::vector<UplinkReport> uplinks{};
+
+    // Host ends and uplinks that are there.
+    [[nodiscard]] std::set<std::uint32_t> interfaces() const;
+    [[nodiscard]] bool uses(bool ipv4) const; // whether an endpoint has an address of this family
+};
+
+struct EndpointView {
+    const NodeView &node;
+    const endpoint_key &key;
+    const endpoint &record;
+    std::optional<net::Link> link{};     // the host end, where it is the recorded one
+    std::optional<net::Link> pod_link{}; // the container's end
+    std::unique_ptr<net::Netlink> pod{}; // null where its namespace cannot be found
+    std::string namespace_path{};
+
+    [[nodiscard]] bool is_ours() const { return record.mode != ENDPOINT_AFTER_MAIN; } // Podlane made the interface
+    [[nodiscard]] std::string host_ifname() const { return std::string(field_text(record.host_ifname)); }
+    [[nodiscard]] std::string ifname() const { return std::string(field_text(key.ifname)); }
+};
+
+struct Check {
+    std::string_view name; // stable, for programs
+    Severity severity;
+    std::string_view cause;  // what brings it about, and what follows
+    std::string_view remedy; // what to do where nothing else is said
+    Result<void> (*node)(const NodeView &node, Findings &findings);
+    Result<void> (*endpoint)(const EndpointView &endpoint, Findings &findings) = nullptr;
+};
+
+// What the node must have for Podlane to run at all: these work without anything of ours.
+std::span<const Check> host_checks();
+// What others do to packets of pods.
+std::span<const Check> neighbour_checks();
+// Our maps, programs, pins and uplinks.
+std::span<const Check> state_checks();
+std::span<const Check> endpoint_checks();
+
+} // namespace podlane::ctl::doctor

@@ -1,0 +1,326 @@
+// doctor: an endpoint's links, addresses, neighbours, routes, programs and map entries.
+#include "tools/podlanectl/doctor/doctor.hpp"
+
+#include "tools/podlanectl/views/decode.hpp"
+#include "loader/attach.hpp"
+#include "loader/object.hpp"
+#include "loader/pins.hpp"
+#include "maps/abi/config.h"
+#include "maps/entries.hpp"
+#include "loader/net/address.hpp"
+#include "loader/net/neighbour.hpp"
+#include "loader/net/route.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace podlane::ctl::doctor {
+namespace {
+
+constexpr Mac kHostMac = PODLANE_HOST_MAC;
+
+std::string pod_place(const EndpointView &e) { return e.ifname() + " of the container"; }
+std::uint8_t bits_of(const ip_addr &addr) { return is_ipv4(addr) ? 32 : 128; }
+
+ip_addr gateway(bool ipv4) {
+    if (ipv4)
+        return ipv4_from_host_order(PODLANE_GATEWAY_IPV4);
+    return {{htonl(PODLANE_GATEWAY_IPV6_0), 0, htonl(PODLANE_GATEWAY_IPV6_2), htonl(PODLANE_GATEWAY_IPV6_3)}};
+}
+
+bool has_family(const EndpointView &e, bool ipv4) {
+    return std::ranges::any_of(addresses_in(e.record), [&](const ip_addr &addr) { return is_ipv4(addr) == ipv4; });
+}
+
+// The container's end can be looked at, and was made by us.
+bool has_own_pod(const EndpointView &e) { return e.is_ours() && e.link && e.pod && e.pod_link; }
+
+// A socket where it is needed: mending comes after all looking.
+std::function<Result<void>()> on_host(std::function<Result<void>(net::Netlink &)> change) {
+    return [change = std::move(change)]() -> Result<void> {
+        net::Netlink host = TRY(net::Netlink::open());
+        return change(host);
+    };
+}
+std::function<Result<void>()> in_pod(const EndpointView &e, std::function<Result<void>(net::Netlink &)> change) {
+    return [path = e.namespace_path, change = std::move(change)]() -> Result<void> {
+        net::Netlink pod = TRY(net::Netlink::open_in(TRY(net::Namespace::open(path))));
+        return change(pod);
+    };
+}
+std::function<Result<void>(net::Netlink &)> set_up(std::uint32_t ifindex) {
+    return [ifindex](net::Netlink &netlink) { return net::set_link(netlink, ifindex, {.up = true}); };
+}
+
+Result<void> look_at_link(const EndpointView &e, Findings &findings) {
+    if (!e.link)
+        report(findings, "the host end " + e.host_ifname() + " is gone");
+    else if (!e.link->up)
+        report(findings, "the host end " + e.host_ifname() + " is down", on_host(set_up(e.record.ifindex)));
+    return {};
+}
+
+Result<void> look_at_mac(const EndpointView &e, Findings &findings) {
+    if (!e.is_ours() || !e.link || std::ranges::equal(e.link->mac, e.record.host_mac))
+        return {};
+    Mac mac{};
+    std::ranges::copy(e.record.host_mac, mac.begin());
+    report(findings,
+           "the host end " + e.host_ifname() + " has MAC " + to_string(e.link->mac) + ", it was given " +
+               to_string(mac),
+           on_host([mac, ifindex = e.record.ifindex](net::Netlink &host) {
+               return net::set_link(host, ifindex, {.mac = mac});
+           }));
+    return {};
+}
+
+Result<void> look_at_pod_link(const EndpointView &e, Findings &findings) {
+    if (!e.link || !e.pod)
+        return {};
+    if (!e.pod_link) {
+        report(findings, "interface " + e.ifname() + " is gone from the container, or another one");
+        return {};
+    }
+    if (!e.pod_link->up)
+        report(findings, pod_place(e) + " is down", in_pod(e, set_up(e.pod_link->ifindex)));
+    if ((e.record.flags & INTERFACE_ANTI_SPOOF) != 0 && !std::ranges::equal(e.pod_link->mac, e.record.pod_mac))
+        report(findings,
+               pod_place(e) + " has MAC " + to_string(e.pod_link->mac) + ", which antiSpoof does not let through");
+    return {};
+}
+
+Result<void> look_at_addresses(const EndpointView &e, Findings &findings) {
+    if (!e.link || !e.pod || !e.pod_link)
+        return {};
+    const auto present = TRY(net::list_addresses(*e.pod, e.pod_link->ifindex));
+    std::vector<net::Address> expected;
+    for (const ip_addr &addr : addresses_in(e.record))
+        expected.push_back({{addr, bits_of(addr)}, net::kNoDad, net::kScopeGlobal});
+    if (e.is_ours() && !is_none(e.record.link_local))
+        expected.push_back({{e.record.link_local, 64}, net::kNoDad, net::kScopeLink});
+    for (const net::Address &one : expected) {
+        const auto same = [&](const net::Address &other) { return other.prefix.addr == one.prefix.addr; };
+        if (std::ranges::any_of(present, same))
+            continue;
+        Finding &finding = findings.emplace_back();
+        finding.what = "address " + to_string(one.prefix.addr) + " is gone from " + pod_place(e);
+        if (e.is_ours())
+            finding.mend = in_pod(e, [one, ifindex = e.pod_link->ifindex](net::Netlink &pod) -> Result<void> {
+                TRY(net::add_address(pod, ifindex, one));
+                return {};
+            });
+    }
+    return {};
+}
+
+Result<void> look_at_pod_neighbours(const EndpointView &e, Findings &findings) {
+    if (!has_own_pod(e))
+        return {};
+    for (const bool ipv4 : {true, false}) {
+        const ip_addr addr = gateway(ipv4);
+        if (!has_family(e, ipv4))
+            continue;
+        const auto found = TRY(net::find_neighbour(*e.pod, e.pod_link->ifindex, addr));
+        if (!found || !found->permanent || found->mac != kHostMac)
+            report(findings, "the permanent neighbour " + to_string(addr) + " is gone from " + pod_place(e),
+                   in_pod(e, [addr, ifindex = e.pod_link->ifindex](net::Netlink &pod) {
+                       return net::put_neighbour(pod, ifindex, addr, kHostMac);
+                   }));
+    }
+    return {};
+}
+
+// Which routes were asked for only the configuration knows (CHECK has it): this is what every one of them needs.
+Result<void> look_at_pod_routes(const EndpointView &e, Findings &findings) {
+    if (!has_own_pod(e))
+        return {};
+    const net::RouteSpec to_gateway{
+        .destination = {gateway(true), 32}, .ifindex = e.pod_link->ifindex, .scope = net::kScopeLink};
+    if (has_family(e, true) && !TRY(net::find_route(*e.pod, to_gateway)))
+        report(findings, "the route to the gateway " + to_string(gateway(true)) + " is gone from " + pod_place(e),
+               in_pod(e, [to_gateway](net::Netlink &pod) -> Result<void> {
+                   TRY(net::add_route(pod, to_gateway));
+                   return {};
+               }));
+    for (const bool ipv4 : {true, false}) {
+        if (!has_family(e, ipv4))
+            continue;
+        const auto family = ipv4 ? net::Family::ipv4 : net::Family::ipv6;
+        const auto routes = TRY(net::list_routes(*e.pod, e.pod_link->ifindex, family, net::kAllTables));
+        if (std::ranges::none_of(routes, [](const net::RouteSpec &route) { return route.gateway.has_value(); }))
+            report(findings, std::string("no ") + (ipv4 ? "IPv4" : "IPv6") + " route leads out of " + pod_place(e));
+    }
+    return {};
+}
+
+Result<void> look_at_host_neighbours(const EndpointView &e, Findings &findings) {
+    if (!e.is_ours() || !e.link)
+        return {};
+    Mac mac{};
+    std::ranges::copy(e.record.pod_mac, mac.begin());
+    for (const ip_addr &addr : addresses_in(e.record)) {
+        const auto found = TRY(net::find_neighbour(*e.node.host, e.record.ifindex, addr));
+        if (!found || !found->permanent || found->mac != mac)
+            report(findings,
+                   "the host's permanent neighbour " + to_string(addr) + " on " + e.host_ifname() +
+                       (found ? " has MAC " + to_string(found->mac) : " is gone"),
+                   on_host([addr, mac, ifindex = e.record.ifindex](net::Netlink &host) {
+                       return net::put_neighbour(host, ifindex, addr, mac);
+                   }));
+    }
+    return {};
+}
+
+Result<void> look_at_host_routes(const EndpointView &e, Findings &findings) {
+    if (!e.is_ours() || !e.link)
+        return {};
+    for (const ip_addr &addr : addresses_in(e.record)) {
+        const net::RouteSpec route{.destination = {addr, bits_of(addr)}, .ifindex = e.record.ifindex};
+        if (!TRY(net::find_route(*e.node.host, route)))
+            report(findings, "the host's route to " + to_string(addr) + " by " + e.host_ifname() + " is gone",
+                   on_host([route](net::Netlink &host) -> Result<void> {
+                       TRY(net::add_route(host, route));
+                       return {};
+                   }));
+    }
+    return {};
+}
+
+Result<void> look_at_programs(const EndpointView &e, Findings &findings) {
+    if (!e.link)
+        return {};
+    const std::string &root = e.node.world.bpffs;
+    for (const Hook hook : {Hook::ingress, Hook::egress}) {
+        const char *name = hook == Hook::ingress ? PODLANE_PROGRAM_FROM_POD : PODLANE_PROGRAM_TO_POD;
+        const std::string where = std::string(hook == Hook::ingress ? "ingress" : "egress") + " of " + e.host_ifname();
+        const Fd pinned = TRY(open_program(root, name));
+        const std::uint32_t id = TRY(program_facts(pinned.get())).id;
+        const auto ours = TRY(attached(e.record.ifindex, hook));
+        if (ours.size() == 1 && ours.front().program_id == id)
+            continue;
+        Finding &finding = findings.emplace_back();
+        finding.what = ours.empty()      ? "program " + std::string(name) + " is gone from " + where
+                       : ours.size() > 1 ? std::to_string(ours.size()) + " programs of Podlane are on " + where
+                                         : "program " + ours.front().name + " on " + where + " is not the pinned one";
+        const HookKind kind = e.record.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact;
+        finding.mend = [root, name, hook, kind, ifindex = e.record.ifindex]() -> Result<void> {
+            const Fd program = TRY(open_program(root, name));
+            return attach(ifindex, hook, kind, program.get());
+        };
+    }
+    return {};
+}
+
+template <typename V> bool same(const V &a, const V &b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+Result<void> look_at_interface_entry(const EndpointView &e, Findings &findings) {
+    const std::string &root = e.node.world.bpffs;
+    const interface expected = make_interface(e.record);
+    const auto told = TRY(TRY(open_interfaces(root, Access::read_only)).find(e.record.ifindex));
+    if (!told || !same(*told, expected))
+        report(findings,
+               "the entry of " + e.host_ifname() + " in " PODLANE_MAP_INTERFACES " is " + (told ? "wrong" : "gone"),
+               [root, expected, ifindex = e.record.ifindex]() -> Result<void> {
+                   return TRY(open_interfaces(root, Access::read_write)).put(ifindex, expected);
+               });
+    if (TRY(TRY(Counters::open(root, Access::read_only)).find(e.record.ifindex)).empty())
+        report(findings, "the entry of " + e.host_ifname() + " in " PODLANE_MAP_COUNTERS " is gone",
+               [root, ifindex = e.record.ifindex]() -> Result<void> {
+                   return TRY(Counters::open(root, Access::read_write)).put_zero(ifindex);
+               });
+    return {};
+}
+
+// An address that is another endpoint's now is not taken back.
+Result<void> look_at_address_entries(const EndpointView &e, Findings &findings) {
+    const std::string &root = e.node.world.bpffs;
+    const Addresses addresses = TRY(open_addresses(root, Access::read_only));
+    const address expected = make_address(e.record);
+    for (const ip_addr &addr : addresses_in(e.record)) {
+        const address_key key{e.record.network, addr};
+        const auto owner = TRY(addresses.find(key));
+        if (owner && same(*owner, expected))
+            continue;
+        Finding &finding = findings.emplace_back();
+        finding.what = "the entry of " + to_string(addr) + " in " PODLANE_MAP_ADDRESSES " is " +
+                       (!owner                               ? "gone"
+                        : owner->ifindex == expected.ifindex ? "wrong"
+                                                             : "another interface's");
+        const bool is_lost = !owner || interface_name(owner->ifindex).empty() || owner->ifindex == expected.ifindex;
+        if (is_lost && e.link)
+            finding.mend = [root, key, expected]() -> Result<void> {
+                return TRY(open_addresses(root, Access::read_write)).put(key, expected);
+            };
+        else
+            finding.remedy = "see \"podlanectl endpoint list --address " + to_string(addr) +
+                             "\"; the IPAM plugin gave one address to two containers";
+    }
+    return {};
+}
+
+Result<void> look_at_asked_entries(const EndpointView &e, Findings &findings) {
+    const std::string &root = e.node.world.bpffs;
+    const auto all = TRY(read_map<allowed_source_key, std::uint32_t>(root, PODLANE_MAP_SOURCES));
+    const auto count =
+        std::ranges::count_if(all, [&](const auto &entry) { return ntohl(entry.first.ifindex) == e.record.ifindex; });
+    if (std::cmp_less(count, e.record.allowed_source_count))
+        report(findings, std::to_string(count) + " of " + std::to_string(e.record.allowed_source_count) +
+                             " allowed sources of " + e.host_ifname() + " are in " PODLANE_MAP_SOURCES);
+    const SourceRoutes routes = TRY(open_source_routes(root, Access::read_only));
+    for (const ip_addr &addr : addresses_in(e.record))
+        if ((e.record.flags & INTERFACE_WAY) != 0 && !TRY(routes.find({e.record.ifindex, addr})))
+            report(findings, "the way out of " + to_string(addr) + " is gone from " PODLANE_MAP_SOURCE_ROUTES);
+    if (!TRY(TRY(open_networks(root, Access::read_only)).find(e.record.network)))
+        report(findings,
+               "the entry of network " + std::string(field_text(e.record.network_name)) +
+                   " in " PODLANE_MAP_NETWORKS " is gone",
+               {}, "the network's next ADD puts it back");
+    return {};
+}
+
+constexpr std::string_view kNewSandbox = "delete the pod's sandbox; the runtime makes a new one";
+constexpr std::string_view kFix = "podlanectl doctor --fix";
+
+constexpr std::array<Check, 12> kChecks = {{
+    {"link", Severity::wrong, "the container went without a DEL, or somebody set the interface down or removed it",
+     "podlanectl gc, or the runtime's next GC; if the container lives, delete its sandbox", nullptr, &look_at_link},
+    {"host-mac", Severity::wrong,
+     "udev, systemd or somebody else changed it: the pod sends to the old one, which the host stack takes as not for "
+     "it",
+     kFix, nullptr, &look_at_mac},
+    {"pod-link", Severity::wrong, "somebody in the container changed its interface", kNewSandbox, nullptr,
+     &look_at_pod_link},
+    {"pod-address", Severity::wrong, "somebody in the container removed it: what is sent there is refused", kNewSandbox,
+     nullptr, &look_at_addresses},
+    {"pod-neighbour", Severity::wrong,
+     "somebody in the container flushed its neighbours: the first packet waits for an answer of the programs", kFix,
+     nullptr, &look_at_pod_neighbours},
+    {"pod-route", Severity::wrong, "somebody in the container changed its routes: it cannot reach what they led to",
+     kNewSandbox, nullptr, &look_at_pod_routes},
+    {"host-neighbour", Severity::wrong,
+     "somebody flushed the host's neighbours: what takes the host stack waits for the pod to answer", kFix, nullptr,
+     &look_at_host_neighbours},
+    {"host-route", Severity::wrong,
+     "somebody flushed the host's routes (a routing daemon at its start?): the host stack does not reach the pod", kFix,
+     nullptr, &look_at_host_routes},
+    {"program", Severity::wrong,
+     "somebody cleared the hook, or attached another version: packets are not checked, or not taken past the host "
+     "stack",
+     kFix, nullptr, &look_at_programs},
+    {"interface-entry", Severity::wrong, "the programs do not know the endpoint, or know it wrongly", kFix, nullptr,
+     &look_at_interface_entry},
+    {"address-entry", Severity::wrong, "nobody reaches the address past the host stack, or who has it is in doubt",
+     kFix, nullptr, &look_at_address_entries},
+    {"asked-entry", Severity::wrong, "what the configuration asked for at ADD is not there any more", kNewSandbox,
+     nullptr, &look_at_asked_entries},
+}};
+
+} // namespace
+
+std::span<const Check> endpoint_checks() { return kChecks; }
+
+} // namespace podlane::ctl::doctor

@@ -1,0 +1,65 @@
+// doctor: what others on the node do to packets of pods.
+#include "tools/podlanectl/doctor/doctor.hpp"
+
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/doctor/forward_rules.hpp"
+#include "loader/attach.hpp"
+#include "maps/abi/names.h"
+#include "loader/net/filter.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace podlane::ctl::doctor {
+namespace {
+
+Result<void> look_at_forward_rules(const NodeView &node, Findings &findings) {
+    const bool goes_past = std::ranges::any_of(node.endpoints, [](const EndpointEntry &entry) {
+        return (entry.second.flags & (INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK)) != 0;
+    });
+    if (goes_past)
+        for (const std::string &chain : TRY(chains_that_drop_forwarded()))
+            report(findings, chain + " drops or rejects forwarded packets");
+    return {};
+}
+
+std::string_view word(Hook hook) { return hook == Hook::ingress ? "ingress" : "egress"; }
+
+Result<std::vector<ForeignProgram>> strangers_on(const NodeView &node, std::uint32_t ifindex, Hook hook) {
+    std::vector<ForeignProgram> all = TRY(foreign_programs_on_tcx(ifindex, hook));
+    const auto side = hook == Hook::ingress ? net::ClsactSide::ingress : net::ClsactSide::egress;
+    for (const net::Filter &filter : TRY(net::list_filters(*node.host, ifindex, side)))
+        if (filter.priority != PODLANE_TC_PRIORITY || filter.handle != PODLANE_TC_HANDLE)
+            all.push_back({filter.program_id, filter.kind == "bpf" ? filter.name : "a " + filter.kind + " filter",
+                           filter.priority < PODLANE_TC_PRIORITY});
+    return all;
+}
+
+Result<void> look_at_other_programs(const NodeView &node, Findings &findings) {
+    for (const std::uint32_t ifindex : node.interfaces())
+        for (const Hook hook : {Hook::ingress, Hook::egress})
+            for (const ForeignProgram &one : TRY(strangers_on(node, ifindex, hook)))
+                report(findings,
+                       one.name + (one.program_id == 0 ? "" : " (id " + std::to_string(one.program_id) + ")") +
+                           ", not Podlane's, is on " + std::string(word(hook)) + " of " + interface_name(ifindex) +
+                           (one.before_ours ? ", before" : ", after") + " Podlane's");
+    return {};
+}
+
+constexpr std::array<Check, 2> kChecks = {{
+    {"forward-rules", Severity::notice,
+     "what goes past the host stack never meets these rules: a NetworkPolicy written there is not enforced",
+     "set \"fastPath\" to \"off\" (or \"local\", for rules at the node's edge) for networks these rules are meant for",
+     &look_at_forward_rules},
+    {"other-programs", Severity::notice,
+     "what it drops, redirects or accepts for good does not reach Podlane, and what Podlane redirects does not reach "
+     "what comes after it",
+     "nothing, if that agent is meant to be there; else remove its program (bpftool net, tc filter del)",
+     &look_at_other_programs},
+}};
+
+} // namespace
+
+std::span<const Check> neighbour_checks() { return kChecks; }
+
+} // namespace podlane::ctl::doctor

@@ -1,0 +1,198 @@
+// doctor: kernel, bpffs, cgroup v2 and the settings of the node.
+#include "tools/podlanectl/doctor/doctor.hpp"
+
+#include "tools/podlanectl/views/decode.hpp"
+#include "loader/pins.hpp"
+#include "loader/probe.hpp"
+#include "maps/entries.hpp"
+#include "loader/net/sysctl.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+
+namespace podlane::ctl::doctor {
+namespace {
+
+using net::SysctlPath;
+
+Result<std::optional<std::uint64_t>> number(const SysctlPath &path) {
+    const auto text = TRY(net::read_sysctl(path));
+    std::uint64_t value = 0;
+    if (!text || std::from_chars(text->data(), text->data() + text->size(), value).ec != std::errc{})
+        return std::optional<std::uint64_t>{};
+    return std::optional<std::uint64_t>{value};
+}
+
+std::string spelled(const SysctlPath &path) {
+    std::string text;
+    for (const std::string &component : path)
+        text += (text.empty() ? "" : ".") + component;
+    return text;
+}
+
+// Switches on again what ADD had switched on.
+Finding must_be_on(const SysctlPath &path) {
+    return {spelled(path) + " is 0",
+            [path]() -> Result<void> {
+                TRY(net::write_sysctl_if_different(path, "1"));
+                return {};
+            },
+            {}};
+}
+
+Result<void> look_at_bpffs(const NodeView &node, Findings &findings) {
+    const std::string &root = node.world.bpffs;
+    if (const auto live = check_live_directory(root); !live && live.error().system_errno == 0) {
+        report(findings, live.error().message, [root] { return prepare_root(root); });
+        return {};
+    }
+    struct stat facts {};
+    if (stat(root.c_str(), &facts) != 0)
+        return {}; // nothing was ever loaded
+    if (facts.st_uid != 0 || (facts.st_mode & 077U) != 0)
+        report(findings, root + " may be entered by others than root", [root]() -> Result<void> {
+            if (chown(root.c_str(), 0, 0) != 0 || chmod(root.c_str(), 0700) != 0)
+                return system_error(ErrorCode::bpf, "closing " + root, errno);
+            return {};
+        });
+    return {};
+}
+
+Result<void> look_at_features(const NodeView &, Findings &findings) {
+    for (const Feature &feature : missing_features())
+        report(findings, "this kernel has not " + std::string(feature.name), {},
+               "boot a newer kernel: " + std::string(feature.since) + " has it");
+    return {};
+}
+
+Result<void> look_at_btf(const NodeView &, Findings &findings) {
+    if (access("/sys/kernel/btf/vmlinux", R_OK) != 0)
+        report(findings, "/sys/kernel/btf/vmlinux is not there");
+    return {};
+}
+
+Result<void> look_at_cgroup(const NodeView &, Findings &findings) {
+    std::ifstream mounts("/proc/self/mountinfo");
+    for (std::string line; std::getline(mounts, line);)
+        if (line.find(" - cgroup2 ") != std::string::npos)
+            return {};
+    report(findings, "no cgroup v2 hierarchy is mounted");
+    return {};
+}
+
+Result<void> look_at_jit(const NodeView &, Findings &findings) {
+    if (TRY(number({"net", "core", "bpf_jit_enable"})) == 0U)
+        report(findings, "net.core.bpf_jit_enable is 0");
+    return {};
+}
+
+Result<void> look_at_forwarding(const NodeView &node, Findings &findings) {
+    const SysctlPath ipv4 = {"net", "ipv4", "ip_forward"};
+    const SysctlPath ipv6 = {"net", "ipv6", "conf", "all", "forwarding"};
+    if (node.uses(true) && TRY(number(ipv4)) == 0U)
+        findings.push_back(must_be_on(ipv4));
+    if (node.uses(false) && TRY(number(ipv6)) == 0U)
+        findings.push_back(must_be_on(ipv6));
+    return {};
+}
+
+Result<void> look_at_interface_forwarding(const NodeView &node, Findings &findings) {
+    for (const std::uint32_t ifindex : node.interfaces())
+        for (const char *family : {"ipv4", "ipv6"}) {
+            const SysctlPath all = {"net", family, "conf", "all", "forwarding"};
+            const SysctlPath own = {"net", family, "conf", interface_name(ifindex), "forwarding"};
+            if (node.uses(family == std::string_view("ipv4")) && TRY(number(all)) == 1U && TRY(number(own)) == 0U)
+                findings.push_back(must_be_on(own));
+        }
+    return {};
+}
+
+// The kernel takes the larger of the two.
+Result<bool> is_strict(const std::string &interface) {
+    const auto all = TRY(number({"net", "ipv4", "conf", "all", "rp_filter"}));
+    const auto own = TRY(number({"net", "ipv4", "conf", interface, "rp_filter"}));
+    return std::max(all.value_or(0), own.value_or(0)) == 1;
+}
+
+// With one uplink and one interface a pod, packets come in where answers leave.
+Result<void> look_at_rp_filter(const NodeView &node, Findings &findings) {
+    constexpr std::uint32_t kFromElsewhere = INTERFACE_SIBLINGS | INTERFACE_WAY | INTERFACE_ALLOWED_SOURCES;
+    std::vector<std::string> names;
+    for (const UplinkReport &one : node.uplinks)
+        if (node.uplinks.size() > 1 && !one.name.empty())
+            names.push_back(one.name);
+    for (const auto &[key, record] : node.endpoints)
+        if ((record.flags & kFromElsewhere) != 0 && !interface_name(record.ifindex).empty())
+            names.push_back(interface_name(record.ifindex));
+    for (const std::string &name : names)
+        if (TRY(is_strict(name)))
+            report(findings, "rp_filter is strict on " + name, {},
+                   "sysctl -w net.ipv4.conf." + name + ".rp_filter=2 (and conf.all, if that is 1)");
+    return {};
+}
+
+Result<void> look_at_conntrack(const NodeView &, Findings &findings) {
+    const auto count = TRY(number({"net", "netfilter", "nf_conntrack_count"}));
+    const auto most = TRY(number({"net", "netfilter", "nf_conntrack_max"}));
+    if (count && most && *most != 0 && *count * 10 >= *most * 9)
+        report(findings, "the host stack's connection tracking is nearly full: " + std::to_string(*count) + " of " +
+                             std::to_string(*most));
+    return {};
+}
+
+constexpr std::array<Check, 9> kChecks = {{
+    {"bpffs", Severity::wrong,
+     "all of Podlane's state is pinned on a BPF file system that only root may enter; without it an ADD fails",
+     "mount -t bpf bpf /sys/fs/bpf; chmod 0700 the directory below it", &look_at_bpffs},
+    {"kernel", Severity::wrong, "the programs call what the kernel has not: the verifier refuses them at the next ADD",
+     "boot a newer kernel", &look_at_features},
+    {"btf", Severity::wrong, "the programs are fitted to the kernel by its own type information at loading",
+     "boot a kernel with CONFIG_DEBUG_INFO_BTF", &look_at_btf},
+    {"cgroup", Severity::notice, "TCP senders of limited pods are slowed by a program on the root of cgroup v2",
+     "mount -t cgroup2 cgroup2 /sys/fs/cgroup, if bandwidth limits are used", &look_at_cgroup},
+    {"jit", Severity::wrong, "programs loaded meanwhile are interpreted: each packet takes several times as long",
+     "sysctl -w net.core.bpf_jit_enable=1, then load the programs again", &look_at_jit},
+    {"forwarding", Severity::wrong,
+     "somebody switched it off after the ADD that had switched it on: what takes the host stack stays on the node",
+     "podlanectl doctor --fix; and find out who writes that setting", &look_at_forwarding},
+    {"interface-forwarding", Severity::wrong,
+     "somebody switched it off on one interface: what the host stack is to forward from it is lost",
+     "podlanectl doctor --fix; and find out who writes that setting", &look_at_interface_forwarding},
+    {"rp-filter", Severity::wrong,
+     "packets arrive here whose answers leave elsewhere (several uplinks, interfaces or sources); the host stack drops "
+     "them without a word",
+     "", &look_at_rp_filter},
+    {"conntrack", Severity::wrong,
+     "new connections that need NAT or rules with a state (ClusterIPs, masquerading) are about to be dropped",
+     "raise net.netfilter.nf_conntrack_max, or find what opens so many connections", &look_at_conntrack},
+}};
+
+} // namespace
+
+std::span<const Check> host_checks() { return kChecks; }
+
+std::set<std::uint32_t> NodeView::interfaces() const {
+    std::set<std::uint32_t> all;
+    for (const auto &[key, record] : endpoints)
+        if (interface_name(record.ifindex) == field_text(record.host_ifname))
+            all.insert(record.ifindex);
+    for (const UplinkReport &one : uplinks)
+        if (!one.name.empty())
+            all.insert(one.ifindex);
+    return all;
+}
+
+bool NodeView::uses(bool ipv4) const {
+    return std::ranges::any_of(endpoints, [&](const EndpointEntry &entry) {
+        const auto own = addresses_in(entry.second);
+        return std::ranges::any_of(own, [&](const ip_addr &addr) { return is_ipv4(addr) == ipv4; });
+    });
+}
+
+} // namespace podlane::ctl::doctor

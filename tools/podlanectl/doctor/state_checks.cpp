@@ -1,0 +1,261 @@
+// doctor: our maps, programs, pins and uplinks.
+#include "tools/podlanectl/doctor/doctor.hpp"
+
+#include "tools/podlanectl/views/decode.hpp"
+#include "loader/object.hpp"
+#include "loader/pins.hpp"
+#include "loader/uplink.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+
+#include <arpa/inet.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+namespace podlane::ctl::doctor {
+namespace {
+
+Result<void> look_at_maps(const NodeView &node, Findings &findings) {
+    for (const MapReport &map : TRY(read_maps(node.world))) {
+        const bool evicts = map.facts.type == BPF_MAP_TYPE_LRU_HASH || map.facts.type == BPF_MAP_TYPE_ARRAY;
+        if (map.there && map.note.empty() && !evicts && map.entries * 10 >= std::uint64_t{map.facts.max_entries} * 9)
+            report(findings, "map " + map.name +
+                                 (map.entries < map.facts.max_entries ? " is nearly full: " : " is full: ") +
+                                 std::to_string(map.entries) + " of " + std::to_string(map.facts.max_entries));
+    }
+    return {};
+}
+
+Result<void> look_at_map_versions(const NodeView &node, Findings &findings) {
+    for (const std::string &name : TRY(maps_of_other_versions(node.world.bpffs)))
+        report(findings, "map " + name + " is of another version of Podlane");
+    return {};
+}
+
+Result<void> look_at_program_versions(const NodeView &node, Findings &findings) {
+    for (const ProgramFacts &own : TRY(embedded_programs())) {
+        const Fd pinned = TRY(open_program(node.world.bpffs, own.name.c_str()));
+        const ProgramFacts there = TRY(program_facts(pinned.get()));
+        if (there.tag != own.tag)
+            report(findings, "program " + own.name + " has tag " + there.tag + ", this podlanectl's has " + own.tag);
+    }
+    return {};
+}
+
+bool is_known_pin(std::string_view name) {
+    return std::ranges::find(kMapNames, name) != kMapNames.end() ||
+           std::ranges::find(kProgramNames, name) != kProgramNames.end() || name == PODLANE_PIN_PACING;
+}
+
+Result<void> unlink_pin(const std::string &path) {
+    if (unlink(path.c_str()) != 0 && errno != ENOENT)
+        return system_error(ErrorCode::bpf, "removing pin " + path, errno);
+    return {};
+}
+
+Result<void> look_at_pins(const NodeView &node, Findings &findings) {
+    const std::string &root = node.world.bpffs;
+    const std::vector<std::string> others = TRY(maps_of_other_versions(root));
+    for (const std::string &name : pin_names(live_directory(root)))
+        if (!is_known_pin(name) && std::ranges::find(others, name) == others.end()) {
+            const std::string path = pin_path(root, name);
+            report(findings, path + " is no pin of this version", [path] { return unlink_pin(path); });
+        }
+    const std::string loading = root + "/loading";
+    if (access(loading.c_str(), F_OK) != 0)
+        return {};                             // and nobody is kept waiting
+    const Lock lock = TRY(Lock::shared(root)); // whoever is loading has it for himself alone
+    if (access(loading.c_str(), F_OK) == 0)
+        report(findings, loading + " was left by an ADD that died while it loaded the programs",
+               [root, loading]() -> Result<void> {
+                   const Lock alone = TRY(Lock::exclusive(root));
+                   return remove_pins(loading);
+               });
+    return {};
+}
+
+std::function<Result<void>()> syncing(const std::string &root) {
+    return [root]() -> Result<void> {
+        TRY(sync_all_uplinks(root));
+        return {};
+    };
+}
+
+// Also where the interface no longer is what the configuration asks for: it carries networks as long as it is listed.
+std::function<Result<void>()> putting_back(const std::string &root, std::uint32_t ifindex) {
+    return [root, ifindex]() -> Result<void> {
+        const Lock lock = TRY(Lock::exclusive(root));
+        const UplinkTables tables = TRY(UplinkTables::open(root));
+        const Networks networks = TRY(open_networks(root, Access::read_only));
+        for (const std::uint32_t id : TRY(tables.uplinks.find(ifindex)).value_or(uplink{}).networks)
+            if (const auto entry = id == 0 ? std::nullopt : TRY(networks.find(id)))
+                TRY(put_uplink(tables, ifindex, id, entry->attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact));
+        return {};
+    };
+}
+
+Result<void> look_at_uplinks(const NodeView &node, Findings &findings) {
+    for (const UplinkReport &one : node.uplinks)
+        if (one.name.empty())
+            report(findings, "uplink " + std::to_string(one.ifindex) + " is gone", syncing(node.world.bpffs));
+        else if (!one.has_programs)
+            report(findings, "the programs on uplink " + one.name + " are gone or not the pinned ones",
+                   putting_back(node.world.bpffs, one.ifindex));
+    return {};
+}
+
+Result<void> look_for_uplinks(const NodeView &node, Findings &findings) {
+    const std::string &root = node.world.bpffs;
+    const Interfaces host_veths = TRY(open_interfaces(root, Access::read_only));
+    const auto uplinks = TRY(read_map<std::uint32_t, uplink>(root, PODLANE_MAP_UPLINKS));
+    for (const auto &[id, entry] : TRY(read_map<std::uint32_t, network>(root, PODLANE_MAP_NETWORKS))) {
+        if (entry.has_uplinks == 0)
+            continue;
+        const auto found = TRY(find_uplinks(split_patterns(field_text(entry.uplinks)), host_veths));
+        for (const std::uint32_t ifindex : found.ifindexes) {
+            const bool carried = std::ranges::any_of(uplinks, [&, network = id](const auto &one) {
+                return one.first == ifindex &&
+                       std::ranges::find(one.second.networks, network) != std::end(one.second.networks);
+            });
+            if (!carried)
+                report(findings,
+                       interface_name(ifindex) + " is to be an uplink of network " +
+                           std::string(field_text(entry.name)) + ", and is none",
+                       syncing(root));
+        }
+    }
+    return {};
+}
+
+// Entries of one map by the interface they belong to.
+struct OwnedEntry {
+    std::uint32_t ifindex;
+    std::function<Result<void>()> erase;
+};
+
+template <typename K, typename V, typename Owner>
+Result<void> add_entries(const std::string &root, const char *map, Owner owner, std::vector<OwnedEntry> &all) {
+    for (const auto &[key, value] : TRY(read_map<K, V>(root, map)))
+        all.push_back({owner(key, value), [root, map, key = key]() -> Result<void> {
+                           TRY(TRY(Map<K, V>::open(pin_path(root, map), Access::read_write)).erase(key));
+                           return {};
+                       }});
+    return {};
+}
+
+struct OwnedMap {
+    const char *name;
+    Result<void> (*add)(const std::string &root, const char *map, std::vector<OwnedEntry> &all);
+};
+
+Result<void> add_counters(const std::string &root, const char *, std::vector<OwnedEntry> &all) {
+    for (const std::uint32_t ifindex : TRY(TRY(Counters::open(root, Access::read_only)).keys()))
+        all.push_back({ifindex, [root, ifindex]() -> Result<void> {
+                           TRY(TRY(Counters::open(root, Access::read_write)).erase(ifindex));
+                           return {};
+                       }});
+    return {};
+}
+
+template <typename V>
+Result<void> add_by_ifindex(const std::string &root, const char *map, std::vector<OwnedEntry> &all) {
+    return add_entries<std::uint32_t, V>(
+        root, map, [](std::uint32_t ifindex, const V &) { return ifindex; }, all);
+}
+
+Result<void> add_addresses(const std::string &root, const char *map, std::vector<OwnedEntry> &all) {
+    return add_entries<address_key, address>(
+        root, map, [](const address_key &, const address &value) { return value.ifindex; }, all);
+}
+
+Result<void> add_sources(const std::string &root, const char *map, std::vector<OwnedEntry> &all) {
+    return add_entries<allowed_source_key, std::uint32_t>(
+        root, map, [](const allowed_source_key &key, std::uint32_t) { return ntohl(key.ifindex); }, all);
+}
+
+Result<void> add_source_routes(const std::string &root, const char *map, std::vector<OwnedEntry> &all) {
+    return add_entries<source_route_key, source_route>(
+        root, map, [](const source_route_key &key, const source_route &) { return key.ifindex; }, all);
+}
+
+Result<void> add_limit_states(const std::string &root, const char *map, std::vector<OwnedEntry> &all) {
+    return add_entries<limit_key, limit_state>(
+        root, map, [](const limit_key &key, const limit_state &) { return key.ifindex; }, all);
+}
+
+Result<void> add_exempts(const std::string &root, const char *map, std::vector<OwnedEntry> &all) {
+    return add_entries<exempt_key, std::uint32_t>(
+        root, map, [](const exempt_key &key, std::uint32_t) { return ntohl(key.ifindex); }, all);
+}
+
+Result<void> add_senders(const std::string &root, const char *map, std::vector<OwnedEntry> &all) {
+    return add_entries<sender_key, std::uint32_t>(
+        root, map, [](const sender_key &, std::uint32_t ifindex) { return ifindex; }, all);
+}
+
+constexpr std::array<OwnedMap, 9> kOwned = {{
+    {PODLANE_MAP_INTERFACES, &add_by_ifindex<interface>},
+    {PODLANE_MAP_ADDRESSES, &add_addresses},
+    {PODLANE_MAP_COUNTERS, &add_counters},
+    {PODLANE_MAP_BANDWIDTHS, &add_by_ifindex<bandwidth>},
+    {PODLANE_MAP_SOURCES, &add_sources},
+    {PODLANE_MAP_SOURCE_ROUTES, &add_source_routes},
+    {PODLANE_MAP_LIMITS, &add_limit_states},
+    {PODLANE_MAP_EXEMPT, &add_exempts},
+    {PODLANE_MAP_SENDERS, &add_senders},
+}};
+
+// ADD records the endpoint before its other entries: whoever is not recorded after they were read is nobody.
+Result<void> look_for_orphans(const NodeView &node, Findings &findings) {
+    const std::string &root = node.world.bpffs;
+    std::vector<std::pair<const char *, OwnedEntry>> all;
+    for (const OwnedMap &map : kOwned) {
+        std::vector<OwnedEntry> entries;
+        TRY(map.add(root, map.name, entries));
+        for (OwnedEntry &entry : entries)
+            all.emplace_back(map.name, std::move(entry));
+    }
+    std::set<std::uint32_t> known = {0};
+    for (const auto &[ifindex, entry] : TRY(read_map<std::uint32_t, uplink>(root, PODLANE_MAP_UPLINKS)))
+        known.insert(ifindex);
+    for (const auto &[key, record] : TRY(read_map<endpoint_key, endpoint>(root, PODLANE_MAP_ENDPOINTS)))
+        known.insert(record.ifindex);
+    for (auto &[map, entry] : all)
+        if (!known.contains(entry.ifindex))
+            report(findings,
+                   "map " + std::string(map) + " has an entry of interface " + std::to_string(entry.ifindex) +
+                       ", which is no endpoint's",
+                   std::move(entry.erase));
+    return {};
+}
+
+constexpr std::array<Check, 7> kChecks = {{
+    {"map-full", Severity::wrong, "an ADD that finds a map full fails (error 102)",
+     "podlanectl gc removes endpoints that are gone; else set a larger \"maxEndpoints\"", &look_at_maps},
+    {"map-version", Severity::wrong,
+     "another version of Podlane ran here, or runs beside this one: neither sees what the other holds",
+     "podlanectl upgrade; or remove the pin, when that version has no pods any more", &look_at_map_versions},
+    {"program-version", Severity::wrong,
+     "the programs in the kernel were loaded by another version, and stay until they are replaced",
+     "podlanectl upgrade", &look_at_program_versions},
+    {"pins", Severity::wrong, "something died half-way, or somebody else writes into the directory",
+     "podlanectl doctor --fix", &look_at_pins},
+    {"uplink", Severity::wrong,
+     "the interface was made anew, or somebody cleared its hooks: what goes to and comes from other nodes takes the "
+     "host stack, and flows that it translates are not recognised",
+     "podlanectl uplink sync (or doctor --fix)", &look_at_uplinks},
+    {"uplink-new", Severity::wrong,
+     "an interface came after the network's last ADD: what goes by it takes the host stack",
+     "podlanectl uplink sync "
+     "(or doctor --fix)",
+     &look_for_uplinks},
+    {"orphan", Severity::wrong, "an ADD or DEL was killed half-way: the entry takes room, and is met by nobody",
+     "podlanectl doctor --fix", &look_for_orphans},
+}};
+
+} // namespace
+
+std::span<const Check> state_checks() { return kChecks; }
+
+} // namespace podlane::ctl::doctor

@@ -1,0 +1,53 @@
+// What a traced run of a program decided, in words.
+#pragma once
+
+#include "tools/podlanectl/cli/commands.hpp"
+#include "tools/podlanectl/explain/frame.hpp"
+#include "loader/trace.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace podlane::ctl {
+
+// One decision: what was asked, what came of it, and the map entry or the answer of the kernel behind it.
+struct Decision {
+    std::string asked;  // "receiver"
+    std::string answer; // "default/web-1, behind cali12, MTU 1500"
+    std::string map{};  // as pinned; empty: no map was asked
+    std::string key{};
+    bool found = false;
+};
+
+struct Counted {
+    std::uint32_t ifindex = 0; // 0: no endpoint's
+    std::uint32_t reason = 0;
+};
+
+// Where a packet meets the next program of ours.
+struct Next {
+    const char *program = nullptr; // none: nowhere that could be told
+    std::uint32_t ifindex = 0;
+    std::optional<std::uint32_t> came_by{}; // see Tracer::run
+};
+
+struct Explanation {
+    std::vector<Decision> decisions{};
+    std::uint32_t reason = 0;
+    std::vector<Counted> counted{}; // its reason first
+    Next next{};
+    std::string verdict{};
+};
+
+// Names for what the steps hold.
+struct Names {
+    std::vector<EndpointEntry> endpoints{};
+    std::map<std::uint32_t, std::string> networks{};
+    std::string pod_of(std::uint32_t ifindex) const; // or the interface's name
+};
+
+// What a run on this interface says.
+Explanation explain_run(const TracedRun &run, std::uint32_t ifindex, const Bytes &frame, const Names &names);
+
+} // namespace podlane::ctl

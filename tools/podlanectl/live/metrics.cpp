@@ -1,0 +1,203 @@
+// metrics: what there is to count, for Prometheus.
+#include "tools/podlanectl/cli/commands.hpp"
+
+#include "tools/podlanectl/views/decode.hpp"
+#include "maps/history.hpp"
+#include "maps/version.hpp"
+#include "tools/podlanectl/live/metrics_server.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+#include "tools/output/exposition.hpp"
+
+#include <array>
+#include <cerrno>
+#include <functional>
+#include <map>
+
+namespace podlane::ctl {
+namespace {
+
+using output::Exposition;
+using output::Labels;
+using output::MetricsFormat;
+
+// All that is read, before anything is said.
+struct Reading {
+    std::vector<EndpointEntry> endpoints;
+    std::vector<EndpointCounters> counters; // first those of the endpoints, in their order
+    std::vector<std::pair<std::uint32_t, bandwidth>> limits;
+    std::vector<UplinkReport> uplinks;
+    std::vector<MapReport> maps;
+};
+
+Result<Reading> read_all(const Selection &selection, const World &world) {
+    Reading all;
+    auto endpoints = selected_endpoints(selection, world);
+    // Who is asked for again and again comes and goes.
+    if (!endpoints && (selection.selects_all() || endpoints.error().code != ErrorCode::missing))
+        return std::move(endpoints).error();
+    if (endpoints)
+        all.endpoints = *std::move(endpoints);
+    all.counters = TRY(read_counters(all.endpoints, true, world));
+    all.limits = TRY((read_map<std::uint32_t, bandwidth>(world.bpffs, PODLANE_MAP_BANDWIDTHS)));
+    all.uplinks = TRY(read_uplinks(world));
+    all.maps = TRY(read_maps(world));
+    return all;
+}
+
+Labels labels_of(const EndpointEntry &entry) {
+    const auto &[key, value] = entry;
+    return {{"namespace", std::string(field_text(value.pod_namespace))},
+            {"pod", std::string(field_text(value.pod_name))},
+            {"container", std::string(field_text(key.container_id)).substr(0, 12)},
+            {"interface", std::string(field_text(value.host_ifname))},
+            {"network", std::string(field_text(value.network_name))}};
+}
+
+Labels with(Labels labels, std::string_view name, std::string value) {
+    labels.emplace_back(name, std::move(value));
+    return labels;
+}
+
+using Pick = std::uint64_t (*)(const count &counted);
+std::uint64_t packets_of(const count &counted) { return counted.packets; }
+std::uint64_t bytes_of(const count &counted) { return counted.bytes; }
+
+void put_reasons(Exposition &out, const Labels &who, const counters &total, Pick pick, bool only_drops) {
+    for (std::size_t reason = REASON_NONE + 1; reason < COUNTER_REASONS; ++reason) {
+        const std::string kind(reason_kind_name(reason));
+        if (total.by_reason[reason].packets == 0 || (only_drops && kind != "drop"))
+            continue;
+        Labels labels = only_drops ? who : with(who, "kind", kind);
+        out.sample(with(std::move(labels), "reason", reason_name(reason)), pick(total.by_reason[reason]));
+    }
+}
+
+void put_endpoints(Exposition &out, const Reading &all) {
+    std::map<std::string, std::uint64_t> by_network;
+    for (const EndpointEntry &entry : all.endpoints)
+        ++by_network[std::string(field_text(entry.second.network_name))];
+    out.gauge("podlane_endpoints", "Endpoints of this node.");
+    for (const auto &[network, number] : by_network)
+        out.sample({{"network", network}}, number);
+
+    struct Family {
+        std::string_view name;
+        std::string_view help;
+        Pick pick;
+        bool only_drops;
+    };
+    constexpr std::array<Family, 3> kFamilies = {{
+        {"podlane_endpoint_packets", "Packets of an endpoint, by what became of them.", &packets_of, false},
+        {"podlane_endpoint_bytes", "Bytes of an endpoint's frames, by what became of them.", &bytes_of, false},
+        {"podlane_endpoint_drops", "Packets of an endpoint that were dropped, by reason.", &packets_of, true},
+    }};
+    for (const Family &family : kFamilies) {
+        out.counter(family.name, family.help);
+        for (std::size_t i = 0; i < all.endpoints.size(); ++i)
+            put_reasons(out, labels_of(all.endpoints[i]), all.counters[i].total, family.pick, family.only_drops);
+    }
+}
+
+void put_limits(Exposition &out, const Reading &all) {
+    constexpr std::uint64_t kBits = 8;
+    out.gauge("podlane_endpoint_limit_bytes_per_second", "Bandwidth limit of an endpoint, seen from the pod.");
+    for (const EndpointEntry &entry : all.endpoints)
+        for (const auto &[ifindex, limit] : all.limits) {
+            if (ifindex != entry.second.ifindex)
+                continue;
+            if (limit.ingress_rate_bits_per_s != 0)
+                out.sample(with(labels_of(entry), "direction", "ingress"), limit.ingress_rate_bits_per_s / kBits);
+            if (limit.egress_rate_bits_per_s != 0)
+                out.sample(with(labels_of(entry), "direction", "egress"), limit.egress_rate_bits_per_s / kBits);
+        }
+}
+
+void put_uplinks(Exposition &out, const Reading &all) {
+    out.gauge("podlane_uplink_programs", "1 where the programs are on an uplink, 0 where they are not.");
+    for (const UplinkReport &one : all.uplinks)
+        out.sample({{"interface", one.name}}, one.has_programs ? 1 : 0);
+    const auto put = [&](Pick pick) {
+        for (const UplinkReport &one : all.uplinks)
+            for (const EndpointCounters &of : all.counters)
+                if (of.ifindex == one.ifindex)
+                    put_reasons(out, {{"interface", one.name}}, of.total, pick, false);
+    };
+    out.counter("podlane_uplink_packets", "Packets on an uplink, by what became of them.");
+    put(&packets_of);
+    out.counter("podlane_uplink_bytes", "Bytes of frames on an uplink, by what became of them.");
+    put(&bytes_of);
+}
+
+void put_maps(Exposition &out, const Reading &all) {
+    struct Family {
+        std::string_view name;
+        std::string_view help;
+        std::uint64_t (*value)(const MapReport &map);
+    };
+    constexpr std::array<Family, 3> kFamilies = {{
+        {"podlane_map_entries", "Entries in a map.", [](const MapReport &m) { return m.entries; }},
+        {"podlane_map_capacity", "Entries a map has room for.",
+         [](const MapReport &m) { return std::uint64_t{m.facts.max_entries}; }},
+        {"podlane_map_memory_bytes", "Memory of a map.", [](const MapReport &m) { return m.memory; }},
+    }};
+    for (const Family &family : kFamilies) {
+        out.gauge(family.name, family.help);
+        for (const MapReport &map : all.maps)
+            if (map.there)
+                out.sample({{"map", map.name}}, family.value(map));
+    }
+}
+
+void put_operations(Exposition &out, const History &history) {
+    constexpr double kNsPerS = 1e9;
+    constexpr double kUsPerS = 1e6;
+    std::vector<double> bounds;
+    bounds.reserve(kOperationBoundsUs.size());
+    for (const std::uint32_t bound : kOperationBoundsUs)
+        bounds.push_back(bound / kUsPerS);
+    out.histogram("podlane_cni_duration_seconds", "CNI calls the plugin served, and how long they took.");
+    for (std::uint8_t verb = 0; verb < OPERATION_VERBS; ++verb)
+        for (const bool failed : {false, true}) {
+            const operation_totals totals = history.totals(static_cast<operation_verb>(verb), failed);
+            out.distribution({{"verb", std::string(verb_name(verb))}, {"outcome", failed ? "failed" : "ok"}}, bounds,
+                             {std::begin(totals.buckets), std::end(totals.buckets)},
+                             static_cast<double>(totals.duration_ns) / kNsPerS);
+        }
+}
+
+// A node on which nothing was loaded yet is up as well, with nothing to count.
+Result<std::string> exposition(const Selection &selection, const World &world, MetricsFormat format) {
+    Exposition out(format);
+    out.gauge("podlane_build_info", "Version of podlanectl.");
+    out.sample({{"version", std::string(kVersion)}}, 1);
+    const auto live = check_live_directory(world.bpffs);
+    if (!live && live.error().system_errno == EACCES)
+        return live.error();
+    const bool loaded = static_cast<bool>(live);
+    out.gauge("podlane_loaded", "1 once the programs and maps were loaded, with the first pod after a boot.");
+    out.sample({}, loaded ? 1 : 0);
+    if (!loaded)
+        return std::move(out).text();
+    const Reading all = TRY(read_all(selection, world));
+    put_endpoints(out, all);
+    put_limits(out, all);
+    put_uplinks(out, all);
+    put_maps(out, all);
+    put_operations(out, TRY(open_history(world)));
+    return std::move(out).text();
+}
+
+} // namespace
+
+Result<int> metrics(const Call &call, World &world) {
+    const Selection selection = TRY(Selection::of(call));
+    if (call.has(Opt::listen))
+        return serve_metrics(*call.value(Opt::listen), world, [&](const World &now, MetricsFormat format) {
+            return exposition(selection, now, format);
+        });
+    const auto format = call.has(Opt::openmetrics) ? MetricsFormat::openmetrics : MetricsFormat::prometheus;
+    world.print(TRY(exposition(selection, world, format)));
+    return 0;
+}
+
+} // namespace podlane::ctl

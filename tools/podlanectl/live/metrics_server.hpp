@@ -1,0 +1,19 @@
+// The small HTTP server behind "metrics --listen": one request after the other, nothing kept between two.
+#pragma once
+
+#include "maps/result.hpp"
+#include "tools/output/exposition.hpp"
+#include "tools/podlanectl/cli/world.hpp"
+
+#include <functional>
+#include <string>
+
+namespace podlane::ctl {
+
+using MakeMetrics = std::function<Result<std::string>(const World &world, output::MetricsFormat format)>;
+
+// Serves GET /metrics on "ADDR:PORT" ("127.0.0.1:9632", "[::1]:9632") until SIGINT or SIGTERM; the answer is the exit
+// code. A client that is slow is left after two seconds.
+Result<int> serve_metrics(const std::string &listen_on, const World &world, const MakeMetrics &make);
+
+} // namespace podlane::ctl

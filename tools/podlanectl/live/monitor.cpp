@@ -1,0 +1,254 @@
+// monitor: drops, and with --all samples of all packets, as they happen.
+#include "tools/podlanectl/cli/commands.hpp"
+
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/explain/frame.hpp"
+#include "tools/podlanectl/live/packet_filter.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+#include "tools/output/words.hpp"
+#include "tools/podlanectl/cli/until_signal.hpp"
+
+#include <arpa/inet.h>
+#include <bpf/libbpf.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <map>
+#include <memory>
+#include <optional>
+
+namespace podlane::ctl {
+namespace {
+
+constexpr std::uint64_t kSecond = 1'000'000'000;
+constexpr std::uint64_t kLease = 3 * kSecond; // for so long the programs go on after we died
+constexpr int kPoll = 100;                    // ms
+
+std::uint64_t now_ns(clockid_t clock) {
+    std::timespec now{};
+    clock_gettime(clock, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * kSecond + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+// The entry the programs look at, in their memory and ours at once.
+class Watch {
+  public:
+    static Result<Watch> open(const std::string &root) {
+        Watches map = TRY(open_watches(root, Access::read_write));
+        void *page = mmap(nullptr, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)), PROT_READ | PROT_WRITE, MAP_SHARED,
+                          map.fd(), 0);
+        if (page == MAP_FAILED)
+            return system_error(ErrorCode::bpf, "looking into map " + map.path(), errno);
+        return Watch(std::move(map), static_cast<watch *>(page));
+    }
+    Watch(Watch &&other) noexcept : map_(std::move(other.map_)), entry_(std::exchange(other.entry_, nullptr)) {}
+    Watch &operator=(Watch &&) = delete;
+    Watch(const Watch &) = delete;
+    Watch &operator=(const Watch &) = delete;
+    ~Watch() {
+        if (entry_ == nullptr)
+            return;
+        if (ours_)
+            store(entry_->mode, std::uint32_t{WATCH_NOTHING});
+        munmap(entry_, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
+    }
+
+    // An error where somebody else watches.
+    Result<void> begin(watch_mode mode, std::uint32_t one_in) {
+        const auto pid = static_cast<pid_t>(entry_->pid);
+        if (entry_->mode != WATCH_NOTHING && entry_->until_ns > now_ns(CLOCK_MONOTONIC) && kill(pid, 0) == 0)
+            return Error{ErrorCode::already_exists, "process " + std::to_string(pid) + " watches already",
+                         "one can watch at a time: end it, or look at what it shows"};
+        ours_ = true;
+        store(entry_->pid, static_cast<std::uint32_t>(getpid()));
+        store(entry_->one_in, one_in);
+        go_on();
+        store(entry_->mode, static_cast<std::uint32_t>(mode));
+        return {};
+    }
+    void go_on() const { store(entry_->until_ns, now_ns(CLOCK_MONOTONIC) + kLease); }
+    [[nodiscard]] std::uint64_t lost() const { return __atomic_load_n(&entry_->lost, __ATOMIC_RELAXED); }
+
+  private:
+    Watch(Watches map, watch *entry) : map_(std::move(map)), entry_(entry) {}
+    static void store(__u32 &field, std::uint32_t value) { __atomic_store_n(&field, value, __ATOMIC_RELEASE); }
+    static void store(__u64 &field, std::uint64_t value) { __atomic_store_n(&field, value, __ATOMIC_RELEASE); }
+
+    Watches map_;
+    watch *entry_;
+    bool ours_ = false;
+};
+
+// What is shown of what comes, and where it goes.
+struct Viewer {
+    World &world;
+    std::map<std::uint32_t, std::string> pods{}; // by ifindex
+    std::map<std::uint32_t, std::string> interfaces{};
+    std::vector<std::uint32_t> chosen{}; // none: all
+    std::optional<PacketFilter> filter{};
+    std::uint64_t limit = 0; // lines; 0: none
+    std::uint64_t shown = 0;
+    std::int64_t realtime_offset = 0;
+
+    [[nodiscard]] bool done() const { return limit != 0 && shown >= limit; }
+    void show(const event &one);
+    void show_lost(std::uint64_t lost) const;
+};
+
+std::string clock_words(std::uint64_t realtime_ns) {
+    const auto seconds = static_cast<std::time_t>(realtime_ns / kSecond);
+    std::tm local{};
+    localtime_r(&seconds, &local);
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%02d:%02d:%02d.%06u", local.tm_hour, local.tm_min, local.tm_sec,
+                  static_cast<unsigned>(realtime_ns % kSecond / 1000));
+    return text.data();
+}
+
+// One line each, so that it can be read as it comes.
+std::string json_line(const output::Value &value) {
+    std::string text = output::json_text(value);
+    std::string line;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] != '\n') {
+            line += text[i];
+            continue;
+        }
+        while (i + 1 < text.size() && text[i + 1] == ' ')
+            ++i;
+    }
+    return line + "\n";
+}
+
+void Viewer::show(const event &one) {
+    const std::span frame(one.frame, std::min<std::size_t>(one.captured, EVENT_FRAME_BYTES));
+    if (done() || (!chosen.empty() && std::ranges::find(chosen, one.ifindex) == chosen.end()) ||
+        (filter && !filter->matches(frame, one.frame_size)))
+        return;
+    ++shown;
+    const FrameFacts facts = read_frame(frame);
+    const std::uint64_t time = one.time_ns + static_cast<std::uint64_t>(realtime_offset);
+    const auto pod = pods.find(one.ifindex);
+    auto name = interfaces.find(one.ifindex);
+    if (name == interfaces.end())
+        name = interfaces.emplace(one.ifindex, interface_name(one.ifindex)).first;
+    if (world.json) {
+        world.print(json_line(
+            output::Object{{"time_ns", time},
+                           {"reason", reason_name(one.reason)},
+                           {"kind", reason_kind_name(one.reason)},
+                           {"pod", pod == pods.end() ? output::Value() : output::Value(pod->second)},
+                           {"interface", name->second},
+                           {"ifindex", one.ifindex},
+                           {"direction", one.is_egress != 0 ? "egress" : "ingress"},
+                           {"protocol", facts.is_ip ? output::Value(protocol_name(facts.protocol)) : output::Value()},
+                           {"source", facts.is_ip ? output::Value(to_string(facts.source)) : output::Value()},
+                           {"source_port", std::uint64_t{ntohs(facts.source_port)}},
+                           {"destination", facts.is_ip ? output::Value(to_string(facts.destination)) : output::Value()},
+                           {"destination_port", std::uint64_t{ntohs(facts.destination_port)}},
+                           {"bytes", one.frame_size}}));
+        return;
+    }
+    const bool drops = reason_kind_name(one.reason) == "drop";
+    world.print(clock_words(time) + "  " +
+                output::toned(reason_name(one.reason), drops ? output::Tone::bad : output::Tone::plain, world.style) +
+                "  " + (pod == pods.end() ? name->second : pod->second) + (one.is_egress != 0 ? " <- " : " -> ") +
+                frame_words(facts) + ", " + std::to_string(one.frame_size) + " bytes\n");
+}
+
+void Viewer::show_lost(std::uint64_t lost) const {
+    if (world.json)
+        return world.print(json_line(output::Object{{"lost", lost}}));
+    const std::string text = std::to_string(lost) + " events were lost: they came faster than they were read\n";
+    std::fwrite(text.data(), 1, text.size(), world.err);
+}
+
+Result<std::uint64_t> number_of(const Call &call, Opt option, std::uint64_t otherwise) {
+    if (!call.has(option))
+        return otherwise;
+    const std::string &text = *call.value(option);
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc{} || end != text.data() + text.size() || number == 0 || number > 0xffffffff)
+        return usage_error("\"" + text + "\" is no number from 1 on");
+    return number;
+}
+
+Result<Viewer> make_viewer(const Call &call, World &world) {
+    Viewer viewer{world};
+    Call selecting = call;
+    selecting.argument.clear(); // the filter's
+    const Selection selection = TRY(Selection::of(selecting));
+    for (const auto &[key, record] : TRY(selected_endpoints(selection, world))) {
+        viewer.pods[record.ifindex] = pod_words(key, record);
+        if (!selection.selects_all())
+            viewer.chosen.push_back(record.ifindex);
+    }
+    if (!call.argument.empty())
+        viewer.filter = TRY(PacketFilter::compile(call.argument));
+    viewer.limit = TRY(number_of(call, Opt::limit, 0));
+    viewer.realtime_offset = static_cast<std::int64_t>(now_ns(CLOCK_REALTIME) - now_ns(CLOCK_MONOTONIC));
+    return viewer;
+}
+
+struct Feed {
+    Viewer *viewer; // none yet: what lies there is of an earlier watch
+};
+
+int take_event(void *context, void *data, std::size_t size) {
+    const auto *feed = static_cast<const Feed *>(context);
+    event one{};
+    if (feed->viewer != nullptr && size >= sizeof one) {
+        std::memcpy(&one, data, sizeof one);
+        feed->viewer->show(one);
+    }
+    return 0;
+}
+
+} // namespace
+
+Result<int> monitor(const Call &call, World &world) {
+    constexpr std::uint64_t kSample = 100;
+    TRY(check_live_directory(world.bpffs));
+    Viewer viewer = TRY(make_viewer(call, world));
+    const auto one_in = static_cast<std::uint32_t>(TRY(number_of(call, Opt::sample, kSample)));
+    const bool all = call.has(Opt::all) || call.has(Opt::sample);
+    Watch watch = TRY(Watch::open(world.bpffs));
+    const Fd events(bpf_obj_get(pin_path(world.bpffs, PODLANE_MAP_EVENTS).c_str()));
+    if (!events)
+        return system_error(ErrorCode::bpf, "opening the ring buffer of events", errno);
+    Feed feed{nullptr};
+    const std::unique_ptr<ring_buffer, void (*)(ring_buffer *)> ring(
+        ring_buffer__new(events.get(), take_event, &feed, nullptr), &ring_buffer__free);
+    if (!ring)
+        return system_error(ErrorCode::bpf, "reading the ring buffer of events", errno);
+    const UntilSignal until;
+    TRY(watch.begin(all ? WATCH_ALL : WATCH_DROPS, one_in));
+    ring_buffer__consume(ring.get());
+    feed.viewer = &viewer;
+    std::uint64_t lost = watch.lost();
+    if (!world.json)
+        std::fputs(all ? "watching all packets\n" : "watching drops\n", world.err);
+    while (!UntilSignal::stopped() && !viewer.done() && std::ferror(world.out) == 0) {
+        watch.go_on();
+        const int taken = ring_buffer__poll(ring.get(), kPoll);
+        if (taken < 0 && taken != -EINTR)
+            return system_error(ErrorCode::bpf, "reading the ring buffer of events", -taken);
+        if (const std::uint64_t now = watch.lost(); now != lost) {
+            viewer.show_lost(now - lost);
+            lost = now;
+        }
+        std::fflush(world.out);
+    }
+    std::clearerr(world.out); // whoever read it has seen enough
+    return 0;
+}
+
+} // namespace podlane::ctl

@@ -1,0 +1,129 @@
+// install: the plugin and a configuration list where the runtime looks for them.
+#include "tools/podlanectl/cli/commands.hpp"
+
+#include "tools/podlanectl/doctor/installed.hpp"
+#include "maps/ip.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace podlane::ctl {
+namespace {
+
+using output::Array;
+using output::Object;
+using output::Value;
+
+std::vector<std::string> split(const std::string &text) {
+    std::vector<std::string> parts;
+    for (std::size_t at = 0; at <= text.size();) {
+        const std::size_t end = std::min(text.find(',', at), text.size());
+        if (end > at)
+            parts.push_back(text.substr(at, end - at));
+        at = end + 1;
+    }
+    return parts;
+}
+
+Result<std::vector<std::string>> prefixes(const Call &call, Opt option, std::string_view name) {
+    std::vector<std::string> all = split(call.value(option).value_or(""));
+    for (const std::string &one : all)
+        if (const auto prefix = parse_prefix(one); !prefix || one.find('/') == std::string::npos)
+            return usage_error("--" + std::string(name) + " \"" + one + "\" is no prefix",
+                               "write 198.18.1.0/24, and a comma between several");
+    return all;
+}
+
+// host-local takes an address of each set of ranges: one a family.
+Result<Object> ipam_of(const Call &call) {
+    Array ranges;
+    for (const std::string &subnet : TRY(prefixes(call, Opt::subnets, "subnets")))
+        ranges.emplace_back(Array{Object{{"subnet", subnet}}});
+    if (ranges.empty())
+        return usage_error("install needs --subnets",
+                           "the addresses of this node's pods, as in --subnets 198.18.1.0/24,2001:db8:1::/64");
+    return Object{{"type", "host-local"}, {"ranges", ranges}};
+}
+
+Result<void> add_keys(const Call &call, Object &plugin) {
+    constexpr std::array<std::string_view, 3> kFastPaths = {"on", "local", "off"};
+    if (const auto &mtu = call.value(Opt::mtu)) {
+        std::uint64_t number = 0;
+        const auto [end, error] = std::from_chars(mtu->data(), mtu->data() + mtu->size(), number);
+        if (error != std::errc{} || end != mtu->data() + mtu->size())
+            return usage_error("--mtu \"" + *mtu + "\" is no number");
+        plugin.emplace_back("mtu", number);
+    }
+    if (const auto &fast = call.value(Opt::fast_path)) {
+        if (std::ranges::find(kFastPaths, *fast) == kFastPaths.end())
+            return usage_error("--fast-path \"" + *fast + "\" is none of on, local and off");
+        plugin.emplace_back("fastPath", *fast);
+    }
+    if (call.has(Opt::uplinks))
+        plugin.emplace_back("uplinks", Value(split(*call.value(Opt::uplinks))));
+    const auto cidrs = TRY(prefixes(call, Opt::cluster_cidrs, "cluster-cidrs"));
+    if (!cidrs.empty())
+        plugin.emplace_back("clusterCIDRs", Value(cidrs));
+    if (call.has(Opt::bpffs))
+        plugin.emplace_back("bpffs", *call.value(Opt::bpffs));
+    return {};
+}
+
+Result<std::string> conflist_of(const Call &call) {
+    Object plugin = {{"type", "podlane"}, {"ipam", TRY(ipam_of(call))}};
+    TRY(add_keys(call, plugin));
+    const Object portmap = {{"type", "portmap"}, {"capabilities", Object{{"portMappings", true}}}};
+    return output::json_text(Object{{"cniVersion", "1.0.0"},
+                                    {"name", call.value(Opt::network).value_or("pods")},
+                                    {"plugins", Array{plugin, portmap}}});
+}
+
+// Beside podlanectl, or as it is built.
+Result<std::string> find_plugin(const Call &call) {
+    if (call.has(Opt::plugin))
+        return *call.value(Opt::plugin);
+    std::array<char, 4096> self{};
+    if (readlink("/proc/self/exe", self.data(), self.size() - 1) <= 0)
+        return system_error(ErrorCode::io_failure, "reading /proc/self/exe", errno);
+    const std::string here = std::string(self.data()).substr(0, std::string(self.data()).rfind('/'));
+    for (const std::string &place : {here + "/podlane", here + "/../plugin/podlane"})
+        if (access(place.c_str(), X_OK) == 0)
+            return place;
+    return Error{ErrorCode::missing, "the plugin podlane is not beside podlanectl", "name the file with --plugin"};
+}
+
+Result<void> must_be_directory(const std::string &directory) {
+    if (access(directory.c_str(), W_OK) == 0)
+        return {};
+    Error error = system_error(ErrorCode::missing, "writing to " + directory, errno);
+    error.hint =
+        errno == ENOENT ? "create it, or name the runtime's own with --bin-dir and --conf-dir" : "run it as root";
+    return error;
+}
+
+std::string line(Written how, const std::string &path) {
+    return std::string(how == Written::written ? "wrote " : "left as it was: ") + path + "\n";
+}
+
+} // namespace
+
+// All is looked at before anything is written; the configuration comes last, as it is what the runtime waits for.
+Result<int> install(const Call &call, World &world) {
+    const std::string bin_dir = call.value(Opt::bin_dir).value_or(std::string(kBinDir));
+    const std::string conf_dir = call.value(Opt::conf_dir).value_or(std::string(kConfDir));
+    const std::string conflist = TRY(conflist_of(call));
+    const std::string plugin = TRY(read_file(TRY(find_plugin(call))));
+    TRY(must_be_directory(bin_dir));
+    TRY(must_be_directory(conf_dir));
+    TRY(check_file(bin_dir, "podlane", plugin));
+    TRY(check_file(conf_dir, kConflist, conflist));
+    const Written binary = TRY(install_file(bin_dir, "podlane", plugin, 0755));
+    const Written config = TRY(install_file(conf_dir, kConflist, conflist, 0644));
+    world.print(line(binary, bin_dir + "/podlane") + line(config, conf_dir + "/" + std::string(kConflist)));
+    return 0;
+}
+
+} // namespace podlane::ctl

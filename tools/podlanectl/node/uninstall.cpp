@@ -1,0 +1,160 @@
+// uninstall: takes everything of Podlane's off the node; its pods stay, and go through the host stack.
+#include "tools/podlanectl/cli/commands.hpp"
+
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/doctor/installed.hpp"
+#include "loader/attach.hpp"
+#include "loader/departure.hpp"
+#include "loader/object.hpp"
+#include "loader/pins.hpp"
+#include "loader/net/link.hpp"
+#include "loader/net/neighbour.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+#include "tools/output/words.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+namespace podlane::ctl {
+namespace {
+
+// What is said at the end.
+struct Story {
+    std::size_t interfaces = 0;
+    std::size_t pods = 0;
+    std::vector<std::string> lines{};
+};
+
+// Those of this directory of pins: another Podlane's programs have other ids.
+Result<std::set<std::uint32_t>> own_programs(const std::string &root) {
+    std::set<std::uint32_t> ids;
+    for (const std::string_view name : kProgramNames)
+        if (const auto fd = open_program(root, std::string(name).c_str()))
+            ids.insert(TRY(program_facts(fd->get())).id);
+    return ids;
+}
+
+// Host ends of Podlane's making name their container, also when nobody knows of them any more.
+Result<std::size_t> count_host_ends() {
+    net::Netlink host = TRY(net::Netlink::open());
+    const auto links = TRY(net::list_links(host));
+    const auto is_own = [](const net::Link &link) { return link.kind == "veth" && link.alias.starts_with("podlane "); };
+    return static_cast<std::size_t>(std::ranges::count_if(links, is_own));
+}
+
+// Also where a record was lost: every interface of the node is asked.
+Result<void> detach_all(const std::string &root, const std::set<std::uint32_t> &recorded, Story &story) {
+    const std::set<std::uint32_t> own = TRY(own_programs(root));
+    net::Netlink host = TRY(net::Netlink::open());
+    for (const net::Link &link : TRY(net::list_links(host))) {
+        bool any = false;
+        for (const Hook hook : {Hook::ingress, Hook::egress}) {
+            const auto there = TRY(attached(link.ifindex, hook));
+            const bool is_own =
+                std::ranges::any_of(there, [&](const Attached &one) { return own.contains(one.program_id); });
+            if (is_own || recorded.contains(link.ifindex))
+                any = TRY(detach(link.ifindex, hook)) || any;
+        }
+        if (recorded.contains(link.ifindex))
+            TRY(remove_fq(link.ifindex));
+        story.interfaces += any ? 1 : 0;
+    }
+    return {};
+}
+
+// The node no longer answers for pods on the link of their network's uplink.
+Result<void> remove_proxies(const std::string &root) {
+    net::Netlink host = TRY(net::Netlink::open());
+    for (const auto &[key, route] : TRY(read_map<source_route_key, source_route>(root, PODLANE_MAP_SOURCE_ROUTES)))
+        if (key.ifindex == route.ifindex && route.uplink != 0 && !is_ipv4(route.source))
+            TRY(net::remove_proxy(host, route.uplink, route.source));
+    return {};
+}
+
+void tell_of_masquerade(const std::string &root, Story &story) {
+    const auto networks = read_map<std::uint32_t, network>(root, PODLANE_MAP_NETWORKS);
+    if (!networks)
+        return;
+    for (const auto &[id, entry] : *networks) {
+        const std::string name(field_text(entry.name));
+        if ((entry.masquerade & ENDPOINT_MASQUERADE_NFTABLES) != 0)
+            story.lines.push_back("kept, for its pods: the table that masquerades network " + name +
+                                  "; when they are gone: nft delete table inet 'podlane-" + name + "'");
+        if ((entry.masquerade & ENDPOINT_MASQUERADE_IPTABLES) != 0)
+            story.lines.push_back("kept, for its pods: the chain that masquerades network " + name +
+                                  "; when they are gone: take PODLANE-" + output::hex_words(id).substr(2) +
+                                  " out of the tables nat of iptables and ip6tables");
+    }
+}
+
+Result<void> take_off(const std::string &root, Story &story) {
+    std::set<std::uint32_t> recorded;
+    const Lock lock = TRY(Lock::exclusive(root));
+    if (const auto endpoints = read_map<endpoint_key, endpoint>(root, PODLANE_MAP_ENDPOINTS))
+        for (const auto &[key, record] : *endpoints)
+            if (interface_name(record.ifindex) == field_text(record.host_ifname)) {
+                recorded.insert(record.ifindex);
+                story.pods += record.mode == ENDPOINT_AFTER_MAIN ? 1 : 0;
+            }
+    if (const auto uplinks = read_map<std::uint32_t, uplink>(root, PODLANE_MAP_UPLINKS))
+        for (const auto &[ifindex, entry] : *uplinks)
+            recorded.insert(ifindex);
+    if (story.pods != 0)
+        tell_of_masquerade(root, story);
+    TRY(detach_all(root, recorded, story));
+    if (auto removed = remove_proxies(root); !removed && removed.error().code != ErrorCode::missing)
+        return removed;
+    TRY(remove_pins(root + "/loading"));
+    TRY(remove_pins(live_directory(root)));
+    if (rmdir(root.c_str()) != 0 && errno != ENOENT)
+        return system_error(ErrorCode::bpf, "removing " + root, errno);
+    return {};
+}
+
+Result<void> remove_installed(const std::string &directory, std::string_view name, Story &story) {
+    const std::string path = directory + "/" + std::string(name);
+    switch (TRY(remove_file(directory, name))) {
+    case Removed::removed:
+        story.lines.push_back("removed " + path);
+        break;
+    case Removed::foreign:
+        story.lines.push_back("left alone: " + path + ", which podlanectl did not write");
+        break;
+    case Removed::missing:
+        break;
+    }
+    return {};
+}
+
+} // namespace
+
+// The configuration goes first, so that no ADD puts back what is taken off.
+Result<int> uninstall(const Call &call, World &world) {
+    const std::string bin_dir = call.value(Opt::bin_dir).value_or(std::string(kBinDir));
+    const std::string conf_dir = call.value(Opt::conf_dir).value_or(std::string(kConfDir));
+    Story story;
+    if (geteuid() != 0)
+        return Error{ErrorCode::bpf, "no permission to take programs off", "run it as root: sudo podlanectl uninstall",
+                     EPERM};
+    TRY(remove_installed(conf_dir, kConflist, story));
+    story.pods = TRY(count_host_ends());
+    struct stat facts {};
+    if (stat(world.bpffs.c_str(), &facts) == 0)
+        TRY(take_off(world.bpffs, story));
+    if (story.pods == 0)
+        TRY(remove_installed(bin_dir, "podlane", story));
+    else if (access((bin_dir + "/podlane").c_str(), F_OK) == 0)
+        story.lines.push_back("kept, for the DEL of " + std::to_string(story.pods) + " pods: " + bin_dir +
+                              "/podlane; when they are gone: podlanectl uninstall");
+    std::string text =
+        "took the programs off " + std::to_string(story.interfaces) + " interfaces, and removed " + world.bpffs + "\n";
+    for (const std::string &line : story.lines)
+        text += line + "\n";
+    world.print(text);
+    return 0;
+}
+
+} // namespace podlane::ctl

@@ -1,0 +1,278 @@
+// bandwidth list, show, set, clear: the limits of pods, and what they let through.
+#include "tools/podlanectl/cli/commands.hpp"
+
+#include "tools/podlanectl/views/decode.hpp"
+#include "loader/departure.hpp"
+#include "loader/limit.hpp"
+#include "loader/pace.hpp"
+#include "loader/pins.hpp"
+#include "loader/tell.hpp"
+#include "tools/podlanectl/views/namespaces.hpp"
+#include "loader/net/namespace.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+#include "tools/output/words.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <ctime>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace podlane::ctl {
+namespace {
+
+constexpr std::uint64_t kBitsPerByte = 8;
+
+struct Limit {
+    std::string pod, interface;
+    std::uint32_t ifindex = 0, flags = 0;
+    limit_direction direction = LIMIT_INGRESS;
+    std::uint64_t rate = 0, burst = 0; // as given
+    limit_state state{};
+    std::uint64_t now_ns = 0;
+    bool pacing = false; // pl_pace is at work
+    bool has_state = false;
+};
+
+Cell burst_cell(const Limit &l) {
+    if (l.rate == 0)
+        return {"-", l.burst};
+    return {output::bits_words(effective_burst(l.rate, l.burst)) + (is_auto_burst(l.rate, l.burst) ? " (auto)" : ""),
+            l.burst};
+}
+
+Cell backlog_cell(const Limit &l) {
+    const std::uint64_t ns = l.state.free_at_ns > l.now_ns ? l.state.free_at_ns - l.now_ns : 0;
+    return {output::duration_words(ns), ns};
+}
+
+constexpr std::array<Column<Limit>, 20> kColumns = {{
+    {{"POD", "pod", "pod"}, [](const Limit &l) { return text_cell(l.pod, Tone::strong); }},
+    {{"", "host interface", "host_interface"}, [](const Limit &l) { return text_cell(l.interface); }},
+    {{"", "ifindex", "ifindex"}, [](const Limit &l) { return number_cell(l.ifindex); }},
+    {{"DIRECTION", "direction", "direction"},
+     [](const Limit &l) { return text_cell(l.direction == LIMIT_INGRESS ? "ingress" : "egress"); }},
+    {{"RATE", "rate", "rate_bits_per_s", Align::right},
+     [](const Limit &l) {
+         return Cell{l.rate == 0 ? "no limit" : output::rate_words(l.rate), l.rate};
+     }},
+    {{"BURST", "burst", "burst_bits", Align::right}, burst_cell},
+    {{"", "", "effective_burst_bits"}, [](const Limit &l) { return number_cell(effective_burst(l.rate, l.burst)); }},
+    {{"LIMITER", "limiter", "limiter"},
+     [](const Limit &l) { return text_cell(limiter_words(l.flags, l.direction, l.pacing)); }},
+    {{"PACKETS", "packets", "packets", Align::right}, [](const Limit &l) { return number_cell(l.state.packets); }},
+    {{"BYTES", "bytes", "bytes", Align::right},
+     [](const Limit &l) {
+         return Cell{output::bytes_words(l.state.bytes), l.state.bytes};
+     }},
+    {{"FAIR RATE", "fair rate", "fair_rate_bits_per_s", Align::right},
+     [](const Limit &l) {
+         const std::uint64_t bits = l.state.fair_bytes_per_s * kBitsPerByte;
+         return Cell{output::rate_words(bits), bits};
+     }},
+    {{"", "paced rate", "paced_rate_bits_per_s"},
+     [](const Limit &l) {
+         const std::uint64_t bits = l.state.paced_bytes_per_s * kBitsPerByte;
+         return Cell{output::rate_words(bits), bits};
+     }},
+    {{"FLOWS", "flows", "flows", Align::right}, [](const Limit &l) { return number_cell(l.state.flows); }},
+    {{"", "backlog", "backlog_ns"}, backlog_cell},
+    {{"", "paced", "paced"}, [](const Limit &l) { return number_cell(l.state.paced); }},
+    {{"", "delayed", "delayed"}, [](const Limit &l) { return number_cell(l.state.delayed); }},
+    {{"MARKED", "marked", "marked", Align::right}, [](const Limit &l) { return number_cell(l.state.marked); }},
+    {{"DROPPED", "dropped", "dropped", Align::right}, [](const Limit &l) { return number_cell(l.state.dropped); }},
+    {{"", "", "dropped_bytes"}, [](const Limit &l) { return number_cell(l.state.dropped_bytes); }},
+    {{"", "", "flags"}, [](const Limit &l) { return output::list_cell(flag_words(l.flags)); }},
+}};
+
+std::uint64_t monotonic_ns() {
+    constexpr std::uint64_t kPerSecond = 1000000000;
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * kPerSecond + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+Result<std::vector<Limit>> read_limits(const std::vector<EndpointEntry> &entries, bool zeros, const World &world) {
+    const auto given = TRY(read_map<std::uint32_t, bandwidth>(world.bpffs, PODLANE_MAP_BANDWIDTHS));
+    const auto states = TRY(read_map<limit_key, limit_state>(world.bpffs, PODLANE_MAP_LIMITS));
+    const bool pacing = is_pacing(world.bpffs);
+    std::vector<Limit> all;
+    for (const auto &[key, value] : entries)
+        for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
+            Limit one{pod_words(key, value), std::string(field_text(value.host_ifname)), value.ifindex, value.flags,
+                      direction};
+            one.now_ns = monotonic_ns();
+            one.pacing = pacing;
+            for (const auto &[ifindex, limits] : given)
+                if (ifindex == value.ifindex) {
+                    one.rate =
+                        direction == LIMIT_INGRESS ? limits.ingress_rate_bits_per_s : limits.egress_rate_bits_per_s;
+                    one.burst = direction == LIMIT_INGRESS ? limits.ingress_burst_bits : limits.egress_burst_bits;
+                }
+            for (const auto &[id, state] : states)
+                if (id.ifindex == value.ifindex && id.direction == direction) {
+                    one.state = state;
+                    one.has_state = true;
+                }
+            if (one.rate != 0 || zeros)
+                all.push_back(std::move(one));
+        }
+    return all;
+}
+
+// "10M", "2.5G", "1000000": powers of 1000.
+Result<std::uint64_t> read_amount(std::string_view option, const std::string &text) {
+    constexpr std::string_view kSuffixes = "kMGT";
+    constexpr double kHighest = 1e15;
+    double amount = 0;
+    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), amount);
+    const std::string_view suffix(end, static_cast<std::size_t>(text.data() + text.size() - end));
+    for (std::size_t i = 0; suffix.size() == 1 && i <= kSuffixes.find(suffix[0]) && i < kSuffixes.size(); ++i)
+        amount *= 1000;
+    const bool known = suffix.empty() || (suffix.size() == 1 && kSuffixes.find(suffix[0]) != std::string_view::npos);
+    if (failed != std::errc{} || !known || !(amount >= 0 && amount <= kHighest))
+        return usage_error("--" + std::string(option) + " \"" + text + "\" is no number of bits",
+                           "write 500k, 10M, 2.5G or a whole number");
+    return static_cast<std::uint64_t>(amount);
+}
+
+Result<void> read_side(const Call &call, Opt rate_option, Opt burst_option, std::string_view name, __u64 &rate,
+                       __u64 &burst) {
+    constexpr std::uint64_t kAuto = 0x7fffffff;
+    const auto &rate_text = call.value(rate_option);
+    const auto &burst_text = call.value(burst_option);
+    if (rate_text)
+        rate = TRY(read_amount(name, *rate_text));
+    if (burst_text)
+        burst = *burst_text == "auto" ? kAuto : TRY(read_amount(std::string(name) + "-burst", *burst_text));
+    if (rate == 0)
+        burst = 0;
+    else if (burst == 0)
+        burst = kAuto;
+    return {};
+}
+
+Result<std::vector<EndpointEntry>> chosen_endpoints(const Call &call, const World &world) {
+    const Selection selection = TRY(Selection::of(call));
+    if (selection.selects_all())
+        return usage_error("bandwidth " + std::string(call.command->verb) + " needs to know which",
+                           "name a pod, container, address or interface");
+    return selected_endpoints(selection, world);
+}
+
+// Where those are that a limit of the endpoint slows down: in its own namespace, and, for what goes to it, in those of
+// its network and in the node's. Whom it cannot tell hears of the limit by a loss.
+class Connections {
+  public:
+    Connections(const Teller &teller, std::vector<EndpointEntry> endpoints)
+        : teller_(teller), endpoints_(std::move(endpoints)), namespaces_(network_namespaces()) {}
+
+    void tell(const endpoint &limited, const RateChanges &changes) const {
+        teller_.expect(limited.ifindex, limited.flags, changes);
+        std::set<std::uint64_t> where{limited.netns_inode};
+        if ((limited.flags & INTERFACE_LIMIT_INGRESS) != 0) {
+            static_cast<void>(teller_.run());
+            for (const auto &[key, other] : endpoints_)
+                if (other.network == limited.network)
+                    where.insert(other.netns_inode);
+        }
+        for (const std::uint64_t inode : where)
+            if (const auto path = namespaces_.find(inode); path != namespaces_.end())
+                static_cast<void>(tell_inside(path->second));
+    }
+
+  private:
+    [[nodiscard]] Result<void> tell_inside(const std::string &path) const {
+        const net::Entered inside = TRY(net::enter(TRY(net::Namespace::open(path))));
+        return teller_.run();
+    }
+
+    const Teller &teller_;
+    std::vector<EndpointEntry> endpoints_;
+    std::map<std::uint64_t, std::string> namespaces_;
+};
+
+Result<TellConnections> tell_connections(const Result<Teller> &teller, const LimitTables &tables) {
+    if (!teller)
+        return TellConnections([](const endpoint &, const RateChanges &) {});
+    return TellConnections([all = Connections(*teller, TRY(tables.endpoints.entries()))](
+                               const endpoint &limited, const RateChanges &changes) { all.tell(limited, changes); });
+}
+
+Result<int> change(const Call &call, World &world, bool clear) {
+    const std::vector<EndpointEntry> entries = TRY(chosen_endpoints(call, world));
+    {
+        const Lock lock = TRY(Lock::exclusive(world.bpffs));
+        const LimitTables tables = TRY(LimitTables::open(world.bpffs));
+        const auto teller = Teller::load(world.bpffs);
+        const TellConnections tell = TRY(tell_connections(teller, tables));
+        for (const auto &[key, value] : entries) {
+            bandwidth limits{};
+            if (!clear) {
+                limits = TRY(tables.bandwidths.find(value.ifindex)).value_or(bandwidth{});
+                TRY(read_side(call, Opt::ingress_rate, Opt::ingress_burst, "ingress", limits.ingress_rate_bits_per_s,
+                              limits.ingress_burst_bits));
+                TRY(read_side(call, Opt::egress_rate, Opt::egress_burst, "egress", limits.egress_rate_bits_per_s,
+                              limits.egress_burst_bits));
+            }
+            TRY(set_limits(tables, key, limits, tell));
+        }
+    }
+    world.print(output::make_table(kColumns, TRY(read_limits(entries, true, world))));
+    return 0;
+}
+
+} // namespace
+
+std::string limiters_words(const World &world) {
+    return limiter_words(has_fq() ? std::uint32_t{INTERFACE_LIMIT_TIMED} : 0U, LIMIT_INGRESS, is_pacing(world.bpffs));
+}
+
+Result<output::Table> limit_state_table(const Selection &selection, const World &world) {
+    auto entries = selected_endpoints(selection, world);
+    if (!entries && !selection.selects_all())
+        return std::move(entries).error();
+    std::vector<Limit> all = TRY(read_limits(entries ? *entries : std::vector<EndpointEntry>{}, true, world));
+    std::erase_if(all, [](const Limit &one) { return !one.has_state; });
+    std::set<std::uint32_t> known;
+    for (const Limit &one : all)
+        known.insert(one.ifindex);
+    const auto states = TRY(read_map<limit_key, limit_state>(world.bpffs, PODLANE_MAP_LIMITS));
+    for (const auto &[key, state] : states)
+        if (selection.selects_all() && !known.contains(key.ifindex)) {
+            Limit orphan{"", interface_name(key.ifindex), key.ifindex, 0, static_cast<limit_direction>(key.direction)};
+            orphan.state = state;
+            all.push_back(std::move(orphan));
+        }
+    return output::make_table(kColumns, all);
+}
+
+Result<int> bandwidth_list(const Call &call, World &world) {
+    const Selection selection = TRY(Selection::of(call));
+    world.print(
+        output::make_table(kColumns, TRY(read_limits(TRY(selected_endpoints(selection, world)), false, world))));
+    return 0;
+}
+
+Result<int> bandwidth_show(const Call &call, World &world) {
+    const std::vector<EndpointEntry> entries = TRY(chosen_endpoints(call, world));
+    const auto table = output::make_table(kColumns, TRY(read_limits(entries, true, world)));
+    world.print(world.json ? output::json_text(output::table_value(table)) : output::record_text(table, world.style));
+    return 0;
+}
+
+Result<int> bandwidth_set(const Call &call, World &world) {
+    if (!call.has(Opt::ingress_rate) && !call.has(Opt::egress_rate) && !call.has(Opt::ingress_burst) &&
+        !call.has(Opt::egress_burst))
+        return usage_error("bandwidth set needs to know what",
+                           "as in \"podlanectl bandwidth set default/web-0 --egress 10M\"");
+    return change(call, world, false);
+}
+
+Result<int> bandwidth_clear(const Call &call, World &world) { return change(call, world, true); }
+
+} // namespace podlane::ctl

@@ -1,0 +1,188 @@
+#include "tools/podlanectl/views/decode.hpp"
+
+#include <arpa/inet.h>
+#include <linux/bpf.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+namespace podlane::ctl {
+namespace {
+
+struct Word {
+    std::uint32_t number;
+    std::string_view text;
+};
+
+constexpr std::array<Word, 18> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
+                                          {INTERFACE_FAST_UPLINK, "fast-uplink"},
+                                          {INTERFACE_ANTI_SPOOF, "anti-spoof"},
+                                          {INTERFACE_ALLOWED_SOURCES, "allowed-sources"},
+                                          {INTERFACE_GATEWAY, "gateway"},
+                                          {INTERFACE_MORE_ADDRESSES, "more-addresses"},
+                                          {INTERFACE_SIBLINGS, "siblings"},
+                                          {INTERFACE_WAY, "own-way"},
+                                          {INTERFACE_APART, "apart"},
+                                          {INTERFACE_POD_RULES, "pod-rules"},
+                                          {INTERFACE_BRIDGED, "bridged"},
+                                          {INTERFACE_LIMIT_INGRESS, "limit-ingress"},
+                                          {INTERFACE_LIMIT_EGRESS, "limit-egress"},
+                                          {INTERFACE_LIMIT_UNPACED_INGRESS, "limit-unpaced-ingress"},
+                                          {INTERFACE_LIMIT_UNPACED_EGRESS, "limit-unpaced-egress"},
+                                          {INTERFACE_LIMIT_TIMED, "limit-timed"},
+                                          {INTERFACE_LIMIT_UNTIMED, "limit-untimed"},
+                                          {INTERFACE_LIMIT_EXEMPT, "limit-exempt"}}};
+
+constexpr std::array<Word, 12> kMapTypes = {{{BPF_MAP_TYPE_HASH, "hash"},
+                                             {BPF_MAP_TYPE_ARRAY, "array"},
+                                             {BPF_MAP_TYPE_PERCPU_HASH, "percpu-hash"},
+                                             {BPF_MAP_TYPE_PERCPU_ARRAY, "percpu-array"},
+                                             {BPF_MAP_TYPE_LRU_HASH, "lru-hash"},
+                                             {BPF_MAP_TYPE_LRU_PERCPU_HASH, "lru-percpu-hash"},
+                                             {BPF_MAP_TYPE_LPM_TRIE, "lpm-trie"},
+                                             {BPF_MAP_TYPE_PERF_EVENT_ARRAY, "perf-event-array"},
+                                             {BPF_MAP_TYPE_DEVMAP_HASH, "devmap-hash"},
+                                             {BPF_MAP_TYPE_HASH_OF_MAPS, "hash-of-maps"},
+                                             {BPF_MAP_TYPE_SK_STORAGE, "sk-storage"},
+                                             {BPF_MAP_TYPE_RINGBUF, "ringbuf"}}};
+
+constexpr std::array<Word, 7> kProtocols = {{{IPPROTO_TCP, "tcp"},
+                                             {IPPROTO_UDP, "udp"},
+                                             {IPPROTO_ICMP, "icmp"},
+                                             {IPPROTO_ICMPV6, "icmp6"},
+                                             {IPPROTO_SCTP, "sctp"},
+                                             {IPPROTO_ESP, "esp"},
+                                             {IPPROTO_GRE, "gre"}}};
+
+std::string_view word_of(std::span<const Word> words, std::uint32_t number) {
+    const auto found = std::ranges::find(words, number, &Word::number);
+    return found == words.end() ? std::string_view{} : found->text;
+}
+
+} // namespace
+
+std::vector<std::string> flag_words(std::uint32_t interface_flags) {
+    std::vector<std::string> words;
+    for (const Word &flag : kFlags)
+        if ((interface_flags & flag.number) != 0) {
+            words.emplace_back(flag.text);
+            interface_flags &= ~flag.number;
+        }
+    if (interface_flags != 0) {
+        std::array<char, 16> unknown{};
+        std::snprintf(unknown.data(), unknown.size(), "0x%x", interface_flags);
+        words.emplace_back(unknown.data());
+    }
+    return words;
+}
+
+std::string fast_path_words(std::uint32_t interface_flags) {
+    const bool local = (interface_flags & INTERFACE_FAST_LOCAL) != 0;
+    const bool uplink = (interface_flags & INTERFACE_FAST_UPLINK) != 0;
+    return local && uplink ? "local,uplink" : local ? "local" : uplink ? "uplink" : "off";
+}
+
+std::string_view mode_name(std::uint8_t endpoint_mode) {
+    static constexpr std::array<Word, 3> kModes = {
+        {{ENDPOINT_MAIN, "main"}, {ENDPOINT_AFTER_IPAM, "after-ipam"}, {ENDPOINT_AFTER_MAIN, "after-main"}}};
+    return word_of(kModes, endpoint_mode);
+}
+
+std::string_view mode_sentence(std::uint8_t endpoint_mode) {
+    static constexpr std::array<Word, 3> kModes = {
+        {{ENDPOINT_MAIN, "main plugin: Podlane made the interface and asked the IPAM plugin for addresses"},
+         {ENDPOINT_AFTER_IPAM, "chained after IPAM: Podlane made the interface for the addresses it was given"},
+         {ENDPOINT_AFTER_MAIN, "chained after another plugin, which made the interface"}}};
+    return word_of(kModes, endpoint_mode);
+}
+
+std::string_view attach_name(std::uint8_t endpoint_attach) {
+    static constexpr std::array<Word, 2> kHooks = {{{ENDPOINT_TCX, "tcx"}, {ENDPOINT_CLSACT, "clsact"}}};
+    return word_of(kHooks, endpoint_attach);
+}
+
+std::string_view kind_name(reason_kind kind) {
+    static constexpr std::array<Word, 6> kKinds = {{{REASON_KIND_PASS, "pass"},
+                                                    {REASON_KIND_FAST, "fast"},
+                                                    {REASON_KIND_HOST, "host"},
+                                                    {REASON_KIND_ANSWER, "answer"},
+                                                    {REASON_KIND_DROP, "drop"},
+                                                    {REASON_KIND_MOVED, "moved"}}};
+    return word_of(kKinds, kind);
+}
+
+std::string reason_name(std::size_t reason) {
+    return reason < kReasons.size() ? std::string(kReasons[reason].name) : "reason-" + std::to_string(reason);
+}
+
+std::string_view reason_kind_name(std::size_t reason) {
+    return reason < kReasons.size() ? kind_name(kReasons[reason].kind) : "unknown";
+}
+
+std::string_view reason_sentence(std::size_t reason) {
+    return reason < kReasons.size() ? kReasons[reason].sentence : "counted by a newer podlane than this podlanectl";
+}
+
+std::string protocol_name(std::uint8_t protocol) {
+    const std::string_view name = word_of(kProtocols, protocol);
+    return name.empty() ? std::to_string(protocol) : std::string(name);
+}
+
+std::string_view via_name(std::uint32_t path_via) {
+    static constexpr std::array<Word, 3> kWays = {
+        {{PATH_HOST, "host"}, {PATH_DIRECT, "direct"}, {PATH_UPLINK, "uplink"}}};
+    return word_of(kWays, path_via);
+}
+
+std::string socket_words(const ip_addr &addr, std::uint16_t be_port) {
+    if (be_port == 0)
+        return to_string(addr);
+    const std::string host = is_ipv4(addr) ? to_string(addr) : "[" + to_string(addr) + "]";
+    return host + ":" + std::to_string(ntohs(be_port));
+}
+
+Prefix allowed_prefix(const allowed_source_key &key) {
+    constexpr std::uint32_t kBefore = 32; // the ifindex
+    constexpr std::uint32_t kMapped = 96; // ::ffff:0:0/96
+    const std::uint32_t length = key.prefixlen > kBefore ? key.prefixlen - kBefore : 0;
+    const bool ipv4 = is_ipv4(key.addr) && length >= kMapped;
+    return {key.addr, static_cast<std::uint8_t>(ipv4 ? length - kMapped : length)};
+}
+
+std::string_view map_type_name(std::uint32_t bpf_map_type) {
+    const std::string_view name = word_of(kMapTypes, bpf_map_type);
+    return name.empty() ? "other" : name;
+}
+
+std::string mac_words(const std::uint8_t (&mac)[6]) {
+    Mac bytes{};
+    std::ranges::copy(mac, bytes.begin());
+    return bytes == Mac{} ? "" : to_string(bytes);
+}
+
+std::string ip_words(const ip_addr &addr) { return is_none(addr) ? "" : to_string(addr); }
+
+std::vector<std::string> address_words(const endpoint &value) {
+    std::vector<std::string> words;
+    for (std::size_t i = 0; i < std::min<std::size_t>(value.address_count, ENDPOINT_ADDRESSES); ++i)
+        words.push_back(to_string(value.addresses[i]));
+    return words;
+}
+
+std::string pod_words(const endpoint_key &key, const endpoint &value) {
+    if (field_text(value.pod_name).empty())
+        return std::string(field_text(key.container_id).substr(0, 12));
+    const std::string name(field_text(value.pod_name));
+    const std::string in(field_text(value.pod_namespace));
+    return in.empty() ? name : in + "/" + name;
+}
+
+std::string interface_name(std::uint32_t ifindex) {
+    std::array<char, IF_NAMESIZE> name{};
+    return if_indextoname(ifindex, name.data()) == nullptr ? "" : name.data();
+}
+
+} // namespace podlane::ctl

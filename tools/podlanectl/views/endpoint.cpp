@@ -1,0 +1,243 @@
+// endpoint list, endpoint show.
+#include "tools/podlanectl/cli/commands.hpp"
+
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/link.hpp"
+#include "loader/attach.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+#include "tools/output/words.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+namespace podlane::ctl {
+namespace {
+
+using output::Value;
+
+struct EndpointRow {
+    const endpoint_key &key;
+    const endpoint &value;
+    std::uint64_t now_ns;
+};
+
+Cell words_cell(std::string_view name, std::string_view sentence) {
+    Cell cell = text_cell(name);
+    if (!sentence.empty())
+        cell.text = sentence;
+    return cell;
+}
+
+Cell container_cell(const EndpointRow &row) {
+    const std::string id(field_text(row.key.container_id));
+    return {id.substr(0, 12) + ":" + std::string(field_text(row.key.ifname)), id};
+}
+
+Cell fast_path_cell(const EndpointRow &row) {
+    const std::string words = fast_path_words(row.value.flags);
+    return text_cell(words, words == "off" ? Tone::warning : Tone::good);
+}
+
+Cell created_cell(const EndpointRow &row) {
+    const std::string utc = output::utc_words(row.value.created_ns);
+    return {utc + " (" + output::age_words(row.value.created_ns, row.now_ns) + " ago)", utc};
+}
+
+// What endpoint list shows (title) and what endpoint show shows (label); JSON has all of it in both.
+constexpr std::array<Column<EndpointRow>, 24> kColumns = {{
+    {{"POD", "", ""}, [](const EndpointRow &r) { return text_cell(pod_words(r.key, r.value), Tone::strong); }},
+    {{"", "pod", "pod_name"},
+     [](const EndpointRow &r) { return text_cell(field_text(r.value.pod_name), Tone::strong); }},
+    {{"", "namespace", "pod_namespace"},
+     [](const EndpointRow &r) { return text_cell(field_text(r.value.pod_namespace)); }},
+    {{"", "pod uid", "pod_uid"}, [](const EndpointRow &r) { return text_cell(field_text(r.value.pod_uid)); }},
+    {{"NETWORK", "network", "network"},
+     [](const EndpointRow &r) { return text_cell(field_text(r.value.network_name)); }},
+    {{"", "", "network_id"}, [](const EndpointRow &r) { return number_cell(r.value.network); }},
+    {{"INTERFACE", "host interface", "host_interface"},
+     [](const EndpointRow &r) { return text_cell(field_text(r.value.host_ifname)); }},
+    {{"", "ifindex", "ifindex"}, [](const EndpointRow &r) { return number_cell(r.value.ifindex); }},
+    {{"CONTAINER", "", ""}, container_cell},
+    {{"", "container", "container_id"}, [](const EndpointRow &r) { return text_cell(field_text(r.key.container_id)); }},
+    {{"", "its interface", "ifname"}, [](const EndpointRow &r) { return text_cell(field_text(r.key.ifname)); }},
+    {{"", "its ifindex", "pod_ifindex"}, [](const EndpointRow &r) { return number_cell(r.value.pod_ifindex); }},
+    {{"", "netns inode", "netns_inode"}, [](const EndpointRow &r) { return number_cell(r.value.netns_inode); }},
+    {{"ADDRESSES", "addresses", "addresses"}, [](const EndpointRow &r) { return list_cell(address_words(r.value)); }},
+    {{"", "link-local", "link_local"}, [](const EndpointRow &r) { return text_cell(ip_words(r.value.link_local)); }},
+    {{"", "pod MAC", "pod_mac"}, [](const EndpointRow &r) { return text_cell(mac_words(r.value.pod_mac)); }},
+    {{"", "host MAC", "host_mac"}, [](const EndpointRow &r) { return text_cell(mac_words(r.value.host_mac)); }},
+    {{"", "MTU", "mtu"}, [](const EndpointRow &r) { return number_cell(r.value.mtu); }},
+    {{"AGE", "", "created_ns", Align::right},
+     [](const EndpointRow &r) {
+         return Cell{output::age_words(r.value.created_ns, r.now_ns), r.value.created_ns};
+     }},
+    {{"", "created", "created"}, created_cell},
+    {{"HOOK", "hook", "hook"}, [](const EndpointRow &r) { return text_cell(attach_name(r.value.attach)); }},
+    {{"", "mode", "mode"},
+     [](const EndpointRow &r) { return words_cell(mode_name(r.value.mode), mode_sentence(r.value.mode)); }},
+    {{"FAST PATH", "fast path", "fast_path"}, fast_path_cell},
+    {{"", "flags", "flags"}, [](const EndpointRow &r) { return list_cell(flag_words(r.value.flags)); }},
+}};
+
+// What endpoint show knows besides.
+struct Details {
+    const endpoint &value;
+    LinkState link;
+    std::vector<std::string> allowed_sources;
+    std::optional<bandwidth> limits;
+    std::vector<Attached> ingress, egress; // programs of ours on the hooks of the host end
+};
+
+Cell link_cell(const Details &row) {
+    const LinkState &link = row.link;
+    if (row.value.ifindex == 0)
+        return {"none: the interface has no host end, rules in the container do the source routing", "none"};
+    if (!link.there)
+        return {"gone: no interface of this network namespace has ifindex " + std::to_string(row.value.ifindex), "gone",
+                Tone::bad};
+    if (link.name != field_text(row.value.host_ifname))
+        return {"ifindex " + std::to_string(row.value.ifindex) + " is now " + link.name, "other", Tone::bad};
+    if (!link.admin_up)
+        return {"set down", "down", Tone::bad};
+    return link.carrier ? Cell{"up", "up", Tone::good}
+                        : Cell{"up, but the container's end is not", "no-carrier", Tone::warning};
+}
+
+// Says so where the interface has another value than the one it was given.
+Cell against_link(Value raw, const std::string &is, const std::string &was) {
+    if (is == was)
+        return {is, std::move(raw)};
+    return {is + " (was set to " + was + ")", std::move(raw), Tone::warning};
+}
+
+Cell link_mtu_cell(const Details &row) {
+    if (!row.link.there)
+        return {};
+    return against_link(row.link.mtu, std::to_string(row.link.mtu), std::to_string(row.value.mtu));
+}
+
+Cell link_mac_cell(const Details &row) {
+    if (!row.link.there)
+        return {};
+    const bool own = row.value.mode != ENDPOINT_AFTER_MAIN; // else it may be that of the bridge
+    return against_link(row.link.mac, row.link.mac, own ? mac_words(row.value.host_mac) : row.link.mac);
+}
+
+Cell limit_cell(const std::optional<bandwidth> &limits, __u64 bandwidth::*rate, __u64 bandwidth::*burst) {
+    if (!limits || (*limits).*rate == 0)
+        return {};
+    return {output::rate_words((*limits).*rate) + ", burst " + output::bits_words((*limits).*burst),
+            output::Object{{"rate_bits_per_s", (*limits).*rate}, {"burst_bits", (*limits).*burst}}};
+}
+
+Cell programs_cell(const std::vector<Attached> &programs, bool link_there) {
+    if (programs.empty())
+        return {link_there ? "none" : "", output::Array{}, Tone::bad};
+    std::string text;
+    output::Array items;
+    for (const Attached &one : programs) {
+        const std::string_view kind = one.kind == HookKind::tcx ? "tcx" : "clsact";
+        text += (text.empty() ? "" : ", ") + one.name + " (" + std::string(kind) + ", id " +
+                std::to_string(one.program_id) + ")";
+        items.emplace_back(output::Object{{"name", one.name}, {"hook", kind}, {"id", one.program_id}});
+    }
+    return {text, items, programs.size() == 1 ? Tone::plain : Tone::warning};
+}
+
+constexpr std::array<Column<Details>, 8> kDetails = {{
+    {{"", "allowed sources", "allowed_sources"}, [](const Details &d) { return list_cell(d.allowed_sources); }},
+    {{"", "ingress limit", "ingress_limit"},
+     [](const Details &d) {
+         return limit_cell(d.limits, &bandwidth::ingress_rate_bits_per_s, &bandwidth::ingress_burst_bits);
+     }},
+    {{"", "egress limit", "egress_limit"},
+     [](const Details &d) {
+         return limit_cell(d.limits, &bandwidth::egress_rate_bits_per_s, &bandwidth::egress_burst_bits);
+     }},
+    {{"", "link now", "link"}, link_cell},
+    {{"", "link MTU", "link_mtu"}, link_mtu_cell},
+    {{"", "link MAC", "link_mac"}, link_mac_cell},
+    {{"", "ingress program", "ingress_programs"},
+     [](const Details &d) { return programs_cell(d.ingress, d.link.there); }},
+    {{"", "egress program", "egress_programs"}, [](const Details &d) { return programs_cell(d.egress, d.link.there); }},
+}};
+
+output::Table identity_table(std::span<const EndpointEntry> entries, const World &world,
+                             output::Wanted wanted = output::Wanted::all) {
+    std::vector<EndpointRow> rows;
+    rows.reserve(entries.size());
+    for (const auto &[key, value] : entries)
+        rows.push_back({key, value, world.realtime_ns});
+    return output::make_table(kColumns, rows, wanted);
+}
+
+// The columns of `right` after those of `left`, row by row.
+output::Table beside(output::Table left, output::Table right) {
+    left.headings.insert(left.headings.end(), right.headings.begin(), right.headings.end());
+    for (std::size_t i = 0; i < left.rows.size(); ++i)
+        std::ranges::move(right.rows[i], std::back_inserter(left.rows[i]));
+    return left;
+}
+
+Result<output::Table> details_table(const std::vector<EndpointEntry> &entries, const World &world) {
+    const auto sources = TRY(read_map<allowed_source_key, std::uint32_t>(world.bpffs, PODLANE_MAP_SOURCES));
+    const auto limits = TRY(read_map<std::uint32_t, bandwidth>(world.bpffs, PODLANE_MAP_BANDWIDTHS));
+    std::vector<Details> rows;
+    for (const auto &[key, value] : entries) {
+        Details row{value, link_state(value.ifindex), {}, {}, {}, {}};
+        if (row.link.there) {
+            row.ingress = TRY(attached(value.ifindex, Hook::ingress));
+            row.egress = TRY(attached(value.ifindex, Hook::egress));
+        }
+        for (const auto &[source, unused] : sources)
+            if (source.ifindex == make_allowed_source_key(value.ifindex, {}).ifindex)
+                row.allowed_sources.push_back(to_string(allowed_prefix(source)));
+        std::ranges::sort(row.allowed_sources);
+        for (const auto &[ifindex, limit] : limits)
+            if (ifindex == value.ifindex)
+                row.limits = limit;
+        rows.push_back(std::move(row));
+    }
+    return output::make_table(kDetails, rows);
+}
+
+} // namespace
+
+output::Table endpoint_table(const std::vector<EndpointEntry> &entries, const World &world) {
+    return identity_table(entries, world);
+}
+
+Result<int> endpoint_list(const Call &call, World &world) {
+    const Selection selection = TRY(Selection::of(call));
+    const auto entries = TRY(selected_endpoints(selection, world));
+    world.print(identity_table(entries, world, world.json ? output::Wanted::all : output::Wanted::titled));
+    return 0;
+}
+
+Result<int> endpoint_show(const Call &call, World &world) {
+    const Selection selection = TRY(Selection::of(call));
+    if (selection.selects_all())
+        return usage_error("endpoint show needs to know which", "name a pod, container, address or interface, as in "
+                                                                "\"podlanectl endpoint show default/web-0\"");
+    const std::vector<EndpointEntry> entries = TRY(selected_endpoints(selection, world));
+    const output::Table table = beside(identity_table(entries, world), TRY(details_table(entries, world)));
+    const std::vector<EndpointCounters> counters = TRY(read_counters(entries, false, world));
+    output::Array items = output::table_value(table);
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+        const output::Table counts = counter_table({counters[i]}, false);
+        if (world.json) {
+            std::get<output::Object>(items[i].data).emplace_back("counters", output::table_value(counts));
+            continue;
+        }
+        world.print(i == 0 ? "" : "\n");
+        world.print(output::record_text({table.headings, {table.rows[i]}}, world.style));
+        if (!counts.rows.empty())
+            world.print("\n" + output::table_text(counts, world.style));
+    }
+    if (world.json)
+        world.print(output::json_text(items));
+    return 0;
+}
+
+} // namespace podlane::ctl

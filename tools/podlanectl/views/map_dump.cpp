@@ -1,0 +1,285 @@
+// map dump: the entries of each map in words, and by which words each is told from the others.
+#include "tools/podlanectl/cli/commands.hpp"
+
+#include "tools/podlanectl/views/decode.hpp"
+#include "maps/abi/history.h"
+#include "tools/podlanectl/views/reader.hpp"
+#include "tools/output/words.hpp"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+
+namespace podlane::ctl {
+namespace {
+
+// An entry with the names behind its numbers.
+template <typename K, typename V> struct Entry {
+    K key;
+    V value;
+    std::string interface; // host end
+    std::string network;
+};
+using InterfaceEntry = Entry<std::uint32_t, interface>;
+using AddressEntry = Entry<address_key, address>;
+using SourceEntry = Entry<allowed_source_key, std::uint32_t>;
+using BandwidthEntry = Entry<std::uint32_t, bandwidth>;
+using SourceRouteEntry = Entry<source_route_key, source_route>;
+using WatchEntry = Entry<std::uint32_t, watch>;
+using CidrEntry = Entry<cluster_cidr_key, std::uint32_t>;
+using ExemptEntry = Entry<exempt_key, std::uint32_t>;
+using SenderEntry = Entry<sender_key, std::uint32_t>;
+
+// "10 Mbit/s" and the like; "-" for no limit.
+Cell amount_cell(std::uint64_t amount, std::string (*words)(std::uint64_t)) {
+    return {amount == 0 ? "-" : words(amount), amount};
+}
+
+constexpr std::array<Column<InterfaceEntry>, 8> kInterfaces = {{
+    {{"INTERFACE", "", "host_interface"}, [](const InterfaceEntry &e) { return text_cell(e.interface); }},
+    {{"IFINDEX", "", "ifindex", Align::right}, [](const InterfaceEntry &e) { return number_cell(e.key); }},
+    {{"NETWORK", "", "network"}, [](const InterfaceEntry &e) { return text_cell(e.network); }},
+    {{"IPV4", "", "ipv4"}, [](const InterfaceEntry &e) { return text_cell(ip_words(e.value.ipv4)); }},
+    {{"IPV6", "", "ipv6"}, [](const InterfaceEntry &e) { return text_cell(ip_words(e.value.ipv6)); }},
+    {{"LINK-LOCAL", "", "link_local"}, [](const InterfaceEntry &e) { return text_cell(ip_words(e.value.link_local)); }},
+    {{"POD MAC", "", "pod_mac"}, [](const InterfaceEntry &e) { return text_cell(mac_words(e.value.pod_mac)); }},
+    {{"FLAGS", "", "flags"}, [](const InterfaceEntry &e) { return list_cell(flag_words(e.value.flags)); }},
+}};
+
+constexpr std::array<Column<AddressEntry>, 8> kAddresses = {{
+    {{"NETWORK", "", "network"}, [](const AddressEntry &e) { return text_cell(e.network); }},
+    {{"ADDRESS", "", "address"}, [](const AddressEntry &e) { return text_cell(to_string(e.key.addr)); }},
+    {{"INTERFACE", "", "host_interface"}, [](const AddressEntry &e) { return text_cell(e.interface); }},
+    {{"IFINDEX", "", "ifindex", Align::right}, [](const AddressEntry &e) { return number_cell(e.value.ifindex); }},
+    {{"MTU", "", "mtu", Align::right}, [](const AddressEntry &e) { return number_cell(e.value.mtu); }},
+    {{"POD MAC", "", "pod_mac"}, [](const AddressEntry &e) { return text_cell(mac_words(e.value.pod_mac)); }},
+    {{"HOST MAC", "", "host_mac"}, [](const AddressEntry &e) { return text_cell(mac_words(e.value.host_mac)); }},
+    {{"FLAGS", "", "flags"}, [](const AddressEntry &e) { return list_cell(flag_words(e.value.flags)); }},
+}};
+
+constexpr std::array<Column<SourceEntry>, 3> kSources = {{
+    {{"INTERFACE", "", "host_interface"}, [](const SourceEntry &e) { return text_cell(e.interface); }},
+    {{"IFINDEX", "", "ifindex", Align::right}, [](const SourceEntry &e) { return number_cell(ntohl(e.key.ifindex)); }},
+    {{"MAY SEND FROM", "", "prefix"}, [](const SourceEntry &e) { return text_cell(to_string(allowed_prefix(e.key))); }},
+}};
+
+constexpr std::array<Column<BandwidthEntry>, 6> kBandwidths = {{
+    {{"INTERFACE", "", "host_interface"}, [](const BandwidthEntry &e) { return text_cell(e.interface); }},
+    {{"IFINDEX", "", "ifindex", Align::right}, [](const BandwidthEntry &e) { return number_cell(e.key); }},
+    {{"INGRESS", "", "ingress_rate_bits_per_s", Align::right},
+     [](const BandwidthEntry &e) { return amount_cell(e.value.ingress_rate_bits_per_s, output::rate_words); }},
+    {{"BURST", "", "ingress_burst_bits", Align::right},
+     [](const BandwidthEntry &e) { return amount_cell(e.value.ingress_burst_bits, output::bits_words); }},
+    {{"EGRESS", "", "egress_rate_bits_per_s", Align::right},
+     [](const BandwidthEntry &e) { return amount_cell(e.value.egress_rate_bits_per_s, output::rate_words); }},
+    {{"BURST", "", "egress_burst_bits", Align::right},
+     [](const BandwidthEntry &e) { return amount_cell(e.value.egress_burst_bits, output::bits_words); }},
+}};
+
+constexpr std::array<Column<CidrEntry>, 2> kCidrs = {{
+    {{"NETWORK", "", "network"}, [](const CidrEntry &e) { return text_cell(e.network); }},
+    {{"PREFIX", "", "prefix"}, [](const CidrEntry &e) { return text_cell(to_string(prefix_of(e.key))); }},
+}};
+
+constexpr std::array<Column<SourceRouteEntry>, 7> kSourceRoutes = {{
+    {{"INTERFACE", "", "host_interface"}, [](const SourceRouteEntry &e) { return text_cell(e.interface); }},
+    {{"", "", "ifindex"}, [](const SourceRouteEntry &e) { return number_cell(e.key.ifindex); }},
+    {{"SOURCE", "", "source"}, [](const SourceRouteEntry &e) { return text_cell(to_string(e.key.source)); }},
+    {{"AS FROM", "", "as_from"}, [](const SourceRouteEntry &e) { return text_cell(interface_name(e.value.ifindex)); }},
+    {{"UPLINK", "", "uplink"}, [](const SourceRouteEntry &e) { return text_cell(interface_name(e.value.uplink)); }},
+    {{"GATEWAY", "", "gateway"}, [](const SourceRouteEntry &e) { return text_cell(ip_words(e.value.gateway)); }},
+    {{"MTU", "", "mtu", Align::right}, [](const SourceRouteEntry &e) { return number_cell(e.value.mtu); }},
+}};
+
+constexpr std::array<Column<ExemptEntry>, 5> kExempts = {{
+    {{"INTERFACE", "", "host_interface"}, [](const ExemptEntry &e) { return text_cell(e.interface); }},
+    {{"IFINDEX", "", "ifindex", Align::right}, [](const ExemptEntry &e) { return number_cell(ntohl(e.key.ifindex)); }},
+    {{"DIRECTION", "", "direction"},
+     [](const ExemptEntry &e) { return text_cell(ntohl(e.key.direction) == LIMIT_INGRESS ? "ingress" : "egress"); }},
+    {{"PREFIX", "", "prefix"}, [](const ExemptEntry &e) { return text_cell(to_string(prefix_of(e.key))); }},
+    {{"SHAPED", "", "shaped"},
+     [](const ExemptEntry &e) {
+         return Cell{e.value != 0 ? "yes" : "no", e.value != 0};
+     }},
+}};
+
+constexpr std::array<Column<SenderEntry>, 4> kSenders = {{
+    {{"NETNS", "", "netns_inode", Align::right}, [](const SenderEntry &e) { return number_cell(e.key.netns); }},
+    {{"ADDRESS", "", "address"}, [](const SenderEntry &e) { return text_cell(to_string(e.key.addr)); }},
+    {{"INTERFACE", "", "host_interface"}, [](const SenderEntry &e) { return text_cell(e.interface); }},
+    {{"IFINDEX", "", "ifindex", Align::right}, [](const SenderEntry &e) { return number_cell(e.value); }},
+}};
+
+constexpr std::array<std::string_view, 3> kWatchModes = {"nothing", "drops", "all"};
+
+constexpr std::array<Column<WatchEntry>, 4> kWatch = {{
+    {{"WATCHED", "", "watched"},
+     [](const WatchEntry &e) {
+         return text_cell(e.value.mode < kWatchModes.size() ? kWatchModes.at(e.value.mode) : "unknown");
+     }},
+    {{"ONE IN", "", "one_in", Align::right}, [](const WatchEntry &e) { return number_cell(e.value.one_in); }},
+    {{"BY", "", "pid", Align::right}, [](const WatchEntry &e) { return number_cell(e.value.pid); }},
+    {{"LOST", "", "lost", Align::right}, [](const WatchEntry &e) { return number_cell(e.value.lost); }},
+}};
+
+std::uint32_t ifindex_of(std::uint32_t key, const auto &) { return key; }
+std::uint32_t ifindex_of(const cluster_cidr_key &, std::uint32_t) { return 0; }
+std::uint32_t ifindex_of(const source_route_key &key, const source_route &) { return key.ifindex; }
+std::uint32_t ifindex_of(const allowed_source_key &key, std::uint32_t) { return ntohl(key.ifindex); }
+std::uint32_t ifindex_of(const exempt_key &key, std::uint32_t) { return ntohl(key.ifindex); }
+std::uint32_t ifindex_of(const sender_key &, std::uint32_t ifindex) { return ifindex; }
+std::uint32_t ifindex_of(const address_key &, const address &value) { return value.ifindex; }
+
+std::uint32_t network_of(const auto &, const auto &) { return 0; }
+std::uint32_t network_of(const cluster_cidr_key &key, std::uint32_t) { return podlane::network_of(key); }
+std::uint32_t network_of(std::uint32_t, const interface &value) { return value.network; }
+std::uint32_t network_of(const address_key &key, const address &) { return key.network; }
+
+template <typename K, typename V, std::size_t N>
+Result<output::Table> dump(const Selection &selection, const World &world, std::string_view name,
+                           const std::array<Column<Entry<K, V>>, N> &columns) {
+    const auto networks = network_names(world);
+    const Chosen chosen = TRY(Chosen::of(selection, world));
+    std::vector<Entry<K, V>> entries;
+    for (const auto &[key, value] : TRY(read_map<K, V>(world.bpffs, name)))
+        if (chosen.has(ifindex_of(key, value), network_of(key, value)))
+            entries.push_back(
+                {key, value, interface_name(ifindex_of(key, value)), network_words(networks, network_of(key, value))});
+    return output::make_table(columns, entries);
+}
+
+Result<output::Table> dump_endpoints(const Selection &selection, const World &world) {
+    return endpoint_table(TRY(selected_endpoints(selection, world)), world);
+}
+
+Result<output::Table> counters_of(const Selection &selection, const World &world, bool zeros) {
+    Result<std::vector<EndpointEntry>> entries = selected_endpoints(selection, world);
+    if (!entries && !selection.selects_all())
+        return std::move(entries).error();
+    // Endpoints give the counters their pods; without them the interface has to do.
+    return counter_table(
+        TRY(read_counters(entries ? *entries : std::vector<EndpointEntry>{}, selection.selects_all(), world)), zeros);
+}
+Result<output::Table> dump_counters(const Selection &s, const World &w) { return counters_of(s, w, false); }
+Result<output::Table> get_counters(const Selection &s, const World &w) { return counters_of(s, w, true); }
+
+Result<output::Table> dump_uplinks(const Selection &selection, const World &world) {
+    return uplink_table(TRY(selected_uplinks(selection, world)));
+}
+
+Result<output::Table> dump_history(const Selection &selection, const World &world) {
+    return history_table(selection, HISTORY_OPERATIONS, world);
+}
+
+// What belongs to no endpoint is not among what is of some.
+template <typename K, typename V, std::size_t N>
+Result<output::Table> dump_node(const Selection &selection, const World &world, std::string_view name,
+                                const std::array<Column<Entry<K, V>>, N> &columns) {
+    output::Table table = TRY(dump({}, world, name, columns));
+    if (!selection.selects_all()) {
+        TRY(selected_endpoints(selection, world)); // says so where there is none
+        table.rows.clear();
+    }
+    return table;
+}
+
+using Kind = KeyPart::Kind;
+constexpr KeyPart kInterface{"INTERFACE", Kind::endpoint};
+constexpr KeyPart kNetwork{"NETWORK"};
+constexpr KeyPart kAddress{"ADDRESS", Kind::address};
+constexpr KeyPart kPrefix{"PREFIX", Kind::prefix};
+
+constexpr std::array<KnownMap, kMapNames.size()> kMaps = {{
+    {PODLANE_MAP_ENDPOINTS, "everything known of each attachment", dump_endpoints, {kInterface, {"ifname"}}, true},
+    {PODLANE_MAP_INTERFACES,
+     "what the programs must know of a host end",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_INTERFACES, kInterfaces); },
+     {kInterface}},
+    {PODLANE_MAP_ADDRESSES,
+     "which endpoint owns an address",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_ADDRESSES, kAddresses); },
+     {kNetwork, kAddress}},
+    {PODLANE_MAP_NETWORKS, "names of networks and how they leave the node", network_table, {kNetwork, {"ID"}}},
+    {PODLANE_MAP_PATHS,
+     "which way a flow came, and so returns",
+     path_table,
+     {KeyPart{"host_interface", Kind::endpoint}, {"PROTOCOL"}, {"LOCAL"}, {"PEER"}}},
+    {PODLANE_MAP_COUNTERS,
+     "packets and bytes by endpoint and reason",
+     dump_counters,
+     {kInterface},
+     false,
+     get_counters},
+    {PODLANE_MAP_SOURCES,
+     "prefixes an endpoint may send from besides its addresses",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_SOURCES, kSources); },
+     {kInterface, {"MAY SEND FROM", Kind::prefix}}},
+    {PODLANE_MAP_BANDWIDTHS,
+     "the limits an endpoint was given",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_BANDWIDTHS, kBandwidths); },
+     {kInterface}},
+    {PODLANE_MAP_UPLINKS, "the interfaces by which pods reach other nodes", dump_uplinks, {kInterface}},
+    {PODLANE_MAP_CIDRS,
+     "ranges of other nodes' pods",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_CIDRS, kCidrs); },
+     {kNetwork, kPrefix}},
+    {PODLANE_MAP_SOURCE_ROUTES,
+     "which way what a container sends from an address goes",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_SOURCE_ROUTES, kSourceRoutes); },
+     {kInterface, {"SOURCE", Kind::address}}},
+    {PODLANE_MAP_LIMITS,
+     "what the limiter remembers of each limit",
+     limit_state_table,
+     {KeyPart{"host_interface", Kind::endpoint}, {"DIRECTION"}}},
+    {PODLANE_MAP_EXEMPT,
+     "prefixes that a limit concerns, or does not",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_EXEMPT, kExempts); },
+     {kInterface, {"DIRECTION"}, kPrefix}},
+    {PODLANE_MAP_SENDERS,
+     "whose sockets are whose",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_SENDERS, kSenders); },
+     {KeyPart{"NETNS"}, kAddress}},
+    {PODLANE_MAP_WATCH, "who watches with \"monitor\"",
+     [](const Selection &s, const World &w) { return dump_node(s, w, PODLANE_MAP_WATCH, kWatch); }},
+    {PODLANE_MAP_EVENTS, "what who watches has not read yet: only monitor can",
+     [](const Selection &, const World &) -> Result<output::Table> { return output::Table{}; }},
+    {PODLANE_MAP_HISTORY, "what the plugin did last", dump_history, {KeyPart{"number"}}},
+}};
+
+} // namespace
+
+Result<const KnownMap *> find_map(std::string_view word) {
+    std::string names;
+    std::vector<std::string_view> bases;
+    for (const KnownMap &map : kMaps) {
+        const std::string_view base = split_version(map.name).first;
+        if (map.name == word || base == word)
+            return &map;
+        bases.push_back(base);
+        names += (names.empty() ? "" : ", ") + std::string(base);
+    }
+    for (const KnownMap &map : kMaps)
+        if (map.name.starts_with(word))
+            return &map;
+    const std::string_view near = nearest(word, bases);
+    return Error{ErrorCode::missing, "there is no map \"" + std::string(word) + "\"",
+                 (near.empty() ? "" : "did you mean \"" + std::string(near) + "\"? ") + "maps: " + names};
+}
+
+std::span<const KnownMap> known_maps() { return kMaps; }
+
+void print_entries(const KnownMap &map, const output::Table &entries, World &world) {
+    if (map.as_records && !world.json)
+        world.print(output::record_text(entries, world.style));
+    else
+        world.print(entries);
+}
+
+Result<int> map_dump(const Call &call, World &world) {
+    const KnownMap *map = TRY(find_map(call.argument));
+    print_entries(*map, TRY(map->dump(TRY(Selection::of_options(call)), world)), world);
+    return 0;
+}
+
+} // namespace podlane::ctl

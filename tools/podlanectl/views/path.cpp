@@ -1,0 +1,129 @@
+// path list, path show, path flush: which way each flow came.
+#include "tools/podlanectl/cli/commands.hpp"
+
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+#include "tools/output/words.hpp"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+namespace podlane::ctl {
+namespace {
+
+struct PathRow {
+    path_key key;
+    flow_path value;
+    std::string pod; // empty: no endpoint is known for it
+    std::string container_id;
+    std::string interface; // host end
+    std::string uplink;
+    std::uint64_t now_ns; // CLOCK_MONOTONIC
+};
+
+Cell via_cell(const PathRow &r) {
+    const std::string_view name = via_name(r.value.via);
+    if (r.value.via != PATH_UPLINK)
+        return text_cell(name, r.value.via == PATH_HOST ? Tone::plain : Tone::good);
+    const std::string gone = "uplink " + std::to_string(r.value.uplink) + " (gone)";
+    return {r.value.uplink == 0 ? "uplink by route" : r.uplink.empty() ? gone : "uplink " + r.uplink, name, Tone::good};
+}
+
+constexpr std::array<Column<PathRow>, 14> kColumns = {{
+    {{"POD", "pod", "pod"}, [](const PathRow &r) { return text_cell(r.pod, Tone::strong); }},
+    {{"", "container", "container_id"}, [](const PathRow &r) { return text_cell(r.container_id); }},
+    {{"", "host interface", "host_interface"}, [](const PathRow &r) { return text_cell(r.interface); }},
+    {{"", "ifindex", "ifindex"}, [](const PathRow &r) { return number_cell(r.key.ifindex); }},
+    {{"PROTOCOL", "protocol", "protocol"}, [](const PathRow &r) { return text_cell(protocol_name(r.key.protocol)); }},
+    {{"LOCAL", "local", ""}, [](const PathRow &r) { return text_cell(socket_words(r.key.local, r.key.local_port)); }},
+    {{"PEER", "peer", ""}, [](const PathRow &r) { return text_cell(socket_words(r.key.peer, r.key.peer_port)); }},
+    {{"", "", "local"}, [](const PathRow &r) { return text_cell(to_string(r.key.local)); }},
+    {{"", "", "local_port"}, [](const PathRow &r) { return number_cell(ntohs(r.key.local_port)); }},
+    {{"", "", "peer"}, [](const PathRow &r) { return text_cell(to_string(r.key.peer)); }},
+    {{"", "", "peer_port"}, [](const PathRow &r) { return number_cell(ntohs(r.key.peer_port)); }},
+    {{"VIA", "via", "via"}, via_cell},
+    {{"", "", "uplink"}, [](const PathRow &r) { return text_cell(r.uplink); }},
+    {{"AGE", "age", "age_ns", Align::right},
+     [](const PathRow &r) {
+         const std::uint64_t age = r.now_ns > r.value.since_ns ? r.now_ns - r.value.since_ns : 0;
+         return Cell{output::duration_words(age), age};
+     }},
+}};
+
+const EndpointEntry *owner_of(const path_key &key, const std::vector<EndpointEntry> &entries) {
+    const auto found = std::ranges::find(entries, key.ifindex, [](const EndpointEntry &e) { return e.second.ifindex; });
+    return found == entries.end() ? nullptr : &*found;
+}
+
+// Flows of the entries alone, or of all endpoints and of those that are gone.
+Result<std::vector<PathRow>> read_paths(const std::vector<EndpointEntry> &entries, bool orphans, const World &world) {
+    std::vector<PathRow> rows;
+    for (const auto &[key, value] : TRY(read_map<path_key, flow_path>(world.bpffs, PODLANE_MAP_PATHS))) {
+        const EndpointEntry *owner = owner_of(key, entries);
+        if (owner == nullptr && !orphans)
+            continue;
+        rows.push_back({key, value, owner == nullptr ? "" : pod_words(owner->first, owner->second),
+                        owner == nullptr ? "" : std::string(field_text(owner->first.container_id)),
+                        interface_name(key.ifindex), interface_name(value.uplink), world.monotonic_ns});
+    }
+    std::ranges::sort(rows, [](const PathRow &a, const PathRow &b) {
+        return a.pod != b.pod ? a.pod < b.pod : a.value.since_ns < b.value.since_ns;
+    });
+    return rows;
+}
+
+Result<std::vector<PathRow>> selected_paths(const Selection &selection, const World &world) {
+    if (!selection.selects_all())
+        return read_paths(TRY(selected_endpoints(selection, world)), false, world);
+    // Endpoints give the flows their pods; without them the interface has to do.
+    const Result<std::vector<EndpointEntry>> entries = selected_endpoints({}, world);
+    return read_paths(entries ? *entries : std::vector<EndpointEntry>{}, true, world);
+}
+
+} // namespace
+
+Result<output::Table> path_table(const Selection &selection, const World &world) {
+    return output::make_table(kColumns, TRY(selected_paths(selection, world)));
+}
+
+Result<int> path_list(const Call &call, World &world) {
+    world.print(TRY(path_table(TRY(Selection::of(call)), world)));
+    return 0;
+}
+
+Result<int> path_show(const Call &call, World &world) {
+    if (call.has(Opt::source) || call.has(Opt::destination))
+        return which_way(call, world);
+    const Selection selection = TRY(Selection::of(call));
+    if (selection.selects_all())
+        return usage_error("path show needs to know which", "name a pod, container, address or interface, as in "
+                                                            "\"podlanectl path show default/web-0\"");
+    const output::Table table = TRY(path_table(selection, world));
+    if (world.json)
+        world.print(table);
+    else
+        world.print(output::record_text(table, world.style));
+    return 0;
+}
+
+Result<int> path_flush(const Call &call, World &world) {
+    const Selection selection = TRY(Selection::of(call));
+    if (selection.selects_all() != call.has(Opt::all))
+        return usage_error("path flush needs to know which",
+                           "name a pod, container, address or interface, or say --all");
+    const std::vector<PathRow> rows = TRY(selected_paths(selection, world));
+    const Paths paths = TRY(open_paths(world.bpffs, Access::read_write));
+    std::uint64_t erased = 0;
+    for (const PathRow &row : rows)
+        erased += TRY(paths.erase(row.key)) ? 1 : 0;
+    if (world.json)
+        world.print(output::json_text(output::Object{{"flushed", erased}}));
+    else
+        world.print(std::to_string(erased) + (erased == 1 ? " flow" : " flows") + " forgotten\n");
+    return 0;
+}
+
+} // namespace podlane::ctl

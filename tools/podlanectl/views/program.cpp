@@ -1,0 +1,150 @@
+// program list: where Podlane's programs are attached, and what they cost.
+#include "tools/podlanectl/cli/commands.hpp"
+
+#include "tools/podlanectl/views/decode.hpp"
+#include "loader/attach.hpp"
+#include "loader/object.hpp"
+#include "loader/pace.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+#include "tools/output/words.hpp"
+
+#include <bpf/bpf.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+namespace podlane::ctl {
+namespace {
+
+struct Row {
+    std::string interface {}; // empty: pinned, and attached nowhere
+    std::uint32_t ifindex = 0;
+    std::string pod{}; // empty: an uplink
+    std::string container_id{};
+    Hook hook = Hook::ingress;
+    HookKind kind = HookKind::clsact;
+    ProgramFacts facts{};
+    bool pinned = false;
+    std::uint64_t now_ns = 0;
+    bool paces = false; // on the cgroup v2 root
+
+    [[nodiscard]] bool is_attached() const { return ifindex != 0; }
+};
+
+Cell if_attached(const Row &row, std::string_view text) { return text_cell(row.is_attached() ? text : ""); }
+
+// The kernel counts runs only while it is told to.
+Cell runs_cell(const Row &row) {
+    return {row.facts.run_count == 0 ? "-" : std::to_string(row.facts.run_count), row.facts.run_count};
+}
+
+Cell average_cell(const Row &row) {
+    if (row.facts.run_count == 0)
+        return text_cell("");
+    const std::uint64_t ns = row.facts.run_ns / row.facts.run_count;
+    return {std::to_string(ns) + "ns", ns};
+}
+
+constexpr std::array<Column<Row>, 14> kColumns = {{
+    {{"PROGRAM", "", "name"}, [](const Row &r) { return text_cell(r.facts.name, Tone::strong); }},
+    {{"INTERFACE", "", "interface"}, [](const Row &r) { return text_cell(r.interface); }},
+    {{"", "", "ifindex"}, [](const Row &r) { return number_cell(r.ifindex); }},
+    {{"POD", "", "pod"}, [](const Row &r) { return text_cell(r.pod); }},
+    {{"", "", "container_id"}, [](const Row &r) { return text_cell(r.container_id); }},
+    {{"DIRECTION", "", "direction"},
+     [](const Row &r) { return if_attached(r, r.hook == Hook::ingress ? "ingress" : "egress"); }},
+    {{"HOOK", "", "hook"},
+     [](const Row &r) {
+         return r.paces ? text_cell("cgroup") : if_attached(r, r.kind == HookKind::tcx ? "tcx" : "clsact");
+     }},
+    {{"ID", "", "id", Align::right}, [](const Row &r) { return number_cell(r.facts.id); }},
+    {{"TAG", "", "tag"}, [](const Row &r) { return text_cell(r.facts.tag, r.pinned ? Tone::plain : Tone::bad); }},
+    {{"PINNED", "", "pinned"},
+     [](const Row &r) {
+         return Cell{r.pinned ? "yes" : "no", r.pinned, r.pinned ? Tone::plain : Tone::bad};
+     }},
+    {{"LOADED", "", "age_ns", Align::right},
+     [](const Row &r) {
+         const std::uint64_t age = r.now_ns > r.facts.loaded_ns ? r.now_ns - r.facts.loaded_ns : 0;
+         return Cell{output::duration_words(age) + " ago", age};
+     }},
+    {{"RUNS", "", "run_count", Align::right}, runs_cell},
+    {{"AVERAGE", "", "average_ns", Align::right}, average_cell},
+    {{"", "", "run_ns"}, [](const Row &r) { return number_cell(r.facts.run_ns); }},
+}};
+
+// Each program is asked about once, however many hooks it is on.
+class Programs {
+  public:
+    // Nothing where it is gone by now.
+    Result<const ProgramFacts *> find(std::uint32_t id) {
+        if (const auto known = all_.find(id); known != all_.end())
+            return &known->second;
+        const Fd fd(bpf_prog_get_fd_by_id(id));
+        if (!fd)
+            return static_cast<const ProgramFacts *>(nullptr);
+        return &all_.emplace(id, TRY(program_facts(fd.get()))).first->second;
+    }
+
+  private:
+    std::map<std::uint32_t, ProgramFacts> all_;
+};
+
+struct Place {
+    std::uint32_t ifindex;
+    std::string interface;
+    std::string pod{};
+    std::string container_id{};
+};
+
+Result<void> add_place(const Place &place, const std::map<std::uint32_t, std::string> &pinned, Programs &programs,
+                       const World &world, std::vector<Row> &rows) {
+    for (const Hook hook : {Hook::ingress, Hook::egress})
+        for (const Attached &one : TRY(attached(place.ifindex, hook)))
+            if (const ProgramFacts *facts = TRY(programs.find(one.program_id)))
+                rows.push_back({place.interface, place.ifindex, place.pod, place.container_id, hook, one.kind, *facts,
+                                pinned.contains(one.program_id), world.boottime_ns});
+    return {};
+}
+
+Result<std::vector<Place>> places_of(const Selection &selection, const World &world) {
+    std::vector<Place> places;
+    for (const auto &[key, value] : TRY(selected_endpoints(selection, world)))
+        if (interface_name(value.ifindex) == field_text(value.host_ifname))
+            places.push_back({value.ifindex, std::string(field_text(value.host_ifname)), pod_words(key, value),
+                              std::string(field_text(key.container_id))});
+    if (selection.selects_all())
+        for (const UplinkReport &one : TRY(read_uplinks(world)))
+            if (!one.name.empty())
+                places.push_back({one.ifindex, one.name});
+    return places;
+}
+
+} // namespace
+
+Result<int> program_list(const Call &call, World &world) {
+    const Selection selection = TRY(Selection::of(call));
+    std::map<std::uint32_t, std::string> pinned;
+    Programs programs;
+    std::vector<Row> rows;
+    const std::vector<Place> places = TRY(places_of(selection, world));
+    for (const std::string_view name : kProgramNames) {
+        if (name == PODLANE_PROGRAM_PACE && !is_pacing(world.bpffs))
+            continue;
+        const Fd fd = TRY(open_program(world.bpffs, std::string(name).c_str()));
+        pinned.emplace(TRY(program_facts(fd.get())).id, name);
+    }
+    for (const Place &place : places)
+        TRY(add_place(place, pinned, programs, world, rows));
+    for (const auto &[id, name] : pinned) {
+        const bool in_use = std::ranges::any_of(rows, [id = id](const Row &row) { return row.facts.id == id; });
+        if (const ProgramFacts *facts = TRY(programs.find(id)); facts != nullptr && !in_use && selection.selects_all())
+            rows.push_back(
+                {.facts = *facts, .pinned = true, .now_ns = world.boottime_ns, .paces = name == PODLANE_PROGRAM_PACE});
+    }
+    world.print(output::make_table(kColumns, rows));
+    return 0;
+}
+
+} // namespace podlane::ctl

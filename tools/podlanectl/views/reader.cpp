@@ -1,0 +1,152 @@
+#include "tools/podlanectl/views/reader.hpp"
+
+#include "maps/tables.hpp"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+namespace podlane::ctl {
+namespace {
+
+constexpr auto kBpffsMagic = 0xcafe4a11U; // linux/magic.h, BPF_FS_MAGIC
+
+Error denied(std::string_view what, int system_errno) {
+    return {ErrorCode::bpf, "no permission to read " + std::string(what), "run it as root: sudo podlanectl …",
+            system_errno};
+}
+
+// The nearest directory at or above `path` that exists.
+std::string existing_ancestor(std::string path) {
+    struct stat facts {};
+    while (path.size() > 1 && stat(path.c_str(), &facts) != 0) {
+        const std::size_t slash = path.find_last_of('/');
+        path = slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
+    }
+    return path;
+}
+
+// The map of the same kind but another version lying where `name` is missing; empty where there is none.
+std::string other_version(const std::string &root, std::string_view name) {
+    for (const std::string &pin : pin_names(live_directory(root)))
+        if (pin != name && split_version(pin).first == split_version(name).first)
+            return pin;
+    return {};
+}
+
+Error explain_missing(const std::string &root, std::string_view name) {
+    if (const Result<void> live = check_live_directory(root); !live)
+        return live.error();
+    Error error{ErrorCode::missing, "map " + pin_path(root, name) + " is not there", {}, ENOENT};
+    const std::string other = other_version(root, name);
+    error.hint = other.empty() ? "somebody removed its pin; the next ADD of the podlane plugin puts it back"
+                               : "there is " + other + ": use the podlanectl that came with the podlane in use";
+    return error;
+}
+
+// The kernel opens pins of every kind, and describes a program where it is asked about a map.
+bool is_map(const Fd &fd) {
+    std::array<char, 64> kind{};
+    const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
+    return readlink(path.c_str(), kind.data(), kind.size() - 1) > 0 &&
+           std::string_view(kind.data()).ends_with("bpf-map");
+}
+
+} // namespace
+
+Result<OpenMap> open_pinned_map(const std::string &path) {
+    LIBBPF_OPTS(bpf_obj_get_opts, options);
+    options.file_flags = BPF_F_RDONLY;
+    Fd fd(bpf_obj_get_opts(path.c_str(), &options));
+    if (!fd) {
+        const int error = errno;
+        if (error == EPERM || error == EACCES)
+            return denied("map " + path, error);
+        return system_error(error == ENOENT ? ErrorCode::missing : ErrorCode::bpf, "opening map " + path, error);
+    }
+    if (!is_map(fd))
+        return Error{ErrorCode::bpf, path + " is no map"};
+    const MapFacts facts = TRY(map_facts(fd.get()));
+    return OpenMap{std::move(fd), path, facts};
+}
+
+Result<OpenMap> open_live_map(const std::string &root, std::string_view name, std::size_t key_size,
+                              std::size_t value_size) {
+    Result<OpenMap> map = open_pinned_map(pin_path(root, name));
+    if (!map)
+        return map.error().code == ErrorCode::missing ? explain_missing(root, name) : std::move(map).error();
+    if (map->facts.key_size != key_size || map->facts.value_size != value_size)
+        return Error{ErrorCode::bpf,
+                     "map " + map->path + " has keys of " + std::to_string(map->facts.key_size) + " and values of " +
+                         std::to_string(map->facts.value_size) + " bytes, this podlanectl knows " +
+                         std::to_string(key_size) + " and " + std::to_string(value_size),
+                     "use the podlanectl that came with the podlane in use"};
+    return map;
+}
+
+Result<std::vector<Bytes>> walk_keys(const OpenMap &map) { return detail::keys(map.fd.get(), map.path); }
+
+Result<std::uint64_t> count_entries(const OpenMap &map) { return TRY(walk_keys(map)).size(); }
+
+std::uint64_t map_memory(const OpenMap &map) {
+    const std::string path = "/proc/self/fdinfo/" + std::to_string(map.fd.get());
+    const std::unique_ptr<std::FILE, int (*)(std::FILE *)> file(std::fopen(path.c_str(), "re"), &std::fclose);
+    std::array<char, 256> line{};
+    std::uint64_t bytes = 0;
+    while (file != nullptr && std::fgets(line.data(), line.size(), file.get()) != nullptr)
+        if (std::string_view(line.data()).starts_with("memlock:"))
+            bytes = std::strtoull(line.data() + sizeof "memlock:" - 1, nullptr, 10);
+    return bytes;
+}
+
+Result<void> check_live_directory(const std::string &root) {
+    struct statfs facts {};
+    const std::string ancestor = existing_ancestor(root);
+    if (statfs(ancestor.c_str(), &facts) != 0)
+        return errno == EACCES ? denied(root, errno)
+                               : system_error(ErrorCode::missing, "looking at " + ancestor, errno);
+    if (static_cast<std::uint32_t>(facts.f_type) != kBpffsMagic)
+        return Error{ErrorCode::missing, "no bpffs is mounted at " + root,
+                     "mount it (mount -t bpf bpf /sys/fs/bpf), or name another directory with --bpffs"};
+    struct stat live {};
+    if (stat(live_directory(root).c_str(), &live) == 0)
+        return {};
+    if (errno == EACCES)
+        return denied(root, errno);
+    return Error{ErrorCode::missing, "Podlane has no maps below " + root,
+                 "no pod was set up since the node booted; if its configuration has another \"bpffs\", name that "
+                 "directory with --bpffs",
+                 ENOENT};
+}
+
+std::vector<std::string> pin_names(const std::string &directory) {
+    std::vector<std::string> names;
+    const std::unique_ptr<DIR, int (*)(DIR *)> open(opendir(directory.c_str()), &closedir);
+    while (const dirent *entry = open == nullptr ? nullptr : readdir(open.get()))
+        if (entry->d_type != DT_DIR)
+            names.emplace_back(entry->d_name);
+    std::ranges::sort(names);
+    return names;
+}
+
+std::pair<std::string_view, unsigned> split_version(std::string_view name) {
+    const std::size_t mark = name.rfind("_v");
+    if (mark == std::string_view::npos || mark + 2 == name.size())
+        return {name, 0};
+    unsigned version = 0;
+    const char *end = name.data() + name.size();
+    const auto [stopped, error] = std::from_chars(name.data() + mark + 2, end, version);
+    if (error != std::errc{} || stopped != end)
+        return {name, 0};
+    return {name.substr(0, mark), version};
+}
+
+} // namespace podlane::ctl

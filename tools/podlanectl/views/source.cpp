@@ -1,0 +1,224 @@
+// source list, source show, and path show with a source and a destination: which way what a container sends goes.
+#include "tools/podlanectl/cli/commands.hpp"
+
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+
+namespace podlane::ctl {
+namespace {
+
+using SourceRoutes = std::vector<std::pair<source_route_key, source_route>>;
+
+std::span<const ip_addr> addresses_of(const endpoint &record) {
+    return std::span(record.addresses).first(std::min<std::size_t>(record.address_count, ENDPOINT_ADDRESSES));
+}
+
+const source_route *find(const SourceRoutes &routes, std::uint32_t ifindex, const ip_addr &source) {
+    const source_route_key wanted{ifindex, source};
+    const auto found = std::ranges::find_if(
+        routes, [&](const auto &one) { return std::memcmp(&one.first, &wanted, sizeof wanted) == 0; });
+    return found == routes.end() ? nullptr : &found->second;
+}
+
+struct SourceRow {
+    std::string pod;
+    std::string container_id;
+    ip_addr addr;
+    std::string interface; // in the container
+    std::string network;
+    std::string uplink;
+    std::string next_hop;
+    std::vector<std::string> accepted_from; // other interfaces of the container
+};
+
+constexpr std::array<Column<SourceRow>, 8> kColumns = {{
+    {{"POD", "pod", "pod"}, [](const SourceRow &r) { return text_cell(r.pod, Tone::strong); }},
+    {{"", "container", "container_id"}, [](const SourceRow &r) { return text_cell(r.container_id); }},
+    {{"ADDRESS", "address", "address"}, [](const SourceRow &r) { return text_cell(to_string(r.addr)); }},
+    {{"INTERFACE", "interface", "interface"}, [](const SourceRow &r) { return text_cell(r.interface); }},
+    {{"NETWORK", "network", "network"}, [](const SourceRow &r) { return text_cell(r.network); }},
+    {{"UPLINK", "uplink", "uplink"}, [](const SourceRow &r) { return text_cell(r.uplink); }},
+    {{"NEXT HOP", "next hop", "next_hop"}, [](const SourceRow &r) { return text_cell(r.next_hop); }},
+    {{"ALSO FROM", "also from", "also_from"}, [](const SourceRow &r) { return list_cell(r.accepted_from); }},
+}};
+
+constexpr const char *kByRoutes = "by route";
+constexpr const char *kByRules = "by rule in the container"; // without a host end
+
+SourceRow make_row(const EndpointEntry &entry, const ip_addr &addr, const SourceRoutes &routes,
+                   const std::vector<EndpointEntry> &all) {
+    const auto &[key, record] = entry;
+    SourceRow row{pod_words(key, record),
+                  std::string(field_text(key.container_id)),
+                  addr,
+                  std::string(field_text(key.ifname)),
+                  std::string(field_text(record.network_name)),
+                  kByRoutes,
+                  kByRoutes,
+                  {}};
+    if (record.ifindex == 0)
+        row.uplink = row.next_hop = kByRules;
+    if (const source_route *way = find(routes, record.ifindex, addr); way != nullptr && way->uplink != 0) {
+        row.uplink = interface_name(way->uplink);
+        row.next_hop = is_none(way->gateway) ? kByRoutes : to_string(way->gateway);
+    }
+    for (const auto &[other, sibling] : all)
+        if (sibling.ifindex != record.ifindex && find(routes, sibling.ifindex, addr) != nullptr)
+            row.accepted_from.emplace_back(field_text(other.ifname));
+    return row;
+}
+
+Result<output::Table> source_table(const Call &call, const World &world) {
+    const auto routes = TRY((read_map<source_route_key, source_route>(world.bpffs, PODLANE_MAP_SOURCE_ROUTES)));
+    const auto all = TRY(selected_endpoints({}, world));
+    std::vector<SourceRow> rows;
+    for (const EndpointEntry &entry : TRY(selected_endpoints(TRY(Selection::of(call)), world)))
+        for (const ip_addr &addr : addresses_of(entry.second))
+            rows.push_back(make_row(entry, addr, routes, all));
+    return output::make_table(kColumns, rows);
+}
+
+// One answer to "which way".
+struct WayRow {
+    std::string pod;
+    std::string leaves_by; // the container's interface it is sent by
+    std::string source;
+    std::string destination;
+    std::string as_from; // the interface whose network it belongs to
+    std::string network;
+    std::string way;
+    std::string uplink;
+    std::string next_hop;
+    std::string why;
+};
+
+constexpr std::array<Column<WayRow>, 10> kWayColumns = {{
+    {{"POD", "pod", "pod"}, [](const WayRow &r) { return text_cell(r.pod, Tone::strong); }},
+    {{"SENT BY", "sent by", "sent_by"}, [](const WayRow &r) { return text_cell(r.leaves_by); }},
+    {{"SOURCE", "source", "source"}, [](const WayRow &r) { return text_cell(r.source); }},
+    {{"DESTINATION", "destination", "destination"}, [](const WayRow &r) { return text_cell(r.destination); }},
+    {{"AS FROM", "as from", "as_from"}, [](const WayRow &r) { return text_cell(r.as_from); }},
+    {{"NETWORK", "network", "network"}, [](const WayRow &r) { return text_cell(r.network); }},
+    {{"WAY", "way", "way"}, [](const WayRow &r) { return text_cell(r.way); }},
+    {{"UPLINK", "uplink", "uplink"}, [](const WayRow &r) { return text_cell(r.uplink); }},
+    {{"NEXT HOP", "next hop", "next_hop"}, [](const WayRow &r) { return text_cell(r.next_hop); }},
+    {{"WHY", "why", "why"}, [](const WayRow &r) { return text_cell(r.why); }},
+}};
+
+bool owns(const endpoint &record, const ip_addr &addr) {
+    return std::ranges::find(addresses_of(record), addr) != addresses_of(record).end();
+}
+
+// What the programs would make of it, in their order.
+struct Question {
+    const ip_addr &source;
+    const ip_addr &destination;
+    const SourceRoutes &routes;
+    const std::vector<EndpointEntry> &all;
+};
+
+const EndpointEntry *owner_at(std::uint32_t ifindex, const std::vector<EndpointEntry> &all) {
+    const auto found = std::ranges::find(all, ifindex, [](const EndpointEntry &one) { return one.second.ifindex; });
+    return found == all.end() ? nullptr : &*found;
+}
+
+void choose_way(const Question &q, const EndpointEntry &owner, WayRow &row) {
+    const endpoint &record = owner.second;
+    row.as_from = field_text(owner.first.ifname);
+    row.network = field_text(record.network_name);
+    for (const auto &[key, other] : q.all)
+        if (other.network == record.network && owns(other, q.destination)) {
+            row.way = "direct";
+            row.why += "; the destination is " + pod_words(key, other) + " of this node and network";
+            return;
+        }
+    const source_route *way = find(q.routes, record.ifindex, q.source);
+    if (way == nullptr || way->uplink == 0) {
+        row.way = "route";
+        row.why += "; the network has no uplink of its own: as its flow came, else as the node's routes say";
+        return;
+    }
+    const std::uint32_t bits = way->prefix_bits - (is_ipv4(q.source) && way->prefix_bits != 0 ? 96 : 0);
+    const bool near = way->prefix_bits != 0 && is_ipv4(q.source) == is_ipv4(q.destination) &&
+                      contains(masked({q.source, static_cast<std::uint8_t>(bits)}), q.destination);
+    row.way = "uplink";
+    row.uplink = interface_name(way->uplink);
+    row.next_hop = near ? to_string(q.destination) : is_none(way->gateway) ? kByRoutes : to_string(way->gateway);
+    row.why += near ? "; the destination is on the uplink's link" : "; the network has an uplink of its own";
+}
+
+WayRow make_way(const Question &q, const EndpointEntry &sender) {
+    const auto &[key, record] = sender;
+    WayRow row{pod_words(key, record),
+               std::string(field_text(key.ifname)),
+               to_string(q.source),
+               to_string(q.destination),
+               {},
+               {},
+               "dropped",
+               {},
+               {},
+               "the source is no address of the container"};
+    if (record.ifindex == 0) {
+        row.way = "container";
+        row.why = "the interface has no host end: the container's own rules and routes decide";
+        return row;
+    }
+    const source_route *sibling = find(q.routes, record.ifindex, q.source);
+    const EndpointEntry *owner = owns(record, q.source) ? &sender
+                                 : sibling != nullptr   ? owner_at(sibling->ifindex, q.all)
+                                                        : nullptr;
+    if (owner == nullptr)
+        return row;
+    row.why = owner == &sender ? "the source is the interface's own"
+                               : "the source is of " + std::string(field_text(owner->first.ifname));
+    choose_way(q, *owner, row);
+    return row;
+}
+
+Result<ip_addr> address_in(const Call &call, Opt option, const char *name) {
+    const auto addr = call.has(option) ? parse_ip(*call.value(option)) : Result<ip_addr>(usage_error(""));
+    if (!addr)
+        return usage_error(std::string("path show needs --") + name + " with an IP address",
+                           "as in \"podlanectl path show web-0 --source 192.0.2.9 --destination 198.51.100.1\"");
+    return *addr;
+}
+
+} // namespace
+
+Result<int> source_list(const Call &call, World &world) {
+    world.print(TRY(source_table(call, world)));
+    return 0;
+}
+
+Result<int> source_show(const Call &call, World &world) {
+    const output::Table table = TRY(source_table(call, world));
+    if (world.json)
+        world.print(table);
+    else
+        world.print(output::record_text(table, world.style));
+    return 0;
+}
+
+Result<int> which_way(const Call &call, World &world) {
+    const ip_addr source = TRY(address_in(call, Opt::source, "source"));
+    const ip_addr destination = TRY(address_in(call, Opt::destination, "destination"));
+    const auto routes = TRY((read_map<source_route_key, source_route>(world.bpffs, PODLANE_MAP_SOURCE_ROUTES)));
+    const auto all = TRY(selected_endpoints({}, world));
+    std::vector<WayRow> rows;
+    for (const EndpointEntry &sender : TRY(selected_endpoints(TRY(Selection::of(call)), world)))
+        rows.push_back(make_way({source, destination, routes, all}, sender));
+    const output::Table table = output::make_table(kWayColumns, rows);
+    if (world.json)
+        world.print(table);
+    else
+        world.print(output::record_text(table, world.style));
+    return 0;
+}
+
+} // namespace podlane::ctl

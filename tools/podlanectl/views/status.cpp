@@ -1,0 +1,218 @@
+// status: is Podlane in order on this node.
+#include "tools/podlanectl/cli/commands.hpp"
+
+#include "tools/podlanectl/views/decode.hpp"
+#include "loader/object.hpp"
+#include "loader/probe.hpp"
+#include "maps/version.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+#include "tools/output/words.hpp"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <map>
+
+namespace podlane::ctl {
+namespace {
+
+struct Finding {
+    std::string what;
+    std::string remedy;
+};
+
+struct ProgramRow {
+    std::string name;
+    ProgramFacts facts;
+    bool there;
+    std::uint64_t age_ns;
+};
+
+struct NetworkRow {
+    std::string name;
+    std::uint64_t endpoints;
+};
+
+struct NodeRow {
+    std::string kernel;
+    std::string bpffs;
+    bool tcx;
+    std::string limiters;
+};
+
+struct Report {
+    NodeRow node{};
+    std::vector<ProgramRow> programs{};
+    std::vector<NetworkRow> networks{};
+    std::vector<MapReport> maps{};
+    std::vector<Finding> findings{};
+};
+
+constexpr std::array<Column<NodeRow>, 5> kNode = {{
+    {{"", "podlanectl", "version"}, [](const NodeRow &) { return text_cell(kVersion); }},
+    {{"", "kernel", "kernel"}, [](const NodeRow &n) { return text_cell(n.kernel); }},
+    {{"", "hooks", "tcx"},
+     [](const NodeRow &n) {
+         return Cell{n.tcx ? "tcx" : "clsact (this kernel has no tcx)", n.tcx};
+     }},
+    {{"", "bandwidth by", "limiters"}, [](const NodeRow &n) { return text_cell(n.limiters); }},
+    {{"", "bpffs", "bpffs"}, [](const NodeRow &n) { return text_cell(n.bpffs); }},
+}};
+
+constexpr std::array<Column<ProgramRow>, 6> kPrograms = {{
+    {{"PROGRAM", "", "name"}, [](const ProgramRow &p) { return text_cell(p.name, Tone::strong); }},
+    {{"ID", "", "id", Align::right},
+     [](const ProgramRow &p) { return p.there ? number_cell(p.facts.id) : text_cell(""); }},
+    {{"TAG", "", "tag"}, [](const ProgramRow &p) { return text_cell(p.facts.tag); }},
+    {{"LOADED", "", "age_ns", Align::right},
+     [](const ProgramRow &p) {
+         return p.there ? Cell{output::duration_words(p.age_ns) + " ago", p.age_ns} : text_cell("missing", Tone::bad);
+     }},
+    {{"RUNS", "", "run_count", Align::right},
+     [](const ProgramRow &p) {
+         return Cell{p.facts.run_count == 0 ? "-" : std::to_string(p.facts.run_count), p.facts.run_count};
+     }},
+    {{"", "", "run_ns"}, [](const ProgramRow &p) { return number_cell(p.facts.run_ns); }},
+}};
+
+constexpr std::array<Column<NetworkRow>, 2> kNetworks = {{
+    {{"NETWORK", "", "network"}, [](const NetworkRow &n) { return text_cell(n.name, Tone::strong); }},
+    {{"ENDPOINTS", "", "endpoints", Align::right}, [](const NetworkRow &n) { return number_cell(n.endpoints); }},
+}};
+
+constexpr std::array<Column<Finding>, 2> kFindings = {{
+    {{"", "wrong", "finding"}, [](const Finding &f) { return text_cell(f.what, Tone::bad); }},
+    {{"", "remedy", "remedy"}, [](const Finding &f) { return text_cell(f.remedy); }},
+}};
+
+void note(Report &report, const Error &error) { report.findings.push_back({error.message, error.hint}); }
+
+void look_at_programs(Report &report, const World &world) {
+    for (const std::string_view pinned : kProgramNames) {
+        const std::string name(pinned);
+        const Result<Fd> program = open_program(world.bpffs, name.c_str());
+        const Result<ProgramFacts> facts = program ? program_facts(program->get()) : program.error();
+        if (!facts && pinned == PODLANE_PROGRAM_PACE && facts.error().code == ErrorCode::missing)
+            continue; // an option, told of by what holds limits
+        if (!facts) {
+            report.programs.push_back({name, {}, false, 0});
+            report.findings.push_back({facts.error().message, "remove " + live_directory(world.bpffs) +
+                                                                  "; the next ADD loads the programs again"});
+            continue;
+        }
+        const std::uint64_t loaded = facts->loaded_ns;
+        report.programs.push_back({name, *facts, true, world.boottime_ns > loaded ? world.boottime_ns - loaded : 0});
+    }
+}
+
+void look_at_maps(Report &report, const World &world) {
+    Result<std::vector<MapReport>> maps = read_maps(world);
+    if (!maps)
+        return note(report, maps.error());
+    report.maps = std::move(*maps);
+    for (const MapReport &map : report.maps) {
+        const bool evicts = map.facts.type == BPF_MAP_TYPE_LRU_HASH || map.facts.type == BPF_MAP_TYPE_ARRAY;
+        if (!map.there)
+            report.findings.push_back({"map " + map.path + " is not there", "remove " + live_directory(world.bpffs) +
+                                                                                "; the next ADD makes the maps again"});
+        else if (!map.note.empty())
+            report.findings.push_back({"map " + map.path + ": " + map.note,
+                                       "use the podlanectl that came with the podlane in use, or remove the pin"});
+        else if (!evicts && map.facts.type != BPF_MAP_TYPE_ARRAY &&
+                 map.entries * 20 >= std::uint64_t{map.facts.max_entries} * 19)
+            report.findings.push_back({"map " + map.name + " is nearly full: " + std::to_string(map.entries) + " of " +
+                                           std::to_string(map.facts.max_entries),
+                                       "remove endpoints that are gone, or enlarge the map in the configuration"});
+    }
+}
+
+Result<void> look_at_endpoints(Report &report, const Selection &selection, const World &world) {
+    const Result<std::vector<EndpointEntry>> entries = selected_endpoints(selection, world);
+    if (!entries) {
+        if (!selection.selects_all())
+            return entries.error();
+        // A map that is not there is a finding of look_at_maps.
+        if (entries.error().code != ErrorCode::missing)
+            note(report, entries.error());
+        return {};
+    }
+    std::map<std::string, std::uint64_t> count;
+    for (const auto &[key, value] : *entries) {
+        ++count[std::string(field_text(value.network_name))];
+        if (value.ifindex != 0 && interface_name(value.ifindex).empty())
+            report.findings.push_back({"endpoint " + pod_words(key, value) + ": its interface " +
+                                           std::string(field_text(value.host_ifname)) + " is gone",
+                                       "its container is gone without a DEL: the runtime's next GC removes it"});
+    }
+    for (const auto &[name, endpoints] : count)
+        report.networks.push_back({name, endpoints});
+    return {};
+}
+
+void look_at_uplinks(Report &report, const World &world) {
+    const Result<std::vector<UplinkReport>> uplinks = read_uplinks(world);
+    if (!uplinks)
+        return; // a map or program that is not there is a finding already
+    for (const UplinkReport &one : *uplinks)
+        if (one.name.empty() || !one.has_programs)
+            report.findings.push_back({one.name.empty() ? "uplink " + std::to_string(one.ifindex) + " is gone"
+                                                        : "the programs on uplink " + one.name + " are missing",
+                                       "podlanectl uplink sync"});
+}
+
+Result<Report> look(const Selection &selection, const World &world) {
+    Report report;
+    utsname names{};
+    uname(&names);
+    report.node = {names.release, world.bpffs, has_tcx(), limiters_words(world)};
+    if (const Result<void> live = check_live_directory(world.bpffs); !live) {
+        note(report, live.error());
+        return report;
+    }
+    look_at_programs(report, world);
+    look_at_maps(report, world);
+    TRY(look_at_endpoints(report, selection, world));
+    look_at_uplinks(report, world);
+    return report;
+}
+
+void print_text(const Report &report, const World &world) {
+    std::string text = output::record_text(output::make_table(kNode, std::vector{report.node}), world.style);
+    for (const output::Table &table : {output::make_table(kPrograms, report.programs),
+                                       output::make_table(kNetworks, report.networks), map_table(report.maps)})
+        if (!table.rows.empty())
+            text += "\n" + output::table_text(table, world.style);
+    text += "\n";
+    text += report.findings.empty() ? output::toned("nothing is wrong", Tone::good, world.style) + "\n"
+                                    : output::record_text(output::make_table(kFindings, report.findings), world.style);
+    world.print(text);
+}
+
+output::Value json_of(const Report &report) {
+    auto value = output::table_value(output::make_table(kNode, std::vector{report.node})).front();
+    auto &members = std::get<output::Object>(value.data);
+    members.emplace_back("programs", output::table_value(output::make_table(kPrograms, report.programs)));
+    members.emplace_back("networks", output::table_value(output::make_table(kNetworks, report.networks)));
+    members.emplace_back("maps", output::table_value(map_table(report.maps)));
+    members.emplace_back("findings", output::table_value(output::make_table(kFindings, report.findings)));
+    return value;
+}
+
+} // namespace
+
+Result<int> status(const Call &call, World &world) {
+    if (geteuid() != 0) // the kernel would answer a refusal as if it could nothing
+        return Error{ErrorCode::bpf, "no permission to ask the kernel about its programs and maps",
+                     "run it as root: sudo podlanectl status", EPERM};
+    const Report report = TRY(look(TRY(Selection::of(call)), world));
+    if (world.json)
+        world.print(output::json_text(json_of(report)));
+    else
+        print_text(report, world);
+    return report.findings.empty() ? 0 : 1;
+}
+
+} // namespace podlane::ctl

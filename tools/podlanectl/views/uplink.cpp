@@ -1,0 +1,136 @@
+// uplink list, uplink sync, uplink detach: the interfaces by which pods reach other nodes.
+#include "tools/podlanectl/cli/commands.hpp"
+
+#include "tools/podlanectl/views/decode.hpp"
+#include "loader/object.hpp"
+#include "loader/pins.hpp"
+#include "loader/uplink.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+
+#include <net/if.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+namespace podlane::ctl {
+namespace {
+
+Cell state_cell(const UplinkReport &r) {
+    if (r.name.empty())
+        return {"interface is gone", "gone", Tone::bad};
+    return r.has_programs ? text_cell("ok", Tone::good) : Cell{"programs are missing", "no-programs", Tone::bad};
+}
+
+constexpr std::array<Column<UplinkReport>, 4> kColumns = {{
+    {{"INTERFACE", "", "interface"}, [](const UplinkReport &r) { return text_cell(r.name, Tone::strong); }},
+    {{"IFINDEX", "", "ifindex", Align::right}, [](const UplinkReport &r) { return number_cell(r.ifindex); }},
+    {{"NETWORKS", "", "networks"}, [](const UplinkReport &r) { return list_cell(r.networks); }},
+    {{"STATE", "", "state"}, state_cell},
+}};
+
+bool is_fine(const UplinkReport &one) { return one.has_programs && !one.name.empty(); }
+
+Result<bool> is_pinned(const World &world, std::uint32_t ifindex, Hook hook, const char *program) {
+    const Result<Fd> pinned = open_program(world.bpffs, program);
+    if (!pinned)
+        return pinned.error().code == ErrorCode::missing ? Result<bool>(false) : pinned.error();
+    const auto ours = TRY(attached(ifindex, hook));
+    return ours.size() == 1 && ours.front().program_id == TRY(program_facts(pinned->get())).id;
+}
+
+// Says what was left out on standard error; the answer is the list.
+Result<int> print_list(World &world, const std::vector<std::string> &notes) {
+    for (const std::string &note : notes)
+        std::fwrite((note + "\n").data(), 1, note.size() + 1, world.err);
+    const auto all = TRY(read_uplinks(world));
+    world.print(uplink_table(all));
+    return std::ranges::all_of(all, is_fine) ? 0 : 1;
+}
+
+} // namespace
+
+Result<std::vector<UplinkReport>> read_uplinks(const World &world) {
+    const auto names = network_names(world);
+    std::vector<UplinkReport> all;
+    for (const auto &[ifindex, entry] : TRY(read_map<std::uint32_t, uplink>(world.bpffs, PODLANE_MAP_UPLINKS))) {
+        UplinkReport &one = all.emplace_back();
+        one.ifindex = ifindex;
+        one.name = interface_name(ifindex);
+        for (const std::uint32_t network : entry.networks)
+            if (network != 0)
+                one.networks.push_back(network_words(names, network));
+        if (!one.name.empty())
+            one.has_programs = TRY(is_pinned(world, ifindex, Hook::ingress, PODLANE_PROGRAM_FROM_UPLINK)) &&
+                               TRY(is_pinned(world, ifindex, Hook::egress, PODLANE_PROGRAM_TO_UPLINK));
+    }
+    std::ranges::sort(all, {}, &UplinkReport::ifindex);
+    return all;
+}
+
+Result<std::vector<UplinkReport>> selected_uplinks(const Selection &selection, const World &world) {
+    auto all = TRY(read_uplinks(world));
+    if (selection.selects_all())
+        return all;
+    const bool is_one =
+        selection.interface() && std::ranges::find(all, *selection.interface(), &UplinkReport::name) != all.end();
+    std::set<std::string, std::less<>> networks;
+    if (!is_one)
+        for (const auto &[key, value] : TRY(selected_endpoints(selection, world)))
+            networks.emplace(field_text(value.network_name));
+    std::erase_if(all, [&](const UplinkReport &one) {
+        return is_one ? one.name != *selection.interface()
+                      : std::ranges::none_of(one.networks, [&](const auto &name) { return networks.contains(name); });
+    });
+    return all;
+}
+
+output::Table uplink_table(const std::vector<UplinkReport> &all) { return output::make_table(kColumns, all); }
+
+Result<int> uplink_list(const Call &call, World &world) {
+    const auto all = TRY(selected_uplinks(TRY(Selection::of(call)), world));
+    world.print(uplink_table(all));
+    return std::ranges::all_of(all, is_fine) ? 0 : 1;
+}
+
+Result<std::vector<std::string>> sync_all_uplinks(const std::string &root) {
+    std::vector<std::string> notes;
+    const Lock lock = TRY(Lock::exclusive(root));
+    const UplinkTables tables = TRY(UplinkTables::open(root));
+    const Interfaces host_veths = TRY(open_interfaces(root, Access::read_write));
+    TRY(erase_vanished_uplinks(tables));
+    for (const auto &[id, entry] : TRY(read_map<std::uint32_t, network>(root, PODLANE_MAP_NETWORKS))) {
+        if (entry.has_uplinks == 0)
+            continue;
+        const FoundUplinks found = TRY(find_uplinks(split_patterns(field_text(entry.uplinks)), host_veths));
+        const HookKind kind = entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact;
+        TRY(sync_uplinks(tables, id, found.ifindexes, kind, false));
+        notes.insert(notes.end(), found.notes.begin(), found.notes.end());
+    }
+    return notes;
+}
+
+Result<int> uplink_sync(const Call &, World &world) {
+    TRY(check_live_directory(world.bpffs));
+    return print_list(world, TRY(sync_all_uplinks(world.bpffs)));
+}
+
+Result<int> uplink_detach(const Call &call, World &world) {
+    TRY(check_live_directory(world.bpffs));
+    {
+        const Lock lock = TRY(Lock::exclusive(world.bpffs));
+        const UplinkTables tables = TRY(UplinkTables::open(world.bpffs));
+        std::vector<std::uint32_t> chosen;
+        for (const auto &[ifindex, entry] : TRY(tables.uplinks.entries()))
+            if (call.argument == "all" || interface_name(ifindex) == call.argument)
+                chosen.push_back(ifindex);
+        if (chosen.empty() && call.argument != "all")
+            return Error{ErrorCode::missing, "interface " + call.argument + " is no uplink",
+                         "\"podlanectl uplink list\" shows them"};
+        for (const std::uint32_t ifindex : chosen)
+            TRY(erase_uplink(tables, ifindex));
+    }
+    return print_list(world, {});
+}
+
+} // namespace podlane::ctl

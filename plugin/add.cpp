@@ -192,8 +192,8 @@ Result<std::uint32_t> mtu_of(const std::optional<EgressRoute> &way, net::Netlink
 
 // The container's interface of our own making. What it does is undone by `rollback` when it fails.
 Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
-                                           Sockets &sockets, const Tables &tables, const std::optional<EgressRoute> &way,
-                                           Rollback &rollback) {
+                                           Sockets &sockets, const Tables &tables,
+                                           const std::optional<EgressRoute> &way, Rollback &rollback) {
     cni::Attachment lease;
     TRY(create_lease(request, mode, rollback, lease));
     const Lock lock = TRY(enter_network(request, tables, sockets.host, rollback));

@@ -157,8 +157,8 @@ Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, Hoo
 }
 
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
-                                        const Tables &tables, const Adopted &pair, const std::optional<EgressRoute> &way,
-                                        Rollback &rollback) {
+                                        const Tables &tables, const Adopted &pair,
+                                        const std::optional<EgressRoute> &way, Rollback &rollback) {
     const Lock lock = TRY(enter_network(request, tables, sockets.host, rollback));
     const auto own = addresses_of(*request.config.prev_result, request.ifname);
     EndpointFacts facts = TRY(facts_of(request, pod, sockets, pair, way));

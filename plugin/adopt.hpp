@@ -35,8 +35,8 @@ Result<std::vector<ip_addr>> adopted_addresses(const cni::Request &request);
 
 // For a pair with a host end. The result is prevResult, unchanged: addressing is the other plugin's.
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
-                                        const Tables &tables, const Adopted &pair, const std::optional<EgressRoute> &way,
-                                        Rollback &rollback);
+                                        const Tables &tables, const Adopted &pair,
+                                        const std::optional<EgressRoute> &way, Rollback &rollback);
 
 // Puts the pinned programs on both hooks of a host end.
 Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, HookKind kind);

@@ -34,8 +34,8 @@ Result<void> ConflictProbe::must_be_free() const {
 }
 
 // The kernel joins the multicast group of what it is a proxy for; the answers are the program's.
-Result<void> announce_addresses(const std::optional<EgressRoute> &way, std::span<const ip_addr> addresses, net::Netlink &host,
-                        Rollback &rollback) {
+Result<void> announce_addresses(const std::optional<EgressRoute> &way, std::span<const ip_addr> addresses,
+                                net::Netlink &host, Rollback &rollback) {
     if (!way)
         return {};
     for (const ip_addr &addr : addresses) {

@@ -27,8 +27,8 @@ class ConflictProbe {
 };
 
 // The uplink listens to questions for the addresses (the program answers them), and its neighbours are told.
-Result<void> announce_addresses(const std::optional<EgressRoute> &way, std::span<const ip_addr> addresses, net::Netlink &host,
-                        Rollback &rollback);
+Result<void> announce_addresses(const std::optional<EgressRoute> &way, std::span<const ip_addr> addresses,
+                                net::Netlink &host, Rollback &rollback);
 // Notes whether the uplink has an IPv4 address to ask for neighbours in the name of.
 Result<void> note_name(const std::optional<EgressRoute> &way, const SourceRoutes &routes, net::Netlink &host);
 // The notes on uplinks that carry no network any more.

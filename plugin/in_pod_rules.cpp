@@ -85,8 +85,9 @@ std::vector<cni::Address> addresses_with_gateways(const cni::Request &request, c
     return own;
 }
 
-Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
-                                       const Tables &tables, const net::Link &link, Rollback &rollback) {
+Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, const net::Namespace &pod,
+                                                Sockets &sockets, const Tables &tables, const net::Link &link,
+                                                Rollback &rollback) {
     TRY(refuse_what_needs_programs(request.config, link));
     const Lock lock = TRY(Lock::shared(request.config.bpffs));
     const endpoint record = TRY(make_record(request, pod, link));
@@ -100,8 +101,8 @@ Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, con
                                       " of the container has no host end for the programs: source routing is done by "
                                       "rules in the container");
     TRY(put_rules(sockets.pod, record, addresses_with_gateways(request, record), rollback));
-    TRY(put_rules_for_siblings(TRY(find_peer_interfaces(request, tables, sockets.pod, pod.inode())), tables, sockets.pod,
-                               rollback));
+    TRY(put_rules_for_siblings(TRY(find_peer_interfaces(request, tables, sockets.pod, pod.inode())), tables,
+                               sockets.pod, rollback));
     return *request.config.prev_result;
 }
 

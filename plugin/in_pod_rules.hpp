@@ -11,8 +11,9 @@ namespace podlane {
 
 // Chained after the plugin that made `link`. Puts rules for its addresses, and for those of the container's interfaces
 // that had programs only. The result is prevResult.
-Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
-                                       const Tables &tables, const net::Link &link, Rollback &rollback);
+Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, const net::Namespace &pod,
+                                                Sockets &sockets, const Tables &tables, const net::Link &link,
+                                                Rollback &rollback);
 
 // For an endpoint with a host end: rules as well where its flags say so, because the container has interfaces without
 // programs (`strangers`), or because the host does not route for it. Says in the log which way is taken.

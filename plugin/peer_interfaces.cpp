@@ -66,8 +66,9 @@ Result<void> change_flags(const Tables &tables, const PeerInterface &sibling, st
     return {};
 }
 
-Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &request, const Tables &tables, net::Netlink &pod,
-                                           std::uint64_t netns_inode, std::vector<net::Link> *strangers) {
+Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &request, const Tables &tables,
+                                                        net::Netlink &pod, std::uint64_t netns_inode,
+                                                        std::vector<net::Link> *strangers) {
     const Step step(STEP_SIBLINGS);
     std::vector<PeerInterface> siblings;
     if (!request.config.source_routing)
@@ -135,8 +136,8 @@ Result<void> put_source_routes(const std::vector<SourceRouteEntry> &entries, con
     return {};
 }
 
-Result<void> check_source_routes(const std::vector<SourceRouteEntry> &entries, const std::vector<PeerInterface> &siblings,
-                                 const Tables &tables) {
+Result<void> check_source_routes(const std::vector<SourceRouteEntry> &entries,
+                                 const std::vector<PeerInterface> &siblings, const Tables &tables) {
     const auto failed = [](std::string sentence) {
         return Error{ErrorCode::check_failed, std::move(sentence),
                      "delete the pod's sandbox; the runtime makes a new one"};

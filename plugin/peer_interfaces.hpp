@@ -20,8 +20,9 @@ Result<void> change_flags(const Tables &tables, const PeerInterface &sibling, st
 // The container's other interfaces that take part in source routing, whatever network they belong to; none where
 // `config` has it switched off. `pod` is a socket in the container's namespace. `strangers` are its interfaces without
 // programs on a host end.
-Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &request, const Tables &tables, net::Netlink &pod,
-                                           std::uint64_t netns_inode, std::vector<net::Link> *strangers = nullptr);
+Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &request, const Tables &tables,
+                                                        net::Netlink &pod, std::uint64_t netns_inode,
+                                                        std::vector<net::Link> *strangers = nullptr);
 
 // The flags of an endpoint with these siblings and this way.
 std::uint32_t source_flags(const cni::Config &config, const std::vector<PeerInterface> &siblings,
@@ -40,7 +41,7 @@ Result<void> put_source_routes(const std::vector<SourceRouteEntry> &entries, con
                                const Tables &tables, Rollback &rollback);
 
 // ErrorCode::check_failed names an entry that is missing or wrong.
-Result<void> check_source_routes(const std::vector<SourceRouteEntry> &entries, const std::vector<PeerInterface> &siblings,
-                                 const Tables &tables);
+Result<void> check_source_routes(const std::vector<SourceRouteEntry> &entries,
+                                 const std::vector<PeerInterface> &siblings, const Tables &tables);
 
 } // namespace podlane

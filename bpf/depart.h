@@ -2,7 +2,8 @@
  * then. */
 #pragma once
 
-#include "bpf/route.h"
+#include "bpf/limit.h"
+#include "bpf/tables.h"
 
 /*
  * A flow with nothing under way that takes a small part of the rate does not wait behind the others, as long as all

@@ -1,4 +1,4 @@
-/* Finds the endpoint whose host end a packet is on. */
+/* Finds the endpoint that owns the host-side veth a packet is on. */
 #pragma once
 
 #include "bpf/packet.h"
@@ -7,7 +7,7 @@ static __always_inline int find_interface(struct packet *p)
 {
 	__u32 ifindex = p->skb->ifindex;
 
-	p->interface = bpf_map_lookup_elem(&interfaces_v1, &ifindex);
+	p->interface = map_find(&interfaces_v1, &ifindex);
 	if (!p->interface)
 		return REASON_HOST_UNKNOWN_ENDPOINT;
 	p->network = p->interface->network;

@@ -1,4 +1,4 @@
-/* The one exit of every program: counts the packet under its reason and gives the verdict. */
+/* The only exit of every program: counts the packet under its reason and returns the verdict. */
 #pragma once
 
 #include "bpf/packet.h"
@@ -8,8 +8,8 @@ static __always_inline void count(__u32 ifindex, enum reason reason, __u32 bytes
 	struct counters *counters;
 
 	if (tracing)
-		return tell_count(ifindex, reason);
-	counters = bpf_map_lookup_elem(&counters_v1, &ifindex);
+		return trace_count(ifindex, reason);
+	counters = map_find(&counters_v1, &ifindex);
 	if (!counters || (__u32)reason >= COUNTER_REASONS)
 		return;
 	counters->by_reason[reason].packets++;
@@ -29,16 +29,11 @@ static __always_inline bool is_drop(enum reason reason)
 	}
 }
 
-/* As it would be without watchers, to be measured beside the shipped programs. */
-#ifndef NOBODY_WATCHES
-#define NOBODY_WATCHES 0
-#endif
-
 static __always_inline struct watch *find_watch(void)
 {
 	__u32 only = 0;
 
-	return (bpf_map_lookup_elem)(&watch_v1, &only);
+	return bpf_map_lookup_elem(&watch_v1, &only);
 }
 
 static __always_inline bool is_wanted(struct watch *watch, enum reason reason)
@@ -48,8 +43,8 @@ static __always_inline bool is_wanted(struct watch *watch, enum reason reason)
 	return watch->mode == WATCH_ALL && (watch->one_in < 2 || bpf_get_prandom_u32() % watch->one_in == 0);
 }
 
-/* A function of its own, which the verifier looks at once, and which is not in the way of packets nobody watches. */
-__attribute__((noinline)) int tell_watcher(struct __sk_buff *skb, __u32 reason, __u32 is_egress)
+/* Not inlined: the verifier checks it once, and it stays out of the path of unwatched packets. */
+__attribute__((noinline)) int notify_watcher(struct __sk_buff *skb, __u32 reason, __u32 is_egress)
 {
 	struct watch *watch = find_watch();
 	__u32 bytes = skb->len;
@@ -74,7 +69,8 @@ __attribute__((noinline)) int tell_watcher(struct __sk_buff *skb, __u32 reason, 
 	event->captured = 0;
 	if (bytes > EVENT_FRAME_BYTES)
 		bytes = EVENT_FRAME_BYTES;
-	/* From 1 to all, in a way that the verifiers of 5.10 and 6.1 follow. An empty frame fails to load. */
+	/* 1 to EVENT_FRAME_BYTES, in a form that the verifiers of 5.10 and 6.1 can bound. An empty frame fails to load.
+	 */
 	asm volatile("" : "+r"(bytes));
 	bytes = ((bytes - 1) & (EVENT_FRAME_BYTES - 1)) + 1;
 	if (!bpf_skb_load_bytes(skb, 0, event->frame, bytes))
@@ -88,13 +84,13 @@ static __always_inline int finish(struct packet *p, enum reason reason)
 	struct watch *watch;
 
 	count(reason == REASON_HOST_UNKNOWN_ENDPOINT ? 0 : p->skb->ifindex, reason, p->skb->len);
-	/* What was given a departure time to_pod counts, when it departs. */
+	/* Packets with an EDT are counted by to_pod when they leave the qdisc. */
 	if (reason == REASON_SENT_DIRECT && p->receiver && !p->is_timed)
 		count(p->receiver->ifindex, REASON_RECEIVED_DIRECT, p->skb->len);
 	if (reason == REASON_UPLINK_DELIVERED && p->receiver && !p->is_timed)
 		count(p->receiver->ifindex, REASON_RECEIVED_UPLINK, p->skb->len);
-	watch = NOBODY_WATCHES ? 0 : find_watch();
+	watch = find_watch();
 	if (watch && watch->mode != WATCH_NOTHING && !tracing)
-		tell_watcher(p->skb, reason, p->is_egress);
+		notify_watcher(p->skb, reason, p->is_egress);
 	return is_drop(reason) ? TC_ACT_SHOT : p->verdict;
 }

@@ -1,10 +1,11 @@
-/* TC ingress of an uplink: what comes from other nodes. */
-#include "bpf/answer_uplink.h"
+/* TC ingress of an uplink: handles what comes from other nodes. */
 #include "bpf/finish.h"
+#include "bpf/flow_cache.h"
 #include "bpf/forward.h"
 #include "bpf/parse.h"
 #include "bpf/route.h"
-#include "bpf/uplink.h"
+#include "bpf/tables.h"
+#include "bpf/uplink_responder.h"
 
 static __always_inline int find_local_receiver(struct packet *p)
 {
@@ -13,43 +14,43 @@ static __always_inline int find_local_receiver(struct packet *p)
 	p->receiver = find_endpoint(p, &p->ip.destination);
 	if (!p->receiver)
 		return REASON_HOST_NOT_LOCAL;
-	if (p->detour && !(p->receiver->flags & INTERFACE_WAY && goes_as_it_is(p)))
+	if (p->detour && !(p->receiver->flags & INTERFACE_WAY && needs_no_flow(p)))
 		return p->detour;
-	/* Nobody out there has an address of ours: the host stack knows what to do with one who says so. */
+	/* A source address of this node's pods is forged: the host stack decides about it. */
 	if (find_address(p, &p->ip.source))
 		return REASON_HOST_SOURCE_LOCAL;
 	p->flow.ifindex = p->receiver->ifindex;
 	return check_receiver(p, INTERFACE_FAST_UPLINK | INTERFACE_WAY);
 }
 
-/* The host stack has a part only in what it sent itself. */
-static __always_inline int find_own_path_in(struct packet *p)
+/* On an egress route the host stack only gets replies to what it sent itself. */
+static __always_inline int find_egress_route_path(struct packet *p)
 {
 	struct flow_path *known;
 
 	if (!p->has_flow)
 		return 0;
-	known = bpf_map_lookup_elem(&paths_v1, &p->flow);
+	known = map_find(&paths_v1, &p->flow);
 	if (known && known->via == PATH_HOST)
 		return REASON_HOST_PATH;
 	if (!known && !p->is_icmp_error)
-		remember(&p->flow, PATH_UPLINK, p->skb->ifindex);
+		cache_path(&p->flow, PATH_UPLINK, p->skb->ifindex);
 	return 0;
 }
 
-/* Answers to the cluster follow the kernel's routes, those to anybody else the uplink the question came by. */
+/* Replies into the cluster follow the kernel's routes, all others leave by the uplink of the request. */
 static __always_inline int find_path_in(struct packet *p)
 {
 	struct flow_path *known;
 
 	if (p->receiver->flags & INTERFACE_WAY)
-		return find_own_path_in(p);
-	known = bpf_map_lookup_elem(&paths_v1, &p->flow);
+		return find_egress_route_path(p);
+	known = map_find(&paths_v1, &p->flow);
 	if (known && known->via != PATH_DIRECT)
 		return known->via == PATH_UPLINK ? 0 : REASON_HOST_PATH;
 	if (!p->starts_flow)
 		return REASON_HOST_UNKNOWN_PATH;
-	if (!remember(&p->flow, PATH_UPLINK, in_cluster(p, &p->ip.source) ? 0 : p->skb->ifindex))
+	if (!cache_path(&p->flow, PATH_UPLINK, in_cluster(p, &p->ip.source) ? 0 : p->skb->ifindex))
 		return REASON_HOST_UNKNOWN_PATH;
 	return 0;
 }
@@ -58,7 +59,15 @@ SEC("tc")
 int pl_from_uplink(struct __sk_buff *skb)
 {
 	struct packet p = {.skb = skb, .verdict = VERDICT_NEXT};
-	int reason = parse(&p, TO_POD) ?: answer_neighbour(&p) ?: find_local_receiver(&p) ?: find_path_in(&p) ?: deliver(&p, REASON_UPLINK_DELIVERED);
+	int reason;
+
+	/* clang-format off */
+	reason = parse(&p, TO_POD)
+	      ?: respond_on_uplink(&p)
+	      ?: find_local_receiver(&p)
+	      ?: find_path_in(&p)
+	      ?: deliver(&p, REASON_UPLINK_DELIVERED);
+	/* clang-format on */
 
 	return finish(&p, reason);
 }

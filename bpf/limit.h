@@ -69,7 +69,7 @@ static __always_inline bool is_exempt(struct packet *p, __u32 ifindex, enum limi
 
 	if (p->protocol != ETH_P_IP && p->protocol != ETH_P_IPV6)
 		return false;
-	shaped = bpf_map_lookup_elem(&exempt_v1, &key);
+	shaped = map_find(&exempt_v1, &key);
 	return shaped && !*shaped;
 }
 
@@ -103,7 +103,7 @@ static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *stat
 static __always_inline struct limit_state *find_limit(__u32 ifindex, __u32 direction, struct limit *limit)
 {
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
-	struct bandwidth *given = bpf_map_lookup_elem(&bandwidths_v1, &ifindex);
+	struct bandwidth *given = map_find(&bandwidths_v1, &ifindex);
 	__u64 rate, burst;
 
 	if (!given)
@@ -114,7 +114,7 @@ static __always_inline struct limit_state *find_limit(__u32 ifindex, __u32 direc
 		return 0;
 	make_limit(limit, rate, burst);
 	/* In parentheses: not told of when tracing, for an entry with a lock cannot be copied. */
-	return (bpf_map_lookup_elem)(&limit_state_v1, &key);
+	return bpf_map_lookup_elem(&limit_state_v1, &key);
 }
 
 /*

@@ -52,7 +52,7 @@ static __always_inline bool look_up(struct bpf_sock_ops *ops, struct ends *ends)
 static __always_inline void give_back(__u32 ifindex, enum limit_direction direction, const struct told *told)
 {
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
-	struct limit_state *state = bpf_map_lookup_elem(&limit_state_v1, &key);
+	struct limit_state *state = map_find(&limit_state_v1, &key);
 	__u64 whole = whole_of(ifindex, direction), part;
 
 	if (!whole || !state || !(told->rooms & 1 << direction) || state->epoch - told->epochs[direction] > 1)

@@ -61,12 +61,12 @@ struct ends {
 static __always_inline void find_node_receiver(struct ends *ends)
 {
 	struct sender_key key = {.netns = node_netns, .addr = ends->remote};
-	__u32 *ifindex = bpf_map_lookup_elem(&senders_v1, &key);
+	__u32 *ifindex = map_find(&senders_v1, &key);
 	struct interface *receiver;
 
 	if (!ifindex)
 		return;
-	receiver = bpf_map_lookup_elem(&interfaces_v1, ifindex);
+	receiver = map_find(&interfaces_v1, ifindex);
 	if (!receiver)
 		return;
 	ends->receiver_ifindex = *ifindex;
@@ -84,14 +84,14 @@ static __always_inline bool find_ends(struct ends *ends, __u32 netns)
 		find_node_receiver(ends);
 		return ends->receiver_ifindex;
 	}
-	ifindex = bpf_map_lookup_elem(&senders_v1, &key);
+	ifindex = map_find(&senders_v1, &key);
 	if (!ifindex)
 		return false;
 	ends->sender_ifindex = *ifindex;
-	sender = bpf_map_lookup_elem(&interfaces_v1, ifindex);
+	sender = map_find(&interfaces_v1, ifindex);
 	if (sender) {
 		struct address_key there = {.network = sender->network, .addr = ends->remote};
-		struct address *receiver = bpf_map_lookup_elem(&addresses_v1, &there);
+		struct address *receiver = map_find(&addresses_v1, &there);
 
 		ends->sender_flags = sender->flags;
 		if (receiver) {
@@ -118,7 +118,7 @@ static __always_inline bool is_shaped(__u32 flags, __u32 ifindex, enum limit_dir
 
 	if (!(flags & INTERFACE_LIMIT_EXEMPT))
 		return true;
-	shaped = bpf_map_lookup_elem(&exempt_v1, &key);
+	shaped = map_find(&exempt_v1, &key);
 	return !shaped || *shaped;
 }
 
@@ -133,7 +133,7 @@ static __always_inline bool is_idle(const struct limit_state *state, __u64 whole
 /* Bytes per second of the limit; 0 where there is none. */
 static __always_inline __u64 whole_of(__u32 ifindex, enum limit_direction direction)
 {
-	struct bandwidth *given = bpf_map_lookup_elem(&bandwidths_v1, &ifindex);
+	struct bandwidth *given = map_find(&bandwidths_v1, &ifindex);
 
 	if (!given)
 		return 0;
@@ -191,7 +191,7 @@ static __always_inline __u64 rate_of(__u32 ifindex, enum limit_direction directi
 				     enum progress progress)
 {
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
-	struct limit_state *state = bpf_map_lookup_elem(&limit_state_v1, &key);
+	struct limit_state *state = map_find(&limit_state_v1, &key);
 
 	if (!state)
 		return 0;

@@ -1,4 +1,4 @@
-/* What the stages of a program pass along: the packet, what was read of it and what was decided. */
+/* The state that the stages of a program share: the packet, what was parsed from it and what was decided. */
 #pragma once
 
 #include "vmlinux.h"
@@ -19,7 +19,7 @@
 #define PACKET_HOST 0
 #define PACKET_OTHERHOST 3
 #define TC_ACT_SHOT 2
-/* Go on with other agents' programs: TCX_NEXT, and TC_ACT_UNSPEC on clsact. */
+/* Continue with foreign programs: TCX_NEXT, and TC_ACT_UNSPEC on clsact. */
 #define VERDICT_NEXT (-1)
 #define IPPROTO_ICMPV6 58
 #define NEXTHDR_HOP 0
@@ -27,12 +27,12 @@
 #define NEXTHDR_FRAGMENT 44
 #define NEXTHDR_DEST 60
 
-/* Which build of Podlane the program is of; set by the loader, read back from the kernel by who wants to know. */
+/* The build of Podlane that the program belongs to. Set by the loader; podlanectl reads it back from the kernel. */
 const volatile __u64 podlane_build = 0;
-/* One bit of skb->mark, set by the loader: the fast path sent the packet. */
+/* One bit of skb->mark that marks packets sent by the fast path. Set by the loader. */
 const volatile __u32 fast_mark = PODLANE_MARK;
 
-/* The transport header's part that names a flow. */
+/* The part of the transport header that identifies a flow. */
 struct ports {
 	__be16 source;
 	__be16 destination;
@@ -45,32 +45,32 @@ struct ip_ends {
 };
 
 /*
- * A stage returns 0 to go on, or the reason (enum reason) the packet ends in. A stage that sends the packet
- * somewhere leaves the kernel's answer in verdict.
+ * A stage returns 0 to continue, or the reason (enum reason) that ends the packet. A stage that redirects the packet
+ * stores the kernel's return value in verdict.
  */
 struct packet {
 	struct __sk_buff *skb;
-	__u32 network;               /* of the endpoint that sends or is to receive it */
-	struct interface *interface; /* the host end the packet is on */
-	struct address *receiver;    /* the local endpoint it goes to, once found */
-	struct source_route *way;    /* of the endpoint's network, where it has one of its own */
-	struct ip_ends ip;           /* of the packet itself */
-	struct path_key flow;        /* as the pod on this interface sees it; of the packet quoted in an ICMP error */
-	__u16 protocol;              /* ethertype, host order */
-	__u16 l4_offset;             /* bytes from the Ethernet header to the transport header */
-	__u16 header_bytes;          /* IP and transport headers together, 0 where unknown */
-	__u8 hop_limit;              /* TTL of IPv4 */
-	__be32 traffic_class;        /* TOS of IPv4; class and flow label of IPv6 in network byte order */
-	__u32 uplink;                /* ifindex its flow is bound to, 0 for none */
+	__u32 network;                     /* of the endpoint that sends or is to receive it */
+	struct interface *interface;       /* the host-side veth the packet is on */
+	struct address *receiver;          /* the local endpoint it is delivered to, once found */
+	struct source_route *egress_route; /* of the endpoint's network, if it has one of its own */
+	struct ip_ends ip;                 /* of the packet itself */
+	struct path_key flow; /* as the pod on this interface sees it; of the packet quoted in an ICMP error */
+	__u16 protocol;       /* ethertype, host order */
+	__u16 l4_offset;      /* bytes from the Ethernet header to the transport header */
+	__u16 header_bytes;   /* IP and transport headers together, 0 where unknown */
+	__u8 hop_limit;       /* TTL of IPv4 */
+	__be32 traffic_class; /* TOS of IPv4; class and flow label of IPv6 in network byte order */
+	__u32 uplink;         /* ifindex the flow is bound to, 0 for none */
 	__u8 icmp_type;
-	bool is_egress;   /* on its way out of the interface */
+	bool is_egress;   /* leaving the interface */
 	bool has_flow;    /* flow is complete */
 	bool starts_flow; /* may be the first packet of its flow */
 	bool is_new_flow; /* no path was known for it */
 	bool is_icmp_error;
 	bool is_timed;           /* goes by the qdisc of the receiver's host end */
-	bool has_unread_headers; /* more IPv6 extension headers than are read */
-	int detour;              /* the reason it has to take the host stack, if its source is allowed */
+	bool has_unread_headers; /* more IPv6 extension headers than are parsed */
+	int detour;              /* why it must take the slow path if its source is allowed */
 	int verdict;
 };
 
@@ -93,7 +93,7 @@ static __always_inline bool same_mac(const __u8 *a, const __u8 *b)
 	return left[0] == right[0] && left[1] == right[1] && left[2] == right[2];
 }
 
-/* Copies a part of the frame, without a call where it is at a constant offset in the packet's linear part. */
+/* Copies part of the frame; without a helper call if it is at a constant offset in the packet's linear part. */
 static __always_inline int load(struct packet *p, __u32 offset, void *to, __u32 size)
 {
 	void *from = (void *)(long)p->skb->data + offset;
@@ -112,7 +112,7 @@ static __always_inline struct ip_addr mapped_ipv4(__be32 addr)
 	return mapped;
 }
 
-/* The first reason for a detour is the one that counts. */
+/* The first reason for the slow path is the one that is counted. */
 static __always_inline void detour(struct packet *p, enum reason reason)
 {
 	if (!p->detour)

@@ -1,9 +1,9 @@
-/* Reads a frame's headers: what goes on is a complete flow, a detour with its reason, or a packet without a flow. */
+/* Parses a frame's headers: the result is a complete flow, a reason for the slow path, or a packet without a flow. */
 #pragma once
 
 #include "bpf/packet.h"
 
-/* A pod's packet names its own side first, a packet towards the pod the peer's. */
+/* The source of a packet from a pod is the flow's local side, that of a packet to a pod the peer's. */
 enum direction { FROM_POD, TO_POD };
 
 #define IPV6_EXTENSIONS_MAX 4
@@ -28,7 +28,7 @@ static __always_inline bool is_extension(__u8 protocol)
 	       protocol == NEXTHDR_FRAGMENT;
 }
 
-/* Steps over IPv6 extension headers from *offset on; a fragment other than the first has no transport header. */
+/* Skips IPv6 extension headers from *offset on; a fragment other than the first has no transport header. */
 static __always_inline bool skip_extensions(struct packet *p, __u32 *offset, __u8 *protocol)
 {
 	struct {
@@ -58,8 +58,7 @@ static __always_inline bool skip_extensions(struct packet *p, __u32 *offset, __u
 	return !p->has_unread_headers;
 }
 
-/* The flow an ICMP error speaks of: that of the packet quoted `offset` bytes into the frame, which went the other way.
- */
+/* The flow of an ICMP error is that of the packet quoted at `offset`, which went in the other direction. */
 static __always_inline void parse_quoted(struct packet *p, __u32 offset, enum direction from)
 {
 	struct ip_ends quoted;
@@ -102,7 +101,7 @@ static __always_inline void parse_quoted(struct packet *p, __u32 offset, enum di
 	set_flow(p, &quoted, ports, from == FROM_POD ? TO_POD : FROM_POD);
 }
 
-/* Behind a plain IP header the offset is a constant, and no call is needed. */
+/* Behind an IP header without options the offset is constant, and no helper call is needed. */
 static __always_inline int load_l4(struct packet *p, void *to, __u32 size)
 {
 	const __u32 after_ipv4 = sizeof(struct ethhdr) + sizeof(struct iphdr);
@@ -268,11 +267,11 @@ static __always_inline int read_headers(struct packet *p, enum direction from)
 }
 
 /*
- * Each way through the headers leaves constants of its own behind, and the verifier would go through all that follows
- * once for each. Changed by a zero that it does not know to be one, they may be any number to it, and the ways are one
- * again: a tenth of the instructions to verify.
+ * Each path through the parser leaves different constants behind, and the verifier would walk the rest of the program
+ * once for each. Combined with a zero whose value it does not know they become unknown numbers, and the paths merge: a
+ * tenth of the instructions to verify.
  */
-static __always_inline void join_ways(struct packet *p)
+static __always_inline void merge_paths(struct packet *p)
 {
 	volatile __u32 *length = &p->skb->len;
 	__u32 zero = *length ^ *length;
@@ -292,6 +291,6 @@ static __always_inline int parse(struct packet *p, enum direction from)
 	int reason = read_headers(p, from);
 
 	if (!reason)
-		join_ways(p);
+		merge_paths(p);
 	return reason;
 }

@@ -55,7 +55,7 @@ static __always_inline void change_share(enum limit_direction direction)
 	if (!changes[direction].was)
 		return;
 	changes[direction].was = 0;
-	state = bpf_map_lookup_elem(&limit_state_v1, &key);
+	state = map_find(&limit_state_v1, &key);
 	if (!state)
 		return;
 	bpf_spin_lock(&state->lock);

@@ -1,11 +1,12 @@
-/* TC egress of a host end: what the host stack delivers to a pod, and must therefore get the answers of. */
+/* TC egress of a host-side veth: caches the flows that the host stack delivers to a pod, so that replies take it too.
+ */
 #include "bpf/depart.h"
 #include "bpf/endpoint.h"
 #include "bpf/finish.h"
+#include "bpf/flow_cache.h"
 #include "bpf/parse.h"
-#include "bpf/route.h"
 
-/* The fast path sent it by this qdisc, and the host stack has no part in it. */
+/* The fast path sent it through this qdisc; the host stack did not handle it. */
 static __always_inline int recognise_timed(struct packet *p)
 {
 	if (is_timed(p->interface->flags) && p->skb->mark & fast_mark) {
@@ -20,8 +21,8 @@ static __always_inline int receive(struct packet *p)
 	__u32 came_by = p->skb->ingress_ifindex;
 
 	if (p->is_timed)
-		return bpf_map_lookup_elem(&interfaces_v1, &came_by) ? REASON_RECEIVED_DIRECT : REASON_RECEIVED_UPLINK;
-	remember_host(p, p->interface->flags & (INTERFACE_WAY | INTERFACE_SIBLINGS));
+		return map_find(&interfaces_v1, &came_by) ? REASON_RECEIVED_DIRECT : REASON_RECEIVED_UPLINK;
+	cache_host_path(p, p->interface->flags & (INTERFACE_WAY | INTERFACE_SIBLINGS));
 	return REASON_RECEIVED_HOST;
 }
 
@@ -29,7 +30,15 @@ SEC("tc")
 int pl_to_pod(struct __sk_buff *skb)
 {
 	struct packet p = {.skb = skb, .verdict = VERDICT_NEXT, .is_egress = true};
-	int reason = find_interface(&p) ?: recognise_timed(&p) ?: parse(&p, TO_POD) ?: limit_arriving(&p) ?: receive(&p);
+	int reason;
+
+	/* clang-format off */
+	reason = find_interface(&p)
+	      ?: recognise_timed(&p)
+	      ?: parse(&p, TO_POD)
+	      ?: limit_arriving(&p)
+	      ?: receive(&p);
+	/* clang-format on */
 
 	return finish(&p, reason);
 }

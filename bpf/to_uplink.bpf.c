@@ -1,11 +1,12 @@
-/* TC egress of an uplink: what leaves by the host stack, with its NAT, must come back to it. */
+/* TC egress of an uplink: caches the flows that leave through the host stack and its NAT, so that replies take it too.
+ */
 #include "bpf/finish.h"
+#include "bpf/flow_cache.h"
+#include "bpf/headers.h"
 #include "bpf/parse.h"
-#include "bpf/route.h"
-#include "bpf/source.h"
-#include "bpf/uplink.h"
+#include "bpf/tables.h"
 
-static __always_inline int recognise_own(struct packet *p)
+static __always_inline int recognise_fast_path(struct packet *p)
 {
 	if (!(p->skb->mark & fast_mark))
 		return 0;
@@ -14,27 +15,27 @@ static __always_inline int recognise_own(struct packet *p)
 }
 
 /*
- * The kernel asks for a neighbour in the name of any address it has, and neighbours that check the way back do not
- * answer strangers. A probe, which has no sender, is answered by everybody (RFC 5227, 2.1.1).
+ * The kernel may send ARP requests with any of the node's addresses as sender, and neighbours with a reverse path
+ * filter ignore requests from foreign addresses. A probe without a sender is answered by everybody (RFC 5227, 2.1.1).
  */
-static __always_inline int ask_without_name(struct packet *p)
+static __always_inline int clear_arp_sender(struct packet *p)
 {
 	const __u32 offset = sizeof(struct ethhdr) + __builtin_offsetof(struct arp_packet, sender);
 	struct source_route_key nameless = source_route_place(p->skb->ifindex, 1, SOURCE_ROUTE_NAMELESS);
 	struct arp_packet arp;
 	__be32 nobody = 0;
 
-	if (p->skb->protocol != bpf_htons(ETH_P_ARP) || !bpf_map_lookup_elem(&source_route_v1, &nameless))
+	if (p->skb->protocol != bpf_htons(ETH_P_ARP) || !map_find(&source_route_v1, &nameless))
 		return 0;
 	if (bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr), &arp, sizeof(arp)) || arp.operation != bpf_htons(1))
 		return 0;
-	/* Who announces an address says so. */
+	/* Announcements keep their sender. */
 	if (arp.sender != arp.target)
 		bpf_skb_store_bytes(p->skb, offset, &nobody, sizeof(nobody), 0);
 	return 0;
 }
 
-static __always_inline int remember_sender(struct packet *p)
+static __always_inline int cache_sender_path(struct packet *p)
 {
 	struct address *sender;
 
@@ -43,9 +44,9 @@ static __always_inline int remember_sender(struct packet *p)
 	sender = find_endpoint(p, &p->flow.local);
 	if (sender) {
 		p->flow.ifindex = sender->ifindex;
-		/* Of the answers from outside the cluster, those not of TCP look like questions. */
-		remember_host(p,
-			      (sender->flags & (INTERFACE_WAY | INTERFACE_SIBLINGS)) || p->ip.protocol != IPPROTO_TCP);
+		/* Replies from outside the cluster that are not TCP look like requests. */
+		cache_host_path(p, (sender->flags & (INTERFACE_WAY | INTERFACE_SIBLINGS)) ||
+					   p->ip.protocol != IPPROTO_TCP);
 	}
 	return REASON_UPLINK_SENT_HOST;
 }
@@ -54,9 +55,16 @@ SEC("tc")
 int pl_to_uplink(struct __sk_buff *skb)
 {
 	struct packet p = {.skb = skb, .verdict = VERDICT_NEXT, .is_egress = true};
-	int reason = recognise_own(&p) ?: ask_without_name(&p) ?: parse(&p, FROM_POD) ?: remember_sender(&p);
+	int reason;
 
-	/* The host stack's own packets are not ours to judge. */
+	/* clang-format off */
+	reason = recognise_fast_path(&p)
+	      ?: clear_arp_sender(&p)
+	      ?: parse(&p, FROM_POD)
+	      ?: cache_sender_path(&p);
+	/* clang-format on */
+
+	/* Packets of the host stack are never dropped. */
 	return finish(&p, reason == REASON_DROP_MALFORMED ? REASON_UPLINK_SENT_HOST : reason);
 }
 

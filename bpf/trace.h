@@ -1,6 +1,7 @@
 /*
- * Tells what a program does instead of doing it, in the copy of it that `podlanectl explain` loads: the same object, so
- * the same tag, with `tracing` set. In the copies on hooks the verifier takes these branches out.
+ * The map and route helpers of every stage. `podlanectl explain` loads a copy of a program with `tracing` set, in which
+ * they report each lookup and each write to events_v1, and write nothing. It is the same object, so it has the same
+ * tag; in the attached programs the verifier removes these branches.
  */
 #pragma once
 
@@ -30,49 +31,48 @@ const volatile bool tracing = false;
 #define STEP(kind, map, key_size, value_size)                                                                          \
 	((__u64)(kind) << 48 | (__u64)(map) << 32 | (__u64)(key_size) << 16 | (value_size))
 
-/* Not inlined: the programs it is left out of are to be small. */
+/* Not inlined, to keep the attached programs small. */
 static __attribute__((noinline)) void trace(__u64 what, __s32 answer, void *key, void *value)
 {
 	struct step step = {what >> 48, what >> 32 & 0xffff, answer, what >> 16 & 0xffff, what & 0xffff, 0};
 
 	bpf_ringbuf_output(&events_v1, &step, sizeof(step), 0);
-	/* Not by its size: verifiers before 6.18 forget what they know of a number that went through the stack. */
+	/* Masked again: verifiers before 6.18 lose the bounds of a number that was spilled to the stack. */
 	if (key)
 		bpf_ringbuf_output(&events_v1, key, what >> 16 & 0xffff, 0);
 	if (value)
 		bpf_ringbuf_output(&events_v1, value, what & 0xffff, 0);
 }
 
-/* In place of the helpers of these names, everywhere. */
-#define bpf_map_lookup_elem(map, key)                                                                                  \
+#define map_find(map, key)                                                                                             \
 	({                                                                                                             \
-		void *found_entry = (bpf_map_lookup_elem)(map, key);                                                   \
+		void *found_entry = bpf_map_lookup_elem(map, key);                                                     \
 		if (tracing)                                                                                           \
 			trace(STEP(TRACE_LOOKUP, STEP_MAP(map), sizeof(*(key)), sizeof(*(map)->value)),                \
 			      found_entry != 0, (void *)(key), found_entry);                                           \
 		found_entry;                                                                                           \
 	})
 
-#define bpf_map_update_elem(map, key, value_to_put, flags)                                                             \
+#define map_insert(map, key, new_value, flags)                                                                         \
 	({                                                                                                             \
-		long put_error = 0;                                                                                    \
+		long insert_error = 0;                                                                                 \
 		if (tracing)                                                                                           \
 			trace(STEP(TRACE_WRITE, STEP_MAP(map), sizeof(*(key)), sizeof(*(map)->value)), 0,              \
-			      (void *)(key), value_to_put);                                                            \
+			      (void *)(key), new_value);                                                               \
 		else                                                                                                   \
-			put_error = (bpf_map_update_elem)(map, key, value_to_put, flags);                              \
-		put_error;                                                                                             \
+			insert_error = bpf_map_update_elem(map, key, new_value, flags);                                \
+		insert_error;                                                                                          \
 	})
 
-#define bpf_fib_lookup(skb, question, size, how)                                                                       \
+#define route_lookup(skb, question, size, how)                                                                         \
 	({                                                                                                             \
-		long fib_answer = (bpf_fib_lookup)(skb, question, size, how);                                          \
+		long fib_result = bpf_fib_lookup(skb, question, size, how);                                            \
 		if (tracing)                                                                                           \
-			trace(STEP(TRACE_ROUTE, 0, sizeof(*(question)), 0), fib_answer, question, 0);                  \
-		fib_answer;                                                                                            \
+			trace(STEP(TRACE_ROUTE, 0, sizeof(*(question)), 0), fib_result, question, 0);                  \
+		fib_result;                                                                                            \
 	})
 
-static __always_inline void tell_count(__u32 ifindex, __u32 reason)
+static __always_inline void trace_count(__u32 ifindex, __u32 reason)
 {
 	trace(STEP(TRACE_COUNT, 0, sizeof(ifindex), 0), reason, &ifindex, 0);
 }

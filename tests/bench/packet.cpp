@@ -1,8 +1,6 @@
 // bench_packet: nanoseconds a packet costs in the shipped programs, by BPF_PROG_TEST_RUN, with few and many endpoints.
 #include "loader/object.hpp"
 #include "maps/tables.hpp"
-#include "without_sources.skel.h"
-#include "without_watch.skel.h"
 
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
@@ -28,12 +26,10 @@ namespace {
 
 constexpr char kHelp[] = R"(bench_packet: nanoseconds per packet in the programs, one JSON object a line
 
-usage: bench_packet [--endpoints N[,N...]] [--rounds N] [--sources | --watch]
+usage: bench_packet [--endpoints N[,N...]] [--rounds N]
 
   --endpoints N,...  how many endpoints the maps hold (10,10000)
   --rounds N         runs of each kind of packet (2000)
-  --sources          instead: the shipped program beside one without the source routing step, in turns
-  --watch            instead: the same beside one that nobody could watch with podlanectl monitor
 
 "hot" is the same packet 250 times in a row, "spread" each packet to another endpoint and alone: caches are
 cold, and the test run's own 50 ns or more are in it. Both are medians. Namespaces and pins end with the process.
@@ -69,12 +65,6 @@ constexpr std::array<Case, 7> kCases{{
     {"tcp6 from the host stack", PODLANE_PROGRAM_TO_POD, 6, IPPROTO_TCP, REASON_RECEIVED_HOST},
 }};
 
-// Of another interface of the same container.
-constexpr std::array<Case, 2> kSiblingCases{{
-    {"tcp4 of the other interface", PODLANE_PROGRAM_FROM_POD, 4, IPPROTO_TCP, REASON_SENT_SIBLING},
-    {"tcp6 of the other interface", PODLANE_PROGRAM_FROM_POD, 6, IPPROTO_TCP, REASON_SENT_SIBLING},
-}};
-
 ip_addr pod_address(int family, std::uint32_t index) {
     if (family == 4)
         return ipv4_from_host_order((198U << 24U | 18U << 16U) + index); // 198.18.0.0/15
@@ -82,7 +72,7 @@ ip_addr pod_address(int family, std::uint32_t index) {
 }
 
 ip_addr source_of(const Case &kind) {
-    const bool foreign = kind.expected == REASON_DROP_SOURCE_ADDRESS || kind.expected == REASON_SENT_SIBLING;
+    const bool foreign = kind.expected == REASON_DROP_SOURCE_ADDRESS;
     return pod_address(kind.family, foreign ? 99'999 : 1);
 }
 
@@ -243,97 +233,12 @@ Result<void> measure(const Node &node, const Case &kind, std::uint32_t endpoints
     return {};
 }
 
-// A program that is not shipped, on the same maps as those that are.
-template <typename Skeleton> Result<Fd> load_beside(Skeleton *opened, void (*destroy)(Skeleton *)) {
-    const std::unique_ptr<Skeleton, void (*)(Skeleton *)> skeleton(opened, destroy);
-    if (!skeleton)
-        return system_error(ErrorCode::bpf, "opening a program to compare with", errno);
-    bpf_map *map = nullptr;
-    bpf_object__for_each_map(map, skeleton->obj) {
-        const Fd pinned(bpf_obj_get((std::string(kRoot) + "/live/" + bpf_map__name(map)).c_str()));
-        if (pinned && bpf_map__reuse_fd(map, pinned.get()) != 0)
-            return system_error(ErrorCode::bpf, std::string("sharing map ") + bpf_map__name(map), errno);
-    }
-    if (bpf_object__load(skeleton->obj) != 0)
-        return system_error(ErrorCode::bpf, "loading a program to compare with", errno);
-    return Fd(dup(bpf_program__fd(skeleton->progs.pl_from_pod)));
-}
-
-// The shipped program and the other take turns. `flags`: of the sender, on top of what it has.
-Result<void> compare(const Node &node, const Case &kind, const char *sender, std::uint32_t flags, const Fd &bare,
-                     unsigned rounds) {
-    const Fd shipped = TRY(open_program(kRoot, PODLANE_PROGRAM_FROM_POD));
-    auto own = TRY(node.interfaces.find(kSender));
-    own->flags |= flags;
-    TRY(node.interfaces.put(kSender, *own));
-    TRY(node.put_flow(kind, 0));
-    const Frame frame = make_frame(kind, 0);
-    std::vector<std::uint32_t> with;
-    std::vector<std::uint32_t> without;
-    const std::uint64_t before = TRY(counted(node, kind));
-    for (unsigned i = 0; i < rounds; ++i) {
-        with.push_back(TRY(test_run(shipped.get(), frame, kHotRepeat)));
-        if (kind.expected != REASON_SENT_SIBLING)
-            without.push_back(TRY(test_run(bare.get(), frame, kHotRepeat)));
-    }
-    const std::uint64_t ended = TRY(counted(node, kind)) - before;
-    if (ended != (with.size() + without.size()) * kHotRepeat)
-        return Error{ErrorCode::internal, std::string(kind.name) + ": only " + std::to_string(ended) +
-                                              " packets ended in " + std::string(kReasons[kind.expected].name)};
-    std::printf("{\"packet\": \"%s\", \"sender\": \"%s\", \"with_ns\": %.0f", kind.name, sender, median(with));
-    if (!without.empty())
-        std::printf(", \"without_ns\": %.0f", median(without));
-    std::printf("}\n");
-    return {};
-}
-
-// A sibling whose packets look the same after they were handed to it, so that they can be once more.
-Result<void> put_sibling(int family, const ip_addr &source) {
-    const SourceRoutes routes = TRY(open_source_routes(kRoot, Access::read_write));
-    source_route route{};
-    route.ifindex = kFirstReceiver;
-    route.source = source;
-    route.mtu = 1500;
-    std::copy(kSenderMac.begin(), kSenderMac.end(), route.pod_mac);
-    TRY(routes.put({kSender, source}, route));
-    return routes.put(source_route_place(kSender, family == 4 ? 1 : 0, 1), route);
-}
-
-Result<void> run_sources(const Node &node, unsigned rounds) {
-    TRY(node.put_endpoint(kFirstReceiver, 2, kReceiverMac));
-    const Fd bare = TRY(load_beside(without_sources_bpf__open(), &without_sources_bpf__destroy));
-    for (const Case &kind : kCases)
-        if (std::strcmp(kind.program, PODLANE_PROGRAM_FROM_POD) == 0)
-            TRY(compare(node, kind, "one interface", 0, bare, rounds));
-    for (const Case &kind : kCases)
-        if (std::strcmp(kind.program, PODLANE_PROGRAM_FROM_POD) == 0)
-            TRY(compare(node, kind, "two interfaces", INTERFACE_SIBLINGS, bare, rounds));
-    for (const Case &kind : kSiblingCases) {
-        TRY(put_sibling(kind.family, source_of(kind)));
-        TRY(compare(node, kind, "two interfaces", INTERFACE_SIBLINGS, bare, rounds));
-    }
-    return {};
-}
-
-Result<void> run_watch(const Node &node, unsigned rounds) {
-    TRY(node.put_endpoint(kFirstReceiver, 2, kReceiverMac));
-    const Fd bare = TRY(load_beside(without_watch_bpf__open(), &without_watch_bpf__destroy));
-    for (const Case &kind : kCases)
-        if (std::strcmp(kind.program, PODLANE_PROGRAM_FROM_POD) == 0)
-            TRY(compare(node, kind, "nobody watches", 0, bare, rounds));
-    return {};
-}
-
-Result<void> run(const std::vector<std::uint32_t> &sizes, unsigned rounds, char part) {
+Result<void> run(const std::vector<std::uint32_t> &sizes, unsigned rounds) {
     if (unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         mount("bpf", "/sys/fs/bpf", "bpf", 0, nullptr) != 0)
         return system_error(ErrorCode::io_failure, "entering namespaces with a bpffs of their own", errno);
     const Node node = TRY(Node::open());
     TRY(node.put_endpoint(kSender, 1, kSenderMac));
-    if (part == 's')
-        return run_sources(node, rounds);
-    if (part == 'w')
-        return run_watch(node, rounds);
     std::uint32_t present = 0;
     for (const std::uint32_t size : sizes) { // ascending: endpoints are only added
         for (; present + 1 < size; ++present)
@@ -362,8 +267,6 @@ std::vector<std::uint32_t> parse_sizes(const char *text) {
 constexpr std::array<option, 6> kOptions{{
     {"endpoints", required_argument, nullptr, 'e'},
     {"rounds", required_argument, nullptr, 'r'},
-    {"sources", no_argument, nullptr, 's'},
-    {"watch", no_argument, nullptr, 'w'},
     {"help", no_argument, nullptr, 'h'},
     {},
 }};
@@ -371,7 +274,6 @@ constexpr std::array<option, 6> kOptions{{
 int main_with_result(int argc, char **argv) {
     std::vector<std::uint32_t> sizes{10, 10'000};
     int rounds = 2000;
-    char part = 0;
     for (int option = 0; (option = getopt_long(argc, argv, "", kOptions.data(), nullptr)) != -1;) {
         if (option == 'h')
             return std::fputs(kHelp, stdout), 0;
@@ -379,12 +281,10 @@ int main_with_result(int argc, char **argv) {
             sizes = parse_sizes(optarg);
         if (option == 'r')
             rounds = std::atoi(optarg);
-        if (option == 's' || option == 'w')
-            part = static_cast<char>(option);
         if (option == '?' || sizes.empty() || rounds < 1)
             return std::fputs(kHelp, stderr), 2;
     }
-    if (const auto done = run(sizes, static_cast<unsigned>(rounds), part); !done) {
+    if (const auto done = run(sizes, static_cast<unsigned>(rounds)); !done) {
         std::fprintf(stderr, "bench_packet: %s\n", done.error().message.c_str());
         return 1;
     }

@@ -8,28 +8,6 @@ import report
 SIZES = (10, 10000)
 
 
-def measure_sources(settings, log):
-    compare(settings, log, "sources", "source routing")
-
-
-def measure_watch(settings, log):
-    compare(settings, log, "watch", "monitor, while nobody watches")
-
-
-def compare(settings, log, part, title):
-    """The shipped program beside one without a part of it."""
-    report.progress(f"{part} by test run")
-    lines = [json.loads(line) for line in node.run(settings.bench_packet, f"--{part}").splitlines()]
-    report.progress("")
-    rows = []
-    for line in lines:
-        log.write(part=part, **line)
-        without = line.get("without_ns")
-        step = None if without is None else line["with_ns"] - without
-        rows.append([f"{line['packet']}, {line['sender']}", line["with_ns"], *(report.cell(n, "{:.0f}") for n in (without, step))])
-    report.table(f"{title}: ns per packet by BPF_PROG_TEST_RUN, medians", ["", "shipped", "without", "step"], rows)
-
-
 def measure(settings, log):
     report.progress("packets by test run")
     sizes = ",".join(str(size) for size in SIZES)

@@ -1,7 +1,6 @@
 """(e) Pods with two interfaces: Podlane twice beside `ptp` with `sbr` for the second; and what the step costs a packet."""
 
 import node
-import packets
 import plugins
 import report
 import streams
@@ -91,7 +90,6 @@ def measure_verbs(settings, log):
 
 def measure(settings, log):
     if not settings.only_traffic:
-        packets.measure_sources(settings, log)
         measure_verbs(settings, log)
     report.progress("setting up pods with two interfaces")
     pods = [pod.up() for pod in make_pods(settings, FIRST_NUMBER + 10)]

@@ -1,7 +1,7 @@
-/* Answers ARP and neighbour solicitations for the pod's gateway, in place of the packet that asked. */
+/* Turns an ARP request or a neighbour solicitation into its reply and sends it back. */
 #pragma once
 
-#include "bpf/source.h"
+#include "bpf/headers.h"
 
 /* Flags of an advertisement. */
 #define ND_ROUTER 0x80000000u
@@ -28,7 +28,7 @@ struct arp_frame {
 	struct arp_packet arp;
 } __attribute__((packed));
 
-/* `mac` has the address that was asked for. */
+/* `mac` owns the requested address. */
 static __always_inline int reply_arp(struct packet *p, struct arp_frame *asked, const __u8 *mac, enum reason reason)
 {
 	struct arp_frame frame = *asked;
@@ -45,18 +45,6 @@ static __always_inline int reply_arp(struct packet *p, struct arp_frame *asked, 
 	return send_back(p, reason);
 }
 
-static __always_inline int answer_arp(struct packet *p)
-{
-	__u8 mac[6] = PODLANE_HOST_MAC;
-	struct arp_frame frame;
-
-	if (bpf_skb_load_bytes(p->skb, 0, &frame, sizeof(frame)))
-		return REASON_DROP_MALFORMED;
-	if (frame.arp.operation != bpf_htons(1) || frame.arp.target != bpf_htonl(PODLANE_GATEWAY_IPV4))
-		return REASON_HOST_ARP;
-	return reply_arp(p, &frame, mac, REASON_GATEWAY_ARP);
-}
-
 static __always_inline __be16 icmpv6_checksum(struct nd_advertisement *frame, __u32 bytes)
 {
 	__s64 sum = bpf_csum_diff(0, 0, (__be32 *)&frame->ip.saddr, 32, bpf_htonl(bytes + IPPROTO_ICMPV6));
@@ -67,7 +55,7 @@ static __always_inline __be16 icmpv6_checksum(struct nd_advertisement *frame, __
 	return ~sum;
 }
 
-/* Says that `mac` has the target; to everybody where the one that asks has no address yet (RFC 4861, 7.2.4). */
+/* Advertises `mac` as the owner of the target; to all nodes if the requester has no address yet (RFC 4861, 7.2.4). */
 static __always_inline int advertise(struct packet *p, const struct ip_addr *target, const __u8 *mac, __u32 flags,
 				     enum reason reason)
 {
@@ -98,30 +86,4 @@ static __always_inline int advertise(struct packet *p, const struct ip_addr *tar
 	    bpf_skb_store_bytes(p->skb, sizeof(ethernet), &frame, sizeof(frame), 0))
 		return REASON_HOST_ND;
 	return send_back(p, reason);
-}
-
-static __always_inline int answer_nd(struct packet *p)
-{
-	const struct ip_addr gateway = {{bpf_htonl(PODLANE_GATEWAY_IPV6_0), 0, bpf_htonl(PODLANE_GATEWAY_IPV6_2),
-					 bpf_htonl(PODLANE_GATEWAY_IPV6_3)}};
-	__u8 mac[6] = PODLANE_HOST_MAC;
-	struct nd_message asked;
-
-	if (bpf_skb_load_bytes(p->skb, p->l4_offset, &asked, sizeof(asked)))
-		return REASON_DROP_MALFORMED;
-	if (!same_addr(&asked.target, &gateway) || is_unspecified(&p->ip.source))
-		return REASON_HOST_ND;
-	return advertise(p, &gateway, mac, ND_ROUTER | ND_OVERRIDE, REASON_GATEWAY_ND);
-}
-
-/* Host ends of other plugins keep their own gateway: there the host stack answers. */
-static __always_inline int answer(struct packet *p)
-{
-	bool own = p->interface->flags & INTERFACE_GATEWAY;
-
-	if (p->protocol == ETH_P_ARP)
-		return own ? answer_arp(p) : REASON_HOST_ARP;
-	if (!is_icmpv6(p) || p->icmp_type < ND_ROUTER_SOLICITATION || p->icmp_type > ND_REDIRECT)
-		return 0;
-	return own && p->icmp_type == ND_NEIGHBOUR_SOLICITATION ? answer_nd(p) : REASON_HOST_ND;
 }

@@ -1,52 +1,23 @@
-/* Binds what a pod sends to the endpoint's own MAC and addresses, ARP and neighbour discovery included. */
+/* Anti-spoofing: binds what a pod sends to its own MAC and addresses, ARP and neighbour discovery included. */
 #pragma once
 
-#include "bpf/sibling.h"
+#include "bpf/hand_over.h"
+#include "bpf/headers.h"
 
 #define ND_OPTIONS_MAX 4
-
-enum nd_type {
-	ND_ROUTER_SOLICITATION = 133,
-	ND_ROUTER_ADVERTISEMENT = 134,
-	ND_NEIGHBOUR_SOLICITATION = 135,
-	ND_NEIGHBOUR_ADVERTISEMENT = 136,
-	ND_REDIRECT = 137,
-};
-
-/* RFC 826, for IPv4 over Ethernet. */
-struct arp_packet {
-	__be16 hardware;
-	__be16 protocol;
-	__u8 hardware_size;
-	__u8 protocol_size;
-	__be16 operation;
-	__u8 sender_mac[6];
-	__be32 sender;
-	__u8 target_mac[6];
-	__be32 target;
-} __attribute__((packed, aligned(2)));
-
-/* RFC 4861, 4.3 and 4.4, without options. */
-struct nd_message {
-	__u8 type;
-	__u8 code;
-	__be16 checksum;
-	__be32 flags;
-	struct ip_addr target;
-};
 
 static __always_inline bool owns(struct packet *p, const struct ip_addr *addr)
 {
 	struct interface *own = p->interface;
 
-	/* A family the endpoint lacks is all zero in its entry. */
+	/* The address of a family that the endpoint lacks is zero. */
 	if (is_unspecified(addr))
 		return false;
 	if (same_addr(addr, &own->ipv4) || same_addr(addr, &own->ipv6) || same_addr(addr, &own->link_local))
 		return true;
 	if (own->flags & INTERFACE_MORE_ADDRESSES) {
 		struct address_key key = {.network = own->network, .addr = *addr};
-		struct address *owner = bpf_map_lookup_elem(&addresses_v1, &key);
+		struct address *owner = map_find(&addresses_v1, &key);
 
 		if (owner && owner->ifindex == p->skb->ifindex)
 			return true;
@@ -62,13 +33,13 @@ static __always_inline bool may_send_from(struct packet *p, const struct ip_addr
 		struct allowed_source_key key = {
 			.prefixlen = 160, .ifindex = bpf_htonl(p->skb->ifindex), .addr = *addr};
 
-		return bpf_map_lookup_elem(&allowed_srcs_v1, &key);
+		return map_find(&allowed_srcs_v1, &key);
 	}
 	return false;
 }
 
-/* A host asks for the next hop in the name of the packet's source (arp(7)); the node answers no stranger there. */
-static __always_inline int ask_in_own_name(struct packet *p)
+/* Linux may send ARP requests with the source address of the packet (arp(7)); the node ignores foreign senders. */
+static __always_inline int write_own_sender(struct packet *p)
 {
 	const __u32 offset = sizeof(struct ethhdr) + __builtin_offsetof(struct arp_packet, sender);
 	__be32 own = p->interface->ipv4.word[3];
@@ -92,10 +63,10 @@ static __always_inline int check_arp(struct packet *p)
 	sender = mapped_ipv4(arp.sender);
 	if (arp.sender == 0 || may_send_from(p, &sender))
 		return 0;
-	return find_sibling(p, &sender) ? ask_in_own_name(p) : REASON_DROP_ARP_SPOOFED;
+	return find_peer_interface(p, &sender) ? write_own_sender(p) : REASON_DROP_ARP_SPOOFED;
 }
 
-/* Link-layer address options must carry the pod's MAC; what cannot be read to its end is not let through. */
+/* Link-layer address options must carry the pod's MAC. Options that cannot be parsed completely fail the check. */
 static __always_inline bool nd_options_own(struct packet *p, __u32 offset)
 {
 	struct {
@@ -142,21 +113,11 @@ static __always_inline int check_nd(struct packet *p)
 	return nd_options_own(p, p->l4_offset + sizeof(nd)) ? 0 : REASON_DROP_ND_SPOOFED;
 }
 
-/* RFC 4861 and RFC 3810: what a host may send before it has an address. */
+/* RFC 4861 and RFC 3810: messages that a host may send before it has an address. */
 static __always_inline bool may_lack_source(struct packet *p)
 {
 	return p->icmp_type == ND_ROUTER_SOLICITATION || p->icmp_type == ND_NEIGHBOUR_SOLICITATION ||
 	       p->icmp_type == 131 || p->icmp_type == 143; /* multicast listener reports */
-}
-
-static __always_inline bool is_icmpv6(struct packet *p)
-{
-	return p->protocol == ETH_P_IPV6 && p->ip.protocol == IPPROTO_ICMPV6 && p->icmp_type && !p->is_icmp_error;
-}
-
-static __always_inline bool is_ip(struct packet *p)
-{
-	return p->protocol == ETH_P_IP || p->protocol == ETH_P_IPV6;
 }
 
 static __always_inline int check_source(struct packet *p)
@@ -164,7 +125,7 @@ static __always_inline int check_source(struct packet *p)
 	__u8 source_mac[6] __attribute__((aligned(2)));
 
 	if (!(p->interface->flags & INTERFACE_ANTI_SPOOF))
-		return is_ip(p) ? hand_to_sibling(p) : 0;
+		return is_ip(p) ? hand_over_to_peer(p) : 0;
 	if (load(p, 6, source_mac, sizeof(source_mac)))
 		return REASON_DROP_MALFORMED;
 	if (!same_mac(source_mac, p->interface->pod_mac))
@@ -175,7 +136,7 @@ static __always_inline int check_source(struct packet *p)
 		return 0;
 	if (!may_send_from(p, &p->ip.source))
 		if (!(is_icmpv6(p) && is_unspecified(&p->ip.source) && may_lack_source(p)))
-			return hand_to_sibling(p) ?: REASON_DROP_SOURCE_ADDRESS;
+			return hand_over_to_peer(p) ?: REASON_DROP_SOURCE_ADDRESS;
 	/* Neighbour discovery could hide there. */
 	if (p->has_unread_headers)
 		return REASON_DROP_ND_SPOOFED;

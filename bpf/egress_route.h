@@ -1,8 +1,10 @@
-/* A network's own way out of the node: its uplink, and there the neighbour on the link or the network's gateway. */
+/* Sends by the network's egress route: its own uplink, to a neighbour on that link or to the network's gateway. */
 #pragma once
 
-#include "bpf/sibling.h"
-#include "bpf/uplink.h"
+#include "bpf/fib.h"
+#include "bpf/flow_cache.h"
+#include "bpf/rewrite.h"
+#include "bpf/tables.h"
 
 static __always_inline bool same_subnet(const struct ip_addr *a, const struct ip_addr *b, __u32 bits)
 {
@@ -20,7 +22,7 @@ static __always_inline bool same_subnet(const struct ip_addr *a, const struct ip
 	return true;
 }
 
-/* Whether the kernel's lookup finds a way to an address nobody has: 240.0.0.1 (RFC 1112), 4000:: (RFC 3513). */
+/* Whether the kernel has a route even to addresses nobody has: 240.0.0.1 (RFC 1112), 4000:: (RFC 3513). */
 static __always_inline bool routes_everything(struct packet *p)
 {
 	const struct ip_addr destination = p->ip.destination;
@@ -30,38 +32,38 @@ static __always_inline bool routes_everything(struct packet *p)
 	p->ip.destination.word[3] = bpf_htonl(0xf0000001);
 	if (p->protocol == ETH_P_IPV6)
 		p->ip.destination.word[0] = bpf_htonl(0x40000000);
-	answer = ask_routes(p, &fib, 0, 0);
+	answer = query_routes(p, &fib, 0, 0);
 	p->ip.destination = destination;
 	return answer != BPF_FIB_LKUP_RET_NOT_FWDED;
 }
 
 /*
- * The node itself and its pods are reached on the node, whatever the network. The kernel says "not forwarded" of the
- * node's addresses, and of those without any route as well.
+ * The node and its pods are reached on the node, whatever the network. The kernel answers "not forwarded" for the
+ * node's own addresses, and also for destinations without a route.
  */
-static __always_inline bool stays_on_node(struct packet *p)
+static __always_inline bool is_local_to_node(struct packet *p)
 {
 	struct bpf_fib_lookup fib;
-	long answer = ask_routes(p, &fib, 0, 0);
+	long answer = query_routes(p, &fib, 0, 0);
 	__u32 ifindex = fib.ifindex;
 
 	if (answer == BPF_FIB_LKUP_RET_NOT_FWDED)
 		return routes_everything(p);
 	return (answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) &&
-	       bpf_map_lookup_elem(&interfaces_v1, &ifindex);
+	       map_find(&interfaces_v1, &ifindex);
 }
 
-/* Nothing but what came through the host stack has a choice of ways: not even the rest of a fragmented packet. */
-static __always_inline int find_way_path(struct packet *p)
+/* Only flows that came through the host stack have a choice of paths; later fragments have none. */
+static __always_inline int find_egress_path(struct packet *p)
 {
 	struct flow_path *known;
 
 	if (!p->has_flow)
 		return 0;
-	known = bpf_map_lookup_elem(&paths_v1, &p->flow);
+	known = map_find(&paths_v1, &p->flow);
 	if (known)
 		return known->via == PATH_HOST ? REASON_HOST_PATH : 0;
-	if (stays_on_node(p))
+	if (is_local_to_node(p))
 		return REASON_HOST_NOT_LOCAL;
 	p->is_new_flow = !p->is_icmp_error;
 	return 0;
@@ -69,15 +71,15 @@ static __always_inline int find_way_path(struct packet *p)
 
 static __always_inline int find_next_hop(struct packet *p, struct bpf_redir_neigh *next_hop)
 {
-	struct source_route *way = p->way;
-	const struct ip_addr *to = &way->gateway;
+	struct source_route *route = p->egress_route;
+	const struct ip_addr *to = &route->gateway;
 	struct bpf_fib_lookup fib;
 	long answer;
 
-	if (way->prefix_bits && same_subnet(&p->ip.source, &p->ip.destination, way->prefix_bits))
+	if (route->prefix_bits && same_subnet(&p->ip.source, &p->ip.destination, route->prefix_bits))
 		to = &p->ip.destination;
 	if (is_unspecified(to)) {
-		answer = ask_routes(p, &fib, way->uplink, 0);
+		answer = query_routes(p, &fib, route->uplink, 0);
 		if (answer != BPF_FIB_LKUP_RET_SUCCESS && answer != BPF_FIB_LKUP_RET_NO_NEIGH)
 			return REASON_HOST_NO_ROUTE;
 		next_hop->nh_family = fib.family;
@@ -92,11 +94,11 @@ static __always_inline int find_next_hop(struct packet *p, struct bpf_redir_neig
 	return 0;
 }
 
-static __always_inline int send_by_way(struct packet *p)
+static __always_inline int send_by_egress_route(struct packet *p)
 {
 	struct bpf_redir_neigh next_hop = {};
-	__u32 ifindex = p->way->uplink;
-	struct uplink *uplink = bpf_map_lookup_elem(&uplinks_v1, &ifindex);
+	__u32 ifindex = p->egress_route->uplink;
+	struct uplink *uplink = map_find(&uplinks_v1, &ifindex);
 	int lost;
 
 	if (!uplink || !serves(uplink, p->network))
@@ -104,7 +106,7 @@ static __always_inline int send_by_way(struct packet *p)
 	lost = find_next_hop(p, &next_hop);
 	if (lost)
 		return lost;
-	if (p->is_new_flow && !remember(&p->flow, PATH_UPLINK, ifindex))
+	if (p->is_new_flow && !cache_path(&p->flow, PATH_UPLINK, ifindex))
 		return REASON_HOST_UNKNOWN_PATH;
 	if (!decrement_hop_limit(p))
 		return REASON_HOST_UNKNOWN_PATH;

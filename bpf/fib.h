@@ -1,0 +1,50 @@
+/* Queries the kernel's routes. */
+#pragma once
+
+#include "bpf/packet.h"
+
+#define AF_INET 2
+#define AF_INET6 10
+
+/* Length of the IP packet; of a GSO packet that of its segments, as the kernel's forwarding counts it. 0: unknown. */
+static __always_inline __u32 ip_bytes(struct packet *p)
+{
+	__u32 segment = p->skb->gso_size;
+
+	if (!segment)
+		return p->skb->len - sizeof(struct ethhdr);
+	return p->header_bytes ? segment + p->header_bytes : 0;
+}
+
+static __always_inline bool fits(struct packet *p, __u32 mtu)
+{
+	__u32 bytes = ip_bytes(p);
+
+	return bytes && bytes <= mtu;
+}
+
+/*
+ * The ports are part of the query: without them all flows would take one of several equal-cost routes. So is the size:
+ * without it the kernel compares nothing with the route's MTU.
+ */
+static __always_inline long query_routes(struct packet *p, struct bpf_fib_lookup *fib, __u32 uplink, __u16 bytes)
+{
+	__builtin_memset(fib, 0, sizeof(*fib));
+	fib->ifindex = uplink ? uplink : p->skb->ifindex;
+	fib->l4_protocol = p->ip.protocol;
+	fib->tot_len = bytes;
+	fib->sport = p->is_icmp_error ? 0 : p->flow.local_port;
+	fib->dport = p->is_icmp_error ? 0 : p->flow.peer_port;
+	if (p->protocol == ETH_P_IP) {
+		fib->family = AF_INET;
+		fib->tos = p->traffic_class;
+		fib->ipv4_src = p->ip.source.word[3];
+		fib->ipv4_dst = p->ip.destination.word[3];
+	} else {
+		fib->family = AF_INET6;
+		fib->flowinfo = p->traffic_class;
+		__builtin_memcpy(fib->ipv6_src, &p->ip.source, sizeof(fib->ipv6_src));
+		__builtin_memcpy(fib->ipv6_dst, &p->ip.destination, sizeof(fib->ipv6_dst));
+	}
+	return route_lookup(p->skb, fib, sizeof(*fib), uplink ? BPF_FIB_LOOKUP_OUTPUT : 0);
+}

@@ -1,0 +1,44 @@
+/* Hands a packet over to the container's other interface that owns its source address. */
+#pragma once
+
+#include "bpf/rewrite.h"
+#include "bpf/tables.h"
+
+/* The route of another interface of the same container that owns the address. */
+static __always_inline struct source_route *find_peer_interface(struct packet *p, const struct ip_addr *source)
+{
+	struct source_route *route;
+
+	if (!(p->interface->flags & INTERFACE_SIBLINGS))
+		return 0;
+	route = find_source_route(p->skb->ifindex, source);
+	return route && route->ifindex != p->skb->ifindex ? route : 0;
+}
+
+/*
+ * Redirects to the ingress of the other host-side veth, so that the programs, reverse path filter, rules by incoming
+ * interface and counters of that network apply. A packet larger than that interface's MTU would be dropped there.
+ */
+static __always_inline int hand_over(struct packet *p, struct source_route *sibling)
+{
+	struct ethhdr *ethernet;
+
+	if (!p->skb->gso_size && p->skb->len - sizeof(*ethernet) > sibling->mtu)
+		return REASON_HOST_MTU;
+	ethernet = writable(p, sizeof(*ethernet));
+	if (!ethernet)
+		return REASON_DROP_MALFORMED;
+	if (tracing)
+		trace(STEP(TRACE_LOOKUP, STEP_MAP_SOURCE_ROUTES, 0, sizeof(*sibling)), true, 0, sibling);
+	__builtin_memcpy(ethernet->h_dest, sibling->host_mac, 6);
+	__builtin_memcpy(ethernet->h_source, sibling->pod_mac, 6);
+	p->verdict = bpf_redirect(sibling->ifindex, BPF_F_INGRESS);
+	return REASON_SENT_SIBLING;
+}
+
+static __always_inline int hand_over_to_peer(struct packet *p)
+{
+	struct source_route *sibling = find_peer_interface(p, &p->ip.source);
+
+	return sibling ? hand_over(p, sibling) : 0;
+}

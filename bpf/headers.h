@@ -1,0 +1,44 @@
+/* Messages of ARP and neighbour discovery as they are on the wire. */
+#pragma once
+
+#include "bpf/packet.h"
+
+enum nd_type {
+	ND_ROUTER_SOLICITATION = 133,
+	ND_ROUTER_ADVERTISEMENT = 134,
+	ND_NEIGHBOUR_SOLICITATION = 135,
+	ND_NEIGHBOUR_ADVERTISEMENT = 136,
+	ND_REDIRECT = 137,
+};
+
+/* RFC 826, for IPv4 over Ethernet. */
+struct arp_packet {
+	__be16 hardware;
+	__be16 protocol;
+	__u8 hardware_size;
+	__u8 protocol_size;
+	__be16 operation;
+	__u8 sender_mac[6];
+	__be32 sender;
+	__u8 target_mac[6];
+	__be32 target;
+} __attribute__((packed, aligned(2)));
+
+/* RFC 4861, 4.3 and 4.4, without options. */
+struct nd_message {
+	__u8 type;
+	__u8 code;
+	__be16 checksum;
+	__be32 flags;
+	struct ip_addr target;
+};
+
+static __always_inline bool is_icmpv6(struct packet *p)
+{
+	return p->protocol == ETH_P_IPV6 && p->ip.protocol == IPPROTO_ICMPV6 && p->icmp_type && !p->is_icmp_error;
+}
+
+static __always_inline bool is_ip(struct packet *p)
+{
+	return p->protocol == ETH_P_IP || p->protocol == ETH_P_IPV6;
+}

@@ -1,0 +1,45 @@
+/* Restores the source address of UDP replies of containers that have several addresses or interfaces. */
+#pragma once
+
+#include "bpf/hand_over.h"
+#include "bpf/rewrite.h"
+
+/*
+ * An unbound UDP socket replies from the address of the interface it sends by (RFC 1122, 4.1.3.5, asks for the address
+ * that the request was sent to). If the flow is cached for a peer interface and not for this one, the request was sent
+ * to the peer interface's address; the same holds for another address of this interface.
+ */
+static __always_inline int send_from_asked_address(struct packet *p)
+{
+	struct path_key flow = p->flow;
+
+	if (map_find(&paths_v1, &flow))
+		return 0;
+	for (__u32 i = 1; i <= SOURCE_ROUTE_PLACES; i++) {
+		struct source_route_key key = source_route_place(p->skb->ifindex, p->protocol == ETH_P_IP, i);
+
+		struct source_route *sibling = map_find(&source_route_v1, &key);
+
+		if (!sibling)
+			return 0;
+		flow.ifindex = sibling->ifindex;
+		flow.local = sibling->source;
+		if (!map_find(&paths_v1, &flow))
+			continue;
+		if (!write_source(p, &sibling->source))
+			return REASON_DROP_MALFORMED;
+		if (sibling->ifindex != p->skb->ifindex)
+			return hand_over(p, sibling);
+		p->ip.source = sibling->source;
+		p->flow = flow;
+		return 0;
+	}
+	return 0;
+}
+
+static __always_inline int restore_asked_source(struct packet *p)
+{
+	if (!(p->interface->flags & INTERFACE_SIBLINGS) || p->ip.protocol != IPPROTO_UDP || p->detour || !p->has_flow)
+		return 0;
+	return send_from_asked_address(p);
+}

@@ -1,0 +1,57 @@
+/* Lookups that several stages share. */
+#pragma once
+
+#include "bpf/packet.h"
+
+static __always_inline struct address *find_address(struct packet *p, const struct ip_addr *addr)
+{
+	struct address_key key = {.network = p->network, .addr = *addr};
+
+	return map_find(&addresses_v1, &key);
+}
+
+/* Whether an address is in the network's cluster CIDRs. */
+static __always_inline bool in_cluster(struct packet *p, const struct ip_addr *addr)
+{
+	struct cluster_cidr_key key = {.prefixlen = 160, .network = bpf_htonl(p->network), .addr = *addr};
+
+	return map_find(&cluster_cidr_v1, &key);
+}
+
+static __always_inline struct source_route *find_source_route(__u32 ifindex, const struct ip_addr *source)
+{
+	struct source_route_key key = {.ifindex = ifindex, .source = *source};
+
+	return map_find(&source_route_v1, &key);
+}
+
+static __always_inline bool serves(const struct uplink *uplink, __u32 network)
+{
+#pragma unroll
+	for (int i = 0; i < UPLINK_NETWORKS; i++)
+		if (uplink->networks[i] == network)
+			return true;
+	return false;
+}
+
+/* The endpoint in one of the uplink's networks that owns the address. */
+static __always_inline struct address *find_endpoint(struct packet *p, const struct ip_addr *addr)
+{
+	__u32 ifindex = p->skb->ifindex;
+	struct uplink *uplink = map_find(&uplinks_v1, &ifindex);
+
+	if (!uplink)
+		return 0;
+#pragma unroll
+	for (int i = 0; i < UPLINK_NETWORKS; i++) {
+		struct address *owner;
+
+		p->network = uplink->networks[i];
+		if (!p->network)
+			return 0;
+		owner = find_address(p, addr);
+		if (owner)
+			return owner;
+	}
+	return 0;
+}

@@ -85,9 +85,9 @@ static __always_inline int finish(struct packet *p, enum reason reason)
 
 	count(reason == REASON_HOST_UNKNOWN_ENDPOINT ? 0 : p->skb->ifindex, reason, p->skb->len);
 	/* Packets with an EDT are counted by to_pod when they leave the qdisc. */
-	if (reason == REASON_SENT_DIRECT && p->receiver && !p->is_timed)
+	if (reason == REASON_SENT_DIRECT && p->receiver && !p->is_edt)
 		count(p->receiver->ifindex, REASON_RECEIVED_DIRECT, p->skb->len);
-	if (reason == REASON_UPLINK_DELIVERED && p->receiver && !p->is_timed)
+	if (reason == REASON_UPLINK_DELIVERED && p->receiver && !p->is_edt)
 		count(p->receiver->ifindex, REASON_RECEIVED_UPLINK, p->skb->len);
 	watch = find_watch();
 	if (watch && watch->mode != WATCH_NOTHING && !tracing)

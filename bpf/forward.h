@@ -16,7 +16,7 @@ static __always_inline int deliver(struct packet *p, enum reason reason)
 		return REASON_HOST_UNKNOWN_PATH;
 	__builtin_memcpy(ethernet->h_dest, p->receiver->pod_mac, 6);
 	__builtin_memcpy(ethernet->h_source, p->receiver->host_mac, 6);
-	if (p->is_timed) {
+	if (p->is_edt) {
 		p->skb->mark |= fast_mark;
 		p->verdict = bpf_redirect(p->receiver->ifindex, 0);
 	} else {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bpf/packet.h"
-#include "bpf/rate.h"
+#include "maps/abi/fair_share.h"
 
 /* TCP does not pace the first 10 segments of a connection (Linux, since 4.20), and sends two at a time. */
 #define UNPACED_SEGMENTS 12
@@ -55,7 +55,7 @@ static __always_inline __u64 tolerance(const struct limit_state *state, const st
 		return longest + UNPACED_SEGMENTS * limit->frame_ns;
 	if (segments <= FIRST_SEGMENTS)
 		return longest;
-	if (segments != NO_SEGMENTS) /* it sends what it was told before it could hear of the backlog */
+	if (segments != NO_SEGMENTS) /* it cannot react to the backlog sooner */
 		usual += hearing_delay(state, limit);
 	return usual < longest ? usual : longest;
 }
@@ -113,7 +113,7 @@ static __always_inline struct limit_state *find_limit(__u32 ifindex, __u32 direc
 	if (!rate)
 		return 0;
 	make_limit(limit, rate, burst);
-	/* In parentheses: not told of when tracing, for an entry with a lock cannot be copied. */
+	/* Not traced: an entry with a lock cannot be copied. */
 	return bpf_map_lookup_elem(&limit_state_v1, &key);
 }
 
@@ -154,16 +154,16 @@ static __always_inline int limit_towards(struct packet *p, __u32 flags, __u32 if
 	return within_limit(p->skb, ifindex, LIMIT_INGRESS, frame_headers(p)) ? 0 : REASON_DROP_INGRESS_LIMIT;
 }
 
-/* Whether pl_pace tells the sender the rate, as far as its protocol and the receiver's limit go. */
+/* Whether pl_pace paces the sender, as far as its protocol and the receiver's limit go. */
 static __always_inline bool may_be_paced(struct packet *p, __u32 flags)
 {
 	return p->ip.protocol == IPPROTO_TCP && !(flags & INTERFACE_LIMIT_UNPACED_INGRESS);
 }
 
-static __always_inline bool is_timed(__u32 flags)
+static __always_inline bool is_edt(__u32 flags)
 {
-	return (flags & (INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_TIMED)) ==
-	       (INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_TIMED);
+	return (flags & (INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_EDT)) ==
+	       (INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_EDT);
 }
 
 /* What is delivered past the host stack: at once, or by the host end's qdisc, where to_pod gives it a departure time.
@@ -172,6 +172,6 @@ static __always_inline int limit_receiver(struct packet *p)
 {
 	__u32 flags = p->receiver->flags;
 
-	p->is_timed = is_timed(flags) && !(p->interface && may_be_paced(p, flags));
-	return p->is_timed ? 0 : limit_towards(p, flags, p->receiver->ifindex);
+	p->is_edt = is_edt(flags) && !(p->interface && may_be_paced(p, flags));
+	return p->is_edt ? 0 : limit_towards(p, flags, p->receiver->ifindex);
 }

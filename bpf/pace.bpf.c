@@ -1,4 +1,4 @@
-/* sock_ops on the cgroup v2 root: tells the TCP senders of limited flows the rate to send at. */
+/* sock_ops on the cgroup v2 root: sets the pacing rate of the TCP senders of limited flows. */
 #include "bpf/pace.h"
 
 #define TCP_BPF_IW 1001
@@ -48,25 +48,18 @@ static __always_inline bool look_up(struct bpf_sock_ops *ops, struct ends *ends)
 	return find_ends(ends, netns_of(ops));
 }
 
-/* The other way round, for a flow that ends: what it has used is for the others at once. */
-static __always_inline void give_back(__u32 ifindex, enum limit_direction direction, const struct told *told)
+/* A flow ends: its share is for the others at once. */
+static __always_inline void leave(__u32 ifindex, enum limit_direction direction, const struct announced *announced)
 {
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
 	struct limit_state *state = map_find(&limit_state_v1, &key);
-	__u64 whole = whole_of(ifindex, direction), part;
+	__u64 whole = whole_of(ifindex, direction);
 
-	if (!whole || !state || !(told->rooms & 1 << direction) || state->epoch - told->epochs[direction] > 1)
+	if (!whole || !state || !(announced->joined & 1 << direction) ||
+	    state->epoch - announced->epochs[direction] > 1)
 		return;
 	bpf_spin_lock(&state->lock);
-	part = state->fair_bytes_per_s * ONE / whole;
-	if (part < ONE / 2)
-		state->fair_bytes_per_s = state->fair_bytes_per_s * ONE / (ONE - part);
-	else if (part < ONE)
-		state->fair_bytes_per_s = whole;
-	if (state->flows)
-		state->flows--;
-	if (state->flows_seen)
-		state->flows_seen--;
+	leave_share(state, whole);
 	bpf_spin_unlock(&state->lock);
 }
 
@@ -80,12 +73,12 @@ static __always_inline void ask_for(struct bpf_sock_ops *ops, int calls)
 
 /*
  * A connection without a limit costs nothing between its beginning and its end. Where it meets one that came later, it
- * is told by pl_tell, or else when the first of its segments was dropped.
+ * is announced by pl_notify, or else when the first of its segments was dropped.
  */
 static __always_inline void pace(struct bpf_sock_ops *ops, enum progress progress)
 {
 	struct bpf_sock *socket = ops->sk;
-	struct told *told, nothing = {.rate = UNPACED, .clamp = UNCLAMPED};
+	struct announced *announced, nothing = {.rate = UNPACED, .clamp = UNCLAMPED};
 	struct ends ends = {};
 	__u64 rate;
 	int window;
@@ -93,23 +86,23 @@ static __always_inline void pace(struct bpf_sock_ops *ops, enum progress progres
 	if (!socket || !look_up(ops, &ends))
 		return;
 	if (!is_limited(&ends)) {
-		told = bpf_sk_storage_get(&told_rates, socket, 0, 0);
-		if (told && !(told->rooms & EXPECTS)) {
-			told->rooms = 0;
-			tell(ops, told, 0, UNCLAMPED);
+		announced = bpf_sk_storage_get(&paced_sockets, socket, 0, 0);
+		if (announced && !(announced->joined & EXPECTS)) {
+			announced->joined = 0;
+			announce(ops, announced, 0, UNCLAMPED);
 		}
 		ask_for(ops, BPF_SOCK_OPS_RETRANS_CB_FLAG);
 		return;
 	}
 	ask_for(ops, BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG);
-	told = bpf_sk_storage_get(&told_rates, socket, &nothing, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!told)
+	announced = bpf_sk_storage_get(&paced_sockets, socket, &nothing, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!announced)
 		return;
-	told->rooms &= ~EXPECTS;
-	rate = find_rate(&ends, told, progress);
-	tell(ops, told, rate, clamp_for(ops->srtt_us, ops->mss_cache, rate));
-	if (progress == STARTS && told->clamp < FIRST_WINDOW) {
-		window = told->clamp;
+	announced->joined &= ~EXPECTS;
+	rate = find_rate(&ends, announced, progress);
+	announce(ops, announced, rate, clamp_for(ops->srtt_us, ops->mss_cache, rate));
+	if (progress == STARTS && announced->clamp < FIRST_WINDOW) {
+		window = announced->clamp;
 		bpf_setsockopt(ops, SOL_TCP, TCP_BPF_IW, &window, sizeof(window));
 	}
 }
@@ -118,14 +111,14 @@ static __always_inline void end(struct bpf_sock_ops *ops)
 {
 	struct bpf_sock *socket = ops->sk;
 	struct ends ends = {};
-	struct told *told = socket ? bpf_sk_storage_get(&told_rates, socket, 0, 0) : 0;
+	struct announced *announced = socket ? bpf_sk_storage_get(&paced_sockets, socket, 0, 0) : 0;
 
-	if (!told || !look_up(ops, &ends))
+	if (!announced || !look_up(ops, &ends))
 		return;
 	if (ends.sender_flags & INTERFACE_LIMIT_EGRESS)
-		give_back(ends.sender_ifindex, LIMIT_EGRESS, told);
+		leave(ends.sender_ifindex, LIMIT_EGRESS, announced);
 	if (ends.receiver_flags & INTERFACE_LIMIT_INGRESS)
-		give_back(ends.receiver_ifindex, LIMIT_INGRESS, told);
+		leave(ends.receiver_ifindex, LIMIT_INGRESS, announced);
 }
 
 static __always_inline enum progress progress_of(struct bpf_sock_ops *ops)

@@ -1,8 +1,8 @@
-/* Which limits hold a TCP connection, what they leave to it, and how its socket is told. */
+/* Which limits hold a TCP connection, what they leave to it, and how its socket is announced. */
 #pragma once
 
 #include "bpf/packet.h"
-#include "bpf/rate.h"
+#include "maps/abi/fair_share.h"
 
 #include <bpf/bpf_core_read.h>
 
@@ -23,30 +23,27 @@ const volatile __u32 node_netns = 0;
 /* The kernel makes its packets larger than 1 ms of the rate where round trips are shorter. */
 #define SHORT_ROUND_TRIP_US 4000
 #define SMALLEST_WINDOW 4
-#define IDLE_NS (10 * NS_PER_MS)
-/* A share of so much more than the whole has nobody taken yet. */
-#define UNTAKEN 1
 /* Backlogs that a connection waits for when it begins; a longer one is of a clock that jumped. */
 #define SHORTEST_WAIT_NS (20 * NS_PER_MS)
 #define LONGEST_WAIT_NS (4 * NS_PER_S)
 
-/* What a socket was told last. */
-struct told {
+/* What was announced to a socket last. */
+struct announced {
 	__u32 rate;      /* bytes per second */
 	__u32 clamp;     /* segments */
 	__u32 epochs[2]; /* by direction: the last one it was counted in */
-	__u32 rooms;     /* bits by direction: it has taken its share; and EXPECTS */
+	__u32 joined;    /* bits by direction: it counts as a flow of the limit; and EXPECTS */
 };
 
-/* It was told of a limit that is about to begin. */
+/* A limit was announced to it that is not enforced yet. */
 #define EXPECTS (1 << 2)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct told);
-} told_rates SEC(".maps");
+	__type(value, struct announced);
+} paced_sockets SEC(".maps");
 
 /* Of a connection: just established, has nothing sent yet, sends what is not paced, or more. */
 enum progress { STARTS, WAITS, BEGINS, SENDS };
@@ -122,14 +119,6 @@ static __always_inline bool is_shaped(__u32 flags, __u32 ifindex, enum limit_dir
 	return !shaped || *shaped;
 }
 
-/* Nobody has sent for the time of some frames: what is known of shares is of flows that are gone. */
-static __always_inline bool is_idle(const struct limit_state *state, __u64 whole, __u64 now)
-{
-	__u64 idle = IDLE_NS + 4 * time_of(FRAME_BITS / 8, whole);
-
-	return state->free_at_ns <= now + idle && now - state->large_at_ns > idle;
-}
-
 /* Bytes per second of the limit; 0 where there is none. */
 static __always_inline __u64 whole_of(__u32 ifindex, enum limit_direction direction)
 {
@@ -141,37 +130,24 @@ static __always_inline __u64 whole_of(__u32 ifindex, enum limit_direction direct
 }
 
 /* A connection after some silence begins with the whole, which the first to send keeps. */
-static __always_inline void begin_anew(struct limit_state *state, __u64 whole)
+static __always_inline void restart_if_idle(struct limit_state *state, __u64 whole)
 {
 	__u64 now = bpf_ktime_get_ns();
 
 	bpf_spin_lock(&state->lock);
-	if (whole && (!state->fair_bytes_per_s || is_idle(state, whole, now))) {
-		state->fair_bytes_per_s = whole + UNTAKEN;
-		state->paced_bytes_per_s = whole;
-		state->flows = 0;
-		state->large_at_ns = now;
-		state->window_since_ns = now;
-		state->window_charged_ns = 0;
-	}
+	if (whole && (!state->fair_bytes_per_s || is_idle(state, whole, now)))
+		restart_share(state, whole, now);
 	bpf_spin_unlock(&state->lock);
 }
 
-/* A flow that sends for the first time is given a share at once, so that many that begin together do not all take the
- * whole. */
-static __always_inline void make_room(struct limit_state *state, __u64 whole)
+/*
+ * A flow that sends for the first time joins at once, so that many that begin together do not all take the whole.
+ */
+static __always_inline void join(struct limit_state *state, __u64 whole)
 {
-	__u64 fair;
-
 	bpf_spin_lock(&state->lock);
-	fair = state->fair_bytes_per_s;
-	if (whole) {
-		fair = fair == whole + UNTAKEN ? whole : fair * ONE / (ONE + fair * ONE / whole);
-		if (fair < whole / 4096 + 1)
-			fair = whole / 4096 + 1;
-		state->fair_bytes_per_s = fair;
-		state->paced_bytes_per_s = fair;
-	}
+	if (whole)
+		join_share(state, whole);
 	bpf_spin_unlock(&state->lock);
 }
 
@@ -187,7 +163,7 @@ static __always_inline __u64 behind_backlog(const struct limit_state *state, __u
 }
 
 /* Bytes per second the limit leaves to one flow; 0 where there is none. */
-static __always_inline __u64 rate_of(__u32 ifindex, enum limit_direction direction, struct told *told,
+static __always_inline __u64 rate_of(__u32 ifindex, enum limit_direction direction, struct announced *announced,
 				     enum progress progress)
 {
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
@@ -196,31 +172,31 @@ static __always_inline __u64 rate_of(__u32 ifindex, enum limit_direction directi
 	if (!state)
 		return 0;
 	if (progress == STARTS)
-		begin_anew(state, whole_of(ifindex, direction));
-	if (progress >= BEGINS && !(told->rooms & 1 << direction)) {
-		told->rooms |= 1 << direction;
-		make_room(state, whole_of(ifindex, direction));
+		restart_if_idle(state, whole_of(ifindex, direction));
+	if (progress >= BEGINS && !(announced->joined & 1 << direction)) {
+		announced->joined |= 1 << direction;
+		join(state, whole_of(ifindex, direction));
 	}
 	__sync_fetch_and_add(&state->paced, 1);
-	if (told->epochs[direction] != state->epoch) {
-		told->epochs[direction] = state->epoch;
+	if (announced->epochs[direction] != state->epoch) {
+		announced->epochs[direction] = state->epoch;
 		__sync_fetch_and_add(&state->flows_seen, 1);
 	}
 	return progress == BEGINS ? behind_backlog(state, state->paced_bytes_per_s) : state->paced_bytes_per_s;
 }
 
 /* The smaller of the two limits of a connection; 0 where neither is there. */
-static __always_inline __u64 find_rate(const struct ends *ends, struct told *told, enum progress progress)
+static __always_inline __u64 find_rate(const struct ends *ends, struct announced *announced, enum progress progress)
 {
 	const __u32 egress = INTERFACE_LIMIT_EGRESS, ingress = INTERFACE_LIMIT_INGRESS;
 	__u64 rate = 0, other;
 
 	if ((ends->sender_flags & (egress | INTERFACE_LIMIT_UNPACED_EGRESS)) == egress &&
 	    is_shaped(ends->sender_flags, ends->sender_ifindex, LIMIT_EGRESS, &ends->remote))
-		rate = rate_of(ends->sender_ifindex, LIMIT_EGRESS, told, progress);
+		rate = rate_of(ends->sender_ifindex, LIMIT_EGRESS, announced, progress);
 	if ((ends->receiver_flags & (ingress | INTERFACE_LIMIT_UNPACED_INGRESS)) == ingress &&
 	    is_shaped(ends->receiver_flags, ends->receiver_ifindex, LIMIT_INGRESS, &ends->local)) {
-		other = rate_of(ends->receiver_ifindex, LIMIT_INGRESS, told, progress);
+		other = rate_of(ends->receiver_ifindex, LIMIT_INGRESS, announced, progress);
 		if (other && (!rate || other < rate))
 			rate = other;
 	}
@@ -251,16 +227,16 @@ static __always_inline __u32 clamp_for(__u32 srtt_us, __u32 mss, __u64 rate)
 }
 
 /* `socket`: what bpf_setsockopt() takes in a program of this kind. */
-static __always_inline void tell(void *socket, struct told *told, __u64 found, int clamp)
+static __always_inline void announce(void *socket, struct announced *announced, __u64 found, int clamp)
 {
 	__u32 rate = found && found < UNPACED ? found : UNPACED;
 
-	if (rate != told->rate) {
-		told->rate = rate;
+	if (rate != announced->rate) {
+		announced->rate = rate;
 		bpf_setsockopt(socket, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate));
 	}
-	if (differs(clamp, told->clamp)) {
-		told->clamp = clamp;
+	if (differs(clamp, announced->clamp)) {
+		announced->clamp = clamp;
 		bpf_setsockopt(socket, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, &clamp, sizeof(clamp));
 	}
 }

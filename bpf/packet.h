@@ -68,7 +68,7 @@ struct packet {
 	bool starts_flow; /* may be the first packet of its flow */
 	bool is_new_flow; /* no path was known for it */
 	bool is_icmp_error;
-	bool is_timed;           /* goes by the qdisc of the receiver's host end */
+	bool is_edt;             /* goes by the qdisc of the receiver's host end */
 	bool has_unread_headers; /* more IPv6 extension headers than are parsed */
 	int detour;              /* why it must take the slow path if its source is allowed */
 	int verdict;

@@ -1,17 +1,17 @@
 /* TC egress of a host-side veth: caches the flows that the host stack delivers to a pod, so that replies take it too.
  */
-#include "bpf/depart.h"
+#include "bpf/edt.h"
 #include "bpf/endpoint.h"
 #include "bpf/finish.h"
 #include "bpf/flow_cache.h"
 #include "bpf/parse.h"
 
 /* The fast path sent it through this qdisc; the host stack did not handle it. */
-static __always_inline int recognise_timed(struct packet *p)
+static __always_inline int recognise_edt(struct packet *p)
 {
-	if (is_timed(p->interface->flags) && p->skb->mark & fast_mark) {
+	if (is_edt(p->interface->flags) && p->skb->mark & fast_mark) {
 		p->skb->mark &= ~fast_mark;
-		p->is_timed = true;
+		p->is_edt = true;
 	}
 	return 0;
 }
@@ -20,7 +20,7 @@ static __always_inline int receive(struct packet *p)
 {
 	__u32 came_by = p->skb->ingress_ifindex;
 
-	if (p->is_timed)
+	if (p->is_edt)
 		return map_find(&interfaces_v1, &came_by) ? REASON_RECEIVED_DIRECT : REASON_RECEIVED_UPLINK;
 	cache_host_path(p, p->interface->flags & (INTERFACE_WAY | INTERFACE_SIBLINGS));
 	return REASON_RECEIVED_HOST;
@@ -34,7 +34,7 @@ int pl_to_pod(struct __sk_buff *skb)
 
 	/* clang-format off */
 	reason = find_interface(&p)
-	      ?: recognise_timed(&p)
+	      ?: recognise_edt(&p)
 	      ?: parse(&p, TO_POD)
 	      ?: limit_arriving(&p)
 	      ?: receive(&p);

@@ -1,19 +1,16 @@
 #include "loader/limit.hpp"
 
-#include "loader/departure.hpp"
+#include "loader/edt.hpp"
 #include "loader/pace.hpp"
+#include "maps/abi/fair_share.h"
 
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <ctime>
 
 namespace podlane {
 namespace {
-
-// As in bpf/rate.h.
-constexpr std::uint64_t kAutoBurst = 0x7fffffff;
-constexpr std::uint64_t kAutoPerSecond = 10;
-constexpr std::uint64_t kLeastBurst = std::uint64_t{5} * 1514 * 8;
 
 std::uint64_t monotonic_ns() {
     constexpr std::uint64_t kPerSecond = 1000000000;
@@ -52,20 +49,11 @@ bandwidth wider(const bandwidth &a, const bandwidth &b) {
     return both;
 }
 
-// The whole of a first limit, which nobody has taken yet (UNTAKEN in bpf/pace.h). What was counted stays.
-void begin(limit_state &state, std::uint64_t rate) {
-    constexpr std::uint64_t kBitsPerByte = 8;
-    state.fair_bytes_per_s = rate / kBitsPerByte + 1;
-    state.paced_bytes_per_s = rate / kBitsPerByte;
-    state.flows = state.flows_seen = 0;
-    state.large_at_ns = state.window_since_ns = monotonic_ns();
-    state.window_charged_ns = 0;
-}
-
-// Nobody charges a limit before it begins. The state of one that changes is the programs' alone.
+// Nothing is charged before a limit is enforced. Only the programs write the state of one that changes.
 Result<RateChanges> put_states(const LimitTables &tables, std::uint32_t ifindex, const bandwidth &was,
                                const bandwidth &limits) {
     RateChanges changes;
+    constexpr std::uint64_t kBitsPerByte = 8;
     for (const Direction &one : kDirections) {
         const limit_key key{ifindex, static_cast<std::uint32_t>(one.number)};
         const std::uint64_t rate = limits.*one.rate;
@@ -76,15 +64,17 @@ Result<RateChanges> put_states(const LimitTables &tables, std::uint32_t ifindex,
         }
         const auto there = TRY(tables.states.find(key));
         limit_state state = there.value_or(limit_state{});
-        if (rate != 0)
-            begin(state, rate);
+        if (rate != 0) {
+            restart_share(&state, rate / kBitsPerByte, monotonic_ns());
+            state.flows_seen = 0;
+        }
         if (rate != 0 || !there)
             TRY(tables.states.put(key, state));
     }
     return changes;
 }
 
-// The last thing: the programs look at a limit only where the flags say that there is one.
+// Last step: the programs look up a limit only if the flags say that there is one.
 Result<void> put_flags(const LimitTables &tables, const endpoint &record) {
     if (auto known = TRY(tables.interfaces.find(record.ifindex))) {
         known->flags = record.flags;
@@ -105,20 +95,18 @@ Result<void> put_flags(const LimitTables &tables, const endpoint &record) {
 } // namespace
 
 bool is_auto_burst(std::uint64_t rate_bits_per_s, std::uint64_t burst_bits) {
-    return burst_bits >= kAutoBurst || (rate_bits_per_s != 0 && burst_bits / rate_bits_per_s >= 1);
+    return is_auto_burst_bits(std::max<std::uint64_t>(rate_bits_per_s, 1), burst_bits);
 }
 
 std::uint64_t effective_burst(std::uint64_t rate_bits_per_s, std::uint64_t burst_bits) {
-    if (is_auto_burst(rate_bits_per_s, burst_bits))
-        burst_bits = rate_bits_per_s / kAutoPerSecond;
-    return std::max(burst_bits, kLeastBurst);
+    return effective_burst_bits(std::max<std::uint64_t>(rate_bits_per_s, 1), burst_bits);
 }
 
 std::string limiter_words(std::uint32_t flags, limit_direction direction, bool pacing) {
     const bool ingress = direction == LIMIT_INGRESS;
     const std::uint32_t unpaced = ingress ? INTERFACE_LIMIT_UNPACED_INGRESS : INTERFACE_LIMIT_UNPACED_EGRESS;
     std::string words = pacing && (flags & unpaced) == 0 ? "pace, " : "";
-    if (ingress && (flags & INTERFACE_LIMIT_TIMED) != 0)
+    if (ingress && (flags & INTERFACE_LIMIT_EDT) != 0)
         words += "edt, ";
     return words + "bucket";
 }
@@ -133,26 +121,26 @@ Result<LimitTables> LimitTables::open(const std::string &root) {
                        TRY(open_limit_states(root, Access::read_write)), is_pacing(root)};
 }
 
-// Who sends is told before the limit begins, or what was on its way at another rate would be dropped.
+// Senders are notified before the limit is enforced, or packets sent at another rate would be dropped.
 Result<void> set_limits(const LimitTables &tables, const endpoint_key &key, const bandwidth &limits,
-                        const TellConnections &tell) {
+                        const NotifyConnections &notify) {
     auto record = TRY(tables.endpoints.find(key));
     if (!record)
         return Error{ErrorCode::missing, "the endpoint is gone"};
     record->flags = flags_with(record->flags, limits);
-    if (limits.ingress_rate_bits_per_s != 0 && (record->flags & INTERFACE_LIMIT_UNTIMED) == 0 &&
+    if (limits.ingress_rate_bits_per_s != 0 && (record->flags & INTERFACE_LIMIT_NO_EDT) == 0 &&
         TRY(put_fq(record->ifindex)))
-        record->flags |= INTERFACE_LIMIT_TIMED;
+        record->flags |= INTERFACE_LIMIT_EDT;
     record->flags |= unpaced_flags(tables.pacing);
     const bandwidth was = TRY(tables.bandwidths.find(record->ifindex)).value_or(bandwidth{});
     const RateChanges changes = TRY(put_states(tables, record->ifindex, was, limits));
     TRY(tables.bandwidths.put(record->ifindex, wider(was, limits)));
-    tell(*record, changes); // each takes its share,
-    tell(*record, {});      // and knows what that has come to
+    notify(*record, changes); // each joins,
+    notify(*record, {});      // then each is sent the resulting share
     TRY(tables.bandwidths.put(record->ifindex, limits));
     TRY(tables.endpoints.put(key, *record, Put::must_exist));
     TRY(put_flags(tables, *record));
-    tell(*record, {}); // those that have come meanwhile
+    notify(*record, {}); // connections established meanwhile
     return {};
 }
 

@@ -10,9 +10,9 @@
 
 namespace podlane {
 
-// What a burst comes to: that of the kubelet, or one of more than a second, is "auto".
+// Whether a burst is "auto": that of the kubelet, or one of more than a second at the rate.
 bool is_auto_burst(std::uint64_t rate_bits_per_s, std::uint64_t burst_bits);
-// The burst in effect: 100 ms of the rate where it is "auto", five frames at least.
+// The burst in effect: 100 ms of the rate if it is "auto", at least five frames.
 std::uint64_t effective_burst(std::uint64_t rate_bits_per_s, std::uint64_t burst_bits);
 
 // The tools that hold a limit of an endpoint with these flags, as "pace, edt, bucket".
@@ -38,12 +38,12 @@ struct RateChange {
 };
 using RateChanges = std::array<RateChange, 2>; // by limit_direction
 
-// Tells the connections there are of the limits of an endpoint, which may be about to begin: its flags say so.
-using TellConnections = std::function<void(const endpoint &, const RateChanges &)>;
+// Announces the limits of an endpoint to its existing connections. Its flags include limits that are not enforced yet.
+using NotifyConnections = std::function<void(const endpoint &, const RateChanges &)>;
 
 // From the next packet on; a rate of 0 is no limit. What was counted stays. Needs the exclusive lock of the root.
 Result<void> set_limits(
     const LimitTables &tables, const endpoint_key &key, const bandwidth &limits,
-    const TellConnections &tell = [](const endpoint &, const RateChanges &) {});
+    const NotifyConnections &notify = [](const endpoint &, const RateChanges &) {});
 
 } // namespace podlane

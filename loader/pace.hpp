@@ -1,4 +1,4 @@
-// Pacing: the program that tells TCP senders their rate, on the root of the cgroup v2 hierarchy.
+// Pacing: the program that sets the pacing rate of TCP senders, on the root of the cgroup v2 hierarchy.
 #pragma once
 
 #include "maps/result.hpp"

@@ -1,6 +1,6 @@
 #include "plugin/limiter.hpp"
 
-#include "loader/departure.hpp"
+#include "loader/edt.hpp"
 #include "loader/limit.hpp"
 #include "loader/pace.hpp"
 #include "maps/abi/interface.h"
@@ -14,14 +14,14 @@ Error cannot(const std::string &what) {
     return {ErrorCode::plugin_not_available, "kernel: " + what, R"(set "limiter" to "auto" or "bucket")"};
 }
 
-Result<bool> start_departures(const cni::Config &config, std::uint32_t ifindex, Rollback &rollback) {
-    const bool wanted = config.limiter == cni::Limiter::automatic || config.limiter == cni::Limiter::departure;
+Result<bool> start_edt(const cni::Config &config, std::uint32_t ifindex, Rollback &rollback) {
+    const bool wanted = config.limiter == cni::Limiter::automatic || config.limiter == cni::Limiter::edt;
     if (!wanted || config.bandwidth->ingress_rate == 0)
         return false;
     const bool put = TRY(put_fq(ifindex));
     if (put)
         rollback.add("putting fq on the host end", [ifindex] { return remove_fq(ifindex); });
-    if (!put && config.limiter == cni::Limiter::departure)
+    if (!put && config.limiter == cni::Limiter::edt)
         return cannot("it has no qdisc fq, or another qdisc is on the host end");
     return put;
 }
@@ -35,8 +35,8 @@ Result<std::uint32_t> start_limiter(const cni::Config &config, std::uint32_t ifi
     if (config.limiter == cni::Limiter::pace && !pacing)
         return cannot("TCP senders cannot be paced (sock_ops on cgroup v2)");
     std::uint32_t flags = limiter_flags_of(config.limiter) | unpaced_flags(pacing);
-    if (TRY(start_departures(config, ifindex, rollback)))
-        flags |= INTERFACE_LIMIT_TIMED;
+    if (TRY(start_edt(config, ifindex, rollback)))
+        flags |= INTERFACE_LIMIT_EDT;
     std::string said = "bandwidth is held";
     if (config.bandwidth->ingress_rate != 0)
         said += " to the pod by " + limiter_words(flags, LIMIT_INGRESS, pacing);

@@ -168,11 +168,11 @@ std::uint32_t limiter_flags_of(cni::Limiter limiter) {
     case cni::Limiter::automatic:
         return 0;
     case cni::Limiter::pace:
-        return INTERFACE_LIMIT_UNTIMED;
-    case cni::Limiter::departure:
+        return INTERFACE_LIMIT_NO_EDT;
+    case cni::Limiter::edt:
         return INTERFACE_LIMIT_UNPACED_INGRESS;
     case cni::Limiter::bucket:
-        return INTERFACE_LIMIT_UNTIMED | INTERFACE_LIMIT_UNPACED_INGRESS | INTERFACE_LIMIT_UNPACED_EGRESS;
+        return INTERFACE_LIMIT_NO_EDT | INTERFACE_LIMIT_UNPACED_INGRESS | INTERFACE_LIMIT_UNPACED_EGRESS;
     }
     return 0;
 }

@@ -1,6 +1,6 @@
 #include "plugin/remove.hpp"
 
-#include "loader/departure.hpp"
+#include "loader/edt.hpp"
 #include "loader/expedited_rcu.hpp"
 #include "loader/pins.hpp"
 #include "plugin/endpoint.hpp"
@@ -46,7 +46,7 @@ Result<void> detach_programs(net::Netlink &host, const endpoint &record) {
         return {};
     TRY(detach(record.ifindex, Hook::ingress));
     TRY(detach(record.ifindex, Hook::egress));
-    if ((record.flags & INTERFACE_LIMIT_TIMED) != 0)
+    if ((record.flags & INTERFACE_LIMIT_EDT) != 0)
         TRY(remove_fq(record.ifindex));
     return {};
 }

@@ -29,16 +29,15 @@ enum interface_flags {
 	/* The container has an interface without programs: rules in it route what is sent from the endpoint's
 	   addresses. */
 	INTERFACE_POD_RULES = 1 << 11,
-	/* TCP senders of this node are not told the rate at which to send to the endpoint; the endpoint's own not
-	   theirs. */
+	/* TCP senders of this node are not paced towards the endpoint; the endpoint's own are not paced. */
 	INTERFACE_LIMIT_UNPACED_INGRESS = 1 << 12,
 	INTERFACE_LIMIT_UNPACED_EGRESS = 1 << 13,
 	/* The map of exempt prefixes holds some for this interface. */
 	INTERFACE_LIMIT_EXEMPT = 1 << 14,
 	/* The host end has a qdisc of ours that holds packets until their departure time; the configuration wants none.
 	 */
-	INTERFACE_LIMIT_TIMED = 1 << 15,
-	INTERFACE_LIMIT_UNTIMED = 1 << 16,
+	INTERFACE_LIMIT_EDT = 1 << 15,
+	INTERFACE_LIMIT_NO_EDT = 1 << 16,
 	/* The host end is a port of a bridge that is no router for the endpoint: its frames go past the host's routes.
 	 */
 	INTERFACE_BRIDGED = 1 << 17,

@@ -37,7 +37,7 @@ struct limit_state {
 	__u32 flows;             /* paced TCP flows that were active in the last whole epoch */
 	__u32 flows_seen;        /* the same in the current one; added to without the lock */
 	__u64 bytes, packets;    /* let through, on the wire: each segment of a GSO packet with its headers */
-	__u64 paced;             /* times a TCP sender was told its rate; added to without the lock */
+	__u64 paced;             /* times a rate was announced to a TCP sender; added to without the lock */
 	__u64 delayed;           /* packets given a later departure time */
 	__u64 marked;            /* packets marked as having met congestion (RFC 3168) */
 	__u64 dropped, dropped_bytes;

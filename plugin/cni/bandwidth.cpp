@@ -1,5 +1,6 @@
 #include "plugin/cni/bandwidth.hpp"
 
+#include "maps/abi/limit_math.h"
 #include "plugin/cni/keys.hpp"
 
 #include <algorithm>
@@ -16,7 +17,6 @@ constexpr std::array<std::string_view, 4> kLimits{"ingressRate", "ingressBurst",
 constexpr std::array<std::string_view, 6> kKeys{"ingressRate", "ingressBurst",    "egressRate",
                                                 "egressBurst", "unshapedSubnets", "shapedSubnets"};
 constexpr const char *kAnnotations = "io.kubernetes.cri.pod-annotations";
-constexpr std::uint64_t kAutomaticBurst = 0x7fffffff;          // what the kubelet sends whatever the rate
 constexpr std::uint64_t kLowestAnnotation = 1000;              // as the kubelet has it: 1k
 constexpr std::uint64_t kHighestAnnotation = 1000000000000000; // and 1P bits per second
 constexpr unsigned kMostDigits = 18;
@@ -56,8 +56,8 @@ Result<std::optional<Bandwidth>> read_annotations(const Node &annotations) {
     Bandwidth limits;
     limits.ingress_rate = TRY(read_annotation(annotations.at("kubernetes.io/ingress-bandwidth")));
     limits.egress_rate = TRY(read_annotation(annotations.at("kubernetes.io/egress-bandwidth")));
-    limits.ingress_burst = limits.ingress_rate != 0 ? kAutomaticBurst : 0;
-    limits.egress_burst = limits.egress_rate != 0 ? kAutomaticBurst : 0;
+    limits.ingress_burst = limits.ingress_rate != 0 ? AUTO_BURST_BITS : 0;
+    limits.egress_burst = limits.egress_rate != 0 ? AUTO_BURST_BITS : 0;
     if (limits.ingress_rate == 0 && limits.egress_rate == 0)
         return std::optional<Bandwidth>{};
     return std::optional(limits);

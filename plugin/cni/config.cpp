@@ -74,10 +74,8 @@ Result<void> read_attach(const Node &node, AttachBy &into) {
 }
 
 Result<void> read_limiter(const Node &node, Limiter &into) {
-    constexpr std::array<Word<Limiter>, 4> kWords{{{"auto", Limiter::automatic},
-                                                   {"pace", Limiter::pace},
-                                                   {"edt", Limiter::departure},
-                                                   {"bucket", Limiter::bucket}}};
+    constexpr std::array<Word<Limiter>, 4> kWords{
+        {{"auto", Limiter::automatic}, {"pace", Limiter::pace}, {"edt", Limiter::edt}, {"bucket", Limiter::bucket}}};
     return read_word(node, kWords, into);
 }
 

@@ -2,7 +2,7 @@
 // greatest rate.
 #include "tests/netns/limits.hpp"
 
-#include "loader/departure.hpp"
+#include "loader/edt.hpp"
 
 #include <arpa/inet.h>
 #include <linux/filter.h>

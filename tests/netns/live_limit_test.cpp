@@ -1,7 +1,7 @@
 // Limits that begin, or change, while connections send as fast as they can: nothing is lost by it.
 #include "tests/netns/limits.hpp"
 
-#include "loader/tell.hpp"
+#include "loader/notify_sockets.hpp"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -84,9 +84,9 @@ class LiveLimit : public LimitTest {
     void SetUp() override {
         pod_ = lab_.add_pod();
         other_ = lab_.add_pod();
-        if (const auto teller = Teller::load(lab_.node().bpffs()); !teller)
-            GTEST_SKIP() << "connections there are cannot be told here: " << teller.error().message << "\n"
-                         << teller.error().hint;
+        if (const auto notifier = SocketNotifier::load(lab_.node().bpffs()); !notifier)
+            GTEST_SKIP() << "connections there are cannot be told here: " << notifier.error().message << "\n"
+                         << notifier.error().hint;
     }
     void set(limit_direction direction, const std::string &rate) {
         const Output set =

@@ -236,7 +236,7 @@ TEST(CniConfig, TheWayOutOfTheNodeIsChecked) {
 
 TEST(CniConfig, WhatLimitsConcern) {
     const Config both = accepted(R"("unshapedSubnets": ["198.51.100.0/24"], "limiter": "edt")");
-    EXPECT_EQ(both.limiter, Limiter::departure);
+    EXPECT_EQ(both.limiter, Limiter::edt);
     for (const LimitedPrefixes &of : both.limited_prefixes)
         EXPECT_EQ(of.unshaped.size(), 1U);
     const Config each = accepted(R"("unshapedSubnets": {"ingress": ["198.51.100.0/24", "2001:db8::/32"]},

@@ -135,12 +135,12 @@ TEST(PlanFlags, OfLimits) {
             (direction.*list).clear();
         }
     config.limiter = cni::Limiter::pace;
-    EXPECT_EQ(interface_flags_of(config, 1), INTERFACE_LIMIT_UNTIMED);
-    config.limiter = cni::Limiter::departure;
+    EXPECT_EQ(interface_flags_of(config, 1), INTERFACE_LIMIT_NO_EDT);
+    config.limiter = cni::Limiter::edt;
     EXPECT_EQ(interface_flags_of(config, 1), INTERFACE_LIMIT_UNPACED_INGRESS);
     config.limiter = cni::Limiter::bucket;
     EXPECT_EQ(interface_flags_of(config, 1),
-              INTERFACE_LIMIT_UNTIMED | INTERFACE_LIMIT_UNPACED_INGRESS | INTERFACE_LIMIT_UNPACED_EGRESS);
+              INTERFACE_LIMIT_NO_EDT | INTERFACE_LIMIT_UNPACED_INGRESS | INTERFACE_LIMIT_UNPACED_EGRESS);
 }
 
 TEST(PlanAddresses, AreThoseOfTheInterfaceAndOfNone) {

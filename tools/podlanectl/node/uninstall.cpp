@@ -4,7 +4,7 @@
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/doctor/installed.hpp"
 #include "loader/attach.hpp"
-#include "loader/departure.hpp"
+#include "loader/edt.hpp"
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
 #include "loader/net/link.hpp"

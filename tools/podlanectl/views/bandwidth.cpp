@@ -1,14 +1,15 @@
 // bandwidth list, show, set, clear: the limits of pods, and what they let through.
 #include "tools/podlanectl/cli/commands.hpp"
 
-#include "tools/podlanectl/views/decode.hpp"
-#include "loader/departure.hpp"
+#include "loader/edt.hpp"
 #include "loader/limit.hpp"
+#include "loader/net/namespace.hpp"
+#include "loader/notify_sockets.hpp"
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
-#include "loader/tell.hpp"
+#include "maps/abi/limit_math.h"
+#include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/namespaces.hpp"
-#include "loader/net/namespace.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 #include "tools/output/words.hpp"
 
@@ -142,17 +143,16 @@ Result<std::uint64_t> read_amount(std::string_view option, const std::string &te
 
 Result<void> read_side(const Call &call, Opt rate_option, Opt burst_option, std::string_view name, __u64 &rate,
                        __u64 &burst) {
-    constexpr std::uint64_t kAuto = 0x7fffffff;
     const auto &rate_text = call.value(rate_option);
     const auto &burst_text = call.value(burst_option);
     if (rate_text)
         rate = TRY(read_amount(name, *rate_text));
     if (burst_text)
-        burst = *burst_text == "auto" ? kAuto : TRY(read_amount(std::string(name) + "-burst", *burst_text));
+        burst = *burst_text == "auto" ? AUTO_BURST_BITS : TRY(read_amount(std::string(name) + "-burst", *burst_text));
     if (rate == 0)
         burst = 0;
     else if (burst == 0)
-        burst = kAuto;
+        burst = AUTO_BURST_BITS;
     return {};
 }
 
@@ -164,43 +164,44 @@ Result<std::vector<EndpointEntry>> chosen_endpoints(const Call &call, const Worl
     return selected_endpoints(selection, world);
 }
 
-// Where those are that a limit of the endpoint slows down: in its own namespace, and, for what goes to it, in those of
-// its network and in the node's. Whom it cannot tell hears of the limit by a loss.
+// The senders a limit of the endpoint slows down: sockets of its own namespace and, for ingress, of the namespaces of
+// its network and of the node. A sender that is not notified learns of the limit by a loss.
 class Connections {
   public:
-    Connections(const Teller &teller, std::vector<EndpointEntry> endpoints)
-        : teller_(teller), endpoints_(std::move(endpoints)), namespaces_(network_namespaces()) {}
+    Connections(const SocketNotifier &notifier, std::vector<EndpointEntry> endpoints)
+        : notifier_(notifier), endpoints_(std::move(endpoints)), namespaces_(network_namespaces()) {}
 
-    void tell(const endpoint &limited, const RateChanges &changes) const {
-        teller_.expect(limited.ifindex, limited.flags, changes);
+    void notify(const endpoint &limited, const RateChanges &changes) const {
+        notifier_.expect(limited.ifindex, limited.flags, changes);
         std::set<std::uint64_t> where{limited.netns_inode};
         if ((limited.flags & INTERFACE_LIMIT_INGRESS) != 0) {
-            static_cast<void>(teller_.run());
+            static_cast<void>(notifier_.run());
             for (const auto &[key, other] : endpoints_)
                 if (other.network == limited.network)
                     where.insert(other.netns_inode);
         }
         for (const std::uint64_t inode : where)
             if (const auto path = namespaces_.find(inode); path != namespaces_.end())
-                static_cast<void>(tell_inside(path->second));
+                static_cast<void>(notify_inside(path->second));
     }
 
   private:
-    [[nodiscard]] Result<void> tell_inside(const std::string &path) const {
+    [[nodiscard]] Result<void> notify_inside(const std::string &path) const {
         const net::Entered inside = TRY(net::enter(TRY(net::Namespace::open(path))));
-        return teller_.run();
+        return notifier_.run();
     }
 
-    const Teller &teller_;
+    const SocketNotifier &notifier_;
     std::vector<EndpointEntry> endpoints_;
     std::map<std::uint64_t, std::string> namespaces_;
 };
 
-Result<TellConnections> tell_connections(const Result<Teller> &teller, const LimitTables &tables) {
-    if (!teller)
-        return TellConnections([](const endpoint &, const RateChanges &) {});
-    return TellConnections([all = Connections(*teller, TRY(tables.endpoints.entries()))](
-                               const endpoint &limited, const RateChanges &changes) { all.tell(limited, changes); });
+Result<NotifyConnections> notify_connections(const Result<SocketNotifier> &notifier, const LimitTables &tables) {
+    if (!notifier)
+        return NotifyConnections([](const endpoint &, const RateChanges &) {});
+    return NotifyConnections(
+        [all = Connections(*notifier, TRY(tables.endpoints.entries()))](
+            const endpoint &limited, const RateChanges &changes) { all.notify(limited, changes); });
 }
 
 Result<int> change(const Call &call, World &world, bool clear) {
@@ -208,8 +209,8 @@ Result<int> change(const Call &call, World &world, bool clear) {
     {
         const Lock lock = TRY(Lock::exclusive(world.bpffs));
         const LimitTables tables = TRY(LimitTables::open(world.bpffs));
-        const auto teller = Teller::load(world.bpffs);
-        const TellConnections tell = TRY(tell_connections(teller, tables));
+        const auto notifier = SocketNotifier::load(world.bpffs);
+        const NotifyConnections notify = TRY(notify_connections(notifier, tables));
         for (const auto &[key, value] : entries) {
             bandwidth limits{};
             if (!clear) {
@@ -219,7 +220,7 @@ Result<int> change(const Call &call, World &world, bool clear) {
                 TRY(read_side(call, Opt::egress_rate, Opt::egress_burst, "egress", limits.egress_rate_bits_per_s,
                               limits.egress_burst_bits));
             }
-            TRY(set_limits(tables, key, limits, tell));
+            TRY(set_limits(tables, key, limits, notify));
         }
     }
     world.print(output::make_table(kColumns, TRY(read_limits(entries, true, world))));
@@ -229,7 +230,7 @@ Result<int> change(const Call &call, World &world, bool clear) {
 } // namespace
 
 std::string limiters_words(const World &world) {
-    return limiter_words(has_fq() ? std::uint32_t{INTERFACE_LIMIT_TIMED} : 0U, LIMIT_INGRESS, is_pacing(world.bpffs));
+    return limiter_words(has_fq() ? std::uint32_t{INTERFACE_LIMIT_EDT} : 0U, LIMIT_INGRESS, is_pacing(world.bpffs));
 }
 
 Result<output::Table> limit_state_table(const Selection &selection, const World &world) {

@@ -32,8 +32,8 @@ constexpr std::array<Word, 18> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
                                           {INTERFACE_LIMIT_EGRESS, "limit-egress"},
                                           {INTERFACE_LIMIT_UNPACED_INGRESS, "limit-unpaced-ingress"},
                                           {INTERFACE_LIMIT_UNPACED_EGRESS, "limit-unpaced-egress"},
-                                          {INTERFACE_LIMIT_TIMED, "limit-timed"},
-                                          {INTERFACE_LIMIT_UNTIMED, "limit-untimed"},
+                                          {INTERFACE_LIMIT_EDT, "limit-timed"},
+                                          {INTERFACE_LIMIT_NO_EDT, "limit-untimed"},
                                           {INTERFACE_LIMIT_EXEMPT, "limit-exempt"}}};
 
 constexpr std::array<Word, 12> kMapTypes = {{{BPF_MAP_TYPE_HASH, "hash"},

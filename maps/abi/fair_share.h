@@ -1,79 +1,23 @@
 /*
- * The arithmetic of a limit. A bucket holds time: every packet takes as long as it takes at the rate, and what is ahead
- * of the clock is the backlog. It delays nobody by itself. Senders are told one fair rate, which is corrected so that
- * the backlog stays near a target: above it they send a little less than their share, below it a little more.
+ * The fair share of a limit: the rate each sender is told. It rises while the backlog is below its target and falls
+ * while it is above. Only the functions of this header write it, under the lock of the state.
+ *
+ * Invariant: 1 <= fair_bytes_per_s <= 5/4 of the rate + 1, once the state was used; 0 in a new state means "not yet".
  */
 #pragma once
 
-#include "bpf/maps.h"
+#include "limit_math.h"
 
-#define NS_PER_S 1000000000ULL
-#define NS_PER_MS 1000000ULL
-
-/* A burst of the kubelet's (2^31 - 1 bits) or of more than this time says nothing of what is wanted. */
-#define AUTO_BURST_BITS 0x7fffffffULL
-#define LONGEST_HORIZON_NS NS_PER_S
-#define AUTO_HORIZON_NS (100 * NS_PER_MS)
-/* A frame of the usual MTU, in bits. */
-#define FRAME_BITS (1514 * 8ULL)
-/* A burst holds so many at least. */
-#define LEAST_FRAMES 5
 /* Ratios have 10 binary places. */
 #define ONE 1024
-
-/* Questions, answers and acknowledgements, in bytes. */
-#define SMALL_FRAME 256
-/* Small frames are favoured as long as they take no more than this part of the rate. */
-#define SMALL_SHARE 16
-
-struct limit {
-	__u64 rate_bits_per_s;
-	__u64 horizon_ns; /* backlog beyond which packets are dropped */
-	__u64 target_ns;  /* backlog that senders are steered to */
-	__u64 frame_ns;   /* a full frame at the rate */
-};
-
-static __always_inline __u64 time_of(__u64 bits, __u64 rate_bits_per_s)
-{
-	return bits * NS_PER_S / rate_bits_per_s;
-}
-
-/* Beyond that the products below would not fit; 125 TB/s is no limit to anybody. */
-#define HIGHEST_RATE 1000000000000000ULL
-
-static __always_inline void make_limit(struct limit *limit, __u64 rate, __u64 burst)
-{
-	__u64 horizon = AUTO_HORIZON_NS;
-
-	if (rate > HIGHEST_RATE)
-		rate = HIGHEST_RATE;
-	limit->rate_bits_per_s = rate;
-	limit->frame_ns = time_of(FRAME_BITS, rate);
-	if (burst < AUTO_BURST_BITS && burst / rate < LONGEST_HORIZON_NS / NS_PER_S)
-		horizon = time_of(burst, rate);
-	if (horizon < LEAST_FRAMES * limit->frame_ns)
-		horizon = LEAST_FRAMES * limit->frame_ns;
-	limit->horizon_ns = horizon;
-	/* TCP sends two frames at a time, and hears of its rate when they have just been charged. */
-	limit->target_ns = horizon / 5 > 2 * limit->frame_ns ? horizon / 5 : 2 * limit->frame_ns;
-}
-
-/* What one packet and the start of many flows can leave at most; a later time is of a clock that jumped. */
-static __always_inline __u64 longest_backlog(const struct limit *limit)
-{
-	return LONGEST_HORIZON_NS + 512 * limit->frame_ns;
-}
-
-static __always_inline __u64 backlog_of(__u64 free_at_ns, const struct limit *limit, __u64 now)
-{
-	__u64 backlog = free_at_ns > now ? free_at_ns - now : 0;
-
-	return backlog <= longest_backlog(limit) ? backlog : limit->target_ns;
-}
+/* A share of so much more than the whole: no flow has joined yet. */
+#define UNTAKEN 1
+/* Nobody has sent for this time and some frames: the share is of flows that are gone. */
+#define IDLE_NS (10 * NS_PER_MS)
 
 /* How long a new rate takes to be heard of: a flow sends two frames at a time, and learns from their acknowledgement.
  */
-static __always_inline __u64 hearing_delay(const struct limit_state *state, const struct limit *limit)
+ABI_INLINE __u64 hearing_delay(const struct limit_state *state, const struct limit *limit)
 {
 	__u64 flows = state->flows > state->flows_seen ? state->flows : state->flows_seen;
 
@@ -84,7 +28,7 @@ static __always_inline __u64 hearing_delay(const struct limit_state *state, cons
  * What is told to a flow now it acts upon when it has sent twice, up to four segments each time: sooner, a share that
  * is too small would be made smaller yet while all are silent, and then too large.
  */
-static __always_inline __u64 acting_delay(const struct limit_state *state)
+ABI_INLINE __u64 acting_delay(const struct limit_state *state)
 {
 	__u64 delay = 8 * (FRAME_BITS / 8) * NS_PER_S / (state->paced_bytes_per_s | 1);
 
@@ -95,7 +39,7 @@ static __always_inline __u64 acting_delay(const struct limit_state *state)
  * The share of the rate to aim at, in 1/ONE: ONE at the target, more below, less above it, the gentler the longer it
  * takes to be heard and acted upon; 1/4 at the least, or 1/2 where flows that were told less would be silent for long.
  */
-static __always_inline __u64 aim(const struct limit *limit, __u64 backlog, __u64 delay, __u64 acting)
+ABI_INLINE __u64 aim(const struct limit *limit, __u64 backlog, __u64 delay, __u64 acting)
 {
 	__u64 least = delay > AUTO_HORIZON_NS ? ONE / 2 : ONE / 4, range = 2 * acting, above;
 
@@ -113,12 +57,12 @@ static __always_inline __u64 aim(const struct limit *limit, __u64 backlog, __u64
 	return above > least ? above : least;
 }
 
-static __always_inline __u64 scaled(__u64 value, __u64 ratio)
+ABI_INLINE __u64 scaled(__u64 value, __u64 ratio)
 {
 	return value / ONE * ratio + value % ONE * ratio / ONE;
 }
 
-static __always_inline void set_fair(struct limit_state *state, const struct limit *limit, __u64 fair)
+ABI_INLINE void set_fair(struct limit_state *state, const struct limit *limit, __u64 fair)
 {
 	__u64 whole = limit->rate_bits_per_s / 8;
 
@@ -130,8 +74,8 @@ static __always_inline void set_fair(struct limit_state *state, const struct lim
 }
 
 /* A measurement lasts 10 ms, 16 frames and until all have heard of the last one's at least. Under the lock. */
-static __always_inline void measure(struct limit_state *state, const struct limit *limit, __u64 now, __u64 wanted,
-				    __u64 delay, __u64 acting)
+ABI_INLINE void measure(struct limit_state *state, const struct limit *limit, __u64 now, __u64 wanted, __u64 delay,
+			__u64 acting)
 {
 	__u64 elapsed = now - state->window_since_ns, shortest = 2 * delay + 16 * limit->frame_ns;
 	__u64 charged = state->window_charged_ns;
@@ -157,7 +101,7 @@ static __always_inline void measure(struct limit_state *state, const struct limi
 	set_fair(state, limit, scaled(state->fair_bytes_per_s, ratio));
 }
 
-static __always_inline void count_epoch(struct limit_state *state, __u64 now)
+ABI_INLINE void count_epoch(struct limit_state *state, __u64 now)
 {
 	if (state->epoch_since_ns <= now && now - state->epoch_since_ns < NS_PER_S)
 		return;
@@ -171,8 +115,7 @@ static __always_inline void count_epoch(struct limit_state *state, __u64 now)
  * Charges a packet that is let through. Under the lock; what a clock that jumped or a rate that changed left is cut.
  * What was sent before anybody could be told a rate says nothing of the share.
  */
-static __always_inline void charge(struct limit_state *state, const struct limit *limit, __u64 bytes, __u64 now,
-				   bool is_untold)
+ABI_INLINE void charge(struct limit_state *state, const struct limit *limit, __u64 bytes, __u64 now, bool is_untold)
 {
 	__u64 work = bytes * 8 * NS_PER_S + state->remainder % limit->rate_bits_per_s;
 	__u64 cost = work / limit->rate_bits_per_s;
@@ -194,10 +137,58 @@ static __always_inline void charge(struct limit_state *state, const struct limit
 	state->paced_bytes_per_s = scaled(state->fair_bytes_per_s, wanted);
 }
 
-/* Under the lock. */
-static __always_inline void charge_small(struct limit_state *state, const struct limit *limit, __u64 bytes, __u64 now)
+/* Nobody has sent for the time of some frames. */
+ABI_INLINE bool is_idle(const struct limit_state *state, __u64 whole, __u64 now)
 {
-	__u64 cost = time_of(bytes * 8 * SMALL_SHARE, limit->rate_bits_per_s);
+	__u64 idle = IDLE_NS + 4 * time_of(FRAME_BITS / 8, whole);
 
-	state->small_free_at_ns = now + backlog_of(state->small_free_at_ns, limit, now) + cost;
+	return state->free_at_ns <= now + idle && now - state->large_at_ns > idle;
+}
+
+/* The whole is free: the first flow to join takes it. Counters stay. */
+ABI_INLINE void restart_share(struct limit_state *state, __u64 whole, __u64 now)
+{
+	state->fair_bytes_per_s = whole + UNTAKEN;
+	state->paced_bytes_per_s = whole;
+	state->flows = 0;
+	state->large_at_ns = now;
+	state->window_since_ns = now;
+	state->window_charged_ns = 0;
+}
+
+/* A flow joins: the share of n becomes that of n + 1. */
+ABI_INLINE void join_share(struct limit_state *state, __u64 whole)
+{
+	__u64 fair = state->fair_bytes_per_s;
+
+	fair = fair == whole + UNTAKEN ? whole : fair * ONE / (ONE + fair * ONE / whole);
+	if (fair < whole / 4096 + 1)
+		fair = whole / 4096 + 1;
+	state->fair_bytes_per_s = fair;
+	state->paced_bytes_per_s = fair;
+}
+
+/* A flow leaves: the reverse of join_share(). */
+ABI_INLINE void leave_share(struct limit_state *state, __u64 whole)
+{
+	__u64 part = state->fair_bytes_per_s * ONE / whole;
+
+	if (part < ONE / 2)
+		state->fair_bytes_per_s = state->fair_bytes_per_s * ONE / (ONE - part);
+	else if (part < ONE)
+		state->fair_bytes_per_s = whole;
+	if (state->flows)
+		state->flows--;
+	if (state->flows_seen)
+		state->flows_seen--;
+}
+
+/* The rate changes, and one flow's share as it does. Rates in bits per second. */
+ABI_INLINE void scale_share(struct limit_state *state, __u64 was, __u64 rate)
+{
+	/* In units of 4096 bit/s, so that the products fit, and never 0. */
+	was = was >> 12 | 1;
+	rate = rate >> 12 | 1;
+	state->fair_bytes_per_s = state->fair_bytes_per_s * rate / was;
+	state->paced_bytes_per_s = state->paced_bytes_per_s * rate / was;
 }

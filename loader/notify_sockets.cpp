@@ -1,11 +1,12 @@
-#include "loader/tell.hpp"
+#include "loader/notify_sockets.hpp"
 
 #include "loader/embedded.hpp"
 #include "loader/object.hpp"
 #include "loader/pace.hpp"
 #include "maps/abi/interface.h"
 #include "maps/tables.hpp"
-#include "tell.skel.h"
+#include "cut_window.skel.h"
+#include "notify_sockets.skel.h"
 
 #include <bpf/bpf.h>
 #include <sys/utsname.h>
@@ -20,7 +21,7 @@
 namespace podlane {
 namespace {
 
-// Older ones are not even tried: they would walk through all sockets of the machine for nothing.
+// Older kernels are not tried: the iterator would visit every socket of the machine in vain.
 bool is_new_enough() {
     constexpr std::pair kFirst{6U, 12U};
     utsname kernel{};
@@ -29,7 +30,7 @@ bool is_new_enough() {
            version >= kFirst;
 }
 
-// What pl_pace remembers of sockets is in a map without a pin.
+// The socket storage of pl_pace has no pin.
 Result<Fd> map_of(int program_fd, std::string_view name) {
     for (ProgramMap &map : TRY(program_maps(program_fd)))
         if (name == map.info.name)
@@ -39,29 +40,32 @@ Result<Fd> map_of(int program_fd, std::string_view name) {
 
 } // namespace
 
-Result<Teller> Teller::load(const std::string &root) {
+Result<SocketNotifier> SocketNotifier::load(const std::string &root) {
     if (!is_new_enough())
         return Error{ErrorCode::plugin_not_available, "kernel: older than 6.12"};
     const Fd pace = TRY(open_program(root, PODLANE_PROGRAM_PACE));
-    const Fd told = TRY(map_of(pace.get(), "told_rates"));
+    const Fd paced = TRY(map_of(pace.get(), "paced_sockets"));
     keep_libbpf_log();
-    Object object(tell_bpf__open(), &tell_bpf__destroy);
+    Object object(notify_sockets_bpf__open(), &notify_sockets_bpf__destroy);
     if (!object)
         return load_error("reading the embedded programs", errno);
     object->rodata->node_netns = TRY(own_netns());
     TRY(reuse_maps(object->obj, live_directory(root)));
-    if (bpf_map__reuse_fd(object->maps.told_rates, told.get()) != 0 || tell_bpf__load(object.get()) != 0)
-        return load_error("loading pl_tell", errno);
-    Attached window(bpf_map__attach_struct_ops(object->maps.pl_cut), &bpf_link__destroy);
+    if (bpf_map__reuse_fd(object->maps.paced_sockets, paced.get()) != 0 || notify_sockets_bpf__load(object.get()) != 0)
+        return load_error("loading pl_notify", errno);
+    Window window(cut_window_bpf__open_and_load(), &cut_window_bpf__destroy);
     if (!window)
+        return load_error("loading pl_cut", errno);
+    Attached registered(bpf_map__attach_struct_ops(window->maps.pl_cut), &bpf_link__destroy);
+    if (!registered)
         return load_error("registering pl_cut", errno);
-    Fd sockets(bpf_link_create(bpf_program__fd(object->progs.pl_tell), 0, BPF_TRACE_ITER, nullptr));
+    Fd sockets(bpf_link_create(bpf_program__fd(object->progs.pl_notify), 0, BPF_TRACE_ITER, nullptr));
     if (!sockets)
         return system_error(ErrorCode::plugin_not_available, "kernel: iterator of TCP sockets", errno);
-    return Teller(std::move(object), std::move(window), std::move(sockets));
+    return SocketNotifier(std::move(object), std::move(window), std::move(registered), std::move(sockets));
 }
 
-void Teller::expect(std::uint32_t ifindex, std::uint32_t flags, const RateChanges &changes) const {
+void SocketNotifier::expect(std::uint32_t ifindex, std::uint32_t flags, const RateChanges &changes) const {
     object_->bss->coming_ifindex = ifindex;
     object_->bss->coming_flags =
         flags & (std::uint32_t{INTERFACE_LIMIT_INGRESS} | std::uint32_t{INTERFACE_LIMIT_EGRESS});
@@ -71,7 +75,7 @@ void Teller::expect(std::uint32_t ifindex, std::uint32_t flags, const RateChange
     }
 }
 
-Result<void> Teller::run() const {
+Result<void> SocketNotifier::run() const {
     const Fd sockets(bpf_iter_create(sockets_.get()));
     std::array<char, 64> nothing{};
     while (true) {

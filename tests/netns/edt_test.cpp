@@ -1,7 +1,7 @@
 // Departure times on real traffic, where the kernel has `fq`: what cannot be paced is held back instead of dropped.
 #include "tests/netns/lab.hpp"
 
-#include "loader/departure.hpp"
+#include "loader/edt.hpp"
 
 #include <sys/socket.h>
 

@@ -1,13 +1,13 @@
 /*
- * An iterator of the TCP sockets of a namespace: tells those that a new limit will hold their rate before it begins,
- * and lets pl_pace go on. Run twice before, it gives each an equal share: all take theirs, then all know what is left.
+ * An iterator of the TCP sockets of a namespace: announces a limit to existing connections before it is enforced, and
+ * enables the callbacks of pl_pace on them. The first run lets each join the limit, the second announces the shares.
  */
 #include "bpf/pace.h"
 
 #define TCP_CONGESTION 13
 #define TCP_BPF_SOCK_OPS_CB_FLAGS 1008 /* since 6.12 */
 
-/* The endpoint that is about to be given limits, and its flags then. Set by who runs it. */
+/* The endpoint that is about to be given limits, and its flags then. Set by the loader. */
 __u32 coming_ifindex = 0, coming_flags = 0;
 
 /* Its rates where they are to change, in bits per second, by direction; was: 0 where not, and once the share has. */
@@ -42,75 +42,30 @@ static __always_inline void expect(struct ends *ends)
 		ends->receiver_flags |= coming_flags;
 }
 
-/*
- * One flow's share changes as the rate does, under the lock: what is charged meanwhile counts. Rates are in units of
- * 4096 bit/s, so that the products fit, and never 0.
- */
+/* The share changes as the rate does. */
 static __always_inline void change_share(enum limit_direction direction)
 {
 	struct limit_key key = {.ifindex = coming_ifindex, .direction = direction};
-	__u64 was = changes[direction].was >> 12 | 1, rate = changes[direction].rate >> 12 | 1;
+	__u64 was = changes[direction].was, rate = changes[direction].rate;
 	struct limit_state *state;
 
-	if (!changes[direction].was)
+	if (!was)
 		return;
 	changes[direction].was = 0;
 	state = map_find(&limit_state_v1, &key);
 	if (!state)
 		return;
 	bpf_spin_lock(&state->lock);
-	state->fair_bytes_per_s = state->fair_bytes_per_s * rate / was;
-	state->paced_bytes_per_s = state->paced_bytes_per_s * rate / was;
+	scale_share(state, was, rate);
 	bpf_spin_unlock(&state->lock);
 }
 
-/*
- * The congestion window of a connection that had no limit may be of megabytes, and its packets of 64 KiB, too large for
- * flows to share by. A clamp does not make it smaller as long as it is not used up; a congestion control may. This one
- * does nothing else, when it is chosen: the connection has its own again at once.
- */
-SEC("struct_ops/pl_cut_init")
-void pl_cut_init(__u64 *ctx)
-{
-	struct tcp_sock *tcp = (struct tcp_sock *)ctx[0];
-
-	if (tcp->snd_cwnd > tcp->snd_cwnd_clamp)
-		tcp->snd_cwnd = tcp->snd_cwnd_clamp;
-}
-
-SEC("struct_ops/pl_cut_ssthresh")
-__u32 pl_cut_ssthresh(__u64 *ctx)
-{
-	return ((struct tcp_sock *)ctx[0])->snd_ssthresh;
-}
-
-SEC("struct_ops/pl_cut_undo")
-__u32 pl_cut_undo(__u64 *ctx)
-{
-	return ((struct tcp_sock *)ctx[0])->snd_cwnd;
-}
-
-SEC("struct_ops/pl_cut_avoid")
-void pl_cut_avoid(__u64 *ctx)
-{
-	(void)ctx;
-}
-
-SEC(".struct_ops")
-struct tcp_congestion_ops pl_cut = {
-	.init = (void *)pl_cut_init,
-	.ssthresh = (void *)pl_cut_ssthresh,
-	.undo_cwnd = (void *)pl_cut_undo,
-	.cong_avoid = (void *)pl_cut_avoid,
-	.name = "pl_cut",
-};
-
 /* Those that set their window themselves, such as bbr, are left alone. */
-static __always_inline void cut_window(struct tcp_sock *tcp, const struct told *told)
+static __always_inline void cut_window(struct tcp_sock *tcp, const struct announced *announced)
 {
 	char name[16] = {}, cut[16] = "pl_cut";
 
-	if (tcp->snd_cwnd <= told->clamp || tcp->inet_conn.icsk_ca_ops->cong_control)
+	if (tcp->snd_cwnd <= announced->clamp || tcp->inet_conn.icsk_ca_ops->cong_control)
 		return;
 	if (bpf_getsockopt(tcp, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
 		return;
@@ -119,11 +74,11 @@ static __always_inline void cut_window(struct tcp_sock *tcp, const struct told *
 }
 
 SEC("iter/tcp")
-int pl_tell(struct bpf_iter__tcp *ctx)
+int pl_notify(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *socket = ctx->sk_common;
 	struct tcp_sock *tcp = socket ? bpf_skc_to_tcp_sock(socket) : 0;
-	struct told *told, nothing = {.rate = UNPACED, .clamp = UNCLAMPED};
+	struct announced *announced, nothing = {.rate = UNPACED, .clamp = UNCLAMPED};
 	struct ends ends = {};
 	bool is_there;
 	__u64 rate;
@@ -143,14 +98,14 @@ int pl_tell(struct bpf_iter__tcp *ctx)
 	calls = tcp->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG;
 	if (bpf_setsockopt(tcp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &calls, sizeof(calls)))
 		return 0;
-	told = bpf_sk_storage_get(&told_rates, tcp, &nothing, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!told)
+	announced = bpf_sk_storage_get(&paced_sockets, tcp, &nothing, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!announced)
 		return 0;
-	told->rooms = is_there ? told->rooms & ~EXPECTS : told->rooms | EXPECTS;
-	/* What has nothing to send takes no share before it does. */
-	rate = find_rate(&ends, told, tcp->write_seq != tcp->snd_una ? SENDS : WAITS);
-	tell(tcp, told, rate, clamp_for(tcp->srtt_us, tcp->mss_cache, rate));
-	cut_window(tcp, told);
+	announced->joined = is_there ? announced->joined & ~EXPECTS : announced->joined | EXPECTS;
+	/* A connection with nothing to send does not join yet. */
+	rate = find_rate(&ends, announced, tcp->write_seq != tcp->snd_una ? SENDS : WAITS);
+	announce(tcp, announced, rate, clamp_for(tcp->srtt_us, tcp->mss_cache, rate));
+	cut_window(tcp, announced);
 	return 0;
 }
 

@@ -1,4 +1,4 @@
-#include "loader/departure.hpp"
+#include "loader/edt.hpp"
 
 #include "loader/qdisc.hpp"
 

@@ -73,7 +73,7 @@ static __always_inline int limit_arriving(struct packet *p)
 {
 	__u32 flags = p->interface->flags, ifindex = p->skb->ifindex;
 
-	if (!is_timed(flags) || (!p->is_timed && is_paced(p)))
+	if (!is_edt(flags) || (!p->is_edt && is_paced(p)))
 		return limit_towards(p, flags, ifindex);
 	if ((flags & INTERFACE_LIMIT_EXEMPT) && is_exempt(p, ifindex, LIMIT_INGRESS, &p->ip.source))
 		return 0;

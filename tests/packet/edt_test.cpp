@@ -25,7 +25,7 @@ Frame arriving(const char *from) { return Ethernet{kPodMac, kHostMac} / Ipv4{ip(
 class Departure : public PacketTest {
   protected:
     void time(Pod &of, std::uint32_t more_flags = 0, std::uint64_t rate = kRate) {
-        of.flags |= INTERFACE_LIMIT_TIMED | more_flags;
+        of.flags |= INTERFACE_LIMIT_EDT | more_flags;
         of.limits.bandwidth = {rate, kAuto, 0, 0};
         node().put(of);
     }

@@ -2,7 +2,7 @@
 // sentence where it cannot read.
 #include "tests/netns/reading.hpp"
 
-#include "tools/podlanectl/cli/selection.hpp"
+#include "tools/podlanectl/views/selection.hpp"
 
 #include <array>
 #include <csignal>

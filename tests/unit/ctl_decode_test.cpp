@@ -1,7 +1,7 @@
 // Wire structs in words, and which endpoints a selection picks.
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/reader.hpp"
-#include "tools/podlanectl/cli/selection.hpp"
+#include "tools/podlanectl/views/selection.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,4 +1,5 @@
-// The command line as a table: objects, their verbs, options and help. The parser and every help text read it.
+// The command line as a table: nouns, their verbs, options and help. The parser and every help text read it; the rows
+// are beside the functions they name, and tools/podlanectl/nouns.cpp lists the nouns.
 #pragma once
 
 #include "maps/result.hpp"
@@ -85,6 +86,11 @@ class Opts {
     std::uint64_t bits_ = 0;
 };
 
+inline constexpr Opts kHelp{Opt::help};
+inline constexpr Opts kPlain{Opt::json, Opt::bpffs, Opt::help};
+inline constexpr Opts kRead = kPlain | Opts{Opt::watch};
+inline constexpr Opts kSelect{Opt::pod, Opt::ns, Opt::container, Opt::address, Opt::interface, Opt::network};
+
 struct Call;
 
 struct Argument {
@@ -93,6 +99,9 @@ struct Argument {
     std::string_view help{};
 };
 
+inline constexpr Argument kWhich{"WHICH", false,
+                                 "a pod, NAMESPACE/POD, container ID prefix, address or host interface"};
+
 struct Command {
     std::string_view verb; // empty: the object alone is the command
     std::string_view summary;
@@ -100,18 +109,18 @@ struct Command {
     Argument argument;
     std::string_view detail; // paragraphs below the options in help
     Result<int> (*run)(const Call &call, World &world);
-    bool writes = false; // its verb is never abbreviated
-    Argument more{};     // what may be repeated behind the argument
+    bool writes = false; // its verb cannot be abbreviated
+    Argument more{};     // what may be repeated after the argument
 };
 
 // A noun and what can be done with it; the first command is the default one.
 struct Noun {
     std::string_view name;
     std::string_view summary;
-    std::vector<Command> commands;
+    std::span<const Command> commands;
 };
 
-// What the user asked for. Where `help` is set, noun and command are what was named before it, if anything.
+// What the user typed. If `help` is set, noun and command are what was named before it, if anything.
 struct Call {
     const Noun *noun = nullptr;
     const Command *command = nullptr;
@@ -125,20 +134,20 @@ struct Call {
 };
 
 std::span<const Option> options();
-const std::vector<Noun> &nouns(); // the one table
+std::span<const Noun> nouns(); // in nouns.cpp
 
-// Options may stand anywhere and be abbreviated while they stay unique; nouns and verbs as in ip(8): the first of
-// the table that begins with the word. Its errors are usage errors.
+// Options may stand anywhere and may be abbreviated while they are unique; nouns and verbs as in ip(8): the first of
+// the table that begins with the word. Errors are usage errors.
 Result<Call> parse(std::span<const std::string_view> words);
 std::string help_text(const Call &call);
 
-// Whole program: parse, run, print what went wrong. Returns the exit code: 0 fine, 1 something is wrong, 2 usage.
+// The whole program: parse, run, print errors. Returns the exit code: 0 fine, 1 something is wrong, 2 usage.
 int run(std::span<const std::string_view> words, World &world);
 
-// An error of whoever typed the command: exit code 2.
+// An error in the command line: exit code 2.
 Error usage_error(std::string message, std::string hint = {});
 
-// The candidate with the fewest typing errors to `word`; empty where none is near.
+// The candidate with the fewest typing errors to `word`; empty if none is near.
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates);
 
 } // namespace podlane::ctl

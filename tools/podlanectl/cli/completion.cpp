@@ -1,5 +1,6 @@
 // Completion scripts of the shells, made from the table of commands.
-#include "tools/podlanectl/cli/commands.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/cli/nouns.hpp"
 
 namespace podlane::ctl {
 namespace {
@@ -166,8 +167,6 @@ std::string fish() {
     return text;
 }
 
-} // namespace
-
 Result<int> completion_bash(const Call & /*call*/, World &world) {
     world.print(bash());
     return 0;
@@ -182,5 +181,15 @@ Result<int> completion_fish(const Call & /*call*/, World &world) {
     world.print(fish());
     return 0;
 }
+
+constexpr std::array<Command, 3> kCommands = {{
+    {"bash", "Print a script for bash: source <(podlanectl completion bash)", kHelp, {}, "", completion_bash},
+    {"zsh", "Print a script for zsh: source <(podlanectl completion zsh)", kHelp, {}, "", completion_zsh},
+    {"fish", "Print a script for fish: podlanectl completion fish | source", kHelp, {}, "", completion_fish},
+}};
+
+} // namespace
+
+const Noun kCompletionNoun = {"completion", "command-line completion for your shell", kCommands};
 
 } // namespace podlane::ctl

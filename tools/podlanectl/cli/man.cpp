@@ -1,5 +1,6 @@
 // The manual page, made from the table of commands.
-#include "tools/podlanectl/cli/commands.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/cli/nouns.hpp"
 
 #include <algorithm>
 
@@ -92,11 +93,17 @@ std::string page() {
     return text;
 }
 
-} // namespace
-
 Result<int> man(const Call & /*call*/, World &world) {
     world.print(page());
     return 0;
 }
+
+constexpr std::array<Command, 1> kCommands = {{
+    {"", "Print it: podlanectl man | man -l -", kHelp, {}, "", man},
+}};
+
+} // namespace
+
+const Noun kManNoun = {"man", "the manual page", kCommands};
 
 } // namespace podlane::ctl

@@ -1,6 +1,5 @@
-#include "tools/podlanectl/cli/cli.hpp"
-
 #include "maps/abi/names.h"
+#include "tools/podlanectl/cli/cli.hpp"
 
 #include <bpf/libbpf.h>
 #include <unistd.h>

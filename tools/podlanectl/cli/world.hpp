@@ -11,6 +11,15 @@
 
 namespace podlane::ctl {
 
+// What tables are made of.
+using output::Align;
+using output::Cell;
+using output::Column;
+using output::list_cell;
+using output::number_cell;
+using output::text_cell;
+using output::Tone;
+
 // What counters were when they were last printed, for rates.
 struct Before {
     std::uint64_t at_ns = 0; // CLOCK_MONOTONIC

@@ -1,8 +1,9 @@
 // doctor: goes through the table of checks, tells what it found, and mends what is ours.
 #include "tools/podlanectl/doctor/doctor.hpp"
 
-#include "tools/podlanectl/views/decode.hpp"
 #include "loader/object.hpp"
+#include "tools/podlanectl/doctor/nouns.hpp"
+#include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/namespaces.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
@@ -190,7 +191,9 @@ void doctor::report(Findings &findings, std::string what, std::function<Result<v
     findings.push_back({std::move(what), std::move(mend), std::move(remedy)});
 }
 
-Result<int> doctor_command(const Call &call, World &world) {
+namespace {
+
+Result<int> run_doctor(const Call &call, World &world) {
     if (geteuid() != 0)
         return Error{ErrorCode::bpf, "no permission to look at the node", "run it as root: sudo podlanectl doctor",
                      EPERM};
@@ -206,5 +209,18 @@ Result<int> doctor_command(const Call &call, World &world) {
         examined.rows, [](const Row &row) { return row.check.severity == Severity::wrong && !row.is_fixed(); });
     return is_wrong ? 1 : 0;
 }
+
+constexpr std::array<Command, 1> kCommands = {{
+    {"", "Check the node and each endpoint; print each finding with its cause and remedy.",
+     kSelect | kRead | Opts{Opt::fix}, kWhich,
+     "With --fix, everything that Podlane can repair is repaired at once. Findings are \"wrong\", or a \"notice\": "
+     "worth\n"
+     "knowing. The exit code is 1 if something is wrong and was not fixed.",
+     run_doctor},
+}};
+
+} // namespace
+
+const Noun kDoctorNoun = {"doctor", "what is wrong on this node, why, and what to do", kCommands};
 
 } // namespace podlane::ctl

@@ -1,10 +1,12 @@
 // The doctor's table: a check a row, which looks at the node or at one endpoint, and knows how to mend what is ours.
 #pragma once
 
-#include "tools/podlanectl/cli/commands.hpp"
 #include "loader/net/link.hpp"
 #include "loader/net/namespace.hpp"
 #include "loader/net/netlink.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/views/selection.hpp"
+#include "tools/podlanectl/views/uplink.hpp"
 
 #include <functional>
 #include <memory>

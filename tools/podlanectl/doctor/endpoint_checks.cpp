@@ -1,15 +1,14 @@
 // doctor: an endpoint's links, addresses, neighbours, routes, programs and map entries.
-#include "tools/podlanectl/doctor/doctor.hpp"
-
-#include "tools/podlanectl/views/decode.hpp"
 #include "loader/attach.hpp"
+#include "loader/net/address.hpp"
+#include "loader/net/neighbour.hpp"
+#include "loader/net/route.hpp"
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
 #include "maps/abi/config.h"
 #include "maps/entries.hpp"
-#include "loader/net/address.hpp"
-#include "loader/net/neighbour.hpp"
-#include "loader/net/route.hpp"
+#include "tools/podlanectl/doctor/doctor.hpp"
+#include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
 #include <arpa/inet.h>

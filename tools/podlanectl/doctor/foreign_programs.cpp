@@ -1,11 +1,10 @@
 // doctor: what others on the node do to packets of pods.
-#include "tools/podlanectl/doctor/doctor.hpp"
-
-#include "tools/podlanectl/views/decode.hpp"
-#include "tools/podlanectl/doctor/forward_rules.hpp"
 #include "loader/attach.hpp"
-#include "maps/abi/names.h"
 #include "loader/net/filter.hpp"
+#include "maps/abi/names.h"
+#include "tools/podlanectl/doctor/doctor.hpp"
+#include "tools/podlanectl/doctor/forward_rules.hpp"
+#include "tools/podlanectl/views/decode.hpp"
 
 #include <algorithm>
 #include <array>

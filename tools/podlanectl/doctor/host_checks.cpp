@@ -1,11 +1,10 @@
 // doctor: kernel, bpffs, cgroup v2 and the settings of the node.
-#include "tools/podlanectl/doctor/doctor.hpp"
-
-#include "tools/podlanectl/views/decode.hpp"
+#include "loader/net/sysctl.hpp"
 #include "loader/pins.hpp"
 #include "loader/probe.hpp"
 #include "maps/entries.hpp"
-#include "loader/net/sysctl.hpp"
+#include "tools/podlanectl/doctor/doctor.hpp"
+#include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
 #include <sys/stat.h>

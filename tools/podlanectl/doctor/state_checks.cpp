@@ -1,10 +1,10 @@
 // doctor: our maps, programs, pins and uplinks.
-#include "tools/podlanectl/doctor/doctor.hpp"
-
-#include "tools/podlanectl/views/decode.hpp"
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
 #include "loader/uplink.hpp"
+#include "tools/podlanectl/doctor/doctor.hpp"
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/map.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
 #include <arpa/inet.h>

@@ -1,9 +1,11 @@
 // explain: what becomes of a packet, and why, without sending it.
 #include "tools/podlanectl/explain/explain.hpp"
 
-#include "tools/podlanectl/views/decode.hpp"
 #include "loader/attach.hpp"
 #include "loader/object.hpp"
+#include "tools/podlanectl/explain/nouns.hpp"
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/network.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
 #include <net/if.h>
@@ -269,8 +271,6 @@ Result<std::vector<Run>> follow(Place place, Bytes frame, const World &world) {
     return runs;
 }
 
-} // namespace
-
 Result<int> explain(const Call &call, World &world) {
     if (call.has(Opt::to) == call.has(Opt::frame))
         return usage_error("explain needs --from and either --to or --frame", kUsage);
@@ -287,5 +287,22 @@ Result<int> explain(const Call &call, World &world) {
     world.print(world.json ? output::json_text(output::Value(std::move(json))) : text);
     return 0;
 }
+
+constexpr std::array<Command, 1> kCommands = {{
+    {"",
+     "Run the attached program over a packet built for the question, and print each decision.",
+     kSelect | kRead | Opts{Opt::from, Opt::to, Opt::proto, Opt::source, Opt::size, Opt::frame, Opt::out},
+     {},
+     "Nothing is sent, written or counted. --pod and the like select the sender as well. With an uplink as --from, "
+     "and\n"
+     "with --out, --source is needed. A packet that continues as another interface's of the container, or leaves by "
+     "an\n"
+     "uplink, is followed there.",
+     explain},
+}};
+
+} // namespace
+
+const Noun kExplainNoun = {"explain", "the verdict on a packet, and why", kCommands};
 
 } // namespace podlane::ctl

@@ -1,9 +1,10 @@
 // What a traced run of a program decided, in words.
 #pragma once
 
-#include "tools/podlanectl/cli/commands.hpp"
-#include "tools/podlanectl/explain/frame.hpp"
 #include "loader/trace.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/views/frame.hpp"
+#include "tools/podlanectl/views/selection.hpp"
 
 #include <optional>
 #include <string>

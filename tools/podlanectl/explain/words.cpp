@@ -1,8 +1,8 @@
 // The steps of a traced run as decisions.
-#include "tools/podlanectl/explain/explain.hpp"
-
-#include "tools/podlanectl/views/decode.hpp"
 #include "maps/abi/event.h"
+#include "tools/podlanectl/explain/explain.hpp"
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/network.hpp"
 
 #include <arpa/inet.h>
 #include <linux/bpf.h>

@@ -1,12 +1,17 @@
 // metrics: what there is to count, for Prometheus.
-#include "tools/podlanectl/cli/commands.hpp"
-
-#include "tools/podlanectl/views/decode.hpp"
 #include "maps/history.hpp"
 #include "maps/version.hpp"
-#include "tools/podlanectl/live/metrics_server.hpp"
-#include "tools/podlanectl/views/reader.hpp"
 #include "tools/output/exposition.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/live/metrics_server.hpp"
+#include "tools/podlanectl/live/nouns.hpp"
+#include "tools/podlanectl/views/counter.hpp"
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/history.hpp"
+#include "tools/podlanectl/views/map.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+#include "tools/podlanectl/views/selection.hpp"
+#include "tools/podlanectl/views/uplink.hpp"
 
 #include <array>
 #include <cerrno>
@@ -187,8 +192,6 @@ Result<std::string> exposition(const Selection &selection, const World &world, M
     return std::move(out).text();
 }
 
-} // namespace
-
 Result<int> metrics(const Call &call, World &world) {
     const Selection selection = TRY(Selection::of(call));
     if (call.has(Opt::listen))
@@ -199,5 +202,17 @@ Result<int> metrics(const Call &call, World &world) {
     world.print(TRY(exposition(selection, world, format)));
     return 0;
 }
+
+constexpr std::array<Command, 1> kCommands = {{
+    {"", "Print counters, map fill and CNI operations as metrics, or serve them.",
+     kSelect | Opts{Opt::listen, Opt::openmetrics, Opt::bpffs, Opt::help}, kWhich,
+     "Prints the text format 0.0.4, which node_exporter's textfile collector reads. The server sends OpenMetrics to\n"
+     "clients that accept it (Accept: application/openmetrics-text), and the same text to others.",
+     metrics},
+}};
+
+} // namespace
+
+const Noun kMetricsNoun = {"metrics", "metrics for Prometheus", kCommands};
 
 } // namespace podlane::ctl

@@ -1,8 +1,8 @@
 #include "tools/podlanectl/live/metrics_server.hpp"
 
-#include "tools/podlanectl/cli/cli.hpp"
 #include "maps/fd.hpp"
 #include "maps/ip.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

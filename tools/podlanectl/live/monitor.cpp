@@ -1,12 +1,13 @@
 // monitor: drops, and with --all samples of all packets, as they happen.
-#include "tools/podlanectl/cli/commands.hpp"
-
-#include "tools/podlanectl/views/decode.hpp"
-#include "tools/podlanectl/explain/frame.hpp"
-#include "tools/podlanectl/live/packet_filter.hpp"
-#include "tools/podlanectl/views/reader.hpp"
 #include "tools/output/words.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/cli/until_signal.hpp"
+#include "tools/podlanectl/live/nouns.hpp"
+#include "tools/podlanectl/live/packet_filter.hpp"
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/frame.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+#include "tools/podlanectl/views/selection.hpp"
 
 #include <arpa/inet.h>
 #include <bpf/libbpf.h>
@@ -212,8 +213,6 @@ int take_event(void *context, void *data, std::size_t size) {
     return 0;
 }
 
-} // namespace
-
 Result<int> monitor(const Call &call, World &world) {
     constexpr std::uint64_t kSample = 100;
     TRY(check_live_directory(world.bpffs));
@@ -250,5 +249,20 @@ Result<int> monitor(const Call &call, World &world) {
     std::clearerr(world.out); // whoever read it has seen enough
     return 0;
 }
+
+constexpr std::array<Command, 1> kCommands = {{
+    {"",
+     "Show each dropped packet: time, reason, pod, source, destination, length.",
+     kSelect | kPlain | Opts{Opt::all, Opt::sample, Opt::limit},
+     {"FILTER", false, "an expression as tcpdump takes it (pcap-filter(7)), in quotes"},
+     "--all also shows one in 100 of the packets that are not dropped; --sample N one in N (1: each).\n"
+     "\"->\": from the pod or the uplink, \"<-\": to it. If packets come faster than they can be shown, the number of\n"
+     "lost ones is printed. One process can watch at a time. --json prints an object a line.",
+     monitor},
+}};
+
+} // namespace
+
+const Noun kMonitorNoun = {"monitor", "drops, or all packets, as they happen", kCommands};
 
 } // namespace podlane::ctl

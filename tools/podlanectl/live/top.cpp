@@ -1,9 +1,11 @@
 // top: the busiest pods, on the whole screen, as it goes.
-#include "tools/podlanectl/cli/commands.hpp"
-
-#include "tools/podlanectl/views/decode.hpp"
 #include "tools/output/words.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/cli/until_signal.hpp"
+#include "tools/podlanectl/live/nouns.hpp"
+#include "tools/podlanectl/views/counter.hpp"
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/selection.hpp"
 
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -255,8 +257,6 @@ Result<int> print_once(const Selection &selection, const View &view, World &worl
     return 0;
 }
 
-} // namespace
-
 Result<int> top(const Call &call, World &world) {
     const Selection selection = TRY(Selection::of(call));
     View view;
@@ -283,5 +283,17 @@ Result<int> top(const Call &call, World &world) {
     }
     return 0;
 }
+
+constexpr std::array<Command, 1> kCommands = {{
+    {"", "Show the traffic of each pod on the whole screen, the busiest first.", kSelect | kPlain | Opts{Opt::sort},
+     kWhich,
+     "Keys: < and > change the order, r reverses it, q quits. Orders: pod, traffic, from-pod, to-pod, packets-from,\n"
+     "packets-to, drops. Without a terminal, and with --json, it prints the next second once.",
+     top},
+}};
+
+} // namespace
+
+const Noun kTopNoun = {"top", "the busiest pods", kCommands};
 
 } // namespace podlane::ctl

@@ -1,11 +1,12 @@
 // gc: the DEL that the runtime did not send, for endpoints whose interface is gone.
-#include "tools/podlanectl/cli/commands.hpp"
-
-#include "tools/podlanectl/views/decode.hpp"
-#include "tools/podlanectl/doctor/installed.hpp"
 #include "loader/process.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/node/installed.hpp"
+#include "tools/podlanectl/node/nouns.hpp"
+#include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/namespaces.hpp"
 #include "tools/podlanectl/views/reader.hpp"
+#include "tools/podlanectl/views/selection.hpp"
 
 #include <unistd.h>
 
@@ -88,8 +89,6 @@ Row collect(const EndpointEntry &entry, const std::string &plugin, bool dry, con
     return sent ? Row{entry, Fate::removed} : Row{entry, Fate::failed, sent.error().message};
 }
 
-} // namespace
-
 Result<int> gc(const Call &call, World &world) {
     const Selection selection = TRY(Selection::of(call));
     const bool dry = call.has(Opt::dry_run);
@@ -115,5 +114,17 @@ Result<int> gc(const Call &call, World &world) {
     const bool failed = std::ranges::any_of(rows, [](const Row &row) { return row.fate == Fate::failed; });
     return failed ? 1 : 0;
 }
+
+constexpr std::array<Command, 1> kCommands = {{
+    {"", "Remove endpoints whose interface and namespace are gone, as the runtime's DEL would have.",
+     kSelect | kPlain | Opts{Opt::bin_dir, Opt::dry_run}, kWhich,
+     "Calls the plugin's DEL for each. Leases are released by the runtime's own DEL or GC, which knows the IPAM "
+     "plugin.",
+     gc, true},
+}};
+
+} // namespace
+
+const Noun kGcNoun = {"gc", "remove endpoints that the runtime no longer has", kCommands};
 
 } // namespace podlane::ctl

@@ -1,8 +1,8 @@
 // install: the plugin and a configuration list where the runtime looks for them.
-#include "tools/podlanectl/cli/commands.hpp"
-
-#include "tools/podlanectl/doctor/installed.hpp"
 #include "maps/ip.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/node/installed.hpp"
+#include "tools/podlanectl/node/nouns.hpp"
 
 #include <unistd.h>
 
@@ -108,8 +108,6 @@ std::string line(Written how, const std::string &path) {
     return std::string(how == Written::written ? "wrote " : "left as it was: ") + path + "\n";
 }
 
-} // namespace
-
 // All is looked at before anything is written; the configuration comes last, as it is what the runtime waits for.
 Result<int> install(const Call &call, World &world) {
     const std::string bin_dir = call.value(Opt::bin_dir).value_or(std::string(kBinDir));
@@ -125,5 +123,21 @@ Result<int> install(const Call &call, World &world) {
     world.print(line(binary, bin_dir + "/podlane") + line(config, conf_dir + "/" + std::string(kConflist)));
     return 0;
 }
+
+constexpr std::array<Command, 1> kCommands = {{
+    {"",
+     "Copy the plugin, and write 10-podlane.conflist from the options.",
+     Opts{Opt::bin_dir, Opt::conf_dir, Opt::subnets, Opt::cluster_cidrs, Opt::uplinks, Opt::fast_path, Opt::mtu,
+          Opt::network, Opt::plugin, Opt::bpffs, Opt::help},
+     {},
+     "Each file is replaced atomically. If a file was not written by podlanectl, or was changed since, nothing is\n"
+     "written. --network names the network (default: pods).",
+     install,
+     true},
+}};
+
+} // namespace
+
+const Noun kInstallNoun = {"install", "install the plugin and a configuration for the runtime", kCommands};
 
 } // namespace podlane::ctl

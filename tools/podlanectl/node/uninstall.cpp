@@ -1,16 +1,16 @@
 // uninstall: takes everything of Podlane's off the node; its pods stay, and go through the host stack.
-#include "tools/podlanectl/cli/commands.hpp"
-
-#include "tools/podlanectl/views/decode.hpp"
-#include "tools/podlanectl/doctor/installed.hpp"
 #include "loader/attach.hpp"
 #include "loader/edt.hpp"
-#include "loader/object.hpp"
-#include "loader/pins.hpp"
 #include "loader/net/link.hpp"
 #include "loader/net/neighbour.hpp"
-#include "tools/podlanectl/views/reader.hpp"
+#include "loader/object.hpp"
+#include "loader/pins.hpp"
 #include "tools/output/words.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/node/installed.hpp"
+#include "tools/podlanectl/node/nouns.hpp"
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/reader.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -129,8 +129,6 @@ Result<void> remove_installed(const std::string &directory, std::string_view nam
     return {};
 }
 
-} // namespace
-
 // The configuration goes first, so that no ADD puts back what is taken off.
 Result<int> uninstall(const Call &call, World &world) {
     const std::string bin_dir = call.value(Opt::bin_dir).value_or(std::string(kBinDir));
@@ -156,5 +154,20 @@ Result<int> uninstall(const Call &call, World &world) {
     world.print(text);
     return 0;
 }
+
+constexpr std::array<Command, 1> kCommands = {{
+    {"",
+     "Remove configuration, programs, maps and the plugin; pods continue through the host stack.",
+     Opts{Opt::bin_dir, Opt::conf_dir, Opt::bpffs, Opt::help},
+     {},
+     "Pods keep their interfaces, addresses and routes. While there are pods, the plugin stays for their DEL.\n"
+     "Files that podlanectl install did not write are left alone.",
+     uninstall,
+     true},
+}};
+
+} // namespace
+
+const Noun kUninstallNoun = {"uninstall", "remove Podlane from this node", kCommands};
 
 } // namespace podlane::ctl

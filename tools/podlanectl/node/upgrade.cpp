@@ -1,7 +1,7 @@
 // upgrade: brings a running node to the version of this podlanectl.
-#include "tools/podlanectl/cli/commands.hpp"
-
 #include "loader/upgrade.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/node/nouns.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
 #include <array>
@@ -44,8 +44,6 @@ std::string text_of(const Upgraded &done, const World &world) {
     return text + "replaced on " + std::to_string(done.hooks) + " hooks\n";
 }
 
-} // namespace
-
 Result<int> upgrade_node(const Call &call, World &world) {
     TRY(check_live_directory(world.bpffs));
     const Upgraded done = TRY(upgrade(world.bpffs, call.has(Opt::force)));
@@ -61,5 +59,22 @@ Result<int> upgrade_node(const Call &call, World &world) {
         world.print("the programs are this version's already\n");
     return 0;
 }
+
+constexpr std::array<Command, 1> kCommands = {{
+    {"",
+     "Replace all programs by this version's, and carry the maps over.",
+     kPlain | Opts{Opt::force},
+     {},
+     "Each hook changes over at once, between two packets; flows, counters and limits continue. ADD and DEL wait\n"
+     "meanwhile. If a step fails, the previous version continues to work. An older podlanectl downgrades the same "
+     "way.\n"
+     "--force replaces the programs even if they are this version's already.",
+     upgrade_node,
+     true},
+}};
+
+} // namespace
+
+const Noun kUpgradeNoun = {"upgrade", "bring a running node to the version of this podlanectl", kCommands};
 
 } // namespace podlane::ctl

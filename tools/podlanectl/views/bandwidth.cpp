@@ -1,5 +1,5 @@
 // bandwidth list, show, set, clear: the limits of pods, and what they let through.
-#include "tools/podlanectl/cli/commands.hpp"
+#include "tools/podlanectl/views/bandwidth.hpp"
 
 #include "loader/edt.hpp"
 #include "loader/limit.hpp"
@@ -8,10 +8,13 @@
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
 #include "maps/abi/limit_math.h"
+#include "tools/output/words.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/namespaces.hpp"
+#include "tools/podlanectl/views/nouns.hpp"
 #include "tools/podlanectl/views/reader.hpp"
-#include "tools/output/words.hpp"
+#include "tools/podlanectl/views/selection.hpp"
 
 #include <unistd.h>
 
@@ -252,6 +255,8 @@ Result<output::Table> limit_state_table(const Selection &selection, const World 
     return output::make_table(kColumns, all);
 }
 
+namespace {
+
 Result<int> bandwidth_list(const Call &call, World &world) {
     const Selection selection = TRY(Selection::of(call));
     world.print(
@@ -275,5 +280,21 @@ Result<int> bandwidth_set(const Call &call, World &world) {
 }
 
 Result<int> bandwidth_clear(const Call &call, World &world) { return change(call, world, true); }
+
+constexpr std::array<Command, 4> kCommands = {{
+    {"list", "List limits and their counters.", kSelect | kRead, kWhich, "", bandwidth_list},
+    {"show", "Show everything known about a pod's limits.", kSelect | kRead, kWhich,
+     "Bytes are those of frames on the wire: each segment with its headers. The fair rate is one flow's share.",
+     bandwidth_show},
+    {"set", "Change a pod's limits, from the next packet on.",
+     kSelect | kPlain | Opts{Opt::ingress_rate, Opt::ingress_burst, Opt::egress_rate, Opt::egress_burst}, kWhich,
+     "Values that are not given stay as they are. The change lasts until DEL.", bandwidth_set, true},
+    {"clear", "Remove a pod's limits, from the next packet on.", kSelect | kPlain, kWhich,
+     "The change lasts until DEL.", bandwidth_clear, true},
+}};
+
+} // namespace
+
+const Noun kBandwidthNoun = {"bandwidth", "bandwidth limits of pods, and their counters", kCommands};
 
 } // namespace podlane::ctl

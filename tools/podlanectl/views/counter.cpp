@@ -1,9 +1,12 @@
 // counter list: what became of each endpoint's packets.
-#include "tools/podlanectl/cli/commands.hpp"
+#include "tools/podlanectl/views/counter.hpp"
 
-#include "tools/podlanectl/views/decode.hpp"
-#include "tools/podlanectl/views/reader.hpp"
 #include "tools/output/words.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/nouns.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+#include "tools/podlanectl/views/selection.hpp"
 
 #include <array>
 #include <cstring>
@@ -141,6 +144,8 @@ output::Table counter_table(const std::vector<EndpointCounters> &all, bool zeros
     return table;
 }
 
+namespace {
+
 Result<int> counter_list(const Call &call, World &world) {
     if (call.has(Opt::reasons)) {
         std::vector<std::size_t> reasons;
@@ -164,5 +169,17 @@ Result<int> counter_list(const Call &call, World &world) {
                                                           of.total.by_reason[reason].bytes};
     return 0;
 }
+
+constexpr std::array<Command, 1> kCommands = {{
+    {"list", "List packets and bytes by endpoint and reason, summed over the CPUs.",
+     kSelect | kRead | Opts{Opt::all, Opt::reasons}, kWhich,
+     "Kinds: fast (fast path), host (slow path, through the host stack), answer (answered by the program), drop.\n"
+     "A packet on the fast path between two pods counts at both.",
+     counter_list},
+}};
+
+} // namespace
+
+const Noun kCounterNoun = {"counter", "packets and bytes of each pod, by reason", kCommands};
 
 } // namespace podlane::ctl

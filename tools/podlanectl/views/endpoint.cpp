@@ -1,11 +1,15 @@
 // endpoint list, endpoint show.
-#include "tools/podlanectl/cli/commands.hpp"
+#include "tools/podlanectl/views/endpoint.hpp"
 
+#include "loader/attach.hpp"
+#include "tools/output/words.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/views/counter.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/link.hpp"
-#include "loader/attach.hpp"
+#include "tools/podlanectl/views/nouns.hpp"
 #include "tools/podlanectl/views/reader.hpp"
-#include "tools/output/words.hpp"
+#include "tools/podlanectl/views/selection.hpp"
 
 #include <algorithm>
 #include <array>
@@ -208,6 +212,8 @@ output::Table endpoint_table(const std::vector<EndpointEntry> &entries, const Wo
     return identity_table(entries, world);
 }
 
+namespace {
+
 Result<int> endpoint_list(const Call &call, World &world) {
     const Selection selection = TRY(Selection::of(call));
     const auto entries = TRY(selected_endpoints(selection, world));
@@ -239,5 +245,16 @@ Result<int> endpoint_show(const Call &call, World &world) {
         world.print(output::json_text(items));
     return 0;
 }
+
+constexpr std::array<Command, 2> kCommands = {{
+    {"list", "List endpoints.", kSelect | kRead, kWhich,
+     "Options combine: an endpoint must match all of them. --json prints every field.", endpoint_list},
+    {"show", "Show everything known about an endpoint, and its link and programs as they are now.", kSelect | kRead,
+     kWhich, "Times, rates and flags are in words; --json has the raw values.", endpoint_show},
+}};
+
+} // namespace
+
+const Noun kEndpointNoun = {"endpoint", "pod interfaces: identity, location, attachment", kCommands};
 
 } // namespace podlane::ctl

@@ -1,10 +1,13 @@
 // history list: what the plugin did last, and what took its time.
-#include "tools/podlanectl/cli/commands.hpp"
+#include "tools/podlanectl/views/history.hpp"
 
-#include "tools/podlanectl/views/decode.hpp"
 #include "maps/history.hpp"
-#include "tools/podlanectl/views/reader.hpp"
 #include "tools/output/words.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/nouns.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+#include "tools/podlanectl/views/selection.hpp"
 
 #include <algorithm>
 #include <array>
@@ -133,9 +136,25 @@ Result<output::Table> history_table(const Selection &selection, std::size_t most
     return output::make_table(kColumns, rows);
 }
 
+namespace {
+
 Result<int> history_list(const Call &call, World &world) {
     world.print(TRY(history_table(TRY(Selection::of(call)), TRY(how_many(call)), world)));
     return 0;
 }
+
+constexpr std::array<Command, 1> kCommands = {{
+    {"list", "List the last CNI calls, the newest first.", kSelect | kRead | Opts{Opt::last}, kWhich,
+     "Steps: ipam (the IPAM plugin), network (locks and uplinks), link (creating or deleting the veth pair), pod and\n"
+     "host (addresses, routes, neighbours), programs, entries (of maps), masquerade, wait (for IPv6 addresses),\n"
+     "siblings (the container's other interfaces), load (the programs, once a boot), undo (rollback of a failed "
+     "call),\n"
+     "other. The map keeps 256 calls.",
+     history_list},
+}};
+
+} // namespace
+
+const Noun kHistoryNoun = {"history", "the last CNI calls, and where their time went", kCommands};
 
 } // namespace podlane::ctl

@@ -1,7 +1,7 @@
 #include "tools/podlanectl/views/link.hpp"
 
-#include "tools/podlanectl/views/decode.hpp"
 #include "maps/fd.hpp"
+#include "tools/podlanectl/views/decode.hpp"
 
 #include <net/if.h>
 #include <sys/ioctl.h>

@@ -1,9 +1,12 @@
 // map list: which maps there are, how full they are, and what lies there that should not.
-#include "tools/podlanectl/cli/commands.hpp"
+#include "tools/podlanectl/views/map.hpp"
 
-#include "tools/podlanectl/views/decode.hpp"
-#include "tools/podlanectl/views/reader.hpp"
 #include "tools/output/words.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/nouns.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+#include "tools/podlanectl/views/selection.hpp"
 
 #include <algorithm>
 #include <array>
@@ -114,6 +117,8 @@ Result<std::vector<MapReport>> read_maps(const World &world) {
 
 output::Table map_table(const std::vector<MapReport> &maps) { return output::make_table(kColumns, maps); }
 
+namespace {
+
 Result<int> map_list(const Call &call, World &world) {
     const Selection selection = TRY(Selection::of(call));
     std::vector<MapReport> maps = TRY(read_maps(world));
@@ -127,5 +132,41 @@ Result<int> map_list(const Call &call, World &world) {
     world.print(map_table(maps));
     return complete ? 0 : 1;
 }
+
+constexpr Argument kMap{"MAP", true,
+                        "its name, with or without version, or the beginning of it (\"podlanectl map list\")"};
+constexpr Argument kKey{"KEY", false, "the entry's key, as \"podlanectl map dump\" prints it"};
+constexpr std::string_view kGetDetail =
+    "KEY is one or more words, in the order of the columns of \"podlanectl map dump MAP\". Words that are not needed "
+    "to\n"
+    "identify the entry may be left out:\n"
+    "  endpoints      POD [IFNAME]\n"
+    "  interfaces     INTERFACE (also bandwidths, counters, uplinks)\n"
+    "  addresses      [NETWORK] ADDRESS\n"
+    "  networks       NETWORK\n"
+    "  paths          [INTERFACE] [PROTOCOL] LOCAL PEER\n"
+    "  allowed_srcs   [INTERFACE] PREFIX\n"
+    "  cluster_cidr   [NETWORK] PREFIX\n"
+    "  source_route   [INTERFACE] SOURCE\n"
+    "  limit_state    [INTERFACE] DIRECTION\n"
+    "  exempt         [INTERFACE] [DIRECTION] PREFIX\n"
+    "  senders        [NETNS] ADDRESS\n"
+    "  history        NUMBER\n"
+    "INTERFACE is an interface's number or anything else that names an endpoint. For PREFIX, an address selects the\n"
+    "longest prefix that contains it. The exit code is 1 if there is no such entry.";
+
+constexpr std::array<Command, 3> kCommands = {{
+    {"list", "List the maps with entries, capacity and memory.", kSelect | kRead, kWhich,
+     "Maps of another version of Podlane are listed too, with a note. The exit code is 1 if a map is missing. With a\n"
+     "selection of endpoints: the maps with entries of theirs, and the number of these entries.",
+     map_list},
+    {"dump", "Print every entry of a map in words.", kSelect | kRead, kMap,
+     "With a selection of endpoints: their entries, and those of their networks.", map_dump},
+    {"get", "Print one entry of a map in words.", kSelect | kRead, kMap, kGetDetail, map_get, false, kKey},
+}};
+
+} // namespace
+
+const Noun kMapNoun = {"map", "the pinned BPF maps that hold all state", kCommands};
 
 } // namespace podlane::ctl

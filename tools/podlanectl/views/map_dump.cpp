@@ -1,10 +1,18 @@
 // map dump: the entries of each map in words, and by which words each is told from the others.
-#include "tools/podlanectl/cli/commands.hpp"
-
-#include "tools/podlanectl/views/decode.hpp"
 #include "maps/abi/history.h"
-#include "tools/podlanectl/views/reader.hpp"
 #include "tools/output/words.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/views/bandwidth.hpp"
+#include "tools/podlanectl/views/counter.hpp"
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/endpoint.hpp"
+#include "tools/podlanectl/views/history.hpp"
+#include "tools/podlanectl/views/map.hpp"
+#include "tools/podlanectl/views/network.hpp"
+#include "tools/podlanectl/views/path.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+#include "tools/podlanectl/views/selection.hpp"
+#include "tools/podlanectl/views/uplink.hpp"
 
 #include <arpa/inet.h>
 

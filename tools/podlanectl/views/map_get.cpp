@@ -1,7 +1,8 @@
 // map get: the one entry of a map that a key in words names.
-#include "tools/podlanectl/cli/commands.hpp"
-
+#include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/map.hpp"
+#include "tools/podlanectl/views/selection.hpp"
 
 #include <algorithm>
 #include <charconv>

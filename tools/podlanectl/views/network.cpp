@@ -1,9 +1,12 @@
 // network list: the networks of this node's pods, and how they leave it.
-#include "tools/podlanectl/cli/commands.hpp"
+#include "tools/podlanectl/views/network.hpp"
 
-#include "tools/podlanectl/views/decode.hpp"
-#include "tools/podlanectl/views/reader.hpp"
 #include "tools/output/words.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/nouns.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+#include "tools/podlanectl/views/selection.hpp"
 
 #include <algorithm>
 #include <array>
@@ -80,9 +83,20 @@ Result<output::Table> network_table(const Selection &selection, const World &wor
     return output::make_table(kColumns, rows);
 }
 
+namespace {
+
 Result<int> network_list(const Call &call, World &world) {
     world.print(TRY(network_table(TRY(Selection::of(call)), world)));
     return 0;
 }
+
+constexpr std::array<Command, 1> kCommands = {{
+    {"list", "List networks with their endpoints, cluster CIDRs and uplinks.", kSelect | kRead, kWhich, "",
+     network_list},
+}};
+
+} // namespace
+
+const Noun kNetworkNoun = {"network", "networks of this node's pods, and their uplinks", kCommands};
 
 } // namespace podlane::ctl

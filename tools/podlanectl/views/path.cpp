@@ -1,9 +1,13 @@
 // path list, path show, path flush: which way each flow came.
-#include "tools/podlanectl/cli/commands.hpp"
+#include "tools/podlanectl/views/path.hpp"
 
-#include "tools/podlanectl/views/decode.hpp"
-#include "tools/podlanectl/views/reader.hpp"
 #include "tools/output/words.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/nouns.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+#include "tools/podlanectl/views/selection.hpp"
+#include "tools/podlanectl/views/source.hpp"
 
 #include <arpa/inet.h>
 
@@ -89,6 +93,8 @@ Result<output::Table> path_table(const Selection &selection, const World &world)
     return output::make_table(kColumns, TRY(selected_paths(selection, world)));
 }
 
+namespace {
+
 Result<int> path_list(const Call &call, World &world) {
     world.print(TRY(path_table(TRY(Selection::of(call)), world)));
     return 0;
@@ -125,5 +131,25 @@ Result<int> path_flush(const Call &call, World &world) {
         world.print(std::to_string(erased) + (erased == 1 ? " flow" : " flows") + " forgotten\n");
     return 0;
 }
+
+constexpr std::array<Command, 3> kCommands = {{
+    {"list", "List cached flows.", kSelect | kRead, kWhich,
+     "Paths: host (through the host stack, which may translate or filter), direct (between two pods of this node),\n"
+     "uplink NAME (replies leave by it), uplink by route (as the kernel's routes say).",
+     path_list},
+    {"show", "Show everything known about a pod's flows, or which path a packet would take, and why.",
+     kSelect | kRead | Opts{Opt::source, Opt::destination}, kWhich,
+     "With --source and --destination: for each selected interface, the path of a packet from one to the other, unless "
+     "a\n"
+     "cached flow says otherwise (\"podlanectl path list\").",
+     path_show},
+    {"flush", "Delete cached flows, so that their next packet selects its path again.",
+     kSelect | kPlain | Opts{Opt::all}, kWhich,
+     "Needs a selection, or --all. Established connections continue, through the host stack.", path_flush, true},
+}};
+
+} // namespace
+
+const Noun kPathNoun = {"path", "the flow cache: which path each flow takes", kCommands};
 
 } // namespace podlane::ctl

@@ -1,12 +1,14 @@
 // program list: where Podlane's programs are attached, and what they cost.
-#include "tools/podlanectl/cli/commands.hpp"
-
-#include "tools/podlanectl/views/decode.hpp"
 #include "loader/attach.hpp"
 #include "loader/object.hpp"
 #include "loader/pace.hpp"
-#include "tools/podlanectl/views/reader.hpp"
 #include "tools/output/words.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/nouns.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+#include "tools/podlanectl/views/selection.hpp"
+#include "tools/podlanectl/views/uplink.hpp"
 
 #include <bpf/bpf.h>
 
@@ -121,8 +123,6 @@ Result<std::vector<Place>> places_of(const Selection &selection, const World &wo
     return places;
 }
 
-} // namespace
-
 Result<int> program_list(const Call &call, World &world) {
     const Selection selection = TRY(Selection::of(call));
     std::map<std::uint32_t, std::string> pinned;
@@ -146,5 +146,16 @@ Result<int> program_list(const Call &call, World &world) {
     world.print(output::make_table(kColumns, rows));
     return 0;
 }
+
+constexpr std::array<Command, 1> kCommands = {{
+    {"list", "List where programs are attached, and what they cost.", kSelect | kRead, kWhich,
+     "Runs and their average time are of the program, on all its hooks together; the kernel counts them while\n"
+     "\"sysctl kernel.bpf_stats_enabled\" is 1. PINNED no: not the program that new pods get.",
+     program_list},
+}};
+
+} // namespace
+
+const Noun kProgramNoun = {"program", "Podlane's programs in the kernel", kCommands};
 
 } // namespace podlane::ctl

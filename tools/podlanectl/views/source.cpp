@@ -1,8 +1,11 @@
 // source list, source show, and path show with a source and a destination: which way what a container sends goes.
-#include "tools/podlanectl/cli/commands.hpp"
+#include "tools/podlanectl/views/source.hpp"
 
+#include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/nouns.hpp"
 #include "tools/podlanectl/views/reader.hpp"
+#include "tools/podlanectl/views/selection.hpp"
 
 #include <algorithm>
 #include <array>
@@ -191,20 +194,6 @@ Result<ip_addr> address_in(const Call &call, Opt option, const char *name) {
 
 } // namespace
 
-Result<int> source_list(const Call &call, World &world) {
-    world.print(TRY(source_table(call, world)));
-    return 0;
-}
-
-Result<int> source_show(const Call &call, World &world) {
-    const output::Table table = TRY(source_table(call, world));
-    if (world.json)
-        world.print(table);
-    else
-        world.print(output::record_text(table, world.style));
-    return 0;
-}
-
 Result<int> which_way(const Call &call, World &world) {
     const ip_addr source = TRY(address_in(call, Opt::source, "source"));
     const ip_addr destination = TRY(address_in(call, Opt::destination, "destination"));
@@ -220,5 +209,34 @@ Result<int> which_way(const Call &call, World &world) {
         world.print(output::record_text(table, world.style));
     return 0;
 }
+
+namespace {
+
+Result<int> source_list(const Call &call, World &world) {
+    world.print(TRY(source_table(call, world)));
+    return 0;
+}
+
+Result<int> source_show(const Call &call, World &world) {
+    const output::Table table = TRY(source_table(call, world));
+    if (world.json)
+        world.print(table);
+    else
+        world.print(output::record_text(table, world.style));
+    return 0;
+}
+
+constexpr std::array<Command, 2> kCommands = {{
+    {"list", "List addresses, their interfaces, networks, uplinks and next hops.", kSelect | kRead, kWhich,
+     "\"by route\": as the node's routes say. ALSO FROM: the container's other interfaces the address may be\n"
+     "sent from.",
+     source_list},
+    {"show", "Show the same, one field a line.", kSelect | kRead, kWhich, "", source_show},
+}};
+
+} // namespace
+
+const Noun kSourceNoun = {"source", "source routing: the network, uplink and next hop of each container address",
+                          kCommands};
 
 } // namespace podlane::ctl

@@ -1,12 +1,16 @@
 // status: is Podlane in order on this node.
-#include "tools/podlanectl/cli/commands.hpp"
-
-#include "tools/podlanectl/views/decode.hpp"
 #include "loader/object.hpp"
 #include "loader/probe.hpp"
 #include "maps/version.hpp"
-#include "tools/podlanectl/views/reader.hpp"
 #include "tools/output/words.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/views/bandwidth.hpp"
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/map.hpp"
+#include "tools/podlanectl/views/nouns.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+#include "tools/podlanectl/views/selection.hpp"
+#include "tools/podlanectl/views/uplink.hpp"
 
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -201,8 +205,6 @@ output::Value json_of(const Report &report) {
     return value;
 }
 
-} // namespace
-
 Result<int> status(const Call &call, World &world) {
     if (geteuid() != 0) // the kernel would answer a refusal as if it could nothing
         return Error{ErrorCode::bpf, "no permission to ask the kernel about its programs and maps",
@@ -214,5 +216,14 @@ Result<int> status(const Call &call, World &world) {
         print_text(report, world);
     return report.findings.empty() ? 0 : 1;
 }
+
+constexpr std::array<Command, 1> kCommands = {{
+    {"", "Show kernel, programs, endpoints by network, maps, and any problem with them.", kSelect | kRead, kWhich,
+     "The exit code is 1 if something is wrong. A selection limits the endpoints.", status},
+}};
+
+} // namespace
+
+const Noun kStatusNoun = {"status", "overview of Podlane on this node", kCommands};
 
 } // namespace podlane::ctl

@@ -1,11 +1,15 @@
 // uplink list, uplink sync, uplink detach: the interfaces by which pods reach other nodes.
-#include "tools/podlanectl/cli/commands.hpp"
+#include "tools/podlanectl/views/uplink.hpp"
 
-#include "tools/podlanectl/views/decode.hpp"
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
 #include "loader/uplink.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/network.hpp"
+#include "tools/podlanectl/views/nouns.hpp"
 #include "tools/podlanectl/views/reader.hpp"
+#include "tools/podlanectl/views/selection.hpp"
 
 #include <net/if.h>
 
@@ -87,12 +91,6 @@ Result<std::vector<UplinkReport>> selected_uplinks(const Selection &selection, c
 
 output::Table uplink_table(const std::vector<UplinkReport> &all) { return output::make_table(kColumns, all); }
 
-Result<int> uplink_list(const Call &call, World &world) {
-    const auto all = TRY(selected_uplinks(TRY(Selection::of(call)), world));
-    world.print(uplink_table(all));
-    return std::ranges::all_of(all, is_fine) ? 0 : 1;
-}
-
 Result<std::vector<std::string>> sync_all_uplinks(const std::string &root) {
     std::vector<std::string> notes;
     const Lock lock = TRY(Lock::exclusive(root));
@@ -108,6 +106,14 @@ Result<std::vector<std::string>> sync_all_uplinks(const std::string &root) {
         notes.insert(notes.end(), found.notes.begin(), found.notes.end());
     }
     return notes;
+}
+
+namespace {
+
+Result<int> uplink_list(const Call &call, World &world) {
+    const auto all = TRY(selected_uplinks(TRY(Selection::of(call)), world));
+    world.print(uplink_table(all));
+    return std::ranges::all_of(all, is_fine) ? 0 : 1;
 }
 
 Result<int> uplink_sync(const Call &, World &world) {
@@ -132,5 +138,30 @@ Result<int> uplink_detach(const Call &call, World &world) {
     }
     return print_list(world, {});
 }
+
+constexpr Argument kUplink{"INTERFACE", true, "its name, or \"all\""};
+
+constexpr std::array<Command, 3> kCommands = {{
+    {"list", "List uplinks, their networks and whether the programs are attached.", kSelect | kRead, kWhich,
+     "The exit code is 1 if an interface or its programs are missing. With a selection of endpoints: the uplinks of "
+     "their\n"
+     "networks. --interface also selects the uplink itself.",
+     uplink_list},
+    {"sync",
+     "Attach the programs to the interfaces that are uplinks now.",
+     kPlain,
+     {},
+     "Uses the configuration of each network's last ADD, for interfaces that were created or recreated since.",
+     uplink_sync,
+     true},
+    {"detach", "Detach the programs from an uplink.", kPlain, kUplink,
+     "Traffic by it then takes the slow path. The next ADD of one of its networks attaches them again, unless the\n"
+     "configuration has changed.",
+     uplink_detach, true},
+}};
+
+} // namespace
+
+const Noun kUplinkNoun = {"uplink", "interfaces by which pods reach other nodes on the fast path", kCommands};
 
 } // namespace podlane::ctl

@@ -1,9 +1,8 @@
 // Which endpoints a command is about: every option given must match.
 #pragma once
 
-#include "tools/podlanectl/cli/cli.hpp"
-
 #include "maps/tables.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
 
 #include <optional>
 #include <set>
@@ -13,8 +12,6 @@
 namespace podlane::ctl {
 
 using EndpointEntry = std::pair<endpoint_key, endpoint>;
-
-inline constexpr Opts kSelect{Opt::pod, Opt::ns, Opt::container, Opt::address, Opt::interface, Opt::network};
 
 class Selection {
   public:

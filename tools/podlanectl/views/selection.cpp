@@ -1,4 +1,4 @@
-#include "tools/podlanectl/cli/selection.hpp"
+#include "tools/podlanectl/views/selection.hpp"
 
 #include "tools/podlanectl/views/reader.hpp"
 

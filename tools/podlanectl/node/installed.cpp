@@ -1,4 +1,4 @@
-#include "tools/podlanectl/doctor/installed.hpp"
+#include "tools/podlanectl/node/installed.hpp"
 
 #include "maps/fd.hpp"
 

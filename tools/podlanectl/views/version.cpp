@@ -1,12 +1,14 @@
 // version: this binary, the map layouts it knows, the library it speaks to the kernel with.
-#include "tools/podlanectl/cli/commands.hpp"
-
 #include "maps/version.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/views/map.hpp"
+#include "tools/podlanectl/views/nouns.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
 #include <bpf/libbpf.h>
 
 namespace podlane::ctl {
+namespace {
 
 Result<int> version(const Call &, World &world) {
     const std::string libbpf = std::to_string(libbpf_major_version()) + "." + std::to_string(libbpf_minor_version());
@@ -21,5 +23,13 @@ Result<int> version(const Call &, World &world) {
                     : text + "\n");
     return 0;
 }
+
+constexpr std::array<Command, 1> kCommands = {{
+    {"", "Print versions.", kPlain, {}, "", version},
+}};
+
+} // namespace
+
+const Noun kVersionNoun = {"version", "versions of podlanectl, its maps and libbpf", kCommands};
 
 } // namespace podlane::ctl

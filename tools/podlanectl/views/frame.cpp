@@ -1,4 +1,4 @@
-#include "tools/podlanectl/explain/frame.hpp"
+#include "tools/podlanectl/views/frame.hpp"
 
 #include "tools/podlanectl/views/decode.hpp"
 

@@ -1,0 +1,11 @@
+// Which path a packet takes by its source.
+#pragma once
+
+#include "tools/podlanectl/cli/cli.hpp"
+
+namespace podlane::ctl {
+
+// path show with a source and a destination.
+Result<int> which_way(const Call &call, World &world);
+
+} // namespace podlane::ctl

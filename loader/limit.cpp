@@ -3,6 +3,7 @@
 #include "loader/edt.hpp"
 #include "loader/pace.hpp"
 #include "maps/abi/fair_share.h"
+#include "maps/clock.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,12 +13,6 @@
 namespace podlane {
 namespace {
 
-std::uint64_t monotonic_ns() {
-    constexpr std::uint64_t kPerSecond = 1000000000;
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * kPerSecond + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 std::uint32_t flags_with(std::uint32_t flags, const bandwidth &limits) {
     flags &= ~static_cast<std::uint32_t>(INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_EGRESS);
@@ -69,7 +64,7 @@ Result<RateChanges> put_states(const LimitTables &tables, std::uint32_t ifindex,
             state.flows_seen = 0;
         }
         if (rate != 0 || !there)
-            TRY(tables.states.put(key, state));
+            TRY(tables.states.update(key, state));
     }
     return changes;
 }
@@ -78,7 +73,7 @@ Result<RateChanges> put_states(const LimitTables &tables, std::uint32_t ifindex,
 Result<void> put_flags(const LimitTables &tables, const endpoint &record) {
     if (auto known = TRY(tables.interfaces.find(record.ifindex))) {
         known->flags = record.flags;
-        TRY(tables.interfaces.put(record.ifindex, *known, Put::must_exist));
+        TRY(tables.interfaces.replace(record.ifindex, *known));
     }
     for (const ip_addr &addr :
          std::span(record.addresses).first(std::min<std::size_t>(record.address_count, ENDPOINT_ADDRESSES))) {
@@ -87,7 +82,7 @@ Result<void> put_flags(const LimitTables &tables, const endpoint &record) {
         if (!known || known->ifindex != record.ifindex)
             continue;
         known->flags = record.flags;
-        TRY(tables.addresses.put(key, *known, Put::must_exist));
+        TRY(tables.addresses.replace(key, *known));
     }
     return {};
 }
@@ -134,11 +129,11 @@ Result<void> set_limits(const LimitTables &tables, const endpoint_key &key, cons
     record->flags |= unpaced_flags(tables.pacing);
     const bandwidth was = TRY(tables.bandwidths.find(record->ifindex)).value_or(bandwidth{});
     const RateChanges changes = TRY(put_states(tables, record->ifindex, was, limits));
-    TRY(tables.bandwidths.put(record->ifindex, wider(was, limits)));
+    TRY(tables.bandwidths.update(record->ifindex, wider(was, limits)));
     notify(*record, changes); // each joins,
     notify(*record, {});      // then each is sent the resulting share
-    TRY(tables.bandwidths.put(record->ifindex, limits));
-    TRY(tables.endpoints.put(key, *record, Put::must_exist));
+    TRY(tables.bandwidths.update(record->ifindex, limits));
+    TRY(tables.endpoints.replace(key, *record));
     TRY(put_flags(tables, *record));
     notify(*record, {}); // connections established meanwhile
     return {};

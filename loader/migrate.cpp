@@ -168,8 +168,8 @@ Result<std::uint64_t> migrate_map(int from, int to, Carry which) {
         for (std::size_t cpu = 0; cpu < std::min(old.values, now.values); ++cpu)
             if (auto done = convert(old.value(old_value, cpu), now.value(value, cpu)); !done)
                 return std::move(done).error().context("map " + old.name());
-        const auto put =
-            detail::put(to, now.name(), key.data(), value.data(), which == Carry::all ? Put::any : Put::must_not_exist);
+        const auto put = detail::write(to, now.name(), key.data(), value.data(),
+                                       which == Carry::all ? Write::any : Write::must_not_exist);
         if (put)
             ++carried;
         else if (which == Carry::all || put.error().code != ErrorCode::already_exists)

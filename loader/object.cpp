@@ -9,6 +9,8 @@
 #include "pace.skel.h"
 #include "to_pod.skel.h"
 #include "to_uplink.skel.h"
+#include "maps/hash.hpp"
+#include "maps/errors.hpp"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -75,7 +77,7 @@ Result<void> count_unknown(const bpf_object *object) {
     const int fd = bpf_object__find_map_fd_by_name(object, PODLANE_MAP_COUNTERS);
     const std::uint32_t unknown = 0;
     const std::vector<counters> zero(TRY(possible_cpus()));
-    auto put = detail::put(fd, PODLANE_MAP_COUNTERS, &unknown, zero.data(), Put::must_not_exist);
+    auto put = detail::write(fd, PODLANE_MAP_COUNTERS, &unknown, zero.data(), Write::must_not_exist);
     if (!put && put.error().code == ErrorCode::already_exists)
         return {}; // the map is that of a running version
     return put;
@@ -105,12 +107,6 @@ Result<void> load_pacing(const bpf_object *maps_of, const std::string &directory
     return start_pacing(bpf_program__fd(pace->progs.pl_pace), directory);
 }
 
-void add_hash(std::uint64_t &hash, const void *bytes, std::size_t size) {
-    constexpr std::uint64_t kPrime = 0x100000001b3;
-    for (const char c : std::string_view(static_cast<const char *>(bytes), size))
-        hash = (hash ^ static_cast<unsigned char>(c)) * kPrime;
-}
-
 std::vector<std::string_view> pin_names() {
     std::vector<std::string_view> names(kMapNames.begin(), kMapNames.end());
     for (const std::string_view program : kProgramNames)
@@ -128,15 +124,15 @@ bool finish_publishing(const std::string &root) {
 
 } // namespace
 
-// FNV-1a over the embedded objects.
+// A hash of the embedded objects.
 std::uint64_t own_build() {
     static const std::uint64_t build = [] {
-        std::uint64_t hash = 0xcbf29ce484222325;
+        std::uint64_t hash = kFnv1aStart;
         for (const auto &bytes : {&from_pod_bpf__elf_bytes, &to_pod_bpf__elf_bytes, &from_uplink_bpf__elf_bytes,
                                   &to_uplink_bpf__elf_bytes, &pace_bpf__elf_bytes}) {
             std::size_t size = 0;
             const void *object = bytes(&size);
-            add_hash(hash, object, size);
+            hash = fnv1a_64({static_cast<const char *>(object), size}, hash);
         }
         return hash;
     }();
@@ -181,9 +177,10 @@ Result<void> ensure_loaded(const std::string &root, const LoadSettings &settings
         return {};
     const std::string loading = TRY(make_loading_directory(root));
     if (auto loaded = load_into(loading, settings); !loaded) {
-        if (auto removed = remove_pins(loading); !removed)
-            loaded.error().message += "; " + removed.error().message;
-        return std::move(loaded).error();
+        Errors errors;
+        errors.add(std::move(loaded));
+        errors.add(remove_pins(loading));
+        return std::move(errors).result();
     }
     if (rename(loading.c_str(), live.c_str()) != 0)
         return system_error(ErrorCode::bpf, "publishing " + live, errno);

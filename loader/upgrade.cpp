@@ -5,6 +5,7 @@
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
 #include "maps/tables.hpp"
+#include "maps/errors.hpp"
 
 #include <bpf/bpf.h>
 #include <net/if.h>
@@ -86,7 +87,7 @@ class Upgrade {
     Result<void> add_places(std::uint32_t ifindex, HookKind otherwise, const char *ingress, const char *egress,
                             std::vector<Place> &all) const;
     Result<void> replace_programs();
-    Result<void> put_back();
+    Result<void> roll_back();
 
     const std::string &root_;
     std::string live_;
@@ -180,9 +181,9 @@ Result<void> Upgrade::replace_programs() {
     return {};
 }
 
-// The old programs again, on every hook that has a new one.
-Result<void> Upgrade::put_back() {
-    Result<void> failed;
+// Attaches the old programs again, on every hook that has a new one.
+Result<void> Upgrade::roll_back() {
+    Errors errors;
     for (const Place &place : replaced_) {
         const auto old = old_programs_.find(place.program);
         const auto ours = attached(place.ifindex, place.hook);
@@ -190,9 +191,9 @@ Result<void> Upgrade::put_back() {
             continue;
         auto done = attach(place.ifindex, place.hook, place.kind, old->second.get());
         if (!done && is_there(place.ifindex))
-            failed = std::move(done);
+            errors.add(std::move(done));
     }
-    return failed;
+    return std::move(errors).result();
 }
 
 Result<void> Upgrade::run_unprotected() {
@@ -208,12 +209,14 @@ Result<Upgraded> Upgrade::run() {
     auto done = run_unprotected();
     if (done)
         return std::move(report_);
-    for (const auto &undone : {put_back(), remove_pins(loading_)})
-        if (!undone)
-            done.error().message += "; " + undone.error().message;
-    if (done.error().hint.empty())
-        done.error().hint = "the version before goes on working";
-    return std::move(done).error();
+    Errors errors;
+    errors.add(std::move(done));
+    errors.add(roll_back());
+    errors.add(remove_pins(loading_));
+    Error failed = std::move(errors).result().error();
+    if (failed.hint.empty())
+        failed.hint = "the previous version stays in use";
+    return failed;
 }
 
 } // namespace

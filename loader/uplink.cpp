@@ -43,7 +43,7 @@ Result<std::vector<std::uint32_t>> carriers_of(const UplinkTables &tables, std::
 Result<UplinkTables> UplinkTables::open(const std::string &root, Access access) {
     const auto program = [&](const char *name) {
         auto fd = open_program(root, name);
-        const bool may_lack = access == Access::what_is_there && !fd && fd.error().code == ErrorCode::missing;
+        const bool may_lack = access == Access::if_present && !fd && fd.error().code == ErrorCode::missing;
         return may_lack ? Result<Fd>(Fd()) : std::move(fd);
     };
     return UplinkTables{TRY(open_uplinks(root, access)), TRY(Counters::open(root, access)),
@@ -73,12 +73,12 @@ Result<void> put_uplink(const UplinkTables &tables, std::uint32_t ifindex, std::
     }
     kind = TRY(usable_kind(ifindex, kind));
     if (TRY(tables.counters.find(ifindex)).empty())
-        TRY(tables.counters.put_zero(ifindex));
+        TRY(tables.counters.insert_zero(ifindex));
     auto put = attach(ifindex, Hook::egress, kind, tables.to_uplink.get());
     if (put)
         put = attach(ifindex, Hook::ingress, kind, tables.from_uplink.get());
     if (put)
-        put = tables.uplinks.put(ifindex, entry);
+        put = tables.uplinks.update(ifindex, entry);
     // Without an entry nobody finds again what was put before it.
     if (!put && !TRY(tables.uplinks.find(ifindex)))
         if (auto erased = erase_uplink(tables, ifindex); !erased)
@@ -87,10 +87,10 @@ Result<void> put_uplink(const UplinkTables &tables, std::uint32_t ifindex, std::
 }
 
 Result<void> erase_uplink(const UplinkTables &tables, std::uint32_t ifindex) {
-    TRY(tables.uplinks.erase(ifindex));
+    TRY(tables.uplinks.remove(ifindex));
     TRY(detach(ifindex, Hook::ingress));
     TRY(detach(ifindex, Hook::egress));
-    TRY(tables.counters.erase(ifindex));
+    TRY(tables.counters.remove(ifindex));
     return {};
 }
 
@@ -101,7 +101,7 @@ Result<void> take_network(const UplinkTables &tables, std::uint32_t ifindex, std
     // The list has no holes: 0 ends it.
     const auto rest = std::remove(std::begin(entry->networks), std::end(entry->networks), network);
     std::fill(rest, std::end(entry->networks), 0U);
-    return entry->networks[0] == 0 ? erase_uplink(tables, ifindex) : tables.uplinks.put(ifindex, *entry);
+    return entry->networks[0] == 0 ? erase_uplink(tables, ifindex) : tables.uplinks.update(ifindex, *entry);
 }
 
 Result<void> take_network_everywhere(const UplinkTables &tables, std::uint32_t network) {
@@ -120,8 +120,8 @@ Result<std::vector<std::uint32_t>> vanished_uplinks(const UplinkTables &tables) 
 
 Result<void> erase_vanished_uplinks(const UplinkTables &tables) {
     for (const std::uint32_t ifindex : TRY(vanished_uplinks(tables))) {
-        TRY(tables.uplinks.erase(ifindex));
-        TRY(tables.counters.erase(ifindex));
+        TRY(tables.uplinks.remove(ifindex));
+        TRY(tables.counters.remove(ifindex));
     }
     return {};
 }

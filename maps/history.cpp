@@ -1,6 +1,7 @@
 #include "maps/history.hpp"
 
 #include "maps/tables.hpp"
+#include "maps/hash.hpp"
 
 #include <sys/mman.h>
 
@@ -19,10 +20,10 @@ std::size_t bucket_of(std::uint64_t duration_ns) {
     return static_cast<std::size_t>(bound - kOperationBoundsUs.begin());
 }
 
-// FNV-1a of a record whose own checksum is 0.
+// Of a record whose own checksum is 0.
 std::uint32_t checksum_of(operation record) {
     record.checksum = 0;
-    return network_id({reinterpret_cast<const char *>(&record), sizeof record});
+    return fnv1a_32({reinterpret_cast<const char *>(&record), sizeof record});
 }
 
 } // namespace

@@ -21,14 +21,13 @@ Error bad_text(std::string_view what, std::string_view text) {
     return {ErrorCode::invalid_network_config, std::move(message)};
 }
 
-// The prefix's length in bits of the mapped 128-bit form.
-unsigned mapped_length(const Prefix &prefix) { return prefix.length + (is_ipv4(prefix.addr) ? kMappedBits : 0); }
-
 } // namespace
 
 bool is_ipv4(const ip_addr &addr) {
     return addr.word[0] == 0 && addr.word[1] == 0 && addr.word[2] == htonl(kMappedWord);
 }
+
+std::uint8_t address_bits(const ip_addr &addr) { return is_ipv4(addr) ? 32 : 128; }
 
 bool is_none(const ip_addr &addr) { return addr == ip_addr{}; }
 
@@ -82,7 +81,7 @@ Result<Prefix> parse_prefix(std::string_view text) {
     auto addr = parse_ip(text.substr(0, slash));
     if (!addr)
         return bad_text("an address prefix", text);
-    const unsigned longest = is_ipv4(*addr) ? 32 : 128;
+    const unsigned longest = address_bits(*addr);
     if (slash == std::string_view::npos)
         return Prefix{*addr, static_cast<std::uint8_t>(longest)};
     const std::string_view digits = text.substr(slash + 1);
@@ -94,6 +93,14 @@ Result<Prefix> parse_prefix(std::string_view text) {
 }
 
 std::string to_string(const Prefix &prefix) { return to_string(prefix.addr) + "/" + std::to_string(prefix.length); }
+
+Prefix host_prefix(const ip_addr &addr) { return {addr, address_bits(addr)}; }
+
+bool is_host_prefix(const Prefix &prefix) { return prefix.length == address_bits(prefix.addr); }
+
+std::uint8_t mapped_length(const Prefix &prefix) {
+    return static_cast<std::uint8_t>(prefix.length + (is_ipv4(prefix.addr) ? kMappedBits : 0));
+}
 
 Prefix masked(const Prefix &prefix) {
     std::array<std::uint8_t, 16> bytes{};

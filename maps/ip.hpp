@@ -20,6 +20,7 @@ using Mac = std::array<std::uint8_t, 6>;
 Result<ip_addr> parse_ip(std::string_view text);
 std::string to_string(const ip_addr &addr);
 [[nodiscard]] bool is_ipv4(const ip_addr &addr);
+[[nodiscard]] std::uint8_t address_bits(const ip_addr &addr); // 32 or 128
 [[nodiscard]] bool is_none(const ip_addr &addr);
 [[nodiscard]] bool is_link_local(const ip_addr &addr); // fe80::/10 or 169.254.0.0/16
 ip_addr ipv4_from_host_order(std::uint32_t addr);
@@ -35,6 +36,10 @@ struct Prefix {
 // "10.1.2.3/24"; without a slash it is the host prefix.
 Result<Prefix> parse_prefix(std::string_view text);
 std::string to_string(const Prefix &prefix);
+[[nodiscard]] Prefix host_prefix(const ip_addr &addr); // /32 or /128
+[[nodiscard]] bool is_host_prefix(const Prefix &prefix);
+// The length in the 128-bit form, in which IPv4 is ::ffff:0:0/96.
+[[nodiscard]] std::uint8_t mapped_length(const Prefix &prefix);
 [[nodiscard]] Prefix masked(const Prefix &prefix); // host bits cleared
 [[nodiscard]] bool contains(const Prefix &prefix, const ip_addr &addr);
 

@@ -12,7 +12,7 @@ Result<MapFacts> map_facts(int fd) {
     bpf_map_info info{};
     __u32 size = sizeof info;
     if (bpf_obj_get_info_by_fd(fd, &info, &size) != 0)
-        return system_error(ErrorCode::bpf, "asking the kernel about a map", errno);
+        return system_error(ErrorCode::bpf, "querying a map", errno);
     return MapFacts{info.id, info.type, info.key_size, info.value_size, info.max_entries, info.map_flags};
 }
 
@@ -36,10 +36,10 @@ Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32
     Fd fd(bpf_obj_get_opts(path.c_str(), &options));
     if (!fd) {
         const int error = errno;
-        if (error == ENOENT && access == Access::what_is_there)
+        if (error == ENOENT && access == Access::if_present)
             return fd;
         if (error == ENOENT)
-            return Error{ErrorCode::missing, "map " + path + " is not there",
+            return Error{ErrorCode::missing, "map " + path + " is missing",
                          "no pod was set up since the node booted, or the bpffs was unmounted", error};
         return system_error(ErrorCode::bpf, "opening map " + path, error);
     }
@@ -49,15 +49,15 @@ Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32
                      "map " + path + " has keys of " + std::to_string(facts.key_size) + " and values of " +
                          std::to_string(facts.value_size) + " bytes, this binary expects " + std::to_string(key_size) +
                          " and " + std::to_string(value_size),
-                     "use the build of Podlane that made it, or take its directory away when no pod uses it"};
+                     "use the build of Podlane that created it, or remove its directory once no pod uses it"};
     return fd;
 }
 
-Result<void> put(int fd, const std::string &path, const void *key, const void *value, Put how) {
-    const std::uint64_t flags = how == Put::any ? BPF_ANY : how == Put::must_not_exist ? BPF_NOEXIST : BPF_EXIST;
+Result<void> write(int fd, const std::string &path, const void *key, const void *value, Write how) {
+    const std::uint64_t flags = how == Write::any ? BPF_ANY : how == Write::must_not_exist ? BPF_NOEXIST : BPF_EXIST;
     int error = 0;
-    // Maps without preallocation take entries from a reserve the kernel refills behind our back: ENOMEM is for a
-    // moment.
+    // Maps without preallocation take entries from a reserve that the kernel refills asynchronously: ENOMEM is
+    // transient.
     for (int attempt = 0; attempt < kMemoryAttempts; ++attempt) {
         if (bpf_map_update_elem(fd, key, value, flags) == 0)
             return {};
@@ -84,14 +84,14 @@ Result<bool> find(int fd, const std::string &path, const void *key, void *value)
     return system_error(ErrorCode::bpf, "reading map " + path, errno);
 }
 
-Result<bool> erase(int fd, const std::string &path, const void *key) {
+Result<bool> remove(int fd, const std::string &path, const void *key) {
     if (fd < 0)
         return false;
     if (bpf_map_delete_elem(fd, key) == 0)
         return true;
     if (errno == ENOENT)
         return false;
-    return system_error(ErrorCode::bpf, "erasing from map " + path, errno);
+    return system_error(ErrorCode::bpf, "deleting from map " + path, errno);
 }
 
 Result<std::vector<Bytes>> keys(int fd, const std::string &path) {
@@ -100,7 +100,7 @@ Result<std::vector<Bytes>> keys(int fd, const std::string &path) {
     const MapFacts facts = TRY(map_facts(fd));
     std::vector<Bytes> found;
     std::unordered_set<std::string_view> seen; // views into `found`, whose buffers stay where they are
-    // A key erased while we stand on it sends the kernel back to the first one: bounded, and nothing twice.
+    // If the current key is deleted, the kernel restarts at the first one: the walk is bounded and skips duplicates.
     const std::uint64_t limit = std::uint64_t{4} * facts.max_entries + 64;
     Bytes next(facts.key_size);
     Bytes previous;

@@ -20,10 +20,10 @@ namespace podlane {
 enum class Access {
     read_only,
     read_write,
-    what_is_there, // to write; a pin that is missing is a map without entries, which takes none
+    if_present, // to write; a missing pin is an empty map, which takes no entries
 };
 
-// What the kernel says of a map.
+// The kernel's description of a map.
 struct MapFacts {
     std::uint32_t id = 0;
     std::uint32_t type = 0; // enum bpf_map_type
@@ -33,18 +33,18 @@ struct MapFacts {
     std::uint32_t flags = 0;
 };
 
-enum class Put { any, must_not_exist, must_exist };
+enum class Write { any, must_not_exist, must_exist };
 
 using Bytes = std::vector<std::uint8_t>;
 
 namespace detail {
-// Opens the pin `path`; an error where its sizes are not the ones this binary was built with. No descriptor where it is
-// missing and need not be there.
+// Opens the pin `path`; an error if its sizes are not the ones this binary was built with. Returns no descriptor if the
+// pin is missing and `access` is if_present.
 Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32_t value_size, Access access);
-Result<void> put(int fd, const std::string &path, const void *key, const void *value, Put how);
+Result<void> write(int fd, const std::string &path, const void *key, const void *value, Write how);
 Result<bool> find(int fd, const std::string &path, const void *key, void *value);
-Result<bool> erase(int fd, const std::string &path, const void *key);
-// Every key once, also where entries come and go meanwhile.
+Result<bool> remove(int fd, const std::string &path, const void *key);
+// Every key once, even if entries come and go meanwhile.
 Result<std::vector<Bytes>> keys(int fd, const std::string &path);
 } // namespace detail
 
@@ -70,14 +70,19 @@ template <typename K, typename V> class Map {
         return std::optional<V>{value};
     }
 
-    // Put::must_not_exist on an existing key is an error with ErrorCode::already_exists; a full map
-    // ErrorCode::map_full.
-    [[nodiscard]] Result<void> put(const K &key, const V &value, Put how = Put::any) const {
-        return detail::put(fd_.get(), path_, &key, &value, how);
+    // Inserts or overwrites. A full map is an error with ErrorCode::map_full.
+    [[nodiscard]] Result<void> update(const K &key, const V &value) const { return write(key, value, Write::any); }
+    // An existing key is an error with ErrorCode::already_exists.
+    [[nodiscard]] Result<void> insert(const K &key, const V &value) const {
+        return write(key, value, Write::must_not_exist);
+    }
+    // A missing key is an error.
+    [[nodiscard]] Result<void> replace(const K &key, const V &value) const {
+        return write(key, value, Write::must_exist);
     }
 
-    // False where the key was not there.
-    [[nodiscard]] Result<bool> erase(const K &key) const { return detail::erase(fd_.get(), path_, &key); }
+    // False if the key was missing.
+    [[nodiscard]] Result<bool> remove(const K &key) const { return detail::remove(fd_.get(), path_, &key); }
 
     // A copy of all entries; entries that come or go meanwhile may or may not be in it.
     [[nodiscard]] Result<std::vector<std::pair<K, V>>> entries() const {
@@ -98,11 +103,14 @@ template <typename K, typename V> class Map {
         return all;
     }
 
-    [[nodiscard]] bool is_there() const { return static_cast<bool>(fd_); }
+    [[nodiscard]] bool exists() const { return static_cast<bool>(fd_); }
     [[nodiscard]] int fd() const { return fd_.get(); }
     [[nodiscard]] const std::string &path() const { return path_; }
 
   private:
+    [[nodiscard]] Result<void> write(const K &key, const V &value, Write how) const {
+        return detail::write(fd_.get(), path_, &key, &value, how);
+    }
     Map(Fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
     Fd fd_;
     std::string path_;

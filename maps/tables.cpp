@@ -1,8 +1,11 @@
 #include "tables.hpp"
+#include "maps/hash.hpp"
 
 #include <arpa/inet.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 namespace podlane {
@@ -16,15 +19,23 @@ constexpr std::uint32_t kNumberBits = 32; // of the ifindex or network before th
 constexpr std::uint32_t kMappedBits = 96; // ::ffff:0:0/96
 
 // The length of a prefix in a trie whose keys are a number and an address.
-std::uint32_t trie_length(const Prefix &prefix) {
-    return kNumberBits + prefix.length + (is_ipv4(prefix.addr) ? kMappedBits : 0);
-}
+std::uint32_t trie_length(const Prefix &prefix) { return kNumberBits + mapped_length(prefix); }
 
 Prefix trie_prefix(const ip_addr &addr, std::uint32_t length) {
     const std::uint32_t before = kNumberBits + (is_ipv4(addr) ? kMappedBits : 0);
     // A prefix of IPv6 may begin like a mapped IPv4 address, and be shorter than one.
     const std::uint32_t skipped = length >= before ? before : kNumberBits;
     return {addr, static_cast<std::uint8_t>(length - skipped)};
+}
+
+// Directories on a bpffs keep their inode number when they are renamed.
+Result<std::uint64_t> generation_of(const std::string &root) {
+    struct stat facts {};
+    if (stat(live_directory(root).c_str(), &facts) == 0)
+        return static_cast<std::uint64_t>(facts.st_ino);
+    if (errno == ENOENT)
+        return Error{ErrorCode::missing, "there are no pins below " + root, {}, errno};
+    return system_error(ErrorCode::bpf, "reading " + live_directory(root), errno);
 }
 
 } // namespace
@@ -85,12 +96,12 @@ Result<Counters> Counters::open(std::string_view root, Access access) {
     return Counters(std::move(fd), std::move(path), cpus);
 }
 
-Result<void> Counters::put_zero(std::uint32_t ifindex) const {
+Result<void> Counters::insert_zero(std::uint32_t ifindex) const {
     const std::vector<counters> zero(cpus_);
-    return detail::put(fd_.get(), path_, &ifindex, zero.data(), Put::any);
+    return detail::write(fd_.get(), path_, &ifindex, zero.data(), Write::any);
 }
 
-Result<bool> Counters::erase(std::uint32_t ifindex) const { return detail::erase(fd_.get(), path_, &ifindex); }
+Result<bool> Counters::remove(std::uint32_t ifindex) const { return detail::remove(fd_.get(), path_, &ifindex); }
 
 Result<std::vector<counters>> Counters::find(std::uint32_t ifindex) const {
     std::vector<counters> values(cpus_);
@@ -119,12 +130,32 @@ Result<std::vector<std::uint32_t>> Counters::keys() const {
     return all;
 }
 
-std::uint32_t network_id(std::string_view name) {
-    std::uint32_t hash = 0x811c9dc5U;
-    for (const char c : name)
-        hash = (hash ^ static_cast<unsigned char>(c)) * 0x01000193U;
-    return hash;
+Result<void> Tables::check_generation(const std::string &root) const {
+    if (TRY(generation_of(root)) == generation)
+        return {};
+    return Error{ErrorCode::try_again_later, "Podlane was upgraded just now",
+                 "the runtime's next attempt finds it done"};
 }
+
+Result<Tables> Tables::open(const std::string &root, Access access) {
+    // First: the maps opened after it may be newer than it says, never older.
+    const std::uint64_t generation = TRY(generation_of(root));
+    return Tables{TRY(open_endpoints(root, access)),
+                  TRY(open_interfaces(root, access)),
+                  TRY(open_addresses(root, access)),
+                  TRY(open_networks(root, access)),
+                  TRY(open_allowed_sources(root, access)),
+                  TRY(open_bandwidths(root, access)),
+                  TRY(open_cluster_cidrs(root, access)),
+                  TRY(open_source_routes(root, access)),
+                  TRY(open_limit_states(root, access)),
+                  TRY(open_exempts(root, access)),
+                  TRY(open_senders(root, access)),
+                  TRY(Counters::open(root, access)),
+                  generation};
+}
+
+std::uint32_t network_id(std::string_view name) { return fnv1a_32(name); }
 
 std::string_view field_text(std::span<const char> field) { return {field.data(), strnlen(field.data(), field.size())}; }
 

@@ -74,8 +74,8 @@ Result<Watches> open_watches(std::string_view root, Access access);
 class Counters {
   public:
     static Result<Counters> open(std::string_view root, Access access);
-    [[nodiscard]] Result<void> put_zero(std::uint32_t ifindex) const;
-    [[nodiscard]] Result<bool> erase(std::uint32_t ifindex) const;
+    [[nodiscard]] Result<void> insert_zero(std::uint32_t ifindex) const;
+    [[nodiscard]] Result<bool> remove(std::uint32_t ifindex) const;
     // One element a CPU; empty where the endpoint has no counters.
     [[nodiscard]] Result<std::vector<counters>> find(std::uint32_t ifindex) const;
     // The sum over the CPUs; zero where the endpoint has no counters.
@@ -88,6 +88,28 @@ class Counters {
     Fd fd_;
     std::string path_;
     unsigned cpus_;
+};
+
+// Descriptors of the maps of one root that an endpoint has entries in.
+struct Tables {
+    Endpoints endpoints;
+    Interfaces interfaces;
+    Addresses addresses;
+    Networks networks;
+    AllowedSources allowed_sources;
+    Bandwidths bandwidths;
+    ClusterCidrs cluster_cidrs;
+    SourceRoutes source_routes;
+    LimitStates limit_states;
+    Exempts exempts;
+    Senders senders;
+    Counters counters;
+    std::uint64_t generation; // of the pins; an upgrade changes it
+
+    // ErrorCode::missing if nothing was loaded yet.
+    static Result<Tables> open(const std::string &root, Access access = Access::read_write);
+    // An error if an upgrade replaced maps since they were opened. The caller holds the lock of the root.
+    [[nodiscard]] Result<void> check_generation(const std::string &root) const;
 };
 
 // The number a network's name stands for in keys (FNV-1a, 32 bits; two names with one number are refused by ADD).

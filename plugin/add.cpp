@@ -70,8 +70,7 @@ Result<void> allow_ipv6(const net::Namespace &pod, const std::string &ifname) {
 Result<void> add_pod_addresses(Pair &pair, const Plan &plan) {
     const std::uint32_t ifindex = pair.veth.pod_ifindex;
     for (const ip_addr &addr : plan.addresses) {
-        const std::uint8_t bits = is_ipv4(addr) ? 32 : 128;
-        TRY(net::add_address(pair.pod, ifindex, {{addr, bits}, net::kNoDad, net::kScopeGlobal}));
+        TRY(net::add_address(pair.pod, ifindex, {host_prefix(addr), net::kNoDad, net::kScopeGlobal}));
     }
     if (!is_none(plan.link_local))
         TRY(net::add_address(pair.pod, ifindex, {{plan.link_local, 64}, net::kNoDad, net::kScopeLink}));
@@ -162,8 +161,7 @@ Result<void> configure_host(Pair &pair, const Plan &plan) {
         TRY(net::add_route(pair.host, {.destination = masked({own, 64}), .ifindex = ifindex, .append = true}));
     }
     for (const ip_addr &addr : plan.addresses) {
-        const std::uint8_t bits = is_ipv4(addr) ? 32 : 128;
-        if (!TRY(net::add_route(pair.host, {.destination = {addr, bits}, .ifindex = ifindex})))
+        if (!TRY(net::add_route(pair.host, {.destination = host_prefix(addr), .ifindex = ifindex})))
             return Error{ErrorCode::already_exists, "the node has a route to " + to_string(addr) + " already",
                          "see `ip route show " + to_string(addr) + "`"};
     }

@@ -54,8 +54,8 @@ Result<void> note_name(const std::optional<EgressRoute> &way, const SourceRoutes
     const source_route_key note = source_route_place(way->uplink.ifindex, 1, SOURCE_ROUTE_NAMELESS);
     const auto addresses = TRY(net::list_addresses(host, way->uplink.ifindex));
     if (std::ranges::none_of(addresses, [](const net::Address &one) { return is_ipv4(one.prefix.addr); }))
-        return routes.put(note, {});
-    TRY(routes.erase(note));
+        return routes.update(note, {});
+    TRY(routes.remove(note));
     return {};
 }
 
@@ -63,7 +63,7 @@ Result<void> erase_notes(const SourceRoutes &routes, const Uplinks &uplinks) {
     for (const source_route_key &key : TRY(routes.keys())) {
         const source_route_key note = source_route_place(key.ifindex, 1, SOURCE_ROUTE_NAMELESS);
         if (std::memcmp(&key, &note, sizeof key) == 0 && !TRY(uplinks.find(key.ifindex)))
-            TRY(routes.erase(key));
+            TRY(routes.remove(key));
     }
     return {};
 }

@@ -130,8 +130,7 @@ Result<void> check_neighbours(Checked &c, const Plan &plan) {
 
 Result<void> check_host_routes(Checked &c) {
     for (const ip_addr &addr : c.addresses()) {
-        const std::uint8_t bits = is_ipv4(addr) ? 32 : 128;
-        if (!TRY(net::find_route(c.host, {.destination = {addr, bits}, .ifindex = c.record.ifindex})))
+        if (!TRY(net::find_route(c.host, {.destination = host_prefix(addr), .ifindex = c.record.ifindex})))
             return gone("the host's route to " + to_string(addr) + " by " + c.host_ifname() + " is gone");
     }
     return {};

@@ -1,19 +1,17 @@
+#include "maps/errors.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/remove.hpp"
 #include "plugin/verbs.hpp"
 
 namespace podlane {
 
-// The lease goes back even where the rest fails: a runtime repeats a failed DEL, but not for ever.
+// The lease is released even if the rest fails: a runtime repeats a failed DEL, but not forever.
 Result<std::string> del(const cni::Request &request) {
-    auto removed = remove_attachment(request);
-    auto returned = request.config.ipam_type.empty() ? Result<void>{} : ipam::remove(request);
-    if (!removed && !returned)
-        removed.error().message += "; " + returned.error().message;
-    if (!removed)
-        return std::move(removed).error();
-    if (!returned)
-        return std::move(returned).error();
+    Errors errors;
+    errors.add(remove_attachment(request));
+    if (!request.config.ipam_type.empty())
+        errors.add(ipam::remove(request));
+    TRY(std::move(errors).result());
     return std::string{};
 }
 

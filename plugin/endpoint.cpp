@@ -3,32 +3,23 @@
 #include "loader/pace.hpp"
 #include "plugin/history.hpp"
 #include "loader/net/link.hpp"
+#include "maps/clock.hpp"
+#include "maps/errors.hpp"
 
 #include <arpa/inet.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
-#include <ctime>
 
 namespace podlane {
 namespace {
-
-constexpr std::uint64_t kNanosecondsPerSecond = 1000000000;
-
-std::uint64_t now_ns() {
-    timespec now{};
-    clock_gettime(CLOCK_REALTIME, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * kNanosecondsPerSecond + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 // An entry of the table goes again when the ADD fails.
 template <typename Table, typename Key>
 void undo_put(Rollback &rollback, const std::string &what, const Table &table, Key key) {
     rollback.add(what, [&table, key]() -> Result<void> {
-        TRY(table.erase(key));
+        TRY(table.remove(key));
         return {};
     });
 }
@@ -52,25 +43,22 @@ Result<void> take_from(const Tables &tables, const ip_addr &addr, std::uint32_t 
 }
 
 Result<void> put_address(const Tables &tables, const address_key &key, const address &value) {
-    auto put = tables.addresses.put(key, value, Put::must_not_exist);
+    auto put = tables.addresses.insert(key, value);
     if (put || put.error().code != ErrorCode::already_exists)
         return put;
     const auto owner = TRY(tables.addresses.find(key));
     if (owner && owner->ifindex != value.ifindex && TRY(tables.interfaces.find(owner->ifindex)))
         TRY(take_from(tables, key.addr, owner->ifindex));
-    return tables.addresses.put(key, value, Put::any);
+    return tables.addresses.update(key, value);
 }
 
-template <typename Table> void erase_all_of(const Table &table, std::uint32_t ifindex, auto belongs, Error &failed) {
+template <typename Table> void erase_all_of(const Table &table, std::uint32_t ifindex, auto belongs, Errors &errors) {
     auto all = table.entries();
-    if (!all) {
-        failed = std::move(all).error();
-        return;
-    }
+    if (!all)
+        return errors.add(std::move(all).error());
     for (const auto &[key, value] : *all)
         if (belongs(key, value, ifindex))
-            if (auto erased = table.erase(key); !erased)
-                failed = std::move(erased).error();
+            errors.add(table.remove(key));
 }
 
 std::vector<std::pair<exempt_key, std::uint32_t>> exempts_of(const cni::Config &config, std::uint32_t ifindex) {
@@ -93,18 +81,18 @@ std::vector<std::pair<exempt_key, std::uint32_t>> exempts_of(const cni::Config &
 // Before the host end's flags say that there are any.
 Result<void> put_limits(const Tables &tables, const cni::Config &config, std::uint32_t ifindex, Rollback &rollback) {
     for (const auto &[key, shaped] : exempts_of(config, ifindex)) {
-        TRY(tables.exempts.put(key, shaped));
+        TRY(tables.exempts.update(key, shaped));
         undo_put(rollback, "exempting from limits", tables.exempts, key);
     }
     const auto &limits = config.bandwidth;
     if (!limits)
         return {};
-    TRY(tables.bandwidths.put(
+    TRY(tables.bandwidths.update(
         ifindex, {limits->ingress_rate, limits->ingress_burst, limits->egress_rate, limits->egress_burst}));
     undo_put(rollback, "storing its bandwidth", tables.bandwidths, ifindex);
     for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
         const limit_key key{ifindex, direction};
-        TRY(tables.limit_states.put(key, limit_state{}));
+        TRY(tables.limit_states.update(key, limit_state{}));
         undo_put(rollback, "starting its limits", tables.limit_states, key);
     }
     return {};
@@ -123,7 +111,7 @@ Result<std::vector<sender_key>> sender_keys(const endpoint &record) {
 
 Result<void> put_senders(const Tables &tables, const endpoint &record, Rollback &rollback) {
     for (const sender_key &key : TRY(sender_keys(record))) {
-        TRY(tables.senders.put(key, record.ifindex));
+        TRY(tables.senders.update(key, record.ifindex));
         undo_put(rollback, "telling whose sockets are whose", tables.senders, key);
     }
     return {};
@@ -133,15 +121,15 @@ Result<void> put_senders(const Tables &tables, const endpoint &record, Rollback 
 Result<void> erase_senders(const Tables &tables, const endpoint &record) {
     for (const sender_key &key : TRY(sender_keys(record)))
         if (const auto owner = TRY(tables.senders.find(key)); owner && *owner == record.ifindex)
-            TRY(tables.senders.erase(key));
+            TRY(tables.senders.remove(key));
     return {};
 }
 
 // What there is by the ifindex alone.
 std::array<Result<bool>, 5> erase_by_ifindex(const Tables &tables, std::uint32_t ifindex) {
-    return {tables.interfaces.erase(ifindex), tables.bandwidths.erase(ifindex),
-            tables.limit_states.erase({ifindex, LIMIT_INGRESS}), tables.limit_states.erase({ifindex, LIMIT_EGRESS}),
-            tables.counters.erase(ifindex)};
+    return {tables.interfaces.remove(ifindex), tables.bandwidths.remove(ifindex),
+            tables.limit_states.remove({ifindex, LIMIT_INGRESS}), tables.limit_states.remove({ifindex, LIMIT_EGRESS}),
+            tables.counters.remove(ifindex)};
 }
 
 bool is_place(const source_route_key &key) {
@@ -154,16 +142,16 @@ Result<void> forget_at(const Tables &tables, const endpoint &record, std::uint32
     std::vector<SourceRouteEntry> kept;
     add_entries_at(end, others, kept);
     for (const auto &[key, route] : kept)
-        TRY(tables.source_routes.put(key, route));
+        TRY(tables.source_routes.update(key, route));
     for (const ip_addr &addr : addresses_in(record))
-        TRY(tables.source_routes.erase({end, addr}));
+        TRY(tables.source_routes.remove({end, addr}));
     for (const std::uint32_t family : {0U, 1U}) {
         const auto of_family = [&](const SourceRouteEntry &one) {
             return is_place(one.first) && one.first.source.word[2] == family;
         };
         const auto places = static_cast<std::uint32_t>(std::ranges::count_if(kept, of_family));
         for (std::uint32_t place = places + 1; place <= SOURCE_ROUTE_PLACES; ++place)
-            if (!TRY(tables.source_routes.erase(source_route_place(end, family, place))))
+            if (!TRY(tables.source_routes.remove(source_route_place(end, family, place))))
                 break;
     }
     return {};
@@ -178,7 +166,7 @@ Result<void> erase_source_routes(const Tables &tables, const endpoint &record) {
         const auto route = TRY(tables.source_routes.find(key));
         if (route && route->ifindex != record.ifindex && !is_place(key))
             others.push_back(*route);
-        TRY(tables.source_routes.erase(key));
+        TRY(tables.source_routes.remove(key));
     }
     std::vector<std::uint32_t> ends;
     for (const source_route &route : others)
@@ -187,16 +175,6 @@ Result<void> erase_source_routes(const Tables &tables, const endpoint &record) {
     for (const std::uint32_t end : ends)
         TRY(forget_at(tables, record, end, others));
     return {};
-}
-
-// Directories on a bpffs keep their number when they are renamed.
-Result<std::uint64_t> generation_of(const std::string &root) {
-    struct stat facts {};
-    if (stat(live_directory(root).c_str(), &facts) == 0)
-        return static_cast<std::uint64_t>(facts.st_ino);
-    if (errno == ENOENT)
-        return Error{ErrorCode::missing, "there are no pins below " + root, {}, errno};
-    return system_error(ErrorCode::bpf, "looking at " + live_directory(root), errno);
 }
 
 } // namespace
@@ -226,34 +204,9 @@ void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all,
     }
 }
 
-Result<void> Tables::check_generation(const std::string &root) const {
-    if (TRY(generation_of(root)) == generation)
-        return {};
-    return Error{ErrorCode::try_again_later, "Podlane was upgraded just now",
-                 "the runtime's next attempt finds it done"};
-}
-
-Result<Tables> Tables::open(const std::string &root, Access access) {
-    // First: what is opened behind it may be newer than it says, never older.
-    const std::uint64_t generation = TRY(generation_of(root));
-    return Tables{TRY(open_endpoints(root, access)),
-                  TRY(open_interfaces(root, access)),
-                  TRY(open_addresses(root, access)),
-                  TRY(open_networks(root, access)),
-                  TRY(open_allowed_sources(root, access)),
-                  TRY(open_bandwidths(root, access)),
-                  TRY(open_cluster_cidrs(root, access)),
-                  TRY(open_source_routes(root, access)),
-                  TRY(open_limit_states(root, access)),
-                  TRY(open_exempts(root, access)),
-                  TRY(open_senders(root, access)),
-                  TRY(Counters::open(root, access)),
-                  generation};
-}
-
 Result<endpoint> make_endpoint(const cni::Request &request, const EndpointFacts &facts) {
     endpoint record{};
-    record.created_ns = now_ns();
+    record.created_ns = realtime_ns();
     record.netns_inode = facts.netns_inode;
     record.ifindex = facts.ifindex;
     record.pod_ifindex = facts.pod_ifindex;
@@ -282,17 +235,17 @@ Result<void> put_endpoint(const Tables &tables, const cni::Request &request, con
                           Rollback &rollback) {
     const Step step(STEP_ENTRIES);
     const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
-    TRY(tables.endpoints.put(key, record, Put::must_not_exist));
+    TRY(tables.endpoints.insert(key, record));
     undo_put(rollback, "recording the endpoint", tables.endpoints, key);
-    TRY(tables.counters.put_zero(record.ifindex));
+    TRY(tables.counters.insert_zero(record.ifindex));
     undo_put(rollback, "making its counters", tables.counters, record.ifindex);
     TRY(put_limits(tables, request.config, record.ifindex, rollback));
     for (const Prefix &prefix : request.config.allowed_sources) {
         const allowed_source_key source = make_allowed_source_key(record.ifindex, prefix);
-        TRY(tables.allowed_sources.put(source, 1));
+        TRY(tables.allowed_sources.update(source, 1));
         undo_put(rollback, "allowing source " + to_string(prefix), tables.allowed_sources, source);
     }
-    TRY(tables.interfaces.put(record.ifindex, make_interface(record)));
+    TRY(tables.interfaces.update(record.ifindex, make_interface(record)));
     undo_put(rollback, "telling the programs of the host end", tables.interfaces, record.ifindex);
     return {};
 }
@@ -320,7 +273,7 @@ Result<bool> has_limit_entries(const Tables &tables, const cni::Config &config, 
 
 Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {
     const Step step(STEP_ENTRIES);
-    Error failed;
+    Errors errors;
     const auto by_value = [](const address_key &, const address &value, std::uint32_t wanted) {
         return value.ifindex == wanted;
     };
@@ -330,53 +283,45 @@ Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {
     const auto by_either = [](const source_route_key &key, const source_route &value, std::uint32_t wanted) {
         return key.ifindex == wanted || value.ifindex == wanted;
     };
-    erase_all_of(tables.source_routes, ifindex, by_either, failed);
-    erase_all_of(tables.addresses, ifindex, by_value, failed);
-    erase_all_of(tables.allowed_sources, ifindex, by_key, failed);
+    erase_all_of(tables.source_routes, ifindex, by_either, errors);
+    erase_all_of(tables.addresses, ifindex, by_value, errors);
+    erase_all_of(tables.allowed_sources, ifindex, by_key, errors);
     erase_all_of(
         tables.exempts, ifindex,
         [](const exempt_key &key, std::uint32_t, std::uint32_t wanted) { return ntohl(key.ifindex) == wanted; },
-        failed);
+        errors);
     erase_all_of(
         tables.senders, ifindex,
-        [](const sender_key &, std::uint32_t owner, std::uint32_t wanted) { return owner == wanted; }, failed);
+        [](const sender_key &, std::uint32_t owner, std::uint32_t wanted) { return owner == wanted; }, errors);
     for (Result<bool> &erased : erase_by_ifindex(tables, ifindex))
-        if (!erased)
-            failed = std::move(erased).error();
-    if (!failed.message.empty())
-        return failed;
-    return {};
+        errors.add(std::move(erased));
+    return std::move(errors).result();
 }
 
 Result<void> erase_endpoint(const Tables &tables, const endpoint_key &key, const endpoint &record) {
     const Step step(STEP_ENTRIES);
-    Error failed;
+    Errors errors;
     for (const ip_addr &addr : addresses_in(record)) {
         const address_key owned{record.network, addr};
         const auto owner = tables.addresses.find(owned);
-        if (owner && *owner && (*owner)->ifindex == record.ifindex)
-            if (auto erased = tables.addresses.erase(owned); !erased)
-                failed = std::move(erased).error();
+        if (!owner)
+            errors.add(owner.error());
+        else if (*owner && (*owner)->ifindex == record.ifindex)
+            errors.add(tables.addresses.remove(owned));
     }
-    if (auto erased = erase_senders(tables, record); !erased)
-        failed = std::move(erased).error();
+    errors.add(erase_senders(tables, record));
     if ((record.flags & (INTERFACE_SIBLINGS | INTERFACE_WAY)) != 0)
-        if (auto erased = erase_source_routes(tables, record); !erased)
-            failed = std::move(erased).error();
+        errors.add(erase_source_routes(tables, record));
     if (record.ifindex == 0) {
         // Without a host end there is nothing by its number.
     } else if (record.allowed_source_count == 0 && (record.flags & INTERFACE_LIMIT_EXEMPT) == 0) {
         for (Result<bool> &erased : erase_by_ifindex(tables, record.ifindex))
-            if (!erased)
-                failed = std::move(erased).error();
-    } else if (auto erased = erase_interface(tables, record.ifindex); !erased) {
-        failed = std::move(erased).error();
+            errors.add(std::move(erased));
+    } else {
+        errors.add(erase_interface(tables, record.ifindex));
     }
-    if (auto erased = tables.endpoints.erase(key); !erased)
-        failed = std::move(erased).error();
-    if (!failed.message.empty())
-        return failed;
-    return {};
+    errors.add(tables.endpoints.remove(key));
+    return std::move(errors).result();
 }
 
 } // namespace podlane

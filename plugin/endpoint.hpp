@@ -13,28 +13,6 @@
 
 namespace podlane {
 
-// Writable descriptors of the maps of one root.
-struct Tables {
-    Endpoints endpoints;
-    Interfaces interfaces;
-    Addresses addresses;
-    Networks networks;
-    AllowedSources allowed_sources;
-    Bandwidths bandwidths;
-    ClusterCidrs cluster_cidrs;
-    SourceRoutes source_routes;
-    LimitStates limit_states;
-    Exempts exempts;
-    Senders senders;
-    Counters counters;
-    std::uint64_t generation; // of the pins: another one after an upgrade
-
-    // ErrorCode::missing where nothing was ever loaded.
-    static Result<Tables> open(const std::string &root, Access access = Access::read_write);
-    // An error where an upgrade has replaced maps since they were opened. For who holds the lock of the root.
-    [[nodiscard]] Result<void> check_generation(const std::string &root) const;
-};
-
 // What the maps are told of a new endpoint. Identity, pod names and configuration come from the request.
 struct EndpointFacts {
     endpoint_mode mode = ENDPOINT_MAIN;

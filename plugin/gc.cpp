@@ -4,10 +4,10 @@
 #include "plugin/remove.hpp"
 #include "plugin/verbs.hpp"
 
+#include "maps/errors.hpp"
 #include "maps/tables.hpp"
 
 #include <algorithm>
-#include <optional>
 
 namespace podlane {
 namespace {
@@ -30,14 +30,14 @@ Result<void> collect(cni::Request request, std::string_view container_id, std::s
 
 // What the network's last DEL could not take away.
 Result<void> drop_network(const cni::Request &request) {
-    const Tables tables = TRY(Tables::open(request.config.bpffs, Access::what_is_there));
+    const Tables tables = TRY(Tables::open(request.config.bpffs, Access::if_present));
     return drop_network_if_unused(request.config.bpffs, tables, network_id(request.config.name));
 }
 
 } // namespace
 
 Result<std::string> gc(const cni::Request &request) {
-    std::optional<Error> failed;
+    Errors errors;
     const auto endpoints = open_endpoints(request.config.bpffs, Access::read_only);
     if (!endpoints && endpoints.error().code != ErrorCode::missing)
         return endpoints.error();
@@ -47,17 +47,14 @@ Result<std::string> gc(const cni::Request &request) {
             const std::string_view ifname = field_text(key.ifname);
             if (field_text(value.network_name) != request.config.name || is_valid(request, container_id, ifname))
                 continue;
-            if (auto collected = collect(request, container_id, ifname); !collected && !failed)
-                failed = std::move(collected).error().context("removing container " + std::string(container_id));
+            if (auto collected = collect(request, container_id, ifname); !collected)
+                errors.add(std::move(collected).error().context("removing container " + std::string(container_id)));
         }
     if (endpoints)
-        if (auto dropped = drop_network(request); !dropped && !failed)
-            failed = std::move(dropped).error();
+        errors.add(drop_network(request));
     if (!request.config.ipam_type.empty())
-        if (auto done = ipam::gc(request); !done && !failed)
-            failed = std::move(done).error();
-    if (failed)
-        return *std::move(failed);
+        errors.add(ipam::gc(request));
+    TRY(std::move(errors).result());
     return std::string{};
 }
 

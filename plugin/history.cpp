@@ -2,6 +2,7 @@
 
 #include "maps/history.hpp"
 #include "maps/tables.hpp"
+#include "maps/clock.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,23 +14,16 @@ namespace {
 
 constexpr std::uint64_t kNsPerUs = 1000;
 
-std::uint64_t now_ns(clockid_t clock) {
-    constexpr std::uint64_t kNsPerS = 1000000000;
-    timespec now{};
-    clock_gettime(clock, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * kNsPerS + static_cast<std::uint64_t>(now.tv_nsec);
-}
-
 // Of this process, which serves one call.
 struct Clock {
-    std::uint64_t began_realtime_ns = now_ns(CLOCK_REALTIME);
-    std::uint64_t began_ns = now_ns(CLOCK_MONOTONIC);
+    std::uint64_t began_realtime_ns = realtime_ns();
+    std::uint64_t began_ns = monotonic_ns();
     std::uint64_t switched_ns = began_ns;
     operation_step step = STEP_OTHER;
     std::array<std::uint64_t, STEP_COUNT> spent_ns{};
 
     void switch_to(operation_step next) {
-        const std::uint64_t now = now_ns(CLOCK_MONOTONIC);
+        const std::uint64_t now = monotonic_ns();
         spent_ns.at(step) += now - switched_ns;
         switched_ns = now;
         step = next;

@@ -92,9 +92,9 @@ Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, con
     const Lock lock = TRY(Lock::shared(request.config.bpffs));
     const endpoint record = TRY(make_record(request, pod, link));
     const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
-    TRY(tables.endpoints.put(key, record, Put::must_not_exist));
+    TRY(tables.endpoints.insert(key, record));
     rollback.add("recording the endpoint", [&tables, key]() -> Result<void> {
-        TRY(tables.endpoints.erase(key));
+        TRY(tables.endpoints.remove(key));
         return {};
     });
     log(cni::Log::Level::warning, "interface " + words_of(link) +

@@ -86,10 +86,10 @@ bool are_in(const std::vector<cluster_cidr_key> &keys, const std::vector<cluster
 Result<void> put_cidrs(const Tables &tables, std::uint32_t network, const std::vector<cluster_cidr_key> &wanted) {
     const auto there = TRY(cidrs_of(tables, network));
     for (const cluster_cidr_key &key : wanted)
-        TRY(tables.cluster_cidrs.put(key, 1));
+        TRY(tables.cluster_cidrs.update(key, 1));
     for (const cluster_cidr_key &key : there)
         if (!is_in(wanted, key))
-            TRY(tables.cluster_cidrs.erase(key));
+            TRY(tables.cluster_cidrs.remove(key));
     return {};
 }
 
@@ -132,7 +132,7 @@ Result<void> put_in_place(const cni::Config &config, const Tables &tables) {
     const network wanted = TRY(wanted_entry(config));
     const auto there = TRY(find_entry(tables, wanted));
     TRY(put_cidrs(tables, id, wanted_cidrs(config, id)));
-    TRY(tables.networks.put(id, there ? merged(*there, wanted) : wanted));
+    TRY(tables.networks.update(id, there ? merged(*there, wanted) : wanted));
     if (!uses_uplinks(config))
         return {};
     const FoundUplinks found = TRY(find_uplinks(config.uplinks, tables.interfaces));
@@ -179,7 +179,7 @@ Result<Lock> enter_network(const cni::Request &request, const Tables &tables, ne
 
 Result<void> drop_network_if_unused(const std::string &root, const Tables &tables, std::uint32_t network) {
     const Step step(STEP_NETWORK);
-    if (!tables.addresses.is_there())
+    if (!tables.addresses.exists())
         return {}; // nothing says who uses it
     const auto in_use = [&]() -> Result<bool> {
         const auto all = TRY(tables.addresses.entries());
@@ -193,11 +193,11 @@ Result<void> drop_network_if_unused(const std::string &root, const Tables &table
         return {};
     if (const auto entry = TRY(tables.networks.find(network)))
         TRY(drop_masquerade(entry->masquerade, std::string(field_text(entry->name))));
-    const UplinkTables uplinks = TRY(UplinkTables::open(root, Access::what_is_there));
+    const UplinkTables uplinks = TRY(UplinkTables::open(root, Access::if_present));
     TRY(take_network_everywhere(uplinks, network));
     TRY(erase_notes(tables.source_routes, uplinks.uplinks));
     TRY(put_cidrs(tables, network, {}));
-    TRY(tables.networks.erase(network));
+    TRY(tables.networks.remove(network));
     return {};
 }
 

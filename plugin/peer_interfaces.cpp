@@ -10,8 +10,6 @@
 namespace podlane {
 namespace {
 
-constexpr std::uint32_t kMappedBits = 96; // ::ffff:0:0/96
-
 source_route make_source_route(const endpoint &record) {
     source_route route{};
     route.ifindex = record.ifindex;
@@ -23,10 +21,10 @@ source_route make_source_route(const endpoint &record) {
 
 // By the uplink to neighbours of the lease's subnet, and past them to the gateway.
 Result<void> add_way(source_route &route, const EgressRoute &way, const cni::Address &own, net::Netlink &host) {
-    const bool alone = own.prefix.length == (is_ipv4(own.prefix.addr) ? 32 : 128);
+    const bool alone = is_host_prefix(own.prefix);
     route.uplink = way.uplink.ifindex;
     route.gateway = TRY(gateway_for(way, own, host)).value_or(ip_addr{});
-    route.prefix_bits = alone ? 0 : own.prefix.length + (is_ipv4(own.prefix.addr) ? kMappedBits : 0);
+    route.prefix_bits = alone ? 0 : mapped_length(own.prefix);
     std::ranges::copy(way.uplink.mac, route.uplink_mac);
     return {};
 }
@@ -59,10 +57,10 @@ Result<void> tell(const PeerInterface &sibling, const Tables &tables) {
 Result<void> change_flags(const Tables &tables, const PeerInterface &sibling, std::uint32_t flags) {
     endpoint record = sibling.second;
     record.flags = flags;
-    TRY(tables.endpoints.put(sibling.first, record, Put::must_exist));
-    TRY(tables.interfaces.put(record.ifindex, make_interface(record), Put::must_exist));
+    TRY(tables.endpoints.replace(sibling.first, record));
+    TRY(tables.interfaces.replace(record.ifindex, make_interface(record)));
     for (const ip_addr &addr : addresses_in(record))
-        TRY(tables.addresses.put({record.network, addr}, make_address(record), Put::must_exist));
+        TRY(tables.addresses.replace({record.network, addr}, make_address(record)));
     return {};
 }
 
@@ -126,10 +124,10 @@ Result<void> put_source_routes(const std::vector<SourceRouteEntry> &entries, con
     const Step step(STEP_ENTRIES);
     for (const auto &[key, route] : entries) {
         rollback.add("putting the way of " + to_string(route.source), [&tables, key = key]() -> Result<void> {
-            TRY(tables.source_routes.erase(key));
+            TRY(tables.source_routes.remove(key));
             return {};
         });
-        TRY(tables.source_routes.put(key, route));
+        TRY(tables.source_routes.update(key, route));
     }
     for (const PeerInterface &sibling : siblings)
         TRY(tell(sibling, tables));

@@ -2,6 +2,7 @@
 
 #include "maps/abi/config.h"
 #include "loader/net/address.hpp"
+#include "maps/hash.hpp"
 
 #include <arpa/inet.h>
 
@@ -20,20 +21,8 @@ ip_addr gateway(bool ipv4) {
     return {{htonl(PODLANE_GATEWAY_IPV6_0), 0, htonl(PODLANE_GATEWAY_IPV6_2), htonl(PODLANE_GATEWAY_IPV6_3)}};
 }
 
-Prefix host_prefix(const ip_addr &addr) {
-    constexpr std::uint8_t kIpv4Bits = 32;
-    constexpr std::uint8_t kIpv6Bits = 128;
-    return {addr, is_ipv4(addr) ? kIpv4Bits : kIpv6Bits};
-}
-
-bool is_host_prefix(const Prefix &prefix) { return prefix == host_prefix(prefix.addr); }
-
-// FNV-1a, 64 bits.
 std::uint64_t identity_hash(const cni::Request &request) {
-    std::uint64_t hash = 0xcbf29ce484222325U;
-    for (const char c : request.container_id + "/" + request.ifname)
-        hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-    return hash;
+    return fnv1a_64(request.container_id + "/" + request.ifname);
 }
 
 // Locally administered, unicast, and the same at every ADD of the same attachment.

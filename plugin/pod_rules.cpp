@@ -58,8 +58,7 @@ std::vector<net::RouteSpec> routes_for(const cni::Address &own, const std::vecto
 
 cni::Address known(const ip_addr &addr, const std::vector<cni::Address> &own) {
     const auto found = std::ranges::find_if(own, [&](const cni::Address &one) { return one.prefix.addr == addr; });
-    const auto bits = static_cast<std::uint8_t>(is_ipv4(addr) ? 32 : 128);
-    return found == own.end() ? cni::Address{{addr, bits}, {}, {}} : *found;
+    return found == own.end() ? cni::Address{host_prefix(addr), {}, {}} : *found;
 }
 
 Error failed(std::string sentence) {

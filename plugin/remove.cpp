@@ -11,33 +11,13 @@
 #include "loader/net/link.hpp"
 #include "plugin/network.hpp"
 #include "plugin/plan.hpp"
+#include "maps/errors.hpp"
 
 #include <algorithm>
 #include <optional>
 
 namespace podlane {
 namespace {
-
-// The first error is the one to tell; the others follow it.
-class Errors {
-  public:
-    void add(Result<void> done) {
-        if (done)
-            return;
-        if (!first_)
-            first_ = std::move(done).error();
-        else
-            first_->message += "; " + done.error().message;
-    }
-    [[nodiscard]] Result<void> result() && {
-        if (first_)
-            return *std::move(first_);
-        return {};
-    }
-
-  private:
-    std::optional<Error> first_;
-};
 
 Result<void> detach_programs(net::Netlink &host, const endpoint &record) {
     const Step step(STEP_PROGRAMS);
@@ -108,7 +88,7 @@ Result<void> remove_attachment(const cni::Request &request) {
     auto tables = Tables::open(request.config.bpffs);
     if (!tables && tables.error().code == ErrorCode::missing) {
         TRY(refuse_other_versions(request.config.bpffs));
-        tables = Tables::open(request.config.bpffs, Access::what_is_there);
+        tables = Tables::open(request.config.bpffs, Access::if_present);
     }
     if (!tables && tables.error().code != ErrorCode::missing)
         return std::move(tables).error();

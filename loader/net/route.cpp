@@ -131,7 +131,7 @@ ip_addr unrouted_addr(Family family) {
 Outcome look_up(Netlink &netlink, const ip_addr &addr, std::optional<RouteSpec> &found) {
     rtmsg header{};
     header.rtm_family = number(family_of(addr));
-    header.rtm_dst_len = is_ipv4(addr) ? 32 : 128;
+    header.rtm_dst_len = address_bits(addr);
     header.rtm_flags = RTM_F_FIB_MATCH;
     Message message(RTM_GETROUTE, kChange, header);
     message.put(RTA_DST, addr);

@@ -7,12 +7,10 @@
 namespace podlane::net {
 namespace {
 
-std::uint8_t bits_of(const ip_addr &addr) { return is_ipv4(addr) ? 32 : 128; }
-
 Message message_for(int type, int flags, const RuleSpec &rule) {
     fib_rule_hdr header{};
     header.family = number(family_of(rule.source));
-    header.src_len = bits_of(rule.source);
+    header.src_len = address_bits(rule.source);
     header.action = FR_ACT_TO_TBL;
     Message message(type, flags, header);
     message.put(FRA_SRC, rule.source).put(FRA_TABLE, rule.table).put(FRA_PRIORITY, rule.priority);
@@ -45,7 +43,7 @@ Result<bool> has_rule(Netlink &netlink, const RuleSpec &rule) {
         [&](nlmsghdr *answer) -> std::optional<bool> {
             const auto *header = static_cast<fib_rule_hdr *>(nlmsg_data(answer));
             const Attributes<FRA_MAX> attributes(answer, sizeof *header);
-            const bool same = header->src_len == bits_of(rule.source) && attributes.addr(FRA_SRC) == rule.source &&
+            const bool same = header->src_len == address_bits(rule.source) && attributes.addr(FRA_SRC) == rule.source &&
                               attributes.get<std::uint32_t>(FRA_TABLE) == rule.table &&
                               attributes.get<std::uint32_t>(FRA_PRIORITY) == rule.priority;
             return same ? std::optional(true) : std::nullopt;

@@ -1,8 +1,8 @@
 #include "plugin/cni/keys.hpp"
+#include "maps/nearest.hpp"
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 
 namespace podlane::cni {
 namespace {
@@ -24,44 +24,17 @@ constexpr std::array<std::string_view, 9> kForeign{"disableCheck", "disableGC", 
                                                    "plugins",      "cniVersions", "delegates",
                                                    "deviceID",     "pciBusID",    "resourceName"};
 
-constexpr std::size_t kLongestGuess = 32;
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-    std::vector<std::size_t> row(b.size() + 1);
-    std::iota(row.begin(), row.end(), 0U);
-    for (std::size_t i = 1; i <= a.size(); ++i) {
-        std::size_t diagonal = row[0]++;
-        for (std::size_t j = 1; j <= b.size(); ++j) {
-            const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-            diagonal = row[j];
-            row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-        }
-    }
-    return row[b.size()];
-}
-
-// Empty where nothing is near: more than a third of the letters wrong is another word.
-std::string_view nearest(std::string_view key, std::span<const std::string_view> known) {
-    if (key.size() > kLongestGuess)
-        return {};
-    std::string_view best;
-    std::size_t best_distance = std::max<std::size_t>(2, key.size() / 3) + 1;
-    for (const std::string_view candidate : known) {
-        if (json::equal_any_case(key, candidate))
-            return candidate;
-        const std::size_t distance = edit_distance(key, candidate);
-        if (distance < best_distance && distance < candidate.size()) {
-            best = candidate;
-            best_distance = distance;
-        }
-    }
-    return best;
+// A key in another case is the nearest one, however it is written.
+std::string_view nearest_key(std::string_view key, std::span<const std::string_view> known) {
+    constexpr std::size_t kTolerated = 2;
+    const auto same = std::ranges::find_if(known, [&](std::string_view one) { return json::equal_any_case(key, one); });
+    return same != known.end() ? *same : nearest(key, known, kTolerated);
 }
 
 Error unknown_key(std::string_view path, std::string_view key, std::span<const std::string_view> known) {
     const std::string where = path.empty() ? "" : " in " + std::string(path);
     Error error{ErrorCode::invalid_network_config, "unknown key " + json::quote(key) + where};
-    if (const std::string_view near = nearest(key, known); !near.empty())
+    if (const std::string_view near = nearest_key(key, known); !near.empty())
         error.hint = "did you mean \"" + std::string(near) + "\"?";
     else
         error.hint = "remove " + json::quote(key);

@@ -60,8 +60,8 @@ void fill(const std::string &root, std::uint32_t endpoints) {
     const Counters counts = require(Counters::open(root, Access::read_write));
     for (std::uint32_t i = 0; i < endpoints; ++i) {
         const endpoint record = endpoint_number(i);
-        require(records.put(require(make_endpoint_key("container" + std::to_string(i), "eth0")), record));
-        require(counts.put_zero(record.ifindex));
+        require(records.update(require(make_endpoint_key("container" + std::to_string(i), "eth0")), record));
+        require(counts.insert_zero(record.ifindex));
     }
 }
 

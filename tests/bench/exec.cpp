@@ -1,4 +1,6 @@
 // bench_exec: runs one program and prints what it cost: time from its start to its end, CPU time, peak memory.
+#include "maps/clock.hpp"
+
 #include <fcntl.h>
 #include <getopt.h>
 #include <sched.h>
@@ -47,11 +49,7 @@ struct Options {
     _exit(126);
 }
 
-double now_us() {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
-}
+double now_us() { return static_cast<double>(podlane::monotonic_ns()) * 1e-3; }
 
 double microseconds(const timeval &time) {
     return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_usec);

@@ -1,4 +1,6 @@
 // bench_limit: bulk flows through a bandwidth limit, what each of them got and when, as one line of JSON.
+#include "maps/clock.hpp"
+
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -73,11 +75,7 @@ struct Shared {
     std::_Exit(1);
 }
 
-double now_s() {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
+double now_s() { return static_cast<double>(podlane::monotonic_ns()) * 1e-9; }
 
 void sleep_s(double seconds) { usleep(static_cast<useconds_t>(std::max(seconds, 0.0) * 1e6)); }
 

@@ -107,15 +107,15 @@ struct Node {
         std::copy(kReceiverMac.begin(), kReceiverMac.end(), owned.pod_mac);
         std::copy(kSenderMac.begin(), kSenderMac.end(), owned.host_mac);
         TRY(put_counters(ifindex));
-        TRY(interfaces.put(ifindex, own));
-        TRY(addresses.put({0, own.ipv4}, owned));
-        return addresses.put({0, own.ipv6}, owned);
+        TRY(interfaces.update(ifindex, own));
+        TRY(addresses.update({0, own.ipv4}, owned));
+        return addresses.update({0, own.ipv6}, owned);
     }
 
     // The kernel takes per-CPU memory from a reserve that a worker refills: thousands at once find it empty.
     [[nodiscard]] Result<void> put_counters(std::uint32_t ifindex) const {
         for (int tries = 0;; ++tries) {
-            auto done = counters.put_zero(ifindex);
+            auto done = counters.insert_zero(ifindex);
             if (done || done.error().system_errno != ENOMEM || tries == kMemoryTries)
                 return done;
             sched_yield();
@@ -131,7 +131,7 @@ struct Node {
         flow.protocol = kind.protocol;
         flow_path path{};
         path.via = kind.expected == REASON_SENT_DIRECT ? PATH_DIRECT : PATH_HOST;
-        return paths.put(flow, path);
+        return paths.update(flow, path);
     }
 };
 

@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "tests/bench/traffic_role.hpp"
+#include "maps/clock.hpp"
 
 extern "C" { // glibc 2.36 forgot it in this header
 #include <sys/pidfd.h>
@@ -71,11 +72,7 @@ struct Snapshot {
     uint64_t sent = 0;
 };
 
-double seconds_of(clockid_t clock) {
-    timespec now{};
-    clock_gettime(clock, &now);
-    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
+double seconds_of(clockid_t clock) { return static_cast<double>(podlane::clock_ns(clock)) * 1e-9; }
 
 double process_seconds(const Child &child) {
     clockid_t clock{};

@@ -1,4 +1,5 @@
 #include "tests/bench/traffic_role.hpp"
+#include "maps/clock.hpp"
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -31,12 +32,6 @@ constexpr timeval kAnswerTimeout{.tv_sec = 3, .tv_usec = 0};
 [[noreturn]] void fail(const char *doing) {
     std::fprintf(stderr, "bench_traffic: %s: %s\n", doing, std::strerror(errno));
     _exit(1);
-}
-
-uint64_t now_ns() {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
 bool stopped(const Shared &shared) { return shared.phase.load(std::memory_order_relaxed) == Phase::stop; }
@@ -197,10 +192,10 @@ void note_transaction(Shared &shared, uint64_t start_ns, uint64_t end_ns) {
 }
 
 void ask_again_and_again(int fd, Shared &shared) {
-    uint64_t start = now_ns();
+    uint64_t start = podlane::monotonic_ns();
     while (!stopped(shared)) {
         ask(fd);
-        const uint64_t end = now_ns();
+        const uint64_t end = podlane::monotonic_ns();
         note_transaction(shared, start, end);
         start = end;
     }
@@ -209,13 +204,13 @@ void ask_again_and_again(int fd, Shared &shared) {
 // Closes with a reset, so that no port is held in TIME_WAIT and the ports never run out.
 void connect_again_and_again(const Settings &settings, Shared &shared) {
     while (!stopped(shared)) {
-        const uint64_t start = now_ns();
+        const uint64_t start = podlane::monotonic_ns();
         const int fd = open_socket(settings);
         set_option(fd, SOL_SOCKET, SO_LINGER, linger{.l_onoff = 1, .l_linger = 0}, "SO_LINGER");
         connect_to_server(fd, settings, shared);
         ask(fd);
         close(fd);
-        note_transaction(shared, start, now_ns());
+        note_transaction(shared, start, podlane::monotonic_ns());
     }
 }
 

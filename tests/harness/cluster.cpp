@@ -279,7 +279,7 @@ void Cluster::erase_paths() const {
     for (const auto &node : nodes_)
         if (const auto all = open_paths(node->bpffs(), Access::read_write))
             for (const auto &[key, path] : require(all->entries()))
-                (void)require(all->erase(key));
+                (void)require(all->remove(key));
 }
 
 std::string example_of(int node, const std::string &file) {

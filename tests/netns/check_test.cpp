@@ -152,32 +152,32 @@ TEST_F(CheckTest, MapEntriesGoneOrChanged) {
     const auto told = *require(interfaces.find(made_.ifindex));
     auto wrong = told;
     wrong.flags ^= INTERFACE_ANTI_SPOOF;
-    require(interfaces.put(made_.ifindex, wrong));
+    require(interfaces.update(made_.ifindex, wrong));
     expect_said("interfaces_v1");
-    require(interfaces.put(made_.ifindex, told));
+    require(interfaces.update(made_.ifindex, told));
     for (const std::string &addr : {made_.v4, made_.v6}) {
         const address_key key{network_id("pods"), require(parse_ip(addr))};
         const auto owned = *require(addresses.find(key));
         auto other = owned;
         ++other.ifindex;
-        require(addresses.put(key, other));
+        require(addresses.update(key, other));
         expect_said(addr);
-        (void)require(addresses.erase(key));
+        (void)require(addresses.remove(key));
         expect_said("addresses_v1");
-        require(addresses.put(key, owned));
+        require(addresses.update(key, owned));
     }
     ASSERT_EQ(check(made_).rc, 0);
-    (void)require(interfaces.erase(made_.ifindex));
+    (void)require(interfaces.remove(made_.ifindex));
     expect_said("interfaces_v1");
 }
 
 TEST_F(CheckTest, CountersGone) {
-    (void)require(require(Counters::open(node_.bpffs(), Access::read_write)).erase(made_.ifindex));
+    (void)require(require(Counters::open(node_.bpffs(), Access::read_write)).remove(made_.ifindex));
     expect_said("counters_v1");
 }
 
 TEST_F(CheckTest, NetworkGone) {
-    (void)require(require(open_networks(node_.bpffs(), Access::read_write)).erase(network_id("pods")));
+    (void)require(require(open_networks(node_.bpffs(), Access::read_write)).remove(network_id("pods")));
     expect_said("networks_v1");
 }
 
@@ -186,16 +186,16 @@ TEST_F(CheckTest, BandwidthGone) {
     const auto limits = require(open_bandwidths(node_.bpffs(), Access::read_write));
     auto changed = *require(limits.find(made_.ifindex));
     ++changed.ingress_rate_bits_per_s;
-    require(limits.put(made_.ifindex, changed));
+    require(limits.update(made_.ifindex, changed));
     EXPECT_EQ(check(made_).rc, 0);
-    (void)require(limits.erase(made_.ifindex));
+    (void)require(limits.remove(made_.ifindex));
     expect_said("bandwidths_v1");
 }
 
 TEST_F(CheckTest, SendersGone) {
     const auto senders = require(open_senders(node_.bpffs(), Access::read_write));
     for (const sender_key &key : require(senders.keys()))
-        (void)require(senders.erase(key));
+        (void)require(senders.remove(key));
     expect_said("senders_v1");
 }
 
@@ -203,20 +203,20 @@ TEST_F(CheckTest, ExemptionGone) {
     const auto exempts = require(open_exempts(node_.bpffs(), Access::read_write));
     const auto keys = require(exempts.keys());
     ASSERT_FALSE(keys.empty());
-    (void)require(exempts.erase(keys.front()));
+    (void)require(exempts.remove(keys.front()));
     expect_said("exempt_v1");
 }
 
 TEST_F(CheckTest, AllowedSourceGone) {
     const auto sources = require(open_allowed_sources(node_.bpffs(), Access::read_write));
-    (void)require(sources.erase(make_allowed_source_key(made_.ifindex, require(parse_prefix("192.0.2.0/24")))));
+    (void)require(sources.remove(make_allowed_source_key(made_.ifindex, require(parse_prefix("192.0.2.0/24")))));
     expect_said("192.0.2.0/24");
     expect_said("allowed_srcs_v1");
 }
 
 TEST_F(CheckTest, EndpointGone) {
     (void)require(require(open_endpoints(node_.bpffs(), Access::read_write))
-                      .erase(require(make_endpoint_key(made_.container->id(), "eth0"))));
+                      .remove(require(make_endpoint_key(made_.container->id(), "eth0"))));
     expect_said("endpoints_v1");
 }
 

@@ -121,8 +121,9 @@ class TwoPods : public LookTest {
         db_ = make_in("storenet", "up1", "9", named("store", "db-0"));
         const Paths paths = require(open_paths(node_.bpffs(), Access::read_write));
         for (const Made &made : {web_, db_})
-            require(paths.put({made.ifindex, require(parse_ip(made.v4)), require(parse_ip("192.0.2.77")), 1, 2, 17, {}},
-                              {1, PATH_HOST, 0}));
+            require(
+                paths.update({made.ifindex, require(parse_ip(made.v4)), require(parse_ip("192.0.2.77")), 1, 2, 17, {}},
+                             {1, PATH_HOST, 0}));
     }
     Made make_in(const std::string &network, const std::string &uplink, const std::string &range,
                  const Variables &who) {

@@ -35,7 +35,7 @@ class MapGet : public CtlMaps {
     template <typename Table, typename K, typename V>
     void put(Result<Table> (*open)(std::string_view, Access), const K &key, const V &value) const {
         const auto map = open(root_, Access::read_write);
-        ASSERT_TRUE(map && map->put(key, value)) << map->path();
+        ASSERT_TRUE(map && map->update(key, value)) << map->path();
     }
     void put_of(std::uint32_t ifindex) const {
         const ip_addr own = parse_ip(ifindex == 1 ? "192.0.2.1" : "192.0.2.2").value();

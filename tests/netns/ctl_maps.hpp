@@ -113,7 +113,7 @@ class CtlMaps : public testing::Test {
         set_field(value.pod_name, pod);
         set_field(value.pod_namespace, "shop");
         const auto map = open_endpoints(root_, Access::read_write);
-        ASSERT_TRUE(map && map->put(make_endpoint_key(container, "eth0").value(), value));
+        ASSERT_TRUE(map && map->update(make_endpoint_key(container, "eth0").value(), value));
     }
 
     void count(std::uint32_t ifindex, reason why, std::uint64_t packets, std::uint64_t bytes) const {

@@ -74,9 +74,9 @@ TEST_F(CtlMaps, endpoint_show_tells_limits_sources_link_and_counters) {
     create_maps();
     put_endpoint("fedcba9876543210", "web-0", "192.0.2.1", 1);
     const auto limits = open_bandwidths(root_, Access::read_write);
-    ASSERT_TRUE(limits && limits->put(1, {100'000'000, 8'000'000, 0, 0}));
+    ASSERT_TRUE(limits && limits->update(1, {100'000'000, 8'000'000, 0, 0}));
     const auto sources = open_allowed_sources(root_, Access::read_write);
-    ASSERT_TRUE(sources && sources->put(make_allowed_source_key(1, parse_prefix("198.51.100.0/24").value()), 1));
+    ASSERT_TRUE(sources && sources->update(make_allowed_source_key(1, parse_prefix("198.51.100.0/24").value()), 1));
     count(1, REASON_SENT_DIRECT, 6, 2048);
 
     const Answer text = ctl({"endpoint", "show", "shop/web-0"});
@@ -117,15 +117,16 @@ TEST_F(CtlMaps, map_list_counts_and_map_dump_decodes) {
     const auto networks = open_networks(root_, Access::read_write);
     network blue{};
     set_field(blue.name, "blue");
-    ASSERT_TRUE(networks && networks->put(network_id("blue"), blue));
+    ASSERT_TRUE(networks && networks->update(network_id("blue"), blue));
     const auto addresses = open_addresses(root_, Access::read_write);
-    ASSERT_TRUE(addresses && addresses->put({network_id("blue"), parse_ip("192.0.2.1").value()}, {1, 1, 1400, {}, {}}));
+    ASSERT_TRUE(addresses &&
+                addresses->update({network_id("blue"), parse_ip("192.0.2.1").value()}, {1, 1, 1400, {}, {}}));
     const auto paths = open_paths(root_, Access::read_write);
     for (std::uint16_t port = 1; port <= 40; ++port) {
         const path_key key{
             1, parse_ip("192.0.2.1").value(), parse_ip("2001:db8::1").value(), htons(port), htons(443), IPPROTO_TCP,
             {}};
-        ASSERT_TRUE(paths && paths->put(key, {1, PATH_DIRECT, 0}));
+        ASSERT_TRUE(paths && paths->update(key, {1, PATH_DIRECT, 0}));
     }
     const Answer maps = ctl({"map"});
     EXPECT_EQ(maps.code, 0) << maps.err;

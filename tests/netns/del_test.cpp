@@ -114,7 +114,7 @@ TEST_F(DelTest, WholeBpffsDirectoryGone) {
 TEST_F(DelTest, EntriesGone) {
     const Made made = make();
     (void)require(require(open_endpoints(node_.bpffs(), Access::read_write))
-                      .erase(require(make_endpoint_key(made.container->id(), "eth0"))));
+                      .remove(require(make_endpoint_key(made.container->id(), "eth0"))));
     EXPECT_EQ(del(*made.container).rc, 0);
     EXPECT_TRUE(host_link(made).is_null());
     EXPECT_TRUE(node_.leased().empty());

@@ -173,12 +173,12 @@ constexpr std::array kFaults = {
           [](Doctor &d) {
               const auto uplinks = d.open(&open_uplinks);
               for (std::uint32_t ifindex = 100000; ifindex < 100250; ++ifindex)
-                  require(uplinks.put(ifindex, {}));
+                  require(uplinks.update(ifindex, {}));
           }},
     Fault{"MapFull", "map-full", "uplinks_v1 is full: 256 of 256", false,
           [](Doctor &d) {
               const auto uplinks = d.open(&open_uplinks);
-              for (std::uint32_t ifindex = 100000; uplinks.put(ifindex, {}); ++ifindex) {
+              for (std::uint32_t ifindex = 100000; uplinks.update(ifindex, {}); ++ifindex) {
               }
           }},
     Fault{"MapOfAnotherVersion", "map-version", "endpoints_v9", false,
@@ -204,36 +204,36 @@ constexpr std::array kFaults = {
     Fault{"UplinkGone", "uplink", "is gone", true, [](Doctor &d) { d.on_node("ip link del up0"); }},
     Fault{"UplinkNew", "uplink-new", "up1 is to be an uplink", true, &add_uplink},
     Fault{"InterfaceOfNobody", "orphan", "interfaces_v1 has an entry of interface 424242", true,
-          [](Doctor &d) { require(d.open(&open_interfaces).put(424242, {})); }},
+          [](Doctor &d) { require(d.open(&open_interfaces).update(424242, {})); }},
     Fault{"AddressOfNobody", "orphan", "addresses_v1 has an entry of interface 424242", true,
           [](Doctor &d) {
               address value{};
               value.ifindex = 424242;
-              require(d.open(&open_addresses).put({1, require(parse_ip("198.18.9.77"))}, value));
+              require(d.open(&open_addresses).update({1, require(parse_ip("198.18.9.77"))}, value));
           }},
     Fault{"CountersOfNobody", "orphan", "counters_v1 has an entry of interface 424242", true,
-          [](Doctor &d) { require(require(Counters::open(d.node_.bpffs(), Access::read_write)).put_zero(424242)); }},
+          [](Doctor &d) { require(require(Counters::open(d.node_.bpffs(), Access::read_write)).insert_zero(424242)); }},
     Fault{"LimitsOfNobody", "orphan", "bandwidths_v1 has an entry of interface 424242", true,
-          [](Doctor &d) { require(d.open(&open_bandwidths).put(424242, {})); }},
+          [](Doctor &d) { require(d.open(&open_bandwidths).update(424242, {})); }},
     Fault{"LimitStateOfNobody", "orphan", "limit_state_v1 has an entry of interface 424242", true,
-          [](Doctor &d) { require(d.open(&open_limit_states).put({424242, LIMIT_EGRESS}, {})); }},
+          [](Doctor &d) { require(d.open(&open_limit_states).update({424242, LIMIT_EGRESS}, {})); }},
     Fault{"ExemptPrefixOfNobody", "orphan", "exempt_v1 has an entry of interface 424242", true,
           [](Doctor &d) {
               require(d.open(&open_exempts)
-                          .put(make_exempt_key(424242, LIMIT_EGRESS, require(parse_prefix("192.0.2.0/24"))), 1));
+                          .update(make_exempt_key(424242, LIMIT_EGRESS, require(parse_prefix("192.0.2.0/24"))), 1));
           }},
     Fault{"SenderOfNobody", "orphan", "senders_v1 has an entry of interface 424242", true,
           [](Doctor &d) {
-              require(d.open(&open_senders).put({7, require(parse_ip("198.18.9.77"))}, 424242));
+              require(d.open(&open_senders).update({7, require(parse_ip("198.18.9.77"))}, 424242));
           }},
     Fault{"SourceOfNobody", "orphan", "allowed_srcs_v1 has an entry of interface 424242", true,
           [](Doctor &d) {
               require(d.open(&open_allowed_sources)
-                          .put(make_allowed_source_key(424242, require(parse_prefix("192.0.2.0/24"))), 1));
+                          .update(make_allowed_source_key(424242, require(parse_prefix("192.0.2.0/24"))), 1));
           }},
     Fault{"SourceRouteOfNobody", "orphan", "source_route_v1 has an entry of interface 424242", true,
           [](Doctor &d) {
-              require(d.open(&open_source_routes).put({424242, require(parse_ip("198.18.9.77"))}, {}));
+              require(d.open(&open_source_routes).update({424242, require(parse_ip("198.18.9.77"))}, {}));
           }},
     Fault{"HostEndGone", "link", "is gone", false, [](Doctor &d) { d.on_node("ip link del " + d.host()); }},
     Fault{"HostEndDown", "link", "is down", true, [](Doctor &d) { d.on_node("ip link set " + d.host() + " down"); }},
@@ -285,47 +285,47 @@ constexpr std::array kFaults = {
               require(attach(d.made_.ifindex, Hook::ingress, HookKind::clsact, program.get()));
           }},
     Fault{"InterfaceEntryGone", "interface-entry", "interfaces_v1 is gone", true,
-          [](Doctor &d) { (void)require(d.open(&open_interfaces).erase(d.made_.ifindex)); }},
+          [](Doctor &d) { (void)require(d.open(&open_interfaces).remove(d.made_.ifindex)); }},
     Fault{"InterfaceEntryWrong", "interface-entry", "interfaces_v1 is wrong", true,
           [](Doctor &d) {
               auto value = *require(d.open(&open_interfaces).find(d.made_.ifindex));
               value.flags ^= INTERFACE_ANTI_SPOOF;
-              require(d.open(&open_interfaces).put(d.made_.ifindex, value));
+              require(d.open(&open_interfaces).update(d.made_.ifindex, value));
           }},
     Fault{"CountersGone", "interface-entry", "counters_v1 is gone", true,
           [](Doctor &d) {
-              (void)require(require(Counters::open(d.node_.bpffs(), Access::read_write)).erase(d.made_.ifindex));
+              (void)require(require(Counters::open(d.node_.bpffs(), Access::read_write)).remove(d.made_.ifindex));
           }},
     Fault{"AddressEntryGone", "address-entry", "addresses_v1 is gone", true,
           [](Doctor &d) {
               (void)require(
-                  d.open(&open_addresses).erase({network_id("pods"), require(parse_ip(d.made_.v4))}));
+                  d.open(&open_addresses).remove({network_id("pods"), require(parse_ip(d.made_.v4))}));
           }},
     Fault{"AddressEntryOfAnother", "address-entry", "is another interface's", false,
           [](Doctor &d) {
               address value{};
               value.ifindex = 1; // lo, which is there
-              require(d.open(&open_addresses).put({network_id("pods"), require(parse_ip(d.made_.v4))}, value));
+              require(d.open(&open_addresses).update({network_id("pods"), require(parse_ip(d.made_.v4))}, value));
           }},
     Fault{"AddressEntryWrong", "address-entry", "in addresses_v1 is wrong", true,
           [](Doctor &d) {
               const address_key key{network_id("pods"), require(parse_ip(d.made_.v6))};
               address value = *require(d.open(&open_addresses).find(key));
               value.mtu = 9000;
-              require(d.open(&open_addresses).put(key, value));
+              require(d.open(&open_addresses).update(key, value));
           }},
     Fault{"WayOutGone", "asked-entry", "the way out of", false,
           [](Doctor &d) {
               const Made own_way = d.make({{"uplink", "up0"}});
-              (void)require(d.open(&open_source_routes).erase({own_way.ifindex, require(parse_ip(own_way.v4))}));
+              (void)require(d.open(&open_source_routes).remove({own_way.ifindex, require(parse_ip(own_way.v4))}));
           }},
     Fault{"AllowedSourceGone", "asked-entry", "0 of 1 allowed sources", false,
           [](Doctor &d) {
               (void)require(d.open(&open_allowed_sources)
-                                .erase(make_allowed_source_key(d.made_.ifindex, require(parse_prefix("192.0.2.0/24")))));
+                                .remove(make_allowed_source_key(d.made_.ifindex, require(parse_prefix("192.0.2.0/24")))));
           }},
     Fault{"NetworkGone", "asked-entry", "the entry of network pods", false,
-          [](Doctor &d) { (void)require(d.open(&open_networks).erase(network_id("pods"))); }},
+          [](Doctor &d) { (void)require(d.open(&open_networks).remove(network_id("pods"))); }},
 };
 
 } // namespace podlane::test

@@ -243,11 +243,11 @@ void ExplainPod::expect_endpoints() {
     expect("to one without the fast path", REASON_HOST_FAST_PATH_OFF, udp({a_.v4, off.v4, ++port_, 7}), &wire);
     const auto interfaces = require(open_interfaces(lab_->node().bpffs(), Access::read_write));
     const auto entry = *require(interfaces.find(off.ifindex));
-    ASSERT_TRUE(require(interfaces.erase(off.ifindex)));
+    ASSERT_TRUE(require(interfaces.remove(off.ifindex)));
     const Packet packet = udp({off.v4, b_.v4, ++port_, 7});
     asker_->compare("of nobody", {off.host_ifname, false, wire, frame(off.gateway_mac, off.mac, packet)},
                     REASON_HOST_UNKNOWN_ENDPOINT, with_ports_of(packet, &*b_wire_), {});
-    require(interfaces.put(off.ifindex, entry));
+    require(interfaces.update(off.ifindex, entry));
 }
 
 TEST_P(ExplainPod, TellsWhatHappensToWhatAPodSends) {

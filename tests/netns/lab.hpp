@@ -98,7 +98,7 @@ class Lab {
     void erase_paths() const {
         const Paths all = paths();
         for (const auto &[key, path] : require(all.entries()))
-            (void)require(all.erase(key));
+            (void)require(all.remove(key));
     }
 
   private:

@@ -164,8 +164,8 @@ class FullMapTest : public RollbackTest {
                       const std::vector<std::uint32_t> &numbers = many()) {
         const Table table = require(std::move(opened));
         expect_named<std::uint32_t>(
-            name, [&](std::uint32_t n) { return bool(table.put(key_of(n), value)); },
-            [&](std::uint32_t n) { return table.erase(key_of(n)); }, numbers);
+            name, [&](std::uint32_t n) { return bool(table.update(key_of(n), value)); },
+            [&](std::uint32_t n) { return table.remove(key_of(n)); }, numbers);
     }
     static std::vector<std::uint32_t> many() {
         std::vector<std::uint32_t> all(20000);
@@ -225,8 +225,8 @@ TEST_F(FullMapTest, EveryOneIsNamed) {
         0U);
     const auto counters = require(Counters::open(root, kWrite));
     expect_named<std::uint32_t>(
-        PODLANE_MAP_COUNTERS, [&](std::uint32_t n) { return bool(counters.put_zero(n)); },
-        [&](std::uint32_t n) { return counters.erase(n); }, many());
+        PODLANE_MAP_COUNTERS, [&](std::uint32_t n) { return bool(counters.insert_zero(n)); },
+        [&](std::uint32_t n) { return counters.remove(n); }, many());
     EXPECT_EQ(add(*node_.container(), keys_).rc, 0) << "the room that was there is there again";
 }
 

@@ -81,14 +81,14 @@ TEST_F(SourceLife, CheckNoticesWhatIsMissingOrWrong) {
     const auto all = require(routes.entries());
     ASSERT_EQ(all.size(), 8U);
     for (const auto &[key, route] : all) {
-        (void)require(routes.erase(key));
+        (void)require(routes.remove(key));
         EXPECT_NE(lab_.check(pod, "eth0").rc, 0);
         EXPECT_NE(lab_.check(pod, "net1").rc, 0);
         source_route wrong = route;
         ++wrong.ifindex;
-        ASSERT_TRUE(routes.put(key, wrong));
+        ASSERT_TRUE(routes.update(key, wrong));
         EXPECT_NE(lab_.check(pod, "eth0").rc, 0);
-        ASSERT_TRUE(routes.put(key, route));
+        ASSERT_TRUE(routes.update(key, route));
     }
     EXPECT_EQ(lab_.check(pod, "eth0").rc, 0) << lab_.check(pod, "eth0");
 }

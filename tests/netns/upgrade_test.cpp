@@ -258,7 +258,7 @@ TEST_P(UpgradeTest, RefusesWhatItCannotHold) {
     Bytes value(require(map_facts(map.get())).value_size);
     ASSERT_TRUE(require(detail::find(map.get(), path, &a_.ifindex, value.data())));
     value.at(12) = 1; // of the flags, which have 64 bits from their 8th byte on, one too high for 32
-    require(detail::put(map.get(), path, &a_.ifindex, value.data(), Put::any));
+    require(detail::write(map.get(), path, &a_.ifindex, value.data(), Write::any));
     const auto ids = on_hooks(a_.ifindex);
     const auto all = pins();
 
@@ -269,7 +269,7 @@ TEST_P(UpgradeTest, RefusesWhatItCannotHold) {
     EXPECT_EQ(on_hooks(a_.ifindex), ids);
     EXPECT_EQ(pins(), all);
     value.at(12) = 0;
-    require(detail::put(map.get(), path, &a_.ifindex, value.data(), Put::any));
+    require(detail::write(map.get(), path, &a_.ifindex, value.data(), Write::any));
     EXPECT_EQ(down().rc, 0);
 }
 

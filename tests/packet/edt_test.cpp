@@ -1,5 +1,6 @@
 // Departure times: who gets one, which one, and by which way the packet goes.
 #include "tests/packet/cases.hpp"
+#include "maps/clock.hpp"
 
 #include <ctime>
 #include <limits>
@@ -11,12 +12,6 @@ constexpr std::uint64_t kMs = 1000000;
 constexpr std::uint64_t kRate = 12112000; // a full frame takes 1 ms
 constexpr std::uint64_t kAuto = 0x7fffffff;
 constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
-
-std::uint64_t now_ns() {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * 1000000000 + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 Bytes datagram(std::size_t payload = 1000) { return from_pod() / to_peer4() / Udp{} / bytes(payload); }
 Bytes segment() { return from_pod() / to_peer4() / Tcp{} / bytes(1000); }
@@ -34,10 +29,10 @@ class Departure : public PacketTest {
     }
     void fill(const Pod &of, std::uint64_t backlog, std::uint64_t busy) {
         limit_state full{};
-        full.free_at_ns = now_ns() + backlog;
+        full.free_at_ns = monotonic_ns() + backlog;
         for (__u64 &place : full.departures)
-            place = now_ns() + busy;
-        must(node().tables().limit_states.put({of.ifindex, LIMIT_INGRESS}, full));
+            place = monotonic_ns() + busy;
+        must(node().tables().limit_states.update({of.ifindex, LIMIT_INGRESS}, full));
     }
     // It goes on to the qdisc, and counts at the receiver alone.
     void expect_counted(const Outcome &outcome, reason why) {
@@ -68,7 +63,7 @@ TEST_F(Departure, WhatTheFastPathHandsOverIsCountedWhereItCameFrom) {
     time(node().pod);
     fill(node().pod, 50 * kMs, 50 * kMs);
     const Bytes frame = arriving("192.0.2.20") / Udp{} / bytes(1000);
-    const std::uint64_t before = now_ns();
+    const std::uint64_t before = monotonic_ns();
     const Outcome direct = deliver(frame, PODLANE_MARK | 1, node().peer.ifindex);
     expect_counted(direct, REASON_RECEIVED_DIRECT);
     EXPECT_EQ(direct.mark, 1U);
@@ -88,7 +83,7 @@ TEST_F(Departure, WhatTheHostStackDeliversIsTimedUnlessItsSenderIsPaced) {
         expect_ends_in(node(), outcome, REASON_RECEIVED_HOST);
         return outcome.departure_ns;
     };
-    const std::uint64_t before = now_ns();
+    const std::uint64_t before = monotonic_ns();
     EXPECT_GT(departs(arriving("192.0.2.20") / Udp{} / bytes(1000)), before + 30 * kMs);
     EXPECT_GT(departs(arriving("203.0.113.1") / Tcp{} / bytes(1000)), before + 30 * kMs);
     EXPECT_EQ(departs(arriving("192.0.2.20") / Tcp{} / bytes(1000)), 0U);
@@ -100,9 +95,9 @@ TEST_F(Departure, AFlowWithNothingUnderWayDoesNotWait) {
     const Bytes frame = arriving("192.0.2.20") / Udp{} / bytes(1000);
     fill(node().pod, 80 * kMs, 0);
     const std::uint64_t first = deliver(frame).departure_ns;
-    EXPECT_LE(first, now_ns());
+    EXPECT_LE(first, monotonic_ns());
     const std::uint64_t second = deliver(frame).departure_ns;
-    EXPECT_GT(second, now_ns()) << "more than a sixteenth of the rate";
+    EXPECT_GT(second, monotonic_ns()) << "more than a sixteenth of the rate";
     EXPECT_EQ(state(node().pod).delayed, 1U);
     fill(node().pod, 80 * kMs, 80 * kMs);
     EXPECT_GT(deliver(frame).departure_ns, first + 50 * kMs) << "it would overtake itself";
@@ -134,11 +129,11 @@ TEST_F(Departure, AnyClockAndAnyRateEndInADepartureSoon) {
             wild.free_at_ns = wild.small_free_at_ns = wild.window_since_ns = wild.epoch_since_ns = wrong;
             for (__u64 &place : wild.departures)
                 place = wrong;
-            must(node().tables().limit_states.put({node().pod.ifindex, LIMIT_INGRESS}, wild));
+            must(node().tables().limit_states.update({node().pod.ifindex, LIMIT_INGRESS}, wild));
             SCOPED_TRACE(std::to_string(rate) + " " + std::to_string(wrong));
             const Outcome outcome = deliver(frame);
             expect_ends_in(node(), outcome, REASON_RECEIVED_HOST);
-            const std::uint64_t soon = now_ns() + 1000 * kMs;
+            const std::uint64_t soon = monotonic_ns() + 1000 * kMs;
             EXPECT_LE(outcome.departure_ns, soon);
         }
     }

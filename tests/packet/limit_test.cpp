@@ -2,6 +2,7 @@
 #include "tests/packet/cases.hpp"
 
 #include "loader/limit.hpp"
+#include "maps/clock.hpp"
 
 #include <ctime>
 #include <limits>
@@ -14,12 +15,6 @@ constexpr std::uint64_t kMs = 1000000;
 constexpr std::uint64_t kRate = 12112000; // a full frame takes 1 ms
 constexpr std::uint64_t kAuto = 0x7fffffff;
 constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
-
-std::uint64_t now_ns() {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * 1000000000 + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 Bytes large() { return from_pod() / to_peer4() / Udp{} / bytes(1000); }
 Bytes small() { return from_pod() / to_peer4() / Icmp{} / bytes(56); }
@@ -39,9 +34,9 @@ class Limit : public PacketTest {
     // The bucket as if so much had just been let through.
     void fill(const Pod &of, limit_direction direction, std::uint64_t backlog, std::uint64_t of_small = 0) {
         limit_state full{};
-        full.free_at_ns = now_ns() + backlog;
-        full.small_free_at_ns = now_ns() + of_small;
-        must(node().tables().limit_states.put({of.ifindex, direction}, full));
+        full.free_at_ns = monotonic_ns() + backlog;
+        full.small_free_at_ns = monotonic_ns() + of_small;
+        must(node().tables().limit_states.update({of.ifindex, direction}, full));
     }
 };
 
@@ -87,7 +82,7 @@ TEST_F(Limit, SmallFramesPassWhereLargeOnesAreDroppedUnlessTheyAreMany) {
     limit(node().pod, 0, kRate);
     fill(node().pod, LIMIT_EGRESS, 200 * kMs);
     expect_ends_in(node(), node().run(small()), REASON_SENT_DIRECT);
-    EXPECT_GT(state(node().pod).small_free_at_ns, now_ns());
+    EXPECT_GT(state(node().pod).small_free_at_ns, monotonic_ns());
     fill(node().pod, LIMIT_EGRESS, 200 * kMs, 200 * kMs);
     expect_ends_in(node(), node().run(small()), REASON_DROP_EGRESS_LIMIT);
 }
@@ -176,20 +171,20 @@ TEST_F(Limit, AnyClockAndAnyRateEndInASoundState) {
          {std::uint64_t{1}, std::uint64_t{100000}, kRate, std::uint64_t{400000000000}, kForever}) {
         limit(node().pod, 0, rate);
         for (const std::uint64_t time :
-             {std::uint64_t{0}, std::uint64_t{1}, now_ns() - 864000000 * kMs, kForever / 2, kForever}) {
+             {std::uint64_t{0}, std::uint64_t{1}, monotonic_ns() - 864000000 * kMs, kForever / 2, kForever}) {
             limit_state wild{};
             wild.free_at_ns = wild.small_free_at_ns = wild.window_since_ns = wild.epoch_since_ns = time;
             wild.window_charged_ns = wild.remainder = wild.fair_bytes_per_s = time;
             wild.flows = wild.flows_seen = static_cast<std::uint32_t>(time);
-            must(node().tables().limit_states.put({node().pod.ifindex, LIMIT_EGRESS}, wild));
+            must(node().tables().limit_states.update({node().pod.ifindex, LIMIT_EGRESS}, wild));
             SCOPED_TRACE(std::to_string(rate) + " " + std::to_string(time));
             expect_ends_in(node(), node().run(large()), REASON_SENT_DIRECT);
             const limit_state after = state(node().pod);
             const std::uint64_t whole = std::min<std::uint64_t>(rate, 1000000000000000) / 8;
             EXPECT_GE(after.fair_bytes_per_s, 1U);
             EXPECT_LE(after.fair_bytes_per_s, whole + whole / 4 + 1);
-            EXPECT_LE(after.window_since_ns, now_ns());
-            EXPECT_LE(after.epoch_since_ns, now_ns());
+            EXPECT_LE(after.window_since_ns, monotonic_ns());
+            EXPECT_LE(after.epoch_since_ns, monotonic_ns());
         }
     }
 }

@@ -149,12 +149,12 @@ class Node {
 
     void erase(const Pod &of) {
         must(erase_interface(*tables_, of.ifindex));
-        must(tables_->endpoints.erase(must(make_endpoint_key(of.name, "eth0"))));
+        must(tables_->endpoints.remove(must(make_endpoint_key(of.name, "eth0"))));
     }
 
     void forget_paths() {
         for (const auto &[key, value] : must(paths_->entries()))
-            must(paths_->erase(key));
+            must(paths_->remove(key));
     }
 
     Outcome run(const Bytes &frame, How how = {}) {

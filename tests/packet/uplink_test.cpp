@@ -32,13 +32,13 @@ class Uplink : public PacketTest {
         node().asks = true;
         ASSERT_EQ(std::system(kSetUp), 0); // NOLINT(cert-env33-c): the tools of the tests
         uplink_ = if_nametoindex("up0");
-        must(node().tables().counters.put_zero(uplink_));
+        must(node().tables().counters.insert_zero(uplink_));
         uplinks_.emplace(
             must(open_uplinks("/sys/fs/bpf/podlane-packet-" + std::to_string(getpid()), Access::read_write)));
         serve(network_id(kNetwork));
         for (const char *range : {"198.18.0.0/15", "2001:db8:2::/47"})
-            must(node().tables().cluster_cidrs.put(make_cluster_cidr_key(network_id(kNetwork), *parse_prefix(range)),
-                                                   1));
+            must(node().tables().cluster_cidrs.update(make_cluster_cidr_key(network_id(kNetwork), *parse_prefix(range)),
+                                                      1));
         for (Pod *pod : {&node().pod, &node().peer}) {
             pod->flags |= INTERFACE_FAST_UPLINK;
             node().put(*pod);
@@ -48,7 +48,7 @@ class Uplink : public PacketTest {
     void serve(std::uint32_t network) {
         uplink entry{};
         entry.networks[0] = network;
-        must(uplinks_->put(uplink_, entry));
+        must(uplinks_->update(uplink_, entry));
     }
     How in() const { return {.program = PODLANE_PROGRAM_FROM_UPLINK, .ifindex = uplink_}; }
     How out(std::uint32_t mark = 0) const {

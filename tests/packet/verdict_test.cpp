@@ -110,7 +110,7 @@ TEST_F(Verdict, CountsPacketsOfNoEndpointUnderKeyZero) {
 }
 
 TEST_F(Verdict, WorksOnWhereCountersAreMissing) {
-    ASSERT_TRUE(node().tables().counters.erase(node().pod.ifindex));
+    ASSERT_TRUE(node().tables().counters.remove(node().pod.ifindex));
 
     const Outcome outcome = node().run(from_pod() / to_peer4() / Udp{});
 
@@ -189,7 +189,7 @@ TEST_F(Verdict, OneFamilyOnly) {
     node().put(node().pod);
     interface own = **node().tables().interfaces.find(node().pod.ifindex);
     own.link_local = {};
-    must(node().tables().interfaces.put(node().pod.ifindex, own));
+    must(node().tables().interfaces.update(node().pod.ifindex, own));
     expect_cases(node(), {
                              {"none 6", ip6("::", "2001:db8::20"), REASON_DROP_SOURCE_ADDRESS},
                              {"detection of nothing", nd(ip("::")) / Nd{135, ip("::")}, REASON_DROP_ND_SPOOFED},

@@ -147,7 +147,4 @@ int run(std::span<const std::string_view> words, World &world);
 // An error in the command line: exit code 2.
 Error usage_error(std::string message, std::string hint = {});
 
-// The candidate with the fewest typing errors to `word`; empty if none is near.
-std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates);
-
 } // namespace podlane::ctl

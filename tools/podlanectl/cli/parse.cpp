@@ -1,4 +1,5 @@
 #include "tools/podlanectl/cli/cli.hpp"
+#include "maps/nearest.hpp"
 
 #include <algorithm>
 

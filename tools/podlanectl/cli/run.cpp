@@ -1,5 +1,6 @@
 #include "maps/abi/names.h"
 #include "tools/podlanectl/cli/cli.hpp"
+#include "maps/clock.hpp"
 
 #include <bpf/libbpf.h>
 #include <unistd.h>
@@ -11,12 +12,6 @@
 
 namespace podlane::ctl {
 namespace {
-
-std::uint64_t clock_ns(clockid_t clock) {
-    std::timespec now{};
-    clock_gettime(clock, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 std::string hint_of(const Error &error) {
     if (!error.hint.empty())
@@ -80,8 +75,8 @@ World real_world() {
 
 void read_clocks(World &world) {
     world.realtime_ns = clock_ns(CLOCK_REALTIME);
-    world.monotonic_ns = clock_ns(CLOCK_MONOTONIC);
-    world.boottime_ns = clock_ns(CLOCK_BOOTTIME);
+    world.monotonic_ns = monotonic_ns();
+    world.boottime_ns = boottime_ns();
 }
 
 int run(std::span<const std::string_view> words, World &world) {

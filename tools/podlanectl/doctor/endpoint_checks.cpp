@@ -23,8 +23,6 @@ namespace {
 constexpr Mac kHostMac = PODLANE_HOST_MAC;
 
 std::string pod_place(const EndpointView &e) { return e.ifname() + " of the container"; }
-std::uint8_t bits_of(const ip_addr &addr) { return is_ipv4(addr) ? 32 : 128; }
-
 ip_addr gateway(bool ipv4) {
     if (ipv4)
         return ipv4_from_host_order(PODLANE_GATEWAY_IPV4);
@@ -98,7 +96,7 @@ Result<void> look_at_addresses(const EndpointView &e, Findings &findings) {
     const auto present = TRY(net::list_addresses(*e.pod, e.pod_link->ifindex));
     std::vector<net::Address> expected;
     for (const ip_addr &addr : addresses_in(e.record))
-        expected.push_back({{addr, bits_of(addr)}, net::kNoDad, net::kScopeGlobal});
+        expected.push_back({{addr, address_bits(addr)}, net::kNoDad, net::kScopeGlobal});
     if (e.is_ours() && !is_none(e.record.link_local))
         expected.push_back({{e.record.link_local, 64}, net::kNoDad, net::kScopeLink});
     for (const net::Address &one : expected) {
@@ -178,7 +176,7 @@ Result<void> look_at_host_routes(const EndpointView &e, Findings &findings) {
     if (!e.is_ours() || !e.link)
         return {};
     for (const ip_addr &addr : addresses_in(e.record)) {
-        const net::RouteSpec route{.destination = {addr, bits_of(addr)}, .ifindex = e.record.ifindex};
+        const net::RouteSpec route{.destination = {addr, address_bits(addr)}, .ifindex = e.record.ifindex};
         if (!TRY(net::find_route(*e.node.host, route)))
             report(findings, "the host's route to " + to_string(addr) + " by " + e.host_ifname() + " is gone",
                    on_host([route](net::Netlink &host) -> Result<void> {
@@ -224,12 +222,12 @@ Result<void> look_at_interface_entry(const EndpointView &e, Findings &findings) 
         report(findings,
                "the entry of " + e.host_ifname() + " in " PODLANE_MAP_INTERFACES " is " + (told ? "wrong" : "gone"),
                [root, expected, ifindex = e.record.ifindex]() -> Result<void> {
-                   return TRY(open_interfaces(root, Access::read_write)).put(ifindex, expected);
+                   return TRY(open_interfaces(root, Access::read_write)).update(ifindex, expected);
                });
     if (TRY(TRY(Counters::open(root, Access::read_only)).find(e.record.ifindex)).empty())
         report(findings, "the entry of " + e.host_ifname() + " in " PODLANE_MAP_COUNTERS " is gone",
                [root, ifindex = e.record.ifindex]() -> Result<void> {
-                   return TRY(Counters::open(root, Access::read_write)).put_zero(ifindex);
+                   return TRY(Counters::open(root, Access::read_write)).insert_zero(ifindex);
                });
     return {};
 }
@@ -252,7 +250,7 @@ Result<void> look_at_address_entries(const EndpointView &e, Findings &findings) 
         const bool is_lost = !owner || interface_name(owner->ifindex).empty() || owner->ifindex == expected.ifindex;
         if (is_lost && e.link)
             finding.mend = [root, key, expected]() -> Result<void> {
-                return TRY(open_addresses(root, Access::read_write)).put(key, expected);
+                return TRY(open_addresses(root, Access::read_write)).update(key, expected);
             };
         else
             finding.remedy = "see \"podlanectl endpoint list --address " + to_string(addr) +

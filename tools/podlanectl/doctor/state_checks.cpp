@@ -138,7 +138,7 @@ template <typename K, typename V, typename Owner>
 Result<void> add_entries(const std::string &root, const char *map, Owner owner, std::vector<OwnedEntry> &all) {
     for (const auto &[key, value] : TRY(read_map<K, V>(root, map)))
         all.push_back({owner(key, value), [root, map, key = key]() -> Result<void> {
-                           TRY(TRY(Map<K, V>::open(pin_path(root, map), Access::read_write)).erase(key));
+                           TRY(TRY(Map<K, V>::open(pin_path(root, map), Access::read_write)).remove(key));
                            return {};
                        }});
     return {};
@@ -152,7 +152,7 @@ struct OwnedMap {
 Result<void> add_counters(const std::string &root, const char *, std::vector<OwnedEntry> &all) {
     for (const std::uint32_t ifindex : TRY(TRY(Counters::open(root, Access::read_only)).keys()))
         all.push_back({ifindex, [root, ifindex]() -> Result<void> {
-                           TRY(TRY(Counters::open(root, Access::read_write)).erase(ifindex));
+                           TRY(TRY(Counters::open(root, Access::read_write)).remove(ifindex));
                            return {};
                        }});
     return {};

@@ -8,6 +8,7 @@
 #include "tools/podlanectl/views/frame.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 #include "tools/podlanectl/views/selection.hpp"
+#include "maps/clock.hpp"
 
 #include <arpa/inet.h>
 #include <bpf/libbpf.h>
@@ -28,15 +29,8 @@
 namespace podlane::ctl {
 namespace {
 
-constexpr std::uint64_t kSecond = 1'000'000'000;
-constexpr std::uint64_t kLease = 3 * kSecond; // for so long the programs go on after we died
-constexpr int kPoll = 100;                    // ms
-
-std::uint64_t now_ns(clockid_t clock) {
-    std::timespec now{};
-    clock_gettime(clock, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * kSecond + static_cast<std::uint64_t>(now.tv_nsec);
-}
+constexpr std::uint64_t kLease = 3 * kNsPerSecond; // for so long the programs go on after we died
+constexpr int kPoll = 100;                         // ms
 
 // The entry the programs look at, in their memory and ours at once.
 class Watch {
@@ -64,7 +58,7 @@ class Watch {
     // An error where somebody else watches.
     Result<void> begin(watch_mode mode, std::uint32_t one_in) {
         const auto pid = static_cast<pid_t>(entry_->pid);
-        if (entry_->mode != WATCH_NOTHING && entry_->until_ns > now_ns(CLOCK_MONOTONIC) && kill(pid, 0) == 0)
+        if (entry_->mode != WATCH_NOTHING && entry_->until_ns > monotonic_ns() && kill(pid, 0) == 0)
             return Error{ErrorCode::already_exists, "process " + std::to_string(pid) + " watches already",
                          "one can watch at a time: end it, or look at what it shows"};
         ours_ = true;
@@ -74,7 +68,7 @@ class Watch {
         store(entry_->mode, static_cast<std::uint32_t>(mode));
         return {};
     }
-    void go_on() const { store(entry_->until_ns, now_ns(CLOCK_MONOTONIC) + kLease); }
+    void go_on() const { store(entry_->until_ns, monotonic_ns() + kLease); }
     [[nodiscard]] std::uint64_t lost() const { return __atomic_load_n(&entry_->lost, __ATOMIC_RELAXED); }
 
   private:
@@ -104,12 +98,12 @@ struct Viewer {
 };
 
 std::string clock_words(std::uint64_t realtime_ns) {
-    const auto seconds = static_cast<std::time_t>(realtime_ns / kSecond);
+    const auto seconds = static_cast<std::time_t>(realtime_ns / kNsPerSecond);
     std::tm local{};
     localtime_r(&seconds, &local);
     std::array<char, 32> text{};
     std::snprintf(text.data(), text.size(), "%02d:%02d:%02d.%06u", local.tm_hour, local.tm_min, local.tm_sec,
-                  static_cast<unsigned>(realtime_ns % kSecond / 1000));
+                  static_cast<unsigned>(realtime_ns % kNsPerSecond / 1000));
     return text.data();
 }
 
@@ -195,7 +189,7 @@ Result<Viewer> make_viewer(const Call &call, World &world) {
     if (!call.argument.empty())
         viewer.filter = TRY(PacketFilter::compile(call.argument));
     viewer.limit = TRY(number_of(call, Opt::limit, 0));
-    viewer.realtime_offset = static_cast<std::int64_t>(now_ns(CLOCK_REALTIME) - now_ns(CLOCK_MONOTONIC));
+    viewer.realtime_offset = static_cast<std::int64_t>(realtime_ns() - monotonic_ns());
     return viewer;
 }
 

@@ -6,6 +6,7 @@
 #include "tools/podlanectl/views/counter.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/selection.hpp"
+#include "maps/clock.hpp"
 
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -88,9 +89,7 @@ Result<Reading> read_all(const Selection &selection, const World &world) {
         reading.entries = *std::move(entries);
     for (const EndpointCounters &one : TRY(read_counters(reading.entries, false, world)))
         reading.totals[one.ifindex] = one.total;
-    std::timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    reading.time_ns = static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
+    reading.time_ns = monotonic_ns();
     return reading;
 }
 

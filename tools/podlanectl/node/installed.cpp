@@ -1,6 +1,7 @@
 #include "tools/podlanectl/node/installed.hpp"
 
 #include "maps/fd.hpp"
+#include "maps/hash.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -19,13 +20,10 @@ namespace {
 
 constexpr std::string_view kList = ".podlane-installed";
 
-// FNV-1a, 64 bits: to see an accident, not an enemy, who could change the list as well.
+// Detects accidents; who means harm can change the list as well.
 std::string fingerprint(std::string_view content) {
-    std::uint64_t hash = 0xcbf29ce484222325U;
-    for (const char c : content)
-        hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
     std::array<char, 64> text{};
-    std::snprintf(text.data(), text.size(), "%zu-%016" PRIx64, content.size(), hash);
+    std::snprintf(text.data(), text.size(), "%zu-%016" PRIx64, content.size(), fnv1a_64(content));
     return text.data();
 }
 

@@ -15,6 +15,7 @@
 #include "tools/podlanectl/views/nouns.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 #include "tools/podlanectl/views/selection.hpp"
+#include "maps/clock.hpp"
 
 #include <unistd.h>
 
@@ -92,13 +93,6 @@ constexpr std::array<Column<Limit>, 20> kColumns = {{
     {{"", "", "dropped_bytes"}, [](const Limit &l) { return number_cell(l.state.dropped_bytes); }},
     {{"", "", "flags"}, [](const Limit &l) { return output::list_cell(flag_words(l.flags)); }},
 }};
-
-std::uint64_t monotonic_ns() {
-    constexpr std::uint64_t kPerSecond = 1000000000;
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * kPerSecond + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 Result<std::vector<Limit>> read_limits(const std::vector<EndpointEntry> &entries, bool zeros, const World &world) {
     const auto given = TRY(read_map<std::uint32_t, bandwidth>(world.bpffs, PODLANE_MAP_BANDWIDTHS));

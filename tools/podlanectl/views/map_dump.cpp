@@ -13,6 +13,7 @@
 #include "tools/podlanectl/views/reader.hpp"
 #include "tools/podlanectl/views/selection.hpp"
 #include "tools/podlanectl/views/uplink.hpp"
+#include "maps/nearest.hpp"
 
 #include <arpa/inet.h>
 

@@ -124,7 +124,7 @@ Result<int> path_flush(const Call &call, World &world) {
     const Paths paths = TRY(open_paths(world.bpffs, Access::read_write));
     std::uint64_t erased = 0;
     for (const PathRow &row : rows)
-        erased += TRY(paths.erase(row.key)) ? 1 : 0;
+        erased += TRY(paths.remove(row.key)) ? 1 : 0;
     if (world.json)
         world.print(output::json_text(output::Object{{"flushed", erased}}));
     else

@@ -1,12 +1,15 @@
-#include "tools/podlanectl/cli/cli.hpp"
+#include "maps/nearest.hpp"
 
 #include <algorithm>
+#include <vector>
 
-namespace podlane::ctl {
+namespace podlane {
 namespace {
 
-// Insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
-std::size_t distance(std::string_view a, std::string_view b) {
+constexpr std::size_t kLongestWord = 32; // bounds the work for text of unknown origin
+
+// Insertions, deletions, replacements and swaps of adjacent letters (optimal string alignment).
+std::size_t edit_distance(std::string_view a, std::string_view b) {
     std::vector<std::vector<std::size_t>> cost(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
     for (std::size_t i = 0; i <= a.size(); ++i)
         for (std::size_t j = 0; j <= b.size(); ++j) {
@@ -24,15 +27,17 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 } // namespace
 
-std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates) {
+std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates, std::size_t tolerated) {
+    if (word.size() > kLongestWord)
+        return {};
     std::string_view best;
-    std::size_t fewest = std::max<std::size_t>(1, word.size() / 3) + 1;
+    std::size_t fewest = std::max(tolerated, word.size() / 3) + 1;
     for (const std::string_view candidate : candidates)
-        if (const std::size_t errors = distance(word, candidate); errors < fewest) {
+        if (const std::size_t errors = edit_distance(word, candidate); errors < fewest && errors < candidate.size()) {
             fewest = errors;
             best = candidate;
         }
     return best;
 }
 
-} // namespace podlane::ctl
+} // namespace podlane

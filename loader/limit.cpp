@@ -7,12 +7,9 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
-#include <ctime>
 
 namespace podlane {
 namespace {
-
 
 std::uint32_t flags_with(std::uint32_t flags, const bandwidth &limits) {
     flags &= ~static_cast<std::uint32_t>(INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_EGRESS);

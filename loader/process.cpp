@@ -4,16 +4,22 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
+#include <utility>
 
 namespace podlane {
 namespace {
+
+using Time = std::chrono::steady_clock;
 
 constexpr std::size_t kMostOutput = std::size_t{1} << 20U;
 constexpr std::size_t kMostError = std::size_t{1} << 12U;
@@ -26,7 +32,7 @@ struct Pipe {
 Result<Pipe> make_pipe() {
     std::array<int, 2> ends{};
     if (pipe2(ends.data(), O_CLOEXEC) != 0)
-        return system_error(ErrorCode::io_failure, "making a pipe", errno);
+        return system_error(ErrorCode::io_failure, "creating a pipe", errno);
     return Pipe{Fd(ends[0]), Fd(ends[1])};
 }
 
@@ -39,82 +45,194 @@ std::vector<char *> pointers(const std::vector<std::string> &texts) {
     return all;
 }
 
-Result<pid_t> spawn(const std::vector<std::string> &words, const std::vector<std::string> &environment, const Pipe &in,
-                    const Pipe &out, const Pipe &err) {
-    const std::string &path = words.front();
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, in.read.get(), STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, out.write.get(), STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, err.write.get(), STDERR_FILENO);
-    pid_t child = -1;
-    const int failed =
-        posix_spawn(&child, path.c_str(), &actions, nullptr, pointers(words).data(), pointers(environment).data());
-    posix_spawn_file_actions_destroy(&actions);
-    if (failed != 0)
-        return system_error(ErrorCode::ipam, "starting " + path, failed);
-    return child;
+// What the child needs between vfork(2) and execve(2), where it may only make system calls.
+struct Start {
+    const char *path;
+    char **words;
+    char **environment;
+    std::array<int, 3> streams;
+    pid_t parent;
+    volatile int failed = 0; // errno of the call that failed, written by the child
+};
+
+[[noreturn]] void start_child(Start &start) {
+    constexpr int kNotStarted = 127;
+    const bool bound = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
+    if (getppid() != start.parent) // it died before the signal was requested
+        _exit(kNotStarted);
+    bool ready = bound && signal(SIGPIPE, SIG_DFL) != SIG_ERR;
+    for (int stream = 0; ready && stream < static_cast<int>(start.streams.size()); ++stream)
+        ready = dup2(start.streams[static_cast<std::size_t>(stream)], stream) >= 0;
+    if (ready)
+        execve(start.path, start.words, start.environment);
+    start.failed = errno;
+    _exit(kNotStarted);
 }
 
-// Reads what is there into `into`, keeping at most `most` bytes; false at the end of the stream.
-bool drain(int fd, std::string &into, std::size_t most) {
-    std::array<char, 4096> chunk{};
-    const ssize_t got = read(fd, chunk.data(), chunk.size());
-    if (got > 0 && into.size() <= most)
-        into.append(chunk.data(), static_cast<std::size_t>(got));
-    return got > 0 || (got < 0 && errno == EINTR);
-}
-
-// Feeds and drains the pipes until both outputs end; false where the program prints too much.
-bool talk(Pipe &in, Pipe &out, Pipe &err, const std::string &input, Finished &finished) {
-    std::size_t written = 0;
-    fcntl(in.write.get(), F_SETFL, O_NONBLOCK);
-    while (out.read || err.read) {
-        std::array<pollfd, 3> waits = {
-            {{in.write.get(), POLLOUT, 0}, {out.read.get(), POLLIN, 0}, {err.read.get(), POLLIN, 0}}};
-        if (poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR)
-            return false;
-        if (waits[0].revents != 0) {
-            const ssize_t sent = write(in.write.get(), input.data() + written, input.size() - written);
-            if (sent > 0)
-                written += static_cast<std::size_t>(sent);
-            if (written == input.size() || (sent < 0 && errno != EAGAIN && errno != EINTR))
-                in.write.reset();
-        }
-        if (waits[1].revents != 0 && !drain(out.read.get(), finished.out, kMostOutput))
-            out.read.reset();
-        if (waits[2].revents != 0 && !drain(err.read.get(), finished.err, kMostError))
-            err.read.reset();
-        if (finished.out.size() > kMostOutput)
-            return false;
+// A started program, killed and reaped when the object dies.
+class Child {
+  public:
+    static Result<Child> start(const std::vector<std::string> &words, const std::vector<std::string> &environment,
+                               std::array<int, 3> streams) {
+        const std::string doing = "starting " + words.front();
+        std::vector<char *> argv = pointers(words);
+        std::vector<char *> envp = pointers(environment);
+        Start how{words.front().c_str(), argv.data(), envp.data(), streams, getpid()};
+        std::signal(SIGPIPE, SIG_IGN);
+        std::signal(SIGCHLD, SIG_DFL); // ignored, it would leave no exit status
+        // posix_spawn(3) cannot tie the child to its parent's life.
+        const pid_t pid = vfork(); // NOLINT(clang-analyzer-security.insecureAPI.vfork)
+        if (pid == 0)
+            start_child(how);
+        if (pid < 0)
+            return system_error(ErrorCode::ipam, doing, errno);
+        Child child(pid);
+        if (how.failed != 0)
+            return system_error(ErrorCode::ipam, doing, how.failed);
+        child.exited_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+        if (!child.exited_)
+            return system_error(ErrorCode::io_failure, doing, errno);
+        return child;
     }
-    return true;
-}
+    Child(Child &&other) noexcept : pid_(std::exchange(other.pid_, -1)), exited_(std::move(other.exited_)) {}
+    Child &operator=(Child &&) = delete;
+    Child(const Child &) = delete;
+    Child &operator=(const Child &) = delete;
+    ~Child() {
+        if (pid_ < 0)
+            return;
+        kill(pid_, SIGKILL);
+        // A child stuck in the kernel is left to init rather than waited for.
+        constexpr int kPatience = 1000; // ms
+        pollfd gone{exited_.get(), POLLIN, 0};
+        if (!exited_ || poll(&gone, 1, kPatience) > 0)
+            (void)reap();
+    }
+
+    [[nodiscard]] int exited() const { return exited_.get(); } // readable once it has exited
+    Result<int> reap() {
+        int status = 0;
+        while (waitpid(pid_, &status, 0) < 0)
+            if (errno != EINTR)
+                return system_error(ErrorCode::io_failure, "waiting for a child process", errno);
+        pid_ = -1;
+        return status;
+    }
+
+  private:
+    explicit Child(pid_t pid) : pid_(pid) {}
+    pid_t pid_;
+    Fd exited_;
+};
+
+// Feeds and drains the pipes of a program.
+class Conversation {
+  public:
+    Conversation(const std::string &path, const std::string &input, Fd in, Fd out, Fd err)
+        : path_(path), input_(input), in_(std::move(in)), out_(std::move(out)), err_(std::move(err)) {}
+
+    Result<void> run(const Child &child, std::chrono::milliseconds limit, Finished &finished) {
+        for (const Fd *end : {&in_, &out_, &err_})
+            if (fcntl(end->get(), F_SETFL, O_NONBLOCK) != 0)
+                return failed("preparing the pipes of ", errno);
+        const Time::time_point deadline = Time::now() + limit;
+        for (bool exited = false; !exited;) {
+            const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Time::now());
+            if (left.count() <= 0)
+                return Error{ErrorCode::try_again_later,
+                             path_ + " did not finish within " + std::to_string(limit.count()) + " ms and was killed"};
+            std::array<pollfd, 4> waits = {{{in_.get(), POLLOUT, 0},
+                                            {out_.get(), POLLIN, 0},
+                                            {err_.get(), POLLIN, 0},
+                                            {child.exited(), POLLIN, 0}}};
+            if (poll(waits.data(), waits.size(), static_cast<int>(left.count())) < 0) {
+                if (errno == EINTR)
+                    continue;
+                return failed("waiting for ", errno);
+            }
+            // What it printed before it exited is in the pipes by then.
+            exited = waits[3].revents != 0;
+            if (waits[0].revents != 0)
+                TRY(feed());
+            TRY(drain(out_, finished.out, kMostOutput));
+            TRY(drain(err_, finished.err, kMostError));
+            if (finished.out.size() > kMostOutput)
+                return Error{ErrorCode::ipam, path_ + " printed more than " + std::to_string(kMostOutput) + " bytes"};
+        }
+        return {};
+    }
+
+  private:
+    [[nodiscard]] Error failed(const std::string &doing, int system_errno) const {
+        return system_error(ErrorCode::io_failure, doing + path_, system_errno);
+    }
+
+    Result<void> feed() {
+        const ssize_t sent = write(in_.get(), input_.data() + written_, input_.size() - written_);
+        if (sent > 0)
+            written_ += static_cast<std::size_t>(sent);
+        else if (sent < 0 && errno == EPIPE) // it does not want to read on
+            written_ = input_.size();
+        else if (sent < 0 && errno != EAGAIN && errno != EINTR)
+            return failed("writing to ", errno);
+        if (written_ == input_.size())
+            in_.reset();
+        return {};
+    }
+
+    // Empties the pipe and keeps at most a little more than `most` bytes.
+    Result<void> drain(Fd &from, std::string &into, std::size_t most) const {
+        std::array<char, 4096> chunk{};
+        constexpr int kChunks = 256; // as much as a pipe can hold
+        for (int i = 0; from && i < kChunks; ++i) {
+            const ssize_t got = read(from.get(), chunk.data(), chunk.size());
+            if (got > 0 && into.size() <= most)
+                into.append(chunk.data(), static_cast<std::size_t>(got));
+            else if (got == 0)
+                from.reset();
+            else if (got < 0 && errno == EAGAIN)
+                break;
+            else if (got < 0 && errno != EINTR)
+                return failed("reading from ", errno);
+        }
+        return {};
+    }
+
+    const std::string &path_;
+    const std::string &input_;
+    std::size_t written_ = 0;
+    Fd in_, out_, err_;
+};
 
 } // namespace
 
+std::string exit_words(const Finished &finished) {
+    if (finished.signal == 0)
+        return "exited with code " + std::to_string(finished.exit_code);
+    const char *name = strsignal(finished.signal);
+    return "was killed by signal " + std::to_string(finished.signal) + " (" + (name ? name : "unknown") + ")";
+}
+
 Result<Finished> run_process(const std::string &path, const std::vector<std::string> &environment,
-                             const std::string &input, const std::vector<std::string> &arguments) {
+                             const std::string &input, const std::vector<std::string> &arguments,
+                             std::chrono::milliseconds limit) {
     Pipe in = TRY(make_pipe());
     Pipe out = TRY(make_pipe());
     Pipe err = TRY(make_pipe());
-    std::signal(SIGPIPE, SIG_IGN);
     std::vector<std::string> words{path};
     words.insert(words.end(), arguments.begin(), arguments.end());
-    const pid_t child = TRY(spawn(words, environment, in, out, err));
+    Child child = TRY(Child::start(words, environment, {in.read.get(), out.write.get(), err.write.get()}));
     in.read.reset();
     out.write.reset();
     err.write.reset();
     Finished finished;
-    const bool understood = talk(in, out, err, input, finished);
-    if (!understood)
-        kill(child, SIGKILL);
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (!understood)
-        return Error{ErrorCode::ipam, path + " printed more than " + std::to_string(kMostOutput) + " bytes"};
-    finished.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    Conversation conversation(path, input, std::move(in.write), std::move(out.read), std::move(err.read));
+    TRY(conversation.run(child, limit, finished));
+    const int status = TRY(child.reap());
+    if (WIFSIGNALED(status))
+        finished.signal = WTERMSIG(status);
+    constexpr int kSignalBase = 128;
+    finished.exit_code = finished.signal != 0 ? kSignalBase + finished.signal : WEXITSTATUS(status);
     return finished;
 }
 

@@ -1,21 +1,30 @@
-// Runs another program with given input, environment and no shell, and collects what it prints.
+// Runs another program with given input, environment and no shell, and collects its output.
 #pragma once
 
 #include "maps/result.hpp"
 
+#include <chrono>
 #include <string>
 #include <vector>
 
 namespace podlane {
 
 struct Finished {
-    int exit_code = 0; // 128 + signal where it was killed
+    int exit_code = 0; // 128 + signal if it was killed
+    int signal = 0;    // that killed it
     std::string out;
     std::string err; // the first few KiB
 };
 
-// `environment` holds "NAME=value" entries. More than 1 MiB on standard output is an error, and the program is killed.
+// "exited with code 3", "was killed by signal 11 (Segmentation fault)".
+std::string exit_words(const Finished &finished);
+
+constexpr std::chrono::milliseconds kProcessTimeLimit = std::chrono::seconds(30);
+
+// `environment` holds "NAME=value" entries. The program is killed, and the call fails, after `limit`
+// (ErrorCode::try_again_later), after 1 MiB on standard output, and if its pipes fail. It does not outlive its caller.
 Result<Finished> run_process(const std::string &path, const std::vector<std::string> &environment,
-                             const std::string &input, const std::vector<std::string> &arguments = {});
+                             const std::string &input, const std::vector<std::string> &arguments = {},
+                             std::chrono::milliseconds limit = kProcessTimeLimit);
 
 } // namespace podlane

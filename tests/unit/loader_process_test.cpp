@@ -1,0 +1,119 @@
+// Running another program: its pipes, its end, its time limit, and its parent's end.
+#include "loader/process.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <stdexcept>
+#include <string>
+
+namespace podlane {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+Result<Finished> shell(const std::string &script, const std::string &input = {},
+                       std::chrono::milliseconds limit = kProcessTimeLimit) {
+    return run_process("/bin/sh", {"PATH=/usr/bin:/bin"}, input, {"-c", script}, limit);
+}
+
+Finished finished(const std::string &script, const std::string &input = {}) {
+    Result<Finished> done = shell(script, input);
+    if (!done)
+        throw std::runtime_error(done.error().message);
+    return *std::move(done);
+}
+
+TEST(RunProcess, PassesInputAndCollectsBothOutputsAndTheExitCode) {
+    const std::string input(500'000, 'x');
+
+    const Finished done = finished("cat; echo trouble >&2; exit 3", input);
+
+    EXPECT_EQ(done.out, input);
+    EXPECT_EQ(done.err, "trouble\n");
+    EXPECT_EQ(done.exit_code, 3);
+    EXPECT_EQ(exit_words(done), "exited with code 3");
+}
+
+TEST(RunProcess, NamesTheSignalThatKilledTheProgram) {
+    const Finished done = finished("kill -SEGV $$");
+
+    EXPECT_EQ(done.exit_code, 128 + SIGSEGV);
+    EXPECT_EQ(exit_words(done), "was killed by signal 11 (Segmentation fault)");
+}
+
+TEST(RunProcess, AcceptsAProgramThatDoesNotReadItsInput) {
+    EXPECT_EQ(finished("exit 0", std::string(500'000, 'x')).exit_code, 0);
+}
+
+TEST(RunProcess, DropsErrorOutputBeyondTheFirstKilobytesWithoutBlocking) {
+    const Finished done = finished("head -c 500000 /dev/zero >&2; echo done");
+
+    EXPECT_EQ(done.out, "done\n");
+    EXPECT_LT(done.err.size(), 10'000U);
+}
+
+TEST(RunProcess, RefusesEndlessOutput) {
+    const auto done = shell("yes");
+
+    ASSERT_FALSE(done);
+    EXPECT_THAT(done.error().message, HasSubstr("printed more than 1048576 bytes"));
+}
+
+TEST(RunProcess, NamesAProgramThatCannotBeStarted) {
+    const auto done = run_process("/nonexistent", {}, "");
+
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().message, "starting /nonexistent: No such file or directory");
+}
+
+TEST(RunProcess, KillsAProgramAtItsTimeLimitEvenIfItClosedItsOutputs) {
+    for (const char *script : {"sleep 60", "exec >&- 2>&-; sleep 60"}) {
+        const auto done = shell(script, {}, 100ms);
+
+        ASSERT_FALSE(done) << script;
+        EXPECT_EQ(done.error().code, ErrorCode::try_again_later);
+        EXPECT_EQ(done.error().message, "/bin/sh did not finish within 100 ms and was killed");
+    }
+}
+
+TEST(RunProcess, DoesNotWaitForADaemonThatKeepsTheOutputsOpen) {
+    EXPECT_EQ(shell("sleep 3 & echo started", {}, 2s).value().out, "started\n");
+}
+
+TEST(RunProcess, KnowsTheExitCodeIfItsCallerIgnoresSigchld) {
+    std::signal(SIGCHLD, SIG_IGN);
+
+    EXPECT_EQ(finished("exit 3").exit_code, 3);
+}
+
+TEST(RunProcess, EndsTheProgramWithItsCaller) {
+    prctl(PR_SET_CHILD_SUBREAPER, 1); // the orphan becomes ours, and its end can be waited for
+    std::array<int, 2> ready{};
+    ASSERT_EQ(pipe(ready.data()), 0);
+    const pid_t caller = fork();
+    if (caller == 0) {
+        (void)shell("echo $$ >&" + std::to_string(ready[1]) + "; exec sleep 600");
+        _exit(0);
+    }
+    std::array<char, 16> text{};
+    ASSERT_GT(read(ready[0], text.data(), text.size() - 1), 0);
+    const pid_t program = std::stoi(text.data());
+
+    kill(caller, SIGKILL);
+
+    int status = 0;
+    ASSERT_EQ(waitpid(caller, &status, 0), caller);
+    ASSERT_EQ(waitpid(program, &status, 0), program);
+    EXPECT_TRUE(WIFSIGNALED(status));
+    EXPECT_EQ(WTERMSIG(status), SIGKILL);
+}
+
+} // namespace
+} // namespace podlane

@@ -15,10 +15,16 @@ if(PODLANE_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_CXX_COMPILER_LAUNCHER ${PODLANE_CCACHE})
 endif()
 
+# A compiler that we have not met may warn of more: only the project's own builds stop at it.
+set(PODLANE_WARNINGS "")
+if(PODLANE_WERROR)
+    set(PODLANE_WARNINGS -Werror)
+endif()
+
 # Everything that is compiled links this: "maps/ip.hpp" is found from the root of the checkout.
 add_library(podlane_options INTERFACE)
 target_include_directories(podlane_options INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_options(podlane_options INTERFACE -Wall -Wextra -Werror -ffunction-sections -fdata-sections)
+target_compile_options(podlane_options INTERFACE -Wall -Wextra ${PODLANE_WARNINGS} -ffunction-sections -fdata-sections)
 target_link_options(podlane_options INTERFACE -Wl,--gc-sections)
 
 if(PODLANE_SANITIZE)

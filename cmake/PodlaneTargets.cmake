@@ -44,23 +44,27 @@ function(podlane_program name main)
     endif()
 endfunction()
 
-# podlane_tests(LABEL): an executable for each tests/LABEL/*_test.cpp, and a ctest for each case in it, named
-# LABEL/FILE/Suite.Case. The target tests_LABEL builds them all.
+# podlane_tests(LABEL [LINK libs...] [PROGRAMS]): an executable for each tests/LABEL/*_test.cpp, and a ctest for each
+# case in it, named LABEL/FILE/Suite.Case. The target tests_LABEL builds them all. LINK says what they test; where a
+# target podlane_ROOM exists for FILE = ROOM_..., that too. PROGRAMS: they run what is shipped.
 function(podlane_tests label)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "PROGRAMS" "" "LINK")
     add_custom_target(tests_${label})
     file(GLOB sources CONFIGURE_DEPENDS ${label}/*_test.cpp)
     foreach(source IN LISTS sources)
         get_filename_component(stem ${source} NAME_WE)
         set(name ${label}_${stem})
         add_executable(${name} ${source})
-        target_link_libraries(${name} PRIVATE podlane_harness GTest::gtest_main)
+        string(REGEX REPLACE "_.*" "" room ${stem})
+        if(NOT arg_LINK AND TARGET podlane_${room})
+            target_link_libraries(${name} PRIVATE podlane_${room})
+        endif()
+        target_link_libraries(${name} PRIVATE podlane_options ${arg_LINK} GTest::gmock GTest::gtest_main)
         target_compile_options(${name} PRIVATE -O0 -g1) # what they test is optimised; they are only to compile fast
         add_dependencies(tests_${label} ${name})
-        foreach(program podlane podlanectl)
-            if(TARGET ${program} AND NOT label STREQUAL "unit")
-                add_dependencies(${name} ${program})
-            endif()
-        endforeach()
+        if(arg_PROGRAMS)
+            add_dependencies(${name} podlane podlanectl)
+        endif()
         gtest_discover_tests(${name}
             TEST_PREFIX ${label}/${stem}/
             DISCOVERY_MODE PRE_TEST

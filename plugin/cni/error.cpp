@@ -14,8 +14,10 @@ std::string details(const Error &error) {
         return text;
     if (!text.empty())
         text += "; ";
-    const char *name = strerrorname_np(error.system_errno);
-    return text + "errno " + std::to_string(error.system_errno) + (name != nullptr ? " " + std::string(name) : "");
+    text += "errno " + std::to_string(error.system_errno);
+    if (const char *name = strerrorname_np(error.system_errno); name != nullptr)
+        text.append(" ").append(name);
+    return text;
 }
 
 } // namespace

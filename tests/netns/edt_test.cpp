@@ -19,7 +19,7 @@ Json limits(const char *limiter = "auto") {
     return {{"ingressRate", static_cast<std::uint64_t>(kRate)}, {"ingressBurst", kAuto}, {"limiter", limiter}};
 }
 
-class Departure : public testing::Test {
+class Edt : public testing::Test {
   protected:
     void SetUp() override {
         if (!has_fq())
@@ -100,7 +100,7 @@ class Flood {
     std::vector<std::thread> threads_;
 };
 
-TEST_F(Departure, FqIsPutWhereNothingElseIs) {
+TEST_F(Edt, FqIsPutWhereNothingElseIs) {
     const Pod limited = lab_->add_pod(limits());
     EXPECT_NE(qdiscs(limited).find("qdisc fq 504c:"), std::string::npos) << qdiscs(limited);
     const Pod paced = lab_->add_pod(limits("pace"));
@@ -120,7 +120,7 @@ TEST_F(Departure, FqIsPutWhereNothingElseIs) {
     EXPECT_TRUE(ping(later.ns(), to_string(foreign.v4), 3));
 }
 
-TEST_F(Departure, DelLeavesAnAdoptedInterfaceWithoutFq) {
+TEST_F(Edt, DelLeavesAnAdoptedInterfaceWithoutFq) {
     const Json ptp = {{"type", "ptp"}, {"ipam", lab_->node().ipam()}};
     Json keys = limits();
     keys["ipam"] = nullptr;
@@ -132,7 +132,7 @@ TEST_F(Departure, DelLeavesAnAdoptedInterfaceWithoutFq) {
     EXPECT_EQ(qdiscs(pod).find("qdisc fq"), std::string::npos);
 }
 
-TEST_F(Departure, AFloodGetsItsRateAndAPingDoesNotWaitForIt) {
+TEST_F(Edt, AFloodGetsItsRateAndAPingDoesNotWaitForIt) {
     const Pod receiver = lab_->add_pod(limits());
     const Pod sender = lab_->add_pod();
     const std::vector<std::pair<const net::Namespace *, reason>> all{{&sender.ns(), REASON_RECEIVED_DIRECT},
@@ -151,7 +151,7 @@ TEST_F(Departure, AFloodGetsItsRateAndAPingDoesNotWaitForIt) {
 }
 
 // Nobody paces what comes from elsewhere: without departure times a connection would get a part of the rate.
-TEST_F(Departure, TcpFromOtherNodesGetsItsRate) {
+TEST_F(Edt, TcpFromOtherNodesGetsItsRate) {
     const Pod receiver = lab_->add_pod(limits());
     lab_->node().run("ip route replace " + std::string(Lab::kOutside4) + " dev up0");
     (void)must_run(lab_->outside(), words("ip route add " + std::string(Lab::kPods4) + " via " + Lab::kNode4));
@@ -169,7 +169,7 @@ TEST_F(Departure, TcpFromOtherNodesGetsItsRate) {
     EXPECT_GT(state(receiver).delayed, 0U);
 }
 
-TEST_F(Departure, AForcedLimiterTimesTheNodesOwnTcpToo) {
+TEST_F(Edt, AForcedLimiterTimesTheNodesOwnTcpToo) {
     const Pod receiver = lab_->add_pod(limits("edt"));
     const Pod sender = lab_->add_pod();
     const EchoServer server(receiver.ns(), true, 7);

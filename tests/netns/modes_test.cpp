@@ -160,7 +160,7 @@ TEST_F(ModesTest, BeforePortmapAndFirewall) {
     EXPECT_THAT(node_.state(), HasSubstr("endpoints_v1: 0\n"));
 }
 
-// What such an interface is adopted for is in source_hostless_test.cpp.
+// What such an interface is adopted for is in source_routing_pod_rules_test.cpp.
 TEST_F(ModesTest, AfterAMainPluginWithoutAHostEndTheErrorSaysWhatToDo) {
     auto container = node_.container();
     const Json result = {{"cniVersion", "1.0.0"},

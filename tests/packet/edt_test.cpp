@@ -17,7 +17,7 @@ Bytes datagram(std::size_t payload = 1000) { return from_pod() / to_peer4() / Ud
 Bytes segment() { return from_pod() / to_peer4() / Tcp{} / bytes(1000); }
 Frame arriving(const char *from) { return Ethernet{kPodMac, kHostMac} / Ipv4{ip(from), pod4()}; }
 
-class Departure : public PacketTest {
+class Edt : public PacketTest {
   protected:
     void time(Pod &of, std::uint32_t more_flags = 0, std::uint64_t rate = kRate) {
         of.flags |= INTERFACE_LIMIT_EDT | more_flags;
@@ -44,7 +44,7 @@ class Departure : public PacketTest {
     }
 };
 
-TEST_F(Departure, WhatCannotBePacedGoesByTheQdiscOfTheReceiver) {
+TEST_F(Edt, WhatCannotBePacedGoesByTheQdiscOfTheReceiver) {
     time(node().peer);
     const Outcome outcome = node().run(datagram());
     EXPECT_EQ(outcome.verdict, kRedirected);
@@ -59,7 +59,7 @@ TEST_F(Departure, WhatCannotBePacedGoesByTheQdiscOfTheReceiver) {
     EXPECT_EQ(node().run(segment()).mark, PODLANE_MARK);
 }
 
-TEST_F(Departure, WhatTheFastPathHandsOverIsCountedWhereItCameFrom) {
+TEST_F(Edt, WhatTheFastPathHandsOverIsCountedWhereItCameFrom) {
     time(node().pod);
     fill(node().pod, 50 * kMs, 50 * kMs);
     const Bytes frame = arriving("192.0.2.20") / Udp{} / bytes(1000);
@@ -75,7 +75,7 @@ TEST_F(Departure, WhatTheFastPathHandsOverIsCountedWhereItCameFrom) {
     EXPECT_EQ(state(node().pod).bytes, 2 * frame.size());
 }
 
-TEST_F(Departure, WhatTheHostStackDeliversIsTimedUnlessItsSenderIsPaced) {
+TEST_F(Edt, WhatTheHostStackDeliversIsTimedUnlessItsSenderIsPaced) {
     time(node().pod);
     fill(node().pod, 50 * kMs, 50 * kMs);
     const auto departs = [&](const Bytes &frame) {
@@ -90,7 +90,7 @@ TEST_F(Departure, WhatTheHostStackDeliversIsTimedUnlessItsSenderIsPaced) {
     EXPECT_EQ(state(node().pod).packets, 3U);
 }
 
-TEST_F(Departure, AFlowWithNothingUnderWayDoesNotWait) {
+TEST_F(Edt, AFlowWithNothingUnderWayDoesNotWait) {
     time(node().pod, 0, kRate / 10);
     const Bytes frame = arriving("192.0.2.20") / Udp{} / bytes(1000);
     fill(node().pod, 80 * kMs, 0);
@@ -103,7 +103,7 @@ TEST_F(Departure, AFlowWithNothingUnderWayDoesNotWait) {
     EXPECT_GT(deliver(frame).departure_ns, first + 50 * kMs) << "it would overtake itself";
 }
 
-TEST_F(Departure, BeyondTheBurstIsDropped) {
+TEST_F(Edt, BeyondTheBurstIsDropped) {
     time(node().pod);
     fill(node().pod, 200 * kMs, 200 * kMs);
     expect_ends_in(node(), deliver(arriving("192.0.2.20") / Udp{} / bytes(1000)), REASON_DROP_INGRESS_LIMIT);
@@ -112,7 +112,7 @@ TEST_F(Departure, BeyondTheBurstIsDropped) {
     expect_ends_in(node(), deliver(arriving("192.0.2.20") / Icmp{} / bytes(56)), REASON_RECEIVED_HOST);
 }
 
-TEST_F(Departure, ExemptSendersAreNotHeld) {
+TEST_F(Edt, ExemptSendersAreNotHeld) {
     node().pod.limits.limited_prefixes[LIMIT_INGRESS].unshaped = {*parse_prefix("192.0.2.20/32")};
     time(node().pod);
     fill(node().pod, 200 * kMs, 200 * kMs);
@@ -120,7 +120,7 @@ TEST_F(Departure, ExemptSendersAreNotHeld) {
     EXPECT_EQ(state(node().pod).packets, 0U);
 }
 
-TEST_F(Departure, AnyClockAndAnyRateEndInADepartureSoon) {
+TEST_F(Edt, AnyClockAndAnyRateEndInADepartureSoon) {
     const Bytes frame = arriving("192.0.2.20") / Udp{} / bytes(1000);
     for (const std::uint64_t rate : {std::uint64_t{100000}, kRate, std::uint64_t{400000000000}, kForever}) {
         time(node().pod, 0, rate);

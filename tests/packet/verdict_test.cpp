@@ -183,6 +183,32 @@ TEST_F(Verdict, AntiSpoofOff) {
                  });
 }
 
+// The host stack decides about sources that no router forwards (RFC 6890), also if the pod may send from any address.
+TEST_F(Verdict, SourcesThatStayOnTheirLinkAreNotForwarded) {
+    node().pod.flags &= ~static_cast<std::uint32_t>(INTERFACE_ANTI_SPOOF);
+    node().put(node().pod);
+    constexpr reason kScope = REASON_HOST_SCOPE;
+    expect_cases(node(), {
+                             {"this network", ip4("0.0.0.1", "192.0.2.20"), kScope},
+                             {"beside this network", ip4("1.0.0.1", "192.0.2.20"), REASON_SENT_DIRECT},
+                             {"before loopback", ip4("126.255.255.255", "192.0.2.20"), REASON_SENT_DIRECT},
+                             {"loopback", ip4("127.0.0.1", "192.0.2.20"), kScope},
+                             {"the last of loopback", ip4("127.255.255.255", "192.0.2.20"), kScope},
+                             {"behind loopback", ip4("128.0.0.0", "192.0.2.20"), REASON_SENT_DIRECT},
+                             {"before multicast", ip4("223.255.255.255", "192.0.2.20"), REASON_SENT_DIRECT},
+                             {"multicast", ip4("224.0.0.1", "192.0.2.20"), kScope},
+                             {"reserved", ip4("240.0.0.1", "192.0.2.20"), kScope},
+                             {"broadcast", ip4("255.255.255.255", "192.0.2.20"), kScope},
+                             {"loopback 6", ip6("::1", "2001:db8::20"), kScope},
+                             {"beside loopback 6", ip6("::2", "2001:db8::20"), REASON_SENT_DIRECT},
+                             {"before link-local 6", ip6("fe7f::1", "2001:db8::20"), REASON_SENT_DIRECT},
+                             {"link-local 6", ip6("fe80::1", "2001:db8::20"), kScope},
+                             {"the last link-local 6", ip6("febf::1", "2001:db8::20"), kScope},
+                             {"behind link-local 6", ip6("fec0::1", "2001:db8::20"), REASON_SENT_DIRECT},
+                             {"multicast 6", ip6("ff02::1", "2001:db8::20"), kScope},
+                         });
+}
+
 // A pod without IPv6 has no IPv6 source at all, and a zero in its entry is no address.
 TEST_F(Verdict, OneFamilyOnly) {
     node().pod.addresses = {pod4()};

@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 std::string ctl() { return std::getenv("PODLANECTL_BIN"); }
 
-class ShellTest : public testing::Test {
+class CompletionTest : public testing::Test {
   protected:
     [[nodiscard]] std::string shell(const std::string &name, const std::string &script) const {
         const Output output = run(here_, {name, "-c", script});
@@ -31,7 +31,7 @@ class ShellTest : public testing::Test {
     net::Namespace here_ = require(net::Namespace::current());
 };
 
-TEST_F(ShellTest, BashCompletesObjectsVerbsAndOptions) {
+TEST_F(CompletionTest, BashCompletesObjectsVerbsAndOptions) {
     const auto complete = [&](const std::string &typed) {
         return shell("bash", "source <('" + ctl() + "' completion bash); COMP_WORDS=(podlanectl " + typed +
                                  "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _podlanectl; echo \" ${COMPREPLY[*]} \"");
@@ -45,7 +45,7 @@ TEST_F(ShellTest, BashCompletesObjectsVerbsAndOptions) {
     EXPECT_EQ(complete("endpoint show --reas"), "  \n");
 }
 
-TEST_F(ShellTest, ZshTakesItsScript) {
+TEST_F(CompletionTest, ZshTakesItsScript) {
     if (!has("/usr/bin/zsh"))
         GTEST_SKIP() << "zsh is not installed (tools/setup)";
     EXPECT_EQ(shell("zsh", "autoload -U compinit && compinit -D -u && source <('" + ctl() +
@@ -53,7 +53,7 @@ TEST_F(ShellTest, ZshTakesItsScript) {
               "_podlanectl\n");
 }
 
-TEST_F(ShellTest, FishCompletesObjectsAndVerbs) {
+TEST_F(CompletionTest, FishCompletesObjectsAndVerbs) {
     if (!has("/usr/bin/fish"))
         GTEST_SKIP() << "fish is not installed (tools/setup)";
     const auto complete = [&](const std::string &typed) {
@@ -63,7 +63,7 @@ TEST_F(ShellTest, FishCompletesObjectsAndVerbs) {
     EXPECT_THAT(complete("uplink det"), HasSubstr("detach\t"));
 }
 
-TEST_F(ShellTest, TheManualPageIsComplete) {
+TEST_F(CompletionTest, TheManualPageIsComplete) {
     const Output page = run(here_, {"bash", "-c", "'" + ctl() + "' man | groff -man -Tutf8 -ww -rLL=100n | col -bx"});
     ASSERT_EQ(page.rc, 0);
     EXPECT_EQ(page.err, "");

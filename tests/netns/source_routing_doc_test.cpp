@@ -42,7 +42,7 @@ Json multus_config(const std::string &yaml) {
     return Json::parse(yaml.substr(yaml.find(key) + key.size()));
 }
 
-class SourceDoc : public testing::Test {
+class SourceRoutingDoc : public testing::Test {
   protected:
     // As long as the link to the router is there.
     void TearDown() override { lab_->del_all(); }
@@ -101,7 +101,7 @@ class SourceDoc : public testing::Test {
     std::shared_ptr<Container> beyond_;
 };
 
-TEST_F(SourceDoc, TwoNetworksTwoUplinks) {
+TEST_F(SourceRoutingDoc, TwoNetworksTwoUplinks) {
     const auto lists = conflists("1.");
     ASSERT_EQ(lists.size(), 2U);
     start();
@@ -110,7 +110,7 @@ TEST_F(SourceDoc, TwoNetworksTwoUplinks) {
     expect_both_answer();
 }
 
-TEST_F(SourceDoc, TwoNetworksThatShareASubnet) {
+TEST_F(SourceRoutingDoc, TwoNetworksThatShareASubnet) {
     const auto lists = conflists("2.");
     ASSERT_EQ(lists.size(), 2U);
     start(true);
@@ -119,7 +119,7 @@ TEST_F(SourceDoc, TwoNetworksThatShareASubnet) {
     expect_both_answer();
 }
 
-TEST_F(SourceDoc, AddressesOfALan) {
+TEST_F(SourceRoutingDoc, AddressesOfALan) {
     const auto lists = conflists("3.");
     ASSERT_EQ(lists.size(), 1U);
     start();
@@ -131,7 +131,7 @@ TEST_F(SourceDoc, AddressesOfALan) {
             expect_answers("net1", client->ns(), ipv4);
 }
 
-TEST_F(SourceDoc, ANetworkAttachmentDefinitionReplacesIpvlanAndSbr) {
+TEST_F(SourceRoutingDoc, ANetworkAttachmentDefinitionReplacesIpvlanAndSbr) {
     const auto definitions = blocks("3.", "yaml");
     ASSERT_EQ(definitions.size(), 2U);
     Json was = multus_config(definitions[0]);
@@ -151,7 +151,7 @@ TEST_F(SourceDoc, ANetworkAttachmentDefinitionReplacesIpvlanAndSbr) {
         expect_answers("net1", client->ns(), true);
 }
 
-TEST_F(SourceDoc, AnInterfaceMadeByAnotherPlugin) {
+TEST_F(SourceRoutingDoc, AnInterfaceMadeByAnotherPlugin) {
     const auto lists = conflists("4.");
     ASSERT_EQ(lists.size(), 2U);
     start();
@@ -160,7 +160,7 @@ TEST_F(SourceDoc, AnInterfaceMadeByAnotherPlugin) {
     expect_both_answer();
 }
 
-TEST_F(SourceDoc, AnInterfaceWithoutAHostEnd) {
+TEST_F(SourceRoutingDoc, AnInterfaceWithoutAHostEnd) {
     start();
     make_lan();
     add("eth0", conflists("1.").at(0));

@@ -17,9 +17,9 @@ std::string content(const std::string &path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-class LifeTest : public CtlTest {
+class NodeTest : public CtlTest {
   protected:
-    LifeTest() {
+    NodeTest() {
         fs::create_directory(bin());
         fs::create_directory(conf());
     }
@@ -45,7 +45,7 @@ class LifeTest : public CtlTest {
     }
 };
 
-TEST_F(LifeTest, GcRemovesWhatIsGoneAndNothingElse) {
+TEST_F(NodeTest, GcRemovesWhatIsGoneAndNothingElse) {
     const Made lives = make(Json::object(), named("shop", "web-0"));
     const Made dead = make(Json::object(), named("shop", "db-0"));
     EXPECT_EQ(gc(), Json::array()) << "all is there";
@@ -69,7 +69,7 @@ TEST_F(LifeTest, GcRemovesWhatIsGoneAndNothingElse) {
 }
 
 // Somebody took the interface; the runtime still has the container, and will send its DEL.
-TEST_F(LifeTest, GcKeepsWhatTheRuntimeStillHas) {
+TEST_F(NodeTest, GcKeepsWhatTheRuntimeStillHas) {
     const Made made = make();
     on_node("ip link del " + made.host_ifname);
     const Json all = gc();
@@ -78,7 +78,7 @@ TEST_F(LifeTest, GcKeepsWhatTheRuntimeStillHas) {
     EXPECT_EQ(ctl_json("endpoint").size(), 1U);
 }
 
-TEST_F(LifeTest, GcOfTheLastPodLeavesNoNetwork) {
+TEST_F(NodeTest, GcOfTheLastPodLeavesNoNetwork) {
     const std::string before = node_.state();
     const Made made = make();
     made.container->remove_namespace();
@@ -90,7 +90,7 @@ TEST_F(LifeTest, GcOfTheLastPodLeavesNoNetwork) {
     EXPECT_EQ(node_.state(), before);
 }
 
-TEST_F(LifeTest, GcSaysWhereItLooksForThePlugin) {
+TEST_F(NodeTest, GcSaysWhereItLooksForThePlugin) {
     (void)make();
     const Output output = ctl("gc --bin-dir /nowhere");
     EXPECT_EQ(output.rc, 1);
@@ -98,7 +98,7 @@ TEST_F(LifeTest, GcSaysWhereItLooksForThePlugin) {
     EXPECT_THAT(output.err, HasSubstr("--bin-dir"));
 }
 
-TEST_F(LifeTest, InstallWritesWhatARuntimeUses) {
+TEST_F(NodeTest, InstallWritesWhatARuntimeUses) {
     const Output output = install("--subnets 198.18.9.0/24,2001:db8:9::/64 --network blue --mtu 1400 --fast-path local "
                                   "--uplinks up*,ens1 --cluster-cidrs 198.18.0.0/16");
     ASSERT_EQ(output.rc, 0) << output.err;
@@ -121,7 +121,7 @@ TEST_F(LifeTest, InstallWritesWhatARuntimeUses) {
     EXPECT_EQ(node_.cni("DEL", config, *container).rc, 0);
 }
 
-TEST_F(LifeTest, InstallAgainChangesOnlyWhatItWrote) {
+TEST_F(NodeTest, InstallAgainChangesOnlyWhatItWrote) {
     ASSERT_EQ(install().rc, 0);
     const Output same = install();
     EXPECT_EQ(same.rc, 0) << same.err;
@@ -131,7 +131,7 @@ TEST_F(LifeTest, InstallAgainChangesOnlyWhatItWrote) {
     EXPECT_THAT(content(conflist()), HasSubstr("198.18.2.0/24"));
 }
 
-TEST_F(LifeTest, InstallRefusesToOverwriteWhatItDidNotWrite) {
+TEST_F(NodeTest, InstallRefusesToOverwriteWhatItDidNotWrite) {
     std::ofstream(conflist()) << "{}\n";
     const Output foreign = install();
     EXPECT_EQ(foreign.rc, 1);
@@ -148,7 +148,7 @@ TEST_F(LifeTest, InstallRefusesToOverwriteWhatItDidNotWrite) {
     EXPECT_THAT(changed.err, HasSubstr("was changed since podlanectl wrote it"));
 }
 
-TEST_F(LifeTest, InstallRefusesWrongOptions) {
+TEST_F(NodeTest, InstallRefusesWrongOptions) {
     for (const auto &[more, says] :
          {std::pair{"", "install needs --subnets"}, std::pair{"--subnets 198.18.1.0", "is no prefix"},
           std::pair{"--subnets 198.18.1.0/24 --mtu big", "is no number"},
@@ -163,7 +163,7 @@ TEST_F(LifeTest, InstallRefusesWrongOptions) {
     EXPECT_THAT(nowhere.err, HasSubstr("/nowhere: No such file"));
 }
 
-class UninstallTest : public LifeTest, public testing::WithParamInterface<std::string> {};
+class UninstallTest : public NodeTest, public testing::WithParamInterface<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Attach, UninstallTest, both_ways_to_attach(), way_to_attach);
 
 TEST_P(UninstallTest, TakesEverythingOffAndPodsGoOn) {
@@ -194,7 +194,7 @@ TEST_P(UninstallTest, TakesEverythingOffAndPodsGoOn) {
     EXPECT_TRUE(fs::is_empty(conf()));
 }
 
-TEST_F(LifeTest, UninstallLeavesWhatIsNotOurs) {
+TEST_F(NodeTest, UninstallLeavesWhatIsNotOurs) {
     std::ofstream(bin() + "/podlane") << "another\n";
     std::ofstream(conflist()) << "{}\n";
     std::ofstream(conf() + "/87-podman.conflist") << "{}\n";
@@ -214,7 +214,7 @@ TEST_F(LifeTest, UninstallLeavesWhatIsNotOurs) {
     EXPECT_THAT(node_.run("tc qdisc show dev up0"), HasSubstr("pfifo"));
 }
 
-TEST_F(LifeTest, UninstallKeepsPodsMasqueraded) {
+TEST_F(NodeTest, UninstallKeepsPodsMasqueraded) {
     const Json keys = {{"ipMasq", true}};
     const Made made = make(keys);
     ASSERT_TRUE(ping(made.container->ns(), "203.0.113.1")); // which has no route to the pod
@@ -226,7 +226,7 @@ TEST_F(LifeTest, UninstallKeepsPodsMasqueraded) {
     (void)must_run(node_.ns(), {"nft", "delete", "table", "inet", "podlane-pods"});
 }
 
-TEST_F(LifeTest, UninstallOfNothingIsFine) { EXPECT_EQ(uninstall().rc, 0); }
+TEST_F(NodeTest, UninstallOfNothingIsFine) { EXPECT_EQ(uninstall().rc, 0); }
 
 } // namespace
 } // namespace podlane::test

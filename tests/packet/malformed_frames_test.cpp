@@ -9,7 +9,7 @@ namespace {
 constexpr unsigned kMutations = 20000;
 constexpr unsigned kSeed = 20250711;
 
-class Hostile : public PacketTest {
+class MalformedFrames : public PacketTest {
   protected:
     static std::vector<Case> all() {
         std::vector<Case> every;
@@ -60,7 +60,7 @@ class Hostile : public PacketTest {
     }
 };
 
-TEST_F(Hostile, FramesCutAtEveryOffset) {
+TEST_F(MalformedFrames, FramesCutAtEveryOffset) {
     unsigned ran = 0;
     for (const Case &given : all()) {
         SCOPED_TRACE(given.name);
@@ -72,7 +72,7 @@ TEST_F(Hostile, FramesCutAtEveryOffset) {
     EXPECT_GT(ran, 5000U);
 }
 
-TEST_F(Hostile, RandomChanges) {
+TEST_F(MalformedFrames, RandomChanges) {
     std::mt19937 random(kSeed);
     const auto below = [&](std::size_t limit) { return static_cast<std::size_t>(random() % limit); };
     const std::vector<Case> seeds = all();

@@ -4,13 +4,13 @@
 namespace podlane::packet {
 namespace {
 
-using Answer = PacketTest;
+using ArpNdResponder = PacketTest;
 
 Bytes arp_reply(const ip_addr &asker, std::size_t padding) {
     return Ethernet{kPodMac, kHostMac} / Arp{2, kHostMac, gateway4(), asker, kPodMac} / bytes(padding, 0xa5);
 }
 
-TEST_F(Answer, Arp) {
+TEST_F(ArpNdResponder, Arp) {
     for (const ip_addr &asker : {pod4(), ip("0.0.0.0")})
         for (const std::size_t padding : {0U, 18U}) {
             Arp request = arp_request(gateway4());
@@ -38,7 +38,7 @@ Bytes advertisement(const ip_addr &asker) {
     return Ethernet{kPodMac, kHostMac} / Ipv6{gateway6(), asker, 255, IPPROTO_ICMPV6} / message;
 }
 
-TEST_F(Answer, NeighbourSolicitation) {
+TEST_F(ArpNdResponder, NeighbourSolicitation) {
     const Nd solicit{135, gateway6()};
     const Bytes long_option = nd_option(14, {}, 4);
     for (const ip_addr &asker : {pod6(), pod_local()})
@@ -56,7 +56,7 @@ TEST_F(Answer, NeighbourSolicitation) {
 }
 
 // Sums that end in 0 or carry twice are where a folded checksum goes wrong.
-TEST_F(Answer, ChecksumForEveryAsker) {
+TEST_F(ArpNdResponder, ChecksumForEveryAsker) {
     node().pod.allowed = {*parse_prefix("2001:db8:7::/64")};
     node().put(node().pod);
     ip_addr asker = ip("2001:db8:7::");

@@ -117,7 +117,7 @@ class PodRules : public testing::TestWithParam<std::string> {
     std::string before_;
 };
 
-class Hostless : public PodRules {};
+class NoHostVeth : public PodRules {};
 
 TEST_P(PodRules, AnswersLeaveByTheNetworkThatWasAddressed) {
     add_pod();
@@ -220,7 +220,7 @@ TEST_P(PodRules, DelLeavesTheContainerAsItWas) {
     EXPECT_TRUE(answers("eth0", 0, false));
 }
 
-TEST_P(Hostless, DelWithoutANamespaceIsClean) {
+TEST_P(NoHostVeth, DelWithoutANamespaceIsClean) {
     add_pod();
     pod_->remove_namespace();
     lab_.forget(pod_, "net1"); // the reference host-device fails without a namespace
@@ -268,7 +268,7 @@ TEST_P(PodRules, AsTheFirstInterfaceItWorksAsWell) {
     EXPECT_EQ(lab_.check(pod_, "net1").rc, 0) << lab_.check(pod_, "net1");
 }
 
-TEST_P(Hostless, TheWayTakenIsInTheLogAndShown) {
+TEST_P(NoHostVeth, TheWayTakenIsInTheLogAndShown) {
     add_pod();
     EXPECT_NE(logged().find("interface net1"), std::string::npos) << logged();
     EXPECT_NE(logged().find("source routing is done by rules in the container"), std::string::npos) << logged();
@@ -291,7 +291,7 @@ TEST_P(Hostless, TheWayTakenIsInTheLogAndShown) {
         EXPECT_EQ(finding.dump().find("is gone"), std::string::npos) << finding;
 }
 
-TEST_P(Hostless, WhatNeedsProgramsIsRefused) {
+TEST_P(NoHostVeth, WhatNeedsProgramsIsRefused) {
     pod_ = node().container();
     lab_.add(pod_, "eth0", 0);
     const Json limits = {{"ingressRate", 1000000}, {"ingressBurst", 1000000}};
@@ -312,7 +312,7 @@ std::string plugin_name(const testing::TestParamInfo<std::string> &info) {
     return info.param == "host-device" ? "HostDevice" : info.param;
 }
 INSTANTIATE_TEST_SUITE_P(Plugins, PodRules, testing::Values("macvlan", "ipvlan", "host-device", "bridge"), plugin_name);
-INSTANTIATE_TEST_SUITE_P(Plugins, Hostless, testing::Values("macvlan", "ipvlan", "host-device"), plugin_name);
+INSTANTIATE_TEST_SUITE_P(Plugins, NoHostVeth, testing::Values("macvlan", "ipvlan", "host-device"), plugin_name);
 
 } // namespace
 } // namespace podlane::test

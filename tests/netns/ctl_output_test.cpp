@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-class LookTest : public CtlTest {
+class OutputTest : public CtlTest {
   protected:
     // In a terminal of this many columns, as script(1) makes one.
     [[nodiscard]] std::string on_terminal(const std::string &command, int columns) const {
@@ -82,7 +82,7 @@ TEST(Reading, EveryCommandHasJsonWatchAndSelection) {
     EXPECT_EQ(lacking, justified);
 }
 
-TEST_F(LookTest, ProgramListShowsWhereTheyAreAndWhatTheyCost) {
+TEST_F(OutputTest, ProgramListShowsWhereTheyAreAndWhatTheyCost) {
     const Made made = make(Json::object(), named("shop", "web-0"));
     const Json all = ctl_json("program list");
     ASSERT_EQ(all.size(), 5U) << all.dump(1);
@@ -104,7 +104,7 @@ TEST_F(LookTest, ProgramListShowsWhereTheyAreAndWhatTheyCost) {
     }
 }
 
-TEST_F(LookTest, ProgramsThatAreNowhereAreListedAsWell) {
+TEST_F(OutputTest, ProgramsThatAreNowhereAreListedAsWell) {
     const Made made = make({{"fastPath", "off"}});
     const Json all = ctl_json("program list");
     EXPECT_EQ(find(all, "name", "pl_to_uplink").at("interface"), nullptr);
@@ -112,7 +112,7 @@ TEST_F(LookTest, ProgramsThatAreNowhereAreListedAsWell) {
 }
 
 // Two pods that have nothing in common: no namespace, network, uplink, nor anything of their own.
-class TwoPods : public LookTest {
+class TwoPods : public OutputTest {
   protected:
     TwoPods() {
         node_.run("ip link add up1 type veth peer name up1-peer");
@@ -250,7 +250,7 @@ TEST_F(TwoPods, EveryFieldIsDocumented) {
             compare("map dump " + std::string(map), "map dump " + std::string(map.substr(0, map.rfind("_v"))));
 }
 
-TEST_F(LookTest, EveryReadingCommandHasJson) {
+TEST_F(OutputTest, EveryReadingCommandHasJson) {
     const Made web = make(Json::object(), named("shop", "web-0"));
     each_reading([&](const ctl::Noun &noun, const ctl::Command &command) {
         if (!command.options.has(ctl::Opt::json) || noun.name == "monitor") // a stream
@@ -260,7 +260,7 @@ TEST_F(LookTest, EveryReadingCommandHasJson) {
     });
 }
 
-TEST_F(LookTest, WatchPrintsAgainUntilInterrupted) {
+TEST_F(OutputTest, WatchPrintsAgainUntilInterrupted) {
     const Made made = make(Json::object(), named("shop", "web-0"));
     const Output list = watched("endpoint list");
     EXPECT_EQ(list.rc, 0) << list.err;
@@ -270,7 +270,7 @@ TEST_F(LookTest, WatchPrintsAgainUntilInterrupted) {
     EXPECT_GE(times, 2U) << list.out;
 }
 
-TEST_F(LookTest, WatchedCountersHaveRates) {
+TEST_F(OutputTest, WatchedCountersHaveRates) {
     const Made made = make(Json::object(), named("shop", "web-0"));
     std::thread talk([&] { (void)run(made.container->ns(), {"ping", "-q", "-i", "0.05", "-c", "80", "203.0.113.2"}); });
     const Output output = watched("counter list");
@@ -281,7 +281,7 @@ TEST_F(LookTest, WatchedCountersHaveRates) {
     EXPECT_THAT(ctl("counter list").out, testing::Not(HasSubstr("PACKETS/S")));
 }
 
-TEST_F(LookTest, TablesFitTheTerminalAndHaveColourOnlyThere) {
+TEST_F(OutputTest, TablesFitTheTerminalAndHaveColourOnlyThere) {
     (void)make(Json::object(), named("a-namespace-with-a-long-name", "a-pod-with-a-very-long-name-indeed-0123456789"));
     for (const char *command :
          {"endpoint list", "program list", "map list", "network list", "uplink list", "history"}) {
@@ -294,7 +294,7 @@ TEST_F(LookTest, TablesFitTheTerminalAndHaveColourOnlyThere) {
     }
 }
 
-TEST_F(LookTest, AFindingWrapsOnTheTerminal) {
+TEST_F(OutputTest, AFindingWrapsOnTheTerminal) {
     const Made made = make();
     on_node("ip link set " + made.host_ifname + " down");
     const std::string shown = on_terminal("doctor", 60);
@@ -305,7 +305,7 @@ TEST_F(LookTest, AFindingWrapsOnTheTerminal) {
 }
 
 // Whoever has no right to read is told so, and how to get it.
-TEST_F(LookTest, NotRootIsOneSentenceAndARemedy) {
+TEST_F(OutputTest, NotRootIsOneSentenceAndARemedy) {
     (void)make();
     for (const ctl::Noun &noun : ctl::nouns())
         for (const ctl::Command &command : noun.commands) {
@@ -332,7 +332,7 @@ TEST_F(LookTest, NotRootIsOneSentenceAndARemedy) {
 // What is printed of a problem, wherever a command has its place for it: monitor and the like do not begin.
 std::string said(const Output &output) { return output.err + output.out; }
 
-TEST_F(LookTest, WithoutABpffsItSaysHowToMountOne) {
+TEST_F(OutputTest, WithoutABpffsItSaysHowToMountOne) {
     each_reading([&](const ctl::Noun &noun, const ctl::Command &command) {
         if (noun.name == "version" || noun.name == "metrics") // which are well without
             return;
@@ -346,7 +346,7 @@ TEST_F(LookTest, WithoutABpffsItSaysHowToMountOne) {
     });
 }
 
-TEST_F(LookTest, MapsOfANewerVersionAreNamed) {
+TEST_F(OutputTest, MapsOfANewerVersionAreNamed) {
     const Made made = make(Json::object(), named("shop", "web-0"));
     for (const std::string_view map : kMapNames) {
         const std::string path = pin_path(node_.bpffs(), map);

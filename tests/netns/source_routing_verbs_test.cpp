@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uint16_t kPort = 7;
 
-class SourceLife : public testing::Test {
+class SourceRoutingVerbs : public testing::Test {
   protected:
     [[nodiscard]] Node &node() { return lab_.node(); }
     void TearDown() override {
@@ -42,7 +42,7 @@ class SourceLife : public testing::Test {
     SourceLab lab_;
 };
 
-TEST_F(SourceLife, EitherInterfaceGoesAloneAndTheOtherGoesOn) {
+TEST_F(SourceRoutingVerbs, EitherInterfaceGoesAloneAndTheOtherGoesOn) {
     const auto pod = add_pod();
     EXPECT_EQ(lab_.del(pod, "net1").rc, 0);
     EXPECT_EQ(entries(), 0U);
@@ -55,7 +55,7 @@ TEST_F(SourceLife, EitherInterfaceGoesAloneAndTheOtherGoesOn) {
     EXPECT_EQ(lab_.check(pod, "net1").rc, 0) << lab_.check(pod, "net1");
 }
 
-TEST_F(SourceLife, OfThreeTheOthersStillFindEachOther) {
+TEST_F(SourceRoutingVerbs, OfThreeTheOthersStillFindEachOther) {
     const auto pod = add_pod();
     lab_.add(pod, "net2", 2);
     for (const char *ifname : {"eth0", "net1", "net2"})
@@ -67,7 +67,7 @@ TEST_F(SourceLife, OfThreeTheOthersStillFindEachOther) {
     EXPECT_EQ(entries(), 8U) << "one address of each family, by itself and in the list, at two host ends";
 }
 
-TEST_F(SourceLife, DelWithoutANamespaceIsClean) {
+TEST_F(SourceRoutingVerbs, DelWithoutANamespaceIsClean) {
     const auto pod = add_pod();
     pod->remove_namespace();
     EXPECT_EQ(lab_.del(pod, "net1").rc, 0);
@@ -75,7 +75,7 @@ TEST_F(SourceLife, DelWithoutANamespaceIsClean) {
     EXPECT_EQ(entries(), 0U);
 }
 
-TEST_F(SourceLife, CheckNoticesWhatIsMissingOrWrong) {
+TEST_F(SourceRoutingVerbs, CheckNoticesWhatIsMissingOrWrong) {
     const auto pod = add_pod();
     const SourceRoutes routes = require(open_source_routes(node().bpffs(), Access::read_write));
     const auto all = require(routes.entries());
@@ -94,7 +94,7 @@ TEST_F(SourceLife, CheckNoticesWhatIsMissingOrWrong) {
 }
 
 // An interface that comes back with another address and number leaves nothing of the old ones.
-TEST_F(SourceLife, AddressesThatChangeAreNoLeak) {
+TEST_F(SourceRoutingVerbs, AddressesThatChangeAreNoLeak) {
     const auto pod = add_pod();
     const ip_addr before = SourceLab::addr(*pod, "net1", true);
     for (int round = 0; round < 3; ++round) {
@@ -107,7 +107,7 @@ TEST_F(SourceLife, AddressesThatChangeAreNoLeak) {
 }
 
 // DEL goes by what ADD put, whatever the interface has by now.
-TEST_F(SourceLife, ARenumberedInterfaceLeaksNothing) {
+TEST_F(SourceRoutingVerbs, ARenumberedInterfaceLeaksNothing) {
     const auto pod = add_pod();
     (void)pod->run("ip addr flush dev net1 scope global");
     (void)pod->run("ip addr add 198.18.1.99/32 dev net1");
@@ -116,7 +116,7 @@ TEST_F(SourceLife, ARenumberedInterfaceLeaksNothing) {
     EXPECT_EQ(entries(), 0U);
 }
 
-TEST_F(SourceLife, LinkLocalRoutesAndRulesOfThePodStayAsTheyAre) {
+TEST_F(SourceRoutingVerbs, LinkLocalRoutesAndRulesOfThePodStayAsTheyAre) {
     const auto pod = node().container();
     lab_.add(pod, "eth0", 0);
     const std::string rules = pod->run("ip rule") + pod->run("ip -6 rule");
@@ -128,7 +128,7 @@ TEST_F(SourceLife, LinkLocalRoutesAndRulesOfThePodStayAsTheyAre) {
     EXPECT_NE(links, "");
 }
 
-TEST_F(SourceLife, PodsOfTheNodeSeeTheSiblingsVerdict) {
+TEST_F(SourceRoutingVerbs, PodsOfTheNodeSeeTheSiblingsVerdict) {
     const auto pod = add_pod();
     const auto peer = node().container();
     lab_.add(peer, "eth0", 1); // in the network of net1
@@ -145,7 +145,7 @@ TEST_F(SourceLife, PodsOfTheNodeSeeTheSiblingsVerdict) {
         EXPECT_EQ(ask(stranger->ns(), Transport::tcp, {SourceLab::addr(*pod, "net1", ipv4), kPort}), 0) << ipv4;
 }
 
-TEST_F(SourceLife, PeopleAreShownTheWay) {
+TEST_F(SourceRoutingVerbs, PeopleAreShownTheWay) {
     const auto pod = add_pod();
     const std::string second = to_string(SourceLab::addr(*pod, "net1", true));
     const Json list = ctl("source list " + pod->id());
@@ -170,7 +170,7 @@ TEST_F(SourceLife, PeopleAreShownTheWay) {
 }
 
 // Of two pods one is gone: its entries go, at its own host ends; everything else stays as it is.
-TEST_F(SourceLife, GcRemovesTheEntriesOfWhatItRemovesAndNothingElse) {
+TEST_F(SourceRoutingVerbs, GcRemovesTheEntriesOfWhatItRemovesAndNothingElse) {
     const auto stays = add_pod();
     const auto routes = [&] {
         std::map<std::string, std::string> all;
@@ -210,7 +210,7 @@ TEST_F(SourceLife, GcRemovesTheEntriesOfWhatItRemovesAndNothingElse) {
 }
 
 // eth0 has no host end: the container's own rules do it, and go with DEL.
-TEST_F(SourceLife, BesideAnInterfaceWithoutAHostEndRulesDoIt) {
+TEST_F(SourceRoutingVerbs, BesideAnInterfaceWithoutAHostEndRulesDoIt) {
     const auto pod = node().container();
     Json main = {{"type", "macvlan"}, {"master", "up0"}, {"ipam", lab_.network(0).at("ipam")}};
     main["ipam"]["ranges"] = {
@@ -232,7 +232,7 @@ TEST_F(SourceLife, BesideAnInterfaceWithoutAHostEndRulesDoIt) {
 }
 
 // eth0 by another plugin with Podlane behind it, net1 by Podlane: both ways round, through that plugin's host end.
-class SourceChained : public SourceLife, public testing::WithParamInterface<std::string> {
+class SourceChained : public SourceRoutingVerbs, public testing::WithParamInterface<std::string> {
   protected:
     [[nodiscard]] std::vector<Json> chain(const Json &keys = Json::object()) {
         Json main = {{"type", GetParam()}};

@@ -12,7 +12,7 @@
 namespace podlane::test {
 namespace {
 
-class SafeTest : public CtlTest {
+class ReadersTest : public CtlTest {
   protected:
     // All entries of all maps, but of what counts: the containers' own stacks speak now and then.
     [[nodiscard]] MapEntries entries() const {
@@ -30,7 +30,7 @@ class SafeTest : public CtlTest {
     }
 };
 
-TEST_F(SafeTest, ReadingChangesNothing) {
+TEST_F(ReadersTest, ReadingChangesNothing) {
     const Made web = make({{"ingressRate", 8000000}, {"ingressBurst", 8000000}}, named("shop", "web-0"));
     const Made db = make(Json::object(), named("shop", "db-0"));
     ASSERT_TRUE(ping(web.container->ns(), db.v4));
@@ -45,7 +45,7 @@ TEST_F(SafeTest, ReadingChangesNothing) {
 }
 
 // Whoever holds the lock of ADDs, DELs and upgrades is not waited for, and so does not wait either.
-TEST_F(SafeTest, ReadersTakeNoLock) {
+TEST_F(ReadersTest, ReadersTakeNoLock) {
     const Made made = make(Json::object(), named("shop", "web-0"));
     const Lock lock = require(Lock::exclusive(node_.bpffs()));
     for (const std::string &call : calls()) {
@@ -58,7 +58,7 @@ TEST_F(SafeTest, ReadersTakeNoLock) {
 }
 
 // Pods come and go while everything is read again and again: neither side fails.
-TEST_F(SafeTest, ReadersBesideAddsAndDels) {
+TEST_F(ReadersTest, ReadersBesideAddsAndDels) {
     const Made web = make(Json::object(), named("shop", "web-0"));
     constexpr int kRounds = 6;
     std::atomic<int> running = 2;

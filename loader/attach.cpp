@@ -3,7 +3,7 @@
 #include "loader/expedited_rcu.hpp"
 #include "loader/object.hpp"
 #include "loader/probe.hpp"
-#include "loader/qdisc.hpp"
+#include "loader/net/qdisc.hpp"
 #include "maps/abi/names.h"
 #include "maps/fd.hpp"
 
@@ -33,18 +33,23 @@ std::string place(std::uint32_t ifindex, Hook hook) {
     return std::string(word(hook)) + " of interface " + std::to_string(ifindex);
 }
 
+Result<bool> has_ingress_qdisc(std::uint32_t ifindex) {
+    net::Netlink netlink = TRY(net::Netlink::open());
+    return TRY(net::ingress_qdisc(netlink, ifindex)) == net::kIngressQdisc;
+}
+
 bool is_ours(std::string_view program_name) { return program_name.starts_with(PODLANE_PROGRAM_PREFIX); }
 
 Error taken(std::uint32_t ifindex) {
     return {ErrorCode::plugin_not_available, "interface " + std::to_string(ifindex) +
-                                                 " has a qdisc `ingress` of somebody else, as the plugin \"bandwidth\" "
-                                                 "puts it there, in the place of clsact"};
+                                                 " has a foreign qdisc `ingress`, for example of the plugin "
+                                                 "\"bandwidth\", in the slot of clsact"};
 }
 
 bool is_gone(int error) { return error == ENODEV || error == ENOENT || error == EINVAL; }
 
 bpf_tc_hook tc_hook(std::uint32_t ifindex, Hook hook) {
-    libbpf_set_print(nullptr); // the kernel's refusals are answers here, not news for standard error
+    libbpf_set_print(nullptr); // errors are returned, not printed
     bpf_tc_hook tc{};
     tc.sz = sizeof tc;
     tc.ifindex = static_cast<int>(ifindex);
@@ -70,16 +75,18 @@ Result<std::optional<ProgramFacts>> facts_by_id(std::uint32_t id) {
     return std::optional<ProgramFacts>{TRY(program_facts(fd.get()))};
 }
 
-// Whoever's they are, in the order in which they run.
+// Our own and foreign ones, in the order in which they run.
 Result<std::vector<ProgramFacts>> all_on_tcx(std::uint32_t ifindex, Hook hook) {
     constexpr std::size_t kMost = 64; // the kernel's own limit (BPF_MPROG_MAX)
     std::array<std::uint32_t, kMost> ids{};
     std::uint32_t count = ids.size();
     std::vector<ProgramFacts> all;
-    if (bpf_prog_query(static_cast<int>(ifindex), tcx_type(hook), 0, nullptr, ids.data(), &count) != 0) {
+    while (bpf_prog_query(static_cast<int>(ifindex), tcx_type(hook), 0, nullptr, ids.data(), &count) != 0) {
+        if (errno == EINTR)
+            continue;
         if (is_gone(errno))
             return all;
-        return system_error(ErrorCode::bpf, "asking for programs on tcx " + place(ifindex, hook), errno);
+        return system_error(ErrorCode::bpf, "listing the programs on tcx " + place(ifindex, hook), errno);
     }
     for (std::uint32_t i = 0; i < count; ++i)
         if (auto facts = TRY(facts_by_id(ids.at(i))))
@@ -102,7 +109,7 @@ Result<std::vector<Attached>> attached_clsact(std::uint32_t ifindex, Hook hook) 
     if (const int failed = bpf_tc_query(&tc, &options); failed != 0) {
         if (is_gone(-failed))
             return ours;
-        return system_error(ErrorCode::bpf, "asking for filters on clsact " + place(ifindex, hook), -failed);
+        return system_error(ErrorCode::bpf, "looking for our filter on clsact " + place(ifindex, hook), -failed);
     }
     if (const auto facts = TRY(facts_by_id(options.prog_id)); facts && is_ours(facts->name))
         ours.push_back({options.prog_id, facts->name, HookKind::clsact});
@@ -112,9 +119,8 @@ Result<std::vector<Attached>> attached_clsact(std::uint32_t ifindex, Hook hook) 
 Result<void> detach_tcx(std::uint32_t ifindex, Hook hook, std::uint32_t program_id) {
     const ExpeditedRcu while_detaching;
     const Fd fd(bpf_prog_get_fd_by_id(program_id));
-    if (!fd || bpf_prog_detach2(fd.get(), static_cast<int>(ifindex), tcx_type(hook)) != 0)
-        if (!is_gone(errno))
-            return system_error(ErrorCode::bpf, "detaching from tcx " + place(ifindex, hook), errno);
+    if ((!fd || bpf_prog_detach2(fd.get(), static_cast<int>(ifindex), tcx_type(hook)) != 0) && !is_gone(errno))
+        return system_error(ErrorCode::bpf, "detaching from tcx " + place(ifindex, hook), errno);
     return {};
 }
 
@@ -130,13 +136,15 @@ Result<void> detach_one(std::uint32_t ifindex, Hook hook, const Attached &one) {
     return one.kind == HookKind::tcx ? detach_tcx(ifindex, hook, one.program_id) : detach_clsact(ifindex, hook);
 }
 
-// In place of `replaced` where there is one, else behind the other programs of the hook.
+// Replaces `replaced` if given, else appends behind the other programs of the hook.
 Result<void> attach_tcx(std::uint32_t ifindex, Hook hook, int program_fd, std::optional<std::uint32_t> replaced) {
     const ExpeditedRcu while_attaching;
     LIBBPF_OPTS(bpf_prog_attach_opts, options);
     Fd old;
     if (replaced) {
         old = Fd(bpf_prog_get_fd_by_id(*replaced));
+        if (!old)
+            return system_error(ErrorCode::bpf, "opening the program to replace on tcx " + place(ifindex, hook), errno);
         options.flags = BPF_F_REPLACE;
         options.replace_prog_fd = old.get();
     }
@@ -150,8 +158,8 @@ Result<void> attach_clsact(std::uint32_t ifindex, Hook hook, int program_fd) {
     tc.attach_point = static_cast<bpf_tc_attach_point>(BPF_TC_INGRESS | BPF_TC_EGRESS);
     if (const int failed = bpf_tc_hook_create(&tc); failed != 0 && failed != -EEXIST)
         return system_error(ErrorCode::bpf, "creating clsact on interface " + std::to_string(ifindex), -failed);
-    else if (failed == -EEXIST && hook == Hook::ingress && TRY(ingress_qdisc(ifindex)) == kIngressQdisc)
-        return taken(ifindex); // it would take a filter for either direction, and run both on what comes in
+    else if (failed == -EEXIST && hook == Hook::ingress && TRY(has_ingress_qdisc(ifindex)))
+        return taken(ifindex); // it would accept a filter for either direction and run both on incoming packets
     tc = tc_hook(ifindex, hook);
     bpf_tc_opts options = tc_options();
     options.prog_fd = program_fd;
@@ -198,27 +206,27 @@ Result<std::vector<Attached>> attached(std::uint32_t ifindex, Hook hook) {
 }
 
 Result<std::vector<ForeignProgram>> foreign_programs_on_tcx(std::uint32_t ifindex, Hook hook) {
-    std::vector<ForeignProgram> strangers;
+    std::vector<ForeignProgram> foreign;
     if (!has_tcx())
-        return strangers;
+        return foreign;
     const std::vector<ProgramFacts> all = TRY(all_on_tcx(ifindex, hook));
     const auto first_of_ours = std::ranges::find_if(all, is_ours, &ProgramFacts::name);
     for (auto one = all.begin(); one != all.end(); ++one)
         if (!is_ours(one->name))
-            strangers.push_back({one->id, one->name, one < first_of_ours});
-    return strangers;
+            foreign.push_back({one->id, one->name, one < first_of_ours});
+    return foreign;
 }
 
 HookKind preferred_kind() { return has_tcx() ? HookKind::tcx : HookKind::clsact; }
 
 Result<HookKind> usable_kind(std::uint32_t ifindex, HookKind wanted) {
-    if (wanted == HookKind::tcx || TRY(ingress_qdisc(ifindex)) != kIngressQdisc)
+    if (wanted == HookKind::tcx || !TRY(has_ingress_qdisc(ifindex)))
         return wanted;
     if (has_tcx())
         return HookKind::tcx;
     Error error = taken(ifindex);
     error.message += ", and this kernel has no tcx (Linux 6.6 or newer has it)";
-    error.hint = "take that qdisc away; podlane holds the limits of the plugin \"bandwidth\" itself";
+    error.hint = "remove that qdisc; podlane enforces the limits of the plugin \"bandwidth\" itself";
     return error;
 }
 

@@ -115,9 +115,15 @@ std::vector<std::string_view> pin_names() {
     return names;
 }
 
-bool exists(const std::string &path) { return access(path.c_str(), F_OK) == 0; }
+Result<bool> exists(const std::string &path) {
+    if (access(path.c_str(), F_OK) == 0)
+        return true;
+    if (errno == ENOENT || errno == ENOTDIR)
+        return false;
+    return system_error(ErrorCode::bpf, "looking for " + path, errno);
+}
 
-// What was published last is found again where somebody died between the two renames of an upgrade.
+// Restores what was published last if an upgrade was killed between its two renames.
 bool finish_publishing(const std::string &root) {
     return rename(replaced_directory(root).c_str(), live_directory(root).c_str()) == 0;
 }
@@ -163,17 +169,19 @@ Result<void> load_into(const std::string &directory, const LoadSettings &setting
     TRY(load_sharing(to_pod->obj, from_pod->obj, PODLANE_PROGRAM_TO_POD, directory));
     TRY(load_sharing(from_uplink->obj, from_pod->obj, PODLANE_PROGRAM_FROM_UPLINK, directory));
     TRY(load_sharing(to_uplink->obj, from_pod->obj, PODLANE_PROGRAM_TO_UPLINK, directory));
-    static_cast<void>(load_pacing(from_pod->obj, directory)); // is_pacing() tells what came of it
+    static_cast<void>(load_pacing(from_pod->obj, directory)); // see resume_pacing()
     return {};
 }
 
 Result<void> ensure_loaded(const std::string &root, const LoadSettings &settings) {
     const std::string live = live_directory(root);
-    if (exists(live))
+    if (TRY(exists(live))) {
+        static_cast<void>(resume_pacing(root)); // an option that must not fail an ADD: the next one tries again
         return {};
+    }
     TRY(prepare_root(root));
     const Lock lock = TRY(Lock::exclusive(root));
-    if (exists(live) || finish_publishing(root))
+    if (TRY(exists(live)) || finish_publishing(root))
         return {};
     const std::string loading = TRY(make_loading_directory(root));
     if (auto loaded = load_into(loading, settings); !loaded) {
@@ -189,7 +197,7 @@ Result<void> ensure_loaded(const std::string &root, const LoadSettings &settings
 
 Result<void> check_pins(const std::string &root) {
     for (const std::string_view name : pin_names()) {
-        if (exists(pin_path(root, name)))
+        if (TRY(exists(pin_path(root, name))))
             continue;
         std::string others;
         for (const std::string &other : TRY(maps_of_other_versions(root)))

@@ -1,5 +1,6 @@
 #include "loader/pace.hpp"
 
+#include "loader/pins.hpp"
 #include "maps/abi/names.h"
 #include "maps/fd.hpp"
 #include "maps/tables.hpp"
@@ -19,7 +20,7 @@ Error no_cgroup(int system_errno) {
     return system_error(ErrorCode::plugin_not_available, "kernel: cgroup v2", system_errno);
 }
 
-// The root of the hierarchy, wherever it is mounted, and where it is not.
+// The root of the hierarchy, whether or not it is mounted anywhere.
 Result<Fd> open_cgroup_root() {
     const Fd context(static_cast<int>(syscall(SYS_fsopen, "cgroup2", FSOPEN_CLOEXEC)));
     if (!context)
@@ -32,23 +33,44 @@ Result<Fd> open_cgroup_root() {
     return mounted;
 }
 
-} // namespace
-
-Result<std::uint32_t> own_netns() {
-    struct stat facts {};
-    if (stat("/proc/thread-self/ns/net", &facts) != 0)
-        return system_error(ErrorCode::internal, "looking at /proc/thread-self/ns/net", errno);
-    return static_cast<std::uint32_t>(facts.st_ino);
-}
-
-Result<void> start_pacing(int program_fd, const std::string &directory) {
-    const Fd root = TRY(open_cgroup_root());
+Result<void> attach_pacing(int program_fd, const Fd &root, const std::string &directory) {
     const Fd link(bpf_link_create(program_fd, root.get(), BPF_CGROUP_SOCK_OPS, nullptr));
     if (!link)
         return system_error(ErrorCode::plugin_not_available, "attaching to cgroup v2", errno);
     if (bpf_obj_pin(link.get(), (directory + "/" PODLANE_PIN_PACING).c_str()) != 0)
         return system_error(ErrorCode::bpf, "pinning " PODLANE_PIN_PACING, errno);
     return {};
+}
+
+} // namespace
+
+Result<std::uint32_t> own_netns() {
+    struct stat facts {};
+    if (stat("/proc/thread-self/ns/net", &facts) != 0)
+        return system_error(ErrorCode::internal, "reading /proc/thread-self/ns/net", errno);
+    return static_cast<std::uint32_t>(facts.st_ino);
+}
+
+Result<void> start_pacing(int program_fd, const std::string &directory) {
+    return attach_pacing(program_fd, TRY(open_cgroup_root()), directory);
+}
+
+Result<void> resume_pacing(const std::string &root) {
+    if (is_pacing(root))
+        return {};
+    const std::string pin = pin_path(root, PODLANE_PROGRAM_PACE);
+    const Fd program(bpf_obj_get(pin.c_str()));
+    if (!program && errno == ENOENT)
+        return {};
+    if (!program)
+        return system_error(ErrorCode::bpf, "opening program " + pin, errno);
+    const auto cgroup = open_cgroup_root();
+    if (!cgroup && cgroup.error().system_errno == ENODEV)
+        return {};
+    if (!cgroup)
+        return cgroup.error();
+    const Lock lock = TRY(Lock::exclusive(root));
+    return is_pacing(root) ? Result<void>{} : attach_pacing(program.get(), *cgroup, live_directory(root));
 }
 
 bool is_pacing(const std::string &root) { return access(pin_path(root, PODLANE_PIN_PACING).c_str(), F_OK) == 0; }

@@ -15,6 +15,10 @@ Result<std::uint32_t> own_netns();
 // cgroup v2, only a kernel that has it.
 Result<void> start_pacing(int program_fd, const std::string &directory);
 
+// Attaches the program that `root` has pinned if that failed when it was loaded. Does nothing on a kernel without
+// cgroup v2, or if the program could not be loaded.
+Result<void> resume_pacing(const std::string &root);
+
 // Whether pl_pace is attached.
 bool is_pacing(const std::string &root);
 

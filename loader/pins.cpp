@@ -22,9 +22,23 @@ namespace {
 
 constexpr std::string_view kStandardMount = "/sys/fs/bpf";
 
-bool is_bpffs(const std::string &path) {
+// False if there is nothing at `path`.
+Result<bool> is_bpffs(const std::string &path) {
     struct statfs facts {};
-    return statfs(path.c_str(), &facts) == 0 && facts.f_type == BPF_FS_MAGIC;
+    while (statfs(path.c_str(), &facts) != 0) {
+        if (errno == ENOENT || errno == ENOTDIR)
+            return false;
+        if (errno != EINTR)
+            return system_error(ErrorCode::plugin_not_available, "bpffs: reading " + path, errno);
+    }
+    return facts.f_type == BPF_FS_MAGIC;
+}
+
+Result<void> lock(const Fd &directory, int operation, const std::string &path) {
+    while (flock(directory.get(), operation) != 0)
+        if (errno != EINTR)
+            return system_error(ErrorCode::bpf, "locking " + path, errno);
+    return {};
 }
 
 Error no_bpffs(const std::string &root, int system_errno) {
@@ -33,13 +47,14 @@ Error no_bpffs(const std::string &root, int system_errno) {
             system_errno};
 }
 
-// Several first ADDs may come at once: the directory below the mount is the lock, and who waited looks again.
+// Several first ADDs may run at once: the directory below the mount is the lock, and those that waited check again.
 Result<void> mount_bpffs(const std::string &root) {
     const std::string mount_point(kStandardMount);
     const Fd below(open(mount_point.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!below || flock(below.get(), LOCK_EX) != 0)
+    if (!below)
         return no_bpffs(root, errno);
-    if (is_bpffs(mount_point))
+    TRY(lock(below, LOCK_EX, mount_point));
+    if (TRY(is_bpffs(mount_point)))
         return {};
     if (mount("bpf", mount_point.c_str(), "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RELATIME, "mode=0700") != 0)
         return system_error(ErrorCode::plugin_not_available, "bpffs: mounting " + mount_point, errno);
@@ -48,7 +63,7 @@ Result<void> mount_bpffs(const std::string &root) {
 
 std::string parent_of(const std::string &path) { return path.substr(0, path.rfind('/')); }
 
-// "endpoints_v1" -> "endpoints_v"; empty where the name carries no version.
+// "endpoints_v1" -> "endpoints_v"; empty if the name carries no version.
 std::string_view without_version(std::string_view name) {
     const auto mark = name.rfind("_v");
     if (mark == std::string_view::npos || mark + 2 == name.size())
@@ -66,19 +81,38 @@ Result<std::vector<std::string>> list_directory(const std::string &directory) {
         return system_error(ErrorCode::bpf, "listing " + directory, errno);
     }
     std::vector<std::string> names;
+    errno = 0; // the end of a directory is no error
     while (const dirent *entry = readdir(open_directory.get())) {
         const std::string_view name = entry->d_name;
         if (name != "." && name != "..")
             names.emplace_back(name);
+        errno = 0;
     }
+    if (errno != 0)
+        return system_error(ErrorCode::bpf, "listing " + directory, errno);
     return names;
+}
+
+Result<void> check_root(const std::string &root, const struct stat &facts) {
+    if (!S_ISDIR(facts.st_mode))
+        return Error{ErrorCode::plugin_not_available, "bpffs: " + root + " is not a directory",
+                     "set \"bpffs\" to another directory"};
+    if (facts.st_uid != geteuid())
+        return Error{ErrorCode::plugin_not_available,
+                     "bpffs: " + root + " belongs to user " + std::to_string(facts.st_uid) + ", and this is user " +
+                         std::to_string(geteuid()),
+                     facts.st_uid == 0 ? "run podlane as root" : "set \"bpffs\" to another directory"};
+    if ((facts.st_mode & 077U) != 0)
+        return Error{ErrorCode::plugin_not_available, "bpffs: users other than its owner have access to " + root,
+                     "chmod 0700 " + root};
+    return {};
 }
 
 } // namespace
 
 Result<void> prepare_root(const std::string &root) {
     const std::string parent = parent_of(root);
-    if (!is_bpffs(parent)) {
+    if (!TRY(is_bpffs(parent))) {
         if (parent != kStandardMount)
             return no_bpffs(root, 0);
         TRY(mount_bpffs(root));
@@ -87,20 +121,15 @@ Result<void> prepare_root(const std::string &root) {
         return system_error(ErrorCode::plugin_not_available, "bpffs: creating " + root, errno);
     struct stat facts {};
     if (lstat(root.c_str(), &facts) != 0)
-        return system_error(ErrorCode::plugin_not_available, "bpffs: looking at " + root, errno);
-    if (!S_ISDIR(facts.st_mode) || facts.st_uid != geteuid() || (facts.st_mode & 077U) != 0)
-        return Error{ErrorCode::plugin_not_available, "bpffs: " + root + " is not a directory of ours with mode 0700",
-                     "remove it, or set \"bpffs\" to another directory"};
-    return {};
+        return system_error(ErrorCode::plugin_not_available, "bpffs: reading " + root, errno);
+    return check_root(root, facts);
 }
 
 Result<Lock> Lock::take(const std::string &root, int operation) {
     Fd fd(open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd)
         return system_error(errno == ENOENT ? ErrorCode::missing : ErrorCode::bpf, "opening " + root, errno);
-    while (flock(fd.get(), operation) != 0)
-        if (errno != EINTR)
-            return system_error(ErrorCode::bpf, "locking " + root, errno);
+    TRY(podlane::lock(fd, operation, root));
     return Lock(std::move(fd));
 }
 
@@ -119,9 +148,10 @@ Result<std::string> make_loading_directory(const std::string &root) {
 
 Result<void> publish(const std::string &root, const std::string &loading) {
     const std::string live = live_directory(root);
-    // bpffs exchanges since 5.17; before, there is a moment without, which ensure_loaded() ends.
+    // bpffs can exchange since Linux 5.17; before, the live directory is missing for a moment, which ensure_loaded()
+    // ends.
     if (renameat2(AT_FDCWD, loading.c_str(), AT_FDCWD, live.c_str(), RENAME_EXCHANGE) == 0) {
-        static_cast<void>(remove_pins(loading)); // else the next one does it
+        static_cast<void>(remove_pins(loading)); // else the next upgrade does it
         return {};
     }
     const std::string replaced = replaced_directory(root);

@@ -25,7 +25,7 @@ constexpr std::array<Probed, 7> kNeeded = {{
     {{"the helper bpf_redirect_neigh", "Linux 5.10"}, Kind::helper, BPF_FUNC_redirect_neigh},
     {{"the helper bpf_redirect_peer", "Linux 5.10"}, Kind::helper, BPF_FUNC_redirect_peer},
     {{"hash maps", "Linux 3.19"}, Kind::map, BPF_MAP_TYPE_HASH},
-    {{"maps that forget the oldest entry", "Linux 4.10"}, Kind::map, BPF_MAP_TYPE_LRU_HASH},
+    {{"maps that evict the least recently used entry", "Linux 4.10"}, Kind::map, BPF_MAP_TYPE_LRU_HASH},
     {{"maps with a value for each CPU", "Linux 4.6"}, Kind::map, BPF_MAP_TYPE_PERCPU_HASH},
     {{"maps of prefixes", "Linux 4.11"}, Kind::map, BPF_MAP_TYPE_LPM_TRIE},
 }};
@@ -71,41 +71,44 @@ std::vector<bpf_insn> redirect_program(std::uint32_t helper) {
     return {set(BPF_REG_1, 1), set(BPF_REG_2, 0), set(BPF_REG_3, 0), set(BPF_REG_4, 0), call(helper), end()};
 }
 
-bool is_there(const Probed &probed) {
+// Loads or creates it; errno says why that failed.
+Fd try_feature(const Probed &probed) {
     if (probed.kind == Kind::map) {
         constexpr std::uint32_t kKey = 8; // a prefix length and four bytes
         LIBBPF_OPTS(bpf_map_create_opts, options);
         if (probed.number == BPF_MAP_TYPE_LPM_TRIE)
             options.map_flags = BPF_F_NO_PREALLOC;
-        return static_cast<bool>(
-            Fd(bpf_map_create(static_cast<bpf_map_type>(probed.number), "pl_probe", kKey, kKey, 1, &options)));
+        return Fd(bpf_map_create(static_cast<bpf_map_type>(probed.number), "pl_probe", kKey, kKey, 1, &options));
     }
     const std::vector<bpf_insn> code =
         probed.number == BPF_FUNC_fib_lookup ? fib_lookup_program() : redirect_program(probed.number);
-    return static_cast<bool>(
-        Fd(bpf_prog_load(BPF_PROG_TYPE_SCHED_CLS, "pl_probe", "GPL", code.data(), code.size(), nullptr)));
+    return Fd(bpf_prog_load(BPF_PROG_TYPE_SCHED_CLS, "pl_probe", "GPL", code.data(), code.size(), nullptr));
 }
 
 } // namespace
 
 bool has_tcx() {
-    // A kernel without tcx does not know the attach type; one that has it finds no program on the loopback device.
-    // Whoever may not ask may not see the programs either, and is to be told that when they are asked for.
+    // Only a kernel without tcx says EINVAL. Any other error, of rights or of memory, is met again and reported when
+    // programs are listed or attached.
     static const bool known = [] {
         constexpr int kLoopback = 1;
         constexpr int kTcxIngress = 46;
         std::uint32_t count = 0;
         const auto type = static_cast<bpf_attach_type>(kTcxIngress);
-        return bpf_prog_query(kLoopback, type, 0, nullptr, nullptr, &count) == 0 || errno == EPERM;
+        return bpf_prog_query(kLoopback, type, 0, nullptr, nullptr, &count) == 0 || errno != EINVAL;
     }();
     return known;
 }
 
-std::vector<Feature> missing_features() {
+Result<std::vector<Feature>> missing_features() {
     std::vector<Feature> missing;
-    for (const Probed &probed : kNeeded)
-        if (!is_there(probed))
-            missing.push_back(probed.feature);
+    for (const Probed &probed : kNeeded) {
+        if (try_feature(probed))
+            continue;
+        if (errno != EINVAL)
+            return system_error(ErrorCode::bpf, "trying " + std::string(probed.feature.name), errno);
+        missing.push_back(probed.feature);
+    }
     return missing;
 }
 

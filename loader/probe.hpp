@@ -1,5 +1,7 @@
-// What this kernel can do, asked once and of the kernel itself: versions say little where features are backported.
+// The kernel's features, found by trying them: a version number says little if features are backported.
 #pragma once
+
+#include "maps/result.hpp"
 
 #include <string_view>
 #include <vector>
@@ -9,13 +11,13 @@ namespace podlane {
 // TC programs attached without a qdisc (tcx, 6.6).
 bool has_tcx();
 
-// What the programs cannot do without.
+// What the programs require.
 struct Feature {
     std::string_view name;  // "the helper bpf_redirect_peer"
     std::string_view since; // "Linux 5.10"
 };
 
-// Those the kernel refuses, each tried by loading a small program or making a small map. Needs the right to do so.
-std::vector<Feature> missing_features();
+// Those the kernel does not have, each tried by loading a small program or creating a small map.
+Result<std::vector<Feature>> missing_features();
 
 } // namespace podlane

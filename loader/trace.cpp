@@ -12,7 +12,7 @@
 
 #include <bpf/bpf.h>
 #include <linux/bpf.h>
-#include <unistd.h>
+#include <fcntl.h>
 
 #include <cerrno>
 #include <cstring>
@@ -56,7 +56,7 @@ int take_record(void *records, void *data, std::size_t size) {
     return 0;
 }
 
-// Loads the object's one program with `tracing` set; it tells its steps to `events`.
+// Loads the object's one program with `tracing` set; it reports its steps to `events`.
 template <typename Skeleton, typename SetMore>
 Result<Fd> load_copy(Owned<Skeleton> skeleton, const std::string &root, const Fd &events, const SetMore &set_more) {
     if (!skeleton)
@@ -67,7 +67,10 @@ Result<Fd> load_copy(Owned<Skeleton> skeleton, const std::string &root, const Fd
     TRY(reuse_maps(skeleton->obj, live_directory(root)));
     if (bpf_map__reuse_fd(skeleton->maps.events_v1, events.get()) != 0 || bpf_object__load(skeleton->obj) != 0)
         return load_error("loading a program to ask", errno);
-    return Fd(dup(bpf_program__fd(bpf_object__next_program(skeleton->obj, nullptr))));
+    Fd copy(fcntl(bpf_program__fd(bpf_object__next_program(skeleton->obj, nullptr)), F_DUPFD_CLOEXEC, 0));
+    if (!copy)
+        return system_error(ErrorCode::bpf, "keeping a traced program", errno);
+    return copy;
 }
 
 Result<Fd> load_program_copy(const std::string &root, std::string_view program, const Fd &events, std::uint32_t mark) {

@@ -2,29 +2,22 @@
 
 #include "loader/attach.hpp"
 #include "loader/migrate.hpp"
+#include "loader/net/link.hpp"
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
 #include "maps/tables.hpp"
 #include "maps/errors.hpp"
 
 #include <bpf/bpf.h>
-#include <net/if.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <map>
 
 namespace podlane {
 namespace {
 
-// Empty where the interface is gone.
-std::string name_of(std::uint32_t ifindex) {
-    std::array<char, IF_NAMESIZE> name{};
-    return if_indextoname(ifindex, name.data()) == nullptr ? "" : name.data();
-}
-
-bool is_there(std::uint32_t ifindex) { return !name_of(ifindex).empty(); }
+Result<bool> is_there(std::uint32_t ifindex) { return !TRY(net::link_name(ifindex)).empty(); }
 
 // A pin below `directory`; no descriptor where it is not there.
 Result<Fd> open_pin(const std::string &directory, std::string_view name) {
@@ -156,12 +149,12 @@ Result<std::vector<Place>> Upgrade::places() const {
     std::vector<Place> all;
     const auto endpoints = TRY(Endpoints::open(loading_ + "/" PODLANE_MAP_ENDPOINTS, Access::read_only));
     for (const auto &[key, record] : TRY(endpoints.entries()))
-        if (name_of(record.ifindex) == field_text(record.host_ifname))
+        if (TRY(net::link_name(record.ifindex)) == field_text(record.host_ifname))
             TRY(add_places(record.ifindex, record.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact,
                            PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD, all));
     const auto uplinks = TRY(Uplinks::open(loading_ + "/" PODLANE_MAP_UPLINKS, Access::read_only));
     for (const std::uint32_t ifindex : TRY(uplinks.keys()))
-        if (is_there(ifindex))
+        if (TRY(is_there(ifindex)))
             TRY(add_places(ifindex, preferred_kind(), PODLANE_PROGRAM_FROM_UPLINK, PODLANE_PROGRAM_TO_UPLINK, all));
     std::ranges::stable_sort(all, {}, &Place::ifindex);
     return all;
@@ -173,7 +166,7 @@ Result<void> Upgrade::replace_programs() {
         auto done = attach(place.ifindex, place.hook, place.kind, new_programs_.at(place.program).get());
         if (done)
             ++report_.hooks;
-        else if (is_there(place.ifindex))
+        else if (TRY(is_there(place.ifindex)))
             return done;
         else
             replaced_.pop_back(); // a pod that has gone meanwhile
@@ -190,7 +183,10 @@ Result<void> Upgrade::roll_back() {
         if (old == old_programs_.end() || !ours || ours->empty())
             continue;
         auto done = attach(place.ifindex, place.hook, place.kind, old->second.get());
-        if (!done && is_there(place.ifindex))
+        if (done)
+            continue;
+        const auto there = is_there(place.ifindex);
+        if (!there || *there)
             errors.add(std::move(done));
     }
     return std::move(errors).result();

@@ -1,23 +1,19 @@
 #include "loader/uplink.hpp"
 
+#include "loader/net/link.hpp"
 #include "loader/object.hpp"
 
-#include <net/if.h>
-
 #include <algorithm>
-#include <array>
 
 namespace podlane {
 namespace {
 
-bool is_there(std::uint32_t ifindex) {
-    std::array<char, IF_NAMESIZE> name{};
-    return if_indextoname(ifindex, name.data()) != nullptr;
-}
-
-std::string name_of(std::uint32_t ifindex) {
-    std::array<char, IF_NAMESIZE> name{};
-    return if_indextoname(ifindex, name.data()) == nullptr ? "interface " + std::to_string(ifindex) : name.data();
+Error too_many_networks(std::uint32_t ifindex) {
+    const auto name = net::link_name(ifindex);
+    return {ErrorCode::map_full,
+            (name && !name->empty() ? *name : "interface " + std::to_string(ifindex)) + " is already the uplink of " +
+                std::to_string(UPLINK_NETWORKS) + " networks, the most there can be",
+            "set \"fastPath\" to \"local\" for some of them, or name another interface in \"uplinks\""};
 }
 
 bool lists(const uplink &entry, std::uint32_t network) {
@@ -63,13 +59,10 @@ Result<bool> carries(const UplinkTables &tables, std::uint32_t ifindex, std::uin
 Result<void> put_uplink(const UplinkTables &tables, std::uint32_t ifindex, std::uint32_t network, HookKind kind) {
     uplink entry = TRY(tables.uplinks.find(ifindex)).value_or(uplink{});
     if (!lists(entry, network)) {
-        const auto place = std::ranges::find(entry.networks, 0U);
-        if (place == std::end(entry.networks))
-            return Error{ErrorCode::map_full,
-                         name_of(ifindex) + " is the uplink of " + std::to_string(UPLINK_NETWORKS) +
-                             " networks already, and cannot be that of one more",
-                         "set \"fastPath\" to \"local\" for some of them, or name another interface in \"uplinks\""};
-        *place = network;
+        auto *const slot = std::ranges::find(entry.networks, 0U);
+        if (slot == std::end(entry.networks))
+            return too_many_networks(ifindex);
+        *slot = network;
     }
     kind = TRY(usable_kind(ifindex, kind));
     if (TRY(tables.counters.find(ifindex)).empty())
@@ -79,10 +72,10 @@ Result<void> put_uplink(const UplinkTables &tables, std::uint32_t ifindex, std::
         put = attach(ifindex, Hook::ingress, kind, tables.from_uplink.get());
     if (put)
         put = tables.uplinks.update(ifindex, entry);
-    // Without an entry nobody finds again what was put before it.
+    // Without an entry nothing leads back to the programs: roll back.
     if (!put && !TRY(tables.uplinks.find(ifindex)))
         if (auto erased = erase_uplink(tables, ifindex); !erased)
-            put.error().message += "; and undoing it: " + erased.error().message;
+            put.error().message += "; and rolling back: " + erased.error().message;
     return put;
 }
 
@@ -113,7 +106,7 @@ Result<void> take_network_everywhere(const UplinkTables &tables, std::uint32_t n
 Result<std::vector<std::uint32_t>> vanished_uplinks(const UplinkTables &tables) {
     std::vector<std::uint32_t> vanished;
     for (const auto &[ifindex, entry] : TRY(tables.uplinks.entries()))
-        if (!is_there(ifindex))
+        if (TRY(net::link_name(ifindex)).empty())
             vanished.push_back(ifindex);
     return vanished;
 }

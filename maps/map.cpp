@@ -94,28 +94,38 @@ Result<bool> remove(int fd, const std::string &path, const void *key) {
     return system_error(ErrorCode::bpf, "deleting from map " + path, errno);
 }
 
-Result<std::vector<Bytes>> keys(int fd, const std::string &path) {
+Result<bool> any_key(int fd, const std::string &path, const std::function<bool(const Bytes &)> &wanted) {
     if (fd < 0)
-        return std::vector<Bytes>{};
+        return false;
     const MapFacts facts = TRY(map_facts(fd));
-    std::vector<Bytes> found;
-    std::unordered_set<std::string_view> seen; // views into `found`, whose buffers stay where they are
-    // If the current key is deleted, the kernel restarts at the first one: the walk is bounded and skips duplicates.
+    // If the current key is deleted, the kernel restarts at the first one: the walk is bounded.
     const std::uint64_t limit = std::uint64_t{4} * facts.max_entries + 64;
     Bytes next(facts.key_size);
     Bytes previous;
     for (std::uint64_t step = 0; step < limit; ++step) {
         if (bpf_map_get_next_key(fd, previous.empty() ? nullptr : previous.data(), next.data()) != 0) {
             if (errno == ENOENT)
-                return found;
+                return false;
             return system_error(ErrorCode::bpf, "walking map " + path, errno);
         }
+        if (wanted(next))
+            return true;
         previous = next;
-        if (seen.contains({reinterpret_cast<const char *>(next.data()), next.size()}))
-            continue;
-        const Bytes &kept = found.emplace_back(next);
-        seen.insert({reinterpret_cast<const char *>(kept.data()), kept.size()});
     }
+    return false;
+}
+
+Result<std::vector<Bytes>> keys(int fd, const std::string &path) {
+    std::vector<Bytes> found;
+    std::unordered_set<std::string_view> seen; // views into `found`, whose buffers stay where they are
+    const auto keep = [&](const Bytes &key) {
+        if (!seen.contains({reinterpret_cast<const char *>(key.data()), key.size()})) {
+            const Bytes &kept = found.emplace_back(key);
+            seen.insert({reinterpret_cast<const char *>(kept.data()), kept.size()});
+        }
+        return false;
+    };
+    TRY(any_key(fd, path, keep));
     return found;
 }
 

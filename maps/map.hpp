@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -46,6 +47,8 @@ Result<bool> find(int fd, const std::string &path, const void *key, void *value)
 Result<bool> remove(int fd, const std::string &path, const void *key);
 // Every key once, even if entries come and go meanwhile.
 Result<std::vector<Bytes>> keys(int fd, const std::string &path);
+// Whether `wanted` is true of a key; stops at the first one.
+Result<bool> any_key(int fd, const std::string &path, const std::function<bool(const Bytes &)> &wanted);
 } // namespace detail
 
 Result<MapFacts> map_facts(int fd);
@@ -94,6 +97,15 @@ template <typename K, typename V> class Map {
                 all.push_back(entry);
         }
         return all;
+    }
+
+    // Whether `wanted` is true of a key; stops at the first one.
+    template <typename Wanted> [[nodiscard]] Result<bool> any_key(Wanted wanted) const {
+        return detail::any_key(fd_.get(), path_, [&](const Bytes &bytes) {
+            K key;
+            std::memcpy(&key, bytes.data(), sizeof(K));
+            return wanted(key);
+        });
     }
 
     [[nodiscard]] Result<std::vector<K>> keys() const {

@@ -60,11 +60,12 @@ Result<Pair> create_pair(Sockets &sockets, const net::Namespace &pod, const Plan
 
 // A namespace made with IPv6 switched off would refuse the addresses.
 Result<void> allow_ipv6(const net::Namespace &pod, const std::string &ifname) {
-    const net::Entered inside = TRY(net::enter(pod));
-    const net::SysctlPath disabled = {"net", "ipv6", "conf", ifname, "disable_ipv6"};
-    if (TRY(net::read_sysctl(disabled)) == "1")
-        TRY(net::write_sysctl_if_different(disabled, "0"));
-    return {};
+    return net::in_namespace(pod, [&]() -> Result<void> {
+        const net::SysctlPath disabled = {"net", "ipv6", "conf", ifname, "disable_ipv6"};
+        if (TRY(net::read_sysctl(disabled)) == "1")
+            TRY(net::write_sysctl_if_different(disabled, "0"));
+        return {};
+    });
 }
 
 Result<void> add_pod_addresses(Pair &pair, const Plan &plan) {

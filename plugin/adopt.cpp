@@ -1,7 +1,7 @@
 #include "plugin/adopt.hpp"
 
 #include "loader/object.hpp"
-#include "loader/qdisc.hpp"
+#include "loader/net/qdisc.hpp"
 #include "plugin/in_pod_rules.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
@@ -51,15 +51,15 @@ Result<Router> router_of(net::Netlink &host, const net::Link &host_veth, const s
 }
 
 // What a plugin before us in the list, such as `bandwidth`, does by a qdisc it does to what takes the host stack alone.
-Result<bool> has_foreign_qdisc(const net::Link &host_veth) {
+Result<bool> has_foreign_qdisc(net::Netlink &host, const net::Link &host_veth) {
     const std::string &root = host_veth.qdisc;
     return (!root.empty() && root != "noqueue" && root != "noop") ||
-           TRY(ingress_qdisc(host_veth.ifindex)) == kIngressQdisc;
+           TRY(net::ingress_qdisc(host, host_veth.ifindex)) == net::kIngressQdisc;
 }
 
-Result<std::uint32_t> without_fast_path(const net::Link &host_veth, std::uint32_t flags) {
+Result<std::uint32_t> without_fast_path(net::Netlink &host, const net::Link &host_veth, std::uint32_t flags) {
     constexpr std::uint32_t kFast = std::uint32_t{INTERFACE_FAST_LOCAL} | INTERFACE_FAST_UPLINK;
-    if ((flags & kFast) == 0 || !TRY(has_foreign_qdisc(host_veth)))
+    if ((flags & kFast) == 0 || !TRY(has_foreign_qdisc(host, host_veth)))
         return flags;
     log(cni::Log::Level::info,
         host_veth.name + " has a qdisc of somebody else: all its packets take the host stack, and so that qdisc");
@@ -100,7 +100,7 @@ Result<EndpointFacts> facts_of(const cni::Request &request, const net::Namespace
     facts.pod_mac = pair.pod.mac;
     facts.host_mac = router.mac;
     facts.mtu = pair.pod.mtu;
-    facts.flags = TRY(without_fast_path(*pair.host, flags_for(request, router, facts.addresses.size())));
+    facts.flags = TRY(without_fast_path(sockets.host, *pair.host, flags_for(request, router, facts.addresses.size())));
     facts.link_local = TRY(link_local_of(sockets.pod, pair.pod.ifindex));
     facts.masquerade = TRY(masquerade_of(request.config));
     if (way && (facts.flags & INTERFACE_BRIDGED) != 0)

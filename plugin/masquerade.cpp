@@ -1,13 +1,16 @@
 #include "plugin/masquerade.hpp"
 
+#include "maps/hash.hpp"
 #include "maps/tables.hpp"
 #include "plugin/history.hpp"
+#include "loader/net/nftables.hpp"
 #include "loader/process.hpp"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -64,7 +67,10 @@ bool has_older_nat() {
     return false;
 }
 
-std::string table_of(const std::string &network) { return "inet podlane-" + network; }
+std::string table_name(const std::string &network) { return "podlane-" + network; }
+std::string table_of(const std::string &network) { return "inet " + table_name(network); }
+
+net::AddressSets sets_of(const std::string &network) { return {table_name(network), "pods4", "pods6"}; }
 
 // Names of chains are short: the network's number stands for its name.
 std::string chain_of(const std::string &network) {
@@ -88,7 +94,7 @@ std::vector<Prefix> disjoint(const std::vector<Prefix> &prefixes, bool ipv4) {
     return kept;
 }
 
-std::string family_rules(const std::string &table, const cni::Config &config, bool ipv4) {
+std::string family_rules(const std::string &table, const cni::Config &config, const std::string &mark, bool ipv4) {
     const std::string digit = ipv4 ? "4" : "6";
     const std::string ip = ipv4 ? "ip" : "ip6";
     const std::string type = ipv4 ? "ipv4_addr" : "ipv6_addr";
@@ -99,8 +105,37 @@ std::string family_rules(const std::string &table, const cni::Config &config, bo
         script += "add element " + table + " cluster" + digit + " { " + to_string(prefix) + " }\n";
     script += "add rule " + table + " postrouting " + ip + " saddr @pods" + digit + " " + ip + " daddr != @pods" +
               digit + " " + ip + " daddr != @cluster" + digit + " " + ip +
-              " daddr != " + (ipv4 ? "224.0.0.0/4" : "ff00::/8") + " masquerade\n";
+              " daddr != " + (ipv4 ? "224.0.0.0/4" : "ff00::/8") + " masquerade comment \"" + mark + "\"\n";
     return script;
+}
+
+constexpr std::size_t kRules = 2; // one a family, each with the mark as its comment
+
+std::string rules(const cni::Config &config, const std::string &mark) {
+    const std::string table = table_of(config.name);
+    return "add table " + table + "\n" + "add chain " + table +
+           " postrouting { type nat hook postrouting priority 100; }\n" + "flush chain " + table + " postrouting\n" +
+           family_rules(table, config, mark, true) + family_rules(table, config, mark, false);
+}
+
+// Tells the rules of one configuration from those of another.
+std::string mark_of(const cni::Config &config) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "podlane %016" PRIx64, fnv1a_64(rules(config, {})));
+    return text.data();
+}
+
+// Adds to the rules that are there, by netlink: the cost of nft(8) grows with the rule set. False if they are missing
+// or of another configuration.
+bool add_to_nftables(const cni::Config &config, const std::string &mark, std::span<const ip_addr> addresses) {
+    auto netfilter = net::Netlink::open_netfilter();
+    if (!netfilter)
+        return false;
+    const auto there = net::rule_comments(*netfilter, table_name(config.name), "postrouting");
+    if (!there || *there != std::vector<std::string>(kRules, mark))
+        return false;
+    const auto added = net::add_elements(*netfilter, sets_of(config.name), addresses);
+    return added && *added;
 }
 
 std::string elements(std::string_view verb, const std::string &table, std::span<const ip_addr> addresses) {
@@ -111,27 +146,29 @@ std::string elements(std::string_view verb, const std::string &table, std::span<
     return script;
 }
 
-// One transaction: at no moment is a rule missing.
+// One transaction: at no moment is a rule missing. What cannot be added by netlink, for whatever reason, is written as
+// a whole by nft(8), whose error is the one that counts.
 Result<void> put_nftables(const cni::Config &config, std::span<const ip_addr> addresses) {
-    const std::string table = table_of(config.name);
-    std::string script = "add table " + table + "\n";
-    script += "add chain " + table + " postrouting { type nat hook postrouting priority 100; }\n";
-    script += "flush chain " + table + " postrouting\n";
-    script += family_rules(table, config, true) + family_rules(table, config, false);
-    return run_script("nft", {"-f", "-"}, script + elements("add", table, addresses));
+    const Step step(STEP_MASQUERADE);
+    const std::string mark = mark_of(config);
+    if (add_to_nftables(config, mark, addresses))
+        return {};
+    return run_script("nft", {"-f", "-"}, rules(config, mark) + elements("add", table_of(config.name), addresses));
 }
 
-// What is added first can be deleted, whether or not it was there; a table that is gone stays so.
+// A table that is gone holds none of them.
 Result<void> erase_from_nftables(const std::string &network, std::span<const ip_addr> addresses) {
-    const std::string table = table_of(network);
-    if (TRY(run("nft", {"list", "set", "inet", "podlane-" + network, "pods4"}, "")).exit_code != 0)
-        return {};
-    return run_script("nft", {"-f", "-"}, elements("add", table, addresses) + elements("delete", table, addresses));
+    const Step step(STEP_MASQUERADE);
+    net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
+    TRY(net::remove_elements(netfilter, sets_of(network), addresses));
+    return {};
 }
 
 Result<void> drop_nftables(const std::string &network) {
-    const std::string table = table_of(network);
-    return run_script("nft", {"-f", "-"}, "add table " + table + "\ndelete table " + table + "\n");
+    const Step step(STEP_MASQUERADE);
+    net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
+    TRY(net::remove_table(netfilter, table_name(network)));
+    return {};
 }
 
 const char *iptables(bool ipv4) { return ipv4 ? "iptables" : "ip6tables"; }

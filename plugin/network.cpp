@@ -182,8 +182,7 @@ Result<void> drop_network_if_unused(const std::string &root, const Tables &table
     if (!tables.addresses.exists())
         return {}; // nothing says who uses it
     const auto in_use = [&]() -> Result<bool> {
-        const auto all = TRY(tables.addresses.entries());
-        return std::ranges::any_of(all, [&](const auto &entry) { return entry.first.network == network; });
+        return tables.addresses.any_key([&](const address_key &key) { return key.network == network; });
     };
     if (TRY(in_use()))
         return {};

@@ -166,16 +166,18 @@ Result<Probe> Probe::send(std::uint32_t ifindex, const Mac &own, std::span<const
 }
 
 // The sender of ARP and the target of an advertisement.
-std::optional<Claim> Probe::read(const Fd &socket) const {
+Result<std::optional<Claim>> Probe::read(const Fd &socket) const {
     constexpr std::size_t kArpSenderMac = kEthernet + 8;
     constexpr std::size_t kArpSender = kEthernet + 14;
     constexpr std::size_t kNdTarget = kEthernet + kIpv6 + 8;
     constexpr std::size_t kSourceMac = 6;
     std::array<std::uint8_t, 128> frame{};
     const ssize_t size = recv(socket.get(), frame.data(), frame.size(), 0);
+    if (size < 0 && errno != EAGAIN && errno != EINTR && errno != ENETDOWN)
+        return system_error(ErrorCode::io_failure, "receiving from the uplink's neighbours", errno);
     const bool arp = &socket == &arp_;
     if (size < static_cast<ssize_t>(arp ? kArpSender + 4 : kNdTarget + 16))
-        return std::nullopt;
+        return std::optional<Claim>{};
     Claim claim{arp ? ipv4_from_host_order(0) : ip_addr{}, {}};
     if (arp)
         std::memcpy(&claim.addr.word[3], frame.data() + kArpSender, 4);
@@ -183,7 +185,7 @@ std::optional<Claim> Probe::read(const Fd &socket) const {
         std::memcpy(&claim.addr, frame.data() + kNdTarget, sizeof claim.addr);
     std::memcpy(claim.mac.data(), frame.data() + (arp ? kArpSenderMac : kSourceMac), claim.mac.size());
     const bool asked = std::ranges::find(addresses_, claim.addr) != addresses_.end();
-    return asked && claim.mac != own_ ? std::optional(claim) : std::nullopt;
+    return asked && claim.mac != own_ ? std::optional(claim) : std::optional<Claim>{};
 }
 
 Result<std::optional<Claim>> Probe::answer(std::chrono::steady_clock::time_point deadline) const {
@@ -198,7 +200,7 @@ Result<std::optional<Claim>> Probe::answer(std::chrono::steady_clock::time_point
         if (ready == 0)
             return std::optional<Claim>{};
         for (const Fd *socket : {&arp_, &nd_})
-            if (const auto claim = read(*socket))
+            if (const auto claim = TRY(read(*socket)))
                 return claim;
     }
     return std::optional<Claim>{};

@@ -1,4 +1,4 @@
-// Addresses on a link, spoken of without having them: asks who has one, and tells everybody who has it from now on.
+// Duplicate address detection and announcements for addresses that are not this node's own.
 #pragma once
 
 #include "maps/fd.hpp"
@@ -18,17 +18,17 @@ struct Claim {
     Mac mac{}; // of whoever has it
 };
 
-// Questions under way: probes of ARP (RFC 5227, 1.1) and duplicate address detection (RFC 4862, 5.4.2).
+// Probes under way, of ARP (RFC 5227, 1.1) and duplicate address detection (RFC 4862, 5.4.2).
 class Probe {
   public:
     static Result<Probe> send(std::uint32_t ifindex, const Mac &own, std::span<const ip_addr> addresses);
-    // The first answer from somebody else that has come by `deadline`.
+    // The first answer of another station that arrives by `deadline`.
     [[nodiscard]] Result<std::optional<Claim>> answer(std::chrono::steady_clock::time_point deadline) const;
 
   private:
     Probe(Fd arp, Fd nd, const Mac &own, std::span<const ip_addr> addresses)
         : arp_(std::move(arp)), nd_(std::move(nd)), own_(own), addresses_(addresses.begin(), addresses.end()) {}
-    [[nodiscard]] std::optional<Claim> read(const Fd &socket) const;
+    [[nodiscard]] Result<std::optional<Claim>> read(const Fd &socket) const;
 
     Fd arp_;
     Fd nd_;

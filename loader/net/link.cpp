@@ -49,12 +49,12 @@ Result<std::optional<Link>> find(Netlink &netlink, Message message, const std::s
     return found;
 }
 
-// The kernel says "exists" for either end; asks which it was.
+// The kernel says "exists" for either end: finds out which.
 Error which_end_exists(Netlink &host, const VethSpec &spec, const Outcome &outcome) {
     const auto there = find_link(host, spec.host_ifname);
     const bool on_host = there && there->has_value();
     Error error = outcome.as_error(
-        "creating " + (on_host ? "the host end " + spec.host_ifname : "the container's end " + spec.pod_ifname));
+        "creating " + (on_host ? "the host-side veth " + spec.host_ifname : "the container's end " + spec.pod_ifname));
     error.code = ErrorCode::already_exists;
     return error;
 }
@@ -72,6 +72,20 @@ Message veth_message(const VethSpec &spec) {
         });
     });
     return message;
+}
+
+// Removes the link if it was created although no answer said so. Ours have no alias yet.
+Error roll_back_veth(Netlink &host, const VethSpec &spec, Error cause) {
+    const auto link = find_link(host, spec.host_ifname);
+    Result<void> removed;
+    if (!link)
+        removed = link.error();
+    else if (*link && (*link)->kind == "veth" && (*link)->mac == spec.host_mac && (*link)->alias.empty())
+        if (auto gone = remove_link(host, (*link)->ifindex); !gone)
+            removed = std::move(gone).error();
+    if (!removed)
+        cause.message += "; and removing " + spec.host_ifname + ": " + removed.error().message;
+    return cause;
 }
 
 Message addr_gen_mode_message(std::uint32_t ifindex, AddrGenMode mode) {
@@ -98,6 +112,8 @@ Message change_message(std::uint32_t ifindex, const LinkChange &change) {
 } // namespace
 
 Result<std::optional<Link>> find_link(Netlink &netlink, const std::string &name) {
+    if (name.empty() || name.size() >= IFNAMSIZ) // the kernel calls it a malformed request
+        return std::optional<Link>{};
     Message message(RTM_GETLINK, kChange, header_for(0));
     message.put(IFLA_IFNAME, name);
     return find(netlink, std::move(message), "looking for interface " + name);
@@ -119,6 +135,12 @@ Result<std::vector<Link>> list_links(Netlink &netlink) {
         [](nlmsghdr *answer) { return std::optional(parse(answer)); }, "listing the interfaces");
 }
 
+Result<std::string> link_name(std::uint32_t ifindex) {
+    Netlink netlink = TRY(Netlink::open());
+    const auto link = TRY(find_link(netlink, ifindex));
+    return link ? link->name : std::string{};
+}
+
 Result<Veth> create_veth(Netlink &host, const VethSpec &spec) {
     const std::string doing = "creating " + spec.host_ifname + " with the container's end " + spec.pod_ifname;
     std::optional<Link> link;
@@ -126,11 +148,15 @@ Result<Veth> create_veth(Netlink &host, const VethSpec &spec) {
     if (outcome.is({EEXIST}))
         return which_end_exists(host, spec, outcome);
     if (!outcome.ok())
-        return outcome.as_error(doing);
-    if (!link) // before Linux 6.2 the echo of a new link is not sent to whom it is due
-        link = TRY(find_link(host, spec.host_ifname));
+        return outcome.answered ? outcome.as_error(doing) : roll_back_veth(host, spec, outcome.as_error(doing));
+    if (!link) { // before Linux 6.2 the echo of a new link does not reach the requester
+        auto found = find_link(host, spec.host_ifname);
+        if (!found)
+            return roll_back_veth(host, spec, std::move(found).error());
+        link = *std::move(found);
+    }
     if (!link || !link->peer_ifindex)
-        return Error{ErrorCode::missing, doing + ": it was gone again at once"};
+        return Error{ErrorCode::missing, doing + ": it disappeared at once"};
     const std::uint32_t pod_ifindex = *link->peer_ifindex;
     return Veth{std::move(*link), pod_ifindex};
 }

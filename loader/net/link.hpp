@@ -30,6 +30,8 @@ struct Link {
 Result<std::optional<Link>> find_link(Netlink &netlink, const std::string &name);
 Result<std::optional<Link>> find_link(Netlink &netlink, std::uint32_t ifindex);
 Result<std::vector<Link>> list_links(Netlink &netlink);
+// In the calling thread's namespace; empty if there is no such link.
+Result<std::string> link_name(std::uint32_t ifindex);
 
 struct VethSpec {
     std::string pod_ifname;
@@ -45,8 +47,9 @@ struct Veth {
     std::uint32_t pod_ifindex = 0;
 };
 
-// One message: the container's end is born in the container's namespace under its final name, both are down and have
+// One message: the container's end is created in the container's namespace under its final name; both are down and have
 // the kernel's default IPv6 address generation (see LinkChange). ErrorCode::already_exists names the end that exists.
+// If it fails, there is no link.
 Result<Veth> create_veth(Netlink &host, const VethSpec &spec);
 
 enum class AddrGenMode : std::uint8_t { eui64 = 0, none = 1 };

@@ -84,7 +84,7 @@ bool finish(nlmsghdr *header, Outcome &outcome) {
 }
 
 std::vector<Outcome> all_failed(std::size_t count, int error) {
-    return std::vector<Outcome>(count, Outcome{error, {}, false});
+    return std::vector<Outcome>(count, Outcome{error, {}, false, false});
 }
 
 } // namespace
@@ -115,7 +115,8 @@ std::vector<Outcome> ask_all(Netlink &netlink, std::span<Message> batch, const O
         return all_failed(batch.size(), errno);
     std::vector<Outcome> outcomes(batch.size());
     alignas(nlmsghdr) std::array<char, kReceiveSize> buffer; // NOLINT: filled by recv, and only as far as needed
-    for (std::size_t open = batch.size(); open > 0;) {
+    const auto wants_answer = [](Message &one) { return (one.header()->nlmsg_flags & (NLM_F_ACK | NLM_F_DUMP)) != 0; };
+    for (auto open = std::ranges::count_if(batch, wants_answer); open > 0;) {
         const ssize_t size = receive(nl_socket_get_fd(netlink.socket()), buffer);
         if (size < 0)
             return all_failed(batch.size(), errno);
@@ -124,11 +125,14 @@ std::vector<Outcome> ask_all(Netlink &netlink, std::span<Message> batch, const O
              header = nlmsg_next(header, &rest)) {
             const std::uint32_t index = header->nlmsg_seq - first;
             if (index >= batch.size())
-                continue; // an answer that a failed exchange left behind
+                continue; // a late answer to an exchange that failed
             outcomes[index].interrupted |= (header->nlmsg_flags & NLM_F_DUMP_INTR) != 0;
-            if (finish(header, outcomes[index]))
+            if (finish(header, outcomes[index])) {
+                outcomes[index].answered = true;
+                if (!wants_answer(batch[index]) && !outcomes[index].ok())
+                    return outcomes;
                 --open;
-            else if (on_message)
+            } else if (on_message)
                 on_message(header);
         }
     }

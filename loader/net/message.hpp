@@ -77,6 +77,7 @@ struct Outcome {
     int error = 0;    // a positive errno
     std::string text; // the kernel's own words, often empty
     bool interrupted = false;
+    bool answered = false; // false: it failed on the way, and the kernel may have executed it
 
     [[nodiscard]] bool ok() const { return error == 0; }
     [[nodiscard]] bool is(std::initializer_list<int> errors) const {
@@ -87,7 +88,9 @@ struct Outcome {
 
 using OnMessage = std::function<void(nlmsghdr *)>;
 
-// Sends all of `batch` in one system call and waits for all answers; a failed request does not stop the next one.
+// Sends all of `batch` in one system call and waits for the answers to the requests that ask for one (NLM_F_ACK or
+// NLM_F_DUMP). A failed request does not stop the next one, except in a batch of nf_tables. An answer to a request that
+// asks for none is an error of the whole batch.
 std::vector<Outcome> ask_all(Netlink &netlink, std::span<Message> batch, const OnMessage &on_message = {});
 Outcome ask(Netlink &netlink, Message message, const OnMessage &on_message = {});
 

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <system_error>
+#include <thread>
 
 namespace podlane::net {
 namespace {
@@ -24,13 +26,33 @@ Result<Namespace> Namespace::open(const std::string &path) {
         const bool gone = errno == ENOENT || errno == ENOTDIR || errno == ESRCH; // ESRCH: /proc/PID while it dies
         return system_error(gone ? ErrorCode::missing : ErrorCode::invalid_environment, doing, errno);
     }
-    struct stat status {};
-    if (ioctl(fd.get(), NS_GET_NSTYPE) != CLONE_NEWNET || fstat(fd.get(), &status) != 0)
+    const int kind = ioctl(fd.get(), NS_GET_NSTYPE);
+    if (kind < 0 && errno != ENOTTY && errno != EINVAL && errno != EBADF) // what files that are no namespace say
+        return system_error(ErrorCode::io_failure, doing, errno);
+    if (kind != CLONE_NEWNET)
         return Error{ErrorCode::invalid_environment, doing + ": it is not a network namespace"};
+    struct stat status {};
+    if (fstat(fd.get(), &status) != 0)
+        return system_error(ErrorCode::io_failure, doing, errno);
     return Namespace(std::move(fd), status.st_ino);
 }
 
 Result<Namespace> Namespace::current() { return open(kOwnNamespace); }
+
+Result<void> in_namespace(const Namespace &target, const std::function<Result<void>()> &work) {
+    Result<void> done;
+    const auto run = [&] {
+        done = setns(target.fd(), CLONE_NEWNET) == 0
+                   ? work()
+                   : system_error(ErrorCode::invalid_environment, "entering a network namespace", errno);
+    };
+    try {
+        std::thread(run).join();
+    } catch (const std::system_error &error) {
+        return system_error(ErrorCode::io_failure, "starting a thread", error.code().value());
+    }
+    return done;
+}
 
 Result<Entered> enter(const Namespace &target) {
     Fd home(::open(kOwnNamespace, O_RDONLY | O_CLOEXEC));
@@ -44,8 +66,8 @@ Result<Entered> enter(const Namespace &target) {
 Entered::~Entered() {
     if (!home_ || setns(home_.get(), CLONE_NEWNET) == 0)
         return;
-    // Whatever came next would happen to the wrong namespace.
-    std::perror("podlane: cannot go back to the network namespace it came from");
+    // The thread would go on working in the wrong namespace.
+    std::perror("cannot return to the previous network namespace");
     std::abort();
 }
 

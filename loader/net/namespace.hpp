@@ -1,18 +1,18 @@
-// Network namespaces: open one by any path, enter it for a scope, come back for certain.
+// Network namespaces: open one by any path, and work in it.
 #pragma once
 
 #include "maps/fd.hpp"
 #include "maps/result.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace podlane::net {
 
 class Namespace {
   public:
-    // ErrorCode::missing where nothing is at `path` (any more), invalid_environment where it is not a network
-    // namespace.
+    // ErrorCode::missing if there is nothing at `path`, invalid_environment if it is not a network namespace.
     static Result<Namespace> open(const std::string &path);
     static Result<Namespace> current(); // of the calling thread
 
@@ -27,14 +27,18 @@ class Namespace {
     std::uint64_t inode_ = 0;
 };
 
-// While it lives, the calling thread is in another namespace; must die on the thread that made it.
+// Runs `work` on a thread of its own in the namespace, so that the calling thread never has to return from there.
+Result<void> in_namespace(const Namespace &target, const std::function<Result<void>()> &work);
+
+// While it lives, the calling thread is in another namespace; must die on the thread that created it. If the thread
+// cannot return, the process ends: use in_namespace() wherever that loses something.
 class [[nodiscard]] Entered {
   public:
     Entered(Entered &&) noexcept = default;
     Entered &operator=(Entered &&) = delete;
     Entered(const Entered &) = delete;
     Entered &operator=(const Entered &) = delete;
-    ~Entered(); // aborts with a sentence if the way back is gone
+    ~Entered();
 
   private:
     friend Result<Entered> enter(const Namespace &target);

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <optional>
 
 namespace podlane::net {
 namespace {
@@ -20,11 +21,15 @@ void switch_on(int fd, int option) {
 
 void Netlink::Free::operator()(nl_sock *socket) const { nl_socket_free(socket); }
 
-Result<Netlink> Netlink::open() {
+Result<Netlink> Netlink::open() { return open_protocol(NETLINK_ROUTE); }
+
+Result<Netlink> Netlink::open_netfilter() { return open_protocol(NETLINK_NETFILTER); }
+
+Result<Netlink> Netlink::open_protocol(int protocol) {
     Netlink netlink(nl_socket_alloc());
     if (!netlink.socket_)
         return system_error(ErrorCode::netlink, "opening a netlink socket", ENOMEM);
-    if (const int failed = nl_connect(netlink.socket(), NETLINK_ROUTE); failed < 0)
+    if (const int failed = nl_connect(netlink.socket(), protocol); failed < 0)
         return Error{ErrorCode::netlink, std::string("opening a netlink socket: ") + nl_geterror(failed)};
     const int fd = nl_socket_get_fd(netlink.socket());
     switch_on(fd, NETLINK_GET_STRICT_CHK);
@@ -34,8 +39,12 @@ Result<Netlink> Netlink::open() {
 }
 
 Result<Netlink> Netlink::open_in(const Namespace &target) {
-    const Entered inside = TRY(enter(target));
-    return open();
+    std::optional<Netlink> opened;
+    TRY(in_namespace(target, [&]() -> Result<void> {
+        opened.emplace(TRY(open()));
+        return {};
+    }));
+    return *std::move(opened);
 }
 
 } // namespace podlane::net

@@ -1,4 +1,4 @@
-// A route netlink socket that stays in the namespace it was opened in, with strict checking and the kernel's own words.
+// A netlink socket that stays in the namespace it was opened in, with strict checking and the kernel's own words.
 #pragma once
 
 #include "maps/result.hpp"
@@ -13,10 +13,11 @@ namespace podlane::net {
 
 enum class Family : std::uint8_t { ipv4 = 2, ipv6 = 10 }; // AF_INET, AF_INET6
 
-// Not for use by two threads at once. Any other function of this room takes the one whose namespace it works in.
+// Not for use by two threads at once. The other functions of this room work in the namespace of the one they are given.
 class Netlink {
   public:
-    static Result<Netlink> open(); // in the calling thread's namespace
+    static Result<Netlink> open();           // of routes, links and addresses, in the calling thread's namespace
+    static Result<Netlink> open_netfilter(); // of nf_tables, in the calling thread's namespace
     static Result<Netlink> open_in(const Namespace &target);
 
     [[nodiscard]] nl_sock *socket() const { return socket_.get(); } // for loader/net only
@@ -26,6 +27,7 @@ class Netlink {
         void operator()(nl_sock *socket) const;
     };
     explicit Netlink(nl_sock *socket) : socket_(socket) {}
+    static Result<Netlink> open_protocol(int protocol);
 
     std::unique_ptr<nl_sock, Free> socket_;
 };

@@ -59,13 +59,20 @@ std::optional<ip_addr> gateway_of(const Attributes<RTA_MAX> &attributes) {
                            static_cast<std::size_t>(nla_len(via) - kFamilySize));
 }
 
-// Takes link and gateway from the first of several paths.
-void take_first_path(nlattr *multipath, RouteSpec &route) {
+// Takes link and gateway from the first of several paths, and the links of the others.
+void take_paths(nlattr *multipath, RouteSpec &route) {
     if (!multipath || nla_len(multipath) < static_cast<int>(sizeof(rtnexthop)))
         return;
     auto *hop = static_cast<rtnexthop *>(nla_data(multipath));
-    if (!RTNH_OK(hop, nla_len(multipath)))
+    int rest = nla_len(multipath);
+    if (!RTNH_OK(hop, rest))
         return;
+    for (const rtnexthop *other = hop; RTNH_OK(other, rest);) {
+        if (other != hop)
+            route.other_links.push_back(static_cast<std::uint32_t>(other->rtnh_ifindex));
+        rest -= static_cast<int>(NLMSG_ALIGN(other->rtnh_len));
+        other = RTNH_NEXT(other);
+    }
     route.ifindex = static_cast<std::uint32_t>(hop->rtnh_ifindex);
     route.onlink = (hop->rtnh_flags & RTNH_F_ONLINK) != 0;
     route.gateway = gateway_of(Attributes<RTA_MAX>(reinterpret_cast<nlattr *>(RTNH_DATA(hop)),
@@ -90,7 +97,7 @@ RouteSpec parse(nlmsghdr *message) {
     route.preferred_source = attributes.addr(RTA_PREFSRC);
     route.protocol = header->rtm_protocol;
     route.type = header->rtm_type;
-    take_first_path(attributes.at(RTA_MULTIPATH), route);
+    take_paths(attributes.at(RTA_MULTIPATH), route);
     return route;
 }
 
@@ -145,6 +152,11 @@ bool is_wanted(const RouteSpec &found, const RouteSpec &wanted) {
            (wanted.ifindex == 0 || found.ifindex == wanted.ifindex) &&
            (!wanted.gateway || (found.gateway && *found.gateway == *wanted.gateway)) &&
            (!wanted.priority || found.priority.value_or(0) == *wanted.priority);
+}
+
+void add_links(const RouteSpec &route, std::vector<std::uint32_t> &links) {
+    links.push_back(route.ifindex);
+    links.insert(links.end(), route.other_links.begin(), route.other_links.end());
 }
 
 bool is_default(const RouteSpec &route) {
@@ -208,15 +220,24 @@ Result<std::optional<DefaultRoute>> default_route(Netlink &netlink, Family famil
     const Outcome outcome = look_up(netlink, unrouted_addr(family), found);
     if (outcome.is({ENETUNREACH}))
         return std::optional<DefaultRoute>{};
-    if (found && is_default(*found))
-        return std::optional(DefaultRoute{found->ifindex, found->gateway});
+    if (found && is_default(*found)) {
+        DefaultRoute route{found->ifindex, found->gateway, {}};
+        add_links(*found, route.links);
+        return std::optional(std::move(route));
+    }
     // Rules, split defaults or a route that refuses reserved addresses: the whole table has to be read.
     const auto routes = TRY(dump_routes(netlink, 0, family, kMainTable));
-    const RouteSpec *best = nullptr;
-    for (const RouteSpec &route : routes)
-        if (is_default(route) && (!best || route.priority.value_or(0) < best->priority.value_or(0)))
-            best = &route;
-    return best ? std::optional(DefaultRoute{best->ifindex, best->gateway}) : std::nullopt;
+    std::optional<DefaultRoute> best;
+    std::uint32_t metric = 0;
+    for (const RouteSpec &route : routes) {
+        if (!is_default(route) || (best && route.priority.value_or(0) > metric))
+            continue;
+        if (!best || route.priority.value_or(0) < metric)
+            best = DefaultRoute{route.ifindex, route.gateway, {}};
+        metric = route.priority.value_or(0);
+        add_links(route, best->links);
+    }
+    return best;
 }
 
 } // namespace podlane::net

@@ -22,8 +22,9 @@ struct RouteSpec {
     std::optional<std::uint8_t> scope{}; // IPv4; default: link without a gateway, else global
     std::optional<std::uint32_t> table{}, priority{}, mtu{}, advmss{};
     std::optional<ip_addr> preferred_source{};
-    std::uint8_t protocol = 4; // RTPROT_STATIC
-    std::uint8_t type = 1;     // RTN_UNICAST
+    std::uint8_t protocol = 4;                // RTPROT_STATIC
+    std::uint8_t type = 1;                    // RTN_UNICAST
+    std::vector<std::uint32_t> other_links{}; // of a multipath route that was found: those behind the first
 };
 
 // false: a route with this destination, table and priority was there already, be it this one or another.
@@ -42,9 +43,10 @@ Result<std::optional<RouteSpec>> route_to(Netlink &netlink, const ip_addr &addr)
 struct DefaultRoute {
     std::uint32_t ifindex = 0;
     std::optional<ip_addr> gateway{};
+    std::vector<std::uint32_t> links{}; // of all paths with that metric, `ifindex` first
 };
 
-// Of the main table, the lowest metric; of several paths the first. One lookup, without a dump, on a usual node.
+// Of the main table, with the lowest metric; of several paths the first. One lookup, without a dump, on a usual node.
 Result<std::optional<DefaultRoute>> default_route(Netlink &netlink, Family family);
 
 } // namespace podlane::net

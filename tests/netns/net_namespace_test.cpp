@@ -47,6 +47,22 @@ TEST(NamespaceTest, EntersAndComesBack) {
     EXPECT_EQ(must(Namespace::current()).inode(), home);
 }
 
+TEST(NamespaceTest, WorksInAnotherNamespaceWithoutLeavingItsOwn) {
+    const Namespace home = must(Namespace::current());
+    const Namespace other = new_namespace();
+    std::uint64_t inside = 0;
+
+    const Result<void> done = in_namespace(other, [&]() -> Result<void> {
+        inside = must(Namespace::current()).inode();
+        return Error{ErrorCode::internal, "of the work"};
+    });
+
+    EXPECT_EQ(inside, other.inode());
+    EXPECT_EQ(must(Namespace::current()), home);
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().message, "of the work");
+}
+
 TEST_F(NetTest, NetlinkStaysWhereItWasOpened) {
     const Veth made = veth();
     EXPECT_FALSE(must(find_link(pod_, "cali0")));

@@ -1,6 +1,7 @@
 // The embedded programs pass the verifier of the running kernel, are pinned with all their maps, and can be attached.
 #include "loader/attach.hpp"
 #include "loader/object.hpp"
+#include "loader/pace.hpp"
 #include "loader/pins.hpp"
 #include "loader/probe.hpp"
 #include "loader/trace.hpp"
@@ -97,6 +98,16 @@ TEST_F(Load, PinsEveryProgramAndMap) {
     expected.insert(kPrograms.begin(), kPrograms.end());
     expected.insert(PODLANE_PIN_PACING);
     EXPECT_EQ(names_in(live_directory(root_)), expected);
+}
+
+// As after a load during which cgroup v2 could not be opened.
+TEST_F(Load, AttachesThePacingProgramAtTheNextLoadIfItIsNotAttached) {
+    ASSERT_EQ(unlink(pin_path(root_, PODLANE_PIN_PACING).c_str()), 0);
+    ASSERT_FALSE(is_pacing(root_));
+
+    ASSERT_TRUE(ensure_loaded(root_, kSizes));
+
+    EXPECT_TRUE(is_pacing(root_));
 }
 
 TEST_F(Load, NamesProgramsAsTheyArePinned) {

@@ -64,7 +64,7 @@ Result<void> look_at_bpffs(const NodeView &node, Findings &findings) {
 }
 
 Result<void> look_at_features(const NodeView &, Findings &findings) {
-    for (const Feature &feature : missing_features())
+    for (const Feature &feature : TRY(missing_features()))
         report(findings, "this kernel has not " + std::string(feature.name), {},
                "boot a newer kernel: " + std::string(feature.since) + " has it");
     return {};

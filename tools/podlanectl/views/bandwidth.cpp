@@ -184,8 +184,7 @@ class Connections {
 
   private:
     [[nodiscard]] Result<void> notify_inside(const std::string &path) const {
-        const net::Entered inside = TRY(net::enter(TRY(net::Namespace::open(path))));
-        return notifier_.run();
+        return net::in_namespace(TRY(net::Namespace::open(path)), [&] { return notifier_.run(); });
     }
 
     const SocketNotifier &notifier_;

@@ -6,10 +6,12 @@
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/counter.hpp"
 #include "tools/podlanectl/views/decode.hpp"
-#include "tools/podlanectl/views/link.hpp"
+#include "loader/net/link.hpp"
 #include "tools/podlanectl/views/nouns.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 #include "tools/podlanectl/views/selection.hpp"
+
+#include <net/if.h>
 
 #include <algorithm>
 #include <array>
@@ -87,25 +89,25 @@ constexpr std::array<Column<EndpointRow>, 24> kColumns = {{
 // What endpoint show knows besides.
 struct Details {
     const endpoint &value;
-    LinkState link;
+    std::optional<net::Link> link;
     std::vector<std::string> allowed_sources;
     std::optional<bandwidth> limits;
     std::vector<Attached> ingress, egress; // programs of ours on the hooks of the host end
 };
 
 Cell link_cell(const Details &row) {
-    const LinkState &link = row.link;
     if (row.value.ifindex == 0)
         return {"none: the interface has no host end, rules in the container do the source routing", "none"};
-    if (!link.there)
+    if (!row.link)
         return {"gone: no interface of this network namespace has ifindex " + std::to_string(row.value.ifindex), "gone",
                 Tone::bad};
-    if (link.name != field_text(row.value.host_ifname))
-        return {"ifindex " + std::to_string(row.value.ifindex) + " is now " + link.name, "other", Tone::bad};
-    if (!link.admin_up)
+    if (row.link->name != field_text(row.value.host_ifname))
+        return {"ifindex " + std::to_string(row.value.ifindex) + " is now " + row.link->name, "other", Tone::bad};
+    if (!row.link->up)
         return {"set down", "down", Tone::bad};
-    return link.carrier ? Cell{"up", "up", Tone::good}
-                        : Cell{"up, but the container's end is not", "no-carrier", Tone::warning};
+    return (row.link->flags & IFF_RUNNING) != 0
+               ? Cell{"up", "up", Tone::good}
+               : Cell{"up, but the container's end is not", "no-carrier", Tone::warning};
 }
 
 // Says so where the interface has another value than the one it was given.
@@ -116,16 +118,17 @@ Cell against_link(Value raw, const std::string &is, const std::string &was) {
 }
 
 Cell link_mtu_cell(const Details &row) {
-    if (!row.link.there)
+    if (!row.link)
         return {};
-    return against_link(row.link.mtu, std::to_string(row.link.mtu), std::to_string(row.value.mtu));
+    return against_link(row.link->mtu, std::to_string(row.link->mtu), std::to_string(row.value.mtu));
 }
 
 Cell link_mac_cell(const Details &row) {
-    if (!row.link.there)
+    if (!row.link)
         return {};
+    const std::string mac = to_string(row.link->mac);
     const bool own = row.value.mode != ENDPOINT_AFTER_MAIN; // else it may be that of the bridge
-    return against_link(row.link.mac, row.link.mac, own ? mac_words(row.value.host_mac) : row.link.mac);
+    return against_link(mac, mac, own ? mac_words(row.value.host_mac) : mac);
 }
 
 Cell limit_cell(const std::optional<bandwidth> &limits, __u64 bandwidth::*rate, __u64 bandwidth::*burst) {
@@ -163,8 +166,9 @@ constexpr std::array<Column<Details>, 8> kDetails = {{
     {{"", "link MTU", "link_mtu"}, link_mtu_cell},
     {{"", "link MAC", "link_mac"}, link_mac_cell},
     {{"", "ingress program", "ingress_programs"},
-     [](const Details &d) { return programs_cell(d.ingress, d.link.there); }},
-    {{"", "egress program", "egress_programs"}, [](const Details &d) { return programs_cell(d.egress, d.link.there); }},
+     [](const Details &d) { return programs_cell(d.ingress, d.link.has_value()); }},
+    {{"", "egress program", "egress_programs"},
+     [](const Details &d) { return programs_cell(d.egress, d.link.has_value()); }},
 }};
 
 output::Table identity_table(std::span<const EndpointEntry> entries, const World &world,
@@ -187,10 +191,12 @@ output::Table beside(output::Table left, output::Table right) {
 Result<output::Table> details_table(const std::vector<EndpointEntry> &entries, const World &world) {
     const auto sources = TRY(read_map<allowed_source_key, std::uint32_t>(world.bpffs, PODLANE_MAP_SOURCES));
     const auto limits = TRY(read_map<std::uint32_t, bandwidth>(world.bpffs, PODLANE_MAP_BANDWIDTHS));
+    net::Netlink host = TRY(net::Netlink::open());
     std::vector<Details> rows;
     for (const auto &[key, value] : entries) {
-        Details row{value, link_state(value.ifindex), {}, {}, {}, {}};
-        if (row.link.there) {
+        const auto link = value.ifindex == 0 ? std::nullopt : TRY(net::find_link(host, value.ifindex));
+        Details row{value, link, {}, {}, {}, {}};
+        if (row.link) {
             row.ingress = TRY(attached(value.ifindex, Hook::ingress));
             row.egress = TRY(attached(value.ifindex, Hook::egress));
         }

@@ -1,0 +1,32 @@
+// Elements of nf_tables sets and comments of rules, in tables of family inet. It runs no program, and its cost does
+// not depend on the size of the rule set.
+#pragma once
+
+#include "loader/net/netlink.hpp"
+#include "maps/ip.hpp"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace podlane::net {
+
+// Where IPv4 and IPv6 addresses go: sets of type ipv4_addr and ipv6_addr in one table.
+struct AddressSets {
+    std::string table;
+    std::string ipv4;
+    std::string ipv6;
+};
+
+// One transaction. Elements that are there already stay. false: a set or the table is missing, and nothing changed.
+Result<bool> add_elements(Netlink &netfilter, const AddressSets &sets, std::span<const ip_addr> addresses);
+// One transaction. Missing elements count as removed. false: a set or the table is missing, and nothing changed.
+Result<bool> remove_elements(Netlink &netfilter, const AddressSets &sets, std::span<const ip_addr> addresses);
+
+// With its chains, rules and sets. false: was missing.
+Result<bool> remove_table(Netlink &netfilter, const std::string &table);
+
+// The comments of a chain's rules in their order, empty for a rule without one; none if the chain is missing.
+Result<std::vector<std::string>> rule_comments(Netlink &netfilter, const std::string &table, const std::string &chain);
+
+} // namespace podlane::net

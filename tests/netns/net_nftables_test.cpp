@@ -1,0 +1,83 @@
+// Elements of nf_tables sets over netlink, seen by nft(8).
+#include "loader/net/nftables.hpp"
+#include "tests/netns/net_fixture.hpp"
+
+#include <gmock/gmock.h>
+
+#include <array>
+#include <cstdio>
+#include <memory>
+
+namespace podlane::net::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+std::string output_of(const std::string &command) {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE *)> out(popen((command + " 2>&1").c_str(), "r"), &pclose);
+    std::string text;
+    std::array<char, 512> chunk{};
+    while (std::fgets(chunk.data(), chunk.size(), out.get()) != nullptr)
+        text += chunk.data();
+    return text;
+}
+
+class NetNftables : public NetTest {
+  protected:
+    void SetUp() override {
+        ASSERT_EQ(output_of("nft 'add table inet t; add set inet t four { type ipv4_addr; };"
+                            "add set inet t six { type ipv6_addr; }; add chain inet t c;"
+                            "add rule inet t c ip saddr @four counter comment \"mark one\"; add rule inet t c accept'"),
+                  "");
+    }
+    static std::string elements() { return output_of("nft list set inet t four; nft list set inet t six"); }
+
+    Netlink netfilter_ = must(Netlink::open_netfilter());
+    AddressSets sets_{"t", "four", "six"};
+    std::vector<ip_addr> addresses_{must(parse_ip("192.0.2.1")), must(parse_ip("2001:db8::1")),
+                                    must(parse_ip("192.0.2.2"))};
+};
+
+TEST_F(NetNftables, AddsElementsOfBothFamiliesAndAddsThemAgain) {
+    EXPECT_TRUE(must(add_elements(netfilter_, sets_, addresses_)));
+    EXPECT_TRUE(must(add_elements(netfilter_, sets_, addresses_)));
+
+    EXPECT_THAT(elements(), AllOf(HasSubstr("192.0.2.1"), HasSubstr("192.0.2.2"), HasSubstr("2001:db8::1")));
+}
+
+TEST_F(NetNftables, RemovesElementsWhetherOrNotTheyAreThere) {
+    must(add_elements(netfilter_, sets_, std::span(addresses_).first(2)));
+
+    EXPECT_TRUE(must(remove_elements(netfilter_, sets_, addresses_)));
+
+    EXPECT_THAT(elements(), AllOf(Not(HasSubstr("192.0.2")), Not(HasSubstr("2001:db8"))));
+}
+
+TEST_F(NetNftables, SaysIfATableOrASetIsMissingAndChangesNothing) {
+    EXPECT_FALSE(must(add_elements(netfilter_, {"t", "four", "missing"}, addresses_)));
+    EXPECT_FALSE(must(remove_elements(netfilter_, {"missing", "four", "six"}, addresses_)));
+
+    EXPECT_THAT(elements(), Not(HasSubstr("192.0.2")));
+}
+
+TEST_F(NetNftables, ReadsTheCommentsOfAChainsRules) {
+    EXPECT_THAT(must(rule_comments(netfilter_, "t", "c")), ElementsAre("mark one", ""));
+    EXPECT_THAT(must(rule_comments(netfilter_, "t", "missing")), IsEmpty());
+    EXPECT_THAT(must(rule_comments(netfilter_, "missing", "c")), IsEmpty());
+}
+
+TEST_F(NetNftables, RemovesATableWithAllInIt) {
+    must(add_elements(netfilter_, sets_, addresses_));
+
+    EXPECT_TRUE(must(remove_table(netfilter_, "t")));
+    EXPECT_FALSE(must(remove_table(netfilter_, "t")));
+
+    EXPECT_EQ(output_of("nft list ruleset"), "");
+}
+
+} // namespace
+} // namespace podlane::net::test

@@ -98,7 +98,7 @@ static __always_inline int send_by_egress_route(struct packet *p)
 {
 	struct bpf_redir_neigh next_hop = {};
 	__u32 ifindex = p->egress_route->uplink;
-	struct uplink *uplink = map_find(&uplinks_v1, &ifindex);
+	struct uplink *uplink = map_find(&uplinks_v2, &ifindex);
 	int lost;
 
 	if (!uplink || !serves(uplink, p->network))

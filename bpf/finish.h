@@ -9,7 +9,7 @@ static __always_inline void count(__u32 ifindex, enum reason reason, __u32 bytes
 
 	if (tracing)
 		return trace_count(ifindex, reason);
-	counters = map_find(&counters_v1, &ifindex);
+	counters = map_find(&counters_v2, &ifindex);
 	if (!counters || (__u32)reason >= COUNTER_REASONS)
 		return;
 	counters->by_reason[reason].packets++;

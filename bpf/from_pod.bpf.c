@@ -32,6 +32,7 @@ int pl_from_pod(struct __sk_buff *skb)
 
 	/* clang-format off */
 	reason = find_interface(&p)
+	      ?: recognise_handed_over(&p)
 	      ?: parse(&p, FROM_POD)
 	      ?: check_source(&p)
 	      ?: restore_asked_source(&p)

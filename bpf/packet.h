@@ -16,6 +16,13 @@
 #define ETH_P_8021Q 0x8100
 #define ETH_P_IPV6 0x86dd
 #define ETH_P_8021AD 0x88a8
+#define ETH_P_802_2 0x0004 /* skb->protocol of an 802.3 frame */
+#define ETH_P_MPLS_UC 0x8847
+#define ETH_P_MPLS_MC 0x8848
+#define ETH_P_PPP_DISC 0x8863
+#define ETH_P_PPP_SES 0x8864
+#define ETH_P_LLDP 0x88cc
+#define VLAN_ID_MASK 0x0fff
 #define PACKET_HOST 0
 #define PACKET_OTHERHOST 3
 #define TC_ACT_SHOT 2
@@ -68,6 +75,7 @@ struct packet {
 	bool starts_flow; /* may be the first packet of its flow */
 	bool is_new_flow; /* no path was known for it */
 	bool is_icmp_error;
+	bool is_handed_over;     /* by the host-side veth of the container's other interface */
 	bool is_edt;             /* goes by the qdisc of the receiver's host end */
 	bool has_unread_headers; /* more IPv6 extension headers than are parsed */
 	int detour;              /* why it must take the slow path if its source is allowed */

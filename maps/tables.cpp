@@ -65,6 +65,9 @@ Result<ClusterCidrs> open_cluster_cidrs(std::string_view root, Access access) {
 Result<SourceRoutes> open_source_routes(std::string_view root, Access access) {
     return open_table<SourceRoutes>(root, PODLANE_MAP_SOURCE_ROUTES, access);
 }
+Result<SourceSlots> open_source_slots(std::string_view root, Access access) {
+    return open_table<SourceSlots>(root, PODLANE_MAP_SOURCE_SLOTS, access);
+}
 Result<LimitStates> open_limit_states(std::string_view root, Access access) {
     return open_table<LimitStates>(root, PODLANE_MAP_LIMITS, access);
 }

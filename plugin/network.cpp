@@ -4,7 +4,6 @@
 #include "plugin/history.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
-#include "plugin/announcement.hpp"
 #include "loader/net/route.hpp"
 #include "plugin/node.hpp"
 
@@ -195,7 +194,6 @@ Result<void> drop_network_if_unused(const std::string &root, const Tables &table
         TRY(drop_masquerade(entry->masquerade, std::string(field_text(entry->name))));
     const UplinkTables uplinks = TRY(UplinkTables::open(root, Access::what_is_there));
     TRY(take_network_everywhere(uplinks, network));
-    TRY(erase_notes(tables.source_routes, uplinks.uplinks));
     TRY(put_cidrs(tables, network, {}));
     TRY(tables.networks.erase(network));
     return {};

@@ -246,17 +246,31 @@ static __always_inline int parse_ipv6(struct packet *p, enum direction from)
 	return 0;
 }
 
+/*
+ * The kernel has moved the outermost tag of a received frame out of it. A priority tag (VLAN 0) changes nobody's
+ * network: the receiver strips it, so what a pod sends is read as if it had none. Any other tag hides what is behind
+ * it.
+ */
+static __always_inline bool is_hidden_by_tag(struct packet *p, enum direction from)
+{
+	if (p->protocol == ETH_P_8021Q || p->protocol == ETH_P_8021AD)
+		return true;
+	return p->skb->vlan_present && (from != FROM_POD || p->skb->vlan_tci & VLAN_ID_MASK);
+}
+
 static __always_inline int read_headers(struct packet *p, enum direction from)
 {
 	p->protocol = bpf_ntohs(p->skb->protocol);
 	p->verdict = VERDICT_NEXT;
 	if (p->skb->len < sizeof(struct ethhdr))
 		return REASON_DROP_MALFORMED;
-	if (p->skb->vlan_present || p->protocol == ETH_P_8021Q || p->protocol == ETH_P_8021AD) {
+	if (is_hidden_by_tag(p, from)) {
 		detour(p, REASON_HOST_VLAN);
 		p->protocol = 0;
 		return 0;
 	}
+	if (p->skb->vlan_present)
+		detour(p, REASON_HOST_VLAN);
 	if (p->protocol == ETH_P_IP)
 		return parse_ipv4(p, from);
 	if (p->protocol == ETH_P_IPV6)

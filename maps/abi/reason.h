@@ -61,7 +61,9 @@
 	X(UPLINK_ND, "uplink-nd", ANSWER,                                                                              \
 	  "neighbour solicitation for a pod whose network is on this uplink, answered")                                \
 	X(DROP_EGRESS_LIMIT, "drop-egress-limit", DROP, "beyond the sending endpoint's bandwidth")                     \
-	X(DROP_INGRESS_LIMIT, "drop-ingress-limit", DROP, "beyond the receiving endpoint's bandwidth")
+	X(DROP_INGRESS_LIMIT, "drop-ingress-limit", DROP, "beyond the receiving endpoint's bandwidth")                 \
+	X(DROP_VLAN, "drop-vlan", DROP, "VLAN tag that the endpoint is not allowed to send")                           \
+	X(DROP_ETHER_TYPE, "drop-ether-type", DROP, "EtherType that the endpoint is not allowed to send")
 
 enum reason_kind {
 	REASON_KIND_PASS,

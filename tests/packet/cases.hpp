@@ -137,11 +137,11 @@ inline std::vector<Case> detour_cases() {
     constexpr reason kLength = REASON_HOST_LENGTH;
     const auto ext = [](std::uint8_t type, std::uint8_t units = 1) { return Extension{type, units}; };
     return {
-        {"VLAN", from_pod() / Vlan{} / to_peer4() / Udp{}, REASON_HOST_VLAN},
-        {"VLAN 802.1ad", from_pod() / Vlan{5, 0x88a8} / to_peer6() / Udp{}, REASON_HOST_VLAN},
-        {"LLDP", Frame(Ethernet{kHostMac, kPodMac, 0x88cc}.layer()) / bytes(40), REASON_HOST_NOT_IP},
-        {"802.3 length", Frame(Ethernet{kHostMac, kPodMac, 40}.layer()) / bytes(40), REASON_HOST_NOT_IP},
-        {"nothing behind Ethernet", Frame(Ethernet{kHostMac, kPodMac, 0x88cc}.layer()) / bytes(1), REASON_HOST_NOT_IP},
+        {"VLAN", from_pod() / Vlan{} / to_peer4() / Udp{}, REASON_DROP_VLAN},
+        {"VLAN 802.1ad", from_pod() / Vlan{5, 0x88a8} / to_peer6() / Udp{}, REASON_DROP_VLAN},
+        {"LLDP", Frame(Ethernet{kHostMac, kPodMac, 0x88cc}.layer()) / bytes(40), REASON_DROP_ETHER_TYPE},
+        {"802.3 length", Frame(Ethernet{kHostMac, kPodMac, 40}.layer()) / bytes(40), REASON_DROP_ETHER_TYPE},
+        {"nothing behind Ethernet", Frame(Ethernet{kHostMac, kPodMac, 0x88cc}.layer()) / bytes(1), REASON_DROP_ETHER_TYPE},
         {"first fragment 4", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .fragment = 0x2000} / Udp{},
          kFragment},
         {"later fragment 4", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .fragment = 9} / bytes(40),

@@ -183,6 +183,27 @@ TEST_F(Verdict, AntiSpoofOff) {
                  });
 }
 
+// Each word of "allowedEtherTypes" allows its own types and no others; a tag within the frame stays forbidden, for the
+// kernel has moved the outermost one out of it.
+TEST_F(Verdict, AllowedEtherTypes) {
+    const std::vector<std::pair<std::uint16_t, std::uint32_t>> types = {
+        {40, INTERFACE_ETHER_LLC},      {0x88cc, INTERFACE_ETHER_LLDP},  {0x8847, INTERFACE_ETHER_MPLS},
+        {0x8848, INTERFACE_ETHER_MPLS}, {0x8863, INTERFACE_ETHER_PPPOE}, {0x8864, INTERFACE_ETHER_PPPOE},
+        {0x88b5, INTERFACE_ETHER_ANY}};
+    for (std::uint32_t allowed = INTERFACE_ETHER_LLC; allowed <= INTERFACE_ETHER_ANY; allowed <<= 1U) {
+        node().pod.flags = kAllFlags | allowed;
+        node().put(node().pod);
+        for (const auto &[type, flag] : types)
+            expect_cases(node(), {{"", Frame(Ethernet{kHostMac, kPodMac, type}.layer()) / bytes(40),
+                                   (allowed & (flag | INTERFACE_ETHER_ANY)) != 0 ? REASON_HOST_NOT_IP
+                                                                                 : REASON_DROP_ETHER_TYPE}});
+        for (const std::uint16_t tag : {0x8100, 0x88a8})
+            for (const std::uint16_t id : {0, 5})
+                expect_cases(node(), {{"", from_pod() / Vlan{id, tag} / to_peer4() / Udp{}, REASON_DROP_VLAN}});
+        expect_cases(node(), {{"", ip4("192.0.2.20", "192.0.2.20"), REASON_DROP_SOURCE_ADDRESS}});
+    }
+}
+
 // A pod without IPv6 has no IPv6 source at all, and a zero in its entry is no address.
 TEST_F(Verdict, OneFamilyOnly) {
     node().pod.addresses = {pod4()};
@@ -224,6 +245,10 @@ TEST_F(Verdict, EveryReasonHasAPacket) {
     node().pod.flags = kAllFlags & ~static_cast<std::uint32_t>(INTERFACE_FAST_LOCAL);
     node().put(node().pod);
     collect(from_pod() / to_peer4() / Udp{});
+    node().pod.flags = 0;
+    node().put(node().pod);
+    collect(from_pod() / Vlan{} / to_peer4() / Udp{});
+    collect(Frame(Ethernet{kHostMac, kPodMac, 0x88cc}.layer()) / bytes(40));
     produced.insert(REASON_SENT_SIBLING);   // of source_test
     for (const reason why : kUplinkReasons) // those of uplink_test and source_test
         produced.insert(why);

@@ -33,7 +33,7 @@ static __always_inline bool may_send_from(struct packet *p, const struct ip_addr
 		struct allowed_source_key key = {
 			.prefixlen = 160, .ifindex = bpf_htonl(p->skb->ifindex), .addr = *addr};
 
-		return map_find(&allowed_srcs_v1, &key);
+		return prefix_value_for(map_find(&allowed_srcs_v1, &key), addr);
 	}
 	return false;
 }
@@ -106,6 +106,8 @@ static __always_inline int check_nd(struct packet *p)
 	}
 	if (bpf_skb_load_bytes(p->skb, p->l4_offset, &nd, sizeof(nd)))
 		return REASON_DROP_MALFORMED;
+	if (is_mapped_ipv4(&nd.target))
+		return REASON_DROP_ND_SPOOFED;
 	/* Duplicate address detection and advertisements claim the target. */
 	if (p->icmp_type == ND_NEIGHBOUR_ADVERTISEMENT || is_unspecified(&p->ip.source))
 		if (!may_send_from(p, &nd.target))

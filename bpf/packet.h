@@ -29,6 +29,7 @@
 /* Continue with foreign programs: TCX_NEXT, and TC_ACT_UNSPEC on clsact. */
 #define VERDICT_NEXT (-1)
 #define IPPROTO_ICMPV6 58
+#define SCTP_INIT 1 /* RFC 9260, 3.2 */
 #define NEXTHDR_HOP 0
 #define NEXTHDR_ROUTING 43
 #define NEXTHDR_FRAGMENT 44
@@ -91,6 +92,17 @@ static __always_inline bool same_addr(const struct ip_addr *a, const struct ip_a
 static __always_inline bool is_unspecified(const struct ip_addr *addr)
 {
 	return !(addr->word[0] | addr->word[1] | addr->word[2] | addr->word[3]);
+}
+
+static __always_inline bool is_mapped_ipv4(const struct ip_addr *addr)
+{
+	return !(addr->word[0] | addr->word[1]) && addr->word[2] == bpf_htonl(0x0000ffff);
+}
+
+/* What a trie of prefixes holds for the address: enum prefix_value, 0 if nothing is of its family. */
+static __always_inline __u32 prefix_value_for(const __u32 *found, const struct ip_addr *addr)
+{
+	return found && !(*found & PREFIX_IPV6 && is_mapped_ipv4(addr)) ? *found : 0;
 }
 
 /* Both are 2-byte aligned. */

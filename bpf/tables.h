@@ -15,7 +15,7 @@ static __always_inline bool in_cluster(struct packet *p, const struct ip_addr *a
 {
 	struct cluster_cidr_key key = {.prefixlen = 160, .network = bpf_htonl(p->network), .addr = *addr};
 
-	return map_find(&cluster_cidr_v1, &key);
+	return prefix_value_for(map_find(&cluster_cidr_v1, &key), addr);
 }
 
 static __always_inline struct source_route *find_source_route(__u32 ifindex, const struct ip_addr *source)

@@ -150,6 +150,10 @@ Result<endpoint_key> make_endpoint_key(std::string_view container_id, std::strin
     return key;
 }
 
+std::uint32_t make_prefix_value(const Prefix &prefix, bool set) {
+    return (set ? std::uint32_t{PREFIX_SET} : 0U) | (is_ipv4(prefix.addr) ? 0U : std::uint32_t{PREFIX_IPV6});
+}
+
 allowed_source_key make_allowed_source_key(std::uint32_t ifindex, const Prefix &prefix) {
     return {trie_length(prefix), htonl(ifindex), masked(prefix).addr};
 }

@@ -102,6 +102,8 @@ Result<endpoint_key> make_endpoint_key(std::string_view container_id, std::strin
 std::string_view field_text(std::span<const char> field);
 bool set_field(std::span<char> field, std::string_view text);
 
+// The value of a prefix in a trie.
+std::uint32_t make_prefix_value(const Prefix &prefix, bool set = true);
 // The key of an allowed prefix of the endpoint behind `ifindex`.
 allowed_source_key make_allowed_source_key(std::uint32_t ifindex, const Prefix &prefix);
 // The key of a prefix that is shaped or not, for the endpoint behind `ifindex`.

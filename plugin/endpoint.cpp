@@ -77,15 +77,16 @@ std::vector<std::pair<exempt_key, std::uint32_t>> exempts_of(const cni::Config &
     std::vector<std::pair<exempt_key, std::uint32_t>> all;
     for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
         const cni::LimitedPrefixes &of = config.limited_prefixes[direction];
-        const auto add = [&](const Prefix &prefix, std::uint32_t shaped) {
-            all.emplace_back(make_exempt_key(ifindex, direction, prefix), shaped);
+        const auto add = [&](const Prefix &prefix, bool shaped) {
+            all.emplace_back(make_exempt_key(ifindex, direction, prefix), make_prefix_value(prefix, shaped));
         };
         for (const Prefix &prefix : of.unshaped)
-            add(prefix, 0);
+            add(prefix, false);
         if (!of.shaped.empty())
-            add({}, 0);
+            for (const Prefix &everything : {Prefix{ipv4_from_host_order(0), 0}, Prefix{}})
+                add(everything, false);
         for (const Prefix &prefix : of.shaped)
-            add(prefix, 1);
+            add(prefix, true);
     }
     return all;
 }
@@ -286,7 +287,7 @@ Result<void> put_endpoint(const Tables &tables, const cni::Request &request, con
     TRY(put_limits(tables, request.config, record.ifindex, rollback));
     for (const Prefix &prefix : request.config.allowed_sources) {
         const allowed_source_key source = make_allowed_source_key(record.ifindex, prefix);
-        TRY(tables.allowed_sources.put(source, 1));
+        TRY(tables.allowed_sources.put(source, make_prefix_value(prefix)));
         undo_put(rollback, "allowing source " + to_string(prefix), tables.allowed_sources, source);
     }
     TRY(tables.interfaces.put(record.ifindex, make_interface(record)));

@@ -85,7 +85,7 @@ bool are_in(const std::vector<cluster_cidr_key> &keys, const std::vector<cluster
 Result<void> put_cidrs(const Tables &tables, std::uint32_t network, const std::vector<cluster_cidr_key> &wanted) {
     const auto there = TRY(cidrs_of(tables, network));
     for (const cluster_cidr_key &key : wanted)
-        TRY(tables.cluster_cidrs.put(key, 1));
+        TRY(tables.cluster_cidrs.put(key, make_prefix_value(prefix_of(key))));
     for (const cluster_cidr_key &key : there)
         if (!is_in(wanted, key))
             TRY(tables.cluster_cidrs.erase(key));

@@ -39,7 +39,8 @@ constexpr std::array kProofs = {
     Proof{REASON_HOST_MTU, By::pod},
     Proof{REASON_HOST_PATH, By::pod},
     Proof{REASON_HOST_UNKNOWN_PATH, By::pod},
-    Proof{REASON_HOST_UNKNOWN_ENDPOINT, By::pod},
+    Proof{REASON_HOST_UNKNOWN_ENDPOINT, By::nothing,
+          "it is that of packets to a pod of which there is no entry: no question names its interface"},
     Proof{REASON_DROP_SOURCE_MAC, By::pod},
     Proof{REASON_DROP_SOURCE_ADDRESS, By::pod},
     Proof{REASON_DROP_ARP_SPOOFED, By::pod},
@@ -64,6 +65,7 @@ constexpr std::array kProofs = {
     Proof{REASON_DROP_INGRESS_LIMIT, By::limits},
     Proof{REASON_DROP_VLAN, By::pod},
     Proof{REASON_DROP_ETHER_TYPE, By::pod},
+    Proof{REASON_DROP_UNKNOWN_ENDPOINT, By::pod},
 };
 
 void expect_all_of(By by, const Asker &asker) {
@@ -250,7 +252,7 @@ void ExplainPod::expect_endpoints() {
     ASSERT_TRUE(require(interfaces.erase(off.ifindex)));
     const Packet packet = udp({off.v4, b_.v4, ++port_, 7});
     asker_->compare("of nobody", {off.host_ifname, false, wire, frame(off.gateway_mac, off.mac, packet)},
-                    REASON_HOST_UNKNOWN_ENDPOINT, with_ports_of(packet, &*b_wire_), {});
+                    REASON_DROP_UNKNOWN_ENDPOINT, with_ports_of(packet, nullptr), {});
     require(interfaces.put(off.ifindex, entry));
 }
 

@@ -105,7 +105,8 @@ TEST_F(Verdict, CountsPacketsOfNoEndpointUnderKeyZero) {
     for (const char *program : {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD}) {
         const How run{.program = program, .ifindex = node().unknown_ifindex};
         const Outcome outcome = node().run(from_pod() / to_peer4() / Udp{}, run);
-        expect_ends_in(node(), outcome, REASON_HOST_UNKNOWN_ENDPOINT);
+        const bool sends = std::string_view(program) == PODLANE_PROGRAM_FROM_POD;
+        expect_ends_in(node(), outcome, sends ? REASON_DROP_UNKNOWN_ENDPOINT : REASON_HOST_UNKNOWN_ENDPOINT);
     }
 }
 
@@ -204,6 +205,27 @@ TEST_F(Verdict, AllowedEtherTypes) {
     }
 }
 
+// Prefixes of one family never speak of the other, however short they are.
+TEST_F(Verdict, AnIpv6PrefixAllowsNoIpv4Source) {
+    node().pod.allowed = {*parse_prefix("::/0")};
+    node().put(node().pod);
+    const std::vector<Case> cases = {
+        {"another source 6", ip6("2001:db8:9::1", "2001:db8::20"), REASON_SENT_DIRECT},
+        {"another source 4", ip4("203.0.113.1", "192.0.2.20"), REASON_DROP_SOURCE_ADDRESS}};
+    expect_cases(node(), cases);
+    node().pod.allowed = {*parse_prefix("0.0.0.0/0")};
+    node().put(node().pod);
+    expect_cases(node(), {{"another source 6", ip6("2001:db8:9::1", "2001:db8::20"), REASON_DROP_SOURCE_ADDRESS},
+                          {"another source 4", ip4("203.0.113.1", "192.0.2.20"), REASON_SENT_DIRECT}});
+}
+
+TEST_F(Verdict, MappedAddressesInIpv6HeadersAreDropped) {
+    ip_addr mapped_peer = peer4();
+    expect_cases(node(), {{"as source", from_pod() / Ipv6{pod4(), peer6()} / Udp{}, REASON_DROP_MALFORMED},
+                          {"as destination", from_pod() / Ipv6{pod6(), mapped_peer} / Udp{}, REASON_DROP_MALFORMED},
+                          {"as target", nd(pod6()) / Nd{136, pod4()} / nd_option(2, kPodMac), REASON_DROP_ND_SPOOFED}});
+}
+
 // A pod without IPv6 has no IPv6 source at all, and a zero in its entry is no address.
 TEST_F(Verdict, OneFamilyOnly) {
     node().pod.addresses = {pod4()};
@@ -239,7 +261,8 @@ TEST_F(Verdict, EveryReasonHasAPacket) {
                               malformed_cases(), arp_cases(), nd_cases()})
         for (const Case &given : cases)
             collect(given.frame, given.run);
-    collect(from_pod() / to_peer4() / Udp{}, {.ifindex = node().unknown_ifindex});
+    for (const char *program : {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD})
+        collect(from_pod() / to_peer4() / Udp{}, {.program = program, .ifindex = node().unknown_ifindex});
     collect(Ethernet{kPodMac, kHostMac} / Ipv4{peer4(), pod4()} / Udp{53, 40000}, {.program = PODLANE_PROGRAM_TO_POD});
     collect(from_pod() / to_peer4() / Udp{});
     node().pod.flags = kAllFlags & ~static_cast<std::uint32_t>(INTERFACE_FAST_LOCAL);

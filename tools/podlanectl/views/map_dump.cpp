@@ -119,7 +119,8 @@ constexpr std::array<Column<ExemptEntry>, 5> kExempts = {{
     {{"PREFIX", "", "prefix"}, [](const ExemptEntry &e) { return text_cell(to_string(prefix_of(e.key))); }},
     {{"SHAPED", "", "shaped"},
      [](const ExemptEntry &e) {
-         return Cell{e.value != 0 ? "yes" : "no", e.value != 0};
+         const bool shaped = (e.value & PREFIX_SET) != 0;
+         return Cell{shaped ? "yes" : "no", shaped};
      }},
 }};
 

@@ -33,7 +33,7 @@ static __always_inline bool may_send_from(struct packet *p, const struct ip_addr
 		struct allowed_source_key key = {
 			.prefixlen = 160, .ifindex = bpf_htonl(p->skb->ifindex), .addr = *addr};
 
-		return map_find(&allowed_srcs_v1, &key);
+		return prefix_value_for(map_find(&allowed_srcs_v1, &key), addr);
 	}
 	return false;
 }
@@ -106,6 +106,8 @@ static __always_inline int check_nd(struct packet *p)
 	}
 	if (bpf_skb_load_bytes(p->skb, p->l4_offset, &nd, sizeof(nd)))
 		return REASON_DROP_MALFORMED;
+	if (is_mapped_ipv4(&nd.target))
+		return REASON_DROP_ND_SPOOFED;
 	/* Duplicate address detection and advertisements claim the target. */
 	if (p->icmp_type == ND_NEIGHBOUR_ADVERTISEMENT || is_unspecified(&p->ip.source))
 		if (!may_send_from(p, &nd.target))
@@ -118,6 +120,39 @@ static __always_inline bool may_lack_source(struct packet *p)
 {
 	return p->icmp_type == ND_ROUTER_SOLICITATION || p->icmp_type == ND_NEIGHBOUR_SOLICITATION ||
 	       p->icmp_type == 131 || p->icmp_type == 143; /* multicast listener reports */
+}
+
+/* Another tag behind a priority tag is never allowed: receivers strip both. */
+static __always_inline int check_tag(struct packet *p)
+{
+	bool has_network = p->skb->vlan_present && p->skb->vlan_tci & VLAN_ID_MASK;
+
+	return has_network && p->interface->flags & INTERFACE_ETHER_VLAN ? 0 : REASON_DROP_VLAN;
+}
+
+/* The flag that allows frames of this type. */
+static __always_inline __u32 ether_flag(__u16 protocol)
+{
+	switch (protocol) {
+	case ETH_P_802_2:
+		return INTERFACE_ETHER_LLC;
+	case ETH_P_LLDP:
+		return INTERFACE_ETHER_LLDP;
+	case ETH_P_MPLS_UC:
+	case ETH_P_MPLS_MC:
+		return INTERFACE_ETHER_MPLS;
+	case ETH_P_PPP_DISC:
+	case ETH_P_PPP_SES:
+		return INTERFACE_ETHER_PPPOE;
+	}
+	return 0;
+}
+
+static __always_inline int check_ether_type(struct packet *p)
+{
+	if (p->protocol == 0)
+		return check_tag(p);
+	return p->interface->flags & (INTERFACE_ETHER_ANY | ether_flag(p->protocol)) ? 0 : REASON_DROP_ETHER_TYPE;
 }
 
 static __always_inline int check_source(struct packet *p)
@@ -133,7 +168,7 @@ static __always_inline int check_source(struct packet *p)
 	if (p->protocol == ETH_P_ARP)
 		return check_arp(p);
 	if (!is_ip(p))
-		return 0;
+		return check_ether_type(p);
 	if (!may_send_from(p, &p->ip.source))
 		if (!(is_icmpv6(p) && is_unspecified(&p->ip.source) && may_lack_source(p)))
 			return hand_over_to_peer(p) ?: REASON_DROP_SOURCE_ADDRESS;

@@ -22,21 +22,6 @@ static __always_inline bool same_subnet(const struct ip_addr *a, const struct ip
 	return true;
 }
 
-/* Whether the kernel has a route even to addresses nobody has: 240.0.0.1 (RFC 1112), 4000:: (RFC 3513). */
-static __always_inline bool routes_everything(struct packet *p)
-{
-	const struct ip_addr destination = p->ip.destination;
-	struct bpf_fib_lookup fib;
-	long answer;
-
-	p->ip.destination.word[3] = bpf_htonl(0xf0000001);
-	if (p->protocol == ETH_P_IPV6)
-		p->ip.destination.word[0] = bpf_htonl(0x40000000);
-	answer = query_routes(p, &fib, 0, 0);
-	p->ip.destination = destination;
-	return answer != BPF_FIB_LKUP_RET_NOT_FWDED;
-}
-
 /*
  * The node and its pods are reached on the node, whatever the network. The kernel answers "not forwarded" for the
  * node's own addresses, and also for destinations without a route.
@@ -53,13 +38,16 @@ static __always_inline bool is_local_to_node(struct packet *p)
 	       map_find(&interfaces_v1, &ifindex);
 }
 
-/* Only flows that came through the host stack have a choice of paths; later fragments have none. */
+/*
+ * Only flows that came through the host stack have a choice of paths. The first fragment of a packet must not use it:
+ * the others do not name their flow, and all have to take one path.
+ */
 static __always_inline int find_egress_path(struct packet *p)
 {
 	struct flow_path *known;
 
-	if (!p->has_flow)
-		return 0;
+	if (!p->has_flow || p->detour == REASON_HOST_FRAGMENT)
+		return is_local_to_node(p) ? REASON_HOST_NOT_LOCAL : 0;
 	known = map_find(&paths_v1, &p->flow);
 	if (known)
 		return known->via == PATH_HOST ? REASON_HOST_PATH : 0;
@@ -98,7 +86,7 @@ static __always_inline int send_by_egress_route(struct packet *p)
 {
 	struct bpf_redir_neigh next_hop = {};
 	__u32 ifindex = p->egress_route->uplink;
-	struct uplink *uplink = map_find(&uplinks_v1, &ifindex);
+	struct uplink *uplink = map_find(&uplinks_v2, &ifindex);
 	int lost;
 
 	if (!uplink || !serves(uplink, p->network))

@@ -48,3 +48,54 @@ static __always_inline long query_routes(struct packet *p, struct bpf_fib_lookup
 	}
 	return route_lookup(p->skb, fib, sizeof(*fib), uplink ? BPF_FIB_LOOKUP_OUTPUT : 0);
 }
+
+/* Whether the kernel has a route even to addresses nobody has: 240.0.0.1 (RFC 1112), 4000:: (RFC 3513). */
+static __always_inline bool routes_everything(struct packet *p)
+{
+	const struct ip_addr destination = p->ip.destination;
+	struct bpf_fib_lookup fib;
+	long answer;
+
+	p->ip.destination.word[3] = bpf_htonl(0xf0000001);
+	if (p->protocol == ETH_P_IPV6)
+		p->ip.destination.word[0] = bpf_htonl(0x40000000);
+	answer = query_routes(p, &fib, 0, 0);
+	p->ip.destination = destination;
+	return answer != BPF_FIB_LKUP_RET_NOT_FWDED;
+}
+
+/*
+ * Whether the host stack would refuse the source of what came in by an uplink: the node's own address, a pod's of
+ * another network, or one whose route discards packets. A source without a route is refused if packets `need_route`.
+ */
+static __always_inline bool is_refused_source(struct packet *p, bool need_route)
+{
+	const struct ip_ends ip = p->ip;
+	struct bpf_fib_lookup fib;
+	bool refused;
+	long answer;
+	__u32 ifindex;
+
+	p->ip.source = ip.destination;
+	p->ip.destination = ip.source;
+	answer = query_routes(p, &fib, 0, 0);
+	ifindex = fib.ifindex;
+	switch (answer) {
+	case BPF_FIB_LKUP_RET_BLACKHOLE:
+	case BPF_FIB_LKUP_RET_UNREACHABLE:
+	case BPF_FIB_LKUP_RET_PROHIBIT:
+		refused = true;
+		break;
+	case BPF_FIB_LKUP_RET_NOT_FWDED:
+		refused = need_route || routes_everything(p);
+		break;
+	case BPF_FIB_LKUP_RET_SUCCESS:
+	case BPF_FIB_LKUP_RET_NO_NEIGH:
+		refused = map_find(&interfaces_v1, &ifindex);
+		break;
+	default:
+		refused = false;
+	}
+	p->ip = ip;
+	return refused;
+}

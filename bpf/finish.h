@@ -9,7 +9,7 @@ static __always_inline void count(__u32 ifindex, enum reason reason, __u32 bytes
 
 	if (tracing)
 		return trace_count(ifindex, reason);
-	counters = map_find(&counters_v1, &ifindex);
+	counters = map_find(&counters_v2, &ifindex);
 	if (!counters || (__u32)reason >= COUNTER_REASONS)
 		return;
 	counters->by_reason[reason].packets++;
@@ -83,7 +83,9 @@ static __always_inline int finish(struct packet *p, enum reason reason)
 {
 	struct watch *watch;
 
-	count(reason == REASON_HOST_UNKNOWN_ENDPOINT ? 0 : p->skb->ifindex, reason, p->skb->len);
+	bool is_unknown = reason == REASON_HOST_UNKNOWN_ENDPOINT || reason == REASON_DROP_UNKNOWN_ENDPOINT;
+
+	count(is_unknown ? 0 : p->skb->ifindex, reason, p->skb->len);
 	/* Packets with an EDT are counted by to_pod when they leave the qdisc. */
 	if (reason == REASON_SENT_DIRECT && p->receiver && !p->is_edt)
 		count(p->receiver->ifindex, REASON_RECEIVED_DIRECT, p->skb->len);

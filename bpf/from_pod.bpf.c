@@ -24,6 +24,12 @@ static __always_inline int choose_path(struct packet *p)
 	return p->egress_route && !p->receiver ? find_egress_path(p) : find_path(p);
 }
 
+/* What is unknown is not checked, and so not let through: an endpoint is deleted before its interface. */
+static __always_inline int find_sender(struct packet *p)
+{
+	return find_interface(p) ? REASON_DROP_UNKNOWN_ENDPOINT : 0;
+}
+
 SEC("tc")
 int pl_from_pod(struct __sk_buff *skb)
 {
@@ -31,7 +37,8 @@ int pl_from_pod(struct __sk_buff *skb)
 	int reason;
 
 	/* clang-format off */
-	reason = find_interface(&p)
+	reason = find_sender(&p)
+	      ?: recognise_handed_over(&p)
 	      ?: parse(&p, FROM_POD)
 	      ?: check_source(&p)
 	      ?: restore_asked_source(&p)

@@ -1,4 +1,5 @@
 /* TC ingress of an uplink: handles what comes from other nodes. */
+#include "bpf/fib.h"
 #include "bpf/finish.h"
 #include "bpf/flow_cache.h"
 #include "bpf/forward.h"
@@ -33,6 +34,8 @@ static __always_inline int find_egress_route_path(struct packet *p)
 	known = map_find(&paths_v1, &p->flow);
 	if (known && known->via == PATH_HOST)
 		return REASON_HOST_PATH;
+	if (!known && is_refused_source(p, false))
+		return REASON_HOST_SOURCE_LOCAL;
 	if (!known && !p->is_icmp_error)
 		cache_path(&p->flow, PATH_UPLINK, p->skb->ifindex);
 	return 0;
@@ -50,6 +53,8 @@ static __always_inline int find_path_in(struct packet *p)
 		return known->via == PATH_UPLINK ? 0 : REASON_HOST_PATH;
 	if (!p->starts_flow)
 		return REASON_HOST_UNKNOWN_PATH;
+	if (is_refused_source(p, true))
+		return REASON_HOST_SOURCE_LOCAL;
 	if (!cache_path(&p->flow, PATH_UPLINK, in_cluster(p, &p->ip.source) ? 0 : p->skb->ifindex))
 		return REASON_HOST_UNKNOWN_PATH;
 	return 0;

@@ -4,12 +4,22 @@
 #include "bpf/rewrite.h"
 #include "bpf/tables.h"
 
+/* A packet is handed over once, whatever the tables say. The mark does not survive the way out of a pod's namespace. */
+static __always_inline int recognise_handed_over(struct packet *p)
+{
+	if (p->skb->mark & fast_mark) {
+		p->skb->mark &= ~fast_mark;
+		p->is_handed_over = true;
+	}
+	return 0;
+}
+
 /* The route of another interface of the same container that owns the address. */
 static __always_inline struct source_route *find_peer_interface(struct packet *p, const struct ip_addr *source)
 {
 	struct source_route *route;
 
-	if (!(p->interface->flags & INTERFACE_SIBLINGS))
+	if (!(p->interface->flags & INTERFACE_SIBLINGS) || p->is_handed_over)
 		return 0;
 	route = find_source_route(p->skb->ifindex, source);
 	return route && route->ifindex != p->skb->ifindex ? route : 0;
@@ -32,6 +42,7 @@ static __always_inline int hand_over(struct packet *p, struct source_route *sibl
 		trace(STEP(TRACE_LOOKUP, STEP_MAP_SOURCE_ROUTES, 0, sizeof(*sibling)), true, 0, sibling);
 	__builtin_memcpy(ethernet->h_dest, sibling->host_mac, 6);
 	__builtin_memcpy(ethernet->h_source, sibling->pod_mac, 6);
+	p->skb->mark |= fast_mark;
 	p->verdict = bpf_redirect(sibling->ifindex, BPF_F_INGRESS);
 	return REASON_SENT_SIBLING;
 }

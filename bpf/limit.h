@@ -70,7 +70,7 @@ static __always_inline bool is_exempt(struct packet *p, __u32 ifindex, enum limi
 	if (p->protocol != ETH_P_IP && p->protocol != ETH_P_IPV6)
 		return false;
 	shaped = map_find(&exempt_v1, &key);
-	return shaped && !*shaped;
+	return shaped && !(*shaped & PREFIX_SET) && !(*shaped & PREFIX_IPV6 && is_mapped_ipv4(other));
 }
 
 /* Whether the packet is let through. ECN-capable packets are marked from two targets on, before anything is dropped. */

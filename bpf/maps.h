@@ -67,14 +67,14 @@ struct {
 	__type(value, struct flow_path);
 } paths_v1 SEC(".maps");
 
-/* Counters by ifindex; entry 0 counts packets of interfaces that are no endpoint. 768 B a CPU an entry. */
+/* Counters by ifindex; entry 0 counts packets of interfaces that are no endpoint. 1 KiB a CPU an entry. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 16384);
 	__type(key, __u32);
 	__type(value, struct counters);
-} counters_v1 SEC(".maps");
+} counters_v2 SEC(".maps");
 
 /* Prefixes an endpoint may send from besides its addresses. Read only for endpoints that have some. */
 struct {
@@ -101,7 +101,7 @@ struct {
 	__uint(max_entries, 256);
 	__type(key, __u32);
 	__type(value, struct uplink);
-} uplinks_v1 SEC(".maps");
+} uplinks_v2 SEC(".maps");
 
 /* Ranges of other nodes' pods by network. Read for the first packet of a flow that leaves the node. */
 struct {
@@ -121,6 +121,16 @@ struct {
 	__type(key, struct source_route_key);
 	__type(value, struct source_route);
 } source_route_v1 SEC(".maps");
+
+/* The source routes of a container's interfaces by number. Written by ADD and DEL, read for UDP of containers with
+ * several interfaces. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, struct source_slot_key);
+	__type(value, struct source_route);
+} source_slots_v1 SEC(".maps");
 
 /* What the limiter remembers, by ifindex and direction. Made by ADD, DEL and podlanectl, changed by the programs. */
 struct {

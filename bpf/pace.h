@@ -116,7 +116,7 @@ static __always_inline bool is_shaped(__u32 flags, __u32 ifindex, enum limit_dir
 	if (!(flags & INTERFACE_LIMIT_EXEMPT))
 		return true;
 	shaped = map_find(&exempt_v1, &key);
-	return !shaped || *shaped;
+	return !shaped || *shaped & PREFIX_SET || (*shaped & PREFIX_IPV6 && is_mapped_ipv4(other));
 }
 
 /* Bytes per second of the limit; 0 where there is none. */

@@ -16,12 +16,20 @@
 #define ETH_P_8021Q 0x8100
 #define ETH_P_IPV6 0x86dd
 #define ETH_P_8021AD 0x88a8
+#define ETH_P_802_2 0x0004 /* skb->protocol of an 802.3 frame */
+#define ETH_P_MPLS_UC 0x8847
+#define ETH_P_MPLS_MC 0x8848
+#define ETH_P_PPP_DISC 0x8863
+#define ETH_P_PPP_SES 0x8864
+#define ETH_P_LLDP 0x88cc
+#define VLAN_ID_MASK 0x0fff
 #define PACKET_HOST 0
 #define PACKET_OTHERHOST 3
 #define TC_ACT_SHOT 2
 /* Continue with foreign programs: TCX_NEXT, and TC_ACT_UNSPEC on clsact. */
 #define VERDICT_NEXT (-1)
 #define IPPROTO_ICMPV6 58
+#define SCTP_INIT 1 /* RFC 9260, 3.2 */
 #define NEXTHDR_HOP 0
 #define NEXTHDR_ROUTING 43
 #define NEXTHDR_FRAGMENT 44
@@ -68,6 +76,7 @@ struct packet {
 	bool starts_flow; /* may be the first packet of its flow */
 	bool is_new_flow; /* no path was known for it */
 	bool is_icmp_error;
+	bool is_handed_over;     /* by the host-side veth of the container's other interface */
 	bool is_edt;             /* goes by the qdisc of the receiver's host end */
 	bool has_unread_headers; /* more IPv6 extension headers than are parsed */
 	int detour;              /* why it must take the slow path if its source is allowed */
@@ -83,6 +92,17 @@ static __always_inline bool same_addr(const struct ip_addr *a, const struct ip_a
 static __always_inline bool is_unspecified(const struct ip_addr *addr)
 {
 	return !(addr->word[0] | addr->word[1] | addr->word[2] | addr->word[3]);
+}
+
+static __always_inline bool is_mapped_ipv4(const struct ip_addr *addr)
+{
+	return !(addr->word[0] | addr->word[1]) && addr->word[2] == bpf_htonl(0x0000ffff);
+}
+
+/* What a trie of prefixes holds for the address: enum prefix_value, 0 if nothing is of its family. */
+static __always_inline __u32 prefix_value_for(const __u32 *found, const struct ip_addr *addr)
+{
+	return found && !(*found & PREFIX_IPV6 && is_mapped_ipv4(addr)) ? *found : 0;
 }
 
 /* Both are 2-byte aligned. */

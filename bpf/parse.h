@@ -133,8 +133,14 @@ static __always_inline void parse_icmp(struct packet *p, enum direction from)
 	p->is_icmp_error =
 		v6 ? icmp.type < 128
 		   : icmp.type == 3 || icmp.type == 4 || icmp.type == 5 || icmp.type == 11 || icmp.type == 12;
-	if (p->is_icmp_error)
-		return parse_quoted(p, p->l4_offset + sizeof(icmp), from);
+	if (p->is_icmp_error) {
+		parse_quoted(p, p->l4_offset + sizeof(icmp), from);
+		/* An error goes to the sender of what it quotes: to anybody else the flow says nothing about its path.
+		 */
+		if (!same_addr(&p->ip.destination, from == FROM_POD ? &p->flow.peer : &p->flow.local))
+			p->has_flow = false;
+		return;
+	}
 	if (v6 && (icmp.type == 128 || icmp.type == 129))
 		ports.source = icmp.identifier;
 	if (!v6 && (icmp.type == 8 || icmp.type == 0))
@@ -153,6 +159,12 @@ static __always_inline void parse_l4(struct packet *p, __u32 l3_bytes, enum dire
 		__u8 data_offset;
 		__u8 flags;
 	} tcp;
+	struct {
+		struct ports ports;
+		__be32 tag;
+		__be32 checksum;
+		__u8 chunk;
+	} sctp;
 	struct ports ports = {};
 
 	switch (p->ip.protocol) {
@@ -164,11 +176,17 @@ static __always_inline void parse_l4(struct packet *p, __u32 l3_bytes, enum dire
 		p->header_bytes = l3_bytes + (tcp.data_offset >> 4) * 4;
 		break;
 	case IPPROTO_UDP:
-	case IPPROTO_SCTP:
 		if (load_l4(p, &ports, sizeof(ports)))
 			return;
 		p->starts_flow = true;
 		p->header_bytes = l3_bytes + 8;
+		break;
+	case IPPROTO_SCTP:
+		if (load_l4(p, &sctp, 13))
+			return;
+		ports = sctp.ports;
+		p->starts_flow = sctp.chunk == SCTP_INIT;
+		p->header_bytes = l3_bytes + 12;
 		break;
 	case IPPROTO_ICMP:
 	case IPPROTO_ICMPV6:
@@ -238,6 +256,9 @@ static __always_inline int parse_ipv6(struct packet *p, enum direction from)
 	p->traffic_class = *(__be32 *)&ip & bpf_htonl(0x0fffffff);
 	__builtin_memcpy(&p->ip.source, &ip.saddr, sizeof(p->ip.source));
 	__builtin_memcpy(&p->ip.destination, &ip.daddr, sizeof(p->ip.destination));
+	/* No host sends them (RFC 4291, 2.5.5.2); in the tables they would be another family's. */
+	if (is_mapped_ipv4(&p->ip.source) || is_mapped_ipv4(&p->ip.destination))
+		return REASON_DROP_MALFORMED;
 	p->ip.protocol = ip.nexthdr;
 	if (!skip_extensions(p, &offset, &p->ip.protocol))
 		return 0;
@@ -246,17 +267,31 @@ static __always_inline int parse_ipv6(struct packet *p, enum direction from)
 	return 0;
 }
 
+/*
+ * The kernel has moved the outermost tag of a received frame out of it. A priority tag (VLAN 0) changes nobody's
+ * network: the receiver strips it, so what a pod sends is read as if it had none. Any other tag hides what is behind
+ * it.
+ */
+static __always_inline bool is_hidden_by_tag(struct packet *p, enum direction from)
+{
+	if (p->protocol == ETH_P_8021Q || p->protocol == ETH_P_8021AD)
+		return true;
+	return p->skb->vlan_present && (from != FROM_POD || p->skb->vlan_tci & VLAN_ID_MASK);
+}
+
 static __always_inline int read_headers(struct packet *p, enum direction from)
 {
 	p->protocol = bpf_ntohs(p->skb->protocol);
 	p->verdict = VERDICT_NEXT;
 	if (p->skb->len < sizeof(struct ethhdr))
 		return REASON_DROP_MALFORMED;
-	if (p->skb->vlan_present || p->protocol == ETH_P_8021Q || p->protocol == ETH_P_8021AD) {
+	if (is_hidden_by_tag(p, from)) {
 		detour(p, REASON_HOST_VLAN);
 		p->protocol = 0;
 		return 0;
 	}
+	if (p->skb->vlan_present)
+		detour(p, REASON_HOST_VLAN);
 	if (p->protocol == ETH_P_IP)
 		return parse_ipv4(p, from);
 	if (p->protocol == ETH_P_IPV6)

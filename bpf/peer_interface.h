@@ -15,10 +15,9 @@ static __always_inline int send_from_asked_address(struct packet *p)
 
 	if (map_find(&paths_v1, &flow))
 		return 0;
-	for (__u32 i = 1; i <= SOURCE_ROUTE_PLACES; i++) {
-		struct source_route_key key = source_route_place(p->skb->ifindex, p->protocol == ETH_P_IP, i);
-
-		struct source_route *sibling = map_find(&source_route_v1, &key);
+	for (__u32 i = 1; i <= SOURCE_SLOTS; i++) {
+		struct source_slot_key key = {p->skb->ifindex, p->protocol == ETH_P_IP, i};
+		struct source_route *sibling = map_find(&source_slots_v1, &key);
 
 		if (!sibling)
 			return 0;
@@ -39,7 +38,9 @@ static __always_inline int send_from_asked_address(struct packet *p)
 
 static __always_inline int restore_asked_source(struct packet *p)
 {
-	if (!(p->interface->flags & INTERFACE_SIBLINGS) || p->ip.protocol != IPPROTO_UDP || p->detour || !p->has_flow)
+	if (!(p->interface->flags & INTERFACE_SIBLINGS) || p->is_handed_over)
+		return 0;
+	if (p->ip.protocol != IPPROTO_UDP || p->detour || !p->has_flow)
 		return 0;
 	return send_from_asked_address(p);
 }

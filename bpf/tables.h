@@ -15,14 +15,16 @@ static __always_inline bool in_cluster(struct packet *p, const struct ip_addr *a
 {
 	struct cluster_cidr_key key = {.prefixlen = 160, .network = bpf_htonl(p->network), .addr = *addr};
 
-	return map_find(&cluster_cidr_v1, &key);
+	return prefix_value_for(map_find(&cluster_cidr_v1, &key), addr);
 }
 
 static __always_inline struct source_route *find_source_route(__u32 ifindex, const struct ip_addr *source)
 {
 	struct source_route_key key = {.ifindex = ifindex, .source = *source};
+	struct source_route *route = map_find(&source_route_v1, &key);
 
-	return map_find(&source_route_v1, &key);
+	/* An entry is valid only for the address it stores, whatever key it is found under. */
+	return route && same_addr(&route->source, source) ? route : 0;
 }
 
 static __always_inline bool serves(const struct uplink *uplink, __u32 network)
@@ -38,7 +40,7 @@ static __always_inline bool serves(const struct uplink *uplink, __u32 network)
 static __always_inline struct address *find_endpoint(struct packet *p, const struct ip_addr *addr)
 {
 	__u32 ifindex = p->skb->ifindex;
-	struct uplink *uplink = map_find(&uplinks_v1, &ifindex);
+	struct uplink *uplink = map_find(&uplinks_v2, &ifindex);
 
 	if (!uplink)
 		return 0;

@@ -21,11 +21,15 @@ static __always_inline int recognise_fast_path(struct packet *p)
 static __always_inline int clear_arp_sender(struct packet *p)
 {
 	const __u32 offset = sizeof(struct ethhdr) + __builtin_offsetof(struct arp_packet, sender);
-	struct source_route_key nameless = source_route_place(p->skb->ifindex, 1, SOURCE_ROUTE_NAMELESS);
+	__u32 ifindex = p->skb->ifindex;
+	struct uplink *uplink;
 	struct arp_packet arp;
 	__be32 nobody = 0;
 
-	if (p->skb->protocol != bpf_htons(ETH_P_ARP) || !map_find(&source_route_v1, &nameless))
+	if (p->skb->protocol != bpf_htons(ETH_P_ARP))
+		return 0;
+	uplink = map_find(&uplinks_v2, &ifindex);
+	if (!uplink || !(uplink->flags & UPLINK_UNNUMBERED))
 		return 0;
 	if (bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr), &arp, sizeof(arp)) || arp.operation != bpf_htons(1))
 		return 0;

@@ -21,7 +21,7 @@ const volatile bool tracing = false;
 	 : IS_MAP(map, addresses_v1)    ? STEP_MAP_ADDRESSES                                                           \
 	 : IS_MAP(map, paths_v1)        ? STEP_MAP_PATHS                                                               \
 	 : IS_MAP(map, allowed_srcs_v1) ? STEP_MAP_SOURCES                                                             \
-	 : IS_MAP(map, uplinks_v1)      ? STEP_MAP_UPLINKS                                                             \
+	 : IS_MAP(map, uplinks_v2)      ? STEP_MAP_UPLINKS                                                             \
 	 : IS_MAP(map, cluster_cidr_v1) ? STEP_MAP_CIDRS                                                               \
 	 : IS_MAP(map, source_route_v1) ? STEP_MAP_SOURCE_ROUTES                                                       \
 	 : IS_MAP(map, bandwidths_v1)   ? STEP_MAP_BANDWIDTHS                                                          \

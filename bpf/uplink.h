@@ -46,7 +46,7 @@ static __always_inline int send_to_uplink(struct packet *p)
 	if (lost)
 		return lost;
 	ifindex = fib.ifindex;
-	uplink = map_find(&uplinks_v1, &ifindex);
+	uplink = map_find(&uplinks_v2, &ifindex);
 	if (!uplink || !serves(uplink, p->network))
 		return REASON_HOST_NO_UPLINK;
 	if (p->is_new_flow && !cache_path(&p->flow, PATH_UPLINK, 0))

@@ -37,6 +37,7 @@ void set_sizes(bpf_object *object, const LoadSettings &sizes) {
     resize(PODLANE_MAP_INTERFACES, sizes.endpoints);
     resize(PODLANE_MAP_ADDRESSES, sizes.endpoints * kAddressesPerEndpoint);
     resize(PODLANE_MAP_SOURCE_ROUTES, sizes.endpoints * kAddressesPerEndpoint);
+    resize(PODLANE_MAP_SOURCE_SLOTS, sizes.endpoints * kAddressesPerEndpoint);
     resize(PODLANE_MAP_COUNTERS, sizes.endpoints + kUplinks + 1);
     resize(PODLANE_MAP_BANDWIDTHS, sizes.endpoints);
     resize(PODLANE_MAP_LIMITS, sizes.endpoints * 2);

@@ -74,7 +74,9 @@ class Upgrade {
   private:
     Result<void> run_unprotected();
     Result<void> carry_maps();
+    Result<void> carry_slots();
     Result<void> carry_late();
+    void erase_old_slots();
     Result<void> note_programs();
     Result<std::vector<Place>> places() const;
     Result<void> add_places(std::uint32_t ifindex, HookKind otherwise, const char *ingress, const char *egress,
@@ -89,6 +91,7 @@ class Upgrade {
     std::map<std::string_view, Fd> old_programs_;
     std::map<std::string_view, Fd> new_programs_;
     std::vector<Place> replaced_;
+    std::vector<source_route_key> old_slots_;
 };
 
 Result<void> Upgrade::carry_maps() {
@@ -105,6 +108,36 @@ Result<void> Upgrade::carry_maps() {
         map.carried = TRY(migrate_map(from.get(), to.get(), Carry::all));
     }
     return {};
+}
+
+// Before there was source_slots_v1, source_route_v1 held slots as well, under addresses ::FAMILY:NUMBER; number 0 said
+// that an uplink has no IPv4 address. The running programs read them there until they are replaced.
+Result<void> Upgrade::carry_slots() {
+    const auto routes = TRY(SourceRoutes::open(loading_ + "/" PODLANE_MAP_SOURCE_ROUTES, Access::read_only));
+    const auto slots = TRY(SourceSlots::open(loading_ + "/" PODLANE_MAP_SOURCE_SLOTS, Access::read_write));
+    const auto uplinks = TRY(Uplinks::open(loading_ + "/" PODLANE_MAP_UPLINKS, Access::read_write));
+    for (const auto &[key, route] : TRY(routes.entries())) {
+        if (key.source == route.source)
+            continue;
+        old_slots_.push_back(key);
+        const std::uint32_t is_ipv4 = key.source.word[2];
+        const std::uint32_t number = key.source.word[3];
+        auto uplink_entry = TRY(uplinks.find(key.ifindex));
+        if (number != 0) {
+            TRY(slots.update({key.ifindex, is_ipv4, number}, route));
+        } else if (uplink_entry) {
+            uplink_entry->flags |= UPLINK_UNNUMBERED;
+            TRY(uplinks.update(key.ifindex, *uplink_entry));
+        }
+    }
+    return {};
+}
+
+// An entry that stays is of no harm: the programs compare the address.
+void Upgrade::erase_old_slots() {
+    if (const auto routes = open_source_routes(root_, Access::read_write))
+        for (const source_route_key &key : old_slots_)
+            static_cast<void>(routes->erase(key));
 }
 
 // Flows that the old programs remembered while the new ones took their places.
@@ -196,6 +229,7 @@ Result<void> Upgrade::run_unprotected() {
     TRY(load_into(loading_, TRY(running_settings(root_)), live_));
     TRY(note_programs());
     TRY(carry_maps());
+    TRY(carry_slots());
     TRY(replace_programs());
     TRY(carry_late());
     return publish(root_, loading_);
@@ -203,8 +237,10 @@ Result<void> Upgrade::run_unprotected() {
 
 Result<Upgraded> Upgrade::run() {
     auto done = run_unprotected();
-    if (done)
+    if (done) {
+        erase_old_slots();
         return std::move(report_);
+    }
     Errors errors;
     errors.add(std::move(done));
     errors.add(roll_back());

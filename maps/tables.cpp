@@ -76,6 +76,9 @@ Result<ClusterCidrs> open_cluster_cidrs(std::string_view root, Access access) {
 Result<SourceRoutes> open_source_routes(std::string_view root, Access access) {
     return open_table<SourceRoutes>(root, PODLANE_MAP_SOURCE_ROUTES, access);
 }
+Result<SourceSlots> open_source_slots(std::string_view root, Access access) {
+    return open_table<SourceSlots>(root, PODLANE_MAP_SOURCE_SLOTS, access);
+}
 Result<LimitStates> open_limit_states(std::string_view root, Access access) {
     return open_table<LimitStates>(root, PODLANE_MAP_LIMITS, access);
 }
@@ -148,6 +151,7 @@ Result<Tables> Tables::open(const std::string &root, Access access) {
                   TRY(open_bandwidths(root, access)),
                   TRY(open_cluster_cidrs(root, access)),
                   TRY(open_source_routes(root, access)),
+                  TRY(open_source_slots(root, access)),
                   TRY(open_limit_states(root, access)),
                   TRY(open_exempts(root, access)),
                   TRY(open_senders(root, access)),
@@ -176,6 +180,10 @@ Result<endpoint_key> make_endpoint_key(std::string_view container_id, std::strin
     if (!set_field(key.ifname, ifname))
         return Error{ErrorCode::invalid_environment, "interface name \"" + std::string(ifname) + "\" is too long"};
     return key;
+}
+
+std::uint32_t make_prefix_value(const Prefix &prefix, bool set) {
+    return (set ? std::uint32_t{PREFIX_SET} : 0U) | (is_ipv4(prefix.addr) ? 0U : std::uint32_t{PREFIX_IPV6});
 }
 
 allowed_source_key make_allowed_source_key(std::uint32_t ifindex, const Prefix &prefix) {

@@ -38,6 +38,7 @@ using Bandwidths = Map<std::uint32_t, bandwidth>;
 using Uplinks = Map<std::uint32_t, uplink>;
 using ClusterCidrs = Map<cluster_cidr_key, std::uint32_t>;
 using SourceRoutes = Map<source_route_key, source_route>;
+using SourceSlots = Map<source_slot_key, source_route>;
 using LimitStates = Map<limit_key, limit_state>;
 using Exempts = Map<exempt_key, std::uint32_t>;
 using Senders = Map<sender_key, std::uint32_t>;
@@ -65,6 +66,7 @@ Result<Bandwidths> open_bandwidths(std::string_view root, Access access);
 Result<Uplinks> open_uplinks(std::string_view root, Access access);
 Result<ClusterCidrs> open_cluster_cidrs(std::string_view root, Access access);
 Result<SourceRoutes> open_source_routes(std::string_view root, Access access);
+Result<SourceSlots> open_source_slots(std::string_view root, Access access);
 Result<LimitStates> open_limit_states(std::string_view root, Access access);
 Result<Exempts> open_exempts(std::string_view root, Access access);
 Result<Senders> open_senders(std::string_view root, Access access);
@@ -100,6 +102,7 @@ struct Tables {
     Bandwidths bandwidths;
     ClusterCidrs cluster_cidrs;
     SourceRoutes source_routes;
+    SourceSlots source_slots;
     LimitStates limit_states;
     Exempts exempts;
     Senders senders;
@@ -122,6 +125,8 @@ Result<endpoint_key> make_endpoint_key(std::string_view container_id, std::strin
 std::string_view field_text(std::span<const char> field);
 bool set_field(std::span<char> field, std::string_view text);
 
+// The value of a prefix in a trie.
+std::uint32_t make_prefix_value(const Prefix &prefix, bool set = true);
 // The key of an allowed prefix of the endpoint behind `ifindex`.
 allowed_source_key make_allowed_source_key(std::uint32_t ifindex, const Prefix &prefix);
 // The key of a prefix that is shaped or not, for the endpoint behind `ifindex`.

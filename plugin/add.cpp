@@ -223,7 +223,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     TRY(put_source_routes(
         TRY(wanted_source_routes(record, addresses_of(lease, request.ifname), siblings, way, tables, sockets.host)),
         siblings, tables, rollback));
-    TRY(note_name(way, tables.source_routes, sockets.host));
+    TRY(record_numbering(way, request.config.bpffs, sockets.host));
     TRY(announce_addresses(way, plan.addresses, sockets.host, rollback));
     for (cni::Interface &one : plan.result.interfaces)
         one.mtu = one.mtu == 0U ? record.mtu : one.mtu;

@@ -185,7 +185,7 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
     TRY(put_addresses(tables, record, rollback));
     TRY(put_source_routes(TRY(wanted_source_routes(record, own, siblings, way, tables, sockets.host)), siblings, tables,
                           rollback));
-    TRY(note_name(way, tables.source_routes, sockets.host));
+    TRY(record_numbering(way, request.config.bpffs, sockets.host));
     TRY(announce_addresses(way, facts.addresses, sockets.host, rollback));
     return *request.config.prev_result;
 }

@@ -4,7 +4,6 @@
 #include "loader/net/neighbour.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace podlane {
 namespace {
@@ -48,24 +47,18 @@ Result<void> announce_addresses(const std::optional<EgressRoute> &way, std::span
     return net::announce(way->uplink.ifindex, way->uplink.mac, addresses);
 }
 
-Result<void> note_name(const std::optional<EgressRoute> &way, const SourceRoutes &routes, net::Netlink &host) {
+Result<void> record_numbering(const std::optional<EgressRoute> &way, const std::string &root, net::Netlink &host) {
     if (!way)
         return {};
-    const source_route_key note = source_route_place(way->uplink.ifindex, 1, SOURCE_ROUTE_NAMELESS);
     const auto addresses = TRY(net::list_addresses(host, way->uplink.ifindex));
-    if (std::ranges::none_of(addresses, [](const net::Address &one) { return is_ipv4(one.prefix.addr); }))
-        return routes.update(note, {});
-    TRY(routes.remove(note));
-    return {};
-}
-
-Result<void> erase_notes(const SourceRoutes &routes, const Uplinks &uplinks) {
-    for (const source_route_key &key : TRY(routes.keys())) {
-        const source_route_key note = source_route_place(key.ifindex, 1, SOURCE_ROUTE_NAMELESS);
-        if (std::memcmp(&key, &note, sizeof key) == 0 && !TRY(uplinks.find(key.ifindex)))
-            TRY(routes.remove(key));
-    }
-    return {};
+    const bool unnumbered =
+        std::ranges::none_of(addresses, [](const net::Address &one) { return is_ipv4(one.prefix.addr); });
+    const Uplinks uplinks = TRY(open_uplinks(root, Access::read_write));
+    auto entry = TRY(uplinks.find(way->uplink.ifindex));
+    if (!entry || ((entry->flags & UPLINK_UNNUMBERED) != 0) == unnumbered)
+        return {};
+    entry->flags ^= UPLINK_UNNUMBERED;
+    return uplinks.replace(way->uplink.ifindex, *entry);
 }
 
 Result<void> withdraw_address(std::uint32_t uplink, const ip_addr &addr, net::Netlink &host) {

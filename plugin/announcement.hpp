@@ -29,10 +29,8 @@ class ConflictProbe {
 // The uplink listens to questions for the addresses (the program answers them), and its neighbours are told.
 Result<void> announce_addresses(const std::optional<EgressRoute> &way, std::span<const ip_addr> addresses,
                                 net::Netlink &host, Rollback &rollback);
-// Notes whether the uplink has an IPv4 address to ask for neighbours in the name of.
-Result<void> note_name(const std::optional<EgressRoute> &way, const SourceRoutes &routes, net::Netlink &host);
-// The notes on uplinks that carry no network any more.
-Result<void> erase_notes(const SourceRoutes &routes, const Uplinks &uplinks);
+// Records whether the uplink has an IPv4 address for the node to send ARP requests from.
+Result<void> record_numbering(const std::optional<EgressRoute> &way, const std::string &root, net::Netlink &host);
 // A missing uplink or entry is done already.
 Result<void> withdraw_address(std::uint32_t uplink, const ip_addr &addr, net::Netlink &host);
 // ErrorCode::check_failed where the uplink does not listen to questions.

@@ -65,15 +65,16 @@ std::vector<std::pair<exempt_key, std::uint32_t>> exempts_of(const cni::Config &
     std::vector<std::pair<exempt_key, std::uint32_t>> all;
     for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
         const cni::LimitedPrefixes &of = config.limited_prefixes[direction];
-        const auto add = [&](const Prefix &prefix, std::uint32_t shaped) {
-            all.emplace_back(make_exempt_key(ifindex, direction, prefix), shaped);
+        const auto add = [&](const Prefix &prefix, bool shaped) {
+            all.emplace_back(make_exempt_key(ifindex, direction, prefix), make_prefix_value(prefix, shaped));
         };
         for (const Prefix &prefix : of.unshaped)
-            add(prefix, 0);
+            add(prefix, false);
         if (!of.shaped.empty())
-            add({}, 0);
+            for (const Prefix &everything : {Prefix{ipv4_from_host_order(0), 0}, Prefix{}})
+                add(everything, false);
         for (const Prefix &prefix : of.shaped)
-            add(prefix, 1);
+            add(prefix, true);
     }
     return all;
 }
@@ -111,8 +112,7 @@ Result<std::vector<sender_key>> sender_keys(const endpoint &record) {
 
 Result<void> put_senders(const Tables &tables, const endpoint &record, Rollback &rollback) {
     for (const sender_key &key : TRY(sender_keys(record))) {
-        TRY(tables.senders.update(key, record.ifindex));
-        undo_put(rollback, "telling whose sockets are whose", tables.senders, key);
+        TRY(put_over(rollback, "recording whose sockets are whose", tables.senders, key, record.ifindex));
     }
     return {};
 }
@@ -132,27 +132,29 @@ std::array<Result<bool>, 5> erase_by_ifindex(const Tables &tables, std::uint32_t
             tables.counters.remove(ifindex)};
 }
 
-bool is_place(const source_route_key &key) {
-    return key.source.word[0] == 0 && key.source.word[1] == 0 && !is_ipv4(key.source);
+// Erases the slots of a family from number `first` on.
+Result<void> erase_slots(const Tables &tables, std::uint32_t ifindex, std::uint32_t is_ipv4, std::uint32_t first) {
+    for (std::uint32_t number = first; number <= SOURCE_SLOTS; ++number)
+        if (!TRY(tables.source_slots.remove({ifindex, is_ipv4, number})))
+            break;
+    return {};
 }
 
-// What the other host ends of the container hold from now on; those behind them are in `others`.
+// What another host-side veth of the container holds from now on; `others` are the addresses that remain.
 Result<void> forget_at(const Tables &tables, const endpoint &record, std::uint32_t end,
                        const std::vector<source_route> &others) {
-    std::vector<SourceRouteEntry> kept;
+    SourceEntries kept;
     add_entries_at(end, others, kept);
-    for (const auto &[key, route] : kept)
+    for (const auto &[key, route] : kept.routes)
         TRY(tables.source_routes.update(key, route));
+    for (const auto &[key, route] : kept.slots)
+        TRY(tables.source_slots.update(key, route));
     for (const ip_addr &addr : addresses_in(record))
         TRY(tables.source_routes.remove({end, addr}));
-    for (const std::uint32_t family : {0U, 1U}) {
-        const auto of_family = [&](const SourceRouteEntry &one) {
-            return is_place(one.first) && one.first.source.word[2] == family;
-        };
-        const auto places = static_cast<std::uint32_t>(std::ranges::count_if(kept, of_family));
-        for (std::uint32_t place = places + 1; place <= SOURCE_ROUTE_PLACES; ++place)
-            if (!TRY(tables.source_routes.remove(source_route_place(end, family, place))))
-                break;
+    for (const std::uint32_t is_ipv4 : {0U, 1U}) {
+        const auto used =
+            std::ranges::count_if(kept.slots, [&](const auto &entry) { return entry.first.is_ipv4 == is_ipv4; });
+        TRY(erase_slots(tables, end, is_ipv4, static_cast<std::uint32_t>(used) + 1));
     }
     return {};
 }
@@ -164,10 +166,12 @@ Result<void> erase_source_routes(const Tables &tables, const endpoint &record) {
         if (key.ifindex != record.ifindex)
             continue;
         const auto route = TRY(tables.source_routes.find(key));
-        if (route && route->ifindex != record.ifindex && !is_place(key))
+        if (route && route->ifindex != record.ifindex)
             others.push_back(*route);
         TRY(tables.source_routes.remove(key));
     }
+    for (const std::uint32_t is_ipv4 : {0U, 1U})
+        TRY(erase_slots(tables, record.ifindex, is_ipv4, 1));
     std::vector<std::uint32_t> ends;
     for (const source_route &route : others)
         if (std::ranges::find(ends, route.ifindex) == ends.end())
@@ -179,9 +183,8 @@ Result<void> erase_source_routes(const Tables &tables, const endpoint &record) {
 
 } // namespace
 
-void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all,
-                    std::vector<SourceRouteEntry> &entries) {
-    std::array<std::uint32_t, 2> places{};
+void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all, SourceEntries &entries) {
+    std::array<std::uint32_t, 2> numbers{};
     // Whoever asks finds the same order.
     std::vector<source_route> sorted = all;
     std::ranges::sort(sorted, [](const source_route &a, const source_route &b) {
@@ -196,11 +199,12 @@ void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all,
     for (const source_route &route : sorted) {
         const bool ipv4 = is_ipv4(route.source);
         if (route.ifindex != ifindex)
-            entries.push_back({{ifindex, route.source}, route});
+            entries.routes.push_back({{ifindex, route.source}, route});
         else if (alone || !has_more(ipv4))
             continue;
-        if (++places[ipv4 ? 1 : 0] <= SOURCE_ROUTE_PLACES)
-            entries.emplace_back(source_route_place(ifindex, ipv4 ? 1 : 0, places[ipv4 ? 1 : 0]), route);
+        std::uint32_t &number = numbers[ipv4 ? 1 : 0];
+        if (++number <= SOURCE_SLOTS)
+            entries.slots.push_back({{ifindex, ipv4 ? 1U : 0U, number}, route});
     }
 }
 
@@ -242,7 +246,7 @@ Result<void> put_endpoint(const Tables &tables, const cni::Request &request, con
     TRY(put_limits(tables, request.config, record.ifindex, rollback));
     for (const Prefix &prefix : request.config.allowed_sources) {
         const allowed_source_key source = make_allowed_source_key(record.ifindex, prefix);
-        TRY(tables.allowed_sources.update(source, 1));
+        TRY(tables.allowed_sources.update(source, make_prefix_value(prefix)));
         undo_put(rollback, "allowing source " + to_string(prefix), tables.allowed_sources, source);
     }
     TRY(tables.interfaces.update(record.ifindex, make_interface(record)));
@@ -280,10 +284,11 @@ Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {
     const auto by_key = [](const allowed_source_key &key, std::uint32_t, std::uint32_t wanted) {
         return key.ifindex == make_allowed_source_key(wanted, {}).ifindex;
     };
-    const auto by_either = [](const source_route_key &key, const source_route &value, std::uint32_t wanted) {
+    const auto by_either = [](const auto &key, const source_route &value, std::uint32_t wanted) {
         return key.ifindex == wanted || value.ifindex == wanted;
     };
     erase_all_of(tables.source_routes, ifindex, by_either, errors);
+    erase_all_of(tables.source_slots, ifindex, by_either, errors);
     erase_all_of(tables.addresses, ifindex, by_value, errors);
     erase_all_of(tables.allowed_sources, ifindex, by_key, errors);
     erase_all_of(

@@ -32,10 +32,12 @@ struct EndpointFacts {
 
 Result<endpoint> make_endpoint(const cni::Request &request, const EndpointFacts &facts);
 
-using SourceRouteEntry = std::pair<source_route_key, source_route>;
-// Adds what a container's host end is to hold of the addresses (`all` of the container) behind its other ones.
-void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all,
-                    std::vector<SourceRouteEntry> &entries);
+struct SourceEntries {
+    std::vector<std::pair<source_route_key, source_route>> routes{};
+    std::vector<std::pair<source_slot_key, source_route>> slots{};
+};
+// Adds the entries of one of a container's host-side veths for the addresses (`all` of the container) of the others.
+void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all, SourceEntries &entries);
 
 // Puts everything but the addresses: the programs know the endpoint, and nobody is led to it yet.
 Result<void> put_endpoint(const Tables &tables, const cni::Request &request, const endpoint &record,

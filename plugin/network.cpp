@@ -4,7 +4,6 @@
 #include "plugin/history.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
-#include "plugin/announcement.hpp"
 #include "loader/net/route.hpp"
 #include "plugin/node.hpp"
 
@@ -86,7 +85,7 @@ bool are_in(const std::vector<cluster_cidr_key> &keys, const std::vector<cluster
 Result<void> put_cidrs(const Tables &tables, std::uint32_t network, const std::vector<cluster_cidr_key> &wanted) {
     const auto there = TRY(cidrs_of(tables, network));
     for (const cluster_cidr_key &key : wanted)
-        TRY(tables.cluster_cidrs.update(key, 1));
+        TRY(tables.cluster_cidrs.update(key, make_prefix_value(prefix_of(key))));
     for (const cluster_cidr_key &key : there)
         if (!is_in(wanted, key))
             TRY(tables.cluster_cidrs.remove(key));
@@ -194,7 +193,6 @@ Result<void> drop_network_if_unused(const std::string &root, const Tables &table
         TRY(drop_masquerade(entry->masquerade, std::string(field_text(entry->name))));
     const UplinkTables uplinks = TRY(UplinkTables::open(root, Access::if_present));
     TRY(take_network_everywhere(uplinks, network));
-    TRY(erase_notes(tables.source_routes, uplinks.uplinks));
     TRY(put_cidrs(tables, network, {}));
     TRY(tables.networks.remove(network));
     return {};

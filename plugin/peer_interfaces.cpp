@@ -90,13 +90,12 @@ std::uint32_t source_flags(const cni::Config &config, const std::vector<PeerInte
            (config.source_routing ? 0U : std::uint32_t{INTERFACE_APART});
 }
 
-Result<std::vector<SourceRouteEntry>> wanted_source_routes(const endpoint &record,
-                                                           const std::vector<cni::Address> &leased,
-                                                           const std::vector<PeerInterface> &siblings,
-                                                           const std::optional<EgressRoute> &way, const Tables &tables,
-                                                           net::Netlink &host) {
+Result<SourceEntries> wanted_source_routes(const endpoint &record, const std::vector<cni::Address> &leased,
+                                           const std::vector<PeerInterface> &siblings,
+                                           const std::optional<EgressRoute> &way, const Tables &tables,
+                                           net::Netlink &host) {
     const Step step(STEP_SIBLINGS);
-    std::vector<SourceRouteEntry> entries;
+    SourceEntries entries;
     if (siblings.empty() && !way)
         return entries;
     std::vector<source_route> all;
@@ -105,7 +104,7 @@ Result<std::vector<SourceRouteEntry>> wanted_source_routes(const endpoint &recor
         route.source = own.prefix.addr;
         if (way) {
             TRY(add_way(route, *way, own, host));
-            entries.push_back({{record.ifindex, own.prefix.addr}, route});
+            entries.routes.push_back({{record.ifindex, own.prefix.addr}, route});
         }
         all.push_back(route);
     }
@@ -119,28 +118,28 @@ Result<std::vector<SourceRouteEntry>> wanted_source_routes(const endpoint &recor
     return entries;
 }
 
-Result<void> put_source_routes(const std::vector<SourceRouteEntry> &entries, const std::vector<PeerInterface> &siblings,
+Result<void> put_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &siblings,
                                const Tables &tables, Rollback &rollback) {
     const Step step(STEP_ENTRIES);
-    for (const auto &[key, route] : entries) {
-        rollback.add("putting the way of " + to_string(route.source), [&tables, key = key]() -> Result<void> {
-            TRY(tables.source_routes.remove(key));
-            return {};
-        });
-        TRY(tables.source_routes.update(key, route));
-    }
-    for (const PeerInterface &sibling : siblings)
+    for (const auto &[key, route] : entries.routes)
+        TRY(put_over(rollback, "source route of " + to_string(route.source), tables.source_routes, key, route));
+    for (const auto &[key, route] : entries.slots)
+        TRY(put_over(rollback, "source slot of " + to_string(route.source), tables.source_slots, key, route));
+    for (const PeerInterface &sibling : siblings) {
+        rollback.add("flags of " + std::string(field_text(sibling.first.ifname)),
+                     [&tables, sibling] { return change_flags(tables, sibling, sibling.second.flags); });
         TRY(tell(sibling, tables));
+    }
     return {};
 }
 
-Result<void> check_source_routes(const std::vector<SourceRouteEntry> &entries,
-                                 const std::vector<PeerInterface> &siblings, const Tables &tables) {
+Result<void> check_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &siblings,
+                                 const Tables &tables) {
     const auto failed = [](std::string sentence) {
         return Error{ErrorCode::check_failed, std::move(sentence),
                      "delete the pod's sandbox; the runtime makes a new one"};
     };
-    for (const auto &[key, wanted] : entries) {
+    for (const auto &[key, wanted] : entries.routes) {
         auto there = TRY(tables.source_routes.find(key));
         // prevResult has no subnets: what ADD knew of them is taken as it is.
         if (there && wanted.uplink != 0 && wanted.prefix_bits == 0)
@@ -148,6 +147,12 @@ Result<void> check_source_routes(const std::vector<SourceRouteEntry> &entries,
         if (!there || !is_same(*there, wanted))
             return failed("the way of " + to_string(wanted.source) + " from interface " + std::to_string(key.ifindex) +
                           " is gone from " PODLANE_MAP_SOURCE_ROUTES " or wrong");
+    }
+    for (const auto &[key, wanted] : entries.slots) {
+        const auto there = TRY(tables.source_slots.find(key));
+        if (!there || there->ifindex != wanted.ifindex || there->source != wanted.source)
+            return failed("slot " + std::to_string(key.number) + " of interface " + std::to_string(key.ifindex) +
+                          " is missing from " PODLANE_MAP_SOURCE_SLOTS " or wrong");
     }
     for (const auto &[key, sibling] : siblings)
         if ((sibling.flags & INTERFACE_SIBLINGS) == 0)

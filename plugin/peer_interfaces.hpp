@@ -30,18 +30,17 @@ std::uint32_t source_flags(const cni::Config &config, const std::vector<PeerInte
 
 // What the map holds of an endpoint: its own addresses where it has a way of its own, those of its siblings at its host
 // end, and its own at theirs.
-Result<std::vector<SourceRouteEntry>> wanted_source_routes(const endpoint &record,
-                                                           const std::vector<cni::Address> &leased,
-                                                           const std::vector<PeerInterface> &siblings,
-                                                           const std::optional<EgressRoute> &way, const Tables &tables,
-                                                           net::Netlink &host);
+Result<SourceEntries> wanted_source_routes(const endpoint &record, const std::vector<cni::Address> &leased,
+                                           const std::vector<PeerInterface> &siblings,
+                                           const std::optional<EgressRoute> &way, const Tables &tables,
+                                           net::Netlink &host);
 
 // Puts them, and tells the siblings' programs to look there.
-Result<void> put_source_routes(const std::vector<SourceRouteEntry> &entries, const std::vector<PeerInterface> &siblings,
+Result<void> put_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &siblings,
                                const Tables &tables, Rollback &rollback);
 
 // ErrorCode::check_failed names an entry that is missing or wrong.
-Result<void> check_source_routes(const std::vector<SourceRouteEntry> &entries,
-                                 const std::vector<PeerInterface> &siblings, const Tables &tables);
+Result<void> check_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &siblings,
+                                 const Tables &tables);
 
 } // namespace podlane

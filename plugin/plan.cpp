@@ -176,6 +176,7 @@ std::uint32_t interface_flags_of(const cni::Config &config, std::size_t address_
         flags |= INTERFACE_ANTI_SPOOF;
     if (!config.allowed_sources.empty())
         flags |= INTERFACE_ALLOWED_SOURCES;
+    flags |= config.allowed_ether_types;
     if (config.bandwidth && config.bandwidth->ingress_rate != 0)
         flags |= INTERFACE_LIMIT_INGRESS;
     if (config.bandwidth && config.bandwidth->egress_rate != 0)

@@ -24,6 +24,8 @@ Result<void> detach_programs(net::Netlink &host, const endpoint &record) {
     const auto link = record.ifindex == 0 ? std::nullopt : TRY(net::find_link(host, record.ifindex));
     if (!link || link->name != field_text(record.host_ifname))
         return {};
+    // Down, as nothing checks any more what the pod sends until the main plugin removes the interface.
+    TRY(net::set_link(host, record.ifindex, {.up = false}));
     TRY(detach(record.ifindex, Hook::ingress));
     TRY(detach(record.ifindex, Hook::egress));
     if ((record.flags & INTERFACE_LIMIT_EDT) != 0)

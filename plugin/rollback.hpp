@@ -2,6 +2,7 @@
 // error.
 #pragma once
 
+#include "maps/map.hpp"
 #include "maps/result.hpp"
 
 #include <functional>
@@ -29,5 +30,18 @@ class Rollback {
   private:
     std::vector<std::pair<std::string, Undo>> steps_;
 };
+
+// Writes an entry that may be there already; rolled back, the table has what it had before.
+template <typename Key, typename Value>
+Result<void> put_over(Rollback &rollback, const std::string &what, const Map<Key, Value> &table, const Key &key,
+                      const Value &value) {
+    rollback.add(what, [&table, key, old = TRY(table.find(key))]() -> Result<void> {
+        if (old)
+            return table.put(key, *old);
+        TRY(table.erase(key));
+        return {};
+    });
+    return table.put(key, value);
+}
 
 } // namespace podlane

@@ -4,7 +4,7 @@
 #include "reason.h"
 
 /* Room for reasons to come: a new reason is no new map version. */
-#define COUNTER_REASONS 48
+#define COUNTER_REASONS 64
 
 struct count {
 	__u64 packets;

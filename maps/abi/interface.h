@@ -41,6 +41,13 @@ enum interface_flags {
 	/* The host end is a port of a bridge that is no router for the endpoint: its frames go past the host's routes.
 	 */
 	INTERFACE_BRIDGED = 1 << 17,
+	/* What an endpoint with anti-spoofing may send besides IPv4, IPv6 and ARP; its content is not checked. */
+	INTERFACE_ETHER_LLC = 1 << 18, /* 802.3 frames with LLC, such as STP */
+	INTERFACE_ETHER_LLDP = 1 << 19,
+	INTERFACE_ETHER_MPLS = 1 << 20,
+	INTERFACE_ETHER_PPPOE = 1 << 21,
+	INTERFACE_ETHER_VLAN = 1 << 22, /* tags of any VLAN but 0 */
+	INTERFACE_ETHER_ANY = 1 << 23,  /* all others, VLAN tags excepted */
 };
 
 /* Written once by ADD, erased by DEL, read for every packet: one cache line. */

@@ -13,12 +13,13 @@
 #define PODLANE_MAP_ADDRESSES "addresses_v1"
 #define PODLANE_MAP_NETWORKS "networks_v1"
 #define PODLANE_MAP_PATHS "paths_v1"
-#define PODLANE_MAP_COUNTERS "counters_v1"
+#define PODLANE_MAP_COUNTERS "counters_v2"
 #define PODLANE_MAP_SOURCES "allowed_srcs_v1"
 #define PODLANE_MAP_BANDWIDTHS "bandwidths_v1"
-#define PODLANE_MAP_UPLINKS "uplinks_v1"
+#define PODLANE_MAP_UPLINKS "uplinks_v2"
 #define PODLANE_MAP_CIDRS "cluster_cidr_v1"
 #define PODLANE_MAP_SOURCE_ROUTES "source_route_v1"
+#define PODLANE_MAP_SOURCE_SLOTS "source_slots_v1"
 #define PODLANE_MAP_LIMITS "limit_state_v1"
 #define PODLANE_MAP_EXEMPT "exempt_v1"
 #define PODLANE_MAP_SENDERS "senders_v1"
@@ -39,6 +40,7 @@
 	X(PODLANE_MAP_UPLINKS)                                                                                         \
 	X(PODLANE_MAP_CIDRS)                                                                                           \
 	X(PODLANE_MAP_SOURCE_ROUTES)                                                                                   \
+	X(PODLANE_MAP_SOURCE_SLOTS)                                                                                    \
 	X(PODLANE_MAP_LIMITS)                                                                                          \
 	X(PODLANE_MAP_EXEMPT)                                                                                          \
 	X(PODLANE_MAP_SENDERS)                                                                                         \

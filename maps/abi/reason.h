@@ -32,13 +32,15 @@
 	X(HOST_MTU, "host-mtu", HOST, "larger than the receiver's MTU: host stack, which answers or fragments")        \
 	X(HOST_PATH, "host-path", HOST, "the flow came through the host stack and returns that way")                   \
 	X(HOST_UNKNOWN_PATH, "host-unknown-path", HOST, "flow already under way but not remembered: host stack")       \
-	X(HOST_UNKNOWN_ENDPOINT, "host-unknown-endpoint", HOST, "interface without an endpoint: host stack")           \
+	X(HOST_UNKNOWN_ENDPOINT, "host-unknown-endpoint", HOST,                                                        \
+	  "received by an interface without an endpoint: host stack")                                                  \
 	X(DROP_SOURCE_MAC, "drop-source-mac", DROP, "source MAC is not the endpoint's")                                \
 	X(DROP_SOURCE_ADDRESS, "drop-source-address", DROP, "source address is not the endpoint's")                    \
 	X(DROP_ARP_SPOOFED, "drop-arp-spoofed", DROP, "ARP sender is not the endpoint")                                \
 	X(DROP_ND_SPOOFED, "drop-nd-spoofed", DROP,                                                                    \
 	  "neighbour discovery in another's name, a router's, or behind more than 4 headers")                          \
-	X(DROP_MALFORMED, "drop-malformed", DROP, "Ethernet, ARP or IP header cut short or contradicting itself")      \
+	X(DROP_MALFORMED, "drop-malformed", DROP,                                                                      \
+	  "Ethernet, ARP or IP header cut short, contradicting itself, or IPv6 with IPv4-mapped addresses")            \
 	X(HOST_SCOPE, "host-scope", HOST,                                                                              \
 	  "a source that is never forwarded (link-local, loopback, multicast): host stack")                            \
 	X(HOST_CHECKSUM, "host-checksum", HOST, "wrong IPv4 header checksum: host stack, which discards it")           \
@@ -51,7 +53,7 @@
 	  "the kernel's routes have no way to forward it: host stack, which answers")                                  \
 	X(HOST_NO_UPLINK, "host-no-uplink", HOST, "the route leaves by an interface that is no uplink: host stack")    \
 	X(HOST_SOURCE_LOCAL, "host-source-local", HOST,                                                                \
-	  "came in by an uplink with the source of a pod of this node: host stack")                                    \
+	  "came in by an uplink with a source of this node, or one that it routes nowhere: host stack")                \
 	X(HOST_NO_NEIGHBOUR, "host-no-neighbour", HOST,                                                                \
 	  "asked again while the next hop does not answer: host stack, which tells the sender")                        \
 	X(SENT_SIBLING, "sent-sibling", MOVED,                                                                         \
@@ -61,7 +63,10 @@
 	X(UPLINK_ND, "uplink-nd", ANSWER,                                                                              \
 	  "neighbour solicitation for a pod whose network is on this uplink, answered")                                \
 	X(DROP_EGRESS_LIMIT, "drop-egress-limit", DROP, "beyond the sending endpoint's bandwidth")                     \
-	X(DROP_INGRESS_LIMIT, "drop-ingress-limit", DROP, "beyond the receiving endpoint's bandwidth")
+	X(DROP_INGRESS_LIMIT, "drop-ingress-limit", DROP, "beyond the receiving endpoint's bandwidth")                 \
+	X(DROP_VLAN, "drop-vlan", DROP, "VLAN tag that the endpoint is not allowed to send")                           \
+	X(DROP_ETHER_TYPE, "drop-ether-type", DROP, "EtherType that the endpoint is not allowed to send")              \
+	X(DROP_UNKNOWN_ENDPOINT, "drop-unknown-endpoint", DROP, "sent by an interface without an endpoint")
 
 enum reason_kind {
 	REASON_KIND_PASS,

@@ -11,20 +11,16 @@ struct source_route_key {
 };
 
 /*
- * Besides addresses there are places, under which the siblings' addresses of a family can be gone through, and the
- * interface's own where it has more than one: the third word is the family (0: IPv6, 1: IPv4), the fourth a number from
- * 1 on, in host order both. No pod has such an address.
+ * source slots: the same values by number, for programs that try all addresses of the container's other interfaces, and
+ * the interface's own if it has more than one. A table of its own: whatever address a packet claims, it is no slot.
  */
-#define SOURCE_ROUTE_PLACES 8
-/* The place of an uplink that has no IPv4 address: the node asks for neighbours there without a name of its own. */
-#define SOURCE_ROUTE_NAMELESS 0
+#define SOURCE_SLOTS 8
 
-static inline struct source_route_key source_route_place(__u32 ifindex, __u32 is_ipv4, __u32 number)
-{
-	struct source_route_key key = {ifindex, {{0, 0, is_ipv4, number}}};
-
-	return key;
-}
+struct source_slot_key {
+	__u32 ifindex; /* host-side veth of any of the container's interfaces */
+	__u32 is_ipv4; /* 1: IPv4, 0: IPv6 */
+	__u32 number;  /* from 1 on */
+};
 
 struct source_route {
 	__u32 ifindex;          /* host end of the interface that owns the address */
@@ -40,4 +36,5 @@ struct source_route {
 };
 
 ABI_STATIC_ASSERT(sizeof(struct source_route_key) == 20, "no padding in a key");
+ABI_STATIC_ASSERT(sizeof(struct source_slot_key) == 12, "no padding in a key");
 ABI_STATIC_ASSERT(sizeof(struct source_route) == 68, "no padding in a value");

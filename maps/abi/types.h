@@ -13,6 +13,15 @@ struct ip_addr {
 	__be32 word[4];
 };
 
+/*
+ * Bits of the values in the tries of prefixes. An IPv6 prefix such as ::/0 covers the mapped form of IPv4 addresses as
+ * bits, but never an IPv4 address.
+ */
+enum prefix_value {
+	PREFIX_SET = 1 << 0,
+	PREFIX_IPV6 = 1 << 1,
+};
+
 #ifdef __cplusplus
 #define ABI_STATIC_ASSERT(expression, text) static_assert(expression, text)
 #else

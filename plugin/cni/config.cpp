@@ -1,5 +1,6 @@
 #include "plugin/cni/config.hpp"
 
+#include "maps/abi/interface.h"
 #include "maps/abi/names.h"
 #include "maps/abi/network.h"
 #include "plugin/cni/attachment.hpp"
@@ -71,6 +72,25 @@ Result<void> read_attach(const Node &node, AttachBy &into) {
     constexpr std::array<Word<AttachBy>, 3> kWords{
         {{"auto", AttachBy::automatic}, {"tcx", AttachBy::tcx}, {"clsact", AttachBy::clsact}}};
     return read_word(node, kWords, into);
+}
+
+Result<void> read_ether_types(const Node &node, std::uint32_t &into) {
+    constexpr std::array<Word<std::uint32_t>, 6> kWords{{{"llc", INTERFACE_ETHER_LLC},
+                                                         {"lldp", INTERFACE_ETHER_LLDP},
+                                                         {"mpls", INTERFACE_ETHER_MPLS},
+                                                         {"pppoe", INTERFACE_ETHER_PPPOE},
+                                                         {"vlan", INTERFACE_ETHER_VLAN},
+                                                         {"any", INTERFACE_ETHER_ANY}}};
+    if (!node.present())
+        return {};
+    for (const Node &element : TRY(node.elements())) {
+        std::uint32_t flag = 0;
+        TRY(read_word(element, kWords, flag));
+        if (flag == 0)
+            return element.wrong("a name");
+        into |= flag;
+    }
+    return {};
 }
 
 Result<void> read_limiter(const Node &node, Limiter &into) {
@@ -292,6 +312,7 @@ Result<void> read_own_keys(const Node &root, Config &config) {
     TRY(read_attach(root.at("attach"), config.attach));
     TRY(json::read(root.at("antiSpoof"), config.anti_spoof));
     config.allowed_sources = TRY(read_prefixes(root.at("allowedSources")));
+    TRY(read_ether_types(root.at("allowedEtherTypes"), config.allowed_ether_types));
     TRY(read_uplinks(root.at("uplinks"), config.uplinks));
     config.cluster_cidrs = TRY(read_prefixes(root.at("clusterCIDRs")));
     TRY(read_way(root, config));

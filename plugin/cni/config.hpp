@@ -1,6 +1,6 @@
 // The network configuration of one plugin, from its JSON.
 //
-// Keys of ours: mtu, routes, defaultRoute, hostInterfacePrefix, fastPath, attach, antiSpoof, allowedSources, uplinks,
+// Keys of ours: mtu, routes, defaultRoute, hostInterfacePrefix, fastPath, attach, antiSpoof, allowedSources, allowedEtherTypes, uplinks,
 // clusterCIDRs, uplink, gateway, table, sourceRouting, mark, bpffs, maxEndpoints, maxPaths, log, bandwidth, and
 // ingressRate, ingressBurst, egressRate, egressBurst as the reference `bandwidth` plugin has them. Keys of the
 // specification: cniVersion, name, type, ipam, ipMasq, dns, capabilities, args, runtimeConfig, prevResult. Foreign

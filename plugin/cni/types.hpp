@@ -109,13 +109,14 @@ struct Config {
     AttachBy attach = AttachBy::automatic;
     Limiter limiter = Limiter::automatic;
     bool anti_spoof = true;
-    std::vector<Prefix> allowed_sources; // beyond the endpoint's own addresses
-    std::vector<std::string> uplinks;    // names and shell patterns; none: those of the default routes
-    std::vector<Prefix> cluster_cidrs;   // pods of other nodes
-    bool source_routing = true;          // what the container sends leaves by the network of its source address
-    std::string uplink;                  // the network's own way out; with gateways and table empty: the node's routes
-    std::vector<ip_addr> gateways;       // at most one of each family
-    std::optional<std::uint32_t> table;  // where the way out is looked up; default: the main one
+    std::vector<Prefix> allowed_sources;   // beyond the endpoint's own addresses
+    std::uint32_t allowed_ether_types = 0; // INTERFACE_ETHER_* of maps/abi/interface.h
+    std::vector<std::string> uplinks;      // names and shell patterns; none: those of the default routes
+    std::vector<Prefix> cluster_cidrs;     // pods of other nodes
+    bool source_routing = true;            // what the container sends leaves by the network of its source address
+    std::string uplink;                 // the network's own way out; with gateways and table empty: the node's routes
+    std::vector<ip_addr> gateways;      // at most one of each family
+    std::optional<std::uint32_t> table; // where the way out is looked up; default: the main one
     bool ip_masq = false;
     std::uint32_t mark = PODLANE_MARK;   // one bit
     std::string bpffs;                   // directory of our pins; the default is PODLANE_ROOT

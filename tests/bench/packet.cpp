@@ -88,7 +88,8 @@ struct Node {
     Counters counters;
 
     static Result<Node> open() {
-        TRY(ensure_loaded(kRoot, LoadSettings{.endpoints = 16384, .paths = 131072}));
+        // Without a mark a packet can be handed over to another interface again and again.
+        TRY(ensure_loaded(kRoot, LoadSettings{.endpoints = 16384, .paths = 131072, .mark = 0}));
         return Node{TRY(open_interfaces(kRoot, Access::read_write)), TRY(open_addresses(kRoot, Access::read_write)),
                     TRY(open_paths(kRoot, Access::read_write)), TRY(Counters::open(kRoot, Access::read_write))};
     }

@@ -93,6 +93,7 @@ std::string maps_text(const std::string &root) {
            entries_text(PODLANE_MAP_SOURCES, open_allowed_sources(root, kRead)) +
            entries_text(PODLANE_MAP_BANDWIDTHS, open_bandwidths(root, kRead)) +
            entries_text(PODLANE_MAP_SOURCE_ROUTES, open_source_routes(root, kRead)) +
+           entries_text(PODLANE_MAP_SOURCE_SLOTS, open_source_slots(root, kRead)) +
            entries_text(PODLANE_MAP_LIMITS, open_limit_states(root, kRead)) +
            entries_text(PODLANE_MAP_EXEMPT, open_exempts(root, kRead)) +
            entries_text(PODLANE_MAP_SENDERS, open_senders(root, kRead)) +

@@ -116,6 +116,99 @@ TEST_P(AntiSpoof, NeighbourMessagesInAnothersNameTeachTheNodeNothing) {
     EXPECT_TRUE(ping(lab_->node().ns(), addr(b)));
 }
 
+// The frame with VLAN tags in front of what it carries, the outermost first.
+struct Tag {
+    std::uint16_t type = 0x8100;
+    std::uint16_t id = 0;
+};
+Bytes tagged(const Bytes &untagged, const std::vector<Tag> &tags) {
+    Bytes out(untagged.begin(), untagged.begin() + 12);
+    for (const Tag &tag : tags)
+        for (const std::uint16_t part : {tag.type, tag.id}) {
+            out.push_back(static_cast<std::uint8_t>(part >> 8U));
+            out.push_back(static_cast<std::uint8_t>(part));
+        }
+    out.insert(out.end(), untagged.begin() + 12, untagged.end());
+    return out;
+}
+
+// Receivers strip priority tags (VLAN 0), however many: what they hide is checked, or dropped.
+TEST_P(AntiSpoof, ATagHidesNothing) {
+    const Pod a = add_pod({{"allowedEtherTypes", {"vlan", "any"}}});
+    const Pod b = add_pod();
+    const Bytes forged = frame(a.gateway_mac, a.mac, to_peer(b, foreign()));
+    const Bytes direct = frame(b.mac, a.mac, to_peer(b, foreign()));
+    for (const std::uint16_t type : {0x8100, 0x88a8}) {
+        for (const Bytes &one : {forged, direct}) {
+            expect_dropped(a, b, tagged(one, {{type, 0}}), REASON_DROP_SOURCE_ADDRESS, "a priority tag");
+            for (const std::uint16_t inner : {0x8100, 0x88a8}) {
+                expect_dropped(a, b, tagged(one, {{type, 0}, {inner, 0}}), REASON_DROP_VLAN, "two priority tags");
+                expect_dropped(a, b, tagged(one, {{type, 0}, {inner, 7}}), REASON_DROP_VLAN, "a tag behind one");
+            }
+        }
+        expect(a, b, tagged(frame(a.gateway_mac, a.mac, to_peer(b, addr(a))), {{type, 0}}), REASON_HOST_VLAN, true,
+               "its own address behind a priority tag");
+        expect(a, b, tagged(forged, {{type, 7}}), REASON_HOST_VLAN, false, "a VLAN that is allowed, and nobody's");
+        expect_dropped(b, a, tagged(frame(b.gateway_mac, b.mac, to_peer(a, addr(b))), {{type, 7}}), REASON_DROP_VLAN,
+                       "a VLAN that is not allowed");
+    }
+    const Bytes spoofed =
+        ipv4() ? frame(kEveryone, a.mac, 0x0806, to_bytes(Arp{2, a.mac, b.v4, a.gateway_mac, gateway()}))
+               : frame(a.gateway_mac, a.mac,
+                       neighbour({a.link_local, gateway()}, ND_NEIGHBOR_ADVERT, 0x60000000, b.v6, 2, a.mac));
+    expect_dropped(a, b, tagged(spoofed, {{0x8100, 0}}), ipv4() ? REASON_DROP_ARP_SPOOFED : REASON_DROP_ND_SPOOFED,
+                   "neighbour messages behind a priority tag");
+}
+
+TEST_P(AntiSpoof, OtherEtherTypesAreDroppedUnlessAllowed) {
+    const Pod a = add_pod();
+    const Pod b = add_pod({{"allowedEtherTypes", {"llc", "lldp"}}});
+    for (const int type : {60, 0x88cc, 0x8847, 0x8864}) {
+        const Bytes one = frame(kEveryone, a.mac, static_cast<std::uint16_t>(type), pattern(60));
+        expect_dropped(a, b, one, REASON_DROP_ETHER_TYPE, std::to_string(type));
+        const bool allowed = type == 60 || type == 0x88cc;
+        expect(b, a, frame(kEveryone, b.mac, static_cast<std::uint16_t>(type), pattern(60)),
+               allowed ? REASON_HOST_NOT_IP : REASON_DROP_ETHER_TYPE, false, std::to_string(type) + " of b");
+    }
+}
+
+// Behind a bridge frames reach the other ports by MAC: there a tag let a pod take over another's address.
+TEST_P(AntiSpoof, BehindABridgeATagPoisonsNobody) {
+    const auto chain = [&](const Json &keys = Json::object()) {
+        Json bridge = {{"type", "bridge"}, {"bridge", "cni0"}, {"isGateway", true}};
+        bridge["ipam"] = lab_->node().config().at("ipam");
+        Json after = with_attach(keys);
+        after["type"] = "podlane";
+        after["bpffs"] = lab_->node().bpffs();
+        return std::vector<Json>{bridge, after};
+    };
+    const Pod a = lab_->add_pod(chain());
+    const Pod b = lab_->add_pod(chain());
+    const Pod victim = lab_->add_pod(chain());
+    ASSERT_TRUE(ping(b.ns(), addr(victim)));
+    const Wire wire = a.wire();
+    const std::vector<std::vector<Tag>> stacks = {{}, {{0x8100, 0}}, {{0x88a8, 0}}, {{0x8100, 0}, {0x8100, 0}}};
+    std::uint64_t sent = 0;
+    for (const auto &tags : stacks) {
+        const Bytes claim =
+            ipv4() ? frame(b.mac, a.mac, 0x0806, to_bytes(Arp{2, a.mac, victim.v4, b.mac, b.v4}))
+                   : frame(b.mac, a.mac,
+                           neighbour({victim.v6, b.v6}, ND_NEIGHBOR_ADVERT, 0x60000000, victim.v6, 2, a.mac));
+        wire.send(tagged(claim, tags));
+        ++sent;
+    }
+    const auto dropped = [&] {
+        std::uint64_t sum = 0;
+        for (const reason why :
+             {REASON_DROP_ARP_SPOOFED, REASON_DROP_ND_SPOOFED, REASON_DROP_SOURCE_ADDRESS, REASON_DROP_VLAN})
+            sum += lab_->count(a, why);
+        return sum;
+    };
+    EXPECT_TRUE(wait_until([&] { return dropped() >= sent; }));
+    const std::string known = must_run(b.ns(), words("ip neigh show " + to_string(addr(victim))));
+    EXPECT_NE(known.find(to_string(victim.mac)), std::string::npos) << known;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, AntiSpoof, lab_parameters(), lab_parameter_name);
 
 } // namespace

@@ -173,7 +173,7 @@ TEST_F(CheckTest, MapEntriesGoneOrChanged) {
 
 TEST_F(CheckTest, CountersGone) {
     (void)require(require(Counters::open(node_.bpffs(), Access::read_write)).remove(made_.ifindex));
-    expect_said("counters_v1");
+    expect_said("counters_v2");
 }
 
 TEST_F(CheckTest, NetworkGone) {

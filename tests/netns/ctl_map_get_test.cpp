@@ -27,7 +27,7 @@ class MapGet : public CtlMaps {
                 1U);
         }
         put(&open_cluster_cidrs, make_cluster_cidr_key(network_id("blue"), parse_prefix("198.18.7.0/24").value()), 1U);
-        put(&open_uplinks, 1U, uplink{{network_id("blue")}});
+        put(&open_uplinks, 1U, uplink{{network_id("blue")}, 0});
         // Something whose other end nobody knows.
         put(&open_addresses, address_key{network_id("red"), parse_ip("192.0.2.1").value()},
             address{7, 1, 1400, {}, {}});

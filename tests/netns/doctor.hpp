@@ -169,13 +169,13 @@ constexpr std::array kFaults = {
           [](Doctor &d) { ASSERT_EQ(unlink(pin_path(d.node_.bpffs(), PODLANE_MAP_ENDPOINTS).c_str()), 0); }},
     Fault{"ProgramPinGone", "loaded", "pl_to_pod", false,
           [](Doctor &d) { ASSERT_EQ(unlink(pin_path(d.node_.bpffs(), PODLANE_PROGRAM_TO_POD).c_str()), 0); }},
-    Fault{"MapNearlyFull", "map-full", "uplinks_v1 is nearly full", false,
+    Fault{"MapNearlyFull", "map-full", "uplinks_v2 is nearly full", false,
           [](Doctor &d) {
               const auto uplinks = d.open(&open_uplinks);
               for (std::uint32_t ifindex = 100000; ifindex < 100250; ++ifindex)
                   require(uplinks.update(ifindex, {}));
           }},
-    Fault{"MapFull", "map-full", "uplinks_v1 is full: 256 of 256", false,
+    Fault{"MapFull", "map-full", "uplinks_v2 is full: 256 of 256", false,
           [](Doctor &d) {
               const auto uplinks = d.open(&open_uplinks);
               for (std::uint32_t ifindex = 100000; uplinks.update(ifindex, {}); ++ifindex) {
@@ -211,7 +211,7 @@ constexpr std::array kFaults = {
               value.ifindex = 424242;
               require(d.open(&open_addresses).update({1, require(parse_ip("198.18.9.77"))}, value));
           }},
-    Fault{"CountersOfNobody", "orphan", "counters_v1 has an entry of interface 424242", true,
+    Fault{"CountersOfNobody", "orphan", "counters_v2 has an entry of interface 424242", true,
           [](Doctor &d) { require(require(Counters::open(d.node_.bpffs(), Access::read_write)).insert_zero(424242)); }},
     Fault{"LimitsOfNobody", "orphan", "bandwidths_v1 has an entry of interface 424242", true,
           [](Doctor &d) { require(d.open(&open_bandwidths).update(424242, {})); }},
@@ -292,7 +292,7 @@ constexpr std::array kFaults = {
               value.flags ^= INTERFACE_ANTI_SPOOF;
               require(d.open(&open_interfaces).update(d.made_.ifindex, value));
           }},
-    Fault{"CountersGone", "interface-entry", "counters_v1 is gone", true,
+    Fault{"CountersGone", "interface-entry", "counters_v2 is gone", true,
           [](Doctor &d) {
               (void)require(require(Counters::open(d.node_.bpffs(), Access::read_write)).remove(d.made_.ifindex));
           }},

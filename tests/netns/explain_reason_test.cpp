@@ -26,7 +26,8 @@ constexpr std::array kProofs = {
     Proof{REASON_HOST_ARP, By::pod},
     Proof{REASON_HOST_ND, By::pod},
     Proof{REASON_HOST_L2, By::pod},
-    Proof{REASON_HOST_VLAN, By::pod},
+    Proof{REASON_HOST_VLAN, By::nothing,
+          "it is that of priority tags, which the kernel has moved out of the frame: a question cannot have one there"},
     Proof{REASON_HOST_FRAGMENT, By::pod},
     Proof{REASON_HOST_OPTIONS, By::pod},
     Proof{REASON_HOST_LENGTH, By::pod},
@@ -38,7 +39,8 @@ constexpr std::array kProofs = {
     Proof{REASON_HOST_MTU, By::pod},
     Proof{REASON_HOST_PATH, By::pod},
     Proof{REASON_HOST_UNKNOWN_PATH, By::pod},
-    Proof{REASON_HOST_UNKNOWN_ENDPOINT, By::pod},
+    Proof{REASON_HOST_UNKNOWN_ENDPOINT, By::nothing,
+          "it is that of packets to a pod of which there is no entry: no question names its interface"},
     Proof{REASON_DROP_SOURCE_MAC, By::pod},
     Proof{REASON_DROP_SOURCE_ADDRESS, By::pod},
     Proof{REASON_DROP_ARP_SPOOFED, By::pod},
@@ -61,6 +63,9 @@ constexpr std::array kProofs = {
     Proof{REASON_UPLINK_ND, By::sources},
     Proof{REASON_DROP_EGRESS_LIMIT, By::limits},
     Proof{REASON_DROP_INGRESS_LIMIT, By::limits},
+    Proof{REASON_DROP_VLAN, By::pod},
+    Proof{REASON_DROP_ETHER_TYPE, By::pod},
+    Proof{REASON_DROP_UNKNOWN_ENDPOINT, By::pod},
 };
 
 void expect_all_of(By by, const Asker &asker) {
@@ -105,7 +110,7 @@ class ExplainLab : public testing::TestWithParam<std::string> {
         lab_.emplace();
         lab_->node().run("sysctl -qw net.ipv4.icmp_ratemask=0 net.ipv6.icmp.ratelimit=0"); // errors are waited for
         asker_.emplace(lab_->node());
-        a_ = add_pod();
+        a_ = add_pod({{"allowedEtherTypes", {"lldp"}}});
         b_ = add_pod({{"mtu", 1300}});
         a_wire_.emplace(a_.wire());
         b_wire_.emplace(b_.wire());
@@ -181,7 +186,7 @@ void ExplainPod::expect_detours() {
     Bytes vlan = {0, 5, 8, 0};
     const Bytes inside = to_bytes(tagged);
     vlan.insert(vlan.end(), inside.begin(), inside.end());
-    expect_raw("vlan", REASON_HOST_VLAN, frame(a_.gateway_mac, a_.mac, 0x8100, vlan), with_ports_of(tagged, nullptr));
+    expect_raw("vlan", REASON_DROP_VLAN, frame(a_.gateway_mac, a_.mac, 0x8100, vlan), with_ports_of(tagged, nullptr));
 }
 
 void ExplainPod::expect_refused() {
@@ -192,9 +197,10 @@ void ExplainPod::expect_refused() {
     expect_raw("stolen MAC", REASON_DROP_SOURCE_MAC, frame(a_.gateway_mac, kStranger, packet),
                with_ports_of(packet, nullptr));
     expect_raw("to another MAC", REASON_HOST_L2, frame(kStranger, a_.mac, packet), with_ports_of(packet, nullptr));
-    const Bytes lldp = pattern(46);
-    expect_raw("no IP", REASON_HOST_NOT_IP, frame(a_.gateway_mac, a_.mac, 0x88b5, lldp),
-               {nullptr, [&](const Bytes &arrived) { return ethertype(arrived) == 0x88b5; }});
+    for (const auto &[type, why] : {std::pair(0x88cc, REASON_HOST_NOT_IP), std::pair(0x88b5, REASON_DROP_ETHER_TYPE)})
+        expect_raw(kReasons[why].name.data(), why,
+                   frame(a_.gateway_mac, a_.mac, static_cast<std::uint16_t>(type), pattern(46)),
+                   {nullptr, [type = type](const Bytes &arrived) { return ethertype(arrived) == type; }});
 }
 
 void ExplainPod::expect_neighbours() {
@@ -246,7 +252,7 @@ void ExplainPod::expect_endpoints() {
     ASSERT_TRUE(require(interfaces.remove(off.ifindex)));
     const Packet packet = udp({off.v4, b_.v4, ++port_, 7});
     asker_->compare("of nobody", {off.host_ifname, false, wire, frame(off.gateway_mac, off.mac, packet)},
-                    REASON_HOST_UNKNOWN_ENDPOINT, with_ports_of(packet, &*b_wire_), {});
+                    REASON_DROP_UNKNOWN_ENDPOINT, with_ports_of(packet, nullptr), {});
     require(interfaces.update(off.ifindex, entry));
 }
 

@@ -250,6 +250,37 @@ TEST_P(UpgradeTest, FailingHalfWayPutsTheOldVersionBack) {
     EXPECT_EQ(stream.end().lost, 0U);
 }
 
+// A version before source_slots_v1 kept slots in source_route_v1, under addresses that no pod has.
+TEST_P(UpgradeTest, SourceSlotsMoveToATableOfTheirOwn) {
+    const SourceRoutes routes = require(open_source_routes(node().bpffs(), Access::read_write));
+    const Uplinks uplinks = require(open_uplinks(node().bpffs(), Access::read_write));
+    const std::uint32_t uplink = require(uplinks.keys()).at(0);
+    const auto place = [](std::uint32_t ifindex, std::uint32_t is_ipv4, std::uint32_t number) {
+        return source_route_key{ifindex, {{0, 0, is_ipv4, number}}};
+    };
+    source_route route{};
+    route.ifindex = b_.ifindex;
+    route.source = b_.v4;
+    require(routes.put({a_.ifindex, b_.v4}, route));
+    require(routes.put(place(a_.ifindex, 1, 1), route));
+    require(routes.put(place(uplink, 1, 0), {}));
+    ASSERT_EQ(unlink(pin_path(node().bpffs(), PODLANE_MAP_SOURCE_SLOTS).c_str()), 0);
+
+    const Output done = down();
+
+    ASSERT_EQ(done.rc, 0) << done.err;
+    const auto left = require(require(open_source_routes(node().bpffs(), Access::read_only)).entries());
+    ASSERT_EQ(left.size(), 1U);
+    EXPECT_EQ(left.at(0).first.source, b_.v4);
+    const auto slots = require(require(open_source_slots(node().bpffs(), Access::read_only)).entries());
+    ASSERT_EQ(slots.size(), 1U);
+    EXPECT_EQ(slots.at(0).first.ifindex, a_.ifindex);
+    EXPECT_EQ(slots.at(0).first.is_ipv4, 1U);
+    EXPECT_EQ(slots.at(0).first.number, 1U);
+    EXPECT_EQ(slots.at(0).second.source, b_.v4);
+    EXPECT_EQ(require(require(open_uplinks(node().bpffs(), Access::read_only)).find(uplink))->flags, UPLINK_UNNUMBERED);
+}
+
 // What only the newer version can say keeps the older one from taking its place.
 TEST_P(UpgradeTest, RefusesWhatItCannotHold) {
     ASSERT_EQ(up().rc, 0);

@@ -31,6 +31,10 @@ inline Ipv4 to_peer4() { return {pod4(), peer4()}; }
 inline Ipv6 to_peer6() { return {pod6(), peer6()}; }
 inline Frame ip4(const char *from, const char *to) { return from_pod() / Ipv4{ip(from), ip(to)} / Udp{}; }
 inline Frame ip6(const char *from, const char *to) { return from_pod() / Ipv6{ip(from), ip(to)} / Udp{}; }
+inline constexpr std::uint8_t kSctpData = 0;
+inline constexpr std::uint8_t kSctpInit = 1;
+// The rest of an SCTP header behind its ports, and its first chunk.
+inline Bytes sctp_chunk(std::uint8_t type) { return {0, 0, 0, 0, type, 0, 0, 4}; }
 inline Bytes cut(Bytes frame, std::size_t length) {
     frame.resize(length);
     return frame;
@@ -43,8 +47,11 @@ inline std::vector<Case> protocol_cases() {
         {"tcp6 syn", from_pod() / to_peer6() / Tcp{}, kDirect},
         {"udp4", from_pod() / to_peer4() / Udp{} / bytes(100), kDirect},
         {"udp6", from_pod() / to_peer6() / Udp{} / bytes(100), kDirect},
-        {"sctp4", from_pod() / to_peer4() / Udp{.protocol = IPPROTO_SCTP}, kDirect},
-        {"sctp6", from_pod() / to_peer6() / Udp{.protocol = IPPROTO_SCTP}, kDirect},
+        {"sctp4 init", from_pod() / to_peer4() / Udp{.protocol = IPPROTO_SCTP} / sctp_chunk(kSctpInit), kDirect},
+        {"sctp6 init", from_pod() / to_peer6() / Udp{.protocol = IPPROTO_SCTP} / sctp_chunk(kSctpInit), kDirect},
+        {"sctp4 data", from_pod() / to_peer4() / Udp{.protocol = IPPROTO_SCTP} / sctp_chunk(kSctpData),
+         REASON_HOST_UNKNOWN_PATH},
+        {"sctp6 cut", from_pod() / to_peer6() / Udp{.protocol = IPPROTO_SCTP}, REASON_HOST_NO_FLOW},
         {"echo4", from_pod() / to_peer4() / Icmp{}, kDirect},
         {"echo6", from_pod() / to_peer6() / icmp6(128), kDirect},
         {"echo reply 6", from_pod() / to_peer6() / icmp6(129), kDirect},
@@ -70,6 +77,9 @@ inline std::vector<Case> protocol_cases() {
         {"icmp4 error of an unknown flow",
          from_pod() / to_peer4() / Icmp{.type = 3} / Frame(Ipv4{peer4(), pod4()}.layer()) / Udp{},
          REASON_HOST_UNKNOWN_PATH},
+        {"icmp4 error to another host than the sender of what it quotes",
+         from_pod() / Ipv4{pod4(), ip("198.51.100.1")} / Icmp{.type = 3} / Frame(Ipv4{peer4(), pod4()}.layer()) / Udp{},
+         REASON_HOST_NOT_LOCAL},
         {"icmp6 error of an unknown flow",
          from_pod() / to_peer6() / icmp6(2) / Frame(Ipv6{peer6(), pod6()}.layer()) / Udp{}, REASON_HOST_UNKNOWN_PATH},
     };
@@ -137,11 +147,12 @@ inline std::vector<Case> detour_cases() {
     constexpr reason kLength = REASON_HOST_LENGTH;
     const auto ext = [](std::uint8_t type, std::uint8_t units = 1) { return Extension{type, units}; };
     return {
-        {"VLAN", from_pod() / Vlan{} / to_peer4() / Udp{}, REASON_HOST_VLAN},
-        {"VLAN 802.1ad", from_pod() / Vlan{5, 0x88a8} / to_peer6() / Udp{}, REASON_HOST_VLAN},
-        {"LLDP", Frame(Ethernet{kHostMac, kPodMac, 0x88cc}.layer()) / bytes(40), REASON_HOST_NOT_IP},
-        {"802.3 length", Frame(Ethernet{kHostMac, kPodMac, 40}.layer()) / bytes(40), REASON_HOST_NOT_IP},
-        {"nothing behind Ethernet", Frame(Ethernet{kHostMac, kPodMac, 0x88cc}.layer()) / bytes(1), REASON_HOST_NOT_IP},
+        {"VLAN", from_pod() / Vlan{} / to_peer4() / Udp{}, REASON_DROP_VLAN},
+        {"VLAN 802.1ad", from_pod() / Vlan{5, 0x88a8} / to_peer6() / Udp{}, REASON_DROP_VLAN},
+        {"LLDP", Frame(Ethernet{kHostMac, kPodMac, 0x88cc}.layer()) / bytes(40), REASON_DROP_ETHER_TYPE},
+        {"802.3 length", Frame(Ethernet{kHostMac, kPodMac, 40}.layer()) / bytes(40), REASON_DROP_ETHER_TYPE},
+        {"nothing behind Ethernet", Frame(Ethernet{kHostMac, kPodMac, 0x88cc}.layer()) / bytes(1),
+         REASON_DROP_ETHER_TYPE},
         {"first fragment 4", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .fragment = 0x2000} / Udp{},
          kFragment},
         {"later fragment 4", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .fragment = 9} / bytes(40),

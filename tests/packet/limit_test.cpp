@@ -1,5 +1,5 @@
 // Limits: what is charged, marked and dropped, whatever the clock and the rate.
-#include "tests/packet/cases.hpp"
+#include "tests/packet/neighbour_cases.hpp"
 
 #include "loader/limit.hpp"
 #include "maps/clock.hpp"
@@ -56,6 +56,18 @@ TEST_F(Limit, DropsByNameBeyondTheBurst) {
     EXPECT_EQ(state(node().pod).dropped, 1U);
     EXPECT_EQ(state(node().pod).dropped_bytes, large().size());
     EXPECT_EQ(state(node().pod).packets, 0U);
+}
+
+// Whatever a pod sends is charged, but what the programs answer themselves.
+TEST_F(Limit, NeighbourMessagesAndArpAreCharged) {
+    limit(node().pod, 0, kRate);
+    fill(node().pod, LIMIT_EGRESS, 200 * kMs);
+    const Frame far = from_pod() / Ipv6{pod6(), ip("2001:db8:9::9"), 64};
+    for (const Bytes &sent :
+         {Bytes(nd(pod6()) / Nd{135, peer6()} / own_option()), Bytes(far / Nd{136, pod6()} / nd_option(2, kPodMac)),
+          Bytes(far / icmp6(133, 0)), Bytes(arp(arp_request(peer4())))})
+        expect_ends_in(node(), node().run(sent), REASON_DROP_EGRESS_LIMIT);
+    EXPECT_EQ(node().run(arp(arp_request(gateway4()))).verdict, kRedirected) << "answered";
 }
 
 TEST_F(Limit, HoldsTheLeastAndTheGreatestRate) {

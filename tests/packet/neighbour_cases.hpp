@@ -81,6 +81,8 @@ inline std::vector<Case> nd_cases() {
         {"advertisement of the peer's", nd(pod6()) / Nd{136, peer6()} / nd_option(2, kPodMac), kSpoofed},
         {"advertisement of the gateway's", nd(pod6()) / Nd{136, gateway6()} / nd_option(2, kPodMac), kSpoofed},
         {"advertisement with another MAC", nd(pod6()) / Nd{136, pod6()} / nd_option(2, kForeignMac), kSpoofed},
+        {"advertisement that a router has forwarded",
+         to_all_nodes() / Ipv6{pod6(), peer6(), 254} / Nd{136, pod6()} / nd_option(2, kPodMac), REASON_HOST_L2},
         {"advertisement from nobody", nd(none) / Nd{136, pod6()}, REASON_DROP_SOURCE_ADDRESS},
         {"router solicitation", nd(pod_local()) / icmp6(133, 0) / own_option(), kHost},
         {"router solicitation from nobody", nd(none) / icmp6(133, 0), kHost},

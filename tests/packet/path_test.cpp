@@ -110,9 +110,9 @@ TEST_F(PathMemory, TheHostsWayWinsOverTheDirectOne) {
 TEST_F(PathMemory, UdpAndSctpFollowToo) {
     each_family([&](const Family &family) {
         for (const std::uint8_t protocol : {IPPROTO_UDP, IPPROTO_SCTP}) {
-            from_pod_ends_in(family.there / Udp{40000, 80, protocol}, REASON_SENT_DIRECT);
+            from_pod_ends_in(family.there / Udp{40000, 80, protocol} / sctp_chunk(kSctpInit), REASON_SENT_DIRECT);
             EXPECT_EQ(remembered(family, protocol, true), PATH_DIRECT);
-            from_peer_ends_in(family.back / Udp{80, 40000, protocol}, REASON_SENT_DIRECT);
+            from_peer_ends_in(family.back / Udp{80, 40000, protocol} / sctp_chunk(kSctpData), REASON_SENT_DIRECT);
         }
     });
 }
@@ -126,6 +126,17 @@ TEST_F(PathMemory, ErrorsGoTheWayOfTheFlowTheySpeakOf) {
         delivered_by_host(family.delivered / Udp{80, 40000});
         from_pod_ends_in(error, REASON_HOST_PATH);
     });
+}
+
+// The flow it quotes chooses the path only of an error to the sender of what is quoted.
+TEST_F(PathMemory, AnErrorIsNoTunnel) {
+    each_family([&](const Family &family) {
+        from_pod_ends_in(family.there / Udp{40000, 80}, REASON_SENT_DIRECT);
+        const Bytes right = family.there / family.error / family.quote / Udp{80, 40000};
+        from_pod_ends_in(right, REASON_SENT_DIRECT);
+    });
+    const Bytes quote = Frame(Ipv4{ip("203.0.113.9"), pod4()}.layer()) / Udp{80, 40000};
+    from_pod_ends_in(from_pod() / to_peer4() / Icmp{.type = 3} / quote, REASON_HOST_NO_FLOW);
 }
 
 TEST_F(PathMemory, AnErrorTheHostDeliversChangesNoPath) {

@@ -55,8 +55,7 @@ class Source : public PacketTest {
         std::ranges::copy(kUplinkMac, route.uplink_mac);
         for (const std::uint32_t end : {node().pod.ifindex, second_.ifindex})
             must(node().tables().source_routes.update({end, addr}, route));
-        must(node().tables().source_routes.update(source_route_place(node().pod.ifindex, is_ipv4(addr) ? 1 : 0, 1),
-                                                  route));
+        must(node().tables().source_slots.update({node().pod.ifindex, is_ipv4(addr) ? 1U : 0U, 1}, route));
     }
     Outcome expect(const Case &given) {
         SCOPED_TRACE(given.name);
@@ -123,6 +122,36 @@ TEST_F(Source, AnUnboundSocketAnswersFromTheAddressThatWasAsked) {
     EXPECT_EQ(hex(answer.frame), hex(expected));
 }
 
+// No key of one kind is found under one of another: an entry speaks for the address it stores, and slots have a table
+// of their own.
+TEST_F(Source, AnEntryIsOnlyForTheAddressItStores) {
+    source_route route = *must(node().tables().source_routes.find({node().pod.ifindex, ip("2001:db8:133::20")}));
+    for (const char *claimed : {"::100:0", "::100:0:100:0", "::200:0"}) {
+        must(node().tables().source_routes.put({node().pod.ifindex, ip(claimed)}, route));
+        expect({claimed, from_pod() / Ipv6{ip(claimed), ip("2001:db8:9::9")} / Udp{}, REASON_DROP_SOURCE_ADDRESS});
+    }
+}
+
+// The host stack does not see the mark of what was handed over, and nothing is handed over twice, whatever the tables
+// say: with anti-spoofing it ends there, without it goes on as the interface's own.
+TEST_F(Source, IsHandedOverOnce) {
+    const Bytes sent = ip4("192.168.133.20", "203.0.113.9");
+    const Outcome once = node().run(sent);
+    EXPECT_EQ(once.verdict, kRedirected);
+    EXPECT_EQ(once.mark, PODLANE_MARK);
+    const Outcome twice = node().run(sent, {.mark = once.mark});
+    EXPECT_EQ(twice.counted, (std::vector<Counted>{{node().pod.ifindex, REASON_DROP_SOURCE_ADDRESS, 1, sent.size()}}));
+    node().pod.flags &= ~std::uint32_t{INTERFACE_ANTI_SPOOF};
+    node().put(node().pod);
+    const Outcome unchecked = node().run(sent, {.mark = once.mark});
+    EXPECT_EQ(unchecked.verdict, kNext);
+    EXPECT_EQ(unchecked.mark, 0U);
+    const path_key asked{
+        second_.ifindex, ip("192.168.133.20"), ip("203.0.113.9"), htons(40000), htons(53), IPPROTO_UDP, {}};
+    must(node().paths().put(asked, {0, PATH_UPLINK, lan_}));
+    EXPECT_EQ(node().run(ip4("192.0.2.10", "203.0.113.9"), {.mark = once.mark}).verdict, kNext) << "UDP of both";
+}
+
 // The same where both addresses are of one interface: it goes on by itself.
 TEST_F(Source, AnUnboundSocketAnswersFromTheOtherAddressOfItsInterface) {
     source_route own{};
@@ -131,7 +160,7 @@ TEST_F(Source, AnUnboundSocketAnswersFromTheOtherAddressOfItsInterface) {
     node().pod.addresses.push_back(own.source);
     node().pod.flags |= INTERFACE_MORE_ADDRESSES | INTERFACE_FAST_UPLINK;
     node().put(node().pod);
-    must(node().tables().source_routes.update(source_route_place(node().pod.ifindex, 1, 1), own));
+    must(node().tables().source_slots.update({node().pod.ifindex, 1, 1}, own));
     const Bytes sent = ip4("192.0.2.10", "203.0.113.9");
     EXPECT_EQ(hex(expect({"of its own accord", sent, REASON_HOST_NOT_LOCAL}).frame), hex(sent));
     const path_key asked{node().pod.ifindex, own.source, ip("203.0.113.9"), htons(40000), htons(53), IPPROTO_UDP, {}};
@@ -169,6 +198,16 @@ TEST_F(Source, ANetworkLeavesByItsOwnWay) {
              {"fragment",
               mac / Ipv4{.source = ip("192.168.133.20"), .destination = ip("198.18.9.9"), .fragment = 100} / bytes(30),
               REASON_SENT_WAY, from_second()},
+             {"first fragment",
+              mac / Ipv4{.source = ip("192.168.133.20"), .destination = ip("198.18.9.9"), .fragment = 0x2000} / Udp{},
+              REASON_SENT_WAY, from_second()},
+             {"fragment to a pod of the node",
+              mac / Ipv4{.source = ip("192.168.133.20"), .destination = ip("198.51.100.9"), .fragment = 100} /
+                  bytes(30),
+              REASON_HOST_NOT_LOCAL, from_second()},
+             {"first fragment to a pod of the node",
+              mac / Ipv4{.source = ip("192.168.133.20"), .destination = ip("198.51.100.9"), .fragment = 0x2000} / Udp{},
+              REASON_HOST_NOT_LOCAL, from_second()},
              {"a pod of the node", mac / Ipv4{ip("192.168.133.20"), ip("198.51.100.9")} / Udp{}, REASON_HOST_NOT_LOCAL,
               from_second()},
              {"expiring", mac / Ipv4{.source = ip("192.168.133.20"), .destination = ip("198.18.9.8"), .ttl = 1} / Udp{},

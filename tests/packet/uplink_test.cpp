@@ -160,6 +160,16 @@ TEST_F(Uplink, DeliversPastTheHostStack) {
         << "those to anybody else leave as the question came";
 }
 
+// Sources that the host stack would not accept from the uplink either.
+TEST_F(Uplink, MartianSourcesAreLeftToTheHostStack) {
+    for (const char *source : {"203.0.113.2", "198.51.100.2", "198.18.4.9", "192.88.99.1"})
+        expect({source, arriving() / Ipv4{ip(source), pod4()} / Udp{}, REASON_HOST_SOURCE_LOCAL, in()});
+    ASSERT_EQ(std::system("ip route add 198.18.6.0/24 dev caliA"), 0); // NOLINT(cert-env33-c)
+    expect({"a pod's of another network", arriving() / Ipv4{ip("198.18.6.9"), pod4()} / Udp{}, REASON_HOST_SOURCE_LOCAL,
+            in()});
+    expect({"a node's of the cluster", arriving() / Ipv4{kRemote, pod4()} / Udp{}, REASON_UPLINK_DELIVERED, in()});
+}
+
 // What the host stack sent, maybe translated, it gets the answers of.
 TEST_F(Uplink, AFlowReturnsTheWayItCame) {
     const Bytes question = leaving() / Ipv4{pod4(), kRemote} / Udp{};

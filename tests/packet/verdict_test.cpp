@@ -105,7 +105,8 @@ TEST_F(Verdict, CountsPacketsOfNoEndpointUnderKeyZero) {
     for (const char *program : {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD}) {
         const How run{.program = program, .ifindex = node().unknown_ifindex};
         const Outcome outcome = node().run(from_pod() / to_peer4() / Udp{}, run);
-        expect_ends_in(node(), outcome, REASON_HOST_UNKNOWN_ENDPOINT);
+        const bool sends = std::string_view(program) == PODLANE_PROGRAM_FROM_POD;
+        expect_ends_in(node(), outcome, sends ? REASON_DROP_UNKNOWN_ENDPOINT : REASON_HOST_UNKNOWN_ENDPOINT);
     }
 }
 
@@ -209,6 +210,48 @@ TEST_F(Verdict, SourcesThatStayOnTheirLinkAreNotForwarded) {
                          });
 }
 
+// Each word of "allowedEtherTypes" allows its own types and no others; a tag within the frame stays forbidden, for the
+// kernel has moved the outermost one out of it.
+TEST_F(Verdict, AllowedEtherTypes) {
+    const std::vector<std::pair<std::uint16_t, std::uint32_t>> types = {
+        {40, INTERFACE_ETHER_LLC},      {0x88cc, INTERFACE_ETHER_LLDP},  {0x8847, INTERFACE_ETHER_MPLS},
+        {0x8848, INTERFACE_ETHER_MPLS}, {0x8863, INTERFACE_ETHER_PPPOE}, {0x8864, INTERFACE_ETHER_PPPOE},
+        {0x88b5, INTERFACE_ETHER_ANY}};
+    for (std::uint32_t allowed = INTERFACE_ETHER_LLC; allowed <= INTERFACE_ETHER_ANY; allowed <<= 1U) {
+        node().pod.flags = kAllFlags | allowed;
+        node().put(node().pod);
+        for (const auto &[type, flag] : types)
+            expect_cases(node(), {{"", Frame(Ethernet{kHostMac, kPodMac, type}.layer()) / bytes(40),
+                                   (allowed & (flag | INTERFACE_ETHER_ANY)) != 0 ? REASON_HOST_NOT_IP
+                                                                                 : REASON_DROP_ETHER_TYPE}});
+        for (const std::uint16_t tag : {0x8100, 0x88a8})
+            for (const std::uint16_t id : {0, 5})
+                expect_cases(node(), {{"", from_pod() / Vlan{id, tag} / to_peer4() / Udp{}, REASON_DROP_VLAN}});
+        expect_cases(node(), {{"", ip4("192.0.2.20", "192.0.2.20"), REASON_DROP_SOURCE_ADDRESS}});
+    }
+}
+
+// Prefixes of one family never speak of the other, however short they are.
+TEST_F(Verdict, AnIpv6PrefixAllowsNoIpv4Source) {
+    node().pod.allowed = {*parse_prefix("::/0")};
+    node().put(node().pod);
+    const std::vector<Case> cases = {
+        {"another source 6", ip6("2001:db8:9::1", "2001:db8::20"), REASON_SENT_DIRECT},
+        {"another source 4", ip4("203.0.113.1", "192.0.2.20"), REASON_DROP_SOURCE_ADDRESS}};
+    expect_cases(node(), cases);
+    node().pod.allowed = {*parse_prefix("0.0.0.0/0")};
+    node().put(node().pod);
+    expect_cases(node(), {{"another source 6", ip6("2001:db8:9::1", "2001:db8::20"), REASON_DROP_SOURCE_ADDRESS},
+                          {"another source 4", ip4("203.0.113.1", "192.0.2.20"), REASON_SENT_DIRECT}});
+}
+
+TEST_F(Verdict, MappedAddressesInIpv6HeadersAreDropped) {
+    ip_addr mapped_peer = peer4();
+    expect_cases(node(), {{"as source", from_pod() / Ipv6{pod4(), peer6()} / Udp{}, REASON_DROP_MALFORMED},
+                          {"as destination", from_pod() / Ipv6{pod6(), mapped_peer} / Udp{}, REASON_DROP_MALFORMED},
+                          {"as target", nd(pod6()) / Nd{136, pod4()} / nd_option(2, kPodMac), REASON_DROP_ND_SPOOFED}});
+}
+
 // A pod without IPv6 has no IPv6 source at all, and a zero in its entry is no address.
 TEST_F(Verdict, OneFamilyOnly) {
     node().pod.addresses = {pod4()};
@@ -244,12 +287,17 @@ TEST_F(Verdict, EveryReasonHasAPacket) {
                               malformed_cases(), arp_cases(), nd_cases()})
         for (const Case &given : cases)
             collect(given.frame, given.run);
-    collect(from_pod() / to_peer4() / Udp{}, {.ifindex = node().unknown_ifindex});
+    for (const char *program : {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD})
+        collect(from_pod() / to_peer4() / Udp{}, {.program = program, .ifindex = node().unknown_ifindex});
     collect(Ethernet{kPodMac, kHostMac} / Ipv4{peer4(), pod4()} / Udp{53, 40000}, {.program = PODLANE_PROGRAM_TO_POD});
     collect(from_pod() / to_peer4() / Udp{});
     node().pod.flags = kAllFlags & ~static_cast<std::uint32_t>(INTERFACE_FAST_LOCAL);
     node().put(node().pod);
     collect(from_pod() / to_peer4() / Udp{});
+    node().pod.flags = 0;
+    node().put(node().pod);
+    collect(from_pod() / Vlan{} / to_peer4() / Udp{});
+    collect(Frame(Ethernet{kHostMac, kPodMac, 0x88cc}.layer()) / bytes(40));
     produced.insert(REASON_SENT_SIBLING);   // of source_test
     for (const reason why : kUplinkReasons) // those of uplink_test and source_test
         produced.insert(why);

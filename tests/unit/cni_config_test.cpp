@@ -71,6 +71,8 @@ TEST(CniConfig, WrongValuesAreCode7AndNamed) {
         {R"("allowedSources": "192.0.2.0/24")", "allowedSources is \"192.0.2.0/24\", expected a list"},
         {R"("allowedSources": ["192.0.2.0/24", "x"])", "allowedSources[1] is \"x\""},
         {R"("allowedSources": [null])", "allowedSources[0] is missing"},
+        {R"("allowedEtherTypes": "lldp")", "allowedEtherTypes is \"lldp\", expected a list"},
+        {R"("allowedEtherTypes": ["ipv4"])", "allowedEtherTypes[0] is \"ipv4\", expected one of \"llc\""},
         {R"("bpffs": "relative")", "bpffs is \"relative\""},
         {R"("bpffs": "/sys/../etc")", "bpffs is \"/sys/../etc\""},
         {R"("bpffs": "/a/..")", "bpffs"},

@@ -179,6 +179,11 @@ Result<void> add_source_routes(const std::string &root, const char *map, std::ve
         root, map, [](const source_route_key &key, const source_route &) { return key.ifindex; }, all);
 }
 
+Result<void> add_source_slots(const std::string &root, const char *map, std::vector<OwnedEntry> &all) {
+    return add_entries<source_slot_key, source_route>(
+        root, map, [](const source_slot_key &key, const source_route &) { return key.ifindex; }, all);
+}
+
 Result<void> add_limit_states(const std::string &root, const char *map, std::vector<OwnedEntry> &all) {
     return add_entries<limit_key, limit_state>(
         root, map, [](const limit_key &key, const limit_state &) { return key.ifindex; }, all);
@@ -194,13 +199,14 @@ Result<void> add_senders(const std::string &root, const char *map, std::vector<O
         root, map, [](const sender_key &, std::uint32_t ifindex) { return ifindex; }, all);
 }
 
-constexpr std::array<OwnedMap, 9> kOwned = {{
+constexpr std::array<OwnedMap, 10> kOwned = {{
     {PODLANE_MAP_INTERFACES, &add_by_ifindex<interface>},
     {PODLANE_MAP_ADDRESSES, &add_addresses},
     {PODLANE_MAP_COUNTERS, &add_counters},
     {PODLANE_MAP_BANDWIDTHS, &add_by_ifindex<bandwidth>},
     {PODLANE_MAP_SOURCES, &add_sources},
     {PODLANE_MAP_SOURCE_ROUTES, &add_source_routes},
+    {PODLANE_MAP_SOURCE_SLOTS, &add_source_slots},
     {PODLANE_MAP_LIMITS, &add_limit_states},
     {PODLANE_MAP_EXEMPT, &add_exempts},
     {PODLANE_MAP_SENDERS, &add_senders},

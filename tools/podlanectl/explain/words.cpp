@@ -178,6 +178,8 @@ std::string source_words(const interface &endpoint, std::uint32_t reason, const 
     case REASON_DROP_SOURCE_ADDRESS:
     case REASON_DROP_ARP_SPOOFED:
     case REASON_DROP_ND_SPOOFED:
+    case REASON_DROP_VLAN:
+    case REASON_DROP_ETHER_TYPE:
         return "refused: " + std::string(reason_sentence(reason));
     case REASON_SENT_SIBLING:
         return "another interface's of the container";

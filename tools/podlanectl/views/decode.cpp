@@ -17,7 +17,7 @@ struct Word {
     std::string_view text;
 };
 
-constexpr std::array<Word, 18> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
+constexpr std::array<Word, 24> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
                                           {INTERFACE_FAST_UPLINK, "fast-uplink"},
                                           {INTERFACE_ANTI_SPOOF, "anti-spoof"},
                                           {INTERFACE_ALLOWED_SOURCES, "allowed-sources"},
@@ -28,6 +28,12 @@ constexpr std::array<Word, 18> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
                                           {INTERFACE_APART, "apart"},
                                           {INTERFACE_POD_RULES, "pod-rules"},
                                           {INTERFACE_BRIDGED, "bridged"},
+                                          {INTERFACE_ETHER_LLC, "ether-llc"},
+                                          {INTERFACE_ETHER_LLDP, "ether-lldp"},
+                                          {INTERFACE_ETHER_MPLS, "ether-mpls"},
+                                          {INTERFACE_ETHER_PPPOE, "ether-pppoe"},
+                                          {INTERFACE_ETHER_VLAN, "ether-vlan"},
+                                          {INTERFACE_ETHER_ANY, "ether-any"},
                                           {INTERFACE_LIMIT_INGRESS, "limit-ingress"},
                                           {INTERFACE_LIMIT_EGRESS, "limit-egress"},
                                           {INTERFACE_LIMIT_UNPACED_INGRESS, "limit-unpaced-ingress"},

@@ -148,6 +148,7 @@ constexpr std::string_view kGetDetail =
     "  allowed_srcs   [INTERFACE] PREFIX\n"
     "  cluster_cidr   [NETWORK] PREFIX\n"
     "  source_route   [INTERFACE] SOURCE\n"
+    "  source_slots   [INTERFACE] FAMILY NUMBER\n"
     "  limit_state    [INTERFACE] DIRECTION\n"
     "  exempt         [INTERFACE] [DIRECTION] PREFIX\n"
     "  senders        [NETNS] ADDRESS\n"

@@ -35,6 +35,7 @@ using AddressEntry = Entry<address_key, address>;
 using SourceEntry = Entry<allowed_source_key, std::uint32_t>;
 using BandwidthEntry = Entry<std::uint32_t, bandwidth>;
 using SourceRouteEntry = Entry<source_route_key, source_route>;
+using SourceSlotEntry = Entry<source_slot_key, source_route>;
 using WatchEntry = Entry<std::uint32_t, watch>;
 using CidrEntry = Entry<cluster_cidr_key, std::uint32_t>;
 using ExemptEntry = Entry<exempt_key, std::uint32_t>;
@@ -101,6 +102,16 @@ constexpr std::array<Column<SourceRouteEntry>, 7> kSourceRoutes = {{
     {{"MTU", "", "mtu", Align::right}, [](const SourceRouteEntry &e) { return number_cell(e.value.mtu); }},
 }};
 
+constexpr std::array<Column<SourceSlotEntry>, 6> kSourceSlots = {{
+    {{"INTERFACE", "", "host_interface"}, [](const SourceSlotEntry &e) { return text_cell(e.interface); }},
+    {{"", "", "ifindex"}, [](const SourceSlotEntry &e) { return number_cell(e.key.ifindex); }},
+    {{"FAMILY", "", "family"},
+     [](const SourceSlotEntry &e) { return text_cell(e.key.is_ipv4 != 0 ? "ipv4" : "ipv6"); }},
+    {{"NUMBER", "", "number", Align::right}, [](const SourceSlotEntry &e) { return number_cell(e.key.number); }},
+    {{"SOURCE", "", "source"}, [](const SourceSlotEntry &e) { return text_cell(to_string(e.value.source)); }},
+    {{"AS FROM", "", "as_from"}, [](const SourceSlotEntry &e) { return text_cell(interface_name(e.value.ifindex)); }},
+}};
+
 constexpr std::array<Column<ExemptEntry>, 5> kExempts = {{
     {{"INTERFACE", "", "host_interface"}, [](const ExemptEntry &e) { return text_cell(e.interface); }},
     {{"IFINDEX", "", "ifindex", Align::right}, [](const ExemptEntry &e) { return number_cell(ntohl(e.key.ifindex)); }},
@@ -109,7 +120,8 @@ constexpr std::array<Column<ExemptEntry>, 5> kExempts = {{
     {{"PREFIX", "", "prefix"}, [](const ExemptEntry &e) { return text_cell(to_string(prefix_of(e.key))); }},
     {{"SHAPED", "", "shaped"},
      [](const ExemptEntry &e) {
-         return Cell{e.value != 0 ? "yes" : "no", e.value != 0};
+         const bool shaped = (e.value & PREFIX_SET) != 0;
+         return Cell{shaped ? "yes" : "no", shaped};
      }},
 }};
 
@@ -135,6 +147,7 @@ constexpr std::array<Column<WatchEntry>, 4> kWatch = {{
 std::uint32_t ifindex_of(std::uint32_t key, const auto &) { return key; }
 std::uint32_t ifindex_of(const cluster_cidr_key &, std::uint32_t) { return 0; }
 std::uint32_t ifindex_of(const source_route_key &key, const source_route &) { return key.ifindex; }
+std::uint32_t ifindex_of(const source_slot_key &key, const source_route &) { return key.ifindex; }
 std::uint32_t ifindex_of(const allowed_source_key &key, std::uint32_t) { return ntohl(key.ifindex); }
 std::uint32_t ifindex_of(const exempt_key &key, std::uint32_t) { return ntohl(key.ifindex); }
 std::uint32_t ifindex_of(const sender_key &, std::uint32_t ifindex) { return ifindex; }
@@ -237,6 +250,10 @@ constexpr std::array<KnownMap, kMapNames.size()> kMaps = {{
      "which way what a container sends from an address goes",
      [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_SOURCE_ROUTES, kSourceRoutes); },
      {kInterface, {"SOURCE", Kind::address}}},
+    {PODLANE_MAP_SOURCE_SLOTS,
+     "the addresses of a container's interfaces by number",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_SOURCE_SLOTS, kSourceSlots); },
+     {kInterface, {"FAMILY"}, {"NUMBER"}}},
     {PODLANE_MAP_LIMITS,
      "what the limiter remembers of each limit",
      limit_state_table,

@@ -1,0 +1,61 @@
+// Code that runs as a hostile pod's process: in its network namespace, as uid 65534, with CAP_NET_RAW or without any
+// capability.
+#pragma once
+
+#include "maps/fd.hpp"
+#include "tests/harness/process.hpp"
+
+#include <linux/capability.h>
+#include <linux/in6.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <stdexcept>
+#include <thread>
+
+namespace podlane::test {
+
+enum class Privilege { none, net_raw };
+
+inline void must_not_fail(long result, const char *what) {
+    if (result != 0)
+        throw std::runtime_error(std::string(what) + ": " + std::strerror(errno));
+}
+
+// The calling thread alone: libc's functions of these names change all threads.
+inline void drop_privileges(Privilege keep) {
+    constexpr unsigned kNobody = 65534;
+    must_not_fail(prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0), "PR_SET_KEEPCAPS");
+    must_not_fail(syscall(SYS_setgroups, 0, nullptr), "setgroups");
+    must_not_fail(syscall(SYS_setresgid, kNobody, kNobody, kNobody), "setresgid");
+    must_not_fail(syscall(SYS_setresuid, kNobody, kNobody, kNobody), "setresuid");
+    const unsigned kept = keep == Privilege::net_raw ? 1U << CAP_NET_RAW : 0U;
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    std::array<__user_cap_data_struct, 2> sets{{{kept, kept, 0}, {0, 0, 0}}};
+    must_not_fail(syscall(SYS_capset, &header, sets.data()), "capset");
+}
+
+inline void as_hostile(const net::Namespace &where, Privilege keep, const std::function<void()> &what) {
+    std::exception_ptr failed;
+    std::thread([&] {
+        try {
+            must_not_fail(setns(where.fd(), CLONE_NEWNET), "setns");
+            drop_privileges(keep);
+            what();
+        } catch (...) {
+            failed = std::current_exception();
+        }
+    }).join();
+    if (failed)
+        std::rethrow_exception(failed);
+}
+
+} // namespace podlane::test

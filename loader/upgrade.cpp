@@ -56,9 +56,9 @@ Result<LoadSettings> running_settings(const std::string &root) {
     TRY(size_of(PODLANE_MAP_ENDPOINTS, settings.endpoints));
     TRY(size_of(PODLANE_MAP_PATHS, settings.paths));
     const Fd program = TRY(open_pin(live_directory(root), PODLANE_PROGRAM_FROM_POD));
-    const auto mark = program ? TRY(program_constant(program.get(), "fast_mark")) : std::nullopt;
-    if (mark)
-        settings.mark = static_cast<std::uint32_t>(*mark);
+    if (program)
+        TRY(read_constants(program.get(), settings));
+    settings.conntrack = true; // programs of before may not have queried it
     return settings;
 }
 

@@ -41,6 +41,8 @@ enum interface_flags {
 	/* The host end is a port of a bridge that is no router for the endpoint: its frames go past the host's routes.
 	 */
 	INTERFACE_BRIDGED = 1 << 17,
+	/* The first packets of its connections with other pods may take the fast path (firstPacket: direct). */
+	INTERFACE_FIRST_DIRECT = 1 << 24,
 };
 
 /* Written once by ADD, erased by DEL, read for every packet: one cache line. */

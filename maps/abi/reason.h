@@ -61,7 +61,9 @@
 	X(UPLINK_ND, "uplink-nd", ANSWER,                                                                              \
 	  "neighbour solicitation for a pod whose network is on this uplink, answered")                                \
 	X(DROP_EGRESS_LIMIT, "drop-egress-limit", DROP, "beyond the sending endpoint's bandwidth")                     \
-	X(DROP_INGRESS_LIMIT, "drop-ingress-limit", DROP, "beyond the receiving endpoint's bandwidth")
+	X(DROP_INGRESS_LIMIT, "drop-ingress-limit", DROP, "beyond the receiving endpoint's bandwidth")                 \
+	X(HOST_UNCONFIRMED, "host-unconfirmed", HOST,                                                                  \
+	  "conntrack has not seen both directions of its connection: host stack")
 
 enum reason_kind {
 	REASON_KIND_PASS,

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bpf/fib.h"
-#include "bpf/flow_cache.h"
+#include "bpf/path_cache.h"
 #include "bpf/rewrite.h"
 #include "bpf/tables.h"
 

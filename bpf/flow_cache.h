@@ -1,90 +1,118 @@
-/* The flow cache: chooses between host stack and fast path, so that a flow's replies take the path of its requests. */
+/* The flow cache: repeats on the fast path what the host's rules and conntrack decided about a connection. */
 #pragma once
 
+#include "bpf/conntrack.h"
 #include "bpf/tables.h"
 
-/* The same flow as the endpoint at the other end sees it. */
-static __always_inline struct path_key reverse_flow(const struct path_key *flow, __u32 ifindex)
-{
-	struct path_key other = {
-		.ifindex = ifindex,
-		.local = flow->peer,
-		.peer = flow->local,
-		.local_port = flow->peer_port,
-		.peer_port = flow->local_port,
-		.protocol = flow->protocol,
-	};
+/* An entry that is older is confirmed by conntrack before it is used again. Set by the loader. */
+const volatile __u64 confirm_ns = 1000000000;
 
-	return other;
+/* Both directions. */
+static __always_inline void forget_flow(struct flow_scratch *work)
+{
+	struct flow_key *other = &work->other;
+
+	other->source = work->flow.destination;
+	other->destination = work->flow.source;
+	other->source_port = work->flow.destination_port;
+	other->destination_port = work->flow.source_port;
+	other->protocol = work->key.protocol;
+	map_remove(&flows_v1, &work->key);
+	map_remove(&flows_v1, other);
 }
 
-static __always_inline bool cache_path(const struct path_key *flow, enum path_via via, __u32 uplink)
+static __always_inline bool is_translated(const struct flow_key *key, const struct flow *flow)
 {
-	struct flow_path path = {.since_ns = bpf_ktime_get_ns(), .via = via, .uplink = uplink};
+	return key->source_port != flow->source_port || key->destination_port != flow->destination_port ||
+	       !same_addr(&key->source, &flow->source) || !same_addr(&key->destination, &flow->destination);
+}
 
-	return map_insert(&paths_v1, flow, &path, BPF_ANY) == 0;
+static __always_inline int result_of(const struct flow *flow)
+{
+	return flow->flags & FLOW_TRANSLATED ? FOLLOW_CONFIRMED | FOLLOW_TRANSLATED : FOLLOW_CONFIRMED;
+}
+
+/* As the packet is, for connections that take the slow path. */
+static __always_inline int leave_as_is(struct flow_scratch *work, int result)
+{
+	work->flow.source = work->key.source;
+	work->flow.destination = work->key.destination;
+	work->flow.destination_port = work->key.destination_port;
+	return result;
+}
+
+static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch *work, __u64 now)
+{
+	struct flow *flow = &work->flow;
+
+	if (!query_conntrack(skb, work))
+		return leave_as_is(work, 0);
+	flow->confirmed_ns = now;
+	flow->flags = is_translated(&work->key, flow) ? FLOW_TRANSLATED : 0;
+	flow->ifindex = skb->ifindex;
+	flow->check = flow_check(&work->key);
+	return map_insert(&flows_v1, &work->key, flow, BPF_ANY) ? leave_as_is(work, 0) : result_of(flow);
 }
 
 /*
- * Both directions are cached at once: a reply hardly ever starts a flow. If the other end already has a flow with the
- * same ports through the host stack, a Service's translation created it: only connection tracking can separate the two.
+ * Looks up the flow whose key is in the scratch area, and leaves its translation there. Packets that open or close a
+ * connection take the slow path, so that conntrack follows its states; the entries of both directions go with them.
+ * A global function: the verifier checks it once.
  */
-static __always_inline int start_path(struct packet *p)
+__attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 changes_state)
 {
-	struct path_key other = reverse_flow(&p->flow, p->receiver->ifindex);
-	struct flow_path *theirs = map_find(&paths_v1, &other);
+	__u32 only = 0;
+	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow *known;
+	__u64 now;
+	int result;
 
-	if (theirs && theirs->via == PATH_HOST)
-		return REASON_HOST_PATH;
-	return cache_path(&p->flow, PATH_DIRECT, 0) && cache_path(&other, PATH_DIRECT, 0) ? 0
-											  : REASON_HOST_UNKNOWN_PATH;
-}
-
-static __always_inline int find_local_path(struct packet *p)
-{
-	struct flow_path *known = map_find(&paths_v1, &p->flow);
-
-	if (known && known->via != PATH_DIRECT)
-		return REASON_HOST_PATH;
-	/* A SYN starts a new flow: the other end's entry may be evicted, and its SYN ACK cannot start one. */
-	if (known && !(p->starts_flow && p->ip.protocol == IPPROTO_TCP))
+	if (!work)
 		return 0;
-	return p->starts_flow ? start_path(p) : REASON_HOST_UNKNOWN_PATH;
-}
-
-/* Replies leave by the uplink that their flow came in by; flows that a pod starts may only reach the cluster. */
-static __always_inline int find_uplink_path(struct packet *p)
-{
-	struct flow_path *known = map_find(&paths_v1, &p->flow);
-
-	if (known) {
-		p->uplink = known->uplink;
-		return known->via == PATH_UPLINK ? 0 : REASON_HOST_PATH;
+	now = bpf_ktime_get_ns();
+	known = map_find(&flows_v1, &work->key);
+	if (!known) {
+		work->flow.since_ns = now;
+		return changes_state ? leave_as_is(work, 0) : learn_flow(skb, work, now);
 	}
-	if (!in_cluster(p, &p->ip.destination))
-		return REASON_HOST_NOT_LOCAL;
-	p->is_new_flow = true;
-	return p->starts_flow ? 0 : REASON_HOST_UNKNOWN_PATH;
+	work->flow = *known;
+	if (work->flow.check != flow_check(&work->key))
+		return leave_as_is(work, 0);
+	if (changes_state) {
+		forget_flow(work);
+		return leave_as_is(work, FOLLOW_FORGOTTEN);
+	}
+	if (now - work->flow.confirmed_ns < confirm_ns)
+		return result_of(&work->flow);
+	result = learn_flow(skb, work, now);
+	if (!result)
+		map_remove(&flows_v1, &work->key);
+	return result;
 }
 
-static __always_inline int find_path(struct packet *p)
+static __always_inline void set_key(struct packet *p, struct flow_key *key, enum direction from)
 {
-	return p->receiver ? find_local_path(p) : find_uplink_path(p);
+	key->source = p->ip.source;
+	key->destination = p->ip.destination;
+	key->source_port = from == FROM_POD ? p->flow.local_port : p->flow.peer_port;
+	key->destination_port = from == FROM_POD ? p->flow.peer_port : p->flow.local_port;
+	key->protocol = p->ip.protocol;
 }
 
-/*
- * The replies of a flow that the host stack carried must take the host stack too. Flows without a choice of paths need
- * no entry; `always` says that there is a choice, whatever the peer.
- */
-static __always_inline void cache_host_path(struct packet *p, bool always)
+static __always_inline int follow_flow(struct packet *p, enum direction from)
 {
-	struct flow_path *known;
+	__u32 only = 0;
+	struct flow_scratch *work;
 
-	if (!p->has_flow || p->is_icmp_error)
-		return;
-	known = map_find(&paths_v1, &p->flow);
-	if (known && known->via == PATH_HOST)
-		return;
-	if (known || always || in_cluster(p, &p->flow.peer) || find_address(p, &p->flow.peer))
-		cache_path(&p->flow, PATH_HOST, 0);
+	if (!has_conntrack || p->detour || !p->has_flow || p->is_icmp_error ||
+	    (p->ip.protocol != IPPROTO_TCP && p->ip.protocol != IPPROTO_UDP))
+		return 0;
+	work = bpf_map_lookup_elem(&scratch, &only);
+	if (!work)
+		return 0;
+	set_key(p, &work->key, from);
+	p->follow = follow(p->skb, p->changes_state);
+	p->ip.destination = work->flow.destination;
+	p->new_destination_port = work->flow.destination_port;
+	return p->follow & FOLLOW_FORGOTTEN ? REASON_HOST_PATH : 0;
 }

@@ -3,14 +3,20 @@
 
 #include "bpf/limit.h"
 #include "bpf/rewrite.h"
+#include "bpf/translate.h"
 
 static __always_inline int deliver(struct packet *p, enum reason reason)
 {
-	int refused = limit_receiver(p);
 	struct ethhdr *ethernet;
+	int refused;
 
+	if (p->follow & FOLLOW_TRANSLATED)
+		set_translated_source(p);
+	refused = limit_receiver(p);
 	if (refused)
 		return refused;
+	if ((p->follow & FOLLOW_TRANSLATED) && !translate(p->skb))
+		return REASON_HOST_UNKNOWN_PATH;
 	ethernet = decrement_hop_limit(p);
 	if (!ethernet)
 		return REASON_HOST_UNKNOWN_PATH;

@@ -7,6 +7,7 @@
 #include "bpf/forward.h"
 #include "bpf/limit.h"
 #include "bpf/parse.h"
+#include "bpf/path_cache.h"
 #include "bpf/peer_interface.h"
 #include "bpf/responder.h"
 #include "bpf/route.h"
@@ -19,9 +20,27 @@ static __always_inline int forward(struct packet *p)
 	return p->egress_route ? send_by_egress_route(p) : send_to_uplink(p);
 }
 
+static __always_inline int confirm(struct packet *p)
+{
+	/* An egress route carries connections that conntrack does not know. */
+	if (!(p->interface->flags & INTERFACE_FAST_LOCAL) || p->interface->flags & INTERFACE_WAY)
+		return 0;
+	return follow_flow(p, FROM_POD);
+}
+
+static __always_inline bool first_is_direct(struct packet *p)
+{
+	return p->interface->flags & INTERFACE_FIRST_DIRECT &&
+	       (!p->receiver || p->receiver->flags & INTERFACE_FIRST_DIRECT);
+}
+
 static __always_inline int choose_path(struct packet *p)
 {
-	return p->egress_route && !p->receiver ? find_egress_path(p) : find_path(p);
+	if (p->egress_route && !p->receiver)
+		return find_egress_path(p);
+	if (p->follow & FOLLOW_CONFIRMED)
+		return 0;
+	return first_is_direct(p) ? find_path(p) : REASON_HOST_UNCONFIRMED;
 }
 
 /* What is unknown is not checked, and so not let through: an endpoint is deleted before its interface. */
@@ -44,6 +63,7 @@ int pl_from_pod(struct __sk_buff *skb)
 	      ?: restore_asked_source(&p)
 	      ?: respond(&p)
 	      ?: limit_sender(&p)
+	      ?: confirm(&p)
 	      ?: find_receiver(&p)
 	      ?: choose_path(&p)
 	      ?: forward(&p);

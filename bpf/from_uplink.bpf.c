@@ -4,6 +4,7 @@
 #include "bpf/flow_cache.h"
 #include "bpf/forward.h"
 #include "bpf/parse.h"
+#include "bpf/path_cache.h"
 #include "bpf/route.h"
 #include "bpf/tables.h"
 #include "bpf/uplink_responder.h"
@@ -46,8 +47,12 @@ static __always_inline int find_path_in(struct packet *p)
 {
 	struct flow_path *known;
 
+	if (p->follow & FOLLOW_CONFIRMED)
+		return 0;
 	if (p->receiver->flags & INTERFACE_WAY)
 		return find_egress_route_path(p);
+	if (!(p->receiver->flags & INTERFACE_FIRST_DIRECT))
+		return REASON_HOST_UNCONFIRMED;
 	known = map_find(&paths_v1, &p->flow);
 	if (known && known->via != PATH_DIRECT)
 		return known->via == PATH_UPLINK ? 0 : REASON_HOST_PATH;
@@ -69,6 +74,7 @@ int pl_from_uplink(struct __sk_buff *skb)
 	/* clang-format off */
 	reason = parse(&p, TO_POD)
 	      ?: respond_on_uplink(&p)
+	      ?: follow_flow(&p, TO_POD)
 	      ?: find_local_receiver(&p)
 	      ?: find_path_in(&p)
 	      ?: deliver(&p, REASON_UPLINK_DELIVERED);

@@ -8,6 +8,7 @@
 #include "maps/abi/counter.h"
 #include "maps/abi/endpoint.h"
 #include "maps/abi/event.h"
+#include "maps/abi/flow.h"
 #include "maps/abi/history.h"
 #include "maps/abi/interface.h"
 #include "maps/abi/limit.h"
@@ -59,7 +60,40 @@ struct {
 	__type(value, struct network);
 } networks_v1 SEC(".maps");
 
-/* Memory of flows between pods of this node. Written and read by the programs. 8 MiB at its full size. */
+/* Connections that conntrack has confirmed, by direction. Written and read by the programs. 8.8 MiB. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct flow_key);
+	__type(value, struct flow);
+} flows_v1 SEC(".maps");
+
+/* struct bpf_ct_opts as of 6.1; later kernels accept this size. */
+struct ct_opts {
+	__s32 netns_id;
+	__s32 error;
+	__u8 l4proto;
+	__u8 dir;
+	__u8 reserved[2];
+};
+
+struct flow_scratch {
+	struct flow_key key;
+	struct flow_key other;
+	struct flow flow;
+	struct bpf_sock_tuple tuple;
+	struct ct_opts opts;
+};
+
+/* The flow of the packet at hand: too large for the stack, and a global function of kernel 5.10 takes no pointers. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct flow_scratch);
+} scratch SEC(".maps");
+
+/* Paths of flows whose first packets took the fast path. Written and read by the programs. 8 MiB at its full size. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);

@@ -52,6 +52,12 @@ struct ip_ends {
 	__u8 protocol; /* behind extension headers */
 };
 
+/* The source of a packet from a pod is the flow's local side, that of a packet to a pod the peer's. */
+enum direction { FROM_POD, TO_POD };
+
+/* What conntrack says about the connection: both directions were let through; the host translates it. */
+enum follow { FOLLOW_CONFIRMED = 1, FOLLOW_TRANSLATED = 2, FOLLOW_FORGOTTEN = 4 };
+
 /*
  * A stage returns 0 to continue, or the reason (enum reason) that ends the packet. A stage that redirects the packet
  * stores the kernel's return value in verdict.
@@ -63,6 +69,7 @@ struct packet {
 	struct address *receiver;          /* the local endpoint it is delivered to, once found */
 	struct source_route *egress_route; /* of the endpoint's network, if it has one of its own */
 	struct ip_ends ip;                 /* of the packet itself */
+	__be16 new_destination_port;
 	struct path_key flow; /* as the pod on this interface sees it; of the packet quoted in an ICMP error */
 	__u16 protocol;       /* ethertype, host order */
 	__u16 l4_offset;      /* bytes from the Ethernet header to the transport header */
@@ -73,11 +80,13 @@ struct packet {
 	__u8 icmp_type;
 	bool is_egress;   /* leaving the interface */
 	bool has_flow;    /* flow is complete */
-	bool starts_flow; /* may be the first packet of its flow */
+	__u8 starts_flow; /* may be the first packet of its flow */
 	bool is_new_flow; /* no path was known for it */
 	bool is_icmp_error;
 	bool is_handed_over;     /* by the host-side veth of the container's other interface */
 	bool is_edt;             /* goes by the qdisc of the receiver's host end */
+	__u8 changes_state;  /* TCP with SYN, FIN or RST */
+	__u8 follow;         /* enum follow */
 	bool has_unread_headers; /* more IPv6 extension headers than are parsed */
 	int detour;              /* why it must take the slow path if its source is allowed */
 	int verdict;

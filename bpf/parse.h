@@ -3,9 +3,6 @@
 
 #include "bpf/packet.h"
 
-/* The source of a packet from a pod is the flow's local side, that of a packet to a pod the peer's. */
-enum direction { FROM_POD, TO_POD };
-
 #define IPV6_EXTENSIONS_MAX 4
 
 static __always_inline void set_flow(struct packet *p, const struct ip_ends *ip, struct ports ports,
@@ -173,6 +170,7 @@ static __always_inline void parse_l4(struct packet *p, __u32 l3_bytes, enum dire
 			return;
 		ports = tcp.ports;
 		p->starts_flow = (tcp.flags & 0x12) == 0x02; /* SYN without ACK */
+		p->changes_state = tcp.flags & 0x07;         /* FIN, SYN, RST */
 		p->header_bytes = l3_bytes + (tcp.data_offset >> 4) * 4;
 		break;
 	case IPPROTO_UDP:
@@ -312,6 +310,8 @@ static __always_inline void merge_paths(struct packet *p)
 	__u32 zero = *length ^ *length;
 
 	p->detour ^= zero;
+	p->starts_flow ^= zero;
+	p->changes_state ^= zero;
 	p->flow.local_port ^= zero;
 	p->flow.peer_port ^= zero;
 #pragma unroll

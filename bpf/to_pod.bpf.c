@@ -3,7 +3,7 @@
 #include "bpf/edt.h"
 #include "bpf/endpoint.h"
 #include "bpf/finish.h"
-#include "bpf/flow_cache.h"
+#include "bpf/path_cache.h"
 #include "bpf/parse.h"
 
 /* The fast path sent it through this qdisc; the host stack did not handle it. */
@@ -22,7 +22,8 @@ static __always_inline int receive(struct packet *p)
 
 	if (p->is_edt)
 		return map_find(&interfaces_v1, &came_by) ? REASON_RECEIVED_DIRECT : REASON_RECEIVED_UPLINK;
-	cache_host_path(p, p->interface->flags & (INTERFACE_WAY | INTERFACE_SIBLINGS));
+	if (p->interface->flags & (INTERFACE_FIRST_DIRECT | INTERFACE_WAY | INTERFACE_SIBLINGS))
+		cache_host_path(p, p->interface->flags & (INTERFACE_WAY | INTERFACE_SIBLINGS));
 	return REASON_RECEIVED_HOST;
 }
 

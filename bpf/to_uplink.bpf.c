@@ -1,7 +1,7 @@
 /* TC egress of an uplink: caches the flows that leave through the host stack and its NAT, so that replies take it too.
  */
 #include "bpf/finish.h"
-#include "bpf/flow_cache.h"
+#include "bpf/path_cache.h"
 #include "bpf/headers.h"
 #include "bpf/parse.h"
 #include "bpf/tables.h"
@@ -46,7 +46,7 @@ static __always_inline int cache_sender_path(struct packet *p)
 	if (!p->has_flow)
 		return REASON_UPLINK_SENT_HOST;
 	sender = find_endpoint(p, &p->flow.local);
-	if (sender) {
+	if (sender && sender->flags & (INTERFACE_FIRST_DIRECT | INTERFACE_WAY | INTERFACE_SIBLINGS)) {
 		p->flow.ifindex = sender->ifindex;
 		/* Replies from outside the cluster that are not TCP look like requests. */
 		cache_host_path(p, (sender->flags & (INTERFACE_WAY | INTERFACE_SIBLINGS)) ||

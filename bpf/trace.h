@@ -24,6 +24,7 @@ const volatile bool tracing = false;
 	 : IS_MAP(map, uplinks_v2)      ? STEP_MAP_UPLINKS                                                             \
 	 : IS_MAP(map, cluster_cidr_v1) ? STEP_MAP_CIDRS                                                               \
 	 : IS_MAP(map, source_route_v1) ? STEP_MAP_SOURCE_ROUTES                                                       \
+	 : IS_MAP(map, flows_v1)        ? STEP_MAP_FLOWS                                                               \
 	 : IS_MAP(map, bandwidths_v1)   ? STEP_MAP_BANDWIDTHS                                                          \
 					: STEP_MAP_OTHER)
 
@@ -62,6 +63,12 @@ static __attribute__((noinline)) void trace(__u64 what, __s32 answer, void *key,
 		else                                                                                                   \
 			insert_error = bpf_map_update_elem(map, key, new_value, flags);                                \
 		insert_error;                                                                                          \
+	})
+
+#define map_remove(map, key)                                                                                           \
+	({                                                                                                             \
+		if (!tracing)                                                                                          \
+			bpf_map_delete_elem(map, key);                                                                 \
 	})
 
 #define route_lookup(skb, question, size, how)                                                                         \

@@ -2,9 +2,10 @@
 #pragma once
 
 #include "bpf/fib.h"
-#include "bpf/flow_cache.h"
+#include "bpf/path_cache.h"
 #include "bpf/rewrite.h"
 #include "bpf/tables.h"
+#include "bpf/translate.h"
 
 /*
  * The kernel resolves the next hop while the packet waits, but sends no error for a redirected packet if that fails.
@@ -53,6 +54,8 @@ static __always_inline int send_to_uplink(struct packet *p)
 		return REASON_HOST_UNKNOWN_PATH;
 	next_hop.nh_family = fib.family;
 	__builtin_memcpy(next_hop.ipv6_nh, fib.ipv6_dst, sizeof(next_hop.ipv6_nh));
+	if ((p->follow & FOLLOW_TRANSLATED) && !translate(p->skb))
+		return REASON_HOST_UNKNOWN_PATH;
 	if (!decrement_hop_limit(p))
 		return REASON_HOST_UNKNOWN_PATH;
 	p->skb->mark |= fast_mark;

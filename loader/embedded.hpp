@@ -2,6 +2,7 @@
 // libbpf and the verifier said last.
 #pragma once
 
+#include "loader/object.hpp"
 #include "maps/result.hpp"
 
 #include <bpf/libbpf.h>
@@ -22,5 +23,13 @@ Error load_error(std::string_view doing, int system_errno);
 // Lets an opened object work on the maps that are pinned in `directory` under its maps' names. What is not there it
 // will make anew; the name of one with another layout is an error.
 Result<void> reuse_maps(bpf_object *object, const std::string &directory);
+
+// Sets the constants by which a program follows conntrack.
+template <typename Rodata> void set_flow_constants(Rodata &rodata, const LoadSettings &settings) {
+    rodata.has_conntrack = settings.conntrack;
+    rodata.slow_mark = settings.slow_mark;
+    rodata.slow_mark_mask = settings.slow_mark_mask;
+    rodata.confirm_ns = std::uint64_t{settings.confirm_ms} * 1'000'000;
+}
 
 } // namespace podlane

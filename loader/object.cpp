@@ -3,6 +3,7 @@
 #include "from_pod.skel.h"
 #include "from_uplink.skel.h"
 #include "loader/embedded.hpp"
+#include "loader/migrate.hpp"
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
 #include "maps/tables.hpp"
@@ -13,6 +14,7 @@
 #include "maps/errors.hpp"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,6 +22,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <memory>
 #include <string_view>
 
 namespace podlane {
@@ -44,6 +47,7 @@ void set_sizes(bpf_object *object, const LoadSettings &sizes) {
     resize(PODLANE_MAP_EXEMPT, sizes.endpoints);
     resize(PODLANE_MAP_SENDERS, sizes.endpoints * kAddressesPerEndpoint * 2);
     resize(PODLANE_MAP_PATHS, sizes.paths);
+    resize(PODLANE_MAP_FLOWS, sizes.paths);
 }
 
 // The maps of `from`, so that both objects work on the same ones.
@@ -66,7 +70,7 @@ Result<void> pin(int fd, const std::string &directory, const char *name) {
 Result<void> pin_maps(const bpf_object *object, const std::string &directory) {
     const bpf_map *map = nullptr;
     bpf_object__for_each_map(map, object) {
-        if (bpf_map__is_internal(map))
+        if (bpf_map__is_internal(map) || bpf_map__name(map) == std::string_view("scratch"))
             continue;
         TRY(pin(bpf_map__fd(map), directory, bpf_map__name(map)));
     }
@@ -82,6 +86,19 @@ Result<void> count_unknown(const bpf_object *object) {
     if (!put && put.error().code == ErrorCode::already_exists)
         return {}; // the map is that of a running version
     return put;
+}
+
+// Programs query conntrack by kernel functions that came with 6.1, in the kernel itself or in a module.
+bool has_conntrack() {
+    using Btf = std::unique_ptr<btf, void (*)(btf *)>;
+    const auto has = [](const Btf &types) {
+        return types && btf__find_by_name_kind(types.get(), "bpf_skb_ct_lookup", BTF_KIND_FUNC) > 0 &&
+               btf__find_by_name_kind(types.get(), "bpf_ct_change_timeout", BTF_KIND_FUNC) > 0;
+    };
+    const Btf kernel(btf__load_vmlinux_btf(), &btf__free);
+    if (has(kernel))
+        return true;
+    return has(Btf(btf__load_module_btf("nf_conntrack", kernel.get()), &btf__free));
 }
 
 Result<void> load(bpf_object *object, const char *program) {
@@ -146,6 +163,20 @@ std::uint64_t own_build() {
     return build;
 }
 
+Result<void> read_constants(int program_fd, LoadSettings &settings) {
+    const auto read = [&](const char *name, std::uint64_t otherwise) -> Result<std::uint64_t> {
+        return TRY(program_constant(program_fd, name)).value_or(otherwise);
+    };
+    constexpr std::uint64_t kNanosecondsPerMs = 1'000'000;
+    settings.mark = static_cast<std::uint32_t>(TRY(read("fast_mark", settings.mark)));
+    settings.slow_mark = static_cast<std::uint32_t>(TRY(read("slow_mark", 0)));
+    settings.slow_mark_mask = static_cast<std::uint32_t>(TRY(read("slow_mark_mask", 0)));
+    settings.confirm_ms = static_cast<std::uint32_t>(
+        TRY(read("confirm_ns", settings.confirm_ms * kNanosecondsPerMs)) / kNanosecondsPerMs);
+    settings.conntrack = TRY(read("has_conntrack", 0)) != 0;
+    return {};
+}
+
 Result<void> load_into(const std::string &directory, const LoadSettings &settings, const std::string &maps_from) {
     keep_libbpf_log();
     const Owned<from_pod_bpf> from_pod(from_pod_bpf__open(), &from_pod_bpf__destroy);
@@ -157,6 +188,10 @@ Result<void> load_into(const std::string &directory, const LoadSettings &setting
     for (auto *mark : {&from_pod->rodata->fast_mark, &to_pod->rodata->fast_mark, &from_uplink->rodata->fast_mark,
                        &to_uplink->rodata->fast_mark})
         *mark = settings.mark;
+    LoadSettings flows = settings;
+    flows.conntrack = settings.conntrack && has_conntrack();
+    set_flow_constants(*from_pod->rodata, flows);
+    set_flow_constants(*from_uplink->rodata, flows);
     for (auto *build : {&from_pod->rodata->podlane_build, &to_pod->rodata->podlane_build,
                         &from_uplink->rodata->podlane_build, &to_uplink->rodata->podlane_build})
         *build = own_build();

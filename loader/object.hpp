@@ -18,6 +18,10 @@ struct LoadSettings {
     std::uint32_t endpoints = 16384; // size of the maps of endpoints and, four times as many, of addresses
     std::uint32_t paths = 65536;     // size of the map of paths
     std::uint32_t mark = PODLANE_MARK;
+    std::uint32_t slow_mark = 0; // conntrack mark, under the mask, of connections that stay on the slow path
+    std::uint32_t slow_mark_mask = 0;
+    bool conntrack = true; // follow what conntrack says, if the kernel lets programs query it
+    std::uint32_t confirm_ms = 1000; // how long a flow is followed before conntrack is queried again
 };
 
 // Makes sure that the programs and maps are pinned below `root`; loads them where they are not. Many processes may
@@ -27,6 +31,9 @@ Result<void> ensure_loaded(const std::string &root, const LoadSettings &settings
 // Loads programs and maps and pins them in `directory`, which stays as it is when that fails half-way. With `maps_from`
 // they work on the maps pinned there, as far as those have the names of this binary's, and only the others are made.
 Result<void> load_into(const std::string &directory, const LoadSettings &settings, const std::string &maps_from = {});
+
+// Reads the settings that are constants of a loaded program; sizes of maps are not among them.
+Result<void> read_constants(int program_fd, LoadSettings &settings);
 
 // A number that is another one for programs of another build.
 std::uint64_t own_build();

@@ -73,15 +73,20 @@ Result<Fd> load_copy(Owned<Skeleton> skeleton, const std::string &root, const Fd
     return copy;
 }
 
-Result<Fd> load_program_copy(const std::string &root, std::string_view program, const Fd &events, std::uint32_t mark) {
-    const auto set_mark = [&](auto &rodata) { rodata.fast_mark = mark; };
+Result<Fd> load_program_copy(const std::string &root, std::string_view program, const Fd &events,
+                             const LoadSettings &settings) {
+    const auto set_mark = [&](auto &rodata) { rodata.fast_mark = settings.mark; };
+    const auto set_all = [&](auto &rodata) {
+        rodata.fast_mark = settings.mark;
+        set_flow_constants(rodata, settings);
+    };
     if (program == PODLANE_PROGRAM_FROM_POD)
-        return load_copy(Owned<from_pod_bpf>(from_pod_bpf__open(), &from_pod_bpf__destroy), root, events, set_mark);
+        return load_copy(Owned<from_pod_bpf>(from_pod_bpf__open(), &from_pod_bpf__destroy), root, events, set_all);
     if (program == PODLANE_PROGRAM_TO_POD)
         return load_copy(Owned<to_pod_bpf>(to_pod_bpf__open(), &to_pod_bpf__destroy), root, events, set_mark);
     if (program == PODLANE_PROGRAM_FROM_UPLINK)
         return load_copy(Owned<from_uplink_bpf>(from_uplink_bpf__open(), &from_uplink_bpf__destroy), root, events,
-                         set_mark);
+                         set_all);
     return load_copy(Owned<to_uplink_bpf>(to_uplink_bpf__open(), &to_uplink_bpf__destroy), root, events, set_mark);
 }
 
@@ -100,11 +105,11 @@ Result<Tracer> Tracer::load(const std::string &root, const char *program) {
     if (!events)
         return system_error(ErrorCode::bpf, "making a ring buffer", errno);
     const Fd pinned = TRY(open_program(root, PODLANE_PROGRAM_FROM_POD));
-    const auto mark =
-        static_cast<std::uint32_t>(TRY(program_constant(pinned.get(), "fast_mark")).value_or(PODLANE_MARK));
-    Fd copy = TRY(load_program_copy(root, program, events, mark));
+    LoadSettings settings;
+    TRY(read_constants(pinned.get(), settings));
+    Fd copy = TRY(load_program_copy(root, program, events, settings));
     std::string tag = TRY(program_facts(copy.get())).tag;
-    return Tracer(std::move(copy), std::move(events), std::move(tag), mark);
+    return Tracer(std::move(copy), std::move(events), std::move(tag), settings.mark);
 }
 
 Result<TracedRun> Tracer::run(std::uint32_t ifindex, const Bytes &frame, std::optional<std::uint32_t> came_by) const {

@@ -50,9 +50,9 @@ Result<LoadSettings> running_settings(const std::string &root) {
     TRY(size_of(PODLANE_MAP_ENDPOINTS, settings.endpoints));
     TRY(size_of(PODLANE_MAP_PATHS, settings.paths));
     const Fd program = TRY(open_pin(live_directory(root), PODLANE_PROGRAM_FROM_POD));
-    const auto mark = program ? TRY(program_constant(program.get(), "fast_mark")) : std::nullopt;
-    if (mark)
-        settings.mark = static_cast<std::uint32_t>(*mark);
+    if (program)
+        TRY(read_constants(program.get(), settings));
+    settings.conntrack = true; // programs of before may not have queried it
     return settings;
 }
 
@@ -137,7 +137,7 @@ Result<void> Upgrade::carry_slots() {
 void Upgrade::erase_old_slots() {
     if (const auto routes = open_source_routes(root_, Access::read_write))
         for (const source_route_key &key : old_slots_)
-            static_cast<void>(routes->erase(key));
+            static_cast<void>(routes->remove(key));
 }
 
 // Flows that the old programs remembered while the new ones took their places.

@@ -58,6 +58,9 @@ Result<Addresses> open_addresses(std::string_view root, Access access) {
 Result<Networks> open_networks(std::string_view root, Access access) {
     return open_table<Networks>(root, PODLANE_MAP_NETWORKS, access);
 }
+Result<Flows> open_flows(std::string_view root, Access access) {
+    return open_table<Flows>(root, PODLANE_MAP_FLOWS, access);
+}
 Result<Paths> open_paths(std::string_view root, Access access) {
     return open_table<Paths>(root, PODLANE_MAP_PATHS, access);
 }

@@ -8,6 +8,7 @@
 #include "abi/counter.h"
 #include "abi/endpoint.h"
 #include "abi/event.h"
+#include "abi/flow.h"
 #include "abi/interface.h"
 #include "abi/limit.h"
 #include "abi/names.h"
@@ -32,6 +33,7 @@ using Endpoints = Map<endpoint_key, endpoint>;
 using Interfaces = Map<std::uint32_t, interface>;
 using Addresses = Map<address_key, address>;
 using Networks = Map<std::uint32_t, network>;
+using Flows = Map<flow_key, flow>;
 using Paths = Map<path_key, flow_path>;
 using AllowedSources = Map<allowed_source_key, std::uint32_t>;
 using Bandwidths = Map<std::uint32_t, bandwidth>;
@@ -60,6 +62,7 @@ Result<Endpoints> open_endpoints(std::string_view root, Access access);
 Result<Interfaces> open_interfaces(std::string_view root, Access access);
 Result<Addresses> open_addresses(std::string_view root, Access access);
 Result<Networks> open_networks(std::string_view root, Access access);
+Result<Flows> open_flows(std::string_view root, Access access);
 Result<Paths> open_paths(std::string_view root, Access access);
 Result<AllowedSources> open_allowed_sources(std::string_view root, Access access);
 Result<Bandwidths> open_bandwidths(std::string_view root, Access access);

@@ -39,7 +39,11 @@ Result<void> keep_router_advertisements(net::Netlink &host) {
 
 Result<void> prepare_node(const cni::Config &config) {
     const Step step(STEP_LOAD);
-    return ensure_loaded(config.bpffs, {config.max_endpoints, config.max_paths, config.mark});
+    LoadSettings settings{.endpoints = config.max_endpoints, .paths = config.max_paths, .mark = config.mark};
+    settings.slow_mark = config.slow_path_mark;
+    settings.slow_mark_mask = config.slow_path_mask;
+    settings.confirm_ms = config.confirm_interval_ms;
+    return ensure_loaded(config.bpffs, settings);
 }
 
 Result<Tables> open_node(const cni::Config &config) {

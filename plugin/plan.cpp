@@ -172,6 +172,8 @@ std::uint32_t interface_flags_of(const cni::Config &config, std::size_t address_
         flags |= INTERFACE_FAST_LOCAL;
     if (config.fast_path == cni::FastPath::on)
         flags |= INTERFACE_FAST_UPLINK;
+    if (config.first_packet_direct)
+        flags |= INTERFACE_FIRST_DIRECT;
     if (config.anti_spoof)
         flags |= INTERFACE_ANTI_SPOOF;
     if (!config.allowed_sources.empty())

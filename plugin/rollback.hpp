@@ -37,11 +37,11 @@ Result<void> put_over(Rollback &rollback, const std::string &what, const Map<Key
                       const Value &value) {
     rollback.add(what, [&table, key, old = TRY(table.find(key))]() -> Result<void> {
         if (old)
-            return table.put(key, *old);
-        TRY(table.erase(key));
+            return table.update(key, *old);
+        TRY(table.remove(key));
         return {};
     });
-    return table.put(key, value);
+    return table.update(key, value);
 }
 
 } // namespace podlane

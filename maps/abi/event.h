@@ -44,6 +44,7 @@ enum step_map {
 	STEP_MAP_CIDRS,
 	STEP_MAP_SOURCE_ROUTES,
 	STEP_MAP_BANDWIDTHS,
+	STEP_MAP_FLOWS,
 };
 
 struct step {

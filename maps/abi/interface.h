@@ -48,6 +48,8 @@ enum interface_flags {
 	INTERFACE_ETHER_PPPOE = 1 << 21,
 	INTERFACE_ETHER_VLAN = 1 << 22, /* tags of any VLAN but 0 */
 	INTERFACE_ETHER_ANY = 1 << 23,  /* all others, VLAN tags excepted */
+	/* The first packets of its connections with other pods may take the fast path (firstPacket: direct). */
+	INTERFACE_FIRST_DIRECT = 1 << 24,
 };
 
 /* Written once by ADD, erased by DEL, read for every packet: one cache line. */

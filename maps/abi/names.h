@@ -13,6 +13,7 @@
 #define PODLANE_MAP_ADDRESSES "addresses_v1"
 #define PODLANE_MAP_NETWORKS "networks_v1"
 #define PODLANE_MAP_PATHS "paths_v1"
+#define PODLANE_MAP_FLOWS "flows_v1"
 #define PODLANE_MAP_COUNTERS "counters_v2"
 #define PODLANE_MAP_SOURCES "allowed_srcs_v1"
 #define PODLANE_MAP_BANDWIDTHS "bandwidths_v1"
@@ -34,6 +35,7 @@
 	X(PODLANE_MAP_ADDRESSES)                                                                                       \
 	X(PODLANE_MAP_NETWORKS)                                                                                        \
 	X(PODLANE_MAP_PATHS)                                                                                           \
+	X(PODLANE_MAP_FLOWS)                                                                                           \
 	X(PODLANE_MAP_COUNTERS)                                                                                        \
 	X(PODLANE_MAP_SOURCES)                                                                                         \
 	X(PODLANE_MAP_BANDWIDTHS)                                                                                      \

@@ -66,7 +66,9 @@
 	X(DROP_INGRESS_LIMIT, "drop-ingress-limit", DROP, "beyond the receiving endpoint's bandwidth")                 \
 	X(DROP_VLAN, "drop-vlan", DROP, "VLAN tag that the endpoint is not allowed to send")                           \
 	X(DROP_ETHER_TYPE, "drop-ether-type", DROP, "EtherType that the endpoint is not allowed to send")              \
-	X(DROP_UNKNOWN_ENDPOINT, "drop-unknown-endpoint", DROP, "sent by an interface without an endpoint")
+	X(DROP_UNKNOWN_ENDPOINT, "drop-unknown-endpoint", DROP, "sent by an interface without an endpoint")            \
+	X(HOST_UNCONFIRMED, "host-unconfirmed", HOST,                                                                  \
+	  "conntrack has not seen both directions of its connection: host stack")
 
 enum reason_kind {
 	REASON_KIND_PASS,

@@ -12,7 +12,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
 #include <limits>
+#include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
 
 namespace podlane::cni {
@@ -293,6 +297,53 @@ Result<void> read_mark(const Node &node, std::uint32_t &into) {
     return {};
 }
 
+Result<void> read_first_packet(const Node &node, bool &direct) {
+    std::string text = "host";
+    TRY(json::read(node, text));
+    if (text != "host" && text != "direct")
+        return node.wrong("\"host\" or \"direct\"");
+    direct = text == "direct";
+    return {};
+}
+
+// A number in decimal or, behind 0x, in hexadecimal digits.
+std::optional<std::uint32_t> parse_mark(std::string_view text) {
+    const bool is_hex = text.starts_with("0x");
+    if (is_hex)
+        text.remove_prefix(2);
+    std::uint32_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, is_hex ? 16 : 10);
+    if (error != std::errc() || end != text.data() + text.size())
+        return std::nullopt;
+    return value;
+}
+
+Result<void> read_slow_path_mark(const Node &node, Config &config) {
+    std::string text;
+    TRY(json::read(node, text));
+    if (!node.present())
+        return {};
+    const std::size_t slash = text.find('/');
+    const auto value = parse_mark(std::string_view(text).substr(0, slash));
+    const auto mask = slash == std::string::npos ? value : parse_mark(std::string_view(text).substr(slash + 1));
+    if (!value || !mask || *mask == 0 || (*value & ~*mask) != 0)
+        return node.wrong("\"VALUE/MASK\" of a conntrack mark, such as \"0x10/0x10\", with no bit outside of the mask");
+    config.slow_path_mark = *value;
+    config.slow_path_mask = *mask;
+    return {};
+}
+
+Result<void> read_confirm_interval(const Node &node, std::uint32_t &into) {
+    constexpr std::uint64_t kLeast = 10, kMost = 60'000;
+    if (!node.present())
+        return {};
+    const auto ms = node.number(kMost);
+    if (!ms || *ms < kLeast)
+        return node.wrong("milliseconds from 10 to 60000");
+    into = static_cast<std::uint32_t>(*ms);
+    return {};
+}
+
 // What a command cannot do without.
 Result<void> check_sources(const Node &root, const Config &config, Command command) {
     if (command == Command::check && !config.prev_result)
@@ -317,6 +368,10 @@ Result<void> read_own_keys(const Node &root, Config &config) {
     config.cluster_cidrs = TRY(read_prefixes(root.at("clusterCIDRs")));
     TRY(read_way(root, config));
     TRY(read_mark(root.at("mark"), config.mark));
+    TRY(read_first_packet(root.at("firstPacket"), config.first_packet_direct));
+    TRY(read_slow_path_mark(root.at("slowPathMark"), config));
+    TRY(read_confirm_interval(root.at("confirmIntervalMs"), config.confirm_interval_ms));
+    TRY(json::read(root.at("conntrackLiberal"), config.conntrack_liberal));
     TRY(read_bpffs(root.at("bpffs"), config.bpffs));
     TRY(read_map_size(root.at("maxEndpoints"), config.max_endpoints));
     TRY(read_map_size(root.at("maxPaths"), config.max_paths));

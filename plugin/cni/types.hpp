@@ -106,6 +106,7 @@ struct Config {
     bool default_route = true;
     std::string host_interface_prefix = "cali";
     FastPath fast_path = FastPath::on;
+    bool first_packet_direct = false; // a pod-to-pod connection's first packets take the fast path
     AttachBy attach = AttachBy::automatic;
     Limiter limiter = Limiter::automatic;
     bool anti_spoof = true;
@@ -119,6 +120,10 @@ struct Config {
     std::optional<std::uint32_t> table; // where the way out is looked up; default: the main one
     bool ip_masq = false;
     std::uint32_t mark = PODLANE_MARK;   // one bit
+    std::uint32_t slow_path_mark = 0;    // conntrack mark of connections that stay on the slow path, under the mask
+    std::uint32_t slow_path_mask = 0;
+    std::uint32_t confirm_interval_ms = 1000;
+    bool conntrack_liberal = true; // set nf_conntrack_tcp_be_liberal, which the fast path of TCP needs
     std::string bpffs;                   // directory of our pins; the default is PODLANE_ROOT
     std::uint32_t max_endpoints = 16384; // sizes of the maps; they count when the programs are loaded
     std::uint32_t max_paths = 65536;

@@ -204,7 +204,7 @@ Json Node::ipam() const {
 }
 
 Json Node::config(const Json &keys) const {
-    Json all = {{"cniVersion", "1.0.0"}, {"name", "pods"}, {"type", "podlane"}, {"bpffs", bpffs_}, {"ipam", ipam()}};
+    Json all = {{"cniVersion", "1.0.0"}, {"name", "pods"}, {"type", "podlane"}, {"bpffs", bpffs_}, {"ipam", ipam()}, {"firstPacket", "direct"}};
     all.merge_patch(keys);
     return all;
 }

@@ -261,9 +261,9 @@ TEST_P(UpgradeTest, SourceSlotsMoveToATableOfTheirOwn) {
     source_route route{};
     route.ifindex = b_.ifindex;
     route.source = b_.v4;
-    require(routes.put({a_.ifindex, b_.v4}, route));
-    require(routes.put(place(a_.ifindex, 1, 1), route));
-    require(routes.put(place(uplink, 1, 0), {}));
+    require(routes.update({a_.ifindex, b_.v4}, route));
+    require(routes.update(place(a_.ifindex, 1, 1), route));
+    require(routes.update(place(uplink, 1, 0), {}));
     ASSERT_EQ(unlink(pin_path(node().bpffs(), PODLANE_MAP_SOURCE_SLOTS).c_str()), 0);
 
     const Output done = down();

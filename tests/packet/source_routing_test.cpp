@@ -127,7 +127,7 @@ TEST_F(Source, AnUnboundSocketAnswersFromTheAddressThatWasAsked) {
 TEST_F(Source, AnEntryIsOnlyForTheAddressItStores) {
     source_route route = *must(node().tables().source_routes.find({node().pod.ifindex, ip("2001:db8:133::20")}));
     for (const char *claimed : {"::100:0", "::100:0:100:0", "::200:0"}) {
-        must(node().tables().source_routes.put({node().pod.ifindex, ip(claimed)}, route));
+        must(node().tables().source_routes.update({node().pod.ifindex, ip(claimed)}, route));
         expect({claimed, from_pod() / Ipv6{ip(claimed), ip("2001:db8:9::9")} / Udp{}, REASON_DROP_SOURCE_ADDRESS});
     }
 }

@@ -80,6 +80,22 @@ Decision of_path(const TracedStep &step, const Subject &s) {
     return d;
 }
 
+Decision of_flow(const TracedStep &step, const Subject &) {
+    const auto key = as<flow_key>(step.key);
+    const bool writes = step.head.kind == TRACE_WRITE;
+    Decision d{writes ? "would write" : "flow cache", "not cached", PODLANE_MAP_FLOWS,
+               protocol_name(key.protocol) + " " + socket_words(key.source, key.source_port) + " " +
+                   socket_words(key.destination, key.destination_port)};
+    if (!writes && step.head.answer == 0)
+        return d;
+    const auto entry = as<flow>(step.value);
+    d.answer = (entry.flags & FLOW_TRANSLATED) == 0
+                   ? "confirmed by conntrack"
+                   : "confirmed by conntrack, translated to " + socket_words(entry.source, entry.source_port) + " " +
+                         socket_words(entry.destination, entry.destination_port);
+    return d;
+}
+
 Decision of_source(const TracedStep &step, const Subject &) {
     const auto key = as<allowed_source_key>(step.key);
     return {"source", step.head.answer != 0 ? "in an allowed prefix" : "in no allowed prefix", PODLANE_MAP_SOURCES,
@@ -161,8 +177,8 @@ Decision of_route(const TracedStep &step, const Subject &) {
 
 std::optional<Decision> decision_of(const TracedStep &step, const Subject &subject) {
     using Words = Decision (*)(const TracedStep &, const Subject &);
-    static constexpr std::array<Words, 9> kByMap = {nullptr,   of_interface, of_address,      of_path,     of_source,
-                                                    of_uplink, of_cidr,      of_source_route, of_bandwidth};
+    static constexpr std::array<Words, 10> kByMap = {nullptr,   of_interface, of_address,      of_path,     of_source,
+                                                    of_uplink, of_cidr,      of_source_route, of_bandwidth, of_flow};
     if (step.head.kind == TRACE_ROUTE)
         return of_route(step, subject);
     if (step.head.kind == TRACE_COUNT || step.head.map >= kByMap.size() || kByMap.at(step.head.map) == nullptr)

@@ -17,8 +17,9 @@ struct Word {
     std::string_view text;
 };
 
-constexpr std::array<Word, 24> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
+constexpr std::array<Word, 25> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
                                           {INTERFACE_FAST_UPLINK, "fast-uplink"},
+                                          {INTERFACE_FIRST_DIRECT, "first-direct"},
                                           {INTERFACE_ANTI_SPOOF, "anti-spoof"},
                                           {INTERFACE_ALLOWED_SOURCES, "allowed-sources"},
                                           {INTERFACE_GATEWAY, "gateway"},

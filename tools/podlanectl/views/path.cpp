@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 
 namespace podlane::ctl {
@@ -26,9 +27,12 @@ struct PathRow {
     std::string interface; // host end
     std::string uplink;
     std::uint64_t now_ns; // CLOCK_MONOTONIC
+    std::optional<flow> confirmed = std::nullopt; // by conntrack: `key` is then the tuple as it arrives
 };
 
 Cell via_cell(const PathRow &r) {
+    if (r.confirmed)
+        return text_cell("conntrack", Tone::good);
     const std::string_view name = via_name(r.value.via);
     if (r.value.via != PATH_UPLINK)
         return text_cell(name, r.value.via == PATH_HOST ? Tone::plain : Tone::good);
@@ -36,7 +40,7 @@ Cell via_cell(const PathRow &r) {
     return {r.value.uplink == 0 ? "uplink by route" : r.uplink.empty() ? gone : "uplink " + r.uplink, name, Tone::good};
 }
 
-constexpr std::array<Column<PathRow>, 14> kColumns = {{
+constexpr std::array<Column<PathRow>, 18> kColumns = {{
     {{"POD", "pod", "pod"}, [](const PathRow &r) { return text_cell(r.pod, Tone::strong); }},
     {{"", "container", "container_id"}, [](const PathRow &r) { return text_cell(r.container_id); }},
     {{"", "host interface", "host_interface"}, [](const PathRow &r) { return text_cell(r.interface); }},
@@ -50,6 +54,28 @@ constexpr std::array<Column<PathRow>, 14> kColumns = {{
     {{"", "", "peer_port"}, [](const PathRow &r) { return number_cell(ntohs(r.key.peer_port)); }},
     {{"VIA", "via", "via"}, via_cell},
     {{"", "", "uplink"}, [](const PathRow &r) { return text_cell(r.uplink); }},
+    {{"TRANSLATED", "translated", ""},
+     [](const PathRow &r) {
+         if (!r.confirmed || (r.confirmed->flags & FLOW_TRANSLATED) == 0)
+             return text_cell("");
+         return text_cell(socket_words(r.confirmed->source, r.confirmed->source_port) + " " +
+                          socket_words(r.confirmed->destination, r.confirmed->destination_port));
+     }},
+    {{"", "", "translated_source"},
+     [](const PathRow &r) {
+         return text_cell(r.confirmed ? socket_words(r.confirmed->source, r.confirmed->source_port) : "");
+     }},
+    {{"", "", "translated_destination"},
+     [](const PathRow &r) {
+         return text_cell(r.confirmed ? socket_words(r.confirmed->destination, r.confirmed->destination_port) : "");
+     }},
+    {{"CONFIRMED", "confirmed", "confirmed_age_ns", Align::right},
+     [](const PathRow &r) {
+         if (!r.confirmed)
+             return text_cell("");
+         const std::uint64_t age = r.now_ns > r.confirmed->confirmed_ns ? r.now_ns - r.confirmed->confirmed_ns : 0;
+         return Cell{output::duration_words(age), age};
+     }},
     {{"AGE", "age", "age_ns", Align::right},
      [](const PathRow &r) {
          const std::uint64_t age = r.now_ns > r.value.since_ns ? r.now_ns - r.value.since_ns : 0;
@@ -62,6 +88,44 @@ const EndpointEntry *owner_of(const path_key &key, const std::vector<EndpointEnt
     return found == entries.end() ? nullptr : &*found;
 }
 
+void sort_rows(std::vector<PathRow> &rows) {
+    std::ranges::sort(rows, [](const PathRow &a, const PathRow &b) {
+        return a.pod != b.pod ? a.pod < b.pod : a.value.since_ns < b.value.since_ns;
+    });
+}
+
+PathRow row_of(const path_key &key, const flow_path &value, const EndpointEntry *owner, const World &world) {
+    return {key,
+            value,
+            owner == nullptr ? "" : pod_words(owner->first, owner->second),
+            owner == nullptr ? "" : std::string(field_text(owner->first.container_id)),
+            interface_name(key.ifindex),
+            interface_name(value.uplink),
+            world.monotonic_ns};
+}
+
+// What conntrack has confirmed: by the host-side veth or the uplink on which it arrives.
+Result<std::vector<PathRow>> read_flows(const std::vector<EndpointEntry> &entries, bool orphans, const World &world) {
+    std::vector<PathRow> rows;
+    for (const auto &[key, value] : TRY(read_map<flow_key, flow>(world.bpffs, PODLANE_MAP_FLOWS))) {
+        path_key as_path{};
+        as_path.ifindex = value.ifindex;
+        as_path.local = key.source;
+        as_path.peer = key.destination;
+        as_path.local_port = key.source_port;
+        as_path.peer_port = key.destination_port;
+        as_path.protocol = key.protocol;
+        const EndpointEntry *owner = owner_of(as_path, entries);
+        if (owner == nullptr && !orphans)
+            continue;
+        PathRow row = row_of(as_path, {.since_ns = value.since_ns, .via = 0, .uplink = 0}, owner, world);
+        row.confirmed = value;
+        rows.push_back(std::move(row));
+    }
+    sort_rows(rows);
+    return rows;
+}
+
 // Flows of the entries alone, or of all endpoints and of those that are gone.
 Result<std::vector<PathRow>> read_paths(const std::vector<EndpointEntry> &entries, bool orphans, const World &world) {
     std::vector<PathRow> rows;
@@ -69,34 +133,53 @@ Result<std::vector<PathRow>> read_paths(const std::vector<EndpointEntry> &entrie
         const EndpointEntry *owner = owner_of(key, entries);
         if (owner == nullptr && !orphans)
             continue;
-        rows.push_back({key, value, owner == nullptr ? "" : pod_words(owner->first, owner->second),
-                        owner == nullptr ? "" : std::string(field_text(owner->first.container_id)),
-                        interface_name(key.ifindex), interface_name(value.uplink), world.monotonic_ns});
+        rows.push_back(row_of(key, value, owner, world));
     }
-    std::ranges::sort(rows, [](const PathRow &a, const PathRow &b) {
-        return a.pod != b.pod ? a.pod < b.pod : a.value.since_ns < b.value.since_ns;
-    });
+    sort_rows(rows);
     return rows;
 }
 
-Result<std::vector<PathRow>> selected_paths(const Selection &selection, const World &world) {
+using Read = Result<std::vector<PathRow>> (*)(const std::vector<EndpointEntry> &, bool, const World &);
+
+Result<std::vector<PathRow>> selected(Read read, const Selection &selection, const World &world) {
     if (!selection.selects_all())
-        return read_paths(TRY(selected_endpoints(selection, world)), false, world);
+        return read(TRY(selected_endpoints(selection, world)), false, world);
     // Endpoints give the flows their pods; without them the interface has to do.
     const Result<std::vector<EndpointEntry>> entries = selected_endpoints({}, world);
-    return read_paths(entries ? *entries : std::vector<EndpointEntry>{}, true, world);
+    return read(entries ? *entries : std::vector<EndpointEntry>{}, true, world);
+}
+
+// Of both maps.
+Result<std::vector<PathRow>> selected_paths(const Selection &selection, const World &world) {
+    std::vector<PathRow> rows = TRY(selected(read_flows, selection, world));
+    std::ranges::move(TRY(selected(read_paths, selection, world)), std::back_inserter(rows));
+    return rows;
 }
 
 } // namespace
 
 Result<output::Table> path_table(const Selection &selection, const World &world) {
-    return output::make_table(kColumns, TRY(selected_paths(selection, world)));
+    return output::make_table(kColumns, TRY(selected(read_paths, selection, world)));
+}
+
+Result<output::Table> flow_table(const Selection &selection, const World &world) {
+    return output::make_table(kColumns, TRY(selected(read_flows, selection, world)));
 }
 
 namespace {
 
+flow_key flow_key_of(const PathRow &row) {
+    flow_key key{};
+    key.source = row.key.local;
+    key.destination = row.key.peer;
+    key.source_port = row.key.local_port;
+    key.destination_port = row.key.peer_port;
+    key.protocol = row.key.protocol;
+    return key;
+}
+
 Result<int> path_list(const Call &call, World &world) {
-    world.print(TRY(path_table(TRY(Selection::of(call)), world)));
+    world.print(output::make_table(kColumns, TRY(selected_paths(TRY(Selection::of(call)), world))));
     return 0;
 }
 
@@ -107,7 +190,7 @@ Result<int> path_show(const Call &call, World &world) {
     if (selection.selects_all())
         return usage_error("path show needs to know which", "name a pod, container, address or interface, as in "
                                                             "\"podlanectl path show default/web-0\"");
-    const output::Table table = TRY(path_table(selection, world));
+    const output::Table table = output::make_table(kColumns, TRY(selected_paths(selection, world)));
     if (world.json)
         world.print(table);
     else
@@ -123,8 +206,9 @@ Result<int> path_flush(const Call &call, World &world) {
     const std::vector<PathRow> rows = TRY(selected_paths(selection, world));
     const Paths paths = TRY(open_paths(world.bpffs, Access::read_write));
     std::uint64_t erased = 0;
+    const Flows flows = TRY(open_flows(world.bpffs, Access::read_write));
     for (const PathRow &row : rows)
-        erased += TRY(paths.remove(row.key)) ? 1 : 0;
+        erased += TRY(row.confirmed ? flows.remove(flow_key_of(row)) : paths.remove(row.key)) ? 1 : 0;
     if (world.json)
         world.print(output::json_text(output::Object{{"flushed", erased}}));
     else
@@ -134,7 +218,7 @@ Result<int> path_flush(const Call &call, World &world) {
 
 constexpr std::array<Command, 3> kCommands = {{
     {"list", "List cached flows.", kSelect | kRead, kWhich,
-     "Paths: host (through the host stack, which may translate or filter), direct (between two pods of this node),\n"
+     "Paths: conntrack (confirmed by it, translated as it says), host (through the host stack, which may translate or filter), direct (between two pods of this node),\n"
      "uplink NAME (replies leave by it), uplink by route (as the kernel's routes say).",
      path_list},
     {"show", "Show everything known about a pod's flows, or which path a packet would take, and why.",

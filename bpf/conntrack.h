@@ -1,0 +1,209 @@
+/* Queries conntrack for the state and the translation of a connection. */
+#pragma once
+
+#include "bpf/packet.h"
+
+#include <bpf/bpf_core_read.h>
+
+/* Set by the loader: false on kernels without bpf_skb_ct_lookup() (before 6.1), where every flow takes the slow path. */
+const volatile bool has_conntrack = false;
+/* Connections whose conntrack mark has this value under the mask stay on the slow path; mask 0: none. */
+const volatile __u32 slow_mark = 0;
+const volatile __u32 slow_mark_mask = 0;
+
+#define CURRENT_NETNS (-1)
+#define CT_SEEN_REPLY (1 << 1)
+#define CT_ASSURED (1 << 2)
+#define CT_CONFIRMED (1 << 3)
+#define CT_SEQ_ADJUST (1 << 6)
+#define CT_DYING (1 << 9)
+#define CT_TEMPLATE (1 << 11)
+#define CT_NAT_CLASH (1 << 12)
+#define CT_HELPER (1 << 13)
+#define CT_TCP_ESTABLISHED 3
+#define CT_UDP_REPLIED 1
+#define XFRM_POLICIES 3 /* in, out, forward */
+
+/* The parts of the kernel's structures that are read; nf_conntrack may be a module, whose types vmlinux.h lacks. */
+union nf_inet_addr___podlane {
+	__u32 all[4];
+} __attribute__((preserve_access_index));
+
+struct nf_conntrack_man___podlane {
+	union nf_inet_addr___podlane u3;
+	union {
+		__be16 all;
+	} u;
+} __attribute__((preserve_access_index));
+
+struct nf_conntrack_tuple___podlane {
+	struct nf_conntrack_man___podlane src;
+	struct {
+		union nf_inet_addr___podlane u3;
+		union {
+			__be16 all;
+		} u;
+	} dst;
+} __attribute__((preserve_access_index));
+
+struct nf_conntrack_tuple_hash___podlane {
+	struct nf_conntrack_tuple___podlane tuple;
+} __attribute__((preserve_access_index));
+
+struct nf_tcp_net___podlane {
+	unsigned int timeouts[14];
+	__u8 tcp_be_liberal;
+} __attribute__((preserve_access_index));
+
+struct nf_udp_net___podlane {
+	unsigned int timeouts[2];
+} __attribute__((preserve_access_index));
+
+struct nf_ip_net___podlane {
+	struct nf_tcp_net___podlane tcp;
+	struct nf_udp_net___podlane udp;
+} __attribute__((preserve_access_index));
+
+struct netns_ct___podlane {
+	struct nf_ip_net___podlane nf_ct_proto;
+} __attribute__((preserve_access_index));
+
+struct netns_xfrm___podlane {
+	unsigned int policy_count[XFRM_POLICIES * 2];
+} __attribute__((preserve_access_index));
+
+struct net___podlane {
+	struct netns_ct___podlane ct;
+	struct netns_xfrm___podlane xfrm;
+} __attribute__((preserve_access_index));
+
+struct nf_conn___podlane {
+	__u32 timeout;
+	struct nf_conntrack_tuple_hash___podlane tuplehash[2];
+	unsigned long status;
+	struct {
+		struct net___podlane *net;
+	} ct_net;
+	union {
+		struct {
+			__u8 state;
+		} tcp;
+	} proto;
+	__u32 mark;
+} __attribute__((preserve_access_index));
+
+extern struct nf_conn___podlane *bpf_skb_ct_lookup(struct __sk_buff *skb, struct bpf_sock_tuple *tuple, __u32 tuple_size,
+						   struct ct_opts *opts, __u32 opts_size) __ksym __weak;
+extern int bpf_ct_change_timeout(struct nf_conn___podlane *ct, __u32 ms) __ksym __weak;
+extern void bpf_ct_release(struct nf_conn___podlane *ct) __ksym __weak;
+
+/* IPsec policies are applied in hooks that a redirect skips. */
+static __always_inline bool has_ipsec_policies(struct net___podlane *net)
+{
+	if (!bpf_core_field_exists(net->xfrm.policy_count))
+		return false;
+	return net->xfrm.policy_count[0] | net->xfrm.policy_count[1] | net->xfrm.policy_count[2];
+}
+
+static __always_inline bool is_opted_out(struct nf_conn___podlane *ct)
+{
+	return slow_mark_mask && bpf_core_field_exists(ct->mark) && (ct->mark & slow_mark_mask) == slow_mark;
+}
+
+/*
+ * Both directions were let through, and nothing needs to see the payload. TCP: the windows of packets that bypass
+ * conntrack are unknown to it, so it must accept the FIN that follows them.
+ */
+static __always_inline bool may_bypass(struct nf_conn___podlane *ct, __u8 protocol)
+{
+	const unsigned long needed = CT_SEEN_REPLY | CT_ASSURED | CT_CONFIRMED;
+	const unsigned long refused = CT_DYING | CT_TEMPLATE | CT_NAT_CLASH | CT_HELPER | CT_SEQ_ADJUST;
+	struct net___podlane *net = ct->ct_net.net;
+
+	if ((ct->status & (needed | refused)) != needed || is_opted_out(ct) || has_ipsec_policies(net))
+		return false;
+	return protocol == IPPROTO_UDP ||
+	       (ct->proto.tcp.state == CT_TCP_ESTABLISHED && net->ct.nf_ct_proto.tcp.tcp_be_liberal);
+}
+
+/*
+ * Gives the entry the time-out that a packet on the slow path would have given it. The kernel counts in jiffies and takes
+ * milliseconds: the length of a second is read back from a time-out of 1000 s.
+ */
+static __always_inline void renew_timeout(struct nf_conn___podlane *ct, __u8 protocol)
+{
+	struct net___podlane *net = ct->ct_net.net;
+	__u32 full = protocol == IPPROTO_TCP ? net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_ESTABLISHED]
+					     : net->ct.nf_ct_proto.udp.timeouts[CT_UDP_REPLIED];
+	__u32 now = bpf_jiffies64(), hz;
+
+	if (tracing || ct->timeout - now >= full - full / 8)
+		return;
+	if (bpf_ct_change_timeout(ct, 1000 * 1000))
+		return;
+	hz = (ct->timeout - now + 500) / 1000;
+	if (hz)
+		bpf_ct_change_timeout(ct, (__u64)full * 1000 / hz);
+}
+
+static __always_inline struct ip_addr ct_address(const union nf_inet_addr___podlane *from, bool is_ipv4)
+{
+	if (is_ipv4)
+		return mapped_ipv4(from->all[0]);
+	return (struct ip_addr){{from->all[0], from->all[1], from->all[2], from->all[3]}};
+}
+
+/* `other` is the tuple of the replies: reversed, it is this direction after translation. */
+static __always_inline void read_translation(const struct nf_conntrack_tuple___podlane *other, bool is_ipv4,
+					     struct flow *flow)
+{
+	flow->source = ct_address(&other->dst.u3, is_ipv4);
+	flow->destination = ct_address(&other->src.u3, is_ipv4);
+	flow->source_port = other->dst.u.all;
+	flow->destination_port = other->src.u.all;
+}
+
+static __always_inline void make_tuple(const struct flow_key *key, bool is_ipv4, struct bpf_sock_tuple *tuple)
+{
+	if (is_ipv4) {
+		tuple->ipv4.saddr = key->source.word[3];
+		tuple->ipv4.daddr = key->destination.word[3];
+		tuple->ipv4.sport = key->source_port;
+		tuple->ipv4.dport = key->destination_port;
+		return;
+	}
+	__builtin_memcpy(tuple->ipv6.saddr, &key->source, sizeof(key->source));
+	__builtin_memcpy(tuple->ipv6.daddr, &key->destination, sizeof(key->destination));
+	tuple->ipv6.sport = key->source_port;
+	tuple->ipv6.dport = key->destination_port;
+}
+
+/* Fills in the flow's translation; false if the connection must take the slow path. */
+static __always_inline bool query_conntrack(struct __sk_buff *skb, struct flow_scratch *work)
+{
+	__u8 protocol = work->key.protocol;
+	bool is_ipv4 = skb->protocol == bpf_htons(ETH_P_IP);
+	struct ct_opts *opts = &work->opts;
+	struct nf_conn___podlane *ct;
+	bool good;
+
+	__builtin_memset(opts, 0, sizeof(*opts));
+	opts->netns_id = CURRENT_NETNS;
+	opts->l4proto = protocol;
+	make_tuple(&work->key, is_ipv4, &work->tuple);
+	if (is_ipv4)
+		ct = bpf_skb_ct_lookup(skb, &work->tuple, sizeof(work->tuple.ipv4), opts, sizeof(*opts));
+	else
+		ct = bpf_skb_ct_lookup(skb, &work->tuple, sizeof(work->tuple.ipv6), opts, sizeof(*opts));
+	if (!ct)
+		return false;
+	good = may_bypass(ct, protocol);
+	if (good && opts->dir)
+		read_translation(&ct->tuplehash[0].tuple, is_ipv4, &work->flow);
+	else if (good)
+		read_translation(&ct->tuplehash[1].tuple, is_ipv4, &work->flow);
+	if (good)
+		renew_timeout(ct, protocol);
+	bpf_ct_release(ct);
+	return good;
+}

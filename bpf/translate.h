@@ -1,0 +1,76 @@
+/* Writes the host's translation of a connection into a packet. */
+#pragma once
+
+#include "bpf/packet.h"
+
+/* For an IPv4 packet without options. */
+static __always_inline bool translate_ipv4(struct __sk_buff *skb, const struct flow_scratch *work, __u32 checksum,
+					   __u64 flags)
+{
+	const __u32 l3 = sizeof(struct ethhdr);
+	__be32 old[2] = {work->key.source.word[3], work->key.destination.word[3]};
+	__be32 new[2] = {work->flow.source.word[3], work->flow.destination.word[3]};
+	__s64 differ = bpf_csum_diff(old, sizeof(old), new, sizeof(new), 0);
+
+	return !bpf_l4_csum_replace(skb, checksum, 0, differ, flags | BPF_F_PSEUDO_HDR) &&
+	       !bpf_l3_csum_replace(skb, l3 + __builtin_offsetof(struct iphdr, check), 0, differ, 0) &&
+	       !bpf_skb_store_bytes(skb, l3 + __builtin_offsetof(struct iphdr, saddr), new, sizeof(new), 0);
+}
+
+/*
+ * A checksum of the whole packet that a device computed does not change, because the addresses and the transport
+ * checksum cancel out. The first helper does not know that; BPF_F_RECOMPUTE_CSUM takes its change back.
+ */
+static __always_inline bool translate_ipv6(struct __sk_buff *skb, const struct flow_scratch *work, __u32 checksum,
+					   __u64 flags)
+{
+	const __u32 l3 = sizeof(struct ethhdr);
+	struct ip_addr old[2] = {work->key.source, work->key.destination};
+	struct ip_addr new[2] = {work->flow.source, work->flow.destination};
+	__s64 differ = bpf_csum_diff((__be32 *)old, sizeof(old), (__be32 *)new, sizeof(new), 0);
+
+	return !bpf_l4_csum_replace(skb, checksum, 0, differ, flags | BPF_F_PSEUDO_HDR) &&
+	       !bpf_skb_store_bytes(skb, l3 + __builtin_offsetof(struct ipv6hdr, saddr), new, sizeof(new),
+				    BPF_F_RECOMPUTE_CSUM);
+}
+
+static __always_inline bool translate_ports(struct __sk_buff *skb, const struct flow_scratch *work, __u32 l4,
+					    __u32 checksum, __u64 flags)
+{
+	__be16 old[2] = {work->key.source_port, work->key.destination_port};
+	__be16 new[2] = {work->flow.source_port, work->flow.destination_port};
+	__u32 from, to;
+
+	__builtin_memcpy(&from, old, sizeof(from));
+	__builtin_memcpy(&to, new, sizeof(to));
+	return !bpf_l4_csum_replace(skb, checksum, from, to, flags | sizeof(to)) &&
+	       !bpf_skb_store_bytes(skb, l4, &to, sizeof(to), 0);
+}
+
+/* Limits exempt a sender by the address that the receiver sees. */
+static __always_inline void set_translated_source(struct packet *p)
+{
+	__u32 only = 0;
+	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+
+	if (work)
+		p->ip.source = work->flow.source;
+}
+
+/* 0 if the packet is too short, before anything is changed. A global function: the verifier checks it once. */
+__attribute__((noinline)) int translate(struct __sk_buff *skb)
+{
+	__u32 only = 0, l4, checksum;
+	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	bool is_ipv4 = skb->protocol == bpf_htons(ETH_P_IP);
+	bool is_tcp = work && work->key.protocol == IPPROTO_TCP;
+	__u64 flags = is_tcp ? 0 : BPF_F_MARK_MANGLED_0;
+
+	l4 = sizeof(struct ethhdr) + (is_ipv4 ? sizeof(struct iphdr) : sizeof(struct ipv6hdr));
+	checksum = l4 + (is_tcp ? __builtin_offsetof(struct tcphdr, check) : __builtin_offsetof(struct udphdr, check));
+	if (!work || bpf_skb_pull_data(skb, l4 + (is_tcp ? sizeof(struct tcphdr) : sizeof(struct udphdr))))
+		return 0;
+	if (is_ipv4 ? !translate_ipv4(skb, work, checksum, flags) : !translate_ipv6(skb, work, checksum, flags))
+		return 0;
+	return translate_ports(skb, work, l4, checksum, flags);
+}

@@ -1,0 +1,40 @@
+/* flows: what conntrack says about each direction of a connection, so that the programs can repeat it. */
+#pragma once
+
+#include "types.h"
+
+/* A packet as it arrives on a host-side veth or an uplink: the tuple by which conntrack knows this direction. */
+struct flow_key {
+	struct ip_addr source;
+	struct ip_addr destination;
+	__be16 source_port;
+	__be16 destination_port;
+	__u8 protocol; /* IPPROTO_TCP or IPPROTO_UDP */
+	__u8 reserved[3];
+};
+
+enum flow_flags {
+	FLOW_TRANSLATED = 1 << 0, /* the tuple below is not the key's */
+};
+
+/* The tuple of the same packet after the host's translation. Reversed, it is the key of the other direction. */
+struct flow {
+	__u64 confirmed_ns; /* CLOCK_MONOTONIC, when conntrack was last queried */
+	__u64 since_ns;     /* CLOCK_MONOTONIC, when the entry was inserted */
+	struct ip_addr source;
+	struct ip_addr destination;
+	__be16 source_port;
+	__be16 destination_port;
+	__u32 flags;   /* enum flow_flags */
+	__u32 ifindex; /* host-side veth or uplink on which the flow was seen */
+	__u32 check;   /* flow_check() of its key: an LRU hash may reuse an entry while a program reads it */
+};
+
+static inline __u32 flow_check(const struct flow_key *key)
+{
+	return key->source.word[3] ^ (key->destination.word[3] << 1) ^ key->source.word[1] ^ key->destination.word[1] ^
+	       ((__u32)key->source_port << 16 | key->destination_port) ^ (__u32)key->protocol << 8;
+}
+
+ABI_STATIC_ASSERT(sizeof(struct flow_key) == 40, "no padding in a key");
+ABI_STATIC_ASSERT(sizeof(struct flow) == 64, "no padding in a value");

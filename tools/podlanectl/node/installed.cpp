@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kList = ".podlane-installed";
 
-// FNV-1a, 64 bits: to see an accident, not an enemy, who could change the list as well.
+// FNV-1a, 64 bits: detects accidental changes; a writer here could change the list as well.
 std::string fingerprint(std::string_view content) {
     std::uint64_t hash = 0xcbf29ce484222325U;
     for (const char c : content)
@@ -54,7 +54,7 @@ Result<void> write_all(int fd, std::string_view content, const std::string &path
     return {};
 }
 
-// Beside its final place, on the disk, and then there by one rename.
+// Written and synced under a temporary name, then renamed.
 Result<void> put_file(const std::string &path, std::string_view content, unsigned mode) {
     const std::string temporary = path + ".new-" + std::to_string(getpid());
     const Fd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
@@ -62,7 +62,7 @@ Result<void> put_file(const std::string &path, std::string_view content, unsigne
         return system_error(ErrorCode::io_failure, "creating " + temporary, errno);
     Result<void> done = write_all(fd.get(), content, temporary);
     if (done && (fchmod(fd.get(), mode) != 0 || fsync(fd.get()) != 0 || rename(temporary.c_str(), path.c_str()) != 0))
-        done = system_error(ErrorCode::io_failure, "putting " + path + " in its place", errno);
+        done = system_error(ErrorCode::io_failure, "renaming " + temporary + " to " + path, errno);
     if (!done)
         unlink(temporary.c_str());
     return done;

@@ -1,4 +1,4 @@
-// path list, path show, path flush: which way each flow came.
+// path list, path show, path flush: the flow cache.
 #include "tools/podlanectl/views/path.hpp"
 
 #include "tools/output/words.hpp"
@@ -24,9 +24,9 @@ struct PathRow {
     flow_path value;
     std::string pod; // empty: no endpoint is known for it
     std::string container_id;
-    std::string interface; // host end
+    std::string interface; // host-side veth
     std::string uplink;
-    std::uint64_t now_ns; // CLOCK_MONOTONIC
+    std::uint64_t now_ns;                         // CLOCK_MONOTONIC
     std::optional<flow> confirmed = std::nullopt; // by conntrack: `key` is then the tuple as it arrives
 };
 
@@ -126,7 +126,7 @@ Result<std::vector<PathRow>> read_flows(const std::vector<EndpointEntry> &entrie
     return rows;
 }
 
-// Flows of the entries alone, or of all endpoints and of those that are gone.
+// Flows of these entries only; with `orphans`, also those of endpoints that are gone.
 Result<std::vector<PathRow>> read_paths(const std::vector<EndpointEntry> &entries, bool orphans, const World &world) {
     std::vector<PathRow> rows;
     for (const auto &[key, value] : TRY(read_map<path_key, flow_path>(world.bpffs, PODLANE_MAP_PATHS))) {
@@ -144,7 +144,7 @@ using Read = Result<std::vector<PathRow>> (*)(const std::vector<EndpointEntry> &
 Result<std::vector<PathRow>> selected(Read read, const Selection &selection, const World &world) {
     if (!selection.selects_all())
         return read(TRY(selected_endpoints(selection, world)), false, world);
-    // Endpoints give the flows their pods; without them the interface has to do.
+    // Endpoints name the pods of flows; without them only the interface is shown.
     const Result<std::vector<EndpointEntry>> entries = selected_endpoints({}, world);
     return read(entries ? *entries : std::vector<EndpointEntry>{}, true, world);
 }
@@ -212,13 +212,14 @@ Result<int> path_flush(const Call &call, World &world) {
     if (world.json)
         world.print(output::json_text(output::Object{{"flushed", erased}}));
     else
-        world.print(std::to_string(erased) + (erased == 1 ? " flow" : " flows") + " forgotten\n");
+        world.print(std::to_string(erased) + (erased == 1 ? " flow" : " flows") + " deleted from the cache\n");
     return 0;
 }
 
 constexpr std::array<Command, 3> kCommands = {{
     {"list", "List cached flows.", kSelect | kRead, kWhich,
-     "Paths: conntrack (confirmed by it, translated as it says), host (through the host stack, which may translate or filter), direct (between two pods of this node),\n"
+     "Paths: conntrack (confirmed by it, translated as it says), host (through the host stack, which may translate or "
+     "filter), direct (between two pods of this node),\n"
      "uplink NAME (replies leave by it), uplink by route (as the kernel's routes say).",
      path_list},
     {"show", "Show everything known about a pod's flows, or which path a packet would take, and why.",

@@ -40,6 +40,11 @@ Result<Finished> run(const std::string &program, const std::vector<std::string> 
     return run_process(path, {"LC_ALL=C", "PATH=/usr/sbin:/sbin:/usr/bin:/bin"}, input, arguments);
 }
 
+Error failed(const std::string &what, const Finished &finished) {
+    return {ErrorCode::io_failure,
+            what + " ended with exit code " + std::to_string(finished.exit_code) + ": " + finished.err};
+}
+
 Result<void> run_script(const std::string &program, const std::vector<std::string> &arguments,
                         const std::string &script) {
     Finished finished;
@@ -48,8 +53,7 @@ Result<void> run_script(const std::string &program, const std::vector<std::strin
         if (finished.exit_code == 0)
             return {};
     }
-    return Error{ErrorCode::io_failure,
-                 program + " ended with exit code " + std::to_string(finished.exit_code) + ": " + finished.err};
+    return failed(program, finished);
 }
 
 // Whether the kernel holds NAT rules of the iptables that is not built on nftables.
@@ -124,8 +128,11 @@ Result<void> put_nftables(const cni::Config &config, std::span<const ip_addr> ad
 // What is added first can be deleted, whether or not it was there; a table that is gone stays so.
 Result<void> erase_from_nftables(const std::string &network, std::span<const ip_addr> addresses) {
     const std::string table = table_of(network);
-    if (TRY(run("nft", {"list", "set", "inet", "podlane-" + network, "pods4"}, "")).exit_code != 0)
+    const Finished listed = TRY(run("nft", {"list", "set", "inet", "podlane-" + network, "pods4"}, ""));
+    if (listed.exit_code != 0 && listed.err.find("No such file or directory") != std::string::npos)
         return {};
+    if (listed.exit_code != 0)
+        return failed("nft list set " + table, listed);
     return run_script("nft", {"-f", "-"}, elements("add", table, addresses) + elements("delete", table, addresses));
 }
 

@@ -16,8 +16,10 @@
 
 namespace podlane::cni {
 
-// `arguments` are those of CNI_ARGS, which args.cni and runtimeConfig override.
-Result<Config> read_config(const json::Value &document, Command command, const Arguments &arguments);
+// `arguments` are those of CNI_ARGS, which args.cni and runtimeConfig override. For DEL and GC a wrong value is not an
+// error: it keeps its default, and `ignored` gets the sentence. Only GC's list of valid attachments must be right.
+Result<Config> read_config(const json::Value &document, Command command, const Arguments &arguments,
+                           std::vector<std::string> &ignored);
 
 // The version the configuration names; the oldest where it names none.
 Result<Version> read_version(const json::Node &root);

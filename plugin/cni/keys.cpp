@@ -7,14 +7,14 @@
 namespace podlane::cni {
 namespace {
 
-constexpr std::array<std::string_view, 27> kOurs{
-    "uplink",      "gateway",         "table",        "sourceRouting",
-    "mtu",         "routes",          "defaultRoute", "hostInterfacePrefix",
-    "fastPath",    "attach",          "antiSpoof",    "allowedSources",
-    "bpffs",       "maxEndpoints",    "maxPaths",     "log",
-    "bandwidth",   "ingressRate",     "ingressBurst", "egressRate",
-    "egressBurst", "uplinks",         "clusterCIDRs", "mark",
-    "limiter",     "unshapedSubnets", "shapedSubnets"};
+constexpr std::array<std::string_view, 28> kOurs{
+    "uplink",      "gateway",         "table",         "sourceRouting",
+    "mtu",         "routes",          "defaultRoute",  "hostInterfacePrefix",
+    "fastPath",    "attach",          "antiSpoof",     "allowedSources",
+    "bpffs",       "maxEndpoints",    "maxPaths",      "log",
+    "bandwidth",   "ingressRate",     "ingressBurst",  "egressRate",
+    "egressBurst", "uplinks",         "clusterCIDRs",  "mark",
+    "limiter",     "unshapedSubnets", "shapedSubnets", "stateDir"};
 
 // Written by runtimes and libraries of Go, so read in any case.
 constexpr std::array<std::string_view, 10> kSpecified{

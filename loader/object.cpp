@@ -171,8 +171,8 @@ Result<void> read_constants(int program_fd, LoadSettings &settings) {
     settings.mark = static_cast<std::uint32_t>(TRY(read("fast_mark", settings.mark)));
     settings.slow_mark = static_cast<std::uint32_t>(TRY(read("slow_mark", 0)));
     settings.slow_mark_mask = static_cast<std::uint32_t>(TRY(read("slow_mark_mask", 0)));
-    settings.confirm_ms = static_cast<std::uint32_t>(
-        TRY(read("confirm_ns", settings.confirm_ms * kNanosecondsPerMs)) / kNanosecondsPerMs);
+    settings.confirm_ms = static_cast<std::uint32_t>(TRY(read("confirm_ns", settings.confirm_ms * kNanosecondsPerMs)) /
+                                                     kNanosecondsPerMs);
     settings.conntrack = TRY(read("has_conntrack", 0)) != 0;
     return {};
 }

@@ -20,7 +20,7 @@ struct LoadSettings {
     std::uint32_t mark = PODLANE_MARK;
     std::uint32_t slow_mark = 0; // conntrack mark, under the mask, of connections that stay on the slow path
     std::uint32_t slow_mark_mask = 0;
-    bool conntrack = true; // follow what conntrack says, if the kernel lets programs query it
+    bool conntrack = true;           // follow what conntrack says, if the kernel lets programs query it
     std::uint32_t confirm_ms = 1000; // how long a flow is followed before conntrack is queried again
 };
 

@@ -65,6 +65,9 @@ Result<void> put_uplink(const UplinkTables &tables, std::uint32_t ifindex, std::
         *slot = network;
     }
     kind = TRY(usable_kind(ifindex, kind));
+    // An entry without networks says what has to be removed again, should this call be killed.
+    if (!TRY(tables.uplinks.find(ifindex)))
+        TRY(tables.uplinks.update(ifindex, uplink{}));
     if (TRY(tables.counters.find(ifindex)).empty())
         TRY(tables.counters.insert_zero(ifindex));
     auto put = attach(ifindex, Hook::egress, kind, tables.to_uplink.get());
@@ -72,18 +75,20 @@ Result<void> put_uplink(const UplinkTables &tables, std::uint32_t ifindex, std::
         put = attach(ifindex, Hook::ingress, kind, tables.from_uplink.get());
     if (put)
         put = tables.uplinks.update(ifindex, entry);
-    // Without an entry nothing leads back to the programs: roll back.
-    if (!put && !TRY(tables.uplinks.find(ifindex)))
+    // An entry without networks leads to nothing: roll back.
+    if (!put && TRY(tables.uplinks.find(ifindex)).value_or(uplink{}).networks[0] == 0)
         if (auto erased = erase_uplink(tables, ifindex); !erased)
             put.error().message += "; and rolling back: " + erased.error().message;
     return put;
 }
 
 Result<void> erase_uplink(const UplinkTables &tables, std::uint32_t ifindex) {
-    TRY(tables.uplinks.remove(ifindex));
+    // Without networks no packet leaves by it; the entry stays until all the rest is removed.
+    TRY(tables.uplinks.update(ifindex, uplink{}));
     TRY(detach(ifindex, Hook::ingress));
     TRY(detach(ifindex, Hook::egress));
     TRY(tables.counters.remove(ifindex));
+    TRY(tables.uplinks.remove(ifindex));
     return {};
 }
 
@@ -100,6 +105,9 @@ Result<void> take_network(const UplinkTables &tables, std::uint32_t ifindex, std
 Result<void> take_network_everywhere(const UplinkTables &tables, std::uint32_t network) {
     for (const std::uint32_t ifindex : TRY(carriers_of(tables, network)))
         TRY(take_network(tables, ifindex, network));
+    for (const auto &[ifindex, entry] : TRY(tables.uplinks.entries())) // of calls that were killed
+        if (entry.networks[0] == 0)
+            TRY(erase_uplink(tables, ifindex));
     return {};
 }
 
@@ -113,8 +121,8 @@ Result<std::vector<std::uint32_t>> vanished_uplinks(const UplinkTables &tables) 
 
 Result<void> erase_vanished_uplinks(const UplinkTables &tables) {
     for (const std::uint32_t ifindex : TRY(vanished_uplinks(tables))) {
-        TRY(tables.uplinks.remove(ifindex));
         TRY(tables.counters.remove(ifindex));
+        TRY(tables.uplinks.remove(ifindex));
     }
     return {};
 }

@@ -17,7 +17,9 @@
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/remove.hpp"
+#include "plugin/restore.hpp"
 #include "plugin/rollback.hpp"
+#include "plugin/state.hpp"
 #include "plugin/peer_interfaces.hpp"
 #include "plugin/verbs.hpp"
 
@@ -40,8 +42,8 @@ Result<void> create_lease(const cni::Request &request, endpoint_mode mode, Rollb
         lease = *request.config.prev_result;
         return {};
     }
-    lease = TRY(ipam::add(request));
-    rollback.add("giving back the lease", [&request] { return ipam::remove(request); });
+    lease = TRY(ipam::add(request)); // it releases what it cannot read
+    rollback.add("releasing the lease", [&request] { return ipam::remove(request); });
     return {};
 }
 
@@ -132,7 +134,7 @@ Result<void> wait_for_addresses(Pair &pair, const Plan &plan) {
     const Step step(STEP_WAIT);
     constexpr std::uint32_t kLocalTable = 255;
     constexpr std::uint8_t kLocalRoute = 2; // RTN_LOCAL
-    constexpr int kAttempts = 2000;
+    constexpr int kAttempts = 20000;        // 10 s: the worker shares the CPU with all other starting pods
     constexpr useconds_t kPause = 500;
     for (const ip_addr &addr : plan.addresses) {
         if (is_ipv4(addr))
@@ -195,7 +197,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
                                            const std::optional<EgressRoute> &way, Rollback &rollback) {
     cni::Attachment lease;
     TRY(create_lease(request, mode, rollback, lease));
-    const Lock lock = TRY(enter_network(request, tables, sockets.host, rollback));
+    const Lock lock = TRY(enter_network(request, way, tables, sockets.host, rollback));
     Plan plan = TRY(make_plan(request, lease, request.config.mtu ? 0 : TRY(mtu_of(way, sockets.host))));
     const HookKind kind = TRY(choose_hook_kind(request.config));
     TRY(enable_forwarding(sockets.host, std::ranges::any_of(plan.addresses, is_ipv4), !is_none(plan.link_local)));
@@ -210,6 +212,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     EndpointFacts facts = facts_of(plan, pair, mode, kind, pod.inode());
     facts.masquerade = TRY(masquerade_of(request.config));
     const endpoint record = TRY(make_endpoint(request, facts));
+    TRY(update_record(request, record, mode == ENDPOINT_MAIN ? &lease : nullptr, way ? way->uplink.ifindex : 0));
     TRY(put_endpoint(tables, request, record, rollback));
     TRY(attach_programs(request.config.bpffs, record.ifindex, kind));
     TRY(configure_pod(pod, pair, plan, request.ifname));
@@ -244,20 +247,27 @@ Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, cons
         return Error{ErrorCode::already_exists,
                      "the container's namespace " + request.netns + " has an interface " + request.ifname + " already",
                      "remove it, or choose another CNI_IFNAME"};
-    if (!known)
+    if (!known && !TRY(records_of(request.config).find(request.container_id, request.ifname)))
         return {};
-    TRY(remove_attachment(request));
-    return mode == ENDPOINT_MAIN ? ipam::remove(request) : Result<void>{};
+    return remove_attachment(request);
 }
 
-Result<cni::Attachment> make(cni::Request &request, endpoint_mode mode, const net::Namespace &pod, Sockets &sockets,
-                             const Tables &tables, Rollback &rollback) {
+// Before anything is made: from here on a DEL or GC finds what a killed ADD left.
+Result<void> record_on_disk(const cni::Request &request, Rollback &rollback) {
+    const AttachmentRecords records = records_of(request.config);
+    rollback.add_record("recording the attachment on disk",
+                        [records, &request] { return records.erase(request.container_id, request.ifname); });
+    return records.write(TRY(record_of(request)));
+}
+
+Result<cni::Attachment> make(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
+                             Sockets &sockets, const Tables &tables, Rollback &rollback) {
     const std::optional<EgressRoute> way = TRY(find_egress_route(request.config, sockets.host));
     return make_interface_for(request, mode, pod, sockets, tables, way, rollback);
 }
 
-Result<cni::Attachment> adopt(cni::Request &request, const net::Namespace &pod, Sockets &sockets, const Tables &tables,
-                              Rollback &rollback) {
+Result<cni::Attachment> adopt(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
+                              const Tables &tables, Rollback &rollback) {
     const Adopted pair = TRY(find_pair(sockets, request.ifname));
     if (!pair.host)
         return adopt_without_host_veth(request, pod, sockets, tables, pair.pod, rollback);
@@ -267,8 +277,7 @@ Result<cni::Attachment> adopt(cni::Request &request, const net::Namespace &pod, 
 
 } // namespace
 
-Result<std::string> add(const cni::Request &asked) {
-    cni::Request request = asked;
+Result<std::string> add(const cni::Request &request) {
     const endpoint_mode mode = TRY(mode_of(request));
     const net::Namespace pod = TRY(open_container(request));
     if (!request.netns_override && pod == TRY(net::Namespace::current()))
@@ -278,7 +287,9 @@ Result<std::string> add(const cni::Request &asked) {
     const Tables tables = TRY(open_node(request.config));
     Sockets sockets{TRY(net::Netlink::open()), TRY(net::Netlink::open_in(pod))};
     TRY(refuse_second(request, mode, pod, sockets, tables));
+    TRY(restore_lost_endpoints(request.config, tables));
     Rollback rollback;
+    TRY(record_on_disk(request, rollback));
     auto result = mode == ENDPOINT_AFTER_MAIN ? adopt(request, pod, sockets, tables, rollback)
                                               : make(request, mode, pod, sockets, tables, rollback);
     if (!result) {

@@ -13,6 +13,7 @@
 #include "plugin/peer_interfaces.hpp"
 #include "plugin/history.hpp"
 #include "plugin/limiter.hpp"
+#include "plugin/state.hpp"
 
 #include <algorithm>
 
@@ -159,7 +160,7 @@ Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, Hoo
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
                                         const Tables &tables, const Adopted &pair,
                                         const std::optional<EgressRoute> &way, Rollback &rollback) {
-    const Lock lock = TRY(enter_network(request, tables, sockets.host, rollback));
+    const Lock lock = TRY(enter_network(request, way, tables, sockets.host, rollback));
     const auto own = addresses_of(*request.config.prev_result, request.ifname);
     EndpointFacts facts = TRY(facts_of(request, pod, sockets, pair, way));
     const ConflictProbe question = TRY(ConflictProbe::ask(way, facts.addresses));
@@ -170,6 +171,7 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
         facts.flags |= INTERFACE_POD_RULES;
     facts.flags |= TRY(start_limiter(request.config, facts.ifindex, rollback));
     const endpoint record = TRY(make_endpoint(request, facts));
+    TRY(update_record(request, record, nullptr, way ? way->uplink.ifindex : 0));
     TRY(put_endpoint(tables, request, record, rollback));
     rollback.add("attaching the programs", [ifindex = record.ifindex]() -> Result<void> {
         TRY(detach(ifindex, Hook::ingress));

@@ -220,8 +220,7 @@ Result<void> check_source_routing(Checked &c, const Tables &tables, const std::o
 
 } // namespace
 
-Result<std::string> check(const cni::Request &asked) {
-    cni::Request request = asked;
+Result<std::string> check(const cni::Request &request) {
     if (!request.config.prev_result)
         return Error{ErrorCode::invalid_network_config, "CHECK needs \"prevResult\", the result of the ADD"};
     if (!request.config.ipam_type.empty())

@@ -31,18 +31,26 @@ Result<std::uint32_t> look_up_uplink(const cni::Config &config, net::Netlink &ho
 
 } // namespace
 
-Result<std::optional<EgressRoute>> find_egress_route(cni::Config &config, net::Netlink &host) {
-    if (config.uplink.empty() && config.gateways.empty() && !config.table)
+bool has_egress_route(const cni::Config &config) {
+    return !config.uplink.empty() || !config.gateways.empty() || config.table;
+}
+
+Result<std::optional<EgressRoute>> find_egress_route(const cni::Config &config, net::Netlink &host) {
+    if (!has_egress_route(config))
         return std::optional<EgressRoute>{};
     const auto link = config.uplink.empty() ? TRY(net::find_link(host, TRY(look_up_uplink(config, host))))
                                             : TRY(net::find_link(host, config.uplink));
     if (!link)
-        return Error{ErrorCode::invalid_network_config, "the uplink " + config.uplink + " is not there",
-                     "make the interface, or name another one in \"uplink\""};
-    config.uplink = link->name;
-    if (std::ranges::find(config.uplinks, link->name) == config.uplinks.end())
-        config.uplinks.push_back(link->name);
+        return Error{ErrorCode::invalid_network_config, "uplink: there is no interface " + config.uplink,
+                     "create it, or name another one in \"uplink\""};
     return std::optional(EgressRoute{*link, config.gateways, config.table});
+}
+
+std::vector<std::string> uplinks_of(const cni::Config &config, const std::optional<EgressRoute> &egress_route) {
+    std::vector<std::string> uplinks = config.uplinks;
+    if (egress_route && std::ranges::find(uplinks, egress_route->uplink.name) == uplinks.end())
+        uplinks.push_back(egress_route->uplink.name);
+    return uplinks;
 }
 
 Result<std::optional<ip_addr>> gateway_for(const EgressRoute &way, const cni::Address &own, net::Netlink &host) {

@@ -1,4 +1,4 @@
-// A network's own way out of the node: found from its configuration, the lease and the node's routes.
+// A network's own egress route: found from its configuration, the lease and the node's routes.
 #pragma once
 
 #include "maps/result.hpp"
@@ -16,9 +16,15 @@ struct EgressRoute {
     std::optional<std::uint32_t> table;
 };
 
-// Nothing where the configuration names none: the network leaves as the node's routes say. Puts the uplink among those
-// of the configuration. ErrorCode::invalid_network_config where the uplink is not there or cannot be found.
-Result<std::optional<EgressRoute>> find_egress_route(cni::Config &config, net::Netlink &host);
+// Whether the configuration names any part of one.
+[[nodiscard]] bool has_egress_route(const cni::Config &config);
+
+// None if the configuration names none: the network leaves as the node's routes say.
+// ErrorCode::invalid_network_config if the uplink is missing or cannot be found.
+Result<std::optional<EgressRoute>> find_egress_route(const cni::Config &config, net::Netlink &host);
+
+// Names and patterns of the network's uplinks: those of the configuration and that of the egress route.
+std::vector<std::string> uplinks_of(const cni::Config &config, const std::optional<EgressRoute> &egress_route);
 
 // The next hop for what `own` sends beyond its subnet: as configured, from the lease, or of the uplink's default route.
 Result<std::optional<ip_addr>> gateway_for(const EgressRoute &way, const cni::Address &own, net::Netlink &host);

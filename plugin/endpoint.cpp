@@ -33,7 +33,7 @@ Result<void> take_from(const Tables &tables, const ip_addr &addr, std::uint32_t 
         if (record.ifindex != owner)
             continue;
         if (!link || link->name != field_text(record.host_ifname))
-            return erase_endpoint(tables, key, record);
+            return erase_endpoint(tables, record);
         who = "container " + std::string(field_text(key.container_id)) + ", " + std::string(field_text(key.ifname));
     }
     if (!link)
@@ -162,13 +162,14 @@ Result<void> forget_at(const Tables &tables, const endpoint &record, std::uint32
 // Its own addresses and those of its siblings at its host end, and its own at theirs.
 Result<void> erase_source_routes(const Tables &tables, const endpoint &record) {
     std::vector<source_route> others;
+    std::vector<source_route_key> own;
     for (const source_route_key &key : TRY(tables.source_routes.keys())) {
         if (key.ifindex != record.ifindex)
             continue;
         const auto route = TRY(tables.source_routes.find(key));
         if (route && route->ifindex != record.ifindex)
             others.push_back(*route);
-        TRY(tables.source_routes.remove(key));
+        own.push_back(key);
     }
     for (const std::uint32_t is_ipv4 : {0U, 1U})
         TRY(erase_slots(tables, record.ifindex, is_ipv4, 1));
@@ -178,6 +179,8 @@ Result<void> erase_source_routes(const Tables &tables, const endpoint &record) {
             ends.push_back(route.ifindex);
     for (const std::uint32_t end : ends)
         TRY(forget_at(tables, record, end, others));
+    for (const source_route_key &key : own) // last: they name the others, should this have to be repeated
+        TRY(tables.source_routes.remove(key));
     return {};
 }
 
@@ -303,7 +306,7 @@ Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {
     return std::move(errors).result();
 }
 
-Result<void> erase_endpoint(const Tables &tables, const endpoint_key &key, const endpoint &record) {
+Result<void> erase_endpoint(const Tables &tables, const endpoint &record) {
     const Step step(STEP_ENTRIES);
     Errors errors;
     for (const ip_addr &addr : addresses_in(record)) {
@@ -325,7 +328,6 @@ Result<void> erase_endpoint(const Tables &tables, const endpoint_key &key, const
     } else {
         errors.add(erase_interface(tables, record.ifindex));
     }
-    errors.add(tables.endpoints.remove(key));
     return std::move(errors).result();
 }
 

@@ -48,8 +48,9 @@ Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollbac
 // Those of put_endpoint() and put_addresses() that only the programs of limits read.
 [[nodiscard]] Result<bool> has_limit_entries(const Tables &tables, const cni::Config &config, const endpoint &record);
 
-// Erases whatever the maps hold of the endpoint; what is missing is done already. Collects errors.
-Result<void> erase_endpoint(const Tables &tables, const endpoint_key &key, const endpoint &record);
+// Erases whatever the maps hold of the endpoint but its entry in endpoints_v1, which says what is to be removed and so
+// goes last. Anything already gone counts as erased. Collects errors.
+Result<void> erase_endpoint(const Tables &tables, const endpoint &record);
 // The same by the host end alone, where the record is lost.
 Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex);
 

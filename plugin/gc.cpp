@@ -1,59 +1,99 @@
+#include "loader/pins.hpp"
+#include "maps/errors.hpp"
+#include "maps/tables.hpp"
+#include "plugin/endpoint.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/log.hpp"
 #include "plugin/network.hpp"
 #include "plugin/remove.hpp"
+#include "plugin/state.hpp"
 #include "plugin/verbs.hpp"
 
-#include "maps/errors.hpp"
-#include "maps/tables.hpp"
-
 #include <algorithm>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
 
 namespace podlane {
 namespace {
 
-bool is_valid(const cni::Request &request, std::string_view container_id, std::string_view ifname) {
-    return std::ranges::any_of(request.config.valid_attachments, [&](const cni::ValidAttachment &one) {
-        return one.container_id == container_id && one.ifname == ifname;
-    });
+using Identity = std::pair<std::string, std::string>; // container ID, interface name
+
+// All of the network that the maps or the disk know, those of an earlier boot too: their leases are still taken.
+Result<std::set<Identity>> attachments_of(const cni::Request &request, const std::optional<Tables> &tables) {
+    std::set<Identity> all;
+    if (tables)
+        for (const auto &[key, value] : TRY(tables->endpoints.entries()))
+            if (field_text(value.network_name) == request.config.name)
+                all.emplace(field_text(key.container_id), field_text(key.ifname));
+    for (const AttachmentRecord &record : TRY(records_of(request.config).list()))
+        if (record.network == request.config.name)
+            all.emplace(record.container_id, record.ifname);
+    return all;
 }
 
 // What a DEL of the attachment would have asked for.
-Result<void> collect(cni::Request request, std::string_view container_id, std::string_view ifname) {
-    request.container_id = container_id;
-    request.ifname = ifname;
+Result<void> collect(cni::Request request, const Identity &identity) {
+    std::tie(request.container_id, request.ifname) = identity;
     request.netns.clear();
     log(cni::Log::Level::info, "container " + request.container_id + ", " + request.ifname + " is gone: removing it");
-    TRY(remove_attachment(request));
-    return request.config.ipam_type.empty() ? Result<void>{} : ipam::remove(request);
+    auto removed = remove_attachment(request);
+    return removed ? std::move(removed)
+                   : std::move(removed).error().context("removing container " + request.container_id);
 }
 
-// What the network's last DEL could not take away.
-Result<void> drop_network(const cni::Request &request) {
-    const Tables tables = TRY(Tables::open(request.config.bpffs, Access::if_present));
-    return drop_network_if_unused(request.config.bpffs, tables, network_id(request.config.name));
+// Entries that lead to an interface of no endpoint: left by a version whose DEL forgot what it had not finished.
+Result<void> erase_stale_addresses(const std::string &root, const Tables &tables, std::uint32_t network) {
+    const Lock lock = TRY(Lock::shared(root));
+    std::set<std::uint32_t> owners;
+    for (const auto &[key, value] : TRY(tables.addresses.entries()))
+        if (key.network == network)
+            owners.insert(value.ifindex);
+    // After them: an ADD puts its endpoint before its addresses.
+    for (const auto &[key, record] : TRY(tables.endpoints.entries()))
+        owners.erase(record.ifindex);
+    for (const std::uint32_t owner : owners)
+        TRY(erase_interface(tables, owner));
+    return {};
+}
+
+// What the network's last DEL could not remove.
+Result<void> clean_network(const cni::Request &request, const Tables &tables) {
+    const std::uint32_t network = network_id(request.config.name);
+    TRY(erase_stale_addresses(request.config.bpffs, tables, network));
+    return drop_network_if_unused(request, tables, network);
+}
+
+Result<void> collect_leases(const cni::Request &request) {
+    if (request.config.ipam_type.empty())
+        return {};
+    if (ipam::is_installed(request))
+        return ipam::gc(request);
+    log(cni::Log::Level::warning,
+        "IPAM plugin \"" + request.config.ipam_type + "\" is not installed: its GC is not run");
+    return {};
 }
 
 } // namespace
 
 Result<std::string> gc(const cni::Request &request) {
     Errors errors;
-    const auto endpoints = open_endpoints(request.config.bpffs, Access::read_only);
-    if (!endpoints && endpoints.error().code != ErrorCode::missing)
-        return endpoints.error();
-    if (endpoints)
-        for (const auto &[key, value] : TRY(endpoints->entries())) {
-            const std::string_view container_id = field_text(key.container_id);
-            const std::string_view ifname = field_text(key.ifname);
-            if (field_text(value.network_name) != request.config.name || is_valid(request, container_id, ifname))
-                continue;
-            if (auto collected = collect(request, container_id, ifname); !collected)
-                errors.add(std::move(collected).error().context("removing container " + std::string(container_id)));
-        }
-    if (endpoints)
-        errors.add(drop_network(request));
-    if (!request.config.ipam_type.empty())
-        errors.add(ipam::gc(request));
+    auto opened = Tables::open(request.config.bpffs, Access::if_present);
+    if (!opened && opened.error().code != ErrorCode::missing)
+        return std::move(opened).error();
+    const std::optional<Tables> tables = opened ? std::optional(std::move(opened).value()) : std::nullopt;
+    const auto is_valid = [&](const Identity &identity) {
+        return std::ranges::any_of(request.config.valid_attachments, [&](const cni::ValidAttachment &one) {
+            return one.container_id == identity.first && one.ifname == identity.second;
+        });
+    };
+    for (const Identity &identity : TRY(attachments_of(request, tables)))
+        if (!is_valid(identity))
+            errors.add(collect(request, identity));
+    if (tables)
+        errors.add(clean_network(request, *tables));
+    errors.add(collect_leases(request));
     TRY(std::move(errors).result());
     return std::string{};
 }

@@ -4,6 +4,7 @@
 #include "plugin/log.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/pod_rules.hpp"
+#include "plugin/state.hpp"
 
 #include <algorithm>
 
@@ -92,6 +93,7 @@ Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, con
     const Lock lock = TRY(Lock::shared(request.config.bpffs));
     const endpoint record = TRY(make_record(request, pod, link));
     const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
+    TRY(update_record(request, record, nullptr, 0));
     TRY(tables.endpoints.insert(key, record));
     rollback.add("recording the endpoint", [&tables, key]() -> Result<void> {
         TRY(tables.endpoints.remove(key));

@@ -5,11 +5,14 @@
 #include "plugin/cni/version.hpp"
 #include "plugin/history.hpp"
 #include "loader/process.hpp"
+#include "plugin/log.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <optional>
 #include <string_view>
 
 namespace podlane::ipam {
@@ -26,12 +29,22 @@ std::string joined(const std::vector<std::string> &parts) {
 
 Result<std::string> find_plugin(const cni::Request &request) {
     const std::string &type = request.config.ipam_type;
+    std::optional<Error> failed;
     for (const std::string &directory : request.path) {
         const std::string path = directory + "/" + type;
         struct stat facts {};
-        if (stat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && access(path.c_str(), X_OK) == 0)
+        if (stat(path.c_str(), &facts) != 0) {
+            if (errno != ENOENT && errno != ENOTDIR)
+                failed = system_error(ErrorCode::plugin_not_available, "IPAM plugin " + path, errno);
+            continue;
+        }
+        if (S_ISREG(facts.st_mode) && access(path.c_str(), X_OK) == 0)
             return path;
+        failed = Error{ErrorCode::plugin_not_available, "IPAM plugin " + path + " is not an executable file",
+                       "chmod 755 " + path + ", or correct \"ipam.type\""};
     }
+    if (failed)
+        return *std::move(failed);
     return Error{ErrorCode::plugin_not_available,
                  "IPAM plugin \"" + type + "\" is not in CNI_PATH (" + joined(request.path) + ")",
                  "install it there, or correct \"ipam.type\""};
@@ -43,7 +56,8 @@ std::vector<std::string> environment_for(const cni::Request &request, std::strin
     for (char **entry = environ; *entry != nullptr; ++entry) {
         const std::string_view text = *entry;
         const bool replaced = text.starts_with("CNI_COMMAND=") || text.starts_with("CNI_CONTAINERID=") ||
-                              text.starts_with("CNI_IFNAME=") || text.starts_with("CNI_NETNS=");
+                              text.starts_with("CNI_IFNAME=") || text.starts_with("CNI_NETNS=") ||
+                              text.starts_with("CNI_ARGS=");
         if (!replaced)
             all.emplace_back(text);
     }
@@ -51,6 +65,8 @@ std::vector<std::string> environment_for(const cni::Request &request, std::strin
     all.push_back("CNI_CONTAINERID=" + request.container_id);
     all.push_back("CNI_IFNAME=" + request.ifname);
     all.push_back("CNI_NETNS=" + request.netns);
+    if (!request.args.empty())
+        all.push_back("CNI_ARGS=" + request.args);
     return all;
 }
 
@@ -102,6 +118,9 @@ Result<Finished> run_as(const cni::Request &request, std::string_view command, b
     return finished;
 }
 
+// What host-local says of an address that the attachment got from an ADD that was killed.
+bool holds_lease(const Error &error) { return error.message.find("duplicate allocation") != std::string::npos; }
+
 Result<void> run_without_answer(const cni::Request &request, std::string_view command, bool may_lack_command) {
     TRY(run_as(request, command, may_lack_command));
     return {};
@@ -109,15 +128,23 @@ Result<void> run_without_answer(const cni::Request &request, std::string_view co
 
 } // namespace
 
+bool is_installed(const cni::Request &request) { return find_plugin(request).has_value(); }
+
 Result<cni::Attachment> add(const cni::Request &request) {
-    const Finished finished = TRY(run_as(request, "ADD", false));
+    auto leased = run_as(request, "ADD", false);
+    if (!leased && holds_lease(leased.error())) {
+        log(cni::Log::Level::warning, leased.error().message + ": releasing that lease, and requesting another");
+        TRY(remove(request));
+        leased = run_as(request, "ADD", false);
+    }
+    const Finished finished = TRY(std::move(leased));
     auto lease = cni::parse_attachment(finished.out);
     if (lease)
         return std::move(lease).value();
     // The plugin has given something away all the same.
     Error error = std::move(lease).error().context("result of IPAM plugin \"" + request.config.ipam_type + "\"");
     if (auto returned = remove(request); !returned)
-        error.message += "; and giving back the lease: " + returned.error().message;
+        error.message += "; and releasing the lease: " + returned.error().message;
     return error;
 }
 

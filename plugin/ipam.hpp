@@ -8,8 +8,10 @@ namespace podlane::ipam {
 
 // Each finds the plugin named in "ipam" on CNI_PATH and runs it with this process's environment. A plugin that does
 // not speak the configuration's version is asked which it does, and asked again in the newest both know.
+// A lease that this attachment holds already, from an ADD that was killed, is released and requested again.
 Result<cni::Attachment> add(const cni::Request &request);
-Result<void> remove(const cni::Request &request); // CNI DEL: gives the lease back
+Result<void> remove(const cni::Request &request); // CNI DEL: releases the lease
+[[nodiscard]] bool is_installed(const cni::Request &request);
 Result<void> check(const cni::Request &request);
 // STATUS and GC came with 1.1.0: with an older plugin they end well when the plugin is there at all.
 Result<void> status(const cni::Request &request);

@@ -32,14 +32,16 @@ cni::Environment read_environment() {
     return all;
 }
 
-std::string read_input() {
+Result<std::string> read_input() {
     std::string input;
     std::array<char, 16384> chunk{};
     while (input.size() < kMostInput) {
         const ssize_t got = read(STDIN_FILENO, chunk.data(), chunk.size());
         if (got < 0 && errno == EINTR)
             continue;
-        if (got <= 0)
+        if (got < 0)
+            return system_error(ErrorCode::io_failure, "reading the network configuration on standard input", errno);
+        if (got == 0)
             break;
         input.append(chunk.data(), static_cast<std::size_t>(got));
     }
@@ -82,10 +84,18 @@ int run() {
     const cni::Environment environment = read_environment();
     if (!environment.contains("CNI_COMMAND"))
         return explain_by_hand();
-    const std::string input = read_input();
+    const auto read = read_input();
+    if (!read) {
+        print(cni::to_json(read.error(), cni::kNewestVersion));
+        return 1;
+    }
+    const std::string &input = *read;
     auto request = cni::parse_request(environment, input);
     if (request && request->command != cni::Command::version)
         log_to(*request);
+    if (request)
+        for (const std::string &sentence : request->ignored)
+            log(cni::Log::Level::warning, sentence + "; it is ignored");
     auto served = request ? serve(*request) : Result<std::string>(request.error());
     if (request)
         record_operation(*request, served);

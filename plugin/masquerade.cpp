@@ -43,6 +43,11 @@ Result<Finished> run(const std::string &program, const std::vector<std::string> 
     return run_process(path, {"LC_ALL=C", "PATH=/usr/sbin:/sbin:/usr/bin:/bin"}, input, arguments);
 }
 
+Error failed(const std::string &what, const Finished &finished) {
+    return {ErrorCode::io_failure,
+            what + " ended with exit code " + std::to_string(finished.exit_code) + ": " + finished.err};
+}
+
 Result<void> run_script(const std::string &program, const std::vector<std::string> &arguments,
                         const std::string &script) {
     Finished finished;
@@ -51,8 +56,7 @@ Result<void> run_script(const std::string &program, const std::vector<std::strin
         if (finished.exit_code == 0)
             return {};
     }
-    return Error{ErrorCode::io_failure,
-                 program + " ended with exit code " + std::to_string(finished.exit_code) + ": " + finished.err};
+    return failed(program, finished);
 }
 
 // Whether the kernel holds NAT rules of the iptables that is not built on nftables.

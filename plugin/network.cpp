@@ -6,6 +6,8 @@
 #include "plugin/masquerade.hpp"
 #include "loader/net/route.hpp"
 #include "plugin/node.hpp"
+#include "plugin/state.hpp"
+#include "loader/net/link.hpp"
 
 #include <net/if.h>
 
@@ -18,11 +20,20 @@ namespace {
 
 constexpr int kMostRounds = 16;
 
-bool uses_uplinks(const cni::Config &config) { return config.fast_path == cni::FastPath::on || !config.uplink.empty(); }
+// What a network is to be.
+struct Wanted {
+    const cni::Config &config;
+    std::vector<std::string> uplinks;
+};
 
-Result<network> wanted_entry(const cni::Config &config) {
+bool uses_uplinks(const cni::Config &config) {
+    return config.fast_path == cni::FastPath::on || has_egress_route(config);
+}
+
+Result<network> wanted_entry(const Wanted &wanted) {
+    const cni::Config &config = wanted.config;
     network entry{};
-    const bool fits = set_field(entry.name, config.name) && set_field(entry.uplinks, join_patterns(config.uplinks));
+    const bool fits = set_field(entry.name, config.name) && set_field(entry.uplinks, join_patterns(wanted.uplinks));
     if (!fits)
         return Error{ErrorCode::invalid_network_config, "the network's name or its uplinks are too long"};
     entry.masquerade = static_cast<std::uint8_t>(TRY(masquerade_of(config)));
@@ -94,10 +105,9 @@ Result<void> put_cidrs(const Tables &tables, std::uint32_t network, const std::v
 
 // The interfaces an ADD looks at: where names are given those, else that of the default route of each family, asked for
 // without reading all routes.
-Result<std::vector<std::uint32_t>> expected_uplinks(const cni::Config &config, const Tables &tables,
-                                                    net::Netlink &host) {
-    if (!config.uplinks.empty())
-        return TRY(find_uplinks(config.uplinks, tables.interfaces)).ifindexes;
+Result<std::vector<std::uint32_t>> expected_uplinks(const Wanted &wanted, const Tables &tables, net::Netlink &host) {
+    if (!wanted.uplinks.empty())
+        return TRY(find_uplinks(wanted.uplinks, tables.interfaces)).ifindexes;
     std::vector<std::uint32_t> found;
     for (const net::Family family : {net::Family::ipv4, net::Family::ipv6})
         if (const auto route = TRY(net::default_route(host, family)))
@@ -106,42 +116,83 @@ Result<std::vector<std::uint32_t>> expected_uplinks(const cni::Config &config, c
     return found;
 }
 
-Result<bool> uplinks_in_place(const cni::Config &config, const Tables &tables, net::Netlink &host) {
-    const UplinkTables uplinks = TRY(UplinkTables::open(config.bpffs));
-    for (const std::uint32_t ifindex : TRY(expected_uplinks(config, tables, host)))
-        if (!TRY(carries(uplinks, ifindex, network_id(config.name))) && TRY(can_be_uplink(ifindex, tables.interfaces)))
+Result<bool> uplinks_in_place(const Wanted &wanted, const Tables &tables, net::Netlink &host) {
+    const UplinkTables uplinks = TRY(UplinkTables::open(wanted.config.bpffs));
+    for (const std::uint32_t ifindex : TRY(expected_uplinks(wanted, tables, host)))
+        if (!TRY(carries(uplinks, ifindex, network_id(wanted.config.name))) &&
+            TRY(can_be_uplink(ifindex, tables.interfaces)))
             return false;
     return TRY(vanished_uplinks(uplinks)).empty();
 }
 
-Result<bool> in_place(const cni::Config &config, const Tables &tables, net::Netlink &host) {
-    const network wanted = TRY(wanted_entry(config));
-    const auto there = TRY(find_entry(tables, wanted));
-    if (!there || !is_as_wanted(*there, wanted))
+Result<bool> in_place(const Wanted &wanted, const Tables &tables, net::Netlink &host) {
+    const cni::Config &config = wanted.config;
+    const network entry = TRY(wanted_entry(wanted));
+    const auto there = TRY(find_entry(tables, entry));
+    if (!there || !is_as_wanted(*there, entry))
         return false;
     const auto cidrs = wanted_cidrs(config, network_id(config.name));
     const auto known = TRY(cidrs_of(tables, network_id(config.name)));
     if (!are_in(cidrs, known) || !are_in(known, cidrs))
         return false;
-    return !uses_uplinks(config) || TRY(uplinks_in_place(config, tables, host));
+    return !uses_uplinks(config) || TRY(uplinks_in_place(wanted, tables, host));
 }
 
-Result<void> put_in_place(const cni::Config &config, const Tables &tables) {
+Result<void> put_in_place(const Wanted &wanted, const Tables &tables) {
+    const cni::Config &config = wanted.config;
     const std::uint32_t id = network_id(config.name);
-    const network wanted = TRY(wanted_entry(config));
-    const auto there = TRY(find_entry(tables, wanted));
+    const network entry = TRY(wanted_entry(wanted));
+    const auto there = TRY(find_entry(tables, entry));
     TRY(put_cidrs(tables, id, wanted_cidrs(config, id)));
-    TRY(tables.networks.update(id, there ? merged(*there, wanted) : wanted));
+    TRY(tables.networks.update(id, there ? merged(*there, entry) : entry));
     if (!uses_uplinks(config))
         return {};
-    const FoundUplinks found = TRY(find_uplinks(config.uplinks, tables.interfaces));
+    const FoundUplinks found = TRY(find_uplinks(wanted.uplinks, tables.interfaces));
     for (const std::string &note : found.notes)
         log(cni::Log::Level::warning, note);
     if (found.ifindexes.empty() && !config.cluster_cidrs.empty())
         log(cni::Log::Level::warning, "the network has no uplink now: other nodes are reached through the host stack");
-    const bool changed = there && field_text(there->uplinks) != field_text(wanted.uplinks);
+    const bool changed = there && field_text(there->uplinks) != field_text(entry.uplinks);
     return sync_uplinks(TRY(UplinkTables::open(config.bpffs)), id, found.ifindexes,
-                        wanted.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact, changed);
+                        entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact, changed);
+}
+
+// Attachments on disk, other than the request's, whose host-side veth is there.
+Result<std::vector<AttachmentRecord>> others_on_disk(const cni::Request &request) {
+    net::Netlink host = TRY(net::Netlink::open());
+    const std::uint64_t node = TRY(net::Namespace::current()).inode();
+    std::vector<AttachmentRecord> others;
+    for (AttachmentRecord &record : TRY(list_all_records(request.config.state_dir))) {
+        const bool is_own = record.container_id == request.container_id && record.ifname == request.ifname;
+        if (is_own || !record.entry || record.node_netns != node || !TRY(is_of_this_boot(record)))
+            continue;
+        const auto link = TRY(net::find_link(host, record.entry->ifindex));
+        if (link && link->name == field_text(record.entry->host_ifname))
+            others.push_back(std::move(record));
+    }
+    return others;
+}
+
+// Pods that live, and that the maps have lost.
+Result<bool> has_others_on_disk(const cni::Request &request, std::uint32_t network) {
+    const auto others = TRY(others_on_disk(request));
+    return std::ranges::any_of(others, [&](const AttachmentRecord &record) {
+        return record.root == request.config.bpffs && network_id(record.network) == network;
+    });
+}
+
+Result<void> detach_uplink_programs() {
+    net::Netlink host = TRY(net::Netlink::open());
+    for (const net::Link &link : TRY(net::list_links(host)))
+        for (const Hook hook : {Hook::ingress, Hook::egress}) {
+            const auto there = TRY(attached(link.ifindex, hook));
+            const bool is_uplink = std::ranges::any_of(there, [](const Attached &one) {
+                return one.name == PODLANE_PROGRAM_FROM_UPLINK || one.name == PODLANE_PROGRAM_TO_UPLINK;
+            });
+            if (is_uplink)
+                TRY(detach(link.ifindex, hook));
+        }
+    return {};
 }
 
 Error missing(std::string sentence) {
@@ -155,33 +206,38 @@ Result<endpoint_masquerade> masquerade_of(const cni::Config &config) {
     return config.ip_masq ? choose_masquerade() : Result<endpoint_masquerade>(ENDPOINT_MASQUERADE_NONE);
 }
 
-Result<Lock> enter_network(const cni::Request &request, const Tables &tables, net::Netlink &host, Rollback &rollback) {
+Result<Lock> enter_network(const cni::Request &request, const std::optional<EgressRoute> &egress_route,
+                           const Tables &tables, net::Netlink &host, Rollback &rollback) {
     const Step step(STEP_NETWORK);
     const cni::Config &config = request.config;
-    rollback.add("preparing the network", [&tables, root = config.bpffs, id = network_id(config.name)] {
-        return drop_network_if_unused(root, tables, id);
+    const Wanted wanted{config, uplinks_of(config, egress_route)};
+    rollback.add("preparing the network", [&tables, &request] {
+        return drop_network_if_unused(request, tables, network_id(request.config.name));
     });
     for (int round = 0; round < kMostRounds; ++round) {
         Lock shared = TRY(Lock::shared(config.bpffs));
         TRY(tables.check_generation(config.bpffs));
-        if (TRY(in_place(config, tables, host)))
+        if (TRY(in_place(wanted, tables, host)))
             return shared;
         // One process may not wait for the exclusive lock while it holds the shared one.
         { const Lock released = std::move(shared); }
         const Lock exclusive = TRY(Lock::exclusive(config.bpffs));
         TRY(tables.check_generation(config.bpffs));
-        TRY(put_in_place(config, tables));
+        TRY(put_in_place(wanted, tables));
     }
     return Error{ErrorCode::try_again_later, "network " + config.name + ": its uplinks do not stay as they are put",
                  "look for another program that changes the TC hooks of the uplinks or the default route"};
 }
 
-Result<void> drop_network_if_unused(const std::string &root, const Tables &tables, std::uint32_t network) {
+Result<void> drop_network_if_unused(const cni::Request &request, const Tables &tables, std::uint32_t network) {
     const Step step(STEP_NETWORK);
+    const std::string &root = request.config.bpffs;
     if (!tables.addresses.exists())
         return {}; // nothing says who uses it
     const auto in_use = [&]() -> Result<bool> {
-        return tables.addresses.any_key([&](const address_key &key) { return key.network == network; });
+        if (TRY(tables.addresses.any_key([&](const address_key &key) { return key.network == network; })))
+            return true;
+        return TRY(tables.networks.find(network)) && TRY(has_others_on_disk(request, network));
     };
     if (TRY(in_use()))
         return {};
@@ -196,6 +252,15 @@ Result<void> drop_network_if_unused(const std::string &root, const Tables &table
     TRY(put_cidrs(tables, network, {}));
     TRY(tables.networks.remove(network));
     return {};
+}
+
+Result<void> drop_network_without_maps(const cni::Request &request, const endpoint &entry) {
+    const Step step(STEP_NETWORK);
+    const auto others = TRY(others_on_disk(request));
+    const auto of_network = [&](const AttachmentRecord &record) { return record.entry->network == entry.network; };
+    if (std::ranges::none_of(others, of_network))
+        TRY(drop_masquerade(entry.masquerade, std::string(field_text(entry.network_name))));
+    return others.empty() ? detach_uplink_programs() : Result<void>{};
 }
 
 Result<void> check_network(const cni::Request &request, const Tables &tables, const endpoint &record) {

@@ -4,6 +4,7 @@
 
 #include "loader/pins.hpp"
 #include "plugin/cni/types.hpp"
+#include "plugin/egress_route.hpp"
 #include "plugin/endpoint.hpp"
 #include "loader/net/netlink.hpp"
 
@@ -16,10 +17,14 @@ Result<endpoint_masquerade> masquerade_of(const cni::Config &config);
 
 // Makes sure that all of it is there, and returns the shared lock under which it stays: held until the endpoint's
 // addresses are put, it keeps others from taking the network for unused.
-Result<Lock> enter_network(const cni::Request &request, const Tables &tables, net::Netlink &host, Rollback &rollback);
+Result<Lock> enter_network(const cni::Request &request, const std::optional<EgressRoute> &egress_route,
+                           const Tables &tables, net::Netlink &host, Rollback &rollback);
 
-// Takes all of it away unless an endpoint is left.
-Result<void> drop_network_if_unused(const std::string &root, const Tables &tables, std::uint32_t network);
+// Removes all of it unless another endpoint than the request's is left, in the maps or, if those lost it, on disk.
+Result<void> drop_network_if_unused(const cni::Request &request, const Tables &tables, std::uint32_t network);
+// The same after the maps are lost, by what the endpoint's record on disk says. The programs of uplinks go with the
+// last endpoint of the node.
+Result<void> drop_network_without_maps(const cni::Request &request, const endpoint &entry);
 
 // CHECK: the network's name and CIDRs are there, and the programs on every uplink it was put on.
 Result<void> check_network(const cni::Request &request, const Tables &tables, const endpoint &record);

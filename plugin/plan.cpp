@@ -3,6 +3,7 @@
 #include "maps/abi/config.h"
 #include "loader/net/address.hpp"
 #include "maps/hash.hpp"
+#include "plugin/egress_route.hpp"
 
 #include <arpa/inet.h>
 
@@ -119,7 +120,7 @@ void plan_routes(const cni::Request &request, const std::vector<cni::Address> &l
     // The lease's subnet is not on the link: without a default route it needs one of its own, and where another
     // interface has the default route, what the pod asks of its network's neighbours is to leave here.
     for (const cni::Address &one : leased)
-        if (is_ipv4(one.prefix.addr) == ipv4 && (!has_default || !request.config.uplink.empty()) &&
+        if (is_ipv4(one.prefix.addr) == ipv4 && (!has_default || has_egress_route(request.config)) &&
             !is_host_prefix(one.prefix))
             builder.add({.destination = masked(one.prefix)});
     for (const cni::Route &route : plan.result.routes)

@@ -2,16 +2,19 @@
 
 #include "loader/edt.hpp"
 #include "loader/expedited_rcu.hpp"
-#include "loader/pins.hpp"
-#include "plugin/endpoint.hpp"
-#include "plugin/in_pod_rules.hpp"
-#include "plugin/history.hpp"
-#include "plugin/masquerade.hpp"
-#include "plugin/announcement.hpp"
 #include "loader/net/link.hpp"
+#include "loader/pins.hpp"
+#include "maps/errors.hpp"
+#include "plugin/announcement.hpp"
+#include "plugin/endpoint.hpp"
+#include "plugin/history.hpp"
+#include "plugin/in_pod_rules.hpp"
+#include "plugin/ipam.hpp"
+#include "plugin/log.hpp"
+#include "plugin/masquerade.hpp"
 #include "plugin/network.hpp"
 #include "plugin/plan.hpp"
-#include "maps/errors.hpp"
+#include "plugin/state.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -19,22 +22,33 @@
 namespace podlane {
 namespace {
 
-Result<void> detach_programs(net::Netlink &host, const endpoint &record) {
+// All that is known of the attachment.
+struct Remains {
+    cni::Request request; // the runtime's, completed by what the ADD was called with
+    std::optional<AttachmentRecord> disk;
+    std::optional<Tables> tables{};
+    std::optional<endpoint> entry{};   // from endpoints_v1, else from the disk
+    std::optional<net::Link> orphan{}; // host-side veth without an entry
+
+    [[nodiscard]] bool is_known() const { return disk || entry || orphan; }
+};
+
+Result<void> detach_programs(net::Netlink &host, const endpoint &entry) {
     const Step step(STEP_PROGRAMS);
-    const auto link = record.ifindex == 0 ? std::nullopt : TRY(net::find_link(host, record.ifindex));
-    if (!link || link->name != field_text(record.host_ifname))
+    const auto link = entry.ifindex == 0 ? std::nullopt : TRY(net::find_link(host, entry.ifindex));
+    if (!link || link->name != field_text(entry.host_ifname))
         return {};
     // Down, as nothing checks any more what the pod sends until the main plugin removes the interface.
-    TRY(net::set_link(host, record.ifindex, {.up = false}));
-    TRY(detach(record.ifindex, Hook::ingress));
-    TRY(detach(record.ifindex, Hook::egress));
-    if ((record.flags & INTERFACE_LIMIT_EDT) != 0)
-        TRY(remove_fq(record.ifindex));
+    TRY(net::set_link(host, entry.ifindex, {.up = false}));
+    TRY(detach(entry.ifindex, Hook::ingress));
+    TRY(detach(entry.ifindex, Hook::egress));
+    if ((entry.flags & INTERFACE_LIMIT_EDT) != 0)
+        TRY(remove_fq(entry.ifindex));
     return {};
 }
 
-// By name, which is a hash of the identity, and by the alias, which spells it out. A host end whose ADD died before it
-// set the alias has none.
+// By name, which is a hash of the identity, and by the alias, which spells it out. A host-side veth whose ADD died
+// before it set the alias has none.
 Result<std::optional<net::Link>> find_own_link(net::Netlink &host, const cni::Request &request) {
     auto link = TRY(net::find_link(host, host_ifname(request)));
     if (link && (link->kind != "veth" || (!link->alias.empty() && link->alias != alias_of(request))))
@@ -42,13 +56,13 @@ Result<std::optional<net::Link>> find_own_link(net::Netlink &host, const cni::Re
     return link;
 }
 
-Result<void> remove_own_link(net::Netlink &host, const cni::Request &request, const endpoint *record) {
+Result<void> remove_own_link(net::Netlink &host, const cni::Request &request, const endpoint *entry) {
     const Step step(STEP_LINK);
     auto link = TRY(find_own_link(host, request));
     // The prefix of the name may have changed in the configuration since the ADD.
-    if (!link && record != nullptr) {
-        link = TRY(net::find_link(host, record->ifindex));
-        if (link && (link->name != field_text(record->host_ifname) || link->alias != alias_of(request)))
+    if (!link && entry != nullptr) {
+        link = TRY(net::find_link(host, entry->ifindex));
+        if (link && (link->name != field_text(entry->host_ifname) || link->alias != alias_of(request)))
             link.reset();
     }
     if (!link)
@@ -58,16 +72,22 @@ Result<void> remove_own_link(net::Netlink &host, const cni::Request &request, co
     return {};
 }
 
-Result<void> leave_uplink(const Tables &tables, const endpoint &record, net::Netlink &host) {
-    if ((record.flags & INTERFACE_WAY) == 0)
+Result<void> leave_uplink(const Remains &remains, net::Netlink &host) {
+    const endpoint &entry = *remains.entry;
+    if ((entry.flags & INTERFACE_WAY) == 0)
         return {};
-    for (const ip_addr &addr : std::span(record.addresses).first(record.address_count))
-        if (const auto route = TRY(tables.source_routes.find({record.ifindex, addr})))
-            TRY(withdraw_address(route->uplink, addr, host));
+    for (const ip_addr &addr : addresses_in(entry)) {
+        std::uint32_t uplink = remains.disk ? remains.disk->uplink : 0;
+        if (remains.tables)
+            if (const auto route = TRY(remains.tables->source_routes.find({entry.ifindex, addr})))
+                uplink = route->uplink;
+        if (uplink != 0)
+            TRY(withdraw_address(uplink, addr, host));
+    }
     return {};
 }
 
-// Keeps an upgrade from carrying entries over while they are being erased; nothing where there is no root.
+// Keeps an upgrade from carrying entries over while they are being removed; nothing if there is no root.
 std::optional<Lock> keep_upgrades_out(const std::string &root) {
     auto lock = Lock::shared(root);
     return lock ? std::optional(std::move(lock).value()) : std::nullopt;
@@ -81,41 +101,125 @@ Result<void> refuse_other_versions(const std::string &root) {
                  "podlanectl upgrade brings them to this one's"};
 }
 
+// None if there are no maps at all.
+Result<std::optional<Tables>> open_tables(const std::string &root) {
+    auto tables = Tables::open(root);
+    if (!tables && tables.error().code == ErrorCode::missing) {
+        TRY(refuse_other_versions(root));
+        tables = Tables::open(root, Access::if_present);
+    }
+    if (!tables && tables.error().code == ErrorCode::missing)
+        return std::optional<Tables>{};
+    return std::optional(TRY(std::move(tables)));
+}
+
+// DEL may come without the namespace while it is still there.
+cni::Request with_namespace(const Remains &remains) {
+    cni::Request request = remains.request;
+    if (request.netns.empty() && remains.disk)
+        request.netns = remains.disk->netns;
+    return request;
+}
+
+// Under the shared lock of the root: packets are no longer led to the endpoint when its interface goes.
+void remove_from_kernel(const Remains &remains, net::Netlink &host, Errors &errors) {
+    const endpoint *entry = remains.entry ? &*remains.entry : nullptr;
+    const Tables *tables = remains.tables ? &*remains.tables : nullptr;
+    if (entry != nullptr && tables != nullptr)
+        errors.add(leave_container(with_namespace(remains), *tables, *entry));
+    if (entry != nullptr)
+        errors.add(leave_uplink(remains, host));
+    if (entry != nullptr && tables != nullptr)
+        errors.add(erase_endpoint(*tables, *entry));
+    else if (tables != nullptr && remains.orphan)
+        errors.add(erase_interface(*tables, remains.orphan->ifindex));
+    if (entry != nullptr && entry->mode == ENDPOINT_AFTER_MAIN)
+        errors.add(detach_programs(host, *entry));
+    else
+        errors.add(remove_own_link(host, remains.request, entry));
+}
+
+Result<void> erase_entry(const std::string &root, const endpoint_key &key) {
+    const auto lock = keep_upgrades_out(root);
+    auto endpoints = open_endpoints(root, Access::read_write); // an upgrade may have replaced the map
+    if (!endpoints && endpoints.error().code == ErrorCode::missing)
+        return {};
+    TRY(TRY(std::move(endpoints)).remove(key));
+    return {};
+}
+
+// The configuration of the ADD says where the lease is; the runtime's may have been edited since. false: the IPAM
+// plugin is not installed, so that the lease has to wait.
+Result<bool> release_lease(const Remains &remains) {
+    std::vector<cni::Request> asked = TRY(requests_with_lease(remains.request, remains.disk));
+    std::optional<Error> failed;
+    bool waits = false;
+    for (const cni::Request &request : asked) {
+        if (!ipam::is_installed(request)) {
+            log(cni::Log::Level::warning,
+                "IPAM plugin \"" + request.config.ipam_type + "\" is not installed: its lease stays for now");
+            waits = true;
+            continue;
+        }
+        auto released = ipam::remove(request);
+        if (released)
+            return !waits;
+        if (!failed)
+            failed = std::move(released).error();
+    }
+    if (failed)
+        return *std::move(failed);
+    return !waits;
+}
+
+// A later DEL or GC releases it.
+Result<void> keep_lease(const Remains &remains) {
+    AttachmentRecord record = remains.disk ? *remains.disk : TRY(record_of(remains.request));
+    record.only_lease = true;
+    record.entry.reset();
+    return records_of(remains.request.config).write(record);
+}
+
 } // namespace
 
-Result<void> remove_attachment(const cni::Request &request) {
-    const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
+Result<void> remove_attachment(const cni::Request &asked) {
+    const endpoint_key key = TRY(make_endpoint_key(asked.container_id, asked.ifname));
+    Errors errors;
+    Remains remains{asked, TRY(find_record(asked))};
+    if (remains.disk)
+        complete(remains.request, *remains.disk);
+    const cni::Request &request = remains.request;
+    if (!remains.disk && request.unreadable)
+        return Error{ErrorCode::decode_failure, request.ignored.back(), "nothing is known of this container either"};
     net::Netlink host = TRY(net::Netlink::open());
     std::optional<Lock> lock = keep_upgrades_out(request.config.bpffs);
-    auto tables = Tables::open(request.config.bpffs);
-    if (!tables && tables.error().code == ErrorCode::missing) {
-        TRY(refuse_other_versions(request.config.bpffs));
-        tables = Tables::open(request.config.bpffs, Access::if_present);
-    }
-    if (!tables && tables.error().code != ErrorCode::missing)
-        return std::move(tables).error();
-    const auto record = tables ? TRY(tables->endpoints.find(key)) : std::optional<endpoint>{};
-    Errors errors;
-    // Nobody is led to the endpoint any more before its interface goes.
-    const auto orphan = record ? std::optional<net::Link>{} : TRY(find_own_link(host, request));
-    if (tables && record) {
-        errors.add(leave_container(request, *tables, *record));
-        errors.add(leave_uplink(*tables, *record, host));
-        errors.add(erase_endpoint(*tables, key, *record));
-    } else if (tables && orphan)
-        errors.add(erase_interface(*tables, orphan->ifindex));
-    if (record && record->mode == ENDPOINT_AFTER_MAIN)
-        errors.add(detach_programs(host, *record));
-    else
-        errors.add(remove_own_link(host, request, record ? &*record : nullptr));
-    if (record && record->masquerade != ENDPOINT_MASQUERADE_NONE)
-        errors.add(stop_masquerading(record->masquerade, std::string(field_text(record->network_name)),
-                                     std::span(record->addresses).first(record->address_count)));
+    remains.tables = TRY(open_tables(request.config.bpffs));
+    if (remains.tables)
+        remains.entry = TRY(remains.tables->endpoints.find(key));
+    if (!remains.entry && remains.disk && TRY(is_of_this_boot(*remains.disk)))
+        remains.entry = remains.disk->entry;
+    if (!remains.entry)
+        remains.orphan = TRY(find_own_link(host, request));
+    remove_from_kernel(remains, host, errors);
+    const endpoint *entry = remains.entry ? &*remains.entry : nullptr;
+    if (entry != nullptr && entry->masquerade != ENDPOINT_MASQUERADE_NONE)
+        errors.add(
+            stop_masquerading(entry->masquerade, std::string(field_text(entry->network_name)), addresses_in(*entry)));
     lock.reset();
-    if (tables && (record || orphan))
-        errors.add(drop_network_if_unused(request.config.bpffs, *tables,
-                                          record ? record->network : network_id(request.config.name)));
-    return std::move(errors).result();
+    if (remains.tables)
+        errors.add(drop_network_if_unused(request, *remains.tables,
+                                          entry != nullptr ? entry->network : network_id(request.config.name)));
+    else if (entry != nullptr)
+        errors.add(drop_network_without_maps(request, *entry));
+    auto released = release_lease(remains);
+    const bool lease_waits = released && !*released;
+    errors.add(std::move(released));
+    TRY(std::move(errors).result());
+    // The last step of all: from here on nobody knows the attachment.
+    if (lease_waits && remains.is_known())
+        TRY(keep_lease(remains));
+    TRY(erase_entry(request.config.bpffs, key));
+    return lease_waits ? Result<void>{} : records_of(request.config).erase(request.container_id, request.ifname);
 }
 
 } // namespace podlane

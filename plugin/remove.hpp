@@ -1,4 +1,8 @@
-// Takes one attachment away, whatever is left of it: DEL, GC, and an ADD that finds an old sandbox's remains.
+// Removes one attachment, whatever is left of it: DEL, GC, and an ADD that finds an old sandbox's remains.
+//
+// What is to be removed is known from the record in endpoints_v1, from the record on disk if the maps are lost, and
+// from the names that follow from container ID and interface name. Both records are erased last, and only if nothing
+// failed: a call that fails or is killed midway leaves them for the next one.
 #pragma once
 
 #include "maps/result.hpp"
@@ -6,8 +10,9 @@
 
 namespace podlane {
 
-// Interface, programs and map entries; not the lease. What is missing is done already. Nothing that belongs to another
-// attachment is touched: the host end is known by container ID and interface name, never by the pod's name.
+// Interface, programs, map entries, NAT, the network if it has no more pods, the lease. All steps run even if some of
+// them fail; anything already gone counts as removed. Nothing that belongs to another attachment is touched: the
+// host-side veth is known by container ID and interface name, never by the pod's name.
 Result<void> remove_attachment(const cni::Request &request);
 
 } // namespace podlane

@@ -1,5 +1,5 @@
-// Undoes what was done, last first, unless it is committed. An undo's failure is told, and never replaces the first
-// error.
+// Undoes what was done, last first, unless it is committed. An undo's failure is appended to the first error, and never
+// replaces it.
 #pragma once
 
 #include "maps/map.hpp"
@@ -16,19 +16,33 @@ class Rollback {
   public:
     using Undo = std::function<Result<void>()>;
 
-    void add(std::string what, Undo undo) { steps_.emplace_back(std::move(what), std::move(undo)); }
+    void add(std::string what, Undo undo) { steps_.push_back({std::move(what), std::move(undo), false}); }
+    // For a record of what is to be undone: it stays if anything after it could not be.
+    void add_record(std::string what, Undo undo) { steps_.push_back({std::move(what), std::move(undo), true}); }
     void commit() { steps_.clear(); }
 
     // Runs all undos and returns `cause`, with what could not be undone at its end.
     [[nodiscard]] Error undo(Error cause) {
-        for (; !steps_.empty(); steps_.pop_back())
-            if (auto undone = steps_.back().second(); !undone)
-                cause.message += "; and undoing \"" + steps_.back().first + "\": " + undone.error().message;
+        bool clean = true;
+        for (; !steps_.empty(); steps_.pop_back()) {
+            const Step &step = steps_.back();
+            if (step.only_if_clean && !clean)
+                continue;
+            if (auto undone = step.undo(); !undone) {
+                clean = false;
+                cause.message += "; and undoing \"" + step.what + "\": " + undone.error().message;
+            }
+        }
         return cause;
     }
 
   private:
-    std::vector<std::pair<std::string, Undo>> steps_;
+    struct Step {
+        std::string what;
+        Undo undo;
+        bool only_if_clean;
+    };
+    std::vector<Step> steps_;
 };
 
 // Writes an entry that may be there already; rolled back, the table has what it had before.

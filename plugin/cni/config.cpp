@@ -13,6 +13,7 @@
 #include <array>
 #include <bit>
 #include <charconv>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -132,8 +133,7 @@ Result<void> read_host_prefix(const Node &node, std::string &into) {
     return {};
 }
 
-Result<void> read_bpffs(const Node &node, std::string &into) {
-    into = PODLANE_ROOT;
+Result<void> read_directory(const Node &node, std::string &into) {
     TRY(json::read(node, into));
     if (!is_clean_absolute_path(into) || into.find_first_not_of('/') == std::string::npos)
         return node.wrong("the absolute path of a directory, without \"..\"");
@@ -354,31 +354,71 @@ Result<void> check_sources(const Node &root, const Config &config, Command comma
     return {};
 }
 
-Result<void> read_own_keys(const Node &root, Config &config) {
-    TRY(read_mtu(root.at("mtu"), config.mtu));
-    config.routes = TRY(read_routes(root.at("routes")));
-    TRY(json::read(root.at("defaultRoute"), config.default_route));
-    TRY(read_host_prefix(root.at("hostInterfacePrefix"), config.host_interface_prefix));
-    TRY(read_fast_path(root.at("fastPath"), config.fast_path));
-    TRY(read_attach(root.at("attach"), config.attach));
-    TRY(json::read(root.at("antiSpoof"), config.anti_spoof));
-    config.allowed_sources = TRY(read_prefixes(root.at("allowedSources")));
-    TRY(read_ether_types(root.at("allowedEtherTypes"), config.allowed_ether_types));
-    TRY(read_uplinks(root.at("uplinks"), config.uplinks));
-    config.cluster_cidrs = TRY(read_prefixes(root.at("clusterCIDRs")));
-    TRY(read_way(root, config));
-    TRY(read_mark(root.at("mark"), config.mark));
-    TRY(read_first_packet(root.at("firstPacket"), config.first_packet_direct));
-    TRY(read_slow_path_mark(root.at("slowPathMark"), config));
-    TRY(read_confirm_interval(root.at("confirmIntervalMs"), config.confirm_interval_ms));
-    TRY(json::read(root.at("conntrackLiberal"), config.conntrack_liberal));
-    TRY(read_bpffs(root.at("bpffs"), config.bpffs));
-    TRY(read_map_size(root.at("maxEndpoints"), config.max_endpoints));
-    TRY(read_map_size(root.at("maxPaths"), config.max_paths));
-    TRY(read_log(root.at("log"), config.log));
-    config.bandwidth = TRY(read_bandwidth(root));
-    TRY(read_limiter(root.at("limiter"), config.limiter));
-    return read_shaped(root, config);
+// Reads one part of a configuration after the other. DEL and GC leave out a part that is wrong, and note why.
+class Reader {
+  public:
+    Reader(Command command, std::vector<std::string> &ignored)
+        : lenient_(command == Command::del || command == Command::gc), ignored_(ignored) {
+        config_.cni_version = kNewestVersion;
+    }
+
+    Result<void> operator()(const std::function<Result<void>(Config &)> &part) {
+        if (!lenient_)
+            return part(config_);
+        Config attempt = config_; // a part that fails may have written half of it
+        if (auto read = part(attempt); !read) {
+            ignored_.push_back(read.error().message);
+            return {};
+        }
+        config_ = std::move(attempt);
+        return {};
+    }
+    [[nodiscard]] Config take() && { return std::move(config_); }
+
+  private:
+    Config config_;
+    bool lenient_;
+    std::vector<std::string> &ignored_;
+};
+
+Result<void> read_own_keys(const Node &root, Reader &read) {
+    TRY(read([&](Config &c) { return read_mtu(root.at("mtu"), c.mtu); }));
+    TRY(read([&](Config &c) -> Result<void> {
+        c.routes = TRY(read_routes(root.at("routes")));
+        return {};
+    }));
+    TRY(read([&](Config &c) { return json::read(root.at("defaultRoute"), c.default_route); }));
+    TRY(read([&](Config &c) { return read_host_prefix(root.at("hostInterfacePrefix"), c.host_interface_prefix); }));
+    TRY(read([&](Config &c) { return read_fast_path(root.at("fastPath"), c.fast_path); }));
+    TRY(read([&](Config &c) { return read_attach(root.at("attach"), c.attach); }));
+    TRY(read([&](Config &c) { return json::read(root.at("antiSpoof"), c.anti_spoof); }));
+    TRY(read([&](Config &c) -> Result<void> {
+        c.allowed_sources = TRY(read_prefixes(root.at("allowedSources")));
+        return {};
+    }));
+    TRY(read([&](Config &c) { return read_uplinks(root.at("uplinks"), c.uplinks); }));
+    TRY(read([&](Config &c) -> Result<void> {
+        c.cluster_cidrs = TRY(read_prefixes(root.at("clusterCIDRs")));
+        return {};
+    }));
+    TRY(read([&](Config &c) { return read_way(root, c); }));
+    TRY(read([&](Config &c) { return read_mark(root.at("mark"), c.mark); }));
+    TRY(read([&](Config &c) { return read_ether_types(root.at("allowedEtherTypes"), c.allowed_ether_types); }));
+    TRY(read([&](Config &c) { return read_first_packet(root.at("firstPacket"), c.first_packet_direct); }));
+    TRY(read([&](Config &c) { return read_slow_path_mark(root.at("slowPathMark"), c); }));
+    TRY(read([&](Config &c) { return read_confirm_interval(root.at("confirmIntervalMs"), c.confirm_interval_ms); }));
+    TRY(read([&](Config &c) { return json::read(root.at("conntrackLiberal"), c.conntrack_liberal); }));
+    TRY(read([&](Config &c) { return read_directory(root.at("bpffs"), c.bpffs); }));
+    TRY(read([&](Config &c) { return read_directory(root.at("stateDir"), c.state_dir); }));
+    TRY(read([&](Config &c) { return read_map_size(root.at("maxEndpoints"), c.max_endpoints); }));
+    TRY(read([&](Config &c) { return read_map_size(root.at("maxPaths"), c.max_paths); }));
+    TRY(read([&](Config &c) { return read_log(root.at("log"), c.log); }));
+    TRY(read([&](Config &c) -> Result<void> {
+        c.bandwidth = TRY(read_bandwidth(root));
+        return {};
+    }));
+    TRY(read([&](Config &c) { return read_limiter(root.at("limiter"), c.limiter); }));
+    return read([&](Config &c) { return read_shaped(root, c); });
 }
 
 } // namespace
@@ -398,21 +438,34 @@ Result<Version> read_version(const Node &root) {
     return *version;
 }
 
-Result<Config> read_config(const json::Value &document, Command command, const Arguments &arguments) {
+Result<Config> read_config(const json::Value &document, Command command, const Arguments &arguments,
+                           std::vector<std::string> &ignored) {
     const Node root(&document, {});
-    Config config;
-    TRY(check_name(root.at_any_case("name")));
-    TRY(json::read(root.at_any_case("name"), config.name));
-    config.cni_version = TRY(read_version(root));
-    TRY(check_version(config.cni_version, command));
-    TRY(check_top_level_keys(document));
-    TRY(json::read(root.at_any_case("ipMasq"), config.ip_masq));
-    TRY(json::read(root.at_any_case("type"), config.type));
-    TRY(read_ipam_type(root.at_any_case("ipam"), config.ipam_type));
-    config.dns = TRY(read_dns(root.at_any_case("dns")));
-    TRY(read_requested(root, arguments, config));
-    TRY(read_own_keys(root, config));
-    TRY(read_prev_result(root, config));
+    Reader read(command, ignored);
+    TRY(read([&](Config &c) -> Result<void> {
+        TRY(check_name(root.at_any_case("name")));
+        return json::read(root.at_any_case("name"), c.name);
+    }));
+    if (command == Command::gc) // a runtime that speaks no GC does not mean this one
+        TRY(check_version(TRY(read_version(root)), command));
+    TRY(read([&](Config &c) -> Result<void> {
+        const Version version = TRY(read_version(root));
+        TRY(check_version(version, command));
+        c.cni_version = version;
+        return {};
+    }));
+    TRY(read([&](Config &) { return check_top_level_keys(document); }));
+    TRY(read([&](Config &c) { return json::read(root.at_any_case("ipMasq"), c.ip_masq); }));
+    TRY(read([&](Config &c) { return json::read(root.at_any_case("type"), c.type); }));
+    TRY(read([&](Config &c) { return read_ipam_type(root.at_any_case("ipam"), c.ipam_type); }));
+    TRY(read([&](Config &c) -> Result<void> {
+        c.dns = TRY(read_dns(root.at_any_case("dns")));
+        return {};
+    }));
+    TRY(read([&](Config &c) { return read_requested(root, arguments, c); }));
+    TRY(read_own_keys(root, read));
+    TRY(read([&](Config &c) { return read_prev_result(root, c); }));
+    Config config = std::move(read).take();
     if (command == Command::gc)
         TRY(read_valid_attachments(root, config));
     TRY(check_sources(root, config, command));

@@ -82,23 +82,6 @@ Result<void> check_netns(std::string_view path) {
     return {};
 }
 
-Result<std::vector<std::string>> split_path(std::string_view text) {
-    std::vector<std::string> directories;
-    while (!text.empty()) {
-        const auto end = std::min(text.find(':'), text.size());
-        const std::string_view directory = text.substr(0, end);
-        text.remove_prefix(std::min(end + 1, text.size()));
-        if (directory.empty())
-            continue;
-        if (directory.front() != '/' || directory.find('\0') != std::string_view::npos)
-            return invalid("CNI_PATH", "contains " + quote(directory), "absolute paths with ':' between them");
-        directories.emplace_back(directory);
-    }
-    if (directories.empty())
-        return invalid("CNI_PATH", "names no directory", "the directories of the CNI plugins");
-    return directories;
-}
-
 // "192.0.2.1/24,2001:db8::1", as the reference `static` plugin reads it; `host-local` wants a single address.
 Result<std::vector<Prefix>> parse_ips(std::string_view text) {
     constexpr std::string_view kSpace = " \t\r\n";
@@ -162,6 +145,23 @@ std::vector<std::string> required_variables(Command command) {
 
 } // namespace
 
+Result<std::vector<std::string>> split_path(std::string_view text) {
+    std::vector<std::string> directories;
+    while (!text.empty()) {
+        const auto end = std::min(text.find(':'), text.size());
+        const std::string_view directory = text.substr(0, end);
+        text.remove_prefix(std::min(end + 1, text.size()));
+        if (directory.empty())
+            continue;
+        if (directory.front() != '/' || directory.find('\0') != std::string_view::npos)
+            return invalid("CNI_PATH", "contains " + quote(directory), "absolute paths with ':' between them");
+        directories.emplace_back(directory);
+    }
+    if (directories.empty())
+        return invalid("CNI_PATH", "names no directory", "the directories of the CNI plugins");
+    return directories;
+}
+
 bool is_valid_name(std::string_view name) {
     const auto plain = [](char c) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -220,7 +220,13 @@ Result<Arguments> read_environment(const Environment &environment, Request &requ
     if (command == Command::version) // asked with whatever is at hand: CNI_NETNS=dummy, CNI_IFNAME=dummy
         return Arguments{};
     TRY(check_required(environment, value_of(environment, "CNI_COMMAND"), required_variables(command)));
-    request.path = TRY(split_path(value_of(environment, "CNI_PATH")));
+    // DEL removes what ADD made, whatever else is wrong.
+    const bool lenient = command == Command::del;
+    auto path = split_path(value_of(environment, "CNI_PATH"));
+    if (!path && lenient)
+        request.ignored.push_back(path.error().message);
+    else
+        request.path = TRY(std::move(path));
     if (command == Command::gc || command == Command::status)
         return Arguments{};
     request.container_id = value_of(environment, "CNI_CONTAINERID");
@@ -228,9 +234,20 @@ Result<Arguments> read_environment(const Environment &environment, Request &requ
     request.netns = value_of(environment, "CNI_NETNS");
     TRY(check_container_id(request.container_id));
     TRY(check_ifname(request.ifname));
-    TRY(check_netns(request.netns));
+    if (auto checked = check_netns(request.netns); !checked && lenient) {
+        request.ignored.push_back(checked.error().message);
+        request.netns.clear();
+    } else {
+        TRY(std::move(checked));
+    }
     request.netns_override = is_one_of(value_of(environment, "CNI_NETNS_OVERRIDE"), "1", "true");
-    return parse_arguments(value_of(environment, "CNI_ARGS"));
+    request.args = value_of(environment, "CNI_ARGS");
+    auto arguments = parse_arguments(request.args);
+    if (arguments || !lenient)
+        return arguments;
+    request.ignored.push_back(arguments.error().message);
+    request.args.clear(); // an IPAM plugin would refuse them too
+    return Arguments{};
 }
 
 } // namespace podlane::cni

@@ -27,6 +27,9 @@ Result<Arguments> read_environment(const Environment &environment, Request &requ
 // "IgnoreUnknown=1;K8S_POD_NAME=web;…"
 Result<Arguments> parse_arguments(std::string_view text);
 
+// Directories with ':' between them, each an absolute path; at least one.
+Result<std::vector<std::string>> split_path(std::string_view text);
+
 // Container IDs and network names: a letter or digit, then letters, digits, '_', '.', '-'; at most 127 characters.
 [[nodiscard]] bool is_valid_name(std::string_view name);
 

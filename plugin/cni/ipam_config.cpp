@@ -45,6 +45,17 @@ Result<std::string> with_cni_version(std::string_view raw, Version version) {
     return json::print(config);
 }
 
+std::optional<IpamSection> find_ipam(std::string_view raw) {
+    const auto config = json::parse_object(raw, "the network configuration");
+    if (!config)
+        return std::nullopt;
+    const json::Node ipam = json::Node(&*config, {}).at_any_case("ipam");
+    const auto type = ipam.at_any_case("type").text();
+    if (!type || type->empty() || *type == "." || *type == ".." || type->find('/') != std::string::npos)
+        return std::nullopt;
+    return IpamSection{*type, json::print(ipam.value())};
+}
+
 Result<std::vector<Version>> parse_version_reply(std::string_view stdout_text) {
     const json::Value reply = TRY(json::parse_object(stdout_text, "the answer to VERSION"));
     const json::Node root(&reply, {});

@@ -16,6 +16,14 @@ namespace podlane::cni {
 // A configuration already in that version comes back unchanged, byte for byte.
 Result<std::string> with_cni_version(std::string_view raw, Version version);
 
+// What a configuration delegates to: the plugin's name, and the whole of "ipam" to compare. None where it names no
+// plugin.
+struct IpamSection {
+    std::string type;
+    std::string text;
+};
+std::optional<IpamSection> find_ipam(std::string_view raw);
+
 // The versions a plugin listed in its answer to VERSION, in its order; texts that are no version are left out.
 Result<std::vector<Version>> parse_version_reply(std::string_view stdout_text);
 

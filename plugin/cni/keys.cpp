@@ -7,7 +7,7 @@
 namespace podlane::cni {
 namespace {
 
-constexpr std::array<std::string_view, 32> kOurs{"uplink",
+constexpr std::array<std::string_view, 33> kOurs{"uplink",
                                                  "gateway",
                                                  "table",
                                                  "sourceRouting",
@@ -38,7 +38,8 @@ constexpr std::array<std::string_view, 32> kOurs{"uplink",
                                                  "firstPacket",
                                                  "slowPathMark",
                                                  "confirmIntervalMs",
-                                                 "conntrackLiberal"};
+                                                 "conntrackLiberal",
+                                                 "stateDir"};
 
 // Written by runtimes and libraries of Go, so read in any case.
 constexpr std::array<std::string_view, 10> kSpecified{

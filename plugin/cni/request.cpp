@@ -47,8 +47,14 @@ Result<Request> parse_request(const Environment &environment, std::string_view s
         request.config.cni_version = version_of(stdin_text).value_or(kNewestVersion);
         return request;
     }
-    const json::Value document = TRY(json::parse_object(stdin_text, "the network configuration on standard input"));
-    request.config = TRY(read_config(document, request.command, arguments));
+    auto document = json::parse_object(stdin_text, "the network configuration on standard input");
+    if (!document && request.command == Command::del) {
+        request.unreadable = true;
+        request.config.cni_version = kNewestVersion;
+        request.ignored.push_back(document.error().message);
+        return request;
+    }
+    request.config = TRY(read_config(TRY(std::move(document)), request.command, arguments, request.ignored));
     return request;
 }
 

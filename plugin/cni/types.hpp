@@ -2,6 +2,7 @@
 #pragma once
 
 #include "maps/abi/config.h"
+#include "maps/abi/names.h"
 #include "maps/ip.hpp"
 
 #include <array>
@@ -119,13 +120,14 @@ struct Config {
     std::vector<ip_addr> gateways;      // at most one of each family
     std::optional<std::uint32_t> table; // where the way out is looked up; default: the main one
     bool ip_masq = false;
-    std::uint32_t mark = PODLANE_MARK;   // one bit
-    std::uint32_t slow_path_mark = 0;    // conntrack mark of connections that stay on the slow path, under the mask
+    std::uint32_t mark = PODLANE_MARK; // one bit
+    std::uint32_t slow_path_mark = 0;  // conntrack mark of connections that stay on the slow path, under the mask
     std::uint32_t slow_path_mask = 0;
     std::uint32_t confirm_interval_ms = 1000;
-    bool conntrack_liberal = true; // set nf_conntrack_tcp_be_liberal, which the fast path of TCP needs
-    std::string bpffs;                   // directory of our pins; the default is PODLANE_ROOT
-    std::uint32_t max_endpoints = 16384; // sizes of the maps; they count when the programs are loaded
+    bool conntrack_liberal = true;              // set nf_conntrack_tcp_be_liberal, which the fast path of TCP needs
+    std::string bpffs = PODLANE_ROOT;           // directory of the pins
+    std::string state_dir = "/var/lib/podlane"; // of the records of attachments (loader/record.hpp)
+    std::uint32_t max_endpoints = 16384;        // sizes of the maps; they count when the programs are loaded
     std::uint32_t max_paths = 65536;
     Log log;
     std::vector<Prefix> requested_ips; // capability `ips`, args.cni.ips, CNI_ARGS IP
@@ -143,9 +145,14 @@ struct Request {
     std::string netns; // path; may be empty for DEL
     bool netns_override = false;
     std::vector<std::string> path; // CNI_PATH, split
+    std::string args;              // CNI_ARGS as it came
     PodIdentity pod;
     Config config;
     std::string raw_config; // standard input as it came, to be handed to the IPAM plugin
+    // DEL and GC only: what was wrong, and left at its default. They remove what ADD made whatever the configuration
+    // says by now.
+    std::vector<std::string> ignored;
+    bool unreadable = false; // DEL only: standard input is no JSON object, config holds nothing but defaults
 };
 
 } // namespace podlane::cni

@@ -1,6 +1,7 @@
 #include "tests/harness/node.hpp"
 
 #include "loader/probe.hpp"
+#include "loader/record.hpp"
 
 #include <sched.h>
 #include <sys/mount.h>
@@ -42,6 +43,8 @@ void use_own_mounts() {
     done = true;
     must(unshare(CLONE_NEWNS) == 0, "unshare");
     must(mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0, "making mounts private");
+    fs::create_directories("/var/lib/podlane");
+    must(mount("podlane", "/var/lib/podlane", "tmpfs", 0, "mode=0700") == 0, "mounting /var/lib/podlane");
     must(mount("bpf", "/sys/fs/bpf", "bpf", 0, "mode=0700") == 0, "mounting /sys/fs/bpf");
 }
 
@@ -204,7 +207,8 @@ Json Node::ipam() const {
 }
 
 Json Node::config(const Json &keys) const {
-    Json all = {{"cniVersion", "1.0.0"}, {"name", "pods"}, {"type", "podlane"}, {"bpffs", bpffs_}, {"ipam", ipam()}, {"firstPacket", "direct"}};
+    Json all = {{"cniVersion", "1.0.0"}, {"name", "pods"}, {"type", "podlane"},
+                {"bpffs", bpffs_},       {"ipam", ipam()}, {"firstPacket", "direct"}};
     all.merge_patch(keys);
     return all;
 }
@@ -221,9 +225,20 @@ std::string Node::state() const {
     if (const std::size_t at = text.find(kept); at != std::string::npos)
         text.erase(at, kept.size());
     text += maps_text(bpffs_) + pins_text(bpffs_);
+    for (const std::string &record : records())
+        text += "record " + record + "\n";
     for (const std::string &lease : leased())
         text += "lease " + lease + "\n";
     return text;
+}
+
+std::vector<std::string> Node::records() const {
+    std::vector<std::string> found;
+    std::error_code ignored;
+    for (const auto &entry : fs::directory_iterator(AttachmentRecords(kStateDirectory, bpffs_).directory(), ignored))
+        found.push_back(entry.path().filename());
+    std::ranges::sort(found);
+    return found;
 }
 
 std::vector<std::string> Node::leased() const {

@@ -85,8 +85,10 @@ class Node {
     [[nodiscard]] Json ipam() const; // host-local's part of it
 
     // Everything a DEL must have undone, as text to compare: links, addresses, routes, rules, permanent neighbours,
-    // qdiscs, map entries, pins of links and leases. An absent bpffs directory has no entries.
+    // qdiscs, map entries, pins of links, records on disk and leases. An absent bpffs directory has no entries.
     [[nodiscard]] std::string state() const;
+    // Files that keep attachments of this node's on disk.
+    [[nodiscard]] std::vector<std::string> records() const;
     // Files of host-local's that name an address.
     [[nodiscard]] std::vector<std::string> leased() const;
 

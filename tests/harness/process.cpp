@@ -100,7 +100,9 @@ Output run(const net::Namespace &where, const std::vector<std::string> &argv, co
     std::signal(SIGPIPE, SIG_IGN);
     const std::string program = find_program(argv.at(0));
     std::vector<std::string> arguments = argv;
-    std::vector<std::string> environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"};
+    std::vector<std::string> environment = {"LC_ALL=C"};
+    if (!variables.contains("PATH"))
+        environment.emplace_back("PATH=/usr/sbin:/usr/bin:/sbin:/bin");
     for (const auto &[name, value] : variables)
         environment.push_back(name + "=" + value);
     const std::vector<char *> argument_pointers = pointers(arguments);

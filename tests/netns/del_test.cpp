@@ -22,6 +22,11 @@ class DelTest : public VerbsTest {
         expect_nothing_left();
     }
 
+    void install_host_local() const {
+        node_.remove_plugin("host-local");
+        fs::create_symlink("/usr/lib/cni/host-local", node_.plugins() + "/host-local");
+    }
+
     std::string before_ = node_.state(); // of a node that never saw an ADD
 };
 
@@ -128,7 +133,7 @@ TEST_F(DelTest, AnotherHostInterfacePrefixMeanwhile) {
     expect_nothing_left();
 }
 
-TEST_F(DelTest, GivesTheRestBackWhereTheIpamPluginFails) {
+TEST_F(DelTest, IpamPluginThatFailsIsAskedAgainByTheNextDel) {
     const Made made = make();
     node_.put_plugin("host-local",
                      "#!/bin/sh\necho '{\"cniVersion\":\"1.0.0\",\"code\":11,\"msg\":\"the disk sleeps\"}'\nexit 1\n");
@@ -137,16 +142,21 @@ TEST_F(DelTest, GivesTheRestBackWhereTheIpamPluginFails) {
     EXPECT_EQ(reply.code(), 11) << reply;
     EXPECT_THAT(reply.message(), HasSubstr("the disk sleeps"));
     EXPECT_TRUE(host_link(made).is_null());
-    EXPECT_THAT(node_.state(), HasSubstr("endpoints_v1: 0\n"));
+    EXPECT_THAT(node_.state(), HasSubstr("endpoints_v1: 1\n")) << "the record is erased last";
+    install_host_local();
+    expect_deleted(made);
 }
 
-TEST_F(DelTest, NamesAMissingIpamPluginAndRemovesTheRest) {
+TEST_F(DelTest, LeaseOfAMissingIpamPluginIsReleasedByALaterDel) {
     const Made made = make();
     node_.remove_plugin("host-local");
     const Reply reply = del(*made.container);
-    EXPECT_EQ(reply.rc, 1);
-    EXPECT_THAT(reply.message(), HasSubstr("host-local"));
+    EXPECT_EQ(reply.rc, 0) << reply;
+    EXPECT_THAT(reply.err, HasSubstr("\"host-local\" is not installed"));
     EXPECT_TRUE(host_link(made).is_null());
+    EXPECT_EQ(node_.leased().size(), 2U);
+    install_host_local();
+    expect_deleted(made);
 }
 
 // After a sandbox dies a new one gets the pod's name, while the DEL of the old one is still to come.

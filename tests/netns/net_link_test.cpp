@@ -55,7 +55,8 @@ TEST_F(NetTest, AnEndThatExistsIsNamed) {
     const auto host_exists = create_veth(node_, same_host_end);
     ASSERT_FALSE(host_exists);
     EXPECT_EQ(host_exists.error().code, ErrorCode::already_exists);
-    EXPECT_NE(host_exists.error().message.find("host-side veth cali0"), std::string::npos) << host_exists.error().message;
+    EXPECT_NE(host_exists.error().message.find("host-side veth cali0"), std::string::npos)
+        << host_exists.error().message;
 
     VethSpec same_pod_end = spec();
     same_pod_end.host_ifname = "cali1";

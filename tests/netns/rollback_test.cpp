@@ -311,11 +311,16 @@ TEST_F(RollbackTest, AFailedUndoIsAppended) {
                      "\"address\":\"198.18.9.77/24\"}]}' && exit 0\necho '{\"cniVersion\":\"1.0.0\",\"code\":100,"
                      "\"msg\":\"the disk sleeps\"}'; exit 1\n");
     node_.run("ip route add 198.18.9.77/32 dev up0");
-    const Reply reply = expect_refused(*node_.container(), with_fake_ipam());
+    auto container = node_.container();
+    const Reply reply = add(*container, with_fake_ipam());
     EXPECT_EQ(reply.code(), 104) << reply;
     EXPECT_THAT(reply.message(), HasSubstr("route to 198.18.9.77"));
-    EXPECT_THAT(reply.message(), HasSubstr("giving back the lease"));
+    EXPECT_THAT(reply.message(), HasSubstr("releasing the lease"));
     EXPECT_THAT(reply.message(), HasSubstr("the disk sleeps"));
+    EXPECT_EQ(node_.records().size(), 1U) << "it says what is left";
+    put_ipam("");
+    EXPECT_EQ(del(*container, with_fake_ipam()).rc, 0);
+    EXPECT_TRUE(node_.records().empty());
 }
 
 // Chained after a main plugin: its interface, lease and qdiscs stay as they were.

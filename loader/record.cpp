@@ -1,0 +1,309 @@
+#include "loader/record.hpp"
+
+#include "maps/abi/names.h"
+#include "maps/fd.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <type_traits>
+
+namespace podlane {
+namespace {
+
+constexpr std::string_view kMagic = "podlane-record 1 ";
+constexpr const char *kGenerationFile = ".generation";
+constexpr std::size_t kSumDigits = 16;
+constexpr std::size_t kHeader = kMagic.size() + kSumDigits + 1;
+constexpr std::size_t kLargestFile = std::size_t{4} << 20U; // a configuration and a lease are at most 1 MiB each
+
+// FNV-1a, 64 bits, in hexadecimal digits.
+std::string checksum(std::string_view text) {
+    std::uint64_t hash = 0xcbf29ce484222325U;
+    for (const char c : text)
+        hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+    std::array<char, kSumDigits + 1> digits{};
+    std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(hash));
+    return digits.data();
+}
+
+// "name length\nbytes\n"; empty values are left out.
+void put(std::string &into, std::string_view name, std::string_view value) {
+    if (value.empty())
+        return;
+    into += std::string(name) + " " + std::to_string(value.size()) + "\n";
+    into += value;
+    into += '\n';
+}
+
+std::string to_text(const AttachmentRecord &record) {
+    std::string body;
+    put(body, "container", record.container_id);
+    put(body, "ifname", record.ifname);
+    put(body, "network", record.network);
+    put(body, "root", record.root);
+    put(body, "boot", record.boot_id);
+    put(body, "node", std::to_string(record.node_netns));
+    put(body, "netns", record.netns);
+    put(body, "args", record.args);
+    put(body, "path", record.path);
+    put(body, "config", record.config);
+    put(body, "lease", record.lease);
+    put(body, "uplink", std::to_string(record.uplink));
+    put(body, "only-lease", record.only_lease ? "1" : "");
+    if (record.entry) {
+        static_assert(std::is_trivially_copyable_v<endpoint>);
+        std::string bytes(sizeof(endpoint), '\0');
+        std::memcpy(bytes.data(), &*record.entry, bytes.size());
+        put(body, PODLANE_MAP_ENDPOINTS, bytes);
+    }
+    return std::string(kMagic) + checksum(body) + "\n" + body;
+}
+
+template <typename Number> void read_number(std::string_view text, Number &into) {
+    std::from_chars(text.data(), text.data() + text.size(), into);
+}
+
+void set(AttachmentRecord &record, std::string_view name, std::string_view value) {
+    const std::array<std::pair<std::string_view, std::string *>, 10> texts = {{{"container", &record.container_id},
+                                                                               {"ifname", &record.ifname},
+                                                                               {"network", &record.network},
+                                                                               {"root", &record.root},
+                                                                               {"boot", &record.boot_id},
+                                                                               {"netns", &record.netns},
+                                                                               {"args", &record.args},
+                                                                               {"path", &record.path},
+                                                                               {"config", &record.config},
+                                                                               {"lease", &record.lease}}};
+    for (const auto &[known, field] : texts)
+        if (name == known)
+            *field = value;
+    if (name == "node")
+        read_number(value, record.node_netns);
+    else if (name == "uplink")
+        read_number(value, record.uplink);
+    else if (name == "only-lease")
+        record.only_lease = value == "1";
+    else if (name == PODLANE_MAP_ENDPOINTS && value.size() == sizeof(endpoint)) {
+        record.entry.emplace();
+        std::memcpy(&*record.entry, value.data(), value.size());
+    }
+}
+
+// None where the text is not a whole record.
+std::optional<AttachmentRecord> parse(std::string_view text) {
+    if (text.size() < kHeader || !text.starts_with(kMagic) ||
+        text.substr(kMagic.size(), kSumDigits) != checksum(text.substr(kHeader)))
+        return std::nullopt;
+    text.remove_prefix(kHeader);
+    AttachmentRecord record;
+    while (!text.empty()) {
+        const auto end = text.find('\n');
+        const auto space = text.find(' ');
+        if (end == std::string_view::npos || space > end)
+            return std::nullopt;
+        std::size_t length = 0;
+        read_number(text.substr(space + 1, end - space - 1), length);
+        if (length >= text.size() - end - 1)
+            return std::nullopt;
+        set(record, text.substr(0, space), text.substr(end + 1, length));
+        text.remove_prefix(end + 1 + length + 1);
+    }
+    return record.container_id.empty() || record.ifname.empty() ? std::nullopt : std::optional(std::move(record));
+}
+
+std::string file_name(const std::string &container_id, const std::string &ifname) {
+    return container_id + ":" + ifname;
+}
+
+// "/sys/fs/bpf/podlane" -> "sys-fs-bpf-podlane"
+std::string escaped(std::string_view root) {
+    std::string name(root.substr(std::min(root.find_first_not_of('/'), root.size())));
+    std::ranges::replace(name, '/', '-');
+    return name;
+}
+
+Error failed(const std::string &doing, int system_errno) {
+    Error error = system_error(ErrorCode::io_failure, doing, system_errno);
+    error.hint = "set \"stateDir\" to a directory that root can write to";
+    return error;
+}
+
+Result<void> make_directory(const std::string &path) {
+    if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST)
+        return {};
+    const auto parent = path.rfind('/');
+    if (errno != ENOENT || parent == 0 || parent == std::string::npos)
+        return failed("creating " + path, errno);
+    TRY(make_directory(path.substr(0, parent)));
+    if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+        return failed("creating " + path, errno);
+    return {};
+}
+
+Result<void> write_all(const Fd &file, const std::string &path, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t sent = ::write(file.get(), text.data(), text.size());
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent <= 0)
+            return failed("writing " + path, sent < 0 ? errno : ENOSPC);
+        text.remove_prefix(static_cast<std::size_t>(sent));
+    }
+    return {};
+}
+
+// None where there is no file.
+Result<std::optional<std::string>> read_file(const std::string &path) {
+    int fd = -1;
+    do
+        fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    while (fd < 0 && errno == EINTR);
+    const Fd file(fd);
+    if (!file && (errno == ENOENT || errno == ENOTDIR))
+        return std::optional<std::string>{};
+    if (!file)
+        return system_error(ErrorCode::io_failure, "opening " + path, errno);
+    std::string text;
+    std::array<char, 8192> chunk{};
+    while (text.size() < kLargestFile) {
+        const ssize_t got = ::read(file.get(), chunk.data(), chunk.size());
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return system_error(ErrorCode::io_failure, "reading " + path, errno);
+        if (got == 0)
+            break;
+        text.append(chunk.data(), static_cast<std::size_t>(got));
+    }
+    return std::optional(std::move(text));
+}
+
+Result<std::vector<std::string>> names_in(const std::string &directory) {
+    std::vector<std::string> names;
+    const std::unique_ptr<DIR, int (*)(DIR *)> listing(opendir(directory.c_str()), &closedir);
+    if (!listing && (errno == ENOENT || errno == ENOTDIR))
+        return names;
+    if (!listing)
+        return system_error(ErrorCode::io_failure, "listing " + directory, errno);
+    for (;;) {
+        errno = 0;
+        const dirent *entry = readdir(listing.get());
+        if (entry == nullptr && errno != 0)
+            return system_error(ErrorCode::io_failure, "listing " + directory, errno);
+        if (entry == nullptr)
+            break;
+        if (entry->d_name[0] != '.')
+            names.emplace_back(entry->d_name);
+    }
+    std::ranges::sort(names);
+    return names;
+}
+
+Result<void> remove_file(const std::string &path) {
+    if (unlink(path.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR)
+        return system_error(ErrorCode::io_failure, "removing " + path, errno);
+    return {};
+}
+
+} // namespace
+
+AttachmentRecords::AttachmentRecords(const std::string &state_directory, const std::string &root)
+    : directory_(state_directory + "/" + escaped(root)) {}
+
+Result<void> AttachmentRecords::write(const AttachmentRecord &record) const {
+    return replace_file(file_name(record.container_id, record.ifname), to_text(record));
+}
+
+Result<void> AttachmentRecords::replace_file(const std::string &name, const std::string &text) const {
+    const std::string path = directory_ + "/" + name;
+    const std::string fresh = directory_ + "/." + name; // one name: what a killed call left is written over
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
+    Fd file(open(fresh.c_str(), kFlags, 0600));
+    if (!file && errno == ENOENT) {
+        TRY(make_directory(directory_));
+        file = Fd(open(fresh.c_str(), kFlags, 0600));
+    }
+    if (!file)
+        return failed("creating " + fresh, errno);
+    TRY(write_all(file, fresh, text));
+    // Not an fsync(2): it begins to write and does not wait. A file system that cannot do it writes later.
+    static_cast<void>(sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WRITE));
+    if (rename(fresh.c_str(), path.c_str()) != 0)
+        return failed("renaming " + fresh + " to " + name, errno);
+    return {};
+}
+
+Result<std::uint64_t> AttachmentRecords::seen_generation() const {
+    std::uint64_t generation = 0;
+    if (const auto text = TRY(read_file(directory_ + "/" + kGenerationFile)))
+        read_number(*text, generation);
+    return generation;
+}
+
+Result<void> AttachmentRecords::note_generation(std::uint64_t generation) const {
+    return replace_file(kGenerationFile, std::to_string(generation));
+}
+
+Result<std::optional<AttachmentRecord>> AttachmentRecords::find(const std::string &container_id,
+                                                                const std::string &ifname) const {
+    const auto text = TRY(read_file(directory_ + "/" + file_name(container_id, ifname)));
+    return text ? parse(*text) : std::optional<AttachmentRecord>{};
+}
+
+Result<std::vector<AttachmentRecord>> AttachmentRecords::list() const {
+    std::vector<AttachmentRecord> all;
+    for (const std::string &name : TRY(names_in(directory_))) {
+        const auto text = TRY(read_file(directory_ + "/" + name));
+        if (auto record = text ? parse(*text) : std::nullopt)
+            all.push_back(*std::move(record));
+        else if (text && name.find(':') != std::string::npos)
+            TRY(remove_file(directory_ + "/" + name));
+    }
+    return all;
+}
+
+Result<void> AttachmentRecords::erase(const std::string &container_id, const std::string &ifname) const {
+    const std::string name = file_name(container_id, ifname);
+    TRY(remove_file(directory_ + "/." + name));
+    return remove_file(directory_ + "/" + name);
+}
+
+Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_directory) {
+    std::vector<AttachmentRecord> all;
+    for (const std::string &root : TRY(names_in(state_directory)))
+        for (AttachmentRecord &record : TRY(AttachmentRecords(state_directory, root).list()))
+            all.push_back(std::move(record));
+    return all;
+}
+
+Result<std::optional<AttachmentRecord>> find_record_anywhere(const std::string &state_directory,
+                                                             const std::string &container_id, const std::string &ifname,
+                                                             std::uint64_t node_netns) {
+    for (const std::string &root : TRY(names_in(state_directory))) {
+        auto record = TRY(AttachmentRecords(state_directory, root).find(container_id, ifname));
+        if (record && record->node_netns == node_netns)
+            return record;
+    }
+    return std::optional<AttachmentRecord>{};
+}
+
+Result<std::string> boot_id() {
+    auto text = TRY(read_file("/proc/sys/kernel/random/boot_id"));
+    if (!text)
+        return Error{ErrorCode::io_failure, "/proc/sys/kernel/random/boot_id is missing", "mount /proc"};
+    text->erase(std::min(text->find('\n'), text->size()));
+    return *std::move(text);
+}
+
+} // namespace podlane

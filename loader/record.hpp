@@ -1,0 +1,77 @@
+// Records of attachments on disk: what an ADD made, kept outside the bpffs, so that it can be removed or repaired after
+// the maps are lost: a reboot, an unmount, deleted pins.
+//
+// One file an attachment, "CONTAINER:IFNAME", in a directory for each root of pins. ADD writes it before it makes
+// anything, DEL removes it after everything else is gone. A write is a rename of a whole file, so a killed process
+// leaves the old or the new one. Nothing waits for the disk (a commit takes milliseconds, an ADD has a tenth of one to
+// spare): the kernel is asked to begin writing at once, and a checksum tells a file that a power cut tore from a whole
+// one. A torn file counts as none.
+#pragma once
+
+#include "maps/abi/endpoint.h"
+#include "maps/result.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace podlane {
+
+inline constexpr const char *kStateDirectory = "/var/lib/podlane";
+
+struct AttachmentRecord {
+    std::string container_id;
+    std::string ifname;
+    std::string network;
+    std::string root;                // directory of the pins ("bpffs")
+    std::string boot_id;             // of the boot in which it was made; another one: nothing of it is in the kernel
+    std::uint64_t node_netns = 0;    // inode of the network namespace the plugin ran in
+    std::string netns;               // CNI_NETNS
+    std::string args;                // CNI_ARGS
+    std::string path;                // CNI_PATH
+    std::string config;              // standard input of the ADD
+    std::string lease;               // result of the IPAM plugin; empty before it is known, and where Podlane has none
+    std::uint32_t uplink = 0;        // ifindex of the network's own uplink; 0: none
+    bool only_lease = false;         // everything but the lease is removed already
+    std::optional<endpoint> entry{}; // as in endpoints_v1; none before it is known
+};
+
+// The records of one root of pins.
+class AttachmentRecords {
+  public:
+    AttachmentRecords(const std::string &state_directory, const std::string &root);
+
+    [[nodiscard]] const std::string &directory() const { return directory_; }
+
+    // Creates the directories (mode 0700) if they are missing.
+    [[nodiscard]] Result<void> write(const AttachmentRecord &record) const;
+    // None if there is no whole file.
+    [[nodiscard]] Result<std::optional<AttachmentRecord>> find(const std::string &container_id,
+                                                               const std::string &ifname) const;
+    // All whole ones, in the order of their names. Torn files are removed.
+    [[nodiscard]] Result<std::vector<AttachmentRecord>> list() const;
+    // The generation of the pins (Tables::generation) whose maps have been compared with these records; 0: none.
+    [[nodiscard]] Result<std::uint64_t> seen_generation() const;
+    [[nodiscard]] Result<void> note_generation(std::uint64_t generation) const;
+    // A missing file is no error.
+    [[nodiscard]] Result<void> erase(const std::string &container_id, const std::string &ifname) const;
+
+  private:
+    [[nodiscard]] Result<void> replace_file(const std::string &name, const std::string &text) const;
+    std::string directory_;
+};
+
+// The records of all roots below a state directory.
+Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_directory);
+
+// The same attachment below other roots of pins of this state directory, made by this node: for a DEL whose
+// configuration names another root than its ADD's did.
+Result<std::optional<AttachmentRecord>> find_record_anywhere(const std::string &state_directory,
+                                                             const std::string &container_id, const std::string &ifname,
+                                                             std::uint64_t node_netns);
+
+// Of the running kernel; changes with each boot.
+Result<std::string> boot_id();
+
+} // namespace podlane

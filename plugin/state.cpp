@@ -1,0 +1,92 @@
+#include "plugin/state.hpp"
+
+#include "loader/net/namespace.hpp"
+#include "plugin/cni/environment.hpp"
+#include "plugin/cni/ipam_config.hpp"
+#include "plugin/cni/request.hpp"
+#include "plugin/cni/result.hpp"
+#include "plugin/cni/version.hpp"
+
+namespace podlane {
+namespace {
+
+std::string joined(const std::vector<std::string> &parts) {
+    std::string all;
+    for (const std::string &part : parts)
+        all += (all.empty() ? "" : ":") + part;
+    return all;
+}
+
+Result<std::uint64_t> own_namespace() { return TRY(net::Namespace::current()).inode(); }
+
+} // namespace
+
+AttachmentRecords records_of(const cni::Config &config) { return {config.state_dir, config.bpffs}; }
+
+Result<AttachmentRecord> record_of(const cni::Request &request) {
+    AttachmentRecord record;
+    record.container_id = request.container_id;
+    record.ifname = request.ifname;
+    record.network = request.config.name;
+    record.root = request.config.bpffs;
+    record.boot_id = TRY(boot_id());
+    record.node_netns = TRY(own_namespace());
+    record.netns = request.netns;
+    record.args = request.args;
+    record.path = joined(request.path);
+    record.config = request.raw_config;
+    return record;
+}
+
+Result<void> update_record(const cni::Request &request, const endpoint &entry, const cni::Attachment *lease,
+                           std::uint32_t uplink) {
+    AttachmentRecord record = TRY(record_of(request));
+    record.entry = entry;
+    record.uplink = uplink;
+    if (lease != nullptr)
+        record.lease = cni::to_json(*lease, cni::kNewestVersion);
+    return records_of(request.config).write(record);
+}
+
+Result<std::optional<AttachmentRecord>> find_record(const cni::Request &request) {
+    if (auto record = TRY(records_of(request.config).find(request.container_id, request.ifname)))
+        return record;
+    return find_record_anywhere(request.config.state_dir, request.container_id, request.ifname, TRY(own_namespace()));
+}
+
+Result<bool> is_of_this_boot(const AttachmentRecord &record) { return record.boot_id == TRY(boot_id()); }
+
+void complete(cni::Request &request, const AttachmentRecord &record) {
+    cni::Config &config = request.config;
+    config.bpffs = record.root;
+    if (config.name.empty())
+        config.name = record.network;
+    if (request.args.empty())
+        request.args = record.args;
+    if (auto path = cni::split_path(record.path); path && request.path.empty())
+        request.path = std::move(path).value();
+    if (request.unreadable)
+        request.raw_config = record.config;
+}
+
+Result<std::vector<cni::Request>> requests_with_lease(const cni::Request &request,
+                                                      const std::optional<AttachmentRecord> &record) {
+    std::vector<cni::Request> all;
+    const auto recorded = record ? cni::find_ipam(record->config) : std::nullopt;
+    const auto given = request.unreadable ? std::nullopt : cni::find_ipam(request.raw_config);
+    if (recorded) {
+        cni::Request as_added = request;
+        as_added.raw_config = record->config;
+        as_added.config.ipam_type = recorded->type;
+        as_added.config.cni_version = cni::version_of(record->config).value_or(request.config.cni_version);
+        all.push_back(std::move(as_added));
+        // It may not be where it was at the ADD.
+        if (auto path = cni::split_path(record->path))
+            all.back().path.insert(all.back().path.end(), path->begin(), path->end());
+    }
+    if (given && !request.config.ipam_type.empty() && (!recorded || recorded->text != given->text))
+        all.push_back(request);
+    return all;
+}
+
+} // namespace podlane

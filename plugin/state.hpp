@@ -1,0 +1,37 @@
+// The record of an attachment on disk (loader/record.hpp), as the verbs write and read it.
+#pragma once
+
+#include "loader/record.hpp"
+#include "maps/result.hpp"
+#include "plugin/cni/types.hpp"
+
+#include <optional>
+#include <vector>
+
+namespace podlane {
+
+AttachmentRecords records_of(const cni::Config &config);
+
+// What the call was asked for; what it makes is added as it becomes known.
+Result<AttachmentRecord> record_of(const cni::Request &request);
+
+// Adds to the record on disk what the ADD knows by now: the entry of endpoints_v1, the lease if it requested one, the
+// network's own uplink.
+Result<void> update_record(const cni::Request &request, const endpoint &entry, const cni::Attachment *lease,
+                           std::uint32_t uplink);
+
+// Below the configured root of pins, or any other one of this node.
+Result<std::optional<AttachmentRecord>> find_record(const cni::Request &request);
+
+// Nothing of an attachment of an earlier boot is in the kernel.
+Result<bool> is_of_this_boot(const AttachmentRecord &record);
+
+// Fills in what DEL or GC were not told, or cannot read any more, from what the ADD was told.
+void complete(cni::Request &request, const AttachmentRecord &record);
+
+// The requests by which the IPAM plugin finds the lease, the most likely one first. None if the attachment has no lease
+// of Podlane's asking.
+Result<std::vector<cni::Request>> requests_with_lease(const cni::Request &request,
+                                                      const std::optional<AttachmentRecord> &record);
+
+} // namespace podlane

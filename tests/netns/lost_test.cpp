@@ -1,0 +1,244 @@
+// Nothing is lost: what DEL and GC have to remove is known after edited configurations, failed and killed calls, lost
+// maps and reboots.
+#include "loader/record.hpp"
+#include "tests/netns/verbs.hpp"
+
+#include <sys/mount.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace podlane::test {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class LostTest : public VerbsTest {
+  protected:
+    // With NAT, limits, allowed sources, cluster CIDRs and uplinks.
+    const Json all_ = {{"ipMasq", true},
+                       {"clusterCIDRs", {"198.18.0.0/16"}},
+                       {"allowedSources", {"192.0.2.0/24"}},
+                       {"capabilities", {{"bandwidth", true}}},
+                       {"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}};
+
+    [[nodiscard]] std::string everything() const { return node_.state() + node_.run("nft list ruleset"); }
+    void expect_nothing_left() const { EXPECT_EQ(everything(), before_); }
+
+    std::string before_ = everything();
+};
+
+// An edited conflist, or a runtime's whim, must not keep a pod from going away.
+TEST_F(LostTest, DelNeverRefuses) {
+    const std::vector<std::pair<std::string, Json>> edits = {
+        {"an unknown key", {{"fastPaht", "on"}}},
+        {"a value of another type", {{"mtu", "much"}}},
+        {"a changed prefix of names", {{"hostInterfacePrefix", "far-too-long"}}},
+        {"a bad MAC", {{"runtimeConfig", {{"mac", "nonsense"}}}}},
+        {"bad limits", {{"runtimeConfig", {{"bandwidth", {{"ingressRate", -1}}}}}}},
+        {"an invalid subnet", {{"allowedSources", {"192.0.2.0/33"}}}},
+        {"invalid cluster CIDRs", {{"clusterCIDRs", "nowhere"}}},
+        {"an unusable bpffs", {{"bpffs", "relative"}}},
+        {"another bpffs", {{"bpffs", "/sys/fs/bpf/elsewhere"}}},
+        {"no name", {{"name", nullptr}}},
+        {"another IPAM plugin", {{"ipam", {{"type", "no-such-ipam"}}}}},
+        {"no IPAM plugin", {{"ipam", nullptr}}},
+        {"an IPAM type that is a path", {{"ipam", {{"type", "../host-local"}}}}},
+        {"another directory of leases", {{"ipam", {{"dataDir", "/nonexistent"}}}}},
+        {"a bad prevResult", {{"prevResult", {{"ips", "none"}}}}},
+        {"a version that is none", {{"cniVersion", "9.9.9"}}},
+        {"a log that is none", {{"log", "loud"}}},
+    };
+    for (const auto &[what, edit] : edits) {
+        SCOPED_TRACE(what);
+        const Made made = make(all_);
+        Json keys = all_;
+        keys.merge_patch(edit);
+        const Reply reply = del(*made.container, keys);
+        EXPECT_EQ(reply.rc, 0) << reply;
+        expect_nothing_left();
+    }
+}
+
+TEST_F(LostTest, DelNeverRefusesAnEnvironment) {
+    for (const auto &[variable, value] : std::vector<std::pair<std::string, std::string>>{
+             {"CNI_ARGS", "K8S_POD_NAME"}, {"CNI_ARGS", "MAC=nonsense"}, {"CNI_ARGS", "FOO=bar"}, {"CNI_NETNS", "x"}}) {
+        SCOPED_TRACE(variable + "=" + value);
+        const Made made = make(all_);
+        const Reply reply = del(*made.container, all_, {{variable, value}});
+        EXPECT_EQ(reply.rc, 0) << reply;
+        EXPECT_THAT(reply.err, HasSubstr(variable));
+        expect_nothing_left();
+    }
+}
+
+// Standard input that is no configuration: the record on disk has that of the ADD.
+TEST_F(LostTest, DelWithoutAConfiguration) {
+    for (const std::string text : {"", "{", "[]", "{\"name\":\"pods\""}) {
+        SCOPED_TRACE(text);
+        const Made made = make(all_);
+        const Reply reply = node_.cni_text("podlane", "DEL", text, attachment(*made.container));
+        EXPECT_EQ(reply.rc, 0) << reply;
+        expect_nothing_left();
+    }
+    const Reply unknown = node_.cni_text("podlane", "DEL", "{", attachment(*node_.container()));
+    EXPECT_EQ(unknown.code(), 6) << unknown;
+}
+
+TEST_F(LostTest, GcWithAnEditedConfiguration) {
+    (void)make(all_);
+    Json keys = all_;
+    keys.merge_patch({{"cniVersion", "1.1.0"},
+                      {"fastPaht", "on"},
+                      {"mtu", "much"},
+                      {"ipam", {{"type", "no-such-ipam"}}},
+                      {"cni.dev/valid-attachments", Json::array()}});
+    const Reply reply = node_.cni("podlane", "GC", node_.config(keys));
+    EXPECT_EQ(reply.rc, 0) << reply;
+    expect_nothing_left();
+}
+
+// nft fails once: the DEL fails, and the next one finishes.
+TEST_F(LostTest, DelAfterAFailedNftFinishes) {
+    const Made made = make(all_);
+    const std::string programs = node_.dir() + "/programs";
+    fs::create_directory(programs);
+    for (const std::string fails_at : {"-f", "list"}) { // "-f" also removes the table
+        std::ofstream(programs + "/nft") << "#!/bin/sh\n[ \"$1\" != " << fails_at
+                                         << " ] || exit 7\nexec /usr/sbin/nft \"$@\"\n";
+        fs::permissions(programs + "/nft", fs::perms::all);
+        const Reply failed = del(*made.container, all_, {{"PATH", programs}});
+        EXPECT_EQ(failed.rc, 1) << failed;
+        EXPECT_THAT(failed.message(), HasSubstr("nft"));
+        EXPECT_EQ(node_.records().size(), 1U);
+    }
+    EXPECT_EQ(del(*made.container, all_).rc, 0);
+    expect_nothing_left();
+}
+
+// The pins of the maps are gone, and the next pod loads new ones: DEL knows the first pod from the disk.
+TEST_F(LostTest, DelAfterLostMaps) {
+    const Made first = make(all_);
+    fs::remove_all(node_.bpffs());
+    const Made second = make(all_);
+    EXPECT_EQ(del(*second.container, all_).rc, 0);
+    EXPECT_THAT(node_.run("nft list ruleset"), HasSubstr(first.v4)) << "it lives, and is translated as before";
+    EXPECT_TRUE(ping(first.container->ns(), "203.0.113.1"));
+    EXPECT_EQ(del(*first.container, all_).rc, 0);
+    expect_nothing_left();
+}
+
+// A pod whose maps were deleted gets entries, current programs, NAT and limits back at the next ADD.
+TEST_F(LostTest, AddRestoresPodsAfterLostMaps) {
+    const Made first = make(all_);
+    const Made second = make(all_);
+    fs::remove_all(node_.bpffs());
+    const Made third = make(all_);
+    for (const Made *pod : {&first, &second, &third}) {
+        const Reply reply = check(*pod, all_);
+        EXPECT_EQ(reply.rc, 0) << reply;
+        EXPECT_TRUE(ping(pod->container->ns(), "203.0.113.1"));
+        EXPECT_TRUE(ping(pod->container->ns(), first.v4));
+    }
+    EXPECT_THAT(node_.run("nft list ruleset"), HasSubstr(first.v4));
+    for (const Made *pod : {&first, &third, &second})
+        EXPECT_EQ(del(*pod->container, all_).rc, 0);
+    expect_nothing_left();
+}
+
+TEST_F(LostTest, DelOfTheLastPodAfterLostMaps) {
+    const Made made = make(all_);
+    fs::remove_all(node_.bpffs());
+    EXPECT_EQ(del(*made.container, all_).rc, 0);
+    expect_nothing_left();
+    EXPECT_TRUE(programs(find(ip_json(node_.ns(), "link"), "ifname", "up0").at("ifindex"), Hook::egress).empty());
+}
+
+// After a reboot the runtime has forgotten its pods, and their leases would stay for ever.
+TEST_F(LostTest, GcAfterARebootReleasesLeases) {
+    (void)make(all_);
+    auto living = make(all_);
+    ASSERT_EQ(node_.leased().size(), 4U);
+    // Everything but the disk is gone.
+    fs::remove_all(node_.bpffs());
+    for (const Json &link : ip_json(node_.ns(), "link"))
+        if (link.value("ifalias", "").starts_with("podlane "))
+            node_.run("ip link del " + link.at("ifname").get<std::string>());
+    node_.run("nft flush ruleset");
+    std::ofstream(node_.dir() + "/boot_id") << "11111111-2222-3333-4444-555555555555\n";
+    const char *path = "/proc/sys/kernel/random/boot_id";
+    ASSERT_EQ(mount((node_.dir() + "/boot_id").c_str(), path, nullptr, MS_BIND, nullptr), 0);
+    const auto running = make(all_);
+    const Json valid = {{{"containerID", running.container->id()}, {"ifname", "eth0"}}};
+    Json keys = all_;
+    keys.merge_patch({{"cniVersion", "1.1.0"}, {"cni.dev/valid-attachments", valid}});
+    const Reply reply = node_.cni("podlane", "GC", node_.config(keys));
+    EXPECT_EQ(reply.rc, 0) << reply;
+    EXPECT_EQ(node_.leased().size(), 2U);
+    EXPECT_EQ(check(running, all_).rc, 0) << check(running, all_);
+    EXPECT_EQ(del(*running.container, all_).rc, 0);
+    umount2(path, MNT_DETACH);
+    EXPECT_TRUE(node_.leased().empty());
+    EXPECT_TRUE(node_.records().empty());
+}
+
+// What a power cut tore is no record, and a killed write left nothing that is read.
+TEST_F(LostTest, TornRecords) {
+    const Made made = make();
+    const std::string directory = AttachmentRecords(kStateDirectory, node_.bpffs()).directory();
+    const std::string path = directory + "/" + made.container->id() + ":eth0";
+    ASSERT_TRUE(fs::exists(path));
+    EXPECT_EQ(fs::status(directory).permissions(), fs::perms::owner_all);
+    EXPECT_EQ(fs::status(path).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+    const std::string whole = must_run(node_.ns(), {"cat", path});
+    for (const std::size_t size : {whole.size() - 1, std::size_t{40}, std::size_t{0}}) {
+        std::ofstream(path) << whole.substr(0, size);
+        std::ofstream(directory + "/." + made.container->id() + ":eth0") << "half";
+        EXPECT_TRUE(require(AttachmentRecords(kStateDirectory, node_.bpffs()).list()).empty());
+    }
+    EXPECT_EQ(del(*made.container).rc, 0);
+    EXPECT_TRUE(fs::is_empty(directory));
+    expect_nothing_left();
+}
+
+// An ADD that was killed left its lease: the next one of the same container gets one, not "duplicate allocation".
+TEST_F(LostTest, AddReleasesTheLeaseOfAKilledOne) {
+    const Made before = make();
+    ASSERT_EQ(del(*before.container).rc, 0);
+    for (const bool with_record : {true, false}) {
+        auto container = node_.container();
+        ASSERT_EQ(node_.cni("host-local", "ADD", node_.config(), attachment(*container)).rc, 0);
+        if (with_record) {
+            AttachmentRecord record;
+            record.container_id = container->id();
+            record.ifname = "eth0";
+            record.network = "pods";
+            record.root = node_.bpffs();
+            record.config = node_.config().dump();
+            require(AttachmentRecords(kStateDirectory, node_.bpffs()).write(record));
+        }
+        const Reply reply = add(*container);
+        EXPECT_EQ(reply.rc, 0) << reply;
+        EXPECT_EQ(node_.leased().size(), 2U);
+        EXPECT_EQ(del(*container).rc, 0);
+    }
+    expect_nothing_left();
+}
+
+TEST_F(LostTest, StateDirectoryIsAKey) {
+    const Json keys = {{"stateDir", node_.dir() + "/a/state/"}};
+    const Made made = make(keys);
+    EXPECT_FALSE(fs::is_empty(node_.dir() + "/a/state"));
+    EXPECT_TRUE(node_.records().empty());
+    EXPECT_EQ(del(*made.container, keys).rc, 0);
+    std::ofstream(node_.dir() + "/file") << "in the way";
+    const Reply refused = add(*node_.container(), {{"stateDir", node_.dir() + "/file"}});
+    EXPECT_EQ(refused.code(), 5) << refused;
+    EXPECT_THAT(refused.message(), HasSubstr(node_.dir() + "/file"));
+    EXPECT_THAT(refused.details(), HasSubstr("stateDir"));
+    EXPECT_TRUE(node_.leased().empty());
+}
+
+} // namespace
+} // namespace podlane::test

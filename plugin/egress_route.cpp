@@ -31,10 +31,6 @@ Result<std::uint32_t> look_up_uplink(const cni::Config &config, net::Netlink &ho
 
 } // namespace
 
-bool has_egress_route(const cni::Config &config) {
-    return !config.uplink.empty() || !config.gateways.empty() || config.table;
-}
-
 Result<std::optional<EgressRoute>> find_egress_route(const cni::Config &config, net::Netlink &host) {
     if (!has_egress_route(config))
         return std::optional<EgressRoute>{};

@@ -17,7 +17,9 @@ struct EgressRoute {
 };
 
 // Whether the configuration names any part of one.
-[[nodiscard]] bool has_egress_route(const cni::Config &config);
+[[nodiscard]] inline bool has_egress_route(const cni::Config &config) {
+    return !config.uplink.empty() || !config.gateways.empty() || config.table;
+}
 
 // None if the configuration names none: the network leaves as the node's routes say.
 // ErrorCode::invalid_network_config if the uplink is missing or cannot be found.

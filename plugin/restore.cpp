@@ -87,7 +87,7 @@ Result<void> restore_source_routes(const Lost &lost, const Tables &tables, net::
     TRY(put_source_routes(TRY(wanted_source_routes(lost.entry, own, peers, way, tables, host)), peers, tables,
                           rollback));
     rollback.commit();
-    return note_name(way, tables.source_routes, host);
+    return record_numbering(way, lost.request.config.bpffs, host);
 }
 
 void report(const Lost &lost, const Result<void> &restored) {

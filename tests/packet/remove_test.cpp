@@ -16,12 +16,12 @@ TEST_F(RemoveEndpoint, ReportsTheFirstFailedMapAndAppendsTheOthers) {
     const endpoint_key key = must(make_endpoint_key(node().pod.name, "eth0"));
     const endpoint record = must(read_only.endpoints.find(key)).value();
 
-    const Result<void> removed = erase_endpoint(read_only, key, record);
+    const Result<void> removed = erase_endpoint(read_only, record);
 
     ASSERT_FALSE(removed);
     EXPECT_THAT(removed.error().message,
                 StartsWith("deleting from map " + pin_path(node().root(), PODLANE_MAP_ADDRESSES)));
-    EXPECT_THAT(removed.error().message, HasSubstr(PODLANE_MAP_ENDPOINTS));
+    EXPECT_THAT(removed.error().message, HasSubstr(PODLANE_MAP_INTERFACES));
 }
 
 } // namespace

@@ -148,7 +148,7 @@ TEST_F(Source, IsHandedOverOnce) {
     EXPECT_EQ(unchecked.mark, 0U);
     const path_key asked{
         second_.ifindex, ip("192.168.133.20"), ip("203.0.113.9"), htons(40000), htons(53), IPPROTO_UDP, {}};
-    must(node().paths().put(asked, {0, PATH_UPLINK, lan_}));
+    must(node().paths().update(asked, {0, PATH_UPLINK, lan_}));
     EXPECT_EQ(node().run(ip4("192.0.2.10", "203.0.113.9"), {.mark = once.mark}).verdict, kNext) << "UDP of both";
 }
 

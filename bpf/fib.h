@@ -64,20 +64,30 @@ static __always_inline bool routes_everything(struct packet *p)
 	return answer != BPF_FIB_LKUP_RET_NOT_FWDED;
 }
 
+/* In place, because a copy would not fit on the stack. */
+static __always_inline void swap_ends(struct ip_ends *ip)
+{
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		__be32 word = ip->source.word[i];
+
+		ip->source.word[i] = ip->destination.word[i];
+		ip->destination.word[i] = word;
+	}
+}
+
 /*
  * Whether the host stack would refuse the source of what came in by an uplink: the node's own address, a pod's of
  * another network, or one whose route discards packets. A source without a route is refused if packets `need_route`.
  */
 static __always_inline bool is_refused_source(struct packet *p, bool need_route)
 {
-	const struct ip_ends ip = p->ip;
 	struct bpf_fib_lookup fib;
 	bool refused;
 	long answer;
 	__u32 ifindex;
 
-	p->ip.source = ip.destination;
-	p->ip.destination = ip.source;
+	swap_ends(&p->ip);
 	answer = query_routes(p, &fib, 0, 0);
 	ifindex = fib.ifindex;
 	switch (answer) {
@@ -96,6 +106,6 @@ static __always_inline bool is_refused_source(struct packet *p, bool need_route)
 	default:
 		refused = false;
 	}
-	p->ip = ip;
+	swap_ends(&p->ip);
 	return refused;
 }

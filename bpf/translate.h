@@ -18,6 +18,7 @@ static __always_inline bool translate_ipv4(struct __sk_buff *skb, const struct f
 }
 
 /*
+ * Source and destination are adjacent in the scratch area, as in the header: no copy on the stack.
  * A checksum of the whole packet that a device computed does not change, because the addresses and the transport
  * checksum cancel out. The first helper does not know that; BPF_F_RECOMPUTE_CSUM takes its change back.
  */
@@ -25,12 +26,11 @@ static __always_inline bool translate_ipv6(struct __sk_buff *skb, const struct f
 					   __u64 flags)
 {
 	const __u32 l3 = sizeof(struct ethhdr);
-	struct ip_addr old[2] = {work->key.source, work->key.destination};
-	struct ip_addr new[2] = {work->flow.source, work->flow.destination};
-	__s64 differ = bpf_csum_diff((__be32 *)old, sizeof(old), (__be32 *)new, sizeof(new), 0);
+	const __u32 bytes = 2 * sizeof(struct ip_addr);
+	__s64 differ = bpf_csum_diff((__be32 *)&work->key.source, bytes, (__be32 *)&work->flow.source, bytes, 0);
 
 	return !bpf_l4_csum_replace(skb, checksum, 0, differ, flags | BPF_F_PSEUDO_HDR) &&
-	       !bpf_skb_store_bytes(skb, l3 + __builtin_offsetof(struct ipv6hdr, saddr), new, sizeof(new),
+	       !bpf_skb_store_bytes(skb, l3 + __builtin_offsetof(struct ipv6hdr, saddr), &work->flow.source, bytes,
 				    BPF_F_RECOMPUTE_CSUM);
 }
 

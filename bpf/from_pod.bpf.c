@@ -22,8 +22,9 @@ static __always_inline int forward(struct packet *p)
 
 static __always_inline int confirm(struct packet *p)
 {
-	/* An egress route carries connections that conntrack does not know. */
-	if (!(p->interface->flags & INTERFACE_FAST_LOCAL) || p->interface->flags & INTERFACE_WAY)
+	/* Egress routes and direct first packets carry connections that conntrack does not know. */
+	if (!(p->interface->flags & INTERFACE_FAST_LOCAL) ||
+	    p->interface->flags & (INTERFACE_WAY | INTERFACE_FIRST_DIRECT))
 		return 0;
 	return follow_flow(p, FROM_POD);
 }

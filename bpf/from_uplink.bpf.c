@@ -16,6 +16,12 @@ static __always_inline int find_local_receiver(struct packet *p)
 	p->receiver = find_endpoint(p, &p->ip.destination);
 	if (!p->receiver)
 		return REASON_HOST_NOT_LOCAL;
+	/* The path cache decides about direct first packets and what follows them. */
+	if (p->receiver->flags & INTERFACE_FIRST_DIRECT) {
+		if (p->follow & FOLLOW_TRANSLATED)
+			return REASON_HOST_NOT_LOCAL;
+		p->follow = 0;
+	}
 	if (p->detour && !(p->receiver->flags & INTERFACE_WAY && needs_no_flow(p)))
 		return p->detour;
 	/* A source address of this node's pods is forged: the host stack decides about it. */

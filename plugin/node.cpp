@@ -35,6 +35,23 @@ Result<void> keep_router_advertisements(net::Netlink &host) {
     return {};
 }
 
+// Lets conntrack accept the end of a TCP connection whose data it has not seen. Without it TCP stays on the slow path.
+Result<void> let_conntrack_follow(const cni::Config &config) {
+    if (config.fast_path == cni::FastPath::off || !config.conntrack_liberal)
+        return {};
+    for (const char *name : {"nf_conntrack_tcp_be_liberal", "nf_conntrack_tcp_ignore_invalid_rst"}) {
+        const net::SysctlPath path = {"net", "netfilter", name};
+        if (TRY(net::read_sysctl(path)).value_or("1") != "0")
+            continue;
+        TRY(net::write_sysctl_if_different(path, "1"));
+        log(cni::Log::Level::warning,
+            std::string(name) + " is now 1: conntrack does not see the packets between a connection's first and last "
+                                "ones, which take the fast path (\"conntrackLiberal\": false leaves it, and TCP on the "
+                                "slow path)");
+    }
+    return {};
+}
+
 } // namespace
 
 Result<void> prepare_node(const cni::Config &config) {
@@ -43,7 +60,8 @@ Result<void> prepare_node(const cni::Config &config) {
     settings.slow_mark = config.slow_path_mark;
     settings.slow_mark_mask = config.slow_path_mask;
     settings.confirm_ms = config.confirm_interval_ms;
-    return ensure_loaded(config.bpffs, settings);
+    TRY(ensure_loaded(config.bpffs, settings));
+    return let_conntrack_follow(config);
 }
 
 Result<Tables> open_node(const cni::Config &config) {

@@ -95,7 +95,8 @@ struct Node {
     }
 
     [[nodiscard]] Result<void> put_endpoint(std::uint32_t ifindex, std::uint32_t index, const Mac &mac) const {
-        constexpr std::uint32_t kFlags = INTERFACE_FAST_LOCAL | INTERFACE_ANTI_SPOOF | INTERFACE_GATEWAY;
+        constexpr std::uint32_t kFlags =
+            INTERFACE_FAST_LOCAL | INTERFACE_FIRST_DIRECT | INTERFACE_ANTI_SPOOF | INTERFACE_GATEWAY;
         interface own {};
         own.flags = kFlags;
         own.ipv4 = pod_address(4, index);

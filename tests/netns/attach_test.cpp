@@ -75,7 +75,7 @@ class AttachTest : public AttachedTest {
     [[nodiscard]] Chain after_ptp() const {
         Json ipam = node_.ipam();
         ipam["routes"] = {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}};
-        Json podlane = {{"type", "podlane"}, {"bpffs", node_.bpffs()}};
+        Json podlane = {{"type", "podlane"}, {"bpffs", node_.bpffs()}, {"firstPacket", "direct"}};
         podlane.update(attach_key());
         return {node_, {{{"type", "ptp"}, {"ipam", ipam}}, podlane}};
     }

@@ -96,7 +96,10 @@ TEST_F(GcTest, WhatLostItsNamespaceOrLinkGoesToo) {
 TEST_F(GcTest, AfterPtpTheOtherPluginsInterfaceStays) {
     Json ipam = node_.ipam();
     ipam["routes"] = {{{"dst", "0.0.0.0/0"}}};
-    Chain chain(node_, {{{"type", "ptp"}, {"ipam", ipam}}, {{"type", "podlane"}, {"bpffs", node_.bpffs()}}}, "1.0.0");
+    Chain chain(
+        node_,
+        {{{"type", "ptp"}, {"ipam", ipam}}, {{"type", "podlane"}, {"bpffs", node_.bpffs()}, {"firstPacket", "direct"}}},
+        "1.0.0");
     auto container = node_.container();
     const Reply reply = chain.add(*container);
     ASSERT_EQ(reply.rc, 0) << reply;

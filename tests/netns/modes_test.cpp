@@ -10,7 +10,7 @@ using testing::HasSubstr;
 class ModesTest : public VerbsTest {
   protected:
     [[nodiscard]] Json podlane(const Json &keys = Json::object()) const {
-        Json config = {{"type", "podlane"}, {"bpffs", node_.bpffs()}};
+        Json config = {{"type", "podlane"}, {"bpffs", node_.bpffs()}, {"firstPacket", "direct"}};
         config.update(keys);
         return config;
     }

@@ -71,7 +71,8 @@ class PodRules : public testing::TestWithParam<std::string> {
         return config;
     }
     [[nodiscard]] Json podlane(const Json &keys = Json::object()) {
-        Json config = {{"type", "podlane"}, {"bpffs", node().bpffs()}, {"log", {{"file", log_file()}}}};
+        Json config = {
+            {"type", "podlane"}, {"bpffs", node().bpffs()}, {"firstPacket", "direct"}, {"log", {{"file", log_file()}}}};
         config.update(keys);
         return config;
     }

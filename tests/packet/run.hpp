@@ -44,7 +44,8 @@ inline constexpr Mac kPeerMac{0x02, 0, 0, 0, 0, 0x0b};
 inline constexpr Mac kForeignMac{0x02, 0, 0, 0, 0, 0x66};
 inline constexpr Mac kBroadcastMac{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 inline constexpr std::uint32_t kMtu = 1400; // the peer's; the pod's own is larger
-inline constexpr std::uint32_t kAllFlags = INTERFACE_FAST_LOCAL | INTERFACE_ANTI_SPOOF | INTERFACE_GATEWAY;
+inline constexpr std::uint32_t kAllFlags =
+    INTERFACE_FAST_LOCAL | INTERFACE_FIRST_DIRECT | INTERFACE_ANTI_SPOOF | INTERFACE_GATEWAY;
 inline constexpr std::uint32_t kLimitFlags = INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_EGRESS |
                                              INTERFACE_LIMIT_UNPACED_INGRESS | INTERFACE_LIMIT_UNPACED_EGRESS |
                                              INTERFACE_LIMIT_EXEMPT;

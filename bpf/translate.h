@@ -25,12 +25,13 @@ static __always_inline bool translate_ipv6(struct __sk_buff *skb, const struct f
 					   __u64 flags)
 {
 	const __u32 l3 = sizeof(struct ethhdr);
-	struct ip_addr old[2] = {work->key.source, work->key.destination};
-	struct ip_addr new[2] = {work->flow.source, work->flow.destination};
-	__s64 differ = bpf_csum_diff((__be32 *)old, sizeof(old), (__be32 *)new, sizeof(new), 0);
+	/* Source and destination, one behind the other, where they are: the stack is short of room. */
+	__be32 *old = (__be32 *)&work->key.source, *new = (__be32 *)&work->flow.source;
+	const __u32 size = 2 * sizeof(struct ip_addr);
+	__s64 differ = bpf_csum_diff(old, size, new, size, 0);
 
 	return !bpf_l4_csum_replace(skb, checksum, 0, differ, flags | BPF_F_PSEUDO_HDR) &&
-	       !bpf_skb_store_bytes(skb, l3 + __builtin_offsetof(struct ipv6hdr, saddr), new, sizeof(new),
+	       !bpf_skb_store_bytes(skb, l3 + __builtin_offsetof(struct ipv6hdr, saddr), new, size,
 				    BPF_F_RECOMPUTE_CSUM);
 }
 

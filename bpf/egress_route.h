@@ -33,7 +33,7 @@ static __always_inline bool is_local_to_node(struct packet *p)
 	__u32 ifindex = fib.ifindex;
 
 	if (answer == BPF_FIB_LKUP_RET_NOT_FWDED)
-		return routes_everything(p);
+		return routes_everything(p, &fib);
 	return (answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) &&
 	       map_find(&interfaces_v1, &ifindex);
 }

@@ -52,16 +52,15 @@ static __always_inline long query_routes(struct packet *p, struct bpf_fib_lookup
 }
 
 /* Whether the kernel has a route even to addresses nobody has: 240.0.0.1 (RFC 1112), 4000:: (RFC 3513). */
-static __always_inline bool routes_everything(struct packet *p)
+static __always_inline bool routes_everything(struct packet *p, struct bpf_fib_lookup *fib)
 {
 	const struct ip_addr destination = p->ip.destination;
-	struct bpf_fib_lookup fib;
 	long answer;
 
 	p->ip.destination.word[3] = bpf_htonl(0xf0000001);
 	if (p->protocol == ETH_P_IPV6)
 		p->ip.destination.word[0] = bpf_htonl(0x40000000);
-	answer = query_routes(p, &fib, 0, 0);
+	answer = query_routes(p, fib, 0, 0);
 	p->ip.destination = destination;
 	return answer != BPF_FIB_LKUP_RET_NOT_FWDED;
 }
@@ -99,7 +98,7 @@ static __always_inline bool is_refused_source(struct packet *p, bool need_route)
 		refused = true;
 		break;
 	case BPF_FIB_LKUP_RET_NOT_FWDED:
-		refused = need_route || routes_everything(p);
+		refused = need_route || routes_everything(p, &fib);
 		break;
 	case BPF_FIB_LKUP_RET_SUCCESS:
 	case BPF_FIB_LKUP_RET_NO_NEIGH:

@@ -64,13 +64,13 @@ enum follow { FOLLOW_CONFIRMED = 1, FOLLOW_TRANSLATED = 2, FOLLOW_FORGOTTEN = 4 
  */
 struct packet {
 	struct __sk_buff *skb;
-	__u32 network;                     /* of the endpoint that sends or is to receive it */
 	struct interface *interface;       /* the host-side veth the packet is on */
 	struct address *receiver;          /* the local endpoint it is delivered to, once found */
 	struct source_route *egress_route; /* of the endpoint's network, if it has one of its own */
 	struct ip_ends ip;                 /* of the packet itself */
-	__be16 new_destination_port;
 	struct path_key flow; /* as the pod on this interface sees it; of the packet quoted in an ICMP error */
+	__u32 network;        /* of the endpoint that sends or is to receive it */
+	__be16 new_destination_port;
 	__u16 protocol;       /* ethertype, host order */
 	__u16 l4_offset;      /* bytes from the Ethernet header to the transport header */
 	__u16 header_bytes;   /* IP and transport headers together, 0 where unknown */

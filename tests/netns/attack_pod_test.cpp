@@ -73,14 +73,14 @@ TEST_F(AttackSiblings, AFailedAddLeavesTheOtherInterfacesAlone) {
     };
     const auto before = contents();
     std::uint32_t filled = 0;
-    while (slots.put({100000 + filled, 1, 1}, source_route{}))
+    while (slots.update({100000 + filled, 1, 1}, source_route{}))
         ++filled;
     const Reply refused =
         lab_.try_add(pod_, {"net2", SourceLab::network_name(2), {lab_.network(2, {{"maxEndpoints", 8}})}});
     EXPECT_NE(refused.rc, 0);
     EXPECT_NE(refused.out.find(PODLANE_MAP_SOURCE_SLOTS), std::string::npos) << refused;
     while (filled-- > 0)
-        ASSERT_TRUE(require(slots.erase({100000 + filled, 1, 1})));
+        ASSERT_TRUE(require(slots.remove({100000 + filled, 1, 1})));
     EXPECT_EQ(contents(), before);
     for (const bool ipv4 : {true, false}) {
         const EchoServer server(pod_->ns(), ipv4, kPort);

@@ -1,4 +1,5 @@
 #include "loader/pins.hpp"
+#include "maps/clock.hpp"
 #include "maps/errors.hpp"
 #include "maps/tables.hpp"
 #include "plugin/endpoint.hpp"
@@ -30,6 +31,14 @@ Result<std::set<Identity>> attachments_of(const cni::Request &request, const std
     for (const AttachmentRecord &record : TRY(records_of(request.config).list()))
         if (record.network == request.config.name)
             all.emplace(record.container_id, record.ifname);
+    return all;
+}
+
+Result<std::set<Identity>> created_since(std::uint64_t realtime_ns, const Tables &tables) {
+    std::set<Identity> all;
+    for (const auto &[key, value] : TRY(tables.endpoints.entries()))
+        if (value.created_ns >= realtime_ns)
+            all.emplace(field_text(key.container_id), field_text(key.ifname));
     return all;
 }
 
@@ -78,6 +87,7 @@ Result<void> collect_leases(const cni::Request &request) {
 } // namespace
 
 Result<std::string> gc(const cni::Request &request) {
+    const std::uint64_t began_ns = realtime_ns();
     Errors errors;
     auto opened = Tables::open(request.config.bpffs, Access::if_present);
     if (!opened && opened.error().code != ErrorCode::missing)
@@ -88,12 +98,15 @@ Result<std::string> gc(const cni::Request &request) {
             return one.container_id == identity.first && one.ifname == identity.second;
         });
     };
+    // The runtime listed the valid attachments before this call: it cannot know of a later one.
+    const std::set<Identity> younger = tables ? TRY(created_since(began_ns, *tables)) : std::set<Identity>{};
     for (const Identity &identity : TRY(attachments_of(request, tables)))
-        if (!is_valid(identity))
+        if (!is_valid(identity) && !younger.contains(identity))
             errors.add(collect(request, identity));
     if (tables)
         errors.add(clean_network(request, *tables));
-    errors.add(collect_leases(request));
+    if (younger.empty()) // else the IPAM plugin would release their leases: the next GC calls it
+        errors.add(collect_leases(request));
     TRY(std::move(errors).result());
     return std::string{};
 }

@@ -91,6 +91,7 @@ Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, con
                                                 Rollback &rollback) {
     TRY(refuse_what_needs_programs(request.config, link));
     const Lock lock = TRY(Lock::shared(request.config.bpffs));
+    TRY(tables.check_generation(request.config.bpffs));
     const endpoint record = TRY(make_record(request, pod, link));
     const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
     TRY(update_record(request, record, nullptr, 0));

@@ -1,5 +1,6 @@
 // A hostile pod beside others: what its process can do without capabilities, and with CAP_NET_RAW, which pods have by
 // default. The outcome is asserted on the victims.
+#include "tests/harness/bpf.hpp"
 #include "tests/netns/attacker.hpp"
 #include "tests/netns/sources.hpp"
 
@@ -33,8 +34,8 @@ class AttackSiblings : public testing::Test {
   protected:
     void SetUp() override {
         pod_ = lab_.node().container();
-        lab_.add(pod_, "eth0", 0);
-        lab_.add(pod_, "net1", 1);
+        lab_.add(pod_, "eth0", 0, {{"maxEndpoints", 8}});
+        lab_.add(pod_, "net1", 1, {{"maxEndpoints", 8}});
     }
     // Packets by reason at both host-side veths of the pod, as podlanectl prints them.
     [[nodiscard]] std::uint64_t counted(const std::string &why) const {
@@ -62,6 +63,91 @@ TEST_F(AttackSiblings, NoPacketGoesRoundBetweenTheInterfaces) {
     EXPECT_TRUE(wait_until([&] { return counted("drop-source-address") >= before + claimed.size(); }));
     EXPECT_LE(counted("sent-sibling"), claimed.size()) << "handed over more than once";
 }
+
+// The third interface's ADD fails when the tables of the first two are written already: they get back what they had.
+TEST_F(AttackSiblings, AFailedAddLeavesTheOtherInterfacesAlone) {
+    const std::string root = lab_.node().bpffs();
+    const SourceSlots slots = require(open_source_slots(root, Access::read_write));
+    const auto contents = [&] {
+        return map_entries(root, {PODLANE_MAP_COUNTERS, PODLANE_MAP_PATHS, PODLANE_MAP_EVENTS});
+    };
+    const auto before = contents();
+    std::uint32_t filled = 0;
+    while (slots.update({100000 + filled, 1, 1}, source_route{}))
+        ++filled;
+    const Reply refused =
+        lab_.try_add(pod_, {"net2", SourceLab::network_name(2), {lab_.network(2, {{"maxEndpoints", 8}})}});
+    EXPECT_NE(refused.rc, 0);
+    EXPECT_NE(refused.out.find(PODLANE_MAP_SOURCE_SLOTS), std::string::npos) << refused;
+    while (filled-- > 0)
+        ASSERT_TRUE(require(slots.remove({100000 + filled, 1, 1})));
+    EXPECT_EQ(contents(), before);
+    for (const bool ipv4 : {true, false}) {
+        const EchoServer server(pod_->ns(), ipv4, kPort);
+        for (const int number : {0, 1})
+            for (const char *how : kHows)
+                EXPECT_TRUE(gets_answer(lab_.client(number).ns(), how,
+                                        SourceLab::addr(*pod_, number == 0 ? "eth0" : "net1", ipv4), kPort))
+                    << how << number;
+    }
+}
+
+// Sends a frame again and again until it goes or the interface does.
+class Flood {
+  public:
+    Flood(const Wire &wire, Bytes frame)
+        : thread_([this, &wire, frame = std::move(frame)] {
+              try {
+                  while (!stop_)
+                      wire.send(frame);
+              } catch (const std::exception &) {
+                  // The interface is gone.
+              }
+          }) {}
+    ~Flood() {
+        stop_ = true;
+        thread_.join();
+    }
+    Flood(const Flood &) = delete;
+    Flood &operator=(const Flood &) = delete;
+
+  private:
+    std::atomic<bool> stop_ = false;
+    std::thread thread_;
+};
+
+class AttackDel : public LabTest {};
+
+// From the first to the last moment of DEL nothing with a forged source leaves the node.
+TEST_P(AttackDel, NothingForgedPasses) {
+    const auto behind_ptp = [&] {
+        Json ptp = {{"type", "ptp"}, {"ipam", lab_->node().config().at("ipam")}};
+        ptp["ipam"]["routes"] = {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}};
+        Json after = with_attach({{"type", "podlane"}, {"bpffs", lab_->node().bpffs()}});
+        return lab_->add_pod({ptp, after});
+    };
+    const Wire outside(lab_->outside(), "eth0");
+    const Pod other = add_pod(); // the network stays
+    for (int round = 0; round < 6; ++round) {
+        const Pod pod = round % 2 == 0 ? add_pod() : behind_ptp();
+        const Wire wire = pod.wire();
+        const Ends forged{ip(ipv4() ? "198.51.100.9" : "2001:db8:77::9"), outside_addr()};
+        const std::uint64_t before = lab_->count(pod, REASON_DROP_SOURCE_ADDRESS);
+        {
+            const Flood flood(wire, frame(pod.gateway_mac, pod.mac, udp(forged, 24)));
+            ASSERT_TRUE(wait_until([&] { return lab_->count(pod, REASON_DROP_SOURCE_ADDRESS) > before + 100; }));
+            EXPECT_EQ(pod.chain->del(*pod.container).rc, 0);
+        }
+        const Bytes needle = pattern(24);
+        std::size_t passed = 0;
+        for (const Bytes &one : outside.arrived())
+            passed += contains(one, needle) ? 1 : 0;
+        EXPECT_EQ(passed, 0U) << "round " << round;
+    }
+    EXPECT_TRUE(ping(other.ns(), outside_addr()));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AttackDel, lab_parameters(), lab_parameter_name);
 
 } // namespace
 } // namespace podlane::test

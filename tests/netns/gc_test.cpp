@@ -43,6 +43,24 @@ TEST_F(GcTest, RemovesTheInvalidOfItsNetworkAlone) {
     EXPECT_TRUE(ping(living.container->ns(), "203.0.113.2"));
 }
 
+// An ADD that ends while GC runs is in no list of the runtime.
+TEST_F(GcTest, LeavesWhatIsYoungerThanItsCall) {
+    const Made old = make();
+    const Made young = make();
+    const auto all = require(open_endpoints(node_.bpffs(), Access::read_write));
+    for (const auto &[key, entry] : require(all.entries()))
+        if (field_text(key.container_id) == young.container->id()) {
+            endpoint later = entry;
+            later.created_ns += 3600ULL * 1000000000;
+            require(all.update(key, later));
+        }
+    EXPECT_EQ(gc({{"cni.dev/valid-attachments", Json::array()}}).rc, 0);
+    EXPECT_TRUE(host_link(old).is_null());
+    EXPECT_FALSE(host_link(young).is_null());
+    EXPECT_EQ(endpoints(), 1U);
+    EXPECT_EQ(check(young).rc, 0) << check(young);
+}
+
 TEST_F(GcTest, AnotherInterfaceOfAValidContainerIsInvalid) {
     const Made made = make();
     ASSERT_EQ(node_.cni("ADD", node_.config(), *made.container, {{"CNI_IFNAME", "net1"}}).rc, 0);

@@ -209,12 +209,6 @@ TEST_F(FullMapTest, EveryOneIsNamed) {
         },
         source_route{});
     expect_named(
-        PODLANE_MAP_SOURCE_SLOTS, open_source_slots(root, kWrite),
-        [](std::uint32_t n) {
-            return source_slot_key{n, 1, 1};
-        },
-        source_route{});
-    expect_named(
         PODLANE_MAP_LIMITS, open_limit_states(root, kWrite),
         [](std::uint32_t n) {
             return limit_key{n, LIMIT_INGRESS};

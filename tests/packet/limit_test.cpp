@@ -61,7 +61,7 @@ TEST_F(Limit, DropsByNameBeyondTheBurst) {
 // Whatever a pod sends is charged, but what the programs answer themselves.
 TEST_F(Limit, NeighbourMessagesAndArpAreCharged) {
     limit(node().pod, 0, kRate);
-    fill(node().pod, LIMIT_EGRESS, 200 * kMs);
+    fill(node().pod, LIMIT_EGRESS, 200 * kMs, 200 * kMs);
     const Frame far = from_pod() / Ipv6{pod6(), ip("2001:db8:9::9"), 64};
     for (const Bytes &sent :
          {Bytes(nd(pod6()) / Nd{135, peer6()} / own_option()), Bytes(far / Nd{136, pod6()} / nd_option(2, kPodMac)),

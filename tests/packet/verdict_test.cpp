@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cstring>
 #include <set>
 
 namespace podlane::packet {
@@ -246,10 +247,17 @@ TEST_F(Verdict, AnIpv6PrefixAllowsNoIpv4Source) {
 }
 
 TEST_F(Verdict, MappedAddressesInIpv6HeadersAreDropped) {
-    ip_addr mapped_peer = peer4();
-    expect_cases(node(), {{"as source", from_pod() / Ipv6{pod4(), peer6()} / Udp{}, REASON_DROP_MALFORMED},
-                          {"as destination", from_pod() / Ipv6{pod6(), mapped_peer} / Udp{}, REASON_DROP_MALFORMED},
-                          {"as target", nd(pod6()) / Nd{136, pod4()} / nd_option(2, kPodMac), REASON_DROP_ND_SPOOFED}});
+    constexpr std::size_t kSource = 14 + 8;
+    constexpr std::size_t kTarget = 14 + 40 + 8; // of neighbour discovery
+    const auto with = [](Bytes frame, std::size_t at, const ip_addr &mapped) {
+        std::memcpy(&frame.at(at), &mapped, sizeof mapped);
+        return frame;
+    };
+    const Bytes sent = from_pod() / to_peer6() / Udp{};
+    const Bytes claimed = nd(pod6()) / Nd{136, pod6()} / nd_option(2, kPodMac);
+    expect_cases(node(), {{"as source", with(sent, kSource, pod4()), REASON_DROP_MALFORMED},
+                          {"as destination", with(sent, kSource + 16, peer4()), REASON_DROP_MALFORMED},
+                          {"as target", with(claimed, kTarget, pod4()), REASON_DROP_ND_SPOOFED}});
 }
 
 // A pod without IPv6 has no IPv6 source at all, and a zero in its entry is no address.

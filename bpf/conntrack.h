@@ -5,7 +5,8 @@
 
 #include <bpf/bpf_core_read.h>
 
-/* Set by the loader: false on kernels without bpf_skb_ct_lookup() (before 6.1), where every flow takes the slow path. */
+/* Set by the loader: false on kernels without bpf_skb_ct_lookup() (before 6.1), where every flow takes the slow path.
+ */
 const volatile bool has_conntrack = false;
 /* Connections whose conntrack mark has this value under the mask stay on the slow path; mask 0: none. */
 const volatile __u32 slow_mark = 0;
@@ -92,8 +93,9 @@ struct nf_conn___podlane {
 	__u32 mark;
 } __attribute__((preserve_access_index));
 
-extern struct nf_conn___podlane *bpf_skb_ct_lookup(struct __sk_buff *skb, struct bpf_sock_tuple *tuple, __u32 tuple_size,
-						   struct ct_opts *opts, __u32 opts_size) __ksym __weak;
+extern struct nf_conn___podlane *bpf_skb_ct_lookup(struct __sk_buff *skb, struct bpf_sock_tuple *tuple,
+						   __u32 tuple_size, struct ct_opts *opts,
+						   __u32 opts_size) __ksym __weak;
 extern int bpf_ct_change_timeout(struct nf_conn___podlane *ct, __u32 ms) __ksym __weak;
 extern void bpf_ct_release(struct nf_conn___podlane *ct) __ksym __weak;
 
@@ -127,8 +129,8 @@ static __always_inline bool may_bypass(struct nf_conn___podlane *ct, __u8 protoc
 }
 
 /*
- * Gives the entry the time-out that a packet on the slow path would have given it. The kernel counts in jiffies and takes
- * milliseconds: the length of a second is read back from a time-out of 1000 s.
+ * Gives the entry the time-out that a packet on the slow path would have given it. The kernel counts in jiffies and
+ * takes milliseconds: the length of a second is read back from a time-out of 1000 s.
  */
 static __always_inline void renew_timeout(struct nf_conn___podlane *ct, __u8 protocol)
 {

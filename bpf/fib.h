@@ -34,7 +34,9 @@ static __always_inline long query_routes(struct packet *p, struct bpf_fib_lookup
 	fib->l4_protocol = p->ip.protocol;
 	fib->tot_len = bytes;
 	fib->sport = p->is_icmp_error ? 0 : p->flow.local_port;
-	fib->dport = p->is_icmp_error ? 0 : (p->follow & FOLLOW_TRANSLATED) ? p->new_destination_port : p->flow.peer_port;
+	fib->dport = p->is_icmp_error                  ? 0
+		     : (p->follow & FOLLOW_TRANSLATED) ? p->new_destination_port
+						       : p->flow.peer_port;
 	if (p->protocol == ETH_P_IP) {
 		fib->family = AF_INET;
 		fib->tos = p->traffic_class;

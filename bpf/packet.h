@@ -85,8 +85,8 @@ struct packet {
 	bool is_icmp_error;
 	bool is_handed_over;     /* by the host-side veth of the container's other interface */
 	bool is_edt;             /* goes by the qdisc of the receiver's host end */
-	__u8 changes_state;  /* TCP with SYN, FIN or RST */
-	__u8 follow;         /* enum follow */
+	__u8 changes_state;      /* TCP with SYN, FIN or RST */
+	__u8 follow;             /* enum follow */
 	bool has_unread_headers; /* more IPv6 extension headers than are parsed */
 	int detour;              /* why it must take the slow path if its source is allowed */
 	int verdict;

@@ -1,6 +1,6 @@
 /*
- * The path cache of networks whose first packets take the fast path, and of egress routes: a flow's replies take the path
- * of its requests.
+ * The path cache of networks whose first packets take the fast path, and of egress routes: a flow's replies take the
+ * path of its requests.
  */
 #pragma once
 

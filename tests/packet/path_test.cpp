@@ -81,6 +81,19 @@ TEST_F(PathMemory, SynIsRememberedAtBothEndsAndItsAnswersFollow) {
     });
 }
 
+// The peer's SYN ACK cannot start a flow, so a SYN brings back an entry of the peer's that was evicted.
+TEST_F(PathMemory, SynOfAKnownFlowRestoresTheEntryAtThePeer) {
+    each_family([&](const Family &family) {
+        from_pod_ends_in(family.there / Tcp{40000, 80, kSyn}, REASON_SENT_DIRECT);
+        const path_key at_peer{node().peer.ifindex, family.peer, family.local, htons(80), htons(40000),
+                               IPPROTO_TCP,         {}};
+        must(node().paths().erase(at_peer));
+        from_pod_ends_in(family.there / Tcp{40000, 80, kSyn}, REASON_SENT_DIRECT);
+        EXPECT_EQ(remembered(family, IPPROTO_TCP, true), PATH_DIRECT);
+        from_peer_ends_in(family.back / Tcp{80, 40000, kSyn | kAck}, REASON_SENT_DIRECT);
+    });
+}
+
 TEST_F(PathMemory, MidStreamLeavesNoMemory) {
     each_family([&](const Family &family) {
         from_pod_ends_in(family.there / Tcp{40000, 80, kAck}, REASON_HOST_UNKNOWN_PATH);

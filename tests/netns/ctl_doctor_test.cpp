@@ -154,7 +154,7 @@ TEST_F(Doctor, OtherCommandsSendThere) {
         EXPECT_EQ(WEXITSTATUS(status), 1) << noun;
         std::ifstream file(path);
         const std::string text{std::istreambuf_iterator<char>(file), {}};
-        EXPECT_THAT(text, HasSubstr("\nhint: \"podlanectl doctor\" tells what this kernel has not")) << noun;
+        EXPECT_THAT(text, HasSubstr("\nhint: \"podlanectl doctor\" lists the features this kernel lacks")) << noun;
         EXPECT_EQ(std::ranges::count(text, '\n'), 2) << text;
     }
 }
@@ -198,7 +198,7 @@ TEST_F(Doctor, NamesWhatTheKernelHasNot) {
     std::ifstream file(path);
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     EXPECT_THAT(text, HasSubstr("\"check\": \"kernel\""));
-    EXPECT_THAT(text, HasSubstr("this kernel has not the helper bpf_redirect_peer"));
+    EXPECT_THAT(text, HasSubstr("this kernel lacks the helper bpf_redirect_peer"));
     EXPECT_THAT(text, HasSubstr("boot a newer kernel: Linux 5.10 has it"));
 }
 

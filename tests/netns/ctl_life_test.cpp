@@ -125,7 +125,7 @@ TEST_F(LifeTest, InstallAgainChangesOnlyWhatItWrote) {
     ASSERT_EQ(install().rc, 0);
     const Output same = install();
     EXPECT_EQ(same.rc, 0) << same.err;
-    EXPECT_THAT(same.out, HasSubstr("left as it was: " + conflist()));
+    EXPECT_THAT(same.out, HasSubstr("unchanged: " + conflist()));
     const Output other = install("--subnets 198.18.2.0/24");
     EXPECT_EQ(other.rc, 0) << other.err;
     EXPECT_THAT(content(conflist()), HasSubstr("198.18.2.0/24"));

@@ -139,7 +139,7 @@ TEST_F(MapGet, what_is_not_there_is_an_error) {
 TEST_F(MapGet, what_names_several_is_an_error) {
     const Answer answer = get("addresses 192.0.2.1");
     EXPECT_EQ(answer.code, 1);
-    EXPECT_TRUE(has(answer.err, "2 entries of map addresses_v1 match\nhint: say more of the key: NETWORK ADDRESS\n"))
+    EXPECT_TRUE(has(answer.err, "2 entries of map addresses_v1 match\nhint: give more of the key: NETWORK ADDRESS\n"))
         << answer.err;
     EXPECT_TRUE(has(get("allowed_srcs lo").err, "2 entries of map allowed_srcs_v1 match"))
         << get("allowed_srcs lo").err;

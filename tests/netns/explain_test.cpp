@@ -38,7 +38,7 @@ TEST_P(ExplainTest, BuildsThePacketForTheQuestion) {
     std::vector<std::string> asked;
     for (const Json &decision : answer.at("decisions"))
         asked.push_back(decision.at("decision"));
-    EXPECT_EQ(asked, (std::vector<std::string>{"endpoint", "source check", "receiver", "path memory", "path memory",
+    EXPECT_EQ(asked, (std::vector<std::string>{"endpoint", "source check", "receiver", "flow cache", "flow cache",
                                                "would write", "would write"}));
     EXPECT_EQ(answer.at("decisions").at(2).at("map"), PODLANE_MAP_ADDRESSES);
     EXPECT_EQ(ask({"--from", a_.host_ifname, "--to", to_string(b_.v6)}).at(0).at("reason"), "sent-direct");
@@ -68,7 +68,7 @@ TEST_P(ExplainTest, WhoSendsMayBeSaidByASelection) {
         EXPECT_EQ(ask(arguments).at(0).at("interface"), a_.host_ifname);
     }
     EXPECT_THAT(ctl({"--network", "pods", "--to", to_string(b_.v4)}).err, HasSubstr("--network pods are 2 endpoints"));
-    EXPECT_THAT(ctl({"--to", to_string(b_.v4)}).err, HasSubstr("explain needs to know who sends"));
+    EXPECT_THAT(ctl({"--to", to_string(b_.v4)}).err, HasSubstr("explain needs the sender"));
 }
 
 // It goes on with the program that the packet meets next.

@@ -6,7 +6,7 @@
 namespace podlane::output {
 namespace {
 
-// The same in labels' values and in help, which may hold quotes as they are.
+// Escapes label values and help; help may contain quotes.
 std::string escaped(std::string_view text, bool quotes) {
     std::string out;
     for (const char one : text)

@@ -25,7 +25,7 @@ class Exposition {
     void histogram(std::string_view name, std::string_view help) { begin(name, "histogram", help); }
 
     void sample(const Labels &labels, std::uint64_t value) { put(is_counter_ ? "_total" : "", labels, value); }
-    // `buckets` hold what is not above each bound and not in one before; the last has no bound.
+    // `buckets` count values up to each bound, each value once; the last has no bound.
     void distribution(const Labels &labels, const std::vector<double> &bounds,
                       const std::vector<std::uint64_t> &buckets, double sum);
 

@@ -12,7 +12,7 @@ constexpr std::size_t kNarrowest = 4; // no column is cut below this
 
 bool starts_character(char byte) { return (static_cast<unsigned char>(byte) & 0xc0U) != 0x80U; }
 
-// Characters, not bytes; every character is taken to be one column wide.
+// Characters, not bytes; every character is assumed to be one column wide.
 std::size_t width(std::string_view text) {
     return static_cast<std::size_t>(std::ranges::count_if(text, starts_character));
 }

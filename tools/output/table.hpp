@@ -14,7 +14,7 @@
 
 namespace podlane::output {
 
-// What a person reads and what a program reads of the same thing.
+// One value as text for people and as raw JSON for programs.
 struct Cell {
     std::string text;
     Value raw;
@@ -45,7 +45,7 @@ struct Table {
     std::vector<std::vector<Cell>> rows;
 };
 
-enum class Wanted { all, titled }; // titled: for text tables alone, where there are very many rows
+enum class Wanted { all, titled }; // titled: for text tables only, saves time with very many rows
 
 template <typename Row, std::size_t N>
 Table make_table(const std::array<Column<Row>, N> &columns, const std::vector<Row> &rows, Wanted wanted = Wanted::all) {
@@ -65,7 +65,7 @@ Table make_table(const std::array<Column<Row>, N> &columns, const std::vector<Ro
     return table;
 }
 
-// Padded columns under their titles; on a terminal the widest columns give way ("long-na…") until it fits.
+// Padded columns under their titles; on a terminal the widest columns are cut ("long-na…") until it fits.
 std::string table_text(const Table &table, const Style &style);
 // One block of "label  value" lines for each row, blocks separated by an empty line; empty values are left out.
 std::string record_text(const Table &table, const Style &style);

@@ -1,4 +1,4 @@
-// What the place we print to can do: its width and its colours.
+// Properties of the output stream: width and colours.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// A value as JSON has it, for rooms that do not include a JSON library.
+// A JSON value, for rooms that do not include a JSON library.
 #pragma once
 
 #include <concepts>

@@ -18,7 +18,7 @@ std::string print(const char *format, auto... values) {
     return text.data();
 }
 
-// One decimal below 100 ("1.2 G", "99.9 G"), none from there on or where it would be ".0" of a whole number.
+// One decimal below 100 ("1.2 G", "99.9 G"), none above, or if it would be ".0".
 std::string scaled(std::uint64_t amount, unsigned step, std::span<const char *const> units) {
     std::uint64_t unit = 1;
     std::size_t i = 0;

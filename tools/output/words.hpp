@@ -1,4 +1,4 @@
-// Quantities in the words people use: "3m12s", "1.2 Gbit/s", "4.0 KiB", "2026-01-02T03:04:05Z".
+// Quantities for people: "3m12s", "1.2 Gbit/s", "4.0 KiB", "2026-01-02T03:04:05Z".
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace podlane::output {
 // The two largest units: "850ms", "45s", "3m12s", "5h2m", "3d4h".
 std::string duration_words(std::uint64_t ns);
 std::string short_duration_words(std::uint64_t ns); // also below a second: "850us", "2.5ms", "85ms"
-// Time since `since_ns` on the same clock; "0s" where it lies in the future.
+// Time since `since_ns` on the same clock; "0s" if it lies in the future.
 std::string age_words(std::uint64_t since_ns, std::uint64_t now_ns);
 std::string rate_words(std::uint64_t bits_per_s); // powers of 1000: "1.2 Gbit/s"
 std::string bits_words(std::uint64_t bits);       // powers of 1000: "800 Mbit"

@@ -120,7 +120,7 @@ struct Noun {
     std::span<const Command> commands;
 };
 
-// What the user typed. If `help` is set, noun and command are what was named before it, if anything.
+// The parsed command line. If `help` is set, noun and command are what was named before it, if anything.
 struct Call {
     const Noun *noun = nullptr;
     const Command *command = nullptr;
@@ -140,8 +140,10 @@ std::span<const Noun> nouns(); // in nouns.cpp
 // the table that begins with the word. Errors are usage errors.
 Result<Call> parse(std::span<const std::string_view> words);
 std::string help_text(const Call &call);
+// "map get MAP [KEY]...".
+std::string synopsis(const Noun &noun, const Command &command);
 
-// The whole program: parse, run, print errors. Returns the exit code: 0 fine, 1 something is wrong, 2 usage.
+// The whole program: parse, run, print errors. Returns the exit code: 0 success, 1 a problem or error, 2 usage error.
 int run(std::span<const std::string_view> words, World &world);
 
 // An error in the command line: exit code 2.

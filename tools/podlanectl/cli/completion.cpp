@@ -70,7 +70,7 @@ std::string bash_verbs() {
     return text;
 }
 
-// The words that may come next are those of the first two words that are no options.
+// The candidates depend on the first two words that are not options.
 std::string bash() {
     return "# bash completion of podlanectl\n"
            "_podlanectl_verbs() {\n    case $1 in\n" +

@@ -5,7 +5,7 @@
 namespace podlane::ctl {
 namespace {
 
-constexpr std::size_t kLeft = 30; // width of what stands left of an explanation
+constexpr std::size_t kLeft = 30; // width of the column left of an explanation
 
 std::string entry(std::string left, std::string_view right) {
     left = "  " + left;
@@ -30,7 +30,7 @@ std::string option_entries(Opts shown) {
 }
 
 std::string program_help() {
-    std::string text = "podlanectl shows what Podlane knows of this node's pods, and what it does to their packets.\n"
+    std::string text = "podlanectl shows the state of this node's pods in Podlane, and what happens to their packets.\n"
                        "\nUsage: podlanectl [OPTION]... OBJECT [VERB] [ARGUMENT]\n\nObjects:\n";
     for (const Noun &noun : nouns()) {
         std::string verbs;
@@ -41,8 +41,8 @@ std::string program_help() {
     }
     text += option_entries({Opt::json, Opt::bpffs, Opt::help});
     text += "\nObjects, verbs and options may be abbreviated: \"podlanectl e s web-0\" is \"podlanectl endpoint show "
-            "web-0\".\n\"podlanectl OBJECT --help\" and \"podlanectl OBJECT VERB --help\" tell more.\n"
-            "Exit code: 0 fine, 1 something is wrong or not found, 2 wrong usage.\n";
+            "web-0\".\n\"podlanectl OBJECT --help\" and \"podlanectl OBJECT VERB --help\" print details.\n"
+            "Exit code: 0 success, 1 a problem was found or the object is missing, 2 usage error.\n";
     return text;
 }
 
@@ -53,20 +53,14 @@ std::string noun_help(const Noun &noun) {
     for (const Command &command : noun.commands)
         text += entry(std::string(command.verb) + (&command == &noun.commands.front() ? " (default)" : ""),
                       command.summary);
-    return text + "\n\"podlanectl " + name + " VERB --help\" tells more.\n";
+    return text + "\n\"podlanectl " + name + "VERB --help\" prints details.\n";
 }
 
 std::string command_help(const Noun &noun, const Command &command) {
-    std::string text = std::string(command.summary) + "\n\nUsage: podlanectl " + std::string(noun.name);
-    if (!command.verb.empty())
-        text += " " + std::string(command.verb);
-    const std::string argument(command.argument.name);
-    if (!argument.empty())
-        text += command.argument.required ? " " + argument : " [" + argument + "]";
-    const std::string more(command.more.name);
-    if (!more.empty())
-        text += " [" + more + "]...";
+    std::string text = std::string(command.summary) + "\n\nUsage: podlanectl " + synopsis(noun, command);
     text += " [OPTION]...\n";
+    const std::string argument(command.argument.name);
+    const std::string more(command.more.name);
     if (!argument.empty())
         text += "\n" + entry(argument, command.argument.help);
     if (!more.empty())
@@ -78,6 +72,18 @@ std::string command_help(const Noun &noun, const Command &command) {
 }
 
 } // namespace
+
+std::string synopsis(const Noun &noun, const Command &command) {
+    std::string text(noun.name);
+    if (!command.verb.empty())
+        text += " " + std::string(command.verb);
+    const std::string argument(command.argument.name);
+    if (!argument.empty())
+        text += command.argument.required ? " " + argument : " [" + argument + "]";
+    if (!command.more.name.empty())
+        text += " [" + std::string(command.more.name) + "]...";
+    return text;
+}
 
 std::string help_text(const Call &call) {
     if (call.noun == nullptr)

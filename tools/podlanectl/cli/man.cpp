@@ -71,11 +71,11 @@ std::string command_section(const Noun &noun, const Command &command) {
 std::string page() {
     std::string text =
         ".TH PODLANECTL 8 \"\" \"Podlane\" \"System Administration\"\n"
-        ".SH NAME\npodlanectl \\- show and change what Podlane keeps of this node\\(aqs pods\n"
+        ".SH NAME\npodlanectl \\- show and change the state of this node\\(aqs pods in Podlane\n"
         ".SH SYNOPSIS\n.B podlanectl\n[\\fIOPTION\\fR]... \\fIOBJECT\\fR [\\fIVERB\\fR] "
         "[\\fIARGUMENT\\fR]\n"
         ".SH DESCRIPTION\n"
-        "Reads the pinned BPF maps of Podlane and asks the kernel; there is no daemon. The first verb of\n"
+        "Reads the pinned BPF maps of Podlane and queries the kernel; there is no daemon. The first verb of\n"
         "an object is the default one. Objects and verbs may be abbreviated to their beginnings; verbs\n"
         "that change something may not.\n.SH COMMANDS\n";
     for (const Noun &noun : nouns()) {
@@ -86,7 +86,7 @@ std::string page() {
     text += ".SH OPTIONS\n";
     for (const Option &option : options())
         text += tagged(option_tag(option), option.help);
-    text += ".SH EXIT STATUS\n0 fine, 1 something is wrong or not found, 2 wrong usage.\n"
+    text += ".SH EXIT STATUS\n0 success, 1 a problem was found or the object is missing, 2 usage error.\n"
             ".SH ENVIRONMENT\n" +
             tagged(bold("PODLANE_BPFFS"), "the directory of the pins") +
             tagged(bold("NO_COLOR"), "no colour, also on a terminal") + ".SH SEE ALSO\n.BR ip (8),\n.BR bpftool (8)\n";

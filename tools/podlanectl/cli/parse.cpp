@@ -93,7 +93,7 @@ Result<std::vector<std::string_view>> take_options(std::span<const std::string_v
     return rest;
 }
 
-// Nouns that change something by themselves are not abbreviated.
+// Nouns that are commands that change something cannot be abbreviated.
 bool acts(const Noun &noun) { return noun.commands.front().verb.empty() && noun.commands.front().writes; }
 
 Result<const Noun *> find_noun(std::string_view word) {
@@ -107,7 +107,7 @@ Result<const Noun *> find_noun(std::string_view word) {
     return &*found;
 }
 
-// Null where the word is no verb of this noun.
+// Null if the word is not a verb of this noun.
 const Command *find_command(const Noun &noun, std::string_view word) {
     for (const Command &command : noun.commands)
         if (command.verb == word)
@@ -152,7 +152,7 @@ Result<Call> parse(std::span<const std::string_view> words) {
     Call call;
     std::vector<std::string_view> rest = TRY(take_options(words, call));
     call.help = call.has(Opt::help) || rest.empty();
-    // `ip`'s way to ask for help: the word in place of a noun or a verb.
+    // As in ip(8), help can be requested by: the word in place of a noun or a verb.
     if (const auto help = std::ranges::find(rest, "help"); help != rest.end() && help - rest.begin() < 3) {
         call.help = true;
         rest.erase(help);

@@ -19,11 +19,11 @@ std::string hint_of(const Error &error) {
     switch (error.system_errno) {
     case EPERM:
     case EACCES:
-        return "run it as root, where nothing takes root's rights away";
+        return "run as root with CAP_BPF and CAP_NET_ADMIN (not in a restricted container)";
     case EINVAL:
     case ENOSYS:
     case EOPNOTSUPP:
-        return error.code == ErrorCode::bpf ? "\"podlanectl doctor\" tells what this kernel has not" : "";
+        return error.code == ErrorCode::bpf ? "\"podlanectl doctor\" lists the features this kernel lacks" : "";
     default:
         return {};
     }
@@ -40,7 +40,7 @@ int complain(const Error &error, const World &world) {
 volatile std::sig_atomic_t interrupted = 0;
 void interrupt(int) { interrupted = 1; }
 
-// On a terminal each answer takes the place of the one before; elsewhere an empty line is between them.
+// On a terminal each output replaces the previous one; elsewhere an empty line separates them.
 Result<int> watch(const Call &call, World &world) {
     constexpr timespec kInterval{1, 0};
     const char *separator = world.style.colour ? "\033[H\033[J" : world.json ? "" : "\n";
@@ -55,7 +55,7 @@ Result<int> watch(const Call &call, World &world) {
         if (!code)
             return code.error();
         if (std::fflush(world.out) != 0)
-            return *code; // whoever read it has enough
+            return *code; // the reader has closed the pipe
         nanosleep(&kInterval, nullptr);
     }
     return 0;
@@ -87,7 +87,7 @@ int run(std::span<const std::string_view> words, World &world) {
         world.print(help_text(*call));
         return words.empty() ? 2 : 0;
     }
-    libbpf_set_print(nullptr); // what matters of its errors is in ours
+    libbpf_set_print(nullptr); // our own errors carry what matters of libbpf's
     world.json = call->has(Opt::json);
     if (call->has(Opt::bpffs))
         world.bpffs = *call->value(Opt::bpffs);
@@ -95,7 +95,7 @@ int run(std::span<const std::string_view> words, World &world) {
     if (!code)
         return complain(code.error(), world);
     if (std::fflush(world.out) != 0)
-        return complain(system_error(ErrorCode::io_failure, "writing the answer", errno), world);
+        return complain(system_error(ErrorCode::io_failure, "writing to standard output", errno), world);
     return *code;
 }
 

@@ -1,11 +1,11 @@
-// Lets a command that runs until it is told to stop notice that it was, between two steps.
+// Lets a command that runs until it is interrupted check for that between two steps.
 #pragma once
 
 #include <csignal>
 
 namespace podlane::ctl {
 
-// While it lives, SIGINT, SIGTERM and SIGHUP set a flag instead of ending the process, SIGPIPE does nothing, and
+// While an object lives, SIGINT, SIGTERM and SIGHUP set a flag instead of ending the process, SIGPIPE does nothing, and
 // SIGWINCH is noted.
 class UntilSignal {
   public:

@@ -1,4 +1,4 @@
-// What a command may know of the world it runs in, and the one way it speaks.
+// The environment of a command (streams, clocks, pins), and its only output functions.
 #pragma once
 
 #include "tools/output/table.hpp"
@@ -20,7 +20,7 @@ using output::number_cell;
 using output::text_cell;
 using output::Tone;
 
-// What counters were when they were last printed, for rates.
+// Counters as they were last printed, for rates.
 struct Before {
     std::uint64_t at_ns = 0; // CLOCK_MONOTONIC
     std::map<std::pair<std::uint32_t, std::size_t>, std::pair<std::uint64_t, std::uint64_t>> counted{};
@@ -39,7 +39,7 @@ struct World {
     Before before{}; // with --watch
 
     void print(std::string_view text) const { std::fwrite(text.data(), 1, text.size(), out); }
-    // The same table either way.
+    // The same table as text or JSON.
     void print(const output::Table &table) const {
         print(json ? output::json_text(output::table_value(table)) : output::table_text(table, style));
     }

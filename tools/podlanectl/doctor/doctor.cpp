@@ -1,4 +1,4 @@
-// doctor: goes through the table of checks, tells what it found, and mends what is ours.
+// doctor: runs the table of checks, prints the findings, and repairs what Podlane owns.
 #include "tools/podlanectl/doctor/doctor.hpp"
 
 #include "loader/object.hpp"
@@ -28,7 +28,7 @@ struct Row {
     Finding finding;
     std::string pod{}; // empty: of the node
     std::string host_interface{};
-    std::string fixed{}; // "yes", or why not; empty where nobody tried
+    std::string fixed{}; // "yes", or why not; empty if not tried
 
     [[nodiscard]] bool is_fixed() const { return fixed == "yes"; }
     [[nodiscard]] std::string remedy() const {
@@ -41,7 +41,7 @@ struct Examined {
     std::vector<Row> rows{};
 };
 
-constexpr Check kPins{"loaded", Severity::wrong, "somebody removed what was pinned, or another version put it there",
+constexpr Check kPins{"loaded", Severity::wrong, "the pins were removed, or created by another version",
                       "podlanectl upgrade", nullptr};
 
 Tone tone_of(const Row &row) {
@@ -73,11 +73,11 @@ constexpr std::array<Column<Row>, 9> kColumns = {{
     {{"", "fixed", "fixed"}, fixed_cell},
     {{"", "", "fixable"},
      [](const Row &r) {
-         return Cell{"", static_cast<bool>(r.finding.mend)};
+         return Cell{"", static_cast<bool>(r.finding.repair)};
      }},
 }};
 
-// A check that cannot look says so: nothing it might have found is passed over.
+// A check that fails is a finding itself: nothing is passed over silently.
 void add(Examined &examined, const Check &check, Result<void> looked, Findings findings, const EndpointView *endpoint) {
     ++examined.checks;
     if (!looked)
@@ -100,7 +100,7 @@ void look_at_node(const NodeView &node, std::span<const Check> checks, Examined 
     }
 }
 
-// What went meanwhile is no finding: the endpoint is read again before anything is said of it.
+// An endpoint deleted meanwhile is not a finding: its record is read again before anything is reported.
 bool is_still_there(const EndpointView &view) {
     const auto endpoints = open_endpoints(view.node.world.bpffs, Access::read_only);
     const auto now = endpoints ? endpoints->find(view.key) : endpoints.error();
@@ -162,7 +162,7 @@ Result<Examined> examine(const Selection &selection, const World &world) {
         node.uplinks = TRY(read_uplinks(world));
     }
     look_at_node(node, host_checks(), examined);
-    look_at_node(node, neighbour_checks(), examined);
+    look_at_node(node, foreign_checks(), examined);
     if (!readable)
         return examined;
     look_at_node(node, state_checks(), examined);
@@ -170,11 +170,11 @@ Result<Examined> examine(const Selection &selection, const World &world) {
     return examined;
 }
 
-void mend(Examined &examined) {
+void repair(Examined &examined) {
     for (Row &row : examined.rows)
-        if (row.finding.mend) {
-            const Result<void> mended = row.finding.mend();
-            row.fixed = mended ? "yes" : "no: " + mended.error().message;
+        if (row.finding.repair) {
+            const Result<void> repaired = row.finding.repair();
+            row.fixed = repaired ? "yes" : "no: " + repaired.error().message;
         }
 }
 
@@ -187,19 +187,19 @@ std::string summary(const Examined &examined) {
 
 } // namespace
 
-void doctor::report(Findings &findings, std::string what, std::function<Result<void>()> mend, std::string remedy) {
-    findings.push_back({std::move(what), std::move(mend), std::move(remedy)});
+void doctor::report(Findings &findings, std::string what, std::function<Result<void>()> repair, std::string remedy) {
+    findings.push_back({std::move(what), std::move(repair), std::move(remedy)});
 }
 
 namespace {
 
 Result<int> run_doctor(const Call &call, World &world) {
     if (geteuid() != 0)
-        return Error{ErrorCode::bpf, "no permission to look at the node", "run it as root: sudo podlanectl doctor",
+        return Error{ErrorCode::bpf, "no permission to examine the node", "run it as root: sudo podlanectl doctor",
                      EPERM};
     Examined examined = TRY(examine(TRY(Selection::of(call)), world));
     if (call.has(Opt::fix))
-        mend(examined);
+        repair(examined);
     const output::Table table = output::make_table(kColumns, examined.rows);
     if (world.json)
         world.print(output::json_text(output::table_value(table)));

@@ -1,4 +1,4 @@
-// The doctor's table: a check a row, which looks at the node or at one endpoint, and knows how to mend what is ours.
+// The doctor's table: one check a row, which examines the node or one endpoint, and repairs what Podlane owns.
 #pragma once
 
 #include "loader/net/link.hpp"
@@ -25,14 +25,14 @@ enum class Severity {
 };
 
 struct Finding {
-    std::string what;                     // a sentence without its full stop
-    std::function<Result<void>()> mend{}; // empty: not ours to mend
-    std::string remedy{};                 // empty: that of the check
+    std::string what;                       // a sentence without its full stop
+    std::function<Result<void>()> repair{}; // empty: Podlane cannot repair it
+    std::string remedy{};                   // empty: that of the check
 };
 using Findings = std::vector<Finding>;
-void report(Findings &findings, std::string what, std::function<Result<void>()> mend = {}, std::string remedy = {});
+void report(Findings &findings, std::string what, std::function<Result<void>()> repair = {}, std::string remedy = {});
 
-// The node as the checks see it. Nothing in it is changed by looking.
+// The node as the checks see it. Checks do not change it.
 struct NodeView {
     const World &world;
     std::unique_ptr<net::Netlink> host;
@@ -40,7 +40,7 @@ struct NodeView {
     std::vector<EndpointEntry> endpoints{};
     std::vector<UplinkReport> uplinks{};
 
-    // Host ends and uplinks that are there.
+    // Existing host-side veths and uplinks.
     [[nodiscard]] std::set<std::uint32_t> interfaces() const;
     [[nodiscard]] bool uses(bool ipv4) const; // whether an endpoint has an address of this family
 };
@@ -49,9 +49,9 @@ struct EndpointView {
     const NodeView &node;
     const endpoint_key &key;
     const endpoint &record;
-    std::optional<net::Link> link{};     // the host end, where it is the recorded one
+    std::optional<net::Link> link{};     // the host-side veth, if it is the recorded one
     std::optional<net::Link> pod_link{}; // the container's end
-    std::unique_ptr<net::Netlink> pod{}; // null where its namespace cannot be found
+    std::unique_ptr<net::Netlink> pod{}; // null if its namespace cannot be found
     std::string namespace_path{};
 
     [[nodiscard]] bool is_ours() const { return record.mode != ENDPOINT_AFTER_MAIN; } // Podlane made the interface
@@ -62,16 +62,16 @@ struct EndpointView {
 struct Check {
     std::string_view name; // stable, for programs
     Severity severity;
-    std::string_view cause;  // what brings it about, and what follows
-    std::string_view remedy; // what to do where nothing else is said
+    std::string_view cause;  // why it happens, and the consequence
+    std::string_view remedy; // what to do, unless the finding says otherwise
     Result<void> (*node)(const NodeView &node, Findings &findings);
     Result<void> (*endpoint)(const EndpointView &endpoint, Findings &findings) = nullptr;
 };
 
-// What the node must have for Podlane to run at all: these work without anything of ours.
+// Requirements of Podlane on the node: these checks need no state of Podlane.
 std::span<const Check> host_checks();
-// What others do to packets of pods.
-std::span<const Check> neighbour_checks();
+// Foreign programs and rules that affect packets of pods.
+std::span<const Check> foreign_checks();
 // Our maps, programs, pins and uplinks.
 std::span<const Check> state_checks();
 std::span<const Check> endpoint_checks();

@@ -22,7 +22,7 @@ namespace {
 
 constexpr Mac kHostMac = PODLANE_HOST_MAC;
 
-std::string pod_place(const EndpointView &e) { return e.ifname() + " of the container"; }
+std::string pod_place(const EndpointView &e) { return e.ifname() + " in the container"; }
 ip_addr gateway(bool ipv4) {
     if (ipv4)
         return ipv4_from_host_order(PODLANE_GATEWAY_IPV4);
@@ -33,10 +33,10 @@ bool has_family(const EndpointView &e, bool ipv4) {
     return std::ranges::any_of(addresses_in(e.record), [&](const ip_addr &addr) { return is_ipv4(addr) == ipv4; });
 }
 
-// The container's end can be looked at, and was made by us.
+// The container's interface is accessible, and was created by Podlane.
 bool has_own_pod(const EndpointView &e) { return e.is_ours() && e.link && e.pod && e.pod_link; }
 
-// A socket where it is needed: mending comes after all looking.
+// Opens its own socket: repairs run after all checks.
 std::function<Result<void>()> on_host(std::function<Result<void>(net::Netlink &)> change) {
     return [change = std::move(change)]() -> Result<void> {
         net::Netlink host = TRY(net::Netlink::open());
@@ -55,9 +55,9 @@ std::function<Result<void>(net::Netlink &)> set_up(std::uint32_t ifindex) {
 
 Result<void> look_at_link(const EndpointView &e, Findings &findings) {
     if (!e.link)
-        report(findings, "the host end " + e.host_ifname() + " is gone");
+        report(findings, "the host-side veth " + e.host_ifname() + " is gone");
     else if (!e.link->up)
-        report(findings, "the host end " + e.host_ifname() + " is down", on_host(set_up(e.record.ifindex)));
+        report(findings, "the host-side veth " + e.host_ifname() + " is down", on_host(set_up(e.record.ifindex)));
     return {};
 }
 
@@ -67,7 +67,7 @@ Result<void> look_at_mac(const EndpointView &e, Findings &findings) {
     Mac mac{};
     std::ranges::copy(e.record.host_mac, mac.begin());
     report(findings,
-           "the host end " + e.host_ifname() + " has MAC " + to_string(e.link->mac) + ", it was given " +
+           "the host-side veth " + e.host_ifname() + " has MAC " + to_string(e.link->mac) + ", expected " +
                to_string(mac),
            on_host([mac, ifindex = e.record.ifindex](net::Netlink &host) {
                return net::set_link(host, ifindex, {.mac = mac});
@@ -79,14 +79,13 @@ Result<void> look_at_pod_link(const EndpointView &e, Findings &findings) {
     if (!e.link || !e.pod)
         return {};
     if (!e.pod_link) {
-        report(findings, "interface " + e.ifname() + " is gone from the container, or another one");
+        report(findings, "interface " + e.ifname() + "is gone from the container, or was replaced");
         return {};
     }
     if (!e.pod_link->up)
         report(findings, pod_place(e) + " is down", in_pod(e, set_up(e.pod_link->ifindex)));
     if ((e.record.flags & INTERFACE_ANTI_SPOOF) != 0 && !std::ranges::equal(e.pod_link->mac, e.record.pod_mac))
-        report(findings,
-               pod_place(e) + " has MAC " + to_string(e.pod_link->mac) + ", which antiSpoof does not let through");
+        report(findings, pod_place(e) + " has MAC " + to_string(e.pod_link->mac) + ", which anti-spoofing drops");
     return {};
 }
 
@@ -106,7 +105,7 @@ Result<void> look_at_addresses(const EndpointView &e, Findings &findings) {
         Finding &finding = findings.emplace_back();
         finding.what = "address " + to_string(one.prefix.addr) + " is gone from " + pod_place(e);
         if (e.is_ours())
-            finding.mend = in_pod(e, [one, ifindex = e.pod_link->ifindex](net::Netlink &pod) -> Result<void> {
+            finding.repair = in_pod(e, [one, ifindex = e.pod_link->ifindex](net::Netlink &pod) -> Result<void> {
                 TRY(net::add_address(pod, ifindex, one));
                 return {};
             });
@@ -131,7 +130,7 @@ Result<void> look_at_pod_neighbours(const EndpointView &e, Findings &findings) {
     return {};
 }
 
-// Which routes were asked for only the configuration knows (CHECK has it): this is what every one of them needs.
+// Only the configuration knows the requested routes (CHECK has it): this is the part they all need.
 Result<void> look_at_pod_routes(const EndpointView &e, Findings &findings) {
     if (!has_own_pod(e))
         return {};
@@ -149,7 +148,7 @@ Result<void> look_at_pod_routes(const EndpointView &e, Findings &findings) {
         const auto family = ipv4 ? net::Family::ipv4 : net::Family::ipv6;
         const auto routes = TRY(net::list_routes(*e.pod, e.pod_link->ifindex, family, net::kAllTables));
         if (std::ranges::none_of(routes, [](const net::RouteSpec &route) { return route.gateway.has_value(); }))
-            report(findings, std::string("no ") + (ipv4 ? "IPv4" : "IPv6") + " route leads out of " + pod_place(e));
+            report(findings, std::string("no ") + (ipv4 ? "IPv4" : "IPv6") + "route leaves " + pod_place(e));
     }
     return {};
 }
@@ -204,7 +203,7 @@ Result<void> look_at_programs(const EndpointView &e, Findings &findings) {
                        : ours.size() > 1 ? std::to_string(ours.size()) + " programs of Podlane are on " + where
                                          : "program " + ours.front().name + " on " + where + " is not the pinned one";
         const HookKind kind = e.record.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact;
-        finding.mend = [root, name, hook, kind, ifindex = e.record.ifindex]() -> Result<void> {
+        finding.repair = [root, name, hook, kind, ifindex = e.record.ifindex]() -> Result<void> {
             const Fd program = TRY(open_program(root, name));
             return attach(ifindex, hook, kind, program.get());
         };
@@ -217,10 +216,10 @@ template <typename V> bool same(const V &a, const V &b) { return std::memcmp(&a,
 Result<void> look_at_interface_entry(const EndpointView &e, Findings &findings) {
     const std::string &root = e.node.world.bpffs;
     const interface expected = make_interface(e.record);
-    const auto told = TRY(TRY(open_interfaces(root, Access::read_only)).find(e.record.ifindex));
-    if (!told || !same(*told, expected))
+    const auto entry = TRY(TRY(open_interfaces(root, Access::read_only)).find(e.record.ifindex));
+    if (!entry || !same(*entry, expected))
         report(findings,
-               "the entry of " + e.host_ifname() + " in " PODLANE_MAP_INTERFACES " is " + (told ? "wrong" : "gone"),
+               "the entry of " + e.host_ifname() + " in " PODLANE_MAP_INTERFACES " is " + (entry ? "wrong" : "gone"),
                [root, expected, ifindex = e.record.ifindex]() -> Result<void> {
                    return TRY(open_interfaces(root, Access::read_write)).update(ifindex, expected);
                });
@@ -232,7 +231,7 @@ Result<void> look_at_interface_entry(const EndpointView &e, Findings &findings) 
     return {};
 }
 
-// An address that is another endpoint's now is not taken back.
+// An address that belongs to another endpoint now is not repaired.
 Result<void> look_at_address_entries(const EndpointView &e, Findings &findings) {
     const std::string &root = e.node.world.bpffs;
     const Addresses addresses = TRY(open_addresses(root, Access::read_only));
@@ -249,7 +248,7 @@ Result<void> look_at_address_entries(const EndpointView &e, Findings &findings) 
                                                              : "another interface's");
         const bool is_lost = !owner || interface_name(owner->ifindex).empty() || owner->ifindex == expected.ifindex;
         if (is_lost && e.link)
-            finding.mend = [root, key, expected]() -> Result<void> {
+            finding.repair = [root, key, expected]() -> Result<void> {
                 return TRY(open_addresses(root, Access::read_write)).update(key, expected);
             };
         else
@@ -270,50 +269,51 @@ Result<void> look_at_asked_entries(const EndpointView &e, Findings &findings) {
     const SourceRoutes routes = TRY(open_source_routes(root, Access::read_only));
     for (const ip_addr &addr : addresses_in(e.record))
         if ((e.record.flags & INTERFACE_WAY) != 0 && !TRY(routes.find({e.record.ifindex, addr})))
-            report(findings, "the way out of " + to_string(addr) + " is gone from " PODLANE_MAP_SOURCE_ROUTES);
+            report(findings, "the egress route of " + to_string(addr) + " is missing in " PODLANE_MAP_SOURCE_ROUTES);
     if (!TRY(TRY(open_networks(root, Access::read_only)).find(e.record.network)))
         report(findings,
                "the entry of network " + std::string(field_text(e.record.network_name)) +
                    " in " PODLANE_MAP_NETWORKS " is gone",
-               {}, "the network's next ADD puts it back");
+               {}, "the network's next ADD restores it");
     return {};
 }
 
-constexpr std::string_view kNewSandbox = "delete the pod's sandbox; the runtime makes a new one";
+constexpr std::string_view kNewSandbox = "delete the pod's sandbox; the runtime creates a new one";
 constexpr std::string_view kFix = "podlanectl doctor --fix";
 
 constexpr std::array<Check, 12> kChecks = {{
-    {"link", Severity::wrong, "the container went without a DEL, or somebody set the interface down or removed it",
-     "podlanectl gc, or the runtime's next GC; if the container lives, delete its sandbox", nullptr, &look_at_link},
+    {"link", Severity::wrong, "the container disappeared without a DEL, or the interface was set down or deleted",
+     "podlanectl gc, or the runtime's next GC; if the container is running, delete its sandbox", nullptr,
+     &look_at_link},
     {"host-mac", Severity::wrong,
-     "udev, systemd or somebody else changed it: the pod sends to the old one, which the host stack takes as not for "
+     "udev, systemd or another agent changed it: the pod sends to the old MAC, which the host stack treats as not for "
      "it",
      kFix, nullptr, &look_at_mac},
-    {"pod-link", Severity::wrong, "somebody in the container changed its interface", kNewSandbox, nullptr,
+    {"pod-link", Severity::wrong, "a process in the container changed its interface", kNewSandbox, nullptr,
      &look_at_pod_link},
-    {"pod-address", Severity::wrong, "somebody in the container removed it: what is sent there is refused", kNewSandbox,
+    {"pod-address", Severity::wrong, "a process in the container removed it: packets to it are rejected", kNewSandbox,
      nullptr, &look_at_addresses},
     {"pod-neighbour", Severity::wrong,
-     "somebody in the container flushed its neighbours: the first packet waits for an answer of the programs", kFix,
-     nullptr, &look_at_pod_neighbours},
-    {"pod-route", Severity::wrong, "somebody in the container changed its routes: it cannot reach what they led to",
+     "a process in the container flushed its neighbours: the first packet waits for address resolution", kFix, nullptr,
+     &look_at_pod_neighbours},
+    {"pod-route", Severity::wrong, "a process in the container changed its routes: their destinations are unreachable",
      kNewSandbox, nullptr, &look_at_pod_routes},
     {"host-neighbour", Severity::wrong,
-     "somebody flushed the host's neighbours: what takes the host stack waits for the pod to answer", kFix, nullptr,
+     "the host's neighbours were flushed: packets on the slow path wait for the pod to answer", kFix, nullptr,
      &look_at_host_neighbours},
     {"host-route", Severity::wrong,
-     "somebody flushed the host's routes (a routing daemon at its start?): the host stack does not reach the pod", kFix,
+     "the host's routes were flushed (a routing daemon at its start?): the host stack does not reach the pod", kFix,
      nullptr, &look_at_host_routes},
     {"program", Severity::wrong,
-     "somebody cleared the hook, or attached another version: packets are not checked, or not taken past the host "
+     "the hook was cleared, or has another version: fast path and anti-spoofing are lost on the host "
      "stack",
      kFix, nullptr, &look_at_programs},
-    {"interface-entry", Severity::wrong, "the programs do not know the endpoint, or know it wrongly", kFix, nullptr,
+    {"interface-entry", Severity::wrong, "the programs have no or wrong data for the endpoint", kFix, nullptr,
      &look_at_interface_entry},
-    {"address-entry", Severity::wrong, "nobody reaches the address past the host stack, or who has it is in doubt",
-     kFix, nullptr, &look_at_address_entries},
-    {"asked-entry", Severity::wrong, "what the configuration asked for at ADD is not there any more", kNewSandbox,
-     nullptr, &look_at_asked_entries},
+    {"address-entry", Severity::wrong, "the address is not reached on the fast path, or its owner is ambiguous", kFix,
+     nullptr, &look_at_address_entries},
+    {"asked-entry", Severity::wrong, "state that the configuration requested at ADD is missing", kNewSandbox, nullptr,
+     &look_at_asked_entries},
 }};
 
 } // namespace

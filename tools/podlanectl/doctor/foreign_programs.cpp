@@ -1,4 +1,4 @@
-// doctor: what others on the node do to packets of pods.
+// doctor: foreign programs and rules that affect packets of pods.
 #include "loader/attach.hpp"
 #include "loader/net/filter.hpp"
 #include "maps/abi/names.h"
@@ -24,7 +24,7 @@ Result<void> look_at_forward_rules(const NodeView &node, Findings &findings) {
 
 std::string_view word(Hook hook) { return hook == Hook::ingress ? "ingress" : "egress"; }
 
-Result<std::vector<ForeignProgram>> strangers_on(const NodeView &node, std::uint32_t ifindex, Hook hook) {
+Result<std::vector<ForeignProgram>> foreign_on(const NodeView &node, std::uint32_t ifindex, Hook hook) {
     std::vector<ForeignProgram> all = TRY(foreign_programs_on_tcx(ifindex, hook));
     const auto side = hook == Hook::ingress ? net::ClsactSide::ingress : net::ClsactSide::egress;
     for (const net::Filter &filter : TRY(net::list_filters(*node.host, ifindex, side)))
@@ -37,7 +37,7 @@ Result<std::vector<ForeignProgram>> strangers_on(const NodeView &node, std::uint
 Result<void> look_at_other_programs(const NodeView &node, Findings &findings) {
     for (const std::uint32_t ifindex : node.interfaces())
         for (const Hook hook : {Hook::ingress, Hook::egress})
-            for (const ForeignProgram &one : TRY(strangers_on(node, ifindex, hook)))
+            for (const ForeignProgram &one : TRY(foreign_on(node, ifindex, hook)))
                 report(findings,
                        one.name + (one.program_id == 0 ? "" : " (id " + std::to_string(one.program_id) + ")") +
                            ", not Podlane's, is on " + std::string(word(hook)) + " of " + interface_name(ifindex) +
@@ -47,18 +47,17 @@ Result<void> look_at_other_programs(const NodeView &node, Findings &findings) {
 
 constexpr std::array<Check, 2> kChecks = {{
     {"forward-rules", Severity::notice,
-     "what goes past the host stack never meets these rules: a NetworkPolicy written there is not enforced",
-     "set \"fastPath\" to \"off\" (or \"local\", for rules at the node's edge) for networks these rules are meant for",
+     "packets on the fast path bypass these rules: a NetworkPolicy written there is not enforced",
+     "set \"fastPath\" to \"off\" (or \"local\", for rules at the node's edge) for the networks these rules apply to",
      &look_at_forward_rules},
     {"other-programs", Severity::notice,
-     "what it drops, redirects or accepts for good does not reach Podlane, and what Podlane redirects does not reach "
-     "what comes after it",
-     "nothing, if that agent is meant to be there; else remove its program (bpftool net, tc filter del)",
-     &look_at_other_programs},
+     "packets it drops, redirects or accepts do not reach Podlane, and packets Podlane redirects do not reach "
+     "programs after it",
+     "none if that agent is intended; else remove its program (bpftool net, tc filter del)", &look_at_other_programs},
 }};
 
 } // namespace
 
-std::span<const Check> neighbour_checks() { return kChecks; }
+std::span<const Check> foreign_checks() { return kChecks; }
 
 } // namespace podlane::ctl::doctor

@@ -13,7 +13,7 @@
 namespace podlane::ctl {
 namespace {
 
-// kube-proxy's: they let pods' traffic through, and drop what conntrack finds invalid.
+// kube-proxy's chains: they accept pods' traffic, and drop what conntrack finds invalid.
 constexpr std::array<std::string_view, 5> kKubeProxy = {"KUBE-FORWARD", "KUBE-PROXY-FIREWALL", "KUBE-SERVICES",
                                                         "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS"};
 
@@ -82,7 +82,7 @@ Result<std::string> output_of(const char *path, const std::vector<std::string> &
     return finished.out;
 }
 
-// Rules may be there all the same: somebody else's container may have the program.
+// Rules may exist all the same: another agent's container may have the program.
 Error not_installed(const std::string &path, const char *package) {
     return {ErrorCode::missing, path + " is not installed", "install the package " + std::string(package)};
 }

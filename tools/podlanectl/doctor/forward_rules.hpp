@@ -1,4 +1,4 @@
-// Chains of netfilter at the hook "forward" that may stop a packet: rules the fast path does not see.
+// Chains of netfilter at the hook "forward" that may drop a packet: the fast path bypasses them.
 #pragma once
 
 #include "maps/result.hpp"
@@ -9,8 +9,8 @@
 
 namespace podlane::ctl {
 
-// As "chain filter FORWARD (ip)". Asks nft and, where the kernel holds rules of the older iptables, that. Those of
-// kube-proxy and of Podlane itself do not count. None where neither program is installed.
+// As "chain filter FORWARD (ip)". Reads nft and, if the kernel has rules of legacy iptables, those. Chains of
+// kube-proxy and of Podlane itself do not count. Empty if neither program is installed.
 Result<std::vector<std::string>> chains_that_drop_forwarded();
 
 // The same of what `nft list ruleset` and `iptables-legacy-save -t filter` print.

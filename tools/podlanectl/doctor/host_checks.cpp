@@ -35,7 +35,7 @@ std::string spelled(const SysctlPath &path) {
     return text;
 }
 
-// Switches on again what ADD had switched on.
+// Enables again what ADD had enabled.
 Finding must_be_on(const SysctlPath &path) {
     return {spelled(path) + " is 0",
             [path]() -> Result<void> {
@@ -53,9 +53,9 @@ Result<void> look_at_bpffs(const NodeView &node, Findings &findings) {
     }
     struct stat facts {};
     if (stat(root.c_str(), &facts) != 0)
-        return {}; // nothing was ever loaded
+        return {}; // nothing was loaded yet
     if (facts.st_uid != 0 || (facts.st_mode & 077U) != 0)
-        report(findings, root + " may be entered by others than root", [root]() -> Result<void> {
+        report(findings, root + "is accessible to users other than root", [root]() -> Result<void> {
             if (chown(root.c_str(), 0, 0) != 0 || chmod(root.c_str(), 0700) != 0)
                 return system_error(ErrorCode::bpf, "closing " + root, errno);
             return {};
@@ -65,14 +65,14 @@ Result<void> look_at_bpffs(const NodeView &node, Findings &findings) {
 
 Result<void> look_at_features(const NodeView &, Findings &findings) {
     for (const Feature &feature : missing_features())
-        report(findings, "this kernel has not " + std::string(feature.name), {},
+        report(findings, "this kernel lacks " + std::string(feature.name), {},
                "boot a newer kernel: " + std::string(feature.since) + " has it");
     return {};
 }
 
 Result<void> look_at_btf(const NodeView &, Findings &findings) {
     if (access("/sys/kernel/btf/vmlinux", R_OK) != 0)
-        report(findings, "/sys/kernel/btf/vmlinux is not there");
+        report(findings, "/sys/kernel/btf/vmlinux is missing");
     return {};
 }
 
@@ -119,7 +119,7 @@ Result<bool> is_strict(const std::string &interface) {
     return std::max(all.value_or(0), own.value_or(0)) == 1;
 }
 
-// With one uplink and one interface a pod, packets come in where answers leave.
+// With one uplink and one interface a pod, packets arrive where replies leave.
 Result<void> look_at_rp_filter(const NodeView &node, Findings &findings) {
     constexpr std::uint32_t kFromElsewhere = INTERFACE_SIBLINGS | INTERFACE_WAY | INTERFACE_ALLOWED_SOURCES;
     std::vector<std::string> names;
@@ -147,29 +147,30 @@ Result<void> look_at_conntrack(const NodeView &, Findings &findings) {
 
 constexpr std::array<Check, 9> kChecks = {{
     {"bpffs", Severity::wrong,
-     "all of Podlane's state is pinned on a BPF file system that only root may enter; without it an ADD fails",
+     "all of Podlane's state is pinned on a BPF file system accessible to root only; without it an ADD fails",
      "mount -t bpf bpf /sys/fs/bpf; chmod 0700 the directory below it", &look_at_bpffs},
-    {"kernel", Severity::wrong, "the programs call what the kernel has not: the verifier refuses them at the next ADD",
+    {"kernel", Severity::wrong, "the programs use features the kernel lacks: the verifier rejects them at the next ADD",
      "boot a newer kernel", &look_at_features},
-    {"btf", Severity::wrong, "the programs are fitted to the kernel by its own type information at loading",
+    {"btf", Severity::wrong, "loading relocates the programs by the kernel's type information",
      "boot a kernel with CONFIG_DEBUG_INFO_BTF", &look_at_btf},
-    {"cgroup", Severity::notice, "TCP senders of limited pods are slowed by a program on the root of cgroup v2",
+    {"cgroup", Severity::notice, "TCP senders of limited pods are paced by a program on the root of cgroup v2",
      "mount -t cgroup2 cgroup2 /sys/fs/cgroup, if bandwidth limits are used", &look_at_cgroup},
-    {"jit", Severity::wrong, "programs loaded meanwhile are interpreted: each packet takes several times as long",
+    {"jit", Severity::wrong, "programs loaded meanwhile are interpreted: each packet costs several times as much",
      "sysctl -w net.core.bpf_jit_enable=1, then load the programs again", &look_at_jit},
     {"forwarding", Severity::wrong,
-     "somebody switched it off after the ADD that had switched it on: what takes the host stack stays on the node",
-     "podlanectl doctor --fix; and find out who writes that setting", &look_at_forwarding},
+     "it was disabled after an ADD had enabled it: packets on the slow path do not leave the node",
+     "podlanectl doctor --fix; and find the agent that writes this setting", &look_at_forwarding},
     {"interface-forwarding", Severity::wrong,
-     "somebody switched it off on one interface: what the host stack is to forward from it is lost",
-     "podlanectl doctor --fix; and find out who writes that setting", &look_at_interface_forwarding},
+     "it was disabled on one interface: the host stack does not forward packets from it",
+     "podlanectl doctor --fix; and find the agent that writes this setting", &look_at_interface_forwarding},
     {"rp-filter", Severity::wrong,
-     "packets arrive here whose answers leave elsewhere (several uplinks, interfaces or sources); the host stack drops "
-     "them without a word",
+     "packets arrive on it whose replies leave elsewhere (several uplinks, interfaces or sources); the host stack "
+     "drops "
+     "them silently",
      "", &look_at_rp_filter},
     {"conntrack", Severity::wrong,
-     "new connections that need NAT or rules with a state (ClusterIPs, masquerading) are about to be dropped",
-     "raise net.netfilter.nf_conntrack_max, or find what opens so many connections", &look_at_conntrack},
+     "new connections that need NAT or stateful rules (ClusterIPs, masquerading) are about to be dropped",
+     "raise net.netfilter.nf_conntrack_max, or find the source of so many connections", &look_at_conntrack},
 }};
 
 } // namespace

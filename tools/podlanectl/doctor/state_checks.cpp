@@ -1,4 +1,4 @@
-// doctor: our maps, programs, pins and uplinks.
+// doctor: Podlane's maps, programs, pins and uplinks.
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
 #include "loader/uplink.hpp"
@@ -60,14 +60,14 @@ Result<void> look_at_pins(const NodeView &node, Findings &findings) {
     for (const std::string &name : pin_names(live_directory(root)))
         if (!is_known_pin(name) && std::ranges::find(others, name) == others.end()) {
             const std::string path = pin_path(root, name);
-            report(findings, path + " is no pin of this version", [path] { return unlink_pin(path); });
+            report(findings, path + "is not a pin of this version", [path] { return unlink_pin(path); });
         }
     const std::string loading = root + "/loading";
     if (access(loading.c_str(), F_OK) != 0)
-        return {};                             // and nobody is kept waiting
-    const Lock lock = TRY(Lock::shared(root)); // whoever is loading has it for himself alone
+        return {};                             // and no ADD has to wait
+    const Lock lock = TRY(Lock::shared(root)); // a loading ADD holds it exclusively
     if (access(loading.c_str(), F_OK) == 0)
-        report(findings, loading + " was left by an ADD that died while it loaded the programs",
+        report(findings, loading + "was left by an ADD that was killed while loading the programs",
                [root, loading]() -> Result<void> {
                    const Lock alone = TRY(Lock::exclusive(root));
                    return remove_pins(loading);
@@ -82,7 +82,7 @@ std::function<Result<void>()> syncing(const std::string &root) {
     };
 }
 
-// Also where the interface no longer is what the configuration asks for: it carries networks as long as it is listed.
+// Even if the configuration no longer selects the interface: it carries networks as long as it is listed.
 std::function<Result<void>()> putting_back(const std::string &root, std::uint32_t ifindex) {
     return [root, ifindex]() -> Result<void> {
         const Lock lock = TRY(Lock::exclusive(root));
@@ -100,7 +100,7 @@ Result<void> look_at_uplinks(const NodeView &node, Findings &findings) {
         if (one.name.empty())
             report(findings, "uplink " + std::to_string(one.ifindex) + " is gone", syncing(node.world.bpffs));
         else if (!one.has_programs)
-            report(findings, "the programs on uplink " + one.name + " are gone or not the pinned ones",
+            report(findings, "the programs on uplink " + one.name + "are missing or not the pinned ones",
                    putting_back(node.world.bpffs, one.ifindex));
     return {};
 }
@@ -120,15 +120,15 @@ Result<void> look_for_uplinks(const NodeView &node, Findings &findings) {
             });
             if (!carried)
                 report(findings,
-                       interface_name(ifindex) + " is to be an uplink of network " +
-                           std::string(field_text(entry.name)) + ", and is none",
+                       interface_name(ifindex) + " should be an uplink of network " +
+                           std::string(field_text(entry.name)) + ", but is not",
                        syncing(root));
         }
     }
     return {};
 }
 
-// Entries of one map by the interface they belong to.
+// Entries of one map, with the interface they belong to.
 struct OwnedEntry {
     std::uint32_t ifindex;
     std::function<Result<void>()> erase;
@@ -206,7 +206,7 @@ constexpr std::array<OwnedMap, 9> kOwned = {{
     {PODLANE_MAP_SENDERS, &add_senders},
 }};
 
-// ADD records the endpoint before its other entries: whoever is not recorded after they were read is nobody.
+// ADD records the endpoint before its other entries: an interface without a record after they were read is an orphan.
 Result<void> look_for_orphans(const NodeView &node, Findings &findings) {
     const std::string &root = node.world.bpffs;
     std::vector<std::pair<const char *, OwnedEntry>> all;
@@ -225,7 +225,7 @@ Result<void> look_for_orphans(const NodeView &node, Findings &findings) {
         if (!known.contains(entry.ifindex))
             report(findings,
                    "map " + std::string(map) + " has an entry of interface " + std::to_string(entry.ifindex) +
-                       ", which is no endpoint's",
+                       ", which belongs to no endpoint",
                    std::move(entry.erase));
     return {};
 }
@@ -234,23 +234,23 @@ constexpr std::array<Check, 7> kChecks = {{
     {"map-full", Severity::wrong, "an ADD that finds a map full fails (error 102)",
      "podlanectl gc removes endpoints that are gone; else set a larger \"maxEndpoints\"", &look_at_maps},
     {"map-version", Severity::wrong,
-     "another version of Podlane ran here, or runs beside this one: neither sees what the other holds",
-     "podlanectl upgrade; or remove the pin, when that version has no pods any more", &look_at_map_versions},
+     "another version of Podlane ran here, or runs beside this one: neither sees the other's entries",
+     "podlanectl upgrade; or remove the pin once that version has no pods", &look_at_map_versions},
     {"program-version", Severity::wrong,
      "the programs in the kernel were loaded by another version, and stay until they are replaced",
      "podlanectl upgrade", &look_at_program_versions},
-    {"pins", Severity::wrong, "something died half-way, or somebody else writes into the directory",
+    {"pins", Severity::wrong, "a call was killed half-way, or another agent writes to the directory",
      "podlanectl doctor --fix", &look_at_pins},
     {"uplink", Severity::wrong,
-     "the interface was made anew, or somebody cleared its hooks: what goes to and comes from other nodes takes the "
+     "the interface was recreated, or its hooks were cleared: traffic with other nodes takes the slow path through the "
      "host stack, and flows that it translates are not recognised",
      "podlanectl uplink sync (or doctor --fix)", &look_at_uplinks},
     {"uplink-new", Severity::wrong,
-     "an interface came after the network's last ADD: what goes by it takes the host stack",
+     "an interface appeared after the network's last ADD: its traffic takes the slow path",
      "podlanectl uplink sync "
      "(or doctor --fix)",
      &look_for_uplinks},
-    {"orphan", Severity::wrong, "an ADD or DEL was killed half-way: the entry takes room, and is met by nobody",
+    {"orphan", Severity::wrong, "an ADD or DEL was killed half-way: the entry is unused and wastes map space",
      "podlanectl doctor --fix", &look_for_orphans},
 }};
 

@@ -1,4 +1,4 @@
-// explain: what becomes of a packet, and why, without sending it.
+// explain: the verdict on a packet, and why, without sending it.
 #include "tools/podlanectl/explain/explain.hpp"
 
 #include "loader/attach.hpp"
@@ -29,7 +29,7 @@ using output::Tone;
 constexpr std::uint16_t kSourcePort = 49152;
 constexpr const char *kUsage = "as in \"podlanectl explain --from default/web-0 --to 192.0.2.9:80\"";
 
-// The hook a packet meets, and whose it is.
+// The hook a packet passes, and its owner.
 struct Place {
     std::uint32_t ifindex = 0;
     std::string interface {};
@@ -69,7 +69,7 @@ Result<Peer> parse_peer(const std::string &text) {
     Peer peer;
     const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), peer.port);
     if (!parsed || (!port.empty() && (error != std::errc{} || end != port.data() + port.size())))
-        return usage_error("\"" + text + "\" is no address with or without a port",
+        return usage_error("\"" + text + "\" is not an address with or without a port",
                            "as in 192.0.2.1:80 or [2001:db8::1]:80");
     peer.addr = *parsed;
     return peer;
@@ -123,7 +123,7 @@ Result<Question> question_of(const Call &call, const Place &place) {
         question.source = source.addr;
         question.source_port = source.port == 0 ? kSourcePort : source.port;
     } else if (place.owner == nullptr || place.hook == Hook::egress) {
-        return usage_error("whose packet is it", "say --source ADDRESS");
+        return usage_error("explain needs the packet's source", "add --source ADDRESS");
     } else {
         question.source = TRY(own_address(*place.owner, is_ipv4(to.addr)));
     }
@@ -132,7 +132,7 @@ Result<Question> question_of(const Call &call, const Place &place) {
     const std::string size = call.value(Opt::size).value_or("0");
     const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), question.ip_bytes);
     if (error != std::errc{} || end != size.data() + size.size())
-        return usage_error("--size wants a number of bytes");
+        return usage_error("--size needs a number of bytes");
     const Mac inside = place.owner == nullptr ? kStranger : mac_of(place.owner->pod_mac);
     const Mac outside = place.owner == nullptr ? interface_mac(place.interface) : mac_of(place.owner->host_mac);
     question.to_mac = place.hook == Hook::ingress ? outside : inside;
@@ -152,7 +152,7 @@ Result<Place> place_of(const Call &call, const World &world, std::vector<Endpoin
     named.argument = from;
     const Selection selection = TRY(Selection::of(named));
     if (selection.selects_all())
-        return usage_error("explain needs to know who sends", kUsage);
+        return usage_error("explain needs the sender", kUsage);
     chosen = TRY(selected_endpoints(selection, world));
     if (chosen.size() > 1)
         return Error{ErrorCode::missing, selection.words() + " are " + std::to_string(chosen.size()) + " endpoints",
@@ -162,7 +162,7 @@ Result<Place> place_of(const Call &call, const World &world, std::vector<Endpoin
                  out ? PODLANE_PROGRAM_TO_POD : PODLANE_PROGRAM_FROM_POD, &record};
 }
 
-// The program on the hook is the one that is run.
+// Runs the program that is attached to the hook.
 Result<std::uint32_t> attached_id(const Place &place, const Tracer &tracer) {
     const std::string where =
         std::string(place.hook == Hook::ingress ? "ingress" : "egress") + " of " + place.interface;
@@ -236,7 +236,7 @@ Result<Run> run_at(const Place &place, const Bytes &frame, const Tracer &tracer,
     return run;
 }
 
-// Without a program where nothing comes next.
+// Without a program if no hook follows.
 Place place_after(const Next &next) {
     if (next.program == nullptr)
         return {.program = nullptr};
@@ -253,7 +253,7 @@ Result<Bytes> frame_of(const Call &call, const Place &place) {
     return *frame;
 }
 
-// Through one program after the other, until no program of ours comes next.
+// Follows the packet from program to program, until none of Podlane's follows.
 Result<std::vector<Run>> follow(Place place, Bytes frame, const World &world) {
     constexpr std::size_t kMostRuns = 4;
     const Names names{TRY(selected_endpoints({}, world)), network_names(world)};
@@ -295,7 +295,7 @@ constexpr std::array<Command, 1> kCommands = {{
      {},
      "Nothing is sent, written or counted. --pod and the like select the sender as well. With an uplink as --from, "
      "and\n"
-     "with --out, --source is needed. A packet that continues as another interface's of the container, or leaves by "
+     "with --out, --source is needed. A packet that continues as of another interface of the container, or leaves by "
      "an\n"
      "uplink, is followed there.",
      explain},

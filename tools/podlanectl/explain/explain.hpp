@@ -1,4 +1,4 @@
-// What a traced run of a program decided, in words.
+// The decisions of a traced run, in words.
 #pragma once
 
 #include "loader/trace.hpp"
@@ -12,11 +12,11 @@
 
 namespace podlane::ctl {
 
-// One decision: what was asked, what came of it, and the map entry or the answer of the kernel behind it.
+// One decision: the question, its answer, and the map entry or kernel lookup behind it.
 struct Decision {
     std::string asked;  // "receiver"
     std::string answer; // "default/web-1, behind cali12, MTU 1500"
-    std::string map{};  // as pinned; empty: no map was asked
+    std::string map{};  // as pinned; empty: no map was looked up
     std::string key{};
     bool found = false;
 };
@@ -26,9 +26,9 @@ struct Counted {
     std::uint32_t reason = 0;
 };
 
-// Where a packet meets the next program of ours.
+// The next program of Podlane that the packet passes.
 struct Next {
-    const char *program = nullptr; // none: nowhere that could be told
+    const char *program = nullptr; // none: not known
     std::uint32_t ifindex = 0;
     std::optional<std::uint32_t> came_by{}; // see Tracer::run
 };
@@ -41,14 +41,14 @@ struct Explanation {
     std::string verdict{};
 };
 
-// Names for what the steps hold.
+// Names for the numbers in the steps.
 struct Names {
     std::vector<EndpointEntry> endpoints{};
     std::map<std::uint32_t, std::string> networks{};
     std::string pod_of(std::uint32_t ifindex) const; // or the interface's name
 };
 
-// What a run on this interface says.
+// The explanation of a run on this interface.
 Explanation explain_run(const TracedRun &run, std::uint32_t ifindex, const Bytes &frame, const Names &names);
 
 } // namespace podlane::ctl

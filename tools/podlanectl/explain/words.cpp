@@ -34,7 +34,7 @@ std::string named(std::uint32_t ifindex) {
     return name.empty() ? "interface " + std::to_string(ifindex) : name;
 }
 
-// What the run is about, as far as the words need it.
+// Context of the run, for the words.
 struct Subject {
     const Names &names;
     FrameFacts frame;
@@ -72,7 +72,7 @@ std::string via_words(const flow_path &path) {
 Decision of_path(const TracedStep &step, const Subject &s) {
     const auto key = as<path_key>(step.key);
     const bool writes = step.head.kind == TRACE_WRITE;
-    Decision d{writes ? "would write" : "path memory", "not remembered", PODLANE_MAP_PATHS,
+    Decision d{writes ? "would write" : "flow cache", "not cached", PODLANE_MAP_PATHS,
                s.names.pod_of(key.ifindex) + " " + protocol_name(key.protocol) + " " +
                    socket_words(key.local, key.local_port) + " " + socket_words(key.peer, key.peer_port)};
     if (writes || step.head.answer != 0)
@@ -88,7 +88,7 @@ Decision of_source(const TracedStep &step, const Subject &) {
 
 Decision of_uplink(const TracedStep &step, const Subject &s) {
     const auto ifindex = as<std::uint32_t>(step.key);
-    Decision d{"uplink", named(ifindex) + " is no uplink", PODLANE_MAP_UPLINKS, named(ifindex)};
+    Decision d{"uplink", named(ifindex) + "is not an uplink", PODLANE_MAP_UPLINKS, named(ifindex)};
     if (step.head.answer == 0)
         return d;
     std::vector<std::string> networks;
@@ -143,8 +143,7 @@ Decision of_route(const TracedStep &step, const Subject &) {
                                                                   "no source address"};
     const auto fib = as<bpf_fib_lookup>(step.key);
     const std::int32_t answer = step.head.answer;
-    Decision d{"route", "the kernel refuses the question", "", "FIB",
-               answer == 0 || answer == BPF_FIB_LKUP_RET_NO_NEIGH};
+    Decision d{"route", "the kernel rejects the lookup", "", "FIB", answer == 0 || answer == BPF_FIB_LKUP_RET_NO_NEIGH};
     if (d.found) {
         ip_addr hop{};
         if (fib.family == AF_INET)
@@ -180,7 +179,7 @@ std::string source_words(const interface &endpoint, std::uint32_t reason, const 
     case REASON_DROP_ND_SPOOFED:
         return "refused: " + std::string(reason_sentence(reason));
     case REASON_SENT_SIBLING:
-        return "another interface's of the container";
+        return "of another interface of the container";
     default:
         break;
     }
@@ -202,7 +201,7 @@ std::string verdict_words(int verdict) {
     }
 }
 
-// The check has no map of its own to ask: it stands behind the endpoint's entry, and the lookups it made.
+// The check has no map of its own: its row follows the endpoint's entry, and the lookups it made.
 void add_source_check(const TracedRun &run, const Subject &subject, Explanation &out) {
     const bool from_pod = !run.steps.empty() && run.steps.front().head.kind == TRACE_LOOKUP &&
                           run.steps.front().head.map == STEP_MAP_INTERFACES && run.steps.front().head.answer != 0;
@@ -215,7 +214,7 @@ void add_source_check(const TracedRun &run, const Subject &subject, Explanation 
                               PODLANE_MAP_INTERFACES, out.decisions.front().key, true});
 }
 
-// What the last lookup in this map that found something was about.
+// The last successful lookup in this map.
 const TracedStep *last_found(const TracedRun &run, step_map map) {
     const auto found = std::find_if(run.steps.rbegin(), run.steps.rend(), [&](const TracedStep &step) {
         return step.head.kind == TRACE_LOOKUP && step.head.map == map && !step.value.empty();
@@ -236,7 +235,7 @@ Next next_of(const TracedRun &run, std::uint32_t ifindex, const Explanation &so_
         break;
     case REASON_SENT_DIRECT:
     case REASON_UPLINK_DELIVERED:
-        // Not counted at the receiver yet: it goes there by way of the qdisc that gives it its time.
+        // Not counted at the receiver yet: it passes the qdisc that delays it first.
         for (const TracedStep &step : run.steps)
             if (so_far.counted.size() == 1 && step.head.map == STEP_MAP_ADDRESSES && !step.value.empty() &&
                 as<address_key>(step.key).addr == subject.frame.destination)

@@ -1,4 +1,4 @@
-// metrics: what there is to count, for Prometheus.
+// metrics: counters and gauges for Prometheus.
 #include "maps/history.hpp"
 #include "maps/version.hpp"
 #include "tools/output/exposition.hpp"
@@ -25,7 +25,7 @@ using output::Exposition;
 using output::Labels;
 using output::MetricsFormat;
 
-// All that is read, before anything is said.
+// Everything is read before anything is printed.
 struct Reading {
     std::vector<EndpointEntry> endpoints;
     std::vector<EndpointCounters> counters; // first those of the endpoints, in their order
@@ -37,7 +37,7 @@ struct Reading {
 Result<Reading> read_all(const Selection &selection, const World &world) {
     Reading all;
     auto endpoints = selected_endpoints(selection, world);
-    // Who is asked for again and again comes and goes.
+    // Endpoints come and go between two scrapes.
     if (!endpoints && (selection.selects_all() || endpoints.error().code != ErrorCode::missing))
         return std::move(endpoints).error();
     if (endpoints)
@@ -92,8 +92,8 @@ void put_endpoints(Exposition &out, const Reading &all) {
         bool only_drops;
     };
     constexpr std::array<Family, 3> kFamilies = {{
-        {"podlane_endpoint_packets", "Packets of an endpoint, by what became of them.", &packets_of, false},
-        {"podlane_endpoint_bytes", "Bytes of an endpoint's frames, by what became of them.", &bytes_of, false},
+        {"podlane_endpoint_packets", "Packets of an endpoint, by reason.", &packets_of, false},
+        {"podlane_endpoint_bytes", "Bytes of an endpoint's frames, by reason.", &bytes_of, false},
         {"podlane_endpoint_drops", "Packets of an endpoint that were dropped, by reason.", &packets_of, true},
     }};
     for (const Family &family : kFamilies) {
@@ -118,7 +118,7 @@ void put_limits(Exposition &out, const Reading &all) {
 }
 
 void put_uplinks(Exposition &out, const Reading &all) {
-    out.gauge("podlane_uplink_programs", "1 where the programs are on an uplink, 0 where they are not.");
+    out.gauge("podlane_uplink_programs", "1 if the programs are attached to an uplink, else 0.");
     for (const UplinkReport &one : all.uplinks)
         out.sample({{"interface", one.name}}, one.has_programs ? 1 : 0);
     const auto put = [&](Pick pick) {
@@ -127,9 +127,9 @@ void put_uplinks(Exposition &out, const Reading &all) {
                 if (of.ifindex == one.ifindex)
                     put_reasons(out, {{"interface", one.name}}, of.total, pick, false);
     };
-    out.counter("podlane_uplink_packets", "Packets on an uplink, by what became of them.");
+    out.counter("podlane_uplink_packets", "Packets on an uplink, by reason.");
     put(&packets_of);
-    out.counter("podlane_uplink_bytes", "Bytes of frames on an uplink, by what became of them.");
+    out.counter("podlane_uplink_bytes", "Bytes of frames on an uplink, by reason.");
     put(&bytes_of);
 }
 
@@ -141,7 +141,7 @@ void put_maps(Exposition &out, const Reading &all) {
     };
     constexpr std::array<Family, 3> kFamilies = {{
         {"podlane_map_entries", "Entries in a map.", [](const MapReport &m) { return m.entries; }},
-        {"podlane_map_capacity", "Entries a map has room for.",
+        {"podlane_map_capacity", "Capacity of a map in entries.",
          [](const MapReport &m) { return std::uint64_t{m.facts.max_entries}; }},
         {"podlane_map_memory_bytes", "Memory of a map.", [](const MapReport &m) { return m.memory; }},
     }};
@@ -160,7 +160,7 @@ void put_operations(Exposition &out, const History &history) {
     bounds.reserve(kOperationBoundsUs.size());
     for (const std::uint32_t bound : kOperationBoundsUs)
         bounds.push_back(bound / kUsPerS);
-    out.histogram("podlane_cni_duration_seconds", "CNI calls the plugin served, and how long they took.");
+    out.histogram("podlane_cni_duration_seconds", "Duration of CNI calls.");
     for (std::uint8_t verb = 0; verb < OPERATION_VERBS; ++verb)
         for (const bool failed : {false, true}) {
             const operation_totals totals = history.totals(static_cast<operation_verb>(verb), failed);
@@ -170,7 +170,7 @@ void put_operations(Exposition &out, const History &history) {
         }
 }
 
-// A node on which nothing was loaded yet is up as well, with nothing to count.
+// A node on which nothing was loaded yet is up as well, with no endpoints.
 Result<std::string> exposition(const Selection &selection, const World &world, MetricsFormat format) {
     Exposition out(format);
     out.gauge("podlane_build_info", "Version of podlanectl.");

@@ -24,7 +24,7 @@ constexpr std::size_t kMostRequest = 8192;
 volatile std::sig_atomic_t stopped = 0;
 void stop(int) { stopped = 1; }
 
-// An IPv4 address is served as its mapped form: one kind of socket for both.
+// An IPv4 address is bound in its mapped form: one kind of socket for both.
 Result<sockaddr_in6> parse_listen(const std::string &text) {
     const Error wrong = usage_error("--listen \"" + text + "\" is not ADDR:PORT",
                                     "write 127.0.0.1:9632, [::1]:9632, or [::]:9632 for every address");
@@ -62,7 +62,7 @@ Result<Fd> listen_at(const std::string &text) {
     return fd;
 }
 
-// Up to the empty line; empty where it does not come.
+// Up to the empty line; empty if it does not arrive.
 std::string read_request(int client) {
     std::string request;
     std::array<char, 1024> chunk{};
@@ -132,7 +132,7 @@ Result<int> serve_metrics(const std::string &listen_on, const World &world, cons
     stop_on_signals();
     std::fprintf(world.err, "serving http://%s/metrics\n", listen_on.c_str());
     std::fflush(world.err);
-    constexpr int kLookAgainMs = 1000; // a signal that comes just before poll(2) is seen then
+    constexpr int kLookAgainMs = 1000; // bounds the delay of a signal that arrives just before poll(2)
     while (stopped == 0) {
         pollfd wait{listener.get(), POLLIN, 0};
         if (poll(&wait, 1, kLookAgainMs) > 0)

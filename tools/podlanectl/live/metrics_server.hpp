@@ -1,4 +1,4 @@
-// The small HTTP server behind "metrics --listen": one request after the other, nothing kept between two.
+// The small HTTP server behind "metrics --listen": one request at a time, no state between requests.
 #pragma once
 
 #include "maps/result.hpp"
@@ -12,8 +12,8 @@ namespace podlane::ctl {
 
 using MakeMetrics = std::function<Result<std::string>(const World &world, output::MetricsFormat format)>;
 
-// Serves GET /metrics on "ADDR:PORT" ("127.0.0.1:9632", "[::1]:9632") until SIGINT or SIGTERM; the answer is the exit
-// code. A client that is slow is left after two seconds.
+// Serves GET /metrics on "ADDR:PORT" ("127.0.0.1:9632", "[::1]:9632") until SIGINT or SIGTERM; returns the exit
+// code. A slow client is disconnected after two seconds.
 Result<int> serve_metrics(const std::string &listen_on, const World &world, const MakeMetrics &make);
 
 } // namespace podlane::ctl

@@ -29,10 +29,10 @@
 namespace podlane::ctl {
 namespace {
 
-constexpr std::uint64_t kLease = 3 * kNsPerSecond; // for so long the programs go on after we died
+constexpr std::uint64_t kLease = 3 * kNsPerSecond; // how long the programs continue to report after this process dies
 constexpr int kPoll = 100;                         // ms
 
-// The entry the programs look at, in their memory and ours at once.
+// The entry the programs read, mapped into this process.
 class Watch {
   public:
     static Result<Watch> open(const std::string &root) {
@@ -40,7 +40,7 @@ class Watch {
         void *page = mmap(nullptr, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)), PROT_READ | PROT_WRITE, MAP_SHARED,
                           map.fd(), 0);
         if (page == MAP_FAILED)
-            return system_error(ErrorCode::bpf, "looking into map " + map.path(), errno);
+            return system_error(ErrorCode::bpf, "mapping map " + map.path(), errno);
         return Watch(std::move(map), static_cast<watch *>(page));
     }
     Watch(Watch &&other) noexcept : map_(std::move(other.map_)), entry_(std::exchange(other.entry_, nullptr)) {}
@@ -55,12 +55,12 @@ class Watch {
         munmap(entry_, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
     }
 
-    // An error where somebody else watches.
+    // An error if another process watches.
     Result<void> begin(watch_mode mode, std::uint32_t one_in) {
         const auto pid = static_cast<pid_t>(entry_->pid);
         if (entry_->mode != WATCH_NOTHING && entry_->until_ns > monotonic_ns() && kill(pid, 0) == 0)
             return Error{ErrorCode::already_exists, "process " + std::to_string(pid) + " watches already",
-                         "one can watch at a time: end it, or look at what it shows"};
+                         "only one process can watch at a time: stop it, or use its output"};
         ours_ = true;
         store(entry_->pid, static_cast<std::uint32_t>(getpid()));
         store(entry_->one_in, one_in);
@@ -81,7 +81,7 @@ class Watch {
     bool ours_ = false;
 };
 
-// What is shown of what comes, and where it goes.
+// Selects events and prints them.
 struct Viewer {
     World &world;
     std::map<std::uint32_t, std::string> pods{}; // by ifindex
@@ -107,7 +107,7 @@ std::string clock_words(std::uint64_t realtime_ns) {
     return text.data();
 }
 
-// One line each, so that it can be read as it comes.
+// One line each, flushed at once.
 std::string json_line(const output::Value &value) {
     std::string text = output::json_text(value);
     std::string line;
@@ -172,7 +172,7 @@ Result<std::uint64_t> number_of(const Call &call, Opt option, std::uint64_t othe
     std::uint64_t number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc{} || end != text.data() + text.size() || number == 0 || number > 0xffffffff)
-        return usage_error("\"" + text + "\" is no number from 1 on");
+        return usage_error("\"" + text + "\" is not a positive number");
     return number;
 }
 
@@ -194,7 +194,7 @@ Result<Viewer> make_viewer(const Call &call, World &world) {
 }
 
 struct Feed {
-    Viewer *viewer; // none yet: what lies there is of an earlier watch
+    Viewer *viewer; // null at first: old events belong to an earlier watch
 };
 
 int take_event(void *context, void *data, std::size_t size) {
@@ -240,7 +240,7 @@ Result<int> monitor(const Call &call, World &world) {
         }
         std::fflush(world.out);
     }
-    std::clearerr(world.out); // whoever read it has seen enough
+    std::clearerr(world.out); // the reader has closed the pipe
     return 0;
 }
 

@@ -2,7 +2,7 @@
 
 #include <pcap/pcap.h>
 
-// libpcap lists devices of D-Bus among those it captures from, and Debian's static library would need a static libdbus
+// libpcap can capture from D-Bus, and Debian's static library would need a static libdbus
 // for that. Podlane captures from no device: these take the place of that part.
 extern "C" {
 pcap_t *dbus_create(const char *, char *, int *) { return nullptr; }

@@ -1,4 +1,4 @@
-// Packets chosen by an expression as tcpdump takes it: pcap-filter(7).
+// Packets selected by a tcpdump expression: pcap-filter(7).
 #pragma once
 
 #include "maps/result.hpp"
@@ -13,7 +13,7 @@ namespace podlane::ctl {
 
 class PacketFilter {
   public:
-    // A wrong expression is a usage error with libpcap's own words.
+    // A wrong expression is a usage error with libpcap's message.
     static Result<PacketFilter> compile(const std::string &expression);
     // `frame`: the captured beginning of an Ethernet frame of `size` bytes.
     [[nodiscard]] bool matches(std::span<const std::uint8_t> frame, std::size_t size) const;

@@ -1,4 +1,4 @@
-// top: the busiest pods, on the whole screen, as it goes.
+// top: the busiest pods, on the whole screen, refreshed each second.
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/cli/until_signal.hpp"
@@ -81,7 +81,7 @@ struct Reading {
 
 Result<Reading> read_all(const Selection &selection, const World &world) {
     Reading reading;
-    // A node without pods is no error here: some may come.
+    // A node without pods is not an error: some may follow.
     auto entries = selected_endpoints(selection, world);
     if (!entries && !(entries.error().code == ErrorCode::missing && !selection.selects_all()))
         return std::move(entries).error();
@@ -101,7 +101,7 @@ Busy busy_between(const counters &before, const counters &after, double seconds)
     Busy busy;
     constexpr double kBits = 8;
     for (std::size_t i = 0; i < COUNTER_REASONS; ++i) {
-        // Counters begin anew with an endpoint that takes an interface's number.
+        // Counters restart if a new endpoint reuses an ifindex.
         const count &then = before.by_reason[i];
         const count &now = after.by_reason[i];
         if (now.packets <= then.packets)
@@ -141,7 +141,7 @@ void sort_by(std::vector<Busy> &all, std::size_t order, bool reversed) {
     });
 }
 
-// The terminal in our hands: the other screen, no cursor, keys as they are pressed. As it was when this goes.
+// Takes over the terminal: alternate screen, no cursor, unbuffered keys. The destructor restores it.
 class Screen {
   public:
     Screen() {
@@ -160,7 +160,7 @@ class Screen {
     Screen(Screen &&) = delete;
     Screen &operator=(Screen &&) = delete;
 
-    // Whole at once, line by line over what was there: nothing flickers.
+    // One write, line by line over the previous screen: no flicker.
     static void draw(const std::vector<std::string> &lines) {
         std::string text = "\033[H";
         for (std::size_t i = 0; i < lines.size(); ++i)
@@ -186,7 +186,7 @@ class Screen {
     termios before_{};
 };
 
-// What the keys change.
+// State changed by the keys.
 struct View {
     std::size_t order = kByTraffic;
     bool reversed = false;
@@ -223,7 +223,7 @@ std::vector<std::string> lines_of(std::vector<Busy> all, const View &view, const
     return lines;
 }
 
-// Until the time has come, a key is pressed, the window changes or a signal ends it.
+// Until the timeout, a key, a change of the window's size or a signal.
 void wait_for_key(View &view, int milliseconds) {
     pollfd keys{STDIN_FILENO, POLLIN, 0};
     if (poll(&keys, 1, milliseconds) != 1)
@@ -244,7 +244,7 @@ Result<std::size_t> order_of(const Call &call) {
     std::string names;
     for (const Order &order : kOrders)
         names += (names.empty() ? "" : ", ") + std::string(order.name);
-    return usage_error("there is no order \"" + *call.value(Opt::sort) + "\"", "orders: " + names);
+    return usage_error("unknown order \"" + *call.value(Opt::sort) + "\"", "orders: " + names);
 }
 
 Result<int> print_once(const Selection &selection, const View &view, World &world) {

@@ -16,23 +16,23 @@
 namespace podlane::ctl {
 namespace {
 
-enum class Fate { removed, would_be, kept, failed };
+enum class Outcome { removed, would_be, kept, failed };
 
 struct Row {
     EndpointEntry entry;
-    Fate fate;
+    Outcome outcome;
     std::string why{};
 };
 
-Cell fate_cell(const Row &row) {
-    switch (row.fate) {
-    case Fate::removed:
+Cell outcome_cell(const Row &row) {
+    switch (row.outcome) {
+    case Outcome::removed:
         return text_cell("removed", Tone::good);
-    case Fate::would_be:
+    case Outcome::would_be:
         return {"would be removed", "would-be-removed", Tone::warning};
-    case Fate::kept:
+    case Outcome::kept:
         return {"kept: " + row.why, "kept", Tone::warning};
-    case Fate::failed:
+    case Outcome::failed:
         return {"failed: " + row.why, "failed", Tone::bad};
     }
     return {};
@@ -51,16 +51,16 @@ constexpr std::array<Column<Row>, 6> kColumns = {{
     {{"INTERFACE", "", "host_interface"},
      [](const Row &r) { return text_cell(field_text(r.entry.second.host_ifname)); }},
     {{"", "", "ifname"}, [](const Row &r) { return text_cell(field_text(r.entry.first.ifname)); }},
-    {{"RESULT", "", "result"}, fate_cell},
+    {{"RESULT", "", "result"}, outcome_cell},
 }};
 
-// A pair of veths goes with either end's namespace: where the host end lives, so does the container's.
+// A veth pair is deleted with either end's namespace: if the host-side veth exists, so does the container's interface.
 bool has_link(const endpoint &record) { return interface_name(record.ifindex) == field_text(record.host_ifname); }
 
 std::string plugin_in(const Call &call) { return call.value(Opt::bin_dir).value_or(std::string(kBinDir)) + "/podlane"; }
 
-// As the runtime would have called it when the namespace was gone; the lease is the runtime's own DEL's or GC's to give
-// back, which alone has the IPAM plugin's configuration.
+// As the runtime would have called it after the namespace was gone. The lease is released by the runtime's own DEL or
+// GC, which has the IPAM plugin's configuration.
 Result<void> send_del(const std::string &plugin, const EndpointEntry &entry, const World &world) {
     const auto &[key, record] = entry;
     const output::Object config = {{"cniVersion", "1.0.0"},
@@ -84,9 +84,9 @@ Result<void> send_del(const std::string &plugin, const EndpointEntry &entry, con
 
 Row collect(const EndpointEntry &entry, const std::string &plugin, bool dry, const World &world) {
     if (dry)
-        return {entry, Fate::would_be};
+        return {entry, Outcome::would_be};
     const Result<void> sent = send_del(plugin, entry, world);
-    return sent ? Row{entry, Fate::removed} : Row{entry, Fate::failed, sent.error().message};
+    return sent ? Row{entry, Outcome::removed} : Row{entry, Outcome::failed, sent.error().message};
 }
 
 Result<int> gc(const Call &call, World &world) {
@@ -95,7 +95,7 @@ Result<int> gc(const Call &call, World &world) {
     const std::string plugin = plugin_in(call);
     const auto endpoints = TRY(selected_endpoints(selection, world));
     if (!dry && access(plugin.c_str(), X_OK) != 0)
-        return Error{ErrorCode::missing, "there is no plugin " + plugin + ", whose DEL it is to be",
+        return Error{ErrorCode::missing, "there is no plugin " + plugin + " to call DEL of",
                      "name its directory with --bin-dir"};
     const auto namespaces = network_namespaces();
     std::vector<Row> rows;
@@ -103,7 +103,7 @@ Result<int> gc(const Call &call, World &world) {
         if (has_link(entry.second))
             continue;
         if (namespaces.contains(entry.second.netns_inode))
-            rows.push_back({entry, Fate::kept, "its container is there, without the interface"});
+            rows.push_back({entry, Outcome::kept, "its container exists, without the interface"});
         else
             rows.push_back(collect(entry, plugin, dry, world));
     }
@@ -111,7 +111,7 @@ Result<int> gc(const Call &call, World &world) {
         world.print("nothing to collect\n");
     else
         world.print(output::make_table(kColumns, rows));
-    const bool failed = std::ranges::any_of(rows, [](const Row &row) { return row.fate == Fate::failed; });
+    const bool failed = std::ranges::any_of(rows, [](const Row &row) { return row.outcome == Outcome::failed; });
     return failed ? 1 : 0;
 }
 

@@ -1,4 +1,4 @@
-// install: the plugin and a configuration list where the runtime looks for them.
+// install: copies the plugin and writes a configuration list for the runtime.
 #include "maps/ip.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/node/installed.hpp"
@@ -32,8 +32,8 @@ Result<std::vector<std::string>> prefixes(const Call &call, Opt option, std::str
     std::vector<std::string> all = split(call.value(option).value_or(""));
     for (const std::string &one : all)
         if (const auto prefix = parse_prefix(one); !prefix || one.find('/') == std::string::npos)
-            return usage_error("--" + std::string(name) + " \"" + one + "\" is no prefix",
-                               "write 198.18.1.0/24, and a comma between several");
+            return usage_error("--" + std::string(name) + " \"" + one + "\" is not a prefix",
+                               "write 198.18.1.0/24, separated by commas");
     return all;
 }
 
@@ -54,12 +54,12 @@ Result<void> add_keys(const Call &call, Object &plugin) {
         std::uint64_t number = 0;
         const auto [end, error] = std::from_chars(mtu->data(), mtu->data() + mtu->size(), number);
         if (error != std::errc{} || end != mtu->data() + mtu->size())
-            return usage_error("--mtu \"" + *mtu + "\" is no number");
+            return usage_error("--mtu \"" + *mtu + "\" is not a number");
         plugin.emplace_back("mtu", number);
     }
     if (const auto &fast = call.value(Opt::fast_path)) {
         if (std::ranges::find(kFastPaths, *fast) == kFastPaths.end())
-            return usage_error("--fast-path \"" + *fast + "\" is none of on, local and off");
+            return usage_error("--fast-path \"" + *fast + "\" is not on, local or off");
         plugin.emplace_back("fastPath", *fast);
     }
     if (call.has(Opt::uplinks))
@@ -81,7 +81,7 @@ Result<std::string> conflist_of(const Call &call) {
                                     {"plugins", Array{plugin, portmap}}});
 }
 
-// Beside podlanectl, or as it is built.
+// Beside podlanectl, or in the build directory.
 Result<std::string> find_plugin(const Call &call) {
     if (call.has(Opt::plugin))
         return *call.value(Opt::plugin);
@@ -105,10 +105,10 @@ Result<void> must_be_directory(const std::string &directory) {
 }
 
 std::string line(Written how, const std::string &path) {
-    return std::string(how == Written::written ? "wrote " : "left as it was: ") + path + "\n";
+    return std::string(how == Written::written ? "wrote " : "unchanged: ") + path + "\n";
 }
 
-// All is looked at before anything is written; the configuration comes last, as it is what the runtime waits for.
+// Everything is checked before anything is written; the configuration comes last, because the runtime waits for it.
 Result<int> install(const Call &call, World &world) {
     const std::string bin_dir = call.value(Opt::bin_dir).value_or(std::string(kBinDir));
     const std::string conf_dir = call.value(Opt::conf_dir).value_or(std::string(kConfDir));

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kList = ".podlane-installed";
 
-// Detects accidents; who means harm can change the list as well.
+// Detects accidental changes: a writer here could change the list as well.
 std::string fingerprint(std::string_view content) {
     std::array<char, 64> text{};
     std::snprintf(text.data(), text.size(), "%zu-%016" PRIx64, content.size(), fnv1a_64(content));
@@ -52,7 +52,7 @@ Result<void> write_all(int fd, std::string_view content, const std::string &path
     return {};
 }
 
-// Beside its final place, on the disk, and then there by one rename.
+// Written and synced under a temporary name, then renamed.
 Result<void> put_file(const std::string &path, std::string_view content, unsigned mode) {
     const std::string temporary = path + ".new-" + std::to_string(getpid());
     const Fd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
@@ -60,7 +60,7 @@ Result<void> put_file(const std::string &path, std::string_view content, unsigne
         return system_error(ErrorCode::io_failure, "creating " + temporary, errno);
     Result<void> done = write_all(fd.get(), content, temporary);
     if (done && (fchmod(fd.get(), mode) != 0 || fsync(fd.get()) != 0 || rename(temporary.c_str(), path.c_str()) != 0))
-        done = system_error(ErrorCode::io_failure, "putting " + path + " in its place", errno);
+        done = system_error(ErrorCode::io_failure, "renaming " + temporary + " to " + path, errno);
     if (!done)
         unlink(temporary.c_str());
     return done;

@@ -1,4 +1,4 @@
-// Files that "podlanectl install" wrote, and only those: a list beside them says which, and what was in them.
+// Tracks the files that "podlanectl install" wrote: a list beside them has their names and content hashes.
 #pragma once
 
 #include "maps/result.hpp"
@@ -14,16 +14,16 @@ inline constexpr std::string_view kConflist = "10-podlane.conflist";
 
 enum class Written { written, unchanged };
 
-// Puts `content` at directory/name in one step: at each moment there is the old file or the new one, whole. A file that
-// is there, and that this function did not write or somebody changed since, is left alone:
+// Replaces directory/name by `content` atomically. A file that this function did not write, or that was changed since,
+// is left alone:
 // ErrorCode::already_exists.
 Result<Written> install_file(const std::string &directory, std::string_view name, std::string_view content,
                              unsigned mode);
-// ErrorCode::already_exists where install_file() would refuse.
+// ErrorCode::already_exists if install_file() would refuse.
 Result<void> check_file(const std::string &directory, std::string_view name, std::string_view content);
 
 enum class Removed { removed, missing, foreign };
-// Only what install_file() wrote and nobody changed; the list goes with the last file.
+// Removes only what install_file() wrote and nothing changed since; the list is deleted with the last file.
 Result<Removed> remove_file(const std::string &directory, std::string_view name);
 
 Result<std::string> read_file(const std::string &path);

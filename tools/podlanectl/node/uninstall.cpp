@@ -1,4 +1,4 @@
-// uninstall: takes everything of Podlane's off the node; its pods stay, and go through the host stack.
+// uninstall: removes Podlane from the node; pods stay connected, through the host stack.
 #include "loader/attach.hpp"
 #include "loader/edt.hpp"
 #include "loader/net/link.hpp"
@@ -21,14 +21,14 @@
 namespace podlane::ctl {
 namespace {
 
-// What is said at the end.
+// The report printed at the end.
 struct Story {
     std::size_t interfaces = 0;
     std::size_t pods = 0;
     std::vector<std::string> lines{};
 };
 
-// Those of this directory of pins: another Podlane's programs have other ids.
+// Those of this pin directory: programs of another instance have other ids.
 Result<std::set<std::uint32_t>> own_programs(const std::string &root) {
     std::set<std::uint32_t> ids;
     for (const std::string_view name : kProgramNames)
@@ -37,15 +37,15 @@ Result<std::set<std::uint32_t>> own_programs(const std::string &root) {
     return ids;
 }
 
-// Host ends of Podlane's making name their container, also when nobody knows of them any more.
-Result<std::size_t> count_host_ends() {
+// Host-side veths created by Podlane have an alias, even if their record is lost.
+Result<std::size_t> count_host_veths() {
     net::Netlink host = TRY(net::Netlink::open());
     const auto links = TRY(net::list_links(host));
     const auto is_own = [](const net::Link &link) { return link.kind == "veth" && link.alias.starts_with("podlane "); };
     return static_cast<std::size_t>(std::ranges::count_if(links, is_own));
 }
 
-// Also where a record was lost: every interface of the node is asked.
+// Every interface of the node is examined, so that lost records do not matter.
 Result<void> detach_all(const std::string &root, const std::set<std::uint32_t> &recorded, Story &story) {
     const std::set<std::uint32_t> own = TRY(own_programs(root));
     net::Netlink host = TRY(net::Netlink::open());
@@ -65,7 +65,7 @@ Result<void> detach_all(const std::string &root, const std::set<std::uint32_t> &
     return {};
 }
 
-// The node no longer answers for pods on the link of their network's uplink.
+// Removes the proxy ND entries of pods on the uplink of their network.
 Result<void> remove_proxies(const std::string &root) {
     net::Netlink host = TRY(net::Netlink::open());
     for (const auto &[key, route] : TRY(read_map<source_route_key, source_route>(root, PODLANE_MAP_SOURCE_ROUTES)))
@@ -74,7 +74,7 @@ Result<void> remove_proxies(const std::string &root) {
     return {};
 }
 
-void tell_of_masquerade(const std::string &root, Story &story) {
+void report_masquerade(const std::string &root, Story &story) {
     const auto networks = read_map<std::uint32_t, network>(root, PODLANE_MAP_NETWORKS);
     if (!networks)
         return;
@@ -85,12 +85,12 @@ void tell_of_masquerade(const std::string &root, Story &story) {
                                   "; when they are gone: nft delete table inet 'podlane-" + name + "'");
         if ((entry.masquerade & ENDPOINT_MASQUERADE_IPTABLES) != 0)
             story.lines.push_back("kept, for its pods: the chain that masquerades network " + name +
-                                  "; when they are gone: take PODLANE-" + output::hex_words(id).substr(2) +
-                                  " out of the tables nat of iptables and ip6tables");
+                                  "; when they are gone: remove PODLANE-" + output::hex_words(id).substr(2) +
+                                  " from the nat tables of iptables and ip6tables");
     }
 }
 
-Result<void> take_off(const std::string &root, Story &story) {
+Result<void> detach_node(const std::string &root, Story &story) {
     std::set<std::uint32_t> recorded;
     const Lock lock = TRY(Lock::exclusive(root));
     if (const auto endpoints = read_map<endpoint_key, endpoint>(root, PODLANE_MAP_ENDPOINTS))
@@ -103,7 +103,7 @@ Result<void> take_off(const std::string &root, Story &story) {
         for (const auto &[ifindex, entry] : *uplinks)
             recorded.insert(ifindex);
     if (story.pods != 0)
-        tell_of_masquerade(root, story);
+        report_masquerade(root, story);
     TRY(detach_all(root, recorded, story));
     if (auto removed = remove_proxies(root); !removed && removed.error().code != ErrorCode::missing)
         return removed;
@@ -129,26 +129,26 @@ Result<void> remove_installed(const std::string &directory, std::string_view nam
     return {};
 }
 
-// The configuration goes first, so that no ADD puts back what is taken off.
+// The configuration is removed first, so that no ADD attaches again what is detached.
 Result<int> uninstall(const Call &call, World &world) {
     const std::string bin_dir = call.value(Opt::bin_dir).value_or(std::string(kBinDir));
     const std::string conf_dir = call.value(Opt::conf_dir).value_or(std::string(kConfDir));
     Story story;
     if (geteuid() != 0)
-        return Error{ErrorCode::bpf, "no permission to take programs off", "run it as root: sudo podlanectl uninstall",
+        return Error{ErrorCode::bpf, "no permission to detach programs", "run it as root: sudo podlanectl uninstall",
                      EPERM};
     TRY(remove_installed(conf_dir, kConflist, story));
-    story.pods = TRY(count_host_ends());
+    story.pods = TRY(count_host_veths());
     struct stat facts {};
     if (stat(world.bpffs.c_str(), &facts) == 0)
-        TRY(take_off(world.bpffs, story));
+        TRY(detach_node(world.bpffs, story));
     if (story.pods == 0)
         TRY(remove_installed(bin_dir, "podlane", story));
     else if (access((bin_dir + "/podlane").c_str(), F_OK) == 0)
         story.lines.push_back("kept, for the DEL of " + std::to_string(story.pods) + " pods: " + bin_dir +
                               "/podlane; when they are gone: podlanectl uninstall");
-    std::string text =
-        "took the programs off " + std::to_string(story.interfaces) + " interfaces, and removed " + world.bpffs + "\n";
+    std::string text = "detached the programs from " + std::to_string(story.interfaces) + " interfaces, and removed " +
+                       world.bpffs + "\n";
     for (const std::string &line : story.lines)
         text += line + "\n";
     world.print(text);

@@ -56,7 +56,7 @@ Result<int> upgrade_node(const Call &call, World &world) {
     else if (done.needed)
         world.print(text_of(done, world));
     else
-        world.print("the programs are this version's already\n");
+        world.print("the programs already have this version\n");
     return 0;
 }
 

@@ -1,4 +1,4 @@
-// bandwidth list, show, set, clear: the limits of pods, and what they let through.
+// bandwidth list, show, set, clear: the limits of pods and their counters.
 #include "tools/podlanectl/views/bandwidth.hpp"
 
 #include "loader/edt.hpp"
@@ -39,7 +39,7 @@ struct Limit {
     std::uint64_t rate = 0, burst = 0; // as given
     limit_state state{};
     std::uint64_t now_ns = 0;
-    bool pacing = false; // pl_pace is at work
+    bool pacing = false; // pl_pace is attached
     bool has_state = false;
 };
 
@@ -133,7 +133,7 @@ Result<std::uint64_t> read_amount(std::string_view option, const std::string &te
         amount *= 1000;
     const bool known = suffix.empty() || (suffix.size() == 1 && kSuffixes.find(suffix[0]) != std::string_view::npos);
     if (failed != std::errc{} || !known || !(amount >= 0 && amount <= kHighest))
-        return usage_error("--" + std::string(option) + " \"" + text + "\" is no number of bits",
+        return usage_error("--" + std::string(option) + " \"" + text + "\" is not a number of bits",
                            "write 500k, 10M, 2.5G or a whole number");
     return static_cast<std::uint64_t>(amount);
 }

@@ -1,4 +1,4 @@
-// counter list: what became of each endpoint's packets.
+// counter list: packets and bytes of each endpoint, by reason.
 #include "tools/podlanectl/views/counter.hpp"
 
 #include "tools/output/words.hpp"
@@ -21,7 +21,7 @@ struct CounterRow {
     const std::string &interface;
     std::size_t reason;
     count counted;
-    std::optional<count> each_second{}; // since the last look
+    std::optional<count> each_second{}; // since the last reading
 };
 
 constexpr std::uint64_t kBits = 8;
@@ -37,7 +37,7 @@ Cell bits_rate_cell(const CounterRow &r) {
     return {output::rate_words(bits), bits};
 }
 
-// Nothing where it was not counted before, or began anew.
+// Empty if there is no earlier reading, or the counter was reset.
 std::optional<count> rate_of(const count &now, const CounterRow &row, const Before &before, std::uint64_t now_ns) {
     constexpr std::uint64_t kNsPerMs = 1'000'000;
     constexpr std::uint64_t kMsPerS = 1000;

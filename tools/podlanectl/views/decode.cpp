@@ -123,7 +123,7 @@ std::string_view reason_kind_name(std::size_t reason) {
 }
 
 std::string_view reason_sentence(std::size_t reason) {
-    return reason < kReasons.size() ? kReasons[reason].sentence : "counted by a newer podlane than this podlanectl";
+    return reason < kReasons.size() ? kReasons[reason].sentence : "counted by a podlane newer than this podlanectl";
 }
 
 std::string protocol_name(std::uint8_t protocol) {

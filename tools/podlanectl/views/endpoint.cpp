@@ -48,7 +48,7 @@ Cell created_cell(const EndpointRow &row) {
     return {utc + " (" + output::age_words(row.value.created_ns, row.now_ns) + " ago)", utc};
 }
 
-// What endpoint list shows (title) and what endpoint show shows (label); JSON has all of it in both.
+// The columns of endpoint list (title) and the lines of endpoint show (label); JSON has all fields in both.
 constexpr std::array<Column<EndpointRow>, 24> kColumns = {{
     {{"POD", "", ""}, [](const EndpointRow &r) { return text_cell(pod_words(r.key, r.value), Tone::strong); }},
     {{"", "pod", "pod_name"},
@@ -84,19 +84,19 @@ constexpr std::array<Column<EndpointRow>, 24> kColumns = {{
     {{"", "flags", "flags"}, [](const EndpointRow &r) { return list_cell(flag_words(r.value.flags)); }},
 }};
 
-// What endpoint show knows besides.
+// The additional fields of endpoint show.
 struct Details {
     const endpoint &value;
     LinkState link;
     std::vector<std::string> allowed_sources;
     std::optional<bandwidth> limits;
-    std::vector<Attached> ingress, egress; // programs of ours on the hooks of the host end
+    std::vector<Attached> ingress, egress; // Podlane's programs on the hooks of the host-side veth
 };
 
 Cell link_cell(const Details &row) {
     const LinkState &link = row.link;
     if (row.value.ifindex == 0)
-        return {"none: the interface has no host end, rules in the container do the source routing", "none"};
+        return {"none: the interface has no host-side veth; rules in the container do the source routing", "none"};
     if (!link.there)
         return {"gone: no interface of this network namespace has ifindex " + std::to_string(row.value.ifindex), "gone",
                 Tone::bad};
@@ -105,10 +105,10 @@ Cell link_cell(const Details &row) {
     if (!link.admin_up)
         return {"set down", "down", Tone::bad};
     return link.carrier ? Cell{"up", "up", Tone::good}
-                        : Cell{"up, but the container's end is not", "no-carrier", Tone::warning};
+                        : Cell{"up, but the container's interface is down", "no-carrier", Tone::warning};
 }
 
-// Says so where the interface has another value than the one it was given.
+// Marks a value that differs from the one set at ADD.
 Cell against_link(Value raw, const std::string &is, const std::string &was) {
     if (is == was)
         return {is, std::move(raw)};

@@ -47,7 +47,7 @@ void set16(Bytes &bytes, std::size_t at, std::uint16_t value) {
     bytes.at(at + 1) = static_cast<std::uint8_t>(value);
 }
 
-// The transport header without its checksum, and where that belongs.
+// The transport header without its checksum, and the checksum's offset.
 Bytes transport_of(const Question &q, std::size_t &checksum_at) {
     Bytes out;
     if (q.protocol == IPPROTO_TCP) {
@@ -99,7 +99,7 @@ Bytes pseudo_header(const Question &q, const Bytes &transport) {
     return out;
 }
 
-// -1 for what is no hexadecimal digit.
+// -1 if it is not a hexadecimal digit.
 int digit(char c) {
     constexpr std::string_view kDigits = "0123456789abcdef";
     const std::size_t at = kDigits.find(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
@@ -141,13 +141,13 @@ Result<Bytes> frame_from_hex(std::string_view hex) {
             continue;
         const int value = digit(c);
         if (value < 0)
-            return Error{ErrorCode::invalid_environment, "a frame is written in hexadecimal digits"};
+            return Error{ErrorCode::invalid_environment, "write a frame in hexadecimal digits"};
         if (high >= 0)
             frame.push_back(static_cast<std::uint8_t>(high * 16 + value));
         high = high >= 0 ? -1 : value;
     }
     if (high >= 0 || frame.size() < kEthernet)
-        return Error{ErrorCode::invalid_environment, "a frame has 14 bytes at least, of two digits each"};
+        return Error{ErrorCode::invalid_environment, "a frame has at least 14 bytes, two digits each"};
     return frame;
 }
 

@@ -1,4 +1,4 @@
-// Ethernet frames: built for a question, and read to say whose they are.
+// Ethernet frames: built for explain, and parsed into addresses and ports.
 #pragma once
 
 #include "maps/ip.hpp"
@@ -12,7 +12,7 @@
 
 namespace podlane::ctl {
 
-// What is asked about. Ports in host order; of ICMP echo the source port is the identifier.
+// The packet to build. Ports in host order; for ICMP echo the source port is the identifier.
 struct Question {
     Mac to_mac{};
     Mac from_mac{};
@@ -21,15 +21,15 @@ struct Question {
     std::uint8_t protocol = 0; // IPPROTO_TCP (a SYN), UDP, or ICMP of the family (an echo request)
     std::uint16_t source_port = 0;
     std::uint16_t destination_port = 0;
-    std::uint32_t ip_bytes = 0; // size of the IP packet; 0: as small as can be
+    std::uint32_t ip_bytes = 0; // size of the IP packet; 0: the smallest possible
 };
-// With right lengths and checksums. An error where `ip_bytes` is too small or too large.
+// With correct lengths and checksums. An error if `ip_bytes` is too small or too large.
 Result<Bytes> build_frame(const Question &question);
 
 // "0000 5e00 …", spaces and colons ignored.
 Result<Bytes> frame_from_hex(std::string_view hex);
 
-// Addresses and ports as far as the bytes that are there say. Ports in network order.
+// Addresses and ports, as far as the captured bytes reach. Ports in network order.
 struct FrameFacts {
     std::uint16_t ethertype = 0;
     bool is_ip = false;

@@ -1,4 +1,4 @@
-// history list: what the plugin did last, and what took its time.
+// history list: the last CNI calls of the plugin, and where their time went.
 #include "tools/podlanectl/views/history.hpp"
 
 #include "maps/history.hpp"
@@ -86,7 +86,7 @@ constexpr std::array<Column<Row>, 15> kColumns = {{
     {{"SLOWEST STEP FIRST", "", "steps"}, steps_cell},
 }};
 
-// What the selection asks of an endpoint: names as the call had them, addresses of the endpoint if it is still there.
+// Matches the selection: names as the call had them, addresses of the endpoint if it still exists.
 EndpointEntry entry_of(const operation &done, const std::vector<EndpointEntry> &living) {
     EndpointEntry entry{};
     set_field(entry.first.container_id, field_text(done.container_id));
@@ -108,7 +108,7 @@ Result<std::size_t> how_many(const Call &call) {
         const char *end = text->data() + text->size();
         const auto [stopped, error] = std::from_chars(text->data(), end, number);
         if (error != std::errc{} || stopped != end)
-            return usage_error("--last \"" + *text + "\" is no number");
+            return usage_error("--last \"" + *text + "\" is not a number");
     }
     return number;
 }

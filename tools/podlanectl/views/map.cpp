@@ -1,4 +1,4 @@
-// map list: which maps there are, how full they are, and what lies there that should not.
+// map list: the pinned maps, how full they are, and pins that do not belong there.
 #include "tools/podlanectl/views/map.hpp"
 
 #include "tools/output/words.hpp"
@@ -21,7 +21,7 @@ bool evicts(const MapReport &map) {
            map.facts.type == BPF_MAP_TYPE_ARRAY;
 }
 
-// Nothing where the map is not there.
+// Empty if the map does not exist.
 Cell if_there(const MapReport &map, Cell cell) { return map.there ? std::move(cell) : text_cell(""); }
 
 Cell fill_cell(const MapReport &map) {
@@ -59,7 +59,7 @@ const KnownMap *known_map(std::string_view name) {
     return found == known_maps().end() ? nullptr : &*found;
 }
 
-// How `version` of a map compares with this binary's; empty where this binary has no such map.
+// How `version` of a map compares with this binary's; empty if this binary has no such map.
 std::string version_note(std::string_view base, unsigned version) {
     for (const KnownMap &known : known_maps())
         if (const auto [name, ours] = split_version(known.name); name == base && ours != version)
@@ -70,7 +70,7 @@ std::string version_note(std::string_view base, unsigned version) {
 
 Result<std::optional<MapReport>> read_one(const std::string &directory, const std::string &name) {
     Result<OpenMap> map = open_pinned_map(directory + "/" + name);
-    if (!map) // a program, or gone meanwhile
+    if (!map) // a program, or deleted meanwhile
         return map.error().system_errno == EPERM || map.error().system_errno == EACCES
                    ? Result<std::optional<MapReport>>(std::move(map).error())
                    : std::optional<MapReport>{};
@@ -106,7 +106,7 @@ Result<std::vector<MapReport>> read_maps(const World &world) {
             missing.path = pin_path(world.bpffs, known.name);
             maps.push_back(std::move(missing));
         }
-    // What an upgrade or a crash left beside the live directory.
+    // Left by an upgrade or a crash beside the live directory.
     for (const std::string &name : pin_names(world.bpffs))
         if (auto map = TRY(read_one(world.bpffs, name))) {
             map->note += (map->note.empty() ? "" : ", ") + std::string("outside the live directory");
@@ -124,7 +124,7 @@ Result<int> map_list(const Call &call, World &world) {
     std::vector<MapReport> maps = TRY(read_maps(world));
     const bool complete = std::ranges::all_of(maps, &MapReport::there);
     if (!selection.selects_all()) {
-        TRY(selected_endpoints(selection, world)); // says so where there is none
+        TRY(selected_endpoints(selection, world)); // fails if there is none
         for (MapReport &map : maps)
             map.entries = map.known && map.there ? TRY(count_selected(*known_map(map.name), selection, world)) : 0;
         std::erase_if(maps, [](const MapReport &map) { return map.there && map.entries == 0; });

@@ -1,4 +1,4 @@
-// map dump: the entries of each map in words, and by which words each is told from the others.
+// map dump: the entries of each map in words, and the words that identify each.
 #include "maps/abi/history.h"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
@@ -23,11 +23,11 @@
 namespace podlane::ctl {
 namespace {
 
-// An entry with the names behind its numbers.
+// An entry with the names for its numbers.
 template <typename K, typename V> struct Entry {
     K key;
     V value;
-    std::string interface; // host end
+    std::string interface; // host-side veth
     std::string network;
 };
 using InterfaceEntry = Entry<std::uint32_t, interface>;
@@ -166,7 +166,7 @@ Result<output::Table> counters_of(const Selection &selection, const World &world
     Result<std::vector<EndpointEntry>> entries = selected_endpoints(selection, world);
     if (!entries && !selection.selects_all())
         return std::move(entries).error();
-    // Endpoints give the counters their pods; without them the interface has to do.
+    // Endpoints name the pods of counters; without them only the interface is shown.
     return counter_table(
         TRY(read_counters(entries ? *entries : std::vector<EndpointEntry>{}, selection.selects_all(), world)), zeros);
 }
@@ -181,13 +181,13 @@ Result<output::Table> dump_history(const Selection &selection, const World &worl
     return history_table(selection, HISTORY_OPERATIONS, world);
 }
 
-// What belongs to no endpoint is not among what is of some.
+// A selection of endpoints leaves out entries that belong to none.
 template <typename K, typename V, std::size_t N>
 Result<output::Table> dump_node(const Selection &selection, const World &world, std::string_view name,
                                 const std::array<Column<Entry<K, V>>, N> &columns) {
     output::Table table = TRY(dump({}, world, name, columns));
     if (!selection.selects_all()) {
-        TRY(selected_endpoints(selection, world)); // says so where there is none
+        TRY(selected_endpoints(selection, world)); // fails if there is none
         table.rows.clear();
     }
     return table;
@@ -200,18 +200,18 @@ constexpr KeyPart kAddress{"ADDRESS", Kind::address};
 constexpr KeyPart kPrefix{"PREFIX", Kind::prefix};
 
 constexpr std::array<KnownMap, kMapNames.size()> kMaps = {{
-    {PODLANE_MAP_ENDPOINTS, "everything known of each attachment", dump_endpoints, {kInterface, {"ifname"}}, true},
+    {PODLANE_MAP_ENDPOINTS, "the record of each attachment", dump_endpoints, {kInterface, {"ifname"}}, true},
     {PODLANE_MAP_INTERFACES,
-     "what the programs must know of a host end",
+     "per interface: what the programs need to know about a host-side veth",
      [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_INTERFACES, kInterfaces); },
      {kInterface}},
     {PODLANE_MAP_ADDRESSES,
-     "which endpoint owns an address",
+     "the endpoint that owns an address",
      [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_ADDRESSES, kAddresses); },
      {kNetwork, kAddress}},
-    {PODLANE_MAP_NETWORKS, "names of networks and how they leave the node", network_table, {kNetwork, {"ID"}}},
+    {PODLANE_MAP_NETWORKS, "names of networks and their uplinks", network_table, {kNetwork, {"ID"}}},
     {PODLANE_MAP_PATHS,
-     "which way a flow came, and so returns",
+     "the flow cache: the path of each flow",
      path_table,
      {KeyPart{"host_interface", Kind::endpoint}, {"PROTOCOL"}, {"LOCAL"}, {"PEER"}}},
     {PODLANE_MAP_COUNTERS,
@@ -221,39 +221,39 @@ constexpr std::array<KnownMap, kMapNames.size()> kMaps = {{
      false,
      get_counters},
     {PODLANE_MAP_SOURCES,
-     "prefixes an endpoint may send from besides its addresses",
+     "additional source prefixes of an endpoint",
      [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_SOURCES, kSources); },
      {kInterface, {"MAY SEND FROM", Kind::prefix}}},
     {PODLANE_MAP_BANDWIDTHS,
-     "the limits an endpoint was given",
+     "the configured limits of an endpoint",
      [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_BANDWIDTHS, kBandwidths); },
      {kInterface}},
-    {PODLANE_MAP_UPLINKS, "the interfaces by which pods reach other nodes", dump_uplinks, {kInterface}},
+    {PODLANE_MAP_UPLINKS, "interfaces by which pods reach other nodes", dump_uplinks, {kInterface}},
     {PODLANE_MAP_CIDRS,
      "ranges of other nodes' pods",
      [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_CIDRS, kCidrs); },
      {kNetwork, kPrefix}},
     {PODLANE_MAP_SOURCE_ROUTES,
-     "which way what a container sends from an address goes",
+     "the egress route of each container address",
      [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_SOURCE_ROUTES, kSourceRoutes); },
      {kInterface, {"SOURCE", Kind::address}}},
     {PODLANE_MAP_LIMITS,
-     "what the limiter remembers of each limit",
+     "state and counters of each limit",
      limit_state_table,
      {KeyPart{"host_interface", Kind::endpoint}, {"DIRECTION"}}},
     {PODLANE_MAP_EXEMPT,
-     "prefixes that a limit concerns, or does not",
+     "prefixes that limits apply to, or exempt",
      [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_EXEMPT, kExempts); },
      {kInterface, {"DIRECTION"}, kPrefix}},
     {PODLANE_MAP_SENDERS,
-     "whose sockets are whose",
+     "the endpoint of a socket's address, by network namespace",
      [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_SENDERS, kSenders); },
      {KeyPart{"NETNS"}, kAddress}},
-    {PODLANE_MAP_WATCH, "who watches with \"monitor\"",
+    {PODLANE_MAP_WATCH, "what \"monitor\" watches",
      [](const Selection &s, const World &w) { return dump_node(s, w, PODLANE_MAP_WATCH, kWatch); }},
-    {PODLANE_MAP_EVENTS, "what who watches has not read yet: only monitor can",
+    {PODLANE_MAP_EVENTS, "events not read yet; only monitor can read them",
      [](const Selection &, const World &) -> Result<output::Table> { return output::Table{}; }},
-    {PODLANE_MAP_HISTORY, "what the plugin did last", dump_history, {KeyPart{"number"}}},
+    {PODLANE_MAP_HISTORY, "the last CNI calls", dump_history, {KeyPart{"number"}}},
 }};
 
 } // namespace

@@ -14,7 +14,7 @@ namespace {
 
 using Row = std::vector<output::Cell>;
 
-// A key's parts as far as the map has them.
+// The parts of a map's key.
 std::span<const KeyPart> parts_of(const KnownMap &map) {
     const auto end = std::ranges::find(map.key, std::string_view{}, &KeyPart::column);
     return std::span(map.key).first(static_cast<std::size_t>(end - map.key.begin()));
@@ -42,7 +42,7 @@ std::uint64_t ifindex_in(const output::Table &table, const Row &row) {
     return number == nullptr ? 0 : *number;
 }
 
-// One word of the key, and what it may stand for.
+// One word of the key, and its possible meanings.
 struct Word {
     std::string text;
     Result<ip_addr> addr;
@@ -96,7 +96,7 @@ bool names(std::span<const Word> words, std::span<const KeyPart> parts, const ou
            names(words, parts.subspan(1), table, row);
 }
 
-// Rows with the same are of one entry.
+// Rows with the same key belong to one entry.
 std::string key_of(const KnownMap &map, const output::Table &table, const Row &row) {
     std::string key;
     for (const KeyPart &part : parts_of(map))
@@ -112,7 +112,7 @@ std::set<std::string> keys_of(const KnownMap &map, const output::Table &table) {
     return keys;
 }
 
-// Of prefixes that hold an address, the longest, as the programs' lookup finds it.
+// The longest prefix that contains an address, as the programs' lookup finds it.
 void keep_longest(const KnownMap &map, output::Table &table) {
     const auto parts = parts_of(map);
     const auto part = std::ranges::find(parts, KeyPart::Kind::prefix, &KeyPart::kind);
@@ -160,7 +160,7 @@ Result<int> map_get(const Call &call, World &world) {
         return none_such(*map, call, selection);
     if (const std::size_t found = keys_of(*map, table).size(); found > 1)
         return Error{ErrorCode::missing, std::to_string(found) + " entries of map " + std::string(map->name) + " match",
-                     "say more of the key: " + key_words(*map)};
+                     "give more of the key: " + key_words(*map)};
     print_entries(*map, table, world);
     return 0;
 }

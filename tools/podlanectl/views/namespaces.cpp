@@ -22,7 +22,7 @@ std::uint64_t inode_of(std::string_view text) {
     return inode;
 }
 
-// Mounted ones keep their path whoever lives in them (proc(5), mountinfo: the fourth field is the root, the fifth the
+// Bind-mounted namespaces (proc(5), mountinfo: the fourth field is the root, the fifth the mount
 // place).
 void add_mounted(std::map<std::uint64_t, std::string> &found) {
     std::ifstream mounts("/proc/self/mountinfo");

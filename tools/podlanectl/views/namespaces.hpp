@@ -1,4 +1,4 @@
-// Finds the network namespace of a container again by its inode number: the record of an endpoint has no path.
+// Finds a container's network namespace by its inode number: the endpoint record has no path.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace podlane::ctl {
 
-// Every network namespace that a mount or a process of this machine shows, by inode number, with a path to open it by.
+// Every network namespace visible as a mount or a process of this machine, by inode number, with a path to open it by.
 std::map<std::uint64_t, std::string> network_namespaces();
 
 } // namespace podlane::ctl

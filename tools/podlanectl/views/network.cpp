@@ -1,4 +1,4 @@
-// network list: the networks of this node's pods, and how they leave it.
+// network list: the networks of this node's pods, and their uplinks.
 #include "tools/podlanectl/views/network.hpp"
 
 #include "tools/output/words.hpp"
@@ -19,10 +19,10 @@ struct NetworkRow {
     network value;
     std::uint64_t endpoints = 0;
     std::vector<std::string> cidrs{};
-    std::vector<std::string> uplinks{}; // interfaces it is on now
+    std::vector<std::string> uplinks{}; // interfaces it uses now
 };
 
-// What the configuration asked for.
+// As configured.
 Cell asked_cell(const NetworkRow &r) {
     const std::string_view patterns = field_text(r.value.uplinks);
     if (r.value.has_uplinks == 0)

@@ -1,4 +1,4 @@
-// path list, path show, path flush: which way each flow came.
+// path list, path show, path flush: the flow cache.
 #include "tools/podlanectl/views/path.hpp"
 
 #include "tools/output/words.hpp"
@@ -23,7 +23,7 @@ struct PathRow {
     flow_path value;
     std::string pod; // empty: no endpoint is known for it
     std::string container_id;
-    std::string interface; // host end
+    std::string interface; // host-side veth
     std::string uplink;
     std::uint64_t now_ns; // CLOCK_MONOTONIC
 };
@@ -62,7 +62,7 @@ const EndpointEntry *owner_of(const path_key &key, const std::vector<EndpointEnt
     return found == entries.end() ? nullptr : &*found;
 }
 
-// Flows of the entries alone, or of all endpoints and of those that are gone.
+// Flows of these entries only; with `orphans`, also those of endpoints that are gone.
 Result<std::vector<PathRow>> read_paths(const std::vector<EndpointEntry> &entries, bool orphans, const World &world) {
     std::vector<PathRow> rows;
     for (const auto &[key, value] : TRY(read_map<path_key, flow_path>(world.bpffs, PODLANE_MAP_PATHS))) {
@@ -82,7 +82,7 @@ Result<std::vector<PathRow>> read_paths(const std::vector<EndpointEntry> &entrie
 Result<std::vector<PathRow>> selected_paths(const Selection &selection, const World &world) {
     if (!selection.selects_all())
         return read_paths(TRY(selected_endpoints(selection, world)), false, world);
-    // Endpoints give the flows their pods; without them the interface has to do.
+    // Endpoints name the pods of flows; without them only the interface is shown.
     const Result<std::vector<EndpointEntry>> entries = selected_endpoints({}, world);
     return read_paths(entries ? *entries : std::vector<EndpointEntry>{}, true, world);
 }
@@ -128,7 +128,7 @@ Result<int> path_flush(const Call &call, World &world) {
     if (world.json)
         world.print(output::json_text(output::Object{{"flushed", erased}}));
     else
-        world.print(std::to_string(erased) + (erased == 1 ? " flow" : " flows") + " forgotten\n");
+        world.print(std::to_string(erased) + (erased == 1 ? " flow" : " flows") + " deleted from the cache\n");
     return 0;
 }
 

@@ -36,7 +36,7 @@ struct Row {
 
 Cell if_attached(const Row &row, std::string_view text) { return text_cell(row.is_attached() ? text : ""); }
 
-// The kernel counts runs only while it is told to.
+// The kernel counts runs only while kernel.bpf_stats_enabled is 1.
 Cell runs_cell(const Row &row) {
     return {row.facts.run_count == 0 ? "-" : std::to_string(row.facts.run_count), row.facts.run_count};
 }
@@ -76,10 +76,10 @@ constexpr std::array<Column<Row>, 14> kColumns = {{
     {{"", "", "run_ns"}, [](const Row &r) { return number_cell(r.facts.run_ns); }},
 }};
 
-// Each program is asked about once, however many hooks it is on.
+// Each program is queried once, however many hooks it is on.
 class Programs {
   public:
-    // Nothing where it is gone by now.
+    // Empty if it is gone by now.
     Result<const ProgramFacts *> find(std::uint32_t id) {
         if (const auto known = all_.find(id); known != all_.end())
             return &known->second;

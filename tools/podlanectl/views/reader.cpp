@@ -34,7 +34,7 @@ std::string existing_ancestor(std::string path) {
     return path;
 }
 
-// The map of the same kind but another version lying where `name` is missing; empty where there is none.
+// The map of the same kind but another version that is pinned instead of `name`; empty if there is none.
 std::string other_version(const std::string &root, std::string_view name) {
     for (const std::string &pin : pin_names(live_directory(root)))
         if (pin != name && split_version(pin).first == split_version(name).first)
@@ -47,12 +47,12 @@ Error explain_missing(const std::string &root, std::string_view name) {
         return live.error();
     Error error{ErrorCode::missing, "map " + pin_path(root, name) + " is not there", {}, ENOENT};
     const std::string other = other_version(root, name);
-    error.hint = other.empty() ? "somebody removed its pin; the next ADD of the podlane plugin puts it back"
-                               : "there is " + other + ": use the podlanectl that came with the podlane in use";
+    error.hint = other.empty() ? "its pin was removed; the next ADD of the podlane plugin restores it"
+                               : "there is " + other + ": use the podlanectl of the installed podlane";
     return error;
 }
 
-// The kernel opens pins of every kind, and describes a program where it is asked about a map.
+// bpf_obj_get opens pins of every kind, and the info of a program would be read as a map's.
 bool is_map(const Fd &fd) {
     std::array<char, 64> kind{};
     const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
@@ -73,7 +73,7 @@ Result<OpenMap> open_pinned_map(const std::string &path) {
         return system_error(error == ENOENT ? ErrorCode::missing : ErrorCode::bpf, "opening map " + path, error);
     }
     if (!is_map(fd))
-        return Error{ErrorCode::bpf, path + " is no map"};
+        return Error{ErrorCode::bpf, path + " is not a map"};
     const MapFacts facts = TRY(map_facts(fd.get()));
     return OpenMap{std::move(fd), path, facts};
 }
@@ -88,7 +88,7 @@ Result<OpenMap> open_live_map(const std::string &root, std::string_view name, st
                      "map " + map->path + " has keys of " + std::to_string(map->facts.key_size) + " and values of " +
                          std::to_string(map->facts.value_size) + " bytes, this podlanectl knows " +
                          std::to_string(key_size) + " and " + std::to_string(value_size),
-                     "use the podlanectl that came with the podlane in use"};
+                     "use the podlanectl of the installed podlane"};
     return map;
 }
 
@@ -122,7 +122,7 @@ Result<void> check_live_directory(const std::string &root) {
     if (errno == EACCES)
         return denied(root, errno);
     return Error{ErrorCode::missing, "Podlane has no maps below " + root,
-                 "no pod was set up since the node booted; if its configuration has another \"bpffs\", name that "
+                 "no pod was attached since the node booted; if its configuration has another \"bpffs\", name that "
                  "directory with --bpffs",
                  ENOENT};
 }

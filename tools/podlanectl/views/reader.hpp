@@ -1,5 +1,5 @@
-// Reading pinned maps of a live node: read-only descriptors, entries that vanish while one looks, clear words for
-// what is not there.
+// Reads pinned maps of a live node: read-only descriptors, tolerates entries that vanish while it reads, and says
+// clearly what is missing.
 #pragma once
 
 #include "maps/fd.hpp"
@@ -28,11 +28,11 @@ Result<OpenMap> open_pinned_map(const std::string &path);
 Result<OpenMap> open_live_map(const std::string &root, std::string_view name, std::size_t key_size,
                               std::size_t value_size);
 
-// Every key once, also where entries come and go meanwhile.
+// Every key once, even if entries come and go meanwhile.
 Result<std::vector<Bytes>> walk_keys(const OpenMap &map);
 // Same, counted.
 Result<std::uint64_t> count_entries(const OpenMap &map);
-// Memory the kernel accounts to the map, in bytes; 0 where it does not say.
+// Memory the kernel accounts to the map, in bytes; 0 if unknown.
 std::uint64_t map_memory(const OpenMap &map);
 
 // All entries of a live map whose values are the same on every CPU.
@@ -49,12 +49,12 @@ Result<std::vector<std::pair<K, V>>> read_map(const std::string &root, std::stri
     return entries;
 }
 
-// Ok where `root`/live is there; otherwise the reason and the remedy.
+// Ok if `root`/live exists; otherwise the reason and the remedy.
 Result<void> check_live_directory(const std::string &root);
-// What is pinned directly in `directory`, sorted by name; empty where it is not there.
+// What is pinned directly in `directory`, sorted by name; empty if it does not exist.
 std::vector<std::string> pin_names(const std::string &directory);
 
-// "endpoints_v12" → ("endpoints", 12); version 0 where the name carries none.
+// "endpoints_v12" → ("endpoints", 12); version 0 if the name has none.
 std::pair<std::string_view, unsigned> split_version(std::string_view name);
 
 } // namespace podlane::ctl

@@ -1,4 +1,4 @@
-// Which endpoints a command is about: every option given must match.
+// The endpoints a command applies to: every option given must match.
 #pragma once
 
 #include "maps/tables.hpp"
@@ -18,13 +18,13 @@ class Selection {
     // From the options, and from an argument that may be any of: pod, namespace/pod, container prefix, address, host
     // interface. A malformed address is a usage error.
     static Result<Selection> of(const Call &call);
-    // From the options alone, where the argument is something else.
+    // From the options alone, if the argument is something else.
     static Result<Selection> of_options(const Call &call);
     // The argument alone.
     static Selection of_word(std::string word);
     [[nodiscard]] bool matches(const EndpointEntry &entry) const;
     [[nodiscard]] bool selects_all() const { return words_.empty(); }
-    // What may be the name of an interface that is no endpoint's.
+    // A word that may name an interface that is not an endpoint's.
     [[nodiscard]] const std::optional<std::string> &interface() const { return interface_ ? interface_ : any_; }
     // "--pod web-0 --network blue", for messages.
     [[nodiscard]] const std::string &words() const { return words_; }
@@ -35,14 +35,14 @@ class Selection {
     std::string words_;
 };
 
-// Endpoints that match, by namespace, pod, container and interface. An error where a selection matches none.
+// Endpoints that match, by namespace, pod, container and interface. An error if a selection matches none.
 Result<std::vector<EndpointEntry>> selected_endpoints(const Selection &selection, const World &world);
 
-// The endpoints that match, by what the entries of other maps know of them.
+// The matching endpoints, by the ifindex and network in the entries of other maps.
 class Chosen {
   public:
     static Result<Chosen> of(const Selection &selection, const World &world);
-    // Whether an entry is of one of them, or where it is of no endpoint (0), of one of their networks.
+    // Whether an entry belongs to one of them or, if its ifindex is 0, to one of their networks.
     [[nodiscard]] bool has(std::uint32_t ifindex, std::uint32_t network) const;
 
   private:

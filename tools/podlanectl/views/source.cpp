@@ -1,4 +1,4 @@
-// source list, source show, and path show with a source and a destination: which way what a container sends goes.
+// source list, source show, and path show with a source and a destination: the egress route of what a container sends.
 #include "tools/podlanectl/views/source.hpp"
 
 #include "tools/podlanectl/cli/cli.hpp"
@@ -51,7 +51,7 @@ constexpr std::array<Column<SourceRow>, 8> kColumns = {{
 }};
 
 constexpr const char *kByRoutes = "by route";
-constexpr const char *kByRules = "by rule in the container"; // without a host end
+constexpr const char *kByRules = "by rule in the container"; // without a host-side veth
 
 SourceRow make_row(const EndpointEntry &entry, const ip_addr &addr, const SourceRoutes &routes,
                    const std::vector<EndpointEntry> &all) {
@@ -86,7 +86,7 @@ Result<output::Table> source_table(const Call &call, const World &world) {
     return output::make_table(kColumns, rows);
 }
 
-// One answer to "which way".
+// One result of path show.
 struct WayRow {
     std::string pod;
     std::string leaves_by; // the container's interface it is sent by
@@ -117,7 +117,7 @@ bool owns(const endpoint &record, const ip_addr &addr) {
     return std::ranges::find(addresses_of(record), addr) != addresses_of(record).end();
 }
 
-// What the programs would make of it, in their order.
+// The decisions of the programs, in their order.
 struct Question {
     const ip_addr &source;
     const ip_addr &destination;
@@ -143,7 +143,7 @@ void choose_way(const Question &q, const EndpointEntry &owner, WayRow &row) {
     const source_route *way = find(q.routes, record.ifindex, q.source);
     if (way == nullptr || way->uplink == 0) {
         row.way = "route";
-        row.why += "; the network has no uplink of its own: as its flow came, else as the node's routes say";
+        row.why += "; the network has no uplink of its own: the flow cache decides, else the node's routes";
         return;
     }
     const std::uint32_t bits = way->prefix_bits - (is_ipv4(q.source) && way->prefix_bits != 0 ? 96 : 0);
@@ -166,10 +166,10 @@ WayRow make_way(const Question &q, const EndpointEntry &sender) {
                "dropped",
                {},
                {},
-               "the source is no address of the container"};
+               "the source is not an address of the container"};
     if (record.ifindex == 0) {
         row.way = "container";
-        row.why = "the interface has no host end: the container's own rules and routes decide";
+        row.why = "the interface has no host-side veth: the container's own rules and routes decide";
         return row;
     }
     const source_route *sibling = find(q.routes, record.ifindex, q.source);

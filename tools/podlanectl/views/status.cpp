@@ -1,4 +1,4 @@
-// status: is Podlane in order on this node.
+// status: overview of Podlane on this node.
 #include "loader/object.hpp"
 #include "loader/probe.hpp"
 #include "maps/version.hpp"
@@ -100,7 +100,7 @@ void look_at_programs(Report &report, const World &world) {
         const Result<Fd> program = open_program(world.bpffs, name.c_str());
         const Result<ProgramFacts> facts = program ? program_facts(program->get()) : program.error();
         if (!facts && pinned == PODLANE_PROGRAM_PACE && facts.error().code == ErrorCode::missing)
-            continue; // an option, told of by what holds limits
+            continue; // optional: reported by "limiters"
         if (!facts) {
             report.programs.push_back({name, {}, false, 0});
             report.findings.push_back({facts.error().message, "remove " + live_directory(world.bpffs) +
@@ -120,11 +120,11 @@ void look_at_maps(Report &report, const World &world) {
     for (const MapReport &map : report.maps) {
         const bool evicts = map.facts.type == BPF_MAP_TYPE_LRU_HASH || map.facts.type == BPF_MAP_TYPE_ARRAY;
         if (!map.there)
-            report.findings.push_back({"map " + map.path + " is not there", "remove " + live_directory(world.bpffs) +
-                                                                                "; the next ADD makes the maps again"});
+            report.findings.push_back({"map " + map.path + " is missing", "remove " + live_directory(world.bpffs) +
+                                                                              "; the next ADD creates the maps again"});
         else if (!map.note.empty())
             report.findings.push_back({"map " + map.path + ": " + map.note,
-                                       "use the podlanectl that came with the podlane in use, or remove the pin"});
+                                       "use the podlanectl of the installed podlane, or remove the pin"});
         else if (!evicts && map.facts.type != BPF_MAP_TYPE_ARRAY &&
                  map.entries * 20 >= std::uint64_t{map.facts.max_entries} * 19)
             report.findings.push_back({"map " + map.name + " is nearly full: " + std::to_string(map.entries) + " of " +
@@ -138,7 +138,7 @@ Result<void> look_at_endpoints(Report &report, const Selection &selection, const
     if (!entries) {
         if (!selection.selects_all())
             return entries.error();
-        // A map that is not there is a finding of look_at_maps.
+        // A missing map is a finding of look_at_maps.
         if (entries.error().code != ErrorCode::missing)
             note(report, entries.error());
         return {};
@@ -159,7 +159,7 @@ Result<void> look_at_endpoints(Report &report, const Selection &selection, const
 void look_at_uplinks(Report &report, const World &world) {
     const Result<std::vector<UplinkReport>> uplinks = read_uplinks(world);
     if (!uplinks)
-        return; // a map or program that is not there is a finding already
+        return; // a missing map or program is a finding already
     for (const UplinkReport &one : *uplinks)
         if (one.name.empty() || !one.has_programs)
             report.findings.push_back({one.name.empty() ? "uplink " + std::to_string(one.ifindex) + " is gone"
@@ -206,8 +206,8 @@ output::Value json_of(const Report &report) {
 }
 
 Result<int> status(const Call &call, World &world) {
-    if (geteuid() != 0) // the kernel would answer a refusal as if it could nothing
-        return Error{ErrorCode::bpf, "no permission to ask the kernel about its programs and maps",
+    if (geteuid() != 0) // without root every feature would look unsupported
+        return Error{ErrorCode::bpf, "no permission to query the kernel's programs and maps",
                      "run it as root: sudo podlanectl status", EPERM};
     const Report report = TRY(look(TRY(Selection::of(call)), world));
     if (world.json)

@@ -43,7 +43,7 @@ Result<bool> is_pinned(const World &world, std::uint32_t ifindex, Hook hook, con
     return ours.size() == 1 && ours.front().program_id == TRY(program_facts(pinned->get())).id;
 }
 
-// Says what was left out on standard error; the answer is the list.
+// Prints what was left out on standard error, and the list.
 Result<int> print_list(World &world, const std::vector<std::string> &notes) {
     for (const std::string &note : notes)
         std::fwrite((note + "\n").data(), 1, note.size() + 1, world.err);
@@ -131,7 +131,7 @@ Result<int> uplink_detach(const Call &call, World &world) {
             if (call.argument == "all" || interface_name(ifindex) == call.argument)
                 chosen.push_back(ifindex);
         if (chosen.empty() && call.argument != "all")
-            return Error{ErrorCode::missing, "interface " + call.argument + " is no uplink",
+            return Error{ErrorCode::missing, "interface " + call.argument + "is not an uplink",
                          "\"podlanectl uplink list\" shows them"};
         for (const std::uint32_t ifindex : chosen)
             TRY(erase_uplink(tables, ifindex));

@@ -1,4 +1,4 @@
-// version: this binary, the map layouts it knows, the library it speaks to the kernel with.
+// version: this binary, its map layouts, and libbpf.
 #include "maps/version.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/map.hpp"

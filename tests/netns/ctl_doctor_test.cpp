@@ -64,7 +64,7 @@ TEST(DoctorTable, EachCheckIsTestedAndDocumented) {
     const std::string docs{std::istreambuf_iterator<char>(file), {}};
     const std::set<std::string_view> elsewhere = {"kernel"}; // NamesWhatTheKernelHasNot
     std::size_t checks = 0;
-    for (const auto &table : {ctl::doctor::host_checks(), ctl::doctor::neighbour_checks(), ctl::doctor::state_checks(),
+    for (const auto &table : {ctl::doctor::host_checks(), ctl::doctor::foreign_checks(), ctl::doctor::state_checks(),
                               ctl::doctor::endpoint_checks()})
         for (const ctl::doctor::Check &check : table) {
             const std::string name(check.name);
@@ -170,7 +170,7 @@ TEST_F(Doctor, WithoutARightItSaysWhatItCouldNotSee) {
         const Json all = Json::parse(output.out, nullptr, false);
         if (all.is_discarded()) {
             EXPECT_EQ(output.rc, 1) << missing;
-            EXPECT_THAT(output.err, HasSubstr("Operation not permitted\nhint: run it as root"));
+            EXPECT_THAT(output.err, HasSubstr("Operation not permitted\nhint: run as root with CAP_BPF"));
             continue;
         }
         for (const Json &one : all)

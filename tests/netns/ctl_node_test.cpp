@@ -150,9 +150,9 @@ TEST_F(NodeTest, InstallRefusesToOverwriteWhatItDidNotWrite) {
 
 TEST_F(NodeTest, InstallRefusesWrongOptions) {
     for (const auto &[more, says] :
-         {std::pair{"", "install needs --subnets"}, std::pair{"--subnets 198.18.1.0", "is no prefix"},
-          std::pair{"--subnets 198.18.1.0/24 --mtu big", "is no number"},
-          std::pair{"--subnets 198.18.1.0/24 --fast-path maybe", "none of on, local and off"}}) {
+         {std::pair{"", "install needs --subnets"}, std::pair{"--subnets 198.18.1.0", "is not a prefix"},
+          std::pair{"--subnets 198.18.1.0/24 --mtu big", "is not a number"},
+          std::pair{"--subnets 198.18.1.0/24 --fast-path maybe", "is not on, local or off"}}) {
         const Output output = install(more);
         EXPECT_EQ(output.rc, 2) << more;
         EXPECT_THAT(output.err, HasSubstr(says));

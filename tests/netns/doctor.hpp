@@ -105,7 +105,7 @@ inline void add_uplink(Doctor &d) {
 }
 
 constexpr std::array kFaults = {
-    Fault{"BpffsOpenToOthers", "bpffs", "may be entered by others", true,
+    Fault{"BpffsOpenToOthers", "bpffs", "accessible to users other than root", true,
           [](Doctor &d) { ASSERT_EQ(chmod(d.node_.bpffs().c_str(), 0755), 0); }},
     Fault{"NoBtf", "btf", "/sys/kernel/btf/vmlinux", false,
           [](Doctor &d) { d.setup_ += "mount -t tmpfs none /sys/kernel/btf && "; }},
@@ -188,7 +188,7 @@ constexpr std::array kFaults = {
           }},
     Fault{"ProgramOfAnotherVersion", "program-version", "pl_from_uplink has tag", false,
           [](Doctor &d) { d.replace_pin(PODLANE_PROGRAM_FROM_UPLINK); }},
-    Fault{"PinOfSomethingElse", "pins", "pl_gone is no pin", true,
+    Fault{"PinOfSomethingElse", "pins", "pl_gone is not a pin", true,
           [](Doctor &d) {
               const Fd program = load_passing_program("pl_gone");
               ASSERT_EQ(bpf_obj_pin(program.get(), pin_path(d.node_.bpffs(), "pl_gone").c_str()), 0);
@@ -202,7 +202,7 @@ constexpr std::array kFaults = {
                   ASSERT_TRUE(require(detach(if_nametoindex("up0"), hook)));
           }},
     Fault{"UplinkGone", "uplink", "is gone", true, [](Doctor &d) { d.on_node("ip link del up0"); }},
-    Fault{"UplinkNew", "uplink-new", "up1 is to be an uplink", true, &add_uplink},
+    Fault{"UplinkNew", "uplink-new", "up1 should be an uplink", true, &add_uplink},
     Fault{"InterfaceOfNobody", "orphan", "interfaces_v1 has an entry of interface 424242", true,
           [](Doctor &d) { require(d.open(&open_interfaces).update(424242, {})); }},
     Fault{"AddressOfNobody", "orphan", "addresses_v1 has an entry of interface 424242", true,
@@ -244,7 +244,7 @@ constexpr std::array kFaults = {
               d.in_pod("ip link set eth0 down");
               d.in_pod("ip link set eth0 name other");
           }},
-    Fault{"PodLinkDown", "pod-link", "eth0 of the container is down", true,
+    Fault{"PodLinkDown", "pod-link", "eth0 in the container is down", true,
           [](Doctor &d) { d.in_pod("ip link set eth0 down"); }, true, true}, // and the kernel takes its routes away
     Fault{"PodMacChanged", "pod-link", "02:00:00:00:00:99", false,
           [](Doctor &d) { d.in_pod("ip link set eth0 address 02:00:00:00:00:99"); }},
@@ -254,7 +254,7 @@ constexpr std::array kFaults = {
           [](Doctor &d) { d.in_pod("ip neigh del 169.254.1.1 dev eth0"); }},
     Fault{"PodGatewayRouteGone", "pod-route", "the route to the gateway 169.254.1.1", true,
           [](Doctor &d) { d.in_pod("ip route del 169.254.1.1"); }},
-    Fault{"PodDefaultRouteGone", "pod-route", "no IPv6 route leads out", false,
+    Fault{"PodDefaultRouteGone", "pod-route", "no IPv6 route leaves", false,
           [](Doctor &d) { d.in_pod("ip -6 route del default"); }},
     Fault{"HostNeighbourGone", "host-neighbour", "is gone", true,
           [](Doctor &d) { d.on_node("ip neigh del " + d.made_.v4 + " dev " + d.host()); }},
@@ -314,7 +314,7 @@ constexpr std::array kFaults = {
               value.mtu = 9000;
               require(d.open(&open_addresses).update(key, value));
           }},
-    Fault{"WayOutGone", "asked-entry", "the way out of", false,
+    Fault{"WayOutGone", "asked-entry", "the egress route of", false,
           [](Doctor &d) {
               const Made own_way = d.make({{"uplink", "up0"}});
               (void)require(d.open(&open_source_routes).remove({own_way.ifindex, require(parse_ip(own_way.v4))}));

@@ -53,7 +53,7 @@ std::string noun_help(const Noun &noun) {
     for (const Command &command : noun.commands)
         text += entry(std::string(command.verb) + (&command == &noun.commands.front() ? " (default)" : ""),
                       command.summary);
-    return text + "\n\"podlanectl " + name + "VERB --help\" prints details.\n";
+    return text + "\n\"podlanectl " + name + " VERB --help\" prints details.\n";
 }
 
 std::string command_help(const Noun &noun, const Command &command) {

@@ -79,7 +79,7 @@ Result<void> look_at_pod_link(const EndpointView &e, Findings &findings) {
     if (!e.link || !e.pod)
         return {};
     if (!e.pod_link) {
-        report(findings, "interface " + e.ifname() + "is gone from the container, or was replaced");
+        report(findings, "interface " + e.ifname() + " is gone from the container, or was replaced");
         return {};
     }
     if (!e.pod_link->up)
@@ -148,7 +148,7 @@ Result<void> look_at_pod_routes(const EndpointView &e, Findings &findings) {
         const auto family = ipv4 ? net::Family::ipv4 : net::Family::ipv6;
         const auto routes = TRY(net::list_routes(*e.pod, e.pod_link->ifindex, family, net::kAllTables));
         if (std::ranges::none_of(routes, [](const net::RouteSpec &route) { return route.gateway.has_value(); }))
-            report(findings, std::string("no ") + (ipv4 ? "IPv4" : "IPv6") + "route leaves " + pod_place(e));
+            report(findings, std::string("no ") + (ipv4 ? "IPv4" : "IPv6") + " route leaves " + pod_place(e));
     }
     return {};
 }

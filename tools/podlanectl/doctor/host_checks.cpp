@@ -55,7 +55,7 @@ Result<void> look_at_bpffs(const NodeView &node, Findings &findings) {
     if (stat(root.c_str(), &facts) != 0)
         return {}; // nothing was loaded yet
     if (facts.st_uid != 0 || (facts.st_mode & 077U) != 0)
-        report(findings, root + "is accessible to users other than root", [root]() -> Result<void> {
+        report(findings, root + " is accessible to users other than root", [root]() -> Result<void> {
             if (chown(root.c_str(), 0, 0) != 0 || chmod(root.c_str(), 0700) != 0)
                 return system_error(ErrorCode::bpf, "closing " + root, errno);
             return {};

@@ -60,14 +60,14 @@ Result<void> look_at_pins(const NodeView &node, Findings &findings) {
     for (const std::string &name : pin_names(live_directory(root)))
         if (!is_known_pin(name) && std::ranges::find(others, name) == others.end()) {
             const std::string path = pin_path(root, name);
-            report(findings, path + "is not a pin of this version", [path] { return unlink_pin(path); });
+            report(findings, path + " is not a pin of this version", [path] { return unlink_pin(path); });
         }
     const std::string loading = root + "/loading";
     if (access(loading.c_str(), F_OK) != 0)
         return {};                             // and no ADD has to wait
     const Lock lock = TRY(Lock::shared(root)); // a loading ADD holds it exclusively
     if (access(loading.c_str(), F_OK) == 0)
-        report(findings, loading + "was left by an ADD that was killed while loading the programs",
+        report(findings, loading + " was left by an ADD that was killed while loading the programs",
                [root, loading]() -> Result<void> {
                    const Lock alone = TRY(Lock::exclusive(root));
                    return remove_pins(loading);
@@ -100,7 +100,7 @@ Result<void> look_at_uplinks(const NodeView &node, Findings &findings) {
         if (one.name.empty())
             report(findings, "uplink " + std::to_string(one.ifindex) + " is gone", syncing(node.world.bpffs));
         else if (!one.has_programs)
-            report(findings, "the programs on uplink " + one.name + "are missing or not the pinned ones",
+            report(findings, "the programs on uplink " + one.name + " are missing or not the pinned ones",
                    putting_back(node.world.bpffs, one.ifindex));
     return {};
 }

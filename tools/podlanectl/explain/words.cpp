@@ -104,7 +104,7 @@ Decision of_source(const TracedStep &step, const Subject &) {
 
 Decision of_uplink(const TracedStep &step, const Subject &s) {
     const auto ifindex = as<std::uint32_t>(step.key);
-    Decision d{"uplink", named(ifindex) + "is not an uplink", PODLANE_MAP_UPLINKS, named(ifindex)};
+    Decision d{"uplink", named(ifindex) + " is not an uplink", PODLANE_MAP_UPLINKS, named(ifindex)};
     if (step.head.answer == 0)
         return d;
     std::vector<std::string> networks;

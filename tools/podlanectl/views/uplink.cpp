@@ -131,7 +131,7 @@ Result<int> uplink_detach(const Call &call, World &world) {
             if (call.argument == "all" || interface_name(ifindex) == call.argument)
                 chosen.push_back(ifindex);
         if (chosen.empty() && call.argument != "all")
-            return Error{ErrorCode::missing, "interface " + call.argument + "is not an uplink",
+            return Error{ErrorCode::missing, "interface " + call.argument + " is not an uplink",
                          "\"podlanectl uplink list\" shows them"};
         for (const std::uint32_t ifindex : chosen)
             TRY(erase_uplink(tables, ifindex));

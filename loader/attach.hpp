@@ -1,7 +1,7 @@
-// Puts programs on the TC hooks of an interface: tcx where the kernel has it, classic clsact filters elsewhere.
+// Attaches programs to the TC hooks of an interface: tcx if the kernel has it, classic clsact filters otherwise.
 //
-// tcx programs are attached without a BPF link: they stay until they are detached or their device goes, so there is
-// no second pin an endpoint that could be lost, go stale or keep a program on a hook that nobody finds again.
+// tcx programs are attached without a BPF link: they stay until they are detached or their device disappears. A link
+// would need a pin for each endpoint, which could be lost or go stale.
 #pragma once
 
 #include "maps/result.hpp"
@@ -15,14 +15,14 @@ namespace podlane {
 enum class Hook { ingress, egress };
 enum class HookKind { tcx, clsact };
 
-// A program of ours (by its name) on a hook.
+// One of Podlane's programs (by its name) on a hook.
 struct Attached {
     std::uint32_t program_id = 0;
     std::string name;
     HookKind kind = HookKind::tcx;
 };
 
-// A program of somebody else on a tcx hook.
+// A foreign program on a tcx hook.
 struct ForeignProgram {
     std::uint32_t program_id = 0;
     std::string name;
@@ -30,21 +30,21 @@ struct ForeignProgram {
 };
 Result<std::vector<ForeignProgram>> foreign_programs_on_tcx(std::uint32_t ifindex, Hook hook);
 
-// tcx where the kernel has it.
+// tcx if the kernel has it.
 HookKind preferred_kind();
 
-// How programs get on an interface where `wanted` is clsact: by tcx where somebody's `ingress` qdisc has its place, and
-// an error where the kernel has no tcx either.
+// The hook to use if `wanted` is clsact: tcx if a foreign `ingress` qdisc occupies the clsact slot, and an error if the
+// kernel has no tcx either.
 Result<HookKind> usable_kind(std::uint32_t ifindex, HookKind wanted);
 
-// Puts `program_fd` on the hook and takes off any other program of ours there, of whatever kind. Programs and qdiscs
-// of others stay. Repeating it changes nothing.
+// Attaches `program_fd` to the hook and detaches any other program of Podlane's from it, of either kind. Foreign
+// programs and qdiscs stay. Repeating it changes nothing.
 Result<void> attach(std::uint32_t ifindex, Hook hook, HookKind kind, int program_fd);
 
-// Takes every program of ours off the hook; false where there was none. A missing interface is no error.
+// Detaches every program of Podlane's from the hook; false if there was none. A missing interface is no error.
 Result<bool> detach(std::uint32_t ifindex, Hook hook);
 
-// Programs of ours on the hook, of both kinds, in their order.
+// Podlane's programs on the hook, of both kinds, in their order.
 Result<std::vector<Attached>> attached(std::uint32_t ifindex, Hook hook);
 
 } // namespace podlane

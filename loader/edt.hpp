@@ -1,4 +1,5 @@
-// Departure times: the qdisc `fq` on a host end, which holds each packet until the time that to_pod gave it.
+// Earliest departure time (EDT): the qdisc `fq` on a host-side veth holds each packet until the time that pl_to_pod
+// set.
 #pragma once
 
 #include "maps/result.hpp"
@@ -7,13 +8,13 @@
 
 namespace podlane {
 
-// Whether the kernel has `fq`, which may be a module that is loaded only now.
+// Whether the kernel has `fq`; loads its module.
 bool has_fq();
 
-// Puts a `fq` of ours where the kernel's own default is. False, and nothing changed, where the kernel has none or where
-// somebody else's qdisc is.
+// Replaces the kernel's default qdisc with Podlane's `fq`. False, and nothing changed, if the kernel has none or a
+// foreign qdisc is there.
 Result<bool> put_fq(std::uint32_t ifindex);
-// Takes ours away, and no other.
+// Removes Podlane's, and no other.
 Result<void> remove_fq(std::uint32_t ifindex);
 
 } // namespace podlane

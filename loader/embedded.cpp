@@ -8,16 +8,19 @@
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
+#include <mutex>
 
 namespace podlane {
 namespace {
+
+std::mutex log_mutex; // programs are loaded by two threads
 
 std::string &libbpf_log() {
     static std::string log;
     return log;
 }
 
-// The verifier says last why it refuses a program.
+// The verifier gives its reason for a refusal at the end.
 int keep_log(libbpf_print_level level, const char *format, va_list arguments) {
     constexpr std::size_t kKept = 2048;
     if (level != LIBBPF_WARN)
@@ -28,6 +31,7 @@ int keep_log(libbpf_print_level level, const char *format, va_list arguments) {
     std::string text(length < 0 ? 0 : static_cast<std::size_t>(length), '\0');
     std::vsnprintf(text.data(), text.size() + 1, format, again);
     va_end(again);
+    const std::lock_guard guard(log_mutex);
     std::string &log = libbpf_log();
     log += text;
     if (log.size() > kKept)
@@ -48,11 +52,13 @@ Result<void> check_layout(const bpf_map *map, int pinned, const std::string &pat
 
 void keep_libbpf_log() {
     libbpf_set_print(&keep_log);
+    const std::lock_guard guard(log_mutex);
     libbpf_log().clear();
 }
 
 Error load_error(std::string_view doing, int system_errno) {
     Error error = system_error(ErrorCode::plugin_not_available, "kernel: " + std::string(doing), system_errno);
+    const std::lock_guard guard(log_mutex);
     error.hint = libbpf_log();
     return error;
 }

@@ -1,5 +1,5 @@
-// What those who load embedded programs share: the owner of a skeleton, the maps of a directory of pins, and what
-// libbpf and the verifier said last.
+// Shared by everything that loads embedded programs: the owner of a skeleton, the maps of a directory of pins, and the
+// last messages of libbpf and the verifier.
 #pragma once
 
 #include "loader/object.hpp"
@@ -15,13 +15,13 @@ namespace podlane {
 
 template <typename Skeleton> using Owned = std::unique_ptr<Skeleton, void (*)(Skeleton *)>;
 
-// From here on what libbpf warns of is kept instead of printed, for load_error().
+// From here on libbpf's warnings are kept for load_error() instead of printed.
 void keep_libbpf_log();
-// An error with the last lines libbpf had to say as its hint: the verifier's reason for a refusal among them.
+// An error with libbpf's last lines as its hint, which include the verifier's reason for a refusal.
 Error load_error(std::string_view doing, int system_errno);
 
-// Lets an opened object work on the maps that are pinned in `directory` under its maps' names. What is not there it
-// will make anew; the name of one with another layout is an error.
+// Makes an opened object use the maps that are pinned in `directory` under its maps' names. It will create those that
+// are missing; a map with another layout is an error.
 Result<void> reuse_maps(bpf_object *object, const std::string &directory);
 
 // Sets the constants by which a program follows conntrack.

@@ -1,17 +1,17 @@
-// Short waits for RCU, for the length of a scope: attaching to tcx and removing a link are made of them.
+// Expedited RCU for the length of a scope: attaching to tcx and removing a link wait for grace periods.
 //
-// The kernel waits for a grace period with the lock of all network configuration held: milliseconds, in which nobody
-// else's interface can be set up either. For its own removal of links it asks for an expedited one, which takes
-// microseconds; what it waits for with tcx it does not (6.6 to 6.18). /sys/kernel/rcu_expedited asks for all.
+// The kernel waits with the lock of all network configuration (RTNL) held: milliseconds in which no other interface can
+// be set up. For its own removal of links it requests expedited grace periods, which take microseconds; for tcx it does
+// not (6.6 to 6.18). /sys/kernel/rcu_expedited requests them for all.
 #pragma once
 
 #include "maps/fd.hpp"
 
 namespace podlane {
 
-// The last of those that live at a time ends it; nobody waits for another. Without access to that file, or where the
-// kernel was told otherwise (rcupdate.rcu_normal, or a value of somebody else's, which stays), waits are as long as
-// they are. The value written says that it is ours: where a call was killed meanwhile, the next one takes it back.
+// The last of several concurrent scopes switches it off; none waits for another. Without access to that file, with
+// rcupdate.rcu_normal, or with a foreign value in the file, which stays, grace periods take as long as they do. The
+// value written marks it as Podlane's: if a call was killed, the next one restores the file.
 class ExpeditedRcu {
   public:
     ExpeditedRcu();

@@ -32,7 +32,7 @@ std::string replaced_directory(const std::string &root);
 // Puts `loading` in the place of the live directory and removes that. Needs the exclusive lock.
 Result<void> publish(const std::string &root, const std::string &loading);
 
-// Pins in the live directory that are a map of ours in another version than this binary's ("endpoints_v0").
+// Pins in the live directory that are a known map in another version than this binary's ("endpoints_v0").
 Result<std::vector<std::string>> maps_of_other_versions(const std::string &root);
 
 // Removes a directory of pins with everything directly in it; a missing one is no error.

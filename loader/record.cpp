@@ -2,6 +2,7 @@
 
 #include "maps/abi/names.h"
 #include "maps/fd.hpp"
+#include "maps/hash.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -27,13 +28,9 @@ constexpr std::size_t kSumDigits = 16;
 constexpr std::size_t kHeader = kMagic.size() + kSumDigits + 1;
 constexpr std::size_t kLargestFile = std::size_t{4} << 20U; // a configuration and a lease are at most 1 MiB each
 
-// FNV-1a, 64 bits, in hexadecimal digits.
 std::string checksum(std::string_view text) {
-    std::uint64_t hash = 0xcbf29ce484222325U;
-    for (const char c : text)
-        hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
     std::array<char, kSumDigits + 1> digits{};
-    std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(hash));
+    std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(fnv1a_64(text)));
     return digits.data();
 }
 

@@ -56,7 +56,7 @@ Result<bool> carries(const UplinkTables &tables, std::uint32_t ifindex, std::uin
     return entry && lists(*entry, network) && TRY(has_programs(tables, ifindex));
 }
 
-Result<void> put_uplink(const UplinkTables &tables, std::uint32_t ifindex, std::uint32_t network, HookKind kind) {
+Result<void> add_uplink(const UplinkTables &tables, std::uint32_t ifindex, std::uint32_t network, HookKind kind) {
     uplink entry = TRY(tables.uplinks.find(ifindex)).value_or(uplink{});
     if (!lists(entry, network)) {
         auto *const slot = std::ranges::find(entry.networks, 0U);
@@ -77,12 +77,12 @@ Result<void> put_uplink(const UplinkTables &tables, std::uint32_t ifindex, std::
         put = tables.uplinks.update(ifindex, entry);
     // An entry without networks leads to nothing: roll back.
     if (!put && TRY(tables.uplinks.find(ifindex)).value_or(uplink{}).networks[0] == 0)
-        if (auto erased = erase_uplink(tables, ifindex); !erased)
+        if (auto erased = remove_uplink(tables, ifindex); !erased)
             put.error().message += "; and rolling back: " + erased.error().message;
     return put;
 }
 
-Result<void> erase_uplink(const UplinkTables &tables, std::uint32_t ifindex) {
+Result<void> remove_uplink(const UplinkTables &tables, std::uint32_t ifindex) {
     // Without networks no packet leaves by it; the entry stays until all the rest is removed.
     TRY(tables.uplinks.update(ifindex, uplink{}));
     TRY(detach(ifindex, Hook::ingress));
@@ -92,22 +92,22 @@ Result<void> erase_uplink(const UplinkTables &tables, std::uint32_t ifindex) {
     return {};
 }
 
-Result<void> take_network(const UplinkTables &tables, std::uint32_t ifindex, std::uint32_t network) {
+Result<void> remove_network_from_uplink(const UplinkTables &tables, std::uint32_t ifindex, std::uint32_t network) {
     auto entry = TRY(tables.uplinks.find(ifindex));
     if (!entry || !lists(*entry, network))
         return {};
     // The list has no holes: 0 ends it.
     const auto rest = std::remove(std::begin(entry->networks), std::end(entry->networks), network);
     std::fill(rest, std::end(entry->networks), 0U);
-    return entry->networks[0] == 0 ? erase_uplink(tables, ifindex) : tables.uplinks.update(ifindex, *entry);
+    return entry->networks[0] == 0 ? remove_uplink(tables, ifindex) : tables.uplinks.update(ifindex, *entry);
 }
 
-Result<void> take_network_everywhere(const UplinkTables &tables, std::uint32_t network) {
+Result<void> remove_network_from_uplinks(const UplinkTables &tables, std::uint32_t network) {
     for (const std::uint32_t ifindex : TRY(carriers_of(tables, network)))
-        TRY(take_network(tables, ifindex, network));
+        TRY(remove_network_from_uplink(tables, ifindex, network));
     for (const auto &[ifindex, entry] : TRY(tables.uplinks.entries())) // of calls that were killed
         if (entry.networks[0] == 0)
-            TRY(erase_uplink(tables, ifindex));
+            TRY(remove_uplink(tables, ifindex));
     return {};
 }
 
@@ -119,7 +119,7 @@ Result<std::vector<std::uint32_t>> vanished_uplinks(const UplinkTables &tables) 
     return vanished;
 }
 
-Result<void> erase_vanished_uplinks(const UplinkTables &tables) {
+Result<void> remove_vanished_uplinks(const UplinkTables &tables) {
     for (const std::uint32_t ifindex : TRY(vanished_uplinks(tables))) {
         TRY(tables.counters.remove(ifindex));
         TRY(tables.uplinks.remove(ifindex));
@@ -129,13 +129,13 @@ Result<void> erase_vanished_uplinks(const UplinkTables &tables) {
 
 Result<void> sync_uplinks(const UplinkTables &tables, std::uint32_t network, std::span<const std::uint32_t> wanted,
                           HookKind kind, bool only_those) {
-    TRY(erase_vanished_uplinks(tables));
+    TRY(remove_vanished_uplinks(tables));
     for (const std::uint32_t ifindex : wanted)
-        TRY(put_uplink(tables, ifindex, network, kind));
+        TRY(add_uplink(tables, ifindex, network, kind));
     if (only_those)
         for (const std::uint32_t ifindex : TRY(carriers_of(tables, network)))
             if (std::ranges::find(wanted, ifindex) == wanted.end())
-                TRY(take_network(tables, ifindex, network));
+                TRY(remove_network_from_uplink(tables, ifindex, network));
     return {};
 }
 

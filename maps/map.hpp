@@ -65,6 +65,8 @@ template <typename K, typename V> class Map {
         Fd fd = TRY(detail::open_map(path, sizeof(K), sizeof(V), access));
         return Map(std::move(fd), std::move(path));
     }
+    // Takes over a descriptor whose sizes are known to be right.
+    static Map of(Fd fd, std::string path) { return Map(std::move(fd), std::move(path)); }
 
     [[nodiscard]] Result<std::optional<V>> find(const K &key) const {
         V value{};

@@ -1,5 +1,6 @@
 #include "plugin/log.hpp"
 
+#include "maps/clock.hpp"
 #include "maps/fd.hpp"
 
 #include <fcntl.h>
@@ -29,14 +30,15 @@ constexpr std::array<std::string_view, 4> kLevels = {"error", "warning", "info",
 constexpr std::array<std::string_view, 6> kCommands = {"ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION"};
 
 std::string now() {
-    timespec time{};
-    clock_gettime(CLOCK_REALTIME, &time);
+    const std::uint64_t time = realtime_ns();
+    const auto seconds = static_cast<std::time_t>(time / kNsPerSecond);
     tm parts{};
-    gmtime_r(&time.tv_sec, &parts);
+    gmtime_r(&seconds, &parts);
     std::array<char, 40> text{};
     const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
-    constexpr long kNanosecondsPerMillisecond = 1000000;
-    std::snprintf(text.data() + length, text.size() - length, ".%03ldZ", time.tv_nsec / kNanosecondsPerMillisecond);
+    constexpr std::uint64_t kNsPerMs = 1'000'000;
+    std::snprintf(text.data() + length, text.size() - length, ".%03uZ",
+                  static_cast<unsigned>(time % kNsPerSecond / kNsPerMs));
     return text.data();
 }
 

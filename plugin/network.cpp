@@ -248,7 +248,7 @@ Result<void> drop_network_if_unused(const cni::Request &request, const Tables &t
     if (const auto entry = TRY(tables.networks.find(network)))
         TRY(drop_masquerade(entry->masquerade, std::string(field_text(entry->name))));
     const UplinkTables uplinks = TRY(UplinkTables::open(root, Access::if_present));
-    TRY(take_network_everywhere(uplinks, network));
+    TRY(remove_network_from_uplinks(uplinks, network));
     TRY(put_cidrs(tables, network, {}));
     TRY(tables.networks.remove(network));
     return {};

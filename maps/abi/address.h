@@ -10,7 +10,7 @@ struct address_key {
 };
 
 struct address {
-	__u32 ifindex; /* the owner's host end */
+	__u32 ifindex; /* the owner's host-side veth */
 	__u32 flags;   /* enum interface_flags of the owner */
 	__u32 mtu;     /* the owner's MTU in bytes, without the Ethernet header */
 	__u8 pod_mac[6];

@@ -5,7 +5,8 @@
 
 struct allowed_source_key {
 	__u32 prefixlen; /* bits, counted from ifindex on: 32 + the prefix's length (IPv4: + 96 for the mapped form) */
-	__be32 ifindex;  /* the endpoint's host end, in network byte order as tries compare bits from the first byte */
+	__be32 ifindex;  /* the endpoint's host-side veth, in network byte order as tries compare bits from the first
+			    byte */
 	struct ip_addr addr;
 };
 

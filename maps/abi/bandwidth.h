@@ -1,4 +1,4 @@
-/* bandwidths: the limits an endpoint was given. Key: ifindex of its host end. Rates 0 mean "no limit". */
+/* bandwidths: the limits an endpoint was given. Key: ifindex of its host-side veth. Rates 0 mean "no limit". */
 #pragma once
 
 #include "types.h"

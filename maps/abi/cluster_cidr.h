@@ -1,4 +1,4 @@
-/* cluster CIDRs: destinations that a network's pods may reach past the host stack. A longest-prefix-match trie. */
+/* cluster CIDRs: destinations that a network's pods may reach on the fast path. A longest-prefix-match trie. */
 #pragma once
 
 #include "types.h"

@@ -1,7 +1,7 @@
 /* What a pod sees as its gateway. The same for every pod, so nothing has to be discovered or remembered. */
 #pragma once
 
-/* MAC address of every host end Podlane creates; its EUI-64 link-local address is the IPv6 gateway. */
+/* MAC address of every host-side veth Podlane creates; its EUI-64 link-local address is the IPv6 gateway. */
 /* clang-format off */
 #define PODLANE_HOST_MAC {0xee, 0xee, 0xee, 0xee, 0xee, 0xee}
 /* clang-format on */

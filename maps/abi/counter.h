@@ -1,4 +1,4 @@
-/* counters: packets and bytes per endpoint, reason and CPU. Key: ifindex of the host end. */
+/* counters: packets and bytes per endpoint, reason and CPU. Key: ifindex of the host-side veth. */
 #pragma once
 
 #include "reason.h"

@@ -20,7 +20,8 @@ struct endpoint_key {
 enum endpoint_mode {
 	ENDPOINT_MAIN = 1,       /* Podlane delegated IPAM and made the interface */
 	ENDPOINT_AFTER_IPAM = 2, /* addresses came in prevResult, Podlane made the interface */
-	ENDPOINT_AFTER_MAIN = 3, /* another plugin made the interface, Podlane put its programs on its host end */
+	ENDPOINT_AFTER_MAIN =
+		3, /* another plugin created the interface, Podlane attached its programs to the host-side veth */
 };
 
 /* Who rewrites the source of its packets to the outside. */
@@ -38,7 +39,7 @@ enum endpoint_attach {
 struct endpoint {
 	__u64 created_ns; /* CLOCK_REALTIME */
 	__u64 netns_inode;
-	__u32 ifindex;     /* host end */
+	__u32 ifindex;     /* host-side veth */
 	__u32 pod_ifindex; /* container end, in the container's namespace */
 	__u32 network;     /* network_id() */
 	__u32 mtu;         /* bytes */

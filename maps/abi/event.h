@@ -8,7 +8,7 @@
 /* One packet's end, in the ring buffer of events. */
 struct event {
 	__u64 time_ns;    /* CLOCK_MONOTONIC */
-	__u32 ifindex;    /* host end or uplink */
+	__u32 ifindex;    /* host-side veth or uplink */
 	__u32 reason;     /* enum reason */
 	__u32 frame_size; /* bytes; of a GSO packet with all its payload */
 	__u32 captured;   /* bytes in frame */

@@ -1,18 +1,18 @@
-/* interfaces: what the programs must know of the host end a packet is on. Key: its ifindex (host order). */
+/* interfaces: what the programs need to know of the host-side veth a packet is on. Key: its ifindex (host order). */
 #pragma once
 
 #include "types.h"
 
 enum interface_flags {
-	/* Pods of this node may be reached past the host stack. */
+	/* Pods of this node may be reached on the fast path. */
 	INTERFACE_FAST_LOCAL = 1 << 0,
-	/* Other nodes may be reached past the host stack. */
+	/* Other nodes may be reached on the fast path. */
 	INTERFACE_FAST_UPLINK = 1 << 1,
 	/* Source addresses and MAC are bound to the endpoint. */
 	INTERFACE_ANTI_SPOOF = 1 << 2,
 	/* The map of allowed sources holds prefixes for this interface. */
 	INTERFACE_ALLOWED_SOURCES = 1 << 3,
-	/* The host end is ours: its gateway addresses are answered from BPF. */
+	/* The host-side veth is Podlane's: its gateway addresses are answered from BPF. */
 	INTERFACE_GATEWAY = 1 << 4,
 	/* The endpoint has addresses beyond the first of a family: they are found in the addresses map. */
 	INTERFACE_MORE_ADDRESSES = 1 << 5,
@@ -34,11 +34,11 @@ enum interface_flags {
 	INTERFACE_LIMIT_UNPACED_EGRESS = 1 << 13,
 	/* The map of exempt prefixes holds some for this interface. */
 	INTERFACE_LIMIT_EXEMPT = 1 << 14,
-	/* The host end has a qdisc of ours that holds packets until their departure time; the configuration wants none.
-	 */
+	/* The host-side veth has Podlane's qdisc for the earliest departure time; the configuration wants none. */
 	INTERFACE_LIMIT_EDT = 1 << 15,
 	INTERFACE_LIMIT_NO_EDT = 1 << 16,
-	/* The host end is a port of a bridge that is no router for the endpoint: its frames go past the host's routes.
+	/* The host-side veth is a port of a bridge that does not route for the endpoint: its frames bypass the node's
+	 * routes.
 	 */
 	INTERFACE_BRIDGED = 1 << 17,
 	/* What an endpoint with anti-spoofing may send besides IPv4, IPv6 and ARP; its content is not checked. */

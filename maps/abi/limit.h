@@ -14,7 +14,7 @@ enum limit_direction {
 };
 
 struct limit_key {
-	__u32 ifindex;   /* the endpoint's host end */
+	__u32 ifindex;   /* the endpoint's host-side veth */
 	__u32 direction; /* enum limit_direction */
 };
 
@@ -38,7 +38,7 @@ struct limit_state {
 	__u32 flows_seen;        /* the same in the current one; added to without the lock */
 	__u64 bytes, packets;    /* let through, on the wire: each segment of a GSO packet with its headers */
 	__u64 paced;             /* times a rate was announced to a TCP sender; added to without the lock */
-	__u64 delayed;           /* packets given a later departure time */
+	__u64 delayed;           /* packets given a later earliest departure time */
 	__u64 marked;            /* packets marked as having met congestion (RFC 3168) */
 	__u64 dropped, dropped_bytes;
 	__u64 departures[LIMIT_PLACES]; /* until then a flow of the place is busy */

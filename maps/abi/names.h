@@ -68,6 +68,6 @@
 /* The pin of the link that keeps pl_pace on the cgroup v2 root; missing where there is no cgroup v2. */
 #define PODLANE_PIN_PACING "pl_pace_link"
 
-/* clsact filters of ours: one priority, one handle ("PL"), so that other filters are never touched. */
+/* Podlane's clsact filters: one priority, one handle ("PL"), so that other filters are never touched. */
 #define PODLANE_TC_PRIORITY 20
 #define PODLANE_TC_HANDLE 0x504c

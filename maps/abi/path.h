@@ -8,7 +8,7 @@
  * ports are the identifier; protocols without ports have both 0.
  */
 struct path_key {
-	__u32 ifindex; /* the endpoint's host end */
+	__u32 ifindex; /* the endpoint's host-side veth */
 	struct ip_addr local;
 	struct ip_addr peer;
 	__be16 local_port;
@@ -19,8 +19,8 @@ struct path_key {
 
 enum path_via {
 	PATH_HOST = 1,   /* through the host stack, which may translate or filter it */
-	PATH_DIRECT = 2, /* between two pods of this node, past the host stack */
-	PATH_UPLINK = 3, /* by the uplink, past the host stack; without one as the kernel's routes say */
+	PATH_DIRECT = 2, /* between two pods of this node, on the fast path */
+	PATH_UPLINK = 3, /* by the uplink, on the fast path; without one as the kernel's routes say */
 };
 
 struct flow_path {

@@ -1,4 +1,4 @@
-/* uplinks: interfaces by which pods reach other nodes past the host stack. Key: ifindex. */
+/* uplinks: interfaces by which pods reach other nodes on the fast path. Key: ifindex. */
 #pragma once
 
 #include "types.h"

@@ -90,7 +90,7 @@ std::function<Result<void>()> putting_back(const std::string &root, std::uint32_
         const Networks networks = TRY(open_networks(root, Access::read_only));
         for (const std::uint32_t id : TRY(tables.uplinks.find(ifindex)).value_or(uplink{}).networks)
             if (const auto entry = id == 0 ? std::nullopt : TRY(networks.find(id)))
-                TRY(put_uplink(tables, ifindex, id, entry->attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact));
+                TRY(add_uplink(tables, ifindex, id, entry->attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact));
         return {};
     };
 }

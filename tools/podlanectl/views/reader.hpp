@@ -7,7 +7,6 @@
 #include "maps/result.hpp"
 
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,15 +37,8 @@ std::uint64_t map_memory(const OpenMap &map);
 // All entries of a live map whose values are the same on every CPU.
 template <typename K, typename V>
 Result<std::vector<std::pair<K, V>>> read_map(const std::string &root, std::string_view name) {
-    const OpenMap map = TRY(open_live_map(root, name, sizeof(K), sizeof(V)));
-    std::vector<std::pair<K, V>> entries;
-    for (const Bytes &bytes : TRY(walk_keys(map))) {
-        std::pair<K, V> entry;
-        std::memcpy(&entry.first, bytes.data(), sizeof(K));
-        if (TRY(detail::find(map.fd.get(), map.path, &entry.first, &entry.second)))
-            entries.push_back(entry);
-    }
-    return entries;
+    OpenMap map = TRY(open_live_map(root, name, sizeof(K), sizeof(V)));
+    return Map<K, V>::of(std::move(map.fd), std::move(map.path)).entries();
 }
 
 // Ok if `root`/live exists; otherwise the reason and the remedy.

@@ -96,7 +96,7 @@ Result<std::vector<std::string>> sync_all_uplinks(const std::string &root) {
     const Lock lock = TRY(Lock::exclusive(root));
     const UplinkTables tables = TRY(UplinkTables::open(root));
     const Interfaces host_veths = TRY(open_interfaces(root, Access::read_write));
-    TRY(erase_vanished_uplinks(tables));
+    TRY(remove_vanished_uplinks(tables));
     for (const auto &[id, entry] : TRY(read_map<std::uint32_t, network>(root, PODLANE_MAP_NETWORKS))) {
         if (entry.has_uplinks == 0)
             continue;
@@ -134,7 +134,7 @@ Result<int> uplink_detach(const Call &call, World &world) {
             return Error{ErrorCode::missing, "interface " + call.argument + " is not an uplink",
                          "\"podlanectl uplink list\" shows them"};
         for (const std::uint32_t ifindex : chosen)
-            TRY(erase_uplink(tables, ifindex));
+            TRY(remove_uplink(tables, ifindex));
     }
     return print_list(world, {});
 }

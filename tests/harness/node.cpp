@@ -236,7 +236,8 @@ std::vector<std::string> Node::records() const {
     std::vector<std::string> found;
     std::error_code ignored;
     for (const auto &entry : fs::directory_iterator(AttachmentRecords(kStateDirectory, bpffs_).directory(), ignored))
-        found.push_back(entry.path().filename());
+        if (entry.path().filename().string().find(':') != std::string::npos) // also of writes that were killed
+            found.push_back(entry.path().filename());
     std::ranges::sort(found);
     return found;
 }

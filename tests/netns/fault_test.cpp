@@ -134,7 +134,7 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
         if (all == nullptr || std::string(all) != "all") {
             const char *seed = std::getenv("PODLANE_SEED");
             std::mt19937 random(seed == nullptr ? 1U : static_cast<unsigned>(std::atol(seed)));
-            constexpr std::size_t kSample = 6;
+            constexpr std::size_t kSample = 4;
             for (auto *list : {&kills, &errors}) {
                 std::ranges::shuffle(*list, random);
                 list->resize(std::min(list->size(), kSample));

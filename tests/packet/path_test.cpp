@@ -87,7 +87,7 @@ TEST_F(PathMemory, SynOfAKnownFlowRestoresTheEntryAtThePeer) {
         from_pod_ends_in(family.there / Tcp{40000, 80, kSyn}, REASON_SENT_DIRECT);
         const path_key at_peer{node().peer.ifindex, family.peer, family.local, htons(80), htons(40000),
                                IPPROTO_TCP,         {}};
-        must(node().paths().erase(at_peer));
+        must(node().paths().remove(at_peer));
         from_pod_ends_in(family.there / Tcp{40000, 80, kSyn}, REASON_SENT_DIRECT);
         EXPECT_EQ(remembered(family, IPPROTO_TCP, true), PATH_DIRECT);
         from_peer_ends_in(family.back / Tcp{80, 40000, kSyn | kAck}, REASON_SENT_DIRECT);

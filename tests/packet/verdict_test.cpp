@@ -299,9 +299,11 @@ TEST_F(Verdict, EveryReasonHasAPacket) {
         collect(from_pod() / to_peer4() / Udp{}, {.program = program, .ifindex = node().unknown_ifindex});
     collect(Ethernet{kPodMac, kHostMac} / Ipv4{peer4(), pod4()} / Udp{53, 40000}, {.program = PODLANE_PROGRAM_TO_POD});
     collect(from_pod() / to_peer4() / Udp{});
-    node().pod.flags = kAllFlags & ~static_cast<std::uint32_t>(INTERFACE_FAST_LOCAL);
-    node().put(node().pod);
-    collect(from_pod() / to_peer4() / Udp{});
+    for (const auto flag : {INTERFACE_FAST_LOCAL, INTERFACE_FIRST_DIRECT}) {
+        node().pod.flags = kAllFlags & ~static_cast<std::uint32_t>(flag);
+        node().put(node().pod);
+        collect(from_pod() / to_peer4() / Udp{});
+    }
     node().pod.flags = 0;
     node().put(node().pod);
     collect(from_pod() / Vlan{} / to_peer4() / Udp{});

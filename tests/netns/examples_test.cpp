@@ -37,12 +37,14 @@ std::string example(const std::string &name) { return read_file("docs/examples/"
 class Examples : public testing::TestWithParam<std::string> {
   protected:
     // Only the directories are the test's.
-    Chain chain(int host_port) const {
+    Chain chain(int host_port, const Json &keys) const {
         const Json list = Json::parse(example(GetParam()));
         std::vector<Json> plugins = list["plugins"];
         for (Json &plugin : plugins) {
-            if (plugin["type"] == "podlane")
+            if (plugin["type"] == "podlane") {
                 plugin["bpffs"] = node_.bpffs();
+                plugin.update(keys);
+            }
             if (plugin.contains("ipam"))
                 plugin["ipam"]["dataDir"] = node_.leases();
         }
@@ -60,13 +62,15 @@ class Examples : public testing::TestWithParam<std::string> {
                 return counter["packets"];
         return 0;
     }
+    // Pings between two pods; each has to count at least `fewest` packets to the other on the fast path.
+    void connect_two_pods(const Json &keys, std::uint64_t fewest);
 
     Node node_;
 };
 
-TEST_P(Examples, ConnectsTwoPodsPastTheHostStack) {
+void Examples::connect_two_pods(const Json &keys, std::uint64_t fewest) {
     const auto client = node_.container(), server = node_.container();
-    Chain client_chain = chain(8081), server_chain = chain(8080);
+    Chain client_chain = chain(8081, keys), server_chain = chain(8080, keys);
     for (const auto &[pod, chain] : {std::pair(client, &client_chain), std::pair(server, &server_chain)}) {
         const Reply added = chain->add(*pod);
         ASSERT_EQ(added.rc, 0) << added;
@@ -82,7 +86,7 @@ TEST_P(Examples, ConnectsTwoPodsPastTheHostStack) {
         EXPECT_TRUE(ping(client->ns(), prefix.substr(0, prefix.find('/')), 3)) << prefix;
     }
     for (const auto &[pod, chain] : {std::pair(client, &client_chain), std::pair(server, &server_chain)}) {
-        EXPECT_GE(sent_direct(*pod), 6U);
+        EXPECT_GE(sent_direct(*pod), fewest);
         const Reply deleted = chain->del(*pod);
         EXPECT_EQ(deleted.rc, 0) << deleted;
     }
@@ -90,6 +94,10 @@ TEST_P(Examples, ConnectsTwoPodsPastTheHostStack) {
     EXPECT_EQ(node_.run("ip -brief link show type veth"), "");
     EXPECT_EQ(node_.leased(), std::vector<std::string>{});
 }
+
+TEST_P(Examples, ConnectsTwoPods) { connect_two_pods(Json::object(), 0); }
+
+TEST_P(Examples, ConnectsTwoPodsOnTheFastPathFromTheFirstPacketOn) { connect_two_pods({{"firstPacket", "direct"}}, 6); }
 
 INSTANTIATE_TEST_SUITE_P(Documented, Examples, testing::Values("main", "after-ipam", "after-main"));
 

@@ -17,6 +17,9 @@ std::optional<Filter> parse(nlmsghdr *message) {
     const Attributes<TCA_MAX> attributes(message, sizeof *header);
     Filter filter;
     filter.kind = attributes.text(TCA_KIND);
+    // Of u32 the kernel also dumps its hash tables, whose handle has no node.
+    if (filter.kind == "u32" && TC_U32_NODE(header->tcm_handle) == 0)
+        return std::nullopt;
     filter.priority = header->tcm_info >> kPriorityShift;
     filter.handle = header->tcm_handle;
     if (filter.kind == "bpf") {

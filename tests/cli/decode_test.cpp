@@ -105,6 +105,14 @@ TEST(Selection, must_match_in_all_options) {
     EXPECT_FALSE(picks({"--pod", "web-0", "--network", "red"}));
 }
 
+TEST(Selection, a_whole_name_is_distinguished_from_the_beginning_of_a_container_id) {
+    const auto names = [](const std::string &word) { return Selection::of_word(word).names(web0()); };
+    const std::string id(field_text(web0().first.container_id));
+    EXPECT_TRUE(names(id));
+    EXPECT_FALSE(names(id.substr(0, id.size() - 1)));
+    EXPECT_TRUE(Selection::of_word(id.substr(0, id.size() - 1)).matches(web0()));
+}
+
 TEST(Selection, argument_is_any_of_pod_container_address_interface) {
     for (const char *word : {"web-0", "shop/web-0", "01234", "192.0.2.7", "2001:db8::7", "cali0123"})
         EXPECT_TRUE(picks({word})) << word;

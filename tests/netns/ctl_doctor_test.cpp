@@ -93,6 +93,15 @@ TEST_P(DoctorHealthy, FindsNothing) {
     EXPECT_THAT(run(node_.ns(), ctl_argv(node_.bpffs(), "doctor")).out, HasSubstr("nothing found"));
 }
 
+// The kernel dumps the hash tables of u32 as filters, too.
+TEST_F(Doctor, ListsAForeignU32FilterOnce) {
+    on_node("tc qdisc replace dev " + host() + " clsact");
+    on_node("tc filter add dev " + host() + " ingress prio 20 protocol all u32 match u32 0 0");
+    const Json all = findings();
+    EXPECT_EQ(std::ranges::count_if(all, [](const Json &one) { return one.at("check") == "other-programs"; }), 1)
+        << all.dump(1);
+}
+
 TEST_F(Doctor, LooksAtANodeWithoutPodlane) {
     const Output output = run(node_.ns(), ctl_argv("/sys/fs/bpf/podlane-never", "doctor"));
     EXPECT_EQ(output.rc, 0) << output.out << output.err;

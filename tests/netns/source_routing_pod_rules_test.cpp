@@ -290,6 +290,9 @@ TEST_P(NoHostVeth, TheWayTakenIsInTheLogAndShown) {
         << way;
     for (const Json &finding : ctl("status").at("findings"))
         EXPECT_EQ(finding.dump().find("is gone"), std::string::npos) << finding;
+    for (const Json &finding : ctl("doctor " + pod_->id()))
+        EXPECT_NE(finding.at("severity"), "wrong") << finding;
+    EXPECT_EQ(ctl("gc --dry-run").size(), 0U);
 }
 
 TEST_P(NoHostVeth, WhatNeedsProgramsIsRefused) {

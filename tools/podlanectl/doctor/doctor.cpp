@@ -7,6 +7,7 @@
 #include "tools/podlanectl/views/namespaces.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
+#include <arpa/inet.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -125,7 +126,8 @@ Result<void> open_pod(EndpointView &view, const std::map<std::uint64_t, std::str
 Result<EndpointView> view_of(const NodeView &node, const EndpointEntry &entry,
                              const std::map<std::uint64_t, std::string> &namespaces) {
     EndpointView view{node, entry.first, entry.second};
-    view.link = TRY(net::find_link(*node.host, entry.second.ifindex));
+    if (view.has_host_veth())
+        view.link = TRY(net::find_link(*node.host, entry.second.ifindex));
     if (view.link && view.link->name != field_text(entry.second.host_ifname))
         view.link.reset();
     TRY(open_pod(view, namespaces));
@@ -149,6 +151,10 @@ Result<void> look_at_endpoints(const NodeView &node, Examined &examined) {
     return {};
 }
 
+Result<std::uint32_t> pinned_id(const std::string &root, const char *program) {
+    return TRY(program_facts(TRY(open_program(root, program)).get())).id;
+}
+
 Result<Examined> examine(const Selection &selection, const World &world) {
     NodeView node{world, std::make_unique<net::Netlink>(TRY(net::Netlink::open()))};
     Examined examined;
@@ -160,6 +166,7 @@ Result<Examined> examine(const Selection &selection, const World &world) {
     if (readable) {
         node.endpoints = TRY(selected_endpoints(selection, world));
         node.uplinks = TRY(read_uplinks(world));
+        node.live = TRY(LiveState::open(world.bpffs));
     }
     look_at_node(node, host_checks(), examined);
     look_at_node(node, foreign_checks(), examined);
@@ -186,6 +193,17 @@ std::string summary(const Examined &examined) {
 }
 
 } // namespace
+
+Result<LiveState> LiveState::open(const std::string &root) {
+    LiveState live{TRY(open_interfaces(root, Access::read_only)), TRY(Counters::open(root, Access::read_only)),
+                   TRY(open_addresses(root, Access::read_only)), TRY(open_source_routes(root, Access::read_only)),
+                   TRY(open_networks(root, Access::read_only))};
+    for (const auto &[key, value] : TRY(read_map<allowed_source_key, std::uint32_t>(root, PODLANE_MAP_SOURCES)))
+        ++live.allowed_sources[ntohl(key.ifindex)];
+    live.from_pod_id = TRY(pinned_id(root, PODLANE_PROGRAM_FROM_POD));
+    live.to_pod_id = TRY(pinned_id(root, PODLANE_PROGRAM_TO_POD));
+    return live;
+}
 
 void doctor::report(Findings &findings, std::string what, std::function<Result<void>()> repair, std::string remedy) {
     findings.push_back({std::move(what), std::move(repair), std::move(remedy)});

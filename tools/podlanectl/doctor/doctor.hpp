@@ -9,6 +9,7 @@
 #include "tools/podlanectl/views/uplink.hpp"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -32,6 +33,19 @@ struct Finding {
 using Findings = std::vector<Finding>;
 void report(Findings &findings, std::string what, std::function<Result<void>()> repair = {}, std::string remedy = {});
 
+// What every endpoint is compared with, opened and read once.
+struct LiveState {
+    Interfaces interfaces;
+    Counters counters;
+    Addresses addresses;
+    SourceRoutes source_routes;
+    Networks networks;
+    std::map<std::uint32_t, std::size_t> allowed_sources{}; // entries by ifindex
+    std::uint32_t from_pod_id = 0, to_pod_id = 0;           // of the pinned programs
+
+    static Result<LiveState> open(const std::string &root);
+};
+
 // The node as the checks see it. Checks do not change it.
 struct NodeView {
     const World &world;
@@ -39,6 +53,7 @@ struct NodeView {
     bool loaded = false; // the live directory is there
     std::vector<EndpointEntry> endpoints{};
     std::vector<UplinkReport> uplinks{};
+    std::optional<LiveState> live{}; // if `loaded` and the pins are complete
 
     // Existing host-side veths and uplinks.
     [[nodiscard]] std::set<std::uint32_t> interfaces() const;
@@ -54,6 +69,8 @@ struct EndpointView {
     std::unique_ptr<net::Netlink> pod{}; // null if its namespace cannot be found
     std::string namespace_path{};
 
+    // An interface such as macvlan has none: rules in the container do its source routing.
+    [[nodiscard]] bool has_host_veth() const { return record.ifindex != 0; }
     [[nodiscard]] bool is_ours() const { return record.mode != ENDPOINT_AFTER_MAIN; } // Podlane made the interface
     [[nodiscard]] std::string host_ifname() const { return std::string(field_text(record.host_ifname)); }
     [[nodiscard]] std::string ifname() const { return std::string(field_text(key.ifname)); }

@@ -54,6 +54,8 @@ std::function<Result<void>(net::Netlink &)> set_up(std::uint32_t ifindex) {
 }
 
 Result<void> look_at_link(const EndpointView &e, Findings &findings) {
+    if (!e.has_host_veth())
+        return {};
     if (!e.link)
         report(findings, "the host-side veth " + e.host_ifname() + " is gone");
     else if (!e.link->up)
@@ -193,8 +195,7 @@ Result<void> look_at_programs(const EndpointView &e, Findings &findings) {
     for (const Hook hook : {Hook::ingress, Hook::egress}) {
         const char *name = hook == Hook::ingress ? PODLANE_PROGRAM_FROM_POD : PODLANE_PROGRAM_TO_POD;
         const std::string where = std::string(hook == Hook::ingress ? "ingress" : "egress") + " of " + e.host_ifname();
-        const Fd pinned = TRY(open_program(root, name));
-        const std::uint32_t id = TRY(program_facts(pinned.get())).id;
+        const std::uint32_t id = hook == Hook::ingress ? e.node.live->from_pod_id : e.node.live->to_pod_id;
         const auto ours = TRY(attached(e.record.ifindex, hook));
         if (ours.size() == 1 && ours.front().program_id == id)
             continue;
@@ -214,16 +215,18 @@ Result<void> look_at_programs(const EndpointView &e, Findings &findings) {
 template <typename V> bool same(const V &a, const V &b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
 Result<void> look_at_interface_entry(const EndpointView &e, Findings &findings) {
+    if (!e.has_host_veth())
+        return {};
     const std::string &root = e.node.world.bpffs;
     const interface expected = make_interface(e.record);
-    const auto entry = TRY(TRY(open_interfaces(root, Access::read_only)).find(e.record.ifindex));
+    const auto entry = TRY(e.node.live->interfaces.find(e.record.ifindex));
     if (!entry || !same(*entry, expected))
         report(findings,
                "the entry of " + e.host_ifname() + " in " PODLANE_MAP_INTERFACES " is " + (entry ? "wrong" : "gone"),
                [root, expected, ifindex = e.record.ifindex]() -> Result<void> {
                    return TRY(open_interfaces(root, Access::read_write)).update(ifindex, expected);
                });
-    if (TRY(TRY(Counters::open(root, Access::read_only)).find(e.record.ifindex)).empty())
+    if (TRY(e.node.live->counters.find(e.record.ifindex)).empty())
         report(findings, "the entry of " + e.host_ifname() + " in " PODLANE_MAP_COUNTERS " is gone",
                [root, ifindex = e.record.ifindex]() -> Result<void> {
                    return TRY(Counters::open(root, Access::read_write)).insert_zero(ifindex);
@@ -233,12 +236,13 @@ Result<void> look_at_interface_entry(const EndpointView &e, Findings &findings) 
 
 // An address that belongs to another endpoint now is not repaired.
 Result<void> look_at_address_entries(const EndpointView &e, Findings &findings) {
+    if (!e.has_host_veth())
+        return {};
     const std::string &root = e.node.world.bpffs;
-    const Addresses addresses = TRY(open_addresses(root, Access::read_only));
     const address expected = make_address(e.record);
     for (const ip_addr &addr : addresses_in(e.record)) {
         const address_key key{e.record.network, addr};
-        const auto owner = TRY(addresses.find(key));
+        const auto owner = TRY(e.node.live->addresses.find(key));
         if (owner && same(*owner, expected))
             continue;
         Finding &finding = findings.emplace_back();
@@ -259,18 +263,16 @@ Result<void> look_at_address_entries(const EndpointView &e, Findings &findings) 
 }
 
 Result<void> look_at_asked_entries(const EndpointView &e, Findings &findings) {
-    const std::string &root = e.node.world.bpffs;
-    const auto all = TRY(read_map<allowed_source_key, std::uint32_t>(root, PODLANE_MAP_SOURCES));
-    const auto count =
-        std::ranges::count_if(all, [&](const auto &entry) { return ntohl(entry.first.ifindex) == e.record.ifindex; });
+    const LiveState &live = *e.node.live;
+    const auto found = live.allowed_sources.find(e.record.ifindex);
+    const std::size_t count = found == live.allowed_sources.end() ? 0 : found->second;
     if (std::cmp_less(count, e.record.allowed_source_count))
         report(findings, std::to_string(count) + " of " + std::to_string(e.record.allowed_source_count) +
                              " allowed sources of " + e.host_ifname() + " are in " PODLANE_MAP_SOURCES);
-    const SourceRoutes routes = TRY(open_source_routes(root, Access::read_only));
     for (const ip_addr &addr : addresses_in(e.record))
-        if ((e.record.flags & INTERFACE_WAY) != 0 && !TRY(routes.find({e.record.ifindex, addr})))
+        if ((e.record.flags & INTERFACE_WAY) != 0 && !TRY(live.source_routes.find({e.record.ifindex, addr})))
             report(findings, "the egress route of " + to_string(addr) + " is missing in " PODLANE_MAP_SOURCE_ROUTES);
-    if (!TRY(TRY(open_networks(root, Access::read_only)).find(e.record.network)))
+    if (!TRY(live.networks.find(e.record.network)))
         report(findings,
                "the entry of network " + std::string(field_text(e.record.network_name)) +
                    " in " PODLANE_MAP_NETWORKS " is gone",

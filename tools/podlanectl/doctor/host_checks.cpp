@@ -180,7 +180,7 @@ std::span<const Check> host_checks() { return kChecks; }
 std::set<std::uint32_t> NodeView::interfaces() const {
     std::set<std::uint32_t> all;
     for (const auto &[key, record] : endpoints)
-        if (interface_name(record.ifindex) == field_text(record.host_ifname))
+        if (record.ifindex != 0 && interface_name(record.ifindex) == field_text(record.host_ifname))
             all.insert(record.ifindex);
     for (const UplinkReport &one : uplinks)
         if (!one.name.empty())

@@ -54,8 +54,11 @@ constexpr std::array<Column<Row>, 6> kColumns = {{
     {{"RESULT", "", "result"}, outcome_cell},
 }};
 
+// False without a host-side veth (macvlan and the like) too: only the namespace says whether the container exists.
 // A veth pair is deleted with either end's namespace: if the host-side veth exists, so does the container's interface.
-bool has_link(const endpoint &record) { return interface_name(record.ifindex) == field_text(record.host_ifname); }
+bool has_link(const endpoint &record) {
+    return record.ifindex != 0 && interface_name(record.ifindex) == field_text(record.host_ifname);
+}
 
 std::string plugin_in(const Call &call) { return call.value(Opt::bin_dir).value_or(std::string(kBinDir)) + "/podlane"; }
 
@@ -102,10 +105,10 @@ Result<int> gc(const Call &call, World &world) {
     for (const EndpointEntry &entry : endpoints) {
         if (has_link(entry.second))
             continue;
-        if (namespaces.contains(entry.second.netns_inode))
-            rows.push_back({entry, Outcome::kept, "its container exists, without the interface"});
-        else
+        if (!namespaces.contains(entry.second.netns_inode))
             rows.push_back(collect(entry, plugin, dry, world));
+        else if (entry.second.ifindex != 0)
+            rows.push_back({entry, Outcome::kept, "its container exists, without the interface"});
     }
     if (rows.empty() && !world.json)
         world.print("nothing to collect\n");

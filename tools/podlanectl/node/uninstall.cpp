@@ -95,7 +95,7 @@ Result<void> detach_node(const std::string &root, Story &story) {
     const Lock lock = TRY(Lock::exclusive(root));
     if (const auto endpoints = read_map<endpoint_key, endpoint>(root, PODLANE_MAP_ENDPOINTS))
         for (const auto &[key, record] : *endpoints)
-            if (interface_name(record.ifindex) == field_text(record.host_ifname)) {
+            if (record.ifindex != 0 && interface_name(record.ifindex) == field_text(record.host_ifname)) {
                 recorded.insert(record.ifindex);
                 story.pods += record.mode == ENDPOINT_AFTER_MAIN ? 1 : 0;
             }

@@ -23,12 +23,16 @@ bool has_address(const endpoint &value, const ip_addr &wanted) {
            (is_wanted(value.link_local) || std::ranges::any_of(std::span(value.addresses, count), is_wanted));
 }
 
-bool is_any(const EndpointEntry &entry, std::string_view wanted) {
+// As the whole name, not as the beginning of one.
+bool is_named(const EndpointEntry &entry, std::string_view wanted) {
     const auto &[key, value] = entry;
     if (const Result<ip_addr> addr = parse_ip(wanted); addr && has_address(value, *addr))
         return true;
-    return is_pod(value, wanted) || field_text(key.container_id).starts_with(wanted) ||
-           field_text(value.host_ifname) == wanted;
+    return is_pod(value, wanted) || field_text(key.container_id) == wanted || field_text(value.host_ifname) == wanted;
+}
+
+bool is_any(const EndpointEntry &entry, std::string_view wanted) {
+    return is_named(entry, wanted) || field_text(entry.first.container_id).starts_with(wanted);
 }
 
 auto order(const EndpointEntry &entry) {
@@ -84,9 +88,13 @@ bool Selection::matches(const EndpointEntry &entry) const {
            (!any_ || is_any(entry, *any_));
 }
 
+bool Selection::names(const EndpointEntry &entry) const { return any_ && is_named(entry, *any_); }
+
 Result<std::vector<EndpointEntry>> selected_endpoints(const Selection &selection, const World &world) {
     std::vector<EndpointEntry> entries = TRY(read_map<endpoint_key, endpoint>(world.bpffs, PODLANE_MAP_ENDPOINTS));
     std::erase_if(entries, [&](const EndpointEntry &entry) { return !selection.matches(entry); });
+    if (std::ranges::any_of(entries, [&](const EndpointEntry &entry) { return selection.names(entry); }))
+        std::erase_if(entries, [&](const EndpointEntry &entry) { return !selection.names(entry); });
     if (entries.empty() && !selection.selects_all())
         return Error{ErrorCode::missing, "no endpoint matches " + selection.words(),
                      "\"podlanectl endpoint list\" shows all of them"};

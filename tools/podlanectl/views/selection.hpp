@@ -23,6 +23,8 @@ class Selection {
     // The argument alone.
     static Selection of_word(std::string word);
     [[nodiscard]] bool matches(const EndpointEntry &entry) const;
+    // Whether the argument is a whole name of the endpoint, which goes before the prefixes of container IDs.
+    [[nodiscard]] bool names(const EndpointEntry &entry) const;
     [[nodiscard]] bool selects_all() const { return words_.empty(); }
     // A word that may name an interface that is not an endpoint's.
     [[nodiscard]] const std::optional<std::string> &interface() const { return interface_ ? interface_ : any_; }

@@ -22,6 +22,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -200,7 +201,9 @@ Result<void> read_constants(int program_fd, LoadSettings &settings) {
     return {};
 }
 
-Result<void> load_into(const std::string &directory, const LoadSettings &settings, const std::string &maps_from) {
+namespace {
+
+Result<void> load_once(const std::string &directory, const LoadSettings &settings, const std::string &maps_from) {
     keep_libbpf_log();
     const Owned<from_pod_bpf> from_pod(from_pod_bpf__open(), &from_pod_bpf__destroy);
     const Owned<to_pod_bpf> to_pod(to_pod_bpf__open(), &to_pod_bpf__destroy);
@@ -236,6 +239,21 @@ Result<void> load_into(const std::string &directory, const LoadSettings &setting
     // Nearly all of the time is the verifier's, and pl_from_pod takes more of it than the other programs together.
     return run_both([&] { return load_sharing(from_pod->obj, maps, PODLANE_PROGRAM_FROM_POD, directory); },
                     load_others);
+}
+
+} // namespace
+
+// A verifier that gives up on the programs that query conntrack accepts those that do not.
+Result<void> load_into(const std::string &directory, const LoadSettings &settings, const std::string &maps_from) {
+    auto loaded = load_once(directory, settings, maps_from);
+    if (loaded || !settings.conntrack || !has_conntrack())
+        return loaded;
+    std::error_code ignored;
+    for (const auto &pin : std::filesystem::directory_iterator(directory, ignored))
+        std::filesystem::remove(pin.path(), ignored);
+    LoadSettings without = settings;
+    without.conntrack = false;
+    return load_once(directory, without, maps_from);
 }
 
 Result<void> ensure_loaded(const std::string &root, const LoadSettings &settings) {

@@ -124,7 +124,7 @@ TEST_P(AttackDel, NothingForgedPasses) {
         Json ptp = {{"type", "ptp"}, {"ipam", lab_->node().config().at("ipam")}};
         ptp["ipam"]["routes"] = {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}};
         Json after = with_attach({{"type", "podlane"}, {"bpffs", lab_->node().bpffs()}});
-        return lab_->add_pod({ptp, after});
+        return lab_->add_pod(std::vector<Json>{ptp, after});
     };
     const Wire outside(lab_->outside(), "eth0");
     const Pod other = add_pod(); // the network stays

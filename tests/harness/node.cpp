@@ -110,7 +110,8 @@ std::string pins_text(const std::string &root) {
     std::error_code ignored;
     for (const auto &entry : fs::recursive_directory_iterator(root, ignored)) {
         const std::string name = entry.path().filename();
-        if (name != "live" && name.find("_v1") == std::string::npos && !name.starts_with(PODLANE_PROGRAM_PREFIX))
+        if (name != "live" && std::ranges::find(kMapNames, name) == kMapNames.end() &&
+            !name.starts_with(PODLANE_PROGRAM_PREFIX))
             text += "pin " + entry.path().string() + "\n";
     }
     return text;

@@ -50,6 +50,7 @@ std::string to_text(const AttachmentRecord &record) {
     put(body, "network", record.network);
     put(body, "root", record.root);
     put(body, "boot", record.boot_id);
+    put(body, "created", std::to_string(record.created_ns));
     put(body, "node", std::to_string(record.node_netns));
     put(body, "netns", record.netns);
     put(body, "args", record.args);
@@ -85,7 +86,9 @@ void set(AttachmentRecord &record, std::string_view name, std::string_view value
     for (const auto &[known, field] : texts)
         if (name == known)
             *field = value;
-    if (name == "node")
+    if (name == "created")
+        read_number(value, record.created_ns);
+    else if (name == "node")
         read_number(value, record.node_netns);
     else if (name == "uplink")
         read_number(value, record.uplink);

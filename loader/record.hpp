@@ -26,6 +26,7 @@ struct AttachmentRecord {
     std::string network;
     std::string root;                // directory of the pins ("bpffs")
     std::string boot_id;             // of the boot in which it was made; another one: nothing of it is in the kernel
+    std::uint64_t created_ns = 0;    // CLOCK_REALTIME
     std::uint64_t node_netns = 0;    // inode of the network namespace the plugin ran in
     std::string netns;               // CNI_NETNS
     std::string args;                // CNI_ARGS

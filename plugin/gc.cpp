@@ -21,15 +21,26 @@ namespace {
 
 using Identity = std::pair<std::string, std::string>; // container ID, interface name
 
+// An ADD that has no endpoint yet may be waiting for its IPAM plugin: the runtime's list cannot name it. One that was
+// killed there is collected by a later GC.
+Result<bool> is_under_way(const AttachmentRecord &record, std::uint64_t now_ns) {
+    constexpr std::uint64_t kLongestAddNs = 120ULL * 1000 * 1000 * 1000;
+    if (record.created_ns >= now_ns)
+        return true;
+    return !record.entry && !record.only_lease && TRY(is_of_this_boot(record)) &&
+           now_ns - record.created_ns < kLongestAddNs;
+}
+
 // All of the network that the maps or the disk know, those of an earlier boot too: their leases are still taken.
-Result<std::set<Identity>> attachments_of(const cni::Request &request, const std::optional<Tables> &tables) {
+Result<std::set<Identity>> attachments_of(const cni::Request &request, const std::optional<Tables> &tables,
+                                          std::uint64_t began_ns) {
     std::set<Identity> all;
     if (tables)
         for (const auto &[key, value] : TRY(tables->endpoints.entries()))
             if (field_text(value.network_name) == request.config.name)
                 all.emplace(field_text(key.container_id), field_text(key.ifname));
     for (const AttachmentRecord &record : TRY(records_of(request.config).list()))
-        if (record.network == request.config.name)
+        if (record.network == request.config.name && !TRY(is_under_way(record, began_ns)))
             all.emplace(record.container_id, record.ifname);
     return all;
 }
@@ -100,7 +111,7 @@ Result<std::string> gc(const cni::Request &request) {
     };
     // The runtime listed the valid attachments before this call: it cannot know of a later one.
     const std::set<Identity> younger = tables ? TRY(created_since(began_ns, *tables)) : std::set<Identity>{};
-    for (const Identity &identity : TRY(attachments_of(request, tables)))
+    for (const Identity &identity : TRY(attachments_of(request, tables, began_ns)))
         if (!is_valid(identity) && !younger.contains(identity))
             errors.add(collect(request, identity));
     if (tables)

@@ -1,6 +1,7 @@
 #include "plugin/state.hpp"
 
 #include "loader/net/namespace.hpp"
+#include "maps/clock.hpp"
 #include "plugin/cni/environment.hpp"
 #include "plugin/cni/ipam_config.hpp"
 #include "plugin/cni/request.hpp"
@@ -30,6 +31,7 @@ Result<AttachmentRecord> record_of(const cni::Request &request) {
     record.network = request.config.name;
     record.root = request.config.bpffs;
     record.boot_id = TRY(boot_id());
+    record.created_ns = realtime_ns();
     record.node_netns = TRY(own_namespace());
     record.netns = request.netns;
     record.args = request.args;

@@ -226,6 +226,23 @@ TEST_F(LostTest, AddReleasesTheLeaseOfAKilledOne) {
     expect_nothing_left();
 }
 
+// The runtime's list of valid attachments cannot name an ADD that waits for its IPAM plugin.
+TEST_F(LostTest, GcLeavesAnAddUnderWayAlone) {
+    const Made made = make();
+    const AttachmentRecords records(kStateDirectory, node_.bpffs());
+    AttachmentRecord record = *require(records.find(made.container->id(), "eth0"));
+    record.container_id = "under-way";
+    record.entry.reset();
+    require(records.write(record));
+    const Json keys = {{"cniVersion", "1.1.0"}, {"cni.dev/valid-attachments", Json::array()}};
+    EXPECT_EQ(node_.cni("podlane", "GC", node_.config(keys)).rc, 0);
+    EXPECT_EQ(node_.records(), std::vector<std::string>{"under-way:eth0"});
+    record.created_ns -= 200ULL * 1000 * 1000 * 1000;
+    require(records.write(record));
+    EXPECT_EQ(node_.cni("podlane", "GC", node_.config(keys)).rc, 0);
+    expect_nothing_left();
+}
+
 TEST_F(LostTest, StateDirectoryIsAKey) {
     const Json keys = {{"stateDir", node_.dir() + "/a/state/"}};
     const Made made = make(keys);

@@ -39,7 +39,7 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 		return false;
 	}
 	backlog = departure - now;
-	charge(state, limit, bytes, now, false);
+	charge(state, limit, bytes, now, false, true);
 	state->delayed += !!backlog;
 	state->departures[place] = departure;
 	if (!backlog) {

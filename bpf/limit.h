@@ -38,12 +38,21 @@ static __always_inline __u32 segments_sent(struct __sk_buff *skb)
 	return tcp ? tcp->data_segs_out : NO_SEGMENTS;
 }
 
+/* A rate was announced to the sender: it sends no faster, and hears of the backlog without a loss. */
+static __always_inline bool is_paced_socket(struct __sk_buff *skb)
+{
+	struct bpf_sock *socket = skb->sk;
+	struct tcp_sock *tcp = socket ? bpf_skc_to_tcp_sock(socket) : 0;
+
+	return tcp && tcp->inet_conn.icsk_inet.sk.sk_max_pacing_rate != ~0UL;
+}
+
 /*
  * The backlog at which this packet is dropped. What has only just begun, and small frames that are a small part of all,
  * pass where large ones are dropped already: a question does not wait for a bulk transfer to be slowed down.
  */
-static __always_inline __u64 tolerance(const struct limit_state *state, const struct limit *limit, __u64 now,
-				       __u64 bytes, __u32 segments)
+static __always_inline __u64 tolerance(struct __sk_buff *skb, const struct limit_state *state,
+				       const struct limit *limit, __u64 now, __u64 bytes, __u32 segments)
 {
 	__u64 usual = limit->horizon_ns, longest = usual < LONGEST_HORIZON_NS ? LONGEST_HORIZON_NS : usual;
 
@@ -53,7 +62,7 @@ static __always_inline __u64 tolerance(const struct limit_state *state, const st
 		return longest;
 	if (segments <= UNPACED_SEGMENTS) /* those of one connection at least, however low the rate */
 		return longest + UNPACED_SEGMENTS * limit->frame_ns;
-	if (segments <= FIRST_SEGMENTS)
+	if (segments <= FIRST_SEGMENTS || (segments != NO_SEGMENTS && is_paced_socket(skb)))
 		return longest;
 	if (segments != NO_SEGMENTS) /* it cannot react to the backlog sooner */
 		usual += hearing_delay(state, limit);
@@ -78,7 +87,7 @@ static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *stat
 				 __u64 bytes)
 {
 	__u32 segments = segments_sent(skb);
-	__u64 now = bpf_ktime_get_ns(), most = tolerance(state, limit, now, bytes, segments), backlog;
+	__u64 now = bpf_ktime_get_ns(), most = tolerance(skb, state, limit, now, bytes, segments), backlog;
 
 	if (tracing)
 		return backlog_of(state->free_at_ns, limit, now) <= most;
@@ -90,7 +99,7 @@ static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *stat
 		bpf_spin_unlock(&state->lock);
 		return false;
 	}
-	charge(state, limit, bytes, now, segments <= UNPACED_SEGMENTS);
+	charge(state, limit, bytes, now, segments <= UNPACED_SEGMENTS, segments == NO_SEGMENTS);
 	if (bytes <= SMALL_FRAME)
 		charge_small(state, limit, bytes, now);
 	bpf_spin_unlock(&state->lock);
@@ -114,7 +123,7 @@ static __always_inline struct limit_state *find_limit(__u32 ifindex, __u32 direc
 		return 0;
 	make_limit(limit, rate, burst);
 	/* Not traced: an entry with a lock cannot be copied. */
-	return bpf_map_lookup_elem(&limit_state_v1, &key);
+	return bpf_map_lookup_elem(&limit_state_v2, &key);
 }
 
 /*

@@ -173,7 +173,7 @@ struct {
 	__uint(max_entries, 32768);
 	__type(key, struct limit_key);
 	__type(value, struct limit_state);
-} limit_state_v1 SEC(".maps");
+} limit_state_v2 SEC(".maps");
 
 /* Whether a prefix is shaped (1) or not (0). Read only for limits that make a difference. */
 struct {

@@ -42,21 +42,23 @@ static __always_inline void expect(struct ends *ends)
 		ends->receiver_flags |= coming_flags;
 }
 
-/* The share changes as the rate does. */
+/* A lower rate is announced before it is enforced. */
 static __always_inline void change_share(enum limit_direction direction)
 {
 	struct limit_key key = {.ifindex = coming_ifindex, .direction = direction};
 	__u64 was = changes[direction].was, rate = changes[direction].rate;
 	struct limit_state *state;
+	struct limit limit;
 
 	if (!was)
 		return;
 	changes[direction].was = 0;
-	state = map_find(&limit_state_v1, &key);
-	if (!state)
+	state = map_find(&limit_state_v2, &key);
+	if (!state || !find_rates(coming_ifindex, direction, &limit))
 		return;
 	bpf_spin_lock(&state->lock);
-	scale_share(state, was, rate);
+	state->coming_bits_per_s = rate < was ? rate : 0;
+	set_share(state, &limit);
 	bpf_spin_unlock(&state->lock);
 }
 
@@ -78,10 +80,12 @@ int pl_notify(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *socket = ctx->sk_common;
 	struct tcp_sock *tcp = socket ? bpf_skc_to_tcp_sock(socket) : 0;
-	struct announced *announced, nothing = {.rate = UNPACED, .clamp = UNCLAMPED};
+	struct announced *announced, nothing = {.rate = UNPACED, .clamp = UNCLAMPED, .own_rate = UNPACED};
+	struct sender sender = {};
 	struct ends ends = {};
-	bool is_there;
-	__u64 rate;
+	bool is_there, was_paced;
+	enum progress progress;
+	__u32 rate = 0;
 	int calls;
 
 	change_share(LIMIT_INGRESS);
@@ -95,15 +99,27 @@ int pl_notify(struct bpf_iter__tcp *ctx)
 	expect(&ends);
 	if (!is_limited(&ends))
 		return 0;
+	was_paced = tcp->bpf_sock_ops_cb_flags & BPF_SOCK_OPS_RTT_CB_FLAG;
 	calls = tcp->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG;
 	if (bpf_setsockopt(tcp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &calls, sizeof(calls)))
 		return 0;
 	announced = bpf_sk_storage_get(&paced_sockets, tcp, &nothing, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!announced)
 		return 0;
-	announced->joined = is_there ? announced->joined & ~EXPECTS : announced->joined | EXPECTS;
-	/* A connection with nothing to send does not join yet. */
-	rate = find_rate(&ends, announced, tcp->write_seq != tcp->snd_una ? SENDS : WAITS);
+	if (announced->is_known || !was_paced)
+		note_own_rate(announced, tcp);
+	announced->is_known = true;
+	announced->is_expecting = !is_there;
+	look_at(tcp, announced, &sender);
+	/* What it sent without this limit says nothing: with something to send it takes a whole share. */
+	sender.is_backlogged = tcp->write_seq != tcp->snd_una;
+	sender.demand_per_s = NS_PER_S;
+	progress = sender.is_backlogged ? SENDS : WAITS;
+	if (is_paced_by_sender(&ends))
+		rate = rate_of(ends.sender_ifindex, LIMIT_EGRESS, &announced->flows[LIMIT_EGRESS], &sender, progress);
+	if (is_paced_by_receiver(&ends))
+		rate = smaller_rate(rate, rate_of(ends.receiver_ifindex, LIMIT_INGRESS,
+						  &announced->flows[LIMIT_INGRESS], &sender, progress));
 	announce(tcp, announced, rate, clamp_for(tcp->srtt_us, tcp->mss_cache, rate));
 	cut_window(tcp, announced);
 	return 0;

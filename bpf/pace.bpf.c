@@ -49,18 +49,34 @@ static __always_inline bool look_up(struct bpf_sock_ops *ops, struct ends *ends)
 }
 
 /* A flow ends: its share is for the others at once. */
-static __always_inline void leave(__u32 ifindex, enum limit_direction direction, const struct announced *announced)
+static __always_inline void leave(__u32 ifindex, enum limit_direction direction, struct flow_share *flow)
 {
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
-	struct limit_state *state = map_find(&limit_state_v1, &key);
-	__u64 whole = whole_of(ifindex, direction);
+	struct limit_state *state = map_find(&limit_state_v2, &key);
+	__u64 now = bpf_ktime_get_ns();
+	struct limit limit;
 
-	if (!whole || !state || !(announced->joined & 1 << direction) ||
-	    state->epoch - announced->epochs[direction] > 1)
+	if (!flow->weight || !state || !find_rates(ifindex, direction, &limit))
 		return;
 	bpf_spin_lock(&state->lock);
-	leave_share(state, whole);
+	set_weight(state, &limit, flow, 0, now, 0);
 	bpf_spin_unlock(&state->lock);
+}
+
+/* Bytes per second that a limit leaves to a connection. A function of its own, which the verifier checks once. */
+__attribute__((noinline)) int share_of(struct bpf_sock_ops *ops, __u32 ifindex, __u32 direction, __u32 progress)
+{
+	struct bpf_sock *socket = ops->sk;
+	struct tcp_sock *tcp = socket ? bpf_skc_to_tcp_sock(socket) : 0;
+	struct announced *announced = socket ? bpf_sk_storage_get(&paced_sockets, socket, 0, 0) : 0;
+	struct sender sender = {};
+
+	if (!tcp || !announced)
+		return 0;
+	/* A bound that the verifier sees. */
+	asm volatile("%0 &= 1" : "+r"(direction));
+	look_at(tcp, announced, &sender);
+	return rate_of(ifindex, direction, &announced->flows[direction], &sender, progress);
 }
 
 static __always_inline void ask_for(struct bpf_sock_ops *ops, int calls)
@@ -72,23 +88,24 @@ static __always_inline void ask_for(struct bpf_sock_ops *ops, int calls)
 }
 
 /*
- * A connection without a limit costs nothing between its beginning and its end. Where it meets one that came later, it
- * is announced by pl_notify, or else when the first of its segments was dropped.
+ * A connection without a limit costs nothing between its beginning and its end. A limit that came later is
+ * announced to it by pl_notify, or else when the first of its segments was dropped.
  */
 static __always_inline void pace(struct bpf_sock_ops *ops, enum progress progress)
 {
 	struct bpf_sock *socket = ops->sk;
-	struct announced *announced, nothing = {.rate = UNPACED, .clamp = UNCLAMPED};
+	struct announced *announced, nothing = {.rate = UNPACED, .clamp = UNCLAMPED, .own_rate = UNPACED};
+	struct tcp_sock *tcp = socket ? bpf_skc_to_tcp_sock(socket) : 0;
 	struct ends ends = {};
-	__u64 rate;
+	__u32 rate = 0;
 	int window;
 
-	if (!socket || !look_up(ops, &ends))
+	if (!tcp || !look_up(ops, &ends))
 		return;
 	if (!is_limited(&ends)) {
 		announced = bpf_sk_storage_get(&paced_sockets, socket, 0, 0);
-		if (announced && !(announced->joined & EXPECTS)) {
-			announced->joined = 0;
+		if (announced && !announced->is_expecting) {
+			note_own_rate(announced, tcp);
 			announce(ops, announced, 0, UNCLAMPED);
 		}
 		ask_for(ops, BPF_SOCK_OPS_RETRANS_CB_FLAG);
@@ -98,8 +115,14 @@ static __always_inline void pace(struct bpf_sock_ops *ops, enum progress progres
 	announced = bpf_sk_storage_get(&paced_sockets, socket, &nothing, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!announced)
 		return;
-	announced->joined &= ~EXPECTS;
-	rate = find_rate(&ends, announced, progress);
+	if (announced->is_known || progress == STARTS)
+		note_own_rate(announced, tcp);
+	announced->is_known = true;
+	announced->is_expecting = false;
+	if (is_paced_by_sender(&ends))
+		rate = share_of(ops, ends.sender_ifindex, LIMIT_EGRESS, progress);
+	if (is_paced_by_receiver(&ends))
+		rate = smaller_rate(rate, share_of(ops, ends.receiver_ifindex, LIMIT_INGRESS, progress));
 	announce(ops, announced, rate, clamp_for(ops->srtt_us, ops->mss_cache, rate));
 	if (progress == STARTS && announced->clamp < FIRST_WINDOW) {
 		window = announced->clamp;
@@ -116,9 +139,9 @@ static __always_inline void end(struct bpf_sock_ops *ops)
 	if (!announced || !look_up(ops, &ends))
 		return;
 	if (ends.sender_flags & INTERFACE_LIMIT_EGRESS)
-		leave(ends.sender_ifindex, LIMIT_EGRESS, announced);
+		leave(ends.sender_ifindex, LIMIT_EGRESS, &announced->flows[LIMIT_EGRESS]);
 	if (ends.receiver_flags & INTERFACE_LIMIT_INGRESS)
-		leave(ends.receiver_ifindex, LIMIT_INGRESS, announced);
+		leave(ends.receiver_ifindex, LIMIT_INGRESS, &announced->flows[LIMIT_INGRESS]);
 }
 
 static __always_inline enum progress progress_of(struct bpf_sock_ops *ops)

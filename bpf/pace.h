@@ -20,7 +20,7 @@ const volatile __u32 node_netns = 0;
 #define UNCLAMPED 0x7fffffff
 /* A window holds what is sent in the round trip, and in this time besides. */
 #define WINDOW_SLACK_US 4000
-/* The kernel makes its packets larger than 1 ms of the rate where round trips are shorter. */
+/* The kernel makes its packets larger than 1 ms of the rate if round trips are shorter. */
 #define SHORT_ROUND_TRIP_US 4000
 #define SMALLEST_WINDOW 4
 /* Backlogs that a connection waits for when it begins; a longer one is of a clock that jumped. */
@@ -29,14 +29,13 @@ const volatile __u32 node_netns = 0;
 
 /* What was announced to a socket last. */
 struct announced {
-	__u32 rate;      /* bytes per second */
-	__u32 clamp;     /* segments */
-	__u32 epochs[2]; /* by direction: the last one it was counted in */
-	__u32 joined;    /* bits by direction: it counts as a flow of the limit; and EXPECTS */
+	__u32 rate;                 /* bytes per second */
+	__u32 clamp;                /* segments */
+	__u32 own_rate;             /* SO_MAX_PACING_RATE of the application; UNPACED if it set none */
+	__u16 is_expecting;         /* a limit was announced to it that is not enforced yet */
+	__u16 is_known;             /* own_rate is known */
+	struct flow_share flows[2]; /* by direction */
 };
-
-/* A limit was announced to it that is not enforced yet. */
-#define EXPECTS (1 << 2)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -45,7 +44,7 @@ struct {
 	__type(value, struct announced);
 } paced_sockets SEC(".maps");
 
-/* Of a connection: just established, has nothing sent yet, sends what is not paced, or more. */
+/* Of a connection: just established, has nothing sent yet, sends its first window, or more. */
 enum progress { STARTS, WAITS, BEGINS, SENDS };
 
 /* The endpoints at both ends of a connection, as far as they are of this node. */
@@ -119,42 +118,46 @@ static __always_inline bool is_shaped(__u32 flags, __u32 ifindex, enum limit_dir
 	return !shaped || *shaped & PREFIX_SET || (*shaped & PREFIX_IPV6 && is_mapped_ipv4(other));
 }
 
-/* Bytes per second of the limit; 0 where there is none. */
-static __always_inline __u64 whole_of(__u32 ifindex, enum limit_direction direction)
+/* False if there is no limit. */
+static __always_inline bool find_rates(__u32 ifindex, enum limit_direction direction, struct limit *limit)
 {
 	struct bandwidth *given = map_find(&bandwidths_v1, &ifindex);
+	__u64 rate = 0, burst = 0;
 
-	if (!given)
-		return 0;
-	return (direction == LIMIT_INGRESS ? given->ingress_rate_bits_per_s : given->egress_rate_bits_per_s) / 8;
-}
-
-/* A connection after some silence begins with the whole, which the first to send keeps. */
-static __always_inline void restart_if_idle(struct limit_state *state, __u64 whole)
-{
-	__u64 now = bpf_ktime_get_ns();
-
-	bpf_spin_lock(&state->lock);
-	if (whole && (!state->fair_bytes_per_s || is_idle(state, whole, now)))
-		restart_share(state, whole, now);
-	bpf_spin_unlock(&state->lock);
+	if (given) {
+		rate = direction == LIMIT_INGRESS ? given->ingress_rate_bits_per_s : given->egress_rate_bits_per_s;
+		burst = direction == LIMIT_INGRESS ? given->ingress_burst_bits : given->egress_burst_bits;
+	}
+	if (rate)
+		make_limit(limit, rate, burst);
+	return rate;
 }
 
 /*
- * A flow that sends for the first time joins at once, so that many that begin together do not all take the whole.
+ * What a socket could send if nothing paced it: what it holds in DEMAND_US or a round trip, no more than its windows
+ * let through. A congestion window at its clamp is held back by pacing.
  */
-static __always_inline void join(struct limit_state *state, __u64 whole)
+static __always_inline void look_at(struct tcp_sock *tcp, const struct announced *announced, struct sender *sender)
 {
-	bpf_spin_lock(&state->lock);
-	if (whole)
-		join_share(state, whole);
-	bpf_spin_unlock(&state->lock);
+	__u32 unsent = tcp->write_seq - tcp->snd_nxt, held = tcp->write_seq - tcp->snd_una;
+	__u32 round_trip = (tcp->srtt_us >> 3) + 1, window = tcp->snd_wnd;
+	__u64 cwnd = 2ULL * tcp->snd_cwnd * tcp->mss_cache, demand;
+
+	sender->now = bpf_ktime_get_ns();
+	sender->acked = tcp->bytes_acked;
+	sender->round_trip_us = round_trip;
+	sender->is_backlogged = unsent;
+	demand = (__u64)held * 1000000 / (round_trip < DEMAND_US ? DEMAND_US : round_trip);
+	if (tcp->snd_cwnd < announced->clamp - announced->clamp / 8)
+		demand = smaller(demand, cwnd * 1000000 / round_trip);
+	demand = smaller(demand, (__u64)window * 1000000 / round_trip);
+	sender->demand_per_s = smaller(demand, announced->own_rate);
 }
 
 /* The first segments of many connections are ahead of what is paced: the next two leave when those have left. */
-static __always_inline __u64 behind_backlog(const struct limit_state *state, __u64 rate)
+static __always_inline __u64 behind_backlog(const struct limit_state *state, __u64 now, __u64 rate)
 {
-	__u64 now = bpf_ktime_get_ns(), backlog = state->free_at_ns > now ? state->free_at_ns - now : 0, slow;
+	__u64 backlog = state->free_at_ns > now ? state->free_at_ns - now : 0, slow;
 
 	if (backlog < SHORTEST_WAIT_NS || backlog > LONGEST_WAIT_NS)
 		return rate;
@@ -162,45 +165,62 @@ static __always_inline __u64 behind_backlog(const struct limit_state *state, __u
 	return slow < rate ? slow : rate;
 }
 
-/* Bytes per second the limit leaves to one flow; 0 where there is none. */
-static __always_inline __u64 rate_of(__u32 ifindex, enum limit_direction direction, struct announced *announced,
-				     enum progress progress)
+/* Bytes per second the limit leaves to one flow, UNPACED at most; 0 if there is none. */
+static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction direction, struct flow_share *flow,
+				     const struct sender *sender, enum progress progress)
 {
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
-	struct limit_state *state = map_find(&limit_state_v1, &key);
+	struct limit_state *state = map_find(&limit_state_v2, &key);
+	__u64 now = sender->now, part, rate, term;
+	__u32 weight = 0;
+	struct limit limit;
 
-	if (!state)
+	if (!state || !find_rates(ifindex, direction, &limit))
 		return 0;
-	if (progress == STARTS)
-		restart_if_idle(state, whole_of(ifindex, direction));
-	if (progress >= BEGINS && !(announced->joined & 1 << direction)) {
-		announced->joined |= 1 << direction;
-		join(state, whole_of(ifindex, direction));
+	if (progress >= BEGINS)
+		weight = weigh(flow, sender);
+	part = aim_now(state, &limit, now);
+	/* The share is not known before the flow has joined, but it is hardly greater then. */
+	rate = scaled(state->fair_bytes_per_s, part);
+	if (progress == BEGINS)
+		rate = behind_backlog(state, now, rate);
+	term = term_of(rate, sender);
+	if (progress == STARTS || is_news(state, flow, weight, now, term)) {
+		bpf_spin_lock(&state->lock);
+		if (progress == STARTS && (!state->fair_bytes_per_s || is_idle(state, &limit, now)))
+			restart_share(state, &limit, now);
+		set_weight(state, &limit, flow, weight, now, term);
+		bpf_spin_unlock(&state->lock);
 	}
+	rate = scaled(state->fair_bytes_per_s, part);
+	state->paced_bytes_per_s = rate; /* without the lock: any flow's will do */
+	if (progress == BEGINS)
+		rate = behind_backlog(state, now, rate);
+	flow->rate = smaller(rate, UNPACED);
 	__sync_fetch_and_add(&state->paced, 1);
-	if (announced->epochs[direction] != state->epoch) {
-		announced->epochs[direction] = state->epoch;
-		__sync_fetch_and_add(&state->flows_seen, 1);
-	}
-	return progress == BEGINS ? behind_backlog(state, state->paced_bytes_per_s) : state->paced_bytes_per_s;
+	return flow->rate;
 }
 
-/* The smaller of the two limits of a connection; 0 where neither is there. */
-static __always_inline __u64 find_rate(const struct ends *ends, struct announced *announced, enum progress progress)
+static __always_inline bool is_paced_by_sender(const struct ends *ends)
 {
-	const __u32 egress = INTERFACE_LIMIT_EGRESS, ingress = INTERFACE_LIMIT_INGRESS;
-	__u64 rate = 0, other;
+	return (ends->sender_flags & (INTERFACE_LIMIT_EGRESS | INTERFACE_LIMIT_UNPACED_EGRESS)) ==
+		       INTERFACE_LIMIT_EGRESS &&
+	       is_shaped(ends->sender_flags, ends->sender_ifindex, LIMIT_EGRESS, &ends->remote);
+}
 
-	if ((ends->sender_flags & (egress | INTERFACE_LIMIT_UNPACED_EGRESS)) == egress &&
-	    is_shaped(ends->sender_flags, ends->sender_ifindex, LIMIT_EGRESS, &ends->remote))
-		rate = rate_of(ends->sender_ifindex, LIMIT_EGRESS, announced, progress);
-	if ((ends->receiver_flags & (ingress | INTERFACE_LIMIT_UNPACED_INGRESS)) == ingress &&
-	    is_shaped(ends->receiver_flags, ends->receiver_ifindex, LIMIT_INGRESS, &ends->local)) {
-		other = rate_of(ends->receiver_ifindex, LIMIT_INGRESS, announced, progress);
-		if (other && (!rate || other < rate))
-			rate = other;
-	}
-	return rate;
+static __always_inline bool is_paced_by_receiver(const struct ends *ends)
+{
+	return (ends->receiver_flags & (INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_UNPACED_INGRESS)) ==
+		       INTERFACE_LIMIT_INGRESS &&
+	       is_shaped(ends->receiver_flags, ends->receiver_ifindex, LIMIT_INGRESS, &ends->local);
+}
+
+/* The smaller of the two limits of a connection, 0 being none. */
+static __always_inline __u32 smaller_rate(__u32 a, __u32 b)
+{
+	if (!a || !b)
+		return a | b;
+	return a < b ? a : b;
 }
 
 /* Less than an eighth is no news. */
@@ -226,10 +246,22 @@ static __always_inline __u32 clamp_for(__u32 srtt_us, __u32 mss, __u64 rate)
 	return window < UNCLAMPED ? window : UNCLAMPED;
 }
 
-/* `socket`: what bpf_setsockopt() takes in a program of this kind. */
+/* An application that set SO_MAX_PACING_RATE itself since is held to the smaller of both. */
+static __always_inline void note_own_rate(struct announced *announced, struct tcp_sock *tcp)
+{
+	unsigned long now = tcp->inet_conn.icsk_inet.sk.sk_max_pacing_rate;
+	__u32 rate = now < UNPACED ? now : UNPACED;
+
+	if (rate != announced->rate) {
+		announced->own_rate = rate;
+		announced->rate = rate;
+	}
+}
+
+/* `socket`: what bpf_setsockopt() takes in a program of this kind. A rate of 0: no limit. */
 static __always_inline void announce(void *socket, struct announced *announced, __u64 found, int clamp)
 {
-	__u32 rate = found && found < UNPACED ? found : UNPACED;
+	__u32 rate = found && found < announced->own_rate ? found : announced->own_rate;
 
 	if (rate != announced->rate) {
 		announced->rate = rate;

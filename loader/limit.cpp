@@ -45,7 +45,6 @@ bandwidth wider(const bandwidth &a, const bandwidth &b) {
 Result<RateChanges> put_states(const LimitTables &tables, std::uint32_t ifindex, const bandwidth &was,
                                const bandwidth &limits) {
     RateChanges changes;
-    constexpr std::uint64_t kBitsPerByte = 8;
     for (const Direction &one : kDirections) {
         const limit_key key{ifindex, static_cast<std::uint32_t>(one.number)};
         const std::uint64_t rate = limits.*one.rate;
@@ -57,8 +56,10 @@ Result<RateChanges> put_states(const LimitTables &tables, std::uint32_t ifindex,
         const auto there = TRY(tables.states.find(key));
         limit_state state = there.value_or(limit_state{});
         if (rate != 0) {
-            restart_share(&state, rate / kBitsPerByte, monotonic_ns());
-            state.flows_seen = 0;
+            limit given{};
+            make_limit(&given, rate, limits.*one.burst);
+            state.coming_bits_per_s = 0;
+            restart_share(&state, &given, monotonic_ns());
         }
         if (rate != 0 || !there)
             TRY(tables.states.update(key, state));

@@ -1,8 +1,11 @@
 /*
- * The fair share of a limit: the rate each sender is told. It rises while the backlog is below its target and falls
- * while it is above. Only the functions of this header write it, under the lock of the state.
+ * The fair share of a limit: the rate at which each paced sender may send. What the flows do not want is left to the
+ * others (max-min fairness): the share is the rate, less what is not paced, divided by the sum of the flows' weights. A
+ * flow that takes its whole share weighs 1 (ONE), one that wants a part of it weighs that part, one without a demand
+ * weighs nothing, however many of them are open. A flow renews its weight with each round trip; a silent one leaves.
  *
- * Invariant: 1 <= fair_bytes_per_s <= 5/4 of the rate + 1, once the state was used; 0 in a new state means "not yet".
+ * Only the functions of this header write the share, under the lock of the state. Invariant, once it was used:
+ * 1 <= fair_bytes_per_s <= 5/4 of the rate + 1, and `weight` is the sum of `leaving`.
  */
 #pragma once
 
@@ -10,34 +13,60 @@
 
 /* Ratios have 10 binary places. */
 #define ONE 1024
-/* A share of so much more than the whole: no flow has joined yet. */
-#define UNTAKEN 1
-/* Nobody has sent for this time and some frames: the share is of flows that are gone. */
+/* No large frame was sent for this time and some frames: the limit is idle. */
 #define IDLE_NS (10 * NS_PER_MS)
+/* A silent flow leaves after this time, or after a round trip, whichever is longer. */
+#define LEAST_TERM_NS (33 * NS_PER_MS)
+/* A flow's demand is what it could send in this time, at least. */
+#define DEMAND_US 10000
+/* What a flow takes of its share is measured for this time and this many bytes at least. */
+#define MEASURE_NS (10 * NS_PER_MS)
+#define MEASURE_BYTES 12000
+/* A flow that takes 3/4 of its share and has more to send takes the whole: pacing is not that exact. */
+#define TAKES_ALL (ONE * 3 / 4)
+/* What is not paced leaves 1/8 to what is. */
+#define LEAST_PACED 8
 
-/* How long a new rate takes to be heard of: a flow sends two frames at a time, and learns from their acknowledgement.
- */
+/* A flow's part in one limit, in the memory of its sender. */
+struct flow_share {
+	__u32 rate;     /* bytes per second announced to it last */
+	__u32 slot;     /* it leaves then, and ... */
+	__u32 weight;   /* ... until then it weighs this */
+	__u32 taken;    /* part of its share it took, as measured last, in 1/ONE */
+	__u64 at_ns;    /* when its weight was determined last */
+	__u64 since_ns; /* when the current measurement began, ... */
+	__u64 acked;    /* ... how many bytes were acknowledged then, ... */
+	__u64 allowed;  /* ... and how many it could have sent since */
+};
+
+ABI_INLINE __u64 smaller(__u64 a, __u64 b)
+{
+	return a < b ? a : b;
+}
+
+ABI_INLINE __u64 scaled(__u64 value, __u64 ratio)
+{
+	return value / ONE * ratio + value % ONE * ratio / ONE;
+}
+
+/* How long a new rate takes to arrive: a flow sends two frames at a time, and learns from their acknowledgement. */
 ABI_INLINE __u64 hearing_delay(const struct limit_state *state, const struct limit *limit)
 {
-	__u64 flows = state->flows > state->flows_seen ? state->flows : state->flows_seen;
-
-	return (flows < 1024 ? flows : 1024) * 2 * limit->frame_ns;
+	return smaller(state->flows, 1024) * 2 * limit->frame_ns;
 }
 
 /*
- * What is told to a flow now it acts upon when it has sent twice, up to four segments each time: sooner, a share that
- * is too small would be made smaller yet while all are silent, and then too large.
+ * A flow acts upon a rate when it has sent twice, up to four segments each time: sooner, a share that is too small
+ * would be made smaller yet while all are silent, and then too large.
  */
 ABI_INLINE __u64 acting_delay(const struct limit_state *state)
 {
-	__u64 delay = 8 * (FRAME_BITS / 8) * NS_PER_S / (state->paced_bytes_per_s | 1);
-
-	return delay < NS_PER_S / 2 ? delay : NS_PER_S / 2;
+	return smaller(8 * (FRAME_BITS / 8) * NS_PER_S / (state->paced_bytes_per_s | 1), NS_PER_S / 2);
 }
 
 /*
- * The share of the rate to aim at, in 1/ONE: ONE at the target, more below, less above it, the gentler the longer it
- * takes to be heard and acted upon; 1/4 at the least, or 1/2 where flows that were told less would be silent for long.
+ * The part of the share to announce, in 1/ONE: ONE at the target, more below, less above it, the gentler the longer the
+ * flows take to act; at least 1/4, or 1/2 if flows at a lower rate would be silent for long.
  */
 ABI_INLINE __u64 aim(const struct limit *limit, __u64 backlog, __u64 delay, __u64 acting)
 {
@@ -57,138 +86,224 @@ ABI_INLINE __u64 aim(const struct limit *limit, __u64 backlog, __u64 delay, __u6
 	return above > least ? above : least;
 }
 
-ABI_INLINE __u64 scaled(__u64 value, __u64 ratio)
+ABI_INLINE __u64 aim_now(const struct limit_state *state, const struct limit *limit, __u64 now)
 {
-	return value / ONE * ratio + value % ONE * ratio / ONE;
+	return aim(limit, backlog_of(state->free_at_ns, limit, now), hearing_delay(state, limit), acting_delay(state));
 }
 
-ABI_INLINE void set_fair(struct limit_state *state, const struct limit *limit, __u64 fair)
+/* The share follows from the weights, the gain and the rate of what is not paced. Under the lock. */
+ABI_INLINE void set_share(struct limit_state *state, const struct limit *limit)
 {
-	__u64 whole = limit->rate_bits_per_s / 8;
+	__u64 weight = state->weight > ONE ? state->weight : ONE, whole, rest, fair;
 
-	if (fair > whole + whole / 4)
-		fair = whole + whole / 4;
+	if (limit->rate_bits_per_s <= state->coming_bits_per_s)
+		state->coming_bits_per_s = 0;
+	whole = (state->coming_bits_per_s ? state->coming_bits_per_s : limit->rate_bits_per_s) / 8;
+	rest = whole - smaller(state->other_bytes_per_s, whole - whole / LEAST_PACED);
+	if (state->gain < ONE / 4)
+		state->gain = state->gain ? ONE / 4 : ONE;
+	if (state->gain > weight + weight / 4)
+		state->gain = weight + weight / 4;
+	fair = rest / weight * state->gain + rest % weight * state->gain / weight;
 	if (fair < whole / 4096 + 1)
 		fair = whole / 4096 + 1;
 	state->fair_bytes_per_s = fair;
+	state->flows = (state->weight + ONE / 2) / ONE;
 }
 
-/* A measurement lasts 10 ms, 16 frames and until all have heard of the last one's at least. Under the lock. */
-ABI_INLINE void measure(struct limit_state *state, const struct limit *limit, __u64 now, __u64 wanted, __u64 delay,
-			__u64 acting)
+/*
+ * Corrects the gain by a quarter of the difference between what was wanted and what came. A measurement lasts 10 ms, 16
+ * frames and until all flows know the last one's result, at least. Under the lock.
+ */
+ABI_INLINE void measure(struct limit_state *state, const struct limit *limit, __u64 now)
 {
-	__u64 elapsed = now - state->window_since_ns, shortest = 2 * delay + 16 * limit->frame_ns;
-	__u64 charged = state->window_charged_ns;
-	__u64 load, ratio;
+	__u64 elapsed = now - state->window_since_ns, delay, acting, shortest, wanted, load, ratio, charged;
 
-	if (shortest < 10 * NS_PER_MS)
-		shortest = 10 * NS_PER_MS;
+	if (state->window_since_ns <= now && elapsed < 10 * NS_PER_MS)
+		return;
+	delay = hearing_delay(state, limit);
+	acting = acting_delay(state);
+	shortest = 2 * delay + 16 * limit->frame_ns;
 	if (state->window_since_ns <= now && (elapsed < shortest || elapsed < acting))
 		return;
-	state->window_since_ns = now;
-	state->window_charged_ns = 0;
-	if (elapsed > (1ULL << 50))
-		elapsed = 1ULL << 50;
-	if (charged > (1ULL << 50))
-		charged = 1ULL << 50;
-	load = charged * ONE / (elapsed | 1);
-	if (load > wanted + ONE)
-		load = wanted + ONE;
+	elapsed = smaller(elapsed, 1ULL << 50) | 1;
+	charged = smaller(state->window_charged_ns, 1ULL << 50);
+	wanted = aim(limit, backlog_of(state->free_at_ns, limit, now), delay, acting);
+	load = smaller(charged * ONE / elapsed, wanted + ONE);
 	ratio = ONE + wanted / 4 - load / 4;
 	/* Senders that wait for the backlog to go do not leave their share to others. */
 	if (wanted < ONE && ratio > ONE)
 		ratio = ONE;
-	set_fair(state, limit, scaled(state->fair_bytes_per_s, ratio));
-}
-
-ABI_INLINE void count_epoch(struct limit_state *state, __u64 now)
-{
-	if (state->epoch_since_ns <= now && now - state->epoch_since_ns < NS_PER_S)
-		return;
-	state->epoch_since_ns = now;
-	state->epoch++;
-	state->flows = state->flows_seen;
-	state->flows_seen = 0;
+	state->gain = smaller(state->gain, 1ULL << 40) * ratio / ONE;
+	state->other_bytes_per_s = scaled(limit->rate_bits_per_s / 8,
+					  smaller(smaller(state->window_other_ns, 1ULL << 50) * ONE / elapsed, ONE));
+	state->window_since_ns = now;
+	state->window_charged_ns = 0;
+	state->window_other_ns = 0;
+	set_share(state, limit);
 }
 
 /*
  * Charges a packet that is let through. Under the lock; what a clock that jumped or a rate that changed left is cut.
- * What was sent before anybody could be told a rate says nothing of the share.
+ * What is not paced yet (the first segments of a connection) or never (is_other) says nothing of the share.
  */
-ABI_INLINE void charge(struct limit_state *state, const struct limit *limit, __u64 bytes, __u64 now, bool is_untold)
+ABI_INLINE void charge(struct limit_state *state, const struct limit *limit, __u64 bytes, __u64 now, bool is_first,
+		       bool is_other)
 {
 	__u64 work = bytes * 8 * NS_PER_S + state->remainder % limit->rate_bits_per_s;
 	__u64 cost = work / limit->rate_bits_per_s;
-	__u64 backlog = backlog_of(state->free_at_ns, limit, now);
-	__u64 delay = hearing_delay(state, limit), acting = acting_delay(state), wanted;
 
 	state->remainder = work % limit->rate_bits_per_s;
-	state->free_at_ns = now + backlog + cost;
-	state->window_charged_ns += is_untold ? 0 : cost;
+	state->free_at_ns = now + backlog_of(state->free_at_ns, limit, now) + cost;
+	state->window_charged_ns += is_first ? 0 : cost;
+	state->window_other_ns += is_other ? cost : 0;
 	state->bytes += bytes;
 	if (bytes > SMALL_FRAME)
 		state->large_at_ns = now;
 	state->packets++;
-	wanted = aim(limit, backlog + cost, delay, acting);
 	if (!state->fair_bytes_per_s)
-		set_fair(state, limit, limit->rate_bits_per_s / 8);
-	measure(state, limit, now, wanted, delay, acting);
-	count_epoch(state, now);
-	state->paced_bytes_per_s = scaled(state->fair_bytes_per_s, wanted);
+		set_share(state, limit);
+	measure(state, limit, now);
 }
 
-/* Nobody has sent for the time of some frames. */
-ABI_INLINE bool is_idle(const struct limit_state *state, __u64 whole, __u64 now)
+/* No large frame was sent for the time of some. */
+ABI_INLINE bool is_idle(const struct limit_state *state, const struct limit *limit, __u64 now)
 {
-	__u64 idle = IDLE_NS + 4 * time_of(FRAME_BITS / 8, whole);
+	__u64 idle = IDLE_NS + 4 * limit->frame_ns;
 
 	return state->free_at_ns <= now + idle && now - state->large_at_ns > idle;
 }
 
-/* The whole is free: the first flow to join takes it. Counters stay. */
-ABI_INLINE void restart_share(struct limit_state *state, __u64 whole, __u64 now)
+/* What was measured is of flows that are gone. Weights leave by themselves, counters stay. Under the lock. */
+ABI_INLINE void restart_share(struct limit_state *state, const struct limit *limit, __u64 now)
 {
-	state->fair_bytes_per_s = whole + UNTAKEN;
-	state->paced_bytes_per_s = whole;
-	state->flows = 0;
+	state->gain = ONE;
+	state->other_bytes_per_s = 0;
 	state->large_at_ns = now;
 	state->window_since_ns = now;
 	state->window_charged_ns = 0;
+	state->window_other_ns = 0;
+	set_share(state, limit);
+	state->paced_bytes_per_s = state->fair_bytes_per_s;
 }
 
-/* A flow joins: the share of n becomes that of n + 1. */
-ABI_INLINE void join_share(struct limit_state *state, __u64 whole)
+ABI_INLINE __u32 slot_of(__u64 ns)
 {
-	__u64 fair = state->fair_bytes_per_s;
-
-	fair = fair == whole + UNTAKEN ? whole : fair * ONE / (ONE + fair * ONE / whole);
-	if (fair < whole / 4096 + 1)
-		fair = whole / 4096 + 1;
-	state->fair_bytes_per_s = fair;
-	state->paced_bytes_per_s = fair;
+	return ns >> LIMIT_SLOT_SHIFT;
 }
 
-/* A flow leaves: the reverse of join_share(). */
-ABI_INLINE void leave_share(struct limit_state *state, __u64 whole)
+/* Flows whose term has passed leave. Under the lock. */
+ABI_INLINE void expire_flows(struct limit_state *state, __u64 now)
 {
-	__u64 part = state->fair_bytes_per_s * ONE / whole;
+	__u32 slot = slot_of(now), passed = slot - state->slot, gone = 0;
 
-	if (part < ONE / 2)
-		state->fair_bytes_per_s = state->fair_bytes_per_s * ONE / (ONE - part);
-	else if (part < ONE)
-		state->fair_bytes_per_s = whole;
-	if (state->flows)
-		state->flows--;
-	if (state->flows_seen)
-		state->flows_seen--;
+	/* Without branches but for its end: the verifier follows each of them. */
+	for (__u32 i = 0; i < LIMIT_SLOTS && i < passed; i++) {
+		__u32 *leaving = &state->leaving[(slot - i) % LIMIT_SLOTS];
+
+		gone += *leaving;
+		*leaving = 0;
+	}
+	state->weight -= smaller(gone, state->weight);
+	state->slot = slot;
 }
 
-/* The rate changes, and one flow's share as it does. Rates in bits per second. */
-ABI_INLINE void scale_share(struct limit_state *state, __u64 was, __u64 rate)
+/* The flow weighs something until its slot, unless the clock jumped or the state is a new one. */
+ABI_INLINE bool weighs(const struct limit_state *state, const struct flow_share *flow)
 {
-	/* In units of 4096 bit/s, so that the products fit, and never 0. */
-	was = was >> 12 | 1;
-	rate = rate >> 12 | 1;
-	state->fair_bytes_per_s = state->fair_bytes_per_s * rate / was;
-	state->paced_bytes_per_s = state->paced_bytes_per_s * rate / was;
+	return flow->weight && flow->slot - state->slot - 1 < LIMIT_SLOTS - 1;
+}
+
+/* Under the lock, after expire_flows(). */
+ABI_INLINE void remove_flow(struct limit_state *state, struct flow_share *flow)
+{
+	__u32 *leaving = &state->leaving[flow->slot % LIMIT_SLOTS], weight;
+
+	if (weighs(state, flow)) {
+		weight = smaller(flow->weight, *leaving);
+		*leaving -= weight;
+		state->weight -= smaller(weight, state->weight);
+	}
+	flow->weight = 0;
+}
+
+/* The flow weighs `weight` for `term_ns` from now on. Under the lock. */
+ABI_INLINE void set_weight(struct limit_state *state, const struct limit *limit, struct flow_share *flow, __u32 weight,
+			   __u64 now, __u64 term_ns)
+{
+	expire_flows(state, now);
+	remove_flow(state, flow);
+	if (weight) {
+		flow->slot = slot_of(now + smaller(term_ns, (__u64)(LIMIT_SLOTS - 2) << LIMIT_SLOT_SHIFT)) + 1;
+		flow->weight = weight;
+		state->leaving[flow->slot % LIMIT_SLOTS] += weight;
+		state->weight += weight;
+	}
+	set_share(state, limit);
+}
+
+/* What a sender does, as its socket knows it. */
+struct sender {
+	__u64 now;
+	__u64 acked;        /* bytes, since it began */
+	__u64 demand_per_s; /* bytes per second it could send if it were not paced */
+	__u32 round_trip_us;
+	bool is_backlogged; /* only pacing holds it back */
+};
+
+/* How long a flow at this rate may be silent: it sends two frames at a time. */
+ABI_INLINE __u64 term_of(__u64 bytes_per_s, const struct sender *sender)
+{
+	__u64 term = LEAST_TERM_NS, bursts = 6 * (FRAME_BITS / 8) * NS_PER_S / (bytes_per_s | 1);
+
+	if (term < sender->round_trip_us * 1250ULL)
+		term = sender->round_trip_us * 1250ULL;
+	return term < bursts ? bursts : term;
+}
+
+/* The part of its share that a flow takes. What it took before a silence says nothing. */
+ABI_INLINE void measure_flow(struct flow_share *flow, const struct sender *sender)
+{
+	__u64 measured = sender->now - flow->since_ns, elapsed = sender->now - flow->at_ns;
+
+	flow->at_ns = sender->now;
+	if (elapsed > term_of(flow->rate, sender)) {
+		flow->taken = 0;
+	} else {
+		flow->allowed += (__u64)flow->rate * elapsed / NS_PER_S;
+		if (measured < MEASURE_NS || measured < sender->round_trip_us * 1000ULL ||
+		    flow->allowed < MEASURE_BYTES)
+			return;
+		flow->taken = smaller((sender->acked - flow->acked) * ONE / flow->allowed, ONE);
+	}
+	flow->since_ns = sender->now;
+	flow->acked = sender->acked;
+	flow->allowed = 0;
+}
+
+/* The weight of a flow: the part of its share that it took, or that its socket can take now. */
+ABI_INLINE __u32 weigh(struct flow_share *flow, const struct sender *sender)
+{
+	__u64 weight;
+
+	measure_flow(flow, sender);
+	if (!sender->is_backlogged)
+		return flow->taken < ONE / 64 ? 0 : flow->taken;
+	if (flow->taken >= TAKES_ALL)
+		return ONE;
+	weight = smaller(sender->demand_per_s, 1ULL << 50) * ONE / (flow->rate | 1) | 1;
+	return smaller(weight > flow->taken ? weight : flow->taken, ONE);
+}
+
+/* Whether a weight that is to be renewed is worth the lock. */
+ABI_INLINE bool is_news(const struct limit_state *state, const struct flow_share *flow, __u32 weight, __u64 now,
+			__u64 term_ns)
+{
+	__u32 was = flow->weight;
+
+	if (state->slot != slot_of(now) || !was != !weight)
+		return true;
+	if (was && flow->slot - slot_of(now + term_ns) > 1) /* at the old slot or the next one */
+		return true;
+	return was > weight ? was - weight > was >> 3 : weight - was > weight >> 3;
 }

@@ -21,7 +21,7 @@
 #define PODLANE_MAP_CIDRS "cluster_cidr_v1"
 #define PODLANE_MAP_SOURCE_ROUTES "source_route_v1"
 #define PODLANE_MAP_SOURCE_SLOTS "source_slots_v1"
-#define PODLANE_MAP_LIMITS "limit_state_v1"
+#define PODLANE_MAP_LIMITS "limit_state_v2"
 #define PODLANE_MAP_EXEMPT "exempt_v1"
 #define PODLANE_MAP_SENDERS "senders_v1"
 #define PODLANE_MAP_WATCH "watch_v1"

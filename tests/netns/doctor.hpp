@@ -215,7 +215,7 @@ constexpr std::array kFaults = {
           [](Doctor &d) { require(require(Counters::open(d.node_.bpffs(), Access::read_write)).insert_zero(424242)); }},
     Fault{"LimitsOfNobody", "orphan", "bandwidths_v1 has an entry of interface 424242", true,
           [](Doctor &d) { require(d.open(&open_bandwidths).update(424242, {})); }},
-    Fault{"LimitStateOfNobody", "orphan", "limit_state_v1 has an entry of interface 424242", true,
+    Fault{"LimitStateOfNobody", "orphan", "limit_state_v2 has an entry of interface 424242", true,
           [](Doctor &d) { require(d.open(&open_limit_states).update({424242, LIMIT_EGRESS}, {})); }},
     Fault{"ExemptPrefixOfNobody", "orphan", "exempt_v1 has an entry of interface 424242", true,
           [](Doctor &d) {

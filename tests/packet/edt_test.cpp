@@ -126,7 +126,7 @@ TEST_F(Edt, AnyClockAndAnyRateEndInADepartureSoon) {
         time(node().pod, 0, rate);
         for (const std::uint64_t wrong : {std::uint64_t{0}, std::uint64_t{1}, kForever / 2, kForever}) {
             limit_state wild{};
-            wild.free_at_ns = wild.small_free_at_ns = wild.window_since_ns = wild.epoch_since_ns = wrong;
+            wild.free_at_ns = wild.small_free_at_ns = wild.window_since_ns = wrong;
             for (__u64 &place : wild.departures)
                 place = wrong;
             must(node().tables().limit_states.update({node().pod.ifindex, LIMIT_INGRESS}, wild));

@@ -1,0 +1,194 @@
+// The fair share of a limit, in simulation: what each flow gets beside which others.
+#include "tests/unit/limit_simulation.hpp"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <random>
+
+namespace podlane::simulation {
+namespace {
+
+constexpr std::uint64_t kRate = 100000000;
+constexpr double kGoodput = 1448.0 / 1514;
+
+double jain(const std::vector<double> &of) {
+    const double sum = std::accumulate(of.begin(), of.end(), 0.0);
+    return sum * sum / (static_cast<double>(of.size()) * std::inner_product(of.begin(), of.end(), of.begin(), 0.0));
+}
+
+struct Measured {
+    std::vector<double> bits_per_s;
+    [[nodiscard]] double sum() const { return std::accumulate(bits_per_s.begin(), bits_per_s.end(), 0.0); }
+};
+
+// What the first `flows` get in `ns` from now on.
+Measured measure(Simulation &all, std::size_t flows, std::uint64_t ns) {
+    std::vector<std::uint64_t> before;
+    for (std::size_t i = 0; i < flows; ++i)
+        before.push_back(all.flow(i).acked);
+    all.run_until(all.now() + ns);
+    Measured measured;
+    for (std::size_t i = 0; i < flows; ++i)
+        measured.bits_per_s.push_back(static_cast<double>(all.flow(i).acked - before[i]) * 8e9 /
+                                      static_cast<double>(ns));
+    return measured;
+}
+
+void expect_near_rate(double measured, double rate = kRate) {
+    EXPECT_GT(measured, 0.95 * kGoodput * rate);
+    EXPECT_LT(measured, 1.01 * kGoodput * rate);
+}
+
+TEST(LimitShare, EqualFlowsGetEqualParts) {
+    for (const auto &[rate, flows] : {std::pair(10000000U, 1U),
+                                      {10000000U, 16U},
+                                      {10000000U, 64U},
+                                      {100000000U, 1U},
+                                      {100000000U, 4U},
+                                      {100000000U, 64U},
+                                      {100000000U, 256U},
+                                      {1000000000U, 256U}}) {
+        SCOPED_TRACE(std::to_string(flows) + " flows, " + std::to_string(rate));
+        Simulation all(rate);
+        for (std::size_t i = 0; i < flows; ++i)
+            all.write(all.connect(), kForever);
+        all.run_until(3 * kSecond);
+        const Measured measured = measure(all, flows, 5 * kSecond);
+        expect_near_rate(measured.sum(), rate);
+        EXPECT_GT(jain(measured.bits_per_s), 0.99);
+    }
+}
+
+// Their sockets never hold more than a part of what they could send: what they take says that they take their share.
+TEST(LimitShare, FlowsWithSmallBuffersShareToo) {
+    constexpr double kFast = 1e9;
+    Simulation all(static_cast<std::uint64_t>(kFast));
+    for (std::size_t i = 0; i < 4; ++i) {
+        all.set_buffer(all.connect(), 65536);
+        all.write(i, kForever);
+    }
+    all.run_until(kSecond);
+    const Measured measured = measure(all, 4, 2 * kSecond);
+    expect_near_rate(measured.sum(), kFast);
+    EXPECT_GT(jain(measured.bits_per_s), 0.99);
+    EXPECT_GT(all.state().weight, 3.5 * ONE);
+}
+
+TEST(LimitShare, ConnectionsThatComeAndGoTakeOnlyWhatTheySend) {
+    struct Case {
+        double per_second;
+        std::uint64_t bytes;
+    };
+    for (const auto &[per_second, bytes] :
+         {Case{20, 100}, {100, 100}, {400, 100}, {2000, 100}, {100, 20000}, {20, 200000}}) {
+        SCOPED_TRACE(std::to_string(per_second) + "/s of " + std::to_string(bytes));
+        Simulation all(kRate);
+        all.write(all.connect(), kForever);
+        all.every(per_second, [&all, size = bytes] { all.write(all.connect(), size); });
+        all.run_until(kSecond);
+        const std::uint64_t segments = (bytes + kPayload - 1) / kPayload;
+        const double others = per_second * static_cast<double>(bytes + segments * (kFrame - kPayload)) * 8;
+        expect_near_rate(measure(all, 1, 3 * kSecond).sum(), kRate - others);
+    }
+}
+
+TEST(LimitShare, IdleConnectionsTakeNothing) {
+    Simulation all(kRate);
+    all.write(all.connect(), kForever);
+    for (int i = 0; i < 10000; ++i)
+        all.write(all.connect(), 100);
+    all.run_until(2 * kSecond);
+    expect_near_rate(measure(all, 1, kSecond).sum());
+}
+
+TEST(LimitShare, SilenceGivesItsPartBackWithin100Ms) {
+    for (const std::size_t flows : {2U, 16U, 64U}) {
+        SCOPED_TRACE(flows);
+        Simulation all(kRate);
+        for (std::size_t i = 0; i < flows; ++i)
+            all.write(all.connect(), kForever);
+        all.run_until(2 * kSecond);
+        for (std::size_t i = 1; i < flows; ++i)
+            all.stop(i);
+        all.run_until(all.now() + 100 * kMs);
+        EXPECT_GT(measure(all, 1, 100 * kMs).sum(), 0.9 * kGoodput * kRate);
+    }
+}
+
+TEST(LimitShare, WhatSomeDoNotWantIsLeftToTheOthers) {
+    Simulation all(kRate);
+    all.write(all.connect(), kForever);
+    for (int i = 0; i < 8; ++i) {
+        const std::size_t stream = all.connect();
+        all.every(400, [&all, stream] { all.write(stream, 1448); }); // 4.6 Mbit/s
+    }
+    all.run_until(2 * kSecond);
+    const Measured measured = measure(all, 9, 2 * kSecond);
+    expect_near_rate(measured.sum());
+    for (std::size_t i = 1; i < 9; ++i)
+        EXPECT_GT(measured.bits_per_s[i], 0.97 * 400 * 1448 * 8);
+}
+
+TEST(LimitShare, RoundTripsDoNotDecide) {
+    Simulation all(kRate);
+    for (const std::uint64_t ms : {1, 10, 50, 100})
+        all.write(all.connect(ms * kMs), kForever);
+    all.run_until(4 * kSecond);
+    const Measured measured = measure(all, 4, 5 * kSecond);
+    expect_near_rate(measured.sum());
+    EXPECT_GT(jain(measured.bits_per_s), 0.9);
+}
+
+TEST(LimitShare, OnAndOffTakesHalfOnlyWhileItIsOn) {
+    Simulation all(kRate);
+    all.write(all.connect(), kForever);
+    const std::size_t other = all.connect();
+    for (std::uint64_t s = 1; s < 8; s += 2) {
+        all.at(s * kSecond, [&all, other] { all.write(other, kForever); });
+        all.at((s + 1) * kSecond, [&all, other] { all.stop(other); });
+    }
+    all.run_until(kSecond);
+    const Measured measured = measure(all, 2, 6 * kSecond);
+    expect_near_rate(measured.sum());
+    EXPECT_GT(measured.bits_per_s[0], 0.7 * kGoodput * kRate);
+}
+
+TEST(LimitShare, TheRateIsFoundAgainAfterAFloodOfWhatIsNotPaced) {
+    Simulation all(kRate);
+    bool is_flooding = true;
+    all.write(all.connect(), kForever);
+    all.every(7000, [&] {
+        if (is_flooding)
+            all.charge_other(1514); // 85 Mbit/s
+    });
+    all.run_until(2 * kSecond);
+    EXPECT_GT(measure(all, 1, kSecond).sum(), 0.1 * kRate);
+    EXPECT_NEAR(static_cast<double>(all.state().other_bytes_per_s) * 8, 0.85 * kRate, 0.03 * kRate);
+    is_flooding = false;
+    all.run_until(all.now() + 150 * kMs);
+    EXPECT_GT(measure(all, 1, 100 * kMs).sum(), 0.9 * kGoodput * kRate);
+}
+
+// The sum of the weights is that of the slots, whatever the flows do and however the clock jumps.
+TEST(LimitShare, WeightsAddUp) {
+    std::mt19937_64 random(1);
+    limit given{};
+    make_limit(&given, kRate, AUTO_BURST_BITS);
+    limit_state state{};
+    std::vector<flow_share> flows(50);
+    std::uint64_t now = kSecond;
+    for (int i = 0; i < 20000; ++i) {
+        now += random() % 100 == 0 ? random() % (10 * kSecond) : random() % kMs;
+        set_weight(&state, &given, &flows[random() % flows.size()], static_cast<std::uint32_t>(random() % (ONE + 1)),
+                   now, random() % kSecond);
+        ASSERT_EQ(state.weight, std::accumulate(std::begin(state.leaving), std::end(state.leaving), 0U)) << i;
+        ASSERT_LE(state.fair_bytes_per_s, kRate / 8 + kRate / 32 + 1);
+        ASSERT_GE(state.fair_bytes_per_s, 1U);
+    }
+    set_weight(&state, &given, flows.data(), 0, now + 10 * kSecond, 0);
+    EXPECT_EQ(state.weight, 0U);
+}
+
+} // namespace
+} // namespace podlane::simulation

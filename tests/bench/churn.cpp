@@ -253,10 +253,10 @@ class Client {
     void print(double rate) {
         std::sort(fetched_.begin(), fetched_.end());
         const auto at = [&](double share) {
-            return fetched_.empty() ? 0.0
-                                    : fetched_[std::min(fetched_.size() - 1, static_cast<std::size_t>(
-                                                                                 share * static_cast<double>(
-                                                                                             fetched_.size())))];
+            return fetched_.empty()
+                       ? 0.0
+                       : fetched_[std::min(fetched_.size() - 1,
+                                           static_cast<std::size_t>(share * static_cast<double>(fetched_.size())))];
         };
         std::printf("{\"mbit\": %.2f, \"fetches\": %zu, \"missed\": %u, \"unfinished\": %u, \"fetched_ms\": "
                     "{\"p50\": %.3f, \"p99\": %.3f, \"max\": %.3f}}\n",
@@ -286,18 +286,40 @@ bool read_address(const char *text, Settings &settings) {
 bool read_option(int chosen, Settings &settings) {
     const auto number = [] { return std::strtod(optarg, nullptr); };
     switch (chosen) {
-    case 's': settings.server_netns = optarg; return true;
-    case 'c': settings.client_netns = optarg; return true;
-    case 'a': return read_address(optarg, settings);
-    case 'd': settings.downloads = static_cast<unsigned>(number()); return true;
-    case 'n': settings.rate = number(); return true;
-    case 'f': settings.fetch = static_cast<unsigned>(number()); return settings.fetch > 0;
-    case 'x': settings.close_after = number(); return true;
-    case 'i': settings.idle = static_cast<unsigned>(number()); return true;
-    case 'g': settings.congestion = optarg; return true;
-    case 'w': settings.warm = number(); return true;
-    case 't': settings.seconds = number(); return settings.seconds > 0;
-    default: return false;
+    case 's':
+        settings.server_netns = optarg;
+        return true;
+    case 'c':
+        settings.client_netns = optarg;
+        return true;
+    case 'a':
+        return read_address(optarg, settings);
+    case 'd':
+        settings.downloads = static_cast<unsigned>(number());
+        return true;
+    case 'n':
+        settings.rate = number();
+        return true;
+    case 'f':
+        settings.fetch = static_cast<unsigned>(number());
+        return settings.fetch > 0;
+    case 'x':
+        settings.close_after = number();
+        return true;
+    case 'i':
+        settings.idle = static_cast<unsigned>(number());
+        return true;
+    case 'g':
+        settings.congestion = optarg;
+        return true;
+    case 'w':
+        settings.warm = number();
+        return true;
+    case 't':
+        settings.seconds = number();
+        return settings.seconds > 0;
+    default:
+        return false;
     }
 }
 

@@ -28,6 +28,21 @@ podlane_require_header(pcap/pcap.h libpcap-dev PODLANE_PCAP_INCLUDE)
 podlane_require_header(libnl3/netlink/netlink.h libnl-3-dev PODLANE_LIBNL_INCLUDE)
 podlane_require_header(nlohmann/json.hpp nlohmann-json3-dev PODLANE_JSON_INCLUDE)
 
+# A static libelf may need what no package has: that of Debian 13 lacks eu_search_tree_init().
+if(PODLANE_STATIC AND NOT PODLANE_SANITIZE)
+    include(CheckSourceCompiles)
+    set(CMAKE_REQUIRED_LINK_OPTIONS -static -no-pie)
+    set(CMAKE_REQUIRED_LIBRARIES -lbpf -lelf -lz)
+    check_source_compiles(CXX "extern \"C\" void *bpf_object__open(const char *);
+        int main() { return bpf_object__open(\"\") != nullptr; }" PODLANE_LINKS_STATICALLY)
+    unset(CMAKE_REQUIRED_LINK_OPTIONS)
+    unset(CMAKE_REQUIRED_LIBRARIES)
+    if(NOT PODLANE_LINKS_STATICALLY)
+        message(STATUS "The static libbpf and libelf do not link here: podlane and podlanectl are linked dynamically")
+        set(PODLANE_STATIC OFF)
+    endif()
+endif()
+
 # By name, not by path: the executable's own -static (or its absence) chooses between .a and .so.
 add_library(podlane_dep_bpf INTERFACE)
 target_link_libraries(podlane_dep_bpf INTERFACE -lbpf -lelf -lz)

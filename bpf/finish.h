@@ -5,15 +5,18 @@
 
 static __always_inline void count(__u32 ifindex, enum reason reason, __u32 bytes)
 {
+	__u64 number = (__u32)reason;
 	struct counters *counters;
 
 	if (tracing)
 		return trace_count(ifindex, reason);
 	counters = map_find(&counters_v2, &ifindex);
-	if (!counters || (__u32)reason >= COUNTER_REASONS)
+	/* The number that is compared is the one that is used: the verifier of 6.1 loses the bound of a copy. */
+	asm volatile("" : "+r"(number));
+	if (!counters || number >= COUNTER_REASONS)
 		return;
-	counters->by_reason[reason].packets++;
-	counters->by_reason[reason].bytes += bytes;
+	counters->by_reason[number].packets++;
+	counters->by_reason[number].bytes += bytes;
 }
 
 static __always_inline bool is_drop(enum reason reason)

@@ -27,7 +27,8 @@ class Limited:
         self.peer = peer
         self.rate = rate
         limits = {key: rate if key.endswith("Rate") else rate // 10 for key in LIMITS}
-        chains = {"podlane": [{**plugins.PODLANE, **limits}], "tbf": [plugins.PTP, {"type": "bandwidth", **limits}]}
+        chains = {"podlane": [{**plugins.PODLANE, **limits}], "tbf": [plugins.PTP, {"type": "bandwidth", **limits}],
+                  "none": [plugins.PODLANE]}
         self.name = f"{peer}-{number}"
         chain = plugins.Chain(self.name, number, FAMILIES, chains[peer], settings)
         self.node = chain.netns

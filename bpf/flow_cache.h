@@ -67,7 +67,8 @@ __attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 changes_state)
 	__u64 now;
 	int result;
 
-	if (!work)
+	/* Verified on its own: without the kernel functions nothing that calls them may be left. */
+	if (!has_conntrack || !work)
 		return 0;
 	now = bpf_ktime_get_ns();
 	known = map_find(&flows_v1, &work->key);

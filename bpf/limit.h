@@ -112,7 +112,8 @@ static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *stat
 static __always_inline struct limit_state *find_limit(__u32 ifindex, __u32 direction, struct limit *limit)
 {
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
-	struct bandwidth *given = map_find(&bandwidths_v1, &ifindex);
+	/* The ifindex within the key: the stack that Linux 6.1 allows has no room for another. */
+	struct bandwidth *given = map_find(&bandwidths_v1, &key.ifindex);
 	__u64 rate, burst;
 
 	if (!given)

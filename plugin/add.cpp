@@ -1,3 +1,4 @@
+#include "maps/clock.hpp"
 #include "loader/expedited_rcu.hpp"
 #include "loader/object.hpp"
 #include "plugin/adopt.hpp"
@@ -23,9 +24,12 @@
 #include "plugin/peer_interfaces.hpp"
 #include "plugin/verbs.hpp"
 
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <ctime>
 
 namespace podlane {
 namespace {
@@ -252,6 +256,17 @@ Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, cons
     return remove_attachment(request);
 }
 
+// A second ADD of an attachment under way would release the lease of the first: one after the other. The kernel drops
+// the lock of a killed ADD. Whoever else holds it, such as the container itself, delays the ADD only.
+void wait_for_other_adds(const net::Namespace &pod) {
+    constexpr std::uint64_t kLongest = 10 * kNsPerSecond;
+    constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 5'000'000};
+    const std::uint64_t until = monotonic_ns() + kLongest;
+    while (flock(pod.fd(), LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR) &&
+           monotonic_ns() < until)
+        nanosleep(&kPause, nullptr);
+}
+
 // Before anything is made: from here on a DEL or GC finds what a killed ADD left.
 Result<void> record_on_disk(const cni::Request &request, Rollback &rollback) {
     const AttachmentRecords records = records_of(request.config);
@@ -283,6 +298,7 @@ Result<std::string> add(const cni::Request &request) {
     if (!request.netns_override && pod == TRY(net::Namespace::current()))
         return Error{ErrorCode::invalid_environment, "CNI_NETNS " + request.netns + " is the plugin's own namespace",
                      "set CNI_NETNS_OVERRIDE=1 if that is meant"};
+    wait_for_other_adds(pod);
     TRY(prepare_node(request.config));
     const Tables tables = TRY(open_node(request.config));
     Sockets sockets{TRY(net::Netlink::open()), TRY(net::Netlink::open_in(pod))};

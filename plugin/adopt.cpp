@@ -179,6 +179,7 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
         return {};
     });
     TRY(attach_programs(request.config.bpffs, record.ifindex, facts.hook_kind));
+    TRY(net::set_link(sockets.host, record.ifindex, {.up = true})); // a DEL before set it down
     TRY(put_rules_beside(strangers, siblings, record, addresses_with_gateways(request, record), sockets.pod, rollback));
     if (record.masquerade != ENDPOINT_MASQUERADE_NONE)
         TRY(masquerade(facts.masquerade, request.config, prefixes_of(*request.config.prev_result, request.ifname),

@@ -32,8 +32,11 @@ Result<void> take_from(const Tables &tables, const ip_addr &addr, std::uint32_t 
     for (const auto &[key, record] : TRY(tables.endpoints.entries())) {
         if (record.ifindex != owner)
             continue;
-        if (!link || link->name != field_text(record.host_ifname))
-            return erase_endpoint(tables, record);
+        if (!link || link->name != field_text(record.host_ifname)) {
+            TRY(erase_endpoint(tables, record));
+            TRY(tables.endpoints.remove(key)); // its lease stays on record
+            return {};
+        }
         who = "container " + std::string(field_text(key.container_id)) + ", " + std::string(field_text(key.ifname));
     }
     if (!link)

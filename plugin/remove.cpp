@@ -139,6 +139,16 @@ void remove_from_kernel(const Remains &remains, net::Netlink &host, Errors &erro
         errors.add(remove_own_link(host, remains.request, entry));
 }
 
+// Only addresses without an owner: after a lost DEL an address may belong to another endpoint already.
+Result<void> forget_masquerade(const Remains &remains) {
+    std::vector<ip_addr> unused;
+    for (const ip_addr &addr : addresses_in(*remains.entry))
+        if (!remains.tables || !remains.tables->addresses.exists() ||
+            !TRY(remains.tables->addresses.find({remains.entry->network, addr})))
+            unused.push_back(addr);
+    return stop_masquerading(remains.entry->masquerade, std::string(field_text(remains.entry->network_name)), unused);
+}
+
 Result<void> erase_entry(const std::string &root, const endpoint_key &key) {
     const auto lock = keep_upgrades_out(root);
     auto endpoints = open_endpoints(root, Access::read_write); // an upgrade may have replaced the map
@@ -203,8 +213,7 @@ Result<void> remove_attachment(const cni::Request &asked) {
     remove_from_kernel(remains, host, errors);
     const endpoint *entry = remains.entry ? &*remains.entry : nullptr;
     if (entry != nullptr && entry->masquerade != ENDPOINT_MASQUERADE_NONE)
-        errors.add(
-            stop_masquerading(entry->masquerade, std::string(field_text(entry->network_name)), addresses_in(*entry)));
+        errors.add(forget_masquerade(remains));
     lock.reset();
     if (remains.tables)
         errors.add(drop_network_if_unused(request, *remains.tables,

@@ -44,7 +44,7 @@ TEST_F(CtlMaps, a_map_of_another_version_is_recognised) {
 
     ASSERT_EQ(rename(pin_path(root_, PODLANE_MAP_ENDPOINTS).c_str(), pin_path(root_, "endpoints_v9").c_str()), 0);
     ASSERT_EQ(unlink(pin_path(root_, "endpoints_v0").c_str()), 0);
-    EXPECT_TRUE(has(ctl({"endpoint"}).err, "hint: there is endpoints_v9: use the podlanectl that came with"));
+    EXPECT_TRUE(has(ctl({"endpoint"}).err, "hint: there is endpoints_v9: use the podlanectl of the installed podlane"));
 }
 
 TEST_F(CtlMaps, a_map_of_another_layout_is_an_error_not_a_crash) {

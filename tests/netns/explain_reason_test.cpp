@@ -66,6 +66,7 @@ constexpr std::array kProofs = {
     Proof{REASON_DROP_VLAN, By::pod},
     Proof{REASON_DROP_ETHER_TYPE, By::pod},
     Proof{REASON_DROP_UNKNOWN_ENDPOINT, By::pod},
+    Proof{REASON_HOST_UNCONFIRMED, By::pod},
 };
 
 void expect_all_of(By by, const Asker &asker) {
@@ -247,6 +248,10 @@ void ExplainPod::expect_endpoints() {
     const Pod off = add_pod({{"fastPath", "off"}});
     const Wire wire = off.wire();
     expect("to one without the fast path", REASON_HOST_FAST_PATH_OFF, udp({a_.v4, off.v4, ++port_, 7}), &wire);
+    const Pod unconfirmed = add_pod({{"firstPacket", "host"}});
+    const Wire its_wire = unconfirmed.wire();
+    expect("to one that waits for conntrack", REASON_HOST_UNCONFIRMED, udp({a_.v4, unconfirmed.v4, ++port_, 7}),
+           &its_wire);
     const auto interfaces = require(open_interfaces(lab_->node().bpffs(), Access::read_write));
     const auto entry = *require(interfaces.find(off.ifindex));
     ASSERT_TRUE(require(interfaces.remove(off.ifindex)));

@@ -241,9 +241,11 @@ TEST_F(FullMapTest, TheUplinksMapIsNamed) {
     for (const Json &link : ip_json(node_.ns(), "link"))
         if (link.at("ifindex") != uplink_)
             there.push_back(link.at("ifindex"));
+    uplink of_another{}; // an entry without networks is a leftover
+    of_another.networks[0] = 1;
     expect_named(
         PODLANE_MAP_UPLINKS, open_uplinks(node_.bpffs(), Access::read_write), [](std::uint32_t n) { return n; },
-        uplink{}, there);
+        of_another, there);
     EXPECT_EQ(add(*node_.container(), keys_).rc, 0);
 }
 

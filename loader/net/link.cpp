@@ -120,6 +120,8 @@ Result<std::optional<Link>> find_link(Netlink &netlink, const std::string &name)
 }
 
 Result<std::optional<Link>> find_link(Netlink &netlink, std::uint32_t ifindex) {
+    if (ifindex == 0) // that of an endpoint without a host-side veth; the kernel takes it for an invalid request
+        return std::optional<Link>{};
     return find(netlink, Message(RTM_GETLINK, kChange, header_for(ifindex)),
                 "looking for interface " + std::to_string(ifindex));
 }

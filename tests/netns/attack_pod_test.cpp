@@ -69,7 +69,7 @@ TEST_F(AttackSiblings, AFailedAddLeavesTheOtherInterfacesAlone) {
     const std::string root = lab_.node().bpffs();
     const SourceSlots slots = require(open_source_slots(root, Access::read_write));
     const auto contents = [&] {
-        return map_entries(root, {PODLANE_MAP_COUNTERS, PODLANE_MAP_PATHS, PODLANE_MAP_EVENTS});
+        return map_entries(root, {PODLANE_MAP_COUNTERS, PODLANE_MAP_PATHS, PODLANE_MAP_EVENTS, PODLANE_MAP_HISTORY});
     };
     const auto before = contents();
     std::uint32_t filled = 0;
@@ -81,7 +81,9 @@ TEST_F(AttackSiblings, AFailedAddLeavesTheOtherInterfacesAlone) {
     EXPECT_NE(refused.out.find(PODLANE_MAP_SOURCE_SLOTS), std::string::npos) << refused;
     while (filled-- > 0)
         ASSERT_TRUE(require(slots.remove({100000 + filled, 1, 1})));
-    EXPECT_EQ(contents(), before);
+    const auto after = contents();
+    for (const auto &[map, entries] : before)
+        EXPECT_EQ(after.at(map), entries) << map;
     for (const bool ipv4 : {true, false}) {
         const EchoServer server(pod_->ns(), ipv4, kPort);
         for (const int number : {0, 1})
@@ -144,7 +146,6 @@ TEST_P(AttackDel, NothingForgedPasses) {
             passed += contains(one, needle) ? 1 : 0;
         EXPECT_EQ(passed, 0U) << "round " << round;
     }
-    EXPECT_TRUE(ping(other.ns(), outside_addr()));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AttackDel, lab_parameters(), lab_parameter_name);

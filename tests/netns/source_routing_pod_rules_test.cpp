@@ -264,7 +264,8 @@ TEST_P(PodRules, AsTheFirstInterfaceItWorksAsWell) {
     }
     for (const char *ifname : {"eth0", "net1"})
         EXPECT_EQ(lab_.check(pod_, ifname).rc, 0) << lab_.check(pod_, ifname);
-    EXPECT_EQ(lab_.del(pod_, "eth0").rc, 0);
+    const Reply deleted = lab_.del(pod_, "eth0");
+    EXPECT_EQ(deleted.rc, 0) << deleted;
     EXPECT_TRUE(answers("net1", 1, true));
     EXPECT_EQ(lab_.check(pod_, "net1").rc, 0) << lab_.check(pod_, "net1");
 }

@@ -272,7 +272,7 @@ Result<void> look_at_asked_entries(const EndpointView &e, Findings &findings) {
     for (const ip_addr &addr : addresses_in(e.record))
         if ((e.record.flags & INTERFACE_WAY) != 0 && !TRY(live.source_routes.find({e.record.ifindex, addr})))
             report(findings, "the egress route of " + to_string(addr) + " is missing in " PODLANE_MAP_SOURCE_ROUTES);
-    if (!TRY(live.networks.find(e.record.network)))
+    if (e.has_host_veth() && !TRY(live.networks.find(e.record.network))) // without a veth, no program needs it
         report(findings,
                "the entry of network " + std::string(field_text(e.record.network_name)) +
                    " in " PODLANE_MAP_NETWORKS " is gone",

@@ -9,6 +9,8 @@
 /* Connections that have only just begun are forgiven, within bounds. */
 #define FIRST_SEGMENTS 32
 #define NO_SEGMENTS (~0U)
+/* A flag beside the bytes of the headers: the packet is of TCP. */
+#define OF_TCP 0x10000U
 #define STREAM 1 /* SOCK_STREAM */
 
 /* Bytes on the wire: each segment of a GSO packet carries the headers. */
@@ -16,6 +18,7 @@ static __always_inline __u64 wire_bytes(struct __sk_buff *skb, __u32 headers)
 {
 	__u32 bytes = skb->len, segment = skb->gso_size;
 
+	headers &= ~OF_TCP;
 	if (!segment || bytes <= headers)
 		return bytes;
 	return bytes + (__u64)((bytes - headers - 1) / segment) * headers;
@@ -84,7 +87,7 @@ static __always_inline bool is_exempt(struct packet *p, __u32 ifindex, enum limi
 
 /* Whether the packet is let through. ECN-capable packets are marked from two targets on, before anything is dropped. */
 static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *state, const struct limit *limit,
-				 __u64 bytes)
+				 __u64 bytes, bool is_tcp)
 {
 	__u32 segments = segments_sent(skb);
 	__u64 now = bpf_ktime_get_ns(), most = tolerance(skb, state, limit, now, bytes, segments), backlog;
@@ -99,7 +102,7 @@ static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *stat
 		bpf_spin_unlock(&state->lock);
 		return false;
 	}
-	charge(state, limit, bytes, now, segments <= UNPACED_SEGMENTS, segments == NO_SEGMENTS);
+	charge(state, limit, bytes, now, segments <= UNPACED_SEGMENTS, !is_tcp);
 	if (bytes <= SMALL_FRAME)
 		charge_small(state, limit, bytes, now);
 	bpf_spin_unlock(&state->lock);
@@ -136,12 +139,12 @@ __attribute__((noinline)) int within_limit(struct __sk_buff *skb, __u32 ifindex,
 	struct limit limit;
 	struct limit_state *state = find_limit(ifindex, direction, &limit);
 
-	return !state || pass(skb, state, &limit, wire_bytes(skb, headers));
+	return !state || pass(skb, state, &limit, wire_bytes(skb, headers), headers & OF_TCP);
 }
 
 static __always_inline __u32 frame_headers(struct packet *p)
 {
-	return sizeof(struct ethhdr) + p->header_bytes;
+	return (sizeof(struct ethhdr) + p->header_bytes) | (p->ip.protocol == IPPROTO_TCP ? OF_TCP : 0);
 }
 
 static __always_inline int limit_sender(struct packet *p)

@@ -145,7 +145,8 @@ ABI_INLINE void measure(struct limit_state *state, const struct limit *limit, __
 
 /*
  * Charges a packet that is let through. Under the lock; what a clock that jumped or a rate that changed left is cut.
- * What is not paced yet (the first segments of a connection) or never (is_other) says nothing of the share.
+ * What is not paced yet (the first segments of a connection) or never (is_other) says nothing of the share. TCP is
+ * never other: the host stack takes the socket from a forwarded packet, so a paced one cannot be recognised.
  */
 ABI_INLINE void charge(struct limit_state *state, const struct limit *limit, __u64 bytes, __u64 now, bool is_first,
 		       bool is_other)

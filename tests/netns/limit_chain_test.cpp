@@ -100,6 +100,17 @@ TEST_F(LimitChain, BehindPodlane) {
     }
 }
 
+// The host stack takes the socket from a packet that it forwards: the limiter does not know its sender then.
+TEST_F(LimitChain, TheSlowPathKeepsTheRateAsWell) {
+    const Pod free = lab_.add_pod();
+    Json keys = limits(kRate, kRate);
+    keys["fastPath"] = "off";
+    const Pod limited = lab_.add_pod(keys);
+    expect_rate(goodput(limited.ns(), free.v4, free.ns(), 2));
+    expect_rate(goodput(free.ns(), limited.v4, limited.ns(), 2));
+    expect_rate(goodput(lab_.node().ns(), limited.v4, limited.ns(), 2));
+}
+
 // What the runtime gives goes to both.
 TEST_F(LimitChain, BothTakeTheLimitsOfTheRuntime) {
     if (!kernel_can_tcx())

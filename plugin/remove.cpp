@@ -110,7 +110,9 @@ Result<std::optional<Tables>> open_tables(const std::string &root) {
     }
     if (!tables && tables.error().code == ErrorCode::missing)
         return std::optional<Tables>{};
-    return std::optional(TRY(std::move(tables)));
+    if (!tables)
+        return std::move(tables).error();
+    return std::optional(std::move(tables).value());
 }
 
 // DEL may come without the namespace while it is still there.

@@ -76,7 +76,7 @@ void expect_all_of(By by, const Asker &asker) {
         }
 }
 
-// Whatever is added to reason.h must be proven here, or told why it cannot be.
+// A reason without a proof has a justification.
 TEST(ExplainReasons, EachIsProvenOrHasAJustification) {
     for (int i = 0; i < REASON_COUNT; ++i) {
         const auto proof = std::ranges::find(kProofs, static_cast<reason>(i), &Proof::why);
@@ -248,10 +248,9 @@ void ExplainPod::expect_endpoints() {
     const Pod off = add_pod({{"fastPath", "off"}});
     const Wire wire = off.wire();
     expect("to one without the fast path", REASON_HOST_FAST_PATH_OFF, udp({a_.v4, off.v4, ++port_, 7}), &wire);
-    const Pod unconfirmed = add_pod({{"firstPacket", "host"}});
-    const Wire its_wire = unconfirmed.wire();
-    expect("to one that waits for conntrack", REASON_HOST_UNCONFIRMED, udp({a_.v4, unconfirmed.v4, ++port_, 7}),
-           &its_wire);
+    const Pod waits = add_pod({{"firstPacket", "host"}});
+    const Wire its = waits.wire();
+    expect("before conntrack knows", REASON_HOST_UNCONFIRMED, udp({a_.v4, waits.v4, ++port_, 7}), &its);
     const auto interfaces = require(open_interfaces(lab_->node().bpffs(), Access::read_write));
     const auto entry = *require(interfaces.find(off.ifindex));
     ASSERT_TRUE(require(interfaces.remove(off.ifindex)));

@@ -83,6 +83,7 @@ class Child {
         // posix_spawn(3) cannot tie the child to its parent's life.
         const pid_t pid = vfork(); // NOLINT(clang-analyzer-security.insecureAPI.vfork)
         if (pid == 0)
+            // NOLINTNEXTLINE(clang-analyzer-unix.Vfork): it writes to this stack only
             start_child(how);
         if (pid < 0)
             return system_error(ErrorCode::ipam, doing, errno);

@@ -84,7 +84,7 @@ struct packet {
 	bool is_new_flow; /* no path was known for it */
 	bool is_icmp_error;
 	bool is_handed_over;     /* by the host-side veth of the container's other interface */
-	bool is_edt;             /* goes by the qdisc of the receiver's host end */
+	bool is_edt;             /* goes by the qdisc of the receiver's host-side veth */
 	__u8 changes_state;      /* TCP with SYN, FIN or RST */
 	__u8 follow;             /* enum follow */
 	bool has_unread_headers; /* more IPv6 extension headers than are parsed */

@@ -9,7 +9,7 @@
 
 /*
  * The kernel resolves the next hop while the packet waits, but sends no error for a redirected packet if that fails.
- * A retry before the next hop is resolved takes the host stack, which sends ICMP unreachable.
+ * A retry before the next hop is resolved takes the slow path: the host stack sends ICMP unreachable.
  */
 static __always_inline bool repeats_before_resolution(struct packet *p)
 {

@@ -71,7 +71,7 @@ class UpgradeTest : public testing::TestWithParam<std::string> {
     }
     // All entries but counters and flows, as the kernel gives them.
     [[nodiscard]] MapEntries entries() const {
-        return map_entries(node().bpffs(), {PODLANE_MAP_COUNTERS, PODLANE_MAP_PATHS, PODLANE_MAP_EVENTS});
+        return map_entries(node().bpffs(), {PODLANE_MAP_COUNTERS, PODLANE_MAP_PATHS, PODLANE_MAP_FLOWS, PODLANE_MAP_EVENTS});
     }
 
     std::optional<Cluster> cluster_;
@@ -242,7 +242,7 @@ TEST_P(UpgradeTest, FailingHalfWayPutsTheOldVersionBack) {
 
     EXPECT_EQ(tried.rc, 1);
     EXPECT_THAT(tried.err, HasSubstr("attaching to clsact ingress"));
-    EXPECT_THAT(tried.err, HasSubstr("the version before goes on working"));
+    EXPECT_THAT(tried.err, HasSubstr("the previous version stays in use"));
     EXPECT_EQ(on_hooks(a_.ifindex), ids);
     EXPECT_EQ(on_hooks(b_.ifindex), pinned());
     EXPECT_EQ(pins(), all);

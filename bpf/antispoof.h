@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Anti-spoofing: binds what a pod sends to its own MAC and addresses, ARP and neighbour discovery included. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Queries conntrack for the state and the translation of a connection. */
 #pragma once
 

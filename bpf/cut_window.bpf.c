@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
  * A congestion control that does nothing but cut the window to its clamp, when it is chosen. The window of a connection
  * that had no limit may be of megabytes, and its packets of 64 KiB, too large for flows to share by. A clamp does not

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Gives what goes to a limited endpoint the time at which it leaves; the qdisc `fq` of the host end holds it until
  * then. */
 #pragma once

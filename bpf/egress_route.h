@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Sends by the network's egress route: its own uplink, to a neighbour on that link or to the network's gateway. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Finds the endpoint that owns the host-side veth a packet is on. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* The only exit of every program: counts the packet under its reason and returns the verdict. */
 #pragma once
 

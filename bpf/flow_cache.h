@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* The flow cache: repeats on the fast path what the host's rules and conntrack decided about a connection. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Delivers a packet to a pod of this node, as the kernel's forwarding would. */
 #pragma once
 

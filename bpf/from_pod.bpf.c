@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* TC ingress of a host-side veth: handles what a pod sends. */
 #include "bpf/antispoof.h"
 #include "bpf/egress_route.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* TC ingress of an uplink: handles what comes from other nodes. */
 #include "bpf/fib.h"
 #include "bpf/finish.h"

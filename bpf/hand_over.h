@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Hands a packet over to the container's other interface that owns its source address. */
 #pragma once
 

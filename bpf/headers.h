@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Messages of ARP and neighbour discovery as they are on the wire. */
 #pragma once
 

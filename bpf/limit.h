@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Holds an endpoint to its bandwidth: charges what passes to the bucket of its limit, marks, and drops at the end. */
 #pragma once
 

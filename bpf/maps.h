@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* The maps of every program. The loader creates each once and lets all objects share it. */
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
  * An iterator of the TCP sockets of a namespace: announces a limit to existing connections before it is enforced, and
  * enables the callbacks of pl_pace on them. The first run lets each join the limit, the second announces the shares.

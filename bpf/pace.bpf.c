@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* sock_ops on the cgroup v2 root: sets the pacing rate of the TCP senders of limited flows. */
 #include "bpf/pace.h"
 

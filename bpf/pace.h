@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Which limits hold a TCP connection, what they leave to it, and how its socket is announced. */
 #pragma once
 

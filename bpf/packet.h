@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* The state that the stages of a program share: the packet, what was parsed from it and what was decided. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Parses a frame's headers: the result is a complete flow, a reason for the slow path, or a packet without a flow. */
 #pragma once
 

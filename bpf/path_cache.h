@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * The path cache of networks whose first packets take the fast path, and of egress routes: a flow's replies take the
  * path of its requests.

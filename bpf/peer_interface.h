@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Restores the source address of UDP replies of containers that have several addresses or interfaces. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Turns an ARP request or a neighbour solicitation into its reply and sends it back. */
 #pragma once
 

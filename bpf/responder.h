@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* ARP and ND responder for the pod's gateway. */
 #pragma once
 

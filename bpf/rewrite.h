@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Changes to a packet's headers, checksums included. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Finds the receiver of what a pod sends, and decides whether it may be forwarded on the fast path at all. */
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* TC egress of a host-side veth: caches the flows that the host stack delivers to a pod, so that replies take it too.
  */
 #include "bpf/edt.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* TC egress of an uplink: caches the flows that leave through the host stack and its NAT, so that replies take it too.
  */
 #include "bpf/finish.h"

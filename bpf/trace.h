@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * The map and route helpers of every stage. `podlanectl explain` loads a copy of a program with `tracing` set, in which
  * they report each lookup and each write to events_v1, and write nothing. It is the same object, so it has the same

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Writes the host's translation of a connection into a packet. */
 #pragma once
 

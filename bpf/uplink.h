@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Sends to other nodes: queries the kernel's routes and leaves by an uplink of the pod's network. */
 #pragma once
 

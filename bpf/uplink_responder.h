@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* ARP and ND responder on an uplink, for pods whose network has its egress route there. */
 #pragma once
 

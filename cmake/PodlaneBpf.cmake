@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # podlane_bpf(): X.bpf.c -> X.bpf.o (BTF, no DWARF) -> X.skel.h, rebuilt whenever a header it includes changes.
 
 find_program(PODLANE_CLANG NAMES clang-14 clang)

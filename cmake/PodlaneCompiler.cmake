@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # The language, the warnings and the optimisation every C++ target is built with.
 
 set(CMAKE_CXX_STANDARD 20)

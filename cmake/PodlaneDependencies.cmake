@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # The libraries of Debian 12 that Podlane links, as podlane::bpf, podlane::nl, podlane::pcap and podlane::json.
 
 function(podlane_require_library name package)

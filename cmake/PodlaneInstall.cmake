@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Where 'cmake --install' puts what is shipped. DESTDIR and --prefix are obeyed, but by the plugin's directory only DESTDIR.
 
 include(GNUInstallDirs)

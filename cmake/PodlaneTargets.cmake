@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # podlane_room(): a static library of the .cpp files in a directory. podlane_program(): a shipped executable.
 
 # podlane_room(NAME DIR [ROOMS subdirectories...] [EXCLUDE files...] [LINK libs...]); a directory without sources is an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Run by cmake -P: writes OUTPUT, the skeleton NAME with OBJECT embedded.
 
 execute_process(COMMAND ${BPFTOOL} gen skeleton ${OBJECT} name ${NAME}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Run by cmake -P: writes OUTPUT (vmlinux.h) from the kernel type information in BTF.
 
 if(NOT EXISTS ${BTF})

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/attach.hpp"
 
 #include "loader/expedited_rcu.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attaches programs to the TC hooks of an interface: tcx if the kernel has it, classic clsact filters otherwise.
 //
 // tcx programs are attached without a BPF link: they stay until they are detached or their device disappears. A link

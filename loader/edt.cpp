@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/edt.hpp"
 
 #include "loader/net/qdisc.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Earliest departure time (EDT): the qdisc `fq` on a host-side veth holds each packet until the time that pl_to_pod
 // set.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/embedded.hpp"
 
 #include "maps/fd.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Shared by everything that loads embedded programs: the owner of a skeleton, the maps of a directory of pins, and the
 // last messages of libbpf and the verifier.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/expedited_rcu.hpp"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Expedited RCU for the length of a scope: attaching to tcx and removing a link wait for grace periods.
 //
 // The kernel waits with the lock of all network configuration (RTNL) held: milliseconds in which no other interface can

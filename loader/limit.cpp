@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/limit.hpp"
 
 #include "loader/edt.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The limits of a live endpoint: what they amount to, and how they are changed between two packets.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/migrate.hpp"
 
 #include "loader/object.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/notify_sockets.hpp"
 
 #include "loader/embedded.hpp"

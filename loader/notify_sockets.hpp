@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Announces a limit to existing connections before it is enforced: an iterator of sockets, loaded for that moment.
 #pragma once
 

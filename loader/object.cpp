@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/object.hpp"
 
 #include "from_pod.skel.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Puts the embedded programs and their maps into the kernel, once a boot, and finds them again.
 #pragma once
 

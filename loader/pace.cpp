@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/pace.hpp"
 
 #include "loader/pins.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Pacing: the program that sets the pacing rate of TCP senders, on the root of the cgroup v2 hierarchy.
 #pragma once
 

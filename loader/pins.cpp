@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/pins.hpp"
 
 #include "maps/tables.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where the pins live: the bpffs, the root directory with its lock, and maps another version left there.
 #pragma once
 

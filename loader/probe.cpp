@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/probe.hpp"
 
 #include "maps/fd.hpp"

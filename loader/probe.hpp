@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The kernel's features, found by trying them: a version number says little if features are backported.
 #pragma once
 

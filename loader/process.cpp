@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/process.hpp"
 
 #include "maps/fd.hpp"

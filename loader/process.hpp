@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Runs another program with given input, environment and no shell, and collects its output.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/record.hpp"
 
 #include "maps/abi/names.h"

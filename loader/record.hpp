@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Records of attachments on disk: what an ADD made, kept outside the bpffs, so that it can be removed or repaired after
 // the maps are lost: a reboot, an unmount, deleted pins.
 //

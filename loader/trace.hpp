@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Runs a copy of a program over a packet that is only asked about: nothing is sent, written or counted, and each lookup
 // and answer on the way is told.
 #pragma once

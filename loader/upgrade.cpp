@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/upgrade.hpp"
 
 #include "loader/attach.hpp"

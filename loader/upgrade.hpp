@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Puts this binary's programs and maps in the place of those of a running node, of whatever build or version.
 #pragma once
 

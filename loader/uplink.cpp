@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/uplink.hpp"
 
 #include "loader/net/link.hpp"

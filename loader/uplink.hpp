@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Uplinks: finds the interfaces by which the node reaches others, and keeps the programs and the map entry on them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The kernel's clocks, in nanoseconds.
 #pragma once
 

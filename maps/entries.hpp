@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the programs are told of an endpoint, as it follows from its record: the entries of one are written and judged
 // by the same functions.
 #pragma once

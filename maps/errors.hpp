@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Collects the errors of steps that all run even if some of them fail.
 #pragma once
 

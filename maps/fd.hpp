@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The only owner of a file descriptor.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // FNV-1a: spreads names over numbers and detects accidents. It does not resist an attacker who chooses the input.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "maps/history.hpp"
 
 #include "maps/tables.hpp"

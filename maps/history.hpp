@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The plugin's last calls: written by many processes at once without a lock, read while they write.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ip.hpp"
 
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Words for addresses: parse, print and compare struct ip_addr, prefixes and MAC addresses.
 #pragma once
 

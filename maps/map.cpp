@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "map.hpp"
 
 #include <bpf/libbpf.h>

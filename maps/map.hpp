@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Map<K, V>: typed access to a pinned BPF map. "Missing" is a value, "full" an error that names the map.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Suggestions for mistyped words.
 #pragma once
 

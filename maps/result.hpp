@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The one error type: a value or an Error, with the member names of std::expected (C++23).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The pinned maps by name: where they are, their types, and the conversions between words and wire structs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The version of this build, the same for the plugin and the tools.
 #pragma once
 

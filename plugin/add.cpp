@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "maps/clock.hpp"
 #include "loader/expedited_rcu.hpp"
 #include "loader/object.hpp"

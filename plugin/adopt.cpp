@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/adopt.hpp"
 
 #include "loader/object.hpp"

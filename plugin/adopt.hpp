@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Chained after another main plugin: finds the host end of its veth pair and makes it an endpoint of ours.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/announcement.hpp"
 
 #include "loader/net/address.hpp"

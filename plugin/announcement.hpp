@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A pod's addresses on the link of its network's uplink: nobody else has them there, and everybody knows who does.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/object.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/endpoint.hpp"

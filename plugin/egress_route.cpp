@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/egress_route.hpp"
 
 #include "loader/net/route.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A network's own egress route: found from its configuration, the lease and the node's routes.
 #pragma once
 

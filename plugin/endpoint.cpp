@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/endpoint.hpp"
 
 #include "loader/pace.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // An endpoint's entries in the maps, put in the order that makes its packets take the fast path last, and erased in the
 // reverse one.
 #pragma once

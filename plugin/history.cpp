@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/history.hpp"
 
 #include "maps/history.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What this call did and how long each step of it took, kept in the map of history for podlanectl.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/in_pod_rules.hpp"
 
 #include "loader/pins.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Interfaces of a container without a host end (macvlan, ipvlan, host-device): no program of ours sees what is sent by
 // them, so rules in the container lead what is sent from an address to its own interface.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/ipam.hpp"
 
 #include "plugin/cni/ipam_config.hpp"

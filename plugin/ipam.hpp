@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Delegation to the IPAM plugin (CNI spec 1.1.0, section 4). Its output is untrusted.
 #pragma once
 

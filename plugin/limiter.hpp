@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which tools hold an endpoint to its bandwidth: what the configuration wants, of what the kernel has.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/log.hpp"
 
 #include "maps/clock.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The log: one line an event, with the pod's identity in each. Standard output is the CNI result's alone.
 #pragma once
 

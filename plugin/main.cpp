@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // podlane: reads one CNI call, serves it, prints one result.
 #include "maps/version.hpp"
 #include "plugin/cni/error.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/masquerade.hpp"
 
 #include "maps/hash.hpp"

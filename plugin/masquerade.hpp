@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // ipMasq: what a network's pods send out of the cluster leaves with the node's address. The rules are ours by name, one
 // set of them a network. The fast path carries nothing that needs them: what it sends stays in the cluster.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/network.hpp"
 
 #include "loader/uplink.hpp"

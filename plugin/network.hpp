@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a network has on the node beyond its endpoints: its name, its cluster CIDRs and the programs on its uplinks. The
 // first ADD puts it, later ones keep it, and it goes with the network's last endpoint.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/node.hpp"
 
 #include "loader/object.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the node must have before its first pod: programs and maps in the kernel, forwarding switched on.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/peer_interfaces.hpp"
 
 #include "maps/entries.hpp"

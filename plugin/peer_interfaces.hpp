@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Ties the interfaces of one container together: the entries by which what it sends from an address leaves by the
 // network of that address.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/plan.hpp"
 
 #include "maps/abi/config.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What one attachment should look like, worked out from the request and the lease alone: ADD makes it so, CHECK
 // compares it with the kernel.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/pod_rules.hpp"
 
 #include "loader/net/route.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/remove.hpp"
 
 #include "loader/edt.hpp"

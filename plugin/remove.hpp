@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Removes one attachment, whatever is left of it: DEL, GC, and an ADD that finds an old sandbox's remains.
 //
 // What is to be removed is known from the record in endpoints_v1, from the record on disk if the maps are lost, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/restore.hpp"
 
 #include "loader/net/link.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attachments whose entries in the maps are lost (deleted pins, an unmounted bpffs) while their interfaces live: their
 // packets go through the programs of the old maps, which nobody sees. They get entries, current programs, the network,
 // NAT and limits back, from their records on disk.

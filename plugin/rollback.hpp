@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Undoes what was done, last first, unless it is committed. An undo's failure is appended to the first error, and never
 // replaces it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/state.hpp"
 
 #include "loader/net/namespace.hpp"

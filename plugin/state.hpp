@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The record of an attachment on disk (loader/record.hpp), as the verbs write and read it.
 #pragma once
 

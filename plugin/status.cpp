@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/object.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/node.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The verbs of the CNI specification 1.1.0, section 2, one file each. What they return is printed on standard output.
 #pragma once
 

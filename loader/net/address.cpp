@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/net/address.hpp"
 
 #include "loader/net/message.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Addresses of a link: add, remove and list.
 #pragma once
 

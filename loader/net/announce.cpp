@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/net/announce.hpp"
 
 #include <arpa/inet.h>

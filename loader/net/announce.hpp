@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Duplicate address detection and announcements for addresses that are not this node's own.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/net/filter.hpp"
 
 #include "loader/net/message.hpp"

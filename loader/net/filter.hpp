@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Classic TC filters on the clsact hooks of a link: who else is there.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/net/link.hpp"
 
 #include "loader/net/message.hpp"

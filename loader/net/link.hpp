@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Links: find, create a veth pair across two namespaces, change and remove.
 #pragma once
 

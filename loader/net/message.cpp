@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/net/message.hpp"
 
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How the files of this folder talk to the kernel: one request built attribute by attribute, one exchange, typed
 // answers. Internal: it shows libnl's types, so no header outside this folder includes it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/net/namespace.hpp"
 
 #include <fcntl.h>

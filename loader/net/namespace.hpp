@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Network namespaces: open one by any path, and work in it.
 #pragma once
 

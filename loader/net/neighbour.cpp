@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/net/neighbour.hpp"
 
 #include "loader/net/message.hpp"

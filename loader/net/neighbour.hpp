@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Permanent neighbours (ARP and ND entries that never need an answer): put, remove, find, list.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/net/netlink.hpp"
 
 #include <linux/netlink.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A netlink socket that stays in the namespace it was opened in, with strict checking and the kernel's own words.
 #pragma once
 

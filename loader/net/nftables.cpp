@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/net/nftables.hpp"
 
 #include "loader/net/message.hpp"

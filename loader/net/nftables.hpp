@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Elements of nf_tables sets and comments of rules, in tables of family inet. It runs no program, and its cost does
 // not depend on the size of the rule set.
 #pragma once

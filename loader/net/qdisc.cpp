@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/net/qdisc.hpp"
 
 #include "loader/net/message.hpp"

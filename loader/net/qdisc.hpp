@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Queueing disciplines of a link.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Routes: add, remove, find, and the way out of the node.
 #pragma once
 

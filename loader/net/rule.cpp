@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/net/rule.hpp"
 
 #include "loader/net/message.hpp"

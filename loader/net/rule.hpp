@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Routing rules by source address.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loader/net/sysctl.hpp"
 
 #include "maps/fd.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Kernel settings below /proc/sys; those below net/ are the ones of the calling thread's namespace.
 #pragma once
 

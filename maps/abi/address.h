@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* addresses: which endpoint of this node owns an address, and how a packet is put into its hands. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* allowed sources: prefixes an endpoint may send from besides its own addresses. A longest-prefix-match trie. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bandwidths: the limits an endpoint was given. Key: ifindex of its host-side veth. Rates 0 mean "no limit". */
 #pragma once
 

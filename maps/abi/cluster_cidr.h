@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* cluster CIDRs: destinations that a network's pods may reach on the fast path. A longest-prefix-match trie. */
 #pragma once
 

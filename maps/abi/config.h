@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a pod sees as its gateway. The same for every pod, so nothing has to be discovered or remembered. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* counters: packets and bytes per endpoint, reason and CPU. Key: ifindex of the host-side veth. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* endpoints: everything known of an attachment. Written and read by user space only. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* events, watch: what the programs tell podlanectl while somebody looks on (monitor) or asks (explain). */
 #pragma once
 

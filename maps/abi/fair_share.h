@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The fair share of a limit: the rate at which each paced sender may send. What the flows do not want is left to the
  * others (max-min fairness): the share is the rate, less what is not paced, divided by the sum of the flows' weights. A

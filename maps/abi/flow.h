@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* flows: what conntrack says about each direction of a connection, so that the programs can repeat it. */
 #pragma once
 

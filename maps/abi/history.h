@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * history: what the plugin did, newest over oldest, and how long it took. One entry, mapped into the memory of whoever
  * writes it: writing is a few atomic additions and a copy, without a system call.

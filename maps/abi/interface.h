@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* interfaces: what the programs need to know of the host-side veth a packet is on. Key: its ifindex (host order). */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* limit_state, exempt: what the limiter remembers of a limit, and whom a limit does not concern. */
 #pragma once
 

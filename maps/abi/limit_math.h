@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The arithmetic of a limit, for the BPF programs and for user space. A limit is a virtual-clock token bucket: each
  * packet takes as long as it takes at the rate, and the time by which the bucket is ahead of the clock is the backlog.

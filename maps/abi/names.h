@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Names of the pinned objects, and the fixed numbers other tools may meet on a node. */
 #pragma once
 

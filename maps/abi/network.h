@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* networks: names, and how they leave the node. Key: network_id(name). Written and read by user space only. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* paths: which way a flow came, so that its answers go back that way ("a flow returns the way it came"). */
 #pragma once
 

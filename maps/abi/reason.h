@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The verdict on a packet and why. Every packet a program of Podlane processes is counted under exactly one
  * reason of that program's side; a packet on the fast path between two pods counts at the sender (SENT_DIRECT)

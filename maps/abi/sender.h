@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* senders: which endpoint a TCP socket belongs to, or, for a socket of the node itself, talks to. Value: ifindex. */
 #pragma once
 

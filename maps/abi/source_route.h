@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* source routes: by which interface of a container, and which way out of the node, what it sends from an address goes.
  */
 #pragma once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Integer types and addresses shared by the BPF programs and user space. Compiles as BPF C and as C++20. */
 #pragma once
 

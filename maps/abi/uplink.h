@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* uplinks: interfaces by which pods reach other nodes on the fast path. Key: ifindex. */
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/cni/attachment.hpp"
 
 #include "plugin/cni/result.hpp"

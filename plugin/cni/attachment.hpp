@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Readers of what results and configurations have in common; below plugin/cni only.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/cni/bandwidth.hpp"
 
 #include "maps/abi/limit_math.h"

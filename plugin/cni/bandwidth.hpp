@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The limits a pod was given: by the runtime, by its annotations, or by the configuration, in this order.
 #pragma once
 

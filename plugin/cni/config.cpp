@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/cni/config.hpp"
 
 #include "maps/abi/interface.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The network configuration of one plugin, from its JSON.
 //
 // Keys of ours: mtu, routes, defaultRoute, hostInterfacePrefix, fastPath, attach, antiSpoof, allowedSources,

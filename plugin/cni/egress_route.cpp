@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/cni/egress_route.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reads how a network leaves the node where it has a way of its own.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The CNI_* variables of one call, checked as the specification (1.1.0) and its reference library do.
 #pragma once
 

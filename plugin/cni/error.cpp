@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/cni/error.hpp"
 
 #include "plugin/cni/json.hpp"

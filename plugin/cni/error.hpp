@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // An Error as the JSON a CNI runtime expects on standard output.
 #pragma once
 

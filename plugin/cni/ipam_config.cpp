@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/cni/ipam_config.hpp"
 
 #include "plugin/cni/attachment.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The texts exchanged with a delegated plugin: its configuration, its answer to VERSION, its errors.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bounded parsing and checked reading of untrusted JSON: nothing here throws, and an error names the key it is about.
 #pragma once
 

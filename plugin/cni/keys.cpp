@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/cni/keys.hpp"
 #include "maps/nearest.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which keys a configuration may have, and the nearest of them to one that it may not.
 #pragma once
 

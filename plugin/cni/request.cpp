@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/cni/request.hpp"
 
 #include "plugin/cni/config.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One CNI call, checked: environment and standard input become a Request here and nowhere else.
 //
 // Keys of the configuration. Ours are listed in config.hpp. A key that is neither ours, nor of the CNI specification,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "plugin/cni/result.hpp"
 
 #include "plugin/cni/json.hpp"

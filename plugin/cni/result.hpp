@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // CNI results as JSON: read in any version's form, written in the form of the version asked for.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The values of one CNI call: what was asked (Request) and what is answered (Attachment). Plain data, checked on entry.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The versions of the CNI specification Podlane speaks: all that were published, 0.1.0 to 1.1.0.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """(d) Bandwidth limits: Podlane beside TBF, as the reference `bandwidth` plugin sets it up behind `ptp`."""
 
 import json

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // bench_churn: one download from a limited pod beside connections that come and go, as one line of JSON.
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """(e) A download through a limit beside connections that come and go: Podlane, TBF, and without a limit."""
 
 import json

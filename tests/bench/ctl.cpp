@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How long podlanectl takes on a node with many endpoints: bench_ctl PODLANECTL ENDPOINTS ROUNDS, on a bpffs at
 // /sys/fs/bpf. Prints a JSON object a line, one for each command and round.
 #include "loader/object.hpp"

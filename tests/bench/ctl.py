@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """(e) What podlanectl takes to answer on a node with many endpoints."""
 
 import json

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // bench_exec: runs one program and prints what it cost: time from its start to its end, CPU time, peak memory.
 #include "maps/clock.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // bench_limit: bulk flows through a bandwidth limit, what each of them got and when, as one line of JSON.
 #include "maps/clock.hpp"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Network namespaces of a measurement. They live in a mount namespace of our own and end with it, whatever happens."""
 
 import json

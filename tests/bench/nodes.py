@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """(d) Pod to pod traffic between two nodes, against the same routing without Podlane and against node to node."""
 
 import node

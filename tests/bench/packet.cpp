@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // bench_packet: nanoseconds a packet costs in the shipped programs, by BPF_PROG_TEST_RUN, with few and many endpoints.
 #include "loader/object.hpp"
 #include "maps/tables.hpp"

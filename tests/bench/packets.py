@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """(c) What a packet costs in the programs alone, with few and with many endpoints: bench_packet and a table."""
 
 import json

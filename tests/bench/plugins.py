@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Chains of CNI plugins, run one process after the other as a runtime does, each process measured by bench_exec."""
 
 import ipaddress

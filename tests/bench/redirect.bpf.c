@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The least a program on these hooks can do: sends every TCP and UDP packet on, without looking at anything. */
 #include "vmlinux.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The floor of what programs on host ends can reach: ptp, with programs that do nothing but redirect."""
 
 import node

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Results: one JSON line per measurement, and tables of medians with ratios against a peer of the same rounds."""
 
 import json

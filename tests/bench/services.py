@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The iptables rules kube-proxy writes for many services, loaded into a node's namespace."""
 
 import node

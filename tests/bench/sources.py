@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """(e) Pods with two interfaces: Podlane twice beside `ptp` with `sbr` for the second; and what the step costs a packet."""
 
 import node

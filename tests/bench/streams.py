@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """(b) Pod to pod traffic on one node: peers side by side, interleaved round by round."""
 
 import json

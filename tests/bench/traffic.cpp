@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // bench_traffic: measures one kind of traffic between two network namespaces and prints one line of JSON.
 #include <arpa/inet.h>
 #include <getopt.h>

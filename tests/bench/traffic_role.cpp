@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tests/bench/traffic_role.hpp"
 #include "maps/clock.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The two ends of a measurement: each runs in a process and a network namespace of its own, until told to stop.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """(a) What ADD and DEL cost as whole processes: chains of plugins, interleaved round by round."""
 
 import node

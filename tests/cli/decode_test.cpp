@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Wire structs in words, and which endpoints a selection picks.
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/reader.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The command line: abbreviations, options, errors with a suggestion, and help from the same table.
 #include "tools/podlanectl/cli/cli.hpp"
 

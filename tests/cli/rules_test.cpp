@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which rules of netfilter may stop a forwarded packet: from listings as nft and iptables-save print them.
 #include "tools/podlanectl/doctor/forward_rules.hpp"
 

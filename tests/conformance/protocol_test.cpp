@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The CNI specification, 0.1.0 to 1.1.0: results and errors in the caller's version, and nothing else on stdout.
 #include "tests/netns/verbs.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What real runtimes sent their main plugin, sent to Podlane in its place: all of it is served.
 #include "tests/netns/verbs.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Feeds hostile bytes to what puts entries of maps in words: a map may have been written by anybody.
 #include "tools/podlanectl/views/decode.hpp"
 

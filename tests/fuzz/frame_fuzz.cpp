@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Feeds hostile bytes to what reads frames: the text of `podlanectl explain --frame`, and packets that `monitor` shows.
 #include "tools/podlanectl/views/frame.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Feeds hostile bytes to everything pure below plugin/cni: CNI_* lines, an empty line, then standard input.
 #include "plugin/cni/error.hpp"
 #include "plugin/cni/ipam_config.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tests/harness/bpf.hpp"
 
 #include "loader/pins.hpp"

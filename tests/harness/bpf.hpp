@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // BPF objects of the tests' own: a program for the place of somebody else's, and all that is in Podlane's maps.
 #pragma once
 

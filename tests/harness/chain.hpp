@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A list of plugins run as libcni runs it: ADD in order with prevResult handed on, CHECK in order, DEL backwards.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tests/harness/cluster.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Three nodes on a switch, each with pods, a bpffs and CNI state of its own: namespaces, all gone with the test.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // FRR on every node of a cluster, with the documented example as node 1 has it, and the addresses of the others put in.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tests/harness/node.hpp"
 
 #include "loader/probe.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A host to run CNI plugins on: a network namespace, a directory and a bpffs of its own, all gone with the test.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tests/harness/process.hpp"
 
 #include "maps/fd.hpp"

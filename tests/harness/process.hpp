@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Programs run inside a network namespace, without a shell: what they said and how they ended.
 #pragma once
 

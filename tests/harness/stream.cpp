@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tests/harness/stream.hpp"
 
 #include "tests/harness/process.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Traffic without a pause, from a client to an echo server and back, that counts what is lost on the way.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tests/harness/talk.hpp"
 
 #include "tests/harness/wire.hpp"

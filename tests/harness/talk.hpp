@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Real sockets in namespaces: an echo server that knows who called, and clients that say what happened to them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tests/harness/wire.hpp"
 
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Frames byte by byte: compose them, send them past the sender's stack, and see what arrives.
 #pragma once
 

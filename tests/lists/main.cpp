@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Prints a list of the code as a Markdown table: "lists reasons", "lists commands". tests/check/lists compares the
 // docs.
 #include "maps/tables.hpp"

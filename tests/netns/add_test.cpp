@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The interface an ADD makes, as the kernel shows it on both ends.
 #include "loader/net/link.hpp"
 #include "tests/netns/verbs.hpp"

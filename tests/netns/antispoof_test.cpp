@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a pod may not send in another's name: it reaches nobody, changes no neighbour table, and is counted by name.
 #include "tests/netns/lab.hpp"
 

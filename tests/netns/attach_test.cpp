@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Programs on the hooks: exactly one of ours on each, by tcx and by clsact, beside those of others, whatever was there.
 #include "tests/harness/bpf.hpp"
 #include "tests/netns/verbs.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A hostile pod beside others: what its process can do without capabilities, and with CAP_NET_RAW, which pods have by
 // default. The outcome is asserted on the victims.
 #include "tests/harness/bpf.hpp"

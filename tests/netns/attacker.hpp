@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Code that runs as a hostile pod's process: in its network namespace, as uid 65534, with CAP_NET_RAW or without any
 // capability.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Limits on real traffic: TCP and UDP, in both directions and by each way, a ping beside them, and what becomes of a
 // limit.
 #include "tests/netns/limits.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // CHECK names every single thing that is not as the ADD left it, and minds nothing else.
 #include "tests/netns/verbs.hpp"
 

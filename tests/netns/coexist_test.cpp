@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Other agents' programs and qdiscs on a host end go on working, and see what the host stack carries. What goes past
 // the host stack goes past them, but for programs in front of ours: that is the fast path's price.
 #include "tests/netns/lab.hpp"

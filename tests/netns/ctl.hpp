@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // podlanectl as the tests run it: beside the pods of a node, and what it answered.
 #pragma once
 

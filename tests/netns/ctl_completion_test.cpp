@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // podlanectl in the shells: completion scripts that the shells take, and a manual page without a complaint.
 #include "tests/harness/process.hpp"
 

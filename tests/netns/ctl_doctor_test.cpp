@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // podlanectl doctor: finds nothing on a healthy node, and each fault of its table on a node that is broken in just that
 // way; looking changes nothing, and --fix mends what is Podlane's.
 #include "tests/netns/doctor.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // podlanectl history: what the plugin writes down of its calls, and what one is shown of it.
 #include "tests/netns/ctl.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // podlanectl map get: one entry of each map, by its key in words; and what map dump and map list make of a selection.
 #include "tests/netns/ctl_maps.hpp"
 

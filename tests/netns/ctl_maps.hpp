@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // All maps of Podlane on a bpffs of the test's own, as the test fills them, and podlanectl looking at them.
 #pragma once
 

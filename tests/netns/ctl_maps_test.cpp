@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // podlanectl on real maps: what it reads, what it says where they are missing, and that it changes nothing.
 #include "tests/netns/ctl_maps.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // podlanectl metrics: what promtool and Prometheus themselves take, with the values podlanectl shows elsewhere.
 #include "tests/netns/ctl.hpp"
 

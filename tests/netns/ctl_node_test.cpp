@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // podlanectl gc, install and uninstall: what goes is what nobody has any more, or what was Podlane's, and nothing else.
 #include "tests/netns/ctl.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reading is safe: it changes nothing, keeps nobody waiting, and copes with what comes and goes meanwhile.
 #include "tests/harness/bpf.hpp"
 #include "tests/netns/reading.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Two pods of one node, by both kinds of hook and both families: what goes past the host stack, and what does not.
 #include "tests/netns/lab.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // DEL succeeds whatever is gone already, gives the lease back each time, and leaves nothing.
 #include "tests/harness/bpf.hpp"
 #include "tests/netns/verbs.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The packets that are sent through Podlane and through `ptp` alike, and the few whose fate differs on purpose.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The same packets through Podlane and through the reference plugin `ptp`: what arrives, and what comes back, is alike.
 #include "tests/netns/differential_cases.hpp"
 #include "tests/netns/lab.hpp"

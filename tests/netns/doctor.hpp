@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A node as podlanectl doctor finds it, and each way to break it of the doctor's table.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Departure times on real traffic, where the kernel has `fq`: what cannot be paced is held back instead of dropped.
 #include "tests/netns/lab.hpp"
 

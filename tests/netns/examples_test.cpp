@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The configurations of docs/examples, run plugin by plugin as a runtime does, and shown as they are in the README.
 #include "maps/tables.hpp"
 #include "tests/harness/chain.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Short waits for RCU: asked for while they are wanted, and never left behind. Others may be at it at the same time.
 #include "loader/expedited_rcu.hpp"
 #include "maps/fd.hpp"

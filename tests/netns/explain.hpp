@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // podlanectl explain beside the real packet: asks about a frame, sends it, and compares what was told with what is
 // counted and what arrives.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // For each reason there is: podlanectl explain says it of a packet, and it is what then happens to that packet.
 #include "tests/netns/explain.hpp"
 #include "tests/netns/sources.hpp"
@@ -134,7 +135,6 @@ class ExplainLab : public testing::TestWithParam<std::string> {
         return packet;
     }
 
-    std::optional<Lab> lab_;
     std::optional<Asker> asker_;
     Pod a_, b_;
     std::optional<Wire> a_wire_, b_wire_, outside_;

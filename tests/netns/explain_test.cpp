@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // podlanectl explain: questions in words, their answers, and what it refuses to answer.
 #include "tests/netns/explain.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A call of the plugin that fails or is killed at any of its system calls leaves nothing that a later DEL or GC does
 // not remove, and never says that something was done that was not.
 //

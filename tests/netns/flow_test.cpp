@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Connections that conntrack has confirmed take the fast path, translated as the host translates them; first packets
 // and everything that the host's rules refuse take the slow path.
 #include "tests/netns/lab.hpp"

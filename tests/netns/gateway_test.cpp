@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The gateway every pod sees is no interface's address: the programs answer for it, once a question.
 #include "tests/netns/lab.hpp"
 

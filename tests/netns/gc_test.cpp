@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // GC removes every attachment of its network that is not valid any more, and nothing else; STATUS says what is missing.
 #include "tests/netns/verbs.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tunnels whose packets have no Ethernet header: pods reach other nodes through them by the host stack, or ADD refuses.
 #include "tests/harness/cluster.hpp"
 

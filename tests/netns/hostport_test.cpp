@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // hostPort by the real `portmap` plugin, chained behind Podlane.
 #include "tests/netns/lab.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A node with an uplink to the outside and pods from the real plugins: what the tests of the dataplane stand on.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The reference plugin `bandwidth` in the same list: before Podlane and behind it, and the limits of both hold.
 #include "tests/netns/limits.hpp"
 

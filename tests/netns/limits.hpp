@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Pods with limits: what they get, and what the bucket of a limit has seen.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Limits that begin, or change, while connections send as fast as they can: nothing is lost by it.
 #include "tests/netns/limits.hpp"
 

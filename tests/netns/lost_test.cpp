@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Nothing is lost: what DEL and GC have to remove is known after edited configurations, failed and killed calls, lost
 // maps and reboots.
 #include "loader/record.hpp"

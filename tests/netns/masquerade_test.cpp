@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Pods reach the outside under the node's address, while they reach each other past the host stack.
 #include "tests/netns/lab.hpp"
 

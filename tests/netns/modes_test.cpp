@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The ways to be called: as the main plugin, after an IPAM plugin, after another main plugin, and before others.
 #include "tests/netns/verbs.hpp"
 

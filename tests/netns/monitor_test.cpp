@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // podlanectl monitor: what it shows of real packets, what it leaves out, and that nobody is left watching.
 #include "tests/harness/cluster.hpp"
 #include "tests/netns/lab.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The documented example of FRR carries pods' traffic between nodes as BIRD's does.
 #include "tests/harness/frr.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the host translates works across nodes, the same with the fast path on, kept to the node, and off.
 #include "tests/netns/nat_cluster.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Who comes from outside the cluster, or goes there, with the fast path on, kept to the node, and off.
 #include "tests/netns/nat_cluster.hpp"
 

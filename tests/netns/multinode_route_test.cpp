@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The kernel's routes to other nodes mean to the fast path what they mean to the host stack.
 #include "tests/harness/cluster.hpp"
 #include "tests/harness/wire.hpp"

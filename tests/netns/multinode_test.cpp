@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Pods of three nodes reach each other past both host stacks, by the routes that BIRD, a script or VXLAN made.
 #include "tests/harness/cluster.hpp"
 

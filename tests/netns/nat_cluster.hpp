@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What NAT tests across nodes share: a cluster, its services and clients, for one way of writing rules and one family.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // "A flow returns the way it came": a ClusterIP whose backend is on the same node, by iptables and by nftables.
 #include "tests/netns/lab.hpp"
 #include "tests/netns/services.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A node and a pod, each a network namespace without a name that goes with the test.
 #pragma once
 

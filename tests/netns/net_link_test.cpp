@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // veth pairs are born finished in two namespaces, say what they are, and go without a trace.
 #include "net_fixture.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Namespaces are opened by any path, entered and left; sysctls are those of the namespace one is in.
 #include "net_fixture.hpp"
 

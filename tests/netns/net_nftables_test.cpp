@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Elements of nf_tables sets over netlink, seen by nft(8).
 #include "loader/net/nftables.hpp"
 #include "tests/netns/net_fixture.hpp"

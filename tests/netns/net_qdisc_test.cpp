@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Queueing disciplines of a link.
 #include "loader/net/qdisc.hpp"
 #include "tests/netns/net_fixture.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Addresses, neighbours and routes: what is put is found, what exists or is missing is a value.
 #include "net_fixture.hpp"
 

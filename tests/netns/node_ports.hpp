@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Node ports as kube-proxy writes them, on top of the rules of services.hpp for the same service.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Any number of calls at once, the very first ones of a node too: all succeed, and nothing is left.
 #include "tests/netns/verbs.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The commands of podlanectl that read, as its own table has them, with the words they need.
 #pragma once
 

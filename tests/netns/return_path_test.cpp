@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A connection that came in by an uplink leaves by it: two providers, strict rp_filter, the default route by the first.
 #include "tests/harness/node.hpp"
 #include "tests/harness/chain.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // An ADD that fails says the step and leaves nothing: no link, route, neighbour, map entry or lease.
 #include "tests/netns/verbs.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A node's services as kube-proxy writes them, for iptables and for nftables: one ClusterIP, one backend.
 #pragma once
 

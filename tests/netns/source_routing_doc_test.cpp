@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The configurations of docs/SOURCE-ROUTING.md, read out of it and run.
 #include "tests/netns/sources.hpp"
 

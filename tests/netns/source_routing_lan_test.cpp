@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A network whose pods have addresses of the LAN behind an uplink: answered for by the programs, on that uplink only.
 #include "tests/netns/sources.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Podlane behind a main plugin whose interface has no host end, or is not routed by the node: rules in the container do
 // the source routing.
 #include "tests/netns/sources.hpp"

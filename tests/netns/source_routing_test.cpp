@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A pod with several interfaces answers by the network that was addressed: captures on every uplink, strict rp_filter.
 #include "tests/netns/sources.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The life of a container's interfaces: ADD and DEL in any order, CHECK, GC, chained plugins, and what people are
 // shown.
 #include "tests/netns/sources.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A node with three uplinks to three providers, each with a client behind it, and pods with an interface in several
 // networks: what the tests of source-based return traffic stand on.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // podlanectl top on a terminal: draws, sorts, follows the window's size, and leaves the terminal as it was.
 #include "tests/netns/lab.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // podlanectl upgrade on a live node: up to a version with other maps and down again, under traffic without a pause.
 #include "tests/harness/bpf.hpp"
 #include "tests/harness/cluster.hpp"
@@ -71,7 +72,8 @@ class UpgradeTest : public testing::TestWithParam<std::string> {
     }
     // All entries but counters and flows, as the kernel gives them.
     [[nodiscard]] MapEntries entries() const {
-        return map_entries(node().bpffs(), {PODLANE_MAP_COUNTERS, PODLANE_MAP_PATHS, PODLANE_MAP_FLOWS, PODLANE_MAP_EVENTS});
+        return map_entries(node().bpffs(),
+                           {PODLANE_MAP_COUNTERS, PODLANE_MAP_PATHS, PODLANE_MAP_FLOWS, PODLANE_MAP_EVENTS});
     }
 
     std::optional<Cluster> cluster_;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The life of uplinks: programs come with the first pod, survive what happens to the interface, and go with the last.
 #include "loader/attach.hpp"
 #include "tests/harness/cluster.hpp"

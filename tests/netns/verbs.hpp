@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the tests of the verbs share: a node with an uplink, and the kernel's objects as `ip` shows them.
 #pragma once
 

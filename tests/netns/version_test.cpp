@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // VERSION and a call by hand need nothing and change nothing.
 #include "tests/harness/node.hpp"
 

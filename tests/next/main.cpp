@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The upgrade of a version to come: podlane_next ROOT
 #include "loader/upgrade.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The gateway's answers, byte for byte.
 #include "tests/packet/neighbour_cases.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One packet a line and the reason it must end in: the tables of from_pod.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Departure times: who gets one, which one, and by which way the packet goes.
 #include "tests/packet/cases.hpp"
 #include "maps/clock.hpp"

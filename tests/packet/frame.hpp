@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Frames as values: Ethernet{} / Ipv4{...} / Tcp{...} / bytes(20). Lengths, types and the IPv4 checksum follow from the
 // layers unless a layer says otherwise; transport checksums are 0, the programs never look at them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Limits: what is charged, marked and dropped, whatever the clock and the rate.
 #include "tests/packet/neighbour_cases.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The embedded programs pass the verifier of the running kernel, are pinned with all their maps, and can be attached.
 #include "loader/attach.hpp"
 #include "loader/object.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whatever bytes a pod sends: one verdict of ours, one counter, and no way past the host stack for a forged source.
 #include "tests/packet/neighbour_cases.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // ARP and neighbour discovery as a pod sends them, and the reason each must end in.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A flow returns the way it came: what both programs remember, and what they make of it.
 #include "tests/packet/cases.hpp"
 

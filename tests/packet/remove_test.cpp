@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Removing an endpoint's map entries when deletions fail.
 #include "tests/packet/run.hpp"
 

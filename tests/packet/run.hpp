@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A node of two pods, filled as ADD fills it, in namespaces and on a bpffs of its own; runs the pinned programs on
 // frames.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Packets from the address of another interface of the container, and of networks with a way out of their own.
 #include "tests/packet/cases.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The copy of a program that is only asked: it decides as the one on the hook does, and changes nothing.
 #include "loader/trace.hpp"
 #include "tests/packet/cases.hpp"

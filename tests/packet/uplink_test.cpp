@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The way to other nodes and back: each packet's reason, counters, mark and memory, on routes of a real namespace.
 #include "tests/packet/cases.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every sort of packet ends in the reason it should, with the verdict of that reason, counted once.
 #include "tests/packet/neighbour_cases.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bandwidth limits: who wins, which pairs are valid, and Kubernetes quantities.
 #include "plugin/cni/bandwidth.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The network configuration: each key's values, the codes of what is refused, and that the key is named.
 #include "maps/abi/names.h"
 #include "plugin/cni/bandwidth.hpp"

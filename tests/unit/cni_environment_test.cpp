@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // CNI_* variables: what each command needs, and that every bad value is code 4 and named.
 #include "plugin/cni/environment.hpp"
 #include "plugin/cni/request.hpp"

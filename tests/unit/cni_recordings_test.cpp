@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Requests recorded from real runtimes (tests/unit/data/cni-requests): all parse, and all results are printed alike.
 #include "plugin/cni/request.hpp"
 #include "plugin/cni/result.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Results, errors and the texts of delegated plugins, in every version's form.
 #include "plugin/cni/error.hpp"
 #include "plugin/cni/ipam_config.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The fair share of a limit, in simulation: what each flow gets beside which others.
 #include "tests/unit/limit_simulation.hpp"
 

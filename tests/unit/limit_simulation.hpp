@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The control loop of a limit without a kernel: TCP-like flows, the arithmetic of maps/abi, and a clock that is a
 // number.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Words for addresses: what is read, what is refused, what is printed, and where prefixes end.
 #include "maps/ip.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One declaration of columns, printed as a table, as a record and as JSON.
 #include "tools/output/table.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Quantities in words.
 #include "tools/output/words.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From request and lease to what is to be made, and what a configuration asks of the programs.
 #include "plugin/plan.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Running another program: its pipes, its end, its time limit, and its parent's end.
 #include "loader/process.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Metrics as text: the Prometheus text format 0.0.4 (what node_exporter's textfile collector takes) and
 // OpenMetrics 1.0.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "value.hpp"
 
 #include <nlohmann/json.hpp>

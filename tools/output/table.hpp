@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Columns are declared once; a table of them is printed as text, a record of them as lines, both as JSON.
 #pragma once
 

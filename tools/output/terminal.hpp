@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Properties of the output stream: width and colours.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A JSON value, for rooms that do not include a JSON library.
 #pragma once
 

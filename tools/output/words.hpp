@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Quantities for people: "3m12s", "1.2 Gbit/s", "4.0 KiB", "2026-01-02T03:04:05Z".
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every noun, in the order of the help texts. An abbreviation selects the first noun that begins with it.
 #include "tools/podlanectl/cli/nouns.hpp"
 #include "tools/podlanectl/doctor/nouns.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The command line as a table: nouns, their verbs, options and help. The parser and every help text read it; the rows
 // are beside the functions they name, and tools/podlanectl/nouns.cpp lists the nouns.
 #pragma once

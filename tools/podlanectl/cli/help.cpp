@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tools/podlanectl/cli/cli.hpp"
 
 #include <algorithm>

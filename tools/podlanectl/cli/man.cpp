@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The manual page, made from the table of commands.
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/cli/nouns.hpp"

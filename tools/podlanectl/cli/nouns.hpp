@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The nouns of the command line itself.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every option, in the order of the help texts.
 #include "tools/podlanectl/cli/cli.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "maps/abi/names.h"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "maps/clock.hpp"

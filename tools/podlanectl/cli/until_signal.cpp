@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tools/podlanectl/cli/until_signal.hpp"
 
 namespace podlane::ctl {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Lets a command that runs until it is interrupted check for that between two steps.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The environment of a command (streams, clocks, pins), and its only output functions.
 #pragma once
 

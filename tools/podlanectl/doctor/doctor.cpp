@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // doctor: runs the table of checks, prints the findings, and repairs what Podlane owns.
 #include "tools/podlanectl/doctor/doctor.hpp"
 

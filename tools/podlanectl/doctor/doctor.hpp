@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The doctor's table: one check a row, which examines the node or one endpoint, and repairs what Podlane owns.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // doctor: an endpoint's links, addresses, neighbours, routes, programs and map entries.
 #include "loader/attach.hpp"
 #include "loader/net/address.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // doctor: foreign programs and rules that affect packets of pods.
 #include "loader/attach.hpp"
 #include "loader/net/filter.hpp"

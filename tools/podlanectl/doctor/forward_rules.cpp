@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tools/podlanectl/doctor/forward_rules.hpp"
 
 #include "loader/process.hpp"

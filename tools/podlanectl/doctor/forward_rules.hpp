@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Chains of netfilter at the hook "forward" that may drop a packet: the fast path bypasses them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // doctor: kernel, bpffs, cgroup v2 and the settings of the node.
 #include "loader/net/sysctl.hpp"
 #include "loader/pins.hpp"

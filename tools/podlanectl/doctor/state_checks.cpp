@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // doctor: Podlane's maps, programs, pins and uplinks.
 #include "loader/object.hpp"
 #include "loader/pins.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // explain: the verdict on a packet, and why, without sending it.
 #include "tools/podlanectl/explain/explain.hpp"
 

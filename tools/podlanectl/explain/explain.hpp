@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The decisions of a traced run, in words.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The steps of a traced run as decisions.
 #include "maps/abi/event.h"
 #include "tools/podlanectl/explain/explain.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // metrics: counters and gauges for Prometheus.
 #include "maps/history.hpp"
 #include "maps/version.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tools/podlanectl/live/metrics_server.hpp"
 
 #include "maps/fd.hpp"

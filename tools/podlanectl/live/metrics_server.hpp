@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The small HTTP server behind "metrics --listen": one request at a time, no state between requests.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // monitor: drops, and with --all samples of all packets, as they happen.
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The nouns that follow what happens.
 #pragma once
 

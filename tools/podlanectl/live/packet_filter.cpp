@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tools/podlanectl/live/packet_filter.hpp"
 
 #include <pcap/pcap.h>

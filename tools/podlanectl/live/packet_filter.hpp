@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Packets selected by a tcpdump expression: pcap-filter(7).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // top: the busiest pods, on the whole screen, refreshed each second.
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"

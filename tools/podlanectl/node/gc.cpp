@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // gc: the DEL that the runtime did not send, for endpoints whose interface is gone.
 #include "loader/process.hpp"
 #include "tools/podlanectl/cli/cli.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // install: copies the plugin and writes a configuration list for the runtime.
 #include "maps/ip.hpp"
 #include "tools/podlanectl/cli/cli.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tools/podlanectl/node/installed.hpp"
 
 #include "maps/fd.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tracks the files that "podlanectl install" wrote: a list beside them has their names and content hashes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The nouns that change the node as a whole.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // uninstall: removes Podlane from the node; pods stay connected, through the host stack.
 #include "loader/attach.hpp"
 #include "loader/edt.hpp"

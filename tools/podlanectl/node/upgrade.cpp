@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // upgrade: brings a running node to the version of this podlanectl.
 #include "loader/upgrade.hpp"
 #include "tools/podlanectl/cli/cli.hpp"

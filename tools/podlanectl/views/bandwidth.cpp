@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // bandwidth list, show, set, clear: the limits of pods and their counters.
 #include "tools/podlanectl/views/bandwidth.hpp"
 

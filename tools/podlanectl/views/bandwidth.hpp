@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The limits of endpoints, and the limiters of this kernel.
 #pragma once
 

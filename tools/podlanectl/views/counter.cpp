@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // counter list: packets and bytes of each endpoint, by reason.
 #include "tools/podlanectl/views/counter.hpp"
 

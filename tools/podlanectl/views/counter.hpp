@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The counters of endpoints, by reason.
 #pragma once
 

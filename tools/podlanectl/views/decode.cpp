@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tools/podlanectl/views/decode.hpp"
 
 #include <arpa/inet.h>

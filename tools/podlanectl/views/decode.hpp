@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Names and text for the numbers in the ABI structs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // endpoint list, endpoint show.
 #include "tools/podlanectl/views/endpoint.hpp"
 

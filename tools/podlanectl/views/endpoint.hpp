@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Endpoints as a table.
 #pragma once
 

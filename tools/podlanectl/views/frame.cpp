@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tools/podlanectl/views/frame.hpp"
 
 #include "tools/podlanectl/views/decode.hpp"

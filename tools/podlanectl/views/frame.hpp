@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Ethernet frames: built for explain, and parsed into addresses and ports.
 #pragma once
 

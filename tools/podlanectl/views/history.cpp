@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // history list: the last CNI calls of the plugin, and where their time went.
 #include "tools/podlanectl/views/history.hpp"
 

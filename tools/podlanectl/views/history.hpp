@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The recorded CNI calls as a table.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // map list: the pinned maps, how full they are, and pins that do not belong there.
 #include "tools/podlanectl/views/map.hpp"
 

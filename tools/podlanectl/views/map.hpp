@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The pinned maps: those this version knows, and those that are there.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // map dump: the entries of each map in words, and the words that identify each.
 #include "maps/abi/history.h"
 #include "tools/output/words.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // map get: the one entry of a map that a key in words names.
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/decode.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tools/podlanectl/views/namespaces.hpp"
 
 #include <dirent.h>

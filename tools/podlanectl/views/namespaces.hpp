@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Finds a container's network namespace by its inode number: the endpoint record has no path.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // network list: the networks of this node's pods, and their uplinks.
 #include "tools/podlanectl/views/network.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Networks as a table, and their names by number.
 #pragma once
 

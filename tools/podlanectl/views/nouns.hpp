@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The nouns that show state.
 #pragma once
 

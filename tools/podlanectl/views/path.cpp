@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // path list, path show, path flush: the flow cache.
 #include "tools/podlanectl/views/path.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The flow cache as a table.
 #pragma once
 

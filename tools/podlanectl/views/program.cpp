@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // program list: where Podlane's programs are attached, and what they cost.
 #include "loader/attach.hpp"
 #include "loader/object.hpp"

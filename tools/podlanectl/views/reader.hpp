@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reads pinned maps of a live node: read-only descriptors, tolerates entries that vanish while it reads, and says
 // clearly what is missing.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tools/podlanectl/views/selection.hpp"
 
 #include "tools/podlanectl/views/reader.hpp"

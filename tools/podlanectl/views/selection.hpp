@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The endpoints a command applies to: every option given must match.
 #pragma once
 

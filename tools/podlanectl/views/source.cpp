@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // source list, source show, and path show with a source and a destination: the egress route of what a container sends.
 #include "tools/podlanectl/views/source.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which path a packet takes by its source.
 #pragma once
 

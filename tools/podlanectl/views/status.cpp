@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // status: overview of Podlane on this node.
 #include "loader/object.hpp"
 #include "loader/probe.hpp"

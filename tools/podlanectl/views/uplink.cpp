@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // uplink list, uplink sync, uplink detach: the interfaces by which pods reach other nodes.
 #include "tools/podlanectl/views/uplink.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The uplinks as they are now.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // version: this binary, its map layouts, and libbpf.
 #include "maps/version.hpp"
 #include "tools/podlanectl/cli/cli.hpp"

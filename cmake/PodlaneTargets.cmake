@@ -45,11 +45,12 @@ function(podlane_program name main)
     endif()
 endfunction()
 
-# podlane_tests(LABEL [LINK libs...] [PROGRAMS]): an executable for each tests/LABEL/*_test.cpp, and a ctest for each
-# case in it, named LABEL/FILE/Suite.Case. The target tests_LABEL builds them all. LINK says what they test; where a
-# target podlane_ROOM exists for FILE = ROOM_..., that too. PROGRAMS: they run what is shipped.
+# podlane_tests(LABEL [LINK libs...] [PROGRAMS] [WHOLE_BUT files...]): an executable for each tests/LABEL/*_test.cpp, and a
+# ctest for each case in it, named LABEL/FILE/Suite.Case. The target tests_LABEL builds them all. LINK says what they
+# test; if a target podlane_ROOM exists for FILE = ROOM_..., that too. PROGRAMS: they run what is shipped. WHOLE_BUT: the
+# cases of a file share what takes long to set up, and are one ctest, named LABEL/FILE; not so those of the files listed.
 function(podlane_tests label)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "PROGRAMS" "" "LINK")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "PROGRAMS" "" "LINK;WHOLE_BUT")
     add_custom_target(tests_${label})
     file(GLOB sources CONFIGURE_DEPENDS ${label}/*_test.cpp)
     foreach(source IN LISTS sources)
@@ -65,6 +66,12 @@ function(podlane_tests label)
         add_dependencies(tests_${label} ${name})
         if(arg_PROGRAMS)
             add_dependencies(${name} podlane podlanectl)
+        endif()
+        if(arg_WHOLE_BUT AND NOT stem IN_LIST arg_WHOLE_BUT)
+            add_test(NAME ${label}/${stem} COMMAND ${name})
+            set_tests_properties(${label}/${stem} PROPERTIES LABELS ${label} TIMEOUT 300
+                SKIP_REGULAR_EXPRESSION "SKIPPED" ENVIRONMENT "${PODLANE_TEST_ENVIRONMENT}")
+            continue()
         endif()
         gtest_discover_tests(${name}
             TEST_PREFIX ${label}/${stem}/

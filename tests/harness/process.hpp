@@ -16,12 +16,12 @@ namespace podlane::test {
 // The value of a Result that must have one, or the end of this test.
 template <typename T> T require(Result<T> result) {
     if (!result)
-        throw std::runtime_error(result.error().message);
+        throw std::runtime_error(result.error().message + " " + result.error().hint);
     return std::move(result).value();
 }
 inline void require(const Result<void> &result) {
     if (!result)
-        throw std::runtime_error(result.error().message);
+        throw std::runtime_error(result.error().message + " " + result.error().hint);
 }
 
 struct Output {

@@ -26,14 +26,14 @@ class Edt : public PacketTest {
         node().put(of);
     }
     limit_state state(const Pod &of) {
-        return must(node().tables().limit_states.find({of.ifindex, LIMIT_INGRESS})).value();
+        return require(node().tables().limit_states.find({of.ifindex, LIMIT_INGRESS})).value();
     }
     void fill(const Pod &of, std::uint64_t backlog, std::uint64_t busy) {
         limit_state full{};
         full.free_at_ns = monotonic_ns() + backlog;
         for (__u64 &place : full.departures)
             place = monotonic_ns() + busy;
-        must(node().tables().limit_states.update({of.ifindex, LIMIT_INGRESS}, full));
+        require(node().tables().limit_states.update({of.ifindex, LIMIT_INGRESS}, full));
     }
     // It goes on to the qdisc, and counts at the receiver alone.
     void expect_counted(const Outcome &outcome, reason why) {
@@ -71,7 +71,7 @@ TEST_F(Edt, WhatTheFastPathHandsOverIsCountedWhereItCameFrom) {
     EXPECT_GE(direct.departure_ns, before + 40 * kMs);
     EXPECT_LE(direct.departure_ns, before + 60 * kMs);
     expect_counted(deliver(frame, PODLANE_MARK, node().unknown_ifindex), REASON_RECEIVED_UPLINK);
-    EXPECT_TRUE(must(node().paths().entries()).empty());
+    EXPECT_TRUE(require(node().paths().entries()).empty());
     EXPECT_EQ(state(node().pod).delayed, 2U);
     EXPECT_EQ(state(node().pod).bytes, 2 * frame.size());
 }
@@ -130,7 +130,7 @@ TEST_F(Edt, AnyClockAndAnyRateEndInADepartureSoon) {
             wild.free_at_ns = wild.small_free_at_ns = wild.window_since_ns = wrong;
             for (__u64 &place : wild.departures)
                 place = wrong;
-            must(node().tables().limit_states.update({node().pod.ifindex, LIMIT_INGRESS}, wild));
+            require(node().tables().limit_states.update({node().pod.ifindex, LIMIT_INGRESS}, wild));
             SCOPED_TRACE(std::to_string(rate) + " " + std::to_string(wrong));
             const Outcome outcome = deliver(frame);
             expect_ends_in(node(), outcome, REASON_RECEIVED_HOST);

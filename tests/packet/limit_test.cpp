@@ -30,14 +30,14 @@ class Limit : public PacketTest {
         node().put(of);
     }
     limit_state state(const Pod &of, limit_direction direction = LIMIT_EGRESS) {
-        return must(node().tables().limit_states.find({of.ifindex, direction})).value();
+        return require(node().tables().limit_states.find({of.ifindex, direction})).value();
     }
     // The bucket as if so much had just been let through.
     void fill(const Pod &of, limit_direction direction, std::uint64_t backlog, std::uint64_t of_small = 0) {
         limit_state full{};
         full.free_at_ns = monotonic_ns() + backlog;
         full.small_free_at_ns = monotonic_ns() + of_small;
-        must(node().tables().limit_states.update({of.ifindex, direction}, full));
+        require(node().tables().limit_states.update({of.ifindex, direction}, full));
     }
 };
 
@@ -190,7 +190,7 @@ TEST_F(Limit, AnyClockAndAnyRateEndInASoundState) {
             wild.window_charged_ns = wild.remainder = wild.fair_bytes_per_s = time;
             wild.flows = wild.weight = wild.slot = static_cast<std::uint32_t>(time);
             wild.gain = wild.other_bytes_per_s = wild.window_other_ns = time;
-            must(node().tables().limit_states.update({node().pod.ifindex, LIMIT_EGRESS}, wild));
+            require(node().tables().limit_states.update({node().pod.ifindex, LIMIT_EGRESS}, wild));
             SCOPED_TRACE(std::to_string(rate) + " " + std::to_string(time));
             expect_ends_in(node(), node().run(large()), REASON_SENT_DIRECT);
             const limit_state after = state(node().pod);
@@ -236,11 +236,11 @@ TEST_F(Limit, ChangesWithTheNextPacket) {
     limit(node().pod, 0, kRate);
     fill(node().pod, LIMIT_EGRESS, 200 * kMs);
     expect_ends_in(node(), node().run(large()), REASON_DROP_EGRESS_LIMIT);
-    const LimitTables tables = must(LimitTables::open(node().root()));
-    const endpoint_key key = must(make_endpoint_key("pod", "eth0"));
-    must(set_limits(tables, key, {}));
+    const LimitTables tables = require(LimitTables::open(node().root()));
+    const endpoint_key key = require(make_endpoint_key("pod", "eth0"));
+    require(set_limits(tables, key, {}));
     expect_ends_in(node(), node().run(large()), REASON_SENT_DIRECT);
-    must(set_limits(tables, key, {0, 0, kRate, kAuto}));
+    require(set_limits(tables, key, {0, 0, kRate, kAuto}));
     expect_ends_in(node(), node().run(large()), REASON_DROP_EGRESS_LIMIT);
 }
 

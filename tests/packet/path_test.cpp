@@ -59,7 +59,7 @@ class PathMemory : public PacketTest {
         key.local_port = htons(at_peer ? 80 : 40000);
         key.peer_port = htons(at_peer ? 40000 : 80);
         key.protocol = protocol;
-        const auto found = must(node().paths().find(key));
+        const auto found = require(node().paths().find(key));
         return found ? found->via : 0;
     }
     template <typename Test> void each_family(Test test) {
@@ -88,7 +88,7 @@ TEST_F(PathMemory, SynOfAKnownFlowRestoresTheEntryAtThePeer) {
         from_pod_ends_in(family.there / Tcp{40000, 80, kSyn}, REASON_SENT_DIRECT);
         const path_key at_peer{node().peer.ifindex, family.peer, family.local, htons(80), htons(40000),
                                IPPROTO_TCP,         {}};
-        must(node().paths().remove(at_peer));
+        require(node().paths().remove(at_peer));
         from_pod_ends_in(family.there / Tcp{40000, 80, kSyn}, REASON_SENT_DIRECT);
         EXPECT_EQ(remembered(family, IPPROTO_TCP, true), PATH_DIRECT);
         from_peer_ends_in(family.back / Tcp{80, 40000, kSyn | kAck}, REASON_SENT_DIRECT);
@@ -98,7 +98,7 @@ TEST_F(PathMemory, SynOfAKnownFlowRestoresTheEntryAtThePeer) {
 TEST_F(PathMemory, MidStreamLeavesNoMemory) {
     each_family([&](const Family &family) {
         from_pod_ends_in(family.there / Tcp{40000, 80, kAck}, REASON_HOST_UNKNOWN_PATH);
-        EXPECT_EQ(must(node().paths().entries()).size(), 0U);
+        EXPECT_EQ(require(node().paths().entries()).size(), 0U);
     });
 }
 
@@ -166,7 +166,7 @@ TEST_F(PathMemory, FlowsWithTheOutsideTakeNoMemory) {
     delivered_by_host(Ethernet{kPodMac, kHostMac} / Ipv4{ip("198.51.100.1"), pod4()} / Udp{});
     delivered_by_host(Ethernet{kPodMac, kHostMac} / Ipv4{ip("192.0.2.30"), pod4()} / Udp{}); // another network's
     from_pod_ends_in(ip4("192.0.2.10", "198.51.100.1"), REASON_HOST_NOT_LOCAL);
-    EXPECT_EQ(must(node().paths().entries()).size(), 0U);
+    EXPECT_EQ(require(node().paths().entries()).size(), 0U);
 }
 
 TEST_F(PathMemory, EchoesAreToldApartByIdentifier) {

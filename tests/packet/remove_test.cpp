@@ -13,9 +13,9 @@ using RemoveEndpoint = PacketTest;
 
 // The kernel refuses a deletion through a descriptor that may only read.
 TEST_F(RemoveEndpoint, ReportsTheFirstFailedMapAndAppendsTheOthers) {
-    const Tables read_only = must(Tables::open(node().root(), Access::read_only));
-    const endpoint_key key = must(make_endpoint_key(node().pod.name, "eth0"));
-    const endpoint record = must(read_only.endpoints.find(key)).value();
+    const Tables read_only = require(Tables::open(node().root(), Access::read_only));
+    const endpoint_key key = require(make_endpoint_key(node().pod.name, "eth0"));
+    const endpoint record = require(read_only.endpoints.find(key)).value();
 
     const Result<void> removed = erase_endpoint(read_only, record);
 

@@ -11,6 +11,7 @@
 #include "plugin/endpoint.hpp"
 #include "loader/net/link.hpp"
 #include "plugin/plan.hpp"
+#include "tests/harness/process.hpp"
 #include "tests/packet/frame.hpp"
 
 #include <bpf/bpf.h>
@@ -29,15 +30,7 @@
 
 namespace podlane::packet {
 
-template <typename T> T must(Result<T> result) {
-    if (!result)
-        throw std::runtime_error(result.error().message + " " + result.error().hint);
-    return std::move(result).value();
-}
-inline void must(const Result<void> &result) {
-    if (!result)
-        throw std::runtime_error(result.error().message + " " + result.error().hint);
-}
+using test::require;
 
 inline constexpr Mac kHostMac = PODLANE_HOST_MAC;
 inline constexpr Mac kPodMac{0x02, 0, 0, 0, 0, 0x0a};
@@ -99,26 +92,71 @@ struct How {
     std::uint32_t came_by = 0; // the interface it was received on
 };
 
+// The programs and maps on a bpffs of this process, loaded once: the verifier takes longer than most of the tests.
+class Loaded {
+  public:
+    static Loaded &once() {
+        static Loaded loaded;
+        return loaded;
+    }
+    [[nodiscard]] const std::string &root() const { return root_; }
+    [[nodiscard]] const Tables &tables() const { return *tables_; }
+    [[nodiscard]] const Paths &paths() const { return *paths_; }
+    [[nodiscard]] const Fd &program(const std::string &name) const { return programs_.at(name); }
+    const Tracer &tracer(const std::string &program) {
+        auto known = tracers_.find(program);
+        if (known == tracers_.end())
+            known = tracers_.emplace(program, require(Tracer::load(root_, program.c_str()))).first;
+        return known->second;
+    }
+    // Empties all maps that are keyed by what the tests fill in: as after the load.
+    void empty() const {
+        for (const std::string_view name : kMapNames) {
+            const Fd map(bpf_obj_get(pin_path(root_, name).c_str()));
+            const MapFacts facts = require(map_facts(map.get()));
+            if (facts.type == BPF_MAP_TYPE_ARRAY || facts.type == BPF_MAP_TYPE_RINGBUF)
+                continue;
+            for (const auto &key : require(detail::keys(map.get(), std::string(name))))
+                if (bpf_map_delete_elem(map.get(), key.data()) != 0)
+                    throw std::runtime_error("emptying " + std::string(name) + ": " + std::strerror(errno));
+        }
+    }
+
+  private:
+    Loaded() {
+        if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+            throw std::runtime_error(std::string("entering a mount namespace: ") + std::strerror(errno));
+        if (mount("bpf", "/sys/fs/bpf", "bpf", 0, nullptr) != 0)
+            throw std::runtime_error(std::string("mounting a bpffs: ") + std::strerror(errno));
+        require(ensure_loaded(root_, LoadSettings{64, 1024}));
+        tables_.emplace(require(Tables::open(root_)));
+        paths_.emplace(require(open_paths(root_, Access::read_write)));
+        for (const char *name :
+             {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD, PODLANE_PROGRAM_FROM_UPLINK, PODLANE_PROGRAM_TO_UPLINK})
+            programs_.emplace(name, require(open_program(root_, name)));
+    }
+
+    const std::string root_ = "/sys/fs/bpf/podlane";
+    std::optional<Tables> tables_;
+    std::optional<Paths> paths_;
+    std::map<std::string, Fd> programs_;
+    std::map<std::string, Tracer> tracers_;
+};
+
+// Each test has a network namespace and empty maps; its bpffs goes with the process.
 class Node {
   public:
     Node() {
-        enter_namespaces();
-        must(ensure_loaded(root_, LoadSettings{64, 1024}));
-        tables_.emplace(must(Tables::open(root_)));
-        paths_.emplace(must(open_paths(root_, Access::read_write)));
-        for (const char *name :
-             {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD, PODLANE_PROGRAM_FROM_UPLINK, PODLANE_PROGRAM_TO_UPLINK})
-            programs_.emplace(name, must(open_program(root_, name)));
+        if (unshare(CLONE_NEWNET) != 0)
+            throw std::runtime_error(std::string("entering a network namespace: ") + std::strerror(errno));
+        loaded_.empty();
+        require(loaded_.tables().counters.insert_zero(0)); // of packets of no endpoint, as the load makes it
         pod = {"pod", make_veth("caliA"), kPodMac, {ip("192.0.2.10"), ip("2001:db8::10")}};
         peer = {"peer", make_veth("caliB"), kPeerMac, {ip("192.0.2.20"), ip("2001:db8::20")}, "net-one", kMtu};
         stranger = {"stranger", 4000, kForeignMac, {ip("192.0.2.30"), ip("2001:db8::30")}, "net-two"};
         unknown_ifindex = make_veth("caliC");
         for (const Pod *each : {&pod, &peer, &stranger})
             put(*each);
-    }
-    ~Node() {
-        static_cast<void>(remove_pins(live_directory(root_)));
-        rmdir(root_.c_str());
     }
     Node(const Node &) = delete;
     Node &operator=(const Node &) = delete;
@@ -141,33 +179,33 @@ class Node {
         facts.flags |= interface_flags_of(of.limits, 1) & kLimitFlags;
         facts.addresses = of.addresses;
         facts.link_local = link_local_from_mac(of.mac);
-        const endpoint record = must(make_endpoint(request, facts));
+        const endpoint record = require(make_endpoint(request, facts));
         erase(of);
         Rollback rollback;
-        must(put_endpoint(*tables_, request, record, rollback));
-        must(put_addresses(*tables_, record, rollback));
+        require(put_endpoint(tables(), request, record, rollback));
+        require(put_addresses(tables(), record, rollback));
         rollback.commit();
     }
 
     void erase(const Pod &of) {
-        must(erase_interface(*tables_, of.ifindex));
-        must(tables_->endpoints.remove(must(make_endpoint_key(of.name, "eth0"))));
+        require(erase_interface(tables(), of.ifindex));
+        require(tables().endpoints.remove(require(make_endpoint_key(of.name, "eth0"))));
     }
 
     void forget_paths() {
-        for (const auto &[key, value] : must(paths_->entries()))
-            must(paths_->remove(key));
+        for (const auto &[key, value] : require(paths().entries()))
+            require(paths().remove(key));
     }
 
     Outcome run(const Bytes &frame, How how = {}) {
         const bool ask = asks && how.gso_size == 0 && how.mark == 0; // a question has neither
         const auto before = snapshot();
-        const std::size_t flows = ask ? must(paths_->keys()).size() : 0;
+        const std::size_t flows = ask ? require(paths().keys()).size() : 0;
         std::optional<TracedRun> asked;
         if (ask) {
-            asked = must(tracer(how.program).run(how.ifindex == 0 ? pod.ifindex : how.ifindex, frame));
+            asked = require(loaded_.tracer(how.program).run(how.ifindex == 0 ? pod.ifindex : how.ifindex, frame));
             EXPECT_EQ(moved(before, snapshot()), std::vector<Counted>{}) << "a question is counted";
-            EXPECT_EQ(must(paths_->keys()).size(), flows) << "a question is remembered";
+            EXPECT_EQ(require(paths().keys()).size(), flows) << "a question is remembered";
         }
         Outcome outcome = run_uncounted(frame, how);
         outcome.counted = moved(before, snapshot());
@@ -202,7 +240,7 @@ class Node {
         options.ctx_size_in = sizeof context;
         options.ctx_out = &context;
         options.ctx_size_out = sizeof context;
-        const int error = bpf_prog_test_run_opts(programs_.at(how.program).get(), &options);
+        const int error = bpf_prog_test_run_opts(loaded_.program(how.program).get(), &options);
         if (error == -EINVAL)
             return false;
         if (error != 0)
@@ -214,9 +252,9 @@ class Node {
         return true;
     }
 
-    [[nodiscard]] const std::string &root() const { return root_; }
-    [[nodiscard]] const Tables &tables() const { return *tables_; }
-    [[nodiscard]] const Paths &paths() const { return *paths_; }
+    [[nodiscard]] const std::string &root() const { return loaded_.root(); }
+    [[nodiscard]] const Tables &tables() const { return loaded_.tables(); }
+    [[nodiscard]] const Paths &paths() const { return loaded_.paths(); }
 
     bool asks = false; // each packet is asked about first (loader/trace.hpp), and what comes of it compared
     Pod pod;           // sends
@@ -225,12 +263,6 @@ class Node {
     std::uint32_t unknown_ifindex = 0;
 
   private:
-    const Tracer &tracer(const std::string &program) {
-        auto known = tracers_.find(program);
-        if (known == tracers_.end())
-            known = tracers_.emplace(program, must(Tracer::load(root_, program.c_str()))).first;
-        return known->second;
-    }
     static void expect_same(const TracedRun &asked, const Outcome &outcome) {
         std::set<std::pair<std::uint32_t, std::string_view>> told;
         std::set<std::pair<std::uint32_t, std::string_view>> counted;
@@ -249,24 +281,17 @@ class Node {
 
     using Snapshot = std::map<std::pair<std::uint32_t, int>, count>;
 
-    static void enter_namespaces() {
-        if (unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
-            throw std::runtime_error(std::string("entering namespaces: ") + std::strerror(errno));
-        if (mount("bpf", "/sys/fs/bpf", "bpf", 0, nullptr) != 0)
-            throw std::runtime_error(std::string("mounting a bpffs: ") + std::strerror(errno));
-    }
-
     static std::uint32_t make_veth(const char *name) {
-        net::Netlink netlink = must(net::Netlink::open());
-        const net::Namespace here = must(net::Namespace::current());
+        net::Netlink netlink = require(net::Netlink::open());
+        const net::Namespace here = require(net::Namespace::current());
         const std::string other = std::string(name) + "p";
-        return must(net::create_veth(netlink, {other, name, kForeignMac, kHostMac, 1500, here})).host.ifindex;
+        return require(net::create_veth(netlink, {other, name, kForeignMac, kHostMac, 1500, here})).host.ifindex;
     }
 
     Snapshot snapshot() const {
         Snapshot all;
-        for (const std::uint32_t ifindex : must(tables_->counters.keys())) {
-            const counters sum = must(tables_->counters.sum(ifindex));
+        for (const std::uint32_t ifindex : require(tables().counters.keys())) {
+            const counters sum = require(tables().counters.sum(ifindex));
             for (int i = 0; i < COUNTER_REASONS; ++i)
                 all[{ifindex, i}] = sum.by_reason[i];
         }
@@ -284,11 +309,7 @@ class Node {
         return changes;
     }
 
-    const std::string root_ = "/sys/fs/bpf/podlane-packet-" + std::to_string(getpid());
-    std::optional<Tables> tables_;
-    std::optional<Paths> paths_;
-    std::map<std::string, Fd> programs_;
-    std::map<std::string, Tracer> tracers_;
+    Loaded &loaded_ = Loaded::once();
 };
 
 inline int verdict_of(reason why) {

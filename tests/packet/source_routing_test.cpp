@@ -28,17 +28,16 @@ class Source : public PacketTest {
         node().asks = true;
         ASSERT_EQ(std::system(kSetUp), 0); // NOLINT(cert-env33-c): the tools of the tests
         lan_ = if_nametoindex("lan0");
-        must(node().tables().counters.insert_zero(lan_));
+        require(node().tables().counters.insert_zero(lan_));
         second_ = {"pod2", node().unknown_ifindex, kSecondMac, {ip("192.168.133.20"), ip("2001:db8:133::20")}, "lan"};
         second_.flags = kAllFlags | INTERFACE_SIBLINGS | INTERFACE_WAY;
         node().pod.flags |= INTERFACE_SIBLINGS;
         node().put(node().pod);
         node().put(second_);
-        const Uplinks uplinks =
-            must(open_uplinks("/sys/fs/bpf/podlane-packet-" + std::to_string(getpid()), Access::read_write));
+        const Uplinks uplinks = require(open_uplinks(node().root(), Access::read_write));
         uplink entry{};
         entry.networks[0] = network_id("lan");
-        must(uplinks.update(lan_, entry));
+        require(uplinks.update(lan_, entry));
         for (const ip_addr &addr : second_.addresses)
             put_way(addr);
     }
@@ -55,8 +54,8 @@ class Source : public PacketTest {
         std::ranges::copy(kSecondMac, route.pod_mac);
         std::ranges::copy(kUplinkMac, route.uplink_mac);
         for (const std::uint32_t end : {node().pod.ifindex, second_.ifindex})
-            must(node().tables().source_routes.update({end, addr}, route));
-        must(node().tables().source_slots.update({node().pod.ifindex, is_ipv4(addr) ? 1U : 0U, 1}, route));
+            require(node().tables().source_routes.update({end, addr}, route));
+        require(node().tables().source_slots.update({node().pod.ifindex, is_ipv4(addr) ? 1U : 0U, 1}, route));
     }
     Outcome expect(const Case &given) {
         SCOPED_TRACE(given.name);
@@ -116,7 +115,7 @@ TEST_F(Source, AnUnboundSocketAnswersFromTheAddressThatWasAsked) {
     const path_key asked{
         second_.ifindex, ip("192.168.133.20"), ip("203.0.113.9"), htons(40000), htons(53), IPPROTO_UDP, {}};
     expect({"of its own accord", ip4("192.0.2.10", "203.0.113.9"), REASON_HOST_NOT_LOCAL});
-    must(node().paths().update(asked, {0, PATH_UPLINK, lan_}));
+    require(node().paths().update(asked, {0, PATH_UPLINK, lan_}));
     const Outcome answer = expect({"answer", ip4("192.0.2.10", "203.0.113.9"), REASON_SENT_SIBLING});
     Bytes expected = ip4("192.168.133.20", "203.0.113.9");
     std::ranges::copy(kSecondMac, expected.begin() + 6);
@@ -126,9 +125,9 @@ TEST_F(Source, AnUnboundSocketAnswersFromTheAddressThatWasAsked) {
 // No key of one kind is found under one of another: an entry speaks for the address it stores, and slots have a table
 // of their own.
 TEST_F(Source, AnEntryIsOnlyForTheAddressItStores) {
-    source_route route = *must(node().tables().source_routes.find({node().pod.ifindex, ip("2001:db8:133::20")}));
+    source_route route = *require(node().tables().source_routes.find({node().pod.ifindex, ip("2001:db8:133::20")}));
     for (const char *claimed : {"::100:0", "::100:0:100:0", "::200:0"}) {
-        must(node().tables().source_routes.update({node().pod.ifindex, ip(claimed)}, route));
+        require(node().tables().source_routes.update({node().pod.ifindex, ip(claimed)}, route));
         expect({claimed, from_pod() / Ipv6{ip(claimed), ip("2001:db8:9::9")} / Udp{}, REASON_DROP_SOURCE_ADDRESS});
     }
 }
@@ -149,7 +148,7 @@ TEST_F(Source, IsHandedOverOnce) {
     EXPECT_EQ(unchecked.mark, 0U);
     const path_key asked{
         second_.ifindex, ip("192.168.133.20"), ip("203.0.113.9"), htons(40000), htons(53), IPPROTO_UDP, {}};
-    must(node().paths().update(asked, {0, PATH_UPLINK, lan_}));
+    require(node().paths().update(asked, {0, PATH_UPLINK, lan_}));
     EXPECT_EQ(node().run(ip4("192.0.2.10", "203.0.113.9"), {.mark = once.mark}).verdict, kNext) << "UDP of both";
 }
 
@@ -161,11 +160,11 @@ TEST_F(Source, AnUnboundSocketAnswersFromTheOtherAddressOfItsInterface) {
     node().pod.addresses.push_back(own.source);
     node().pod.flags |= INTERFACE_MORE_ADDRESSES | INTERFACE_FAST_UPLINK;
     node().put(node().pod);
-    must(node().tables().source_slots.update({node().pod.ifindex, 1, 1}, own));
+    require(node().tables().source_slots.update({node().pod.ifindex, 1, 1}, own));
     const Bytes sent = ip4("192.0.2.10", "203.0.113.9");
     EXPECT_EQ(hex(expect({"of its own accord", sent, REASON_HOST_NOT_LOCAL}).frame), hex(sent));
     const path_key asked{node().pod.ifindex, own.source, ip("203.0.113.9"), htons(40000), htons(53), IPPROTO_UDP, {}};
-    must(node().paths().update(asked, {0, PATH_HOST, 0}));
+    require(node().paths().update(asked, {0, PATH_HOST, 0}));
     const Bytes right = ip4("192.0.2.11", "203.0.113.9");
     EXPECT_EQ(hex(expect({"answer", sent, REASON_HOST_PATH}).frame), hex(right));
 }
@@ -176,9 +175,9 @@ TEST_F(Source, WhatIsForTheBridgeIsRouted) {
     node().pod.flags |= INTERFACE_FAST_UPLINK;
     node().put(node().pod);
     const address_key key{network_id(node().pod.network), pod4()};
-    auto port = *must(node().tables().addresses.find(key));
+    auto port = *require(node().tables().addresses.find(key));
     std::ranges::copy(kBridgeMac, port.host_mac);
-    must(node().tables().addresses.update(key, port));
+    require(node().tables().addresses.update(key, port));
     const auto sent = [&](const Mac &to) { return Ethernet{to, kPodMac} / Ipv4{pod4(), ip("203.0.113.9")} / Udp{}; };
     expect({"for the bridge", sent(kBridgeMac), REASON_HOST_NOT_LOCAL});
     expect({"for a machine beyond", sent(kForeignMac), REASON_HOST_L2});

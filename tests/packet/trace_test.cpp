@@ -18,16 +18,17 @@ class Trace : public PacketTest {
     }
     [[nodiscard]] std::uint64_t all_counts() {
         std::uint64_t sum = 0;
-        for (const std::uint32_t ifindex : must(node().tables().counters.keys()))
-            for (const count &one : must(node().tables().counters.sum(ifindex)).by_reason)
+        for (const std::uint32_t ifindex : require(node().tables().counters.keys()))
+            for (const count &one : require(node().tables().counters.sum(ifindex)).by_reason)
                 sum += one.packets;
         return sum;
     }
 };
 
 TEST_F(Trace, DecidesAsTheProgramOnTheHook) {
-    const Tracer tracer = must(Tracer::load(node().root(), PODLANE_PROGRAM_FROM_POD));
-    EXPECT_EQ(tracer.tag(), must(program_facts(must(open_program(node().root(), PODLANE_PROGRAM_FROM_POD)).get())).tag);
+    const Tracer tracer = require(Tracer::load(node().root(), PODLANE_PROGRAM_FROM_POD));
+    EXPECT_EQ(tracer.tag(),
+              require(program_facts(require(open_program(node().root(), PODLANE_PROGRAM_FROM_POD)).get())).tag);
     std::size_t compared = 0;
     for (const auto &cases : {protocol_cases(), destination_cases(), source_cases(), detour_cases(), limit_cases(),
                               malformed_cases(), arp_cases(), nd_cases()})
@@ -38,11 +39,11 @@ TEST_F(Trace, DecidesAsTheProgramOnTheHook) {
             SCOPED_TRACE(given.name);
             node().forget_paths();
             const std::uint64_t before = all_counts();
-            const std::size_t paths = must(node().paths().entries()).size();
+            const std::size_t paths = require(node().paths().entries()).size();
             const std::uint32_t ifindex = given.run.ifindex == 0 ? node().pod.ifindex : given.run.ifindex;
-            const TracedRun asked = must(tracer.run(ifindex, given.frame));
+            const TracedRun asked = require(tracer.run(ifindex, given.frame));
             EXPECT_EQ(all_counts(), before);
-            EXPECT_EQ(must(node().paths().entries()).size(), paths);
+            EXPECT_EQ(require(node().paths().entries()).size(), paths);
             const Outcome real = node().run(given.frame, given.run);
             EXPECT_EQ(kReasons[counted(asked)].name, kReasons[given.why].name);
             EXPECT_EQ(asked.verdict, real.verdict);
@@ -53,8 +54,8 @@ TEST_F(Trace, DecidesAsTheProgramOnTheHook) {
 }
 
 TEST_F(Trace, TellsWhatItWasTold) {
-    const Tracer tracer = must(Tracer::load(node().root(), PODLANE_PROGRAM_FROM_POD));
-    const TracedRun run = must(tracer.run(node().pod.ifindex, from_pod() / to_peer4() / Tcp{}));
+    const Tracer tracer = require(Tracer::load(node().root(), PODLANE_PROGRAM_FROM_POD));
+    const TracedRun run = require(tracer.run(node().pod.ifindex, from_pod() / to_peer4() / Tcp{}));
     std::vector<std::pair<std::uint32_t, std::uint32_t>> steps;
     for (const TracedStep &one : run.steps)
         steps.emplace_back(one.head.kind, one.head.map);

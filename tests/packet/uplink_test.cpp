@@ -33,13 +33,12 @@ class Uplink : public PacketTest {
         node().asks = true;
         ASSERT_EQ(std::system(kSetUp), 0); // NOLINT(cert-env33-c): the tools of the tests
         uplink_ = if_nametoindex("up0");
-        must(node().tables().counters.insert_zero(uplink_));
-        uplinks_.emplace(
-            must(open_uplinks("/sys/fs/bpf/podlane-packet-" + std::to_string(getpid()), Access::read_write)));
+        require(node().tables().counters.insert_zero(uplink_));
+        uplinks_.emplace(require(open_uplinks(node().root(), Access::read_write)));
         serve(network_id(kNetwork));
         for (const char *range : {"198.18.0.0/15", "2001:db8:2::/47"})
-            must(node().tables().cluster_cidrs.update(make_cluster_cidr_key(network_id(kNetwork), *parse_prefix(range)),
-                                                      1));
+            require(node().tables().cluster_cidrs.update(
+                make_cluster_cidr_key(network_id(kNetwork), *parse_prefix(range)), 1));
         for (Pod *pod : {&node().pod, &node().peer}) {
             pod->flags |= INTERFACE_FAST_UPLINK;
             node().put(*pod);
@@ -49,7 +48,7 @@ class Uplink : public PacketTest {
     void serve(std::uint32_t network) {
         uplink entry{};
         entry.networks[0] = network;
-        must(uplinks_->update(uplink_, entry));
+        require(uplinks_->update(uplink_, entry));
     }
     How in() const { return {.program = PODLANE_PROGRAM_FROM_UPLINK, .ifindex = uplink_}; }
     How out(std::uint32_t mark = 0) const {
@@ -72,7 +71,7 @@ class Uplink : public PacketTest {
     // Of the flow with the ports of Udp{}, as the pod sees it.
     std::optional<flow_path> path(const ip_addr &peer, std::uint16_t local_port = 40000, std::uint16_t peer_port = 53) {
         const path_key key{node().pod.ifindex, pod4(), peer, htons(local_port), htons(peer_port), IPPROTO_UDP, {}};
-        return must(node().paths().find(key));
+        return require(node().paths().find(key));
     }
 
     std::uint32_t uplink_ = 0;
@@ -192,7 +191,7 @@ TEST_F(Uplink, AnswersFromOutsideReturnToTheHostStack) {
     expect({"answer", arriving() / Ipv4{outside, pod4()} / Udp{53, 40000}, REASON_HOST_PATH, in()});
     expect({"TCP", leaving() / Ipv4{pod4(), outside} / Tcp{}, REASON_UPLINK_SENT_HOST, out()});
     expect({"its answer", arriving() / Ipv4{outside, pod4()} / Tcp{.flags = kAck}, REASON_HOST_UNKNOWN_PATH, in()});
-    EXPECT_EQ(must(node().paths().entries()).size(), 1U) << "TCP needs no memory";
+    EXPECT_EQ(require(node().paths().entries()).size(), 1U) << "TCP needs no memory";
 }
 
 // Marks of kube-proxy, portmap and Calico are none of ours, and stay.

@@ -267,7 +267,7 @@ TEST_F(Verdict, OneFamilyOnly) {
     node().put(node().pod);
     interface own = **node().tables().interfaces.find(node().pod.ifindex);
     own.link_local = {};
-    must(node().tables().interfaces.update(node().pod.ifindex, own));
+    require(node().tables().interfaces.update(node().pod.ifindex, own));
     expect_cases(node(), {
                              {"none 6", ip6("::", "2001:db8::20"), REASON_DROP_SOURCE_ADDRESS},
                              {"detection of nothing", nd(ip("::")) / Nd{135, ip("::")}, REASON_DROP_ND_SPOOFED},

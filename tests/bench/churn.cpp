@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: MIT
 // bench_churn: one download from a limited pod beside connections that come and go, as one line of JSON.
-#include <arpa/inet.h>
-#include <fcntl.h>
+#include "tests/bench/ends.hpp"
+
 #include <getopt.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,7 +17,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <deque>
 #include <string>
 #include <unordered_map>
@@ -52,31 +47,11 @@ usage: bench_churn --server-netns NS --client-netns NS --address ADDRESS [option
 constexpr std::size_t kChunk = std::size_t{128} << 10U;
 constexpr std::uint16_t kPort = 8080;
 
-struct Settings {
-    std::string server_netns, client_netns, congestion = "cubic";
-    sockaddr_storage server{};
-    socklen_t server_length = 0;
+struct Settings : Ends {
+    std::string congestion = "cubic";
     unsigned downloads = 1, idle = 0, fetch = 100;
     double rate = 0, close_after = 0, warm = 1, seconds = 5;
 };
-
-[[noreturn]] void fail(const std::string &doing) {
-    std::fprintf(stderr, "bench_churn: %s: %s\n", doing.c_str(), std::strerror(errno));
-    std::_Exit(1);
-}
-
-double now_s() {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
-void enter(const std::string &netns) {
-    const int fd = open(("/run/netns/" + netns).c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || setns(fd, CLONE_NEWNET) != 0)
-        fail("entering the network namespace " + netns);
-    close(fd);
-}
 
 void watch(int poller, int fd, std::uint32_t events, int how = EPOLL_CTL_ADD) {
     epoll_event event{.events = events, .data = {.fd = fd}};
@@ -92,9 +67,7 @@ class Server {
         listener_ = socket(settings.server.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         const int on = 1;
         setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        if (setsockopt(listener_, IPPROTO_TCP, TCP_CONGESTION, settings.congestion.data(),
-                       static_cast<socklen_t>(settings.congestion.size())) != 0)
-            fail("congestion control " + settings.congestion);
+        set_congestion(listener_, settings.congestion);
         if (bind(listener_, reinterpret_cast<const sockaddr *>(&settings.server), settings.server_length) != 0 ||
             listen(listener_, 4096) != 0)
             fail("listening");
@@ -274,16 +247,6 @@ class Client {
     unsigned open_fetches_ = 0, missed_ = 0;
 };
 
-bool read_address(const char *text, Settings &settings) {
-    auto &v4 = reinterpret_cast<sockaddr_in &>(settings.server);
-    auto &v6 = reinterpret_cast<sockaddr_in6 &>(settings.server);
-    const bool is_v4 = inet_pton(AF_INET, text, &v4.sin_addr) == 1;
-    settings.server.ss_family = is_v4 ? AF_INET : AF_INET6;
-    settings.server_length = is_v4 ? sizeof v4 : sizeof v6;
-    (is_v4 ? v4.sin_port : v6.sin6_port) = htons(kPort);
-    return is_v4 || inet_pton(AF_INET6, text, &v6.sin6_addr) == 1;
-}
-
 bool read_option(int chosen, Settings &settings) {
     const auto number = [] { return std::strtod(optarg, nullptr); };
     switch (chosen) {
@@ -294,7 +257,10 @@ bool read_option(int chosen, Settings &settings) {
         settings.client_netns = optarg;
         return true;
     case 'a':
-        return read_address(optarg, settings);
+        if (!read_address(optarg, settings))
+            return false;
+        port_of(settings.server) = htons(kPort);
+        return true;
     case 'd':
         settings.downloads = static_cast<unsigned>(number());
         return true;
@@ -345,7 +311,7 @@ int run(int argc, char **argv) {
         if (!read_option(chosen, settings))
             return 2;
     }
-    if (settings.server_netns.empty() || settings.client_netns.empty() || settings.server_length == 0) {
+    if (!settings.are_complete()) {
         std::fputs(kHelp, stderr);
         return 2;
     }

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: MIT
 // bench_limit: bulk flows through a bandwidth limit, what each of them got and when, as one line of JSON.
-#include "maps/clock.hpp"
+#include "tests/bench/ends.hpp"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <getopt.h>
-#include <netinet/in.h>
 #include <linux/tcp.h>
-#include <sched.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +15,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <deque>
 #include <string>
 #include <thread>
@@ -55,10 +49,8 @@ constexpr double kSample = 0.1;
 constexpr int kBacklog = 1024;
 constexpr int kWaitMs = 20;
 
-struct Settings {
-    std::string server_netns, client_netns, congestion = "cubic";
-    sockaddr_storage server{};
-    socklen_t server_length = 0;
+struct Settings : Ends {
+    std::string congestion = "cubic";
     unsigned flows = 1, idle = 0, join = 0;
     double join_at = 2, udp = 0, settle = 1, seconds = 10;
 };
@@ -71,35 +63,15 @@ struct Shared {
     std::uint64_t segments = 0, retransmitted = 0, sent = 0;
 };
 
-[[noreturn]] void fail(const std::string &doing) {
-    std::fprintf(stderr, "bench_limit: %s: %s\n", doing.c_str(), std::strerror(errno));
-    std::_Exit(1);
-}
-
-double now_s() { return static_cast<double>(podlane::monotonic_ns()) * 1e-9; }
-
 void sleep_s(double seconds) { usleep(static_cast<useconds_t>(std::max(seconds, 0.0) * 1e6)); }
-
-void enter(const std::string &netns) {
-    const int fd = open(("/run/netns/" + netns).c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || setns(fd, CLONE_NEWNET) != 0)
-        fail("entering the network namespace " + netns);
-    close(fd);
-}
-
-in_port_t &port_of(sockaddr_storage &address) {
-    return address.ss_family == AF_INET ? reinterpret_cast<sockaddr_in &>(address).sin_port
-                                        : reinterpret_cast<sockaddr_in6 &>(address).sin6_port;
-}
 
 int open_socket(const Settings &settings, int flags = 0) {
     const int type = settings.udp > 0 ? SOCK_DGRAM : SOCK_STREAM;
     const int fd = socket(settings.server.ss_family, type | SOCK_CLOEXEC | flags, 0);
     if (fd < 0)
         fail("socket");
-    if (settings.udp == 0 && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, settings.congestion.data(),
-                                        static_cast<socklen_t>(settings.congestion.size())) != 0)
-        fail("congestion control " + settings.congestion);
+    if (settings.udp == 0)
+        set_congestion(fd, settings.congestion);
     return fd;
 }
 
@@ -287,15 +259,6 @@ int measure(const Settings &settings) {
     return 0;
 }
 
-bool read_address(const char *text, Settings &settings) {
-    auto &v4 = reinterpret_cast<sockaddr_in &>(settings.server);
-    auto &v6 = reinterpret_cast<sockaddr_in6 &>(settings.server);
-    const bool is_v4 = inet_pton(AF_INET, text, &v4.sin_addr) == 1;
-    settings.server.ss_family = is_v4 ? AF_INET : AF_INET6;
-    settings.server_length = is_v4 ? sizeof v4 : sizeof v6;
-    return is_v4 || inet_pton(AF_INET6, text, &v6.sin6_addr) == 1;
-}
-
 int usage(const char *what) {
     std::fprintf(stderr, "bench_limit: %s; see bench_limit --help\n", what);
     return 2;
@@ -308,7 +271,7 @@ bool read_option(int chosen, Settings &settings) {
     static constexpr std::array<std::pair<int, double Settings::*>, 4> kNumbers{
         {{'t', &Settings::join_at}, {'u', &Settings::udp}, {'e', &Settings::settle}, {'d', &Settings::seconds}}};
     static constexpr std::array<std::pair<int, std::string Settings::*>, 3> kTexts{
-        {{'s', &Settings::server_netns}, {'c', &Settings::client_netns}, {'g', &Settings::congestion}}};
+        {{'s', &Ends::server_netns}, {'c', &Ends::client_netns}, {'g', &Settings::congestion}}};
     for (const auto &[letter, member] : kCounts)
         if (letter == chosen)
             settings.*member = static_cast<unsigned>(std::strtoul(optarg, nullptr, 10));
@@ -344,7 +307,7 @@ int run(int argc, char **argv) {
         if (!read_option(chosen, settings))
             return usage("what it was told makes no sense");
     }
-    if (settings.server_netns.empty() || settings.client_netns.empty() || settings.server_length == 0)
+    if (!settings.are_complete())
         return usage("--server-netns, --client-netns and --address are needed");
     if (settings.flows + settings.idle + settings.join > 1000 || settings.flows == 0 || settings.seconds < kSample)
         return usage("1 to 1000 flows, for a tenth of a second at least");

@@ -226,19 +226,6 @@ bool measure(const Settings &settings, Shared &shared) {
     return well;
 }
 
-bool parse_address(const char *text, Settings &settings) {
-    auto &v4 = reinterpret_cast<sockaddr_in &>(settings.server);
-    auto &v6 = reinterpret_cast<sockaddr_in6 &>(settings.server);
-    if (inet_pton(AF_INET, text, &v4.sin_addr) == 1) {
-        v4.sin_family = AF_INET;
-        settings.server_length = sizeof v4;
-        return true;
-    }
-    v6.sin6_family = AF_INET6;
-    settings.server_length = sizeof v6;
-    return inet_pton(AF_INET6, text, &v6.sin6_addr) == 1;
-}
-
 bool apply_option(int option, const char *value, Settings &settings) {
     switch (option) {
     case 'm':
@@ -251,7 +238,7 @@ bool apply_option(int option, const char *value, Settings &settings) {
     case 'c':
         return settings.client_netns = value, true;
     case 'a':
-        return parse_address(value, settings);
+        return read_address(value, settings);
     case 'f':
         settings.flows = static_cast<unsigned>(std::atoi(value));
         return settings.flows >= 1 && settings.flows <= 64;
@@ -294,7 +281,7 @@ int run(int argc, char **argv) {
             return std::fprintf(stderr, "bench_traffic: --%s: '%s' will not do\n", name, optarg), 2;
         }
     }
-    if (optind != argc || settings.server_length == 0 || settings.server_netns.empty() || settings.client_netns.empty())
+    if (optind != argc || !settings.are_complete())
         return std::fputs(kHelp, stderr), 2;
     void *memory =
         mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);

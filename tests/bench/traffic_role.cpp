@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "tests/bench/traffic_role.hpp"
-#include "maps/clock.hpp"
 
-#include <fcntl.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -30,22 +27,13 @@ constexpr int kUdpReceiveBuffer = 4 << 20;
 constexpr timeval kPatience{.tv_sec = 0, .tv_usec = 200'000}; // how long a blocked call may miss a phase change
 constexpr timeval kAnswerTimeout{.tv_sec = 3, .tv_usec = 0};
 
-[[noreturn]] void fail(const char *doing) {
-    std::fprintf(stderr, "bench_traffic: %s: %s\n", doing, std::strerror(errno));
-    _exit(1);
-}
-
 bool stopped(const Shared &shared) { return shared.phase.load(std::memory_order_relaxed) == Phase::stop; }
 
 void add(std::atomic<uint64_t> &counter, uint64_t value) { counter.fetch_add(value, std::memory_order_relaxed); }
 
 void enter(const std::string &netns, int cpu) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const std::string path = netns.find('/') == std::string::npos ? "/run/netns/" + netns : netns;
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || setns(fd, CLONE_NEWNET) != 0)
-        fail(("entering the network namespace " + path).c_str());
-    close(fd);
+    bench::enter(netns);
     cpu_set_t cpus;
     CPU_ZERO(&cpus);
     CPU_SET(static_cast<size_t>(cpu), &cpus);
@@ -59,9 +47,7 @@ template <typename T> void set_option(int fd, int level, int option, const T &va
 }
 
 void set_up_tcp(int fd) {
-    static constexpr char kCubic[] = "cubic";
-    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kCubic, sizeof kCubic - 1) != 0)
-        fail("TCP_CONGESTION cubic");
+    set_congestion(fd, "cubic");
     set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
 }
 

@@ -2,11 +2,10 @@
 // The two ends of a measurement: each runs in a process and a network namespace of its own, until told to stop.
 #pragma once
 
-#include <sys/socket.h>
+#include "tests/bench/ends.hpp"
 
 #include <atomic>
 #include <cstdint>
-#include <string>
 
 namespace podlane::bench {
 
@@ -14,12 +13,8 @@ enum class Mode { tcp_stream, tcp_rr, tcp_crr, udp_pps };
 
 enum class Phase : uint32_t { warm_up, measure, stop };
 
-struct Settings {
+struct Settings : Ends {
     Mode mode = Mode::tcp_stream;
-    std::string server_netns;
-    std::string client_netns;
-    sockaddr_storage server{};
-    socklen_t server_length = 0;
     unsigned flows = 1;
     double seconds = 3;
     int server_cpu = 1;

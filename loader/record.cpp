@@ -44,20 +44,25 @@ void put(std::string &into, std::string_view name, std::string_view value) {
     into += '\n';
 }
 
+// Each text of a record, by the name that it has in the file.
+constexpr std::array<std::pair<std::string_view, std::string AttachmentRecord::*>, 10> kTexts = {
+    {{"container", &AttachmentRecord::container_id},
+     {"ifname", &AttachmentRecord::ifname},
+     {"network", &AttachmentRecord::network},
+     {"root", &AttachmentRecord::root},
+     {"boot", &AttachmentRecord::boot_id},
+     {"netns", &AttachmentRecord::netns},
+     {"args", &AttachmentRecord::args},
+     {"path", &AttachmentRecord::path},
+     {"config", &AttachmentRecord::config},
+     {"lease", &AttachmentRecord::lease}}};
+
 std::string to_text(const AttachmentRecord &record) {
     std::string body;
-    put(body, "container", record.container_id);
-    put(body, "ifname", record.ifname);
-    put(body, "network", record.network);
-    put(body, "root", record.root);
-    put(body, "boot", record.boot_id);
+    for (const auto &[name, text] : kTexts)
+        put(body, name, record.*text);
     put(body, "created", std::to_string(record.created_ns));
     put(body, "node", std::to_string(record.node_netns));
-    put(body, "netns", record.netns);
-    put(body, "args", record.args);
-    put(body, "path", record.path);
-    put(body, "config", record.config);
-    put(body, "lease", record.lease);
     put(body, "uplink", std::to_string(record.uplink));
     put(body, "only-lease", record.only_lease ? "1" : "");
     if (record.entry) {
@@ -74,19 +79,9 @@ template <typename Number> void read_number(std::string_view text, Number &into)
 }
 
 void set(AttachmentRecord &record, std::string_view name, std::string_view value) {
-    const std::array<std::pair<std::string_view, std::string *>, 10> texts = {{{"container", &record.container_id},
-                                                                               {"ifname", &record.ifname},
-                                                                               {"network", &record.network},
-                                                                               {"root", &record.root},
-                                                                               {"boot", &record.boot_id},
-                                                                               {"netns", &record.netns},
-                                                                               {"args", &record.args},
-                                                                               {"path", &record.path},
-                                                                               {"config", &record.config},
-                                                                               {"lease", &record.lease}}};
-    for (const auto &[known, field] : texts)
+    for (const auto &[known, text] : kTexts)
         if (name == known)
-            *field = value;
+            record.*text = value;
     if (name == "created")
         read_number(value, record.created_ns);
     else if (name == "node")

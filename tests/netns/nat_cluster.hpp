@@ -26,8 +26,11 @@ struct NatCase {
     std::string fast_path;
     std::string rules;
     bool ipv4 = true;
+    std::string attach{}; // empty: as Podlane chooses
 };
-inline std::string text_of(const NatCase &of) { return of.fast_path + "_" + of.rules + (of.ipv4 ? "_v4" : "_v6"); }
+inline std::string text_of(const NatCase &of) {
+    return of.fast_path + (of.attach.empty() ? "" : "_" + of.attach) + "_" + of.rules + (of.ipv4 ? "_v4" : "_v6");
+}
 inline void PrintTo(const NatCase &of, std::ostream *out) { *out << text_of(of); }
 
 inline std::vector<NatCase> nat_cases(const std::vector<std::string> &rules) {
@@ -60,6 +63,8 @@ class Nat : public testing::TestWithParam<NatCase> {
     [[nodiscard]] std::string all_pods() const { return ipv4() ? Cluster::kPods4 : Cluster::kPods6; }
     [[nodiscard]] Json keys(Json more = Json::object()) const {
         more["fastPath"] = GetParam().fast_path;
+        if (!GetParam().attach.empty())
+            more["attach"] = GetParam().attach;
         return more;
     }
     Member add_pod(int node, const Json &more = Json::object()) { return cluster_.add_pod(node, keys(more)); }

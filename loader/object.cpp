@@ -7,6 +7,7 @@
 #include "loader/migrate.hpp"
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
+#include "loader/tracking.hpp"
 #include "maps/tables.hpp"
 #include "pace.skel.h"
 #include "to_pod.skel.h"
@@ -103,6 +104,8 @@ bool has_conntrack() {
     const Btf kernel(btf__load_vmlinux_btf(), &btf__free);
     if (has(kernel))
         return true;
+    if (access("/sys/module/nf_conntrack", F_OK) != 0)
+        static_cast<void>(load_conntrack()); // if it fails, the programs do without
     return has(Btf(btf__load_module_btf("nf_conntrack", kernel.get()), &btf__free));
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/network.hpp"
 
+#include "loader/tracking.hpp"
 #include "loader/uplink.hpp"
+#include "plugin/conntrack.hpp"
 #include "plugin/history.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
@@ -9,6 +11,7 @@
 #include "plugin/node.hpp"
 #include "plugin/state.hpp"
 #include "loader/net/link.hpp"
+#include "maps/errors.hpp"
 
 #include <net/if.h>
 
@@ -196,6 +199,14 @@ Result<void> detach_uplink_programs() {
     return {};
 }
 
+// The network's rules of netfilter: both are tried, whatever becomes of the other.
+Result<void> drop_rules(std::uint8_t masquerade, const std::string &network) {
+    Errors errors;
+    errors.add(drop_masquerade(masquerade, network));
+    errors.add(stop_tracking(network));
+    return std::move(errors).result();
+}
+
 Error missing(std::string sentence) {
     return {ErrorCode::check_failed, std::move(sentence),
             "the network's next ADD or `podlanectl uplink sync` puts it back"};
@@ -218,8 +229,10 @@ Result<Lock> enter_network(const cni::Request &request, const std::optional<Egre
     for (int round = 0; round < kMostRounds; ++round) {
         Lock shared = TRY(Lock::shared(config.bpffs));
         TRY(tables.check_generation(config.bpffs));
-        if (TRY(in_place(wanted, tables, host)))
+        if (TRY(in_place(wanted, tables, host))) {
+            track_connections(config);
             return shared;
+        }
         // One process may not wait for the exclusive lock while it holds the shared one.
         { const Lock released = std::move(shared); }
         const Lock exclusive = TRY(Lock::exclusive(config.bpffs));
@@ -247,7 +260,7 @@ Result<void> drop_network_if_unused(const cni::Request &request, const Tables &t
     if (TRY(in_use()))
         return {};
     if (const auto entry = TRY(tables.networks.find(network)))
-        TRY(drop_masquerade(entry->masquerade, std::string(field_text(entry->name))));
+        TRY(drop_rules(entry->masquerade, std::string(field_text(entry->name))));
     const UplinkTables uplinks = TRY(UplinkTables::open(root, Access::if_present));
     TRY(remove_network_from_uplinks(uplinks, network));
     TRY(put_cidrs(tables, network, {}));
@@ -260,7 +273,7 @@ Result<void> drop_network_without_maps(const cni::Request &request, const endpoi
     const auto others = TRY(others_on_disk(request));
     const auto of_network = [&](const AttachmentRecord &record) { return record.entry->network == entry.network; };
     if (std::ranges::none_of(others, of_network))
-        TRY(drop_masquerade(entry.masquerade, std::string(field_text(entry.network_name))));
+        TRY(drop_rules(entry.masquerade, std::string(field_text(entry.network_name))));
     return others.empty() ? detach_uplink_programs() : Result<void>{};
 }
 

@@ -3,6 +3,7 @@
 
 #include "loader/object.hpp"
 #include "loader/probe.hpp"
+#include "plugin/conntrack.hpp"
 #include "plugin/history.hpp"
 #include "plugin/log.hpp"
 #include "loader/net/link.hpp"
@@ -33,23 +34,6 @@ Result<void> keep_router_advertisements(net::Netlink &host) {
     TRY(net::write_sysctl_if_different(accept_ra, "2"));
     log(cni::Log::Level::warning, "IPv6 forwarding is switched on: accept_ra of " + link->name +
                                       " is now 2, so that its router advertisements still count");
-    return {};
-}
-
-// Lets conntrack accept the end of a TCP connection whose data it has not seen. Without it TCP stays on the slow path.
-Result<void> let_conntrack_follow(const cni::Config &config) {
-    if (config.fast_path == cni::FastPath::off || !config.conntrack_liberal)
-        return {};
-    for (const char *name : {"nf_conntrack_tcp_be_liberal", "nf_conntrack_tcp_ignore_invalid_rst"}) {
-        const net::SysctlPath path = {"net", "netfilter", name};
-        if (TRY(net::read_sysctl(path)).value_or("1") != "0")
-            continue;
-        TRY(net::write_sysctl_if_different(path, "1"));
-        log(cni::Log::Level::warning,
-            std::string(name) + " is now 1: conntrack does not see the packets between a connection's first and last "
-                                "ones, which take the fast path (\"conntrackLiberal\": false leaves it, and TCP on the "
-                                "slow path)");
-    }
     return {};
 }
 

@@ -5,8 +5,10 @@
 
 #include <arpa/inet.h>
 #include <linux/netfilter.h>
+#include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
+#include <unistd.h>
 
 namespace podlane::net {
 namespace {
@@ -73,6 +75,75 @@ std::string comment_in(const nlattr *user_data) {
     return {};
 }
 
+// An expression of a rule: `data` puts its attributes.
+template <typename Data> void put_expression(Message &message, const std::string &name, Data data) {
+    message.nest(NFTA_LIST_ELEM, [&] {
+        message.put(NFTA_EXPR_NAME, name);
+        message.nest(NFTA_EXPR_DATA, data);
+    });
+}
+
+void put_value(Message &message, int attribute, std::uint32_t value) {
+    message.nest(attribute, [&] { message.put(NFTA_DATA_VALUE, value); });
+}
+
+// `ct state invalid`: the cheapest expression for which the kernel tracks connections.
+Message tracking_rule(const std::string &table, const std::string &chain) {
+    Message rule(message_type(NFT_MSG_NEWRULE), kChange | NLM_F_CREATE | NLM_F_APPEND, header_for(NFPROTO_INET));
+    rule.put(NFTA_RULE_TABLE, table).put(NFTA_RULE_CHAIN, chain);
+    rule.nest(NFTA_RULE_EXPRESSIONS, [&] {
+        put_expression(rule, "ct",
+                       [&] { rule.put(NFTA_CT_DREG, htonl(NFT_REG_1)).put(NFTA_CT_KEY, htonl(NFT_CT_STATE)); });
+        put_expression(rule, "bitwise", [&] {
+            rule.put(NFTA_BITWISE_SREG, htonl(NFT_REG_1)).put(NFTA_BITWISE_DREG, htonl(NFT_REG_1));
+            rule.put(NFTA_BITWISE_LEN, htonl(sizeof(std::uint32_t)));
+            put_value(rule, NFTA_BITWISE_MASK, NF_CT_STATE_INVALID_BIT);
+            put_value(rule, NFTA_BITWISE_XOR, 0);
+        });
+        put_expression(rule, "cmp", [&] {
+            rule.put(NFTA_CMP_SREG, htonl(NFT_REG_1)).put(NFTA_CMP_OP, htonl(NFT_CMP_NEQ));
+            put_value(rule, NFTA_CMP_DATA, 0);
+        });
+    });
+    return rule;
+}
+
+Message table_message(int type, int flags, const std::string &table) {
+    Message message(message_type(type), kChange | flags, header_for(NFPROTO_INET));
+    message.put(NFTA_TABLE_NAME, table);
+    return message;
+}
+
+Message chain_message(int type, int flags, const std::string &table, const std::string &chain) {
+    Message message(message_type(type), flags | NLM_F_REQUEST | NLM_F_ACK, header_for(NFPROTO_INET));
+    message.put(NFTA_CHAIN_TABLE, table).put(NFTA_CHAIN_NAME, chain);
+    return message;
+}
+
+// Of all its rules.
+Message emptying_message(const std::string &table, const std::string &chain) {
+    Message message(message_type(NFT_MSG_DELRULE), kChange, header_for(NFPROTO_INET));
+    message.put(NFTA_RULE_TABLE, table).put(NFTA_RULE_CHAIN, chain);
+    return message;
+}
+
+std::vector<Message> tracking_messages(const std::string &table, const std::string &chain) {
+    std::vector<Message> changes;
+    changes.push_back(table_message(NFT_MSG_NEWTABLE, NLM_F_CREATE, table));
+    changes.push_back(chain_message(NFT_MSG_NEWCHAIN, NLM_F_CREATE, table, chain));
+    changes.push_back(emptying_message(table, chain));
+    changes.push_back(tracking_rule(table, chain));
+    return changes;
+}
+
+// A commit that finds something missing where nothing is looked up: this kernel lacks nf_tables or an expression.
+Result<void> commit_new(Netlink &netfilter, std::vector<Message> changes, const std::string &doing) {
+    if (!TRY(commit(netfilter, std::move(changes), doing)))
+        return Error{ErrorCode::plugin_not_available,
+                     doing + ": this kernel has no nf_tables with connection tracking"};
+    return {};
+}
+
 } // namespace
 
 Result<bool> add_elements(Netlink &netfilter, const AddressSets &sets, std::span<const ip_addr> addresses) {
@@ -91,8 +162,39 @@ Result<bool> remove_elements(Netlink &netfilter, const AddressSets &sets, std::s
 
 Result<bool> remove_table(Netlink &netfilter, const std::string &table) {
     std::vector<Message> changes;
-    changes.emplace_back(message_type(NFT_MSG_DELTABLE), kChange, header_for(NFPROTO_INET)).put(NFTA_TABLE_NAME, table);
+    changes.push_back(table_message(NFT_MSG_DELTABLE, 0, table));
     return commit(netfilter, std::move(changes), "removing table inet " + table);
+}
+
+Result<bool> remove_chain(Netlink &netfilter, const std::string &table, const std::string &chain) {
+    std::vector<Message> changes;
+    changes.push_back(emptying_message(table, chain));
+    changes.push_back(chain_message(NFT_MSG_DELCHAIN, 0, table, chain));
+    return commit(netfilter, std::move(changes), "removing chain " + chain + " of table inet " + table);
+}
+
+Result<void> add_tracking(Netlink &netfilter, const std::string &table, const std::string &chain) {
+    return commit_new(netfilter, tracking_messages(table, chain), "adding chain " + chain + " to table inet " + table);
+}
+
+Result<void> load_tracking(Netlink &netfilter) {
+    const std::string scratch = "podlane-loading-" + std::to_string(gettid());
+    std::vector<Message> changes = tracking_messages(scratch, "conntrack");
+    changes.push_back(table_message(NFT_MSG_DELTABLE, 0, scratch));
+    return commit_new(netfilter, std::move(changes), "loading connection tracking");
+}
+
+Result<bool> has_rules(Netlink &netfilter, const std::string &table, const std::string &chain) {
+    std::uint32_t rules = 0;
+    const Outcome outcome = ask(netfilter, chain_message(NFT_MSG_GETCHAIN, 0, table, chain), [&](nlmsghdr *answer) {
+        rules =
+            ntohl(Attributes<NFTA_CHAIN_MAX>(answer, sizeof(nfgenmsg)).get<std::uint32_t>(NFTA_CHAIN_USE).value_or(0));
+    });
+    if (outcome.is({ENOENT}))
+        return false;
+    if (!outcome.ok())
+        return outcome.as_error("looking for chain " + chain + " in table inet " + table);
+    return rules != 0;
 }
 
 Result<std::vector<std::string>> rule_comments(Netlink &netfilter, const std::string &table, const std::string &chain) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Elements of nf_tables sets and comments of rules, in tables of family inet. It runs no program, and its cost does
-// not depend on the size of the rule set.
+// Elements of nf_tables sets, comments of rules, and a rule that turns connection tracking on, in tables of family
+// inet. It runs no program, and its cost does not depend on the size of the rule set.
 #pragma once
 
 #include "loader/net/netlink.hpp"
@@ -26,6 +26,18 @@ Result<bool> remove_elements(Netlink &netfilter, const AddressSets &sets, std::s
 
 // With its chains, rules and sets. false: was missing.
 Result<bool> remove_table(Netlink &netfilter, const std::string &table);
+
+// With its rules. false: was missing.
+Result<bool> remove_chain(Netlink &netfilter, const std::string &table, const std::string &chain);
+
+// Adds a chain, and its table if that is missing, with one rule that needs connection tracking: the kernel tracks
+// connections of both families in this namespace as long as the rule exists. The chain has no hook, so that no packet
+// traverses it. The kernel loads the modules it needs. Replaces the chain's rules.
+Result<void> add_tracking(Netlink &netfilter, const std::string &table, const std::string &chain);
+// Adds the same and removes it in one transaction, so that the modules are loaded.
+Result<void> load_tracking(Netlink &netfilter);
+// Whether the chain exists and has a rule.
+Result<bool> has_rules(Netlink &netfilter, const std::string &table, const std::string &chain);
 
 // The comments of a chain's rules in their order, empty for a rule without one; none if the chain is missing.
 Result<std::vector<std::string>> rule_comments(Netlink &netfilter, const std::string &table, const std::string &chain);

@@ -71,6 +71,25 @@ TEST_F(NetNftables, ReadsTheCommentsOfAChainsRules) {
     EXPECT_THAT(must(rule_comments(netfilter_, "missing", "c")), IsEmpty());
 }
 
+TEST_F(NetNftables, TurnsConnectionTrackingOnByARuleThatNoPacketMeets) {
+    EXPECT_FALSE(must(has_rules(netfilter_, "p", "conntrack")));
+    must(add_tracking(netfilter_, "p", "conntrack"));
+    must(add_tracking(netfilter_, "p", "conntrack")); // replaces it
+
+    EXPECT_TRUE(must(has_rules(netfilter_, "p", "conntrack")));
+    EXPECT_THAT(output_of("nft list table inet p"), AllOf(HasSubstr("ct state invalid\n\t}"), Not(HasSubstr("hook"))));
+
+    EXPECT_TRUE(must(remove_chain(netfilter_, "p", "conntrack")));
+    EXPECT_FALSE(must(remove_chain(netfilter_, "p", "conntrack")));
+    EXPECT_FALSE(must(has_rules(netfilter_, "p", "conntrack")));
+}
+
+TEST_F(NetNftables, LoadsConnectionTrackingAndLeavesNoTable) {
+    const std::string before = output_of("nft list ruleset");
+    must(load_tracking(netfilter_));
+    EXPECT_EQ(output_of("nft list ruleset"), before);
+}
+
 TEST_F(NetNftables, RemovesATableWithAllInIt) {
     must(add_elements(netfilter_, sets_, addresses_));
 

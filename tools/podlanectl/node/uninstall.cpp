@@ -6,6 +6,7 @@
 #include "loader/net/neighbour.hpp"
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
+#include "loader/tracking.hpp"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/node/installed.hpp"
@@ -91,6 +92,18 @@ void report_masquerade(const std::string &root, Story &story) {
     }
 }
 
+// The rules that have the kernel track connections; those that masquerade stay while there are pods.
+Result<void> stop_tracking_all(const std::string &root) {
+    const auto networks = read_map<std::uint32_t, network>(root, PODLANE_MAP_NETWORKS);
+    if (!networks)
+        return {}; // nothing says which there are
+    for (const auto &[id, entry] : *networks) {
+        const bool masquerades = (entry.masquerade & ENDPOINT_MASQUERADE_NFTABLES) != 0;
+        TRY((masquerades ? stop_tracking_beside_masquerade : stop_tracking)(std::string(field_text(entry.name))));
+    }
+    return {};
+}
+
 Result<void> detach_node(const std::string &root, Story &story) {
     std::set<std::uint32_t> recorded;
     const Lock lock = TRY(Lock::exclusive(root));
@@ -106,6 +119,7 @@ Result<void> detach_node(const std::string &root, Story &story) {
     if (story.pods != 0)
         report_masquerade(root, story);
     TRY(detach_all(root, recorded, story));
+    TRY(stop_tracking_all(root));
     if (auto removed = remove_proxies(root); !removed && removed.error().code != ErrorCode::missing)
         return removed;
     TRY(remove_pins(root + "/loading"));

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// What the fast path needs of the node's connection tracking: that it is on, and that TCP windows are not checked.
+#pragma once
+
+#include "maps/result.hpp"
+#include "plugin/cni/types.hpp"
+
+namespace podlane {
+
+// Lets conntrack accept the end of a TCP connection whose data it has not seen. Without it TCP stays on the slow path.
+Result<void> let_conntrack_follow(const cni::Config &config);
+
+// Adds the network's rule that has the kernel track connections, if the network needs it and it is missing. A failure
+// is logged: the network's connections then take the slow path, unless another rule of the node needs conntrack.
+void track_connections(const cni::Config &config);
+
+} // namespace podlane

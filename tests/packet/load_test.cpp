@@ -64,23 +64,54 @@ int pin_small_map(const std::string &path) {
     return bpf_obj_pin(map.get(), path.c_str());
 }
 
+const std::string &root() {
+    static const std::string path = "/sys/fs/bpf/podlane-load-test-" + std::to_string(getpid());
+    return path;
+}
+
+void load() {
+    const auto loaded = ensure_loaded(root(), kSizes);
+    ASSERT_TRUE(loaded) << loaded.error().message << "\n" << loaded.error().hint;
+}
+
+void unload() {
+    EXPECT_TRUE(remove_pins(root() + "/loading"));
+    EXPECT_TRUE(remove_pins(live_directory(root())));
+    rmdir(root().c_str());
+    EXPECT_NE(access(root().c_str(), F_OK), 0) << root() << " is left behind";
+}
+
+// One set for the tests that only read it.
 class Load : public testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        if (geteuid() == 0)
+            load();
+    }
+    static void TearDownTestSuite() {
+        if (geteuid() == 0)
+            unload();
+    }
+    void SetUp() override {
+        if (geteuid() != 0)
+            GTEST_SKIP() << "needs root";
+    }
+    const std::string root_ = root();
+};
+
+// A set of its own for each test that changes it.
+class LoadAgain : public testing::Test {
   protected:
     void SetUp() override {
         if (geteuid() != 0)
             GTEST_SKIP() << "needs root";
-        const auto loaded = ensure_loaded(root_, kSizes);
-        ASSERT_TRUE(loaded) << loaded.error().message << "\n" << loaded.error().hint;
+        load();
     }
-
     void TearDown() override {
-        EXPECT_TRUE(remove_pins(root_ + "/loading"));
-        EXPECT_TRUE(remove_pins(live_directory(root_)));
-        rmdir(root_.c_str());
-        EXPECT_NE(access(root_.c_str(), F_OK), 0) << root_ << " is left behind";
+        if (geteuid() == 0)
+            unload();
     }
-
-    const std::string root_ = "/sys/fs/bpf/podlane-load-test-" + std::to_string(getpid());
+    const std::string root_ = root();
 };
 
 // The copies that explain asks are not less than the programs: their verifier sees what is taken out of the others.
@@ -102,7 +133,7 @@ TEST_F(Load, PinsEveryProgramAndMap) {
 }
 
 // As after a load during which cgroup v2 could not be opened.
-TEST_F(Load, AttachesThePacingProgramAtTheNextLoadIfItIsNotAttached) {
+TEST_F(LoadAgain, AttachesThePacingProgramAtTheNextLoadIfItIsNotAttached) {
     ASSERT_EQ(unlink(pin_path(root_, PODLANE_PIN_PACING).c_str()), 0);
     ASSERT_FALSE(is_pacing(root_));
 
@@ -176,7 +207,7 @@ TEST_F(Load, TwiceIsNoOperation) {
     EXPECT_EQ(ids(root_), before);
 }
 
-TEST_F(Load, ReplacesWhatACrashLeft) {
+TEST_F(LoadAgain, ReplacesWhatACrashLeft) {
     ASSERT_TRUE(remove_pins(live_directory(root_)));
     const std::string loading = root_ + "/loading";
     ASSERT_EQ(mkdir(loading.c_str(), 0700), 0);
@@ -189,7 +220,7 @@ TEST_F(Load, ReplacesWhatACrashLeft) {
     EXPECT_EQ(map_info(root_, PODLANE_MAP_PATHS).max_entries, kSizes.paths);
 }
 
-TEST_F(Load, RecognisesMapsOfAnotherVersion) {
+TEST_F(LoadAgain, RecognisesMapsOfAnotherVersion) {
     ASSERT_EQ(pin_small_map(pin_path(root_, "endpoints_v0")), 0);
     const auto others = maps_of_other_versions(root_);
     ASSERT_TRUE(others) << others.error().message;
@@ -206,7 +237,7 @@ TEST_F(Load, RecognisesMapsOfAnotherVersion) {
 }
 
 // Each of many processes finds or makes the one set, and says which it is by its maps' ids.
-TEST_F(Load, FirstLoadsInParallelGiveOneSet) {
+TEST_F(LoadAgain, FirstLoadsInParallelGiveOneSet) {
     constexpr int kProcesses = 8;
     ASSERT_TRUE(remove_pins(live_directory(root_)));
     ASSERT_EQ(rmdir(root_.c_str()), 0);

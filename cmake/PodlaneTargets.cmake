@@ -22,6 +22,9 @@ function(podlane_room name dir)
     endif()
 endfunction()
 
+# binutils' own: beside clang, CMAKE_OBJCOPY is llvm-objcopy, and that of LLVM 14 refuses to strip static glibc programs.
+find_program(PODLANE_OBJCOPY objcopy REQUIRED)
+
 # podlane_program(NAME MAIN [LINK libs...]); nothing while MAIN does not exist.
 function(podlane_program name main)
     cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LINK")
@@ -37,8 +40,8 @@ function(podlane_program name main)
         target_link_options(${name} PRIVATE -static -no-pie -Wl,--no-warnings)
         # What is copied to a node is small; gdb finds the debug information beside it in the build directory.
         add_custom_command(TARGET ${name} POST_BUILD
-            COMMAND ${CMAKE_OBJCOPY} --only-keep-debug ${name} ${name}.debug
-            COMMAND ${CMAKE_OBJCOPY} --strip-all --add-gnu-debuglink=${name}.debug ${name}
+            COMMAND ${PODLANE_OBJCOPY} --only-keep-debug ${name} ${name}.debug
+            COMMAND ${PODLANE_OBJCOPY} --strip-all --add-gnu-debuglink=${name}.debug ${name}
             WORKING_DIRECTORY $<TARGET_FILE_DIR:${name}>
             BYPRODUCTS ${name}.debug
             VERBATIM)

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// The same random conversations beside the same rules (kube-proxy's, portmap's, a stateful firewall) with the fast path
+// off and on: both ends see the same, and conntrack ends in the same states.
+// PODLANE_SEED=N repeats a run; PODLANE_CONVERSATION_SECONDS=N makes it longer.
+#include "tests/netns/conversation.hpp"
+
+namespace podlane::test {
+namespace {
+
+unsigned long number_from(const char *variable, unsigned long otherwise) {
+    const char *text = std::getenv(variable);
+    return text != nullptr ? std::stoul(text) : otherwise;
+}
+
+struct ConversationCase {
+    std::string attach;
+    bool nftables = false;
+    bool ipv4 = true;
+};
+std::string text_of(const ConversationCase &of) {
+    return of.attach + (of.nftables ? "_nftables" : "_iptables") + (of.ipv4 ? "_v4" : "_v6");
+}
+void PrintTo(const ConversationCase &of, std::ostream *out) { *out << text_of(of); }
+
+class Conversations : public testing::TestWithParam<ConversationCase> {
+  protected:
+    void SetUp() override {
+        if (GetParam().attach == "tcx" && !kernel_can_tcx())
+            GTEST_SKIP() << "this kernel has no tcx";
+    }
+    [[nodiscard]] static Json keys(const std::string &fast_path) {
+        return {{"fastPath", fast_path}, {"firstPacket", "host"}, {"ipMasq", true}, {"attach", GetParam().attach}};
+    }
+    // A round of steps on both nodes, one after another.
+    static void expect_same(Conversation &fast, Conversation &slow, std::mt19937 &random) {
+        constexpr int kSteps = 80;
+        std::ostringstream steps;
+        for (int i = 0; i < kSteps; ++i) {
+            const Step step = random_step(random);
+            const std::string seen = fast.run(step);
+            steps << text_of(step) << ": " << seen << "\n";
+            ASSERT_EQ(seen, slow.run(step)) << "the last of these steps:\n" << steps.str();
+        }
+        fast.close_all();
+        slow.close_all();
+        (void)wait_until([&] { return fast.states() == slow.states(); });
+        ASSERT_EQ(fast.states(), slow.states()) << "after these steps:\n" << steps.str();
+    }
+};
+
+TEST_P(Conversations, AreTheSameOnBothPaths) {
+    const auto seed = number_from("PODLANE_SEED", std::random_device()());
+    const std::chrono::seconds time(number_from("PODLANE_CONVERSATION_SECONDS", 12));
+    std::cout << "PODLANE_SEED=" << seed << std::endl;
+    std::mt19937 random(static_cast<std::mt19937::result_type>(seed));
+    Conversation fast(keys("on"), GetParam().nftables, GetParam().ipv4);
+    Conversation slow(keys("off"), GetParam().nftables, GetParam().ipv4);
+    const auto end = std::chrono::steady_clock::now() + time;
+    int rounds = 0;
+    do {
+        ASSERT_NO_FATAL_FAILURE(expect_same(fast, slow, random)) << "PODLANE_SEED=" << seed;
+        ++rounds;
+    } while (std::chrono::steady_clock::now() < end);
+    std::cout << rounds << " rounds, " << fast.fast_packets() << " packets on the fast path" << std::endl;
+    EXPECT_GT(fast.fast_packets(), 100U);
+    EXPECT_EQ(slow.fast_packets(), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Netns, Conversations,
+                         testing::Values(ConversationCase{"tcx", false, true}, ConversationCase{"tcx", true, false},
+                                         ConversationCase{"clsact", true, true},
+                                         ConversationCase{"clsact", false, false}),
+                         [](const auto &info) { return text_of(info.param); });
+
+} // namespace
+} // namespace podlane::test

@@ -3,6 +3,7 @@
 
 #include "maps/abi/limit_math.h"
 #include "plugin/cni/keys.hpp"
+#include "plugin/cni/values.hpp"
 
 #include <algorithm>
 #include <array>
@@ -15,8 +16,6 @@ using json::Node;
 using Wide = unsigned __int128;
 
 constexpr std::array<std::string_view, 4> kLimits{"ingressRate", "ingressBurst", "egressRate", "egressBurst"};
-constexpr std::array<std::string_view, 6> kKeys{"ingressRate", "ingressBurst",    "egressRate",
-                                                "egressBurst", "unshapedSubnets", "shapedSubnets"};
 constexpr const char *kAnnotations = "io.kubernetes.cri.pod-annotations";
 constexpr std::uint64_t kLowestAnnotation = 1000;              // as the kubelet has it: 1k
 constexpr std::uint64_t kHighestAnnotation = 1000000000000000; // and 1P bits per second
@@ -72,7 +71,7 @@ Result<std::optional<Bandwidth>> read_configured(const Node &root) {
     if (object.present() && flat)
         return object.wrong("either bandwidth or the four keys at the top level, not both");
     if (object.present())
-        TRY(check_keys(object, kKeys));
+        TRY(check_keys(object, keys_of(Key::Place::limits)));
     return std::optional(TRY(read_limits(object.present() ? object : root)));
 }
 
@@ -111,6 +110,19 @@ std::pair<Wide, Wide> scale(std::string_view suffix) {
     return exponent < 0 ? std::pair<Wide, Wide>{1, factor} : std::pair<Wide, Wide>{factor, 1};
 }
 
+// A list for both directions, or an object with one for each.
+Result<void> read_prefixes_of(const Node &node, Config &config, std::vector<Prefix> LimitedPrefixes::*which) {
+    constexpr std::array<std::string_view, 2> kDirections{"ingress", "egress"}; // as enum limit_direction
+    if (!node.present())
+        return {};
+    const bool by_direction = node.value().is_object();
+    if (by_direction)
+        TRY(check_keys(node, kDirections));
+    for (std::size_t i = 0; i < kDirections.size(); ++i)
+        TRY(read_prefixes(by_direction ? node.at(kDirections[i]) : node, config.limited_prefixes[i].*which));
+    return {};
+}
+
 } // namespace
 
 std::optional<std::uint64_t> parse_quantity(std::string_view text) {
@@ -138,6 +150,18 @@ std::optional<std::uint64_t> parse_quantity(std::string_view text) {
     if (value > std::numeric_limits<std::uint64_t>::max())
         return std::nullopt;
     return static_cast<std::uint64_t>(value);
+}
+
+// As in the reference plugin: the one list or the other.
+Result<void> read_limited_prefixes(const Node &root, Config &config) {
+    for (const Node &object : {root, root.at("bandwidth")}) {
+        TRY(read_prefixes_of(object.at("unshapedSubnets"), config, &LimitedPrefixes::unshaped));
+        TRY(read_prefixes_of(object.at("shapedSubnets"), config, &LimitedPrefixes::shaped));
+        for (const LimitedPrefixes &of : config.limited_prefixes)
+            if (!of.unshaped.empty() && !of.shaped.empty())
+                return object.at("shapedSubnets").wrong("either unshapedSubnets or shapedSubnets, not both");
+    }
+    return {};
 }
 
 Result<std::optional<Bandwidth>> read_bandwidth(const Node &root) {

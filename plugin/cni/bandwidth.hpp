@@ -15,6 +15,9 @@ namespace podlane::cni {
 // No value where nobody sets a limit, also where all four numbers are 0.
 Result<std::optional<Bandwidth>> read_bandwidth(const json::Node &root);
 
+// The prefixes of `unshapedSubnets` and `shapedSubnets`, beside the limits or in `bandwidth`.
+Result<void> read_limited_prefixes(const json::Node &root, Config &config);
+
 // A Kubernetes quantity as a whole number, rounded up: "10M", "1Mi", "0.5G", "1e6". No value for anything else, and
 // beyond 64 bits.
 std::optional<std::uint64_t> parse_quantity(std::string_view text);

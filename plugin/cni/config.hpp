@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The network configuration of one plugin, from its JSON.
-//
-// Keys of ours: mtu, routes, defaultRoute, hostInterfacePrefix, fastPath, attach, antiSpoof, allowedSources,
-// allowedEtherTypes, uplinks, clusterCIDRs, uplink, gateway, table, sourceRouting, mark, bpffs, maxEndpoints, maxPaths,
-// log, bandwidth, and ingressRate, ingressBurst, egressRate, egressBurst as the reference `bandwidth` plugin has them.
-// Keys of the specification: cniVersion, name, type, ipam, ipMasq, dns, capabilities, args, runtimeConfig, prevResult.
-// Foreign keys, accepted and not read: those of a configuration list (disableCheck, disableGC, loadOnlyInlinedPlugins,
-// plugins, cniVersions), of meta-plugins (delegates, deviceID, pciBusID, resourceName), and any with a '.' or a '/' in
-// its name. Everything else is an error.
+// plugin/cni/key.hpp has the list of its keys.
 #pragma once
 
 #include "maps/result.hpp"

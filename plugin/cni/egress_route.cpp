@@ -27,6 +27,15 @@ Result<void> read_gateway(const Node &node, std::vector<ip_addr> &into) {
     return {};
 }
 
+} // namespace
+
+Result<void> read_uplink(const Node &node, std::string &into) {
+    TRY(json::read(node, into));
+    if (node.present() && !is_interface_name(into))
+        return node.wrong("the name of an interface");
+    return {};
+}
+
 Result<void> read_gateways(const Node &node, std::vector<ip_addr> &into) {
     if (!node.present())
         return {};
@@ -37,19 +46,10 @@ Result<void> read_gateways(const Node &node, std::vector<ip_addr> &into) {
     return {};
 }
 
-} // namespace
-
-Result<void> read_way(const Node &root, Config &config) {
-    TRY(json::read(root.at("sourceRouting"), config.source_routing));
-    const Node uplink = root.at("uplink");
-    TRY(json::read(uplink, config.uplink));
-    if (uplink.present() && !is_interface_name(config.uplink))
-        return uplink.wrong("the name of an interface");
-    TRY(read_gateways(root.at("gateway"), config.gateways));
-    const Node table = root.at("table");
-    TRY(json::read(table, config.table));
-    if (config.table && (*config.table == 0 || *config.table == kLocalTable))
-        return table.wrong("the number of a routing table, and not 255, which is the local one");
+Result<void> read_table(const Node &node, std::optional<std::uint32_t> &into) {
+    TRY(json::read(node, into));
+    if (into && (*into == 0 || *into == kLocalTable))
+        return node.wrong("the number of a routing table, and not 255, which is the local one");
     return {};
 }
 

@@ -3,52 +3,13 @@
 #include "maps/nearest.hpp"
 
 #include <algorithm>
-#include <array>
 
 namespace podlane::cni {
 namespace {
 
-constexpr std::array<std::string_view, 33> kOurs{"uplink",
-                                                 "gateway",
-                                                 "table",
-                                                 "sourceRouting",
-                                                 "mtu",
-                                                 "routes",
-                                                 "defaultRoute",
-                                                 "hostInterfacePrefix",
-                                                 "fastPath",
-                                                 "attach",
-                                                 "antiSpoof",
-                                                 "allowedSources",
-                                                 "bpffs",
-                                                 "maxEndpoints",
-                                                 "maxPaths",
-                                                 "log",
-                                                 "bandwidth",
-                                                 "ingressRate",
-                                                 "ingressBurst",
-                                                 "egressRate",
-                                                 "egressBurst",
-                                                 "uplinks",
-                                                 "clusterCIDRs",
-                                                 "mark",
-                                                 "limiter",
-                                                 "unshapedSubnets",
-                                                 "shapedSubnets",
-                                                 "allowedEtherTypes",
-                                                 "firstPacket",
-                                                 "slowPathMark",
-                                                 "confirmIntervalMs",
-                                                 "conntrackLiberal",
-                                                 "stateDir"};
+constexpr std::string_view kLogPrefix = "log.";
 
-// Written by runtimes and libraries of Go, so read in any case.
-constexpr std::array<std::string_view, 10> kSpecified{
-    "cniVersion", "name", "type", "ipam", "ipMasq", "dns", "capabilities", "args", "runtimeConfig", "prevResult"};
-
-constexpr std::array<std::string_view, 9> kForeign{"disableCheck", "disableGC",   "loadOnlyInlinedPlugins",
-                                                   "plugins",      "cniVersions", "delegates",
-                                                   "deviceID",     "pciBusID",    "resourceName"};
+bool is_at_top(Key::Place place) { return place != Key::Place::log; }
 
 // A key in another case is the nearest one, however it is written.
 std::string_view nearest_key(std::string_view key, std::span<const std::string_view> known) {
@@ -67,22 +28,34 @@ Error unknown_key(std::string_view path, std::string_view key, std::span<const s
     return error;
 }
 
-bool is_foreign(std::string_view key) {
-    return key.find_first_of("./") != std::string_view::npos || std::ranges::find(kForeign, key) != kForeign.end();
+// Keys with a '.' or a '/' belong to runtimes and other plugins.
+bool is_known(std::string_view key) {
+    if (key.find_first_of("./") != std::string_view::npos)
+        return true;
+    return std::ranges::any_of(keys(), [key](const Key &known) {
+        const bool any_case = known.place == Key::Place::specification;
+        return is_at_top(known.place) && (any_case ? json::equal_any_case(key, known.name) : key == known.name);
+    });
 }
 
 } // namespace
 
+std::vector<std::string_view> keys_of(Key::Place place) {
+    std::vector<std::string_view> names;
+    for (const Key &key : keys())
+        if (key.place == place)
+            names.push_back(place == Key::Place::log ? key.name.substr(kLogPrefix.size()) : key.name);
+    return names;
+}
+
 Result<void> check_top_level_keys(const json::Value &document) {
-    const auto specified = [](std::string_view key) {
-        return std::ranges::any_of(kSpecified,
-                                   [key](std::string_view known) { return json::equal_any_case(key, known); });
-    };
     for (const auto &[key, value] : document.items()) {
-        if (is_foreign(key) || specified(key) || std::ranges::find(kOurs, key) != kOurs.end())
+        if (is_known(key))
             continue;
-        std::vector<std::string_view> known(kOurs.begin(), kOurs.end());
-        known.insert(known.end(), kSpecified.begin(), kSpecified.end());
+        std::vector<std::string_view> known;
+        for (const Key &one : keys())
+            if (is_at_top(one.place) && one.place != Key::Place::unread)
+                known.push_back(one.name);
         return unknown_key({}, key, known);
     }
     return {};

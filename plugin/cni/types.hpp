@@ -39,18 +39,21 @@ struct Interface {
     std::optional<std::uint32_t> mtu{}; // since 1.1.0
     std::string socket_path{};          // since 1.1.0, handed on
     std::string pci_id{};               // since 1.1.0, handed on
+    bool operator==(const Interface &) const = default;
 };
 
 struct Address {
     Prefix prefix;
     std::optional<ip_addr> gateway;
     std::optional<std::size_t> interface; // index into interfaces
+    bool operator==(const Address &) const = default;
 };
 
 struct Route {
     Prefix destination;
     std::optional<ip_addr> gateway{};
     std::optional<std::uint32_t> mtu{}, advmss{}, priority{}, table{}, scope{}; // since 1.1.0
+    bool operator==(const Route &) const = default;
 };
 
 struct Dns {
@@ -58,6 +61,7 @@ struct Dns {
     std::string domain;
     std::vector<std::string> search;
     std::vector<std::string> options;
+    bool operator==(const Dns &) const = default;
 };
 
 // A CNI result, whatever version it is written in: an IPAM plugin's, prevResult, or ours.
@@ -66,6 +70,7 @@ struct Attachment {
     std::vector<Address> addresses;
     std::vector<Route> routes;
     Dns dns;
+    bool operator==(const Attachment &) const = default;
 };
 
 enum class FastPath { off, local, on };
@@ -74,6 +79,7 @@ enum class AttachBy { automatic, tcx, clsact };
 // bits per second and bits, as in the reference `bandwidth` plugin; 0 is "no limit".
 struct Bandwidth {
     std::uint64_t ingress_rate = 0, ingress_burst = 0, egress_rate = 0, egress_burst = 0;
+    bool operator==(const Bandwidth &) const = default;
 };
 
 // What slows senders down before the bucket drops: what the kernel can, pacing alone, departure times alone (pacing for
@@ -83,17 +89,20 @@ enum class Limiter { automatic, pace, edt, bucket };
 // Of the other side's addresses: what a limit does not concern, or, where not empty, all it concerns.
 struct LimitedPrefixes {
     std::vector<Prefix> unshaped, shaped;
+    bool operator==(const LimitedPrefixes &) const = default;
 };
 
 struct Log {
     std::string file; // empty: stderr
     enum class Level { error, warning, info, debug } level = Level::warning;
+    bool operator==(const Log &) const = default;
 };
 
 // One of `cni.dev/valid-attachments`.
 struct ValidAttachment {
     std::string container_id;
     std::string ifname;
+    bool operator==(const ValidAttachment &) const = default;
 };
 
 // By subject, not by size: there is one of it.
@@ -139,6 +148,7 @@ struct Config {
     std::array<LimitedPrefixes, 2> limited_prefixes; // by enum limit_direction
     std::vector<ValidAttachment> valid_attachments;  // GC only
     Dns dns{};                                       // put into the result where the IPAM plugin gave none
+    bool operator==(const Config &) const = default;
 };
 
 struct Request {

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/cni/values.hpp"
+
+#include "maps/abi/interface.h"
+#include "maps/abi/network.h"
+#include "plugin/cni/attachment.hpp"
+#include "plugin/cni/environment.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <limits>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace podlane::cni {
+namespace {
+
+using json::Node;
+template <typename T> using Word = std::pair<std::string_view, T>;
+
+constexpr std::uint64_t kSmallestMtu = 68; // RFC 791; IPv6 wants more, which the plan knows
+constexpr std::uint64_t kLargestMtu = 65535;
+constexpr std::uint64_t kLargestMap = std::uint64_t{1} << 24U; // entries; far above what a node can hold
+constexpr std::size_t kLongestUplinkPattern = 64;
+constexpr std::size_t kLongestPrefix = 4; // leaves 11 of 15 characters for the hash
+
+bool is_clean_absolute_path(std::string_view path) {
+    if (!path.starts_with('/'))
+        return false;
+    while (!path.empty()) {
+        path.remove_prefix(1);
+        const auto end = std::min(path.find('/'), path.size());
+        if (path.substr(0, end) == "..")
+            return false;
+        path.remove_prefix(end);
+    }
+    return true;
+}
+
+template <typename T, std::size_t N>
+Result<void> read_word(const Node &node, const std::array<Word<T>, N> &words, T &into) {
+    if (!node.present())
+        return {};
+    std::string expected;
+    const auto text = node.text();
+    for (const auto &[word, meaning] : words) {
+        expected += (expected.empty() ? "\"" : ", \"") + std::string(word) + "\"";
+        if (text && *text == word) {
+            into = meaning;
+            return {};
+        }
+    }
+    return node.wrong("one of " + expected);
+}
+
+// An interface's name, or a shell pattern of one; they are kept as one text with spaces between them.
+bool is_uplink_pattern(std::string_view text) {
+    const auto allowed = [](unsigned char c) { return c > ' ' && c < 127 && c != '/'; };
+    return !text.empty() && text.size() < kLongestUplinkPattern && std::ranges::all_of(text, allowed);
+}
+
+// A number in decimal or, behind 0x, in hexadecimal digits.
+std::optional<std::uint32_t> parse_mark(std::string_view text) {
+    const bool is_hex = text.starts_with("0x");
+    if (is_hex)
+        text.remove_prefix(2);
+    std::uint32_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, is_hex ? 16 : 10);
+    if (error != std::errc() || end != text.data() + text.size())
+        return std::nullopt;
+    return value;
+}
+
+Result<void> read_mac(const Node &node, std::optional<Mac> &into) {
+    std::string text;
+    TRY(json::read(node, text));
+    if (text.empty())
+        return {};
+    const auto mac = parse_mac(text);
+    if (!mac || !is_interface_mac(*mac))
+        return node.wrong("a unicast address such as 02:00:00:00:00:01");
+    into = *mac;
+    return {};
+}
+
+} // namespace
+
+Result<void> read_name(const Node &node, std::string &into) {
+    const std::string name = TRY(node.text());
+    if (!is_valid_name(name))
+        return node.wrong("a letter or digit, then letters, digits, '_', '.' or '-', at most 127 characters in all");
+    into = name;
+    return {};
+}
+
+Result<void> read_fast_path(const Node &node, FastPath &into) {
+    constexpr std::array<Word<FastPath>, 3> kWords{
+        {{"on", FastPath::on}, {"local", FastPath::local}, {"off", FastPath::off}}};
+    if (!node.present() || !node.value().is_boolean())
+        return read_word(node, kWords, into);
+    into = TRY(node.boolean()) ? FastPath::on : FastPath::off;
+    return {};
+}
+
+Result<void> read_attach(const Node &node, AttachBy &into) {
+    constexpr std::array<Word<AttachBy>, 3> kWords{
+        {{"auto", AttachBy::automatic}, {"tcx", AttachBy::tcx}, {"clsact", AttachBy::clsact}}};
+    return read_word(node, kWords, into);
+}
+
+Result<void> read_ether_types(const Node &node, std::uint32_t &into) {
+    constexpr std::array<Word<std::uint32_t>, 6> kWords{{{"llc", INTERFACE_ETHER_LLC},
+                                                         {"lldp", INTERFACE_ETHER_LLDP},
+                                                         {"mpls", INTERFACE_ETHER_MPLS},
+                                                         {"pppoe", INTERFACE_ETHER_PPPOE},
+                                                         {"vlan", INTERFACE_ETHER_VLAN},
+                                                         {"any", INTERFACE_ETHER_ANY}}};
+    if (!node.present())
+        return {};
+    for (const Node &element : TRY(node.elements())) {
+        std::uint32_t flag = 0;
+        TRY(read_word(element, kWords, flag));
+        if (flag == 0)
+            return element.wrong("a name");
+        into |= flag;
+    }
+    return {};
+}
+
+Result<void> read_limiter(const Node &node, Limiter &into) {
+    constexpr std::array<Word<Limiter>, 4> kWords{
+        {{"auto", Limiter::automatic}, {"pace", Limiter::pace}, {"edt", Limiter::edt}, {"bucket", Limiter::bucket}}};
+    return read_word(node, kWords, into);
+}
+
+Result<void> read_log_file(const Node &node, std::string &into) {
+    TRY(json::read(node, into));
+    if (!into.empty() && !is_clean_absolute_path(into))
+        return node.wrong("an absolute path without \"..\"");
+    return {};
+}
+
+Result<void> read_log_level(const Node &node, Log::Level &into) {
+    using Level = Log::Level;
+    constexpr std::array<Word<Level>, 4> kLevels{
+        {{"error", Level::error}, {"warning", Level::warning}, {"info", Level::info}, {"debug", Level::debug}}};
+    return read_word(node, kLevels, into);
+}
+
+Result<void> read_mtu(const Node &node, std::optional<std::uint32_t> &into) {
+    TRY(json::read(node, into));
+    if (into == 0U) // the reference plugins' "choose one"
+        into.reset();
+    if (into && (*into < kSmallestMtu || *into > kLargestMtu))
+        return node.wrong("0, or from 68 to 65535");
+    return {};
+}
+
+Result<void> read_host_prefix(const Node &node, std::string &into) {
+    TRY(json::read(node, into));
+    const auto lower = [](char c) { return c >= 'a' && c <= 'z'; };
+    const auto allowed = [&](char c) { return lower(c) || (c >= '0' && c <= '9') || c == '_' || c == '-'; };
+    if (into.empty() || into.size() > kLongestPrefix || !lower(into.front()) || !std::ranges::all_of(into, allowed))
+        return node.wrong("a lower case letter and up to three more of a-z, 0-9, '_' and '-'");
+    return {};
+}
+
+Result<void> read_directory(const Node &node, std::string &into) {
+    TRY(json::read(node, into));
+    if (!is_clean_absolute_path(into) || into.find_first_not_of('/') == std::string::npos)
+        return node.wrong("the absolute path of a directory, without \"..\"");
+    while (into.ends_with('/'))
+        into.pop_back();
+    return {};
+}
+
+Result<void> read_map_size(const Node &node, std::uint32_t &into) {
+    if (!node.present())
+        return {};
+    const auto size = node.number(kLargestMap);
+    if (!size || *size == 0)
+        return node.wrong("a whole number from 1 to " + std::to_string(kLargestMap));
+    into = static_cast<std::uint32_t>(*size);
+    return {};
+}
+
+Result<void> read_ipam_type(const Node &node, std::string &into) {
+    TRY(node.must_be_object());
+    const Node type = node.at_any_case("type");
+    TRY(json::read(type, into));
+    if (into == "." || into == ".." || into.find('/') != std::string::npos)
+        return type.wrong("the name of a plugin in CNI_PATH");
+    return {};
+}
+
+Result<void> read_prefixes(const Node &node, std::vector<Prefix> &into) {
+    into.clear();
+    if (node.present())
+        for (const Node &element : TRY(node.elements()))
+            into.push_back(TRY(read_prefix(element, true)));
+    return {};
+}
+
+// What the runtime requests: of args.cni, of a capability.
+Result<void> read_requested(const Node &node, Config &into) {
+    std::vector<Prefix> ips;
+    TRY(node.must_be_object());
+    TRY(read_prefixes(node.at_any_case("ips"), ips));
+    if (!ips.empty())
+        into.requested_ips = std::move(ips);
+    return read_mac(node.at_any_case("mac"), into.requested_mac);
+}
+
+Result<void> read_uplinks(const Node &node, std::vector<std::string> &into) {
+    TRY(json::read(node, into));
+    std::size_t length = 0;
+    for (const std::string &pattern : into) {
+        if (!is_uplink_pattern(pattern))
+            return node.wrong("names of interfaces or shell patterns of them, such as \"eth0\" or \"ens*\"");
+        length += pattern.size() + 1;
+    }
+    if (length > NETWORK_UPLINKS_SIZE)
+        return node.wrong("at most " + std::to_string(NETWORK_UPLINKS_SIZE) + " characters in all");
+    return {};
+}
+
+Result<void> read_mark(const Node &node, std::uint32_t &into) {
+    constexpr std::uint32_t kKubeProxy = 0x4000U | 0x8000U, kPortmap = 0x2000U, kCalico = 0xffff0000U;
+    if (!node.present())
+        return {};
+    const auto mark = node.number(std::numeric_limits<std::uint32_t>::max());
+    if (!mark || !std::has_single_bit(*mark) || (*mark & (kKubeProxy | kPortmap | kCalico)) != 0)
+        return node.wrong("one bit as a number, of 1 to 4096: those above are portmap's, kube-proxy's and Calico's");
+    into = static_cast<std::uint32_t>(*mark);
+    return {};
+}
+
+Result<void> read_first_packet(const Node &node, bool &direct) {
+    std::string text = "host";
+    TRY(json::read(node, text));
+    if (text != "host" && text != "direct")
+        return node.wrong("\"host\" or \"direct\"");
+    direct = text == "direct";
+    return {};
+}
+
+Result<void> read_slow_path_mark(const Node &node, std::uint32_t &into_value, std::uint32_t &into_mask) {
+    std::string text;
+    TRY(json::read(node, text));
+    if (!node.present())
+        return {};
+    const std::size_t slash = text.find('/');
+    const auto value = parse_mark(std::string_view(text).substr(0, slash));
+    const auto mask = slash == std::string::npos ? value : parse_mark(std::string_view(text).substr(slash + 1));
+    if (!value || !mask || *mask == 0 || (*value & ~*mask) != 0)
+        return node.wrong("\"VALUE/MASK\" of a conntrack mark, such as \"0x10/0x10\", with no bit outside of the mask");
+    into_value = *value;
+    into_mask = *mask;
+    return {};
+}
+
+Result<void> read_confirm_interval(const Node &node, std::uint32_t &into) {
+    constexpr std::uint64_t kLeast = 10, kMost = 60'000;
+    if (!node.present())
+        return {};
+    const auto ms = node.number(kMost);
+    if (!ms || *ms < kLeast)
+        return node.wrong("milliseconds from 10 to 60000");
+    into = static_cast<std::uint32_t>(*ms);
+    return {};
+}
+
+} // namespace podlane::cni

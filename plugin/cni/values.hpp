@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// Readers of single values of a configuration: each writes a present value, or is an error that names the key.
+#pragma once
+
+#include "plugin/cni/json.hpp"
+#include "plugin/cni/types.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace podlane::cni {
+
+Result<void> read_name(const json::Node &node, std::string &into);
+Result<void> read_fast_path(const json::Node &node, FastPath &into);
+Result<void> read_attach(const json::Node &node, AttachBy &into);
+Result<void> read_ether_types(const json::Node &node, std::uint32_t &into);
+Result<void> read_limiter(const json::Node &node, Limiter &into);
+Result<void> read_log_file(const json::Node &node, std::string &into);
+Result<void> read_log_level(const json::Node &node, Log::Level &into);
+Result<void> read_mtu(const json::Node &node, std::optional<std::uint32_t> &into);
+Result<void> read_host_prefix(const json::Node &node, std::string &into);
+Result<void> read_directory(const json::Node &node, std::string &into);
+Result<void> read_map_size(const json::Node &node, std::uint32_t &into);
+Result<void> read_ipam_type(const json::Node &node, std::string &into);
+Result<void> read_prefixes(const json::Node &node, std::vector<Prefix> &into);
+Result<void> read_requested(const json::Node &node, Config &into);
+Result<void> read_uplinks(const json::Node &node, std::vector<std::string> &into);
+Result<void> read_mark(const json::Node &node, std::uint32_t &into);
+Result<void> read_first_packet(const json::Node &node, bool &direct);
+Result<void> read_slow_path_mark(const json::Node &node, std::uint32_t &into_value, std::uint32_t &into_mask);
+Result<void> read_confirm_interval(const json::Node &node, std::uint32_t &into);
+
+} // namespace podlane::cni

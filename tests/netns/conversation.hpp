@@ -79,6 +79,16 @@ class Conversation {
         }
         return "";
     }
+    // Both ends close before either hears of it: the FINs are lost once.
+    std::string close_at_once(int number) {
+        Slot &slot = slots_.at(static_cast<std::size_t>(number));
+        const std::string rule = " FORWARD -p tcp --tcp-flags FIN FIN -j DROP";
+        const std::string iptables = v4_ ? "iptables -w" : "ip6tables -w";
+        lab_.node().run(iptables + " -I" + rule);
+        must_not(shutdown(slot.client.get(), SHUT_WR) != 0 || shutdown(slot.server.get(), SHUT_WR) != 0, "shutdown");
+        lab_.node().run(iptables + " -D" + rule);
+        return seen_by(slot.client) + ", " + seen_by(slot.server);
+    }
     void close_all() {
         for (Slot &slot : slots_)
             for (const Side side : {Side::client, Side::server})

@@ -4,6 +4,8 @@
 // PODLANE_SEED=N repeats a run; PODLANE_CONVERSATION_SECONDS=N makes it longer.
 #include "tests/netns/conversation.hpp"
 
+#include <gmock/gmock.h>
+
 namespace podlane::test {
 namespace {
 
@@ -64,6 +66,21 @@ TEST_P(Conversations, AreTheSameOnBothPaths) {
     std::cout << rounds << " rounds, " << fast.fast_packets() << " packets on the fast path" << std::endl;
     EXPECT_GT(fast.fast_packets(), 100U);
     EXPECT_EQ(slow.fast_packets(), 0U);
+}
+
+TEST_P(Conversations, EndTheSameIfBothEndsCloseAtOnce) {
+    Conversation fast(keys("on"), GetParam().nftables, GetParam().ipv4);
+    Conversation slow(keys("off"), GetParam().nftables, GetParam().ipv4);
+    for (Conversation *one : {&fast, &slow}) {
+        EXPECT_THAT(one->run({.port = 20001}), testing::StartsWith("server 0 accepts"));
+        EXPECT_EQ(one->run({.verb = Verb::talk, .bytes = 299999}), "heard 299999");
+        EXPECT_EQ(one->close_at_once(0), "other end sees 0 bytes, other end sees 0 bytes");
+        one->close_all();
+    }
+    EXPECT_GT(fast.fast_packets(), 0U);
+    EXPECT_TRUE(wait_until([&] { return fast.states() == slow.states(); }));
+    EXPECT_EQ(fast.states(), slow.states());
+    EXPECT_EQ(fast.run({.port = 20001}), slow.run({.port = 20001})) << "the port is used again";
 }
 
 INSTANTIATE_TEST_SUITE_P(Netns, Conversations,

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+// How established connections leave the fast path: entries of conntrack that go, change or expire, policies of IPsec,
+// helpers, ends and reuse of ports.
+#include "tests/netns/conntrack.hpp"
+#include "tests/netns/lab.hpp"
+#include "tests/netns/services.hpp"
+
+#include <sys/socket.h>
+
+namespace podlane::test {
+namespace {
+
+constexpr std::uint16_t kPort = 80;
+constexpr std::uint16_t kBackendPort = 8080;
+// confirmIntervalMs, and the time that a test needs to notice.
+constexpr std::chrono::milliseconds kConfirmed{1000};
+std::chrono::milliseconds noticed() {
+    return kConfirmed + (slow() ? std::chrono::seconds(5) : std::chrono::seconds(1));
+}
+
+class FlowEnd : public LabTest {
+  protected:
+    void SetUp() override {
+        LabTest::SetUp();
+        if (IsSkipped())
+            return;
+        caller_ = add_pod();
+        backend_ = add_pod();
+    }
+    Pod add_pod(Json keys = Json::object()) {
+        keys["firstPacket"] = "host";
+        keys["slowPathMark"] = "0x10/0x10";
+        return LabTest::add_pod(keys);
+    }
+    void serve(const Pod &backend) {
+        service_ = {ip(ipv4() ? "198.18.255.1" : "2001:db8:5e::1"), kPort, addr(backend), kBackendPort, pod_range()};
+        lab_->node().run(iptables() + "-restore", iptables_rules(service_));
+    }
+    void rule(const std::string &words) { lab_->node().run(iptables() + " -w " + words); }
+    void set(const std::string &name, const std::string &value) {
+        lab_->node().run("sysctl -qw net.netfilter.nf_conntrack_" + name + "=" + value);
+    }
+    [[nodiscard]] Endpoint cluster_ip() const { return {service_.cluster_ip, service_.port}; }
+    [[nodiscard]] Fd connected(const Endpoint &to, Transport transport = Transport::tcp, std::uint16_t port = 0) const {
+        Fd socket = open_socket(caller_.ns(), transport, ipv4(), {{}, port});
+        EXPECT_EQ(connect_to(socket, to), 0);
+        return socket;
+    }
+    [[nodiscard]] std::uint64_t fast() const {
+        return lab_->count(caller_, REASON_SENT_DIRECT) + lab_->count(caller_, REASON_SENT_UPLINK);
+    }
+    // Whether the next exchange is answered, and takes the fast path there.
+    static bool answered(const Fd &socket) {
+        return send_text(socket, "hello") == 0 && receive(socket).text == "hello";
+    }
+    [[nodiscard]] bool is_fast(const Fd &socket) const {
+        const std::uint64_t before = fast();
+        EXPECT_TRUE(answered(socket));
+        return fast() > before;
+    }
+    void expect_fast(const Fd &socket) const {
+        EXPECT_TRUE(wait_until([&] { return is_fast(socket); }));
+    }
+    // The conntrack entry of the caller's connection.
+    [[nodiscard]] std::optional<Tracked> entry(const Fd &socket) {
+        const std::uint16_t port = local_of(socket).port;
+        for (const Tracked &one : tracked(lab_->node().ns()))
+            if (one.source.port == port && to_string(one.source.addr) == to_string(addr(caller_)))
+                return one;
+        return {};
+    }
+
+    Pod caller_;
+    Pod backend_;
+    Service service_;
+};
+
+// As kube-proxy does it when an endpoint goes: new rules, and the entries of the old endpoint deleted.
+TEST_P(FlowEnd, AUdpClientWithAFixedPortMovesToTheNextBackend) {
+    const Pod next = add_pod();
+    const EchoServer old_server(backend_.ns(), ipv4(), kBackendPort);
+    const EchoServer new_server(next.ns(), ipv4(), kBackendPort);
+    serve(backend_);
+    const Fd client = connected(cluster_ip(), Transport::udp, 20053);
+    expect_fast(client);
+    ASSERT_TRUE(new_server.callers().empty());
+    serve(next);
+    const std::optional<Tracked> old_entry = entry(client);
+    ASSERT_TRUE(old_entry);
+    ASSERT_EQ(delete_tracked(lab_->node().ns(), *old_entry), 0);
+    const auto deadline = std::chrono::steady_clock::now() + noticed();
+    while (new_server.callers().empty() && std::chrono::steady_clock::now() < deadline) {
+        ASSERT_EQ(send_text(client, "moving"), 0); // a reply of the old backend may be lost, as on the slow path
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    while (wait_until([&] { return recv(client.get(), nullptr, 0, MSG_DONTWAIT) >= 0; }, quiet())) {
+        // Late replies.
+    }
+    EXPECT_FALSE(new_server.callers().empty()) << "still at the backend that is gone";
+    const std::size_t left_behind = old_server.callers().size();
+    for (int i = 0; i < 5; ++i)
+        EXPECT_TRUE(answered(client));
+    EXPECT_EQ(old_server.callers().size(), left_behind);
+}
+
+TEST_P(FlowEnd, ADeletedEntryLetsTheRulesDecideAgain) {
+    const EchoServer server(backend_.ns(), ipv4(), kBackendPort);
+    serve(backend_);
+    const Fd client = connected(cluster_ip());
+    expect_fast(client);
+    rule("-I FORWARD -p tcp --dport " + std::to_string(kBackendPort) + " -j REJECT --reject-with tcp-reset");
+    EXPECT_TRUE(is_fast(client)) << "rules decide about new connections";
+    const std::optional<Tracked> known = entry(client);
+    ASSERT_TRUE(known);
+    ASSERT_EQ(delete_tracked(lab_->node().ns(), *known), 0);
+    const auto deadline = std::chrono::steady_clock::now() + noticed();
+    bool alive = true;
+    while (alive && std::chrono::steady_clock::now() < deadline)
+        alive = answered(client);
+    EXPECT_FALSE(alive);
+}
+
+TEST_P(FlowEnd, AMarkKeepsAConnectionOnTheSlowPath) {
+    const EchoServer server(backend_.ns(), ipv4(), kBackendPort);
+    serve(backend_);
+    const Fd client = connected(cluster_ip());
+    expect_fast(client);
+    const std::optional<Tracked> known = entry(client);
+    ASSERT_TRUE(known);
+    ASSERT_EQ(mark_tracked(lab_->node().ns(), *known, 0x10), 0);
+    const auto deadline = std::chrono::steady_clock::now() + noticed();
+    bool still = true;
+    while (still && std::chrono::steady_clock::now() < deadline)
+        still = is_fast(client);
+    EXPECT_FALSE(still);
+    for (int i = 0; i < 5; ++i)
+        EXPECT_FALSE(is_fast(client));
+}
+
+// The strictest rules there are for a connection that is picked up in the middle.
+TEST_P(FlowEnd, LostEntriesCostNoConnectionBesideStrictRules) {
+    const EchoServer server(backend_.ns(), ipv4(), kBackendPort);
+    serve(backend_);
+    set("tcp_loose", "0");
+    rule("-A FORWARD -p tcp ! --syn -m conntrack --ctstate NEW -j DROP");
+    rule("-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT");
+    rule("-A FORWARD -p tcp -m conntrack --ctstate NEW -d " + to_string(addr(backend_)) + " -j ACCEPT");
+    rule("-A FORWARD -p tcp -j DROP");
+    const Fd client = connected(cluster_ip());
+    const std::string flush =
+        std::getenv("PODLANECTL_BIN") + std::string(" --bpffs ") + lab_->node().bpffs() + " path flush --all";
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(transfer(client, 2 << 20, [&] { lab_->node().run(flush); }), 0);
+        expect_fast(client);
+    }
+}
+
+TEST_P(FlowEnd, ConnectionsWithAHelperStayOnTheSlowPath) {
+    const EchoServer server(backend_.ns(), ipv4(), 2121);
+    rule("-t raw -A PREROUTING -p tcp --dport 2121 -j CT --helper ftp");
+    rule("-A FORWARD -m conntrack --ctstate INVALID -j DROP");
+    const Fd client = connected({addr(backend_), 2121});
+    EXPECT_EQ(transfer(client, 1 << 20), 0);
+    EXPECT_EQ(fast(), 0U);
+}
+
+TEST_P(FlowEnd, ABusyConnectionNeverExpiresAndAnIdleOneDoes) {
+    const EchoServer server(backend_.ns(), ipv4(), kBackendPort);
+    serve(backend_);
+    set("tcp_timeout_established", "4");
+    set("udp_timeout_stream", "4");
+    for (const Transport transport : {Transport::tcp, Transport::udp}) {
+        const Fd client = connected(cluster_ip(), transport);
+        expect_fast(client);
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(6);
+        while (std::chrono::steady_clock::now() < end) {
+            EXPECT_TRUE(is_fast(client));
+            std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        }
+        ASSERT_TRUE(entry(client));
+        EXPECT_LE(entry(client)->seconds, 4U);
+        EXPECT_TRUE(wait_until([&] { return !entry(client); }));
+    }
+}
+
+// conntrack has not seen the sequence numbers of the bytes on the fast path, and so cannot believe a reset: the entry
+// keeps its state, but the time-out of a closed connection.
+TEST_P(FlowEnd, AResetConnectionsPortCanBeUsedAgain) {
+    const EchoServer server(backend_.ns(), ipv4(), kBackendPort);
+    serve(backend_);
+    for (int round = 0; round < 4; ++round) {
+        Fd client = connected(cluster_ip(), Transport::tcp, 20099);
+        ASSERT_EQ(transfer(client, 1 << 20), 0) << "round " << round;
+        const linger now{1, 0};
+        setsockopt(client.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
+        const Tracked before = entry(client).value();
+        EXPECT_GT(before.seconds, 1000U);
+        client.reset();
+        EXPECT_TRUE(wait_until([&] {
+            for (const Tracked &one : tracked(lab_->node().ns()))
+                if (one.source.port == 20099 && one.seconds > 10)
+                    return false;
+            return true;
+        }));
+    }
+}
+
+// Packets that no state can encrypt, or that arrive in clear text, are dropped by the kernel.
+TEST_P(FlowEnd, PoliciesOfIpsecThatComeLaterHoldInBothDirections) {
+    const std::string via = to_string(node_addr());
+    (void)must_run(lab_->outside(), words("ip route add " + pod_range() + " via " + via));
+    rule("-A FORWARD -m conntrack --ctstate INVALID -j DROP");
+    const EchoServer server(lab_->outside(), ipv4(), kPort);
+    const std::string pod = to_string(addr(caller_));
+    const std::string outside = to_string(outside_addr());
+    const std::string out = " src " + pod + " dst " + outside + " dir out tmpl src " + via + " dst " + outside;
+    const std::string in = " src " + outside + " dst " + pod + " dir fwd tmpl src " + outside + " dst " + via;
+    for (const std::string &policy : {out, in}) {
+        const Fd client = connected({outside_addr(), kPort}, Transport::udp);
+        expect_fast(client);
+        lab_->node().run("ip xfrm policy add" + policy + " proto esp mode tunnel");
+        const auto deadline = std::chrono::steady_clock::now() + noticed();
+        bool answers = true;
+        while (answers && std::chrono::steady_clock::now() < deadline)
+            answers = answered(client);
+        EXPECT_FALSE(answers) << policy;
+        const std::size_t arrived = server.callers().size();
+        ASSERT_EQ(send_text(client, "in clear text"), 0);
+        EXPECT_TRUE(wait_until([&] { return server.callers().size() > arrived; }, quiet()) == (policy == in)) << policy;
+        lab_->node().run("ip xfrm policy flush");
+        ASSERT_EQ(send_text(client, "again"), 0);
+        EXPECT_FALSE(receive(client).text.empty()) << "without the policy";
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Netns, FlowEnd, lab_parameters(), lab_parameter_name);
+
+} // namespace
+} // namespace podlane::test

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT
+// What is promised about one frame, written down a second time: whose it is, where it may arrive, and with which bytes.
+// It shares no code with the programs.
+#pragma once
+
+#include "tests/packet/cases.hpp"
+
+#include <array>
+#include <optional>
+
+namespace podlane::packet {
+
+// A connection that the host has confirmed, in one direction.
+struct ModelFlow {
+    ip_addr source;
+    ip_addr destination;
+    std::uint16_t source_port = 0;
+    std::uint16_t destination_port = 0;
+    ip_addr new_source;
+    ip_addr new_destination;
+    std::uint16_t new_source_port = 0;
+    std::uint16_t new_destination_port = 0;
+    Mac receiver{}; // of the pod that new_destination belongs to
+    std::size_t receiver_mtu = 0;
+};
+
+// The sender of frames: a pod, or, without addresses, whoever is on the link of an uplink.
+struct ModelSender {
+    bool is_pod = true;
+    Mac mac{};
+    Mac gateway{};
+    std::vector<ip_addr> addresses{};
+    std::vector<ModelFlow> flows{};
+};
+
+enum class Demand { none, drop, no_drop };
+
+struct Promise {
+    Demand demand = Demand::none;
+    const char *why = "";
+    bool may_be_answered = false;    // ARP or a neighbour solicitation
+    const ModelFlow *flow = nullptr; // may be delivered; nothing else may
+    bool must_be_delivered = false;  // by the fast path
+    bool ends_flow = false;          // FIN, RST, SYN
+};
+
+class Model {
+  public:
+    Model(const ModelSender &sender, const Bytes &frame) : sender_(sender), frame_(frame) {}
+
+    [[nodiscard]] Promise promise() {
+        read();
+        Promise out;
+        out.flow = find_flow(out);
+        if (sender_.is_pod)
+            judge_pod(out);
+        if (out.demand == Demand::drop)
+            out.flow = nullptr;
+        return out;
+    }
+
+    // The frame as a router would deliver it, translated; empty if its header is broken. Its transport checksum is that
+    // of the frame: see checksum_error().
+    [[nodiscard]] Bytes delivered(const ModelFlow &flow) const {
+        Bytes out = frame_;
+        std::ranges::copy(flow.receiver, out.begin());
+        std::ranges::copy(kHostMac, out.begin() + 6);
+        out[v4_ ? 22 : 21] = static_cast<std::uint8_t>(out[v4_ ? 22 : 21] - 1);
+        put_address(out, v4_ ? 26 : 22, flow.new_source);
+        put_address(out, v4_ ? 30 : 38, flow.new_destination);
+        put_port(out, l4_, flow.new_source_port);
+        put_port(out, l4_ + 2, flow.new_destination_port);
+        if (v4_) {
+            out[24] = out[25] = 0;
+            const std::uint16_t sum = checksum(std::span(out).subspan(14, 20));
+            put_port(out, 24, sum);
+            if (header_error() != 0) // and is as wrong as before
+                return {};
+        }
+        return out;
+    }
+    [[nodiscard]] std::size_t checksum_at() const { return l4_ + (protocol_ == IPPROTO_TCP ? 16U : 6U); }
+    // What the transport checksum is wrong by; nothing if the sender computed none.
+    [[nodiscard]] std::optional<std::uint16_t> checksum_error(const Bytes &frame) const {
+        if (protocol_ == IPPROTO_UDP && frame[checksum_at()] == 0 && frame[checksum_at() + 1] == 0)
+            return {};
+        const std::size_t addresses = v4_ ? 26 : 22;
+        std::uint32_t start = protocol_ + static_cast<std::uint32_t>(frame.size() - l4_);
+        for (std::size_t i = addresses; i < addresses + (v4_ ? 8U : 32U); i += 2)
+            start += std::uint32_t{frame[i]} << 8U | frame[i + 1];
+        const std::uint16_t sum = checksum(std::span(frame).subspan(l4_), start);
+        return sum == 0xffff ? 0 : sum; // both are zero in one's complement
+    }
+
+  private:
+    [[nodiscard]] std::uint16_t header_error() const { return checksum(std::span(frame_).subspan(l3_, 20)); }
+    static void put_port(Bytes &out, std::size_t at, std::uint16_t value) {
+        out[at] = static_cast<std::uint8_t>(value >> 8U);
+        out[at + 1] = static_cast<std::uint8_t>(value);
+    }
+    static void put_address(Bytes &out, std::size_t at, const ip_addr &addr) {
+        Bytes text;
+        append(text, addr);
+        std::ranges::copy(text, out.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    [[nodiscard]] std::uint16_t word(std::size_t at) const {
+        return static_cast<std::uint16_t>(frame_[at] << 8U | frame_[at + 1]);
+    }
+    [[nodiscard]] bool has(std::size_t bytes) const { return frame_.size() >= bytes; }
+    [[nodiscard]] ip_addr address(std::size_t at, bool v4) const {
+        ip_addr addr{};
+        auto *to = reinterpret_cast<std::uint8_t *>(addr.word);
+        if (v4)
+            to[10] = to[11] = 0xff;
+        std::copy_n(frame_.begin() + static_cast<std::ptrdiff_t>(at), v4 ? 4 : 16, to + (v4 ? 12 : 0));
+        return addr;
+    }
+    [[nodiscard]] static bool same(const ip_addr &a, const ip_addr &b) { return std::ranges::equal(a.word, b.word); }
+    [[nodiscard]] bool own(const ip_addr &addr) const {
+        return std::ranges::any_of(sender_.addresses, [&](const ip_addr &mine) { return same(mine, addr); });
+    }
+    [[nodiscard]] bool own_mac(std::size_t at) const {
+        return has(at + 6) && std::equal(sender_.mac.begin(), sender_.mac.end(), frame_.begin() + static_cast<int>(at));
+    }
+    static bool is_tag(std::uint16_t type) { return type == 0x8100 || type == 0x88a8; }
+
+    // Through any tags, as a receiver that strips them reads it.
+    void read() {
+        type_ = word(12);
+        l3_ = 14;
+        while (is_tag(type_) && has(l3_ + 4)) {
+            tagged_ = true;
+            type_ = word(l3_ + 2);
+            l3_ += 4;
+        }
+        if (type_ == 0x0800 && has(l3_ + 20))
+            read_ipv4();
+        if (type_ == 0x86dd && has(l3_ + 40))
+            read_ipv6();
+    }
+    void read_ipv4() {
+        v4_ = true;
+        const unsigned header = (frame_[l3_] & 15U) * 4;
+        const std::size_t length = word(l3_ + 2);
+        source_ = address(l3_ + 12, true);
+        destination_ = address(l3_ + 16, true);
+        protocol_ = frame_[l3_ + 9];
+        hops_ = frame_[l3_ + 8];
+        well_formed_ = frame_[l3_] >> 4U == 4 && header >= 20 && length >= header && has(l3_ + length);
+        plain_ = well_formed_ && header == 20 && (word(l3_ + 6) & 0x3fffU) == 0 && frame_.size() == l3_ + length &&
+                 (!sender_.is_pod || header_error() == 0); // a network card checks what arrives
+        l4_ = l3_ + header;
+    }
+    void read_ipv6() {
+        v6_ = true;
+        source_ = address(l3_ + 8, false);
+        destination_ = address(l3_ + 24, false);
+        hops_ = frame_[l3_ + 7];
+        const std::size_t length = word(l3_ + 4);
+        well_formed_ = frame_[l3_] >> 4U == 6 && has(l3_ + 40 + length) && !is_ipv4(source_) && !is_ipv4(destination_);
+        plain_ = well_formed_ && frame_.size() == l3_ + 40 + length;
+        protocol_ = frame_[l3_ + 6];
+        l4_ = l3_ + 40;
+        for (; is_extension(protocol_); ++extensions_) {
+            plain_ = false;
+            if (!has(l4_ + 8)) {
+                cut_ = true;
+                return;
+            }
+            later_fragment_ |= protocol_ == IPPROTO_FRAGMENT && (word(l4_ + 2) & 0xfff8U) != 0;
+            const std::uint8_t next = frame_[l4_];
+            l4_ += protocol_ == IPPROTO_FRAGMENT ? 8U : (frame_[l4_ + 1] + 1U) * 8;
+            protocol_ = next;
+        }
+    }
+    static bool is_extension(std::uint8_t protocol) {
+        return protocol == IPPROTO_HOPOPTS || protocol == IPPROTO_ROUTING || protocol == IPPROTO_DSTOPTS ||
+               protocol == IPPROTO_FRAGMENT;
+    }
+
+    // Only whole, unfragmented packets without options, for the router's own MAC.
+    const ModelFlow *find_flow(Promise &out) const {
+        const bool transport = protocol_ == IPPROTO_TCP || protocol_ == IPPROTO_UDP;
+        if (tagged_ || !plain_ || !transport || !has(l4_ + (protocol_ == IPPROTO_TCP ? 14U : 4U)))
+            return nullptr;
+        const auto is_of = [&](const ModelFlow &one) {
+            return same(one.source, source_) && same(one.destination, destination_) && one.source_port == word(l4_) &&
+                   one.destination_port == word(l4_ + 2);
+        };
+        const auto found = std::ranges::find_if(sender_.flows, is_of);
+        if (found == sender_.flows.end())
+            return nullptr;
+        out.ends_flow = protocol_ == IPPROTO_TCP && (frame_[l4_ + 13] & 7U) != 0;
+        if (out.ends_flow || hops_ <= 1 || frame_.size() - 14 > found->receiver_mtu ||
+            !std::ranges::equal(std::span(frame_).first(6), sender_.gateway))
+            return nullptr;
+        out.must_be_delivered = has(l4_ + (protocol_ == IPPROTO_TCP ? 20U : 8U));
+        return &*found;
+    }
+
+    void judge_pod(Promise &out) const {
+        const auto drop = [&](const char *why) {
+            out.demand = Demand::drop;
+            out.why = why;
+        };
+        if (!own_mac(6))
+            return drop("source MAC");
+        if (type_ == 0x0806)
+            return judge_arp(out);
+        if (type_ != 0x0800 && type_ != 0x86dd)
+            return tagged_ ? void() : drop("EtherType");
+        if (!v4_ && !v6_)
+            return; // cut
+        const bool nd = is_nd();
+        if (!own(source_) && !(v6_ && is_none(source_) && protocol_ == IPPROTO_ICMPV6))
+            return drop("source address");
+        if (nd && hops_ == 255 && claims_foreign())
+            return drop("neighbour discovery for others");
+        out.may_be_answered = nd && !tagged_ && frame_[l4_] == 135;
+        if (!tagged_ && well_formed_ && own(source_) && extensions_ <= 4 && !cut_ && !nd) {
+            out.demand = Demand::no_drop;
+            out.why = "the pod's own packet";
+        }
+    }
+    void judge_arp(Promise &out) const {
+        if (!has(l3_ + 28))
+            return;
+        const ip_addr claimed = address(l3_ + 14, true);
+        const bool any =
+            frame_[l3_ + 14] == 0 && frame_[l3_ + 15] == 0 && frame_[l3_ + 16] == 0 && frame_[l3_ + 17] == 0;
+        const bool usual = word(l3_) == 1 && word(l3_ + 2) == 0x0800 && word(l3_ + 4) == 0x0604;
+        if (usual && (!own_mac(l3_ + 8) || (!own(claimed) && !any))) {
+            out.demand = Demand::drop;
+            out.why = "ARP for others";
+            return;
+        }
+        out.may_be_answered = usual && !tagged_;
+        if (usual && !tagged_) {
+            out.demand = Demand::no_drop;
+            out.why = "the pod's own ARP";
+        }
+    }
+    [[nodiscard]] bool is_nd() const {
+        return v6_ && !later_fragment_ && !cut_ && protocol_ == IPPROTO_ICMPV6 && has(l4_ + 8) && frame_[l4_] >= 133 &&
+               frame_[l4_] <= 137;
+    }
+    // A claim that a receiver would believe.
+    [[nodiscard]] bool claims_foreign() const {
+        const std::uint8_t type = frame_[l4_];
+        if (type == 134 || type == 137)
+            return true;
+        if (type != 133 && !has(l4_ + 24))
+            return false;
+        if ((type == 136 || (type == 135 && is_none(source_))) && !own(address(l4_ + 8, false)))
+            return true;
+        std::size_t at = l4_ + (type == 133 ? 8U : 24U);
+        for (; has(at + 8) && frame_[at + 1] != 0; at += frame_[at + 1] * std::size_t{8})
+            if ((frame_[at] == 1 || frame_[at] == 2) && !own_mac(at + 2))
+                return true;
+        return false;
+    }
+
+    const ModelSender &sender_;
+    const Bytes &frame_;
+    std::uint16_t type_ = 0;
+    std::size_t l3_ = 14;
+    std::size_t l4_ = 14;
+    bool tagged_ = false;
+    bool v4_ = false;
+    bool v6_ = false;
+    bool well_formed_ = false; // a host would take it
+    bool plain_ = false;       // and nothing about it is unusual
+    bool later_fragment_ = false;
+    bool cut_ = false;
+    unsigned extensions_ = 0;
+    ip_addr source_{};
+    ip_addr destination_{};
+    std::uint8_t protocol_ = 0;
+    std::uint8_t hops_ = 0;
+};
+
+} // namespace podlane::packet

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+// Frames for the model: whole ones of every kind, and changes that leave them half right.
+#pragma once
+
+#include "tests/packet/model.hpp"
+
+#include <random>
+
+namespace podlane::packet {
+
+class ModelFrames {
+  public:
+    ModelFrames(const ModelSender &sender, std::vector<ip_addr> addresses, std::mt19937_64 &random)
+        : sender_(sender), addresses_(std::move(addresses)), random_(random) {}
+
+    Bytes next() {
+        if (left_ == 0) {
+            base_ = whole();
+            left_ = 32;
+        }
+        --left_;
+        Bytes frame = base_;
+        for (std::size_t changes = below(4); changes > 0; --changes)
+            change(frame);
+        if (below(4) != 0)
+            repair_checksum(frame);
+        return frame;
+    }
+
+  private:
+    static constexpr std::uint8_t kIcmp = IPPROTO_ICMP;
+    static constexpr std::uint8_t kIcmp6 = IPPROTO_ICMPV6;
+
+    std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
+    template <typename T> const T &any(const std::vector<T> &of) { return of[below(of.size())]; }
+    std::uint8_t byte() { return static_cast<std::uint8_t>(random_()); }
+    Bytes noise(std::size_t size) {
+        Bytes out(size);
+        for (std::uint8_t &one : out)
+            one = byte();
+        return out;
+    }
+    ip_addr address(bool v4) {
+        for (;;)
+            if (const ip_addr &one = any(addresses_); is_ipv4(one) == v4)
+                return one;
+    }
+    const ModelFlow &flow(bool v4) {
+        for (;;)
+            if (const ModelFlow &one = any(sender_.flows); is_ipv4(one.source) == v4)
+                return one;
+    }
+
+    Bytes whole() {
+        const Mac source = below(12) == 0 ? kForeignMac : sender_.mac;
+        const Mac destination = below(12) == 0 ? (below(2) == 0 ? kBroadcastMac : kForeignMac) : sender_.gateway;
+        const Frame link(Ethernet{destination, source}.layer());
+        const bool v4 = below(2) == 0;
+        switch (below(10)) {
+        case 0:
+            return link / arp();
+        case 1:
+            return Ethernet{destination, source,
+                            std::array<std::uint16_t, 6>{0x88cc, 0x8847, 0x8863, 0x0040, 0x86dd, 0x0800}[below(6)]}
+                .layer()
+                .write(nullptr, noise(below(90)));
+        case 2:
+        case 3:
+            return v4 ? Bytes(link / ip4(address(true), address(true)) / any_transport(true))
+                      : Bytes(link / ip6(address(false), address(false)) / any_transport(false));
+        case 4:
+            return link / ip6(address(false), below(2) == 0 ? ip("ff02::1") : address(false), 255) / discovery();
+        default:
+            const ModelFlow &of = flow(v4);
+            return v4 ? Bytes(link / ip4(of.source, of.destination) / transport(of))
+                      : Bytes(link / ip6(of.source, of.destination) / transport(of));
+        }
+    }
+    Frame arp() {
+        return Frame(Arp{static_cast<std::uint16_t>(1 + below(2)), below(4) == 0 ? kForeignMac : sender_.mac,
+                         address(true), below(2) == 0 ? gateway4() : address(true)}
+                         .layer());
+    }
+    Frame ip4(const ip_addr &from, const ip_addr &to) {
+        Ipv4 header{from, to};
+        header.ttl = hops();
+        if (below(10) == 0)
+            header.options = Bytes(4 + 4 * below(9), 1);
+        if (below(10) == 0)
+            header.fragment = static_cast<std::uint16_t>(random_());
+        return Frame(header.layer());
+    }
+    Frame ip6(const ip_addr &from, const ip_addr &to, std::uint8_t hop_limit = 0) {
+        Frame out(Ipv6{from, to, hop_limit == 0 ? hops() : hop_limit}.layer());
+        constexpr std::array<std::uint8_t, 4> kTypes = {IPPROTO_HOPOPTS, IPPROTO_ROUTING, IPPROTO_DSTOPTS,
+                                                        IPPROTO_FRAGMENT};
+        for (std::size_t i = below(6) == 0 ? 1 + below(6) : 0; i > 0; --i)
+            out = out / Extension{kTypes[below(4)], static_cast<std::uint8_t>(1 + below(3)),
+                                  static_cast<std::uint16_t>(below(3) == 0 ? random_() : below(2))};
+        return out;
+    }
+    std::uint8_t hops() { return std::array<std::uint8_t, 8>{0, 1, 2, 64, 64, 64, 255, 255}[below(8)]; }
+    Frame transport(const ModelFlow &of) {
+        const std::size_t data = std::array<std::size_t, 6>{0, 1, 33, 100, 1332, 1400}[below(6)];
+        if (below(2) == 0)
+            return Udp{of.source_port, of.destination_port} / noise(data);
+        const std::uint8_t flags = below(6) == 0 ? byte() : kAck;
+        return Tcp{of.source_port, of.destination_port, flags, Bytes(4 * below(6), 1)} / noise(data);
+    }
+    Frame any_transport(bool v4) {
+        const ModelFlow &of = flow(v4);
+        const Frame quoted =
+            v4 ? Frame(Ipv4{of.destination, of.source}.layer()) : Frame(Ipv6{of.destination, of.source}.layer());
+        const Frame inner = quoted / transport(of);
+        switch (below(6)) {
+        case 0:
+            return Icmp{v4 ? std::array<std::uint8_t, 4>{3, 5, 11, 12}[below(4)]
+                           : static_cast<std::uint8_t>(1 + below(4)),
+                        7, v4 ? kIcmp : kIcmp6} /
+                   inner;
+        case 1: // a tunnel: IP in IP
+            return inner;
+        case 2: // VXLAN
+            return Udp{40000, 4789} / Bytes{8, 0, 0, 0, 0, 0, 42, 0} / Ethernet{kPeerMac, kForeignMac}.layer() / inner;
+        case 3:
+            return Frame(Layer{0, std::array<std::uint8_t, 4>{47, 50, 51, 132}[below(4)],
+                               [data = noise(40)](const Layer *, const Bytes &) { return data; }});
+        case 4:
+            return Icmp{static_cast<std::uint8_t>(v4 ? 8 : 128), 7, v4 ? kIcmp : kIcmp6} / noise(below(80));
+        default:
+            return transport(of);
+        }
+    }
+    Frame discovery() {
+        const auto type = static_cast<std::uint8_t>(133 + below(5));
+        const ip_addr target = below(4) == 0 ? gateway6() : address(false);
+        Frame out = type == 133 ? Frame(icmp6(type, 0).layer()) : Frame(Nd{type, target}.layer());
+        for (std::size_t i = below(6); i > 0; --i)
+            out = out / nd_option(static_cast<std::uint8_t>(1 + below(4)), below(3) == 0 ? kForeignMac : sender_.mac);
+        return out;
+    }
+
+    void change(Bytes &frame) {
+        switch (below(9)) {
+        case 0:
+            frame[below(std::min<std::size_t>(frame.size(), 110))] ^= static_cast<std::uint8_t>(1U << below(8));
+            break;
+        case 1:
+            frame[below(std::min<std::size_t>(frame.size(), 110))] = byte();
+            break;
+        case 2:
+            if (below(3) == 0)
+                frame.resize(14 + below(frame.size() - 13));
+            break;
+        case 3:
+            frame.resize(frame.size() + below(61));
+            break;
+        case 4: {
+            Bytes tag;
+            put16(tag, below(2) == 0 ? 0x8100 : 0x88a8);
+            put16(tag, below(2) == 0 ? 0 : below(4096));
+            if (below(3) == 0)
+                frame.insert(frame.begin() + 12, tag.begin(), tag.end());
+            break;
+        }
+        case 5:
+        case 6:
+            replace_address(frame);
+            break;
+        case 7: // odd lengths
+            if (frame.size() > 20)
+                frame[frame[12] == 0x08 ? 17 : 19] = byte();
+            break;
+        default: // a checksum that is not zero
+            change_checksum(frame);
+        }
+    }
+    void change_checksum(Bytes &frame) {
+        const bool v4 = frame[12] == 0x08;
+        const std::size_t at = v4 ? 34 : 54;
+        if (frame.size() > at + 18)
+            frame[at + (frame[v4 ? 23 : 20] == IPPROTO_TCP ? 16U : 6U)] = byte();
+    }
+    void replace_address(Bytes &frame) {
+        const bool v4 = frame[12] == 0x08 && frame[13] == 0;
+        const std::size_t at = v4 ? (below(2) == 0 ? 26 : 30) : (below(2) == 0 ? 22 : 38);
+        Bytes other;
+        append(other, address(v4));
+        if (frame.size() >= at + other.size())
+            std::ranges::copy(other, frame.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    static void repair_checksum(Bytes &frame) {
+        if (frame[12] != 0x08 || frame[13] != 0 || frame.size() < 34)
+            return;
+        const std::size_t header = (frame[14] & 15U) * 4U;
+        if (header < 20 || frame.size() < 14 + header)
+            return;
+        frame[24] = frame[25] = 0;
+        const std::uint16_t sum = checksum(std::span(frame).subspan(14, header));
+        frame[24] = static_cast<std::uint8_t>(sum >> 8U);
+        frame[25] = static_cast<std::uint8_t>(sum);
+    }
+
+    const ModelSender &sender_;
+    std::vector<ip_addr> addresses_;
+    std::mt19937_64 &random_;
+    Bytes base_;
+    unsigned left_ = 0;
+};
+
+} // namespace podlane::packet

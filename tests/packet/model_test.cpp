@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+// Generated frames through the shipped programs, against an executable model of what is promised (model.hpp).
+// PODLANE_SEED=N repeats a run; PODLANE_FRAMES=N runs so many frames instead of a few seconds.
+#include "tests/packet/model_frames.hpp"
+
+#include <bpf/bpf.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+
+namespace podlane::packet {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+unsigned long number_from(const char *variable, unsigned long otherwise) {
+    const char *text = std::getenv(variable);
+    return text != nullptr ? std::stoul(text) : otherwise;
+}
+
+class PromiseModel : public PacketTest {
+  protected:
+    void SetUp() override {
+        PacketTest::SetUp();
+        if (IsSkipped())
+            return;
+        for (Pod *pod : {&node().pod, &node().peer}) {
+            pod->flags = INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK | INTERFACE_ANTI_SPOOF | INTERFACE_GATEWAY;
+            node().put(*pod);
+        }
+        uplink_ = node().unknown_ifindex;
+        require(node().tables().counters.insert_zero(uplink_));
+        uplink entry{};
+        entry.networks[0] = network_id(node().pod.network);
+        require(require(open_uplinks(node().root(), Access::read_write)).update(uplink_, entry));
+        flows_.emplace(require(open_flows(node().root(), Access::read_write)));
+        make_senders();
+    }
+
+    void make_senders() {
+        pod_.mac = kPodMac;
+        pod_.gateway = kHostMac;
+        pod_.addresses = {pod4(), pod6(), pod_local()};
+        outside_.is_pod = false;
+        outside_.mac = kForeignMac;
+        outside_.gateway = kHostMac;
+        struct Addresses {
+            ip_addr pod, peer, service, node, outside;
+        };
+        for (const Addresses &of :
+             {Addresses{pod4(), peer4(), ip("198.19.0.1"), ip("203.0.113.2"), ip("203.0.113.9")},
+              Addresses{pod6(), peer6(), ip("2001:db8:5e::1"), ip("2001:db8:cafe::2"), ip("2001:db8:cafe::9")}}) {
+            pod_.flows.push_back({of.pod, of.peer, 40000, 80, of.pod, of.peer, 40000, 80, kPeerMac, kMtu});
+            pod_.flows.push_back({of.pod, of.service, 40001, 80, of.pod, of.peer, 40001, 8080, kPeerMac, kMtu});
+            pod_.flows.push_back({of.pod, of.service, 40002, 81, of.node, of.peer, 50002, 8080, kPeerMac, kMtu});
+            outside_.flows.push_back(
+                {of.outside, of.node, 50000, 30080, of.outside, of.pod, 50000, 8080, kPodMac, 1500});
+            outside_.flows.push_back(
+                {of.outside, of.node, 50001, 30080, of.node, of.peer, 50007, 8080, kPeerMac, kMtu});
+        }
+    }
+    // As conntrack has just confirmed them.
+    void confirm() {
+        confirmed_ = Clock::now();
+        for (const ModelSender *sender : {&pod_, &outside_})
+            for (const ModelFlow &one : sender->flows)
+                for (const std::uint8_t protocol : {IPPROTO_TCP, IPPROTO_UDP}) {
+                    flow_key key{};
+                    key.source = one.source;
+                    key.destination = one.destination;
+                    key.source_port = htons(one.source_port);
+                    key.destination_port = htons(one.destination_port);
+                    key.protocol = protocol;
+                    flow value{};
+                    value.source = one.new_source;
+                    value.destination = one.new_destination;
+                    value.source_port = htons(one.new_source_port);
+                    value.destination_port = htons(one.new_destination_port);
+                    value.confirmed_ns = static_cast<std::uint64_t>(confirmed_.time_since_epoch().count());
+                    value.ifindex = sender->is_pod ? node().pod.ifindex : uplink_;
+                    value.flags = one.source_port == 40000 ? 0U : std::uint32_t{FLOW_TRANSLATED};
+                    value.check = flow_check(&key);
+                    require(flows_->update(key, value));
+                }
+    }
+
+    static std::string compare(const Model &model, const Promise &promise, const ModelSender &sender,
+                               const Bytes &frame, const Outcome &outcome) {
+        if (promise.demand == Demand::drop && outcome.verdict != kDropped)
+            return std::string("not dropped: ") + promise.why;
+        if (promise.demand == Demand::no_drop && outcome.verdict == kDropped)
+            return std::string("dropped: ") + promise.why;
+        if (outcome.verdict == kDropped || outcome.verdict == kNext)
+            return "";
+        if (promise.may_be_answered)
+            return std::equal(sender.mac.begin(), sender.mac.end(), outcome.frame.begin()) ? "" : "answered to another";
+        if (promise.flow == nullptr)
+            return "redirected without a confirmed flow";
+        Bytes expected = model.delivered(*promise.flow);
+        Bytes got = outcome.frame;
+        if (expected.empty())
+            return "";
+        if (got.size() == expected.size() && promise.must_be_delivered) {
+            if (model.checksum_error(frame) != model.checksum_error(got))
+                return "the transport checksum is wrong by something else";
+            for (std::size_t i = 0; i < 2; ++i)
+                expected[model.checksum_at() + i] = got[model.checksum_at() + i];
+        }
+        return got == expected ? "" : "delivered otherwise, expected\n" + hex(expected) + "\ngot\n" + hex(got);
+    }
+
+    // False if the model and the programs disagree.
+    bool agrees(const ModelSender &sender, const Bytes &frame) {
+        if (Clock::now() - confirmed_ > std::chrono::milliseconds(500))
+            confirm();
+        Model model(sender, frame);
+        const Promise promise = model.promise();
+        const How how = sender.is_pod ? How{} : How{.program = PODLANE_PROGRAM_FROM_UPLINK, .ifindex = uplink_};
+        Outcome outcome;
+        if (!node().try_run(frame, how, outcome))
+            return true;
+        ++ran_;
+        std::string problem = compare(model, promise, sender, frame, outcome);
+        if (promise.must_be_delivered && promise.flow != nullptr && outcome.verdict != kRedirected &&
+            Clock::now() - confirmed_ < std::chrono::milliseconds(900))
+            problem = "a confirmed flow was not delivered";
+        if (promise.ends_flow)
+            confirm();
+        dropped_ += promise.demand == Demand::drop ? 1 : 0;
+        delivered_ += outcome.verdict == kRedirected && promise.flow != nullptr ? 1 : 0;
+        if (!problem.empty())
+            ADD_FAILURE() << (sender.is_pod ? "from a pod: " : "from the uplink: ") << problem << "\nthe frame\n"
+                          << hex(frame) << "\nverdict " << outcome.verdict;
+        return problem.empty();
+    }
+    // Of all packets, each under one reason.
+    std::uint64_t counted() {
+        std::uint64_t sum = 0;
+        for (const std::uint32_t ifindex : {node().pod.ifindex, uplink_}) {
+            const counters all = require(node().tables().counters.sum(ifindex));
+            for (int i = 0; i < COUNTER_REASONS; ++i)
+                if (i != REASON_RECEIVED_DIRECT && i != REASON_RECEIVED_UPLINK)
+                    sum += all.by_reason[i].packets;
+        }
+        return sum;
+    }
+
+    ModelSender pod_;
+    ModelSender outside_;
+    std::uint32_t uplink_ = 0;
+    std::optional<Flows> flows_;
+    Clock::time_point confirmed_{};
+    std::uint64_t ran_ = 0;
+    std::uint64_t dropped_ = 0;
+    std::uint64_t delivered_ = 0;
+};
+
+TEST_F(PromiseModel, HoldsForGeneratedFrames) {
+    const auto seed = number_from("PODLANE_SEED", std::random_device()());
+    const auto wanted = number_from("PODLANE_FRAMES", 0);
+    std::cout << "PODLANE_SEED=" << seed << std::endl;
+    std::mt19937_64 random(seed);
+    const std::vector<ip_addr> addresses = {pod4(),
+                                            pod4(),
+                                            peer4(),
+                                            ip("192.0.2.30"),
+                                            ip("198.19.0.1"),
+                                            ip("203.0.113.2"),
+                                            ip("203.0.113.9"),
+                                            ip("127.0.0.1"),
+                                            ip("0.0.0.0"),
+                                            ip("224.0.0.1"),
+                                            ip("255.255.255.255"),
+                                            gateway4(),
+                                            pod6(),
+                                            pod6(),
+                                            pod_local(),
+                                            peer6(),
+                                            ip("2001:db8::30"),
+                                            ip("2001:db8:5e::1"),
+                                            ip("2001:db8:cafe::2"),
+                                            ip("::"),
+                                            ip("::1"),
+                                            ip("ff02::1"),
+                                            ip("ff02::1:ff00:10"),
+                                            gateway6(),
+                                            ip("fe80::1")};
+    ModelFrames pods(pod_, addresses, random);
+    ModelFrames outside(outside_, addresses, random);
+    const auto end = Clock::now() + std::chrono::seconds(8);
+    confirm();
+    const std::uint64_t before = counted();
+    do {
+        for (int i = 0; i < 256; ++i) {
+            const bool from_pod = random() % 4 != 0;
+            ASSERT_TRUE(agrees(from_pod ? pod_ : outside_, (from_pod ? pods : outside).next()))
+                << "PODLANE_SEED=" << seed << ", frame " << ran_;
+        }
+    } while (wanted != 0 ? ran_ < wanted : Clock::now() < end);
+    std::cout << ran_ << " frames, " << dropped_ << " had to be dropped, " << delivered_ << " delivered" << std::endl;
+    EXPECT_EQ(counted() - before, ran_);
+    EXPECT_GT(dropped_, ran_ / 50);
+    EXPECT_GT(delivered_, ran_ / 50);
+}
+
+} // namespace
+} // namespace podlane::packet

@@ -10,6 +10,7 @@
 #include "maps/errors.hpp"
 
 #include <bpf/bpf.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -42,15 +43,18 @@ Result<LoadSettings> running_settings(const std::string &root) {
     LoadSettings settings;
     const auto size_of = [&](const char *name, std::uint32_t &entries) -> Result<void> {
         Fd map = TRY(open_pin(live_directory(root), name));
-        if (!map)
-            map = TRY(open_pin(live_directory(root), TRY(other_version(root, name))));
+        const std::string other = map ? std::string{} : TRY(other_version(root, name));
+        if (!other.empty())
+            map = TRY(open_pin(live_directory(root), other));
         if (map)
             entries = TRY(map_facts(map.get())).max_entries;
         return {};
     };
     TRY(size_of(PODLANE_MAP_ENDPOINTS, settings.endpoints));
     TRY(size_of(PODLANE_MAP_PATHS, settings.paths));
-    const Fd program = TRY(open_pin(live_directory(root), PODLANE_PROGRAM_FROM_POD));
+    Fd program = TRY(open_pin(live_directory(root), PODLANE_PROGRAM_FROM_POD));
+    if (!program) // a pin that was deleted
+        program = TRY(open_pin(live_directory(root), PODLANE_PROGRAM_FROM_UPLINK));
     if (program)
         TRY(read_constants(program.get(), settings));
     settings.conntrack = true; // programs of before may not have queried it
@@ -268,7 +272,7 @@ Result<bool> is_current(const std::string &root) {
 Result<Upgraded> upgrade(const std::string &root, bool always) {
     const Lock lock = TRY(Lock::exclusive(root));
     const std::string live = live_directory(root);
-    if (!TRY(open_pin(live, PODLANE_PROGRAM_FROM_POD)))
+    if (access(live.c_str(), F_OK) != 0)
         return Error{ErrorCode::missing, "there is nothing of Podlane below " + root + " to upgrade",
                      "no pod was set up since the node booted; the first ADD loads the new version"};
     if (!always && TRY(is_current(root))) {

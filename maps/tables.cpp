@@ -29,16 +29,6 @@ Prefix trie_prefix(const ip_addr &addr, std::uint32_t length) {
     return {addr, static_cast<std::uint8_t>(length - skipped)};
 }
 
-// Directories on a bpffs keep their inode number when they are renamed.
-Result<std::uint64_t> generation_of(const std::string &root) {
-    struct stat facts {};
-    if (stat(live_directory(root).c_str(), &facts) == 0)
-        return static_cast<std::uint64_t>(facts.st_ino);
-    if (errno == ENOENT)
-        return Error{ErrorCode::missing, "there are no pins below " + root, {}, errno};
-    return system_error(ErrorCode::bpf, "reading " + live_directory(root), errno);
-}
-
 } // namespace
 
 std::string live_directory(std::string_view root) { return std::string(root) + "/live"; }
@@ -135,6 +125,16 @@ Result<std::vector<std::uint32_t>> Counters::keys() const {
         all.push_back(key);
     }
     return all;
+}
+
+// Directories on a bpffs keep their inode number when they are renamed.
+Result<std::uint64_t> generation_of(const std::string &root) {
+    struct stat facts {};
+    if (stat(live_directory(root).c_str(), &facts) == 0)
+        return static_cast<std::uint64_t>(facts.st_ino);
+    if (errno == ENOENT)
+        return Error{ErrorCode::missing, "there are no pins below " + root, {}, errno};
+    return system_error(ErrorCode::bpf, "reading " + live_directory(root), errno);
 }
 
 Result<void> Tables::check_generation(const std::string &root) const {

@@ -96,6 +96,9 @@ class Counters {
     unsigned cpus_;
 };
 
+// Of the live pins below a root: an upgrade and a new load change it. ErrorCode::missing if there are none.
+Result<std::uint64_t> generation_of(const std::string &root);
+
 // Descriptors of the maps of one root that an endpoint has entries in.
 struct Tables {
     Endpoints endpoints;

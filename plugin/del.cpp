@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
+#include "plugin/log.hpp"
 #include "plugin/remove.hpp"
+#include "plugin/restore.hpp"
 #include "plugin/verbs.hpp"
 
 namespace podlane {
 
 Result<std::string> del(const cni::Request &request) {
     TRY(remove_attachment(request));
+    // Pods that live on without their maps; a DEL that has removed its own attachment does not fail for them.
+    if (auto restored = restore_after_removal(request.config); !restored)
+        log(cni::Log::Level::warning, "restoring other pods: " + restored.error().message);
     return std::string{};
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/restore.hpp"
 
-#include "loader/net/link.hpp"
+#include "loader/lost.hpp"
+#include "loader/object.hpp"
+#include "loader/upgrade.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/announcement.hpp"
 #include "plugin/cni/request.hpp"
@@ -10,10 +12,12 @@
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/network.hpp"
+#include "plugin/node.hpp"
 #include "plugin/peer_interfaces.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/state.hpp"
 
+#include <utility>
 #include <vector>
 
 namespace podlane {
@@ -36,20 +40,12 @@ Result<cni::Request> recorded_request(const AttachmentRecord &record) {
                               record.config);
 }
 
-// None if it is dead, known to the maps, or has no host-side veth that could lose anything.
-Result<std::optional<Lost>> find_lost(const AttachmentRecord &record, const Tables &tables, net::Netlink &host,
-                                      std::uint64_t node_netns) {
-    if (!record.entry || record.entry->ifindex == 0 || record.node_netns != node_netns ||
-        !TRY(is_of_this_boot(record)) ||
-        TRY(tables.endpoints.find(TRY(make_endpoint_key(record.container_id, record.ifname)))))
-        return std::optional<Lost>{};
-    const auto link = TRY(net::find_link(host, record.entry->ifindex));
-    if (!link || link->name != field_text(record.entry->host_ifname))
-        return std::optional<Lost>{};
+Result<Lost> lost_from(const AttachmentRecord &record) {
     Lost lost{TRY(recorded_request(record)), {}, *record.entry};
+    lost.request.config.bpffs = record.root;
     lost.lease =
         lost.request.config.prev_result ? *lost.request.config.prev_result : TRY(cni::parse_attachment(record.lease));
-    return std::optional(std::move(lost));
+    return lost;
 }
 
 // In the order of an ADD: the addresses come last.
@@ -91,12 +87,53 @@ Result<void> restore_source_routes(const Lost &lost, const Tables &tables, net::
     return record_numbering(way, lost.request.config.bpffs, host);
 }
 
-void report(const Lost &lost, const Result<void> &restored) {
-    const std::string who = "container " + lost.request.container_id + ", " + lost.request.ifname;
-    if (restored)
-        log(cni::Log::Level::warning, who + " had lost its entries in the maps; they are restored");
+// Each on its own: one that fails does not keep the others from being restored.
+Result<std::vector<Restored>> restore_each(std::vector<AttachmentRecord> records, const Tables &tables,
+                                           net::Netlink &host) {
+    std::vector<Restored> all;
+    std::vector<std::pair<std::size_t, Lost>> restored;
+    for (AttachmentRecord &record : records) {
+        auto lost = lost_from(record);
+        const auto done = lost ? restore_one(*lost, tables, host) : Result<void>(lost.error());
+        all.push_back({std::move(record), done ? std::nullopt : std::optional(done.error())});
+        if (done)
+            restored.emplace_back(all.size() - 1, std::move(*lost));
+    }
+    for (const auto &[index, lost] : restored)
+        if (auto done = restore_source_routes(lost, tables, host); !done)
+            all[index].failed = done.error();
+    return all;
+}
+
+void report(const Restored &one) {
+    const std::string who = "container " + one.record.container_id + ", " + one.record.ifname;
+    if (one.failed)
+        log(cni::Log::Level::error, who + " has lost its entries in the maps: " + one.failed->message);
     else
-        log(cni::Log::Level::error, who + " has lost its entries in the maps: " + restored.error().message);
+        log(cni::Log::Level::warning, who + " had lost its entries in the maps; they are restored");
+}
+
+// An upgrade recreates single pins; without any there is nothing to upgrade.
+Result<void> complete_pins(const cni::Config &config) {
+    TRY(prepare_node(config));
+    if (!check_pins(config.bpffs))
+        TRY(upgrade(config.bpffs, false));
+    return {};
+}
+
+// The configuration of one of them says what the programs are to be loaded with.
+Result<void> load_as_recorded(const std::vector<AttachmentRecord> &records, const std::string &root) {
+    Result<void> loaded;
+    for (const AttachmentRecord &record : records) {
+        auto request = recorded_request(record);
+        if (!request) {
+            loaded = std::move(request).error();
+            continue;
+        }
+        request->config.bpffs = root;
+        return complete_pins(request->config);
+    }
+    return loaded;
 }
 
 } // namespace
@@ -106,23 +143,36 @@ Result<void> restore_lost_endpoints(const cni::Config &config, const Tables &tab
     if (TRY(records.seen_generation()) == tables.generation)
         return {};
     net::Netlink host = TRY(net::Netlink::open());
-    const std::uint64_t node_netns = TRY(net::Namespace::current()).inode();
-    std::vector<Lost> restored;
-    for (const AttachmentRecord &record : TRY(records.list())) {
-        auto lost = find_lost(record, tables, host, node_netns);
-        if (!lost)
-            log(cni::Log::Level::error, "container " + record.container_id + ": " + lost.error().message);
-        if (!lost || !*lost)
-            continue;
-        const auto done = restore_one(**lost, tables, host);
-        report(**lost, done);
-        if (done)
-            restored.push_back(**std::move(lost));
-    }
-    for (const Lost &lost : restored)
-        if (auto done = restore_source_routes(lost, tables, host); !done)
-            report(lost, done);
+    for (const Restored &one : TRY(restore_each(TRY(lost_attachments(records, &tables.endpoints, host)), tables, host)))
+        report(one);
     return records.note_generation(tables.generation);
+}
+
+Result<void> restore_after_removal(const cni::Config &config) {
+    const auto generation = generation_of(config.bpffs);
+    if (generation && *generation == TRY(records_of(config).seen_generation()))
+        return {};
+    if (!generation && generation.error().code != ErrorCode::missing)
+        return generation.error();
+    for (const Restored &one : TRY(restore_all(config.state_dir, config.bpffs)))
+        report(one);
+    return {};
+}
+
+Result<std::vector<Restored>> restore_all(const std::string &state_directory, const std::string &root) {
+    const AttachmentRecords records(state_directory, root);
+    net::Netlink host = TRY(net::Netlink::open());
+    const auto endpoints = open_endpoints(root, Access::read_only);
+    if (!endpoints && endpoints.error().code != ErrorCode::missing)
+        return endpoints.error();
+    auto lost = TRY(lost_attachments(records, endpoints ? &*endpoints : nullptr, host));
+    if (lost.empty())
+        return std::vector<Restored>{};
+    TRY(load_as_recorded(lost, root));
+    const Tables tables = TRY(Tables::open(root));
+    auto restored = TRY(restore_each(std::move(lost), tables, host));
+    TRY(records.note_generation(tables.generation));
+    return restored;
 }
 
 } // namespace podlane

@@ -1,16 +1,32 @@
 // SPDX-License-Identifier: MIT
-// Attachments whose entries in the maps are lost (deleted pins, an unmounted bpffs) while their interfaces live: their
-// packets go through the programs of the old maps, which nobody sees. They get entries, current programs, the network,
-// NAT and limits back, from their records on disk.
+// Gives attachments that lost their entries in the maps (loader/lost.hpp) entries, current programs, the network, NAT
+// and limits back, from their records on disk.
 #pragma once
 
+#include "loader/record.hpp"
 #include "maps/result.hpp"
 #include "plugin/cni/types.hpp"
 #include "plugin/endpoint.hpp"
 
+#include <optional>
+#include <string>
+#include <vector>
+
 namespace podlane {
 
-// All of the root's, once for each generation of its pins. One that cannot be restored is logged and left as it is.
+struct Restored {
+    AttachmentRecord record;
+    std::optional<Error> failed{}; // none: everything is back
+};
+
+// For ADD: all of the root's, once for each generation of its pins. One that cannot be restored is logged and left as
+// it is.
 Result<void> restore_lost_endpoints(const cni::Config &config, const Tables &tables);
+
+// For DEL and GC: the same, and nothing unless the pins are new or gone.
+Result<void> restore_after_removal(const cni::Config &config);
+
+// For repairs: all that are lost now. Loads programs and maps, or those of them whose pins are missing.
+Result<std::vector<Restored>> restore_all(const std::string &state_directory, const std::string &root);
 
 } // namespace podlane

@@ -65,8 +65,8 @@ TEST(DoctorTable, EachCheckIsTestedAndDocumented) {
     const std::string docs{std::istreambuf_iterator<char>(file), {}};
     const std::set<std::string_view> elsewhere = {"kernel"}; // NamesWhatTheKernelHasNot
     std::size_t checks = 0;
-    for (const auto &table : {ctl::doctor::host_checks(), ctl::doctor::foreign_checks(), ctl::doctor::state_checks(),
-                              ctl::doctor::endpoint_checks()})
+    for (const auto &table : {ctl::doctor::host_checks(), ctl::doctor::foreign_checks(), ctl::doctor::record_checks(),
+                              ctl::doctor::state_checks(), ctl::doctor::endpoint_checks()})
         for (const ctl::doctor::Check &check : table) {
             const std::string name(check.name);
             const auto is_this = [&](const Fault &fault) { return name == fault.check; };

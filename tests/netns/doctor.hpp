@@ -7,6 +7,7 @@
 
 #include "loader/attach.hpp"
 #include "loader/object.hpp"
+#include "loader/record.hpp"
 
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <filesystem>
 #include <fstream>
 
 namespace podlane::test {
@@ -166,10 +168,17 @@ constexpr std::array kFaults = {
               d.attach_stranger(true);
           },
           false},
-    Fault{"MapPinGone", "loaded", "endpoints_v1", false,
+    Fault{"MapPinGone", "loaded", "endpoints_v1", true,
           [](Doctor &d) { ASSERT_EQ(unlink(pin_path(d.node_.bpffs(), PODLANE_MAP_ENDPOINTS).c_str()), 0); }},
-    Fault{"ProgramPinGone", "loaded", "pl_to_pod", false,
+    Fault{"ProgramPinGone", "loaded", "pl_to_pod", true,
           [](Doctor &d) { ASSERT_EQ(unlink(pin_path(d.node_.bpffs(), PODLANE_PROGRAM_TO_POD).c_str()), 0); }},
+    Fault{"AllPinsGone", "lost", "has lost its entries", true,
+          [](Doctor &d) { std::filesystem::remove_all(d.node_.bpffs()); }},
+    Fault{"PinsAndRecordsGone", "unknown", "is neither in the maps nor on disk", false,
+          [](Doctor &d) {
+              std::filesystem::remove_all(d.node_.bpffs());
+              std::filesystem::remove_all(AttachmentRecords(kStateDirectory, d.node_.bpffs()).directory());
+          }},
     Fault{"MapNearlyFull", "map-full", "uplinks_v2 is nearly full", false,
           [](Doctor &d) {
               const auto uplinks = d.open(&open_uplinks);

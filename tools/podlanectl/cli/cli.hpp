@@ -59,6 +59,7 @@ enum class Opt : unsigned {
     fast_path,
     mtu,
     plugin,
+    state_dir,
     count
 };
 

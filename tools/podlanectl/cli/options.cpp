@@ -44,6 +44,7 @@ constexpr std::array<Option, static_cast<std::size_t>(Opt::count)> kOptions = {{
     {Opt::fast_path, '\0', "fast-path", "WORD", "on, local or off: \"fastPath\""},
     {Opt::mtu, '\0', "mtu", "BYTES", "of the pods' interfaces: \"mtu\""},
     {Opt::plugin, '\0', "plugin", "FILE", "the plugin to install (default: podlane beside podlanectl)"},
+    {Opt::state_dir, '\0', "state-dir", "DIR", "directory of the attachments' records (default: /var/lib/podlane)"},
     {Opt::json, 'j', "json", "", "print JSON, with raw numbers"},
     {Opt::bpffs, '\0', "bpffs", "DIR", "directory of the pinned maps (default: $PODLANE_BPFFS or /sys/fs/bpf/podlane)"},
     {Opt::help, 'h', "help", "", "print help for the object or verb"},

@@ -3,6 +3,8 @@
 #include "tools/podlanectl/doctor/doctor.hpp"
 
 #include "loader/object.hpp"
+#include "loader/record.hpp"
+#include "loader/upgrade.hpp"
 #include "tools/podlanectl/doctor/nouns.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/namespaces.hpp"
@@ -26,7 +28,7 @@ using output::text_cell;
 using output::Tone;
 
 struct Row {
-    const Check &check;
+    const Check *check;
     Finding finding;
     std::string pod{}; // empty: of the node
     std::string host_interface{};
@@ -34,7 +36,7 @@ struct Row {
 
     [[nodiscard]] bool is_fixed() const { return fixed == "yes"; }
     [[nodiscard]] std::string remedy() const {
-        return finding.remedy.empty() ? std::string(check.remedy) : finding.remedy;
+        return finding.remedy.empty() ? std::string(check->remedy) : finding.remedy;
     }
 };
 
@@ -44,10 +46,18 @@ struct Examined {
 };
 
 constexpr Check kPins{"loaded", Severity::wrong, "the pins were removed, or created by another version",
-                      "podlanectl upgrade", nullptr};
+                      "podlanectl repair", nullptr};
+
+// As an upgrade does it: maps and programs that are there continue to be used.
+std::function<Result<void>()> completing_pins(const std::string &root) {
+    return [root]() -> Result<void> {
+        TRY(upgrade(root, false));
+        return {};
+    };
+}
 
 Tone tone_of(const Row &row) {
-    return row.is_fixed() ? Tone::good : row.check.severity == Severity::wrong ? Tone::bad : Tone::warning;
+    return row.is_fixed() ? Tone::good : row.check->severity == Severity::wrong ? Tone::bad : Tone::warning;
 }
 
 Cell what_cell(const Row &row) {
@@ -56,8 +66,8 @@ Cell what_cell(const Row &row) {
 }
 
 Cell severity_cell(const Row &row) {
-    const std::string_view word = row.check.severity == Severity::wrong ? "wrong" : "notice";
-    return {std::string(word) + " (" + std::string(row.check.name) + ")", word, tone_of(row)};
+    const std::string_view word = row.check->severity == Severity::wrong ? "wrong" : "notice";
+    return {std::string(word) + " (" + std::string(row.check->name) + ")", word, tone_of(row)};
 }
 
 Cell fixed_cell(const Row &row) {
@@ -67,10 +77,10 @@ Cell fixed_cell(const Row &row) {
 constexpr std::array<Column<Row>, 9> kColumns = {{
     {{"", "found", "finding"}, what_cell},
     {{"", "kind", "severity"}, severity_cell},
-    {{"", "", "check"}, [](const Row &r) { return text_cell(r.check.name); }},
+    {{"", "", "check"}, [](const Row &r) { return text_cell(r.check->name); }},
     {{"", "", "pod"}, [](const Row &r) { return text_cell(r.pod); }},
     {{"", "", "host_interface"}, [](const Row &r) { return text_cell(r.host_interface); }},
-    {{"", "cause", "cause"}, [](const Row &r) { return text_cell(r.check.cause); }},
+    {{"", "cause", "cause"}, [](const Row &r) { return text_cell(r.check->cause); }},
     {{"", "remedy", "remedy"}, [](const Row &r) { return text_cell(r.is_fixed() ? "" : r.remedy()); }},
     {{"", "fixed", "fixed"}, fixed_cell},
     {{"", "", "fixable"},
@@ -85,7 +95,7 @@ void add(Examined &examined, const Check &check, Result<void> looked, Findings f
     if (!looked)
         findings.push_back({"cannot be checked: " + looked.error().message, {}, looked.error().hint});
     for (Finding &finding : findings) {
-        Row row{check, std::move(finding)};
+        Row row{&check, std::move(finding)};
         if (endpoint != nullptr) {
             row.pod = pod_words(endpoint->key, endpoint->record);
             row.host_interface = endpoint->host_ifname();
@@ -156,13 +166,13 @@ Result<std::uint32_t> pinned_id(const std::string &root, const char *program) {
     return TRY(program_facts(TRY(open_program(root, program)).get())).id;
 }
 
-Result<Examined> examine(const Selection &selection, const World &world) {
-    NodeView node{world, std::make_unique<net::Netlink>(TRY(net::Netlink::open()))};
+Result<Examined> examine(const Selection &selection, const std::string &state_directory, const World &world) {
+    NodeView node{world, std::make_unique<net::Netlink>(TRY(net::Netlink::open())), state_directory};
     Examined examined;
     node.loaded = static_cast<bool>(check_live_directory(world.bpffs));
     const auto pins = node.loaded ? check_pins(world.bpffs) : Result<void>{};
     if (!pins)
-        add(examined, kPins, {}, {{pins.error().message, {}, pins.error().hint}}, nullptr);
+        add(examined, kPins, {}, {{pins.error().message, completing_pins(world.bpffs), {}}}, nullptr);
     const bool readable = node.loaded && pins;
     if (readable) {
         node.endpoints = TRY(selected_endpoints(selection, world));
@@ -171,6 +181,7 @@ Result<Examined> examine(const Selection &selection, const World &world) {
     }
     look_at_node(node, host_checks(), examined);
     look_at_node(node, foreign_checks(), examined);
+    look_at_node(node, record_checks(), examined);
     if (!readable)
         return examined;
     look_at_node(node, state_checks(), examined);
@@ -178,12 +189,38 @@ Result<Examined> examine(const Selection &selection, const World &world) {
     return examined;
 }
 
-void repair(Examined &examined) {
+// Returns whether anything changed.
+bool repair(Examined &examined) {
+    bool any = false;
     for (Row &row : examined.rows)
-        if (row.finding.repair) {
+        if (row.finding.repair && row.fixed.empty()) {
             const Result<void> repaired = row.finding.repair();
             row.fixed = repaired ? "yes" : "no: " + repaired.error().message;
+            any = any || repaired;
         }
+    return any;
+}
+
+bool is_same(const Row &a, const Row &b) {
+    return a.check->name == b.check->name && a.pod == b.pod && a.finding.what == b.finding.what;
+}
+
+// A repair can uncover other findings: without its pins nothing is known of an endpoint. What was repaired stays in the
+// report.
+Result<Examined> examine_and_repair(const Selection &selection, const std::string &state_directory,
+                                    const World &world) {
+    constexpr int kMostRounds = 4;
+    Examined all = TRY(examine(selection, state_directory, world));
+    for (int round = 1; repair(all) && round < kMostRounds; ++round) {
+        std::erase_if(all.rows, [](const Row &row) { return !row.is_fixed(); });
+        for (Row &row : TRY(examine(selection, state_directory, world)).rows) {
+            const auto same = [&](const Row &one) { return is_same(one, row); };
+            if (std::erase_if(all.rows, same) != 0)
+                row.fixed = "no: it was found again";
+            all.rows.push_back(std::move(row));
+        }
+    }
+    return all;
 }
 
 std::string summary(const Examined &examined) {
@@ -212,26 +249,39 @@ void doctor::report(Findings &findings, std::string what, std::function<Result<v
 
 namespace {
 
-Result<int> run_doctor(const Call &call, World &world) {
+Result<int> examine_node(const Call &call, World &world, bool fix) {
     if (geteuid() != 0)
         return Error{ErrorCode::bpf, "no permission to examine the node", "run it as root: sudo podlanectl doctor",
                      EPERM};
-    Examined examined = TRY(examine(TRY(Selection::of(call)), world));
-    if (call.has(Opt::fix))
-        repair(examined);
+    const Selection selection = TRY(Selection::of(call));
+    const std::string state_directory = call.value(Opt::state_dir).value_or(kStateDirectory);
+    const Examined examined =
+        TRY(fix ? examine_and_repair(selection, state_directory, world) : examine(selection, state_directory, world));
     const output::Table table = output::make_table(kColumns, examined.rows);
     if (world.json)
         world.print(output::json_text(output::table_value(table)));
     else
         world.print(output::record_text(table, world.style) + (examined.rows.empty() ? "" : "\n") + summary(examined));
     const bool is_wrong = std::ranges::any_of(
-        examined.rows, [](const Row &row) { return row.check.severity == Severity::wrong && !row.is_fixed(); });
+        examined.rows, [](const Row &row) { return row.check->severity == Severity::wrong && !row.is_fixed(); });
     return is_wrong ? 1 : 0;
 }
 
+Result<int> run_doctor(const Call &call, World &world) { return examine_node(call, world, call.has(Opt::fix)); }
+Result<int> run_repair(const Call &call, World &world) { return examine_node(call, world, true); }
+
+constexpr std::array<Command, 1> kRepairCommands = {{
+    {"", "Restore lost endpoints, and repair everything else that Podlane can repair, as doctor --fix does.",
+     kSelect | kPlain | Opts{Opt::state_dir}, kWhich,
+     "An endpoint is lost if its interface exists and the maps do not know it: pins were deleted, or the BPF file\n"
+     "system was unmounted. It gets its entries, current programs, NAT and limits back from its record on disk.\n"
+     "Prints each finding. The exit code is 1 if something is wrong and was not fixed.",
+     run_repair, true},
+}};
+
 constexpr std::array<Command, 1> kCommands = {{
     {"", "Check the node and each endpoint; print each finding with its cause and remedy.",
-     kSelect | kRead | Opts{Opt::fix}, kWhich,
+     kSelect | kRead | Opts{Opt::fix, Opt::state_dir}, kWhich,
      "With --fix, everything that Podlane can repair is repaired at once. Findings are \"wrong\", or a \"notice\": "
      "worth\n"
      "knowing. The exit code is 1 if something is wrong and was not fixed.",
@@ -240,6 +290,7 @@ constexpr std::array<Command, 1> kCommands = {{
 
 } // namespace
 
+const Noun kRepairNoun = {"repair", "restore lost endpoints and repair what is broken", kRepairCommands};
 const Noun kDoctorNoun = {"doctor", "what is wrong on this node, why, and what to do", kCommands};
 
 } // namespace podlane::ctl

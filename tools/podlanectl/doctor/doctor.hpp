@@ -51,7 +51,8 @@ struct LiveState {
 struct NodeView {
     const World &world;
     std::unique_ptr<net::Netlink> host;
-    bool loaded = false; // the live directory is there
+    std::string state_directory; // of the records of attachments
+    bool loaded = false;         // the live directory is there
     std::vector<EndpointEntry> endpoints{};
     std::vector<UplinkReport> uplinks{};
     std::optional<LiveState> live{}; // if `loaded` and the pins are complete
@@ -90,6 +91,8 @@ struct Check {
 std::span<const Check> host_checks();
 // Foreign programs and rules that affect packets of pods.
 std::span<const Check> foreign_checks();
+// Records on disk of attachments that the maps have lost: these checks need no pins.
+std::span<const Check> record_checks();
 // Our maps, programs, pins and uplinks.
 std::span<const Check> state_checks();
 std::span<const Check> endpoint_checks();

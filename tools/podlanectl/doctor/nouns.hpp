@@ -7,5 +7,6 @@
 namespace podlane::ctl {
 
 extern const Noun kDoctorNoun;
+extern const Noun kRepairNoun;
 
 } // namespace podlane::ctl

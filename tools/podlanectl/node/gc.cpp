@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
-// gc: the DEL that the runtime did not send, for endpoints whose interface is gone.
+// gc: the DEL that the runtime did not send, for endpoints whose interface is gone. Endpoints are known from the maps
+// and from the records on disk, which have those of an earlier boot too.
+#include "loader/net/namespace.hpp"
 #include "loader/process.hpp"
+#include "loader/record.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/node/nouns.hpp"
@@ -63,14 +66,24 @@ bool has_link(const endpoint &record) {
 
 std::string plugin_in(const Call &call) { return call.value(Opt::bin_dir).value_or(std::string(kBinDir)) + "/podlane"; }
 
-// As the runtime would have called it after the namespace was gone. The lease is released by the runtime's own DEL or
-// GC, which has the IPAM plugin's configuration.
-Result<void> send_del(const std::string &plugin, const EndpointEntry &entry, const World &world) {
+// What the call works with.
+struct Context {
+    const World &world;
+    std::string plugin;
+    std::string state_directory;
+    bool dry;
+};
+
+// As the runtime would have called it after the namespace was gone. The IPAM plugin's configuration is in the record on
+// disk; an endpoint without one keeps its lease until the runtime's own DEL or GC.
+Result<void> send_del(const EndpointEntry &entry, const Context &context) {
     const auto &[key, record] = entry;
+    const std::string &plugin = context.plugin;
     const output::Object config = {{"cniVersion", "1.0.0"},
                                    {"name", field_text(record.network_name)},
                                    {"type", "podlane"},
-                                   {"bpffs", world.bpffs}};
+                                   {"bpffs", context.world.bpffs},
+                                   {"stateDir", context.state_directory}};
     const std::vector<std::string> environment = {
         "CNI_COMMAND=DEL",
         "CNI_NETNS=",
@@ -86,31 +99,76 @@ Result<void> send_del(const std::string &plugin, const EndpointEntry &entry, con
     return {};
 }
 
-Row collect(const EndpointEntry &entry, const std::string &plugin, bool dry, const World &world) {
-    if (dry)
+Row collect(const EndpointEntry &entry, const Context &context) {
+    if (context.dry)
         return {entry, Outcome::would_be};
-    const Result<void> sent = send_del(plugin, entry, world);
+    const Result<void> sent = send_del(entry, context);
     return sent ? Row{entry, Outcome::removed} : Row{entry, Outcome::failed, sent.error().message};
 }
 
-Result<int> gc(const Call &call, World &world) {
-    const Selection selection = TRY(Selection::of(call));
-    const bool dry = call.has(Opt::dry_run);
-    const std::string plugin = plugin_in(call);
-    const auto endpoints = TRY(selected_endpoints(selection, world));
-    if (!dry && access(plugin.c_str(), X_OK) != 0)
-        return Error{ErrorCode::missing, "there is no plugin " + plugin + " to call DEL of",
-                     "name its directory with --bin-dir"};
-    const auto namespaces = network_namespaces();
-    std::vector<Row> rows;
+using Namespaces = std::map<std::uint64_t, std::string>;
+
+void collect_known(const std::vector<EndpointEntry> &endpoints, const Namespaces &namespaces, const Context &context,
+                   std::vector<Row> &rows) {
     for (const EndpointEntry &entry : endpoints) {
         if (has_link(entry.second))
             continue;
         if (!namespaces.contains(entry.second.netns_inode))
-            rows.push_back(collect(entry, plugin, dry, world));
+            rows.push_back(collect(entry, context));
         else if (entry.second.ifindex != 0)
             rows.push_back({entry, Outcome::kept, "its container exists, without the interface"});
     }
+}
+
+Result<EndpointEntry> entry_of(const AttachmentRecord &record) {
+    EndpointEntry entry{TRY(make_endpoint_key(record.container_id, record.ifname)), record.entry.value_or(endpoint{})};
+    if (!record.entry)
+        static_cast<void>(set_field(entry.second.network_name, record.network));
+    return entry;
+}
+
+// An ADD that is under way has its namespace.
+Result<bool> is_alive(const AttachmentRecord &record, const Namespaces &namespaces) {
+    if (record.boot_id != TRY(boot_id()))
+        return false;
+    if (!record.entry)
+        return access(record.netns.c_str(), F_OK) == 0;
+    return has_link(*record.entry) || namespaces.contains(record.entry->netns_inode);
+}
+
+// What the maps do not know (any more).
+Result<void> collect_recorded(const Selection &selection, const std::vector<EndpointEntry> &endpoints,
+                              const Namespaces &namespaces, const Context &context, std::vector<Row> &rows) {
+    const std::uint64_t node = TRY(net::Namespace::current()).inode();
+    const AttachmentRecords records(context.state_directory, context.world.bpffs);
+    for (const AttachmentRecord &record : TRY(records.list())) {
+        const EndpointEntry entry = TRY(entry_of(record));
+        const bool known = std::ranges::any_of(endpoints, [&](const EndpointEntry &one) {
+            return field_text(one.first.container_id) == record.container_id &&
+                   field_text(one.first.ifname) == record.ifname;
+        });
+        if (!known && record.node_netns == node && selection.matches(entry) && !TRY(is_alive(record, namespaces)))
+            rows.push_back(collect(entry, context));
+    }
+    return {};
+}
+
+Result<int> gc(const Call &call, World &world) {
+    const Selection selection = TRY(Selection::of(call));
+    const Context context{world, plugin_in(call), call.value(Opt::state_dir).value_or(kStateDirectory),
+                          call.has(Opt::dry_run)};
+    std::vector<EndpointEntry> endpoints;
+    if (check_live_directory(world.bpffs))
+        endpoints = TRY(selected_endpoints(Selection(), world));
+    if (!context.dry && access(context.plugin.c_str(), X_OK) != 0)
+        return Error{ErrorCode::missing, "there is no plugin " + context.plugin + " to call DEL of",
+                     "name its directory with --bin-dir"};
+    const Namespaces namespaces = network_namespaces();
+    std::vector<Row> rows;
+    std::vector<EndpointEntry> selected = endpoints;
+    std::erase_if(selected, [&](const EndpointEntry &entry) { return !selection.matches(entry); });
+    collect_known(selected, namespaces, context, rows);
+    TRY(collect_recorded(selection, endpoints, namespaces, context, rows));
     if (rows.empty() && !world.json)
         world.print("nothing to collect\n");
     else
@@ -121,9 +179,9 @@ Result<int> gc(const Call &call, World &world) {
 
 constexpr std::array<Command, 1> kCommands = {{
     {"", "Remove endpoints whose interface and namespace are gone, as the runtime's DEL would have.",
-     kSelect | kPlain | Opts{Opt::bin_dir, Opt::dry_run}, kWhich,
-     "Calls the plugin's DEL for each. Leases are released by the runtime's own DEL or GC, which knows the IPAM "
-     "plugin.",
+     kSelect | kPlain | Opts{Opt::bin_dir, Opt::state_dir, Opt::dry_run}, kWhich,
+     "Calls the plugin's DEL for each, which releases the lease as well. Endpoints are known from the maps and from\n"
+     "the records on disk, which keep those of an earlier boot.",
      gc, true},
 }};
 

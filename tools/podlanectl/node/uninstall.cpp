@@ -3,9 +3,11 @@
 #include "loader/attach.hpp"
 #include "loader/edt.hpp"
 #include "loader/net/link.hpp"
+#include "loader/net/namespace.hpp"
 #include "loader/net/neighbour.hpp"
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
+#include "loader/record.hpp"
 #include "loader/tracking.hpp"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
@@ -14,7 +16,6 @@
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,16 +48,22 @@ Result<std::size_t> count_host_veths() {
     return static_cast<std::size_t>(std::ranges::count_if(links, is_own));
 }
 
+bool is_of_uplink(const Attached &one) {
+    return one.name == PODLANE_PROGRAM_FROM_UPLINK || one.name == PODLANE_PROGRAM_TO_UPLINK;
+}
+
 // Every interface of the node is examined, so that lost records do not matter.
-Result<void> detach_all(const std::string &root, const std::set<std::uint32_t> &recorded, Story &story) {
+Result<void> detach_all(const std::string &root, const std::set<std::uint32_t> &recorded, bool lost_pins,
+                        Story &story) {
     const std::set<std::uint32_t> own = TRY(own_programs(root));
     net::Netlink host = TRY(net::Netlink::open());
     for (const net::Link &link : TRY(net::list_links(host))) {
         bool any = false;
         for (const Hook hook : {Hook::ingress, Hook::egress}) {
             const auto there = TRY(attached(link.ifindex, hook));
-            const bool is_own =
-                std::ranges::any_of(there, [&](const Attached &one) { return own.contains(one.program_id); });
+            const bool is_own = std::ranges::any_of(there, [&](const Attached &one) {
+                return own.contains(one.program_id) || (lost_pins && is_of_uplink(one));
+            });
             if (is_own || recorded.contains(link.ifindex))
                 any = TRY(detach(link.ifindex, hook)) || any;
         }
@@ -104,22 +111,56 @@ Result<void> stop_tracking_all(const std::string &root) {
     return {};
 }
 
-Result<void> detach_node(const std::string &root, Story &story) {
-    std::set<std::uint32_t> recorded;
-    const Lock lock = TRY(Lock::exclusive(root));
+struct Recorded {
+    std::set<std::uint32_t> interfaces{};
+    std::size_t chained = 0;          // pods behind interfaces of another main plugin
+    std::set<std::string> networks{}; // of the records on disk
+
+    void add(const endpoint &record) {
+        if (record.ifindex == 0 || interface_name(record.ifindex) != field_text(record.host_ifname))
+            return;
+        if (interfaces.insert(record.ifindex).second && record.mode == ENDPOINT_AFTER_MAIN)
+            ++chained;
+    }
+};
+
+// Returns whether there is any of this node and boot.
+Result<bool> add_from_disk(const AttachmentRecords &records, Recorded &recorded) {
+    const std::uint64_t node = TRY(net::Namespace::current()).inode();
+    const std::string boot = TRY(boot_id());
+    bool any = false;
+    for (const AttachmentRecord &record : TRY(records.list()))
+        if (record.entry && record.node_netns == node && record.boot_id == boot) {
+            recorded.add(*record.entry);
+            recorded.networks.insert(record.network);
+            any = true;
+        }
+    return any;
+}
+
+// Nothing is locked if there is no root: there is nothing to lock against.
+Result<void> detach_node(const std::string &root, const std::string &state_directory, Story &story) {
+    Recorded recorded;
+    auto lock = Lock::exclusive(root);
+    if (!lock && lock.error().code != ErrorCode::missing)
+        return std::move(lock).error();
     if (const auto endpoints = read_map<endpoint_key, endpoint>(root, PODLANE_MAP_ENDPOINTS))
         for (const auto &[key, record] : *endpoints)
-            if (record.ifindex != 0 && interface_name(record.ifindex) == field_text(record.host_ifname)) {
-                recorded.insert(record.ifindex);
-                story.pods += record.mode == ENDPOINT_AFTER_MAIN ? 1 : 0;
-            }
+            recorded.add(record);
+    const bool on_disk = TRY(add_from_disk(AttachmentRecords(state_directory, root), recorded));
+    story.pods += recorded.chained;
     if (const auto uplinks = read_map<std::uint32_t, uplink>(root, PODLANE_MAP_UPLINKS))
         for (const auto &[ifindex, entry] : *uplinks)
-            recorded.insert(ifindex);
+            recorded.interfaces.insert(ifindex);
+    // The uplinks are known from the maps alone; without these, by the names of the programs.
+    const bool lost_pins = on_disk && !check_live_directory(root);
     if (story.pods != 0)
         report_masquerade(root, story);
-    TRY(detach_all(root, recorded, story));
+    TRY(detach_all(root, recorded.interfaces, lost_pins, story));
     TRY(stop_tracking_all(root));
+    if (lost_pins)
+        for (const std::string &name : recorded.networks)
+            TRY(stop_tracking_beside_masquerade(name));
     if (auto removed = remove_proxies(root); !removed && removed.error().code != ErrorCode::missing)
         return removed;
     TRY(remove_pins(root + "/loading"));
@@ -154,9 +195,7 @@ Result<int> uninstall(const Call &call, World &world) {
                      EPERM};
     TRY(remove_installed(conf_dir, kConflist, story));
     story.pods = TRY(count_host_veths());
-    struct stat facts {};
-    if (stat(world.bpffs.c_str(), &facts) == 0)
-        TRY(detach_node(world.bpffs, story));
+    TRY(detach_node(world.bpffs, call.value(Opt::state_dir).value_or(kStateDirectory), story));
     if (story.pods == 0)
         TRY(remove_installed(bin_dir, "podlane", story));
     else if (access((bin_dir + "/podlane").c_str(), F_OK) == 0)
@@ -173,7 +212,7 @@ Result<int> uninstall(const Call &call, World &world) {
 constexpr std::array<Command, 1> kCommands = {{
     {"",
      "Remove configuration, programs, maps and the plugin; pods continue through the host stack.",
-     Opts{Opt::bin_dir, Opt::conf_dir, Opt::bpffs, Opt::help},
+     Opts{Opt::bin_dir, Opt::conf_dir, Opt::state_dir, Opt::bpffs, Opt::help},
      {},
      "Pods keep their interfaces, addresses and routes. While there are pods, the plugin stays for their DEL.\n"
      "Files that podlanectl install did not write are left alone.",

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#include "loader/lost.hpp"
+
+#include "loader/net/link.hpp"
+#include "loader/net/namespace.hpp"
+
+#include <set>
+#include <utility>
+
+namespace podlane {
+namespace {
+
+constexpr std::string_view kAlias = "podlane "; // and container ID and interface name
+
+Result<bool> is_known(const Endpoints *endpoints, const std::string &container_id, const std::string &ifname) {
+    if (endpoints == nullptr)
+        return false;
+    return TRY(endpoints->find(TRY(make_endpoint_key(container_id, ifname)))).has_value();
+}
+
+} // namespace
+
+Result<std::vector<AttachmentRecord>> lost_attachments(const AttachmentRecords &records, const Endpoints *endpoints,
+                                                       net::Netlink &host) {
+    const std::uint64_t node_netns = TRY(net::Namespace::current()).inode();
+    const std::string boot = TRY(boot_id());
+    std::vector<AttachmentRecord> lost;
+    for (AttachmentRecord &record : TRY(records.list())) {
+        if (!record.entry || record.entry->ifindex == 0 || record.node_netns != node_netns || record.boot_id != boot ||
+            TRY(is_known(endpoints, record.container_id, record.ifname)))
+            continue;
+        const auto link = TRY(net::find_link(host, record.entry->ifindex));
+        if (link && link->name == field_text(record.entry->host_ifname))
+            lost.push_back(std::move(record));
+    }
+    return lost;
+}
+
+Result<std::vector<UnknownVeth>> unknown_veths(const std::string &state_directory, const Endpoints *endpoints,
+                                               net::Netlink &host) {
+    std::vector<UnknownVeth> unknown;
+    for (const net::Link &link : TRY(net::list_links(host))) {
+        const auto space = link.alias.rfind(' ');
+        if (link.kind != "veth" || !link.alias.starts_with(kAlias) || space < kAlias.size())
+            continue;
+        UnknownVeth one{link.name, link.alias.substr(kAlias.size(), space - kAlias.size()),
+                        link.alias.substr(space + 1)};
+        if (!TRY(is_known(endpoints, one.container_id, one.ifname)))
+            unknown.push_back(std::move(one));
+    }
+    if (unknown.empty())
+        return unknown;
+    const std::uint64_t node_netns = TRY(net::Namespace::current()).inode();
+    std::set<std::pair<std::string, std::string>> recorded;
+    for (const AttachmentRecord &record : TRY(list_all_records(state_directory)))
+        if (record.node_netns == node_netns)
+            recorded.emplace(record.container_id, record.ifname);
+    std::erase_if(unknown, [&](const UnknownVeth &one) { return recorded.contains({one.container_id, one.ifname}); });
+    return unknown;
+}
+
+} // namespace podlane

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// Attachments whose entries in the maps are lost (deleted pins, an unmounted bpffs) while their interfaces live: their
+// packets pass through programs of maps that are no longer pinned.
+#pragma once
+
+#include "loader/net/netlink.hpp"
+#include "loader/record.hpp"
+#include "maps/tables.hpp"
+
+#include <string>
+#include <vector>
+
+namespace podlane {
+
+// The records whose host-side veth exists and that `endpoints` does not know; null: no map exists. Records of another
+// boot, node or root of pins are left out, and those without a host-side veth: they have nothing to lose.
+Result<std::vector<AttachmentRecord>> lost_attachments(const AttachmentRecords &records, const Endpoints *endpoints,
+                                                       net::Netlink &host);
+
+struct UnknownVeth {
+    std::string name;
+    std::string container_id;
+    std::string ifname;
+};
+// Host-side veths with Podlane's alias that neither `endpoints` nor a record on disk knows.
+Result<std::vector<UnknownVeth>> unknown_veths(const std::string &state_directory, const Endpoints *endpoints,
+                                               net::Netlink &host);
+
+} // namespace podlane

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+// podlanectl repair: whatever was lost or broken on a node comes back, CHECK finds nothing wrong afterwards, and pods
+// that were not touched lose no packet.
+#include "tests/netns/ctl.hpp"
+
+#include "loader/record.hpp"
+#include "tests/harness/stream.hpp"
+
+#include <filesystem>
+
+namespace podlane::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+namespace fs = std::filesystem;
+
+class RepairTest : public CtlTest {
+  protected:
+    // With NAT, a limit that nobody reaches, allowed sources, cluster CIDRs and uplinks.
+    const Json all_ = {
+        {"ipMasq", true},
+        {"clusterCIDRs", {"198.18.0.0/16"}},
+        {"allowedSources", {"192.0.2.0/24"}},
+        {"capabilities", {{"bandwidth", true}}},
+        {"runtimeConfig", {{"bandwidth", {{"ingressRate", 100000000000}, {"ingressBurst", 4000000000}}}}}};
+
+    RepairTest() {
+        for (const char *link : {"all", "lo", "up0"})
+            set_sysctl(node_.ns(), std::string("net.ipv4.conf.") + link + ".rp_filter", "0");
+        before_ = everything();
+    }
+    [[nodiscard]] std::string everything() const { return node_.state() + node_.run("nft list ruleset"); }
+    void expect_whole(const Made &made) const {
+        const Reply reply = check(made, all_);
+        EXPECT_EQ(reply.rc, 0) << reply;
+        EXPECT_TRUE(ping(made.container->ns(), "203.0.113.1"));
+    }
+    void expect_nothing_left_after_del(const std::vector<const Made *> &pods) const {
+        for (const Made *pod : pods) {
+            const Reply reply = del(*pod->container, all_);
+            EXPECT_EQ(reply.rc, 0) << reply;
+        }
+        EXPECT_EQ(everything(), before_);
+    }
+    // Two pods talk without a pause while `break_it` and a repair run.
+    void expect_repaired(const std::function<void(const Made &)> &break_it, const std::string &says) {
+        constexpr std::uint16_t kPort = 7000;
+        const Made first = make(all_);
+        const Made second = make(all_);
+        const Made third = make(all_);
+        const EchoServer server(second.container->ns(), true, kPort);
+        const test::Endpoint where{require(parse_ip(second.v4)), kPort};
+        Stream udp(first.container->ns(), Transport::udp, where);
+        Stream tcp(first.container->ns(), Transport::tcp, where);
+        ASSERT_TRUE(wait_until([&] { return udp.received() > 100 && tcp.received() > 100; }));
+        break_it(third);
+        const Output found = ctl("doctor");
+        EXPECT_EQ(found.rc, 1);
+        EXPECT_THAT(found.out, HasSubstr(says));
+        const Output repaired = ctl("repair");
+        EXPECT_EQ(repaired.rc, 0) << repaired.out << repaired.err;
+        for (const Made *pod : {&first, &second, &third})
+            expect_whole(*pod);
+        const std::uint64_t so_far = tcp.received();
+        EXPECT_TRUE(wait_until([&] { return tcp.received() > so_far + 100000; })) << "the stream is stuck";
+        EXPECT_EQ(udp.end().lost, 0U);
+        EXPECT_EQ(tcp.end().lost, 0U);
+        EXPECT_THAT(ctl("repair").out, HasSubstr("nothing found"));
+        expect_nothing_left_after_del({&first, &second, &third});
+    }
+
+    std::string before_;
+};
+
+TEST_F(RepairTest, AllPinsLost) {
+    expect_repaired([&](const Made &) { fs::remove_all(node_.bpffs()); }, "has lost its entries");
+}
+
+TEST_F(RepairTest, LiveDirectoryLost) {
+    expect_repaired([&](const Made &) { fs::remove_all(node_.bpffs() + "/live"); }, "has lost its entries");
+}
+
+TEST_F(RepairTest, PinOfOneMapLost) {
+    expect_repaired([&](const Made &) { fs::remove(node_.bpffs() + "/live/" PODLANE_MAP_ENDPOINTS); }, "is missing");
+}
+
+TEST_F(RepairTest, PinOfOneProgramLost) {
+    expect_repaired([&](const Made &) { fs::remove(node_.bpffs() + "/live/" PODLANE_PROGRAM_FROM_POD); }, "is missing");
+}
+
+// The DEL of one pod restores those that live on.
+TEST_F(RepairTest, DelRestoresTheOthers) {
+    const Made first = make(all_);
+    const Made second = make(all_);
+    fs::remove_all(node_.bpffs());
+    EXPECT_EQ(del(*second.container, all_).rc, 0);
+    expect_whole(first);
+    expect_nothing_left_after_del({&first});
+}
+
+// Neither on disk nor in the maps: the finding says what to do, and the runtime's DEL removes the interface.
+TEST_F(RepairTest, UnknownInterface) {
+    const Made made = make(all_);
+    fs::remove_all(node_.bpffs());
+    fs::remove_all(AttachmentRecords(kStateDirectory, node_.bpffs()).directory());
+    const Output found = ctl("doctor");
+    EXPECT_EQ(found.rc, 1);
+    EXPECT_THAT(found.out, HasSubstr(made.host_ifname + " of container " + made.container->id()));
+    EXPECT_EQ(del(*made.container, all_).rc, 0);
+    EXPECT_THAT(ctl("doctor").out, Not(HasSubstr(made.host_ifname)));
+}
+
+// Pods that died together with the maps: gc knows them from the disk, and releases their leases.
+TEST_F(RepairTest, GcReadsTheDisk) {
+    const Made dead = make(all_);
+    const Made living = make(all_);
+    fs::remove_all(node_.bpffs());
+    node_.run("ip link del " + dead.host_ifname);
+    dead.container->remove_namespace();
+    const std::string gc = "gc --bin-dir " + node_.plugins();
+    const Output dry = ctl(gc + " --dry-run");
+    EXPECT_THAT(dry.out, HasSubstr(dead.container->id()));
+    EXPECT_THAT(dry.out, Not(HasSubstr(living.container->id())));
+    EXPECT_TRUE(wait_until([&] { return ctl(gc).rc == 0 && node_.leased().size() == 2; }));
+    expect_whole(living);
+    expect_nothing_left_after_del({&living});
+}
+
+// Pods stay connected through the host stack, and nothing of Podlane runs any more.
+TEST_F(RepairTest, UninstallReadsTheDisk) {
+    const Made made = make(all_);
+    const std::uint32_t uplink = find(ip_json(node_.ns(), "link"), "ifname", "up0").at("ifindex");
+    fs::remove_all(node_.bpffs());
+    ASSERT_FALSE(programs(uplink, Hook::egress).empty());
+    const std::string where = " --bin-dir " + node_.plugins() + " --conf-dir " + node_.dir() + "/conf";
+    const Output done = ctl("uninstall" + where);
+    EXPECT_EQ(done.rc, 0) << done.err;
+    for (const std::uint32_t ifindex : {uplink, made.ifindex})
+        for (const Hook hook : {Hook::ingress, Hook::egress})
+            EXPECT_TRUE(programs(ifindex, hook).empty()) << ifindex;
+    EXPECT_TRUE(ping(made.container->ns(), "203.0.113.1"));
+    expect_nothing_left_after_del({&made});
+}
+
+} // namespace
+} // namespace podlane::test

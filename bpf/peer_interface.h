@@ -16,24 +16,28 @@ static __always_inline int send_from_asked_address(struct packet *p)
 
 	if (map_find(&paths_v1, &flow))
 		return 0;
-	for (__u32 i = 1; i <= SOURCE_SLOTS; i++) {
+	/* The verifier walks each iteration in every state: tracing, and what follows a hit, are outside. */
+	struct source_route *asked = 0;
+
+	for (__u32 i = 1; i <= SOURCE_SLOTS && !asked; i++) {
 		struct source_slot_key key = {p->skb->ifindex, p->protocol == ETH_P_IP, i};
-		struct source_route *sibling = map_find(&source_slots_v1, &key);
+		struct source_route *sibling = bpf_map_lookup_elem(&source_slots_v1, &key);
 
 		if (!sibling)
 			return 0;
 		flow.ifindex = sibling->ifindex;
 		flow.local = sibling->source;
-		if (!map_find(&paths_v1, &flow))
-			continue;
-		if (!write_source(p, &sibling->source))
-			return REASON_DROP_MALFORMED;
-		if (sibling->ifindex != p->skb->ifindex)
-			return hand_over(p, sibling);
-		p->ip.source = sibling->source;
-		p->flow = flow;
-		return 0;
+		if (bpf_map_lookup_elem(&paths_v1, &flow))
+			asked = sibling;
 	}
+	if (!asked)
+		return 0;
+	if (!write_source(p, &asked->source))
+		return REASON_DROP_MALFORMED;
+	if (asked->ifindex != p->skb->ifindex)
+		return hand_over(p, asked);
+	p->ip.source = asked->source;
+	p->flow = flow;
 	return 0;
 }
 

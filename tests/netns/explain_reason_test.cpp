@@ -5,7 +5,6 @@
 
 namespace podlane::test {
 namespace {
-
 constexpr Mac kStranger{0x02, 0, 0, 0, 0, 0x66};
 
 // The test below in which a reason is proven, or why no packet can bring it about.
@@ -135,6 +134,7 @@ class ExplainLab : public testing::TestWithParam<std::string> {
         return packet;
     }
 
+    std::optional<Lab> lab_;
     std::optional<Asker> asker_;
     Pod a_, b_;
     std::optional<Wire> a_wire_, b_wire_, outside_;

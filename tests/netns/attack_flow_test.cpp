@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT
+// A hostile pod and a hostile host on the uplink beside two victim pods, with "firstPacket": "host": neither changes
+// which path the victims' connections take, nor reaches what the host's rules close.
+#include "tests/netns/attacker.hpp"
+#include "tests/netns/conntrack.hpp"
+#include "tests/netns/lab.hpp"
+#include "tests/netns/services.hpp"
+
+#include <linux/if_packet.h>
+#include <net/if.h>
+
+#include <array>
+
+namespace podlane::test {
+namespace {
+
+constexpr std::uint16_t kPort = 53;
+constexpr int kQueries = 20;
+
+class AttackFlow : public LabTest {
+  protected:
+    void SetUp() override {
+        LabTest::SetUp();
+        if (IsSkipped())
+            return;
+        client_ = add_pod();
+        server_ = add_pod();
+    }
+    Pod add_pod(Json keys = Json::object()) {
+        keys["firstPacket"] = "host";
+        return LabTest::add_pod(keys);
+    }
+    void rule(const std::string &words) { lab_->node().run(iptables() + " -w " + words); }
+    void serve() {
+        service_ = {ip(ipv4() ? "198.18.255.1" : "2001:db8:5e::1"), kPort, addr(server_), kPort, pod_range()};
+        lab_->node().run(iptables() + "-restore", iptables_rules(service_));
+    }
+    [[nodiscard]] Endpoint cluster_ip() const { return {service_.cluster_ip, kPort}; }
+    [[nodiscard]] Mac uplink_mac() {
+        const Json link = Json::parse(lab_->node().run("ip -j link show up0")).at(0);
+        return require(parse_mac(link.at("address").get<std::string>()));
+    }
+    [[nodiscard]] Fd connected(const Endpoint &to, Transport transport, std::uint16_t port = 0) const {
+        Fd socket = open_socket(client_.ns(), transport, ipv4(), {{}, port});
+        EXPECT_EQ(connect_to(socket, to), 0);
+        return socket;
+    }
+    static bool answered(const Fd &socket) {
+        return send_text(socket, "hello") == 0 && receive(socket).text == "hello";
+    }
+    [[nodiscard]] std::uint64_t fast() const { return lab_->count(client_, REASON_SENT_DIRECT); }
+    void expect_fast(const Fd &socket) const {
+        EXPECT_TRUE(wait_until([&] {
+            const std::uint64_t before = fast();
+            return !answered(socket) || fast() > before;
+        }));
+    }
+
+    Pod client_;
+    Pod server_;
+    Service service_;
+};
+
+// Datagrams and SYNs in the name of the service, for the ports from which the pod will ask.
+TEST_P(AttackFlow, ForgedRepliesOfAServiceChangeNothing) {
+    const EchoServer server(server_.ns(), ipv4(), kPort);
+    serve();
+    lab_->node().run("sysctl -qw net.ipv4.conf.all.rp_filter=1");
+    rule("-A FORWARD -i up0 -m conntrack --ctstate NEW -j DROP");
+    const Wire wire(lab_->outside(), "eth0");
+    const Mac gateway = uplink_mac();
+    for (int round = 0; round < 3; ++round)
+        for (std::uint16_t port = 20000; port < 20000 + kQueries; ++port) {
+            const Ends forged{service_.cluster_ip, addr(client_), kPort, port};
+            wire.send(frame(gateway, wire.mac(), udp(forged)));
+            wire.send(frame(gateway, wire.mac(), tcp(forged, tcp_syn)));
+            wire.send(frame(gateway, wire.mac(), tcp(forged, tcp_syn | tcp_ack)));
+        }
+    int answers = 0;
+    for (std::uint16_t port = 20000; port < 20000 + kQueries; ++port)
+        for (const Transport transport : {Transport::udp, Transport::tcp})
+            answers += ask(client_.ns(), transport, cluster_ip(), "who", {{}, port}) == 0 ? 1 : 0;
+    EXPECT_EQ(answers, 2 * kQueries);
+    for (const ip_addr &caller : server.callers())
+        EXPECT_EQ(to_string(caller), to_string(addr(client_)));
+}
+
+TEST_P(AttackFlow, AClosedForwardChainIsClosedToTheUplink) {
+    const EchoServer server(server_.ns(), ipv4(), kPort);
+    (void)must_run(lab_->outside(), words("ip route add " + pod_range() + " via " + to_string(node_addr())));
+    rule("-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT");
+    rule("-P FORWARD DROP");
+    const Fd datagrams = open_socket(lab_->outside(), Transport::udp, ipv4());
+    const Fd connection = open_socket(lab_->outside(), Transport::tcp, ipv4());
+    ASSERT_EQ(connect_to(datagrams, {addr(server_), kPort}), 0);
+    const Wire wire(lab_->outside(), "eth0");
+    const Wire victim = server_.wire();
+    const Mac gateway = uplink_mac();
+    for (int i = 0; i < 5; ++i) {
+        ASSERT_EQ(send_text(datagrams, "let me in"), 0);
+        for (const std::uint8_t flags : {std::uint8_t{tcp_syn}, std::uint8_t{tcp_ack}})
+            wire.send(frame(gateway, wire.mac(), tcp({outside_addr(), addr(server_), 40000, kPort}, flags)));
+    }
+    EXPECT_FALSE(wait_until([&] { return !server.callers().empty(); }, quiet()));
+    Bytes attacker;
+    const ip_addr from = outside_addr();
+    const auto *bytes = reinterpret_cast<const std::uint8_t *>(from.word);
+    attacker.assign(bytes + (ipv4() ? 12 : 0), bytes + sizeof from);
+    for (const Bytes &one : victim.arrived())
+        EXPECT_FALSE(contains(one, attacker)) << hex(one);
+    rule("-P FORWARD ACCEPT");
+    ASSERT_EQ(send_text(datagrams, "let me in"), 0);
+    EXPECT_EQ(receive(datagrams).text, "let me in") << "nothing but the rule was in the way";
+}
+
+// The same four numbers at the backend, once by its own address and once by the service's.
+TEST_P(AttackFlow, DirectAndTranslatedConnectionsOfTheSamePortsLive) {
+    const EchoServer server(server_.ns(), ipv4(), kPort);
+    serve();
+    for (const bool direct_first : {true, false}) {
+        const std::uint16_t port = direct_first ? 23456 : 23457;
+        std::vector<Fd> sockets;
+        for (const bool direct : {direct_first, !direct_first}) {
+            sockets.push_back(connected(direct ? Endpoint{addr(server_), kPort} : cluster_ip(), Transport::tcp, port));
+            EXPECT_EQ(transfer(sockets.back(), 1 << 20), 0);
+        }
+        for (int i = 0; i < 3; ++i)
+            for (const Fd &socket : sockets) {
+                EXPECT_EQ(transfer(socket, 1 << 20), 0);
+                expect_fast(socket);
+            }
+    }
+}
+
+// A datagram to each of many ports, as fast as a process without capabilities can.
+std::uint64_t flood(const net::Namespace &from, const std::vector<ip_addr> &to, bool ipv4, std::atomic<bool> &stop) {
+    std::uint64_t sent = 0;
+    as_hostile(from, Privilege::none, [&] {
+        for (std::uint16_t source = 0; !stop; ++source) {
+            const Fd socket(::socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+            for (std::uint16_t port = 1024; port < 60000 && !stop; ++port) {
+                const ip_addr &target = to[port % to.size()];
+                sockaddr_storage where{};
+                if (ipv4) {
+                    auto &in = reinterpret_cast<sockaddr_in &>(where);
+                    in.sin_family = AF_INET;
+                    in.sin_port = htons(port);
+                    in.sin_addr.s_addr = target.word[3];
+                } else {
+                    auto &in = reinterpret_cast<sockaddr_in6 &>(where);
+                    in.sin6_family = AF_INET6;
+                    in.sin6_port = htons(port);
+                    std::memcpy(&in.sin6_addr, &target, sizeof target);
+                }
+                sent += sendto(socket.get(), "x", 1, MSG_DONTWAIT, reinterpret_cast<const sockaddr *>(&where),
+                               ipv4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6)) == 1
+                            ? 1
+                            : 0;
+            }
+        }
+    });
+    return sent;
+}
+
+TEST_P(AttackFlow, AFloodOfFlowsCostsOthersNothing) {
+    const Pod hostile = add_pod();
+    const EchoServer server(server_.ns(), ipv4(), kPort);
+    serve();
+    lab_->node().run("sysctl -qw net.netfilter.nf_conntrack_tcp_loose=0");
+    rule("-A FORWARD -p tcp ! --syn -m conntrack --ctstate NEW -j DROP");
+    std::vector<Fd> idle;
+    std::vector<Fd> busy;
+    for (int i = 0; i < 4; ++i) {
+        idle.push_back(connected(cluster_ip(), Transport::tcp));
+        busy.push_back(connected(cluster_ip(), Transport::udp));
+        EXPECT_EQ(transfer(idle.back(), 1 << 18), 0);
+    }
+    for (const Fd &socket : busy)
+        expect_fast(socket);
+    std::atomic<bool> stop = false;
+    std::uint64_t sent = 0;
+    const auto begin = std::chrono::steady_clock::now();
+    std::thread attack([&] { sent = flood(hostile.ns(), {addr(client_), outside_addr()}, ipv4(), stop); });
+    const auto end = begin + std::chrono::seconds(4);
+    int lost = 0;
+    while (std::chrono::steady_clock::now() < end) {
+        for (const Fd &socket : busy)
+            lost += answered(socket) ? 0 : 1;
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    stop = true;
+    attack.join();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    std::cout << static_cast<double>(sent) / took.count() << " flows a second" << std::endl;
+    EXPECT_EQ(lost, 0);
+    for (const Fd &socket : idle)
+        EXPECT_EQ(transfer(socket, 1 << 18), 0);
+    for (const Fd &socket : busy)
+        expect_fast(socket);
+}
+
+// In the name of one victim to the other: what a process may send without capabilities, and with CAP_NET_RAW.
+TEST_P(AttackFlow, NothingForgedReachesAVictim) {
+    const Pod hostile = add_pod();
+    const EchoServer server(server_.ns(), ipv4(), kPort);
+    const Wire victim = server_.wire();
+    const Ends forged{addr(client_), addr(server_), 40000, kPort};
+    const Bytes secret = pattern(48);
+    std::vector<Bytes> frames = {frame(hostile.gateway_mac, hostile.mac, udp(forged, 48)),
+                                 frame(hostile.gateway_mac, client_.mac, udp(forged, 48)),
+                                 frame(server_.mac, hostile.mac, udp(forged, 48))};
+    for (const std::uint16_t type : {0x8100, 0x88a8}) {
+        Bytes tagged = frames.front();
+        const std::array<std::uint8_t, 4> tag = {static_cast<std::uint8_t>(type >> 8U),
+                                                 static_cast<std::uint8_t>(type & 0xffU), 0, 0};
+        tagged.insert(tagged.begin() + 12, tag.begin(), tag.end());
+        frames.push_back(tagged);
+    }
+    int sent = 0;
+    as_hostile(hostile.ns(), Privilege::net_raw, [&] {
+        const Fd raw(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
+        must_not_fail(raw ? 0 : -1, "a raw socket");
+        sockaddr_ll to{};
+        to.sll_family = AF_PACKET;
+        to.sll_ifindex = static_cast<int>(if_nametoindex("eth0"));
+        for (const Bytes &one : frames)
+            sent += sendto(raw.get(), one.data(), one.size(), 0, reinterpret_cast<const sockaddr *>(&to), sizeof to) > 0
+                        ? 1
+                        : 0;
+    });
+    EXPECT_EQ(sent, static_cast<int>(frames.size()));
+    EXPECT_TRUE(wait_until([&] {
+        std::uint64_t dropped = 0;
+        for (const reason why : {REASON_DROP_SOURCE_ADDRESS, REASON_DROP_SOURCE_MAC, REASON_DROP_VLAN})
+            dropped += lab_->count(hostile, why);
+        return dropped >= frames.size();
+    }));
+    as_hostile(hostile.ns(), Privilege::none, [&] {
+        const Fd raw(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
+        EXPECT_FALSE(raw) << "without capabilities";
+    });
+    for (const Bytes &one : victim.arrived())
+        EXPECT_FALSE(contains(one, secret)) << hex(one);
+    EXPECT_TRUE(server.callers().empty());
+    EXPECT_EQ(ask(client_.ns(), Transport::udp, {addr(server_), kPort}), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AttackFlow, lab_parameters(), lab_parameter_name);
+
+} // namespace
+} // namespace podlane::test

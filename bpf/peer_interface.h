@@ -41,11 +41,29 @@ static __always_inline int send_from_asked_address(struct packet *p)
 	return 0;
 }
 
+/*
+ * A bound or connected socket decides by itself from which address it sends: whoever forges datagrams to one interface
+ * must not pull what it sends there. The socket is still known here, because a veth keeps it (since Linux 4.19).
+ */
+static __always_inline bool has_unbound_socket(struct __sk_buff *skb)
+{
+	struct bpf_sock *socket = skb->sk;
+
+	if (!socket)
+		return false;
+	socket = bpf_sk_fullsock(socket);
+	if (!socket)
+		return false;
+	if (socket->family == AF_INET)
+		return !socket->src_ip4;
+	return !(socket->src_ip6[0] | socket->src_ip6[1] | socket->src_ip6[2] | socket->src_ip6[3]);
+}
+
 static __always_inline int restore_asked_source(struct packet *p)
 {
 	if (!(p->interface->flags & INTERFACE_SIBLINGS) || p->is_handed_over)
 		return 0;
-	if (p->ip.protocol != IPPROTO_UDP || p->detour || !p->has_flow)
+	if (p->ip.protocol != IPPROTO_UDP || p->detour || !p->has_flow || !has_unbound_socket(p->skb))
 		return 0;
 	return send_from_asked_address(p);
 }

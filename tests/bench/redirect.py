@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The floor of what programs on host ends can reach: ptp, with programs that do nothing but redirect."""
+"""The floor of what programs on host-side veths can reach: ptp, with programs that do nothing but redirect."""
 
 import node
 
@@ -10,7 +10,7 @@ def host_end(result):
 
 
 def attach(settings, netns, device, program, to):
-    """Puts a program of redirect.bpf.c on a device's ingress: `to_pod` (behind a host end) or `to_node`."""
+    """Puts a program of redirect.bpf.c on a device's ingress: `to_pod` (behind a host-side veth) or `to_node`."""
     pins = f"{node.BPFFS}-redirect-{netns}-{device}"
     node.run("bpftool", "prog", "loadall", settings.redirect, pins, "pinmaps", pins)
     number = [str(byte) for byte in node.link(netns, to)["ifindex"].to_bytes(4, "little")]

@@ -44,7 +44,7 @@ struct Member {
     int node = 0;
     std::shared_ptr<Container> container{};
     std::shared_ptr<Chain> chain{};
-    std::uint32_t ifindex = 0; // host end
+    std::uint32_t ifindex = 0; // host-side veth
     std::string host_ifname{};
     ip_addr v4{};
     ip_addr v6{};

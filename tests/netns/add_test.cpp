@@ -54,7 +54,7 @@ TEST_F(AddTest, MakesAVethWithTheMacsOfTheResult) {
     EXPECT_EQ(mac[0] & 0x03, 0x02) << "locally administered, unicast";
 }
 
-TEST_F(AddTest, NamesTheHostEndByContainerAndInterface) {
+TEST_F(AddTest, NamesTheHostVethByContainerAndInterface) {
     const Made a = make();
     const Made b = make();
     EXPECT_THAT(a.host_ifname, testing::StartsWith("cali"));

@@ -7,7 +7,7 @@
 namespace podlane::test {
 namespace {
 
-constexpr Mac kStranger{0x02, 0x00, 0x5e, 0x00, 0x53, 0x01};
+constexpr Mac kForeignMac{0x02, 0x00, 0x5e, 0x00, 0x53, 0x01};
 constexpr Mac kEveryone{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 
 class AntiSpoof : public LabTest {
@@ -27,7 +27,7 @@ class AntiSpoof : public LabTest {
     void expect_dropped(const Pod &from, const Pod &to, const Bytes &frame, reason why, const std::string &what) {
         expect(from, to, frame, why, false, what);
     }
-    // What the node learnt on the host end of `pod`.
+    // What the node learnt on the host-side veth of `pod`.
     std::string learnt(const Pod &pod) { return lab_->node().run("ip neigh show dev " + pod.host_ifname + " nud all"); }
 
     [[nodiscard]] Packet to_peer(const Pod &to, const ip_addr &source) const { return udp({source, addr(to)}); }
@@ -54,7 +54,7 @@ TEST_P(AntiSpoof, ForeignSourceAddressesReachNobody) {
 TEST_P(AntiSpoof, ForeignMacsReachNobody) {
     const Pod a = add_pod();
     const Pod b = add_pod();
-    for (const Mac &mac : {kStranger, b.mac, a.gateway_mac})
+    for (const Mac &mac : {kForeignMac, b.mac, a.gateway_mac})
         expect_dropped(a, b, frame(a.gateway_mac, mac, to_peer(b, addr(a))), REASON_DROP_SOURCE_MAC, to_string(mac));
 }
 
@@ -71,7 +71,7 @@ TEST_P(AntiSpoof, AllowedSourcesPass) {
 TEST_P(AntiSpoof, SwitchedOffEverySourceThatIsForwardedPasses) {
     const Pod a = add_pod({{"antiSpoof", false}});
     const Pod b = add_pod();
-    expect(a, b, frame(a.gateway_mac, kStranger, to_peer(b, foreign())), REASON_SENT_DIRECT, true, "any source");
+    expect(a, b, frame(a.gateway_mac, kForeignMac, to_peer(b, foreign())), REASON_SENT_DIRECT, true, "any source");
 }
 
 TEST_P(AntiSpoof, NeighbourMessagesInAnothersNameTeachTheNodeNothing) {
@@ -87,7 +87,7 @@ TEST_P(AntiSpoof, NeighbourMessagesInAnothersNameTeachTheNodeNothing) {
         drops(arp({2, a.mac, b.v4, a.gateway_mac, gateway()}), why, "reply as another pod");
         drops(arp({1, a.mac, gateway(), {}, gateway()}), why, "gratuitous, as the gateway");
         drops(arp({2, a.mac, node_addr(), a.gateway_mac, gateway()}), why, "reply as the node");
-        drops(arp({1, kStranger, a.v4, {}, gateway()}), why, "its own address at another MAC");
+        drops(arp({1, kForeignMac, a.v4, {}, gateway()}), why, "its own address at another MAC");
     } else {
         const auto nd = [&](const Ends &ends, std::uint8_t type, const std::optional<ip_addr> &target, Mac mac) {
             const std::uint8_t option = type == ND_NEIGHBOR_SOLICIT || type == ND_ROUTER_ADVERT ? 1 : 2;
@@ -97,8 +97,8 @@ TEST_P(AntiSpoof, NeighbourMessagesInAnothersNameTeachTheNodeNothing) {
         const reason why = REASON_DROP_ND_SPOOFED;
         drops(nd(own, ND_NEIGHBOR_ADVERT, b.v6, a.mac), why, "advertisement of another pod");
         drops(nd(own, ND_NEIGHBOR_ADVERT, gateway(), a.mac), why, "advertisement of the gateway");
-        drops(nd(own, ND_NEIGHBOR_ADVERT, a.v6, kStranger), why, "its own address at another MAC");
-        drops(nd(own, ND_NEIGHBOR_SOLICIT, gateway(), kStranger), why, "solicitation from another MAC");
+        drops(nd(own, ND_NEIGHBOR_ADVERT, a.v6, kForeignMac), why, "its own address at another MAC");
+        drops(nd(own, ND_NEIGHBOR_SOLICIT, gateway(), kForeignMac), why, "solicitation from another MAC");
         drops(nd({ip("::"), ip("ff02::1:ff00:3")}, ND_NEIGHBOR_SOLICIT, b.v6, a.mac), why,
               "claim to another's address");
         drops(nd(own, ND_ROUTER_ADVERT, {}, a.mac), why, "router advertisement");
@@ -108,7 +108,7 @@ TEST_P(AntiSpoof, NeighbourMessagesInAnothersNameTeachTheNodeNothing) {
     }
     const std::string known = learnt(a);
     for (const std::string &foreign : {to_string(b.v4) + " ", to_string(b.v6) + " ", to_string(gateway()) + " ",
-                                       to_string(node_addr()) + " ", to_string(kStranger)})
+                                       to_string(node_addr()) + " ", to_string(kForeignMac)})
         EXPECT_EQ(known.find(foreign), std::string::npos) << foreign << "in:\n" << known;
     EXPECT_NE(known.find(to_string(addr(a)) + " lladdr " + to_string(a.mac) + " PERMANENT"), std::string::npos)
         << known;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Programs on the hooks: exactly one of ours on each, by tcx and by clsact, beside those of others, whatever was there.
+// Programs on the hooks: exactly one of Podlane on each, by tcx and by clsact, beside those of others, whatever was
+// there.
 #include "tests/harness/bpf.hpp"
 #include "tests/netns/verbs.hpp"
 
@@ -126,7 +127,7 @@ TEST_P(AttachTest, TakesOffWhateverElseIsOurs) {
 }
 
 // Left by an earlier life of the node: the pins went, the program stayed on the hook.
-TEST_P(AttachTest, ReplacesALeftoverOfOurs) {
+TEST_P(AttachTest, ReplacesALeftoverOfPodlane) {
     Chain chain = after_ptp();
     auto container = node_.container();
     const Reply first = chain.add(*container);
@@ -207,9 +208,9 @@ TEST_P(AttachTest, ARootQdiscOfOthersStays) {
     EXPECT_EQ(node_.cni("DEL", ptp, *container).rc, 0);
 }
 
-TEST_P(AttachTest, CheckNamesASecondProgramOfOursAndAnotherOne) {
+TEST_P(AttachTest, CheckNamesASecondProgramOfPodlaneAndAnotherOne) {
     if (!kernel_can_tcx())
-        GTEST_SKIP() << "two programs of ours need two ways to attach";
+        GTEST_SKIP() << "two programs of Podlane need two ways to attach";
     const Made made = make(attach_key());
     const Fd twin = load_passing_program("pl_from_pod");
     {

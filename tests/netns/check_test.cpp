@@ -37,7 +37,7 @@ TEST_F(CheckTest, PassesAfterAdd) {
 
 TEST_F(CheckTest, LinkDown) {
     on_node("ip link set " + host() + " down");
-    expect_said("host end " + host() + " is down");
+    expect_said(host() + " is down");
 }
 
 TEST_F(CheckTest, PodLinkDown) {
@@ -47,7 +47,7 @@ TEST_F(CheckTest, PodLinkDown) {
 
 TEST_F(CheckTest, LinkGone) {
     on_node("ip link del " + host());
-    expect_said("host end " + host() + " is gone");
+    expect_said(host() + " is gone");
 }
 
 TEST_F(CheckTest, LinkReplacedByAnotherOfTheName) {
@@ -69,7 +69,7 @@ TEST_F(CheckTest, PodMacChanged) {
 
 TEST_F(CheckTest, HostMacChanged) {
     on_node("ip link set " + host() + " address 02:00:00:00:00:99");
-    expect_said("host end " + host() + " has MAC 02:00:00:00:00:99");
+    expect_said(host() + " has MAC 02:00:00:00:00:99");
 }
 
 TEST_F(CheckTest, AddressGone) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Other agents' programs and qdiscs on a host end go on working, and see what the host stack carries. What goes past
-// the host stack goes past them, but for programs in front of ours: that is the fast path's price.
+// Other agents' programs and qdiscs on a host-side veth go on working, and see what the host stack carries. What
+// bypasses the host stack bypasses them, but for programs in front of Podlane's: that is the fast path's price.
 #include "tests/netns/lab.hpp"
 
 #include <arpa/inet.h>
@@ -88,7 +88,7 @@ class Agent {
 
 class Coexist : public LabTest {
   protected:
-    // Has another agent's hooks on both directions of `pod`, in front of ours and behind.
+    // Has another agent's hooks on both directions of `pod`, in front of Podlane's and behind.
     struct Agents {
         Agent in_front;
         Agent behind;
@@ -192,10 +192,10 @@ TEST_P(Coexist, ForeignQdiscLimitsTheHostStackOnly) {
     limit(b);
     limit(slow_path);
     EXPECT_LT(flood(a, slow_path, kMany), 20U);
-    EXPECT_EQ(flood(a, b, kMany), kMany) << "the fast path passes by the qdisc of the receiver's host end";
+    EXPECT_EQ(flood(a, b, kMany), kMany) << "the fast path passes by the qdisc of the receiver's host-side veth";
 }
 
-// The reference `bandwidth` plugin shapes with a qdisc on the host end: it limits what the host stack delivers.
+// The reference `bandwidth` plugin shapes with a qdisc on the host-side veth: it limits what the host stack delivers.
 TEST_P(Coexist, BandwidthPluginBehindOursLimitsWithTheFastPathOff) {
     constexpr std::size_t kMany = 100;
     const auto limited = [&](const char *fast_path) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // podlanectl doctor: finds nothing on a healthy node, and each fault of its table on a node that is broken in just that
-// way; looking changes nothing, and --fix mends what is Podlane's.
+// way; looking changes nothing, and --fix repairs what is Podlane's.
 #include "tests/netns/doctor.hpp"
 
 #include "tools/podlanectl/cli/cli.hpp"
@@ -35,7 +35,7 @@ class DoctorFault : public Doctor, public testing::WithParamInterface<Fault> {
     }
 };
 
-TEST_P(DoctorFault, IsFoundAndMended) {
+TEST_P(DoctorFault, IsFoundAndRepaired) {
     GetParam().inflict(*this);
     if (IsSkipped() || HasFatalFailure())
         return;
@@ -47,9 +47,9 @@ TEST_P(DoctorFault, IsFoundAndMended) {
     EXPECT_FALSE(found.at("cause").is_null());
     EXPECT_FALSE(found.at("remedy").is_null());
     EXPECT_EQ(found.at("fixable"), GetParam().fixable);
-    const Json mended = expected_in(findings("--fix"));
-    ASSERT_TRUE(mended.is_object()) << "looking has mended it";
-    EXPECT_EQ(mended.at("fixed"), GetParam().fixable ? Json(true) : Json(nullptr)) << mended.dump(1);
+    const Json repaired = expected_in(findings("--fix"));
+    ASSERT_TRUE(repaired.is_object()) << "looking has repaired it";
+    EXPECT_EQ(repaired.at("fixed"), GetParam().fixable ? Json(true) : Json(nullptr)) << repaired.dump(1);
     if (GetParam().fixable) {
         const Json left = findings();
         EXPECT_TRUE(expected_in(left).is_null() && (left.empty() || GetParam().has_victims)) << left.dump(1);

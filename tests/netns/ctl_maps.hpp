@@ -99,7 +99,7 @@ class CtlMaps : public testing::Test {
         ASSERT_EQ(bpf_obj_pin(map.get(), pin_path(root_, pin).c_str()), 0) << pin << ": " << std::strerror(errno);
     }
 
-    // An endpoint whose host end is the loopback device, so that its link is there.
+    // An endpoint whose host-side veth is the loopback device, so that its link is there.
     void put_endpoint(const char *container, const char *pod, const char *addr, std::uint32_t ifindex) const {
         endpoint value{};
         value.created_ns = (static_cast<std::uint64_t>(std::time(nullptr)) - 192) * 1'000'000'000U;

@@ -35,7 +35,7 @@ class NodeTest : public CtlTest {
     [[nodiscard]] Json gc(const std::string &more = "") const {
         return ctl_json("gc --bin-dir " + node_.plugins() + " " + more);
     }
-    // Of each program of ours on any interface, "interface program".
+    // Of each program of Podlane on any interface, "interface program".
     [[nodiscard]] std::vector<std::string> programs_on_node() const {
         std::vector<std::string> found;
         for (const Json &link : ip_json(node_.ns(), "link"))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Two pods of one node, by both kinds of hook and both families: what goes past the host stack, and what does not.
+// Two pods of one node, by both kinds of hook and both families: what takes the fast path, and what does not.
 #include "tests/netns/lab.hpp"
 
 #include <netinet/tcp.h>

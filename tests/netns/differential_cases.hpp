@@ -36,7 +36,7 @@ struct Family {
     ip_addr receiver{};
     ip_addr loopback{};
     ip_addr multicast{};
-    ip_addr stranger{}; // nobody's address
+    ip_addr foreign{}; // nobody's address
     [[nodiscard]] Ends ends() const { return {sender, receiver}; }
 };
 
@@ -159,14 +159,16 @@ class Cases {
     }
 
     void destinations(const Family &of) {
-        for (const auto &[name, addr] : {std::pair{"itself", of.sender}, std::pair{"loopback", of.loopback},
-                                         std::pair{"multicast", of.multicast}, std::pair{"a stranger", of.stranger}})
+        for (const auto &[name, addr] :
+             {std::pair{"itself", of.sender}, std::pair{"loopback", of.loopback}, std::pair{"multicast", of.multicast},
+              std::pair{"a foreign address", of.foreign}})
             add(of.name + " to " + name, udp({of.sender, addr}));
     }
 
     void sources(const Family &of) {
-        for (const auto &[name, addr] : {std::pair{"loopback", of.loopback}, std::pair{"multicast", of.multicast},
-                                         std::pair{"the receiver", of.receiver}, std::pair{"a stranger", of.stranger}})
+        for (const auto &[name, addr] :
+             {std::pair{"loopback", of.loopback}, std::pair{"multicast", of.multicast},
+              std::pair{"the receiver", of.receiver}, std::pair{"a foreign address", of.foreign}})
             add(of.name + " from " + name, udp({addr, of.receiver}), kSpoofed);
     }
 
@@ -220,7 +222,7 @@ class Cases {
         leave("tcp syn", tcp(of.ends(), tcp_syn));
         leave("tcp data", tcp(of.ends(), tcp_ack | tcp_psh, 100));
         leave("to itself", udp({of.sender, of.sender}));
-        leave("from a stranger", udp({of.stranger, of.receiver}), kSpoofed);
+        leave("from a foreign address", udp({of.foreign, of.receiver}), kSpoofed);
         for (const unsigned hops : {1U, 2U}) {
             Packet packet = udp(of.ends());
             packet.hop_limit = static_cast<std::uint8_t>(hops);
@@ -262,7 +264,7 @@ class Cases {
                     packet.fragment = df;
                     leave(std::string("segments, DF ") + (df != 0 ? "set" : "not set"), packet, bytes);
                 }
-        leave("segments from a stranger", tcp({of.stranger, of.receiver}, tcp_ack, 5000), 1000, kSpoofed);
+        leave("segments from a foreign address", tcp({of.foreign, of.receiver}, tcp_ack, 5000), 1000, kSpoofed);
         Ends unknown = of.ends();
         unknown.source_port = 42000;
         leave("segments of an unknown flow", tcp(unknown, tcp_ack, 5000), 1000);

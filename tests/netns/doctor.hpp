@@ -48,8 +48,8 @@ class Doctor : public CtlTest {
         ASSERT_EQ(chmod(file.c_str(), 0755), 0);
         setup_ += "mount --bind " + file + " " + path + " && ";
     }
-    void attach_stranger(bool tcx) const {
-        const Fd program = load_passing_program("stranger");
+    void attach_foreign(bool tcx) const {
+        const Fd program = load_passing_program("agent7");
         const auto inside = require(net::enter(node_.ns()));
         if (tcx) {
             constexpr auto kTcxIngress = static_cast<bpf_attach_type>(46); // linux/bpf.h of 6.6
@@ -122,9 +122,9 @@ constexpr std::array kFaults = {
           [](Doctor &d) { set_sysctl(d.node_.ns(), "net.ipv4.ip_forward", "0"); }},
     Fault{"Ipv6ForwardingOff", "forwarding", "net.ipv6.conf.all.forwarding is 0", true,
           [](Doctor &d) { set_sysctl(d.node_.ns(), "net.ipv6.conf.all.forwarding", "0"); }},
-    Fault{"ForwardingOffOnHostEnd", "interface-forwarding", ".forwarding is 0", true,
+    Fault{"ForwardingOffOnHostVeth", "interface-forwarding", ".forwarding is 0", true,
           [](Doctor &d) { set_sysctl(d.node_.ns(), "net.ipv4.conf." + d.host() + ".forwarding", "0"); }},
-    Fault{"Ipv6ForwardingOffOnHostEnd", "interface-forwarding", ".forwarding is 0", true,
+    Fault{"Ipv6ForwardingOffOnHostVeth", "interface-forwarding", ".forwarding is 0", true,
           [](Doctor &d) { set_sysctl(d.node_.ns(), "net.ipv6.conf." + d.host() + ".forwarding", "0"); }},
     Fault{"StrictReversePathOfUplinks", "rp-filter", "rp_filter is strict on up", false,
           [](Doctor &d) {
@@ -160,12 +160,12 @@ constexpr std::array kFaults = {
               d.play("/usr/sbin/nft", "#!/bin/sh\necho no rules today >&2; exit 1");
           },
           false},
-    Fault{"StrangerOnClsact", "other-programs", "stranger", false, [](Doctor &d) { d.attach_stranger(false); }, false},
-    Fault{"StrangerOnTcx", "other-programs", "stranger", false,
+    Fault{"ForeignProgramOnClsact", "other-programs", "agent7", false, [](Doctor &d) { d.attach_foreign(false); }, false},
+    Fault{"ForeignProgramOnTcx", "other-programs", "agent7", false,
           [](Doctor &d) {
               if (!kernel_can_tcx())
                   GTEST_SKIP() << "this kernel has no tcx";
-              d.attach_stranger(true);
+              d.attach_foreign(true);
           },
           false},
     Fault{"MapPinGone", "loaded", "endpoints_v1", true,
@@ -245,8 +245,8 @@ constexpr std::array kFaults = {
           [](Doctor &d) {
               require(d.open(&open_source_routes).update({424242, require(parse_ip("198.18.9.77"))}, {}));
           }},
-    Fault{"HostEndGone", "link", "is gone", false, [](Doctor &d) { d.on_node("ip link del " + d.host()); }},
-    Fault{"HostEndDown", "link", "is down", true, [](Doctor &d) { d.on_node("ip link set " + d.host() + " down"); }},
+    Fault{"HostVethGone", "link", "is gone", false, [](Doctor &d) { d.on_node("ip link del " + d.host()); }},
+    Fault{"HostVethDown", "link", "is down", true, [](Doctor &d) { d.on_node("ip link set " + d.host() + " down"); }},
     Fault{"HostMacChanged", "host-mac", "has MAC 02:00:00:00:00:99", true,
           [](Doctor &d) { d.on_node("ip link set " + d.host() + " address 02:00:00:00:00:99"); }},
     Fault{"PodLinkGone", "pod-link", "eth0 is gone", false,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Departure times on real traffic, where the kernel has `fq`: what cannot be paced is held back instead of dropped.
+// Earliest departure times on real traffic, where the kernel has `fq`: what cannot be paced is held back instead of
+// dropped.
 #include "tests/netns/lab.hpp"
 
 #include "loader/edt.hpp"
@@ -151,7 +152,7 @@ TEST_F(Edt, AFloodGetsItsRateAndAPingDoesNotWaitForIt) {
     }
 }
 
-// Nobody paces what comes from elsewhere: without departure times a connection would get a part of the rate.
+// Nobody paces what comes from elsewhere: without earliest departure times a connection would get a part of the rate.
 TEST_F(Edt, TcpFromOtherNodesGetsItsRate) {
     const Pod receiver = lab_->add_pod(limits());
     lab_->node().run("ip route replace " + std::string(Lab::kOutside4) + " dev up0");

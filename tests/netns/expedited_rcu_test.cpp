@@ -53,7 +53,7 @@ TEST_F(Grace, IsShortForAsLongAsAnybodyWantsIt) {
     EXPECT_TRUE(is_off()) << value();
 }
 
-TEST_F(Grace, IsTakenBackWhereACallWasKilled) {
+TEST_F(Grace, IsRolledBackWhereACallWasKilled) {
     const pid_t child = fork();
     if (child == 0) {
         const ExpeditedRcu never_ended;

@@ -5,7 +5,7 @@
 
 namespace podlane::test {
 namespace {
-constexpr Mac kStranger{0x02, 0, 0, 0, 0, 0x66};
+constexpr Mac kForeignMac{0x02, 0, 0, 0, 0, 0x66};
 
 // The test below in which a reason is proven, or why no packet can bring it about.
 enum class By { pod, uplink, host, limits, sources, nothing };
@@ -193,9 +193,9 @@ void ExplainPod::expect_refused() {
     expect("stolen source", REASON_DROP_SOURCE_ADDRESS, udp({b_.v4, ip(Lab::kOutside4), ++port_, 7}), nullptr);
     expect("stolen source 6", REASON_DROP_SOURCE_ADDRESS, udp({b_.v6, ip(Lab::kOutside6), ++port_, 7}), nullptr);
     const Packet packet = udp(to_b());
-    expect_raw("stolen MAC", REASON_DROP_SOURCE_MAC, frame(a_.gateway_mac, kStranger, packet),
+    expect_raw("stolen MAC", REASON_DROP_SOURCE_MAC, frame(a_.gateway_mac, kForeignMac, packet),
                with_ports_of(packet, nullptr));
-    expect_raw("to another MAC", REASON_HOST_L2, frame(kStranger, a_.mac, packet), with_ports_of(packet, nullptr));
+    expect_raw("to another MAC", REASON_HOST_L2, frame(kForeignMac, a_.mac, packet), with_ports_of(packet, nullptr));
     for (const auto &[type, why] : {std::pair(0x88cc, REASON_HOST_NOT_IP), std::pair(0x88b5, REASON_DROP_ETHER_TYPE)})
         expect_raw(kReasons[why].name.data(), why,
                    frame(a_.gateway_mac, a_.mac, static_cast<std::uint16_t>(type), pattern(46)),
@@ -349,7 +349,7 @@ class ExplainSources : public testing::TestWithParam<std::string> {
         for (const Json &one : Json::parse(lab_.node().run("ip -j link")))
             if (one.at("ifindex") == ifindex)
                 return one.at("ifname");
-        throw std::runtime_error("no host end");
+        throw std::runtime_error("no host-side veth");
     }
 
     SourceLab lab_;

@@ -40,7 +40,7 @@ TEST_F(GcTest, RemovesTheInvalidOfItsNetworkAlone) {
     EXPECT_EQ(check(living).rc, 0) << check(living);
     EXPECT_EQ(check(foreign, others_).rc, 0);
     EXPECT_EQ(endpoints(), 2U);
-    EXPECT_EQ(node_.leased().size(), 3U) << "the lease is given back too";
+    EXPECT_EQ(node_.leased().size(), 3U) << "the lease is released too";
     EXPECT_TRUE(ping(living.container->ns(), "203.0.113.2"));
 }
 
@@ -70,7 +70,7 @@ TEST_F(GcTest, AnotherInterfaceOfAValidContainerIsInvalid) {
     EXPECT_EQ(check(made).rc, 0) << check(made);
 }
 
-TEST_F(GcTest, AnEmptyListMeansAllOfOurs) {
+TEST_F(GcTest, AnEmptyListMeansAllOfPodlane) {
     const Made made = make();
     const Made foreign = make(others_);
     EXPECT_EQ(gc({{"cni.dev/valid-attachments", Json::array()}}).rc, 0);

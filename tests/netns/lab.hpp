@@ -30,7 +30,7 @@ struct Pod {
     std::shared_ptr<Container> container{};
     std::shared_ptr<Chain> chain{};
     std::string host_ifname{};
-    std::uint32_t ifindex = 0; // host end
+    std::uint32_t ifindex = 0; // host-side veth
     std::uint32_t mtu = 0;
     Mac mac{};
     Mac gateway_mac{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Pods reach the outside under the node's address, while they reach each other past the host stack.
+// Pods reach the outside under the node's address, while they reach each other on the fast path.
 #include "tests/netns/lab.hpp"
 
 namespace podlane::test {

@@ -50,7 +50,7 @@ TEST_F(ModesTest, AfterAnIpamPluginItMakesTheInterface) {
     EXPECT_EQ(node_.state(), before);
 }
 
-TEST_F(ModesTest, AfterPtpItPutsItsProgramsOnTheHostEnd) {
+TEST_F(ModesTest, AfterPtpItPutsItsProgramsOnTheHostVeth) {
     Chain chain(node_, {main_plugin("ptp"), podlane()});
     const std::string before = node_.state();
     const Made a = must_add(chain, node_.container());
@@ -111,7 +111,7 @@ TEST_F(ModesTest, AfterBridge) {
 }
 
 // portmap 1.1 looks for its IPv4 rules in ip6tables when there are two families, and so fails its own CHECK.
-// The usual list of a node, with plugins that look for the host end and change the container after Podlane.
+// The usual list of a node, with plugins that look for the host-side veth and change the container after Podlane.
 // The bandwidth plugin makes an ingress qdisc: there is room for it beside tcx, none beside clsact.
 TEST_F(ModesTest, BeforeTheUsualPlugins) {
     if (!kernel_can_tcx())
@@ -161,7 +161,7 @@ TEST_F(ModesTest, BeforePortmapAndFirewall) {
 }
 
 // What such an interface is adopted for is in source_routing_pod_rules_test.cpp.
-TEST_F(ModesTest, AfterAMainPluginWithoutAHostEndTheErrorSaysWhatToDo) {
+TEST_F(ModesTest, AfterAMainPluginWithoutAHostVethTheErrorSaysWhatToDo) {
     auto container = node_.container();
     const Json result = {{"cniVersion", "1.0.0"},
                          {"interfaces", {{{"name", "eth0"}, {"sandbox", container->path()}}}},

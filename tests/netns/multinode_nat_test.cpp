@@ -109,14 +109,14 @@ TEST_P(Services, TransfersOutliveALossOfAllPaths) {
     }
 }
 
-// What was pinned is removed and the next ADD loads everything anew, as to change what counts at loading only: pods
+// What was pinned is removed and the next ADD loads everything again, as to change what counts at loading only: pods
 // from before keep their programs, and the uplink gets new ones, which know nothing of them.
 TEST_P(Services, FlowsOutliveNewPrograms) {
     const Member a = add_pod(1);
     const Member b = add_pod(2);
     const EchoServer server(b.ns(), ipv4(), kBackendPort);
     const Service service = serve(b);
-    const auto load_anew = [&] {
+    const auto load_again = [&] {
         for (const int node : {1, 2}) {
             cluster_.node(node).run("rm -r " + cluster_.node(node).bpffs() + "/live");
             (void)add_pod(node);
@@ -130,7 +130,7 @@ TEST_P(Services, FlowsOutliveNewPrograms) {
             ASSERT_EQ(send_text(sockets.back(), "before"), 0);
             ASSERT_EQ(receive(sockets.back()).text, "before");
         }
-    EXPECT_EQ(transfer(sockets.front(), std::size_t{8} << 20U, load_anew), 0);
+    EXPECT_EQ(transfer(sockets.front(), std::size_t{8} << 20U, load_again), 0);
     for (const Fd &socket : sockets) {
         EXPECT_EQ(send_text(socket, "after"), 0);
         EXPECT_EQ(receive(socket).text, "after");

@@ -150,7 +150,7 @@ TEST_P(Route, RefusingRoutesRefuse) {
     EXPECT_EQ(cluster_.count(fast, REASON_SENT_UPLINK), 0U);
 }
 
-// By what a rule can tell packets: who sent them, the pod's host end (as VRFs do it), protocol and port.
+// By what a rule can tell packets: who sent them, the pod's host-side veth (as VRFs do it), protocol and port.
 TEST_P(Route, RulesAreHonoured) {
     const Member first = add_pod(1);
     const Member second = add_pod(1);

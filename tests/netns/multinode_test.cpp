@@ -47,7 +47,7 @@ class Multinode : public testing::TestWithParam<Routes> {
     Json keys_ = Json::object();
 };
 
-TEST_P(Multinode, PodsOfAllNodesReachEachOtherPastTheHostStacks) {
+TEST_P(Multinode, PodsOfAllNodesReachEachOtherOnTheFastPath) {
     std::vector<Member> pods;
     std::vector<std::unique_ptr<EchoServer>> servers;
     for (int node = 1; node <= Cluster::kNodes; ++node) {

@@ -65,7 +65,7 @@ TEST_F(NetTest, AnEndThatExistsIsNamed) {
     ASSERT_FALSE(pod_exists);
     EXPECT_EQ(pod_exists.error().code, ErrorCode::already_exists);
     EXPECT_NE(pod_exists.error().message.find("container's end eth0"), std::string::npos) << pod_exists.error().message;
-    EXPECT_FALSE(must(find_link(node_, "cali1"))) << "a failed creation left its host end";
+    EXPECT_FALSE(must(find_link(node_, "cali1"))) << "a failed creation left its host-side veth";
 }
 
 TEST_F(NetTest, OneChangeSetsEverything) {

@@ -329,7 +329,7 @@ TEST_F(RollbackTest, AfterAMainPluginItsInterfaceStays) {
     const Json one = {
         {"maxEndpoints", 1}, {"name", "other"}, {"ipam", {{"ranges", {{{{"subnet", "198.18.12.0/24"}}}}}}}};
     const Made full = make(one);
-    // The kernel gives ptp's host end its link-local address when it hears of the carrier.
+    // The kernel gives ptp's host-side veth its link-local address when it hears of the carrier.
     const std::string link_local =
         "ip -6 route show table local type local dev " + made.json["interfaces"][0]["name"].get<std::string>();
     ASSERT_TRUE(wait_until([&] { return node_.run(link_local).find("fe80") != std::string::npos; }));

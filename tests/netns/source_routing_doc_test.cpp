@@ -161,7 +161,7 @@ TEST_F(SourceRoutingDoc, AnInterfaceMadeByAnotherPlugin) {
     expect_both_answer();
 }
 
-TEST_F(SourceRoutingDoc, AnInterfaceWithoutAHostEnd) {
+TEST_F(SourceRoutingDoc, AnInterfaceWithoutAHostVeth) {
     start();
     make_lan();
     add("eth0", conflists("1.").at(0));

@@ -207,7 +207,7 @@ TEST_P(Lan, ChainedItIsTheSame) {
     after["gateway"] = {"192.168.133.1", "2001:db8:133::1"};
     Json ipam = {{"type", "host-local"}, {"ipam", alone.at("ipam")}};
     Json ptp = {{"type", "ptp"}, {"ipam", alone.at("ipam")}};
-    // ptp puts the gateway's address on the host end.
+    // ptp puts the gateway's address on the host-side veth.
     ptp["ipam"]["ranges"][0][0]["gateway"] = "192.168.133.221";
     ptp["ipam"]["ranges"][1][0]["gateway"] = "2001:db8:133::221";
     for (const Json &first : {ipam, ptp}) {

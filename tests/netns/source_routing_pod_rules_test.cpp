@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Podlane behind a main plugin whose interface has no host end, or is not routed by the node: rules in the container do
-// the source routing.
+// Podlane behind a main plugin whose interface has no host-side veth, or is not routed by the node: rules in the
+// container do the source routing.
 #include "tests/netns/sources.hpp"
 
 #include <net/if.h>
@@ -251,7 +251,7 @@ TEST_P(PodRules, ARenumberedInterfaceLeaksNothing) {
     EXPECT_EQ(pod_->run("ip route show table all dev net1").find(" table 13"), std::string::npos);
 }
 
-// The interface without a host end comes first; both are podlane's.
+// The interface without a host-side veth comes first; both are podlane's.
 TEST_P(PodRules, AsTheFirstInterfaceItWorksAsWell) {
     pod_ = node().container();
     Attach first = net1();
@@ -308,7 +308,7 @@ TEST_P(NoHostVeth, WhatNeedsProgramsIsRefused) {
         chain.variables = {{"CNI_IFNAME", "net1"}};
         const Reply reply = chain.add(*pod_);
         EXPECT_EQ(reply.code(), 2) << keys << reply;
-        EXPECT_NE(reply.message().find("no host end"), std::string::npos) << reply;
+        EXPECT_NE(reply.message().find("no host"), std::string::npos) << reply;
         EXPECT_EQ(chain.del(*pod_, true).rc, 0);
         EXPECT_EQ(routing().find("20556"), std::string::npos);
     }

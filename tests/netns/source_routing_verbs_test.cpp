@@ -82,7 +82,7 @@ TEST_F(SourceRoutingVerbs, OfThreeTheOthersStillFindEachOther) {
     for (const char *ifname : {"eth0", "net2"})
         EXPECT_EQ(lab_.check(pod, ifname).rc, 0) << lab_.check(pod, ifname);
     expect_answers(*pod, "net2", 2);
-    EXPECT_EQ(entries(), 8U) << "one address of each family, by itself and in the list, at two host ends";
+    EXPECT_EQ(entries(), 8U) << "one address of each family, by itself and in the list, at two host-side veths";
 }
 
 TEST_F(SourceRoutingVerbs, DelWithoutANamespaceIsClean) {
@@ -147,10 +147,10 @@ TEST_F(SourceRoutingVerbs, PodsOfTheNodeSeeTheSiblingsVerdict) {
             EXPECT_EQ(ask(peer->ns(), transport, {SourceLab::addr(*pod, "net1", ipv4), kPort}), 0)
                 << to_string(transport) << ipv4;
     EXPECT_GT(lab_.count(SourceLab::host_veth(*pod, "net1"), REASON_SENT_DIRECT), 6U);
-    const auto stranger = node().container();
-    lab_.add(stranger, "eth0", 2);
+    const auto foreign = node().container();
+    lab_.add(foreign, "eth0", 2);
     for (const bool ipv4 : {true, false})
-        EXPECT_EQ(ask(stranger->ns(), Transport::tcp, {SourceLab::addr(*pod, "net1", ipv4), kPort}), 0) << ipv4;
+        EXPECT_EQ(ask(foreign->ns(), Transport::tcp, {SourceLab::addr(*pod, "net1", ipv4), kPort}), 0) << ipv4;
 }
 
 TEST_F(SourceRoutingVerbs, PeopleAreShownTheWay) {
@@ -177,7 +177,7 @@ TEST_F(SourceRoutingVerbs, PeopleAreShownTheWay) {
     EXPECT_EQ(dropped.at(0).at("way"), "dropped");
 }
 
-// Of two pods one is gone: its entries go, at its own host ends; everything else stays as it is.
+// Of two pods one is gone: its entries go, at its own host-side veths; everything else stays as it is.
 TEST_F(SourceRoutingVerbs, GcRemovesTheEntriesOfWhatItRemovesAndNothingElse) {
     const auto stays = add_pod();
     const auto routes = [&] {
@@ -217,8 +217,8 @@ TEST_F(SourceRoutingVerbs, GcRemovesTheEntriesOfWhatItRemovesAndNothingElse) {
     expect_answers(*stays, "net1", 1);
 }
 
-// eth0 has no host end: the container's own rules do it, and go with DEL.
-TEST_F(SourceRoutingVerbs, BesideAnInterfaceWithoutAHostEndRulesDoIt) {
+// eth0 has no host-side veth: the container's own rules do it, and go with DEL.
+TEST_F(SourceRoutingVerbs, BesideAnInterfaceWithoutAHostVethRulesDoIt) {
     const auto pod = node().container();
     Json main = {{"type", "macvlan"}, {"master", "up0"}, {"ipam", lab_.network(0).at("ipam")}};
     main["ipam"]["ranges"] = {
@@ -239,7 +239,8 @@ TEST_F(SourceRoutingVerbs, BesideAnInterfaceWithoutAHostEndRulesDoIt) {
     EXPECT_EQ(pod->run("ip rule") + pod->run("ip -6 rule"), before);
 }
 
-// eth0 by another plugin with Podlane behind it, net1 by Podlane: both ways round, through that plugin's host end.
+// eth0 by another plugin with Podlane behind it, net1 by Podlane: both ways round, through that plugin's host-side
+// veth.
 class SourceChained : public SourceRoutingVerbs, public testing::WithParamInterface<std::string> {
   protected:
     [[nodiscard]] std::vector<Json> chain(const Json &keys = Json::object()) {

@@ -55,7 +55,7 @@ class UpgradeTest : public testing::TestWithParam<std::string> {
         std::ranges::sort(names);
         return names;
     }
-    // Ids of ours on both hooks of an interface.
+    // Ids of Podlane's programs on both hooks of an interface.
     [[nodiscard]] std::vector<std::uint32_t> on_hooks(std::uint32_t ifindex) const {
         const auto inside = require(net::enter(node().ns()));
         std::vector<std::uint32_t> ids;

@@ -39,7 +39,7 @@ class Uplink : public testing::TestWithParam<std::string> {
                 names.push_back(one.at("interface").is_string() ? one.at("interface") : Json("none"));
         return names;
     }
-    // Programs of ours on an interface.
+    // Programs of Podlane on an interface.
     [[nodiscard]] std::vector<std::string> programs(const std::string &link) const {
         const auto inside = require(net::enter(node().ns()));
         std::vector<std::string> names;
@@ -62,7 +62,7 @@ class Uplink : public testing::TestWithParam<std::string> {
             for (const bool ipv4 : {true, false})
                 node().run("ip route add " + Cluster::pods(other, ipv4) + " via " + Cluster::node_addr(other, ipv4));
     }
-    // That packets of the pod reach another node past the host stack.
+    // That packets of the pod reach another node on the fast path.
     void expect_fast(const Member &from, const Member &to) const {
         for (const bool ipv4 : {true, false}) {
             const EchoServer server(to.ns(), ipv4, kPort);

@@ -48,7 +48,7 @@ struct Made {
     std::shared_ptr<Container> container;
     Json result;
     std::string host_ifname;
-    std::uint32_t ifindex = 0; // host end
+    std::uint32_t ifindex = 0; // host-side veth
     std::string v4;            // the first of each family, empty without
     std::string v6;
 };
@@ -120,7 +120,7 @@ class VerbsTest : public testing::Test {
             throw std::runtime_error("no endpoint");
         return *found;
     }
-    // Programs of ours on a hook of an interface of the node.
+    // Programs of Podlane on a hook of an interface of the node.
     [[nodiscard]] std::vector<Attached> programs(std::uint32_t ifindex, Hook hook) const {
         const auto inside = require(net::enter(node_.ns()));
         return require(attached(ifindex, hook));

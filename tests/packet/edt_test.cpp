@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Departure times: who gets one, which one, and by which way the packet goes.
+// Earliest departure times: who gets one, which one, and by which way the packet goes.
 #include "tests/packet/cases.hpp"
 #include "maps/clock.hpp"
 
@@ -52,7 +52,7 @@ TEST_F(Edt, WhatCannotBePacedGoesByTheQdiscOfTheReceiver) {
     EXPECT_EQ(outcome.mark, PODLANE_MARK);
     EXPECT_EQ(outcome.counted,
               (std::vector<Counted>{{node().pod.ifindex, REASON_SENT_DIRECT, 1, outcome.frame.size()}}));
-    EXPECT_EQ(state(node().peer).packets, 0U) << "it is charged where it gets its departure time";
+    EXPECT_EQ(state(node().peer).packets, 0U) << "it is charged where it gets its earliest departure time";
 
     expect_ends_in(node(), node().run(segment()), REASON_SENT_DIRECT);
     EXPECT_EQ(state(node().peer).packets, 1U);

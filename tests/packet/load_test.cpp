@@ -185,7 +185,7 @@ TEST_F(Load, HonoursTheSizes) {
     EXPECT_EQ(entries(PODLANE_MAP_PATHS), 128U);
 }
 
-// Ids of all maps and programs: the same ones mean that nothing was loaded anew.
+// Ids of all maps and programs: the same ones mean that nothing was loaded again.
 std::vector<std::uint32_t> ids(const std::string &root) {
     std::vector<std::uint32_t> all;
     for (const char *name : kMaps)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whatever bytes a pod sends: one verdict of ours, one counter, and no way past the host stack for a forged source.
+// Whatever bytes a pod sends: one verdict, one counter, and no fast path for a forged source.
 #include "tests/packet/neighbour_cases.hpp"
 
 #include <random>

@@ -40,7 +40,7 @@ Family family6() {
             icmp6(1)};
 }
 
-class PathMemory : public PacketTest {
+class PathCache : public PacketTest {
   protected:
     void from_pod_ends_in(const Bytes &frame, reason why) { expect_ends_in(node(), node().run(frame), why); }
     void from_peer_ends_in(const Bytes &frame, reason why) {
@@ -71,7 +71,7 @@ class PathMemory : public PacketTest {
     }
 };
 
-TEST_F(PathMemory, SynIsRememberedAtBothEndsAndItsAnswersFollow) {
+TEST_F(PathCache, SynIsCachedAtBothEndsAndItsAnswersFollow) {
     each_family([&](const Family &family) {
         from_pod_ends_in(family.there / Tcp{40000, 80, kSyn}, REASON_SENT_DIRECT);
         EXPECT_EQ(remembered(family, IPPROTO_TCP), PATH_DIRECT);
@@ -83,7 +83,7 @@ TEST_F(PathMemory, SynIsRememberedAtBothEndsAndItsAnswersFollow) {
 }
 
 // The peer's SYN ACK cannot start a flow, so a SYN brings back an entry of the peer's that was evicted.
-TEST_F(PathMemory, SynOfAKnownFlowRestoresTheEntryAtThePeer) {
+TEST_F(PathCache, SynOfAKnownFlowRestoresTheEntryAtThePeer) {
     each_family([&](const Family &family) {
         from_pod_ends_in(family.there / Tcp{40000, 80, kSyn}, REASON_SENT_DIRECT);
         const path_key at_peer{node().peer.ifindex, family.peer, family.local, htons(80), htons(40000),
@@ -95,14 +95,14 @@ TEST_F(PathMemory, SynOfAKnownFlowRestoresTheEntryAtThePeer) {
     });
 }
 
-TEST_F(PathMemory, MidStreamLeavesNoMemory) {
+TEST_F(PathCache, MidStreamIsNotCached) {
     each_family([&](const Family &family) {
         from_pod_ends_in(family.there / Tcp{40000, 80, kAck}, REASON_HOST_UNKNOWN_PATH);
         EXPECT_EQ(require(node().paths().entries()).size(), 0U);
     });
 }
 
-TEST_F(PathMemory, WhatTheHostDeliveredReturnsThroughTheHost) {
+TEST_F(PathCache, WhatTheHostDeliveredReturnsThroughTheHost) {
     each_family([&](const Family &family) {
         delivered_by_host(family.delivered / Tcp{80, 40000, kSyn});
         EXPECT_EQ(remembered(family, IPPROTO_TCP), PATH_HOST);
@@ -111,7 +111,7 @@ TEST_F(PathMemory, WhatTheHostDeliveredReturnsThroughTheHost) {
     });
 }
 
-TEST_F(PathMemory, TheHostsWayWinsOverTheDirectOne) {
+TEST_F(PathCache, TheSlowPathWinsOverTheDirectOne) {
     each_family([&](const Family &family) {
         from_pod_ends_in(family.there / Udp{40000, 80}, REASON_SENT_DIRECT);
         EXPECT_EQ(remembered(family, IPPROTO_UDP), PATH_DIRECT);
@@ -121,7 +121,7 @@ TEST_F(PathMemory, TheHostsWayWinsOverTheDirectOne) {
     });
 }
 
-TEST_F(PathMemory, UdpAndSctpFollowToo) {
+TEST_F(PathCache, UdpAndSctpFollowToo) {
     each_family([&](const Family &family) {
         for (const std::uint8_t protocol : {IPPROTO_UDP, IPPROTO_SCTP}) {
             from_pod_ends_in(family.there / Udp{40000, 80, protocol} / sctp_chunk(kSctpInit), REASON_SENT_DIRECT);
@@ -131,7 +131,7 @@ TEST_F(PathMemory, UdpAndSctpFollowToo) {
     });
 }
 
-TEST_F(PathMemory, ErrorsGoTheWayOfTheFlowTheySpeakOf) {
+TEST_F(PathCache, ErrorsTakeThePathOfTheFlowTheyQuote) {
     each_family([&](const Family &family) {
         const Bytes error = family.there / family.error / family.quote / Udp{80, 40000};
         from_pod_ends_in(error, REASON_HOST_UNKNOWN_PATH);
@@ -143,7 +143,7 @@ TEST_F(PathMemory, ErrorsGoTheWayOfTheFlowTheySpeakOf) {
 }
 
 // The flow it quotes chooses the path only of an error to the sender of what is quoted.
-TEST_F(PathMemory, AnErrorIsNoTunnel) {
+TEST_F(PathCache, AnErrorIsNoTunnel) {
     each_family([&](const Family &family) {
         from_pod_ends_in(family.there / Udp{40000, 80}, REASON_SENT_DIRECT);
         const Bytes right = family.there / family.error / family.quote / Udp{80, 40000};
@@ -153,7 +153,7 @@ TEST_F(PathMemory, AnErrorIsNoTunnel) {
     from_pod_ends_in(from_pod() / to_peer4() / Icmp{.type = 3} / quote, REASON_HOST_NO_FLOW);
 }
 
-TEST_F(PathMemory, AnErrorTheHostDeliversChangesNoPath) {
+TEST_F(PathCache, AnErrorTheHostDeliversChangesNoPath) {
     each_family([&](const Family &family) {
         from_pod_ends_in(family.there / Udp{40000, 80}, REASON_SENT_DIRECT);
         const Bytes quoted = family.there / Udp{40000, 80};
@@ -162,14 +162,14 @@ TEST_F(PathMemory, AnErrorTheHostDeliversChangesNoPath) {
     });
 }
 
-TEST_F(PathMemory, FlowsWithTheOutsideTakeNoMemory) {
+TEST_F(PathCache, FlowsWithTheOutsideAreNotCached) {
     delivered_by_host(Ethernet{kPodMac, kHostMac} / Ipv4{ip("198.51.100.1"), pod4()} / Udp{});
     delivered_by_host(Ethernet{kPodMac, kHostMac} / Ipv4{ip("192.0.2.30"), pod4()} / Udp{}); // another network's
     from_pod_ends_in(ip4("192.0.2.10", "198.51.100.1"), REASON_HOST_NOT_LOCAL);
     EXPECT_EQ(require(node().paths().entries()).size(), 0U);
 }
 
-TEST_F(PathMemory, EchoesAreToldApartByIdentifier) {
+TEST_F(PathCache, EchoesAreToldApartByIdentifier) {
     from_pod_ends_in(from_pod() / to_peer4() / Icmp{8, 1}, REASON_SENT_DIRECT);
     delivered_by_host(Ethernet{kPodMac, kHostMac} / Ipv4{peer4(), pod4()} / Icmp{8, 2});
     from_pod_ends_in(from_pod() / to_peer4() / Icmp{0, 2}, REASON_HOST_PATH);

@@ -52,7 +52,7 @@ inline ip_addr gateway6() { return ip("fe80::ecee:eeff:feee:eeee"); }
 
 struct Pod {
     std::string name;
-    std::uint32_t ifindex = 0; // of the host end
+    std::uint32_t ifindex = 0; // of the host-side veth
     Mac mac{};
     std::vector<ip_addr> addresses;
     std::string network = "net-one";
@@ -82,7 +82,7 @@ struct Outcome {
     std::vector<Counted> counted;
 };
 
-// Which program, on which host end, with what GSO.
+// Which program, on which host-side veth, with what GSO.
 struct How {
     const char *program = PODLANE_PROGRAM_FROM_POD;
     std::uint32_t ifindex = 0; // 0: the pod's
@@ -153,9 +153,9 @@ class Node {
         require(loaded_.tables().counters.insert_zero(0)); // of packets of no endpoint, as the load makes it
         pod = {"pod", make_veth("caliA"), kPodMac, {ip("192.0.2.10"), ip("2001:db8::10")}};
         peer = {"peer", make_veth("caliB"), kPeerMac, {ip("192.0.2.20"), ip("2001:db8::20")}, "net-one", kMtu};
-        stranger = {"stranger", 4000, kForeignMac, {ip("192.0.2.30"), ip("2001:db8::30")}, "net-two"};
+        foreign = {"foreign", 4000, kForeignMac, {ip("192.0.2.30"), ip("2001:db8::30")}, "net-two"};
         unknown_ifindex = make_veth("caliC");
-        for (const Pod *each : {&pod, &peer, &stranger})
+        for (const Pod *each : {&pod, &peer, &foreign})
             put(*each);
     }
     Node(const Node &) = delete;
@@ -259,7 +259,7 @@ class Node {
     bool asks = false; // each packet is asked about first (loader/trace.hpp), and what comes of it compared
     Pod pod;           // sends
     Pod peer;          // on the same node and network
-    Pod stranger;      // on the same node, in another network
+    Pod foreign;       // on the same node, in another network
     std::uint32_t unknown_ifindex = 0;
 
   private:

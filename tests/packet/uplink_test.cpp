@@ -140,7 +140,7 @@ TEST_F(Uplink, WhatIsSentIsMarkedAndUnmarked) {
     EXPECT_EQ(left.mark, 0x4000U);
 }
 
-TEST_F(Uplink, DeliversPastTheHostStack) {
+TEST_F(Uplink, DeliversOnTheFastPath) {
     const Ipv4 to_pod{kRemote, pod4()};
     for (const Case &given : std::vector<Case>{
              {"udp4", arriving() / to_pod / Udp{}, REASON_UPLINK_DELIVERED, in()},
@@ -180,7 +180,7 @@ TEST_F(Uplink, AFlowReturnsTheWayItCame) {
     expect({"the next question", from_pod() / Ipv4{pod4(), kRemote} / Udp{}, REASON_HOST_PATH});
 
     node().forget_paths();
-    expect({"past the host stack", from_pod() / Ipv4{pod4(), kRemote} / Udp{}, REASON_SENT_UPLINK});
+    expect({"on the fast path", from_pod() / Ipv4{pod4(), kRemote} / Udp{}, REASON_SENT_UPLINK});
     expect({"its answer", answer, REASON_UPLINK_DELIVERED, in()});
 }
 
@@ -194,7 +194,7 @@ TEST_F(Uplink, AnswersFromOutsideReturnToTheHostStack) {
     EXPECT_EQ(require(node().paths().entries()).size(), 1U) << "TCP needs no memory";
 }
 
-// Marks of kube-proxy, portmap and Calico are none of ours, and stay.
+// Marks of kube-proxy, portmap and Calico are foreign, and stay.
 TEST_F(Uplink, ForeignMarksAreNotTakenForOurs) {
     for (std::uint32_t bit = 1; bit != 0; bit <<= 1U) {
         if (bit == PODLANE_MARK)

@@ -276,7 +276,7 @@ TEST_F(Verdict, OneFamilyOnly) {
 }
 
 // Another plugin's gateway is not ours to answer for.
-TEST_F(Verdict, HostEndOfAnotherPlugin) {
+TEST_F(Verdict, HostVethOfAnotherPlugin) {
     node().pod.flags &= ~static_cast<std::uint32_t>(INTERFACE_GATEWAY);
     node().put(node().pod);
     expect_cases(node(), {

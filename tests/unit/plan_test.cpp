@@ -64,7 +64,7 @@ std::vector<std::string> pod_routes(const Plan &plan) {
 std::vector<std::string> pod_neighbours(const Plan &plan) {
     std::vector<std::string> all;
     for (const net::Neighbour &one : plan.pod_neighbours) {
-        EXPECT_EQ(to_string(one.mac), "ee:ee:ee:ee:ee:ee") << "all of them are the host end";
+        EXPECT_EQ(to_string(one.mac), "ee:ee:ee:ee:ee:ee") << "all of them are the host-side veth";
         all.push_back(to_string(one.addr));
     }
     return all;
@@ -90,7 +90,7 @@ TEST(PlanMode, IsThatOfIpamPrevResultAndItsInterfaces) {
     EXPECT_THAT(none.error().message, HasSubstr("neither \"ipam\" nor \"prevResult\""));
 }
 
-// DEL finds the host end by this name, whichever version made it.
+// DEL finds the host-side veth by this name, whichever version made it.
 TEST(PlanNames, StayAsTheyAre) {
     EXPECT_EQ(host_ifname(request_of("demo-client", "eth0")), "caligknsanhxs7u");
     EXPECT_EQ(host_ifname(request_of("demo-server", "eth0")), "calisgsowcbyom5");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "tests/harness/wire.hpp"
 
+#include "tests/harness/frame.hpp"
+
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
 #define class class_ // a member in the next one
@@ -30,60 +32,45 @@ namespace {
 constexpr std::size_t kLargestFrame = 256 * 1024;
 constexpr std::uint8_t kUdpSegments = 5; // VIRTIO_NET_HDR_GSO_UDP_L4, younger than Debian 12's headers
 
-void put16(Bytes &bytes, std::uint16_t value) {
-    bytes.push_back(static_cast<std::uint8_t>(value >> 8U));
-    bytes.push_back(static_cast<std::uint8_t>(value));
-}
+using frames::append;
+using frames::put16;
+using frames::put32;
 
-void put32(Bytes &bytes, std::uint32_t value) {
-    put16(bytes, static_cast<std::uint16_t>(value >> 16U));
-    put16(bytes, static_cast<std::uint16_t>(value));
-}
-
-void append(Bytes &bytes, const Bytes &more) { bytes.insert(bytes.end(), more.begin(), more.end()); }
-
-Bytes addr_bytes(const ip_addr &addr) {
-    Bytes all(sizeof(addr));
-    std::memcpy(all.data(), &addr, sizeof(addr));
-    return is_ipv4(addr) ? Bytes(all.begin() + 12, all.end()) : all;
+// What is to be added to a length of so many bytes.
+int error_of(const std::optional<std::uint16_t> &length, std::size_t bytes) {
+    return length ? *length - static_cast<int>(bytes) : 0;
 }
 
 Bytes ipv4_bytes(const Packet &packet) {
-    Bytes out;
-    const auto words = static_cast<std::uint8_t>((kIpv4Bytes + packet.options.size()) / 4);
-    const std::size_t total = kIpv4Bytes + packet.options.size() + packet.payload.size();
-    out.push_back(packet.version_byte.value_or(static_cast<std::uint8_t>(0x40U | words)));
-    out.push_back(packet.traffic_class);
-    put16(out, packet.length.value_or(static_cast<std::uint16_t>(total)));
-    put16(out, packet.id);
-    put16(out, packet.fragment);
-    out.push_back(packet.hop_limit);
-    out.push_back(packet.protocol);
-    put16(out, 0);
-    append(out, addr_bytes(packet.source));
-    append(out, addr_bytes(packet.destination));
-    append(out, packet.options);
-    const std::uint16_t sum = packet.header_checksum.value_or(internet_checksum(out));
-    out[10] = static_cast<std::uint8_t>(sum >> 8U);
-    out[11] = static_cast<std::uint8_t>(sum);
-    append(out, packet.payload);
-    return out;
+    frames::Ipv4 header{.source = packet.source,
+                        .destination = packet.destination,
+                        .ttl = packet.hop_limit,
+                        .protocol = packet.protocol,
+                        .fragment = packet.fragment,
+                        .options = packet.options,
+                        .traffic_class = packet.traffic_class,
+                        .id = packet.id,
+                        .sum = packet.header_checksum};
+    header.length_error = error_of(packet.length, kIpv4Bytes + packet.options.size() + packet.payload.size());
+    if (packet.version_byte) {
+        header.version = *packet.version_byte >> 4U;
+        header.ihl = *packet.version_byte & 15U;
+    }
+    return header / packet.payload;
 }
 
 Bytes ipv6_bytes(const Packet &packet) {
-    Bytes out;
-    out.push_back(packet.version_byte.value_or(static_cast<std::uint8_t>(0x60U | packet.traffic_class >> 4U)));
-    out.push_back(static_cast<std::uint8_t>(packet.traffic_class << 4U));
-    put16(out, 0);
-    const std::size_t length = packet.options.size() + packet.payload.size();
-    put16(out, packet.length.value_or(static_cast<std::uint16_t>(length)));
-    out.push_back(packet.options.empty() ? packet.protocol : packet.extension);
-    out.push_back(packet.hop_limit);
-    append(out, addr_bytes(packet.source));
-    append(out, addr_bytes(packet.destination));
-    append(out, packet.options);
-    append(out, packet.payload);
-    return out;
+    frames::Ipv6 header{.source = packet.source,
+                        .destination = packet.destination,
+                        .hop_limit = packet.hop_limit,
+                        .next = packet.options.empty() ? packet.protocol : packet.extension,
+                        .traffic_class = packet.traffic_class};
+    header.length_error = error_of(packet.length, packet.options.size() + packet.payload.size());
+    if (packet.version_byte) {
+        header.version = *packet.version_byte >> 4U;
+        header.traffic_class = static_cast<std::uint8_t>((*packet.version_byte << 4U) | (packet.traffic_class & 15U));
+    }
+    return header / packet.options / packet.payload;
 }
 
 Packet packet_of(const Ends &ends, std::uint8_t protocol, Bytes payload) {
@@ -114,27 +101,18 @@ Offload offload_of(const virtio_net_hdr &header) {
 
 Bytes to_bytes(const Packet &packet) { return is_ipv4(packet.destination) ? ipv4_bytes(packet) : ipv6_bytes(packet); }
 
-std::uint16_t internet_checksum(const Bytes &bytes, std::uint32_t start) {
-    std::uint64_t sum = start;
-    for (std::size_t i = 0; i < bytes.size(); ++i)
-        sum += i % 2 == 0 ? static_cast<unsigned>(bytes[i]) << 8U : bytes[i];
-    while (sum >> 16U != 0)
-        sum = (sum & 0xffffU) + (sum >> 16U);
-    return static_cast<std::uint16_t>(~sum);
-}
-
 void set_checksum(Packet &packet, std::size_t offset) {
     packet.payload.at(offset) = 0;
     packet.payload.at(offset + 1) = 0;
     Bytes summed;
     if (packet.protocol != IPPROTO_ICMP) {
-        append(summed, addr_bytes(packet.source));
-        append(summed, addr_bytes(packet.destination));
+        append(summed, packet.source);
+        append(summed, packet.destination);
         put32(summed, static_cast<std::uint32_t>(packet.payload.size()));
         put32(summed, packet.protocol);
     }
     append(summed, packet.payload);
-    const std::uint16_t sum = internet_checksum(summed);
+    const std::uint16_t sum = frames::checksum(summed);
     packet.payload[offset] = static_cast<std::uint8_t>(sum >> 8U);
     packet.payload[offset + 1] = static_cast<std::uint8_t>(sum);
 }
@@ -229,11 +207,7 @@ Packet other(const Ends &ends, std::uint8_t protocol, std::size_t data) {
 }
 
 Bytes frame(const Mac &destination, const Mac &source, std::uint16_t ethertype, const Bytes &payload) {
-    Bytes out(destination.begin(), destination.end());
-    out.insert(out.end(), source.begin(), source.end());
-    put16(out, ethertype);
-    append(out, payload);
-    return out;
+    return frames::Ethernet{destination, source, ethertype} / payload;
 }
 
 Bytes frame(const Mac &destination, const Mac &source, const Packet &packet) {
@@ -241,13 +215,7 @@ Bytes frame(const Mac &destination, const Mac &source, const Packet &packet) {
 }
 
 Bytes to_bytes(const Arp &arp) {
-    Bytes out{0, 1, 8, 0, 6, 4};
-    put16(out, arp.operation);
-    out.insert(out.end(), arp.sender_mac.begin(), arp.sender_mac.end());
-    append(out, addr_bytes(arp.sender));
-    out.insert(out.end(), arp.target_mac.begin(), arp.target_mac.end());
-    append(out, addr_bytes(arp.target));
-    return out;
+    return frames::Frame(frames::Arp{arp.operation, arp.sender_mac, arp.sender, arp.target, arp.target_mac}.layer());
 }
 
 Packet neighbour(const Ends &ends, std::uint8_t type, std::uint32_t flags, const std::optional<ip_addr> &target,
@@ -257,14 +225,11 @@ Packet neighbour(const Ends &ends, std::uint8_t type, std::uint32_t flags, const
     if (type == ND_ROUTER_ADVERT) // reachable time, retransmission timer
         body.insert(body.end(), 8, 0);
     if (target)
-        append(body, addr_bytes(*target));
+        append(body, *target);
     if (type == ND_REDIRECT) // for this destination
-        append(body, addr_bytes(ends.source));
-    if (option_type != 0) {
-        body.push_back(option_type);
-        body.push_back(1);
-        body.insert(body.end(), option_mac.begin(), option_mac.end());
-    }
+        append(body, ends.source);
+    if (option_type != 0)
+        append(body, frames::nd_option(option_type, option_mac));
     Packet packet = icmp(ends, type, 0, body);
     packet.hop_limit = 255;
     return packet;

@@ -41,7 +41,6 @@ struct Packet {
 };
 
 Bytes to_bytes(const Packet &packet);
-std::uint16_t internet_checksum(const Bytes &bytes, std::uint32_t start = 0);
 
 // Transport packets with right checksums; `data` counts bytes of a fixed pattern.
 struct Ends {
@@ -56,7 +55,7 @@ Packet tcp(const Ends &ends, std::uint8_t flags, std::size_t data = 0);
 Packet echo_request(const Ends &ends, std::uint16_t identifier, std::uint16_t sequence, std::size_t data = 32);
 Packet icmp(const Ends &ends, std::uint8_t type, std::uint8_t code, const Bytes &body);
 Packet other(const Ends &ends, std::uint8_t protocol, std::size_t data = 32);
-// Sets the checksum at `offset` of the payload anew (pseudo header included, but for ICMP over IPv4).
+// Sets the checksum at `offset` of the payload (pseudo header included, but for ICMP over IPv4).
 void set_checksum(Packet &packet, std::size_t offset);
 Bytes pattern(std::size_t bytes);
 

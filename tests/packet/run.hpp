@@ -11,8 +11,8 @@
 #include "plugin/endpoint.hpp"
 #include "loader/net/link.hpp"
 #include "plugin/plan.hpp"
+#include "tests/harness/frame.hpp"
 #include "tests/harness/process.hpp"
-#include "tests/packet/frame.hpp"
 
 #include <bpf/bpf.h>
 #include <gtest/gtest.h>
@@ -30,6 +30,7 @@
 
 namespace podlane::packet {
 
+using namespace frames;
 using test::require;
 
 inline constexpr Mac kHostMac = PODLANE_HOST_MAC;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Frames as values: Ethernet{} / Ipv4{...} / Tcp{...} / bytes(20). Lengths, types and the IPv4 checksum follow from the
-// layers unless a layer says otherwise; transport checksums are 0, the programs never look at them.
+// layers unless a layer says otherwise; transport checksums are 0 (harness/wire.hpp makes packets that have them).
 #pragma once
 
 #include "maps/ip.hpp"
@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace podlane::packet {
+namespace podlane::frames {
 
 using Bytes = std::vector<std::uint8_t>;
 
@@ -149,19 +149,22 @@ struct Ipv4 {
     std::uint8_t version = 4;
     std::optional<std::uint8_t> ihl{};
     std::uint16_t checksum_error = 0;
+    std::uint8_t traffic_class = 0;
+    std::uint16_t id = 0x1234;
+    std::optional<std::uint16_t> sum{};
 
     [[nodiscard]] Layer layer() const {
         return {0x0800, IPPROTO_IPIP, [h = *this](const Layer *above, const Bytes &rest) {
                     const std::size_t header = 20 + h.options.size();
-                    Bytes out{static_cast<std::uint8_t>(h.version << 4U | h.ihl.value_or(header / 4)), 0};
+                    Bytes out{static_cast<std::uint8_t>(h.version << 4U | h.ihl.value_or(header / 4)), h.traffic_class};
                     put16(out, header + rest.size() + static_cast<std::size_t>(h.length_error));
-                    put16(out, 0x1234);
+                    put16(out, h.id);
                     put16(out, h.fragment);
                     append(out, Bytes{h.ttl, h.protocol.value_or(above == nullptr ? 253 : above->protocol), 0, 0});
                     append(out, h.source);
                     append(out, h.destination);
                     append(out, h.options);
-                    const std::uint16_t sum = checksum(out) ^ h.checksum_error;
+                    const std::uint16_t sum = h.sum.value_or(checksum(out) ^ h.checksum_error);
                     out[10] = static_cast<std::uint8_t>(sum >> 8U);
                     out[11] = static_cast<std::uint8_t>(sum);
                     append(out, rest);
@@ -177,10 +180,12 @@ struct Ipv6 {
     std::optional<std::uint8_t> next{};
     int length_error = 0;
     std::uint8_t version = 6;
+    std::uint8_t traffic_class = 0;
 
     [[nodiscard]] Layer layer() const {
         return {0x86dd, IPPROTO_IPV6, [h = *this](const Layer *above, const Bytes &rest) {
-                    Bytes out{static_cast<std::uint8_t>(h.version << 4U), 0, 0, 0};
+                    Bytes out{static_cast<std::uint8_t>(h.version << 4U | h.traffic_class >> 4U),
+                              static_cast<std::uint8_t>(h.traffic_class << 4U), 0, 0};
                     put16(out, rest.size() + static_cast<std::size_t>(h.length_error));
                     append(out, Bytes{h.next.value_or(above == nullptr ? 59 : above->protocol), h.hop_limit});
                     append(out, h.source);
@@ -322,4 +327,4 @@ struct Arp {
     }
 };
 
-} // namespace podlane::packet
+} // namespace podlane::frames

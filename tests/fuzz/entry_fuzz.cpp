@@ -2,6 +2,8 @@
 // Feeds hostile bytes to what puts entries of maps in words: a map may have been written by anybody.
 #include "tools/podlanectl/views/decode.hpp"
 
+#include "tests/fuzz/require.hpp"
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -11,11 +13,6 @@
 namespace {
 
 using namespace podlane;
-
-void require(bool holds) {
-    if (!holds)
-        std::abort();
-}
 
 // The bytes as an entry of that type; zeros where there are too few.
 template <typename T> T take(const std::uint8_t *&data, std::size_t &size) {

@@ -2,6 +2,8 @@
 // Feeds hostile bytes to what reads frames: the text of `podlanectl explain --frame`, and packets that `monitor` shows.
 #include "tools/podlanectl/views/frame.hpp"
 
+#include "tests/fuzz/require.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -10,11 +12,6 @@
 namespace {
 
 using namespace podlane;
-
-void require(bool holds) {
-    if (!holds)
-        std::abort();
-}
 
 // Whatever the bytes are, there are words for them.
 void check_frame(std::span<const std::uint8_t> frame) { require(!ctl::frame_words(ctl::read_frame(frame)).empty()); }

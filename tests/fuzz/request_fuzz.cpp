@@ -6,6 +6,8 @@
 #include "plugin/cni/result.hpp"
 #include "plugin/cni/version.hpp"
 
+#include "tests/fuzz/require.hpp"
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -15,11 +17,6 @@
 namespace {
 
 using namespace podlane;
-
-void require(bool holds) {
-    if (!holds)
-        std::abort();
-}
 
 // Takes the lines up to the first empty one; what is left of `input` is standard input.
 cni::Environment take_environment(std::string_view &input) {

@@ -13,6 +13,20 @@ struct Case {
     How run{};
 };
 
+// Counted once where it enters, and at `receiver` if an uplink's program delivers it there.
+inline Outcome expect_case(Node &node, const Case &given, std::uint32_t receiver) {
+    SCOPED_TRACE(given.name);
+    const Outcome outcome = node.run(given.frame, given.run);
+    std::vector<Counted> expected{
+        {given.run.ifindex == 0 ? node.pod.ifindex : given.run.ifindex, given.why, 1, outcome.frame.size()}};
+    if (given.why == REASON_UPLINK_DELIVERED)
+        expected.push_back({receiver, REASON_RECEIVED_UPLINK, 1, outcome.frame.size()});
+    std::ranges::sort(expected, {}, &Counted::ifindex);
+    EXPECT_EQ(outcome.counted, expected);
+    EXPECT_EQ(outcome.verdict, given.why == REASON_UPLINK_SENT ? kNext : verdict_of(given.why));
+    return outcome;
+}
+
 // What only packets to and from other nodes end in.
 inline constexpr std::array kUplinkReasons = {REASON_SENT_UPLINK,    REASON_RECEIVED_UPLINK,   REASON_UPLINK_DELIVERED,
                                               REASON_UPLINK_SENT,    REASON_UPLINK_SENT_HOST,  REASON_HOST_NO_ROUTE,

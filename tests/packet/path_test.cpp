@@ -121,6 +121,19 @@ TEST_F(PathCache, TheSlowPathWinsOverTheDirectOne) {
     });
 }
 
+// A Service's translation lets the peer see such a flow: only connection tracking can tell the two apart.
+TEST_F(PathCache, AFlowThatThePeerHasFromTheHostStackIsNotStartedDirectly) {
+    each_family([&](const Family &family) {
+        const std::uint32_t peer = node().peer.ifindex;
+        const Bytes syn = family.there / Tcp{40000, 80, kSyn};
+        expect_ends_in(node(), node().run(syn, {.program = PODLANE_PROGRAM_TO_POD, .ifindex = peer}),
+                       REASON_RECEIVED_HOST, peer);
+        EXPECT_EQ(remembered(family, IPPROTO_TCP, true), PATH_HOST);
+        from_pod_ends_in(syn, REASON_HOST_PATH);
+        EXPECT_EQ(remembered(family, IPPROTO_TCP), 0U);
+    });
+}
+
 TEST_F(PathCache, UdpAndSctpFollowToo) {
     each_family([&](const Family &family) {
         for (const std::uint8_t protocol : {IPPROTO_UDP, IPPROTO_SCTP}) {

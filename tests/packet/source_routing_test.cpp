@@ -57,22 +57,7 @@ class Source : public PacketTest {
             require(node().tables().source_routes.update({end, addr}, route));
         require(node().tables().source_slots.update({node().pod.ifindex, is_ipv4(addr) ? 1U : 0U, 1}, route));
     }
-    Outcome expect(const Case &given) {
-        SCOPED_TRACE(given.name);
-        const Outcome outcome = node().run(given.frame, given.run);
-        const std::uint32_t on = given.run.ifindex == 0 ? node().pod.ifindex : given.run.ifindex;
-        std::vector<Counted> expected{{on, given.why, 1, given.frame.size()}};
-        if (given.why == REASON_UPLINK_DELIVERED)
-            expected.push_back({second_.ifindex, REASON_RECEIVED_UPLINK, 1, given.frame.size()});
-        std::ranges::sort(expected, {}, &Counted::ifindex);
-        if (kReasons[given.why].kind != REASON_KIND_ANSWER) { // those have a length of their own
-            EXPECT_EQ(outcome.counted, expected);
-        } else {
-            EXPECT_EQ(outcome.counted.at(0).why, given.why);
-        }
-        EXPECT_EQ(outcome.verdict, verdict_of(given.why));
-        return outcome;
-    }
+    Outcome expect(const Case &given) { return expect_case(node(), given, second_.ifindex); }
     [[nodiscard]] How from_second() const { return {.ifindex = second_.ifindex}; }
     [[nodiscard]] How in() const { return {.program = PODLANE_PROGRAM_FROM_UPLINK, .ifindex = lan_}; }
     [[nodiscard]] How out() const { return {.program = PODLANE_PROGRAM_TO_UPLINK, .ifindex = lan_}; }

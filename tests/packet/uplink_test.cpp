@@ -55,18 +55,7 @@ class Uplink : public PacketTest {
         return {.program = PODLANE_PROGRAM_TO_UPLINK, .ifindex = uplink_, .mark = mark};
     }
 
-    Outcome expect(const Case &given) {
-        SCOPED_TRACE(given.name);
-        const Outcome outcome = node().run(given.frame, given.run);
-        const std::uint32_t on = given.run.ifindex == 0 ? node().pod.ifindex : given.run.ifindex;
-        std::vector<Counted> expected{{on, given.why, 1, outcome.frame.size()}};
-        if (given.why == REASON_UPLINK_DELIVERED)
-            expected.push_back({node().pod.ifindex, REASON_RECEIVED_UPLINK, 1, outcome.frame.size()});
-        std::ranges::sort(expected, {}, &Counted::ifindex);
-        EXPECT_EQ(outcome.counted, expected);
-        EXPECT_EQ(outcome.verdict, given.why == REASON_UPLINK_SENT ? kNext : verdict_of(given.why));
-        return outcome;
-    }
+    Outcome expect(const Case &given) { return expect_case(node(), given, node().pod.ifindex); }
 
     // Of the flow with the ports of Udp{}, as the pod sees it.
     std::optional<flow_path> path(const ip_addr &peer, std::uint16_t local_port = 40000, std::uint16_t peer_port = 53) {
@@ -192,6 +181,27 @@ TEST_F(Uplink, AnswersFromOutsideReturnToTheHostStack) {
     expect({"TCP", leaving() / Ipv4{pod4(), outside} / Tcp{}, REASON_UPLINK_SENT_HOST, out()});
     expect({"its answer", arriving() / Ipv4{outside, pod4()} / Tcp{.flags = kAck}, REASON_HOST_UNKNOWN_PATH, in()});
     EXPECT_EQ(require(node().paths().entries()).size(), 1U) << "TCP needs no memory";
+}
+
+// A request that an uplink delivered comes once more through the host stack: from then on replies take the slow path.
+TEST_F(Uplink, TheSlowPathTakesAFlowOver) {
+    const ip_addr outside = ip("198.51.99.1");
+    const Bytes reply = from_pod() / Ipv4{pod4(), outside} / Tcp{80, 40000, kSyn | kAck};
+    expect({"by the uplink", arriving() / Ipv4{outside, pod4()} / Tcp{}, REASON_UPLINK_DELIVERED, in()});
+    expect({"its reply", reply, REASON_SENT_UPLINK});
+    expect({"by the host stack",
+            Ethernet{kPodMac, kHostMac} / Ipv4{outside, pod4()} / Tcp{},
+            REASON_RECEIVED_HOST,
+            {.program = PODLANE_PROGRAM_TO_POD}});
+    expect({"its reply", reply, REASON_HOST_PATH});
+}
+
+TEST_F(Uplink, ASourceThatIsAPodOfThisNodeIsLeftToTheHostStackWhateverIsCached) {
+    const Bytes request = arriving() / Ipv4{kRemote, pod4()} / Udp{};
+    expect({"of another node's pod", request, REASON_UPLINK_DELIVERED, in()});
+    node().peer.addresses = {kRemote};
+    node().put(node().peer);
+    expect({"of this node's pod", request, REASON_HOST_SOURCE_LOCAL, in()});
 }
 
 // Marks of kube-proxy, portmap and Calico are foreign, and stay.

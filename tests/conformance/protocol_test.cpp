@@ -15,7 +15,7 @@ const std::vector<std::string> kVersions = {"0.1.0", "0.2.0", "0.3.0", "0.3.1", 
 class ProtocolTest : public VerbsTest {
   protected:
     // The form of the result in each version, with what is in the kernel filled in.
-    [[nodiscard]] Json expected(const std::string &version, const Made &made) const {
+    [[nodiscard]] Json expected(const std::string &version, const Pod &made) const {
         const Json routes4 = {{{"dst", "0.0.0.0/0"}, {"gw", kGateway4}}};
         const Json routes6 = {{{"dst", "::/0"}, {"gw", kGateway6}}};
         if (version < "0.3.0")
@@ -64,7 +64,7 @@ TEST_F(ProtocolTest, EachVersionFromAddToDel) {
         const Json keys = {{"cniVersion", version}};
         const Reply added = add(*container_, keys);
         ASSERT_EQ(added.rc, 0) << added;
-        EXPECT_EQ(added.json, expected(version, {container_, {}, {}, 0, {}, {}}));
+        EXPECT_EQ(added.json, expected(version, {.container = container_}));
         Json with_result = node_.config(keys);
         with_result["prevResult"] = added.json;
         const Reply checked = node_.cni("CHECK", with_result, *container_);
@@ -186,7 +186,7 @@ TEST_F(ProtocolTest, IdentityInAnyOrder) {
                                    "K8S_POD_INFRA_CONTAINER_ID=c",
                                    "Z=1;K8S_POD_INFRA_CONTAINER_ID=c;K8S_POD_UID=u;IgnoreUnknown=true;"
                                    "K8S_POD_NAME=web-0;K8S_POD_NAMESPACE=shop"}) {
-        const Made made = make(Json::object(), {{"CNI_ARGS", args}});
+        const Pod made = make(Json::object(), {{"CNI_ARGS", args}});
         EXPECT_EQ(field_text(record(made).pod_name), "web-0");
         EXPECT_EQ(field_text(record(made).pod_namespace), "shop");
     }

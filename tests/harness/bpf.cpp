@@ -6,10 +6,12 @@
 #include "tests/harness/process.hpp"
 
 #include <bpf/bpf.h>
-#include <linux/bpf.h>
+#include <bpf/libbpf.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <stdexcept>
 
 namespace podlane::test {
@@ -21,6 +23,31 @@ Fd load_passing_program(const char *name) {
     if (!fd)
         throw std::runtime_error("loading a program");
     return fd;
+}
+
+void attach_filter(int program, std::uint32_t ifindex, Hook hook, unsigned priority) {
+    bpf_tc_hook tc{};
+    tc.sz = sizeof tc;
+    tc.ifindex = static_cast<int>(ifindex);
+    tc.attach_point = static_cast<bpf_tc_attach_point>(BPF_TC_INGRESS | BPF_TC_EGRESS);
+    const int made = bpf_tc_hook_create(&tc);
+    tc.attach_point = hook == Hook::ingress ? BPF_TC_INGRESS : BPF_TC_EGRESS;
+    bpf_tc_opts options{};
+    options.sz = sizeof options;
+    options.prog_fd = program;
+    options.handle = 7;
+    options.priority = priority;
+    if ((made != 0 && made != -EEXIST) || bpf_tc_attach(&tc, &options) != 0)
+        throw std::runtime_error(std::string("clsact filter: ") + std::strerror(errno));
+}
+
+bpf_attach_type tcx_type(Hook hook) { // linux/bpf.h of 6.6
+    return static_cast<bpf_attach_type>(hook == Hook::ingress ? 46 : 47);
+}
+
+void attach_tcx(int program, std::uint32_t ifindex, Hook hook) {
+    if (bpf_prog_attach(program, static_cast<int>(ifindex), tcx_type(hook), 0) != 0)
+        throw std::runtime_error(std::string("tcx: ") + std::strerror(errno));
 }
 
 MapEntries map_entries(const std::string &bpffs, const std::set<std::string_view> &left_out) {

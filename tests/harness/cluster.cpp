@@ -27,15 +27,6 @@ std::string network6(int network) { return "2001:db8:f" + std::to_string(network
 
 std::string port_name(const std::string &of, int network) { return "p" + of + "-" + std::to_string(network); }
 
-std::string text_of(const std::string &path) {
-    std::ifstream file(path);
-    if (!file)
-        throw std::runtime_error("cannot read " + path);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
-}
-
 void exchange(std::string &text, const std::string &a, const std::string &b) {
     const auto replace = [&text](const std::string &from, const std::string &to) {
         for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
@@ -72,7 +63,7 @@ std::size_t occurrences(const std::string &text, const std::string &of) {
 
 } // namespace
 
-std::string with_bits(const std::string &addr) { return addr + (is_ipv4(to_addr(addr)) ? "/32" : "/128"); }
+std::string with_bits(const std::string &addr) { return addr + (is_ipv4(ip(addr)) ? "/32" : "/128"); }
 
 Daemon::Daemon(const net::Namespace &where, const std::vector<std::string> &argv, const std::string &log) {
     std::vector<std::string> copy = argv;
@@ -157,7 +148,7 @@ Cluster::Cluster(int networks) {
 }
 
 Cluster::~Cluster() {
-    for (const Member &pod : pods_)
+    for (const Pod &pod : pods_)
         if (const Reply reply = pod.chain->del(*pod.container); reply.rc != 0)
             ADD_FAILURE() << "DEL: " << reply;
 }
@@ -175,38 +166,17 @@ Json Cluster::config(int number, const Json &keys) const {
     return all;
 }
 
-Member Cluster::add_chain(int number, const std::vector<Json> &plugins, const Json &arguments) {
-    const Node &where = node(number);
-    Member pod{.node = number,
-               .container = nodes_.at(static_cast<std::size_t>(number - 1))->container(),
-               .chain = std::make_shared<Chain>(where, plugins)};
-    pod.chain->capability_args = arguments;
-    const Reply reply = pod.chain->add(*pod.container);
-    if (reply.rc != 0)
-        throw std::runtime_error("ADD: " + reply.out + reply.err);
-    look_at(pod);
+Pod Cluster::add_chain(int number, const std::vector<Json> &plugins, const Json &arguments) {
+    Pod pod =
+        attach_pod(node(number), nodes_.at(static_cast<std::size_t>(number - 1))->container(), plugins, arguments);
+    pod.node = number;
     pods_.push_back(pod);
     return pod;
 }
 
-void Cluster::del_pod(const Member &pod) {
-    const Reply reply = pod.chain->del(*pod.container);
-    if (reply.rc != 0)
-        ADD_FAILURE() << "DEL: " << reply;
-    std::erase_if(pods_, [&pod](const Member &other) { return other.container == pod.container; });
-}
-
-void Cluster::look_at(Member &pod) const {
-    const Json link = Json::parse(pod.container->run("ip -j addr show eth0")).at(0);
-    pod.ifindex = link.at("link_index");
-    for (const Json &one : link.at("addr_info")) {
-        const ip_addr addr = to_addr(one.at("local"));
-        if (!is_link_local(addr))
-            (is_ipv4(addr) ? pod.v4 : pod.v6) = addr;
-    }
-    for (const Json &one : Json::parse(node(pod.node).run("ip -j link")))
-        if (one.at("ifindex") == pod.ifindex)
-            pod.host_ifname = one.at("ifname");
+void Cluster::del_pod(const Pod &pod) {
+    detach_pod(pod);
+    std::erase_if(pods_, [&pod](const Pod &other) { return other.container == pod.container; });
 }
 
 void Cluster::route_by_hosts() const {
@@ -285,7 +255,7 @@ void Cluster::erase_paths() const {
 
 std::string example_of(int node, const std::string &file) {
     const char *source = std::getenv("PODLANE_SOURCE_DIR");
-    return as_node(text_of(std::string(source != nullptr ? source : ".") + "/docs/examples/" + file), node);
+    return as_node(read_file(std::string(source != nullptr ? source : ".") + "/docs/examples/" + file), node);
 }
 
 Birds::Birds(const Cluster &cluster) : cluster_(cluster) {

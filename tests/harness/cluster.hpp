@@ -2,7 +2,7 @@
 // Three nodes on a switch, each with pods, a bpffs and CNI state of its own: namespaces, all gone with the test.
 #pragma once
 
-#include "tests/harness/chain.hpp"
+#include "tests/harness/pod.hpp"
 #include "tests/harness/talk.hpp"
 
 #include <sys/types.h>
@@ -18,9 +18,7 @@
 
 namespace podlane::test {
 
-inline ip_addr to_addr(const std::string &text) { return require(parse_ip(text)); }
 std::string with_bits(const std::string &addr); // as a prefix of this one address
-inline bool in_virtual_machine() { return std::getenv("PODLANE_TEST_SLOW") != nullptr; }
 
 // A program that runs in a namespace until this object goes, or the test does, however it ends.
 class Daemon {
@@ -39,19 +37,7 @@ class Daemon {
     pid_t pid_;
 };
 
-// A pod of one of the nodes.
-struct Member {
-    int node = 0;
-    std::shared_ptr<Container> container{};
-    std::shared_ptr<Chain> chain{};
-    std::uint32_t ifindex = 0; // host-side veth
-    std::string host_ifname{};
-    ip_addr v4{};
-    ip_addr v6{};
-
-    [[nodiscard]] const net::Namespace &ns() const { return container->ns(); }
-    [[nodiscard]] const ip_addr &addr(bool ipv4) const { return ipv4 ? v4 : v6; }
-};
+using Member = Pod;
 
 // Node N (1 to 3) has 192.0.2.1N on up0, 198.51.100.1N on up1, and pods in 198.18.N.0/24; and the like in IPv6. The
 // outside is one more host on the network of up0, the nodes' default gateway; it knows nothing of pods.
@@ -77,10 +63,10 @@ class Cluster {
 
     // Podlane with the node's ranges and the cluster's; `keys` are put on top.
     [[nodiscard]] Json config(int node, const Json &keys = Json::object()) const;
-    Member add_pod(int node, const Json &keys = Json::object()) { return add_chain(node, {config(node, keys)}); }
-    Member add_chain(int node, const std::vector<Json> &plugins, const Json &arguments = Json::object());
+    Pod add_pod(int node, const Json &keys = Json::object()) { return add_chain(node, {config(node, keys)}); }
+    Pod add_chain(int node, const std::vector<Json> &plugins, const Json &arguments = Json::object());
     // A DEL that must succeed; those of the others come with the end of the cluster.
-    void del_pod(const Member &pod);
+    void del_pod(const Pod &pod);
 
     // Each node's routes to the pods of the others.
     void route_by_hosts() const;   // by the other node's address on up0
@@ -92,19 +78,18 @@ class Cluster {
     // Pulls or plugs the cable of an uplink; neither end sees its link go.
     void cable(int node, int network, bool plugged) const;
 
-    [[nodiscard]] std::uint64_t count(const Member &pod, reason why) const { return count(pod.node, pod.ifindex, why); }
+    [[nodiscard]] std::uint64_t count(const Pod &pod, reason why) const { return count(pod.node, pod.ifindex, why); }
     [[nodiscard]] std::uint64_t count(int node, const std::string &ifname, reason why) const;
     [[nodiscard]] std::vector<std::pair<path_key, flow_path>> paths(int node) const;
     void erase_paths() const; // on all nodes that have any
 
   private:
     [[nodiscard]] std::uint64_t count(int node, std::uint32_t ifindex, reason why) const;
-    void look_at(Member &pod) const;
 
     std::array<std::unique_ptr<Node>, kNodes> nodes_;
     std::shared_ptr<Container> switch_;
     std::shared_ptr<Container> outside_;
-    std::vector<Member> pods_;
+    std::vector<Pod> pods_;
 };
 
 // A file of docs/examples, which is node 1's, as another node has it.

@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <fstream>
 #include <ostream>
+#include <iostream>
 #include <stdexcept>
 #include <thread>
 
@@ -175,6 +176,24 @@ void Node::remove_plugin(const std::string &name) const { unlink((plugins() + "/
 std::shared_ptr<Container> Node::container(const std::string &id) {
     const std::string number = std::to_string(++containers_);
     return std::make_shared<Container>(id.empty() ? "container" + number : id, dir_ + "/netns-" + number);
+}
+
+Output Node::podlanectl(const std::vector<std::string> &arguments) const {
+    std::vector<std::string> argv{variable("PODLANECTL_BIN"), "--bpffs", bpffs_};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    return test::run(ns(), argv);
+}
+
+Json Node::podlanectl_json(const std::string &arguments) const {
+    const Output output = podlanectl("--json " + arguments);
+    if (output.rc != 0)
+        throw std::runtime_error("podlanectl " + arguments + ": " + output.out + output.err);
+    return Json::parse(output.out);
+}
+
+void Node::show(const std::vector<std::string> &lists) const {
+    for (const std::string &list : lists)
+        std::cerr << podlanectl(list).out;
 }
 
 Reply Node::cni_text(const std::string &plugin, const std::string &command, const std::string &config,

@@ -72,6 +72,14 @@ class Node {
     }
     std::shared_ptr<Container> container(const std::string &id = {});
 
+    // podlanectl with this node's bpffs.
+    [[nodiscard]] Output podlanectl(const std::vector<std::string> &arguments) const;
+    [[nodiscard]] Output podlanectl(const std::string &arguments) const { return podlanectl(words(arguments)); }
+    // The same with --json; it must succeed.
+    [[nodiscard]] Json podlanectl_json(const std::string &arguments) const;
+    // The same for people, of each of the lists: for the log of a test that fails.
+    void show(const std::vector<std::string> &lists) const;
+
     // CNI_COMMAND and CNI_PATH are set; all else is in `environment`.
     [[nodiscard]] Reply cni(const std::string &plugin, const std::string &command, const Json &config,
                             const Variables &environment = {}) const;

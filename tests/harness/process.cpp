@@ -13,7 +13,9 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -139,6 +141,24 @@ std::string must_run(const net::Namespace &where, const std::vector<std::string>
     }
     return std::move(output.out);
 }
+
+std::string read_file(const std::string &path) {
+    std::ifstream file(path);
+    if (!file)
+        throw std::runtime_error("cannot read " + path);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+}
+
+std::string variable(const char *name) {
+    const char *value = std::getenv(name);
+    if (value == nullptr)
+        throw std::runtime_error(std::string(name) + " is not set; ctest sets it");
+    return value;
+}
+
+bool slow() { return std::getenv("PODLANE_TEST_SLOW") != nullptr; }
 
 std::vector<std::string> words(const std::string &text) {
     std::istringstream stream(text);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "loader/net/namespace.hpp"
+#include "maps/ip.hpp"
 
 #include <chrono>
 #include <functional>
@@ -23,6 +24,14 @@ inline void require(const Result<void> &result) {
     if (!result)
         throw std::runtime_error(result.error().message + " " + result.error().hint);
 }
+
+inline ip_addr ip(const std::string &text) { return require(parse_ip(text)); }
+inline Prefix prefix(const std::string &text) { return require(parse_prefix(text)); }
+std::string read_file(const std::string &path);
+// Of the environment; ctest sets those that tests need.
+std::string variable(const char *name);
+// Whether this machine is emulated, some ten times slower than others.
+bool slow();
 
 struct Output {
     int rc = -1; // the exit code; 128 and the signal's number where one ended it

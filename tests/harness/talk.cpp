@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "tests/harness/talk.hpp"
 
+#include "tests/harness/process.hpp"
+
 #include "tests/harness/wire.hpp"
 
 #include <arpa/inet.h>
@@ -78,8 +80,6 @@ int pending_error(int fd) {
     socklen_t size = sizeof(error);
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
-
-bool slow() { return std::getenv("PODLANE_TEST_SLOW") != nullptr; }
 
 } // namespace
 

@@ -27,7 +27,7 @@ class StaticAddTest : public VerbsTest {
         config["ipam"].update(ipam);
         return node_.cni("ADD", config, container);
     }
-    Made make_static(const Json &addresses, const Json &ipam = Json::object(), const Json &keys = Json::object()) {
+    Pod make_static(const Json &addresses, const Json &ipam = Json::object(), const Json &keys = Json::object()) {
         auto container = node_.container();
         const Reply reply = add_static(*container, addresses, ipam, keys);
         if (reply.rc != 0)
@@ -37,7 +37,7 @@ class StaticAddTest : public VerbsTest {
 };
 
 TEST_F(AddTest, MakesAVethWithTheMacsOfTheResult) {
-    const Made made = make();
+    const Pod made = make();
     Json pod = find(ip_json(made.container->ns(), "link"), "ifname", "eth0");
     Json host = host_link(made);
     EXPECT_EQ(made.result["interfaces"][0]["name"], made.host_ifname);
@@ -55,38 +55,38 @@ TEST_F(AddTest, MakesAVethWithTheMacsOfTheResult) {
 }
 
 TEST_F(AddTest, NamesTheHostVethByContainerAndInterface) {
-    const Made a = make();
-    const Made b = make();
+    const Pod a = make();
+    const Pod b = make();
     EXPECT_THAT(a.host_ifname, testing::StartsWith("cali"));
     EXPECT_LE(a.host_ifname.size(), 15U);
     EXPECT_NE(a.host_ifname, b.host_ifname);
     const Reply second = node_.cni("ADD", node_.config(), *a.container, {{"CNI_IFNAME", "net1"}});
     ASSERT_EQ(second.rc, 0) << second;
     EXPECT_NE(second.json["interfaces"][0]["name"], a.host_ifname);
-    const Made prefixed = make({{"hostInterfacePrefix", "pl-"}});
+    const Pod prefixed = make({{"hostInterfacePrefix", "pl-"}});
     EXPECT_THAT(prefixed.host_ifname, testing::StartsWith("pl-"));
     ASSERT_EQ(del(*a.container).rc, 0);
     EXPECT_EQ(add(*a.container).json["interfaces"][0]["name"], a.host_ifname) << "not the same at every ADD";
 }
 
 TEST_F(AddTest, TakesTheMtuOfTheUplinkOrOfTheConfiguration) {
-    const Made of_uplink = make({{"cniVersion", "1.0.0"}});
+    const Pod of_uplink = make({{"cniVersion", "1.0.0"}});
     EXPECT_EQ(host_link(of_uplink)["mtu"], 1420);
     EXPECT_EQ(find(ip_json(of_uplink.container->ns(), "link"), "ifname", "eth0")["mtu"], 1420);
     EXPECT_EQ(record(of_uplink).mtu, 1420U);
-    const Made configured = make({{"mtu", 1300}});
+    const Pod configured = make({{"mtu", 1300}});
     EXPECT_EQ(host_link(configured)["mtu"], 1300);
     EXPECT_EQ(find(ip_json(configured.container->ns(), "link"), "ifname", "eth0")["mtu"], 1300);
     EXPECT_EQ(record(configured).mtu, 1300U);
 }
 
 TEST_F(AddTest, GivesHostPrefixesWithoutDuplicateAddressDetection) {
-    const Made made = make();
+    const Pod made = make();
     Json addresses = find(ip_json(made.container->ns(), "addr show dev eth0"), "ifname", "eth0")["addr_info"];
     Json v4 = find(addresses, "family", "inet");
-    EXPECT_EQ(v4["local"], made.v4);
+    EXPECT_EQ(v4["local"], made.text4());
     EXPECT_EQ(v4["prefixlen"], 32);
-    Json v6 = find(addresses, "local", made.v6);
+    Json v6 = find(addresses, "local", made.text6());
     EXPECT_EQ(v6["prefixlen"], 128);
     EXPECT_EQ(v6["nodad"], true);
     for (Json &one : addresses)
@@ -100,7 +100,7 @@ TEST_F(AddTest, GivesHostPrefixesWithoutDuplicateAddressDetection) {
 }
 
 TEST_F(AddTest, RoutesThePodThroughTheGatewaysByPermanentNeighbours) {
-    const Made made = make();
+    const Pod made = make();
     Json v4 = ip_json(made.container->ns(), "-4 route show");
     EXPECT_EQ(find(v4, "dst", "default")["gateway"], kGateway4);
     EXPECT_EQ(find(v4, "dst", kGateway4)["scope"], "link");
@@ -111,20 +111,20 @@ TEST_F(AddTest, RoutesThePodThroughTheGatewaysByPermanentNeighbours) {
     for (const char *gateway : {kGateway4, kGateway6, "198.18.9.1", "2001:db8:9::1"})
         EXPECT_EQ(find(neighbours, "dst", gateway)["lladdr"], kHostMac) << gateway;
     ASSERT_EQ(made.result["ips"].size(), 2U);
-    EXPECT_EQ(find(made.result["ips"], "address", made.v4 + "/32")["interface"], 1);
-    EXPECT_EQ(find(made.result["ips"], "address", made.v6 + "/128")["interface"], 1);
+    EXPECT_EQ(find(made.result["ips"], "address", made.text4() + "/32")["interface"], 1);
+    EXPECT_EQ(find(made.result["ips"], "address", made.text6() + "/128")["interface"], 1);
     EXPECT_EQ(find(made.result["routes"], "dst", "0.0.0.0/0")["gw"], kGateway4);
     EXPECT_EQ(find(made.result["routes"], "dst", "::/0")["gw"], kGateway6);
 }
 
 TEST_F(AddTest, RoutesTheHostToThePodByPermanentNeighbours) {
-    const Made made = make();
-    Json v4 = find(ip_json(node_.ns(), "-4 route show"), "dst", made.v4);
+    const Pod made = make();
+    Json v4 = find(ip_json(node_.ns(), "-4 route show"), "dst", made.text4());
     EXPECT_EQ(v4["dev"], made.host_ifname);
     EXPECT_EQ(v4["scope"], "link");
-    EXPECT_EQ(find(ip_json(node_.ns(), "-6 route show"), "dst", made.v6)["dev"], made.host_ifname);
+    EXPECT_EQ(find(ip_json(node_.ns(), "-6 route show"), "dst", made.text6())["dev"], made.host_ifname);
     Json neighbours = ip_json(node_.ns(), "neigh show nud permanent dev " + made.host_ifname);
-    for (const std::string &addr : {made.v4, made.v6})
+    for (const std::string &addr : {made.text4(), made.text6()})
         EXPECT_EQ(find(neighbours, "dst", addr)["lladdr"], made.result["interfaces"][1]["mac"]) << addr;
 }
 
@@ -132,7 +132,7 @@ TEST_F(AddTest, RoutesTheHostToThePodByPermanentNeighbours) {
 TEST_F(AddTest, MacsThatAreChangedMeanwhileAreSetAgain) {
     const std::string log = node_.dir() + "/log";
     const Json keys = {{"log", {{"file", log}, {"level", "warning"}}}};
-    Made made = make(keys);
+    Pod made = make(keys);
     const auto change_when_it_comes = [](const net::Namespace &where, const std::string &ifname) {
         return std::thread([&where, ifname] {
             net::Netlink netlink = require(net::Netlink::open_in(where));
@@ -169,7 +169,7 @@ TEST_F(AddTest, MacsThatAreChangedMeanwhileAreSetAgain) {
 }
 
 TEST_F(AddTest, LinkLocalAddressesReachEachOtherWithoutAnAnycastOne) {
-    const Made made = make();
+    const Pod made = make();
     Json pod = find(ip_json(made.container->ns(), "addr show dev eth0 scope link")[0]["addr_info"], "scope", "link");
     Json host = find(ip_json(node_.ns(), "addr show dev " + made.host_ifname)[0]["addr_info"], "scope", "link");
     EXPECT_EQ(host["local"], kGateway6);
@@ -192,7 +192,7 @@ TEST_F(AddTest, SwitchesForwardingOnAndNothingElse) {
         before.push_back(sysctl(node_.ns(), name));
     set_sysctl(node_.ns(), "net.ipv4.ip_forward", "0");
     set_sysctl(node_.ns(), "net.ipv6.conf.all.forwarding", "0");
-    const Made made = make();
+    const Pod made = make();
     EXPECT_EQ(sysctl(node_.ns(), "net.ipv4.ip_forward"), "1");
     EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.all.forwarding"), "1");
     for (std::size_t i = 0; i < kept.size(); ++i)
@@ -217,13 +217,13 @@ TEST_F(AddTest, KeepsRouterAdvertisementsOfTheUplink) {
 
 // The DAD wait of other plugins is what makes their dual-stack ADD take a second or two.
 TEST_F(AddTest, AddressesAreOfUseAtOnce) {
-    const Made server = make();
+    const Pod server = make();
     const EchoServer v4(server.container->ns(), true, 8080);
     const EchoServer v6(server.container->ns(), false, 8080);
-    const Made made = make();
-    const ip_addr own = require(parse_ip(made.v6));
-    EXPECT_EQ(ask(made.container->ns(), Transport::tcp, {require(parse_ip(server.v6)), 8080}, "hello", {own, 0}), 0);
-    EXPECT_EQ(ask(made.container->ns(), Transport::tcp, {require(parse_ip(server.v4)), 8080}), 0);
+    const Pod made = make();
+    const ip_addr own = made.v6;
+    EXPECT_EQ(ask(made.container->ns(), Transport::tcp, {server.v6, 8080}, "hello", {own, 0}), 0);
+    EXPECT_EQ(ask(made.container->ns(), Transport::tcp, {server.v4, 8080}), 0);
 }
 
 TEST_F(AddTest, OneFamilyLeavesTheOtherAlone) {
@@ -261,10 +261,10 @@ TEST_F(AddTest, ANamespaceWithoutIpv6GetsItForItsOwnInterface) {
 
 TEST_F(StaticAddTest, SeveralAddressesOfAFamily) {
     const std::vector<std::string> addresses = {"198.18.9.5", "198.18.9.6", "2001:db8:9::5", "2001:db8:9::6"};
-    const Made made = make_static({{{"address", "198.18.9.5/24"}},
-                                   {{"address", "198.18.9.6/24"}},
-                                   {{"address", "2001:db8:9::5/64"}},
-                                   {{"address", "2001:db8:9::6/64"}}});
+    const Pod made = make_static({{{"address", "198.18.9.5/24"}},
+                                  {{"address", "198.18.9.6/24"}},
+                                  {{"address", "2001:db8:9::5/64"}},
+                                  {{"address", "2001:db8:9::6/64"}}});
     EXPECT_EQ(made.result["ips"].size(), 4U);
     for (const std::string &addr : addresses) {
         EXPECT_TRUE(ping(node_.ns(), addr)) << addr;
@@ -282,7 +282,7 @@ TEST_F(StaticAddTest, GatewayRoutesAndDnsOfTheIpamResult) {
                       {"domain", "example.net"},
                       {"search", {"a.example.net"}},
                       {"options", {"ndots:5"}}};
-    const Made made = make_static(
+    const Pod made = make_static(
         {{{"address", "198.18.9.5/24"}, {"gateway", "198.18.9.1"}}},
         {{"routes", {{{"dst", "192.0.2.0/24"}}, {{"dst", "198.51.100.0/24"}, {"gw", "198.18.9.254"}}}}, {"dns", dns}});
     EXPECT_EQ(made.result["dns"], dns);
@@ -298,8 +298,8 @@ TEST_F(StaticAddTest, GatewayRoutesAndDnsOfTheIpamResult) {
 }
 
 TEST_F(StaticAddTest, RoutesOfTheConfigurationAndNoDefaultRoute) {
-    const Made made = make_static({{{"address", "198.18.9.5/24"}}}, Json::object(),
-                                  {{"defaultRoute", false}, {"routes", {{{"dst", "203.0.113.0/24"}}}}});
+    const Pod made = make_static({{{"address", "198.18.9.5/24"}}}, Json::object(),
+                                 {{"defaultRoute", false}, {"routes", {{{"dst", "203.0.113.0/24"}}}}});
     Json routes = ip_json(made.container->ns(), "-4 route show");
     EXPECT_EQ(find(routes, "dst", "203.0.113.0/24")["gateway"], kGateway4);
     EXPECT_EQ(find(routes, "dst", "default"), nullptr);
@@ -307,8 +307,8 @@ TEST_F(StaticAddTest, RoutesOfTheConfigurationAndNoDefaultRoute) {
 }
 
 TEST_F(StaticAddTest, RoutesOfAFamilyWithoutAnAddressAreLeftOut) {
-    const Made made = make_static({{{"address", "198.18.9.5/24"}}}, Json::object(),
-                                  {{"routes", {{{"dst", "203.0.113.0/24"}}, {{"dst", "2001:db8:77::/64"}}}}});
+    const Pod made = make_static({{{"address", "198.18.9.5/24"}}}, Json::object(),
+                                 {{"routes", {{{"dst", "203.0.113.0/24"}}, {{"dst", "2001:db8:77::/64"}}}}});
     EXPECT_NE(find(made.result["routes"], "dst", "203.0.113.0/24"), nullptr);
     EXPECT_EQ(find(made.result["routes"], "dst", "2001:db8:77::/64"), nullptr);
     EXPECT_EQ(ip_json(made.container->ns(), "-6 route show"), Json::array());
@@ -325,15 +325,15 @@ TEST_F(StaticAddTest, RefusesAnMtuTooSmallForIpv6) {
 }
 
 TEST_F(AddTest, GivesTheMacAndAddressesTheRuntimeAsksFor) {
-    const Made made = make({{"runtimeConfig", {{"mac", "02:00:00:00:00:17"}, {"ips", {"198.18.9.77/24"}}}},
-                            {"capabilities", {{"mac", true}, {"ips", true}}}});
+    const Pod made = make({{"runtimeConfig", {{"mac", "02:00:00:00:00:17"}, {"ips", {"198.18.9.77/24"}}}},
+                           {"capabilities", {{"mac", true}, {"ips", true}}}});
     EXPECT_EQ(find(ip_json(made.container->ns(), "link"), "ifname", "eth0")["address"], "02:00:00:00:00:17");
-    EXPECT_EQ(made.v4, "198.18.9.77");
+    EXPECT_EQ(made.text4(), "198.18.9.77");
     EXPECT_TRUE(ping(made.container->ns(), "203.0.113.2"));
 }
 
 TEST_F(AddTest, StoresWhatItWasToldOfThePod) {
-    const Made made =
+    const Pod made =
         make({{"allowedSources", {"192.0.2.0/24", "2001:db8:77::/64"}},
               {"runtimeConfig",
                {{"bandwidth",
@@ -375,7 +375,7 @@ TEST_F(AddTest, AMapOfAnotherLayoutIsAnErrorAndTakesNoLease) {
 }
 
 TEST_F(AddTest, StoresTheLimitsOfThePodsAnnotations) {
-    const Made made =
+    const Pod made =
         make({{"runtimeConfig",
                {{"io.kubernetes.cri.pod-annotations",
                  {{"kubernetes.io/ingress-bandwidth", "10M"}, {"kubernetes.io/egress-bandwidth", "5M"}}}}}});
@@ -387,7 +387,7 @@ TEST_F(AddTest, StoresTheLimitsOfThePodsAnnotations) {
 
 TEST_F(AddTest, LogsEachLineWithThePodsIdentity) {
     const Json log = {{"log", {{"file", node_.dir() + "/log"}, {"level", "info"}}}};
-    const Made made = make(log, {{"CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0"}});
+    const Pod made = make(log, {{"CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0"}});
     ASSERT_EQ(del(*made.container, log, {{"CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0"}}).rc,
               0);
     std::ifstream file(node_.dir() + "/log");
@@ -400,9 +400,9 @@ TEST_F(AddTest, LogsEachLineWithThePodsIdentity) {
 }
 
 TEST_F(AddTest, LoadsNothingAfterTheFirst) {
-    const Made first = make();
+    const Pod first = make();
     const auto before = programs(first.ifindex, Hook::ingress);
-    const Made second = make();
+    const Pod second = make();
     const auto after = programs(second.ifindex, Hook::ingress);
     ASSERT_EQ(before.size(), 1U);
     ASSERT_EQ(after.size(), 1U);
@@ -411,7 +411,7 @@ TEST_F(AddTest, LoadsNothingAfterTheFirst) {
 
 // CNI spec, ADD: what is there stays as it is.
 TEST_F(AddTest, ASecondAddOfTheSameAttachmentIsRefused) {
-    const Made made = make();
+    const Pod made = make();
     const std::string before = node_.state();
     const Reply again = add(*made.container);
     EXPECT_EQ(again.rc, 1);
@@ -464,7 +464,7 @@ TEST_F(AddTest, ItsOwnNamespaceWorksWhereItIsMeant) {
 
 // What a sandbox that died without a DEL left behind: the same container ID comes back with another namespace.
 TEST_F(AddTest, ClearsTheRemainsOfADeadSandboxOfTheSameId) {
-    const Made dead = make();
+    const Pod dead = make();
     dead.container->remove_namespace();
     ASSERT_TRUE(wait_until([&] { return host_link(dead).is_null(); }));
     auto again = node_.container(dead.container->id());
@@ -479,12 +479,12 @@ TEST_F(AddTest, ClearsTheRemainsOfADeadSandboxOfTheSameId) {
 
 // The IPAM plugin lost its memory, and gives the address of a dead sandbox to the next one.
 TEST_F(AddTest, TakesTheAddressOfADeadSandbox) {
-    const Made dead = make();
+    const Pod dead = make();
     dead.container->remove_namespace();
     ASSERT_TRUE(wait_until([&] { return host_link(dead).is_null(); }));
     std::filesystem::remove_all(node_.leases());
-    const Made next = make();
-    EXPECT_EQ(next.v4, dead.v4);
+    const Pod next = make();
+    EXPECT_EQ(next.text4(), dead.text4());
     EXPECT_EQ(require(require(open_endpoints(node_.bpffs(), Access::read_only)).entries()).size(), 1U);
     EXPECT_TRUE(ping(next.container->ns(), "203.0.113.2"));
     const std::string before = node_.state();

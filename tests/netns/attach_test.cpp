@@ -19,37 +19,19 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr auto kTcxIngress = static_cast<bpf_attach_type>(46); // linux/bpf.h of 6.6
-constexpr auto kTcxEgress = static_cast<bpf_attach_type>(47);
-
 class AttachTest : public AttachedTest {
   protected:
-    static bpf_attach_type tcx_type(Hook hook) { return hook == Hook::ingress ? kTcxIngress : kTcxEgress; }
     void put_foreign(std::uint32_t ifindex, const char *name = "foreign") const {
         const Fd program = load_passing_program(name);
         const auto inside = require(net::enter(node_.ns()));
         for (const Hook hook : {Hook::ingress, Hook::egress})
             if (kind() == HookKind::tcx)
-                ASSERT_EQ(bpf_prog_attach(program.get(), static_cast<int>(ifindex), tcx_type(hook), 0), 0);
+                attach_tcx(program.get(), ifindex, hook);
             else
-                put_filter(program.get(), ifindex, hook);
-    }
-    static void put_filter(int program, std::uint32_t ifindex, Hook hook) {
-        bpf_tc_hook tc{};
-        tc.sz = sizeof tc;
-        tc.ifindex = static_cast<int>(ifindex);
-        tc.attach_point = static_cast<bpf_tc_attach_point>(BPF_TC_INGRESS | BPF_TC_EGRESS);
-        (void)bpf_tc_hook_create(&tc); // may be there
-        tc.attach_point = hook == Hook::ingress ? BPF_TC_INGRESS : BPF_TC_EGRESS;
-        bpf_tc_opts options{};
-        options.sz = sizeof options;
-        options.prog_fd = program;
-        options.handle = 7;
-        options.priority = 5;
-        ASSERT_EQ(bpf_tc_attach(&tc, &options), 0);
+                attach_filter(program.get(), ifindex, hook);
     }
     // Names of all programs on the hook, whosever.
-    [[nodiscard]] std::vector<std::string> all_on(const Made &made, Hook hook) const {
+    [[nodiscard]] std::vector<std::string> all_on(const Pod &made, Hook hook) const {
         std::vector<std::string> names;
         const auto inside = require(net::enter(node_.ns()));
         if (kernel_can_tcx()) {
@@ -66,7 +48,7 @@ class AttachTest : public AttachedTest {
         std::ranges::sort(names);
         return names;
     }
-    void expect_ours_once(const Made &made) const {
+    void expect_ours_once(const Pod &made) const {
         EXPECT_EQ(programs(made.ifindex, Hook::ingress).size(), 1U);
         EXPECT_EQ(programs(made.ifindex, Hook::egress).size(), 1U);
         for (const Hook hook : {Hook::ingress, Hook::egress})
@@ -85,19 +67,19 @@ class AttachTest : public AttachedTest {
 INSTANTIATE_TEST_SUITE_P(Attach, AttachTest, both_ways_to_attach(), way_to_attach);
 
 TEST_P(AttachTest, ByTheWayOfTheConfiguration) {
-    const Made made = make(attach_key());
+    const Pod made = make(attach_key());
     expect_ours_once(made);
     EXPECT_EQ(record(made).attach, kind() == HookKind::tcx ? ENDPOINT_TCX : ENDPOINT_CLSACT);
     EXPECT_EQ(all_on(made, Hook::ingress), std::vector<std::string>{"pl_from_pod"});
     EXPECT_EQ(all_on(made, Hook::egress), std::vector<std::string>{"pl_to_pod"});
-    const Made other = make(attach_key());
-    EXPECT_TRUE(ping(made.container->ns(), other.v4));
-    EXPECT_TRUE(ping(made.container->ns(), other.v6));
+    const Pod other = make(attach_key());
+    EXPECT_TRUE(ping(made.container->ns(), other.text4()));
+    EXPECT_TRUE(ping(made.container->ns(), other.text6()));
     EXPECT_TRUE(ping(made.container->ns(), "203.0.113.2"));
 }
 
 TEST_P(AttachTest, RepeatedItLeavesExactlyOne) {
-    const Made made = make(attach_key());
+    const Pod made = make(attach_key());
     const auto inside = require(net::enter(node_.ns()));
     for (int i = 0; i < 3; ++i) {
         const Fd program = require(open_program(node_.bpffs(), PODLANE_PROGRAM_FROM_POD));
@@ -107,12 +89,12 @@ TEST_P(AttachTest, RepeatedItLeavesExactlyOne) {
 }
 
 TEST_P(AttachTest, TakesOffWhateverElseIsOurs) {
-    const Made made = make(attach_key());
+    const Pod made = make(attach_key());
     const Fd program = require(open_program(node_.bpffs(), PODLANE_PROGRAM_FROM_POD));
     const auto inside = require(net::enter(node_.ns()));
     for (int i = 0; i < 2 && kernel_can_tcx(); ++i) {
         const Fd twin = load_passing_program("pl_from_pod");
-        ASSERT_EQ(bpf_prog_attach(twin.get(), static_cast<int>(made.ifindex), kTcxIngress, 0), 0);
+        attach_tcx(twin.get(), made.ifindex, Hook::ingress);
     }
     const HookKind other = kind() == HookKind::tcx ? HookKind::clsact : HookKind::tcx;
     for (const HookKind now : {kind(), other, kind()}) {
@@ -135,7 +117,7 @@ TEST_P(AttachTest, ReplacesALeftoverOfPodlane) {
     std::filesystem::remove_all(node_.bpffs());
     const Reply again = node_.cni("ADD", chain.config(1, first.json), *container);
     ASSERT_EQ(again.rc, 0) << again;
-    const Made made = look_at(container, first.json);
+    const Pod made = look_at(container, first.json);
     expect_ours_once(made);
     EXPECT_EQ(node_.cni("CHECK", chain.config(1, first.json), *container).rc, 0);
     EXPECT_EQ(chain.del(*container).rc, 0);
@@ -151,7 +133,7 @@ TEST_P(AttachTest, TheOtherWayIsTakenOff) {
     Json other = chain.config(1, first.json);
     other["attach"] = GetParam() == "tcx" ? "clsact" : "tcx";
     ASSERT_EQ(node_.cni("DEL", other, *container).rc, 0);
-    const Made made = look_at(container, first.json);
+    const Pod made = look_at(container, first.json);
     EXPECT_TRUE(all_on(made, Hook::ingress).empty());
     ASSERT_EQ(node_.cni("ADD", other, *container).rc, 0);
     EXPECT_EQ(all_on(made, Hook::ingress), std::vector<std::string>{"pl_from_pod"});
@@ -164,7 +146,7 @@ TEST_P(AttachTest, ProgramsOfOthersStayOnAnAdoptedInterface) {
     const Json ptp = chain.config(0, nullptr);
     const Reply made_by_ptp = node_.cni("ADD", ptp, *container);
     ASSERT_EQ(made_by_ptp.rc, 0) << made_by_ptp;
-    const Made made = look_at(container, made_by_ptp.json);
+    const Pod made = look_at(container, made_by_ptp.json);
     put_foreign(made.ifindex);
     const Json config = chain.config(1, made_by_ptp.json);
     ASSERT_EQ(node_.cni("ADD", config, *container).rc, 0);
@@ -180,7 +162,7 @@ TEST_P(AttachTest, ProgramsOfOthersStayOnAnAdoptedInterface) {
 }
 
 TEST_P(AttachTest, ProgramsOfOthersThatCameLaterStay) {
-    const Made made = make(attach_key());
+    const Pod made = make(attach_key());
     put_foreign(made.ifindex);
     EXPECT_EQ(check(made, attach_key()).rc, 0) << check(made, attach_key());
     EXPECT_EQ(all_on(made, Hook::ingress), (std::vector<std::string>{"foreign", "pl_from_pod"}));
@@ -195,7 +177,7 @@ TEST_P(AttachTest, ARootQdiscOfOthersStays) {
     const Json ptp = chain.config(0, nullptr);
     const Reply made_by_ptp = node_.cni("ADD", ptp, *container);
     ASSERT_EQ(made_by_ptp.rc, 0) << made_by_ptp;
-    const Made made = look_at(container, made_by_ptp.json);
+    const Pod made = look_at(container, made_by_ptp.json);
     const Output put =
         run(node_.ns(), words("tc qdisc add dev " + made.host_ifname + " root handle 77: pfifo limit 99"));
     if (put.rc != 0)
@@ -211,11 +193,11 @@ TEST_P(AttachTest, ARootQdiscOfOthersStays) {
 TEST_P(AttachTest, CheckNamesASecondProgramOfPodlaneAndAnotherOne) {
     if (!kernel_can_tcx())
         GTEST_SKIP() << "two programs of Podlane need two ways to attach";
-    const Made made = make(attach_key());
+    const Pod made = make(attach_key());
     const Fd twin = load_passing_program("pl_from_pod");
     {
         const auto inside = require(net::enter(node_.ns()));
-        ASSERT_EQ(bpf_prog_attach(twin.get(), static_cast<int>(made.ifindex), kTcxIngress, 0), 0);
+        attach_tcx(twin.get(), made.ifindex, Hook::ingress);
     }
     const Reply twice = check(made, attach_key());
     EXPECT_EQ(twice.code(), 105) << twice;

@@ -40,10 +40,8 @@ class AttackSiblings : public testing::Test {
     }
     // Packets by reason at both host-side veths of the pod, as podlanectl prints them.
     [[nodiscard]] std::uint64_t counted(const std::string &why) const {
-        const std::string command =
-            std::getenv("PODLANECTL_BIN") + std::string(" --bpffs ") + lab_.node().bpffs() + " --json counter list";
         std::uint64_t packets = 0;
-        for (const Json &row : Json::parse(must_run(lab_.node().ns(), words(command))))
+        for (const Json &row : lab_.node().podlanectl_json("counter list"))
             if (row.at("reason") == why)
                 packets += row.at("packets").get<std::uint64_t>();
         return packets;

@@ -24,9 +24,9 @@ class CheckTest : public VerbsTest {
     Json keys_ = {{"allowedSources", {"192.0.2.0/24"}},
                   {"unshapedSubnets", {"203.0.113.0/24"}},
                   {"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}};
-    Made made_ = make(keys_);
+    Pod made_ = make(keys_);
 
-    [[nodiscard]] Reply check(const Made &made) const { return VerbsTest::check(made, keys_); }
+    [[nodiscard]] Reply check(const Pod &made) const { return VerbsTest::check(made, keys_); }
 };
 
 TEST_F(CheckTest, PassesAfterAdd) {
@@ -73,10 +73,10 @@ TEST_F(CheckTest, HostMacChanged) {
 }
 
 TEST_F(CheckTest, AddressGone) {
-    for (const auto &[addr, bits] : {std::pair{made_.v4, "/32"}, std::pair{made_.v6, "/128"}}) {
+    for (const auto &[addr, bits] : {std::pair{made_.text4(), "/32"}, std::pair{made_.text6(), "/128"}}) {
         in_pod("ip addr del " + addr + bits + " dev eth0");
         expect_said("address " + addr + " is gone");
-        in_pod("ip addr add " + addr + bits + " dev eth0" + (addr == made_.v6 ? " nodad" : ""));
+        in_pod("ip addr add " + addr + bits + " dev eth0" + (addr == made_.text6() ? " nodad" : ""));
         in_pod("ip route replace default via 169.254.1.1 dev eth0 onlink");
     }
 }
@@ -124,7 +124,7 @@ TEST_F(CheckTest, PodNeighbourWithAnotherMac) {
 }
 
 TEST_F(CheckTest, HostNeighbourGone) {
-    for (const std::string &addr : {made_.v4, made_.v6}) {
+    for (const std::string &addr : {made_.text4(), made_.text6()}) {
         on_node("ip neigh del " + addr + " dev " + host());
         expect_said("neighbour " + addr + " is gone from " + host());
         on_node("ip neigh replace " + addr + " lladdr " + made_.result["interfaces"][1]["mac"].get<std::string>() +
@@ -134,12 +134,12 @@ TEST_F(CheckTest, HostNeighbourGone) {
 }
 
 TEST_F(CheckTest, HostNeighbourWithAnotherMac) {
-    on_node("ip neigh replace " + made_.v4 + " lladdr 02:00:00:00:00:99 nud permanent dev " + host());
-    expect_said("neighbour " + made_.v4);
+    on_node("ip neigh replace " + made_.text4() + " lladdr 02:00:00:00:00:99 nud permanent dev " + host());
+    expect_said("neighbour " + made_.text4());
 }
 
 TEST_F(CheckTest, HostRouteGone) {
-    for (const std::string &addr : {made_.v4, made_.v6}) {
+    for (const std::string &addr : {made_.text4(), made_.text6()}) {
         on_node("ip route del " + addr + " dev " + host());
         expect_said("route to " + addr + " by " + host() + " is gone");
         on_node("ip route add " + addr + " dev " + host());
@@ -156,7 +156,7 @@ TEST_F(CheckTest, MapEntriesGoneOrChanged) {
     require(interfaces.update(made_.ifindex, wrong));
     expect_said("interfaces_v1");
     require(interfaces.update(made_.ifindex, told));
-    for (const std::string &addr : {made_.v4, made_.v6}) {
+    for (const std::string &addr : {made_.text4(), made_.text6()}) {
         const address_key key{network_id("pods"), require(parse_ip(addr))};
         const auto owned = *require(addresses.find(key));
         auto other = owned;
@@ -251,7 +251,7 @@ TEST_F(CheckTest, NamespaceGoneOrAnother) {
 TEST_F(CheckTest, PassesWhenOthersChangedTheirOwn) {
     in_pod("ip link add sbr0 type veth peer name sbr1");
     in_pod("ip addr add 198.51.100.1/24 dev eth0");
-    in_pod("ip rule add from " + made_.v4 + " table 100");
+    in_pod("ip rule add from " + made_.text4() + " table 100");
     in_pod("ip route add default via 169.254.1.1 dev eth0 onlink table 100");
     in_pod("ip route del default");
     in_pod("ip link set eth0 mtu 1300");
@@ -265,7 +265,7 @@ INSTANTIATE_TEST_SUITE_P(Attach, CheckProgramsTest, both_ways_to_attach(), way_t
 
 TEST_P(CheckProgramsTest, DetachedFromOneHook) {
     for (const Hook hook : {Hook::ingress, Hook::egress}) {
-        const Made made = make(attach_key());
+        const Pod made = make(attach_key());
         ASSERT_EQ(check(made, attach_key()).rc, 0) << check(made, attach_key());
         {
             const auto inside = require(net::enter(node_.ns()));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Other agents' programs and qdiscs on a host-side veth go on working, and see what the host stack carries. What
 // bypasses the host stack bypasses them, but for programs in front of Podlane's: that is the fast path's price.
+#include "tests/harness/bpf.hpp"
 #include "tests/netns/lab.hpp"
 
 #include <arpa/inet.h>
@@ -15,8 +16,6 @@
 namespace podlane::test {
 namespace {
 
-constexpr int kTcxIngress = 46; // linux/bpf.h of 6.6
-constexpr int kTcxEgress = 47;
 constexpr unsigned kBefore = 1U << 3U; // BPF_F_BEFORE
 
 // A program of another agent's: counts the IP packets it sees, and lets the next one have them.
@@ -53,25 +52,13 @@ class Agent {
         options.sz = sizeof(options);
         options.flags = before ? kBefore : 0;
         link_ = Fd(bpf_link_create(program_.get(), static_cast<int>(pod.ifindex),
-                                   static_cast<bpf_attach_type>(ingress ? kTcxIngress : kTcxEgress), &options));
+                                   tcx_type(ingress ? Hook::ingress : Hook::egress), &options));
         if (!link_)
             throw std::runtime_error(std::string("tcx link: ") + std::strerror(errno));
     }
-    void attach_clsact(Lab &lab, const Pod &pod, bool ingress, int priority) {
+    void attach_clsact(Lab &lab, const Pod &pod, bool ingress, unsigned priority) {
         const auto on_node = require(net::enter(lab.node().ns()));
-        bpf_tc_hook hook{};
-        hook.sz = sizeof(hook);
-        hook.ifindex = static_cast<int>(pod.ifindex);
-        hook.attach_point = static_cast<bpf_tc_attach_point>(BPF_TC_INGRESS | BPF_TC_EGRESS);
-        const int made = bpf_tc_hook_create(&hook);
-        hook.attach_point = ingress ? BPF_TC_INGRESS : BPF_TC_EGRESS;
-        bpf_tc_opts options{};
-        options.sz = sizeof(options);
-        options.prog_fd = program_.get();
-        options.handle = 1;
-        options.priority = static_cast<unsigned>(priority);
-        if ((made != 0 && made != -EEXIST) || bpf_tc_attach(&hook, &options) != 0)
-            throw std::runtime_error(std::string("clsact filter: ") + std::strerror(errno));
+        attach_filter(program_.get(), pod.ifindex, ingress ? Hook::ingress : Hook::egress, priority);
     }
     [[nodiscard]] std::uint64_t seen() const {
         const std::uint32_t zero = 0;

@@ -13,7 +13,7 @@ inline std::vector<NatCase> confirmed_cases(const std::vector<std::string> &rule
         for (const bool ipv4 : {true, false}) {
             if (kernel_can_tcx())
                 all.push_back({"on", written, ipv4, "tcx"});
-            if (!kernel_can_tcx() || !in_virtual_machine())
+            if (!kernel_can_tcx() || !slow())
                 all.push_back({"on", written, ipv4, "clsact"});
             all.push_back({"off", written, ipv4});
         }
@@ -34,10 +34,10 @@ class ConfirmedTest : public Nat {
         more["firstPacket"] = "host";
         return keys(more);
     }
-    Member add_pod(int node, const Json &more = Json::object()) { return cluster_.add_pod(node, host_first(more)); }
+    Pod add_pod(int node, const Json &more = Json::object()) { return cluster_.add_pod(node, host_first(more)); }
 
     // Packets of a pod, sent and received.
-    [[nodiscard]] Path path_of(const Member &pod) const {
+    [[nodiscard]] Path path_of(const Pod &pod) const {
         Path sum;
         for (const reason why :
              {REASON_SENT_DIRECT, REASON_RECEIVED_DIRECT, REASON_SENT_UPLINK, REASON_RECEIVED_UPLINK})
@@ -62,7 +62,7 @@ class ConfirmedTest : public Nat {
         return transport == Transport::tcp ? transfer(socket, kBytes) : exchange(socket, kDatagrams);
     }
     // UDP is established when conntrack has seen both directions for 2 s.
-    void establish(const Fd &socket, Transport transport, const Member &pod) const {
+    void establish(const Fd &socket, Transport transport, const Pod &pod) const {
         if (transport == Transport::tcp || !on()) {
             ASSERT_EQ(transport == Transport::tcp ? transfer(socket, 1000) : exchange(socket, 1), 0);
             return;
@@ -75,14 +75,14 @@ class ConfirmedTest : public Nat {
         })) << "never confirmed";
     }
     // One connection, to `target`, whose packets are those of all the pods.
-    void expect_confirmed(const net::Namespace &from, const Endpoint &target, const std::vector<Member> &pods) const {
+    void expect_confirmed(const net::Namespace &from, const Endpoint &target, const std::vector<Pod> &pods) const {
         for (const Transport transport : kTransports) {
             SCOPED_TRACE(to_string(transport));
             const Fd socket = open_socket(from, transport, ipv4());
             ASSERT_EQ(connect_to(socket, target), 0);
             ASSERT_NO_FATAL_FAILURE(establish(socket, transport, pods.front()));
             std::vector<Path> before;
-            for (const Member &pod : pods)
+            for (const Pod &pod : pods)
                 before.push_back(path_of(pod));
             EXPECT_EQ(talk(socket, transport), 0);
             for (std::size_t i = 0; i < pods.size(); ++i)

@@ -9,10 +9,10 @@ namespace {
 class ConfirmedService : public ConfirmedTest {};
 
 TEST_P(ConfirmedService, ClusterIpToThisNodeAndToAnother) {
-    const Member caller = add_pod(1);
+    const Pod caller = add_pod(1);
     for (const int node : {1, 2}) {
         SCOPED_TRACE("backend on node " + std::to_string(node));
-        const Member backend = add_pod(node);
+        const Pod backend = add_pod(node);
         const EchoServer server(backend.ns(), ipv4(), kBackendPort);
         const Service service = serve(backend);
         expect_confirmed(caller.ns(), {service.cluster_ip, kPort}, {caller, backend});
@@ -22,7 +22,7 @@ TEST_P(ConfirmedService, ClusterIpToThisNodeAndToAnother) {
 }
 
 TEST_P(ConfirmedService, NodePortFromOutside) {
-    const Member backend = add_pod(1);
+    const Pod backend = add_pod(1);
     const EchoServer server(backend.ns(), ipv4(), kBackendPort);
     for (const bool local : {true, false}) {
         SCOPED_TRACE(local ? "DNAT" : "DNAT and masquerade");
@@ -34,7 +34,7 @@ TEST_P(ConfirmedService, NodePortFromOutside) {
 }
 
 TEST_P(ConfirmedService, APodThatCallsItselfStaysOnTheSlowPath) {
-    const Member pod = add_pod(1);
+    const Pod pod = add_pod(1);
     const EchoServer server(pod.ns(), ipv4(), kBackendPort);
     const Service service = serve(pod);
     for (const Transport transport : kTransports) {
@@ -53,9 +53,9 @@ TEST_P(ConfirmedHostPort, FromOutsideAndFromAnotherNode) {
     Json mappings = Json::array();
     for (const char *protocol : {"tcp", "udp"})
         mappings.push_back({{"hostPort", 8081}, {"containerPort", kBackendPort}, {"protocol", protocol}});
-    const Member backend =
+    const Pod backend =
         cluster_.add_chain(1, {cluster_.config(1, host_first()), portmap}, {{"portMappings", mappings}});
-    const Member elsewhere = add_pod(2);
+    const Pod elsewhere = add_pod(2);
     const EchoServer server(backend.ns(), ipv4(), kBackendPort);
     expect_confirmed(cluster_.outside().ns(), {node_addr(1), 8081}, {backend});
     expect_confirmed(elsewhere.ns(), {node_addr(1), 8081}, {backend});
@@ -78,10 +78,10 @@ class ConfirmedOutside : public ConfirmedTest {
 };
 
 TEST_P(ConfirmedOutside, TranslatedSourcesAndTheirReplies) {
-    const Member pod = add_pod(1, GetParam().rules == "ipMasq" ? Json{{"ipMasq", true}} : Json::object());
+    const Pod pod = add_pod(1, GetParam().rules == "ipMasq" ? Json{{"ipMasq", true}} : Json::object());
     translate_sources();
     const EchoServer server(cluster_.outside().ns(), ipv4(), kPort);
-    expect_confirmed(pod.ns(), {to_addr(Cluster::outside_addr(ipv4())), kPort}, {pod});
+    expect_confirmed(pod.ns(), {ip(Cluster::outside_addr(ipv4())), kPort}, {pod});
     EXPECT_EQ(callers(server), std::set{to_string(node_addr(1))});
 }
 

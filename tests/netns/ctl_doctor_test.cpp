@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Attach, DoctorHealthy, both_ways_to_attach(), way_to_at
 
 // Also behind another main plugin, whose interface is not ours to judge.
 TEST_P(DoctorHealthy, FindsNothing) {
-    const Made own = make(attach_key());
+    const Pod own = make(attach_key());
     Chain chain(node_, {{{"type", "ptp"}, {"ipam", node_.ipam()}}, node_.config({{"ipam", nullptr}})});
     const auto adopted = node_.container();
     ASSERT_EQ(chain.add(*adopted).rc, 0);

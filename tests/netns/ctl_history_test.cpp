@@ -18,7 +18,7 @@ class HistoryTest : public CtlTest {
 
 TEST_F(HistoryTest, HasEachCallWithItsStepsTheSlowestFirst) {
     const Variables web = named("shop", "web-0");
-    const Made made = make(Json::object(), web);
+    const Pod made = make(Json::object(), web);
     ASSERT_EQ(check(made, Json::object(), web).rc, 0);
     ASSERT_EQ(del(*made.container, Json::object(), web).rc, 0);
     const Json all = history();
@@ -51,7 +51,7 @@ TEST_F(HistoryTest, HasEachCallWithItsStepsTheSlowestFirst) {
 }
 
 TEST_F(HistoryTest, SaysWhatFailedAndWhy) {
-    const Made made = make();
+    const Pod made = make();
     const Reply again = add(*made.container);
     ASSERT_EQ(again.code(), 104);
     const Json newest = history("--last 1").at(0);
@@ -62,12 +62,12 @@ TEST_F(HistoryTest, SaysWhatFailedAndWhy) {
 }
 
 TEST_F(HistoryTest, SelectsByWhoThePodIs) {
-    const Made web = make(Json::object(), named("shop", "web-0"));
-    const Made db = make(Json::object(), named("shop", "db-0"));
+    const Pod web = make(Json::object(), named("shop", "web-0"));
+    const Pod db = make(Json::object(), named("shop", "db-0"));
     EXPECT_EQ(history("shop/web-0").size(), 1U);
     EXPECT_EQ(history("--namespace shop").size(), 2U);
     EXPECT_EQ(history("--container " + db.container->id()).size(), 1U);
-    EXPECT_EQ(history("--address " + db.v4).at(0).at("pod_name"), "db-0");
+    EXPECT_EQ(history("--address " + db.text4()).at(0).at("pod_name"), "db-0");
     EXPECT_EQ(history("--network pods").size(), 2U);
     EXPECT_EQ(history("--pod nobody").size(), 0U);
     EXPECT_EQ(history("--last 1").size(), 1U);
@@ -110,7 +110,7 @@ TEST_F(HistoryTest, SurvivesManyWritersAndAReader) {
 }
 
 TEST_F(HistoryTest, IsNotNeeded) {
-    const Made made = make();
+    const Pod made = make();
     ASSERT_EQ(unlink(pin_path(node_.bpffs(), PODLANE_MAP_HISTORY).c_str()), 0);
     EXPECT_EQ(del(*made.container).rc, 0);
 }

@@ -64,11 +64,11 @@ class MetricsTest : public CtlTest {
     [[nodiscard]] std::string url() const { return std::string("http://") + kListen + "/metrics"; }
     // Two pods that have spoken, one with a limit, and a call that failed.
     void use_the_node() {
-        const Made web =
+        const Pod web =
             make({{"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}},
                  named("shop", "web-0"));
-        const Made db = make(Json::object(), named("shop", "db-\"0\""));
-        EXPECT_TRUE(ping(web.container->ns(), db.v4, 3));
+        const Pod db = make(Json::object(), named("shop", "db-\"0\""));
+        EXPECT_TRUE(ping(web.container->ns(), db.text4(), 3));
         EXPECT_NE(add(*web.container).rc, 0);
         web_ = web.container;
         db_ = db.container;

@@ -13,11 +13,6 @@ namespace {
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-std::string content(const std::string &path) {
-    std::ifstream file(path);
-    return {std::istreambuf_iterator<char>(file), {}};
-}
-
 class NodeTest : public CtlTest {
   protected:
     NodeTest() {
@@ -47,8 +42,8 @@ class NodeTest : public CtlTest {
 };
 
 TEST_F(NodeTest, GcRemovesWhatIsGoneAndNothingElse) {
-    const Made lives = make(Json::object(), named("shop", "web-0"));
-    const Made dead = make(Json::object(), named("shop", "db-0"));
+    const Pod lives = make(Json::object(), named("shop", "web-0"));
+    const Pod dead = make(Json::object(), named("shop", "db-0"));
     EXPECT_EQ(gc(), Json::array()) << "all is there";
     dead.container->remove_namespace();
     ASSERT_TRUE(wait_until([&] { return find(ip_json(node_.ns(), "link"), "ifname", dead.host_ifname).is_null(); }));
@@ -71,7 +66,7 @@ TEST_F(NodeTest, GcRemovesWhatIsGoneAndNothingElse) {
 
 // Somebody took the interface; the runtime still has the container, and will send its DEL.
 TEST_F(NodeTest, GcKeepsWhatTheRuntimeStillHas) {
-    const Made made = make();
+    const Pod made = make();
     on_node("ip link del " + made.host_ifname);
     const Json all = gc();
     ASSERT_EQ(all.size(), 1U);
@@ -81,7 +76,7 @@ TEST_F(NodeTest, GcKeepsWhatTheRuntimeStillHas) {
 
 TEST_F(NodeTest, GcOfTheLastPodLeavesNoNetwork) {
     const std::string before = node_.state();
-    const Made made = make();
+    const Pod made = make();
     made.container->remove_namespace();
     ASSERT_TRUE(wait_until([&] { return find(ip_json(node_.ns(), "link"), "ifname", made.host_ifname).is_null(); }));
     EXPECT_EQ(gc().at(0).at("result"), "removed");
@@ -103,11 +98,11 @@ TEST_F(NodeTest, InstallWritesWhatARuntimeUses) {
     const Output output = install("--subnets 198.18.9.0/24,2001:db8:9::/64 --network blue --mtu 1400 --fast-path local "
                                   "--uplinks up*,ens1 --cluster-cidrs 198.18.0.0/16");
     ASSERT_EQ(output.rc, 0) << output.err;
-    EXPECT_EQ(content(bin() + "/podlane"), content(std::getenv("PODLANE_BIN")));
+    EXPECT_EQ(read_file(bin() + "/podlane"), read_file(std::getenv("PODLANE_BIN")));
     struct stat facts {};
     ASSERT_EQ(stat((bin() + "/podlane").c_str(), &facts), 0);
     EXPECT_EQ(facts.st_mode & 07777U, 0755U);
-    const Json list = Json::parse(content(conflist()));
+    const Json list = Json::parse(read_file(conflist()));
     EXPECT_EQ(list.at("name"), "blue");
     Json config = list.at("plugins").at(0);
     EXPECT_EQ(config.at("mtu"), 1400);
@@ -129,7 +124,7 @@ TEST_F(NodeTest, InstallAgainChangesOnlyWhatItWrote) {
     EXPECT_THAT(same.out, HasSubstr("unchanged: " + conflist()));
     const Output other = install("--subnets 198.18.2.0/24");
     EXPECT_EQ(other.rc, 0) << other.err;
-    EXPECT_THAT(content(conflist()), HasSubstr("198.18.2.0/24"));
+    EXPECT_THAT(read_file(conflist()), HasSubstr("198.18.2.0/24"));
 }
 
 TEST_F(NodeTest, InstallRefusesToOverwriteWhatItDidNotWrite) {
@@ -139,7 +134,7 @@ TEST_F(NodeTest, InstallRefusesToOverwriteWhatItDidNotWrite) {
     EXPECT_THAT(foreign.err, HasSubstr(conflist() + " is there, and was not written by podlanectl"));
     EXPECT_THAT(foreign.err, HasSubstr("hint: "));
     EXPECT_FALSE(fs::exists(bin() + "/podlane")) << "nothing is written where something is refused";
-    EXPECT_EQ(content(conflist()), "{}\n");
+    EXPECT_EQ(read_file(conflist()), "{}\n");
 
     fs::remove(conflist());
     ASSERT_EQ(install().rc, 0);
@@ -172,9 +167,9 @@ TEST_P(UninstallTest, TakesEverythingOffAndPodsGoOn) {
         GTEST_SKIP() << "this kernel has no tcx";
     ASSERT_EQ(install().rc, 0);
     const Json keys = {{"attach", GetParam()}};
-    const Made one = make(keys);
-    const Made two = make(keys);
-    ASSERT_TRUE(ping(one.container->ns(), two.v4));
+    const Pod one = make(keys);
+    const Pod two = make(keys);
+    ASSERT_TRUE(ping(one.container->ns(), two.text4()));
     ASSERT_FALSE(programs_on_node().empty());
 
     const Output output = uninstall();
@@ -184,10 +179,11 @@ TEST_P(UninstallTest, TakesEverythingOffAndPodsGoOn) {
     EXPECT_FALSE(fs::exists(conflist()));
     EXPECT_TRUE(fs::exists(bin() + "/podlane")) << "the DELs are still to come";
     EXPECT_THAT(output.out, HasSubstr("kept, for the DEL of 2 pods: " + bin() + "/podlane"));
-    for (const std::string &to : {two.v4, two.v6, std::string("203.0.113.2"), std::string("2001:db8:cafe::2")})
+    for (const std::string &to :
+         {two.text4(), two.text6(), std::string("203.0.113.2"), std::string("2001:db8:cafe::2")})
         EXPECT_TRUE(ping(one.container->ns(), to)) << to;
 
-    for (const Made *made : {&one, &two})
+    for (const Pod *made : {&one, &two})
         EXPECT_EQ(del(*made->container, keys).rc, 0);
     ASSERT_EQ(uninstall().rc, 0);
     EXPECT_FALSE(fs::exists(node_.bpffs()));
@@ -200,7 +196,7 @@ TEST_F(NodeTest, UninstallLeavesWhatIsNotOurs) {
     std::ofstream(conflist()) << "{}\n";
     std::ofstream(conf() + "/87-podman.conflist") << "{}\n";
     on_node("tc qdisc add dev up0 root pfifo");
-    const Made made = make();
+    const Pod made = make();
     const std::string rules = "table inet other {\n\tchain c {\n\t}\n}\n";
     on_node("nft add table inet other");
     on_node("nft add chain inet other c");
@@ -209,15 +205,15 @@ TEST_F(NodeTest, UninstallLeavesWhatIsNotOurs) {
     EXPECT_EQ(output.rc, 0) << output.err;
     EXPECT_THAT(output.out, HasSubstr("left alone: " + bin() + "/podlane"));
     EXPECT_THAT(output.out, HasSubstr("left alone: " + conflist()));
-    EXPECT_EQ(content(bin() + "/podlane"), "another\n");
-    EXPECT_EQ(content(conf() + "/87-podman.conflist"), "{}\n");
+    EXPECT_EQ(read_file(bin() + "/podlane"), "another\n");
+    EXPECT_EQ(read_file(conf() + "/87-podman.conflist"), "{}\n");
     EXPECT_EQ(node_.run("nft list ruleset"), rules);
     EXPECT_THAT(node_.run("tc qdisc show dev up0"), HasSubstr("pfifo"));
 }
 
 TEST_F(NodeTest, UninstallKeepsPodsMasqueraded) {
     const Json keys = {{"ipMasq", true}};
-    const Made made = make(keys);
+    const Pod made = make(keys);
     ASSERT_TRUE(ping(made.container->ns(), "203.0.113.1")); // which has no route to the pod
     const Output output = uninstall();
     ASSERT_EQ(output.rc, 0) << output.err;

@@ -84,7 +84,7 @@ TEST(Reading, EveryCommandHasJsonWatchAndSelection) {
 }
 
 TEST_F(OutputTest, ProgramListShowsWhereTheyAreAndWhatTheyCost) {
-    const Made made = make(Json::object(), named("shop", "web-0"));
+    const Pod made = make(Json::object(), named("shop", "web-0"));
     const Json all = ctl_json("program list");
     ASSERT_EQ(all.size(), 5U) << all.dump(1);
     EXPECT_EQ(find(all, "name", "pl_pace").at("hook"), "cgroup");
@@ -100,13 +100,13 @@ TEST_F(OutputTest, ProgramListShowsWhereTheyAreAndWhatTheyCost) {
     EXPECT_EQ(find(all, "name", "pl_to_uplink").at("interface"), "up0");
     EXPECT_EQ(ctl_json("program list shop/web-0").size(), 2U);
     if (kernel_can_tcx()) {
-        const Made tcx = make({{"attach", "tcx"}});
+        const Pod tcx = make({{"attach", "tcx"}});
         EXPECT_EQ(ctl_json("program list --container " + tcx.container->id()).at(1).at("hook"), "tcx");
     }
 }
 
 TEST_F(OutputTest, ProgramsThatAreNowhereAreListedAsWell) {
-    const Made made = make({{"fastPath", "off"}});
+    const Pod made = make({{"fastPath", "off"}});
     const Json all = ctl_json("program list");
     EXPECT_EQ(find(all, "name", "pl_to_uplink").at("interface"), nullptr);
     EXPECT_EQ(all.size(), 5U);
@@ -121,13 +121,11 @@ class TwoPods : public OutputTest {
         web_ = make_in("pods", "up0", "8", named("shop", "web-0"));
         db_ = make_in("storenet", "up1", "9", named("store", "db-0"));
         const Paths paths = require(open_paths(node_.bpffs(), Access::read_write));
-        for (const Made &made : {web_, db_})
-            require(
-                paths.update({made.ifindex, require(parse_ip(made.v4)), require(parse_ip("192.0.2.77")), 1, 2, 17, {}},
-                             {1, PATH_HOST, 0}));
+        for (const Pod &made : {web_, db_})
+            require(paths.update({made.ifindex, made.v4, require(parse_ip("192.0.2.77")), 1, 2, 17, {}},
+                                 {1, PATH_HOST, 0}));
     }
-    Made make_in(const std::string &network, const std::string &uplink, const std::string &range,
-                 const Variables &who) {
+    Pod make_in(const std::string &network, const std::string &uplink, const std::string &range, const Variables &who) {
         const Json range4 = {{"subnet", "198.18." + range + ".0/24"}};
         const Json range6 = {{"subnet", "2001:db8:" + range + "::/64"}};
 
@@ -144,14 +142,14 @@ class TwoPods : public OutputTest {
                     who);
     }
     // By which a reader would know that it is about the pod.
-    static std::vector<std::string> marks_of(const Made &made, const std::string &pod, const std::string &network) {
-        return {pod, network, made.host_ifname, made.v4, made.v6, made.container->id()};
+    static std::vector<std::string> marks_of(const Pod &made, const std::string &pod, const std::string &network) {
+        return {pod, network, made.host_ifname, made.text4(), made.text6(), made.container->id()};
     }
     [[nodiscard]] bool tells_of_db(const std::string &text) const {
         return std::ranges::any_of(marks_of(db_, "db-0", "storenet"),
                                    [&](const auto &mark) { return text.find(mark) != std::string::npos; });
     }
-    Made web_, db_;
+    Pod web_, db_;
 };
 
 // Each command is asked by every way there is to say who, and tells of nobody else.
@@ -159,7 +157,7 @@ TEST_F(TwoPods, EverySelectionIsObeyedByEveryCommand) {
     const std::vector<std::string> ways = {"--pod shop/web-0",
                                            "--namespace shop",
                                            "--container " + web_.container->id().substr(0, 12),
-                                           "--address " + web_.v6,
+                                           "--address " + web_.text6(),
                                            "--interface " + web_.host_ifname,
                                            "--network pods",
                                            "--network pods --pod web-0"};
@@ -169,7 +167,7 @@ TEST_F(TwoPods, EverySelectionIsObeyedByEveryCommand) {
             return;
         std::vector<std::string> all = ways;
         if (command.argument.name == "WHICH")
-            all.insert(all.end(), {"web-0", web_.v4});
+            all.insert(all.end(), {"web-0", web_.text4()});
         std::string call = spelled(noun, command);
         call += noun.name == "explain"  ? " --to 198.51.100.9"
                 : command.verb == "get" ? " interfaces"
@@ -253,7 +251,7 @@ TEST_F(TwoPods, EveryFieldIsDocumented) {
 }
 
 TEST_F(OutputTest, EveryReadingCommandHasJson) {
-    const Made web = make(Json::object(), named("shop", "web-0"));
+    const Pod web = make(Json::object(), named("shop", "web-0"));
     each_reading([&](const ctl::Noun &noun, const ctl::Command &command) {
         if (!command.options.has(ctl::Opt::json) || noun.name == "monitor") // a stream
             return;
@@ -263,7 +261,7 @@ TEST_F(OutputTest, EveryReadingCommandHasJson) {
 }
 
 TEST_F(OutputTest, WatchPrintsAgainUntilInterrupted) {
-    const Made made = make(Json::object(), named("shop", "web-0"));
+    const Pod made = make(Json::object(), named("shop", "web-0"));
     const Output list = watched("endpoint list");
     EXPECT_EQ(list.rc, 0) << list.err;
     std::size_t times = 0;
@@ -273,7 +271,7 @@ TEST_F(OutputTest, WatchPrintsAgainUntilInterrupted) {
 }
 
 TEST_F(OutputTest, WatchedCountersHaveRates) {
-    const Made made = make(Json::object(), named("shop", "web-0"));
+    const Pod made = make(Json::object(), named("shop", "web-0"));
     std::thread talk([&] { (void)run(made.container->ns(), {"ping", "-q", "-i", "0.05", "-c", "80", "203.0.113.2"}); });
     const Output output = watched("counter list");
     talk.join();
@@ -297,7 +295,7 @@ TEST_F(OutputTest, TablesFitTheTerminalAndHaveColourOnlyThere) {
 }
 
 TEST_F(OutputTest, AFindingWrapsOnTheTerminal) {
-    const Made made = make();
+    const Pod made = make();
     on_node("ip link set " + made.host_ifname + " down");
     const std::string shown = on_terminal("doctor", 60);
     std::istringstream lines(shown);
@@ -349,7 +347,7 @@ TEST_F(OutputTest, WithoutABpffsItSaysHowToMountOne) {
 }
 
 TEST_F(OutputTest, MapsOfANewerVersionAreNamed) {
-    const Made made = make(Json::object(), named("shop", "web-0"));
+    const Pod made = make(Json::object(), named("shop", "web-0"));
     for (const std::string_view map : kMapNames) {
         const std::string path = pin_path(node_.bpffs(), map);
         const std::string newer = path.substr(0, path.rfind("_v")) + "_v9";

@@ -32,9 +32,9 @@ class ReadersTest : public CtlTest {
 };
 
 TEST_F(ReadersTest, ReadingChangesNothing) {
-    const Made web = make({{"ingressRate", 8000000}, {"ingressBurst", 8000000}}, named("shop", "web-0"));
-    const Made db = make(Json::object(), named("shop", "db-0"));
-    ASSERT_TRUE(ping(web.container->ns(), db.v4));
+    const Pod web = make({{"ingressRate", 8000000}, {"ingressBurst", 8000000}}, named("shop", "web-0"));
+    const Pod db = make(Json::object(), named("shop", "db-0"));
+    ASSERT_TRUE(ping(web.container->ns(), db.text4()));
     const auto before = entries();
     const std::string state = node_.state();
     for (const std::string &call : calls()) {
@@ -47,7 +47,7 @@ TEST_F(ReadersTest, ReadingChangesNothing) {
 
 // Whoever holds the lock of ADDs, DELs and upgrades is not waited for, and so does not wait either.
 TEST_F(ReadersTest, ReadersTakeNoLock) {
-    const Made made = make(Json::object(), named("shop", "web-0"));
+    const Pod made = make(Json::object(), named("shop", "web-0"));
     const Lock lock = require(Lock::exclusive(node_.bpffs()));
     for (const std::string &call : calls()) {
         std::vector<std::string> argv = {"timeout", "60"};
@@ -60,7 +60,7 @@ TEST_F(ReadersTest, ReadersTakeNoLock) {
 
 // Pods come and go while everything is read again and again: neither side fails.
 TEST_F(ReadersTest, ReadersBesideAddsAndDels) {
-    const Made web = make(Json::object(), named("shop", "web-0"));
+    const Pod web = make(Json::object(), named("shop", "web-0"));
     constexpr int kRounds = 6;
     std::atomic<int> running = 2;
     std::vector<std::thread> plugins;

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 class DelTest : public VerbsTest {
   protected:
     void expect_nothing_left() const { EXPECT_EQ(node_.state(), before_); }
-    void expect_deleted(const Made &made, const Variables &more = {}) {
+    void expect_deleted(const Pod &made, const Variables &more = {}) {
         const Reply reply = del(*made.container, Json::object(), more);
         EXPECT_EQ(reply.rc, 0) << reply;
         EXPECT_EQ(reply.out, "");
@@ -32,25 +32,24 @@ class DelTest : public VerbsTest {
 };
 
 TEST_F(DelTest, LeavesNothing) {
-    const Made made =
-        make({{"allowedSources", {"192.0.2.0/24"}},
-              {"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}});
+    const Pod made = make({{"allowedSources", {"192.0.2.0/24"}},
+                           {"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}});
     ASSERT_NE(node_.state(), before_);
     expect_deleted(made);
     EXPECT_TRUE(ip_json(made.container->ns(), "link show").size() == 1) << "lo alone";
 }
 
 TEST_F(DelTest, WithPrevResultAndRepeated) {
-    const Made made = make();
+    const Pod made = make();
     for (int i = 0; i < 3; ++i)
         EXPECT_EQ(del(*made.container, {{"prevResult", made.result}}).rc, 0);
     expect_nothing_left();
 }
 
-TEST_F(DelTest, OfWhatWasNeverAdded) { expect_deleted({node_.container(), {}, {}, 0, {}, {}}); }
+TEST_F(DelTest, OfWhatWasNeverAdded) { expect_deleted({.container = node_.container()}); }
 
 TEST_F(DelTest, NamespaceGone) {
-    const Made made = make();
+    const Pod made = make();
     made.container->remove_namespace();
     EXPECT_EQ(del(*made.container).rc, 0);
     ASSERT_TRUE(wait_until([&] { return host_link(made).is_null(); }));
@@ -61,25 +60,25 @@ TEST_F(DelTest, NamespaceGone) {
 TEST_F(DelTest, EmptyNetns) { expect_deleted(make(), {{"CNI_NETNS", ""}}); }
 
 TEST_F(DelTest, NetnsOfAnotherContainer) {
-    const Made made = make();
+    const Pod made = make();
     auto other = node_.container();
     expect_deleted(made, {{"CNI_NETNS", other->path()}});
 }
 
 TEST_F(DelTest, NetnsThatIsAPlainFile) {
-    const Made made = make();
+    const Pod made = make();
     std::ofstream(node_.dir() + "/file") << "left over";
     expect_deleted(made, {{"CNI_NETNS", node_.dir() + "/file"}});
 }
 
 TEST_F(DelTest, LinkGone) {
-    const Made made = make();
+    const Pod made = make();
     node_.run("ip link del " + made.host_ifname);
     expect_deleted(made);
 }
 
 TEST_F(DelTest, MapsGone) {
-    const Made made = make();
+    const Pod made = make();
     fs::remove_all(node_.bpffs() + "/live");
     EXPECT_EQ(del(*made.container).rc, 0);
     EXPECT_TRUE(host_link(made).is_null());
@@ -89,7 +88,7 @@ TEST_F(DelTest, MapsGone) {
 TEST_F(DelTest, OneMapGone) {
     for (const char *name : {PODLANE_MAP_ENDPOINTS, PODLANE_MAP_ADDRESSES, PODLANE_MAP_COUNTERS, PODLANE_MAP_UPLINKS}) {
         SCOPED_TRACE(name);
-        const Made made = make();
+        const Pod made = make();
         fs::remove(pin_path(node_.bpffs(), name));
         EXPECT_EQ(del(*made.container).rc, 0);
         EXPECT_TRUE(host_link(made).is_null());
@@ -108,7 +107,7 @@ TEST_F(DelTest, OneMapGone) {
 }
 
 TEST_F(DelTest, WholeBpffsDirectoryGone) {
-    const Made made = make();
+    const Pod made = make();
     fs::remove_all(node_.bpffs());
     const Reply reply = del(*made.container);
     EXPECT_EQ(reply.rc, 0) << reply;
@@ -118,7 +117,7 @@ TEST_F(DelTest, WholeBpffsDirectoryGone) {
 }
 
 TEST_F(DelTest, EntriesGone) {
-    const Made made = make();
+    const Pod made = make();
     (void)require(require(open_endpoints(node_.bpffs(), Access::read_write))
                       .remove(require(make_endpoint_key(made.container->id(), "eth0"))));
     EXPECT_EQ(del(*made.container).rc, 0);
@@ -129,13 +128,13 @@ TEST_F(DelTest, EntriesGone) {
 }
 
 TEST_F(DelTest, AnotherHostInterfacePrefixMeanwhile) {
-    const Made made = make();
+    const Pod made = make();
     EXPECT_EQ(del(*made.container, {{"hostInterfacePrefix", "new"}}).rc, 0);
     expect_nothing_left();
 }
 
 TEST_F(DelTest, IpamPluginThatFailsIsAskedAgainByTheNextDel) {
-    const Made made = make();
+    const Pod made = make();
     node_.put_plugin("host-local",
                      "#!/bin/sh\necho '{\"cniVersion\":\"1.0.0\",\"code\":11,\"msg\":\"the disk sleeps\"}'\nexit 1\n");
     const Reply reply = del(*made.container);
@@ -149,7 +148,7 @@ TEST_F(DelTest, IpamPluginThatFailsIsAskedAgainByTheNextDel) {
 }
 
 TEST_F(DelTest, LeaseOfAMissingIpamPluginIsReleasedByALaterDel) {
-    const Made made = make();
+    const Pod made = make();
     node_.remove_plugin("host-local");
     const Reply reply = del(*made.container);
     EXPECT_EQ(reply.rc, 0) << reply;
@@ -163,8 +162,8 @@ TEST_F(DelTest, LeaseOfAMissingIpamPluginIsReleasedByALaterDel) {
 // After a sandbox dies a new one gets the pod's name, while the DEL of the old one is still to come.
 TEST_F(DelTest, OfAnOldSandboxLeavesTheNewOneOfThePodAlone) {
     const Variables pod = {{"CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0"}};
-    const Made old = make(Json::object(), pod);
-    const Made current = make(Json::object(), pod);
+    const Pod old = make(Json::object(), pod);
+    const Pod current = make(Json::object(), pod);
     const std::string with_both = node_.state();
     for (int i = 0; i < 2; ++i) {
         Variables of_old = pod;
@@ -180,7 +179,7 @@ TEST_F(DelTest, OfAnOldSandboxLeavesTheNewOneOfThePodAlone) {
 
 // A link of the name that somebody else made is not ours to remove.
 TEST_F(DelTest, LeavesAForeignLinkOfItsNameAlone) {
-    const Made made = make();
+    const Pod made = make();
     ASSERT_EQ(del(*made.container).rc, 0);
     node_.run("ip link add " + made.host_ifname + " type bridge");
     EXPECT_EQ(del(*made.container).rc, 0);
@@ -189,7 +188,7 @@ TEST_F(DelTest, LeavesAForeignLinkOfItsNameAlone) {
 }
 
 TEST_F(DelTest, SeveralInterfacesOfAContainerGoOneByOne) {
-    const Made made = make();
+    const Pod made = make();
     const Json second = node_.config({{"name", "second"}, {"ipam", {{"ranges", {{{{"subnet", "198.18.12.0/24"}}}}}}}});
     ASSERT_EQ(node_.cni("ADD", second, *made.container, {{"CNI_IFNAME", "net1"}}).rc, 0);
     EXPECT_EQ(node_.cni("DEL", second, *made.container, {{"CNI_IFNAME", "net1"}}).rc, 0);

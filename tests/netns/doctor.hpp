@@ -51,22 +51,10 @@ class Doctor : public CtlTest {
     void attach_foreign(bool tcx) const {
         const Fd program = load_passing_program("agent7");
         const auto inside = require(net::enter(node_.ns()));
-        if (tcx) {
-            constexpr auto kTcxIngress = static_cast<bpf_attach_type>(46); // linux/bpf.h of 6.6
-            ASSERT_EQ(bpf_prog_attach(program.get(), static_cast<int>(made_.ifindex), kTcxIngress, 0), 0);
-            return;
-        }
-        bpf_tc_hook hook{};
-        hook.sz = sizeof hook;
-        hook.ifindex = static_cast<int>(made_.ifindex);
-        hook.attach_point = BPF_TC_INGRESS;
-        (void)bpf_tc_hook_create(&hook); // with clsact it is there
-        bpf_tc_opts options{};
-        options.sz = sizeof options;
-        options.prog_fd = program.get();
-        options.handle = 7;
-        options.priority = 5;
-        ASSERT_EQ(bpf_tc_attach(&hook, &options), 0);
+        if (tcx)
+            attach_tcx(program.get(), made_.ifindex, Hook::ingress);
+        else
+            attach_filter(program.get(), made_.ifindex, Hook::ingress);
     }
     void replace_pin(const char *name) const {
         const Fd program = load_passing_program(name);
@@ -84,7 +72,7 @@ class Doctor : public CtlTest {
     using CtlTest::on_node;
     using CtlTest::record;
 
-    Made made_ = make({{"allowedSources", {"192.0.2.0/24"}}, {"uplinks", {"up*"}}});
+    Pod made_ = make({{"allowedSources", {"192.0.2.0/24"}}, {"uplinks", {"up*"}}});
     std::string setup_ = "true && ";
     int rc_ = -1;
 };
@@ -259,7 +247,7 @@ constexpr std::array kFaults = {
     Fault{"PodMacChanged", "pod-link", "02:00:00:00:00:99", false,
           [](Doctor &d) { d.in_pod("ip link set eth0 address 02:00:00:00:00:99"); }},
     Fault{"PodAddressGone", "pod-address", "2001:db8:9:", true,
-          [](Doctor &d) { d.in_pod("ip addr del " + d.made_.v6 + "/128 dev eth0"); }},
+          [](Doctor &d) { d.in_pod("ip addr del " + d.made_.text6() + "/128 dev eth0"); }},
     Fault{"PodNeighbourGone", "pod-neighbour", "169.254.1.1 is gone", true,
           [](Doctor &d) { d.in_pod("ip neigh del 169.254.1.1 dev eth0"); }},
     Fault{"PodGatewayRouteGone", "pod-route", "the route to the gateway 169.254.1.1", true,
@@ -267,13 +255,13 @@ constexpr std::array kFaults = {
     Fault{"PodDefaultRouteGone", "pod-route", "no IPv6 route leaves", false,
           [](Doctor &d) { d.in_pod("ip -6 route del default"); }},
     Fault{"HostNeighbourGone", "host-neighbour", "is gone", true,
-          [](Doctor &d) { d.on_node("ip neigh del " + d.made_.v4 + " dev " + d.host()); }},
+          [](Doctor &d) { d.on_node("ip neigh del " + d.made_.text4() + " dev " + d.host()); }},
     Fault{"HostNeighbourWrong", "host-neighbour", "has MAC 02:00:00:00:00:99", true,
           [](Doctor &d) {
-              d.on_node("ip neigh replace " + d.made_.v6 + " lladdr 02:00:00:00:00:99 nud permanent dev " + d.host());
+              d.on_node("ip neigh replace " + d.made_.text6() + " lladdr 02:00:00:00:00:99 nud permanent dev " + d.host());
           }},
     Fault{"HostRouteGone", "host-route", "is gone", true,
-          [](Doctor &d) { d.on_node("ip route del " + d.made_.v4 + " dev " + d.host()); }},
+          [](Doctor &d) { d.on_node("ip route del " + d.made_.text4() + " dev " + d.host()); }},
     Fault{"ProgramGone", "program", "pl_to_pod is gone from egress", true,
           [](Doctor &d) {
               const auto inside = require(net::enter(d.node_.ns()));
@@ -309,25 +297,25 @@ constexpr std::array kFaults = {
     Fault{"AddressEntryGone", "address-entry", "addresses_v1 is gone", true,
           [](Doctor &d) {
               (void)require(
-                  d.open(&open_addresses).remove({network_id("pods"), require(parse_ip(d.made_.v4))}));
+                  d.open(&open_addresses).remove({network_id("pods"), d.made_.v4}));
           }},
     Fault{"AddressEntryOfAnother", "address-entry", "is another interface's", false,
           [](Doctor &d) {
               address value{};
               value.ifindex = 1; // lo, which is there
-              require(d.open(&open_addresses).update({network_id("pods"), require(parse_ip(d.made_.v4))}, value));
+              require(d.open(&open_addresses).update({network_id("pods"), d.made_.v4}, value));
           }},
     Fault{"AddressEntryWrong", "address-entry", "in addresses_v1 is wrong", true,
           [](Doctor &d) {
-              const address_key key{network_id("pods"), require(parse_ip(d.made_.v6))};
+              const address_key key{network_id("pods"), d.made_.v6};
               address value = *require(d.open(&open_addresses).find(key));
               value.mtu = 9000;
               require(d.open(&open_addresses).update(key, value));
           }},
     Fault{"WayOutGone", "asked-entry", "the egress route of", false,
           [](Doctor &d) {
-              const Made own_way = d.make({{"uplink", "up0"}});
-              (void)require(d.open(&open_source_routes).remove({own_way.ifindex, require(parse_ip(own_way.v4))}));
+              const Pod own_way = d.make({{"uplink", "up0"}});
+              (void)require(d.open(&open_source_routes).remove({own_way.ifindex, own_way.v4}));
           }},
     Fault{"AllowedSourceGone", "asked-entry", "0 of 1 allowed sources", false,
           [](Doctor &d) {

@@ -36,11 +36,7 @@ class Edt : public testing::Test {
                            .find({pod.ifindex, LIMIT_INGRESS}))
             .value();
     }
-    Output ctl(std::vector<std::string> words) {
-        words.insert(words.begin(), std::getenv("PODLANECTL_BIN"));
-        words.insert(words.end(), {"--bpffs", lab_->node().bpffs()});
-        return run(lab_->node().ns(), words);
-    }
+    Output ctl(const std::vector<std::string> &words) { return lab_->node().podlanectl(words); }
     // Mean round trip in ms.
     static double ping_ms(const net::Namespace &from, const ip_addr &to) {
         const std::string said =

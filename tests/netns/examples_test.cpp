@@ -18,21 +18,9 @@
 namespace podlane::test {
 namespace {
 
-std::string variable(const char *name) {
-    const char *value = std::getenv(name);
-    if (value == nullptr)
-        throw std::runtime_error(std::string(name) + " is not set; ctest sets it");
-    return value;
-}
+std::string source_file(const std::string &path) { return read_file(variable("PODLANE_SOURCE_DIR") + "/" + path); }
 
-std::string read_file(const std::string &path) {
-    std::ifstream file(variable("PODLANE_SOURCE_DIR") + "/" + path);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return file ? text.str() : throw std::runtime_error("cannot read " + path);
-}
-
-std::string example(const std::string &name) { return read_file("docs/examples/" + name + ".conflist"); }
+std::string example(const std::string &name) { return source_file("docs/examples/" + name + ".conflist"); }
 
 // The example's name is the mode podlanectl must tell.
 class Examples : public testing::TestWithParam<std::string> {
@@ -53,12 +41,8 @@ class Examples : public testing::TestWithParam<std::string> {
         made.capability_args["portMappings"] = {{{"hostPort", host_port}, {"containerPort", 80}, {"protocol", "tcp"}}};
         return made;
     }
-    Json podlanectl(const std::string &arguments) const {
-        return Json::parse(
-            node_.run(variable("PODLANECTL_BIN") + " --json --bpffs " + node_.bpffs() + " " + arguments));
-    }
     std::uint64_t sent_direct(const Container &pod) const {
-        for (const Json &counter : podlanectl("counter list --container " + pod.id()))
+        for (const Json &counter : node_.podlanectl_json("counter list --container " + pod.id()))
             if (counter["reason"] == "sent-direct")
                 return counter["packets"];
         return 0;
@@ -75,7 +59,7 @@ void Examples::connect_two_pods(const Json &keys, std::uint64_t fewest) {
     for (const auto &[pod, chain] : {std::pair(client, &client_chain), std::pair(server, &server_chain)}) {
         const Reply added = chain->add(*pod);
         ASSERT_EQ(added.rc, 0) << added;
-        EXPECT_EQ(podlanectl("endpoint list --container " + pod->id()).at(0).at("mode"), GetParam());
+        EXPECT_EQ(node_.podlanectl_json("endpoint list --container " + pod->id()).at(0).at("mode"), GetParam());
         // portmap 1.1.1 looks for its IPv4 rules among those of IPv6.
         Chain without_host_ports = *chain;
         without_host_ports.capability_args = Json::object();
@@ -91,7 +75,7 @@ void Examples::connect_two_pods(const Json &keys, std::uint64_t fewest) {
         const Reply deleted = chain->del(*pod);
         EXPECT_EQ(deleted.rc, 0) << deleted;
     }
-    EXPECT_EQ(podlanectl("endpoint list"), Json::array());
+    EXPECT_EQ(node_.podlanectl_json("endpoint list"), Json::array());
     EXPECT_EQ(node_.run("ip -brief link show type veth"), "");
     EXPECT_EQ(node_.leased(), std::vector<std::string>{});
 }
@@ -113,7 +97,7 @@ TEST(OlderIpamPlugin, DoesNotFailStatusAndGc) {
 }
 
 TEST(Architecture, NamesEveryReason) {
-    const std::string page = read_file("docs/ARCHITECTURE.md");
+    const std::string page = source_file("docs/ARCHITECTURE.md");
     for (std::size_t i = REASON_NONE + 1; i < kReasons.size(); ++i)
         EXPECT_NE(page.find("| `" + std::string(kReasons.at(i).name) + "` | "), std::string::npos)
             << kReasons.at(i).name;
@@ -121,7 +105,7 @@ TEST(Architecture, NamesEveryReason) {
 
 TEST(Readme, ShowsTheExamplesAsTheyAre) {
     for (const std::string name : {"main", "after-ipam", "after-main"})
-        EXPECT_NE(read_file("README.md").find("```json\n" + example(name) + "```"), std::string::npos) << name;
+        EXPECT_NE(source_file("README.md").find("```json\n" + example(name) + "```"), std::string::npos) << name;
 }
 
 } // namespace

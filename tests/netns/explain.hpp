@@ -14,16 +14,6 @@
 
 namespace podlane::test {
 
-inline std::string hex_of(const Bytes &bytes) {
-    static constexpr char kDigits[] = "0123456789abcdef";
-    std::string text;
-    for (const std::uint8_t byte : bytes) {
-        text += kDigits[byte >> 4U];
-        text += kDigits[byte & 15U];
-    }
-    return text;
-}
-
 // Interface (empty: of no endpoint) and reason.
 using Counting = std::pair<std::string, std::string>;
 
@@ -45,11 +35,7 @@ class Asker {
   public:
     explicit Asker(const Node &node) : node_(node) {}
 
-    [[nodiscard]] Output ctl(const std::vector<std::string> &arguments) const {
-        std::vector<std::string> argv{std::getenv("PODLANECTL_BIN"), "--bpffs", node_.bpffs()};
-        argv.insert(argv.end(), arguments.begin(), arguments.end());
-        return run(node_.ns(), argv);
-    }
+    [[nodiscard]] Output ctl(const std::vector<std::string> &arguments) const { return node_.podlanectl(arguments); }
     [[nodiscard]] Json explain(std::vector<std::string> arguments) const {
         arguments.insert(arguments.begin(), {"explain", "--json"});
         const Output output = ctl(arguments);
@@ -58,7 +44,7 @@ class Asker {
         return Json::parse(output.out);
     }
     [[nodiscard]] Json explain(const Sent &sent) const {
-        std::vector<std::string> arguments{"--from", sent.at, "--frame", hex_of(sent.frame)};
+        std::vector<std::string> arguments{"--from", sent.at, "--frame", hex(sent.frame)};
         if (sent.out)
             arguments.emplace_back("--out");
         return explain(arguments);

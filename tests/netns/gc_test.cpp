@@ -11,9 +11,9 @@ using testing::HasSubstr;
 
 class GcTest : public VerbsTest {
   protected:
-    static Json valid(const std::vector<const Made *> &living) {
+    static Json valid(const std::vector<const Pod *> &living) {
         Json list = Json::array();
-        for (const Made *made : living)
+        for (const Pod *made : living)
             list.push_back({{"containerID", made->container->id()}, {"ifname", "eth0"}});
         return list;
     }
@@ -30,9 +30,9 @@ class GcTest : public VerbsTest {
 };
 
 TEST_F(GcTest, RemovesTheInvalidOfItsNetworkAlone) {
-    const Made living = make();
-    const Made dead = make();
-    const Made foreign = make(others_);
+    const Pod living = make();
+    const Pod dead = make();
+    const Pod foreign = make(others_);
     const Reply reply = gc({{"cni.dev/valid-attachments", valid({&living})}});
     EXPECT_EQ(reply.rc, 0) << reply;
     EXPECT_EQ(reply.out, "");
@@ -46,8 +46,8 @@ TEST_F(GcTest, RemovesTheInvalidOfItsNetworkAlone) {
 
 // An ADD that ends while GC runs is in no list of the runtime.
 TEST_F(GcTest, LeavesWhatIsYoungerThanItsCall) {
-    const Made old = make();
-    const Made young = make();
+    const Pod old = make();
+    const Pod young = make();
     const auto all = require(open_endpoints(node_.bpffs(), Access::read_write));
     for (const auto &[key, entry] : require(all.entries()))
         if (field_text(key.container_id) == young.container->id()) {
@@ -63,7 +63,7 @@ TEST_F(GcTest, LeavesWhatIsYoungerThanItsCall) {
 }
 
 TEST_F(GcTest, AnotherInterfaceOfAValidContainerIsInvalid) {
-    const Made made = make();
+    const Pod made = make();
     ASSERT_EQ(node_.cni("ADD", node_.config(), *made.container, {{"CNI_IFNAME", "net1"}}).rc, 0);
     EXPECT_EQ(gc({{"cni.dev/valid-attachments", valid({&made})}}).rc, 0);
     EXPECT_EQ(endpoints(), 1U);
@@ -71,8 +71,8 @@ TEST_F(GcTest, AnotherInterfaceOfAValidContainerIsInvalid) {
 }
 
 TEST_F(GcTest, AnEmptyListMeansAllOfPodlane) {
-    const Made made = make();
-    const Made foreign = make(others_);
+    const Pod made = make();
+    const Pod foreign = make(others_);
     EXPECT_EQ(gc({{"cni.dev/valid-attachments", Json::array()}}).rc, 0);
     EXPECT_TRUE(host_link(made).is_null());
     EXPECT_EQ(endpoints(), 1U);
@@ -80,7 +80,7 @@ TEST_F(GcTest, AnEmptyListMeansAllOfPodlane) {
 }
 
 TEST_F(GcTest, AMissingListIsAnErrorAndRemovesNothing) {
-    const Made made = make();
+    const Pod made = make();
     const Reply reply = gc(Json::object());
     EXPECT_EQ(reply.rc, 1);
     EXPECT_EQ(reply.code(), 7) << reply;
@@ -90,8 +90,8 @@ TEST_F(GcTest, AMissingListIsAnErrorAndRemovesNothing) {
 
 // CRI-O sends the older key as well, and the lists are the same.
 TEST_F(GcTest, ReadsTheOlderKey) {
-    const Made living = make();
-    const Made dead = make();
+    const Pod living = make();
+    const Pod dead = make();
     EXPECT_EQ(gc({{"cni.dev/attachments", valid({&living})}}).rc, 0);
     EXPECT_TRUE(host_link(dead).is_null());
     EXPECT_EQ(check(living).rc, 0);
@@ -104,7 +104,7 @@ TEST_F(GcTest, OnAFreshNodeThereIsNothingToDo) {
 }
 
 TEST_F(GcTest, WhatLostItsNamespaceOrLinkGoesToo) {
-    const Made made = make();
+    const Pod made = make();
     made.container->remove_namespace();
     ASSERT_TRUE(wait_until([&] { return host_link(made).is_null(); }));
     EXPECT_EQ(gc({{"cni.dev/valid-attachments", Json::array()}}).rc, 0);
@@ -122,7 +122,7 @@ TEST_F(GcTest, AfterPtpTheOtherPluginsInterfaceStays) {
     auto container = node_.container();
     const Reply reply = chain.add(*container);
     ASSERT_EQ(reply.rc, 0) << reply;
-    const Made made = look_at(container, reply.json);
+    const Pod made = look_at(container, reply.json);
     Json config = chain.config(1, nullptr);
     config["cniVersion"] = "1.1.0";
     config["cni.dev/valid-attachments"] = Json::array();
@@ -165,8 +165,8 @@ class DelegatedTest : public GcTest {
 };
 
 TEST_F(DelegatedTest, GcReachesTheIpamPluginWithTheValidOnes) {
-    const Made living = make(ipam_);
-    const Made dead = make(ipam_);
+    const Pod living = make(ipam_);
+    const Pod dead = make(ipam_);
     (void)calls();
     const Json keys = {{"ipam", {{"type", "fake-ipam"}, {"of its own", {1, 2}}}},
                        {"cni.dev/valid-attachments", valid({&living})}};
@@ -180,7 +180,7 @@ TEST_F(DelegatedTest, GcReachesTheIpamPluginWithTheValidOnes) {
 }
 
 TEST_F(DelegatedTest, GcHandsOnWhatTheIpamPluginSays) {
-    const Made dead = make(ipam_);
+    const Pod dead = make(ipam_);
     put_plugin("[ $CNI_COMMAND != GC ] || { echo '{\"cniVersion\":\"1.1.0\",\"code\":11,\"msg\":\"the disk "
                "sleeps\"}'; exit 1; }\n");
     const Reply reply = gc({{"ipam", {{"type", "fake-ipam"}}}, {"cni.dev/valid-attachments", Json::array()}});

@@ -70,7 +70,7 @@ class Headerless : public testing::Test {
     void route(int node, const std::string &to) const {
         cluster_.node(node).run("ip route replace " + to + " dev " + kTunnel);
     }
-    void expect_reached(const Member &from, const Member &to) const {
+    void expect_reached(const Pod &from, const Pod &to) const {
         for (const bool ipv4 : {true, false}) {
             const EchoServer server(to.ns(), ipv4, kPort);
             for (const Transport transport : {Transport::tcp, Transport::udp})
@@ -81,9 +81,7 @@ class Headerless : public testing::Test {
         EXPECT_EQ(cluster_.count(to, REASON_RECEIVED_UPLINK), 0U);
     }
     [[nodiscard]] Output podlanectl(const std::string &command) const {
-        const Node &node = cluster_.node(1);
-        return run(node.ns(), words(std::getenv("PODLANECTL_BIN") + std::string(" --bpffs ") + node.bpffs() +
-                                    " --json " + command));
+        return cluster_.node(1).podlanectl("--json " + command);
     }
     // Names of the uplinks of node 1, and what podlanectl says beside.
     [[nodiscard]] std::pair<std::vector<std::string>, std::string> synced() const {
@@ -100,8 +98,8 @@ class Headerless : public testing::Test {
 
 TEST_F(Headerless, RoutesThroughItTakeTheHostStack) {
     const Json keys = {{"uplinks", {"up*", "tun*"}}};
-    const Member a = cluster_.add_pod(1, keys);
-    const Member b = cluster_.add_pod(2, keys);
+    const Pod a = cluster_.add_pod(1, keys);
+    const Pod b = cluster_.add_pod(2, keys);
     for (const bool ipv4 : {true, false}) {
         route(1, Cluster::pods(2, ipv4));
         route(2, Cluster::pods(1, ipv4));
@@ -120,8 +118,8 @@ TEST_F(Headerless, DefaultRouteThroughItLeavesNoUplink) {
             cluster_.node(node).run(std::string("ip ") + family + " route del default");
             cluster_.node(node).run(std::string("ip ") + family + " route add default dev " + kTunnel);
         }
-    const Member a = cluster_.add_pod(1);
-    const Member b = cluster_.add_pod(2);
+    const Pod a = cluster_.add_pod(1);
+    const Pod b = cluster_.add_pod(2);
     expect_reached(a, b);
     const auto [names, said] = synced();
     EXPECT_TRUE(names.empty());
@@ -133,7 +131,7 @@ TEST_F(Headerless, LateOneIsRefused) {
     cluster_.node(1).run("ip link set tun7 down");
     cluster_.node(1).run("ip link set tun7 name other");
     const Json keys = {{"uplinks", {"up0", "tun7"}}};
-    const Member a = cluster_.add_pod(1, keys);
+    const Pod a = cluster_.add_pod(1, keys);
     cluster_.node(1).run("ip link set other name tun7");
     const Output said = podlanectl("uplink sync");
     EXPECT_NE(said.rc, 0);

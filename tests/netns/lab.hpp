@@ -2,9 +2,8 @@
 // A node with an uplink to the outside and pods from the real plugins: what the tests of the dataplane stand on.
 #pragma once
 
-#include "tests/harness/chain.hpp"
+#include "tests/harness/pod.hpp"
 #include "tests/harness/talk.hpp"
-#include "tests/harness/wire.hpp"
 
 #include <gtest/gtest.h>
 
@@ -21,26 +20,8 @@
 
 namespace podlane::test {
 
-inline ip_addr ip(const std::string &text) { return require(parse_ip(text)); }
-inline bool slow() { return std::getenv("PODLANE_TEST_SLOW") != nullptr; }
 // Bytes of a transfer that takes a while.
 inline std::size_t big() { return slow() ? std::size_t{4} << 20U : std::size_t{64} << 20U; }
-
-struct Pod {
-    std::shared_ptr<Container> container{};
-    std::shared_ptr<Chain> chain{};
-    std::string host_ifname{};
-    std::uint32_t ifindex = 0; // host-side veth
-    std::uint32_t mtu = 0;
-    Mac mac{};
-    Mac gateway_mac{};
-    ip_addr v4{};
-    ip_addr v6{};
-    ip_addr link_local{};
-
-    [[nodiscard]] const net::Namespace &ns() const { return container->ns(); }
-    [[nodiscard]] Wire wire() const { return {ns(), "eth0"}; }
-};
 
 class Lab {
   public:
@@ -62,20 +43,14 @@ class Lab {
     }
     ~Lab() {
         for (const Pod &pod : pods_)
-            if (const Reply reply = pod.chain->del(*pod.container); reply.rc != 0)
-                ADD_FAILURE() << "DEL: " << reply;
+            detach_pod(pod);
     }
     Lab(const Lab &) = delete;
     Lab &operator=(const Lab &) = delete;
 
     // `plugins`: the whole list. `arguments`: runtimeConfig for those that declare the capability.
     Pod add_pod(const std::vector<Json> &plugins, const Json &arguments = Json::object()) {
-        Pod pod{.container = node_.container(), .chain = std::make_shared<Chain>(node_, plugins)};
-        pod.chain->capability_args = arguments;
-        const Reply reply = pod.chain->add(*pod.container);
-        if (reply.rc != 0)
-            throw std::runtime_error("ADD: " + reply.out + reply.err);
-        look_at(pod);
+        Pod pod = attach_pod(node_, node_.container(), plugins, arguments);
         pods_.push_back(pod);
         return pod;
     }
@@ -113,25 +88,6 @@ class Lab {
             (void)must_run(where, words(command));
     }
 
-    void look_at(Pod &pod) {
-        const Json link = Json::parse(pod.container->run("ip -j addr show eth0")).at(0);
-        pod.ifindex = link.at("link_index");
-        pod.mtu = link.at("mtu");
-        pod.mac = require(parse_mac(link.at("address").get<std::string>()));
-        for (const Json &one : link.at("addr_info")) {
-            const ip_addr addr = ip(one.at("local"));
-            if (is_link_local(addr))
-                pod.link_local = addr;
-            else
-                (is_ipv4(addr) ? pod.v4 : pod.v6) = addr;
-        }
-        for (const Json &one : Json::parse(node_.run("ip -j link")))
-            if (one.at("ifindex") == pod.ifindex) {
-                pod.host_ifname = one.at("ifname");
-                pod.gateway_mac = require(parse_mac(one.at("address").get<std::string>()));
-            }
-    }
-
     Node node_;
     std::shared_ptr<Container> outside_;
     std::vector<Pod> pods_;
@@ -154,6 +110,8 @@ inline auto lab_parameters() {
     return testing::Values(LabParameter{"tcx", true}, LabParameter{"tcx", false}, LabParameter{"clsact", true},
                            LabParameter{"clsact", false});
 }
+
+inline std::string family_name(const testing::TestParamInfo<bool> &info) { return info.param ? "V4" : "V6"; }
 
 // A fresh lab for each test; the parameter says how programs are attached and which family is spoken.
 template <typename Parameter> class LabTestOf : public testing::TestWithParam<Parameter> {

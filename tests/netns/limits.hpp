@@ -54,11 +54,7 @@ class LimitTest : public testing::Test {
                            .find({pod.ifindex, static_cast<std::uint32_t>(direction)}))
             .value();
     }
-    Output ctl(std::vector<std::string> words) {
-        words.insert(words.begin(), std::getenv("PODLANECTL_BIN"));
-        words.insert(words.end(), {"--bpffs", lab_.node().bpffs()});
-        return run(lab_.node().ns(), words);
-    }
+    Output ctl(const std::vector<std::string> &words) { return lab_.node().podlanectl(words); }
     static void expect_rate(double measured, std::uint64_t rate = kRate) {
         EXPECT_LT(measured, 1.1 * static_cast<double>(rate));
         if (!slow()) {

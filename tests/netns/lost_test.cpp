@@ -53,7 +53,7 @@ TEST_F(LostTest, DelNeverRefuses) {
     };
     for (const auto &[what, edit] : edits) {
         SCOPED_TRACE(what);
-        const Made made = make(all_);
+        const Pod made = make(all_);
         Json keys = all_;
         keys.merge_patch(edit);
         const Reply reply = del(*made.container, keys);
@@ -66,7 +66,7 @@ TEST_F(LostTest, DelNeverRefusesAnEnvironment) {
     for (const auto &[variable, value] : std::vector<std::pair<std::string, std::string>>{
              {"CNI_ARGS", "K8S_POD_NAME"}, {"CNI_ARGS", "MAC=nonsense"}, {"CNI_ARGS", "FOO=bar"}, {"CNI_NETNS", "x"}}) {
         SCOPED_TRACE(variable + "=" + value);
-        const Made made = make(all_);
+        const Pod made = make(all_);
         const Reply reply = del(*made.container, all_, {{variable, value}});
         EXPECT_EQ(reply.rc, 0) << reply;
         EXPECT_THAT(reply.err, HasSubstr(variable));
@@ -78,7 +78,7 @@ TEST_F(LostTest, DelNeverRefusesAnEnvironment) {
 TEST_F(LostTest, DelWithoutAConfiguration) {
     for (const std::string text : {"", "{", "[]", "{\"name\":\"pods\""}) {
         SCOPED_TRACE(text);
-        const Made made = make(all_);
+        const Pod made = make(all_);
         const Reply reply = node_.cni_text("podlane", "DEL", text, attachment(*made.container));
         EXPECT_EQ(reply.rc, 0) << reply;
         expect_nothing_left();
@@ -122,7 +122,7 @@ TEST_F(LostTest, DelAfterAFailedDeletionFinishes) {
     std::size_t failures = 0;
     for (const int one : deletions) {
         SCOPED_TRACE("bpf call " + std::to_string(one));
-        const Made made = make(all_);
+        const Pod made = make(all_);
         const std::string fault = "inject=bpf:error=EBUSY:when=" + std::to_string(one);
         const Output failed = del_under(*made.container, {"strace", "-qq", "-o", "/dev/null", "-e", fault});
         failures += failed.rc == 1 ? 1 : 0;
@@ -136,11 +136,11 @@ TEST_F(LostTest, DelAfterAFailedDeletionFinishes) {
 
 // The pins of the maps are gone, and the next pod loads new ones: DEL knows the first pod from the disk.
 TEST_F(LostTest, DelAfterLostMaps) {
-    const Made first = make(all_);
+    const Pod first = make(all_);
     fs::remove_all(node_.bpffs());
-    const Made second = make(all_);
+    const Pod second = make(all_);
     EXPECT_EQ(del(*second.container, all_).rc, 0);
-    EXPECT_THAT(node_.run("nft list ruleset"), HasSubstr(first.v4)) << "it lives, and is translated as before";
+    EXPECT_THAT(node_.run("nft list ruleset"), HasSubstr(first.text4())) << "it lives, and is translated as before";
     EXPECT_TRUE(ping(first.container->ns(), "203.0.113.1"));
     EXPECT_EQ(del(*first.container, all_).rc, 0);
     expect_nothing_left();
@@ -148,24 +148,24 @@ TEST_F(LostTest, DelAfterLostMaps) {
 
 // A pod whose maps were deleted gets entries, current programs, NAT and limits back at the next ADD.
 TEST_F(LostTest, AddRestoresPodsAfterLostMaps) {
-    const Made first = make(all_);
-    const Made second = make(all_);
+    const Pod first = make(all_);
+    const Pod second = make(all_);
     fs::remove_all(node_.bpffs());
-    const Made third = make(all_);
-    for (const Made *pod : {&first, &second, &third}) {
+    const Pod third = make(all_);
+    for (const Pod *pod : {&first, &second, &third}) {
         const Reply reply = check(*pod, all_);
         EXPECT_EQ(reply.rc, 0) << reply;
         EXPECT_TRUE(ping(pod->container->ns(), "203.0.113.1"));
-        EXPECT_TRUE(ping(pod->container->ns(), first.v4));
+        EXPECT_TRUE(ping(pod->container->ns(), first.text4()));
     }
-    EXPECT_THAT(node_.run("nft list ruleset"), HasSubstr(first.v4));
-    for (const Made *pod : {&first, &third, &second})
+    EXPECT_THAT(node_.run("nft list ruleset"), HasSubstr(first.text4()));
+    for (const Pod *pod : {&first, &third, &second})
         EXPECT_EQ(del(*pod->container, all_).rc, 0);
     expect_nothing_left();
 }
 
 TEST_F(LostTest, DelOfTheLastPodAfterLostMaps) {
-    const Made made = make(all_);
+    const Pod made = make(all_);
     fs::remove_all(node_.bpffs());
     EXPECT_EQ(del(*made.container, all_).rc, 0);
     expect_nothing_left();
@@ -202,7 +202,7 @@ TEST_F(LostTest, GcAfterARebootReleasesLeases) {
 
 // What a power cut tore is no record, and a killed write left nothing that is read.
 TEST_F(LostTest, TornRecords) {
-    const Made made = make();
+    const Pod made = make();
     const std::string directory = AttachmentRecords(kStateDirectory, node_.bpffs()).directory();
     const std::string path = directory + "/" + made.container->id() + ":eth0";
     ASSERT_TRUE(fs::exists(path));
@@ -221,7 +221,7 @@ TEST_F(LostTest, TornRecords) {
 
 // An ADD that was killed left its lease: the next one of the same container gets one, not "duplicate allocation".
 TEST_F(LostTest, AddReleasesTheLeaseOfAKilledOne) {
-    const Made before = make();
+    const Pod before = make();
     ASSERT_EQ(del(*before.container).rc, 0);
     for (const bool with_record : {true, false}) {
         auto container = node_.container();
@@ -245,7 +245,7 @@ TEST_F(LostTest, AddReleasesTheLeaseOfAKilledOne) {
 
 // The runtime's list of valid attachments cannot name an ADD that waits for its IPAM plugin.
 TEST_F(LostTest, GcLeavesAnAddUnderWayAlone) {
-    const Made made = make();
+    const Pod made = make();
     const AttachmentRecords records(kStateDirectory, node_.bpffs());
     AttachmentRecord record = *require(records.find(made.container->id(), "eth0"));
     record.container_id = "under-way";
@@ -262,7 +262,7 @@ TEST_F(LostTest, GcLeavesAnAddUnderWayAlone) {
 
 TEST_F(LostTest, StateDirectoryIsAKey) {
     const Json keys = {{"stateDir", node_.dir() + "/a/state/"}};
-    const Made made = make(keys);
+    const Pod made = make(keys);
     EXPECT_FALSE(fs::is_empty(node_.dir() + "/a/state"));
     EXPECT_TRUE(node_.records().empty());
     EXPECT_EQ(del(*made.container, keys).rc, 0);

@@ -21,7 +21,7 @@ class ModesTest : public VerbsTest {
         config.update(keys);
         return config;
     }
-    [[nodiscard]] Made must_add(Chain &chain, std::shared_ptr<Container> container) const {
+    [[nodiscard]] Pod must_add(Chain &chain, std::shared_ptr<Container> container) const {
         const Reply reply = chain.add(*container);
         if (reply.rc != 0)
             throw std::runtime_error("ADD failed: " + reply.out + reply.err);
@@ -37,13 +37,13 @@ TEST_F(ModesTest, AfterAnIpamPluginItMakesTheInterface) {
     // As a plugin of the list host-local finds its own keys in "ipam".
     Chain chain(node_, {{{"type", "host-local"}, {"ipam", node_.ipam()}}, podlane()});
     const std::string before = node_.state();
-    const Made a = must_add(chain, node_.container());
-    const Made b = must_add(chain, node_.container());
+    const Pod a = must_add(chain, node_.container());
+    const Pod b = must_add(chain, node_.container());
     EXPECT_EQ(record(b).mode, ENDPOINT_AFTER_IPAM);
     EXPECT_EQ(b.result["interfaces"].size(), 2U);
     EXPECT_EQ(chain.check(*b.container).rc, 0) << chain.check(*b.container);
-    EXPECT_TRUE(ping(a.container->ns(), b.v4));
-    EXPECT_TRUE(ping(a.container->ns(), b.v6));
+    EXPECT_TRUE(ping(a.container->ns(), b.text4()));
+    EXPECT_TRUE(ping(a.container->ns(), b.text6()));
     expect_programs_on(b.ifindex);
     EXPECT_EQ(chain.del(*b.container).rc, 0);
     EXPECT_EQ(chain.del(*a.container, true).rc, 0);
@@ -53,13 +53,13 @@ TEST_F(ModesTest, AfterAnIpamPluginItMakesTheInterface) {
 TEST_F(ModesTest, AfterPtpItPutsItsProgramsOnTheHostVeth) {
     Chain chain(node_, {main_plugin("ptp"), podlane()});
     const std::string before = node_.state();
-    const Made a = must_add(chain, node_.container());
-    const Made b = must_add(chain, node_.container());
+    const Pod a = must_add(chain, node_.container());
+    const Pod b = must_add(chain, node_.container());
     EXPECT_EQ(record(b).mode, ENDPOINT_AFTER_MAIN);
     expect_programs_on(b.ifindex);
     EXPECT_EQ(chain.check(*b.container).rc, 0) << chain.check(*b.container);
-    EXPECT_TRUE(ping(a.container->ns(), b.v4));
-    EXPECT_TRUE(ping(a.container->ns(), b.v6));
+    EXPECT_TRUE(ping(a.container->ns(), b.text4()));
+    EXPECT_TRUE(ping(a.container->ns(), b.text6()));
     EXPECT_EQ(chain.del(*b.container).rc, 0);
     EXPECT_EQ(chain.del(*a.container).rc, 0);
     EXPECT_EQ(node_.state(), before);
@@ -68,7 +68,7 @@ TEST_F(ModesTest, AfterPtpItPutsItsProgramsOnTheHostVeth) {
 // Podlane's DEL comes first, and leaves the other plugin's interface set down: nothing checks its packets any more.
 TEST_F(ModesTest, DelAfterPtpTakesOffItsProgramsOnly) {
     Chain chain(node_, {main_plugin("ptp"), podlane()});
-    const Made made = must_add(chain, node_.container());
+    const Pod made = must_add(chain, node_.container());
     const Reply reply = node_.cni("DEL", chain.config(1, made.result), *made.container);
     ASSERT_EQ(reply.rc, 0) << reply;
     for (const Hook hook : {Hook::ingress, Hook::egress})
@@ -93,8 +93,8 @@ TEST_F(ModesTest, AfterAMainPluginTheResultIsHandedOn) {
 
 TEST_F(ModesTest, AfterBridge) {
     Chain chain(node_, {main_plugin("bridge", {{"bridge", "br0"}, {"isGateway", true}}), podlane()});
-    const Made a = must_add(chain, node_.container());
-    const Made b = must_add(chain, node_.container());
+    const Pod a = must_add(chain, node_.container());
+    const Pod b = must_add(chain, node_.container());
     const std::string master = host_link(b)["master"];
     EXPECT_EQ(master, "br0");
     EXPECT_EQ(record(b).mode, ENDPOINT_AFTER_MAIN);
@@ -102,8 +102,8 @@ TEST_F(ModesTest, AfterBridge) {
         << "a bridge forwards by MAC";
     expect_programs_on(b.ifindex);
     EXPECT_EQ(chain.check(*b.container).rc, 0) << chain.check(*b.container);
-    EXPECT_TRUE(ping(a.container->ns(), b.v4));
-    EXPECT_TRUE(ping(a.container->ns(), b.v6));
+    EXPECT_TRUE(ping(a.container->ns(), b.text4()));
+    EXPECT_TRUE(ping(a.container->ns(), b.text6()));
     EXPECT_EQ(chain.del(*b.container).rc, 0);
     EXPECT_EQ(chain.del(*a.container).rc, 0);
     EXPECT_THAT(node_.state(), HasSubstr("endpoints_v1: 0\n"));
@@ -131,7 +131,7 @@ TEST_F(ModesTest, BeforeTheUsualPlugins) {
     if (reply.rc != 0 && reply.out.find("not supported") != std::string::npos)
         GTEST_SKIP() << "this kernel lacks what the bandwidth plugin needs: " << reply;
     ASSERT_EQ(reply.rc, 0) << reply;
-    const Made made = look_at(container, reply.json);
+    const Pod made = look_at(container, reply.json);
     EXPECT_EQ(chain.check(*container, "portmap").rc, 0) << chain.check(*container, "portmap");
     const EchoServer server(container->ns(), true, 8080);
     EXPECT_EQ(ask(outside_->ns(), Transport::tcp, {require(parse_ip("203.0.113.2")), 8088}), 0);
@@ -148,11 +148,11 @@ TEST_F(ModesTest, BeforePortmapAndFirewall) {
                         {{"type", "sbr"}},
                         {{"type", "tuning"}, {"mtu", 1300}}});
     chain.capability_args = {{"portMappings", {{{"hostPort", 8088}, {"containerPort", 8080}, {"protocol", "tcp"}}}}};
-    const Made made = must_add(chain, node_.container());
+    const Pod made = must_add(chain, node_.container());
     EXPECT_EQ(chain.check(*made.container, "portmap").rc, 0) << chain.check(*made.container, "portmap");
     // From its address: what is bound to none has no route any more after sbr.
-    EXPECT_EQ(run(made.container->ns(), words("ping -n -c 1 -W 5 -I " + made.v4 + " 203.0.113.2")).rc, 0);
-    EXPECT_EQ(run(made.container->ns(), words("ping -n -c 1 -W 5 -I " + made.v6 + " 2001:db8:cafe::2")).rc, 0);
+    EXPECT_EQ(run(made.container->ns(), words("ping -n -c 1 -W 5 -I " + made.text4() + " 203.0.113.2")).rc, 0);
+    EXPECT_EQ(run(made.container->ns(), words("ping -n -c 1 -W 5 -I " + made.text6() + " 2001:db8:cafe::2")).rc, 0);
     const EchoServer server(made.container->ns(), true, 8080);
     EXPECT_EQ(ask(outside_->ns(), Transport::tcp, {require(parse_ip("203.0.113.2")), 8088}), 0);
     EXPECT_EQ(chain.del(*made.container).rc, 0);

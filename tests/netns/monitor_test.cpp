@@ -33,11 +33,7 @@ class MonitorTest : public testing::Test {
     [[nodiscard]] struct watch entry() {
         return *require(require(open_watches(lab_->node().bpffs(), Access::read_only)).find(0));
     }
-    [[nodiscard]] std::string text() const {
-        std::ostringstream all;
-        all << std::ifstream(log_).rdbuf();
-        return all.str();
-    }
+    [[nodiscard]] std::string text() const { return read_file(log_); }
     // The events so far.
     [[nodiscard]] std::vector<Json> events() const {
         std::vector<Json> all;
@@ -88,8 +84,7 @@ TEST_F(MonitorTest, ShowsWhatTheFilterSays) {
     EXPECT_THAT(text(), HasSubstr("udp 198.51.100.9:4000 > " + to_string(b_.v4) + ":99"));
     EXPECT_THAT(text(), testing::Not(HasSubstr(":98")));
 
-    const Output wrong = run(
-        lab_->node().ns(), {std::getenv("PODLANECTL_BIN"), "--bpffs", lab_->node().bpffs(), "monitor", "udp and and"});
+    const Output wrong = lab_->node().podlanectl(std::vector<std::string>{"monitor", "udp and and"});
     EXPECT_EQ(wrong.rc, 2);
     EXPECT_THAT(wrong.err, HasSubstr("syntax error"));
     EXPECT_EQ(entry().mode, static_cast<std::uint32_t>(WATCH_NOTHING));
@@ -125,8 +120,7 @@ TEST_F(MonitorTest, SaysHowManyWereLost) {
 TEST_F(MonitorTest, EndsTheWatchOfOneThatDied) {
     {
         Daemon monitor = watch({"--json"});
-        const Output second = run(lab_->node().ns(), {std::getenv("PODLANECTL_BIN"), "--bpffs", lab_->node().bpffs(),
-                                                      "monitor", "--limit", "1"});
+        const Output second = lab_->node().podlanectl("monitor --limit 1");
         EXPECT_EQ(second.rc, 1);
         EXPECT_THAT(second.err, HasSubstr("watches already"));
         ASSERT_EQ(kill(static_cast<pid_t>(entry().pid), SIGKILL), 0);

@@ -16,8 +16,8 @@ TEST(Frr, PodsReachEachOtherOverBothUplinksAndOverOne) {
     Cluster cluster(2);
     const Frrs frrs(cluster);
     ASSERT_TRUE(frrs.settle(2)) << frrs.ask(1, "show bgp summary") << cluster.node(1).run("ip route");
-    const Member a = cluster.add_pod(1, {{"uplinks", {"up*"}}});
-    const Member b = cluster.add_pod(2, {{"uplinks", {"up*"}}});
+    const Pod a = cluster.add_pod(1, {{"uplinks", {"up*"}}});
+    const Pod b = cluster.add_pod(2, {{"uplinks", {"up*"}}});
     const auto sent_by = [&](const char *uplink) { return cluster.count(1, uplink, REASON_UPLINK_SENT); };
     for (const bool ipv4 : kFamilies) {
         const EchoServer server(b.ns(), ipv4, kPort);

@@ -10,8 +10,8 @@ namespace {
 class Services : public Nat {};
 
 TEST_P(Services, BackendOnTheSameNode) {
-    const Member a = add_pod(1);
-    const Member b = add_pod(1);
+    const Pod a = add_pod(1);
+    const Pod b = add_pod(1);
     const EchoServer server(b.ns(), ipv4(), kBackendPort);
     const Service service = serve(b);
     expect_service(a.ns(), {service.cluster_ip, kPort});
@@ -19,8 +19,8 @@ TEST_P(Services, BackendOnTheSameNode) {
 }
 
 TEST_P(Services, BackendOnAnotherNode) {
-    const Member a = add_pod(1);
-    const Member b = add_pod(2);
+    const Pod a = add_pod(1);
+    const Pod b = add_pod(2);
     const EchoServer server(b.ns(), ipv4(), kBackendPort);
     const Service service = serve(b);
     for (int round = 0; round < 2; ++round) { // direct flows between, and after, translated ones
@@ -37,14 +37,14 @@ TEST_P(Services, BackendOnAnotherNode) {
 }
 
 TEST_P(Services, CallerIsTheBackend) {
-    const Member a = add_pod(1);
+    const Pod a = add_pod(1);
     const EchoServer server(a.ns(), ipv4(), kBackendPort);
     expect_service(a.ns(), {serve(a).cluster_ip, kPort});
     EXPECT_FALSE(callers(server).contains(text(a))) << "a hairpin is masqueraded";
 }
 
 TEST_P(Services, NodeAsksARemoteBackend) {
-    const Member b = add_pod(2);
+    const Pod b = add_pod(2);
     const EchoServer server(b.ns(), ipv4(), kBackendPort);
     expect_service(cluster_.node(1).ns(), {serve(b).cluster_ip, kPort});
     EXPECT_EQ(callers(server), std::set{to_string(node_addr(1))}) << "masqueraded, as kube-proxy's marks demand";
@@ -53,9 +53,9 @@ TEST_P(Services, NodeAsksARemoteBackend) {
 // As resolvers do: a few sockets, each asking again and again, of a backend here, of one elsewhere, and of another node
 // itself (a pod with hostNetwork), whose answer nothing but its flow tells from a question.
 TEST_P(Services, NameQueriesAreAnswered) {
-    const Member a = add_pod(1);
-    const Member same_node = add_pod(1);
-    const Member other_node = add_pod(2);
+    const Pod a = add_pod(1);
+    const Pod same_node = add_pod(1);
+    const Pod other_node = add_pod(2);
     const EchoServer local(same_node.ns(), ipv4(), 53);
     const EchoServer remote(other_node.ns(), ipv4(), 53);
     const EchoServer node(cluster_.node(2).ns(), ipv4(), 53);
@@ -75,13 +75,13 @@ TEST_P(Services, NameQueriesAreAnswered) {
 
 // A router tells the caller, who knows the service's address only: the caller's own node, or the one it sends to.
 TEST_P(Services, PathMtuOfATranslatedFlowIsLearnt) {
-    const Member a = add_pod(1);
-    const Member narrow_here = add_pod(1, {{"mtu", 1300}});
-    const Member narrow_there = add_pod(2, {{"mtu", 1300}});
-    const Member b = add_pod(3);
+    const Pod a = add_pod(1);
+    const Pod narrow_here = add_pod(1, {{"mtu", 1300}});
+    const Pod narrow_there = add_pod(2, {{"mtu", 1300}});
+    const Pod b = add_pod(3);
     cluster_.node(1).run("ip route replace " + Cluster::pods(3, ipv4()) + " via " + Cluster::node_addr(3, ipv4()) +
                          " mtu lock 1300");
-    for (const Member &backend : {b, narrow_there, narrow_here}) {
+    for (const Pod &backend : {b, narrow_there, narrow_here}) {
         SCOPED_TRACE("backend on node " + std::to_string(backend.node));
         const EchoServer server(backend.ns(), ipv4(), kBackendPort);
         const Service service = serve(backend);
@@ -97,8 +97,8 @@ TEST_P(Services, PathMtuOfATranslatedFlowIsLearnt) {
 }
 
 TEST_P(Services, TransfersOutliveALossOfAllPaths) {
-    const Member a = add_pod(1);
-    const Member b = add_pod(2);
+    const Pod a = add_pod(1);
+    const Pod b = add_pod(2);
     const EchoServer server(b.ns(), ipv4(), kBackendPort);
     const Service service = serve(b);
     for (const Endpoint &target : {Endpoint{service.cluster_ip, kPort}, Endpoint{addr(b), kBackendPort}}) {
@@ -112,8 +112,8 @@ TEST_P(Services, TransfersOutliveALossOfAllPaths) {
 // What was pinned is removed and the next ADD loads everything again, as to change what counts at loading only: pods
 // from before keep their programs, and the uplink gets new ones, which know nothing of them.
 TEST_P(Services, FlowsOutliveNewPrograms) {
-    const Member a = add_pod(1);
-    const Member b = add_pod(2);
+    const Pod a = add_pod(1);
+    const Pod b = add_pod(2);
     const EchoServer server(b.ns(), ipv4(), kBackendPort);
     const Service service = serve(b);
     const auto load_again = [&] {
@@ -139,8 +139,8 @@ TEST_P(Services, FlowsOutliveNewPrograms) {
 }
 
 TEST_P(Services, ManyFlowsCompleteWithRoomForFewPaths) {
-    const Member a = add_pod(1, {{"maxPaths", 64}});
-    const Member b = add_pod(2, {{"maxPaths", 64}});
+    const Pod a = add_pod(1, {{"maxPaths", 64}});
+    const Pod b = add_pod(2, {{"maxPaths", 64}});
     const EchoServer server(b.ns(), ipv4(), kBackendPort);
     const Service service = serve(b);
     std::vector<Fd> sockets;

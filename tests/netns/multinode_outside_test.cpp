@@ -12,9 +12,9 @@ namespace {
 class NodePorts : public Nat {};
 
 TEST_P(NodePorts, NodePortForTheCluster) {
-    const Member on_node = add_pod(1);
-    const Member elsewhere = add_pod(2);
-    for (const Member &backend : {on_node, elsewhere}) {
+    const Pod on_node = add_pod(1);
+    const Pod elsewhere = add_pod(2);
+    for (const Pod &backend : {on_node, elsewhere}) {
         const EchoServer server(backend.ns(), ipv4(), kBackendPort);
         open_node_port(1, serve(backend), false);
         expect_service(cluster_.outside().ns(), {node_addr(1), kNodePort});
@@ -24,7 +24,7 @@ TEST_P(NodePorts, NodePortForTheCluster) {
 }
 
 TEST_P(NodePorts, NodePortForTheNodeKeepsTheCaller) {
-    const Member b = add_pod(1);
+    const Pod b = add_pod(1);
     const EchoServer server(b.ns(), ipv4(), kBackendPort);
     open_node_port(1, serve(b), true);
     expect_service(cluster_.outside().ns(), {node_addr(1), kNodePort});
@@ -33,26 +33,26 @@ TEST_P(NodePorts, NodePortForTheNodeKeepsTheCaller) {
 
 // Of their own node and of another, with either policy; the backend by its own node's port, too.
 TEST_P(NodePorts, PodsAreServed) {
-    const Member b = add_pod(1);
-    const Member same_node = add_pod(1);
-    const Member other_node = add_pod(2);
+    const Pod b = add_pod(1);
+    const Pod same_node = add_pod(1);
+    const Pod other_node = add_pod(2);
     const EchoServer server(b.ns(), ipv4(), kBackendPort);
     for (const bool local : {false, true}) {
         SCOPED_TRACE(local ? "local" : "cluster");
         open_node_port(1, serve(b), local);
-        for (const Member &caller : {same_node, other_node, b})
+        for (const Pod &caller : {same_node, other_node, b})
             expect_service(caller.ns(), {node_addr(1), kNodePort});
     }
 }
 
 // The node that is asked is neither the caller's nor the backend's, or one of them.
 TEST_P(NodePorts, PodsAreServedByABackendElsewhere) {
-    const Member b = add_pod(2);
-    const Member on_its_way = add_pod(1);
-    const Member elsewhere = add_pod(3);
+    const Pod b = add_pod(2);
+    const Pod on_its_way = add_pod(1);
+    const Pod elsewhere = add_pod(3);
     const EchoServer server(b.ns(), ipv4(), kBackendPort);
     open_node_port(1, serve(b), false);
-    for (const Member &caller : {on_its_way, elsewhere, b})
+    for (const Pod &caller : {on_its_way, elsewhere, b})
         expect_service(caller.ns(), {node_addr(1), kNodePort});
     EXPECT_EQ(callers(server), std::set{to_string(node_addr(1))}) << "masqueraded";
 }
@@ -67,9 +67,9 @@ TEST_P(Outside, HostPort) {
     const Json mappings = {{"portMappings",
                             {{{"hostPort", 8081}, {"containerPort", kBackendPort}, {"protocol", "tcp"}},
                              {{"hostPort", 8081}, {"containerPort", kBackendPort}, {"protocol", "udp"}}}}};
-    const Member b = cluster_.add_chain(1, {cluster_.config(1, keys()), portmap}, mappings);
-    const Member same_node = add_pod(1);
-    const Member other_node = add_pod(2);
+    const Pod b = cluster_.add_chain(1, {cluster_.config(1, keys()), portmap}, mappings);
+    const Pod same_node = add_pod(1);
+    const Pod other_node = add_pod(2);
     const EchoServer server(b.ns(), ipv4(), kBackendPort);
     const Endpoint target{node_addr(1), 8081};
     expect_service(cluster_.outside().ns(), target);
@@ -97,12 +97,12 @@ class Masquerade : public Nat {
 };
 
 TEST_P(Masquerade, PodsSpeakWithTheNodesAddress) {
-    const Member a = add_pod(1, masquerading());
-    const Member b = add_pod(2, masquerading());
+    const Pod a = add_pod(1, masquerading());
+    const Pod b = add_pod(2, masquerading());
     write_rules();
     const EchoServer outside(cluster_.outside().ns(), ipv4(), kPort);
     const EchoServer inside(b.ns(), ipv4(), kPort);
-    expect_service(a.ns(), {to_addr(Cluster::outside_addr(ipv4())), kPort});
+    expect_service(a.ns(), {ip(Cluster::outside_addr(ipv4())), kPort});
     EXPECT_TRUE(ping(a.ns(), Cluster::outside_addr(ipv4()), 3));
     EXPECT_EQ(callers(outside), std::set{to_string(node_addr(1))});
     expect_service(a.ns(), {addr(b), kPort});
@@ -111,7 +111,7 @@ TEST_P(Masquerade, PodsSpeakWithTheNodesAddress) {
 
 // The outside is a router here, and tells the node's address that the way on is narrow.
 TEST_P(Masquerade, PathMtuIsLearnt) {
-    const Member a = add_pod(1, masquerading());
+    const Pod a = add_pod(1, masquerading());
     write_rules();
     const std::string beyond = ipv4() ? "203.0.113." : "2001:db8:cafe::";
     for (const std::string command :
@@ -120,7 +120,7 @@ TEST_P(Masquerade, PathMtuIsLearnt) {
         (void)cluster_.outside().run(command);
     (void)cluster_.outside().run("ip addr add " + beyond + "1" + (ipv4() ? "/24" : "/64 nodad") + " dev narrow");
     const Fd datagrams = open_unfragmented(a.ns());
-    ASSERT_EQ(connect_to(datagrams, {to_addr(beyond + "9"), kPort}), 0);
+    ASSERT_EQ(connect_to(datagrams, {ip(beyond + "9"), kPort}), 0);
     EXPECT_TRUE(wait_until([&] { return send_text(datagrams, std::string(1400, 'x')) == EMSGSIZE; }));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The kernel's routes to other nodes mean to the fast path what they mean to the host stack.
 #include "tests/harness/cluster.hpp"
+#include "tests/netns/lab.hpp"
 #include "tests/harness/wire.hpp"
 
 #include <gtest/gtest.h>
@@ -14,15 +15,13 @@ namespace {
 
 constexpr std::uint16_t kPort = 7;
 
-std::string family_name(const testing::TestParamInfo<bool> &info) { return info.param ? "V4" : "V6"; }
-
 // Parameter: IPv4. The pods `fast` and `slow` on node 1 differ in their fast path only; `far` is on node 2.
 class Route : public testing::TestWithParam<bool> {
   protected:
     void SetUp() override { cluster_.route_by_hosts(); }
 
     [[nodiscard]] static bool ipv4() { return GetParam(); }
-    Member add_pod(int node, const Json &more = Json::object()) {
+    Pod add_pod(int node, const Json &more = Json::object()) {
         Json keys = {{"uplinks", {"up*"}}};
         keys.merge_patch(more);
         return cluster_.add_pod(node, keys);
@@ -30,17 +29,17 @@ class Route : public testing::TestWithParam<bool> {
     void route(const std::string &words) const {
         cluster_.node(1).run((ipv4() ? "ip -4 route " : "ip -6 route ") + words);
     }
-    [[nodiscard]] static ip_addr addr(const Member &pod) { return pod.addr(ipv4()); }
+    [[nodiscard]] static ip_addr addr(const Pod &pod) { return pod.addr(ipv4()); }
     [[nodiscard]] static std::string unused(int number) {
         return ipv4() ? "198.18.200." + std::to_string(number) : "2001:db8:10:200::" + std::to_string(number);
     }
     // Who answered an echo request and what they said, without times: nothing where nobody did.
-    [[nodiscard]] static std::string answer(const Member &pod, const std::string &to, int hop_limit = 64) {
+    [[nodiscard]] static std::string answer(const Pod &pod, const std::string &to, int hop_limit = 64) {
         const Output said = run(pod.ns(), words("ping -n -c 1 -W 2 -t " + std::to_string(hop_limit) + " " + to));
         const auto from = said.out.find("rom ");
         return from == std::string::npos ? "" : said.out.substr(from, said.out.find_first_of("\n", from) - from);
     }
-    static Fd unfragmented(const Member &pod) {
+    static Fd unfragmented(const Pod &pod) {
         Fd socket = open_socket(pod.ns(), Transport::udp, ipv4());
         set_option(socket, ipv4() ? IPPROTO_IP : IPPROTO_IPV6, ipv4() ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER,
                    ipv4() ? IP_PMTUDISC_DO : IPV6_PMTUDISC_DO);
@@ -58,7 +57,7 @@ class Route : public testing::TestWithParam<bool> {
         getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
         return error;
     }
-    void expect_path_mtu(const Member &from, const Member &to, int mtu) const {
+    void expect_path_mtu(const Pod &from, const Pod &to, int mtu) const {
         const EchoServer server(to.ns(), ipv4(), kPort);
         const Fd datagrams = unfragmented(from);
         ASSERT_EQ(connect_to(datagrams, {addr(to), kPort}), 0);
@@ -76,8 +75,8 @@ class Route : public testing::TestWithParam<bool> {
 };
 
 TEST_P(Route, FirstPacketWaitsForTheNeighbour) {
-    const Member fast = add_pod(1);
-    const Member far = add_pod(2);
+    const Pod fast = add_pod(1);
+    const Pod far = add_pod(2);
     const EchoServer server(far.ns(), ipv4(), kPort);
     for (const int node : {1, 2})
         cluster_.node(node).run("ip neigh flush dev up0");
@@ -90,13 +89,13 @@ TEST_P(Route, FirstPacketWaitsForTheNeighbour) {
 
 // Nobody answers for the next hop's address: whoever asks is told, as by the host stack.
 TEST_P(Route, NextHopThatIsGoneIsTold) {
-    const Member fast = add_pod(1);
-    const Member slow = add_pod(1, {{"fastPath", "off"}});
-    const Member far = add_pod(2);
+    const Pod fast = add_pod(1);
+    const Pod slow = add_pod(1, {{"fastPath", "off"}});
+    const Pod far = add_pod(2);
     const std::string neigh = std::string("net.") + (ipv4() ? "ipv4" : "ipv6") + ".neigh.up0.";
     cluster_.node(1).run("sysctl -qw " + neigh + "mcast_solicit=1 " + neigh + "retrans_time_ms=100");
     cluster_.cable(2, 0, false);
-    for (const Member &from : {slow, fast}) {
+    for (const Pod &from : {slow, fast}) {
         cluster_.node(1).run("ip neigh flush dev up0");
         const Fd socket = open_socket(from.ns(), Transport::tcp, ipv4());
         EXPECT_EQ(connect_to(socket, {addr(far), kPort}), EHOSTUNREACH);
@@ -106,8 +105,8 @@ TEST_P(Route, NextHopThatIsGoneIsTold) {
 }
 
 TEST_P(Route, RoutesMtuReachesThePod) {
-    const Member fast = add_pod(1);
-    const Member far = add_pod(2);
+    const Pod fast = add_pod(1);
+    const Pod far = add_pod(2);
     route("replace " + Cluster::pods(2, ipv4()) + " via " + Cluster::node_addr(2, ipv4()) + " mtu lock 1300");
     expect_path_mtu(fast, far, 1300);
     EXPECT_GE(cluster_.count(fast, REASON_HOST_MTU), 1U);
@@ -115,17 +114,17 @@ TEST_P(Route, RoutesMtuReachesThePod) {
 }
 
 TEST_P(Route, ReceiversMtuReachesThePod) {
-    const Member fast = add_pod(1);
-    const Member far = add_pod(2, {{"mtu", 1400}});
+    const Pod fast = add_pod(1);
+    const Pod far = add_pod(2, {{"mtu", 1400}});
     expect_path_mtu(fast, far, 1400);
     EXPECT_GE(cluster_.count(fast, REASON_SENT_UPLINK), 20U);
 }
 
 TEST_P(Route, ExpiredHopLimitIsAnsweredByTheSameHop) {
-    const Member fast = add_pod(1);
-    const Member slow = add_pod(1, {{"fastPath", "off"}});
-    const Member far = add_pod(2);
-    const Member far_slow = add_pod(2, {{"fastPath", "off"}});
+    const Pod fast = add_pod(1);
+    const Pod slow = add_pod(1, {{"fastPath", "off"}});
+    const Pod far = add_pod(2);
+    const Pod far_slow = add_pod(2, {{"fastPath", "off"}});
     for (const int hop_limit : {1, 2, 3}) {
         const std::string expected = answer(slow, to_string(addr(far_slow)), hop_limit);
         const std::string got = answer(fast, to_string(addr(far)), hop_limit);
@@ -137,8 +136,8 @@ TEST_P(Route, ExpiredHopLimitIsAnsweredByTheSameHop) {
 }
 
 TEST_P(Route, RefusingRoutesRefuse) {
-    const Member fast = add_pod(1);
-    const Member slow = add_pod(1, {{"fastPath", "off"}});
+    const Pod fast = add_pod(1);
+    const Pod slow = add_pod(1, {{"fastPath", "off"}});
     const std::array kinds = {"unreachable", "prohibit", "blackhole", "throw"};
     for (std::size_t i = 0; i < kinds.size(); ++i) {
         const std::string to = unused(static_cast<int>(i) + 1);
@@ -152,9 +151,9 @@ TEST_P(Route, RefusingRoutesRefuse) {
 
 // By what a rule can tell packets: who sent them, the pod's host-side veth (as VRFs do it), protocol and port.
 TEST_P(Route, RulesAreHonoured) {
-    const Member first = add_pod(1);
-    const Member second = add_pod(1);
-    const Member far = add_pod(2);
+    const Pod first = add_pod(1);
+    const Pod second = add_pod(1);
+    const Pod far = add_pod(2);
     const EchoServer server(far.ns(), ipv4(), kPort);
     route("add table 100 " + Cluster::pods(2, ipv4()) + " via " + Cluster::node_addr(2, ipv4(), 1));
     const auto sent_by = [&](const char *uplink) { return cluster_.count(1, uplink, REASON_UPLINK_SENT); };
@@ -177,8 +176,8 @@ TEST_P(Route, RulesAreHonoured) {
 }
 
 TEST_P(Route, InterfaceThatIsNoUplinkIsLeftToTheHost) {
-    const Member fast = add_pod(1, {{"uplinks", {"up0"}}});
-    const Member far = add_pod(2);
+    const Pod fast = add_pod(1, {{"uplinks", {"up0"}}});
+    const Pod far = add_pod(2);
     const EchoServer server(far.ns(), ipv4(), kPort);
     route("replace " + Cluster::pods(2, ipv4()) + " via " + Cluster::node_addr(2, ipv4(), 1));
     EXPECT_EQ(ask(fast.ns(), Transport::tcp, {addr(far), kPort}), 0);
@@ -196,8 +195,8 @@ TEST_P(Marks, NoneLeavesTheUplink) {
     Cluster cluster;
     cluster.route_over_vxlan();
     const Json keys = {{"uplinks", {"vx0"}}, {"mtu", 1450}, {"mark", GetParam()}, {"attach", "clsact"}};
-    const Member a = cluster.add_pod(1, keys);
-    const Member b = cluster.add_pod(2, keys);
+    const Pod a = cluster.add_pod(1, keys);
+    const Pod b = cluster.add_pod(2, keys);
     const std::string bit = std::to_string(GetParam());
     cluster.node(1).run("nft -f -", "table ip t { chain out { type filter hook postrouting priority 0;\n"
                                     "udp dport 4789 counter name sent\n"

@@ -14,7 +14,7 @@ constexpr std::array kFamilies = {true, false};
 constexpr std::array kTransports = {Transport::tcp, Transport::udp};
 
 // What a pod sent that did not take the fast path, though it might have.
-std::uint64_t slow_sent(const Cluster &cluster, const Member &pod) {
+std::uint64_t slow_sent(const Cluster &cluster, const Pod &pod) {
     std::uint64_t count = 0;
     for (const reason why :
          {REASON_HOST_NOT_LOCAL, REASON_HOST_PATH, REASON_HOST_UNKNOWN_PATH, REASON_HOST_NO_ROUTE,
@@ -48,15 +48,15 @@ class Multinode : public testing::TestWithParam<Routes> {
 };
 
 TEST_P(Multinode, PodsOfAllNodesReachEachOtherOnTheFastPath) {
-    std::vector<Member> pods;
+    std::vector<Pod> pods;
     std::vector<std::unique_ptr<EchoServer>> servers;
     for (int node = 1; node <= Cluster::kNodes; ++node) {
         pods.push_back(cluster_.add_pod(node, keys_));
         for (const bool ipv4 : kFamilies)
             servers.push_back(std::make_unique<EchoServer>(pods.back().ns(), ipv4, ipv4 ? kPort : kPort + 1));
     }
-    for (const Member &from : pods)
-        for (const Member &to : pods)
+    for (const Pod &from : pods)
+        for (const Pod &to : pods)
             for (const bool ipv4 : kFamilies) {
                 if (from.node == to.node)
                     continue;
@@ -67,7 +67,7 @@ TEST_P(Multinode, PodsOfAllNodesReachEachOtherOnTheFastPath) {
                         << to_string(transport) << " from node " << from.node << " to " << to_string(to.addr(ipv4));
                 EXPECT_TRUE(ping(from.ns(), to_string(to.addr(ipv4)), 2));
             }
-    for (const Member &pod : pods) {
+    for (const Pod &pod : pods) {
         // To and from two others in two families: at least 4 packets of a TCP connection, a datagram, two pings; each
         // way, as caller and as called.
         constexpr std::uint64_t kLeast = std::uint64_t{4} * (4 + 1 + 2) + std::uint64_t{4} * (3 + 1 + 2);
@@ -81,8 +81,8 @@ TEST_P(Multinode, PodsOfAllNodesReachEachOtherOnTheFastPath) {
 }
 
 TEST_P(Multinode, TransfersAreWhole) {
-    const Member a = cluster_.add_pod(1, keys_);
-    const Member b = cluster_.add_pod(2, keys_);
+    const Pod a = cluster_.add_pod(1, keys_);
+    const Pod b = cluster_.add_pod(2, keys_);
     for (const bool ipv4 : kFamilies) {
         const EchoServer server(b.ns(), ipv4, kPort);
         const Fd socket = open_socket(a.ns(), Transport::tcp, ipv4);
@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Routes, Multinode, testing::Values(Routes::hosts, Route
 class TwoWays : public testing::Test {
   protected:
     void SetUp() override { ASSERT_TRUE(birds_.settle(2)) << birds_.ask(1, "show protocols"); }
-    Member add_pod(int node) { return cluster_.add_pod(node, {{"uplinks", {"up*"}}}); }
+    Pod add_pod(int node) { return cluster_.add_pod(node, {{"uplinks", {"up*"}}}); }
     [[nodiscard]] std::array<std::uint64_t, 2> sent_by(int node) const {
         return {cluster_.count(node, "up0", REASON_UPLINK_SENT), cluster_.count(node, "up1", REASON_UPLINK_SENT)};
     }
@@ -114,8 +114,8 @@ class TwoWays : public testing::Test {
 };
 
 TEST_F(TwoWays, ManyFlowsUseBoth) {
-    const Member a = add_pod(1);
-    const Member b = add_pod(2);
+    const Pod a = add_pod(1);
+    const Pod b = add_pod(2);
     for (const bool ipv4 : kFamilies) {
         const EchoServer server(b.ns(), ipv4, kPort);
         const auto before = sent_by(1);
@@ -129,8 +129,8 @@ TEST_F(TwoWays, ManyFlowsUseBoth) {
 }
 
 TEST_F(TwoWays, CutLinkIsLeftForTheOther) {
-    const Member a = add_pod(1);
-    const Member b = add_pod(2);
+    const Pod a = add_pod(1);
+    const Pod b = add_pod(2);
     std::vector<std::unique_ptr<EchoServer>> servers;
     std::vector<Fd> sockets;
     for (const bool ipv4 : kFamilies) {
@@ -157,8 +157,8 @@ TEST_F(TwoWays, CutLinkIsLeftForTheOther) {
 }
 
 TEST_F(TwoWays, RestartOfBirdLosesNoFlow) {
-    const Member a = add_pod(1);
-    const Member b = add_pod(2);
+    const Pod a = add_pod(1);
+    const Pod b = add_pod(2);
     const EchoServer server(b.ns(), true, kPort);
     const Fd socket = open_socket(a.ns(), Transport::tcp, true);
     ASSERT_EQ(connect_to(socket, {b.v4, kPort}), 0);

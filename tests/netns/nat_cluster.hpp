@@ -57,9 +57,9 @@ class Nat : public testing::TestWithParam<NatCase> {
     [[nodiscard]] bool ipv4() const { return GetParam().ipv4; }
     [[nodiscard]] bool on() const { return GetParam().fast_path == "on"; }
     [[nodiscard]] std::string iptables() const { return ipv4() ? "iptables" : "ip6tables"; }
-    [[nodiscard]] ip_addr addr(const Member &pod) const { return pod.addr(ipv4()); }
-    [[nodiscard]] std::string text(const Member &pod) const { return to_string(addr(pod)); }
-    [[nodiscard]] ip_addr node_addr(int node) const { return to_addr(Cluster::node_addr(node, ipv4())); }
+    [[nodiscard]] ip_addr addr(const Pod &pod) const { return pod.addr(ipv4()); }
+    [[nodiscard]] std::string text(const Pod &pod) const { return to_string(addr(pod)); }
+    [[nodiscard]] ip_addr node_addr(int node) const { return ip(Cluster::node_addr(node, ipv4())); }
     [[nodiscard]] std::string all_pods() const { return ipv4() ? Cluster::kPods4 : Cluster::kPods6; }
     [[nodiscard]] Json keys(Json more = Json::object()) const {
         more["fastPath"] = GetParam().fast_path;
@@ -67,16 +67,15 @@ class Nat : public testing::TestWithParam<NatCase> {
             more["attach"] = GetParam().attach;
         return more;
     }
-    Member add_pod(int node, const Json &more = Json::object()) { return cluster_.add_pod(node, keys(more)); }
+    Pod add_pod(int node, const Json &more = Json::object()) { return cluster_.add_pod(node, keys(more)); }
     void rule(int node, const std::string &words) const { cluster_.node(node).run(iptables() + " -w " + words); }
 
     // On every node, in place of the service before; one backend, as kube-proxy writes it.
-    Service serve(const Member &backend, std::uint16_t backend_port = kBackendPort) {
+    Service serve(const Pod &backend, std::uint16_t backend_port = kBackendPort) {
         return serve(addr(backend), backend_port);
     }
     Service serve(const ip_addr &backend, std::uint16_t backend_port = kBackendPort) {
-        const Service service{to_addr(ipv4() ? "198.19.0.1" : "2001:db8:5e::1"), kPort, backend, backend_port,
-                              all_pods()};
+        const Service service{ip(ipv4() ? "198.19.0.1" : "2001:db8:5e::1"), kPort, backend, backend_port, all_pods()};
         const std::string table = ipv4() ? "table ip kube-proxy\n" : "table ip6 kube-proxy\n";
         const std::string none = table + "delete " + table;
         for (int node = 1; node <= Cluster::kNodes; ++node) {

@@ -24,7 +24,7 @@ TEST_F(NetTest, VethIsBornFinishedInBothNamespaces) {
     EXPECT_FALSE(made.host.up);
     EXPECT_TRUE(made.host.peer_nsid);
 
-    const Link eth0 = must(find_link(pod_, made.pod_ifindex)).value();
+    const Link eth0 = require(find_link(pod_, made.pod_ifindex)).value();
     EXPECT_EQ(eth0.name, "eth0");
     EXPECT_EQ(eth0.mac, kPodMac);
     EXPECT_EQ(eth0.mtu, kMtu);
@@ -33,7 +33,7 @@ TEST_F(NetTest, VethIsBornFinishedInBothNamespaces) {
 
 TEST_F(NetTest, WhatCreateSaysIsWhatFindSays) {
     const Link said = veth().host;
-    const Link found = must(find_link(node_, "cali0")).value();
+    const Link found = require(find_link(node_, "cali0")).value();
     EXPECT_EQ(said.ifindex, found.ifindex);
     EXPECT_EQ(said.peer_ifindex, found.peer_ifindex);
     EXPECT_EQ(said.peer_nsid, found.peer_nsid);
@@ -43,10 +43,10 @@ TEST_F(NetTest, WhatCreateSaysIsWhatFindSays) {
 
 TEST_F(NetTest, BothEndsInOneNamespaceHaveNoNsid) {
     const VethSpec local{"eth0", "cali0", kPodMac, kHostMac, 0, node_ns_};
-    const Veth made = must(create_veth(node_, local));
+    const Veth made = require(create_veth(node_, local));
     EXPECT_EQ(made.host.peer_nsid, std::nullopt);
     EXPECT_EQ(made.host.mtu, 1500U);
-    EXPECT_EQ(must(find_link(node_, made.pod_ifindex))->name, "eth0");
+    EXPECT_EQ(require(find_link(node_, made.pod_ifindex))->name, "eth0");
 }
 
 TEST_F(NetTest, AnEndThatExistsIsNamed) {
@@ -65,7 +65,7 @@ TEST_F(NetTest, AnEndThatExistsIsNamed) {
     ASSERT_FALSE(pod_exists);
     EXPECT_EQ(pod_exists.error().code, ErrorCode::already_exists);
     EXPECT_NE(pod_exists.error().message.find("container's end eth0"), std::string::npos) << pod_exists.error().message;
-    EXPECT_FALSE(must(find_link(node_, "cali1"))) << "a failed creation left its host-side veth";
+    EXPECT_FALSE(require(find_link(node_, "cali1"))) << "a failed creation left its host-side veth";
 }
 
 TEST_F(NetTest, OneChangeSetsEverything) {
@@ -76,34 +76,34 @@ TEST_F(NetTest, OneChangeSetsEverything) {
     change.mac = Mac{0x02, 0, 0, 0, 0, 0x33};
     change.alias = "default/pod-a eth0";
     change.addr_gen_mode = AddrGenMode::none;
-    must(set_link(node_, made.host.ifindex, change));
+    require(set_link(node_, made.host.ifindex, change));
 
-    const Link link = must(find_link(node_, made.host.ifindex)).value();
+    const Link link = require(find_link(node_, made.host.ifindex)).value();
     EXPECT_TRUE(link.up);
     EXPECT_EQ(link.mtu, 1300U);
     EXPECT_EQ(link.mac, *change.mac);
     EXPECT_EQ(link.alias, "default/pod-a eth0");
-    EXPECT_EQ(must(read_sysctl({"net", "ipv6", "conf", "cali0", "addr_gen_mode"})), "1");
+    EXPECT_EQ(require(read_sysctl({"net", "ipv6", "conf", "cali0", "addr_gen_mode"})), "1");
 
     LinkChange down;
     down.up = false;
-    must(set_link(node_, made.host.ifindex, down));
-    EXPECT_FALSE(must(find_link(node_, made.host.ifindex))->up);
+    require(set_link(node_, made.host.ifindex, down));
+    EXPECT_FALSE(require(find_link(node_, made.host.ifindex))->up);
 }
 
 TEST_F(NetTest, NoLinkLocalAddressAppearsWithoutGeneration) {
     const Veth made = veth_up();
-    EXPECT_TRUE(must(list_addresses(node_, made.host.ifindex)).empty());
-    EXPECT_TRUE(must(list_addresses(pod_, made.pod_ifindex)).empty());
+    EXPECT_TRUE(require(list_addresses(node_, made.host.ifindex)).empty());
+    EXPECT_TRUE(require(list_addresses(pod_, made.pod_ifindex)).empty());
 }
 
 TEST_F(NetTest, LinkLocalAddressAppearsWithGeneration) { // the test above would see one
     const Veth made = veth();
     LinkChange up;
     up.up = true;
-    must(set_link(node_, made.host.ifindex, up));
-    must(set_link(pod_, made.pod_ifindex, up));
-    const auto addresses = must(list_addresses(pod_, made.pod_ifindex));
+    require(set_link(node_, made.host.ifindex, up));
+    require(set_link(pod_, made.pod_ifindex, up));
+    const auto addresses = require(list_addresses(pod_, made.pod_ifindex));
     ASSERT_EQ(addresses.size(), 1U);
     EXPECT_EQ(to_string(addresses[0].prefix.addr), to_string(link_local_from_mac(kPodMac)));
 }
@@ -112,34 +112,34 @@ TEST_F(NetTest, LinkWithoutIpv6TakesTheGenerationModeInSilence) {
     const Veth made = veth();
     LinkChange small;
     small.mtu = 1000; // below IPv6's least
-    must(set_link(node_, made.host.ifindex, small));
+    require(set_link(node_, made.host.ifindex, small));
     LinkChange up;
     up.up = true;
     up.addr_gen_mode = AddrGenMode::none;
-    must(set_link(node_, made.host.ifindex, up));
-    EXPECT_TRUE(must(find_link(node_, made.host.ifindex))->up);
+    require(set_link(node_, made.host.ifindex, up));
+    EXPECT_TRUE(require(find_link(node_, made.host.ifindex))->up);
 }
 
 TEST_F(NetTest, LoopbackComesUp) {
-    EXPECT_FALSE(must(find_link(pod_, "lo"))->up);
-    must(set_loopback_up(pod_));
-    EXPECT_TRUE(must(find_link(pod_, "lo"))->up);
+    EXPECT_FALSE(require(find_link(pod_, "lo"))->up);
+    require(set_loopback_up(pod_));
+    EXPECT_TRUE(require(find_link(pod_, "lo"))->up);
 }
 
 TEST_F(NetTest, RemovingOneEndRemovesTheOther) {
     const Veth made = veth();
-    EXPECT_TRUE(must(remove_link(node_, made.host.ifindex)));
-    EXPECT_FALSE(must(find_link(pod_, "eth0")));
-    EXPECT_FALSE(must(remove_link(node_, made.host.ifindex)));
+    EXPECT_TRUE(require(remove_link(node_, made.host.ifindex)));
+    EXPECT_FALSE(require(find_link(pod_, "eth0")));
+    EXPECT_FALSE(require(remove_link(node_, made.host.ifindex)));
 
     const Veth second = veth();
-    EXPECT_TRUE(must(remove_link(pod_, second.pod_ifindex)));
-    EXPECT_FALSE(must(find_link(node_, "cali0")));
+    EXPECT_TRUE(require(remove_link(pod_, second.pod_ifindex)));
+    EXPECT_FALSE(require(find_link(node_, "cali0")));
 }
 
 TEST_F(NetTest, MissingLinkIsAValueWhenLookedForAndAnErrorWhenChanged) {
-    EXPECT_FALSE(must(find_link(node_, "nobody0")));
-    EXPECT_FALSE(must(find_link(node_, 4711U)));
+    EXPECT_FALSE(require(find_link(node_, "nobody0")));
+    EXPECT_FALSE(require(find_link(node_, 4711U)));
     LinkChange up;
     up.up = true;
     const auto changed = set_link(node_, 4711, up);
@@ -170,9 +170,9 @@ TEST_F(NetTest, TextThatDoesNotFitIsRefusedBeforeItIsSent) {
 // One of several processes, which must never go on with the tests: makes `count` pairs, looks at each, removes each
 // second one.
 int churn(const Namespace &node, const Namespace &pod, int process, int count) noexcept {
-    const Entered inside = must(enter(node));
-    Netlink netlink = must(Netlink::open());
-    Netlink in_pod = must(Netlink::open_in(pod));
+    const Entered inside = require(enter(node));
+    Netlink netlink = require(Netlink::open());
+    Netlink in_pod = require(Netlink::open_in(pod));
     for (int i = 0; i < count; ++i) {
         const std::string name = std::to_string(process) + "x" + std::to_string(i);
         const Mac mac{0x02, 1, 0, 0, static_cast<std::uint8_t>(process), static_cast<std::uint8_t>(i)};
@@ -182,7 +182,7 @@ int churn(const Namespace &node, const Namespace &pod, int process, int count) n
         const auto end = find_link(in_pod, made->pod_ifindex);
         if (!end || !*end || (*end)->mac != mac || (*end)->name != "eth" + name)
             return 2;
-        if (i % 2 == 1 && !must(remove_link(netlink, made->host.ifindex)))
+        if (i % 2 == 1 && !require(remove_link(netlink, made->host.ifindex)))
             return 3;
     }
     return 0;
@@ -208,7 +208,7 @@ TEST_F(NetTest, ManyProcessesMakeLinksAtOnce) {
     for (int process = 0; process < kProcesses; ++process)
         for (int i = 0; i < kEach; ++i) {
             const std::string name = "cali" + std::to_string(process) + "x" + std::to_string(i);
-            EXPECT_EQ(must(find_link(node_, name)).has_value(), i % 2 == 0) << name;
+            EXPECT_EQ(require(find_link(node_, name)).has_value(), i % 2 == 0) << name;
         }
 }
 
@@ -221,9 +221,9 @@ TEST_F(NetTest, CostOfOnePair) { // printed, for comparison; asserted nowhere
         const auto start = Clock::now();
         const Veth made = veth();
         const auto made_at = Clock::now();
-        must(find_link(pod_, made.pod_ifindex));
+        require(find_link(pod_, made.pod_ifindex));
         const auto looked_at = Clock::now();
-        must(remove_link(node_, made.host.ifindex));
+        require(remove_link(node_, made.host.ifindex));
         creating += made_at - start;
         looking += looked_at - made_at;
         removing += Clock::now() - looked_at;

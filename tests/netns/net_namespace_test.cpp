@@ -16,9 +16,9 @@ std::string temporary_path(const char *name) {
 
 TEST(NamespaceTest, OpensAnyPathToANetworkNamespace) {
     const Namespace made = new_namespace();
-    const Namespace again = must(Namespace::open("/proc/self/fd/" + std::to_string(made.fd())));
+    const Namespace again = require(Namespace::open("/proc/self/fd/" + std::to_string(made.fd())));
     EXPECT_EQ(again.inode(), made.inode());
-    EXPECT_EQ(must(Namespace::open("/proc/" + std::to_string(getpid()) + "/ns/net")), must(Namespace::current()));
+    EXPECT_EQ(require(Namespace::open("/proc/" + std::to_string(getpid()) + "/ns/net")), require(Namespace::current()));
 }
 
 TEST(NamespaceTest, TellsAMissingPathFromOneThatIsNoNamespace) {
@@ -38,60 +38,60 @@ TEST(NamespaceTest, TellsAMissingPathFromOneThatIsNoNamespace) {
 }
 
 TEST(NamespaceTest, EntersAndComesBack) {
-    const std::uint64_t home = must(Namespace::current()).inode();
+    const std::uint64_t home = require(Namespace::current()).inode();
     const Namespace other = new_namespace();
     {
-        Entered first = must(enter(other));
+        Entered first = require(enter(other));
         const Entered moved = std::move(first);
-        EXPECT_EQ(must(Namespace::current()), other);
+        EXPECT_EQ(require(Namespace::current()), other);
     }
-    EXPECT_EQ(must(Namespace::current()).inode(), home);
+    EXPECT_EQ(require(Namespace::current()).inode(), home);
 }
 
 TEST(NamespaceTest, WorksInAnotherNamespaceWithoutLeavingItsOwn) {
-    const Namespace home = must(Namespace::current());
+    const Namespace home = require(Namespace::current());
     const Namespace other = new_namespace();
     std::uint64_t inside = 0;
 
     const Result<void> done = in_namespace(other, [&]() -> Result<void> {
-        inside = must(Namespace::current()).inode();
+        inside = require(Namespace::current()).inode();
         return Error{ErrorCode::internal, "of the work"};
     });
 
     EXPECT_EQ(inside, other.inode());
-    EXPECT_EQ(must(Namespace::current()), home);
+    EXPECT_EQ(require(Namespace::current()), home);
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error().message, "of the work");
 }
 
 TEST_F(NetTest, NetlinkStaysWhereItWasOpened) {
     const Veth made = veth();
-    EXPECT_FALSE(must(find_link(pod_, "cali0")));
-    EXPECT_TRUE(must(find_link(pod_, "eth0")));
-    EXPECT_EQ(must(find_link(node_, "cali0"))->ifindex, made.host.ifindex);
-    EXPECT_FALSE(must(find_link(node_, "eth0")));
+    EXPECT_FALSE(require(find_link(pod_, "cali0")));
+    EXPECT_TRUE(require(find_link(pod_, "eth0")));
+    EXPECT_EQ(require(find_link(node_, "cali0"))->ifindex, made.host.ifindex);
+    EXPECT_FALSE(require(find_link(node_, "eth0")));
 }
 
 TEST_F(NetTest, SysctlsAreThoseOfTheNamespace) {
     const SysctlPath forwarding{"net", "ipv6", "conf", "all", "forwarding"};
-    EXPECT_TRUE(must(write_sysctl_if_different(forwarding, "1")));
-    EXPECT_FALSE(must(write_sysctl_if_different(forwarding, "1")));
-    EXPECT_EQ(must(read_sysctl(forwarding)), "1");
-    const Entered in_pod = must(enter(pod_ns_));
-    EXPECT_EQ(must(read_sysctl(forwarding)), "0");
+    EXPECT_TRUE(require(write_sysctl_if_different(forwarding, "1")));
+    EXPECT_FALSE(require(write_sysctl_if_different(forwarding, "1")));
+    EXPECT_EQ(require(read_sysctl(forwarding)), "1");
+    const Entered in_pod = require(enter(pod_ns_));
+    EXPECT_EQ(require(read_sysctl(forwarding)), "0");
 }
 
 TEST_F(NetTest, SysctlOfAnInterfaceWithADotInItsName) {
     VethSpec dotted = spec();
     dotted.host_ifname = "cali0.7";
-    must(create_veth(node_, dotted));
+    require(create_veth(node_, dotted));
     const SysctlPath rp_filter{"net", "ipv4", "conf", "cali0.7", "rp_filter"};
-    must(write_sysctl_if_different(rp_filter, "2"));
-    EXPECT_EQ(must(read_sysctl(rp_filter)), "2");
+    require(write_sysctl_if_different(rp_filter, "2"));
+    EXPECT_EQ(require(read_sysctl(rp_filter)), "2");
 }
 
 TEST_F(NetTest, SysctlPathsDoNotLeaveTheirDirectory) {
-    EXPECT_EQ(must(read_sysctl({"net", "ipv4", "no_such_setting"})), std::nullopt);
+    EXPECT_EQ(require(read_sysctl({"net", "ipv4", "no_such_setting"})), std::nullopt);
     EXPECT_EQ(write_sysctl_if_different({"net", "ipv4", "conf", "gone", "rp_filter"}, "0").error().code,
               ErrorCode::missing);
     for (const char *component : {"..", ".", "", "ipv4/conf"})

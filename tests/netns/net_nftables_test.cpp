@@ -37,64 +37,64 @@ class NetNftables : public NetTest {
     }
     static std::string elements() { return output_of("nft list set inet t four; nft list set inet t six"); }
 
-    Netlink netfilter_ = must(Netlink::open_netfilter());
+    Netlink netfilter_ = require(Netlink::open_netfilter());
     AddressSets sets_{"t", "four", "six"};
-    std::vector<ip_addr> addresses_{must(parse_ip("192.0.2.1")), must(parse_ip("2001:db8::1")),
-                                    must(parse_ip("192.0.2.2"))};
+    std::vector<ip_addr> addresses_{require(parse_ip("192.0.2.1")), require(parse_ip("2001:db8::1")),
+                                    require(parse_ip("192.0.2.2"))};
 };
 
 TEST_F(NetNftables, AddsElementsOfBothFamiliesAndAddsThemAgain) {
-    EXPECT_TRUE(must(add_elements(netfilter_, sets_, addresses_)));
-    EXPECT_TRUE(must(add_elements(netfilter_, sets_, addresses_)));
+    EXPECT_TRUE(require(add_elements(netfilter_, sets_, addresses_)));
+    EXPECT_TRUE(require(add_elements(netfilter_, sets_, addresses_)));
 
     EXPECT_THAT(elements(), AllOf(HasSubstr("192.0.2.1"), HasSubstr("192.0.2.2"), HasSubstr("2001:db8::1")));
 }
 
 TEST_F(NetNftables, RemovesElementsWhetherOrNotTheyAreThere) {
-    must(add_elements(netfilter_, sets_, std::span(addresses_).first(2)));
+    require(add_elements(netfilter_, sets_, std::span(addresses_).first(2)));
 
-    EXPECT_TRUE(must(remove_elements(netfilter_, sets_, addresses_)));
+    EXPECT_TRUE(require(remove_elements(netfilter_, sets_, addresses_)));
 
     EXPECT_THAT(elements(), AllOf(Not(HasSubstr("192.0.2")), Not(HasSubstr("2001:db8"))));
 }
 
 TEST_F(NetNftables, SaysIfATableOrASetIsMissingAndChangesNothing) {
-    EXPECT_FALSE(must(add_elements(netfilter_, {"t", "four", "missing"}, addresses_)));
-    EXPECT_FALSE(must(remove_elements(netfilter_, {"missing", "four", "six"}, addresses_)));
+    EXPECT_FALSE(require(add_elements(netfilter_, {"t", "four", "missing"}, addresses_)));
+    EXPECT_FALSE(require(remove_elements(netfilter_, {"missing", "four", "six"}, addresses_)));
 
     EXPECT_THAT(elements(), Not(HasSubstr("192.0.2")));
 }
 
 TEST_F(NetNftables, ReadsTheCommentsOfAChainsRules) {
-    EXPECT_THAT(must(rule_comments(netfilter_, "t", "c")), ElementsAre("mark one", ""));
-    EXPECT_THAT(must(rule_comments(netfilter_, "t", "missing")), IsEmpty());
-    EXPECT_THAT(must(rule_comments(netfilter_, "missing", "c")), IsEmpty());
+    EXPECT_THAT(require(rule_comments(netfilter_, "t", "c")), ElementsAre("mark one", ""));
+    EXPECT_THAT(require(rule_comments(netfilter_, "t", "missing")), IsEmpty());
+    EXPECT_THAT(require(rule_comments(netfilter_, "missing", "c")), IsEmpty());
 }
 
 TEST_F(NetNftables, TurnsConnectionTrackingOnByARuleThatNoPacketMeets) {
-    EXPECT_FALSE(must(has_rules(netfilter_, "p", "conntrack")));
-    must(add_tracking(netfilter_, "p", "conntrack"));
-    must(add_tracking(netfilter_, "p", "conntrack")); // replaces it
+    EXPECT_FALSE(require(has_rules(netfilter_, "p", "conntrack")));
+    require(add_tracking(netfilter_, "p", "conntrack"));
+    require(add_tracking(netfilter_, "p", "conntrack")); // replaces it
 
-    EXPECT_TRUE(must(has_rules(netfilter_, "p", "conntrack")));
+    EXPECT_TRUE(require(has_rules(netfilter_, "p", "conntrack")));
     EXPECT_THAT(output_of("nft list table inet p"), AllOf(HasSubstr("ct state invalid\n\t}"), Not(HasSubstr("hook"))));
 
-    EXPECT_TRUE(must(remove_chain(netfilter_, "p", "conntrack")));
-    EXPECT_FALSE(must(remove_chain(netfilter_, "p", "conntrack")));
-    EXPECT_FALSE(must(has_rules(netfilter_, "p", "conntrack")));
+    EXPECT_TRUE(require(remove_chain(netfilter_, "p", "conntrack")));
+    EXPECT_FALSE(require(remove_chain(netfilter_, "p", "conntrack")));
+    EXPECT_FALSE(require(has_rules(netfilter_, "p", "conntrack")));
 }
 
 TEST_F(NetNftables, LoadsConnectionTrackingAndLeavesNoTable) {
     const std::string before = output_of("nft list ruleset");
-    must(load_tracking(netfilter_));
+    require(load_tracking(netfilter_));
     EXPECT_EQ(output_of("nft list ruleset"), before);
 }
 
 TEST_F(NetNftables, RemovesATableWithAllInIt) {
-    must(add_elements(netfilter_, sets_, addresses_));
+    require(add_elements(netfilter_, sets_, addresses_));
 
-    EXPECT_TRUE(must(remove_table(netfilter_, "t")));
-    EXPECT_FALSE(must(remove_table(netfilter_, "t")));
+    EXPECT_TRUE(require(remove_table(netfilter_, "t")));
+    EXPECT_FALSE(require(remove_table(netfilter_, "t")));
 
     EXPECT_EQ(output_of("nft list ruleset"), "");
 }

@@ -32,29 +32,29 @@ RouteSpec onlink(const char *destination, const char *gateway, std::uint32_t ifi
 TEST_F(NetTest, AddressesComeAndGo) {
     const std::uint32_t eth0 = veth_up().pod_ifindex;
     for (const char *text : {"192.0.2.5/32", "2001:db8::5/128", "198.51.100.7/24"}) {
-        EXPECT_TRUE(must(add_address(pod_, eth0, address(text, kNoDad))));
-        EXPECT_FALSE(must(add_address(pod_, eth0, address(text, kNoDad)))) << text << " exists";
+        EXPECT_TRUE(require(add_address(pod_, eth0, address(text, kNoDad))));
+        EXPECT_FALSE(require(add_address(pod_, eth0, address(text, kNoDad)))) << text << " exists";
     }
-    const auto there = must(list_addresses(pod_, eth0));
+    const auto there = require(list_addresses(pod_, eth0));
     ASSERT_EQ(there.size(), 3U);
     EXPECT_EQ(there[0].prefix, prefix("192.0.2.5/32"));
     EXPECT_EQ(there[1].prefix, prefix("198.51.100.7/24"));
     EXPECT_EQ(there[2].prefix, prefix("2001:db8::5/128"));
 
-    EXPECT_TRUE(must(remove_address(pod_, eth0, prefix("192.0.2.5/32"))));
-    EXPECT_FALSE(must(remove_address(pod_, eth0, prefix("192.0.2.5/32"))));
-    EXPECT_TRUE(must(remove_address(pod_, eth0, prefix("2001:db8::5/128"))));
-    EXPECT_FALSE(must(remove_address(pod_, eth0, prefix("2001:db8::5/128"))));
-    EXPECT_FALSE(must(remove_address(pod_, 4711, prefix("2001:db8::5/128"))));
-    EXPECT_EQ(must(list_addresses(pod_, eth0)).size(), 1U);
-    EXPECT_TRUE(must(list_addresses(pod_, 4711)).empty());
+    EXPECT_TRUE(require(remove_address(pod_, eth0, prefix("192.0.2.5/32"))));
+    EXPECT_FALSE(require(remove_address(pod_, eth0, prefix("192.0.2.5/32"))));
+    EXPECT_TRUE(require(remove_address(pod_, eth0, prefix("2001:db8::5/128"))));
+    EXPECT_FALSE(require(remove_address(pod_, eth0, prefix("2001:db8::5/128"))));
+    EXPECT_FALSE(require(remove_address(pod_, 4711, prefix("2001:db8::5/128"))));
+    EXPECT_EQ(require(list_addresses(pod_, eth0)).size(), 1U);
+    EXPECT_TRUE(require(list_addresses(pod_, 4711)).empty());
 }
 
 TEST_F(NetTest, NoDadAddressIsUsableAtOnce) {
     const std::uint32_t eth0 = veth_up().pod_ifindex;
-    must(add_address(pod_, eth0, address("2001:db8::5/128", kNoDad)));
-    must(add_address(pod_, eth0, address("2001:db8::6/128")));
-    const auto there = must(list_addresses(pod_, eth0));
+    require(add_address(pod_, eth0, address("2001:db8::5/128", kNoDad)));
+    require(add_address(pod_, eth0, address("2001:db8::6/128")));
+    const auto there = require(list_addresses(pod_, eth0));
     ASSERT_EQ(there.size(), 2U);
     for (const Address &each : there) {
         const bool waits = each.prefix == prefix("2001:db8::6/128");
@@ -64,12 +64,12 @@ TEST_F(NetTest, NoDadAddressIsUsableAtOnce) {
 
 TEST_F(NetTest, NoPrefixRouteMeansNone) {
     const std::uint32_t eth0 = veth_up().pod_ifindex;
-    must(add_address(pod_, eth0, address("192.0.2.5/24", kNoPrefixRoute)));
-    must(add_address(pod_, eth0, address("2001:db8::5/64", kNoDad | kNoPrefixRoute)));
-    EXPECT_TRUE(must(list_routes(pod_, eth0, Family::ipv4)).empty());
-    EXPECT_TRUE(must(list_routes(pod_, eth0, Family::ipv6)).empty());
-    must(add_address(pod_, eth0, address("198.51.100.5/24")));
-    EXPECT_EQ(must(list_routes(pod_, eth0, Family::ipv4)).size(), 1U);
+    require(add_address(pod_, eth0, address("192.0.2.5/24", kNoPrefixRoute)));
+    require(add_address(pod_, eth0, address("2001:db8::5/64", kNoDad | kNoPrefixRoute)));
+    EXPECT_TRUE(require(list_routes(pod_, eth0, Family::ipv4)).empty());
+    EXPECT_TRUE(require(list_routes(pod_, eth0, Family::ipv6)).empty());
+    require(add_address(pod_, eth0, address("198.51.100.5/24")));
+    EXPECT_EQ(require(list_routes(pod_, eth0, Family::ipv4)).size(), 1U);
 }
 
 TEST_F(NetTest, AddressErrorsNameTheAddress) {
@@ -82,50 +82,50 @@ TEST_F(NetTest, AddressErrorsNameTheAddress) {
 TEST_F(NetTest, NeighboursArePutReplacedAndRemoved) {
     const std::uint32_t eth0 = veth_up().pod_ifindex;
     for (const char *gateway : {kGateway4, kGateway6}) {
-        must(put_neighbour(pod_, eth0, ip(gateway), kPodMac));
-        must(put_neighbour(pod_, eth0, ip(gateway), kGatewayMac));
-        const auto found = must(find_neighbour(pod_, eth0, ip(gateway)));
+        require(put_neighbour(pod_, eth0, ip(gateway), kPodMac));
+        require(put_neighbour(pod_, eth0, ip(gateway), kGatewayMac));
+        const auto found = require(find_neighbour(pod_, eth0, ip(gateway)));
         ASSERT_TRUE(found) << gateway;
         EXPECT_EQ(found->mac, kGatewayMac);
         EXPECT_TRUE(found->permanent);
     }
-    EXPECT_EQ(must(list_neighbours(pod_, eth0)).size(), 2U);
-    EXPECT_EQ(must(list_neighbours(pod_, 1)).size(), 0U);
+    EXPECT_EQ(require(list_neighbours(pod_, eth0)).size(), 2U);
+    EXPECT_EQ(require(list_neighbours(pod_, 1)).size(), 0U);
 
     for (const char *gateway : {kGateway4, kGateway6}) {
-        EXPECT_TRUE(must(remove_neighbour(pod_, eth0, ip(gateway))));
-        EXPECT_FALSE(must(find_neighbour(pod_, eth0, ip(gateway))));
-        EXPECT_FALSE(must(remove_neighbour(pod_, eth0, ip(gateway))));
+        EXPECT_TRUE(require(remove_neighbour(pod_, eth0, ip(gateway))));
+        EXPECT_FALSE(require(find_neighbour(pod_, eth0, ip(gateway))));
+        EXPECT_FALSE(require(remove_neighbour(pod_, eth0, ip(gateway))));
     }
-    EXPECT_FALSE(must(remove_neighbour(pod_, 4711, ip(kGateway4))));
-    EXPECT_FALSE(must(find_neighbour(pod_, 4711, ip(kGateway4))));
-    EXPECT_TRUE(must(list_neighbours(pod_, 4711)).empty());
+    EXPECT_FALSE(require(remove_neighbour(pod_, 4711, ip(kGateway4))));
+    EXPECT_FALSE(require(find_neighbour(pod_, 4711, ip(kGateway4))));
+    EXPECT_TRUE(require(list_neighbours(pod_, 4711)).empty());
     EXPECT_EQ(put_neighbour(pod_, 4711, ip(kGateway4), kPodMac).error().code, ErrorCode::missing);
 }
 
 TEST_F(NetTest, OnlinkDefaultRoutesLeadToTheGateway) {
     const std::uint32_t eth0 = veth_up().pod_ifindex;
-    must(add_address(pod_, eth0, address("192.0.2.5/32")));
-    must(add_address(pod_, eth0, address("2001:db8::5/128", kNoDad)));
+    require(add_address(pod_, eth0, address("192.0.2.5/32")));
+    require(add_address(pod_, eth0, address("2001:db8::5/128", kNoDad)));
     for (const auto &[everything, gateway] : {std::pair{"0.0.0.0/0", kGateway4}, std::pair{"::/0", kGateway6}}) {
         const RouteSpec wanted = onlink(everything, gateway, eth0);
-        must(put_neighbour(pod_, eth0, ip(gateway), kGatewayMac));
-        EXPECT_TRUE(must(add_route(pod_, wanted)));
-        EXPECT_FALSE(must(add_route(pod_, wanted))) << everything << " exists";
-        const auto found = must(find_route(pod_, wanted));
+        require(put_neighbour(pod_, eth0, ip(gateway), kGatewayMac));
+        EXPECT_TRUE(require(add_route(pod_, wanted)));
+        EXPECT_FALSE(require(add_route(pod_, wanted))) << everything << " exists";
+        const auto found = require(find_route(pod_, wanted));
         ASSERT_TRUE(found) << everything;
         EXPECT_EQ(to_string(*found->gateway), to_string(ip(gateway)));
         EXPECT_TRUE(found->onlink);
         EXPECT_EQ(found->protocol, RTPROT_STATIC);
 
-        const auto way_out = must(default_route(pod_, is_ipv4(ip(gateway)) ? Family::ipv4 : Family::ipv6));
+        const auto way_out = require(default_route(pod_, is_ipv4(ip(gateway)) ? Family::ipv4 : Family::ipv6));
         ASSERT_TRUE(way_out) << everything;
         EXPECT_EQ(way_out->ifindex, eth0);
         EXPECT_EQ(to_string(*way_out->gateway), to_string(ip(gateway)));
 
-        EXPECT_TRUE(must(remove_route(pod_, wanted)));
-        EXPECT_FALSE(must(remove_route(pod_, wanted)));
-        EXPECT_FALSE(must(find_route(pod_, wanted)));
+        EXPECT_TRUE(require(remove_route(pod_, wanted)));
+        EXPECT_FALSE(require(remove_route(pod_, wanted)));
+        EXPECT_FALSE(require(find_route(pod_, wanted)));
     }
 }
 
@@ -133,19 +133,19 @@ TEST_F(NetTest, HostRoutesLeadToTheirPod) {
     const std::uint32_t cali0 = veth_up().host.ifindex;
     for (const char *pod : {"192.0.2.5/32", "2001:db8::5/128"}) {
         const RouteSpec wanted = route(pod, cali0);
-        EXPECT_TRUE(must(add_route(node_, wanted)));
-        EXPECT_FALSE(must(add_route(node_, wanted)));
-        const auto found = must(find_route(node_, wanted));
+        EXPECT_TRUE(require(add_route(node_, wanted)));
+        EXPECT_FALSE(require(add_route(node_, wanted)));
+        const auto found = require(find_route(node_, wanted));
         ASSERT_TRUE(found) << pod;
         EXPECT_EQ(found->ifindex, cali0);
         EXPECT_FALSE(found->gateway);
-        EXPECT_FALSE(must(find_route(node_, route(pod, 1)))) << "not by another interface";
-        EXPECT_TRUE(must(remove_route(node_, wanted)));
-        EXPECT_FALSE(must(find_route(node_, wanted)));
+        EXPECT_FALSE(require(find_route(node_, route(pod, 1)))) << "not by another interface";
+        EXPECT_TRUE(require(remove_route(node_, wanted)));
+        EXPECT_FALSE(require(find_route(node_, wanted)));
     }
-    EXPECT_FALSE(must(remove_route(node_, route("192.0.2.5/32", 4711))));
-    EXPECT_TRUE(must(list_routes(node_, 4711, Family::ipv4)).empty());
-    EXPECT_TRUE(must(list_routes(node_, 4711, Family::ipv6)).empty());
+    EXPECT_FALSE(require(remove_route(node_, route("192.0.2.5/32", 4711))));
+    EXPECT_TRUE(require(list_routes(node_, 4711, Family::ipv4)).empty());
+    EXPECT_TRUE(require(list_routes(node_, 4711, Family::ipv6)).empty());
 }
 
 TEST_F(NetTest, ARouteHiddenByABetterOneIsFound) {
@@ -155,18 +155,18 @@ TEST_F(NetTest, ARouteHiddenByABetterOneIsFound) {
         used.priority = 10;
         RouteSpec hidden = used;
         hidden.priority = 20;
-        must(add_route(node_, used));
-        EXPECT_FALSE(must(find_route(node_, hidden)));
-        EXPECT_TRUE(must(add_route(node_, hidden)));
-        EXPECT_EQ(must(find_route(node_, hidden))->priority, 20U);
-        EXPECT_EQ(must(find_route(node_, used))->priority, 10U);
+        require(add_route(node_, used));
+        EXPECT_FALSE(require(find_route(node_, hidden)));
+        EXPECT_TRUE(require(add_route(node_, hidden)));
+        EXPECT_EQ(require(find_route(node_, hidden))->priority, 20U);
+        EXPECT_EQ(require(find_route(node_, used))->priority, 10U);
     }
 }
 
 TEST_F(NetTest, RoutesKeepEverythingTheyWereGiven) {
     const std::uint32_t eth0 = veth_up().pod_ifindex;
-    must(add_address(pod_, eth0, address("192.0.2.5/32")));
-    must(add_address(pod_, eth0, address("2001:db8::5/128", kNoDad)));
+    require(add_address(pod_, eth0, address("192.0.2.5/32")));
+    require(add_address(pod_, eth0, address("2001:db8::5/128", kNoDad)));
     for (const auto &[destination, gateway, source] : {std::tuple{"198.51.100.0/24", kGateway4, "192.0.2.5"},
                                                        std::tuple{"2001:db8:1::/48", kGateway6, "2001:db8::5"}}) {
         RouteSpec wanted = onlink(destination, gateway, eth0);
@@ -176,8 +176,8 @@ TEST_F(NetTest, RoutesKeepEverythingTheyWereGiven) {
         wanted.advmss = 1200;
         wanted.preferred_source = ip(source);
         wanted.protocol = 99;
-        EXPECT_TRUE(must(add_route(pod_, wanted)));
-        const auto found = must(find_route(pod_, wanted));
+        EXPECT_TRUE(require(add_route(pod_, wanted)));
+        const auto found = require(find_route(pod_, wanted));
         ASSERT_TRUE(found) << destination;
         EXPECT_EQ(found->table, 1000U);
         EXPECT_EQ(found->priority, 77U);
@@ -188,25 +188,25 @@ TEST_F(NetTest, RoutesKeepEverythingTheyWereGiven) {
 
         RouteSpec other_priority = wanted;
         other_priority.priority = 78;
-        EXPECT_FALSE(must(find_route(pod_, other_priority)));
+        EXPECT_FALSE(require(find_route(pod_, other_priority)));
         RouteSpec other_table = wanted;
         other_table.table = std::nullopt;
-        EXPECT_FALSE(must(find_route(pod_, other_table)));
+        EXPECT_FALSE(require(find_route(pod_, other_table)));
         const Family family = is_ipv4(ip(gateway)) ? Family::ipv4 : Family::ipv6;
-        const auto of_any_table = must(list_routes(pod_, eth0, family, kAllTables));
+        const auto of_any_table = require(list_routes(pod_, eth0, family, kAllTables));
         EXPECT_TRUE(std::ranges::any_of(of_any_table, [](const RouteSpec &one) { return one.table == 1000U; }));
-        EXPECT_TRUE(must(list_routes(pod_, eth0, family, 2000)).empty()) << "there is no such table";
-        EXPECT_TRUE(must(remove_route(pod_, wanted)));
+        EXPECT_TRUE(require(list_routes(pod_, eth0, family, 2000)).empty()) << "there is no such table";
+        EXPECT_TRUE(require(remove_route(pod_, wanted)));
     }
 }
 
 TEST_F(NetTest, Ipv4GoesByAnIpv6Gateway) {
     const std::uint32_t eth0 = veth_up().pod_ifindex;
     const RouteSpec wanted = onlink("0.0.0.0/0", kGateway6, eth0);
-    EXPECT_TRUE(must(add_route(pod_, wanted)));
-    EXPECT_EQ(to_string(*must(find_route(pod_, wanted))->gateway), to_string(ip(kGateway6)));
-    EXPECT_EQ(to_string(*must(default_route(pod_, Family::ipv4))->gateway), to_string(ip(kGateway6)));
-    EXPECT_TRUE(must(remove_route(pod_, wanted)));
+    EXPECT_TRUE(require(add_route(pod_, wanted)));
+    EXPECT_EQ(to_string(*require(find_route(pod_, wanted))->gateway), to_string(ip(kGateway6)));
+    EXPECT_EQ(to_string(*require(default_route(pod_, Family::ipv4))->gateway), to_string(ip(kGateway6)));
+    EXPECT_TRUE(require(remove_route(pod_, wanted)));
 }
 
 TEST_F(NetTest, RouteErrorsCarryTheObjectAndTheKernelsWords) {
@@ -220,45 +220,45 @@ TEST_F(NetTest, RouteErrorsCarryTheObjectAndTheKernelsWords) {
 
 TEST_F(NetTest, DefaultRouteIsTheOneOfTheLowestMetric) {
     const std::uint32_t eth0 = veth_up().pod_ifindex;
-    must(set_loopback_up(pod_)); // without any local address no gateway is valid
+    require(set_loopback_up(pod_)); // without any local address no gateway is valid
     for (const Family family : {Family::ipv4, Family::ipv6}) {
         const bool v4 = family == Family::ipv4;
         const char *everything = v4 ? "0.0.0.0/0" : "::/0";
-        EXPECT_FALSE(must(default_route(pod_, family)));
+        EXPECT_FALSE(require(default_route(pod_, family)));
         RouteSpec better = onlink(everything, v4 ? "203.0.113.1" : "fe80::1", eth0);
         RouteSpec worse = onlink(everything, v4 ? "203.0.113.2" : "fe80::2", eth0);
         better.priority = 100;
         worse.priority = 200;
-        must(add_route(pod_, worse));
-        must(add_route(pod_, better));
-        EXPECT_EQ(to_string(*must(default_route(pod_, family))->gateway), to_string(*better.gateway));
+        require(add_route(pod_, worse));
+        require(add_route(pod_, better));
+        EXPECT_EQ(to_string(*require(default_route(pod_, family))->gateway), to_string(*better.gateway));
 
         // A filter of reserved addresses, a halved default: the lookup ends elsewhere, the default stays the same.
         RouteSpec filter = route(v4 ? "240.0.0.0/4" : "4000::/4", 0);
         filter.type = RTN_BLACKHOLE;
         const RouteSpec half = onlink(v4 ? "128.0.0.0/1" : "4000::/2", v4 ? "203.0.113.3" : "fe80::3", eth0);
         for (const RouteSpec &hiding : {filter, half}) {
-            EXPECT_TRUE(must(add_route(pod_, hiding)));
-            const auto found = must(default_route(pod_, family));
+            EXPECT_TRUE(require(add_route(pod_, hiding)));
+            const auto found = require(default_route(pod_, family));
             ASSERT_TRUE(found) << to_string(hiding.destination);
             EXPECT_EQ(to_string(*found->gateway), to_string(*better.gateway));
-            EXPECT_TRUE(must(remove_route(pod_, hiding)));
+            EXPECT_TRUE(require(remove_route(pod_, hiding)));
         }
     }
 }
 
 TEST_F(NetTest, FindingOneAmongManyIsLeftToTheKernel) {
     const std::uint32_t cali0 = veth_up().host.ifindex;
-    must(set_loopback_up(node_));
+    require(set_loopback_up(node_));
     for (std::uint32_t i = 0; i < 2000; ++i) {
         RouteSpec other = route("0.0.0.0/32", 1);
         other.destination.addr = ipv4_from_host_order(0xc6120000U + i); // 198.18.0.0/15
-        ASSERT_TRUE(must(add_route(node_, other)));
+        ASSERT_TRUE(require(add_route(node_, other)));
     }
-    must(add_route(node_, route("192.0.2.5/32", cali0)));
-    EXPECT_EQ(must(list_routes(node_, cali0, Family::ipv4)).size(), 1U);
-    EXPECT_EQ(must(list_routes(node_, 1, Family::ipv4)).size(), 2000U) << "a dump of many pieces is read to its end";
-    EXPECT_TRUE(must(find_route(node_, route("192.0.2.5/32", cali0))));
+    require(add_route(node_, route("192.0.2.5/32", cali0)));
+    EXPECT_EQ(require(list_routes(node_, cali0, Family::ipv4)).size(), 1U);
+    EXPECT_EQ(require(list_routes(node_, 1, Family::ipv4)).size(), 2000U) << "a dump of many pieces is read to its end";
+    EXPECT_TRUE(require(find_route(node_, route("192.0.2.5/32", cali0))));
 }
 
 } // namespace

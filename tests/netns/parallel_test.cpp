@@ -55,13 +55,13 @@ TEST_F(ParallelTest, TheFirstAddsAndTheLastDels) {
     EXPECT_EQ(endpoints(), kAtOnce);
     std::set<std::uint32_t> loaded;
     for (std::size_t i = 0; i < kAtOnce; ++i) {
-        const Made made = look_at(containers_[i], replies_[i].json);
+        const Pod made = look_at(containers_[i], replies_[i].json);
         EXPECT_EQ(check(made).rc, 0) << check(made);
         for (const Attached &one : programs(made.ifindex, Hook::ingress))
             loaded.insert(one.program_id);
     }
     EXPECT_EQ(loaded.size(), 1U) << "loaded more than once";
-    EXPECT_TRUE(ping(containers_.front()->ns(), look_at(containers_.back(), replies_.back().json).v4));
+    EXPECT_TRUE(ping(containers_.front()->ns(), look_at(containers_.back(), replies_.back().json).text4()));
     del_all();
     EXPECT_EQ(node_.state(), before);
 }
@@ -126,7 +126,7 @@ TEST_F(ParallelTest, TheSameAttachmentManyTimes) {
     for (const Reply &reply : replies) {
         if (reply.rc != 0)
             continue;
-        const Made whole = look_at(container, reply.json);
+        const Pod whole = look_at(container, reply.json);
         EXPECT_EQ(check(whole).rc, 0) << check(whole);
     }
     EXPECT_EQ(endpoints(), 2U);

@@ -31,26 +31,26 @@ class RepairTest : public CtlTest {
         before_ = everything();
     }
     [[nodiscard]] std::string everything() const { return node_.state() + node_.run("nft list ruleset"); }
-    void expect_whole(const Made &made) const {
+    void expect_whole(const Pod &made) const {
         const Reply reply = check(made, all_);
         EXPECT_EQ(reply.rc, 0) << reply;
         EXPECT_TRUE(ping(made.container->ns(), "203.0.113.1"));
     }
-    void expect_nothing_left_after_del(const std::vector<const Made *> &pods) const {
-        for (const Made *pod : pods) {
+    void expect_nothing_left_after_del(const std::vector<const Pod *> &pods) const {
+        for (const Pod *pod : pods) {
             const Reply reply = del(*pod->container, all_);
             EXPECT_EQ(reply.rc, 0) << reply;
         }
         EXPECT_EQ(everything(), before_);
     }
     // Two pods talk without a pause while `break_it` and a repair run.
-    void expect_repaired(const std::function<void(const Made &)> &break_it, const std::string &says) {
+    void expect_repaired(const std::function<void(const Pod &)> &break_it, const std::string &says) {
         constexpr std::uint16_t kPort = 7000;
-        const Made first = make(all_);
-        const Made second = make(all_);
-        const Made third = make(all_);
+        const Pod first = make(all_);
+        const Pod second = make(all_);
+        const Pod third = make(all_);
         const EchoServer server(second.container->ns(), true, kPort);
-        const test::Endpoint where{require(parse_ip(second.v4)), kPort};
+        const test::Endpoint where{second.v4, kPort};
         Stream udp(first.container->ns(), Transport::udp, where);
         Stream tcp(first.container->ns(), Transport::tcp, where);
         ASSERT_TRUE(wait_until([&] { return udp.received() > 100 && tcp.received() > 100; }));
@@ -60,7 +60,7 @@ class RepairTest : public CtlTest {
         EXPECT_THAT(found.out, HasSubstr(says));
         const Output repaired = ctl("repair");
         EXPECT_EQ(repaired.rc, 0) << repaired.out << repaired.err;
-        for (const Made *pod : {&first, &second, &third})
+        for (const Pod *pod : {&first, &second, &third})
             expect_whole(*pod);
         const std::uint64_t so_far = tcp.received();
         EXPECT_TRUE(wait_until([&] { return tcp.received() > so_far + 100000; })) << "the stream is stuck";
@@ -74,25 +74,25 @@ class RepairTest : public CtlTest {
 };
 
 TEST_F(RepairTest, AllPinsLost) {
-    expect_repaired([&](const Made &) { fs::remove_all(node_.bpffs()); }, "has lost its entries");
+    expect_repaired([&](const Pod &) { fs::remove_all(node_.bpffs()); }, "has lost its entries");
 }
 
 TEST_F(RepairTest, LiveDirectoryLost) {
-    expect_repaired([&](const Made &) { fs::remove_all(node_.bpffs() + "/live"); }, "has lost its entries");
+    expect_repaired([&](const Pod &) { fs::remove_all(node_.bpffs() + "/live"); }, "has lost its entries");
 }
 
 TEST_F(RepairTest, PinOfOneMapLost) {
-    expect_repaired([&](const Made &) { fs::remove(node_.bpffs() + "/live/" PODLANE_MAP_ENDPOINTS); }, "is missing");
+    expect_repaired([&](const Pod &) { fs::remove(node_.bpffs() + "/live/" PODLANE_MAP_ENDPOINTS); }, "is missing");
 }
 
 TEST_F(RepairTest, PinOfOneProgramLost) {
-    expect_repaired([&](const Made &) { fs::remove(node_.bpffs() + "/live/" PODLANE_PROGRAM_FROM_POD); }, "is missing");
+    expect_repaired([&](const Pod &) { fs::remove(node_.bpffs() + "/live/" PODLANE_PROGRAM_FROM_POD); }, "is missing");
 }
 
 // The DEL of one pod restores those that live on.
 TEST_F(RepairTest, DelRestoresTheOthers) {
-    const Made first = make(all_);
-    const Made second = make(all_);
+    const Pod first = make(all_);
+    const Pod second = make(all_);
     fs::remove_all(node_.bpffs());
     EXPECT_EQ(del(*second.container, all_).rc, 0);
     expect_whole(first);
@@ -101,7 +101,7 @@ TEST_F(RepairTest, DelRestoresTheOthers) {
 
 // Neither on disk nor in the maps: the finding says what to do, and the runtime's DEL removes the interface.
 TEST_F(RepairTest, UnknownInterface) {
-    const Made made = make(all_);
+    const Pod made = make(all_);
     fs::remove_all(node_.bpffs());
     fs::remove_all(AttachmentRecords(kStateDirectory, node_.bpffs()).directory());
     const Output found = ctl("doctor");
@@ -113,8 +113,8 @@ TEST_F(RepairTest, UnknownInterface) {
 
 // Pods that died together with the maps: gc knows them from the disk, and releases their leases.
 TEST_F(RepairTest, GcReadsTheDisk) {
-    const Made dead = make(all_);
-    const Made living = make(all_);
+    const Pod dead = make(all_);
+    const Pod living = make(all_);
     fs::remove_all(node_.bpffs());
     node_.run("ip link del " + dead.host_ifname);
     dead.container->remove_namespace();
@@ -129,7 +129,7 @@ TEST_F(RepairTest, GcReadsTheDisk) {
 
 // Pods stay connected through the host stack, and nothing of Podlane runs any more.
 TEST_F(RepairTest, UninstallReadsTheDisk) {
-    const Made made = make(all_);
+    const Pod made = make(all_);
     const std::uint32_t uplink = find(ip_json(node_.ns(), "link"), "ifname", "up0").at("ifindex");
     fs::remove_all(node_.bpffs());
     ASSERT_FALSE(programs(uplink, Hook::egress).empty());

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A connection that came in by an uplink leaves by it: two providers, strict rp_filter, the default route by the first.
-#include "tests/harness/node.hpp"
-#include "tests/harness/chain.hpp"
-#include "tests/harness/talk.hpp"
-#include "tests/harness/wire.hpp"
+#include "tests/netns/lab.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +12,6 @@ namespace podlane::test {
 namespace {
 
 constexpr std::uint16_t kPort = 7;
-ip_addr to_ip(const std::string &text) { return require(parse_ip(text)); }
 std::string provider4(int number) { return number == 0 ? "192.0.2" : "198.51.100"; }
 std::string provider6(int number) { return "2001:db8:f" + std::to_string(number) + ":"; }
 
@@ -45,8 +41,7 @@ class ReturnPath : public testing::TestWithParam<bool> {
     }
     void TearDown() override {
         if (HasFailure())
-            for (const char *what : {" counter list", " uplink list", " path list"})
-                std::cerr << node_.run(std::getenv("PODLANECTL_BIN") + std::string(" --bpffs ") + node_.bpffs() + what);
+            node_.show({"counter list", "uplink list", "path list"});
         if (chain_) {
             EXPECT_EQ(chain_->del(*pod_).rc, 0);
         }
@@ -60,7 +55,7 @@ class ReturnPath : public testing::TestWithParam<bool> {
         ASSERT_EQ(reply.rc, 0) << reply;
         for (const Json &one : reply.json.at("ips")) {
             const std::string text = one.at("address");
-            const ip_addr addr = to_ip(text.substr(0, text.find('/')));
+            const ip_addr addr = ip(text.substr(0, text.find('/')));
             if (is_ipv4(addr) == GetParam())
                 addr_ = addr;
         }
@@ -145,7 +140,7 @@ TEST_P(ReturnPath, QuestionsOfThePodFollowTheRoutes) {
     ASSERT_EQ(ask(client_->ns(), Transport::udp, {addr_, kPort}), 0);
     const EchoServer first(provider(0), GetParam(), kPort);
     const Wire by_second(provider(1), "eth0");
-    EXPECT_EQ(ask(pod_->ns(), Transport::tcp, {to_ip(GetParam() ? "192.0.2.1" : "2001:db8:f0::1"), kPort}), 0);
+    EXPECT_EQ(ask(pod_->ns(), Transport::tcp, {ip(GetParam() ? "192.0.2.1" : "2001:db8:f0::1"), kPort}), 0);
     EXPECT_EQ(from_pod(by_second), 0U);
 }
 
@@ -164,7 +159,6 @@ TEST_P(ReturnPath, WithoutTheFastPathTheyAreLost) {
     EXPECT_FALSE(wait_until([&] { return from_pod(by_second) > 0; }, quiet()));
 }
 
-std::string family_name(const testing::TestParamInfo<bool> &info) { return info.param ? "V4" : "V6"; }
 INSTANTIATE_TEST_SUITE_P(Family, ReturnPath, testing::Bool(), family_name);
 
 } // namespace

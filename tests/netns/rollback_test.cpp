@@ -62,7 +62,7 @@ TEST_F(RollbackTest, IpamPluginMissingOrFailing) {
     Json full = {
         {"ipam",
          {{"ranges", {{{{"subnet", "198.18.9.0/30"}, {"rangeStart", "198.18.9.2"}, {"rangeEnd", "198.18.9.2"}}}}}}}};
-    const Made last = make(full);
+    const Pod last = make(full);
     const Reply none_left = expect_refused(*container, full);
     EXPECT_THAT(none_left.message(), HasSubstr("host-local"));
     EXPECT_THAT(none_left.message(), HasSubstr("no IP addresses available"));
@@ -96,7 +96,7 @@ TEST_F(RollbackTest, PodInterfaceExists) {
 
 TEST_F(RollbackTest, HostInterfaceNameTaken) {
     prepare();
-    const Made made = make();
+    const Pod made = make();
     ASSERT_EQ(del(*made.container).rc, 0);
     node_.run("ip link add " + made.host_ifname + " type bridge");
     const Reply reply = expect_refused(*made.container);
@@ -116,19 +116,19 @@ TEST_F(RollbackTest, HostRouteExists) {
 }
 
 TEST_F(RollbackTest, AddressOfALivingEndpoint) {
-    const Made made = make();
-    node_.run("ip route del " + made.v4 + " dev " + made.host_ifname); // or the route would be the obstacle
-    put_ipam(R"({"cniVersion":"1.0.0","ips":[{"address":")" + made.v4 + R"(/24"}]})");
+    const Pod made = make();
+    node_.run("ip route del " + made.text4() + " dev " + made.host_ifname); // or the route would be the obstacle
+    put_ipam(R"({"cniVersion":"1.0.0","ips":[{"address":")" + made.text4() + R"(/24"}]})");
     const Reply reply = expect_refused(*node_.container(), with_fake_ipam());
     EXPECT_EQ(reply.code(), 104) << reply;
-    EXPECT_THAT(reply.message(), HasSubstr(made.v4));
+    EXPECT_THAT(reply.message(), HasSubstr(made.text4()));
     EXPECT_THAT(reply.message(), HasSubstr(made.container->id()));
     EXPECT_EQ(asked(), "DEL\n");
 }
 
 TEST_F(RollbackTest, AFullMapIsNamed) {
     const Json one = {{"maxEndpoints", 1}};
-    const Made made = make(one);
+    const Pod made = make(one);
     const Reply reply = expect_refused(*node_.container(), one);
     EXPECT_EQ(reply.code(), 102) << reply;
     EXPECT_THAT(reply.message(), HasSubstr("endpoints_v1"));
@@ -142,7 +142,7 @@ class FullMapTest : public RollbackTest {
   protected:
     FullMapTest() { prepare(keys_); }
 
-    // Made full of entries that are nobody's, and emptied of them again.
+    // Pod full of entries that are nobody's, and emptied of them again.
     template <typename Number>
     void expect_named(const std::string &name, const std::function<bool(Number)> &put,
                       const std::function<Result<bool>(Number)> &erase, const std::vector<Number> &numbers) {
@@ -328,7 +328,7 @@ TEST_F(RollbackTest, AfterAMainPluginItsInterfaceStays) {
     ASSERT_EQ(made.rc, 0) << made;
     const Json one = {
         {"maxEndpoints", 1}, {"name", "other"}, {"ipam", {{"ranges", {{{{"subnet", "198.18.12.0/24"}}}}}}}};
-    const Made full = make(one);
+    const Pod full = make(one);
     // The kernel gives ptp's host-side veth its link-local address when it hears of the carrier.
     const std::string link_local =
         "ip -6 route show table local type local dev " + made.json["interfaces"][0]["name"].get<std::string>();

@@ -7,8 +7,6 @@ namespace {
 
 constexpr std::uint16_t kPort = 7;
 
-std::string family_name(const testing::TestParamInfo<bool> &info) { return info.param ? "V4" : "V6"; }
-
 // The LAN is a switch with the node's lan0 (without an address), a host and a router; another host is behind the
 // router. Pods have 192.168.133.200 and on, by host-local.
 class Lan : public testing::TestWithParam<bool> {
@@ -41,10 +39,7 @@ class Lan : public testing::TestWithParam<bool> {
     }
     void TearDown() override {
         if (HasFailure())
-            for (const char *what : {" counter list --reasons", " path list", " map dump source_route", " uplink list"})
-                std::cerr << run(node().ns(), words(std::getenv("PODLANECTL_BIN") + std::string(" --bpffs ") +
-                                                    node().bpffs() + what))
-                                 .out;
+            node().show({"counter list --reasons", "path list", "map dump source_route", "uplink list"});
     }
     [[nodiscard]] Node &node() { return lab_.node(); }
     std::shared_ptr<Container> on_switch(const std::string &name, const std::string &v4, const std::string &v6) {
@@ -85,8 +80,7 @@ class Lan : public testing::TestWithParam<bool> {
     }
     [[nodiscard]] ip_addr addr(const Container &pod) const { return SourceLab::addr(pod, "net1", GetParam()); }
     [[nodiscard]] std::string next_hop(const Container &pod, const ip_addr &source) {
-        for (const Json &one : Json::parse(node().run(std::getenv("PODLANECTL_BIN") + std::string(" --bpffs ") +
-                                                      node().bpffs() + " --json source list " + pod.id())))
+        for (const Json &one : node().podlanectl_json("source list " + pod.id()))
             if (one.at("address") == to_string(source))
                 return one.at("next_hop");
         return {};

@@ -275,10 +275,7 @@ TEST_P(NoHostVeth, TheWayTakenIsInTheLogAndShown) {
     add_pod();
     EXPECT_NE(logged().find("interface net1"), std::string::npos) << logged();
     EXPECT_NE(logged().find("source routing is done by rules in the container"), std::string::npos) << logged();
-    const auto ctl = [&](const std::string &command) {
-        return Json::parse(node().run(std::getenv("PODLANECTL_BIN") + std::string(" --bpffs ") + node().bpffs() +
-                                      " --json " + command));
-    };
+    const auto ctl = [&](const std::string &command) { return node().podlanectl_json(command); };
     bool shown = false;
     for (const Json &one : ctl("source list " + pod_->id()))
         if (one.at("interface") == "net1") {

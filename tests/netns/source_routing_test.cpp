@@ -25,10 +25,7 @@ class Source : public testing::TestWithParam<Case> {
     void SetUp() override { lab_.emplace(GetParam().shared); }
     void TearDown() override {
         if (HasFailure())
-            for (const char *what : {" counter list --reasons", " path list", " map dump source_route"})
-                std::cerr << run(lab_->node().ns(), words(std::getenv("PODLANECTL_BIN") + std::string(" --bpffs ") +
-                                                          lab_->node().bpffs() + what))
-                                 .out;
+            lab_->node().show({"counter list --reasons", "path list", "map dump source_route"});
     }
     void add_pod(const Json &keys = Json::object()) {
         pod_ = lab_->node().container();

@@ -13,10 +13,7 @@ class SourceRoutingVerbs : public testing::Test {
     [[nodiscard]] Node &node() { return lab_.node(); }
     void TearDown() override {
         if (HasFailure())
-            for (const char *what : {" counter list", " path list", " map dump source_route"})
-                std::cerr << run(node().ns(), words(std::getenv("PODLANECTL_BIN") + std::string(" --bpffs ") +
-                                                    node().bpffs() + what))
-                                 .out;
+            node().show({"counter list", "path list", "map dump source_route"});
     }
     std::shared_ptr<Container> add_pod() {
         auto pod = node().container();
@@ -52,10 +49,7 @@ class SourceRoutingVerbs : public testing::Test {
         for (const bool ipv4 : {true, false})
             EXPECT_TRUE(answers(pod, ifname, provider, ipv4)) << ifname << (ipv4 ? " v4" : " v6");
     }
-    Json ctl(const std::string &command) {
-        return Json::parse(node().run(std::getenv("PODLANECTL_BIN") + std::string(" --bpffs ") + node().bpffs() +
-                                      " --json " + command));
-    }
+    Json ctl(const std::string &command) { return node().podlanectl_json(command); }
 
     SourceLab lab_;
 };

@@ -23,13 +23,6 @@ using testing::HasSubstr;
 
 constexpr std::uint16_t kPort = 7000;
 
-std::string variable(const char *name) {
-    const char *value = std::getenv(name);
-    if (value == nullptr)
-        throw std::runtime_error(std::string(name) + " is not set");
-    return value;
-}
-
 class UpgradeTest : public testing::TestWithParam<std::string> {
   protected:
     void SetUp() override {
@@ -40,13 +33,13 @@ class UpgradeTest : public testing::TestWithParam<std::string> {
         a_ = add_pod(1);
         b_ = add_pod(1);
     }
-    Member add_pod(int node) { return cluster_->add_pod(node, {{"attach", GetParam()}, {"ipMasq", true}}); }
+    Pod add_pod(int node) { return cluster_->add_pod(node, {{"attach", GetParam()}, {"ipMasq", true}}); }
     [[nodiscard]] const Node &node() const { return cluster_->node(1); }
     [[nodiscard]] Output up() const { return run(node().ns(), {variable("PODLANE_NEXT_BIN"), node().bpffs()}); }
     [[nodiscard]] Output down(const std::vector<std::string> &more = {}) const {
-        std::vector<std::string> argv{variable("PODLANECTL_BIN"), "--bpffs", node().bpffs(), "--json", "upgrade"};
-        argv.insert(argv.end(), more.begin(), more.end());
-        return run(node().ns(), argv);
+        std::vector<std::string> arguments{"--json", "upgrade"};
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        return node().podlanectl(arguments);
     }
     [[nodiscard]] std::vector<std::string> pins() const {
         std::vector<std::string> names;
@@ -77,8 +70,8 @@ class UpgradeTest : public testing::TestWithParam<std::string> {
     }
 
     std::optional<Cluster> cluster_;
-    Member a_;
-    Member b_;
+    Pod a_;
+    Pod b_;
 };
 
 int rounds() {
@@ -88,7 +81,7 @@ int rounds() {
 
 // The path of each stream: to a pod of this node, to one of another node by the uplink, to the outside by NAT.
 TEST_P(UpgradeTest, UpAndDownWithoutALostPacket) {
-    const Member far = add_pod(2);
+    const Pod far = add_pod(2);
     const EchoServer near_server(b_.ns(), true, kPort);
     const EchoServer near_server6(b_.ns(), false, kPort);
     const EchoServer far_server(far.ns(), true, kPort);
@@ -97,7 +90,7 @@ TEST_P(UpgradeTest, UpAndDownWithoutALostPacket) {
         {"pod", {b_.v4, kPort}},
         {"pod by IPv6", {b_.v6, kPort}},
         {"pod of another node", {far.v4, kPort}},
-        {"outside", {to_addr(Cluster::outside_addr(true)), kPort}},
+        {"outside", {ip(Cluster::outside_addr(true)), kPort}},
     };
     std::map<std::string, std::unique_ptr<Stream>> streams;
     for (const auto &[name, server] : servers)
@@ -158,11 +151,11 @@ TEST_P(UpgradeTest, KeepsFlowsCountersAndLimits) {
 
 // A limit of the configuration, and one that podlanectl gave a running pod: both hold on, and count on.
 TEST_P(UpgradeTest, KeepsBandwidthLimits) {
-    const Member limited =
+    const Pod limited =
         cluster_->add_pod(1, {{"attach", GetParam()}, {"egressRate", 40000000}, {"egressBurst", 0x7fffffff}});
     const auto ctl = [&](std::vector<std::string> words) {
-        words.insert(words.begin(), {variable("PODLANECTL_BIN"), "--bpffs", node().bpffs(), "--json"});
-        const Output output = run(node().ns(), words);
+        words.insert(words.begin(), "--json");
+        const Output output = node().podlanectl(words);
         EXPECT_EQ(output.rc, 0) << output.err;
         return Json::parse(output.out, nullptr, false);
     };
@@ -195,7 +188,7 @@ TEST_P(UpgradeTest, KeepsBandwidthLimits) {
 
 // A bucket that was full stays full: what a pod has sent too much it does not get back by an upgrade.
 TEST_P(UpgradeTest, HoldsLimitsMeanwhile) {
-    const Member limited = cluster_->add_pod(1, {{"attach", GetParam()}, {"egressRate", 100}, {"egressBurst", 100}});
+    const Pod limited = cluster_->add_pod(1, {{"attach", GetParam()}, {"egressRate", 100}, {"egressBurst", 100}});
     const Fd socket = open_socket(limited.ns(), Transport::udp, true);
     ASSERT_EQ(connect_to(socket, {b_.v4, kPort}), 0);
     const auto send_some = [&] {
@@ -231,7 +224,7 @@ TEST_P(UpgradeTest, DoesNothingWhereThereIsNothingToDo) {
 
 // A filter of somebody else in our place on the last pod's hook: the pods before it have the new programs by then.
 TEST_P(UpgradeTest, FailingHalfWayPutsTheOldVersionBack) {
-    const Member c = cluster_->add_pod(1, {{"attach", "clsact"}});
+    const Pod c = cluster_->add_pod(1, {{"attach", "clsact"}});
     node().run("tc filter del dev " + c.host_ifname + " ingress prio 20");
     node().run("tc filter add dev " + c.host_ifname + " ingress prio 20 protocol all u32 match u32 0 0");
     const auto ids = on_hooks(a_.ifindex);
@@ -324,7 +317,7 @@ TEST_P(UpgradeTest, AddAndDelWaitForIt) {
     EXPECT_TRUE(ping(a_.ns(), podlane::to_string(b_.v4)));
 
     ASSERT_EQ(down().rc, 0);
-    const Member c = add_pod(1);
+    const Pod c = add_pod(1);
     EXPECT_TRUE(ping(a_.ns(), podlane::to_string(c.v4)));
 }
 

@@ -21,16 +21,12 @@ class Uplink : public testing::TestWithParam<std::string> {
     }
 
     [[nodiscard]] const Node &node() const { return cluster_.node(1); }
-    Member add_pod(int number, const Json &more = Json::object()) {
+    Pod add_pod(int number, const Json &more = Json::object()) {
         Json keys = {{"attach", GetParam()}};
         keys.merge_patch(more);
         return cluster_.add_pod(number, keys);
     }
-    Output podlanectl(const std::string &command) const {
-        std::vector<std::string> argv = words("--bpffs " + node().bpffs() + " --json " + command);
-        argv.insert(argv.begin(), std::getenv("PODLANECTL_BIN"));
-        return run(node().ns(), argv);
-    }
+    Output podlanectl(const std::string &command) const { return node().podlanectl("--json " + command); }
     // Names, as podlanectl has them, of those whose state is this.
     [[nodiscard]] std::vector<std::string> uplinks(const std::string &state = "ok") const {
         std::vector<std::string> names;
@@ -63,7 +59,7 @@ class Uplink : public testing::TestWithParam<std::string> {
                 node().run("ip route add " + Cluster::pods(other, ipv4) + " via " + Cluster::node_addr(other, ipv4));
     }
     // That packets of the pod reach another node on the fast path.
-    void expect_fast(const Member &from, const Member &to) const {
+    void expect_fast(const Pod &from, const Pod &to) const {
         for (const bool ipv4 : {true, false}) {
             const EchoServer server(to.ns(), ipv4, kPort);
             const std::uint64_t before = cluster_.count(from, REASON_SENT_UPLINK);
@@ -80,7 +76,7 @@ class Uplink : public testing::TestWithParam<std::string> {
 using Names = std::vector<std::string>;
 
 TEST_P(Uplink, DefaultRoutesInterfaceIsTaken) {
-    const Member a = add_pod(1);
+    const Pod a = add_pod(1);
     EXPECT_EQ(uplinks(), Names{"up0"});
     EXPECT_EQ(programs("up0").size(), 2U);
     EXPECT_TRUE(programs("up1").empty());
@@ -88,8 +84,8 @@ TEST_P(Uplink, DefaultRoutesInterfaceIsTaken) {
 }
 
 TEST_P(Uplink, ProgramsComeWithTheFirstPodAndGoWithTheLast) {
-    const Member first = add_pod(1, {{"uplinks", {"up*"}}});
-    const Member second = add_pod(1, {{"uplinks", {"up*"}}});
+    const Pod first = add_pod(1, {{"uplinks", {"up*"}}});
+    const Pod second = add_pod(1, {{"uplinks", {"up*"}}});
     EXPECT_EQ(uplinks(), (Names{"up0", "up1"}));
     cluster_.del_pod(first);
     EXPECT_EQ(programs("up0").size(), 2U);
@@ -107,7 +103,7 @@ TEST_P(Uplink, OtherProgramsGoOnWorking) {
     for (const std::string way : {"ingress prio 1", "egress prio 49"})
         node().run("tc filter add dev up0 " + way +
                    " protocol all u32 match u32 0 0 action mirred egress mirror dev copies continue");
-    const Member a = add_pod(1);
+    const Pod a = add_pod(1);
     expect_fast(a, add_pod(2));
     const auto passed = [&](const std::string &way) {
         for (const Json &one : Json::parse(node().run("tc -s -j filter show dev up0 " + way)))
@@ -128,7 +124,7 @@ TEST_P(Uplink, AnIngressQdiscOfOthersStays) {
     if (!kernel_can_tcx())
         GTEST_SKIP() << "this kernel has no tcx";
     node().run("tc qdisc add dev up0 ingress");
-    const Member a = add_pod(1);
+    const Pod a = add_pod(1);
     expect_fast(a, add_pod(2));
     EXPECT_EQ(programs("up0").size(), 2U);
     EXPECT_NE(node().run("tc qdisc show dev up0").find("qdisc ingress ffff:"), std::string::npos);
@@ -136,8 +132,8 @@ TEST_P(Uplink, AnIngressQdiscOfOthersStays) {
 }
 
 TEST_P(Uplink, RecreatedOneIsPickedUpByTheNextAdd) {
-    const Member a = add_pod(1);
-    const Member far = add_pod(2);
+    const Pod a = add_pod(1);
+    const Pod far = add_pod(2);
     recreate("up0");
     EXPECT_EQ(uplinks("gone").size(), 1U);
     (void)add_pod(1);
@@ -147,8 +143,8 @@ TEST_P(Uplink, RecreatedOneIsPickedUpByTheNextAdd) {
 }
 
 TEST_P(Uplink, RecreatedOneIsPickedUpBySync) {
-    const Member a = add_pod(1);
-    const Member far = add_pod(2);
+    const Pod a = add_pod(1);
+    const Pod far = add_pod(2);
     recreate("up0");
     const Output synced = podlanectl("uplink sync");
     EXPECT_EQ(synced.rc, 0) << synced.err;
@@ -157,8 +153,8 @@ TEST_P(Uplink, RecreatedOneIsPickedUpBySync) {
 }
 
 TEST_P(Uplink, LostProgramsArePutBackBySync) {
-    const Member a = add_pod(1);
-    const Member far = add_pod(2);
+    const Pod a = add_pod(1);
+    const Pod far = add_pod(2);
     if (GetParam() == "clsact") {
         node().run("tc qdisc del dev up0 clsact");
         EXPECT_EQ(uplinks("no-programs"), Names{"up0"});
@@ -168,7 +164,7 @@ TEST_P(Uplink, LostProgramsArePutBackBySync) {
 }
 
 TEST_P(Uplink, AppearingOneIsPickedUp) {
-    const Member a = add_pod(1, {{"uplinks", {"up0", "late0"}}});
+    const Pod a = add_pod(1, {{"uplinks", {"up0", "late0"}}});
     EXPECT_EQ(uplinks(), Names{"up0"});
     node().run("ip link add late0 type veth peer name late1");
     node().run("ip link set late0 up");
@@ -177,8 +173,8 @@ TEST_P(Uplink, AppearingOneIsPickedUp) {
 }
 
 TEST_P(Uplink, DetachLeavesTrafficToTheHost) {
-    const Member a = add_pod(1);
-    const Member far = add_pod(2);
+    const Pod a = add_pod(1);
+    const Pod far = add_pod(2);
     const EchoServer server(far.ns(), true, kPort);
     const Fd socket = open_socket(a.ns(), Transport::tcp, true);
     ASSERT_EQ(connect_to(socket, {far.v4, kPort}), 0);

@@ -3,8 +3,7 @@
 #pragma once
 
 #include "loader/attach.hpp"
-#include "tests/harness/chain.hpp"
-#include "tests/harness/node.hpp"
+#include "tests/harness/pod.hpp"
 #include "tests/harness/talk.hpp"
 
 #include <gmock/gmock.h>
@@ -43,15 +42,7 @@ inline Json find(const Json &list, const std::string &key, const Json &value) {
     return nullptr;
 }
 
-// Once made, an attachment as the tests look at it.
-struct Made {
-    std::shared_ptr<Container> container;
-    Json result;
-    std::string host_ifname;
-    std::uint32_t ifindex = 0; // host-side veth
-    std::string v4;            // the first of each family, empty without
-    std::string v6;
-};
+using Made = Pod;
 
 class VerbsTest : public testing::Test {
   protected:
@@ -82,26 +73,26 @@ class VerbsTest : public testing::Test {
         return node_.cni("DEL", node_.config(keys), container, more);
     }
     // As a runtime does: with the result of the ADD.
-    Reply check(const Made &made, Json keys = Json::object(), const Variables &more = {}) const {
+    Reply check(const Pod &made, Json keys = Json::object(), const Variables &more = {}) const {
         keys["prevResult"] = made.result;
         return node_.cni("CHECK", node_.config(keys), *made.container, more);
     }
 
-    [[nodiscard]] Made look_at(std::shared_ptr<Container> container, const Json &result) const {
-        Made made{std::move(container), result, {}, 0, {}, {}};
+    // With the first address of each family.
+    [[nodiscard]] Pod look_at(std::shared_ptr<Container> container, const Json &result) const {
+        Pod made = observe(node_, std::move(container));
+        made.result = result;
+        made.v4 = made.v6 = {};
         for (const Json &one : result.at("ips")) {
-            const std::string address = one.at("address");
-            std::string &first = address.find(':') == std::string::npos ? made.v4 : made.v6;
-            if (first.empty())
-                first = address.substr(0, address.find('/'));
+            const ip_addr address = prefix(one.at("address")).addr;
+            ip_addr &first = is_ipv4(address) ? made.v4 : made.v6;
+            if (first == ip_addr{})
+                first = address;
         }
-        const Json pod = find(ip_json(made.container->ns(), "link"), "ifname", "eth0");
-        made.ifindex = pod.at("link_index");
-        made.host_ifname = find(ip_json(node_.ns(), "link"), "ifindex", made.ifindex).at("ifname");
         return made;
     }
     // An ADD that must succeed.
-    Made make(const Json &keys = Json::object(), const Variables &more = {}) {
+    Pod make(const Json &keys = Json::object(), const Variables &more = {}) {
         auto container = node_.container();
         const Reply reply = add(*container, keys, more);
         if (reply.rc != 0)
@@ -109,11 +100,11 @@ class VerbsTest : public testing::Test {
         return look_at(std::move(container), reply.json);
     }
 
-    [[nodiscard]] Json host_link(const Made &made) const {
+    [[nodiscard]] Json host_link(const Pod &made) const {
         return find(ip_json(node_.ns(), "link"), "ifname", made.host_ifname);
     }
     // Of the endpoint; the test ends where there is none.
-    [[nodiscard]] endpoint record(const Made &made, const std::string &ifname = "eth0") const {
+    [[nodiscard]] endpoint record(const Pod &made, const std::string &ifname = "eth0") const {
         const auto found = require(require(open_endpoints(node_.bpffs(), Access::read_only))
                                        .find(require(make_endpoint_key(made.container->id(), ifname))));
         if (!found)

@@ -64,7 +64,7 @@ TEST_P(Conversations, AreTheSameOnBothPaths) {
         ++rounds;
     } while (std::chrono::steady_clock::now() < end);
     std::cout << rounds << " rounds, " << fast.fast_packets() << " packets on the fast path" << std::endl;
-    EXPECT_GT(fast.fast_packets(), 100U);
+    EXPECT_GT(fast.fast_packets(), 10U);
     EXPECT_EQ(slow.fast_packets(), 0U);
 }
 

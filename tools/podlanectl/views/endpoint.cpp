@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <optional>
 
 namespace podlane::ctl {
@@ -228,12 +229,30 @@ Result<int> endpoint_list(const Call &call, World &world) {
     return 0;
 }
 
+// One endpoint is shown by a prefix of its container ID; several are a misunderstanding.
+Result<void> refuse_ambiguous(const Selection &selection, const std::string &word,
+                              const std::vector<EndpointEntry> &entries) {
+    std::set<std::string_view> containers;
+    for (const EndpointEntry &entry : entries)
+        if (!selection.names(entry))
+            containers.insert(field_text(entry.first.container_id));
+    if (word.empty() || containers.size() < 2)
+        return {};
+    std::string which;
+    for (const std::string_view one : containers)
+        which += (which.empty() ? "" : ", ") + std::string(one);
+    return Error{ErrorCode::missing,
+                 "\"" + word + "\" is ambiguous: container IDs begin with it: " + which.substr(0, 200),
+                 "write more of the container ID, or NAMESPACE/POD"};
+}
+
 Result<int> endpoint_show(const Call &call, World &world) {
     const Selection selection = TRY(Selection::of(call));
     if (selection.selects_all())
         return usage_error("endpoint show needs to know which", "name a pod, container, address or interface, as in "
                                                                 "\"podlanectl endpoint show default/web-0\"");
     const std::vector<EndpointEntry> entries = TRY(selected_endpoints(selection, world));
+    TRY(refuse_ambiguous(selection, call.argument, entries));
     const output::Table table = beside(identity_table(entries, world), TRY(details_table(entries, world)));
     const std::vector<EndpointCounters> counters = TRY(read_counters(entries, false, world));
     output::Array items = output::table_value(table);

@@ -261,6 +261,26 @@ Result<void> put_endpoint(const Tables &tables, const cni::Request &request, con
     return {};
 }
 
+Result<void> put_missing_entries(const Tables &tables, const cni::Config &config, const endpoint &record) {
+    const Step step(STEP_ENTRIES);
+    const std::uint32_t ifindex = record.ifindex;
+    if (TRY(tables.counters.find(ifindex)).empty())
+        TRY(tables.counters.insert_zero(ifindex));
+    for (const auto &[key, shaped] : exempts_of(config, ifindex))
+        TRY(tables.exempts.update(key, shaped));
+    if (const auto &limits = config.bandwidth; limits && !TRY(tables.bandwidths.find(ifindex)))
+        TRY(tables.bandwidths.update(
+            ifindex, {limits->ingress_rate, limits->ingress_burst, limits->egress_rate, limits->egress_burst}));
+    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
+        const limit_key key{ifindex, direction};
+        if (config.bandwidth && !TRY(tables.limit_states.find(key)))
+            TRY(tables.limit_states.update(key, limit_state{}));
+    }
+    for (const Prefix &prefix : config.allowed_sources)
+        TRY(tables.allowed_sources.update(make_allowed_source_key(ifindex, prefix), make_prefix_value(prefix)));
+    return tables.interfaces.update(ifindex, make_interface(record));
+}
+
 Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollback &rollback) {
     const Step step(STEP_ENTRIES);
     for (const ip_addr &addr : addresses_in(record)) {

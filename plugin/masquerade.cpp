@@ -251,6 +251,23 @@ Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const
     return {};
 }
 
+Result<bool> is_masqueraded(endpoint_masquerade by, const std::string &network, std::span<const ip_addr> addresses) {
+    if (by == ENDPOINT_MASQUERADE_NFTABLES) {
+        net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
+        const auto there = TRY(net::rule_comments(netfilter, table_name(network), "postrouting"));
+        const auto is_ours = [](const std::string &comment) { return comment.starts_with("podlane "); };
+        return there.size() == kRules && std::ranges::all_of(there, is_ours) &&
+               TRY(net::has_elements(netfilter, sets_of(network), addresses));
+    }
+    for (const bool ipv4 : {true, false}) {
+        const bool concerned =
+            std::ranges::any_of(addresses, [&](const ip_addr &addr) { return podlane::is_ipv4(addr) == ipv4; });
+        if (concerned && TRY(run(iptables(ipv4), {"--wait", "-t", "nat", "-S", chain_of(network)}, "")).exit_code != 0)
+            return false;
+    }
+    return true;
+}
+
 // iptables knows no pod, only its subnet.
 Result<void> stop_masquerading(std::uint8_t by, const std::string &network, std::span<const ip_addr> addresses) {
     return by == ENDPOINT_MASQUERADE_NFTABLES ? erase_from_nftables(network, addresses) : Result<void>{};

@@ -23,6 +23,10 @@ Result<endpoint_masquerade> choose_masquerade();
 Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const std::vector<Prefix> &leased,
                         Rollback &rollback);
 
+// Whether the network's rules are there, whichever configuration wrote them, and these addresses are among those that
+// they are for. iptables knows no pod.
+Result<bool> is_masqueraded(endpoint_masquerade by, const std::string &network, std::span<const ip_addr> addresses);
+
 // The pod's addresses, which somebody else may get, are no longer among them.
 Result<void> stop_masquerading(std::uint8_t by, const std::string &network, std::span<const ip_addr> addresses);
 

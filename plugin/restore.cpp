@@ -6,8 +6,6 @@
 #include "loader/upgrade.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/announcement.hpp"
-#include "plugin/cni/request.hpp"
-#include "plugin/cni/result.hpp"
 #include "plugin/egress_route.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
@@ -29,22 +27,9 @@ struct Lost {
     endpoint entry;
 };
 
-// As its runtime called the ADD.
-Result<cni::Request> recorded_request(const AttachmentRecord &record) {
-    return cni::parse_request({{"CNI_COMMAND", "ADD"},
-                               {"CNI_CONTAINERID", record.container_id},
-                               {"CNI_IFNAME", record.ifname},
-                               {"CNI_NETNS", record.netns},
-                               {"CNI_PATH", record.path},
-                               {"CNI_ARGS", record.args}},
-                              record.config);
-}
-
 Result<Lost> lost_from(const AttachmentRecord &record) {
     Lost lost{TRY(recorded_request(record)), {}, *record.entry};
-    lost.request.config.bpffs = record.root;
-    lost.lease =
-        lost.request.config.prev_result ? *lost.request.config.prev_result : TRY(cni::parse_attachment(record.lease));
+    lost.lease = TRY(recorded_lease(lost.request, record));
     return lost;
 }
 
@@ -122,7 +107,7 @@ Result<void> complete_pins(const cni::Config &config) {
 }
 
 // The configuration of one of them says what the programs are to be loaded with.
-Result<void> load_as_recorded(const std::vector<AttachmentRecord> &records, const std::string &root) {
+Result<void> load_as_recorded(const std::vector<AttachmentRecord> &records) {
     Result<void> loaded;
     for (const AttachmentRecord &record : records) {
         auto request = recorded_request(record);
@@ -130,7 +115,6 @@ Result<void> load_as_recorded(const std::vector<AttachmentRecord> &records, cons
             loaded = std::move(request).error();
             continue;
         }
-        request->config.bpffs = root;
         return complete_pins(request->config);
     }
     return loaded;
@@ -168,7 +152,7 @@ Result<std::vector<Restored>> restore_all(const std::string &state_directory, co
     auto lost = TRY(lost_attachments(records, endpoints ? &*endpoints : nullptr, host));
     if (lost.empty())
         return std::vector<Restored>{};
-    TRY(load_as_recorded(lost, root));
+    TRY(load_as_recorded(lost));
     const Tables tables = TRY(Tables::open(root));
     auto restored = TRY(restore_each(std::move(lost), tables, host));
     TRY(records.note_generation(tables.generation));

@@ -59,6 +59,22 @@ Result<std::optional<AttachmentRecord>> find_record(const cni::Request &request)
 
 Result<bool> is_of_this_boot(const AttachmentRecord &record) { return record.boot_id == TRY(boot_id()); }
 
+Result<cni::Request> recorded_request(const AttachmentRecord &record) {
+    cni::Request request = TRY(cni::parse_request({{"CNI_COMMAND", "ADD"},
+                                                   {"CNI_CONTAINERID", record.container_id},
+                                                   {"CNI_IFNAME", record.ifname},
+                                                   {"CNI_NETNS", record.netns},
+                                                   {"CNI_PATH", record.path},
+                                                   {"CNI_ARGS", record.args}},
+                                                  record.config));
+    request.config.bpffs = record.root;
+    return request;
+}
+
+Result<cni::Attachment> recorded_lease(const cni::Request &request, const AttachmentRecord &record) {
+    return request.config.prev_result ? *request.config.prev_result : cni::parse_attachment(record.lease);
+}
+
 void complete(cni::Request &request, const AttachmentRecord &record) {
     cni::Config &config = request.config;
     config.bpffs = record.root;

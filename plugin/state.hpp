@@ -27,6 +27,10 @@ Result<std::optional<AttachmentRecord>> find_record(const cni::Request &request)
 // Nothing of an attachment of an earlier boot is in the kernel.
 Result<bool> is_of_this_boot(const AttachmentRecord &record);
 
+// The call of the ADD, as its runtime made it, and the addresses it was to have.
+Result<cni::Request> recorded_request(const AttachmentRecord &record);
+Result<cni::Attachment> recorded_lease(const cni::Request &request, const AttachmentRecord &record);
+
 // Fills in what DEL or GC were not told, or cannot read any more, from what the ADD was told.
 void complete(cni::Request &request, const AttachmentRecord &record);
 

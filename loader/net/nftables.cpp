@@ -160,6 +160,19 @@ Result<bool> remove_elements(Netlink &netfilter, const AddressSets &sets, std::s
     return commit(netfilter, std::move(changes), "removing elements from the sets of table inet " + sets.table);
 }
 
+Result<bool> has_elements(Netlink &netfilter, const AddressSets &sets, std::span<const ip_addr> addresses) {
+    for (const ip_addr &addr : addresses) {
+        const bool ipv4 = is_ipv4(addr);
+        const Outcome outcome = ask(netfilter, elements_message(NFT_MSG_GETSETELEM, 0, sets.table,
+                                                                ipv4 ? sets.ipv4 : sets.ipv6, ipv4, {&addr, 1}));
+        if (outcome.is({ENOENT}))
+            return false;
+        if (!outcome.ok())
+            return outcome.as_error("looking for " + to_string(addr) + " in the sets of table inet " + sets.table);
+    }
+    return true;
+}
+
 Result<bool> remove_table(Netlink &netfilter, const std::string &table) {
     std::vector<Message> changes;
     changes.push_back(table_message(NFT_MSG_DELTABLE, 0, table));

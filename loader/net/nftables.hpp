@@ -24,6 +24,9 @@ Result<bool> add_elements(Netlink &netfilter, const AddressSets &sets, std::span
 // One transaction. Missing elements count as removed. false: a set or the table is missing, and nothing changed.
 Result<bool> remove_elements(Netlink &netfilter, const AddressSets &sets, std::span<const ip_addr> addresses);
 
+// Whether all of them are there. false: a set or the table may be missing as well.
+Result<bool> has_elements(Netlink &netfilter, const AddressSets &sets, std::span<const ip_addr> addresses);
+
 // With its chains, rules and sets. false: was missing.
 Result<bool> remove_table(Netlink &netfilter, const std::string &table);
 

@@ -72,6 +72,13 @@ class Doctor : public CtlTest {
     using CtlTest::on_node;
     using CtlTest::record;
 
+    // A further pod, which lives as long as the test.
+    const Pod &keep(const Json &keys) {
+        kept_.push_back(make(keys));
+        return kept_.back();
+    }
+
+    std::vector<Pod> kept_;
     Pod made_ = make({{"allowedSources", {"192.0.2.0/24"}}, {"uplinks", {"up*"}}});
     std::string setup_ = "true && ";
     int rc_ = -1;
@@ -84,7 +91,6 @@ struct Fault {
     bool fixable;
     void (*inflict)(Doctor &d);
     bool wrong = true;
-    bool has_victims = false; // breaks what only the configuration could put back
 };
 
 inline void PrintTo(const Fault &fault, std::ostream *out) { *out << fault.name; }
@@ -243,8 +249,8 @@ constexpr std::array kFaults = {
               d.in_pod("ip link set eth0 name other");
           }},
     Fault{"PodLinkDown", "pod-link", "eth0 in the container is down", true,
-          [](Doctor &d) { d.in_pod("ip link set eth0 down"); }, true, true}, // and the kernel takes its routes away
-    Fault{"PodMacChanged", "pod-link", "02:00:00:00:00:99", false,
+          [](Doctor &d) { d.in_pod("ip link set eth0 down"); }}, // and the kernel takes its routes away
+    Fault{"PodMacChanged", "pod-link", "02:00:00:00:00:99", true,
           [](Doctor &d) { d.in_pod("ip link set eth0 address 02:00:00:00:00:99"); }},
     Fault{"PodAddressGone", "pod-address", "2001:db8:9:", true,
           [](Doctor &d) { d.in_pod("ip addr del " + d.made_.text6() + "/128 dev eth0"); }},
@@ -252,7 +258,7 @@ constexpr std::array kFaults = {
           [](Doctor &d) { d.in_pod("ip neigh del 169.254.1.1 dev eth0"); }},
     Fault{"PodGatewayRouteGone", "pod-route", "the route to the gateway 169.254.1.1", true,
           [](Doctor &d) { d.in_pod("ip route del 169.254.1.1"); }},
-    Fault{"PodDefaultRouteGone", "pod-route", "no IPv6 route leaves", false,
+    Fault{"PodDefaultRouteGone", "pod-route", "no IPv6 route leaves", true,
           [](Doctor &d) { d.in_pod("ip -6 route del default"); }},
     Fault{"HostNeighbourGone", "host-neighbour", "is gone", true,
           [](Doctor &d) { d.on_node("ip neigh del " + d.made_.text4() + " dev " + d.host()); }},
@@ -312,17 +318,45 @@ constexpr std::array kFaults = {
               value.mtu = 9000;
               require(d.open(&open_addresses).update(key, value));
           }},
-    Fault{"WayOutGone", "asked-entry", "the egress route of", false,
+    Fault{"WayOutGone", "asked-entry", "the egress route of", true,
           [](Doctor &d) {
-              const Pod own_way = d.make({{"uplink", "up0"}});
+              const Pod &own_way = d.keep({{"uplink", "up0"}});
               (void)require(d.open(&open_source_routes).remove({own_way.ifindex, own_way.v4}));
           }},
-    Fault{"AllowedSourceGone", "asked-entry", "0 of 1 allowed sources", false,
+    Fault{"AllowedSourceGone", "asked-entry", "0 of 1 allowed sources", true,
           [](Doctor &d) {
               (void)require(d.open(&open_allowed_sources)
                                 .remove(make_allowed_source_key(d.made_.ifindex, require(parse_prefix("192.0.2.0/24")))));
           }},
-    Fault{"NetworkGone", "asked-entry", "the entry of network pods", false,
+    Fault{"PodRouteByAnotherGateway", "plan", "leads to 198.18.9.200", true,
+          [](Doctor &d) { d.in_pod("ip route replace default via 198.18.9.200 dev eth0 onlink"); }},
+    Fault{"LimitStateGone", "plan", "limit_state_v2 is gone", true,
+          [](Doctor &d) {
+              const Pod &limited =
+                  d.keep({{"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}});
+              (void)require(d.open(&open_limit_states).remove({limited.ifindex, LIMIT_INGRESS}));
+          }},
+    Fault{"MasqueradeGone", "plan", "that masquerade", true,
+          [](Doctor &d) {
+              (void)d.keep({{"ipMasq", true}});
+              d.on_node("nft flush ruleset");
+          }},
+    Fault{"MasqueradedAddressGone", "plan", "that masquerade", true,
+          [](Doctor &d) {
+              const Pod &made = d.keep({{"ipMasq", true}});
+              d.on_node("nft delete element inet podlane-pods pods4 {" + made.text4() + "}");
+          }},
+    Fault{"FqGone", "plan", "qdisc fq is gone", true,
+          [](Doctor &d) {
+              const Pod &limited =
+                  d.keep({{"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}});
+              if ((d.record(limited).flags & INTERFACE_LIMIT_EDT) == 0)
+                  GTEST_SKIP() << "this kernel has no fq";
+              d.on_node("tc qdisc del dev " + limited.host_ifname + " root");
+          }},
+    Fault{"PacingGone", "pacing", "TCP senders are not paced", true,
+          [](Doctor &d) { ASSERT_EQ(unlink(pin_path(d.node_.bpffs(), PODLANE_PIN_PACING).c_str()), 0); }, false},
+    Fault{"NetworkGone", "asked-entry", "the entry of network pods", true,
           [](Doctor &d) { (void)require(d.open(&open_networks).remove(network_id("pods"))); }},
 };
 

@@ -6,7 +6,10 @@
 #include "loader/record.hpp"
 #include "tests/harness/stream.hpp"
 
+#include <net/if.h>
+
 #include <filesystem>
+#include <random>
 
 namespace podlane::test {
 namespace {
@@ -87,6 +90,101 @@ TEST_F(RepairTest, PinOfOneMapLost) {
 
 TEST_F(RepairTest, PinOfOneProgramLost) {
     expect_repaired([&](const Pod &) { fs::remove(node_.bpffs() + "/live/" PODLANE_PROGRAM_FROM_POD); }, "is missing");
+}
+
+TEST_F(RepairTest, RulesFlushed) {
+    expect_repaired([&](const Pod &) { node_.run("nft flush ruleset"); }, "that masquerade");
+}
+
+TEST_F(RepairTest, NetworkOfAnotherPodBroken) {
+    expect_repaired(
+        [&](const Pod &third) {
+            for (const std::string command : {"ip route flush dev eth0", "ip -6 route flush dev eth0"})
+                third.container->run(command);
+            node_.run("ip route flush dev " + third.host_ifname);
+            node_.run("ip neigh flush nud permanent dev " + third.host_ifname);
+            node_.run("ip link set " + third.host_ifname + " down");
+        },
+        "is down");
+}
+
+// A prefix of several container IDs shows none of them.
+TEST_F(RepairTest, ShowOfAnAmbiguousName) {
+    const Pod first = make();
+    const Pod second = make();
+    const std::string prefix = first.container->id().substr(0, first.container->id().size() - 1);
+    const Output ambiguous = ctl("endpoint show " + prefix);
+    EXPECT_EQ(ambiguous.rc, 1);
+    EXPECT_THAT(ambiguous.err, HasSubstr("\"" + prefix + "\" is ambiguous"));
+    EXPECT_THAT(ambiguous.err, HasSubstr(second.container->id()));
+    EXPECT_EQ(ctl("endpoint show " + first.container->id()).rc, 0);
+    for (const Pod *pod : {&first, &second})
+        EXPECT_EQ(del(*pod->container).rc, 0);
+}
+
+// Whatever an administrator does to a node, in any order: one repair, and CHECK finds nothing wrong.
+TEST_F(RepairTest, HostileAdministrator) {
+    const Pod first = make(all_);
+    const Pod second = make(all_);
+    const std::string live = node_.bpffs() + "/live";
+    using Deed = std::function<void(const Pod &)>;
+    const auto attempt = [&](const std::string &command) { (void)run(node_.ns(), words(command)); };
+    const auto in_pod = [&](const Pod &pod, const std::string &command) {
+        (void)run(pod.container->ns(), words(command));
+    };
+    const std::vector<std::pair<std::string, Deed>> deeds = {
+        {"fq", [&](const Pod &p) { attempt("tc qdisc del dev " + p.host_ifname + " root"); }},
+        {"clsact", [&](const Pod &p) { attempt("tc qdisc del dev " + p.host_ifname + " clsact"); }},
+        {"nft", [&](const Pod &) { attempt("nft flush ruleset"); }},
+        {"iptables", [&](const Pod &) { attempt("iptables -t nat -F"); }},
+        {"routes", [&](const Pod &p) { attempt("ip route flush dev " + p.host_ifname); }},
+        {"routes6", [&](const Pod &p) { attempt("ip -6 route flush dev " + p.host_ifname + " proto static"); }},
+        {"neighbours", [&](const Pod &p) { attempt("ip neigh flush nud permanent dev " + p.host_ifname); }},
+        {"down", [&](const Pod &p) { attempt("ip link set " + p.host_ifname + " down"); }},
+        {"mac", [&](const Pod &p) { attempt("ip link set " + p.host_ifname + " address 02:00:00:00:00:99"); }},
+        {"forwarding", [&](const Pod &) { set_sysctl(node_.ns(), "net.ipv4.ip_forward", "0"); }},
+        {"conntrack", [&](const Pod &) { attempt("conntrack -F"); }},
+        {"programs",
+         [&](const Pod &p) {
+             const auto inside = require(net::enter(node_.ns()));
+             (void)require(detach(p.ifindex, Hook::ingress));
+         }},
+        {"uplink",
+         [&](const Pod &) {
+             const auto inside = require(net::enter(node_.ns()));
+             for (const Hook hook : {Hook::ingress, Hook::egress})
+                 (void)require(detach(if_nametoindex("up0"), hook));
+         }},
+        {"pins", [&](const Pod &) { fs::remove_all(live); }},
+        {"endpoints", [&](const Pod &) { fs::remove(live + "/" PODLANE_MAP_ENDPOINTS); }},
+        {"addresses", [&](const Pod &) { fs::remove(live + "/" PODLANE_MAP_ADDRESSES); }},
+        {"uplinks", [&](const Pod &) { fs::remove(live + "/" PODLANE_MAP_UPLINKS); }},
+        {"program", [&](const Pod &) { fs::remove(live + "/" PODLANE_PROGRAM_TO_POD); }},
+        {"pod routes", [&](const Pod &p) { in_pod(p, "ip route flush dev eth0"); }},
+        {"pod address", [&](const Pod &p) { in_pod(p, "ip addr del " + p.text4() + "/32 dev eth0"); }},
+        {"pod down", [&](const Pod &p) { in_pod(p, "ip link set eth0 down"); }}};
+    const char *seed = std::getenv("PODLANE_SEED");
+    std::mt19937 random(seed == nullptr ? 1U : static_cast<unsigned>(std::atol(seed)));
+    const auto pick = [&](std::size_t below) {
+        return std::uniform_int_distribution<std::size_t>(0, below - 1)(random);
+    };
+    const char *rounds = std::getenv("PODLANE_HOSTILE_ROUNDS");
+    for (int round = 0; round < (rounds == nullptr ? 8 : std::atoi(rounds)); ++round) {
+        std::string done;
+        for (std::size_t i = 0; i < 4; ++i) {
+            const auto &[name, deed] = deeds[pick(deeds.size())];
+            deed(pick(2) == 0 ? first : second);
+            done += name + "; ";
+        }
+        SCOPED_TRACE("round " + std::to_string(round) + ": " + done);
+        const Output repaired = ctl("repair");
+        EXPECT_EQ(repaired.rc, 0) << repaired.out << repaired.err;
+        expect_whole(first);
+        expect_whole(second);
+        if (HasFailure())
+            break;
+    }
+    expect_nothing_left_after_del({&first, &second});
 }
 
 // The DEL of one pod restores those that live on.

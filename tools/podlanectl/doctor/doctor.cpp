@@ -5,6 +5,7 @@
 #include "loader/object.hpp"
 #include "loader/record.hpp"
 #include "loader/upgrade.hpp"
+#include "plugin/reinstate.hpp"
 #include "tools/podlanectl/doctor/nouns.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/namespaces.hpp"
@@ -142,6 +143,8 @@ Result<EndpointView> view_of(const NodeView &node, const EndpointEntry &entry,
     if (view.link && view.link->name != field_text(entry.second.host_ifname))
         view.link.reset();
     TRY(open_pod(view, namespaces));
+    view.disk = TRY(AttachmentRecords(node.state_directory, node.world.bpffs)
+                        .find(std::string(field_text(view.key.container_id)), view.ifname()));
     return view;
 }
 
@@ -151,8 +154,13 @@ Result<void> look_at_endpoints(const NodeView &node, Examined &examined) {
         const EndpointView view = TRY(view_of(node, entry, namespaces));
         Examined own;
         for (const Check &check : endpoint_checks()) {
+            if (check.name == kPlanCheck && !own.rows.empty())
+                continue;
             Findings findings;
             Result<void> looked = check.endpoint(view, findings);
+            for (Finding &finding : findings)
+                if (finding.by_record && view.disk)
+                    finding.repair = [record = *view.disk] { return reinstate(record); };
             add(own, check, std::move(looked), std::move(findings), &view);
         }
         examined.checks += own.checks;
@@ -178,6 +186,7 @@ Result<Examined> examine(const Selection &selection, const std::string &state_di
         node.endpoints = TRY(selected_endpoints(selection, world));
         node.uplinks = TRY(read_uplinks(world));
         node.live = TRY(LiveState::open(world.bpffs));
+        node.tables = TRY(Tables::open(world.bpffs, Access::read_only));
     }
     look_at_node(node, host_checks(), examined);
     look_at_node(node, foreign_checks(), examined);

@@ -5,6 +5,7 @@
 #include "loader/net/link.hpp"
 #include "loader/net/namespace.hpp"
 #include "loader/net/netlink.hpp"
+#include "loader/record.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/selection.hpp"
 #include "tools/podlanectl/views/uplink.hpp"
@@ -30,6 +31,7 @@ struct Finding {
     std::string what;                       // a sentence without its full stop
     std::function<Result<void>()> repair{}; // empty: Podlane cannot repair it
     std::string remedy{};                   // empty: that of the check
+    bool by_record = false;                 // the record on disk says what is to be there, and is repaired from
 };
 using Findings = std::vector<Finding>;
 void report(Findings &findings, std::string what, std::function<Result<void>()> repair = {}, std::string remedy = {});
@@ -56,6 +58,7 @@ struct NodeView {
     std::vector<EndpointEntry> endpoints{};
     std::vector<UplinkReport> uplinks{};
     std::optional<LiveState> live{}; // if `loaded` and the pins are complete
+    std::optional<Tables> tables{};  // the same
 
     // Existing host-side veths and uplinks.
     [[nodiscard]] std::set<std::uint32_t> interfaces() const;
@@ -70,6 +73,7 @@ struct EndpointView {
     std::optional<net::Link> pod_link{}; // the container's end
     std::unique_ptr<net::Netlink> pod{}; // null if its namespace cannot be found
     std::string namespace_path{};
+    std::optional<AttachmentRecord> disk{}; // of the ADD
 
     // An interface such as macvlan has none: rules in the container do its source routing.
     [[nodiscard]] bool has_host_veth() const { return record.ifindex != 0; }
@@ -96,5 +100,7 @@ std::span<const Check> record_checks();
 // Our maps, programs, pins and uplinks.
 std::span<const Check> state_checks();
 std::span<const Check> endpoint_checks();
+// Runs last, and only on an endpoint on which the others found nothing: it compares all of the plan.
+inline constexpr std::string_view kPlanCheck = "plan";
 
 } // namespace podlane::ctl::doctor

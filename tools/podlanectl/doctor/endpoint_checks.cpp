@@ -8,6 +8,7 @@
 #include "loader/pins.hpp"
 #include "maps/abi/config.h"
 #include "maps/entries.hpp"
+#include "plugin/reinstate.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/reader.hpp"
@@ -54,6 +55,20 @@ std::function<Result<void>(net::Netlink &)> set_up(std::uint32_t ifindex) {
     return [ifindex](net::Netlink &netlink) { return net::set_link(netlink, ifindex, {.up = true}); };
 }
 
+void report_by_record(Findings &findings, std::string what) {
+    report(findings, std::move(what));
+    findings.back().by_record = true;
+}
+
+// Compares everything else with the plan, as CHECK does.
+Result<void> look_at_plan(const EndpointView &e, Findings &findings) {
+    if (!e.disk || !e.pod || !e.pod_link)
+        return {};
+    if (auto verified = verify_recorded(*e.disk, *e.node.tables); !verified)
+        report_by_record(findings, verified.error().message);
+    return {};
+}
+
 Result<void> look_at_link(const EndpointView &e, Findings &findings) {
     if (!e.has_host_veth())
         return {};
@@ -88,7 +103,8 @@ Result<void> look_at_pod_link(const EndpointView &e, Findings &findings) {
     if (!e.pod_link->up)
         report(findings, pod_place(e) + " is down", in_pod(e, set_up(e.pod_link->ifindex)));
     if ((e.record.flags & INTERFACE_ANTI_SPOOF) != 0 && !std::ranges::equal(e.pod_link->mac, e.record.pod_mac))
-        report(findings, pod_place(e) + " has MAC " + to_string(e.pod_link->mac) + ", which anti-spoofing drops");
+        report_by_record(findings,
+                         pod_place(e) + " has MAC " + to_string(e.pod_link->mac) + ", which anti-spoofing drops");
     return {};
 }
 
@@ -151,7 +167,7 @@ Result<void> look_at_pod_routes(const EndpointView &e, Findings &findings) {
         const auto family = ipv4 ? net::Family::ipv4 : net::Family::ipv6;
         const auto routes = TRY(net::list_routes(*e.pod, e.pod_link->ifindex, family, net::kAllTables));
         if (std::ranges::none_of(routes, [](const net::RouteSpec &route) { return route.gateway.has_value(); }))
-            report(findings, std::string("no ") + (ipv4 ? "IPv4" : "IPv6") + " route leaves " + pod_place(e));
+            report_by_record(findings, std::string("no ") + (ipv4 ? "IPv4" : "IPv6") + " route leaves " + pod_place(e));
     }
     return {};
 }
@@ -268,23 +284,23 @@ Result<void> look_at_asked_entries(const EndpointView &e, Findings &findings) {
     const auto found = live.allowed_sources.find(e.record.ifindex);
     const std::size_t count = found == live.allowed_sources.end() ? 0 : found->second;
     if (std::cmp_less(count, e.record.allowed_source_count))
-        report(findings, std::to_string(count) + " of " + std::to_string(e.record.allowed_source_count) +
-                             " allowed sources of " + e.host_ifname() + " are in " PODLANE_MAP_SOURCES);
+        report_by_record(findings, std::to_string(count) + " of " + std::to_string(e.record.allowed_source_count) +
+                                       " allowed sources of " + e.host_ifname() + " are in " PODLANE_MAP_SOURCES);
     for (const ip_addr &addr : addresses_in(e.record))
         if ((e.record.flags & INTERFACE_WAY) != 0 && !TRY(live.source_routes.find({e.record.ifindex, addr})))
-            report(findings, "the egress route of " + to_string(addr) + " is missing in " PODLANE_MAP_SOURCE_ROUTES);
+            report_by_record(findings,
+                             "the egress route of " + to_string(addr) + " is missing in " PODLANE_MAP_SOURCE_ROUTES);
     if (e.has_host_veth() && !TRY(live.networks.find(e.record.network))) // without a veth, no program needs it
-        report(findings,
-               "the entry of network " + std::string(field_text(e.record.network_name)) +
-                   " in " PODLANE_MAP_NETWORKS " is gone",
-               {}, "the network's next ADD restores it");
+        report_by_record(findings, "the entry of network " + std::string(field_text(e.record.network_name)) +
+                                       " in " PODLANE_MAP_NETWORKS " is gone");
     return {};
 }
 
 constexpr std::string_view kNewSandbox = "delete the pod's sandbox; the runtime creates a new one";
 constexpr std::string_view kFix = "podlanectl doctor --fix";
+constexpr std::string_view kRepair = "podlanectl repair; if that fails, delete the pod's sandbox";
 
-constexpr std::array<Check, 12> kChecks = {{
+constexpr std::array<Check, 13> kChecks = {{
     {"link", Severity::wrong, "the container disappeared without a DEL, or the interface was set down or deleted",
      "podlanectl gc, or the runtime's next GC; if the container is running, delete its sandbox", nullptr,
      &look_at_link},
@@ -315,8 +331,11 @@ constexpr std::array<Check, 12> kChecks = {{
      &look_at_interface_entry},
     {"address-entry", Severity::wrong, "the address is not reached on the fast path, or its owner is ambiguous", kFix,
      nullptr, &look_at_address_entries},
-    {"asked-entry", Severity::wrong, "state that the configuration requested at ADD is missing", kNewSandbox, nullptr,
+    {"asked-entry", Severity::wrong, "state that the configuration requested at ADD is missing", kRepair, nullptr,
      &look_at_asked_entries},
+    {kPlanCheck, Severity::wrong,
+     "another program of the node or in the container removed or changed what the ADD made", kRepair, nullptr,
+     &look_at_plan},
 }};
 
 } // namespace

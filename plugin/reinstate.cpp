@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/reinstate.hpp"
+
+#include "loader/edt.hpp"
+#include "loader/net/address.hpp"
+#include "loader/net/link.hpp"
+#include "loader/pace.hpp"
+#include "maps/errors.hpp"
+#include "plugin/adopt.hpp"
+#include "plugin/announcement.hpp"
+#include "plugin/egress_route.hpp"
+#include "plugin/endpoint.hpp"
+#include "plugin/masquerade.hpp"
+#include "plugin/network.hpp"
+#include "plugin/peer_interfaces.hpp"
+#include "plugin/plan.hpp"
+#include "plugin/state.hpp"
+#include "plugin/verify.hpp"
+
+#include <algorithm>
+
+namespace podlane {
+namespace {
+
+// The attachment as its ADD made it.
+struct Whole {
+    cni::Request request;
+    cni::Attachment lease;
+    endpoint entry; // as in endpoints_v1
+    net::Namespace pod;
+    net::Netlink host;
+    net::Netlink inside; // the container's namespace
+
+    [[nodiscard]] bool is_own() const { return entry.mode != ENDPOINT_AFTER_MAIN; }
+};
+
+Mac mac_of(const std::uint8_t (&bytes)[6]) {
+    Mac mac{};
+    std::ranges::copy(bytes, mac.begin());
+    return mac;
+}
+
+Result<Whole> open_whole(const AttachmentRecord &record, const Tables &tables) {
+    cni::Request request = TRY(recorded_request(record));
+    cni::Attachment lease = TRY(recorded_lease(request, record));
+    const auto entry = TRY(tables.endpoints.find(TRY(make_endpoint_key(record.container_id, record.ifname))));
+    if (!entry)
+        return Error{ErrorCode::missing, "the maps do not know it"};
+    net::Namespace pod = TRY(open_container(request));
+    if (pod.inode() != entry->netns_inode)
+        return Error{ErrorCode::missing, request.netns + " is another namespace now"};
+    net::Netlink inside = TRY(net::Netlink::open_in(pod));
+    return Whole{std::move(request), std::move(lease),          *entry,
+                 std::move(pod),     TRY(net::Netlink::open()), std::move(inside)};
+}
+
+// Every next hop of the plan is the host-side veth: a later plugin may prefer another of them.
+bool is_next_hop(const Plan &plan, const std::optional<ip_addr> &gateway) {
+    return gateway &&
+           std::ranges::any_of(plan.pod_neighbours, [&](const net::Neighbour &one) { return one.addr == *gateway; });
+}
+
+Result<void> put_back_in_pod(Whole &of, const Plan &plan) {
+    const std::uint32_t ifindex = of.entry.pod_ifindex;
+    const auto link = TRY(net::find_link(of.inside, of.request.ifname));
+    if (!link || link->ifindex != ifindex)
+        return Error{ErrorCode::missing, "interface " + of.request.ifname + " is gone from the container",
+                     "delete the pod's sandbox; the runtime creates a new one"};
+    net::LinkChange change{.up = true};
+    if (link->mac != mac_of(of.entry.pod_mac))
+        change.mac = mac_of(of.entry.pod_mac);
+    TRY(net::set_link(of.inside, ifindex, change));
+    for (const ip_addr &addr : plan.addresses)
+        TRY(net::add_address(of.inside, ifindex, {{addr, address_bits(addr)}, net::kNoDad, net::kScopeGlobal}));
+    if (!is_none(plan.link_local))
+        TRY(net::add_address(of.inside, ifindex, {{plan.link_local, 64}, net::kNoDad, net::kScopeLink}));
+    for (const net::Neighbour &gateway : plan.pod_neighbours)
+        TRY(net::put_neighbour(of.inside, ifindex, gateway.addr, gateway.mac));
+    for (net::RouteSpec route : plan.pod_routes) {
+        const auto family = is_ipv4(route.destination.addr) ? net::Family::ipv4 : net::Family::ipv6;
+        const auto there = TRY(net::list_routes(of.inside, ifindex, family, net::kAllTables));
+        route.ifindex = ifindex;
+        const auto same = std::ranges::find(there, route.destination, &net::RouteSpec::destination);
+        if (same != there.end() && (same->gateway == route.gateway || is_next_hop(plan, same->gateway)))
+            continue;
+        if (same != there.end())
+            TRY(net::remove_route(of.inside, *same));
+        TRY(net::add_route(of.inside, route));
+    }
+    return {};
+}
+
+Result<void> put_back_on_host(Whole &of, const Plan &plan) {
+    const std::uint32_t ifindex = of.entry.ifindex;
+    const auto link = TRY(net::find_link(of.host, ifindex));
+    net::LinkChange change{.up = true, .alias = plan.alias};
+    if (link && link->mac != mac_of(of.entry.host_mac))
+        change.mac = mac_of(of.entry.host_mac);
+    TRY(net::set_link(of.host, ifindex, change));
+    if (!is_none(plan.link_local)) {
+        const ip_addr own = link_local_from_mac(mac_of(of.entry.host_mac));
+        TRY(net::add_address(of.host, ifindex, {{own, 128}, net::kNoDad, net::kScopeLink}));
+        TRY(net::add_route(of.host, {.destination = masked({own, 64}), .ifindex = ifindex, .append = true}));
+    }
+    for (const ip_addr &addr : plan.addresses) {
+        TRY(net::add_route(of.host, {.destination = {addr, address_bits(addr)}, .ifindex = ifindex}));
+        TRY(net::put_neighbour(of.host, ifindex, addr, mac_of(of.entry.pod_mac)));
+    }
+    return {};
+}
+
+// fq is put back for the flag that says that it was there; pacing concerns all pods of the root.
+Result<void> put_back_limiter(Whole &of) {
+    if ((of.entry.flags & INTERFACE_LIMIT_EDT) != 0)
+        TRY(put_fq(of.entry.ifindex));
+    return of.request.config.bandwidth ? resume_pacing(of.request.config.bpffs) : Result<void>{};
+}
+
+Result<void> put_back_source_routes(Whole &of, const std::optional<EgressRoute> &way, const Tables &tables,
+                                    Rollback &rollback) {
+    if ((of.entry.flags & (INTERFACE_SIBLINGS | INTERFACE_WAY)) == 0)
+        return {};
+    const auto peers = TRY(find_peer_interfaces(of.request, tables, of.inside, of.pod.inode()));
+    const auto own = addresses_of(of.lease, of.request.ifname);
+    TRY(put_source_routes(TRY(wanted_source_routes(of.entry, own, peers, way, tables, of.host)), peers, tables,
+                          rollback));
+    return record_numbering(way, of.request.config.bpffs, of.host);
+}
+
+Result<void> put_back(Whole &of, const Tables &tables, Rollback &rollback) {
+    const auto way = TRY(find_egress_route(of.request.config, of.host));
+    const Lock lock = TRY(enter_network(of.request, way, tables, of.host, rollback));
+    Errors errors;
+    errors.add(put_missing_entries(tables, of.request.config, of.entry));
+    errors.add(attach_programs(of.request.config.bpffs, of.entry.ifindex,
+                               of.entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact));
+    if (of.is_own()) {
+        const Plan plan = TRY(make_plan(of.request, of.lease, of.entry.mtu));
+        errors.add(put_back_in_pod(of, plan));
+        errors.add(put_back_on_host(of, plan));
+    }
+    errors.add(put_back_limiter(of));
+    if (of.entry.masquerade != ENDPOINT_MASQUERADE_NONE)
+        errors.add(masquerade(static_cast<endpoint_masquerade>(of.entry.masquerade), of.request.config,
+                              prefixes_of(of.lease, of.request.ifname), rollback));
+    errors.add(put_addresses(tables, of.entry, rollback));
+    errors.add(put_back_source_routes(of, way, tables, rollback));
+    errors.add(announce_addresses(way, addresses_in(of.entry), of.host, rollback));
+    return std::move(errors).result();
+}
+
+} // namespace
+
+Result<void> verify_recorded(const AttachmentRecord &record, const Tables &tables) {
+    Whole of = TRY(open_whole(record, tables));
+    if (of.is_own())
+        of.request.config.prev_result = TRY(make_plan(of.request, of.lease, of.entry.mtu)).result;
+    return verify_attachment(of.request, of.entry, of.pod, tables);
+}
+
+Result<void> reinstate(const AttachmentRecord &record) {
+    const Tables tables = TRY(Tables::open(record.root));
+    Whole of = TRY(open_whole(record, tables));
+    Rollback rollback; // never used: half of what was missing is better than nothing
+    auto done = of.entry.ifindex == 0 ? Result<void>{} : put_back(of, tables, rollback);
+    rollback.commit();
+    return done;
+}
+
+} // namespace podlane

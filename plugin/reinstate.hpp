@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+// What doctor and repair do with an attachment that the maps know: judge it by what its ADD was asked for, and put back
+// what is missing.
+#pragma once
+
+#include "loader/record.hpp"
+#include "maps/result.hpp"
+#include "maps/tables.hpp"
+
+namespace podlane {
+
+// As CHECK. ErrorCode::check_failed says what is wrong.
+Result<void> verify_recorded(const AttachmentRecord &record, const Tables &tables);
+
+// Puts back whatever of the attachment is missing, in the order of an ADD: the network, map entries, programs, the
+// container's addresses, neighbours and routes, the host's, limits, NAT. What is there stays as it is, so that packets
+// under way are not lost. Continues after an error; the first one is returned.
+Result<void> reinstate(const AttachmentRecord &record);
+
+} // namespace podlane

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/verify.hpp"
+
+#include "loader/object.hpp"
+#include "plugin/adopt.hpp"
+#include "plugin/endpoint.hpp"
+#include "plugin/in_pod_rules.hpp"
+#include "plugin/masquerade.hpp"
+#include "plugin/announcement.hpp"
+#include "loader/net/address.hpp"
+#include "loader/net/link.hpp"
+#include "plugin/network.hpp"
+#include "plugin/node.hpp"
+#include "plugin/plan.hpp"
+#include "plugin/pod_rules.hpp"
+#include "plugin/peer_interfaces.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+namespace podlane {
+namespace {
+
+// The attachment as ADD recorded it, and a socket in each namespace.
+struct Checked {
+    const cni::Request &request;
+    const endpoint &record;
+    net::Netlink host;
+    net::Netlink pod;
+
+    [[nodiscard]] std::string host_ifname() const { return std::string(field_text(record.host_ifname)); }
+    [[nodiscard]] std::span<const ip_addr> addresses() const {
+        return std::span(record.addresses).first(record.address_count);
+    }
+};
+
+Error gone(std::string sentence) {
+    return {ErrorCode::check_failed, std::move(sentence),
+            "podlanectl repair puts back what it can; otherwise delete the pod's sandbox, and the runtime creates a "
+            "new one"};
+}
+
+Result<net::Link> check_pod_end(Checked &c) {
+    auto pod = TRY(net::find_link(c.pod, c.request.ifname));
+    if (!pod)
+        return gone("interface " + c.request.ifname + " is gone from the container");
+    if (pod->ifindex != c.record.pod_ifindex)
+        return gone("interface " + c.request.ifname + " of the container is not the one that ADD saw");
+    if (!pod->up)
+        return gone("interface " + c.request.ifname + " of the container is down");
+    return *std::move(pod);
+}
+
+Result<void> check_links(Checked &c) {
+    const auto host = TRY(net::find_link(c.host, c.record.ifindex));
+    if (!host || host->name != field_text(c.record.host_ifname))
+        return gone("the host end " + c.host_ifname() + " is gone");
+    if (!host->up)
+        return gone("the host end " + c.host_ifname() + " is down");
+    if (c.record.mode != ENDPOINT_AFTER_MAIN && !std::ranges::equal(host->mac, c.record.host_mac))
+        return gone("the host end " + c.host_ifname() + " has MAC " + to_string(host->mac) +
+                    ", which the container's gateways do not have");
+    const net::Link pod = TRY(check_pod_end(c));
+    if (host->peer_ifindex != pod.ifindex)
+        return gone("interface " + c.request.ifname + " of the container is not the other end of " + c.host_ifname());
+    const bool bound = (c.record.flags & INTERFACE_ANTI_SPOOF) != 0;
+    if (bound && !std::ranges::equal(pod.mac, c.record.pod_mac))
+        return gone("interface " + c.request.ifname + " of the container has MAC " + to_string(pod.mac) +
+                    ", which antiSpoof does not let through");
+    return {};
+}
+
+Result<void> check_addresses(Checked &c) {
+    const auto present = TRY(net::list_addresses(c.pod, c.record.pod_ifindex));
+    std::vector<ip_addr> expected(c.addresses().begin(), c.addresses().end());
+    if (c.record.mode != ENDPOINT_AFTER_MAIN && !is_none(c.record.link_local))
+        expected.push_back(c.record.link_local);
+    for (const ip_addr &addr : expected)
+        if (std::ranges::none_of(present, [&](const net::Address &one) { return one.prefix.addr == addr; }))
+            return gone("address " + to_string(addr) + " is gone from interface " + c.request.ifname +
+                        " of the container");
+    return {};
+}
+
+// Every next hop of ours is the host end, whatever its address.
+Result<bool> leads_to_host_end(Checked &c, const net::RouteSpec &route) {
+    if (!route.gateway)
+        return false;
+    const auto neighbour = TRY(net::find_neighbour(c.pod, c.record.pod_ifindex, *route.gateway));
+    return neighbour && neighbour->permanent && std::ranges::equal(neighbour->mac, c.record.host_mac);
+}
+
+// A later plugin may have moved a route to another table (sbr), and an earlier interface may have had it first. One of
+// the interface's own by a gateway that is not ours leads astray.
+Result<void> check_pod_routes(Checked &c, const Plan &plan) {
+    for (const net::Family family : {net::Family::ipv4, net::Family::ipv6}) {
+        const auto present = TRY(net::list_routes(c.pod, c.record.pod_ifindex, family, net::kAllTables));
+        for (const net::RouteSpec &route : plan.pod_routes) {
+            if (is_ipv4(route.destination.addr) != (family == net::Family::ipv4))
+                continue;
+            const auto to_it = [&](const net::RouteSpec &one) { return one.destination == route.destination; };
+            const auto same = [&](const net::RouteSpec &one) { return to_it(one) && one.gateway == route.gateway; };
+            if (std::ranges::any_of(present, same))
+                continue;
+            const auto other = std::ranges::find_if(present, to_it);
+            if (other == present.end() && !TRY(net::find_route(c.pod, {.destination = route.destination})))
+                return gone("route " + to_string(route.destination) + " is gone from the container");
+            if (other != present.end() && !TRY(leads_to_host_end(c, *other)))
+                return gone("route " + to_string(route.destination) + " of the container " +
+                            (other->gateway ? "leads to " + to_string(*other->gateway) : "has no gateway") +
+                            " rather than to the host end");
+        }
+    }
+    return {};
+}
+
+Result<void> check_neighbours(Checked &c, const Plan &plan) {
+    for (const net::Neighbour &gateway : plan.pod_neighbours) {
+        const auto found = TRY(net::find_neighbour(c.pod, c.record.pod_ifindex, gateway.addr));
+        if (!found || !found->permanent || found->mac != gateway.mac)
+            return gone("the permanent neighbour " + to_string(gateway.addr) + " is gone from the container");
+    }
+    for (const ip_addr &addr : c.addresses()) {
+        const auto found = TRY(net::find_neighbour(c.host, c.record.ifindex, addr));
+        if (!found || !found->permanent)
+            return gone("the host's permanent neighbour " + to_string(addr) + " is gone from " + c.host_ifname());
+        if (!std::ranges::equal(found->mac, c.record.pod_mac))
+            return gone("the host's neighbour " + to_string(addr) + " on " + c.host_ifname() + " has MAC " +
+                        to_string(found->mac) + ", which is not the container's");
+    }
+    return {};
+}
+
+Result<void> check_host_routes(Checked &c) {
+    for (const ip_addr &addr : c.addresses()) {
+        if (!TRY(net::find_route(c.host, {.destination = host_prefix(addr), .ifindex = c.record.ifindex})))
+            return gone("the host's route to " + to_string(addr) + " by " + c.host_ifname() + " is gone");
+    }
+    return {};
+}
+
+Result<void> check_hook(Checked &c, Hook hook, const char *program) {
+    const std::string where = std::string(hook == Hook::ingress ? "ingress" : "egress") + " of " + c.host_ifname();
+    const Fd pinned = TRY(open_program(c.request.config.bpffs, program));
+    const std::uint32_t id = TRY(program_facts(pinned.get())).id;
+    const auto ours = TRY(attached(c.record.ifindex, hook));
+    if (ours.empty())
+        return gone("program " + std::string(program) + " is gone from " + where);
+    if (ours.size() > 1)
+        return gone(std::to_string(ours.size()) + " programs of Podlane are on " + where);
+    if (ours.front().program_id != id)
+        return gone("program " + ours.front().name + " on " + where + " is not the pinned one");
+    return {};
+}
+
+template <typename V> bool same(const V &a, const V &b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+Result<void> check_maps(Checked &c, const Tables &tables) {
+    const auto told = TRY(tables.interfaces.find(c.record.ifindex));
+    if (!told || !same(*told, make_interface(c.record)))
+        return gone("the entry of " + c.host_ifname() + " in " PODLANE_MAP_INTERFACES " is gone or wrong");
+    for (const ip_addr &addr : c.addresses()) {
+        const auto owner = TRY(tables.addresses.find({c.record.network, addr}));
+        if (!owner || !same(*owner, make_address(c.record)))
+            return gone("the entry of " + to_string(addr) + " in " PODLANE_MAP_ADDRESSES " is gone or wrong");
+    }
+    if (TRY(tables.counters.find(c.record.ifindex)).empty())
+        return gone("the entry of " + c.host_ifname() + " in " PODLANE_MAP_COUNTERS " is gone");
+    for (const Prefix &prefix : c.request.config.allowed_sources)
+        if (!TRY(tables.allowed_sources.find(make_allowed_source_key(c.record.ifindex, prefix))))
+            return gone("the entry of allowed source " + to_string(prefix) + " in " PODLANE_MAP_SOURCES " is gone");
+    if (c.request.config.bandwidth && !TRY(tables.bandwidths.find(c.record.ifindex)))
+        return gone("the entry of " + c.host_ifname() + " in " PODLANE_MAP_BANDWIDTHS " is gone");
+    for (const std::uint32_t direction : {LIMIT_INGRESS, LIMIT_EGRESS})
+        if (c.request.config.bandwidth && !TRY(tables.limit_states.find({c.record.ifindex, direction})))
+            return gone("the entry of " + c.host_ifname() + " in " PODLANE_MAP_LIMITS " is gone");
+    if (!TRY(has_limit_entries(tables, c.request.config, c.record)))
+        return gone("an entry of " + c.host_ifname() + " in " PODLANE_MAP_EXEMPT " or " PODLANE_MAP_SENDERS " is gone");
+    return {};
+}
+
+// The lease as ADD saw it: prevResult carries the addresses without the prefix length of their subnet, which only
+// routes need; so the subnet's own route is not looked for.
+Result<void> check_own_interface(Checked &c) {
+    cni::Attachment lease = *c.request.config.prev_result;
+    const Plan plan = TRY(make_plan(c.request, lease, c.record.mtu));
+    TRY(check_pod_routes(c, plan));
+    TRY(check_neighbours(c, plan));
+    return check_host_routes(c);
+}
+
+Result<void> check_lease(const cni::Request &request, const endpoint &record) {
+    for (const cni::Address &one : addresses_of(*request.config.prev_result, request.ifname)) {
+        const auto known = std::span(record.addresses).first(record.address_count);
+        if (std::ranges::none_of(known, [&](const ip_addr &addr) { return addr == one.prefix.addr; }))
+            return gone("prevResult's address " + to_string(one.prefix) + " is not the endpoint's");
+    }
+    return {};
+}
+
+Result<void> check_rules(Checked &c) {
+    if ((c.record.flags & INTERFACE_POD_RULES) == 0)
+        return {};
+    return check_pod_rules(c.pod, c.record, addresses_with_gateways(c.request, c.record));
+}
+
+// Of limits and NAT: what other programs of the node can remove.
+Result<void> check_host_services(Checked &c) {
+    const auto host = TRY(net::find_link(c.host, c.record.ifindex));
+    if ((c.record.flags & INTERFACE_LIMIT_EDT) != 0 && host && host->qdisc != "fq")
+        return gone("qdisc fq is gone from " + c.host_ifname() + ": limits drop instead of delaying");
+    const auto by = static_cast<endpoint_masquerade>(c.record.masquerade);
+    if (by != ENDPOINT_MASQUERADE_NONE && !TRY(is_masqueraded(by, c.request.config.name, c.addresses())))
+        return gone("the rules or set elements that masquerade " + c.host_ifname() + " are gone");
+    return {};
+}
+
+// No program, no map and no network of ours is concerned.
+Result<void> check_hostless(Checked &c) {
+    TRY(check_pod_end(c));
+    TRY(check_addresses(c));
+    TRY(check_lease(c.request, c.record));
+    return check_rules(c);
+}
+
+Result<void> check_source_routing(Checked &c, const Tables &tables, const std::optional<EgressRoute> &way) {
+    const auto siblings = TRY(find_peer_interfaces(c.request, tables, c.pod, c.record.netns_inode));
+    const auto leased = addresses_of(*c.request.config.prev_result, c.request.ifname);
+    TRY(check_link(way, c.addresses(), c.host));
+    TRY(check_rules(c));
+    return check_source_routes(TRY(wanted_source_routes(c.record, leased, siblings, way, tables, c.host)), siblings,
+                               tables);
+}
+
+} // namespace
+
+Result<void> verify_attachment(const cni::Request &request, const endpoint &record, const net::Namespace &pod,
+                               const Tables &tables) {
+    Checked c{request, record, TRY(net::Netlink::open()), TRY(net::Netlink::open_in(pod))};
+    if (record.ifindex == 0)
+        return check_hostless(c);
+    TRY(check_links(c));
+    TRY(check_addresses(c));
+    TRY(check_lease(request, record));
+    if (record.mode != ENDPOINT_AFTER_MAIN)
+        TRY(check_own_interface(c));
+    TRY(check_hook(c, Hook::ingress, PODLANE_PROGRAM_FROM_POD));
+    TRY(check_hook(c, Hook::egress, PODLANE_PROGRAM_TO_POD));
+    TRY(check_maps(c, tables));
+    TRY(check_host_services(c));
+    const std::optional<EgressRoute> way = TRY(find_egress_route(request.config, c.host));
+    TRY(check_source_routing(c, tables, way));
+    return check_network(request, tables, record);
+}
+
+} // namespace podlane

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/egress_route.hpp"
 
+#include "loader/net/address.hpp"
 #include "loader/net/route.hpp"
+#include "plugin/log.hpp"
 
 #include <algorithm>
 
@@ -30,6 +32,26 @@ Result<std::uint32_t> look_up_uplink(const cni::Config &config, net::Netlink &ho
     return not_found("no route of the node has the gateway on its link, so no uplink is known");
 }
 
+// A gateway is reached on the uplink's link. Without an address there the node cannot tell which ones are.
+Result<void> warn_of_gateways(const cni::Config &config, const net::Link &uplink, net::Netlink &host) {
+    if (config.gateways.empty())
+        return {};
+    const auto on_link = TRY(net::list_addresses(host, uplink.ifindex));
+    for (const ip_addr &gateway : config.gateways) {
+        const auto of_family = [&](const net::Address &one) {
+            return is_ipv4(one.prefix.addr) == is_ipv4(gateway) && !is_link_local(one.prefix.addr);
+        };
+        const auto has_it = [&](const net::Address &one) { return contains(one.prefix, gateway); };
+        if (is_link_local(gateway) || std::ranges::none_of(on_link, of_family) || std::ranges::any_of(on_link, has_it))
+            continue;
+        const auto route = TRY(net::route_to(host, gateway));
+        if (!route || route->ifindex != uplink.ifindex || route->gateway)
+            log(cni::Log::Level::warning, "gateway " + to_string(gateway) + " is in no subnet of " + uplink.name +
+                                              ": packets of this network are lost unless it answers there");
+    }
+    return {};
+}
+
 } // namespace
 
 Result<std::optional<EgressRoute>> find_egress_route(const cni::Config &config, net::Netlink &host) {
@@ -40,6 +62,7 @@ Result<std::optional<EgressRoute>> find_egress_route(const cni::Config &config, 
     if (!link)
         return Error{ErrorCode::invalid_network_config, "uplink: there is no interface " + config.uplink,
                      "create it, or name another one in \"uplink\""};
+    TRY(warn_of_gateways(config, *link, host));
     return std::optional(EgressRoute{*link, config.gateways, config.table});
 }
 

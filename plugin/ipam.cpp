@@ -71,10 +71,20 @@ std::vector<std::string> environment_for(const cni::Request &request, std::strin
     return all;
 }
 
-// "exit code 1: what it wrote on standard error".
+// "exited with code 1: what it wrote on standard error".
 std::string how_it_ended(const Finished &finished) {
-    std::string text = "exit code " + std::to_string(finished.exit_code);
-    return finished.err.empty() ? text : text + ": " + finished.err;
+    const std::string said = finished.err.substr(0, finished.err.find_last_not_of('\n') + 1);
+    return exit_words(finished) + (said.empty() ? "" : ": " + said);
+}
+
+Result<Finished> run_plugin(const std::string &plugin, const cni::Request &request, std::string_view command,
+                            const std::string &input) {
+    auto finished = run_process(plugin, environment_for(request, command), input, {},
+                                std::chrono::seconds(request.config.ipam_timeout_s));
+    if (!finished && finished.error().code == ErrorCode::try_again_later)
+        finished.error().hint = "if it needs longer, set \"ipamTimeout\" (seconds) to more than " +
+                                std::to_string(request.config.ipam_timeout_s);
+    return finished;
 }
 
 bool wants_other_version(const Finished &finished) {
@@ -84,7 +94,7 @@ bool wants_other_version(const Finished &finished) {
 // The newest version the plugin speaks that is not newer than ours.
 Result<cni::Version> common_version(const std::string &plugin, const cni::Request &request) {
     const std::string question = "{\"cniVersion\":\"" + cni::to_string(request.config.cni_version) + "\"}";
-    const Finished answer = TRY(run_process(plugin, environment_for(request, "VERSION"), question));
+    const Finished answer = TRY(run_plugin(plugin, request, "VERSION", question));
     const auto spoken = cni::parse_version_reply(answer.out);
     if (!spoken)
         return spoken.error().context("IPAM plugin \"" + request.config.ipam_type + "\"");
@@ -102,7 +112,7 @@ Result<cni::Version> common_version(const std::string &plugin, const cni::Reques
 Result<Finished> run_as(const cni::Request &request, std::string_view command, bool may_lack_command) {
     const Step step(STEP_IPAM);
     const std::string plugin = TRY(find_plugin(request));
-    Finished finished = TRY(run_process(plugin, environment_for(request, command), request.raw_config));
+    Finished finished = TRY(run_plugin(plugin, request, command, request.raw_config));
     const bool other_version = wants_other_version(finished);
     // A plugin from before 1.1.0 may stumble over what a new command leaves out before it looks at the version.
     if (other_version || (may_lack_command && finished.exit_code != 0)) {
@@ -112,7 +122,7 @@ Result<Finished> run_as(const cni::Request &request, std::string_view command, b
         if (!other_version)
             return cni::parse_plugin_error(finished.out, request.config.ipam_type, how_it_ended(finished));
         const std::string config = TRY(cni::with_cni_version(request.raw_config, version));
-        finished = TRY(run_process(plugin, environment_for(request, command), config));
+        finished = TRY(run_plugin(plugin, request, command, config));
     }
     if (finished.exit_code != 0)
         return cni::parse_plugin_error(finished.out, request.config.ipam_type, how_it_ended(finished));

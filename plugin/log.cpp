@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <string>
 
@@ -63,9 +65,13 @@ void log_to(const cni::Request &request) {
     to.level = request.config.log.level;
     to.identity = identity_of(request);
     to.open = true;
-    if (!request.config.log.file.empty())
-        to.file =
-            Fd(open(request.config.log.file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+    const std::string &file = request.config.log.file;
+    if (file.empty())
+        return;
+    to.file = Fd(open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!to.file)
+        log(cni::Log::Level::warning,
+            "log.file " + file + ": " + std::strerror(errno) + "; the log goes to standard error");
 }
 
 void log(cni::Log::Level level, std::string_view text) {

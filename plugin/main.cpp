@@ -50,6 +50,10 @@ Result<std::string> read_input() {
 }
 
 Result<std::string> serve(const cni::Request &request) {
+    if (request.command != cni::Command::version && geteuid() != 0)
+        return Error{ErrorCode::plugin_not_available,
+                     "podlane runs as user " + std::to_string(geteuid()) + ", which may not change the node's network",
+                     "let the runtime run it as root"};
     switch (request.command) {
     case cni::Command::add:
         return add(request);
@@ -97,6 +101,9 @@ int run() {
     if (request)
         for (const std::string &sentence : request->ignored)
             log(cni::Log::Level::warning, sentence + "; it is ignored");
+    if (request)
+        for (const std::string &sentence : request->warnings)
+            log(cni::Log::Level::warning, sentence);
     auto served = request ? serve(*request) : Result<std::string>(request.error());
     if (request)
         record_operation(*request, served);

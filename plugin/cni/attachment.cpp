@@ -30,8 +30,11 @@ Result<void> read_nonzero(const Node &node, std::optional<std::uint32_t> &into) 
 
 Result<Route> read_route(const Node &node) {
     Route route;
-    TRY(node.must_be_object());
-    route.destination = TRY(read_prefix(node.at_any_case("dst"), false));
+    TRY(node.must_be_object(R"({"dst": "192.0.2.0/24"})"));
+    const Node destination = node.at_any_case("dst");
+    if (!destination.present())
+        return destination.wrong("a prefix, as in {\"dst\": \"192.0.2.0/24\", \"gw\": \"198.51.100.1\"}");
+    route.destination = TRY(read_prefix(destination, false));
     const Node gateway = node.at_any_case("gw");
     route.gateway = TRY(read_ip(gateway));
     TRY(read_nonzero(node.at_any_case("mtu"), route.mtu));
@@ -100,7 +103,9 @@ Result<void> read_family(const Node &node, bool ipv4, Attachment &into) {
 } // namespace
 
 Result<Prefix> read_prefix(const Node &node, bool or_address) {
-    const std::string_view expected = or_address ? "an address or prefix" : "a prefix such as 192.0.2.1/24";
+    const std::string_view expected =
+        or_address ? "an address or prefix such as 192.0.2.1 or 192.0.2.0/24 (up to /32, IPv6 up to /128)"
+                   : "a prefix such as 192.0.2.1/24 (up to /32, IPv6 up to /128)";
     const auto text = node.text();
     if (!text)
         return node.wrong(expected);
@@ -114,7 +119,7 @@ Result<std::vector<Route>> read_routes(const Node &list) {
     std::vector<Route> routes;
     if (!list.present())
         return routes;
-    for (const Node &element : TRY(list.elements()))
+    for (const Node &element : TRY(list.elements(R"([{"dst": "192.0.2.0/24"}])")))
         routes.push_back(TRY(read_route(element)));
     return routes;
 }

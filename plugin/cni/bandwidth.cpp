@@ -31,7 +31,7 @@ Result<void> check_pair(const Node &object, const char *rate_key, std::uint64_t 
 
 Result<Bandwidth> read_limits(const Node &object) {
     Bandwidth limits;
-    TRY(object.must_be_object());
+    TRY(object.must_be_object(R"({"ingressRate": 10000000, "ingressBurst": 2147483647})"));
     TRY(json::read(object.at_any_case(kLimits[0]), limits.ingress_rate));
     TRY(json::read(object.at_any_case(kLimits[1]), limits.ingress_burst));
     TRY(json::read(object.at_any_case(kLimits[2]), limits.egress_rate));
@@ -69,10 +69,13 @@ Result<std::optional<Bandwidth>> read_configured(const Node &root) {
     if (!object.present() && !flat)
         return std::optional<Bandwidth>{};
     if (object.present() && flat)
-        return object.wrong("either bandwidth or the four keys at the top level, not both");
+        return Error{ErrorCode::invalid_network_config,
+                     "bandwidth stands beside rates and bursts at the top level, not both can count",
+                     "move all of them into \"bandwidth\", or out of it"};
+    const Bandwidth limits = TRY(read_limits(object.present() ? object : root));
     if (object.present())
         TRY(check_keys(object, keys_of(Key::Place::limits)));
-    return std::optional(TRY(read_limits(object.present() ? object : root)));
+    return std::optional(limits);
 }
 
 // The factor of a suffix as numerator and denominator; numerator 0 where there is no such suffix.
@@ -159,7 +162,8 @@ Result<void> read_limited_prefixes(const Node &root, Config &config) {
         TRY(read_prefixes_of(object.at("shapedSubnets"), config, &LimitedPrefixes::shaped));
         for (const LimitedPrefixes &of : config.limited_prefixes)
             if (!of.unshaped.empty() && !of.shaped.empty())
-                return object.at("shapedSubnets").wrong("either unshapedSubnets or shapedSubnets, not both");
+                return Error{ErrorCode::invalid_network_config,
+                             "unshapedSubnets and shapedSubnets of one direction are both there", "remove one of them"};
     }
     return {};
 }

@@ -50,6 +50,12 @@ Result<void> check_version(Version version, Command command) {
 Result<void> check_sources(const Node &root, const Config &config, Command command) {
     if (command == Command::check && !config.prev_result)
         return root.at("prevResult").wrong("the result of ADD, which CHECK compares with");
+    if (command == Command::add && config.ipam_type.empty() && !config.prev_result &&
+        root.at_any_case("plugins").present())
+        return Error{ErrorCode::invalid_network_config,
+                     "standard input is a whole configuration list (it has \"plugins\"), expected the configuration of "
+                     "one plugin",
+                     "let the runtime call podlane, or pass one element of \"plugins\" with cniVersion and name"};
     if (command == Command::add && config.ipam_type.empty() && !config.prev_result)
         return Error{ErrorCode::invalid_network_config, "neither ipam nor prevResult is there, so no address is known",
                      "add ipam, or place podlane after another plugin in the list"};

@@ -30,9 +30,14 @@ Result<void> read_gateway(const Node &node, std::vector<ip_addr> &into) {
 } // namespace
 
 Result<void> read_uplink(const Node &node, std::string &into) {
-    TRY(json::read(node, into));
-    if (node.present() && !is_interface_name(into))
-        return node.wrong("the name of an interface");
+    if (!node.present())
+        return {};
+    const auto text = node.text();
+    if (!text || !is_interface_name(*text))
+        return node.wrong("the name of an interface, such as \"eth0\"");
+    into = *text;
+    if (into == "lo")
+        return node.wrong("an interface that leads out of the node");
     return {};
 }
 

@@ -2,6 +2,7 @@
 #include "plugin/cni/json.hpp"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace podlane::cni::json {
 namespace {
@@ -30,8 +31,58 @@ bool nested_too_deep(std::string_view text) {
     return false;
 }
 
+// Follows the parser: where it stops, and whether an object names a key twice.
+struct Locator : nlohmann::json_sax<Value> {
+    std::size_t at = 0;
+    std::string repeated;
+    std::vector<std::unordered_set<std::string>> open;
+
+    bool null() override { return true; }
+    bool boolean(bool) override { return true; }
+    bool number_integer(number_integer_t) override { return true; }
+    bool number_unsigned(number_unsigned_t) override { return true; }
+    bool number_float(number_float_t, const string_t &) override { return true; }
+    bool string(string_t &) override { return true; }
+    bool binary(binary_t &) override { return true; }
+    bool start_object(std::size_t) override {
+        open.emplace_back();
+        return true;
+    }
+    bool key(string_t &name) override {
+        if (!open.back().insert(name).second)
+            repeated = name;
+        return true;
+    }
+    bool end_object() override {
+        open.pop_back();
+        return true;
+    }
+    bool start_array(std::size_t) override { return true; }
+    bool end_array() override { return true; }
+    bool parse_error(std::size_t position, const std::string &, const nlohmann::detail::exception &) override {
+        at = position;
+        return false;
+    }
+};
+
+// "line 3, column 7: \"}\"" of the last byte that the parser read; it counts them from 1.
+std::string place_of(std::string_view text, std::size_t position) {
+    const std::string_view before = text.substr(0, position == 0 ? 0 : position - 1);
+    const auto line = std::ranges::count(before, '\n') + 1;
+    const auto start = before.rfind('\n');
+    const std::size_t column = before.size() - (start == std::string_view::npos ? 0 : start + 1) + 1;
+    std::string_view rest = text.substr(before.size());
+    rest = rest.substr(0, rest.find('\n'));
+    return "line " + std::to_string(line) + ", column " + std::to_string(column) + ": " +
+           (rest.empty() ? "it ends too early" : quote(rest));
+}
+
 std::string dumped(const auto &value, int indent) {
     return value.dump(indent, ' ', false, Value::error_handler_t::replace);
+}
+
+std::string like(std::string_view what, std::string_view example) {
+    return std::string(what) + (example.empty() ? "" : " such as ") + std::string(example);
 }
 
 // A value as an error shows it; a whole object or list would only drown the sentence.
@@ -57,12 +108,23 @@ Result<Value> parse_object(std::string_view text, std::string_view what) {
         return refuse("is nested deeper than " + std::to_string(kDeepestNesting) + " levels");
     if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
         return refuse("is empty, expected a JSON object");
+    if (text.starts_with("\xef\xbb\xbf"))
+        return refuse("begins with a byte order mark, which JSON does not allow: save it as UTF-8 without BOM");
     Value value = Value::parse(text.begin(), text.end(), nullptr, false);
-    if (value.is_discarded())
-        return refuse("is not valid JSON: " + quote(text));
+    if (value.is_discarded()) {
+        Locator locator;
+        Value::sax_parse(text.begin(), text.end(), &locator);
+        return refuse("is not valid JSON: " + place_of(text, locator.at));
+    }
     if (!value.is_object())
         return refuse("is not a JSON object: " + quote(text));
     return value;
+}
+
+std::string repeated_key(std::string_view text) {
+    Locator locator;
+    Value::sax_parse(text.begin(), text.end(), &locator);
+    return locator.repeated;
 }
 
 std::string print(const Printable &value) { return dumped(value, 4); }
@@ -119,9 +181,9 @@ Result<std::uint64_t> Node::number(std::uint64_t most) const {
     return value_->get<std::uint64_t>();
 }
 
-Result<std::vector<Node>> Node::elements() const {
+Result<std::vector<Node>> Node::elements(std::string_view example) const {
     if (!present() || !value_->is_array())
-        return wrong("a list");
+        return wrong(like("a list", example));
     std::vector<Node> nodes;
     nodes.reserve(value_->size());
     for (const Value &element : *value_)
@@ -129,9 +191,9 @@ Result<std::vector<Node>> Node::elements() const {
     return nodes;
 }
 
-Result<void> Node::must_be_object() const {
+Result<void> Node::must_be_object(std::string_view example) const {
     if (present() && !value_->is_object())
-        return wrong("an object");
+        return wrong(like("an object", example));
     return {};
 }
 
@@ -168,7 +230,7 @@ Result<void> read(const Node &node, std::vector<std::string> &into) {
     if (!node.present())
         return {};
     into.clear();
-    for (const json::Node &element : TRY(node.elements()))
+    for (const json::Node &element : TRY(node.elements(R"(["…"])")))
         into.push_back(TRY(element.text()));
     return {};
 }

@@ -24,6 +24,9 @@ inline constexpr unsigned kDeepestNesting = 32;
 // An object. `what` is named in the errors, which have code 6. Of a repeated key the last one counts, as in Go.
 Result<Value> parse_object(std::string_view text, std::string_view what);
 
+// A key that an object of the text names twice; empty if there is none. The text has been parsed by parse_object().
+std::string repeated_key(std::string_view text);
+
 // Bytes that are no UTF-8 become U+FFFD.
 std::string print(const Printable &value);
 std::string print(const Value &value);
@@ -44,12 +47,12 @@ class Node {
     [[nodiscard]] const Value &value() const { return *value_; } // only where present()
     [[nodiscard]] const std::string &path() const { return path_; }
 
-    // Each is an error on a value of another type, and on none.
+    // Each is an error on a value of another type, and on none; the error shows the example.
     [[nodiscard]] Result<std::string> text() const; // without NUL bytes
     [[nodiscard]] Result<bool> boolean() const;
     [[nodiscard]] Result<std::uint64_t> number(std::uint64_t most = std::numeric_limits<std::uint64_t>::max()) const;
-    [[nodiscard]] Result<std::vector<Node>> elements() const;
-    [[nodiscard]] Result<void> must_be_object() const; // or none
+    [[nodiscard]] Result<std::vector<Node>> elements(std::string_view example = {}) const;
+    [[nodiscard]] Result<void> must_be_object(std::string_view example = {}) const; // or none
 
     // Code 7: "mtu is -1, expected a whole number".
     [[nodiscard]] Error wrong(std::string_view expected) const;

@@ -26,6 +26,7 @@ template <auto Member, auto Reader> Result<void> checked(const Node & /*root*/, 
 }
 
 Result<void> read_log(const Node & /*root*/, const Node &value, Config & /*into*/) {
+    TRY(value.must_be_object(R"({"file": "/var/log/podlane.log", "level": "info"})"));
     return check_keys(value, keys_of(log));
 }
 
@@ -200,6 +201,9 @@ constexpr auto kKeys = std::to_array<Key>({
      "directory for the records of attachments, one small file each: what DEL, GC and repairs go by after a reboot or "
      "lost maps. Not on a tmpfs",
      checked<&Config::state_dir, read_directory>},
+    {"ipamTimeout", top, "seconds, 1 to 3600", "30",
+     "how long the IPAM plugin may take; then it is killed, and the call fails",
+     checked<&Config::ipam_timeout_s, read_ipam_timeout>},
     {"maxEndpoints", top, "number, 1 to 16777216", "16384",
      "number of attachments the maps can hold, with four addresses each",
      checked<&Config::max_endpoints, read_map_size>},

@@ -20,6 +20,9 @@ std::string_view nearest_key(std::string_view key, std::span<const std::string_v
 
 Error unknown_key(std::string_view path, std::string_view key, std::span<const std::string_view> known) {
     const std::string where = path.empty() ? "" : " in " + std::string(path);
+    if (json::equal_any_case(key, "isGateway") || json::equal_any_case(key, "isDefaultGateway"))
+        return {ErrorCode::invalid_network_config, json::quote(key) + where + " is a key of the plugin bridge",
+                "remove it: the gateway of a pod is always its host-side veth"};
     Error error{ErrorCode::invalid_network_config, "unknown key " + json::quote(key) + where};
     if (const std::string_view near = nearest_key(key, known); !near.empty())
         error.hint = "did you mean \"" + std::string(near) + "\"?";

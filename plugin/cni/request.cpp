@@ -25,6 +25,41 @@ std::string_view version_text(std::string_view text) {
     return text.substr(0, text.find('"'));
 }
 
+// A key given twice: which one counts differs between parsers.
+Result<void> check_repeated(std::string_view text, Request &request) {
+    const std::string key = json::repeated_key(text);
+    if (key.empty())
+        return {};
+    Error repeated{ErrorCode::invalid_network_config,
+                   "key " + json::quote(key) + " appears twice in one object of the network configuration",
+                   "remove one of the two"};
+    if (request.command != Command::del && request.command != Command::gc)
+        return repeated;
+    request.ignored.push_back(repeated.message + ", of which the last one counts");
+    return {};
+}
+
+void warn_of_rate(std::string_view key, std::uint64_t rate, std::vector<std::string> &warnings) {
+    constexpr std::uint64_t kLeast = 1000; // what the kubelet accepts of an annotation
+    if (rate != 0 && rate < kLeast)
+        warnings.push_back(std::string(key) + " is " + std::to_string(rate) +
+                           " bit/s, less than a packet a second: rates are in bits per second");
+}
+
+std::vector<std::string> warnings_of(const Config &config, Command command) {
+    std::vector<std::string> warnings;
+    if (command != Command::add)
+        return warnings;
+    if (!config.ipam_type.empty() && config.prev_result)
+        warnings.emplace_back("both ipam and prevResult are there: the addresses come from the IPAM plugin, and the "
+                              "result of the plugin before is dropped");
+    if (config.bandwidth) {
+        warn_of_rate("ingressRate", config.bandwidth->ingress_rate, warnings);
+        warn_of_rate("egressRate", config.bandwidth->egress_rate, warnings);
+    }
+    return warnings;
+}
+
 } // namespace
 
 std::optional<Version> version_of(std::string_view stdin_text) {
@@ -55,7 +90,10 @@ Result<Request> parse_request(const Environment &environment, std::string_view s
         request.ignored.push_back(document.error().message);
         return request;
     }
+    if (document)
+        TRY(check_repeated(stdin_text, request));
     request.config = TRY(read_config(TRY(std::move(document)), request.command, arguments, request.ignored));
+    request.warnings = warnings_of(request.config, request.command);
     return request;
 }
 

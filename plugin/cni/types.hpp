@@ -112,6 +112,7 @@ struct Config {
     std::string name; // of the network
     std::string type;
     std::string ipam_type; // empty: addresses come in prevResult
+    std::uint32_t ipam_timeout_s = 30;
     std::optional<Attachment> prev_result;
     std::optional<std::uint32_t> mtu;
     std::vector<Route> routes; // added to those of the IPAM result
@@ -165,7 +166,8 @@ struct Request {
     // DEL and GC only: what was wrong, and left at its default. They remove what ADD made whatever the configuration
     // says by now.
     std::vector<std::string> ignored;
-    bool unreadable = false; // DEL only: standard input is no JSON object, config holds nothing but defaults
+    std::vector<std::string> warnings; // what is accepted, and hardly meant
+    bool unreadable = false;           // DEL only: standard input is no JSON object, config holds nothing but defaults
 };
 
 } // namespace podlane::cni

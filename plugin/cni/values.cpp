@@ -25,6 +25,7 @@ constexpr std::uint64_t kSmallestMtu = 68; // RFC 791; IPv6 wants more, which th
 constexpr std::uint64_t kLargestMtu = 65535;
 constexpr std::uint64_t kLargestMap = std::uint64_t{1} << 24U; // entries; far above what a node can hold
 constexpr std::size_t kLongestUplinkPattern = 64;
+constexpr std::string_view kLoopback = "lo";
 constexpr std::size_t kLongestPrefix = 4; // leaves 11 of 15 characters for the hash
 
 bool is_clean_absolute_path(std::string_view path) {
@@ -120,7 +121,7 @@ Result<void> read_ether_types(const Node &node, std::uint32_t &into) {
                                                          {"any", INTERFACE_ETHER_ANY}}};
     if (!node.present())
         return {};
-    for (const Node &element : TRY(node.elements())) {
+    for (const Node &element : TRY(node.elements(R"(["lldp"])"))) {
         std::uint32_t flag = 0;
         TRY(read_word(element, kWords, flag));
         if (flag == 0)
@@ -151,11 +152,14 @@ Result<void> read_log_level(const Node &node, Log::Level &into) {
 }
 
 Result<void> read_mtu(const Node &node, std::optional<std::uint32_t> &into) {
-    TRY(json::read(node, into));
-    if (into == 0U) // the reference plugins' "choose one"
-        into.reset();
-    if (into && (*into < kSmallestMtu || *into > kLargestMtu))
-        return node.wrong("0, or from 68 to 65535");
+    if (!node.present())
+        return {};
+    const auto mtu = node.number(kLargestMtu);
+    if (!mtu || (*mtu != 0 && *mtu < kSmallestMtu))
+        return node.wrong("0, or a whole number from 68 to 65535");
+    into.reset();
+    if (*mtu != 0) // the reference plugins' "choose one"
+        into = static_cast<std::uint32_t>(*mtu);
     return {};
 }
 
@@ -187,8 +191,19 @@ Result<void> read_map_size(const Node &node, std::uint32_t &into) {
     return {};
 }
 
+Result<void> read_ipam_timeout(const Node &node, std::uint32_t &into) {
+    constexpr std::uint64_t kLongest = 3600;
+    if (!node.present())
+        return {};
+    const auto seconds = node.number(kLongest);
+    if (!seconds || *seconds == 0)
+        return node.wrong("a whole number of seconds from 1 to " + std::to_string(kLongest));
+    into = static_cast<std::uint32_t>(*seconds);
+    return {};
+}
+
 Result<void> read_ipam_type(const Node &node, std::string &into) {
-    TRY(node.must_be_object());
+    TRY(node.must_be_object(R"({"type": "host-local", "subnet": "198.18.1.0/24"})"));
     const Node type = node.at_any_case("type");
     TRY(json::read(type, into));
     if (into == "." || into == ".." || into.find('/') != std::string::npos)
@@ -199,7 +214,7 @@ Result<void> read_ipam_type(const Node &node, std::string &into) {
 Result<void> read_prefixes(const Node &node, std::vector<Prefix> &into) {
     into.clear();
     if (node.present())
-        for (const Node &element : TRY(node.elements()))
+        for (const Node &element : TRY(node.elements(R"(["198.18.1.0/24", "2001:db8::/32"])")))
             into.push_back(TRY(read_prefix(element, true)));
     return {};
 }
@@ -215,11 +230,17 @@ Result<void> read_requested(const Node &node, Config &into) {
 }
 
 Result<void> read_uplinks(const Node &node, std::vector<std::string> &into) {
-    TRY(json::read(node, into));
+    if (!node.present())
+        return {};
+    into.clear();
     std::size_t length = 0;
-    for (const std::string &pattern : into) {
+    for (const Node &element : TRY(node.elements(R"(["eth0", "ens*"])"))) {
+        const std::string pattern = element.text() ? *element.text() : std::string();
         if (!is_uplink_pattern(pattern))
-            return node.wrong("names of interfaces or shell patterns of them, such as \"eth0\" or \"ens*\"");
+            return element.wrong("the name of an interface or a shell pattern of it, such as \"eth0\" or \"ens*\"");
+        if (pattern == kLoopback)
+            return element.wrong("an interface that leads to other nodes");
+        into.push_back(pattern);
         length += pattern.size() + 1;
     }
     if (length > NETWORK_UPLINKS_SIZE)

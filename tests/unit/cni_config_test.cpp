@@ -22,10 +22,13 @@ Result<Request> parse(const std::string &text, const std::string &command = "ADD
                          text);
 }
 
-// A complete configuration with some more keys, ", \"mtu\": 1500".
+// A complete configuration with some more keys, ", \"mtu\": 1500", of which the first may replace one.
 std::string config_with(const std::string &more, const std::string &version = "1.1.0") {
-    return R"({"cniVersion": ")" + version + R"(", "name": "pods", "type": "podlane", "ipam": {"type": "host-local"})" +
-           (more.empty() ? "" : ", ") + more + "}";
+    std::string text = "{\"cniVersion\": \"" + version + "\"";
+    for (const std::string one : {R"("name": "pods")", R"("type": "podlane")", R"("ipam": {"type": "host-local"})"})
+        if (!more.starts_with(one.substr(0, one.find(':'))))
+            text += ", " + one;
+    return text + (more.empty() ? "" : ", ") + more + "}";
 }
 
 Config accepted(const std::string &more, const std::string &command = "ADD") {
@@ -79,6 +82,8 @@ TEST(CniConfig, WrongValuesAreCode7AndNamed) {
         {R"("bpffs": "/a/..")", "bpffs"},
         {R"("bpffs": "//")", "bpffs"},
         {R"("bpffs": "/a\u0000b")", "bpffs"},
+        {R"("ipamTimeout": 0)", "ipamTimeout is 0, expected a whole number of seconds from 1 to 3600"},
+        {R"("ipamTimeout": 3601)", "ipamTimeout is 3601"},
         {R"("maxEndpoints": 0)", "maxEndpoints is 0"},
         {R"("maxPaths": 4294967296)", "maxPaths is 4294967296"},
         {R"("log": "/a")", "log is \"/a\", expected an object"},
@@ -134,6 +139,7 @@ TEST(CniConfig, EveryKey) {
     EXPECT_EQ(config.bpffs, "/sys/fs/bpf/own");
     EXPECT_EQ(config.max_endpoints, 5U);
     EXPECT_EQ(config.max_paths, 6U);
+    EXPECT_EQ(accepted(R"("ipamTimeout": 5)").ipam_timeout_s, 5U);
     EXPECT_EQ(config.log.file, "/var/log/podlane.log");
     EXPECT_EQ(config.log.level, Log::Level::debug);
     EXPECT_EQ(config.dns.nameservers, std::vector<std::string>{"192.0.2.53"});
@@ -216,6 +222,7 @@ TEST(CniConfig, WayOfTheNetwork) {
     for (const auto &[key, value] :
          std::vector<std::pair<std::string, std::string>>{{"uplink", R"("a b")"},
                                                           {"uplink", R"("")"},
+                                                          {"uplink", R"("lo")"},
                                                           {"uplink", R"(["eth0"])"},
                                                           {"gateway", R"("192.0.2.1/24")"},
                                                           {"gateway", R"(["192.0.2.1", "192.0.2.2"])"},
@@ -230,7 +237,7 @@ TEST(CniConfig, TheWayOutOfTheNodeIsChecked) {
     for (const char *mark : {"0", "3", "8192", "16384", "32768", "65536", "2147483648", "4294967296", "-1", "\"1\""})
         expect_refused(parse(config_with(R"("mark": )" + std::string(mark))), ErrorCode::invalid_network_config,
                        "mark");
-    for (const char *uplinks : {R"("eth0")", R"([""])", R"(["a b"])", R"(["a/b"])", "[1]"})
+    for (const char *uplinks : {R"("eth0")", R"(["lo"])", R"([""])", R"(["a b"])", R"(["a/b"])", "[1]"})
         expect_refused(parse(config_with(R"("uplinks": )" + std::string(uplinks))), ErrorCode::invalid_network_config,
                        "uplinks");
     expect_refused(parse(config_with(R"("clusterCIDRs": ["198.18.0.0/33"])")), ErrorCode::invalid_network_config,
@@ -280,7 +287,28 @@ TEST(CniConfig, ManyKeysAreReadQuickly) {
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
-TEST(CniConfig, LastOfRepeatedKeysCounts) { EXPECT_EQ(accepted(R"("mtu": 1400, "mtu": 1300)").mtu, 1300U); }
+TEST(CniConfig, ARepeatedKeyIsRefusedAndOnlyNotedByDel) {
+    const std::string twice = config_with(R"("mtu": 1400, "log": {}, "mtu": 1300)");
+    expect_refused(parse(twice), ErrorCode::invalid_network_config, "key \"mtu\" appears twice");
+    EXPECT_TRUE(parse(config_with(R"("mtu": 1400, "args": {"mtu": 1300})"))) << "another object";
+    const auto deleted = parse(twice, "DEL");
+    ASSERT_TRUE(deleted) << why(deleted);
+    EXPECT_EQ(deleted->config.mtu, 1300U);
+    ASSERT_EQ(deleted->ignored.size(), 1U);
+}
+
+TEST(CniConfig, SuspiciousValuesAreWarnedOfAtAdd) {
+    const auto warnings = [](const std::string &more, const std::string &command = "ADD") {
+        const auto request = parse(config_with(more), command);
+        EXPECT_TRUE(request) << why(request);
+        return request ? request->warnings.size() : 0;
+    };
+    EXPECT_EQ(warnings(""), 0U);
+    EXPECT_EQ(warnings(R"("prevResult": {})"), 1U);
+    EXPECT_EQ(warnings(R"("prevResult": {})", "CHECK"), 0U);
+    EXPECT_EQ(warnings(R"("ingressRate": 1, "ingressBurst": 1, "egressRate": 999, "egressBurst": 1)"), 2U);
+    EXPECT_EQ(warnings(R"("ingressRate": 1000, "ingressBurst": 1)"), 0U);
+}
 
 TEST(CniConfig, Versions) {
     for (const std::string version : {"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"})

@@ -78,6 +78,32 @@ Result<std::optional<Bandwidth>> read_configured(const Node &root) {
     return std::optional(limits);
 }
 
+// "static" is the reference plugin's rule: what the configuration says, if it says anything of limits.
+Result<bool> read_rule(const Node &node) {
+    if (!node.present())
+        return false;
+    const auto text = node.text();
+    if (!text || (*text != "smaller" && *text != "static"))
+        return node.wrong("one of \"smaller\", \"static\"");
+    return *text == "static";
+}
+
+bool is_smaller(std::uint64_t rate, std::uint64_t than) { return rate != 0 && (than == 0 || rate < than); }
+
+// The smaller rate of each direction, with its burst; 0 is no limit.
+Bandwidth smaller_of(const Bandwidth &configured, const Bandwidth &requested) {
+    Bandwidth limits = configured;
+    if (is_smaller(requested.ingress_rate, configured.ingress_rate)) {
+        limits.ingress_rate = requested.ingress_rate;
+        limits.ingress_burst = requested.ingress_burst;
+    }
+    if (is_smaller(requested.egress_rate, configured.egress_rate)) {
+        limits.egress_rate = requested.egress_rate;
+        limits.egress_burst = requested.egress_burst;
+    }
+    return limits;
+}
+
 // The factor of a suffix as numerator and denominator; numerator 0 where there is no such suffix.
 std::pair<Wide, Wide> scale(std::string_view suffix) {
     constexpr std::string_view kDecimal = "kMGTPE";
@@ -168,19 +194,19 @@ Result<void> read_limited_prefixes(const Node &root, Config &config) {
     return {};
 }
 
+// A pod lowers the operator's limit at most. `limitRule` "static": it has no say, as with the reference plugin.
 Result<std::optional<Bandwidth>> read_bandwidth(const Node &root) {
-    const auto set = [](const Bandwidth &limits) {
-        return limits.ingress_rate == 0 && limits.egress_rate == 0 ? std::optional<Bandwidth>{} : std::optional(limits);
-    };
-    // All are read, so that a wrong value is told wherever it stands.
+    // All are read, so that a wrong value is reported wherever it stands.
+    const bool only_static = TRY(read_rule(root.at("limitRule")));
     const auto configured = TRY(read_configured(root));
     const Node runtime = root.at_any_case("runtimeConfig");
     const auto annotated = TRY(read_annotations(runtime.at_any_case(kAnnotations)));
+    Bandwidth limits = annotated.value_or(Bandwidth{});
     if (const Node capability = runtime.at_any_case("bandwidth"); capability.present())
-        return set(TRY(read_limits(capability)));
-    if (annotated)
-        return annotated;
-    return configured ? set(*configured) : std::optional<Bandwidth>{};
+        limits = TRY(read_limits(capability));
+    if (configured)
+        limits = only_static ? *configured : smaller_of(*configured, limits);
+    return limits.ingress_rate == 0 && limits.egress_rate == 0 ? std::optional<Bandwidth>{} : std::optional(limits);
 }
 
 } // namespace podlane::cni

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The limits a pod was given: by the runtime, by its annotations, or by the configuration, in this order.
+// The limits of a pod: those of the configuration, and those that the runtime or an annotation requests.
 #pragma once
 
 #include "maps/result.hpp"

@@ -227,6 +227,10 @@ constexpr auto kKeys = std::to_array<Key>({
      "remote addresses that no limit applies to, or not the limit of that direction", read_shaped},
     {"shapedSubnets", limits, "as `unshapedSubnets`", "none",
      "if not empty, limits apply only to these remote addresses. Not together with `unshapedSubnets`", kElsewhere},
+    {"limitRule", top, "`\"smaller\"`, `\"static\"`", "\"smaller\"",
+     "what counts if both the configuration and the runtime (or an annotation) set limits. `smaller`: the smaller rate "
+     "of each direction. `static`: those of the configuration, in both directions, as with the reference plugin",
+     kElsewhere},
     {"limiter", top, "`\"auto\"`, `\"pace\"`, `\"edt\"`, `\"bucket\"`", "\"auto\"",
      "what slows senders down before packets are dropped. `pace`: TCP senders of this node are paced. `edt`: the qdisc "
      "`fq` of the host-side veth holds packets to the pod until their earliest departure time (error 50 if the kernel "

@@ -35,7 +35,7 @@ TEST(CniBandwidth, Sources) {
     expect_limits(R"({"runtimeConfig": {"bandwidth": {"IngressRate": 5, "IngressBurst": 6}}})", 5, 6, 0, 0);
     expect_limits(
         R"({"ingressRate": 1, "ingressBurst": 2, "runtimeConfig": {"Bandwidth": {"egressRate": 3, "egressBurst": 4}}})",
-        0, 0, 3, 4);
+        1, 2, 3, 4);
     expect_limits(R"({"ingressRate": 1, "ingressBurst": 2, "runtimeConfig": {"bandwidth": null}})", 1, 2, 0, 0);
 }
 
@@ -45,7 +45,7 @@ TEST(CniBandwidth, NumbersHave64Bits) {
 
 TEST(CniBandwidth, NoLimitIsNoValue) {
     for (const char *text : {"{}", R"({"ingressRate": 0, "ingressBurst": 0})", R"({"bandwidth": {}})",
-                             R"({"ingressRate": 1, "ingressBurst": 2, "runtimeConfig": {"bandwidth": {}}})"}) {
+                             R"({"runtimeConfig": {"bandwidth": {}}})"}) {
         const auto limits = read(text);
         ASSERT_TRUE(limits) << text;
         EXPECT_FALSE(*limits) << text;
@@ -82,10 +82,66 @@ TEST(CniBandwidth, WrongValuesAreNamed) {
 TEST(CniBandwidth, AnnotationsCountWithoutTheCapability) {
     const std::string annotated = R"("io.kubernetes.cri.pod-annotations": {"kubernetes.io/ingress-bandwidth": "10M"})";
     expect_limits(R"({"egressRate": 1, "egressBurst": 1, "runtimeConfig": {)" + annotated + "}}", 10000000, 0x7fffffff,
-                  0, 0);
+                  1, 1);
     expect_limits(R"({"runtimeConfig": {"bandwidth": {"egressRate": 3, "egressBurst": 4}, )" + annotated + "}}", 0, 0,
                   3, 4);
     expect_limits(R"({"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"a": "b"}}})", 0, 0, 0, 0);
+}
+
+TEST(CniBandwidth, TheSmallerRateOfEachDirectionCounts) {
+    const std::string configured = R"("ingressRate": 100, "ingressBurst": 10, "egressRate": 200, "egressBurst": 20)";
+    const auto with = [&](const std::string &limits, const std::string &more = "") {
+        return "{" + configured + more + R"(, "runtimeConfig": {"bandwidth": {)" + limits + "}}}";
+    };
+    const std::string lower_and_higher =
+        R"("ingressRate": 99, "ingressBurst": 50, "egressRate": 201, "egressBurst": 1)";
+
+    expect_limits(with(lower_and_higher), 99, 50, 200, 20);
+    expect_limits(with(R"("ingressRate": 100, "ingressBurst": 50)"), 100, 10, 200, 20);
+    expect_limits(with(""), 100, 10, 200, 20);
+    expect_limits(with(R"("ingressRate": 0, "ingressBurst": 0)"), 100, 10, 200, 20);
+    expect_limits(with(lower_and_higher, R"(, "limitRule": "smaller")"), 99, 50, 200, 20);
+}
+
+TEST(CniBandwidth, AnAnnotationNeitherLiftsNorDeletesTheConfiguredLimit) {
+    const auto annotated = [](const std::string &direction, const std::string &rate) {
+        return R"({"ingressRate": 10000000, "ingressBurst": 10, "runtimeConfig": {"io.kubernetes.cri.pod-annotations":
+                   {"kubernetes.io/)" +
+               direction + R"(-bandwidth": ")" + rate + "\"}}}";
+    };
+    expect_limits(annotated("ingress", "1P"), 10000000, 10, 0, 0);
+    expect_limits(annotated("ingress", "1M"), 1000000, 0x7fffffff, 0, 0);
+    expect_limits(annotated("egress", "1M"), 10000000, 10, 1000000, 0x7fffffff);
+}
+
+TEST(CniBandwidth, TheStaticRuleLetsTheConfigurationCountAlone) {
+    const std::string runtime = R"("runtimeConfig": {"bandwidth": {"ingressRate": 1, "ingressBurst": 1}})";
+    expect_limits(R"({"limitRule": "static", "egressRate": 3, "egressBurst": 4, )" + runtime + "}", 0, 0, 3, 4);
+    expect_limits(R"({"limitRule": "static", "bandwidth": {}, )" + runtime + "}", 0, 0, 0, 0);
+    expect_limits(R"({"limitRule": "static", )" + runtime + "}", 1, 1, 0, 0);
+    const auto wrong = read(R"({"limitRule": "largest"})");
+    ASSERT_FALSE(wrong);
+    EXPECT_EQ(wrong.error().message, "limitRule is \"largest\", expected one of \"smaller\", \"static\"");
+}
+
+// The cases of plugins/meta/bandwidth's own tests, with their configurations.
+TEST(CniBandwidth, TheReferencePluginsConfigurationsAreReadAlike) {
+    expect_limits(R"({"ingressRate": 8, "ingressBurst": 8, "egressRate": 16, "egressBurst": 8})", 8, 8, 16, 8);
+    expect_limits(R"({"ingressRate": 0, "ingressBurst": 0, "egressRate": 8000, "egressBurst": 80})", 0, 0, 8000, 80);
+    expect_limits(R"({"egressRate": 0, "egressBurst": 0, "ingressRate": 8000, "ingressBurst": 80})", 8000, 80, 0, 0);
+    const std::string runtime = R"("runtimeConfig": {"bandwidth":
+        {"ingressRate": 8, "ingressBurst": 8, "egressRate": 16, "egressBurst": 9}})";
+    expect_limits("{" + runtime + "}", 8, 8, 16, 9);
+    const std::string unpaired = R"("ingressRate": 0, "ingressBurst": 123, "egressRate": 123, "egressBurst": 123)";
+    EXPECT_FALSE(read("{" + unpaired + "}"));
+    EXPECT_FALSE(read("{" + unpaired + ", " + runtime + "}")) << "the configuration is read although another counts";
+    EXPECT_FALSE(read(R"({"ingressRate": 1, "ingressBurst": 0})"));
+    EXPECT_FALSE(read(R"({"ingressRate": 0, "ingressBurst": 1})"));
+    expect_limits(R"({"ingressRate": 0, "ingressBurst": 0})", 0, 0, 0, 0);
+    expect_limits(R"({"ingressRate": 5000, "ingressBurst": 34359738352})", 5000, 34359738352U, 0, 0);
+    // Refused by the reference plugin, whose burst in bytes has 32 bits; here it is longer than a second, and so 100
+    // ms.
+    expect_limits(R"({"ingressRate": 5000, "ingressBurst": 34359738368})", 5000, 34359738368U, 0, 0);
 }
 
 TEST(CniBandwidth, Quantities) {

@@ -208,10 +208,10 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     TRY(enable_forwarding(sockets.host, std::ranges::any_of(plan.addresses, is_ipv4), !is_none(plan.link_local)));
     const ConflictProbe question = TRY(ConflictProbe::ask(way, plan.addresses));
     Pair pair = TRY(create_pair(sockets, pod, plan, request.ifname, rollback));
-    std::vector<net::Link> strangers;
-    const auto siblings = TRY(find_peer_interfaces(request, tables, sockets.pod, pod.inode(), &strangers));
+    std::vector<net::Link> foreign_links;
+    const auto siblings = TRY(find_peer_interfaces(request, tables, sockets.pod, pod.inode(), &foreign_links));
     plan.flags |= source_flags(request.config, siblings, way);
-    if (!strangers.empty())
+    if (!foreign_links.empty())
         plan.flags |= INTERFACE_POD_RULES;
     plan.flags |= TRY(start_limiter(request.config, pair.veth.host.ifindex, rollback));
     EndpointFacts facts = facts_of(plan, pair, mode, kind, pod.inode());
@@ -222,7 +222,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     TRY(attach_programs(request.config.bpffs, record.ifindex, kind));
     TRY(configure_pod(pod, pair, plan, request.ifname));
     TRY(configure_host(pair, plan));
-    TRY(put_rules_beside(strangers, siblings, record, {}, sockets.pod, rollback));
+    TRY(put_rules_beside(foreign_links, siblings, record, {}, sockets.pod, rollback));
     if (record.masquerade != ENDPOINT_MASQUERADE_NONE)
         TRY(masquerade(facts.masquerade, request.config, prefixes_of(lease, request.ifname), rollback));
     TRY(wait_for_addresses(pair, plan));

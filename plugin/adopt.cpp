@@ -30,7 +30,7 @@ Result<ip_addr> link_local_of(net::Netlink &inside, std::uint32_t ifindex) {
     return ip_addr{};
 }
 
-// Who routes what the interface sends: the host end itself, the bridge it is a port of, or a machine beyond that
+// Who routes what the interface sends: the host-side veth itself, the bridge it is a port of, or a machine beyond that
 // bridge.
 struct Router {
     Mac mac{}; // none for a machine beyond
@@ -165,10 +165,10 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
     const auto own = addresses_of(*request.config.prev_result, request.ifname);
     EndpointFacts facts = TRY(facts_of(request, pod, sockets, pair, way));
     const ConflictProbe question = TRY(ConflictProbe::ask(way, facts.addresses));
-    std::vector<net::Link> strangers;
-    const auto siblings = TRY(find_peer_interfaces(request, tables, sockets.pod, pod.inode(), &strangers));
+    std::vector<net::Link> foreign_links;
+    const auto siblings = TRY(find_peer_interfaces(request, tables, sockets.pod, pod.inode(), &foreign_links));
     facts.flags |= source_flags(request.config, siblings, way);
-    if (request.config.source_routing && (!strangers.empty() || (facts.flags & INTERFACE_BRIDGED) != 0))
+    if (request.config.source_routing && (!foreign_links.empty() || (facts.flags & INTERFACE_BRIDGED) != 0))
         facts.flags |= INTERFACE_POD_RULES;
     facts.flags |= TRY(start_limiter(request.config, facts.ifindex, rollback));
     const endpoint record = TRY(make_endpoint(request, facts));
@@ -181,7 +181,8 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
     });
     TRY(attach_programs(request.config.bpffs, record.ifindex, facts.hook_kind));
     TRY(net::set_link(sockets.host, record.ifindex, {.up = true})); // a DEL before set it down
-    TRY(put_rules_beside(strangers, siblings, record, addresses_with_gateways(request, record), sockets.pod, rollback));
+    TRY(put_rules_beside(foreign_links, siblings, record, addresses_with_gateways(request, record), sockets.pod,
+                         rollback));
     if (record.masquerade != ENDPOINT_MASQUERADE_NONE)
         TRY(masquerade(facts.masquerade, request.config, prefixes_of(*request.config.prev_result, request.ifname),
                        rollback));

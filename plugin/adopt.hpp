@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Chained after another main plugin: finds the host end of its veth pair and makes it an endpoint of ours.
+// Chained after another main plugin: finds the host-side veth of its veth pair and makes it an endpoint of Podlane.
 #pragma once
 
 #include "maps/result.hpp"
@@ -23,7 +23,7 @@ struct Sockets {
 // CNI_NETNS; where it is no network namespace (any more) the error has the spec's code 4 and names the variable.
 Result<net::Namespace> open_container(const cni::Request &request);
 
-// Another plugin's interface, with its host end where it has one: the other end of a veth pair, in the host's
+// Another plugin's interface, with its host-side veth where it has one: the other end of a veth pair, in the host's
 // namespace.
 struct Adopted {
     net::Link pod;
@@ -34,12 +34,12 @@ Result<Adopted> find_pair(Sockets &sockets, const std::string &ifname);
 // What prevResult gives to the interface: at least one, at most as many as an endpoint has room for.
 Result<std::vector<ip_addr>> adopted_addresses(const cni::Request &request);
 
-// For a pair with a host end. The result is prevResult, unchanged: addressing is the other plugin's.
+// For a pair with a host-side veth. The result is prevResult, unchanged: addressing is the other plugin's.
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
                                         const Tables &tables, const Adopted &pair,
                                         const std::optional<EgressRoute> &way, Rollback &rollback);
 
-// Puts the pinned programs on both hooks of a host end.
+// Puts the pinned programs on both hooks of a host-side veth.
 Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, HookKind kind);
 
 } // namespace podlane

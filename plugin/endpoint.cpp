@@ -83,7 +83,7 @@ std::vector<std::pair<exempt_key, std::uint32_t>> exempts_of(const cni::Config &
     return all;
 }
 
-// Before the host end's flags say that there are any.
+// Before the host-side veth's flags say that there are any.
 Result<void> put_limits(const Tables &tables, const cni::Config &config, std::uint32_t ifindex, Rollback &rollback) {
     for (const auto &[key, shaped] : exempts_of(config, ifindex)) {
         TRY(tables.exempts.update(key, shaped));
@@ -163,7 +163,7 @@ Result<void> forget_at(const Tables &tables, const endpoint &record, std::uint32
     return {};
 }
 
-// Its own addresses and those of its siblings at its host end, and its own at theirs.
+// Its own addresses and those of its siblings at its host-side veth, and its own at theirs.
 Result<void> erase_source_routes(const Tables &tables, const endpoint &record) {
     std::vector<source_route> others;
     std::vector<source_route_key> own;
@@ -257,7 +257,7 @@ Result<void> put_endpoint(const Tables &tables, const cni::Request &request, con
         undo_put(rollback, "allowing source " + to_string(prefix), tables.allowed_sources, source);
     }
     TRY(tables.interfaces.update(record.ifindex, make_interface(record)));
-    undo_put(rollback, "telling the programs of the host end", tables.interfaces, record.ifindex);
+    undo_put(rollback, "telling the programs of the host-side veth", tables.interfaces, record.ifindex);
     return {};
 }
 
@@ -345,7 +345,7 @@ Result<void> erase_endpoint(const Tables &tables, const endpoint &record) {
     if ((record.flags & (INTERFACE_SIBLINGS | INTERFACE_WAY)) != 0)
         errors.add(erase_source_routes(tables, record));
     if (record.ifindex == 0) {
-        // Without a host end there is nothing by its number.
+        // Without a host-side veth there is nothing by its number.
     } else if (record.allowed_source_count == 0 && (record.flags & INTERFACE_LIMIT_EXEMPT) == 0) {
         for (Result<bool> &erased : erase_by_ifindex(tables, record.ifindex))
             errors.add(std::move(erased));

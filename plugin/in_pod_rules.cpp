@@ -25,7 +25,7 @@ Result<void> refuse_what_needs_programs(const cni::Config &config, const net::Li
     if (asked_for == nullptr)
         return {};
     return Error{ErrorCode::unsupported_field,
-                 "interface " + words_of(link) + " has no host end for the programs: " + asked_for,
+                 "interface " + words_of(link) + " has no host-side veth for the programs: " + asked_for,
                  "take the key out, or chain Podlane after a plugin that makes a veth pair (ptp, bridge)"};
 }
 
@@ -61,9 +61,9 @@ Result<void> put_rules_for_siblings(const std::vector<PeerInterface> &siblings, 
 
 Result<void> release_siblings(const cni::Request &request, const Tables &tables, const endpoint &record,
                               net::Netlink &pod) {
-    std::vector<net::Link> strangers;
-    const auto siblings = TRY(find_peer_interfaces(request, tables, pod, record.netns_inode, &strangers));
-    if (!strangers.empty())
+    std::vector<net::Link> foreign_links;
+    const auto siblings = TRY(find_peer_interfaces(request, tables, pod, record.netns_inode, &foreign_links));
+    if (!foreign_links.empty())
         return {};
     for (const PeerInterface &sibling : siblings) {
         if ((sibling.second.flags & (INTERFACE_POD_RULES | INTERFACE_BRIDGED)) != INTERFACE_POD_RULES)
@@ -101,23 +101,24 @@ Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, con
         TRY(tables.endpoints.remove(key));
         return {};
     });
-    log(cni::Log::Level::warning, "interface " + words_of(link) +
-                                      " of the container has no host end for the programs: source routing is done by "
-                                      "rules in the container");
+    log(cni::Log::Level::warning,
+        "interface " + words_of(link) +
+            " of the container has no host-side veth for the programs: source routing is done by "
+            "rules in the container");
     TRY(put_rules(sockets.pod, record, addresses_with_gateways(request, record), rollback));
     TRY(put_rules_for_siblings(TRY(find_peer_interfaces(request, tables, sockets.pod, pod.inode())), tables,
                                sockets.pod, rollback));
     return *request.config.prev_result;
 }
 
-Result<void> put_rules_beside(const std::vector<net::Link> &strangers, const std::vector<PeerInterface> &siblings,
+Result<void> put_rules_beside(const std::vector<net::Link> &foreign_links, const std::vector<PeerInterface> &siblings,
                               const endpoint &record, const std::vector<cni::Address> &own, net::Netlink &pod,
                               Rollback &rollback) {
     if (!siblings.empty())
         log(cni::Log::Level::info, "source routing is done by the programs on " +
                                        std::string(field_text(record.host_ifname)) +
-                                       " and on the container's other host ends");
-    for (const net::Link &one : strangers)
+                                       " and on the container's other host-side veths");
+    for (const net::Link &one : foreign_links)
         log(cni::Log::Level::warning, "interface " + words_of(one) +
                                           " of the container has no programs: source routing is done by rules in the "
                                           "container");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Interfaces of a container without a host end (macvlan, ipvlan, host-device): no program of ours sees what is sent by
-// them, so rules in the container lead what is sent from an address to its own interface.
+// Interfaces of a container without a host-side veth (macvlan, ipvlan, host-device): none of our programs sees what is
+// sent by them, so rules in the container lead what is sent from an address to its own interface.
 #pragma once
 
 #include "plugin/adopt.hpp"
@@ -16,14 +16,14 @@ Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, con
                                                 Sockets &sockets, const Tables &tables, const net::Link &link,
                                                 Rollback &rollback);
 
-// For an endpoint with a host end: rules as well where its flags say so, because the container has interfaces without
-// programs (`strangers`), or because the host does not route for it. Says in the log which way is taken.
-Result<void> put_rules_beside(const std::vector<net::Link> &strangers, const std::vector<PeerInterface> &siblings,
+// For an endpoint with a host-side veth: rules as well where its flags say so, because the container has interfaces
+// without programs (`foreign_links`), or because the host does not route for it. Says in the log which way is taken.
+Result<void> put_rules_beside(const std::vector<net::Link> &foreign_links, const std::vector<PeerInterface> &siblings,
                               const endpoint &record, const std::vector<cni::Address> &own, net::Netlink &pod,
                               Rollback &rollback);
 
-// Takes the endpoint's rules out of the container, and those of the others when it was the last one without a host end.
-// A namespace that is gone, or another one by now, is done already.
+// Takes the endpoint's rules out of the container, and those of the others when it was the last one without a host-side
+// veth. A namespace that is gone, or another one by now, is done already.
 Result<void> leave_container(const cni::Request &request, const Tables &tables, const endpoint &record);
 
 // What prevResult says of the endpoint's addresses, with the gateways of the configuration where it has any. Nothing

@@ -21,9 +21,9 @@ Result<bool> start_edt(const cni::Config &config, std::uint32_t ifindex, Rollbac
         return false;
     const bool put = TRY(put_fq(ifindex));
     if (put)
-        rollback.add("putting fq on the host end", [ifindex] { return remove_fq(ifindex); });
+        rollback.add("putting fq on the host-side veth", [ifindex] { return remove_fq(ifindex); });
     if (!put && config.limiter == cni::Limiter::edt)
-        return cannot("it has no qdisc fq, or another qdisc is on the host end");
+        return cannot("it has no qdisc fq, or another qdisc is on the host-side veth");
     return put;
 }
 

@@ -9,8 +9,8 @@
 
 namespace podlane {
 
-// Sets up what belongs to the host end, says in the log what holds the limits, and returns the flags that say it to the
-// programs; an error where the configuration insists on what the kernel cannot do.
+// Sets up what belongs to the host-side veth, says in the log what holds the limits, and returns the flags that say it
+// to the programs; an error where the configuration insists on what the kernel cannot do.
 Result<std::uint32_t> start_limiter(const cni::Config &config, std::uint32_t ifindex, Rollback &rollback);
 
 } // namespace podlane

@@ -67,7 +67,7 @@ Result<void> change_flags(const Tables &tables, const PeerInterface &sibling, st
 
 Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &request, const Tables &tables,
                                                         net::Netlink &pod, std::uint64_t netns_inode,
-                                                        std::vector<net::Link> *strangers) {
+                                                        std::vector<net::Link> *foreign_links) {
     const Step step(STEP_SIBLINGS);
     std::vector<PeerInterface> siblings;
     if (!request.config.source_routing)
@@ -79,8 +79,8 @@ Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &requ
         const auto record = TRY(tables.endpoints.find(key));
         if (record && takes_part(*record, netns_inode))
             siblings.emplace_back(key, *record);
-        if ((!record || record->ifindex == 0) && link.up && strangers != nullptr)
-            strangers->push_back(link);
+        if ((!record || record->ifindex == 0) && link.up && foreign_links != nullptr)
+            foreign_links->push_back(link);
     }
     return siblings;
 }

@@ -19,11 +19,11 @@ using PeerInterface = std::pair<endpoint_key, endpoint>;
 Result<void> change_flags(const Tables &tables, const PeerInterface &sibling, std::uint32_t flags);
 
 // The container's other interfaces that take part in source routing, whatever network they belong to; none where
-// `config` has it switched off. `pod` is a socket in the container's namespace. `strangers` are its interfaces without
-// programs on a host end.
+// `config` has it switched off. `pod` is a socket in the container's namespace. `foreign_links` are its interfaces
+// without programs on a host-side veth.
 Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &request, const Tables &tables,
                                                         net::Netlink &pod, std::uint64_t netns_inode,
-                                                        std::vector<net::Link> *strangers = nullptr);
+                                                        std::vector<net::Link> *foreign_links = nullptr);
 
 // The flags of an endpoint with these siblings and this way.
 std::uint32_t source_flags(const cni::Config &config, const std::vector<PeerInterface> &siblings,

@@ -58,7 +58,7 @@ Result<std::vector<ip_addr>> endpoint_addresses(const std::vector<cni::Address> 
     return addresses;
 }
 
-// Builds the pod's routes and neighbours family by family; every next hop is the host end.
+// Builds the pod's routes and neighbours family by family; every next hop is the host-side veth.
 class RouteBuilder {
   public:
     RouteBuilder(Plan &plan, bool ipv4) : plan_(plan), ipv4_(ipv4) {}
@@ -69,7 +69,7 @@ class RouteBuilder {
             plan_.pod_routes.push_back({.destination = host_prefix(gateway(true)), .scope = net::kScopeLink});
         add_neighbour(gateway(ipv4_));
     }
-    // The lease's own gateway is no machine: the host end stands for it, for plugins and people that use it.
+    // The lease's own gateway is no machine: the host-side veth stands for it, for plugins and people that use it.
     void add_next_hop(const ip_addr &addr) {
         if (has_neighbour(addr))
             return;

@@ -16,7 +16,7 @@ namespace podlane {
 
 struct Plan {
     std::string host_ifname;
-    std::string alias; // of the host end: whose it is, in words
+    std::string alias; // of the host-side veth: whose it is, in words
     Mac pod_mac{};
     Mac host_mac{};
     std::uint32_t mtu = 0;
@@ -28,7 +28,7 @@ struct Plan {
     cni::Attachment result;
 };
 
-// The container's interface and its host end made by Podlane. `lease` is the IPAM plugin's result, delegated or
+// The container's interface and its host-side veth made by Podlane. `lease` is the IPAM plugin's result, delegated or
 // chained before us; mtu is the uplink's, used where the configuration names none.
 Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease, std::uint32_t mtu);
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // One CNI call, checked: environment and standard input become a Request here and nowhere else.
 //
-// Keys of the configuration. Ours are listed in config.hpp. A key that is neither ours, nor of the CNI specification,
-// nor in the list of known foreign keys there, nor marked as foreign by a '.' or a '/' in its name
-// ("cni.dev/valid-attachments", "io.kubernetes…"), is an error that names it and suggests the nearest key of ours.
+// key.hpp lists the keys of the configuration. A key that is not in that list, nor marked as foreign by a '.' or a '/'
+// in its name ("cni.dev/valid-attachments", "io.kubernetes…"), is an error that names it and suggests the nearest key.
 #pragma once
 
 #include "plugin/cni/types.hpp"

@@ -82,8 +82,8 @@ struct Bandwidth {
     bool operator==(const Bandwidth &) const = default;
 };
 
-// What slows senders down before the bucket drops: what the kernel can, pacing alone, departure times alone (pacing for
-// what the pod sends), or nothing.
+// What slows senders down before the bucket drops: what the kernel can, pacing alone, earliest departure times alone
+// (pacing for what the pod sends), or nothing.
 enum class Limiter { automatic, pace, edt, bucket };
 
 // Of the other side's addresses: what a limit does not concern, or, where not empty, all it concerns.

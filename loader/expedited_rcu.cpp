@@ -19,22 +19,39 @@ bool write(const Fd &file, std::string_view value) {
     return pwrite(file.get(), value.data(), value.size(), 0) == static_cast<ssize_t>(value.size());
 }
 
-} // namespace
-
-ExpeditedRcu::ExpeditedRcu() {
-    Fd file(open(kPath, O_RDWR | O_CLOEXEC));
-    if (!file || flock(file.get(), LOCK_SH) != 0)
-        return;
+bool has(const Fd &file, std::string_view value) {
     std::array<char, 16> text{};
     const ssize_t size = pread(file.get(), text.data(), text.size(), 0);
-    const std::string_view value(text.data(), size < 0 ? 0 : static_cast<std::size_t>(size));
-    if ((value == kOff || value == kOurs) && write(file, kOurs))
+    return std::string_view(text.data(), size < 0 ? 0 : static_cast<std::size_t>(size)) == value;
+}
+
+// Unless another scope is open, or another program has written since. true: switched off.
+bool switch_off(const Fd &file) {
+    return flock(file.get(), LOCK_EX | LOCK_NB) == 0 && has(file, kOurs) && write(file, kOff);
+}
+
+bool is_allowed = true; // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): set once, by the configuration
+
+} // namespace
+
+void ExpeditedRcu::forbid() { is_allowed = false; }
+
+bool ExpeditedRcu::clean_up() {
+    const Fd file(open(kPath, O_RDWR | O_CLOEXEC));
+    return file && has(file, kOurs) && switch_off(file);
+}
+
+ExpeditedRcu::ExpeditedRcu() {
+    if (!is_allowed)
+        return;
+    Fd file(open(kPath, O_RDWR | O_CLOEXEC));
+    if (file && flock(file.get(), LOCK_SH) == 0 && (has(file, kOff) || has(file, kOurs)) && write(file, kOurs))
         file_ = std::move(file);
 }
 
 ExpeditedRcu::~ExpeditedRcu() {
-    if (file_ && flock(file_.get(), LOCK_EX | LOCK_NB) == 0)
-        (void)write(file_, kOff);
+    if (file_)
+        (void)switch_off(file_);
 }
 
 } // namespace podlane

@@ -12,9 +12,14 @@ namespace podlane {
 
 // The last of several concurrent scopes switches it off; none waits for another. Without access to that file, with
 // rcupdate.rcu_normal, or with a foreign value in the file, which stays, grace periods take as long as they do. The
-// value written marks it as Podlane's: if a call was killed, the next one restores the file.
+// value written marks it as Podlane's: if a call was killed, the next one of any kind restores the file.
 class ExpeditedRcu {
   public:
+    // From now on no scope of this process writes the file.
+    static void forbid();
+    // Restores the file if a killed call left it switched on, and no scope is open. true: it was, and is restored.
+    static bool clean_up();
+
     ExpeditedRcu();
     ~ExpeditedRcu();
     ExpeditedRcu(const ExpeditedRcu &) = delete;

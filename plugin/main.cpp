@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // podlane: reads one CNI call, serves it, prints one result.
+#include "loader/expedited_rcu.hpp"
 #include "maps/version.hpp"
 #include "plugin/cni/error.hpp"
 #include "plugin/cni/request.hpp"
@@ -96,6 +97,7 @@ int run() {
     }
     const std::string &input = *read;
     auto request = cni::parse_request(environment, input);
+    (void)ExpeditedRcu::clean_up(); // of a killed call
     if (request && request->command != cni::Command::version)
         log_to(*request);
     if (request)

@@ -34,6 +34,7 @@ struct World {
     output::Style err_style{};
     std::string bpffs{}; // root of the pins
     bool json = false;
+    bool cleaned_rcu = false; // a killed call had left expedited RCU switched on for the kernel; it is off now
     std::uint64_t realtime_ns = 0;
     std::uint64_t monotonic_ns = 0;
     std::uint64_t boottime_ns = 0;

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+#include "loader/net/packet_rules.hpp"
+
+#include "loader/net/message.hpp"
+
+#include <arpa/inet.h>
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_conntrack_common.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nf_tables_compat.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netfilter/xt_conntrack.h>
+
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace podlane::net {
+namespace {
+
+using ChainId = std::tuple<std::uint8_t, std::string, std::string>; // family, table, chain
+
+struct Chain {
+    ChainId id;
+    bool is_forwarded = false; // a base chain that forwarded packets traverse
+};
+
+struct Rule {
+    ChainId chain;
+    std::set<std::string> what{};
+    std::vector<std::string> leads_to{};
+    bool first_packets_only = false;
+};
+
+struct Found {
+    std::set<std::string> what{};
+    std::vector<std::string> leads_to{};
+};
+using Rules = std::map<ChainId, Found>;
+
+// What an expression of nf_tables, or a match or target of iptables, does by packet.
+const std::map<std::string, std::string, std::less<>> kByPacket = {
+    {"limit", "limit"},     {"hashlimit", "limit"},  {"quota", "quota"},
+    {"counter", "counter"}, {"log", "log"},          {"LOG", "log"},
+    {"NFLOG", "log"},       {"queue", "queue"},      {"NFQUEUE", "queue"},
+    {"numgen", "random"},   {"statistic", "random"}, {"dup", "copy"},
+    {"TEE", "copy"},        {"fwd", "redirect"},     {"objref", "named object"},
+    {"TTL", "TTL"},         {"HL", "TTL"},           {"DSCP", "DSCP"},
+    {"TOS", "DSCP"},        {"MARK", "mark"},        {"CLASSIFY", "priority"},
+    {"recent", "recent"},   {"bpf", "bpf"},          {"string", "string"}};
+// Expressions that read a packet, or write to it if they have this attribute.
+const std::map<std::string, std::pair<int, std::string>, std::less<>> kWriters = {
+    {"payload", {NFTA_PAYLOAD_SREG, "changed header"}}, {"meta", {NFTA_META_SREG, "mark"}}};
+
+constexpr std::uint32_t kFirstPackets =
+    NF_CT_STATE_INVALID_BIT | NF_CT_STATE_BIT(IP_CT_NEW) | NF_CT_STATE_UNTRACKED_BIT;
+
+bool is_iptables(const ChainId &chain) {
+    const auto &[family, table, name] = chain;
+    const bool is_table = table == "filter" || table == "mangle" || table == "raw" || table == "security";
+    return is_table && family != NFPROTO_INET;
+}
+
+std::optional<ChainId> id_of(nlmsghdr *answer, const std::string &table, const std::string &chain) {
+    const auto *header = static_cast<nfgenmsg *>(nlmsg_data(answer));
+    const bool meets_ip = header->nfgen_family == NFPROTO_IPV4 || header->nfgen_family == NFPROTO_IPV6 ||
+                          header->nfgen_family == NFPROTO_INET;
+    if (!meets_ip || table == "kube-proxy" || table.starts_with("podlane-") || chain.starts_with("KUBE-"))
+        return std::nullopt;
+    return ChainId{header->nfgen_family, table, chain};
+}
+
+std::optional<Chain> parse_chain(nlmsghdr *answer) {
+    const Attributes<NFTA_CHAIN_MAX> chain(answer, sizeof(nfgenmsg));
+    auto id = id_of(answer, chain.text(NFTA_CHAIN_TABLE), chain.text(NFTA_CHAIN_NAME));
+    if (!id)
+        return std::nullopt;
+    const auto hook = Attributes<NFTA_HOOK_MAX>(chain.at(NFTA_CHAIN_HOOK)).get<std::uint32_t>(NFTA_HOOK_HOOKNUM);
+    if (!hook || chain.text(NFTA_CHAIN_TYPE) == "nat")
+        return Chain{*std::move(id)};
+    const std::uint32_t number = ntohl(*hook);
+    return Chain{*std::move(id),
+                 number == NF_INET_PRE_ROUTING || number == NF_INET_FORWARD || number == NF_INET_POST_ROUTING};
+}
+
+// `ct state` loads the state; the mask after it says which states the rule is for.
+bool is_mask_of_first_packets(nlattr *mask) {
+    const auto value = Attributes<NFTA_DATA_MAX>(mask).get<std::uint32_t>(NFTA_DATA_VALUE);
+    return value && *value != 0 && (*value & ~kFirstPackets) == 0;
+}
+
+bool is_match_of_first_packets(nlattr *info) {
+    constexpr auto kSize = static_cast<int>(sizeof(xt_conntrack_mtinfo3));
+    if (!info || nla_len(info) < kSize)
+        return false;
+    xt_conntrack_mtinfo3 match; // NOLINT(cppcoreguidelines-pro-type-member-init)
+    std::memcpy(&match, nla_data(info), sizeof match);
+    return (match.match_flags & XT_CONNTRACK_STATE) != 0 && (match.invert_flags & XT_CONNTRACK_STATE) == 0 &&
+           match.state_mask != 0 && (match.state_mask & ~kFirstPackets) == 0;
+}
+
+void take_verdict(nlattr *data, Rule &rule) {
+    const Attributes<NFTA_IMMEDIATE_MAX> immediate(data);
+    const Attributes<NFTA_DATA_MAX> value(immediate.at(NFTA_IMMEDIATE_DATA));
+    const Attributes<NFTA_VERDICT_MAX> verdict(value.at(NFTA_DATA_VERDICT));
+    if (std::string target = verdict.text(NFTA_VERDICT_CHAIN); !target.empty())
+        rule.leads_to.push_back(std::move(target));
+}
+
+void take_kind(const std::string &name, Rule &rule) {
+    if (const auto kind = kByPacket.find(name); kind != kByPacket.end())
+        if (kind->second != "counter" || !is_iptables(rule.chain))
+            rule.what.insert(kind->second);
+}
+
+void take_expression(const std::string &name, nlattr *data, bool &has_state, Rule &rule) {
+    if (name == "immediate")
+        return take_verdict(data, rule);
+    if (name == "ct")
+        has_state = Attributes<NFTA_CT_MAX>(data).get<std::uint32_t>(NFTA_CT_KEY) == htonl(NFT_CT_STATE);
+    else if (name == "bitwise" && std::exchange(has_state, false))
+        rule.first_packets_only |= is_mask_of_first_packets(Attributes<NFTA_BITWISE_MAX>(data).at(NFTA_BITWISE_MASK));
+    else if (name == "match") {
+        const Attributes<NFTA_MATCH_MAX> match(data);
+        if (match.text(NFTA_MATCH_NAME) == "conntrack")
+            rule.first_packets_only |= is_match_of_first_packets(match.at(NFTA_MATCH_INFO));
+        take_kind(match.text(NFTA_MATCH_NAME), rule);
+    } else if (name == "target")
+        take_kind(Attributes<NFTA_TARGET_MAX>(data).text(NFTA_TARGET_NAME), rule);
+    else if (const auto writer = kWriters.find(name); writer == kWriters.end())
+        take_kind(name, rule);
+    else if (Attributes<NFTA_PAYLOAD_MAX>(data).at(writer->second.first))
+        rule.what.insert(writer->second.second);
+}
+
+std::optional<Rule> parse_rule(nlmsghdr *answer) {
+    const Attributes<NFTA_RULE_MAX> attributes(answer, sizeof(nfgenmsg));
+    auto id = id_of(answer, attributes.text(NFTA_RULE_TABLE), attributes.text(NFTA_RULE_CHAIN));
+    nlattr *expressions = attributes.at(NFTA_RULE_EXPRESSIONS);
+    if (!id || !expressions)
+        return std::nullopt;
+    Rule rule{*std::move(id)};
+    bool has_state = false;
+    int rest = 0;
+    nlattr *element = nullptr;
+    nla_for_each_nested(element, expressions, rest) {
+        const Attributes<NFTA_EXPR_MAX> expression(element);
+        if (nlattr *data = expression.at(NFTA_EXPR_DATA))
+            take_expression(expression.text(NFTA_EXPR_NAME), data, has_state, rule);
+    }
+    return rule;
+}
+
+// Without those of what a rule for first packets leads to.
+void collect(const Rules &rules, const ChainId &chain, std::set<ChainId> &seen, std::set<std::string> &what) {
+    const auto found = rules.find(chain);
+    if (found == rules.end() || !seen.insert(chain).second)
+        return;
+    what.insert(found->second.what.begin(), found->second.what.end());
+    for (const std::string &next : found->second.leads_to)
+        collect(rules, {std::get<0>(chain), std::get<1>(chain), next}, seen, what);
+}
+
+Message dump_of(int message) {
+    nfgenmsg header{};
+    header.nfgen_family = NFPROTO_UNSPEC;
+    header.version = NFNETLINK_V0;
+    return {(NFNL_SUBSYS_NFTABLES << 8) | message, kDump, header};
+}
+
+std::string family_word(std::uint8_t family) {
+    return family == NFPROTO_IPV4 ? "ip" : family == NFPROTO_IPV6 ? "ip6" : "inet";
+}
+
+} // namespace
+
+std::string to_string(const PacketRules &rules) {
+    std::string text = "chain " + rules.table + " " + rules.chain + " (" + rules.family + "): ";
+    for (const std::string &one : rules.what)
+        text += (one == rules.what.front() ? "" : ", ") + one;
+    return text;
+}
+
+Result<std::vector<PacketRules>> packet_rules(Netlink &netfilter) {
+    const auto chains = TRY(dump<Chain>(
+        netfilter, [] { return dump_of(NFT_MSG_GETCHAIN); }, parse_chain, "listing the chains of nf_tables"));
+    if (std::ranges::none_of(chains, &Chain::is_forwarded))
+        return std::vector<PacketRules>{};
+    Rules rules;
+    for (Rule &rule : TRY(dump<Rule>(
+             netfilter, [] { return dump_of(NFT_MSG_GETRULE); }, parse_rule, "listing the rules of nf_tables"))) {
+        if (rule.first_packets_only)
+            continue;
+        Found &of_chain = rules[rule.chain];
+        of_chain.what.merge(rule.what);
+        std::ranges::move(rule.leads_to, std::back_inserter(of_chain.leads_to));
+    }
+    std::vector<PacketRules> all;
+    for (const Chain &chain : chains) {
+        std::set<ChainId> seen;
+        std::set<std::string> what;
+        if (chain.is_forwarded)
+            collect(rules, chain.id, seen, what);
+        const auto &[family, table, name] = chain.id;
+        if (!what.empty())
+            all.push_back({family_word(family), table, name, {what.begin(), what.end()}});
+    }
+    return all;
+}
+
+} // namespace podlane::net

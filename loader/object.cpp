@@ -94,21 +94,6 @@ Result<void> count_unknown(const bpf_object *object) {
     return put;
 }
 
-// Programs query conntrack by kernel functions that came with 6.1, in the kernel itself or in a module.
-bool has_conntrack() {
-    using Btf = std::unique_ptr<btf, void (*)(btf *)>;
-    const auto has = [](const Btf &types) {
-        return types && btf__find_by_name_kind(types.get(), "bpf_skb_ct_lookup", BTF_KIND_FUNC) > 0 &&
-               btf__find_by_name_kind(types.get(), "bpf_ct_change_timeout", BTF_KIND_FUNC) > 0;
-    };
-    const Btf kernel(btf__load_vmlinux_btf(), &btf__free);
-    if (has(kernel))
-        return true;
-    if (access("/sys/module/nf_conntrack", F_OK) != 0)
-        static_cast<void>(load_conntrack()); // if it fails, the programs do without
-    return has(Btf(btf__load_module_btf("nf_conntrack", kernel.get()), &btf__free));
-}
-
 Result<void> load(bpf_object *object, const char *program) {
     if (bpf_object__load(object) != 0)
         return load_error(std::string("loading ") + program, errno);
@@ -176,6 +161,20 @@ bool finish_publishing(const std::string &root) {
 
 } // namespace
 
+bool kernel_has_ct_lookup() {
+    using Btf = std::unique_ptr<btf, void (*)(btf *)>;
+    const auto has = [](const Btf &types) {
+        return types && btf__find_by_name_kind(types.get(), "bpf_skb_ct_lookup", BTF_KIND_FUNC) > 0 &&
+               btf__find_by_name_kind(types.get(), "bpf_ct_change_timeout", BTF_KIND_FUNC) > 0;
+    };
+    const Btf kernel(btf__load_vmlinux_btf(), &btf__free);
+    if (has(kernel))
+        return true;
+    if (access("/sys/module/nf_conntrack", F_OK) != 0)
+        static_cast<void>(load_conntrack()); // if it fails, the programs do without
+    return has(Btf(btf__load_module_btf("nf_conntrack", kernel.get()), &btf__free));
+}
+
 // A hash of the embedded objects.
 std::uint64_t own_build() {
     static const std::uint64_t build = [] {
@@ -219,7 +218,7 @@ Result<void> load_once(const std::string &directory, const LoadSettings &setting
                        &to_uplink->rodata->fast_mark})
         *mark = settings.mark;
     LoadSettings flows = settings;
-    flows.conntrack = settings.conntrack && has_conntrack();
+    flows.conntrack = settings.conntrack && kernel_has_ct_lookup();
     set_flow_constants(*from_pod->rodata, flows);
     set_flow_constants(*from_uplink->rodata, flows);
     for (auto *build : {&from_pod->rodata->podlane_build, &to_pod->rodata->podlane_build,
@@ -232,6 +231,7 @@ Result<void> load_once(const std::string &directory, const LoadSettings &setting
         TRY(reuse_maps(to_uplink->obj, maps_from));
     TRY(load(to_uplink->obj, PODLANE_PROGRAM_TO_UPLINK));
     TRY(count_unknown(maps));
+    TRY(name_netns(directory, TRY(own_netns())));
     TRY(pin_maps(maps, directory));
     TRY(pin(bpf_program__fd(to_uplink->progs.pl_to_uplink), directory, PODLANE_PROGRAM_TO_UPLINK));
     const auto load_others = [&]() -> Result<void> {
@@ -250,7 +250,7 @@ Result<void> load_once(const std::string &directory, const LoadSettings &setting
 // A verifier that gives up on the programs that query conntrack accepts those that do not.
 Result<void> load_into(const std::string &directory, const LoadSettings &settings, const std::string &maps_from) {
     auto loaded = load_once(directory, settings, maps_from);
-    if (loaded || !settings.conntrack || !has_conntrack())
+    if (loaded || !settings.conntrack || !kernel_has_ct_lookup())
         return loaded;
     std::error_code ignored;
     for (const auto &pin : std::filesystem::directory_iterator(directory, ignored))
@@ -304,6 +304,12 @@ Result<Fd> open_program(const std::string &root, const char *name) {
     if (!fd)
         return system_error(errno == ENOENT ? ErrorCode::missing : ErrorCode::bpf, "opening program " + path, errno);
     return fd;
+}
+
+Result<bool> programs_query_conntrack(const std::string &root) {
+    LoadSettings settings;
+    TRY(read_constants(TRY(open_program(root, PODLANE_PROGRAM_FROM_POD)).get(), settings));
+    return settings.conntrack;
 }
 
 Result<ProgramFacts> program_facts(int program_fd) {

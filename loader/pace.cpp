@@ -76,4 +76,8 @@ Result<void> resume_pacing(const std::string &root) {
 
 bool is_pacing(const std::string &root) { return access(pin_path(root, PODLANE_PIN_PACING).c_str(), F_OK) == 0; }
 
+bool is_pacing_lost(const std::string &root) {
+    return access(pin_path(root, PODLANE_PROGRAM_PACE).c_str(), F_OK) == 0 && !is_pacing(root);
+}
+
 } // namespace podlane

@@ -23,4 +23,7 @@ Result<void> resume_pacing(const std::string &root);
 // Whether pl_pace is attached.
 bool is_pacing(const std::string &root);
 
+// Whether pl_pace is loaded and not attached.
+bool is_pacing_lost(const std::string &root);
+
 } // namespace podlane

@@ -10,6 +10,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -187,6 +188,25 @@ Result<void> remove_pins(const std::string &directory) {
     if (rmdir(directory.c_str()) != 0 && errno != ENOENT)
         return system_error(ErrorCode::bpf, "removing " + directory, errno);
     return {};
+}
+
+Result<void> name_netns(const std::string &directory, std::uint32_t netns) {
+    const std::string link = directory + "/" + kNetnsLink;
+    if (symlink(std::to_string(netns).c_str(), link.c_str()) != 0)
+        return system_error(ErrorCode::bpf, "creating " + link, errno);
+    return {};
+}
+
+Result<void> refuse_other_netns(const std::string &root, std::uint32_t netns) {
+    std::array<char, 16> text{};
+    const ssize_t size = readlink(pin_path(root, kNetnsLink).c_str(), text.data(), text.size());
+    const std::string_view there(text.data(), size < 0 ? 0 : static_cast<std::size_t>(size));
+    if (there.empty() || there == std::to_string(netns))
+        return {};
+    return Error{ErrorCode::plugin_not_available,
+                 "bpffs: " + root + " belongs to network namespace " + std::string(there) + ", and this is " +
+                     std::to_string(netns) + ": two nodes cannot share it",
+                 "set \"bpffs\" to a directory of this node's own; if that namespace is gone: podlanectl uninstall"};
 }
 
 } // namespace podlane

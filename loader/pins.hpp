@@ -5,6 +5,7 @@
 #include "maps/fd.hpp"
 #include "maps/result.hpp"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -38,5 +39,14 @@ Result<std::vector<std::string>> maps_of_other_versions(const std::string &root)
 
 // Removes a directory of pins with everything directly in it; a missing one is no error.
 Result<void> remove_pins(const std::string &directory);
+
+// In a directory of pins: a symbolic link that names the network namespace the programs were loaded in.
+inline constexpr const char *kNetnsLink = "netns";
+
+// Creates it.
+Result<void> name_netns(const std::string &directory, std::uint32_t netns);
+// Fails if what is pinned below `root` belongs to another network namespace than `netns`: interfaces are known by their
+// indexes, which mean others there. Pins of a version that named none belong to any.
+Result<void> refuse_other_netns(const std::string &root, std::uint32_t netns);
 
 } // namespace podlane

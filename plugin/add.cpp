@@ -205,7 +205,8 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     const Lock lock = TRY(enter_network(request, way, tables, sockets.host, rollback));
     Plan plan = TRY(make_plan(request, lease, request.config.mtu ? 0 : TRY(mtu_of(way, sockets.host))));
     const HookKind kind = TRY(choose_hook_kind(request.config));
-    TRY(enable_forwarding(sockets.host, std::ranges::any_of(plan.addresses, is_ipv4), !is_none(plan.link_local)));
+    TRY(enable_forwarding(request.config, sockets.host, std::ranges::any_of(plan.addresses, is_ipv4),
+                          !is_none(plan.link_local)));
     const ConflictProbe question = TRY(ConflictProbe::ask(way, plan.addresses));
     Pair pair = TRY(create_pair(sockets, pod, plan, request.ifname, rollback));
     std::vector<net::Link> foreign_links;

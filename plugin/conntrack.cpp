@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/conntrack.hpp"
 
+#include "loader/net/packet_rules.hpp"
 #include "loader/net/sysctl.hpp"
 #include "loader/object.hpp"
+#include "loader/settings.hpp"
 #include "loader/tracking.hpp"
 #include "plugin/log.hpp"
 
@@ -11,20 +13,41 @@
 namespace podlane {
 namespace {
 
-// A kernel whose programs cannot query conntrack need not track for them.
-Result<bool> programs_query_conntrack(const std::string &root) {
-    LoadSettings settings;
-    TRY(read_constants(TRY(open_program(root, PODLANE_PROGRAM_FROM_POD)).get(), settings));
-    return settings.conntrack;
+// A node whose programs cannot query conntrack need not track for them.
+std::string sentence_of(const std::string &setting, Change change) {
+    if (change == Change::kept)
+        return setting +
+               " is 0 again: another program changed it after Podlane had, and it stays; TCP connections take "
+               "the slow path (podlanectl doctor --fix sets it to 1)";
+    return setting + " is now 1: conntrack does not see the packets between a connection's first and last ones, which "
+                     "take the fast path (\"conntrackLiberal\": false leaves it, and TCP on the slow path; podlanectl "
+                     "uninstall restores it)";
 }
 
+// What the node's rules do by packet ends for a connection when it takes the fast path.
+Result<void> log_packet_rules() {
+    net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
+    for (const net::PacketRules &one : TRY(net::packet_rules(netfilter)))
+        log(cni::Log::Level::warning, net::to_string(one) + ": established connections on the fast path do not meet " +
+                                          "these rules (docs/ROUTING.md; \"slowPathMark\" or \"fastPath\" changes it)");
+    return {};
+}
+
+// Rules are read for the network's first pod only: there may be many.
 Result<void> start_if_needed(const cni::Config &config) {
     if (TRY(is_tracking(config.name)) || !TRY(programs_query_conntrack(config.bpffs)))
         return {};
-    return start_tracking(config.name);
+    TRY(start_tracking(config.name));
+    if (const auto logged = log_packet_rules(); !logged)
+        log(cni::Log::Level::warning, "the node's rules cannot be read: " + logged.error().message);
+    return {};
 }
 
 } // namespace
+
+bool follows_conntrack(const cni::Config &config) {
+    return config.fast_path != cni::FastPath::off && !config.first_packet_direct;
+}
 
 Result<void> let_conntrack_follow(const cni::Config &config) {
     if (config.fast_path == cni::FastPath::off || !config.conntrack_liberal)
@@ -33,17 +56,15 @@ Result<void> let_conntrack_follow(const cni::Config &config) {
         const net::SysctlPath path = {"net", "netfilter", name};
         if (TRY(net::read_sysctl(path)).value_or("1") != "0")
             continue;
-        TRY(net::write_sysctl_if_different(path, "1"));
-        log(cni::Log::Level::warning,
-            std::string(name) + " is now 1: conntrack does not see the packets between a connection's first and last "
-                                "ones, which take the fast path (\"conntrackLiberal\": false leaves it, and TCP on the "
-                                "slow path)");
+        const Change change = TRY(TRY(NodeSettings::open(config.state_dir)).change(path, "1"));
+        if (change != Change::none)
+            log(cni::Log::Level::warning, sentence_of(name, change));
     }
     return {};
 }
 
 void track_connections(const cni::Config &config) {
-    if (config.fast_path == cni::FastPath::off || config.first_packet_direct)
+    if (!follows_conntrack(config))
         return;
     if (const auto started = start_if_needed(config); !started)
         log(cni::Log::Level::warning, "connection tracking cannot be turned on: " + started.error().message +

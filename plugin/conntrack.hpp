@@ -7,6 +7,9 @@
 
 namespace podlane {
 
+// Whether the network's connections take the fast path as conntrack says.
+bool follows_conntrack(const cni::Config &config);
+
 // Lets conntrack accept the end of a TCP connection whose data it has not seen. Without it TCP stays on the slow path.
 Result<void> let_conntrack_follow(const cni::Config &config);
 

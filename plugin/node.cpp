@@ -2,38 +2,57 @@
 #include "plugin/node.hpp"
 
 #include "loader/object.hpp"
+#include "loader/pace.hpp"
+#include "loader/pins.hpp"
 #include "loader/probe.hpp"
+#include "loader/settings.hpp"
 #include "plugin/conntrack.hpp"
 #include "plugin/history.hpp"
 #include "plugin/log.hpp"
+#include "loader/net/address.hpp"
 #include "loader/net/link.hpp"
 #include "loader/net/route.hpp"
 #include "loader/net/sysctl.hpp"
 
+#include <algorithm>
 #include <string>
 
 namespace podlane {
 namespace {
 
-Result<void> switch_on(const net::SysctlPath &path) {
-    TRY(net::write_sysctl_if_different(path, "1"));
+// Pods need it, whoever switched it off.
+Result<void> switch_on(const net::SysctlPath &path, const std::string &state_dir) {
+    if (TRY(net::read_sysctl(path)) != "1")
+        TRY(TRY(NodeSettings::open(state_dir)).enforce(path, "1"));
     return {};
 }
 
-// RFC 4861, 6.2.2: a forwarding interface ignores advertisements; accept_ra 2 accepts them all the same.
-Result<void> keep_router_advertisements(net::Netlink &host) {
+// Whether an advertisement gave the interface a route, or an address (those of advertisements expire). The interfaces
+// of the default route count whoever set it.
+Result<bool> lives_on_advertisements(net::Netlink &host, std::uint32_t ifindex) {
+    constexpr std::uint8_t kFromAdvertisement = 9; // RTPROT_RA
     const auto route = TRY(net::default_route(host, net::Family::ipv6));
-    if (!route)
-        return {};
-    const auto link = TRY(net::find_link(host, route->ifindex));
-    if (!link)
-        return {};
-    const net::SysctlPath accept_ra = {"net", "ipv6", "conf", link->name, "accept_ra"};
-    if (TRY(net::read_sysctl(accept_ra)) != "1")
-        return {};
-    TRY(net::write_sysctl_if_different(accept_ra, "2"));
-    log(cni::Log::Level::warning, "IPv6 forwarding is switched on: accept_ra of " + link->name +
-                                      " is now 2, so that its router advertisements still count");
+    if (route && std::ranges::find(route->links, ifindex) != route->links.end())
+        return true;
+    const auto routes = TRY(net::list_routes(host, ifindex, net::Family::ipv6, net::kAllTables));
+    if (std::ranges::any_of(routes, [](const net::RouteSpec &one) { return one.protocol == kFromAdvertisement; }))
+        return true;
+    const auto addresses = TRY(net::list_addresses(host, ifindex));
+    return std::ranges::any_of(addresses, [](const net::Address &one) {
+        return !is_ipv4(one.prefix.addr) && one.scope == net::kScopeGlobal && (one.flags & net::kPermanent) == 0;
+    });
+}
+
+// RFC 4861, 6.2.2: a forwarding interface ignores advertisements; accept_ra 2 accepts them all the same.
+Result<void> keep_router_advertisements(net::Netlink &host, const std::string &state_dir) {
+    for (const net::Link &link : TRY(net::list_links(host))) {
+        const net::SysctlPath accept_ra = {"net", "ipv6", "conf", link.name, "accept_ra"};
+        if (TRY(net::read_sysctl(accept_ra)) != "1" || !TRY(lives_on_advertisements(host, link.ifindex)))
+            continue;
+        TRY(TRY(NodeSettings::open(state_dir)).enforce(accept_ra, "2"));
+        log(cni::Log::Level::warning, "IPv6 forwarding is switched on: accept_ra of " + link.name +
+                                          " is now 2, so that its router advertisements still count");
+    }
     return {};
 }
 
@@ -46,6 +65,7 @@ Result<void> prepare_node(const cni::Config &config) {
     settings.slow_mark_mask = config.slow_path_mask;
     settings.confirm_ms = config.confirm_interval_ms;
     TRY(ensure_loaded(config.bpffs, settings));
+    TRY(refuse_other_netns(config.bpffs, TRY(own_netns())));
     return let_conntrack_follow(config);
 }
 
@@ -75,14 +95,14 @@ Result<HookKind> choose_hook_kind(const cni::Config &config, std::uint32_t ifind
     return usable;
 }
 
-Result<void> enable_forwarding(net::Netlink &host, bool ipv4, bool ipv6) {
+Result<void> enable_forwarding(const cni::Config &config, net::Netlink &host, bool ipv4, bool ipv6) {
     if (ipv4)
-        TRY(switch_on({"net", "ipv4", "ip_forward"}));
+        TRY(switch_on({"net", "ipv4", "ip_forward"}, config.state_dir));
     const net::SysctlPath ipv6_forwarding = {"net", "ipv6", "conf", "all", "forwarding"};
     if (!ipv6 || TRY(net::read_sysctl(ipv6_forwarding)) == "1")
         return {};
-    TRY(keep_router_advertisements(host));
-    return switch_on(ipv6_forwarding);
+    TRY(keep_router_advertisements(host, config.state_dir));
+    return switch_on(ipv6_forwarding, config.state_dir);
 }
 
 Result<std::uint32_t> uplink_mtu(net::Netlink &host) {

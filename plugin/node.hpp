@@ -22,9 +22,9 @@ Result<HookKind> choose_hook_kind(const cni::Config &config);
 // The same for an interface that others have worked on.
 Result<HookKind> choose_hook_kind(const cni::Config &config, std::uint32_t ifindex);
 
-// Forwarding of the families in use. Where a node learns its default route from router advertisements, the kernel would
+// Forwarding of the families in use. An interface that takes routes or addresses from router advertisements would
 // ignore them from now on: accept_ra becomes 2 there, and the log says so.
-Result<void> enable_forwarding(net::Netlink &host, bool ipv4, bool ipv6);
+Result<void> enable_forwarding(const cni::Config &config, net::Netlink &host, bool ipv4, bool ipv6);
 
 // MTU of the interface of the default route in bytes; 0 where there is none.
 Result<std::uint32_t> uplink_mtu(net::Netlink &host);

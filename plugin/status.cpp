@@ -1,10 +1,32 @@
 // SPDX-License-Identifier: MIT
 #include "loader/object.hpp"
+#include "loader/pace.hpp"
+#include "loader/tracking.hpp"
+#include "plugin/conntrack.hpp"
 #include "plugin/ipam.hpp"
+#include "plugin/log.hpp"
 #include "plugin/node.hpp"
 #include "plugin/verbs.hpp"
 
 namespace podlane {
+namespace {
+
+// What works, with a part missing: the runtime is not told, the log is.
+void log_what_is_missing(const cni::Config &config) {
+    const auto warn = [](const std::string &sentence) { log(cni::Log::Level::warning, sentence); };
+    if (const auto query = programs_query_conntrack(config.bpffs);
+        query && !*query && config.fast_path != cni::FastPath::off)
+        warn("the programs do not query conntrack: connections take the slow path (Linux 6.1 or newer has "
+             "bpf_skb_ct_lookup, and its type information; podlanectl upgrade loads the programs again)");
+    if (follows_conntrack(config))
+        if (const auto loaded = load_conntrack(); !loaded)
+            warn("connection tracking cannot be turned on: " + loaded.error().message +
+                 "; unless another rule of the node needs it, connections take the slow path");
+    if (is_pacing_lost(config.bpffs))
+        warn("pl_pace is not attached: TCP senders of limited pods are not paced; the next ADD tries again");
+}
+
+} // namespace
 
 // Does what the first ADD would do to the node, and nothing else: what it could not do, STATUS says now.
 Result<std::string> status(const cni::Request &request) {
@@ -13,6 +35,7 @@ Result<std::string> status(const cni::Request &request) {
     TRY(choose_hook_kind(request.config));
     if (!request.config.ipam_type.empty())
         TRY(ipam::status(request));
+    log_what_is_missing(request.config);
     return std::string{};
 }
 

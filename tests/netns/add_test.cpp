@@ -202,19 +202,6 @@ TEST_F(AddTest, SwitchesForwardingOnAndNothingElse) {
     EXPECT_TRUE(ping(made.container->ns(), "2001:db8:cafe::2"));
 }
 
-// RFC 4861: a forwarding interface ignores advertisements, and the node's default route would expire.
-TEST_F(AddTest, KeepsRouterAdvertisementsOfTheUplink) {
-    node_.run("ip link add up1 type veth peer name up2");
-    set_sysctl(node_.ns(), "net.ipv6.conf.all.forwarding", "0");
-    for (const char *link : {"up0", "up1"})
-        set_sysctl(node_.ns(), std::string("net.ipv6.conf.") + link + ".accept_ra", "1");
-    const Reply reply = add(*node_.container(), {{"log", {{"level", "warning"}}}});
-    ASSERT_EQ(reply.rc, 0) << reply;
-    EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.up0.accept_ra"), "2");
-    EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.up1.accept_ra"), "1") << "no default route goes there";
-    EXPECT_THAT(reply.err, HasSubstr("accept_ra of up0 is now 2"));
-}
-
 // The DAD wait of other plugins is what makes their dual-stack ADD take a second or two.
 TEST_F(AddTest, AddressesAreOfUseAtOnce) {
     const Pod server = make();

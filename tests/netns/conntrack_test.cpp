@@ -72,6 +72,19 @@ TEST_P(Conntrack, MasqueradingKeepsItsTable) {
     EXPECT_THAT(rules(), Not(HasSubstr("podlane")));
 }
 
+TEST_P(Conntrack, TheFirstAddLogsRulesThatEstablishedConnectionsDoNotMeet) {
+    lab_->node().run("nft -f -", "table inet f { chain c { type filter hook forward priority 0; limit rate 1000/second "
+                                 "accept; }\n}\n");
+    const std::string log = lab_->node().dir() + "/log";
+    const Json keys = {{"log", {{"file", log}, {"level", "warning"}}}};
+    (void)add_pod(keys);
+    (void)add_pod(keys);
+    const std::string text = lab_->node().run("cat " + log);
+    const std::string sentence = "chain f c (inet): limit: established connections on the fast path do not meet";
+    EXPECT_THAT(text, HasSubstr(sentence));
+    EXPECT_EQ(text.find(sentence), text.rfind(sentence)) << "once is enough";
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Conntrack, testing::Values(LabParameter{"auto", true}, LabParameter{"auto", false}),
                          lab_parameter_name);
 

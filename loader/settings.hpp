@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+// Settings of the node (sysctls) that Podlane changed, on disk with the values they had before: for uninstall and
+// doctor.
+#pragma once
+
+#include "loader/net/sysctl.hpp"
+#include "maps/result.hpp"
+
+#include <string>
+#include <vector>
+
+namespace podlane {
+
+struct ChangedSetting {
+    std::string name; // "net/netfilter/nf_conntrack_tcp_be_liberal"
+    std::string before;
+    std::string set;
+
+    [[nodiscard]] net::SysctlPath path() const;
+};
+
+enum class Change {
+    none,    // it had the value already
+    changed, // and its former value is on disk
+    kept,    // it was changed before, and another program has changed it back: that one decides
+};
+
+// One file for each network namespace, valid for one boot: settings do not outlive the kernel.
+class NodeSettings {
+  public:
+    // Of the calling thread's network namespace.
+    static Result<NodeSettings> open(const std::string &state_directory);
+
+    // Writes a setting, and records the value it had before. If the setting does not exist, nothing happens.
+    [[nodiscard]] Result<Change> change(const net::SysctlPath &path, const std::string &value) const;
+    // The same, but insists if the setting was changed back.
+    [[nodiscard]] Result<Change> enforce(const net::SysctlPath &path, const std::string &value) const;
+
+    // In the order in which they were first changed.
+    [[nodiscard]] Result<std::vector<ChangedSetting>> list() const;
+    // Writes the former value unless the setting was changed meanwhile, and forgets the setting. false: was changed.
+    [[nodiscard]] Result<bool> restore(const ChangedSetting &setting) const;
+
+  private:
+    NodeSettings(std::string file, std::string boot) : file_(std::move(file)), boot_(std::move(boot)) {}
+    [[nodiscard]] Result<void> record(const ChangedSetting &setting) const;
+    [[nodiscard]] Result<void> forget(const std::string &name) const;
+
+    std::string file_;
+    std::string boot_;
+};
+
+} // namespace podlane

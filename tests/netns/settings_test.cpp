@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// Settings of the node that ADD changes: the log says so, the former values are on disk, uninstall restores them, and
+// what an administrator has changed since stays.
+#include "loader/settings.hpp"
+#include "tests/netns/ctl.hpp"
+
+namespace podlane::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr const char *kLiberal = "net.netfilter.nf_conntrack_tcp_be_liberal";
+constexpr const char *kReset = "net.netfilter.nf_conntrack_tcp_ignore_invalid_rst";
+
+class SettingsTest : public CtlTest {
+  protected:
+    SettingsTest() {
+        for (const char *name : {kLiberal, kReset, "net.ipv4.ip_forward"})
+            set_sysctl(node_.ns(), name, "0");
+    }
+    [[nodiscard]] std::string value(const std::string &name) const { return sysctl(node_.ns(), name); }
+    [[nodiscard]] std::string uninstall() const {
+        const Output output = ctl("uninstall --bin-dir " + node_.dir() + "/none --conf-dir " + node_.dir() + "/none");
+        EXPECT_EQ(output.rc, 0) << output.err;
+        return output.out;
+    }
+    Json keys_ = {{"log", {{"level", "warning"}}}};
+};
+
+TEST_F(SettingsTest, AreLoggedAndRestoredWhenThePodsAreGone) {
+    const auto container = node_.container();
+    const Reply reply = add(*container, keys_);
+    ASSERT_EQ(reply.rc, 0) << reply;
+    EXPECT_THAT(reply.err, AllOf(HasSubstr("nf_conntrack_tcp_be_liberal is now 1"), HasSubstr("ignore_invalid_rst")));
+    EXPECT_THAT(add(*node_.container(), keys_).err, IsEmpty()) << "once is enough";
+
+    EXPECT_THAT(uninstall(), AllOf(HasSubstr(std::string("kept, for connections of its pods: ") + kLiberal)));
+    EXPECT_EQ(value(kLiberal), "1");
+
+    for (const Json &link : ip_json(node_.ns(), "link"))
+        if (link.at("ifname").get<std::string>().starts_with("cali"))
+            on_node("ip link del " + link.at("ifname").get<std::string>());
+    EXPECT_THAT(uninstall(), AllOf(HasSubstr(std::string("restored ") + kLiberal + " = 0"),
+                                   HasSubstr("net.ipv4.ip_forward = 1; before Podlane: 0")));
+    EXPECT_EQ(value(kLiberal), "0");
+    EXPECT_EQ(value(kReset), "0");
+    EXPECT_EQ(value("net.ipv4.ip_forward"), "1");
+    EXPECT_THAT(uninstall(), Not(HasSubstr("be_liberal")));
+}
+
+TEST_F(SettingsTest, ThatAnAdministratorChangedStay) {
+    (void)make(keys_);
+    set_sysctl(node_.ns(), kLiberal, "0");
+    const auto container = node_.container();
+    const Reply reply = add(*container, keys_);
+    EXPECT_THAT(reply.err, HasSubstr("nf_conntrack_tcp_be_liberal is 0 again"));
+    EXPECT_EQ(value(kLiberal), "0");
+}
+
+TEST_F(SettingsTest, AreLeftAloneByUninstallIfChanged) {
+    const auto container = node_.container();
+    ASSERT_EQ(add(*container, keys_).rc, 0);
+    ASSERT_EQ(del(*container, keys_).rc, 0);
+    set_sysctl(node_.ns(), kLiberal, "0");
+    EXPECT_THAT(uninstall(), HasSubstr(std::string("left alone: ") + kLiberal));
+    EXPECT_EQ(value(kLiberal), "0");
+    EXPECT_EQ(value(kReset), "0");
+}
+
+// The kernel uses the number of a namespace's inode again, at once.
+TEST_F(SettingsTest, OfANamespaceThatIsGoneAreNotThoseOfTheNext) {
+    for (int i = 0; i < 3; ++i) {
+        const auto other = node_.container("namespace" + std::to_string(i));
+        const auto inside = require(net::enter(other->ns()));
+        const NodeSettings settings = require(NodeSettings::open("/var/lib/podlane"));
+        EXPECT_EQ(require(settings.list()).size(), 0U);
+        const net::SysctlPath path = {"net", "netfilter", "nf_conntrack_tcp_be_liberal"};
+        EXPECT_EQ(require(settings.change(path, "1")), Change::changed);
+    }
+}
+
+TEST_F(SettingsTest, OfConntrackAreNotChangedIfTheConfigurationSaysSo) {
+    keys_["conntrackLiberal"] = false;
+    const auto container = node_.container();
+    ASSERT_EQ(add(*container, keys_).rc, 0);
+    EXPECT_EQ(value(kLiberal), "0");
+}
+
+// RFC 4861: a forwarding interface ignores advertisements, and the node's default route would expire.
+TEST_F(SettingsTest, KeepRouterAdvertisementsWhereSomethingCameFromOne) {
+    for (const char *link : {"up1", "up2", "up3"})
+        node_.run(std::string("ip link add ") + link + " up type veth peer name " + link + "-peer");
+    node_.run("ip -6 route add 2001:db8:aa::/48 dev up2 proto ra");
+    node_.run("ip addr add 2001:db8:bb::7/64 dev up3 valid_lft 1000 preferred_lft 1000"); // as if by autoconfiguration
+    set_sysctl(node_.ns(), "net.ipv6.conf.all.forwarding", "0");
+    for (const char *link : {"up0", "up1", "up2", "up3"})
+        set_sysctl(node_.ns(), std::string("net.ipv6.conf.") + link + ".accept_ra", "1");
+    const Reply reply = add(*node_.container(), {{"log", {{"level", "warning"}}}});
+    ASSERT_EQ(reply.rc, 0) << reply;
+    EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.up0.accept_ra"), "2");
+    EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.up1.accept_ra"), "1") << "no advertisement gave it anything";
+    EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.up2.accept_ra"), "2") << "a route of it is from an advertisement";
+    EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.up3.accept_ra"), "2") << "an address of it is from an advertisement";
+    EXPECT_THAT(reply.err, HasSubstr("accept_ra of up0 is now 2"));
+}
+
+} // namespace
+} // namespace podlane::test

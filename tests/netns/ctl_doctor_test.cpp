@@ -63,10 +63,12 @@ INSTANTIATE_TEST_SUITE_P(Of, DoctorFault, testing::ValuesIn(kFaults),
 TEST(DoctorTable, EachCheckIsTestedAndDocumented) {
     std::ifstream file(std::string(std::getenv("PODLANE_SOURCE_DIR")) + "/docs/PODLANECTL.md");
     const std::string docs{std::istreambuf_iterator<char>(file), {}};
-    const std::set<std::string_view> elsewhere = {"kernel"}; // NamesWhatTheKernelHasNot
+    const std::set<std::string_view> elsewhere = {"kernel",
+                                                  "conntrack-lookup"}; // NamesWhatTheKernelHasNot, tests/kernels
     std::size_t checks = 0;
-    for (const auto &table : {ctl::doctor::host_checks(), ctl::doctor::foreign_checks(), ctl::doctor::record_checks(),
-                              ctl::doctor::state_checks(), ctl::doctor::endpoint_checks()})
+    for (const auto &table :
+         {ctl::doctor::host_checks(), ctl::doctor::foreign_checks(), ctl::doctor::record_checks(),
+          ctl::doctor::fast_path_checks(), ctl::doctor::state_checks(), ctl::doctor::endpoint_checks()})
         for (const ctl::doctor::Check &check : table) {
             const std::string name(check.name);
             const auto is_this = [&](const Fault &fault) { return name == fault.check; };

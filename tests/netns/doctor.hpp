@@ -147,6 +147,13 @@ constexpr std::array kFaults = {
           false},
     Fault{"RulesOfOlderIptables", "forward-rules", "chain filter FORWARD (iptables) drops", false,
           [](Doctor &d) { d.on_node("iptables-legacy -w -P FORWARD DROP"); }, false},
+    Fault{"RulesByPacket", "packet-rules", "chain shaper police (inet): counter, limit", false,
+          [](Doctor &d) {
+              d.on_node("nft add table inet shaper");
+              d.on_node("nft add chain inet shaper police { type filter hook forward priority 0 ; }");
+              d.on_node("nft add rule inet shaper police limit rate over 5/second counter drop");
+          },
+          false},
     Fault{"NftIsMissing", "forward-rules", "cannot be checked: /usr/sbin/nft is not installed", false,
           [](Doctor &d) { d.setup_ += "mount -t tmpfs none /usr/sbin && "; }, false},
     Fault{"NftFails", "forward-rules", "cannot be checked: /usr/sbin/nft: no rules today", false,
@@ -154,6 +161,18 @@ constexpr std::array kFaults = {
               d.play("/usr/sbin/nft", "#!/bin/sh\necho no rules today >&2; exit 1");
           },
           false},
+    Fault{"TrackingRuleGone", "conntrack-off", "table inet podlane-pods", true,
+          [](Doctor &d) {
+              (void)d.make({{"firstPacket", "host"}});
+              d.on_node("nft flush ruleset");
+          },
+          true, true}, // the pod is gone by the time of the last look
+    Fault{"ConntrackChecksWindows", "conntrack-settings", "nf_conntrack_tcp_be_liberal is 0", true,
+          [](Doctor &d) { set_sysctl(d.node_.ns(), "net.netfilter.nf_conntrack_tcp_be_liberal", "0"); }},
+    Fault{"PacingLost", "pacing", "pl_pace is not attached", true,
+          [](Doctor &d) { ASSERT_EQ(unlink(pin_path(d.node_.bpffs(), PODLANE_PIN_PACING).c_str()), 0); }},
+    Fault{"ExpeditedRcuLeftOn", "expedited-rcu", "/sys/kernel/rcu_expedited was on", false,
+          [](Doctor &d) { d.setup_ += "echo 20556 > /sys/kernel/rcu_expedited && "; }, false},
     Fault{"ForeignProgramOnClsact", "other-programs", "agent7", false, [](Doctor &d) { d.attach_foreign(false); }, false},
     Fault{"ForeignProgramOnTcx", "other-programs", "agent7", false,
           [](Doctor &d) {

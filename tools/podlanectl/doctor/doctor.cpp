@@ -191,6 +191,8 @@ Result<Examined> examine(const Selection &selection, const std::string &state_di
     look_at_node(node, host_checks(), examined);
     look_at_node(node, foreign_checks(), examined);
     look_at_node(node, record_checks(), examined);
+    if (readable || !node.loaded)
+        look_at_node(node, fast_path_checks(), examined);
     if (!readable)
         return examined;
     look_at_node(node, state_checks(), examined);

@@ -97,6 +97,8 @@ std::span<const Check> host_checks();
 std::span<const Check> foreign_checks();
 // Records on disk of attachments that the maps have lost: these checks need no pins.
 std::span<const Check> record_checks();
+// Requirements of the fast path and of limits.
+std::span<const Check> fast_path_checks();
 // Our maps, programs, pins and uplinks.
 std::span<const Check> state_checks();
 std::span<const Check> endpoint_checks();

@@ -2,6 +2,7 @@
 // doctor: foreign programs and rules that affect packets of pods.
 #include "loader/attach.hpp"
 #include "loader/net/filter.hpp"
+#include "loader/net/packet_rules.hpp"
 #include "maps/abi/names.h"
 #include "tools/podlanectl/doctor/doctor.hpp"
 #include "tools/podlanectl/doctor/forward_rules.hpp"
@@ -13,13 +14,28 @@
 namespace podlane::ctl::doctor {
 namespace {
 
+// Connections that skip the host's rules from the first packet on.
+bool skips_rules(const EndpointEntry &entry) {
+    return (entry.second.flags & (INTERFACE_FIRST_DIRECT | INTERFACE_WAY)) != 0;
+}
+
+bool takes_fast_path(const EndpointEntry &entry) {
+    return (entry.second.flags & (INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK)) != 0;
+}
+
 Result<void> look_at_forward_rules(const NodeView &node, Findings &findings) {
-    const bool goes_past = std::ranges::any_of(node.endpoints, [](const EndpointEntry &entry) {
-        return (entry.second.flags & (INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK)) != 0;
-    });
-    if (goes_past)
+    if (std::ranges::any_of(node.endpoints, skips_rules) && std::ranges::any_of(node.endpoints, takes_fast_path))
         for (const std::string &chain : TRY(chains_that_drop_forwarded()))
             report(findings, chain + " drops or rejects forwarded packets");
+    return {};
+}
+
+Result<void> look_at_packet_rules(const NodeView &node, Findings &findings) {
+    if (std::ranges::none_of(node.endpoints, takes_fast_path))
+        return {};
+    net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
+    for (const net::PacketRules &one : TRY(net::packet_rules(netfilter)))
+        report(findings, net::to_string(one));
     return {};
 }
 
@@ -46,11 +62,17 @@ Result<void> look_at_other_programs(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 2> kChecks = {{
+constexpr std::array<Check, 3> kChecks = {{
     {"forward-rules", Severity::notice,
-     "packets on the fast path bypass these rules: a NetworkPolicy written there is not enforced",
-     "set \"fastPath\" to \"off\" (or \"local\", for rules at the node's edge) for the networks these rules apply to",
+     "connections of pods with \"firstPacket\": \"direct\", or with an \"uplink\" of their own, bypass these rules "
+     "from "
+     "the first packet on: a NetworkPolicy written there is not enforced for them",
+     "remove these keys from the configuration of the networks that these rules apply to, and recreate the pods",
      &look_at_forward_rules},
+    {"packet-rules", Severity::notice,
+     "these rules work by packet: they meet a connection's first packets, and not those that take the fast path",
+     "mark the connections they are meant for with \"slowPathMark\", or set \"fastPath\" to \"off\" for the network",
+     &look_at_packet_rules},
     {"other-programs", Severity::notice,
      "packets it drops, redirects or accepts do not reach Podlane, and packets Podlane redirects do not reach "
      "programs after it",

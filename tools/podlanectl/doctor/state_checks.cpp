@@ -47,7 +47,8 @@ Result<void> look_at_program_versions(const NodeView &node, Findings &findings) 
 
 bool is_known_pin(std::string_view name) {
     return std::ranges::find(kMapNames, name) != kMapNames.end() ||
-           std::ranges::find(kProgramNames, name) != kProgramNames.end() || name == PODLANE_PIN_PACING;
+           std::ranges::find(kProgramNames, name) != kProgramNames.end() || name == PODLANE_PIN_PACING ||
+           name == kNetnsLink;
 }
 
 Result<void> unlink_pin(const std::string &path) {

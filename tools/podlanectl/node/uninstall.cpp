@@ -8,6 +8,7 @@
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
 #include "loader/record.hpp"
+#include "loader/settings.hpp"
 #include "loader/tracking.hpp"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
@@ -170,6 +171,31 @@ Result<void> detach_node(const std::string &root, const std::string &state_direc
     return {};
 }
 
+std::string spelled(std::string name) {
+    std::ranges::replace(name, '/', '.');
+    return name;
+}
+
+// Conntrack's settings go back when no connection of a pod can be left that it has lost track of. Forwarding stays on:
+// other programs may rely on it by now, and with it what keeps router advertisements.
+Result<void> restore_settings(const std::string &state_dir, Story &story) {
+    const NodeSettings settings = TRY(NodeSettings::open(state_dir));
+    for (const ChangedSetting &one : TRY(settings.list())) {
+        const std::string name = spelled(one.name);
+        if (one.path()[1] != "netfilter")
+            story.lines.push_back("kept, as other programs may rely on it: " + name + " = " + one.set +
+                                  "; before Podlane: " + one.before);
+        else if (story.pods != 0)
+            story.lines.push_back("kept, for connections of its pods: " + name + " = " + one.set +
+                                  "; when they are gone: podlanectl uninstall");
+        else if (TRY(settings.restore(one)))
+            story.lines.push_back("restored " + name + " = " + one.before);
+        else
+            story.lines.push_back("left alone: " + name + ", which was changed after Podlane had set it");
+    }
+    return {};
+}
+
 Result<void> remove_installed(const std::string &directory, std::string_view name, Story &story) {
     const std::string path = directory + "/" + std::string(name);
     switch (TRY(remove_file(directory, name))) {
@@ -195,7 +221,9 @@ Result<int> uninstall(const Call &call, World &world) {
                      EPERM};
     TRY(remove_installed(conf_dir, kConflist, story));
     story.pods = TRY(count_host_veths());
-    TRY(detach_node(world.bpffs, call.value(Opt::state_dir).value_or(kStateDirectory), story));
+    const std::string state_dir = call.value(Opt::state_dir).value_or(kStateDirectory);
+    TRY(detach_node(world.bpffs, state_dir, story));
+    TRY(restore_settings(state_dir, story));
     if (story.pods == 0)
         TRY(remove_installed(bin_dir, "podlane", story));
     else if (access((bin_dir + "/podlane").c_str(), F_OK) == 0)

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 // status: overview of Podlane on this node.
 #include "loader/object.hpp"
+#include "loader/pace.hpp"
 #include "loader/probe.hpp"
 #include "maps/version.hpp"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/bandwidth.hpp"
 #include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/fast_path.hpp"
 #include "tools/podlanectl/views/map.hpp"
 #include "tools/podlanectl/views/nouns.hpp"
 #include "tools/podlanectl/views/reader.hpp"
@@ -45,6 +47,7 @@ struct NodeRow {
     std::string kernel;
     std::string bpffs;
     bool tcx;
+    std::string fast_path;
     std::string limiters;
 };
 
@@ -56,13 +59,14 @@ struct Report {
     std::vector<Finding> findings{};
 };
 
-constexpr std::array<Column<NodeRow>, 5> kNode = {{
+constexpr std::array<Column<NodeRow>, 6> kNode = {{
     {{"", "podlanectl", "version"}, [](const NodeRow &) { return text_cell(kVersion); }},
     {{"", "kernel", "kernel"}, [](const NodeRow &n) { return text_cell(n.kernel); }},
     {{"", "hooks", "tcx"},
      [](const NodeRow &n) {
          return Cell{n.tcx ? "tcx" : "clsact (this kernel has no tcx)", n.tcx};
      }},
+    {{"", "fast path", "fast_path"}, [](const NodeRow &n) { return text_cell(n.fast_path); }},
     {{"", "bandwidth by", "limiters"}, [](const NodeRow &n) { return text_cell(n.limiters); }},
     {{"", "bpffs", "bpffs"}, [](const NodeRow &n) { return text_cell(n.bpffs); }},
 }};
@@ -168,16 +172,38 @@ void look_at_uplinks(Report &report, const World &world) {
                                        "podlanectl uplink sync"});
 }
 
+// Of the fast path and of limits: what is missing costs speed.
+void look_at_needs(Report &report, const World &world) {
+    if (is_pacing_lost(world.bpffs))
+        report.findings.push_back({"pl_pace is not attached: TCP senders of limited pods are not paced",
+                                   "podlanectl doctor --fix, or the next ADD"});
+    if (world.cleaned_rcu)
+        report.findings.push_back(
+            {"a killed call had left /sys/kernel/rcu_expedited switched on", "none: it is off now"});
+    const auto endpoints = read_map<endpoint_key, endpoint>(world.bpffs, PODLANE_MAP_ENDPOINTS);
+    if (!endpoints)
+        return; // a missing map is a finding of look_at_maps
+    const auto without = networks_without_tracking(*endpoints);
+    if (!without)
+        return note(report, without.error());
+    for (const std::string &network : *without)
+        report.findings.push_back({"the rule is missing by which the kernel tracks connections of network " + network +
+                                       ": unless another rule does, they take the slow path",
+                                   "podlanectl doctor --fix"});
+}
+
 Result<Report> look(const Selection &selection, const World &world) {
     Report report;
     utsname names{};
     uname(&names);
-    report.node = {names.release, world.bpffs, has_tcx(), limiters_words(world)};
+    report.node = {names.release, world.bpffs, has_tcx(), "", limiters_words(world)};
     if (const Result<void> live = check_live_directory(world.bpffs); !live) {
         note(report, live.error());
         return report;
     }
+    report.node.fast_path = fast_path_words(world);
     look_at_programs(report, world);
+    look_at_needs(report, world);
     look_at_maps(report, world);
     TRY(look_at_endpoints(report, selection, world));
     look_at_uplinks(report, world);

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+// What the host would do to a forwarded packet, and what of it holds for connections on the fast path: the table of
+// docs/ROUTING.md, row by row.
+#include "tests/netns/lab.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include <optional>
+
+namespace podlane::test {
+namespace {
+
+constexpr std::size_t kBytes = 8 << 20; // some hundred packets
+
+class HostRules : public LabTest {
+  protected:
+    void start(Json keys = Json::object()) {
+        keys["firstPacket"] = "host";
+        a_ = add_pod(keys);
+        b_ = add_pod(keys);
+        server_.emplace(b_.ns(), ipv4(), 7);
+    }
+    void forward_rule(const std::string &rule) {
+        lab_->node().run("nft -f -",
+                         "table inet t { chain c { type filter hook forward priority 0; " + rule + "; }\n}\n");
+    }
+    [[nodiscard]] std::string ip_word() const { return ipv4() ? "ip" : "ip6"; }
+    // Of the rule that has a counter.
+    [[nodiscard]] std::uint64_t counted() {
+        const std::string listing = lab_->node().run("nft list table inet t");
+        const auto at = listing.find("counter packets ");
+        return at == std::string::npos ? 0 : std::stoull(listing.substr(at + 16));
+    }
+    Fd connected() {
+        Fd socket = open_socket(a_.ns(), Transport::tcp, ipv4());
+        EXPECT_EQ(connect_to(socket, {addr(b_), 7}), 0);
+        return socket;
+    }
+    // An established connection whose packets take the fast path.
+    Fd fast_connection() {
+        Fd socket = connected();
+        for (int i = 0; i < 20 && fast() == 0; ++i)
+            EXPECT_EQ(transfer(socket, kBytes / 8), 0);
+        return socket;
+    }
+    // Packets that take the fast path while this many bytes are transferred.
+    std::uint64_t fast_packets(const Fd &socket) {
+        const std::uint64_t before = fast();
+        EXPECT_EQ(transfer(socket, kBytes), 0);
+        return fast() - before;
+    }
+    [[nodiscard]] std::uint64_t fast() const {
+        return lab_->count(a_, REASON_SENT_DIRECT) + lab_->count(b_, REASON_SENT_DIRECT);
+    }
+    // Packets that qdiscs of a link on the node have sent.
+    [[nodiscard]] std::uint64_t queued(const std::string &link) {
+        const Json all = Json::parse(lab_->node().run("tc -s -j qdisc show dev " + link));
+        std::uint64_t packets = 0;
+        for (const Json &one : all)
+            if (one.value("root", false))
+                packets += one.at("packets").get<std::uint64_t>();
+        return packets;
+    }
+    // Whether the rule meets the first packets alone, and with these keys all of them.
+    void expect_first_packets_only(const std::string &rule, const Json &to_see_all) {
+        start();
+        forward_rule(rule + " counter");
+        const Fd followed = fast_connection();
+        const std::uint64_t first = counted();
+        EXPECT_GE(first, 1U);
+        EXPECT_GE(fast_packets(followed), 20U);
+        EXPECT_LE(counted() - first, 5U);
+
+        start(to_see_all);
+        const Fd seen = connected();
+        const std::uint64_t before = counted();
+        EXPECT_EQ(fast_packets(seen), 0U);
+        EXPECT_GE(counted() - before, 20U);
+    }
+
+    Pod a_;
+    Pod b_;
+    std::optional<EchoServer> server_;
+};
+
+TEST_P(HostRules, TtlIsSetForFirstPackets) {
+    expect_first_packets_only(ipv4() ? "ip ttl set 33" : "ip6 hoplimit set 33", {{"fastPath", "off"}});
+}
+
+TEST_P(HostRules, DscpIsSetForFirstPackets) {
+    expect_first_packets_only(ip_word() + " dscp set cs4", {{"fastPath", "off"}});
+}
+
+TEST_P(HostRules, CountersMeetFirstPackets) { expect_first_packets_only("", {{"fastPath", "off"}}); }
+
+TEST_P(HostRules, MarksAreSetForFirstPackets) {
+    expect_first_packets_only("meta mark set 0x77", {{"fastPath", "off"}});
+}
+
+TEST_P(HostRules, ARuleThatSetsTheSlowPathMarkKeepsEveryPacket) {
+    start({{"slowPathMark", "0x10/0x10"}});
+    forward_rule("ct mark set 0x10 counter");
+    ASSERT_EQ(transfer(connected(), kBytes), 0);
+    EXPECT_EQ(fast(), 0U);
+    EXPECT_GE(counted(), 20U);
+}
+
+TEST_P(HostRules, AQueueHoldsFirstPackets) {
+    start();
+    lab_->node().run(iptables() + " -A FORWARD -p tcp --dport 7 -j NFQUEUE --queue-num 9"); // nobody listens there
+    const Fd socket = open_socket(a_.ns(), Transport::tcp, ipv4());
+    EXPECT_EQ(connect_to(socket, {addr(b_), 7}), ETIMEDOUT);
+    EXPECT_EQ(fast(), 0U);
+}
+
+TEST_P(HostRules, TcpMssIsClamped) {
+    start();
+    forward_rule("tcp flags syn tcp option maxseg size set 1000");
+    const Fd socket = fast_connection();
+    EXPECT_GE(fast_packets(socket), 20U);
+    int mss = 0;
+    socklen_t size = sizeof mss;
+    ASSERT_EQ(getsockopt(socket.get(), IPPROTO_TCP, TCP_MAXSEG, &mss, &size), 0);
+    EXPECT_LE(mss, 1000);
+}
+
+TEST_P(HostRules, QdiscsOfAnUplinkMeetEveryPacket) {
+    start();
+    lab_->node().run(iptables() + " -t nat -A POSTROUTING -o up0 -j MASQUERADE");
+    lab_->node().run("tc qdisc replace dev up0 root pfifo limit 1000");
+    const EchoServer outside(lab_->outside(), ipv4(), 7);
+    const Fd socket = open_socket(a_.ns(), Transport::tcp, ipv4());
+    ASSERT_EQ(connect_to(socket, {outside_addr(), 7}), 0);
+    ASSERT_EQ(transfer(socket, kBytes), 0);
+    EXPECT_GE(lab_->count(a_, REASON_SENT_UPLINK), 20U);
+    EXPECT_GE(queued("up0"), lab_->count(a_, REASON_SENT_UPLINK));
+}
+
+TEST_P(HostRules, QdiscsOfAHostSideVethMeetFirstPackets) {
+    start();
+    lab_->node().run("tc qdisc replace dev " + b_.host_ifname + " root pfifo limit 1000");
+    const Fd socket = fast_connection();
+    const std::uint64_t first = queued(b_.host_ifname);
+    EXPECT_GE(fast_packets(socket), 20U);
+    EXPECT_LE(queued(b_.host_ifname) - first, 5U);
+}
+
+TEST_P(HostRules, AVrfOfThePodsIsHonouredOnTheSlowPath) {
+    start();
+    if (run(lab_->node().ns(), words("ip link add blue type vrf table 77")).rc != 0)
+        GTEST_SKIP() << "this kernel has no VRF";
+    lab_->node().run("ip link set blue up");
+    lab_->node().run("ip link set " + a_.host_ifname + " master blue");
+    const Fd socket = open_socket(a_.ns(), Transport::tcp, ipv4());
+    EXPECT_NE(connect_to(socket, {addr(b_), 7}), 0) << "b is not in the VRF of a";
+}
+
+TEST_P(HostRules, AFlowtableIsNotNeeded) {
+    start();
+    const std::string table = "table inet t { flowtable f { hook ingress priority 0; devices = { " + a_.host_ifname +
+                              ", " + b_.host_ifname +
+                              " }; }\n chain c { type filter hook forward priority 0; ct state "
+                              "established flow add @f counter; }\n}\n";
+    if (run(lab_->node().ns(), words("nft -f -"), table).rc != 0)
+        GTEST_SKIP() << "this kernel has no flowtables";
+    EXPECT_GE(fast_packets(fast_connection()), 20U);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HostRules, testing::Values(LabParameter{"auto", true}, LabParameter{"auto", false}),
+                         lab_parameter_name);
+
+} // namespace
+} // namespace podlane::test

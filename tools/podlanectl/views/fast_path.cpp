@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#include "tools/podlanectl/views/fast_path.hpp"
+
+#include "loader/object.hpp"
+#include "loader/tracking.hpp"
+
+#include <set>
+
+namespace podlane::ctl {
+
+std::string fast_path_words(const World &world) {
+    const auto query = programs_query_conntrack(world.bpffs);
+    if (!query)
+        return "unknown: " + query.error().message;
+    if (*query)
+        return "follows conntrack";
+    return kernel_has_ct_lookup()
+               ? "slow path only: the programs were loaded before the kernel had bpf_skb_ct_lookup (podlanectl upgrade)"
+               : "slow path only: this kernel has no bpf_skb_ct_lookup (Linux 6.1)";
+}
+
+Result<std::vector<std::string>> networks_without_tracking(const std::vector<EndpointEntry> &endpoints) {
+    std::set<std::string> followers;
+    for (const auto &[key, record] : endpoints)
+        if ((record.flags & (INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK)) != 0 &&
+            (record.flags & INTERFACE_FIRST_DIRECT) == 0)
+            followers.emplace(field_text(record.network_name));
+    std::vector<std::string> without;
+    for (const std::string &network : followers)
+        if (!TRY(is_tracking(network)))
+            without.push_back(network);
+    return without;
+}
+
+} // namespace podlane::ctl

@@ -98,6 +98,8 @@ int run() {
     const std::string &input = *read;
     auto request = cni::parse_request(environment, input);
     (void)ExpeditedRcu::clean_up(); // of a killed call
+    if (request && !request->config.expedited_rcu)
+        ExpeditedRcu::forbid();
     if (request && request->command != cni::Command::version)
         log_to(*request);
     if (request)

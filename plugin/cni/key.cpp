@@ -147,6 +147,11 @@ constexpr auto kKeys = std::to_array<Key>({
      "conntrack does not see the data of connections on the fast path, and must accept the end of them. `false`: ADD "
      "leaves them; while the first one is 0, TCP that conntrack tracks stays on the slow path",
      plain<&Config::conntrack_liberal>},
+    {"expeditedRcu", top, "true, false", "true",
+     "the kernel expedites grace periods (`/sys/kernel/rcu_expedited`) for the milliseconds in which a program is "
+     "attached "
+     "or an interface removed. `false`: ADD and DEL take longer, and more so with many CPUs",
+     plain<&Config::expedited_rcu>},
     {"attach", top, "`\"auto\"`, `\"clsact\"`, `\"tcx\"`", "\"auto\"",
      "how programs are attached. `auto`: tcx if the kernel has it (Linux 6.6), else clsact. Foreign programs on clsact "
      "run after tcx and see what the fast path leaves; with `clsact` Podlane's programs run among them. `clsact` fails "

@@ -138,6 +138,7 @@ struct Config {
     std::uint32_t slow_path_mask = 0;
     std::uint32_t confirm_interval_ms = 1000;
     bool conntrack_liberal = true;              // set nf_conntrack_tcp_be_liberal, which the fast path of TCP needs
+    bool expedited_rcu = true;                  // have grace periods expedited while a call waits for them
     std::string bpffs = PODLANE_ROOT;           // directory of the pins
     std::string state_dir = "/var/lib/podlane"; // of the records of attachments (loader/record.hpp)
     std::uint32_t max_endpoints = 16384;        // sizes of the maps; they count when the programs are loaded

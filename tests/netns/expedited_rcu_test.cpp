@@ -66,6 +66,42 @@ TEST_F(Grace, IsRolledBackWhereACallWasKilled) {
     EXPECT_TRUE(is_off()) << value();
 }
 
+TEST_F(Grace, IsTakenBackByACallThatNeedsNone) {
+    const Fd file(open(kPath, O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(pwrite(file.get(), "20556\n", 6, 0), 6); // as a killed call leaves it
+    EXPECT_TRUE(test::wait_until([] { return ExpeditedRcu::clean_up() || value() == "0"; }));
+    EXPECT_TRUE(is_off()) << value();
+    {
+        const ExpeditedRcu scope;
+        EXPECT_FALSE(ExpeditedRcu::clean_up()) << "it is wanted";
+    }
+}
+
+TEST_F(Grace, AValueThatAnotherProgramWroteMeanwhileStays) {
+    const Fd file(open(kPath, O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(flock(file.get(), LOCK_EX), 0); // until the others are through
+    ASSERT_EQ(flock(file.get(), LOCK_UN), 0);
+    {
+        const ExpeditedRcu ours;
+        ASSERT_EQ(pwrite(file.get(), "1\n", 2, 0), 2);
+    }
+    EXPECT_EQ(value(), "1");
+    EXPECT_EQ(pwrite(file.get(), "0\n", 2, 0), 2);
+}
+
+TEST_F(Grace, AsLongAsTheyTakeIfTheConfigurationSaysSo) {
+    const pid_t child = fork(); // it counts for the whole process
+    if (child == 0) {
+        ExpeditedRcu::forbid();
+        const std::string before = value();
+        const ExpeditedRcu scope;
+        _exit(before == kOurs || value() == "0" ? 0 : 1); // others may want it at this moment
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
 TEST_F(Grace, AValueOfSomebodyElseStays) {
     const Fd file(open(kPath, O_RDWR | O_CLOEXEC));
     ASSERT_EQ(flock(file.get(), LOCK_EX), 0); // until the others are through

@@ -97,6 +97,7 @@ TEST_F(MetricsTest, SayWhatTheOtherCommandsSay) {
     EXPECT_THAT(text, HasSubstr("podlane_endpoints{network=\"pods\"} 2\n"));
     EXPECT_THAT(text, HasSubstr("direction=\"ingress\"} 1000000\n"));
     EXPECT_THAT(text, HasSubstr("podlane_map_entries{map=\"endpoints_v1\"} 2\n"));
+    EXPECT_THAT(text, HasSubstr("podlane_flows{translated=\"yes\"} 0\n"));
     EXPECT_THAT(text, HasSubstr("podlane_uplink_programs{interface=\"up0\"} 1\n"));
     EXPECT_THAT(text, HasSubstr("podlane_cni_duration_seconds_count{verb=\"ADD\",outcome=\"ok\"} 2\n"));
     EXPECT_THAT(text, HasSubstr("podlane_cni_duration_seconds_count{verb=\"ADD\",outcome=\"failed\"} 1\n"));

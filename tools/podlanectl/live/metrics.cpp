@@ -154,6 +154,17 @@ void put_maps(Exposition &out, const Reading &all) {
     }
 }
 
+// What it carries is in podlane_endpoint_packets, by reason.
+Result<void> put_flows(Exposition &out, const World &world) {
+    std::array<std::uint64_t, 2> flows{};
+    for (const auto &[key, value] : TRY(read_map<flow_key, flow>(world.bpffs, PODLANE_MAP_FLOWS)))
+        ++flows[(value.flags & FLOW_TRANSLATED) != 0 ? 1 : 0];
+    out.gauge("podlane_flows", "Directions of connections in the flow cache, as conntrack confirmed them.");
+    out.sample({{"translated", "no"}}, flows[0]);
+    out.sample({{"translated", "yes"}}, flows[1]);
+    return {};
+}
+
 void put_operations(Exposition &out, const History &history) {
     constexpr double kNsPerS = 1e9;
     constexpr double kUsPerS = 1e6;
@@ -189,6 +200,7 @@ Result<std::string> exposition(const Selection &selection, const World &world, M
     put_limits(out, all);
     put_uplinks(out, all);
     put_maps(out, all);
+    TRY(put_flows(out, world));
     put_operations(out, TRY(open_history(world)));
     return std::move(out).text();
 }

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// Another program of type sock_ops on the root of cgroup v2, beside pl_pace: both are called, and neither takes the
+// other's callbacks away.
+#include "loader/pace.hpp"
+#include "tests/harness/bpf.hpp"
+#include "tests/netns/lab.hpp"
+
+#include <bpf/bpf.h>
+#include <linux/mount.h>
+#include <netinet/in.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+
+namespace podlane::test {
+namespace {
+
+constexpr std::uint32_t kPort = 7077; // sockets of others on this machine are not counted
+
+Fd cgroup_root() {
+    const Fd context(static_cast<int>(syscall(SYS_fsopen, "cgroup2", FSOPEN_CLOEXEC)));
+    (void)syscall(SYS_fsconfig, context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0);
+    return Fd(static_cast<int>(syscall(SYS_fsmount, context.get(), FSMOUNT_CLOEXEC, 0)));
+}
+
+constexpr bpf_insn insn(int code, int dst, int src, std::size_t offset, int value) {
+    return {static_cast<__u8>(code), static_cast<__u8>(dst), static_cast<__u8>(src), static_cast<__s16>(offset), value};
+}
+
+// Counts its calls by `op` for connections to kPort, and asks to be told of changes of state.
+Fd load_counter(int map) {
+    constexpr int kLookUp = BPF_FUNC_map_lookup_elem, kSetFlags = BPF_FUNC_sock_ops_cb_flags_set;
+    const auto stack = static_cast<std::size_t>(-4);
+    const std::array code = {
+        insn(BPF_ALU64 | BPF_MOV | BPF_X, 6, 1, 0, 0),
+        insn(BPF_LDX | BPF_MEM | BPF_W, 2, 6, offsetof(bpf_sock_ops, remote_port), 0),
+        insn(BPF_JMP | BPF_JNE | BPF_K, 2, 0, 15, static_cast<int>(htonl(kPort))),
+        insn(BPF_LDX | BPF_MEM | BPF_W, 2, 6, offsetof(bpf_sock_ops, op), 0),
+        insn(BPF_STX | BPF_MEM | BPF_W, 10, 2, stack, 0),
+        insn(BPF_ALU64 | BPF_MOV | BPF_X, 2, 10, 0, 0),
+        insn(BPF_ALU64 | BPF_ADD | BPF_K, 2, 0, 0, -4),
+        insn(BPF_LD | BPF_IMM | BPF_DW, 1, BPF_PSEUDO_MAP_FD, 0, map),
+        insn(0, 0, 0, 0, 0),
+        insn(BPF_JMP | BPF_CALL, 0, 0, 0, kLookUp),
+        insn(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 7, 0),
+        insn(BPF_LDX | BPF_MEM | BPF_DW, 1, 0, 0, 0),
+        insn(BPF_ALU64 | BPF_ADD | BPF_K, 1, 0, 0, 1),
+        insn(BPF_STX | BPF_MEM | BPF_DW, 0, 1, 0, 0),
+        insn(BPF_ALU64 | BPF_MOV | BPF_X, 1, 6, 0, 0),
+        insn(BPF_LDX | BPF_MEM | BPF_W, 2, 6, offsetof(bpf_sock_ops, bpf_sock_ops_cb_flags), 0),
+        insn(BPF_ALU64 | BPF_OR | BPF_K, 2, 0, 0, BPF_SOCK_OPS_STATE_CB_FLAG),
+        insn(BPF_JMP | BPF_CALL, 0, 0, 0, kSetFlags),
+        insn(0xb7, 0, 0, 0, 1),
+        insn(BPF_JMP | BPF_EXIT, 0, 0, 0, 0),
+    };
+    bpf_prog_load_opts options{};
+    options.sz = sizeof options;
+    options.expected_attach_type = BPF_CGROUP_SOCK_OPS;
+    return Fd(bpf_prog_load(BPF_PROG_TYPE_SOCK_OPS, "foreign", "GPL", code.data(), code.size(), &options));
+}
+
+class SockOps : public testing::TestWithParam<bool> {};
+
+TEST_P(SockOps, OfAnotherProgramKeepWorking) {
+    constexpr std::uint64_t kRate = 16'000'000; // bits per second
+    const bool is_first = GetParam();
+    const Fd root = cgroup_root();
+    const Fd calls(bpf_map_create(BPF_MAP_TYPE_ARRAY, "calls", 4, 8, 32, nullptr));
+    const Fd foreign = load_counter(calls.get());
+    ASSERT_TRUE(root && calls && foreign);
+    const auto attach_foreign = [&] {
+        ASSERT_EQ(bpf_prog_attach(foreign.get(), root.get(), BPF_CGROUP_SOCK_OPS, BPF_F_ALLOW_MULTI), 0);
+    };
+    if (is_first)
+        attach_foreign();
+    {
+        Lab lab;
+        const Pod sender = lab.add_pod(Json{{"egressRate", kRate}, {"egressBurst", kRate}});
+        const Pod receiver = lab.add_pod();
+        ASSERT_TRUE(is_pacing(lab.node().bpffs()));
+        if (!is_first)
+            attach_foreign();
+        const EchoServer server(receiver.ns(), true, kPort);
+        const Fd socket = open_socket(sender.ns(), Transport::tcp, true);
+        ASSERT_EQ(connect_to(socket, {receiver.v4, kPort}), 0);
+        ASSERT_EQ(transfer(socket, 100'000), 0);
+        unsigned rate = 0;
+        socklen_t size = sizeof rate;
+        ASSERT_EQ(getsockopt(socket.get(), SOL_SOCKET, SO_MAX_PACING_RATE, &rate, &size), 0);
+        EXPECT_NEAR(rate, kRate / 8, kRate / 16) << "pl_pace works";
+    }
+    const auto called = [&](std::uint32_t op) {
+        std::uint64_t count = 0;
+        EXPECT_EQ(bpf_map_lookup_elem(calls.get(), &op, &count), 0);
+        return count;
+    };
+    EXPECT_GE(called(BPF_SOCK_OPS_TCP_CONNECT_CB), 1U);
+    EXPECT_GE(called(BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB), 1U);
+    EXPECT_GE(called(BPF_SOCK_OPS_STATE_CB), 1U) << "its callback was taken away";
+    EXPECT_EQ(bpf_prog_detach2(foreign.get(), root.get(), BPF_CGROUP_SOCK_OPS), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(AttachedBefore, SockOps, testing::Bool());
+
+} // namespace
+} // namespace podlane::test

@@ -146,6 +146,36 @@ TEST_P(HostRules, QdiscsOfAHostSideVethMeetFirstPackets) {
     EXPECT_LE(queued(b_.host_ifname) - first, 5U);
 }
 
+TEST_P(HostRules, ChainsAtIngressMeetFirstPackets) {
+    start();
+    if (run(lab_->node().ns(), words("nft -f -"),
+            "table netdev n { chain c { type filter hook ingress device " + b_.host_ifname +
+                " priority 0; counter; }\n}\n")
+            .rc != 0)
+        GTEST_SKIP() << "this kernel has no hook ingress";
+    const auto met = [&] {
+        const std::string listing = lab_->node().run("nft list table netdev n");
+        return std::stoull(listing.substr(listing.find("counter packets ") + 16));
+    };
+    const Fd socket = fast_connection();
+    const std::uint64_t first = met();
+    EXPECT_GE(fast_packets(socket), 20U);
+    EXPECT_LE(met() - first, 5U);
+}
+
+// Felix takes every interface with its prefix for one of Calico's.
+TEST_P(HostRules, CalicosFelixDropsInterfacesOfItsPrefixThatItDoesNotKnow) {
+    lab_->node().run(iptables() + " -N cali-from-wl-dispatch");
+    lab_->node().run(iptables() + " -A FORWARD -i cali+ -g cali-from-wl-dispatch");
+    lab_->node().run(iptables() + " -A cali-from-wl-dispatch -j DROP");
+    start();
+    const Fd dropped = open_socket(a_.ns(), Transport::tcp, ipv4());
+    EXPECT_EQ(connect_to(dropped, {addr(b_), 7}), ETIMEDOUT);
+    start({{"hostInterfacePrefix", "plan"}});
+    const Fd passes = open_socket(a_.ns(), Transport::tcp, ipv4());
+    EXPECT_EQ(connect_to(passes, {addr(b_), 7}), 0);
+}
+
 TEST_P(HostRules, AVrfOfThePodsIsHonouredOnTheSlowPath) {
     start();
     if (run(lab_->node().ns(), words("ip link add blue type vrf table 77")).rc != 0)

@@ -36,7 +36,7 @@ Fd load_counter(int map) {
     const std::array code = {
         insn(BPF_ALU64 | BPF_MOV | BPF_X, 6, 1, 0, 0),
         insn(BPF_LDX | BPF_MEM | BPF_W, 2, 6, offsetof(bpf_sock_ops, remote_port), 0),
-        insn(BPF_JMP | BPF_JNE | BPF_K, 2, 0, 15, static_cast<int>(htonl(kPort))),
+        insn(BPF_JMP32 | BPF_JNE | BPF_K, 2, 0, 15, static_cast<int>(htonl(kPort))),
         insn(BPF_LDX | BPF_MEM | BPF_W, 2, 6, offsetof(bpf_sock_ops, op), 0),
         insn(BPF_STX | BPF_MEM | BPF_W, 10, 2, stack, 0),
         insn(BPF_ALU64 | BPF_MOV | BPF_X, 2, 10, 0, 0),

@@ -163,10 +163,9 @@ constexpr std::array kFaults = {
           false},
     Fault{"TrackingRuleGone", "conntrack-off", "table inet podlane-pods", true,
           [](Doctor &d) {
-              (void)d.make({{"firstPacket", "host"}});
+              (void)d.keep({{"firstPacket", "host"}});
               d.on_node("nft flush ruleset");
-          },
-          true, true}, // the pod is gone by the time of the last look
+          }},
     Fault{"ConntrackChecksWindows", "conntrack-settings", "nf_conntrack_tcp_be_liberal is 0", true,
           [](Doctor &d) { set_sysctl(d.node_.ns(), "net.netfilter.nf_conntrack_tcp_be_liberal", "0"); }},
     Fault{"PacingLost", "pacing", "pl_pace is not attached", true,
@@ -373,8 +372,6 @@ constexpr std::array kFaults = {
                   GTEST_SKIP() << "this kernel has no fq";
               d.on_node("tc qdisc del dev " + limited.host_ifname + " root");
           }},
-    Fault{"PacingGone", "pacing", "TCP senders are not paced", true,
-          [](Doctor &d) { ASSERT_EQ(unlink(pin_path(d.node_.bpffs(), PODLANE_PIN_PACING).c_str()), 0); }, false},
     Fault{"NetworkGone", "asked-entry", "the entry of network pods", true,
           [](Doctor &d) { (void)require(d.open(&open_networks).remove(network_id("pods"))); }},
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // doctor: Podlane's maps, programs, pins and uplinks.
 #include "loader/object.hpp"
-#include "loader/pace.hpp"
 #include "loader/pins.hpp"
 #include "loader/uplink.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
@@ -75,15 +74,6 @@ Result<void> look_at_pins(const NodeView &node, Findings &findings) {
                    const Lock alone = TRY(Lock::exclusive(root));
                    return remove_pins(loading);
                });
-    return {};
-}
-
-// cgroup v2 was missing when the programs were loaded, or the pin was deleted.
-Result<void> look_at_pacing(const NodeView &node, Findings &findings) {
-    const std::string &root = node.world.bpffs;
-    if (open_program(root, PODLANE_PROGRAM_PACE) && !is_pacing(root))
-        report(findings, "TCP senders are not paced: " + std::string(PODLANE_PROGRAM_PACE) + " is not attached",
-               [root] { return resume_pacing(root); });
     return {};
 }
 
@@ -248,7 +238,7 @@ Result<void> look_for_orphans(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 8> kChecks = {{
+constexpr std::array<Check, 7> kChecks = {{
     {"map-full", Severity::wrong, "an ADD that finds a map full fails (error 102)",
      "podlanectl gc removes endpoints that are gone; else set a larger \"maxEndpoints\"", &look_at_maps},
     {"map-version", Severity::wrong,
@@ -268,10 +258,6 @@ constexpr std::array<Check, 8> kChecks = {{
      "podlanectl uplink sync "
      "(or doctor --fix)",
      &look_for_uplinks},
-    {"pacing", Severity::notice,
-     "cgroup v2 could not be opened when the programs were loaded, or the pin was deleted: limits drop packets of TCP "
-     "senders instead of slowing them down",
-     "podlanectl repair, or the next ADD", &look_at_pacing},
     {"orphan", Severity::wrong, "an ADD or DEL was killed half-way: the entry is unused and wastes map space",
      "podlanectl doctor --fix", &look_for_orphans},
 }};

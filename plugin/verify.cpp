@@ -55,11 +55,11 @@ Result<net::Link> check_pod_end(Checked &c) {
 Result<void> check_links(Checked &c) {
     const auto host = TRY(net::find_link(c.host, c.record.ifindex));
     if (!host || host->name != field_text(c.record.host_ifname))
-        return gone("the host end " + c.host_ifname() + " is gone");
+        return gone("the host-side veth " + c.host_ifname() + " is gone");
     if (!host->up)
-        return gone("the host end " + c.host_ifname() + " is down");
+        return gone("the host-side veth " + c.host_ifname() + " is down");
     if (c.record.mode != ENDPOINT_AFTER_MAIN && !std::ranges::equal(host->mac, c.record.host_mac))
-        return gone("the host end " + c.host_ifname() + " has MAC " + to_string(host->mac) +
+        return gone("the host-side veth " + c.host_ifname() + " has MAC " + to_string(host->mac) +
                     ", which the container's gateways do not have");
     const net::Link pod = TRY(check_pod_end(c));
     if (host->peer_ifindex != pod.ifindex)
@@ -83,7 +83,7 @@ Result<void> check_addresses(Checked &c) {
     return {};
 }
 
-// Every next hop of ours is the host end, whatever its address.
+// Every next hop that Podlane sets is the host-side veth, whatever its address.
 Result<bool> leads_to_host_end(Checked &c, const net::RouteSpec &route) {
     if (!route.gateway)
         return false;
@@ -109,7 +109,7 @@ Result<void> check_pod_routes(Checked &c, const Plan &plan) {
             if (other != present.end() && !TRY(leads_to_host_end(c, *other)))
                 return gone("route " + to_string(route.destination) + " of the container " +
                             (other->gateway ? "leads to " + to_string(*other->gateway) : "has no gateway") +
-                            " rather than to the host end");
+                            " rather than to the host-side veth");
         }
     }
     return {};
@@ -216,7 +216,7 @@ Result<void> check_host_services(Checked &c) {
     return {};
 }
 
-// No program, no map and no network of ours is concerned.
+// None of our programs, maps and networks is concerned.
 Result<void> check_hostless(Checked &c) {
     TRY(check_pod_end(c));
     TRY(check_addresses(c));

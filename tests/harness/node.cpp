@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/harness/node.hpp"
 
+#include "loader/pins.hpp"
 #include "loader/probe.hpp"
 #include "loader/record.hpp"
 
@@ -112,7 +113,7 @@ std::string pins_text(const std::string &root) {
     std::error_code ignored;
     for (const auto &entry : fs::recursive_directory_iterator(root, ignored)) {
         const std::string name = entry.path().filename();
-        if (name != "live" && std::ranges::find(kMapNames, name) == kMapNames.end() &&
+        if (name != "live" && name != kNetnsLink && std::ranges::find(kMapNames, name) == kMapNames.end() &&
             !name.starts_with(PODLANE_PROGRAM_PREFIX))
             text += "pin " + entry.path().string() + "\n";
     }

@@ -15,18 +15,18 @@ using ::testing::IsEmpty;
 class PacketRulesTest : public NetTest {
   protected:
     static void nft(const std::string &script) {
-        ASSERT_EQ(podlane::test::run(must(Namespace::current()), {"nft", "-f", "-"}, script).rc, 0) << script;
+        ASSERT_EQ(podlane::test::run(require(Namespace::current()), {"nft", "-f", "-"}, script).rc, 0) << script;
     }
     static void iptables(const std::string &script) {
-        ASSERT_EQ(podlane::test::run(must(Namespace::current()), {"iptables-nft-restore"}, script).rc, 0) << script;
+        ASSERT_EQ(podlane::test::run(require(Namespace::current()), {"iptables-nft-restore"}, script).rc, 0) << script;
     }
     std::vector<std::string> found() {
         std::vector<std::string> all;
-        for (const PacketRules &one : must(packet_rules(netfilter_)))
+        for (const PacketRules &one : require(packet_rules(netfilter_)))
             all.push_back(to_string(one));
         return all;
     }
-    Netlink netfilter_ = must(Netlink::open_netfilter());
+    Netlink netfilter_ = require(Netlink::open_netfilter());
 };
 
 TEST_F(PacketRulesTest, AreFoundAtEveryHookOfForwardedPackets) {

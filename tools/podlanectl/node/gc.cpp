@@ -154,6 +154,8 @@ Result<void> collect_recorded(const Selection &selection, const std::vector<Endp
 }
 
 Result<int> gc(const Call &call, World &world) {
+    if (geteuid() != 0)
+        return Error{ErrorCode::bpf, "no permission to remove endpoints", "run it as root: sudo podlanectl gc"};
     const Selection selection = TRY(Selection::of(call));
     const Context context{world, plugin_in(call), call.value(Opt::state_dir).value_or(kStateDirectory),
                           call.has(Opt::dry_run)};

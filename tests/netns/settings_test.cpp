@@ -35,7 +35,8 @@ TEST_F(SettingsTest, AreLoggedAndRestoredWhenThePodsAreGone) {
     const Reply reply = add(*container, keys_);
     ASSERT_EQ(reply.rc, 0) << reply;
     EXPECT_THAT(reply.err, AllOf(HasSubstr("nf_conntrack_tcp_be_liberal is now 1"), HasSubstr("ignore_invalid_rst")));
-    EXPECT_THAT(add(*node_.container(), keys_).err, IsEmpty()) << "once is enough";
+    const auto second = node_.container();
+    EXPECT_THAT(add(*second, keys_).err, IsEmpty()) << "once is enough";
 
     EXPECT_THAT(uninstall(), AllOf(HasSubstr(std::string("kept, for connections of its pods: ") + kLiberal)));
     EXPECT_EQ(value(kLiberal), "1");

@@ -198,7 +198,7 @@ Result<Examined> examine(const Selection &selection, const std::string &state_di
     look_at_node(node, state_checks(), examined);
     TRY(look_at_endpoints(node, examined));
     return examined;
-}
+} // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): the node owns its socket by a unique_ptr
 
 // Returns whether anything changed.
 bool repair(Examined &examined) {

@@ -216,21 +216,28 @@ bool is_same(const Row &a, const Row &b) {
     return a.check->name == b.check->name && a.pod == b.pod && a.finding.what == b.finding.what;
 }
 
-// A repair can uncover other findings: without its pins nothing is known of an endpoint. What was repaired stays in the
-// report.
+// What is not found again is fixed, by its own repair or by another one.
+void merge(std::vector<Row> &before, std::vector<Row> now) {
+    for (Row &row : now)
+        for (const Row &old : before)
+            if (old.is_fixed() && is_same(old, row))
+                row.fixed = "no: it was found again";
+    std::erase_if(before, [&](const Row &old) {
+        return std::ranges::any_of(now, [&](const Row &row) { return is_same(old, row); });
+    });
+    for (Row &old : before)
+        old.fixed = "yes";
+    std::ranges::move(now, std::back_inserter(before));
+}
+
+// A repair can uncover other findings: without its pins nothing is known of an endpoint. What was found first stays in
+// the report.
 Result<Examined> examine_and_repair(const Selection &selection, const std::string &state_directory,
                                     const World &world) {
     constexpr int kMostRounds = 4;
     Examined all = TRY(examine(selection, state_directory, world));
-    for (int round = 1; repair(all) && round < kMostRounds; ++round) {
-        std::erase_if(all.rows, [](const Row &row) { return !row.is_fixed(); });
-        for (Row &row : TRY(examine(selection, state_directory, world)).rows) {
-            const auto same = [&](const Row &one) { return is_same(one, row); };
-            if (std::erase_if(all.rows, same) != 0)
-                row.fixed = "no: it was found again";
-            all.rows.push_back(std::move(row));
-        }
-    }
+    for (int round = 1; repair(all) && round < kMostRounds; ++round)
+        merge(all.rows, TRY(examine(selection, state_directory, world)).rows);
     return all;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "loader/record.hpp"
 
+#include "loader/state_file.hpp"
 #include "maps/abi/names.h"
-#include "maps/fd.hpp"
 #include "maps/hash.hpp"
 
 #include <dirent.h>
@@ -27,7 +27,6 @@ constexpr std::string_view kMagic = "podlane-record 1 ";
 constexpr const char *kGenerationFile = ".generation";
 constexpr std::size_t kSumDigits = 16;
 constexpr std::size_t kHeader = kMagic.size() + kSumDigits + 1;
-constexpr std::size_t kLargestFile = std::size_t{4} << 20U; // a configuration and a lease are at most 1 MiB each
 
 std::string checksum(std::string_view text) {
     std::array<char, kSumDigits + 1> digits{};
@@ -129,62 +128,6 @@ std::string escaped(std::string_view root) {
     return name;
 }
 
-Error failed(const std::string &doing, int system_errno) {
-    Error error = system_error(ErrorCode::io_failure, doing, system_errno);
-    error.hint = "set \"stateDir\" to a directory that root can write to";
-    return error;
-}
-
-Result<void> make_directory(const std::string &path) {
-    if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST)
-        return {};
-    const auto parent = path.rfind('/');
-    if (errno != ENOENT || parent == 0 || parent == std::string::npos)
-        return failed("creating " + path, errno);
-    TRY(make_directory(path.substr(0, parent)));
-    if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-        return failed("creating " + path, errno);
-    return {};
-}
-
-Result<void> write_all(const Fd &file, const std::string &path, std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t sent = ::write(file.get(), text.data(), text.size());
-        if (sent < 0 && errno == EINTR)
-            continue;
-        if (sent <= 0)
-            return failed("writing " + path, sent < 0 ? errno : ENOSPC);
-        text.remove_prefix(static_cast<std::size_t>(sent));
-    }
-    return {};
-}
-
-// None where there is no file.
-Result<std::optional<std::string>> read_file(const std::string &path) {
-    int fd = -1;
-    do
-        fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    while (fd < 0 && errno == EINTR);
-    const Fd file(fd);
-    if (!file && (errno == ENOENT || errno == ENOTDIR))
-        return std::optional<std::string>{};
-    if (!file)
-        return system_error(ErrorCode::io_failure, "opening " + path, errno);
-    std::string text;
-    std::array<char, 8192> chunk{};
-    while (text.size() < kLargestFile) {
-        const ssize_t got = ::read(file.get(), chunk.data(), chunk.size());
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return system_error(ErrorCode::io_failure, "reading " + path, errno);
-        if (got == 0)
-            break;
-        text.append(chunk.data(), static_cast<std::size_t>(got));
-    }
-    return std::optional(std::move(text));
-}
-
 Result<std::vector<std::string>> names_in(const std::string &directory) {
     std::vector<std::string> names;
     const std::unique_ptr<DIR, int (*)(DIR *)> listing(opendir(directory.c_str()), &closedir);
@@ -218,26 +161,7 @@ AttachmentRecords::AttachmentRecords(const std::string &state_directory, const s
     : directory_(state_directory + "/" + escaped(root)) {}
 
 Result<void> AttachmentRecords::write(const AttachmentRecord &record) const {
-    return replace_file(file_name(record.container_id, record.ifname), to_text(record));
-}
-
-Result<void> AttachmentRecords::replace_file(const std::string &name, const std::string &text) const {
-    const std::string path = directory_ + "/" + name;
-    const std::string fresh = directory_ + "/." + name; // one name: what a killed call left is written over
-    constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
-    Fd file(open(fresh.c_str(), kFlags, 0600));
-    if (!file && errno == ENOENT) {
-        TRY(make_directory(directory_));
-        file = Fd(open(fresh.c_str(), kFlags, 0600));
-    }
-    if (!file)
-        return failed("creating " + fresh, errno);
-    TRY(write_all(file, fresh, text));
-    // Not an fsync(2): it begins to write and does not wait. A file system that cannot do it writes later.
-    static_cast<void>(sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WRITE));
-    if (rename(fresh.c_str(), path.c_str()) != 0)
-        return failed("renaming " + fresh + " to " + name, errno);
-    return {};
+    return replace_file(directory_, file_name(record.container_id, record.ifname), to_text(record));
 }
 
 Result<std::uint64_t> AttachmentRecords::seen_generation() const {
@@ -248,7 +172,7 @@ Result<std::uint64_t> AttachmentRecords::seen_generation() const {
 }
 
 Result<void> AttachmentRecords::note_generation(std::uint64_t generation) const {
-    return replace_file(kGenerationFile, std::to_string(generation));
+    return replace_file(directory_, kGenerationFile, std::to_string(generation));
 }
 
 Result<std::optional<AttachmentRecord>> AttachmentRecords::find(const std::string &container_id,

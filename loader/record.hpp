@@ -60,7 +60,6 @@ class AttachmentRecords {
     [[nodiscard]] Result<void> erase(const std::string &container_id, const std::string &ifname) const;
 
   private:
-    [[nodiscard]] Result<void> replace_file(const std::string &name, const std::string &text) const;
     std::string directory_;
 };
 

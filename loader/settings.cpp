@@ -3,24 +3,20 @@
 
 #include "loader/pace.hpp"
 #include "loader/record.hpp"
+#include "loader/state_file.hpp"
 #include "maps/fd.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <filesystem>
 #include <sstream>
 
 namespace podlane {
 namespace {
-
-constexpr std::size_t kLargestFile = 65536;
 
 std::string joined(const net::SysctlPath &path) {
     std::string name;
@@ -29,29 +25,13 @@ std::string joined(const net::SysctlPath &path) {
     return name;
 }
 
-// The file, locked against other calls until the descriptor is closed.
-Result<Fd> open_locked(const std::string &file, int flags) {
-    Fd fd(::open(file.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!fd)
-        return system_error(errno == ENOENT ? ErrorCode::missing : ErrorCode::io_failure, "opening " + file, errno);
-    if (flock(fd.get(), (flags & O_ACCMODE) == O_RDONLY ? LOCK_SH : LOCK_EX) != 0)
-        return system_error(ErrorCode::io_failure, "locking " + file, errno);
+// Other calls wait until the descriptor is closed.
+Result<Fd> lock(const std::string &directory) {
+    TRY(make_directory(directory));
+    Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd || flock(fd.get(), LOCK_EX) != 0)
+        return system_error(ErrorCode::io_failure, "locking " + directory, errno);
     return fd;
-}
-
-Result<std::string> text_of(const Fd &fd, const std::string &file) {
-    std::string text(kLargestFile, '\0');
-    const ssize_t size = pread(fd.get(), text.data(), text.size(), 0);
-    if (size < 0)
-        return system_error(ErrorCode::io_failure, "reading " + file, errno);
-    text.resize(static_cast<std::size_t>(size));
-    return text;
-}
-
-Result<void> replace_text(const Fd &fd, const std::string &file, const std::string &text) {
-    const bool done = ftruncate(fd.get(), 0) == 0 &&
-                      pwrite(fd.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
-    return done ? Result<void>{} : system_error(ErrorCode::io_failure, "writing " + file, errno);
 }
 
 // Lines "NAME<tab>BEFORE<tab>SET" behind one with the boot; none of another boot.
@@ -104,37 +84,31 @@ net::SysctlPath ChangedSetting::path() const {
 }
 
 Result<NodeSettings> NodeSettings::open(const std::string &state_directory) {
-    return NodeSettings(state_directory + "/settings-" + std::to_string(TRY(netns_number())), TRY(boot_id()));
+    return NodeSettings(state_directory, "settings-" + std::to_string(TRY(netns_number())), TRY(boot_id()));
 }
 
 Result<std::vector<ChangedSetting>> NodeSettings::list() const {
-    auto fd = open_locked(file_, O_RDONLY);
-    if (!fd && fd.error().code == ErrorCode::missing)
-        return std::vector<ChangedSetting>{};
-    return parse(TRY(text_of(TRY(std::move(fd)), file_)), boot_);
+    return parse(TRY(read_file(directory_ + "/" + file_)).value_or(""), boot_);
 }
 
 Result<void> NodeSettings::record(const ChangedSetting &setting) const {
-    auto fd = open_locked(file_, O_RDWR | O_CREAT);
-    if (!fd && fd.error().code == ErrorCode::missing) {
-        std::error_code failed;
-        std::filesystem::create_directories(std::filesystem::path(file_).parent_path(), failed);
-        fd = open_locked(file_, O_RDWR | O_CREAT);
-    }
-    const Fd file = TRY(std::move(fd));
-    auto all = parse(TRY(text_of(file, file_)), boot_);
+    const Fd locked = TRY(lock(directory_));
+    auto all = TRY(list());
     if (find(all, setting.name) == all.end())
         all.push_back(setting);
-    return replace_text(file, file_, to_text(all, boot_));
+    return replace_file(directory_, file_, to_text(all, boot_));
 }
 
 Result<void> NodeSettings::forget(const std::string &name) const {
-    const Fd file = TRY(open_locked(file_, O_RDWR));
-    auto all = parse(TRY(text_of(file, file_)), boot_);
+    const Fd locked = TRY(lock(directory_));
+    auto all = TRY(list());
     std::erase_if(all, [&](const ChangedSetting &one) { return one.name == name; });
-    if (all.empty() && unlink(file_.c_str()) != 0)
-        return system_error(ErrorCode::io_failure, "removing " + file_, errno);
-    return all.empty() ? Result<void>{} : replace_text(file, file_, to_text(all, boot_));
+    if (!all.empty())
+        return replace_file(directory_, file_, to_text(all, boot_));
+    const std::string path = directory_ + "/" + file_;
+    if (unlink(path.c_str()) != 0 && errno != ENOENT)
+        return system_error(ErrorCode::io_failure, "removing " + path, errno);
+    return {};
 }
 
 Result<Change> NodeSettings::enforce(const net::SysctlPath &path, const std::string &value) const {

@@ -42,11 +42,13 @@ class NodeSettings {
     [[nodiscard]] Result<bool> restore(const ChangedSetting &setting) const;
 
   private:
-    NodeSettings(std::string file, std::string boot) : file_(std::move(file)), boot_(std::move(boot)) {}
+    NodeSettings(std::string directory, std::string file, std::string boot)
+        : directory_(std::move(directory)), file_(std::move(file)), boot_(std::move(boot)) {}
     [[nodiscard]] Result<void> record(const ChangedSetting &setting) const;
     [[nodiscard]] Result<void> forget(const std::string &name) const;
 
-    std::string file_;
+    std::string directory_;
+    std::string file_; // in it
     std::string boot_;
 };
 

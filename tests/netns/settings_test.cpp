@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Settings of the node that ADD changes: the log says so, the former values are on disk, uninstall restores them, and
 // what an administrator has changed since stays.
+#include "loader/record.hpp"
 #include "loader/settings.hpp"
 #include "tests/netns/ctl.hpp"
 
@@ -76,11 +77,39 @@ TEST_F(SettingsTest, OfANamespaceThatIsGoneAreNotThoseOfTheNext) {
     for (int i = 0; i < 3; ++i) {
         const auto other = node_.container("namespace" + std::to_string(i));
         const auto inside = require(net::enter(other->ns()));
-        const NodeSettings settings = require(NodeSettings::open("/var/lib/podlane"));
+        const NodeSettings settings = require(NodeSettings::open(kStateDirectory));
         EXPECT_EQ(require(settings.list()).size(), 0U);
         const net::SysctlPath path = {"net", "netfilter", "nf_conntrack_tcp_be_liberal"};
         EXPECT_EQ(require(settings.change(path, "1")), Change::changed);
     }
+}
+
+// What is written to is the file's successor: a call that fails or is killed loses no former value.
+TEST_F(SettingsTest, AreNotChangedIfTheFormerValueCannotBeRecorded) {
+    (void)make(keys_);
+    std::string number;
+    for (const auto &one : std::filesystem::directory_iterator(kStateDirectory))
+        if (one.path().filename().string().starts_with("settings-"))
+            number = one.path().filename();
+    const std::string successor = std::string(kStateDirectory) + "/." + number;
+    const auto listed = [&] { return read_file(std::string(kStateDirectory) + "/" + number); };
+    const std::string before = listed();
+    std::filesystem::create_directory(successor);
+    node_.run("ip -6 route add 2001:db8:aa::/48 dev up0 proto ra");
+    set_sysctl(node_.ns(), "net.ipv6.conf.all.forwarding", "0");
+    set_sysctl(node_.ns(), "net.ipv6.conf.up0.accept_ra", "1");
+    const auto container = node_.container();
+
+    const Reply failed = add(*container, keys_);
+
+    EXPECT_NE(failed.rc, 0);
+    EXPECT_THAT(failed.message(), HasSubstr(successor));
+    EXPECT_EQ(value("net.ipv6.conf.up0.accept_ra"), "1");
+    EXPECT_EQ(listed(), before);
+    std::filesystem::remove(successor);
+    EXPECT_EQ(add(*container, keys_).rc, 0);
+    EXPECT_THAT(listed(), HasSubstr(before));
+    EXPECT_THAT(listed(), HasSubstr("accept_ra"));
 }
 
 TEST_F(SettingsTest, OfConntrackAreNotChangedIfTheConfigurationSaysSo) {

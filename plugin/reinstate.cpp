@@ -12,8 +12,8 @@
 #include "plugin/endpoint.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/network.hpp"
-#include "plugin/peer_interfaces.hpp"
 #include "plugin/plan.hpp"
+#include "plugin/restore.hpp"
 #include "plugin/state.hpp"
 #include "plugin/verify.hpp"
 
@@ -23,10 +23,7 @@ namespace podlane {
 namespace {
 
 // The attachment as its ADD made it.
-struct Whole {
-    cni::Request request;
-    cni::Attachment lease;
-    endpoint entry; // as in endpoints_v1
+struct Whole : Recorded {
     net::Namespace pod;
     net::Netlink host;
     net::Netlink inside; // the container's namespace
@@ -50,8 +47,8 @@ Result<Whole> open_whole(const AttachmentRecord &record, const Tables &tables) {
     if (pod.inode() != entry->netns_inode)
         return Error{ErrorCode::missing, request.netns + " is another namespace now"};
     net::Netlink inside = TRY(net::Netlink::open_in(pod));
-    return Whole{std::move(request), std::move(lease),          *entry,
-                 std::move(pod),     TRY(net::Netlink::open()), std::move(inside)};
+    return Whole{
+        {std::move(request), std::move(lease), *entry}, std::move(pod), TRY(net::Netlink::open()), std::move(inside)};
 }
 
 // Every next hop of the plan is the host-side veth: a later plugin may prefer another of them.
@@ -116,17 +113,6 @@ Result<void> put_back_limiter(Whole &of) {
     return of.request.config.bandwidth ? resume_pacing(of.request.config.bpffs) : Result<void>{};
 }
 
-Result<void> put_back_source_routes(Whole &of, const std::optional<EgressRoute> &way, const Tables &tables,
-                                    Rollback &rollback) {
-    if ((of.entry.flags & (INTERFACE_SIBLINGS | INTERFACE_WAY)) == 0)
-        return {};
-    const auto peers = TRY(find_peer_interfaces(of.request, tables, of.inside, of.pod.inode()));
-    const auto own = addresses_of(of.lease, of.request.ifname);
-    TRY(put_source_routes(TRY(wanted_source_routes(of.entry, own, peers, way, tables, of.host)), peers, tables,
-                          rollback));
-    return record_numbering(way, of.request.config.bpffs, of.host);
-}
-
 Result<void> put_back(Whole &of, const Tables &tables, Rollback &rollback) {
     const auto way = TRY(find_egress_route(of.request.config, of.host));
     const Lock lock = TRY(enter_network(of.request, way, tables, of.host, rollback));
@@ -144,7 +130,7 @@ Result<void> put_back(Whole &of, const Tables &tables, Rollback &rollback) {
         errors.add(masquerade(static_cast<endpoint_masquerade>(of.entry.masquerade), of.request.config,
                               prefixes_of(of.lease, of.request.ifname), rollback));
     errors.add(put_addresses(tables, of.entry, rollback));
-    errors.add(put_back_source_routes(of, way, tables, rollback));
+    errors.add(restore_source_routes(of, tables, of.host));
     errors.add(announce_addresses(way, addresses_in(of.entry), of.host, rollback));
     return std::move(errors).result();
 }

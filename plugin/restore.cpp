@@ -21,20 +21,14 @@
 namespace podlane {
 namespace {
 
-struct Lost {
-    cni::Request request; // of its ADD
-    cni::Attachment lease;
-    endpoint entry;
-};
-
-Result<Lost> lost_from(const AttachmentRecord &record) {
-    Lost lost{TRY(recorded_request(record)), {}, *record.entry};
+Result<Recorded> lost_from(const AttachmentRecord &record) {
+    Recorded lost{TRY(recorded_request(record)), {}, *record.entry};
     lost.lease = TRY(recorded_lease(lost.request, record));
     return lost;
 }
 
 // In the order of an ADD: the addresses come last.
-Result<void> restore_entries(const Lost &lost, const Tables &tables, net::Netlink &host, Rollback &rollback) {
+Result<void> restore_entries(const Recorded &lost, const Tables &tables, net::Netlink &host, Rollback &rollback) {
     const cni::Request &request = lost.request;
     const auto way = TRY(find_egress_route(request.config, host));
     const Lock lock = TRY(enter_network(request, way, tables, host, rollback));
@@ -48,7 +42,7 @@ Result<void> restore_entries(const Lost &lost, const Tables &tables, net::Netlin
     return announce_addresses(way, addresses_in(lost.entry), host, rollback);
 }
 
-Result<void> restore_one(const Lost &lost, const Tables &tables, net::Netlink &host) {
+Result<void> restore_one(const Recorded &lost, const Tables &tables, net::Netlink &host) {
     Rollback rollback;
     if (auto restored = restore_entries(lost, tables, host, rollback); !restored)
         return rollback.undo(std::move(restored).error());
@@ -56,27 +50,11 @@ Result<void> restore_one(const Lost &lost, const Tables &tables, net::Netlink &h
     return {};
 }
 
-// After all endpoints are known: the container's other interfaces, and the network's own egress route.
-Result<void> restore_source_routes(const Lost &lost, const Tables &tables, net::Netlink &host) {
-    if ((lost.entry.flags & (INTERFACE_SIBLINGS | INTERFACE_WAY)) == 0)
-        return {};
-    const net::Namespace pod = TRY(open_container(lost.request));
-    net::Netlink inside = TRY(net::Netlink::open_in(pod));
-    const auto way = TRY(find_egress_route(lost.request.config, host));
-    const auto peers = TRY(find_peer_interfaces(lost.request, tables, inside, pod.inode()));
-    const auto own = addresses_of(lost.lease, lost.request.ifname);
-    Rollback rollback;
-    TRY(put_source_routes(TRY(wanted_source_routes(lost.entry, own, peers, way, tables, host)), peers, tables,
-                          rollback));
-    rollback.commit();
-    return record_numbering(way, lost.request.config.bpffs, host);
-}
-
 // Each on its own: one that fails does not keep the others from being restored.
 Result<std::vector<Restored>> restore_each(std::vector<AttachmentRecord> records, const Tables &tables,
                                            net::Netlink &host) {
     std::vector<Restored> all;
-    std::vector<std::pair<std::size_t, Lost>> restored;
+    std::vector<std::pair<std::size_t, Recorded>> restored;
     for (AttachmentRecord &record : records) {
         auto lost = lost_from(record);
         const auto done = lost ? restore_one(*lost, tables, host) : Result<void>(lost.error());
@@ -121,6 +99,21 @@ Result<void> load_as_recorded(const std::vector<AttachmentRecord> &records) {
 }
 
 } // namespace
+
+Result<void> restore_source_routes(const Recorded &recorded, const Tables &tables, net::Netlink &host) {
+    if ((recorded.entry.flags & (INTERFACE_SIBLINGS | INTERFACE_WAY)) == 0)
+        return {};
+    const net::Namespace pod = TRY(open_container(recorded.request));
+    net::Netlink inside = TRY(net::Netlink::open_in(pod));
+    const auto way = TRY(find_egress_route(recorded.request.config, host));
+    const auto peers = TRY(find_peer_interfaces(recorded.request, tables, inside, pod.inode()));
+    const auto own = addresses_of(recorded.lease, recorded.request.ifname);
+    Rollback rollback;
+    TRY(put_source_routes(TRY(wanted_source_routes(recorded.entry, own, peers, way, tables, host)), peers, tables,
+                          rollback));
+    rollback.commit();
+    return record_numbering(way, recorded.request.config.bpffs, host);
+}
 
 Result<void> restore_lost_endpoints(const cni::Config &config, const Tables &tables) {
     const AttachmentRecords records = records_of(config);

@@ -3,9 +3,10 @@
 // and limits back, from their records on disk.
 #pragma once
 
+#include "loader/net/netlink.hpp"
 #include "loader/record.hpp"
 #include "maps/result.hpp"
-#include "plugin/cni/types.hpp"
+#include "plugin/cni/request.hpp"
 #include "plugin/endpoint.hpp"
 
 #include <optional>
@@ -18,6 +19,17 @@ struct Restored {
     AttachmentRecord record;
     std::optional<Error> failed{}; // none: everything is back
 };
+
+// An attachment as the ADD of its record made it.
+struct Recorded {
+    cni::Request request;
+    cni::Attachment lease;
+    endpoint entry; // as in endpoints_v1
+};
+
+// After all endpoints are known: what the entries say of the container's other interfaces, and of the network's egress
+// route.
+Result<void> restore_source_routes(const Recorded &recorded, const Tables &tables, net::Netlink &host);
 
 // For ADD: all of the root's, once for each generation of its pins. One that cannot be restored is logged and left as
 // it is.

@@ -75,6 +75,17 @@ std::optional<std::uint32_t> parse_mark(std::string_view text) {
     return value;
 }
 
+Result<void> read_between(const Node &node, std::uint64_t least, std::uint64_t most, const std::string &what,
+                          std::uint32_t &into) {
+    if (!node.present())
+        return {};
+    const auto number = node.number(most);
+    if (!number || *number < least)
+        return node.wrong(what + " from " + std::to_string(least) + " to " + std::to_string(most));
+    into = static_cast<std::uint32_t>(*number);
+    return {};
+}
+
 Result<void> read_mac(const Node &node, std::optional<Mac> &into) {
     std::string text;
     TRY(json::read(node, text));
@@ -182,24 +193,11 @@ Result<void> read_directory(const Node &node, std::string &into) {
 }
 
 Result<void> read_map_size(const Node &node, std::uint32_t &into) {
-    if (!node.present())
-        return {};
-    const auto size = node.number(kLargestMap);
-    if (!size || *size == 0)
-        return node.wrong("a whole number from 1 to " + std::to_string(kLargestMap));
-    into = static_cast<std::uint32_t>(*size);
-    return {};
+    return read_between(node, 1, kLargestMap, "a whole number", into);
 }
 
 Result<void> read_ipam_timeout(const Node &node, std::uint32_t &into) {
-    constexpr std::uint64_t kLongest = 3600;
-    if (!node.present())
-        return {};
-    const auto seconds = node.number(kLongest);
-    if (!seconds || *seconds == 0)
-        return node.wrong("a whole number of seconds from 1 to " + std::to_string(kLongest));
-    into = static_cast<std::uint32_t>(*seconds);
-    return {};
+    return read_between(node, 1, 3600, "a whole number of seconds", into);
 }
 
 Result<void> read_ipam_type(const Node &node, std::string &into) {
@@ -284,14 +282,7 @@ Result<void> read_slow_path_mark(const Node &node, std::uint32_t &into_value, st
 }
 
 Result<void> read_confirm_interval(const Node &node, std::uint32_t &into) {
-    constexpr std::uint64_t kLeast = 10, kMost = 60'000;
-    if (!node.present())
-        return {};
-    const auto ms = node.number(kMost);
-    if (!ms || *ms < kLeast)
-        return node.wrong("milliseconds from 10 to 60000");
-    into = static_cast<std::uint32_t>(*ms);
-    return {};
+    return read_between(node, 10, 60'000, "milliseconds", into);
 }
 
 } // namespace podlane::cni

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 // What a call says that fails, or succeeds with a warning, for reasons outside of its configuration's text, as
 // tests/conformance/data/messages.txt has it. PODLANE_WRITE_MESSAGES=1 rewrites the file.
+#include "tests/harness/golden.hpp"
 #include "tests/netns/verbs.hpp"
 
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 namespace podlane::test {
@@ -75,15 +74,7 @@ TEST_F(MessagesTest, AreThoseOfTheFile) {
     now += add_with("gateway off the uplink's link", {{"uplink", "up0"}, {"gateway", "192.0.2.1"}});
     now += add_with("gateway on the uplink's link", {{"uplink", "up0"}, {"gateway", "203.0.113.1"}});
     now += add_with("ipam and prevResult", {{"prevResult", {{"cniVersion", "1.0.0"}}}});
-
-    const char *source = std::getenv("PODLANE_SOURCE_DIR");
-    const std::string path = std::string(source != nullptr ? source : ".") + "/tests/conformance/data/messages.txt";
-    if (std::getenv("PODLANE_WRITE_MESSAGES") != nullptr)
-        std::ofstream(path) << now;
-    std::ifstream file(path);
-    std::stringstream before;
-    before << file.rdbuf();
-    EXPECT_EQ(now, before.str()) << "if the change is meant: PODLANE_WRITE_MESSAGES=1";
+    expect_as_in("tests/conformance/data/messages.txt", now);
 }
 
 } // namespace

@@ -3,8 +3,7 @@
 // which path the victims' connections take, nor reaches what the host's rules close.
 #include "tests/netns/attacker.hpp"
 #include "tests/netns/conntrack.hpp"
-#include "tests/netns/lab.hpp"
-#include "tests/netns/services.hpp"
+#include "tests/netns/service_test.hpp"
 
 #include <linux/if_packet.h>
 #include <net/if.h>
@@ -17,36 +16,12 @@ namespace {
 constexpr std::uint16_t kPort = 53;
 constexpr int kQueries = 20;
 
-class AttackFlow : public LabTest {
+class AttackFlow : public ServiceTest {
   protected:
-    void SetUp() override {
-        LabTest::SetUp();
-        if (IsSkipped())
-            return;
-        client_ = add_pod();
-        server_ = add_pod();
-    }
-    Pod add_pod(Json keys = Json::object()) {
-        keys["firstPacket"] = "host";
-        return LabTest::add_pod(keys);
-    }
-    void rule(const std::string &words) { lab_->node().run(iptables() + " -w " + words); }
-    void serve() {
-        service_ = {ip(ipv4() ? "198.18.255.1" : "2001:db8:5e::1"), kPort, addr(server_), kPort, pod_range()};
-        lab_->node().run(iptables() + "-restore", iptables_rules(service_));
-    }
-    [[nodiscard]] Endpoint cluster_ip() const { return {service_.cluster_ip, kPort}; }
+    AttackFlow() : ServiceTest(kPort, kPort) {}
     [[nodiscard]] Mac uplink_mac() {
         const Json link = Json::parse(lab_->node().run("ip -j link show up0")).at(0);
         return require(parse_mac(link.at("address").get<std::string>()));
-    }
-    [[nodiscard]] Fd connected(const Endpoint &to, Transport transport, std::uint16_t port = 0) const {
-        Fd socket = open_socket(client_.ns(), transport, ipv4(), {{}, port});
-        EXPECT_EQ(connect_to(socket, to), 0);
-        return socket;
-    }
-    static bool answered(const Fd &socket) {
-        return send_text(socket, "hello") == 0 && receive(socket).text == "hello";
     }
     [[nodiscard]] std::uint64_t fast() const { return lab_->count(client_, REASON_SENT_DIRECT); }
     void expect_fast(const Fd &socket) const {
@@ -55,16 +30,12 @@ class AttackFlow : public LabTest {
             return !answered(socket) || fast() > before;
         }));
     }
-
-    Pod client_;
-    Pod server_;
-    Service service_;
 };
 
 // Datagrams and SYNs in the name of the service, for the ports from which the pod will ask.
 TEST_P(AttackFlow, ForgedRepliesOfAServiceChangeNothing) {
     const EchoServer server(server_.ns(), ipv4(), kPort);
-    serve();
+    serve(server_);
     lab_->node().run("sysctl -qw net.ipv4.conf.all.rp_filter=1");
     rule("-A FORWARD -i up0 -m conntrack --ctstate NEW -j DROP");
     const Wire wire(lab_->outside(), "eth0");
@@ -116,7 +87,7 @@ TEST_P(AttackFlow, AClosedForwardChainIsClosedToTheUplink) {
 // The same four numbers at the backend, once by its own address and once by the service's.
 TEST_P(AttackFlow, DirectAndTranslatedConnectionsOfTheSamePortsLive) {
     const EchoServer server(server_.ns(), ipv4(), kPort);
-    serve();
+    serve(server_);
     for (const bool direct_first : {true, false}) {
         const std::uint16_t port = direct_first ? 23456 : 23457;
         std::vector<Fd> sockets;
@@ -165,7 +136,7 @@ std::uint64_t flood(const net::Namespace &from, const std::vector<ip_addr> &to, 
 TEST_P(AttackFlow, AFloodOfFlowsCostsOthersNothing) {
     const Pod hostile = add_pod();
     const EchoServer server(server_.ns(), ipv4(), kPort);
-    serve();
+    serve(server_);
     lab_->node().run("sysctl -qw net.netfilter.nf_conntrack_tcp_loose=0");
     rule("-A FORWARD -p tcp ! --syn -m conntrack --ctstate NEW -j DROP");
     std::vector<Fd> idle;

@@ -2,8 +2,7 @@
 // How established connections leave the fast path: entries of conntrack that go, change or expire, policies of IPsec,
 // helpers, ends and reuse of ports.
 #include "tests/netns/conntrack.hpp"
-#include "tests/netns/lab.hpp"
-#include "tests/netns/services.hpp"
+#include "tests/netns/service_test.hpp"
 
 #include <sys/socket.h>
 
@@ -18,41 +17,16 @@ std::chrono::milliseconds noticed() {
     return kConfirmed + (slow() ? std::chrono::seconds(5) : std::chrono::seconds(1));
 }
 
-class FlowEnd : public LabTest {
+class FlowEnd : public ServiceTest {
   protected:
-    void SetUp() override {
-        LabTest::SetUp();
-        if (IsSkipped())
-            return;
-        caller_ = add_pod();
-        backend_ = add_pod();
-    }
-    Pod add_pod(Json keys = Json::object()) {
-        keys["firstPacket"] = "host";
-        keys["slowPathMark"] = "0x10/0x10";
-        return LabTest::add_pod(keys);
-    }
-    void serve(const Pod &backend) {
-        service_ = {ip(ipv4() ? "198.18.255.1" : "2001:db8:5e::1"), kPort, addr(backend), kBackendPort, pod_range()};
-        lab_->node().run(iptables() + "-restore", iptables_rules(service_));
-    }
-    void rule(const std::string &words) { lab_->node().run(iptables() + " -w " + words); }
+    FlowEnd() : ServiceTest(kPort, kBackendPort, {{"slowPathMark", "0x10/0x10"}}) {}
     void set(const std::string &name, const std::string &value) {
         lab_->node().run("sysctl -qw net.netfilter.nf_conntrack_" + name + "=" + value);
     }
-    [[nodiscard]] Endpoint cluster_ip() const { return {service_.cluster_ip, service_.port}; }
-    [[nodiscard]] Fd connected(const Endpoint &to, Transport transport = Transport::tcp, std::uint16_t port = 0) const {
-        Fd socket = open_socket(caller_.ns(), transport, ipv4(), {{}, port});
-        EXPECT_EQ(connect_to(socket, to), 0);
-        return socket;
-    }
     [[nodiscard]] std::uint64_t fast() const {
-        return lab_->count(caller_, REASON_SENT_DIRECT) + lab_->count(caller_, REASON_SENT_UPLINK);
+        return lab_->count(client_, REASON_SENT_DIRECT) + lab_->count(client_, REASON_SENT_UPLINK);
     }
     // Whether the next exchange is answered, and takes the fast path there.
-    static bool answered(const Fd &socket) {
-        return send_text(socket, "hello") == 0 && receive(socket).text == "hello";
-    }
     [[nodiscard]] bool is_fast(const Fd &socket) const {
         const std::uint64_t before = fast();
         EXPECT_TRUE(answered(socket));
@@ -65,22 +39,18 @@ class FlowEnd : public LabTest {
     [[nodiscard]] std::optional<Tracked> entry(const Fd &socket) {
         const std::uint16_t port = local_of(socket).port;
         for (const Tracked &one : tracked(lab_->node().ns()))
-            if (one.source.port == port && to_string(one.source.addr) == to_string(addr(caller_)))
+            if (one.source.port == port && to_string(one.source.addr) == to_string(addr(client_)))
                 return one;
         return {};
     }
-
-    Pod caller_;
-    Pod backend_;
-    Service service_;
 };
 
 // As kube-proxy does it when an endpoint goes: new rules, and the entries of the old endpoint deleted.
 TEST_P(FlowEnd, AUdpClientWithAFixedPortMovesToTheNextBackend) {
     const Pod next = add_pod();
-    const EchoServer old_server(backend_.ns(), ipv4(), kBackendPort);
+    const EchoServer old_server(server_.ns(), ipv4(), kBackendPort);
     const EchoServer new_server(next.ns(), ipv4(), kBackendPort);
-    serve(backend_);
+    serve(server_);
     const Fd client = connected(cluster_ip(), Transport::udp, 20053);
     expect_fast(client);
     ASSERT_TRUE(new_server.callers().empty());
@@ -104,8 +74,8 @@ TEST_P(FlowEnd, AUdpClientWithAFixedPortMovesToTheNextBackend) {
 }
 
 TEST_P(FlowEnd, ADeletedEntryLetsTheRulesDecideAgain) {
-    const EchoServer server(backend_.ns(), ipv4(), kBackendPort);
-    serve(backend_);
+    const EchoServer server(server_.ns(), ipv4(), kBackendPort);
+    serve(server_);
     const Fd client = connected(cluster_ip());
     expect_fast(client);
     rule("-I FORWARD -p tcp --dport " + std::to_string(kBackendPort) + " -j REJECT --reject-with tcp-reset");
@@ -121,8 +91,8 @@ TEST_P(FlowEnd, ADeletedEntryLetsTheRulesDecideAgain) {
 }
 
 TEST_P(FlowEnd, AMarkKeepsAConnectionOnTheSlowPath) {
-    const EchoServer server(backend_.ns(), ipv4(), kBackendPort);
-    serve(backend_);
+    const EchoServer server(server_.ns(), ipv4(), kBackendPort);
+    serve(server_);
     const Fd client = connected(cluster_ip());
     expect_fast(client);
     const std::optional<Tracked> known = entry(client);
@@ -139,12 +109,12 @@ TEST_P(FlowEnd, AMarkKeepsAConnectionOnTheSlowPath) {
 
 // The strictest rules there are for a connection that is picked up in the middle.
 TEST_P(FlowEnd, LostEntriesCostNoConnectionBesideStrictRules) {
-    const EchoServer server(backend_.ns(), ipv4(), kBackendPort);
-    serve(backend_);
+    const EchoServer server(server_.ns(), ipv4(), kBackendPort);
+    serve(server_);
     set("tcp_loose", "0");
     rule("-A FORWARD -p tcp ! --syn -m conntrack --ctstate NEW -j DROP");
     rule("-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT");
-    rule("-A FORWARD -p tcp -m conntrack --ctstate NEW -d " + to_string(addr(backend_)) + " -j ACCEPT");
+    rule("-A FORWARD -p tcp -m conntrack --ctstate NEW -d " + to_string(addr(server_)) + " -j ACCEPT");
     rule("-A FORWARD -p tcp -j DROP");
     const Fd client = connected(cluster_ip());
     const std::string flush =
@@ -156,17 +126,17 @@ TEST_P(FlowEnd, LostEntriesCostNoConnectionBesideStrictRules) {
 }
 
 TEST_P(FlowEnd, ConnectionsWithAHelperStayOnTheSlowPath) {
-    const EchoServer server(backend_.ns(), ipv4(), 2121);
+    const EchoServer server(server_.ns(), ipv4(), 2121);
     rule("-t raw -A PREROUTING -p tcp --dport 2121 -j CT --helper ftp");
     rule("-A FORWARD -m conntrack --ctstate INVALID -j DROP");
-    const Fd client = connected({addr(backend_), 2121});
+    const Fd client = connected({addr(server_), 2121});
     EXPECT_EQ(transfer(client, 1 << 20), 0);
     EXPECT_EQ(fast(), 0U);
 }
 
 TEST_P(FlowEnd, ABusyConnectionNeverExpiresAndAnIdleOneDoes) {
-    const EchoServer server(backend_.ns(), ipv4(), kBackendPort);
-    serve(backend_);
+    const EchoServer server(server_.ns(), ipv4(), kBackendPort);
+    serve(server_);
     set("tcp_timeout_established", "4");
     set("udp_timeout_stream", "4");
     for (const Transport transport : {Transport::tcp, Transport::udp}) {
@@ -186,8 +156,8 @@ TEST_P(FlowEnd, ABusyConnectionNeverExpiresAndAnIdleOneDoes) {
 // conntrack has not seen the sequence numbers of the bytes on the fast path, and so cannot believe a reset: the entry
 // keeps its state, but the time-out of a closed connection.
 TEST_P(FlowEnd, AResetConnectionsPortCanBeUsedAgain) {
-    const EchoServer server(backend_.ns(), ipv4(), kBackendPort);
-    serve(backend_);
+    const EchoServer server(server_.ns(), ipv4(), kBackendPort);
+    serve(server_);
     for (int round = 0; round < 4; ++round) {
         Fd client = connected(cluster_ip(), Transport::tcp, 20099);
         ASSERT_EQ(transfer(client, 1 << 20), 0) << "round " << round;
@@ -211,7 +181,7 @@ TEST_P(FlowEnd, PoliciesOfIpsecThatComeLaterHoldInBothDirections) {
     (void)must_run(lab_->outside(), words("ip route add " + pod_range() + " via " + via));
     rule("-A FORWARD -m conntrack --ctstate INVALID -j DROP");
     const EchoServer server(lab_->outside(), ipv4(), kPort);
-    const std::string pod = to_string(addr(caller_));
+    const std::string pod = to_string(addr(client_));
     const std::string outside = to_string(outside_addr());
     const std::string out = " src " + pod + " dst " + outside + " dir out tmpl src " + via + " dst " + outside;
     const std::string in = " src " + outside + " dst " + pod + " dir fwd tmpl src " + outside + " dst " + via;

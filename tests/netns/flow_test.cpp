@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Connections that conntrack has confirmed take the fast path, translated as the host translates them; first packets
 // and everything that the host's rules refuse take the slow path.
-#include "tests/netns/lab.hpp"
-#include "tests/netns/services.hpp"
+#include "tests/netns/service_test.hpp"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -13,84 +12,55 @@ namespace {
 constexpr std::uint16_t kServicePort = 80;
 constexpr std::uint16_t kBackendPort = 8080;
 
-class Flow : public LabTest {
+class Flow : public ServiceTest {
   protected:
-    void SetUp() override {
-        LabTest::SetUp();
-        if (IsSkipped())
-            return;
-        a_ = add_pod();
-        b_ = add_pod();
-    }
-    // Nothing but the keys that a user would write: "firstPacket" is "host" unless it is set.
-    Pod add_pod(Json keys = Json::object()) {
-        keys["firstPacket"] = "host";
-        return LabTest::add_pod(keys);
-    }
-    void serve(const Pod &backend, bool nftables = false) {
-        service_ = {ipv4() ? ip("198.18.255.1") : ip("2001:db8:5e::1"), kServicePort, addr(backend), kBackendPort,
-                    pod_range()};
-        if (nftables)
-            lab_->node().run("nft -f -", nftables_rules(service_));
-        else
-            lab_->node().run(iptables() + "-restore", iptables_rules(service_));
-    }
-    [[nodiscard]] Endpoint cluster_ip() const { return {service_.cluster_ip, service_.port}; }
-    [[nodiscard]] Fd connected(const Endpoint &to, Transport transport = Transport::tcp) const {
-        Fd socket = open_socket(a_.ns(), transport, ipv4());
-        EXPECT_EQ(connect_to(socket, to), 0);
-        return socket;
-    }
+    Flow() : ServiceTest(kServicePort, kBackendPort) {}
     // Conntrack, which every rule of a stateful firewall needs.
-    void track() { lab_->node().run(iptables() + " -A FORWARD -m conntrack --ctstate INVALID -j DROP"); }
+    void track() { rule("-A FORWARD -m conntrack --ctstate INVALID -j DROP"); }
     [[nodiscard]] std::uint64_t sent_fast(const Pod &pod) const { return lab_->count(pod, REASON_SENT_DIRECT); }
     [[nodiscard]] Flows flows() { return require(open_flows(lab_->node().bpffs(), Access::read_write)); }
     // The conntrack table as text.
     [[nodiscard]] std::string conntrack() { return lab_->node().run("cat /proc/net/nf_conntrack"); }
-
-    Pod a_;
-    Pod b_;
-    Service service_;
 };
 
 TEST_P(Flow, AServicesEstablishedConnectionIsFastInBothDirections) {
-    const EchoServer server(b_.ns(), ipv4(), kBackendPort);
+    const EchoServer server(server_.ns(), ipv4(), kBackendPort);
     for (const bool nftables : {false, true}) {
         SCOPED_TRACE(nftables ? "nftables" : "iptables");
-        serve(b_, nftables);
-        const auto a_before = sent_fast(a_), b_before = sent_fast(b_);
+        serve(server_, nftables);
+        const auto a_before = sent_fast(client_), b_before = sent_fast(server_);
         const Fd socket = connected(cluster_ip());
         ASSERT_EQ(transfer(socket, 1 << 20), 0);
-        EXPECT_GE(sent_fast(a_) - a_before, 10U);
-        EXPECT_GE(sent_fast(b_) - b_before, 10U);
+        EXPECT_GE(sent_fast(client_) - a_before, 10U);
+        EXPECT_GE(sent_fast(server_) - b_before, 10U);
         lab_->node().run(nftables ? "nft flush ruleset" : iptables() + " -t nat -F");
     }
     for (const ip_addr &caller : server.callers())
-        EXPECT_EQ(to_string(caller), to_string(addr(a_))) << "the caller's address is not kept";
+        EXPECT_EQ(to_string(caller), to_string(addr(client_))) << "the caller's address is not kept";
 }
 
 TEST_P(Flow, FirstPacketsTakeTheSlowPathAndItsRules) {
-    const EchoServer server(b_.ns(), ipv4(), 7);
+    const EchoServer server(server_.ns(), ipv4(), 7);
     track();
     lab_->node().run(iptables() + " -A FORWARD -p tcp --dport 7 -j DROP");
-    const Fd socket = open_socket(a_.ns(), Transport::tcp, ipv4());
-    EXPECT_EQ(connect_to(socket, {addr(b_), 7}), ETIMEDOUT);
-    EXPECT_EQ(sent_fast(a_), 0U);
+    const Fd socket = open_socket(client_.ns(), Transport::tcp, ipv4());
+    EXPECT_EQ(connect_to(socket, {addr(server_), 7}), ETIMEDOUT);
+    EXPECT_EQ(sent_fast(client_), 0U);
     EXPECT_TRUE(require(flows().entries()).empty());
 }
 
 TEST_P(Flow, PodsByTheirOwnAddressesAreFastOnceConfirmed) {
-    const EchoServer server(b_.ns(), ipv4(), 7);
+    const EchoServer server(server_.ns(), ipv4(), 7);
     track();
-    const Fd socket = connected({addr(b_), 7});
+    const Fd socket = connected({addr(server_), 7});
     ASSERT_EQ(transfer(socket, 1 << 20), 0);
-    EXPECT_GE(sent_fast(a_), 10U);
-    EXPECT_GE(sent_fast(b_), 10U);
+    EXPECT_GE(sent_fast(client_), 10U);
+    EXPECT_GE(sent_fast(server_), 10U);
 }
 
 TEST_P(Flow, FlushedEntriesCostNoConnection) {
-    const EchoServer server(b_.ns(), ipv4(), kBackendPort);
-    serve(b_);
+    const EchoServer server(server_.ns(), ipv4(), kBackendPort);
+    serve(server_);
     const Fd socket = connected(cluster_ip());
     for (int i = 0; i < 5; ++i) {
         ASSERT_EQ(transfer(socket, 100'000), 0);
@@ -102,8 +72,8 @@ TEST_P(Flow, FlushedEntriesCostNoConnection) {
 }
 
 TEST_P(Flow, ClosedConnectionsLeaveNoEntryAndEndInConntrack) {
-    const EchoServer server(b_.ns(), ipv4(), kBackendPort);
-    serve(b_);
+    const EchoServer server(server_.ns(), ipv4(), kBackendPort);
+    serve(server_);
     {
         const Fd socket = connected(cluster_ip());
         ASSERT_EQ(transfer(socket, 4 << 20), 0);
@@ -117,40 +87,40 @@ TEST_P(Flow, ClosedConnectionsLeaveNoEntryAndEndInConntrack) {
 }
 
 TEST_P(Flow, WithoutLiberalWindowsTcpStaysOnTheSlowPath) {
-    const EchoServer server(b_.ns(), ipv4(), kBackendPort);
-    serve(b_);
+    const EchoServer server(server_.ns(), ipv4(), kBackendPort);
+    serve(server_);
     lab_->node().run("sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal=0");
     const Fd socket = connected(cluster_ip());
     ASSERT_EQ(transfer(socket, 1 << 20), 0);
-    EXPECT_EQ(sent_fast(a_), 0U);
+    EXPECT_EQ(sent_fast(client_), 0U);
 }
 
 TEST_P(Flow, IpsecPoliciesKeepPacketsOnTheSlowPath) {
-    const EchoServer server(b_.ns(), ipv4(), kBackendPort);
-    serve(b_);
+    const EchoServer server(server_.ns(), ipv4(), kBackendPort);
+    serve(server_);
     // Of an address that nobody uses: the node has a policy, and it is the kernel that decides whom it concerns.
     const std::string other = ipv4() ? "192.0.2.99/32" : "2001:db8:99::1/128";
     lab_->node().run("ip xfrm policy add dir fwd src " + other + " dst " + other + " tmpl proto esp mode tunnel");
     const Fd socket = connected(cluster_ip());
     ASSERT_EQ(transfer(socket, 1 << 20), 0);
-    EXPECT_EQ(sent_fast(a_), 0U);
+    EXPECT_EQ(sent_fast(client_), 0U);
     lab_->node().run("ip xfrm policy flush");
     ASSERT_EQ(transfer(socket, 1 << 20), 0);
-    EXPECT_GE(sent_fast(a_), 10U);
+    EXPECT_GE(sent_fast(client_), 10U);
 }
 
 TEST_P(Flow, AUdpStreamFollowsConntrackOnceItIsAssured) {
-    const EchoServer server(b_.ns(), ipv4(), kBackendPort);
-    serve(b_);
+    const EchoServer server(server_.ns(), ipv4(), kBackendPort);
+    serve(server_);
     const Fd socket = connected(cluster_ip(), Transport::udp);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while ((sent_fast(a_) == 0 || sent_fast(b_) == 0) && std::chrono::steady_clock::now() < deadline) {
+    while ((sent_fast(client_) == 0 || sent_fast(server_) == 0) && std::chrono::steady_clock::now() < deadline) {
         ASSERT_EQ(send_text(socket, "hello"), 0);
         ASSERT_EQ(receive(socket).text, "hello");
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
-    EXPECT_GT(sent_fast(a_), 0U);
-    EXPECT_GT(sent_fast(b_), 0U);
+    EXPECT_GT(sent_fast(client_), 0U);
+    EXPECT_GT(sent_fast(server_), 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Netns, Flow, lab_parameters(), lab_parameter_name);

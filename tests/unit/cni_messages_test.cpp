@@ -2,12 +2,8 @@
 // Every message that a configuration or an environment can cause, as tests/unit/data/messages.txt has it, so that a
 // change is seen. PODLANE_WRITE_MESSAGES=1 rewrites the file.
 #include "plugin/cni/request.hpp"
+#include "tests/harness/golden.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -177,17 +173,7 @@ std::string all_messages() {
     return out + "DEL of nothing\n" + answer(environment("DEL"), "");
 }
 
-TEST(CniMessages, AreThoseOfTheFile) {
-    const char *source = std::getenv("PODLANE_SOURCE_DIR");
-    const std::string path = std::string(source != nullptr ? source : ".") + "/tests/unit/data/messages.txt";
-    const std::string now = all_messages();
-    if (std::getenv("PODLANE_WRITE_MESSAGES") != nullptr)
-        std::ofstream(path) << now;
-    std::ifstream file(path);
-    std::stringstream before;
-    before << file.rdbuf();
-    EXPECT_EQ(now, before.str()) << "if the change is meant: PODLANE_WRITE_MESSAGES=1";
-}
+TEST(CniMessages, AreThoseOfTheFile) { test::expect_as_in("tests/unit/data/messages.txt", all_messages()); }
 
 // What failed has a name, and what was expected is said.
 TEST(CniMessages, EachNamesTheKeyOrVariable) {

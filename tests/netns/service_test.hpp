@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// A client and a server on a node of which everything is as by default, "firstPacket" included, and a Service in front
+// of the server as kube-proxy makes one.
+#pragma once
+
+#include "tests/netns/lab.hpp"
+#include "tests/netns/services.hpp"
+
+namespace podlane::test {
+
+class ServiceTest : public LabTest {
+  protected:
+    explicit ServiceTest(std::uint16_t port, std::uint16_t backend_port, Json keys = Json::object())
+        : port_(port), backend_port_(backend_port), keys_(std::move(keys)) {
+        keys_["firstPacket"] = "host";
+    }
+    void SetUp() override {
+        LabTest::SetUp();
+        if (IsSkipped())
+            return;
+        client_ = add_pod();
+        server_ = add_pod();
+    }
+    Pod add_pod(const Json &more = Json::object()) {
+        Json keys = keys_;
+        keys.update(more);
+        return LabTest::add_pod(keys);
+    }
+    void rule(const std::string &words) { lab_->node().run(iptables() + " -w " + words); }
+    void serve(const Pod &backend, bool nftables = false) {
+        service_ = {ip(ipv4() ? "198.18.255.1" : "2001:db8:5e::1"), port_, addr(backend), backend_port_, pod_range()};
+        if (nftables)
+            lab_->node().run("nft -f -", nftables_rules(service_));
+        else
+            lab_->node().run(iptables() + "-restore", iptables_rules(service_));
+    }
+    [[nodiscard]] Endpoint cluster_ip() const { return {service_.cluster_ip, service_.port}; }
+    [[nodiscard]] Fd connected(const Endpoint &to, Transport transport = Transport::tcp, std::uint16_t port = 0) const {
+        Fd socket = open_socket(client_.ns(), transport, ipv4(), {{}, port});
+        EXPECT_EQ(connect_to(socket, to), 0);
+        return socket;
+    }
+    static bool answered(const Fd &socket) {
+        return send_text(socket, "hello") == 0 && receive(socket).text == "hello";
+    }
+
+    Pod client_;
+    Pod server_;
+    Service service_;
+
+  private:
+    std::uint16_t port_;
+    std::uint16_t backend_port_;
+    Json keys_;
+};
+
+} // namespace podlane::test

@@ -64,7 +64,7 @@ Result<std::uint32_t> without_fast_path(net::Netlink &host, const net::Link &hos
     if ((flags & kFast) == 0 || !TRY(has_foreign_qdisc(host, host_veth)))
         return flags;
     log(cni::Log::Level::info,
-        host_veth.name + " has a qdisc of somebody else: all its packets take the host stack, and so that qdisc");
+        host_veth.name + " has a foreign qdisc: all its packets take the host stack, and so that qdisc");
     return flags & ~kFast;
 }
 

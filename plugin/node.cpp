@@ -90,7 +90,7 @@ Result<HookKind> choose_hook_kind(const cni::Config &config, std::uint32_t ifind
     if (usable != wanted && config.attach == cni::AttachBy::clsact)
         return Error{ErrorCode::invalid_network_config,
                      "clsact cannot be put on interface " + std::to_string(ifindex) +
-                         ": a qdisc `ingress` of somebody else is in its place",
+                         ": a foreign qdisc `ingress` is in its place",
                      "set \"attach\" to \"auto\" or \"tcx\""};
     return usable;
 }

@@ -37,7 +37,7 @@ TEST_F(CheckTest, PassesAfterAdd) {
 
 TEST_F(CheckTest, LinkDown) {
     on_node("ip link set " + host() + " down");
-    expect_said(host() + " is down");
+    expect_said("host-side veth " + host() + " is down");
 }
 
 TEST_F(CheckTest, PodLinkDown) {

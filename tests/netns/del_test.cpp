@@ -177,7 +177,7 @@ TEST_F(DelTest, OfAnOldSandboxLeavesTheNewOneOfThePodAlone) {
     expect_nothing_left();
 }
 
-// A link of the name that somebody else made is not ours to remove.
+// A foreign link of the same name stays.
 TEST_F(DelTest, LeavesAForeignLinkOfItsNameAlone) {
     const Pod made = make();
     ASSERT_EQ(del(*made.container).rc, 0);

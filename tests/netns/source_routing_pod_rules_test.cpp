@@ -305,7 +305,7 @@ TEST_P(NoHostVeth, WhatNeedsProgramsIsRefused) {
         chain.variables = {{"CNI_IFNAME", "net1"}};
         const Reply reply = chain.add(*pod_);
         EXPECT_EQ(reply.code(), 2) << keys << reply;
-        EXPECT_NE(reply.message().find("no host"), std::string::npos) << reply;
+        EXPECT_NE(reply.message().find("no host-side veth"), std::string::npos) << reply;
         EXPECT_EQ(chain.del(*pod_, true).rc, 0);
         EXPECT_EQ(routing().find("20556"), std::string::npos);
     }

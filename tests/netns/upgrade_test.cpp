@@ -222,7 +222,7 @@ TEST_P(UpgradeTest, DoesNothingWhereThereIsNothingToDo) {
     EXPECT_EQ(on_hooks(a_.ifindex), pinned());
 }
 
-// A filter of somebody else in our place on the last pod's hook: the pods before it have the new programs by then.
+// A foreign filter in the place of Podlane's on the last pod's hook: the pods before it have the new programs by then.
 TEST_P(UpgradeTest, FailingHalfWayPutsTheOldVersionBack) {
     const Pod c = cluster_->add_pod(1, {{"attach", "clsact"}});
     node().run("tc filter del dev " + c.host_ifname + " ingress prio 20");

@@ -33,12 +33,6 @@ struct Rule {
     bool first_packets_only = false;
 };
 
-struct Found {
-    std::set<std::string> what{};
-    std::vector<std::string> leads_to{};
-};
-using Rules = std::map<ChainId, Found>;
-
 // What an expression of nf_tables, or a match or target of iptables, does by packet.
 const std::map<std::string, std::string, std::less<>> kByPacket = {
     {"limit", "limit"},     {"hashlimit", "limit"},  {"quota", "quota"},
@@ -53,6 +47,8 @@ const std::map<std::string, std::string, std::less<>> kByPacket = {
 const std::map<std::string, std::pair<int, std::string>, std::less<>> kWriters = {
     {"payload", {NFTA_PAYLOAD_SREG, "changed header"}}, {"meta", {NFTA_META_SREG, "mark"}}};
 
+constexpr std::string_view kKubeProxy = "KUBE-";
+
 constexpr std::uint32_t kFirstPackets =
     NF_CT_STATE_INVALID_BIT | NF_CT_STATE_BIT(IP_CT_NEW) | NF_CT_STATE_UNTRACKED_BIT;
 
@@ -66,7 +62,7 @@ std::optional<ChainId> id_of(nlmsghdr *answer, const std::string &table, const s
     const auto *header = static_cast<nfgenmsg *>(nlmsg_data(answer));
     const bool meets_ip = header->nfgen_family == NFPROTO_IPV4 || header->nfgen_family == NFPROTO_IPV6 ||
                           header->nfgen_family == NFPROTO_INET;
-    if (!meets_ip || table == "kube-proxy" || table.starts_with("podlane-") || chain.starts_with("KUBE-"))
+    if (!meets_ip || table == "kube-proxy" || table.starts_with("podlane-") || chain.starts_with(kKubeProxy))
         return std::nullopt;
     return ChainId{header->nfgen_family, table, chain};
 }
@@ -152,21 +148,34 @@ std::optional<Rule> parse_rule(nlmsghdr *answer) {
     return rule;
 }
 
-// Without those of what a rule for first packets leads to.
-void collect(const Rules &rules, const ChainId &chain, std::set<ChainId> &seen, std::set<std::string> &what) {
-    const auto found = rules.find(chain);
-    if (found == rules.end() || !seen.insert(chain).second)
-        return;
-    what.insert(found->second.what.begin(), found->second.what.end());
-    for (const std::string &next : found->second.leads_to)
-        collect(rules, {std::get<0>(chain), std::get<1>(chain), next}, seen, what);
-}
-
-Message dump_of(int message) {
+Message dump_of(int message, std::uint8_t family) {
     nfgenmsg header{};
-    header.nfgen_family = NFPROTO_UNSPEC;
+    header.nfgen_family = family;
     header.version = NFNETLINK_V0;
     return {(NFNL_SUBSYS_NFTABLES << 8) | message, kDump, header};
+}
+
+Message rules_of(const ChainId &chain) {
+    const auto &[family, table, name] = chain;
+    Message message = dump_of(NFT_MSG_GETRULE, family);
+    message.put(NFTA_RULE_TABLE, table).put(NFTA_RULE_CHAIN, name);
+    return message;
+}
+
+// Without those of what a rule for first packets leads to. Chain by chain: kube-proxy may have tens of thousands.
+Result<void> collect(Netlink &netfilter, const ChainId &chain, std::set<ChainId> &seen, std::set<std::string> &what) {
+    const auto &[family, table, name] = chain;
+    if (name.starts_with(kKubeProxy) || !seen.insert(chain).second)
+        return {};
+    for (Rule &rule : TRY(dump<Rule>(
+             netfilter, [&] { return rules_of(chain); }, parse_rule, "listing the rules of chain " + name))) {
+        if (rule.first_packets_only || rule.chain != chain)
+            continue;
+        what.merge(rule.what);
+        for (std::string &next : rule.leads_to)
+            TRY(collect(netfilter, {family, table, std::move(next)}, seen, what));
+    }
+    return {};
 }
 
 std::string family_word(std::uint8_t family) {
@@ -184,24 +193,14 @@ std::string to_string(const PacketRules &rules) {
 
 Result<std::vector<PacketRules>> packet_rules(Netlink &netfilter) {
     const auto chains = TRY(dump<Chain>(
-        netfilter, [] { return dump_of(NFT_MSG_GETCHAIN); }, parse_chain, "listing the chains of nf_tables"));
-    if (std::ranges::none_of(chains, &Chain::is_forwarded))
-        return std::vector<PacketRules>{};
-    Rules rules;
-    for (Rule &rule : TRY(dump<Rule>(
-             netfilter, [] { return dump_of(NFT_MSG_GETRULE); }, parse_rule, "listing the rules of nf_tables"))) {
-        if (rule.first_packets_only)
-            continue;
-        Found &of_chain = rules[rule.chain];
-        of_chain.what.merge(rule.what);
-        std::ranges::move(rule.leads_to, std::back_inserter(of_chain.leads_to));
-    }
+        netfilter, [] { return dump_of(NFT_MSG_GETCHAIN, NFPROTO_UNSPEC); }, parse_chain,
+        "listing the chains of nf_tables"));
     std::vector<PacketRules> all;
     for (const Chain &chain : chains) {
         std::set<ChainId> seen;
         std::set<std::string> what;
         if (chain.is_forwarded)
-            collect(rules, chain.id, seen, what);
+            TRY(collect(netfilter, chain.id, seen, what));
         const auto &[family, table, name] = chain.id;
         if (!what.empty())
             all.push_back({family_word(family), table, name, {what.begin(), what.end()}});

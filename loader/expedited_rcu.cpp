@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <string_view>
 
 namespace podlane {
@@ -30,6 +31,21 @@ bool switch_off(const Fd &file) {
     return flock(file.get(), LOCK_EX | LOCK_NB) == 0 && has(file, kOurs) && write(file, kOff);
 }
 
+// Another scope holds it exclusively for two system calls. A process that was stopped there must stop no other: without
+// the lock a call takes longer, and does the same.
+bool share(const Fd &file) {
+    constexpr int kAttempts = 100;
+    constexpr useconds_t kPause = 100;
+    for (int i = 0; i < kAttempts; ++i) {
+        if (flock(file.get(), LOCK_SH | LOCK_NB) == 0)
+            return true;
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return false;
+        usleep(kPause);
+    }
+    return false;
+}
+
 bool is_allowed = true; // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): set once, by the configuration
 
 } // namespace
@@ -45,7 +61,7 @@ ExpeditedRcu::ExpeditedRcu() {
     if (!is_allowed)
         return;
     Fd file(open(kPath, O_RDWR | O_CLOEXEC));
-    if (file && flock(file.get(), LOCK_SH) == 0 && (has(file, kOff) || has(file, kOurs)) && write(file, kOurs))
+    if (file && share(file) && (has(file, kOff) || has(file, kOurs)) && write(file, kOurs))
         file_ = std::move(file);
 }
 

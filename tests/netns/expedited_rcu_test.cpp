@@ -102,6 +102,14 @@ TEST_F(Grace, AsLongAsTheyTakeIfTheConfigurationSaysSo) {
     EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
+// It only saves time: a process that was stopped while it held the lock must not stop every ADD and DEL of the node.
+TEST_F(Grace, IsNotWaitedForForever) {
+    const Fd file(open(kPath, O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(flock(file.get(), LOCK_EX), 0); // until the others are through
+    const ExpeditedRcu scope;
+    EXPECT_NE(value(), kOurs);
+}
+
 TEST_F(Grace, AValueOfSomebodyElseStays) {
     const Fd file(open(kPath, O_RDWR | O_CLOEXEC));
     ASSERT_EQ(flock(file.get(), LOCK_EX), 0); // until the others are through

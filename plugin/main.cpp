@@ -81,9 +81,28 @@ int explain_by_hand() {
     return 0;
 }
 
-bool print(const std::string &text) {
-    return text.empty() || (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
-                            std::fputc('\n', stdout) != EOF && std::fflush(stdout) == 0);
+Result<void> print(std::string text) {
+    if (text.empty())
+        return {};
+    text += '\n';
+    for (std::size_t sent = 0; sent < text.size();) {
+        const ssize_t done = write(STDOUT_FILENO, text.data() + sent, text.size() - sent);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return system_error(ErrorCode::io_failure, "writing the result to standard output", errno);
+        sent += static_cast<std::size_t>(done);
+    }
+    return {};
+}
+
+// On standard error if standard output takes nothing: runtimes show that instead.
+int fail(const Error &error, cni::Version version) {
+    log(cni::Log::Level::error, error.message);
+    const std::string text = cni::to_json(error, version);
+    if (!print(text))
+        std::fprintf(stderr, "%s\n", text.c_str());
+    return 1;
 }
 
 int run() {
@@ -91,10 +110,8 @@ int run() {
     if (!environment.contains("CNI_COMMAND"))
         return explain_by_hand();
     const auto read = read_input();
-    if (!read) {
-        print(cni::to_json(read.error(), cni::kNewestVersion));
-        return 1;
-    }
+    if (!read)
+        return fail(read.error(), cni::kNewestVersion);
     const std::string &input = *read;
     auto request = cni::parse_request(environment, input);
     (void)ExpeditedRcu::clean_up(); // of a killed call
@@ -111,13 +128,12 @@ int run() {
     auto served = request ? serve(*request) : Result<std::string>(request.error());
     if (request)
         record_operation(*request, served);
-    if (!served) {
-        log(cni::Log::Level::error, served.error().message);
-        print(cni::to_json(served.error(), cni::version_of(input).value_or(cni::kNewestVersion)));
-        return 1;
-    }
+    const cni::Version version = cni::version_of(input).value_or(cni::kNewestVersion);
+    if (!served)
+        return fail(served.error(), version);
     log(cni::Log::Level::info, "done");
-    return print(*served) ? 0 : 1;
+    const auto printed = print(*served);
+    return printed ? 0 : fail(printed.error(), version);
 }
 
 } // namespace

@@ -192,5 +192,14 @@ TEST_F(ProtocolTest, IdentityInAnyOrder) {
     }
 }
 
+// Runtimes show what is on standard error if there is no JSON on standard output.
+TEST_F(ProtocolTest, ResultThatCannotBeWritten) {
+    const std::string config = node_.config().dump();
+    const Output output = run(node_.ns(), {"sh", "-c", "exec " + node_.plugins() + "/podlane >/dev/full"}, config,
+                              {{"CNI_COMMAND", "VERSION"}});
+    EXPECT_EQ(output.rc, 1);
+    EXPECT_THAT(output.err, HasSubstr("writing the result to standard output: No space left on device"));
+}
+
 } // namespace
 } // namespace podlane::test

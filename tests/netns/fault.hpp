@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+// Faults at system calls: the calls of a traced run are enumerated, then each is hit by strace's fault injection, which
+// counts calls by name. Counts differ from run to run: a fault may hit another call of that name, or none.
+//
+// A sample is hit. PODLANE_FAULTS=all hits all, any other value those whose text contains it, such as "signal=KILL" or,
+// to repeat what a failed test printed, "openat 12 error=EIO". PODLANE_SEED picks another sample.
+#pragma once
+
+#include "maps/hash.hpp"
+#include "tests/netns/ctl.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+
+namespace podlane::test {
+
+struct SystemCall {
+    std::string name;
+    int number; // of those of this name, from 1
+};
+
+struct Fault {
+    SystemCall call;
+    std::string what; // "signal=KILL", "error=EIO"
+
+    [[nodiscard]] std::string text() const { return call.name + " " + std::to_string(call.number) + " " + what; }
+    [[nodiscard]] bool kills() const { return what == "signal=KILL"; }
+};
+
+// Calls that are not made to fail: those of the start of any program and of the allocator end the process before, or
+// without, any doing of its own; others cannot fail. close(2) frees the descriptor whatever it returns: strace would
+// leave it open, with the locks on it.
+inline bool never_fails(const std::string &name) {
+    static const std::vector<std::string> kNames = {
+        "brk",        "mmap",      "munmap",         "mprotect", "arch_prctl",   "set_tid_address", "rseq",
+        "exit_group", "prlimit64", "rt_sigprocmask", "pread64",  "rt_sigaction", "set_robust_list", "getrandom",
+        "futex",      "madvise",   "clock_gettime",  "close",    "getpid",       "gettid",          "getppid",
+        "getuid",     "geteuid",   "umask",          "sysinfo"};
+    return std::ranges::find(kNames, name) != kNames.end();
+}
+
+// The calls in strace's output.
+inline std::vector<SystemCall> calls_in(const std::string &file) {
+    std::vector<SystemCall> calls;
+    std::map<std::string, int> seen;
+    std::ifstream trace(file);
+    for (std::string line; std::getline(trace, line);) {
+        const std::string name = line.substr(0, line.find('('));
+        if (name != "execve" && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos)
+            calls.push_back({name, ++seen[name]});
+    }
+    return calls;
+}
+
+// Every kill and every error of these calls.
+inline std::pair<std::vector<Fault>, std::vector<Fault>> faults_at(const std::vector<SystemCall> &calls) {
+    std::vector<Fault> kills, errors;
+    for (const SystemCall &one : calls) {
+        kills.push_back({one, "signal=KILL"});
+        for (const char *error : {"ENOMEM", "ENOSPC", "EINTR", "EIO", "EPERM", "EBUSY", "ENOBUFS"})
+            if (!never_fails(one.name))
+                errors.push_back({one, std::string("error=") + error});
+    }
+    return {kills, errors};
+}
+
+// The `most` with the smallest hashes: a run of a few calls more or less, as on another machine, has nearly the same.
+inline std::vector<Fault> chosen(std::vector<Fault> faults, const std::string &test, std::size_t most) {
+    const char *given = std::getenv("PODLANE_FAULTS");
+    const std::string wanted = given == nullptr ? "" : given;
+    if (!wanted.empty()) {
+        if (wanted != "all")
+            std::erase_if(faults, [&](const Fault &one) { return one.text().find(wanted) == std::string::npos; });
+        return faults;
+    }
+    const char *seed = std::getenv("PODLANE_SEED");
+    const std::string salt = (seed == nullptr ? "" : seed) + (" " + test + " ");
+    std::ranges::sort(faults, {}, [&](const Fault &one) { return fnv1a_64(salt + one.text()); });
+    faults.resize(std::min(faults.size(), most));
+    return faults;
+}
+
+// A node with a container, and a configuration in one of the modes of the plugin.
+class FaultTest : public VerbsTest, public testing::WithParamInterface<std::string> {
+  protected:
+    FaultTest() {
+        for (const char *link : {"all", "lo", "up0"})
+            set_sysctl(node_.ns(), std::string("net.ipv4.conf.") + link + ".rp_filter", "0");
+        config_ = node_.config({{"ipMasq", true},
+                                {"clusterCIDRs", {"198.18.0.0/16"}},
+                                {"allowedSources", {"192.0.2.0/24"}},
+                                {"runtimeConfig", {{"bandwidth", bandwidth()}}}});
+        if (GetParam() == "uplink")
+            config_.merge_patch(
+                {{"uplink", "up0"}, {"gateway", {"203.0.113.1", "2001:db8:cafe::1"}}, {"attach", "clsact"}});
+        if (GetParam() == "after_ipam") {
+            config_.erase("ipam");
+            config_["prevResult"] = {{"cniVersion", "1.0.0"},
+                                     {"ips", {{{"address", "198.18.9.77/24"}}, {{"address", "2001:db8:9::77/64"}}}}};
+        }
+        if (GetParam() == "after_main") {
+            Json ptp = {{"cniVersion", "1.0.0"}, {"name", "pods"}, {"type", "ptp"}, {"ipam", node_.ipam()}};
+            const Reply made = node_.cni("ADD", ptp, *container_);
+            if (made.rc != 0)
+                throw std::runtime_error(made.out);
+            config_.erase("ipam");
+            config_["prevResult"] = made.json;
+            adopted_ = made.json.at("interfaces").at(0).at("name");
+        }
+        // Programs and maps are loaded, the network has been there.
+        must("ADD");
+        must("DEL");
+        if (!wait_until([&] { return (before_ = everything()) == everything(); }))
+            throw std::runtime_error("the node does not come to rest");
+    }
+
+    [[nodiscard]] std::string everything() const {
+        return node_.state() + node_.run("nft list ruleset") + container_->run("ip -o link") +
+               container_->run("ip rule") + container_->run("ip -6 rule");
+    }
+    // The state of a link follows that of its peer a moment later.
+    void expect_everything(const std::string &expected) const {
+        std::string now = everything();
+        if (now != expected)
+            (void)wait_until([&] { return (now = everything()) == expected; });
+        EXPECT_EQ(now, expected);
+    }
+    [[nodiscard]] Json config_for(const std::string &command) const {
+        Json config = config_;
+        if (command == "GC") {
+            config["cniVersion"] = "1.1.0";
+            config["cni.dev/valid-attachments"] = Json::array();
+        }
+        if (command == "CHECK")
+            config["prevResult"] = result_;
+        return config;
+    }
+    // A verb of the plugin, in capitals, or a command of podlanectl; run by strace with these options if there are any.
+    [[nodiscard]] Reply call(const std::string &command, const std::vector<std::string> &strace = {}) const {
+        std::vector<std::string> argv = strace;
+        const bool is_verb = std::isupper(static_cast<unsigned char>(command.front())) != 0;
+        const auto program = is_verb ? words(node_.plugins() + "/podlane") : ctl_argv(node_.bpffs(), command);
+        argv.insert(argv.end(), program.begin(), program.end());
+        Variables variables = attachment(*container_);
+        variables.insert({{"CNI_COMMAND", command}, {"CNI_PATH", node_.plugins()}});
+        Output output = is_verb ? run(node_.ns(), argv, config_for(command).dump(), variables) : run(node_.ns(), argv);
+        Reply reply{output.rc, std::move(output.out), std::move(output.err), {}};
+        reply.json = Json::parse(reply.out, nullptr, false);
+        if (reply.json.is_discarded())
+            reply.json = nullptr;
+        return reply;
+    }
+    void expect_done(const std::string &command) const {
+        const Reply reply = call(command);
+        EXPECT_EQ(reply.rc, 0) << command << ": " << reply;
+    }
+    void must(const std::string &command) {
+        const Reply reply = call(command);
+        if (reply.rc != 0)
+            throw std::runtime_error(command + ": " + reply.out + reply.err);
+        if (command == "ADD")
+            result_ = reply.json;
+    }
+    // Of a run that nothing hits: the kills and errors to hit the next ones with.
+    [[nodiscard]] std::vector<Fault> faults_of(const std::string &command, std::size_t sample = 4) {
+        const std::string file = node_.dir() + "/trace";
+        const Reply reply = call(command, {"strace", "-qq", "-o", file});
+        if (reply.rc != 0)
+            throw std::runtime_error(command + " under strace: " + reply.out + reply.err);
+        if (command == "ADD")
+            result_ = reply.json;
+        const auto [kills, errors] = faults_at(calls_in(file));
+        const std::string test = GetParam() + " " + command;
+        std::vector<Fault> all = chosen(kills, test, sample);
+        const std::vector<Fault> more = chosen(errors, test, sample);
+        all.insert(all.end(), more.begin(), more.end());
+        return all;
+    }
+    // The call with the fault: it succeeds, or fails with a sentence. A program that was not even started has none.
+    [[nodiscard]] Reply hit(const std::string &command, const Fault &fault) const {
+        constexpr int kNotStarted = 127;
+        Reply reply = call(
+            command, {"strace", "-qq", "-o", "/dev/null", "-e", "trace=" + fault.call.name, "-e",
+                      "inject=" + fault.call.name + ":" + fault.what + ":when=" + std::to_string(fault.call.number)});
+        if (!fault.kills() && reply.rc != 0 && reply.rc != kNotStarted) {
+            EXPECT_FALSE(reply.message().empty() && reply.err.empty() && reply.out.find("wrong") == std::string::npos)
+                << reply;
+        }
+        return reply;
+    }
+    // Whatever the fault left, these calls remove it.
+    void expect_clean_after(const std::string &command) const {
+        expect_done(command);
+        // DEL sets it down; an ADD that failed and undid all leaves it up, as the main plugin did.
+        if (!adopted_.empty())
+            node_.run("ip link set " + adopted_ + " down");
+        expect_everything(before_);
+    }
+
+    std::shared_ptr<Container> container_ = node_.container();
+    Json config_;
+    Json result_;
+    std::string before_;
+    std::string adopted_{}; // the main plugin's host-side veth
+
+  private:
+    [[nodiscard]] static Json bandwidth() {
+        Json limits = {{"ingressRate", 8000000}, {"ingressBurst", 64000000}};
+        if (GetParam() == "uplink")
+            limits.update({{"egressRate", 8000000}, {"egressBurst", 64000000}, {"unshapedSubnets", {"192.0.2.0/24"}}});
+        return limits;
+    }
+};
+
+inline auto fault_modes() { return testing::Values("main", "after_ipam", "after_main", "uplink"); }
+inline std::string fault_mode(const testing::TestParamInfo<std::string> &info) { return info.param; }
+
+} // namespace podlane::test

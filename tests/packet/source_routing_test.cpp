@@ -187,6 +187,10 @@ TEST_F(Source, TheNodeIsReachedOnTheNode) {
                           "ip -6 addr add 2001:db8:cafe::2/64 dev caliCp nodad; "
                           "ip -6 route add default via 2001:db8:cafe::1"),
               0);
+    // The kernel makes the address its own in a worker.
+    ASSERT_TRUE(test::wait_until([] {
+        return std::system("ip -6 route get 2001:db8:cafe::2 | grep -q ^local") == 0; // NOLINT(cert-env33-c)
+    }));
     const Ethernet mac = of_second();
     expect({"the node", mac / Ipv4{ip("192.168.133.20"), ip("203.0.113.2")} / Udp{}, REASON_HOST_NOT_LOCAL,
             from_second()});

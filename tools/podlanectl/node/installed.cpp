@@ -5,6 +5,7 @@
 #include "maps/hash.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <map>
+#include <set>
 #include <sstream>
 
 namespace podlane::ctl {
@@ -28,7 +30,25 @@ std::string fingerprint(std::string_view content) {
     return text.data();
 }
 
-using List = std::map<std::string, std::string, std::less<>>; // name → fingerprint
+// name → fingerprints: two while a file takes another's place, so that a killed call leaves none that is not listed.
+using List = std::map<std::string, std::set<std::string>, std::less<>>;
+
+// One install at a time: a killed one's temporary files are the next one's.
+Result<Fd> lock(const std::string &directory) {
+    Fd fd(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd && errno == ENOENT)
+        return fd;
+    if (!fd)
+        return system_error(ErrorCode::io_failure, "opening " + directory, errno);
+    while (flock(fd.get(), LOCK_EX) != 0)
+        if (errno != EINTR)
+            return system_error(ErrorCode::io_failure, "locking " + directory, errno);
+    return fd;
+}
+
+std::string temporary_of(const std::string &directory, std::string_view name) {
+    return directory + (name.starts_with('.') ? "/" : "/.") + std::string(name) + ".new";
+}
 
 Result<List> read_list(const std::string &directory) {
     List list;
@@ -37,7 +57,7 @@ Result<List> read_list(const std::string &directory) {
         return text.error().code == ErrorCode::missing ? Result<List>(list) : text.error();
     std::istringstream lines(*text);
     for (std::string name, print; lines >> name >> print;)
-        list[name] = print;
+        list[name].insert(print);
     return list;
 }
 
@@ -54,8 +74,9 @@ Result<void> write_all(int fd, std::string_view content, const std::string &path
 }
 
 // Written and synced under a temporary name, then renamed.
-Result<void> put_file(const std::string &path, std::string_view content, unsigned mode) {
-    const std::string temporary = path + ".new-" + std::to_string(getpid());
+Result<void> put_file(const std::string &directory, std::string_view name, std::string_view content, unsigned mode) {
+    const std::string path = directory + "/" + std::string(name);
+    const std::string temporary = temporary_of(directory, name);
     const Fd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
     if (!fd)
         return system_error(ErrorCode::io_failure, "creating " + temporary, errno);
@@ -67,22 +88,25 @@ Result<void> put_file(const std::string &path, std::string_view content, unsigne
     return done;
 }
 
+Result<void> remove_if_there(const std::string &path) {
+    if (unlink(path.c_str()) != 0 && errno != ENOENT)
+        return system_error(ErrorCode::io_failure, "removing " + path, errno);
+    return {};
+}
+
 Result<void> write_list(const std::string &directory, const List &list) {
-    const std::string path = directory + "/" + std::string(kList);
-    if (list.empty()) {
-        if (unlink(path.c_str()) != 0 && errno != ENOENT)
-            return system_error(ErrorCode::io_failure, "removing " + path, errno);
-        return {};
-    }
+    if (list.empty())
+        return remove_if_there(directory + "/" + std::string(kList));
     std::string text;
-    for (const auto &[name, print] : list)
-        text.append(name).append(" ").append(print).append("\n");
-    return put_file(path, text, 0644);
+    for (const auto &[name, prints] : list)
+        for (const std::string &print : prints)
+            text.append(name).append(" ").append(print).append("\n");
+    return put_file(directory, kList, text, 0644);
 }
 
 bool is_ours(const List &list, std::string_view name, std::string_view content) {
     const auto entry = list.find(name);
-    return entry != list.end() && entry->second == fingerprint(content);
+    return entry != list.end() && entry->second.contains(fingerprint(content));
 }
 
 } // namespace
@@ -123,20 +147,33 @@ Result<void> check_file(const std::string &directory, std::string_view name, std
 
 Result<Written> install_file(const std::string &directory, std::string_view name, std::string_view content,
                              unsigned mode) {
+    const Fd locked = TRY(lock(directory));
     TRY(check_file(directory, name, content));
-    const std::string path = directory + "/" + std::string(name);
     List list = TRY(read_list(directory));
-    const auto there = read_file(path);
+    const auto there = read_file(directory + "/" + std::string(name));
     const bool same = there && *there == content;
+    if (same && !is_ours(list, name, content)) // a package's, for example
+        return Written::unchanged;
+    const std::set<std::string> own{fingerprint(content)};
+    std::set<std::string> &listed = list[std::string(name)];
     if (!same) {
-        TRY(put_file(path, content, mode));
-        list[std::string(name)] = fingerprint(content);
+        listed = own;
+        if (there)
+            listed.insert(fingerprint(*there));
+        TRY(write_list(directory, list));
+        TRY(put_file(directory, name, content, mode));
+    }
+    if (listed != own) {
+        listed = own;
         TRY(write_list(directory, list));
     }
     return same ? Written::unchanged : Written::written;
 }
 
 Result<Removed> remove_file(const std::string &directory, std::string_view name) {
+    const Fd locked = TRY(lock(directory));
+    for (const std::string_view one : {name, kList}) // of a killed call
+        TRY(remove_if_there(temporary_of(directory, one)));
     const std::string path = directory + "/" + std::string(name);
     List list = TRY(read_list(directory));
     const auto there = read_file(path);
@@ -144,8 +181,7 @@ Result<Removed> remove_file(const std::string &directory, std::string_view name)
         return there.error();
     if (there && !is_ours(list, name, *there))
         return Removed::foreign;
-    if (there && unlink(path.c_str()) != 0)
-        return system_error(ErrorCode::io_failure, "removing " + path, errno);
+    TRY(remove_if_there(path));
     if (list.erase(std::string(name)) != 0)
         TRY(write_list(directory, list));
     return there ? Removed::removed : Removed::missing;

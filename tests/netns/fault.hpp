@@ -2,8 +2,9 @@
 // Faults at system calls: the calls of a traced run are enumerated, then each is hit by strace's fault injection, which
 // counts calls by name. Counts differ from run to run: a fault may hit another call of that name, or none.
 //
-// A sample is hit. PODLANE_FAULTS=all hits all, any other value those whose text contains it, such as "signal=KILL" or,
-// to repeat what a failed test printed, "openat 12 error=EIO". PODLANE_SEED picks another sample.
+// A sample is hit. PODLANE_FAULTS=N hits N kills and N errors in each test, PODLANE_FAULTS=all hits all, and any other
+// value those whose text contains it, such as "signal=KILL" or, to repeat what a failed test printed, "openat 12
+// error=EIO". PODLANE_SEED picks another sample.
 #pragma once
 
 #include "maps/hash.hpp"
@@ -68,18 +69,22 @@ inline std::pair<std::vector<Fault>, std::vector<Fault>> faults_at(const std::ve
 }
 
 // The `most` with the smallest hashes: a run of a few calls more or less, as on another machine, has nearly the same.
-inline std::vector<Fault> chosen(std::vector<Fault> faults, const std::string &test, std::size_t most) {
-    const char *given = std::getenv("PODLANE_FAULTS");
-    const std::string wanted = given == nullptr ? "" : given;
-    if (!wanted.empty()) {
-        if (wanted != "all")
-            std::erase_if(faults, [&](const Fault &one) { return one.text().find(wanted) == std::string::npos; });
-        return faults;
-    }
+inline std::vector<Fault> sample_of(std::vector<Fault> faults, const std::string &test, std::size_t most) {
     const char *seed = std::getenv("PODLANE_SEED");
     const std::string salt = (seed == nullptr ? "" : seed) + (" " + test + " ");
     std::ranges::sort(faults, {}, [&](const Fault &one) { return fnv1a_64(salt + one.text()); });
     faults.resize(std::min(faults.size(), most));
+    return faults;
+}
+
+// Those that the environment asks for, else a sample.
+inline std::vector<Fault> chosen(std::vector<Fault> faults, const std::string &test, std::size_t most) {
+    const char *given = std::getenv("PODLANE_FAULTS");
+    const std::string wanted = given == nullptr ? "" : given;
+    if (wanted.find_first_not_of("0123456789") == std::string::npos)
+        return sample_of(std::move(faults), test, wanted.empty() ? most : std::stoul(wanted));
+    if (wanted != "all")
+        std::erase_if(faults, [&](const Fault &one) { return one.text().find(wanted) == std::string::npos; });
     return faults;
 }
 
@@ -164,15 +169,19 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
         if (command == "ADD")
             result_ = reply.json;
     }
-    // Of a run that nothing hits: the kills and errors to hit the next ones with.
-    [[nodiscard]] std::vector<Fault> faults_of(const std::string &command, std::size_t sample = 4) {
+    // Of a run that nothing hits.
+    [[nodiscard]] std::vector<SystemCall> calls_of(const std::string &command) {
         const std::string file = node_.dir() + "/trace";
         const Reply reply = call(command, {"strace", "-qq", "-o", file});
         if (reply.rc != 0)
             throw std::runtime_error(command + " under strace: " + reply.out + reply.err);
         if (command == "ADD")
             result_ = reply.json;
-        const auto [kills, errors] = faults_at(calls_in(file));
+        return calls_in(file);
+    }
+    // The kills and errors to hit the next runs with.
+    [[nodiscard]] std::vector<Fault> faults_of(const std::string &command, std::size_t sample = 4) {
+        const auto [kills, errors] = faults_at(calls_of(command));
         const std::string test = GetParam() + " " + command;
         std::vector<Fault> all = chosen(kills, test, sample);
         const std::vector<Fault> more = chosen(errors, test, sample);

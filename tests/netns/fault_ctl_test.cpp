@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// A podlanectl that changes the node and fails or is killed at any of its system calls: the pods are still connected,
+// and the next call of the same command finishes what it began.
+#include "tests/netns/fault.hpp"
+
+#include <filesystem>
+
+namespace podlane::test {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::size_t kSample = 2; // each loads the programs
+
+class FaultCtlTest : public FaultTest {
+  protected:
+    void expect_whole() const {
+        expect_done("CHECK");
+        EXPECT_TRUE(ping(node_.ns(), address()));
+    }
+    [[nodiscard]] std::string address() const { return to_string(prefix(result_.at("ips").at(0).at("address")).addr); }
+    // The names in these directories, and what is in the files.
+    [[nodiscard]] std::string files() const {
+        std::vector<std::string> all;
+        for (const char *directory : {"/opt", "/conf"})
+            for (const auto &entry : fs::directory_iterator(node_.dir() + directory))
+                all.push_back(entry.path().string() + ": " + read_file(entry.path()));
+        std::ranges::sort(all);
+        std::string text;
+        for (const std::string &one : all)
+            text += one + "\n";
+        return text;
+    }
+};
+
+TEST_P(FaultCtlTest, Repair) {
+    const auto lose_pins = [&] { fs::remove_all(node_.bpffs() + "/live"); };
+    must("ADD");
+    lose_pins();
+    const auto faults = faults_of("repair", kSample);
+    expect_whole();
+    for (const Fault &fault : faults) {
+        SCOPED_TRACE("repair, " + fault.text());
+        lose_pins();
+        if (hit("repair", fault).rc == 0)
+            expect_whole();
+        expect_done("repair");
+        expect_whole();
+        expect_done("doctor");
+    }
+    expect_clean_after("DEL");
+}
+
+TEST_P(FaultCtlTest, Upgrade) {
+    const std::string upgrade = "upgrade --force";
+    must("ADD");
+    const auto faults = faults_of(upgrade, kSample);
+    const std::string with_pod = everything();
+    for (const Fault &fault : faults) {
+        SCOPED_TRACE("upgrade, " + fault.text());
+        (void)hit(upgrade, fault);
+        EXPECT_TRUE(ping(node_.ns(), address()));
+        if (!fault.kills()) // one version or the other
+            expect_done("CHECK");
+        expect_done(upgrade);
+        expect_whole();
+        expect_everything(with_pod);
+    }
+    expect_clean_after("DEL");
+}
+
+std::vector<std::string> modes() {
+    if (std::getenv("PODLANE_FAULTS") == nullptr)
+        return {"main", "uplink"};
+    return {"main", "after_ipam", "after_main", "uplink"};
+}
+INSTANTIATE_TEST_SUITE_P(Modes, FaultCtlTest, testing::ValuesIn(modes()), fault_mode);
+
+class FaultInstallTest : public FaultCtlTest {
+  protected:
+    FaultInstallTest() {
+        for (const char *directory : {"/opt", "/conf"})
+            fs::create_directory(node_.dir() + directory);
+        for (const char *version : {"old", "new"})
+            std::ofstream(node_.dir() + "/" + version) << version;
+        fs::permissions(node_.dir() + "/old", fs::perms::owner_all);
+        fs::permissions(node_.dir() + "/new", fs::perms::owner_all);
+        where_ = " --bin-dir " + node_.dir() + "/opt --conf-dir " + node_.dir() + "/conf";
+    }
+    [[nodiscard]] std::string install(const std::string &version, const std::string &subnet) const {
+        return "install --plugin " + node_.dir() + "/" + version + " --subnets " + subnet + where_;
+    }
+
+    std::string where_;
+};
+
+// Over nothing, and over an older version.
+TEST_P(FaultInstallTest, Install) {
+    const std::string older = install("old", "198.18.9.0/24");
+    const std::string newer = install("new", "198.18.10.0/24");
+    for (const bool over : {false, true}) {
+        const auto prepare = [&] {
+            expect_done("uninstall" + where_);
+            if (over)
+                expect_done(older);
+        };
+        prepare();
+        const auto faults = faults_of(newer, kSample);
+        const std::string installed = files();
+        for (const Fault &fault : faults) {
+            SCOPED_TRACE("install, " + fault.text());
+            prepare();
+            if (hit(newer, fault).rc == 0) {
+                EXPECT_EQ(files(), installed);
+            }
+            expect_done(newer);
+            EXPECT_EQ(files(), installed);
+            prepare();
+            (void)hit(newer, fault);
+            expect_done("uninstall" + where_);
+            EXPECT_EQ(files(), "");
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, FaultInstallTest, testing::Values("main"), fault_mode);
+
+} // namespace
+} // namespace podlane::test

@@ -96,13 +96,6 @@ Result<FoundUplinks> find_uplinks(std::span<const std::string> patterns, const I
     return found;
 }
 
-std::string join_patterns(std::span<const std::string> patterns) {
-    std::string text;
-    for (const std::string &pattern : patterns)
-        text += (text.empty() ? "" : " ") + pattern;
-    return text;
-}
-
 std::vector<std::string> split_patterns(std::string_view text) {
     std::vector<std::string> patterns;
     for (std::size_t start = 0; (start = text.find_first_not_of(' ', start)) != std::string_view::npos;) {

@@ -25,8 +25,7 @@ Result<FoundUplinks> find_uplinks(std::span<const std::string> patterns, const I
 // Whether find_uplinks() would return it if it was named.
 Result<bool> can_be_uplink(std::uint32_t ifindex, const Interfaces &host_veths);
 
-// The patterns as struct network keeps them, and the other way round.
-std::string join_patterns(std::span<const std::string> patterns);
+// Of patterns as struct network keeps them, with spaces between them.
 std::vector<std::string> split_patterns(std::string_view text);
 
 // The maps of uplinks, and their programs.

@@ -65,24 +65,16 @@ Result<Pair> create_pair(Sockets &sockets, const net::Namespace &pod, const Plan
     return Pair{sockets.host, sockets.pod, veth};
 }
 
-// A namespace made with IPv6 switched off would refuse the addresses.
-Result<void> allow_ipv6(const net::Namespace &pod, const std::string &ifname) {
+// A setting that the kernel does not have needs no value.
+Result<void> write_pod_settings(const net::Namespace &pod, const Plan &plan) {
+    if (plan.pod_settings.empty())
+        return {};
     return net::in_namespace(pod, [&]() -> Result<void> {
-        const net::SysctlPath disabled = {"net", "ipv6", "conf", ifname, "disable_ipv6"};
-        if (TRY(net::read_sysctl(disabled)) == "1")
-            TRY(net::write_sysctl_if_different(disabled, "0"));
+        for (const Setting &one : plan.pod_settings)
+            if (TRY(net::read_sysctl(one.path)))
+                TRY(net::write_sysctl_if_different(one.path, one.value));
         return {};
     });
-}
-
-Result<void> add_pod_addresses(Pair &pair, const Plan &plan) {
-    const std::uint32_t ifindex = pair.veth.pod_ifindex;
-    for (const ip_addr &addr : plan.addresses) {
-        TRY(net::add_address(pair.pod, ifindex, {host_prefix(addr), net::kNoDad, net::kScopeGlobal}));
-    }
-    if (!is_none(plan.link_local))
-        TRY(net::add_address(pair.pod, ifindex, {{plan.link_local, 64}, net::kNoDad, net::kScopeLink}));
-    return {};
 }
 
 // Metric of routes that are another interface's already, above the kernel's own 1024 of IPv6.
@@ -108,8 +100,8 @@ Result<void> put_pod_neighbours(Pair &pair, const Plan &plan) {
 }
 
 Result<void> put_host_neighbours(Pair &pair, const Plan &plan) {
-    for (const ip_addr &addr : plan.addresses)
-        TRY(net::put_neighbour(pair.host, pair.veth.host.ifindex, addr, plan.pod_mac));
+    for (const net::Neighbour &pod : plan.host_neighbours)
+        TRY(net::put_neighbour(pair.host, pair.veth.host.ifindex, pod.addr, pod.mac));
     return {};
 }
 
@@ -117,10 +109,10 @@ Result<void> configure_pod(const net::Namespace &pod, Pair &pair, const Plan &pl
     const Step step(STEP_POD);
     const std::uint32_t ifindex = pair.veth.pod_ifindex;
     TRY(net::set_loopback_up(pair.pod));
-    if (!is_none(plan.link_local))
-        TRY(allow_ipv6(pod, ifname));
+    TRY(write_pod_settings(pod, plan));
     TRY(net::set_link(pair.pod, ifindex, {.up = true, .addr_gen_mode = net::AddrGenMode::none}));
-    TRY(add_pod_addresses(pair, plan));
+    for (const net::Address &one : plan.pod_addresses)
+        TRY(net::add_address(pair.pod, ifindex, one));
     TRY(put_pod_neighbours(pair, plan));
     for (net::RouteSpec route : plan.pod_routes) {
         route.ifindex = ifindex;
@@ -161,39 +153,40 @@ Result<void> configure_host(Pair &pair, const Plan &plan) {
     const Step step(STEP_HOST);
     const std::uint32_t ifindex = pair.veth.host.ifindex;
     TRY(net::set_link(pair.host, ifindex, {.up = true, .alias = plan.alias, .addr_gen_mode = net::AddrGenMode::none}));
-    // Were the address one of the subnet, the kernel would join the anycast address of its routers too (RFC
-    // 4291, 2.6.1), and wait for one more grace period when the link goes.
-    if (!is_none(plan.link_local)) {
-        const ip_addr own = link_local_from_mac(plan.host_mac);
-        TRY(net::add_address(pair.host, ifindex, {{own, 128}, net::kNoDad, net::kScopeLink}));
-        TRY(net::add_route(pair.host, {.destination = masked({own, 64}), .ifindex = ifindex, .append = true}));
-    }
-    for (const ip_addr &addr : plan.addresses) {
-        if (!TRY(net::add_route(pair.host, {.destination = host_prefix(addr), .ifindex = ifindex})))
-            return Error{ErrorCode::already_exists, "the node has a route to " + to_string(addr) + " already",
-                         "see `ip route show " + to_string(addr) + "`"};
+    for (const net::Address &one : plan.host_addresses)
+        TRY(net::add_address(pair.host, ifindex, one));
+    for (net::RouteSpec route : plan.host_routes) {
+        route.ifindex = ifindex;
+        const std::string to = to_string(route.destination.addr);
+        if (!TRY(net::add_route(pair.host, route)) && !route.append)
+            return Error{ErrorCode::already_exists, "the node has a route to " + to + " already",
+                         "see `ip route show " + to + "`"};
     }
     TRY(put_host_neighbours(pair, plan));
     return TRY(keep_mac(pair.host, ifindex, plan.host_mac, plan.host_ifname)) ? Result<void>{}
                                                                               : put_host_neighbours(pair, plan);
 }
 
-EndpointFacts facts_of(const Plan &plan, const Pair &pair, endpoint_mode mode, HookKind kind, std::uint64_t inode) {
-    EndpointFacts facts{.mode = mode, .hook_kind = kind, .netns_inode = inode};
-    facts.ifindex = pair.veth.host.ifindex;
-    facts.pod_ifindex = pair.veth.pod_ifindex;
-    facts.host_ifname = plan.host_ifname;
-    facts.pod_mac = plan.pod_mac;
-    facts.host_mac = plan.host_mac;
-    facts.mtu = pair.veth.host.mtu;
-    facts.flags = plan.flags;
-    facts.addresses = plan.addresses;
-    facts.link_local = plan.link_local;
+// The tool that masquerades and the kernel's hook are chosen here; the plan says what is done by them.
+Result<NodeFacts> facts_of(const cni::Request &request, const std::optional<EgressRoute> &egress_route,
+                           net::Netlink &host) {
+    NodeFacts facts = TRY(network_facts(request.config, egress_route));
+    if (!request.config.mtu)
+        facts.mtu = egress_route ? egress_route->uplink.mtu : TRY(uplink_mtu(host));
     return facts;
 }
 
-Result<std::uint32_t> mtu_of(const std::optional<EgressRoute> &way, net::Netlink &host) {
-    return way ? Result<std::uint32_t>(way->uplink.mtu) : uplink_mtu(host);
+// What the interface's number and the container's other interfaces add to the plan.
+Result<void> complete_plan(const cni::Request &request, const net::Namespace &pod, const net::Veth &veth,
+                           const ContainerLinks &others, Plan &plan, Rollback &rollback) {
+    plan.ifindex = veth.host.ifindex;
+    plan.pod_ifindex = veth.pod_ifindex;
+    plan.mtu = veth.host.mtu;
+    plan.netns_inode = pod.inode();
+    plan.flags |= others.flags;
+    for (cni::Interface &one : plan.result.interfaces)
+        one.mtu = one.mtu == 0U ? plan.mtu : one.mtu;
+    return start_limiter(request.config, plan, rollback);
 }
 
 // The container's interface of our own making. What it does is undone by `rollback` when it fails.
@@ -202,40 +195,30 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
                                            const std::optional<EgressRoute> &way, Rollback &rollback) {
     cni::Attachment lease;
     TRY(create_lease(request, mode, rollback, lease));
-    const Lock lock = TRY(enter_network(request, way, tables, sockets.host, rollback));
-    Plan plan = TRY(make_plan(request, lease, request.config.mtu ? 0 : TRY(mtu_of(way, sockets.host))));
-    const HookKind kind = TRY(choose_hook_kind(request.config));
-    TRY(enable_forwarding(request.config, sockets.host, std::ranges::any_of(plan.addresses, is_ipv4),
-                          !is_none(plan.link_local)));
+    Plan plan = TRY(make_plan(request, lease, TRY(facts_of(request, way, sockets.host))));
+    const Lock lock = TRY(enter_network(request, plan.network, tables, sockets.host, rollback));
+    TRY(write_node_settings(request.config, sockets.host, plan.node_settings));
     const ConflictProbe question = TRY(ConflictProbe::ask(way, plan.addresses));
     Pair pair = TRY(create_pair(sockets, pod, plan, request.ifname, rollback));
-    std::vector<net::Link> foreign_links;
-    const auto siblings = TRY(find_peer_interfaces(request, tables, sockets.pod, pod.inode(), &foreign_links));
-    plan.flags |= source_flags(request.config, siblings, way);
-    if (!foreign_links.empty())
-        plan.flags |= INTERFACE_POD_RULES;
-    plan.flags |= TRY(start_limiter(request.config, pair.veth.host.ifindex, rollback));
-    EndpointFacts facts = facts_of(plan, pair, mode, kind, pod.inode());
-    facts.masquerade = TRY(masquerade_of(request.config));
-    const endpoint record = TRY(make_endpoint(request, facts));
-    TRY(update_record(request, record, mode == ENDPOINT_MAIN ? &lease : nullptr, way ? way->uplink.ifindex : 0));
+    const ContainerLinks others = TRY(find_container_links(request, tables, sockets.pod, pod.inode(), way));
+    TRY(complete_plan(request, pod, pair.veth, others, plan, rollback));
+    const endpoint record = TRY(make_endpoint(request, plan));
+    const SourceEntries sources =
+        TRY(wanted_source_routes(record, addresses_of(lease, request.ifname), others.peers, way, tables, sockets.host));
+    TRY(log_plan(request, plan, record, sources));
+    TRY(update_record(request, record, mode == ENDPOINT_MAIN ? &lease : nullptr, plan.uplink));
     TRY(put_endpoint(tables, request, record, rollback));
-    TRY(attach_programs(request.config.bpffs, record.ifindex, kind));
+    TRY(attach_programs(request.config.bpffs, plan.ifindex, plan.hook_kind));
     TRY(configure_pod(pod, pair, plan, request.ifname));
     TRY(configure_host(pair, plan));
-    TRY(put_rules_beside(foreign_links, siblings, record, {}, sockets.pod, rollback));
-    if (record.masquerade != ENDPOINT_MASQUERADE_NONE)
-        TRY(masquerade(facts.masquerade, request.config, prefixes_of(lease, request.ifname), rollback));
+    TRY(put_rules_beside(others.foreign_links, others.peers, record, {}, sockets.pod, rollback));
+    TRY(masquerade(plan.masquerade, request.config, plan.masqueraded, rollback));
     TRY(wait_for_addresses(pair, plan));
     TRY(question.must_be_free());
     TRY(put_addresses(tables, record, rollback));
-    TRY(put_source_routes(
-        TRY(wanted_source_routes(record, addresses_of(lease, request.ifname), siblings, way, tables, sockets.host)),
-        siblings, tables, rollback));
+    TRY(put_source_routes(sources, others.peers, tables, rollback));
     TRY(record_numbering(way, request.config.bpffs, sockets.host));
     TRY(announce_addresses(way, plan.addresses, sockets.host, rollback));
-    for (cni::Interface &one : plan.result.interfaces)
-        one.mtu = one.mtu == 0U ? record.mtu : one.mtu;
     return plan.result;
 }
 

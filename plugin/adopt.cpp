@@ -59,26 +59,6 @@ Result<bool> has_foreign_qdisc(net::Netlink &host, const net::Link &host_veth) {
            TRY(net::ingress_qdisc(host, host_veth.ifindex)) == net::kIngressQdisc;
 }
 
-Result<std::uint32_t> without_fast_path(net::Netlink &host, const net::Link &host_veth, std::uint32_t flags) {
-    constexpr std::uint32_t kFast = std::uint32_t{INTERFACE_FAST_LOCAL} | INTERFACE_FAST_UPLINK;
-    if ((flags & kFast) == 0 || !TRY(has_foreign_qdisc(host, host_veth)))
-        return flags;
-    log(cni::Log::Level::info,
-        host_veth.name + " has a foreign qdisc: all its packets take the host stack, and so that qdisc");
-    return flags & ~kFast;
-}
-
-// Pods of one bridge reach each other by their MACs: what one of them sends past the bridge, the other would answer by
-// it.
-std::uint32_t flags_for(const cni::Request &request, const Router &router, std::size_t address_count) {
-    std::uint32_t flags = interface_flags_of(request.config, address_count);
-    if (router.is_bridge)
-        flags &= ~std::uint32_t{INTERFACE_FAST_LOCAL};
-    if (router.mac == Mac{})
-        flags = (flags & ~std::uint32_t{INTERFACE_FAST_UPLINK}) | INTERFACE_BRIDGED;
-    return flags;
-}
-
 Result<void> attach_program(const std::string &root, const char *name, std::uint32_t ifindex, Hook hook,
                             HookKind kind) {
     const Fd program = TRY(open_program(root, name));
@@ -88,30 +68,31 @@ Result<void> attach_program(const std::string &root, const char *name, std::uint
     return {};
 }
 
-Result<EndpointFacts> facts_of(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
-                               const Adopted &pair, const std::optional<EgressRoute> &way) {
-    EndpointFacts facts{.mode = ENDPOINT_AFTER_MAIN,
-                        .hook_kind = TRY(choose_hook_kind(request.config, pair.host->ifindex))};
+Result<AdoptedPair> describe(const cni::Request &request, Sockets &sockets, const Adopted &pair) {
     const Router router =
         TRY(router_of(sockets.host, *pair.host, addresses_of(*request.config.prev_result, request.ifname)));
-    facts.addresses = TRY(adopted_addresses(request));
-    facts.netns_inode = pod.inode();
-    facts.ifindex = pair.host->ifindex;
-    facts.pod_ifindex = pair.pod.ifindex;
-    facts.host_ifname = pair.host->name;
-    facts.pod_mac = pair.pod.mac;
-    facts.host_mac = router.mac;
-    facts.mtu = pair.pod.mtu;
-    facts.flags = TRY(without_fast_path(sockets.host, *pair.host, flags_for(request, router, facts.addresses.size())));
-    facts.link_local = TRY(link_local_of(sockets.pod, pair.pod.ifindex));
-    facts.masquerade = TRY(masquerade_of(request.config));
-    if (way && (facts.flags & INTERFACE_BRIDGED) != 0)
-        return Error{ErrorCode::unsupported_field,
-                     pair.host->name +
-                         " is a port of a bridge that does not route for it: nothing of the network passes " +
-                         way->uplink.name + " by the node's routes",
-                     "take \"uplink\" out, or give the bridge the gateway's address (isGateway)"};
-    return facts;
+    AdoptedPair found{.host_ifname = pair.host->name, .ifindex = pair.host->ifindex, .pod_ifindex = pair.pod.ifindex};
+    found.pod_mac = pair.pod.mac;
+    found.router_mac = router.mac;
+    found.is_bridge_port = router.is_bridge;
+    found.mtu = pair.pod.mtu;
+    found.link_local = TRY(link_local_of(sockets.pod, pair.pod.ifindex));
+    found.has_foreign_qdisc =
+        request.config.fast_path != cni::FastPath::off && TRY(has_foreign_qdisc(sockets.host, *pair.host));
+    if (found.has_foreign_qdisc)
+        log(cni::Log::Level::info,
+            pair.host->name + " has a foreign qdisc: all its packets take the host stack, and so that qdisc");
+    return found;
+}
+
+Result<Plan> plan_beside(const cni::Request &request, const net::Namespace &pod, Sockets &sockets, const Adopted &pair,
+                         const std::optional<EgressRoute> &way, const ContainerLinks &others) {
+    NodeFacts facts = TRY(network_facts(request.config, way));
+    facts.flags = others.flags;
+    Plan plan = TRY(make_plan_beside(request, TRY(describe(request, sockets, pair)), facts));
+    plan.hook_kind = TRY(choose_hook_kind(request.config, pair.host->ifindex));
+    plan.netns_inode = pod.inode();
+    return plan;
 }
 
 } // namespace
@@ -141,58 +122,43 @@ Result<Adopted> find_pair(Sockets &sockets, const std::string &ifname) {
     return pair;
 }
 
-Result<std::vector<ip_addr>> adopted_addresses(const cni::Request &request) {
-    std::vector<ip_addr> addresses;
-    for (const cni::Address &one : addresses_of(*request.config.prev_result, request.ifname))
-        addresses.push_back(one.prefix.addr);
-    if (addresses.empty() || addresses.size() > ENDPOINT_ADDRESSES)
-        return Error{ErrorCode::invalid_network_config, "prevResult gives " + std::to_string(addresses.size()) +
-                                                            " addresses to " + request.ifname + ", 1 to " +
-                                                            std::to_string(ENDPOINT_ADDRESSES) + " are supported"};
-    return addresses;
-}
-
 Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, HookKind kind) {
     const Step step(STEP_PROGRAMS);
-    TRY(attach_program(root, PODLANE_PROGRAM_FROM_POD, ifindex, Hook::ingress, kind));
-    return attach_program(root, PODLANE_PROGRAM_TO_POD, ifindex, Hook::egress, kind);
+    for (const HookProgram &one : kPodPrograms)
+        TRY(attach_program(root, one.name, ifindex, one.hook, kind));
+    return {};
 }
 
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
                                         const Tables &tables, const Adopted &pair,
                                         const std::optional<EgressRoute> &way, Rollback &rollback) {
-    const Lock lock = TRY(enter_network(request, way, tables, sockets.host, rollback));
+    const ContainerLinks others = TRY(find_container_links(request, tables, sockets.pod, pod.inode(), way));
+    Plan plan = TRY(plan_beside(request, pod, sockets, pair, way, others));
+    const Lock lock = TRY(enter_network(request, plan.network, tables, sockets.host, rollback));
+    const ConflictProbe question = TRY(ConflictProbe::ask(way, plan.addresses));
+    TRY(start_limiter(request.config, plan, rollback));
+    const endpoint record = TRY(make_endpoint(request, plan));
     const auto own = addresses_of(*request.config.prev_result, request.ifname);
-    EndpointFacts facts = TRY(facts_of(request, pod, sockets, pair, way));
-    const ConflictProbe question = TRY(ConflictProbe::ask(way, facts.addresses));
-    std::vector<net::Link> foreign_links;
-    const auto siblings = TRY(find_peer_interfaces(request, tables, sockets.pod, pod.inode(), &foreign_links));
-    facts.flags |= source_flags(request.config, siblings, way);
-    if (request.config.source_routing && (!foreign_links.empty() || (facts.flags & INTERFACE_BRIDGED) != 0))
-        facts.flags |= INTERFACE_POD_RULES;
-    facts.flags |= TRY(start_limiter(request.config, facts.ifindex, rollback));
-    const endpoint record = TRY(make_endpoint(request, facts));
-    TRY(update_record(request, record, nullptr, way ? way->uplink.ifindex : 0));
+    const SourceEntries sources = TRY(wanted_source_routes(record, own, others.peers, way, tables, sockets.host));
+    TRY(log_plan(request, plan, record, sources));
+    TRY(update_record(request, record, nullptr, plan.uplink));
     TRY(put_endpoint(tables, request, record, rollback));
     rollback.add("attaching the programs", [ifindex = record.ifindex]() -> Result<void> {
-        TRY(detach(ifindex, Hook::ingress));
-        TRY(detach(ifindex, Hook::egress));
+        for (const HookProgram &one : kPodPrograms)
+            TRY(detach(ifindex, one.hook));
         return {};
     });
-    TRY(attach_programs(request.config.bpffs, record.ifindex, facts.hook_kind));
-    TRY(net::set_link(sockets.host, record.ifindex, {.up = true})); // a DEL before set it down
-    TRY(put_rules_beside(foreign_links, siblings, record, addresses_with_gateways(request, record), sockets.pod,
-                         rollback));
-    if (record.masquerade != ENDPOINT_MASQUERADE_NONE)
-        TRY(masquerade(facts.masquerade, request.config, prefixes_of(*request.config.prev_result, request.ifname),
-                       rollback));
+    TRY(attach_programs(request.config.bpffs, plan.ifindex, plan.hook_kind));
+    TRY(net::set_link(sockets.host, plan.ifindex, {.up = true})); // a DEL before set it down
+    TRY(put_rules_beside(others.foreign_links, others.peers, record, addresses_with_gateways(request, record),
+                         sockets.pod, rollback));
+    TRY(masquerade(plan.masquerade, request.config, plan.masqueraded, rollback));
     TRY(question.must_be_free());
     TRY(put_addresses(tables, record, rollback));
-    TRY(put_source_routes(TRY(wanted_source_routes(record, own, siblings, way, tables, sockets.host)), siblings, tables,
-                          rollback));
+    TRY(put_source_routes(sources, others.peers, tables, rollback));
     TRY(record_numbering(way, request.config.bpffs, sockets.host));
-    TRY(announce_addresses(way, facts.addresses, sockets.host, rollback));
-    return *request.config.prev_result;
+    TRY(announce_addresses(way, plan.addresses, sockets.host, rollback));
+    return plan.result;
 }
 
 } // namespace podlane

@@ -2,6 +2,7 @@
 // Chained after another main plugin: finds the host-side veth of its veth pair and makes it an endpoint of Podlane.
 #pragma once
 
+#include "loader/attach.hpp"
 #include "maps/result.hpp"
 #include "plugin/cni/types.hpp"
 #include "plugin/endpoint.hpp"
@@ -30,9 +31,6 @@ struct Adopted {
     std::optional<net::Link> host;
 };
 Result<Adopted> find_pair(Sockets &sockets, const std::string &ifname);
-
-// What prevResult gives to the interface: at least one, at most as many as an endpoint has room for.
-Result<std::vector<ip_addr>> adopted_addresses(const cni::Request &request);
 
 // For a pair with a host-side veth. The result is prevResult, unchanged: addressing is the other plugin's.
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,

@@ -66,13 +66,6 @@ Result<std::optional<EgressRoute>> find_egress_route(const cni::Config &config, 
     return std::optional(EgressRoute{*link, config.gateways, config.table});
 }
 
-std::vector<std::string> uplinks_of(const cni::Config &config, const std::optional<EgressRoute> &egress_route) {
-    std::vector<std::string> uplinks = config.uplinks;
-    if (egress_route && std::ranges::find(uplinks, egress_route->uplink.name) == uplinks.end())
-        uplinks.push_back(egress_route->uplink.name);
-    return uplinks;
-}
-
 Result<std::optional<ip_addr>> gateway_for(const EgressRoute &way, const cni::Address &own, net::Netlink &host) {
     const bool ipv4 = is_ipv4(own.prefix.addr);
     const auto of_family = [&](const ip_addr &addr) { return is_ipv4(addr) == ipv4; };

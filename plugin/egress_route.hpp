@@ -26,9 +26,6 @@ struct EgressRoute {
 // ErrorCode::invalid_network_config if the uplink is missing or cannot be found.
 Result<std::optional<EgressRoute>> find_egress_route(const cni::Config &config, net::Netlink &host);
 
-// Names and patterns of the network's uplinks: those of the configuration and that of the egress route.
-std::vector<std::string> uplinks_of(const cni::Config &config, const std::optional<EgressRoute> &egress_route);
-
 // The next hop for what `own` sends beyond its subnet: as configured, from the lease, or of the uplink's default route.
 Result<std::optional<ip_addr>> gateway_for(const EgressRoute &way, const cni::Address &own, net::Netlink &host);
 

@@ -3,8 +3,9 @@
 
 #include "loader/pace.hpp"
 #include "plugin/history.hpp"
+#include "plugin/log.hpp"
+#include "plugin/plan_json.hpp"
 #include "loader/net/link.hpp"
-#include "maps/clock.hpp"
 #include "maps/errors.hpp"
 
 #include <arpa/inet.h>
@@ -15,6 +16,14 @@
 
 namespace podlane {
 namespace {
+
+template <typename V> bool same(const V &a, const V &b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+Error gone(std::string sentence) {
+    return {ErrorCode::check_failed, std::move(sentence),
+            "podlanectl repair puts back what it can; otherwise delete the pod's sandbox, and the runtime creates a "
+            "new one"};
+}
 
 // An entry of the table goes again when the ADD fails.
 template <typename Table, typename Key>
@@ -65,35 +74,16 @@ template <typename Table> void erase_all_of(const Table &table, std::uint32_t if
             errors.add(table.remove(key));
 }
 
-std::vector<std::pair<exempt_key, std::uint32_t>> exempts_of(const cni::Config &config, std::uint32_t ifindex) {
-    std::vector<std::pair<exempt_key, std::uint32_t>> all;
-    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
-        const cni::LimitedPrefixes &of = config.limited_prefixes[direction];
-        const auto add = [&](const Prefix &prefix, bool shaped) {
-            all.emplace_back(make_exempt_key(ifindex, direction, prefix), make_prefix_value(prefix, shaped));
-        };
-        for (const Prefix &prefix : of.unshaped)
-            add(prefix, false);
-        if (!of.shaped.empty())
-            for (const Prefix &everything : {Prefix{ipv4_from_host_order(0), 0}, Prefix{}})
-                add(everything, false);
-        for (const Prefix &prefix : of.shaped)
-            add(prefix, true);
-    }
-    return all;
-}
-
 // Before the host-side veth's flags say that there are any.
-Result<void> put_limits(const Tables &tables, const cni::Config &config, std::uint32_t ifindex, Rollback &rollback) {
-    for (const auto &[key, shaped] : exempts_of(config, ifindex)) {
+Result<void> put_limits(const Tables &tables, const EndpointEntries &entries, std::uint32_t ifindex,
+                        Rollback &rollback) {
+    for (const auto &[key, shaped] : entries.exempts) {
         TRY(tables.exempts.update(key, shaped));
         undo_put(rollback, "exempting from limits", tables.exempts, key);
     }
-    const auto &limits = config.bandwidth;
-    if (!limits)
+    if (!entries.limits)
         return {};
-    TRY(tables.bandwidths.update(
-        ifindex, {limits->ingress_rate, limits->ingress_burst, limits->egress_rate, limits->egress_burst}));
+    TRY(tables.bandwidths.update(ifindex, *entries.limits));
     undo_put(rollback, "storing its bandwidth", tables.bandwidths, ifindex);
     for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
         const limit_key key{ifindex, direction};
@@ -103,27 +93,9 @@ Result<void> put_limits(const Tables &tables, const cni::Config &config, std::ui
     return {};
 }
 
-// By the pod's own sockets, and by the node's that speak to it.
-Result<std::vector<sender_key>> sender_keys(const endpoint &record) {
-    const std::uint32_t node = TRY(own_netns());
-    std::vector<sender_key> keys;
-    for (const ip_addr &addr : addresses_in(record)) {
-        keys.push_back({static_cast<std::uint32_t>(record.netns_inode), addr});
-        keys.push_back({node, addr});
-    }
-    return keys;
-}
-
-Result<void> put_senders(const Tables &tables, const endpoint &record, Rollback &rollback) {
-    for (const sender_key &key : TRY(sender_keys(record))) {
-        TRY(put_over(rollback, "recording whose sockets are whose", tables.senders, key, record.ifindex));
-    }
-    return {};
-}
-
 // Addresses may have a new owner already.
 Result<void> erase_senders(const Tables &tables, const endpoint &record) {
-    for (const sender_key &key : TRY(sender_keys(record)))
+    for (const sender_key &key : sender_keys_of(record, TRY(own_netns())))
         if (const auto owner = TRY(tables.senders.find(key)); owner && *owner == record.ifindex)
             TRY(tables.senders.remove(key));
     return {};
@@ -190,73 +162,30 @@ Result<void> erase_source_routes(const Tables &tables, const endpoint &record) {
 
 } // namespace
 
-void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all, SourceEntries &entries) {
-    std::array<std::uint32_t, 2> numbers{};
-    // Whoever asks finds the same order.
-    std::vector<source_route> sorted = all;
-    std::ranges::sort(sorted, [](const source_route &a, const source_route &b) {
-        return a.ifindex != b.ifindex ? a.ifindex < b.ifindex : std::memcmp(&a.source, &b.source, sizeof a.source) < 0;
-    });
-    const bool alone = std::ranges::all_of(all, [&](const source_route &one) { return one.ifindex == ifindex; });
-    const auto has_more = [&](bool ipv4) {
-        return std::ranges::count_if(all, [&](const source_route &one) {
-                   return one.ifindex == ifindex && is_ipv4(one.source) == ipv4;
-               }) > 1;
-    };
-    for (const source_route &route : sorted) {
-        const bool ipv4 = is_ipv4(route.source);
-        if (route.ifindex != ifindex)
-            entries.routes.push_back({{ifindex, route.source}, route});
-        else if (alone || !has_more(ipv4))
-            continue;
-        std::uint32_t &number = numbers[ipv4 ? 1 : 0];
-        if (++number <= SOURCE_SLOTS)
-            entries.slots.push_back({{ifindex, ipv4 ? 1U : 0U, number}, route});
-    }
-}
-
-Result<endpoint> make_endpoint(const cni::Request &request, const EndpointFacts &facts) {
-    endpoint record{};
-    record.created_ns = realtime_ns();
-    record.netns_inode = facts.netns_inode;
-    record.ifindex = facts.ifindex;
-    record.pod_ifindex = facts.pod_ifindex;
-    record.network = network_id(request.config.name);
-    record.mtu = facts.mtu;
-    record.flags = facts.flags;
-    record.mode = static_cast<std::uint8_t>(facts.mode);
-    record.attach = facts.hook_kind == HookKind::tcx ? ENDPOINT_TCX : ENDPOINT_CLSACT;
-    record.masquerade = static_cast<std::uint8_t>(facts.masquerade);
-    record.address_count = static_cast<std::uint8_t>(facts.addresses.size());
-    record.allowed_source_count = static_cast<std::uint8_t>(request.config.allowed_sources.size());
-    std::ranges::copy(facts.pod_mac, record.pod_mac);
-    std::ranges::copy(facts.host_mac, record.host_mac);
-    record.link_local = facts.link_local;
-    std::ranges::copy(facts.addresses, record.addresses);
-    const bool fits = set_field(record.host_ifname, facts.host_ifname) &&
-                      set_field(record.network_name, request.config.name) &&
-                      set_field(record.pod_name, request.pod.name) && set_field(record.pod_namespace, request.pod.ns) &&
-                      set_field(record.pod_uid, request.pod.uid);
-    if (!fits)
-        return Error{ErrorCode::invalid_environment, "a name of the pod or the network is too long"};
-    return record;
+Result<void> log_plan(const cni::Request &request, const Plan &plan, const endpoint &record,
+                      const SourceEntries &sources) {
+    if (is_logged(cni::Log::Level::debug))
+        log(cni::Log::Level::debug,
+            "plan: " + to_json(plan, entries_of(request.config, record, TRY(own_netns())), sources, -1));
+    return {};
 }
 
 Result<void> put_endpoint(const Tables &tables, const cni::Request &request, const endpoint &record,
                           Rollback &rollback) {
     const Step step(STEP_ENTRIES);
+    const EndpointEntries entries = entries_of(request.config, record, TRY(own_netns()));
     const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
     TRY(tables.endpoints.insert(key, record));
     undo_put(rollback, "recording the endpoint", tables.endpoints, key);
     TRY(tables.counters.insert_zero(record.ifindex));
     undo_put(rollback, "making its counters", tables.counters, record.ifindex);
-    TRY(put_limits(tables, request.config, record.ifindex, rollback));
-    for (const Prefix &prefix : request.config.allowed_sources) {
+    TRY(put_limits(tables, entries, record.ifindex, rollback));
+    for (const Prefix &prefix : entries.allowed_sources) {
         const allowed_source_key source = make_allowed_source_key(record.ifindex, prefix);
         TRY(tables.allowed_sources.update(source, make_prefix_value(prefix)));
         undo_put(rollback, "allowing source " + to_string(prefix), tables.allowed_sources, source);
     }
-    TRY(tables.interfaces.update(record.ifindex, make_interface(record)));
+    TRY(tables.interfaces.update(record.ifindex, entries.interface_entry));
     undo_put(rollback, "telling the programs of the host-side veth", tables.interfaces, record.ifindex);
     return {};
 }
@@ -264,42 +193,65 @@ Result<void> put_endpoint(const Tables &tables, const cni::Request &request, con
 Result<void> put_missing_entries(const Tables &tables, const cni::Config &config, const endpoint &record) {
     const Step step(STEP_ENTRIES);
     const std::uint32_t ifindex = record.ifindex;
+    const EndpointEntries entries = entries_of(config, record, TRY(own_netns()));
     if (TRY(tables.counters.find(ifindex)).empty())
         TRY(tables.counters.insert_zero(ifindex));
-    for (const auto &[key, shaped] : exempts_of(config, ifindex))
+    for (const auto &[key, shaped] : entries.exempts)
         TRY(tables.exempts.update(key, shaped));
-    if (const auto &limits = config.bandwidth; limits && !TRY(tables.bandwidths.find(ifindex)))
-        TRY(tables.bandwidths.update(
-            ifindex, {limits->ingress_rate, limits->ingress_burst, limits->egress_rate, limits->egress_burst}));
+    if (entries.limits && !TRY(tables.bandwidths.find(ifindex)))
+        TRY(tables.bandwidths.update(ifindex, *entries.limits));
     for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
         const limit_key key{ifindex, direction};
-        if (config.bandwidth && !TRY(tables.limit_states.find(key)))
+        if (entries.limits && !TRY(tables.limit_states.find(key)))
             TRY(tables.limit_states.update(key, limit_state{}));
     }
-    for (const Prefix &prefix : config.allowed_sources)
+    for (const Prefix &prefix : entries.allowed_sources)
         TRY(tables.allowed_sources.update(make_allowed_source_key(ifindex, prefix), make_prefix_value(prefix)));
-    return tables.interfaces.update(ifindex, make_interface(record));
+    return tables.interfaces.update(ifindex, entries.interface_entry);
 }
 
 Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollback &rollback) {
     const Step step(STEP_ENTRIES);
-    for (const ip_addr &addr : addresses_in(record)) {
-        const address_key key{record.network, addr};
-        TRY(put_address(tables, key, make_address(record)));
-        undo_put(rollback, "putting address " + to_string(addr), tables.addresses, key);
+    const EndpointEntries entries = entries_of({}, record, TRY(own_netns()));
+    for (const auto &[key, value] : entries.addresses) {
+        TRY(put_address(tables, key, value));
+        undo_put(rollback, "putting address " + to_string(key.addr), tables.addresses, key);
     }
-    return put_senders(tables, record, rollback); // the addresses are its own now
+    for (const sender_key &key : entries.senders) // the addresses are its own now
+        TRY(put_over(rollback, "recording whose sockets are whose", tables.senders, key, record.ifindex));
+    return {};
 }
 
-Result<bool> has_limit_entries(const Tables &tables, const cni::Config &config, const endpoint &record) {
-    for (const auto &[key, shaped] : exempts_of(config, record.ifindex))
+Result<void> check_entries(const Tables &tables, const cni::Config &config, const endpoint &record) {
+    const std::uint32_t ifindex = record.ifindex;
+    const std::string of_veth = "the entry of " + std::string(field_text(record.host_ifname)) + " in ";
+    const EndpointEntries entries = entries_of(config, record, TRY(own_netns()));
+    const auto known = TRY(tables.interfaces.find(ifindex));
+    if (!known || !same(*known, entries.interface_entry))
+        return gone(of_veth + PODLANE_MAP_INTERFACES " is gone or wrong");
+    for (const auto &[key, value] : entries.addresses) {
+        const auto owner = TRY(tables.addresses.find(key));
+        if (!owner || !same(*owner, value))
+            return gone("the entry of " + to_string(key.addr) + " in " PODLANE_MAP_ADDRESSES " is gone or wrong");
+    }
+    if (TRY(tables.counters.find(ifindex)).empty())
+        return gone(of_veth + PODLANE_MAP_COUNTERS " is gone");
+    for (const Prefix &prefix : entries.allowed_sources)
+        if (!TRY(tables.allowed_sources.find(make_allowed_source_key(ifindex, prefix))))
+            return gone("the entry of allowed source " + to_string(prefix) + " in " PODLANE_MAP_SOURCES " is gone");
+    if (entries.limits && !TRY(tables.bandwidths.find(ifindex)))
+        return gone(of_veth + PODLANE_MAP_BANDWIDTHS " is gone");
+    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS})
+        if (entries.limits && !TRY(tables.limit_states.find({ifindex, direction})))
+            return gone(of_veth + PODLANE_MAP_LIMITS " is gone");
+    for (const auto &[key, shaped] : entries.exempts)
         if (!TRY(tables.exempts.find(key)))
-            return false;
+            return gone("an " + of_veth.substr(4) + PODLANE_MAP_EXEMPT " is gone");
     // The node's may have become those of another network's endpoint with the same address.
-    for (const ip_addr &addr : addresses_in(record))
-        if (!TRY(tables.senders.find({static_cast<std::uint32_t>(record.netns_inode), addr})))
-            return false;
-    return true;
+    for (const sender_key &key : entries.senders)
+        if (key.netns == static_cast<std::uint32_t>(record.netns_inode) && !TRY(tables.senders.find(key)))
+            return gone("an " + of_veth.substr(4) + PODLANE_MAP_SENDERS " is gone");
+    return {};
 }
 
 Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {

@@ -30,13 +30,15 @@ Result<void> refuse_what_needs_programs(const cni::Config &config, const net::Li
 }
 
 Result<endpoint> make_record(const cni::Request &request, const net::Namespace &pod, const net::Link &link) {
-    EndpointFacts facts{.mode = ENDPOINT_AFTER_MAIN, .hook_kind = HookKind::clsact, .netns_inode = pod.inode()};
-    facts.pod_ifindex = link.ifindex;
-    facts.pod_mac = link.mac;
-    facts.mtu = link.mtu;
-    facts.flags = INTERFACE_POD_RULES;
-    facts.addresses = TRY(adopted_addresses(request));
-    return make_endpoint(request, facts);
+    Plan plan{.mode = ENDPOINT_AFTER_MAIN};
+    plan.hook_kind = HookKind::clsact;
+    plan.netns_inode = pod.inode();
+    plan.pod_ifindex = link.ifindex;
+    plan.pod_mac = link.mac;
+    plan.mtu = link.mtu;
+    plan.flags = INTERFACE_POD_RULES;
+    plan.addresses = TRY(adopted_addresses(request));
+    return make_endpoint(request, plan);
 }
 
 Result<void> put_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own,

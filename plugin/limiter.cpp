@@ -15,13 +15,12 @@ Error cannot(const std::string &what) {
     return {ErrorCode::plugin_not_available, "kernel: " + what, R"(set "limiter" to "auto" or "bucket")"};
 }
 
-Result<bool> start_edt(const cni::Config &config, std::uint32_t ifindex, Rollback &rollback) {
-    const bool wanted = config.limiter == cni::Limiter::automatic || config.limiter == cni::Limiter::edt;
-    if (!wanted || config.bandwidth->ingress_rate == 0)
+Result<bool> start_edt(const cni::Config &config, const Plan &plan, Rollback &rollback) {
+    if (!plan.has_fq)
         return false;
-    const bool put = TRY(put_fq(ifindex));
+    const bool put = TRY(put_fq(plan.ifindex));
     if (put)
-        rollback.add("putting fq on the host-side veth", [ifindex] { return remove_fq(ifindex); });
+        rollback.add("putting fq on the host-side veth", [ifindex = plan.ifindex] { return remove_fq(ifindex); });
     if (!put && config.limiter == cni::Limiter::edt)
         return cannot("it has no qdisc fq, or another qdisc is on the host-side veth");
     return put;
@@ -29,15 +28,17 @@ Result<bool> start_edt(const cni::Config &config, std::uint32_t ifindex, Rollbac
 
 } // namespace
 
-Result<std::uint32_t> start_limiter(const cni::Config &config, std::uint32_t ifindex, Rollback &rollback) {
+Result<void> start_limiter(const cni::Config &config, Plan &plan, Rollback &rollback) {
     if (!config.bandwidth)
-        return 0U;
+        return {};
     const bool pacing = is_pacing(config.bpffs);
     if (config.limiter == cni::Limiter::pace && !pacing)
         return cannot("TCP senders cannot be paced (sock_ops on cgroup v2)");
     std::uint32_t flags = limiter_flags_of(config.limiter) | unpaced_flags(pacing);
-    if (TRY(start_edt(config, ifindex, rollback)))
+    plan.has_fq = TRY(start_edt(config, plan, rollback));
+    if (plan.has_fq)
         flags |= INTERFACE_LIMIT_EDT;
+    plan.flags |= flags;
     std::string said = "bandwidth is held";
     if (config.bandwidth->ingress_rate != 0)
         said += " to the pod by " + limiter_words(flags, LIMIT_INGRESS, pacing);
@@ -45,7 +46,7 @@ Result<std::uint32_t> start_limiter(const cni::Config &config, std::uint32_t ifi
         said += std::string(config.bandwidth->ingress_rate != 0 ? "," : "") + " from the pod by " +
                 limiter_words(flags, LIMIT_EGRESS, pacing);
     log(cni::Log::Level::info, said);
-    return flags;
+    return {};
 }
 
 } // namespace podlane

@@ -3,14 +3,13 @@
 #pragma once
 
 #include "plugin/cni/types.hpp"
+#include "plugin/plan.hpp"
 #include "plugin/rollback.hpp"
-
-#include <cstdint>
 
 namespace podlane {
 
-// Sets up what belongs to the host-side veth, says in the log what holds the limits, and returns the flags that say it
-// to the programs; an error where the configuration insists on what the kernel cannot do.
-Result<std::uint32_t> start_limiter(const cni::Config &config, std::uint32_t ifindex, Rollback &rollback);
+// Sets up what belongs to the host-side veth, writes to the log what holds the limits, and adds to the plan what the
+// kernel can do of it; an error if the configuration insists on what the kernel cannot do.
+Result<void> start_limiter(const cni::Config &config, Plan &plan, Rollback &rollback);
 
 } // namespace podlane

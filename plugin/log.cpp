@@ -74,9 +74,11 @@ void log_to(const cni::Request &request) {
             "log.file " + file + ": " + std::strerror(errno) + "; the log goes to standard error");
 }
 
+bool is_logged(cni::Log::Level level) { return destination().open && level <= destination().level; }
+
 void log(cni::Log::Level level, std::string_view text) {
     const Destination &to = destination();
-    if (!to.open || level > to.level)
+    if (!is_logged(level))
         return;
     std::string line =
         now() + " " + std::string(kLevels.at(static_cast<std::size_t>(level))) + " " + to.identity + ": ";

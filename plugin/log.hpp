@@ -12,6 +12,7 @@ namespace podlane {
 // the call: what would go there goes to standard error.
 void log_to(const cni::Request &request);
 
+[[nodiscard]] bool is_logged(cni::Log::Level level);
 void log(cni::Log::Level level, std::string_view text);
 
 } // namespace podlane

@@ -236,6 +236,8 @@ Result<endpoint_masquerade> choose_masquerade() {
 
 Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const std::vector<Prefix> &leased,
                         Rollback &rollback) {
+    if (by == ENDPOINT_MASQUERADE_NONE)
+        return {};
     std::vector<ip_addr> addresses;
     addresses.reserve(leased.size());
     for (const Prefix &one : leased)

@@ -24,28 +24,6 @@ namespace {
 
 constexpr int kMostRounds = 16;
 
-// What a network is to be.
-struct Wanted {
-    const cni::Config &config;
-    std::vector<std::string> uplinks;
-};
-
-bool uses_uplinks(const cni::Config &config) {
-    return config.fast_path == cni::FastPath::on || has_egress_route(config);
-}
-
-Result<network> wanted_entry(const Wanted &wanted) {
-    const cni::Config &config = wanted.config;
-    network entry{};
-    const bool fits = set_field(entry.name, config.name) && set_field(entry.uplinks, join_patterns(wanted.uplinks));
-    if (!fits)
-        return Error{ErrorCode::invalid_network_config, "the network's name or its uplinks are too long"};
-    entry.masquerade = static_cast<std::uint8_t>(TRY(masquerade_of(config)));
-    entry.has_uplinks = uses_uplinks(config) ? 1 : 0;
-    entry.attach = TRY(choose_hook_kind(config)) == HookKind::tcx ? ENDPOINT_TCX : ENDPOINT_CLSACT;
-    return entry;
-}
-
 // An ADD that wants no uplinks leaves those of the network's other endpoints alone.
 network merged(const network &there, const network &wanted) {
     network entry = wanted.has_uplinks != 0 ? wanted : there;
@@ -78,13 +56,10 @@ Result<std::vector<cluster_cidr_key>> cidrs_of(const Tables &tables, std::uint32
 
 bool same(const cluster_cidr_key &a, const cluster_cidr_key &b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
-std::vector<cluster_cidr_key> wanted_cidrs(const cni::Config &config, std::uint32_t network) {
+std::vector<cluster_cidr_key> keys_of(const NetworkPlan &plan) {
     std::vector<cluster_cidr_key> keys;
-    for (const Prefix &prefix : config.cluster_cidrs) {
-        const cluster_cidr_key key = make_cluster_cidr_key(network, prefix);
-        if (std::ranges::none_of(keys, [&](const auto &known) { return same(known, key); }))
-            keys.push_back(key);
-    }
+    for (const Prefix &prefix : plan.cluster_cidrs)
+        keys.push_back(make_cluster_cidr_key(plan.id, prefix));
     return keys;
 }
 
@@ -109,9 +84,9 @@ Result<void> put_cidrs(const Tables &tables, std::uint32_t network, const std::v
 
 // The interfaces an ADD looks at: where names are given those, else that of the default route of each family, asked for
 // without reading all routes.
-Result<std::vector<std::uint32_t>> expected_uplinks(const Wanted &wanted, const Tables &tables, net::Netlink &host) {
-    if (!wanted.uplinks.empty())
-        return TRY(find_uplinks(wanted.uplinks, tables.interfaces)).ifindexes;
+Result<std::vector<std::uint32_t>> expected_uplinks(const NetworkPlan &plan, const Tables &tables, net::Netlink &host) {
+    if (!plan.uplinks.empty())
+        return TRY(find_uplinks(plan.uplinks, tables.interfaces)).ifindexes;
     std::vector<std::uint32_t> found;
     for (const net::Family family : {net::Family::ipv4, net::Family::ipv6})
         if (const auto route = TRY(net::default_route(host, family)))
@@ -120,45 +95,40 @@ Result<std::vector<std::uint32_t>> expected_uplinks(const Wanted &wanted, const 
     return found;
 }
 
-Result<bool> uplinks_in_place(const Wanted &wanted, const Tables &tables, net::Netlink &host) {
-    const UplinkTables uplinks = TRY(UplinkTables::open(wanted.config.bpffs));
-    for (const std::uint32_t ifindex : TRY(expected_uplinks(wanted, tables, host)))
-        if (!TRY(carries(uplinks, ifindex, network_id(wanted.config.name))) &&
-            TRY(can_be_uplink(ifindex, tables.interfaces)))
+Result<bool> uplinks_in_place(const std::string &root, const NetworkPlan &plan, const Tables &tables,
+                              net::Netlink &host) {
+    const UplinkTables uplinks = TRY(UplinkTables::open(root));
+    for (const std::uint32_t ifindex : TRY(expected_uplinks(plan, tables, host)))
+        if (!TRY(carries(uplinks, ifindex, plan.id)) && TRY(can_be_uplink(ifindex, tables.interfaces)))
             return false;
     return TRY(vanished_uplinks(uplinks)).empty();
 }
 
-Result<bool> in_place(const Wanted &wanted, const Tables &tables, net::Netlink &host) {
-    const cni::Config &config = wanted.config;
-    const network entry = TRY(wanted_entry(wanted));
-    const auto there = TRY(find_entry(tables, entry));
-    if (!there || !is_as_wanted(*there, entry))
+Result<bool> in_place(const std::string &root, const NetworkPlan &plan, const Tables &tables, net::Netlink &host) {
+    const auto there = TRY(find_entry(tables, plan.entry));
+    if (!there || !is_as_wanted(*there, plan.entry))
         return false;
-    const auto cidrs = wanted_cidrs(config, network_id(config.name));
-    const auto known = TRY(cidrs_of(tables, network_id(config.name)));
+    const auto cidrs = keys_of(plan);
+    const auto known = TRY(cidrs_of(tables, plan.id));
     if (!are_in(cidrs, known) || !are_in(known, cidrs))
         return false;
-    return !uses_uplinks(config) || TRY(uplinks_in_place(wanted, tables, host));
+    return plan.entry.has_uplinks == 0 || TRY(uplinks_in_place(root, plan, tables, host));
 }
 
-Result<void> put_in_place(const Wanted &wanted, const Tables &tables) {
-    const cni::Config &config = wanted.config;
-    const std::uint32_t id = network_id(config.name);
-    const network entry = TRY(wanted_entry(wanted));
-    const auto there = TRY(find_entry(tables, entry));
-    TRY(put_cidrs(tables, id, wanted_cidrs(config, id)));
-    TRY(tables.networks.update(id, there ? merged(*there, entry) : entry));
-    if (!uses_uplinks(config))
+Result<void> put_in_place(const std::string &root, const NetworkPlan &plan, const Tables &tables) {
+    const auto there = TRY(find_entry(tables, plan.entry));
+    TRY(put_cidrs(tables, plan.id, keys_of(plan)));
+    TRY(tables.networks.update(plan.id, there ? merged(*there, plan.entry) : plan.entry));
+    if (plan.entry.has_uplinks == 0)
         return {};
-    const FoundUplinks found = TRY(find_uplinks(wanted.uplinks, tables.interfaces));
+    const FoundUplinks found = TRY(find_uplinks(plan.uplinks, tables.interfaces));
     for (const std::string &note : found.notes)
         log(cni::Log::Level::warning, note);
-    if (found.ifindexes.empty() && !config.cluster_cidrs.empty())
+    if (found.ifindexes.empty() && !plan.cluster_cidrs.empty())
         log(cni::Log::Level::warning, "the network has no uplink now: other nodes are reached through the host stack");
-    const bool changed = there && field_text(there->uplinks) != field_text(entry.uplinks);
-    return sync_uplinks(TRY(UplinkTables::open(config.bpffs)), id, found.ifindexes,
-                        entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact, changed);
+    const bool changed = there && field_text(there->uplinks) != field_text(plan.entry.uplinks);
+    return sync_uplinks(TRY(UplinkTables::open(root)), plan.id, found.ifindexes,
+                        plan.entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact, changed);
 }
 
 // Attachments on disk, other than the request's, whose host-side veth is there.
@@ -218,28 +188,33 @@ Result<endpoint_masquerade> masquerade_of(const cni::Config &config) {
     return config.ip_masq ? choose_masquerade() : Result<endpoint_masquerade>(ENDPOINT_MASQUERADE_NONE);
 }
 
-Result<Lock> enter_network(const cni::Request &request, const std::optional<EgressRoute> &egress_route,
-                           const Tables &tables, net::Netlink &host, Rollback &rollback) {
+Result<NodeFacts> network_facts(const cni::Config &config, const std::optional<EgressRoute> &egress_route) {
+    return NodeFacts{.hook_kind = TRY(choose_hook_kind(config)),
+                     .masquerade = TRY(masquerade_of(config)),
+                     .egress_route = egress_route};
+}
+
+Result<Lock> enter_network(const cni::Request &request, const NetworkPlan &plan, const Tables &tables,
+                           net::Netlink &host, Rollback &rollback) {
     const Step step(STEP_NETWORK);
-    const cni::Config &config = request.config;
-    const Wanted wanted{config, uplinks_of(config, egress_route)};
-    rollback.add("preparing the network", [&tables, &request] {
-        return drop_network_if_unused(request, tables, network_id(request.config.name));
-    });
+    const std::string &root = request.config.bpffs;
+    rollback.add("preparing the network",
+                 [&tables, &request, id = plan.id] { return drop_network_if_unused(request, tables, id); });
     for (int round = 0; round < kMostRounds; ++round) {
-        Lock shared = TRY(Lock::shared(config.bpffs));
-        TRY(tables.check_generation(config.bpffs));
-        if (TRY(in_place(wanted, tables, host))) {
-            track_connections(config);
+        Lock shared = TRY(Lock::shared(root));
+        TRY(tables.check_generation(root));
+        if (TRY(in_place(root, plan, tables, host))) {
+            track_connections(request.config);
             return shared;
         }
         // One process may not wait for the exclusive lock while it holds the shared one.
         { const Lock released = std::move(shared); }
-        const Lock exclusive = TRY(Lock::exclusive(config.bpffs));
-        TRY(tables.check_generation(config.bpffs));
-        TRY(put_in_place(wanted, tables));
+        const Lock exclusive = TRY(Lock::exclusive(root));
+        TRY(tables.check_generation(root));
+        TRY(put_in_place(root, plan, tables));
     }
-    return Error{ErrorCode::try_again_later, "network " + config.name + ": its uplinks do not stay as they are put",
+    return Error{ErrorCode::try_again_later,
+                 "network " + request.config.name + ": its uplinks do not stay as they are put",
                  "look for another program that changes the TC hooks of the uplinks or the default route"};
 }
 
@@ -281,7 +256,7 @@ Result<void> check_network(const cni::Request &request, const Tables &tables, co
     const cni::Config &config = request.config;
     if (!TRY(tables.networks.find(record.network)))
         return missing("the entry of network " + config.name + " in " PODLANE_MAP_NETWORKS " is gone");
-    if (!are_in(wanted_cidrs(config, record.network), TRY(cidrs_of(tables, record.network))))
+    if (!are_in(keys_of(TRY(plan_network(config, recorded_facts(record)))), TRY(cidrs_of(tables, record.network))))
         return missing("clusterCIDRs of network " + config.name + " are gone from " PODLANE_MAP_CIDRS);
     const UplinkTables uplinks = TRY(UplinkTables::open(config.bpffs));
     for (const auto &[ifindex, entry] : TRY(uplinks.uplinks.entries())) {

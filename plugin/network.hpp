@@ -6,6 +6,7 @@
 #include "loader/pins.hpp"
 #include "plugin/cni/types.hpp"
 #include "plugin/egress_route.hpp"
+#include "plugin/plan.hpp"
 #include "plugin/endpoint.hpp"
 #include "loader/net/netlink.hpp"
 
@@ -16,10 +17,13 @@ namespace podlane {
 // How the configuration wants packets to the outside rewritten on this node.
 Result<endpoint_masquerade> masquerade_of(const cni::Config &config);
 
+// What the node has for the configuration: the hook, the tool that masquerades, the network's egress route.
+Result<NodeFacts> network_facts(const cni::Config &config, const std::optional<EgressRoute> &egress_route);
+
 // Makes sure that all of it is there, and returns the shared lock under which it stays: held until the endpoint's
 // addresses are put, it keeps others from taking the network for unused.
-Result<Lock> enter_network(const cni::Request &request, const std::optional<EgressRoute> &egress_route,
-                           const Tables &tables, net::Netlink &host, Rollback &rollback);
+Result<Lock> enter_network(const cni::Request &request, const NetworkPlan &plan, const Tables &tables,
+                           net::Netlink &host, Rollback &rollback);
 
 // Removes all of it unless another endpoint than the request's is left, in the maps or, if those lost it, on disk.
 Result<void> drop_network_if_unused(const cni::Request &request, const Tables &tables, std::uint32_t network);

@@ -20,13 +20,6 @@
 namespace podlane {
 namespace {
 
-// Pods need it, whoever switched it off.
-Result<void> switch_on(const net::SysctlPath &path, const std::string &state_dir) {
-    if (TRY(net::read_sysctl(path)) != "1")
-        TRY(TRY(NodeSettings::open(state_dir)).enforce(path, "1"));
-    return {};
-}
-
 // Whether an advertisement gave the interface a route, or an address (those of advertisements expire). The interfaces
 // of the default route count whoever set it.
 Result<bool> lives_on_advertisements(net::Netlink &host, std::uint32_t ifindex) {
@@ -95,14 +88,17 @@ Result<HookKind> choose_hook_kind(const cni::Config &config, std::uint32_t ifind
     return usable;
 }
 
-Result<void> enable_forwarding(const cni::Config &config, net::Netlink &host, bool ipv4, bool ipv6) {
-    if (ipv4)
-        TRY(switch_on({"net", "ipv4", "ip_forward"}, config.state_dir));
+// Pods need them, whoever switched them off.
+Result<void> write_node_settings(const cni::Config &config, net::Netlink &host, const std::vector<Setting> &settings) {
     const net::SysctlPath ipv6_forwarding = {"net", "ipv6", "conf", "all", "forwarding"};
-    if (!ipv6 || TRY(net::read_sysctl(ipv6_forwarding)) == "1")
-        return {};
-    TRY(keep_router_advertisements(host, config.state_dir));
-    return switch_on(ipv6_forwarding, config.state_dir);
+    for (const Setting &one : settings) {
+        if (TRY(net::read_sysctl(one.path)) == one.value)
+            continue;
+        if (one.path == ipv6_forwarding)
+            TRY(keep_router_advertisements(host, config.state_dir));
+        TRY(TRY(NodeSettings::open(config.state_dir)).enforce(one.path, one.value));
+    }
+    return {};
 }
 
 Result<std::uint32_t> uplink_mtu(net::Netlink &host) {

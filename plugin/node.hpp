@@ -6,9 +6,11 @@
 #include "maps/result.hpp"
 #include "plugin/cni/types.hpp"
 #include "plugin/endpoint.hpp"
+#include "plugin/plan.hpp"
 #include "loader/net/netlink.hpp"
 
 #include <cstdint>
+#include <vector>
 
 namespace podlane {
 
@@ -22,9 +24,9 @@ Result<HookKind> choose_hook_kind(const cni::Config &config);
 // The same for an interface that others have worked on.
 Result<HookKind> choose_hook_kind(const cni::Config &config, std::uint32_t ifindex);
 
-// Forwarding of the families in use. An interface that takes routes or addresses from router advertisements would
-// ignore them from now on: accept_ra becomes 2 there, and the log says so.
-Result<void> enable_forwarding(const cni::Config &config, net::Netlink &host, bool ipv4, bool ipv6);
+// Forwarding of the families in use. With IPv6 forwarding, an interface that takes routes or addresses from router
+// advertisements would ignore them: accept_ra becomes 2 there, and the log says so.
+Result<void> write_node_settings(const cni::Config &config, net::Netlink &host, const std::vector<Setting> &settings);
 
 // MTU of the interface of the default route in bytes; 0 where there is none.
 Result<std::uint32_t> uplink_mtu(net::Netlink &host);

@@ -85,6 +85,16 @@ Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &requ
     return siblings;
 }
 
+Result<ContainerLinks> find_container_links(const cni::Request &request, const Tables &tables, net::Netlink &pod,
+                                            std::uint64_t netns_inode, const std::optional<EgressRoute> &egress_route) {
+    ContainerLinks others;
+    others.peers = TRY(find_peer_interfaces(request, tables, pod, netns_inode, &others.foreign_links));
+    others.flags = source_flags(request.config, others.peers, egress_route);
+    if (!others.foreign_links.empty())
+        others.flags |= INTERFACE_POD_RULES;
+    return others;
+}
+
 std::uint32_t source_flags(const cni::Config &config, const std::vector<PeerInterface> &siblings,
                            const std::optional<EgressRoute> &way) {
     return (siblings.empty() ? 0U : std::uint32_t{INTERFACE_SIBLINGS}) | (way ? std::uint32_t{INTERFACE_WAY} : 0U) |

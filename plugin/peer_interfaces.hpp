@@ -25,6 +25,15 @@ Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &requ
                                                         net::Netlink &pod, std::uint64_t netns_inode,
                                                         std::vector<net::Link> *foreign_links = nullptr);
 
+// The container's other interfaces, and the flags by which the programs take them into account.
+struct ContainerLinks {
+    std::vector<PeerInterface> peers{};
+    std::vector<net::Link> foreign_links{};
+    std::uint32_t flags = 0;
+};
+Result<ContainerLinks> find_container_links(const cni::Request &request, const Tables &tables, net::Netlink &pod,
+                                            std::uint64_t netns_inode, const std::optional<EgressRoute> &egress_route);
+
 // The flags of an endpoint with these siblings and this way.
 std::uint32_t source_flags(const cni::Config &config, const std::vector<PeerInterface> &siblings,
                            const std::optional<EgressRoute> &way);

@@ -4,6 +4,7 @@
 #include "maps/abi/config.h"
 #include "loader/net/address.hpp"
 #include "maps/hash.hpp"
+#include "maps/tables.hpp"
 #include "plugin/egress_route.hpp"
 
 #include <arpa/inet.h>
@@ -129,6 +130,76 @@ void plan_routes(const cni::Request &request, const std::vector<cni::Address> &l
             builder.add(route);
 }
 
+// The container's end: a namespace made with IPv6 switched off would refuse the addresses.
+void plan_pod(const cni::Request &request, Plan &plan) {
+    for (const ip_addr &addr : plan.addresses)
+        plan.pod_addresses.push_back({host_prefix(addr), net::kNoDad, net::kScopeGlobal});
+    if (is_none(plan.link_local))
+        return;
+    plan.pod_addresses.push_back({{plan.link_local, 64}, net::kNoDad, net::kScopeLink});
+    plan.pod_settings.push_back({{"net", "ipv6", "conf", request.ifname, "disable_ipv6"}, "0"});
+}
+
+// Were the host-side veth's address one of the subnet, the kernel would join the anycast address of its routers too
+// (RFC 4291, 2.6.1), and wait for one more grace period when the link goes.
+void plan_host(bool has_ipv4, Plan &plan) {
+    if (has_ipv4)
+        plan.node_settings.push_back({{"net", "ipv4", "ip_forward"}, "1"});
+    if (!is_none(plan.link_local)) {
+        const ip_addr own = link_local_from_mac(plan.host_mac);
+        plan.node_settings.push_back({{"net", "ipv6", "conf", "all", "forwarding"}, "1"});
+        plan.host_addresses.push_back({{own, 128}, net::kNoDad, net::kScopeLink});
+        plan.host_routes.push_back({.destination = masked({own, 64}), .append = true});
+    }
+    for (const ip_addr &addr : plan.addresses) {
+        plan.host_routes.push_back({.destination = host_prefix(addr)});
+        plan.host_neighbours.push_back({addr, plan.pod_mac, true});
+    }
+}
+
+// Whoever made the interface.
+Result<void> plan_services(const cni::Request &request, std::vector<Prefix> leased, const NodeFacts &node, Plan &plan) {
+    const cni::Config &config = request.config;
+    plan.ifname = request.ifname;
+    plan.netns = request.netns;
+    plan.hook_kind = node.hook_kind;
+    plan.flags |= node.flags;
+    const bool wants_edt = config.limiter == cni::Limiter::automatic || config.limiter == cni::Limiter::edt;
+    plan.has_fq = wants_edt && config.bandwidth && config.bandwidth->ingress_rate != 0;
+    plan.masquerade = node.masquerade;
+    if (node.masquerade != ENDPOINT_MASQUERADE_NONE)
+        plan.masqueraded = std::move(leased);
+    plan.network = TRY(plan_network(config, node));
+    plan.ipam_type = config.ipam_type;
+    plan.uplink = node.egress_route ? node.egress_route->uplink.ifindex : 0;
+    return {};
+}
+
+// Pods of one bridge reach each other by their MACs: what one of them sends past the bridge, the other would answer by
+// it.
+std::uint32_t flags_beside(const cni::Request &request, const AdoptedPair &pair, std::size_t address_count) {
+    std::uint32_t flags = interface_flags_of(request.config, address_count);
+    if (pair.has_foreign_qdisc)
+        flags &= ~(std::uint32_t{INTERFACE_FAST_LOCAL} | INTERFACE_FAST_UPLINK);
+    if (pair.is_bridge_port)
+        flags &= ~std::uint32_t{INTERFACE_FAST_LOCAL};
+    if (pair.router_mac == Mac{})
+        flags = (flags & ~std::uint32_t{INTERFACE_FAST_UPLINK}) | INTERFACE_BRIDGED;
+    return flags;
+}
+
+// Routes and name servers of the configuration, beside the lease's.
+void add_configured(const cni::Config &config, Plan &plan) {
+    std::ranges::copy(config.routes, std::back_inserter(plan.result.routes));
+    // Drop routes of address families the pod has no address in.
+    std::erase_if(plan.result.routes, [&](const cni::Route &route) {
+        const auto of_family = [&](const ip_addr &addr) { return is_ipv4(addr) == is_ipv4(route.destination.addr); };
+        return std::ranges::none_of(plan.addresses, of_family);
+    });
+    if (plan.result.dns.nameservers.empty())
+        plan.result.dns = config.dns;
+}
+
 void plan_result(const cni::Request &request, const std::vector<cni::Address> &leased, Plan &plan) {
     cni::Attachment &result = plan.result;
     const std::size_t pod_index = result.interfaces.size() + 1;
@@ -194,6 +265,13 @@ std::uint32_t interface_flags_of(const cni::Config &config, std::size_t address_
     return flags;
 }
 
+std::vector<std::string> uplinks_of(const cni::Config &config, const std::optional<EgressRoute> &egress_route) {
+    std::vector<std::string> uplinks = config.uplinks;
+    if (egress_route && std::ranges::find(uplinks, egress_route->uplink.name) == uplinks.end())
+        uplinks.push_back(egress_route->uplink.name);
+    return uplinks;
+}
+
 std::vector<cni::Address> addresses_of(const cni::Attachment &result, const std::string &ifname) {
     std::vector<cni::Address> own;
     for (const cni::Address &one : result.addresses) {
@@ -227,26 +305,75 @@ Result<endpoint_mode> mode_of(const cni::Request &request) {
                                                                                      : ENDPOINT_AFTER_IPAM;
 }
 
-Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease, std::uint32_t mtu) {
+NodeFacts recorded_facts(const endpoint &record) {
+    return {.mtu = record.mtu,
+            .hook_kind = record.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact,
+            .masquerade = static_cast<endpoint_masquerade>(record.masquerade)};
+}
+
+Result<NetworkPlan> plan_network(const cni::Config &config, const NodeFacts &node) {
+    NetworkPlan plan{.id = network_id(config.name), .uplinks = uplinks_of(config, node.egress_route)};
+    std::string patterns;
+    for (const std::string &one : plan.uplinks)
+        patterns += (patterns.empty() ? "" : " ") + one;
+    if (!set_field(plan.entry.name, config.name) || !set_field(plan.entry.uplinks, patterns))
+        return Error{ErrorCode::invalid_network_config, "the network's name or its uplinks are too long"};
+    plan.entry.masquerade = static_cast<std::uint8_t>(node.masquerade);
+    plan.entry.has_uplinks = config.fast_path == cni::FastPath::on || has_egress_route(config) ? 1 : 0;
+    plan.entry.attach = node.hook_kind == HookKind::tcx ? ENDPOINT_TCX : ENDPOINT_CLSACT;
+    for (const Prefix &prefix : config.cluster_cidrs)
+        if (std::ranges::find(plan.cluster_cidrs, masked(prefix)) == plan.cluster_cidrs.end())
+            plan.cluster_cidrs.push_back(masked(prefix));
+    return plan;
+}
+
+Result<std::vector<ip_addr>> adopted_addresses(const cni::Request &request) {
+    std::vector<ip_addr> addresses;
+    for (const cni::Address &one : addresses_of(*request.config.prev_result, request.ifname))
+        addresses.push_back(one.prefix.addr);
+    if (addresses.empty() || addresses.size() > ENDPOINT_ADDRESSES)
+        return Error{ErrorCode::invalid_network_config, "prevResult gives " + std::to_string(addresses.size()) +
+                                                            " addresses to " + request.ifname + ", 1 to " +
+                                                            std::to_string(ENDPOINT_ADDRESSES) + " are supported"};
+    return addresses;
+}
+
+Result<Plan> make_plan_beside(const cni::Request &request, const AdoptedPair &pair, const NodeFacts &node) {
+    Plan plan{.mode = ENDPOINT_AFTER_MAIN, .host_ifname = pair.host_ifname};
+    plan.addresses = TRY(adopted_addresses(request));
+    plan.pod_mac = pair.pod_mac;
+    plan.host_mac = pair.router_mac;
+    plan.mtu = pair.mtu;
+    plan.link_local = pair.link_local;
+    plan.flags = flags_beside(request, pair, plan.addresses.size());
+    TRY(plan_services(request, prefixes_of(*request.config.prev_result, request.ifname), node, plan));
+    if (node.egress_route && (plan.flags & INTERFACE_BRIDGED) != 0)
+        return Error{ErrorCode::unsupported_field,
+                     pair.host_ifname +
+                         " is a port of a bridge that does not route for it: nothing of the network passes " +
+                         node.egress_route->uplink.name + " by the node's routes",
+                     "take \"uplink\" out, or give the bridge the gateway's address (isGateway)"};
+    if (request.config.source_routing && (plan.flags & INTERFACE_BRIDGED) != 0)
+        plan.flags |= INTERFACE_POD_RULES;
+    plan.result = *request.config.prev_result;
+    plan.ifindex = pair.ifindex;
+    plan.pod_ifindex = pair.pod_ifindex;
+    return plan;
+}
+
+Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease, const NodeFacts &node) {
     const cni::Config &config = request.config;
     const std::vector<cni::Address> leased = addresses_of(lease, request.ifname);
-    Plan plan;
+    Plan plan{.mode = config.ipam_type.empty() ? ENDPOINT_AFTER_IPAM : ENDPOINT_MAIN};
     plan.addresses = TRY(endpoint_addresses(leased));
     plan.host_ifname = host_ifname(request);
     plan.alias = alias_of(request);
     plan.pod_mac = pod_mac_of(request);
     plan.host_mac = kHostMac;
-    plan.mtu = config.mtu.value_or(mtu);
+    plan.mtu = config.mtu.value_or(node.mtu);
     plan.flags = interface_flags_of(config, plan.addresses.size()) | INTERFACE_GATEWAY;
     plan.result = lease;
-    std::ranges::copy(config.routes, std::back_inserter(plan.result.routes));
-    // What the pod has no address for it cannot have a route for.
-    std::erase_if(plan.result.routes, [&](const cni::Route &route) {
-        const auto of_family = [&](const ip_addr &addr) { return is_ipv4(addr) == is_ipv4(route.destination.addr); };
-        return std::ranges::none_of(plan.addresses, of_family);
-    });
-    if (plan.result.dns.nameservers.empty())
-        plan.result.dns = config.dns;
+    add_configured(config, plan);
     const bool has_ipv4 = std::ranges::any_of(plan.addresses, is_ipv4);
     const bool has_ipv6 = !std::ranges::all_of(plan.addresses, is_ipv4);
     if (has_ipv6 && plan.mtu != 0 && plan.mtu < kSmallestIpv6Mtu)
@@ -259,6 +386,9 @@ Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease
         plan.link_local = link_local_from_mac(plan.pod_mac);
         plan_routes(request, leased, false, plan);
     }
+    plan_pod(request, plan);
+    plan_host(has_ipv4, plan);
+    TRY(plan_services(request, prefixes_of(lease, request.ifname), node, plan));
     plan_result(request, leased, plan);
     return plan;
 }

@@ -4,33 +4,120 @@
 #pragma once
 
 #include "maps/abi/endpoint.h"
-#include "maps/abi/interface.h"
-#include "plugin/cni/types.hpp"
+#include "loader/attach.hpp"
+#include "loader/net/address.hpp"
 #include "loader/net/neighbour.hpp"
 #include "loader/net/route.hpp"
+#include "loader/net/sysctl.hpp"
+#include "maps/abi/interface.h"
+#include "maps/abi/names.h"
+#include "maps/abi/network.h"
+#include "plugin/cni/types.hpp"
+#include "plugin/egress_route.hpp"
 
+#include <array>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace podlane {
 
+// What a plan depends on beyond request and lease: read from the node before, and nothing of it is decided there.
+struct NodeFacts {
+    std::uint32_t mtu = 0; // the uplink's, used if the configuration names none
+    HookKind hook_kind = HookKind::tcx;
+    endpoint_masquerade masquerade = ENDPOINT_MASQUERADE_NONE; // the tool that masquerades here
+    std::optional<EgressRoute> egress_route{};
+    std::uint32_t flags = 0; // enum interface_flags: what the container's other interfaces and the kernel add
+};
+
+// Those of the ADD that wrote the record.
+NodeFacts recorded_facts(const endpoint &record);
+
+// A network as an attachment needs it on the node.
+struct NetworkPlan {
+    std::uint32_t id = 0;               // network_id() of its name
+    struct network entry {};            // in networks_v1
+    std::vector<std::string> uplinks{}; // names and patterns; none: those of the default routes
+    std::vector<Prefix> cluster_cidrs{};
+};
+
+struct Setting {
+    net::SysctlPath path;
+    std::string value;
+};
+
+// What every host-side veth carries.
+struct HookProgram {
+    Hook hook;
+    const char *name;
+};
+inline constexpr std::array<HookProgram, 2> kPodPrograms = {
+    {{Hook::ingress, PODLANE_PROGRAM_FROM_POD}, {Hook::egress, PODLANE_PROGRAM_TO_POD}}};
+
 struct Plan {
-    std::string host_ifname;
-    std::string alias; // of the host-side veth: whose it is, in words
+    endpoint_mode mode = ENDPOINT_MAIN;
+    std::string ifname{}; // in the container
+    std::string netns{};  // CNI_NETNS
+    std::string host_ifname{};
+    std::string alias{}; // of the host-side veth: whose it is, in words
     Mac pod_mac{};
     Mac host_mac{};
     std::uint32_t mtu = 0;
     std::uint32_t flags = 0; // enum interface_flags
-    std::vector<ip_addr> addresses;
-    ip_addr link_local{};                   // of the pod; none without IPv6
-    std::vector<net::RouteSpec> pod_routes; // without ifindex, in the order in which they are added
-    std::vector<net::Neighbour> pod_neighbours;
-    cni::Attachment result;
+    std::vector<ip_addr> addresses{};
+    ip_addr link_local{}; // of the pod; none without IPv6
+    // In the container. Routes have no ifindex, here and on the host, and are in the order in which they are added.
+    std::vector<Setting> pod_settings{};
+    std::vector<net::Address> pod_addresses{};
+    std::vector<net::RouteSpec> pod_routes{};
+    std::vector<net::Neighbour> pod_neighbours{};
+    // On the host-side veth, and of the node.
+    std::vector<Setting> node_settings{};
+    std::vector<net::Address> host_addresses{};
+    std::vector<net::RouteSpec> host_routes{};
+    std::vector<net::Neighbour> host_neighbours{};
+    HookKind hook_kind = HookKind::tcx;
+    bool has_fq = false; // the host-side veth gets the qdisc fq, if the kernel has it
+    endpoint_masquerade masquerade = ENDPOINT_MASQUERADE_NONE;
+    std::vector<Prefix> masqueraded{};
+    NetworkPlan network{};
+    std::string ipam_type{};  // whose lease is released in the end; empty: none of Podlane's
+    std::uint32_t uplink = 0; // ifindex, of the network's egress route; its neighbours are notified of the addresses
+    cni::Attachment result{};
+    // Known once the interface exists.
+    std::uint64_t netns_inode = 0;
+    std::uint32_t node_netns = 0;
+    std::uint32_t ifindex = 0; // of the host-side veth; 0: none
+    std::uint32_t pod_ifindex = 0;
 };
 
 // The container's interface and its host-side veth made by Podlane. `lease` is the IPAM plugin's result, delegated or
-// chained before us; mtu is the uplink's, used where the configuration names none.
-Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease, std::uint32_t mtu);
+// chained before us.
+Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease, const NodeFacts &node);
+
+// A veth pair of another plugin, as it was found.
+struct AdoptedPair {
+    std::string host_ifname;
+    std::uint32_t ifindex = 0; // of the host-side veth
+    std::uint32_t pod_ifindex = 0;
+    Mac pod_mac{};
+    Mac router_mac{}; // whoever routes what the pod sends: the host-side veth or its bridge; none: neither
+    bool is_bridge_port = false;
+    bool has_foreign_qdisc = false; // packets on the fast path would bypass it
+    std::uint32_t mtu = 0;
+    ip_addr link_local{};
+};
+// Addressing is the other plugin's: the result is prevResult, unchanged.
+Result<Plan> make_plan_beside(const cni::Request &request, const AdoptedPair &pair, const NodeFacts &node);
+
+// Names and patterns of the network's uplinks: those of the configuration and that of the egress route.
+std::vector<std::string> uplinks_of(const cni::Config &config, const std::optional<EgressRoute> &egress_route);
+Result<NetworkPlan> plan_network(const cni::Config &config, const NodeFacts &node);
+
+// What prevResult gives to the interface: at least one, at most as many as an endpoint has room for.
+Result<std::vector<ip_addr>> adopted_addresses(const cni::Request &request);
 
 // How the request is to be served (CNI spec, section 5: chained plugins).
 Result<endpoint_mode> mode_of(const cni::Request &request);

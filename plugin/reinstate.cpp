@@ -67,10 +67,8 @@ Result<void> put_back_in_pod(Whole &of, const Plan &plan) {
     if (link->mac != mac_of(of.entry.pod_mac))
         change.mac = mac_of(of.entry.pod_mac);
     TRY(net::set_link(of.inside, ifindex, change));
-    for (const ip_addr &addr : plan.addresses)
-        TRY(net::add_address(of.inside, ifindex, {{addr, address_bits(addr)}, net::kNoDad, net::kScopeGlobal}));
-    if (!is_none(plan.link_local))
-        TRY(net::add_address(of.inside, ifindex, {{plan.link_local, 64}, net::kNoDad, net::kScopeLink}));
+    for (const net::Address &one : plan.pod_addresses)
+        TRY(net::add_address(of.inside, ifindex, one));
     for (const net::Neighbour &gateway : plan.pod_neighbours)
         TRY(net::put_neighbour(of.inside, ifindex, gateway.addr, gateway.mac));
     for (net::RouteSpec route : plan.pod_routes) {
@@ -94,15 +92,14 @@ Result<void> put_back_on_host(Whole &of, const Plan &plan) {
     if (link && link->mac != mac_of(of.entry.host_mac))
         change.mac = mac_of(of.entry.host_mac);
     TRY(net::set_link(of.host, ifindex, change));
-    if (!is_none(plan.link_local)) {
-        const ip_addr own = link_local_from_mac(mac_of(of.entry.host_mac));
-        TRY(net::add_address(of.host, ifindex, {{own, 128}, net::kNoDad, net::kScopeLink}));
-        TRY(net::add_route(of.host, {.destination = masked({own, 64}), .ifindex = ifindex, .append = true}));
+    for (const net::Address &one : plan.host_addresses)
+        TRY(net::add_address(of.host, ifindex, one));
+    for (net::RouteSpec route : plan.host_routes) {
+        route.ifindex = ifindex;
+        TRY(net::add_route(of.host, route));
     }
-    for (const ip_addr &addr : plan.addresses) {
-        TRY(net::add_route(of.host, {.destination = {addr, address_bits(addr)}, .ifindex = ifindex}));
-        TRY(net::put_neighbour(of.host, ifindex, addr, mac_of(of.entry.pod_mac)));
-    }
+    for (const net::Neighbour &pod : plan.host_neighbours)
+        TRY(net::put_neighbour(of.host, ifindex, pod.addr, mac_of(of.entry.pod_mac)));
     return {};
 }
 
@@ -115,13 +112,14 @@ Result<void> put_back_limiter(Whole &of) {
 
 Result<void> put_back(Whole &of, const Tables &tables, Rollback &rollback) {
     const auto way = TRY(find_egress_route(of.request.config, of.host));
-    const Lock lock = TRY(enter_network(of.request, way, tables, of.host, rollback));
+    const NetworkPlan network = TRY(plan_network(of.request.config, TRY(network_facts(of.request.config, way))));
+    const Lock lock = TRY(enter_network(of.request, network, tables, of.host, rollback));
     Errors errors;
     errors.add(put_missing_entries(tables, of.request.config, of.entry));
     errors.add(attach_programs(of.request.config.bpffs, of.entry.ifindex,
                                of.entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact));
     if (of.is_own()) {
-        const Plan plan = TRY(make_plan(of.request, of.lease, of.entry.mtu));
+        const Plan plan = TRY(make_plan(of.request, of.lease, recorded_facts(of.entry)));
         errors.add(put_back_in_pod(of, plan));
         errors.add(put_back_on_host(of, plan));
     }
@@ -140,7 +138,7 @@ Result<void> put_back(Whole &of, const Tables &tables, Rollback &rollback) {
 Result<void> verify_recorded(const AttachmentRecord &record, const Tables &tables) {
     Whole of = TRY(open_whole(record, tables));
     if (of.is_own())
-        of.request.config.prev_result = TRY(make_plan(of.request, of.lease, of.entry.mtu)).result;
+        of.request.config.prev_result = TRY(make_plan(of.request, of.lease, recorded_facts(of.entry))).result;
     return verify_attachment(of.request, of.entry, of.pod, tables);
 }
 

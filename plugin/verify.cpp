@@ -121,21 +121,24 @@ Result<void> check_neighbours(Checked &c, const Plan &plan) {
         if (!found || !found->permanent || found->mac != gateway.mac)
             return gone("the permanent neighbour " + to_string(gateway.addr) + " is gone from the container");
     }
-    for (const ip_addr &addr : c.addresses()) {
-        const auto found = TRY(net::find_neighbour(c.host, c.record.ifindex, addr));
+    for (const net::Neighbour &pod : plan.host_neighbours) {
+        const auto found = TRY(net::find_neighbour(c.host, c.record.ifindex, pod.addr));
         if (!found || !found->permanent)
-            return gone("the host's permanent neighbour " + to_string(addr) + " is gone from " + c.host_ifname());
+            return gone("the host's permanent neighbour " + to_string(pod.addr) + " is gone from " + c.host_ifname());
         if (!std::ranges::equal(found->mac, c.record.pod_mac))
-            return gone("the host's neighbour " + to_string(addr) + " on " + c.host_ifname() + " has MAC " +
+            return gone("the host's neighbour " + to_string(pod.addr) + " on " + c.host_ifname() + " has MAC " +
                         to_string(found->mac) + ", which is not the container's");
     }
     return {};
 }
 
-Result<void> check_host_routes(Checked &c) {
-    for (const ip_addr &addr : c.addresses()) {
-        if (!TRY(net::find_route(c.host, {.destination = host_prefix(addr), .ifindex = c.record.ifindex})))
-            return gone("the host's route to " + to_string(addr) + " by " + c.host_ifname() + " is gone");
+// That of link-local addresses may be another host-side veth's: whose the kernel uses does not matter.
+Result<void> check_host_routes(Checked &c, const Plan &plan) {
+    for (net::RouteSpec route : plan.host_routes) {
+        route.ifindex = c.record.ifindex;
+        if (!route.append && !TRY(net::find_route(c.host, route)))
+            return gone("the host's route to " + to_string(route.destination.addr) + " by " + c.host_ifname() +
+                        " is gone");
     }
     return {};
 }
@@ -154,40 +157,14 @@ Result<void> check_hook(Checked &c, Hook hook, const char *program) {
     return {};
 }
 
-template <typename V> bool same(const V &a, const V &b) { return std::memcmp(&a, &b, sizeof a) == 0; }
-
-Result<void> check_maps(Checked &c, const Tables &tables) {
-    const auto told = TRY(tables.interfaces.find(c.record.ifindex));
-    if (!told || !same(*told, make_interface(c.record)))
-        return gone("the entry of " + c.host_ifname() + " in " PODLANE_MAP_INTERFACES " is gone or wrong");
-    for (const ip_addr &addr : c.addresses()) {
-        const auto owner = TRY(tables.addresses.find({c.record.network, addr}));
-        if (!owner || !same(*owner, make_address(c.record)))
-            return gone("the entry of " + to_string(addr) + " in " PODLANE_MAP_ADDRESSES " is gone or wrong");
-    }
-    if (TRY(tables.counters.find(c.record.ifindex)).empty())
-        return gone("the entry of " + c.host_ifname() + " in " PODLANE_MAP_COUNTERS " is gone");
-    for (const Prefix &prefix : c.request.config.allowed_sources)
-        if (!TRY(tables.allowed_sources.find(make_allowed_source_key(c.record.ifindex, prefix))))
-            return gone("the entry of allowed source " + to_string(prefix) + " in " PODLANE_MAP_SOURCES " is gone");
-    if (c.request.config.bandwidth && !TRY(tables.bandwidths.find(c.record.ifindex)))
-        return gone("the entry of " + c.host_ifname() + " in " PODLANE_MAP_BANDWIDTHS " is gone");
-    for (const std::uint32_t direction : {LIMIT_INGRESS, LIMIT_EGRESS})
-        if (c.request.config.bandwidth && !TRY(tables.limit_states.find({c.record.ifindex, direction})))
-            return gone("the entry of " + c.host_ifname() + " in " PODLANE_MAP_LIMITS " is gone");
-    if (!TRY(has_limit_entries(tables, c.request.config, c.record)))
-        return gone("an entry of " + c.host_ifname() + " in " PODLANE_MAP_EXEMPT " or " PODLANE_MAP_SENDERS " is gone");
-    return {};
-}
-
 // The lease as ADD saw it: prevResult carries the addresses without the prefix length of their subnet, which only
 // routes need; so the subnet's own route is not looked for.
 Result<void> check_own_interface(Checked &c) {
     cni::Attachment lease = *c.request.config.prev_result;
-    const Plan plan = TRY(make_plan(c.request, lease, c.record.mtu));
+    const Plan plan = TRY(make_plan(c.request, lease, recorded_facts(c.record)));
     TRY(check_pod_routes(c, plan));
     TRY(check_neighbours(c, plan));
-    return check_host_routes(c);
+    return check_host_routes(c, plan);
 }
 
 Result<void> check_lease(const cni::Request &request, const endpoint &record) {
@@ -247,7 +224,7 @@ Result<void> verify_attachment(const cni::Request &request, const endpoint &reco
         TRY(check_own_interface(c));
     TRY(check_hook(c, Hook::ingress, PODLANE_PROGRAM_FROM_POD));
     TRY(check_hook(c, Hook::egress, PODLANE_PROGRAM_TO_POD));
-    TRY(check_maps(c, tables));
+    TRY(check_entries(tables, request.config, record));
     TRY(check_host_services(c));
     const std::optional<EgressRoute> way = TRY(find_egress_route(request.config, c.host));
     TRY(check_source_routing(c, tables, way));

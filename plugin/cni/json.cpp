@@ -127,7 +127,7 @@ std::string repeated_key(std::string_view text) {
     return locator.repeated;
 }
 
-std::string print(const Printable &value) { return dumped(value, 4); }
+std::string print(const Printable &value, int indent) { return dumped(value, indent); }
 std::string print(const Value &value) { return dumped(value, -1); }
 
 std::string quote(std::string_view text) {

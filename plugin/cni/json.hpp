@@ -28,7 +28,7 @@ Result<Value> parse_object(std::string_view text, std::string_view what);
 std::string repeated_key(std::string_view text);
 
 // Bytes that are no UTF-8 become U+FFFD.
-std::string print(const Printable &value);
+std::string print(const Printable &value, int indent = 4);
 std::string print(const Value &value);
 
 // Clipped, in quotes: for error messages.

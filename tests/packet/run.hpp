@@ -170,7 +170,7 @@ class Node {
         request.config = of.limits;
         request.config.name = of.network;
         request.config.allowed_sources = of.allowed;
-        EndpointFacts facts;
+        Plan facts;
         facts.ifindex = of.ifindex;
         facts.host_ifname = "cali" + of.name;
         facts.pod_mac = of.mac;

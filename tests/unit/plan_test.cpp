@@ -42,14 +42,14 @@ cni::Attachment lease_of(const std::vector<std::string> &addresses) {
 }
 
 Plan plan_of(const cni::Request &request, const cni::Attachment &lease, std::uint32_t mtu = 1500) {
-    auto plan = make_plan(request, lease, mtu);
+    auto plan = make_plan(request, lease, {.mtu = mtu});
     if (!plan)
         throw std::runtime_error(plan.error().message);
     return std::move(plan).value();
 }
 
 Error refusal(const cni::Request &request, const cni::Attachment &lease, std::uint32_t mtu = 1500) {
-    const auto plan = make_plan(request, lease, mtu);
+    const auto plan = make_plan(request, lease, {.mtu = mtu});
     return plan ? Error{} : plan.error();
 }
 

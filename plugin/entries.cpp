@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/entries.hpp"
+
+#include "maps/clock.hpp"
+#include "maps/entries.hpp"
+#include "plugin/plan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace podlane {
+namespace {
+
+std::vector<std::pair<exempt_key, std::uint32_t>> exempts_of(const cni::Config &config, std::uint32_t ifindex) {
+    std::vector<std::pair<exempt_key, std::uint32_t>> all;
+    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
+        const cni::LimitedPrefixes &of = config.limited_prefixes[direction];
+        const auto add = [&](const Prefix &prefix, bool shaped) {
+            all.emplace_back(make_exempt_key(ifindex, direction, prefix), make_prefix_value(prefix, shaped));
+        };
+        for (const Prefix &prefix : of.unshaped)
+            add(prefix, false);
+        if (!of.shaped.empty())
+            for (const Prefix &everything : {Prefix{ipv4_from_host_order(0), 0}, Prefix{}})
+                add(everything, false);
+        for (const Prefix &prefix : of.shaped)
+            add(prefix, true);
+    }
+    return all;
+}
+
+} // namespace
+
+Result<endpoint> make_endpoint(const cni::Request &request, const Plan &plan) {
+    endpoint record{};
+    record.created_ns = realtime_ns();
+    record.netns_inode = plan.netns_inode;
+    record.ifindex = plan.ifindex;
+    record.pod_ifindex = plan.pod_ifindex;
+    record.network = network_id(request.config.name);
+    record.mtu = plan.mtu;
+    record.flags = plan.flags;
+    record.mode = static_cast<std::uint8_t>(plan.mode);
+    record.attach = plan.hook_kind == HookKind::tcx ? ENDPOINT_TCX : ENDPOINT_CLSACT;
+    record.masquerade = static_cast<std::uint8_t>(plan.masquerade);
+    record.address_count = static_cast<std::uint8_t>(plan.addresses.size());
+    record.allowed_source_count = static_cast<std::uint8_t>(request.config.allowed_sources.size());
+    std::ranges::copy(plan.pod_mac, record.pod_mac);
+    std::ranges::copy(plan.host_mac, record.host_mac);
+    record.link_local = plan.link_local;
+    std::ranges::copy(plan.addresses, record.addresses);
+    const bool fits = set_field(record.host_ifname, plan.host_ifname) &&
+                      set_field(record.network_name, request.config.name) &&
+                      set_field(record.pod_name, request.pod.name) && set_field(record.pod_namespace, request.pod.ns) &&
+                      set_field(record.pod_uid, request.pod.uid);
+    if (!fits)
+        return Error{ErrorCode::invalid_environment, "a name of the pod or the network is too long"};
+    return record;
+}
+
+std::vector<sender_key> sender_keys_of(const endpoint &record, std::uint32_t node_netns) {
+    std::vector<sender_key> keys;
+    for (const ip_addr &addr : addresses_in(record)) {
+        keys.push_back({static_cast<std::uint32_t>(record.netns_inode), addr});
+        keys.push_back({node_netns, addr});
+    }
+    return keys;
+}
+
+void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all, SourceEntries &entries) {
+    std::array<std::uint32_t, 2> numbers{};
+    // Whoever asks finds the same order.
+    std::vector<source_route> sorted = all;
+    std::ranges::sort(sorted, [](const source_route &a, const source_route &b) {
+        return a.ifindex != b.ifindex ? a.ifindex < b.ifindex : std::memcmp(&a.source, &b.source, sizeof a.source) < 0;
+    });
+    const bool alone = std::ranges::all_of(all, [&](const source_route &one) { return one.ifindex == ifindex; });
+    const auto has_more = [&](bool ipv4) {
+        return std::ranges::count_if(all, [&](const source_route &one) {
+                   return one.ifindex == ifindex && is_ipv4(one.source) == ipv4;
+               }) > 1;
+    };
+    for (const source_route &route : sorted) {
+        const bool ipv4 = is_ipv4(route.source);
+        if (route.ifindex != ifindex)
+            entries.routes.push_back({{ifindex, route.source}, route});
+        else if (alone || !has_more(ipv4))
+            continue;
+        std::uint32_t &number = numbers[ipv4 ? 1 : 0];
+        if (++number <= SOURCE_SLOTS)
+            entries.slots.push_back({{ifindex, ipv4 ? 1U : 0U, number}, route});
+    }
+}
+
+EndpointEntries entries_of(const cni::Config &config, const endpoint &record, std::uint32_t node_netns) {
+    EndpointEntries entries{.exempts = exempts_of(config, record.ifindex)};
+    if (const auto &limits = config.bandwidth)
+        entries.limits =
+            bandwidth{limits->ingress_rate, limits->ingress_burst, limits->egress_rate, limits->egress_burst};
+    entries.allowed_sources = config.allowed_sources;
+    entries.interface_entry = make_interface(record);
+    for (const ip_addr &addr : addresses_in(record))
+        entries.addresses.push_back({{record.network, addr}, make_address(record)});
+    entries.senders = sender_keys_of(record, node_netns);
+    return entries;
+}
+
+} // namespace podlane

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// The entries that one attachment has in the maps, as a value: ADD and repair insert them, CHECK compares the maps with
+// them, DEL deletes them.
+#pragma once
+
+#include "maps/abi/bandwidth.h"
+#include "maps/abi/endpoint.h"
+#include "maps/abi/limit.h"
+#include "maps/tables.hpp"
+#include "plugin/cni/types.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace podlane {
+
+struct Plan;
+
+// The entry in endpoints_v1. Identity, pod names and configuration come from the request.
+Result<endpoint> make_endpoint(const cni::Request &request, const Plan &plan);
+
+// All others but those of source routing, which depend on the container's other interfaces.
+struct EndpointEntries {
+    std::vector<std::pair<exempt_key, std::uint32_t>> exempts{};
+    std::optional<bandwidth> limits{}; // with a state for each direction
+    std::vector<Prefix> allowed_sources{};
+    interface interface_entry {};
+    std::vector<std::pair<address_key, address>> addresses{};
+    std::vector<sender_key> senders{}; // by the pod's own sockets, and by the node's that send to it
+};
+
+// `node_netns` is the inode of the node's network namespace.
+EndpointEntries entries_of(const cni::Config &config, const endpoint &record, std::uint32_t node_netns);
+
+struct SourceEntries {
+    std::vector<std::pair<source_route_key, source_route>> routes{};
+    std::vector<std::pair<source_slot_key, source_route>> slots{};
+};
+// Adds the entries of one of a container's host-side veths for the addresses (`all` of the container) of the others.
+void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all, SourceEntries &entries);
+
+std::vector<sender_key> sender_keys_of(const endpoint &record, std::uint32_t node_netns);
+
+} // namespace podlane

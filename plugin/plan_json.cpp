@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/plan_json.hpp"
+
+#include "plugin/cni/json.hpp"
+
+#include <array>
+#include <string_view>
+
+namespace podlane {
+namespace {
+
+using Json = cni::json::Printable;
+
+struct FlagName {
+    std::uint32_t flag;
+    std::string_view name;
+};
+
+constexpr std::array kFlagNames = std::to_array<FlagName>({
+    {INTERFACE_FAST_LOCAL, "fast-local"},
+    {INTERFACE_FAST_UPLINK, "fast-uplink"},
+    {INTERFACE_ANTI_SPOOF, "anti-spoof"},
+    {INTERFACE_ALLOWED_SOURCES, "allowed-sources"},
+    {INTERFACE_GATEWAY, "gateway"},
+    {INTERFACE_MORE_ADDRESSES, "more-addresses"},
+    {INTERFACE_LIMIT_INGRESS, "limit-ingress"},
+    {INTERFACE_LIMIT_EGRESS, "limit-egress"},
+    {INTERFACE_SIBLINGS, "peer-interfaces"},
+    {INTERFACE_WAY, "egress-route"},
+    {INTERFACE_APART, "no-source-routing"},
+    {INTERFACE_POD_RULES, "pod-rules"},
+    {INTERFACE_LIMIT_UNPACED_INGRESS, "unpaced-ingress"},
+    {INTERFACE_LIMIT_UNPACED_EGRESS, "unpaced-egress"},
+    {INTERFACE_LIMIT_EXEMPT, "limit-exempt"},
+    {INTERFACE_LIMIT_EDT, "edt"},
+    {INTERFACE_LIMIT_NO_EDT, "no-edt"},
+    {INTERFACE_BRIDGED, "bridged"},
+    {INTERFACE_ETHER_LLC, "ether-llc"},
+    {INTERFACE_ETHER_LLDP, "ether-lldp"},
+    {INTERFACE_ETHER_MPLS, "ether-mpls"},
+    {INTERFACE_ETHER_PPPOE, "ether-pppoe"},
+    {INTERFACE_ETHER_VLAN, "ether-vlan"},
+    {INTERFACE_ETHER_ANY, "ether-any"},
+    {INTERFACE_FIRST_DIRECT, "first-direct"},
+});
+
+Json flags_json(std::uint32_t flags) {
+    Json names = Json::array();
+    for (const FlagName &one : kFlagNames)
+        if ((flags & one.flag) != 0)
+            names.push_back(one.name);
+    return names;
+}
+
+std::string_view mode_word(endpoint_mode mode) {
+    return mode == ENDPOINT_MAIN ? "main" : mode == ENDPOINT_AFTER_IPAM ? "after-ipam" : "after-main";
+}
+std::string_view kind_word(HookKind kind) { return kind == HookKind::tcx ? "tcx" : "clsact"; }
+std::string_view masquerade_word(endpoint_masquerade by) {
+    return by == ENDPOINT_MASQUERADE_NFTABLES ? "nftables" : "iptables";
+}
+
+// As `ip address` and `ip route` print them.
+std::string address_text(const net::Address &one) {
+    return to_string(one.prefix) + ((one.flags & net::kNoDad) != 0 ? " nodad" : "") +
+           (one.scope == net::kScopeLink ? " scope link" : "");
+}
+
+std::string route_text(const net::RouteSpec &route) {
+    std::string text = to_string(route.destination);
+    const auto add = [&](const char *word, const auto &value) {
+        if (value)
+            text += std::string(" ") + word + " " + std::to_string(*value);
+    };
+    if (route.gateway)
+        text += " via " + to_string(*route.gateway);
+    if (route.scope == net::kScopeLink)
+        text += " scope link";
+    add("table", route.table);
+    add("metric", route.priority);
+    add("mtu", route.mtu);
+    add("advmss", route.advmss);
+    return text + (route.onlink ? " onlink" : "") + (route.append ? " append" : "");
+}
+
+template <typename T> Json list(const std::vector<T> &all, auto text) {
+    Json values = Json::array();
+    for (const T &one : all)
+        values.push_back(text(one));
+    return values;
+}
+
+Json texts(const auto &all) {
+    Json values = Json::array();
+    for (const auto &one : all)
+        values.push_back(to_string(one));
+    return values;
+}
+
+Json settings_json(const std::vector<Setting> &all) {
+    Json values = Json::object();
+    for (const Setting &one : all) {
+        std::string path;
+        for (const std::string &part : one.path)
+            path += (path.empty() ? "" : "/") + part;
+        values[path] = one.value;
+    }
+    return values;
+}
+
+Json neighbours_json(const std::vector<net::Neighbour> &all) {
+    Json values = Json::object();
+    for (const net::Neighbour &one : all)
+        values[to_string(one.addr)] = to_string(one.mac);
+    return values;
+}
+
+Json links_json(const Plan &plan) {
+    Json pod = {{"name", plan.ifname}, {"ifindex", plan.pod_ifindex}, {"mac", to_string(plan.pod_mac)}};
+    pod["mtu"] = plan.mtu;
+    pod["namespace"] = plan.netns;
+    Json host = {{"name", plan.host_ifname}, {"ifindex", plan.ifindex}, {"mac", to_string(plan.host_mac)}};
+    host["mtu"] = plan.mtu;
+    host["alias"] = plan.alias;
+    return {{"created", plan.mode != ENDPOINT_AFTER_MAIN}, {"container", std::move(pod)}, {"host", std::move(host)}};
+}
+
+Json programs_json(const Plan &plan) {
+    Json all = {{"by", kind_word(plan.hook_kind)}};
+    for (const HookProgram &one : kPodPrograms)
+        all[one.hook == Hook::ingress ? "ingress" : "egress"] = one.name;
+    return all;
+}
+
+Json source_json(const source_route &route) {
+    Json value = {{"source", to_string(route.source)}, {"owner", route.ifindex}};
+    if (route.uplink != 0)
+        value["uplink"] = route.uplink;
+    if (!is_none(route.gateway))
+        value["gateway"] = to_string(route.gateway);
+    return value;
+}
+
+Json limits_json(const bandwidth &limits) {
+    return {{"ingressRate", limits.ingress_rate_bits_per_s},
+            {"ingressBurst", limits.ingress_burst_bits},
+            {"egressRate", limits.egress_rate_bits_per_s},
+            {"egressBurst", limits.egress_burst_bits}};
+}
+
+// By map; an entry's key is the host-side veth's ifindex if nothing else is said.
+Json entries_json(const Plan &plan, const EndpointEntries &entries, const SourceEntries &sources) {
+    Json all = {{PODLANE_MAP_ENDPOINTS, 1}, {PODLANE_MAP_COUNTERS, 1}};
+    if (!entries.exempts.empty())
+        all[PODLANE_MAP_EXEMPT] = list(entries.exempts, [](const auto &one) {
+            return to_string(prefix_of(one.first)) + (one.second != 0 ? "" : " unshaped");
+        });
+    if (entries.limits) {
+        all[PODLANE_MAP_BANDWIDTHS] = limits_json(*entries.limits);
+        all[PODLANE_MAP_LIMITS] = {"ingress", "egress"};
+    }
+    if (!entries.allowed_sources.empty())
+        all[PODLANE_MAP_SOURCES] = texts(entries.allowed_sources);
+    all[PODLANE_MAP_INTERFACES] = {{"network", entries.interface_entry.network}, {"flags", flags_json(plan.flags)}};
+    all[PODLANE_MAP_ADDRESSES] = list(entries.addresses, [](const auto &one) { return to_string(one.first.addr); });
+    all[PODLANE_MAP_SENDERS] = list(
+        entries.senders, [](const sender_key &one) { return std::to_string(one.netns) + " " + to_string(one.addr); });
+    if (!sources.routes.empty())
+        all[PODLANE_MAP_SOURCE_ROUTES] = list(sources.routes, [](const auto &one) { return source_json(one.second); });
+    if (!sources.slots.empty())
+        all[PODLANE_MAP_SOURCE_SLOTS] = list(sources.slots, [](const auto &one) { return source_json(one.second); });
+    return all;
+}
+
+Json network_json(const Plan &plan) {
+    const NetworkPlan &network = plan.network;
+    Json value = {{"name", field_text(network.entry.name)}, {"number", network.id}};
+    value["programsOnUplinks"] = network.entry.has_uplinks != 0;
+    value["uplinks"] = network.uplinks;
+    value["clusterCIDRs"] = texts(network.cluster_cidrs);
+    return value;
+}
+
+} // namespace
+
+std::string to_json(const Plan &plan, const EndpointEntries &entries, const SourceEntries &sources, int indent) {
+    Json all = {{"mode", mode_word(plan.mode)}, {"links", links_json(plan)}};
+    all["container"] = {{"settings", settings_json(plan.pod_settings)},
+                        {"addresses", list(plan.pod_addresses, address_text)},
+                        {"routes", list(plan.pod_routes, route_text)},
+                        {"neighbours", neighbours_json(plan.pod_neighbours)}};
+    if ((plan.flags & INTERFACE_POD_RULES) != 0)
+        all["container"]["rulesFrom"] = texts(plan.addresses);
+    all["node"] = {{"settings", settings_json(plan.node_settings)},
+                   {"addresses", list(plan.host_addresses, address_text)},
+                   {"routes", list(plan.host_routes, route_text)},
+                   {"neighbours", neighbours_json(plan.host_neighbours)}};
+    if (plan.uplink != 0)
+        all["node"]["announcedOn"] = plan.uplink;
+    all["programs"] = programs_json(plan);
+    if (plan.has_fq)
+        all["qdisc"] = "fq";
+    all["entries"] = entries_json(plan, entries, sources);
+    all["network"] = network_json(plan);
+    if (plan.masquerade != ENDPOINT_MASQUERADE_NONE)
+        all["nat"] = {{"by", masquerade_word(plan.masquerade)}, {"addresses", texts(plan.masqueraded)}};
+    if (!plan.ipam_type.empty())
+        all["lease"] = {{"of", plan.ipam_type}, {"addresses", texts(plan.addresses)}};
+    return cni::json::print(all, indent);
+}
+
+} // namespace podlane

@@ -8,7 +8,7 @@ import node
 import plugins
 import report
 
-PODS = [10, 100, 1000]
+PODS = [int(number) for number in os.environ.get("PODLANE_PODS", "10 100 1000").split()]
 DEAD = 100
 VARIANTS = {"plain": {}, "ipMasq": {"ipMasq": True}}
 
@@ -23,7 +23,7 @@ class Network:
         self.plugin = self.chain.plugins[0]
         self.plugin["cniVersion"] = "1.1.0"
         self.pods = 0
-        node.run("ip", "-n", self.chain.netns, "link", "add", "up0", "type", "dummy")
+        node.run("ip", "-n", self.chain.netns, "link", "add", "up0", "type", "veth", "peer", "name", "up1")
         node.run("ip", "-n", self.chain.netns, "address", "add", "203.0.113.2/24", "dev", "up0")
         node.run("ip", "-n", self.chain.netns, "link", "set", "up0", "up")
         node.run("ip", "-n", self.chain.netns, "route", "add", "default", "via", "203.0.113.1")

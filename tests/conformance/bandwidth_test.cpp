@@ -15,7 +15,7 @@ class BandwidthConformance : public VerbsTest {
     [[nodiscard]] Json ptp() const { return {{"type", "ptp"}, {"ipam", node_.ipam()}}; }
     // Rates and bursts of the endpoint; all 0 if it has none.
     [[nodiscard]] std::vector<std::uint64_t> limits(std::uint32_t ifindex) const {
-        const auto found = require(require(open_bandwidths(node_.bpffs(), Access::read_only)).find(ifindex));
+        const auto found = limits_of(ifindex);
         if (!found)
             return {0, 0, 0, 0};
         return {found->ingress_rate_bits_per_s, found->ingress_burst_bits, found->egress_rate_bits_per_s,
@@ -29,10 +29,9 @@ class BandwidthConformance : public VerbsTest {
         EXPECT_EQ(reply.rc, 0) << reply;
         if (reply.rc != 0)
             return {};
-        const Made made = look_at(container, reply.json);
+        const Pod made = look_at(container, reply.json);
         if (version >= "0.4.0") {
-            const Reply checked = chain.check(*container);
-            EXPECT_EQ(checked.rc, 0) << checked;
+            EXPECT_THAT(chain.check(*container), succeeds());
         }
         auto found = limits(made.ifindex);
         EXPECT_EQ(chain.del(*container).rc, 0);
@@ -71,9 +70,7 @@ TEST_F(BandwidthConformance, RefusesABurstWithoutItsRateAlsoBesideARuntimesLimit
             keys["runtimeConfig"]["bandwidth"] = kBoth;
         Chain chain(node_, {ptp(), podlane(keys)});
         const auto container = node_.container();
-        const Reply reply = chain.add(*container);
-        EXPECT_EQ(reply.code(), 7) << reply;
-        EXPECT_THAT(reply.message(), testing::HasSubstr("ingressBurst is 123, expected ingressRate"));
+        EXPECT_THAT(chain.add(*container), fails_with(7, {"ingressBurst is 123, expected ingressRate"}));
         EXPECT_EQ(chain.del(*container).rc, 0);
     }
 }
@@ -90,15 +87,14 @@ TEST_F(BandwidthConformance, FindsTheContainersPeerAmongSeveralHostInterfaces) {
         }(),
         attachment(*container));
     ASSERT_EQ(made.rc, 0) << made;
-    const std::uint32_t peer = find(ip_json(container->ns(), "link"), "ifname", "eth0").at("link_index");
+    const std::uint32_t peer = pod_link(*container).at("link_index");
 
     for (const bool named : {true, false}) { // the peer need not be in the result: the kernel knows it
         Json result = made.json;
         result["interfaces"][0]["name"] = named ? made.json["interfaces"][0]["name"] : Json("other1");
         Json config = podlane(kBoth);
         config.update({{"cniVersion", "1.0.0"}, {"name", "pods"}, {"prevResult", result}});
-        const Reply added = node_.cni("ADD", config, *container);
-        EXPECT_EQ(added.rc, 0) << added;
+        EXPECT_THAT(node_.cni("ADD", config, *container), succeeds());
         EXPECT_EQ(limits(peer), (Limits{8, 8, 16, 8}));
         EXPECT_EQ(node_.cni("DEL", config, *container).rc, 0);
     }
@@ -116,8 +112,7 @@ TEST_F(BandwidthConformance, RefusesAnInterfaceWithoutAHostSideVeth) {
                     {{"cniVersion", "1.0.0"},
                      {"interfaces", {{{"name", "eth0"}, {"sandbox", container->path()}}}},
                      {"ips", {{{"address", "198.18.9.2/24"}, {"interface", 0}}}}}}});
-    const Reply reply = node_.cni("ADD", config, *container);
-    EXPECT_EQ(reply.code(), 2) << reply;
+    EXPECT_THAT(node_.cni("ADD", config, *container), fails_with(2));
 }
 
 TEST_F(BandwidthConformance, CreatesTheInterfaceIfTheResultHasNone) {

@@ -69,7 +69,7 @@ TEST_P(RuntimesTest, AreServed) {
         ++served;
     }
     EXPECT_GT(served, 0U);
-    EXPECT_EQ(require(require(open_endpoints(node_.bpffs(), Access::read_only)).entries()).size(), results_.size());
+    EXPECT_EQ(size_of(&open_endpoints), results_.size());
 }
 
 INSTANTIATE_TEST_SUITE_P(Recorded, RuntimesTest,

@@ -37,8 +37,6 @@ class Daemon {
     pid_t pid_;
 };
 
-using Member = Pod;
-
 // Node N (1 to 3) has 192.0.2.1N on up0, 198.51.100.1N on up1, and pods in 198.18.N.0/24; and the like in IPv6. The
 // outside is one more host on the network of up0, the nodes' default gateway; it knows nothing of pods.
 class Cluster {

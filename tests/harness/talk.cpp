@@ -134,6 +134,14 @@ int connect_to(const Fd &socket, const Endpoint &server) {
     return waited != 0 ? waited : pending_error(socket.get());
 }
 
+Fd connected(const net::Namespace &where, Transport transport, const Endpoint &server, const Endpoint &local) {
+    Fd socket = open_socket(where, transport, is_ipv4(server.addr), local);
+    if (const int error = connect_to(socket, server); error != 0)
+        throw std::runtime_error("connecting " + (local.port == 0 ? "" : "from " + to_string(local) + " ") + "to " +
+                                 to_string(server) + ": " + std::strerror(error));
+    return socket;
+}
+
 int send_text(const Fd &socket, const std::string &text) {
     for (std::string_view left = text; !left.empty();) {
         const ssize_t sent = send(socket.get(), left.data(), left.size(), MSG_NOSIGNAL);

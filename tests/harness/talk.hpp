@@ -36,6 +36,8 @@ Endpoint local_of(const Fd &socket);
 
 // 0, or the errno the connection or the transfer ended with; ETIMEDOUT where nothing came in time.
 int connect_to(const Fd &socket, const Endpoint &server);
+// A socket of `where` that is connected to `server`; the test ends if it does not connect.
+Fd connected(const net::Namespace &where, Transport transport, const Endpoint &server, const Endpoint &local = {});
 int send_text(const Fd &socket, const std::string &text);
 struct Received {
     int error = 0;

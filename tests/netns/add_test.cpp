@@ -38,7 +38,7 @@ class StaticAddTest : public VerbsTest {
 
 TEST_F(AddTest, MakesAVethWithTheMacsOfTheResult) {
     const Pod made = make();
-    Json pod = find(ip_json(made.container->ns(), "link"), "ifname", "eth0");
+    Json pod = pod_link(*made.container);
     Json host = host_link(made);
     EXPECT_EQ(made.result["interfaces"][0]["name"], made.host_ifname);
     EXPECT_EQ(made.result["interfaces"][0]["mac"], kHostMac);
@@ -72,11 +72,11 @@ TEST_F(AddTest, NamesTheHostVethByContainerAndInterface) {
 TEST_F(AddTest, TakesTheMtuOfTheUplinkOrOfTheConfiguration) {
     const Pod of_uplink = make({{"cniVersion", "1.0.0"}});
     EXPECT_EQ(host_link(of_uplink)["mtu"], 1420);
-    EXPECT_EQ(find(ip_json(of_uplink.container->ns(), "link"), "ifname", "eth0")["mtu"], 1420);
+    EXPECT_EQ(pod_link(*of_uplink.container)["mtu"], 1420);
     EXPECT_EQ(record(of_uplink).mtu, 1420U);
     const Pod configured = make({{"mtu", 1300}});
     EXPECT_EQ(host_link(configured)["mtu"], 1300);
-    EXPECT_EQ(find(ip_json(configured.container->ns(), "link"), "ifname", "eth0")["mtu"], 1300);
+    EXPECT_EQ(pod_link(*configured.container)["mtu"], 1300);
     EXPECT_EQ(record(configured).mtu, 1300U);
 }
 
@@ -241,8 +241,7 @@ TEST_F(AddTest, ANamespaceWithoutIpv6GetsItForItsOwnInterface) {
     auto container = node_.container();
     for (const char *name : {"net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.default.disable_ipv6"})
         set_sysctl(container->ns(), name, "1");
-    const Reply reply = add(*container);
-    ASSERT_EQ(reply.rc, 0) << reply;
+    ASSERT_THAT(add(*container), succeeds());
     EXPECT_TRUE(ping(container->ns(), "2001:db8:cafe::2"));
 }
 
@@ -303,10 +302,8 @@ TEST_F(StaticAddTest, RoutesOfAFamilyWithoutAnAddressAreLeftOut) {
 
 TEST_F(StaticAddTest, RefusesAnMtuTooSmallForIpv6) {
     const std::string before = node_.state();
-    const Reply reply =
-        add_static(*node_.container(), {{{"address", "2001:db8:9::5/64"}}}, Json::object(), {{"mtu", 1279}});
-    EXPECT_EQ(reply.code(), 7) << reply;
-    EXPECT_THAT(reply.message(), HasSubstr("1279"));
+    EXPECT_THAT(add_static(*node_.container(), {{{"address", "2001:db8:9::5/64"}}}, Json::object(), {{"mtu", 1279}}),
+                fails_with(7, {"1279"}));
     EXPECT_EQ(node_.state(), before);
     EXPECT_EQ(add_static(*node_.container(), {{{"address", "198.18.9.5/24"}}}, Json::object(), {{"mtu", 576}}).rc, 0);
 }
@@ -314,7 +311,7 @@ TEST_F(StaticAddTest, RefusesAnMtuTooSmallForIpv6) {
 TEST_F(AddTest, GivesTheMacAndAddressesTheRuntimeAsksFor) {
     const Pod made = make({{"runtimeConfig", {{"mac", "02:00:00:00:00:17"}, {"ips", {"198.18.9.77/24"}}}},
                            {"capabilities", {{"mac", true}, {"ips", true}}}});
-    EXPECT_EQ(find(ip_json(made.container->ns(), "link"), "ifname", "eth0")["address"], "02:00:00:00:00:17");
+    EXPECT_EQ(pod_link(*made.container)["address"], "02:00:00:00:00:17");
     EXPECT_EQ(made.text4(), "198.18.9.77");
     EXPECT_TRUE(ping(made.container->ns(), "203.0.113.2"));
 }
@@ -338,11 +335,11 @@ TEST_F(AddTest, StoresWhatItWasToldOfThePod) {
     EXPECT_EQ(stored.netns_inode, made.container->ns().inode());
     EXPECT_EQ(stored.mode, ENDPOINT_MAIN);
     EXPECT_EQ(stored.allowed_source_count, 2);
-    const auto limits = require(require(open_bandwidths(node_.bpffs(), Access::read_only)).find(made.ifindex));
+    const auto limits = limits_of(made.ifindex);
     ASSERT_TRUE(limits);
     EXPECT_EQ(limits->ingress_rate_bits_per_s, 8000000U);
     EXPECT_EQ(limits->egress_rate_bits_per_s, 4000000U);
-    const auto sources = require(open_allowed_sources(node_.bpffs(), Access::read_only));
+    const auto sources = open(&open_allowed_sources);
     for (const char *prefix : {"192.0.2.0/24", "2001:db8:77::/64"})
         EXPECT_TRUE(require(sources.find(make_allowed_source_key(made.ifindex, require(parse_prefix(prefix))))))
             << prefix;
@@ -366,7 +363,7 @@ TEST_F(AddTest, StoresTheLimitsOfThePodsAnnotations) {
         make({{"runtimeConfig",
                {{"io.kubernetes.cri.pod-annotations",
                  {{"kubernetes.io/ingress-bandwidth", "10M"}, {"kubernetes.io/egress-bandwidth", "5M"}}}}}});
-    const auto limits = require(require(open_bandwidths(node_.bpffs(), Access::read_only)).find(made.ifindex));
+    const auto limits = limits_of(made.ifindex);
     ASSERT_TRUE(limits);
     EXPECT_EQ(limits->ingress_rate_bits_per_s, 10000000U);
     EXPECT_EQ(limits->egress_rate_bits_per_s, 5000000U);
@@ -400,11 +397,7 @@ TEST_F(AddTest, LoadsNothingAfterTheFirst) {
 TEST_F(AddTest, ASecondAddOfTheSameAttachmentIsRefused) {
     const Pod made = make();
     const std::string before = node_.state();
-    const Reply again = add(*made.container);
-    EXPECT_EQ(again.rc, 1);
-    EXPECT_EQ(again.code(), 104) << again;
-    EXPECT_THAT(again.message(), HasSubstr(made.container->id()));
-    EXPECT_THAT(again.message(), HasSubstr("eth0"));
+    EXPECT_THAT(add(*made.container), fails_with(104, {made.container->id(), "eth0"}));
     EXPECT_EQ(node_.state(), before);
     EXPECT_TRUE(ping(made.container->ns(), "203.0.113.2"));
     EXPECT_EQ(check(made).rc, 0);
@@ -414,9 +407,7 @@ TEST_F(AddTest, RefusesItsOwnNamespaceUnlessTold) {
     auto container = node_.container();
     Variables own = attachment(*container);
     own["CNI_NETNS"] = "/proc/self/ns/net";
-    const Reply refused = node_.cni("podlane", "ADD", node_.config(), own);
-    EXPECT_EQ(refused.code(), 4) << refused;
-    EXPECT_THAT(refused.message(), HasSubstr("CNI_NETNS"));
+    EXPECT_THAT(node_.cni("podlane", "ADD", node_.config(), own), fails_with(4, {"CNI_NETNS"}));
     EXPECT_TRUE(node_.leased().empty());
 }
 
@@ -441,10 +432,8 @@ TEST_F(AddTest, ItsOwnNamespaceWorksWhereItIsMeant) {
         EXPECT_EQ(pod["addr_info"][0]["local"].get<std::string>() + "/32", added.json["ips"][0]["address"]);
         EXPECT_FALSE(programs(host["ifindex"], Hook::ingress).empty());
         EXPECT_TRUE(ping(outside_->ns(), "203.0.113.2")) << "the node's own traffic goes on";
-        const Reply checked = node_.cni("podlane", "CHECK", node_.config({{"prevResult", added.json}}), own);
-        EXPECT_EQ(checked.rc, 0) << checked;
-        const Reply deleted = node_.cni("podlane", "DEL", node_.config({{"prevResult", added.json}}), own);
-        EXPECT_EQ(deleted.rc, 0) << deleted;
+        EXPECT_THAT(node_.cni("podlane", "CHECK", node_.config({{"prevResult", added.json}}), own), succeeds());
+        EXPECT_THAT(node_.cni("podlane", "DEL", node_.config({{"prevResult", added.json}}), own), succeeds());
         EXPECT_EQ(node_.state(), before);
     }
 }
@@ -452,13 +441,12 @@ TEST_F(AddTest, ItsOwnNamespaceWorksWhereItIsMeant) {
 // What a sandbox that died without a DEL left behind: the same container ID comes back with another namespace.
 TEST_F(AddTest, ClearsTheRemainsOfADeadSandboxOfTheSameId) {
     const Pod dead = make();
-    dead.container->remove_namespace();
-    ASSERT_TRUE(wait_until([&] { return host_link(dead).is_null(); }));
+    lose_namespace(dead);
     auto again = node_.container(dead.container->id());
     const Reply reply = add(*again);
     ASSERT_EQ(reply.rc, 0) << reply;
-    EXPECT_EQ(require(require(open_endpoints(node_.bpffs(), Access::read_only)).entries()).size(), 1U);
-    EXPECT_EQ(require(require(open_interfaces(node_.bpffs(), Access::read_only)).entries()).size(), 1U);
+    EXPECT_EQ(size_of(&open_endpoints), 1U);
+    EXPECT_EQ(size_of(&open_interfaces), 1U);
     EXPECT_EQ(node_.leased().size(), 2U);
     EXPECT_TRUE(ping(again->ns(), "203.0.113.2"));
     EXPECT_EQ(check(look_at(again, reply.json)).rc, 0);
@@ -467,12 +455,11 @@ TEST_F(AddTest, ClearsTheRemainsOfADeadSandboxOfTheSameId) {
 // The IPAM plugin lost its memory, and gives the address of a dead sandbox to the next one.
 TEST_F(AddTest, TakesTheAddressOfADeadSandbox) {
     const Pod dead = make();
-    dead.container->remove_namespace();
-    ASSERT_TRUE(wait_until([&] { return host_link(dead).is_null(); }));
+    lose_namespace(dead);
     std::filesystem::remove_all(node_.leases());
     const Pod next = make();
     EXPECT_EQ(next.text4(), dead.text4());
-    EXPECT_EQ(require(require(open_endpoints(node_.bpffs(), Access::read_only)).entries()).size(), 1U);
+    EXPECT_EQ(size_of(&open_endpoints), 1U);
     EXPECT_TRUE(ping(next.container->ns(), "203.0.113.2"));
     const std::string before = node_.state();
     node_.remove_plugin("host-local"); // which has one lease of the address, by now of the living

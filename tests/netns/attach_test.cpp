@@ -115,8 +115,7 @@ TEST_P(AttachTest, ReplacesALeftoverOfPodlane) {
     const Reply first = chain.add(*container);
     ASSERT_EQ(first.rc, 0) << first;
     std::filesystem::remove_all(node_.bpffs());
-    const Reply again = node_.cni("ADD", chain.config(1, first.json), *container);
-    ASSERT_EQ(again.rc, 0) << again;
+    ASSERT_THAT(node_.cni("ADD", chain.config(1, first.json), *container), succeeds());
     const Pod made = look_at(container, first.json);
     expect_ours_once(made);
     EXPECT_EQ(node_.cni("CHECK", chain.config(1, first.json), *container).rc, 0);
@@ -199,9 +198,8 @@ TEST_P(AttachTest, CheckNamesASecondProgramOfPodlaneAndAnotherOne) {
         const auto inside = require(net::enter(node_.ns()));
         attach_tcx(twin.get(), made.ifindex, Hook::ingress);
     }
-    const Reply twice = check(made, attach_key());
-    EXPECT_EQ(twice.code(), 105) << twice;
-    EXPECT_THAT(twice.message(), HasSubstr("2 programs of Podlane are on ingress of " + made.host_ifname));
+    EXPECT_THAT(check(made, attach_key()),
+                fails_with(105, {"2 programs of Podlane are on ingress of " + made.host_ifname}));
 }
 
 } // namespace

@@ -44,8 +44,7 @@ TEST_F(Bandwidth, TcpGetsItsRateInEachDirection) {
 TEST_F(Bandwidth, AFloodIsHeldAndAPingPasses) {
     const Pod sender = lab_.add_pod(limits(0, kRate));
     const Pod receiver = lab_.add_pod();
-    const Fd socket = open_socket(sender.ns(), Transport::udp, true);
-    ASSERT_EQ(connect_to(socket, {receiver.v4, 9}), 0);
+    const Fd socket = connected(sender.ns(), Transport::udp, {receiver.v4, 9});
     std::atomic<bool> done = false;
     std::thread flood([&] {
         while (!done)
@@ -69,12 +68,10 @@ TEST_F(Bandwidth, ALimitIsSetAndClearedOnALivePod) {
     const Pod sender = lab_.add_pod();
     const Pod receiver = lab_.add_pod();
     const EchoServer server(receiver.ns(), true, 7);
-    const Fd socket = open_socket(sender.ns(), Transport::tcp, true);
-    ASSERT_EQ(connect_to(socket, {receiver.v4, 7}), 0);
+    const Fd socket = connected(sender.ns(), Transport::tcp, {receiver.v4, 7});
     ASSERT_EQ(transfer(socket, 1U << 20U), 0);
 
-    const Output set = ctl({"bandwidth", "set", sender.host_ifname, "--egress", "20M"});
-    ASSERT_EQ(set.rc, 0) << set.err;
+    ASSERT_THAT(ctl({"bandwidth", "set", sender.host_ifname, "--egress", "20M"}), prints(0));
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(transfer(socket, 2U << 20U), 0); // 0.84 s at the rate
     EXPECT_GT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(600));
@@ -127,8 +124,7 @@ TEST_F(Bandwidth, AConnectionWithoutALimitIsLeftAlone) {
     if (!is_paced())
         GTEST_SKIP() << "this kernel cannot pace";
     const EchoServer server(receiver.ns(), true, 7);
-    const Fd socket = open_socket(sender.ns(), Transport::tcp, true);
-    ASSERT_EQ(connect_to(socket, {receiver.v4, 7}), 0);
+    const Fd socket = connected(sender.ns(), Transport::tcp, {receiver.v4, 7});
     const Fd counting(bpf_enable_stats(BPF_STATS_RUN_TIME));
     const auto calls = [&] {
         const Fd pace = require(open_program(lab_.node().bpffs(), PODLANE_PROGRAM_PACE));

@@ -2,6 +2,7 @@
 // Other agents' programs and qdiscs on a host-side veth go on working, and see what the host stack carries. What
 // bypasses the host stack bypasses them, but for programs in front of Podlane's: that is the fast path's price.
 #include "tests/harness/bpf.hpp"
+#include "tests/harness/outcome.hpp"
 #include "tests/netns/lab.hpp"
 
 #include <arpa/inet.h>
@@ -102,8 +103,7 @@ class Coexist : public LabTest {
     // Datagrams of 1000 bytes, as fast as they go, that arrive.
     std::size_t flood(const Pod &from, const Pod &to, std::size_t count) {
         const Wire wire = to.wire();
-        const Fd socket = open_socket(from.ns(), Transport::udp, ipv4());
-        EXPECT_EQ(connect_to(socket, {addr(to), 9}), 0);
+        const Fd socket = connected(from.ns(), Transport::udp, {addr(to), 9});
         const Fd sink = open_socket(to.ns(), Transport::udp, ipv4(), {addr(to), 9});
         const Bytes needle = pattern(200);
         const std::string text = std::string(needle.begin(), needle.end()) + std::string(800, 'x');
@@ -166,8 +166,7 @@ TEST_P(Coexist, DelLeavesOtherAgentsFiltersOfAnAdoptedInterface) {
     Agent agent;
     agent.attach_clsact(*lab_, a, true, 1);
     Chain only_podlane(lab_->node(), {lab_->node().config(with_attach({{"ipam", nullptr}}))});
-    const Reply reply = only_podlane.del(*a.container);
-    ASSERT_EQ(reply.rc, 0) << reply;
+    ASSERT_THAT(only_podlane.del(*a.container), succeeds());
     EXPECT_NE(lab_->node().run("tc filter show dev " + a.host_ifname + " ingress").find("agent"), std::string::npos);
 }
 

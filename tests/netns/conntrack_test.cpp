@@ -30,8 +30,7 @@ TEST_P(Conntrack, IsOnForTheFirstPodAndOffAfterTheLast) {
     EXPECT_THAT(rules(), HasSubstr("ct state invalid"));
 
     const EchoServer server(b.ns(), ipv4(), 7);
-    const Fd socket = open_socket(a.ns(), Transport::tcp, ipv4());
-    ASSERT_EQ(connect_to(socket, {addr(b), 7}), 0);
+    const Fd socket = connected(a.ns(), Transport::tcp, {addr(b), 7});
     ASSERT_EQ(transfer(socket, 1 << 20), 0);
     EXPECT_GE(lab_->count(a, REASON_SENT_DIRECT), 10U);
 

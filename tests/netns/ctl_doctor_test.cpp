@@ -89,9 +89,7 @@ TEST_P(DoctorHealthy, FindsNothing) {
     Chain chain(node_, {{{"type", "ptp"}, {"ipam", node_.ipam()}}, node_.config({{"ipam", nullptr}})});
     const auto adopted = node_.container();
     ASSERT_EQ(chain.add(*adopted).rc, 0);
-    const Output output = run(node_.ns(), ctl_argv(node_.bpffs(), "doctor"));
-    EXPECT_EQ(output.rc, 0) << output.err;
-    EXPECT_THAT(output.out, HasSubstr("checks, nothing found\n"));
+    EXPECT_THAT(run(node_.ns(), ctl_argv(node_.bpffs(), "doctor")), prints(0, {"checks, nothing found\n"}));
     EXPECT_EQ(chain.del(*adopted).rc, 0);
     ASSERT_EQ(del(*own.container, attach_key()).rc, 0);
     EXPECT_THAT(run(node_.ns(), ctl_argv(node_.bpffs(), "doctor")).out, HasSubstr("nothing found"));
@@ -137,9 +135,7 @@ TEST_F(Doctor, MountsABpffs) {
     for (const std::string &word : ctl_argv("/sys/fs/bpf/podlane-never", "doctor --json"))
         command += "'" + word + "' ";
     const std::string unmount = "while mountpoint -q /sys/fs/bpf; do umount -l /sys/fs/bpf; done; ";
-    const Output found = run(node_.ns(), {"unshare", "-m", "sh", "-c", unmount + command});
-    EXPECT_EQ(found.rc, 1) << found.err;
-    EXPECT_THAT(found.out, HasSubstr("no bpffs is mounted"));
+    EXPECT_THAT(run(node_.ns(), {"unshare", "-m", "sh", "-c", unmount + command}), prints(1, {"no bpffs is mounted"}));
     const Output fixed =
         run(node_.ns(), {"unshare", "-m", "sh", "-c", unmount + command + "--fix >/dev/null && " + command});
     EXPECT_EQ(fixed.rc, 0) << fixed.out << fixed.err;

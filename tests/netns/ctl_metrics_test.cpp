@@ -140,9 +140,7 @@ TEST_F(MetricsTest, ASilentClientKeepsNobodyOutForLong) {
 
 TEST_F(MetricsTest, AWrongAddressIsAUsageError) {
     for (const std::string listen : {"9632", "localhost:9632", "::1:9632", "127.0.0.1:99999"}) {
-        const Output output = ctl("metrics --listen " + listen);
-        EXPECT_EQ(output.rc, 2) << listen;
-        EXPECT_THAT(output.err, HasSubstr("is not ADDR:PORT\nhint: "));
+        EXPECT_THAT(ctl("metrics --listen " + listen), complains(2, {"is not ADDR:PORT\nhint: "})) << listen;
     }
     EXPECT_THAT(ctl("metrics --listen 192.0.2.99:9632").err, HasSubstr("listening on 192.0.2.99:9632: "));
 }

@@ -45,8 +45,7 @@ TEST_F(NodeTest, GcRemovesWhatIsGoneAndNothingElse) {
     const Pod lives = make(Json::object(), named("shop", "web-0"));
     const Pod dead = make(Json::object(), named("shop", "db-0"));
     EXPECT_EQ(gc(), Json::array()) << "all is there";
-    dead.container->remove_namespace();
-    ASSERT_TRUE(wait_until([&] { return find(ip_json(node_.ns(), "link"), "ifname", dead.host_ifname).is_null(); }));
+    lose_namespace(dead);
 
     const Json would = gc("--dry-run");
     ASSERT_EQ(would.size(), 1U);
@@ -77,8 +76,7 @@ TEST_F(NodeTest, GcKeepsWhatTheRuntimeStillHas) {
 TEST_F(NodeTest, GcOfTheLastPodLeavesNoNetwork) {
     const std::string before = node_.state();
     const Pod made = make();
-    made.container->remove_namespace();
-    ASSERT_TRUE(wait_until([&] { return find(ip_json(node_.ns(), "link"), "ifname", made.host_ifname).is_null(); }));
+    lose_namespace(made);
     EXPECT_EQ(gc().at(0).at("result"), "removed");
     EXPECT_EQ(ctl_json("network"), Json::array());
     EXPECT_EQ(programs_on_node(), std::vector<std::string>{});
@@ -88,10 +86,7 @@ TEST_F(NodeTest, GcOfTheLastPodLeavesNoNetwork) {
 
 TEST_F(NodeTest, GcSaysWhereItLooksForThePlugin) {
     (void)make();
-    const Output output = ctl("gc --bin-dir /nowhere");
-    EXPECT_EQ(output.rc, 1);
-    EXPECT_THAT(output.err, HasSubstr("there is no plugin /nowhere/podlane"));
-    EXPECT_THAT(output.err, HasSubstr("--bin-dir"));
+    EXPECT_THAT(ctl("gc --bin-dir /nowhere"), complains(1, {"there is no plugin /nowhere/podlane", "--bin-dir"}));
 }
 
 TEST_F(NodeTest, InstallWritesWhatARuntimeUses) {
@@ -119,29 +114,21 @@ TEST_F(NodeTest, InstallWritesWhatARuntimeUses) {
 
 TEST_F(NodeTest, InstallAgainChangesOnlyWhatItWrote) {
     ASSERT_EQ(install().rc, 0);
-    const Output same = install();
-    EXPECT_EQ(same.rc, 0) << same.err;
-    EXPECT_THAT(same.out, HasSubstr("unchanged: " + conflist()));
-    const Output other = install("--subnets 198.18.2.0/24");
-    EXPECT_EQ(other.rc, 0) << other.err;
+    EXPECT_THAT(install(), prints(0, {"unchanged: " + conflist()}));
+    EXPECT_THAT(install("--subnets 198.18.2.0/24"), prints(0));
     EXPECT_THAT(read_file(conflist()), HasSubstr("198.18.2.0/24"));
 }
 
 TEST_F(NodeTest, InstallRefusesToOverwriteWhatItDidNotWrite) {
     std::ofstream(conflist()) << "{}\n";
-    const Output foreign = install();
-    EXPECT_EQ(foreign.rc, 1);
-    EXPECT_THAT(foreign.err, HasSubstr(conflist() + " is there, and was not written by podlanectl"));
-    EXPECT_THAT(foreign.err, HasSubstr("hint: "));
+    EXPECT_THAT(install(), complains(1, {conflist() + " is there, and was not written by podlanectl", "hint: "}));
     EXPECT_FALSE(fs::exists(bin() + "/podlane")) << "nothing is written where something is refused";
     EXPECT_EQ(read_file(conflist()), "{}\n");
 
     fs::remove(conflist());
     ASSERT_EQ(install().rc, 0);
     std::ofstream(conflist(), std::ios::app) << " ";
-    const Output changed = install("--subnets 198.18.2.0/24");
-    EXPECT_EQ(changed.rc, 1);
-    EXPECT_THAT(changed.err, HasSubstr("was changed since podlanectl wrote it"));
+    EXPECT_THAT(install("--subnets 198.18.2.0/24"), complains(1, {"was changed since podlanectl wrote it"}));
 }
 
 TEST_F(NodeTest, InstallRefusesWrongOptions) {
@@ -153,10 +140,9 @@ TEST_F(NodeTest, InstallRefusesWrongOptions) {
         EXPECT_EQ(output.rc, 2) << more;
         EXPECT_THAT(output.err, HasSubstr(says));
     }
-    const Output nowhere =
-        ctl("install --subnets 198.18.1.0/24 --bin-dir /nowhere --plugin " + std::string(std::getenv("PODLANE_BIN")));
-    EXPECT_EQ(nowhere.rc, 1);
-    EXPECT_THAT(nowhere.err, HasSubstr("/nowhere: No such file"));
+    EXPECT_THAT(
+        ctl("install --subnets 198.18.1.0/24 --bin-dir /nowhere --plugin " + std::string(std::getenv("PODLANE_BIN"))),
+        complains(1, {"/nowhere: No such file"}));
 }
 
 class UninstallTest : public NodeTest, public testing::WithParamInterface<std::string> {};
@@ -201,10 +187,7 @@ TEST_F(NodeTest, UninstallLeavesWhatIsNotOurs) {
     on_node("nft add table inet other");
     on_node("nft add chain inet other c");
     ASSERT_EQ(del(*made.container).rc, 0);
-    const Output output = uninstall();
-    EXPECT_EQ(output.rc, 0) << output.err;
-    EXPECT_THAT(output.out, HasSubstr("left alone: " + bin() + "/podlane"));
-    EXPECT_THAT(output.out, HasSubstr("left alone: " + conflist()));
+    EXPECT_THAT(uninstall(), prints(0, {"left alone: " + bin() + "/podlane", "left alone: " + conflist()}));
     EXPECT_EQ(read_file(bin() + "/podlane"), "another\n");
     EXPECT_EQ(read_file(conf() + "/87-podman.conflist"), "{}\n");
     EXPECT_EQ(node_.run("nft list ruleset"), rules);

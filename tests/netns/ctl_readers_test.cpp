@@ -53,8 +53,7 @@ TEST_F(ReadersTest, ReadersTakeNoLock) {
         std::vector<std::string> argv = {"timeout", "60"};
         for (const std::string &word : ctl_argv(node_.bpffs(), call))
             argv.push_back(word);
-        const Output output = run(node_.ns(), argv);
-        EXPECT_EQ(output.rc, 0) << call << " waits: " << output.err;
+        EXPECT_THAT(run(node_.ns(), argv), prints(0)) << call;
     }
 }
 

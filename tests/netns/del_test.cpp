@@ -109,8 +109,7 @@ TEST_F(DelTest, OneMapGone) {
 TEST_F(DelTest, WholeBpffsDirectoryGone) {
     const Pod made = make();
     fs::remove_all(node_.bpffs());
-    const Reply reply = del(*made.container);
-    EXPECT_EQ(reply.rc, 0) << reply;
+    EXPECT_THAT(del(*made.container), succeeds());
     EXPECT_TRUE(host_link(made).is_null());
     EXPECT_FALSE(fs::exists(node_.bpffs())) << "DEL makes nothing";
     expect_nothing_left();
@@ -118,13 +117,12 @@ TEST_F(DelTest, WholeBpffsDirectoryGone) {
 
 TEST_F(DelTest, EntriesGone) {
     const Pod made = make();
-    (void)require(require(open_endpoints(node_.bpffs(), Access::read_write))
-                      .remove(require(make_endpoint_key(made.container->id(), "eth0"))));
+    (void)require(open(&open_endpoints).remove(require(make_endpoint_key(made.container->id(), "eth0"))));
     EXPECT_EQ(del(*made.container).rc, 0);
     EXPECT_TRUE(host_link(made).is_null());
     EXPECT_TRUE(node_.leased().empty());
-    EXPECT_TRUE(require(require(open_interfaces(node_.bpffs(), Access::read_only)).entries()).empty());
-    EXPECT_TRUE(require(require(open_addresses(node_.bpffs(), Access::read_only)).entries()).empty());
+    EXPECT_EQ(size_of(&open_interfaces), 0U);
+    EXPECT_EQ(size_of(&open_addresses), 0U);
 }
 
 TEST_F(DelTest, AnotherHostInterfacePrefixMeanwhile) {
@@ -137,10 +135,7 @@ TEST_F(DelTest, IpamPluginThatFailsIsAskedAgainByTheNextDel) {
     const Pod made = make();
     node_.put_plugin("host-local",
                      "#!/bin/sh\necho '{\"cniVersion\":\"1.0.0\",\"code\":11,\"msg\":\"the disk sleeps\"}'\nexit 1\n");
-    const Reply reply = del(*made.container);
-    EXPECT_EQ(reply.rc, 1);
-    EXPECT_EQ(reply.code(), 11) << reply;
-    EXPECT_THAT(reply.message(), HasSubstr("the disk sleeps"));
+    EXPECT_THAT(del(*made.container), fails_with(11, {"the disk sleeps"}));
     EXPECT_TRUE(host_link(made).is_null());
     EXPECT_THAT(node_.state(), HasSubstr("endpoints_v1: 1\n")) << "the record is erased last";
     install_host_local();

@@ -63,13 +63,11 @@ class Doctor : public CtlTest {
     }
     void in_pod(const std::string &command) const { (void)made_.container->run(command); }
     [[nodiscard]] const std::string &host() const { return made_.host_ifname; }
-    template <typename Table> Table open(Result<Table> (*opener)(std::string_view, Access)) const {
-        return require(opener(node_.bpffs(), Access::read_write));
-    }
     using CtlTest::ctl;
     using CtlTest::make;
     using CtlTest::node_;
     using CtlTest::on_node;
+    using CtlTest::open;
     using CtlTest::record;
 
     // A further pod, which lives as long as the test.

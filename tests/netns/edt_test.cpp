@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Earliest departure times on real traffic, where the kernel has `fq`: what cannot be paced is held back instead of
 // dropped.
+#include "tests/harness/outcome.hpp"
 #include "tests/netns/lab.hpp"
 
 #include "loader/edt.hpp"
@@ -53,8 +54,7 @@ class Flood {
   public:
     Flood(const net::Namespace &from, const net::Namespace &receiver, const ip_addr &to, double rate)
         : sink_(open_socket(receiver, Transport::udp, true, {to, 9})),
-          socket_(open_socket(from, Transport::udp, true)) {
-        EXPECT_EQ(connect_to(socket_, {to, 9}), 0);
+          socket_(connected(from, Transport::udp, {to, 9})) {
         EXPECT_EQ(set_option(sink_, SOL_SOCKET, SO_RCVBUF, 1 << 20), 0);
         threads_.emplace_back([this, rate] { send(rate); });
         threads_.emplace_back([this] {
@@ -125,8 +125,7 @@ TEST_F(Edt, DelLeavesAnAdoptedInterfaceWithoutFq) {
     const Pod pod = lab_->add_pod(std::vector<Json>{ptp, lab_->node().config(keys)});
     EXPECT_NE(qdiscs(pod).find("qdisc fq 504c:"), std::string::npos) << qdiscs(pod);
     Chain only_podlane(lab_->node(), {lab_->node().config(keys)});
-    const Reply reply = only_podlane.del(*pod.container);
-    ASSERT_EQ(reply.rc, 0) << reply;
+    ASSERT_THAT(only_podlane.del(*pod.container), succeeds());
     EXPECT_EQ(qdiscs(pod).find("qdisc fq"), std::string::npos);
 }
 
@@ -154,8 +153,7 @@ TEST_F(Edt, TcpFromOtherNodesGetsItsRate) {
     lab_->node().run("ip route replace " + std::string(Lab::kOutside4) + " dev up0");
     (void)must_run(lab_->outside(), words("ip route add " + std::string(Lab::kPods4) + " via " + Lab::kNode4));
     const EchoServer server(receiver.ns(), true, 7);
-    const Fd socket = open_socket(lab_->outside(), Transport::tcp, true);
-    ASSERT_EQ(connect_to(socket, {receiver.v4, 7}), 0);
+    const Fd socket = connected(lab_->outside(), Transport::tcp, {receiver.v4, 7});
     ASSERT_EQ(transfer(socket, std::size_t{1} << 18U), 0);
     const std::uint64_t before = state(receiver).bytes;
     const auto start = std::chrono::steady_clock::now();
@@ -173,8 +171,7 @@ TEST_F(Edt, AForcedLimiterTimesTheNodesOwnTcpToo) {
     const EchoServer server(receiver.ns(), true, 7);
     for (const net::Namespace *from : {&sender.ns(), &lab_->node().ns()}) {
         const std::uint64_t before = state(receiver).delayed;
-        const Fd socket = open_socket(*from, Transport::tcp, true);
-        ASSERT_EQ(connect_to(socket, {receiver.v4, 7}), 0);
+        const Fd socket = connected(*from, Transport::tcp, {receiver.v4, 7});
         const auto start = std::chrono::steady_clock::now();
         ASSERT_EQ(transfer(socket, std::size_t{2} << 20U), 0);
         const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;

@@ -3,6 +3,7 @@
 #include "maps/tables.hpp"
 #include "tests/harness/chain.hpp"
 #include "tests/harness/node.hpp"
+#include "tests/harness/outcome.hpp"
 #include "tests/harness/process.hpp"
 
 #include <gtest/gtest.h>
@@ -57,14 +58,12 @@ void Examples::connect_two_pods(const Json &keys, std::uint64_t fewest) {
     const auto client = node_.container(), server = node_.container();
     Chain client_chain = chain(8081, keys), server_chain = chain(8080, keys);
     for (const auto &[pod, chain] : {std::pair(client, &client_chain), std::pair(server, &server_chain)}) {
-        const Reply added = chain->add(*pod);
-        ASSERT_EQ(added.rc, 0) << added;
+        ASSERT_THAT(chain->add(*pod), succeeds());
         EXPECT_EQ(node_.podlanectl_json("endpoint list --container " + pod->id()).at(0).at("mode"), GetParam());
         // portmap 1.1.1 looks for its IPv4 rules among those of IPv6.
         Chain without_host_ports = *chain;
         without_host_ports.capability_args = Json::object();
-        const Reply checked = without_host_ports.check(*pod);
-        EXPECT_EQ(checked.rc, 0) << checked;
+        EXPECT_THAT(without_host_ports.check(*pod), succeeds());
     }
     for (const Json &ip : server_chain.result()["ips"]) {
         const std::string prefix = ip["address"];
@@ -72,8 +71,7 @@ void Examples::connect_two_pods(const Json &keys, std::uint64_t fewest) {
     }
     for (const auto &[pod, chain] : {std::pair(client, &client_chain), std::pair(server, &server_chain)}) {
         EXPECT_GE(sent_direct(*pod), fewest);
-        const Reply deleted = chain->del(*pod);
-        EXPECT_EQ(deleted.rc, 0) << deleted;
+        EXPECT_THAT(chain->del(*pod), succeeds());
     }
     EXPECT_EQ(node_.podlanectl_json("endpoint list"), Json::array());
     EXPECT_EQ(node_.run("ip -brief link show type veth"), "");
@@ -91,8 +89,7 @@ TEST(OlderIpamPlugin, DoesNotFailStatusAndGc) {
     const Node node;
     const Json config = node.config({{"cniVersion", "1.1.0"}, {"cni.dev/valid-attachments", Json::array()}});
     for (const std::string command : {"STATUS", "GC"}) {
-        const Reply reply = node.cni("podlane", command, config);
-        EXPECT_EQ(reply.rc, 0) << command << ": " << reply;
+        EXPECT_THAT(node.cni("podlane", command, config), succeeds()) << command;
     }
 }
 

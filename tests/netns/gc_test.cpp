@@ -24,9 +24,7 @@ class GcTest : public VerbsTest {
         return node_.cni("podlane", "GC", config);
     }
     const Json others_ = {{"name", "others"}, {"ipam", {{"ranges", {{{{"subnet", "198.18.30.0/24"}}}}}}}};
-    [[nodiscard]] std::size_t endpoints() const {
-        return require(require(open_endpoints(node_.bpffs(), Access::read_only)).entries()).size();
-    }
+    [[nodiscard]] std::size_t endpoints() const { return size_of(&open_endpoints); }
 };
 
 TEST_F(GcTest, RemovesTheInvalidOfItsNetworkAlone) {
@@ -48,7 +46,7 @@ TEST_F(GcTest, RemovesTheInvalidOfItsNetworkAlone) {
 TEST_F(GcTest, LeavesWhatIsYoungerThanItsCall) {
     const Pod old = make();
     const Pod young = make();
-    const auto all = require(open_endpoints(node_.bpffs(), Access::read_write));
+    const auto all = open(&open_endpoints);
     for (const auto &[key, entry] : require(all.entries()))
         if (field_text(key.container_id) == young.container->id()) {
             endpoint later = entry;
@@ -81,10 +79,7 @@ TEST_F(GcTest, AnEmptyListMeansAllOfPodlane) {
 
 TEST_F(GcTest, AMissingListIsAnErrorAndRemovesNothing) {
     const Pod made = make();
-    const Reply reply = gc(Json::object());
-    EXPECT_EQ(reply.rc, 1);
-    EXPECT_EQ(reply.code(), 7) << reply;
-    EXPECT_THAT(reply.message(), HasSubstr("cni.dev/valid-attachments"));
+    EXPECT_THAT(gc(Json::object()), fails_with(7, {"cni.dev/valid-attachments"}));
     EXPECT_EQ(check(made).rc, 0);
 }
 
@@ -105,8 +100,7 @@ TEST_F(GcTest, OnAFreshNodeThereIsNothingToDo) {
 
 TEST_F(GcTest, WhatLostItsNamespaceOrLinkGoesToo) {
     const Pod made = make();
-    made.container->remove_namespace();
-    ASSERT_TRUE(wait_until([&] { return host_link(made).is_null(); }));
+    lose_namespace(made);
     EXPECT_EQ(gc({{"cni.dev/valid-attachments", Json::array()}}).rc, 0);
     EXPECT_EQ(endpoints(), 0U);
     EXPECT_TRUE(node_.leased().empty());
@@ -170,8 +164,7 @@ TEST_F(DelegatedTest, GcReachesTheIpamPluginWithTheValidOnes) {
     (void)calls();
     const Json keys = {{"ipam", {{"type", "fake-ipam"}, {"of its own", {1, 2}}}},
                        {"cni.dev/valid-attachments", valid({&living})}};
-    const Reply reply = gc(keys);
-    EXPECT_EQ(reply.rc, 0) << reply;
+    EXPECT_THAT(gc(keys), succeeds());
     EXPECT_EQ(calls(), "DEL " + dead.container->id() + " eth0 \nGC   \n");
     Json wanted = node_.config({{"cniVersion", "1.1.0"}});
     wanted.update(keys);
@@ -183,11 +176,8 @@ TEST_F(DelegatedTest, GcHandsOnWhatTheIpamPluginSays) {
     const Pod dead = make(ipam_);
     put_plugin("[ $CNI_COMMAND != GC ] || { echo '{\"cniVersion\":\"1.1.0\",\"code\":11,\"msg\":\"the disk "
                "sleeps\"}'; exit 1; }\n");
-    const Reply reply = gc({{"ipam", {{"type", "fake-ipam"}}}, {"cni.dev/valid-attachments", Json::array()}});
-    EXPECT_EQ(reply.rc, 1);
-    EXPECT_EQ(reply.code(), 11) << reply;
-    EXPECT_THAT(reply.message(), HasSubstr("fake-ipam"));
-    EXPECT_THAT(reply.message(), HasSubstr("the disk sleeps"));
+    EXPECT_THAT(gc({{"ipam", {{"type", "fake-ipam"}}}, {"cni.dev/valid-attachments", Json::array()}}),
+                fails_with(11, {"fake-ipam", "the disk sleeps"}));
     EXPECT_TRUE(host_link(dead).is_null()) << "what is ours is done all the same";
     EXPECT_EQ(endpoints(), 0U);
 }
@@ -232,10 +222,7 @@ TEST_F(StatusTest, HandsOnWhatTheIpamPluginSays) {
                                       "\"supportedVersions\":[\"1.0.0\",\"1.1.0\"]}'; exit 0; }\n"
                                       "echo '{\"cniVersion\":\"1.1.0\",\"code\":" +
                                           std::to_string(code) + ",\"msg\":\"few addresses left\"}'; exit 1\n");
-        const Reply reply = status({{"ipam", {{"type", "fake-ipam"}}}});
-        EXPECT_EQ(reply.code(), code) << reply;
-        EXPECT_THAT(reply.message(), HasSubstr("few addresses left"));
-        EXPECT_THAT(reply.message(), HasSubstr("fake-ipam"));
+        EXPECT_THAT(status({{"ipam", {{"type", "fake-ipam"}}}}), fails_with(code, {"few addresses left", "fake-ipam"}));
     }
 }
 
@@ -250,18 +237,14 @@ TEST_F(StatusTest, NamesTheBpffs) {
 TEST_F(StatusTest, NamesWhatTheKernelLacks) {
     if (kernel_can_tcx())
         GTEST_SKIP() << "this kernel has tcx";
-    const Reply reply = status({{"attach", "tcx"}});
-    EXPECT_EQ(reply.code(), 50) << reply;
-    EXPECT_THAT(reply.message(), HasSubstr("tcx"));
+    EXPECT_THAT(status({{"attach", "tcx"}}), fails_with(50, {"tcx"}));
 }
 
 TEST_F(StatusTest, NamesMapsOfAnotherVersion) {
     ASSERT_EQ(status().rc, 0);
     const std::string live = node_.bpffs() + "/live/";
     std::filesystem::rename(live + "endpoints_v1", live + "endpoints_v0");
-    const Reply reply = status();
-    EXPECT_EQ(reply.code(), 50) << reply;
-    EXPECT_THAT(reply.message(), HasSubstr("endpoints_v0"));
+    EXPECT_THAT(status(), fails_with(50, {"endpoints_v0"}));
     std::filesystem::remove(live + "endpoints_v0");
     const Reply missing = status();
     EXPECT_THAT(missing.message(), HasSubstr("endpoints_v1 is missing"));
@@ -271,9 +254,7 @@ TEST_F(StatusTest, NamesMapsOfAnotherVersion) {
 TEST_F(StatusTest, RefusesADirectoryOthersMayWrite) {
     std::filesystem::create_directory(node_.bpffs());
     std::filesystem::permissions(node_.bpffs(), std::filesystem::perms::all);
-    const Reply reply = status();
-    EXPECT_EQ(reply.code(), 50) << reply;
-    EXPECT_THAT(reply.message(), HasSubstr(node_.bpffs()));
+    EXPECT_THAT(status(), fails_with(50, {node_.bpffs()}));
 }
 
 } // namespace

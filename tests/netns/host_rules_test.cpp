@@ -32,11 +32,7 @@ class HostRules : public LabTest {
         const auto at = listing.find("counter packets ");
         return at == std::string::npos ? 0 : std::stoull(listing.substr(at + 16));
     }
-    Fd connected() {
-        Fd socket = open_socket(a_.ns(), Transport::tcp, ipv4());
-        EXPECT_EQ(connect_to(socket, {addr(b_), 7}), 0);
-        return socket;
-    }
+    Fd connected() { return test::connected(a_.ns(), Transport::tcp, {addr(b_), 7}); }
     // An established connection whose packets take the fast path.
     Fd fast_connection() {
         Fd socket = connected();
@@ -130,8 +126,7 @@ TEST_P(HostRules, QdiscsOfAnUplinkMeetEveryPacket) {
     lab_->node().run(iptables() + " -t nat -A POSTROUTING -o up0 -j MASQUERADE");
     lab_->node().run("tc qdisc replace dev up0 root pfifo limit 1000");
     const EchoServer outside(lab_->outside(), ipv4(), 7);
-    const Fd socket = open_socket(a_.ns(), Transport::tcp, ipv4());
-    ASSERT_EQ(connect_to(socket, {outside_addr(), 7}), 0);
+    const Fd socket = test::connected(a_.ns(), Transport::tcp, {outside_addr(), 7});
     ASSERT_EQ(transfer(socket, kBytes), 0);
     EXPECT_GE(lab_->count(a_, REASON_SENT_UPLINK), 20U);
     EXPECT_GE(queued("up0"), lab_->count(a_, REASON_SENT_UPLINK));
@@ -172,8 +167,7 @@ TEST_P(HostRules, CalicosFelixDropsInterfacesOfItsPrefixThatItDoesNotKnow) {
     const Fd dropped = open_socket(a_.ns(), Transport::tcp, ipv4());
     EXPECT_EQ(connect_to(dropped, {addr(b_), 7}), ETIMEDOUT);
     start({{"hostInterfacePrefix", "plan"}});
-    const Fd passes = open_socket(a_.ns(), Transport::tcp, ipv4());
-    EXPECT_EQ(connect_to(passes, {addr(b_), 7}), 0);
+    const Fd passes = test::connected(a_.ns(), Transport::tcp, {addr(b_), 7});
 }
 
 TEST_P(HostRules, AVrfOfThePodsIsHonouredOnTheSlowPath) {

@@ -57,8 +57,7 @@ TEST_F(LimitChain, BeforePodlane) {
         SCOPED_TRACE(own ? "the limit of podlane is the smaller one" : "that of the reference plugin is");
         const Pod limited = lab_.add_pod(list(here, here, there, there));
         expect_both(limited, free);
-        const Reply check = limited.chain->check(*limited.container);
-        EXPECT_EQ(check.rc, 0) << check;
+        EXPECT_THAT(limited.chain->check(*limited.container), succeeds());
     }
     const Pod without = lab_.add_pod(list(0, 0, kRate, kRate));
     expect_both(without, free);

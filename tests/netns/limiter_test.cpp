@@ -137,10 +137,8 @@ TEST_F(Limiter, HoldsSocketsThatResetTheirPacing) {
     const Pod receiver = lab_.add_pod();
     const EchoServer server(receiver.ns(), true, 7);
     std::vector<Fd> sockets;
-    for (int i = 0; i < 4; ++i) {
-        sockets.push_back(open_socket(sender.ns(), Transport::tcp, true));
-        ASSERT_EQ(connect_to(sockets.back(), {receiver.v4, 7}), 0);
-    }
+    for (int i = 0; i < 4; ++i)
+        sockets.push_back(connected(sender.ns(), Transport::tcp, {receiver.v4, 7}));
     std::vector<char> buffer(65536);
     expect_held(sender, [&] {
         for (const Fd &socket : sockets) {
@@ -211,8 +209,7 @@ TEST_F(Limiter, HoldsTheLeastRate) {
     const Pod sender = lab_.add_pod(limits(0, static_cast<std::uint64_t>(kLeast)));
     const Pod receiver = lab_.add_pod();
     const EchoServer server(receiver.ns(), true, 7);
-    const Fd socket = open_socket(sender.ns(), Transport::tcp, true);
-    ASSERT_EQ(connect_to(socket, {receiver.v4, 7}), 0);
+    const Fd socket = connected(sender.ns(), Transport::tcp, {receiver.v4, 7});
     const auto start = std::chrono::steady_clock::now();
     ASSERT_EQ(transfer(socket, 60000), 0);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

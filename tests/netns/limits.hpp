@@ -2,6 +2,7 @@
 // Pods with limits: what they get, and what the bucket of a limit has seen.
 #pragma once
 
+#include "tests/harness/outcome.hpp"
 #include "tests/netns/lab.hpp"
 
 #include "loader/pace.hpp"

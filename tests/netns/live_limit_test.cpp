@@ -147,8 +147,7 @@ TEST_F(LiveLimit, WhatPassesWhileItChangesIsCharged) {
     const auto uncharged = [&] { return lab_.count(pod_, REASON_SENT_DIRECT) - state(pod_, LIMIT_EGRESS).packets; };
     const std::uint64_t before = uncharged();
     const Fd receiver = open_socket(other_.ns(), Transport::udp, true, {{}, kPort});
-    const Fd sender = open_socket(pod_.ns(), Transport::udp, true);
-    ASSERT_EQ(connect_to(sender, {other_.v4, kPort}), 0);
+    const Fd sender = connected(pod_.ns(), Transport::udp, {other_.v4, kPort});
     std::atomic<bool> done = false;
     std::thread sending([&] {
         while (!done)

@@ -169,7 +169,7 @@ TEST_F(LostTest, DelOfTheLastPodAfterLostMaps) {
     fs::remove_all(node_.bpffs());
     EXPECT_EQ(del(*made.container, all_).rc, 0);
     expect_nothing_left();
-    EXPECT_TRUE(programs(find(ip_json(node_.ns(), "link"), "ifname", "up0").at("ifindex"), Hook::egress).empty());
+    EXPECT_TRUE(programs(uplink_ifindex(), Hook::egress).empty());
 }
 
 // After a reboot the runtime has forgotten its pods, and their leases would stay for ever.

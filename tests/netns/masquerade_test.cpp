@@ -43,8 +43,7 @@ TEST_P(Masquerade, TransferOutsideAndDirectTrafficGoOnSideBySide) {
     masquerade();
     const EchoServer outside(lab_->outside(), ipv4(), 7);
     const EchoServer inside(b.ns(), ipv4(), 7);
-    const Fd out = open_socket(a.ns(), Transport::tcp, ipv4());
-    ASSERT_EQ(connect_to(out, {outside_addr(), 7}), 0);
+    const Fd out = connected(a.ns(), Transport::tcp, {outside_addr(), 7});
     EXPECT_EQ(transfer(out, big() / 4, [&] { EXPECT_EQ(ask(a.ns(), Transport::tcp, {addr(b), 7}), 0); }), 0);
     EXPECT_GT(lab_->count(a, REASON_SENT_DIRECT), 0U);
     for (const ip_addr &caller : inside.callers())

@@ -69,8 +69,7 @@ TEST_F(ModesTest, AfterPtpItPutsItsProgramsOnTheHostVeth) {
 TEST_F(ModesTest, DelAfterPtpTakesOffItsProgramsOnly) {
     Chain chain(node_, {main_plugin("ptp"), podlane()});
     const Pod made = must_add(chain, node_.container());
-    const Reply reply = node_.cni("DEL", chain.config(1, made.result), *made.container);
-    ASSERT_EQ(reply.rc, 0) << reply;
+    ASSERT_THAT(node_.cni("DEL", chain.config(1, made.result), *made.container), succeeds());
     for (const Hook hook : {Hook::ingress, Hook::egress})
         EXPECT_TRUE(programs(made.ifindex, hook).empty());
     EXPECT_EQ(host_link(made).at("operstate"), "DOWN");
@@ -175,9 +174,7 @@ TEST_F(ModesTest, AfterAMainPluginWithoutAHostVethTheErrorSaysWhatToDo) {
     for (const char *link : {"veth peer name eth1", "bridge"}) {
         container->run(std::string("ip link add eth0 type ") + link);
         const Reply reply = node_.cni("ADD", config, *container);
-        EXPECT_EQ(reply.code(), 2) << reply;
-        EXPECT_THAT(reply.message(), HasSubstr(std::string("eth0 (") + std::string(link).substr(0, 4)));
-        EXPECT_THAT(reply.message(), HasSubstr("ipMasq"));
+        EXPECT_THAT(reply, fails_with(2, {std::string("eth0 (") + std::string(link).substr(0, 4), "ipMasq"}));
         EXPECT_THAT(reply.details(), HasSubstr("ptp"));
         EXPECT_EQ(node_.state(), before);
         container->run("ip link del eth0");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // podlanectl monitor: what it shows of real packets, what it leaves out, and that nobody is left watching.
 #include "tests/harness/cluster.hpp"
+#include "tests/harness/outcome.hpp"
 #include "tests/netns/lab.hpp"
 
 #include <gmock/gmock.h>
@@ -84,9 +85,8 @@ TEST_F(MonitorTest, ShowsWhatTheFilterSays) {
     EXPECT_THAT(text(), HasSubstr("udp 198.51.100.9:4000 > " + to_string(b_.v4) + ":99"));
     EXPECT_THAT(text(), testing::Not(HasSubstr(":98")));
 
-    const Output wrong = lab_->node().podlanectl(std::vector<std::string>{"monitor", "udp and and"});
-    EXPECT_EQ(wrong.rc, 2);
-    EXPECT_THAT(wrong.err, HasSubstr("syntax error"));
+    EXPECT_THAT(lab_->node().podlanectl(std::vector<std::string>{"monitor", "udp and and"}),
+                complains(2, {"syntax error"}));
     EXPECT_EQ(entry().mode, static_cast<std::uint32_t>(WATCH_NOTHING));
 }
 
@@ -120,9 +120,7 @@ TEST_F(MonitorTest, SaysHowManyWereLost) {
 TEST_F(MonitorTest, EndsTheWatchOfOneThatDied) {
     {
         Daemon monitor = watch({"--json"});
-        const Output second = lab_->node().podlanectl("monitor --limit 1");
-        EXPECT_EQ(second.rc, 1);
-        EXPECT_THAT(second.err, HasSubstr("watches already"));
+        EXPECT_THAT(lab_->node().podlanectl("monitor --limit 1"), complains(1, {"watches already"}));
         ASSERT_EQ(kill(static_cast<pid_t>(entry().pid), SIGKILL), 0);
         monitor.wait();
     }

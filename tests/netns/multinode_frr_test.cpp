@@ -32,8 +32,7 @@ TEST(Frr, PodsReachEachOtherOverBothUplinksAndOverOne) {
     const std::uint64_t before = sent_by("up0");
     for (const bool ipv4 : kFamilies) {
         const EchoServer server(b.ns(), ipv4, kPort);
-        const Fd socket = open_socket(a.ns(), Transport::tcp, ipv4);
-        ASSERT_EQ(connect_to(socket, {b.addr(ipv4), kPort}), 0);
+        const Fd socket = connected(a.ns(), Transport::tcp, {b.addr(ipv4), kPort});
         EXPECT_EQ(transfer(socket, std::size_t{1} << 20U), 0);
     }
     EXPECT_EQ(sent_by("up0"), before);

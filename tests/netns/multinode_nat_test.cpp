@@ -62,8 +62,7 @@ TEST_P(Services, NameQueriesAreAnswered) {
     for (const ip_addr &backend : {addr(same_node), addr(other_node), node_addr(2)}) {
         const Service service = serve(backend, 53);
         for (int socket = 0; socket < 3; ++socket) {
-            const Fd resolver = open_socket(a.ns(), Transport::udp, ipv4());
-            ASSERT_EQ(connect_to(resolver, {service.cluster_ip, kPort}), 0);
+            const Fd resolver = connected(a.ns(), Transport::udp, {service.cluster_ip, kPort});
             for (int i = 0; i < 10; ++i) {
                 ASSERT_EQ(send_text(resolver, "A? " + std::to_string(i)), 0);
                 const Received answer = receive(resolver);
@@ -88,8 +87,7 @@ TEST_P(Services, PathMtuOfATranslatedFlowIsLearnt) {
         const Fd datagrams = open_unfragmented(a.ns());
         ASSERT_EQ(connect_to(datagrams, {service.cluster_ip, kPort}), 0);
         EXPECT_TRUE(wait_until([&] { return send_text(datagrams, std::string(1400, 'x')) == EMSGSIZE; }));
-        const Fd socket = open_socket(a.ns(), Transport::tcp, ipv4());
-        ASSERT_EQ(connect_to(socket, {service.cluster_ip, kPort}), 0);
+        const Fd socket = connected(a.ns(), Transport::tcp, {service.cluster_ip, kPort});
         EXPECT_EQ(transfer(socket, 300000), 0);
         a.container->run("ip route flush cache");
         a.container->run("ip -6 route flush cache");
@@ -102,8 +100,7 @@ TEST_P(Services, TransfersOutliveALossOfAllPaths) {
     const EchoServer server(b.ns(), ipv4(), kBackendPort);
     const Service service = serve(b);
     for (const Endpoint &target : {Endpoint{service.cluster_ip, kPort}, Endpoint{addr(b), kBackendPort}}) {
-        const Fd socket = open_socket(a.ns(), Transport::tcp, ipv4());
-        ASSERT_EQ(connect_to(socket, target), 0);
+        const Fd socket = connected(a.ns(), Transport::tcp, target);
         EXPECT_EQ(transfer(socket, std::size_t{8} << 20U, [&] { cluster_.erase_paths(); }), 0) << to_string(target);
         EXPECT_EQ(transfer(socket, 10000), 0) << "afterwards, " << to_string(target);
     }
@@ -125,8 +122,7 @@ TEST_P(Services, FlowsOutliveNewPrograms) {
     std::vector<Fd> sockets;
     for (const Endpoint &target : {Endpoint{service.cluster_ip, kPort}, Endpoint{addr(b), kBackendPort}})
         for (const Transport transport : kTransports) {
-            sockets.push_back(open_socket(a.ns(), transport, ipv4()));
-            ASSERT_EQ(connect_to(sockets.back(), target), 0);
+            sockets.push_back(connected(a.ns(), transport, target));
             ASSERT_EQ(send_text(sockets.back(), "before"), 0);
             ASSERT_EQ(receive(sockets.back()).text, "before");
         }
@@ -146,9 +142,7 @@ TEST_P(Services, ManyFlowsCompleteWithRoomForFewPaths) {
     std::vector<Fd> sockets;
     for (int i = 0; i < 150; ++i) {
         const Endpoint target = i % 2 == 0 ? Endpoint{service.cluster_ip, kPort} : Endpoint{addr(b), kBackendPort};
-        sockets.push_back(
-            open_socket(a.ns(), Transport::tcp, ipv4(), {addr(a), static_cast<std::uint16_t>(20000 + i)}));
-        ASSERT_EQ(connect_to(sockets.back(), target), 0) << "flow " << i;
+        sockets.push_back(connected(a.ns(), Transport::tcp, target, {addr(a), static_cast<std::uint16_t>(20000 + i)}));
         ASSERT_EQ(ask(a.ns(), Transport::udp, target), 0) << "flow " << i;
     }
     for (const Fd &socket : sockets)

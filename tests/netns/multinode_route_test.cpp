@@ -66,8 +66,7 @@ class Route : public testing::TestWithParam<bool> {
         EXPECT_EQ(pending_error(datagrams), EMSGSIZE);
         EXPECT_EQ(send_text(datagrams, "smaller"), 0);
         EXPECT_EQ(receive(datagrams).text, "smaller");
-        const Fd socket = open_socket(from.ns(), Transport::tcp, ipv4());
-        ASSERT_EQ(connect_to(socket, {addr(to), kPort}), 0);
+        const Fd socket = connected(from.ns(), Transport::tcp, {addr(to), kPort});
         EXPECT_EQ(transfer(socket, std::size_t{1} << 20U), 0);
     }
 
@@ -80,8 +79,7 @@ TEST_P(Route, FirstPacketWaitsForTheNeighbour) {
     const EchoServer server(far.ns(), ipv4(), kPort);
     for (const int node : {1, 2})
         cluster_.node(node).run("ip neigh flush dev up0");
-    const Fd socket = open_socket(fast.ns(), Transport::udp, ipv4());
-    ASSERT_EQ(connect_to(socket, {addr(far), kPort}), 0);
+    const Fd socket = connected(fast.ns(), Transport::udp, {addr(far), kPort});
     ASSERT_EQ(send_text(socket, "once"), 0);
     EXPECT_EQ(receive(socket).text, "once");
     EXPECT_EQ(cluster_.count(fast, REASON_SENT_UPLINK), 1U);

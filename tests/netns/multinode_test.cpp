@@ -85,8 +85,7 @@ TEST_P(Multinode, TransfersAreWhole) {
     const Pod b = cluster_.add_pod(2, keys_);
     for (const bool ipv4 : kFamilies) {
         const EchoServer server(b.ns(), ipv4, kPort);
-        const Fd socket = open_socket(a.ns(), Transport::tcp, ipv4);
-        ASSERT_EQ(connect_to(socket, {b.addr(ipv4), kPort}), 0);
+        const Fd socket = connected(a.ns(), Transport::tcp, {b.addr(ipv4), kPort});
         EXPECT_EQ(transfer(socket, std::size_t{4} << 20U), 0);
     }
     EXPECT_EQ(slow_sent(cluster_, a), 0U);
@@ -135,11 +134,9 @@ TEST_F(TwoWays, CutLinkIsLeftForTheOther) {
     std::vector<Fd> sockets;
     for (const bool ipv4 : kFamilies) {
         servers.push_back(std::make_unique<EchoServer>(b.ns(), ipv4, ipv4 ? kPort : kPort + 1));
-        for (int flow = 0; flow < 8; ++flow) {
-            sockets.push_back(open_socket(a.ns(), Transport::tcp, ipv4));
-            ASSERT_EQ(connect_to(sockets.back(), {b.addr(ipv4), static_cast<std::uint16_t>(ipv4 ? kPort : kPort + 1)}),
-                      0);
-        }
+        for (int flow = 0; flow < 8; ++flow)
+            sockets.push_back(connected(a.ns(), Transport::tcp,
+                                        {b.addr(ipv4), static_cast<std::uint16_t>(ipv4 ? kPort : kPort + 1)}));
     }
     cluster_.cable(2, 0, false);
     ASSERT_TRUE(wait_until([&] { return birds_.has_ways(1, 2, 1) && birds_.has_ways(2, 1, 1); }));
@@ -160,8 +157,7 @@ TEST_F(TwoWays, RestartOfBirdLosesNoFlow) {
     const Pod a = add_pod(1);
     const Pod b = add_pod(2);
     const EchoServer server(b.ns(), true, kPort);
-    const Fd socket = open_socket(a.ns(), Transport::tcp, true);
-    ASSERT_EQ(connect_to(socket, {b.v4, kPort}), 0);
+    const Fd socket = connected(a.ns(), Transport::tcp, {b.v4, kPort});
     EXPECT_EQ(transfer(socket, std::size_t{1} << 20U, [&] { birds_.restart(1); }), 0);
     const auto busy = [&] {
         return transfer(socket, 1000) != 0 ||

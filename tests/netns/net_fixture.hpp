@@ -9,6 +9,7 @@
 #include "loader/net/netlink.hpp"
 #include "loader/net/route.hpp"
 #include "loader/net/sysctl.hpp"
+#include "tests/harness/error.hpp"
 #include "tests/harness/process.hpp"
 
 #include <gtest/gtest.h>
@@ -23,6 +24,7 @@
 namespace podlane::net::test {
 
 using podlane::test::ip;
+using podlane::test::is_error;
 using podlane::test::prefix;
 using podlane::test::require;
 

@@ -22,18 +22,12 @@ TEST(NamespaceTest, OpensAnyPathToANetworkNamespace) {
 }
 
 TEST(NamespaceTest, TellsAMissingPathFromOneThatIsNoNamespace) {
-    const auto missing = Namespace::open(temporary_path("missing"));
-    ASSERT_FALSE(missing);
-    EXPECT_EQ(missing.error().code, ErrorCode::missing);
+    EXPECT_THAT(Namespace::open(temporary_path("missing")), is_error(ErrorCode::missing));
 
     const std::string file = temporary_path("file");
     std::ofstream(file) << "left behind by a runtime";
-    for (const std::string &path : {file, std::string("/proc/self/ns/mnt"), std::string("/dev/null")}) {
-        const auto wrong = Namespace::open(path);
-        ASSERT_FALSE(wrong) << path;
-        EXPECT_EQ(wrong.error().code, ErrorCode::invalid_environment);
-        EXPECT_NE(wrong.error().message.find(path), std::string::npos);
-    }
+    for (const std::string &path : {file, std::string("/proc/self/ns/mnt"), std::string("/dev/null")})
+        EXPECT_THAT(Namespace::open(path), is_error(ErrorCode::invalid_environment, {path}));
     std::filesystem::remove(file);
 }
 

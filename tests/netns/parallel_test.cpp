@@ -40,9 +40,7 @@ class ParallelTest : public VerbsTest {
         for (const Reply &reply : replies_)
             EXPECT_EQ(reply.rc, 0) << reply;
     }
-    [[nodiscard]] std::size_t endpoints() const {
-        return require(require(open_endpoints(node_.bpffs(), Access::read_only)).entries()).size();
-    }
+    [[nodiscard]] std::size_t endpoints() const { return size_of(&open_endpoints); }
 
     std::vector<std::shared_ptr<Container>> containers_;
     std::vector<Reply> replies_;
@@ -87,10 +85,8 @@ TEST_F(ParallelTest, AddsAndDelsMixed) {
     const std::string before = node_.state();
     at_once(kAtOnce, [&](std::size_t i) {
         for (int round = 0; round < 3; ++round) {
-            const Reply added = add(*containers_[i]);
-            EXPECT_EQ(added.rc, 0) << added;
-            const Reply deleted = del(*containers_[i]);
-            EXPECT_EQ(deleted.rc, 0) << deleted;
+            EXPECT_THAT(add(*containers_[i]), succeeds());
+            EXPECT_THAT(del(*containers_[i]), succeeds());
         }
     });
     EXPECT_EQ(node_.state(), before);
@@ -107,12 +103,11 @@ TEST_F(ParallelTest, NetworksComeAndGo) {
             EXPECT_EQ(added.rc, 0) << added;
             Json with_result = keys;
             with_result["prevResult"] = added.json;
-            const Reply checked = node_.cni("CHECK", node_.config(with_result), *containers_[i]);
-            EXPECT_EQ(checked.rc, 0) << checked;
+            EXPECT_THAT(node_.cni("CHECK", node_.config(with_result), *containers_[i]), succeeds());
             EXPECT_EQ(del(*containers_[i], keys).rc, 0);
         }
     });
-    EXPECT_EQ(require(require(open_networks(node_.bpffs(), Access::read_only)).entries()).size(), 0U);
+    EXPECT_EQ(size_of(&open_networks), 0U);
 }
 
 // One attachment asked for by many at once: one gets it, and its interface stays whole.

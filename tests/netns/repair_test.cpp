@@ -228,7 +228,7 @@ TEST_F(RepairTest, GcReadsTheDisk) {
 // Pods stay connected through the host stack, and nothing of Podlane runs any more.
 TEST_F(RepairTest, UninstallReadsTheDisk) {
     const Pod made = make(all_);
-    const std::uint32_t uplink = find(ip_json(node_.ns(), "link"), "ifname", "up0").at("ifindex");
+    const std::uint32_t uplink = uplink_ifindex();
     fs::remove_all(node_.bpffs());
     ASSERT_FALSE(programs(uplink, Hook::egress).empty());
     const std::string where = " --bin-dir " + node_.plugins() + " --conf-dir " + node_.dir() + "/conf";

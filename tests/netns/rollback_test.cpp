@@ -16,8 +16,7 @@ class RollbackTest : public VerbsTest {
     // The node is prepared, and the network known, by an ADD and DEL that went well.
     void prepare(const Json &keys = Json::object()) {
         auto container = node_.container();
-        const Reply reply = add(*container, keys);
-        ASSERT_EQ(reply.rc, 0) << reply;
+        ASSERT_THAT(add(*container, keys), succeeds());
         ASSERT_EQ(del(*container, keys).rc, 0);
     }
     Reply expect_refused(const Container &container, const Json &keys = Json::object()) {
@@ -49,9 +48,7 @@ TEST_F(RollbackTest, NamespaceMissing) {
     Variables variables = attachment(*container);
     variables["CNI_NETNS"] = node_.dir() + "/nothing";
     const std::string before = node_.state();
-    const Reply reply = node_.cni("podlane", "ADD", node_.config(), variables);
-    EXPECT_EQ(reply.code(), 4) << reply;
-    EXPECT_THAT(reply.message(), HasSubstr(node_.dir() + "/nothing"));
+    EXPECT_THAT(node_.cni("podlane", "ADD", node_.config(), variables), fails_with(4, {node_.dir() + "/nothing"}));
     EXPECT_EQ(node_.state(), before);
 }
 
@@ -89,9 +86,7 @@ TEST_F(RollbackTest, PodInterfaceExists) {
     prepare();
     auto container = node_.container();
     container->run("ip link add eth0 type veth peer name eth1");
-    const Reply reply = expect_refused(*container);
-    EXPECT_EQ(reply.code(), 104) << reply;
-    EXPECT_THAT(reply.message(), HasSubstr("eth0"));
+    EXPECT_THAT(expect_refused(*container), fails_with(104, {"eth0"}));
 }
 
 TEST_F(RollbackTest, HostInterfaceNameTaken) {
@@ -99,9 +94,7 @@ TEST_F(RollbackTest, HostInterfaceNameTaken) {
     const Pod made = make();
     ASSERT_EQ(del(*made.container).rc, 0);
     node_.run("ip link add " + made.host_ifname + " type bridge");
-    const Reply reply = expect_refused(*made.container);
-    EXPECT_EQ(reply.code(), 104) << reply;
-    EXPECT_THAT(reply.message(), HasSubstr(made.host_ifname));
+    EXPECT_THAT(expect_refused(*made.container), fails_with(104, {made.host_ifname}));
     node_.run("ip link del " + made.host_ifname);
 }
 
@@ -110,28 +103,22 @@ TEST_F(RollbackTest, HostRouteExists) {
     for (const char *route : {"198.18.9.77/32", "198.18.9.78/32"})
         node_.run(std::string("ip route add ") + route + " dev up0");
     const Json wanted = {{"runtimeConfig", {{"ips", {"198.18.9.77/24"}}}}, {"capabilities", {{"ips", true}}}};
-    const Reply reply = expect_refused(*node_.container(), wanted);
-    EXPECT_EQ(reply.code(), 104) << reply;
-    EXPECT_THAT(reply.message(), HasSubstr("route to 198.18.9.77"));
+    EXPECT_THAT(expect_refused(*node_.container(), wanted), fails_with(104, {"route to 198.18.9.77"}));
 }
 
 TEST_F(RollbackTest, AddressOfALivingEndpoint) {
     const Pod made = make();
     node_.run("ip route del " + made.text4() + " dev " + made.host_ifname); // or the route would be the obstacle
     put_ipam(R"({"cniVersion":"1.0.0","ips":[{"address":")" + made.text4() + R"(/24"}]})");
-    const Reply reply = expect_refused(*node_.container(), with_fake_ipam());
-    EXPECT_EQ(reply.code(), 104) << reply;
-    EXPECT_THAT(reply.message(), HasSubstr(made.text4()));
-    EXPECT_THAT(reply.message(), HasSubstr(made.container->id()));
+    EXPECT_THAT(expect_refused(*node_.container(), with_fake_ipam()),
+                fails_with(104, {made.text4(), made.container->id()}));
     EXPECT_EQ(asked(), "DEL\n");
 }
 
 TEST_F(RollbackTest, AFullMapIsNamed) {
     const Json one = {{"maxEndpoints", 1}};
     const Pod made = make(one);
-    const Reply reply = expect_refused(*node_.container(), one);
-    EXPECT_EQ(reply.code(), 102) << reply;
-    EXPECT_THAT(reply.message(), HasSubstr("endpoints_v1"));
+    EXPECT_THAT(expect_refused(*node_.container(), one), fails_with(102, {"endpoints_v1"}));
     EXPECT_EQ(check(made).rc, 0);
     EXPECT_EQ(node_.leased().size(), 2U) << "one of each family";
 }
@@ -152,9 +139,8 @@ class FullMapTest : public RollbackTest {
             ++filled;
         ASSERT_LT(filled, numbers.size()) << "not full";
         auto container = node_.container();
-        const Reply reply = expect_refused(*container, keys_);
-        EXPECT_EQ(reply.code(), 102) << reply;
-        EXPECT_THAT(reply.message(), HasSubstr("map " + pin_path(node_.bpffs(), name) + " is full"));
+        EXPECT_THAT(expect_refused(*container, keys_),
+                    fails_with(102, {"map " + pin_path(node_.bpffs(), name) + " is full"}));
         EXPECT_TRUE(programs(uplink_, Hook::ingress).empty());
         EXPECT_TRUE(programs(uplink_, Hook::egress).empty());
         while (filled-- > 0)
@@ -180,7 +166,7 @@ class FullMapTest : public RollbackTest {
                         {"allowedSources", {"198.51.100.7"}},
                         {"unshapedSubnets", {"198.18.0.0/16"}},
                         {"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}};
-    const std::uint32_t uplink_ = find(ip_json(node_.ns(), "link"), "ifname", "up0").at("ifindex");
+    const std::uint32_t uplink_ = uplink_ifindex();
 };
 
 TEST_F(FullMapTest, EveryOneIsNamed) {
@@ -292,9 +278,8 @@ TEST_F(RollbackTest, ARouteInThePodIsRefused) {
         Json keys = with_fake_ipam();
         keys["allowedSources"] = {"198.51.100.7"};
         keys["runtimeConfig"] = {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}};
-        const Reply reply = expect_refused(*node_.container(), keys);
-        EXPECT_EQ(reply.code(), 100) << reply;
-        EXPECT_THAT(reply.message(), HasSubstr(std::string("adding route ") + destination + " via " + next_hop));
+        EXPECT_THAT(expect_refused(*node_.container(), keys),
+                    fails_with(100, {std::string("adding route ") + destination + " via " + next_hop}));
         EXPECT_EQ(asked(), "DEL\n");
         run(node_.ns(), {"rm", node_.dir() + "/asked"});
     }
@@ -309,11 +294,8 @@ TEST_F(RollbackTest, AFailedUndoIsAppended) {
                      "\"msg\":\"the disk sleeps\"}'; exit 1\n");
     node_.run("ip route add 198.18.9.77/32 dev up0");
     auto container = node_.container();
-    const Reply reply = add(*container, with_fake_ipam());
-    EXPECT_EQ(reply.code(), 104) << reply;
-    EXPECT_THAT(reply.message(), HasSubstr("route to 198.18.9.77"));
-    EXPECT_THAT(reply.message(), HasSubstr("releasing the lease"));
-    EXPECT_THAT(reply.message(), HasSubstr("the disk sleeps"));
+    EXPECT_THAT(add(*container, with_fake_ipam()),
+                fails_with(104, {"route to 198.18.9.77", "releasing the lease", "the disk sleeps"}));
     EXPECT_EQ(node_.records().size(), 1U) << "it says what is left";
     put_ipam("");
     EXPECT_EQ(del(*container, with_fake_ipam()).rc, 0);
@@ -339,8 +321,7 @@ TEST_F(RollbackTest, AfterAMainPluginItsInterfaceStays) {
                          {"type", "podlane"},
                          {"bpffs", node_.bpffs()},
                          {"prevResult", made.json}};
-    const Reply reply = node_.cni("ADD", config, *container);
-    EXPECT_EQ(reply.code(), 102) << reply;
+    EXPECT_THAT(node_.cni("ADD", config, *container), fails_with(102));
     EXPECT_EQ(node_.state(), before);
     EXPECT_EQ(ptp.del(*container).rc, 0);
 }

@@ -83,8 +83,7 @@ TEST_P(SockOps, OfAnotherProgramKeepWorking) {
         if (!is_first)
             attach_foreign();
         const EchoServer server(receiver.ns(), true, kPort);
-        const Fd socket = open_socket(sender.ns(), Transport::tcp, true);
-        ASSERT_EQ(connect_to(socket, {receiver.v4, kPort}), 0);
+        const Fd socket = connected(sender.ns(), Transport::tcp, {receiver.v4, kPort});
         ASSERT_EQ(transfer(socket, 100'000), 0);
         unsigned rate = 0;
         socklen_t size = sizeof rate;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "loader/attach.hpp"
+#include "tests/harness/outcome.hpp"
 #include "tests/harness/pod.hpp"
 #include "tests/harness/talk.hpp"
 
@@ -10,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -41,8 +43,6 @@ inline Json find(const Json &list, const std::string &key, const Json &value) {
             return one;
     return nullptr;
 }
-
-using Made = Pod;
 
 class VerbsTest : public testing::Test {
   protected:
@@ -103,13 +103,33 @@ class VerbsTest : public testing::Test {
     [[nodiscard]] Json host_link(const Pod &made) const {
         return find(ip_json(node_.ns(), "link"), "ifname", made.host_ifname);
     }
+    [[nodiscard]] static Json pod_link(const Container &of) { return find(ip_json(of.ns(), "link"), "ifname", "eth0"); }
+    [[nodiscard]] std::uint32_t uplink_ifindex() const {
+        return find(ip_json(node_.ns(), "link"), "ifname", "up0").at("ifindex");
+    }
+    // The sandbox dies; the kernel removes its links a moment later.
+    void lose_namespace(const Pod &made) const {
+        made.container->remove_namespace();
+        if (!wait_until([&] { return host_link(made).is_null(); }))
+            throw std::runtime_error("the host-side veth outlives its peer");
+    }
+    // A map of the node, to read and write.
+    template <typename Table> Table open(Result<Table> (*opener)(std::string_view, Access)) const {
+        return require(opener(node_.bpffs(), Access::read_write));
+    }
+    template <typename Table> std::size_t size_of(Result<Table> (*opener)(std::string_view, Access)) const {
+        return require(open(opener).entries()).size();
+    }
     // Of the endpoint; the test ends where there is none.
     [[nodiscard]] endpoint record(const Pod &made, const std::string &ifname = "eth0") const {
-        const auto found = require(require(open_endpoints(node_.bpffs(), Access::read_only))
-                                       .find(require(make_endpoint_key(made.container->id(), ifname))));
+        const auto found =
+            require(open(&open_endpoints).find(require(make_endpoint_key(made.container->id(), ifname))));
         if (!found)
             throw std::runtime_error("no endpoint");
         return *found;
+    }
+    [[nodiscard]] std::optional<bandwidth> limits_of(std::uint32_t ifindex) const {
+        return require(open(&open_bandwidths).find(ifindex));
     }
     // Programs of Podlane on a hook of an interface of the node.
     [[nodiscard]] std::vector<Attached> programs(std::uint32_t ifindex, Hook hook) const {

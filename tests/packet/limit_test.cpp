@@ -39,6 +39,11 @@ class Limit : public PacketTest {
         full.small_free_at_ns = monotonic_ns() + of_small;
         require(node().tables().limit_states.update({of.ifindex, direction}, full));
     }
+    // The pod sends a frame after as much.
+    void expect_behind(const Bytes &frame, reason why, std::uint64_t backlog, std::uint64_t of_small = 0) {
+        fill(node().pod, LIMIT_EGRESS, backlog, of_small);
+        expect_ends_in(node(), node().run(frame), why);
+    }
 };
 
 TEST_F(Limit, NothingIsChargedWithoutOne) {
@@ -51,8 +56,7 @@ TEST_F(Limit, DropsByNameBeyondTheBurst) {
     limit(node().pod, 0, kRate);
     for (const auto &[backlog, why] : {std::pair(0 * kMs, REASON_SENT_DIRECT), std::pair(90 * kMs, REASON_SENT_DIRECT),
                                        std::pair(200 * kMs, REASON_DROP_EGRESS_LIMIT)}) {
-        fill(node().pod, LIMIT_EGRESS, backlog);
-        expect_ends_in(node(), node().run(large()), why);
+        expect_behind(large(), why, backlog);
     }
     EXPECT_EQ(state(node().pod).dropped, 1U);
     EXPECT_EQ(state(node().pod).dropped_bytes, large().size());
@@ -76,28 +80,37 @@ TEST_F(Limit, HoldsTheLeastAndTheGreatestRate) {
          {std::pair(std::uint64_t{100000}, 605 * kMs), std::pair(std::uint64_t{400000000000}, 100 * kMs)}) {
         limit(node().pod, 0, rate);
         SCOPED_TRACE(rate);
-        fill(node().pod, LIMIT_EGRESS, burst - 20 * kMs);
-        expect_ends_in(node(), node().run(large()), REASON_SENT_DIRECT);
-        fill(node().pod, LIMIT_EGRESS, burst + 20 * kMs);
-        expect_ends_in(node(), node().run(large()), REASON_DROP_EGRESS_LIMIT);
+        expect_behind(large(), REASON_SENT_DIRECT, burst - 20 * kMs);
+        expect_behind(large(), REASON_DROP_EGRESS_LIMIT, burst + 20 * kMs);
     }
 }
 
 TEST_F(Limit, TheConfiguredBurstIsTheBound) {
     limit(node().pod, 0, kRate, kRate / 2); // 500 ms
-    fill(node().pod, LIMIT_EGRESS, 400 * kMs);
-    expect_ends_in(node(), node().run(large()), REASON_SENT_DIRECT);
-    fill(node().pod, LIMIT_EGRESS, 600 * kMs);
-    expect_ends_in(node(), node().run(large()), REASON_DROP_EGRESS_LIMIT);
+    expect_behind(large(), REASON_SENT_DIRECT, 400 * kMs);
+    expect_behind(large(), REASON_DROP_EGRESS_LIMIT, 600 * kMs);
 }
 
 TEST_F(Limit, SmallFramesPassWhereLargeOnesAreDroppedUnlessTheyAreMany) {
     limit(node().pod, 0, kRate);
-    fill(node().pod, LIMIT_EGRESS, 200 * kMs);
-    expect_ends_in(node(), node().run(small()), REASON_SENT_DIRECT);
+    expect_behind(small(), REASON_SENT_DIRECT, 200 * kMs);
     EXPECT_GT(state(node().pod).small_free_at_ns, monotonic_ns());
-    fill(node().pod, LIMIT_EGRESS, 200 * kMs, 200 * kMs);
-    expect_ends_in(node(), node().run(small()), REASON_DROP_EGRESS_LIMIT);
+    expect_behind(small(), REASON_DROP_EGRESS_LIMIT, 200 * kMs, 200 * kMs);
+}
+
+TEST_F(Limit, SmallIsUpToItsLength) {
+    const auto sized = [](std::size_t length) -> Bytes {
+        return from_pod() / to_peer4() / Udp{} / bytes(length - 42); // of Ethernet, IPv4 and UDP
+    };
+    limit(node().pod, 0, kRate);
+    for (const std::size_t length : {SMALL_FRAME, SMALL_FRAME + 1}) {
+        const bool is_small = length == SMALL_FRAME;
+        expect_behind(sized(length), is_small ? REASON_SENT_DIRECT : REASON_DROP_EGRESS_LIMIT, 200 * kMs);
+        fill(node().pod, LIMIT_EGRESS, 0, 50 * kMs);
+        const std::uint64_t before = state(node().pod).small_free_at_ns;
+        expect_ends_in(node(), node().run(sized(length)), REASON_SENT_DIRECT);
+        EXPECT_EQ(state(node().pod).small_free_at_ns > before, is_small) << length;
+    }
 }
 
 TEST_F(Limit, HoldsTheReceiverByEitherWay) {
@@ -159,8 +172,7 @@ TEST_F(Limit, MarksWhatIsCapableOfEcnBeforeAnythingIsDropped) {
 TEST_F(Limit, ExemptPrefixesPayNothing) {
     node().pod.limits.limited_prefixes[LIMIT_EGRESS].unshaped = {*parse_prefix("192.0.2.20/32")};
     limit(node().pod, 0, kRate);
-    fill(node().pod, LIMIT_EGRESS, 200 * kMs);
-    expect_ends_in(node(), node().run(large()), REASON_SENT_DIRECT);
+    expect_behind(large(), REASON_SENT_DIRECT, 200 * kMs);
     expect_ends_in(node(), node().run(from_pod() / to_peer6() / Udp{} / bytes(1000)), REASON_DROP_EGRESS_LIMIT);
 
     node().peer.limits.limited_prefixes[LIMIT_EGRESS].unshaped = {*parse_prefix("192.0.2.10/32")}; // not its ingress
@@ -173,8 +185,7 @@ TEST_F(Limit, ExemptPrefixesPayNothing) {
     node().pod.limits.limited_prefixes[LIMIT_EGRESS].unshaped.clear();
     node().pod.limits.limited_prefixes[LIMIT_EGRESS].shaped = {*parse_prefix("192.0.2.0/24")};
     limit(node().pod, 0, kRate);
-    fill(node().pod, LIMIT_EGRESS, 200 * kMs);
-    expect_ends_in(node(), node().run(large()), REASON_DROP_EGRESS_LIMIT);
+    expect_behind(large(), REASON_DROP_EGRESS_LIMIT, 200 * kMs);
     expect_ends_in(node(), node().run(from_pod() / to_peer6() / Udp{} / bytes(1000)), REASON_SENT_DIRECT);
 }
 
@@ -234,8 +245,7 @@ TEST_F(Limit, TwoCpusLoseNoPacket) {
 
 TEST_F(Limit, ChangesWithTheNextPacket) {
     limit(node().pod, 0, kRate);
-    fill(node().pod, LIMIT_EGRESS, 200 * kMs);
-    expect_ends_in(node(), node().run(large()), REASON_DROP_EGRESS_LIMIT);
+    expect_behind(large(), REASON_DROP_EGRESS_LIMIT, 200 * kMs);
     const LimitTables tables = require(LimitTables::open(node().root()));
     const endpoint_key key = require(make_endpoint_key("pod", "eth0"));
     require(set_limits(tables, key, {}));

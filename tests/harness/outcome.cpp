@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+#include "tests/harness/outcome.hpp"
+
+namespace podlane::test {
+
+using testing::AllOf;
+using testing::Field;
+using testing::Property;
+
+void PrintTo(const Output &output, std::ostream *stream) {
+    *stream << "exit code " << output.rc << "\n" << output.out << output.err;
+}
+
+testing::Matcher<const std::string &> has_all(const Parts &parts) {
+    std::vector<testing::Matcher<const std::string &>> all;
+    for (const std::string &part : parts)
+        all.emplace_back(testing::HasSubstr(part));
+    return testing::AllOfArray(all);
+}
+
+testing::Matcher<const Reply &> succeeds() { return Field("rc", &Reply::rc, 0); }
+
+testing::Matcher<const Reply &> fails_with(int code, const Parts &parts) {
+    return AllOf(Field("rc", &Reply::rc, 1), Property("code", &Reply::code, code),
+                 Property("message", &Reply::message, has_all(parts)));
+}
+
+testing::Matcher<const Output &> prints(int rc, const Parts &parts) {
+    return AllOf(Field("rc", &Output::rc, rc), Field("out", &Output::out, has_all(parts)));
+}
+
+testing::Matcher<const Output &> complains(int rc, const Parts &parts) {
+    return AllOf(Field("rc", &Output::rc, rc), Field("err", &Output::err, has_all(parts)));
+}
+
+} // namespace podlane::test

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// What a plugin or podlanectl is expected to answer, for EXPECT_THAT: a failure prints the whole answer.
+#pragma once
+
+#include "tests/harness/node.hpp"
+
+#include <gmock/gmock.h>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace podlane::test {
+
+using Parts = std::vector<std::string>; // a text has them all
+
+void PrintTo(const Output &output, std::ostream *stream);
+
+// Of a plugin: exit code 0; or an error of this code, its message with all of `parts`.
+testing::Matcher<const Reply &> succeeds();
+testing::Matcher<const Reply &> fails_with(int code, const Parts &parts = {});
+
+// Of a program: this exit code, and all of `parts` on its standard output or its standard error.
+testing::Matcher<const Output &> prints(int rc, const Parts &parts = {});
+testing::Matcher<const Output &> complains(int rc, const Parts &parts = {});
+
+// Of a text.
+testing::Matcher<const std::string &> has_all(const Parts &parts);
+
+} // namespace podlane::test

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Gives what goes to a limited endpoint the time at which it leaves; the qdisc `fq` of the host end holds it until
- * then. */
+/* Sets the earliest departure time of packets to a limited endpoint. The qdisc `fq` of the host-side veth delays them
+ * until then. */
 #pragma once
 
 #include "bpf/limit.h"

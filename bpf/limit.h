@@ -180,7 +180,7 @@ static __always_inline bool is_edt(__u32 flags)
 	       (INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_EDT);
 }
 
-/* What is delivered past the host stack: at once, or by the host end's qdisc, where to_pod gives it a departure time.
+/* Packets on the fast path: limited here, or at the host-side veth, where to_pod sets the earliest departure time.
  */
 static __always_inline int limit_receiver(struct packet *p)
 {

@@ -34,7 +34,7 @@ struct {
 	__type(value, struct endpoint);
 } endpoints_v1 SEC(".maps");
 
-/* Host ends by ifindex. Written by ADD and DEL, read for every packet. 64 B an entry and some 80 of the kernel's. */
+/* Host-side veths by ifindex. Written by ADD and DEL, read for every packet. 64 B an entry, some 80 of the kernel. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

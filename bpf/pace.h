@@ -70,7 +70,7 @@ static __always_inline void find_node_receiver(struct ends *ends)
 	ends->receiver_flags = receiver->flags;
 }
 
-/* False for a connection that no endpoint of ours has a part in. The addresses are known. */
+/* False if neither end of the connection is an endpoint. The addresses are known. */
 static __always_inline bool find_ends(struct ends *ends, __u32 netns)
 {
 	struct sender_key key = {.netns = netns, .addr = ends->local};

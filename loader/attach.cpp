@@ -211,10 +211,10 @@ Result<std::vector<ForeignProgram>> foreign_programs_on_tcx(std::uint32_t ifinde
     if (!has_tcx())
         return foreign;
     const std::vector<ProgramFacts> all = TRY(all_on_tcx(ifindex, hook));
-    const auto first_of_ours = std::ranges::find_if(all, is_ours, &ProgramFacts::name);
+    const auto our_first = std::ranges::find_if(all, is_ours, &ProgramFacts::name);
     for (auto one = all.begin(); one != all.end(); ++one)
         if (!is_ours(one->name))
-            foreign.push_back({one->id, one->name, one < first_of_ours});
+            foreign.push_back({one->id, one->name, one < our_first});
     return foreign;
 }
 

@@ -84,7 +84,7 @@ Result<void> check_addresses(Checked &c) {
 }
 
 // Every next hop that Podlane sets is the host-side veth, whatever its address.
-Result<bool> leads_to_host_end(Checked &c, const net::RouteSpec &route) {
+Result<bool> leads_to_host_veth(Checked &c, const net::RouteSpec &route) {
     if (!route.gateway)
         return false;
     const auto neighbour = TRY(net::find_neighbour(c.pod, c.record.pod_ifindex, *route.gateway));
@@ -106,7 +106,7 @@ Result<void> check_pod_routes(Checked &c, const Plan &plan) {
             const auto other = std::ranges::find_if(present, to_it);
             if (other == present.end() && !TRY(net::find_route(c.pod, {.destination = route.destination})))
                 return gone("route " + to_string(route.destination) + " is gone from the container");
-            if (other != present.end() && !TRY(leads_to_host_end(c, *other)))
+            if (other != present.end() && !TRY(leads_to_host_veth(c, *other)))
                 return gone("route " + to_string(route.destination) + " of the container " +
                             (other->gateway ? "leads to " + to_string(*other->gateway) : "has no gateway") +
                             " rather than to the host-side veth");
@@ -194,7 +194,7 @@ Result<void> check_host_services(Checked &c) {
 }
 
 // None of our programs, maps and networks is concerned.
-Result<void> check_hostless(Checked &c) {
+Result<void> check_in_pod_rules(Checked &c) {
     TRY(check_pod_end(c));
     TRY(check_addresses(c));
     TRY(check_lease(c.request, c.record));
@@ -216,7 +216,7 @@ Result<void> verify_attachment(const cni::Request &request, const endpoint &reco
                                const Tables &tables) {
     Checked c{request, record, TRY(net::Netlink::open()), TRY(net::Netlink::open_in(pod))};
     if (record.ifindex == 0)
-        return check_hostless(c);
+        return check_in_pod_rules(c);
     TRY(check_links(c));
     TRY(check_addresses(c));
     TRY(check_lease(request, record));

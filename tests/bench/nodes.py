@@ -38,7 +38,7 @@ class Nodes(streams.Served):
         self.server = plugins.addresses(results[0])
         if name == "redirect":
             for netns, result in zip(self.nodes, results):
-                end = redirect.host_end(result)
+                end = redirect.host_veth(result)
                 redirect.attach(settings, netns, end, "to_node", "up0")
                 redirect.attach(settings, netns, "up0", "to_pod", end)
         if service_count:

@@ -4,7 +4,7 @@
 import node
 
 
-def host_end(result):
+def host_veth(result):
     """The interface of an ADD result that is on the node."""
     return next(interface["name"] for interface in result["interfaces"] if not interface.get("sandbox"))
 

@@ -62,7 +62,7 @@ class Pair(Served):
         results = [chain.add(f"bench-{name}-{i}", pod)[1] for i, pod in enumerate(self.pods)]
         self.server = plugins.addresses(results[0])
         if name == "redirect":
-            ends = [redirect.host_end(result) for result in results]
+            ends = [redirect.host_veth(result) for result in results]
             for end, other in (ends, reversed(ends)):
                 redirect.attach(settings, self.node, end, "to_pod", other)
         if service_count:

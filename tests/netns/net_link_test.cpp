@@ -51,20 +51,13 @@ TEST_F(NetTest, BothEndsInOneNamespaceHaveNoNsid) {
 
 TEST_F(NetTest, AnEndThatExistsIsNamed) {
     veth();
-    VethSpec same_host_end = spec();
-    same_host_end.pod_ifname = "eth1";
-    const auto host_exists = create_veth(node_, same_host_end);
-    ASSERT_FALSE(host_exists);
-    EXPECT_EQ(host_exists.error().code, ErrorCode::already_exists);
-    EXPECT_NE(host_exists.error().message.find("host-side veth cali0"), std::string::npos)
-        << host_exists.error().message;
+    VethSpec same_host_veth = spec();
+    same_host_veth.pod_ifname = "eth1";
+    EXPECT_THAT(create_veth(node_, same_host_veth), is_error(ErrorCode::already_exists, {"host-side veth cali0"}));
 
     VethSpec same_pod_end = spec();
     same_pod_end.host_ifname = "cali1";
-    const auto pod_exists = create_veth(node_, same_pod_end);
-    ASSERT_FALSE(pod_exists);
-    EXPECT_EQ(pod_exists.error().code, ErrorCode::already_exists);
-    EXPECT_NE(pod_exists.error().message.find("container's end eth0"), std::string::npos) << pod_exists.error().message;
+    EXPECT_THAT(create_veth(node_, same_pod_end), is_error(ErrorCode::already_exists, {"container's end eth0"}));
     EXPECT_FALSE(require(find_link(node_, "cali1"))) << "a failed creation left its host-side veth";
 }
 
@@ -142,9 +135,7 @@ TEST_F(NetTest, MissingLinkIsAValueWhenLookedForAndAnErrorWhenChanged) {
     EXPECT_FALSE(require(find_link(node_, 4711U)));
     LinkChange up;
     up.up = true;
-    const auto changed = set_link(node_, 4711, up);
-    ASSERT_FALSE(changed);
-    EXPECT_EQ(changed.error().code, ErrorCode::missing);
+    EXPECT_THAT(set_link(node_, 4711, up), is_error(ErrorCode::missing));
 }
 
 TEST_F(NetTest, ErrorsCarryTheKernelsOwnWords) {
@@ -152,9 +143,7 @@ TEST_F(NetTest, ErrorsCarryTheKernelsOwnWords) {
     LinkChange tiny;
     tiny.mtu = 1;
     const auto changed = set_link(node_, made.host.ifindex, tiny);
-    ASSERT_FALSE(changed);
-    EXPECT_NE(changed.error().message.find("mtu less than device minimum"), std::string::npos)
-        << changed.error().message;
+    ASSERT_THAT(changed, is_error({"mtu less than device minimum"}));
     EXPECT_EQ(changed.error().system_errno, EINVAL);
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // bench_churn: one download from a limited pod beside connections that come and go, as one line of JSON.
-#include "tests/bench/ends.hpp"
+#include "tests/bench/options.hpp"
 
-#include <getopt.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -247,74 +246,24 @@ class Client {
     unsigned open_fetches_ = 0, missed_ = 0;
 };
 
-bool read_option(int chosen, Settings &settings) {
-    const auto number = [] { return std::strtod(optarg, nullptr); };
-    switch (chosen) {
-    case 's':
-        settings.server_netns = optarg;
-        return true;
-    case 'c':
-        settings.client_netns = optarg;
-        return true;
-    case 'a':
-        if (!read_address(optarg, settings))
-            return false;
-        port_of(settings.server) = htons(kPort);
-        return true;
-    case 'd':
-        settings.downloads = static_cast<unsigned>(number());
-        return true;
-    case 'n':
-        settings.rate = number();
-        return true;
-    case 'f':
-        settings.fetch = static_cast<unsigned>(number());
-        return settings.fetch > 0;
-    case 'x':
-        settings.close_after = number();
-        return true;
-    case 'i':
-        settings.idle = static_cast<unsigned>(number());
-        return true;
-    case 'g':
-        settings.congestion = optarg;
-        return true;
-    case 'w':
-        settings.warm = number();
-        return true;
-    case 't':
-        settings.seconds = number();
-        return settings.seconds > 0;
-    default:
-        return false;
-    }
-}
-
 int run(int argc, char **argv) {
-    static constexpr std::array<option, 13> kOptions{{{"server-netns", 1, nullptr, 's'},
-                                                      {"client-netns", 1, nullptr, 'c'},
-                                                      {"address", 1, nullptr, 'a'},
-                                                      {"downloads", 1, nullptr, 'd'},
-                                                      {"new", 1, nullptr, 'n'},
-                                                      {"fetch", 1, nullptr, 'f'},
-                                                      {"close-after", 1, nullptr, 'x'},
-                                                      {"idle", 1, nullptr, 'i'},
-                                                      {"congestion", 1, nullptr, 'g'},
-                                                      {"warm", 1, nullptr, 'w'},
-                                                      {"seconds", 1, nullptr, 't'},
-                                                      {"help", 0, nullptr, 'h'},
-                                                      {}}};
     Settings settings;
-    for (int chosen; (chosen = getopt_long(argc, argv, "", kOptions.data(), nullptr)) != -1;) {
-        if (chosen == 'h')
-            return std::fputs(kHelp, stdout) < 0;
-        if (!read_option(chosen, settings))
-            return 2;
-    }
+    std::vector<Option> options = options_of(settings);
+    options.insert(options.end(), {{"downloads", into(settings.downloads)},
+                                   {"new", into(settings.rate)},
+                                   {"fetch", into(settings.fetch, 1)},
+                                   {"close-after", into(settings.close_after)},
+                                   {"idle", into(settings.idle)},
+                                   {"congestion", into(settings.congestion)},
+                                   {"warm", into(settings.warm)},
+                                   {"seconds", into(settings.seconds, 1e-3)}});
+    if (const auto code = read_options(argc, argv, kHelp, options))
+        return *code;
     if (!settings.are_complete()) {
         std::fputs(kHelp, stderr);
         return 2;
     }
+    port_of(settings.server) = htons(kPort);
     constexpr rlimit kFiles{200000, 200000};
     setrlimit(RLIMIT_NOFILE, &kFiles);
     std::array<int, 2> listening{};

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // bench_exec: runs one program and prints what it cost: time from its start to its end, CPU time, peak memory.
-#include "maps/clock.hpp"
+#include "tests/bench/options.hpp"
 
 #include <fcntl.h>
-#include <getopt.h>
 #include <sched.h>
 #include <spawn.h>
 #include <sys/ptrace.h>
@@ -20,6 +19,8 @@
 #include <ctime>
 #include <fstream>
 #include <string>
+
+using namespace podlane;
 
 namespace {
 
@@ -38,9 +39,9 @@ VmHWM is read. (ru_maxrss will not do: it takes in the children waited for, and 
 )";
 
 struct Options {
-    const char *netns = nullptr;
-    const char *input = "/dev/null";
-    const char *output = "/dev/null";
+    std::string netns;
+    std::string input = "/dev/null";
+    std::string output = "/dev/null";
     bool memory = false;
     char **command = nullptr;
 };
@@ -58,19 +59,11 @@ double microseconds(const timeval &time) {
 
 int exit_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
-void enter_netns(const char *netns) {
-    const std::string path = std::strchr(netns, '/') ? netns : std::string("/run/netns/") + netns;
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || setns(fd, CLONE_NEWNET) != 0)
-        fail(path.c_str(), errno);
-    close(fd);
-}
-
 int measure_time(const Options &options) {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, options.input, O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 1, options.output, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    posix_spawn_file_actions_addopen(&actions, 0, options.input.c_str(), O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 1, options.output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     pid_t pid = -1;
     int status = 0;
     rusage usage{};
@@ -87,8 +80,8 @@ int measure_time(const Options &options) {
 }
 
 [[noreturn]] void exec_traced(const Options &options) {
-    const int input = open(options.input, O_RDONLY);
-    const int output = open(options.output, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    const int input = open(options.input.c_str(), O_RDONLY);
+    const int output = open(options.output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     if (input < 0 || output < 0 || dup2(input, 0) < 0 || dup2(output, 1) < 0)
         fail("standard input and output", errno);
     if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0)
@@ -130,43 +123,20 @@ int measure_memory(const Options &options) {
     return 0;
 }
 
-constexpr std::array<option, 6> kOptions{{
-    {"netns", required_argument, nullptr, 'n'},
-    {"stdin", required_argument, nullptr, 'i'},
-    {"stdout", required_argument, nullptr, 'o'},
-    {"memory", no_argument, nullptr, 'm'},
-    {"help", no_argument, nullptr, 'h'},
-    {},
-}};
-
 } // namespace
 
 int main(int argc, char **argv) {
     Options options;
-    for (int option; (option = getopt_long(argc, argv, "+", kOptions.data(), nullptr)) != -1;) {
-        switch (option) {
-        case 'n':
-            options.netns = optarg;
-            break;
-        case 'i':
-            options.input = optarg;
-            break;
-        case 'o':
-            options.output = optarg;
-            break;
-        case 'm':
-            options.memory = true;
-            break;
-        case 'h':
-            return std::fputs(kHelp, stdout), 0;
-        default:
-            return 2;
-        }
-    }
+    if (const auto code = bench::read_options(argc, argv, kHelp,
+                                              {{"netns", bench::into(options.netns)},
+                                               {"stdin", bench::into(options.input)},
+                                               {"stdout", bench::into(options.output)},
+                                               {"memory", {}, &options.memory}}))
+        return *code;
     if (optind == argc)
         return std::fputs(kHelp, stderr), 2;
     options.command = argv + optind;
-    if (options.netns)
-        enter_netns(options.netns);
+    if (!options.netns.empty())
+        bench::enter(options.netns);
     return options.memory ? measure_memory(options) : measure_time(options);
 }

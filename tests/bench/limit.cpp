@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // bench_limit: bulk flows through a bandwidth limit, what each of them got and when, as one line of JSON.
-#include "tests/bench/ends.hpp"
+#include "tests/bench/options.hpp"
 
-#include <getopt.h>
 #include <linux/tcp.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -264,49 +263,19 @@ int usage(const char *what) {
     return 2;
 }
 
-// False for what cannot be read.
-bool read_option(int chosen, Settings &settings) {
-    static constexpr std::array<std::pair<int, unsigned Settings::*>, 3> kCounts{
-        {{'f', &Settings::flows}, {'i', &Settings::idle}, {'j', &Settings::join}}};
-    static constexpr std::array<std::pair<int, double Settings::*>, 4> kNumbers{
-        {{'t', &Settings::join_at}, {'u', &Settings::udp}, {'e', &Settings::settle}, {'d', &Settings::seconds}}};
-    static constexpr std::array<std::pair<int, std::string Settings::*>, 3> kTexts{
-        {{'s', &Ends::server_netns}, {'c', &Ends::client_netns}, {'g', &Settings::congestion}}};
-    for (const auto &[letter, member] : kCounts)
-        if (letter == chosen)
-            settings.*member = static_cast<unsigned>(std::strtoul(optarg, nullptr, 10));
-    for (const auto &[letter, member] : kNumbers)
-        if (letter == chosen)
-            settings.*member = std::strtod(optarg, nullptr);
-    for (const auto &[letter, member] : kTexts)
-        if (letter == chosen)
-            settings.*member = optarg;
-    return chosen != '?' && (chosen != 'a' || read_address(optarg, settings));
-}
-
 int run(int argc, char **argv) {
-    static constexpr std::array<option, 13> kOptions{{{"server-netns", 1, nullptr, 's'},
-                                                      {"client-netns", 1, nullptr, 'c'},
-                                                      {"address", 1, nullptr, 'a'},
-                                                      {"flows", 1, nullptr, 'f'},
-                                                      {"idle", 1, nullptr, 'i'},
-                                                      {"join", 1, nullptr, 'j'},
-                                                      {"join-at", 1, nullptr, 't'},
-                                                      {"congestion", 1, nullptr, 'g'},
-                                                      {"udp", 1, nullptr, 'u'},
-                                                      {"settle", 1, nullptr, 'e'},
-                                                      {"seconds", 1, nullptr, 'd'},
-                                                      {"help", 0, nullptr, 'h'},
-                                                      {}}};
     Settings settings;
-    for (int chosen; (chosen = getopt_long(argc, argv, "", kOptions.data(), nullptr)) != -1;) {
-        if (chosen == 'h') {
-            std::fputs(kHelp, stdout);
-            return 0;
-        }
-        if (!read_option(chosen, settings))
-            return usage("what it was told makes no sense");
-    }
+    std::vector<Option> options = options_of(settings);
+    options.insert(options.end(), {{"flows", into(settings.flows)},
+                                   {"idle", into(settings.idle)},
+                                   {"join", into(settings.join)},
+                                   {"join-at", into(settings.join_at)},
+                                   {"congestion", into(settings.congestion)},
+                                   {"udp", into(settings.udp)},
+                                   {"settle", into(settings.settle)},
+                                   {"seconds", into(settings.seconds)}});
+    if (const auto code = read_options(argc, argv, kHelp, options))
+        return *code;
     if (!settings.are_complete())
         return usage("--server-netns, --client-netns and --address are needed");
     if (settings.flows + settings.idle + settings.join > 1000 || settings.flows == 0 || settings.seconds < kSample)

@@ -2,11 +2,11 @@
 // bench_packet: nanoseconds a packet costs in the shipped programs, by BPF_PROG_TEST_RUN, with few and many endpoints.
 #include "loader/object.hpp"
 #include "maps/tables.hpp"
+#include "tests/bench/options.hpp"
 
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <getopt.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -267,26 +267,18 @@ std::vector<std::uint32_t> parse_sizes(const char *text) {
     return sizes;
 }
 
-constexpr std::array<option, 6> kOptions{{
-    {"endpoints", required_argument, nullptr, 'e'},
-    {"rounds", required_argument, nullptr, 'r'},
-    {"help", no_argument, nullptr, 'h'},
-    {},
-}};
-
 int main_with_result(int argc, char **argv) {
     std::vector<std::uint32_t> sizes{10, 10'000};
     int rounds = 2000;
-    for (int option = 0; (option = getopt_long(argc, argv, "", kOptions.data(), nullptr)) != -1;) {
-        if (option == 'h')
-            return std::fputs(kHelp, stdout), 0;
-        if (option == 'e')
-            sizes = parse_sizes(optarg);
-        if (option == 'r')
-            rounds = std::atoi(optarg);
-        if (option == '?' || sizes.empty() || rounds < 1)
-            return std::fputs(kHelp, stderr), 2;
-    }
+    const auto code = read_options(argc, argv, kHelp,
+                                   {{"endpoints",
+                                     [&](const char *value) {
+                                         sizes = parse_sizes(value);
+                                         return !sizes.empty();
+                                     }},
+                                    {"rounds", into(rounds, 1)}});
+    if (code)
+        return *code;
     if (const auto done = run(sizes, static_cast<unsigned>(rounds)); !done) {
         std::fprintf(stderr, "bench_packet: %s\n", done.error().message.c_str());
         return 1;

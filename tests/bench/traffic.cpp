@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // bench_traffic: measures one kind of traffic between two network namespaces and prints one line of JSON.
 #include <arpa/inet.h>
-#include <getopt.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -23,6 +22,7 @@
 #include <string_view>
 #include <utility>
 
+#include "tests/bench/options.hpp"
 #include "tests/bench/traffic_role.hpp"
 #include "maps/clock.hpp"
 
@@ -226,61 +226,25 @@ bool measure(const Settings &settings, Shared &shared) {
     return well;
 }
 
-bool apply_option(int option, const char *value, Settings &settings) {
-    switch (option) {
-    case 'm':
-        for (const auto &[name, mode] : kModes)
-            if (name == value)
-                return settings.mode = mode, true;
-        return false;
-    case 's':
-        return settings.server_netns = value, true;
-    case 'c':
-        return settings.client_netns = value, true;
-    case 'a':
-        return read_address(value, settings);
-    case 'f':
-        settings.flows = static_cast<unsigned>(std::atoi(value));
-        return settings.flows >= 1 && settings.flows <= 64;
-    case 't':
-        settings.seconds = std::atof(value);
-        return settings.seconds >= 0.1 && settings.seconds <= 600;
-    case 'S':
-        return settings.server_cpu = std::atoi(value), true;
-    case 'C':
-        return settings.client_cpu = std::atoi(value), true;
-    default:
-        return false;
-    }
+bool take_mode(const char *value, Settings &settings) {
+    const auto *found = std::find_if(kModes.begin(), kModes.end(), [&](auto &one) { return one.first == value; });
+    if (found != kModes.end())
+        settings.mode = found->second;
+    return found != kModes.end();
 }
-
-constexpr std::array<option, 10> kOptions{{
-    {"mode", required_argument, nullptr, 'm'},
-    {"server-netns", required_argument, nullptr, 's'},
-    {"client-netns", required_argument, nullptr, 'c'},
-    {"address", required_argument, nullptr, 'a'},
-    {"flows", required_argument, nullptr, 'f'},
-    {"seconds", required_argument, nullptr, 't'},
-    {"server-cpu", required_argument, nullptr, 'S'},
-    {"client-cpu", required_argument, nullptr, 'C'},
-    {"help", no_argument, nullptr, 'h'},
-    {},
-}};
 
 } // namespace
 
 int run(int argc, char **argv) {
     Settings settings;
-    for (int option, index = 0; (option = getopt_long(argc, argv, "", kOptions.data(), &index)) != -1;) {
-        if (option == 'h')
-            return std::fputs(kHelp, stdout), 0;
-        if (option == '?')
-            return 2;
-        if (!apply_option(option, optarg, settings)) {
-            const auto *name = kOptions[static_cast<size_t>(index)].name;
-            return std::fprintf(stderr, "bench_traffic: --%s: '%s' will not do\n", name, optarg), 2;
-        }
-    }
+    std::vector<Option> options = options_of(settings);
+    options.insert(options.end(), {{"mode", [&](const char *value) { return take_mode(value, settings); }},
+                                   {"flows", into(settings.flows, 1, 64)},
+                                   {"seconds", into(settings.seconds, 0.1, 600)},
+                                   {"server-cpu", into(settings.server_cpu)},
+                                   {"client-cpu", into(settings.client_cpu)}});
+    if (const auto code = read_options(argc, argv, kHelp, options))
+        return *code;
     if (optind != argc || !settings.are_complete())
         return std::fputs(kHelp, stderr), 2;
     void *memory =

@@ -145,43 +145,28 @@ TEST(CniBandwidth, TheReferencePluginsConfigurationsAreReadAlike) {
 }
 
 TEST(CniBandwidth, Quantities) {
-    struct Case {
-        const char *text;
-        std::optional<std::uint64_t> expected;
-    };
-    for (const Case &c : std::vector<Case>{{"0", 0},
-                                           {"10M", 10000000},
-                                           {"1G", 1000000000},
-                                           {"500k", 500000},
-                                           {"1Ki", 1024},
-                                           {"1Mi", 1048576},
-                                           {"1Ei", std::uint64_t{1} << 60U},
-                                           {"0.5M", 500000},
-                                           {".5k", 500},
-                                           {"5.k", 5000},
-                                           {"+5", 5},
-                                           {"1e6", 1000000},
-                                           {"2E3", 2000},
-                                           {"1e+3", 1000},
-                                           {"1500m", 2},
-                                           {"1e-1", 1},
-                                           {"18E", 18000000000000000000U},
-                                           {"19E", std::nullopt},
-                                           {"999999999999999999Ei", std::nullopt},
-                                           {"1234567890123456789", std::nullopt},
-                                           {"", std::nullopt},
-                                           {".", std::nullopt},
-                                           {"M", std::nullopt},
-                                           {"1.2.3", std::nullopt},
-                                           {"-1", std::nullopt},
-                                           {"1K", std::nullopt},
-                                           {"1ki", std::nullopt},
-                                           {"1MB", std::nullopt},
-                                           {"1e", std::nullopt},
-                                           {"1e99", std::nullopt},
-                                           {"1e+-3", std::nullopt},
-                                           {"1 M", std::nullopt}})
-        EXPECT_EQ(parse_quantity(c.text), c.expected) << c.text;
+    const std::vector<std::pair<const char *, std::uint64_t>> all{{"0", 0},
+                                                                  {"10M", 10000000},
+                                                                  {"1G", 1000000000},
+                                                                  {"500k", 500000},
+                                                                  {"1Ki", 1024},
+                                                                  {"1Mi", 1048576},
+                                                                  {"1Ei", std::uint64_t{1} << 60U},
+                                                                  {"0.5M", 500000},
+                                                                  {".5k", 500},
+                                                                  {"5.k", 5000},
+                                                                  {"+5", 5},
+                                                                  {"1e6", 1000000},
+                                                                  {"2E3", 2000},
+                                                                  {"1e+3", 1000},
+                                                                  {"1500m", 2},
+                                                                  {"1e-1", 1},
+                                                                  {"18E", 18000000000000000000U}};
+    for (const auto &[text, expected] : all)
+        EXPECT_EQ(parse_quantity(text), expected) << text;
+    for (const char *text : {"19E", "999999999999999999Ei", "1234567890123456789", "", ".", "M", "1.2.3", "-1", "1K",
+                             "1ki", "1MB", "1e", "1e99", "1e+-3", "1 M"})
+        EXPECT_EQ(parse_quantity(text), std::nullopt) << text;
 }
 
 } // namespace

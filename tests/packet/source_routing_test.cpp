@@ -214,5 +214,79 @@ TEST_F(Source, NeighboursOfTheUplinkAreAnswered) {
             REASON_UPLINK_DELIVERED, in()});
 }
 
+// A packet's own route is no peer's, also if nothing checks its source.
+TEST_F(Source, AnAddressOfItsOwnIsNotHandedOver) {
+    second_.flags &= ~std::uint32_t{INTERFACE_ANTI_SPOOF};
+    node().put(second_);
+    expect(
+        {"own", of_second() / Ipv4{ip("192.168.133.20"), ip("192.168.133.9")} / Udp{}, REASON_SENT_WAY, from_second()});
+}
+
+// What is cut into segments on the way fits, however large it is.
+TEST_F(Source, SegmentsAreHandedOver) {
+    expect({"segments of the peer's MTU",
+            from_pod() / Ipv4{ip("192.168.133.20"), peer4()} / Tcp{} / bytes(2600),
+            REASON_SENT_SIBLING,
+            {.gso_size = 1300, .gso_segments = 2}});
+}
+
+TEST_F(Source, TheHopLimitIsDecrementedOnTheEgressRoute) {
+    const Ethernet mac = of_second();
+    const Bytes sent4 = mac / Ipv4{ip("192.168.133.20"), ip("192.168.133.9"), 9} / Udp{};
+    const Bytes sent6 = mac / Ipv6{ip("2001:db8:133::20"), ip("2001:db8:133::9"), 9} / Udp{};
+    EXPECT_EQ(expect({"4", sent4, REASON_SENT_WAY, from_second()}).frame.at(14 + 8), 8);
+    EXPECT_EQ(expect({"6", sent6, REASON_SENT_WAY, from_second()}).frame.at(14 + 7), 8);
+}
+
+// Without a gateway neighbours are reached and nobody else, wherever the prefix ends within a word.
+TEST_F(Source, NeighboursAreThoseOfThePrefix) {
+    const ip_addr own = ip("2001:db8:133::20");
+    const auto to = [&](const char *addr) { return of_second() / Ipv6{own, ip(addr)} / Udp{}; };
+    struct Neighbour {
+        std::uint32_t bits;
+        const char *inside, *outside;
+    };
+    for (const auto &[bits, inside, outside] :
+         {Neighbour{32, "2001:db8:ffff::9", "2001:db9::9"}, Neighbour{33, "2001:db8:7fff::9", "2001:db8:8000::9"},
+          Neighbour{64, "2001:db8:133:0:ffff::9", "2001:db8:133:1::9"},
+          Neighbour{96, "2001:db8:133::ffff:9", "2001:db8:133::1:0:9"},
+          Neighbour{127, "2001:db8:133::21", "2001:db8:133::22"}}) {
+        SCOPED_TRACE(bits);
+        source_route route = *require(node().tables().source_routes.find({second_.ifindex, own}));
+        route.gateway = {};
+        route.prefix_bits = bits;
+        require(node().tables().source_routes.update({second_.ifindex, own}, route));
+        expect({inside, to(inside), REASON_SENT_WAY, from_second()});
+        expect({outside, to(outside), REASON_HOST_NO_ROUTE, from_second()});
+    }
+}
+
+TEST_F(Source, AnUplinkOfAnotherNetworkIsNotUsed) {
+    uplink entry{};
+    entry.networks[0] = network_id("another");
+    require(require(open_uplinks(node().root(), Access::read_write)).update(lan_, entry));
+    expect({"by it", of_second() / Ipv4{ip("192.168.133.20"), ip("192.168.133.9")} / Udp{}, REASON_HOST_NO_UPLINK,
+            from_second()});
+}
+
+// Sources that the host stack would not accept on an egress route's uplink either. An error caches no path.
+TEST_F(Source, RefusedSourcesAreLeftToTheHostStack) {
+    ASSERT_EQ(std::system("ip route add blackhole 198.18.4.0/24; " // NOLINT(cert-env33-c)
+                          "ip route add unreachable 198.18.5.0/24; ip route add prohibit 198.18.6.0/24"),
+              0);
+    const auto from = [&](const char *source) {
+        return Ethernet{kUplinkMac, kNeighbourMac} / Ipv4{ip(source), ip("192.168.133.20")};
+    };
+    for (const char *source : {"203.0.113.2", "198.51.100.9", "198.18.4.9", "198.18.5.9", "198.18.6.9"})
+        expect({source, from(source) / Udp{}, REASON_HOST_SOURCE_LOCAL, in()});
+    expect({"an error",
+            from("192.168.133.9") / Icmp{.type = 3} / Frame(Ipv4{ip("192.168.133.20"), ip("192.168.133.9")}.layer()) /
+                Udp{},
+            REASON_UPLINK_DELIVERED, in()});
+    EXPECT_EQ(require(node().paths().keys()).size(), 0U);
+    expect({"a neighbour's", from("192.168.133.9") / Udp{}, REASON_UPLINK_DELIVERED, in()});
+    EXPECT_EQ(require(node().paths().keys()).size(), 1U);
+}
+
 } // namespace
 } // namespace podlane::packet

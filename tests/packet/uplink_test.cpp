@@ -228,5 +228,36 @@ TEST_F(Uplink, FastPathLocal) {
     expect({"from it", arriving() / Ipv4{kRemote, pod4()} / Udp{}, REASON_HOST_FAST_PATH_OFF, in()});
 }
 
+// The host stack sends it, whatever it is: nothing of it is dropped.
+TEST_F(Uplink, MalformedPacketsOfTheHostStackLeave) {
+    expect({"header of 16 bytes", leaving() / Ipv4{.source = pod4(), .destination = kRemote, .ihl = 4} / Udp{},
+            REASON_UPLINK_SENT_HOST, out()});
+}
+
+// On an uplink without an address of its own requests have no sender, but announcements and replies do.
+TEST_F(Uplink, ArpRequestsOfAnUnnumberedUplinkAreProbes) {
+    const ip_addr own = ip("203.0.113.2"), other = ip("203.0.113.1");
+    struct Sent {
+        const char *name;
+        Arp arp;
+        bool is_probe;
+    };
+    for (const std::uint32_t flags : {0U, std::uint32_t{UPLINK_UNNUMBERED}}) {
+        uplink entry{};
+        entry.networks[0] = network_id(kNetwork);
+        entry.flags = flags;
+        require(uplinks_->update(uplink_, entry));
+        for (const auto &[name, arp, is_probe] : {Sent{"request", {1, kUplinkMac, own, other}, true},
+                                                  Sent{"announcement", {1, kUplinkMac, own, own}, false},
+                                                  Sent{"reply", {2, kUplinkMac, own, other}, false}}) {
+            const Bytes sent = Ethernet{kBroadcastMac, kUplinkMac} / arp;
+            Bytes expected = sent;
+            if (is_probe && flags != 0)
+                std::ranges::fill(std::span(expected).subspan(14 + 14, 4), std::uint8_t{0});
+            EXPECT_EQ(hex(expect({name, sent, REASON_UPLINK_SENT_HOST, out()}).frame), hex(expected)) << name;
+        }
+    }
+}
+
 } // namespace
 } // namespace podlane::packet

@@ -3,6 +3,7 @@
 #include "tests/packet/neighbour_cases.hpp"
 
 #include "loader/limit.hpp"
+#include "maps/abi/limit_math.h"
 #include "maps/clock.hpp"
 
 #include <ctime>

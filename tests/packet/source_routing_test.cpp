@@ -218,6 +218,7 @@ TEST_F(Source, NeighboursOfTheUplinkAreAnswered) {
 TEST_F(Source, AnAddressOfItsOwnIsNotHandedOver) {
     second_.flags &= ~std::uint32_t{INTERFACE_ANTI_SPOOF};
     node().put(second_);
+    put_way(second_.addresses.at(0));
     expect(
         {"own", of_second() / Ipv4{ip("192.168.133.20"), ip("192.168.133.9")} / Udp{}, REASON_SENT_WAY, from_second()});
 }
@@ -261,6 +262,36 @@ TEST_F(Source, NeighboursAreThoseOfThePrefix) {
     }
 }
 
+// The first fragment does not use the cached path of its flow: the others do not name it.
+TEST_F(Source, FirstFragmentsUseNoCachedPath) {
+    const ip_addr own = ip("192.168.133.20"), local = ip("198.51.100.9");
+    const Bytes first = of_second() / Ipv4{.source = own, .destination = local, .fragment = 0x2000} / Udp{};
+    const Bytes whole = of_second() / Ipv4{own, local} / Udp{};
+    for (const auto &[via, why] : {std::pair{PATH_UPLINK, REASON_SENT_WAY}, std::pair{PATH_HOST, REASON_HOST_PATH}}) {
+        const path_key flow{second_.ifindex, own, local, htons(40000), htons(53), IPPROTO_UDP, {}};
+        require(node().paths().update(flow, {0, static_cast<std::uint32_t>(via), lan_}));
+        expect({"whole", whole, why, from_second()});
+        expect({"first fragment", first, REASON_HOST_NOT_LOCAL, from_second()});
+    }
+}
+
+// Rules by the type of service hold.
+TEST_F(Source, RoutesAreQueriedWithTheTrafficClass) {
+    ASSERT_EQ(std::system("ip rule add tos 0x10 lookup 100; ip route add 198.18.9.0/24 dev caliA table 100; " // NOLINT
+                          "ip -6 rule add tos 0x10 lookup 100; ip -6 route add 2001:db8:9::/64 dev caliA table 100"),
+              0);
+    const ip_addr own4 = ip("192.168.133.20"), own6 = ip("2001:db8:133::20");
+    for (const auto &[traffic_class, why] : {std::pair{0, REASON_SENT_WAY}, std::pair{0x10, REASON_HOST_NOT_LOCAL}}) {
+        const auto of = static_cast<std::uint8_t>(traffic_class);
+        node().forget_paths();
+        expect({"4", of_second() / Ipv4{.source = own4, .destination = ip("198.18.9.9"), .traffic_class = of} / Udp{},
+                why, from_second()});
+        expect({"6",
+                of_second() / Ipv6{.source = own6, .destination = ip("2001:db8:9::9"), .traffic_class = of} / Udp{},
+                why, from_second()});
+    }
+}
+
 TEST_F(Source, AnUplinkOfAnotherNetworkIsNotUsed) {
     uplink entry{};
     entry.networks[0] = network_id("another");
@@ -271,7 +302,8 @@ TEST_F(Source, AnUplinkOfAnotherNetworkIsNotUsed) {
 
 // Sources that the host stack would not accept on an egress route's uplink either. An error caches no path.
 TEST_F(Source, RefusedSourcesAreLeftToTheHostStack) {
-    ASSERT_EQ(std::system("ip route add blackhole 198.18.4.0/24; " // NOLINT(cert-env33-c)
+    ASSERT_EQ(std::system("ip route add default via 203.0.113.1 dev caliCp; " // NOLINT(cert-env33-c)
+                          "ip route add blackhole 198.18.4.0/24; "
                           "ip route add unreachable 198.18.5.0/24; ip route add prohibit 198.18.6.0/24"),
               0);
     const auto from = [&](const char *source) {

@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: MIT
+#include "loader/expedited_rcu.hpp"
+#include "loader/net/link.hpp"
+#include "loader/net/link_group.hpp"
 #include "loader/pins.hpp"
 #include "maps/clock.hpp"
+#include "maps/entries.hpp"
 #include "maps/errors.hpp"
 #include "maps/tables.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/log.hpp"
 #include "plugin/network.hpp"
+#include "plugin/plan.hpp"
 #include "plugin/remove.hpp"
 #include "plugin/state.hpp"
 #include "plugin/verbs.hpp"
 
-#include <algorithm>
 #include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace podlane {
 namespace {
@@ -64,6 +69,35 @@ Result<void> collect(cni::Request request, const Identity &identity) {
                    : std::move(removed).error().context("removing container " + request.container_id);
 }
 
+bool is_own(const net::Link &link, const Identity &identity, const endpoint &entry) {
+    cni::Request of;
+    std::tie(of.container_id, of.ifname) = identity;
+    return link.kind == "veth" && link.name == field_text(entry.host_ifname) && link.alias == alias_of(of);
+}
+
+// What takes longest of a removal is that the kernel waits for other CPUs to let go of an interface. The interfaces go
+// together, after the addresses that lead to them; everything else goes one attachment after the other.
+Result<void> remove_interfaces(const std::string &root, const std::vector<Identity> &dead, const Tables &tables) {
+    const Lock lock = TRY(Lock::shared(root));
+    net::Netlink host = TRY(net::Netlink::open());
+    std::vector<std::uint32_t> ifindexes;
+    for (const Identity &identity : dead) {
+        const auto entry = TRY(tables.endpoints.find(TRY(make_endpoint_key(identity.first, identity.second))));
+        if (!entry || entry->mode == ENDPOINT_AFTER_MAIN || entry->ifindex == 0)
+            continue;
+        const auto link = TRY(net::find_link(host, entry->ifindex));
+        if (!link || !is_own(*link, identity, *entry))
+            continue;
+        for (const ip_addr &addr : addresses_in(*entry))
+            if (const auto owner = TRY(tables.addresses.find({entry->network, addr}));
+                owner && owner->ifindex == entry->ifindex)
+                TRY(tables.addresses.remove({entry->network, addr}));
+        ifindexes.push_back(entry->ifindex);
+    }
+    const ExpeditedRcu while_removing;
+    return net::remove_links(host, ifindexes);
+}
+
 // Entries that lead to an interface of no endpoint: left by a version whose DEL forgot what it had not finished.
 Result<void> erase_stale_addresses(const std::string &root, const Tables &tables, std::uint32_t network) {
     const Lock lock = TRY(Lock::shared(root));
@@ -105,16 +139,19 @@ Result<std::string> gc(const cni::Request &request) {
     if (!opened && opened.error().code != ErrorCode::missing)
         return std::move(opened).error();
     const std::optional<Tables> tables = opened ? std::optional(std::move(opened).value()) : std::nullopt;
-    const auto is_valid = [&](const Identity &identity) {
-        return std::ranges::any_of(request.config.valid_attachments, [&](const cni::ValidAttachment &one) {
-            return one.container_id == identity.first && one.ifname == identity.second;
-        });
-    };
+    std::set<Identity> valid;
+    for (const cni::ValidAttachment &one : request.config.valid_attachments)
+        valid.emplace(one.container_id, one.ifname);
     // The runtime listed the valid attachments before this call: it cannot know of a later one.
     const std::set<Identity> younger = tables ? TRY(created_since(began_ns, *tables)) : std::set<Identity>{};
+    std::vector<Identity> dead;
     for (const Identity &identity : TRY(attachments_of(request, tables, began_ns)))
-        if (!is_valid(identity) && !younger.contains(identity))
-            errors.add(collect(request, identity));
+        if (!valid.contains(identity) && !younger.contains(identity))
+            dead.push_back(identity);
+    if (tables && dead.size() > 1)
+        errors.add(remove_interfaces(request.config.bpffs, dead, *tables));
+    for (const Identity &identity : dead)
+        errors.add(collect(request, identity));
     if (tables)
         errors.add(clean_network(request, *tables));
     if (younger.empty()) // else the IPAM plugin would release their leases: the next GC calls it

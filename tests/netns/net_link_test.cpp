@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 // veth pairs are born finished in two namespaces, say what they are, and go without a trace.
+#include "loader/net/link_group.hpp"
 #include "net_fixture.hpp"
 
 #include <net/if_arp.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <vector>
@@ -39,6 +41,25 @@ TEST_F(NetTest, WhatCreateSaysIsWhatFindSays) {
     EXPECT_EQ(said.peer_nsid, found.peer_nsid);
     EXPECT_EQ(said.qdisc, found.qdisc);
     EXPECT_EQ(said.flags, found.flags);
+}
+
+TEST_F(NetTest, ManyLinksGoTogetherAndNoOther) {
+    std::vector<std::uint32_t> dead;
+    for (const char *number : {"1", "2", "3", "4"}) {
+        VethSpec one = spec();
+        one.host_ifname = std::string("cali") + number;
+        one.pod_ifname = std::string("eth") + number;
+        dead.push_back(require(create_veth(node_, one)).host.ifindex);
+    }
+    const std::uint32_t living = dead[2];
+    dead[2] = 4000; // is missing
+    require(remove_links(node_, dead));
+    const auto there = require(list_links(node_));
+    EXPECT_EQ(std::ranges::count(there, "veth", &Link::kind), 1);
+    EXPECT_TRUE(require(find_link(node_, living)));
+    EXPECT_EQ(std::ranges::count(require(list_links(pod_)), "veth", &Link::kind), 1);
+    require(remove_links(node_, dead));
+    require(remove_links(node_, {}));
 }
 
 TEST_F(NetTest, BothEndsInOneNamespaceHaveNoNsid) {

@@ -28,7 +28,9 @@ Result<std::string> check(const cni::Request &request) {
                     " in " PODLANE_MAP_ENDPOINTS " is gone");
     if (record->netns_inode != pod.inode())
         return gone("CNI_NETNS " + request.netns + " is not the namespace the container was set up in");
-    TRY(verify_attachment(request, *record, pod, tables));
+    net::Netlink host = TRY(net::Netlink::open());
+    net::Netlink inside = TRY(net::Netlink::open_in(pod));
+    TRY(Verifier(host, tables).verify(request, *record, inside));
     return std::string{};
 }
 

@@ -15,7 +15,6 @@
 #include "plugin/plan.hpp"
 #include "plugin/restore.hpp"
 #include "plugin/state.hpp"
-#include "plugin/verify.hpp"
 
 #include <algorithm>
 
@@ -135,11 +134,13 @@ Result<void> put_back(Whole &of, const Tables &tables, Rollback &rollback) {
 
 } // namespace
 
-Result<void> verify_recorded(const AttachmentRecord &record, const Tables &tables) {
-    Whole of = TRY(open_whole(record, tables));
-    if (of.is_own())
-        of.request.config.prev_result = TRY(make_plan(of.request, of.lease, recorded_facts(of.entry))).result;
-    return verify_attachment(of.request, of.entry, of.pod, tables);
+Result<void> verify_recorded(const AttachmentRecord &record, const endpoint &entry, net::Netlink &pod,
+                             Verifier &verifier) {
+    cni::Request request = TRY(recorded_request(record));
+    const cni::Attachment lease = TRY(recorded_lease(request, record));
+    if (entry.mode != ENDPOINT_AFTER_MAIN)
+        request.config.prev_result = TRY(make_plan(request, lease, recorded_facts(entry))).result;
+    return verifier.verify(request, entry, pod);
 }
 
 Result<void> reinstate(const AttachmentRecord &record) {

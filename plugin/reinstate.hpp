@@ -6,11 +6,14 @@
 #include "loader/record.hpp"
 #include "maps/result.hpp"
 #include "maps/tables.hpp"
+#include "plugin/verify.hpp"
 
 namespace podlane {
 
-// As CHECK. ErrorCode::check_failed says what is wrong.
-Result<void> verify_recorded(const AttachmentRecord &record, const Tables &tables);
+// As CHECK: `entry` is that of endpoints_v1, `pod` a socket in the container's namespace. ErrorCode::check_failed says
+// what is wrong.
+Result<void> verify_recorded(const AttachmentRecord &record, const endpoint &entry, net::Netlink &pod,
+                             Verifier &verifier);
 
 // Puts back whatever of the attachment is missing, in the order of an ADD: the network, map entries, programs, the
 // container's addresses, neighbours and routes, the host's, limits, NAT. What is there stays as it is, so that packets

@@ -26,8 +26,9 @@ namespace {
 struct Checked {
     const cni::Request &request;
     const endpoint &record;
-    net::Netlink host;
-    net::Netlink pod;
+    net::Netlink &host;
+    net::Netlink &pod;
+    std::string qdisc{}; // of the host-side veth
 
     [[nodiscard]] std::string host_ifname() const { return std::string(field_text(record.host_ifname)); }
     [[nodiscard]] std::span<const ip_addr> addresses() const {
@@ -58,6 +59,7 @@ Result<void> check_links(Checked &c) {
         return gone("the host-side veth " + c.host_ifname() + " is gone");
     if (!host->up)
         return gone("the host-side veth " + c.host_ifname() + " is down");
+    c.qdisc = host->qdisc;
     if (c.record.mode != ENDPOINT_AFTER_MAIN && !std::ranges::equal(host->mac, c.record.host_mac))
         return gone("the host-side veth " + c.host_ifname() + " has MAC " + to_string(host->mac) +
                     ", which the container's gateways do not have");
@@ -143,13 +145,12 @@ Result<void> check_host_routes(Checked &c, const Plan &plan) {
     return {};
 }
 
-Result<void> check_hook(Checked &c, Hook hook, const char *program) {
-    const std::string where = std::string(hook == Hook::ingress ? "ingress" : "egress") + " of " + c.host_ifname();
-    const Fd pinned = TRY(open_program(c.request.config.bpffs, program));
-    const std::uint32_t id = TRY(program_facts(pinned.get())).id;
-    const auto ours = TRY(attached(c.record.ifindex, hook));
+Result<void> check_hook(const endpoint &record, const HookProgram &planned, std::uint32_t id) {
+    const std::string where = std::string(planned.hook == Hook::ingress ? "ingress" : "egress") + " of " +
+                              std::string(field_text(record.host_ifname));
+    const auto ours = TRY(attached(record.ifindex, planned.hook));
     if (ours.empty())
-        return gone("program " + std::string(program) + " is gone from " + where);
+        return gone("program " + std::string(planned.name) + " is gone from " + where);
     if (ours.size() > 1)
         return gone(std::to_string(ours.size()) + " programs of Podlane are on " + where);
     if (ours.front().program_id != id)
@@ -184,8 +185,7 @@ Result<void> check_rules(Checked &c) {
 
 // Of limits and NAT: what other programs of the node can remove.
 Result<void> check_host_services(Checked &c) {
-    const auto host = TRY(net::find_link(c.host, c.record.ifindex));
-    if ((c.record.flags & INTERFACE_LIMIT_EDT) != 0 && host && host->qdisc != "fq")
+    if ((c.record.flags & INTERFACE_LIMIT_EDT) != 0 && c.qdisc != "fq")
         return gone("qdisc fq is gone from " + c.host_ifname() + ": limits drop instead of delaying");
     const auto by = static_cast<endpoint_masquerade>(c.record.masquerade);
     if (by != ENDPOINT_MASQUERADE_NONE && !TRY(is_masqueraded(by, c.request.config.name, c.addresses())))
@@ -212,9 +212,32 @@ Result<void> check_source_routing(Checked &c, const Tables &tables, const std::o
 
 } // namespace
 
-Result<void> verify_attachment(const cni::Request &request, const endpoint &record, const net::Namespace &pod,
-                               const Tables &tables) {
-    Checked c{request, record, TRY(net::Netlink::open()), TRY(net::Netlink::open_in(pod))};
+Result<void> Verifier::check_programs(const std::string &root, const endpoint &record) {
+    if (root_ != root) {
+        programs_.clear();
+        for (const HookProgram &one : kPodPrograms)
+            programs_.push_back(TRY(program_facts(TRY(open_program(root, one.name)).get())).id);
+        root_ = root;
+    }
+    for (std::size_t i = 0; i < kPodPrograms.size(); ++i)
+        TRY(check_hook(record, kPodPrograms.at(i), programs_.at(i)));
+    return {};
+}
+
+// The same for all attachments with these words of the configuration.
+Result<void> Verifier::check_network_once(const cni::Request &request, const endpoint &record) {
+    std::string key = request.config.bpffs + " " + request.config.name;
+    for (const Prefix &prefix : request.config.cluster_cidrs)
+        key += " " + to_string(prefix);
+    if (networks_.contains(key))
+        return {};
+    TRY(check_network(request, tables_, record));
+    networks_.insert(std::move(key));
+    return {};
+}
+
+Result<void> Verifier::verify(const cni::Request &request, const endpoint &record, net::Netlink &pod) {
+    Checked c{request, record, host_, pod};
     if (record.ifindex == 0)
         return check_in_pod_rules(c);
     TRY(check_links(c));
@@ -222,13 +245,12 @@ Result<void> verify_attachment(const cni::Request &request, const endpoint &reco
     TRY(check_lease(request, record));
     if (record.mode != ENDPOINT_AFTER_MAIN)
         TRY(check_own_interface(c));
-    TRY(check_hook(c, Hook::ingress, PODLANE_PROGRAM_FROM_POD));
-    TRY(check_hook(c, Hook::egress, PODLANE_PROGRAM_TO_POD));
-    TRY(check_entries(tables, request.config, record));
+    TRY(check_programs(request.config.bpffs, record));
+    TRY(check_entries(tables_, request.config, record));
     TRY(check_host_services(c));
     const std::optional<EgressRoute> way = TRY(find_egress_route(request.config, c.host));
-    TRY(check_source_routing(c, tables, way));
-    return check_network(request, tables, record);
+    TRY(check_source_routing(c, tables_, way));
+    return check_network_once(request, record);
 }
 
 } // namespace podlane

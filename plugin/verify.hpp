@@ -3,15 +3,36 @@
 // CHECK, doctor and repair all judge by it.
 #pragma once
 
-#include "loader/net/namespace.hpp"
+#include "loader/net/netlink.hpp"
 #include "maps/tables.hpp"
 #include "plugin/cni/types.hpp"
 
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
 namespace podlane {
 
-// `request` has the result of the ADD as its prev_result; `record` is the entry in endpoints_v1.
-// ErrorCode::check_failed names the first difference that no later plugin may rightly have made, and the way out.
-Result<void> verify_attachment(const cni::Request &request, const endpoint &record, const net::Namespace &pod,
-                               const Tables &tables);
+// Keeps what attachments have in common: the pinned programs, and the networks that were compared already.
+class Verifier {
+  public:
+    Verifier(net::Netlink &host, const Tables &tables) : host_(host), tables_(tables) {}
+
+    // `request` has the result of the ADD as its prev_result; `record` is the entry in endpoints_v1; `pod` is a socket
+    // in the container's namespace. ErrorCode::check_failed names the first difference that no later plugin may rightly
+    // have made, and the way out.
+    Result<void> verify(const cni::Request &request, const endpoint &record, net::Netlink &pod);
+
+  private:
+    Result<void> check_programs(const std::string &root, const endpoint &record);
+    Result<void> check_network_once(const cni::Request &request, const endpoint &record);
+
+    net::Netlink &host_;
+    const Tables &tables_;
+    std::string root_{};                    // of the programs
+    std::vector<std::uint32_t> programs_{}; // their IDs, in the order of kPodPrograms
+    std::set<std::string> networks_{};      // name and cluster CIDRs
+};
 
 } // namespace podlane

@@ -35,6 +35,16 @@ class DoctorFault : public Doctor, public testing::WithParamInterface<Fault> {
     }
 };
 
+// endpoint show judges by the same verifier: so much for an endpoint that the doctor has a finding of.
+void expect_shown(const Node &node, bool as_planned) {
+    for (const Json &one : node.podlanectl_json("endpoint show --network pods"))
+        if (one.at("plan") != "as-planned") {
+            EXPECT_FALSE(as_planned) << one.at("plan");
+            return;
+        }
+    EXPECT_TRUE(as_planned) << "endpoint show finds nothing";
+}
+
 TEST_P(DoctorFault, IsFoundAndRepaired) {
     GetParam().inflict(*this);
     if (IsSkipped() || HasFatalFailure())
@@ -47,6 +57,8 @@ TEST_P(DoctorFault, IsFoundAndRepaired) {
     EXPECT_FALSE(found.at("cause").is_null());
     EXPECT_FALSE(found.at("remedy").is_null());
     EXPECT_EQ(found.at("fixable"), GetParam().fixable);
+    if (!found.at("pod").is_null())
+        expect_shown(node_, false);
     const Json repaired = expected_in(findings("--fix"));
     ASSERT_TRUE(repaired.is_object()) << "looking has repaired it";
     const Json left = findings();
@@ -54,6 +66,8 @@ TEST_P(DoctorFault, IsFoundAndRepaired) {
     EXPECT_EQ(repaired.at("fixed"), expected_in(left).is_null() ? Json(true) : Json(nullptr)) << repaired.dump(1);
     if (GetParam().fixable) {
         EXPECT_TRUE(left.empty()) << left.dump(1);
+        if (!found.at("pod").is_null())
+            expect_shown(node_, true);
     }
 }
 

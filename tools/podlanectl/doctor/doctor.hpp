@@ -74,6 +74,7 @@ struct EndpointView {
     std::unique_ptr<net::Netlink> pod{}; // null if its namespace cannot be found
     std::string namespace_path{};
     std::optional<AttachmentRecord> disk{}; // of the ADD
+    Result<void> verified{};                // as CHECK judges, if it is on disk and its container is there
 
     // An interface such as macvlan has none: rules in the container do its source routing.
     [[nodiscard]] bool has_host_veth() const { return record.ifindex != 0; }
@@ -102,7 +103,8 @@ std::span<const Check> fast_path_checks();
 // Our maps, programs, pins and uplinks.
 std::span<const Check> state_checks();
 std::span<const Check> endpoint_checks();
-// Runs last, and only on an endpoint on which the others found nothing: it compares all of the plan.
+// These checks name what the verifier found, with its cause; of an endpoint without a record on disk they are all there
+// is. Runs last, and only on an endpoint on which the others found nothing: has what they have no name for.
 inline constexpr std::string_view kPlanCheck = "plan";
 
 } // namespace podlane::ctl::doctor

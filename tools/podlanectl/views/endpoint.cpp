@@ -3,11 +3,15 @@
 #include "tools/podlanectl/views/endpoint.hpp"
 
 #include "loader/attach.hpp"
+#include "loader/net/namespace.hpp"
+#include "loader/record.hpp"
+#include "plugin/reinstate.hpp"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/counter.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "loader/net/link.hpp"
+#include "tools/podlanectl/views/namespaces.hpp"
 #include "tools/podlanectl/views/nouns.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 #include "tools/podlanectl/views/selection.hpp"
@@ -16,8 +20,9 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
+#include <map>
 #include <optional>
+#include <set>
 
 namespace podlane::ctl {
 namespace {
@@ -91,10 +96,11 @@ constexpr std::array<Column<EndpointRow>, 24> kColumns = {{
 // The additional fields of endpoint show.
 struct Details {
     const endpoint &value;
-    std::optional<net::Link> link;
-    std::vector<std::string> allowed_sources;
-    std::optional<bandwidth> limits;
-    std::vector<Attached> ingress, egress; // Podlane's programs on the hooks of the host-side veth
+    std::optional<net::Link> link{};
+    std::optional<Result<void>> verified{}; // none: not compared
+    std::vector<std::string> allowed_sources{};
+    std::optional<bandwidth> limits{};
+    std::vector<Attached> ingress{}, egress{}; // Podlane's programs on the hooks of the host-side veth
 };
 
 Cell link_cell(const Details &row) {
@@ -154,7 +160,18 @@ Cell programs_cell(const std::vector<Attached> &programs, bool link_there) {
     return {text, items, programs.size() == 1 ? Tone::plain : Tone::warning};
 }
 
-constexpr std::array<Column<Details>, 8> kDetails = {{
+// What CHECK would say.
+Cell plan_cell(const Details &row) {
+    if (!row.verified)
+        return {"not compared: its record on disk or its container is not found", "unknown", Tone::warning};
+    if (*row.verified)
+        return {"everything is as planned", "as-planned", Tone::good};
+    const std::string &what = row.verified->error().message;
+    return {what, what, Tone::bad};
+}
+
+constexpr std::array<Column<Details>, 9> kDetails = {{
+    {{"", "plan", "plan"}, plan_cell},
     {{"", "allowed sources", "allowed_sources"}, [](const Details &d) { return list_cell(d.allowed_sources); }},
     {{"", "ingress limit", "ingress_limit"},
      [](const Details &d) {
@@ -190,14 +207,46 @@ output::Table beside(output::Table left, output::Table right) {
     return left;
 }
 
-Result<output::Table> details_table(const std::vector<EndpointEntry> &entries, const World &world) {
+// By the verifier of CHECK and doctor. None if the endpoint is not on disk, or its container is not found.
+class Verification {
+  public:
+    Verification(const World &world, const std::string &state_directory, const Tables &tables, net::Netlink &host)
+        : records_(state_directory, world.bpffs), verifier_(host, tables), namespaces_(network_namespaces()) {}
+
+    Result<std::optional<Result<void>>> of(const endpoint_key &key, const endpoint &value) {
+        const auto record =
+            TRY(records_.find(std::string(field_text(key.container_id)), std::string(field_text(key.ifname))));
+        const auto place = namespaces_.find(value.netns_inode);
+        if (!record || place == namespaces_.end())
+            return std::optional<Result<void>>{};
+        const auto container = net::Namespace::open(place->second);
+        if (!container || container->inode() != value.netns_inode)
+            return std::optional<Result<void>>{};
+        net::Netlink pod = TRY(net::Netlink::open_in(*container));
+        return std::optional(verify_recorded(*record, value, pod, verifier_));
+    }
+
+  private:
+    AttachmentRecords records_;
+    Verifier verifier_;
+    std::map<std::uint64_t, std::string> namespaces_;
+};
+
+Result<output::Table> details_table(const std::vector<EndpointEntry> &entries, const std::string &state_directory,
+                                    const World &world) {
     const auto sources = TRY(read_map<allowed_source_key, std::uint32_t>(world.bpffs, PODLANE_MAP_SOURCES));
     const auto limits = TRY(read_map<std::uint32_t, bandwidth>(world.bpffs, PODLANE_MAP_BANDWIDTHS));
+    const auto tables = Tables::open(world.bpffs, Access::read_only); // some pins may be missing
     net::Netlink host = TRY(net::Netlink::open());
+    std::optional<Verification> verification;
+    if (tables)
+        verification.emplace(world, state_directory, *tables, host);
     std::vector<Details> rows;
     for (const auto &[key, value] : entries) {
         const auto link = value.ifindex == 0 ? std::nullopt : TRY(net::find_link(host, value.ifindex));
-        Details row{value, link, {}, {}, {}, {}};
+        Details row{value, link};
+        if (verification)
+            row.verified = TRY(verification->of(key, value));
         if (row.link) {
             row.ingress = TRY(attached(value.ifindex, Hook::ingress));
             row.egress = TRY(attached(value.ifindex, Hook::egress));
@@ -253,7 +302,9 @@ Result<int> endpoint_show(const Call &call, World &world) {
                                                                 "\"podlanectl endpoint show default/web-0\"");
     const std::vector<EndpointEntry> entries = TRY(selected_endpoints(selection, world));
     TRY(refuse_ambiguous(selection, call.argument, entries));
-    const output::Table table = beside(identity_table(entries, world), TRY(details_table(entries, world)));
+    const std::string state_directory = call.value(Opt::state_dir).value_or(kStateDirectory);
+    const output::Table table =
+        beside(identity_table(entries, world), TRY(details_table(entries, state_directory, world)));
     const std::vector<EndpointCounters> counters = TRY(read_counters(entries, false, world));
     output::Array items = output::table_value(table);
     for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -275,8 +326,9 @@ Result<int> endpoint_show(const Call &call, World &world) {
 constexpr std::array<Command, 2> kCommands = {{
     {"list", "List endpoints.", kSelect | kRead, kWhich,
      "Options combine: an endpoint must match all of them. --json prints every field.", endpoint_list},
-    {"show", "Show everything known about an endpoint, and its link and programs as they are now.", kSelect | kRead,
-     kWhich, "Times, rates and flags are in words; --json has the raw values.", endpoint_show},
+    {"show", "Show everything known about an endpoint, and its link and programs as they are now.",
+     kSelect | kRead | Opts{Opt::state_dir}, kWhich, "Times, rates and flags are in words; --json has the raw values.",
+     endpoint_show},
 }};
 
 } // namespace

@@ -40,10 +40,17 @@ class Limit : public PacketTest {
         full.small_free_at_ns = monotonic_ns() + of_small;
         require(node().tables().limit_states.update({of.ifindex, direction}, full));
     }
-    // The pod sends a frame after as much.
+    // The pod sends a frame after as much, and before a busy machine lets much of the backlog go.
     void expect_behind(const Bytes &frame, reason why, std::uint64_t backlog, std::uint64_t of_small = 0) {
-        fill(node().pod, LIMIT_EGRESS, backlog, of_small);
-        expect_ends_in(node(), node().run(frame), why);
+        Outcome outcome;
+        for (int attempt = 0; attempt < 50; ++attempt) {
+            fill(node().pod, LIMIT_EGRESS, backlog, of_small);
+            const std::uint64_t since = monotonic_ns();
+            outcome = node().run(frame);
+            if (monotonic_ns() - since < 10 * kMs)
+                break;
+        }
+        expect_ends_in(node(), outcome, why);
     }
 };
 

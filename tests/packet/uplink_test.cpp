@@ -228,6 +228,12 @@ TEST_F(Uplink, FastPathLocal) {
     expect({"from it", arriving() / Ipv4{kRemote, pod4()} / Udp{}, REASON_HOST_FAST_PATH_OFF, in()});
 }
 
+TEST_F(Uplink, PacketsOfNoFlowTakeTheSlowPath) {
+    expect({"TCP header cut short",
+            from_pod() / Ipv4{.source = pod4(), .destination = kRemote, .protocol = 6} / bytes(13),
+            REASON_HOST_NO_FLOW});
+}
+
 // The host stack sends it, whatever it is: nothing of it is dropped.
 TEST_F(Uplink, MalformedPacketsOfTheHostStackLeave) {
     expect({"header of 16 bytes", leaving() / Ipv4{.source = pod4(), .destination = kRemote, .ihl = 4} / Udp{},

@@ -300,6 +300,14 @@ TEST_F(Source, AnUplinkOfAnotherNetworkIsNotUsed) {
             from_second()});
 }
 
+TEST_F(Source, RepliesToTheHostStackTakeTheSlowPath) {
+    const path_key flow{
+        second_.ifindex, ip("192.168.133.20"), ip("192.168.133.9"), htons(53), htons(40000), IPPROTO_UDP, {}};
+    require(node().paths().update(flow, {0, PATH_HOST, 0}));
+    expect({"reply", Ethernet{kUplinkMac, kNeighbourMac} / Ipv4{ip("192.168.133.9"), ip("192.168.133.20")} / Udp{},
+            REASON_HOST_PATH, in()});
+}
+
 // Sources that the host stack would not accept on an egress route's uplink either. An error caches no path.
 TEST_F(Source, RefusedSourcesAreLeftToTheHostStack) {
     ASSERT_EQ(std::system("ip route add default via 203.0.113.1 dev caliCp; " // NOLINT(cert-env33-c)

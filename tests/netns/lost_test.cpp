@@ -56,8 +56,7 @@ TEST_F(LostTest, DelNeverRefuses) {
         const Pod made = make(all_);
         Json keys = all_;
         keys.merge_patch(edit);
-        const Reply reply = del(*made.container, keys);
-        EXPECT_EQ(reply.rc, 0) << reply;
+        EXPECT_THAT(del(*made.container, keys), succeeds());
         expect_nothing_left();
     }
 }
@@ -79,12 +78,10 @@ TEST_F(LostTest, DelWithoutAConfiguration) {
     for (const std::string text : {"", "{", "[]", "{\"name\":\"pods\""}) {
         SCOPED_TRACE(text);
         const Pod made = make(all_);
-        const Reply reply = node_.cni_text("podlane", "DEL", text, attachment(*made.container));
-        EXPECT_EQ(reply.rc, 0) << reply;
+        EXPECT_THAT(node_.cni_text("podlane", "DEL", text, attachment(*made.container)), succeeds());
         expect_nothing_left();
     }
-    const Reply unknown = node_.cni_text("podlane", "DEL", "{", attachment(*node_.container()));
-    EXPECT_EQ(unknown.code(), 6) << unknown;
+    EXPECT_THAT(node_.cni_text("podlane", "DEL", "{", attachment(*node_.container())), fails_with(6));
 }
 
 TEST_F(LostTest, GcWithAnEditedConfiguration) {
@@ -95,8 +92,7 @@ TEST_F(LostTest, GcWithAnEditedConfiguration) {
                       {"mtu", "much"},
                       {"ipam", {{"type", "no-such-ipam"}}},
                       {"cni.dev/valid-attachments", Json::array()}});
-    const Reply reply = node_.cni("podlane", "GC", node_.config(keys));
-    EXPECT_EQ(reply.rc, 0) << reply;
+    EXPECT_THAT(node_.cni("podlane", "GC", node_.config(keys)), succeeds());
     expect_nothing_left();
 }
 
@@ -153,8 +149,7 @@ TEST_F(LostTest, AddRestoresPodsAfterLostMaps) {
     fs::remove_all(node_.bpffs());
     const Pod third = make(all_);
     for (const Pod *pod : {&first, &second, &third}) {
-        const Reply reply = check(*pod, all_);
-        EXPECT_EQ(reply.rc, 0) << reply;
+        EXPECT_THAT(check(*pod, all_), succeeds());
         EXPECT_TRUE(ping(pod->container->ns(), "203.0.113.1"));
         EXPECT_TRUE(ping(pod->container->ns(), first.text4()));
     }
@@ -190,8 +185,7 @@ TEST_F(LostTest, GcAfterARebootReleasesLeases) {
     const Json valid = {{{"containerID", running.container->id()}, {"ifname", "eth0"}}};
     Json keys = all_;
     keys.merge_patch({{"cniVersion", "1.1.0"}, {"cni.dev/valid-attachments", valid}});
-    const Reply reply = node_.cni("podlane", "GC", node_.config(keys));
-    EXPECT_EQ(reply.rc, 0) << reply;
+    EXPECT_THAT(node_.cni("podlane", "GC", node_.config(keys)), succeeds());
     EXPECT_EQ(node_.leased().size(), 2U);
     EXPECT_EQ(check(running, all_).rc, 0) << check(running, all_);
     EXPECT_EQ(del(*running.container, all_).rc, 0);
@@ -235,8 +229,7 @@ TEST_F(LostTest, AddReleasesTheLeaseOfAKilledOne) {
             record.config = node_.config().dump();
             require(AttachmentRecords(kStateDirectory, node_.bpffs()).write(record));
         }
-        const Reply reply = add(*container);
-        EXPECT_EQ(reply.rc, 0) << reply;
+        EXPECT_THAT(add(*container), succeeds());
         EXPECT_EQ(node_.leased().size(), 2U);
         EXPECT_EQ(del(*container).rc, 0);
     }
@@ -268,8 +261,7 @@ TEST_F(LostTest, StateDirectoryIsAKey) {
     EXPECT_EQ(del(*made.container, keys).rc, 0);
     std::ofstream(node_.dir() + "/file") << "in the way";
     const Reply refused = add(*node_.container(), {{"stateDir", node_.dir() + "/file"}});
-    EXPECT_EQ(refused.code(), 5) << refused;
-    EXPECT_THAT(refused.message(), HasSubstr(node_.dir() + "/file"));
+    EXPECT_THAT(refused, fails_with(5, {node_.dir() + "/file"}));
     EXPECT_THAT(refused.details(), HasSubstr("stateDir"));
     EXPECT_TRUE(node_.leased().empty());
 }

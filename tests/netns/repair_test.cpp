@@ -41,8 +41,7 @@ class RepairTest : public CtlTest {
     }
     void expect_nothing_left_after_del(const std::vector<const Pod *> &pods) const {
         for (const Pod *pod : pods) {
-            const Reply reply = del(*pod->container, all_);
-            EXPECT_EQ(reply.rc, 0) << reply;
+            EXPECT_THAT(del(*pod->container, all_), succeeds());
         }
         EXPECT_EQ(everything(), before_);
     }
@@ -58,11 +57,8 @@ class RepairTest : public CtlTest {
         Stream tcp(first.container->ns(), Transport::tcp, where);
         ASSERT_TRUE(wait_until([&] { return udp.received() > 100 && tcp.received() > 100; }));
         break_it(third);
-        const Output found = ctl("doctor");
-        EXPECT_EQ(found.rc, 1);
-        EXPECT_THAT(found.out, HasSubstr(says));
-        const Output repaired = ctl("repair");
-        EXPECT_EQ(repaired.rc, 0) << repaired.out << repaired.err;
+        EXPECT_THAT(ctl("doctor"), prints(1, {says}));
+        EXPECT_THAT(ctl("repair"), prints(0));
         for (const Pod *pod : {&first, &second, &third})
             expect_whole(*pod);
         const std::uint64_t so_far = tcp.received();
@@ -113,10 +109,8 @@ TEST_F(RepairTest, ShowOfAnAmbiguousName) {
     const Pod first = make();
     const Pod second = make();
     const std::string prefix = first.container->id().substr(0, first.container->id().size() - 1);
-    const Output ambiguous = ctl("endpoint show " + prefix);
-    EXPECT_EQ(ambiguous.rc, 1);
-    EXPECT_THAT(ambiguous.err, HasSubstr("\"" + prefix + "\" is ambiguous"));
-    EXPECT_THAT(ambiguous.err, HasSubstr(second.container->id()));
+    EXPECT_THAT(ctl("endpoint show " + prefix),
+                complains(1, {"\"" + prefix + "\" is ambiguous", second.container->id()}));
     EXPECT_EQ(ctl("endpoint show " + first.container->id()).rc, 0);
     for (const Pod *pod : {&first, &second})
         EXPECT_EQ(del(*pod->container).rc, 0);
@@ -177,8 +171,7 @@ TEST_F(RepairTest, HostileAdministrator) {
             done += name + "; ";
         }
         SCOPED_TRACE("round " + std::to_string(round) + ": " + done);
-        const Output repaired = ctl("repair");
-        EXPECT_EQ(repaired.rc, 0) << repaired.out << repaired.err;
+        EXPECT_THAT(ctl("repair"), prints(0));
         expect_whole(first);
         expect_whole(second);
         if (HasFailure())
@@ -202,9 +195,7 @@ TEST_F(RepairTest, UnknownInterface) {
     const Pod made = make(all_);
     fs::remove_all(node_.bpffs());
     fs::remove_all(AttachmentRecords(kStateDirectory, node_.bpffs()).directory());
-    const Output found = ctl("doctor");
-    EXPECT_EQ(found.rc, 1);
-    EXPECT_THAT(found.out, HasSubstr(made.host_ifname + " of container " + made.container->id()));
+    EXPECT_THAT(ctl("doctor"), prints(1, {made.host_ifname + " of container " + made.container->id()}));
     EXPECT_EQ(del(*made.container, all_).rc, 0);
     EXPECT_THAT(ctl("doctor").out, Not(HasSubstr(made.host_ifname)));
 }
@@ -232,8 +223,7 @@ TEST_F(RepairTest, UninstallReadsTheDisk) {
     fs::remove_all(node_.bpffs());
     ASSERT_FALSE(programs(uplink, Hook::egress).empty());
     const std::string where = " --bin-dir " + node_.plugins() + " --conf-dir " + node_.dir() + "/conf";
-    const Output done = ctl("uninstall" + where);
-    EXPECT_EQ(done.rc, 0) << done.err;
+    EXPECT_THAT(ctl("uninstall" + where), prints(0));
     for (const std::uint32_t ifindex : {uplink, made.ifindex})
         for (const Hook hook : {Hook::ingress, Hook::egress})
             EXPECT_TRUE(programs(ifindex, hook).empty()) << ifindex;

@@ -67,7 +67,8 @@ static __always_inline int check_arp(struct packet *p)
 	return find_peer_interface(p, &sender) ? write_own_sender(p) : REASON_DROP_ARP_SPOOFED;
 }
 
-/* Link-layer address options must carry the pod's MAC. Options that cannot be parsed completely fail the check. */
+/* Link-layer address options must carry the pod's MAC. Options that cannot be parsed completely fail the check, and so
+ * does one without a length: no step gets past it. */
 static __always_inline bool nd_options_own(struct packet *p, __u32 offset)
 {
 	struct {
@@ -80,7 +81,7 @@ static __always_inline bool nd_options_own(struct packet *p, __u32 offset)
 	for (int i = 0; i < ND_OPTIONS_MAX; i++) {
 		if (offset >= p->skb->len)
 			return true;
-		if (bpf_skb_load_bytes(p->skb, offset, &option, sizeof(option)) || option.length == 0)
+		if (bpf_skb_load_bytes(p->skb, offset, &option, sizeof(option)))
 			return false;
 		if ((option.type == 1 || option.type == 2) && !same_mac(option.mac, p->interface->pod_mac))
 			return false;

@@ -21,13 +21,12 @@ std::size_t bucket_of(std::uint64_t duration_ns) {
     return static_cast<std::size_t>(bound - kOperationBoundsUs.begin());
 }
 
-// Of a record whose own checksum is 0.
+} // namespace
+
 std::uint32_t checksum_of(operation record) {
     record.checksum = 0;
     return fnv1a_32({reinterpret_cast<const char *>(&record), sizeof record});
 }
-
-} // namespace
 
 const std::array<StepText, STEP_COUNT> kSteps = {{
 #define X(name, text, sentence) {text, sentence},

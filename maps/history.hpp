@@ -22,6 +22,9 @@ struct StepText {
 };
 extern const std::array<StepText, STEP_COUNT> kSteps; // by enum operation_step
 
+// Of everything in the record but the checksum itself.
+std::uint32_t checksum_of(operation record);
+
 // The map's one entry, mapped into this process as long as the object lives: for writing.
 class HistoryWriter {
   public:
@@ -44,6 +47,7 @@ class HistoryWriter {
 class History {
   public:
     static Result<History> read(std::string_view root);
+    explicit History(std::unique_ptr<history> copy) : copy_(std::move(copy)) {}
     // What is whole, the newest first.
     [[nodiscard]] std::vector<operation> operations() const;
     [[nodiscard]] const operation_totals &totals(operation_verb verb, bool failed) const {
@@ -51,7 +55,6 @@ class History {
     }
 
   private:
-    explicit History(std::unique_ptr<history> copy) : copy_(std::move(copy)) {}
     std::unique_ptr<history> copy_;
 };
 

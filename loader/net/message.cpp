@@ -63,12 +63,18 @@ std::string ack_text(nlmsghdr *header, std::size_t fixed_size) {
     return rest > 0 ? Attributes<NLMSGERR_ATTR_MAX>(first, rest).text(NLMSGERR_ATTR_MSG) : std::string{};
 }
 
+// As the kernel says it: 0 or a negative errno.
+int errno_of(int said) {
+    constexpr int kLargestErrno = 4095;
+    return said > 0 || said < -kLargestErrno ? EPROTO : -said;
+}
+
 // Takes an acknowledgement or the end of a dump; false for any other message.
 bool finish(nlmsghdr *header, Outcome &outcome) {
     if (header->nlmsg_type == NLMSG_ERROR && header->nlmsg_len >= NLMSG_LENGTH(sizeof(nlmsgerr))) {
         const auto *answer = static_cast<nlmsgerr *>(NLMSG_DATA(header));
         const bool capped = answer->error == 0 || (header->nlmsg_flags & NLM_F_CAPPED) != 0;
-        outcome.error = -answer->error;
+        outcome.error = errno_of(answer->error);
         if (capped)
             outcome.text = ack_text(header, sizeof *answer);
         return true;
@@ -77,7 +83,7 @@ bool finish(nlmsghdr *header, Outcome &outcome) {
         int error = 0;
         if (header->nlmsg_len >= NLMSG_LENGTH(sizeof error))
             std::memcpy(&error, NLMSG_DATA(header), sizeof error);
-        outcome.error = -error;
+        outcome.error = errno_of(error);
         outcome.text = ack_text(header, sizeof error);
         return true;
     }

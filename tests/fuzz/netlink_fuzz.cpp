@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+// Answers the requests of loader/net with hostile bytes, as a kernel with an error or of a later version might.
+//
+// The program is linked with --wrap=sendmsg,recvfrom: no request reaches the kernel. The first byte chooses the
+// question. Then come messages: two bytes of type, two of length, the rest; the number of the request is filled in.
+// When the bytes end, so does each answer.
+#include "loader/net/address.hpp"
+#include "loader/net/filter.hpp"
+#include "loader/net/link.hpp"
+#include "loader/net/neighbour.hpp"
+#include "loader/net/nftables.hpp"
+#include "loader/net/packet_rules.hpp"
+#include "loader/net/qdisc.hpp"
+#include "loader/net/route.hpp"
+#include "loader/net/rule.hpp"
+#include "tests/fuzz/require.hpp"
+
+#include <linux/netlink.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace {
+
+using namespace podlane;
+
+struct Kernel {
+    const std::uint8_t *data = nullptr;
+    std::size_t size = 0;
+    std::uint32_t first = 0, requests = 0, ended = 0;
+
+    std::uint16_t number() {
+        std::uint16_t value = 0;
+        const std::size_t taken = std::min(size, sizeof value);
+        if (taken > 0)
+            std::memcpy(&value, data, taken);
+        data += taken;
+        size -= taken;
+        return value;
+    }
+    std::size_t answer(char *into, std::size_t room) {
+        nlmsghdr header{};
+        header.nlmsg_seq = first;
+        std::size_t body = 0;
+        if (size > 0) {
+            header.nlmsg_type = number();
+            const std::uint16_t said = number();
+            body = std::min<std::size_t>({said, size, room - sizeof header});
+            header.nlmsg_len = static_cast<std::uint32_t>(sizeof header) + said;
+        } else {
+            header.nlmsg_type = NLMSG_DONE;
+            header.nlmsg_len = sizeof header;
+            header.nlmsg_seq += ended++ % std::max(requests, 1U);
+        }
+        std::memcpy(into, &header, sizeof header);
+        if (body > 0)
+            std::memcpy(into + sizeof header, data, body);
+        data += body;
+        size -= body;
+        return sizeof header + body;
+    }
+};
+Kernel kernel;
+
+void ask(std::uint8_t question, net::Netlink &netlink) {
+    constexpr std::uint32_t kLink = 7;
+    const ip_addr address = ipv4_from_host_order(0xC0000201);
+    const Prefix prefix{address, 128};
+    constexpr std::uint8_t kQuestions = 16;
+    switch (question % kQuestions) {
+    case 0:
+        (void)net::list_links(netlink);
+        break;
+    case 1:
+        (void)net::find_link(netlink, kLink);
+        break;
+    case 2:
+        (void)net::list_addresses(netlink, kLink);
+        break;
+    case 3:
+        (void)net::list_routes(netlink, kLink, net::Family::ipv4);
+        break;
+    case 4:
+        (void)net::list_routes(netlink, kLink, net::Family::ipv6, net::kAllTables);
+        break;
+    case 5:
+        (void)net::route_to(netlink, address);
+        break;
+    case 6:
+        (void)net::default_route(netlink, net::Family::ipv6);
+        break;
+    case 7:
+        (void)net::list_neighbours(netlink, kLink);
+        break;
+    case 8:
+        (void)net::has_proxy(netlink, kLink, address);
+        break;
+    case 9:
+        (void)net::has_rule(netlink, {address, kLink, kLink});
+        break;
+    case 10:
+        (void)net::ingress_qdisc(netlink, kLink);
+        break;
+    case 11:
+        (void)net::has_fq(netlink);
+        break;
+    case 12:
+        (void)net::list_filters(netlink, kLink, net::ClsactSide::ingress);
+        break;
+    case 13:
+        (void)net::rule_comments(netlink, "podlane-pods", "postrouting");
+        break;
+    case 14:
+        (void)net::packet_rules(netlink);
+        break;
+    default:
+        (void)net::find_route(netlink, {prefix, {}, kLink});
+    }
+}
+
+} // namespace
+
+extern "C" {
+
+ssize_t __wrap_sendmsg(int, const msghdr *message, int) { // NOLINT(bugprone-reserved-identifier): ld(1) --wrap
+    nlmsghdr header{};
+    std::memcpy(&header, message->msg_iov->iov_base, sizeof header);
+    kernel.first = header.nlmsg_seq;
+    kernel.requests = static_cast<std::uint32_t>(message->msg_iovlen);
+    kernel.ended = 0;
+    return 1;
+}
+
+ssize_t __wrap_recvfrom(int, void *into, std::size_t room, int,
+                        sockaddr *sender, // NOLINT(bugprone-reserved-identifier)
+                        socklen_t *sender_size) {
+    std::memset(sender, 0, *sender_size);
+    return static_cast<ssize_t>(kernel.answer(static_cast<char *>(into), room));
+}
+
+int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
+    static auto netlink = net::Netlink::open();
+    require(static_cast<bool>(netlink));
+    if (size == 0)
+        return 0;
+    kernel = {data + 1, size - 1};
+    ask(data[0], *netlink);
+    return 0;
+}
+}

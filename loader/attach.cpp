@@ -77,22 +77,40 @@ Result<std::optional<ProgramFacts>> facts_by_id(std::uint32_t id) {
 }
 
 // Our own and foreign ones, in the order in which they run.
-Result<std::vector<ProgramFacts>> all_on_tcx(std::uint32_t ifindex, Hook hook) {
+Result<std::vector<std::uint32_t>> ids_on_tcx(std::uint32_t ifindex, Hook hook) {
     constexpr std::size_t kMost = 64; // the kernel's own limit (BPF_MPROG_MAX)
-    std::array<std::uint32_t, kMost> ids{};
-    std::uint32_t count = ids.size();
-    std::vector<ProgramFacts> all;
+    std::vector<std::uint32_t> ids(kMost);
+    std::uint32_t count = kMost;
     while (bpf_prog_query(static_cast<int>(ifindex), tcx_type(hook), 0, nullptr, ids.data(), &count) != 0) {
         if (errno == EINTR)
             continue;
-        if (is_gone(errno))
-            return all;
-        return system_error(ErrorCode::bpf, "listing the programs on tcx " + place(ifindex, hook), errno);
+        if (!is_gone(errno))
+            return system_error(ErrorCode::bpf, "listing the programs on tcx " + place(ifindex, hook), errno);
+        count = 0;
+        break;
     }
-    for (std::uint32_t i = 0; i < count; ++i)
-        if (auto facts = TRY(facts_by_id(ids.at(i))))
+    ids.resize(count);
+    return ids;
+}
+
+Result<std::vector<ProgramFacts>> all_on_tcx(std::uint32_t ifindex, Hook hook) {
+    std::vector<ProgramFacts> all;
+    for (const std::uint32_t id : TRY(ids_on_tcx(ifindex, hook)))
+        if (auto facts = TRY(facts_by_id(id)))
             all.push_back(*std::move(facts));
     return all;
+}
+
+// Of the program in our place on clsact, if there is one.
+Result<std::optional<std::uint32_t>> id_on_clsact(std::uint32_t ifindex, Hook hook) {
+    const bpf_tc_hook tc = tc_hook(ifindex, hook);
+    bpf_tc_opts options = tc_options();
+    if (const int failed = bpf_tc_query(&tc, &options); failed != 0) {
+        if (is_gone(-failed))
+            return std::optional<std::uint32_t>{};
+        return system_error(ErrorCode::bpf, "looking for our filter on clsact " + place(ifindex, hook), -failed);
+    }
+    return std::optional(options.prog_id);
 }
 
 Result<std::vector<Attached>> attached_tcx(std::uint32_t ifindex, Hook hook) {
@@ -104,16 +122,10 @@ Result<std::vector<Attached>> attached_tcx(std::uint32_t ifindex, Hook hook) {
 }
 
 Result<std::vector<Attached>> attached_clsact(std::uint32_t ifindex, Hook hook) {
-    const bpf_tc_hook tc = tc_hook(ifindex, hook);
-    bpf_tc_opts options = tc_options();
     std::vector<Attached> ours;
-    if (const int failed = bpf_tc_query(&tc, &options); failed != 0) {
-        if (is_gone(-failed))
-            return ours;
-        return system_error(ErrorCode::bpf, "looking for our filter on clsact " + place(ifindex, hook), -failed);
-    }
-    if (const auto facts = TRY(facts_by_id(options.prog_id)); facts && is_ours(facts->name))
-        ours.push_back({options.prog_id, facts->name, HookKind::clsact});
+    if (const auto id = TRY(id_on_clsact(ifindex, hook)))
+        if (const auto facts = TRY(facts_by_id(*id)); facts && is_ours(facts->name))
+            ours.push_back({*id, facts->name, HookKind::clsact});
     return ours;
 }
 
@@ -204,6 +216,13 @@ Result<std::vector<Attached>> attached(std::uint32_t ifindex, Hook hook) {
     for (Attached &one : TRY(attached_clsact(ifindex, hook)))
         ours.push_back(std::move(one));
     return ours;
+}
+
+Result<bool> is_attached(std::uint32_t ifindex, Hook hook, int program_fd) {
+    const std::uint32_t id = TRY(program_facts(program_fd)).id;
+    if (has_tcx() && std::ranges::count(TRY(ids_on_tcx(ifindex, hook)), id) != 0)
+        return true;
+    return TRY(id_on_clsact(ifindex, hook)) == id;
 }
 
 Result<std::vector<ForeignProgram>> foreign_programs_on_tcx(std::uint32_t ifindex, Hook hook) {

@@ -45,6 +45,10 @@ Result<void> attach(std::uint32_t ifindex, Hook hook, HookKind kind, int program
 // Detaches every program of Podlane's from the hook; false if there was none. A missing interface is no error.
 Result<bool> detach(std::uint32_t ifindex, Hook hook);
 
+// Whether this program is on the hook, of either kind. Unlike all others here this needs CAP_NET_ADMIN and CAP_BPF
+// only.
+Result<bool> is_attached(std::uint32_t ifindex, Hook hook, int program_fd);
+
 // Podlane's programs on the hook, of both kinds, in their order.
 Result<std::vector<Attached>> attached(std::uint32_t ifindex, Hook hook);
 

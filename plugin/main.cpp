@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // podlane: reads one CNI call, serves it, prints one result.
 #include "loader/expedited_rcu.hpp"
+#include "loader/privilege.hpp"
 #include "maps/version.hpp"
 #include "plugin/cni/error.hpp"
 #include "plugin/cni/request.hpp"
@@ -10,6 +11,7 @@
 #include "plugin/log.hpp"
 #include "plugin/verbs.hpp"
 
+#include <linux/capability.h>
 #include <unistd.h>
 
 #include <array>
@@ -50,11 +52,22 @@ Result<std::string> read_input() {
     return input;
 }
 
+// What this call and the programs that it starts (IPAM plugins, nft) need.
+constexpr std::array kKeptCapabilities = {
+    CAP_BPF,          CAP_PERFMON, // programs and maps
+    CAP_NET_ADMIN,    CAP_NET_RAW, // links, routes, rules; announcements of addresses
+    CAP_SYS_ADMIN,                 // other network namespaces, the BPF file system
+    CAP_SYS_PTRACE,                // network namespaces named by /proc/PID/ns/net
+    CAP_SYS_RESOURCE,              // maps beyond RLIMIT_MEMLOCK, before Linux 5.11
+    CAP_DAC_OVERRIDE,              // files of the runtime and of IPAM plugins
+};
+
 Result<std::string> serve(const cni::Request &request) {
     if (request.command != cni::Command::version && geteuid() != 0)
         return Error{ErrorCode::plugin_not_available,
                      "podlane runs as user " + std::to_string(geteuid()) + ", which may not change the node's network",
                      "let the runtime run it as root"};
+    TRY(keep_capabilities(kKeptCapabilities));
     switch (request.command) {
     case cni::Command::add:
         return add(request);

@@ -383,6 +383,20 @@ TEST_F(AddTest, LogsEachLineWithThePodsIdentity) {
     EXPECT_GE(lines, 2U);
 }
 
+TEST_F(AddTest, LeavesTheIpamPluginOnlyTheCapabilitiesOfTheCall) {
+    node_.put_plugin("curious-ipam", "#!/bin/sh\ngrep -E '^(CapPrm|NoNewPrivs)' /proc/$$/status >" + node_.dir() +
+                                         "/status\nexec " + node_.plugins() + "/host-local\n");
+    auto container = node_.container();
+    const Reply reply = add(*container, {{"ipam", {{"type", "curious-ipam"}}}});
+    ASSERT_EQ(reply.rc, 0) << reply;
+    unsigned long long kept = 0;
+    const std::string status = node_.run("cat " + node_.dir() + "/status");
+    ASSERT_EQ(std::sscanf(status.c_str(), "CapPrm:\t%llx\nNoNewPrivs:\t1", &kept), 1) << status;
+    // BPF, PERFMON, SYS_RESOURCE, SYS_ADMIN, SYS_PTRACE, NET_RAW, NET_ADMIN, DAC_OVERRIDE
+    EXPECT_EQ(kept & ~0xc001283002ULL, 0U) << status;
+    EXPECT_THAT(status, HasSubstr("NoNewPrivs:\t1\n"));
+}
+
 TEST_F(AddTest, LoadsNothingAfterTheFirst) {
     const Pod first = make();
     const auto before = programs(first.ifindex, Hook::ingress);

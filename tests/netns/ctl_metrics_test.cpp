@@ -125,6 +125,20 @@ TEST_F(MetricsTest, AreServedInTheFormatThatIsAskedFor) {
     EXPECT_EQ(server.end(SIGTERM).rc, 0);
 }
 
+TEST_F(MetricsTest, AreServedWithoutOtherCapabilitiesThanTheyNeed) {
+    use_the_node();
+    Background server = serve();
+    ASSERT_TRUE(wait_until([&] { return get(url()).rc == 0; }));
+    EXPECT_THAT(get(url()).out, HasSubstr("podlane_endpoint_packets_total{"));
+    std::string pid;
+    std::getline(std::ifstream(node_.dir() + "/pid"), pid);
+    const std::string status = node_.run("cat /proc/" + pid + "/status");
+    EXPECT_THAT(status, HasSubstr("CapEff:\t0000008000001000\n")); // CAP_BPF, CAP_NET_ADMIN
+    EXPECT_THAT(status, HasSubstr("CapPrm:\t0000008000001000\n"));
+    EXPECT_THAT(status, HasSubstr("NoNewPrivs:\t1\n"));
+    EXPECT_EQ(server.end(SIGTERM).rc, 0);
+}
+
 TEST_F(MetricsTest, ASilentClientKeepsNobodyOutForLong) {
     use_the_node();
     Background server = serve();

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "tools/podlanectl/live/metrics_server.hpp"
 
+#include "loader/privilege.hpp"
 #include "maps/fd.hpp"
 #include "maps/ip.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 
 #include <arpa/inet.h>
+#include <linux/capability.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -21,6 +23,8 @@ namespace podlane::ctl {
 namespace {
 
 constexpr std::size_t kMostRequest = 8192;
+// To read maps, and to ask which programs an uplink has: the kernel requires CAP_NET_ADMIN of that.
+constexpr std::array kKeptCapabilities = {CAP_BPF, CAP_NET_ADMIN};
 
 volatile std::sig_atomic_t stopped = 0;
 void stop(int) { stopped = 1; }
@@ -130,6 +134,7 @@ void stop_on_signals() {
 
 Result<int> serve_metrics(const std::string &listen_on, const World &world, const MakeMetrics &make) {
     const Fd listener = TRY(listen_at(listen_on));
+    TRY(keep_capabilities(kKeptCapabilities));
     stop_on_signals();
     std::fprintf(world.err, "serving http://%s/metrics\n", listen_on.c_str());
     std::fflush(world.err);

@@ -40,8 +40,7 @@ Result<bool> is_pinned(const World &world, std::uint32_t ifindex, Hook hook, con
     const Result<Fd> pinned = open_program(world.bpffs, program);
     if (!pinned)
         return pinned.error().code == ErrorCode::missing ? Result<bool>(false) : pinned.error();
-    const auto ours = TRY(attached(ifindex, hook));
-    return ours.size() == 1 && ours.front().program_id == TRY(program_facts(pinned->get())).id;
+    return is_attached(ifindex, hook, pinned->get());
 }
 
 // Prints what was left out on standard error, and the list.

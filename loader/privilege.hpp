@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+// What a process of root may still do.
+#pragma once
+
+#include "maps/result.hpp"
+
+#include <span>
+
+namespace podlane {
+
+// Of its capabilities (capabilities(7)) the process keeps `kept`, and gains none by executing a program: no_new_privs
+// is set (prctl(2)). Both hold for all that it starts. A capability that it does not have is not given to it.
+Result<void> keep_capabilities(std::span<const int> kept);
+
+} // namespace podlane

@@ -160,6 +160,25 @@ Result<void> erase_source_routes(const Tables &tables, const endpoint &record) {
     return {};
 }
 
+bool has_prefixes(const endpoint &record) {
+    return record.allowed_source_count != 0 || (record.flags & INTERFACE_LIMIT_EXEMPT) != 0;
+}
+
+// Whether this can be the configuration that the endpoint was made by.
+bool is_of(const cni::Config *config, const endpoint &record) {
+    return config != nullptr && config->allowed_sources.size() == record.allowed_source_count &&
+           (interface_flags_of(*config, 1) & INTERFACE_LIMIT_EXEMPT) == (record.flags & INTERFACE_LIMIT_EXEMPT);
+}
+
+Result<void> erase_prefixes(const Tables &tables, const cni::Config &config, const endpoint &record) {
+    const EndpointEntries entries = entries_of(config, record, 0);
+    for (const auto &[key, shaped] : entries.exempts)
+        TRY(tables.exempts.remove(key));
+    for (const Prefix &prefix : entries.allowed_sources)
+        TRY(tables.allowed_sources.remove(make_allowed_source_key(record.ifindex, prefix)));
+    return {};
+}
+
 } // namespace
 
 Result<void> log_plan(const cni::Request &request, const Plan &plan, const endpoint &record,
@@ -282,7 +301,7 @@ Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {
     return std::move(errors).result();
 }
 
-Result<void> erase_endpoint(const Tables &tables, const endpoint &record) {
+Result<void> erase_endpoint(const Tables &tables, const endpoint &record, const cni::Config *of_add) {
     const Step step(STEP_ENTRIES);
     Errors errors;
     for (const ip_addr &addr : addresses_in(record)) {
@@ -298,7 +317,9 @@ Result<void> erase_endpoint(const Tables &tables, const endpoint &record) {
         errors.add(erase_source_routes(tables, record));
     if (record.ifindex == 0) {
         // Without a host-side veth there is nothing by its number.
-    } else if (record.allowed_source_count == 0 && (record.flags & INTERFACE_LIMIT_EXEMPT) == 0) {
+    } else if (!has_prefixes(record) || is_of(of_add, record)) {
+        if (has_prefixes(record))
+            errors.add(erase_prefixes(tables, *of_add, record));
         for (Result<bool> &erased : erase_by_ifindex(tables, record.ifindex))
             errors.add(std::move(erased));
     } else {

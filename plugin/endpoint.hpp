@@ -31,7 +31,8 @@ Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollbac
 
 // Erases whatever the maps hold of the endpoint but its entry in endpoints_v1, which says what is to be removed and so
 // goes last. Anything already gone counts as erased. Collects errors.
-Result<void> erase_endpoint(const Tables &tables, const endpoint &record);
+// Without the configuration of the ADD, all entries of maps of prefixes are read to find its own.
+Result<void> erase_endpoint(const Tables &tables, const endpoint &record, const cni::Config *of_add = nullptr);
 // The same by the host-side veth alone, where the record is lost.
 Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex);
 

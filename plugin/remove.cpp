@@ -41,8 +41,8 @@ Result<void> detach_programs(net::Netlink &host, const endpoint &entry) {
         return {};
     // Down, as nothing checks any more what the pod sends until the main plugin removes the interface.
     TRY(net::set_link(host, entry.ifindex, {.up = false}));
-    TRY(detach(entry.ifindex, Hook::ingress));
-    TRY(detach(entry.ifindex, Hook::egress));
+    for (const HookProgram &one : kPodPrograms)
+        TRY(detach(entry.ifindex, one.hook));
     if ((entry.flags & INTERFACE_LIMIT_EDT) != 0)
         TRY(remove_fq(entry.ifindex));
     return {};
@@ -124,6 +124,13 @@ cni::Request with_namespace(const Remains &remains) {
     return request;
 }
 
+// By the configuration of the ADD, which the record on disk has; the runtime's may have been edited since.
+Result<void> erase_as_planned(const Remains &remains, const Tables &tables) {
+    const auto recorded =
+        remains.disk ? recorded_request(*remains.disk) : Result<cni::Request>(Error{ErrorCode::missing, {}});
+    return erase_endpoint(tables, *remains.entry, recorded ? &recorded->config : nullptr);
+}
+
 // Under the shared lock of the root: packets are no longer led to the endpoint when its interface goes.
 void remove_from_kernel(const Remains &remains, net::Netlink &host, Errors &errors) {
     const endpoint *entry = remains.entry ? &*remains.entry : nullptr;
@@ -133,7 +140,7 @@ void remove_from_kernel(const Remains &remains, net::Netlink &host, Errors &erro
     if (entry != nullptr)
         errors.add(leave_uplink(remains, host));
     if (entry != nullptr && tables != nullptr)
-        errors.add(erase_endpoint(*tables, *entry));
+        errors.add(erase_as_planned(remains, *tables));
     else if (tables != nullptr && remains.orphan)
         errors.add(erase_interface(*tables, remains.orphan->ifindex));
     if (entry != nullptr && entry->mode == ENDPOINT_AFTER_MAIN)

@@ -112,7 +112,7 @@ std::uint32_t unpaced_flags(bool pacing) {
 Result<LimitTables> LimitTables::open(const std::string &root) {
     return LimitTables{TRY(open_endpoints(root, Access::read_write)),    TRY(open_interfaces(root, Access::read_write)),
                        TRY(open_addresses(root, Access::read_write)),    TRY(open_bandwidths(root, Access::read_write)),
-                       TRY(open_limit_states(root, Access::read_write)), is_pacing(root)};
+                       TRY(open_limit_states(root, Access::read_write)), TRY(is_pacing(root))};
 }
 
 // Senders are notified before the limit is enforced, or packets sent at another rate would be dropped.

@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -107,6 +108,14 @@ Result<void> load_sharing(bpf_object *object, const bpf_object *maps_of, const c
     return pin(bpf_program__fd(bpf_object__find_program_by_name(object, program)), directory, program);
 }
 
+// Not of the kernel, but of the moment: the next attempt may succeed. libbpf returns ESRCH, whatever the reason, if it
+// could not read the kernel's type information.
+bool is_transient(const Error &error) {
+    constexpr std::array<int, 10> kErrors = {ENOMEM, ENOSPC, EINTR, EIO, EPERM, EBUSY, EAGAIN, ENOBUFS, EMFILE, ENFILE};
+    return std::ranges::find(kErrors, error.system_errno) != kErrors.end() ||
+           (error.system_errno == ESRCH && access("/sys/kernel/btf/vmlinux", F_OK) == 0);
+}
+
 // Limits hold without it, with less comfort: a kernel that cannot do this runs everything else.
 Result<void> load_pacing(const bpf_object *maps_of, const std::string &directory) {
     const Owned<pace_bpf> pace(pace_bpf__open(), &pace_bpf__destroy);
@@ -114,8 +123,10 @@ Result<void> load_pacing(const bpf_object *maps_of, const std::string &directory
         return load_error("reading the embedded programs", errno);
     pace->rodata->node_netns = TRY(own_netns());
     pace->rodata->podlane_build = own_build();
-    TRY(load_sharing(pace->obj, maps_of, PODLANE_PROGRAM_PACE, directory));
-    return start_pacing(bpf_program__fd(pace->progs.pl_pace), directory);
+    if (auto loaded = load_sharing(pace->obj, maps_of, PODLANE_PROGRAM_PACE, directory); !loaded)
+        return is_transient(loaded.error()) ? std::move(loaded) : Result<void>{};
+    static_cast<void>(start_pacing(bpf_program__fd(pace->progs.pl_pace), directory)); // see resume_pacing()
+    return {};
 }
 
 using Work = std::function<Result<void>()>;
@@ -159,20 +170,30 @@ bool finish_publishing(const std::string &root) {
     return rename(replaced_directory(root).c_str(), live_directory(root).c_str()) == 0;
 }
 
+using Btf = std::unique_ptr<btf, void (*)(btf *)>;
+
+// Type information of the kernel, or of a module on top of the kernel's; null if there is none.
+Result<Btf> read_types(const char *name, btf *base) {
+    const std::string path = std::string("/sys/kernel/btf/") + name;
+    Btf types(btf__parse_raw_split(path.c_str(), base), &btf__free);
+    if (!types && errno != ENOENT)
+        return system_error(ErrorCode::bpf, "reading " + path, errno);
+    return types;
+}
+
 } // namespace
 
-bool kernel_has_ct_lookup() {
-    using Btf = std::unique_ptr<btf, void (*)(btf *)>;
+Result<bool> kernel_has_ct_lookup() {
     const auto has = [](const Btf &types) {
         return types && btf__find_by_name_kind(types.get(), "bpf_skb_ct_lookup", BTF_KIND_FUNC) > 0 &&
                btf__find_by_name_kind(types.get(), "bpf_ct_change_timeout", BTF_KIND_FUNC) > 0;
     };
-    const Btf kernel(btf__load_vmlinux_btf(), &btf__free);
-    if (has(kernel))
-        return true;
-    if (access("/sys/module/nf_conntrack", F_OK) != 0)
+    const Btf kernel = TRY(read_types("vmlinux", nullptr));
+    if (!kernel || has(kernel))
+        return kernel != nullptr;
+    if (!TRY(exists("/sys/module/nf_conntrack")))
         static_cast<void>(load_conntrack()); // if it fails, the programs do without
-    return has(Btf(btf__load_module_btf("nf_conntrack", kernel.get()), &btf__free));
+    return has(TRY(read_types("nf_conntrack", kernel.get())));
 }
 
 // A hash of the embedded objects.
@@ -218,7 +239,7 @@ Result<void> load_once(const std::string &directory, const LoadSettings &setting
                        &to_uplink->rodata->fast_mark})
         *mark = settings.mark;
     LoadSettings flows = settings;
-    flows.conntrack = settings.conntrack && kernel_has_ct_lookup();
+    flows.conntrack = settings.conntrack && TRY(kernel_has_ct_lookup());
     set_flow_constants(*from_pod->rodata, flows);
     set_flow_constants(*from_uplink->rodata, flows);
     for (auto *build : {&from_pod->rodata->podlane_build, &to_pod->rodata->podlane_build,
@@ -237,8 +258,7 @@ Result<void> load_once(const std::string &directory, const LoadSettings &setting
     const auto load_others = [&]() -> Result<void> {
         TRY(load_sharing(from_uplink->obj, maps, PODLANE_PROGRAM_FROM_UPLINK, directory));
         TRY(load_sharing(to_pod->obj, maps, PODLANE_PROGRAM_TO_POD, directory));
-        static_cast<void>(load_pacing(maps, directory)); // see resume_pacing()
-        return {};
+        return load_pacing(maps, directory);
     };
     // Nearly all of the time is the verifier's, and pl_from_pod takes more of it than the other programs together.
     return run_both([&] { return load_sharing(from_pod->obj, maps, PODLANE_PROGRAM_FROM_POD, directory); },
@@ -250,7 +270,9 @@ Result<void> load_once(const std::string &directory, const LoadSettings &setting
 // A verifier that gives up on the programs that query conntrack accepts those that do not.
 Result<void> load_into(const std::string &directory, const LoadSettings &settings, const std::string &maps_from) {
     auto loaded = load_once(directory, settings, maps_from);
-    if (loaded || !settings.conntrack || !kernel_has_ct_lookup())
+    if (loaded || !settings.conntrack || !TRY(kernel_has_ct_lookup()))
+        return loaded;
+    if (is_transient(loaded.error()))
         return loaded;
     std::error_code ignored;
     for (const auto &pin : std::filesystem::directory_iterator(directory, ignored))

@@ -38,7 +38,7 @@ Result<void> read_constants(int program_fd, LoadSettings &settings);
 
 // Whether the kernel, or its module nf_conntrack, has the functions by which programs query conntrack (Linux 6.1). The
 // module is loaded if it is not.
-bool kernel_has_ct_lookup();
+Result<bool> kernel_has_ct_lookup();
 // Whether the programs pinned below `root` query conntrack; if not, connections take the slow path.
 Result<bool> programs_query_conntrack(const std::string &root);
 

@@ -34,6 +34,14 @@ Result<Fd> open_cgroup_root() {
     return mounted;
 }
 
+Result<bool> is_pinned(const std::string &path) {
+    if (access(path.c_str(), F_OK) == 0)
+        return true;
+    if (errno == ENOENT || errno == ENOTDIR)
+        return false;
+    return system_error(ErrorCode::bpf, "looking for " + path, errno);
+}
+
 Result<void> attach_pacing(int program_fd, const Fd &root, const std::string &directory) {
     const Fd link(bpf_link_create(program_fd, root.get(), BPF_CGROUP_SOCK_OPS, nullptr));
     if (!link)
@@ -57,7 +65,7 @@ Result<void> start_pacing(int program_fd, const std::string &directory) {
 }
 
 Result<void> resume_pacing(const std::string &root) {
-    if (is_pacing(root))
+    if (TRY(is_pacing(root)))
         return {};
     const std::string pin = pin_path(root, PODLANE_PROGRAM_PACE);
     const Fd program(bpf_obj_get(pin.c_str()));
@@ -71,13 +79,13 @@ Result<void> resume_pacing(const std::string &root) {
     if (!cgroup)
         return cgroup.error();
     const Lock lock = TRY(Lock::exclusive(root));
-    return is_pacing(root) ? Result<void>{} : attach_pacing(program.get(), *cgroup, live_directory(root));
+    return TRY(is_pacing(root)) ? Result<void>{} : attach_pacing(program.get(), *cgroup, live_directory(root));
 }
 
-bool is_pacing(const std::string &root) { return access(pin_path(root, PODLANE_PIN_PACING).c_str(), F_OK) == 0; }
+Result<bool> is_pacing(const std::string &root) { return is_pinned(pin_path(root, PODLANE_PIN_PACING)); }
 
-bool is_pacing_lost(const std::string &root) {
-    return access(pin_path(root, PODLANE_PROGRAM_PACE).c_str(), F_OK) == 0 && !is_pacing(root);
+Result<bool> is_pacing_lost(const std::string &root) {
+    return TRY(is_pinned(pin_path(root, PODLANE_PROGRAM_PACE))) && !TRY(is_pacing(root));
 }
 
 } // namespace podlane

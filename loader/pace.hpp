@@ -21,9 +21,9 @@ Result<void> start_pacing(int program_fd, const std::string &directory);
 Result<void> resume_pacing(const std::string &root);
 
 // Whether pl_pace is attached.
-bool is_pacing(const std::string &root);
+Result<bool> is_pacing(const std::string &root);
 
 // Whether pl_pace is loaded and not attached.
-bool is_pacing_lost(const std::string &root);
+Result<bool> is_pacing_lost(const std::string &root);
 
 } // namespace podlane

@@ -31,7 +31,7 @@ Result<bool> start_edt(const cni::Config &config, const Plan &plan, Rollback &ro
 Result<void> start_limiter(const cni::Config &config, Plan &plan, Rollback &rollback) {
     if (!config.bandwidth)
         return {};
-    const bool pacing = is_pacing(config.bpffs);
+    const bool pacing = TRY(is_pacing(config.bpffs));
     if (config.limiter == cni::Limiter::pace && !pacing)
         return cannot("TCP senders cannot be paced (sock_ops on cgroup v2)");
     std::uint32_t flags = limiter_flags_of(config.limiter) | unpaced_flags(pacing);

@@ -79,7 +79,7 @@ TEST_P(SockOps, OfAnotherProgramKeepWorking) {
         Lab lab;
         const Pod sender = lab.add_pod(Json{{"egressRate", kRate}, {"egressBurst", kRate}});
         const Pod receiver = lab.add_pod();
-        ASSERT_TRUE(is_pacing(lab.node().bpffs()));
+        ASSERT_TRUE(require(is_pacing(lab.node().bpffs())));
         if (!is_first)
             attach_foreign();
         const EchoServer server(receiver.ns(), true, kPort);

@@ -9,6 +9,7 @@
 #include "maps/abi/names.h"
 #include "maps/tables.hpp"
 #include "tests/harness/error.hpp"
+#include "tests/harness/process.hpp"
 
 #include <gtest/gtest.h>
 
@@ -138,11 +139,11 @@ TEST_F(Load, PinsEveryProgramAndMap) {
 // As after a load during which cgroup v2 could not be opened.
 TEST_F(LoadAgain, AttachesThePacingProgramAtTheNextLoadIfItIsNotAttached) {
     ASSERT_EQ(unlink(pin_path(root_, PODLANE_PIN_PACING).c_str()), 0);
-    ASSERT_FALSE(is_pacing(root_));
+    ASSERT_FALSE(test::require(is_pacing(root_)));
 
     ASSERT_TRUE(ensure_loaded(root_, kSizes));
 
-    EXPECT_TRUE(is_pacing(root_));
+    EXPECT_TRUE(test::require(is_pacing(root_)));
 }
 
 TEST_F(Load, NamesProgramsAsTheyArePinned) {

@@ -17,7 +17,7 @@ namespace {
 Result<void> look_at_lookup(const NodeView &node, Findings &findings) {
     if (!node.loaded || TRY(programs_query_conntrack(node.world.bpffs)))
         return {};
-    if (kernel_has_ct_lookup())
+    if (TRY(kernel_has_ct_lookup()))
         report(findings, "the programs were loaded before the kernel had bpf_skb_ct_lookup", {}, "podlanectl upgrade");
     else
         report(findings, "this kernel has no bpf_skb_ct_lookup, or no type information of the module nf_conntrack");
@@ -51,7 +51,7 @@ Result<void> look_at_settings(const NodeView &node, Findings &findings) {
 
 Result<void> look_at_pacing(const NodeView &node, Findings &findings) {
     const std::string &root = node.world.bpffs;
-    if (is_pacing_lost(root))
+    if (TRY(is_pacing_lost(root)))
         report(findings, "pl_pace is not attached", [root] { return resume_pacing(root); });
     return {};
 }

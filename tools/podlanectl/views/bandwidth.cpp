@@ -98,7 +98,7 @@ constexpr std::array<Column<Limit>, 20> kColumns = {{
 Result<std::vector<Limit>> read_limits(const std::vector<EndpointEntry> &entries, bool zeros, const World &world) {
     const auto given = TRY(read_map<std::uint32_t, bandwidth>(world.bpffs, PODLANE_MAP_BANDWIDTHS));
     const auto states = TRY(read_map<limit_key, limit_state>(world.bpffs, PODLANE_MAP_LIMITS));
-    const bool pacing = is_pacing(world.bpffs);
+    const bool pacing = TRY(is_pacing(world.bpffs));
     std::vector<Limit> all;
     for (const auto &[key, value] : entries)
         for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
@@ -226,8 +226,9 @@ Result<int> change(const Call &call, World &world, bool clear) {
 
 } // namespace
 
-std::string limiters_words(const World &world) {
-    return limiter_words(has_fq() ? std::uint32_t{INTERFACE_LIMIT_EDT} : 0U, LIMIT_INGRESS, is_pacing(world.bpffs));
+Result<std::string> limiters_words(const World &world) {
+    const std::uint32_t flags = has_fq() ? std::uint32_t{INTERFACE_LIMIT_EDT} : 0U;
+    return limiter_words(flags, LIMIT_INGRESS, TRY(is_pacing(world.bpffs)));
 }
 
 Result<output::Table> limit_state_table(const Selection &selection, const World &world) {

@@ -11,6 +11,6 @@ namespace podlane::ctl {
 // The limit states of the selected endpoints; with no selection, also those of endpoints that are gone.
 Result<output::Table> limit_state_table(const Selection &selection, const World &world);
 // The limiters this kernel supports, as "pace, edt, bucket".
-std::string limiters_words(const World &world);
+Result<std::string> limiters_words(const World &world);
 
 } // namespace podlane::ctl

@@ -14,7 +14,10 @@ std::string fast_path_words(const World &world) {
         return "unknown: " + query.error().message;
     if (*query)
         return "follows conntrack";
-    return kernel_has_ct_lookup()
+    const auto kernel_can = kernel_has_ct_lookup();
+    if (!kernel_can)
+        return "slow path only: " + kernel_can.error().message;
+    return *kernel_can
                ? "slow path only: the programs were loaded before the kernel had bpf_skb_ct_lookup (podlanectl upgrade)"
                : "slow path only: this kernel has no bpf_skb_ct_lookup (Linux 6.1)";
 }

@@ -131,7 +131,7 @@ Result<int> program_list(const Call &call, World &world) {
     std::vector<Row> rows;
     const std::vector<Place> places = TRY(places_of(selection, world));
     for (const std::string_view name : kProgramNames) {
-        if (name == PODLANE_PROGRAM_PACE && !is_pacing(world.bpffs))
+        if (name == PODLANE_PROGRAM_PACE && !TRY(is_pacing(world.bpffs)))
             continue;
         const Fd fd = TRY(open_program(world.bpffs, std::string(name).c_str()));
         pinned.emplace(TRY(program_facts(fd.get())).id, name);

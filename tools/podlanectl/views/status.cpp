@@ -174,7 +174,9 @@ void look_at_uplinks(Report &report, const World &world) {
 
 // Of the fast path and of limits: what is missing costs speed.
 void look_at_needs(Report &report, const World &world) {
-    if (is_pacing_lost(world.bpffs))
+    if (const auto lost = is_pacing_lost(world.bpffs); !lost)
+        note(report, lost.error());
+    else if (*lost)
         report.findings.push_back({"pl_pace is not attached: TCP senders of limited pods are not paced",
                                    "podlanectl doctor --fix, or the next ADD"});
     if (world.cleaned_rcu)
@@ -196,7 +198,8 @@ Result<Report> look(const Selection &selection, const World &world) {
     Report report;
     utsname names{};
     uname(&names);
-    report.node = {names.release, world.bpffs, has_tcx(), "", limiters_words(world)};
+    const auto limiters = limiters_words(world);
+    report.node = {names.release, world.bpffs, has_tcx(), "", limiters ? *limiters : ""};
     if (const Result<void> live = check_live_directory(world.bpffs); !live) {
         note(report, live.error());
         return report;

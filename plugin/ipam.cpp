@@ -41,6 +41,8 @@ Result<std::string> find_plugin(const cni::Request &request) {
         }
         if (S_ISREG(facts.st_mode) && access(path.c_str(), X_OK) == 0)
             return path;
+        if (S_ISREG(facts.st_mode) && errno != EACCES)
+            return system_error(ErrorCode::plugin_not_available, "IPAM plugin " + path, errno);
         failed = Error{ErrorCode::plugin_not_available, "IPAM plugin " + path + " is not an executable file",
                        "chmod 755 " + path + ", or correct \"ipam.type\""};
     }

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -22,7 +23,8 @@ namespace {
 // Another program's transaction at the same moment makes ours fail; the next one finds the new state.
 constexpr int kMostTries = 5;
 
-std::string find_program(std::string_view name) {
+// Empty if it is not installed.
+Result<std::string> find_program(std::string_view name) {
     const char *path = std::getenv("PATH");
     std::string directories = (path == nullptr ? "" : path) + std::string(":/usr/sbin:/sbin:/usr/bin:/bin");
     while (!directories.empty()) {
@@ -30,14 +32,16 @@ std::string find_program(std::string_view name) {
         std::string candidate = directories.substr(0, end) + "/" + std::string(name);
         if (candidate.starts_with('/') && access(candidate.c_str(), X_OK) == 0)
             return candidate;
+        if (candidate.starts_with('/') && errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+            return system_error(ErrorCode::io_failure, "looking for " + candidate, errno);
         directories.erase(0, end + 1);
     }
-    return {};
+    return std::string{};
 }
 
 Result<Finished> run(const std::string &program, const std::vector<std::string> &arguments, const std::string &input) {
     const Step step(STEP_MASQUERADE);
-    const std::string path = find_program(program);
+    const std::string path = TRY(find_program(program));
     if (path.empty())
         return Error{ErrorCode::plugin_not_available, "ipMasq needs " + program + ", which is not installed",
                      "install it, or set \"ipMasq\" to false"};
@@ -224,8 +228,8 @@ bool has_family(const std::vector<Prefix> &leased, bool ipv4) {
 } // namespace
 
 Result<endpoint_masquerade> choose_masquerade() {
-    const bool has_nft = !find_program("nft").empty();
-    const bool has_iptables = !find_program("iptables-restore").empty();
+    const bool has_nft = !TRY(find_program("nft")).empty();
+    const bool has_iptables = !TRY(find_program("iptables-restore")).empty();
     if (has_nft && !(has_iptables && has_older_nat()))
         return ENDPOINT_MASQUERADE_NFTABLES;
     if (has_iptables)
@@ -279,7 +283,7 @@ Result<void> drop_masquerade(std::uint8_t by, const std::string &network) {
     if ((by & ENDPOINT_MASQUERADE_NFTABLES) != 0)
         TRY(drop_nftables(network));
     for (const bool ipv4 : {true, false})
-        if ((by & ENDPOINT_MASQUERADE_IPTABLES) != 0 && !find_program(iptables(ipv4)).empty())
+        if ((by & ENDPOINT_MASQUERADE_IPTABLES) != 0 && !TRY(find_program(iptables(ipv4))).empty())
             TRY(drop_iptables(network, ipv4));
     return {};
 }

@@ -30,8 +30,10 @@ Result<Netlink> Netlink::open_protocol(int protocol) {
     Netlink netlink(nl_socket_alloc());
     if (!netlink.socket_)
         return system_error(ErrorCode::netlink, "opening a netlink socket", ENOMEM);
+    errno = 0; // libnl's own numbers are fewer
     if (const int failed = nl_connect(netlink.socket(), protocol); failed < 0)
-        return Error{ErrorCode::netlink, std::string("opening a netlink socket: ") + nl_geterror(failed)};
+        return errno != 0 ? system_error(ErrorCode::netlink, "opening a netlink socket", errno)
+                          : Error{ErrorCode::netlink, std::string("opening a netlink socket: ") + nl_geterror(failed)};
     const int fd = nl_socket_get_fd(netlink.socket());
     switch_on(fd, NETLINK_GET_STRICT_CHK);
     switch_on(fd, NETLINK_EXT_ACK);

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <regex>
 
 namespace podlane::test {
 
@@ -126,12 +127,30 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
         return node_.state() + node_.run("nft list ruleset") + container_->run("ip -o link") +
                container_->run("ip rule") + container_->run("ip -6 rule");
     }
+    // The same for every pod: without its addresses, and the numbers and MACs of its interfaces.
+    [[nodiscard]] std::string everything_of_a_pod() const {
+        std::string text = everything();
+        for (const Json &one : result_.at("ips")) {
+            const std::string address = to_string(prefix(one.at("address")).addr);
+            for (std::size_t at = 0; (at = text.find(address, at)) != std::string::npos;)
+                text.replace(at, address.size(), is_ipv4(ip(address)) ? "IPV4" : "IPV6");
+        }
+        static const std::regex kMac("([0-9a-f]{2}:){5}[0-9a-f]{2}|fe80::[0-9a-f:]+");
+        static const std::regex kNumber("(^|\n|@if)[0-9]+:");
+        const auto record = require(require(open_endpoints(node_.bpffs(), Access::read_only))
+                                        .find(require(make_endpoint_key(container_->id(), "eth0"))));
+        return std::regex_replace(std::regex_replace(text, kMac, "MAC"), kNumber, "$1N:") +
+               (record ? "flags " + std::to_string(record->flags) + "\n" : "");
+    }
     // The state of a link follows that of its peer a moment later.
-    void expect_everything(const std::string &expected) const {
-        std::string now = everything();
+    static void expect_soon(const std::function<std::string()> &what, const std::string &expected) {
+        std::string now = what();
         if (now != expected)
-            (void)wait_until([&] { return (now = everything()) == expected; });
+            (void)wait_until([&] { return (now = what()) == expected; });
         EXPECT_EQ(now, expected);
+    }
+    void expect_everything(const std::string &expected) const {
+        expect_soon([this] { return everything(); }, expected);
     }
     [[nodiscard]] Json config_for(const std::string &command) const {
         Json config = config_;
@@ -199,6 +218,14 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
                 << reply;
         }
         return reply;
+    }
+    // No failed call was taken for an answer: the error is that of the call. libbpf has errors of its own when it loads
+    // programs, and libc when it starts a thread.
+    static void expect_reason(const Reply &reply, const Fault &fault) {
+        if (fault.kills() || fault.call.name == "clone3" || reply.json.is_null() || reply.code() <= 0)
+            return;
+        const std::string name = fault.what.substr(fault.what.find('=') + 1);
+        EXPECT_NE((reply.message() + reply.details()).find(name), std::string::npos) << reply;
     }
     // Whatever the fault left, these calls remove it.
     void expect_clean_after(const std::string &command) const {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A podlanectl that changes the node and fails or is killed at any of its system calls: the pods are still connected,
 // and the next call of the same command finishes what it began.
+#include "loader/object.hpp"
+#include "loader/pace.hpp"
 #include "tests/netns/fault.hpp"
 
 #include <filesystem>
@@ -18,6 +20,11 @@ class FaultCtlTest : public FaultTest {
         EXPECT_TRUE(ping(node_.ns(), address()));
     }
     [[nodiscard]] std::string address() const { return to_string(prefix(result_.at("ips").at(0).at("address")).addr); }
+    // What depends on how the programs were loaded.
+    [[nodiscard]] std::string can() const {
+        return std::string(require(programs_query_conntrack(node_.bpffs())) ? "queries conntrack, " : "") +
+               (require(is_pacing(node_.bpffs())) ? "paces" : "");
+    }
     // The names in these directories, and what is in the files.
     [[nodiscard]] std::string files() const {
         std::vector<std::string> all;
@@ -32,17 +39,41 @@ class FaultCtlTest : public FaultTest {
     }
 };
 
+// The first ADD of a boot, which loads the programs.
+TEST_P(FaultCtlTest, FirstAdd) {
+    const auto forget = [&] { fs::remove_all(node_.bpffs()); };
+    forget();
+    const auto faults = faults_of("ADD", kSample);
+    const std::string loaded = can();
+    must("DEL");
+    for (const Fault &fault : faults) {
+        SCOPED_TRACE("first ADD, " + fault.text());
+        forget();
+        if (hit("ADD", fault).rc == 0) {
+            EXPECT_EQ(can(), loaded);
+        }
+        expect_done("DEL");
+        must("ADD");
+        expect_whole();
+        EXPECT_EQ(can(), loaded);
+        expect_clean_after("DEL");
+    }
+}
+
 TEST_P(FaultCtlTest, Repair) {
     const auto lose_pins = [&] { fs::remove_all(node_.bpffs() + "/live"); };
     must("ADD");
     lose_pins();
     const auto faults = faults_of("repair", kSample);
+    const std::string loaded = can();
     expect_whole();
     for (const Fault &fault : faults) {
         SCOPED_TRACE("repair, " + fault.text());
         lose_pins();
-        if (hit("repair", fault).rc == 0)
+        if (hit("repair", fault).rc == 0) {
             expect_whole();
+            EXPECT_EQ(can(), loaded);
+        }
         expect_done("repair");
         expect_whole();
         expect_done("doctor");
@@ -55,14 +86,18 @@ TEST_P(FaultCtlTest, Upgrade) {
     must("ADD");
     const auto faults = faults_of(upgrade, kSample);
     const std::string with_pod = everything();
+    const std::string loaded = can();
     for (const Fault &fault : faults) {
         SCOPED_TRACE("upgrade, " + fault.text());
-        (void)hit(upgrade, fault);
+        if (hit(upgrade, fault).rc == 0) {
+            EXPECT_EQ(can(), loaded);
+        }
         EXPECT_TRUE(ping(node_.ns(), address()));
         if (!fault.kills()) // one version or the other
             expect_done("CHECK");
         expect_done(upgrade);
         expect_whole();
+        EXPECT_EQ(can(), loaded);
         expect_everything(with_pod);
     }
     expect_clean_after("DEL");

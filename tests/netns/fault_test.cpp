@@ -8,13 +8,16 @@ namespace {
 
 TEST_P(FaultTest, Add) {
     const auto faults = faults_of("ADD");
+    const std::string with_pod = everything_of_a_pod();
     must("DEL");
     for (const Fault &fault : faults) {
         SCOPED_TRACE("ADD, " + fault.text());
         const Reply reply = hit("ADD", fault);
+        expect_reason(reply, fault);
         if (reply.rc == 0) {
             result_ = reply.json;
             expect_done("CHECK");
+            expect_soon([this] { return everything_of_a_pod(); }, with_pod);
         }
         expect_clean_after("DEL");
     }
@@ -25,7 +28,9 @@ TEST_P(FaultTest, Del) {
     for (const Fault &fault : faults_of("DEL")) {
         SCOPED_TRACE("DEL, " + fault.text());
         must("ADD");
-        if (hit("DEL", fault).rc == 0)
+        const Reply reply = hit("DEL", fault);
+        expect_reason(reply, fault);
+        if (reply.rc == 0)
             expect_everything(before_);
         expect_clean_after(fault.call.number % 2 == 0 ? "DEL" : "GC");
     }
@@ -36,7 +41,9 @@ TEST_P(FaultTest, Gc) {
     for (const Fault &fault : faults_of("GC")) {
         SCOPED_TRACE("GC, " + fault.text());
         must("ADD");
-        if (hit("GC", fault).rc == 0)
+        const Reply reply = hit("GC", fault);
+        expect_reason(reply, fault);
+        if (reply.rc == 0)
             expect_everything(before_);
         expect_clean_after("GC");
     }
@@ -48,7 +55,7 @@ TEST_P(FaultTest, Check) {
     const std::string with_pod = everything();
     for (const Fault &fault : faults) {
         SCOPED_TRACE("CHECK, " + fault.text());
-        (void)hit("CHECK", fault);
+        expect_reason(hit("CHECK", fault), fault);
         expect_everything(with_pod);
     }
     expect_clean_after("DEL");

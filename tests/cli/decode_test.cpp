@@ -83,27 +83,18 @@ TEST(MapName, carries_a_version) {
     EXPECT_EQ(split_version("x_v"), std::pair(std::string_view("x_v"), 0U));
 }
 
-TEST(Selection, by_each_option) {
-    EXPECT_TRUE(picks({"--pod", "web-0"}));
-    EXPECT_TRUE(picks({"--pod", "shop/web-0"}));
-    EXPECT_FALSE(picks({"--pod", "web"}));
-    EXPECT_FALSE(picks({"--pod", "other/web-0"}));
-    EXPECT_TRUE(picks({"--namespace", "shop"}));
-    EXPECT_FALSE(picks({"--namespace", "sho"}));
-    EXPECT_TRUE(picks({"--container", "0123"}));
-    EXPECT_FALSE(picks({"--container", "123"}));
-    EXPECT_TRUE(picks({"--address", "2001:db8:0::7"}));
-    EXPECT_FALSE(picks({"--address", "192.0.2.8"}));
-    EXPECT_FALSE(picks({"--address", "::"}));
-    EXPECT_TRUE(picks({"--interface", "cali0123"}));
-    EXPECT_FALSE(picks({"--interface", "eth0"}));
-    EXPECT_TRUE(picks({"--network", "blue"}));
-    EXPECT_FALSE(picks({"--network", "red"}));
-}
-
-TEST(Selection, must_match_in_all_options) {
-    EXPECT_TRUE(picks({"--pod", "web-0", "--network", "blue"}));
-    EXPECT_FALSE(picks({"--pod", "web-0", "--network", "red"}));
+TEST(Selection, must_match_in_each_option) {
+    using Options = std::vector<std::string_view>;
+    for (const Options &options :
+         {Options{"--pod", "web-0"}, Options{"--pod", "shop/web-0"}, Options{"--namespace", "shop"},
+          Options{"--container", "0123"}, Options{"--address", "2001:db8:0::7"}, Options{"--interface", "cali0123"},
+          Options{"--network", "blue"}, Options{"--pod", "web-0", "--network", "blue"}})
+        EXPECT_TRUE(picks(options)) << options.at(0) << " " << options.at(1);
+    for (const Options &options :
+         {Options{"--pod", "web"}, Options{"--pod", "other/web-0"}, Options{"--namespace", "sho"},
+          Options{"--container", "123"}, Options{"--address", "192.0.2.8"}, Options{"--address", "::"},
+          Options{"--interface", "eth0"}, Options{"--network", "red"}, Options{"--pod", "web-0", "--network", "red"}})
+        EXPECT_FALSE(picks(options)) << options.at(0) << " " << options.at(1);
 }
 
 TEST(Selection, a_whole_name_is_distinguished_from_the_beginning_of_a_container_id) {

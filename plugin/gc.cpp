@@ -7,6 +7,7 @@
 #include "maps/entries.hpp"
 #include "maps/errors.hpp"
 #include "maps/tables.hpp"
+#include "plugin/cni/ipam_config.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/log.hpp"
@@ -150,8 +151,11 @@ Result<std::string> gc(const cni::Request &request) {
             dead.push_back(identity);
     if (tables && dead.size() > 1)
         errors.add(remove_interfaces(request.config.bpffs, dead, *tables));
+    cni::Request removal = request;
+    removal.config.valid_attachments.clear();
+    removal.raw_config = cni::without_valid_attachments(request.raw_config);
     for (const Identity &identity : dead)
-        errors.add(collect(request, identity));
+        errors.add(collect(removal, identity));
     if (tables)
         errors.add(clean_network(request, *tables));
     if (younger.empty()) // else the IPAM plugin would release their leases: the next GC calls it

@@ -126,8 +126,10 @@ cni::Request with_namespace(const Remains &remains) {
 
 // By the configuration of the ADD, which the record on disk has; the runtime's may have been edited since.
 Result<void> erase_as_planned(const Remains &remains, const Tables &tables) {
-    const auto recorded =
-        remains.disk ? recorded_request(*remains.disk) : Result<cni::Request>(Error{ErrorCode::missing, {}});
+    const bool has_prefixes =
+        remains.entry->allowed_source_count != 0 || (remains.entry->flags & INTERFACE_LIMIT_EXEMPT) != 0;
+    const auto recorded = has_prefixes && remains.disk ? recorded_request(*remains.disk)
+                                                       : Result<cni::Request>(Error{ErrorCode::missing, {}});
     return erase_endpoint(tables, *remains.entry, recorded ? &recorded->config : nullptr);
 }
 

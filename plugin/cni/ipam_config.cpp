@@ -46,6 +46,15 @@ Result<std::string> with_cni_version(std::string_view raw, Version version) {
     return json::print(config);
 }
 
+std::string without_valid_attachments(const std::string &raw) {
+    auto config = json::parse_object(raw, "the network configuration");
+    if (!config)
+        return raw;
+    erase_any_case(*config, "cni.dev/valid-attachments");
+    erase_any_case(*config, "cni.dev/attachments");
+    return json::print(*config);
+}
+
 std::optional<IpamSection> find_ipam(std::string_view raw) {
     const auto config = json::parse_object(raw, "the network configuration");
     if (!config)

@@ -62,7 +62,7 @@ class LimitTest : public testing::Test {
             EXPECT_GT(measured, 0.8 * kPayload * static_cast<double>(rate));
         }
     }
-    [[nodiscard]] bool is_paced() { return is_pacing(lab_.node().bpffs()); }
+    [[nodiscard]] bool is_paced() { return require(is_pacing(lab_.node().bpffs())); }
 
     static constexpr std::chrono::seconds kTime{2};
     Lab lab_;

@@ -104,6 +104,10 @@ TEST_F(NodeTest, InstallWritesWhatARuntimeUses) {
     EXPECT_EQ(config.at("fastPath"), "local");
     EXPECT_EQ(config.at("uplinks"), Json({"up*", "ens1"}));
     EXPECT_EQ(config.at("bpffs"), node_.bpffs());
+    EXPECT_EQ(config.at("ipMasq"), true);
+    EXPECT_EQ(config.at("capabilities"), Json({{"bandwidth", true}, {"io.kubernetes.cri.pod-annotations", true}}));
+    EXPECT_EQ(list.at("plugins").size(), 1U) << "a list with a plugin that is missing makes every pod fail";
+    EXPECT_THAT(output.err, HasSubstr("there is no plugin portmap in " + bin()));
     config["name"] = list.at("name");
     config["cniVersion"] = list.at("cniVersion");
     config["ipam"]["dataDir"] = node_.leases();
@@ -117,6 +121,16 @@ TEST_F(NodeTest, InstallAgainChangesOnlyWhatItWrote) {
     EXPECT_THAT(install(), prints(0, {"unchanged: " + conflist()}));
     EXPECT_THAT(install("--subnets 198.18.2.0/24"), prints(0));
     EXPECT_THAT(read_file(conflist()), HasSubstr("198.18.2.0/24"));
+}
+
+TEST_F(NodeTest, InstallWritesPortmapWhereItIsThere) {
+    fs::copy("/usr/lib/cni/portmap", bin());
+    const Output output = install("--subnets 198.18.9.0/24 --no-masquerade");
+    EXPECT_EQ(output.rc, 0);
+    EXPECT_EQ(output.err, "");
+    const Json plugins = Json::parse(read_file(conflist())).at("plugins");
+    EXPECT_FALSE(plugins.at(0).contains("ipMasq"));
+    EXPECT_EQ(plugins.at(1).at("type"), "portmap");
 }
 
 TEST_F(NodeTest, InstallRefusesToOverwriteWhatItDidNotWrite) {

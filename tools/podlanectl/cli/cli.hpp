@@ -57,6 +57,7 @@ enum class Opt : unsigned {
     cluster_cidrs,
     uplinks,
     fast_path,
+    no_masquerade,
     mtu,
     plugin,
     state_dir,

@@ -42,6 +42,7 @@ constexpr std::array<Option, static_cast<std::size_t>(Opt::count)> kOptions = {{
     {Opt::cluster_cidrs, '\0', "cluster-cidrs", "PREFIXES", "addresses of pods on all nodes: \"clusterCIDRs\""},
     {Opt::uplinks, '\0', "uplinks", "NAMES", "interfaces or patterns, separated by commas: \"uplinks\""},
     {Opt::fast_path, '\0', "fast-path", "WORD", "on, local or off: \"fastPath\""},
+    {Opt::no_masquerade, '\0', "no-masquerade", "", "without \"ipMasq\": the network routes the pods' addresses"},
     {Opt::mtu, '\0', "mtu", "BYTES", "of the pods' interfaces: \"mtu\""},
     {Opt::plugin, '\0', "plugin", "FILE", "the plugin to install (default: podlane beside podlanectl)"},
     {Opt::state_dir, '\0', "state-dir", "DIR", "directory of the attachments' records (default: /var/lib/podlane)"},

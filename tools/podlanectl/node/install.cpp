@@ -73,13 +73,21 @@ Result<void> add_keys(const Call &call, Object &plugin) {
     return {};
 }
 
-Result<std::string> conflist_of(const Call &call) {
-    Object plugin = {{"type", "podlane"}, {"ipam", TRY(ipam_of(call))}};
+bool has_portmap(const std::string &bin_dir) { return access((bin_dir + "/portmap").c_str(), X_OK) == 0; }
+
+// A network that works in a cluster: pods reach the outside, and get the limits and ports that they ask for.
+Result<std::string> conflist_of(const Call &call, bool with_portmap) {
+    Object plugin = {{"type", "podlane"},
+                     {"capabilities", Object{{"bandwidth", true}, {"io.kubernetes.cri.pod-annotations", true}}},
+                     {"ipam", TRY(ipam_of(call))}};
+    if (!call.has(Opt::no_masquerade))
+        plugin.emplace_back("ipMasq", true);
     TRY(add_keys(call, plugin));
-    const Object portmap = {{"type", "portmap"}, {"capabilities", Object{{"portMappings", true}}}};
-    return output::json_text(Object{{"cniVersion", "1.0.0"},
-                                    {"name", call.value(Opt::network).value_or("pods")},
-                                    {"plugins", Array{plugin, portmap}}});
+    Array plugins{plugin};
+    if (with_portmap)
+        plugins.emplace_back(Object{{"type", "portmap"}, {"capabilities", Object{{"portMappings", true}}}});
+    return output::json_text(
+        Object{{"cniVersion", "1.0.0"}, {"name", call.value(Opt::network).value_or("pods")}, {"plugins", plugins}});
 }
 
 // Beside podlanectl, or in the build directory.
@@ -113,7 +121,8 @@ std::string line(Written how, const std::string &path) {
 Result<int> install(const Call &call, World &world) {
     const std::string bin_dir = call.value(Opt::bin_dir).value_or(std::string(kBinDir));
     const std::string conf_dir = call.value(Opt::conf_dir).value_or(std::string(kConfDir));
-    const std::string conflist = TRY(conflist_of(call));
+    const bool with_portmap = has_portmap(bin_dir);
+    const std::string conflist = TRY(conflist_of(call, with_portmap));
     const std::string plugin = TRY(read_file(TRY(find_plugin(call))));
     TRY(must_be_directory(bin_dir));
     TRY(must_be_directory(conf_dir));
@@ -121,6 +130,9 @@ Result<int> install(const Call &call, World &world) {
     TRY(check_file(conf_dir, kConflist, conflist));
     const Written binary = TRY(install_file(bin_dir, "podlane", plugin, 0755));
     const Written config = TRY(install_file(conf_dir, kConflist, conflist, 0644));
+    if (!with_portmap)
+        std::fprintf(world.err, "there is no plugin portmap in %s: pods have no hostPort; install it and repeat this\n",
+                     bin_dir.c_str());
     world.print(line(binary, bin_dir + "/podlane") + line(config, conf_dir + "/" + std::string(kConflist)));
     return 0;
 }
@@ -128,8 +140,8 @@ Result<int> install(const Call &call, World &world) {
 constexpr std::array<Command, 1> kCommands = {{
     {"",
      "Copy the plugin, and write 10-podlane.conflist from the options.",
-     Opts{Opt::bin_dir, Opt::conf_dir, Opt::subnets, Opt::cluster_cidrs, Opt::uplinks, Opt::fast_path, Opt::mtu,
-          Opt::network, Opt::plugin, Opt::bpffs, Opt::help},
+     Opts{Opt::bin_dir, Opt::conf_dir, Opt::subnets, Opt::cluster_cidrs, Opt::uplinks, Opt::fast_path,
+          Opt::no_masquerade, Opt::mtu, Opt::network, Opt::plugin, Opt::bpffs, Opt::help},
      {},
      "Each file is replaced atomically. If a file was not written by podlanectl, or was changed since, nothing is\n"
      "written. --network names the network (default: pods).",

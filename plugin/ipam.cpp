@@ -41,8 +41,10 @@ Result<std::string> find_plugin(const cni::Request &request) {
         }
         if (S_ISREG(facts.st_mode) && access(path.c_str(), X_OK) == 0)
             return path;
-        if (S_ISREG(facts.st_mode) && errno != EACCES)
-            return system_error(ErrorCode::plugin_not_available, "IPAM plugin " + path, errno);
+        if (S_ISREG(facts.st_mode) && errno != EACCES) {
+            failed = system_error(ErrorCode::plugin_not_available, "IPAM plugin " + path, errno);
+            continue;
+        }
         failed = Error{ErrorCode::plugin_not_available, "IPAM plugin " + path + " is not an executable file",
                        "chmod 755 " + path + ", or correct \"ipam.type\""};
     }
@@ -141,7 +143,11 @@ Result<void> run_without_answer(const cni::Request &request, std::string_view co
 
 } // namespace
 
-bool is_installed(const cni::Request &request) { return find_plugin(request).has_value(); }
+// A plugin that could not be looked for may be there: running it says what failed.
+bool is_installed(const cni::Request &request) {
+    const auto plugin = find_plugin(request);
+    return plugin || plugin.error().system_errno != 0;
+}
 
 Result<cni::Attachment> add(const cni::Request &request) {
     auto leased = run_as(request, "ADD", false);

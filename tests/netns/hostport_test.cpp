@@ -31,7 +31,8 @@ TEST_P(HostPort, AnotherPodIsServedAndStaysFastOtherwise) {
     const Pod other = add_pod();
     const EchoServer server(served.ns(), ipv4(), kContainerPort);
     expect_served(other.ns(), node_addr());
-    EXPECT_GT(lab_->count(served, REASON_HOST_UNCONFIRMED), 0U);
+    EXPECT_GT(lab_->count(served, REASON_HOST_PATH), 0U);
+    EXPECT_EQ(lab_->count(served, REASON_SENT_DIRECT), 0U);
 
     EXPECT_EQ(ask(other.ns(), Transport::tcp, {addr(served), kContainerPort}), 0);
     EXPECT_GT(lab_->count(served, REASON_SENT_DIRECT), 0U);

@@ -30,7 +30,7 @@ TEST_P(Services, BackendOnAnotherNode) {
     EXPECT_EQ(callers(server), std::set{text(a)});
     if (on()) {
         EXPECT_GE(cluster_.count(a, REASON_SENT_UPLINK), 50U) << "direct flows take the fast path";
-        EXPECT_GT(cluster_.count(a, REASON_RECEIVED_HOST), 0U) << "first packets of translated flows do not";
+        EXPECT_GE(cluster_.count(a, REASON_RECEIVED_HOST), 50U) << "answers of translated flows do not";
     } else {
         EXPECT_EQ(cluster_.count(a, REASON_SENT_UPLINK), 0U);
     }

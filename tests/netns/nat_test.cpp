@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// firstPacket: direct beside a ClusterIP whose backend is on the same node, by iptables and by nftables.
+// "A flow returns the way it came": a ClusterIP whose backend is on the same node, by iptables and by nftables.
 #include "tests/netns/lab.hpp"
 #include "tests/netns/services.hpp"
 
@@ -42,7 +42,8 @@ TEST_P(ClusterIp, AnotherPodIsAnsweredByTheSameWay) {
     for (const Transport transport : {Transport::tcp, Transport::udp})
         for (int i = 0; i < 10; ++i)
             EXPECT_EQ(ask(a.ns(), transport, cluster_ip()), 0) << to_string(transport) << " " << i;
-    EXPECT_GE(lab_->count(b, REASON_HOST_UNCONFIRMED), 20U);
+    EXPECT_GE(lab_->count(b, REASON_HOST_PATH), 20U);
+    EXPECT_EQ(lab_->count(b, REASON_SENT_DIRECT), 0U);
     for (const ip_addr &caller : server.callers())
         EXPECT_EQ(to_string(caller), to_string(addr(a))) << "the caller's address is not kept";
 }
@@ -62,6 +63,7 @@ TEST_P(ClusterIp, DirectTrafficOfTheSamePodsStaysFast) {
             ASSERT_EQ(ask(a.ns(), Transport::udp, i % 2 == 0 ? cluster_ip() : Endpoint{addr(b), kBackendPort}), 0);
         }
     EXPECT_GE(lab_->count(b, REASON_SENT_DIRECT), 20U + 20U);
+    EXPECT_GE(lab_->count(b, REASON_HOST_PATH), 20U + 20U);
 }
 
 // Both look alike to the backend, unless connection tracking gives one of them another port.
@@ -77,41 +79,6 @@ TEST_P(ClusterIp, DirectFlowFromThePortOfATranslatedOneIsToldApart) {
     ASSERT_EQ(connect_to(direct, {addr(b), kBackendPort}), 0);
     for (const Fd *socket : {&translated, &direct})
         EXPECT_EQ(transfer(*socket, 10000), 0);
-}
-
-// The established connection lives, and the host stack never mixes it up with the one that it translates.
-TEST_P(ClusterIp, AnEstablishedDirectFlowOutlivesATranslatedOneFromItsPort) {
-    const Pod a = add_pod();
-    const Pod b = add_pod();
-    const EchoServer server(b.ns(), ipv4(), kBackendPort);
-    serve(b);
-    const Endpoint local{addr(a), 23457};
-    const Fd direct = open_socket(a.ns(), Transport::tcp, ipv4(), local);
-    ASSERT_EQ(connect_to(direct, {addr(b), kBackendPort}), 0);
-    const Fd translated = open_socket(a.ns(), Transport::tcp, ipv4(), local);
-    (void)connect_to(translated, cluster_ip());
-    for (int i = 0; i < 3; ++i)
-        EXPECT_EQ(transfer(direct, 10000), 0);
-}
-
-// As people write them: a range that holds pods and Services alike.
-TEST_P(ClusterIp, AServiceWithinTheClustersRangesIsTranslated) {
-    for (const char *first : {"host", "direct"}) {
-        SCOPED_TRACE(first);
-        const Json keys = {{"firstPacket", first}, {"clusterCIDRs", {"198.0.0.0/8", "2001:db8::/32"}}};
-        const Pod a = add_pod(keys);
-        const Pod b = add_pod(keys);
-        const EchoServer server(b.ns(), ipv4(), kBackendPort);
-        serve(b);
-        const Fd socket = open_socket(a.ns(), Transport::tcp, ipv4());
-        ASSERT_EQ(connect_to(socket, cluster_ip()), 0);
-        EXPECT_EQ(transfer(socket, 1 << 20), 0);
-        for (const Transport transport : {Transport::tcp, Transport::udp})
-            EXPECT_EQ(ask(a.ns(), transport, cluster_ip()), 0) << to_string(transport);
-        EXPECT_EQ(lab_->count(a, REASON_SENT_UPLINK), 0U);
-        if (std::get<1>(GetParam()) == Rules::nftables) // iptables-restore replaces what there is
-            lab_->node().run("nft delete table " + std::string(ipv4() ? "ip" : "ip6") + " kube-proxy");
-    }
 }
 
 TEST_P(ClusterIp, CallingPodReachesItself) {
@@ -146,6 +113,7 @@ TEST_P(ClusterIp, NameQueriesAreAnswered) {
             ASSERT_EQ(receive(resolver).text, "A? " + std::to_string(i));
         }
     }
+    EXPECT_EQ(lab_->count(b, REASON_SENT_DIRECT), 0U);
 }
 
 TEST_P(ClusterIp, FragmentedDatagramsAreAnsweredWhole) {
@@ -158,7 +126,8 @@ TEST_P(ClusterIp, FragmentedDatagramsAreAnsweredWhole) {
     const std::string big_one(4000, 'f');
     ASSERT_EQ(send_text(socket, big_one), 0);
     EXPECT_EQ(receive(socket).text, big_one);
-    // The first fragment named the flow: a short reply is translated too.
+    // The first fragment named the flow: a short answer finds its way too.
+    EXPECT_TRUE(lab_->has_path(b, PATH_HOST));
     ASSERT_EQ(send_text(socket, "short"), 0);
     EXPECT_EQ(receive(socket).text, "short");
 }
@@ -203,6 +172,7 @@ TEST_P(ClusterIp, BackendSpeaksFirstAfterALossOfAllPaths) {
     lab_->erase_paths();
     ASSERT_EQ(send_text(backend, "hello"), 0);
     EXPECT_EQ(receive(client).text, "hello");
+    EXPECT_EQ(lab_->count(b, REASON_SENT_DIRECT), 0U);
 }
 
 TEST_P(ClusterIp, HundredsOfFlowsCompleteWithRoomForFewPaths) {

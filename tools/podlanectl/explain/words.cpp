@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The steps of a traced run as decisions.
 #include "maps/abi/event.h"
-#include "maps/abi/flow_untracked.h"
 #include "tools/podlanectl/explain/explain.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/network.hpp"
@@ -91,10 +90,6 @@ Decision of_flow(const TracedStep &step, const Subject &) {
     if (!writes && step.head.answer == 0)
         return d;
     const auto entry = as<flow>(step.value);
-    if ((entry.flags & FLOW_UNTRACKED) != 0) {
-        d.answer = "direct: conntrack does not know it";
-        return d;
-    }
     d.answer = (entry.flags & FLOW_TRANSLATED) == 0
                    ? "confirmed by conntrack"
                    : "confirmed by conntrack, translated to " + socket_words(entry.source, entry.source_port) + " " +

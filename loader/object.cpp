@@ -360,8 +360,9 @@ Result<std::vector<ProgramMap>> program_maps(int program_fd) {
     for (const std::uint32_t id : std::span(ids).first(std::min<std::size_t>(program.nr_map_ids, ids.size()))) {
         ProgramMap map{Fd(bpf_map_get_fd_by_id(id)), {}};
         size = sizeof map.info;
-        if (map.fd && bpf_obj_get_info_by_fd(map.fd.get(), &map.info, &size) == 0)
-            maps.push_back(std::move(map));
+        if (!map.fd || bpf_obj_get_info_by_fd(map.fd.get(), &map.info, &size) != 0)
+            return system_error(ErrorCode::bpf, "opening a map of a program", errno);
+        maps.push_back(std::move(map));
     }
     return maps;
 }

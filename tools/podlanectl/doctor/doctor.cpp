@@ -167,7 +167,13 @@ Result<void> look_at_endpoints(const NodeView &node, Examined &examined) {
     const auto namespaces = network_namespaces();
     Verifier verifier(*node.host, *node.tables);
     for (const EndpointEntry &entry : node.endpoints) {
-        EndpointView view = TRY(view_of(node, entry, namespaces));
+        Result<EndpointView> made = view_of(node, entry, namespaces);
+        if (!made) {
+            const EndpointView named{node, entry.first, entry.second};
+            add(examined, endpoint_checks().front(), made.error(), {}, &named);
+            continue;
+        }
+        EndpointView view = *std::move(made);
         const bool is_verifiable = view.disk && view.pod && (view.link || !view.has_host_veth());
         if (is_verifiable)
             view.verified = verify_recorded(*view.disk, view.record, *view.pod, verifier);

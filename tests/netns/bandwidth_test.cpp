@@ -131,11 +131,13 @@ TEST_F(Bandwidth, AConnectionWithoutALimitIsLeftAlone) {
         return require(program_facts(pace.get())).run_count;
     };
 
-    const std::uint64_t before = calls();
-    for (std::uint64_t i = 0; i < kRoundTrips; ++i)
-        ASSERT_EQ(transfer(socket, 1), 0);
-
-    EXPECT_LT(calls() - before, kRoundTrips / 2) << "other connections of this machine included";
+    // Other connections of this machine are counted as well: one round without many of them is enough.
+    EXPECT_TRUE(wait_until([&] {
+        const std::uint64_t before = calls();
+        for (std::uint64_t i = 0; i < kRoundTrips; ++i)
+            EXPECT_EQ(transfer(socket, 1), 0);
+        return calls() - before < kRoundTrips / 2;
+    }));
 }
 
 // Segmentation of large packets in the kernel, where a device leaves it to it.

@@ -42,7 +42,7 @@ Result<endpoint> make_endpoint(const cni::Request &request, const Plan &plan) {
     record.mtu = plan.mtu;
     record.flags = plan.flags;
     record.mode = static_cast<std::uint8_t>(plan.mode);
-    record.attach = plan.hook_kind == HookKind::tcx ? ENDPOINT_TCX : ENDPOINT_CLSACT;
+    record.attach = attach_of(plan.hook_kind);
     record.masquerade = static_cast<std::uint8_t>(plan.masquerade);
     record.address_count = static_cast<std::uint8_t>(plan.addresses.size());
     record.allowed_source_count = static_cast<std::uint8_t>(request.config.allowed_sources.size());

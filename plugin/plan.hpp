@@ -48,6 +48,8 @@ struct Setting {
     std::string value;
 };
 
+constexpr endpoint_attach attach_of(HookKind kind) { return kind == HookKind::tcx ? ENDPOINT_TCX : ENDPOINT_CLSACT; }
+
 // What every host-side veth carries.
 struct HookProgram {
     Hook hook;

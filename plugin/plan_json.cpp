@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/plan_json.hpp"
 
+#include "maps/words.hpp"
 #include "plugin/cni/json.hpp"
 
-#include <array>
 #include <string_view>
 
 namespace podlane {
@@ -11,51 +11,6 @@ namespace {
 
 using Json = cni::json::Printable;
 
-struct FlagName {
-    std::uint32_t flag;
-    std::string_view name;
-};
-
-constexpr std::array kFlagNames = std::to_array<FlagName>({
-    {INTERFACE_FAST_LOCAL, "fast-local"},
-    {INTERFACE_FAST_UPLINK, "fast-uplink"},
-    {INTERFACE_ANTI_SPOOF, "anti-spoof"},
-    {INTERFACE_ALLOWED_SOURCES, "allowed-sources"},
-    {INTERFACE_GATEWAY, "gateway"},
-    {INTERFACE_MORE_ADDRESSES, "more-addresses"},
-    {INTERFACE_LIMIT_INGRESS, "limit-ingress"},
-    {INTERFACE_LIMIT_EGRESS, "limit-egress"},
-    {INTERFACE_SIBLINGS, "peer-interfaces"},
-    {INTERFACE_WAY, "egress-route"},
-    {INTERFACE_APART, "no-source-routing"},
-    {INTERFACE_POD_RULES, "pod-rules"},
-    {INTERFACE_LIMIT_UNPACED_INGRESS, "unpaced-ingress"},
-    {INTERFACE_LIMIT_UNPACED_EGRESS, "unpaced-egress"},
-    {INTERFACE_LIMIT_EXEMPT, "limit-exempt"},
-    {INTERFACE_LIMIT_EDT, "edt"},
-    {INTERFACE_LIMIT_NO_EDT, "no-edt"},
-    {INTERFACE_BRIDGED, "bridged"},
-    {INTERFACE_ETHER_LLC, "ether-llc"},
-    {INTERFACE_ETHER_LLDP, "ether-lldp"},
-    {INTERFACE_ETHER_MPLS, "ether-mpls"},
-    {INTERFACE_ETHER_PPPOE, "ether-pppoe"},
-    {INTERFACE_ETHER_VLAN, "ether-vlan"},
-    {INTERFACE_ETHER_ANY, "ether-any"},
-    {INTERFACE_FIRST_DIRECT, "first-direct"},
-});
-
-Json flags_json(std::uint32_t flags) {
-    Json names = Json::array();
-    for (const FlagName &one : kFlagNames)
-        if ((flags & one.flag) != 0)
-            names.push_back(one.name);
-    return names;
-}
-
-std::string_view mode_word(endpoint_mode mode) {
-    return mode == ENDPOINT_MAIN ? "main" : mode == ENDPOINT_AFTER_IPAM ? "after-ipam" : "after-main";
-}
-std::string_view kind_word(HookKind kind) { return kind == HookKind::tcx ? "tcx" : "clsact"; }
 std::string_view masquerade_word(endpoint_masquerade by) {
     return by == ENDPOINT_MASQUERADE_NFTABLES ? "nftables" : "iptables";
 }
@@ -126,7 +81,7 @@ Json links_json(const Plan &plan) {
 }
 
 Json programs_json(const Plan &plan) {
-    Json all = {{"by", kind_word(plan.hook_kind)}};
+    Json all = {{"by", attach_name(attach_of(plan.hook_kind))}};
     for (const HookProgram &one : kPodPrograms)
         all[one.hook == Hook::ingress ? "ingress" : "egress"] = one.name;
     return all;
@@ -161,7 +116,7 @@ Json entries_json(const Plan &plan, const EndpointEntries &entries, const Source
     }
     if (!entries.allowed_sources.empty())
         all[PODLANE_MAP_SOURCES] = texts(entries.allowed_sources);
-    all[PODLANE_MAP_INTERFACES] = {{"network", entries.interface_entry.network}, {"flags", flags_json(plan.flags)}};
+    all[PODLANE_MAP_INTERFACES] = {{"network", entries.interface_entry.network}, {"flags", flag_words(plan.flags)}};
     all[PODLANE_MAP_ADDRESSES] = list(entries.addresses, [](const auto &one) { return to_string(one.first.addr); });
     all[PODLANE_MAP_SENDERS] = list(
         entries.senders, [](const sender_key &one) { return std::to_string(one.netns) + " " + to_string(one.addr); });
@@ -184,7 +139,7 @@ Json network_json(const Plan &plan) {
 } // namespace
 
 std::string to_json(const Plan &plan, const EndpointEntries &entries, const SourceEntries &sources, int indent) {
-    Json all = {{"mode", mode_word(plan.mode)}, {"links", links_json(plan)}};
+    Json all = {{"mode", mode_name(plan.mode)}, {"links", links_json(plan)}};
     all["container"] = {{"settings", settings_json(plan.pod_settings)},
                         {"addresses", list(plan.pod_addresses, address_text)},
                         {"routes", list(plan.pod_routes, route_text)},

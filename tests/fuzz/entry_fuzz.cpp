@@ -29,9 +29,9 @@ void check_endpoint(const endpoint_key &key, const endpoint &value) {
     require(ctl::pod_words(key, value).size() <= sizeof key + sizeof value);
     ctl::mac_words(value.pod_mac);
     require(field_text(value.pod_name).size() <= sizeof value.pod_name);
-    ctl::mode_name(value.mode);
+    mode_name(value.mode);
     ctl::mode_sentence(value.mode);
-    ctl::attach_name(value.attach);
+    attach_name(value.attach);
     ctl::ip_words(value.link_local);
 }
 
@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     require(!ctl::reason_name(number).empty());
     ctl::reason_kind_name(number);
     ctl::reason_sentence(number);
-    ctl::flag_words(number);
+    flag_words(number);
     require(!ctl::fast_path_words(number).empty());
     ctl::via_name(number);
     ctl::map_type_name(number);

@@ -18,32 +18,6 @@ struct Word {
     std::string_view text;
 };
 
-constexpr std::array<Word, 25> kFlags = {{{INTERFACE_FAST_LOCAL, "fast-local"},
-                                          {INTERFACE_FAST_UPLINK, "fast-uplink"},
-                                          {INTERFACE_FIRST_DIRECT, "first-direct"},
-                                          {INTERFACE_ANTI_SPOOF, "anti-spoof"},
-                                          {INTERFACE_ALLOWED_SOURCES, "allowed-sources"},
-                                          {INTERFACE_GATEWAY, "gateway"},
-                                          {INTERFACE_MORE_ADDRESSES, "more-addresses"},
-                                          {INTERFACE_SIBLINGS, "siblings"},
-                                          {INTERFACE_WAY, "own-way"},
-                                          {INTERFACE_APART, "apart"},
-                                          {INTERFACE_POD_RULES, "pod-rules"},
-                                          {INTERFACE_BRIDGED, "bridged"},
-                                          {INTERFACE_ETHER_LLC, "ether-llc"},
-                                          {INTERFACE_ETHER_LLDP, "ether-lldp"},
-                                          {INTERFACE_ETHER_MPLS, "ether-mpls"},
-                                          {INTERFACE_ETHER_PPPOE, "ether-pppoe"},
-                                          {INTERFACE_ETHER_VLAN, "ether-vlan"},
-                                          {INTERFACE_ETHER_ANY, "ether-any"},
-                                          {INTERFACE_LIMIT_INGRESS, "limit-ingress"},
-                                          {INTERFACE_LIMIT_EGRESS, "limit-egress"},
-                                          {INTERFACE_LIMIT_UNPACED_INGRESS, "limit-unpaced-ingress"},
-                                          {INTERFACE_LIMIT_UNPACED_EGRESS, "limit-unpaced-egress"},
-                                          {INTERFACE_LIMIT_EDT, "limit-timed"},
-                                          {INTERFACE_LIMIT_NO_EDT, "limit-untimed"},
-                                          {INTERFACE_LIMIT_EXEMPT, "limit-exempt"}}};
-
 constexpr std::array<Word, 12> kMapTypes = {{{BPF_MAP_TYPE_HASH, "hash"},
                                              {BPF_MAP_TYPE_ARRAY, "array"},
                                              {BPF_MAP_TYPE_PERCPU_HASH, "percpu-hash"},
@@ -72,31 +46,10 @@ std::string_view word_of(std::span<const Word> words, std::uint32_t number) {
 
 } // namespace
 
-std::vector<std::string> flag_words(std::uint32_t interface_flags) {
-    std::vector<std::string> words;
-    for (const Word &flag : kFlags)
-        if ((interface_flags & flag.number) != 0) {
-            words.emplace_back(flag.text);
-            interface_flags &= ~flag.number;
-        }
-    if (interface_flags != 0) {
-        std::array<char, 16> unknown{};
-        std::snprintf(unknown.data(), unknown.size(), "0x%x", interface_flags);
-        words.emplace_back(unknown.data());
-    }
-    return words;
-}
-
 std::string fast_path_words(std::uint32_t interface_flags) {
     const bool local = (interface_flags & INTERFACE_FAST_LOCAL) != 0;
     const bool uplink = (interface_flags & INTERFACE_FAST_UPLINK) != 0;
     return local && uplink ? "local,uplink" : local ? "local" : uplink ? "uplink" : "off";
-}
-
-std::string_view mode_name(std::uint8_t endpoint_mode) {
-    static constexpr std::array<Word, 3> kModes = {
-        {{ENDPOINT_MAIN, "main"}, {ENDPOINT_AFTER_IPAM, "after-ipam"}, {ENDPOINT_AFTER_MAIN, "after-main"}}};
-    return word_of(kModes, endpoint_mode);
 }
 
 std::string_view mode_sentence(std::uint8_t endpoint_mode) {
@@ -105,11 +58,6 @@ std::string_view mode_sentence(std::uint8_t endpoint_mode) {
          {ENDPOINT_AFTER_IPAM, "chained after IPAM: Podlane made the interface for the addresses it was given"},
          {ENDPOINT_AFTER_MAIN, "chained after another plugin, which made the interface"}}};
     return word_of(kModes, endpoint_mode);
-}
-
-std::string_view attach_name(std::uint8_t endpoint_attach) {
-    static constexpr std::array<Word, 2> kHooks = {{{ENDPOINT_TCX, "tcx"}, {ENDPOINT_CLSACT, "clsact"}}};
-    return word_of(kHooks, endpoint_attach);
 }
 
 std::string_view kind_name(reason_kind kind) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "maps/tables.hpp"
+#include "maps/words.hpp"
 
 #include <cstdint>
 #include <string>
@@ -11,12 +12,9 @@
 
 namespace podlane::ctl {
 
-std::vector<std::string> flag_words(std::uint32_t interface_flags); // unknown bits as "0x80"
 // Short names of the flags: "local,uplink", "local", "off".
 std::string fast_path_words(std::uint32_t interface_flags);
-std::string_view mode_name(std::uint8_t endpoint_mode);     // "main"
 std::string_view mode_sentence(std::uint8_t endpoint_mode); // for people
-std::string_view attach_name(std::uint8_t endpoint_attach);
 std::string_view kind_name(reason_kind kind);
 // Also for reasons of a newer podlane: "reason-40", of kind "unknown".
 std::string reason_name(std::size_t reason);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bpf/conntrack.h"
+#include "bpf/forwarded.h"
 #include "bpf/tables.h"
 
 /* An entry that is older is confirmed by conntrack before it is used again. Set by the loader. */
@@ -42,11 +43,30 @@ static __always_inline int leave_as_is(struct flow_scratch *work, int result)
 	return result;
 }
 
-static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch *work, __u64 now)
+/* Whether both the connection and, of a flow that is not cached, its direction were let through. */
+static __always_inline bool is_let_through(struct __sk_buff *skb, struct flow_scratch *work, __u64 now, __u32 uplink,
+					   bool is_cached)
+{
+	struct flow_key *left = &work->other;
+
+	if (!query_conntrack(skb, work))
+		return false;
+	if (is_cached)
+		return true;
+	left->source = work->flow.source;
+	left->destination = work->flow.destination;
+	left->source_port = work->flow.source_port;
+	left->destination_port = work->flow.destination_port;
+	left->protocol = work->key.protocol;
+	return was_forwarded(left, now, uplink);
+}
+
+static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch *work, __u64 now, __u32 uplink,
+				      bool is_cached)
 {
 	struct flow *flow = &work->flow;
 
-	if (!query_conntrack(skb, work))
+	if (!is_let_through(skb, work, now, uplink, is_cached))
 		return leave_as_is(work, 0);
 	flow->confirmed_ns = now;
 	flow->flags = is_translated(&work->key, flow) ? FLOW_TRANSLATED : 0;
@@ -60,11 +80,12 @@ static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch
  * connection take the slow path, so that conntrack follows its states; the entries of both directions go with them.
  * A global function: the verifier checks it once.
  */
-__attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 changes_state)
+__attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 changes_state, __u32 uplink)
 {
 	__u32 only = 0;
 	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
 	struct flow *known;
+	bool is_cached;
 	__u64 now;
 	int result;
 
@@ -75,7 +96,7 @@ __attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 changes_state)
 	known = map_find(&flows_v1, &work->key);
 	if (!known) {
 		work->flow.since_ns = now;
-		return changes_state ? leave_as_is(work, 0) : learn_flow(skb, work, now);
+		return changes_state ? leave_as_is(work, 0) : learn_flow(skb, work, now, uplink, false);
 	}
 	work->flow = *known;
 	if (work->flow.check != flow_check(&work->key))
@@ -84,21 +105,13 @@ __attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 changes_state)
 		forget_flow(work);
 		return leave_as_is(work, FOLLOW_FORGOTTEN);
 	}
-	if (now - work->flow.confirmed_ns < confirm_ns)
+	is_cached = !uplink || work->flow.ifindex == uplink;
+	if (is_cached && now - work->flow.confirmed_ns < confirm_ns)
 		return result_of(&work->flow);
-	result = learn_flow(skb, work, now);
-	if (!result)
+	result = learn_flow(skb, work, now, uplink, is_cached);
+	if (!result && is_cached)
 		map_remove(&flows_v1, &work->key);
 	return result;
-}
-
-static __always_inline void set_key(struct packet *p, struct flow_key *key, enum direction from)
-{
-	key->source = p->ip.source;
-	key->destination = p->ip.destination;
-	key->source_port = from == FROM_POD ? p->flow.local_port : p->flow.peer_port;
-	key->destination_port = from == FROM_POD ? p->flow.peer_port : p->flow.local_port;
-	key->protocol = p->ip.protocol;
 }
 
 static __always_inline int follow_flow(struct packet *p, enum direction from)
@@ -113,7 +126,7 @@ static __always_inline int follow_flow(struct packet *p, enum direction from)
 	if (!work)
 		return 0;
 	set_key(p, &work->key, from);
-	p->follow = follow(p->skb, p->changes_state);
+	p->follow = follow(p->skb, p->changes_state, from == TO_POD ? p->skb->ifindex : 0);
 	p->ip.destination = work->flow.destination;
 	p->new_destination_port = work->flow.destination_port;
 	return p->follow & FOLLOW_FORGOTTEN ? REASON_HOST_PATH : 0;

@@ -69,6 +69,14 @@ struct {
 	__type(value, struct flow);
 } flows_v1 SEC(".maps");
 
+/* What the host stack has forwarded. Written for packets on the slow path, read for flows that are to be cached. 5 MiB. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct flow_key);
+	__type(value, struct forwarded);
+} forwarded_v1 SEC(".maps");
+
 /* struct bpf_ct_opts as of 6.1; later kernels accept this size. */
 struct ct_opts {
 	__s32 netns_id;

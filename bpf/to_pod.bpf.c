@@ -4,6 +4,7 @@
 #include "bpf/edt.h"
 #include "bpf/endpoint.h"
 #include "bpf/finish.h"
+#include "bpf/forwarded.h"
 #include "bpf/path_cache.h"
 #include "bpf/parse.h"
 
@@ -25,6 +26,7 @@ static __always_inline int receive(struct packet *p)
 		return map_find(&interfaces_v1, &came_by) ? REASON_RECEIVED_DIRECT : REASON_RECEIVED_UPLINK;
 	if (p->interface->flags & (INTERFACE_FIRST_DIRECT | INTERFACE_WAY | INTERFACE_SIBLINGS))
 		cache_host_path(p, p->interface->flags & (INTERFACE_WAY | INTERFACE_SIBLINGS));
+	note_forwarded(p, TO_POD);
 	return REASON_RECEIVED_HOST;
 }
 

@@ -2,6 +2,7 @@
 /* TC egress of an uplink: caches the flows that leave through the host stack and its NAT, so that replies take it too.
  */
 #include "bpf/finish.h"
+#include "bpf/forwarded.h"
 #include "bpf/path_cache.h"
 #include "bpf/headers.h"
 #include "bpf/parse.h"
@@ -46,6 +47,7 @@ static __always_inline int cache_sender_path(struct packet *p)
 
 	if (!p->has_flow)
 		return REASON_UPLINK_SENT_HOST;
+	note_forwarded(p, FROM_POD);
 	sender = find_endpoint(p, &p->flow.local);
 	if (sender && sender->flags & (INTERFACE_FIRST_DIRECT | INTERFACE_WAY | INTERFACE_SIBLINGS)) {
 		p->flow.ifindex = sender->ifindex;

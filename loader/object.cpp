@@ -55,6 +55,7 @@ void set_sizes(bpf_object *object, const LoadSettings &sizes) {
     resize(PODLANE_MAP_SENDERS, sizes.endpoints * kAddressesPerEndpoint * 2);
     resize(PODLANE_MAP_PATHS, sizes.paths);
     resize(PODLANE_MAP_FLOWS, sizes.paths);
+    resize(PODLANE_MAP_FORWARDED, sizes.paths);
 }
 
 // The maps of `from`, so that both objects work on the same ones.

@@ -37,5 +37,13 @@ static inline __u32 flow_check(const struct flow_key *key)
 	       ((__u32)key->source_port << 16 | key->destination_port) ^ (__u32)key->protocol << 8;
 }
 
+/* forwarded: of this tuple the host stack has forwarded a packet, as it was when it left. */
+struct forwarded {
+	__u64 at_ns;   /* CLOCK_MONOTONIC, the last one */
+	__u32 came_by; /* host-side veth or uplink by which it had come */
+	__u32 check;   /* flow_check() of its key, as of a flow */
+};
+
 ABI_STATIC_ASSERT(sizeof(struct flow_key) == 40, "no padding in a key");
 ABI_STATIC_ASSERT(sizeof(struct flow) == 64, "no padding in a value");
+ABI_STATIC_ASSERT(sizeof(struct forwarded) == 16, "no padding in a value");

@@ -15,6 +15,7 @@
 #define PODLANE_MAP_NETWORKS "networks_v1"
 #define PODLANE_MAP_PATHS "paths_v1"
 #define PODLANE_MAP_FLOWS "flows_v1"
+#define PODLANE_MAP_FORWARDED "forwarded_v1"
 #define PODLANE_MAP_COUNTERS "counters_v2"
 #define PODLANE_MAP_SOURCES "allowed_srcs_v1"
 #define PODLANE_MAP_BANDWIDTHS "bandwidths_v1"
@@ -37,6 +38,7 @@
 	X(PODLANE_MAP_NETWORKS)                                                                                        \
 	X(PODLANE_MAP_PATHS)                                                                                           \
 	X(PODLANE_MAP_FLOWS)                                                                                           \
+	X(PODLANE_MAP_FORWARDED)											\
 	X(PODLANE_MAP_COUNTERS)                                                                                        \
 	X(PODLANE_MAP_SOURCES)                                                                                         \
 	X(PODLANE_MAP_BANDWIDTHS)                                                                                      \

@@ -39,6 +39,7 @@ using SourceRouteEntry = Entry<source_route_key, source_route>;
 using SourceSlotEntry = Entry<source_slot_key, source_route>;
 using WatchEntry = Entry<std::uint32_t, watch>;
 using CidrEntry = Entry<cluster_cidr_key, std::uint32_t>;
+using ForwardedEntry = Entry<flow_key, forwarded>;
 using ExemptEntry = Entry<exempt_key, std::uint32_t>;
 using SenderEntry = Entry<sender_key, std::uint32_t>;
 
@@ -113,6 +114,16 @@ constexpr std::array<Column<SourceSlotEntry>, 6> kSourceSlots = {{
     {{"AS FROM", "", "as_from"}, [](const SourceSlotEntry &e) { return text_cell(interface_name(e.value.ifindex)); }},
 }};
 
+constexpr std::array<Column<ForwardedEntry>, 5> kForwarded = {{
+    {{"PROTOCOL", "", "protocol"}, [](const ForwardedEntry &e) { return text_cell(protocol_name(e.key.protocol)); }},
+    {{"SOURCE", "", "source"},
+     [](const ForwardedEntry &e) { return text_cell(socket_words(e.key.source, e.key.source_port)); }},
+    {{"DESTINATION", "", "destination"},
+     [](const ForwardedEntry &e) { return text_cell(socket_words(e.key.destination, e.key.destination_port)); }},
+    {{"CAME BY", "", "host_interface"}, [](const ForwardedEntry &e) { return text_cell(e.interface); }},
+    {{"AT", "", "at_ns", Align::right}, [](const ForwardedEntry &e) { return number_cell(e.value.at_ns); }},
+}};
+
 constexpr std::array<Column<ExemptEntry>, 5> kExempts = {{
     {{"INTERFACE", "", "host_interface"}, [](const ExemptEntry &e) { return text_cell(e.interface); }},
     {{"IFINDEX", "", "ifindex", Align::right}, [](const ExemptEntry &e) { return number_cell(ntohl(e.key.ifindex)); }},
@@ -151,6 +162,7 @@ std::uint32_t ifindex_of(const source_route_key &key, const source_route &) { re
 std::uint32_t ifindex_of(const source_slot_key &key, const source_route &) { return key.ifindex; }
 std::uint32_t ifindex_of(const allowed_source_key &key, std::uint32_t) { return ntohl(key.ifindex); }
 std::uint32_t ifindex_of(const exempt_key &key, std::uint32_t) { return ntohl(key.ifindex); }
+std::uint32_t ifindex_of(const flow_key &, const forwarded &value) { return value.came_by; }
 std::uint32_t ifindex_of(const sender_key &, std::uint32_t ifindex) { return ifindex; }
 std::uint32_t ifindex_of(const address_key &, const address &value) { return value.ifindex; }
 
@@ -232,6 +244,10 @@ constexpr std::array<KnownMap, kMapNames.size()> kMaps = {{
      "connections that conntrack has confirmed, by direction",
      flow_table,
      {KeyPart{"host_interface", Kind::endpoint}, {"PROTOCOL"}, {"LOCAL"}, {"PEER"}}},
+    {PODLANE_MAP_FORWARDED,
+     "tuples of which the host stack has forwarded a packet",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_FORWARDED, kForwarded); },
+     {KeyPart{"PROTOCOL"}, {"SOURCE"}, {"DESTINATION"}}},
     {PODLANE_MAP_COUNTERS,
      "packets and bytes by endpoint and reason",
      dump_counters,

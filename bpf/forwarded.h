@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * What the host stack has forwarded lately. conntrack counts a reply before the host's rules for forwarded packets, and
+ * before those on sources: that it knows both directions does not say that both were let through.
+ */
+#pragma once
+
+#include "bpf/packet.h"
+
+/* After that a packet on the slow path has to show it again. */
+#define FORWARDED_NS 1000000000ULL
+
+/* Whether the host's rules let packets of this tuple through, as it is when they leave; of an uplink, by this one. */
+static __always_inline bool was_forwarded(const struct flow_key *key, __u64 now, __u32 uplink)
+{
+	struct forwarded *last = map_find(&forwarded_v1, key);
+
+	return last && last->check == flow_check(key) && now - last->at_ns < FORWARDED_NS &&
+	       (!uplink || last->came_by == uplink);
+}
+
+static __always_inline void set_key(const struct packet *p, struct flow_key *key, enum direction from)
+{
+	key->source = p->ip.source;
+	key->destination = p->ip.destination;
+	key->source_port = from == FROM_POD ? p->flow.local_port : p->flow.peer_port;
+	key->destination_port = from == FROM_POD ? p->flow.peer_port : p->flow.local_port;
+	key->protocol = p->ip.protocol;
+}
+
+/* A packet that leaves the host stack. What the node itself sends has come by no interface. */
+static __always_inline void note_forwarded(struct packet *p, enum direction from)
+{
+	bool is_tcp_or_udp = p->ip.protocol == IPPROTO_TCP || p->ip.protocol == IPPROTO_UDP;
+	struct forwarded *last, now = {.came_by = p->skb->ingress_ifindex};
+	struct flow_key key = {};
+
+	if (!now.came_by || !p->has_flow || p->is_icmp_error || p->detour || !is_tcp_or_udp)
+		return;
+	set_key(p, &key, from);
+	now.at_ns = bpf_ktime_get_ns();
+	now.check = flow_check(&key);
+	last = map_find(&forwarded_v1, &key);
+	if (last)
+		*last = now;
+	else
+		map_insert(&forwarded_v1, &key, &now, BPF_ANY);
+}

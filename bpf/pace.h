@@ -185,7 +185,7 @@ static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction directi
 	rate = scaled(state->fair_bytes_per_s, part);
 	if (progress == BEGINS)
 		rate = behind_backlog(state, now, rate);
-	term = term_of(rate, sender);
+	term = weight_term_of(rate, sender);
 	if (progress == STARTS || is_news(state, flow, weight, now, term)) {
 		bpf_spin_lock(&state->lock);
 		if (progress == STARTS && (!state->fair_bytes_per_s || is_idle(state, &limit, now)))

@@ -27,6 +27,8 @@
 #define TAKES_ALL (ONE * 3 / 4)
 /* What is not paced leaves 1/8 to what is. */
 #define LEAST_PACED 8
+/* Each CPU reads the clock before it takes the lock: it may come by as much later than one that read a later time. */
+#define LATEST_NS NS_PER_S
 
 /* A flow's part in one limit, in the memory of its sender. */
 struct flow_share {
@@ -120,7 +122,7 @@ ABI_INLINE void measure(struct limit_state *state, const struct limit *limit, __
 {
 	__u64 elapsed = now - state->window_since_ns, delay, acting, shortest, wanted, load, ratio, charged;
 
-	if (state->window_since_ns <= now && elapsed < 10 * NS_PER_MS)
+	if (elapsed + LATEST_NS < 10 * NS_PER_MS + LATEST_NS)
 		return;
 	delay = hearing_delay(state, limit);
 	acting = acting_delay(state);
@@ -173,7 +175,7 @@ ABI_INLINE bool is_idle(const struct limit_state *state, const struct limit *lim
 {
 	__u64 idle = IDLE_NS + 4 * limit->frame_ns;
 
-	return state->free_at_ns <= now + idle && now - state->large_at_ns > idle;
+	return state->free_at_ns <= now + idle && now - state->large_at_ns + LATEST_NS > idle + LATEST_NS;
 }
 
 /* What was measured is of flows that are gone. Weights leave by themselves, counters stay. Under the lock. */
@@ -199,6 +201,8 @@ ABI_INLINE void expire_flows(struct limit_state *state, __u64 now)
 {
 	__u32 slot = slot_of(now), passed = slot - state->slot, gone = 0;
 
+	if (state->slot - slot < LIMIT_SLOTS) /* it is, or another CPU's clock was later */
+		return;
 	/* Without branches but for its end: the verifier follows each of them. */
 	for (__u32 i = 0; i < LIMIT_SLOTS && i < passed; i++) {
 		__u32 *leaving = &state->leaving[(slot - i) % LIMIT_SLOTS];
@@ -233,10 +237,16 @@ ABI_INLINE void remove_flow(struct limit_state *state, struct flow_share *flow)
 ABI_INLINE void set_weight(struct limit_state *state, const struct limit *limit, struct flow_share *flow, __u32 weight,
 			   __u64 now, __u64 term_ns)
 {
+	__u32 slots;
+
 	expire_flows(state, now);
 	remove_flow(state, flow);
+	weight = smaller(weight, ~0U - state->weight);
 	if (weight) {
-		flow->slot = slot_of(now + smaller(term_ns, (__u64)(LIMIT_SLOTS - 2) << LIMIT_SLOT_SHIFT)) + 1;
+		slots = slot_of(now + smaller(term_ns, (__u64)(LIMIT_SLOTS - 2) << LIMIT_SLOT_SHIFT)) + 1 - state->slot;
+		if (slots - 1 >= LIMIT_SLOTS - 1) /* over already, where the clock was read long ago */
+			slots = 1;
+		flow->slot = state->slot + slots;
 		flow->weight = weight;
 		state->leaving[flow->slot % LIMIT_SLOTS] += weight;
 		state->weight += weight;
@@ -253,14 +263,26 @@ struct sender {
 	bool is_backlogged; /* only pacing holds it back */
 };
 
+/* How long a flow may be silent that is not held back. */
+ABI_INLINE __u64 least_term_of(const struct sender *sender)
+{
+	__u64 round_trip = sender->round_trip_us * 1250ULL;
+
+	return round_trip > LEAST_TERM_NS ? round_trip : LEAST_TERM_NS;
+}
+
 /* How long a flow at this rate may be silent: it sends two frames at a time. */
 ABI_INLINE __u64 term_of(__u64 bytes_per_s, const struct sender *sender)
 {
-	__u64 term = LEAST_TERM_NS, bursts = 6 * (FRAME_BITS / 8) * NS_PER_S / (bytes_per_s | 1);
+	__u64 term = least_term_of(sender), bursts = 6 * (FRAME_BITS / 8) * NS_PER_S / (bytes_per_s | 1);
 
-	if (term < sender->round_trip_us * 1250ULL)
-		term = sender->round_trip_us * 1250ULL;
 	return term < bursts ? bursts : term;
+}
+
+/* How long the weight of a flow lasts: one that has sent all is not silent because of its rate. */
+ABI_INLINE __u64 weight_term_of(__u64 bytes_per_s, const struct sender *sender)
+{
+	return sender->is_backlogged ? term_of(bytes_per_s, sender) : least_term_of(sender);
 }
 
 /* The part of its share that a flow takes. What it took before a silence says nothing. */

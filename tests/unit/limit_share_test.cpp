@@ -117,6 +117,48 @@ TEST(LimitShare, SilenceGivesItsPartBackWithin100Ms) {
     }
 }
 
+// However many connections are open: what a flow does not take is found again by the others.
+TEST(LimitShare, SpareRateIsFoundWithin100MsBeside10000Connections) {
+    Simulation all(kRate);
+    for (std::size_t i = 0; i < 2; ++i)
+        all.write(all.connect(), kForever);
+    for (int i = 0; i < 10000; ++i)
+        all.write(all.connect(), 100);
+    all.run_until(2 * kSecond);
+    constexpr std::uint64_t kMinute = 60 * kSecond;
+    for (int round = 0; round < 5; ++round) {
+        for (std::size_t i = 2; i < 202; ++i)
+            all.write(i, 20000); // they wake up, all at once
+        all.stop(1);
+        const auto is_busy = [&](std::size_t i) { return all.flow(i).unsent > 0; };
+        for (std::size_t i = 2; i < 202 && all.now() < kMinute; i += is_busy(i) ? 0 : 1)
+            all.run_until(all.now() + kMs / 10);
+        while (all.backlog() > 20 * kMs && all.now() < kMinute) // their first windows, which are not paced
+            all.run_until(all.now() + kMs);
+        all.run_until(all.now() + 100 * kMs);
+        EXPECT_GT(measure(all, 1, 100 * kMs).sum(), 0.9 * kGoodput * kRate);
+        all.write(1, kForever);
+        all.run_until(all.now() + kSecond);
+    }
+}
+
+TEST(LimitShare, AChangedLimitIsFollowedWithin200Ms) {
+    for (const std::size_t flows : {1U, 16U, 64U}) {
+        SCOPED_TRACE(flows);
+        Simulation all(kRate);
+        for (std::size_t i = 0; i < flows; ++i)
+            all.write(all.connect(), kForever);
+        all.run_until(2 * kSecond);
+        for (const std::uint64_t rate : std::initializer_list<std::uint64_t>{20000000, 500000000, 50000000}) {
+            all.change_rate(rate);
+            // What was sent at the old rate leaves at the new one.
+            all.run_until(all.now() + 200 * kMs + all.backlog());
+            expect_near_rate(measure(all, flows, 2 * kSecond).sum(), rate);
+            EXPECT_LT(all.backlog(), 100 * kMs) << rate;
+        }
+    }
+}
+
 TEST(LimitShare, WhatSomeDoNotWantIsLeftToTheOthers) {
     Simulation all(kRate);
     all.write(all.connect(), kForever);
@@ -189,6 +231,69 @@ TEST(LimitShare, WeightsAddUp) {
     }
     set_weight(&state, &given, flows.data(), 0, now + 10 * kSecond, 0);
     EXPECT_EQ(state.weight, 0U);
+}
+
+// Each CPU reads the clock before it takes the lock: another one may have been later already.
+class TwoCpus : public testing::Test {
+  protected:
+    TwoCpus() {
+        make_limit(&limit_, kRate, AUTO_BURST_BITS);
+        restart_share(&state_, &limit_, kNow);
+    }
+
+    static constexpr std::uint64_t kNow = 100ULL << LIMIT_SLOT_SHIFT; // a slot begins
+    limit limit_{};
+    limit_state state_{};
+};
+
+TEST_F(TwoCpus, AnEarlierClockEndsNoTerm) {
+    std::vector<flow_share> flows(4);
+    for (flow_share &flow : flows)
+        set_weight(&state_, &limit_, &flow, ONE, kNow, LEAST_TERM_NS);
+    set_weight(&state_, &limit_, flows.data(), ONE, kNow - 1, LEAST_TERM_NS);
+    EXPECT_EQ(state_.weight, 4U * ONE);
+    // However long a CPU was held up, what it adds leaves again.
+    for (const std::uint64_t late : std::initializer_list<std::uint64_t>{1, 2 * LEAST_TERM_NS, kSecond}) {
+        for (flow_share &flow : flows)
+            set_weight(&state_, &limit_, &flow, ONE, kNow - late, LEAST_TERM_NS);
+        EXPECT_EQ(state_.weight, 4U * ONE) << late;
+        EXPECT_EQ(std::accumulate(std::begin(state_.leaving), std::end(state_.leaving), 0U), state_.weight) << late;
+    }
+    expire_flows(&state_, kNow + LEAST_TERM_NS + (2ULL << LIMIT_SLOT_SHIFT));
+    EXPECT_EQ(state_.weight, 0U);
+}
+
+TEST_F(TwoCpus, AnEarlierClockMeasuresNothing) {
+    flow_share flow{};
+    set_weight(&state_, &limit_, &flow, ONE, kNow, kSecond);
+    state_.other_bytes_per_s = kRate / 80;
+    state_.gain = ONE / 2;
+    charge(&state_, &limit_, 1514, kNow - 1, false, false);
+    EXPECT_EQ(state_.gain, ONE / 2);
+    EXPECT_EQ(state_.other_bytes_per_s, kRate / 80);
+    EXPECT_EQ(state_.window_since_ns, kNow);
+}
+
+TEST_F(TwoCpus, AnEarlierClockIsNotIdle) {
+    state_.large_at_ns = kNow;
+    EXPECT_FALSE(is_idle(&state_, &limit_, kNow - 1));
+    EXPECT_TRUE(is_idle(&state_, &limit_, kNow + kSecond));
+}
+
+// A sum that wrapped would be a share for each of as much as the limit.
+TEST_F(TwoCpus, MoreFlowsThanCanBeCountedLeaveTheSumAtItsGreatest) {
+    constexpr std::uint32_t kMost = std::numeric_limits<std::uint32_t>::max();
+    std::vector<flow_share> flows(5);
+    expire_flows(&state_, kNow);
+    state_.weight = state_.leaving[(slot_of(kNow) + 2) % LIMIT_SLOTS] = kMost - 3 * ONE; // of four million
+    for (flow_share &flow : flows) {
+        set_weight(&state_, &limit_, &flow, ONE, kNow, LEAST_TERM_NS);
+        EXPECT_LT(state_.fair_bytes_per_s, kRate / 8 / 4000);
+    }
+    EXPECT_EQ(state_.weight, kMost);
+    for (flow_share &flow : flows)
+        set_weight(&state_, &limit_, &flow, 0, kNow, 0);
+    EXPECT_EQ(state_.weight, kMost - 3 * ONE);
 }
 
 } // namespace

@@ -67,6 +67,9 @@ class Simulation {
         }
         now_ = when;
     }
+    // Enforced from now on, without a word to the flows.
+    void change_rate(std::uint64_t rate) { make_limit(&limit_, rate, AUTO_BURST_BITS); }
+    [[nodiscard]] std::uint64_t backlog() const { return backlog_of(state_.free_at_ns, &limit_, now_); }
     // A packet that is not paced.
     void charge_other(std::uint64_t bytes) { charge(&state_, &limit_, bytes, now_, false, true); }
 
@@ -138,7 +141,7 @@ class Simulation {
                                      2 * flow.window * kPayload * 1000000 / what.round_trip_us);
         const std::uint32_t weight = weigh(&flow.share, &what);
         const std::uint64_t part = aim_now(&state_, &limit_, now_);
-        const std::uint64_t term = term_of(scaled(state_.fair_bytes_per_s, part), &what);
+        const std::uint64_t term = weight_term_of(scaled(state_.fair_bytes_per_s, part), &what);
         if (is_news(&state_, &flow.share, weight, now_, term))
             set_weight(&state_, &limit_, &flow.share, weight, now_, term);
         flow.rate = scaled(state_.fair_bytes_per_s, part);

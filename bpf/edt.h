@@ -29,16 +29,16 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 	__u64 now = bpf_ktime_get_ns(), departure, backlog;
 	__u32 place = bpf_get_hash_recalc(skb) % LIMIT_PLACES;
 
-	if (tracing)
-		return next_departure(state, limit, place, bytes, now);
-	bpf_spin_lock(&state->lock);
 	departure = next_departure(state, limit, place, bytes, now);
+	if (tracing)
+		return departure;
 	if (!departure) {
-		state->dropped++;
-		state->dropped_bytes += bytes;
-		bpf_spin_unlock(&state->lock);
+		count_dropped(state, bytes);
 		return false;
 	}
+	bpf_spin_lock(&state->lock);
+	/* Later where other CPUs let packets through meanwhile, and so beyond the burst by those. */
+	departure = next_departure(state, limit, place, bytes, now) ?: departure;
 	backlog = departure - now;
 	charge(state, limit, bytes, now, false, true);
 	state->delayed += !!backlog;

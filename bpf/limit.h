@@ -86,23 +86,29 @@ static __always_inline bool is_exempt(struct packet *p, __u32 ifindex, enum limi
 	return shaped && !(*shaped & PREFIX_SET) && !(*shaped & PREFIX_IPV6 && is_mapped_ipv4(other));
 }
 
+/* Not under the lock: what is beyond a limit does not hold up what is within it. */
+static __always_inline void count_dropped(struct limit_state *state, __u64 bytes)
+{
+	__sync_fetch_and_add(&state->dropped, 1);
+	__sync_fetch_and_add(&state->dropped_bytes, bytes);
+}
+
 /* Whether the packet is let through. ECN-capable packets are marked from two targets on, before anything is dropped. */
 static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *state, const struct limit *limit,
 				 __u64 bytes, bool is_tcp)
 {
 	__u32 segments = segments_sent(skb);
-	__u64 now = bpf_ktime_get_ns(), most = tolerance(skb, state, limit, now, bytes, segments), backlog;
+	__u64 now = bpf_ktime_get_ns(), most = tolerance(skb, state, limit, now, bytes, segments);
+	__u64 backlog = backlog_of(state->free_at_ns, limit, now);
 
 	if (tracing)
-		return backlog_of(state->free_at_ns, limit, now) <= most;
-	bpf_spin_lock(&state->lock);
-	backlog = backlog_of(state->free_at_ns, limit, now);
+		return backlog <= most;
 	if (backlog > most) {
-		state->dropped++;
-		state->dropped_bytes += bytes;
-		bpf_spin_unlock(&state->lock);
+		count_dropped(state, bytes);
 		return false;
 	}
+	/* What other CPUs let through meanwhile is a packet of each at most, and charged. */
+	bpf_spin_lock(&state->lock);
 	charge(state, limit, bytes, now, segments <= UNPACED_SEGMENTS, !is_tcp);
 	if (bytes <= SMALL_FRAME)
 		charge_small(state, limit, bytes, now);

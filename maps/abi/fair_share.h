@@ -154,10 +154,12 @@ ABI_INLINE void measure(struct limit_state *state, const struct limit *limit, __
 ABI_INLINE void charge(struct limit_state *state, const struct limit *limit, __u64 bytes, __u64 now, bool is_first,
 		       bool is_other)
 {
-	__u64 work = bytes * 8 * NS_PER_S + state->remainder % limit->rate_bits_per_s;
+	/* A remainder of a higher rate is less than a nanosecond, too. One division: they are what a packet costs here.
+	 */
+	__u64 work = bytes * 8 * NS_PER_S + (state->remainder < limit->rate_bits_per_s ? state->remainder : 0);
 	__u64 cost = work / limit->rate_bits_per_s;
 
-	state->remainder = work % limit->rate_bits_per_s;
+	state->remainder = work - cost * limit->rate_bits_per_s;
 	state->free_at_ns = now + backlog_of(state->free_at_ns, limit, now) + cost;
 	state->window_charged_ns += is_first ? 0 : cost;
 	state->window_other_ns += is_other ? cost : 0;

@@ -251,6 +251,24 @@ TEST_F(Limit, TwoCpusLoseNoPacket) {
     EXPECT_EQ(state(node().pod).bytes, 2 * kEach * large().size());
 }
 
+// What is beyond the limit is counted without the lock.
+TEST_F(Limit, TwoCpusCountEachDroppedPacket) {
+    constexpr std::uint64_t kEach = 20000;
+    limit(node().pod, 0, kRate);
+    fill(node().pod, LIMIT_EGRESS, 90 * kMs);
+    const auto send = [&] {
+        for (std::uint64_t i = 0; i < kEach; ++i)
+            node().run_uncounted(large());
+    };
+    std::thread other(send);
+    send();
+    other.join();
+    const limit_state after = state(node().pod);
+    EXPECT_GT(after.dropped, kEach);
+    EXPECT_EQ(after.packets + after.dropped, 2 * kEach);
+    EXPECT_EQ(after.bytes + after.dropped_bytes, 2 * kEach * large().size());
+}
+
 TEST_F(Limit, ChangesWithTheNextPacket) {
     limit(node().pod, 0, kRate);
     expect_behind(large(), REASON_DROP_EGRESS_LIMIT, 200 * kMs);

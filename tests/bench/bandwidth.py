@@ -37,9 +37,22 @@ class Limited:
         self.addresses = {"limited": plugins.addresses(chain.add("bench-limited", self.pods["limited"])[1])}
         chain.plugins = [{key: value for key, value in one.items() if key not in LIMITS} for one in chain.plugins[:1]]
         self.addresses["free"] = plugins.addresses(chain.add("bench-free", self.pods["free"])[1])
+        self.chain = chain
+
+    def add_free(self, who):
+        """One more pod without limits."""
+        self.pods[who] = node.add_netns(f"{who}-{self.name}")
+        self.addresses[who] = plugins.addresses(self.chain.add(f"bench-{who}", self.pods[who])[1])
+
+    def add_node(self, who, addresses):
+        """The node itself, by addresses of its own."""
+        for address in addresses.values():
+            node.run("ip", "-n", self.node, "addr", "add", address, "dev", "lo")
+        self.pods[who] = self.node
+        self.addresses[who] = addresses
 
     def remove(self):
-        node.delete_netns(*self.pods.values(), self.node)
+        node.delete_netns(*{*self.pods.values(), self.node})
 
     def start(self, sender, family, *arguments):
         receiver = "free" if sender == "limited" else "limited"
@@ -101,7 +114,7 @@ def figures(measured, rate, family, udp):
 def cases(settings, rate):
     """(what it is called, direction, family, arguments of bench_limit)"""
     for family in settings.families:
-        for direction in settings.directions:
+        for direction in (one for one in settings.directions if one != "senders"):
             for congestion in settings.congestion:
                 base = ("--congestion", congestion)
                 for flows in settings.flows:

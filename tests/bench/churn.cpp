@@ -37,6 +37,7 @@ usage: bench_churn --server-netns NS --client-netns NS --address ADDRESS [option
   --close-after S      they are closed after so many seconds; 0: they stay (0)
   --idle N             connections that fetched once before the measurement (0)
   --congestion NAME    of the server (cubic)
+  --wait               before the download begins, say "ready", and wait for a line
   --warm S             not measured (1)
   --seconds S          (5)
 
@@ -50,6 +51,7 @@ struct Settings : Ends {
     std::string congestion = "cubic";
     unsigned downloads = 1, idle = 0, fetch = 100;
     double rate = 0, close_after = 0, warm = 1, seconds = 5;
+    bool is_waiting = false;
 };
 
 void watch(int poller, int fd, std::uint32_t events, int how = EPOLL_CTL_ADD) {
@@ -139,6 +141,12 @@ class Client {
         while (open_fetches_ > 0)
             poll(0.01);
         fetched_.clear();
+        if (settings_.is_waiting) {
+            std::puts("ready");
+            std::fflush(stdout);
+            while (std::getchar() != '\n' && std::feof(stdin) == 0) {
+            }
+        }
         for (unsigned i = 0; i < settings_.downloads; ++i)
             begin(0);
         const double start = now_s(), end = start + settings_.warm + settings_.seconds;
@@ -255,6 +263,7 @@ int run(int argc, char **argv) {
                                    {"close-after", into(settings.close_after)},
                                    {"idle", into(settings.idle)},
                                    {"congestion", into(settings.congestion)},
+                                   {"wait", {}, &settings.is_waiting},
                                    {"warm", into(settings.warm)},
                                    {"seconds", into(settings.seconds, 1e-3)}});
     if (const auto code = read_options(argc, argv, kHelp, options))

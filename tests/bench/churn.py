@@ -20,16 +20,69 @@ CASES = {
 }
 
 
-def run(settings, pods, direction, family, congestion, arguments):
-    """The limited pod serves (egress) or downloads (ingress)."""
-    server, client = ("limited", "free") if direction == "egress" else ("free", "limited")
+# From several pods and from the node at once: (who serves, who downloads and fetches).
+SENDERS = ("free", "free-2", "free-3", "node")
+NODE = {4: "203.0.113.1", 6: "2001:db8:cafe::1"}
+ENDS = {
+    "egress": [("limited", "free")],
+    "ingress": [("free", "limited")],
+    "both": [("limited", "free"), ("free", "limited")],
+    "senders": [(sender, "limited") for sender in SENDERS],
+}
+# Bytes of a fetch on the wire: of its server beside the payload (SYN-ACK, headers of one segment), and of its client.
+# Acknowledgements, also of the other download, are not counted.
+SERVED = 74 + 66
+FETCHED = 74 + 66 + 70
+
+
+def start(settings, pods, server, client, family, congestion, arguments):
     command = [settings.bench_churn, "--server-netns", pods.pods[server], "--client-netns", pods.pods[client]]
     command += ["--address", pods.addresses[server][family], "--congestion", congestion]
     command += ["--seconds", str(settings.limit_seconds), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
-    return json.loads(done.stdout)
+    return subprocess.Popen([*command, "--wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def shared(arguments, number):
+    """New and idle connections are divided among so many servers."""
+    names = arguments[::2]
+    values = [value / number if name in ("--new", "--idle") else value
+              for name, value in zip(names, arguments[1::2], strict=True)]
+    return [item for pair in zip(names, values, strict=True) for item in pair]
+
+
+def run(settings, pods, direction, family, congestion, arguments):
+    """The limited pod serves (egress) or downloads (ingress). Of both directions at once: the worse one; of several
+    senders: what all got, and the worst of their times."""
+    ends = ENDS[direction]
+    if direction == "senders":
+        arguments = shared(arguments, len(ends))
+    running = [start(settings, pods, *one, family, congestion, arguments) for one in ends]
+    for one in running:
+        one.stdout.readline()
+    for one in running:
+        one.stdin.write("\n")
+        one.stdin.flush()
+    printed = [one.communicate()[0] for one in running]
+    if any(one.returncode for one in running):
+        raise RuntimeError(f"{' '.join(running[0].args)} failed")
+    done = [json.loads(text) for text in printed]
+    counted = {key: sum(one[key] for one in done) for key in ("fetches", "missed", "unfinished")}
+    times = {key: max(one["fetched_ms"][key] for one in done) for key in done[0]["fetched_ms"]}
+    got = [one["mbit"] for one in done]
+    return {"mbit": min(got) if direction == "both" else sum(got), "fetched_ms": times, **counted}
+
+
+def left(settings, rate, direction, arguments, fetches):
+    """Mbit/s of payload that the fetches leave to the download: of TCP over IPv4 or IPv6, with time stamps."""
+    options = dict(zip(arguments[::2], arguments[1::2], strict=True))
+    headers = bandwidth.TCP_HEADERS[settings.families[0]]
+    size = options.get("--fetch", 100)
+    segments = -(-size // (bandwidth.FRAME - headers))
+    frames = size + SERVED + (segments - 1) * headers
+    if direction == "both":  # each limit carries half of the answers, and the questions of the other half
+        frames = (frames + FETCHED) / 2
+    others = fetches / settings.limit_seconds * frames * 8
+    return (rate - others) * (bandwidth.FRAME - headers) / bandwidth.FRAME / bandwidth.MBIT
 
 
 def measure(settings, log):
@@ -40,11 +93,13 @@ def measure(settings, log):
         for peer in peers:
             number += 1
             pods[peer] = bandwidth.Limited(peer, number, rate, settings)
+            if "senders" in settings.directions:
+                for sender in SENDERS[1:-1]:
+                    pods[peer].add_free(sender)
+                pods[peer].add_node(SENDERS[-1], NODE)
         rows = []
         for name in settings.churn_cases or CASES:
             for direction in settings.directions:
-                if direction == "both":
-                    continue
                 for congestion in settings.congestion:
                     for peer in peers:
                         report.progress(f"{name}, {direction}, {congestion}, {peer}")
@@ -52,11 +107,14 @@ def measure(settings, log):
                         log.write(part="churn", rate=rate, case=name, direction=direction, congestion=congestion,
                                   peer=peer, **one)
                         times = one["fetched_ms"]
-                        rows.append([name, direction, congestion, peer, f"{one['mbit']:.1f}", one["fetches"],
+                        rest = left(settings, rate, direction, CASES[name], one["fetches"])
+                        share = "-" if peer == "none" else f"{one['mbit'] / rest:.1%}"
+                        rows.append([name, direction, congestion, peer, f"{one['mbit']:.1f}", share, one["fetches"],
                                      f"{times['p50']:.2f}", f"{times['p99']:.2f}", one["unfinished"] + one["missed"]])
         report.progress("")
         for one in pods.values():
             one.remove()
-        header = ["beside the download", "", "", "peer", "Mbit/s", "fetches", "p50 ms", "p99 ms", "unfinished"]
+        header = ["beside the download", "", "", "peer", "Mbit/s", "of the rest", "fetches", "p50 ms", "p99 ms",
+                  "unfinished"]
         title = f"a download through {rate / bandwidth.MBIT:g} Mbit/s, {settings.limit_seconds:g} s each"
         report.table(title, header, rows)

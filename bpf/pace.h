@@ -24,9 +24,6 @@ const volatile __u32 node_netns = 0;
 /* The kernel makes its packets larger than 1 ms of the rate if round trips are shorter. */
 #define SHORT_ROUND_TRIP_US 4000
 #define SMALLEST_WINDOW 4
-/* Backlogs that a connection waits for when it begins; a longer one is of a clock that jumped. */
-#define SHORTEST_WAIT_NS (20 * NS_PER_MS)
-#define LONGEST_WAIT_NS (4 * NS_PER_S)
 
 /* What was announced to a socket last. */
 struct announced {
@@ -155,17 +152,6 @@ static __always_inline void look_at(struct tcp_sock *tcp, const struct announced
 	sender->demand_per_s = smaller(demand, announced->own_rate);
 }
 
-/* The first segments of many connections are ahead of what is paced: the next two leave when those have left. */
-static __always_inline __u64 behind_backlog(const struct limit_state *state, __u64 now, __u64 rate)
-{
-	__u64 backlog = state->free_at_ns > now ? state->free_at_ns - now : 0, slow;
-
-	if (backlog < SHORTEST_WAIT_NS || backlog > LONGEST_WAIT_NS)
-		return rate;
-	slow = 2 * (FRAME_BITS / 8) * NS_PER_S / backlog;
-	return slow < rate ? slow : rate;
-}
-
 /* Bytes per second the limit leaves to one flow, UNPACED at most; 0 if there is none. */
 static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction direction, struct flow_share *flow,
 				     const struct sender *sender, enum progress progress)
@@ -184,7 +170,7 @@ static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction directi
 	/* The share is not known before the flow has joined, but it is hardly greater then. */
 	rate = scaled(state->fair_bytes_per_s, part);
 	if (progress == BEGINS)
-		rate = behind_backlog(state, now, rate);
+		rate = behind_backlog(state, &limit, now, rate);
 	term = weight_term_of(rate, sender);
 	if (progress == STARTS || is_news(state, flow, weight, now, term)) {
 		bpf_spin_lock(&state->lock);
@@ -196,7 +182,7 @@ static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction directi
 	rate = scaled(state->fair_bytes_per_s, part);
 	state->paced_bytes_per_s = rate; /* without the lock: any flow's will do */
 	if (progress == BEGINS)
-		rate = behind_backlog(state, now, rate);
+		rate = behind_backlog(state, &limit, now, rate);
 	flow->rate = smaller(rate, UNPACED);
 	__sync_fetch_and_add(&state->paced, 1);
 	return flow->rate;

@@ -29,6 +29,8 @@
 #define LEAST_PACED 8
 /* Each CPU reads the clock before it takes the lock: it may come by as much later than one that read a later time. */
 #define LATEST_NS NS_PER_S
+/* The longest backlog that a connection waits for when it begins. */
+#define LONGEST_WAIT_NS (4 * NS_PER_S)
 
 /* A flow's part in one limit, in the memory of its sender. */
 struct flow_share {
@@ -92,6 +94,21 @@ ABI_INLINE __u64 aim(const struct limit *limit, __u64 backlog, __u64 delay, __u6
 ABI_INLINE __u64 aim_now(const struct limit_state *state, const struct limit *limit, __u64 now)
 {
 	return aim(limit, backlog_of(state->free_at_ns, limit, now), hearing_delay(state, limit), acting_delay(state));
+}
+
+/*
+ * The first segments of many connections are ahead of what is paced: the next two of a flow that begins leave when
+ * those have left. A backlog that is usual is not waited for, and a longer one than LONGEST_WAIT_NS is of a clock that
+ * jumped.
+ */
+ABI_INLINE __u64 behind_backlog(const struct limit_state *state, const struct limit *limit, __u64 now, __u64 rate)
+{
+	__u64 backlog = state->free_at_ns > now ? state->free_at_ns - now : 0, slow;
+
+	if (backlog < 2 * limit->target_ns || backlog > LONGEST_WAIT_NS)
+		return rate;
+	slow = 2 * (FRAME_BITS / 8) * NS_PER_S / backlog;
+	return slow < rate ? slow : rate;
 }
 
 /* The share follows from the weights, the gain and the rate of what is not paced. Under the lock. */

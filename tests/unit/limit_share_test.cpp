@@ -94,6 +94,25 @@ TEST(LimitShare, ConnectionsThatComeAndGoTakeOnlyWhatTheySend) {
     }
 }
 
+// Their first window passes, and what comes after it does not wait for a backlog that is usual.
+TEST(LimitShare, ShortFetchesEndSoonBesideBulk) {
+    Simulation all(kRate);
+    all.write(all.connect(), kForever);
+    all.run_until(kSecond);
+    std::size_t fetches = 0;
+    all.every(100, [&] {
+        all.write(all.connect(), 20000);
+        ++fetches;
+    });
+    all.run_until(5 * kSecond);
+    std::vector<std::uint64_t> took;
+    for (std::size_t i = 1; i + 10 < fetches; ++i)
+        took.push_back(all.flow(i).done_ns - all.flow(i).began_ns);
+    std::sort(took.begin(), took.end());
+    EXPECT_LT(took[took.size() * 99 / 100], 10 * kMs);
+    EXPECT_LT(took[took.size() / 2], 5 * kMs);
+}
+
 TEST(LimitShare, IdleConnectionsTakeNothing) {
     Simulation all(kRate);
     all.write(all.connect(), kForever);

@@ -25,7 +25,8 @@ struct Flow {
     std::uint64_t buffer = 4000000;                               // what the socket holds of them
     std::uint64_t window = kFirstWindow, in_flight = 0, sent = 0; // segments
     std::uint64_t rate = 0, next_send_ns = 0, renewed_ns = 0;
-    bool is_waiting = false; // a sending is due
+    std::uint64_t began_ns = 0, done_ns = 0; // when the last byte was acknowledged
+    bool is_waiting = false;                 // a sending is due
     flow_share share{};
 };
 
@@ -40,6 +41,7 @@ class Simulation {
     std::size_t connect(std::uint64_t round_trip_ns = kMs / 10) {
         Flow flow;
         flow.round_trip_ns = round_trip_ns;
+        flow.began_ns = now_;
         flow.rate = state_.fair_bytes_per_s;
         flow.share.rate = static_cast<std::uint32_t>(flow.rate);
         flows_.push_back(flow);
@@ -120,6 +122,7 @@ class Simulation {
     void acknowledge(std::size_t index, std::uint64_t bytes, std::uint64_t segments) {
         Flow &flow = flows_[index];
         flow.acked += bytes;
+        flow.done_ns = now_;
         flow.in_flight -= segments;
         flow.window = std::min<std::uint64_t>(flow.window + segments, 20000);
         if (now_ - flow.renewed_ns >= flow.round_trip_ns) {
@@ -146,6 +149,8 @@ class Simulation {
             set_weight(&state_, &limit_, &flow.share, weight, now_, term);
         flow.rate = scaled(state_.fair_bytes_per_s, part);
         state_.paced_bytes_per_s = flow.rate;
+        if (flow.sent <= kFirstWindow)
+            flow.rate = behind_backlog(&state_, &limit_, now_, flow.rate);
         flow.share.rate = static_cast<std::uint32_t>(flow.rate);
     }
 

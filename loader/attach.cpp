@@ -2,6 +2,7 @@
 #include "loader/attach.hpp"
 
 #include "loader/expedited_rcu.hpp"
+#include "loader/hook_survey.hpp"
 #include "loader/object.hpp"
 #include "loader/probe.hpp"
 #include "loader/net/qdisc.hpp"
@@ -66,14 +67,19 @@ bpf_tc_opts tc_options() {
     return options;
 }
 
-Result<std::optional<ProgramFacts>> facts_by_id(std::uint32_t id) {
+using Names = std::map<std::uint32_t, std::string>; // of programs, by their ID
+
+// Nothing if the program is gone. The kernel gives an ID to another program only after two billion others.
+Result<std::optional<std::string>> name_by_id(std::uint32_t id, Names &known) {
+    if (const auto found = known.find(id); found != known.end())
+        return std::optional(found->second);
     const Fd fd(bpf_prog_get_fd_by_id(id));
     if (!fd) {
         if (errno == ENOENT)
-            return std::optional<ProgramFacts>{};
+            return std::optional<std::string>{};
         return system_error(ErrorCode::bpf, "opening program " + std::to_string(id), errno);
     }
-    return std::optional<ProgramFacts>{TRY(program_facts(fd.get()))};
+    return std::optional(known[id] = TRY(program_facts(fd.get())).name);
 }
 
 // Our own and foreign ones, in the order in which they run.
@@ -93,11 +99,11 @@ Result<std::vector<std::uint32_t>> ids_on_tcx(std::uint32_t ifindex, Hook hook) 
     return ids;
 }
 
-Result<std::vector<ProgramFacts>> all_on_tcx(std::uint32_t ifindex, Hook hook) {
-    std::vector<ProgramFacts> all;
+Result<std::vector<Attached>> all_on_tcx(std::uint32_t ifindex, Hook hook, Names &names) {
+    std::vector<Attached> all;
     for (const std::uint32_t id : TRY(ids_on_tcx(ifindex, hook)))
-        if (auto facts = TRY(facts_by_id(id)))
-            all.push_back(*std::move(facts));
+        if (auto name = TRY(name_by_id(id, names)))
+            all.push_back({id, *std::move(name), HookKind::tcx});
     return all;
 }
 
@@ -113,19 +119,17 @@ Result<std::optional<std::uint32_t>> id_on_clsact(std::uint32_t ifindex, Hook ho
     return std::optional(options.prog_id);
 }
 
-Result<std::vector<Attached>> attached_tcx(std::uint32_t ifindex, Hook hook) {
-    std::vector<Attached> ours;
-    for (const ProgramFacts &facts : TRY(all_on_tcx(ifindex, hook)))
-        if (is_ours(facts.name))
-            ours.push_back({facts.id, facts.name, HookKind::tcx});
-    return ours;
+Result<std::vector<Attached>> attached_tcx(std::uint32_t ifindex, Hook hook, Names &names) {
+    auto all = TRY(all_on_tcx(ifindex, hook, names));
+    std::erase_if(all, [](const Attached &one) { return !is_ours(one.name); });
+    return all;
 }
 
-Result<std::vector<Attached>> attached_clsact(std::uint32_t ifindex, Hook hook) {
+Result<std::vector<Attached>> attached_clsact(std::uint32_t ifindex, Hook hook, Names &names) {
     std::vector<Attached> ours;
     if (const auto id = TRY(id_on_clsact(ifindex, hook)))
-        if (const auto facts = TRY(facts_by_id(*id)); facts && is_ours(facts->name))
-            ours.push_back({*id, facts->name, HookKind::clsact});
+        if (auto name = TRY(name_by_id(*id, names)); name && is_ours(*name))
+            ours.push_back({*id, *std::move(name), HookKind::clsact});
     return ours;
 }
 
@@ -184,15 +188,16 @@ Result<void> attach_clsact(std::uint32_t ifindex, Hook hook, int program_fd) {
 
 // The new program comes first, so that the hook is never without one.
 Result<void> attach_only_tcx(std::uint32_t ifindex, Hook hook, int program_fd) {
+    Names names;
     const std::uint32_t wanted = TRY(program_facts(program_fd)).id;
-    std::vector<Attached> others = TRY(attached_tcx(ifindex, hook));
+    std::vector<Attached> others = TRY(attached_tcx(ifindex, hook, names));
     if (std::erase_if(others, [&](const Attached &one) { return one.program_id == wanted; }) == 0) {
         TRY(attach_tcx(ifindex, hook, program_fd,
                        others.empty() ? std::nullopt : std::optional(others.front().program_id)));
         if (!others.empty())
             others.erase(others.begin());
     }
-    for (Attached &one : TRY(attached_clsact(ifindex, hook)))
+    for (Attached &one : TRY(attached_clsact(ifindex, hook, names)))
         others.push_back(std::move(one));
     for (const Attached &one : others)
         TRY(detach_one(ifindex, hook, one));
@@ -201,21 +206,28 @@ Result<void> attach_only_tcx(std::uint32_t ifindex, Hook hook, int program_fd) {
 
 Result<void> attach_only_clsact(std::uint32_t ifindex, Hook hook, int program_fd) {
     TRY(attach_clsact(ifindex, hook, program_fd));
+    Names names;
     if (has_tcx())
-        for (const Attached &one : TRY(attached_tcx(ifindex, hook)))
+        for (const Attached &one : TRY(attached_tcx(ifindex, hook, names)))
             TRY(detach_one(ifindex, hook, one));
     return {};
+}
+
+Result<std::vector<Attached>> attached_as_either(std::uint32_t ifindex, Hook hook, Names &names, bool may_be_filter) {
+    std::vector<Attached> ours;
+    if (has_tcx())
+        ours = TRY(attached_tcx(ifindex, hook, names));
+    if (may_be_filter)
+        for (Attached &one : TRY(attached_clsact(ifindex, hook, names)))
+            ours.push_back(std::move(one));
+    return ours;
 }
 
 } // namespace
 
 Result<std::vector<Attached>> attached(std::uint32_t ifindex, Hook hook) {
-    std::vector<Attached> ours;
-    if (has_tcx())
-        ours = TRY(attached_tcx(ifindex, hook));
-    for (Attached &one : TRY(attached_clsact(ifindex, hook)))
-        ours.push_back(std::move(one));
-    return ours;
+    Names names;
+    return attached_as_either(ifindex, hook, names, true);
 }
 
 Result<bool> is_attached(std::uint32_t ifindex, Hook hook, int program_fd) {
@@ -225,15 +237,21 @@ Result<bool> is_attached(std::uint32_t ifindex, Hook hook, int program_fd) {
     return TRY(id_on_clsact(ifindex, hook)) == id;
 }
 
-Result<std::vector<ForeignProgram>> foreign_programs_on_tcx(std::uint32_t ifindex, Hook hook) {
+Result<HookSurvey> HookSurvey::make(net::Netlink &host) { return HookSurvey(TRY(net::links_with_ingress_qdisc(host))); }
+
+Result<std::vector<Attached>> HookSurvey::attached(std::uint32_t ifindex, Hook hook) {
+    return attached_as_either(ifindex, hook, names_, can_have_filters(ifindex));
+}
+
+Result<std::vector<ForeignProgram>> HookSurvey::foreign_programs_on_tcx(std::uint32_t ifindex, Hook hook) {
     std::vector<ForeignProgram> foreign;
     if (!has_tcx())
         return foreign;
-    const std::vector<ProgramFacts> all = TRY(all_on_tcx(ifindex, hook));
-    const auto our_first = std::ranges::find_if(all, is_ours, &ProgramFacts::name);
+    const std::vector<Attached> all = TRY(all_on_tcx(ifindex, hook, names_));
+    const auto our_first = std::ranges::find_if(all, is_ours, &Attached::name);
     for (auto one = all.begin(); one != all.end(); ++one)
         if (!is_ours(one->name))
-            foreign.push_back({one->id, one->name, one < our_first});
+            foreign.push_back({one->program_id, one->name, one < our_first});
     return foreign;
 }
 

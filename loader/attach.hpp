@@ -23,14 +23,6 @@ struct Attached {
     HookKind kind = HookKind::tcx;
 };
 
-// A foreign program on a tcx hook.
-struct ForeignProgram {
-    std::uint32_t program_id = 0;
-    std::string name;
-    bool before_ours = false;
-};
-Result<std::vector<ForeignProgram>> foreign_programs_on_tcx(std::uint32_t ifindex, Hook hook);
-
 // tcx if the kernel has it.
 HookKind preferred_kind();
 

@@ -145,10 +145,10 @@ Result<void> check_host_routes(Checked &c, const Plan &plan) {
     return {};
 }
 
-Result<void> check_hook(const endpoint &record, const HookProgram &planned, std::uint32_t id) {
+Result<void> check_hook(const endpoint &record, const HookProgram &planned, std::uint32_t id,
+                        const std::vector<Attached> &ours) {
     const std::string where = std::string(planned.hook == Hook::ingress ? "ingress" : "egress") + " of " +
                               std::string(field_text(record.host_ifname));
-    const auto ours = TRY(attached(record.ifindex, planned.hook));
     if (ours.empty())
         return gone("program " + std::string(planned.name) + " is gone from " + where);
     if (ours.size() > 1)
@@ -220,7 +220,8 @@ Result<void> Verifier::check_programs(const std::string &root, const endpoint &r
         root_ = root;
     }
     for (std::size_t i = 0; i < kPodPrograms.size(); ++i)
-        TRY(check_hook(record, kPodPrograms.at(i), programs_.at(i)));
+        TRY(check_hook(record, kPodPrograms.at(i), programs_.at(i),
+                       TRY(find_attached_(record.ifindex, kPodPrograms.at(i).hook))));
     return {};
 }
 

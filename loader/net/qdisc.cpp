@@ -46,6 +46,19 @@ Result<std::string> ingress_qdisc(Netlink &netlink, std::uint32_t ifindex) {
     return kind;
 }
 
+Result<std::set<std::uint32_t>> links_with_ingress_qdisc(Netlink &netlink) {
+    const auto found = TRY(dump<std::uint32_t>(
+        netlink, [] { return Message(RTM_GETQDISC, kDump, header_for(0, 0, 0)); },
+        [](nlmsghdr *answer) -> std::optional<std::uint32_t> {
+            const auto *header = static_cast<tcmsg *>(nlmsg_data(answer));
+            if (answer->nlmsg_type != RTM_NEWQDISC || header->tcm_parent != TC_H_INGRESS)
+                return std::nullopt;
+            return static_cast<std::uint32_t>(header->tcm_ifindex);
+        },
+        "listing the qdiscs"));
+    return std::set<std::uint32_t>(found.begin(), found.end());
+}
+
 Result<bool> has_fq(Netlink &netlink) {
     // An invalid request: a kernel with fq finds that the number is too short.
     Message message(RTM_NEWQDISC, kChange | NLM_F_CREATE | NLM_F_EXCL, header_for(kLoopbackIfindex, TC_H_ROOT, 0));

@@ -5,6 +5,7 @@
 #include "loader/net/netlink.hpp"
 
 #include <cstdint>
+#include <set>
 #include <string>
 
 namespace podlane::net {
@@ -14,6 +15,8 @@ constexpr const char *kIngressQdisc = "ingress";
 
 // Kind of the qdisc for a link's incoming packets: "clsact", kIngressQdisc, or empty if there is none.
 Result<std::string> ingress_qdisc(Netlink &netlink, std::uint32_t ifindex);
+// All links that have one, of either kind.
+Result<std::set<std::uint32_t>> links_with_ingress_qdisc(Netlink &netlink);
 
 // A root qdisc `fq` without pacing of sockets, found again by its handle.
 struct FqSpec {

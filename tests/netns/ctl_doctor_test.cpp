@@ -118,6 +118,24 @@ TEST_F(Doctor, ListsAForeignU32FilterOnce) {
         << all.dump(1);
 }
 
+// Endpoints are examined in groups. Two interfaces of a container share a namespace.
+TEST_F(Doctor, FindsTheBrokenOnesAmongMany) {
+    constexpr std::size_t kMoreThanAGroup = 65;
+    while (kept_.size() < kMoreThanAGroup)
+        keep({{"ipam", {{"ranges", {{{{"subnet", "198.18.40.0/24"}}}}}}}});
+    EXPECT_EQ(findings().size(), 0U);
+    const Pod &first = kept_.front(), &last = kept_.back();
+    first.container->run("ip neigh del 169.254.1.1 dev eth0");
+    last.container->run("ip neigh del 169.254.1.1 dev eth0");
+    on_node("ip neigh del " + to_string(first.v4) + " dev " + first.host_ifname);
+    std::set<std::string> found;
+    for (const Json &one : findings())
+        found.insert(one.at("host_interface").get<std::string>() + ": " + one.at("check").get<std::string>());
+    EXPECT_THAT(found, testing::UnorderedElementsAre(first.host_ifname + ": pod-neighbour",
+                                                     first.host_ifname + ": host-neighbour",
+                                                     last.host_ifname + ": pod-neighbour"));
+}
+
 TEST_F(Doctor, LooksAtANodeWithoutPodlane) {
     const Output output = run(node_.ns(), ctl_argv("/sys/fs/bpf/podlane-never", "doctor"));
     EXPECT_EQ(output.rc, 0) << output.out << output.err;

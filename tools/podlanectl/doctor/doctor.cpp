@@ -2,6 +2,7 @@
 // doctor: runs the table of checks, prints the findings, and repairs what Podlane owns.
 #include "tools/podlanectl/doctor/doctor.hpp"
 
+#include "loader/net/open_in_each.hpp"
 #include "loader/object.hpp"
 #include "loader/record.hpp"
 #include "loader/upgrade.hpp"
@@ -120,29 +121,49 @@ bool is_still_there(const EndpointView &view) {
     return now && *now && (*now)->ifindex == view.record.ifindex;
 }
 
-Result<void> open_pod(EndpointView &view, const std::map<std::uint64_t, std::string> &namespaces) {
-    const auto place = namespaces.find(view.record.netns_inode);
-    if (!view.link || place == namespaces.end())
+using PodSockets = std::map<std::uint64_t, Result<net::Netlink>>; // by the namespace's inode
+using NamespacePaths = std::map<std::uint64_t, std::string>;
+
+// A socket in the namespace of each container that is found.
+PodSockets open_pods(std::span<const EndpointEntry> entries, const NamespacePaths &paths) {
+    std::vector<net::Namespace> pods;
+    for (const auto &[key, record] : entries) {
+        const auto path = paths.find(record.netns_inode);
+        if (path == paths.end())
+            continue;
+        if (auto pod = net::Namespace::open(path->second); pod && pod->inode() == record.netns_inode)
+            pods.push_back(*std::move(pod));
+    }
+    PodSockets sockets;
+    auto opened = net::open_in_each(pods);
+    for (std::size_t i = 0; i < pods.size(); ++i)
+        sockets.emplace(pods[i].inode(), std::move(opened[i]));
+    return sockets;
+}
+
+// A container with several interfaces has one socket: it stays with `sockets`.
+Result<void> look_into_pod(EndpointView &view, PodSockets &sockets, const NamespacePaths &paths) {
+    const auto found = sockets.find(view.record.netns_inode);
+    if (!view.link || found == sockets.end())
         return {};
-    const auto pod = net::Namespace::open(place->second);
-    if (!pod || pod->inode() != view.record.netns_inode)
-        return {};
-    view.namespace_path = place->second;
-    view.pod = std::make_unique<net::Netlink>(TRY(net::Netlink::open_in(*pod)));
+    if (!found->second)
+        return found->second.error();
+    view.namespace_path = paths.at(view.record.netns_inode);
+    view.pod = &*found->second;
     view.pod_link = TRY(net::find_link(*view.pod, view.ifname()));
     if (view.pod_link && view.pod_link->ifindex != view.record.pod_ifindex)
         view.pod_link.reset();
     return {};
 }
 
-Result<EndpointView> view_of(const NodeView &node, const EndpointEntry &entry,
-                             const std::map<std::uint64_t, std::string> &namespaces) {
+Result<EndpointView> view_of(const NodeView &node, const EndpointEntry &entry, PodSockets &sockets,
+                             const NamespacePaths &paths) {
     EndpointView view{node, entry.first, entry.second};
     if (view.has_host_veth())
         view.link = TRY(net::find_link(*node.host, entry.second.ifindex));
     if (view.link && view.link->name != field_text(entry.second.host_ifname))
         view.link.reset();
-    TRY(open_pod(view, namespaces));
+    TRY(look_into_pod(view, sockets, paths));
     view.disk = TRY(AttachmentRecords(node.state_directory, node.world.bpffs)
                         .find(std::string(field_text(view.key.container_id)), view.ifname()));
     return view;
@@ -163,30 +184,38 @@ Examined look_at_endpoint(const EndpointView &view) {
     return own;
 }
 
-Result<void> look_at_endpoints(const NodeView &node, Examined &examined) {
-    const auto namespaces = network_namespaces();
-    Verifier verifier(*node.host, *node.tables);
-    for (const EndpointEntry &entry : node.endpoints) {
-        Result<EndpointView> made = view_of(node, entry, namespaces);
-        if (!made) {
-            const EndpointView named{node, entry.first, entry.second};
-            add(examined, endpoint_checks().front(), made.error(), {}, &named);
-            continue;
-        }
-        EndpointView view = *std::move(made);
-        const bool is_verifiable = view.disk && view.pod && (view.link || !view.has_host_veth());
-        if (is_verifiable)
-            view.verified = verify_recorded(*view.disk, view.record, *view.pod, verifier);
-        if (is_verifiable && view.verified) {
-            examined.checks += endpoint_checks().size();
-            continue;
-        }
-        Examined own = look_at_endpoint(view);
-        examined.checks += own.checks;
-        if (own.rows.empty() || is_still_there(view))
-            std::ranges::move(own.rows, std::back_inserter(examined.rows));
+void examine_endpoint(EndpointView view, Verifier &verifier, Examined &examined) {
+    const bool is_verifiable = view.disk && view.pod != nullptr && (view.link || !view.has_host_veth());
+    if (is_verifiable)
+        view.verified = verify_recorded(*view.disk, view.record, *view.pod, verifier);
+    if (is_verifiable && view.verified) {
+        examined.checks += endpoint_checks().size();
+        return;
     }
-    return {};
+    Examined own = look_at_endpoint(view);
+    examined.checks += own.checks;
+    if (own.rows.empty() || is_still_there(view))
+        std::ranges::move(own.rows, std::back_inserter(examined.rows));
+}
+
+void look_at_endpoints(const NodeView &node, Examined &examined) {
+    constexpr std::size_t kTogether = 64; // each has a descriptor or two
+    const NamespacePaths paths = network_namespaces();
+    Verifier verifier(*node.host, *node.tables,
+                      [&](std::uint32_t ifindex, Hook hook) { return node.hooks->attached(ifindex, hook); });
+    for (std::span<const EndpointEntry> rest = node.endpoints; !rest.empty();) {
+        const auto some = rest.first(std::min(rest.size(), kTogether));
+        PodSockets sockets = open_pods(some, paths);
+        for (const EndpointEntry &entry : some) {
+            auto view = view_of(node, entry, sockets, paths);
+            const EndpointView named{node, entry.first, entry.second};
+            if (view)
+                examine_endpoint(*std::move(view), verifier, examined);
+            else
+                add(examined, endpoint_checks().front(), view.error(), {}, &named);
+        }
+        rest = rest.subspan(some.size());
+    }
 }
 
 Result<std::uint32_t> pinned_id(const std::string &root, const char *program) {
@@ -207,6 +236,9 @@ Result<Examined> examine(const Selection &selection, const std::string &state_di
         node.live = TRY(LiveState::open(world.bpffs));
         node.tables = TRY(Tables::open(world.bpffs, Access::read_only));
     }
+    for (net::Link &link : TRY(net::list_links(*node.host)))
+        node.interface_names.emplace(link.ifindex, std::move(link.name));
+    node.hooks = std::make_unique<HookSurvey>(TRY(HookSurvey::make(*node.host)));
     look_at_node(node, host_checks(), examined);
     look_at_node(node, foreign_checks(), examined);
     look_at_node(node, record_checks(), examined);
@@ -215,7 +247,7 @@ Result<Examined> examine(const Selection &selection, const std::string &state_di
     if (!readable)
         return examined;
     look_at_node(node, state_checks(), examined);
-    TRY(look_at_endpoints(node, examined));
+    look_at_endpoints(node, examined);
     return examined;
 } // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): the node owns its socket by a unique_ptr
 

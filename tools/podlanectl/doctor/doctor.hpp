@@ -2,6 +2,7 @@
 // The doctor's table: one check a row, which examines the node or one endpoint, and repairs what Podlane owns.
 #pragma once
 
+#include "loader/hook_survey.hpp"
 #include "loader/net/link.hpp"
 #include "loader/net/namespace.hpp"
 #include "loader/net/netlink.hpp"
@@ -59,9 +60,12 @@ struct NodeView {
     std::vector<UplinkReport> uplinks{};
     std::optional<LiveState> live{}; // if `loaded` and the pins are complete
     std::optional<Tables> tables{};  // the same
+    // Read after `endpoints`: names of all interfaces by their number, and what can be on their hooks.
+    std::map<std::uint32_t, std::string> interface_names{};
+    std::unique_ptr<HookSurvey> hooks{};
 
-    // Existing host-side veths and uplinks.
-    [[nodiscard]] std::set<std::uint32_t> interfaces() const;
+    // Existing host-side veths and uplinks, by number, with their names.
+    [[nodiscard]] std::map<std::uint32_t, std::string> interfaces() const;
     [[nodiscard]] bool uses(bool ipv4) const; // whether an endpoint has an address of this family
 };
 
@@ -71,7 +75,7 @@ struct EndpointView {
     const endpoint &record;
     std::optional<net::Link> link{};     // the host-side veth, if it is the recorded one
     std::optional<net::Link> pod_link{}; // the container's end
-    std::unique_ptr<net::Netlink> pod{}; // null if its namespace cannot be found
+    net::Netlink *pod = nullptr;         // in its namespace; null if that cannot be found
     std::string namespace_path{};
     std::optional<AttachmentRecord> disk{}; // of the ADD
     Result<void> verified{};                // as CHECK judges, if it is on disk and its container is there

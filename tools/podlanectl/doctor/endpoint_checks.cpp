@@ -211,7 +211,7 @@ Result<void> look_at_programs(const EndpointView &e, Findings &findings) {
         const char *name = hook == Hook::ingress ? PODLANE_PROGRAM_FROM_POD : PODLANE_PROGRAM_TO_POD;
         const std::string where = std::string(hook == Hook::ingress ? "ingress" : "egress") + " of " + e.host_ifname();
         const std::uint32_t id = hook == Hook::ingress ? e.node.live->from_pod_id : e.node.live->to_pod_id;
-        const auto ours = TRY(attached(e.record.ifindex, hook));
+        const auto ours = TRY(e.node.hooks->attached(e.record.ifindex, hook));
         if (ours.size() == 1 && ours.front().program_id == id)
             continue;
         Finding &finding = findings.emplace_back();

@@ -42,7 +42,9 @@ Result<void> look_at_packet_rules(const NodeView &node, Findings &findings) {
 std::string_view word(Hook hook) { return hook == Hook::ingress ? "ingress" : "egress"; }
 
 Result<std::vector<ForeignProgram>> foreign_on(const NodeView &node, std::uint32_t ifindex, Hook hook) {
-    std::vector<ForeignProgram> all = TRY(foreign_programs_on_tcx(ifindex, hook));
+    std::vector<ForeignProgram> all = TRY(node.hooks->foreign_programs_on_tcx(ifindex, hook));
+    if (!node.hooks->can_have_filters(ifindex))
+        return all;
     const auto side = hook == Hook::ingress ? net::ClsactSide::ingress : net::ClsactSide::egress;
     for (const net::Filter &filter : TRY(net::list_filters(*node.host, ifindex, side)))
         if (filter.priority != PODLANE_TC_PRIORITY || filter.handle != PODLANE_TC_HANDLE)
@@ -52,13 +54,13 @@ Result<std::vector<ForeignProgram>> foreign_on(const NodeView &node, std::uint32
 }
 
 Result<void> look_at_other_programs(const NodeView &node, Findings &findings) {
-    for (const std::uint32_t ifindex : node.interfaces())
+    for (const auto &[ifindex, name] : node.interfaces())
         for (const Hook hook : {Hook::ingress, Hook::egress})
             for (const ForeignProgram &one : TRY(foreign_on(node, ifindex, hook)))
-                report(findings,
-                       one.name + (one.program_id == 0 ? "" : " (id " + std::to_string(one.program_id) + ")") +
-                           ", not Podlane's, is on " + std::string(word(hook)) + " of " + interface_name(ifindex) +
-                           (one.before_ours ? ", before" : ", after") + " Podlane's");
+                report(findings, one.name +
+                                     (one.program_id == 0 ? "" : " (id " + std::to_string(one.program_id) + ")") +
+                                     ", not Podlane's, is on " + std::string(word(hook)) + " of " + name +
+                                     (one.before_ours ? ", before" : ", after") + " Podlane's");
     return {};
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // doctor: kernel, bpffs, cgroup v2 and the settings of the node.
+#include "loader/net/forwarding.hpp"
 #include "loader/net/sysctl.hpp"
 #include "loader/pins.hpp"
 #include "loader/probe.hpp"
@@ -103,13 +104,15 @@ Result<void> look_at_forwarding(const NodeView &node, Findings &findings) {
 }
 
 Result<void> look_at_interface_forwarding(const NodeView &node, Findings &findings) {
-    for (const std::uint32_t ifindex : node.interfaces())
-        for (const char *family : {"ipv4", "ipv6"}) {
-            const SysctlPath all = {"net", family, "conf", "all", "forwarding"};
-            const SysctlPath own = {"net", family, "conf", interface_name(ifindex), "forwarding"};
-            if (node.uses(family == std::string_view("ipv4")) && TRY(number(all)) == 1U && TRY(number(own)) == 0U)
-                findings.push_back(must_be_on(own));
-        }
+    for (const bool ipv4 : {true, false}) {
+        const char *family = ipv4 ? "ipv4" : "ipv6";
+        if (!node.uses(ipv4) || TRY(number({"net", family, "conf", "all", "forwarding"})) != 1U)
+            continue;
+        const auto forwards = TRY(net::list_forwarding(*node.host, ipv4 ? net::Family::ipv4 : net::Family::ipv6));
+        for (const auto &[ifindex, name] : node.interfaces())
+            if (const auto own = forwards.find(ifindex); own != forwards.end() && !own->second)
+                findings.push_back(must_be_on({"net", family, "conf", name, "forwarding"}));
+    }
     return {};
 }
 
@@ -178,14 +181,15 @@ constexpr std::array<Check, 9> kChecks = {{
 
 std::span<const Check> host_checks() { return kChecks; }
 
-std::set<std::uint32_t> NodeView::interfaces() const {
-    std::set<std::uint32_t> all;
+std::map<std::uint32_t, std::string> NodeView::interfaces() const {
+    std::map<std::uint32_t, std::string> all;
     for (const auto &[key, record] : endpoints)
-        if (record.ifindex != 0 && interface_name(record.ifindex) == field_text(record.host_ifname))
-            all.insert(record.ifindex);
+        if (const auto there = interface_names.find(record.ifindex);
+            there != interface_names.end() && there->second == field_text(record.host_ifname))
+            all.insert(*there);
     for (const UplinkReport &one : uplinks)
         if (!one.name.empty())
-            all.insert(one.ifindex);
+            all.emplace(one.ifindex, one.name);
     return all;
 }
 

@@ -15,6 +15,7 @@
 #include "loader/net/address.hpp"
 #include "loader/net/link.hpp"
 #include "loader/net/sysctl.hpp"
+#include "loader/net/wait_for_route.hpp"
 #include "plugin/network.hpp"
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
@@ -26,10 +27,10 @@
 #include "plugin/verbs.hpp"
 
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <ctime>
 
 namespace podlane {
@@ -130,21 +131,15 @@ Result<void> configure_pod(const net::Namespace &pod, Pair &pair, const Plan &pl
 Result<void> wait_for_addresses(Pair &pair, const Plan &plan) {
     const Step step(STEP_WAIT);
     constexpr std::uint32_t kLocalTable = 255;
-    constexpr std::uint8_t kLocalRoute = 2; // RTN_LOCAL
-    constexpr int kAttempts = 20000;        // 10 s: the worker shares the CPU with all other starting pods
-    constexpr useconds_t kPause = 500;
+    constexpr std::uint8_t kLocalRoute = 2;    // RTN_LOCAL
+    constexpr std::chrono::seconds kLimit{10}; // the worker shares the CPU with all other starting pods
     for (const ip_addr &addr : plan.addresses) {
         if (is_ipv4(addr))
             continue;
         net::RouteSpec own{.destination = {addr, 128}, .table = kLocalTable};
         own.type = kLocalRoute;
-        int attempts = 0;
-        while (!TRY(net::find_route(pair.pod, own))) {
-            if (++attempts == kAttempts)
-                return Error{ErrorCode::netlink,
-                             "the container's address " + to_string(addr) + " did not become usable"};
-            usleep(kPause);
-        }
+        if (!TRY(net::wait_for_route(pair.pod, own, kLimit)))
+            return Error{ErrorCode::netlink, "the container's address " + to_string(addr) + " did not become usable"};
     }
     return {};
 }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Addresses, neighbours and routes: what is put is found, what exists or is missing is a value.
+#include "loader/net/wait_for_route.hpp"
 #include "net_fixture.hpp"
 
 #include <linux/rtnetlink.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 namespace podlane::net::test {
 namespace {
@@ -253,6 +256,25 @@ TEST_F(NetTest, FindingOneAmongManyIsLeftToTheKernel) {
     EXPECT_EQ(require(list_routes(node_, cali0, Family::ipv4)).size(), 1U);
     EXPECT_EQ(require(list_routes(node_, 1, Family::ipv4)).size(), 2000U) << "a dump of many pieces is read to its end";
     EXPECT_TRUE(require(find_route(node_, route("192.0.2.5/32", cali0))));
+}
+
+TEST_F(NetTest, WaitingForARouteEndsWhenItComes) {
+    using std::chrono::seconds, std::chrono::milliseconds;
+    const std::uint32_t eth0 = veth_up().pod_ifindex;
+    for (const char *destination : {"192.0.2.5/32", "2001:db8::5/128"}) {
+        EXPECT_FALSE(require(wait_for_route(pod_, route(destination, eth0), milliseconds(1))));
+        std::thread later([&] {
+            Netlink own = require(Netlink::open_in(pod_ns_));
+            EXPECT_TRUE(require(add_route(own, route("198.51.100.0/24", eth0)))) << "wakes, and is another one";
+            std::this_thread::sleep_for(milliseconds(20));
+            require(remove_route(own, route("198.51.100.0/24", eth0)));
+            EXPECT_TRUE(require(add_route(own, route(destination, eth0))));
+        });
+        EXPECT_TRUE(require(wait_for_route(pod_, route(destination, eth0), seconds(60)))) << destination;
+        later.join();
+        EXPECT_TRUE(require(wait_for_route(pod_, route(destination, eth0), milliseconds(0)))) << "is there already";
+        EXPECT_EQ(require(list_routes(pod_, eth0, Family::ipv4)).size(), 1U) << "the socket is used as before";
+    }
 }
 
 } // namespace

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#include "loader/net/wait_for_route.hpp"
+
+#include "loader/net/message.hpp"
+
+#include <netlink/socket.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace podlane::net {
+namespace {
+
+using std::chrono::milliseconds;
+using Time = std::chrono::steady_clock;
+
+int group_of(const RouteSpec &route) {
+    return is_ipv4(route.destination.addr) ? RTNLGRP_IPV4_ROUTE : RTNLGRP_IPV6_ROUTE;
+}
+
+// Notifications have number 0 and are no answer to a request, so that the socket can be used meanwhile.
+class Subscription {
+  public:
+    static Result<Subscription> to(Netlink &netlink, int group) {
+        const int fd = nl_socket_get_fd(netlink.socket());
+        if (setsockopt(fd, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof group) != 0)
+            return system_error(ErrorCode::netlink, "subscribing to changes of routes", errno);
+        return Subscription(fd, group);
+    }
+    Subscription(Subscription &&other) noexcept : fd_(std::exchange(other.fd_, -1)), group_(other.group_) {}
+    Subscription &operator=(Subscription &&) = delete;
+    Subscription(const Subscription &) = delete;
+    Subscription &operator=(const Subscription &) = delete;
+    ~Subscription() {
+        if (fd_ < 0)
+            return;
+        (void)setsockopt(fd_, SOL_NETLINK, NETLINK_DROP_MEMBERSHIP, &group_, sizeof group_);
+        discard();
+    }
+
+    // What has arrived: that there was something is all that counts.
+    void discard() const {
+        char byte = 0;
+        while (recv(fd_, &byte, sizeof byte, MSG_DONTWAIT | MSG_TRUNC) > 0) {
+        }
+    }
+    // Until something arrives, or for a while: of a notification that the kernel had no room for nothing remains.
+    [[nodiscard]] Result<void> wait(milliseconds left) const {
+        constexpr milliseconds kLongest{100};
+        pollfd readable{fd_, POLLIN, 0};
+        if (poll(&readable, 1, static_cast<int>(std::min(left, kLongest).count())) < 0 && errno != EINTR)
+            return system_error(ErrorCode::netlink, "waiting for changes of routes", errno);
+        return {};
+    }
+
+  private:
+    Subscription(int fd, int group) : fd_(fd), group_(group) {}
+    int fd_;
+    int group_;
+};
+
+} // namespace
+
+Result<bool> wait_for_route(Netlink &netlink, const RouteSpec &route, milliseconds limit) {
+    if (TRY(find_route(netlink, route)))
+        return true;
+    const Time::time_point until = Time::now() + limit;
+    const Subscription changes = TRY(Subscription::to(netlink, group_of(route)));
+    for (;;) {
+        changes.discard(); // before the route is looked for: what arrives after it ends the wait
+        if (TRY(find_route(netlink, route)))
+            return true;
+        const auto left = std::chrono::ceil<milliseconds>(until - Time::now());
+        if (left.count() <= 0)
+            return false;
+        TRY(changes.wait(left));
+    }
+}
+
+} // namespace podlane::net

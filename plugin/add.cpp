@@ -67,15 +67,16 @@ Result<Pair> create_pair(Sockets &sockets, const net::Namespace &pod, const Plan
 }
 
 // A setting that the kernel does not have needs no value.
+Result<void> write_settings(const std::vector<Setting> &settings) {
+    for (const Setting &one : settings)
+        if (TRY(net::read_sysctl(one.path)))
+            TRY(net::write_sysctl_if_different(one.path, one.value));
+    return {};
+}
+
 Result<void> write_pod_settings(const net::Namespace &pod, const Plan &plan) {
-    if (plan.pod_settings.empty())
-        return {};
-    return net::in_namespace(pod, [&]() -> Result<void> {
-        for (const Setting &one : plan.pod_settings)
-            if (TRY(net::read_sysctl(one.path)))
-                TRY(net::write_sysctl_if_different(one.path, one.value));
-        return {};
-    });
+    return plan.pod_settings.empty() ? Result<void>{}
+                                     : net::in_namespace(pod, [&] { return write_settings(plan.pod_settings); });
 }
 
 // Metric of routes that are another interface's already, above the kernel's own 1024 of IPv6.
@@ -147,6 +148,7 @@ Result<void> wait_for_addresses(Pair &pair, const Plan &plan) {
 Result<void> configure_host(Pair &pair, const Plan &plan) {
     const Step step(STEP_HOST);
     const std::uint32_t ifindex = pair.veth.host.ifindex;
+    TRY(write_settings(plan.host_settings));
     TRY(net::set_link(pair.host, ifindex, {.up = true, .alias = plan.alias, .addr_gen_mode = net::AddrGenMode::none}));
     for (const net::Address &one : plan.host_addresses)
         TRY(net::add_address(pair.host, ifindex, one));

@@ -140,11 +140,20 @@ void plan_pod(const cni::Request &request, Plan &plan) {
     plan.pod_settings.push_back({{"net", "ipv6", "conf", request.ifname, "disable_ipv6"}, "0"});
 }
 
+// Then the host-side veth needs no IPv6 either: for each interface that has it the kernel keeps a multicast route in
+// one list, which every ADD and DEL walks.
+bool cannot_send_ipv6(const cni::Config &config, const Plan &plan) {
+    return is_none(plan.link_local) && config.anti_spoof &&
+           std::ranges::all_of(config.allowed_sources, [](const Prefix &one) { return is_ipv4(one.addr); });
+}
+
 // Were the host-side veth's address one of the subnet, the kernel would join the anycast address of its routers too
 // (RFC 4291, 2.6.1), and wait for one more grace period when the link goes.
-void plan_host(bool has_ipv4, Plan &plan) {
+void plan_host(const cni::Config &config, bool has_ipv4, Plan &plan) {
     if (has_ipv4)
         plan.node_settings.push_back({{"net", "ipv4", "ip_forward"}, "1"});
+    if (cannot_send_ipv6(config, plan))
+        plan.host_settings.push_back({{"net", "ipv6", "conf", plan.host_ifname, "disable_ipv6"}, "1"});
     if (!is_none(plan.link_local)) {
         const ip_addr own = link_local_from_mac(plan.host_mac);
         plan.node_settings.push_back({{"net", "ipv6", "conf", "all", "forwarding"}, "1"});
@@ -265,13 +274,6 @@ std::uint32_t interface_flags_of(const cni::Config &config, std::size_t address_
     return flags;
 }
 
-std::vector<std::string> uplinks_of(const cni::Config &config, const std::optional<EgressRoute> &egress_route) {
-    std::vector<std::string> uplinks = config.uplinks;
-    if (egress_route && std::ranges::find(uplinks, egress_route->uplink.name) == uplinks.end())
-        uplinks.push_back(egress_route->uplink.name);
-    return uplinks;
-}
-
 std::vector<cni::Address> addresses_of(const cni::Attachment &result, const std::string &ifname) {
     std::vector<cni::Address> own;
     for (const cni::Address &one : result.addresses) {
@@ -309,22 +311,6 @@ NodeFacts recorded_facts(const endpoint &record) {
     return {.mtu = record.mtu,
             .hook_kind = record.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact,
             .masquerade = static_cast<endpoint_masquerade>(record.masquerade)};
-}
-
-Result<NetworkPlan> plan_network(const cni::Config &config, const NodeFacts &node) {
-    NetworkPlan plan{.id = network_id(config.name), .uplinks = uplinks_of(config, node.egress_route)};
-    std::string patterns;
-    for (const std::string &one : plan.uplinks)
-        patterns += (patterns.empty() ? "" : " ") + one;
-    if (!set_field(plan.entry.name, config.name) || !set_field(plan.entry.uplinks, patterns))
-        return Error{ErrorCode::invalid_network_config, "the network's name or its uplinks are too long"};
-    plan.entry.masquerade = static_cast<std::uint8_t>(node.masquerade);
-    plan.entry.has_uplinks = config.fast_path == cni::FastPath::on || has_egress_route(config) ? 1 : 0;
-    plan.entry.attach = attach_of(node.hook_kind);
-    for (const Prefix &prefix : config.cluster_cidrs)
-        if (std::ranges::find(plan.cluster_cidrs, masked(prefix)) == plan.cluster_cidrs.end())
-            plan.cluster_cidrs.push_back(masked(prefix));
-    return plan;
 }
 
 Result<std::vector<ip_addr>> adopted_addresses(const cni::Request &request) {
@@ -387,7 +373,7 @@ Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease
         plan_routes(request, leased, false, plan);
     }
     plan_pod(request, plan);
-    plan_host(has_ipv4, plan);
+    plan_host(config, has_ipv4, plan);
     TRY(plan_services(request, prefixes_of(lease, request.ifname), node, plan));
     plan_result(request, leased, plan);
     return plan;

@@ -77,6 +77,7 @@ struct Plan {
     std::vector<net::Neighbour> pod_neighbours{};
     // On the host-side veth, and of the node.
     std::vector<Setting> node_settings{};
+    std::vector<Setting> host_settings{};
     std::vector<net::Address> host_addresses{};
     std::vector<net::RouteSpec> host_routes{};
     std::vector<net::Neighbour> host_neighbours{};

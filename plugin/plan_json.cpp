@@ -146,7 +146,9 @@ std::string to_json(const Plan &plan, const EndpointEntries &entries, const Sour
                         {"neighbours", neighbours_json(plan.pod_neighbours)}};
     if ((plan.flags & INTERFACE_POD_RULES) != 0)
         all["container"]["rulesFrom"] = texts(plan.addresses);
-    all["node"] = {{"settings", settings_json(plan.node_settings)},
+    std::vector<Setting> settings = plan.node_settings;
+    settings.insert(settings.end(), plan.host_settings.begin(), plan.host_settings.end());
+    all["node"] = {{"settings", settings_json(settings)},
                    {"addresses", list(plan.host_addresses, address_text)},
                    {"routes", list(plan.host_routes, route_text)},
                    {"neighbours", neighbours_json(plan.host_neighbours)}};

@@ -222,7 +222,10 @@ TEST_F(AddTest, OneFamilyLeavesTheOtherAlone) {
     set_sysctl(node_.ns(), "net.ipv6.conf.all.forwarding", "0");
 
     auto four = node_.container();
-    ASSERT_EQ(node_.cni("ADD", v4_only, *four).rc, 0);
+    const Reply made = node_.cni("ADD", v4_only, *four);
+    ASSERT_EQ(made.rc, 0) << made;
+    const std::string host_veth = Json::parse(made.out).at("interfaces").at(0).at("name");
+    EXPECT_EQ(ip_json(node_.ns(), "-6 route show table all dev " + host_veth).size(), 0U) << "each would cost an ADD";
     EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.all.forwarding"), "0");
     EXPECT_EQ(ip_json(four->ns(), "-6 addr show dev eth0").size(), 0U);
     EXPECT_EQ(find(ip_json(four->ns(), "-6 route show"), "dst", "default"), nullptr);

@@ -102,6 +102,27 @@ TEST(PlanNames, StayAsTheyAre) {
     EXPECT_EQ(alias_of(request), "podlane demo-client eth0");
 }
 
+// In the kernel, each interface with IPv6 makes the next ADD a little slower.
+TEST(PlanHostVeth, HasNoIpv6IfThePodCannotSendAny) {
+    const auto switches_off = [](const cni::Request &request, const cni::Attachment &lease) {
+        const Plan plan = plan_of(request, lease);
+        for (const Setting &one : plan.host_settings)
+            EXPECT_EQ(one.path, (net::SysctlPath{"net", "ipv6", "conf", plan.host_ifname, "disable_ipv6"}));
+        return plan.host_settings.size() == 1 && plan.host_settings.front().value == "1";
+    };
+    const auto ipv4 = lease_of({"198.18.1.2/24"});
+    cni::Request request = request_of();
+    EXPECT_TRUE(switches_off(request, ipv4));
+    EXPECT_FALSE(switches_off(request, lease_of({"198.18.1.2/24", "2001:db8::2/64"})));
+    request.config.allowed_sources = {prefix("192.0.2.0/24")};
+    EXPECT_TRUE(switches_off(request, ipv4));
+    request.config.allowed_sources.push_back(prefix("2001:db8:1::/64"));
+    EXPECT_FALSE(switches_off(request, ipv4));
+    request = request_of();
+    request.config.anti_spoof = false;
+    EXPECT_FALSE(switches_off(request, ipv4));
+}
+
 TEST(PlanFlags, AreWhatTheConfigurationAsksFor) {
     constexpr std::uint32_t kFast = INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK;
     cni::Config config;

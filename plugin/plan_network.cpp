@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+#include "maps/tables.hpp"
+#include "plugin/egress_route.hpp"
+#include "plugin/plan.hpp"
+
+#include <algorithm>
+
+namespace podlane {
+
+std::vector<std::string> uplinks_of(const cni::Config &config, const std::optional<EgressRoute> &egress_route) {
+    std::vector<std::string> uplinks = config.uplinks;
+    if (egress_route && std::ranges::find(uplinks, egress_route->uplink.name) == uplinks.end())
+        uplinks.push_back(egress_route->uplink.name);
+    return uplinks;
+}
+
+Result<NetworkPlan> plan_network(const cni::Config &config, const NodeFacts &node) {
+    NetworkPlan plan{.id = network_id(config.name), .uplinks = uplinks_of(config, node.egress_route)};
+    std::string patterns;
+    for (const std::string &one : plan.uplinks)
+        patterns += (patterns.empty() ? "" : " ") + one;
+    if (!set_field(plan.entry.name, config.name) || !set_field(plan.entry.uplinks, patterns))
+        return Error{ErrorCode::invalid_network_config, "the network's name or its uplinks are too long"};
+    plan.entry.masquerade = static_cast<std::uint8_t>(node.masquerade);
+    plan.entry.has_uplinks = config.fast_path == cni::FastPath::on || has_egress_route(config) ? 1 : 0;
+    plan.entry.attach = attach_of(node.hook_kind);
+    for (const Prefix &prefix : config.cluster_cidrs)
+        if (std::ranges::find(plan.cluster_cidrs, masked(prefix)) == plan.cluster_cidrs.end())
+            plan.cluster_cidrs.push_back(masked(prefix));
+    return plan;
+}
+
+} // namespace podlane

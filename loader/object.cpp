@@ -4,6 +4,7 @@
 #include "from_pod.skel.h"
 #include "from_uplink.skel.h"
 #include "loader/embedded.hpp"
+#include "loader/map_plan.hpp"
 #include "loader/migrate.hpp"
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
@@ -34,29 +35,6 @@
 
 namespace podlane {
 namespace {
-
-constexpr std::uint32_t kAddressesPerEndpoint = 4;
-constexpr std::uint32_t kUplinks = 256;
-
-void set_sizes(bpf_object *object, const LoadSettings &sizes) {
-    const auto resize = [&](const char *name, std::uint32_t entries) {
-        if (bpf_map *map = bpf_object__find_map_by_name(object, name))
-            bpf_map__set_max_entries(map, entries);
-    };
-    resize(PODLANE_MAP_ENDPOINTS, sizes.endpoints);
-    resize(PODLANE_MAP_INTERFACES, sizes.endpoints);
-    resize(PODLANE_MAP_ADDRESSES, sizes.endpoints * kAddressesPerEndpoint);
-    resize(PODLANE_MAP_SOURCE_ROUTES, sizes.endpoints * kAddressesPerEndpoint);
-    resize(PODLANE_MAP_SOURCE_SLOTS, sizes.endpoints * kAddressesPerEndpoint);
-    resize(PODLANE_MAP_COUNTERS, sizes.endpoints + kUplinks + 1);
-    resize(PODLANE_MAP_BANDWIDTHS, sizes.endpoints);
-    resize(PODLANE_MAP_LIMITS, sizes.endpoints * 2);
-    resize(PODLANE_MAP_EXEMPT, sizes.endpoints);
-    resize(PODLANE_MAP_SENDERS, sizes.endpoints * kAddressesPerEndpoint * 2);
-    resize(PODLANE_MAP_PATHS, sizes.paths);
-    resize(PODLANE_MAP_FLOWS, sizes.paths);
-    resize(PODLANE_MAP_FORWARDED, sizes.paths);
-}
 
 // The maps of `from`, so that both objects work on the same ones.
 Result<void> share_maps(bpf_object *object, const bpf_object *from) {
@@ -248,7 +226,7 @@ Result<void> load_once(const std::string &directory, const LoadSettings &setting
         *build = own_build();
     // Every object has all maps; the one that is verified fastest creates them.
     const bpf_object *maps = to_uplink->obj;
-    set_sizes(to_uplink->obj, settings);
+    set_map_sizes(to_uplink->obj, settings);
     if (!maps_from.empty())
         TRY(reuse_maps(to_uplink->obj, maps_from));
     TRY(load(to_uplink->obj, PODLANE_PROGRAM_TO_UPLINK));
@@ -376,7 +354,7 @@ Result<std::vector<ProgramFacts>> embedded_programs() {
     const Owned<to_uplink_bpf> to_uplink(to_uplink_bpf__open(), &to_uplink_bpf__destroy);
     if (!from_pod || !to_pod || !from_uplink || !to_uplink)
         return load_error("reading the embedded programs", errno);
-    set_sizes(from_pod->obj, kSmall);
+    set_map_sizes(from_pod->obj, kSmall);
     std::vector<ProgramFacts> all;
     for (bpf_object *object : {from_pod->obj, to_pod->obj, from_uplink->obj, to_uplink->obj}) {
         bpf_program *program = bpf_object__next_program(object, nullptr);

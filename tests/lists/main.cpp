@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Prints a list of the code as Markdown: "lists reasons", "lists commands", "lists keys", "lists specification",
-// "lists unread". tests/check/lists compares the docs.
+// "lists unread", "lists memory". tests/check/lists compares the docs.
+#include "loader/map_plan.hpp"
 #include "maps/tables.hpp"
 #include "plugin/cni/key.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -62,6 +64,64 @@ std::string unread_keys() {
     return text + "; and every key with a `.` or a `/` in its name.\n";
 }
 
+// A node with the 110 pods that Kubernetes allows, each limited and with an address of each family.
+constexpr std::uint64_t kPods = 110;
+
+std::uint64_t entries_on_a_node(std::string_view map) {
+    if (map == PODLANE_MAP_ADDRESSES || map == PODLANE_MAP_LIMITS)
+        return 2 * kPods;
+    if (map == PODLANE_MAP_SENDERS)
+        return 4 * kPods;
+    if (map == PODLANE_MAP_NETWORKS || map == PODLANE_MAP_UPLINKS)
+        return 1;
+    if (map == PODLANE_MAP_COUNTERS)
+        return kPods + 2; // an uplink, and what is no endpoint's
+    return map == PODLANE_MAP_SOURCE_ROUTES || map == PODLANE_MAP_SOURCE_SLOTS ? 0 : kPods;
+}
+
+std::string mebibytes(std::uint64_t bytes) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.1f", static_cast<double>(bytes) / (1 << 20));
+    return text.data();
+}
+
+std::uint64_t node_bytes(const LoadSettings &settings, unsigned cpus, std::string_view only = {}) {
+    std::uint64_t bytes = 0;
+    const auto maps = planned_maps(settings);
+    for (const PlannedMap &map : maps ? *maps : std::vector<PlannedMap>{})
+        if (only.empty() || map.name == only)
+            bytes += map_bytes(map.facts, entries_on_a_node(map.name), cpus);
+    return bytes;
+}
+
+std::string memory() {
+    constexpr std::array<unsigned, 4> kCpus = {2, 16, 64, 256};
+    constexpr std::array kLarge = {PODLANE_MAP_COUNTERS, PODLANE_MAP_FLOWS, PODLANE_MAP_PATHS};
+    LoadSettings small;
+    small.endpoints = 256;
+    small.paths = 16384;
+    std::string text =
+        "| MiB on a node with 110 pods | 2 CPUs | 16 CPUs | 64 CPUs | 256 CPUs |\n|---|---|---|---|---|\n";
+    const auto add = [&](const std::string &what, auto bytes) {
+        text += "| " + what;
+        for (const unsigned cpus : kCpus)
+            text += " | " + mebibytes(bytes(cpus));
+        text += " |\n";
+    };
+    for (const char *map : kLarge)
+        add("`" + std::string(map) + "`", [&](unsigned cpus) { return node_bytes({}, cpus, map); });
+    add("all other maps", [&](unsigned cpus) {
+        std::uint64_t rest = node_bytes({}, cpus);
+        for (const char *map : kLarge)
+            rest -= node_bytes({}, cpus, map);
+        return rest;
+    });
+    add("all", [](unsigned cpus) { return node_bytes({}, cpus); });
+    add("all, with `\"maxEndpoints\": 256, \"maxPaths\": 16384`",
+        [&](unsigned cpus) { return node_bytes(small, cpus); });
+    return text;
+}
+
 std::string list(std::string_view name) {
     using enum cni::Key::Place;
     if (name == "reasons")
@@ -70,6 +130,8 @@ std::string list(std::string_view name) {
         return commands();
     if (name == "keys")
         return keys({top, limits, log});
+    if (name == "memory")
+        return memory();
     if (name == "specification")
         return keys({specification});
     return name == "unread" ? unread_keys() : std::string();

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+#include "loader/map_plan.hpp"
+
+#include "loader/embedded.hpp"
+#include "maps/abi/names.h"
+#include "to_uplink.skel.h"
+
+#include <bpf/libbpf.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+namespace podlane {
+namespace {
+
+constexpr std::uint32_t kAddressesPerEndpoint = 4;
+constexpr std::uint32_t kUplinks = 256;
+
+constexpr std::uint64_t round_up(std::uint64_t size, std::uint64_t to) { return (size + to - 1) / to * to; }
+
+// Sizes of the kernel's structs on 64-bit machines, without debugging options.
+constexpr std::uint64_t kBucket = 16;
+constexpr std::uint64_t kElement = 48; // struct htab_elem, before the key
+constexpr std::uint64_t kListNode = 8;
+constexpr std::uint64_t kPointer = 8;
+constexpr std::uint64_t kTrieNode = 40; // struct lpm_trie_node with its list node, before prefix and value
+constexpr std::uint64_t kPage = 4096;
+
+std::uint64_t hash_bytes(const MapFacts &facts, std::uint64_t entries, unsigned cpus) {
+    const bool is_per_cpu = facts.type == BPF_MAP_TYPE_PERCPU_HASH;
+    const bool is_allocated_at_once = (facts.flags & BPF_F_NO_PREALLOC) == 0;
+    const std::uint64_t value = round_up(facts.value_size, 8);
+    const std::uint64_t element = kElement + round_up(facts.key_size, 8) + (is_per_cpu ? kPointer : value) +
+                                  (is_allocated_at_once ? 0 : kListNode);
+    const std::uint64_t per_cpu = is_per_cpu ? value * cpus + kListNode + kPointer : 0;
+    return std::bit_ceil(std::uint64_t{facts.max_entries}) * kBucket +
+           (is_allocated_at_once ? facts.max_entries : entries) * (element + per_cpu);
+}
+
+std::uint64_t array_bytes(const MapFacts &facts, unsigned cpus) {
+    const std::uint64_t values = round_up(facts.value_size, 8) * facts.max_entries;
+    if (facts.type == BPF_MAP_TYPE_PERCPU_ARRAY)
+        return values * cpus;
+    return (facts.flags & BPF_F_MMAPABLE) != 0 ? round_up(values, kPage) : values;
+}
+
+} // namespace
+
+void set_map_sizes(bpf_object *object, const LoadSettings &settings) {
+    const auto resize = [&](const char *name, std::uint32_t entries) {
+        if (bpf_map *map = bpf_object__find_map_by_name(object, name))
+            bpf_map__set_max_entries(map, entries);
+    };
+    resize(PODLANE_MAP_ENDPOINTS, settings.endpoints);
+    resize(PODLANE_MAP_INTERFACES, settings.endpoints);
+    resize(PODLANE_MAP_ADDRESSES, settings.endpoints * kAddressesPerEndpoint);
+    resize(PODLANE_MAP_SOURCE_ROUTES, settings.endpoints * kAddressesPerEndpoint);
+    resize(PODLANE_MAP_SOURCE_SLOTS, settings.endpoints * kAddressesPerEndpoint);
+    resize(PODLANE_MAP_COUNTERS, settings.endpoints + kUplinks + 1);
+    resize(PODLANE_MAP_BANDWIDTHS, settings.endpoints);
+    resize(PODLANE_MAP_LIMITS, settings.endpoints * 2);
+    resize(PODLANE_MAP_EXEMPT, settings.endpoints);
+    resize(PODLANE_MAP_SENDERS, settings.endpoints * kAddressesPerEndpoint * 2);
+    resize(PODLANE_MAP_PATHS, settings.paths);
+    resize(PODLANE_MAP_FLOWS, settings.paths);
+}
+
+Result<std::vector<PlannedMap>> planned_maps(const LoadSettings &settings) {
+    const Owned<to_uplink_bpf> object(to_uplink_bpf__open(), &to_uplink_bpf__destroy);
+    if (!object)
+        return load_error("reading the embedded programs", errno);
+    set_map_sizes(object->obj, settings);
+    std::vector<PlannedMap> all;
+    const bpf_map *map = nullptr;
+    bpf_object__for_each_map(map, object->obj) {
+        if (!bpf_map__is_internal(map))
+            all.push_back({bpf_map__name(map),
+                           {0, static_cast<std::uint32_t>(bpf_map__type(map)), bpf_map__key_size(map),
+                            bpf_map__value_size(map), bpf_map__max_entries(map), bpf_map__map_flags(map)}});
+    }
+    return all;
+}
+
+std::uint64_t map_bytes(const MapFacts &facts, std::uint64_t entries, unsigned cpus) {
+    switch (facts.type) {
+    case BPF_MAP_TYPE_ARRAY:
+    case BPF_MAP_TYPE_PERCPU_ARRAY:
+        return array_bytes(facts, cpus);
+    case BPF_MAP_TYPE_LPM_TRIE:
+        return entries * (kTrieNode + facts.key_size - sizeof(std::uint32_t) + facts.value_size);
+    case BPF_MAP_TYPE_RINGBUF:
+        return facts.max_entries;
+    default:
+        return hash_bytes(facts, entries, cpus);
+    }
+}
+
+} // namespace podlane

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+// ADD and DEL again and again, with traffic: what the maps, the node and the disk hold afterwards is what they held
+// before. PODLANE_SOAK says how often.
+#include "tests/netns/verbs.hpp"
+
+#include "loader/pins.hpp"
+
+#include <bpf/bpf.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+
+namespace podlane::test {
+namespace {
+
+constexpr std::uint16_t kPort = 8080;
+
+int rounds() {
+    const char *wanted = std::getenv("PODLANE_SOAK");
+    return wanted == nullptr ? 10 : std::atoi(wanted);
+}
+
+// Of a program it is what the instructions take.
+std::uint64_t memory_of(const std::string &pin) {
+    const Fd fd(bpf_obj_get(pin.c_str()));
+    std::ifstream facts("/proc/self/fdinfo/" + std::to_string(fd.get()));
+    for (std::string word; facts >> word;)
+        if (std::uint64_t bytes = 0; word == "memlock:" && facts >> bytes)
+            return bytes;
+    return 0;
+}
+
+std::string available_memory() {
+    std::ifstream file("/proc/meminfo");
+    for (std::string line; std::getline(file, line);)
+        if (line.starts_with("MemAvailable"))
+            return line;
+    return {};
+}
+
+class SoakTest : public VerbsTest {
+  protected:
+    using Held = std::map<std::string, std::uint64_t>;
+
+    [[nodiscard]] Held held() const {
+        Held all;
+        for (const auto &pin : std::filesystem::directory_iterator(live_directory(node_.bpffs())))
+            all["bytes of " + pin.path().filename().string()] = memory_of(pin.path());
+        all["files"] = 0;
+        for (const auto &file : std::filesystem::recursive_directory_iterator(node_.dir()))
+            all["files"] += file.is_regular_file() ? 1 : 0;
+        all["interfaces"] = ip_json(node_.ns(), "link").size();
+        for (const std::string family : {"-4", "-6"})
+            all["routes " + family] = ip_json(node_.ns(), family + " route show table all").size();
+        for (const std::string what : {"neigh show nud permanent", "rule", "-6 rule"})
+            all[what] = ip_json(node_.ns(), what).size();
+        all["bytes of nft rules"] = must_run(node_.ns(), words("nft list ruleset")).size();
+        all["descriptors of the test"] = descriptors();
+        return all;
+    }
+    void live_and_die() {
+        const Pod made = make(keys_);
+        for (const ip_addr &addr : {server_.v4, server_.v6})
+            ASSERT_EQ(ask(made.container->ns(), Transport::tcp, {addr, kPort}), 0) << to_string(addr);
+        const Reply gone = del(*made.container, keys_);
+        ASSERT_EQ(gone.rc, 0) << gone;
+    }
+    static std::size_t descriptors() {
+        const std::filesystem::directory_iterator all("/proc/self/fd");
+        return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+    }
+
+    const Json keys_ = {{"ipMasq", true},
+                        {"allowedSources", {"192.0.2.0/24"}},
+                        {"runtimeConfig", {{"bandwidth", {{"ingressRate", 100000000}, {"ingressBurst", 10000000}}}}}};
+    const Pod server_ = make(keys_);
+    const EchoServer v4_{server_.container->ns(), true, kPort};
+    const EchoServer v6_{server_.container->ns(), false, kPort};
+};
+
+TEST_F(SoakTest, AddAndDelLeaveTheNodeAsItWas) {
+    live_and_die();
+    const Held before = held();
+    const std::string available = available_memory();
+    for (int round = 0; round < rounds() && !HasFatalFailure(); ++round)
+        live_and_die();
+    const Held after = held();
+    for (const auto &[what, amount] : after)
+        EXPECT_EQ(amount, before.contains(what) ? before.at(what) : 0) << what;
+    std::cout << rounds() << " rounds; before: " << available << "; after: " << available_memory() << "\n";
+}
+
+} // namespace
+} // namespace podlane::test

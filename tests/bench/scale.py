@@ -97,6 +97,10 @@ def measure(settings, log):
         if doctors:
             print("\n".join(doctors[-1][1].splitlines()[-1:]))
     report.progress("")
+    for name in VARIANTS:
+        few, many = ([float(cell) for cell in row[2:]] for row in (
+            next(row for row in rows if row[0] == name), [row for row in rows if row[0] == name][-1]))
+        print(f"{name}: {PODS[-1]} pods by {PODS[0]}: ADD {many[0] / few[0]:.2f}, DEL {many[2] / few[2]:.2f} of the CPU time")
     header = ["", "pods", "ADD CPU ms", "ADD ms", "DEL CPU ms", "DEL ms"]
     report.table(f"one more pod, {settings.rounds} rounds, medians", header, rows)
     report.table(f"with {PODS[-1]} pods", ["", "", "wall ms", "CPU ms"], once)

@@ -64,6 +64,7 @@ void set_map_sizes(bpf_object *object, const LoadSettings &settings) {
     resize(PODLANE_MAP_SENDERS, settings.endpoints * kAddressesPerEndpoint * 2);
     resize(PODLANE_MAP_PATHS, settings.paths);
     resize(PODLANE_MAP_FLOWS, settings.paths);
+    resize(PODLANE_MAP_FORWARDED, settings.paths);
 }
 
 Result<std::vector<PlannedMap>> planned_maps(const LoadSettings &settings) {

@@ -114,7 +114,7 @@ void plan_routes(const cni::Request &request, const std::vector<cni::Address> &l
             any = true;
             has_default = has_default || route.destination.length == 0;
         }
-    if (!any && request.config.default_route) {
+    if (!has_default && request.config.default_route.value_or(!any)) {
         const ip_addr everywhere = ipv4 ? ipv4_from_host_order(0) : ip_addr{};
         plan.result.routes.push_back({.destination = {everywhere, 0}, .gateway = gateway(ipv4)});
         has_default = true;

@@ -214,6 +214,14 @@ Result<void> read(const Node &node, bool &into) {
     return {};
 }
 
+Result<void> read(const Node &node, std::optional<bool> &into) {
+    bool value = false;
+    TRY(read(node, value));
+    if (node.present())
+        into = value;
+    return {};
+}
+
 Result<void> read(const Node &node, std::uint64_t &into) {
     if (node.present())
         into = TRY(node.number());

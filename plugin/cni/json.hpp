@@ -65,6 +65,7 @@ class Node {
 // Reads a value into place where there is one, and leaves the place alone where there is none.
 Result<void> read(const Node &node, std::string &into);
 Result<void> read(const Node &node, bool &into);
+Result<void> read(const Node &node, std::optional<bool> &into);
 Result<void> read(const Node &node, std::uint64_t &into);
 Result<void> read(const Node &node, std::optional<std::uint32_t> &into);
 Result<void> read(const Node &node, std::vector<std::string> &into);

@@ -63,6 +63,15 @@ Result<void> read_dns_section(const Node & /*root*/, const Node &value, Config &
     return {};
 }
 
+// In the table behind `defaultRoute`, which says it in Podlane's own words.
+Result<void> read_default_gateway(const Node & /*root*/, const Node &value, Config &into) {
+    bool wanted = false;
+    TRY(json::read(value, wanted));
+    if (wanted && !into.default_route)
+        into.default_route = true;
+    return {};
+}
+
 Result<void> read_arguments(const Node & /*root*/, const Node &value, Config &into) {
     TRY(value.must_be_object());
     return read_requested(value.at_any_case("cni"), into);
@@ -76,6 +85,9 @@ Result<void> must_be_object(const Node & /*root*/, const Node &value, Config & /
     return value.must_be_object();
 }
 
+constexpr std::string_view kNoBridge = "Podlane makes no bridge";
+constexpr std::string_view kNoMaster =
+    "Podlane makes no interface of another one; \"uplink\" names a network's way out";
 constexpr Key::Read kElsewhere = nullptr; // with the row above that has a reader
 
 constexpr auto kKeys = std::to_array<Key>({
@@ -119,9 +131,13 @@ constexpr auto kKeys = std::to_array<Key>({
      "`priority` `table`, as in a CNI result (`scope` is accepted and has no effect: every next hop is the host-side "
      "veth). Routes of an address family that the pod has no address in are dropped",
      read_route_list},
-    {"defaultRoute", top, "true, false", "true",
-     "add a default route for each address family for which neither the IPAM result nor `routes` has any route",
+    {"defaultRoute", top, "true, false", "as needed",
+     "a default route for each address family of the pod. `true`: unless the IPAM result or `routes` has one. `false`: "
+     "none. As needed: for a family for which neither the IPAM result nor `routes` has any route",
      plain<&Config::default_route>},
+    {"isDefaultGateway", top, "true, false", "false",
+     "the plugin bridge's word, for configurations written for it. `true`: `defaultRoute` is true, unless it is set",
+     read_default_gateway},
     {"hostInterfacePrefix", top, "1 to 4 of `a-z0-9_-`, a letter first", "\"cali\"",
      "start of the host-side veth's name; the rest is a hash of container ID and interface name",
      checked<&Config::host_interface_prefix, read_host_prefix>},
@@ -251,6 +267,23 @@ constexpr auto kKeys = std::to_array<Key>({
     {"deviceID", unread, "", "", "key of a meta-plugin", nullptr},
     {"pciBusID", unread, "", "", "key of a meta-plugin", nullptr},
     {"resourceName", unread, "", "", "key of a meta-plugin", nullptr},
+
+    {"bridge", foreign, "", "", kNoBridge, nullptr},
+    {"forceAddress", foreign, "", "", kNoBridge, nullptr},
+    {"hairpinMode", foreign, "", "", "a pod reaches itself by a Service without it", nullptr},
+    {"isGateway", foreign, "", "", "the gateway of a pod is always its host-side veth", nullptr},
+    {"promiscMode", foreign, "", "", kNoBridge, nullptr},
+    {"vlan", foreign, "", "", kNoBridge, nullptr},
+    {"vlanTrunk", foreign, "", "", kNoBridge, nullptr},
+    {"preserveDefaultVlan", foreign, "", "", kNoBridge, nullptr},
+    {"portIsolation", foreign, "", "", kNoBridge, nullptr},
+    {"disableContainerInterface", foreign, "", "", kNoBridge, nullptr},
+    {"macspoofchk", foreign, "", "", "that is done by \"antiSpoof\", which is on unless it is false", nullptr},
+    {"enabledad", foreign, "", "", "the addresses of pods need no duplicate address detection", nullptr},
+    {"ipMasqBackend", foreign, "", "", "the tool that masquerades is the one that the node's NAT uses", nullptr},
+    {"master", foreign, "", "", kNoMaster, nullptr},
+    {"mode", foreign, "", "", kNoMaster, nullptr},
+    {"linkInContainer", foreign, "", "", kNoMaster, nullptr},
 });
 
 } // namespace

@@ -19,6 +19,7 @@ struct Key {
         limits,        // top level or the object `bandwidth`
         log,           // the object `log`; the row's name is "log.KEY"
         unread,        // top level, accepted because others put it there
+        foreign,       // top level, of other main plugins; accepted with a warning, `meaning` says why it has no effect
     };
     // `value` is that of the key in the configuration `root`, or none.
     using Read = Result<void> (*)(const json::Node &root, const json::Node &value, Config &into);

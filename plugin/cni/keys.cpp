@@ -20,9 +20,6 @@ std::string_view nearest_key(std::string_view key, std::span<const std::string_v
 
 Error unknown_key(std::string_view path, std::string_view key, std::span<const std::string_view> known) {
     const std::string where = path.empty() ? "" : " in " + std::string(path);
-    if (json::equal_any_case(key, "isGateway") || json::equal_any_case(key, "isDefaultGateway"))
-        return {ErrorCode::invalid_network_config, json::quote(key) + where + " is a key of the plugin bridge",
-                "remove it: the gateway of a pod is always its host-side veth"};
     Error error{ErrorCode::invalid_network_config, "unknown key " + json::quote(key) + where};
     if (const std::string_view near = nearest_key(key, known); !near.empty())
         error.hint = "did you mean \"" + std::string(near) + "\"?";
@@ -57,11 +54,20 @@ Result<void> check_top_level_keys(const json::Value &document) {
             continue;
         std::vector<std::string_view> known;
         for (const Key &one : keys())
-            if (is_at_top(one.place) && one.place != Key::Place::unread)
+            if (is_at_top(one.place) && one.place != Key::Place::unread && one.place != Key::Place::foreign)
                 known.push_back(one.name);
         return unknown_key({}, key, known);
     }
     return {};
+}
+
+std::vector<std::string> foreign_keys(const json::Value &document) {
+    std::vector<std::string> sentences;
+    for (const Key &key : keys())
+        if (key.place == Key::Place::foreign && document.contains(key.name))
+            sentences.push_back(json::quote(key.name) +
+                                " is a key of other plugins and has no effect: " + std::string(key.meaning));
+    return sentences;
 }
 
 Result<void> check_keys(const json::Node &object, std::span<const std::string_view> known) {

@@ -7,6 +7,7 @@
 #include "plugin/cni/key.hpp"
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +18,9 @@ namespace podlane::cni {
 
 // Code 7 on the first key at the top level that is neither in the list of keys nor foreign.
 Result<void> check_top_level_keys(const json::Value &document);
+
+// A sentence on each key at the top level that is accepted, and has no effect.
+[[nodiscard]] std::vector<std::string> foreign_keys(const json::Value &document);
 
 // Code 7 on the first key of an object that is not among the known ones.
 Result<void> check_keys(const json::Node &object, std::span<const std::string_view> known);

@@ -4,6 +4,7 @@
 #include "plugin/cni/config.hpp"
 #include "plugin/cni/environment.hpp"
 #include "plugin/cni/json.hpp"
+#include "plugin/cni/keys.hpp"
 #include "plugin/cni/version.hpp"
 
 namespace podlane::cni {
@@ -46,8 +47,11 @@ void warn_of_rate(std::string_view key, std::uint64_t rate, std::vector<std::str
                            " bit/s, less than a packet a second: rates are in bits per second");
 }
 
-std::vector<std::string> warnings_of(const Config &config, Command command) {
+// A list that keeps all its pods on a key without effect is told so when a pod comes and when it goes.
+std::vector<std::string> warnings_of(const json::Value &document, const Config &config, Command command) {
     std::vector<std::string> warnings;
+    if (command == Command::add || command == Command::del)
+        warnings = foreign_keys(document);
     if (command != Command::add)
         return warnings;
     if (!config.ipam_type.empty() && config.prev_result)
@@ -90,10 +94,10 @@ Result<Request> parse_request(const Environment &environment, std::string_view s
         request.ignored.push_back(document.error().message);
         return request;
     }
-    if (document)
-        TRY(check_repeated(stdin_text, request));
-    request.config = TRY(read_config(TRY(std::move(document)), request.command, arguments, request.ignored));
-    request.warnings = warnings_of(request.config, request.command);
+    const json::Value read = TRY(std::move(document));
+    TRY(check_repeated(stdin_text, request));
+    request.config = TRY(read_config(read, request.command, arguments, request.ignored));
+    request.warnings = warnings_of(read, request.config, request.command);
     return request;
 }
 

@@ -116,8 +116,8 @@ struct Config {
     std::optional<Attachment> prev_result;
     std::optional<std::uint32_t> mtu;
     std::vector<Route> routes; // added to those of the IPAM result
-    // A default route where neither the IPAM result nor `routes` names any route of its family.
-    bool default_route = true;
+    // true: unless the IPAM result or `routes` has one. None: where they name no route of its family at all.
+    std::optional<bool> default_route;
     std::string host_interface_prefix = "cali";
     FastPath fast_path = FastPath::on;
     bool first_packet_direct = false; // a pod-to-pod connection's first packets take the fast path

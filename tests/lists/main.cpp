@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Prints a list of the code as Markdown: "lists reasons", "lists commands", "lists keys", "lists specification",
-// "lists unread", "lists memory". tests/check/lists compares the docs.
+// "lists unread", "lists memory", "lists foreign". tests/check/lists compares the docs.
 #include "loader/map_plan.hpp"
 #include "maps/tables.hpp"
 #include "plugin/cni/key.hpp"
@@ -96,7 +96,7 @@ std::uint64_t node_bytes(const LoadSettings &settings, unsigned cpus, std::strin
 
 std::string memory() {
     constexpr std::array<unsigned, 4> kCpus = {2, 16, 64, 256};
-    constexpr std::array kLarge = {PODLANE_MAP_COUNTERS, PODLANE_MAP_FLOWS, PODLANE_MAP_PATHS};
+    constexpr std::array kLarge = {PODLANE_MAP_COUNTERS, PODLANE_MAP_FLOWS, PODLANE_MAP_FORWARDED, PODLANE_MAP_PATHS};
     LoadSettings small;
     small.endpoints = 256;
     small.paths = 16384;
@@ -122,6 +122,14 @@ std::string memory() {
     return text;
 }
 
+std::string foreign_keys() {
+    std::string text = "Keys of other main plugins, which have no effect here and are logged with a warning:";
+    for (const cni::Key &key : cni::keys())
+        if (key.place == cni::Key::Place::foreign)
+            text += " `" + std::string(key.name) + "`";
+    return text + ".\n";
+}
+
 std::string list(std::string_view name) {
     using enum cni::Key::Place;
     if (name == "reasons")
@@ -134,6 +142,8 @@ std::string list(std::string_view name) {
         return memory();
     if (name == "specification")
         return keys({specification});
+    if (name == "foreign")
+        return foreign_keys();
     return name == "unread" ? unread_keys() : std::string();
 }
 

@@ -129,7 +129,7 @@ TEST(CniConfig, EveryKey) {
     ASSERT_EQ(config.routes.size(), 1U);
     EXPECT_EQ(to_string(config.routes[0].destination), "198.51.100.0/24");
     EXPECT_EQ(config.routes[0].table, 0U);
-    EXPECT_FALSE(config.default_route);
+    EXPECT_EQ(config.default_route, false);
     EXPECT_EQ(config.host_interface_prefix, "p-_0");
     EXPECT_EQ(config.fast_path, FastPath::local);
     EXPECT_EQ(config.attach, AttachBy::clsact);
@@ -155,7 +155,7 @@ TEST(CniConfig, Defaults) {
     EXPECT_EQ(config.fast_path, FastPath::on);
     EXPECT_EQ(config.attach, AttachBy::automatic);
     EXPECT_TRUE(config.anti_spoof);
-    EXPECT_TRUE(config.default_route);
+    EXPECT_FALSE(config.default_route) << "as needed";
     EXPECT_EQ(config.bpffs, PODLANE_ROOT);
     EXPECT_FALSE(config.prev_result);
     EXPECT_FALSE(config.bandwidth);
@@ -174,7 +174,7 @@ TEST(CniConfig, UnknownKeysAreNamedWithTheNearest) {
                                            {"antispoofing", "\"antiSpoof\""},
                                            {"ingresRate", "\"ingressRate\""},
                                            {"preResult", "\"prevResult\""},
-                                           {"hairpinMode", "remove"},
+                                           {"hairpinMod", "remove"},
                                            {"x", "remove"}}) {
         const auto request = parse(config_with("\"" + c.key + "\": 1"));
         expect_refused(request, ErrorCode::invalid_network_config, "\"" + c.key + "\"");

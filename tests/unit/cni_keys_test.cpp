@@ -3,6 +3,7 @@
 #include "plugin/cni/config.hpp"
 #include "plugin/cni/key.hpp"
 #include "plugin/cni/keys.hpp"
+#include "plugin/cni/request.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +12,16 @@
 
 namespace podlane::cni {
 namespace {
+
+Result<Request> parse_with(const std::string &keys, const std::string &command = "ADD") {
+    return parse_request(
+        {{"CNI_COMMAND", command},
+         {"CNI_CONTAINERID", "0a1b2c"},
+         {"CNI_IFNAME", "eth0"},
+         {"CNI_NETNS", "/run/netns/a"},
+         {"CNI_PATH", "/opt/cni/bin"}},
+        R"({"cniVersion": "1.1.0", "name": "pods", "type": "podlane", "ipam": {"type": "host-local"}, )" + keys + "}");
+}
 
 TEST(CniKeys, DefaultsOfTheListAreThoseOfTheConfiguration) {
     int compared = 0;
@@ -46,7 +57,7 @@ TEST(CniKeys, EachNameStandsOnceWithWhatItMeans) {
         EXPECT_TRUE(names.insert(key.name).second) << key.name;
         EXPECT_NE(key.meaning, "") << key.name;
         const bool complete = !key.values.empty() && !key.fallback.empty();
-        EXPECT_TRUE(complete || key.place == Key::Place::unread) << key.name;
+        EXPECT_TRUE(complete || key.place == Key::Place::unread || key.place == Key::Place::foreign) << key.name;
     }
 }
 
@@ -55,6 +66,32 @@ TEST(CniKeys, ObjectsHaveTheirOwnKeys) {
     EXPECT_EQ(keys_of(Key::Place::limits),
               (std::vector<std::string_view>{"ingressRate", "ingressBurst", "egressRate", "egressBurst",
                                              "unshapedSubnets", "shapedSubnets"}));
+}
+
+// A configuration written for the bridge plugin.
+TEST(CniKeys, OfOtherMainPluginsAreWarnedOf) {
+    const std::string bridge = R"("bridge": "cni0", "isGateway": true, "hairpinMode": true, "forceAddress": true,
+                                  "promiscMode": true, "vlan": 7, "isDefaultGateway": true)";
+    for (const std::string command : {"ADD", "DEL"}) {
+        const auto request = parse_with(bridge, command);
+        ASSERT_TRUE(request) << request.error().message;
+        EXPECT_EQ(request->config.default_route, true);
+        EXPECT_TRUE(request->ignored.empty()) << request->ignored.front();
+        ASSERT_EQ(request->warnings.size(), 6U) << "each but isDefaultGateway, which has an effect";
+        EXPECT_EQ(request->warnings.front(),
+                  "\"bridge\" is a key of other plugins and has no effect: Podlane makes no bridge");
+    }
+}
+
+TEST(CniKeys, DefaultRouteIsSaidInTwoWays) {
+    const auto read = [](const std::string &keys) { return parse_with(keys).value().config.default_route; };
+    EXPECT_EQ(read(R"("isDefaultGateway": false)"), std::nullopt);
+    EXPECT_EQ(read(R"("isDefaultGateway": true)"), true);
+    EXPECT_EQ(read(R"("isDefaultGateway": true, "defaultRoute": false)"), false);
+    EXPECT_EQ(read(R"("defaultRoute": true)"), true);
+    const auto wrong = parse_with(R"("isDefaultGateway": 1)");
+    ASSERT_FALSE(wrong);
+    EXPECT_EQ(wrong.error().message, "isDefaultGateway is 1, expected true or false");
 }
 
 } // namespace

@@ -52,6 +52,7 @@ const std::vector<std::string> kKeys{
     R"("mtuu": 1500)",
     R"("hairpinMode": true)",
     R"("isGateway": true)",
+    R"("bridge": "cni0", "vlan": 7)",
     R"("isDefaultGateway": true)",
     R"("mtu": 1400, "mtu": 1300)",
     R"("routes": {"dst": "0.0.0.0/0"})",

@@ -39,8 +39,7 @@ Environment environment_of(const json &recording) {
 // The request as it would have come to podlane in the place of the plugin it was recorded from.
 json as_ours(json config) {
     config["type"] = "podlane";
-    for (const char *foreign : {"bridge", "isGateway", "hairpinMode", "ipMasq", "sysctl"})
-        config.erase(foreign);
+    config.erase("sysctl"); // of tuning, which makes no interface
     return config;
 }
 

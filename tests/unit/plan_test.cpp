@@ -266,6 +266,21 @@ TEST(PlanRoutes, NoDefaultRouteWhereItIsNotWanted) {
                 ElementsAre("169.254.1.1/32", "198.18.1.0/24 via 169.254.1.1", "0.0.0.0/0 via 169.254.1.1"));
 }
 
+// flannel's plugin hands down the network's route in the lease, and no default route.
+TEST(PlanRoutes, ADefaultRouteBesideTheLeasesRoutesWhereItIsWanted) {
+    cni::Request request = request_of();
+    cni::Attachment lease = lease_of({"198.18.1.2/24", "2001:db8:1::2/64"});
+    lease.routes = {{.destination = prefix("198.18.0.0/16")}, {.destination = prefix("::/0")}};
+    EXPECT_THAT(pod_routes(plan_of(request, lease)),
+                ElementsAre("169.254.1.1/32", "198.18.1.0/24 via 169.254.1.1", "198.18.0.0/16 via 169.254.1.1",
+                            "::/0 via fe80::ecee:eeff:feee:eeee"));
+    request.config.default_route = true;
+    const Plan plan = plan_of(request, lease);
+    EXPECT_THAT(pod_routes(plan), ElementsAre("169.254.1.1/32", "198.18.0.0/16 via 169.254.1.1",
+                                              "0.0.0.0/0 via 169.254.1.1", "::/0 via fe80::ecee:eeff:feee:eeee"));
+    EXPECT_EQ(plan.result.routes.size(), 3U) << "the lease's default route is not doubled";
+}
+
 TEST(PlanResult, NamesBothEndsBehindWhatWasThere) {
     cni::Request request = request_of();
     request.config.dns = {.nameservers = {"198.18.0.53"}, .domain = "example.net", .search = {}, .options = {}};

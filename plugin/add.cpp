@@ -79,7 +79,7 @@ Result<void> write_pod_settings(const net::Namespace &pod, const Plan &plan) {
                                      : net::in_namespace(pod, [&] { return write_settings(plan.pod_settings); });
 }
 
-// Metric of routes that are another interface's already, above the kernel's own 1024 of IPv6.
+// Metric of routes that are asked for and another interface's already, above the kernel's own 1024 of IPv6.
 constexpr std::uint32_t kLaterRoutes = 2048;
 
 // udev and systemd overwrite a MAC at times: what the kernel has now is what counts. false: it is set again, and the
@@ -118,6 +118,8 @@ Result<void> configure_pod(const net::Namespace &pod, Pair &pair, const Plan &pl
     TRY(put_pod_neighbours(pair, plan));
     for (net::RouteSpec route : plan.pod_routes) {
         route.ifindex = ifindex;
+        if (plan.uplink == 0 && TRY(is_on_other_link(pair.pod, route)))
+            continue;
         if (TRY(net::add_route(pair.pod, route)) || route.priority)
             continue;
         // Another interface's stays in front; this one is for sockets bound to the interface, and when that one goes.
@@ -164,13 +166,33 @@ Result<void> configure_host(Pair &pair, const Plan &plan) {
                                                                               : put_host_neighbours(pair, plan);
 }
 
+// Families whose default route another interface of the container has.
+Result<std::uint32_t> default_route_flags(net::Netlink &pod) {
+    std::uint32_t flags = 0;
+    if (TRY(net::default_route(pod, net::Family::ipv4)))
+        flags |= INTERFACE_NO_DEFAULT_IPV4;
+    if (TRY(net::default_route(pod, net::Family::ipv6)))
+        flags |= INTERFACE_NO_DEFAULT_IPV6;
+    return flags;
+}
+
 // The tool that masquerades and the kernel's hook are chosen here; the plan says what is done by them.
 Result<NodeFacts> facts_of(const cni::Request &request, const std::optional<EgressRoute> &egress_route,
-                           net::Netlink &host) {
+                           Sockets &sockets) {
     NodeFacts facts = TRY(network_facts(request.config, egress_route));
     if (!request.config.mtu)
-        facts.mtu = egress_route ? egress_route->uplink.mtu : TRY(uplink_mtu(host));
+        facts.mtu = egress_route ? egress_route->uplink.mtu : TRY(uplink_mtu(sockets.host));
+    if (!request.config.default_route)
+        facts.flags |= TRY(default_route_flags(sockets.pod));
     return facts;
+}
+
+// The network's gateway, if the IPAM plugin names none: the container can have routes by it.
+Result<void> complete_gateways(const std::optional<EgressRoute> &way, net::Netlink &host, cni::Attachment &lease) {
+    for (cni::Address &one : lease.addresses)
+        if (way && !one.gateway)
+            one.gateway = TRY(gateway_for(*way, one, host));
+    return {};
 }
 
 // What the interface's number and the container's other interfaces add to the plan.
@@ -192,7 +214,8 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
                                            const std::optional<EgressRoute> &way, Rollback &rollback) {
     cni::Attachment lease;
     TRY(create_lease(request, mode, rollback, lease));
-    Plan plan = TRY(make_plan(request, lease, TRY(facts_of(request, way, sockets.host))));
+    TRY(complete_gateways(way, sockets.host, lease));
+    Plan plan = TRY(make_plan(request, lease, TRY(facts_of(request, way, sockets))));
     const Lock lock = TRY(enter_network(request, plan.network, tables, sockets.host, rollback));
     TRY(write_node_settings(request.config, sockets.host, plan.node_settings));
     const ConflictProbe question = TRY(ConflictProbe::ask(way, plan.addresses));

@@ -157,7 +157,7 @@ Result<cni::Attachment> add(const cni::Request &request) {
         leased = run_as(request, "ADD", false);
     }
     const Finished finished = TRY(std::move(leased));
-    auto lease = cni::parse_attachment(finished.out);
+    auto lease = cni::parse_lease(finished.out);
     if (lease)
         return std::move(lease).value();
     // The plugin has given something away all the same.

@@ -3,6 +3,7 @@
 
 #include "maps/entries.hpp"
 #include "plugin/history.hpp"
+#include "plugin/plan.hpp"
 #include "loader/net/link.hpp"
 
 #include <algorithm>
@@ -142,6 +143,16 @@ Result<void> put_source_routes(const SourceEntries &entries, const std::vector<P
         TRY(tell(sibling, tables));
     }
     return {};
+}
+
+Result<bool> is_on_other_link(net::Netlink &pod, const net::RouteSpec &route) {
+    constexpr std::uint8_t kUnicast = 1; // RTN_UNICAST
+    const ip_addr &addr = route.destination.addr;
+    if (route.gateway || !is_host_prefix(route.destination) || addr == own_gateway(is_ipv4(addr)))
+        return false;
+    const auto used = TRY(net::route_to(pod, addr));
+    return used && used->ifindex != route.ifindex && !used->gateway && used->type == kUnicast &&
+           used->destination.length != 0 && !is_host_prefix(used->destination);
 }
 
 Result<void> check_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &siblings,

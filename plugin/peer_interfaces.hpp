@@ -5,6 +5,7 @@
 
 #include "plugin/endpoint.hpp"
 #include "loader/net/netlink.hpp"
+#include "loader/net/route.hpp"
 #include "plugin/egress_route.hpp"
 
 #include <optional>
@@ -52,5 +53,9 @@ Result<void> put_source_routes(const SourceEntries &entries, const std::vector<P
 // ErrorCode::check_failed names an entry that is missing or wrong.
 Result<void> check_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &siblings,
                                  const Tables &tables);
+
+// Whether the route is one to a gateway of the lease that a subnet of another interface of the container holds: with
+// it, what that interface's network sends to the machine would leave by this one.
+Result<bool> is_on_other_link(net::Netlink &pod, const net::RouteSpec &route);
 
 } // namespace podlane

@@ -18,12 +18,6 @@ namespace {
 constexpr std::uint32_t kSmallestIpv6Mtu = 1280; // RFC 8200, section 5
 constexpr Mac kHostMac = PODLANE_HOST_MAC;
 
-ip_addr gateway(bool ipv4) {
-    if (ipv4)
-        return ipv4_from_host_order(PODLANE_GATEWAY_IPV4);
-    return {{htonl(PODLANE_GATEWAY_IPV6_0), 0, htonl(PODLANE_GATEWAY_IPV6_2), htonl(PODLANE_GATEWAY_IPV6_3)}};
-}
-
 std::uint64_t identity_hash(const cni::Request &request) {
     return fnv1a_64(request.container_id + "/" + request.ifname);
 }
@@ -46,8 +40,7 @@ Result<std::vector<ip_addr>> endpoint_addresses(const std::vector<cni::Address> 
         const ip_addr &addr = one.prefix.addr;
         if (is_none(addr) || is_link_local(addr))
             return Error{ErrorCode::ipam, "the lease's address " + to_string(one.prefix) + " is no unicast address"};
-        if (std::ranges::find(addresses, addr) == addresses.end())
-            addresses.push_back(addr);
+        addresses.push_back(addr);
     }
     if (addresses.empty())
         return Error{ErrorCode::invalid_network_config, "there is no address for the interface",
@@ -67,8 +60,8 @@ class RouteBuilder {
     // IPv4 reaches its gateway by a link route; the IPv6 one is link-local.
     void add_gateway() {
         if (ipv4_)
-            plan_.pod_routes.push_back({.destination = host_prefix(gateway(true)), .scope = net::kScopeLink});
-        add_neighbour(gateway(ipv4_));
+            plan_.pod_routes.push_back({.destination = host_prefix(own_gateway(true)), .scope = net::kScopeLink});
+        add_neighbour(own_gateway(ipv4_));
     }
     // The lease's own gateway is no machine: the host-side veth stands for it, for plugins and people that use it.
     void add_next_hop(const ip_addr &addr) {
@@ -78,7 +71,8 @@ class RouteBuilder {
         add_neighbour(addr);
     }
     void add(const cni::Route &route) {
-        const ip_addr next_hop = route.gateway && is_ipv4(*route.gateway) == ipv4_ ? *route.gateway : gateway(ipv4_);
+        const ip_addr next_hop =
+            route.gateway && is_ipv4(*route.gateway) == ipv4_ ? *route.gateway : own_gateway(ipv4_);
         add_neighbour(next_hop);
         net::RouteSpec spec{.destination = masked(route.destination), .gateway = next_hop, .onlink = true};
         spec.table = route.table;
@@ -114,9 +108,10 @@ void plan_routes(const cni::Request &request, const std::vector<cni::Address> &l
             any = true;
             has_default = has_default || route.destination.length == 0;
         }
-    if (!has_default && request.config.default_route.value_or(!any)) {
+    const std::uint32_t taken = ipv4 ? INTERFACE_NO_DEFAULT_IPV4 : INTERFACE_NO_DEFAULT_IPV6;
+    if (!has_default && request.config.default_route.value_or(!any && (plan.flags & taken) == 0)) {
         const ip_addr everywhere = ipv4 ? ipv4_from_host_order(0) : ip_addr{};
-        plan.result.routes.push_back({.destination = {everywhere, 0}, .gateway = gateway(ipv4)});
+        plan.result.routes.push_back({.destination = {everywhere, 0}, .gateway = own_gateway(ipv4)});
         has_default = true;
     }
     // The lease's subnet is not on the link: without a default route it needs one of its own, and where another
@@ -217,11 +212,17 @@ void plan_result(const cni::Request &request, const std::vector<cni::Address> &l
         {.name = request.ifname, .mac = to_string(plan.pod_mac), .sandbox = request.netns, .mtu = plan.mtu});
     result.addresses.clear();
     for (const cni::Address &one : leased)
-        result.addresses.push_back(
-            {host_prefix(one.prefix.addr), one.gateway ? one.gateway : gateway(is_ipv4(one.prefix.addr)), pod_index});
+        result.addresses.push_back({host_prefix(one.prefix.addr),
+                                    one.gateway ? one.gateway : own_gateway(is_ipv4(one.prefix.addr)), pod_index});
 }
 
 } // namespace
+
+ip_addr own_gateway(bool ipv4) {
+    if (ipv4)
+        return ipv4_from_host_order(PODLANE_GATEWAY_IPV4);
+    return {{htonl(PODLANE_GATEWAY_IPV6_0), 0, htonl(PODLANE_GATEWAY_IPV6_2), htonl(PODLANE_GATEWAY_IPV6_3)}};
+}
 
 std::string host_ifname(const cni::Request &request) {
     constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz234567"; // RFC 4648, base 32
@@ -282,7 +283,8 @@ std::vector<cni::Address> addresses_of(const cni::Attachment &result, const std:
             if (owner.sandbox.empty() || owner.name != ifname)
                 continue;
         }
-        own.push_back(one);
+        if (std::ranges::none_of(own, [&](const cni::Address &other) { return other.prefix.addr == one.prefix.addr; }))
+            own.push_back(one);
     }
     return own;
 }
@@ -310,7 +312,8 @@ Result<endpoint_mode> mode_of(const cni::Request &request) {
 NodeFacts recorded_facts(const endpoint &record) {
     return {.mtu = record.mtu,
             .hook_kind = record.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact,
-            .masquerade = static_cast<endpoint_masquerade>(record.masquerade)};
+            .masquerade = static_cast<endpoint_masquerade>(record.masquerade),
+            .flags = record.flags & (INTERFACE_NO_DEFAULT_IPV4 | INTERFACE_NO_DEFAULT_IPV6)};
 }
 
 Result<std::vector<ip_addr>> adopted_addresses(const cni::Request &request) {
@@ -357,7 +360,7 @@ Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease
     plan.pod_mac = pod_mac_of(request);
     plan.host_mac = kHostMac;
     plan.mtu = config.mtu.value_or(node.mtu);
-    plan.flags = interface_flags_of(config, plan.addresses.size()) | INTERFACE_GATEWAY;
+    plan.flags = interface_flags_of(config, plan.addresses.size()) | INTERFACE_GATEWAY | node.flags;
     plan.result = lease;
     add_configured(config, plan);
     const bool has_ipv4 = std::ranges::any_of(plan.addresses, is_ipv4);

@@ -125,6 +125,9 @@ Result<std::vector<ip_addr>> adopted_addresses(const cni::Request &request);
 // How the request is to be served (CNI spec, section 5: chained plugins).
 Result<endpoint_mode> mode_of(const cni::Request &request);
 
+// The gateway of every interface that Podlane makes: its host-side veth answers for it.
+ip_addr own_gateway(bool ipv4);
+
 // "caliqlzj3ufs2wt": the prefix and a hash of container ID and interface name.
 std::string host_ifname(const cni::Request &request);
 std::string alias_of(const cni::Request &request);
@@ -135,7 +138,7 @@ std::uint32_t limiter_flags_of(cni::Limiter limiter);
 // enum interface_flags a configuration asks for, whoever made the interface.
 std::uint32_t interface_flags_of(const cni::Config &config, std::size_t address_count);
 
-// The addresses prevResult gives to the container's interface; those without an interface index count too.
+// The addresses prevResult gives to the container's interface, each once; those without an interface index count too.
 std::vector<cni::Address> addresses_of(const cni::Attachment &result, const std::string &ifname);
 // Those addresses alone.
 std::vector<Prefix> prefixes_of(const cni::Attachment &result, const std::string &ifname);

@@ -3,6 +3,7 @@
 
 #include "loader/net/route.hpp"
 #include "loader/net/rule.hpp"
+#include "plugin/plan.hpp"
 
 #include <algorithm>
 
@@ -62,6 +63,17 @@ cni::Address known(const ip_addr &addr, const std::vector<cni::Address> &own) {
     return found == own.end() ? cni::Address{host_prefix(addr), {}, {}} : *found;
 }
 
+// An interface of Podlane's own may have no default route in the main table; what is sent from its addresses leaves by
+// it all the same.
+void add_own_default(const endpoint &record, bool ipv4, std::vector<net::RouteSpec> &main) {
+    const auto is_default = [](const net::RouteSpec &one) { return one.destination.length == 0; };
+    if (record.mode == ENDPOINT_AFTER_MAIN || std::ranges::any_of(main, is_default))
+        return;
+    const ip_addr everywhere = ipv4 ? ipv4_from_host_order(0) : ip_addr{};
+    main.push_back(
+        {.destination = {everywhere, 0}, .gateway = own_gateway(ipv4), .ifindex = record.pod_ifindex, .onlink = true});
+}
+
 Error failed(std::string sentence) {
     return {ErrorCode::check_failed, std::move(sentence), "delete the pod's sandbox; the runtime makes a new one"};
 }
@@ -71,7 +83,8 @@ Error failed(std::string sentence) {
 Result<void> put_pod_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own) {
     for (std::size_t i = 0; i < count_of(record); ++i) {
         const net::RuleSpec rule = rule_for(record, i);
-        const auto main = TRY(main_routes(pod, record.pod_ifindex, is_ipv4(rule.source)));
+        auto main = TRY(main_routes(pod, record.pod_ifindex, is_ipv4(rule.source)));
+        add_own_default(record, is_ipv4(rule.source), main);
         for (net::RouteSpec route : routes_for(known(rule.source, own), main, record.pod_ifindex)) {
             route.table = rule.table;
             TRY(net::add_route(pod, route));
@@ -99,7 +112,8 @@ Result<void> check_pod_rules(net::Netlink &pod, const endpoint &record, const st
             return failed("the rule from " + to_string(rule.source) + " is gone from the container");
         const auto family = is_ipv4(rule.source) ? net::Family::ipv4 : net::Family::ipv6;
         const auto present = TRY(net::list_routes(pod, record.pod_ifindex, family, rule.table));
-        const auto main = TRY(main_routes(pod, record.pod_ifindex, is_ipv4(rule.source)));
+        auto main = TRY(main_routes(pod, record.pod_ifindex, is_ipv4(rule.source)));
+        add_own_default(record, is_ipv4(rule.source), main);
         for (const net::RouteSpec &wanted : routes_for(known(rule.source, own), main, record.pod_ifindex)) {
             const auto same = [&](const net::RouteSpec &one) {
                 return one.destination == wanted.destination && one.gateway == wanted.gateway;

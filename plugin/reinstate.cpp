@@ -12,6 +12,7 @@
 #include "plugin/endpoint.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/network.hpp"
+#include "plugin/peer_interfaces.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/restore.hpp"
 #include "plugin/state.hpp"
@@ -74,6 +75,8 @@ Result<void> put_back_in_pod(Whole &of, const Plan &plan) {
         const auto family = is_ipv4(route.destination.addr) ? net::Family::ipv4 : net::Family::ipv6;
         const auto there = TRY(net::list_routes(of.inside, ifindex, family, net::kAllTables));
         route.ifindex = ifindex;
+        if (plan.uplink == 0 && TRY(is_on_other_link(of.inside, route)))
+            continue;
         const auto same = std::ranges::find(there, route.destination, &net::RouteSpec::destination);
         if (same != there.end() && (same->gateway == route.gateway || is_next_hop(plan, same->gateway)))
             continue;

@@ -93,6 +93,16 @@ Result<bool> leads_to_host_veth(Checked &c, const net::RouteSpec &route) {
     return neighbour && neighbour->permanent && std::ranges::equal(neighbour->mac, c.record.host_mac);
 }
 
+// multus removes the default routes of all interfaces but the one that is asked for; a gateway may be in a subnet of
+// another one.
+Result<bool> may_be_missing(Checked &c, net::RouteSpec route) {
+    route.ifindex = c.record.pod_ifindex;
+    const auto is_other = [&](const net::Link &one) { return one.ifindex != c.record.pod_ifindex && one.name != "lo"; };
+    if (route.destination.length == 0)
+        return std::ranges::any_of(TRY(net::list_links(c.pod)), is_other);
+    return is_on_other_link(c.pod, route);
+}
+
 // A later plugin may have moved a route to another table (sbr), and an earlier interface may have had it first. One of
 // the interface's own by a gateway that is not ours leads astray.
 Result<void> check_pod_routes(Checked &c, const Plan &plan) {
@@ -106,7 +116,8 @@ Result<void> check_pod_routes(Checked &c, const Plan &plan) {
             if (std::ranges::any_of(present, same))
                 continue;
             const auto other = std::ranges::find_if(present, to_it);
-            if (other == present.end() && !TRY(net::find_route(c.pod, {.destination = route.destination})))
+            if (other == present.end() && !TRY(net::find_route(c.pod, {.destination = route.destination})) &&
+                !TRY(may_be_missing(c, route)))
                 return gone("route " + to_string(route.destination) + " is gone from the container");
             if (other != present.end() && !TRY(leads_to_host_veth(c, *other)))
                 return gone("route " + to_string(route.destination) + " of the container " +

@@ -51,6 +51,9 @@ enum interface_flags {
 	INTERFACE_ETHER_ANY = 1 << 23,  /* all others, VLAN tags excepted */
 	/* The first packets of its connections with other pods may take the fast path (firstPacket: direct). */
 	INTERFACE_FIRST_DIRECT = 1 << 24,
+	/* The container had a default route of the family by another interface: the endpoint has none. */
+	INTERFACE_NO_DEFAULT_IPV4 = 1 << 25,
+	INTERFACE_NO_DEFAULT_IPV6 = 1 << 26,
 };
 
 /* Written once by ADD, erased by DEL, read for every packet: one cache line. */

@@ -67,7 +67,7 @@ Result<void> check_family(const Node &version, const Prefix &prefix) {
     return {};
 }
 
-// One of "ips", since 0.3.0.
+// One of "ips", since 0.3.0. The number of an interface says nothing where there are none.
 Result<Address> read_address(const Node &node, std::size_t interfaces) {
     Address address;
     TRY(node.must_be_object());
@@ -75,7 +75,7 @@ Result<Address> read_address(const Node &node, std::size_t interfaces) {
     address.gateway = TRY(read_ip(node.at_any_case("gateway")));
     TRY(check_family(node.at_any_case("version"), address.prefix));
     const Node index = node.at_any_case("interface");
-    if (!index.present())
+    if (!index.present() || interfaces == 0)
         return address;
     address.interface = TRY(index.number());
     if (*address.interface >= interfaces)
@@ -150,6 +150,14 @@ Result<Attachment> read_attachment(const Node &node) {
     TRY(read_family(node.at_any_case("ip6"), false, attachment));
     attachment.dns = TRY(read_dns(node.at_any_case("dns")));
     return attachment;
+}
+
+Result<Attachment> parse_lease(std::string_view text) {
+    Attachment lease = TRY(parse_attachment(text));
+    lease.interfaces.clear();
+    for (Address &one : lease.addresses)
+        one.interface.reset();
+    return lease;
 }
 
 Result<Attachment> parse_attachment(std::string_view text) {

@@ -128,6 +128,9 @@ std::string *identity_field(PodIdentity &pod, std::string_view key) {
     return nullptr;
 }
 
+// Those of runtimes that do not ask to ignore what a plugin does not know.
+bool is_of_runtime(std::string_view key) { return key.starts_with("NOMAD_") || key.starts_with("NERDCTL_"); }
+
 std::vector<std::string> required_variables(Command command) {
     switch (command) {
     case Command::add:
@@ -199,11 +202,14 @@ Result<Arguments> parse_arguments(std::string_view text) {
             arguments.ips = TRY(parse_ips(value));
         else if (key == "MAC" && !value.empty())
             arguments.mac = TRY(parse_argument_mac(value));
+        else if (is_of_runtime(key))
+            arguments.has_foreign = true;
         else if (key != "MAC" && unknown.empty())
             unknown = pair;
     }
     if (!unknown.empty() && !ignore_unknown)
         return invalid("CNI_ARGS", "contains the unknown " + quote(unknown), "IgnoreUnknown=1 beside keys of others");
+    arguments.has_foreign = arguments.has_foreign && !ignore_unknown;
     return arguments;
 }
 
@@ -244,6 +250,8 @@ Result<Arguments> read_environment(const Environment &environment, Request &requ
     request.netns_override = is_one_of(value_of(environment, "CNI_NETNS_OVERRIDE"), "1", "true");
     request.args = value_of(environment, "CNI_ARGS");
     auto arguments = parse_arguments(request.args);
+    if (arguments && arguments->has_foreign)
+        request.args += ";IgnoreUnknown=1"; // an IPAM plugin is to accept them too
     if (arguments || !lenient)
         return arguments;
     request.ignored.push_back(arguments.error().message);

@@ -17,6 +17,7 @@ struct Arguments {
     PodIdentity pod;
     std::vector<Prefix> ips;
     std::optional<Mac> mac;
+    bool has_foreign = false; // keys of a runtime that does not ask to ignore them
 };
 
 Result<Command> read_command(const Environment &environment);

@@ -133,7 +133,8 @@ constexpr auto kKeys = std::to_array<Key>({
      read_route_list},
     {"defaultRoute", top, "true, false", "as needed",
      "a default route for each address family of the pod. `true`: unless the IPAM result or `routes` has one. `false`: "
-     "none. As needed: for a family for which neither the IPAM result nor `routes` has any route",
+     "none. As needed: for a family for which neither the IPAM result nor `routes` has any route, unless another "
+     "interface of the container has a default route",
      plain<&Config::default_route>},
     {"isDefaultGateway", top, "true, false", "false",
      "the plugin bridge's word, for configurations written for it. `true`: `defaultRoute` is true, unless it is set",

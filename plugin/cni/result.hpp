@@ -18,5 +18,7 @@ std::string version_json(Version asked);
 // A result as a plugin printed it (IPAM plugin: untrusted); its form is told by its keys, not by its cniVersion.
 // Every address is a prefix, every interface index in range. Errors have code 6.
 Result<Attachment> parse_attachment(std::string_view json);
+// The same of an IPAM plugin: its addresses are the container's interface's, whatever interfaces it names or numbers.
+Result<Attachment> parse_lease(std::string_view json);
 
 } // namespace podlane::cni

@@ -15,10 +15,10 @@ class SourceRoutingVerbs : public testing::Test {
         if (HasFailure())
             node().show({"counter list", "path list", "map dump source_route"});
     }
-    std::shared_ptr<Container> add_pod() {
+    std::shared_ptr<Container> add_pod(const Json &keys_of_net1 = Json::object()) {
         auto pod = node().container();
         lab_.add(pod, "eth0", 0);
-        lab_.add(pod, "net1", 1);
+        lab_.add(pod, "net1", 1, keys_of_net1);
         return pod;
     }
     [[nodiscard]] std::size_t entries() {
@@ -171,9 +171,10 @@ TEST_F(SourceRoutingVerbs, PeopleAreShownTheWay) {
     EXPECT_EQ(dropped.at(0).at("way"), "dropped");
 }
 
-// Of two pods one is gone: its entries go, at its own host-side veths; everything else stays as it is.
+// Of two pods one is gone: its entries go, at its own host-side veths; everything else stays as it is. net1 of the
+// other goes on alone in the end, with a default route of its own.
 TEST_F(SourceRoutingVerbs, GcRemovesTheEntriesOfWhatItRemovesAndNothingElse) {
-    const auto stays = add_pod();
+    const auto stays = add_pod({{"defaultRoute", true}});
     const auto routes = [&] {
         std::map<std::string, std::string> all;
         const auto map = require(open_source_routes(node().bpffs(), Access::read_only));

@@ -105,6 +105,17 @@ TEST(CniEnvironment, Values) {
     }
 }
 
+// IPAM plugins are asked to ignore them, too.
+TEST(CniEnvironment, ArgumentsOfRuntimesThatDoNotAskToIgnoreThem) {
+    const auto args = [](const std::string &text) {
+        const auto request = parse_request(environment_of("ADD", {{"CNI_ARGS", text}}), kConfig);
+        return request ? request->args : why(request);
+    };
+    EXPECT_EQ(args("NOMAD_JOB_ID=web"), "NOMAD_JOB_ID=web;IgnoreUnknown=1");
+    EXPECT_EQ(args("NERDCTL_CNI_DHCP_HOSTNAME=a;IgnoreUnknown=true"), "NERDCTL_CNI_DHCP_HOSTNAME=a;IgnoreUnknown=true");
+    EXPECT_EQ(args("K8S_POD_NAME=a"), "K8S_POD_NAME=a");
+}
+
 TEST(CniEnvironment, UnknownArgumentIsNamed) {
     const auto arguments = parse_arguments("K8S_POD_NAME=a;COLOUR=red");
     ASSERT_FALSE(arguments);

@@ -103,6 +103,15 @@ TEST(CniResult, OrderOfKeysIsFixed) {
 })");
 }
 
+TEST(CniResult, OfAnIpamPluginTheNumbersOfInterfacesSayNothing) {
+    const auto lease = parse_lease(R"({"ips": [{"address": "192.0.2.1/24", "interface": 0}],
+                                       "interfaces": [{"name": "x"}]})");
+    ASSERT_TRUE(lease);
+    EXPECT_FALSE(lease->addresses.at(0).interface);
+    EXPECT_TRUE(lease->interfaces.empty());
+    EXPECT_FALSE(attachment_of(R"({"ips": [{"address": "192.0.2.1/24", "interface": 0}]})").addresses.at(0).interface);
+}
+
 TEST(CniResult, NonsenseIsCode6AndNamed) {
     struct Case {
         std::string text, named;

@@ -178,6 +178,7 @@ TEST(PlanAddresses, AreThoseOfTheInterfaceAndOfNone) {
 TEST(PlanAddresses, AreKeptOnceAndRefusedByName) {
     const Plan plan = plan_of(request_of(), lease_of({"198.18.1.2/24", "2001:db8:1::2/64", "198.18.1.2/16"}));
     EXPECT_THAT(plan.addresses, ElementsAre(ip("198.18.1.2"), ip("2001:db8:1::2")));
+    EXPECT_EQ(plan.result.addresses.size(), 2U);
     EXPECT_NE(plan.flags & INTERFACE_MORE_ADDRESSES, 0U);
     for (const char *bad : {"169.254.1.1/32", "fe80::1/64", "::/128"}) {
         const Error error = refusal(request_of(), lease_of({"198.18.1.2/24", bad}));
@@ -279,6 +280,19 @@ TEST(PlanRoutes, ADefaultRouteBesideTheLeasesRoutesWhereItIsWanted) {
     EXPECT_THAT(pod_routes(plan), ElementsAre("169.254.1.1/32", "198.18.0.0/16 via 169.254.1.1",
                                               "0.0.0.0/0 via 169.254.1.1", "::/0 via fe80::ecee:eeff:feee:eeee"));
     EXPECT_EQ(plan.result.routes.size(), 3U) << "the lease's default route is not doubled";
+}
+
+// A second default route is refused by some sandboxes, and no connection takes it.
+TEST(PlanRoutes, NoDefaultRouteWhereAnotherInterfaceHasIt) {
+    cni::Request request = request_of("demo-client", "net1");
+    const cni::Attachment lease = lease_of({"198.18.1.2/24", "2001:db8:1::2/64"});
+    const auto plan = [&] { return make_plan(request, lease, {.flags = INTERFACE_NO_DEFAULT_IPV4}).value(); };
+    EXPECT_THAT(pod_routes(plan()),
+                ElementsAre("169.254.1.1/32", "198.18.1.0/24 via 169.254.1.1", "::/0 via fe80::ecee:eeff:feee:eeee"));
+    EXPECT_NE(plan().flags & INTERFACE_NO_DEFAULT_IPV4, 0U) << "CHECK and repairs plan by it";
+    request.config.default_route = true;
+    EXPECT_THAT(pod_routes(plan()),
+                ElementsAre("169.254.1.1/32", "0.0.0.0/0 via 169.254.1.1", "::/0 via fe80::ecee:eeff:feee:eeee"));
 }
 
 TEST(PlanResult, NamesBothEndsBehindWhatWasThere) {

@@ -8,12 +8,11 @@
 #include "loader/pins.hpp"
 #include "maps/abi/config.h"
 #include "maps/entries.hpp"
+#include "plugin/plan.hpp"
 #include "plugin/reinstate.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/reader.hpp"
-
-#include <arpa/inet.h>
 
 #include <algorithm>
 #include <array>
@@ -25,12 +24,6 @@ namespace {
 constexpr Mac kHostMac = PODLANE_HOST_MAC;
 
 std::string pod_place(const EndpointView &e) { return e.ifname() + " in the container"; }
-ip_addr gateway(bool ipv4) {
-    if (ipv4)
-        return ipv4_from_host_order(PODLANE_GATEWAY_IPV4);
-    return {{htonl(PODLANE_GATEWAY_IPV6_0), 0, htonl(PODLANE_GATEWAY_IPV6_2), htonl(PODLANE_GATEWAY_IPV6_3)}};
-}
-
 bool has_family(const EndpointView &e, bool ipv4) {
     return std::ranges::any_of(addresses_in(e.record), [&](const ip_addr &addr) { return is_ipv4(addr) == ipv4; });
 }
@@ -134,7 +127,7 @@ Result<void> look_at_pod_neighbours(const EndpointView &e, Findings &findings) {
     if (!has_own_pod(e))
         return {};
     for (const bool ipv4 : {true, false}) {
-        const ip_addr addr = gateway(ipv4);
+        const ip_addr addr = own_gateway(ipv4);
         if (!has_family(e, ipv4))
             continue;
         const auto found = TRY(net::find_neighbour(*e.pod, e.pod_link->ifindex, addr));
@@ -152,19 +145,23 @@ Result<void> look_at_pod_routes(const EndpointView &e, Findings &findings) {
     if (!has_own_pod(e))
         return {};
     const net::RouteSpec to_gateway{
-        .destination = {gateway(true), 32}, .ifindex = e.pod_link->ifindex, .scope = net::kScopeLink};
+        .destination = {own_gateway(true), 32}, .ifindex = e.pod_link->ifindex, .scope = net::kScopeLink};
     if (has_family(e, true) && !TRY(net::find_route(*e.pod, to_gateway)))
-        report(findings, "the route to the gateway " + to_string(gateway(true)) + " is gone from " + pod_place(e),
+        report(findings, "the route to the gateway " + to_string(own_gateway(true)) + " is gone from " + pod_place(e),
                in_pod(e, [to_gateway](net::Netlink &pod) -> Result<void> {
                    TRY(net::add_route(pod, to_gateway));
                    return {};
                }));
+    // multus leaves a default route to one of several interfaces.
+    const auto is_other = [&](const net::Link &one) { return one.ifindex != e.pod_link->ifindex && one.name != "lo"; };
+    const bool has_other_links = std::ranges::any_of(TRY(net::list_links(*e.pod)), is_other);
     for (const bool ipv4 : {true, false}) {
         if (!has_family(e, ipv4))
             continue;
         const auto family = ipv4 ? net::Family::ipv4 : net::Family::ipv6;
         const auto routes = TRY(net::list_routes(*e.pod, e.pod_link->ifindex, family, net::kAllTables));
-        if (std::ranges::none_of(routes, [](const net::RouteSpec &route) { return route.gateway.has_value(); }))
+        if (!has_other_links &&
+            std::ranges::none_of(routes, [](const net::RouteSpec &route) { return route.gateway.has_value(); }))
             report_by_record(findings, std::string("no ") + (ipv4 ? "IPv4" : "IPv6") + " route leaves " + pod_place(e));
     }
     return {};

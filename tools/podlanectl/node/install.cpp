@@ -90,7 +90,7 @@ Result<std::string> conflist_of(const Call &call, bool with_portmap) {
         Object{{"cniVersion", "1.0.0"}, {"name", call.value(Opt::network).value_or("pods")}, {"plugins", plugins}});
 }
 
-// Beside podlanectl, or in the build directory.
+// Beside podlanectl, in the build directory, or where the package has it.
 Result<std::string> find_plugin(const Call &call) {
     if (call.has(Opt::plugin))
         return *call.value(Opt::plugin);
@@ -98,7 +98,7 @@ Result<std::string> find_plugin(const Call &call) {
     if (readlink("/proc/self/exe", self.data(), self.size() - 1) <= 0)
         return system_error(ErrorCode::io_failure, "reading /proc/self/exe", errno);
     const std::string here = std::string(self.data()).substr(0, std::string(self.data()).rfind('/'));
-    for (const std::string &place : {here + "/podlane", here + "/../plugin/podlane"})
+    for (const std::string &place : {here + "/podlane", here + "/../plugin/podlane", here + "/../lib/cni/podlane"})
         if (access(place.c_str(), X_OK) == 0)
             return place;
     return Error{ErrorCode::missing, "the plugin podlane is not beside podlanectl", "name the file with --plugin"};

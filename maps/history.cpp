@@ -68,6 +68,16 @@ Result<History> History::read(std::string_view root) {
     return History(std::move(copy));
 }
 
+std::vector<operation> History::newest(std::size_t count) const {
+    std::vector<operation> all;
+    for (std::uint64_t number = copy_->count; number != 0 && count != 0; --number, --count) {
+        const operation &one = copy_->last[(number - 1) % HISTORY_OPERATIONS]; // NOLINT(*-constant-array-index)
+        if (one.number == number && checksum_of(one) == one.checksum)
+            all.push_back(one);
+    }
+    return all;
+}
+
 std::vector<operation> History::operations() const {
     std::vector<operation> all;
     for (const operation &one : copy_->last)

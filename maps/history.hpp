@@ -50,6 +50,8 @@ class History {
     explicit History(std::unique_ptr<history> copy) : copy_(std::move(copy)) {}
     // What is whole, the newest first.
     [[nodiscard]] std::vector<operation> operations() const;
+    // Of the last `count` calls those that are whole, the newest first.
+    [[nodiscard]] std::vector<operation> newest(std::size_t count) const;
     [[nodiscard]] const operation_totals &totals(operation_verb verb, bool failed) const {
         return copy_->totals[verb][failed ? 1 : 0];
     }

@@ -5,6 +5,7 @@
 #include "plugin/adopt.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/endpoint.hpp"
+#include "plugin/foreign_qdisc.hpp"
 #include "plugin/in_pod_rules.hpp"
 #include "plugin/history.hpp"
 #include "plugin/ipam.hpp"
@@ -309,6 +310,7 @@ Result<std::string> add(const cni::Request &request) {
     Sockets sockets{TRY(net::Netlink::open()), TRY(net::Netlink::open_in(pod))};
     TRY(refuse_second(request, mode, pod, sockets, tables));
     TRY(restore_lost_endpoints(request.config, tables));
+    look_behind_last_adds(request.config, tables, sockets.host);
     Rollback rollback;
     TRY(record_on_disk(request, rollback));
     auto result = mode == ENDPOINT_AFTER_MAIN ? adopt(request, pod, sockets, tables, rollback)

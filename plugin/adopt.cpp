@@ -2,7 +2,7 @@
 #include "plugin/adopt.hpp"
 
 #include "loader/object.hpp"
-#include "loader/net/qdisc.hpp"
+#include "plugin/foreign_qdisc.hpp"
 #include "plugin/in_pod_rules.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
@@ -52,13 +52,6 @@ Result<Router> router_of(net::Netlink &host, const net::Link &host_veth, const s
     return Router{{}, true};
 }
 
-// What a plugin before us in the list, such as `bandwidth`, does by a qdisc it does to what takes the host stack alone.
-Result<bool> has_foreign_qdisc(net::Netlink &host, const net::Link &host_veth) {
-    const std::string &root = host_veth.qdisc;
-    return (!root.empty() && root != "noqueue" && root != "noop") ||
-           TRY(net::ingress_qdisc(host, host_veth.ifindex)) == net::kIngressQdisc;
-}
-
 Result<void> attach_program(const std::string &root, const char *name, std::uint32_t ifindex, Hook hook,
                             HookKind kind) {
     const Fd program = TRY(open_program(root, name));
@@ -78,7 +71,7 @@ Result<AdoptedPair> describe(const cni::Request &request, Sockets &sockets, cons
     found.mtu = pair.pod.mtu;
     found.link_local = TRY(link_local_of(sockets.pod, pair.pod.ifindex));
     found.has_foreign_qdisc =
-        request.config.fast_path != cni::FastPath::off && TRY(has_foreign_qdisc(sockets.host, *pair.host));
+        request.config.fast_path != cni::FastPath::off && !TRY(foreign_qdisc(sockets.host, *pair.host, false)).empty();
     if (found.has_foreign_qdisc)
         log(cni::Log::Level::info,
             pair.host->name + " has a foreign qdisc: all its packets take the host stack, and so that qdisc");

@@ -197,6 +197,38 @@ TEST_P(Coexist, BandwidthPluginBehindOursLimitsWithTheFastPathOff) {
     EXPECT_EQ(flood(a, on, kMany), kMany) << "the fast path passes by the plugin's qdisc";
 }
 
+// What it does is not known at Podlane's ADD: any call after it takes the pod off the fast path, and so does a repair.
+TEST_P(Coexist, BandwidthPluginBehindOursTakesThePodOffTheFastPathWithTheNextCall) {
+    constexpr std::size_t kMany = 100;
+    const auto limited = [&] {
+        return lab_->add_pod(
+            std::vector<Json>{lab_->node().config(with_attach()),
+                              {{"type", "bandwidth"}, {"ingressRate", 80000}, {"ingressBurst", 80000}}});
+    };
+    const auto found = [&] {
+        std::string text;
+        for (const Json &one : Json::parse(lab_->node().podlanectl("doctor --json").out))
+            if (one.at("check") == "foreign-qdisc")
+                text += one.at("finding").get<std::string>() + "\n";
+        return text;
+    };
+    const Pod a = add_pod();
+    const Pod first = limited();
+    EXPECT_GT(flood(a, first, kMany), kMany / 2); // a busy machine loses some
+    EXPECT_THAT(found(), testing::HasSubstr(first.host_ifname + " has the qdisc tbf of another program: packets on"));
+    EXPECT_THAT(first.chain->check(*first.container), succeeds());
+    EXPECT_LT(flood(a, first, kMany), 40U) << "after CHECK";
+    EXPECT_THAT(found(), testing::HasSubstr("the pod's packets take the slow path"));
+    EXPECT_THAT(first.chain->check(*first.container), succeeds());
+    const Pod second = limited();
+    const Pod other = add_pod();
+    EXPECT_LT(flood(a, second, kMany), 40U) << "after the ADD of another pod";
+    EXPECT_GT(flood(a, other, kMany), kMany / 2);
+    const Pod third = limited();
+    (void)lab_->node().podlanectl("doctor --fix");
+    EXPECT_LT(flood(a, third, kMany), 40U) << "after a repair";
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Coexist, lab_parameters(), lab_parameter_name);
 
 } // namespace

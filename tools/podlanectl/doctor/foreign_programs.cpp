@@ -2,14 +2,17 @@
 // doctor: foreign programs and rules that affect packets of pods.
 #include "loader/attach.hpp"
 #include "loader/net/filter.hpp"
+#include "loader/net/link.hpp"
 #include "loader/net/packet_rules.hpp"
 #include "maps/abi/names.h"
+#include "plugin/foreign_qdisc.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
 #include "tools/podlanectl/doctor/forward_rules.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 namespace podlane::ctl::doctor {
 namespace {
@@ -64,7 +67,38 @@ Result<void> look_at_other_programs(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 3> kChecks = {{
+std::function<Result<void>()> taking_off_fast_path(const std::string &root, const endpoint_key &key) {
+    return [root, key]() -> Result<void> {
+        const Tables tables = TRY(Tables::open(root));
+        const auto record = TRY(tables.endpoints.find(key));
+        return record ? leave_fast_path(tables, key, *record) : Result<void>{};
+    };
+}
+
+// One that Podlane was chained behind, or that a call has seen since, is worth knowing all the same.
+Result<void> look_at_qdiscs(const NodeView &node, Findings &findings) {
+    std::map<std::uint32_t, net::Link> links;
+    for (net::Link &link : TRY(net::list_links(*node.host)))
+        links.emplace(link.ifindex, std::move(link));
+    for (const EndpointEntry &entry : node.endpoints) {
+        const auto link = links.find(entry.second.ifindex);
+        if (link == links.end() || link->second.name != field_text(entry.second.host_ifname))
+            continue;
+        const bool own_fq = (entry.second.flags & INTERFACE_LIMIT_EDT) != 0;
+        const std::string kind = TRY(foreign_qdisc(*node.host, link->second, own_fq));
+        if (kind.empty())
+            continue;
+        const std::string has = link->second.name + " has the qdisc " + kind + " of another program: ";
+        if (takes_fast_path(entry))
+            report(findings, has + "packets on the fast path bypass it",
+                   taking_off_fast_path(node.world.bpffs, entry.first));
+        else
+            report(findings, has + "the pod's packets take the slow path", {}, "none if that is intended");
+    }
+    return {};
+}
+
+constexpr std::array<Check, 4> kChecks = {{
     {"forward-rules", Severity::notice,
      "connections of pods with \"firstPacket\": \"direct\", or with an \"uplink\" of their own, bypass these rules "
      "from "
@@ -75,6 +109,12 @@ constexpr std::array<Check, 3> kChecks = {{
      "these rules work by packet: they meet a connection's first packets, and not those that take the fast path",
      "mark the connections they are meant for with \"slowPathMark\", or set \"fastPath\" to \"off\" for the network",
      &look_at_packet_rules},
+    {"foreign-qdisc", Severity::notice,
+     "a plugin behind Podlane in the list, such as bandwidth, limits the pod by a qdisc on its host-side veth: it sees "
+     "only what the host stack delivers",
+     "podlanectl doctor --fix, or the next ADD, DEL or CHECK, takes the pod off the fast path; or use Podlane's own "
+     "limits",
+     &look_at_qdiscs},
     {"other-programs", Severity::notice,
      "packets it drops, redirects or accepts do not reach Podlane, and packets Podlane redirects do not reach "
      "programs after it",

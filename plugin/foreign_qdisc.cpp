@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/foreign_qdisc.hpp"
+
+#include "loader/net/qdisc.hpp"
+#include "loader/pins.hpp"
+#include "maps/history.hpp"
+#include "plugin/log.hpp"
+#include "plugin/peer_interfaces.hpp"
+
+namespace podlane {
+namespace {
+
+constexpr std::uint32_t kFastPath = INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK;
+constexpr std::size_t kLastCalls = 16; // a runtime starts a few pods at a time
+
+Result<void> look_at(const operation &call, const Tables &tables, net::Netlink &host) {
+    const endpoint_key key =
+        TRY(make_endpoint_key(std::string(field_text(call.container_id)), std::string(field_text(call.ifname))));
+    const auto record = TRY(tables.endpoints.find(key));
+    if (!record)
+        return {};
+    const std::string kind = TRY(bypassed_qdisc(host, *record));
+    if (kind.empty())
+        return {};
+    log(cni::Log::Level::warning, std::string(field_text(record->host_ifname)) + " has the qdisc " + kind +
+                                      " of another program: its packets take the slow path, and so that qdisc");
+    return leave_fast_path(tables, key, *record);
+}
+
+Result<void> look_at_last_adds(const cni::Config &config, const Tables &tables, net::Netlink &host) {
+    const Lock lock = TRY(Lock::shared(config.bpffs));
+    TRY(tables.check_generation(config.bpffs));
+    for (const operation &call : TRY(History::read(config.bpffs)).newest(kLastCalls))
+        if (call.verb == OPERATION_ADD && call.error_code == 0)
+            TRY(look_at(call, tables, host));
+    return {};
+}
+
+} // namespace
+
+Result<std::string> foreign_qdisc(net::Netlink &host, const net::Link &host_veth, bool own_fq) {
+    const std::string &root = host_veth.qdisc;
+    if (!root.empty() && root != "noqueue" && root != "noop" && !(own_fq && root == "fq"))
+        return root;
+    const std::string ingress = TRY(net::ingress_qdisc(host, host_veth.ifindex));
+    return ingress == net::kIngressQdisc ? ingress : std::string();
+}
+
+Result<std::string> bypassed_qdisc(net::Netlink &host, const endpoint &record) {
+    if ((record.flags & kFastPath) == 0 || record.ifindex == 0)
+        return std::string();
+    const auto link = TRY(net::find_link(host, record.ifindex));
+    if (!link || link->name != field_text(record.host_ifname))
+        return std::string();
+    return foreign_qdisc(host, *link, (record.flags & INTERFACE_LIMIT_EDT) != 0);
+}
+
+Result<void> leave_fast_path(const Tables &tables, const endpoint_key &key, const endpoint &record) {
+    return change_flags(tables, {key, record}, record.flags & ~kFastPath);
+}
+
+void look_behind_last_adds(const cni::Config &config, const Tables &tables, net::Netlink &host) {
+    if (auto looked = look_at_last_adds(config, tables, host); !looked)
+        log(cni::Log::Level::warning, "looking for qdiscs of other programs: " + looked.error().message);
+}
+
+} // namespace podlane

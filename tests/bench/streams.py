@@ -29,11 +29,17 @@ FAMILIES = (4, 6)
 
 
 class Served:
-    """Two namespaces of one peer, `pods`, and the addresses of the first, `server`, which serves the second."""
+    """Two namespaces of one peer, `pods`, and the addresses of the first, `server`, which serves the second.
+
+    `service`: addresses that the client connects to instead, and a node translates to those of the server."""
+
+    service = None
 
     def measure(self, settings, arguments, family):
         command = [settings.bench_traffic, *arguments, "--seconds", str(settings.seconds)]
         command += ["--server-netns", self.pods[0], "--client-netns", self.pods[1], "--address", self.server[family]]
+        if self.service:
+            command += ["--service", self.service[family]]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"{self.name}: {' '.join(command)}: {done.stderr.strip()}")

@@ -48,6 +48,7 @@ usage: bench_traffic --mode MODE --server-netns NS --client-netns NS --address A
   --server-netns NS    name below /run/netns, or a path
   --client-netns NS
   --address ADDRESS    the server's, IPv4 or IPv6
+  --service ADDRESS    the client connects to this address and the server's port; a node translates it to the server's
   --flows N            of tcp_stream, 1 to 64 (1)
   --seconds S          to measure, 0.1 to 600, after 0.3 s of warm-up (3)
   --server-cpu N       CPU to run the server on, -1 for any (1)
@@ -238,11 +239,13 @@ bool take_mode(const char *value, Settings &settings) {
 int run(int argc, char **argv) {
     Settings settings;
     std::vector<Option> options = options_of(settings);
-    options.insert(options.end(), {{"mode", [&](const char *value) { return take_mode(value, settings); }},
-                                   {"flows", into(settings.flows, 1, 64)},
-                                   {"seconds", into(settings.seconds, 0.1, 600)},
-                                   {"server-cpu", into(settings.server_cpu)},
-                                   {"client-cpu", into(settings.client_cpu)}});
+    options.insert(options.end(),
+                   {{"mode", [&](const char *value) { return take_mode(value, settings); }},
+                    {"service", [&](const char *value) { return read_address(value, settings.service.emplace()); }},
+                    {"flows", into(settings.flows, 1, 64)},
+                    {"seconds", into(settings.seconds, 0.1, 600)},
+                    {"server-cpu", into(settings.server_cpu)},
+                    {"client-cpu", into(settings.client_cpu)}});
     if (const auto code = read_options(argc, argv, kHelp, options))
         return *code;
     if (optind != argc || !settings.are_complete())

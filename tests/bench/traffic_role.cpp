@@ -67,11 +67,6 @@ void say_ready(int fd) {
     close(fd);
 }
 
-in_port_t &port_of(sockaddr_storage &address) {
-    return address.ss_family == AF_INET ? reinterpret_cast<sockaddr_in &>(address).sin_port
-                                        : reinterpret_cast<sockaddr_in6 &>(address).sin6_port;
-}
-
 // A bound socket whose port, chosen by the kernel, is in `shared`.
 int open_server(const Settings &settings, Shared &shared) {
     const int fd = open_socket(settings);
@@ -102,7 +97,7 @@ int accept_next(int listener, const Shared &shared) {
 }
 
 void connect_to_server(int fd, const Settings &settings, const Shared &shared) {
-    sockaddr_storage server = settings.server;
+    sockaddr_storage server = settings.service ? settings.service->server : settings.server;
     port_of(server) = htons(shared.port);
     set_option(fd, SOL_SOCKET, SO_SNDTIMEO, kAnswerTimeout, "SO_SNDTIMEO");
     set_option(fd, SOL_SOCKET, SO_RCVTIMEO, kAnswerTimeout, "SO_RCVTIMEO");

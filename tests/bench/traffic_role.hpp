@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 namespace podlane::bench {
 
@@ -19,6 +20,7 @@ struct Settings : Ends {
     double seconds = 3;
     int server_cpu = 1;
     int client_cpu = 0;
+    std::optional<Ends> service{}; // whose address the client connects to, instead of the server's
 };
 
 constexpr size_t kMaxLatencies = size_t{1} << 21;

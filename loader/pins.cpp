@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <cstdio>
 #include <memory>
 #include <string_view>
@@ -197,14 +198,20 @@ Result<void> name_netns(const std::string &directory, std::uint32_t netns) {
     return {};
 }
 
-Result<void> refuse_other_netns(const std::string &root, std::uint32_t netns) {
+std::uint32_t netns_of(const std::string &root) {
     std::array<char, 16> text{};
     const ssize_t size = readlink(pin_path(root, kNetnsLink).c_str(), text.data(), text.size());
-    const std::string_view there(text.data(), size < 0 ? 0 : static_cast<std::size_t>(size));
-    if (there.empty() || there == std::to_string(netns))
+    std::uint32_t netns = 0;
+    std::from_chars(text.data(), text.data() + std::max<ssize_t>(size, 0), netns);
+    return netns;
+}
+
+Result<void> refuse_other_netns(const std::string &root, std::uint32_t netns) {
+    const std::uint32_t there = netns_of(root);
+    if (there == 0 || there == netns)
         return {};
     return Error{ErrorCode::plugin_not_available,
-                 "bpffs: " + root + " belongs to network namespace " + std::string(there) + ", and this is " +
+                 "bpffs: " + root + " belongs to network namespace " + std::to_string(there) + ", and this is " +
                      std::to_string(netns) + ": two nodes cannot share it",
                  "set \"bpffs\" to a directory of this node's own; if that namespace is gone: podlanectl uninstall"};
 }

@@ -2,6 +2,7 @@
 #include "loader/expedited_rcu.hpp"
 #include "loader/net/link.hpp"
 #include "loader/net/link_group.hpp"
+#include "loader/pace.hpp"
 #include "loader/pins.hpp"
 #include "maps/clock.hpp"
 #include "maps/entries.hpp"
@@ -135,6 +136,7 @@ Result<void> collect_leases(const cni::Request &request) {
 
 Result<std::string> gc(const cni::Request &request) {
     const std::uint64_t began_ns = realtime_ns();
+    TRY(refuse_other_netns(request.config.bpffs, TRY(own_netns())));
     Errors errors;
     auto opened = Tables::open(request.config.bpffs, Access::if_present);
     if (!opened && opened.error().code != ErrorCode::missing)

@@ -4,6 +4,7 @@
 #include "loader/edt.hpp"
 #include "loader/expedited_rcu.hpp"
 #include "loader/net/link.hpp"
+#include "loader/pace.hpp"
 #include "loader/pins.hpp"
 #include "maps/errors.hpp"
 #include "plugin/announcement.hpp"
@@ -30,6 +31,7 @@ struct Remains {
     std::optional<Tables> tables{};
     std::optional<endpoint> entry{};   // from endpoints_v1, else from the disk
     std::optional<net::Link> orphan{}; // host-side veth without an entry
+    bool is_elsewhere = false;         // the root is that of another network namespace
 
     [[nodiscard]] bool is_known() const { return disk || entry || orphan; }
 };
@@ -114,6 +116,23 @@ Result<std::optional<Tables>> open_tables(const std::string &root) {
     if (!tables)
         return std::move(tables).error();
     return std::optional(std::move(tables).value());
+}
+
+// What the root of another network namespace knows by their indexes are other interfaces: its maps are left alone.
+Result<void> open_maps(Remains &remains, const endpoint_key &key) {
+    const std::string &root = remains.request.config.bpffs;
+    const std::uint32_t own = TRY(own_netns());
+    if (auto shared = refuse_other_netns(root, own); !shared) {
+        log(cni::Log::Level::warning, shared.error().message + "; its maps are left as they are");
+        remains.is_elsewhere = true;
+    } else {
+        remains.tables = TRY(open_tables(root));
+    }
+    if (remains.tables)
+        remains.entry = TRY(remains.tables->endpoints.find(key));
+    if (!remains.entry && remains.disk && remains.disk->node_netns == own && TRY(is_of_this_boot(*remains.disk)))
+        remains.entry = remains.disk->entry;
+    return {};
 }
 
 // DEL may come without the namespace while it is still there.
@@ -215,11 +234,7 @@ Result<void> remove_attachment(const cni::Request &asked) {
         return Error{ErrorCode::decode_failure, request.ignored.back(), "nothing is known of this container either"};
     net::Netlink host = TRY(net::Netlink::open());
     std::optional<Lock> lock = keep_upgrades_out(request.config.bpffs);
-    remains.tables = TRY(open_tables(request.config.bpffs));
-    if (remains.tables)
-        remains.entry = TRY(remains.tables->endpoints.find(key));
-    if (!remains.entry && remains.disk && TRY(is_of_this_boot(*remains.disk)))
-        remains.entry = remains.disk->entry;
+    TRY(open_maps(remains, key));
     if (!remains.entry)
         remains.orphan = TRY(find_own_link(host, request));
     remove_from_kernel(remains, host, errors);
@@ -239,7 +254,8 @@ Result<void> remove_attachment(const cni::Request &asked) {
     // The last step of all: from here on nobody knows the attachment.
     if (lease_waits && remains.is_known())
         TRY(keep_lease(remains));
-    TRY(erase_entry(request.config.bpffs, key));
+    if (!remains.is_elsewhere)
+        TRY(erase_entry(request.config.bpffs, key));
     return lease_waits ? Result<void>{} : records_of(request.config).erase(request.container_id, request.ifname);
 }
 

@@ -3,6 +3,8 @@
 
 #include "loader/lost.hpp"
 #include "loader/object.hpp"
+#include "loader/pace.hpp"
+#include "loader/pins.hpp"
 #include "loader/upgrade.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/announcement.hpp"
@@ -127,6 +129,8 @@ Result<void> restore_lost_endpoints(const cni::Config &config, const Tables &tab
 }
 
 Result<void> restore_after_removal(const cni::Config &config) {
+    if (!refuse_other_netns(config.bpffs, TRY(own_netns())))
+        return {};
     const auto generation = generation_of(config.bpffs);
     if (generation && *generation == TRY(records_of(config).seen_generation()))
         return {};

@@ -1,10 +1,22 @@
 // SPDX-License-Identifier: MIT
 #include "loader/expedited_rcu.hpp"
+#include "loader/pace.hpp"
+#include "loader/pins.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
+
+namespace {
+
+// Interfaces are known by their indexes, which mean others in another network namespace.
+podlane::Result<void> may_write(const std::string &root) {
+    return podlane::refuse_other_netns(root, TRY(podlane::own_netns()));
+}
+
+} // namespace
 
 int main(int argc, char **argv) {
     const std::vector<std::string_view> words(argv + (argc > 0 ? 1 : 0), argv + argc);
     podlane::ctl::World world = podlane::ctl::real_world();
     world.cleaned_rcu = podlane::ExpeditedRcu::clean_up();
+    world.may_write = &may_write;
     return podlane::ctl::run(words, world);
 }

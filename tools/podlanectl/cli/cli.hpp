@@ -112,8 +112,9 @@ struct Command {
     Argument argument;
     std::string_view detail; // paragraphs below the options in help
     Result<int> (*run)(const Call &call, World &world);
-    bool writes = false; // its verb cannot be abbreviated
-    Argument more{};     // what may be repeated after the argument
+    bool writes = false;   // its verb cannot be abbreviated, and the pins must be of this network namespace
+    Argument more{};       // what may be repeated after the argument
+    bool anywhere = false; // in any network namespace, though it writes
 };
 
 // A noun and what can be done with it; the first command is the default one.

@@ -62,6 +62,12 @@ Result<int> watch(const Call &call, World &world) {
     return 0;
 }
 
+Result<int> run_command(const Call &call, World &world) {
+    if (world.may_write && ((call.command->writes && !call.command->anywhere) || call.has(Opt::fix)))
+        TRY(world.may_write(world.bpffs));
+    return call.has(Opt::watch) ? watch(call, world) : call.command->run(call, world);
+}
+
 } // namespace
 
 World real_world() {
@@ -92,7 +98,7 @@ int run(std::span<const std::string_view> words, World &world) {
     world.json = call->has(Opt::json);
     if (call->has(Opt::bpffs))
         world.bpffs = *call->value(Opt::bpffs);
-    const Result<int> code = call->has(Opt::watch) ? watch(*call, world) : call->command->run(*call, world);
+    const Result<int> code = run_command(*call, world);
     if (!code)
         return complain(code.error(), world);
     if (std::fflush(world.out) != 0)

@@ -2,10 +2,12 @@
 // The environment of a command (streams, clocks, pins), and its only output functions.
 #pragma once
 
+#include "maps/result.hpp"
 #include "tools/output/table.hpp"
 
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -32,7 +34,8 @@ struct World {
     std::FILE *err = stderr;
     output::Style style{};
     output::Style err_style{};
-    std::string bpffs{}; // root of the pins
+    std::string bpffs{};                                              // root of the pins
+    std::function<Result<void>(const std::string &root)> may_write{}; // asked before a verb that writes
     bool json = false;
     bool cleaned_rcu = false; // a killed call had left expedited RCU switched on for the kernel; it is off now
     std::uint64_t realtime_ns = 0;

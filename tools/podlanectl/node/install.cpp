@@ -146,6 +146,8 @@ constexpr std::array<Command, 1> kCommands = {{
      "Each file is replaced atomically. If a file was not written by podlanectl, or was changed since, nothing is\n"
      "written. --network names the network (default: pods).",
      install,
+     true,
+     {},
      true},
 }};
 

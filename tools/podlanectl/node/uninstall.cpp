@@ -6,6 +6,7 @@
 #include "loader/net/namespace.hpp"
 #include "loader/net/neighbour.hpp"
 #include "loader/object.hpp"
+#include "loader/pace.hpp"
 #include "loader/pins.hpp"
 #include "loader/record.hpp"
 #include "loader/settings.hpp"
@@ -15,6 +16,7 @@
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/node/nouns.hpp"
 #include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/namespaces.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
 #include <unistd.h>
@@ -139,8 +141,23 @@ Result<bool> add_from_disk(const AttachmentRecords &records, Recorded &recorded)
     return any;
 }
 
+// False: they belong to a network namespace that is gone, and with it all that the maps know by index. While that
+// exists, only there can the programs be detached.
+Result<bool> owns_pins(const std::string &root) {
+    auto owned = refuse_other_netns(root, TRY(own_netns()));
+    if (owned)
+        return true;
+    const auto namespaces = network_namespaces();
+    const auto there = namespaces.find(netns_of(root));
+    if (there == namespaces.end())
+        return false;
+    Error error = std::move(owned).error();
+    error.hint = "nsenter --net=" + there->second + " podlanectl uninstall";
+    return error;
+}
+
 // Nothing is locked if there is no root: there is nothing to lock against.
-Result<void> detach_node(const std::string &root, const std::string &state_directory, Story &story) {
+Result<void> detach_node(const std::string &root, bool owned, const std::string &state_directory, Story &story) {
     Recorded recorded;
     auto lock = Lock::exclusive(root);
     if (!lock && lock.error().code != ErrorCode::missing)
@@ -150,7 +167,7 @@ Result<void> detach_node(const std::string &root, const std::string &state_direc
             recorded.add(record);
     const bool on_disk = TRY(add_from_disk(AttachmentRecords(state_directory, root), recorded));
     story.pods += recorded.chained;
-    if (const auto uplinks = read_map<std::uint32_t, uplink>(root, PODLANE_MAP_UPLINKS))
+    if (const auto uplinks = read_map<std::uint32_t, uplink>(root, PODLANE_MAP_UPLINKS); uplinks && owned)
         for (const auto &[ifindex, entry] : *uplinks)
             recorded.interfaces.insert(ifindex);
     // The uplinks are known from the maps alone; without these, by the names of the programs.
@@ -162,7 +179,8 @@ Result<void> detach_node(const std::string &root, const std::string &state_direc
     if (lost_pins)
         for (const std::string &name : recorded.networks)
             TRY(stop_tracking_beside_masquerade(name));
-    if (auto removed = remove_proxies(root); !removed && removed.error().code != ErrorCode::missing)
+    if (auto removed = owned ? remove_proxies(root) : Result<void>{};
+        !removed && removed.error().code != ErrorCode::missing)
         return removed;
     TRY(remove_pins(root + "/loading"));
     TRY(remove_pins(live_directory(root)));
@@ -219,10 +237,11 @@ Result<int> uninstall(const Call &call, World &world) {
     if (geteuid() != 0)
         return Error{ErrorCode::bpf, "no permission to detach programs", "run it as root: sudo podlanectl uninstall",
                      EPERM};
+    const bool owned = TRY(owns_pins(world.bpffs));
     TRY(remove_installed(conf_dir, kConflist, story));
     story.pods = TRY(count_host_veths());
     const std::string state_dir = call.value(Opt::state_dir).value_or(kStateDirectory);
-    TRY(detach_node(world.bpffs, state_dir, story));
+    TRY(detach_node(world.bpffs, owned, state_dir, story));
     TRY(restore_settings(state_dir, story));
     if (story.pods == 0)
         TRY(remove_installed(bin_dir, "podlane", story));
@@ -245,6 +264,8 @@ constexpr std::array<Command, 1> kCommands = {{
      "Pods keep their interfaces, addresses and routes. While there are pods, the plugin stays for their DEL.\n"
      "Files that podlanectl install did not write are left alone.",
      uninstall,
+     true,
+     {},
      true},
 }};
 

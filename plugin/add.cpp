@@ -217,7 +217,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     TRY(create_lease(request, mode, rollback, lease));
     TRY(complete_gateways(way, sockets.host, lease));
     Plan plan = TRY(make_plan(request, lease, TRY(facts_of(request, way, sockets))));
-    const Lock lock = TRY(enter_network(request, plan.network, tables, sockets.host, rollback));
+    TRY(enter_network(request, plan.network, tables, sockets.host, rollback));
     TRY(write_node_settings(request.config, sockets.host, plan.node_settings));
     const ConflictProbe question = TRY(ConflictProbe::ask(way, plan.addresses));
     Pair pair = TRY(create_pair(sockets, pod, plan, request.ifname, rollback));

@@ -127,7 +127,7 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
                                         const std::optional<EgressRoute> &way, Rollback &rollback) {
     const ContainerLinks others = TRY(find_container_links(request, tables, sockets.pod, pod.inode(), way));
     Plan plan = TRY(plan_beside(request, pod, sockets, pair, way, others));
-    const Lock lock = TRY(enter_network(request, plan.network, tables, sockets.host, rollback));
+    TRY(enter_network(request, plan.network, tables, sockets.host, rollback));
     const ConflictProbe question = TRY(ConflictProbe::ask(way, plan.addresses));
     TRY(start_limiter(request.config, plan, rollback));
     const endpoint record = TRY(make_endpoint(request, plan));

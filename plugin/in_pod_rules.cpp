@@ -55,8 +55,8 @@ Result<void> put_rules_for_siblings(const std::vector<PeerInterface> &siblings, 
             continue;
         TRY(put_rules(pod, sibling.second, {}, rollback));
         rollback.add("telling " + std::string(field_text(sibling.first.ifname)) + " of its rules",
-                     [&tables, sibling] { return change_flags(tables, sibling, sibling.second.flags); });
-        TRY(change_flags(tables, sibling, sibling.second.flags | INTERFACE_POD_RULES));
+                     [&tables, key = sibling.first] { return change_flag(tables, key, INTERFACE_POD_RULES, false); });
+        TRY(change_flag(tables, sibling.first, INTERFACE_POD_RULES, true));
     }
     return {};
 }
@@ -71,7 +71,7 @@ Result<void> release_siblings(const cni::Request &request, const Tables &tables,
         if ((sibling.second.flags & (INTERFACE_POD_RULES | INTERFACE_BRIDGED)) != INTERFACE_POD_RULES)
             continue;
         TRY(remove_pod_rules(pod, sibling.second));
-        TRY(change_flags(tables, sibling, sibling.second.flags & ~std::uint32_t{INTERFACE_POD_RULES}));
+        TRY(change_flag(tables, sibling.first, INTERFACE_POD_RULES, false));
     }
     return {};
 }
@@ -93,7 +93,7 @@ Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, con
                                                 Sockets &sockets, const Tables &tables, const net::Link &link,
                                                 Rollback &rollback) {
     TRY(refuse_what_needs_programs(request.config, link));
-    const Lock lock = TRY(Lock::shared(request.config.bpffs));
+    rollback.keep(TRY(Lock::shared(request.config.bpffs)));
     TRY(tables.check_generation(request.config.bpffs));
     const endpoint record = TRY(make_record(request, pod, link));
     const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));

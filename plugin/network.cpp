@@ -194,7 +194,7 @@ Result<NodeFacts> network_facts(const cni::Config &config, const std::optional<E
                      .egress_route = egress_route};
 }
 
-Result<Lock> enter_network(const cni::Request &request, const NetworkPlan &plan, const Tables &tables,
+Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan, const Tables &tables,
                            net::Netlink &host, Rollback &rollback) {
     const Step step(STEP_NETWORK);
     const std::string &root = request.config.bpffs;
@@ -205,7 +205,8 @@ Result<Lock> enter_network(const cni::Request &request, const NetworkPlan &plan,
         TRY(tables.check_generation(root));
         if (TRY(in_place(root, plan, tables, host))) {
             track_connections(request.config);
-            return shared;
+            rollback.keep(std::move(shared));
+            return {};
         }
         // One process may not wait for the exclusive lock while it holds the shared one.
         { const Lock released = std::move(shared); }

@@ -20,9 +20,9 @@ Result<endpoint_masquerade> masquerade_of(const cni::Config &config);
 // What the node has for the configuration: the hook, the tool that masquerades, the network's egress route.
 Result<NodeFacts> network_facts(const cni::Config &config, const std::optional<EgressRoute> &egress_route);
 
-// Makes sure that all of it is there, and returns the shared lock under which it stays: held until the endpoint's
-// addresses are put, it keeps others from taking the network for unused.
-Result<Lock> enter_network(const cni::Request &request, const NetworkPlan &plan, const Tables &tables,
+// Makes sure that all of it is there. `rollback` keeps the shared lock under which it stays, until all that comes after
+// is undone or committed: others neither take the network for unused nor change what an undo would put back.
+Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan, const Tables &tables,
                            net::Netlink &host, Rollback &rollback);
 
 // Removes all of it unless another endpoint than the request's is left, in the maps or, if those lost it, on disk.

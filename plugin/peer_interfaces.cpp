@@ -47,22 +47,17 @@ bool takes_part(const endpoint &record, std::uint64_t netns_inode) {
     return record.netns_inode == netns_inode && record.ifindex != 0 && (record.flags & INTERFACE_APART) == 0;
 }
 
-// The siblings' programs look the address up only where they are told to.
-Result<void> tell(const PeerInterface &sibling, const Tables &tables) {
-    if ((sibling.second.flags & INTERFACE_SIBLINGS) != 0)
-        return {};
-    return change_flags(tables, sibling, sibling.second.flags | INTERFACE_SIBLINGS);
-}
-
 } // namespace
 
-Result<void> change_flags(const Tables &tables, const PeerInterface &sibling, std::uint32_t flags) {
-    endpoint record = sibling.second;
-    record.flags = flags;
-    TRY(tables.endpoints.replace(sibling.first, record));
-    TRY(tables.interfaces.replace(record.ifindex, make_interface(record)));
-    for (const ip_addr &addr : addresses_in(record))
-        TRY(tables.addresses.replace({record.network, addr}, make_address(record)));
+Result<void> change_flag(const Tables &tables, const endpoint_key &key, interface_flags flag, bool on) {
+    auto record = TRY(tables.endpoints.find(key));
+    if (!record)
+        return {};
+    record->flags = on ? record->flags | flag : record->flags & ~std::uint32_t{flag};
+    TRY(tables.endpoints.replace(key, *record));
+    TRY(tables.interfaces.replace(record->ifindex, make_interface(*record)));
+    for (const ip_addr &addr : addresses_in(*record))
+        TRY(tables.addresses.replace({record->network, addr}, make_address(*record)));
     return {};
 }
 
@@ -137,10 +132,13 @@ Result<void> put_source_routes(const SourceEntries &entries, const std::vector<P
         TRY(put_over(rollback, "source route of " + to_string(route.source), tables.source_routes, key, route));
     for (const auto &[key, route] : entries.slots)
         TRY(put_over(rollback, "source slot of " + to_string(route.source), tables.source_slots, key, route));
+    // The siblings' programs look the address up only where they are told to.
     for (const PeerInterface &sibling : siblings) {
+        if ((sibling.second.flags & INTERFACE_SIBLINGS) != 0)
+            continue;
         rollback.add("flags of " + std::string(field_text(sibling.first.ifname)),
-                     [&tables, sibling] { return change_flags(tables, sibling, sibling.second.flags); });
-        TRY(tell(sibling, tables));
+                     [&tables, key = sibling.first] { return change_flag(tables, key, INTERFACE_SIBLINGS, false); });
+        TRY(change_flag(tables, sibling.first, INTERFACE_SIBLINGS, true));
     }
     return {};
 }

@@ -16,8 +16,9 @@ namespace podlane {
 
 using PeerInterface = std::pair<endpoint_key, endpoint>;
 
-// Of the record and of what the programs know of it.
-Result<void> change_flags(const Tables &tables, const PeerInterface &sibling, std::uint32_t flags);
+// Of the record and of what the programs know of it. All else of it is as it is now: limits may have changed since it
+// was read. Nothing if it has gone.
+Result<void> change_flag(const Tables &tables, const endpoint_key &key, interface_flags flag, bool on);
 
 // The container's other interfaces that take part in source routing, whatever network they belong to; none where
 // `config` has it switched off. `pod` is a socket in the container's namespace. `foreign_links` are its interfaces

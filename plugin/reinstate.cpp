@@ -115,7 +115,7 @@ Result<void> put_back_limiter(Whole &of) {
 Result<void> put_back(Whole &of, const Tables &tables, Rollback &rollback) {
     const auto way = TRY(find_egress_route(of.request.config, of.host));
     const NetworkPlan network = TRY(plan_network(of.request.config, TRY(network_facts(of.request.config, way))));
-    const Lock lock = TRY(enter_network(of.request, network, tables, of.host, rollback));
+    TRY(enter_network(of.request, network, tables, of.host, rollback));
     Errors errors;
     errors.add(put_missing_entries(tables, of.request.config, of.entry));
     errors.add(attach_programs(of.request.config.bpffs, of.entry.ifindex,

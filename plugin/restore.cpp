@@ -34,7 +34,7 @@ Result<void> restore_entries(const Recorded &lost, const Tables &tables, net::Ne
     const cni::Request &request = lost.request;
     const auto way = TRY(find_egress_route(request.config, host));
     const NetworkPlan network = TRY(plan_network(request.config, TRY(network_facts(request.config, way))));
-    const Lock lock = TRY(enter_network(request, network, tables, host, rollback));
+    TRY(enter_network(request, network, tables, host, rollback));
     TRY(put_endpoint(tables, request, lost.entry, rollback));
     TRY(attach_programs(request.config.bpffs, lost.entry.ifindex,
                         lost.entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact));

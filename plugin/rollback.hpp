@@ -7,6 +7,7 @@
 #include "maps/result.hpp"
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,10 @@ class Rollback {
     void add(std::string what, Undo undo) { steps_.push_back({std::move(what), std::move(undo), false}); }
     // For a record of what is to be undone: it stays if anything after it could not be.
     void add_record(std::string what, Undo undo) { steps_.push_back({std::move(what), std::move(undo), true}); }
+    // Something that is released after all that is added later is undone, or at the commit.
+    template <typename T> void keep(T held) {
+        add({}, [held = std::make_shared<T>(std::move(held))]() -> Result<void> { return {}; });
+    }
     void commit() { steps_.clear(); }
 
     // Runs all undos and returns `cause`, with what could not be undone at its end.

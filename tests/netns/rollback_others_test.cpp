@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// An ADD that fails leaves what others have, and what they change meanwhile.
+#include "loader/net/link.hpp"
+#include "loader/pins.hpp"
+#include "plugin/peer_interfaces.hpp"
+#include "tests/netns/rollback.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <future>
+#include <sstream>
+
+namespace podlane::test {
+namespace {
+
+using RollbackOthersTest = RollbackTest;
+
+// Of one that waits for the lock, nothing changes what an undo finds.
+TEST_F(RollbackOthersTest, TheLockIsHeldUntilAllIsUndone) {
+    prepare();
+    const std::string directory = node_.dir() + "/fake";
+    const std::string path =
+        failing_nft(": >" + directory + "/asked\\nwhile [ ! -e " + directory + "/go ]; do sleep 0.05; done\\nexit 1");
+    auto container = node_.container();
+    auto failing = std::async(std::launch::async, [&] {
+        return add(*container, {{"ipMasq", true}}, {{"PATH", path}});
+    });
+    const auto exists = [&](const std::string &name) { return access((directory + name).c_str(), F_OK) == 0; };
+    EXPECT_TRUE(wait_until([&] { return exists("/asked"); }));
+    net::Netlink host = require(net::Netlink::open_in(node_.ns()));
+    auto waiting = std::async(std::launch::async, [&] {
+        const Lock lock = require(Lock::exclusive(node_.bpffs()));
+        const auto links = require(net::list_links(host));
+        return std::ranges::count_if(links, [](const net::Link &one) { return one.name.starts_with("cali"); });
+    });
+    struct stat facts {};
+    EXPECT_EQ(stat(node_.bpffs().c_str(), &facts), 0);
+    const std::string waiter = ":" + std::to_string(facts.st_ino) + " ";
+    EXPECT_TRUE(wait_until([&] {
+        std::istringstream locks(read_file("/proc/locks"));
+        for (std::string line; std::getline(locks, line);)
+            if (line.find("-> FLOCK") != std::string::npos && line.find(waiter) != std::string::npos)
+                return true;
+        return false;
+    }));
+    run(node_.ns(), {"touch", directory + "/go"});
+    EXPECT_EQ(waiting.get(), 0) << "the interface was there while another one had the lock";
+    EXPECT_EQ(failing.get().rc, 1);
+}
+
+// A limit that was set meanwhile stays: an undo rolls back its own flag.
+TEST_F(RollbackOthersTest, OnlyTheFlagThatWasSetIsTakenBack) {
+    const Pod made = make();
+    const Tables tables = require(Tables::open(node_.bpffs()));
+    const endpoint_key key = require(make_endpoint_key(made.container->id(), "eth0"));
+    const auto flags = [&] { return require(tables.endpoints.find(key)).value_or(endpoint{}).flags; };
+    const std::uint32_t before = flags();
+    ASSERT_EQ(before & (INTERFACE_SIBLINGS | INTERFACE_LIMIT_EGRESS), 0U);
+    Rollback rollback;
+    require(put_source_routes({}, {{key, *require(tables.endpoints.find(key))}}, tables, rollback));
+    EXPECT_EQ(flags(), before | INTERFACE_SIBLINGS);
+    ASSERT_EQ(node_.podlanectl("bandwidth set --container " + made.container->id() + " --egress 1M").rc, 0);
+    const std::uint32_t limited = flags();
+    EXPECT_NE(limited & INTERFACE_LIMIT_EGRESS, 0U);
+    (void)rollback.undo(Error{});
+    EXPECT_EQ(flags(), limited & ~std::uint32_t{INTERFACE_SIBLINGS});
+}
+
+} // namespace
+} // namespace podlane::test

@@ -221,8 +221,23 @@ Result<void> drop_iptables(const std::string &network, bool ipv4) {
                       "*nat\n" + script + "-F " + chain + "\n-X " + chain + "\nCOMMIT\n");
 }
 
+Result<bool> has_chain(const std::string &network, bool ipv4) {
+    return TRY(run(iptables(ipv4), {"--wait", "-t", "nat", "-S", chain_of(network)}, "")).exit_code == 0;
+}
+
 bool has_family(const std::vector<Prefix> &leased, bool ipv4) {
     return std::ranges::any_of(leased, [&](const Prefix &one) { return is_of(one, ipv4); });
+}
+
+// An address may be another endpoint's: the IPAM plugin gave it twice.
+Result<void> roll_back_addresses(endpoint_masquerade by, const cni::Config &config,
+                                 const std::vector<ip_addr> &addresses) {
+    const auto owners = TRY(open_addresses(config.bpffs, Access::if_present));
+    std::vector<ip_addr> unused;
+    for (const ip_addr &addr : addresses)
+        if (!owners.exists() || !TRY(owners.find({network_id(config.name), addr})))
+            unused.push_back(addr);
+    return stop_masquerading(static_cast<std::uint8_t>(by), config.name, unused);
 }
 
 } // namespace
@@ -246,9 +261,7 @@ Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const
     addresses.reserve(leased.size());
     for (const Prefix &one : leased)
         addresses.push_back(one.addr);
-    rollback.add("masquerading", [by, name = config.name, addresses] {
-        return stop_masquerading(static_cast<std::uint8_t>(by), name, addresses);
-    });
+    rollback.add("masquerading", [by, &config, addresses] { return roll_back_addresses(by, config, addresses); });
     if (by == ENDPOINT_MASQUERADE_NFTABLES)
         return put_nftables(config, addresses);
     for (const bool ipv4 : {true, false})
@@ -268,10 +281,22 @@ Result<bool> is_masqueraded(endpoint_masquerade by, const std::string &network, 
     for (const bool ipv4 : {true, false}) {
         const bool concerned =
             std::ranges::any_of(addresses, [&](const ip_addr &addr) { return podlane::is_ipv4(addr) == ipv4; });
-        if (concerned && TRY(run(iptables(ipv4), {"--wait", "-t", "nat", "-S", chain_of(network)}, "")).exit_code != 0)
+        if (concerned && !TRY(has_chain(network, ipv4)))
             return false;
     }
     return true;
+}
+
+Result<void> rewrite_masquerade(std::uint8_t by, const std::string &network, const std::vector<Prefix> &cluster_cidrs) {
+    cni::Config config;
+    config.name = network;
+    config.cluster_cidrs = cluster_cidrs;
+    if ((by & ENDPOINT_MASQUERADE_NFTABLES) != 0)
+        TRY(put_nftables(config, {}));
+    for (const bool ipv4 : {true, false})
+        if ((by & ENDPOINT_MASQUERADE_IPTABLES) != 0 && TRY(has_chain(network, ipv4)))
+            TRY(put_iptables(config, {}, ipv4));
+    return {};
 }
 
 // iptables knows no pod, only its subnet.

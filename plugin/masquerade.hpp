@@ -23,6 +23,9 @@ Result<endpoint_masquerade> choose_masquerade();
 Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const std::vector<Prefix> &leased,
                         Rollback &rollback);
 
+// Puts the network's rules as they are with other CIDRs, where there are any; whom they are for stays as it is.
+Result<void> rewrite_masquerade(std::uint8_t by, const std::string &network, const std::vector<Prefix> &cluster_cidrs);
+
 // Whether the network's rules are there, whichever configuration wrote them, and these addresses are among those that
 // they are for. iptables knows no pod.
 Result<bool> is_masqueraded(endpoint_masquerade by, const std::string &network, std::span<const ip_addr> addresses);

@@ -11,6 +11,8 @@
 #include "plugin/node.hpp"
 #include "plugin/state.hpp"
 #include "loader/net/link.hpp"
+#include "maps/clock.hpp"
+#include "maps/entries.hpp"
 #include "maps/errors.hpp"
 
 #include <net/if.h>
@@ -18,6 +20,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 
 namespace podlane {
 namespace {
@@ -131,6 +134,71 @@ Result<void> put_in_place(const std::string &root, const NetworkPlan &plan, cons
                         plan.entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact, changed);
 }
 
+// What an ADD found of its network, before it changed it.
+struct NetworkBefore {
+    network entry;
+    std::vector<cluster_cidr_key> cidrs;
+    std::vector<std::uint32_t> uplinks;
+    std::uint64_t changed_ns; // CLOCK_REALTIME
+};
+
+// Under the exclusive lock. What the ADD itself has put is not what it found.
+Result<void> note_before(const NetworkPlan &plan, const Tables &tables, const std::string &root,
+                         std::optional<NetworkBefore> &before) {
+    const auto there = TRY(find_entry(tables, plan.entry));
+    auto cidrs = TRY(cidrs_of(tables, plan.id));
+    const auto wanted = keys_of(plan);
+    if (!there || (before && is_as_wanted(*there, plan.entry) && are_in(wanted, cidrs) && are_in(cidrs, wanted)))
+        return {};
+    const Uplinks all = TRY(open_uplinks(root, Access::read_only));
+    std::vector<std::uint32_t> uplinks;
+    for (const auto &[ifindex, entry] : TRY(all.entries()))
+        if (std::ranges::find(entry.networks, plan.id) != std::end(entry.networks))
+            uplinks.push_back(ifindex);
+    before = NetworkBefore{*there, std::move(cidrs), std::move(uplinks), realtime_ns()};
+    return {};
+}
+
+// The rules that masquerade as they were. Of a tool that the ADD was the first to use: sets without addresses match
+// nobody, but a chain is jumped to from a subnet.
+Result<void> put_back_rules(const NetworkPlan &plan, const NetworkBefore &before) {
+    const std::string name(field_text(before.entry.name));
+    if ((plan.entry.masquerade & ~before.entry.masquerade & ENDPOINT_MASQUERADE_IPTABLES) != 0)
+        TRY(drop_masquerade(ENDPOINT_MASQUERADE_IPTABLES, name));
+    const auto wanted = keys_of(plan);
+    if (are_in(wanted, before.cidrs) && are_in(before.cidrs, wanted))
+        return {};
+    std::vector<Prefix> cidrs;
+    for (const cluster_cidr_key &key : before.cidrs)
+        cidrs.push_back(prefix_of(key));
+    return rewrite_masquerade(before.entry.masquerade, name, cidrs);
+}
+
+// The network's living pods were made with what was there before; if an ADD has succeeded since, its configuration
+// counts.
+Result<void> put_back(const std::string &root, const NetworkPlan &plan, const NetworkBefore &before) {
+    const Lock lock = TRY(Lock::exclusive(root));
+    const Tables tables = TRY(Tables::open(root)); // an upgrade may have come first
+    if (!TRY(tables.networks.find(plan.id)))
+        return {};
+    for (const auto &[key, record] : TRY(tables.endpoints.entries()))
+        if (record.network == plan.id && record.created_ns >= before.changed_ns)
+            return {};
+    std::vector<std::uint32_t> uplinks;
+    for (const std::uint32_t ifindex : before.uplinks)
+        if (TRY(can_be_uplink(ifindex, tables.interfaces)))
+            uplinks.push_back(ifindex);
+    network entry = before.entry;
+    entry.masquerade |= plan.entry.masquerade & ENDPOINT_MASQUERADE_NFTABLES; // its table goes with the last endpoint
+    Errors errors;
+    errors.add(sync_uplinks(TRY(UplinkTables::open(root)), plan.id, uplinks,
+                            entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact, true));
+    errors.add(put_cidrs(tables, plan.id, before.cidrs));
+    errors.add(tables.networks.update(plan.id, entry));
+    errors.add(put_back_rules(plan, before));
+    return std::move(errors).result();
+}
+
 // Attachments on disk, other than the request's, whose host-side veth is there.
 Result<std::vector<AttachmentRecord>> others_on_disk(const cni::Request &request) {
     net::Netlink host = TRY(net::Netlink::open());
@@ -198,8 +266,14 @@ Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan,
                            net::Netlink &host, Rollback &rollback) {
     const Step step(STEP_NETWORK);
     const std::string &root = request.config.bpffs;
-    rollback.add("preparing the network",
-                 [&tables, &request, id = plan.id] { return drop_network_if_unused(request, tables, id); });
+    const auto before = std::make_shared<std::optional<NetworkBefore>>();
+    rollback.add("preparing the network", [&tables, &request, root, plan, before]() -> Result<void> {
+        Errors errors;
+        if (*before)
+            errors.add(put_back(root, plan, **before));
+        errors.add(drop_network_if_unused(request, tables, plan.id));
+        return std::move(errors).result();
+    });
     for (int round = 0; round < kMostRounds; ++round) {
         Lock shared = TRY(Lock::shared(root));
         TRY(tables.check_generation(root));
@@ -212,6 +286,7 @@ Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan,
         { const Lock released = std::move(shared); }
         const Lock exclusive = TRY(Lock::exclusive(root));
         TRY(tables.check_generation(root));
+        TRY(note_before(plan, tables, root, *before));
         TRY(put_in_place(root, plan, tables));
     }
     return Error{ErrorCode::try_again_later,
@@ -224,23 +299,24 @@ Result<void> drop_network_if_unused(const cni::Request &request, const Tables &t
     const std::string &root = request.config.bpffs;
     if (!tables.addresses.exists())
         return {}; // nothing says who uses it
-    const auto in_use = [&]() -> Result<bool> {
-        if (TRY(tables.addresses.any_key([&](const address_key &key) { return key.network == network; })))
+    const auto in_use = [&](const Tables &now) -> Result<bool> {
+        if (TRY(now.addresses.any_key([&](const address_key &key) { return key.network == network; })))
             return true;
-        return TRY(tables.networks.find(network)) && TRY(has_others_on_disk(request, network));
+        return TRY(now.networks.find(network)) && TRY(has_others_on_disk(request, network));
     };
-    if (TRY(in_use()))
+    if (TRY(in_use(tables)))
         return {};
     // An ADD under way holds the lock shared until its addresses are there.
     const Lock lock = TRY(Lock::exclusive(root));
-    if (TRY(in_use()))
+    const Tables now = TRY(Tables::open(root, Access::if_present)); // an upgrade may have come first
+    if (!now.addresses.exists() || TRY(in_use(now)))
         return {};
-    if (const auto entry = TRY(tables.networks.find(network)))
+    if (const auto entry = TRY(now.networks.find(network)))
         TRY(drop_rules(entry->masquerade, std::string(field_text(entry->name))));
     const UplinkTables uplinks = TRY(UplinkTables::open(root, Access::if_present));
     TRY(remove_network_from_uplinks(uplinks, network));
-    TRY(put_cidrs(tables, network, {}));
-    TRY(tables.networks.remove(network));
+    TRY(put_cidrs(now, network, {}));
+    TRY(now.networks.remove(network));
     return {};
 }
 

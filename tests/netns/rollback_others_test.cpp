@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <future>
+#include <regex>
 #include <sstream>
 
 namespace podlane::test {
@@ -66,6 +67,37 @@ TEST_F(RollbackOthersTest, OnlyTheFlagThatWasSetIsTakenBack) {
     EXPECT_NE(limited & INTERFACE_LIMIT_EGRESS, 0U);
     (void)rollback.undo(Error{});
     EXPECT_EQ(flags(), limited & ~std::uint32_t{INTERFACE_SIBLINGS});
+}
+
+// A configuration that was edited, and with which no pod could be made, is not that of the living ones.
+TEST_F(RollbackOthersTest, TheNetworkOfLivingPodsIsAsItWas) {
+    node_.run("ip link add up1 type veth peer name up2");
+    node_.run("ip link set up1 up");
+    const Json first = {{"uplinks", {"up0"}}, {"clusterCIDRs", {"198.18.0.0/16"}}, {"ipMasq", true}};
+    const Pod living = make(first);
+    const auto rules = [&] {
+        return node_.run("nft list table inet podlane-" + node_.config().at("name").get<std::string>());
+    };
+    const auto state = [&] { // an uplink keeps the qdisc
+        return std::regex_replace(node_.state(), std::regex("qdisc clsact ffff: dev up1 [^\n]*\n"), "");
+    };
+    const std::string before = state(), rules_before = rules();
+    for (const Json &edited :
+         {Json{{"uplinks", {"up1"}}, {"clusterCIDRs", {"10.0.0.0/8"}}, {"ipMasq", true}},
+          Json{{"fastPath", "local"}, {"clusterCIDRs", {"10.0.0.0/8", "192.0.2.0/24"}}, {"ipMasq", true}}}) {
+        // By then rules and CIDRs are the new ones, and an address is in use.
+        put_ipam(R"({"cniVersion":"1.0.0","ips":[{"address":")" + living.text4() + R"(/24"}]})");
+        Json keys = with_fake_ipam();
+        keys.update(edited);
+        node_.run("ip route del " + living.text4() + " dev " + living.host_ifname);
+        auto container = node_.container();
+        EXPECT_THAT(add(*container, keys), fails_with(104, {living.text4()})) << edited;
+        node_.run("ip route add " + living.text4() + " dev " + living.host_ifname + " proto static scope link");
+        EXPECT_EQ(state(), before) << edited;
+        EXPECT_EQ(rules(), rules_before) << edited;
+    }
+    EXPECT_EQ(check(living, first).rc, 0);
+    EXPECT_EQ(node_.podlanectl("uplink list").rc, 0);
 }
 
 } // namespace

@@ -14,6 +14,7 @@
 #include "plugin/peer_interfaces.hpp"
 #include "plugin/history.hpp"
 #include "plugin/limiter.hpp"
+#include "plugin/remove.hpp"
 #include "plugin/state.hpp"
 
 #include <algorithm>
@@ -136,11 +137,7 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
     TRY(log_plan(request, plan, record, sources));
     TRY(update_record(request, record, nullptr, plan.uplink));
     TRY(put_endpoint(tables, request, record, rollback));
-    rollback.add("attaching the programs", [ifindex = record.ifindex]() -> Result<void> {
-        for (const HookProgram &one : kPodPrograms)
-            TRY(detach(ifindex, one.hook));
-        return {};
-    });
+    rollback.add("attaching the programs", [&sockets, record] { return detach_programs(sockets.host, record); });
     TRY(attach_programs(request.config.bpffs, plan.ifindex, plan.hook_kind));
     TRY(net::set_link(sockets.host, plan.ifindex, {.up = true})); // a DEL before set it down
     TRY(put_rules_beside(others.foreign_links, others.peers, record, addresses_with_gateways(request, record),

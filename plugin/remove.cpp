@@ -36,20 +36,6 @@ struct Remains {
     [[nodiscard]] bool is_known() const { return disk || entry || orphan; }
 };
 
-Result<void> detach_programs(net::Netlink &host, const endpoint &entry) {
-    const Step step(STEP_PROGRAMS);
-    const auto link = entry.ifindex == 0 ? std::nullopt : TRY(net::find_link(host, entry.ifindex));
-    if (!link || link->name != field_text(entry.host_ifname))
-        return {};
-    // Down, as nothing checks any more what the pod sends until the main plugin removes the interface.
-    TRY(net::set_link(host, entry.ifindex, {.up = false}));
-    for (const HookProgram &one : kPodPrograms)
-        TRY(detach(entry.ifindex, one.hook));
-    if ((entry.flags & INTERFACE_LIMIT_EDT) != 0)
-        TRY(remove_fq(entry.ifindex));
-    return {};
-}
-
 // By name, which is a hash of the identity, and by the alias, which spells it out. A host-side veth whose ADD died
 // before it set the alias has none.
 Result<std::optional<net::Link>> find_own_link(net::Netlink &host, const cni::Request &request) {
@@ -222,6 +208,19 @@ Result<void> keep_lease(const Remains &remains) {
 }
 
 } // namespace
+
+Result<void> detach_programs(net::Netlink &host, const endpoint &entry) {
+    const Step step(STEP_PROGRAMS);
+    const auto link = entry.ifindex == 0 ? std::nullopt : TRY(net::find_link(host, entry.ifindex));
+    if (!link || link->name != field_text(entry.host_ifname))
+        return {};
+    TRY(net::set_link(host, entry.ifindex, {.up = false}));
+    for (const HookProgram &one : kPodPrograms)
+        TRY(detach(entry.ifindex, one.hook));
+    if ((entry.flags & INTERFACE_LIMIT_EDT) != 0)
+        TRY(remove_fq(entry.ifindex));
+    return {};
+}
 
 Result<void> remove_attachment(const cni::Request &asked) {
     const endpoint_key key = TRY(make_endpoint_key(asked.container_id, asked.ifname));

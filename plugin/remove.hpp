@@ -6,6 +6,8 @@
 // failed: a call that fails or is killed midway leaves them for the next one.
 #pragma once
 
+#include "loader/net/netlink.hpp"
+#include "maps/abi/endpoint.h"
 #include "maps/result.hpp"
 #include "plugin/cni/types.hpp"
 
@@ -15,5 +17,9 @@ namespace podlane {
 // them fail; anything already gone counts as removed. Nothing that belongs to another attachment is touched: the
 // host-side veth is known by container ID and interface name, never by the pod's name.
 Result<void> remove_attachment(const cni::Request &request);
+
+// From the host-side veth of another main plugin, which is set down: until that plugin's DEL removes it, nothing checks
+// what the pod sends.
+Result<void> detach_programs(net::Netlink &host, const endpoint &entry);
 
 } // namespace podlane

@@ -294,5 +294,25 @@ TEST_F(RollbackTest, AfterAMainPluginItsInterfaceStays) {
     EXPECT_EQ(ptp.del(*container).rc, 0);
 }
 
+// As after a DEL: the pod sends nothing that no program checks.
+TEST_F(RollbackTest, AfterAMainPluginNoInterfaceStaysUpWithoutItsPrograms) {
+    Chain ptp(node_, {{{"type", "ptp"}, {"ipam", node_.ipam()}}});
+    auto container = node_.container();
+    const Reply made = ptp.add(*container);
+    ASSERT_EQ(made.rc, 0) << made;
+    const std::string veth = made.json["interfaces"][0]["name"];
+    Json config = {{"cniVersion", "1.0.0"},  {"name", "pods"}, {"type", "podlane"},
+                   {"bpffs", node_.bpffs()}, {"ipMasq", true}, {"prevResult", made.json}};
+    EXPECT_THAT(node_.cni("ADD", config, *container, {{"PATH", failing_nft("exit 1")}}), fails_with(5, {"nft"}));
+    const Json link = find(ip_json(node_.ns(), "link"), "ifname", veth);
+    EXPECT_TRUE(programs(link.at("ifindex"), Hook::ingress).empty());
+    EXPECT_EQ(link.at("operstate"), "DOWN");
+    // The next attempt sets it up again.
+    EXPECT_EQ(node_.cni("ADD", config, *container).rc, 0);
+    EXPECT_EQ(find(ip_json(node_.ns(), "link"), "ifname", veth).at("operstate"), "UP");
+    EXPECT_EQ(node_.cni("DEL", config, *container).rc, 0);
+    EXPECT_EQ(ptp.del(*container).rc, 0);
+}
+
 } // namespace
 } // namespace podlane::test

@@ -273,11 +273,14 @@ void wait_for_other_adds(const net::Namespace &pod) {
         nanosleep(&kPause, nullptr);
 }
 
-// Before anything is made: from here on a DEL or GC finds what a killed ADD left.
+// Before anything is made: from here on a DEL or GC finds what a killed ADD left. What there was names a lease that
+// could not be released.
 Result<void> record_on_disk(const cni::Request &request, Rollback &rollback) {
     const AttachmentRecords records = records_of(request.config);
     rollback.add_record("recording the attachment on disk",
-                        [records, &request] { return records.erase(request.container_id, request.ifname); });
+                        [records, &request, kept = TRY(records.find(request.container_id, request.ifname))] {
+                            return kept ? records.write(*kept) : records.erase(request.container_id, request.ifname);
+                        });
     return records.write(TRY(record_of(request)));
 }
 

@@ -69,6 +69,22 @@ TEST_F(RollbackOthersTest, OnlyTheFlagThatWasSetIsTakenBack) {
     EXPECT_EQ(flags(), limited & ~std::uint32_t{INTERFACE_SIBLINGS});
 }
 
+// Its IPAM plugin was not installed at the DEL, nor at the ADD that followed.
+TEST_F(RollbackOthersTest, ALeaseThatWaitsIsNotForgotten) {
+    prepare();
+    put_ipam(R"({"cniVersion":"1.0.0","ips":[{"address":"198.18.9.77/24"}]})");
+    auto container = node_.container();
+    ASSERT_THAT(add(*container, with_fake_ipam()), succeeds());
+    node_.remove_plugin("fake-ipam");
+    EXPECT_EQ(del(*container, with_fake_ipam()).rc, 0);
+    EXPECT_EQ(add(*container, with_fake_ipam()).rc, 1);
+    EXPECT_EQ(node_.records().size(), 1U);
+    put_ipam("");
+    EXPECT_EQ(del(*container).rc, 0) << "the record has the configuration of the ADD";
+    EXPECT_EQ(asked(), "DEL\n");
+    EXPECT_TRUE(node_.records().empty());
+}
+
 // A configuration that was edited, and with which no pod could be made, is not that of the living ones.
 TEST_F(RollbackOthersTest, TheNetworkOfLivingPodsIsAsItWas) {
     node_.run("ip link add up1 type veth peer name up2");

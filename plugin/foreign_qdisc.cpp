@@ -24,7 +24,7 @@ Result<void> look_at(const operation &call, const Tables &tables, net::Netlink &
         return {};
     log(cni::Log::Level::warning, std::string(field_text(record->host_ifname)) + " has the qdisc " + kind +
                                       " of another program: its packets take the slow path, and so that qdisc");
-    return leave_fast_path(tables, key, *record);
+    return leave_fast_path(tables, key);
 }
 
 Result<void> look_at_last_adds(const cni::Config &config, const Tables &tables, net::Netlink &host) {
@@ -55,8 +55,9 @@ Result<std::string> bypassed_qdisc(net::Netlink &host, const endpoint &record) {
     return foreign_qdisc(host, *link, (record.flags & INTERFACE_LIMIT_EDT) != 0);
 }
 
-Result<void> leave_fast_path(const Tables &tables, const endpoint_key &key, const endpoint &record) {
-    return change_flags(tables, {key, record}, record.flags & ~kFastPath);
+Result<void> leave_fast_path(const Tables &tables, const endpoint_key &key) {
+    TRY(change_flag(tables, key, INTERFACE_FAST_UPLINK, false));
+    return change_flag(tables, key, INTERFACE_FAST_LOCAL, false);
 }
 
 void look_behind_last_adds(const cni::Config &config, const Tables &tables, net::Netlink &host) {

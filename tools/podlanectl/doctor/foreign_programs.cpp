@@ -70,8 +70,7 @@ Result<void> look_at_other_programs(const NodeView &node, Findings &findings) {
 std::function<Result<void>()> taking_off_fast_path(const std::string &root, const endpoint_key &key) {
     return [root, key]() -> Result<void> {
         const Tables tables = TRY(Tables::open(root));
-        const auto record = TRY(tables.endpoints.find(key));
-        return record ? leave_fast_path(tables, key, *record) : Result<void>{};
+        return leave_fast_path(tables, key);
     };
 }
 

@@ -69,7 +69,8 @@ struct {
 	__type(value, struct flow);
 } flows_v1 SEC(".maps");
 
-/* What the host stack has forwarded. Written for packets on the slow path, read for flows that are to be cached. 5 MiB. */
+/* What the host stack has forwarded. Written for packets on the slow path, read for flows that are to be cached. 5 MiB.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);

@@ -38,7 +38,7 @@
 	X(PODLANE_MAP_NETWORKS)                                                                                        \
 	X(PODLANE_MAP_PATHS)                                                                                           \
 	X(PODLANE_MAP_FLOWS)                                                                                           \
-	X(PODLANE_MAP_FORWARDED)											\
+	X(PODLANE_MAP_FORWARDED)                                                                                       \
 	X(PODLANE_MAP_COUNTERS)                                                                                        \
 	X(PODLANE_MAP_SOURCES)                                                                                         \
 	X(PODLANE_MAP_BANDWIDTHS)                                                                                      \

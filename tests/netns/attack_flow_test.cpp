@@ -103,6 +103,74 @@ TEST_P(AttackFlow, DirectAndTranslatedConnectionsOfTheSamePortsLive) {
     }
 }
 
+// conntrack counts replies before FORWARD drops them: that it knows both directions is not enough.
+TEST_P(AttackFlow, WhatForwardDropsInOneDirectionStaysDropped) {
+    (void)must_run(lab_->outside(), words("ip route add " + pod_range() + " via " + to_string(node_addr())));
+    rule("-A FORWARD -s " + to_string(addr(client_)) + " -j DROP");
+    struct Peer {
+        const net::Namespace &where;
+        ip_addr addr;
+        std::uint16_t port;
+        Fd peer{};
+        Fd pod{};
+    };
+    std::array<Peer, 2> peers{{{lab_->outside(), outside_addr(), 5001}, {server_.ns(), addr(server_), 5002}}};
+    for (Peer &one : peers) {
+        one.peer = open_socket(one.where, Transport::udp, ipv4(), {one.addr, one.port});
+        one.pod = open_socket(client_.ns(), Transport::udp, ipv4(), {addr(client_), one.port});
+        ASSERT_EQ(connect_to(one.peer, {addr(client_), one.port}), 0);
+        ASSERT_EQ(connect_to(one.pod, {one.addr, one.port}), 0);
+    }
+    // Longer than conntrack takes to count the connection as assured.
+    for (int i = 0; i < 70; ++i) {
+        for (const Peer &one : peers) {
+            ASSERT_EQ(send_text(one.peer, "question"), 0);
+            ASSERT_EQ(send_text(one.pod, "answer"), 0);
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    for (const Peer &one : peers) {
+        EXPECT_LT(recv(one.peer.get(), nullptr, 0, MSG_DONTWAIT), 0) << "at " << to_string(one.addr);
+        EXPECT_EQ(receive(one.pod).text, "question") << "the other direction is open";
+    }
+    EXPECT_EQ(fast() + lab_->count(client_, REASON_SENT_UPLINK), 0U);
+}
+
+// A peer of a followed connection, spoken for on another uplink, where a strict reverse path filter drops it; and the
+// node itself, on any.
+TEST_P(AttackFlow, AnotherUplinkDoesNotSpeakForThePeer) {
+    if (!ipv4())
+        GTEST_SKIP() << "the kernel has no reverse path filter for IPv6";
+    const auto far = lab_->node().container("far");
+    lab_->node().run("ip link add up1 type veth peer name eth0 netns " + far->path());
+    for (const char *command :
+         {"ip addr add 192.0.2.1/24 dev up1", "ip link set up1 up", "sysctl -qw net.ipv4.conf.all.rp_filter=1"})
+        lab_->node().run(command);
+    (void)must_run(far->ns(), words("ip link set eth0 up"));
+    (void)must_run(lab_->outside(), words("ip route add " + pod_range() + " via " + to_string(node_addr())));
+    const Pod victim = add_pod({{"uplinks", {"up*"}}, {"firstPacket", "host"}});
+    const EchoServer outside(lab_->outside(), ipv4(), kPort);
+    const EchoServer on_node(lab_->node().ns(), ipv4(), kPort);
+    const Wire wire(far->ns(), "eth0");
+    const Wire near(lab_->outside(), "eth0");
+    const Mac far_gateway = Wire(lab_->node().ns(), "up1").mac();
+    for (const auto &[peer, from, gateway] :
+         {std::tuple{outside_addr(), &wire, far_gateway}, std::tuple{node_addr(), &near, uplink_mac()}}) {
+        const Fd socket = test::connected(victim.ns(), Transport::udp, {peer, kPort}, {{}, 7000});
+        for (int i = 0; i < 50; ++i) {
+            EXPECT_TRUE(answered(socket));
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        }
+        const Bytes forged = frame(gateway, from->mac(), udp({peer, addr(victim), kPort, 7000}, 24));
+        for (int i = 0; i < 20; ++i)
+            from->send(forged);
+        EXPECT_FALSE(wait_until([&] { return recv(socket.get(), nullptr, 0, MSG_DONTWAIT) >= 0; }, quiet()))
+            << to_string(peer);
+        EXPECT_TRUE(answered(socket));
+    }
+    EXPECT_GT(lab_->count(victim, REASON_SENT_UPLINK), 0U) << "the connection to the outside is followed";
+}
+
 // A datagram to each of many ports, as fast as a process without capabilities can.
 std::uint64_t flood(const net::Namespace &from, const std::vector<ip_addr> &to, bool ipv4, std::atomic<bool> &stop) {
     std::uint64_t sent = 0;

@@ -195,8 +195,7 @@ TEST_F(TwoPods, EveryMapsEntriesAreSelected) {
         EXPECT_FALSE(tells_of_db(ctl(dump + " --pod web-0").out)) << map;
         const bool of_nobody = map == PODLANE_MAP_WATCH || map == PODLANE_MAP_EVENTS || map == PODLANE_MAP_EXEMPT;
         if (map == PODLANE_MAP_SOURCE_ROUTES || map == PODLANE_MAP_SOURCE_SLOTS || map == PODLANE_MAP_FLOWS ||
-            map == PODLANE_MAP_FORWARDED ||
-            map == PODLANE_MAP_COUNTERS)
+            map == PODLANE_MAP_FORWARDED || map == PODLANE_MAP_COUNTERS)
             continue; // perhaps nothing was sent yet, and nothing by an egress route of its own
         EXPECT_EQ(tells_of_db(ctl(dump + " --pod db-0").out), !of_nobody) << ctl(dump + " --pod db-0").out;
     }

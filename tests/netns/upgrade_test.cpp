@@ -66,9 +66,8 @@ class UpgradeTest : public testing::TestWithParam<std::string> {
     }
     // All entries but counters and flows, as the kernel gives them.
     [[nodiscard]] MapEntries entries() const {
-        return map_entries(node().bpffs(),
-                           {PODLANE_MAP_COUNTERS, PODLANE_MAP_PATHS, PODLANE_MAP_FLOWS, PODLANE_MAP_FORWARDED,
-                            PODLANE_MAP_EVENTS});
+        return map_entries(node().bpffs(), {PODLANE_MAP_COUNTERS, PODLANE_MAP_PATHS, PODLANE_MAP_FLOWS,
+                                            PODLANE_MAP_FORWARDED, PODLANE_MAP_EVENTS});
     }
 
     std::optional<Cluster> cluster_;

@@ -107,8 +107,8 @@ TEST(CniConfig, WrongValuesAreCode7AndNamed) {
         {R"("ipMasq": "yes")", "ipMasq is \"yes\""},
         {R"("prevResult": [])", "prevResult is a list"},
         {R"("prevResult": {"ips": [{"address": "x"}]})", "prevResult.ips[0].address is \"x\""},
-        {R"("prevResult": {"ips": [{"address": "192.0.2.1/24", "interface": 0}]})",
-         "prevResult.ips[0].interface is 0"}};
+        {R"("prevResult": {"interfaces": [{}], "ips": [{"address": "192.0.2.1/24", "interface": 1}]})",
+         "prevResult.ips[0].interface is 1"}};
     for (const Case &c : cases)
         expect_refused(parse(config_with(c.more)), ErrorCode::invalid_network_config, c.named);
 }

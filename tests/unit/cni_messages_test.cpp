@@ -125,7 +125,7 @@ const std::vector<std::string> kKeys{
     R"("prevResult": {})",
     R"("prevResult": [])",
     R"("prevResult": {"ips": [{"address": "192.0.2.1"}]})",
-    R"("prevResult": {"ips": [{"address": "192.0.2.1/24", "interface": 0}]})",
+    R"("prevResult": {"interfaces": [{}], "ips": [{"address": "192.0.2.1/24", "interface": 1}]})",
 };
 
 // Whole inputs.

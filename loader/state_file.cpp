@@ -88,9 +88,13 @@ Result<void> replace_file(const std::string &directory, const std::string &name,
     TRY(write_all(file, fresh, text));
     // Not an fsync(2): it begins to write and does not wait. A file system that cannot do it writes later.
     static_cast<void>(sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WRITE));
-    if (rename(fresh.c_str(), path.c_str()) != 0)
-        return failed("renaming " + fresh + " to " + name, errno);
-    return {};
+    if (rename(fresh.c_str(), path.c_str()) == 0)
+        return {};
+    const int code = errno;
+    // Two calls at once wrote into one file: the first to rename it has put what both wrote in its place.
+    if (code == ENOENT && access(path.c_str(), F_OK) == 0)
+        return {};
+    return failed("renaming " + fresh + " to " + name, code);
 }
 
 } // namespace podlane

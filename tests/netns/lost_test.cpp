@@ -2,12 +2,15 @@
 // Nothing is lost: what DEL and GC have to remove is known after edited configurations, failed and killed calls, lost
 // maps and reboots.
 #include "loader/record.hpp"
+#include "loader/state_file.hpp"
 #include "tests/netns/verbs.hpp"
 
 #include <sys/mount.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 namespace podlane::test {
 namespace {
@@ -29,6 +32,21 @@ class LostTest : public VerbsTest {
 
     std::string before_ = everything();
 };
+
+// The first calls after a boot note its generation at once.
+TEST_F(LostTest, AFileIsReplacedByManyAtOnce) {
+    const std::string directory = node_.dir() + "/many";
+    const auto replace = [&] {
+        for (int round = 0; round < 500; ++round)
+            if (const auto replaced = replace_file(directory, "same", "text"); !replaced)
+                ADD_FAILURE() << replaced.error().message;
+    };
+    {
+        const std::array<std::jthread, 4> calls{std::jthread(replace), std::jthread(replace), std::jthread(replace),
+                                                std::jthread(replace)};
+    }
+    EXPECT_EQ(require(podlane::read_file(directory + "/same")), std::optional<std::string>("text"));
+}
 
 // An edited conflist, or a runtime's whim, must not keep a pod from going away.
 TEST_F(LostTest, DelNeverRefuses) {

@@ -132,7 +132,7 @@ Result<void> put_source_routes(const SourceEntries &entries, const std::vector<P
         TRY(put_over(rollback, "source route of " + to_string(route.source), tables.source_routes, key, route));
     for (const auto &[key, route] : entries.slots)
         TRY(put_over(rollback, "source slot of " + to_string(route.source), tables.source_slots, key, route));
-    // The siblings' programs look the address up only where they are told to.
+    // The siblings' programs look the address up only if this flag is set.
     for (const PeerInterface &sibling : siblings) {
         if ((sibling.second.flags & INTERFACE_SIBLINGS) != 0)
             continue;

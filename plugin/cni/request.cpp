@@ -47,7 +47,7 @@ void warn_of_rate(std::string_view key, std::uint64_t rate, std::vector<std::str
                            " bit/s, less than a packet a second: rates are in bits per second");
 }
 
-// A list that keeps all its pods on a key without effect is told so when a pod comes and when it goes.
+// Warnings of a key without effect are logged when a pod is attached and when it is removed.
 std::vector<std::string> warnings_of(const json::Value &document, const Config &config, Command command) {
     std::vector<std::string> warnings;
     if (command == Command::add || command == Command::del)

@@ -304,7 +304,7 @@ TEST_F(OutputTest, AFindingWrapsOnTheTerminal) {
     EXPECT_THAT(shown, HasSubstr("doctor --fix"));
 }
 
-// Whoever has no right to read is told so, and how to get it.
+// Without the right to read, the error names what is missing and how to get it.
 TEST_F(OutputTest, NotRootIsOneSentenceAndARemedy) {
     (void)make();
     for (const ctl::Noun &noun : ctl::nouns())

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "plugin/foreign_qdisc.hpp"
 #include "plugin/log.hpp"
 #include "plugin/remove.hpp"
 #include "plugin/restore.hpp"
@@ -12,9 +11,6 @@ Result<std::string> del(const cni::Request &request) {
     // Pods that live on without their maps; a DEL that has removed its own attachment does not fail for them.
     if (auto restored = restore_after_removal(request.config); !restored)
         log(cni::Log::Level::warning, "restoring other pods: " + restored.error().message);
-    if (auto host = net::Netlink::open())
-        if (const auto tables = Tables::open(request.config.bpffs))
-            look_behind_last_adds(request.config, *tables, *host);
     return std::string{};
 }
 

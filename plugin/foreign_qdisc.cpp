@@ -7,11 +7,16 @@
 #include "plugin/log.hpp"
 #include "plugin/peer_interfaces.hpp"
 
+#include <algorithm>
+#include <vector>
+
 namespace podlane {
 namespace {
 
 constexpr std::uint32_t kFastPath = INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK;
 constexpr std::size_t kLastCalls = 16; // a runtime starts a few pods at a time
+// A runtime has run the whole list within this time; a call that began later has seen its result.
+constexpr std::uint64_t kChainNs = 10'000'000'000;
 
 Result<void> look_at(const operation &call, const Tables &tables, net::Netlink &host) {
     const endpoint_key key =
@@ -27,12 +32,30 @@ Result<void> look_at(const operation &call, const Tables &tables, net::Netlink &
     return leave_fast_path(tables, key);
 }
 
+// ADDs whose later plugins had perhaps not run when the last call looked.
+std::vector<operation> unseen_adds(const History &history) {
+    std::vector<operation> adds;
+    std::uint64_t looked_ns = 0;
+    for (const operation &call : history.newest(kLastCalls)) {
+        if (looked_ns > call.started_ns + kChainNs)
+            break;
+        if (call.error_code != 0 || (call.verb != OPERATION_ADD && call.verb != OPERATION_CHECK))
+            continue;
+        looked_ns = std::max<std::uint64_t>(looked_ns, call.started_ns);
+        if (call.verb == OPERATION_ADD)
+            adds.push_back(call);
+    }
+    return adds;
+}
+
 Result<void> look_at_last_adds(const cni::Config &config, const Tables &tables, net::Netlink &host) {
+    const std::vector<operation> adds = unseen_adds(TRY(History::read(config.bpffs)));
+    if (adds.empty())
+        return {};
     const Lock lock = TRY(Lock::shared(config.bpffs));
     TRY(tables.check_generation(config.bpffs));
-    for (const operation &call : TRY(History::read(config.bpffs)).newest(kLastCalls))
-        if (call.verb == OPERATION_ADD && call.error_code == 0)
-            TRY(look_at(call, tables, host));
+    for (const operation &call : adds)
+        TRY(look_at(call, tables, host));
     return {};
 }
 

@@ -19,7 +19,7 @@ Result<std::string> bypassed_qdisc(net::Netlink &host, const endpoint &record);
 // The endpoint's packets take the slow path from now on, in both directions.
 Result<void> leave_fast_path(const Tables &tables, const endpoint_key &key);
 
-// The plugins behind Podlane run after its ADD: the next call looks at what they did. A failure is logged.
+// The plugins behind Podlane run after its ADD: the next ADD or CHECK looks at what they did. A failure is logged.
 void look_behind_last_adds(const cni::Config &config, const Tables &tables, net::Netlink &host);
 
 } // namespace podlane

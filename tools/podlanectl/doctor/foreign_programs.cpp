@@ -111,7 +111,7 @@ constexpr std::array<Check, 4> kChecks = {{
     {"foreign-qdisc", Severity::notice,
      "a plugin behind Podlane in the list, such as bandwidth, limits the pod by a qdisc on its host-side veth: it sees "
      "only what the host stack delivers",
-     "podlanectl doctor --fix, or the next ADD, DEL or CHECK, takes the pod off the fast path; or use Podlane's own "
+     "podlanectl doctor --fix, or the next ADD or CHECK, takes the pod off the fast path; or use Podlane's own "
      "limits",
      &look_at_qdiscs},
     {"other-programs", Severity::notice,

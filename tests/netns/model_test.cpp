@@ -2,6 +2,7 @@
 // The frames and the model of tests/packet/model.hpp on real veths: what a hostile pod or a host on the uplink sends
 // goes through the kernel, with what the kernel leaves to the network card, before the programs see it. PODLANE_SEED=N
 // repeats a run; PODLANE_FRAMES=N sends so many frames instead of a few seconds.
+#include "tests/harness/environment.hpp"
 #include "tests/netns/lab.hpp"
 #include "tests/packet/model_frames.hpp"
 
@@ -25,11 +26,6 @@ struct Sent {
     Bytes frame;
     Offload left;
 };
-
-unsigned long number_from(const char *variable, unsigned long otherwise) {
-    const char *text = std::getenv(variable);
-    return text != nullptr ? std::stoul(text) : otherwise;
-}
 
 class PromiseOnVeths : public LabTest {
   protected:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A thousand rules in FORWARD and random connections through them, frame by frame: each gets exactly as far as that of
 // a pod whose fast path is off. PODLANE_SEED=N repeats a run; PODLANE_CONNECTIONS=N opens so many instead of 2,000.
+#include "tests/harness/environment.hpp"
 #include "tests/netns/lab.hpp"
 
 #include <sched.h>
@@ -17,11 +18,6 @@ constexpr std::size_t kBatch = 256;
 constexpr std::uint16_t kLastPort = 9; // nobody's rule
 constexpr std::uint32_t kClientStart = 1000;
 constexpr std::uint32_t kServerStart = 500000;
-
-unsigned long number_from(const char *variable, unsigned long otherwise) {
-    const char *text = std::getenv(variable);
-    return text != nullptr ? std::stoul(text) : otherwise;
-}
 
 struct Ports {
     std::uint16_t client = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Generated frames through the shipped programs, against an executable model of what is promised (model.hpp).
 // PODLANE_SEED=N repeats a run; PODLANE_FRAMES=N runs so many frames instead of a few seconds.
+#include "tests/harness/environment.hpp"
 #include "tests/packet/model_frames.hpp"
 
 #include <bpf/bpf.h>
@@ -13,11 +14,7 @@ namespace podlane::packet {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-unsigned long number_from(const char *variable, unsigned long otherwise) {
-    const char *text = std::getenv(variable);
-    return text != nullptr ? std::stoul(text) : otherwise;
-}
+using test::number_from;
 
 class PromiseModel : public PacketTest {
   protected:

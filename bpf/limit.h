@@ -149,9 +149,13 @@ __attribute__((noinline)) int within_limit(struct __sk_buff *skb, __u32 ifindex,
 	return !state || pass(skb, state, &limit, wire_bytes(skb, headers), headers & OF_TCP);
 }
 
+/* Where they are unknown, those of a segment of TCP: a tunnel, an option or a header that is not read saves nothing. */
 static __always_inline __u32 frame_headers(struct packet *p)
 {
-	return (sizeof(struct ethhdr) + p->header_bytes) | (p->ip.protocol == IPPROTO_TCP ? OF_TCP : 0);
+	__u32 ip = p->l4_offset ?: sizeof(struct ethhdr) + sizeof(struct ipv6hdr);
+	__u32 bytes = p->header_bytes ? sizeof(struct ethhdr) + p->header_bytes : ip + sizeof(struct tcphdr);
+
+	return bytes | (p->ip.protocol == IPPROTO_TCP ? OF_TCP : 0);
 }
 
 static __always_inline int limit_sender(struct packet *p)

@@ -150,6 +150,8 @@ TEST_F(Limit, ChargesEachSegmentWithItsHeaders) {
         {from_pod() / to_peer6() / Tcp{} / bytes(2900), 1000, 2 * 74},
         {from_pod() / to_peer4() / Udp{} / bytes(2900), 1000, 2 * 42},
         {from_pod() / to_peer6() / Udp{} / bytes(2900), 1000, 2 * 62},
+        {from_pod() / to_peer4() / bytes(2900), 1000, 2 * 54}, // of a protocol that is not read
+        {from_pod() / to_peer6() / bytes(2900), 1000, 2 * 74},
     };
     for (const Charged &one : all) {
         if (one.frame.size() > 1500 && one.segment == 0)

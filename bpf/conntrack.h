@@ -25,6 +25,7 @@ const volatile __u32 slow_mark_mask = 0;
 #define CT_TCP_ESTABLISHED 3
 #define CT_UDP_REPLIED 1
 #define XFRM_POLICIES 3 /* in, out, forward */
+#define XFRM_USERPOLICY_BLOCK 1 /* Linux 5.15 */
 
 /* The parts of the kernel's structures that are read; nf_conntrack may be a module, whose types vmlinux.h lacks. */
 union nf_inet_addr___podlane {
@@ -72,6 +73,7 @@ struct netns_ct___podlane {
 
 struct netns_xfrm___podlane {
 	unsigned int policy_count[XFRM_POLICIES * 2];
+	__u8 policy_default[XFRM_POLICIES];
 } __attribute__((preserve_access_index));
 
 struct net___podlane {
@@ -100,9 +102,15 @@ extern struct nf_conn___podlane *bpf_skb_ct_lookup(struct __sk_buff *skb, struct
 extern int bpf_ct_change_timeout(struct nf_conn___podlane *ct, __u32 ms) __ksym __weak;
 extern void bpf_ct_release(struct nf_conn___podlane *ct) __ksym __weak;
 
-/* IPsec policies are applied in hooks that a redirect skips. */
+/* IPsec policies are applied in hooks that a redirect skips; so is "block", the default for packets without one. */
 static __always_inline bool has_ipsec_policies(struct net___podlane *net)
 {
+	const __u8 *by_default = net->xfrm.policy_default;
+
+	if (bpf_core_field_exists(net->xfrm.policy_default) &&
+	    (by_default[0] == XFRM_USERPOLICY_BLOCK || by_default[1] == XFRM_USERPOLICY_BLOCK ||
+	     by_default[2] == XFRM_USERPOLICY_BLOCK))
+		return true;
 	if (!bpf_core_field_exists(net->xfrm.policy_count))
 		return false;
 	return net->xfrm.policy_count[0] | net->xfrm.policy_count[1] | net->xfrm.policy_count[2];

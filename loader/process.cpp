@@ -238,4 +238,10 @@ Result<Finished> run_process(const std::string &path, const std::vector<std::str
     return finished;
 }
 
+void reserve_standard_streams() {
+    for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+        if (fcntl(stream, F_GETFD) < 0)
+            (void)open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY); // the lowest free number
+}
+
 } // namespace podlane

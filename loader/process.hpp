@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Runs another program with given input, environment and no shell, and collects its output.
+// Runs another program with given input, environment and no shell, and collects its output. This one's own streams.
 #pragma once
 
 #include "maps/result.hpp"
@@ -27,5 +27,9 @@ constexpr std::chrono::milliseconds kProcessTimeLimit = std::chrono::seconds(30)
 Result<Finished> run_process(const std::string &path, const std::vector<std::string> &environment,
                              const std::string &input, const std::vector<std::string> &arguments = {},
                              std::chrono::milliseconds limit = kProcessTimeLimit);
+
+// Reserves those of the descriptors 0 to 2 that the caller left closed: the next file opened would take one of them,
+// and what is printed would be written into it. Their use keeps failing (EBADF).
+void reserve_standard_streams();
 
 } // namespace podlane

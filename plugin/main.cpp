@@ -2,6 +2,7 @@
 // podlane: reads one CNI call, serves it, prints one result.
 #include "loader/expedited_rcu.hpp"
 #include "loader/privilege.hpp"
+#include "loader/process.hpp"
 #include "maps/version.hpp"
 #include "plugin/cni/error.hpp"
 #include "plugin/cni/request.hpp"
@@ -119,6 +120,7 @@ int fail(const Error &error, cni::Version version) {
 }
 
 int run() {
+    reserve_standard_streams();
     const cni::Environment environment = read_environment();
     if (!environment.contains("CNI_COMMAND"))
         return explain_by_hand();

@@ -199,7 +199,8 @@ TEST_P(FlowEnd, PoliciesOfIpsecThatComeLaterHoldInBothDirections) {
         EXPECT_TRUE(wait_until([&] { return !is_answered_soon(client); }, noticed())) << policy;
         const std::size_t arrived = server.callers().size();
         ASSERT_EQ(send_text(client, "in clear text"), 0);
-        EXPECT_TRUE(wait_until([&] { return server.callers().size() > arrived; }, quiet()) == (policy == in + esp)) << policy;
+        EXPECT_TRUE(wait_until([&] { return server.callers().size() > arrived; }, quiet()) == (policy == in + esp))
+            << policy;
         lab_->node().run("ip xfrm policy flush");
         lab_->node().run("ip xfrm policy setdefault fwd accept");
         ASSERT_EQ(send_text(client, "again"), 0);

@@ -116,5 +116,21 @@ TEST(RunProcess, EndsTheProgramWithItsCaller) {
     EXPECT_EQ(WTERMSIG(status), SIGKILL);
 }
 
+TEST(StandardStreams, ThatWereClosedAreNoPlaceForTheNextFile) {
+    const pid_t child = fork();
+    if (child == 0) {
+        for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+            close(stream);
+        reserve_standard_streams();
+        char byte = 0;
+        const bool unusable = read(STDIN_FILENO, &byte, 1) < 0 && write(STDOUT_FILENO, &byte, 1) < 0 &&
+                              write(STDERR_FILENO, &byte, 1) < 0;
+        _exit(unusable && dup(STDIN_FILENO) > STDERR_FILENO ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+}
+
 } // namespace
 } // namespace podlane

@@ -2,6 +2,7 @@
 #include "loader/expedited_rcu.hpp"
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
+#include "loader/process.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 
 namespace {
@@ -14,6 +15,7 @@ podlane::Result<void> may_write(const std::string &root) {
 } // namespace
 
 int main(int argc, char **argv) {
+    podlane::reserve_standard_streams();
     const std::vector<std::string_view> words(argv + (argc > 0 ? 1 : 0), argv + argc);
     podlane::ctl::World world = podlane::ctl::real_world();
     world.cleaned_rcu = podlane::ExpeditedRcu::clean_up();

@@ -24,7 +24,7 @@ const volatile __u32 slow_mark_mask = 0;
 #define CT_HELPER (1 << 13)
 #define CT_TCP_ESTABLISHED 3
 #define CT_UDP_REPLIED 1
-#define XFRM_POLICIES 3 /* in, out, forward */
+#define XFRM_POLICIES 3         /* in, out, forward */
 #define XFRM_USERPOLICY_BLOCK 1 /* Linux 5.15 */
 
 /* The parts of the kernel's structures that are read; nf_conntrack may be a module, whose types vmlinux.h lacks. */

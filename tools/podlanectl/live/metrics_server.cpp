@@ -11,18 +11,23 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 namespace podlane::ctl {
 namespace {
 
+using Time = std::chrono::steady_clock;
+
 constexpr std::size_t kMostRequest = 8192;
+constexpr std::chrono::seconds kPatience{2};
 // To read maps, and to ask which programs an uplink has: the kernel requires CAP_NET_ADMIN of that.
 constexpr std::array kKeptCapabilities = {CAP_BPF, CAP_NET_ADMIN};
 
@@ -56,7 +61,7 @@ Result<sockaddr_in6> parse_listen(const std::string &text) {
 Result<Fd> listen_at(const std::string &text) {
     constexpr int kBacklog = 16;
     const sockaddr_in6 where = TRY(parse_listen(text));
-    Fd fd(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    Fd fd(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const int on = 1;
     const int off = 0;
     if (!fd || setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
@@ -67,25 +72,39 @@ Result<Fd> listen_at(const std::string &text) {
     return fd;
 }
 
-// Up to the empty line; empty if it does not arrive.
-std::string read_request(int client) {
-    std::string request;
-    std::array<char, 1024> chunk{};
-    while (request.size() < kMostRequest && request.find("\r\n\r\n") == std::string::npos) {
-        const ssize_t got = recv(client, chunk.data(), chunk.size(), 0);
-        if (got <= 0)
-            return {};
-        request.append(chunk.data(), static_cast<std::size_t>(got));
-    }
-    return request;
-}
-
 std::string response(std::string_view status, std::string_view type, const std::string &body) {
     return "HTTP/1.1 " + std::string(status) + "\r\nContent-Type: " + std::string(type) +
            "\r\nContent-Length: " + std::to_string(body.size()) + "\r\nConnection: close\r\n\r\n" + body;
 }
 
-std::string answer(const std::string &request, const World &world, const MakeMetrics &make) {
+// Whoever can connect can ask without a pause: the metrics are made again only after ten times as long as that took.
+class Metrics {
+  public:
+    Metrics(const World &world, const MakeMetrics &make) : world_(world), make_(make) {}
+
+    const Result<std::string> &now(output::MetricsFormat format) {
+        constexpr int kShare = 10;
+        Made &made = made_[static_cast<std::size_t>(format)];
+        const Time::time_point begin = Time::now();
+        if (begin >= made.next) {
+            made.text = make_(world_, format);
+            const Time::time_point end = Time::now();
+            made.next = end + kShare * (end - begin);
+        }
+        return made.text;
+    }
+
+  private:
+    struct Made {
+        Time::time_point next{};
+        Result<std::string> text{std::string{}};
+    };
+    const World &world_;
+    const MakeMetrics &make_;
+    std::array<Made, 2> made_{};
+};
+
+std::string answer(const std::string &request, Metrics &metrics) {
     constexpr std::string_view kPlain = "text/plain; charset=utf-8";
     if (!request.starts_with("GET "))
         return response("405 Method Not Allowed", kPlain, "only GET\n");
@@ -97,31 +116,82 @@ std::string answer(const std::string &request, const World &world, const MakeMet
     const auto format = request.find("application/openmetrics-text") == std::string::npos
                             ? output::MetricsFormat::prometheus
                             : output::MetricsFormat::openmetrics;
-    const auto made = make(world, format);
+    const auto &made = metrics.now(format);
     if (!made)
         return response("503 Service Unavailable", kPlain, made.error().message + "\n");
     return response("200 OK", output::Exposition::content_type(format), *made);
 }
 
-void send_all(int client, std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t sent = send(client, text.data(), text.size(), MSG_NOSIGNAL);
-        if (sent <= 0)
-            return;
-        text.remove_prefix(static_cast<std::size_t>(sent));
-    }
-}
+// A connection: its request so far, then what is left of the answer. Neither waits for the client.
+class Client {
+  public:
+    explicit Client(Fd fd) : fd_(std::move(fd)), deadline_(Time::now() + kPatience) {}
 
-void serve_one(int listener, const World &world, const MakeMetrics &make) {
-    constexpr timeval kPatience{2, 0};
-    const Fd client(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-    if (!client)
-        return;
-    setsockopt(client.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
-    setsockopt(client.get(), SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof kPatience);
-    if (const std::string request = read_request(client.get()); !request.empty())
-        send_all(client.get(), answer(request, world, make));
-}
+    [[nodiscard]] pollfd wait() const { return {fd_.get(), static_cast<short>(answer_.empty() ? POLLIN : POLLOUT), 0}; }
+    [[nodiscard]] bool is_late(Time::time_point now) const { return now >= deadline_; }
+
+    // False once it has its answer, or has gone.
+    bool proceed(Metrics &metrics) {
+        if (answer_.empty()) {
+            std::array<char, kMostRequest> chunk{};
+            const ssize_t got = recv(fd_.get(), chunk.data(), chunk.size(), MSG_DONTWAIT);
+            if (got <= 0)
+                return got < 0 && (errno == EAGAIN || errno == EINTR);
+            request_.append(chunk.data(), static_cast<std::size_t>(got));
+            if (request_.size() < kMostRequest && request_.find("\r\n\r\n") == std::string::npos)
+                return true;
+            answer_ = answer(request_, metrics);
+            deadline_ = Time::now() + kPatience;
+        }
+        const ssize_t sent = send(fd_.get(), answer_.data(), answer_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent < 0)
+            return errno == EAGAIN || errno == EINTR;
+        answer_.erase(0, static_cast<std::size_t>(sent));
+        return !answer_.empty();
+    }
+
+  private:
+    Fd fd_;
+    Time::time_point deadline_;
+    std::string request_;
+    std::string answer_;
+};
+
+// Clients that send or read slowly hold up nobody: the oldest goes when there are too many, and each after a while.
+class Server {
+  public:
+    Server(int listener, const World &world, const MakeMetrics &make) : listener_(listener), metrics_(world, make) {}
+
+    void serve_for(int milliseconds) {
+        std::vector<pollfd> waits{{listener_, POLLIN, 0}};
+        for (const Client &client : clients_)
+            waits.push_back(client.wait());
+        const bool any = poll(waits.data(), waits.size(), milliseconds) > 0;
+        const Time::time_point now = Time::now();
+        std::size_t i = 0;
+        std::erase_if(clients_, [&](Client &client) {
+            const bool ready = any && waits[++i].revents != 0;
+            return (ready && !client.proceed(metrics_)) || client.is_late(now);
+        });
+        if (any && waits[0].revents != 0)
+            accept_one();
+    }
+
+  private:
+    void accept_one() {
+        constexpr std::size_t kMostClients = 64;
+        Fd client(accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC));
+        if (!client)
+            return;
+        if (clients_.size() == kMostClients)
+            clients_.erase(clients_.begin());
+        clients_.emplace_back(std::move(client));
+    }
+
+    int listener_;
+    Metrics metrics_;
+    std::vector<Client> clients_;
+};
 
 void stop_on_signals() {
     struct sigaction action {};
@@ -138,12 +208,11 @@ Result<int> serve_metrics(const std::string &listen_on, const World &world, cons
     stop_on_signals();
     std::fprintf(world.err, "serving http://%s/metrics\n", listen_on.c_str());
     std::fflush(world.err);
-    constexpr int kLookAgainMs = 1000; // bounds the delay of a signal that arrives just before poll(2)
-    while (stopped == 0) {
-        pollfd wait{listener.get(), POLLIN, 0};
-        if (poll(&wait, 1, kLookAgainMs) > 0)
-            serve_one(listener.get(), world, make);
-    }
+    constexpr int kLookAgainMs =
+        1000; // bounds the delay of a signal that arrives just before poll(2), and of a deadline
+    Server server(listener.get(), world, make);
+    while (stopped == 0)
+        server.serve_for(kLookAgainMs);
     return 0;
 }
 

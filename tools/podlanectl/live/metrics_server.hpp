@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The small HTTP server behind "metrics --listen": one request at a time, no state between requests.
+// The small HTTP server behind "metrics --listen".
 #pragma once
 
 #include "maps/result.hpp"
@@ -14,7 +14,7 @@ namespace podlane::ctl {
 using MakeMetrics = std::function<Result<std::string>(const World &world, output::MetricsFormat format)>;
 
 // Serves GET /metrics on "ADDR:PORT" ("127.0.0.1:9632", "[::1]:9632") until SIGINT or SIGTERM; returns the exit
-// code. A slow client is disconnected after two seconds.
+// code. Clients are served at the same time, and disconnected after two seconds, or as the oldest of 64.
 Result<int> serve_metrics(const std::string &listen_on, const World &world, const MakeMetrics &make);
 
 } // namespace podlane::ctl

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// "A flow returns the way it came": a ClusterIP whose backend is on the same node, by iptables and by nftables.
+// What the node's own rules translate, by iptables and by nftables: a ClusterIP whose backend is on the same node ("a
+// flow returns the way it came"), masquerading, and hostPort by the real `portmap` plugin.
 #include "tests/netns/lab.hpp"
 #include "tests/netns/services.hpp"
 
@@ -13,182 +14,158 @@ namespace {
 
 constexpr std::uint16_t kServicePort = 80;
 constexpr std::uint16_t kBackendPort = 8080;
+constexpr std::uint16_t kHostPort = 8081;
+constexpr std::array kTransports = {Transport::tcp, Transport::udp};
 
 enum class Rules { iptables, nftables };
 
 // Parameters: what each lab has, and who writes the rules.
-class ClusterIp : public LabTestOf<std::tuple<LabParameter, Rules>> {
+class NatTest : public LabTestOf<std::tuple<LabParameter, Rules>> {
   protected:
     [[nodiscard]] const LabParameter &lab_parameter() const override { return std::get<0>(GetParam()); }
+    [[nodiscard]] static bool by_iptables() { return std::get<1>(GetParam()) == Rules::iptables; }
+};
 
-    void serve(const Pod &backend, std::uint16_t backend_port = kBackendPort) {
-        service_ = {ipv4() ? ip("198.18.255.1") : ip("2001:db8:5e::1"), kServicePort, addr(backend), backend_port,
+std::string nat_name(const testing::TestParamInfo<std::tuple<LabParameter, Rules>> &info) {
+    return lab_parameter_text(std::get<0>(info.param)) +
+           (std::get<1>(info.param) == Rules::iptables ? "Iptables" : "Nftables");
+}
+const auto kNatParameters = testing::Combine(lab_parameters(), testing::Values(Rules::iptables, Rules::nftables));
+
+// Pod a_ calls; pod b_ is the backend of the service.
+class ClusterIp : public NatTest {
+  protected:
+    void start(const Json &keys = Json::object()) {
+        a_ = add_pod(keys);
+        b_ = add_pod(keys);
+        service_ = {ipv4() ? ip("198.18.255.1") : ip("2001:db8:5e::1"), kServicePort, addr(b_), kBackendPort,
                     pod_range()};
-        if (std::get<1>(GetParam()) == Rules::iptables)
+        if (by_iptables())
             lab_->node().run(iptables() + "-restore", iptables_rules(service_));
         else
             lab_->node().run("nft -f -", nftables_rules(service_));
     }
+    void start_served(const Json &keys = Json::object()) {
+        start(keys);
+        server_.emplace(b_.ns(), ipv4(), kBackendPort);
+    }
     [[nodiscard]] Endpoint cluster_ip() const { return {service_.cluster_ip, service_.port}; }
+    [[nodiscard]] Endpoint backend() const { return {addr(b_), kBackendPort}; }
+    [[nodiscard]] Fd call(Transport transport, const Endpoint &to, const Endpoint &local = {}) const {
+        return connected(a_.ns(), transport, to, local);
+    }
 
+    Pod a_, b_;
     Service service_;
+    std::optional<EchoServer> server_;
 };
 
-TEST_P(ClusterIp, AnotherPodIsAnsweredByTheSameWay) {
-    const Pod a = add_pod();
-    const Pod b = add_pod();
-    const EchoServer server(b.ns(), ipv4(), kBackendPort);
-    serve(b);
-    for (const Transport transport : {Transport::tcp, Transport::udp})
+TEST_P(ClusterIp, AnswersTheCallerByTheSameWayTheNodeAndTheBackendItself) {
+    start_served();
+    for (const Transport transport : kTransports)
         for (int i = 0; i < 10; ++i)
-            EXPECT_EQ(ask(a.ns(), transport, cluster_ip()), 0) << to_string(transport) << " " << i;
-    EXPECT_GE(lab_->count(b, REASON_HOST_PATH), 20U);
-    EXPECT_EQ(lab_->count(b, REASON_SENT_DIRECT), 0U);
-    for (const ip_addr &caller : server.callers())
-        EXPECT_EQ(to_string(caller), to_string(addr(a))) << "the caller's address is not kept";
+            EXPECT_EQ(ask(a_.ns(), transport, cluster_ip()), 0) << to_string(transport) << " " << i;
+    EXPECT_GE(lab_->count(b_, REASON_HOST_PATH), 20U);
+    EXPECT_EQ(lab_->count(b_, REASON_SENT_DIRECT), 0U);
+    for (const ip_addr &caller : server_->callers())
+        EXPECT_EQ(to_string(caller), to_string(addr(a_))) << "the caller's address is not kept";
+    for (const Transport transport : kTransports) {
+        EXPECT_EQ(ask(lab_->node().ns(), transport, cluster_ip()), 0) << "the node, " << to_string(transport);
+        EXPECT_EQ(ask(b_.ns(), transport, cluster_ip()), 0) << "the backend, " << to_string(transport);
+    }
+    for (const ip_addr &caller : server_->callers())
+        EXPECT_NE(to_string(caller), to_string(addr(b_))) << "a hairpin is masqueraded";
 }
 
 TEST_P(ClusterIp, DirectTrafficOfTheSamePodsStaysFast) {
-    const Pod a = add_pod();
-    const Pod b = add_pod();
-    const EchoServer server(b.ns(), ipv4(), kBackendPort);
-    serve(b);
-    const Fd translated = open_socket(a.ns(), Transport::tcp, ipv4());
-    const Fd direct = open_socket(a.ns(), Transport::tcp, ipv4());
-    ASSERT_EQ(connect_to(translated, cluster_ip()), 0);
-    ASSERT_EQ(connect_to(direct, {addr(b), kBackendPort}), 0);
+    start_served();
+    const Fd translated = call(Transport::tcp, cluster_ip());
+    const Fd direct = call(Transport::tcp, backend());
     for (int i = 0; i < 20; ++i)
         for (const Fd *socket : {&translated, &direct}) {
             ASSERT_EQ(transfer(*socket, 1000), 0);
-            ASSERT_EQ(ask(a.ns(), Transport::udp, i % 2 == 0 ? cluster_ip() : Endpoint{addr(b), kBackendPort}), 0);
+            ASSERT_EQ(ask(a_.ns(), Transport::udp, i % 2 == 0 ? cluster_ip() : backend()), 0);
         }
-    EXPECT_GE(lab_->count(b, REASON_SENT_DIRECT), 20U + 20U);
-    EXPECT_GE(lab_->count(b, REASON_HOST_PATH), 20U + 20U);
+    EXPECT_GE(lab_->count(b_, REASON_SENT_DIRECT), 20U + 20U);
+    EXPECT_GE(lab_->count(b_, REASON_HOST_PATH), 20U + 20U);
 }
 
 // Both look alike to the backend, unless connection tracking gives one of them another port.
 TEST_P(ClusterIp, DirectFlowFromThePortOfATranslatedOneIsToldApart) {
-    const Pod a = add_pod();
-    const Pod b = add_pod();
-    const EchoServer server(b.ns(), ipv4(), kBackendPort);
-    serve(b);
-    const Endpoint local{addr(a), 23456};
-    const Fd translated = open_socket(a.ns(), Transport::tcp, ipv4(), local);
-    const Fd direct = open_socket(a.ns(), Transport::tcp, ipv4(), local);
-    ASSERT_EQ(connect_to(translated, cluster_ip()), 0);
-    ASSERT_EQ(connect_to(direct, {addr(b), kBackendPort}), 0);
+    start_served();
+    const Endpoint local{addr(a_), 23456};
+    const Fd translated = call(Transport::tcp, cluster_ip(), local);
+    const Fd direct = call(Transport::tcp, backend(), local);
     for (const Fd *socket : {&translated, &direct})
         EXPECT_EQ(transfer(*socket, 10000), 0);
 }
 
-TEST_P(ClusterIp, CallingPodReachesItself) {
-    const Pod a = add_pod();
-    const EchoServer server(a.ns(), ipv4(), kBackendPort);
-    serve(a);
-    for (const Transport transport : {Transport::tcp, Transport::udp})
-        EXPECT_EQ(ask(a.ns(), transport, cluster_ip()), 0) << to_string(transport);
-    for (const ip_addr &caller : server.callers())
-        EXPECT_NE(to_string(caller), to_string(addr(a))) << "a hairpin is masqueraded";
-}
-
-TEST_P(ClusterIp, HostReachesABackend) {
-    const Pod b = add_pod();
-    const EchoServer server(b.ns(), ipv4(), kBackendPort);
-    serve(b);
-    for (const Transport transport : {Transport::tcp, Transport::udp})
-        EXPECT_EQ(ask(lab_->node().ns(), transport, cluster_ip()), 0) << to_string(transport);
-}
-
 // As resolvers do: a few sockets, each asking again and again.
 TEST_P(ClusterIp, NameQueriesAreAnswered) {
-    const Pod a = add_pod();
-    const Pod b = add_pod();
-    const EchoServer server(b.ns(), ipv4(), 53);
-    serve(b, 53);
+    start_served();
     for (int socket = 0; socket < 5; ++socket) {
-        const Fd resolver = open_socket(a.ns(), Transport::udp, ipv4());
-        ASSERT_EQ(connect_to(resolver, cluster_ip()), 0);
+        const Fd resolver = call(Transport::udp, cluster_ip());
         for (int i = 0; i < 10; ++i) {
             ASSERT_EQ(send_text(resolver, "A? " + std::to_string(i)), 0);
             ASSERT_EQ(receive(resolver).text, "A? " + std::to_string(i));
         }
     }
-    EXPECT_EQ(lab_->count(b, REASON_SENT_DIRECT), 0U);
+    EXPECT_EQ(lab_->count(b_, REASON_SENT_DIRECT), 0U);
 }
 
 TEST_P(ClusterIp, FragmentedDatagramsAreAnsweredWhole) {
-    const Pod a = add_pod();
-    const Pod b = add_pod();
-    const EchoServer server(b.ns(), ipv4(), kBackendPort);
-    serve(b);
-    const Fd socket = open_socket(a.ns(), Transport::udp, ipv4());
-    ASSERT_EQ(connect_to(socket, cluster_ip()), 0);
+    start_served();
+    const Fd socket = call(Transport::udp, cluster_ip());
     const std::string big_one(4000, 'f');
     ASSERT_EQ(send_text(socket, big_one), 0);
     EXPECT_EQ(receive(socket).text, big_one);
     // The first fragment named the flow: a short answer finds its way too.
-    EXPECT_TRUE(lab_->has_path(b, PATH_HOST));
+    EXPECT_TRUE(lab_->has_path(b_, PATH_HOST));
     ASSERT_EQ(send_text(socket, "short"), 0);
     EXPECT_EQ(receive(socket).text, "short");
 }
 
 TEST_P(ClusterIp, PortUnreachableReachesTheCallersSocket) {
-    const Pod a = add_pod();
-    const Pod b = add_pod();
-    serve(b); // nobody listens there
-    const Fd socket = open_socket(a.ns(), Transport::udp, ipv4());
-    ASSERT_EQ(connect_to(socket, cluster_ip()), 0);
+    start(); // nobody listens there
+    const Fd socket = call(Transport::udp, cluster_ip());
     ASSERT_EQ(send_text(socket, "anyone?"), 0);
     EXPECT_EQ(receive(socket).error, ECONNREFUSED);
-    EXPECT_EQ(ask(a.ns(), Transport::tcp, cluster_ip()), ECONNREFUSED);
+    EXPECT_EQ(ask(a_.ns(), Transport::tcp, cluster_ip()), ECONNREFUSED);
 }
 
 TEST_P(ClusterIp, TransfersOutliveALossOfAllPaths) {
-    const Pod a = add_pod();
-    const Pod b = add_pod();
-    const EchoServer server(b.ns(), ipv4(), kBackendPort);
-    serve(b);
-    for (const Endpoint &target : {cluster_ip(), Endpoint{addr(b), kBackendPort}}) {
-        const Fd socket = open_socket(a.ns(), Transport::tcp, ipv4());
-        ASSERT_EQ(connect_to(socket, target), 0);
+    start_served();
+    for (const Endpoint &target : {cluster_ip(), backend()}) {
+        const Fd socket = call(Transport::tcp, target);
         EXPECT_EQ(transfer(socket, big(), [&] { lab_->erase_paths(); }), 0) << to_string(target);
     }
 }
 
 // The first packet after the loss is the backend's: nothing but its being under way tells that it was translated.
 TEST_P(ClusterIp, BackendSpeaksFirstAfterALossOfAllPaths) {
-    const Pod a = add_pod();
-    const Pod b = add_pod();
-    serve(b);
-    const Fd listener = open_socket(b.ns(), Transport::tcp, ipv4(), {addr(b), kBackendPort});
+    start();
+    const Fd listener = open_socket(b_.ns(), Transport::tcp, ipv4(), backend());
     ASSERT_EQ(listen(listener.get(), 1), 0);
-    const Fd client = open_socket(a.ns(), Transport::tcp, ipv4());
-    ASSERT_EQ(connect_to(client, cluster_ip()), 0);
-    Fd backend;
+    const Fd client = call(Transport::tcp, cluster_ip());
+    Fd accepted;
     ASSERT_TRUE(wait_until([&] {
-        backend = Fd(accept(listener.get(), nullptr, nullptr));
-        return static_cast<bool>(backend);
+        accepted = Fd(accept(listener.get(), nullptr, nullptr));
+        return static_cast<bool>(accepted);
     }));
     lab_->erase_paths();
-    ASSERT_EQ(send_text(backend, "hello"), 0);
+    ASSERT_EQ(send_text(accepted, "hello"), 0);
     EXPECT_EQ(receive(client).text, "hello");
-    EXPECT_EQ(lab_->count(b, REASON_SENT_DIRECT), 0U);
+    EXPECT_EQ(lab_->count(b_, REASON_SENT_DIRECT), 0U);
 }
 
 TEST_P(ClusterIp, HundredsOfFlowsCompleteWithRoomForFewPaths) {
-    const int flows = slow() ? 40 : 200;
-    const Pod a = add_pod({{"maxPaths", 64}});
-    const Pod b = add_pod({{"maxPaths", 64}});
-    const EchoServer server(b.ns(), ipv4(), kBackendPort);
-    serve(b);
+    start_served({{"maxPaths", 64}});
     std::vector<Fd> sockets;
-    for (int i = 0; i < flows; ++i) {
-        const Endpoint target = i % 2 == 0 ? cluster_ip() : Endpoint{addr(b), kBackendPort};
+    for (int i = 0; i < (slow() ? 40 : 200); ++i) {
+        const Endpoint target = i % 2 == 0 ? cluster_ip() : backend();
         // Ports of their own: the backend cannot tell two flows from one port apart.
-        const auto port = static_cast<std::uint16_t>(20000 + i);
-        sockets.push_back(open_socket(a.ns(), Transport::tcp, ipv4(), {addr(a), port}));
-        ASSERT_EQ(connect_to(sockets.back(), target), 0) << "flow " << i;
-        ASSERT_EQ(ask(a.ns(), Transport::udp, target), 0) << "flow " << i;
+        sockets.push_back(call(Transport::tcp, target, {addr(a_), static_cast<std::uint16_t>(20000 + i)}));
+        ASSERT_EQ(ask(a_.ns(), Transport::udp, target), 0) << "flow " << i;
     }
     for (int round = 0; round < 2; ++round)
         for (const Fd &socket : sockets)
@@ -196,12 +173,93 @@ TEST_P(ClusterIp, HundredsOfFlowsCompleteWithRoomForFewPaths) {
     EXPECT_LE(lab_->path_count(), 64U * 4) << "the memory is as small as it was asked to be";
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ClusterIp,
-                         testing::Combine(lab_parameters(), testing::Values(Rules::iptables, Rules::nftables)),
-                         [](const auto &info) {
-                             const auto rules = std::get<1>(info.param) == Rules::iptables ? "Iptables" : "Nftables";
-                             return lab_parameter_text(std::get<0>(info.param)) + rules;
-                         });
+INSTANTIATE_TEST_SUITE_P(All, ClusterIp, kNatParameters, nat_name);
+
+// Pods reach the outside under the node's address, while they reach each other on the fast path.
+class Masquerade : public NatTest {
+  protected:
+    void masquerade() {
+        const std::string ip = ipv4() ? "ip" : "ip6";
+        if (by_iptables())
+            lab_->node().run(iptables() + " -t nat -A POSTROUTING -s " + pod_range() + " ! -d " + pod_range() +
+                             " -j MASQUERADE");
+        else
+            lab_->node().run("nft -f -", "table " + ip +
+                                             " outgoing { chain post { type nat hook postrouting priority 100; " + ip +
+                                             " saddr " + pod_range() + " " + ip + " daddr != " + pod_range() +
+                                             " masquerade; }\n}\n");
+    }
+};
+
+TEST_P(Masquerade, OutsideSeesTheNodeAndItsRefusalsReachTheCaller) {
+    const Pod a = add_pod();
+    const EchoServer outside(lab_->outside(), ipv4(), 7);
+    EXPECT_EQ(ask(a.ns(), Transport::udp, {node_addr(), 9}), ECONNREFUSED);
+    masquerade();
+    for (const Transport transport : kTransports) {
+        EXPECT_EQ(ask(a.ns(), transport, {outside_addr(), 7}), 0) << to_string(transport);
+        EXPECT_EQ(ask(a.ns(), transport, {outside_addr(), 9}), ECONNREFUSED) << to_string(transport);
+    }
+    EXPECT_TRUE(ping(a.ns(), outside_addr()));
+    ASSERT_EQ(outside.callers().size(), 2U);
+    for (const ip_addr &caller : outside.callers())
+        EXPECT_EQ(to_string(caller), to_string(node_addr()));
+}
+
+TEST_P(Masquerade, TransferOutsideAndDirectTrafficGoOnSideBySide) {
+    const Pod a = add_pod();
+    const Pod b = add_pod();
+    masquerade();
+    const EchoServer outside(lab_->outside(), ipv4(), 7);
+    const EchoServer inside(b.ns(), ipv4(), 7);
+    const Fd out = connected(a.ns(), Transport::tcp, {outside_addr(), 7});
+    EXPECT_EQ(transfer(out, big() / 4, [&] { EXPECT_EQ(ask(a.ns(), Transport::tcp, {addr(b), 7}), 0); }), 0);
+    EXPECT_GT(lab_->count(a, REASON_SENT_DIRECT), 0U);
+    for (const ip_addr &caller : inside.callers())
+        EXPECT_EQ(to_string(caller), to_string(addr(a))) << "pods see each other's own addresses";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Masquerade, kNatParameters, nat_name);
+
+class HostPort : public LabTest {
+  protected:
+    Pod add_served_pod() {
+        Json mappings = Json::array();
+        for (const char *protocol : {"tcp", "udp"})
+            mappings.push_back({{"hostPort", kHostPort}, {"containerPort", kBackendPort}, {"protocol", protocol}});
+        return lab_->add_pod({lab_->node().config(with_attach()),
+                              {{"type", "portmap"}, {"snat", true}, {"capabilities", {{"portMappings", true}}}}},
+                             {{"portMappings", mappings}});
+    }
+    static void expect_served(const std::string &whom, const net::Namespace &from, const ip_addr &addr) {
+        for (const Transport transport : kTransports)
+            for (int i = 0; i < 3; ++i)
+                EXPECT_EQ(ask(from, transport, {addr, kHostPort}), 0)
+                    << whom << ", " << to_string(transport) << " to " << to_string(addr);
+    }
+};
+
+TEST_P(HostPort, OutsideNodeOtherPodsAndThePodItselfAreServed) {
+    const Pod served = add_served_pod();
+    const Pod other = add_pod();
+    const EchoServer server(served.ns(), ipv4(), kBackendPort);
+    expect_served("the outside", lab_->outside(), node_addr());
+    for (const ip_addr &caller : server.callers())
+        EXPECT_EQ(to_string(caller), to_string(outside_addr())) << "under its own address";
+    const std::uint64_t before = lab_->count(served, REASON_HOST_PATH);
+    expect_served("another pod", other.ns(), node_addr());
+    EXPECT_GT(lab_->count(served, REASON_HOST_PATH), before);
+    expect_served("the pod itself", served.ns(), node_addr());
+    expect_served("the node", lab_->node().ns(), node_addr());
+    if (ipv4()) // there is no route_localnet for ::1
+        expect_served("the node", lab_->node().ns(), ip("127.0.0.1"));
+    EXPECT_EQ(lab_->count(served, REASON_SENT_DIRECT), 0U);
+
+    EXPECT_EQ(ask(other.ns(), Transport::tcp, {addr(served), kBackendPort}), 0);
+    EXPECT_GT(lab_->count(served, REASON_SENT_DIRECT), 0U) << "it stays fast otherwise";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HostPort, lab_parameters(), lab_parameter_name);
 
 } // namespace
 } // namespace podlane::test

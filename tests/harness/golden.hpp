@@ -11,15 +11,22 @@
 
 namespace podlane::test {
 
-// `file` is a path from the root of the tree; PODLANE_WRITE_MESSAGES=1 writes `now` into it.
-inline void expect_as_in(const std::string &file, const std::string &now) {
+// `file` is a path from the root of the tree.
+inline std::string source_path(const std::string &file) {
     const char *source = std::getenv("PODLANE_SOURCE_DIR");
-    const std::string path = std::string(source != nullptr ? source : ".") + "/" + file;
+    return std::string(source != nullptr ? source : ".") + "/" + file;
+}
+inline std::string source_text(const std::string &file) {
+    std::stringstream text;
+    text << std::ifstream(source_path(file)).rdbuf();
+    return text.str();
+}
+
+// PODLANE_WRITE_MESSAGES=1 writes `now` into the file.
+inline void expect_as_in(const std::string &file, const std::string &now) {
     if (std::getenv("PODLANE_WRITE_MESSAGES") != nullptr)
-        std::ofstream(path) << now;
-    std::stringstream before;
-    before << std::ifstream(path).rdbuf();
-    EXPECT_EQ(now, before.str()) << "if the change is meant: PODLANE_WRITE_MESSAGES=1";
+        std::ofstream(source_path(file)) << now;
+    EXPECT_EQ(now, source_text(file)) << "if the change is meant: PODLANE_WRITE_MESSAGES=1";
 }
 
 } // namespace podlane::test

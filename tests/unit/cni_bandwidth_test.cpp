@@ -52,33 +52,6 @@ TEST(CniBandwidth, NoLimitIsNoValue) {
     }
 }
 
-TEST(CniBandwidth, WrongValuesAreNamed) {
-    struct Case {
-        std::string text, named;
-    };
-    for (const Case &c : std::vector<Case>{
-             {R"({"ingressRate": 1})", "ingressRate is 1, expected ingressBurst"},
-             {R"({"egressBurst": 1})", "egressBurst is 1, expected egressRate"},
-             {R"({"ingressRate": -1, "ingressBurst": 1})", "ingressRate is -1"},
-             {R"({"ingressRate": 1.5, "ingressBurst": 1})", "ingressRate is 1.5"},
-             {R"({"ingressRate": 1e3, "ingressBurst": 1})", "ingressRate is 1000.0"},
-             {R"({"ingressRate": "1M", "ingressBurst": 1})", "ingressRate is \"1M\""},
-             {R"({"egressRate": 18446744073709551616, "egressBurst": 1})", "egressRate is "},
-             {R"({"bandwidth": {"rate": 1}})", "unknown key \"rate\" in bandwidth"},
-             {R"({"bandwidth": {}, "egressRate": 1, "egressBurst": 1})", "not both"},
-             {R"({"runtimeConfig": {"bandwidth": {"IngressRate": 1}}})", "runtimeConfig.bandwidth.ingressRate is 1"},
-             {R"({"runtimeConfig": {"bandwidth": 1}})", "runtimeConfig.bandwidth is 1"},
-             {R"({"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"kubernetes.io/egress-bandwidth": "x"}}})",
-              "kubernetes.io/egress-bandwidth is \"x\""},
-             {R"({"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"kubernetes.io/egress-bandwidth": "999"}}})",
-              "kubernetes.io/egress-bandwidth is \"999\""}}) {
-        const auto limits = read(c.text);
-        ASSERT_FALSE(limits) << c.text;
-        EXPECT_EQ(limits.error().code, ErrorCode::invalid_network_config);
-        EXPECT_NE(limits.error().message.find(c.named), std::string::npos) << limits.error().message;
-    }
-}
-
 TEST(CniBandwidth, AnnotationsCountWithoutTheCapability) {
     const std::string annotated = R"("io.kubernetes.cri.pod-annotations": {"kubernetes.io/ingress-bandwidth": "10M"})";
     expect_limits(R"({"egressRate": 1, "egressBurst": 1, "runtimeConfig": {)" + annotated + "}}", 10000000, 0x7fffffff,

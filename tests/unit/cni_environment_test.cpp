@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 // CNI_* variables: what each command needs, and that every bad value is code 4 and named.
 #include "plugin/cni/environment.hpp"
-#include "plugin/cni/request.hpp"
-
-#include <gtest/gtest.h>
+#include "tests/unit/cni_request.hpp"
 
 #include <optional>
 #include <string>
@@ -18,8 +16,8 @@ constexpr const char *kConfig = R"({"cniVersion": "1.1.0", "name": "pods", "type
     "ipam": {"type": "host-local"}, "prevResult": {}, "cni.dev/valid-attachments": []})";
 
 Environment environment_of(const std::string &command, const std::vector<Change> &changes = {}) {
-    Environment environment{{"CNI_COMMAND", command},      {"CNI_CONTAINERID", "0a1b2c"}, {"CNI_IFNAME", "eth0"},
-                            {"CNI_NETNS", "/run/netns/a"}, {"CNI_PATH", "/opt/cni/bin"},  {"CNI_ARGS", ""}};
+    Environment environment = complete_environment(command);
+    environment["CNI_ARGS"] = "";
     for (const auto &[name, value] : changes)
         if (value)
             environment[name] = *value;
@@ -27,8 +25,6 @@ Environment environment_of(const std::string &command, const std::vector<Change>
             environment.erase(name);
     return environment;
 }
-
-std::string why(const Result<Request> &request) { return request ? "accepted" : request.error().message; }
 
 // Of code 4, and the message and the hint name the variable.
 void expect_refused(const Result<Request> &request, const std::string &variable, const std::string &value) {

@@ -3,25 +3,13 @@
 #include "plugin/cni/config.hpp"
 #include "plugin/cni/key.hpp"
 #include "plugin/cni/keys.hpp"
-#include "plugin/cni/request.hpp"
-
-#include <gtest/gtest.h>
+#include "tests/unit/cni_request.hpp"
 
 #include <set>
 #include <string>
 
 namespace podlane::cni {
 namespace {
-
-Result<Request> parse_with(const std::string &keys, const std::string &command = "ADD") {
-    return parse_request(
-        {{"CNI_COMMAND", command},
-         {"CNI_CONTAINERID", "0a1b2c"},
-         {"CNI_IFNAME", "eth0"},
-         {"CNI_NETNS", "/run/netns/a"},
-         {"CNI_PATH", "/opt/cni/bin"}},
-        R"({"cniVersion": "1.1.0", "name": "pods", "type": "podlane", "ipam": {"type": "host-local"}, )" + keys + "}");
-}
 
 TEST(CniKeys, DefaultsOfTheListAreThoseOfTheConfiguration) {
     int compared = 0;
@@ -73,7 +61,7 @@ TEST(CniKeys, OfOtherMainPluginsAreWarnedOf) {
     const std::string bridge = R"("bridge": "cni0", "isGateway": true, "hairpinMode": true, "forceAddress": true,
                                   "promiscMode": true, "vlan": 7, "isDefaultGateway": true)";
     for (const std::string command : {"ADD", "DEL"}) {
-        const auto request = parse_with(bridge, command);
+        const auto request = parse(config_with(bridge), command);
         ASSERT_TRUE(request) << request.error().message;
         EXPECT_EQ(request->config.default_route, true);
         EXPECT_TRUE(request->ignored.empty()) << request->ignored.front();
@@ -84,12 +72,12 @@ TEST(CniKeys, OfOtherMainPluginsAreWarnedOf) {
 }
 
 TEST(CniKeys, DefaultRouteIsSaidInTwoWays) {
-    const auto read = [](const std::string &keys) { return parse_with(keys).value().config.default_route; };
+    const auto read = [](const std::string &keys) { return parse(config_with(keys)).value().config.default_route; };
     EXPECT_EQ(read(R"("isDefaultGateway": false)"), std::nullopt);
     EXPECT_EQ(read(R"("isDefaultGateway": true)"), true);
     EXPECT_EQ(read(R"("isDefaultGateway": true, "defaultRoute": false)"), false);
     EXPECT_EQ(read(R"("defaultRoute": true)"), true);
-    const auto wrong = parse_with(R"("isDefaultGateway": 1)");
+    const auto wrong = parse(config_with(R"("isDefaultGateway": 1)"));
     ASSERT_FALSE(wrong);
     EXPECT_EQ(wrong.error().message, "isDefaultGateway is 1, expected true or false");
 }

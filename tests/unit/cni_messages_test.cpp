@@ -1,31 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Every message that a configuration or an environment can cause, as tests/unit/data/messages.txt has it, so that a
-// change is seen. PODLANE_WRITE_MESSAGES=1 rewrites the file.
-#include "plugin/cni/request.hpp"
+// change is seen. PODLANE_WRITE_MESSAGES=1 rewrites the file. Its lines that begin with a key are inputs, too: what is
+// added there is tested beside a complete configuration.
 #include "tests/harness/golden.hpp"
+#include "tests/unit/cni_request.hpp"
 
+#include <sstream>
 #include <string>
 #include <vector>
 
 namespace podlane::cni {
 namespace {
-
-Environment environment(const std::string &command) {
-    return {{"CNI_COMMAND", command},
-            {"CNI_CONTAINERID", "0a1b2c"},
-            {"CNI_IFNAME", "eth0"},
-            {"CNI_NETNS", "/run/netns/a"},
-            {"CNI_PATH", "/opt/cni/bin"}};
-}
-
-// A complete configuration with some more keys, of which the first may replace one.
-std::string complete(const std::string &more) {
-    std::string text = R"({"cniVersion": "1.1.0")";
-    for (const std::string one : {R"("name": "pods")", R"("type": "podlane")", R"("ipam": {"type": "host-local"})"})
-        if (!more.starts_with(one.substr(0, one.find(':'))))
-            text += ", " + one;
-    return text + (more.empty() ? "" : ", ") + more + "}";
-}
 
 std::string answer(const Environment &environment, const std::string &text) {
     const auto request = parse_request(environment, text);
@@ -44,89 +29,17 @@ std::string answer(const Environment &environment, const std::string &text) {
     return out.empty() ? "    accepted\n" : out;
 }
 
+constexpr const char *kFile = "tests/unit/data/messages.txt";
+
 // Keys beside a complete configuration.
-const std::vector<std::string> kKeys{
-    R"("mtu": -1)",
-    R"("mtu": 67)",
-    R"("mtu": "1500")",
-    R"("mtuu": 1500)",
-    R"("hairpinMode": true)",
-    R"("isGateway": true)",
-    R"("bridge": "cni0", "vlan": 7)",
-    R"("isDefaultGateway": true)",
-    R"("mtu": 1400, "mtu": 1300)",
-    R"("routes": {"dst": "0.0.0.0/0"})",
-    R"("routes": [{"dest": "192.0.2.0/24"}])",
-    R"("routes": ["192.0.2.0/24"])",
-    R"("routes": [{"dst": "192.0.2.0/33"}])",
-    R"("routes": [{"dst": "::/0", "gw": "192.0.2.1"}])",
-    R"("routes": [{"dst": "::/0", "table": -1}])",
-    R"("defaultRoute": "no")",
-    R"("hostInterfacePrefix": "toolong")",
-    R"("fastPath": "maybe")",
-    R"("firstPacket": "fast")",
-    R"("slowPathMark": "1/0")",
-    R"("confirmIntervalMs": 5)",
-    R"("conntrackLiberal": 1)",
-    R"("attach": "xdp")",
-    R"("antiSpoof": "true")",
-    R"("uplinks": "eth0")",
-    R"("uplinks": ["a b"])",
-    R"("uplinks": ["lo"])",
-    R"("uplink": "lo")",
-    R"("uplink": ["eth0"])",
-    R"("uplink": "a b")",
-    R"("gateway": "192.0.2.1/24")",
-    R"("gateway": ["192.0.2.1", "192.0.2.2"])",
-    R"("table": 255)",
-    R"("sourceRouting": "no")",
-    R"("clusterCIDRs": "198.18.0.0/15")",
-    R"("clusterCIDRs": ["198.18.0.0/33"])",
-    R"("clusterCIDRs": ["pods"])",
-    R"("mark": 3)",
-    R"("allowedSources": "192.0.2.0/24")",
-    R"("allowedEtherTypes": "lldp")",
-    R"("allowedEtherTypes": ["ipv4"])",
-    R"("bpffs": "relative")",
-    R"("stateDir": "/a/../b")",
-    R"("ipamTimeout": 0)",
-    R"("maxEndpoints": 0)",
-    R"("maxPaths": 4294967296)",
-    R"("log": "/var/log/podlane.log")",
-    R"("log": {"file": "podlane.log"})",
-    R"("log": {"level": "loud"})",
-    R"("log": {"levle": "info"})",
-    R"("bandwidth": 1)",
-    R"("bandwidth": {"rate": 1})",
-    R"("bandwidth": {}, "egressRate": 1, "egressBurst": 1)",
-    R"("ingressRate": 1000000)",
-    R"("ingressBurst": 1000000)",
-    R"("ingressRate": "1M", "ingressBurst": 1)",
-    R"("ingressRate": 1, "ingressBurst": 1)",
-    R"("egressRate": 999, "egressBurst": 1)",
-    R"("unshapedSubnets": ["::/0"], "shapedSubnets": ["::/0"])",
-    R"("unshapedSubnets": {"up": []})",
-    R"("shapedSubnets": 5)",
-    R"("limiter": "tbf")",
-    R"("limitRule": "largest")",
-    R"("name": "a b")",
-    R"("type": 7)",
-    R"("ipam": "host-local")",
-    R"("ipam": {"type": "../sh"})",
-    R"("ipMasq": "yes")",
-    R"("dns": {"nameservers": "192.0.2.53"})",
-    R"("capabilities": [])",
-    R"("args": 1)",
-    R"("args": {"cni": {"ips": ["x"]}})",
-    R"("runtimeConfig": {"ips": "192.0.2.1"})",
-    R"("runtimeConfig": {"mac": "01:00:5e:00:00:01"})",
-    R"("runtimeConfig": {"bandwidth": {"ingressRate": 1}})",
-    R"("runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"kubernetes.io/egress-bandwidth": "10"}})",
-    R"("prevResult": {})",
-    R"("prevResult": [])",
-    R"("prevResult": {"ips": [{"address": "192.0.2.1"}]})",
-    R"("prevResult": {"interfaces": [{}], "ips": [{"address": "192.0.2.1/24", "interface": 1}]})",
-};
+std::vector<std::string> keys_of_the_file() {
+    std::vector<std::string> keys;
+    std::istringstream lines(test::source_text(kFile));
+    for (std::string line; std::getline(lines, line);)
+        if (line.starts_with('"'))
+            keys.push_back(line);
+    return keys;
+}
 
 // Whole inputs.
 const std::vector<std::string> kTexts{
@@ -155,31 +68,33 @@ const std::vector<std::pair<std::string, std::string>> kVariables{
 
 std::string all_messages() {
     std::string out;
-    for (const std::string &more : kKeys)
-        out += more + "\n" + answer(environment("ADD"), complete(more));
+    for (const std::string &more : keys_of_the_file())
+        out += more + "\n" + answer(complete_environment(), config_with(more));
     for (const std::string &text : kTexts)
-        out += "standard input: " + text.substr(0, 60) + "\n" + answer(environment("ADD"), text);
+        out += "standard input: " + text.substr(0, 60) + "\n" + answer(complete_environment(), text);
     for (const auto &[name, value] : kVariables) {
-        Environment changed = environment("ADD");
+        Environment changed = complete_environment();
         changed.erase(name);
         if (value != "-")
             changed[name] = value;
-        out += name + "=" + value + "\n" + answer(changed, complete(""));
+        out += name + "=" + value + "\n" + answer(changed, config_with(""));
     }
     for (const std::string command : {"CHECK", "GC"})
-        out += command + "\n" + answer(environment(command), complete(""));
+        out += command + "\n" + answer(complete_environment(command), config_with(""));
     for (const std::string command : {"CHECK", "GC", "STATUS"})
-        out += command + " of 0.3.1\n" + answer(environment(command), R"({"cniVersion": "0.3.1", "name": "pods"})");
-    out += "DEL of something wrong\n" + answer(environment("DEL"), complete(R"("mtu": -1, "fastpath": 1)"));
-    return out + "DEL of nothing\n" + answer(environment("DEL"), "");
+        out += command + " of 0.3.1\n" +
+               answer(complete_environment(command), R"({"cniVersion": "0.3.1", "name": "pods"})");
+    out += "DEL of something wrong\n" + answer(complete_environment("DEL"), config_with(R"("mtu": -1, "fastpath": 1)"));
+    return out + "DEL of nothing\n" + answer(complete_environment("DEL"), "");
 }
 
-TEST(CniMessages, AreThoseOfTheFile) { test::expect_as_in("tests/unit/data/messages.txt", all_messages()); }
+TEST(CniMessages, AreThoseOfTheFile) { test::expect_as_in(kFile, all_messages()); }
 
 // What failed has a name, and what was expected is said.
 TEST(CniMessages, EachNamesTheKeyOrVariable) {
-    for (const std::string &more : kKeys) {
-        const auto request = parse_request(environment("ADD"), complete(more));
+    EXPECT_GT(keys_of_the_file().size(), 130U);
+    for (const std::string &more : keys_of_the_file()) {
+        const auto request = parse_request(complete_environment(), config_with(more));
         if (request)
             continue;
         const std::string key = more.substr(1, more.find('"', 1) - 1);
@@ -190,7 +105,7 @@ TEST(CniMessages, EachNamesTheKeyOrVariable) {
 
 TEST(CniMessages, AJsonErrorHasItsLineAndColumn) {
     const auto why = [](const std::string &text) {
-        const auto request = parse_request(environment("ADD"), text);
+        const auto request = parse_request(complete_environment(), text);
         return request ? "accepted" : request.error().message.substr(request.error().message.find("line"));
     };
     EXPECT_EQ(why("{\n  \"name\": \"a\",\n  \"mtu\" 1\n}"), "line 3, column 9: \"1\"");

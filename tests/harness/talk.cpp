@@ -69,9 +69,9 @@ Endpoint from_socket(const SocketAddress &address) {
 [[noreturn]] void fail(const std::string &what) { throw std::runtime_error(what + ": " + std::strerror(errno)); }
 
 // Waits for any of `events`; 0 or ETIMEDOUT.
-int wait_for(int fd, short events) {
+int wait_for(int fd, short events, std::chrono::milliseconds timeout = patience()) {
     pollfd one{fd, events, 0};
-    const int ready = poll(&one, 1, static_cast<int>(patience().count()));
+    const int ready = poll(&one, 1, static_cast<int>(timeout.count()));
     return ready == 1 ? 0 : ETIMEDOUT;
 }
 
@@ -124,13 +124,13 @@ Endpoint local_of(const Fd &socket) {
     return from_socket(address);
 }
 
-int connect_to(const Fd &socket, const Endpoint &server) {
+int connect_to(const Fd &socket, const Endpoint &server, std::chrono::milliseconds timeout) {
     SocketAddress address = to_socket(server, is_ipv4(server.addr));
     if (connect(socket.get(), address.get(), address.size) == 0)
         return 0;
     if (errno != EINPROGRESS)
         return errno;
-    const int waited = wait_for(socket.get(), POLLOUT);
+    const int waited = wait_for(socket.get(), POLLOUT, timeout);
     return waited != 0 ? waited : pending_error(socket.get());
 }
 
@@ -155,8 +155,8 @@ int send_text(const Fd &socket, const std::string &text) {
     return 0;
 }
 
-Received receive(const Fd &socket, std::size_t most) {
-    if (const int waited = wait_for(socket.get(), POLLIN); waited != 0)
+Received receive(const Fd &socket, std::size_t most, std::chrono::milliseconds timeout) {
+    if (const int waited = wait_for(socket.get(), POLLIN, timeout); waited != 0)
         return {waited};
     std::string text(most, '\0');
     const ssize_t bytes = recv(socket.get(), text.data(), text.size(), 0);

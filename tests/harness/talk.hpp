@@ -34,8 +34,12 @@ Fd open_socket(const net::Namespace &where, Transport transport, bool ipv4, cons
 int set_option(const Fd &socket, int level, int name, int value); // 0 or errno
 Endpoint local_of(const Fd &socket);
 
+// How long to wait for what must come, and how long for what must not.
+std::chrono::milliseconds patience();
+std::chrono::milliseconds quiet();
+
 // 0, or the errno the connection or the transfer ended with; ETIMEDOUT where nothing came in time.
-int connect_to(const Fd &socket, const Endpoint &server);
+int connect_to(const Fd &socket, const Endpoint &server, std::chrono::milliseconds timeout = patience());
 // A socket of `where` that is connected to `server`; the test ends if it does not connect.
 Fd connected(const net::Namespace &where, Transport transport, const Endpoint &server, const Endpoint &local = {});
 int send_text(const Fd &socket, const std::string &text);
@@ -43,17 +47,13 @@ struct Received {
     int error = 0;
     std::string text{};
 };
-Received receive(const Fd &socket, std::size_t most = 65536);
+Received receive(const Fd &socket, std::size_t most = 65536, std::chrono::milliseconds timeout = patience());
 // One connection: connect, send, expect the same back.
 int ask(const net::Namespace &where, Transport transport, const Endpoint &server, const std::string &text = "hello",
         const Endpoint &local = {});
 // Sends `bytes` over a connected TCP socket, and expects the same back meanwhile; `midway` is called once at half.
 int transfer(
     const Fd &socket, std::size_t bytes, const std::function<void()> &midway = [] {});
-// How long to wait for what must come, and how long for what must not.
-std::chrono::milliseconds patience();
-std::chrono::milliseconds quiet();
-
 // Echoes everything, over TCP and UDP on the same port of every address, until it goes.
 class EchoServer {
   public:

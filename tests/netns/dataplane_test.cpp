@@ -10,7 +10,7 @@
 namespace podlane::test {
 namespace {
 
-class Dataplane : public LabTest {
+class Dataplane : public PairTest {
   protected:
     // Packets that the host stack forwarded, by its own count.
     void count_forwarded() { lab_->node().run(iptables() + " -A FORWARD -j ACCEPT"); }
@@ -24,23 +24,21 @@ class Dataplane : public LabTest {
 };
 
 TEST_P(Dataplane, PodToPodPassesByTheHostStack) {
-    const Pod a = add_pod();
-    const Pod b = add_pod();
-    const EchoServer server(b.ns(), ipv4(), 7);
+    start();
     count_forwarded();
-    const auto sent = lab_->count(a, REASON_SENT_DIRECT);
-    const auto received = lab_->count(b, REASON_RECEIVED_DIRECT);
+    const auto sent = lab_->count(a_, REASON_SENT_DIRECT);
+    const auto received = lab_->count(b_, REASON_RECEIVED_DIRECT);
 
-    EXPECT_EQ(ask(a.ns(), Transport::tcp, {addr(b), 7}), 0);
-    EXPECT_EQ(ask(a.ns(), Transport::udp, {addr(b), 7}), 0);
-    EXPECT_TRUE(ping(a.ns(), addr(b)));
+    EXPECT_EQ(ask(a_.ns(), Transport::tcp, server()), 0);
+    EXPECT_EQ(ask(a_.ns(), Transport::udp, server()), 0);
+    EXPECT_TRUE(ping(a_.ns(), addr(b_)));
 
     // Then: SYN, ACK, data, FIN at least; a datagram; an echo.
-    EXPECT_GE(lab_->count(a, REASON_SENT_DIRECT) - sent, 5U);
-    EXPECT_GE(lab_->count(b, REASON_RECEIVED_DIRECT) - received, 5U);
-    EXPECT_EQ(lab_->count(b, REASON_SENT_DIRECT), lab_->count(a, REASON_RECEIVED_DIRECT));
+    EXPECT_GE(lab_->count(a_, REASON_SENT_DIRECT) - sent, 5U);
+    EXPECT_GE(lab_->count(b_, REASON_RECEIVED_DIRECT) - received, 5U);
+    EXPECT_EQ(lab_->count(b_, REASON_SENT_DIRECT), lab_->count(a_, REASON_RECEIVED_DIRECT));
     EXPECT_EQ(forwarded(), 0U);
-    EXPECT_FALSE(lab_->has_path(a, PATH_HOST) || lab_->has_path(b, PATH_HOST));
+    EXPECT_FALSE(lab_->has_path(a_, PATH_HOST) || lab_->has_path(b_, PATH_HOST));
 }
 
 TEST_P(Dataplane, FastPathOffAtEitherEndGoesThroughTheHostStack) {
@@ -62,89 +60,71 @@ TEST_P(Dataplane, FastPathOffAtEitherEndGoesThroughTheHostStack) {
 }
 
 TEST_P(Dataplane, BigTransferStaysWholeAndSegmentedLate) {
-    const Pod a = add_pod();
-    const Pod b = add_pod();
-    const EchoServer server(b.ns(), ipv4(), 7);
-    const Fd socket = open_socket(a.ns(), Transport::tcp, ipv4());
-    ASSERT_EQ(connect_to(socket, {addr(b), 7}), 0);
+    start();
+    const Fd socket = call();
 
     EXPECT_EQ(transfer(socket, big()), 0);
 
-    const count sent = lab_->counted(a, REASON_SENT_DIRECT);
+    const count sent = lab_->counted(a_, REASON_SENT_DIRECT);
     EXPECT_GE(sent.bytes, big());
-    EXPECT_GT(sent.bytes / sent.packets, 4 * a.mtu) << "packets were cut to the MTU on the way";
-    EXPECT_FALSE(lab_->has_path(b, PATH_HOST));
+    EXPECT_GT(sent.bytes / sent.packets, 4 * a_.mtu) << "packets were cut to the MTU on the way";
+    EXPECT_FALSE(lab_->has_path(b_, PATH_HOST));
 }
 
 TEST_P(Dataplane, BigTransferToASmallerMtuStaysWhole) {
-    const Pod a = add_pod({{"mtu", 1500}});
-    const Pod b = add_pod({{"mtu", 1300}});
-    const EchoServer server(b.ns(), ipv4(), 7);
-    const Fd socket = open_socket(a.ns(), Transport::tcp, ipv4());
-    ASSERT_EQ(connect_to(socket, {addr(b), 7}), 0);
+    start({{"mtu", 1500}}, {{"mtu", 1300}});
+    const Fd socket = call();
     EXPECT_EQ(transfer(socket, big() / 4), 0);
-    EXPECT_FALSE(lab_->has_path(b, PATH_HOST));
+    EXPECT_FALSE(lab_->has_path(b_, PATH_HOST));
 }
 
 TEST_P(Dataplane, SegmentedDatagramsArriveOneByOne) {
     constexpr int kSegment = 1000;
     constexpr std::size_t kSegments = 20;
-    const Pod a = add_pod();
-    const Pod b = add_pod();
-    const EchoServer server(b.ns(), ipv4(), 7);
-    const Fd socket = open_socket(a.ns(), Transport::udp, ipv4());
-    ASSERT_EQ(connect_to(socket, {addr(b), 7}), 0);
+    start();
+    const Fd socket = call(Transport::udp);
     ASSERT_EQ(set_option(socket, IPPROTO_UDP, UDP_SEGMENT, kSegment), 0);
 
     ASSERT_EQ(send_text(socket, std::string(kSegment * kSegments, 's')), 0);
 
     for (std::size_t i = 0; i < kSegments; ++i)
         ASSERT_EQ(receive(socket).text.size(), std::size_t{kSegment}) << "segment " << i;
-    EXPECT_EQ(lab_->count(a, REASON_SENT_DIRECT), 1U) << "one packet for all segments";
+    EXPECT_EQ(lab_->count(a_, REASON_SENT_DIRECT), 1U) << "one packet for all segments";
 }
 
 TEST_P(Dataplane, DatagramBeyondTheReceiversMtuIsAnErrorAtTheSender) {
-    const Pod a = add_pod({{"mtu", 1500}});
-    const Pod b = add_pod({{"mtu", 1300}});
-    const EchoServer server(b.ns(), ipv4(), 7);
-    const Fd socket = open_socket(a.ns(), Transport::udp, ipv4());
+    start({{"mtu", 1500}}, {{"mtu", 1300}});
+    const Fd socket = call(Transport::udp);
     ASSERT_EQ(set_option(socket, ipv4() ? IPPROTO_IP : IPPROTO_IPV6, ipv4() ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER,
                          IP_PMTUDISC_DO),
               0);
-    ASSERT_EQ(connect_to(socket, {addr(b), 7}), 0);
     ASSERT_EQ(send_text(socket, std::string(1400, 'x')), 0);
     EXPECT_EQ(receive(socket).error, EMSGSIZE);
-    EXPECT_EQ(lab_->count(a, REASON_HOST_MTU), 1U);
+    EXPECT_EQ(lab_->count(a_, REASON_HOST_MTU), 1U);
 }
 
 TEST_P(Dataplane, FragmentsArriveAsOneDatagram) {
-    const Pod a = add_pod();
-    const Pod b = add_pod();
-    const EchoServer server(b.ns(), ipv4(), 7);
-    EXPECT_EQ(ask(a.ns(), Transport::udp, {addr(b), 7}, std::string(6000, 'f')), 0);
-    EXPECT_GE(lab_->count(a, REASON_HOST_FRAGMENT), 4U);
+    start();
+    EXPECT_EQ(ask(a_.ns(), Transport::udp, server(), std::string(6000, 'f')), 0);
+    EXPECT_GE(lab_->count(a_, REASON_HOST_FRAGMENT), 4U);
 }
 
 TEST_P(Dataplane, PortUnreachableOfADirectFlowComesBack) {
     const Pod a = add_pod();
     const Pod b = add_pod();
-    const Fd socket = open_socket(a.ns(), Transport::udp, ipv4());
-    ASSERT_EQ(connect_to(socket, {addr(b), 9}), 0);
+    const Fd socket = connected(a.ns(), Transport::udp, {addr(b), 9});
     ASSERT_EQ(send_text(socket, "anyone?"), 0);
     EXPECT_EQ(receive(socket).error, ECONNREFUSED);
 }
 
 TEST_P(Dataplane, TransferOutlivesALossOfAllPaths) {
-    const Pod a = add_pod();
-    const Pod b = add_pod();
-    const EchoServer server(b.ns(), ipv4(), 7);
-    const Fd socket = open_socket(a.ns(), Transport::tcp, ipv4());
-    ASSERT_EQ(connect_to(socket, {addr(b), 7}), 0);
+    start();
+    const Fd socket = call();
     ASSERT_GT(lab_->path_count(), 0U);
 
     EXPECT_EQ(transfer(socket, big(), [&] { lab_->erase_paths(); }), 0);
 
-    EXPECT_TRUE(lab_->has_path(b, PATH_HOST)) << "a flow under way was taken for a new one";
+    EXPECT_TRUE(lab_->has_path(b_, PATH_HOST)) << "a flow under way was taken for a new one";
 }
 
 TEST_P(Dataplane, HostReachesPodsAndPodsReachTheHost) {

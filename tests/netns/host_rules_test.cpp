@@ -6,20 +6,16 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
-#include <optional>
-
 namespace podlane::test {
 namespace {
 
 constexpr std::size_t kBytes = 8 << 20; // some hundred packets
 
-class HostRules : public LabTest {
+class HostRules : public PairTest {
   protected:
     void start(Json keys = Json::object()) {
         keys["firstPacket"] = "host";
-        a_ = add_pod(keys);
-        b_ = add_pod(keys);
-        server_.emplace(b_.ns(), ipv4(), 7);
+        PairTest::start(keys);
     }
     void forward_rule(const std::string &rule) {
         lab_->node().run("nft -f -",
@@ -32,10 +28,9 @@ class HostRules : public LabTest {
         const auto at = listing.find("counter packets ");
         return at == std::string::npos ? 0 : std::stoull(listing.substr(at + 16));
     }
-    Fd connected() { return test::connected(a_.ns(), Transport::tcp, {addr(b_), 7}); }
     // An established connection whose packets take the fast path.
     Fd fast_connection() {
-        Fd socket = connected();
+        Fd socket = call();
         for (int i = 0; i < 20 && fast() == 0; ++i)
             EXPECT_EQ(transfer(socket, kBytes / 8), 0);
         return socket;
@@ -58,8 +53,12 @@ class HostRules : public LabTest {
                 packets += one.at("packets").get<std::uint64_t>();
         return packets;
     }
-    // Whether the rule meets the first packets alone, and with these keys all of them.
-    void expect_first_packets_only(const std::string &rule, const Json &to_see_all) {
+};
+
+TEST_P(HostRules, HeadersMarksAndCountersMeetFirstPacketsAloneUnlessTheFastPathIsOff) {
+    for (const std::string &rule : {std::string(ipv4() ? "ip ttl set 33" : "ip6 hoplimit set 33"),
+                                    ip_word() + " dscp set cs4", std::string(), std::string("meta mark set 0x77")}) {
+        SCOPED_TRACE("rule: " + rule);
         start();
         forward_rule(rule + " counter");
         const Fd followed = fast_connection();
@@ -68,36 +67,19 @@ class HostRules : public LabTest {
         EXPECT_GE(fast_packets(followed), 20U);
         EXPECT_LE(counted() - first, 5U);
 
-        start(to_see_all);
-        const Fd seen = connected();
+        start({{"fastPath", "off"}});
+        const Fd seen = call();
         const std::uint64_t before = counted();
         EXPECT_EQ(fast_packets(seen), 0U);
         EXPECT_GE(counted() - before, 20U);
+        lab_->node().run("nft delete table inet t");
     }
-
-    Pod a_;
-    Pod b_;
-    std::optional<EchoServer> server_;
-};
-
-TEST_P(HostRules, TtlIsSetForFirstPackets) {
-    expect_first_packets_only(ipv4() ? "ip ttl set 33" : "ip6 hoplimit set 33", {{"fastPath", "off"}});
-}
-
-TEST_P(HostRules, DscpIsSetForFirstPackets) {
-    expect_first_packets_only(ip_word() + " dscp set cs4", {{"fastPath", "off"}});
-}
-
-TEST_P(HostRules, CountersMeetFirstPackets) { expect_first_packets_only("", {{"fastPath", "off"}}); }
-
-TEST_P(HostRules, MarksAreSetForFirstPackets) {
-    expect_first_packets_only("meta mark set 0x77", {{"fastPath", "off"}});
 }
 
 TEST_P(HostRules, ARuleThatSetsTheSlowPathMarkKeepsEveryPacket) {
     start({{"slowPathMark", "0x10/0x10"}});
     forward_rule("ct mark set 0x10 counter");
-    ASSERT_EQ(transfer(connected(), kBytes), 0);
+    ASSERT_EQ(transfer(call(), kBytes), 0);
     EXPECT_EQ(fast(), 0U);
     EXPECT_GE(counted(), 20U);
 }
@@ -106,7 +88,7 @@ TEST_P(HostRules, AQueueHoldsFirstPackets) {
     start();
     lab_->node().run(iptables() + " -A FORWARD -p tcp --dport 7 -j NFQUEUE --queue-num 9"); // nobody listens there
     const Fd socket = open_socket(a_.ns(), Transport::tcp, ipv4());
-    EXPECT_EQ(connect_to(socket, {addr(b_), 7}), ETIMEDOUT);
+    EXPECT_EQ(connect_to(socket, server(), kRetransmitted), ETIMEDOUT);
     EXPECT_EQ(fast(), 0U);
 }
 
@@ -126,7 +108,7 @@ TEST_P(HostRules, QdiscsOfAnUplinkMeetEveryPacket) {
     lab_->node().run(iptables() + " -t nat -A POSTROUTING -o up0 -j MASQUERADE");
     lab_->node().run("tc qdisc replace dev up0 root pfifo limit 1000");
     const EchoServer outside(lab_->outside(), ipv4(), 7);
-    const Fd socket = test::connected(a_.ns(), Transport::tcp, {outside_addr(), 7});
+    const Fd socket = connected(a_.ns(), Transport::tcp, {outside_addr(), 7});
     ASSERT_EQ(transfer(socket, kBytes), 0);
     EXPECT_GE(lab_->count(a_, REASON_SENT_UPLINK), 20U);
     EXPECT_GE(queued("up0"), lab_->count(a_, REASON_SENT_UPLINK));
@@ -165,9 +147,9 @@ TEST_P(HostRules, CalicosFelixDropsInterfacesOfItsPrefixThatItDoesNotKnow) {
     lab_->node().run(iptables() + " -A cali-from-wl-dispatch -j DROP");
     start();
     const Fd dropped = open_socket(a_.ns(), Transport::tcp, ipv4());
-    EXPECT_EQ(connect_to(dropped, {addr(b_), 7}), ETIMEDOUT);
+    EXPECT_EQ(connect_to(dropped, server(), kRetransmitted), ETIMEDOUT);
     start({{"hostInterfacePrefix", "plan"}});
-    const Fd passes = test::connected(a_.ns(), Transport::tcp, {addr(b_), 7});
+    const Fd passes = call();
 }
 
 TEST_P(HostRules, AVrfOfThePodsIsHonouredOnTheSlowPath) {
@@ -177,7 +159,7 @@ TEST_P(HostRules, AVrfOfThePodsIsHonouredOnTheSlowPath) {
     lab_->node().run("ip link set blue up");
     lab_->node().run("ip link set " + a_.host_ifname + " master blue");
     const Fd socket = open_socket(a_.ns(), Transport::tcp, ipv4());
-    EXPECT_NE(connect_to(socket, {addr(b_), 7}), 0) << "b is not in the VRF of a";
+    EXPECT_NE(connect_to(socket, server()), 0) << "b is not in the VRF of a";
 }
 
 TEST_P(HostRules, AFlowtableIsNotNeeded) {

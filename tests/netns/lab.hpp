@@ -20,6 +20,9 @@
 
 namespace podlane::test {
 
+// In this time a SYN that nobody answers is sent twice.
+constexpr std::chrono::milliseconds kRetransmitted{2500};
+
 // Bytes of a transfer that takes a while.
 inline std::size_t big() { return slow() ? std::size_t{4} << 20U : std::size_t{64} << 20U; }
 
@@ -146,6 +149,25 @@ template <typename Parameter> class LabTestOf : public testing::TestWithParam<Pa
 class LabTest : public LabTestOf<LabParameter> {
   protected:
     [[nodiscard]] const LabParameter &lab_parameter() const override { return GetParam(); }
+};
+
+// Pods a_ and b_, and an echo server in b_, which a_ calls.
+class PairTest : public LabTest {
+  protected:
+    void start(const Json &keys_of_a, const Json &keys_of_b) {
+        a_ = add_pod(keys_of_a);
+        b_ = add_pod(keys_of_b);
+        server_.emplace(b_.ns(), ipv4(), kPort);
+    }
+    void start(const Json &keys = Json::object()) { start(keys, keys); }
+    [[nodiscard]] Endpoint server() const { return {addr(b_), kPort}; }
+    [[nodiscard]] Fd call(Transport transport = Transport::tcp) const {
+        return connected(a_.ns(), transport, server());
+    }
+
+    static constexpr std::uint16_t kPort = 7;
+    Pod a_, b_;
+    std::optional<EchoServer> server_;
 };
 
 } // namespace podlane::test

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The ways to be called: as the main plugin, after an IPAM plugin, after another main plugin, and before others.
+// What other plugins of a node hand to Podlane, and do beside it and behind it.
 #include "tests/netns/verbs.hpp"
 
 namespace podlane::test {
@@ -179,6 +180,154 @@ TEST_F(ModesTest, AfterAMainPluginWithoutAHostVethTheErrorSaysWhatToDo) {
         EXPECT_EQ(node_.state(), before);
         container->run("ip link del eth0");
     }
+}
+
+class OtherPlugins : public VerbsTest {};
+
+// flannel's plugin with `"delegate": {"type": "podlane", …}`: name, MTU, masquerade, the node's ranges, and the
+// network's own routes.
+class Flannel : public OtherPlugins {
+  protected:
+    [[nodiscard]] Json delegate(const Json &keys) const {
+        Json config = {{"mtu", 1370}, {"ipMasq", false}, {"ipam", node_.ipam()}};
+        config["ipam"]["routes"] = {{{"dst", "198.18.0.0/16"}}, {{"dst", "2001:db8:8::/47"}}};
+        config["runtimeConfig"] = {{"bandwidth", {{"ingressRate", 10000000}, {"ingressBurst", 2147483647}}}};
+        config.update(keys);
+        return config;
+    }
+    [[nodiscard]] static std::string default_gateway(const Pod &pod, bool ipv4) {
+        const Json found =
+            find(ip_json(pod.container->ns(), ipv4 ? "-4 route show" : "-6 route show"), "dst", "default");
+        return found.is_null() ? "" : found.at("gateway").get<std::string>();
+    }
+};
+
+// As kube-flannel's own configuration has it for the bridge plugin.
+TEST_F(Flannel, GivesPodsADefaultRouteWithItsOwnKeys) {
+    const Json keys = delegate({{"hairpinMode", true}, {"isDefaultGateway", true}});
+    const std::string before = node_.state();
+    const auto container = node_.container();
+    const Reply added = add(*container, keys);
+    ASSERT_THAT(added, succeeds());
+    EXPECT_THAT(added.err, testing::HasSubstr("\"hairpinMode\" is a key of other plugins and has no effect"));
+    const Pod pod = look_at(container, added.json);
+    EXPECT_EQ(pod.mtu, 1370U);
+    EXPECT_EQ(default_gateway(pod, true), kGateway4);
+    EXPECT_EQ(default_gateway(pod, false), kGateway6);
+    for (const std::string outside : {"203.0.113.2", "2001:db8:cafe::2"})
+        EXPECT_TRUE(ping(container->ns(), outside, 3)) << node_.podlanectl("counter list").out;
+    EXPECT_THAT(check(pod, keys), succeeds());
+    const Reply deleted = del(*container, keys);
+    EXPECT_THAT(deleted, succeeds());
+    EXPECT_THAT(deleted.err, testing::Not(testing::HasSubstr("ignored")));
+    EXPECT_EQ(node_.state(), before);
+}
+
+TEST_F(Flannel, GivesPodsADefaultRouteWithPodlanesKey) {
+    const Pod with = make(delegate({{"defaultRoute", true}}));
+    EXPECT_EQ(default_gateway(with, true), kGateway4);
+    EXPECT_EQ(default_gateway(with, false), kGateway6);
+    const Pod without = make(delegate(Json::object()));
+    EXPECT_EQ(default_gateway(without, true), "") << "the lease's routes say what is reached";
+}
+
+// multus calls one network after the other for a container.
+class Multus : public OtherPlugins {
+  protected:
+    [[nodiscard]] Json second_network(const Json &more = Json::object()) const {
+        Json keys = {{"name", "second"}, {"ipam", node_.ipam()}};
+        keys["ipam"]["ranges"] = {{{{"subnet", "198.18.7.0/24"}}}, {{{"subnet", "2001:db8:7::/64"}}}};
+        keys.update(more);
+        return keys;
+    }
+    Reply add_net1(const Container &container, const Json &keys) const {
+        return add(container, keys, {{"CNI_IFNAME", "net1"}});
+    }
+    static std::size_t default_routes(const Container &container, const char *family) {
+        return ip_json(container.ns(), std::string(family) + " route show default").size();
+    }
+    [[nodiscard]] Reply check_net1(const Container &container, Json keys, const Json &result) const {
+        keys["prevResult"] = result;
+        return node_.cni("CHECK", node_.config(keys), container, {{"CNI_IFNAME", "net1"}});
+    }
+};
+
+TEST_F(Multus, AnotherNetworkAddsNoDefaultRouteUnlessAsked) {
+    for (const bool asked : {false, true}) {
+        const Pod pod = make();
+        const Json keys = second_network(asked ? Json{{"defaultRoute", true}} : Json::object());
+        const Reply added = add_net1(*pod.container, keys);
+        ASSERT_THAT(added, succeeds());
+        for (const char *family : {"-4", "-6"})
+            EXPECT_EQ(default_routes(*pod.container, family), asked ? 2U : 1U) << family;
+        EXPECT_EQ(added.json.contains("routes"), asked);
+        EXPECT_THAT(check(pod), succeeds());
+        EXPECT_THAT(check_net1(*pod.container, keys, added.json), succeeds());
+        EXPECT_THAT(node_.podlanectl("doctor " + pod.container->id()).out, testing::Not(testing::HasSubstr("route")));
+        EXPECT_THAT(del(*pod.container, keys, {{"CNI_IFNAME", "net1"}}), succeeds());
+        EXPECT_THAT(del(*pod.container), succeeds());
+    }
+}
+
+// `default-route` of a network: multus removes those of the other interfaces and adds one by the gateway.
+TEST_F(Multus, MayMoveTheDefaultRouteToAnotherNetwork) {
+    const Pod pod = make();
+    const Reply added = add_net1(*pod.container, second_network());
+    ASSERT_THAT(added, succeeds());
+    for (const char *command : {"ip -4 route del default", "ip -6 route del default"})
+        (void)pod.container->run(command);
+    EXPECT_THAT(check(pod), succeeds()) << "without a default route of either family";
+    (void)pod.container->run("ip route add default via 198.18.7.1 dev net1");
+    EXPECT_THAT(check(pod), succeeds());
+    EXPECT_THAT(check_net1(*pod.container, second_network(), added.json), succeeds());
+    EXPECT_TRUE(ping(pod.container->ns(), "203.0.113.2", 3));
+    EXPECT_THAT(node_.podlanectl("doctor " + pod.container->id()).out, testing::Not(testing::HasSubstr("route")));
+}
+
+// As macvlan on the LAN that the second network takes its addresses from.
+TEST_F(Multus, AGatewayOnTheLinkOfAnotherInterfaceIsReachedByThatOne) {
+    const auto container = node_.container();
+    for (const char *command :
+         {"ip link add eth0 type veth peer name lan", "ip link set lan up", "ip addr add 198.18.7.200/24 dev eth0",
+          "ip -6 addr add 2001:db8:7::200/64 dev eth0 nodad", "ip link set eth0 up"})
+        (void)container->run(command);
+    const Reply added = add_net1(*container, second_network());
+    ASSERT_THAT(added, succeeds());
+    EXPECT_EQ(added.json["ips"][0]["gateway"], "198.18.7.1");
+    for (const char *gateway : {"198.18.7.1", "2001:db8:7::1"})
+        EXPECT_EQ(ip_json(container->ns(), std::string("route get ") + gateway).at(0).at("dev"), "eth0") << gateway;
+    EXPECT_THAT(check_net1(*container, second_network(), added.json), succeeds());
+}
+
+// What it calls an interface is its own business, and an address that it gives twice is one.
+TEST_F(OtherPlugins, AnIpamPluginMayNumberInterfacesAndRepeatItself) {
+    node_.put_plugin("numbering-ipam", R"(#!/bin/sh
+[ "$CNI_COMMAND" = ADD ] && echo '{"cniVersion": "1.0.0", "interfaces": [{"name": "lease"}],
+  "ips": [{"address": "198.18.9.5/24", "interface": 0}, {"address": "198.18.9.5/24", "interface": 0}]}'
+exit 0)");
+    const Json keys = {{"ipam", {{"type", "numbering-ipam"}}}};
+    const auto container = node_.container();
+    const Reply added = add(*container, keys);
+    ASSERT_THAT(added, succeeds());
+    ASSERT_EQ(added.json["ips"].size(), 1U) << added.json;
+    EXPECT_EQ(added.json["ips"][0]["address"], "198.18.9.5/32");
+    EXPECT_EQ(added.json["ips"][0]["interface"], 1) << "the container's";
+    EXPECT_EQ(added.json["interfaces"].size(), 2U);
+    EXPECT_THAT(check(look_at(container, added.json), keys), succeeds());
+    EXPECT_THAT(del(*container, keys), succeeds());
+}
+
+// Without IgnoreUnknown; host-local refuses what it does not know.
+TEST_F(OtherPlugins, ArgumentsOfNomadAndNerdctlAreAccepted) {
+    const Variables arguments = {{"CNI_ARGS", "NOMAD_REGION=global;NOMAD_JOB_ID=web;NERDCTL_CNI_DHCP_HOSTNAME=web-0"}};
+    const auto container = node_.container();
+    const Reply added = add(*container, Json::object(), arguments);
+    ASSERT_THAT(added, succeeds());
+    EXPECT_THAT(check(look_at(container, added.json), Json::object(), arguments), succeeds());
+    const Reply deleted = del(*container, Json::object(), arguments);
+    EXPECT_THAT(deleted, succeeds());
+    EXPECT_EQ(deleted.err, "");
+    EXPECT_EQ(node_.leased(), std::vector<std::string>{});
 }
 
 } // namespace

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: MIT
 // Connections that conntrack has confirmed take the fast path, translated as the host translates them; first packets
 // and everything that the host's rules refuse take the slow path.
+// A node without any rule that needs connection tracking: Podlane's own rule turns it on for the fast path, and goes
+// with the network's last pod.
 #include "tests/netns/service_test.hpp"
 
+#include <gmock/gmock.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
 namespace podlane::test {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr std::uint16_t kServicePort = 80;
 constexpr std::uint16_t kBackendPort = 8080;
@@ -44,7 +50,7 @@ TEST_P(Flow, FirstPacketsTakeTheSlowPathAndItsRules) {
     track();
     lab_->node().run(iptables() + " -A FORWARD -p tcp --dport 7 -j DROP");
     const Fd socket = open_socket(client_.ns(), Transport::tcp, ipv4());
-    EXPECT_EQ(connect_to(socket, {addr(server_), 7}), ETIMEDOUT);
+    EXPECT_EQ(connect_to(socket, {addr(server_), 7}, kRetransmitted), ETIMEDOUT);
     EXPECT_EQ(sent_fast(client_), 0U);
     EXPECT_TRUE(require(flows().entries()).empty());
 }
@@ -79,10 +85,7 @@ TEST_P(Flow, ClosedConnectionsLeaveNoEntryAndEndInConntrack) {
         ASSERT_EQ(transfer(socket, 4 << 20), 0);
         ASSERT_FALSE(require(flows().entries()).empty());
     }
-    const auto deadline = std::chrono::steady_clock::now() + patience();
-    while (conntrack().find("TIME_WAIT") == std::string::npos && std::chrono::steady_clock::now() < deadline)
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    EXPECT_NE(conntrack().find("TIME_WAIT"), std::string::npos) << conntrack();
+    EXPECT_TRUE(wait_until([&] { return conntrack().find("TIME_WAIT") != std::string::npos; })) << conntrack();
     EXPECT_TRUE(require(flows().entries()).empty());
 }
 
@@ -113,17 +116,86 @@ TEST_P(Flow, AUdpStreamFollowsConntrackOnceItIsAssured) {
     const EchoServer server(server_.ns(), ipv4(), kBackendPort);
     serve(server_);
     const Fd socket = connected(cluster_ip(), Transport::udp);
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while ((sent_fast(client_) == 0 || sent_fast(server_) == 0) && std::chrono::steady_clock::now() < deadline) {
-        ASSERT_EQ(send_text(socket, "hello"), 0);
-        ASSERT_EQ(receive(socket).text, "hello");
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-    EXPECT_GT(sent_fast(client_), 0U);
-    EXPECT_GT(sent_fast(server_), 0U);
+    EXPECT_TRUE(wait_until([&] {
+        EXPECT_TRUE(answered(socket));
+        return sent_fast(client_) > 0 && sent_fast(server_) > 0;
+    })) << sent_fast(client_)
+        << " from the client, " << sent_fast(server_) << " from the server";
 }
 
 INSTANTIATE_TEST_SUITE_P(Netns, Flow, lab_parameters(), lab_parameter_name);
+
+class Conntrack : public LabTest {
+  protected:
+    Pod add_pod(Json keys = Json::object()) {
+        if (!keys.contains("firstPacket"))
+            keys["firstPacket"] = "host";
+        return LabTest::add_pod(keys);
+    }
+    [[nodiscard]] std::string rules() { return lab_->node().run("nft list ruleset"); }
+};
+
+TEST_P(Conntrack, IsOnForTheFirstPodAndOffAfterTheLast) {
+    const Pod a = add_pod(), b = add_pod();
+    EXPECT_THAT(rules(), HasSubstr("ct state invalid"));
+
+    const EchoServer server(b.ns(), ipv4(), 7);
+    const Fd socket = connected(a.ns(), Transport::tcp, {addr(b), 7});
+    ASSERT_EQ(transfer(socket, 1 << 20), 0);
+    EXPECT_GE(lab_->count(a, REASON_SENT_DIRECT), 10U);
+
+    ASSERT_EQ(a.chain->del(*a.container).rc, 0);
+    EXPECT_THAT(rules(), HasSubstr("ct state invalid"));
+    ASSERT_EQ(b.chain->del(*b.container).rc, 0);
+    EXPECT_EQ(rules(), "");
+}
+
+TEST_P(Conntrack, StaysOffForNetworksThatDoNotFollowIt) {
+    (void)add_pod({{"firstPacket", "direct"}});
+    (void)add_pod({{"fastPath", "off"}});
+    EXPECT_EQ(rules(), "");
+}
+
+TEST_P(Conntrack, AFailedAddLeavesNoRule) {
+    for (int host = 1; host < 8; ++host) // whichever address it gets
+        lab_->node().run("ip route add 198.18.9." + std::to_string(host) + " dev lo");
+    const auto container = lab_->node().container();
+    Chain chain(lab_->node(), {lab_->node().config({{"firstPacket", "host"}})});
+    const Reply reply = chain.add(*container);
+    EXPECT_THAT(reply.out, HasSubstr("has a route to"));
+    EXPECT_EQ(rules(), "");
+}
+
+TEST_P(Conntrack, AFlushedRuleIsPutBackByTheNextAdd) {
+    (void)add_pod();
+    lab_->node().run("nft flush ruleset");
+    (void)add_pod();
+    EXPECT_THAT(rules(), HasSubstr("ct state invalid"));
+}
+
+TEST_P(Conntrack, MasqueradingKeepsItsTable) {
+    const Pod a = add_pod({{"ipMasq", true}});
+    EXPECT_THAT(rules(), HasSubstr("ct state invalid"));
+    EXPECT_THAT(rules(), HasSubstr("masquerade"));
+    ASSERT_EQ(a.chain->del(*a.container).rc, 0);
+    EXPECT_THAT(rules(), Not(HasSubstr("podlane")));
+}
+
+TEST_P(Conntrack, TheFirstAddLogsRulesThatEstablishedConnectionsDoNotMeet) {
+    lab_->node().run("nft -f -", "table inet f { chain c { type filter hook forward priority 0; limit rate 1000/second "
+                                 "accept; }\n}\n");
+    const std::string log = lab_->node().dir() + "/log";
+    const Json keys = {{"log", {{"file", log}, {"level", "warning"}}}};
+    (void)add_pod(keys);
+    (void)add_pod(keys);
+    const std::string text = lab_->node().run("cat " + log);
+    const std::string sentence = "chain f c (inet): limit: established connections on the fast path do not meet";
+    EXPECT_THAT(text, HasSubstr(sentence));
+    EXPECT_EQ(text.find(sentence), text.rfind(sentence)) << "once is enough";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Conntrack, testing::Values(LabParameter{"auto", true}, LabParameter{"auto", false}),
+                         lab_parameter_name);
 
 } // namespace
 } // namespace podlane::test

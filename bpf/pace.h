@@ -152,6 +152,22 @@ static __always_inline void look_at(struct tcp_sock *tcp, const struct announced
 	sender->demand_per_s = smaller(demand, announced->own_rate);
 }
 
+/* Functions of their own: the verifier checks them once, and what they return is any number to it. */
+__attribute__((noinline)) __u64 find_part(__u64 target_ns, __u64 backlog, __u64 delay, __u64 acting)
+{
+	struct limit limit = {.target_ns = target_ns};
+
+	return aim(&limit, backlog, delay, acting);
+}
+
+__attribute__((noinline)) __u64 find_first_rate(__u64 target_ns, __u64 free_at_ns, __u64 now, __u64 rate)
+{
+	struct limit_state state = {.free_at_ns = free_at_ns};
+	struct limit limit = {.target_ns = target_ns};
+
+	return behind_backlog(&state, &limit, now, rate);
+}
+
 /* Bytes per second the limit leaves to one flow, UNPACED at most; 0 if there is none. */
 static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction direction, struct flow_share *flow,
 				     const struct sender *sender, enum progress progress)
@@ -166,11 +182,12 @@ static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction directi
 		return 0;
 	if (progress >= BEGINS)
 		weight = weigh(flow, sender);
-	part = aim_now(state, &limit, now);
+	part = find_part(limit.target_ns, backlog_of(state->free_at_ns, &limit, now), hearing_delay(state, &limit),
+			 acting_delay(state));
 	/* The share is not known before the flow has joined, but it is hardly greater then. */
 	rate = scaled(state->fair_bytes_per_s, part);
 	if (progress == BEGINS)
-		rate = behind_backlog(state, &limit, now, rate);
+		rate = find_first_rate(limit.target_ns, state->free_at_ns, now, rate);
 	term = weight_term_of(rate, sender);
 	if (progress == STARTS || is_news(state, flow, weight, now, term)) {
 		bpf_spin_lock(&state->lock);
@@ -182,7 +199,7 @@ static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction directi
 	rate = scaled(state->fair_bytes_per_s, part);
 	state->paced_bytes_per_s = rate; /* without the lock: any flow's will do */
 	if (progress == BEGINS)
-		rate = behind_backlog(state, &limit, now, rate);
+		rate = find_first_rate(limit.target_ns, state->free_at_ns, now, rate);
 	flow->rate = smaller(rate, UNPACED);
 	__sync_fetch_and_add(&state->paced, 1);
 	return flow->rate;

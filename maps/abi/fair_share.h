@@ -91,11 +91,6 @@ ABI_INLINE __u64 aim(const struct limit *limit, __u64 backlog, __u64 delay, __u6
 	return above > least ? above : least;
 }
 
-ABI_INLINE __u64 aim_now(const struct limit_state *state, const struct limit *limit, __u64 now)
-{
-	return aim(limit, backlog_of(state->free_at_ns, limit, now), hearing_delay(state, limit), acting_delay(state));
-}
-
 /*
  * The first segments of many connections are ahead of what is paced: the next two of a flow that begins leave when
  * those have left. A backlog that is usual is not waited for, and a longer one than LONGEST_WAIT_NS is of a clock that

@@ -143,7 +143,8 @@ class Simulation {
         what.demand_per_s = std::min(held * 1000000 / std::max<std::uint64_t>(what.round_trip_us, DEMAND_US),
                                      2 * flow.window * kPayload * 1000000 / what.round_trip_us);
         const std::uint32_t weight = weigh(&flow.share, &what);
-        const std::uint64_t part = aim_now(&state_, &limit_, now_);
+        const std::uint64_t part = aim(&limit_, backlog_of(state_.free_at_ns, &limit_, now_),
+                                       hearing_delay(&state_, &limit_), acting_delay(&state_));
         const std::uint64_t term = weight_term_of(scaled(state_.fair_bytes_per_s, part), &what);
         if (is_news(&state_, &flow.share, weight, now_, term))
             set_weight(&state_, &limit_, &flow.share, weight, now_, term);

@@ -125,11 +125,10 @@ static __always_inline bool is_opted_out(struct nf_conn___podlane *ct)
  * Both directions were let through, and nothing needs to see the payload. TCP: the windows of packets that bypass
  * conntrack are unknown to it, so it must accept the FIN that follows them.
  */
-static __always_inline bool may_bypass(struct nf_conn___podlane *ct, __u8 protocol)
+static __always_inline bool may_bypass(struct nf_conn___podlane *ct, struct net___podlane *net, __u8 protocol)
 {
 	const unsigned long needed = CT_SEEN_REPLY | CT_ASSURED | CT_CONFIRMED;
 	const unsigned long refused = CT_DYING | CT_TEMPLATE | CT_NAT_CLASH | CT_HELPER | CT_SEQ_ADJUST;
-	struct net___podlane *net = ct->ct_net.net;
 
 	if ((ct->status & (needed | refused)) != needed || is_opted_out(ct) || has_ipsec_policies(net))
 		return false;
@@ -141,9 +140,8 @@ static __always_inline bool may_bypass(struct nf_conn___podlane *ct, __u8 protoc
  * Gives the entry the time-out that a packet on the slow path would have given it. The kernel counts in jiffies and
  * takes milliseconds: the length of a second is read back from a time-out of 1000 s.
  */
-static __always_inline void renew_timeout(struct nf_conn___podlane *ct, __u8 protocol)
+static __always_inline void renew_timeout(struct nf_conn___podlane *ct, struct net___podlane *net, __u8 protocol)
 {
-	struct net___podlane *net = ct->ct_net.net;
 	__u32 full = protocol == IPPROTO_TCP ? net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_ESTABLISHED]
 					     : net->ct.nf_ct_proto.udp.timeouts[CT_UDP_REPLIED];
 	__u32 now = bpf_jiffies64(), hz;
@@ -196,6 +194,7 @@ static __always_inline bool query_conntrack(struct __sk_buff *skb, struct flow_s
 	bool is_ipv4 = skb->protocol == bpf_htons(ETH_P_IP);
 	struct ct_opts *opts = &work->opts;
 	struct nf_conn___podlane *ct;
+	struct net___podlane *net;
 	bool good;
 
 	__builtin_memset(opts, 0, sizeof(*opts));
@@ -208,13 +207,16 @@ static __always_inline bool query_conntrack(struct __sk_buff *skb, struct flow_s
 		ct = bpf_skb_ct_lookup(skb, &work->tuple, sizeof(work->tuple.ipv6), opts, sizeof(*opts));
 	if (!ct)
 		return false;
-	good = may_bypass(ct, protocol);
+	/* One load: at each one the verifier of 6.18 searches all type information of the kernel, four times. */
+	net = ct->ct_net.net;
+	asm volatile("" : "+r"(net));
+	good = may_bypass(ct, net, protocol);
 	if (good && opts->dir)
 		read_translation(&ct->tuplehash[0].tuple, is_ipv4, &work->flow);
 	else if (good)
 		read_translation(&ct->tuplehash[1].tuple, is_ipv4, &work->flow);
 	if (good)
-		renew_timeout(ct, protocol);
+		renew_timeout(ct, net, protocol);
 	bpf_ct_release(ct);
 	return good;
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* TC ingress of a host-side veth: handles what a pod sends. */
+#define BPF_NO_PRESERVE_ACCESS_INDEX /* see to_uplink.bpf.c */
+
 #include "bpf/antispoof.h"
 #include "bpf/egress_route.h"
 #include "bpf/endpoint.h"

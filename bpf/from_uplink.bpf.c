@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* TC ingress of an uplink: handles what comes from other nodes. */
+#define BPF_NO_PRESERVE_ACCESS_INDEX /* see to_uplink.bpf.c */
+
 #include "bpf/fib.h"
 #include "bpf/finish.h"
 #include "bpf/flow_cache.h"

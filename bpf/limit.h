@@ -42,13 +42,18 @@ static __always_inline __u32 segments_sent(struct __sk_buff *skb)
 	return tcp ? tcp->data_segs_out : NO_SEGMENTS;
 }
 
+/* What is read of the kernel's struct sock, with which a struct tcp_sock begins. */
+struct sock___podlane {
+	unsigned long sk_max_pacing_rate;
+} __attribute__((preserve_access_index));
+
 /* A rate was announced to the sender: it sends no faster, and hears of the backlog without a loss. */
 static __always_inline bool is_paced_socket(struct __sk_buff *skb)
 {
 	struct bpf_sock *socket = skb->sk;
-	struct tcp_sock *tcp = socket ? bpf_skc_to_tcp_sock(socket) : 0;
+	struct sock___podlane *tcp = socket ? (void *)bpf_skc_to_tcp_sock(socket) : 0;
 
-	return tcp && tcp->inet_conn.icsk_inet.sk.sk_max_pacing_rate != ~0UL;
+	return tcp && tcp->sk_max_pacing_rate != ~0UL;
 }
 
 /*

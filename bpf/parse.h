@@ -313,6 +313,11 @@ static __always_inline void merge_paths(struct packet *p)
 	p->detour ^= zero;
 	p->starts_flow ^= zero;
 	p->changes_state ^= zero;
+	p->l4_offset ^= zero;
+	p->ip.source.word[0] ^= zero;
+	p->ip.source.word[3] ^= zero;
+	p->ip.destination.word[0] ^= zero;
+	p->ip.destination.word[3] ^= zero;
 	p->flow.local_port ^= zero;
 	p->flow.peer_port ^= zero;
 #pragma unroll

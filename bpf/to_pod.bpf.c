@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* TC egress of a host-side veth: caches the flows that the host stack delivers to a pod, so that replies take it too.
  */
+#define BPF_NO_PRESERVE_ACCESS_INDEX /* see to_uplink.bpf.c */
+
 #include "bpf/edt.h"
 #include "bpf/endpoint.h"
 #include "bpf/finish.h"

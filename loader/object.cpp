@@ -206,6 +206,20 @@ Result<void> read_constants(int program_fd, LoadSettings &settings) {
 
 namespace {
 
+// Every object has all maps; the one that is verified fastest creates them.
+Result<void> load_with_maps(to_uplink_bpf &to_uplink, const std::string &directory, const LoadSettings &settings,
+                            const std::string &maps_from) {
+    set_map_sizes(to_uplink.obj, settings);
+    if (!maps_from.empty())
+        TRY(reuse_maps(to_uplink.obj, maps_from));
+    TRY(load(to_uplink.obj, PODLANE_PROGRAM_TO_UPLINK));
+    TRY(count_unknown(to_uplink.obj));
+    TRY(name_netns(directory, TRY(own_netns())));
+    TRY(pin_maps(to_uplink.obj, directory));
+    return pin(bpf_program__fd(to_uplink.progs.pl_to_uplink), directory, PODLANE_PROGRAM_TO_UPLINK);
+}
+
+// Nearly all of the time is the verifier's, and that of reading the kernel's type information.
 Result<void> load_once(const std::string &directory, const LoadSettings &settings, const std::string &maps_from) {
     keep_libbpf_log();
     const Owned<from_pod_bpf> from_pod(from_pod_bpf__open(), &from_pod_bpf__destroy);
@@ -217,31 +231,27 @@ Result<void> load_once(const std::string &directory, const LoadSettings &setting
     for (auto *mark : {&from_pod->rodata->fast_mark, &to_pod->rodata->fast_mark, &from_uplink->rodata->fast_mark,
                        &to_uplink->rodata->fast_mark})
         *mark = settings.mark;
-    LoadSettings flows = settings;
-    flows.conntrack = settings.conntrack && TRY(kernel_has_ct_lookup());
-    set_flow_constants(*from_pod->rodata, flows);
-    set_flow_constants(*from_uplink->rodata, flows);
     for (auto *build : {&from_pod->rodata->podlane_build, &to_pod->rodata->podlane_build,
                         &from_uplink->rodata->podlane_build, &to_uplink->rodata->podlane_build})
         *build = own_build();
-    // Every object has all maps; the one that is verified fastest creates them.
+    const auto set_flows = [&]() -> Result<void> {
+        LoadSettings flows = settings;
+        flows.conntrack = settings.conntrack && TRY(kernel_has_ct_lookup());
+        set_flow_constants(*from_pod->rodata, flows);
+        set_flow_constants(*from_uplink->rodata, flows);
+        return {};
+    };
+    TRY(run_both(set_flows, [&] { return load_with_maps(*to_uplink, directory, settings, maps_from); }));
     const bpf_object *maps = to_uplink->obj;
-    set_map_sizes(to_uplink->obj, settings);
-    if (!maps_from.empty())
-        TRY(reuse_maps(to_uplink->obj, maps_from));
-    TRY(load(to_uplink->obj, PODLANE_PROGRAM_TO_UPLINK));
-    TRY(count_unknown(maps));
-    TRY(name_netns(directory, TRY(own_netns())));
-    TRY(pin_maps(maps, directory));
-    TRY(pin(bpf_program__fd(to_uplink->progs.pl_to_uplink), directory, PODLANE_PROGRAM_TO_UPLINK));
+    const auto load_those_of_pods = [&]() -> Result<void> {
+        TRY(load_sharing(from_pod->obj, maps, PODLANE_PROGRAM_FROM_POD, directory));
+        return load_sharing(to_pod->obj, maps, PODLANE_PROGRAM_TO_POD, directory);
+    };
     const auto load_others = [&]() -> Result<void> {
         TRY(load_sharing(from_uplink->obj, maps, PODLANE_PROGRAM_FROM_UPLINK, directory));
-        TRY(load_sharing(to_pod->obj, maps, PODLANE_PROGRAM_TO_POD, directory));
         return load_pacing(maps, directory);
     };
-    // Nearly all of the time is the verifier's, and pl_from_pod takes more of it than the other programs together.
-    return run_both([&] { return load_sharing(from_pod->obj, maps, PODLANE_PROGRAM_FROM_POD, directory); },
-                    load_others);
+    return run_both(load_those_of_pods, load_others); // they take about as long
 }
 
 } // namespace

@@ -3,10 +3,12 @@
 
 #include "maps/clock.hpp"
 #include "maps/fd.hpp"
+#include "maps/printable.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -80,11 +82,10 @@ void log(cni::Log::Level level, std::string_view text) {
     const Destination &to = destination();
     if (!is_logged(level))
         return;
-    std::string line =
-        now() + " " + std::string(kLevels.at(static_cast<std::size_t>(level))) + " " + to.identity + ": ";
-    for (const char c : text)
-        line += c == '\n' ? ' ' : c;
-    line += '\n';
+    std::string one_line(text);
+    std::ranges::replace(one_line, '\n', ' ');
+    const std::string line = now() + " " + std::string(kLevels.at(static_cast<std::size_t>(level))) + " " +
+                             printable(to.identity + ": " + one_line) + "\n";
     // One write a line, so that lines of parallel calls do not mix.
     if (write(to.file ? to.file.get() : STDERR_FILENO, line.data(), line.size()) < 0)
         return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/cni/environment.hpp"
 
+#include "maps/printable.hpp"
 #include "plugin/cni/json.hpp"
 
 #include <algorithm>
@@ -195,7 +196,7 @@ Result<Arguments> parse_arguments(std::string_view text) {
         const std::string_view key = pair.substr(0, equals);
         const std::string_view value = pair.substr(equals + 1);
         if (std::string *const field = identity_field(arguments.pod, key))
-            *field = value;
+            *field = printable(value); // it is shown in logs, on terminals and as metrics
         else if (key == "IgnoreUnknown")
             ignore_unknown = TRY(parse_ignore_unknown(value));
         else if (key == "IP")

@@ -112,6 +112,15 @@ TEST(CniEnvironment, ArgumentsOfRuntimesThatDoNotAskToIgnoreThem) {
     EXPECT_EQ(args("K8S_POD_NAME=a"), "K8S_POD_NAME=a");
 }
 
+// What is not cannot be shown otherwise: in a log, on a terminal, as a metric.
+TEST(CniEnvironment, NamesOfAPodAreOneLineOfText) {
+    const auto arguments = parse_arguments("K8S_POD_NAME=a\nb;K8S_POD_NAMESPACE=\033[2J;K8S_POD_UID=\xff");
+    ASSERT_TRUE(arguments) << arguments.error().message;
+    EXPECT_EQ(arguments->pod.name, "a?b");
+    EXPECT_EQ(arguments->pod.ns, "?[2J");
+    EXPECT_EQ(arguments->pod.uid, "?");
+}
+
 TEST(CniEnvironment, UnknownArgumentIsNamed) {
     const auto arguments = parse_arguments("K8S_POD_NAME=a;COLOUR=red");
     ASSERT_FALSE(arguments);

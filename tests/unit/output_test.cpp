@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Quantities in words; and one declaration of columns, printed as a table, as a record and as JSON.
+#include "tools/output/exposition.hpp"
 #include "tools/output/table.hpp"
 #include "tools/output/words.hpp"
 
@@ -106,6 +107,19 @@ TEST(Table, is_not_cut_where_there_is_no_terminal) {
 TEST(Table, counts_characters_not_bytes) {
     const Table table{{{"A", "", ""}, {"B", "", ""}}, {{text_cell("ééé"), text_cell("x")}}};
     EXPECT_EQ(table_text(table, {}), "A    B\nééé  x\n");
+}
+
+TEST(Table, prints_nothing_that_a_terminal_obeys) {
+    const Table table = make_table(kColumns, std::vector<Row>{{"a\nb\033[2J", 5}});
+    EXPECT_EQ(table_text(table, {}), "NAME     SIZE\na?b?[2J     5\n");
+    EXPECT_EQ(record_text(table, {}), "name  a?b?[2J\nsize  5\n");
+}
+
+TEST(Exposition, label_values_are_one_line_of_utf8) {
+    Exposition out(MetricsFormat::prometheus);
+    out.gauge("up", "Help.");
+    out.sample({{"pod", "a\"} 1\nforged 1\xff"}}, 1);
+    EXPECT_EQ(std::move(out).text(), "# HELP up Help.\n# TYPE up gauge\nup{pod=\"a\\\"} 1?forged 1?\"} 1\n");
 }
 
 TEST(Table, colours_only_where_the_style_allows_it) {

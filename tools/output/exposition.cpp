@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "exposition.hpp"
 
+#include "maps/printable.hpp"
+
 #include <array>
 #include <cstdio>
 
@@ -50,7 +52,7 @@ void Exposition::put_text(std::string_view suffix, const Labels &labels, std::st
     text_ += name_ + std::string(suffix);
     std::string_view separator = "{";
     for (const auto &[name, content] : labels) {
-        text_ += std::string(separator) + std::string(name) + "=\"" + escaped(content, true) + "\"";
+        text_ += std::string(separator) + std::string(name) + "=\"" + escaped(printable(content), true) + "\"";
         separator = ",";
     }
     text_ += std::string(labels.empty() ? "" : "}") + " " + std::string(value) + "\n";

@@ -2,6 +2,7 @@
 // Columns are declared once; a table of them is printed as text, a record of them as lines, both as JSON.
 #pragma once
 
+#include "maps/printable.hpp"
 #include "terminal.hpp"
 #include "value.hpp"
 
@@ -62,6 +63,9 @@ Table make_table(const std::array<Column<Row>, N> &columns, const std::vector<Ro
         for (const Column<Row> &column : columns)
             if (is_wanted(column.heading))
                 cells.push_back(column.cell(row));
+        for (Cell &cell : cells)
+            if (!is_printable(cell.text))
+                cell.text = printable(cell.text);
     }
     return table;
 }

@@ -15,9 +15,11 @@
 #include <linux/capability.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -86,15 +88,6 @@ Result<std::string> serve(const cni::Request &request) {
     return Error{ErrorCode::internal, "no such command"};
 }
 
-int explain_by_hand() {
-    std::fprintf(stderr,
-                 "podlane %s: a CNI plugin (CNI protocol versions %s)\n"
-                 "A container runtime runs it with CNI_COMMAND in the environment and a network configuration on\n"
-                 "standard input. To look at the node's endpoints, use podlanectl.\n",
-                 std::string(kVersion).c_str(), cni::supported_versions_text().c_str());
-    return 0;
-}
-
 Result<void> print(std::string text) {
     if (text.empty())
         return {};
@@ -110,6 +103,19 @@ Result<void> print(std::string text) {
     return {};
 }
 
+int explain_by_hand(std::span<const char *const> words) {
+    if (!words.empty() && (std::string_view(words.front()) == "--version" || std::string_view(words.front()) == "-V")) {
+        const auto printed = print("podlane " + std::string(kVersion));
+        return printed ? 0 : 1;
+    }
+    std::fprintf(stderr,
+                 "podlane %s: a CNI plugin (CNI protocol versions %s)\n"
+                 "A container runtime runs it with CNI_COMMAND in the environment and a network configuration on\n"
+                 "standard input. To look at the node's endpoints, use podlanectl.\n",
+                 std::string(kVersion).c_str(), cni::supported_versions_text().c_str());
+    return 0;
+}
+
 // On standard error if standard output takes nothing: runtimes show that instead.
 int fail(const Error &error, cni::Version version) {
     log(cni::Log::Level::error, error.message);
@@ -119,11 +125,11 @@ int fail(const Error &error, cni::Version version) {
     return 1;
 }
 
-int run() {
+int run(std::span<const char *const> words) {
     reserve_standard_streams();
     const cni::Environment environment = read_environment();
     if (!environment.contains("CNI_COMMAND"))
-        return explain_by_hand();
+        return explain_by_hand(words);
     const auto read = read_input();
     if (!read)
         return fail(read.error(), cni::kNewestVersion);
@@ -154,4 +160,7 @@ int run() {
 } // namespace
 } // namespace podlane
 
-int main() { return podlane::run(); }
+int main(int count, char **words) {
+    const std::span all(words, static_cast<std::size_t>(count));
+    return podlane::run(all.subspan(std::min<std::size_t>(all.size(), 1)));
+}

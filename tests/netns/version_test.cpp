@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // VERSION and a call by hand need nothing and change nothing.
+#include "maps/version.hpp"
 #include "tests/harness/node.hpp"
 
 #include <gtest/gtest.h>
@@ -43,6 +44,14 @@ TEST(Version, ByHandItSaysWhatItIs) {
     EXPECT_NE(output.err.find("podlane "), std::string::npos) << output.err;
     EXPECT_NE(output.err.find("CNI_COMMAND"), std::string::npos) << output.err;
     EXPECT_NE(output.err.find("podlanectl"), std::string::npos) << output.err;
+}
+
+TEST(Version, ByHandItPrintsItsVersion) {
+    const Node node;
+    const Output output = run(node.ns(), {node.plugins() + "/podlane", "--version"});
+    EXPECT_EQ(output.rc, 0);
+    EXPECT_EQ(output.out, "podlane " + std::string(kVersion) + "\n");
+    EXPECT_EQ(output.err, "");
 }
 
 } // namespace

@@ -44,7 +44,7 @@ void put(std::string &into, std::string_view name, std::string_view value) {
 }
 
 // Each text of a record, by the name that it has in the file.
-constexpr std::array<std::pair<std::string_view, std::string AttachmentRecord::*>, 10> kTexts = {
+constexpr std::array<std::pair<std::string_view, std::string AttachmentRecord::*>, 13> kTexts = {
     {{"container", &AttachmentRecord::container_id},
      {"ifname", &AttachmentRecord::ifname},
      {"network", &AttachmentRecord::network},
@@ -54,7 +54,10 @@ constexpr std::array<std::pair<std::string_view, std::string AttachmentRecord::*
      {"args", &AttachmentRecord::args},
      {"path", &AttachmentRecord::path},
      {"config", &AttachmentRecord::config},
-     {"lease", &AttachmentRecord::lease}}};
+     {"lease", &AttachmentRecord::lease},
+     {"node-name", &AttachmentRecord::node_name},
+     {"labels", &AttachmentRecord::labels},
+     {"annotations", &AttachmentRecord::annotations}}};
 
 std::string to_text(const AttachmentRecord &record) {
     std::string body;
@@ -156,6 +159,24 @@ Result<void> remove_file(const std::string &path) {
 }
 
 } // namespace
+
+std::string lines_of(const std::map<std::string, std::string, std::less<>> &pairs) {
+    std::string lines;
+    for (const auto &[key, value] : pairs)
+        lines += key + "=" + value + "\n";
+    return lines;
+}
+
+std::map<std::string, std::string, std::less<>> pairs_in(std::string_view lines) {
+    std::map<std::string, std::string, std::less<>> pairs;
+    while (!lines.empty()) {
+        const std::string_view line = lines.substr(0, lines.find('\n'));
+        if (const auto equals = line.find('='); equals != std::string_view::npos)
+            pairs.emplace(line.substr(0, equals), line.substr(equals + 1));
+        lines.remove_prefix(std::min(line.size() + 1, lines.size()));
+    }
+    return pairs;
+}
 
 AttachmentRecords::AttachmentRecords(const std::string &state_directory, const std::string &root)
     : directory_(state_directory + "/" + escaped(root)) {}

@@ -13,8 +13,10 @@
 #include "maps/result.hpp"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace podlane {
@@ -34,10 +36,17 @@ struct AttachmentRecord {
     std::string path;                // CNI_PATH
     std::string config;              // standard input of the ADD
     std::string lease;               // result of the IPAM plugin; empty before it is known, and where Podlane has none
+    std::string node_name;           // of the node, in the administrator's words
+    std::string labels;              // "key=value" lines
+    std::string annotations;         // "key=value" lines
     std::uint32_t uplink = 0;        // ifindex of the network's own uplink; 0: none
     bool only_lease = false;         // everything but the lease is removed already
     std::optional<endpoint> entry{}; // as in endpoints_v1; none before it is known
 };
+
+// "key=value" lines; a key holds neither '=' nor a line end, a value no line end.
+std::string lines_of(const std::map<std::string, std::string, std::less<>> &pairs);
+std::map<std::string, std::string, std::less<>> pairs_in(std::string_view lines);
 
 // The records of one root of pins.
 class AttachmentRecords {

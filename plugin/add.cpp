@@ -284,6 +284,20 @@ Result<void> record_on_disk(const cni::Request &request, Rollback &rollback) {
     return records.write(TRY(record_of(request)));
 }
 
+void log_identity(const cni::PodIdentity &pod) {
+    if (!is_logged(cni::Log::Level::info) || (pod.labels.empty() && pod.annotations.empty()))
+        return;
+    std::string text;
+    const auto put = [&](const char *what, const cni::Labels &all) {
+        text += all.empty() ? "" : std::string(text.empty() ? "" : "; ") + what;
+        for (const auto &[key, value] : all)
+            text += " " + key + "=" + value;
+    };
+    put("labels", pod.labels);
+    put("annotations", pod.annotations);
+    log(cni::Log::Level::info, text);
+}
+
 Result<cni::Attachment> make(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
                              Sockets &sockets, const Tables &tables, Rollback &rollback) {
     const std::optional<EgressRoute> way = TRY(find_egress_route(request.config, sockets.host));
@@ -307,6 +321,7 @@ Result<std::string> add(const cni::Request &request) {
     if (!request.netns_override && pod == TRY(net::Namespace::current()))
         return Error{ErrorCode::invalid_environment, "CNI_NETNS " + request.netns + " is the plugin's own namespace",
                      "set CNI_NETNS_OVERRIDE=1 if that is meant"};
+    log_identity(request.pod);
     wait_for_other_adds(pod);
     TRY(prepare_node(request.config));
     const Tables tables = TRY(open_node(request.config));

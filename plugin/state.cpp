@@ -3,11 +3,19 @@
 
 #include "loader/net/namespace.hpp"
 #include "maps/clock.hpp"
+#include "maps/printable.hpp"
 #include "plugin/cni/environment.hpp"
 #include "plugin/cni/ipam_config.hpp"
 #include "plugin/cni/request.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/cni/version.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <cstdlib>
+#include <string_view>
 
 namespace podlane {
 namespace {
@@ -20,6 +28,16 @@ std::string joined(const std::vector<std::string> &parts) {
 }
 
 Result<std::uint64_t> own_namespace() { return TRY(net::Namespace::current()).inode(); }
+
+// What names the node for its administrator; the last resort needs nobody's word.
+std::string node_name(const cni::Config &config) {
+    if (!config.node_name.empty())
+        return config.node_name;
+    if (const char *const given = std::getenv("NODENAME"); given != nullptr && *given != '\0')
+        return printable(std::string_view(given).substr(0, HOST_NAME_MAX));
+    std::array<char, HOST_NAME_MAX + 1> name{};
+    return gethostname(name.data(), HOST_NAME_MAX) == 0 ? printable(name.data()) : std::string();
+}
 
 } // namespace
 
@@ -38,6 +56,9 @@ Result<AttachmentRecord> record_of(const cni::Request &request) {
     record.args = request.args;
     record.path = joined(request.path);
     record.config = request.raw_config;
+    record.node_name = node_name(request.config);
+    record.labels = lines_of(request.pod.labels);
+    record.annotations = lines_of(request.pod.annotations);
     return record;
 }
 

@@ -3,6 +3,7 @@
 
 #include "maps/abi/limit_math.h"
 #include "plugin/cni/keys.hpp"
+#include "plugin/cni/labels.hpp"
 #include "plugin/cni/values.hpp"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ using json::Node;
 using Wide = unsigned __int128;
 
 constexpr std::array<std::string_view, 4> kLimits{"ingressRate", "ingressBurst", "egressRate", "egressBurst"};
-constexpr const char *kAnnotations = "io.kubernetes.cri.pod-annotations";
+
 constexpr std::uint64_t kLowestAnnotation = 1000;              // as the kubelet has it: 1k
 constexpr std::uint64_t kHighestAnnotation = 1000000000000000; // and 1P bits per second
 constexpr unsigned kMostDigits = 18;
@@ -200,7 +201,7 @@ Result<std::optional<Bandwidth>> read_bandwidth(const Node &root) {
     const bool only_static = TRY(read_rule(root.at("limitRule")));
     const auto configured = TRY(read_configured(root));
     const Node runtime = root.at_any_case("runtimeConfig");
-    const auto annotated = TRY(read_annotations(runtime.at_any_case(kAnnotations)));
+    const auto annotated = TRY(read_annotations(runtime.at_any_case(kPodAnnotations)));
     Bandwidth limits = annotated.value_or(Bandwidth{});
     if (const Node capability = runtime.at_any_case("bandwidth"); capability.present())
         limits = TRY(read_limits(capability));

@@ -3,6 +3,7 @@
 
 #include "maps/printable.hpp"
 #include "plugin/cni/json.hpp"
+#include "plugin/cni/labels.hpp"
 
 #include <algorithm>
 #include <array>
@@ -132,6 +133,15 @@ std::string *identity_field(PodIdentity &pod, std::string_view key) {
 // Those of runtimes that do not ask to ignore what a plugin does not know.
 bool is_of_runtime(std::string_view key) { return key.starts_with("NOMAD_") || key.starts_with("NERDCTL_"); }
 
+// Kept as a label, as far as it can be one.
+void add_unknown(Arguments &arguments, std::string_view key, std::string_view value, std::string &first) {
+    (void)add_label(arguments.pod.labels, key, value);
+    if (is_of_runtime(key))
+        arguments.has_foreign = true;
+    else if (first.empty())
+        first = std::string(key) + "=" + std::string(value);
+}
+
 std::vector<std::string> required_variables(Command command) {
     switch (command) {
     case Command::add:
@@ -180,7 +190,7 @@ bool is_interface_mac(const Mac &mac) { return (mac[0] & 1U) == 0 && mac != Mac{
 Result<Arguments> parse_arguments(std::string_view text) {
     Arguments arguments;
     bool ignore_unknown = false;
-    std::string_view unknown;
+    std::string unknown;
     if (text.size() > kLongestVariable)
         return invalid("CNI_ARGS", "is longer than 128 KiB", "a shorter text");
     while (!text.empty()) {
@@ -203,10 +213,8 @@ Result<Arguments> parse_arguments(std::string_view text) {
             arguments.ips = TRY(parse_ips(value));
         else if (key == "MAC" && !value.empty())
             arguments.mac = TRY(parse_argument_mac(value));
-        else if (is_of_runtime(key))
-            arguments.has_foreign = true;
-        else if (key != "MAC" && unknown.empty())
-            unknown = pair;
+        else if (key != "MAC")
+            add_unknown(arguments, key, value, unknown);
     }
     if (!unknown.empty() && !ignore_unknown)
         return invalid("CNI_ARGS", "contains the unknown " + quote(unknown), "IgnoreUnknown=1 beside keys of others");

@@ -223,6 +223,11 @@ constexpr auto kKeys = std::to_array<Key>({
      "directory for the records of attachments, one small file each: what DEL, GC and repairs go by after a reboot or "
      "lost maps. Not on a tmpfs",
      checked<&Config::state_dir, read_directory>},
+    {"identity", top, "list of `\"annotations\"`, `\"labels\"`, `\"mesos\"`, `\"cni-args\"`", "none",
+     "where the pod's labels come from, besides CNI_ARGS: see [IDENTITY.md](IDENTITY.md)",
+     checked<&Config::identity, read_identity_sources>},
+    {"nodename", top, "string of at most 253 characters", "`$NODENAME`, else the host's name",
+     "name of the node in the records of its endpoints", checked<&Config::node_name, read_node_name>},
     {"ipamTimeout", top, "seconds, 1 to 3600", "30",
      "how long the IPAM plugin may take; then it is killed, and the call fails",
      checked<&Config::ipam_timeout_s, read_ipam_timeout>},

@@ -4,6 +4,7 @@
 #include "plugin/cni/config.hpp"
 #include "plugin/cni/environment.hpp"
 #include "plugin/cni/json.hpp"
+#include "plugin/cni/labels.hpp"
 #include "plugin/cni/keys.hpp"
 #include "plugin/cni/version.hpp"
 
@@ -98,6 +99,8 @@ Result<Request> parse_request(const Environment &environment, std::string_view s
     TRY(check_repeated(stdin_text, request));
     request.config = TRY(read_config(read, request.command, arguments, request.ignored));
     request.warnings = warnings_of(read, request.config, request.command);
+    if (request.command == Command::add)
+        read_identity(read, request.config.identity, request.pod);
     return request;
 }
 

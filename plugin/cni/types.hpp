@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,12 +25,25 @@ struct Version {
     auto operator<=>(const Version &) const = default;
 };
 
+// What is said of a pod, key by key. Bounded and printable (plugin/cni/labels.hpp).
+using Labels = std::map<std::string, std::string, std::less<>>;
+
 // From CNI_ARGS and, where it is silent, from the config; empty where nobody said it.
 struct PodIdentity {
     std::string name;
     std::string ns;
     std::string uid;
     std::string infra_container_id;
+    Labels labels;      // of the runtime
+    Labels annotations; // of the pod's author
+};
+
+// Where labels and annotations come from, beside CNI_ARGS.
+enum IdentitySource : std::uint32_t {
+    kAnnotations = 1U << 0U,
+    kLabels = 1U << 1U,
+    kMesos = 1U << 2U,
+    kCniArgs = 1U << 3U,
 };
 
 struct Interface {
@@ -150,6 +164,8 @@ struct Config {
     std::array<LimitedPrefixes, 2> limited_prefixes; // by enum limit_direction
     std::vector<ValidAttachment> valid_attachments;  // GC only
     Dns dns{};                                       // put into the result where the IPAM plugin gave none
+    std::uint32_t identity = 0;                      // IdentitySource
+    std::string node_name{};                         // empty: $NODENAME, or the name of the host
     bool operator==(const Config &) const = default;
 };
 

@@ -3,6 +3,7 @@
 
 #include "maps/abi/interface.h"
 #include "maps/abi/network.h"
+#include "maps/printable.hpp"
 #include "plugin/cni/attachment.hpp"
 #include "plugin/cni/environment.hpp"
 
@@ -139,6 +140,29 @@ Result<void> read_ether_types(const Node &node, std::uint32_t &into) {
             return element.wrong("a name");
         into |= flag;
     }
+    return {};
+}
+
+Result<void> read_identity_sources(const Node &node, std::uint32_t &into) {
+    constexpr std::array<Word<std::uint32_t>, 4> kWords{
+        {{"annotations", kAnnotations}, {"labels", kLabels}, {"mesos", kMesos}, {"cni-args", kCniArgs}}};
+    if (!node.present())
+        return {};
+    for (const Node &element : TRY(node.elements(R"(["annotations"])"))) {
+        std::uint32_t source = 0;
+        TRY(read_word(element, kWords, source));
+        if (source == 0)
+            return element.wrong("a name");
+        into |= source;
+    }
+    return {};
+}
+
+Result<void> read_node_name(const Node &node, std::string &into) {
+    constexpr std::size_t kLongest = 253; // of a name in the DNS
+    TRY(json::read(node, into));
+    if (node.present() && (into.empty() || into.size() > kLongest || !is_printable(into)))
+        return node.wrong("1 to 253 printable characters");
     return {};
 }
 

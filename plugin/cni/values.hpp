@@ -16,6 +16,8 @@ Result<void> read_name(const json::Node &node, std::string &into);
 Result<void> read_fast_path(const json::Node &node, FastPath &into);
 Result<void> read_attach(const json::Node &node, AttachBy &into);
 Result<void> read_ether_types(const json::Node &node, std::uint32_t &into);
+Result<void> read_identity_sources(const json::Node &node, std::uint32_t &into);
+Result<void> read_node_name(const json::Node &node, std::string &into);
 Result<void> read_limiter(const json::Node &node, Limiter &into);
 Result<void> read_log_file(const json::Node &node, std::string &into);
 Result<void> read_log_level(const json::Node &node, Log::Level &into);

@@ -27,6 +27,7 @@ enum class Opt : unsigned {
     address,
     interface,
     network,
+    selector,
     all,
     reasons,
     source,
@@ -92,7 +93,8 @@ class Opts {
 inline constexpr Opts kHelp{Opt::help};
 inline constexpr Opts kPlain{Opt::json, Opt::bpffs, Opt::help};
 inline constexpr Opts kRead = kPlain | Opts{Opt::watch};
-inline constexpr Opts kSelect{Opt::pod, Opt::ns, Opt::container, Opt::address, Opt::interface, Opt::network};
+inline constexpr Opts kSelect{Opt::pod,       Opt::ns,      Opt::container, Opt::address,
+                              Opt::interface, Opt::network, Opt::selector};
 
 struct Call;
 

@@ -12,6 +12,7 @@ constexpr std::array<Option, static_cast<std::size_t>(Opt::count)> kOptions = {{
     {Opt::address, 'a', "address", "IP", "the owner of this address"},
     {Opt::interface, 'i', "interface", "HOSTIF", "the endpoint behind this interface of the node"},
     {Opt::network, '\0', "network", "NAME", "endpoints of this network"},
+    {Opt::selector, 'l', "selector", "LABELS", "pods with these labels: KEY=VALUE,KEY!=VALUE,KEY,!KEY"},
     {Opt::all, '\0', "all", "", "include what is left out by default"},
     {Opt::reasons, '\0', "reasons", "", "list the reasons and their meaning only"},
     {Opt::source, '\0', "source", "IP", "packets sent from this address"},

@@ -9,6 +9,7 @@
 #include "tools/podlanectl/views/counter.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/history.hpp"
+#include "tools/podlanectl/views/labels.hpp"
 #include "tools/podlanectl/views/map.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 #include "tools/podlanectl/views/selection.hpp"
@@ -29,13 +30,14 @@ using output::MetricsFormat;
 // Everything is read before anything is printed.
 struct Reading {
     std::vector<EndpointEntry> endpoints;
+    std::vector<std::string> nodes;         // of the endpoints, in their order
     std::vector<EndpointCounters> counters; // first those of the endpoints, in their order
     std::vector<std::pair<std::uint32_t, bandwidth>> limits;
     std::vector<UplinkReport> uplinks;
     std::vector<MapReport> maps;
 };
 
-Result<Reading> read_all(const Selection &selection, const World &world) {
+Result<Reading> read_all(const Selection &selection, const std::string &state_directory, const World &world) {
     Reading all;
     auto endpoints = selected_endpoints(selection, world);
     // Endpoints come and go between two scrapes.
@@ -43,6 +45,9 @@ Result<Reading> read_all(const Selection &selection, const World &world) {
         return std::move(endpoints).error();
     if (endpoints)
         all.endpoints = *std::move(endpoints);
+    const AttachmentRecords records(state_directory, world.bpffs);
+    for (const EndpointEntry &one : all.endpoints)
+        all.nodes.push_back(TRY(recorded(records, one)).node_name);
     all.counters = TRY(read_counters(all.endpoints, true, world));
     all.limits = TRY((read_map<std::uint32_t, bandwidth>(world.bpffs, PODLANE_MAP_BANDWIDTHS)));
     all.uplinks = TRY(read_uplinks(world));
@@ -76,6 +81,13 @@ void put_reasons(Exposition &out, const Labels &who, const counters &total, Pick
         Labels labels = only_drops ? who : with(who, "kind", kind);
         out.sample(with(std::move(labels), "reason", reason_name(reason)), pick(total.by_reason[reason]));
     }
+}
+
+// Labels of pods are without bounds in number: only the names that a cluster keeps are here.
+void put_nodes(Exposition &out, const Reading &all) {
+    out.gauge("podlane_endpoint_info", "1; the node of an endpoint, as its configuration names it.");
+    for (std::size_t i = 0; i < all.endpoints.size(); ++i)
+        out.sample(with(labels_of(all.endpoints[i]), "node", all.nodes[i]), 1);
 }
 
 void put_endpoints(Exposition &out, const Reading &all) {
@@ -183,7 +195,8 @@ void put_operations(Exposition &out, const History &history) {
 }
 
 // A node on which nothing was loaded yet is up as well, with no endpoints.
-Result<std::string> exposition(const Selection &selection, const World &world, MetricsFormat format) {
+Result<std::string> exposition(const Selection &selection, const std::string &state_directory, const World &world,
+                               MetricsFormat format) {
     Exposition out(format);
     out.gauge("podlane_build_info", "Version of podlanectl.");
     out.sample({{"version", std::string(kVersion)}}, 1);
@@ -195,7 +208,8 @@ Result<std::string> exposition(const Selection &selection, const World &world, M
     out.sample({}, loaded ? 1 : 0);
     if (!loaded)
         return std::move(out).text();
-    const Reading all = TRY(read_all(selection, world));
+    const Reading all = TRY(read_all(selection, state_directory, world));
+    put_nodes(out, all);
     put_endpoints(out, all);
     put_limits(out, all);
     put_uplinks(out, all);
@@ -207,18 +221,19 @@ Result<std::string> exposition(const Selection &selection, const World &world, M
 
 Result<int> metrics(const Call &call, World &world) {
     const Selection selection = TRY(Selection::of(call));
+    const std::string state_directory = call.value(Opt::state_dir).value_or(kStateDirectory);
     if (call.has(Opt::listen))
         return serve_metrics(*call.value(Opt::listen), world, [&](const World &now, MetricsFormat format) {
-            return exposition(selection, now, format);
+            return exposition(selection, state_directory, now, format);
         });
     const auto format = call.has(Opt::openmetrics) ? MetricsFormat::openmetrics : MetricsFormat::prometheus;
-    world.print(TRY(exposition(selection, world, format)));
+    world.print(TRY(exposition(selection, state_directory, world, format)));
     return 0;
 }
 
 constexpr std::array<Command, 1> kCommands = {{
     {"", "Print counters, map fill and CNI operations as metrics, or serve them.",
-     kSelect | Opts{Opt::listen, Opt::openmetrics, Opt::bpffs, Opt::help}, kWhich,
+     kSelect | Opts{Opt::listen, Opt::openmetrics, Opt::state_dir, Opt::bpffs, Opt::help}, kWhich,
      "Prints the text format 0.0.4, which node_exporter's textfile collector reads. The server sends OpenMetrics to\n"
      "clients that accept it (Accept: application/openmetrics-text), and the same text to others.",
      metrics},

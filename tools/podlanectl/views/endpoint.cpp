@@ -10,6 +10,7 @@
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/counter.hpp"
 #include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/labels.hpp"
 #include "loader/net/link.hpp"
 #include "tools/podlanectl/views/namespaces.hpp"
 #include "tools/podlanectl/views/nouns.hpp"
@@ -274,7 +275,12 @@ namespace {
 Result<int> endpoint_list(const Call &call, World &world) {
     const Selection selection = TRY(Selection::of(call));
     const auto entries = TRY(selected_endpoints(selection, world));
-    world.print(identity_table(entries, world, world.json ? output::Wanted::all : output::Wanted::titled));
+    if (!world.json) {
+        world.print(identity_table(entries, world, output::Wanted::titled));
+        return 0;
+    }
+    const std::string state_directory = call.value(Opt::state_dir).value_or(kStateDirectory);
+    world.print(beside(identity_table(entries, world), TRY(recorded_table(entries, state_directory, world))));
     return 0;
 }
 
@@ -304,7 +310,8 @@ Result<int> endpoint_show(const Call &call, World &world) {
     TRY(refuse_ambiguous(selection, call.argument, entries));
     const std::string state_directory = call.value(Opt::state_dir).value_or(kStateDirectory);
     const output::Table table =
-        beside(identity_table(entries, world), TRY(details_table(entries, state_directory, world)));
+        beside(beside(identity_table(entries, world), TRY(recorded_table(entries, state_directory, world))),
+               TRY(details_table(entries, state_directory, world)));
     const std::vector<EndpointCounters> counters = TRY(read_counters(entries, false, world));
     output::Array items = output::table_value(table);
     for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -324,7 +331,7 @@ Result<int> endpoint_show(const Call &call, World &world) {
 }
 
 constexpr std::array<Command, 2> kCommands = {{
-    {"list", "List endpoints.", kSelect | kRead, kWhich,
+    {"list", "List endpoints.", kSelect | kRead | Opts{Opt::state_dir}, kWhich,
      "Options combine: an endpoint must match all of them. --json prints every field.", endpoint_list},
     {"show", "Show everything known about an endpoint, and its link and programs as they are now.",
      kSelect | kRead | Opts{Opt::state_dir}, kWhich, "Times, rates and flags are in words; --json has the raw values.",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/podlanectl/views/selection.hpp"
 
+#include "tools/podlanectl/views/labels.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
 #include <algorithm>
@@ -59,6 +60,10 @@ Result<Selection> Selection::of(const Call &call) {
             return usage_error("--address \"" + *text + "\" is not an IP address", "write 192.0.2.1 or 2001:db8::1");
         selection.address_ = *addr;
     }
+    selection.state_directory_ = call.value(Opt::state_dir).value_or(kStateDirectory);
+    selection.labels_ = call.value(Opt::selector);
+    if (selection.labels_)
+        TRY(LabelSelector::parse(*selection.labels_));
     selection.words_ = call.argument;
     for (const Option &option : options())
         if (kSelect.has(option.id) && call.has(option.id))
@@ -91,11 +96,25 @@ bool Selection::matches(const EndpointEntry &entry) const {
 
 bool Selection::names(const EndpointEntry &entry) const { return any_ && is_named(entry, *any_); }
 
+Result<void> Selection::keep_labelled(std::vector<EndpointEntry> &entries, const World &world) const {
+    if (!labels_)
+        return {};
+    const LabelSelector selector = TRY(LabelSelector::parse(*labels_));
+    const AttachmentRecords records(state_directory_, world.bpffs);
+    std::vector<EndpointEntry> kept;
+    for (const EndpointEntry &entry : entries)
+        if (selector.matches(TRY(recorded(records, entry))))
+            kept.push_back(entry);
+    entries = std::move(kept);
+    return {};
+}
+
 Result<std::vector<EndpointEntry>> selected_endpoints(const Selection &selection, const World &world) {
     std::vector<EndpointEntry> entries = TRY(read_map<endpoint_key, endpoint>(world.bpffs, PODLANE_MAP_ENDPOINTS));
     std::erase_if(entries, [&](const EndpointEntry &entry) { return !selection.matches(entry); });
     if (std::ranges::any_of(entries, [&](const EndpointEntry &entry) { return selection.names(entry); }))
         std::erase_if(entries, [&](const EndpointEntry &entry) { return !selection.names(entry); });
+    TRY(selection.keep_labelled(entries, world));
     if (entries.empty() && !selection.selects_all())
         return Error{ErrorCode::missing, "no endpoint matches " + selection.words(),
                      "\"podlanectl endpoint list\" shows all of them"};

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace podlane::ctl {
 
@@ -31,10 +32,14 @@ class Selection {
     [[nodiscard]] const std::optional<std::string> &interface() const { return interface_ ? interface_ : any_; }
     // "--pod web-0 --network blue", for messages.
     [[nodiscard]] const std::string &words() const { return words_; }
+    // Leaves those that --selector names, by their records on disk.
+    [[nodiscard]] Result<void> keep_labelled(std::vector<EndpointEntry> &entries, const World &world) const;
 
   private:
     std::optional<std::string> pod_, namespace_, container_, interface_, network_, any_;
     std::optional<ip_addr> address_;
+    std::optional<std::string> labels_; // --selector
+    std::string state_directory_;       // of the records that have them
     std::string words_;
 };
 

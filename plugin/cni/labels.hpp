@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// What others say of a pod, bounded here and nowhere else: it ends in records, logs, metrics and on terminals.
+#pragma once
+
+#include "plugin/cni/json.hpp"
+#include "plugin/cni/types.hpp"
+
+#include <string_view>
+
+namespace podlane::cni {
+
+// The capability by which containerd and CRI-O pass the annotations of a pod.
+inline constexpr const char *kPodAnnotations = "io.kubernetes.cri.pod-annotations";
+
+inline constexpr std::size_t kMostLabels = 64;
+inline constexpr std::size_t kLongestLabelKey = 317; // as in Kubernetes: a prefix of 253, '/', a name of 63
+inline constexpr std::size_t kLongestLabelValue = 256;
+
+// Letters, digits and "._/-".
+[[nodiscard]] bool is_label_key(std::string_view key);
+
+// false: left out, because key or value cannot be shown, or because there is one of this key, or too many. An empty
+// value is one.
+bool add_label(Labels &into, std::string_view key, std::string_view value);
+
+// Adds what the configuration says of the pod by the given sources (IdentitySource). Nothing here is an error: what is
+// of another form, or beyond the bounds, is left out.
+void read_identity(const json::Value &document, std::uint32_t sources, PodIdentity &into);
+
+} // namespace podlane::cni

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+// What others say of a pod: each source, in order, within bounds, and never an error.
+#include "plugin/cni/labels.hpp"
+#include "plugin/cni/request.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace podlane::cni {
+namespace {
+
+PodIdentity identity_of(const std::string &more, const std::string &args = "", const std::string &command = "ADD") {
+    const auto request = parse_request({{"CNI_COMMAND", command},
+                                        {"CNI_CONTAINERID", "0a1b2c"},
+                                        {"CNI_IFNAME", "eth0"},
+                                        {"CNI_NETNS", "/run/netns/a"},
+                                        {"CNI_ARGS", args},
+                                        {"CNI_PATH", "/opt/cni/bin"}},
+                                       R"({"cniVersion": "1.1.0", "name": "pods", "type": "podlane",
+                                           "ipam": {"type": "host-local"}, )" +
+                                           more + "}");
+    EXPECT_TRUE(request) << more << ": " << (request ? "" : request.error().message);
+    return request ? request->pod : PodIdentity{};
+}
+
+constexpr const char *kEverything = R"(
+    "runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"team": "blue", "example.org/size": "9"}},
+    "args": {"cni": {"labels": [{"key": "app", "value": "web"}, {"key": "NOMAD_JOB_ID", "value": "other"}],
+                     "colour": "red", "ips": ["198.18.1.1"], "number": 7},
+             "org.apache.mesos": {"network_info": {"labels": {"labels": [{"key": "rack", "value": "r1"},
+                                                                         {"key": "app", "value": "db"}]}}}})";
+
+TEST(CniLabels, OnlyCniArgsUnlessTheConfigurationNamesMore) {
+    const PodIdentity pod = identity_of(kEverything, "NOMAD_JOB_ID=web;NERDCTL_X=y");
+    EXPECT_EQ(pod.labels, (Labels{{"NOMAD_JOB_ID", "web"}, {"NERDCTL_X", "y"}}));
+    EXPECT_EQ(pod.annotations, Labels{});
+}
+
+TEST(CniLabels, EachSourceIsSwitchedOnByItsName) {
+    const auto of = [](const std::string &source) {
+        return identity_of("\"identity\": [\"" + source + "\"], " + kEverything);
+    };
+    EXPECT_EQ(of("annotations").annotations, (Labels{{"team", "blue"}, {"example.org/size", "9"}}));
+    EXPECT_EQ(of("annotations").labels, Labels{});
+    EXPECT_EQ(of("labels").labels, (Labels{{"app", "web"}, {"NOMAD_JOB_ID", "other"}}));
+    EXPECT_EQ(of("mesos").labels, (Labels{{"rack", "r1"}, {"app", "db"}}));
+    EXPECT_EQ(of("cni-args").annotations, (Labels{{"colour", "red"}})) << "multus hands on what the pod says";
+    EXPECT_EQ(of("cni-args").labels, Labels{});
+}
+
+TEST(CniLabels, OfTwoSourcesTheFirstCounts) {
+    const PodIdentity pod =
+        identity_of("\"identity\": [\"mesos\", \"labels\", \"cni-args\", \"annotations\"], " + std::string(kEverything),
+                    "NOMAD_JOB_ID=web");
+    EXPECT_EQ(pod.labels, (Labels{{"NOMAD_JOB_ID", "web"}, {"app", "web"}, {"rack", "r1"}}));
+    EXPECT_EQ(pod.annotations, (Labels{{"team", "blue"}, {"example.org/size", "9"}, {"colour", "red"}}));
+}
+
+TEST(CniLabels, WhatCannotBeShownIsLeftOut) {
+    Labels all;
+    EXPECT_TRUE(add_label(all, "a", ""));
+    EXPECT_FALSE(add_label(all, "a", "second"));
+    EXPECT_TRUE(add_label(all, std::string(kLongestLabelKey, 'k'), std::string(kLongestLabelValue, 'v')));
+    for (const std::string key : {"", "a b", "a=b", "a\n", "\xc3\xa4", "a\"", "a{", "a,b", "\033"})
+        EXPECT_FALSE(add_label(all, key, "v")) << key;
+    EXPECT_FALSE(add_label(all, std::string(kLongestLabelKey + 1, 'k'), "v"));
+    for (const std::string value : {"a\nb", "\033[2J", "\xff", "\xc2\x85"})
+        EXPECT_FALSE(add_label(all, "b", value)) << value;
+    EXPECT_FALSE(add_label(all, "b", std::string(kLongestLabelValue + 1, 'v')));
+    EXPECT_EQ(all.size(), 2U);
+}
+
+TEST(CniLabels, ThereAreAtMost64) {
+    std::string args;
+    for (int i = 0; i < 100; ++i)
+        args += "NOMAD_" + std::to_string(i) + "=v;";
+    EXPECT_EQ(identity_of("\"mtu\": 1500", args + "IgnoreUnknown=1").labels.size(), kMostLabels);
+}
+
+// kubectl's own annotation is a whole object in JSON, and a pod's author writes whatever he likes.
+TEST(CniLabels, OfAnotherFormAreNoError) {
+    for (const std::string more :
+         {R"("runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"a": 1, "b": null, "c": {}, "\n": "x"}})",
+          R"("args": {"cni": {"labels": "app=web"}})", R"("args": {"cni": {"labels": [1, {}, {"key": 5}]}})",
+          R"("args": {"org.apache.mesos": {"network_info": 5}})"}) {
+        const PodIdentity pod =
+            identity_of("\"identity\": [\"annotations\", \"labels\", \"mesos\", \"cni-args\"], " + more);
+        EXPECT_EQ(pod.labels, Labels{}) << more;
+        EXPECT_EQ(pod.annotations, Labels{}) << more;
+    }
+    EXPECT_EQ(identity_of(R"("identity": ["labels"], "args": {"cni": {"labels": {"app": "web", "n": 1}}})").labels,
+              (Labels{{"app", "web"}}));
+}
+
+TEST(CniLabels, DelReadsNone) {
+    EXPECT_EQ(identity_of("\"identity\": [\"annotations\"], " + std::string(kEverything), "", "DEL").annotations,
+              Labels{});
+}
+
+} // namespace
+} // namespace podlane::cni

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+#include "tools/podlanectl/views/labels.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace podlane::ctl {
+namespace {
+
+using Pairs = std::map<std::string, std::string, std::less<>>;
+
+bool is_key(std::string_view text) {
+    const auto allowed = [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+               c == '/' || c == '-';
+    };
+    return !text.empty() && std::ranges::all_of(text, allowed);
+}
+
+Cell pairs_cell(const std::string &lines) {
+    std::string text;
+    output::Object members;
+    for (const auto &[key, value] : pairs_in(lines)) {
+        text += (text.empty() ? "" : ", ") + key + "=" + value;
+        members.emplace_back(key, value);
+    }
+    return {text.empty() ? "-" : text, std::move(members)};
+}
+
+constexpr std::array<Column<AttachmentRecord>, 3> kColumns = {{
+    {{"", "node", "node"}, [](const AttachmentRecord &r) { return text_cell(r.node_name); }},
+    {{"", "labels", "labels"}, [](const AttachmentRecord &r) { return pairs_cell(r.labels); }},
+    {{"", "annotations", "annotations"}, [](const AttachmentRecord &r) { return pairs_cell(r.annotations); }},
+}};
+
+} // namespace
+
+Result<LabelSelector> LabelSelector::parse(std::string_view text) {
+    LabelSelector selector;
+    for (bool last = false; !last;) {
+        const std::size_t comma = text.find(',');
+        last = comma == std::string_view::npos;
+        std::string_view term = text.substr(0, comma);
+        text.remove_prefix(last ? text.size() : comma + 1);
+        Requirement one;
+        const std::size_t equals = term.find('=');
+        if (equals == std::string_view::npos) {
+            one.any_value = true;
+            one.negated = term.starts_with('!');
+            one.key = term.substr(one.negated ? 1 : 0);
+        } else {
+            one.negated = equals != 0 && term[equals - 1] == '!';
+            one.key = term.substr(0, equals - (one.negated ? 1 : 0));
+            const bool twice = !one.negated && term.substr(equals).starts_with("==");
+            one.value = term.substr(equals + (twice ? 2 : 1));
+        }
+        if (!is_key(one.key))
+            return usage_error("--selector: \"" + std::string(term) + "\" is no requirement of a label",
+                               "write KEY=VALUE, KEY!=VALUE, KEY or !KEY, separated by commas");
+        selector.all_.push_back(std::move(one));
+    }
+    return selector;
+}
+
+bool LabelSelector::matches(const AttachmentRecord &record) const {
+    const Pairs labels = pairs_in(record.labels);
+    const Pairs annotations = pairs_in(record.annotations);
+    return std::ranges::all_of(all_, [&](const Requirement &one) {
+        const Pairs &said = labels.contains(one.key) ? labels : annotations;
+        const auto found = said.find(one.key);
+        return (found != said.end() && (one.any_value || found->second == one.value)) != one.negated;
+    });
+}
+
+Result<AttachmentRecord> recorded(const AttachmentRecords &records, const EndpointEntry &entry) {
+    auto record = TRY(
+        records.find(std::string(field_text(entry.first.container_id)), std::string(field_text(entry.first.ifname))));
+    return record ? *std::move(record) : AttachmentRecord{};
+}
+
+Result<output::Table> recorded_table(const std::vector<EndpointEntry> &entries, const std::string &state_directory,
+                                     const World &world) {
+    const AttachmentRecords records(state_directory, world.bpffs);
+    std::vector<AttachmentRecord> rows;
+    rows.reserve(entries.size());
+    for (const EndpointEntry &entry : entries)
+        rows.push_back(TRY(recorded(records, entry)));
+    return output::make_table(kColumns, rows);
+}
+
+} // namespace podlane::ctl

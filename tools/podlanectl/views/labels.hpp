@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// What is recorded of a pod beside its endpoint: labels, annotations, the node's name; and --selector by them.
+#pragma once
+
+#include "loader/record.hpp"
+#include "tools/podlanectl/views/selection.hpp"
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace podlane::ctl {
+
+// As in kubectl: "app=web", "app==web", "tier!=db", "app", "!app", separated by commas; all must hold.
+class LabelSelector {
+  public:
+    static Result<LabelSelector> parse(std::string_view text); // a malformed one is a usage error
+    // By labels, and by annotations where there is no label of the key.
+    [[nodiscard]] bool matches(const AttachmentRecord &record) const;
+
+  private:
+    struct Requirement {
+        std::string key;
+        std::string value{};
+        bool any_value = false;
+        bool negated = false;
+    };
+    std::vector<Requirement> all_;
+};
+
+// One without labels if there is none on disk.
+Result<AttachmentRecord> recorded(const AttachmentRecords &records, const EndpointEntry &entry);
+
+// The columns of what is recorded, a row for each endpoint.
+Result<output::Table> recorded_table(const std::vector<EndpointEntry> &entries, const std::string &state_directory,
+                                     const World &world);
+
+} // namespace podlane::ctl

@@ -18,6 +18,10 @@ DATAGRAM = 1400
 MANY_FLOWS_FROM = 100 * MBIT  # 256 flows of less would send a frame each in a third of a second
 JOIN_AT = 2
 LIMITS = ("ingressRate", "ingressBurst", "egressRate", "egressBurst")
+# Who sends to whom. "elsewhere" is behind the node's uplink: nobody paces it.
+SENDERS = {"egress": [("limited", "free")], "ingress": [("free", "limited")], "elsewhere": [("elsewhere", "limited")],
+           "both": [("limited", "free"), ("free", "limited")]}
+UPLINKS = {4: "192.0.2./24", 6: "2001:db8:f0::/64"}
 
 
 class Limited:
@@ -33,11 +37,23 @@ class Limited:
         self.name = f"{peer}-{number}"
         chain = plugins.Chain(self.name, number, FAMILIES, chains[peer], settings)
         self.node = chain.netns
+        elsewhere = self.connect_elsewhere(number)
         self.pods = {who: node.add_netns(f"{who}-{self.name}") for who in ("limited", "free")}
+        self.pods["elsewhere"] = elsewhere
         self.addresses = {"limited": plugins.addresses(chain.add("bench-limited", self.pods["limited"])[1])}
         chain.plugins = [{key: value for key, value in one.items() if key not in LIMITS} for one in chain.plugins[:1]]
         self.addresses["free"] = plugins.addresses(chain.add("bench-free", self.pods["free"])[1])
         self.chain = chain
+
+    def connect_elsewhere(self, number):
+        """A host behind the node's uplink, by which both have their routes."""
+        elsewhere = node.add_netns(f"elsewhere-{self.name}")
+        here, there = node.connect_directly(self.node, elsewhere, UPLINKS, "up0")
+        for family in FAMILIES:
+            node.run("ip", "-n", self.node, "route", "add", "default", "via", there[family])
+            subnet = plugins.subnet(family, number)
+            node.run("ip", "-n", elsewhere, "route", "add", subnet, "via", here[family])
+        return elsewhere
 
     def add_free(self, who):
         """One more pod without limits."""
@@ -54,8 +70,7 @@ class Limited:
     def remove(self):
         node.delete_netns(*{*self.pods.values(), self.node})
 
-    def start(self, sender, family, *arguments):
-        receiver = "free" if sender == "limited" else "limited"
+    def start(self, sender, receiver, family, *arguments):
         command = [self.settings.bench_limit, "--seconds", str(self.settings.limit_seconds)]
         command += ["--client-netns", self.pods[sender], "--server-netns", self.pods[receiver]]
         command += ["--address", self.addresses[receiver][family], *map(str, arguments)]
@@ -68,9 +83,8 @@ class Limited:
 
     def measure(self, direction, family, *arguments):
         """What each sender got, and when the pings beside them came back after how many ms."""
-        senders = {"egress": ["limited"], "ingress": ["free"], "both": ["limited", "free"]}[direction]
         ping = self.ping(family)
-        running = [self.start(sender, family, *arguments) for sender in senders]
+        running = [self.start(*ends, family, *arguments) for ends in SENDERS[direction]]
         outputs = [one.communicate()[0] for one in running]
         pings = re.findall(r"\[([\d.]+)\].* time=([\d.]+) ms", ping.communicate()[0])
         if any(one.returncode for one in running):

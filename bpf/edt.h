@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Sets the earliest departure time of packets to a limited endpoint. The qdisc `fq` of the host-side veth delays them
- * until then. */
+ * until then. A kernel without it has a class of `htb` there, at the rate: what waits goes by that class, and is called
+ * by its number as the packet's priority. veth clears that on the way into the pod. */
 #pragma once
 
 #include "bpf/limit.h"
@@ -28,6 +29,7 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 {
 	__u64 now = bpf_ktime_get_ns(), departure, backlog;
 	__u32 place = bpf_get_hash_recalc(skb) % LIMIT_PLACES;
+	bool overtakes;
 
 	departure = next_departure(state, limit, place, bytes, now);
 	if (tracing)
@@ -40,6 +42,7 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 	/* Later where other CPUs let packets through meanwhile, and so beyond the burst by those. */
 	departure = next_departure(state, limit, place, bytes, now) ?: departure;
 	backlog = departure - now;
+	overtakes = !backlog && backlog_of(state->free_at_ns, limit, now);
 	charge(state, limit, bytes, now, false, true);
 	state->delayed += !!backlog;
 	state->departures[place] = departure;
@@ -49,6 +52,8 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 	}
 	bpf_spin_unlock(&state->lock);
 	skb->tstamp = departure;
+	if (!overtakes)
+		skb->priority = LIMIT_CLASS;
 	if (backlog > 2 * limit->target_ns && bpf_skb_ecn_set_ce(skb))
 		__sync_fetch_and_add(&state->marked, 1);
 	return true;

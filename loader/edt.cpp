@@ -2,30 +2,54 @@
 #include "loader/edt.hpp"
 
 #include "loader/net/qdisc.hpp"
+#include "maps/abi/limit_math.h"
+
+#include <algorithm>
 
 namespace podlane {
 namespace {
 
-constexpr std::uint32_t kHandle = 0x504c0000; // "PL"
 // More packets than a limit's burst holds, at any rate too low for GSO packets: the limit drops, not the qdisc.
 constexpr std::uint32_t kMostPackets = 50000;
+// A GSO packet of the largest kind, which a queue for few frames takes as well.
+constexpr std::uint64_t kLargestPacket = 262144;
+
+/*
+ * The bucket decides what is dropped: it admits no more than a burst ahead of the rate. The class may be late, when its
+ * timer is, and makes up for it as far as its own burst goes. What it is late beyond that waits in its queue longer
+ * than the bucket knows; the queue's end bounds that.
+ */
+net::HtbSpec htb_for(std::uint32_t ifindex, std::uint64_t rate, std::uint64_t burst) {
+    limit given{};
+    make_limit(&given, std::max<std::uint64_t>(rate, 1), burst);
+    const std::uint64_t bytes_per_s = std::max<std::uint64_t>(given.rate_bits_per_s / 8, 1);
+    const std::uint64_t most_bytes = bytes_per_s / 1000 * 2 * (given.horizon_ns / NS_PER_MS);
+    return {ifindex, LIMIT_QDISC, LIMIT_CLASS, bytes_per_s, given.target_ns, most_bytes + kLargestPacket};
+}
 
 } // namespace
 
-bool has_fq() {
+std::string edt_qdisc() {
     auto netlink = net::Netlink::open();
-    const Result<bool> has = netlink ? net::has_fq(*netlink) : Result<bool>(std::move(netlink).error());
-    return has && *has;
+    if (!netlink)
+        return {};
+    if (const Result<bool> fq = net::has_fq(*netlink); fq && *fq)
+        return "fq";
+    const Result<bool> htb = net::has_htb(*netlink);
+    return htb && *htb ? "htb" : "";
 }
 
-Result<bool> put_fq(std::uint32_t ifindex) {
+Result<std::string> put_edt(std::uint32_t ifindex, std::uint64_t rate_bits_per_s, std::uint64_t burst_bits) {
     net::Netlink netlink = TRY(net::Netlink::open());
-    return net::set_fq(netlink, {ifindex, kHandle, kMostPackets});
+    if (TRY(net::set_fq(netlink, {ifindex, LIMIT_QDISC, kMostPackets})))
+        return std::string("fq");
+    const bool put = TRY(net::set_htb(netlink, htb_for(ifindex, rate_bits_per_s, burst_bits)));
+    return std::string(put ? "htb" : "");
 }
 
-Result<void> remove_fq(std::uint32_t ifindex) {
+Result<void> remove_edt(std::uint32_t ifindex) {
     net::Netlink netlink = TRY(net::Netlink::open());
-    TRY(net::remove_root_qdisc(netlink, ifindex, kHandle));
+    TRY(net::remove_root_qdisc(netlink, ifindex, LIMIT_QDISC));
     return {};
 }
 

@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: MIT
 // Earliest departure time (EDT): the qdisc `fq` on a host-side veth holds each packet until the time that pl_to_pod
-// set.
+// set. If the kernel has no `fq`, a class of `htb` holds the packets that have to wait to the rate.
 #pragma once
 
 #include "maps/result.hpp"
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace podlane {
 
-// Whether the kernel has `fq`; loads its module.
-bool has_fq();
+// "fq", "htb", or empty if the kernel has neither; loads their modules.
+std::string edt_qdisc();
 
-// Replaces the kernel's default qdisc with Podlane's `fq`. False, and nothing changed, if the kernel has none or a
-// foreign qdisc is there.
-Result<bool> put_fq(std::uint32_t ifindex);
+// Whether a root qdisc of this kind may be Podlane's.
+inline bool is_edt_qdisc(std::string_view kind) { return kind == "fq" || kind == "htb"; }
+
+// Replaces the kernel's default qdisc with Podlane's, or changes Podlane's to this limit. Its kind; empty, and nothing
+// changed, if the kernel has none or a foreign qdisc is there.
+Result<std::string> put_edt(std::uint32_t ifindex, std::uint64_t rate_bits_per_s, std::uint64_t burst_bits);
 // Removes Podlane's, and no other.
-Result<void> remove_fq(std::uint32_t ifindex);
+Result<void> remove_edt(std::uint32_t ifindex);
 
 } // namespace podlane

@@ -123,7 +123,7 @@ Result<void> set_limits(const LimitTables &tables, const endpoint_key &key, cons
         return Error{ErrorCode::missing, "the endpoint is gone"};
     record->flags = flags_with(record->flags, limits);
     if (limits.ingress_rate_bits_per_s != 0 && (record->flags & INTERFACE_LIMIT_NO_EDT) == 0 &&
-        TRY(put_fq(record->ifindex)))
+        !TRY(put_edt(record->ifindex, limits.ingress_rate_bits_per_s, limits.ingress_burst_bits)).empty())
         record->flags |= INTERFACE_LIMIT_EDT;
     record->flags |= unpaced_flags(tables.pacing);
     const bandwidth was = TRY(tables.bandwidths.find(record->ifindex)).value_or(bandwidth{});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/foreign_qdisc.hpp"
 
+#include "loader/edt.hpp"
 #include "loader/net/qdisc.hpp"
 #include "loader/pins.hpp"
 #include "maps/history.hpp"
@@ -61,9 +62,9 @@ Result<void> look_at_last_adds(const cni::Config &config, const Tables &tables, 
 
 } // namespace
 
-Result<std::string> foreign_qdisc(net::Netlink &host, const net::Link &host_veth, bool own_fq) {
+Result<std::string> foreign_qdisc(net::Netlink &host, const net::Link &host_veth, bool has_edt) {
     const std::string &root = host_veth.qdisc;
-    if (!root.empty() && root != "noqueue" && root != "noop" && !(own_fq && root == "fq"))
+    if (!root.empty() && root != "noqueue" && root != "noop" && !(has_edt && is_edt_qdisc(root)))
         return root;
     const std::string ingress = TRY(net::ingress_qdisc(host, host_veth.ifindex));
     return ingress == net::kIngressQdisc ? ingress : std::string();

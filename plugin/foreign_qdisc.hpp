@@ -11,8 +11,8 @@
 
 namespace podlane {
 
-// Its kind; empty if there is none. `own_fq`: a root qdisc `fq` is Podlane's.
-Result<std::string> foreign_qdisc(net::Netlink &host, const net::Link &host_veth, bool own_fq);
+// Its kind; empty if there is none. `has_edt`: a root qdisc `fq` or `htb` is Podlane's.
+Result<std::string> foreign_qdisc(net::Netlink &host, const net::Link &host_veth, bool has_edt);
 // The same of an endpoint on the fast path. Empty for all others.
 Result<std::string> bypassed_qdisc(net::Netlink &host, const endpoint &record);
 

@@ -15,14 +15,15 @@ Error cannot(const std::string &what) {
     return {ErrorCode::plugin_not_available, "kernel: " + what, R"(set "limiter" to "auto" or "bucket")"};
 }
 
-Result<bool> start_edt(const cni::Config &config, const Plan &plan, Rollback &rollback) {
-    if (!plan.has_fq)
-        return false;
-    const bool put = TRY(put_fq(plan.ifindex));
-    if (put)
-        rollback.add("putting fq on the host-side veth", [ifindex = plan.ifindex] { return remove_fq(ifindex); });
-    if (!put && config.limiter == cni::Limiter::edt)
-        return cannot("it has no qdisc fq, or another qdisc is on the host-side veth");
+Result<std::string> start_edt(const cni::Config &config, const Plan &plan, Rollback &rollback) {
+    if (plan.qdisc.empty())
+        return std::string();
+    std::string put = TRY(put_edt(plan.ifindex, config.bandwidth->ingress_rate, config.bandwidth->ingress_burst));
+    if (!put.empty())
+        rollback.add("putting " + put + " on the host-side veth",
+                     [ifindex = plan.ifindex] { return remove_edt(ifindex); });
+    if (put.empty() && config.limiter == cni::Limiter::edt)
+        return cannot("it has no qdisc fq or htb, or another qdisc is on the host-side veth");
     return put;
 }
 
@@ -35,8 +36,8 @@ Result<void> start_limiter(const cni::Config &config, Plan &plan, Rollback &roll
     if (config.limiter == cni::Limiter::pace && !pacing)
         return cannot("TCP senders cannot be paced (sock_ops on cgroup v2)");
     std::uint32_t flags = limiter_flags_of(config.limiter) | unpaced_flags(pacing);
-    plan.has_fq = TRY(start_edt(config, plan, rollback));
-    if (plan.has_fq)
+    plan.qdisc = TRY(start_edt(config, plan, rollback));
+    if (!plan.qdisc.empty())
         flags |= INTERFACE_LIMIT_EDT;
     plan.flags |= flags;
     std::string said = "bandwidth is held";

@@ -169,7 +169,7 @@ Result<void> plan_services(const cni::Request &request, std::vector<Prefix> leas
     plan.hook_kind = node.hook_kind;
     plan.flags |= node.flags;
     const bool wants_edt = config.limiter == cni::Limiter::automatic || config.limiter == cni::Limiter::edt;
-    plan.has_fq = wants_edt && config.bandwidth && config.bandwidth->ingress_rate != 0;
+    plan.qdisc = wants_edt && config.bandwidth && config.bandwidth->ingress_rate != 0 ? "fq" : "";
     plan.masquerade = node.masquerade;
     if (node.masquerade != ENDPOINT_MASQUERADE_NONE)
         plan.masqueraded = std::move(leased);

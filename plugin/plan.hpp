@@ -82,7 +82,7 @@ struct Plan {
     std::vector<net::RouteSpec> host_routes{};
     std::vector<net::Neighbour> host_neighbours{};
     HookKind hook_kind = HookKind::tcx;
-    bool has_fq = false; // the host-side veth gets the qdisc fq, if the kernel has it
+    std::string qdisc{}; // of the host-side veth, for earliest departure times; htb if the kernel has no fq
     endpoint_masquerade masquerade = ENDPOINT_MASQUERADE_NONE;
     std::vector<Prefix> masqueraded{};
     NetworkPlan network{};

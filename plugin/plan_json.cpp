@@ -155,8 +155,8 @@ std::string to_json(const Plan &plan, const EndpointEntries &entries, const Sour
     if (plan.uplink != 0)
         all["node"]["announcedOn"] = plan.uplink;
     all["programs"] = programs_json(plan);
-    if (plan.has_fq)
-        all["qdisc"] = "fq";
+    if (!plan.qdisc.empty())
+        all["qdisc"] = plan.qdisc;
     all["entries"] = entries_json(plan, entries, sources);
     all["network"] = network_json(plan);
     if (plan.masquerade != ENDPOINT_MASQUERADE_NONE)

@@ -105,10 +105,12 @@ Result<void> put_back_on_host(Whole &of, const Plan &plan) {
     return {};
 }
 
-// fq is put back for the flag that says that it was there; pacing concerns all pods of the root.
-Result<void> put_back_limiter(Whole &of) {
-    if ((of.entry.flags & INTERFACE_LIMIT_EDT) != 0)
-        TRY(put_fq(of.entry.ifindex));
+// The qdisc is put back for the flag that says that it was there; pacing concerns all pods of the root.
+Result<void> put_back_limiter(Whole &of, const Tables &tables) {
+    if ((of.entry.flags & INTERFACE_LIMIT_EDT) != 0) {
+        const bandwidth limits = TRY(tables.bandwidths.find(of.entry.ifindex)).value_or(bandwidth{});
+        TRY(put_edt(of.entry.ifindex, limits.ingress_rate_bits_per_s, limits.ingress_burst_bits));
+    }
     return of.request.config.bandwidth ? resume_pacing(of.request.config.bpffs) : Result<void>{};
 }
 
@@ -125,7 +127,7 @@ Result<void> put_back(Whole &of, const Tables &tables, Rollback &rollback) {
         errors.add(put_back_in_pod(of, plan));
         errors.add(put_back_on_host(of, plan));
     }
-    errors.add(put_back_limiter(of));
+    errors.add(put_back_limiter(of, tables));
     if (of.entry.masquerade != ENDPOINT_MASQUERADE_NONE)
         errors.add(masquerade(static_cast<endpoint_masquerade>(of.entry.masquerade), of.request.config,
                               prefixes_of(of.lease, of.request.ifname), rollback));

@@ -218,7 +218,7 @@ Result<void> detach_programs(net::Netlink &host, const endpoint &entry) {
     for (const HookProgram &one : kPodPrograms)
         TRY(detach(entry.ifindex, one.hook));
     if ((entry.flags & INTERFACE_LIMIT_EDT) != 0)
-        TRY(remove_fq(entry.ifindex));
+        TRY(remove_edt(entry.ifindex));
     return {};
 }
 

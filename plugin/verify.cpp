@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/verify.hpp"
 
+#include "loader/edt.hpp"
 #include "loader/object.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/endpoint.hpp"
@@ -196,8 +197,8 @@ Result<void> check_rules(Checked &c) {
 
 // Of limits and NAT: what other programs of the node can remove.
 Result<void> check_host_services(Checked &c) {
-    if ((c.record.flags & INTERFACE_LIMIT_EDT) != 0 && c.qdisc != "fq")
-        return gone("qdisc fq is gone from " + c.host_ifname() + ": limits drop instead of delaying");
+    if ((c.record.flags & INTERFACE_LIMIT_EDT) != 0 && !is_edt_qdisc(c.qdisc))
+        return gone("the qdisc of the limit is gone from " + c.host_ifname() + ": limits drop instead of delaying");
     const auto by = static_cast<endpoint_masquerade>(c.record.masquerade);
     if (by != ENDPOINT_MASQUERADE_NONE && !TRY(is_masqueraded(by, c.request.config.name, c.addresses())))
         return gone("the rules or set elements that masquerade " + c.host_ifname() + " are gone");

@@ -5,10 +5,18 @@
 
 #include <linux/pkt_sched.h>
 
+#include <algorithm>
+
 namespace podlane::net {
 namespace {
 
 constexpr std::uint32_t kLoopbackIfindex = 1;
+constexpr std::uint32_t kChildHandle = 1U << 16U; // beside a qdisc's own
+constexpr std::uint32_t kProtocol = 3;            // of htb
+constexpr std::uint32_t kTickShift = 6;           // the kernel counts times of qdiscs in 64 ns
+constexpr std::uint32_t kQuantum = 60000;         // of several classes; without it the kernel warns
+constexpr std::uint32_t kMostDirect = 50000;      // packets that do not belong to the class
+constexpr std::uint64_t kMost = UINT32_MAX;
 
 tcmsg header_for(std::uint32_t ifindex, std::uint32_t parent, std::uint32_t handle) {
     tcmsg header{};
@@ -28,6 +36,55 @@ Message fq_message(int flags, const FqSpec &fq) {
             .put(TCA_FQ_RATE_ENABLE, std::uint32_t{0});
     });
     return message;
+}
+
+Message htb_message(const HtbSpec &htb) {
+    Message message(RTM_NEWQDISC, kChange | NLM_F_CREATE | NLM_F_EXCL, header_for(htb.ifindex, TC_H_ROOT, htb.handle));
+    message.put(TCA_KIND, std::string("htb")).nest(TCA_OPTIONS, [&] {
+        tc_htb_glob options{};
+        options.version = kProtocol;
+        options.rate2quantum = 1;
+        message.put(TCA_HTB_INIT, options).put(TCA_HTB_DIRECT_QLEN, kMostDirect);
+    });
+    return message;
+}
+
+Message class_message(const HtbSpec &htb) {
+    tc_htb_opt options{};
+    options.rate.rate = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(htb.bytes_per_s, 1, kMost));
+    options.rate.linklayer = TC_LINKLAYER_ETHERNET;
+    options.ceil = options.rate;
+    options.buffer = static_cast<std::uint32_t>(std::min(htb.burst_ns >> kTickShift, kMost));
+    options.cbuffer = options.buffer;
+    options.quantum = kQuantum;
+    Message message(RTM_NEWTCLASS, kChange | NLM_F_CREATE, header_for(htb.ifindex, htb.handle, htb.class_id));
+    message.put(TCA_KIND, std::string("htb")).nest(TCA_OPTIONS, [&] {
+        message.put(TCA_HTB_PARMS, options).put(TCA_HTB_RATE64, htb.bytes_per_s).put(TCA_HTB_CEIL64, htb.bytes_per_s);
+    });
+    return message;
+}
+
+Message fifo_message(const HtbSpec &htb) {
+    Message message(RTM_NEWQDISC, kChange | NLM_F_CREATE | NLM_F_REPLACE,
+                    header_for(htb.ifindex, htb.class_id, htb.handle + kChildHandle));
+    message.put(TCA_KIND, std::string("bfifo"))
+        .put(TCA_OPTIONS, tc_fifo_qopt{static_cast<std::uint32_t>(std::min(htb.most_bytes, kMost))});
+    return message;
+}
+
+// A request for a qdisc that only a kernel which has it finds invalid.
+Result<bool> has_qdisc(Netlink &netlink, const std::string &kind, Message message) {
+    const Outcome outcome = ask(netlink, std::move(message));
+    if (outcome.is({EINVAL, ERANGE}))
+        return true;
+    if (outcome.is({ENOENT, EOPNOTSUPP}))
+        return false;
+    return outcome.as_error("looking for the qdisc " + kind);
+}
+
+Message new_root(const std::string &kind) {
+    Message message(RTM_NEWQDISC, kChange | NLM_F_CREATE | NLM_F_EXCL, header_for(kLoopbackIfindex, TC_H_ROOT, 0));
+    return std::move(message.put(TCA_KIND, kind));
 }
 
 } // namespace
@@ -60,15 +117,13 @@ Result<std::set<std::uint32_t>> links_with_ingress_qdisc(Netlink &netlink) {
 }
 
 Result<bool> has_fq(Netlink &netlink) {
-    // An invalid request: a kernel with fq finds that the number is too short.
-    Message message(RTM_NEWQDISC, kChange | NLM_F_CREATE | NLM_F_EXCL, header_for(kLoopbackIfindex, TC_H_ROOT, 0));
-    message.put(TCA_KIND, std::string("fq")).nest(TCA_OPTIONS, [&] { message.put(TCA_FQ_PLIMIT, std::uint8_t{0}); });
-    const Outcome outcome = ask(netlink, std::move(message));
-    if (outcome.is({EINVAL, ERANGE}))
-        return true;
-    if (outcome.is({ENOENT, EOPNOTSUPP}))
-        return false;
-    return outcome.as_error("looking for the qdisc fq");
+    Message message = new_root("fq");
+    message.nest(TCA_OPTIONS, [&] { message.put(TCA_FQ_PLIMIT, std::uint8_t{0}); }); // too short
+    return has_qdisc(netlink, "fq", std::move(message));
+}
+
+Result<bool> has_htb(Netlink &netlink) {
+    return has_qdisc(netlink, "htb", new_root("htb")); // without options
 }
 
 Result<bool> set_fq(Netlink &netlink, const FqSpec &fq) {
@@ -77,6 +132,21 @@ Result<bool> set_fq(Netlink &netlink, const FqSpec &fq) {
         outcome = ask(netlink, fq_message(0, fq));
     return changed(outcome, {EEXIST, EINVAL, ENODEV, ENOENT, EOPNOTSUPP},
                    "adding the qdisc fq to interface " + std::to_string(fq.ifindex));
+}
+
+Result<bool> set_htb(Netlink &netlink, const HtbSpec &htb) {
+    const std::string doing = "adding the qdisc htb to interface " + std::to_string(htb.ifindex);
+    const std::initializer_list<int> nothing_to_do = {EEXIST, EINVAL, ENODEV, ENOENT, EOPNOTSUPP};
+    const bool is_new = TRY(changed(ask(netlink, htb_message(htb)), nothing_to_do, doing));
+    for (Message (*make)(const HtbSpec &) : {&class_message, &fifo_message}) {
+        const Outcome outcome = ask(netlink, make(htb));
+        if (outcome.ok())
+            continue;
+        if (is_new)
+            (void)remove_root_qdisc(netlink, htb.ifindex, htb.handle);
+        return changed(outcome, nothing_to_do, doing); // of a foreign qdisc there is no such class
+    }
+    return true;
 }
 
 Result<bool> remove_root_qdisc(Netlink &netlink, std::uint32_t ifindex, std::uint32_t handle) {

@@ -25,11 +25,26 @@ struct FqSpec {
     std::uint32_t most_packets = 0; // in all, and of one flow
 };
 
+// A root qdisc `htb` with one class, which holds its packets to a rate. Packets whose priority is not the class's
+// number leave at once.
+struct HtbSpec {
+    std::uint32_t ifindex = 0;
+    std::uint32_t handle = 0;
+    std::uint32_t class_id = 0;
+    std::uint64_t bytes_per_s = 0;
+    std::uint64_t burst_ns = 0;   // time at the rate; so much may leave at once
+    std::uint64_t most_bytes = 0; // that wait
+};
+
 // Whether the kernel has `fq`; loads its module.
 Result<bool> has_fq(Netlink &netlink);
+// Whether the kernel has `htb`; loads its module.
+Result<bool> has_htb(Netlink &netlink);
 // Creates it in place of the kernel's default, or changes the one with this handle. false: nothing changed, because the
 // kernel has no fq, another qdisc is there, or the link is gone.
 Result<bool> set_fq(Netlink &netlink, const FqSpec &fq);
+// As set_fq().
+Result<bool> set_htb(Netlink &netlink, const HtbSpec &htb);
 // Only a root qdisc with this handle. false: was not there.
 Result<bool> remove_root_qdisc(Netlink &netlink, std::uint32_t ifindex, std::uint32_t handle);
 

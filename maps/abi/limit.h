@@ -19,6 +19,11 @@ struct limit_key {
 	__u32 direction; /* enum limit_direction */
 };
 
+/* Handle ("PL") of the qdisc that holds packets to a limited endpoint, and the class of its `htb` for those that wait.
+ * They have it as their priority, of whose last 4 bits `fq` makes a band (since 6.7): 0 as for others. */
+#define LIMIT_QDISC 0x504c0000U
+#define LIMIT_CLASS (LIMIT_QDISC | 0x10)
+
 /* Flows that are not paced are distinguished by this many buckets of their hash. */
 #define LIMIT_PLACES 32
 /* Flows leave the share in one of so many slots of 2^LIMIT_SLOT_SHIFT ns (17 ms). */

@@ -260,8 +260,9 @@ constexpr auto kKeys = std::to_array<Key>({
      kElsewhere},
     {"limiter", top, "`\"auto\"`, `\"pace\"`, `\"edt\"`, `\"bucket\"`", "\"auto\"",
      "what slows senders down before packets are dropped. `pace`: TCP senders of this node are paced. `edt`: the qdisc "
-     "`fq` of the host-side veth holds packets to the pod until their earliest departure time (error 50 if the kernel "
-     "has no `fq`). `bucket`: nothing. `auto`: everything the kernel has. See [BANDWIDTH.md](BANDWIDTH.md)",
+     "`fq` of the host-side veth holds packets to the pod until their earliest departure time, or `htb` if the kernel "
+     "has no `fq` (error 50 if it has neither). `bucket`: nothing. `auto`: everything the kernel has. See "
+     "[BANDWIDTH.md](BANDWIDTH.md)",
      checked<&Config::limiter, read_limiter>},
 
     {"disableCheck", unread, "", "", "key of a configuration list", nullptr},

@@ -106,6 +106,7 @@ void ask(std::uint8_t question, net::Netlink &netlink) {
         break;
     case 11:
         (void)net::has_fq(netlink);
+        (void)net::has_htb(netlink);
         break;
     case 12:
         (void)net::list_filters(netlink, kLink, net::ClsactSide::ingress);

@@ -362,12 +362,12 @@ constexpr std::array kFaults = {
               const Pod &made = d.keep({{"ipMasq", true}});
               d.on_node("nft delete element inet podlane-pods pods4 {" + made.text4() + "}");
           }},
-    Fault{"FqGone", "plan", "qdisc fq is gone", true,
+    Fault{"LimitQdiscGone", "plan", "the qdisc of the limit is gone", true,
           [](Doctor &d) {
               const Pod &limited =
                   d.keep({{"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}});
               if ((d.record(limited).flags & INTERFACE_LIMIT_EDT) == 0)
-                  GTEST_SKIP() << "this kernel has no fq";
+                  GTEST_SKIP() << "this kernel has neither fq nor htb";
               d.on_node("tc qdisc del dev " + limited.host_ifname + " root");
           }},
     Fault{"NetworkGone", "asked-entry", "the entry of network pods", true,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Earliest departure times on real traffic, where the kernel has `fq`: what cannot be paced is held back instead of
-// dropped.
+// Earliest departure times on real traffic, by `fq`, or `htb` where the kernel has none: what cannot be paced is held
+// back instead of dropped.
 #include "tests/harness/outcome.hpp"
 #include "tests/netns/lab.hpp"
 
@@ -25,8 +25,8 @@ Json limits(const char *limiter = "auto") {
 class Edt : public testing::Test {
   protected:
     void SetUp() override {
-        if (!has_fq())
-            GTEST_SKIP() << "this kernel has no fq";
+        if (kind_.empty())
+            GTEST_SKIP() << "this kernel has neither fq nor htb";
         lab_.emplace();
     }
     [[nodiscard]] std::string qdiscs(const Pod &pod) {
@@ -46,6 +46,7 @@ class Edt : public testing::Test {
         return at == std::string::npos ? 1e9 : std::strtod(said.c_str() + said.find('/', at) + 1, nullptr);
     }
 
+    const std::string kind_ = edt_qdisc(), qdisc_ = "qdisc " + kind_ + " 504c:";
     std::optional<Lab> lab_;
 };
 
@@ -98,15 +99,15 @@ class Flood {
     std::vector<std::thread> threads_;
 };
 
-TEST_F(Edt, FqIsPutWhereNothingElseIs) {
+TEST_F(Edt, TheQdiscIsPutWhereNothingElseIs) {
     const Pod limited = lab_->add_pod(limits());
-    EXPECT_NE(qdiscs(limited).find("qdisc fq 504c:"), std::string::npos) << qdiscs(limited);
+    EXPECT_NE(qdiscs(limited).find(qdisc_), std::string::npos) << qdiscs(limited);
     const Pod paced = lab_->add_pod(limits("pace"));
-    EXPECT_EQ(qdiscs(paced).find("qdisc fq"), std::string::npos);
+    EXPECT_EQ(qdiscs(paced).find(qdisc_), std::string::npos);
     const Pod later = lab_->add_pod();
-    EXPECT_EQ(qdiscs(later).find("qdisc fq"), std::string::npos);
+    EXPECT_EQ(qdiscs(later).find(qdisc_), std::string::npos);
     ASSERT_EQ(ctl({"bandwidth", "set", later.host_ifname, "--ingress", "8M"}).rc, 0);
-    EXPECT_NE(qdiscs(later).find("qdisc fq 504c:"), std::string::npos);
+    EXPECT_NE(qdiscs(later).find(qdisc_), std::string::npos);
     EXPECT_NE(ctl({"bandwidth", "show", later.host_ifname}).out.find("edt"), std::string::npos);
 
     const Pod foreign = lab_->add_pod();
@@ -118,15 +119,33 @@ TEST_F(Edt, FqIsPutWhereNothingElseIs) {
     EXPECT_TRUE(ping(later.ns(), to_string(foreign.v4), 3));
 }
 
-TEST_F(Edt, DelLeavesAnAdoptedInterfaceWithoutFq) {
+// A class of htb has the rate itself.
+TEST_F(Edt, TheQdiscFollowsAChangedLimit) {
+    if (kind_ != "htb")
+        GTEST_SKIP() << "fq is told by each packet";
+    const Pod pod = lab_->add_pod(limits());
+    const auto rate = [&] { return lab_->node().run("tc class show dev " + pod.host_ifname); };
+    EXPECT_NE(rate().find("rate 8Mbit ceil 8Mbit"), std::string::npos) << rate();
+    for (const auto &[given, shown] : {std::pair("20M", "rate 20Mbit ceil 20Mbit"), std::pair("100G", "rate 100Gbit"),
+                                       std::pair("1M", "rate 1Mbit ceil 1Mbit")}) {
+        ASSERT_EQ(ctl({"bandwidth", "set", pod.host_ifname, "--ingress", given}).rc, 0);
+        EXPECT_NE(rate().find(shown), std::string::npos) << rate();
+    }
+    lab_->node().run("tc qdisc del dev " + pod.host_ifname + " root");
+    EXPECT_NE(ctl({"doctor"}).out.find("the qdisc of the limit is gone"), std::string::npos);
+    ASSERT_EQ(ctl({"repair"}).rc, 0);
+    EXPECT_NE(rate().find("rate 1Mbit ceil 1Mbit"), std::string::npos) << rate();
+}
+
+TEST_F(Edt, DelLeavesAnAdoptedInterfaceWithoutTheQdisc) {
     const Json ptp = {{"type", "ptp"}, {"ipam", lab_->node().ipam()}};
     Json keys = limits();
     keys["ipam"] = nullptr;
     const Pod pod = lab_->add_pod(std::vector<Json>{ptp, lab_->node().config(keys)});
-    EXPECT_NE(qdiscs(pod).find("qdisc fq 504c:"), std::string::npos) << qdiscs(pod);
+    EXPECT_NE(qdiscs(pod).find(qdisc_), std::string::npos) << qdiscs(pod);
     Chain only_podlane(lab_->node(), {lab_->node().config(keys)});
     ASSERT_THAT(only_podlane.del(*pod.container), succeeds());
-    EXPECT_EQ(qdiscs(pod).find("qdisc fq"), std::string::npos);
+    EXPECT_EQ(qdiscs(pod).find(qdisc_), std::string::npos);
 }
 
 TEST_F(Edt, AFloodGetsItsRateAndAPingDoesNotWaitForIt) {
@@ -160,7 +179,7 @@ TEST_F(Edt, TcpFromOtherNodesGetsItsRate) {
     ASSERT_EQ(transfer(socket, std::size_t{4} << 20U), 0);
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
     const double rate = static_cast<double>(state(receiver).bytes - before) * 8 / passed.count();
-    EXPECT_GT(rate, 0.8 * kRate);
+    EXPECT_GT(rate, 0.8 * kRate) << "half of it where nothing is held back";
     EXPECT_LT(rate, 1.1 * kRate);
     EXPECT_GT(state(receiver).delayed, 0U);
 }

@@ -73,7 +73,7 @@ class Limiter : public LimitTest {
 
 TEST_F(Limiter, IsNamedByTheLogOfAddAndByStatus) {
     const Pod pod = lab_.add_pod(logged(limits(kRate, kRate)));
-    const std::string pace = is_paced() ? "pace, " : "", edt = has_fq() ? "edt, " : "";
+    const std::string pace = is_paced() ? "pace, " : "", edt = edt_qdisc().empty() ? "" : "edt, ";
     EXPECT_NE(
         log_text().find("bandwidth is held to the pod by " + pace + edt + "bucket, from the pod by " + pace + "bucket"),
         std::string::npos)
@@ -102,7 +102,8 @@ TEST_F(Limiter, IsTheOneThatIsForced) {
 TEST_F(Limiter, PutsNoQdiscInTheWayOfOthers) {
     const Pod pod = lab_.add_pod(limits(kRate, kRate));
     const std::string qdiscs = lab_.node().run("tc qdisc show dev " + pod.host_ifname);
-    const std::string root = has_fq() ? "qdisc fq 504c: root" : "qdisc noqueue 0: root";
+    const std::string kind = edt_qdisc(),
+                      root = kind.empty() ? "qdisc noqueue 0: root" : "qdisc " + kind + " 504c: root";
     EXPECT_NE(qdiscs.find(root), std::string::npos) << qdiscs;
     EXPECT_EQ(qdiscs.find("ingress ffff:"), std::string::npos) << qdiscs;
     EXPECT_EQ(lab_.node().run("ip -brief link show type ifb"), "");

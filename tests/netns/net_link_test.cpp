@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <vector>
 #include <filesystem>
 #include <fstream>
@@ -367,6 +368,43 @@ TEST_F(NetTest, SysctlPathsDoNotLeaveTheirDirectory) {
               ErrorCode::missing);
     for (const char *component : {"..", ".", "", "ipv4/conf"})
         EXPECT_FALSE(read_sysctl({"net", component, "ip_forward"})) << component;
+}
+
+TEST_F(NetQdisc, AddsChangesAndRemovesItsOwnHtbOnly) {
+    HtbSpec htb{ifindex_, kHandle, kHandle | 0x10U, 1250000, 20000000, 250000};
+    if (!require(has_htb(node_))) {
+        EXPECT_FALSE(require(set_htb(node_, htb)));
+        GTEST_SKIP() << "this kernel has no htb";
+    }
+    const auto shown = [](const std::string &what) {
+        const std::unique_ptr<FILE, int (*)(FILE *)> pipe(popen(("tc " + what + " show dev cali0").c_str(), "r"),
+                                                          &pclose);
+        std::string text(4096, '\0');
+        text.resize(pipe ? fread(text.data(), 1, text.size(), pipe.get()) : 0);
+        return text;
+    };
+    EXPECT_TRUE(require(set_htb(node_, htb)));
+    EXPECT_EQ(root_qdisc(), "htb");
+    EXPECT_NE(shown("class").find("rate 10Mbit ceil 10Mbit"), std::string::npos) << shown("class");
+    EXPECT_NE(shown("qdisc").find("limit 250000b"), std::string::npos) << shown("qdisc");
+    for (const std::uint64_t bytes_per_s :
+         {std::uint64_t{0}, std::uint64_t{1}, UINT64_MAX / 8, std::uint64_t{12500000000}}) {
+        htb.bytes_per_s = bytes_per_s;
+        htb.most_bytes = htb.burst_ns = bytes_per_s;
+        EXPECT_TRUE(require(set_htb(node_, htb))) << bytes_per_s;
+    }
+    EXPECT_NE(shown("class").find("rate 100Gbit ceil 100Gbit"), std::string::npos) << shown("class");
+    EXPECT_TRUE(require(remove_root_qdisc(node_, ifindex_, kHandle)));
+    EXPECT_EQ(root_qdisc(), "noqueue");
+
+    for (const char *foreign : {"pfifo", "htb"}) {
+        tc("add dev cali0 root handle 7: " + std::string(foreign));
+        EXPECT_FALSE(require(set_htb(node_, htb)));
+        EXPECT_FALSE(require(remove_root_qdisc(node_, ifindex_, kHandle)));
+        EXPECT_EQ(root_qdisc(), foreign);
+        EXPECT_EQ(shown("class"), "");
+        tc("del dev cali0 root");
+    }
 }
 
 } // namespace

@@ -70,6 +70,7 @@ TEST_F(Edt, WhatTheFastPathHandsOverIsCountedWhereItCameFrom) {
     EXPECT_EQ(direct.mark, 1U);
     EXPECT_GE(direct.departure_ns, before + 40 * kMs);
     EXPECT_LE(direct.departure_ns, before + 60 * kMs);
+    EXPECT_EQ(direct.priority, LIMIT_CLASS);
     expect_counted(deliver(frame, PODLANE_MARK, node().unknown_ifindex), REASON_RECEIVED_UPLINK);
     EXPECT_TRUE(require(node().paths().entries()).empty());
     EXPECT_EQ(state(node().pod).delayed, 2U);
@@ -95,13 +96,17 @@ TEST_F(Edt, AFlowWithNothingUnderWayDoesNotWait) {
     time(node().pod, 0, kRate / 10);
     const Bytes frame = arriving("192.0.2.20") / Udp{} / bytes(1000);
     fill(node().pod, 80 * kMs, 0);
-    const std::uint64_t first = deliver(frame).departure_ns;
+    const Outcome sparse = deliver(frame);
+    const std::uint64_t first = sparse.departure_ns;
     EXPECT_LE(first, monotonic_ns());
+    EXPECT_EQ(sparse.priority, 0U) << "the class would hold it behind the others";
     const std::uint64_t second = deliver(frame).departure_ns;
     EXPECT_GT(second, monotonic_ns()) << "more than a sixteenth of the rate";
     EXPECT_EQ(state(node().pod).delayed, 1U);
     fill(node().pod, 80 * kMs, 80 * kMs);
     EXPECT_GT(deliver(frame).departure_ns, first + 50 * kMs) << "it would overtake itself";
+    fill(node().pod, 0, 0);
+    EXPECT_EQ(deliver(frame).priority, LIMIT_CLASS) << "what waits there longer than the bucket knows is before it";
 }
 
 TEST_F(Edt, BeyondTheBurstIsDropped) {

@@ -79,6 +79,7 @@ struct Outcome {
     int verdict = 0;
     std::uint32_t mark = 0; // of the packet, afterwards
     std::uint64_t departure_ns = 0;
+    std::uint32_t priority = 0;
     Bytes frame;
     std::vector<Counted> counted;
 };
@@ -250,6 +251,7 @@ class Node {
         outcome.verdict = static_cast<int>(options.retval);
         outcome.mark = context.mark;
         outcome.departure_ns = context.tstamp;
+        outcome.priority = context.priority;
         return true;
     }
 

@@ -71,7 +71,7 @@ Result<void> detach_all(const std::string &root, const std::set<std::uint32_t> &
                 any = TRY(detach(link.ifindex, hook)) || any;
         }
         if (recorded.contains(link.ifindex))
-            TRY(remove_fq(link.ifindex));
+            TRY(remove_edt(link.ifindex));
         story.interfaces += any ? 1 : 0;
     }
     return {};

@@ -227,7 +227,7 @@ Result<int> change(const Call &call, World &world, bool clear) {
 } // namespace
 
 Result<std::string> limiters_words(const World &world) {
-    const std::uint32_t flags = has_fq() ? std::uint32_t{INTERFACE_LIMIT_EDT} : 0U;
+    const std::uint32_t flags = edt_qdisc().empty() ? 0U : std::uint32_t{INTERFACE_LIMIT_EDT};
     return limiter_words(flags, LIMIT_INGRESS, TRY(is_pacing(world.bpffs)));
 }
 

@@ -68,28 +68,21 @@ TEST(CniEnvironment, AllMissingVariablesAreNamedAtOnce) {
               "required environment variables missing: CNI_CONTAINERID, CNI_NETNS, CNI_IFNAME");
 }
 
+// Refused values that a text can show are in cni_messages_test.cpp.
 TEST(CniEnvironment, Values) {
     struct Case {
         std::string variable;
         std::vector<std::string> accepted, refused;
     };
     const std::vector<Case> cases{
-        {"CNI_COMMAND", {}, {"add", "UPDATE"}},
-        {"CNI_CONTAINERID",
-         {"a", "0_.-", std::string(127, 'a')},
-         {std::string(128, 'a'), "-a", "a/b", "a b", "a\n", "\xc3\xa4"}},
-        {"CNI_IFNAME",
-         {"exactly15chars_", "...", "\xc3\xa4"},
-         {"sixteen_chars_16", ".", "..", "a/b", "eth0:1", "eth 0", "eth\t0", "eth\xc2\xa0", "eth\xe3\x80\x80",
-          "eth%d"}},
-        {"CNI_NETNS", {"/proc/1/ns/net"}, {"dummy", std::string("/a\0b", 4)}},
-        {"CNI_PATH", {"/a:/b", ":/a::"}, {"::", "/a:bin"}},
+        {"CNI_CONTAINERID", {"a", "0_.-", std::string(127, 'a')}, {"a\n", "\xc3\xa4"}},
+        {"CNI_IFNAME", {"exactly15chars_", "...", "\xc3\xa4"}, {"eth\t0", "eth\xc2\xa0", "eth\xe3\x80\x80"}},
+        {"CNI_NETNS", {"/proc/1/ns/net"}, {std::string("/a\0b", 4)}},
+        {"CNI_PATH", {"/a:/b", ":/a::"}, {}},
         {"CNI_ARGS",
          {"A=b;IgnoreUnknown=TRUE", "A=b;IgnoreUnknown=1", "K8S_POD_NAME=", "IP=192.0.2.1",
           "IP=192.0.2.1/24, 2001:db8::1/64", "MAC=02:00:00:00:00:01"},
-         {"A", "IgnoreUnknown=1;A=b=c", "IgnoreUnknown=1;", "IgnoreUnknown=1;;A=b", "A=b", "IgnoreUnknown=0;A=b",
-          "IgnoreUnknown=false;A=b", "IgnoreUnknown=yes", "k8s_pod_name=a", "IP=192.0.2.256", "IP=192.0.2.1/33",
-          "MAC=03:00:00:00:00:01", "MAC=00:00:00:00:00:00", "MAC=02"}}};
+         {}}};
     const auto parse = [](const std::string &variable, const std::string &value) {
         return parse_request(environment_of("ADD", {{variable, value}}), kConfig);
     };

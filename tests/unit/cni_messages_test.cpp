@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Every message that a configuration or an environment can cause, as tests/unit/data/messages.txt has it, so that a
-// change is seen. PODLANE_WRITE_MESSAGES=1 rewrites the file. Its lines that begin with a key are inputs, too: what is
-// added there is tested beside a complete configuration.
+// change is seen. PODLANE_WRITE_MESSAGES=1 rewrites the file. Its lines with a key, a result or a variable are the
+// inputs: what is added there is tested.
+#include "plugin/cni/result.hpp"
 #include "tests/harness/golden.hpp"
 #include "tests/unit/cni_request.hpp"
 
@@ -12,16 +13,19 @@
 namespace podlane::cni {
 namespace {
 
+template <typename T> std::string error_text(const Result<T> &result) {
+    if (result)
+        return "    accepted\n";
+    const Error &error = result.error();
+    return "    " + std::to_string(static_cast<unsigned>(error.code)) + " " + error.message + "\n" +
+           (error.hint.empty() ? "" : "    -> " + error.hint + "\n");
+}
+
 std::string answer(const Environment &environment, const std::string &text) {
     const auto request = parse_request(environment, text);
+    if (!request)
+        return error_text(request);
     std::string out;
-    if (!request) {
-        out =
-            "    " + std::to_string(static_cast<unsigned>(request.error().code)) + " " + request.error().message + "\n";
-        if (!request.error().hint.empty())
-            out += "    -> " + request.error().hint + "\n";
-        return out;
-    }
     for (const std::string &sentence : request->ignored)
         out += "    ignored: " + sentence + "\n";
     for (const std::string &sentence : request->warnings)
@@ -31,14 +35,14 @@ std::string answer(const Environment &environment, const std::string &text) {
 
 constexpr const char *kFile = "tests/unit/data/messages.txt";
 
-// Keys beside a complete configuration.
-std::vector<std::string> keys_of_the_file() {
-    std::vector<std::string> keys;
+// Lines of the file that begin like this, and the rest of them.
+std::vector<std::string> inputs(const std::string &prefix) {
+    std::vector<std::string> all;
     std::istringstream lines(test::source_text(kFile));
     for (std::string line; std::getline(lines, line);)
-        if (line.starts_with('"'))
-            keys.push_back(line);
-    return keys;
+        if (line.starts_with(prefix))
+            all.push_back(line.substr(prefix.size()));
+    return all;
 }
 
 // Whole inputs.
@@ -57,27 +61,21 @@ const std::vector<std::string> kTexts{
     R"({"a/b": )" + std::string(40, '[') + std::string(40, ']') + "}",
 };
 
-// A variable and its value; "-" is none.
-const std::vector<std::pair<std::string, std::string>> kVariables{
-    {"CNI_COMMAND", "RESTART"}, {"CNI_CONTAINERID", "-"}, {"CNI_CONTAINERID", "a b"},
-    {"CNI_IFNAME", "-"},        {"CNI_IFNAME", "a/b"},    {"CNI_IFNAME", "sixteen-letters-"},
-    {"CNI_NETNS", "-"},         {"CNI_NETNS", "netns"},   {"CNI_PATH", "-"},
-    {"CNI_PATH", "bin"},        {"CNI_ARGS", "A=1"},      {"CNI_ARGS", "IP"},
-    {"CNI_ARGS", "IP=x"},       {"CNI_ARGS", "MAC=x"},    {"CNI_NETNS_OVERRIDE", "x"},
-};
-
 std::string all_messages() {
     std::string out;
-    for (const std::string &more : keys_of_the_file())
-        out += more + "\n" + answer(complete_environment(), config_with(more));
+    for (const std::string &keys : inputs("\"")) // beside a complete configuration
+        out += "\"" + keys + "\n" + answer(complete_environment(), config_with("\"" + keys));
     for (const std::string &text : kTexts)
         out += "standard input: " + text.substr(0, 60) + "\n" + answer(complete_environment(), text);
-    for (const auto &[name, value] : kVariables) {
+    for (const std::string &result : inputs("result: ")) // of another plugin
+        out += "result: " + result + "\n" + error_text(parse_attachment(result));
+    for (const std::string &variable : inputs("CNI_")) { // "-" is none
         Environment changed = complete_environment();
+        const std::string name = "CNI_" + variable.substr(0, variable.find('='));
         changed.erase(name);
-        if (value != "-")
+        if (const std::string value = variable.substr(variable.find('=') + 1); value != "-")
             changed[name] = value;
-        out += name + "=" + value + "\n" + answer(changed, config_with(""));
+        out += "CNI_" + variable + "\n" + answer(changed, config_with(""));
     }
     for (const std::string command : {"CHECK", "GC"})
         out += command + "\n" + answer(complete_environment(command), config_with(""));
@@ -92,12 +90,12 @@ TEST(CniMessages, AreThoseOfTheFile) { test::expect_as_in(kFile, all_messages())
 
 // What failed has a name, and what was expected is said.
 TEST(CniMessages, EachNamesTheKeyOrVariable) {
-    EXPECT_GT(keys_of_the_file().size(), 130U);
-    for (const std::string &more : keys_of_the_file()) {
-        const auto request = parse_request(complete_environment(), config_with(more));
+    EXPECT_GT(inputs("\"").size(), 130U);
+    for (const std::string &more : inputs("\"")) {
+        const auto request = parse(config_with("\"" + more));
         if (request)
             continue;
-        const std::string key = more.substr(1, more.find('"', 1) - 1);
+        const std::string key = more.substr(0, more.find('"'));
         EXPECT_NE((request.error().message + request.error().hint).find(key), std::string::npos)
             << more << ": " << request.error().message;
     }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What the host translates works across nodes, the same with the fast path on, kept to the node, and off.
+// What the host translates works across nodes, and for those who come from outside the cluster or go there, the same
+// with the fast path on, kept to the node, and off.
 #include "tests/netns/nat_cluster.hpp"
+
+#include <netinet/in.h>
 
 #include <cerrno>
 
@@ -9,45 +12,40 @@ namespace {
 
 class Services : public Nat {};
 
-TEST_P(Services, BackendOnTheSameNode) {
+TEST_P(Services, BackendsHereElsewhereAndInTheCallerAnswer) {
     const Pod a = add_pod(1);
-    const Pod b = add_pod(1);
-    const EchoServer server(b.ns(), ipv4(), kBackendPort);
-    const Service service = serve(b);
-    expect_service(a.ns(), {service.cluster_ip, kPort});
-    EXPECT_EQ(callers(server), std::set{text(a)});
-}
-
-TEST_P(Services, BackendOnAnotherNode) {
-    const Pod a = add_pod(1);
-    const Pod b = add_pod(2);
-    const EchoServer server(b.ns(), ipv4(), kBackendPort);
-    const Service service = serve(b);
-    for (int round = 0; round < 2; ++round) { // direct flows between, and after, translated ones
-        expect_service(a.ns(), {service.cluster_ip, kPort});
-        expect_service(a.ns(), {addr(b), kBackendPort});
+    const Pod same_node = add_pod(1);
+    const Pod other_node = add_pod(2);
+    {
+        SCOPED_TRACE("a backend on the same node");
+        const EchoServer server(same_node.ns(), ipv4(), kBackendPort);
+        expect_service(a.ns(), {serve(same_node).cluster_ip, kPort});
+        EXPECT_EQ(callers(server), std::set{text(a)});
     }
-    EXPECT_EQ(callers(server), std::set{text(a)});
-    if (on()) {
-        EXPECT_GE(cluster_.count(a, REASON_SENT_UPLINK), 50U) << "direct flows take the fast path";
-        EXPECT_GE(cluster_.count(a, REASON_RECEIVED_HOST), 50U) << "answers of translated flows do not";
-    } else {
-        EXPECT_EQ(cluster_.count(a, REASON_SENT_UPLINK), 0U);
+    {
+        SCOPED_TRACE("a backend on another node");
+        const EchoServer server(other_node.ns(), ipv4(), kBackendPort);
+        const Endpoint service{serve(other_node).cluster_ip, kPort};
+        const std::uint64_t by_host = cluster_.count(a, REASON_RECEIVED_HOST);
+        for (int round = 0; round < 2; ++round) { // direct flows between, and after, translated ones
+            expect_service(a.ns(), service);
+            expect_service(a.ns(), {addr(other_node), kBackendPort});
+        }
+        EXPECT_EQ(callers(server), std::set{text(a)});
+        if (on()) {
+            EXPECT_GE(cluster_.count(a, REASON_SENT_UPLINK), 50U) << "direct flows take the fast path";
+            EXPECT_GE(cluster_.count(a, REASON_RECEIVED_HOST), by_host + 50) << "answers of translated flows do not";
+        } else {
+            EXPECT_EQ(cluster_.count(a, REASON_SENT_UPLINK), 0U);
+        }
+        expect_service(cluster_.node(1).ns(), service);
+        EXPECT_EQ(callers(server), (std::set{text(a), to_string(node_addr(1))}))
+            << "the node is masqueraded, as kube-proxy's marks demand";
     }
-}
-
-TEST_P(Services, CallerIsTheBackend) {
-    const Pod a = add_pod(1);
+    SCOPED_TRACE("a backend that calls itself");
     const EchoServer server(a.ns(), ipv4(), kBackendPort);
     expect_service(a.ns(), {serve(a).cluster_ip, kPort});
     EXPECT_FALSE(callers(server).contains(text(a))) << "a hairpin is masqueraded";
-}
-
-TEST_P(Services, NodeAsksARemoteBackend) {
-    const Pod b = add_pod(2);
-    const EchoServer server(b.ns(), ipv4(), kBackendPort);
-    expect_service(cluster_.node(1).ns(), {serve(b).cluster_ip, kPort});
-    EXPECT_EQ(callers(server), std::set{to_string(node_addr(1))}) << "masqueraded, as kube-proxy's marks demand";
 }
 
 // As resolvers do: a few sockets, each asking again and again, of a backend here, of one elsewhere, and of another node
@@ -150,6 +148,109 @@ TEST_P(Services, ManyFlowsCompleteWithRoomForFewPaths) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, Services, testing::ValuesIn(nat_cases({"iptables", "nftables"})), nat_case_name);
+
+class NodePorts : public Nat {};
+
+TEST_P(NodePorts, TheOutsideIsServedMasqueradedUnlessTheBackendIsOnTheNodeAlone) {
+    const Pod on_node = add_pod(1);
+    const Pod elsewhere = add_pod(2);
+    for (const auto &[backend, local] : {std::pair(on_node, false), {elsewhere, false}, {on_node, true}}) {
+        SCOPED_TRACE("node " + std::to_string(backend.node) + (local ? ", policy local" : ", policy cluster"));
+        const EchoServer server(backend.ns(), ipv4(), kBackendPort);
+        open_node_port(1, serve(backend), local);
+        expect_service(cluster_.outside().ns(), {node_addr(1), kNodePort});
+        EXPECT_EQ(callers(server).contains(Cluster::outside_addr(ipv4())), local);
+        EXPECT_EQ(callers(server).size(), 1U);
+    }
+}
+
+// By either policy; the backend by its own node's port, too; and by a backend elsewhere, if the node that is asked is
+// neither the caller's nor the backend's, or one of them.
+TEST_P(NodePorts, PodsOfEveryNodeAreServed) {
+    const Pod on_node = add_pod(1);
+    const Pod same_node = add_pod(1);
+    const Pod elsewhere = add_pod(2);
+    const Pod third = add_pod(3);
+    for (const auto &[backend, local] : {std::pair(on_node, false), {on_node, true}, {elsewhere, false}}) {
+        SCOPED_TRACE("node " + std::to_string(backend.node) + (local ? ", policy local" : ", policy cluster"));
+        const EchoServer server(backend.ns(), ipv4(), kBackendPort);
+        open_node_port(1, serve(backend), local);
+        for (const Pod &caller : {same_node, elsewhere, third, backend}) {
+            SCOPED_TRACE("a pod of node " + std::to_string(caller.node));
+            expect_service(caller.ns(), {node_addr(1), kNodePort});
+        }
+        if (backend.node != 1) {
+            EXPECT_EQ(callers(server), std::set{to_string(node_addr(1))}) << "masqueraded";
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, NodePorts, testing::ValuesIn(nat_cases({"iptables", "nftables"})), nat_case_name);
+
+// What does not depend on who writes the rules of services.
+class Outside : public Nat {};
+
+TEST_P(Outside, HostPort) {
+    const Json portmap = {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}, {"snat", true}};
+    const Json mappings = {{"portMappings",
+                            {{{"hostPort", 8081}, {"containerPort", kBackendPort}, {"protocol", "tcp"}},
+                             {{"hostPort", 8081}, {"containerPort", kBackendPort}, {"protocol", "udp"}}}}};
+    const Pod b = cluster_.add_chain(1, {cluster_.config(1, keys()), portmap}, mappings);
+    const Pod same_node = add_pod(1);
+    const Pod other_node = add_pod(2);
+    const EchoServer server(b.ns(), ipv4(), kBackendPort);
+    const Endpoint target{node_addr(1), 8081};
+    expect_service(cluster_.outside().ns(), target);
+    EXPECT_EQ(callers(server), std::set{Cluster::outside_addr(ipv4())});
+    expect_service(other_node.ns(), target);
+    expect_service(same_node.ns(), target);
+    expect_service(b.ns(), target);
+}
+
+class Masquerade : public Nat {
+  protected:
+    [[nodiscard]] static Json masquerading() {
+        return GetParam().rules == "ipMasq" ? Json{{"ipMasq", true}} : Json::object();
+    }
+    void write_rules() const {
+        if (GetParam().rules == "iptables")
+            rule(1, "-t nat -A POSTROUTING -s " + Cluster::pods(1, ipv4()) + " ! -d " + all_pods() + " -j MASQUERADE");
+        const std::string ip = ipv4() ? "ip" : "ip6";
+        if (GetParam().rules == "nftables")
+            cluster_.node(1).run("nft -f -", "table " + ip +
+                                                 " out { chain out { type nat hook postrouting priority 100; " + ip +
+                                                 " saddr " + Cluster::pods(1, ipv4()) + " " + ip +
+                                                 " daddr != " + all_pods() + " masquerade; }\n}\n");
+    }
+};
+
+TEST_P(Masquerade, PodsSpeakWithTheNodesAddressAndLearnThePathsMtu) {
+    const Pod a = add_pod(1, masquerading());
+    const Pod b = add_pod(2, masquerading());
+    write_rules();
+    const EchoServer outside(cluster_.outside().ns(), ipv4(), kPort);
+    const EchoServer inside(b.ns(), ipv4(), kPort);
+    expect_service(a.ns(), {ip(Cluster::outside_addr(ipv4())), kPort});
+    EXPECT_TRUE(ping(a.ns(), Cluster::outside_addr(ipv4()), 3));
+    EXPECT_EQ(callers(outside), std::set{to_string(node_addr(1))});
+    expect_service(a.ns(), {addr(b), kPort});
+    EXPECT_EQ(callers(inside), std::set{text(a)}) << "the cluster sees the pod's own address";
+
+    // The outside becomes a router, and tells the node's address that the way on is narrow.
+    const std::string beyond = ipv4() ? "203.0.113." : "2001:db8:cafe::";
+    for (const std::string command :
+         {"sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
+          "ip link add narrow mtu 1300 type veth peer name narrow1 mtu 1300", "ip link set narrow up"})
+        (void)cluster_.outside().run(command);
+    (void)cluster_.outside().run("ip addr add " + beyond + "1" + (ipv4() ? "/24" : "/64 nodad") + " dev narrow");
+    const Fd datagrams = open_unfragmented(a.ns());
+    ASSERT_EQ(connect_to(datagrams, {ip(beyond + "9"), kPort}), 0);
+    EXPECT_TRUE(wait_until([&] { return send_text(datagrams, std::string(1400, 'x')) == EMSGSIZE; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, Outside, testing::ValuesIn(nat_cases({"portmap"})), nat_case_name);
+INSTANTIATE_TEST_SUITE_P(Rules, Masquerade, testing::ValuesIn(nat_cases({"iptables", "nftables", "ipMasq"})),
+                         nat_case_name);
 
 } // namespace
 } // namespace podlane::test

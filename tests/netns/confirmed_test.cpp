@@ -104,7 +104,7 @@ TEST_P(ConfirmedService, ClusterIpToThisNodeAndToAnotherIsFastAndToThePodItselfI
         SCOPED_TRACE("backend on node " + std::to_string(node));
         const Pod backend = add_pod(node);
         const EchoServer server(backend.ns(), ipv4(), kBackendPort);
-        const Service service = serve(backend);
+        const KubeService service = serve(backend);
         expect_confirmed(caller.ns(), {service.cluster_ip, kPort}, {caller, backend});
         expect_confirmed(caller.ns(), {addr(backend), kBackendPort}, {caller, backend});
         EXPECT_EQ(callers(server), std::set{text(caller)});
@@ -112,7 +112,7 @@ TEST_P(ConfirmedService, ClusterIpToThisNodeAndToAnotherIsFastAndToThePodItselfI
     SCOPED_TRACE("a pod that calls itself");
     const Pod pod = add_pod(1);
     const EchoServer server(pod.ns(), ipv4(), kBackendPort);
-    const Service service = serve(pod);
+    const KubeService service = serve(pod);
     for (const Transport transport : kTransports) {
         const Fd socket = open_socket(pod.ns(), transport, ipv4());
         ASSERT_EQ(connect_to(socket, {service.cluster_ip, kPort}), 0);

@@ -163,7 +163,8 @@ class Conversation {
         return {{{"A", cluster_ip(1), kPort, endpoints, kBackendPort, false, kNodePort},
                  {"B", cluster_ip(2), kPort, endpoints, kBackendPort, true},
                  {"C", cluster_ip(3), kPort}},
-                v4_ ? Lab::kPods4 : Lab::kPods6};
+                v4_ ? Lab::kPods4 : Lab::kPods6,
+                true};
     }
     [[nodiscard]] Endpoint endpoint(Target target) const {
         const ip_addr node = ip(v4_ ? Lab::kNode4 : Lab::kNode6);

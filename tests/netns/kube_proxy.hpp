@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Several services with several endpoints, in the chains that kube-proxy writes for iptables and for nftables. The
-// endpoint is the next one in turn, rather than random, so that two runs can be compared.
+// Services and node ports with any number of endpoints, in the chains that kube-proxy writes for iptables and for
+// nftables. The endpoint is the next one in turn, rather than random, so that two runs can be compared.
 #pragma once
 
 #include "maps/ip.hpp"
@@ -19,12 +19,15 @@ struct KubeService {
     std::uint16_t backend_port = 8080;
     bool affinity = false;
     std::uint16_t node_port = 0; // 0: none
+    bool local = false;          // externalTrafficPolicy: the first endpoint is on this node, and sees who called
 };
 
 class KubeProxy {
   public:
-    KubeProxy(std::vector<KubeService> services, std::string pods)
-        : services_(std::move(services)), pods_(std::move(pods)), v4_(is_ipv4(services_.front().cluster_ip)) {}
+    // Strict: connections that are picked up in the middle are dropped.
+    KubeProxy(std::vector<KubeService> services, std::string pods, bool strict = false)
+        : services_(std::move(services)), pods_(std::move(pods)), v4_(is_ipv4(services_.front().cluster_ip)),
+          strict_(strict) {}
 
     // Input of iptables-restore or ip6tables-restore.
     [[nodiscard]] std::string iptables() const {
@@ -34,8 +37,9 @@ class KubeProxy {
                              "-A FORWARD -j KUBE-FORWARD\n"
                              "-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP\n"
                              "-A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT\n"
-                             "-A KUBE-FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n"
-                             "-A FORWARD -p tcp ! --syn -m conntrack --ctstate NEW -j DROP\n";
+                             "-A KUBE-FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n";
+        if (strict_)
+            filter += "-A FORWARD -p tcp ! --syn -m conntrack --ctstate NEW -j DROP\n";
         std::string nat = "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-NODEPORTS - [0:0]\n:KUBE-POSTROUTING - [0:0]\n"
                           ":KUBE-MARK-MASQ - [0:0]\n"
                           "-A PREROUTING -j KUBE-SERVICES\n-A OUTPUT -j KUBE-SERVICES\n"
@@ -74,20 +78,23 @@ class KubeProxy {
                     node_ports += " " + protocol + " . " + std::to_string(one.node_port) + " : goto external-" +
                                   one.name + "-" + protocol + ",";
             }
-        const std::string vmap = "  " + family() + " daddr . meta l4proto . th dport vmap {";
+        const auto vmap = [](const std::string &match, const std::string &entries) {
+            return entries.empty() ? "" : "  " + match + " vmap {" + cut(entries) + "}\n";
+        };
+        const std::string address = family() + " daddr . meta l4proto . th dport";
         return "table " + family() +
                " kube-proxy {\n chain mark-for-masquerade { meta mark set meta mark or 0x4000; }\n" +
-               " chain reject-chain { reject; }\n" + chains + " chain services {\n" + vmap + cut(services) + "}\n" +
-               "  fib daddr type local meta l4proto . th dport vmap {" + cut(node_ports) + "}\n }\n" +
-               " chain refused {\n" + vmap + cut(refused) + "}\n }\n" +
+               " chain reject-chain { reject; }\n" + chains + " chain services {\n" + vmap(address, services) +
+               vmap("fib daddr type local meta l4proto . th dport", node_ports) + " }\n chain refused {\n" +
+               vmap(address, refused) + " }\n" +
                " chain nat-prerouting { type nat hook prerouting priority -100; jump services; }\n"
                " chain nat-output { type nat hook output priority -100; jump services; }\n"
                " chain nat-postrouting { type nat hook postrouting priority 100;\n"
                "  mark and 0x4000 == 0 return\n  meta mark set mark xor 0x4000\n  masquerade fully-random\n }\n"
                " chain filter-output { type filter hook output priority -110; ct state new jump refused; }\n"
                " chain filter-forward { type filter hook forward priority -110;\n"
-               "  ct state invalid drop\n  ct state new jump refused\n"
-               "  ct state new tcp flags & (fin|syn|rst|ack) != syn drop\n }\n}\n";
+               "  ct state invalid drop\n  ct state new jump refused\n" +
+               (strict_ ? "  ct state new tcp flags & (fin|syn|rst|ack) != syn drop\n" : "") + " }\n}\n";
     }
 
   private:
@@ -124,11 +131,15 @@ class KubeProxy {
                          " -j DNAT --to-destination " + target(one, one.endpoints.at(i)) + "\n";
         }
         rules += endpoints + sticky + turns;
-        if (one.node_port != 0)
-            rules += ":" + ext + " - [0:0]\n-A KUBE-NODEPORTS -p " + protocol + " --dport " +
-                     std::to_string(one.node_port) + " -j " + ext + "\n-A " + ext + " -j KUBE-MARK-MASQ\n-A " + ext +
-                     " -j " + svc + "\n";
-        return rules;
+        if (one.node_port == 0)
+            return rules;
+        rules += ":" + ext + " - [0:0]\n-A KUBE-NODEPORTS -p " + protocol + " --dport " +
+                 std::to_string(one.node_port) + " -j " + ext + "\n";
+        if (one.local)
+            return rules + "-A " + ext + " -s " + pods_ + " -j " + svc + "\n-A " + ext +
+                   " -m addrtype --src-type LOCAL -j KUBE-MARK-MASQ\n-A " + ext + " -m addrtype --src-type LOCAL -j " +
+                   svc + "\n-A " + ext + " -j KUBE-SEP-" + one.name + "-" + protocol + "-0\n";
+        return rules + "-A " + ext + " -j KUBE-MARK-MASQ\n-A " + ext + " -j " + svc + "\n";
     }
 
     [[nodiscard]] std::string nftables(const KubeService &one, const std::string &protocol) const {
@@ -152,13 +163,18 @@ class KubeProxy {
         }
         return sets + endpoints + " chain service-" + name + " {\n  " + family() + " saddr != " + pods_ +
                " jump mark-for-masquerade\n" + sticky + "  numgen inc mod " + std::to_string(one.endpoints.size()) +
-               " vmap {" + cut(turns) + "}\n }\n chain external-" + name +
-               " {\n  jump mark-for-masquerade\n  goto service-" + name + "\n }\n";
+               " vmap {" + cut(turns) + "}\n }\n chain external-" + name + " {\n" +
+               (one.local
+                    ? "  " + family() + " saddr " + pods_ + " goto service-" + name +
+                          "\n  fib saddr type local jump mark-for-masquerade\n  fib saddr type local goto service-" +
+                          name + "\n  goto endpoint-" + name + "-0\n }\n"
+                    : "  jump mark-for-masquerade\n  goto service-" + name + "\n }\n");
     }
 
     std::vector<KubeService> services_;
     std::string pods_; // the cluster's pod range, as a prefix
     bool v4_;
+    bool strict_;
 };
 
 } // namespace podlane::test

@@ -58,7 +58,7 @@ TEST_P(Services, NameQueriesAreAnswered) {
     const EchoServer remote(other_node.ns(), ipv4(), 53);
     const EchoServer node(cluster_.node(2).ns(), ipv4(), 53);
     for (const ip_addr &backend : {addr(same_node), addr(other_node), node_addr(2)}) {
-        const Service service = serve(backend, 53);
+        const KubeService service = serve(backend, 53);
         for (int socket = 0; socket < 3; ++socket) {
             const Fd resolver = connected(a.ns(), Transport::udp, {service.cluster_ip, kPort});
             for (int i = 0; i < 10; ++i) {
@@ -81,7 +81,7 @@ TEST_P(Services, PathMtuOfATranslatedFlowIsLearnt) {
     for (const Pod &backend : {b, narrow_there, narrow_here}) {
         SCOPED_TRACE("backend on node " + std::to_string(backend.node));
         const EchoServer server(backend.ns(), ipv4(), kBackendPort);
-        const Service service = serve(backend);
+        const KubeService service = serve(backend);
         const Fd datagrams = open_unfragmented(a.ns());
         ASSERT_EQ(connect_to(datagrams, {service.cluster_ip, kPort}), 0);
         EXPECT_TRUE(wait_until([&] { return send_text(datagrams, std::string(1400, 'x')) == EMSGSIZE; }));
@@ -96,7 +96,7 @@ TEST_P(Services, TransfersOutliveALossOfAllPaths) {
     const Pod a = add_pod(1);
     const Pod b = add_pod(2);
     const EchoServer server(b.ns(), ipv4(), kBackendPort);
-    const Service service = serve(b);
+    const KubeService service = serve(b);
     for (const Endpoint &target : {Endpoint{service.cluster_ip, kPort}, Endpoint{addr(b), kBackendPort}}) {
         const Fd socket = connected(a.ns(), Transport::tcp, target);
         EXPECT_EQ(transfer(socket, std::size_t{8} << 20U, [&] { cluster_.erase_paths(); }), 0) << to_string(target);
@@ -110,7 +110,7 @@ TEST_P(Services, FlowsOutliveNewPrograms) {
     const Pod a = add_pod(1);
     const Pod b = add_pod(2);
     const EchoServer server(b.ns(), ipv4(), kBackendPort);
-    const Service service = serve(b);
+    const KubeService service = serve(b);
     const auto load_again = [&] {
         for (const int node : {1, 2}) {
             cluster_.node(node).run("rm -r " + cluster_.node(node).bpffs() + "/live");
@@ -136,7 +136,7 @@ TEST_P(Services, ManyFlowsCompleteWithRoomForFewPaths) {
     const Pod a = add_pod(1, {{"maxPaths", 64}});
     const Pod b = add_pod(2, {{"maxPaths", 64}});
     const EchoServer server(b.ns(), ipv4(), kBackendPort);
-    const Service service = serve(b);
+    const KubeService service = serve(b);
     std::vector<Fd> sockets;
     for (int i = 0; i < 150; ++i) {
         const Endpoint target = i % 2 == 0 ? Endpoint{service.cluster_ip, kPort} : Endpoint{addr(b), kBackendPort};

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tests/harness/cluster.hpp"
-#include "tests/netns/node_ports.hpp"
+#include "tests/netns/kube_proxy.hpp"
 
 #include <gtest/gtest.h>
 
@@ -71,27 +71,27 @@ class Nat : public testing::TestWithParam<NatCase> {
     void rule(int node, const std::string &words) const { cluster_.node(node).run(iptables() + " -w " + words); }
 
     // On every node, in place of the service before; one backend, as kube-proxy writes it.
-    Service serve(const Pod &backend, std::uint16_t backend_port = kBackendPort) {
+    KubeService serve(const Pod &backend, std::uint16_t backend_port = kBackendPort) {
         return serve(addr(backend), backend_port);
     }
-    Service serve(const ip_addr &backend, std::uint16_t backend_port = kBackendPort) {
-        const Service service{ip(ipv4() ? "198.19.0.1" : "2001:db8:5e::1"), kPort, backend, backend_port, all_pods()};
-        const std::string table = ipv4() ? "table ip kube-proxy\n" : "table ip6 kube-proxy\n";
-        const std::string none = table + "delete " + table;
-        for (int node = 1; node <= Cluster::kNodes; ++node) {
-            if (GetParam().rules == "iptables")
-                cluster_.node(node).run(iptables() + "-restore -w", iptables_rules(service));
-            else
-                cluster_.node(node).run("nft -f -", none + nftables_rules(service));
-        }
+    KubeService serve(const ip_addr &backend, std::uint16_t backend_port = kBackendPort) {
+        const KubeService service{"a", ip(ipv4() ? "198.19.0.1" : "2001:db8:5e::1"), kPort, {backend}, backend_port};
+        for (int node = 1; node <= Cluster::kNodes; ++node)
+            write(node, service);
         return service;
     }
-    void open_node_port(int node, const Service &service, bool local) const {
-        const NodePort node_port{kNodePort, local};
+    void open_node_port(int node, KubeService service, bool local) const {
+        service.node_port = kNodePort;
+        service.local = local;
+        write(node, service);
+    }
+    void write(int node, const KubeService &service) const {
+        const KubeProxy proxy({service}, all_pods());
+        const std::string table = ipv4() ? "table ip kube-proxy\n" : "table ip6 kube-proxy\n";
         if (GetParam().rules == "iptables")
-            cluster_.node(node).run(iptables() + "-restore -w --noflush", iptables_rules(service, node_port));
+            cluster_.node(node).run(iptables() + "-restore -w", proxy.iptables());
         else
-            cluster_.node(node).run("nft -f -", nftables_rules(service, node_port));
+            cluster_.node(node).run("nft -f -", table + "delete " + table + proxy.nftables());
     }
     // For datagrams that are refused rather than cut up.
     [[nodiscard]] Fd open_unfragmented(const net::Namespace &where) const {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What the node's own rules translate, by iptables and by nftables: a ClusterIP whose backend is on the same node ("a
 // flow returns the way it came"), masquerading, and hostPort by the real `portmap` plugin.
+#include "tests/netns/kube_proxy.hpp"
 #include "tests/netns/lab.hpp"
-#include "tests/netns/services.hpp"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -38,12 +38,12 @@ class ClusterIp : public NatTest {
     void start(const Json &keys = Json::object()) {
         a_ = add_pod(keys);
         b_ = add_pod(keys);
-        service_ = {ipv4() ? ip("198.18.255.1") : ip("2001:db8:5e::1"), kServicePort, addr(b_), kBackendPort,
-                    pod_range()};
+        service_ = {"a", ip(ipv4() ? "198.18.255.1" : "2001:db8:5e::1"), kServicePort, {addr(b_)}, kBackendPort};
+        const KubeProxy proxy({service_}, pod_range());
         if (by_iptables())
-            lab_->node().run(iptables() + "-restore", iptables_rules(service_));
+            lab_->node().run(iptables() + "-restore", proxy.iptables());
         else
-            lab_->node().run("nft -f -", nftables_rules(service_));
+            lab_->node().run("nft -f -", proxy.nftables());
     }
     void start_served(const Json &keys = Json::object()) {
         start(keys);
@@ -56,7 +56,7 @@ class ClusterIp : public NatTest {
     }
 
     Pod a_, b_;
-    Service service_;
+    KubeService service_;
     std::optional<EchoServer> server_;
 };
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "tests/netns/lab.hpp"
-#include "tests/netns/services.hpp"
+#include "tests/netns/kube_proxy.hpp"
 
 namespace podlane::test {
 
@@ -28,11 +28,12 @@ class ServiceTest : public LabTest {
     }
     void rule(const std::string &words) { lab_->node().run(iptables() + " -w " + words); }
     void serve(const Pod &backend, bool nftables = false) {
-        service_ = {ip(ipv4() ? "198.18.255.1" : "2001:db8:5e::1"), port_, addr(backend), backend_port_, pod_range()};
+        service_ = {"a", ip(ipv4() ? "198.18.255.1" : "2001:db8:5e::1"), port_, {addr(backend)}, backend_port_};
+        const KubeProxy proxy({service_}, pod_range());
         if (nftables)
-            lab_->node().run("nft -f -", nftables_rules(service_));
+            lab_->node().run("nft -f -", proxy.nftables());
         else
-            lab_->node().run(iptables() + "-restore", iptables_rules(service_));
+            lab_->node().run(iptables() + "-restore", proxy.iptables());
     }
     [[nodiscard]] Endpoint cluster_ip() const { return {service_.cluster_ip, service_.port}; }
     [[nodiscard]] Fd connected(const Endpoint &to, Transport transport = Transport::tcp, std::uint16_t port = 0) const {
@@ -46,7 +47,7 @@ class ServiceTest : public LabTest {
 
     Pod client_;
     Pod server_;
-    Service service_;
+    KubeService service_;
 
   private:
     std::uint16_t port_;

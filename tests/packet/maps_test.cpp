@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+// The flow cache: entries that conntrack confirmed lead to the fast path while they are fresh and of their own flow.
+// Removing an endpoint's map entries when deletions fail.
+// What the maps cost: the formula that docs/PERFORMANCE.md is computed by, beside the kernel's own accounting.
+#include "loader/map_plan.hpp"
+#include "maps/clock.hpp"
+#include "tests/packet/cases.hpp"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+namespace podlane::packet {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr std::uint64_t kSecond = 1000000000;
+
+// Two pods whose first packets take the slow path, and an entry of each direction of a connection between them.
+class FlowCache : public PacketTest {
+  protected:
+    void SetUp() override {
+        PacketTest::SetUp();
+        if (IsSkipped())
+            return;
+        if (!require(programs_query_conntrack(node().root())))
+            GTEST_SKIP() << "this kernel's programs cannot query conntrack";
+        for (Pod *pod : {&node().pod, &node().peer}) {
+            pod->flags &= ~std::uint32_t{INTERFACE_FIRST_DIRECT};
+            node().put(*pod);
+        }
+        flows_.emplace(require(open_flows(node().root(), Access::read_write)));
+        key_ = {pod4(), peer4(), htons(40000), htons(80), IPPROTO_TCP, {}};
+        reverse_ = {peer4(), pod4(), htons(80), htons(40000), IPPROTO_TCP, {}};
+        for (const flow_key &key : {key_, reverse_})
+            require(flows_->update(key, entry_of(key)));
+    }
+    static flow entry_of(const flow_key &key) {
+        flow entry{};
+        entry.confirmed_ns = entry.since_ns = monotonic_ns();
+        entry.source = key.source;
+        entry.destination = key.destination;
+        entry.source_port = key.source_port;
+        entry.destination_port = key.destination_port;
+        entry.check = flow_check(&key);
+        return entry;
+    }
+    void expect_ack(reason why) {
+        expect_ends_in(node(), node().run(from_pod() / to_peer4() / Tcp{.flags = kAck}), why);
+    }
+    [[nodiscard]] std::size_t entries() const { return require(flows_->keys()).size(); }
+
+    std::optional<Flows> flows_;
+    flow_key key_{};
+    flow_key reverse_{};
+};
+
+TEST_F(FlowCache, AFreshEntryIsFollowed) {
+    const Bytes sent = from_pod() / to_peer4() / Tcp{.flags = kAck};
+    require(flows_->update(key_, entry_of(key_)));
+    EXPECT_EQ(node().run_uncounted(sent).verdict, kRedirected);
+}
+
+// An LRU hash may reuse an entry for another flow while a program reads it.
+TEST_F(FlowCache, AnEntryOfAnotherFlowIsNotFollowed) {
+    flow entry = entry_of(key_);
+    entry.check = flow_check(&reverse_) + 1;
+    require(flows_->update(key_, entry));
+    expect_ack(REASON_HOST_UNCONFIRMED);
+}
+
+// Conntrack does not know it any more.
+TEST_F(FlowCache, AnEntryThatIsOldIsConfirmedOrDeleted) {
+    flow entry = entry_of(key_);
+    entry.confirmed_ns -= 2 * kSecond;
+    require(flows_->update(key_, entry));
+    expect_ack(REASON_HOST_UNCONFIRMED);
+    EXPECT_FALSE(require(flows_->find(key_)));
+    EXPECT_EQ(entries(), 1U);
+}
+
+TEST_F(FlowCache, TheEndOfAConnectionDeletesBothDirections) {
+    constexpr std::uint8_t kFin = 0x01;
+    expect_ends_in(node(), node().run(from_pod() / to_peer4() / Tcp{.flags = kFin | kAck}), REASON_HOST_PATH);
+    EXPECT_EQ(entries(), 0U);
+}
+
+using RemoveEndpoint = PacketTest;
+
+// The kernel refuses a deletion through a descriptor that may only read.
+TEST_F(RemoveEndpoint, ReportsTheFirstFailedMapAndAppendsTheOthers) {
+    const Tables read_only = require(Tables::open(node().root(), Access::read_only));
+    const endpoint_key key = require(make_endpoint_key(node().pod.name, "eth0"));
+    const endpoint record = require(read_only.endpoints.find(key)).value();
+
+    const Result<void> removed = erase_endpoint(read_only, record);
+
+    ASSERT_FALSE(removed);
+    EXPECT_THAT(removed.error().message,
+                StartsWith("deleting from map " + pin_path(node().root(), PODLANE_MAP_ADDRESSES)));
+    EXPECT_THAT(removed.error().message, HasSubstr(PODLANE_MAP_INTERFACES));
+}
+
+using MapMemory = PacketTest;
+
+std::uint64_t counted_by_the_kernel(const Fd &map) {
+    std::ifstream file("/proc/self/fdinfo/" + std::to_string(map.get()));
+    std::uint64_t bytes = 0;
+    for (std::string word; file >> word;)
+        if (word == "memlock:")
+            file >> bytes;
+    return bytes;
+}
+
+// Structs of the kernel differ by a few bytes an entry from version to version.
+TEST_F(MapMemory, IsWhatTheKernelCounts) {
+    const Fd endpoints(bpf_obj_get(pin_path(node().root(), PODLANE_MAP_ENDPOINTS).c_str()));
+    if (counted_by_the_kernel(endpoints) > 16384 * sizeof(endpoint) / 2)
+        GTEST_SKIP() << "this kernel counts entries that there could be (before Linux 6.4)";
+    for (const PlannedMap &planned : require(planned_maps({}))) {
+        const Fd map(bpf_obj_get(pin_path(node().root(), planned.name).c_str()));
+        if (!map)
+            continue; // scratch has no pin
+        const MapFacts facts = require(map_facts(map.get()));
+        const bool is_counted = facts.type != BPF_MAP_TYPE_RINGBUF && facts.type != BPF_MAP_TYPE_ARRAY;
+        const std::uint64_t entries = is_counted ? require(detail::keys(map.get(), planned.name)).size() : 0;
+        const auto kernel = static_cast<double>(counted_by_the_kernel(map));
+        EXPECT_NEAR(static_cast<double>(map_bytes(facts, entries, require(possible_cpus()))), kernel,
+                    kernel / 10 + 16384)
+            << planned.name << " with " << entries << " entries";
+    }
+}
+
+// All 256 CPUs have counters of each of the 110 pods that Kubernetes allows on a node.
+TEST(MapMemoryOfALargeNode, StaysBelow64MiB) {
+    constexpr unsigned kCpus = 256;
+    constexpr std::uint64_t kPods = 110, kMost = 4 * kPods; // entries of a pod in any map
+    std::uint64_t bytes = 0;
+    for (const PlannedMap &map : require(planned_maps({})))
+        bytes += map_bytes(map.facts, map.name == PODLANE_MAP_COUNTERS ? kPods + 2 : kMost, kCpus);
+    EXPECT_GT(bytes, kPods * kCpus * sizeof(counters));
+    EXPECT_LT(bytes, 64ULL << 20U);
+}
+
+} // namespace
+} // namespace podlane::packet

@@ -78,15 +78,14 @@ TEST_F(BandwidthConformance, RefusesABurstWithoutItsRateAlsoBesideARuntimesLimit
 TEST_F(BandwidthConformance, FindsTheContainersPeerAmongSeveralHostInterfaces) {
     node_.run("ip link add other0 type veth peer name other1");
     const auto container = node_.container();
-    const Reply made = node_.cni(
+    const Reply made = succeeded(node_.cni(
         "ptp", "ADD",
         [&] {
             Json config = ptp();
             config.update({{"cniVersion", "1.0.0"}, {"name", "pods"}});
             return config;
         }(),
-        attachment(*container));
-    ASSERT_EQ(made.rc, 0) << made;
+        attachment(*container)));
     const std::uint32_t peer = pod_link(*container).at("link_index");
 
     for (const bool named : {true, false}) { // the peer need not be in the result: the kernel knows it
@@ -121,8 +120,7 @@ TEST_F(BandwidthConformance, CreatesTheInterfaceIfTheResultHasNone) {
     config.update({{"cniVersion", "1.0.0"},
                    {"name", "pods"},
                    {"prevResult", {{"cniVersion", "1.0.0"}, {"ips", {{{"address", "198.18.9.2/24"}}}}}}});
-    const Reply reply = node_.cni("ADD", config, *container);
-    ASSERT_EQ(reply.rc, 0) << reply;
+    const Reply reply = succeeded(node_.cni("ADD", config, *container));
     EXPECT_EQ(limits(look_at(container, reply.json).ifindex), (Limits{8, 8, 16, 8}));
     EXPECT_EQ(node_.cni("DEL", config, *container).rc, 0);
 }

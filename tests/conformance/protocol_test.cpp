@@ -62,8 +62,7 @@ TEST_F(ProtocolTest, EachVersionFromAddToDel) {
     for (const std::string &version : kVersions) {
         SCOPED_TRACE(version);
         const Json keys = {{"cniVersion", version}};
-        const Reply added = add(*container_, keys);
-        ASSERT_EQ(added.rc, 0) << added;
+        const Reply added = succeeded(add(*container_, keys));
         EXPECT_EQ(added.json, expected(version, {.container = container_}));
         Json with_result = node_.config(keys);
         with_result["prevResult"] = added.json;
@@ -95,16 +94,14 @@ TEST_F(ProtocolTest, GcAndStatusCameWithVersion110) {
 
 // With no cniVersion at all it is 0.1.0.
 TEST_F(ProtocolTest, WithoutAVersionItIsTheOldest) {
-    const Reply reply = with({{"cniVersion", nullptr}});
-    ASSERT_EQ(reply.rc, 0) << reply;
+    const Reply reply = succeeded(with({{"cniVersion", nullptr}}));
     EXPECT_EQ(reply.json["cniVersion"], "0.1.0");
     EXPECT_TRUE(reply.json.contains("ip4"));
 }
 
 TEST_F(ProtocolTest, StdoutHoldsTheResultAlone) {
     const Json chatty = {{"log", {{"level", "debug"}}}};
-    const Reply added = add(*container_, chatty);
-    ASSERT_EQ(added.rc, 0);
+    const Reply added = succeeded(add(*container_, chatty));
     EXPECT_TRUE(Json::accept(added.out)) << added.out;
     EXPECT_NE(added.err, "") << "the log goes to standard error";
     const Reply quiet_del = del(*container_);
@@ -168,15 +165,14 @@ TEST_F(ProtocolTest, EnvironmentsThatAreWrong) {
 }
 
 TEST_F(ProtocolTest, AcceptsWhatRuntimesAndLibrariesAdd) {
-    const Reply reply =
-        with({{"capabilities", {{"portMappings", true}}},
-              {"runtimeConfig", {{"portMappings", Json::array()}, {"DNS", {{"Servers", {"198.18.0.53"}}}}}},
-              {"disableCheck", true},
-              {"args", {{"labels", Json::array()}}},
-              {"cni.dev/attachments", Json::array()},
-              {"example.net/key", 1},
-              {"deviceID", "x"}});
-    EXPECT_EQ(reply.rc, 0) << reply;
+    EXPECT_THAT(with({{"capabilities", {{"portMappings", true}}},
+                      {"runtimeConfig", {{"portMappings", Json::array()}, {"DNS", {{"Servers", {"198.18.0.53"}}}}}},
+                      {"disableCheck", true},
+                      {"args", {{"labels", Json::array()}}},
+                      {"cni.dev/attachments", Json::array()},
+                      {"example.net/key", 1},
+                      {"deviceID", "x"}}),
+                succeeds());
 }
 
 TEST_F(ProtocolTest, IdentityInAnyOrder) {
@@ -193,10 +189,9 @@ TEST_F(ProtocolTest, IdentityInAnyOrder) {
 // Runtimes show what is on standard error if there is no JSON on standard output.
 TEST_F(ProtocolTest, ResultThatCannotBeWritten) {
     const std::string config = node_.config().dump();
-    const Output output = run(node_.ns(), {"sh", "-c", "exec " + node_.plugins() + "/podlane >/dev/full"}, config,
-                              {{"CNI_COMMAND", "VERSION"}});
-    EXPECT_EQ(output.rc, 1);
-    EXPECT_THAT(output.err, HasSubstr("writing the result to standard output: No space left on device"));
+    EXPECT_THAT(run(node_.ns(), {"sh", "-c", "exec " + node_.plugins() + "/podlane >/dev/full"}, config,
+                    {{"CNI_COMMAND", "VERSION"}}),
+                complains(1, {"writing the result to standard output: No space left on device"}));
 }
 
 } // namespace

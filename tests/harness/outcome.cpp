@@ -25,6 +25,12 @@ testing::Matcher<const Reply &> fails_with(int code, const Parts &parts) {
                  Property("message", &Reply::message, has_all(parts)));
 }
 
+Reply succeeded(Reply reply) {
+    if (reply.rc != 0)
+        throw std::runtime_error("expected success: " + reply.out + reply.err);
+    return reply;
+}
+
 testing::Matcher<const Output &> prints(int rc, const Parts &parts) {
     return AllOf(Field("rc", &Output::rc, rc), Field("out", &Output::out, has_all(parts)));
 }

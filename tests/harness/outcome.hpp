@@ -20,6 +20,9 @@ void PrintTo(const Output &output, std::ostream *stream);
 testing::Matcher<const Reply &> succeeds();
 testing::Matcher<const Reply &> fails_with(int code, const Parts &parts = {});
 
+// The answer of a call that must succeed, or the end of this test.
+Reply succeeded(Reply reply);
+
 // Of a program: this exit code, and all of `parts` on its standard output or its standard error.
 testing::Matcher<const Output &> prints(int rc, const Parts &parts = {});
 testing::Matcher<const Output &> complains(int rc, const Parts &parts = {});

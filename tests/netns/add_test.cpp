@@ -60,8 +60,7 @@ TEST_F(AddTest, NamesTheHostVethByContainerAndInterface) {
     EXPECT_THAT(a.host_ifname, testing::StartsWith("cali"));
     EXPECT_LE(a.host_ifname.size(), 15U);
     EXPECT_NE(a.host_ifname, b.host_ifname);
-    const Reply second = node_.cni("ADD", node_.config(), *a.container, {{"CNI_IFNAME", "net1"}});
-    ASSERT_EQ(second.rc, 0) << second;
+    const Reply second = succeeded(node_.cni("ADD", node_.config(), *a.container, {{"CNI_IFNAME", "net1"}}));
     EXPECT_NE(second.json["interfaces"][0]["name"], a.host_ifname);
     const Pod prefixed = make({{"hostInterfacePrefix", "pl-"}});
     EXPECT_THAT(prefixed.host_ifname, testing::StartsWith("pl-"));
@@ -164,8 +163,7 @@ TEST_F(AddTest, MacsThatAreChangedMeanwhileAreSetAgain) {
     for (int attempt = 0; attempt < 20 && !seen(); ++attempt)
         both();
     ASSERT_TRUE(seen()) << said();
-    const Reply checked = check(made, keys);
-    EXPECT_EQ(checked.rc, 0) << checked;
+    EXPECT_THAT(check(made, keys), succeeds());
 }
 
 TEST_F(AddTest, LinkLocalAddressesReachEachOtherWithoutAnAnycastOne) {
@@ -222,8 +220,7 @@ TEST_F(AddTest, OneFamilyLeavesTheOtherAlone) {
     set_sysctl(node_.ns(), "net.ipv6.conf.all.forwarding", "0");
 
     auto four = node_.container();
-    const Reply made = node_.cni("ADD", v4_only, *four);
-    ASSERT_EQ(made.rc, 0) << made;
+    const Reply made = succeeded(node_.cni("ADD", v4_only, *four));
     const std::string host_veth = Json::parse(made.out).at("interfaces").at(0).at("name");
     EXPECT_EQ(ip_json(node_.ns(), "-6 route show table all dev " + host_veth).size(), 0U) << "each would cost an ADD";
     EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.all.forwarding"), "0");
@@ -390,8 +387,7 @@ TEST_F(AddTest, LeavesTheIpamPluginOnlyTheCapabilitiesOfTheCall) {
     node_.put_plugin("curious-ipam", "#!/bin/sh\ngrep -E '^(CapPrm|NoNewPrivs)' /proc/$$/status >" + node_.dir() +
                                          "/status\nexec " + node_.plugins() + "/host-local\n");
     auto container = node_.container();
-    const Reply reply = add(*container, {{"ipam", {{"type", "curious-ipam"}}}});
-    ASSERT_EQ(reply.rc, 0) << reply;
+    ASSERT_THAT(add(*container, {{"ipam", {{"type", "curious-ipam"}}}}), succeeds());
     unsigned long long kept = 0;
     const std::string status = node_.run("cat " + node_.dir() + "/status");
     ASSERT_EQ(std::sscanf(status.c_str(), "CapPrm:\t%llx\nNoNewPrivs:\t1", &kept), 1) << status;
@@ -437,8 +433,7 @@ TEST_F(AddTest, ItsOwnNamespaceWorksWhereItIsMeant) {
         own["CNI_NETNS"] = "/proc/self/ns/net";
         own["CNI_NETNS_OVERRIDE"] = told;
         const std::string before = node_.state();
-        const Reply added = node_.cni("podlane", "ADD", node_.config(), own);
-        ASSERT_EQ(added.rc, 0) << added;
+        const Reply added = succeeded(node_.cni("podlane", "ADD", node_.config(), own));
         const Json links = ip_json(node_.ns(), "addr show");
         const Json pod = find(links, "ifname", "eth0");
         const Json host = find(links, "ifname", added.json["interfaces"][0]["name"]);
@@ -460,8 +455,7 @@ TEST_F(AddTest, ClearsTheRemainsOfADeadSandboxOfTheSameId) {
     const Pod dead = make();
     lose_namespace(dead);
     auto again = node_.container(dead.container->id());
-    const Reply reply = add(*again);
-    ASSERT_EQ(reply.rc, 0) << reply;
+    const Reply reply = succeeded(add(*again));
     EXPECT_EQ(size_of(&open_endpoints), 1U);
     EXPECT_EQ(size_of(&open_interfaces), 1U);
     EXPECT_EQ(node_.leased().size(), 2U);

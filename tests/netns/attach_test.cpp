@@ -112,8 +112,7 @@ TEST_P(AttachTest, TakesOffWhateverElseIsOurs) {
 TEST_P(AttachTest, ReplacesALeftoverOfPodlane) {
     Chain chain = after_ptp();
     auto container = node_.container();
-    const Reply first = chain.add(*container);
-    ASSERT_EQ(first.rc, 0) << first;
+    const Reply first = succeeded(chain.add(*container));
     std::filesystem::remove_all(node_.bpffs());
     ASSERT_THAT(node_.cni("ADD", chain.config(1, first.json), *container), succeeds());
     const Pod made = look_at(container, first.json);
@@ -127,8 +126,7 @@ TEST_P(AttachTest, TheOtherWayIsTakenOff) {
         GTEST_SKIP() << "this kernel has one way";
     Chain chain = after_ptp();
     auto container = node_.container();
-    const Reply first = chain.add(*container);
-    ASSERT_EQ(first.rc, 0) << first;
+    const Reply first = succeeded(chain.add(*container));
     Json other = chain.config(1, first.json);
     other["attach"] = GetParam() == "tcx" ? "clsact" : "tcx";
     ASSERT_EQ(node_.cni("DEL", other, *container).rc, 0);
@@ -143,8 +141,7 @@ TEST_P(AttachTest, ProgramsOfOthersStayOnAnAdoptedInterface) {
     Chain chain = after_ptp();
     auto container = node_.container();
     const Json ptp = chain.config(0, nullptr);
-    const Reply made_by_ptp = node_.cni("ADD", ptp, *container);
-    ASSERT_EQ(made_by_ptp.rc, 0) << made_by_ptp;
+    const Reply made_by_ptp = succeeded(node_.cni("ADD", ptp, *container));
     const Pod made = look_at(container, made_by_ptp.json);
     put_foreign(made.ifindex);
     const Json config = chain.config(1, made_by_ptp.json);
@@ -174,8 +171,7 @@ TEST_P(AttachTest, ARootQdiscOfOthersStays) {
     Chain chain = after_ptp();
     auto container = node_.container();
     const Json ptp = chain.config(0, nullptr);
-    const Reply made_by_ptp = node_.cni("ADD", ptp, *container);
-    ASSERT_EQ(made_by_ptp.rc, 0) << made_by_ptp;
+    const Reply made_by_ptp = succeeded(node_.cni("ADD", ptp, *container));
     const Pod made = look_at(container, made_by_ptp.json);
     const Output put =
         run(node_.ns(), words("tc qdisc add dev " + made.host_ifname + " root handle 77: pfifo limit 99"));

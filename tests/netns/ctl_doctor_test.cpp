@@ -137,16 +137,12 @@ TEST_F(Doctor, FindsTheBrokenOnesAmongMany) {
 }
 
 TEST_F(Doctor, LooksAtANodeWithoutPodlane) {
-    const Output output = run(node_.ns(), ctl_argv("/sys/fs/bpf/podlane-never", "doctor"));
-    EXPECT_EQ(output.rc, 0) << output.out << output.err;
-    EXPECT_THAT(output.out, HasSubstr("nothing found"));
+    EXPECT_THAT(run(node_.ns(), ctl_argv("/sys/fs/bpf/podlane-never", "doctor")), prints(0, {"nothing found"}));
 }
 
 TEST_F(Doctor, SaysHowToMountABpffs) {
-    const Output output = run(node_.ns(), ctl_argv("/tmp/podlane", "doctor"));
-    EXPECT_EQ(output.rc, 1);
-    EXPECT_THAT(output.out, HasSubstr("no bpffs is mounted at /tmp/podlane"));
-    EXPECT_THAT(output.out, HasSubstr("mount -t bpf"));
+    EXPECT_THAT(run(node_.ns(), ctl_argv("/tmp/podlane", "doctor")),
+                prints(1, {"no bpffs is mounted at /tmp/podlane", "mount -t bpf"}));
 }
 
 // Everything of bpf(2) is refused, as by a kernel that has none of it.

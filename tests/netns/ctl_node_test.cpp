@@ -150,9 +150,7 @@ TEST_F(NodeTest, InstallRefusesWrongOptions) {
          {std::pair{"", "install needs --subnets"}, std::pair{"--subnets 198.18.1.0", "is not a prefix"},
           std::pair{"--subnets 198.18.1.0/24 --mtu big", "is not a number"},
           std::pair{"--subnets 198.18.1.0/24 --fast-path maybe", "is not on, local or off"}}) {
-        const Output output = install(more);
-        EXPECT_EQ(output.rc, 2) << more;
-        EXPECT_THAT(output.err, HasSubstr(says));
+        EXPECT_THAT(install(more), complains(2, {says})) << more;
     }
     EXPECT_THAT(
         ctl("install --subnets 198.18.1.0/24 --bin-dir /nowhere --plugin " + std::string(std::getenv("PODLANE_BIN"))),

@@ -38,8 +38,7 @@ TEST_F(ReadersTest, ReadingChangesNothing) {
     const auto before = entries();
     const std::string state = node_.state();
     for (const std::string &call : calls()) {
-        const Output output = ctl(call);
-        EXPECT_EQ(output.rc, 0) << call << ": " << output.out << output.err;
+        EXPECT_THAT(ctl(call), prints(0)) << call;
         EXPECT_EQ(node_.state(), state) << call;
         EXPECT_TRUE(entries() == before) << call << " changes a map";
     }
@@ -66,10 +65,8 @@ TEST_F(ReadersTest, ReadersBesideAddsAndDels) {
     for (int i = 0; i < 2; ++i)
         plugins.emplace_back([&, container = node_.container()] {
             for (int round = 0; round < kRounds; ++round) {
-                const Reply added = add(*container);
-                EXPECT_EQ(added.rc, 0) << added;
-                const Reply deleted = del(*container);
-                EXPECT_EQ(deleted.rc, 0) << deleted;
+                EXPECT_THAT(add(*container), succeeds());
+                EXPECT_THAT(del(*container), succeeds());
             }
             --running;
         });

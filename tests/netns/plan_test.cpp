@@ -128,8 +128,7 @@ TEST_F(PlanTest, OfAnAdoptedInterfaceCreatesNone) {
     podlane.erase("ipam");
     const Json ipam = node_.config()["ipam"];
     Chain chain(node_, {{{"type", "ptp"}, {"ipam", ipam}}, podlane});
-    const Reply reply = chain.add(*container);
-    ASSERT_EQ(reply.rc, 0) << reply;
+    const Reply reply = succeeded(chain.add(*container));
     const Json plan = this->plan();
     EXPECT_EQ(plan["mode"], "after-main");
     EXPECT_EQ(plan["links"]["created"], false);

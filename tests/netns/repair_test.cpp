@@ -35,8 +35,7 @@ class RepairTest : public CtlTest {
     }
     [[nodiscard]] std::string everything() const { return node_.state() + node_.run("nft list ruleset"); }
     void expect_whole(const Pod &made) const {
-        const Reply reply = check(made, all_);
-        EXPECT_EQ(reply.rc, 0) << reply;
+        EXPECT_THAT(check(made, all_), succeeds());
         EXPECT_TRUE(ping(made.container->ns(), "203.0.113.1"));
     }
     void expect_nothing_left_after_del(const std::vector<const Pod *> &pods) const {

@@ -274,8 +274,7 @@ TEST_F(RollbackTest, AFailedUndoIsAppended) {
 TEST_F(RollbackTest, AfterAMainPluginItsInterfaceStays) {
     Chain ptp(node_, {{{"type", "ptp"}, {"ipam", node_.ipam()}}});
     auto container = node_.container();
-    const Reply made = ptp.add(*container);
-    ASSERT_EQ(made.rc, 0) << made;
+    const Reply made = succeeded(ptp.add(*container));
     const Json one = {
         {"maxEndpoints", 1}, {"name", "other"}, {"ipam", {{"ranges", {{{{"subnet", "198.18.12.0/24"}}}}}}}};
     const Pod full = make(one);
@@ -298,8 +297,7 @@ TEST_F(RollbackTest, AfterAMainPluginItsInterfaceStays) {
 TEST_F(RollbackTest, AfterAMainPluginNoInterfaceStaysUpWithoutItsPrograms) {
     Chain ptp(node_, {{{"type", "ptp"}, {"ipam", node_.ipam()}}});
     auto container = node_.container();
-    const Reply made = ptp.add(*container);
-    ASSERT_EQ(made.rc, 0) << made;
+    const Reply made = succeeded(ptp.add(*container));
     const std::string veth = made.json["interfaces"][0]["name"];
     Json config = {{"cniVersion", "1.0.0"},  {"name", "pods"}, {"type", "podlane"},
                    {"bpffs", node_.bpffs()}, {"ipMasq", true}, {"prevResult", made.json}};

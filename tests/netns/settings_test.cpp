@@ -33,8 +33,7 @@ class SettingsTest : public CtlTest {
 
 TEST_F(SettingsTest, AreLoggedAndRestoredWhenThePodsAreGone) {
     const auto container = node_.container();
-    const Reply reply = add(*container, keys_);
-    ASSERT_EQ(reply.rc, 0) << reply;
+    const Reply reply = succeeded(add(*container, keys_));
     EXPECT_THAT(reply.err, AllOf(HasSubstr("nf_conntrack_tcp_be_liberal is now 1"), HasSubstr("ignore_invalid_rst")));
     const auto second = node_.container();
     EXPECT_THAT(add(*second, keys_).err, IsEmpty()) << "once is enough";
@@ -128,8 +127,7 @@ TEST_F(SettingsTest, KeepRouterAdvertisementsWhereSomethingCameFromOne) {
     set_sysctl(node_.ns(), "net.ipv6.conf.all.forwarding", "0");
     for (const char *link : {"up0", "up1", "up2", "up3"})
         set_sysctl(node_.ns(), std::string("net.ipv6.conf.") + link + ".accept_ra", "1");
-    const Reply reply = add(*node_.container(), {{"log", {{"level", "warning"}}}});
-    ASSERT_EQ(reply.rc, 0) << reply;
+    const Reply reply = succeeded(add(*node_.container(), {{"log", {{"level", "warning"}}}}));
     EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.up0.accept_ra"), "2");
     EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.up1.accept_ra"), "1") << "no advertisement gave it anything";
     EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.up2.accept_ra"), "2") << "a route of it is from an advertisement";

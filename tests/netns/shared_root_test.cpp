@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Two nodes, each a network namespace, are given the same directory of pins: the second is refused, and what the first
 // has stays as it is.
-#include "tests/harness/node.hpp"
+#include "tests/harness/outcome.hpp"
 
 #include <gmock/gmock.h>
 
@@ -15,8 +15,7 @@ class SharedRoot : public testing::Test {
     SharedRoot() : pod_(first_.container("one")) {
         first_.run("ip link add up0 type veth peer name up1");
         first_.run("ip link set up0 up");
-        const Reply added = first_.cni("ADD", of_first(), *pod_);
-        EXPECT_EQ(added.rc, 0) << added;
+        EXPECT_THAT(first_.cni("ADD", of_first(), *pod_), succeeds());
     }
 
     [[nodiscard]] Json of_first() const { return first_.config({{"uplinks", {"up0"}}, {"ipMasq", true}}); }
@@ -70,9 +69,7 @@ TEST_F(SharedRoot, NoVerbOfPodlanectlWritesFromTheSecondNode) {
     for (const char *verb :
          {"uplink sync", "uplink detach all", "doctor --fix", "repair", "bandwidth set --container one --egress 1M",
           "bandwidth clear --container one", "path flush --all", "upgrade --force", "gc"}) {
-        const Output output = podlanectl(verb);
-        EXPECT_EQ(output.rc, 1) << verb;
-        EXPECT_THAT(output.err, HasSubstr("belongs to network namespace")) << verb;
+        EXPECT_THAT(podlanectl(verb), complains(1, {"belongs to network namespace"})) << verb;
         EXPECT_EQ(first_.state(), before) << verb;
     }
     EXPECT_EQ(podlanectl("endpoint list").rc, 0) << "reading is harmless";
@@ -82,9 +79,8 @@ TEST_F(SharedRoot, NoVerbOfPodlanectlWritesFromTheSecondNode) {
 TEST_F(SharedRoot, UninstallIsForTheNamespaceThatHasThePins) {
     const std::string before = first_.state();
     const std::string pid = must_run(first_.ns(), {"sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $!"});
-    const Output refused = podlanectl("uninstall");
-    EXPECT_EQ(refused.rc, 1);
-    EXPECT_THAT(refused.err, HasSubstr("nsenter --net=/proc/" + pid.substr(0, pid.size() - 1) + "/ns/net"));
+    EXPECT_THAT(podlanectl("uninstall"),
+                complains(1, {"nsenter --net=/proc/" + pid.substr(0, pid.size() - 1) + "/ns/net"}));
     EXPECT_EQ(first_.state(), before);
     run(first_.ns(), {"kill", pid.substr(0, pid.size() - 1)});
 

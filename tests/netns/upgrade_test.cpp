@@ -107,8 +107,7 @@ TEST_P(UpgradeTest, UpAndDownWithoutALostPacket) {
     const auto before = entries();
     int done = 0;
     for (; done < rounds() && !HasFailure(); ++done) {
-        const Output went_up = up();
-        ASSERT_EQ(went_up.rc, 0) << went_up.err;
+        ASSERT_THAT(up(), prints(0));
         flowing(" after the way up");
         ASSERT_THAT(down(), prints(0));
         flowing(" after the way down");

@@ -11,7 +11,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -179,7 +178,8 @@ Result<std::uint64_t> migrate_map(int from, int to, Carry which) {
     return carried;
 }
 
-Result<std::optional<std::uint64_t>> program_constant(int program_fd, std::string_view name) {
+Result<Constants> program_constants(int program_fd) {
+    Constants constants;
     for (const auto &[map, info] : TRY(program_maps(program_fd))) {
         if (!std::string_view(info.name).ends_with(".rodata") || info.btf_id == 0)
             continue;
@@ -190,16 +190,15 @@ Result<std::optional<std::uint64_t>> program_constant(int program_fd, std::strin
         if (section == nullptr || !btf_is_datasec(section) || bpf_map_lookup_elem(map.get(), &zero, bytes.data()) != 0)
             continue;
         for (const btf_var_secinfo &var : std::span(btf_var_secinfos(section), btf_vlen(section))) {
-            const btf_type *type = btf__type_by_id(types.get(), var.type);
             std::uint64_t value = 0;
-            if (name != btf__name_by_offset(types.get(), type->name_off) || var.size > sizeof value ||
-                var.offset + var.size > bytes.size())
+            if (var.size > sizeof value || var.offset + var.size > bytes.size())
                 continue;
             std::memcpy(&value, bytes.data() + var.offset, var.size);
-            return std::optional(value);
+            constants.emplace(btf__name_by_offset(types.get(), btf__type_by_id(types.get(), var.type)->name_off),
+                              value);
         }
     }
-    return std::optional<std::uint64_t>{};
+    return constants;
 }
 
 } // namespace podlane

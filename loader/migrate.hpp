@@ -9,10 +9,11 @@
 #include <bpf/btf.h>
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string_view>
+#include <string>
 
 namespace podlane {
 
@@ -33,7 +34,8 @@ enum class Carry { all, missing }; // `missing`: only what `to` does not have ye
 // Returns how many entries were carried over. Both maps are open for reading, and `to` for writing.
 Result<std::uint64_t> migrate_map(int from, int to, Carry which);
 
-// A number among the constants the loader gave a program (`const volatile`); nothing where it has none of that name.
-Result<std::optional<std::uint64_t>> program_constant(int program_fd, std::string_view name);
+// The numbers among the constants the loader gave a program (`const volatile`), by name.
+using Constants = std::map<std::string, std::uint64_t, std::less<>>;
+Result<Constants> program_constants(int program_fd);
 
 } // namespace podlane

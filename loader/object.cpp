@@ -191,16 +191,18 @@ std::uint64_t own_build() {
 }
 
 Result<void> read_constants(int program_fd, LoadSettings &settings) {
-    const auto read = [&](const char *name, std::uint64_t otherwise) -> Result<std::uint64_t> {
-        return TRY(program_constant(program_fd, name)).value_or(otherwise);
+    const Constants constants = TRY(program_constants(program_fd));
+    const auto read = [&](std::string_view name, std::uint64_t otherwise) {
+        const auto found = constants.find(name);
+        return found == constants.end() ? otherwise : found->second;
     };
     constexpr std::uint64_t kNanosecondsPerMs = 1'000'000;
-    settings.mark = static_cast<std::uint32_t>(TRY(read("fast_mark", settings.mark)));
-    settings.slow_mark = static_cast<std::uint32_t>(TRY(read("slow_mark", 0)));
-    settings.slow_mark_mask = static_cast<std::uint32_t>(TRY(read("slow_mark_mask", 0)));
-    settings.confirm_ms = static_cast<std::uint32_t>(TRY(read("confirm_ns", settings.confirm_ms * kNanosecondsPerMs)) /
-                                                     kNanosecondsPerMs);
-    settings.conntrack = TRY(read("has_conntrack", 0)) != 0;
+    settings.mark = static_cast<std::uint32_t>(read("fast_mark", settings.mark));
+    settings.slow_mark = static_cast<std::uint32_t>(read("slow_mark", 0));
+    settings.slow_mark_mask = static_cast<std::uint32_t>(read("slow_mark_mask", 0));
+    settings.confirm_ms =
+        static_cast<std::uint32_t>(read("confirm_ns", settings.confirm_ms * kNanosecondsPerMs) / kNanosecondsPerMs);
+    settings.conntrack = read("has_conntrack", 0) != 0;
     return {};
 }
 

@@ -263,7 +263,11 @@ Result<bool> is_current(const std::string &root) {
         return false;
     for (const std::string_view name : kProgramNames) {
         const Fd program = TRY(open_pin(live_directory(root), name));
-        if (program && TRY(program_constant(program.get(), "podlane_build")) != own_build())
+        if (!program)
+            continue;
+        const Constants constants = TRY(program_constants(program.get()));
+        const auto build = constants.find("podlane_build");
+        if (build == constants.end() || build->second != own_build())
             return false;
     }
     return true;

@@ -49,10 +49,10 @@ TEST(Parse, suggests_the_nearest) {
     EXPECT_EQ(parse_words({"endpiont"}).error().hint, "did you mean \"endpoint\"?");
     EXPECT_EQ(parse_words({"endpoint", "shwo"}).error().hint, "did you mean \"endpoint show\"?");
     EXPECT_EQ(parse_words({"endpoint", "--adress", "x"}).error().hint, "did you mean \"--address\"?");
-    EXPECT_EQ(
-        parse_words({"zzzzzz"}).error().hint,
-        "objects: endpoint, counter, bandwidth, path, network, uplink, map, status, doctor, history, metrics, "
-        "program, source, upgrade, explain, monitor, top, gc, repair, install, uninstall, version, completion, man");
+    EXPECT_EQ(parse_words({"zzzzzz"}).error().hint,
+              "objects: endpoint, counter, bandwidth, path, network, uplink, map, status, doctor, history, metrics, "
+              "program, source, upgrade, explain, monitor, top, gc, repair, load, install, uninstall, version, "
+              "completion, man");
 }
 
 TEST(Parse, refuses_what_does_not_belong_together) {

@@ -60,6 +60,25 @@ TEST_P(FaultCtlTest, FirstAdd) {
     }
 }
 
+TEST_P(FaultCtlTest, Load) {
+    const std::string load = "load --conf-dir " + node_.dir();
+    const auto forget = [&] { fs::remove_all(node_.bpffs()); };
+    forget();
+    const auto faults = faults_of(load, kSample);
+    const std::string loaded = can();
+    for (const Fault &fault : faults) {
+        SCOPED_TRACE("load, " + fault.text());
+        forget();
+        if (hit(load, fault).rc == 0) {
+            EXPECT_EQ(can(), loaded);
+        }
+        must("ADD");
+        expect_whole();
+        EXPECT_EQ(can(), loaded);
+        expect_clean_after("DEL");
+    }
+}
+
 TEST_P(FaultCtlTest, Repair) {
     const auto lose_pins = [&] { fs::remove_all(node_.bpffs() + "/live"); };
     must("ADD");

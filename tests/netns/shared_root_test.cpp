@@ -68,7 +68,7 @@ TEST_F(SharedRoot, NoVerbOfPodlanectlWritesFromTheSecondNode) {
     const std::string before = first_.state();
     for (const char *verb :
          {"uplink sync", "uplink detach all", "doctor --fix", "repair", "bandwidth set --container one --egress 1M",
-          "bandwidth clear --container one", "path flush --all", "upgrade --force", "gc"}) {
+          "bandwidth clear --container one", "path flush --all", "upgrade --force", "gc", "load"}) {
         EXPECT_THAT(podlanectl(verb), complains(1, {"belongs to network namespace"})) << verb;
         EXPECT_EQ(first_.state(), before) << verb;
     }

@@ -12,11 +12,11 @@
 namespace podlane::ctl {
 
 std::span<const Noun> nouns() {
-    static const std::array<Noun, 24> kNouns = {
-        kEndpointNoun, kCounterNoun, kBandwidthNoun, kPathNoun,    kNetworkNoun,    kUplinkNoun,
-        kMapNoun,      kStatusNoun,  kDoctorNoun,    kHistoryNoun, kMetricsNoun,    kProgramNoun,
-        kSourceNoun,   kUpgradeNoun, kExplainNoun,   kMonitorNoun, kTopNoun,        kGcNoun,
-        kRepairNoun,   kInstallNoun, kUninstallNoun, kVersionNoun, kCompletionNoun, kManNoun};
+    static const std::array<Noun, 25> kNouns = {
+        kEndpointNoun,  kCounterNoun, kBandwidthNoun,  kPathNoun,    kNetworkNoun, kUplinkNoun, kMapNoun,
+        kStatusNoun,    kDoctorNoun,  kHistoryNoun,    kMetricsNoun, kProgramNoun, kSourceNoun, kUpgradeNoun,
+        kExplainNoun,   kMonitorNoun, kTopNoun,        kGcNoun,      kRepairNoun,  kLoadNoun,   kInstallNoun,
+        kUninstallNoun, kVersionNoun, kCompletionNoun, kManNoun};
     return kNouns;
 }
 

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/load.hpp"
+
+#include "loader/object.hpp"
+#include "loader/pins.hpp"
+#include "plugin/cni/request.hpp"
+#include "plugin/node.hpp"
+
+#include <unistd.h>
+
+namespace podlane {
+
+Result<LoadedNode> load_node(const std::string &configuration, const std::optional<std::string> &bpffs) {
+    // STATUS is about the node, as this is; no plugin is called.
+    cni::Request request =
+        TRY(cni::parse_request({{"CNI_COMMAND", "STATUS"}, {"CNI_PATH", "/opt/cni/bin"}}, configuration));
+    if (bpffs)
+        request.config.bpffs = *bpffs;
+    LoadedNode node{request.config.bpffs, access(live_directory(request.config.bpffs).c_str(), F_OK) == 0};
+    TRY(prepare_node(request.config));
+    TRY(check_pins(request.config.bpffs));
+    return node;
+}
+
+} // namespace podlane

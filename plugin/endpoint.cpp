@@ -93,14 +93,6 @@ Result<void> put_limits(const Tables &tables, const EndpointEntries &entries, st
     return {};
 }
 
-// Addresses may have a new owner already.
-Result<void> erase_senders(const Tables &tables, const endpoint &record) {
-    for (const sender_key &key : sender_keys_of(record, TRY(own_netns())))
-        if (const auto owner = TRY(tables.senders.find(key)); owner && *owner == record.ifindex)
-            TRY(tables.senders.remove(key));
-    return {};
-}
-
 // What there is by the ifindex alone.
 std::array<Result<bool>, 5> erase_by_ifindex(const Tables &tables, std::uint32_t ifindex) {
     return {tables.interfaces.remove(ifindex), tables.bandwidths.remove(ifindex),
@@ -170,13 +162,29 @@ bool is_of(const cni::Config *config, const endpoint &record) {
            (interface_flags_of(*config, 1) & INTERFACE_LIMIT_EXEMPT) == (record.flags & INTERFACE_LIMIT_EXEMPT);
 }
 
-Result<void> erase_prefixes(const Tables &tables, const cni::Config &config, const endpoint &record) {
-    const EndpointEntries entries = entries_of(config, record, 0);
+// The addresses, and whose sockets are whose, may have a new owner already.
+void erase_owned(const Tables &tables, const EndpointEntries &entries, std::uint32_t ifindex, Errors &errors) {
+    for (const auto &[key, value] : entries.addresses) {
+        const auto owner = tables.addresses.find(key);
+        if (!owner)
+            errors.add(owner.error());
+        else if (*owner && (*owner)->ifindex == ifindex)
+            errors.add(tables.addresses.remove(key));
+    }
+    for (const sender_key &key : entries.senders) {
+        const auto owner = tables.senders.find(key);
+        if (!owner)
+            errors.add(owner.error());
+        else if (*owner && **owner == ifindex)
+            errors.add(tables.senders.remove(key));
+    }
+}
+
+void erase_prefixes(const Tables &tables, const EndpointEntries &entries, std::uint32_t ifindex, Errors &errors) {
     for (const auto &[key, shaped] : entries.exempts)
-        TRY(tables.exempts.remove(key));
+        errors.add(tables.exempts.remove(key));
     for (const Prefix &prefix : entries.allowed_sources)
-        TRY(tables.allowed_sources.remove(make_allowed_source_key(record.ifindex, prefix)));
-    return {};
+        errors.add(tables.allowed_sources.remove(make_allowed_source_key(ifindex, prefix)));
 }
 
 } // namespace
@@ -304,22 +312,17 @@ Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {
 Result<void> erase_endpoint(const Tables &tables, const endpoint &record, const cni::Config *of_add) {
     const Step step(STEP_ENTRIES);
     Errors errors;
-    for (const ip_addr &addr : addresses_in(record)) {
-        const address_key owned{record.network, addr};
-        const auto owner = tables.addresses.find(owned);
-        if (!owner)
-            errors.add(owner.error());
-        else if (*owner && (*owner)->ifindex == record.ifindex)
-            errors.add(tables.addresses.remove(owned));
-    }
-    errors.add(erase_senders(tables, record));
+    const bool is_known = is_of(of_add, record);
+    auto netns = own_netns();
+    const EndpointEntries entries = entries_of(is_known ? *of_add : cni::Config{}, record, netns ? *netns : 0);
+    errors.add(std::move(netns));
+    erase_owned(tables, entries, record.ifindex, errors);
     if ((record.flags & (INTERFACE_SIBLINGS | INTERFACE_WAY)) != 0)
         errors.add(erase_source_routes(tables, record));
     if (record.ifindex == 0) {
         // Without a host-side veth there is nothing by its number.
-    } else if (!has_prefixes(record) || is_of(of_add, record)) {
-        if (has_prefixes(record))
-            errors.add(erase_prefixes(tables, *of_add, record));
+    } else if (!has_prefixes(record) || is_known) {
+        erase_prefixes(tables, entries, record.ifindex, errors);
         for (Result<bool> &erased : erase_by_ifindex(tables, record.ifindex))
             errors.add(std::move(erased));
     } else {

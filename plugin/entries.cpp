@@ -30,6 +30,15 @@ std::vector<std::pair<exempt_key, std::uint32_t>> exempts_of(const cni::Config &
     return all;
 }
 
+std::vector<sender_key> sender_keys_of(const endpoint &record, std::uint32_t node_netns) {
+    std::vector<sender_key> keys;
+    for (const ip_addr &addr : addresses_in(record)) {
+        keys.push_back({static_cast<std::uint32_t>(record.netns_inode), addr});
+        keys.push_back({node_netns, addr});
+    }
+    return keys;
+}
+
 } // namespace
 
 Result<endpoint> make_endpoint(const cni::Request &request, const Plan &plan) {
@@ -57,15 +66,6 @@ Result<endpoint> make_endpoint(const cni::Request &request, const Plan &plan) {
     if (!fits)
         return Error{ErrorCode::invalid_environment, "a name of the pod or the network is too long"};
     return record;
-}
-
-std::vector<sender_key> sender_keys_of(const endpoint &record, std::uint32_t node_netns) {
-    std::vector<sender_key> keys;
-    for (const ip_addr &addr : addresses_in(record)) {
-        keys.push_back({static_cast<std::uint32_t>(record.netns_inode), addr});
-        keys.push_back({node_netns, addr});
-    }
-    return keys;
 }
 
 void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all, SourceEntries &entries) {

@@ -42,6 +42,4 @@ struct SourceEntries {
 // Adds the entries of one of a container's host-side veths for the addresses (`all` of the container) of the others.
 void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all, SourceEntries &entries);
 
-std::vector<sender_key> sender_keys_of(const endpoint &record, std::uint32_t node_netns);
-
 } // namespace podlane

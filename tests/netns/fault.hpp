@@ -44,15 +44,20 @@ inline bool never_fails(const std::string &name) {
     return std::ranges::find(kNames, name) != kNames.end();
 }
 
-// The calls in strace's output.
+// The calls in strace's output. Of several threads each counts for itself: the n-th call of each is the same fault.
 inline std::vector<SystemCall> calls_in(const std::string &file) {
     std::vector<SystemCall> calls;
-    std::map<std::string, int> seen;
+    std::map<std::string, int> seen;      // by thread and name
+    std::map<std::string, int> most_seen; // by name
     std::ifstream trace(file);
     for (std::string line; std::getline(trace, line);) {
-        const std::string name = line.substr(0, line.find('('));
-        if (name != "execve" && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos)
-            calls.push_back({name, ++seen[name]});
+        const std::string thread = line.substr(0, line.find_first_not_of("0123456789 "));
+        const std::string name = line.substr(thread.size(), line.find('(') - thread.size());
+        if (name == "execve" || name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") != std::string::npos)
+            continue;
+        const int number = ++seen[thread + name];
+        if (number > most_seen[name])
+            calls.push_back({name, most_seen[name] = number});
     }
     return calls;
 }
@@ -188,10 +193,17 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
         if (command == "ADD")
             result_ = reply.json;
     }
+    [[nodiscard]] std::vector<std::string> strace(const std::vector<std::string> &options) const {
+        std::vector<std::string> argv{"strace", "-qq"};
+        if (all_threads_)
+            argv.emplace_back("-f");
+        argv.insert(argv.end(), options.begin(), options.end());
+        return argv;
+    }
     // Of a run that nothing hits.
     [[nodiscard]] std::vector<SystemCall> calls_of(const std::string &command) {
         const std::string file = node_.dir() + "/trace";
-        const Reply reply = call(command, {"strace", "-qq", "-o", file});
+        const Reply reply = call(command, strace({"-o", file}));
         if (reply.rc != 0)
             throw std::runtime_error(command + " under strace: " + reply.out + reply.err);
         if (command == "ADD")
@@ -210,9 +222,9 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
     // The call with the fault: it succeeds, or fails with a sentence. A program that was not even started has none.
     [[nodiscard]] Reply hit(const std::string &command, const Fault &fault) const {
         constexpr int kNotStarted = 127;
-        Reply reply = call(
-            command, {"strace", "-qq", "-o", "/dev/null", "-e", "trace=" + fault.call.name, "-e",
-                      "inject=" + fault.call.name + ":" + fault.what + ":when=" + std::to_string(fault.call.number)});
+        Reply reply = call(command, strace({"-o", "/dev/null", "-e", "trace=" + fault.call.name, "-e",
+                                            "inject=" + fault.call.name + ":" + fault.what +
+                                                ":when=" + std::to_string(fault.call.number)}));
         if (!fault.kills() && reply.rc != 0 && reply.rc != kNotStarted) {
             EXPECT_FALSE(reply.message().empty() && reply.err.empty() && reply.out.find("wrong") == std::string::npos)
                 << reply;
@@ -240,7 +252,8 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
     Json config_;
     Json result_;
     std::string before_;
-    std::string adopted_{}; // the main plugin's host-side veth
+    std::string adopted_{};    // the main plugin's host-side veth
+    bool all_threads_ = false; // faults hit threads and children too
 
   private:
     [[nodiscard]] static Json bandwidth() {

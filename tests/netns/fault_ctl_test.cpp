@@ -62,6 +62,7 @@ TEST_P(FaultCtlTest, FirstAdd) {
 
 TEST_P(FaultCtlTest, Load) {
     const std::string load = "load --conf-dir " + node_.dir();
+    all_threads_ = true; // it has two, and no children
     const auto forget = [&] { fs::remove_all(node_.bpffs()); };
     forget();
     const auto faults = faults_of(load, kSample);

@@ -69,7 +69,28 @@ TEST_P(FaultTest, Check) {
     expect_clean_after("DEL");
 }
 
+class FaultStartTest : public FaultTest {};
+
+// Between its start and the IPAM plugin's a child makes few calls, of which only these are made by nobody else.
+TEST_P(FaultStartTest, OfTheIpamPlugin) {
+    all_threads_ = true;
+    for (const int stream : {1, 2, 3})
+        for (const char *what : {"error=EBUSY", "error=EMFILE", "error=EINTR", "signal=KILL"}) {
+            const Fault fault{{"dup2", stream}, what};
+            SCOPED_TRACE("ADD, " + fault.text());
+            const Reply reply = hit("ADD", fault);
+            EXPECT_NE(reply.rc, 0) << "the plugin was not started: " << reply;
+            expect_reason(reply, fault);
+            EXPECT_NE((reply.message() + reply.details()).find("host-local"), std::string::npos) << reply;
+            expect_clean_after("DEL");
+            must("ADD");
+            EXPECT_NE(hit("DEL", fault).rc, 0) << "the lease is not released";
+            expect_clean_after("DEL");
+        }
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, FaultTest, fault_modes(), fault_mode);
+INSTANTIATE_TEST_SUITE_P(Modes, FaultStartTest, testing::Values("main"), fault_mode);
 
 } // namespace
 } // namespace podlane::test

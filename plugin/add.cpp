@@ -44,13 +44,42 @@ struct Pair {
     net::Veth veth;
 };
 
+// A plugin that does not know of wishes would give the pod another address than it is configured for.
+Result<void> check_wishes(const cni::Config &config, const cni::Attachment &lease) {
+    for (const Prefix &wish : config.pod_addresses)
+        if (std::ranges::none_of(lease.addresses,
+                                 [&](const cni::Address &one) { return one.prefix.addr == wish.addr; }))
+            return Error{ErrorCode::ipam, "IPAM plugin \"" + config.ipam_type + "\" does not give the address " +
+                                              to_string(wish.addr) + " that the pod's annotation asks for"};
+    return {};
+}
+
 Result<void> create_lease(const cni::Request &request, endpoint_mode mode, Rollback &rollback, cni::Attachment &lease) {
     if (mode != ENDPOINT_MAIN) {
         lease = *request.config.prev_result;
         return {};
     }
+    if (!request.config.own_addresses.empty()) {
+        for (const Prefix &one : request.config.own_addresses)
+            lease.addresses.push_back({one, {}, {}});
+        return {};
+    }
     lease = TRY(ipam::add(request)); // it releases what it cannot read
     rollback.add("releasing the lease", [&request] { return ipam::remove(request); });
+    return check_wishes(request.config, lease);
+}
+
+// An address that no IPAM plugin keeps may be the node's.
+Result<void> refuse_own_address(const cni::Config &config, net::Netlink &host) {
+    constexpr std::uint32_t kLocalTable = 255;
+    constexpr std::uint8_t kLocalRoute = 2; // RTN_LOCAL
+    for (const Prefix &one : config.own_addresses) {
+        net::RouteSpec local{.destination = one, .table = kLocalTable};
+        local.type = kLocalRoute;
+        if (TRY(net::find_route(host, local)))
+            return Error{ErrorCode::already_exists, "address " + to_string(one.addr) + " is the node's own",
+                         "choose another one for the pod's annotation"};
+    }
     return {};
 }
 
@@ -70,14 +99,17 @@ Result<Pair> create_pair(Sockets &sockets, const net::Namespace &pod, const Plan
 // A setting that the kernel does not have needs no value.
 Result<void> write_settings(const std::vector<Setting> &settings) {
     for (const Setting &one : settings)
-        if (TRY(net::read_sysctl(one.path)))
+        if (one.required || TRY(net::read_sysctl(one.path)))
             TRY(net::write_sysctl_if_different(one.path, one.value));
     return {};
 }
 
-Result<void> write_pod_settings(const net::Namespace &pod, const Plan &plan) {
-    return plan.pod_settings.empty() ? Result<void>{}
-                                     : net::in_namespace(pod, [&] { return write_settings(plan.pod_settings); });
+// With CNI_NETNS_OVERRIDE the namespace may be the node's, which must go on forwarding.
+Result<void> write_pod_settings(const net::Namespace &pod, std::vector<Setting> settings, const std::string &ifname) {
+    if (pod == TRY(net::Namespace::current()))
+        std::erase_if(settings,
+                      [&](const Setting &one) { return std::ranges::find(one.path, ifname) == one.path.end(); });
+    return settings.empty() ? Result<void>{} : net::in_namespace(pod, [&] { return write_settings(settings); });
 }
 
 // Metric of routes that are asked for and another interface's already, above the kernel's own 1024 of IPv6.
@@ -112,7 +144,7 @@ Result<void> configure_pod(const net::Namespace &pod, Pair &pair, const Plan &pl
     const Step step(STEP_POD);
     const std::uint32_t ifindex = pair.veth.pod_ifindex;
     TRY(net::set_loopback_up(pair.pod));
-    TRY(write_pod_settings(pod, plan));
+    TRY(write_pod_settings(pod, plan.pod_settings, ifname));
     TRY(net::set_link(pair.pod, ifindex, {.up = true, .addr_gen_mode = net::AddrGenMode::none}));
     for (const net::Address &one : plan.pod_addresses)
         TRY(net::add_address(pair.pod, ifindex, one));
@@ -214,7 +246,9 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
                                            Sockets &sockets, const Tables &tables,
                                            const std::optional<EgressRoute> &way, Rollback &rollback) {
     cni::Attachment lease;
+    TRY(refuse_own_address(request.config, sockets.host));
     TRY(create_lease(request, mode, rollback, lease));
+    TRY(keep_families(request.config.ip_families, lease));
     TRY(complete_gateways(way, sockets.host, lease));
     Plan plan = TRY(make_plan(request, lease, TRY(facts_of(request, way, sockets))));
     TRY(enter_network(request, plan.network, tables, sockets.host, rollback));

@@ -19,7 +19,7 @@ Error gone(std::string sentence) {
 Result<std::string> check(const cni::Request &request) {
     if (!request.config.prev_result)
         return Error{ErrorCode::invalid_network_config, "CHECK needs \"prevResult\", the result of the ADD"};
-    if (!request.config.ipam_type.empty())
+    if (!request.config.ipam_type.empty() && request.config.own_addresses.empty())
         TRY(ipam::check(request));
     const net::Namespace pod = TRY(open_container(request));
     const Tables tables = TRY(Tables::open(request.config.bpffs));

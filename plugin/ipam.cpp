@@ -70,8 +70,8 @@ std::vector<std::string> environment_for(const cni::Request &request, std::strin
     all.push_back("CNI_CONTAINERID=" + request.container_id);
     all.push_back("CNI_IFNAME=" + request.ifname);
     all.push_back("CNI_NETNS=" + request.netns);
-    if (!request.args.empty())
-        all.push_back("CNI_ARGS=" + request.args);
+    if (const std::string &args = request.ipam_args.empty() ? request.args : request.ipam_args; !args.empty())
+        all.push_back("CNI_ARGS=" + args);
     return all;
 }
 
@@ -116,7 +116,8 @@ Result<cni::Version> common_version(const std::string &plugin, const cni::Reques
 Result<Finished> run_as(const cni::Request &request, std::string_view command, bool may_lack_command) {
     const Step step(STEP_IPAM);
     const std::string plugin = TRY(find_plugin(request));
-    Finished finished = TRY(run_plugin(plugin, request, command, request.raw_config));
+    const std::string &input = request.ipam_config.empty() ? request.raw_config : request.ipam_config;
+    Finished finished = TRY(run_plugin(plugin, request, command, input));
     const bool other_version = wants_other_version(finished);
     // A plugin from before 1.1.0 may stumble over what a new command leaves out before it looks at the version.
     if (other_version || (may_lack_command && finished.exit_code != 0)) {
@@ -125,7 +126,7 @@ Result<Finished> run_as(const cni::Request &request, std::string_view command, b
             return Finished{};
         if (!other_version)
             return cni::parse_plugin_error(finished.out, request.config.ipam_type, how_it_ended(finished));
-        const std::string config = TRY(cni::with_cni_version(request.raw_config, version));
+        const std::string config = TRY(cni::with_cni_version(input, version));
         finished = TRY(run_plugin(plugin, request, command, config));
     }
     if (finished.exit_code != 0)

@@ -129,6 +129,7 @@ void plan_routes(const cni::Request &request, const std::vector<cni::Address> &l
 void plan_pod(const cni::Request &request, Plan &plan) {
     for (const ip_addr &addr : plan.addresses)
         plan.pod_addresses.push_back({host_prefix(addr), net::kNoDad, net::kScopeGlobal});
+    plan.pod_settings = pod_settings_of(request.config, plan);
     if (is_none(plan.link_local))
         return;
     plan.pod_addresses.push_back({{plan.link_local, 64}, net::kNoDad, net::kScopeLink});
@@ -202,6 +203,7 @@ void add_configured(const cni::Config &config, Plan &plan) {
     });
     if (plan.result.dns.nameservers.empty())
         plan.result.dns = config.dns;
+    plan.result.dns = config.runtime_dns.value_or(plan.result.dns);
 }
 
 void plan_result(const cni::Request &request, const std::vector<cni::Address> &leased, Plan &plan) {
@@ -360,6 +362,7 @@ Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease
     plan.pod_mac = pod_mac_of(request);
     plan.host_mac = kHostMac;
     plan.mtu = config.mtu.value_or(node.mtu);
+    plan.mtu = std::min(plan.mtu, config.pod_mtu.value_or(plan.mtu));
     plan.flags = interface_flags_of(config, plan.addresses.size()) | INTERFACE_GATEWAY | node.flags;
     plan.result = lease;
     add_configured(config, plan);

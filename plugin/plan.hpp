@@ -46,7 +46,11 @@ struct NetworkPlan {
 struct Setting {
     net::SysctlPath path;
     std::string value;
+    bool required = false; // an error if the kernel does not have it
 };
+
+// "net.ipv4.conf.eth0/100.forwarding": '/' stands for a dot in a name.
+net::SysctlPath sysctl_path(std::string_view name);
 
 constexpr endpoint_attach attach_of(HookKind kind) { return kind == HookKind::tcx ? ENDPOINT_TCX : ENDPOINT_CLSACT; }
 
@@ -95,6 +99,9 @@ struct Plan {
     std::uint32_t ifindex = 0; // of the host-side veth; 0: none
     std::uint32_t pod_ifindex = 0;
 };
+
+// Of the container's namespace as a whole.
+std::vector<Setting> pod_settings_of(const cni::Config &config, const Plan &plan);
 
 // The container's interface and its host-side veth made by Podlane. `lease` is the IPAM plugin's result, delegated or
 // chained before us.

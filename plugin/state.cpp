@@ -59,6 +59,8 @@ Result<AttachmentRecord> record_of(const cni::Request &request) {
     record.node_name = node_name(request.config);
     record.labels = lines_of(request.pod.labels);
     record.annotations = lines_of(request.pod.annotations);
+    record.ipam_config = request.ipam_config;
+    record.ipam_args = request.ipam_args;
     return record;
 }
 
@@ -93,7 +95,25 @@ Result<cni::Request> recorded_request(const AttachmentRecord &record) {
 }
 
 Result<cni::Attachment> recorded_lease(const cni::Request &request, const AttachmentRecord &record) {
-    return request.config.prev_result ? *request.config.prev_result : cni::parse_attachment(record.lease);
+    auto lease = request.config.prev_result ? *request.config.prev_result : TRY(cni::parse_attachment(record.lease));
+    TRY(keep_families(request.config.ip_families, lease));
+    return lease;
+}
+
+Result<void> keep_families(std::uint32_t families, cni::Attachment &lease) {
+    const auto family_of = [](const ip_addr &addr) { return is_ipv4(addr) ? cni::kIpv4 : cni::kIpv6; };
+    if (families == 0)
+        return {};
+    std::uint32_t found = 0;
+    for (const cni::Address &one : lease.addresses)
+        found |= family_of(one.prefix.addr);
+    if ((found & families) != families)
+        return Error{ErrorCode::ipam, std::string("the lease has no ") +
+                                          ((~found & families & cni::kIpv4) != 0 ? "IPv4" : "IPv6") +
+                                          " address, and \"ipFamilies\" asks for one"};
+    std::erase_if(lease.addresses,
+                  [&](const cni::Address &one) { return (family_of(one.prefix.addr) & families) == 0; });
+    return {};
 }
 
 void complete(cni::Request &request, const AttachmentRecord &record) {
@@ -117,6 +137,8 @@ Result<std::vector<cni::Request>> requests_with_lease(const cni::Request &reques
     if (recorded) {
         cni::Request as_added = request;
         as_added.raw_config = record->config;
+        as_added.ipam_config = record->ipam_config;
+        as_added.ipam_args = record->ipam_args;
         as_added.config.ipam_type = recorded->type;
         as_added.config.cni_version = cni::version_of(record->config).value_or(request.config.cni_version);
         all.push_back(std::move(as_added));

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <span>
 
 namespace podlane::cni {
 namespace {
@@ -42,6 +43,25 @@ Result<Bandwidth> read_limits(const Node &object) {
     return limits;
 }
 
+// Of the names for one thing, the first that is there.
+struct Names {
+    std::array<const char *, 3> rate;
+    std::array<const char *, 2> burst;
+};
+constexpr Names kIngress{
+    {"podlane/ingressRate", "kubernetes.io/ingress-bandwidth", "qos.projectcalico.org/ingressBandwidth"},
+    {"podlane/ingressBurst", "qos.projectcalico.org/ingressBurst"}};
+constexpr Names kEgress{
+    {"podlane/egressRate", "kubernetes.io/egress-bandwidth", "qos.projectcalico.org/egressBandwidth"},
+    {"podlane/egressBurst", "qos.projectcalico.org/egressBurst"}};
+
+Node first_of(const Node &annotations, std::span<const char *const> names) {
+    for (const char *name : names)
+        if (const Node found = annotations.at(name); found.present())
+            return found;
+    return annotations.at(names.front());
+}
+
 Result<std::uint64_t> read_annotation(const Node &annotation) {
     if (!annotation.present())
         return std::uint64_t{0};
@@ -52,13 +72,22 @@ Result<std::uint64_t> read_annotation(const Node &annotation) {
     return *rate;
 }
 
+Result<void> read_direction(const Node &annotations, const Names &names, std::uint64_t &rate, std::uint64_t &burst) {
+    rate = TRY(read_annotation(first_of(annotations, names.rate)));
+    const Node given = first_of(annotations, names.burst);
+    burst = TRY(read_annotation(given));
+    if (rate == 0 && burst != 0)
+        return given.wrong("a rate beside it");
+    if (rate != 0 && burst == 0)
+        burst = AUTO_BURST_BITS;
+    return {};
+}
+
 Result<std::optional<Bandwidth>> read_annotations(const Node &annotations) {
     TRY(annotations.must_be_object());
     Bandwidth limits;
-    limits.ingress_rate = TRY(read_annotation(annotations.at("kubernetes.io/ingress-bandwidth")));
-    limits.egress_rate = TRY(read_annotation(annotations.at("kubernetes.io/egress-bandwidth")));
-    limits.ingress_burst = limits.ingress_rate != 0 ? AUTO_BURST_BITS : 0;
-    limits.egress_burst = limits.egress_rate != 0 ? AUTO_BURST_BITS : 0;
+    TRY(read_direction(annotations, kIngress, limits.ingress_rate, limits.ingress_burst));
+    TRY(read_direction(annotations, kEgress, limits.egress_rate, limits.egress_burst));
     if (limits.ingress_rate == 0 && limits.egress_rate == 0)
         return std::optional<Bandwidth>{};
     return std::optional(limits);
@@ -196,12 +225,13 @@ Result<void> read_limited_prefixes(const Node &root, Config &config) {
 }
 
 // A pod lowers the operator's limit at most. `limitRule` "static": it has no say, as with the reference plugin.
-Result<std::optional<Bandwidth>> read_bandwidth(const Node &root) {
+Result<std::optional<Bandwidth>> read_bandwidth(const Node &root, bool pod_may) {
     // All are read, so that a wrong value is reported wherever it stands.
     const bool only_static = TRY(read_rule(root.at("limitRule")));
     const auto configured = TRY(read_configured(root));
     const Node runtime = root.at_any_case("runtimeConfig");
-    const auto annotated = TRY(read_annotations(runtime.at_any_case(kPodAnnotations)));
+    const Node annotations = runtime.at_any_case(kPodAnnotations);
+    const auto annotated = pod_may ? TRY(read_annotations(annotations)) : std::optional<Bandwidth>{};
     Bandwidth limits = annotated.value_or(Bandwidth{});
     if (const Node capability = runtime.at_any_case("bandwidth"); capability.present())
         limits = TRY(read_limits(capability));

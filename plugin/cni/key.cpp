@@ -4,7 +4,9 @@
 #include "plugin/cni/attachment.hpp"
 #include "plugin/cni/bandwidth.hpp"
 #include "plugin/cni/egress_route.hpp"
+#include "plugin/cni/ipam_wishes.hpp"
 #include "plugin/cni/keys.hpp"
+#include "plugin/cni/pod_settings.hpp"
 #include "plugin/cni/values.hpp"
 
 #include <array>
@@ -44,7 +46,7 @@ Result<void> read_mark_and_mask(const Node & /*root*/, const Node &value, Config
 }
 
 Result<void> read_limits(const Node &root, const Node & /*value*/, Config &into) {
-    into.bandwidth = TRY(read_bandwidth(root));
+    into.bandwidth = TRY(read_bandwidth(root, into.pod_may[static_cast<std::size_t>(PodSetting::bandwidth)].granted));
     return {};
 }
 
@@ -78,6 +80,8 @@ Result<void> read_arguments(const Node & /*root*/, const Node &value, Config &in
 }
 
 Result<void> read_runtime(const Node & /*root*/, const Node &value, Config &into) {
+    if (const Node dns = value.at_any_case("dns"); dns.present())
+        into.runtime_dns = TRY(read_runtime_dns(dns));
     return read_requested(value, into);
 }
 
@@ -228,6 +232,26 @@ constexpr auto kKeys = std::to_array<Key>({
      checked<&Config::identity, read_identity_sources>},
     {"nodename", top, "string of at most 253 characters", "`$NODENAME`, else the host's name",
      "name of the node in the records of its endpoints", checked<&Config::node_name, read_node_name>},
+    {"podMay", top, "list of settings, or object of settings with bounds", "`[\"bandwidth\"]`",
+     "what annotations of the pod may set: see [IDENTITY.md](IDENTITY.md#settings-that-come-with-the-pod)",
+     checked<&Config::pod_may, read_pod_may>},
+    {"podMayNot", top, "`\"ignore\"`, `\"refuse\"`", "\"ignore\"",
+     "what becomes of annotations that set anything else: logged with a warning, or ADD fails",
+     checked<&Config::refuse_annotations, read_pod_may_not>},
+    {"pools", top, "object of parts of `ipam`, by name", "none",
+     "pools that a pod can choose: the part is merged into what the IPAM plugin gets",
+     checked<&Config::pools, read_pools>},
+    {"allowIPForwarding", top, "true, false", "false",
+     "whether the pod's namespace forwards: ADD sets `net.ipv4.ip_forward` and `net.ipv6.conf.all.forwarding` there, "
+     "as far as the pod has addresses of the family. The pod can change them later",
+     plain<&Config::allow_ip_forwarding>},
+    {"sysctls", top, "object of names below `net.` and values", "none",
+     "settings of the pod's namespace. A name that the kernel does not have is an error",
+     checked<&Config::sysctls, read_sysctls>},
+    {"ipFamilies", top, "list of `\"IPv4\"`, `\"IPv6\"`", "what the lease has",
+     "address families of the pod: ADD fails if the lease has no address of one of them, and leaves out those of "
+     "others",
+     checked<&Config::ip_families, read_ip_families>},
     {"ipamTimeout", top, "seconds, 1 to 3600", "30",
      "how long the IPAM plugin may take; then it is killed, and the call fails",
      checked<&Config::ipam_timeout_s, read_ipam_timeout>},

@@ -3,10 +3,15 @@
 
 #include "plugin/cni/config.hpp"
 #include "plugin/cni/environment.hpp"
+#include "plugin/cni/ipam_wishes.hpp"
 #include "plugin/cni/json.hpp"
 #include "plugin/cni/labels.hpp"
+#include "plugin/cni/pod_settings.hpp"
 #include "plugin/cni/keys.hpp"
 #include "plugin/cni/version.hpp"
+
+#include <algorithm>
+#include <iterator>
 
 namespace podlane::cni {
 namespace {
@@ -65,6 +70,22 @@ std::vector<std::string> warnings_of(const json::Value &document, const Config &
     return warnings;
 }
 
+// DEL goes by what ADD has recorded, and by nothing that has become of the annotations since.
+Result<void> apply_pods_word(const json::Value &document, Request &request) {
+    if (request.command != Command::add && request.command != Command::check)
+        return {};
+    std::vector<std::string> warnings;
+    TRY(apply_annotations(json::Node(&document, {}), request.config, warnings));
+    if (request.command == Command::add)
+        std::ranges::move(warnings, std::back_inserter(request.warnings));
+    const IpamWishes wishes = wishes_of(request.config);
+    if (wishes.any()) {
+        request.ipam_config = with_wishes(document, wishes, request.config);
+        request.ipam_args = args_with(request.args, wishes, request.config);
+    }
+    return {};
+}
+
 } // namespace
 
 std::optional<Version> version_of(std::string_view stdin_text) {
@@ -101,6 +122,7 @@ Result<Request> parse_request(const Environment &environment, std::string_view s
     request.warnings = warnings_of(read, request.config, request.command);
     if (request.command == Command::add)
         read_identity(read, request.config.identity, request.pod);
+    TRY(apply_pods_word(read, request));
     return request;
 }
 

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -34,8 +35,31 @@ struct PodIdentity {
     std::string ns;
     std::string uid;
     std::string infra_container_id;
-    Labels labels;      // of the runtime
-    Labels annotations; // of the pod's author
+    Labels labels;                     // of the runtime
+    Labels annotations;                // of the pod's author
+    std::vector<std::string> groups{}; // that it is a member of, each once
+};
+
+// What annotations of a pod can set.
+enum class PodSetting {
+    bandwidth,
+    addresses,
+    addresses_without_ipam,
+    pools,
+    mac,
+    allowed_sources,
+    mtu,
+    fast_path,
+    sysctls
+};
+inline constexpr std::size_t kPodSettings = 9;
+
+// Whether a pod may set it, and within which bounds.
+struct Permission {
+    bool granted = false;
+    std::vector<Prefix> within{};     // of addresses; none: any
+    std::vector<std::string> names{}; // of pools and sysctls; none: any pool, no sysctl
+    bool operator==(const Permission &) const = default;
 };
 
 // Where labels and annotations come from, beside CNI_ARGS.
@@ -166,8 +190,26 @@ struct Config {
     Dns dns{};                                       // put into the result where the IPAM plugin gave none
     std::uint32_t identity = 0;                      // IdentitySource
     std::string node_name{};                         // empty: $NODENAME, or the name of the host
+    std::array<Permission, kPodSettings> pod_may{{{.granted = true}}}; // by PodSetting
+    bool refuse_annotations = false; // those that set what the pod may not: an error, or ignored and logged
+    std::map<std::string, std::string, std::less<>> pools{}; // fragments of `ipam` by name, as JSON
+    // What annotations have set.
+    std::vector<Prefix> pod_addresses{}; // the IPAM plugin is asked for them
+    std::vector<Prefix> own_addresses{}; // instead of those of the IPAM plugin
+    std::vector<std::string> pods_pools{};
+    std::vector<std::string> calico_pools4{}, calico_pools6{}; // by calico-ipam's own names
+    std::optional<std::uint32_t> pod_mtu{};
+    // Of the pod's namespace.
+    bool allow_ip_forwarding = false;
+    Labels sysctls{};
+    std::optional<Dns> runtime_dns{};    // capability `dns`: goes before all others
+    std::vector<Prefix> no_masquerade{}; // destinations
+    std::uint32_t ip_families = 0;       // kIpv4, kIpv6; 0: what the lease has
+    std::vector<std::string> group_sources{};
     bool operator==(const Config &) const = default;
 };
+
+enum IpFamily : std::uint32_t { kIpv4 = 1U << 0U, kIpv6 = 1U << 1U };
 
 struct Request {
     Command command = Command::version;
@@ -180,6 +222,8 @@ struct Request {
     PodIdentity pod;
     Config config;
     std::string raw_config; // standard input as it came, to be handed to the IPAM plugin
+    // The same with what annotations have set for the IPAM plugin, and CNI_ARGS with it; empty: as they came.
+    std::string ipam_config{}, ipam_args{};
     // DEL and GC only: what was wrong, and left at its default. They remove what ADD made whatever the configuration
     // says by now.
     std::vector<std::string> ignored;

@@ -158,6 +158,27 @@ Result<void> read_identity_sources(const Node &node, std::uint32_t &into) {
     return {};
 }
 
+Result<void> read_ip_families(const Node &node, std::uint32_t &into) {
+    constexpr std::array<Word<std::uint32_t>, 2> kWords{{{"IPv4", kIpv4}, {"IPv6", kIpv6}}};
+    if (!node.present())
+        return {};
+    for (const Node &element : TRY(node.elements(R"(["IPv4", "IPv6"])"))) {
+        std::uint32_t family = 0;
+        TRY(read_word(element, kWords, family));
+        into |= family;
+    }
+    return into == 0 ? Result<void>(node.wrong("at least one of \"IPv4\" and \"IPv6\"")) : Result<void>{};
+}
+
+Result<Dns> read_runtime_dns(const Node &node) {
+    Dns dns;
+    TRY(node.must_be_object());
+    TRY(json::read(node.at_any_case("servers"), dns.nameservers));
+    TRY(json::read(node.at_any_case("searches"), dns.search));
+    TRY(json::read(node.at_any_case("options"), dns.options));
+    return dns;
+}
+
 Result<void> read_node_name(const Node &node, std::string &into) {
     constexpr std::size_t kLongest = 253; // of a name in the DNS
     TRY(json::read(node, into));

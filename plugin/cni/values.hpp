@@ -18,6 +18,9 @@ Result<void> read_attach(const json::Node &node, AttachBy &into);
 Result<void> read_ether_types(const json::Node &node, std::uint32_t &into);
 Result<void> read_identity_sources(const json::Node &node, std::uint32_t &into);
 Result<void> read_node_name(const json::Node &node, std::string &into);
+Result<void> read_ip_families(const json::Node &node, std::uint32_t &into);
+// The capability `dns`, whose words are those of its convention: servers, searches, options.
+Result<Dns> read_runtime_dns(const json::Node &node);
 Result<void> read_limiter(const json::Node &node, Limiter &into);
 Result<void> read_log_file(const json::Node &node, std::string &into);
 Result<void> read_log_level(const json::Node &node, Log::Level &into);

@@ -444,6 +444,7 @@ TEST_F(AddTest, ItsOwnNamespaceWorksWhereItIsMeant) {
         EXPECT_EQ(pod["addr_info"][0]["local"].get<std::string>() + "/32", added.json["ips"][0]["address"]);
         EXPECT_FALSE(programs(host["ifindex"], Hook::ingress).empty());
         EXPECT_TRUE(ping(outside_->ns(), "203.0.113.2")) << "the node's own traffic goes on";
+        EXPECT_EQ(sysctl(node_.ns(), "net.ipv4.ip_forward"), "1") << "a pod's setting is not the node's";
         EXPECT_THAT(node_.cni("podlane", "CHECK", node_.config({{"prevResult", added.json}}), own), succeeds());
         EXPECT_THAT(node_.cni("podlane", "DEL", node_.config({{"prevResult", added.json}}), own), succeeds());
         EXPECT_EQ(node_.state(), before);

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""(f) Mixes of flows through one limit, beside a ping: Podlane, TBF, and without a limit."""
+
+import json
+import re
+import subprocess
+
+import bandwidth
+import report
+
+BULK = ("download", "count=1")
+# What it is called, and its flows: (what they are called, --flow of bench_mix). RATE is the limit.
+MIXES = {
+    "keep-alive": [BULK, ("50 of 10 kB, think 0.5 s", "count=50,fetch=10000,think=0.5")],
+    "small messages": [BULK, ("20 of 200 B, think 10 ms", "count=20,fetch=200,think=0.01")],
+    "on and off": [BULK, ("1 s on, 1 s off", "on=1,off=1")],
+    "video": [("4 downloads", "count=4"), ("5 Mbit/s", "rate=5000000")],
+    "elephant and mice": [BULK, ("100 of 10 kB, new", "count=100,fetch=10000,think=1,new=1")],
+    "three controls": [("cubic", "cc=cubic"), ("reno", "cc=reno"), ("bbr", "cc=bbr")],
+    "MPTCP": [("MPTCP", "mptcp=1"), ("TCP", "count=1")],
+    "UDP with GSO": [BULK, ("UDP, 1/4 of the rate", "udp={quarter}")],
+    "own pacing": [BULK, ("SO_MAX_PACING_RATE 1/10", "pacing={tenth}")],
+}
+
+
+def run(settings, pods, direction, flows, rate):
+    """What each kind of flow got, and the ping beside them."""
+    (server, client), = bandwidth.SENDERS[direction]
+    family = settings.families[0]
+    command = [settings.bench_mix, "--server-netns", pods.pods[server], "--client-netns", pods.pods[client]]
+    command += ["--address", pods.addresses[server][family], "--seconds", str(settings.limit_seconds)]
+    for _, flow in flows:
+        command += ["--flow", flow.format(quarter=rate // 4, tenth=rate // 10)]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    ping = pods.ping(family)
+    printed = running.communicate()[0]
+    said = ping.communicate()[0]
+    if running.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed")
+    return json.loads(printed), [float(ms) for ms in re.findall(r"time=([\d.]+) ms", said)]
+
+
+def rows_of(flows, got, pings, peer, direction, name):
+    rows = []
+    for (what, _), one in zip(flows, got, strict=True):
+        times = [f"{one[key]:.1f}" if one["fetches"] else "-" for key in ("p50", "p99")]
+        rows.append([name, direction, what, peer, f"{one['mbit']:.1f}", f"{one['least']:.2f}", one["fetches"] or "-",
+                     *times, report.cell(bandwidth.percentile(pings, 0.99), "{:.1f}")])
+    return rows
+
+
+def measure(settings, log):
+    number = 170
+    for rate in settings.rates:
+        peers = [*settings.limit_peers, "none"] if settings.podlane else ["tbf"]
+        pods = {}
+        for peer in peers:
+            number += 1
+            pods[peer] = bandwidth.Limited(peer, number, rate, settings)
+        rows = []
+        for name in settings.mixes or MIXES:
+            for direction in (one for one in settings.directions if one in ("egress", "ingress", "elsewhere")):
+                for peer in peers:
+                    report.progress(f"{name}, {direction}, {peer}")
+                    got, pings = run(settings, pods[peer], direction, MIXES[name], rate)
+                    log.write(part="mixes", rate=rate, mix=name, direction=direction, peer=peer, flows=got, pings=pings)
+                    rows += rows_of(MIXES[name], got, pings, peer, direction, name)
+        report.progress("")
+        for one in pods.values():
+            one.remove()
+        header = ["mix", "", "", "peer", "Mbit/s", "least", "fetches", "p50 ms", "p99 ms", "ping p99"]
+        report.table(f"through {rate / bandwidth.MBIT:g} Mbit/s, {settings.limit_seconds:g} s each", header, rows)

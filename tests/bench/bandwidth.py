@@ -37,10 +37,11 @@ class Limited:
         self.name = f"{peer}-{number}"
         chain = plugins.Chain(self.name, number, FAMILIES, chains[peer], settings)
         self.node = chain.netns
-        elsewhere = self.connect_elsewhere(number)
+        elsewhere, addresses = self.connect_elsewhere(number)
         self.pods = {who: node.add_netns(f"{who}-{self.name}") for who in ("limited", "free")}
         self.pods["elsewhere"] = elsewhere
-        self.addresses = {"limited": plugins.addresses(chain.add("bench-limited", self.pods["limited"])[1])}
+        self.addresses = {"elsewhere": addresses}
+        self.addresses["limited"] = plugins.addresses(chain.add("bench-limited", self.pods["limited"])[1])
         chain.plugins = [{key: value for key, value in one.items() if key not in LIMITS} for one in chain.plugins[:1]]
         self.addresses["free"] = plugins.addresses(chain.add("bench-free", self.pods["free"])[1])
         self.chain = chain
@@ -53,7 +54,7 @@ class Limited:
             node.run("ip", "-n", self.node, "route", "add", "default", "via", there[family])
             subnet = plugins.subnet(family, number)
             node.run("ip", "-n", elsewhere, "route", "add", subnet, "via", here[family])
-        return elsewhere
+        return elsewhere, there
 
     def add_free(self, who):
         """One more pod without limits."""

@@ -14,6 +14,7 @@ const volatile __u32 slow_mark = 0;
 const volatile __u32 slow_mark_mask = 0;
 
 #define CURRENT_NETNS (-1)
+#define ENOENT 2
 #define CT_SEEN_REPLY (1 << 1)
 #define CT_ASSURED (1 << 2)
 #define CT_CONFIRMED (1 << 3)
@@ -22,6 +23,7 @@ const volatile __u32 slow_mark_mask = 0;
 #define CT_TEMPLATE (1 << 11)
 #define CT_NAT_CLASH (1 << 12)
 #define CT_HELPER (1 << 13)
+#define CT_TCP_SYN_SENT 1
 #define CT_TCP_ESTABLISHED 3
 #define CT_UDP_REPLIED 1
 #define XFRM_POLICIES 3         /* in, out, forward */
@@ -187,29 +189,77 @@ static __always_inline void make_tuple(const struct flow_key *key, bool is_ipv4,
 	tuple->ipv6.dport = key->destination_port;
 }
 
-/* Fills in the flow's translation; false if the connection must take the slow path. */
-static __always_inline bool query_conntrack(struct __sk_buff *skb, struct flow_scratch *work)
+static __always_inline void reverse_key(const struct flow_key *key, struct flow_key *other)
+{
+	other->source = key->destination;
+	other->destination = key->source;
+	other->source_port = key->destination_port;
+	other->destination_port = key->source_port;
+	other->protocol = key->protocol;
+}
+
+/* To be released. */
+static __always_inline struct nf_conn___podlane *find_connection(struct __sk_buff *skb, struct flow_scratch *work,
+								 const struct flow_key *key)
+{
+	bool is_ipv4 = skb->protocol == bpf_htons(ETH_P_IP);
+	struct ct_opts *opts = &work->opts;
+
+	__builtin_memset(opts, 0, sizeof(*opts));
+	opts->netns_id = CURRENT_NETNS;
+	opts->l4proto = key->protocol;
+	make_tuple(key, is_ipv4, &work->tuple);
+	if (is_ipv4)
+		return bpf_skb_ct_lookup(skb, &work->tuple, sizeof(work->tuple.ipv4), opts, sizeof(*opts));
+	return bpf_skb_ct_lookup(skb, &work->tuple, sizeof(work->tuple.ipv6), opts, sizeof(*opts));
+}
+
+/*
+ * A TCP endpoint that replies to a SYN sends SYN or RST. Everything else belongs to another connection with the same
+ * addresses and ports, which conntrack does not know.
+ */
+static __always_inline bool is_of_another(struct nf_conn___podlane *ct, __u8 protocol, __u32 how)
+{
+	return protocol == IPPROTO_TCP && ct->proto.tcp.state == CT_TCP_SYN_SENT && !(how & (TCP_SYN | TCP_RST));
+}
+
+/*
+ * Whether conntrack knows the connection in neither direction. The other direction matters if the host translates
+ * another connection to the same addresses and ports.
+ */
+static __always_inline bool is_untracked(struct __sk_buff *skb, struct flow_scratch *work, __u32 how)
+{
+	struct nf_conn___podlane *ct;
+	bool another;
+
+	reverse_key(&work->key, &work->other);
+	ct = find_connection(skb, work, &work->other);
+	if (!ct)
+		return work->opts.error == -ENOENT;
+	another = is_of_another(ct, work->key.protocol, how);
+	bpf_ct_release(ct);
+	return another;
+}
+
+/* Fills in the flow's translation. Returns FOLLOW_CONFIRMED, FOLLOW_UNTRACKED, or 0 for the slow path. */
+static __always_inline int query_conntrack(struct __sk_buff *skb, struct flow_scratch *work, __u32 how)
 {
 	__u8 protocol = work->key.protocol;
 	bool is_ipv4 = skb->protocol == bpf_htons(ETH_P_IP);
 	struct ct_opts *opts = &work->opts;
-	struct nf_conn___podlane *ct;
+	struct nf_conn___podlane *ct = find_connection(skb, work, &work->key);
 	struct net___podlane *net;
-	bool good;
+	bool good, another;
 
-	__builtin_memset(opts, 0, sizeof(*opts));
-	opts->netns_id = CURRENT_NETNS;
-	opts->l4proto = protocol;
-	make_tuple(&work->key, is_ipv4, &work->tuple);
-	if (is_ipv4)
-		ct = bpf_skb_ct_lookup(skb, &work->tuple, sizeof(work->tuple.ipv4), opts, sizeof(*opts));
-	else
-		ct = bpf_skb_ct_lookup(skb, &work->tuple, sizeof(work->tuple.ipv6), opts, sizeof(*opts));
-	if (!ct)
-		return false;
-	/* One load: at each one the verifier of 6.18 searches all type information of the kernel, four times. */
+	if (!ct) {
+		if (!(how & MAY_BE_UNTRACKED) || opts->error != -ENOENT)
+			return 0;
+		return is_untracked(skb, work, how) ? FOLLOW_UNTRACKED : 0;
+	}
+	/* Once: for each load of such a pointer the verifier of 6.18 searches all the kernel's types by name. */
 	net = ct->ct_net.net;
 	asm volatile("" : "+r"(net));
+	another = how & MAY_BE_UNTRACKED && is_of_another(ct, protocol, how);
 	good = may_bypass(ct, net, protocol);
 	if (good && opts->dir)
 		read_translation(&ct->tuplehash[0].tuple, is_ipv4, &work->flow);
@@ -218,5 +268,7 @@ static __always_inline bool query_conntrack(struct __sk_buff *skb, struct flow_s
 	if (good)
 		renew_timeout(ct, net, protocol);
 	bpf_ct_release(ct);
-	return good;
+	if (another)
+		return FOLLOW_UNTRACKED;
+	return good ? FOLLOW_CONFIRMED : 0;
 }

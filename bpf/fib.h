@@ -6,6 +6,7 @@
 
 #define AF_INET 2
 #define AF_INET6 10
+#define NOBODY bpf_htonl(0xf0000001) /* 240.0.0.1, or the end of an IPv6 address that nobody has */
 
 /* Length of the IP packet; of a GSO packet that of its segments, as the kernel's forwarding counts it. 0: unknown. */
 static __always_inline __u32 ip_bytes(struct packet *p)
@@ -58,7 +59,7 @@ static __always_inline bool routes_everything(struct packet *p, struct bpf_fib_l
 	const struct ip_addr destination = p->ip.destination;
 	long answer;
 
-	p->ip.destination.word[3] = bpf_htonl(0xf0000001);
+	p->ip.destination.word[3] = NOBODY;
 	if (p->protocol == ETH_P_IPV6)
 		p->ip.destination.word[0] = bpf_htonl(0x40000000);
 	answer = query_routes(p, fib, 0, 0);

@@ -31,6 +31,8 @@ static __always_inline bool is_translated(const struct flow_key *key, const stru
 
 static __always_inline int result_of(const struct flow *flow)
 {
+	if (flow->flags & FLOW_UNTRACKED)
+		return FOLLOW_UNTRACKED;
 	return flow->flags & FLOW_TRANSLATED ? FOLLOW_CONFIRMED | FOLLOW_TRANSLATED : FOLLOW_CONFIRMED;
 }
 
@@ -43,16 +45,11 @@ static __always_inline int leave_as_is(struct flow_scratch *work, int result)
 	return result;
 }
 
-/* Whether both the connection and, of a flow that is not cached, its direction were let through. */
-static __always_inline bool is_let_through(struct __sk_buff *skb, struct flow_scratch *work, __u64 now, __u32 uplink,
-					   bool is_cached)
+/* Whether a packet of the flow, as it is after its translation, was let through lately. */
+static __always_inline bool was_let_through(struct flow_scratch *work, __u64 now, __u32 uplink)
 {
 	struct flow_key *left = &work->other;
 
-	if (!query_conntrack(skb, work))
-		return false;
-	if (is_cached)
-		return true;
 	left->source = work->flow.source;
 	left->destination = work->flow.destination;
 	left->source_port = work->flow.source_port;
@@ -61,18 +58,37 @@ static __always_inline bool is_let_through(struct __sk_buff *skb, struct flow_sc
 	return was_forwarded(left, now, uplink);
 }
 
-static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch *work, __u64 now, __u32 uplink,
-				      bool is_cached)
+/* Queries conntrack and caches what it says. A packet that changes the state of a known connection is the host's. */
+static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch *work, __u64 now, __u32 how,
+				      __u32 uplink, bool is_cached)
 {
 	struct flow *flow = &work->flow;
+	int verdict = query_conntrack(skb, work, how);
 
-	if (!is_let_through(skb, work, now, uplink, is_cached))
-		return leave_as_is(work, 0);
+	if (verdict == FOLLOW_CONFIRMED &&
+	    (how & (TCP_FIN | TCP_SYN | TCP_RST | READ_ONLY) || (!is_cached && !was_let_through(work, now, uplink))))
+		verdict = 0;
+	if (verdict != FOLLOW_CONFIRMED)
+		leave_as_is(work, 0);
+	if (!verdict || how & READ_ONLY)
+		return verdict;
 	flow->confirmed_ns = now;
-	flow->flags = is_translated(&work->key, flow) ? FLOW_TRANSLATED : 0;
+	flow->flags = verdict == FOLLOW_UNTRACKED ? FLOW_UNTRACKED : 0;
+	if (verdict == FOLLOW_CONFIRMED && is_translated(&work->key, flow))
+		flow->flags = FLOW_TRANSLATED;
 	flow->ifindex = skb->ifindex;
 	flow->check = flow_check(&work->key);
-	return map_insert(&flows_v1, &work->key, flow, BPF_ANY) ? leave_as_is(work, 0) : result_of(flow);
+	if (map_insert(&flows_v1, &work->key, flow, BPF_ANY))
+		return leave_as_is(work, 0);
+	return verdict == FOLLOW_UNTRACKED ? verdict | FOLLOW_NEW : result_of(flow);
+}
+
+/* Whether the entry in the scratch area holds for a packet without another query. */
+static __always_inline bool holds(const struct flow *flow, __u64 now, __u32 how)
+{
+	if (now - flow->confirmed_ns >= confirm_ns)
+		return false;
+	return !(flow->flags & FLOW_UNTRACKED) || (how & (MAY_BE_UNTRACKED | TCP_SYN)) == MAY_BE_UNTRACKED;
 }
 
 /*
@@ -80,10 +96,11 @@ static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch
  * connection take the slow path, so that conntrack follows its states; the entries of both directions go with them.
  * A global function: the verifier checks it once.
  */
-__attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 changes_state, __u32 uplink)
+__attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 how, __u32 uplink)
 {
 	__u32 only = 0;
 	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	bool changes_state = how & (TCP_FIN | TCP_SYN | TCP_RST);
 	struct flow *known;
 	bool is_cached;
 	__u64 now;
@@ -96,37 +113,116 @@ __attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 changes_state,
 	known = map_find(&flows_v1, &work->key);
 	if (!known) {
 		work->flow.since_ns = now;
-		return changes_state ? leave_as_is(work, 0) : learn_flow(skb, work, now, uplink, false);
+		if (changes_state && !(how & MAY_BE_UNTRACKED))
+			return leave_as_is(work, 0);
+		return learn_flow(skb, work, now, how, uplink, false);
 	}
 	work->flow = *known;
 	if (work->flow.check != flow_check(&work->key))
 		return leave_as_is(work, 0);
-	if (changes_state) {
+	if (changes_state && !(work->flow.flags & FLOW_UNTRACKED)) {
 		forget_flow(work);
 		return leave_as_is(work, FOLLOW_FORGOTTEN);
 	}
 	is_cached = !uplink || work->flow.ifindex == uplink;
-	if (is_cached && now - work->flow.confirmed_ns < confirm_ns)
+	if (is_cached && holds(&work->flow, now, how))
 		return result_of(&work->flow);
-	result = learn_flow(skb, work, now, uplink, is_cached);
+	result = learn_flow(skb, work, now, how, uplink, is_cached);
 	if (!result && is_cached)
 		map_remove(&flows_v1, &work->key);
 	return result;
 }
 
-static __always_inline int follow_flow(struct packet *p, enum direction from)
+/* Whether the pod has sent packets of this flow, whose key is in the scratch area, on the fast path: they are cached.
+ */
+__attribute__((noinline)) int is_reply(struct __sk_buff *skb)
 {
 	__u32 only = 0;
+	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow *sent;
+
+	if (!skb || !work)
+		return 0;
+	reverse_key(&work->key, &work->other);
+	sent = map_find(&flows_v1, &work->other);
+	return sent && sent->check == flow_check(&work->other) && sent->flags & FLOW_UNTRACKED &&
+	       bpf_ktime_get_ns() - sent->confirmed_ns < confirm_ns;
+}
+
+static __always_inline void forget_key(void)
+{
+	__u32 only = 0;
+	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+
+	if (work)
+		map_remove(&flows_v1, &work->key);
+}
+
+/* The kernel's lookup takes no other protocols. */
+static __always_inline bool can_be_queried(struct packet *p)
+{
+	return has_conntrack && !p->detour && p->has_flow &&
+	       (p->flow.protocol == IPPROTO_TCP || p->flow.protocol == IPPROTO_UDP);
+}
+
+/*
+ * Whether first packets from or to the pod may be direct. UDP of containers with several interfaces goes through the
+ * host stack: pl_to_pod caches which address a request is for, and the reply of an unbound socket leaves from it.
+ */
+static __always_inline bool may_be_direct(const struct address *pod, __u8 protocol)
+{
+	return pod->flags & INTERFACE_FIRST_DIRECT && !(protocol == IPPROTO_UDP && pod->flags & INTERFACE_SIBLINGS);
+}
+
+/*
+ * firstPacket: direct. MAY_BE_UNTRACKED if the flow in the scratch area is between two pods that want it, from the
+ * sender's own address. Other nodes' pods are known by the cluster's ranges. A global function: the verifier checks it
+ * once.
+ */
+__attribute__((noinline)) int may_be_untracked(struct __sk_buff *skb, __u32 network)
+{
+	struct address_key key = {.network = network};
+	struct cluster_cidr_key range = {.prefixlen = 160, .network = bpf_htonl(network)};
+	__u32 only = 0;
+	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct address *owner;
+
+	if (!work)
+		return 0;
+	key.addr = work->key.source;
+	owner = map_find(&addresses_v1, &key);
+	if (!owner || owner->ifindex != skb->ifindex || !may_be_direct(owner, work->key.protocol))
+		return 0;
+	key.addr = work->key.destination;
+	owner = map_find(&addresses_v1, &key);
+	if (owner)
+		return may_be_direct(owner, work->key.protocol) ? MAY_BE_UNTRACKED : 0;
+	range.addr = work->key.destination;
+	return prefix_value_for(map_find(&cluster_cidr_v1, &range), &range.addr) ? MAY_BE_UNTRACKED : 0;
+}
+
+static __always_inline int follow_flow(struct packet *p, enum direction from, bool first_is_direct)
+{
+	__u32 only = 0, how = 0;
 	struct flow_scratch *work;
 
-	if (!has_conntrack || p->detour || !p->has_flow || p->is_icmp_error ||
-	    (p->ip.protocol != IPPROTO_TCP && p->ip.protocol != IPPROTO_UDP))
+	if (!can_be_queried(p))
 		return 0;
 	work = bpf_map_lookup_elem(&scratch, &only);
 	if (!work)
 		return 0;
 	set_key(p, &work->key, from);
-	p->follow = follow(p->skb, p->changes_state, from == TO_POD ? p->skb->ifindex : 0);
+	if (from == FROM_POD && first_is_direct)
+		how = may_be_untracked(p->skb, p->network);
+	if (p->is_icmp_error) {
+		if (how)
+			p->follow = follow(p->skb, how | READ_ONLY, 0) & FOLLOW_UNTRACKED;
+		return 0;
+	}
+	/* Egress routes carry connections that conntrack does not know. */
+	if (!how && from == FROM_POD && p->interface->flags & INTERFACE_WAY)
+		return 0;
+	p->follow = follow(p->skb, how | p->tcp_flags, from == TO_POD ? p->skb->ifindex : 0);
 	p->ip.destination = work->flow.destination;
 	p->new_destination_port = work->flow.destination_port;
 	return p->follow & FOLLOW_FORGOTTEN ? REASON_HOST_PATH : 0;

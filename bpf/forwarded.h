@@ -19,13 +19,14 @@ static __always_inline bool was_forwarded(const struct flow_key *key, __u64 now,
 	       (!uplink || last->came_by == uplink);
 }
 
+/* Of an ICMP error, the key is that of the flow which it quotes. */
 static __always_inline void set_key(const struct packet *p, struct flow_key *key, enum direction from)
 {
-	key->source = p->ip.source;
-	key->destination = p->ip.destination;
+	key->source = from == FROM_POD ? p->flow.local : p->flow.peer;
+	key->destination = from == FROM_POD ? p->flow.peer : p->flow.local;
 	key->source_port = from == FROM_POD ? p->flow.local_port : p->flow.peer_port;
 	key->destination_port = from == FROM_POD ? p->flow.peer_port : p->flow.local_port;
-	key->protocol = p->ip.protocol;
+	key->protocol = p->flow.protocol;
 }
 
 /* A packet that leaves the host stack. What the node itself sends has come by no interface. */

@@ -18,33 +18,30 @@
 
 static __always_inline int forward(struct packet *p)
 {
+	int reason;
+
 	if (p->receiver)
 		return deliver(p, REASON_SENT_DIRECT);
-	return p->egress_route ? send_by_egress_route(p) : send_to_uplink(p);
+	if (p->egress_route)
+		return send_by_egress_route(p);
+	reason = send_to_uplink(p);
+	if (reason != REASON_SENT_UPLINK && p->follow & FOLLOW_NEW)
+		forget_key();
+	return reason;
 }
 
 static __always_inline int confirm(struct packet *p)
 {
-	/* Egress routes and direct first packets carry connections that conntrack does not know. */
-	if (!(p->interface->flags & INTERFACE_FAST_LOCAL) ||
-	    p->interface->flags & (INTERFACE_WAY | INTERFACE_FIRST_DIRECT))
+	if (!(p->interface->flags & INTERFACE_FAST_LOCAL))
 		return 0;
-	return follow_flow(p, FROM_POD);
-}
-
-static __always_inline bool first_is_direct(struct packet *p)
-{
-	return p->interface->flags & INTERFACE_FIRST_DIRECT &&
-	       (!p->receiver || p->receiver->flags & INTERFACE_FIRST_DIRECT);
+	return follow_flow(p, FROM_POD, p->interface->flags & INTERFACE_FIRST_DIRECT);
 }
 
 static __always_inline int choose_path(struct packet *p)
 {
 	if (p->egress_route && !p->receiver)
 		return find_egress_path(p);
-	if (p->follow & FOLLOW_CONFIRMED)
-		return 0;
-	return first_is_direct(p) ? find_path(p) : REASON_HOST_UNCONFIRMED;
+	return p->follow & (FOLLOW_CONFIRMED | FOLLOW_UNTRACKED) ? 0 : REASON_HOST_UNCONFIRMED;
 }
 
 /* What is unknown is not checked, and so not let through: an endpoint is deleted before its interface. */

@@ -19,12 +19,6 @@ static __always_inline int find_local_receiver(struct packet *p)
 	p->receiver = find_endpoint(p, &p->ip.destination);
 	if (!p->receiver)
 		return REASON_HOST_NOT_LOCAL;
-	/* The path cache decides about direct first packets and what follows them. */
-	if (p->receiver->flags & INTERFACE_FIRST_DIRECT) {
-		if (p->follow & FOLLOW_TRANSLATED)
-			return REASON_HOST_NOT_LOCAL;
-		p->follow = 0;
-	}
 	if (p->detour && !(p->receiver->flags & INTERFACE_WAY && needs_no_flow(p)))
 		return p->detour;
 	/* A source address of this node's pods is forged: the host stack decides about it. */
@@ -51,27 +45,25 @@ static __always_inline int find_egress_route_path(struct packet *p)
 	return 0;
 }
 
-/* Replies into the cluster follow the kernel's routes, all others leave by the uplink of the request. */
+/* From pods of other nodes: not of a connection that the host stack knows. Nothing is cached. */
+static __always_inline int find_direct_path(struct packet *p)
+{
+	if (!may_be_direct(p->receiver, p->ip.protocol) || !can_be_queried(p) || !in_cluster(p, &p->ip.source))
+		return REASON_HOST_UNCONFIRMED;
+	if (is_reply(p->skb))
+		return 0;
+	if (!(follow(p->skb, p->tcp_flags | MAY_BE_UNTRACKED | READ_ONLY, p->skb->ifindex) & FOLLOW_UNTRACKED))
+		return REASON_HOST_UNCONFIRMED;
+	return is_refused_source(p, true) ? REASON_HOST_SOURCE_LOCAL : 0;
+}
+
 static __always_inline int find_path_in(struct packet *p)
 {
-	struct flow_path *known;
-
 	if (p->follow & FOLLOW_CONFIRMED)
 		return 0;
 	if (p->receiver->flags & INTERFACE_WAY)
 		return find_egress_route_path(p);
-	if (!(p->receiver->flags & INTERFACE_FIRST_DIRECT))
-		return REASON_HOST_UNCONFIRMED;
-	known = map_find(&paths_v1, &p->flow);
-	if (known && known->via != PATH_DIRECT)
-		return known->via == PATH_UPLINK ? 0 : REASON_HOST_PATH;
-	if (!p->starts_flow)
-		return REASON_HOST_UNKNOWN_PATH;
-	if (is_refused_source(p, true))
-		return REASON_HOST_SOURCE_LOCAL;
-	if (!cache_path(&p->flow, PATH_UPLINK, in_cluster(p, &p->ip.source) ? 0 : p->skb->ifindex))
-		return REASON_HOST_UNKNOWN_PATH;
-	return 0;
+	return find_direct_path(p);
 }
 
 SEC("tc")
@@ -83,7 +75,7 @@ int pl_from_uplink(struct __sk_buff *skb)
 	/* clang-format off */
 	reason = parse(&p, TO_POD)
 	      ?: respond_on_uplink(&p)
-	      ?: follow_flow(&p, TO_POD)
+	      ?: follow_flow(&p, TO_POD, false)
 	      ?: find_local_receiver(&p)
 	      ?: find_path_in(&p)
 	      ?: deliver(&p, REASON_UPLINK_DELIVERED);

@@ -30,7 +30,6 @@
 /* Continue with foreign programs: TCX_NEXT, and TC_ACT_UNSPEC on clsact. */
 #define VERDICT_NEXT (-1)
 #define IPPROTO_ICMPV6 58
-#define SCTP_INIT 1 /* RFC 9260, 3.2 */
 #define NEXTHDR_HOP 0
 #define NEXTHDR_ROUTING 43
 #define NEXTHDR_FRAGMENT 44
@@ -56,8 +55,22 @@ struct ip_ends {
 /* The source of a packet from a pod is the flow's local side, that of a packet to a pod the peer's. */
 enum direction { FROM_POD, TO_POD };
 
-/* What conntrack says about the connection: both directions were let through; the host translates it. */
-enum follow { FOLLOW_CONFIRMED = 1, FOLLOW_TRANSLATED = 2, FOLLOW_FORGOTTEN = 4 };
+/* What conntrack says about the connection. */
+enum follow {
+	FOLLOW_CONFIRMED = 1,  /* both directions were let through */
+	FOLLOW_TRANSLATED = 2, /* and the host translates it */
+	FOLLOW_FORGOTTEN = 4,  /* it was confirmed and changes its state */
+	FOLLOW_UNTRACKED = 8,  /* the host stack has not seen it */
+	FOLLOW_NEW = 16,       /* and it was not cached */
+};
+
+/* What the flow cache needs to know of a packet: its TCP flags, and more. */
+#define TCP_FIN 0x01U
+#define TCP_SYN 0x02U
+#define TCP_RST 0x04U
+#define TCP_ACK 0x10U
+#define MAY_BE_UNTRACKED 0x40U /* the packet can take the fast path if the host stack has not seen its connection */
+#define READ_ONLY 0x80U        /* the packet caches nothing */
 
 /*
  * A stage returns 0 to continue, or the reason (enum reason) that ends the packet. A stage that redirects the packet
@@ -77,16 +90,14 @@ struct packet {
 	__u16 header_bytes;   /* IP and transport headers together, 0 where unknown */
 	__u8 hop_limit;       /* TTL of IPv4 */
 	__be32 traffic_class; /* TOS of IPv4; class and flow label of IPv6 in network byte order */
-	__u32 uplink;         /* ifindex the flow is bound to, 0 for none */
 	__u8 icmp_type;
 	bool is_egress;   /* leaving the interface */
 	bool has_flow;    /* flow is complete */
-	__u8 starts_flow; /* may be the first packet of its flow */
 	bool is_new_flow; /* no path was known for it */
 	bool is_icmp_error;
 	bool is_handed_over;     /* by the host-side veth of the container's other interface */
 	bool is_edt;             /* goes by the qdisc of the receiver's host-side veth */
-	__u8 changes_state;      /* TCP with SYN, FIN or RST */
+	__u8 tcp_flags;          /* TCP_SYN, TCP_FIN, TCP_RST, TCP_ACK */
 	__u8 follow;             /* enum follow */
 	bool has_unread_headers; /* more IPv6 extension headers than are parsed */
 	int detour;              /* why it must take the slow path if its source is allowed */

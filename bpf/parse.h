@@ -145,7 +145,6 @@ static __always_inline void parse_icmp(struct packet *p, enum direction from)
 		ports.source = icmp.identifier;
 	ports.destination = ports.source;
 	set_flow(p, &p->ip, ports, from);
-	p->starts_flow = true;
 }
 
 static __always_inline void parse_l4(struct packet *p, __u32 l3_bytes, enum direction from)
@@ -157,12 +156,6 @@ static __always_inline void parse_l4(struct packet *p, __u32 l3_bytes, enum dire
 		__u8 data_offset;
 		__u8 flags;
 	} tcp;
-	struct {
-		struct ports ports;
-		__be32 tag;
-		__be32 checksum;
-		__u8 chunk;
-	} sctp;
 	struct ports ports = {};
 
 	switch (p->ip.protocol) {
@@ -170,28 +163,22 @@ static __always_inline void parse_l4(struct packet *p, __u32 l3_bytes, enum dire
 		if (load_l4(p, &tcp, 14))
 			return;
 		ports = tcp.ports;
-		p->starts_flow = (tcp.flags & 0x12) == 0x02; /* SYN without ACK */
-		p->changes_state = tcp.flags & 0x07;         /* FIN, SYN, RST */
+		p->tcp_flags = tcp.flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK);
 		p->header_bytes = l3_bytes + (tcp.data_offset >> 4) * 4;
 		break;
 	case IPPROTO_UDP:
 		if (load_l4(p, &ports, sizeof(ports)))
 			return;
-		p->starts_flow = true;
 		p->header_bytes = l3_bytes + 8;
 		break;
 	case IPPROTO_SCTP:
-		if (load_l4(p, &sctp, 13))
+		if (load_l4(p, &ports, sizeof(ports)))
 			return;
-		ports = sctp.ports;
-		p->starts_flow = sctp.chunk == SCTP_INIT;
 		p->header_bytes = l3_bytes + 12;
 		break;
 	case IPPROTO_ICMP:
 	case IPPROTO_ICMPV6:
 		return parse_icmp(p, from);
-	default:
-		p->starts_flow = true;
 	}
 	set_flow(p, &p->ip, ports, from);
 }
@@ -311,13 +298,7 @@ static __always_inline void merge_paths(struct packet *p)
 	__u32 zero = *length ^ *length;
 
 	p->detour ^= zero;
-	p->starts_flow ^= zero;
-	p->changes_state ^= zero;
-	p->l4_offset ^= zero;
-	p->ip.source.word[0] ^= zero;
-	p->ip.source.word[3] ^= zero;
-	p->ip.destination.word[0] ^= zero;
-	p->ip.destination.word[3] ^= zero;
+	p->tcp_flags ^= zero;
 	p->flow.local_port ^= zero;
 	p->flow.peer_port ^= zero;
 #pragma unroll

@@ -26,8 +26,8 @@ static __always_inline int receive(struct packet *p)
 
 	if (p->is_edt)
 		return map_find(&interfaces_v1, &came_by) ? REASON_RECEIVED_DIRECT : REASON_RECEIVED_UPLINK;
-	if (p->interface->flags & (INTERFACE_FIRST_DIRECT | INTERFACE_WAY | INTERFACE_SIBLINGS))
-		cache_host_path(p, p->interface->flags & (INTERFACE_WAY | INTERFACE_SIBLINGS));
+	if (p->interface->flags & (INTERFACE_WAY | INTERFACE_SIBLINGS))
+		cache_host_path(p);
 	note_forwarded(p, TO_POD);
 	return REASON_RECEIVED_HOST;
 }

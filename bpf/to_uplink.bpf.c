@@ -52,11 +52,9 @@ static __always_inline int cache_sender_path(struct packet *p)
 		return REASON_UPLINK_SENT_HOST;
 	note_forwarded(p, FROM_POD);
 	sender = find_endpoint(p, &p->flow.local);
-	if (sender && sender->flags & (INTERFACE_FIRST_DIRECT | INTERFACE_WAY | INTERFACE_SIBLINGS)) {
+	if (sender && sender->flags & (INTERFACE_WAY | INTERFACE_SIBLINGS)) {
 		p->flow.ifindex = sender->ifindex;
-		/* Replies from outside the cluster that are not TCP look like requests. */
-		cache_host_path(p, (sender->flags & (INTERFACE_WAY | INTERFACE_SIBLINGS)) ||
-					   p->ip.protocol != IPPROTO_TCP);
+		cache_host_path(p);
 	}
 	return REASON_UPLINK_SENT_HOST;
 }

@@ -3,38 +3,75 @@
 #pragma once
 
 #include "bpf/fib.h"
-#include "bpf/path_cache.h"
 #include "bpf/rewrite.h"
 #include "bpf/tables.h"
 #include "bpf/translate.h"
 
 /*
- * The kernel resolves the next hop while the packet waits, but sends no error for a redirected packet if that fails.
- * A retry before the next hop is resolved takes the slow path: the host stack sends ICMP unreachable.
+ * If the next hop is not resolved, the host stack resolves it while the packet waits, and sends ICMP unreachable if
+ * that fails, which it does not do for a redirected packet. But its rules may drop what follows the first SYN of a TCP
+ * connection that began on the fast path, which is invalid to conntrack, and then nobody resolves it.
  */
-static __always_inline bool repeats_before_resolution(struct packet *p)
-{
-	return p->starts_flow && !p->is_new_flow && !p->uplink;
-}
-
-/* A flow whose uplink lost its route moves to one that has it. */
 static __always_inline int find_route(struct packet *p, struct bpf_fib_lookup *fib)
 {
 	__u32 bytes = ip_bytes(p);
-	long answer = BPF_FIB_LKUP_RET_UNREACHABLE;
+	long answer;
 
 	if (!bytes || bytes > 0xffff)
 		return REASON_HOST_MTU;
-	if (p->uplink)
-		answer = query_routes(p, fib, p->uplink, bytes);
-	if (answer != BPF_FIB_LKUP_RET_SUCCESS && answer != BPF_FIB_LKUP_RET_NO_NEIGH &&
-	    answer != BPF_FIB_LKUP_RET_FRAG_NEEDED)
-		answer = query_routes(p, fib, 0, bytes);
+	answer = query_routes(p, fib, 0, bytes);
 	if (answer == BPF_FIB_LKUP_RET_FRAG_NEEDED)
 		return REASON_HOST_MTU;
 	if (answer == BPF_FIB_LKUP_RET_NO_NEIGH)
-		return repeats_before_resolution(p) ? REASON_HOST_NO_NEIGHBOUR : 0;
+		return p->follow & FOLLOW_UNTRACKED && p->tcp_flags & TCP_ACK ? 0 : REASON_HOST_NO_NEIGHBOUR;
 	return answer == BPF_FIB_LKUP_RET_SUCCESS ? 0 : REASON_HOST_NO_ROUTE;
+}
+
+/* Where the next hop of the packet at hand is compared: a global function of kernel 5.10 takes no pointers. */
+static __always_inline void keep_next_hop(const struct bpf_redir_neigh *next_hop)
+{
+	__u32 only = 0;
+	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+
+	if (work)
+		__builtin_memcpy(&work->other.source, next_hop->ipv6_nh, sizeof(work->other.source));
+}
+
+/*
+ * Pods of other nodes are reached by routes of their own. What follows the default route may be the address of a
+ * Service that the host translates, even if the cluster's ranges hold it. The flow and the next hop are in the scratch
+ * area. A global function: the verifier checks it once.
+ */
+__attribute__((noinline)) int leaves_by_default_route(struct __sk_buff *skb, __u32 ifindex)
+{
+	__u32 only = 0;
+	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct bpf_fib_lookup fib = {};
+	long answer;
+
+	if (!work)
+		return 1;
+	fib.ifindex = skb->ifindex;
+	fib.l4_protocol = work->key.protocol;
+	fib.sport = work->key.source_port;
+	fib.dport = work->key.destination_port;
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+		fib.family = AF_INET;
+		fib.ipv4_src = work->key.source.word[3];
+		fib.ipv4_dst = NOBODY;
+	} else {
+		fib.family = AF_INET6;
+		__builtin_memcpy(fib.ipv6_src, &work->key.source, sizeof(fib.ipv6_src));
+		fib.ipv6_dst[0] = bpf_htonl(0x40000000);
+		fib.ipv6_dst[3] = NOBODY;
+	}
+	answer = route_lookup(skb, &fib, sizeof(fib), 0);
+	if ((answer != BPF_FIB_LKUP_RET_SUCCESS && answer != BPF_FIB_LKUP_RET_NO_NEIGH) || fib.ifindex != ifindex)
+		return 0;
+	if (fib.family == AF_INET)
+		return fib.ipv4_dst == work->other.source.word[0] || fib.ipv4_dst == NOBODY;
+	/* The second: on the link, without a gateway. */
+	return same_addr((struct ip_addr *)fib.ipv6_dst, &work->other.source) || fib.ipv6_dst[3] == NOBODY;
 }
 
 static __always_inline int send_to_uplink(struct packet *p)
@@ -51,10 +88,13 @@ static __always_inline int send_to_uplink(struct packet *p)
 	uplink = map_find(&uplinks_v2, &ifindex);
 	if (!uplink || !serves(uplink, p->network))
 		return REASON_HOST_NO_UPLINK;
-	if (p->is_new_flow && !cache_path(&p->flow, PATH_UPLINK, 0))
-		return REASON_HOST_UNKNOWN_PATH;
 	next_hop.nh_family = fib.family;
 	__builtin_memcpy(next_hop.ipv6_nh, fib.ipv6_dst, sizeof(next_hop.ipv6_nh));
+	if (p->follow & FOLLOW_NEW) {
+		keep_next_hop(&next_hop);
+		if (leaves_by_default_route(p->skb, ifindex))
+			return REASON_HOST_UNCONFIRMED;
+	}
 	if ((p->follow & FOLLOW_TRANSLATED) && !translate(p->skb))
 		return REASON_HOST_UNKNOWN_PATH;
 	if (!decrement_hop_limit(p))

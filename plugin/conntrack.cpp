@@ -69,7 +69,8 @@ void track_connections(const cni::Config &config) {
     if (const auto started = start_if_needed(config); !started)
         log(cni::Log::Level::warning, "connection tracking cannot be turned on: " + started.error().message +
                                           "; unless another rule of the node needs it, the network's connections take "
-                                          "the slow path (\"firstPacket\": \"direct\" does without)");
+                                          "the slow path (with \"firstPacket\": \"direct\" those between pods do "
+                                          "without)");
 }
 
 } // namespace podlane

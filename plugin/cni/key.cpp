@@ -152,9 +152,8 @@ constexpr auto kKeys = std::to_array<Key>({
      checked<&Config::fast_path, read_fast_path>},
     {"firstPacket", top, "`\"host\"`, `\"direct\"`", "\"host\"",
      "`host`: a connection takes the fast path once the host's rules have let a packet of each direction through, and "
-     "conntrack knows it. `direct`: connections between pods take the fast path from their first packet on, and no "
-     "rule of the host sees them; translated connections stay on the slow path. `host` at one of two pods is enough "
-     "for both",
+     "conntrack knows it. `direct`: TCP and UDP between pods take the fast path from the first packet on, and no rule "
+     "of the host sees them; everything else begins as with `host`. `host` at one of two pods is enough for both",
      checked<&Config::first_packet_direct, read_first_packet>},
     {"slowPathMark", top, "`\"VALUE/MASK\"`", "none",
      "connections whose conntrack mark has VALUE under MASK stay on the slow path; the mark is set by rules of your "

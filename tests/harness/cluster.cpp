@@ -248,7 +248,7 @@ std::vector<std::pair<path_key, flow_path>> Cluster::paths(int number) const {
 
 void Cluster::erase_paths() const {
     for (const auto &node : nodes_)
-        if (const auto all = open_paths(node->bpffs(), Access::read_write))
+        if (const auto all = open_flows(node->bpffs(), Access::read_write))
             for (const auto &[key, path] : require(all->entries()))
                 (void)require(all->remove(key));
 }

@@ -64,7 +64,8 @@ TEST_P(AntiSpoof, ForeignMacsReachNobody) {
 TEST_P(AntiSpoof, AllowedSourcesPass) {
     const Pod a = add_pod({{"allowedSources", {"198.51.100.0/24", "2001:db8:77::/64"}}});
     const Pod b = add_pod();
-    expect(a, b, frame(a.gateway_mac, a.mac, to_peer(b, foreign())), REASON_SENT_DIRECT, true, "an allowed source");
+    expect(a, b, frame(a.gateway_mac, a.mac, to_peer(b, foreign())), REASON_HOST_UNCONFIRMED, true,
+           "an allowed source");
     const ip_addr outside = ip(ipv4() ? "198.51.101.9" : "2001:db8:78::9");
     expect_dropped(a, b, frame(a.gateway_mac, a.mac, to_peer(b, outside)), REASON_DROP_SOURCE_ADDRESS, "another");
     // They are this pod's alone.
@@ -74,7 +75,7 @@ TEST_P(AntiSpoof, AllowedSourcesPass) {
 TEST_P(AntiSpoof, SwitchedOffEverySourceThatIsForwardedPasses) {
     const Pod a = add_pod({{"antiSpoof", false}});
     const Pod b = add_pod();
-    expect(a, b, frame(a.gateway_mac, kForeignMac, to_peer(b, foreign())), REASON_SENT_DIRECT, true, "any source");
+    expect(a, b, frame(a.gateway_mac, kForeignMac, to_peer(b, foreign())), REASON_HOST_UNCONFIRMED, true, "any source");
 }
 
 TEST_P(AntiSpoof, NeighbourMessagesInAnothersNameTeachTheNodeNothing) {

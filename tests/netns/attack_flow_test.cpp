@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A hostile pod and a hostile host on the uplink beside two victim pods, with "firstPacket": "host": neither changes
-// which path the victims' connections take, nor reaches what the host's rules close.
+// A hostile pod and a hostile host on the uplink beside two victim pods: neither changes which path the victims'
+// connections take, nor reaches what the host's rules close. With "firstPacket": "direct" the latter holds for the
+// host.
 #include "tests/netns/attacker.hpp"
 #include "tests/netns/conntrack.hpp"
 #include "tests/netns/service_test.hpp"
@@ -24,6 +25,8 @@ class AttackFlow : public ServiceTest {
         return require(parse_mac(link.at("address").get<std::string>()));
     }
     [[nodiscard]] std::uint64_t fast() const { return lab_->count(client_, REASON_SENT_DIRECT); }
+    void forge_replies_of_the_service();
+    void knock_at_a_closed_forward_chain();
     void expect_fast(const Fd &socket) const {
         EXPECT_TRUE(wait_until([&] {
             const std::uint64_t before = fast();
@@ -33,7 +36,7 @@ class AttackFlow : public ServiceTest {
 };
 
 // Datagrams and SYNs in the name of the service, for the ports from which the pod will ask.
-TEST_P(AttackFlow, ForgedRepliesOfAServiceChangeNothing) {
+void AttackFlow::forge_replies_of_the_service() {
     const EchoServer server(server_.ns(), ipv4(), kPort);
     serve(server_);
     lab_->node().run("sysctl -qw net.ipv4.conf.all.rp_filter=1");
@@ -56,7 +59,7 @@ TEST_P(AttackFlow, ForgedRepliesOfAServiceChangeNothing) {
         EXPECT_EQ(to_string(caller), to_string(addr(client_)));
 }
 
-TEST_P(AttackFlow, AClosedForwardChainIsClosedToTheUplink) {
+void AttackFlow::knock_at_a_closed_forward_chain() {
     const EchoServer server(server_.ns(), ipv4(), kPort);
     (void)must_run(lab_->outside(), words("ip route add " + pod_range() + " via " + to_string(node_addr())));
     rule("-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT");
@@ -82,6 +85,52 @@ TEST_P(AttackFlow, AClosedForwardChainIsClosedToTheUplink) {
     rule("-P FORWARD ACCEPT");
     ASSERT_EQ(send_text(datagrams, "let me in"), 0);
     EXPECT_EQ(receive(datagrams).text, "let me in") << "nothing but the rule was in the way";
+}
+
+TEST_P(AttackFlow, ForgedRepliesOfAServiceChangeNothing) { forge_replies_of_the_service(); }
+TEST_P(AttackFlow, AClosedForwardChainIsClosedToTheUplink) { knock_at_a_closed_forward_chain(); }
+
+class AttackDirect : public AttackFlow {
+  protected:
+    // The cluster's ranges hold the Service, as people write them.
+    void SetUp() override {
+        AttackFlow::SetUp();
+        if (IsSkipped())
+            return;
+        const Json keys = {{"firstPacket", "direct"},
+                           {"clusterCIDRs", {"198.18.0.0/16", "2001:db8:9::/48", "2001:db8:5e::/48"}}};
+        client_ = add_pod(keys);
+        server_ = add_pod(keys);
+    }
+};
+
+TEST_P(AttackDirect, ForgedRepliesOfAServiceChangeNothing) { forge_replies_of_the_service(); }
+TEST_P(AttackDirect, AClosedForwardChainIsClosedToForeignSources) { knock_at_a_closed_forward_chain(); }
+
+// In the name of the pod's peer, whose connection takes the fast path from its first packet on. The host stack, as with
+// ptp, discards them by its own rules.
+TEST_P(AttackDirect, PacketsInTheNameOfAPeerChangeNothing) {
+    const EchoServer server(server_.ns(), ipv4(), kPort);
+    lab_->node().run("sysctl -qw net.ipv4.conf.all.rp_filter=1");
+    rule("-A FORWARD -i up0 -m conntrack --ctstate NEW,INVALID -j DROP");
+    const Wire wire(lab_->outside(), "eth0");
+    const Mac gateway = uplink_mac();
+    constexpr std::uint16_t kOwnPort = 20000;
+    const Fd tcp_socket = connected({addr(server_), kPort}, Transport::tcp, kOwnPort);
+    const Fd udp_socket = connected({addr(server_), kPort}, Transport::udp, kOwnPort);
+    for (int round = 0; round < 3; ++round) {
+        for (const Ends &forged : {Ends{addr(server_), addr(client_), kPort, kOwnPort},
+                                   Ends{addr(client_), addr(server_), kOwnPort, kPort}}) {
+            wire.send(frame(gateway, wire.mac(), udp(forged)));
+            for (const int flags : std::initializer_list<int>{tcp_syn, tcp_syn | tcp_ack, tcp_ack, tcp_rst})
+                wire.send(frame(gateway, wire.mac(), tcp(forged, static_cast<std::uint8_t>(flags))));
+        }
+        for (const Fd *socket : {&tcp_socket, &udp_socket}) {
+            EXPECT_TRUE(answered(*socket));
+            expect_fast(*socket);
+        }
+    }
+    EXPECT_EQ(lab_->count(client_, REASON_HOST_UNCONFIRMED), 0U);
 }
 
 // The same four numbers at the backend, once by its own address and once by the service's.
@@ -285,6 +334,7 @@ TEST_P(AttackFlow, NothingForgedReachesAVictim) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AttackFlow, lab_parameters(), lab_parameter_name);
+INSTANTIATE_TEST_SUITE_P(All, AttackDirect, lab_parameters(), lab_parameter_name);
 
 } // namespace
 } // namespace podlane::test

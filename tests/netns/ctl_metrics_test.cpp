@@ -88,10 +88,10 @@ TEST_F(MetricsTest, PassPromtool) {
 TEST_F(MetricsTest, SayWhatTheOtherCommandsSay) {
     use_the_node();
     const std::string text = ctl("metrics").out;
-    const Json counted = find(ctl_json("counter list shop/web-0"), "reason", "sent-direct");
+    const Json counted = find(ctl_json("counter list shop/web-0"), "reason", "host-unconfirmed");
     ASSERT_TRUE(counted.is_object());
     EXPECT_THAT(text, testing::ContainsRegex("podlane_endpoint_packets_total\\{namespace=\"shop\",pod=\"web-0\",[^}]*"
-                                             "network=\"pods\",kind=\"fast\",reason=\"sent-direct\"\\} " +
+                                             "network=\"pods\",kind=\"host\",reason=\"host-unconfirmed\"\\} " +
                                              counted.at("packets").dump() + "\n"));
     EXPECT_THAT(text, HasSubstr("pod=\"db-\\\"0\\\"\"")) << "a label's quotes are escaped";
     EXPECT_THAT(text, HasSubstr("podlane_endpoints{network=\"pods\"} 2\n"));

@@ -5,6 +5,7 @@
 #include "tests/harness/node.hpp"
 #include "tests/harness/outcome.hpp"
 #include "tests/harness/process.hpp"
+#include "tests/harness/talk.hpp"
 
 #include <gtest/gtest.h>
 
@@ -48,7 +49,7 @@ class Examples : public testing::TestWithParam<std::string> {
                 return counter["packets"];
         return 0;
     }
-    // Pings between two pods; each has to count at least `fewest` packets to the other on the fast path.
+    // Two pods talk; each has to count at least `fewest` packets to the other on the fast path.
     void connect_two_pods(const Json &keys, std::uint64_t fewest);
 
     Node node_;
@@ -67,7 +68,10 @@ void Examples::connect_two_pods(const Json &keys, std::uint64_t fewest) {
     }
     for (const Json &ip : server_chain.result()["ips"]) {
         const std::string prefix = ip["address"];
-        EXPECT_TRUE(ping(client->ns(), prefix.substr(0, prefix.find('/')), 3)) << prefix;
+        const std::string to = prefix.substr(0, prefix.find('/'));
+        EXPECT_TRUE(ping(client->ns(), to, 3)) << prefix;
+        const EchoServer echo(server->ns(), is_ipv4(require(parse_ip(to))), 7);
+        EXPECT_EQ(ask(client->ns(), Transport::tcp, {require(parse_ip(to)), 7}), 0) << prefix;
     }
     for (const auto &[pod, chain] : {std::pair(client, &client_chain), std::pair(server, &server_chain)}) {
         EXPECT_GE(sent_direct(*pod), fewest);

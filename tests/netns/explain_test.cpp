@@ -39,10 +39,13 @@ TEST_P(ExplainTest, BuildsThePacketForTheQuestion) {
     std::vector<std::string> asked;
     for (const Json &decision : answer.at("decisions"))
         asked.push_back(decision.at("decision"));
-    EXPECT_EQ(asked, (std::vector<std::string>{"endpoint", "source check", "receiver", "flow cache", "flow cache",
-                                               "would write", "would write"}));
-    EXPECT_EQ(answer.at("decisions").at(2).at("map"), PODLANE_MAP_ADDRESSES);
-    EXPECT_EQ(ask({"--from", a_.host_ifname, "--to", to_string(b_.v6)}).at(0).at("reason"), "sent-direct");
+    EXPECT_EQ(asked, (std::vector<std::string>{"endpoint", "source", "source check", "receiver", "flow cache",
+                                               "would write", "receiver"}));
+    EXPECT_EQ(answer.at("decisions").at(3).at("map"), PODLANE_MAP_ADDRESSES);
+    EXPECT_EQ(answer.at("decisions").at(5).at("answer"), "direct: conntrack does not know it");
+    EXPECT_EQ(ask({"--from", a_.host_ifname, "--to", to_string(b_.v6)}).at(0).at("reason"), "host-unconfirmed");
+    EXPECT_EQ(ask({"--from", a_.host_ifname, "--to", to_string(b_.v6), "--proto", "udp"}).at(0).at("reason"),
+              "sent-direct");
     EXPECT_EQ(ask({"--from", a_.host_ifname, "--to", to_string(b_.v4), "--size", "1400"}).at(0).at("reason"),
               "host-mtu");
     EXPECT_EQ(ask({"--from", a_.host_ifname, "--to", Lab::kOutside4, "--source", to_string(b_.v4)}).at(0).at("reason"),
@@ -74,6 +77,8 @@ TEST_P(ExplainTest, WhoSendsMayBeSaidByASelection) {
 
 // It goes on with the program that the packet meets next.
 TEST_P(ExplainTest, FollowsAPacketToTheUplink) {
+    lab_->node().run("ip route add 198.18.77.0/24 dev up0");
+    lab_->node().run("ip neigh replace 198.18.77.7 lladdr 02:00:00:00:00:ee dev up0");
     const Json answer = ask({"--from", a_.host_ifname, "--to", "198.18.77.7", "--proto", "udp"});
     ASSERT_EQ(answer.size(), 2U) << answer.dump(1);
     EXPECT_EQ(answer.at(0).at("reason"), "sent-uplink");

@@ -67,21 +67,15 @@ class Lab {
         return require(require(Counters::open(node_.bpffs(), Access::read_only)).sum(pod.ifindex)).by_reason[why];
     }
     [[nodiscard]] std::uint64_t count(const Pod &pod, reason why) const { return counted(pod, why).packets; }
-    [[nodiscard]] std::size_t path_count() const { return require(paths().entries()).size(); }
-    [[nodiscard]] bool has_path(const Pod &pod, path_via via) const {
-        for (const auto &[key, path] : require(paths().entries()))
-            if (key.ifindex == pod.ifindex && path.via == via)
-                return true;
-        return false;
-    }
+    [[nodiscard]] std::size_t path_count() const { return require(flows().entries()).size(); }
     void erase_paths() const {
-        const Paths all = paths();
-        for (const auto &[key, path] : require(all.entries()))
+        const Flows all = flows();
+        for (const auto &[key, flow] : require(all.entries()))
             (void)require(all.remove(key));
     }
 
   private:
-    [[nodiscard]] Paths paths() const { return require(open_paths(node_.bpffs(), Access::read_write)); }
+    [[nodiscard]] Flows flows() const { return require(open_flows(node_.bpffs(), Access::read_write)); }
 
     static void uplink(const net::Namespace &where, const std::string &link, const std::string &v4,
                        const std::string &v6) {

@@ -82,6 +82,10 @@ TEST_P(Route, FirstPacketWaitsForTheNeighbour) {
     const Fd socket = connected(fast.ns(), Transport::udp, {addr(far), kPort});
     ASSERT_EQ(send_text(socket, "once"), 0);
     EXPECT_EQ(receive(socket).text, "once");
+    EXPECT_EQ(cluster_.count(fast, REASON_HOST_NO_NEIGHBOUR), 1U);
+    const Fd next = connected(fast.ns(), Transport::udp, {addr(far), kPort});
+    ASSERT_EQ(send_text(next, "again"), 0);
+    EXPECT_EQ(receive(next).text, "again");
     EXPECT_EQ(cluster_.count(fast, REASON_SENT_UPLINK), 1U);
 }
 

@@ -127,7 +127,7 @@ TEST_P(Source, SeveralAddressesOfOneInterface) {
         const std::string start = one.value("rangeStart", "");
         const std::string base = start.empty() ? SourceLab::range(number, ipv4(), false) : start;
         const std::string net = base.substr(0, base.rfind(ipv4() ? '.' : ':') + 1);
-        const int from = start.empty() ? 20 : 20 + 20 * number;
+        const int from = start.empty() ? 20 : SourceLab::first_of_shared(number, ipv4());
         low.update({{"rangeStart", net + std::to_string(from)}, {"rangeEnd", net + std::to_string(from + 5)}});
         high.update({{"rangeStart", net + std::to_string(from + 6)}, {"rangeEnd", net + std::to_string(from + 9)}});
         ranges = {Json::array({low}), Json::array({high})};

@@ -22,6 +22,9 @@ struct Attach {
 class SourceLab {
   public:
     static constexpr int kProviders = 3;
+    // Of the tests with a LAN behind another link.
+    static constexpr const char *kLan4 = "192.168.133.0/24";
+    static constexpr const char *kLan6 = "2001:db8:133::/64";
 
     static std::string on_link(int provider, int host, bool ipv4) {
         return ipv4 ? "192.0.2." + std::to_string(provider * 64 + host)
@@ -39,10 +42,21 @@ class SourceLab {
                     : "2001:db8:1" + std::to_string(provider) + "::/64";
     }
 
+    // The last number of the first address that provider N's pods have in a shared subnet, as it is written.
+    static int first_of_shared(int provider, bool ipv4) { return (ipv4 ? 32 : 20) * (provider + 1); }
+    // The addresses of the pods behind provider N.
+    static std::string prefix(int provider, bool ipv4, bool shared) {
+        if (!shared)
+            return range(provider, ipv4, false);
+        const std::string first = std::to_string(first_of_shared(provider, ipv4));
+        return ipv4 ? "198.18.0." + first + "/27" : "2001:db8:10::" + first + "/123";
+    }
+
     explicit SourceLab(bool shared = false) : shared_(shared) {
         skip_dad(node_);
         for (int number = 0; number < kProviders; ++number)
             add_provider(number);
+        route_by_source();
         node_.run("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv4.conf.all.rp_filter=1 "
                   "net.ipv4.conf.default.rp_filter=1");
     }
@@ -67,10 +81,12 @@ class SourceLab {
         Json range4 = {{"subnet", range(provider, true, shared_)}};
         Json range6 = {{"subnet", range(provider, false, shared_)}};
         if (shared_) { // parts of one subnet
-            const std::string first = std::to_string(20 + 20 * provider);
-            const std::string last = std::to_string(39 + 20 * provider);
-            range4.update({{"rangeStart", "198.18.0." + first}, {"rangeEnd", "198.18.0." + last}});
-            range6.update({{"rangeStart", "2001:db8:10::" + first}, {"rangeEnd", "2001:db8:10::" + last}});
+            const int first4 = first_of_shared(provider, true);
+            const int first6 = first_of_shared(provider, false);
+            range4.update({{"rangeStart", "198.18.0." + std::to_string(first4)},
+                           {"rangeEnd", "198.18.0." + std::to_string(first4 + 31)}});
+            range6.update({{"rangeStart", "2001:db8:10::" + std::to_string(first6)},
+                           {"rangeEnd", "2001:db8:10::" + std::to_string(first6 + 19)}});
         }
         Json all = {{"uplinks", {"up" + std::to_string(provider)}},
                     {"ipam",
@@ -167,6 +183,23 @@ class SourceLab {
                       on_link(number, 1, ipv4) + " metric " + std::to_string(ipv4 ? 100 + number : 100));
         }
         add_client(number, *provider);
+    }
+    // As docs/SOURCE-ROUTING.md advises: what pods send to each other and to hosts on the node's links by the main
+    // table, the rest by their provider.
+    void route_by_source() {
+        for (const bool ipv4 : {true, false}) {
+            const std::string ip = ipv4 ? "ip " : "ip -6 ";
+            for (const std::string &near :
+                 ipv4 ? std::vector<std::string>{"198.18.0.0/16", "192.0.2.0/24", kLan4}
+                      : std::vector<std::string>{"2001:db8:10::/44", "2001:db8:f0::/44", kLan6})
+                node_.run(ip + "rule add pref 1000 to " + near + " lookup main");
+            for (int number = 0; number < kProviders; ++number) {
+                const std::string table = std::to_string(100 + number);
+                node_.run(ip + "rule add pref 1001 from " + prefix(number, ipv4, shared_) + " lookup " + table);
+                node_.run(ip + "route add default via " + on_link(number, 1, ipv4) + " dev up" +
+                          std::to_string(number) + " table " + table);
+            }
+        }
     }
     void add_client(int number, const Container &provider) {
         const auto client = node_.container("client" + std::to_string(number));

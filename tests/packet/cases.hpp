@@ -46,10 +46,6 @@ inline Ipv4 to_peer4() { return {pod4(), peer4()}; }
 inline Ipv6 to_peer6() { return {pod6(), peer6()}; }
 inline Frame ip4(const char *from, const char *to) { return from_pod() / Ipv4{ip(from), ip(to)} / Udp{}; }
 inline Frame ip6(const char *from, const char *to) { return from_pod() / Ipv6{ip(from), ip(to)} / Udp{}; }
-inline constexpr std::uint8_t kSctpData = 0;
-inline constexpr std::uint8_t kSctpInit = 1;
-// The rest of an SCTP header behind its ports, and its first chunk.
-inline Bytes sctp_chunk(std::uint8_t type) { return {0, 0, 0, 0, type, 0, 0, 4}; }
 inline Bytes cut(Bytes frame, std::size_t length) {
     frame.resize(length);
     return frame;
@@ -62,25 +58,25 @@ inline std::vector<Case> protocol_cases() {
         {"tcp6 syn", from_pod() / to_peer6() / Tcp{}, kDirect},
         {"udp4", from_pod() / to_peer4() / Udp{} / bytes(100), kDirect},
         {"udp6", from_pod() / to_peer6() / Udp{} / bytes(100), kDirect},
-        {"sctp4 init", from_pod() / to_peer4() / Udp{.protocol = IPPROTO_SCTP} / sctp_chunk(kSctpInit), kDirect},
-        {"sctp6 init", from_pod() / to_peer6() / Udp{.protocol = IPPROTO_SCTP} / sctp_chunk(kSctpInit), kDirect},
-        {"sctp4 data", from_pod() / to_peer4() / Udp{.protocol = IPPROTO_SCTP} / sctp_chunk(kSctpData),
-         REASON_HOST_UNKNOWN_PATH},
-        {"sctp6 cut", from_pod() / to_peer6() / Udp{.protocol = IPPROTO_SCTP}, REASON_HOST_NO_FLOW},
-        {"echo4", from_pod() / to_peer4() / Icmp{}, kDirect},
-        {"echo6", from_pod() / to_peer6() / icmp6(128), kDirect},
-        {"echo reply 6", from_pod() / to_peer6() / icmp6(129), kDirect},
-        {"gre4", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .protocol = 47} / bytes(20), kDirect},
-        {"esp6", from_pod() / Ipv6{.source = pod6(), .destination = peer6(), .next = 50} / bytes(20), kDirect},
-        {"ip4 without payload", from_pod() / to_peer4(), kDirect},
+        // conntrack cannot be queried about anything else
+        {"sctp4", from_pod() / to_peer4() / Udp{.protocol = IPPROTO_SCTP} / bytes(8), REASON_HOST_UNCONFIRMED},
+        {"sctp6", from_pod() / to_peer6() / Udp{.protocol = IPPROTO_SCTP} / bytes(8), REASON_HOST_UNCONFIRMED},
+        {"echo4", from_pod() / to_peer4() / Icmp{}, REASON_HOST_UNCONFIRMED},
+        {"echo6", from_pod() / to_peer6() / icmp6(128), REASON_HOST_UNCONFIRMED},
+        {"echo reply 6", from_pod() / to_peer6() / icmp6(129), REASON_HOST_UNCONFIRMED},
+        {"gre4", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .protocol = 47} / bytes(20),
+         REASON_HOST_UNCONFIRMED},
+        {"esp6", from_pod() / Ipv6{.source = pod6(), .destination = peer6(), .next = 50} / bytes(20),
+         REASON_HOST_UNCONFIRMED},
+        {"ip4 without payload", from_pod() / to_peer4(), REASON_HOST_UNCONFIRMED},
         {"ip4 padded by Ethernet",
          from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .length_error = -20} / Udp{} / bytes(20),
          REASON_HOST_LENGTH},
         {"ip4 checksum wrong", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .checksum_error = 1} / Udp{},
          REASON_HOST_CHECKSUM},
-        {"tcp4 synack unknown", from_pod() / to_peer4() / Tcp{.flags = kSyn | kAck}, REASON_HOST_UNKNOWN_PATH},
-        {"tcp4 ack unknown", from_pod() / to_peer4() / Tcp{.flags = kAck}, REASON_HOST_UNKNOWN_PATH},
-        {"tcp6 ack unknown", from_pod() / to_peer6() / Tcp{.flags = kAck}, REASON_HOST_UNKNOWN_PATH},
+        {"tcp4 synack", from_pod() / to_peer4() / Tcp{.flags = kSyn | kAck}, kDirect},
+        {"tcp4 ack", from_pod() / to_peer4() / Tcp{.flags = kAck}, kDirect},
+        {"tcp6 ack", from_pod() / to_peer6() / Tcp{.flags = kAck}, kDirect},
         {"tcp4 cut", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .protocol = 6} / bytes(13),
          REASON_HOST_NO_FLOW},
         {"udp6 cut", from_pod() / Ipv6{.source = pod6(), .destination = peer6(), .next = 17} / bytes(3),
@@ -89,14 +85,15 @@ inline std::vector<Case> protocol_cases() {
          REASON_HOST_NO_FLOW},
         {"icmp4 error quoting nothing", from_pod() / to_peer4() / Icmp{.type = 3}, REASON_HOST_NO_FLOW},
         {"icmp6 error quoting nothing", from_pod() / to_peer6() / icmp6(1), REASON_HOST_NO_FLOW},
-        {"icmp4 error of an unknown flow",
-         from_pod() / to_peer4() / Icmp{.type = 3} / Frame(Ipv4{peer4(), pod4()}.layer()) / Udp{},
-         REASON_HOST_UNKNOWN_PATH},
+        {"icmp4 error", from_pod() / to_peer4() / Icmp{.type = 3} / Frame(Ipv4{peer4(), pod4()}.layer()) / Udp{},
+         kDirect},
+        {"icmp4 error of an echo",
+         from_pod() / to_peer4() / Icmp{.type = 3} / Frame(Ipv4{peer4(), pod4()}.layer()) / Icmp{},
+         REASON_HOST_UNCONFIRMED},
         {"icmp4 error to another host than the sender of what it quotes",
          from_pod() / Ipv4{pod4(), ip("198.51.100.1")} / Icmp{.type = 3} / Frame(Ipv4{peer4(), pod4()}.layer()) / Udp{},
          REASON_HOST_NOT_LOCAL},
-        {"icmp6 error of an unknown flow",
-         from_pod() / to_peer6() / icmp6(2) / Frame(Ipv6{peer6(), pod6()}.layer()) / Udp{}, REASON_HOST_UNKNOWN_PATH},
+        {"icmp6 error", from_pod() / to_peer6() / icmp6(2) / Frame(Ipv6{peer6(), pod6()}.layer()) / Udp{}, kDirect},
     };
 }
 

@@ -19,7 +19,7 @@ constexpr std::uint64_t kAuto = 0x7fffffff;
 constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
 
 Bytes large() { return from_pod() / to_peer4() / Udp{} / bytes(1000); }
-Bytes small() { return from_pod() / to_peer4() / Icmp{} / bytes(56); }
+Bytes small() { return from_pod() / to_peer4() / Udp{} / bytes(56); }
 Bytes to_pod(std::size_t payload) {
     return Ethernet{kPodMac, kHostMac} / Ipv4{peer4(), pod4()} / Udp{} / bytes(payload);
 }

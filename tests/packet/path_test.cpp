@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
-// A flow returns the way it came: what both programs remember, and what they make of it.
+// First packets on the fast path (firstPacket: direct): between two pods of the node, if conntrack knows nothing of
+// their connection, and never from or to anybody else.
 #include "tests/packet/cases.hpp"
 
 namespace podlane::packet {
 namespace {
+
+constexpr std::uint8_t kFin = 0x01;
 
 struct Family {
     const char *name;
@@ -11,8 +14,6 @@ struct Family {
     Frame back;
     Frame delivered; // to the pod by the host stack, from the peer
     Frame quote;     // the beginning of `back`'s packets, as an ICMP error quotes them
-    ip_addr local;
-    ip_addr peer;
     Icmp error;
 };
 
@@ -24,169 +25,136 @@ Family family4() {
             Ethernet{kHostMac, kPeerMac} / back,
             Ethernet{kPodMac, kHostMac} / back,
             back,
-            pod4(),
-            peer4(),
             {.type = 3}};
 }
 Family family6() {
     const Frame back = Frame(Ipv6{peer6(), pod6()}.layer());
-    return {"v6",
-            from_pod() / to_peer6(),
-            Ethernet{kHostMac, kPeerMac} / back,
-            Ethernet{kPodMac, kHostMac} / back,
-            back,
-            pod6(),
-            peer6(),
-            icmp6(1)};
+    return {
+        "v6",    from_pod() / to_peer6(), Ethernet{kHostMac, kPeerMac} / back, Ethernet{kPodMac, kHostMac} / back, back,
+        icmp6(1)};
 }
 
-class PathCache : public PacketTest {
+class DirectFirst : public PacketTest {
   protected:
     void from_pod_ends_in(const Bytes &frame, reason why) { expect_ends_in(node(), node().run(frame), why); }
     void from_peer_ends_in(const Bytes &frame, reason why) {
         const std::uint32_t peer = node().peer.ifindex;
         expect_ends_in(node(), node().run(frame, {.ifindex = peer}), why, peer);
     }
-    void delivered_by_host(const Bytes &frame) {
-        expect_ends_in(node(), node().run(frame, {.program = PODLANE_PROGRAM_TO_POD}), REASON_RECEIVED_HOST);
-    }
-    // enum path_via at the pod's (or the peer's) end of the flow pod:40000 – peer:80, 0 where nothing is remembered.
-    std::uint32_t remembered(const Family &family, std::uint8_t protocol, bool at_peer = false) {
-        path_key key{};
-        key.ifindex = at_peer ? node().peer.ifindex : node().pod.ifindex;
-        key.local = at_peer ? family.peer : family.local;
-        key.peer = at_peer ? family.local : family.peer;
-        key.local_port = htons(at_peer ? 80 : 40000);
-        key.peer_port = htons(at_peer ? 40000 : 80);
-        key.protocol = protocol;
-        const auto found = require(node().paths().find(key));
-        return found ? found->via : 0;
+    // The flags of the frame's entry in the flow cache; nothing where there is none.
+    std::optional<std::uint32_t> cached(const Bytes &frame) {
+        const auto found = require(node().flows().find(key_of(frame)));
+        return found ? std::optional(found->flags) : std::nullopt;
     }
     template <typename Test> void each_family(Test test) {
         for (const Family &family : {family4(), family6()}) {
             SCOPED_TRACE(family.name);
-            node().forget_paths();
+            node().forget_flows();
             test(family);
         }
     }
 };
 
-TEST_F(PathCache, SynIsCachedAtBothEndsAndItsAnswersFollow) {
+TEST_F(DirectFirst, ConnectionsThatConntrackDoesNotKnowAreDirectInBothDirections) {
     each_family([&](const Family &family) {
         from_pod_ends_in(family.there / Tcp{40000, 80, kSyn}, REASON_SENT_DIRECT);
-        EXPECT_EQ(remembered(family, IPPROTO_TCP), PATH_DIRECT);
-        EXPECT_EQ(remembered(family, IPPROTO_TCP, true), PATH_DIRECT);
         from_peer_ends_in(family.back / Tcp{80, 40000, kSyn | kAck}, REASON_SENT_DIRECT);
         from_pod_ends_in(family.there / Tcp{40000, 80, kAck}, REASON_SENT_DIRECT);
-        from_pod_ends_in(family.there / Tcp{40001, 80, kAck}, REASON_HOST_UNKNOWN_PATH);
-    });
-}
-
-// The peer's SYN ACK cannot start a flow, so a SYN brings back an entry of the peer's that was evicted.
-TEST_F(PathCache, SynOfAKnownFlowRestoresTheEntryAtThePeer) {
-    each_family([&](const Family &family) {
-        from_pod_ends_in(family.there / Tcp{40000, 80, kSyn}, REASON_SENT_DIRECT);
-        const path_key at_peer{node().peer.ifindex, family.peer, family.local, htons(80), htons(40000),
-                               IPPROTO_TCP,         {}};
-        require(node().paths().remove(at_peer));
-        from_pod_ends_in(family.there / Tcp{40000, 80, kSyn}, REASON_SENT_DIRECT);
-        EXPECT_EQ(remembered(family, IPPROTO_TCP, true), PATH_DIRECT);
-        from_peer_ends_in(family.back / Tcp{80, 40000, kSyn | kAck}, REASON_SENT_DIRECT);
-    });
-}
-
-TEST_F(PathCache, MidStreamIsNotCached) {
-    each_family([&](const Family &family) {
-        from_pod_ends_in(family.there / Tcp{40000, 80, kAck}, REASON_HOST_UNKNOWN_PATH);
-        EXPECT_EQ(require(node().paths().entries()).size(), 0U);
-    });
-}
-
-TEST_F(PathCache, WhatTheHostDeliveredReturnsThroughTheHost) {
-    each_family([&](const Family &family) {
-        delivered_by_host(family.delivered / Tcp{80, 40000, kSyn});
-        EXPECT_EQ(remembered(family, IPPROTO_TCP), PATH_HOST);
-        from_pod_ends_in(family.there / Tcp{40000, 80, kSyn | kAck}, REASON_HOST_PATH);
-        from_pod_ends_in(family.there / Tcp{40000, 80, kSyn}, REASON_HOST_PATH);
-    });
-}
-
-TEST_F(PathCache, TheSlowPathWinsOverTheDirectOne) {
-    each_family([&](const Family &family) {
+        from_peer_ends_in(family.back / Tcp{80, 40000, kFin | kAck}, REASON_SENT_DIRECT);
         from_pod_ends_in(family.there / Udp{40000, 80}, REASON_SENT_DIRECT);
-        EXPECT_EQ(remembered(family, IPPROTO_UDP), PATH_DIRECT);
-        delivered_by_host(family.delivered / Udp{80, 40000});
-        EXPECT_EQ(remembered(family, IPPROTO_UDP), PATH_HOST);
-        from_pod_ends_in(family.there / Udp{40000, 80}, REASON_HOST_PATH);
+        from_peer_ends_in(family.back / Udp{80, 40000}, REASON_SENT_DIRECT);
+        EXPECT_EQ(cached(family.there / Udp{40000, 80}), FLOW_UNTRACKED);
     });
 }
 
-// A Service's translation lets the peer see such a flow: only connection tracking can tell the two apart.
-TEST_F(PathCache, AFlowThatThePeerHasFromTheHostStackIsNotStartedDirectly) {
+TEST_F(DirectFirst, AnEntryThatIsEvictedCostsNothing) {
     each_family([&](const Family &family) {
-        const std::uint32_t peer = node().peer.ifindex;
-        const Bytes syn = family.there / Tcp{40000, 80, kSyn};
-        expect_ends_in(node(), node().run(syn, {.program = PODLANE_PROGRAM_TO_POD, .ifindex = peer}),
-                       REASON_RECEIVED_HOST, peer);
-        EXPECT_EQ(remembered(family, IPPROTO_TCP, true), PATH_HOST);
-        from_pod_ends_in(syn, REASON_HOST_PATH);
-        EXPECT_EQ(remembered(family, IPPROTO_TCP), 0U);
-    });
-}
-
-TEST_F(PathCache, UdpAndSctpFollowToo) {
-    each_family([&](const Family &family) {
-        for (const std::uint8_t protocol : {IPPROTO_UDP, IPPROTO_SCTP}) {
-            from_pod_ends_in(family.there / Udp{40000, 80, protocol} / sctp_chunk(kSctpInit), REASON_SENT_DIRECT);
-            EXPECT_EQ(remembered(family, protocol, true), PATH_DIRECT);
-            from_peer_ends_in(family.back / Udp{80, 40000, protocol} / sctp_chunk(kSctpData), REASON_SENT_DIRECT);
+        for (int i = 0; i < 3; ++i) {
+            from_pod_ends_in(family.there / Tcp{40000, 80, kAck}, REASON_SENT_DIRECT);
+            EXPECT_EQ(cached(family.there / Tcp{40000, 80, kAck}), FLOW_UNTRACKED);
+            node().forget_flows();
         }
     });
 }
 
-TEST_F(PathCache, ErrorsTakeThePathOfTheFlowTheyQuote) {
+TEST_F(DirectFirst, OnlyTheSendersOwnEntryIsWritten) {
+    each_family([&](const Family &family) {
+        from_pod_ends_in(family.there / Udp{40000, 80}, REASON_SENT_DIRECT);
+        EXPECT_EQ(cached(family.back / Udp{80, 40000}), std::nullopt);
+        EXPECT_EQ(require(node().flows().keys()).size(), 1U);
+    });
+}
+
+// What the host delivers leaves no trace: it cannot change what becomes of the pod's own packets.
+TEST_F(DirectFirst, DeliveredPacketsWriteNothing) {
+    each_family([&](const Family &family) {
+        for (const Bytes &frame :
+             {Bytes(family.delivered / Udp{80, 40000}), Bytes(family.delivered / Tcp{80, 40000, kSyn})})
+            expect_ends_in(node(), node().run(frame, {.program = PODLANE_PROGRAM_TO_POD}), REASON_RECEIVED_HOST);
+        EXPECT_EQ(require(node().flows().keys()).size(), 0U);
+        EXPECT_EQ(require(node().paths().keys()).size(), 0U);
+    });
+}
+
+TEST_F(DirectFirst, BothPodsMustWantIt) {
+    node().peer.flags &= ~static_cast<std::uint32_t>(INTERFACE_FIRST_DIRECT);
+    node().put(node().peer);
+    each_family([&](const Family &family) {
+        from_pod_ends_in(family.there / Udp{40000, 80}, REASON_HOST_UNCONFIRMED);
+        from_peer_ends_in(family.back / Udp{80, 40000}, REASON_HOST_UNCONFIRMED);
+        EXPECT_EQ(require(node().flows().keys()).size(), 0U);
+    });
+}
+
+// pl_to_pod caches which of the container's addresses a datagram is for.
+TEST_F(DirectFirst, UdpOfContainersWithSeveralInterfacesIsTheHosts) {
+    node().peer.flags |= INTERFACE_SIBLINGS;
+    node().put(node().peer);
+    each_family([&](const Family &family) {
+        from_pod_ends_in(family.there / Udp{40000, 80}, REASON_HOST_UNCONFIRMED);
+        from_peer_ends_in(family.back / Udp{80, 40000}, REASON_HOST_UNCONFIRMED);
+        EXPECT_EQ(require(node().flows().keys()).size(), 0U);
+        from_pod_ends_in(family.there / Tcp{40000, 80, kSyn}, REASON_SENT_DIRECT);
+        from_peer_ends_in(family.back / Tcp{80, 40000, kSyn | kAck}, REASON_SENT_DIRECT);
+    });
+}
+
+// A source that the pod is allowed, or that nobody checks, is not the pod: the host decides about it.
+TEST_F(DirectFirst, ForeignSourcesAreNeverDirect) {
+    node().pod.allowed = {*parse_prefix("198.51.100.0/24")};
+    node().put(node().pod);
+    const Bytes allowed = ip4("198.51.100.7", "192.0.2.20");
+    from_pod_ends_in(allowed, REASON_HOST_UNCONFIRMED);
+    node().pod.flags &= ~static_cast<std::uint32_t>(INTERFACE_ANTI_SPOOF);
+    node().put(node().pod);
+    from_pod_ends_in(ip4("203.0.113.9", "192.0.2.20"), REASON_HOST_UNCONFIRMED);
+    EXPECT_EQ(require(node().flows().keys()).size(), 0U);
+}
+
+TEST_F(DirectFirst, ErrorsFollowTheFlowTheyQuote) {
     each_family([&](const Family &family) {
         const Bytes error = family.there / family.error / family.quote / Udp{80, 40000};
-        from_pod_ends_in(error, REASON_HOST_UNKNOWN_PATH);
-        from_pod_ends_in(family.there / Udp{40000, 80}, REASON_SENT_DIRECT);
         from_pod_ends_in(error, REASON_SENT_DIRECT);
-        delivered_by_host(family.delivered / Udp{80, 40000});
-        from_pod_ends_in(error, REASON_HOST_PATH);
+        EXPECT_EQ(require(node().flows().keys()).size(), 0U) << "an error is cached";
+        node().confirm(family.there / Udp{40000, 80});
+        from_pod_ends_in(error, REASON_HOST_UNCONFIRMED);
     });
 }
 
 // The flow it quotes chooses the path only of an error to the sender of what is quoted.
-TEST_F(PathCache, AnErrorIsNoTunnel) {
-    each_family([&](const Family &family) {
-        from_pod_ends_in(family.there / Udp{40000, 80}, REASON_SENT_DIRECT);
-        const Bytes right = family.there / family.error / family.quote / Udp{80, 40000};
-        from_pod_ends_in(right, REASON_SENT_DIRECT);
-    });
+TEST_F(DirectFirst, AnErrorIsNoTunnel) {
     const Bytes quote = Frame(Ipv4{ip("203.0.113.9"), pod4()}.layer()) / Udp{80, 40000};
     from_pod_ends_in(from_pod() / to_peer4() / Icmp{.type = 3} / quote, REASON_HOST_NO_FLOW);
 }
 
-TEST_F(PathCache, AnErrorTheHostDeliversChangesNoPath) {
+TEST_F(DirectFirst, ConfirmedConnectionsEndOnTheSlowPath) {
     each_family([&](const Family &family) {
-        from_pod_ends_in(family.there / Udp{40000, 80}, REASON_SENT_DIRECT);
-        const Bytes quoted = family.there / Udp{40000, 80};
-        delivered_by_host(family.delivered / family.error / Bytes(quoted.begin() + 14, quoted.end()));
-        EXPECT_EQ(remembered(family, IPPROTO_UDP), PATH_DIRECT);
+        const Bytes data = family.there / Tcp{40000, 80, kAck};
+        node().confirm(data);
+        from_pod_ends_in(data, REASON_SENT_DIRECT);
+        from_pod_ends_in(family.there / Tcp{40000, 80, kFin | kAck}, REASON_HOST_PATH);
+        EXPECT_EQ(cached(data), std::nullopt);
     });
-}
-
-TEST_F(PathCache, FlowsWithTheOutsideAreNotCached) {
-    delivered_by_host(Ethernet{kPodMac, kHostMac} / Ipv4{ip("198.51.100.1"), pod4()} / Udp{});
-    delivered_by_host(Ethernet{kPodMac, kHostMac} / Ipv4{ip("192.0.2.30"), pod4()} / Udp{}); // another network's
-    from_pod_ends_in(ip4("192.0.2.10", "198.51.100.1"), REASON_HOST_NOT_LOCAL);
-    EXPECT_EQ(require(node().paths().entries()).size(), 0U);
-}
-
-TEST_F(PathCache, EchoesAreToldApartByIdentifier) {
-    from_pod_ends_in(from_pod() / to_peer4() / Icmp{8, 1}, REASON_SENT_DIRECT);
-    delivered_by_host(Ethernet{kPodMac, kHostMac} / Ipv4{peer4(), pod4()} / Icmp{8, 2});
-    from_pod_ends_in(from_pod() / to_peer4() / Icmp{0, 2}, REASON_HOST_PATH);
-    from_pod_ends_in(from_pod() / to_peer4() / Icmp{8, 1}, REASON_SENT_DIRECT);
 }
 
 } // namespace

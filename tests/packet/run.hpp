@@ -7,6 +7,7 @@
 #include "loader/pins.hpp"
 #include "loader/trace.hpp"
 #include "maps/abi/config.h"
+#include "maps/clock.hpp"
 #include "maps/tables.hpp"
 #include "plugin/endpoint.hpp"
 #include "loader/net/link.hpp"
@@ -21,6 +22,8 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include <arpa/inet.h>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <set>
@@ -94,6 +97,26 @@ struct How {
     std::uint32_t came_by = 0; // the interface it was received on
 };
 
+// Of a packet without IPv4 options and extension headers.
+inline flow_key key_of(const Bytes &frame) {
+    constexpr std::size_t kEthernet = 14;
+    const bool v4 = frame.at(12) == 0x08;
+    const std::size_t transport = kEthernet + (v4 ? 20 : 40);
+    flow_key key{};
+    if (v4) {
+        key.source.word[2] = key.destination.word[2] = htonl(0x0000ffff);
+        std::memcpy(&key.source.word[3], &frame.at(kEthernet + 12), 4);
+        std::memcpy(&key.destination.word[3], &frame.at(kEthernet + 16), 4);
+    } else {
+        std::memcpy(&key.source, &frame.at(kEthernet + 8), sizeof key.source);
+        std::memcpy(&key.destination, &frame.at(kEthernet + 24), sizeof key.destination);
+    }
+    key.protocol = frame.at(kEthernet + (v4 ? 9 : 6));
+    std::memcpy(&key.source_port, &frame.at(transport), sizeof key.source_port);
+    std::memcpy(&key.destination_port, &frame.at(transport + 2), sizeof key.destination_port);
+    return key;
+}
+
 // The programs and maps on a bpffs of this process, loaded once: the verifier takes longer than most of the tests.
 class Loaded {
   public:
@@ -104,6 +127,7 @@ class Loaded {
     [[nodiscard]] const std::string &root() const { return root_; }
     [[nodiscard]] const Tables &tables() const { return *tables_; }
     [[nodiscard]] const Paths &paths() const { return *paths_; }
+    [[nodiscard]] const Flows &flows() const { return *flows_; }
     [[nodiscard]] const Fd &program(const std::string &name) const { return programs_.at(name); }
     const Tracer &tracer(const std::string &program) {
         auto known = tracers_.find(program);
@@ -133,6 +157,7 @@ class Loaded {
         require(ensure_loaded(root_, LoadSettings{64, 1024}));
         tables_.emplace(require(Tables::open(root_)));
         paths_.emplace(require(open_paths(root_, Access::read_write)));
+        flows_.emplace(require(open_flows(root_, Access::read_write)));
         for (const char *name :
              {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD, PODLANE_PROGRAM_FROM_UPLINK, PODLANE_PROGRAM_TO_UPLINK})
             programs_.emplace(name, require(open_program(root_, name)));
@@ -141,6 +166,7 @@ class Loaded {
     const std::string root_ = "/sys/fs/bpf/podlane";
     std::optional<Tables> tables_;
     std::optional<Paths> paths_;
+    std::optional<Flows> flows_;
     std::map<std::string, Fd> programs_;
     std::map<std::string, Tracer> tracers_;
 };
@@ -194,6 +220,24 @@ class Node {
         require(tables().endpoints.remove(require(make_endpoint_key(of.name, "eth0"))));
     }
 
+    // As if conntrack had just confirmed the flow of this TCP or UDP packet, which the host does not translate; of an
+    // uplink only what comes by this interface.
+    void confirm(const Bytes &frame, std::uint32_t ifindex = 0) {
+        const flow_key key = key_of(frame);
+        flow value{};
+        value.source = key.source;
+        value.destination = key.destination;
+        value.source_port = key.source_port;
+        value.destination_port = key.destination_port;
+        value.ifindex = ifindex;
+        value.check = flow_check(&key);
+        value.confirmed_ns = monotonic_ns();
+        require(flows().update(key, value));
+    }
+    void forget_flows() {
+        for (const auto &[key, value] : require(flows().entries()))
+            require(flows().remove(key));
+    }
     void forget_paths() {
         for (const auto &[key, value] : require(paths().entries()))
             require(paths().remove(key));
@@ -202,12 +246,12 @@ class Node {
     Outcome run(const Bytes &frame, How how = {}) {
         const bool ask = asks && how.gso_size == 0 && how.mark == 0; // a question has neither
         const auto before = snapshot();
-        const std::size_t flows = ask ? require(paths().keys()).size() : 0;
+        const std::size_t cached = ask ? require(paths().keys()).size() + require(flows().keys()).size() : 0;
         std::optional<TracedRun> asked;
         if (ask) {
             asked = require(loaded_.tracer(how.program).run(how.ifindex == 0 ? pod.ifindex : how.ifindex, frame));
             EXPECT_EQ(moved(before, snapshot()), std::vector<Counted>{}) << "a question is counted";
-            EXPECT_EQ(require(paths().keys()).size(), flows) << "a question is remembered";
+            EXPECT_EQ(require(paths().keys()).size() + require(flows().keys()).size(), cached) << "a query is cached";
         }
         Outcome outcome = run_uncounted(frame, how);
         outcome.counted = moved(before, snapshot());
@@ -258,6 +302,7 @@ class Node {
     [[nodiscard]] const std::string &root() const { return loaded_.root(); }
     [[nodiscard]] const Tables &tables() const { return loaded_.tables(); }
     [[nodiscard]] const Paths &paths() const { return loaded_.paths(); }
+    [[nodiscard]] const Flows &flows() const { return loaded_.flows(); }
 
     bool asks = false; // each packet is asked about first (loader/trace.hpp), and what comes of it compared
     Pod pod;           // sends

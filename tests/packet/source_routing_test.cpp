@@ -145,7 +145,7 @@ TEST_F(Source, WhatIsForTheBridgeIsRouted) {
     std::ranges::copy(kBridgeMac, port.host_mac);
     require(node().tables().addresses.update(key, port));
     const auto sent = [&](const Mac &to) { return Ethernet{to, kPodMac} / Ipv4{pod4(), ip("203.0.113.9")} / Udp{}; };
-    expect({"for the bridge", sent(kBridgeMac), REASON_HOST_NOT_LOCAL});
+    expect({"for the bridge", sent(kBridgeMac), REASON_HOST_UNCONFIRMED});
     expect({"for a machine beyond", sent(kForeignMac), REASON_HOST_L2});
 }
 

@@ -60,8 +60,8 @@ TEST_F(Trace, TellsWhatItWasTold) {
     for (const TracedStep &one : run.steps)
         steps.emplace_back(one.head.kind, one.head.map);
     const std::vector<std::pair<std::uint32_t, std::uint32_t>> expected = {
-        {TRACE_LOOKUP, STEP_MAP_INTERFACES}, {TRACE_LOOKUP, STEP_MAP_ADDRESSES}, {TRACE_LOOKUP, STEP_MAP_PATHS},
-        {TRACE_LOOKUP, STEP_MAP_PATHS},      {TRACE_WRITE, STEP_MAP_PATHS},      {TRACE_WRITE, STEP_MAP_PATHS},
+        {TRACE_LOOKUP, STEP_MAP_INTERFACES}, {TRACE_LOOKUP, STEP_MAP_ADDRESSES}, {TRACE_LOOKUP, STEP_MAP_ADDRESSES},
+        {TRACE_LOOKUP, STEP_MAP_FLOWS},      {TRACE_WRITE, STEP_MAP_FLOWS},      {TRACE_LOOKUP, STEP_MAP_ADDRESSES},
         {TRACE_COUNT, STEP_MAP_OTHER},       {TRACE_COUNT, STEP_MAP_OTHER}};
     EXPECT_EQ(steps, expected);
     interface entry {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The way to other nodes and back: each packet's reason, counters, mark and memory, on routes of a real namespace.
+// The path to other nodes and back: each packet's reason, counters and mark, on routes of a real namespace.
 #include "tests/packet/cases.hpp"
 
 #include <net/if.h>
@@ -50,17 +50,24 @@ class Uplink : public PacketTest {
         entry.networks[0] = network;
         require(uplinks_->update(uplink_, entry));
     }
+    static void resolve_next_hops() {
+        ASSERT_EQ(std::system("ip neigh replace 203.0.113.1 lladdr 02:00:00:00:00:ee dev up0 nud reachable;" // NOLINT
+                              "ip neigh replace 198.51.100.1 lladdr 02:00:00:00:00:ee dev dark0 nud reachable;"
+                              "ip neigh replace 2001:db8:cafe::1 lladdr 02:00:00:00:00:ee dev up0 nud reachable"),
+                  0);
+    }
     How in() const { return {.program = PODLANE_PROGRAM_FROM_UPLINK, .ifindex = uplink_}; }
     How out(std::uint32_t mark = 0) const {
         return {.program = PODLANE_PROGRAM_TO_UPLINK, .ifindex = uplink_, .mark = mark};
     }
 
     Outcome expect(const Case &given) { return expect_case(node(), given, node().pod.ifindex); }
-
-    // Of the flow with the ports of Udp{}, as the pod sees it.
-    std::optional<flow_path> path(const ip_addr &peer, std::uint16_t local_port = 40000, std::uint16_t peer_port = 53) {
-        const path_key key{node().pod.ifindex, pod4(), peer, htons(local_port), htons(peer_port), IPPROTO_UDP, {}};
-        return require(node().paths().find(key));
+    // Once conntrack has confirmed the packet's flow.
+    Outcome expect_confirmed(const Case &given) {
+        node().confirm(given.frame, given.run.ifindex);
+        const Outcome outcome = expect(given);
+        node().forget_flows();
+        return outcome;
     }
 
     std::uint32_t uplink_ = 0;
@@ -71,38 +78,59 @@ Ethernet arriving() { return {kUplinkMac, kRouterMac}; }
 Ethernet leaving() { return {kRouterMac, kUplinkMac}; }
 const ip_addr kRemote = ip("198.18.2.9");
 
-TEST_F(Uplink, PodsReachOtherNodes) {
+Frame established(const char *to) { return from_pod() / Ipv4{pod4(), ip(to)} / Tcp{.flags = kAck}; }
+
+TEST_F(Uplink, PodsReachOtherNodesOnceConfirmed) {
+    resolve_next_hops();
+    for (const Case &given : std::vector<Case>{
+             {"udp4", ip4("192.0.2.10", "198.18.2.9"), REASON_SENT_UPLINK},
+             {"tcp4", established("198.18.2.9"), REASON_SENT_UPLINK},
+             {"udp6", ip6("2001:db8::10", "2001:db8:2::9"), REASON_SENT_UPLINK},
+             {"outside the cluster", established("198.51.99.1"), REASON_SENT_UPLINK},
+             {"no uplink", established("198.18.3.9"), REASON_HOST_NO_UPLINK},
+             {"blackhole", established("198.18.4.9"), REASON_HOST_NO_ROUTE},
+             {"no route", ip6("2001:db8::10", "2001:db8:3::9"), REASON_HOST_NO_ROUTE},
+         })
+        expect_confirmed(given);
+    expect(
+        {"expiring", from_pod() / Ipv4{.source = pod4(), .destination = kRemote, .ttl = 1} / Udp{}, REASON_HOST_TTL});
+}
+
+// firstPacket: direct. A default route leads to everything, so it says nothing: the host may translate the address.
+TEST_F(Uplink, FirstPacketsAreDirectToPodsWithARouteOfTheirOwn) {
+    resolve_next_hops();
     for (const Case &given : std::vector<Case>{
              {"udp4", ip4("192.0.2.10", "198.18.2.9"), REASON_SENT_UPLINK},
              {"tcp4", from_pod() / Ipv4{pod4(), kRemote} / Tcp{}, REASON_SENT_UPLINK},
+             {"tcp4 under way", established("198.18.2.9"), REASON_SENT_UPLINK},
              {"udp6", ip6("2001:db8::10", "2001:db8:2::9"), REASON_SENT_UPLINK},
-             {"tcp4 under way", from_pod() / Ipv4{pod4(), ip("198.18.2.8")} / Tcp{.flags = kAck},
-              REASON_HOST_UNKNOWN_PATH},
-             {"outside the cluster", ip4("192.0.2.10", "198.51.99.1"), REASON_HOST_NOT_LOCAL},
-             {"no uplink", ip4("192.0.2.10", "198.18.3.9"), REASON_HOST_NO_UPLINK},
-             {"blackhole", ip4("192.0.2.10", "198.18.4.9"), REASON_HOST_NO_ROUTE},
-             {"no route", ip6("2001:db8::10", "2001:db8:3::9"), REASON_HOST_NO_ROUTE},
-             {"expiring", from_pod() / Ipv4{.source = pod4(), .destination = kRemote, .ttl = 1} / Udp{},
-              REASON_HOST_TTL},
+             {"echo", from_pod() / Ipv4{pod4(), kRemote} / Icmp{}, REASON_HOST_UNCONFIRMED},
+             {"outside the cluster", established("198.51.99.1"), REASON_HOST_UNCONFIRMED},
          })
         expect(given);
-    EXPECT_EQ(path(kRemote)->via, static_cast<std::uint32_t>(PATH_UPLINK));
-    EXPECT_EQ(path(kRemote)->uplink, 0U);
+    ASSERT_EQ(std::system("ip route add default via 203.0.113.9;" // NOLINT(cert-env33-c)
+                          "ip neigh replace 203.0.113.9 lladdr 02:00:00:00:00:ee dev up0 nud reachable"),
+              0);
+    node().forget_flows();
+    expect({"by the default route", ip4("192.0.2.10", "198.18.255.1"), REASON_HOST_UNCONFIRMED});
+    EXPECT_EQ(require(node().flows().keys()).size(), 0U);
+    expect({"by its own", ip4("192.0.2.10", "198.18.2.9"), REASON_SENT_UPLINK});
 }
 
-// Nobody answers for the router's address: the first packet waits for it, and who repeats it is to be told.
-TEST_F(Uplink, RepeatedQuestionsToANextHopThatIsSilent) {
-    const Bytes question = from_pod() / Ipv4{pod4(), kRemote} / Udp{};
-    expect({"first", question, REASON_SENT_UPLINK});
-    expect({"again", question, REASON_HOST_NO_NEIGHBOUR});
-    expect({"SYN", from_pod() / Ipv4{pod4(), kRemote} / Tcp{}, REASON_SENT_UPLINK});
-    expect({"SYN again", from_pod() / Ipv4{pod4(), kRemote} / Tcp{}, REASON_HOST_NO_NEIGHBOUR});
-    expect({"TCP under way", from_pod() / Ipv4{pod4(), kRemote} / Tcp{.flags = kAck}, REASON_SENT_UPLINK});
-    ASSERT_EQ(std::system("ip neigh replace 203.0.113.1 lladdr 02:00:00:00:00:ee dev up0 nud reachable"), 0); // NOLINT
-    expect({"it has answered", question, REASON_SENT_UPLINK});
+// Nobody answers for the router's address: the host stack resolves it, and sends ICMP unreachable if that fails.
+TEST_F(Uplink, AnUnresolvedNextHopIsTheHosts) {
+    expect_confirmed({"unresolved", established("198.18.2.9"), REASON_HOST_NO_NEIGHBOUR});
+    expect({"unresolved, first", ip4("192.0.2.10", "198.18.2.9"), REASON_HOST_NO_NEIGHBOUR});
+    expect({"unresolved, SYN", from_pod() / Ipv4{pod4(), kRemote} / Tcp{}, REASON_HOST_NO_NEIGHBOUR});
+    EXPECT_EQ(require(node().flows().keys()).size(), 0U);
+    expect({"unresolved, SYN ACK", from_pod() / Ipv4{pod4(), kRemote} / Tcp{.flags = kSyn | kAck}, REASON_SENT_UPLINK});
+    expect({"unresolved, under way", established("198.18.2.9"), REASON_SENT_UPLINK});
+    resolve_next_hops();
+    expect_confirmed({"resolved", established("198.18.2.9"), REASON_SENT_UPLINK});
 }
 
 TEST_F(Uplink, SizesAreThoseOfRouteAndDevice) {
+    resolve_next_hops();
     const auto sized = [](const char *to, std::size_t ip_bytes) {
         return from_pod() / Ipv4{pod4(), ip(to)} / Udp{} / bytes(ip_bytes - 28);
     };
@@ -112,15 +140,19 @@ TEST_F(Uplink, SizesAreThoseOfRouteAndDevice) {
              {"route, fits", sized("198.18.5.9", 1300), REASON_SENT_UPLINK},
              {"route, too large", sized("198.18.5.9", 1301), REASON_HOST_MTU},
              {"segments fit",
-              from_pod() / Ipv4{pod4(), kRemote} / Tcp{} / bytes(2600),
+              established("198.18.2.9") / bytes(2600),
               REASON_SENT_UPLINK,
               {.gso_size = 1300, .gso_segments = 2}},
-         })
+         }) {
+        node().confirm(given.frame);
         expect(given);
+    }
 }
 
 TEST_F(Uplink, WhatIsSentIsMarkedAndUnmarked) {
     const Bytes frame = ip4("192.0.2.10", "198.18.2.9");
+    resolve_next_hops();
+    node().confirm(frame);
 
     const Outcome sent = expect({"sent", frame, REASON_SENT_UPLINK, {.mark = 0x4000}});
     EXPECT_EQ(sent.mark, PODLANE_MARK | 0x4000U);
@@ -129,13 +161,16 @@ TEST_F(Uplink, WhatIsSentIsMarkedAndUnmarked) {
     EXPECT_EQ(left.mark, 0x4000U);
 }
 
-TEST_F(Uplink, DeliversOnTheFastPath) {
+TEST_F(Uplink, DeliversWhatIsConfirmed) {
     const Ipv4 to_pod{kRemote, pod4()};
     for (const Case &given : std::vector<Case>{
              {"udp4", arriving() / to_pod / Udp{}, REASON_UPLINK_DELIVERED, in()},
              {"udp6", arriving() / Ipv6{ip("2001:db8:2::9"), pod6()} / Udp{}, REASON_UPLINK_DELIVERED, in()},
              {"from outside", arriving() / Ipv4{ip("198.51.99.1"), pod4()} / Udp{}, REASON_UPLINK_DELIVERED, in()},
-             {"tcp under way", arriving() / to_pod / Tcp{.flags = kAck}, REASON_HOST_UNKNOWN_PATH, in()},
+             {"tcp under way", arriving() / to_pod / Tcp{.flags = kAck}, REASON_UPLINK_DELIVERED, in()},
+         })
+        expect_confirmed(given);
+    for (const Case &given : std::vector<Case>{
              {"for the node", arriving() / Ipv4{kRemote, ip("203.0.113.2")} / Udp{}, REASON_HOST_NOT_LOCAL, in()},
              {"for another MAC", Ethernet{kForeignMac, kRouterMac} / to_pod / Udp{}, REASON_HOST_L2, in()},
              {"a pod's source", arriving() / Ipv4{peer4(), pod4()} / Udp{}, REASON_HOST_SOURCE_LOCAL, in()},
@@ -144,64 +179,51 @@ TEST_F(Uplink, DeliversOnTheFastPath) {
              {"ARP", arriving() / Arp{1, kRouterMac, ip("203.0.113.1"), ip("203.0.113.2")}, REASON_HOST_NOT_IP, in()},
          })
         expect(given);
-    EXPECT_EQ(path(kRemote, 53, 40000)->uplink, 0U) << "answers to the cluster follow the routes";
-    EXPECT_EQ(path(ip("198.51.99.1"), 53, 40000)->uplink, uplink_)
-        << "those to anybody else leave as the question came";
+}
+
+// From whichever source, and whether the packet itself is delivered or not.
+TEST_F(Uplink, NobodyWritesTheFlowCacheBySendingPackets) {
+    const auto expect_all = [&](const char *source, reason why) {
+        for (const Bytes &frame : {Bytes(arriving() / Ipv4{ip(source), pod4()} / Udp{53, 40000}),
+                                   Bytes(arriving() / Ipv4{ip(source), pod4()} / Tcp{80, 40000, kSyn}),
+                                   Bytes(arriving() / Ipv4{ip(source), pod4()} / Tcp{80, 40000, kAck})})
+            expect({source, frame, why, in()});
+        expect({source, arriving() / Ipv4{ip(source), pod4()} / Icmp{}, REASON_HOST_UNCONFIRMED, in()});
+    };
+    expect_all("198.18.2.9", REASON_UPLINK_DELIVERED);  // a pod's of another node
+    expect_all("198.18.4.9", REASON_HOST_SOURCE_LOCAL); // of a blackhole
+    expect_all("198.51.99.1", REASON_HOST_UNCONFIRMED); // from outside the cluster
+    expect_all("203.0.113.2", REASON_HOST_UNCONFIRMED); // the node's own
+    EXPECT_EQ(require(node().flows().keys()).size(), 0U);
+    EXPECT_EQ(require(node().paths().keys()).size(), 0U);
+}
+
+TEST_F(Uplink, UdpToContainersWithSeveralInterfacesIsTheHosts) {
+    node().pod.flags |= INTERFACE_SIBLINGS;
+    node().put(node().pod);
+    const Ipv4 to_pod{kRemote, pod4()};
+    expect({"udp4", arriving() / to_pod / Udp{}, REASON_HOST_UNCONFIRMED, in()});
+    expect({"tcp4", arriving() / to_pod / Tcp{}, REASON_UPLINK_DELIVERED, in()});
 }
 
 // Sources that the host stack would not accept from the uplink either.
 TEST_F(Uplink, MartianSourcesAreLeftToTheHostStack) {
-    for (const char *source : {"203.0.113.2", "198.51.100.2", "198.18.4.9", "192.88.99.1"})
-        expect({source, arriving() / Ipv4{ip(source), pod4()} / Udp{}, REASON_HOST_SOURCE_LOCAL, in()});
-    ASSERT_EQ(std::system("ip route add 198.18.6.0/24 dev caliA"), 0); // NOLINT(cert-env33-c)
-    expect({"a pod's of another network", arriving() / Ipv4{ip("198.18.6.9"), pod4()} / Udp{}, REASON_HOST_SOURCE_LOCAL,
-            in()});
-    expect({"a node's of the cluster", arriving() / Ipv4{kRemote, pod4()} / Udp{}, REASON_UPLINK_DELIVERED, in()});
-}
-
-// What the host stack sent, maybe translated, it gets the answers of.
-TEST_F(Uplink, AFlowReturnsTheWayItCame) {
-    const Bytes question = leaving() / Ipv4{pod4(), kRemote} / Udp{};
-    const Bytes answer = arriving() / Ipv4{kRemote, pod4()} / Udp{53, 40000};
-
-    expect({"by the host stack", question, REASON_UPLINK_SENT_HOST, out()});
-    expect({"its answer", answer, REASON_HOST_PATH, in()});
-    expect({"the next question", from_pod() / Ipv4{pod4(), kRemote} / Udp{}, REASON_HOST_PATH});
-
-    node().forget_paths();
-    expect({"on the fast path", from_pod() / Ipv4{pod4(), kRemote} / Udp{}, REASON_SENT_UPLINK});
-    expect({"its answer", answer, REASON_UPLINK_DELIVERED, in()});
-}
-
-// A service's backend may be a node or anything else out of the cluster: its datagram is an answer, however it looks.
-TEST_F(Uplink, AnswersFromOutsideReturnToTheHostStack) {
-    const ip_addr outside = ip("198.51.99.1");
-    expect({"question", leaving() / Ipv4{pod4(), outside} / Udp{}, REASON_UPLINK_SENT_HOST, out()});
-    expect({"answer", arriving() / Ipv4{outside, pod4()} / Udp{53, 40000}, REASON_HOST_PATH, in()});
-    expect({"TCP", leaving() / Ipv4{pod4(), outside} / Tcp{}, REASON_UPLINK_SENT_HOST, out()});
-    expect({"its answer", arriving() / Ipv4{outside, pod4()} / Tcp{.flags = kAck}, REASON_HOST_UNKNOWN_PATH, in()});
-    EXPECT_EQ(require(node().paths().entries()).size(), 1U) << "TCP needs no memory";
-}
-
-// A request that an uplink delivered comes once more through the host stack: from then on replies take the slow path.
-TEST_F(Uplink, TheSlowPathTakesAFlowOver) {
-    const ip_addr outside = ip("198.51.99.1");
-    const Bytes reply = from_pod() / Ipv4{pod4(), outside} / Tcp{80, 40000, kSyn | kAck};
-    expect({"by the uplink", arriving() / Ipv4{outside, pod4()} / Tcp{}, REASON_UPLINK_DELIVERED, in()});
-    expect({"its reply", reply, REASON_SENT_UPLINK});
-    expect({"by the host stack",
-            Ethernet{kPodMac, kHostMac} / Ipv4{outside, pod4()} / Tcp{},
-            REASON_RECEIVED_HOST,
-            {.program = PODLANE_PROGRAM_TO_POD}});
-    expect({"its reply", reply, REASON_HOST_PATH});
-}
-
-TEST_F(Uplink, ASourceThatIsAPodOfThisNodeIsLeftToTheHostStackWhateverIsCached) {
-    const Bytes request = arriving() / Ipv4{kRemote, pod4()} / Udp{};
-    expect({"of another node's pod", request, REASON_UPLINK_DELIVERED, in()});
+    const auto from = [](const char *source) { return arriving() / Ipv4{ip(source), pod4()} / Udp{}; };
+    ASSERT_EQ(std::system("ip route add 198.18.6.0/24 dev caliA; ip addr add 198.18.7.1/32 dev up0"), 0); // NOLINT
+    expect({"a node's of the cluster", from("198.18.2.9"), REASON_UPLINK_DELIVERED, in()});
+    expect({"the node's own", from("198.18.7.1"), REASON_HOST_SOURCE_LOCAL, in()});
+    expect({"of a blackhole", from("198.18.4.9"), REASON_HOST_SOURCE_LOCAL, in()});
+    expect({"a pod's of another network", from("198.18.6.9"), REASON_HOST_SOURCE_LOCAL, in()});
     node().peer.addresses = {kRemote};
     node().put(node().peer);
-    expect({"of this node's pod", request, REASON_HOST_SOURCE_LOCAL, in()});
+    expect({"a pod's of this node", from("198.18.2.9"), REASON_HOST_SOURCE_LOCAL, in()});
+}
+
+TEST_F(Uplink, WhatTheHostSendsWritesNothing) {
+    expect({"datagram", leaving() / Ipv4{pod4(), kRemote} / Udp{}, REASON_UPLINK_SENT_HOST, out()});
+    expect({"TCP", leaving() / Ipv4{pod4(), ip("198.51.99.1")} / Tcp{}, REASON_UPLINK_SENT_HOST, out()});
+    EXPECT_EQ(require(node().flows().keys()).size(), 0U);
+    EXPECT_EQ(require(node().paths().keys()).size(), 0U);
 }
 
 // Marks of kube-proxy, portmap and Calico are foreign, and stay.
@@ -216,8 +238,9 @@ TEST_F(Uplink, ForeignMarksAreNotTakenForOurs) {
 }
 
 TEST_F(Uplink, ServesItsNetworksOnly) {
+    resolve_next_hops();
     serve(network_id("net-two"));
-    expect({"to it", ip4("192.0.2.10", "198.18.2.9"), REASON_HOST_NO_UPLINK});
+    expect_confirmed({"to it", ip4("192.0.2.10", "198.18.2.9"), REASON_HOST_NO_UPLINK});
     expect({"from it", arriving() / Ipv4{kRemote, pod4()} / Udp{}, REASON_HOST_NOT_LOCAL, in()});
 }
 

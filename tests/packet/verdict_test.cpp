@@ -158,13 +158,13 @@ TEST_F(Verdict, AllowedSources) {
     Arp announced = arp_request(ip("198.51.100.9"));
     announced.sender = ip("198.51.100.9");
     expect_cases(node(), {
-                             {"first of 4", ip4("198.51.100.0", "192.0.2.20"), REASON_SENT_DIRECT},
-                             {"last of 4", ip4("198.51.100.255", "192.0.2.20"), REASON_SENT_DIRECT},
+                             {"first of 4", ip4("198.51.100.0", "192.0.2.20"), REASON_HOST_UNCONFIRMED},
+                             {"last of 4", ip4("198.51.100.255", "192.0.2.20"), REASON_HOST_UNCONFIRMED},
                              {"beyond 4", ip4("198.51.101.0", "192.0.2.20"), kDrop},
                              {"before 4", ip4("198.51.99.255", "192.0.2.20"), kDrop},
-                             {"host prefix", ip4("203.0.113.7", "192.0.2.20"), REASON_SENT_DIRECT},
+                             {"host prefix", ip4("203.0.113.7", "192.0.2.20"), REASON_HOST_UNCONFIRMED},
                              {"beside it", ip4("203.0.113.6", "192.0.2.20"), kDrop},
-                             {"in 6", ip6("2001:db8:5:ffff::1", "2001:db8::20"), REASON_SENT_DIRECT},
+                             {"in 6", ip6("2001:db8:5:ffff::1", "2001:db8::20"), REASON_HOST_UNCONFIRMED},
                              {"beyond 6", ip6("2001:db8:6::", "2001:db8::20"), kDrop},
                              {"own", ip4("192.0.2.10", "192.0.2.20"), REASON_SENT_DIRECT},
                              {"ARP for an allowed one", arp(announced), REASON_HOST_ARP},
@@ -178,8 +178,8 @@ TEST_F(Verdict, AntiSpoofOff) {
     node().put(node().pod);
     expect_cases(node(),
                  {
-                     {"another source 4", ip4("203.0.113.1", "192.0.2.20"), REASON_SENT_DIRECT},
-                     {"another source 6", ip6("2001:db8:9::1", "2001:db8::20"), REASON_SENT_DIRECT},
+                     {"another source 4", ip4("203.0.113.1", "192.0.2.20"), REASON_HOST_UNCONFIRMED},
+                     {"another source 6", ip6("2001:db8:9::1", "2001:db8::20"), REASON_HOST_UNCONFIRMED},
                      {"another MAC", Ethernet{kHostMac, kForeignMac} / to_peer4() / Udp{}, REASON_SENT_DIRECT},
                      {"malformed", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .ihl = 4} / Udp{},
                       REASON_DROP_MALFORMED},
@@ -193,21 +193,21 @@ TEST_F(Verdict, SourcesThatStayOnTheirLinkAreNotForwarded) {
     constexpr reason kScope = REASON_HOST_SCOPE;
     expect_cases(node(), {
                              {"this network", ip4("0.0.0.1", "192.0.2.20"), kScope},
-                             {"beside this network", ip4("1.0.0.1", "192.0.2.20"), REASON_SENT_DIRECT},
-                             {"before loopback", ip4("126.255.255.255", "192.0.2.20"), REASON_SENT_DIRECT},
+                             {"beside this network", ip4("1.0.0.1", "192.0.2.20"), REASON_HOST_UNCONFIRMED},
+                             {"before loopback", ip4("126.255.255.255", "192.0.2.20"), REASON_HOST_UNCONFIRMED},
                              {"loopback", ip4("127.0.0.1", "192.0.2.20"), kScope},
                              {"the last of loopback", ip4("127.255.255.255", "192.0.2.20"), kScope},
-                             {"behind loopback", ip4("128.0.0.0", "192.0.2.20"), REASON_SENT_DIRECT},
-                             {"before multicast", ip4("223.255.255.255", "192.0.2.20"), REASON_SENT_DIRECT},
+                             {"behind loopback", ip4("128.0.0.0", "192.0.2.20"), REASON_HOST_UNCONFIRMED},
+                             {"before multicast", ip4("223.255.255.255", "192.0.2.20"), REASON_HOST_UNCONFIRMED},
                              {"multicast", ip4("224.0.0.1", "192.0.2.20"), kScope},
                              {"reserved", ip4("240.0.0.1", "192.0.2.20"), kScope},
                              {"broadcast", ip4("255.255.255.255", "192.0.2.20"), kScope},
                              {"loopback 6", ip6("::1", "2001:db8::20"), kScope},
-                             {"beside loopback 6", ip6("::2", "2001:db8::20"), REASON_SENT_DIRECT},
-                             {"before link-local 6", ip6("fe7f::1", "2001:db8::20"), REASON_SENT_DIRECT},
+                             {"beside loopback 6", ip6("::2", "2001:db8::20"), REASON_HOST_UNCONFIRMED},
+                             {"before link-local 6", ip6("fe7f::1", "2001:db8::20"), REASON_HOST_UNCONFIRMED},
                              {"link-local 6", ip6("fe80::1", "2001:db8::20"), kScope},
                              {"the last link-local 6", ip6("febf::1", "2001:db8::20"), kScope},
-                             {"behind link-local 6", ip6("fec0::1", "2001:db8::20"), REASON_SENT_DIRECT},
+                             {"behind link-local 6", ip6("fec0::1", "2001:db8::20"), REASON_HOST_UNCONFIRMED},
                              {"multicast 6", ip6("ff02::1", "2001:db8::20"), kScope},
                          });
 }
@@ -238,13 +238,13 @@ TEST_F(Verdict, AnIpv6PrefixAllowsNoIpv4Source) {
     node().pod.allowed = {*parse_prefix("::/0")};
     node().put(node().pod);
     const std::vector<Case> cases = {
-        {"another source 6", ip6("2001:db8:9::1", "2001:db8::20"), REASON_SENT_DIRECT},
+        {"another source 6", ip6("2001:db8:9::1", "2001:db8::20"), REASON_HOST_UNCONFIRMED},
         {"another source 4", ip4("203.0.113.1", "192.0.2.20"), REASON_DROP_SOURCE_ADDRESS}};
     expect_cases(node(), cases);
     node().pod.allowed = {*parse_prefix("0.0.0.0/0")};
     node().put(node().pod);
     expect_cases(node(), {{"another source 6", ip6("2001:db8:9::1", "2001:db8::20"), REASON_DROP_SOURCE_ADDRESS},
-                          {"another source 4", ip4("203.0.113.1", "192.0.2.20"), REASON_SENT_DIRECT}});
+                          {"another source 4", ip4("203.0.113.1", "192.0.2.20"), REASON_HOST_UNCONFIRMED}});
 }
 
 TEST_F(Verdict, MappedAddressesInIpv6HeadersAreDropped) {
@@ -309,7 +309,13 @@ TEST_F(Verdict, EveryReasonHasAPacket) {
     node().put(node().pod);
     collect(from_pod() / Vlan{} / to_peer4() / Udp{});
     collect(Frame(Ethernet{kHostMac, kPodMac, 0x88cc}.layer()) / bytes(40));
-    produced.insert(REASON_SENT_SIBLING);   // of source_test
+    // Of networks with an egress route: source_test.
+    for (const reason why : {REASON_SENT_SIBLING, REASON_HOST_UNKNOWN_PATH})
+        produced.insert(why);
+    node().pod.flags = kAllFlags;
+    node().put(node().pod);
+    node().confirm(from_pod() / to_peer4() / Tcp{});
+    collect(from_pod() / to_peer4() / Tcp{});
     for (const reason why : kUplinkReasons) // those of uplink_test and source_test
         produced.insert(why);
     for (const reason why : kLimitReasons) // those of limit_test

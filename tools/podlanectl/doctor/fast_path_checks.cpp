@@ -64,8 +64,8 @@ Result<void> look_at_expedited_rcu(const NodeView &node, Findings &findings) {
 
 constexpr std::array<Check, 5> kChecks = {{
     {"conntrack-lookup", Severity::notice,
-     "the programs cannot query conntrack: connections take the slow path, except those of networks with "
-     "\"firstPacket\": \"direct\"",
+     "the programs cannot query conntrack: connections take the slow path, except those of networks with an "
+     "\"uplink\" of their own",
      "boot Linux 6.1 or newer, with type information (BTF) of its modules", &look_at_lookup},
     {"conntrack-off", Severity::wrong,
      "the rules were flushed: unless another rule needs it, the kernel tracks no connections, and they take the slow "

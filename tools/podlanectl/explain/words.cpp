@@ -90,6 +90,10 @@ Decision of_flow(const TracedStep &step, const Subject &) {
     if (!writes && step.head.answer == 0)
         return d;
     const auto entry = as<flow>(step.value);
+    if ((entry.flags & FLOW_UNTRACKED) != 0) {
+        d.answer = "direct: conntrack does not know it";
+        return d;
+    }
     d.answer = (entry.flags & FLOW_TRANSLATED) == 0
                    ? "confirmed by conntrack"
                    : "confirmed by conntrack, translated to " + socket_words(entry.source, entry.source_port) + " " +

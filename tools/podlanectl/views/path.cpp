@@ -33,7 +33,7 @@ struct PathRow {
 
 Cell via_cell(const PathRow &r) {
     if (r.confirmed)
-        return text_cell("conntrack", Tone::good);
+        return text_cell((r.confirmed->flags & FLOW_UNTRACKED) != 0 ? "direct" : "conntrack", Tone::good);
     const std::string_view name = via_name(r.value.via);
     if (r.value.via != PATH_UPLINK)
         return text_cell(name, r.value.via == PATH_HOST ? Tone::plain : Tone::good);

@@ -209,9 +209,8 @@ static __always_inline struct nf_conn___podlane *find_connection(struct __sk_buf
 	opts->netns_id = CURRENT_NETNS;
 	opts->l4proto = key->protocol;
 	make_tuple(key, is_ipv4, &work->tuple);
-	if (is_ipv4)
-		return bpf_skb_ct_lookup(skb, &work->tuple, sizeof(work->tuple.ipv4), opts, sizeof(*opts));
-	return bpf_skb_ct_lookup(skb, &work->tuple, sizeof(work->tuple.ipv6), opts, sizeof(*opts));
+	return bpf_skb_ct_lookup(skb, &work->tuple, is_ipv4 ? sizeof(work->tuple.ipv4) : sizeof(work->tuple.ipv6), opts,
+				 sizeof(*opts));
 }
 
 /*

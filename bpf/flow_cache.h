@@ -102,7 +102,7 @@ __attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 how, __u32 upl
 	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
 	bool changes_state = how & (TCP_FIN | TCP_SYN | TCP_RST);
 	struct flow *known;
-	bool is_cached;
+	bool is_cached = false;
 	__u64 now;
 	int result;
 
@@ -111,22 +111,22 @@ __attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 how, __u32 upl
 		return 0;
 	now = bpf_ktime_get_ns();
 	known = map_find(&flows_v1, &work->key);
-	if (!known) {
+	if (known) {
+		work->flow = *known;
+		if (work->flow.check != flow_check(&work->key))
+			return leave_as_is(work, 0);
+		if (changes_state && !(work->flow.flags & FLOW_UNTRACKED)) {
+			forget_flow(work);
+			return leave_as_is(work, FOLLOW_FORGOTTEN);
+		}
+		is_cached = !uplink || work->flow.ifindex == uplink;
+		if (is_cached && holds(&work->flow, now, how))
+			return result_of(&work->flow);
+	} else {
 		work->flow.since_ns = now;
 		if (changes_state && !(how & MAY_BE_UNTRACKED))
 			return leave_as_is(work, 0);
-		return learn_flow(skb, work, now, how, uplink, false);
 	}
-	work->flow = *known;
-	if (work->flow.check != flow_check(&work->key))
-		return leave_as_is(work, 0);
-	if (changes_state && !(work->flow.flags & FLOW_UNTRACKED)) {
-		forget_flow(work);
-		return leave_as_is(work, FOLLOW_FORGOTTEN);
-	}
-	is_cached = !uplink || work->flow.ifindex == uplink;
-	if (is_cached && holds(&work->flow, now, how))
-		return result_of(&work->flow);
 	result = learn_flow(skb, work, now, how, uplink, is_cached);
 	if (!result && is_cached)
 		map_remove(&flows_v1, &work->key);

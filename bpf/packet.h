@@ -75,6 +75,9 @@ enum follow {
 /*
  * A stage returns 0 to continue, or the reason (enum reason) that ends the packet. A stage that redirects the packet
  * stores the kernel's return value in verdict.
+ *
+ * The order costs or saves most of the verifier's work, on 6.18 a factor of 3: it tells values of 8 or 4 bytes apart at
+ * offsets that are multiples of 8, and walks what follows once for each. detour has the most, and is at none.
  */
 struct packet {
 	struct __sk_buff *skb;
@@ -88,20 +91,20 @@ struct packet {
 	__u16 protocol;       /* ethertype, host order */
 	__u16 l4_offset;      /* bytes from the Ethernet header to the transport header */
 	__u16 header_bytes;   /* IP and transport headers together, 0 where unknown */
-	__u8 hop_limit;       /* TTL of IPv4 */
 	__be32 traffic_class; /* TOS of IPv4; class and flow label of IPv6 in network byte order */
-	__u8 icmp_type;
-	bool is_egress;   /* leaving the interface */
-	bool has_flow;    /* flow is complete */
-	bool is_new_flow; /* no path was known for it */
+	int verdict;
+	int detour; /* why it must take the slow path if its source is allowed */
 	bool is_icmp_error;
-	bool is_handed_over;     /* by the host-side veth of the container's other interface */
 	bool is_edt;             /* goes by the qdisc of the receiver's host-side veth */
+	bool has_flow;           /* flow is complete */
+	bool has_unread_headers; /* more IPv6 extension headers than are parsed */
 	__u8 tcp_flags;          /* TCP_SYN, TCP_FIN, TCP_RST, TCP_ACK */
 	__u8 follow;             /* enum follow */
-	bool has_unread_headers; /* more IPv6 extension headers than are parsed */
-	int detour;              /* why it must take the slow path if its source is allowed */
-	int verdict;
+	__u8 icmp_type;
+	bool is_egress;      /* leaving the interface */
+	bool is_handed_over; /* by the host-side veth of the container's other interface */
+	bool is_new_flow;    /* no path was known for it */
+	__u8 hop_limit;      /* TTL of IPv4 */
 };
 
 static __always_inline bool same_addr(const struct ip_addr *a, const struct ip_addr *b)

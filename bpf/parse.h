@@ -299,6 +299,7 @@ static __always_inline void merge_paths(struct packet *p)
 
 	p->detour ^= zero;
 	p->tcp_flags ^= zero;
+	p->header_bytes ^= zero;
 	p->flow.local_port ^= zero;
 	p->flow.peer_port ^= zero;
 #pragma unroll

@@ -44,7 +44,7 @@ void put(std::string &into, std::string_view name, std::string_view value) {
 }
 
 // Each text of a record, by the name that it has in the file.
-constexpr std::array<std::pair<std::string_view, std::string AttachmentRecord::*>, 15> kTexts = {
+constexpr std::array<std::pair<std::string_view, std::string AttachmentRecord::*>, 16> kTexts = {
     {{"container", &AttachmentRecord::container_id},
      {"ifname", &AttachmentRecord::ifname},
      {"network", &AttachmentRecord::network},
@@ -55,6 +55,7 @@ constexpr std::array<std::pair<std::string_view, std::string AttachmentRecord::*
      {"path", &AttachmentRecord::path},
      {"config", &AttachmentRecord::config},
      {"lease", &AttachmentRecord::lease},
+     {"groups", &AttachmentRecord::groups},
      {"ipam-config", &AttachmentRecord::ipam_config},
      {"ipam-args", &AttachmentRecord::ipam_args},
      {"node-name", &AttachmentRecord::node_name},

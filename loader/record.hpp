@@ -37,6 +37,7 @@ struct AttachmentRecord {
     std::string config;              // standard input of the ADD
     std::string lease;               // result of the IPAM plugin; empty before it is known, and where Podlane has none
     std::string node_name;           // of the node, in the administrator's words
+    std::string groups;              // a name a line
     std::string ipam_config;         // for the IPAM plugin, if it is another text than `config`
     std::string ipam_args;           // and CNI_ARGS with it
     std::string labels;              // "key=value" lines

@@ -59,6 +59,8 @@ Result<AttachmentRecord> record_of(const cni::Request &request) {
     record.node_name = node_name(request.config);
     record.labels = lines_of(request.pod.labels);
     record.annotations = lines_of(request.pod.annotations);
+    for (const std::string &group : request.pod.groups)
+        record.groups += group + "\n";
     record.ipam_config = request.ipam_config;
     record.ipam_args = request.ipam_args;
     return record;

@@ -6,6 +6,7 @@
 #include "plugin/cni/egress_route.hpp"
 #include "plugin/cni/ipam_wishes.hpp"
 #include "plugin/cni/keys.hpp"
+#include "plugin/cni/labels.hpp"
 #include "plugin/cni/pod_settings.hpp"
 #include "plugin/cni/values.hpp"
 
@@ -87,6 +88,14 @@ Result<void> read_runtime(const Node & /*root*/, const Node &value, Config &into
 
 Result<void> must_be_object(const Node & /*root*/, const Node &value, Config & /*into*/) {
     return value.must_be_object();
+}
+
+// A configuration that relies on it must not run without it.
+Result<void> read_isolation(const Node & /*root*/, const Node &value, Config & /*into*/) {
+    std::string text = "none";
+    TRY(json::read(value, text));
+    return text == "none" ? Result<void>{}
+                          : Result<void>(value.wrong("\"none\": this version does not isolate pods by groups"));
 }
 
 constexpr std::string_view kNoBridge = "Podlane makes no bridge";
@@ -231,6 +240,13 @@ constexpr auto kKeys = std::to_array<Key>({
      checked<&Config::identity, read_identity_sources>},
     {"nodename", top, "string of at most 253 characters", "`$NODENAME`, else the host's name",
      "name of the node in the records of its endpoints", checked<&Config::node_name, read_node_name>},
+    {"groups", top,
+     "list of at most 8 of `\"namespace\"`, `\"network\"`, `\"name:X\"`, `\"label:KEY\"`, `\"annotation:KEY\"`", "none",
+     "groups that the pod is a member of, for `podlanectl group list`. See [IDENTITY.md](IDENTITY.md#groups)",
+     checked<&Config::group_sources, read_groups>},
+    {"isolation", top, "`\"none\"`", "\"none\"",
+     "any other value is an error: Podlane does not isolate pods by groups, and promises nothing that it does not keep",
+     read_isolation},
     {"podMay", top, "list of settings, or object of settings with bounds", "`[\"bandwidth\"]`",
      "what annotations of the pod may set: see [IDENTITY.md](IDENTITY.md#settings-that-come-with-the-pod)",
      checked<&Config::pod_may, read_pod_may>},

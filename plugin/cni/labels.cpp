@@ -51,6 +51,52 @@ bool add_label(Labels &into, std::string_view key, std::string_view value) {
     return into.emplace(key, value).second;
 }
 
+Result<void> read_groups(const Node &node, std::vector<std::string> &into) {
+    constexpr std::size_t kMost = 8;
+    constexpr std::size_t kLongestName = 63;
+    constexpr std::string_view kExpected =
+        R"(at most 8 of "namespace", "network", "name:X", "label:KEY", "annotation:KEY")";
+    if (!node.present())
+        return {};
+    for (const Node &element : TRY(node.elements(R"(["namespace", "name:tenant-a"])"))) {
+        const std::string text = TRY(element.text());
+        const std::size_t colon = std::min(text.find(':'), text.size());
+        const std::string_view kind = std::string_view(text).substr(0, colon);
+        const std::string_view rest = std::string_view(text).substr(std::min(colon + 1, text.size()));
+        const bool alone = text == "namespace" || text == "network";
+        const bool named = kind == "name" && rest.size() <= kLongestName;
+        if (!alone && (!(named || kind == "label" || kind == "annotation") || !is_label_key(rest)))
+            return element.wrong(kExpected);
+        if (std::ranges::find(into, text) == into.end())
+            into.push_back(text);
+    }
+    return into.size() > kMost ? Result<void>(node.wrong(kExpected)) : Result<void>{};
+}
+
+std::vector<std::string> groups_of(const std::vector<std::string> &sources, const std::string &network,
+                                   const PodIdentity &pod) {
+    std::vector<std::string> groups;
+    const auto add_from = [&](const std::string &source, const Labels &all, std::string_view key) {
+        if (const auto found = all.find(key); found != all.end())
+            groups.push_back(source + "=" + found->second);
+    };
+    for (const std::string &source : sources) {
+        const std::string_view rest =
+            std::string_view(source).substr(std::min(source.find(':'), source.size() - 1) + 1);
+        if (source == "network")
+            groups.push_back("network:" + network);
+        else if (source == "namespace" && !pod.ns.empty())
+            groups.push_back("namespace:" + pod.ns);
+        else if (source.starts_with("name:"))
+            groups.emplace_back(rest);
+        else if (source.starts_with("label:"))
+            add_from(source, pod.labels, rest);
+        else if (source.starts_with("annotation:"))
+            add_from(source, pod.annotations, rest);
+    }
+    return groups;
+}
+
 void read_identity(const json::Value &document, std::uint32_t sources, PodIdentity &into) {
     const Node root(&document, {});
     const Node args = root.at_any_case("args");

@@ -27,4 +27,12 @@ bool add_label(Labels &into, std::string_view key, std::string_view value);
 // of another form, or beyond the bounds, is left out.
 void read_identity(const json::Value &document, std::uint32_t sources, PodIdentity &into);
 
+// Where the pod's groups come from: "namespace", "network", "name:X", "label:KEY", "annotation:KEY".
+Result<void> read_groups(const json::Node &node, std::vector<std::string> &into);
+
+// The groups by these sources: "namespace:shop", "network:pods", "tenant-a", "label:app=web", "annotation:team=blue".
+// The kind is in the name, so that no annotation names the group of a namespace. A source that says nothing makes none.
+std::vector<std::string> groups_of(const std::vector<std::string> &sources, const std::string &network,
+                                   const PodIdentity &pod);
+
 } // namespace podlane::cni

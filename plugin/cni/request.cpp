@@ -120,8 +120,10 @@ Result<Request> parse_request(const Environment &environment, std::string_view s
     TRY(check_repeated(stdin_text, request));
     request.config = TRY(read_config(read, request.command, arguments, request.ignored));
     request.warnings = warnings_of(read, request.config, request.command);
-    if (request.command == Command::add)
+    if (request.command == Command::add) {
         read_identity(read, request.config.identity, request.pod);
+        request.pod.groups = groups_of(request.config.group_sources, request.config.name, request.pod);
+    }
     TRY(apply_pods_word(read, request));
     return request;
 }

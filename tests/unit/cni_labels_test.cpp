@@ -93,6 +93,35 @@ TEST(CniLabels, OfAnotherFormAreNoError) {
               (Labels{{"app", "web"}}));
 }
 
+TEST(CniGroups, AreNamedByTheirSource) {
+    const PodIdentity pod = identity_of(R"("groups": ["namespace", "network", "name:tenant-a", "label:app",
+                                                     "annotation:team", "annotation:app", "label:none", "network"],
+                                          "identity": ["annotations", "labels"], )" +
+                                            std::string(kEverything),
+                                        "K8S_POD_NAMESPACE=shop");
+    EXPECT_EQ(pod.groups, (std::vector<std::string>{"namespace:shop", "network:pods", "tenant-a", "label:app=web",
+                                                    "annotation:team=blue"}));
+    EXPECT_EQ(identity_of(R"("groups": ["namespace"])").groups, std::vector<std::string>{}) << "nobody named one";
+}
+
+TEST(CniGroups, OfAnotherFormAreAnError) {
+    for (const std::string more :
+         {R"("groups": "namespace")", R"("groups": [""])", R"("groups": ["name:"])", R"("groups": ["name:a=b"])",
+          R"("groups": ["label"])", R"("groups": ["other:a"])", R"("groups": ["name:a\n"])",
+          R"("groups": ["name:1","name:2","name:3","name:4","name:5","name:6","name:7","name:8","name:9"])",
+          R"("isolation": "group")", R"("isolation": "network")", R"("isolation": true)"})
+        EXPECT_FALSE(parse_request({{"CNI_COMMAND", "ADD"},
+                                    {"CNI_CONTAINERID", "a"},
+                                    {"CNI_IFNAME", "eth0"},
+                                    {"CNI_NETNS", "/run/netns/a"},
+                                    {"CNI_PATH", "/opt/cni/bin"}},
+                                   R"({"cniVersion": "1.1.0", "name": "pods", "type": "podlane",
+                                       "ipam": {"type": "host-local"}, )" +
+                                       more + "}"))
+            << more;
+    EXPECT_EQ(identity_of(R"("isolation": "none")").groups, std::vector<std::string>{});
+}
+
 TEST(CniLabels, DelReadsNone) {
     EXPECT_EQ(identity_of("\"identity\": [\"annotations\"], " + std::string(kEverything), "", "DEL").annotations,
               Labels{});

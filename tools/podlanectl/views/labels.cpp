@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "tools/podlanectl/views/labels.hpp"
 
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/nouns.hpp"
+
 #include <algorithm>
 #include <array>
 
@@ -27,8 +30,16 @@ Cell pairs_cell(const std::string &lines) {
     return {text.empty() ? "-" : text, std::move(members)};
 }
 
-constexpr std::array<Column<AttachmentRecord>, 3> kColumns = {{
+std::vector<std::string> lines_in(std::string_view text) {
+    std::vector<std::string> lines;
+    for (std::size_t end = 0; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1))
+        lines.emplace_back(text.substr(0, end));
+    return lines;
+}
+
+constexpr std::array<Column<AttachmentRecord>, 4> kColumns = {{
     {{"", "node", "node"}, [](const AttachmentRecord &r) { return text_cell(r.node_name); }},
+    {{"", "groups", "groups"}, [](const AttachmentRecord &r) { return list_cell(lines_in(r.groups)); }},
     {{"", "labels", "labels"}, [](const AttachmentRecord &r) { return pairs_cell(r.labels); }},
     {{"", "annotations", "annotations"}, [](const AttachmentRecord &r) { return pairs_cell(r.annotations); }},
 }};
@@ -87,5 +98,42 @@ Result<output::Table> recorded_table(const std::vector<EndpointEntry> &entries, 
         rows.push_back(TRY(recorded(records, entry)));
     return output::make_table(kColumns, rows);
 }
+
+namespace {
+
+struct GroupRow {
+    std::string name;
+    std::vector<std::string> members;
+};
+
+constexpr std::array<Column<GroupRow>, 3> kGroupColumns = {{
+    {{"GROUP", "group", "group"}, [](const GroupRow &r) { return text_cell(r.name, Tone::strong); }},
+    {{"ENDPOINTS", "endpoints", "endpoints", Align::right},
+     [](const GroupRow &r) { return number_cell(r.members.size()); }},
+    {{"PODS", "pods", "pods"}, [](const GroupRow &r) { return list_cell(r.members); }},
+}};
+
+Result<int> group_list(const Call &call, World &world) {
+    const Selection selection = TRY(Selection::of(call));
+    const AttachmentRecords records(call.value(Opt::state_dir).value_or(kStateDirectory), world.bpffs);
+    std::map<std::string, std::vector<std::string>> members;
+    for (const EndpointEntry &entry : TRY(selected_endpoints(selection, world)))
+        for (const std::string &group : lines_in(TRY(recorded(records, entry)).groups))
+            members[group].push_back(pod_words(entry.first, entry.second));
+    std::vector<GroupRow> rows;
+    for (auto &[name, pods] : members)
+        rows.push_back({name, std::move(pods)});
+    world.print(output::make_table(kGroupColumns, rows));
+    return 0;
+}
+
+constexpr std::array<Command, 1> kCommands = {{
+    {"list", "List groups and the pods in them.", kSelect | kRead | Opts{Opt::state_dir}, kWhich,
+     "The groups are those of the key \"groups\" at each pod's ADD.", group_list},
+}};
+
+} // namespace
+
+const Noun kGroupNoun = {"group", "groups of pods", kCommands};
 
 } // namespace podlane::ctl

@@ -14,6 +14,7 @@ extern const Noun kNetworkNoun;
 extern const Noun kUplinkNoun;
 extern const Noun kMapNoun;
 extern const Noun kStatusNoun;
+extern const Noun kGroupNoun;
 extern const Noun kHistoryNoun;
 extern const Noun kProgramNoun;
 extern const Noun kSourceNoun;

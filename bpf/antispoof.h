@@ -7,25 +7,6 @@
 
 #define ND_OPTIONS_MAX 4
 
-static __always_inline bool owns(struct packet *p, const struct ip_addr *addr)
-{
-	struct interface *own = p->interface;
-
-	/* The address of a family that the endpoint lacks is zero. */
-	if (is_unspecified(addr))
-		return false;
-	if (same_addr(addr, &own->ipv4) || same_addr(addr, &own->ipv6) || same_addr(addr, &own->link_local))
-		return true;
-	if (own->flags & INTERFACE_MORE_ADDRESSES) {
-		struct address_key key = {.network = own->network, .addr = *addr};
-		struct address *owner = map_find(&addresses_v1, &key);
-
-		if (owner && owner->ifindex == p->skb->ifindex)
-			return true;
-	}
-	return false;
-}
-
 static __always_inline bool may_send_from(struct packet *p, const struct ip_addr *addr)
 {
 	if (owns(p, addr))
@@ -165,7 +146,8 @@ static __always_inline int check_source(struct packet *p)
 		return is_ip(p) ? hand_over_to_peer(p) : 0;
 	if (load(p, 6, source_mac, sizeof(source_mac)))
 		return REASON_DROP_MALFORMED;
-	if (!same_mac(source_mac, p->interface->pod_mac))
+	/* The program that handed it over wrote the MAC of the ADD. */
+	if (!p->is_handed_over && !same_mac(source_mac, p->interface->pod_mac))
 		return REASON_DROP_SOURCE_MAC;
 	if (p->protocol == ETH_P_ARP)
 		return check_arp(p);

@@ -8,6 +8,7 @@
 #include "bpf/finish.h"
 #include "bpf/flow_cache.h"
 #include "bpf/forward.h"
+#include "bpf/learn_mac.h"
 #include "bpf/limit.h"
 #include "bpf/parse.h"
 #include "bpf/path_cache.h"
@@ -60,6 +61,7 @@ int pl_from_pod(struct __sk_buff *skb)
 	reason = find_sender(&p)
 	      ?: recognise_handed_over(&p)
 	      ?: parse(&p, FROM_POD)
+	      ?: learn_mac(&p)
 	      ?: check_source(&p)
 	      ?: restore_asked_source(&p)
 	      ?: respond(&p)

@@ -43,3 +43,10 @@ static __always_inline bool is_ip(struct packet *p)
 {
 	return p->protocol == ETH_P_IP || p->protocol == ETH_P_IPV6;
 }
+
+/* Receivers ignore neighbour discovery that a router has forwarded (RFC 4861, 7.1.1): it is ordinary traffic. */
+static __always_inline bool is_neighbour_discovery(struct packet *p)
+{
+	return is_icmpv6(p) && p->hop_limit == 255 && p->icmp_type >= ND_ROUTER_SOLICITATION &&
+	       p->icmp_type <= ND_REDIRECT;
+}

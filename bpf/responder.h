@@ -3,6 +3,24 @@
 #pragma once
 
 #include "bpf/reply.h"
+#include "bpf/tables.h"
+
+/*
+ * A pod whose MAC changed has lost its permanent neighbours, the next hops of the lease and of other plugins among
+ * them: all of them are the host-side veth. Claims and announcements of its own address get no answer.
+ */
+static __always_inline bool is_any_next_hop(struct packet *p, const struct ip_addr *source,
+					    const struct ip_addr *target)
+{
+	return p->interface->flags & INTERFACE_MAC_LEARNED && !is_unspecified(source) && !owns(p, target);
+}
+
+static __always_inline bool is_gateway(struct packet *p, __be32 asking, __be32 asked)
+{
+	struct ip_addr source = mapped_ipv4(asking), target = mapped_ipv4(asked);
+
+	return asked == bpf_htonl(PODLANE_GATEWAY_IPV4) || (asking && is_any_next_hop(p, &source, &target));
+}
 
 static __always_inline int respond_to_arp(struct packet *p)
 {
@@ -11,7 +29,7 @@ static __always_inline int respond_to_arp(struct packet *p)
 
 	if (bpf_skb_load_bytes(p->skb, 0, &frame, sizeof(frame)))
 		return REASON_DROP_MALFORMED;
-	if (frame.arp.operation != bpf_htons(1) || frame.arp.target != bpf_htonl(PODLANE_GATEWAY_IPV4)) {
+	if (frame.arp.operation != bpf_htons(1) || !is_gateway(p, frame.arp.sender, frame.arp.target)) {
 		p->detour = REASON_HOST_ARP;
 		return 0;
 	}
@@ -27,18 +45,12 @@ static __always_inline int respond_to_nd(struct packet *p)
 
 	if (bpf_skb_load_bytes(p->skb, p->l4_offset, &asked, sizeof(asked)))
 		return REASON_DROP_MALFORMED;
-	if (!same_addr(&asked.target, &gateway) || is_unspecified(&p->ip.source)) {
+	if (is_unspecified(&p->ip.source) ||
+	    (!same_addr(&asked.target, &gateway) && !is_any_next_hop(p, &p->ip.source, &asked.target))) {
 		p->detour = REASON_HOST_ND;
 		return 0;
 	}
-	return advertise(p, &gateway, mac, ND_ROUTER | ND_OVERRIDE, REASON_GATEWAY_ND);
-}
-
-/* Receivers ignore neighbour discovery that a router has forwarded (RFC 4861, 7.1.1): it is ordinary traffic. */
-static __always_inline bool is_neighbour_discovery(struct packet *p)
-{
-	return is_icmpv6(p) && p->hop_limit == 255 && p->icmp_type >= ND_ROUTER_SOLICITATION &&
-	       p->icmp_type <= ND_REDIRECT;
+	return advertise(p, &asked.target, mac, ND_ROUTER | ND_OVERRIDE, REASON_GATEWAY_ND);
 }
 
 /*

@@ -19,6 +19,26 @@ static __always_inline bool in_cluster(struct packet *p, const struct ip_addr *a
 	return prefix_value_for(map_find(&cluster_cidr_v1, &key), addr);
 }
 
+/* Whether the address is one of the endpoint behind the interface the packet is on. */
+static __always_inline bool owns(struct packet *p, const struct ip_addr *addr)
+{
+	struct interface *own = p->interface;
+
+	/* The address of a family that the endpoint lacks is zero. */
+	if (is_unspecified(addr))
+		return false;
+	if (same_addr(addr, &own->ipv4) || same_addr(addr, &own->ipv6) || same_addr(addr, &own->link_local))
+		return true;
+	if (own->flags & INTERFACE_MORE_ADDRESSES) {
+		struct address_key key = {.network = own->network, .addr = *addr};
+		struct address *owner = map_find(&addresses_v1, &key);
+
+		if (owner && owner->ifindex == p->skb->ifindex)
+			return true;
+	}
+	return false;
+}
+
 static __always_inline struct source_route *find_source_route(__u32 ifindex, const struct ip_addr *source)
 {
 	struct source_route_key key = {.ifindex = ifindex, .source = *source};

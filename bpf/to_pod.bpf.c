@@ -7,6 +7,7 @@
 #include "bpf/endpoint.h"
 #include "bpf/finish.h"
 #include "bpf/forwarded.h"
+#include "bpf/learn_mac.h"
 #include "bpf/path_cache.h"
 #include "bpf/parse.h"
 
@@ -43,6 +44,7 @@ int pl_to_pod(struct __sk_buff *skb)
 	      ?: recognise_edt(&p)
 	      ?: parse(&p, TO_POD)
 	      ?: limit_arriving(&p)
+	      ?: write_learned_mac(&p)
 	      ?: receive(&p);
 	/* clang-format on */
 

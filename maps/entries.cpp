@@ -2,6 +2,7 @@
 #include "maps/entries.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace podlane {
 
@@ -24,11 +25,27 @@ interface make_interface(const endpoint &record) {
 address make_address(const endpoint &record) {
     address value{};
     value.ifindex = record.ifindex;
-    value.flags = record.flags;
+    value.flags = record.flags & ~std::uint32_t{INTERFACE_MAC_LEARNED};
     value.mtu = record.mtu;
     std::ranges::copy(record.pod_mac, value.pod_mac);
     std::ranges::copy(record.host_mac, value.host_mac);
     return value;
+}
+
+bool take_learned_mac(const interface &entry, endpoint &record) {
+    if ((entry.flags & INTERFACE_MAC_LEARNED) == 0 ||
+        ((record.flags & INTERFACE_MAC_LEARNED) != 0 && std::ranges::equal(entry.pod_mac, record.pod_mac)))
+        return false;
+    record.flags |= INTERFACE_MAC_LEARNED;
+    std::ranges::copy(entry.pod_mac, record.pod_mac);
+    return true;
+}
+
+bool is_entry_of(const endpoint &record, address entry) {
+    const address expected = make_address(record);
+    if ((record.flags & INTERFACE_MAC_LEARNED) != 0)
+        std::ranges::copy(expected.pod_mac, entry.pod_mac);
+    return std::memcmp(&entry, &expected, sizeof entry) == 0;
 }
 
 } // namespace podlane

@@ -28,6 +28,8 @@ constexpr auto kFlags = std::to_array<FlagWord>({
     {INTERFACE_APART, "apart"},
     {INTERFACE_NO_DEFAULT_IPV4, "no-default-ipv4"},
     {INTERFACE_NO_DEFAULT_IPV6, "no-default-ipv6"},
+    {INTERFACE_ROUTED, "routed"},
+    {INTERFACE_MAC_LEARNED, "mac-learned"},
     {INTERFACE_POD_RULES, "pod-rules"},
     {INTERFACE_BRIDGED, "bridged"},
     {INTERFACE_ETHER_LLC, "ether-llc"},

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
+#include "loader/pins.hpp"
+#include "maps/entries.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/foreign_qdisc.hpp"
 #include "plugin/ipam.hpp"
+#include "plugin/pod_mac.hpp"
 #include "plugin/verbs.hpp"
 #include "plugin/verify.hpp"
 
@@ -12,6 +15,18 @@ Error gone(std::string sentence) {
     return {ErrorCode::check_failed, std::move(sentence),
             "podlanectl repair puts it back if it can; otherwise delete the pod's sandbox, and the runtime creates a "
             "new one"};
+}
+
+Result<void> follow_later_plugins(const cni::Request &request, const Tables &tables, net::Netlink &host,
+                                  net::Netlink &inside, const endpoint_key &key, endpoint &record) {
+    const auto link = TRY(net::find_link(inside, request.ifname));
+    if (!link)
+        return {};
+    const Lock lock = TRY(Lock::shared(request.config.bpffs));
+    TRY(tables.check_generation(request.config.bpffs));
+    if (const auto entry = TRY(tables.interfaces.find(record.ifindex)))
+        take_learned_mac(*entry, record);
+    return follow_pod_link(tables, host, key, record, *link);
 }
 
 } // namespace
@@ -25,13 +40,15 @@ Result<std::string> check(const cni::Request &request) {
     const Tables tables = TRY(Tables::open(request.config.bpffs));
     net::Netlink host = TRY(net::Netlink::open());
     look_behind_last_adds(request.config, tables, host);
-    const auto record = TRY(tables.endpoints.find(TRY(make_endpoint_key(request.container_id, request.ifname))));
+    const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
+    auto record = TRY(tables.endpoints.find(key));
     if (!record)
         return gone("the entry of container " + request.container_id + ", " + request.ifname +
                     " in " PODLANE_MAP_ENDPOINTS " is gone");
     if (record->netns_inode != pod.inode())
         return gone("CNI_NETNS " + request.netns + " is not the namespace the container was set up in");
     net::Netlink inside = TRY(net::Netlink::open_in(pod));
+    TRY(follow_later_plugins(request, tables, host, inside, key, *record));
     TRY(Verifier(host, tables).verify(request, *record, inside));
     return std::string{};
 }

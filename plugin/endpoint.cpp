@@ -256,9 +256,9 @@ Result<void> check_entries(const Tables &tables, const cni::Config &config, cons
     const auto known = TRY(tables.interfaces.find(ifindex));
     if (!known || !same(*known, entries.interface_entry))
         return gone(of_veth + PODLANE_MAP_INTERFACES " is gone or wrong");
-    for (const auto &[key, value] : entries.addresses) {
+    for (const auto &[key, expected] : entries.addresses) {
         const auto owner = TRY(tables.addresses.find(key));
-        if (!owner || !same(*owner, value))
+        if (!owner || !is_entry_of(record, *owner))
             return gone("the entry of " + to_string(key.addr) + " in " PODLANE_MAP_ADDRESSES " is gone or wrong");
     }
     if (TRY(tables.counters.find(ifindex)).empty())

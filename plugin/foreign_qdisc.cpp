@@ -7,6 +7,7 @@
 #include "maps/history.hpp"
 #include "plugin/log.hpp"
 #include "plugin/peer_interfaces.hpp"
+#include "plugin/pod_mac.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -22,6 +23,7 @@ constexpr std::uint64_t kChainNs = 10'000'000'000;
 Result<void> look_at(const operation &call, const Tables &tables, net::Netlink &host) {
     const endpoint_key key =
         TRY(make_endpoint_key(std::string(field_text(call.container_id)), std::string(field_text(call.ifname))));
+    TRY(follow_announced_mac(tables, host, key));
     const auto record = TRY(tables.endpoints.find(key));
     if (!record)
         return {};
@@ -86,7 +88,7 @@ Result<void> leave_fast_path(const Tables &tables, const endpoint_key &key) {
 
 void look_behind_last_adds(const cni::Config &config, const Tables &tables, net::Netlink &host) {
     if (auto looked = look_at_last_adds(config, tables, host); !looked)
-        log(cni::Log::Level::warning, "looking for qdiscs of other programs: " + looked.error().message);
+        log(cni::Log::Level::warning, "looking for what later plugins did: " + looked.error().message);
 }
 
 } // namespace podlane

@@ -41,7 +41,11 @@ Result<void> add_routes_of(const endpoint &sibling, const Tables &tables, std::v
     return {};
 }
 
-bool is_same(const source_route &a, const source_route &b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+// The MAC may be one that the interface had before: a packet that is handed over is not judged by it.
+bool is_same(source_route a, const source_route &b) {
+    std::ranges::copy(b.pod_mac, a.pod_mac);
+    return std::memcmp(&a, &b, sizeof a) == 0;
+}
 
 bool takes_part(const endpoint &record, std::uint64_t netns_inode) {
     return record.netns_inode == netns_inode && record.ifindex != 0 && (record.flags & INTERFACE_APART) == 0;
@@ -53,6 +57,8 @@ Result<void> change_flag(const Tables &tables, const endpoint_key &key, interfac
     auto record = TRY(tables.endpoints.find(key));
     if (!record)
         return {};
+    if (const auto entry = TRY(tables.interfaces.find(record->ifindex)))
+        take_learned_mac(*entry, *record);
     record->flags = on ? record->flags | flag : record->flags & ~std::uint32_t{flag};
     TRY(tables.endpoints.replace(key, *record));
     TRY(tables.interfaces.replace(record->ifindex, make_interface(*record)));

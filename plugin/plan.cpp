@@ -130,8 +130,12 @@ void plan_pod(const cni::Request &request, Plan &plan) {
     for (const ip_addr &addr : plan.addresses)
         plan.pod_addresses.push_back({host_prefix(addr), net::kNoDad, net::kScopeGlobal});
     plan.pod_settings = pod_settings_of(request.config, plan);
+    // The kernel announces the addresses when a later plugin changes the MAC, so that the program learns it.
+    if (std::ranges::any_of(plan.addresses, is_ipv4))
+        plan.pod_settings.push_back({{"net", "ipv4", "conf", request.ifname, "arp_notify"}, "1"});
     if (is_none(plan.link_local))
         return;
+    plan.pod_settings.push_back({{"net", "ipv6", "conf", request.ifname, "ndisc_notify"}, "1"});
     plan.pod_addresses.push_back({{plan.link_local, 64}, net::kNoDad, net::kScopeLink});
     plan.pod_settings.push_back({{"net", "ipv6", "conf", request.ifname, "disable_ipv6"}, "0"});
 }
@@ -188,6 +192,8 @@ std::uint32_t flags_beside(const cni::Request &request, const AdoptedPair &pair,
         flags &= ~(std::uint32_t{INTERFACE_FAST_LOCAL} | INTERFACE_FAST_UPLINK);
     if (pair.is_bridge_port)
         flags &= ~std::uint32_t{INTERFACE_FAST_LOCAL};
+    else
+        flags |= INTERFACE_ROUTED;
     if (pair.router_mac == Mac{})
         flags = (flags & ~std::uint32_t{INTERFACE_FAST_UPLINK}) | INTERFACE_BRIDGED;
     return flags;
@@ -363,7 +369,7 @@ Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease
     plan.host_mac = kHostMac;
     plan.mtu = config.mtu.value_or(node.mtu);
     plan.mtu = std::min(plan.mtu, config.pod_mtu.value_or(plan.mtu));
-    plan.flags = interface_flags_of(config, plan.addresses.size()) | INTERFACE_GATEWAY | node.flags;
+    plan.flags = interface_flags_of(config, plan.addresses.size()) | INTERFACE_GATEWAY | INTERFACE_ROUTED | node.flags;
     plan.result = lease;
     add_configured(config, plan);
     const bool has_ipv4 = std::ranges::any_of(plan.addresses, is_ipv4);

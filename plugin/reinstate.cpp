@@ -5,6 +5,7 @@
 #include "loader/net/address.hpp"
 #include "loader/net/link.hpp"
 #include "loader/pace.hpp"
+#include "maps/entries.hpp"
 #include "maps/errors.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/announcement.hpp"
@@ -14,6 +15,7 @@
 #include "plugin/network.hpp"
 #include "plugin/peer_interfaces.hpp"
 #include "plugin/plan.hpp"
+#include "plugin/pod_mac.hpp"
 #include "plugin/restore.hpp"
 #include "plugin/state.hpp"
 
@@ -35,6 +37,15 @@ Mac mac_of(const std::uint8_t (&bytes)[6]) {
     Mac mac{};
     std::ranges::copy(bytes, mac.begin());
     return mac;
+}
+
+// The interface keeps a MAC that a later plugin or a process in the container gave it, if only its own link knows it.
+Result<void> follow_pod(Whole &of, const Tables &tables) {
+    const endpoint_key key = TRY(make_endpoint_key(of.request.container_id, of.request.ifname));
+    if (const auto entry = TRY(tables.interfaces.find(of.entry.ifindex)))
+        take_learned_mac(*entry, of.entry);
+    const auto link = TRY(net::find_link(of.inside, of.request.ifname));
+    return link ? follow_pod_link(tables, of.host, key, of.entry, *link) : Result<void>{};
 }
 
 Result<Whole> open_whole(const AttachmentRecord &record, const Tables &tables) {
@@ -64,7 +75,7 @@ Result<void> put_back_in_pod(Whole &of, const Plan &plan) {
         return Error{ErrorCode::missing, "interface " + of.request.ifname + " is gone from the container",
                      "delete the pod's sandbox; the runtime creates a new one"};
     net::LinkChange change{.up = true};
-    if (link->mac != mac_of(of.entry.pod_mac))
+    if (link->mac != mac_of(of.entry.pod_mac) && (of.entry.flags & INTERFACE_ROUTED) == 0)
         change.mac = mac_of(of.entry.pod_mac);
     TRY(net::set_link(of.inside, ifindex, change));
     for (const net::Address &one : plan.pod_addresses)
@@ -119,6 +130,7 @@ Result<void> put_back(Whole &of, const Tables &tables, Rollback &rollback) {
     const NetworkPlan network = TRY(plan_network(of.request.config, TRY(network_facts(of.request.config, way))));
     TRY(enter_network(of.request, network, tables, of.host, rollback));
     Errors errors;
+    errors.add(follow_pod(of, tables));
     errors.add(put_missing_entries(tables, of.request.config, of.entry));
     errors.add(attach_programs(of.request.config.bpffs, of.entry.ifindex,
                                of.entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact));

@@ -3,6 +3,7 @@
 
 #include "loader/edt.hpp"
 #include "loader/object.hpp"
+#include "maps/entries.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/in_pod_rules.hpp"
@@ -70,7 +71,10 @@ Result<void> check_links(Checked &c) {
     const bool bound = (c.record.flags & INTERFACE_ANTI_SPOOF) != 0;
     if (bound && !std::ranges::equal(pod.mac, c.record.pod_mac))
         return gone("interface " + c.request.ifname + " of the container has MAC " + to_string(pod.mac) +
-                    ", which antiSpoof does not let through");
+                    ", which antiSpoof does not let through" +
+                    ((c.record.flags & INTERFACE_ROUTED) == 0
+                         ? "; a plugin that sets the MAC must be in front of Podlane in the list"
+                         : ""));
     return {};
 }
 
@@ -91,7 +95,10 @@ Result<bool> leads_to_host_veth(Checked &c, const net::RouteSpec &route) {
     if (!route.gateway)
         return false;
     const auto neighbour = TRY(net::find_neighbour(c.pod, c.record.pod_ifindex, *route.gateway));
-    return neighbour && neighbour->permanent && std::ranges::equal(neighbour->mac, c.record.host_mac);
+    if ((c.record.flags & INTERFACE_MAC_LEARNED) != 0 && (!neighbour || neighbour->mac == Mac{}))
+        return true; // the program answers for it
+    return neighbour && (neighbour->permanent || (c.record.flags & INTERFACE_MAC_LEARNED) != 0) &&
+           std::ranges::equal(neighbour->mac, c.record.host_mac);
 }
 
 // multus removes the default routes of all interfaces but the one that is asked for; a gateway may be in a subnet of
@@ -129,9 +136,14 @@ Result<void> check_pod_routes(Checked &c, const Plan &plan) {
     return {};
 }
 
+// The container's kernel forgets its neighbours when the MAC changes; the program answers for them from then on, and
+// writes the new MAC into what the host stack delivers.
 Result<void> check_neighbours(Checked &c, const Plan &plan) {
+    const bool has_learned_mac = (c.record.flags & INTERFACE_MAC_LEARNED) != 0;
     for (const net::Neighbour &gateway : plan.pod_neighbours) {
         const auto found = TRY(net::find_neighbour(c.pod, c.record.pod_ifindex, gateway.addr));
+        if (has_learned_mac && (!found || found->mac == Mac{} || found->mac == gateway.mac))
+            continue;
         if (!found || !found->permanent || found->mac != gateway.mac)
             return gone("the permanent neighbour " + to_string(gateway.addr) + " is gone from the container");
     }
@@ -139,7 +151,7 @@ Result<void> check_neighbours(Checked &c, const Plan &plan) {
         const auto found = TRY(net::find_neighbour(c.host, c.record.ifindex, pod.addr));
         if (!found || !found->permanent)
             return gone("the host's permanent neighbour " + to_string(pod.addr) + " is gone from " + c.host_ifname());
-        if (!std::ranges::equal(found->mac, c.record.pod_mac))
+        if (!has_learned_mac && !std::ranges::equal(found->mac, c.record.pod_mac))
             return gone("the host's neighbour " + to_string(pod.addr) + " on " + c.host_ifname() + " has MAC " +
                         to_string(found->mac) + ", which is not the container's");
     }
@@ -249,7 +261,10 @@ Result<void> Verifier::check_network_once(const cni::Request &request, const end
     return {};
 }
 
-Result<void> Verifier::verify(const cni::Request &request, const endpoint &record, net::Netlink &pod) {
+Result<void> Verifier::verify(const cni::Request &request, const endpoint &stored, net::Netlink &pod) {
+    endpoint record = stored;
+    if (const auto entry = TRY(tables_.interfaces.find(record.ifindex)))
+        take_learned_mac(*entry, record);
     Checked c{request, record, host_, pod};
     if (record.ifindex == 0)
         return check_in_pod_rules(c);

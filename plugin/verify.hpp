@@ -25,10 +25,10 @@ class Verifier {
     Verifier(net::Netlink &host, const Tables &tables, FindAttached find_attached = &attached)
         : host_(host), tables_(tables), find_attached_(std::move(find_attached)) {}
 
-    // `request` has the result of the ADD as its prev_result; `record` is the entry in endpoints_v1; `pod` is a socket
+    // `request` has the result of the ADD as its prev_result; `stored` is the entry in endpoints_v1; `pod` is a socket
     // in the container's namespace. ErrorCode::check_failed names the first difference that no later plugin may rightly
     // have made, and the way out.
-    Result<void> verify(const cni::Request &request, const endpoint &record, net::Netlink &pod);
+    Result<void> verify(const cni::Request &request, const endpoint &stored, net::Netlink &pod);
 
   private:
     Result<void> check_programs(const std::string &root, const endpoint &record);

@@ -54,9 +54,14 @@ enum interface_flags {
 	/* The container had a default route of the family by another interface: the endpoint has none. */
 	INTERFACE_NO_DEFAULT_IPV4 = 1 << 25,
 	INTERFACE_NO_DEFAULT_IPV6 = 1 << 26,
+	/* No bridge carries the endpoint's frames: its MAC is known on its own link only, and may change. */
+	INTERFACE_ROUTED = 1 << 27,
+	/* The MAC is not the one of the ADD: the endpoint has announced another. */
+	INTERFACE_MAC_LEARNED = 1 << 28,
 };
 
-/* Written once by ADD, erased by DEL, read for every packet: one cache line. */
+/* Written by ADD and, when the endpoint announces another MAC, by the program; erased by DEL; read for every packet:
+ * one cache line. */
 struct interface {
 	__u32 network;       /* network_id() of the network's name */
 	__u32 flags;         /* enum interface_flags */

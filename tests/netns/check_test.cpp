@@ -64,7 +64,6 @@ const std::vector<NetworkFault> kNetworkFaults = {
                  "ip link del @host; ip link add @host type veth peer name eth0 netns @netns", "@host"},
     NetworkFault{"PodLinkRenamed", "pod ip link set eth0 down; pod ip link set eth0 name other",
                  "eth0 is gone from the container"},
-    NetworkFault{"PodMacChanged", "pod ip link set eth0 address 02:00:00:00:00:99", "02:00:00:00:00:99"},
     NetworkFault{"HostMacChanged", "ip link set @host address 02:00:00:00:00:99", "@host has MAC 02:00:00:00:00:99"},
     NetworkFault{"AddressGoneV4", "pod ip addr del @v4/32 dev eth0", "address @v4 is gone"},
     NetworkFault{"AddressGoneV6", "pod ip addr del @v6/128 dev eth0", "address @v6 is gone"},

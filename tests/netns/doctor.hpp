@@ -267,7 +267,10 @@ constexpr std::array kFaults = {
     Fault{"PodLinkDown", "pod-link", "eth0 in the container is down", true,
           [](Doctor &d) { d.in_pod("ip link set eth0 down"); }}, // and the kernel takes its routes away
     Fault{"PodMacChanged", "pod-link", "02:00:00:00:00:99", true,
-          [](Doctor &d) { d.in_pod("ip link set eth0 address 02:00:00:00:00:99"); }},
+          [](Doctor &d) { // and its kernel does not announce it
+              d.in_pod("sysctl -qw net.ipv4.conf.eth0.arp_notify=0 net.ipv6.conf.eth0.ndisc_notify=0");
+              d.in_pod("ip link set eth0 address 02:00:00:00:00:99");
+          }},
     Fault{"PodAddressGone", "pod-address", "2001:db8:9:", true,
           [](Doctor &d) { d.in_pod("ip addr del " + d.made_.text6() + "/128 dev eth0"); }},
     Fault{"PodNeighbourGone", "pod-neighbour", "169.254.1.1 is gone", true,

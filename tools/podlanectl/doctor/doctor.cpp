@@ -6,6 +6,7 @@
 #include "loader/object.hpp"
 #include "loader/record.hpp"
 #include "loader/upgrade.hpp"
+#include "maps/entries.hpp"
 #include "plugin/reinstate.hpp"
 #include "tools/podlanectl/doctor/nouns.hpp"
 #include "tools/podlanectl/views/decode.hpp"
@@ -222,6 +223,14 @@ Result<std::uint32_t> pinned_id(const std::string &root, const char *program) {
     return TRY(program_facts(TRY(open_program(root, program)).get())).id;
 }
 
+// The next CNI call writes into the records what the programs have learned.
+Result<void> take_learned_macs(NodeView &node) {
+    for (auto &[key, record] : node.endpoints)
+        if (const auto entry = TRY(node.live->interfaces.find(record.ifindex)))
+            take_learned_mac(*entry, record);
+    return {};
+}
+
 Result<Examined> examine(const Selection &selection, const std::string &state_directory, const World &world) {
     NodeView node{world, std::make_unique<net::Netlink>(TRY(net::Netlink::open())), state_directory};
     Examined examined;
@@ -235,6 +244,7 @@ Result<Examined> examine(const Selection &selection, const std::string &state_di
         node.uplinks = TRY(read_uplinks(world));
         node.live = TRY(LiveState::open(world.bpffs));
         node.tables = TRY(Tables::open(world.bpffs, Access::read_only));
+        TRY(take_learned_macs(node));
     }
     for (net::Link &link : TRY(net::list_links(*node.host)))
         node.interface_names.emplace(link.ifindex, std::move(link.name));

@@ -93,9 +93,15 @@ Result<void> look_at_pod_link(const EndpointView &e, Findings &findings) {
     }
     if (!e.pod_link->up)
         report(findings, pod_place(e) + " is down", in_pod(e, set_up(e.pod_link->ifindex)));
-    if ((e.record.flags & INTERFACE_ANTI_SPOOF) != 0 && !std::ranges::equal(e.pod_link->mac, e.record.pod_mac))
-        report_by_record(findings,
-                         pod_place(e) + " has MAC " + to_string(e.pod_link->mac) + ", which anti-spoofing drops");
+    if (std::ranges::equal(e.pod_link->mac, e.record.pod_mac))
+        return {};
+    const std::string has = pod_place(e) + " has MAC " + to_string(e.pod_link->mac);
+    if ((e.record.flags & INTERFACE_ROUTED) != 0)
+        report_by_record(findings, has + ", which it has not announced: packets to it are sent to another");
+    else if ((e.record.flags & INTERFACE_ANTI_SPOOF) != 0)
+        findings.push_back(
+            {.what = has + ", which anti-spoofing drops",
+             .remedy = "put the plugin that sets it (tuning) in front of podlane in the list, and delete the sandbox"});
     return {};
 }
 
@@ -131,7 +137,9 @@ Result<void> look_at_pod_neighbours(const EndpointView &e, Findings &findings) {
         if (!has_family(e, ipv4))
             continue;
         const auto found = TRY(net::find_neighbour(*e.pod, e.pod_link->ifindex, addr));
-        if (!found || !found->permanent || found->mac != kHostMac)
+        const bool is_resolved = (e.record.flags & INTERFACE_MAC_LEARNED) != 0 && // the kernel forgot it, and asks
+                                 (!found || found->mac == Mac{} || found->mac == kHostMac);
+        if (!is_resolved && (!found || !found->permanent || found->mac != kHostMac))
             report(findings, "the permanent neighbour " + to_string(addr) + " is gone from " + pod_place(e),
                    in_pod(e, [addr, ifindex = e.pod_link->ifindex](net::Netlink &pod) {
                        return net::put_neighbour(pod, ifindex, addr, kHostMac);
@@ -174,7 +182,8 @@ Result<void> look_at_host_neighbours(const EndpointView &e, Findings &findings) 
     std::ranges::copy(e.record.pod_mac, mac.begin());
     for (const ip_addr &addr : addresses_in(e.record)) {
         const auto found = TRY(net::find_neighbour(*e.node.host, e.record.ifindex, addr));
-        if (!found || !found->permanent || found->mac != mac)
+        const bool is_right = found && (found->mac == mac || (e.record.flags & INTERFACE_MAC_LEARNED) != 0);
+        if (!is_right || !found->permanent)
             report(findings,
                    "the host's permanent neighbour " + to_string(addr) + " on " + e.host_ifname() +
                        (found ? " has MAC " + to_string(found->mac) : " is gone"),
@@ -255,7 +264,7 @@ Result<void> look_at_address_entries(const EndpointView &e, Findings &findings) 
     for (const ip_addr &addr : addresses_in(e.record)) {
         const address_key key{e.record.network, addr};
         const auto owner = TRY(e.node.live->addresses.find(key));
-        if (owner && same(*owner, expected))
+        if (owner && is_entry_of(e.record, *owner))
             continue;
         Finding &finding = findings.emplace_back();
         finding.what = "the entry of " + to_string(addr) + " in " PODLANE_MAP_ADDRESSES " is " +

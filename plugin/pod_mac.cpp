@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/pod_mac.hpp"
+
+#include "loader/net/neighbour.hpp"
+#include "maps/entries.hpp"
+#include "plugin/log.hpp"
+
+#include <algorithm>
+
+namespace podlane {
+namespace {
+
+// The entries first: what dies in between is found again by the record.
+Result<void> store(const Tables &tables, net::Netlink &host, const endpoint_key &key, const endpoint &record) {
+    Mac mac{};
+    std::ranges::copy(record.pod_mac, mac.begin());
+    TRY(tables.interfaces.replace(record.ifindex, make_interface(record)));
+    for (const ip_addr &addr : addresses_in(record)) {
+        if (const auto owner = TRY(tables.addresses.find({record.network, addr}));
+            owner && owner->ifindex == record.ifindex)
+            TRY(tables.addresses.replace({record.network, addr}, make_address(record)));
+        if ((record.flags & INTERFACE_GATEWAY) != 0)
+            TRY(net::put_neighbour(host, record.ifindex, addr, mac));
+    }
+    TRY(tables.endpoints.replace(key, record));
+    log(cni::Log::Level::info, "the interface behind " + std::string(field_text(record.host_ifname)) + " has MAC " +
+                                   to_string(mac) + " and MTU " + std::to_string(record.mtu) + " now");
+    return {};
+}
+
+// Packets that are too large for the container's interface would be lost in the veth pair.
+Result<bool> follow_mtu(net::Netlink &host, const net::Link &pod, endpoint &record) {
+    if (pod.mtu == record.mtu)
+        return false;
+    if ((record.flags & INTERFACE_GATEWAY) != 0)
+        TRY(net::set_link(host, record.ifindex, {.mtu = pod.mtu}));
+    record.mtu = pod.mtu;
+    return true;
+}
+
+} // namespace
+
+Result<void> follow_announced_mac(const Tables &tables, net::Netlink &host, const endpoint_key &key) {
+    auto record = TRY(tables.endpoints.find(key));
+    if (!record || record->ifindex == 0)
+        return {};
+    const auto entry = TRY(tables.interfaces.find(record->ifindex));
+    return entry && take_learned_mac(*entry, *record) ? store(tables, host, key, *record) : Result<void>{};
+}
+
+Result<void> follow_pod_link(const Tables &tables, net::Netlink &host, const endpoint_key &key, endpoint &record,
+                             const net::Link &pod) {
+    if ((record.flags & INTERFACE_ROUTED) == 0 || record.ifindex == 0 || record.pod_ifindex != pod.ifindex)
+        return {};
+    bool is_changed = TRY(follow_mtu(host, pod, record));
+    if (!std::ranges::equal(pod.mac, record.pod_mac)) {
+        record.flags |= INTERFACE_MAC_LEARNED;
+        std::ranges::copy(pod.mac, record.pod_mac);
+        is_changed = true;
+    }
+    return is_changed ? store(tables, host, key, record) : Result<void>{};
+}
+
+} // namespace podlane

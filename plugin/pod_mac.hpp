@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// A later plugin of the list (tuning) may give the container's interface another MAC or MTU. On a link without a bridge
+// that concerns nobody else, and Podlane follows.
+#pragma once
+
+#include "loader/net/link.hpp"
+#include "maps/tables.hpp"
+
+namespace podlane {
+
+// What the programs learned: the record and the entries have the MAC from then on, and the host's neighbours.
+Result<void> follow_announced_mac(const Tables &tables, net::Netlink &host, const endpoint_key &key);
+// The same of the container's interface as it is; `record` is the one that is stored.
+Result<void> follow_pod_link(const Tables &tables, net::Netlink &host, const endpoint_key &key, endpoint &record,
+                             const net::Link &pod);
+
+} // namespace podlane

@@ -145,6 +145,91 @@ TEST_F(NodeTest, InstallRefusesToOverwriteWhatItDidNotWrite) {
     EXPECT_THAT(install("--subnets 198.18.2.0/24"), complains(1, {"was changed since podlanectl wrote it"}));
 }
 
+// kubectl's output, as the control plane gives it to the node.
+TEST_F(NodeTest, InstallTakesTheRangesOfTheNodeObject) {
+    const std::string file = node_.dir() + "/node.json";
+    const auto from = [&](const Json &spec) {
+        std::ofstream(file) << Json{{"apiVersion", "v1"}, {"kind", "Node"}, {"spec", spec}};
+        return install("--from-node " + file);
+    };
+    EXPECT_THAT(
+        from({{"podCIDR", "198.18.3.0/24"}, {"podCIDRs", {"198.18.3.0/24", "2001:db8:3::/64"}}}),
+        prints(0, {"node object: " + file + " has range 198.18.3.0/24,2001:db8:3::/64", "wrote " + conflist()}));
+    const Json ranges = Json::parse(read_file(conflist())).at("plugins").at(0).at("ipam").at("ranges");
+    EXPECT_EQ(ranges, Json::parse(R"([[{"subnet": "198.18.3.0/24"}], [{"subnet": "2001:db8:3::/64"}]])"));
+    EXPECT_THAT(from({{"podCIDR", "198.18.4.0/24"}}), prints(0));
+    for (const auto &[spec, says] : std::vector<std::pair<Json, std::string>>{
+             {Json::object(), "no spec.podCIDRs"},
+             {{{"podCIDRs", {"everything"}}}, "spec.podCIDRs[0] is \"everything\""},
+             {{{"podCIDRs", {"0.0.0.0/0"}}}, "spec.podCIDRs[0]"},
+             {{{"podCIDRs", {"198.18.4.1/24"}}}, "spec.podCIDRs[0]"},
+             {{{"podCIDRs", {"198.18.4.0/24", "198.18.5.0/24"}}}, "spec.podCIDRs[1] is a second range"},
+             {{{"podCIDRs", "198.18.4.0/24"}}, "spec.podCIDRs"},
+             {{{"podCIDRs", {7}}}, "spec.podCIDRs[0]"},
+             {{{"podCIDR", "224.0.0.0/8"}}, "spec.podCIDR"}})
+        EXPECT_THAT(from(spec), complains(1, {says, "hint: "})) << spec;
+    std::ofstream(file) << "{\"kind\": \"List\"}";
+    EXPECT_THAT(install("--from-node " + file), complains(1, {"is a \"List\", expected a Node", "kubectl get node"}));
+    EXPECT_THAT(install("--from-node " + file + " --subnets 198.18.1.0/24"), complains(2, {"--from-node"}));
+    EXPECT_THAT(read_file(conflist()), HasSubstr("198.18.4.0/24")) << "what is refused changes nothing";
+}
+
+TEST_F(NodeTest, InstallDryRunWritesNothing) {
+    EXPECT_THAT(install("--subnets 198.18.1.0/24 --dry-run"),
+                prints(0, {"would write " + bin() + "/podlane", "would write " + conflist(), "198.18.1.0/24"}));
+    EXPECT_TRUE(fs::is_empty(bin()));
+    EXPECT_TRUE(fs::is_empty(conf()));
+}
+
+// What was there is kept as it is, and is the runtime's again after uninstall.
+TEST_F(NodeTest, InstallGoesInFrontOfAnothersNetworkAndBack) {
+    const std::string theirs = conf() + "/10-flannel.conflist";
+    const std::string text = R"({"name": "cbr0", "cniVersion": "0.3.1", "plugins": [{"type": "flannel"}]})";
+    std::ofstream(theirs) << text;
+    for (int i = 0; i < 2; ++i)
+        EXPECT_THAT(install("--subnets 198.18.1.0/24"), prints(0, {theirs + " (flannel), kept behind 00-podlane"}));
+    EXPECT_FALSE(fs::exists(conflist()));
+    EXPECT_EQ(read_file(theirs), text);
+    EXPECT_THAT(uninstall(), prints(0, {"the runtime uses " + theirs + " for new pods"}));
+    EXPECT_FALSE(fs::exists(conf() + "/00-podlane.conflist"));
+    EXPECT_EQ(read_file(theirs), text);
+    // Nothing can be in front of this one.
+    fs::rename(theirs, conf() + "/00-a.conflist");
+    EXPECT_THAT(install("--subnets 198.18.1.0/24"), complains(1, {"00-a.conflist is in front", "hint: "}));
+}
+
+TEST_F(NodeTest, InstallChainsIntoAnothersNetwork) {
+    EXPECT_THAT(install("--mode chained"), complains(1, {"there is no network in " + conf(), "hint: "}));
+    const std::string theirs = conf() + "/20-theirs.conflist";
+    const Json list = {{"cniVersion", "1.0.0"},
+                       {"name", "theirs"},
+                       {"plugins",
+                        {{{"type", "ptp"}, {"ipMasq", true}, {"ipam", node_.ipam()}},
+                         {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}}}}};
+    std::ofstream(theirs) << list;
+    for (int i = 0; i < 2; ++i)
+        ASSERT_EQ(install("--mode chained --fast-path local").rc, 0);
+    const Json plugins = Json::parse(read_file(conflist())).at("plugins");
+    ASSERT_EQ(plugins.size(), 3U);
+    EXPECT_EQ(plugins.at(0), list.at("plugins").at(0));
+    EXPECT_EQ(plugins.at(1).at("type"), "podlane");
+    EXPECT_EQ(plugins.at(1).at("fastPath"), "local");
+    EXPECT_EQ(plugins.at(2), list.at("plugins").at(1));
+    // The runtime's order of calls.
+    Chain chain(node_, {plugins.at(0), plugins.at(1)});
+    const auto container = node_.container();
+    EXPECT_THAT(chain.add(*container), succeeds());
+    EXPECT_THAT(chain.check(*container), succeeds());
+    EXPECT_THAT(chain.del(*container), succeeds());
+    EXPECT_THAT(install("--mode chained --subnets 198.18.1.0/24"), complains(2, {"--mode chained takes addresses"}));
+    for (const char *bad :
+         {"", "[]", "{\"plugins\": 7}", "{\"plugins\": [{}]}", "{\"plugins\": [7, {\"type\": \"a\"}]}"}) {
+        std::ofstream(theirs) << bad;
+        EXPECT_EQ(install("--mode chained").rc, 1) << bad;
+    }
+    EXPECT_THAT(read_file(conflist()), HasSubstr("portmap")) << "what is refused changes nothing";
+}
+
 TEST_F(NodeTest, InstallRefusesWrongOptions) {
     for (const auto &[more, says] :
          {std::pair{"", "install needs --subnets"}, std::pair{"--subnets 198.18.1.0", "is not a prefix"},

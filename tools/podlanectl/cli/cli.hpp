@@ -62,6 +62,8 @@ enum class Opt : unsigned {
     mtu,
     plugin,
     state_dir,
+    from_node,
+    mode,
     count
 };
 

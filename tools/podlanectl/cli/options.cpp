@@ -41,6 +41,8 @@ constexpr std::array<Option, static_cast<std::size_t>(Opt::count)> kOptions = {{
     {Opt::dry_run, '\0', "dry-run", "", "print what would be done, and change nothing"},
     {Opt::subnets, '\0', "subnets", "PREFIXES", "addresses of this node's pods, separated by commas"},
     {Opt::cluster_cidrs, '\0', "cluster-cidrs", "PREFIXES", "addresses of pods on all nodes: \"clusterCIDRs\""},
+    {Opt::from_node, '\0', "from-node", "FILE", "the node's object: its spec.podCIDRs, instead of --subnets"},
+    {Opt::mode, '\0', "mode", "WORD", "main, or chained: behind the network that the runtime uses (default: main)"},
     {Opt::uplinks, '\0', "uplinks", "NAMES", "interfaces or patterns, separated by commas: \"uplinks\""},
     {Opt::fast_path, '\0', "fast-path", "WORD", "on, local or off: \"fastPath\""},
     {Opt::no_masquerade, '\0', "no-masquerade", "", "without \"ipMasq\": the network routes the pods' addresses"},

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 // install: copies the plugin and writes a configuration list for the runtime.
+#include "loader/net/link.hpp"
+#include "loader/process.hpp"
 #include "maps/ip.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/node/installed.hpp"
+#include "tools/podlanectl/node/node_object.hpp"
 #include "tools/podlanectl/node/nouns.hpp"
 
 #include <unistd.h>
@@ -10,6 +13,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
+#include <optional>
+#include <utility>
 
 namespace podlane::ctl {
 namespace {
@@ -17,6 +23,8 @@ namespace {
 using output::Array;
 using output::Object;
 using output::Value;
+
+constexpr const char *kFlannelSubnet = "/run/flannel/subnet.env";
 
 std::vector<std::string> split(const std::string &text) {
     std::vector<std::string> parts;
@@ -38,18 +46,65 @@ Result<std::vector<std::string>> prefixes(const Call &call, Opt option, std::str
     return all;
 }
 
-// host-local takes an address of each set of ranges: one a family.
-Result<Object> ipam_of(const Call &call) {
-    Array ranges;
-    for (const std::string &subnet : TRY(prefixes(call, Opt::subnets, "subnets")))
-        ranges.emplace_back(Array{Object{{"subnet", subnet}}});
-    if (ranges.empty())
-        return usage_error("install needs --subnets",
+// What is known of the node, and where from.
+struct Ranges {
+    std::vector<std::string> subnets{};
+    std::vector<std::string> clusters{};
+    std::optional<std::uint64_t> mtu{};
+    std::vector<std::string> story{}; // lines of the plan
+};
+
+std::string joined(const std::vector<std::string> &parts) {
+    std::string text;
+    for (const std::string &one : parts)
+        text += (text.empty() ? "" : ",") + one;
+    return text;
+}
+
+// flannel's daemon keeps the range, and what all pods have, in a file for its plugin.
+Result<void> add_flannel(const std::string &path, Ranges &ranges) {
+    const auto text = read_file(path);
+    if (!text)
+        return text.error().code == ErrorCode::missing ? Result<void>{} : text.error();
+    const FlannelSubnet flannel = TRY(read_flannel_subnet(*text, path));
+    ranges.story.push_back("flannel: " + path + " has range " + joined(flannel.subnets) + " and MTU " +
+                           (flannel.mtu ? std::to_string(*flannel.mtu) : "none"));
+    if (flannel.masquerades)
+        ranges.story.push_back("flannel masquerades: with --no-masquerade it is the only one");
+    if (ranges.subnets.empty())
+        ranges.subnets = flannel.subnets;
+    if (ranges.clusters.empty())
+        ranges.clusters = flannel.networks;
+    if (!ranges.mtu)
+        ranges.mtu = flannel.mtu;
+    return {};
+}
+
+Result<Ranges> ranges_of(const Call &call) {
+    Ranges ranges{.subnets = TRY(prefixes(call, Opt::subnets, "subnets")),
+                  .clusters = TRY(prefixes(call, Opt::cluster_cidrs, "cluster-cidrs"))};
+    if (const auto &file = call.value(Opt::from_node)) {
+        if (!ranges.subnets.empty())
+            return usage_error("--subnets and --from-node both name the pods' addresses", "give one of them");
+        ranges.subnets = TRY(pod_ranges_of_node(TRY(read_file(*file)), *file));
+        ranges.story.push_back("node object: " + *file + " has range " + joined(ranges.subnets));
+    }
+    TRY(add_flannel(kFlannelSubnet, ranges));
+    if (ranges.subnets.empty())
+        return usage_error("install needs --subnets or --from-node",
                            "the addresses of this node's pods, as in --subnets 198.18.1.0/24,2001:db8:1::/64");
+    return ranges;
+}
+
+// host-local takes an address of each set of ranges: one a family.
+Object ipam_of(const Ranges &known) {
+    Array ranges;
+    for (const std::string &subnet : known.subnets)
+        ranges.emplace_back(Array{Object{{"subnet", subnet}}});
     return Object{{"type", "host-local"}, {"ranges", ranges}};
 }
 
-Result<void> add_keys(const Call &call, Object &plugin) {
+Result<void> add_keys(const Call &call, Object &plugin, const Ranges &ranges) {
     constexpr std::array<std::string_view, 3> kFastPaths = {"on", "local", "off"};
     if (const auto &mtu = call.value(Opt::mtu)) {
         std::uint64_t number = 0;
@@ -57,6 +112,8 @@ Result<void> add_keys(const Call &call, Object &plugin) {
         if (error != std::errc{} || end != mtu->data() + mtu->size())
             return usage_error("--mtu \"" + *mtu + "\" is not a number");
         plugin.emplace_back("mtu", number);
+    } else if (ranges.mtu) {
+        plugin.emplace_back("mtu", *ranges.mtu);
     }
     if (const auto &fast = call.value(Opt::fast_path)) {
         if (std::ranges::find(kFastPaths, *fast) == kFastPaths.end())
@@ -65,24 +122,64 @@ Result<void> add_keys(const Call &call, Object &plugin) {
     }
     if (call.has(Opt::uplinks))
         plugin.emplace_back("uplinks", Value(split(*call.value(Opt::uplinks))));
-    const auto cidrs = TRY(prefixes(call, Opt::cluster_cidrs, "cluster-cidrs"));
-    if (!cidrs.empty())
-        plugin.emplace_back("clusterCIDRs", Value(cidrs));
+    if (!ranges.clusters.empty())
+        plugin.emplace_back("clusterCIDRs", Value(ranges.clusters));
     if (call.has(Opt::bpffs))
         plugin.emplace_back("bpffs", *call.value(Opt::bpffs));
     return {};
 }
 
+// What else is on the node, and what follows for Podlane.
+struct Known {
+    const char *link; // by which it is recognised
+    const char *line;
+};
+constexpr auto kKnown = std::to_array<Known>({
+    {"kube-ipvs0", "kube-proxy: IPVS mode, which is not tested: use its nftables or iptables mode"},
+    {"cilium_host",
+     "policy engine: Cilium (cilium_host) attaches programs of its own; drain the node before you change it"},
+    {"antrea-gw0",
+     "policy engine: Antrea (antrea-gw0) forwards by Open vSwitch: its policies do not hold for Podlane's pods"},
+    {"kube-bridge", "kube-router (kube-bridge): its routes and policies hold for Podlane's pods"},
+    {"vxlan.calico", "policy engine: Calico (vxlan.calico): its policies are bound to interfaces of its own pods"},
+    {"flannel.1", "flannel: VXLAN device flannel.1: add --uplinks flannel.1"},
+});
+
+// By the rules it writes; empty if there are none, or nobody who prints them.
+std::string kube_proxy_mode() {
+    const auto printed = [](const std::string &program, const std::vector<std::string> &arguments) {
+        const auto done = run_process("/usr/sbin/" + program, {}, "", arguments);
+        return done && done->exit_code == 0 ? done->out : std::string();
+    };
+    if (printed("nft", {"list", "tables"}).find(" kube-proxy") != std::string::npos)
+        return "nftables";
+    for (const char *program : {"iptables-save", "iptables-legacy-save"})
+        if (printed(program, {"-t", "nat"}).find(":KUBE-SERVICES ") != std::string::npos)
+            return "iptables";
+    return {};
+}
+
+Result<std::vector<std::string>> networks_of_node() {
+    std::vector<std::string> story;
+    if (const std::string mode = kube_proxy_mode(); !mode.empty())
+        story.push_back("kube-proxy: " + mode + " mode: Services need nothing else");
+    net::Netlink host = TRY(net::Netlink::open());
+    for (const Known &known : kKnown)
+        if (TRY(net::find_link(host, std::string(known.link))))
+            story.emplace_back(known.line);
+    return story;
+}
+
 bool has_portmap(const std::string &bin_dir) { return access((bin_dir + "/portmap").c_str(), X_OK) == 0; }
 
 // A network that works in a cluster: pods reach the outside, and get the limits and ports that they ask for.
-Result<std::string> conflist_of(const Call &call, bool with_portmap) {
+Result<std::string> main_list(const Call &call, bool with_portmap, const Ranges &ranges) {
     Object plugin = {{"type", "podlane"},
                      {"capabilities", Object{{"bandwidth", true}, {"io.kubernetes.cri.pod-annotations", true}}},
-                     {"ipam", TRY(ipam_of(call))}};
+                     {"ipam", ipam_of(ranges)}};
     if (!call.has(Opt::no_masquerade))
         plugin.emplace_back("ipMasq", true);
-    TRY(add_keys(call, plugin));
+    TRY(add_keys(call, plugin, ranges));
     Array plugins{plugin};
     if (with_portmap)
         plugins.emplace_back(Object{{"type", "portmap"}, {"capabilities", Object{{"portMappings", true}}}});
@@ -117,34 +214,106 @@ std::string line(Written how, const std::string &path) {
     return std::string(how == Written::written ? "wrote " : "unchanged: ") + path + "\n";
 }
 
+// Podlane's file is the first in the runtime's order: what was there stays, and is the first again after uninstall.
+Result<std::string_view> conflist_name(const std::vector<ForeignNetwork> &others) {
+    for (const std::string_view name : kConflists)
+        if (others.empty() || name < others.front().file)
+            return name;
+    return Error{ErrorCode::already_exists,
+                 others.front().file + " is in front of " + std::string(kConflists.back()) + " in the runtime's order",
+                 "rename it, or move it away"};
+}
+
+// What is to be written, and why.
+struct Planned {
+    std::string conflist{};
+    std::string_view name{};
+    std::vector<std::string> story{};
+};
+
+// The network's own plugins stay as they are; Podlane attaches its programs to what the first one makes.
+Result<std::string> chained_list(const Call &call, const std::string &conf_dir,
+                                 const std::vector<ForeignNetwork> &others) {
+    for (const Opt option : {Opt::subnets, Opt::from_node, Opt::no_masquerade, Opt::mtu, Opt::network})
+        if (call.has(option))
+            return usage_error("--mode chained takes addresses, name and MTU from the network that is there",
+                               "leave out --subnets, --from-node, --no-masquerade, --mtu and --network");
+    if (others.empty())
+        return Error{ErrorCode::missing, "there is no network in " + conf_dir + " to chain Podlane into",
+                     "install that one first, or use --mode main"};
+    const std::string path = conf_dir + "/" + others.front().file;
+    Object plugin = {{"type", "podlane"},
+                     {"capabilities", Object{{"bandwidth", true}, {"io.kubernetes.cri.pod-annotations", true}}}};
+    TRY(add_keys(call, plugin, {.clusters = TRY(prefixes(call, Opt::cluster_cidrs, "cluster-cidrs"))}));
+    return with_podlane_behind(TRY(read_file(path)), path, output::json_text(plugin));
+}
+
+Result<Planned> plan(const Call &call, const std::string &conf_dir, bool with_portmap) {
+    const std::string mode = call.value(Opt::mode).value_or("main");
+    if (mode != "main" && mode != "chained")
+        return usage_error("--mode \"" + mode + "\" is not main or chained");
+    std::vector<ForeignNetwork> others = networks_in(conf_dir);
+    std::erase_if(
+        others, [](const ForeignNetwork &one) { return std::ranges::find(kConflists, one.file) != kConflists.end(); });
+    Planned planned{.name = TRY(conflist_name(others))};
+    planned.story = TRY(networks_of_node());
+    for (const ForeignNetwork &one : others)
+        planned.story.push_back("network of another: " + conf_dir + "/" + one.file + " (" + joined(one.types) +
+                                "), kept behind " + std::string(planned.name));
+    if (mode == "chained") {
+        planned.conflist = TRY(chained_list(call, conf_dir, others));
+        return planned;
+    }
+    const Ranges ranges = TRY(ranges_of(call));
+    std::ranges::copy(ranges.story, std::back_inserter(planned.story));
+    planned.conflist = TRY(main_list(call, with_portmap, ranges));
+    return planned;
+}
+
 // Everything is checked before anything is written; the configuration comes last, because the runtime waits for it.
+Result<void> write_files(const std::string &bin_dir, const std::string &conf_dir, const std::string &plugin,
+                         const Planned &planned, World &world) {
+    const Written binary = TRY(install_file(bin_dir, "podlane", plugin, 0755));
+    const Written config = TRY(install_file(conf_dir, planned.name, planned.conflist, 0644));
+    world.print(line(binary, bin_dir + "/podlane") + line(config, conf_dir + "/" + std::string(planned.name)));
+    for (const std::string_view other : kConflists) // of an earlier install, when other files were there
+        if (other != planned.name && TRY(remove_file(conf_dir, other)) == Removed::removed)
+            world.print("removed " + conf_dir + "/" + std::string(other) + "\n");
+    return {};
+}
+
 Result<int> install(const Call &call, World &world) {
     const std::string bin_dir = call.value(Opt::bin_dir).value_or(std::string(kBinDir));
     const std::string conf_dir = call.value(Opt::conf_dir).value_or(std::string(kConfDir));
     const bool with_portmap = has_portmap(bin_dir);
-    const std::string conflist = TRY(conflist_of(call, with_portmap));
+    const Planned planned = TRY(plan(call, conf_dir, with_portmap));
     const std::string plugin = TRY(read_file(TRY(find_plugin(call))));
     TRY(must_be_directory(bin_dir));
     TRY(must_be_directory(conf_dir));
     TRY(check_file(bin_dir, "podlane", plugin));
-    TRY(check_file(conf_dir, kConflist, conflist));
-    const Written binary = TRY(install_file(bin_dir, "podlane", plugin, 0755));
-    const Written config = TRY(install_file(conf_dir, kConflist, conflist, 0644));
-    if (!with_portmap)
+    TRY(check_file(conf_dir, planned.name, planned.conflist));
+    for (const std::string &one : planned.story)
+        world.print(one + "\n");
+    if (call.has(Opt::dry_run))
+        world.print("would write " + bin_dir + "/podlane\nwould write " + conf_dir + "/" + std::string(planned.name) +
+                    ":\n" + planned.conflist);
+    else
+        TRY(write_files(bin_dir, conf_dir, plugin, planned, world));
+    if (!with_portmap && call.value(Opt::mode).value_or("main") == "main")
         std::fprintf(world.err, "there is no plugin portmap in %s: pods have no hostPort; install it and repeat this\n",
                      bin_dir.c_str());
-    world.print(line(binary, bin_dir + "/podlane") + line(config, conf_dir + "/" + std::string(kConflist)));
     return 0;
 }
 
 constexpr std::array<Command, 1> kCommands = {{
     {"",
-     "Copy the plugin, and write 10-podlane.conflist from the options.",
-     Opts{Opt::bin_dir, Opt::conf_dir, Opt::subnets, Opt::cluster_cidrs, Opt::uplinks, Opt::fast_path,
-          Opt::no_masquerade, Opt::mtu, Opt::network, Opt::plugin, Opt::bpffs, Opt::help},
+     "Copy the plugin, and write a configuration list from the options.",
+     Opts{Opt::bin_dir, Opt::conf_dir, Opt::subnets, Opt::from_node, Opt::mode, Opt::dry_run, Opt::cluster_cidrs,
+          Opt::uplinks, Opt::fast_path, Opt::no_masquerade, Opt::mtu, Opt::network, Opt::plugin, Opt::bpffs, Opt::help},
      {},
      "Each file is replaced atomically. If a file was not written by podlanectl, or was changed since, nothing is\n"
-     "written. --network names the network (default: pods).",
+     "written. --network names the network (default: pods). Networks of others stay behind Podlane's file, and are\n"
+     "the runtime's again after uninstall.",
      install,
      true,
      {},

@@ -4,6 +4,7 @@
 
 #include "maps/result.hpp"
 
+#include <array>
 #include <string>
 #include <string_view>
 
@@ -11,7 +12,8 @@ namespace podlane::ctl {
 
 inline constexpr std::string_view kBinDir = "/opt/cni/bin";
 inline constexpr std::string_view kConfDir = "/etc/cni/net.d";
-inline constexpr std::string_view kConflist = "10-podlane.conflist";
+// The first that is in front of the other networks in the runtime's order.
+inline constexpr std::array<std::string_view, 2> kConflists = {"10-podlane.conflist", "00-podlane.conflist"};
 
 enum class Written { written, unchanged };
 

@@ -14,6 +14,7 @@
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/node/installed.hpp"
+#include "tools/podlanectl/node/node_object.hpp"
 #include "tools/podlanectl/node/nouns.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/namespaces.hpp"
@@ -238,7 +239,10 @@ Result<int> uninstall(const Call &call, World &world) {
         return Error{ErrorCode::bpf, "no permission to detach programs", "run it as root: sudo podlanectl uninstall",
                      EPERM};
     const bool owned = TRY(owns_pins(world.bpffs));
-    TRY(remove_installed(conf_dir, kConflist, story));
+    for (const std::string_view name : kConflists)
+        TRY(remove_installed(conf_dir, name, story));
+    if (const auto left = networks_in(conf_dir); !left.empty())
+        story.lines.push_back("the runtime uses " + conf_dir + "/" + left.front().file + " for new pods");
     story.pods = TRY(count_host_veths());
     const std::string state_dir = call.value(Opt::state_dir).value_or(kStateDirectory);
     TRY(detach_node(world.bpffs, owned, state_dir, story));

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// What files of a node say about its pods: the node's object of Kubernetes, flannel's subnet.env, conflists of others.
+// All of them are parsed as hostile input.
+#pragma once
+
+#include "maps/result.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace podlane::ctl {
+
+// spec.podCIDRs (or spec.podCIDR) of `kubectl get node NAME -o json`: one prefix of each family at most.
+// An error names `what`, the key, and the way out.
+Result<std::vector<std::string>> pod_ranges_of_node(std::string_view json, const std::string &what);
+
+// What flannel's daemon wrote for its plugin.
+struct FlannelSubnet {
+    std::vector<std::string> subnets{};  // of this node's pods
+    std::vector<std::string> networks{}; // of all pods
+    std::optional<std::uint64_t> mtu{};
+    bool masquerades = false;
+};
+Result<FlannelSubnet> read_flannel_subnet(std::string_view text, const std::string &what);
+
+// A configuration of the runtime: a list, or a single plugin.
+struct ForeignNetwork {
+    std::string file{};
+    std::string name{};
+    std::vector<std::string> types{}; // of its plugins, in their order
+};
+// Of the directory, in the runtime's order; a file that cannot be read has no types.
+std::vector<ForeignNetwork> networks_in(const std::string &conf_dir);
+
+// The list with Podlane behind its first plugin. A list that has it there is returned as it is.
+Result<std::string> with_podlane_behind(std::string_view json, const std::string &what, const std::string &podlane);
+
+} // namespace podlane::ctl

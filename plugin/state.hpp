@@ -31,7 +31,7 @@ Result<bool> is_of_this_boot(const AttachmentRecord &record);
 Result<cni::Request> recorded_request(const AttachmentRecord &record);
 Result<cni::Attachment> recorded_lease(const cni::Request &request, const AttachmentRecord &record);
 
-// Leaves out the addresses of other families (IpFamily) than these; 0: all stay. An error if one has none.
+// Leaves out the addresses of other families (kIpv4, kIpv6) than these; 0: all stay. An error if one has none.
 Result<void> keep_families(std::uint32_t families, cni::Attachment &lease);
 
 // Fills in what DEL or GC were not told, or cannot read any more, from what the ADD was told.

@@ -23,8 +23,8 @@ inline constexpr std::size_t kLongestLabelValue = 256;
 // value is one.
 bool add_label(Labels &into, std::string_view key, std::string_view value);
 
-// Adds what the configuration says of the pod by the given sources (IdentitySource). Nothing here is an error: what is
-// of another form, or beyond the bounds, is left out.
+// Adds what the configuration says of the pod by the given sources (kAnnotations and the like). Nothing here is an
+// error: what is of another form, or beyond the bounds, is left out.
 void read_identity(const json::Value &document, std::uint32_t sources, PodIdentity &into);
 
 // Where the pod's groups come from: "namespace", "network", "name:X", "label:KEY", "annotation:KEY".

@@ -63,12 +63,10 @@ struct Permission {
 };
 
 // Where labels and annotations come from, beside CNI_ARGS.
-enum IdentitySource : std::uint32_t {
-    kAnnotations = 1U << 0U,
-    kLabels = 1U << 1U,
-    kMesos = 1U << 2U,
-    kCniArgs = 1U << 3U,
-};
+inline constexpr std::uint32_t kAnnotations = 1U << 0U;
+inline constexpr std::uint32_t kLabels = 1U << 1U;
+inline constexpr std::uint32_t kMesos = 1U << 2U;
+inline constexpr std::uint32_t kCniArgs = 1U << 3U;
 
 struct Interface {
     std::string name{};
@@ -188,7 +186,7 @@ struct Config {
     std::array<LimitedPrefixes, 2> limited_prefixes; // by enum limit_direction
     std::vector<ValidAttachment> valid_attachments;  // GC only
     Dns dns{};                                       // put into the result where the IPAM plugin gave none
-    std::uint32_t identity = 0;                      // IdentitySource
+    std::uint32_t identity = 0;                      // kAnnotations and the like
     std::string node_name{};                         // empty: $NODENAME, or the name of the host
     std::array<Permission, kPodSettings> pod_may{{{.granted = true}}}; // by PodSetting
     bool refuse_annotations = false; // those that set what the pod may not: an error, or ignored and logged
@@ -209,7 +207,8 @@ struct Config {
     bool operator==(const Config &) const = default;
 };
 
-enum IpFamily : std::uint32_t { kIpv4 = 1U << 0U, kIpv6 = 1U << 1U };
+inline constexpr std::uint32_t kIpv4 = 1U << 0U;
+inline constexpr std::uint32_t kIpv6 = 1U << 1U;
 
 struct Request {
     Command command = Command::version;

@@ -121,6 +121,7 @@ Result<int> group_list(const Call &call, World &world) {
         for (const std::string &group : lines_in(TRY(recorded(records, entry)).groups))
             members[group].push_back(pod_words(entry.first, entry.second));
     std::vector<GroupRow> rows;
+    rows.reserve(members.size());
     for (auto &[name, pods] : members)
         rows.push_back({name, std::move(pods)});
     world.print(output::make_table(kGroupColumns, rows));

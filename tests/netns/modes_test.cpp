@@ -32,7 +32,7 @@ class ModesTest : public VerbsTest {
     }
     // Two pods are connected by this list and recorded with this mode, and are gone without a trace after their DELs,
     // behind an IPAM plugin the last one without prevResult.
-    void expect_two_pods(Chain &chain, std::uint32_t mode, const std::function<void(const Pod &)> &look) const {
+    void expect_two_pods(Chain &chain, std::uint32_t mode, const std::function<void(const Pod &)> &look) {
         const Pod a = must_add(chain, node_.container());
         const Pod b = must_add(chain, node_.container());
         EXPECT_EQ(record(b).mode, mode);

@@ -189,15 +189,6 @@ static __always_inline void make_tuple(const struct flow_key *key, bool is_ipv4,
 	tuple->ipv6.dport = key->destination_port;
 }
 
-static __always_inline void reverse_key(const struct flow_key *key, struct flow_key *other)
-{
-	other->source = key->destination;
-	other->destination = key->source;
-	other->source_port = key->destination_port;
-	other->destination_port = key->source_port;
-	other->protocol = key->protocol;
-}
-
 /* To be released. */
 static __always_inline struct nf_conn___podlane *find_connection(struct __sk_buff *skb, struct flow_scratch *work,
 								 const struct flow_key *key)

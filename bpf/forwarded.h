@@ -29,16 +29,34 @@ static __always_inline void set_key(const struct packet *p, struct flow_key *key
 	key->protocol = p->flow.protocol;
 }
 
-/* A packet that leaves the host stack. What the node itself sends has come by no interface. */
-static __always_inline void note_forwarded(struct packet *p, enum direction from)
+static __always_inline void forget_untracked(const struct flow_key *key)
+{
+	struct flow *known = map_find(&flows_v1, key);
+
+	if (known && known->flags & FLOW_UNTRACKED)
+		map_remove(&flows_v1, key);
+}
+
+/*
+ * A packet that leaves the host stack. What the node itself sends has come by no interface. If conntrack did not know
+ * the flow when its entries were made, it does now, and may translate the replies.
+ */
+static __always_inline void note_forwarded(struct packet *p, enum direction from, bool first_is_direct)
 {
 	bool is_tcp_or_udp = p->ip.protocol == IPPROTO_TCP || p->ip.protocol == IPPROTO_UDP;
 	struct forwarded *last, now = {.came_by = p->skb->ingress_ifindex};
-	struct flow_key key = {};
+	struct flow_key key = {}, other = {};
 
-	if (!now.came_by || !p->has_flow || p->is_icmp_error || p->detour || !is_tcp_or_udp)
+	if (!now.came_by || !p->has_flow || p->is_icmp_error || !is_tcp_or_udp)
 		return;
 	set_key(p, &key, from);
+	if (first_is_direct) {
+		reverse_key(&key, &other);
+		forget_untracked(&key);
+		forget_untracked(&other);
+	}
+	if (p->detour)
+		return;
 	now.at_ns = bpf_ktime_get_ns();
 	now.check = flow_check(&key);
 	last = map_find(&forwarded_v1, &key);

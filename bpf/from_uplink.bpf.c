@@ -28,19 +28,22 @@ static __always_inline int find_local_receiver(struct packet *p)
 	return check_receiver(p, INTERFACE_FAST_UPLINK | INTERFACE_WAY);
 }
 
-/* On an egress route the host stack only gets replies to what it sent itself. */
+/*
+ * On an egress route the host stack only gets replies to what it sent itself. Fragments use no cached path: only the
+ * first names its flow, and all have to take one path.
+ */
 static __always_inline int find_egress_route_path(struct packet *p)
 {
-	struct flow_path *known;
+	bool is_named = p->has_flow && p->detour != REASON_HOST_FRAGMENT;
+	struct flow_path *known = 0;
 
-	if (!p->has_flow)
-		return 0;
-	known = map_find(&paths_v1, &p->flow);
-	if (known && known->via == PATH_HOST)
-		return REASON_HOST_PATH;
-	if (!known && is_refused_source(p, false))
+	if (is_named)
+		known = map_find(&paths_v1, &p->flow);
+	if (known)
+		return known->via == PATH_HOST ? REASON_HOST_PATH : 0;
+	if (is_refused_source(p, false))
 		return REASON_HOST_SOURCE_LOCAL;
-	if (!known && !p->is_icmp_error)
+	if (is_named && !p->is_icmp_error)
 		cache_path(&p->flow, PATH_UPLINK, p->skb->ifindex);
 	return 0;
 }

@@ -113,6 +113,15 @@ static __always_inline bool same_addr(const struct ip_addr *a, const struct ip_a
 	       a->word[0] == b->word[0];
 }
 
+static __always_inline void reverse_key(const struct flow_key *key, struct flow_key *other)
+{
+	other->source = key->destination;
+	other->destination = key->source;
+	other->source_port = key->destination_port;
+	other->destination_port = key->source_port;
+	other->protocol = key->protocol;
+}
+
 static __always_inline bool is_unspecified(const struct ip_addr *addr)
 {
 	return !(addr->word[0] | addr->word[1] | addr->word[2] | addr->word[3]);

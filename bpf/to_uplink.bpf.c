@@ -50,8 +50,8 @@ static __always_inline int cache_sender_path(struct packet *p)
 
 	if (!p->has_flow)
 		return REASON_UPLINK_SENT_HOST;
-	note_forwarded(p, FROM_POD);
 	sender = find_endpoint(p, &p->flow.local);
+	note_forwarded(p, FROM_POD, sender && sender->flags & INTERFACE_FIRST_DIRECT);
 	if (sender && sender->flags & (INTERFACE_WAY | INTERFACE_SIBLINGS)) {
 		p->flow.ifindex = sender->ifindex;
 		cache_host_path(p);

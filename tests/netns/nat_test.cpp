@@ -109,6 +109,17 @@ TEST_P(ClusterIp, AnEstablishedDirectFlowOutlivesATranslatedOneFromItsPort) {
         EXPECT_EQ(transfer(direct, 10000), 0);
 }
 
+// Of UDP nothing but the host's having carried one of them tells the backend's replies apart.
+TEST_P(ClusterIp, DatagramsByServiceAndByAddressTakeTurnsOnOnePort) {
+    start_served({{"confirmIntervalMs", 60000}});
+    for (int i = 0; i < 6; ++i) {
+        const Endpoint target = i % 2 == 0 ? backend() : cluster_ip();
+        const Fd socket = call(Transport::udp, target, {addr(a_), 23458});
+        ASSERT_EQ(send_text(socket, "query"), 0);
+        EXPECT_EQ(receive(socket).text, "query") << to_string(target) << ", " << i;
+    }
+}
+
 // As people write them: a range that holds pods and Services alike.
 TEST_P(ClusterIp, AServiceWithinTheClustersRangesIsTranslated) {
     for (const char *first : {"host", "direct"}) {

@@ -144,6 +144,9 @@ TEST_P(Lan, TheNodeReachesThePod) {
     EXPECT_EQ(ask(other->ns(), Transport::tcp, {addr(*pod), kPort}), 0);
     const auto second = add_pod();
     EXPECT_EQ(ask(second->ns(), Transport::tcp, {addr(*pod), kPort}), 0);
+    // In fragments too, both ways.
+    for (const net::Namespace *ns : {&node().ns(), &other->ns(), &second->ns()})
+        EXPECT_EQ(run(*ns, words("ping -c 2 -W 2 -s 3000 " + to_string(addr(*pod)))).rc, 0);
 }
 
 TEST_P(Lan, AddressesAreAnnounced) {

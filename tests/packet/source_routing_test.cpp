@@ -275,6 +275,30 @@ TEST_F(Source, FirstFragmentsUseNoCachedPath) {
     }
 }
 
+// By the uplink neither: all take one path, and its source is refused if that of the others is.
+TEST_F(Source, ArrivingFragmentsUseNoCachedPath) {
+    const ip_addr own = ip("192.168.133.20"), neighbour = ip("192.168.133.9");
+    const Ethernet mac{kUplinkMac, kNeighbourMac};
+    const auto first = [&](const ip_addr &of) {
+        return mac / Ipv4{.source = of, .destination = own, .fragment = 0x2000} / Udp{};
+    };
+    const auto later = [&](const ip_addr &of) {
+        return mac / Ipv4{.source = of, .destination = own, .fragment = 100} / bytes(40);
+    };
+    for (const path_via via : {PATH_UPLINK, PATH_HOST}) {
+        const path_key flow{second_.ifindex, own, neighbour, htons(53), htons(40000), IPPROTO_UDP, {}};
+        require(node().paths().update(flow, {0, static_cast<std::uint32_t>(via), lan_}));
+        expect({"first", first(neighbour), REASON_UPLINK_DELIVERED, in()});
+        expect({"later", later(neighbour), REASON_UPLINK_DELIVERED, in()});
+    }
+    node().forget_paths();
+    const ip_addr of_a_pod = ip("198.51.100.9");
+    expect({"first, refused", first(of_a_pod), REASON_HOST_SOURCE_LOCAL, in()});
+    expect({"later, refused", later(of_a_pod), REASON_HOST_SOURCE_LOCAL, in()});
+    expect({"unknown", first(neighbour), REASON_UPLINK_DELIVERED, in()});
+    EXPECT_EQ(require(node().paths().keys()).size(), 0U) << "a fragment names no flow";
+}
+
 // Rules by the type of service hold.
 TEST_F(Source, RoutesAreQueriedWithTheTrafficClass) {
     ASSERT_EQ(std::system("ip rule add tos 0x10 lookup 100; ip route add 198.18.9.0/24 dev caliA table 100; " // NOLINT

@@ -137,6 +137,7 @@ class TwoPods : public OutputTest {
                        {"dataDir", node_.leases()},
                        {"ranges", {Json::array({range4}), Json::array({range6})}}}},
                      {"allowedSources", {"192.0.2.0/24"}},
+                     {"groups", {"namespace"}},
                      {"ingressRate", 8000000},
                      {"ingressBurst", 8000000}},
                     who);
@@ -217,7 +218,7 @@ std::string documented_fields(const std::string &command) {
         const std::string fields = line.substr(cell);
         if (line.substr(0, cell).find("`" + command + "`") != std::string::npos)
             found += fields.starts_with(" | those") ? before + fields : fields;
-        before = fields;
+        before = fields.starts_with(" | those") ? before + fields : fields;
     }
     return found;
 }

@@ -6,7 +6,10 @@
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/node/nouns.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
 
@@ -53,6 +56,8 @@ Result<Network> find_network(const std::string &directory) {
 }
 
 Result<int> load(const Call &call, World &world) {
+    if (geteuid() != 0)
+        return Error{ErrorCode::bpf, "no permission to load programs", "run it as root: sudo podlanectl load", EPERM};
     const std::string directory = call.value(Opt::conf_dir).value_or(std::string(kConfDir));
     const Network network = call.argument.empty() ? TRY(find_network(directory)) : TRY(read_network(call.argument));
     if (!call.argument.empty() && network.file.empty())

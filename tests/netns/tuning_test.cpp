@@ -152,6 +152,8 @@ TEST_P(TunedPod, OnABridgeKeepsTheMacOfTheAdd) {
     const Pod behind = lab_->add_pod(std::vector<Json>{bridge, podlane, tuning});
     const Pod before =
         lab_->add_pod(std::vector<Json>{bridge, {{"type", "tuning"}, {"mac", "02:00:5e:00:53:18"}}, podlane});
+    // Before that it would ask by another interface's address, to which the pod has no route.
+    EXPECT_TRUE(wait_until([&] { return lab_->node().run("ip -6 addr show dev br-t tentative").empty(); }));
     EXPECT_TRUE(ping(lab_->node().ns(), addr(before)));
     EXPECT_THAT(before.chain->check(*before.container), succeeds());
     EXPECT_FALSE(ping(lab_->node().ns(), addr(behind)));

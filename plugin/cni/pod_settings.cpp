@@ -75,7 +75,10 @@ Result<void> read_permission(const Node &node, PodSetting setting, Permission &i
 
 // ["a", "b"] as JSON, as Calico has it, or "a, b".
 Result<std::vector<std::string>> list_in(const Node &annotation) {
-    std::string text = TRY(annotation.text());
+    const auto given = annotation.text();
+    if (!given)
+        return given.error();
+    const std::string &text = *given;
     std::vector<std::string> items;
     if (text.starts_with('[')) {
         const auto parsed = json::parse_object("{\"list\": " + text + "}", "the annotation");

@@ -57,7 +57,7 @@ constexpr Names kEgress{
 
 Node first_of(const Node &annotations, std::span<const char *const> names) {
     for (const char *name : names)
-        if (const Node found = annotations.at(name); found.present())
+        if (Node found = annotations.at(name); found.present())
             return found;
     return annotations.at(names.front());
 }

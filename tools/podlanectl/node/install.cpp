@@ -70,7 +70,7 @@ Result<void> add_flannel(const std::string &path, Ranges &ranges) {
     ranges.story.push_back("flannel: " + path + " has range " + joined(flannel.subnets) + " and MTU " +
                            (flannel.mtu ? std::to_string(*flannel.mtu) : "none"));
     if (flannel.masquerades)
-        ranges.story.push_back("flannel masquerades: with --no-masquerade it is the only one");
+        ranges.story.emplace_back("flannel masquerades: with --no-masquerade it is the only one");
     if (ranges.subnets.empty())
         ranges.subnets = flannel.subnets;
     if (ranges.clusters.empty())

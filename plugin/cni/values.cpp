@@ -58,6 +58,22 @@ Result<void> read_word(const Node &node, const std::array<Word<T>, N> &words, T 
     return node.wrong("one of " + expected);
 }
 
+// A list of words, each of which is a flag.
+template <std::size_t N>
+Result<void> read_flags(const Node &node, const std::array<Word<std::uint32_t>, N> &words, const char *example,
+                        std::uint32_t &into) {
+    if (!node.present())
+        return {};
+    for (const Node &element : TRY(node.elements(example))) {
+        std::uint32_t flag = 0;
+        TRY(read_word(element, words, flag));
+        if (flag == 0)
+            return element.wrong("a name");
+        into |= flag;
+    }
+    return {};
+}
+
 // An interface's name, or a shell pattern of one; they are kept as one text with spaces between them.
 bool is_uplink_pattern(std::string_view text) {
     const auto allowed = [](unsigned char c) { return c > ' ' && c < 127 && c != '/'; };
@@ -131,42 +147,20 @@ Result<void> read_ether_types(const Node &node, std::uint32_t &into) {
                                                          {"pppoe", INTERFACE_ETHER_PPPOE},
                                                          {"vlan", INTERFACE_ETHER_VLAN},
                                                          {"any", INTERFACE_ETHER_ANY}}};
-    if (!node.present())
-        return {};
-    for (const Node &element : TRY(node.elements(R"(["lldp"])"))) {
-        std::uint32_t flag = 0;
-        TRY(read_word(element, kWords, flag));
-        if (flag == 0)
-            return element.wrong("a name");
-        into |= flag;
-    }
-    return {};
+    return read_flags(node, kWords, R"(["lldp"])", into);
 }
 
 Result<void> read_identity_sources(const Node &node, std::uint32_t &into) {
     constexpr std::array<Word<std::uint32_t>, 4> kWords{
         {{"annotations", kAnnotations}, {"labels", kLabels}, {"mesos", kMesos}, {"cni-args", kCniArgs}}};
-    if (!node.present())
-        return {};
-    for (const Node &element : TRY(node.elements(R"(["annotations"])"))) {
-        std::uint32_t source = 0;
-        TRY(read_word(element, kWords, source));
-        if (source == 0)
-            return element.wrong("a name");
-        into |= source;
-    }
-    return {};
+    return read_flags(node, kWords, R"(["annotations"])", into);
 }
 
 Result<void> read_ip_families(const Node &node, std::uint32_t &into) {
     constexpr std::array<Word<std::uint32_t>, 2> kWords{{{"IPv4", kIpv4}, {"IPv6", kIpv6}}};
     if (!node.present())
         return {};
-    for (const Node &element : TRY(node.elements(R"(["IPv4", "IPv6"])"))) {
-        std::uint32_t family = 0;
-        TRY(read_word(element, kWords, family));
-        into |= family;
-    }
+    TRY(read_flags(node, kWords, R"(["IPv4", "IPv6"])", into));
     return into == 0 ? Result<void>(node.wrong("at least one of \"IPv4\" and \"IPv6\"")) : Result<void>{};
 }
 

@@ -94,6 +94,12 @@ class Limited:
         return {"runs": [json.loads(output) for output in outputs], "pings": times}
 
 
+def limited_by(settings, rate, number):
+    """A pod limited by each peer, and one without a limit; their numbers follow `number`."""
+    peers = [*settings.limit_peers, "none"] if settings.podlane else ["tbf"]
+    return {peer: Limited(peer, number + place, rate, settings) for place, peer in enumerate(peers, 1)}
+
+
 def jain(shares):
     squares = sum(share * share for share in shares)
     return sum(shares) ** 2 / (len(shares) * squares) if squares else 0

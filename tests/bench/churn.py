@@ -86,22 +86,18 @@ def left(settings, rate, direction, arguments, fetches):
 
 
 def measure(settings, log):
-    number = 140
     for rate in settings.rates:
-        peers = [*settings.limit_peers, "none"] if settings.podlane else ["tbf"]
-        pods = {}
-        for peer in peers:
-            number += 1
-            pods[peer] = bandwidth.Limited(peer, number, rate, settings)
-            if "senders" in settings.directions:
+        pods = bandwidth.limited_by(settings, rate, 140)
+        if "senders" in settings.directions:
+            for one in pods.values():
                 for sender in SENDERS[1:-1]:
-                    pods[peer].add_free(sender)
-                pods[peer].add_node(SENDERS[-1], NODE)
+                    one.add_free(sender)
+                one.add_node(SENDERS[-1], NODE)
         rows = []
         for name in settings.churn_cases or CASES:
             for direction in settings.directions:
                 for congestion in settings.congestion:
-                    for peer in peers:
+                    for peer in pods:
                         report.progress(f"{name}, {direction}, {congestion}, {peer}")
                         one = run(settings, pods[peer], direction, settings.families[0], congestion, CASES[name])
                         log.write(part="churn", rate=rate, case=name, direction=direction, congestion=congestion,

@@ -50,17 +50,12 @@ def rows_of(flows, got, pings, peer, direction, name):
 
 
 def measure(settings, log):
-    number = 170
     for rate in settings.rates:
-        peers = [*settings.limit_peers, "none"] if settings.podlane else ["tbf"]
-        pods = {}
-        for peer in peers:
-            number += 1
-            pods[peer] = bandwidth.Limited(peer, number, rate, settings)
+        pods = bandwidth.limited_by(settings, rate, 170)
         rows = []
         for name in settings.mixes or MIXES:
             for direction in (one for one in settings.directions if one in ("egress", "ingress", "elsewhere")):
-                for peer in peers:
+                for peer in pods:
                     report.progress(f"{name}, {direction}, {peer}")
                     got, pings = run(settings, pods[peer], direction, MIXES[name], rate)
                     log.write(part="mixes", rate=rate, mix=name, direction=direction, peer=peer, flows=got, pings=pings)

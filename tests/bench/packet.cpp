@@ -85,14 +85,13 @@ ip_addr destination_of(const Case &kind, std::uint32_t receiver) {
 struct Node {
     Interfaces interfaces;
     Addresses addresses;
-    Paths paths;
     Counters counters;
 
     static Result<Node> open() {
         // Without a mark a packet can be handed over to another interface again and again.
         TRY(ensure_loaded(kRoot, LoadSettings{.endpoints = 16384, .paths = 131072, .mark = 0}));
         return Node{TRY(open_interfaces(kRoot, Access::read_write)), TRY(open_addresses(kRoot, Access::read_write)),
-                    TRY(open_paths(kRoot, Access::read_write)), TRY(Counters::open(kRoot, Access::read_write))};
+                    TRY(Counters::open(kRoot, Access::read_write))};
     }
 
     [[nodiscard]] Result<void> put_endpoint(std::uint32_t ifindex, std::uint32_t index, const Mac &mac) const {
@@ -123,18 +122,6 @@ struct Node {
                 return done;
             sched_yield();
         }
-    }
-
-    [[nodiscard]] Result<void> put_flow(const Case &kind, std::uint32_t receiver) const {
-        path_key flow{};
-        flow.ifindex = kSender;
-        flow.local = source_of(kind);
-        flow.peer = destination_of(kind, receiver);
-        flow.local_port = flow.peer_port = htons(kPort);
-        flow.protocol = kind.protocol;
-        flow_path path{};
-        path.via = kind.expected == REASON_SENT_DIRECT ? PATH_DIRECT : PATH_HOST;
-        return paths.update(flow, path);
     }
 };
 
@@ -217,8 +204,6 @@ Result<std::uint64_t> counted(const Node &node, const Case &kind) {
 Result<void> measure(const Node &node, const Case &kind, std::uint32_t endpoints, unsigned rounds) {
     const Fd program = TRY(open_program(kRoot, kind.program));
     const std::uint32_t receivers = endpoints - 1;
-    for (std::uint32_t i = 0; i < receivers; ++i)
-        TRY(node.put_flow(kind, i));
     const std::uint64_t before = TRY(counted(node, kind));
     std::vector<std::uint32_t> hot;
     std::vector<std::uint32_t> spread;

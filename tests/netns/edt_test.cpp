@@ -123,7 +123,7 @@ TEST_F(Edt, TheQdiscIsPutWhereNothingElseIs) {
 // A class of htb has the rate itself.
 TEST_F(Edt, TheQdiscFollowsAChangedLimit) {
     if (kind_ != "htb")
-        GTEST_SKIP() << "fq is told by each packet";
+        GTEST_SKIP() << "fq has the rate in each packet";
     const Pod pod = lab_->add_pod(limits());
     const auto rate = [&] { return lab_->node().run("tc class show dev " + pod.host_ifname); };
     EXPECT_NE(rate().find("rate 8Mbit ceil 8Mbit"), std::string::npos) << rate();

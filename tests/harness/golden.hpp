@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 namespace podlane::test {
 
@@ -20,6 +21,19 @@ inline std::string source_text(const std::string &file) {
     std::stringstream text;
     text << std::ifstream(source_path(file)).rdbuf();
     return text.str();
+}
+
+inline std::vector<std::string> lines_of(const std::string &text) {
+    std::vector<std::string> lines;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);)
+        lines.push_back(line);
+    return lines;
+}
+
+// As `diff -U1` prints it. It is what EXPECT_EQ prints of two texts, though GoogleTest calls it internal.
+inline std::string difference(const std::string &before, const std::string &after) {
+    return testing::internal::edit_distance::CreateUnifiedDiff(lines_of(before), lines_of(after), 1);
 }
 
 // PODLANE_WRITE_MESSAGES=1 writes `now` into the file.

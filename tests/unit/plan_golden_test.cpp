@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// All that an attachment consists of, as ADD applies it and prints it in its log: for each mode and each thing a
-// configuration can ask for, as tests/unit/data/plan_MODE.txt has it. PODLANE_WRITE_MESSAGES=1 rewrites the files.
+// All that an attachment consists of, as ADD applies it and prints it in its log. tests/unit/data/plan_MODE.txt has the
+// whole of a plain one, then what each key of a configuration changes. PODLANE_WRITE_MESSAGES=1 rewrites the files.
 #include "plugin/cni/request.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/plan_json.hpp"
@@ -142,10 +142,12 @@ std::string text_of(endpoint_mode mode, const Case &of) {
     return to_json(plan, entries_of(request.config, record, kNodeNetns), sources_of(of, plan));
 }
 
+// The first case is whole, the others are unified differences from it: together they say each line of each plan.
 void expect_plans(endpoint_mode mode, const std::string &file) {
-    std::string all;
-    for (const Case &of : kCases)
-        all += "# " + of.name + "\n" + text_of(mode, of) + "\n";
+    const std::string plain = text_of(mode, kCases[0]);
+    std::string all = "# " + kCases[0].name + "\n" + plain + "\n";
+    for (std::size_t i = 1; i < kCases.size(); ++i)
+        all += "# " + kCases[i].name + "\n" + test::difference(plain, text_of(mode, kCases[i]));
     test::expect_as_in("tests/unit/data/" + file, all);
 }
 

@@ -3,11 +3,7 @@
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 #include "tools/podlanectl/views/selection.hpp"
-
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
-#include <gtest/gtest.h>
+#include "tests/harness/test.hpp"
 
 namespace podlane::ctl {
 namespace {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The command line: abbreviations, options, errors with a suggestion, and help from the same table.
 #include "tools/podlanectl/cli/cli.hpp"
+#include "tests/harness/test.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
 #include <regex>
 
 namespace podlane::ctl {

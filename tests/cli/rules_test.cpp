@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Which rules of netfilter may stop a forwarded packet: from listings as nft and iptables-save print them.
 #include "tools/podlanectl/doctor/forward_rules.hpp"
-
-#include <gtest/gtest.h>
+#include "tests/harness/test.hpp"
 
 namespace podlane::ctl {
 namespace {

@@ -4,9 +4,6 @@
 #include "tests/harness/golden.hpp"
 #include "tests/netns/verbs.hpp"
 
-#include <filesystem>
-#include <sstream>
-
 namespace podlane::test {
 namespace {
 

@@ -2,13 +2,8 @@
 // The CNI specification, 0.1.0 to 1.1.0: results and errors in the caller's version, and nothing else on stdout.
 #include "tests/netns/verbs.hpp"
 
-#include <filesystem>
-#include <set>
-
 namespace podlane::test {
 namespace {
-
-using testing::HasSubstr;
 
 const std::vector<std::string> kVersions = {"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"};
 

@@ -2,10 +2,6 @@
 // What real runtimes sent their main plugin, sent to Podlane in its place: all of it is served.
 #include "tests/netns/verbs.hpp"
 
-#include <cstdlib>
-#include <algorithm>
-#include <fstream>
-
 namespace podlane::test {
 namespace {
 

@@ -3,14 +3,7 @@
 #pragma once
 
 #include "maps/result.hpp"
-
-#include <gmock/gmock.h>
-
-#include <optional>
-#include <ostream>
-#include <string>
-#include <utility>
-#include <vector>
+#include "tests/harness/test.hpp"
 
 namespace podlane::test {
 

@@ -2,13 +2,7 @@
 // Texts that a change is not to alter unseen: each is compared with a file of the tree.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
-#include <string>
-#include <vector>
+#include "tests/harness/test.hpp"
 
 namespace podlane::test {
 

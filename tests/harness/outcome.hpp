@@ -3,12 +3,7 @@
 #pragma once
 
 #include "tests/harness/node.hpp"
-
-#include <gmock/gmock.h>
-
-#include <ostream>
-#include <string>
-#include <vector>
+#include "tests/harness/test.hpp"
 
 namespace podlane::test {
 

@@ -5,16 +5,9 @@
 
 #include <bpf/bpf.h>
 
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <optional>
-#include <thread>
-
 namespace podlane::test {
 namespace {
 
-using testing::HasSubstr;
 using AddTest = VerbsTest;
 
 // A configuration with the `static` plugin in place of host-local.

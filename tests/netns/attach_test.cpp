@@ -10,14 +10,8 @@
 #include <bpf/libbpf.h>
 #include <linux/bpf.h>
 
-#include <algorithm>
-#include <array>
-#include <filesystem>
-
 namespace podlane::test {
 namespace {
-
-using testing::HasSubstr;
 
 class AttachTest : public AttachedTest {
   protected:

@@ -9,8 +9,6 @@
 #include <linux/if_packet.h>
 #include <net/if.h>
 
-#include <array>
-
 namespace podlane::test {
 namespace {
 

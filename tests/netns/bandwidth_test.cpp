@@ -11,9 +11,6 @@
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
-
-#include <cstring>
 
 namespace podlane::test {
 namespace {

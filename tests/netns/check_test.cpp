@@ -2,13 +2,8 @@
 // CHECK names every single thing that is not as the ADD left it, and minds nothing else.
 #include "tests/netns/verbs.hpp"
 
-#include <filesystem>
-#include <sstream>
-
 namespace podlane::test {
 namespace {
-
-using testing::HasSubstr;
 
 class CheckTest : public VerbsTest {
   public:

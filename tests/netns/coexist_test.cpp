@@ -5,14 +5,9 @@
 #include "tests/harness/outcome.hpp"
 #include "tests/netns/lab.hpp"
 
-#include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <linux/bpf.h>
-
-#include <array>
-#include <cerrno>
-#include <cstring>
 
 namespace podlane::test {
 namespace {

@@ -8,14 +8,6 @@
 #include "tests/netns/kube_proxy.hpp"
 #include "tests/netns/lab.hpp"
 
-#include <poll.h>
-#include <sys/socket.h>
-
-#include <array>
-#include <set>
-#include <sstream>
-#include <utility>
-
 namespace podlane::test {
 
 class Conversation {

@@ -4,8 +4,6 @@
 // PODLANE_SEED=N repeats a run; PODLANE_CONVERSATION_SECONDS=N makes it longer.
 #include "tests/netns/conversation.hpp"
 
-#include <gmock/gmock.h>
-
 namespace podlane::test {
 namespace {
 

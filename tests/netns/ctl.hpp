@@ -4,8 +4,6 @@
 
 #include "tests/netns/verbs.hpp"
 
-#include <cstdlib>
-
 namespace podlane::test {
 
 inline std::vector<std::string> ctl_argv(const std::string &bpffs, const std::string &command) {

@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: MIT
 // podlanectl in the shells: completion scripts that the shells take, and a manual page without a complaint.
 #include "tests/harness/process.hpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <sys/stat.h>
-
-#include <cstdlib>
+#include "tests/harness/test.hpp"
 
 namespace podlane::test {
 namespace {
-
-using testing::HasSubstr;
 
 std::string ctl() { return std::getenv("PODLANECTL_BIN"); }
 

@@ -11,17 +11,9 @@
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
-#include <fstream>
-#include <set>
 
 namespace podlane::test {
 namespace {
-
-using testing::HasSubstr;
 
 class DoctorFault : public Doctor, public testing::WithParamInterface<Fault> {
   protected:

@@ -4,12 +4,8 @@
 
 #include "maps/history.hpp"
 
-#include <thread>
-
 namespace podlane::test {
 namespace {
-
-using testing::HasSubstr;
 
 class HistoryTest : public CtlTest {
   protected:

@@ -5,25 +5,13 @@
 #include "tests/harness/outcome.hpp"
 #include "tests/netns/lab.hpp"
 
-#include <gmock/gmock.h>
-#include <poll.h>
 #include <pty.h>
 #include <sys/ioctl.h>
-#include <sys/wait.h>
 #include <termios.h>
 #include <utmp.h>
-#include <unistd.h>
-
-#include <csignal>
-#include <fstream>
-#include <sstream>
-#include <algorithm>
 
 namespace podlane::test {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
 
 class MonitorTest : public testing::Test {
   protected:

@@ -5,20 +5,11 @@
 #include "maps/abi/history.h"
 #include "maps/tables.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
+#include "tests/harness/test.hpp"
 
-#include <arpa/inet.h>
 #include <linux/bpf.h>
-#include <netinet/in.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <ctime>
 
 namespace podlane::ctl {

@@ -3,10 +3,6 @@
 // podlanectl map get: one entry of each map, by its key in words; and what map dump and map list make of a selection.
 #include "tests/netns/ctl_maps.hpp"
 
-#include <unistd.h>
-
-#include <map>
-
 namespace podlane::ctl {
 namespace {
 

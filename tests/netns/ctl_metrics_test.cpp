@@ -2,17 +2,10 @@
 // podlanectl metrics: what promtool and Prometheus themselves take, with the values podlanectl shows elsewhere.
 #include "tests/netns/ctl.hpp"
 
-#include <csignal>
-#include <filesystem>
-#include <fstream>
 #include <regex>
-#include <set>
-#include <thread>
 
 namespace podlane::test {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr const char *kListen = "127.0.0.1:9632";
 

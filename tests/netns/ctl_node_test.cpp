@@ -2,16 +2,8 @@
 // podlanectl gc, install and uninstall: what goes is what nobody has any more, or what was Podlane's, and nothing else.
 #include "tests/netns/ctl.hpp"
 
-#include <sys/stat.h>
-
-#include <filesystem>
-#include <fstream>
-
 namespace podlane::test {
 namespace {
-
-using testing::HasSubstr;
-namespace fs = std::filesystem;
 
 class NodeTest : public CtlTest {
   protected:

@@ -5,18 +5,8 @@
 
 #include "tools/podlanectl/views/selection.hpp"
 
-#include <array>
-#include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <set>
-#include <sstream>
-#include <thread>
-
 namespace podlane::test {
 namespace {
-
-using testing::HasSubstr;
 
 class OutputTest : public CtlTest {
   protected:

@@ -5,11 +5,6 @@
 
 #include "loader/pins.hpp"
 
-#include <algorithm>
-#include <atomic>
-#include <map>
-#include <thread>
-
 namespace podlane::test {
 namespace {
 

@@ -5,8 +5,6 @@
 #include <netinet/tcp.h>
 #include <netinet/udp.h>
 
-#include <sstream>
-
 namespace podlane::test {
 namespace {
 

@@ -3,15 +3,8 @@
 #include "tests/harness/bpf.hpp"
 #include "tests/netns/verbs.hpp"
 
-#include <filesystem>
-#include <fstream>
-#include <set>
-
 namespace podlane::test {
 namespace {
-
-using testing::HasSubstr;
-namespace fs = std::filesystem;
 
 class DelTest : public VerbsTest {
   protected:

@@ -5,10 +5,6 @@
 
 #include <netinet/icmp6.h>
 #include <netinet/ip_icmp.h>
-#include <sched.h>
-
-#include <algorithm>
-#include <set>
 
 namespace podlane::test {
 namespace {

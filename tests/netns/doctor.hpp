@@ -9,16 +9,9 @@
 #include "loader/object.hpp"
 #include "loader/record.hpp"
 
-#include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <net/if.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <array>
-#include <filesystem>
-#include <fstream>
 
 namespace podlane::test {
 

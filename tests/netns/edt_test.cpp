@@ -6,11 +6,6 @@
 
 #include "loader/edt.hpp"
 
-#include <sys/socket.h>
-
-#include <atomic>
-#include <thread>
-
 namespace podlane::test {
 namespace {
 

@@ -7,16 +7,6 @@
 #include "tests/harness/process.hpp"
 #include "tests/harness/talk.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <fstream>
-#include <memory>
-#include <sstream>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
 namespace podlane::test {
 namespace {
 

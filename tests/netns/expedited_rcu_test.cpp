@@ -3,16 +3,9 @@
 #include "loader/expedited_rcu.hpp"
 #include "maps/fd.hpp"
 #include "tests/harness/process.hpp"
+#include "tests/harness/test.hpp"
 
-#include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/file.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <csignal>
-#include <fstream>
-#include <string>
 
 namespace podlane {
 namespace {

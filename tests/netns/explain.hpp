@@ -5,13 +5,6 @@
 
 #include "tests/netns/lab.hpp"
 
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <map>
-#include <set>
-
 namespace podlane::test {
 
 // Interface (empty: of no endpoint) and reason.

@@ -7,8 +7,6 @@
 namespace podlane::test {
 namespace {
 
-using testing::HasSubstr;
-
 class ExplainTest : public testing::TestWithParam<std::string> {
   protected:
     void SetUp() override {

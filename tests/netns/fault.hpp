@@ -10,11 +10,7 @@
 #include "maps/hash.hpp"
 #include "tests/netns/ctl.hpp"
 
-#include <algorithm>
 #include <cctype>
-#include <cstdlib>
-#include <fstream>
-#include <map>
 #include <regex>
 
 namespace podlane::test {

@@ -5,12 +5,9 @@
 #include "loader/pace.hpp"
 #include "tests/netns/fault.hpp"
 
-#include <filesystem>
-
 namespace podlane::test {
 namespace {
 
-namespace fs = std::filesystem;
 constexpr std::size_t kSample = 2; // each loads the programs
 
 class FaultCtlTest : public FaultTest {

@@ -8,12 +8,8 @@
 #include <net/if.h>
 #include <sys/mount.h>
 
-#include <filesystem>
-
 namespace podlane::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 class PowerCutTest : public FaultTest {
   protected:

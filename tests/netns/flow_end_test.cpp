@@ -4,8 +4,6 @@
 #include "tests/netns/conntrack.hpp"
 #include "tests/netns/service_test.hpp"
 
-#include <sys/socket.h>
-
 namespace podlane::test {
 namespace {
 

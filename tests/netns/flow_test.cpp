@@ -5,15 +5,10 @@
 // with the network's last pod.
 #include "tests/netns/service_test.hpp"
 
-#include <gmock/gmock.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 
 namespace podlane::test {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr std::uint16_t kServicePort = 80;
 constexpr std::uint16_t kBackendPort = 8080;

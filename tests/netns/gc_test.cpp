@@ -2,12 +2,8 @@
 // GC removes every attachment of its network that is not valid any more, and nothing else; STATUS says what is missing.
 #include "tests/netns/verbs.hpp"
 
-#include <filesystem>
-
 namespace podlane::test {
 namespace {
-
-using testing::HasSubstr;
 
 class GcTest : public VerbsTest {
   protected:

@@ -3,7 +3,6 @@
 // docs/ROUTING.md, row by row.
 #include "tests/netns/lab.hpp"
 
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 
 namespace podlane::test {

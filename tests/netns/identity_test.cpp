@@ -3,14 +3,8 @@
 #include "loader/record.hpp"
 #include "tests/netns/ctl.hpp"
 
-#include <fstream>
-
 namespace podlane::test {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 class IdentityTest : public CtlTest {
   protected:

@@ -4,19 +4,7 @@
 
 #include "tests/harness/pod.hpp"
 #include "tests/harness/talk.hpp"
-
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cerrno>
-#include <cstdlib>
-#include <memory>
-#include <optional>
-#include <ostream>
-#include <stdexcept>
-#include <string>
-#include <tuple>
-#include <vector>
+#include "tests/harness/test.hpp"
 
 namespace podlane::test {
 

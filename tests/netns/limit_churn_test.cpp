@@ -3,8 +3,6 @@
 // measured by tests/bench/run --only churn.
 #include "tests/netns/limits.hpp"
 
-#include <vector>
-
 namespace podlane::test {
 namespace {
 

@@ -5,17 +5,11 @@
 
 #include "loader/edt.hpp"
 
-#include <arpa/inet.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-
-#include <cstddef>
-#include <cstring>
 
 namespace podlane::test {
 namespace {

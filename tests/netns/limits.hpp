@@ -8,11 +8,6 @@
 #include "loader/pace.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 
-#include <atomic>
-#include <fstream>
-#include <sstream>
-#include <thread>
-
 namespace podlane::test {
 
 constexpr std::uint64_t kRate = 20000000; // bits per second

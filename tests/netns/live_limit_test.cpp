@@ -4,10 +4,7 @@
 
 #include "loader/notify_sockets.hpp"
 
-#include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
-#include <sys/socket.h>
 
 namespace podlane::test {
 namespace {

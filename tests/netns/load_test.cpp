@@ -2,19 +2,10 @@
 // podlanectl load: what the first pod would wait for is there before it.
 #include "tests/netns/ctl.hpp"
 
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <sys/mount.h>
 
 namespace podlane::test {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-namespace fs = std::filesystem;
 
 class LoadTest : public CtlTest {
   protected:

@@ -7,16 +7,8 @@
 
 #include <sys/mount.h>
 
-#include <array>
-#include <filesystem>
-#include <fstream>
-#include <thread>
-
 namespace podlane::test {
 namespace {
-
-using testing::HasSubstr;
-namespace fs = std::filesystem;
 
 class LostTest : public VerbsTest {
   protected:

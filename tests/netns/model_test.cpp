@@ -8,9 +8,6 @@
 
 #include <net/ethernet.h>
 
-#include <chrono>
-#include <iostream>
-
 namespace podlane::test {
 namespace {
 

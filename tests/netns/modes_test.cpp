@@ -6,8 +6,6 @@
 namespace podlane::test {
 namespace {
 
-using testing::HasSubstr;
-
 // A list of plugins, as a runtime uses it: ADD, CHECK, traffic, DEL, and nothing is left.
 class ModesTest : public VerbsTest {
   protected:

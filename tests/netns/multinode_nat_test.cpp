@@ -3,10 +3,6 @@
 // with the fast path on, kept to the node, and off.
 #include "tests/netns/nat_cluster.hpp"
 
-#include <netinet/in.h>
-
-#include <cerrno>
-
 namespace podlane::test {
 namespace {
 

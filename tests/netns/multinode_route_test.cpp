@@ -4,13 +4,6 @@
 #include "tests/netns/lab.hpp"
 #include "tests/harness/wire.hpp"
 
-#include <gtest/gtest.h>
-
-#include <netinet/in.h>
-
-#include <cerrno>
-#include <utility>
-
 namespace podlane::test {
 namespace {
 

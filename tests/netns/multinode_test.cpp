@@ -3,9 +3,7 @@
 // The documented example of FRR carries pods' traffic between nodes as BIRD's does.
 #include "tests/harness/cluster.hpp"
 #include "tests/harness/frr.hpp"
-
-#include <gtest/gtest.h>
-#include <sys/socket.h>
+#include "tests/harness/test.hpp"
 
 namespace podlane::test {
 namespace {

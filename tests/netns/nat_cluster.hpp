@@ -3,17 +3,8 @@
 #pragma once
 
 #include "tests/harness/cluster.hpp"
+#include "tests/harness/test.hpp"
 #include "tests/netns/kube_proxy.hpp"
-
-#include <gtest/gtest.h>
-
-#include <netinet/in.h>
-
-#include <array>
-#include <ostream>
-#include <set>
-#include <string>
-#include <vector>
 
 namespace podlane::test {
 

@@ -4,11 +4,6 @@
 #include "tests/netns/kube_proxy.hpp"
 #include "tests/netns/lab.hpp"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
-#include <algorithm>
-
 namespace podlane::test {
 namespace {
 

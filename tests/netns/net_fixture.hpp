@@ -12,15 +12,6 @@
 #include "tests/harness/error.hpp"
 #include "tests/harness/process.hpp"
 
-#include <gtest/gtest.h>
-#include <sched.h>
-
-#include <cerrno>
-#include <cstring>
-#include <optional>
-#include <stdexcept>
-#include <string>
-
 namespace podlane::net::test {
 
 using podlane::test::ip;

@@ -5,20 +5,8 @@
 #include "loader/net/packet_rules.hpp"
 #include "tests/netns/net_fixture.hpp"
 
-#include <gmock/gmock.h>
-
-#include <array>
-#include <cstdio>
-#include <memory>
-
 namespace podlane::net::test {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 std::string output_of(const std::string &command) {
     const std::unique_ptr<std::FILE, int (*)(std::FILE *)> out(popen((command + " 2>&1").c_str(), "r"), &pclose);

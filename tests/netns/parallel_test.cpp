@@ -4,11 +4,6 @@
 
 #include <sys/mount.h>
 
-#include <algorithm>
-#include <cstdlib>
-#include <set>
-#include <thread>
-
 namespace podlane::test {
 namespace {
 

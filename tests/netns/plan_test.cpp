@@ -4,11 +4,6 @@
 #include "tests/harness/chain.hpp"
 #include "tests/netns/verbs.hpp"
 
-#include <algorithm>
-#include <fstream>
-#include <set>
-#include <sstream>
-
 namespace podlane::test {
 namespace {
 

@@ -3,15 +3,8 @@
 // kernel and the real IPAM plugins have.
 #include "tests/netns/ctl.hpp"
 
-#include <filesystem>
-
 namespace podlane::test {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 constexpr const char *kAnnotations = "io.kubernetes.cri.pod-annotations";
 

@@ -4,10 +4,6 @@
 #include "tests/harness/environment.hpp"
 #include "tests/netns/lab.hpp"
 
-#include <sched.h>
-
-#include <iostream>
-#include <map>
 #include <random>
 
 namespace podlane::test {

@@ -6,8 +6,6 @@
 
 #include "tools/podlanectl/cli/cli.hpp"
 
-#include <functional>
-
 namespace podlane::test {
 
 // What a command cannot do without, besides WHICH.

@@ -8,15 +8,10 @@
 
 #include <net/if.h>
 
-#include <filesystem>
 #include <random>
 
 namespace podlane::test {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
-namespace fs = std::filesystem;
 
 class RepairTest : public CtlTest {
   protected:

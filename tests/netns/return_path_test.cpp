@@ -2,12 +2,6 @@
 // A foreign host's packets that come in by the second of two uplinks: strict rp_filter, the default route by the first.
 #include "tests/netns/lab.hpp"
 
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cstdlib>
-#include <iostream>
-
 namespace podlane::test {
 namespace {
 

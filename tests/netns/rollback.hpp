@@ -4,8 +4,6 @@
 
 #include "tests/netns/verbs.hpp"
 
-#include <string>
-
 namespace podlane::test {
 
 class RollbackTest : public VerbsTest {

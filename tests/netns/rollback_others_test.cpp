@@ -5,13 +5,8 @@
 #include "plugin/peer_interfaces.hpp"
 #include "tests/netns/rollback.hpp"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <future>
 #include <regex>
-#include <sstream>
 
 namespace podlane::test {
 namespace {

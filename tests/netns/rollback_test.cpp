@@ -2,14 +2,12 @@
 // An ADD that fails says the step and leaves nothing: no link, route, neighbour, map entry or lease.
 #include "tests/netns/rollback.hpp"
 
-#include <functional>
 #include <numeric>
 
 namespace podlane::test {
 namespace {
 
 using testing::AnyOf;
-using testing::HasSubstr;
 
 TEST_F(RollbackTest, NamespaceMissing) {
     auto container = node_.container();

@@ -8,11 +8,6 @@
 namespace podlane::test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-
 constexpr const char *kLiberal = "net.netfilter.nf_conntrack_tcp_be_liberal";
 constexpr const char *kReset = "net.netfilter.nf_conntrack_tcp_ignore_invalid_rst";
 

@@ -3,12 +3,8 @@
 // has stays as it is.
 #include "tests/harness/outcome.hpp"
 
-#include <gmock/gmock.h>
-
 namespace podlane::test {
 namespace {
-
-using testing::HasSubstr;
 
 class SharedRoot : public testing::Test {
   protected:

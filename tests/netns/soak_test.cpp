@@ -7,12 +7,6 @@
 
 #include <bpf/bpf.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <map>
-
 namespace podlane::test {
 namespace {
 

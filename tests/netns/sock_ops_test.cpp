@@ -7,12 +7,7 @@
 
 #include <bpf/bpf.h>
 #include <linux/mount.h>
-#include <netinet/in.h>
 #include <sys/syscall.h>
-#include <unistd.h>
-
-#include <array>
-#include <cstddef>
 
 namespace podlane::test {
 namespace {

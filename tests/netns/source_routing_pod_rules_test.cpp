@@ -6,9 +6,6 @@
 
 #include <net/if.h>
 
-#include <fstream>
-#include <sstream>
-
 namespace podlane::test {
 namespace {
 

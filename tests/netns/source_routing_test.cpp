@@ -3,9 +3,6 @@
 // The configurations of docs/SOURCE-ROUTING.md, read out of it and run.
 #include "tests/netns/sources.hpp"
 
-#include <fstream>
-#include <sstream>
-
 namespace podlane::test {
 namespace {
 

@@ -5,11 +5,6 @@
 
 #include "tests/netns/lab.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <map>
-
 namespace podlane::test {
 
 // One interface of a pod: its name, its network's, and the keys on top of Podlane's configuration.

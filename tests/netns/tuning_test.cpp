@@ -4,8 +4,6 @@
 #include "tests/harness/talk.hpp"
 #include "tests/netns/lab.hpp"
 
-#include <gmock/gmock.h>
-
 namespace podlane::test {
 namespace {
 

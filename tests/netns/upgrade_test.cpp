@@ -10,17 +10,9 @@
 #include "loader/upgrade.hpp"
 
 #include <bpf/bpf.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <map>
 
 namespace podlane::test {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr std::uint16_t kPort = 7000;
 

@@ -3,17 +3,12 @@
 // Tunnels whose packets have no Ethernet header: pods reach other nodes through them by the host stack, or ADD refuses.
 #include "loader/attach.hpp"
 #include "tests/harness/cluster.hpp"
+#include "tests/harness/test.hpp"
 
-#include <gtest/gtest.h>
 #include <net/if.h>
-#include <fcntl.h>
 #include <linux/if_tun.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
-
-#include <thread>
 
 namespace podlane::test {
 namespace {

@@ -7,15 +7,6 @@
 #include "tests/harness/pod.hpp"
 #include "tests/harness/talk.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
 namespace podlane::test {
 
 constexpr const char *kGateway4 = "169.254.1.1";

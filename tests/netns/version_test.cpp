@@ -2,10 +2,7 @@
 // VERSION and a call by hand need nothing and change nothing.
 #include "maps/version.hpp"
 #include "tests/harness/node.hpp"
-
-#include <gtest/gtest.h>
-
-#include <filesystem>
+#include "tests/harness/test.hpp"
 
 namespace podlane::test {
 namespace {

@@ -8,7 +8,6 @@
 
 #include <ctime>
 #include <limits>
-#include <thread>
 
 namespace podlane::packet {
 namespace {

@@ -11,24 +11,10 @@
 #include "tests/harness/error.hpp"
 #include "tests/harness/process.hpp"
 
-#include <gtest/gtest.h>
-
 #include <bpf/bpf.h>
 #include <linux/bpf.h>
 #include <net/if.h>
-#include <sched.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
-#include <cstdio>
-#include <filesystem>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace podlane {
 namespace {

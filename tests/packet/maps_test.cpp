@@ -6,15 +6,8 @@
 #include "maps/clock.hpp"
 #include "tests/packet/cases.hpp"
 
-#include <gmock/gmock.h>
-
-#include <fstream>
-
 namespace podlane::packet {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 constexpr std::uint64_t kSecond = 1000000000;
 

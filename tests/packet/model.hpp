@@ -5,9 +5,6 @@
 
 #include "tests/packet/cases.hpp"
 
-#include <array>
-#include <optional>
-
 namespace podlane::packet {
 
 // A connection that the host has confirmed, in one direction.

@@ -6,10 +6,6 @@
 
 #include <bpf/bpf.h>
 
-#include <chrono>
-#include <cstdlib>
-#include <iostream>
-
 namespace podlane::packet {
 namespace {
 

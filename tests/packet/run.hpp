@@ -12,25 +12,14 @@
 #include "plugin/endpoint.hpp"
 #include "loader/net/link.hpp"
 #include "plugin/plan.hpp"
+#include "tests/harness/test.hpp"
 #include "tests/packet/flow_key.hpp"
 #include "tests/harness/frame.hpp"
 #include "tests/harness/process.hpp"
 
 #include <bpf/bpf.h>
-#include <gtest/gtest.h>
 #include <linux/bpf.h>
-#include <sched.h>
 #include <sys/mount.h>
-#include <unistd.h>
-
-#include <arpa/inet.h>
-#include <cstring>
-#include <map>
-#include <optional>
-#include <set>
-#include <stdexcept>
-#include <string>
-#include <tuple>
 
 namespace podlane::packet {
 

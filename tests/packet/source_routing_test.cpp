@@ -4,8 +4,6 @@
 
 #include <net/if.h>
 
-#include <cstdlib>
-
 namespace podlane::packet {
 namespace {
 

@@ -2,11 +2,6 @@
 // Every sort of packet ends in the reason it should, with the verdict of that reason, counted once.
 #include "tests/packet/neighbour_cases.hpp"
 
-#include <gmock/gmock.h>
-
-#include <cstring>
-#include <set>
-
 namespace podlane::packet {
 namespace {
 

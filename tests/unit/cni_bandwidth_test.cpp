@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Bandwidth limits: who wins, which pairs are valid, and Kubernetes quantities.
 #include "plugin/cni/bandwidth.hpp"
-
-#include <gtest/gtest.h>
+#include "tests/harness/test.hpp"
 
 #include <limits>
-#include <string>
-#include <vector>
 
 namespace podlane::cni {
 namespace {

@@ -5,10 +5,6 @@
 #include "plugin/cni/bandwidth.hpp"
 #include "tests/unit/cni_request.hpp"
 
-#include <chrono>
-#include <string>
-#include <vector>
-
 namespace podlane::cni {
 namespace {
 

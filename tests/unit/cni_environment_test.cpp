@@ -3,10 +3,6 @@
 #include "plugin/cni/environment.hpp"
 #include "tests/unit/cni_request.hpp"
 
-#include <optional>
-#include <string>
-#include <vector>
-
 namespace podlane::cni {
 namespace {
 

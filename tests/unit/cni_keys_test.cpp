@@ -5,9 +5,6 @@
 #include "plugin/cni/keys.hpp"
 #include "tests/unit/cni_request.hpp"
 
-#include <set>
-#include <string>
-
 namespace podlane::cni {
 namespace {
 

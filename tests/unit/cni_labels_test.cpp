@@ -2,10 +2,7 @@
 // What others say of a pod: each source, in order, within bounds, and never an error.
 #include "plugin/cni/labels.hpp"
 #include "plugin/cni/request.hpp"
-
-#include <gtest/gtest.h>
-
-#include <string>
+#include "tests/harness/test.hpp"
 
 namespace podlane::cni {
 namespace {

@@ -6,10 +6,6 @@
 #include "tests/harness/golden.hpp"
 #include "tests/unit/cni_request.hpp"
 
-#include <sstream>
-#include <string>
-#include <vector>
-
 namespace podlane::cni {
 namespace {
 

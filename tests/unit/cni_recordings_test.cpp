@@ -3,15 +3,9 @@
 #include "plugin/cni/request.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/cni/version.hpp"
+#include "tests/harness/test.hpp"
 
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <vector>
 
 namespace podlane::cni {
 namespace {

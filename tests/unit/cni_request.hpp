@@ -3,10 +3,7 @@
 #pragma once
 
 #include "plugin/cni/request.hpp"
-
-#include <gtest/gtest.h>
-
-#include <string>
+#include "tests/harness/test.hpp"
 
 namespace podlane::cni {
 

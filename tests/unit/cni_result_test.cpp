@@ -4,13 +4,9 @@
 #include "plugin/cni/ipam_config.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/cni/version.hpp"
+#include "tests/harness/test.hpp"
 
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-
-#include <cerrno>
-#include <string>
-#include <vector>
 
 namespace podlane::cni {
 namespace {

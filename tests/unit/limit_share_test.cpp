@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The fair share of a limit, in simulation: what each flow gets beside which others.
+#include "tests/harness/test.hpp"
 #include "tests/unit/limit_simulation.hpp"
-
-#include <gtest/gtest.h>
 
 #include <numeric>
 #include <random>

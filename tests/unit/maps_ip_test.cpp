@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Words for addresses: what is read, what is refused, what is printed, and where prefixes end.
 #include "maps/ip.hpp"
-
-#include <gtest/gtest.h>
-
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include "tests/harness/test.hpp"
 
 namespace podlane {
 namespace {

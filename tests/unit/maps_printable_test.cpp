@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Text from outside is printed on one line, and obeyed by no terminal.
 #include "maps/printable.hpp"
-
-#include <gtest/gtest.h>
+#include "tests/harness/test.hpp"
 
 namespace podlane {
 namespace {

@@ -3,13 +3,7 @@
 #include "tools/output/exposition.hpp"
 #include "tools/output/table.hpp"
 #include "tools/output/words.hpp"
-
-#include <gtest/gtest.h>
-
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cstdlib>
+#include "tests/harness/test.hpp"
 
 namespace podlane::output {
 namespace {

@@ -6,10 +6,6 @@
 #include "plugin/plan_json.hpp"
 #include "tests/harness/golden.hpp"
 
-#include <stdexcept>
-#include <string>
-#include <vector>
-
 namespace podlane {
 namespace {
 

@@ -3,20 +3,10 @@
 #include "plugin/plan.hpp"
 
 #include "loader/net/address.hpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <stdexcept>
-#include <string>
-#include <vector>
+#include "tests/harness/test.hpp"
 
 namespace podlane {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 constexpr const char *kGateway4 = "169.254.1.1";
 constexpr const char *kGateway6 = "fe80::ecee:eeff:feee:eeee";

@@ -1,23 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Running another program: its pipes, its end, its time limit, and its parent's end.
 #include "loader/process.hpp"
+#include "tests/harness/test.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
-#include <csignal>
-#include <stdexcept>
-#include <string>
 
 namespace podlane {
 namespace {
 
 using namespace std::chrono_literals;
-using ::testing::HasSubstr;
 
 Result<Finished> shell(const std::string &script, const std::string &input = {},
                        std::chrono::milliseconds limit = kProcessTimeLimit) {

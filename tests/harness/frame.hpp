@@ -58,11 +58,11 @@ inline std::uint16_t checksum(std::span<const std::uint8_t> of, std::uint32_t st
     return static_cast<std::uint16_t>(~sum);
 }
 
-// One header: what names it in the layer below, and its bytes in front of those of the layers above.
+// One header: what names it in the layer below, and its bytes in front of the `rest` bytes of the layers above.
 struct Layer {
     std::uint16_t ethertype = 0;
     std::uint8_t protocol = IPPROTO_NONE;
-    std::function<Bytes(const Layer *above, const Bytes &rest)> write;
+    std::function<Bytes(const Layer *above, std::size_t rest)> write;
 };
 
 class Frame {
@@ -79,17 +79,16 @@ class Frame {
         return longer;
     }
     Frame operator/(Bytes payload) const {
-        return *this / Layer{0, IPPROTO_NONE, [payload](const Layer *, const Bytes &rest) {
-                                 Bytes out = payload;
-                                 append(out, rest);
-                                 return out;
-                             }};
+        return *this / Layer{0, IPPROTO_NONE, [payload](const Layer *, std::size_t) { return payload; }};
     }
     operator Bytes() const {
-        Bytes rest;
-        for (std::size_t i = layers_.size(); i-- > 0;)
-            rest = layers_[i].write(i + 1 < layers_.size() ? &layers_[i + 1] : nullptr, rest);
-        return rest;
+        Bytes all;
+        for (std::size_t i = layers_.size(); i-- > 0;) {
+            Bytes longer = layers_[i].write(i + 1 < layers_.size() ? &layers_[i + 1] : nullptr, all.size());
+            append(longer, all);
+            all = std::move(longer);
+        }
+        return all;
     }
 
   private:
@@ -112,12 +111,11 @@ struct Ethernet {
     std::optional<std::uint16_t> type{};
 
     [[nodiscard]] Layer layer() const {
-        return {0, IPPROTO_NONE, [h = *this](const Layer *above, const Bytes &rest) {
+        return {0, IPPROTO_NONE, [h = *this](const Layer *above, std::size_t) {
                     Bytes out;
                     append(out, h.destination);
                     append(out, h.source);
                     put16(out, h.type.value_or(above == nullptr ? 0 : above->ethertype));
-                    append(out, rest);
                     return out;
                 }};
     }
@@ -128,19 +126,18 @@ struct Vlan {
     std::uint16_t tag_type = 0x8100;
 
     [[nodiscard]] Layer layer() const {
-        return {tag_type, IPPROTO_NONE, [h = *this](const Layer *above, const Bytes &rest) {
+        return {tag_type, IPPROTO_NONE, [h = *this](const Layer *above, std::size_t) {
                     Bytes out;
                     put16(out, h.id);
                     put16(out, above == nullptr ? 0 : above->ethertype);
-                    append(out, rest);
                     return out;
                 }};
     }
 };
 
 struct Ipv4 {
-    ip_addr source;
-    ip_addr destination;
+    ip_addr source{};
+    ip_addr destination{};
     std::uint8_t ttl = 64;
     std::optional<std::uint8_t> protocol{};
     std::uint16_t fragment = 0x4000; // flags and offset: do not fragment
@@ -154,10 +151,10 @@ struct Ipv4 {
     std::optional<std::uint16_t> sum{};
 
     [[nodiscard]] Layer layer() const {
-        return {0x0800, IPPROTO_IPIP, [h = *this](const Layer *above, const Bytes &rest) {
+        return {0x0800, IPPROTO_IPIP, [h = *this](const Layer *above, std::size_t rest) {
                     const std::size_t header = 20 + h.options.size();
                     Bytes out{static_cast<std::uint8_t>(h.version << 4U | h.ihl.value_or(header / 4)), h.traffic_class};
-                    put16(out, header + rest.size() + static_cast<std::size_t>(h.length_error));
+                    put16(out, header + rest + static_cast<std::size_t>(h.length_error));
                     put16(out, h.id);
                     put16(out, h.fragment);
                     append(out, Bytes{h.ttl, h.protocol.value_or(above == nullptr ? 253 : above->protocol), 0, 0});
@@ -167,15 +164,14 @@ struct Ipv4 {
                     const std::uint16_t sum = h.sum.value_or(checksum(out) ^ h.checksum_error);
                     out[10] = static_cast<std::uint8_t>(sum >> 8U);
                     out[11] = static_cast<std::uint8_t>(sum);
-                    append(out, rest);
                     return out;
                 }};
     }
 };
 
 struct Ipv6 {
-    ip_addr source;
-    ip_addr destination;
+    ip_addr source{};
+    ip_addr destination{};
     std::uint8_t hop_limit = 64;
     std::optional<std::uint8_t> next{};
     int length_error = 0;
@@ -183,14 +179,13 @@ struct Ipv6 {
     std::uint8_t traffic_class = 0;
 
     [[nodiscard]] Layer layer() const {
-        return {0x86dd, IPPROTO_IPV6, [h = *this](const Layer *above, const Bytes &rest) {
+        return {0x86dd, IPPROTO_IPV6, [h = *this](const Layer *above, std::size_t rest) {
                     Bytes out{static_cast<std::uint8_t>(h.version << 4U | h.traffic_class >> 4U),
                               static_cast<std::uint8_t>(h.traffic_class << 4U), 0, 0};
-                    put16(out, rest.size() + static_cast<std::size_t>(h.length_error));
+                    put16(out, rest + static_cast<std::size_t>(h.length_error));
                     append(out, Bytes{h.next.value_or(above == nullptr ? 59 : above->protocol), h.hop_limit});
                     append(out, h.source);
                     append(out, h.destination);
-                    append(out, rest);
                     return out;
                 }};
     }
@@ -204,13 +199,12 @@ struct Extension {
     std::optional<std::uint8_t> next{};
 
     [[nodiscard]] Layer layer() const {
-        return {0, type, [h = *this](const Layer *above, const Bytes &rest) {
+        return {0, type, [h = *this](const Layer *above, std::size_t) {
                     const bool fragment = h.type == IPPROTO_FRAGMENT;
                     Bytes out{h.next.value_or(above == nullptr ? 59 : above->protocol),
                               static_cast<std::uint8_t>(fragment ? 0 : h.units - 1)};
                     put16(out, h.fragment);
                     out.resize(fragment ? 8 : h.units * 8U);
-                    append(out, rest);
                     return out;
                 }};
     }
@@ -226,7 +220,7 @@ struct Tcp {
     Bytes options{};
 
     [[nodiscard]] Layer layer() const {
-        return {0, IPPROTO_TCP, [h = *this](const Layer *, const Bytes &rest) {
+        return {0, IPPROTO_TCP, [h = *this](const Layer *, std::size_t) {
                     Bytes out;
                     put16(out, h.source);
                     put16(out, h.destination);
@@ -234,7 +228,6 @@ struct Tcp {
                     append(out, Bytes{static_cast<std::uint8_t>((20 + h.options.size()) / 4 << 4U), h.flags});
                     out.resize(20);
                     append(out, h.options);
-                    append(out, rest);
                     return out;
                 }};
     }
@@ -246,13 +239,12 @@ struct Udp {
     std::uint8_t protocol = IPPROTO_UDP; // SCTP and UDP-Lite have their ports at the same place
 
     [[nodiscard]] Layer layer() const {
-        return {0, protocol, [h = *this](const Layer *, const Bytes &rest) {
+        return {0, protocol, [h = *this](const Layer *, std::size_t rest) {
                     Bytes out;
                     put16(out, h.source);
                     put16(out, h.destination);
-                    put16(out, 8 + rest.size());
+                    put16(out, 8 + rest);
                     out.resize(8);
-                    append(out, rest);
                     return out;
                 }};
     }
@@ -264,11 +256,10 @@ struct Icmp {
     std::uint8_t protocol = IPPROTO_ICMP;
 
     [[nodiscard]] Layer layer() const {
-        return {0, protocol, [h = *this](const Layer *, const Bytes &rest) {
+        return {0, protocol, [h = *this](const Layer *, std::size_t) {
                     Bytes out{h.type, 0, 0, 0};
                     put16(out, h.identifier);
                     put16(out, 1);
-                    append(out, rest);
                     return out;
                 }};
     }
@@ -282,11 +273,10 @@ struct Nd {
     std::uint32_t flags = 0;
 
     [[nodiscard]] Layer layer() const {
-        return {0, IPPROTO_ICMPV6, [h = *this](const Layer *, const Bytes &rest) {
+        return {0, IPPROTO_ICMPV6, [h = *this](const Layer *, std::size_t) {
                     Bytes out{h.type, 0, 0, 0};
                     put32(out, h.flags);
                     append(out, h.target);
-                    append(out, rest);
                     return out;
                 }};
     }
@@ -311,7 +301,7 @@ struct Arp {
     std::uint8_t protocol_size = 4;
 
     [[nodiscard]] Layer layer() const {
-        return {0x0806, IPPROTO_NONE, [h = *this](const Layer *, const Bytes &rest) {
+        return {0x0806, IPPROTO_NONE, [h = *this](const Layer *, std::size_t) {
                     Bytes out;
                     put16(out, h.hardware);
                     put16(out, h.protocol);
@@ -321,7 +311,6 @@ struct Arp {
                     append(out, h.sender);
                     append(out, h.target_mac);
                     append(out, h.target);
-                    append(out, rest);
                     return out;
                 }};
     }

@@ -42,8 +42,17 @@ inline ip_addr pod6() { return ip("2001:db8::10"); }
 inline ip_addr pod_local() { return link_local_from_mac(kPodMac); }
 inline ip_addr peer4() { return ip("192.0.2.20"); }
 inline ip_addr peer6() { return ip("2001:db8::20"); }
-inline Ipv4 to_peer4() { return {pod4(), peer4()}; }
-inline Ipv6 to_peer6() { return {pod6(), peer6()}; }
+// With whatever else of its header is not as usual.
+inline Ipv4 to_peer4(Ipv4 header = {}) {
+    header.source = pod4();
+    header.destination = peer4();
+    return header;
+}
+inline Ipv6 to_peer6(Ipv6 header = {}) {
+    header.source = pod6();
+    header.destination = peer6();
+    return header;
+}
 inline Frame ip4(const char *from, const char *to) { return from_pod() / Ipv4{ip(from), ip(to)} / Udp{}; }
 inline Frame ip6(const char *from, const char *to) { return from_pod() / Ipv6{ip(from), ip(to)} / Udp{}; }
 inline Bytes cut(Bytes frame, std::size_t length) {
@@ -64,25 +73,18 @@ inline std::vector<Case> protocol_cases() {
         {"echo4", from_pod() / to_peer4() / Icmp{}, REASON_HOST_UNCONFIRMED},
         {"echo6", from_pod() / to_peer6() / icmp6(128), REASON_HOST_UNCONFIRMED},
         {"echo reply 6", from_pod() / to_peer6() / icmp6(129), REASON_HOST_UNCONFIRMED},
-        {"gre4", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .protocol = 47} / bytes(20),
-         REASON_HOST_UNCONFIRMED},
-        {"esp6", from_pod() / Ipv6{.source = pod6(), .destination = peer6(), .next = 50} / bytes(20),
-         REASON_HOST_UNCONFIRMED},
+        {"gre4", from_pod() / to_peer4({.protocol = 47}) / bytes(20), REASON_HOST_UNCONFIRMED},
+        {"esp6", from_pod() / to_peer6({.next = 50}) / bytes(20), REASON_HOST_UNCONFIRMED},
         {"ip4 without payload", from_pod() / to_peer4(), REASON_HOST_UNCONFIRMED},
-        {"ip4 padded by Ethernet",
-         from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .length_error = -20} / Udp{} / bytes(20),
+        {"ip4 padded by Ethernet", from_pod() / to_peer4({.length_error = -20}) / Udp{} / bytes(20),
          REASON_HOST_LENGTH},
-        {"ip4 checksum wrong", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .checksum_error = 1} / Udp{},
-         REASON_HOST_CHECKSUM},
+        {"ip4 checksum wrong", from_pod() / to_peer4({.checksum_error = 1}) / Udp{}, REASON_HOST_CHECKSUM},
         {"tcp4 synack", from_pod() / to_peer4() / Tcp{.flags = kSyn | kAck}, kDirect},
         {"tcp4 ack", from_pod() / to_peer4() / Tcp{.flags = kAck}, kDirect},
         {"tcp6 ack", from_pod() / to_peer6() / Tcp{.flags = kAck}, kDirect},
-        {"tcp4 cut", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .protocol = 6} / bytes(13),
-         REASON_HOST_NO_FLOW},
-        {"udp6 cut", from_pod() / Ipv6{.source = pod6(), .destination = peer6(), .next = 17} / bytes(3),
-         REASON_HOST_NO_FLOW},
-        {"icmp4 cut", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .protocol = 1} / bytes(7),
-         REASON_HOST_NO_FLOW},
+        {"tcp4 cut", from_pod() / to_peer4({.protocol = 6}) / bytes(13), REASON_HOST_NO_FLOW},
+        {"udp6 cut", from_pod() / to_peer6({.next = 17}) / bytes(3), REASON_HOST_NO_FLOW},
+        {"icmp4 cut", from_pod() / to_peer4({.protocol = 1}) / bytes(7), REASON_HOST_NO_FLOW},
         {"icmp4 error quoting nothing", from_pod() / to_peer4() / Icmp{.type = 3}, REASON_HOST_NO_FLOW},
         {"icmp6 error quoting nothing", from_pod() / to_peer6() / icmp6(1), REASON_HOST_NO_FLOW},
         {"icmp4 error", from_pod() / to_peer4() / Icmp{.type = 3} / Frame(Ipv4{peer4(), pod4()}.layer()) / Udp{},
@@ -165,17 +167,13 @@ inline std::vector<Case> detour_cases() {
         {"802.3 length", Frame(Ethernet{kHostMac, kPodMac, 40}.layer()) / bytes(40), REASON_DROP_ETHER_TYPE},
         {"nothing behind Ethernet", Frame(Ethernet{kHostMac, kPodMac, 0x88cc}.layer()) / bytes(1),
          REASON_DROP_ETHER_TYPE},
-        {"first fragment 4", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .fragment = 0x2000} / Udp{},
-         kFragment},
-        {"later fragment 4", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .fragment = 9} / bytes(40),
-         kFragment},
+        {"first fragment 4", from_pod() / to_peer4({.fragment = 0x2000}) / Udp{}, kFragment},
+        {"later fragment 4", from_pod() / to_peer4({.fragment = 9}) / bytes(40), kFragment},
         {"first fragment 6", from_pod() / to_peer6() / Extension{44, 1, 1} / Udp{}, kFragment},
         {"later fragment 6", from_pod() / to_peer6() / Extension{44, 1, 0x0040, IPPROTO_UDP} / bytes(40), kFragment},
         {"atomic fragment 6", from_pod() / to_peer6() / Extension{44} / Udp{}, kFragment},
-        {"router alert",
-         from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .options = {0x94, 4, 0, 0}} / Udp{}, kOptions},
-        {"all the options",
-         from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .options = bytes(40, 1)} / Udp{}, kOptions},
+        {"router alert", from_pod() / to_peer4({.options = {0x94, 4, 0, 0}}) / Udp{}, kOptions},
+        {"all the options", from_pod() / to_peer4({.options = bytes(40, 1)}) / Udp{}, kOptions},
         {"hop-by-hop", from_pod() / to_peer6() / ext(0) / Udp{}, kOptions},
         {"routing", from_pod() / to_peer6() / ext(43, 3) / Udp{}, kOptions},
         {"destination options", from_pod() / to_peer6() / ext(60, 2) / Udp{}, kOptions},
@@ -186,14 +184,10 @@ inline std::vector<Case> detour_cases() {
              ext(60) / Udp{},
          REASON_DROP_ND_SPOOFED},
         {"header past the end", from_pod() / to_peer6() / Extension{.next = 60} / bytes(0), kOptions},
-        {"length 4 beyond the frame",
-         from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .length_error = 1} / Udp{}, kLength},
-        {"length 6 beyond the frame",
-         from_pod() / Ipv6{.source = pod6(), .destination = peer6(), .length_error = 1} / Udp{}, kLength},
-        {"length 4 within the header",
-         from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .length_error = -9} / Udp{}, kLength},
-        {"length 4 zero", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .length_error = -28} / Udp{},
-         kLength},
+        {"length 4 beyond the frame", from_pod() / to_peer4({.length_error = 1}) / Udp{}, kLength},
+        {"length 6 beyond the frame", from_pod() / to_peer6({.length_error = 1}) / Udp{}, kLength},
+        {"length 4 within the header", from_pod() / to_peer4({.length_error = -9}) / Udp{}, kLength},
+        {"length 4 zero", from_pod() / to_peer4({.length_error = -28}) / Udp{}, kLength},
     };
 }
 
@@ -206,9 +200,8 @@ inline std::vector<Case> limit_cases() {
     const Bytes tcp4_options = from_pod() / to_peer4() / Tcp{.options = bytes(12, 1)} / bytes(2900);
     const Bytes tcp6 = from_pod() / to_peer6() / Tcp{} / bytes(2900);
     const Bytes udp4 = from_pod() / to_peer4() / Udp{} / bytes(2900);
-    const Bytes other = from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .protocol = 47} / bytes(2900);
-    const Bytes huge =
-        from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .length_error = -2940} / Tcp{} / bytes(2900);
+    const Bytes other = from_pod() / to_peer4({.protocol = 47}) / bytes(2900);
+    const Bytes huge = from_pod() / to_peer4({.length_error = -2940}) / Tcp{} / bytes(2900);
     const auto gso = [](std::uint32_t size) { return How{.gso_size = size, .gso_segments = 3}; };
     return {
         {"ttl 0", ttl4(0), REASON_HOST_TTL},
@@ -240,11 +233,10 @@ inline std::vector<Case> limit_cases() {
 inline std::vector<Case> malformed_cases() {
     constexpr reason kMalformed = REASON_DROP_MALFORMED;
     return {
-        {"version 4", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .version = 6} / Udp{}, kMalformed},
-        {"version 6", from_pod() / Ipv6{.source = pod6(), .destination = peer6(), .version = 4} / Udp{}, kMalformed},
-        {"header of 16 bytes", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .ihl = 4} / Udp{},
-         kMalformed},
-        {"header of none", from_pod() / Ipv4{.source = pod4(), .destination = peer4(), .ihl = 0} / Udp{}, kMalformed},
+        {"version 4", from_pod() / to_peer4({.version = 6}) / Udp{}, kMalformed},
+        {"version 6", from_pod() / to_peer6({.version = 4}) / Udp{}, kMalformed},
+        {"header of 16 bytes", from_pod() / to_peer4({.ihl = 4}) / Udp{}, kMalformed},
+        {"header of none", from_pod() / to_peer4({.ihl = 0}) / Udp{}, kMalformed},
     };
 }
 

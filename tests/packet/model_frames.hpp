@@ -61,9 +61,8 @@ class ModelFrames {
             return link / arp();
         case 1:
             return Ethernet{destination, source,
-                            std::array<std::uint16_t, 6>{0x88cc, 0x8847, 0x8863, 0x0040, 0x86dd, 0x0800}[below(6)]}
-                .layer()
-                .write(nullptr, noise(below(90)));
+                            std::array<std::uint16_t, 6>{0x88cc, 0x8847, 0x8863, 0x0040, 0x86dd, 0x0800}[below(6)]} /
+                   noise(below(90));
         case 2:
         case 3:
             return v4 ? Bytes(link / ip4(address(true), address(true)) / any_transport(true))
@@ -124,7 +123,7 @@ class ModelFrames {
             return Udp{40000, 4789} / Bytes{8, 0, 0, 0, 0, 0, 42, 0} / Ethernet{kPeerMac, kForeignMac}.layer() / inner;
         case 3:
             return Frame(Layer{0, std::array<std::uint8_t, 4>{47, 50, 51, 132}[below(4)],
-                               [data = noise(40)](const Layer *, const Bytes &) { return data; }});
+                               [data = noise(40)](const Layer *, std::size_t) { return data; }});
         case 4:
             return Icmp{static_cast<std::uint8_t>(v4 ? 8 : 128), 7, v4 ? kIcmp : kIcmp6} / noise(below(80));
         default:

@@ -3,7 +3,6 @@
 
 namespace podlane::test {
 
-using testing::AllOf;
 using testing::Field;
 using testing::Property;
 
@@ -14,7 +13,18 @@ void PrintTo(const Output &output, std::ostream *stream) {
 testing::Matcher<const std::string &> has_all(const Parts &parts) {
     std::vector<testing::Matcher<const std::string &>> all;
     for (const std::string &part : parts)
-        all.emplace_back(testing::HasSubstr(part));
+        all.emplace_back(HasSubstr(part));
+    return testing::AllOfArray(all);
+}
+
+testing::Matcher<const Json &> has_members(const std::map<std::string, Json> &members) {
+    std::vector<testing::Matcher<const Json &>> all;
+    for (const auto &[name, value] : members) {
+        const auto member = [name = name](const Json &of) {
+            return of.is_object() && of.contains(name) ? of.at(name) : Json(Json::value_t::discarded);
+        };
+        all.emplace_back(testing::ResultOf("its member " + name, member, testing::Eq(value)));
+    }
     return testing::AllOfArray(all);
 }
 

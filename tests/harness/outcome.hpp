@@ -25,4 +25,7 @@ testing::Matcher<const Output &> complains(int rc, const Parts &parts = {});
 // Of a text.
 testing::Matcher<const std::string &> has_all(const Parts &parts);
 
+// Of an object: these members of it, with these values.
+testing::Matcher<const Json &> has_members(const std::map<std::string, Json> &members);
+
 } // namespace podlane::test

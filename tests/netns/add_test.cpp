@@ -33,12 +33,10 @@ TEST_F(AddTest, MakesAVethWithTheMacsOfTheResult) {
     const Pod made = make();
     Json pod = pod_link(*made.container);
     Json host = host_link(made);
-    EXPECT_EQ(made.result["interfaces"][0]["name"], made.host_ifname);
-    EXPECT_EQ(made.result["interfaces"][0]["mac"], kHostMac);
+    EXPECT_THAT(made.result["interfaces"][0], has_members({{"name", made.host_ifname}, {"mac", kHostMac}}));
     EXPECT_EQ(made.result["interfaces"][0].value("sandbox", ""), "");
-    EXPECT_EQ(made.result["interfaces"][1]["name"], "eth0");
-    EXPECT_EQ(made.result["interfaces"][1]["mac"], pod["address"]);
-    EXPECT_EQ(made.result["interfaces"][1]["sandbox"], made.container->path());
+    EXPECT_THAT(made.result["interfaces"][1],
+                has_members({{"name", "eth0"}, {"mac", pod["address"]}, {"sandbox", made.container->path()}}));
     EXPECT_EQ(host["address"], kHostMac);
     EXPECT_EQ(host["linkinfo"]["info_kind"], "veth");
     EXPECT_EQ(host["operstate"], "UP");
@@ -76,11 +74,9 @@ TEST_F(AddTest, GivesHostPrefixesWithoutDuplicateAddressDetection) {
     const Pod made = make();
     Json addresses = find(ip_json(made.container->ns(), "addr show dev eth0"), "ifname", "eth0")["addr_info"];
     Json v4 = find(addresses, "family", "inet");
-    EXPECT_EQ(v4["local"], made.text4());
-    EXPECT_EQ(v4["prefixlen"], 32);
+    EXPECT_THAT(v4, has_members({{"local", made.text4()}, {"prefixlen", 32}}));
     Json v6 = find(addresses, "local", made.text6());
-    EXPECT_EQ(v6["prefixlen"], 128);
-    EXPECT_EQ(v6["nodad"], true);
+    EXPECT_THAT(v6, has_members({{"prefixlen", 128}, {"nodad", true}}));
     for (Json &one : addresses)
         EXPECT_FALSE(one.contains("tentative")) << one;
     Json link_local = find(addresses, "scope", "link");
@@ -112,8 +108,7 @@ TEST_F(AddTest, RoutesThePodThroughTheGatewaysByPermanentNeighbours) {
 TEST_F(AddTest, RoutesTheHostToThePodByPermanentNeighbours) {
     const Pod made = make();
     Json v4 = find(ip_json(node_.ns(), "-4 route show"), "dst", made.text4());
-    EXPECT_EQ(v4["dev"], made.host_ifname);
-    EXPECT_EQ(v4["scope"], "link");
+    EXPECT_THAT(v4, has_members({{"dev", made.host_ifname}, {"scope", "link"}}));
     EXPECT_EQ(find(ip_json(node_.ns(), "-6 route show"), "dst", made.text6())["dev"], made.host_ifname);
     Json neighbours = ip_json(node_.ns(), "neigh show nud permanent dev " + made.host_ifname);
     for (const std::string &addr : {made.text4(), made.text6()})

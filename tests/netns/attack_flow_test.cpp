@@ -35,8 +35,7 @@ class AttackFlow : public ServiceTest {
 
 // Datagrams and SYNs in the name of the service, for the ports from which the pod will ask.
 void AttackFlow::forge_replies_of_the_service() {
-    const EchoServer server(server_.ns(), ipv4(), kPort);
-    serve(server_);
+    const EchoServer server = serve_echo();
     lab_->node().run("sysctl -qw net.ipv4.conf.all.rp_filter=1");
     rule("-A FORWARD -i up0 -m conntrack --ctstate NEW -j DROP");
     const Wire wire(lab_->outside(), "eth0");
@@ -91,10 +90,7 @@ TEST_P(AttackFlow, AClosedForwardChainIsClosedToTheUplink) { knock_at_a_closed_f
 class AttackDirect : public AttackFlow {
   protected:
     // The cluster's ranges hold the Service, as people write them.
-    void SetUp() override {
-        AttackFlow::SetUp();
-        if (IsSkipped())
-            return;
+    void prepare() override {
         const Json keys = {{"firstPacket", "direct"},
                            {"clusterCIDRs", {"198.18.0.0/16", "2001:db8:9::/48", "2001:db8:5e::/48"}}};
         client_ = add_pod(keys);
@@ -133,8 +129,7 @@ TEST_P(AttackDirect, PacketsInTheNameOfAPeerChangeNothing) {
 
 // The same four numbers at the backend, once by its own address and once by the service's.
 TEST_P(AttackFlow, DirectAndTranslatedConnectionsOfTheSamePortsLive) {
-    const EchoServer server(server_.ns(), ipv4(), kPort);
-    serve(server_);
+    const EchoServer server = serve_echo();
     for (const bool direct_first : {true, false}) {
         const std::uint16_t port = direct_first ? 23456 : 23457;
         std::vector<Fd> sockets;
@@ -250,8 +245,7 @@ std::uint64_t flood(const net::Namespace &from, const std::vector<ip_addr> &to, 
 
 TEST_P(AttackFlow, AFloodOfFlowsCostsOthersNothing) {
     const Pod hostile = add_pod();
-    const EchoServer server(server_.ns(), ipv4(), kPort);
-    serve(server_);
+    const EchoServer server = serve_echo();
     lab_->node().run("sysctl -qw net.netfilter.nf_conntrack_tcp_loose=0");
     rule("-A FORWARD -p tcp ! --syn -m conntrack --ctstate NEW -j DROP");
     std::vector<Fd> idle;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // podlanectl in the shells: completion scripts that the shells take, and a manual page without a complaint.
-#include "tests/harness/process.hpp"
-#include "tests/harness/test.hpp"
+#include "tests/harness/outcome.hpp"
 
 namespace podlane::test {
 namespace {
@@ -60,11 +59,8 @@ TEST_F(CompletionTest, TheManualPageIsComplete) {
     const Output page = run(here_, {"bash", "-c", "'" + ctl() + "' man | groff -man -Tutf8 -ww -rLL=100n | col -bx"});
     ASSERT_EQ(page.rc, 0);
     EXPECT_EQ(page.err, "");
-    EXPECT_THAT(page.out, HasSubstr("endpoint list [WHICH]"));
-    EXPECT_THAT(page.out, HasSubstr("map get MAP [KEY]..."));
-    EXPECT_THAT(page.out, HasSubstr("addresses      [NETWORK] ADDRESS\n"));
-    EXPECT_THAT(page.out, HasSubstr("--network NAME"));
-    EXPECT_THAT(page.out, HasSubstr("EXIT STATUS"));
+    EXPECT_THAT(page.out, has_all({"endpoint list [WHICH]", "map get MAP [KEY]...",
+                                   "addresses      [NETWORK] ADDRESS\n", "--network NAME", "EXIT STATUS"}));
 }
 
 } // namespace

@@ -87,14 +87,12 @@ TEST_F(MetricsTest, SayWhatTheOtherCommandsSay) {
                                              "network=\"pods\",kind=\"host\",reason=\"host-unconfirmed\"\\} " +
                                              counted.at("packets").dump() + "\n"));
     EXPECT_THAT(text, HasSubstr("pod=\"db-\\\"0\\\"\"")) << "a label's quotes are escaped";
-    EXPECT_THAT(text, HasSubstr("podlane_endpoints{network=\"pods\"} 2\n"));
-    EXPECT_THAT(text, HasSubstr("direction=\"ingress\"} 1000000\n"));
-    EXPECT_THAT(text, HasSubstr("podlane_map_entries{map=\"endpoints_v1\"} 2\n"));
-    EXPECT_THAT(text, HasSubstr("podlane_flows{translated=\"yes\"} 0\n"));
-    EXPECT_THAT(text, HasSubstr("podlane_uplink_programs{interface=\"up0\"} 1\n"));
-    EXPECT_THAT(text, HasSubstr("podlane_cni_duration_seconds_count{verb=\"ADD\",outcome=\"ok\"} 2\n"));
-    EXPECT_THAT(text, HasSubstr("podlane_cni_duration_seconds_count{verb=\"ADD\",outcome=\"failed\"} 1\n"));
-    EXPECT_THAT(text, HasSubstr("podlane_cni_duration_seconds_bucket{verb=\"ADD\",outcome=\"ok\",le=\"+Inf\"} 2\n"));
+    EXPECT_THAT(text, has_all({"podlane_endpoints{network=\"pods\"} 2\n", "direction=\"ingress\"} 1000000\n",
+                               "podlane_map_entries{map=\"endpoints_v1\"} 2\n", "podlane_flows{translated=\"yes\"} 0\n",
+                               "podlane_uplink_programs{interface=\"up0\"} 1\n",
+                               "podlane_cni_duration_seconds_count{verb=\"ADD\",outcome=\"ok\"} 2\n",
+                               "podlane_cni_duration_seconds_count{verb=\"ADD\",outcome=\"failed\"} 1\n",
+                               "podlane_cni_duration_seconds_bucket{verb=\"ADD\",outcome=\"ok\",le=\"+Inf\"} 2\n"}));
 }
 
 TEST_F(MetricsTest, ANodeWithoutPodsIsNoError) { EXPECT_THAT(ctl("metrics"), prints(0, {"podlane_loaded 0\n"})); }
@@ -104,11 +102,10 @@ TEST_F(MetricsTest, AreServedInTheFormatThatIsAskedFor) {
     Background server = serve();
     ASSERT_TRUE(wait_until([&] { return get(url()).rc == 0; }));
     const std::string plain = get(url()).out;
-    EXPECT_THAT(plain, HasSubstr("text/plain; version=0.0.4"));
-    EXPECT_THAT(plain, HasSubstr("# TYPE podlane_endpoint_packets_total counter\n"));
+    EXPECT_THAT(plain, has_all({"text/plain; version=0.0.4", "# TYPE podlane_endpoint_packets_total counter\n"}));
     const std::string open = get(url(), "application/openmetrics-text; version=1.0.0").out;
-    EXPECT_THAT(open, HasSubstr("application/openmetrics-text; version=1.0.0"));
-    EXPECT_THAT(open, HasSubstr("# TYPE podlane_endpoint_packets counter\n"));
+    EXPECT_THAT(open,
+                has_all({"application/openmetrics-text; version=1.0.0", "# TYPE podlane_endpoint_packets counter\n"}));
     EXPECT_TRUE(open.ends_with("# EOF\n"));
     EXPECT_THAT(get(std::string("http://") + kListen + "/other").err, HasSubstr("404"));
     EXPECT_EQ(server.end(SIGTERM).rc, 0);
@@ -144,8 +141,7 @@ TEST_F(MetricsTest, AreServedWithoutOtherCapabilitiesThanTheyNeed) {
     std::getline(std::ifstream(node_.dir() + "/pid"), pid);
     const std::string status = node_.run("cat /proc/" + pid + "/status");
     EXPECT_THAT(status, HasSubstr("CapEff:\t0000008000001000\n")); // CAP_BPF, CAP_NET_ADMIN
-    EXPECT_THAT(status, HasSubstr("CapPrm:\t0000008000001000\n"));
-    EXPECT_THAT(status, HasSubstr("NoNewPrivs:\t1\n"));
+    EXPECT_THAT(status, has_all({"CapPrm:\t0000008000001000\n", "NoNewPrivs:\t1\n"}));
     EXPECT_EQ(server.end(SIGTERM).rc, 0);
 }
 

@@ -46,8 +46,7 @@ TEST_F(NodeTest, GcRemovesWhatIsGoneAndNothingElse) {
 
     const Json done = gc();
     ASSERT_EQ(done.size(), 1U) << done.dump(1);
-    EXPECT_EQ(done[0].at("pod"), "shop/db-0");
-    EXPECT_EQ(done[0].at("result"), "removed");
+    EXPECT_THAT(done[0], has_members({{"pod", "shop/db-0"}, {"result", "removed"}}));
     const Json left = ctl_json("endpoint");
     ASSERT_EQ(left.size(), 1U);
     EXPECT_EQ(left[0].at("pod_name"), "web-0");
@@ -92,12 +91,13 @@ TEST_F(NodeTest, InstallWritesWhatARuntimeUses) {
     const Json list = Json::parse(read_file(conflist()));
     EXPECT_EQ(list.at("name"), "blue");
     Json config = list.at("plugins").at(0);
-    EXPECT_EQ(config.at("mtu"), 1400);
-    EXPECT_EQ(config.at("fastPath"), "local");
-    EXPECT_EQ(config.at("uplinks"), Json({"up*", "ens1"}));
-    EXPECT_EQ(config.at("bpffs"), node_.bpffs());
-    EXPECT_EQ(config.at("ipMasq"), true);
-    EXPECT_EQ(config.at("capabilities"), Json({{"bandwidth", true}, {"io.kubernetes.cri.pod-annotations", true}}));
+    EXPECT_THAT(config, has_members({{"mtu", 1400},
+                                     {"fastPath", "local"},
+                                     {"uplinks", Json({"up*", "ens1"})},
+                                     {"bpffs", node_.bpffs()},
+                                     {"ipMasq", true},
+                                     {"capabilities",
+                                      Json({{"bandwidth", true}, {"io.kubernetes.cri.pod-annotations", true}})}}));
     EXPECT_EQ(list.at("plugins").size(), 1U) << "a list with a plugin that is missing makes every pod fail";
     EXPECT_THAT(output.err, HasSubstr("there is no plugin portmap in " + bin()));
     config["name"] = list.at("name");
@@ -204,8 +204,7 @@ TEST_F(NodeTest, InstallChainsIntoAnothersNetwork) {
     const Json plugins = Json::parse(read_file(conflist())).at("plugins");
     ASSERT_EQ(plugins.size(), 3U);
     EXPECT_EQ(plugins.at(0), list.at("plugins").at(0));
-    EXPECT_EQ(plugins.at(1).at("type"), "podlane");
-    EXPECT_EQ(plugins.at(1).at("fastPath"), "local");
+    EXPECT_THAT(plugins.at(1), has_members({{"type", "podlane"}, {"fastPath", "local"}}));
     EXPECT_EQ(plugins.at(2), list.at("plugins").at(1));
     // The runtime's order of calls.
     Chain chain(node_, {plugins.at(0), plugins.at(1)});

@@ -79,11 +79,11 @@ TEST_F(OutputTest, ProgramListShowsWhereTheyAreAndWhatTheyCost) {
     ASSERT_EQ(all.size(), 5U) << all.dump(1);
     EXPECT_EQ(find(all, "name", "pl_pace").at("hook"), "cgroup");
     const Json from_pod = find(all, "name", "pl_from_pod");
-    EXPECT_EQ(from_pod.at("interface"), made.host_ifname);
-    EXPECT_EQ(from_pod.at("pod"), "shop/web-0");
-    EXPECT_EQ(from_pod.at("direction"), "ingress");
-    EXPECT_EQ(from_pod.at("hook"), kernel_can_tcx() ? "tcx" : "clsact");
-    EXPECT_EQ(from_pod.at("pinned"), true);
+    EXPECT_THAT(from_pod, has_members({{"interface", made.host_ifname},
+                                       {"pod", "shop/web-0"},
+                                       {"direction", "ingress"},
+                                       {"hook", kernel_can_tcx() ? "tcx" : "clsact"},
+                                       {"pinned", true}}));
     const auto ours = programs(made.ifindex, Hook::ingress);
     EXPECT_EQ(from_pod.at("id"), ours.at(0).program_id);
     EXPECT_EQ(from_pod.at("tag").get<std::string>().size(), 16U);
@@ -267,8 +267,7 @@ TEST_F(OutputTest, WatchedCountersHaveRates) {
     const Output output = watched("counter list");
     talk.join();
     EXPECT_EQ(output.rc, 0);
-    EXPECT_THAT(output.out, HasSubstr("PACKETS/S"));
-    EXPECT_THAT(output.out, HasSubstr("kbit/s"));
+    EXPECT_THAT(output.out, has_all({"PACKETS/S", "kbit/s"}));
     EXPECT_THAT(ctl("counter list").out, testing::Not(HasSubstr("PACKETS/S")));
 }
 
@@ -314,8 +313,7 @@ TEST_F(OutputTest, NotRootIsOneSentenceAndARemedy) {
             const Output output = run(node_.ns(), argv);
             const std::string name = spelled(noun, command);
             EXPECT_EQ(output.rc, 1) << name;
-            EXPECT_THAT(output.err, HasSubstr("no permission")) << name;
-            EXPECT_THAT(output.err, HasSubstr("hint: run it as root")) << name;
+            EXPECT_THAT(output.err, has_all({"no permission", "hint: run it as root"})) << name;
             EXPECT_EQ(std::ranges::count(output.err, '\n'), 2) << name << ": " << output.err;
         }
 }
@@ -332,8 +330,7 @@ TEST_F(OutputTest, WithoutABpffsItSaysHowToMountOne) {
         const Output output = run(node_.ns(), argv);
         const std::string name = spelled(noun, command);
         EXPECT_EQ(output.rc, 1) << name;
-        EXPECT_THAT(said(output), HasSubstr("no bpffs is mounted at /tmp/podlane")) << name;
-        EXPECT_THAT(said(output), HasSubstr("mount -t bpf")) << name;
+        EXPECT_THAT(said(output), has_all({"no bpffs is mounted at /tmp/podlane", "mount -t bpf"})) << name;
     });
 }
 

@@ -31,9 +31,9 @@ class ExplainTest : public testing::TestWithParam<std::string> {
 
 TEST_P(ExplainTest, BuildsThePacketForTheQuestion) {
     const Json answer = ask({"--from", to_string(a_.v4), "--to", to_string(b_.v4) + ":80"}).at(0);
-    EXPECT_EQ(answer.at("reason"), "sent-direct");
-    EXPECT_EQ(answer.at("verdict"), "redirected");
-    EXPECT_EQ(answer.at("packet"), "tcp " + to_string(a_.v4) + ":49152 > " + to_string(b_.v4) + ":80");
+    EXPECT_THAT(answer, has_members({{"reason", "sent-direct"},
+                                     {"verdict", "redirected"},
+                                     {"packet", "tcp " + to_string(a_.v4) + ":49152 > " + to_string(b_.v4) + ":80"}}));
     std::vector<std::string> asked;
     for (const Json &decision : answer.at("decisions"))
         asked.push_back(decision.at("decision"));
@@ -80,9 +80,8 @@ TEST_P(ExplainTest, FollowsAPacketToTheUplink) {
     const Json answer = ask({"--from", a_.host_ifname, "--to", "198.18.77.7", "--proto", "udp"});
     ASSERT_EQ(answer.size(), 2U) << answer.dump(1);
     EXPECT_EQ(answer.at(0).at("reason"), "sent-uplink");
-    EXPECT_EQ(answer.at(1).at("interface"), "up0");
-    EXPECT_EQ(answer.at(1).at("program"), PODLANE_PROGRAM_TO_UPLINK);
-    EXPECT_EQ(answer.at(1).at("reason"), "uplink-sent");
+    EXPECT_THAT(answer.at(1),
+                has_members({{"interface", "up0"}, {"program", PODLANE_PROGRAM_TO_UPLINK}, {"reason", "uplink-sent"}}));
 }
 
 // An answer for another program than the one on the hook would be worth nothing.

@@ -59,9 +59,7 @@ TEST_P(FlowEnd, AUdpClientWithAFixedPortMovesToTheNextBackend) {
     expect_fast(client);
     ASSERT_TRUE(new_server.callers().empty());
     serve(next);
-    const std::optional<Tracked> old_entry = entry(client);
-    ASSERT_TRUE(old_entry);
-    ASSERT_EQ(delete_tracked(lab_->node().ns(), *old_entry), 0);
+    ASSERT_EQ(delete_tracked(lab_->node().ns(), entry(client).value()), 0);
     EXPECT_TRUE(comes_true([&] {
         EXPECT_EQ(send_text(client, "moving"), 0); // a reply of the old backend may be lost, as on the slow path
         return !new_server.callers().empty();
@@ -76,26 +74,20 @@ TEST_P(FlowEnd, AUdpClientWithAFixedPortMovesToTheNextBackend) {
 }
 
 TEST_P(FlowEnd, ADeletedEntryLetsTheRulesDecideAgain) {
-    const EchoServer server(server_.ns(), ipv4(), kBackendPort);
-    serve(server_);
+    const EchoServer server = serve_echo();
     const Fd client = connected(cluster_ip());
     expect_fast(client);
     rule("-I FORWARD -p tcp --dport " + std::to_string(kBackendPort) + " -j REJECT --reject-with tcp-reset");
     EXPECT_TRUE(is_fast(client)) << "rules decide about new connections";
-    const std::optional<Tracked> known = entry(client);
-    ASSERT_TRUE(known);
-    ASSERT_EQ(delete_tracked(lab_->node().ns(), *known), 0);
+    ASSERT_EQ(delete_tracked(lab_->node().ns(), entry(client).value()), 0);
     EXPECT_TRUE(comes_true([&] { return !answered(client); }));
 }
 
 TEST_P(FlowEnd, AMarkKeepsAConnectionOnTheSlowPath) {
-    const EchoServer server(server_.ns(), ipv4(), kBackendPort);
-    serve(server_);
+    const EchoServer server = serve_echo();
     const Fd client = connected(cluster_ip());
     expect_fast(client);
-    const std::optional<Tracked> known = entry(client);
-    ASSERT_TRUE(known);
-    ASSERT_EQ(mark_tracked(lab_->node().ns(), *known, 0x10), 0);
+    ASSERT_EQ(mark_tracked(lab_->node().ns(), entry(client).value(), 0x10), 0);
     EXPECT_TRUE(comes_true([&] { return !is_fast(client); }));
     for (int i = 0; i < 5; ++i)
         EXPECT_FALSE(is_fast(client));
@@ -103,8 +95,7 @@ TEST_P(FlowEnd, AMarkKeepsAConnectionOnTheSlowPath) {
 
 // The strictest rules there are for a connection that is picked up in the middle.
 TEST_P(FlowEnd, LostEntriesCostNoConnectionBesideStrictRules) {
-    const EchoServer server(server_.ns(), ipv4(), kBackendPort);
-    serve(server_);
+    const EchoServer server = serve_echo();
     set("tcp_loose", "0");
     rule("-A FORWARD -p tcp ! --syn -m conntrack --ctstate NEW -j DROP");
     rule("-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT");
@@ -129,8 +120,7 @@ TEST_P(FlowEnd, ConnectionsWithAHelperStayOnTheSlowPath) {
 }
 
 TEST_P(FlowEnd, ABusyConnectionNeverExpiresAndAnIdleOneDoes) {
-    const EchoServer server(server_.ns(), ipv4(), kBackendPort);
-    serve(server_);
+    const EchoServer server = serve_echo();
     set("tcp_timeout_established", "4");
     set("udp_timeout_stream", "4");
     std::array<Fd, 2> clients = {connected(cluster_ip()), connected(cluster_ip(), Transport::udp)};
@@ -153,8 +143,7 @@ TEST_P(FlowEnd, ABusyConnectionNeverExpiresAndAnIdleOneDoes) {
 // conntrack has not seen the sequence numbers of the bytes on the fast path, and so cannot believe a reset: the entry
 // keeps its state, but the time-out of a closed connection.
 TEST_P(FlowEnd, AResetConnectionsPortCanBeUsedAgain) {
-    const EchoServer server(server_.ns(), ipv4(), kBackendPort);
-    serve(server_);
+    const EchoServer server = serve_echo();
     for (int round = 0; round < 4; ++round) {
         Fd client = connected(cluster_ip(), Transport::tcp, 20099);
         ASSERT_EQ(transfer(client, 1 << 20), 0) << "round " << round;

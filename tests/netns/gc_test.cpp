@@ -223,8 +223,7 @@ TEST_F(StatusTest, HandsOnWhatTheIpamPluginSays) {
 TEST_F(StatusTest, NamesTheBpffs) {
     const Reply reply = status({{"bpffs", node_.dir() + "/nowhere"}});
     EXPECT_EQ(reply.code(), 50) << reply;
-    EXPECT_THAT(reply.message(), HasSubstr("bpffs"));
-    EXPECT_THAT(reply.message(), HasSubstr(node_.dir() + "/nowhere"));
+    EXPECT_THAT(reply.message(), has_all({"bpffs", node_.dir() + "/nowhere"}));
     EXPECT_NE(reply.details(), "");
 }
 

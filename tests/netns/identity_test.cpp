@@ -32,9 +32,9 @@ TEST_F(IdentityTest, IsShownAndSelects) {
     (void)make(Json::object(), named("shop", "old-0"));
 
     const Json shown = ctl_json("endpoint show shop/web-0").at(0);
-    EXPECT_EQ(shown["labels"], Json({{"app", "web"}}));
-    EXPECT_EQ(shown["annotations"], Json({{"team", "blue"}}));
-    EXPECT_EQ(shown["node"], "node-7");
+    EXPECT_THAT(shown, has_members({{"labels", Json({{"app", "web"}})},
+                                    {"annotations", Json({{"team", "blue"}})},
+                                    {"node", "node-7"}}));
     EXPECT_THAT(ctl("endpoint show shop/web-0").out, AllOf(HasSubstr("app=web"), HasSubstr("team=blue")));
 
     using Names = std::vector<std::string>;
@@ -49,8 +49,7 @@ TEST_F(IdentityTest, IsShownAndSelects) {
     EXPECT_THAT(ctl("counter list -l app=web").out, AllOf(HasSubstr("shop/web-0"), Not(HasSubstr("db-0"))));
 
     const std::string metrics = ctl("metrics").out;
-    EXPECT_THAT(metrics, HasSubstr("pod=\"web-0\""));
-    EXPECT_THAT(metrics, HasSubstr("node=\"node-7\""));
+    EXPECT_THAT(metrics, has_all({"pod=\"web-0\"", "node=\"node-7\""}));
     EXPECT_THAT(metrics, Not(HasSubstr("team"))) << "labels of pods are without bounds in number";
 }
 

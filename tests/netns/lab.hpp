@@ -2,9 +2,9 @@
 // A node with an uplink to the outside and pods from the real plugins: what the tests of the dataplane stand on.
 #pragma once
 
+#include "tests/harness/outcome.hpp"
 #include "tests/harness/pod.hpp"
 #include "tests/harness/talk.hpp"
-#include "tests/harness/test.hpp"
 
 namespace podlane::test {
 
@@ -108,7 +108,9 @@ template <typename Parameter> class LabTestOf : public testing::TestWithParam<Pa
         if (lab_parameter().attach == "clsact" && kernel_can_tcx() && slow())
             GTEST_SKIP() << "left to kernels without tcx, as time is short";
         lab_.emplace();
+        prepare();
     }
+    virtual void prepare() {} // what a test needs beside the lab
     // A pod of Podlane's, its programs attached as the parameter says.
     Pod add_pod(const Json &keys = Json::object()) { return lab_->add_pod(with_attach(keys)); }
     [[nodiscard]] Json with_attach(Json keys = Json::object()) const {

@@ -30,8 +30,7 @@ class LimitChain : public LimitTest {
     }
     void expect_both(const Pod &limited, const Pod &free) {
         const std::string qdiscs = lab_.node().run("tc qdisc show dev " + limited.host_ifname);
-        EXPECT_NE(qdiscs.find("qdisc tbf 1: root"), std::string::npos) << qdiscs;
-        EXPECT_NE(qdiscs.find("qdisc ingress ffff:"), std::string::npos) << qdiscs;
+        EXPECT_THAT(qdiscs, has_all({"qdisc tbf 1: root", "qdisc ingress ffff:"}));
         expect_rate(goodput(limited.ns(), free.v4, free.ns(), 2));
         expect_rate(goodput(free.ns(), limited.v4, limited.ns(), 2));
         expect_rate(goodput(lab_.node().ns(), limited.v4, limited.ns(), 2));

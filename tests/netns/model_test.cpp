@@ -26,10 +26,7 @@ struct Sent {
 
 class PromiseOnVeths : public LabTest {
   protected:
-    void SetUp() override {
-        LabTest::SetUp();
-        if (IsSkipped())
-            return;
+    void prepare() override {
         // No packet of anybody's may be forwarded: whatever arrives has avoided the host's rules.
         for (const char *tables : {"iptables", "ip6tables"})
             lab_->node().run(std::string(tables) + " -P FORWARD DROP");

@@ -23,10 +23,7 @@ struct Ports {
 
 class PolicyVerdicts : public LabTest {
   protected:
-    void SetUp() override {
-        LabTest::SetUp();
-        if (IsSkipped())
-            return;
+    void prepare() override {
         followed_ = add_pod({{"firstPacket", "host"}});
         off_ = add_pod({{"fastPath", "off"}});
         server_ = add_pod({{"firstPacket", "host"}});

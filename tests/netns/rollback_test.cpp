@@ -27,8 +27,7 @@ TEST_F(RollbackTest, IpamPluginMissingOrFailing) {
          {{"ranges", {{{{"subnet", "198.18.9.0/30"}, {"rangeStart", "198.18.9.2"}, {"rangeEnd", "198.18.9.2"}}}}}}}};
     const Pod last = make(full);
     const Reply none_left = expect_refused(*container, full);
-    EXPECT_THAT(none_left.message(), HasSubstr("host-local"));
-    EXPECT_THAT(none_left.message(), HasSubstr("no IP addresses available"));
+    EXPECT_THAT(none_left.message(), has_all({"host-local", "no IP addresses available"}));
     EXPECT_EQ(check(last, full).rc, 0);
 }
 

@@ -14,10 +14,7 @@ class ServiceTest : public LabTest {
         : port_(port), backend_port_(backend_port), keys_(std::move(keys)) {
         keys_["firstPacket"] = "host";
     }
-    void SetUp() override {
-        LabTest::SetUp();
-        if (IsSkipped())
-            return;
+    void prepare() override {
         client_ = add_pod();
         server_ = add_pod();
     }
@@ -34,6 +31,11 @@ class ServiceTest : public LabTest {
             lab_->node().run("nft -f -", proxy.nftables());
         else
             lab_->node().run(iptables() + "-restore", proxy.iptables());
+    }
+    // The server behind the Service.
+    [[nodiscard]] EchoServer serve_echo() {
+        serve(server_);
+        return {server_.ns(), ipv4(), backend_port_};
     }
     [[nodiscard]] Endpoint cluster_ip() const { return {service_.cluster_ip, service_.port}; }
     [[nodiscard]] Fd connected(const Endpoint &to, Transport transport = Transport::tcp, std::uint16_t port = 0) const {

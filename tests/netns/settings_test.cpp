@@ -102,8 +102,7 @@ TEST_F(SettingsTest, AreNotChangedIfTheFormerValueCannotBeRecorded) {
     EXPECT_EQ(listed(), before);
     std::filesystem::remove(successor);
     EXPECT_EQ(add(*container, keys_).rc, 0);
-    EXPECT_THAT(listed(), HasSubstr(before));
-    EXPECT_THAT(listed(), HasSubstr("accept_ra"));
+    EXPECT_THAT(listed(), has_all({before, "accept_ra"}));
 }
 
 TEST_F(SettingsTest, OfConntrackAreNotChangedIfTheConfigurationSaysSo) {

@@ -38,8 +38,7 @@ TEST_F(SharedRoot, IsRefusedToTheSecondNode) {
          {second_.cni("ADD", of_second(), *other), second_.cni("podlane", "STATUS", of_second()),
           second_.cni("podlane", "GC", of_second({{"cni.dev/valid-attachments", Json::array()}}))}) {
         EXPECT_NE(reply.rc, 0);
-        EXPECT_THAT(reply.out, HasSubstr("belongs to network namespace"));
-        EXPECT_THAT(reply.out, HasSubstr("podlanectl uninstall"));
+        EXPECT_THAT(reply.out, has_all({"belongs to network namespace", "podlanectl uninstall"}));
     }
     EXPECT_EQ(first_.state(), before);
     EXPECT_EQ(first_.cni("DEL", of_first(), *pod_).rc, 0);

@@ -270,8 +270,7 @@ TEST_P(PodRules, AsTheFirstInterfaceItWorksAsWell) {
 
 TEST_P(NoHostVeth, TheWayTakenIsInTheLogAndShown) {
     add_pod();
-    EXPECT_NE(logged().find("interface net1"), std::string::npos) << logged();
-    EXPECT_NE(logged().find("source routing is done by rules in the container"), std::string::npos) << logged();
+    EXPECT_THAT(logged(), has_all({"interface net1", "source routing is done by rules in the container"}));
     const auto ctl = [&](const std::string &command) { return node().podlanectl_json(command); };
     bool shown = false;
     for (const Json &one : ctl("source list " + pod_->id()))

@@ -14,10 +14,7 @@ constexpr std::uint64_t kSecond = 1000000000;
 // Two pods whose first packets take the slow path, and an entry of each direction of a connection between them.
 class FlowCache : public PacketTest {
   protected:
-    void SetUp() override {
-        PacketTest::SetUp();
-        if (IsSkipped())
-            return;
+    void prepare() override {
         if (!require(programs_query_conntrack(node().root())))
             GTEST_SKIP() << "this kernel's programs cannot query conntrack";
         for (Pod *pod : {&node().pod, &node().peer}) {

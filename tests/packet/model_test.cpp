@@ -14,10 +14,7 @@ using test::number_from;
 
 class PromiseModel : public PacketTest {
   protected:
-    void SetUp() override {
-        PacketTest::SetUp();
-        if (IsSkipped())
-            return;
+    void prepare() override {
         for (Pod *pod : {&node().pod, &node().peer}) {
             pod->flags = INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK | INTERFACE_ANTI_SPOOF | INTERFACE_GATEWAY;
             node().put(*pod);

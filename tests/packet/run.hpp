@@ -363,7 +363,9 @@ class PacketTest : public testing::Test {
         if (geteuid() != 0)
             GTEST_SKIP() << "needs root";
         node_.emplace();
+        prepare();
     }
+    virtual void prepare() {} // what a test needs beside the node
     Node &node() { return *node_; }
 
   private:

@@ -19,10 +19,7 @@ constexpr const char *kSetUp =
 // The pod has a second interface in another network, whose way is by lan0.
 class Source : public PacketTest {
   protected:
-    void SetUp() override {
-        PacketTest::SetUp();
-        if (IsSkipped())
-            return;
+    void prepare() override {
         node().asks = true;
         ASSERT_EQ(std::system(kSetUp), 0); // NOLINT(cert-env33-c): the tools of the tests
         lan_ = if_nametoindex("lan0");

@@ -24,10 +24,7 @@ constexpr const char *kSetUp =
 // A node with an uplink up0, an interface dark0 that is none, and other nodes' pods behind both.
 class Uplink : public PacketTest {
   protected:
-    void SetUp() override {
-        PacketTest::SetUp();
-        if (IsSkipped())
-            return;
+    void prepare() override {
         node().asks = true;
         ASSERT_EQ(std::system(kSetUp), 0); // NOLINT(cert-env33-c): the tools of the tests
         uplink_ = if_nametoindex("up0");

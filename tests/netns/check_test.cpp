@@ -7,27 +7,15 @@ namespace {
 
 class CheckTest : public VerbsTest {
   public:
-    // With the names of the pod and its addresses in the place of words that begin with "@".
-    [[nodiscard]] std::string filled(std::string text) const {
-        const std::string mac = made_.result["interfaces"][1]["mac"];
-        for (const auto &[word, value] :
-             std::vector<std::pair<std::string, std::string>>{{"@host", made_.host_ifname},
-                                                              {"@netns", made_.container->path()},
-                                                              {"@mac", mac},
-                                                              {"@v4", made_.text4()},
-                                                              {"@v6", made_.text6()},
-                                                              {"@ll", to_string(made_.link_local)}})
-            for (std::size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += value.size())
-                text.replace(at, word.size(), value);
-        return text;
-    }
     // Commands on the node, or behind "pod" in the container, between semicolons.
     void run_all(const std::string &commands) const {
-        std::istringstream all(filled(commands));
+        std::istringstream all(commands);
         for (std::string one; std::getline(all >> std::ws, one, ';');)
-            one.starts_with("pod ") ? made_.container->run(one.substr(4)) : node_.run(one);
+            run_for(node_, made_, one);
     }
-    void expect_said(const std::string &text) const { EXPECT_THAT(check(made_), fails_with(105, {filled(text)})); }
+    void expect_said(const std::string &text) const {
+        EXPECT_THAT(check(made_), fails_with(105, {filled(text, made_)}));
+    }
     [[nodiscard]] Reply check(const Pod &made) const { return VerbsTest::check(made, keys_); }
     using VerbsTest::open;
 

@@ -150,6 +150,25 @@ void refuse_bpf() {
         _exit(99);
 }
 
+// What podlanectl says there, and its exit code. In a process of its own: libbpf remembers what a kernel refused.
+std::pair<int, std::string> said_without_bpf(const Node &node, const std::string &bpffs,
+                                             const std::vector<std::string_view> &words) {
+    const std::string path = node.dir() + "/said";
+    const pid_t child = fork();
+    if (child == 0) {
+        refuse_bpf();
+        ctl::World world = ctl::real_world();
+        world.bpffs = bpffs;
+        world.out = world.err = std::fopen(path.c_str(), "we");
+        const int code = ctl::run(words, world);
+        std::fclose(world.err);
+        _exit(code);
+    }
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    return {WEXITSTATUS(status), read_file(path)};
+}
+
 TEST_F(Doctor, MountsABpffs) {
     std::string command;
     for (const std::string &word : ctl_argv("/sys/fs/bpf/podlane-never", "doctor --json"))
@@ -164,25 +183,10 @@ TEST_F(Doctor, MountsABpffs) {
 
 // Every other command says so too, and where to ask for more.
 TEST_F(Doctor, OtherCommandsSendThere) {
-    const std::string path = node_.dir() + "/said";
     for (const std::string_view noun :
          {"endpoint", "counter", "program", "history", "network", "path", "source", "uplink"}) {
-        const pid_t child = fork();
-        if (child == 0) {
-            refuse_bpf();
-            ctl::World world = ctl::real_world();
-            world.bpffs = node_.bpffs();
-            world.err = std::fopen(path.c_str(), "we");
-            const std::array<std::string_view, 1> words = {noun};
-            const int code = ctl::run(words, world);
-            std::fclose(world.err);
-            _exit(code);
-        }
-        int status = 0;
-        ASSERT_EQ(waitpid(child, &status, 0), child);
-        EXPECT_EQ(WEXITSTATUS(status), 1) << noun;
-        std::ifstream file(path);
-        const std::string text{std::istreambuf_iterator<char>(file), {}};
+        const auto [code, text] = said_without_bpf(node_, node_.bpffs(), {noun});
+        EXPECT_EQ(code, 1) << noun;
         EXPECT_THAT(text, HasSubstr("\nhint: \"podlanectl doctor\" lists the features this kernel lacks")) << noun;
         EXPECT_EQ(std::ranges::count(text, '\n'), 2) << text;
     }
@@ -207,28 +211,11 @@ TEST_F(Doctor, WithoutARightItSaysWhatItCouldNotSee) {
     }
 }
 
-// In a process of its own: libbpf remembers what a kernel refused.
 TEST_F(Doctor, NamesWhatTheKernelHasNot) {
-    const std::string path = node_.dir() + "/said";
-    const pid_t child = fork();
-    if (child == 0) {
-        refuse_bpf();
-        ctl::World world = ctl::real_world();
-        world.bpffs = "/sys/fs/bpf/podlane-never";
-        world.out = std::fopen(path.c_str(), "we");
-        const std::array<std::string_view, 2> words = {"doctor", "--json"};
-        const int code = ctl::run(words, world);
-        std::fclose(world.out);
-        _exit(code);
-    }
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_EQ(WEXITSTATUS(status), 1);
-    std::ifstream file(path);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    EXPECT_THAT(text, HasSubstr("\"check\": \"kernel\""));
-    EXPECT_THAT(text, HasSubstr("this kernel lacks the helper bpf_redirect_peer"));
-    EXPECT_THAT(text, HasSubstr("boot a newer kernel: Linux 5.10 has it"));
+    const auto [code, text] = said_without_bpf(node_, "/sys/fs/bpf/podlane-never", {"doctor", "--json"});
+    EXPECT_EQ(code, 1);
+    EXPECT_THAT(text, has_all({"\"check\": \"kernel\"", "this kernel lacks the helper bpf_redirect_peer",
+                               "boot a newer kernel: Linux 5.10 has it"}));
 }
 
 } // namespace

@@ -54,7 +54,6 @@ class Doctor : public CtlTest {
         ASSERT_EQ(unlink(pin_path(node_.bpffs(), name).c_str()), 0);
         ASSERT_EQ(bpf_obj_pin(program.get(), pin_path(node_.bpffs(), name).c_str()), 0);
     }
-    void in_pod(const std::string &command) const { (void)made_.container->run(command); }
     [[nodiscard]] const std::string &host() const { return made_.host_ifname; }
     using CtlTest::ctl;
     using CtlTest::make;
@@ -80,11 +79,33 @@ struct Fault {
     const char *check; // the finding's
     const char *says;  // part of it
     bool fixable;
-    void (*inflict)(Doctor &d);
+    std::function<void(Doctor &d)> inflict;
     bool wrong = true;
 };
 
 inline void PrintTo(const Fault &fault, std::ostream *out) { *out << fault.name; }
+
+// Commands on the node, or behind "pod" in the container.
+inline std::function<void(Doctor &)> by(const std::vector<std::string> &commands) {
+    return [commands](Doctor &d) {
+        for (const std::string &one : commands)
+            run_for(d.node_, d.made_, one);
+    };
+}
+// What the mount namespace of podlanectl begins with.
+inline std::function<void(Doctor &)> behind(const std::string &command) {
+    return [command](Doctor &d) { d.setup_ += command + " && "; };
+}
+inline std::function<void(Doctor &)> without_pin(const std::string &name) {
+    return [name](Doctor &d) { ASSERT_EQ(unlink(pin_path(d.node_.bpffs(), name).c_str()), 0); };
+}
+// An entry that no ADD has made.
+template <typename Key, typename Value>
+std::function<void(Doctor &)> entry(Result<Map<Key, Value>> (*opener)(std::string_view, Access),
+                                    const std::type_identity_t<Key> &key,
+                                    const std::type_identity_t<Value> &value = {}) {
+    return [=](Doctor &d) { require(d.open(opener).update(key, value)); };
+}
 
 // Another device of the uplinks' pattern, with programs from the next sync on.
 inline void add_uplink(Doctor &d) {
@@ -92,282 +113,243 @@ inline void add_uplink(Doctor &d) {
     d.on_node("ip link set up1 up");
 }
 
-constexpr std::array kFaults = {
-    Fault{"BpffsOpenToOthers", "bpffs", "accessible to users other than root", true,
-          [](Doctor &d) { ASSERT_EQ(chmod(d.node_.bpffs().c_str(), 0755), 0); }},
-    Fault{"NoBtf", "btf", "/sys/kernel/btf/vmlinux", false,
-          [](Doctor &d) { d.setup_ += "mount -t tmpfs none /sys/kernel/btf && "; }},
-    Fault{"NoCgroup", "cgroup", "no cgroup v2", false,
-          [](Doctor &d) { d.setup_ += "umount -l -a -t cgroup2 && "; }, false},
-    Fault{"JitOff", "jit", "bpf_jit_enable is 0", false,
-          [](Doctor &d) { // it is in the first network namespace's /proc only
-              d.setup_ += "mount -t tmpfs none /proc/sys/net/core && echo 0 > /proc/sys/net/core/bpf_jit_enable && ";
-          }},
-    Fault{"Ipv4ForwardingOff", "forwarding", "net.ipv4.ip_forward is 0", true,
-          [](Doctor &d) { set_sysctl(d.node_.ns(), "net.ipv4.ip_forward", "0"); }},
-    Fault{"Ipv6ForwardingOff", "forwarding", "net.ipv6.conf.all.forwarding is 0", true,
-          [](Doctor &d) { set_sysctl(d.node_.ns(), "net.ipv6.conf.all.forwarding", "0"); }},
-    Fault{"ForwardingOffOnHostVeth", "interface-forwarding", ".forwarding is 0", true,
-          [](Doctor &d) { set_sysctl(d.node_.ns(), "net.ipv4.conf." + d.host() + ".forwarding", "0"); }},
-    Fault{"Ipv6ForwardingOffOnHostVeth", "interface-forwarding", ".forwarding is 0", true,
-          [](Doctor &d) { set_sysctl(d.node_.ns(), "net.ipv6.conf." + d.host() + ".forwarding", "0"); }},
-    Fault{"StrictReversePathOfUplinks", "rp-filter", "rp_filter is strict on up", false,
-          [](Doctor &d) {
-              add_uplink(d);
-              (void)d.ctl("uplink sync");
-              set_sysctl(d.node_.ns(), "net.ipv4.conf.all.rp_filter", "1");
-          }},
-    Fault{"StrictReversePath", "rp-filter", "rp_filter is strict on cali", false,
-          [](Doctor &d) { set_sysctl(d.node_.ns(), "net.ipv4.conf.all.rp_filter", "1"); }},
-    Fault{"ConntrackFull", "conntrack", "95 of 100", false,
-          [](Doctor &d) {
-              d.on_node("nft add table inet t");
-              d.on_node("nft add chain inet t c { type filter hook input priority 0 ; }");
-              d.on_node("nft add rule inet t c ct state invalid counter");
-              d.play("/proc/sys/net/netfilter/nf_conntrack_count", "95");
-              d.play("/proc/sys/net/netfilter/nf_conntrack_max", "100");
-          }},
-    Fault{"RulesOfNft", "forward-rules", "chain np rules (inet) drops", false,
-          [](Doctor &d) {
-              d.on_node("nft add table inet np");
-              d.on_node("nft add chain inet np rules { type filter hook forward priority 0 ; }");
-              d.on_node("nft add chain inet np pods");
-              d.on_node("nft add rule inet np rules jump pods");
-              d.on_node("nft add rule inet np pods ip saddr 198.18.9.9 drop");
-          },
-          false},
-    Fault{"RulesOfOlderIptables", "forward-rules", "chain filter FORWARD (iptables) drops", false,
-          [](Doctor &d) { d.on_node("iptables-legacy -w -P FORWARD DROP"); }, false},
-    Fault{"RulesByPacket", "packet-rules", "chain shaper police (inet): counter, limit", false,
-          [](Doctor &d) {
-              d.on_node("nft add table inet shaper");
-              d.on_node("nft add chain inet shaper police { type filter hook forward priority 0 ; }");
-              d.on_node("nft add rule inet shaper police limit rate over 5/second counter drop");
-          },
-          false},
-    Fault{"NftIsMissing", "forward-rules", "cannot be checked: /usr/sbin/nft is not installed", false,
-          [](Doctor &d) { d.setup_ += "mount -t tmpfs none /usr/sbin && "; }, false},
-    Fault{"NftFails", "forward-rules", "cannot be checked: /usr/sbin/nft: no rules today", false,
-          [](Doctor &d) {
-              d.play("/usr/sbin/nft", "#!/bin/sh\necho no rules today >&2; exit 1");
-          },
-          false},
-    Fault{"TrackingRuleGone", "conntrack-off", "table inet podlane-pods", true,
-          [](Doctor &d) {
-              (void)d.keep({{"firstPacket", "host"}});
-              d.on_node("nft flush ruleset");
-          }},
-    Fault{"ConntrackChecksWindows", "conntrack-settings", "nf_conntrack_tcp_be_liberal is 0", true,
-          [](Doctor &d) { set_sysctl(d.node_.ns(), "net.netfilter.nf_conntrack_tcp_be_liberal", "0"); }},
-    Fault{"PacingLost", "pacing", "pl_pace is not attached", true,
-          [](Doctor &d) { ASSERT_EQ(unlink(pin_path(d.node_.bpffs(), PODLANE_PIN_PACING).c_str()), 0); }},
-    Fault{"ExpeditedRcuLeftOn", "expedited-rcu", "/sys/kernel/rcu_expedited was on", false,
-          [](Doctor &d) { d.setup_ += "echo 20556 > /sys/kernel/rcu_expedited && "; }, false},
-    Fault{"ForeignProgramOnClsact", "other-programs", "agent7", false, [](Doctor &d) { d.attach_foreign(false); }, false},
-    Fault{"ForeignProgramOnTcx", "other-programs", "agent7", false,
-          [](Doctor &d) {
-              if (!kernel_can_tcx())
-                  GTEST_SKIP() << "this kernel has no tcx";
-              d.attach_foreign(true);
-          },
-          false},
-    Fault{"MapPinGone", "loaded", "endpoints_v1", true,
-          [](Doctor &d) { ASSERT_EQ(unlink(pin_path(d.node_.bpffs(), PODLANE_MAP_ENDPOINTS).c_str()), 0); }},
-    Fault{"ProgramPinGone", "loaded", "pl_to_pod", true,
-          [](Doctor &d) { ASSERT_EQ(unlink(pin_path(d.node_.bpffs(), PODLANE_PROGRAM_TO_POD).c_str()), 0); }},
-    Fault{"AllPinsGone", "lost", "has lost its entries", true,
-          [](Doctor &d) { std::filesystem::remove_all(d.node_.bpffs()); }},
-    Fault{"PinsAndRecordsGone", "unknown", "is neither in the maps nor on disk", false,
-          [](Doctor &d) {
-              std::filesystem::remove_all(d.node_.bpffs());
-              std::filesystem::remove_all(AttachmentRecords(kStateDirectory, d.node_.bpffs()).directory());
-          }},
-    Fault{"MapNearlyFull", "map-full", "uplinks_v2 is nearly full", false,
-          [](Doctor &d) {
-              const auto uplinks = d.open(&open_uplinks);
-              for (std::uint32_t ifindex = 100000; ifindex < 100250; ++ifindex)
-                  require(uplinks.update(ifindex, {}));
-          }},
-    Fault{"MapFull", "map-full", "uplinks_v2 is full: 256 of 256", false,
-          [](Doctor &d) {
-              const auto uplinks = d.open(&open_uplinks);
-              for (std::uint32_t ifindex = 100000; uplinks.update(ifindex, {}); ++ifindex) {
-              }
-          }},
-    Fault{"MapOfAnotherVersion", "map-version", "endpoints_v9", false,
-          [](Doctor &d) {
-              const Fd map(bpf_map_create(BPF_MAP_TYPE_ARRAY, "test", 4, 4, 1, nullptr));
-              ASSERT_EQ(bpf_obj_pin(map.get(), pin_path(d.node_.bpffs(), "endpoints_v9").c_str()), 0);
-          }},
-    Fault{"ProgramOfAnotherVersion", "program-version", "pl_from_uplink has tag", false,
-          [](Doctor &d) { d.replace_pin(PODLANE_PROGRAM_FROM_UPLINK); }},
-    Fault{"PinOfSomethingElse", "pins", "pl_gone is not a pin", true,
-          [](Doctor &d) {
-              const Fd program = load_passing_program("pl_gone");
-              ASSERT_EQ(bpf_obj_pin(program.get(), pin_path(d.node_.bpffs(), "pl_gone").c_str()), 0);
-          }},
-    Fault{"LeftWhileLoading", "pins", "/loading was left", true,
-          [](Doctor &d) { ASSERT_EQ(mkdir((d.node_.bpffs() + "/loading").c_str(), 0700), 0); }},
-    Fault{"UplinkProgramsGone", "uplink", "the programs on uplink up0", true,
-          [](Doctor &d) {
-              const auto inside = require(net::enter(d.node_.ns()));
-              for (const Hook hook : {Hook::ingress, Hook::egress})
-                  ASSERT_TRUE(require(detach(if_nametoindex("up0"), hook)));
-          }},
-    Fault{"UplinkGone", "uplink", "is gone", true, [](Doctor &d) { d.on_node("ip link del up0"); }},
-    Fault{"UplinkNew", "uplink-new", "up1 should be an uplink", true, &add_uplink},
-    Fault{"InterfaceOfNobody", "orphan", "interfaces_v1 has an entry of interface 424242", true,
-          [](Doctor &d) { require(d.open(&open_interfaces).update(424242, {})); }},
-    Fault{"AddressOfNobody", "orphan", "addresses_v1 has an entry of interface 424242", true,
-          [](Doctor &d) {
-              address value{};
-              value.ifindex = 424242;
-              require(d.open(&open_addresses).update({1, require(parse_ip("198.18.9.77"))}, value));
-          }},
-    Fault{"CountersOfNobody", "orphan", "counters_v2 has an entry of interface 424242", true,
-          [](Doctor &d) { require(require(Counters::open(d.node_.bpffs(), Access::read_write)).insert_zero(424242)); }},
-    Fault{"LimitsOfNobody", "orphan", "bandwidths_v1 has an entry of interface 424242", true,
-          [](Doctor &d) { require(d.open(&open_bandwidths).update(424242, {})); }},
-    Fault{"LimitStateOfNobody", "orphan", "limit_state_v2 has an entry of interface 424242", true,
-          [](Doctor &d) { require(d.open(&open_limit_states).update({424242, LIMIT_EGRESS}, {})); }},
-    Fault{"ExemptPrefixOfNobody", "orphan", "exempt_v1 has an entry of interface 424242", true,
-          [](Doctor &d) {
-              require(d.open(&open_exempts)
-                          .update(make_exempt_key(424242, LIMIT_EGRESS, require(parse_prefix("192.0.2.0/24"))), 1));
-          }},
-    Fault{"SenderOfNobody", "orphan", "senders_v1 has an entry of interface 424242", true,
-          [](Doctor &d) {
-              require(d.open(&open_senders).update({7, require(parse_ip("198.18.9.77"))}, 424242));
-          }},
-    Fault{"SourceOfNobody", "orphan", "allowed_srcs_v1 has an entry of interface 424242", true,
-          [](Doctor &d) {
-              require(d.open(&open_allowed_sources)
-                          .update(make_allowed_source_key(424242, require(parse_prefix("192.0.2.0/24"))), 1));
-          }},
-    Fault{"SourceRouteOfNobody", "orphan", "source_route_v1 has an entry of interface 424242", true,
-          [](Doctor &d) {
-              require(d.open(&open_source_routes).update({424242, require(parse_ip("198.18.9.77"))}, {}));
-          }},
-    Fault{"HostVethGone", "link", "is gone", false, [](Doctor &d) { d.on_node("ip link del " + d.host()); }},
-    Fault{"HostVethDown", "link", "is down", true, [](Doctor &d) { d.on_node("ip link set " + d.host() + " down"); }},
-    Fault{"HostMacChanged", "host-mac", "has MAC 02:00:00:00:00:99", true,
-          [](Doctor &d) { d.on_node("ip link set " + d.host() + " address 02:00:00:00:00:99"); }},
-    Fault{"PodLinkGone", "pod-link", "eth0 is gone", false,
-          [](Doctor &d) {
-              d.in_pod("ip link set eth0 down");
-              d.in_pod("ip link set eth0 name other");
-          }},
-    Fault{"PodLinkDown", "pod-link", "eth0 in the container is down", true,
-          [](Doctor &d) { d.in_pod("ip link set eth0 down"); }}, // and the kernel takes its routes away
-    Fault{"PodMacChanged", "pod-link", "02:00:00:00:00:99", true,
-          [](Doctor &d) { // and its kernel does not announce it
-              d.in_pod("sysctl -qw net.ipv4.conf.eth0.arp_notify=0 net.ipv6.conf.eth0.ndisc_notify=0");
-              d.in_pod("ip link set eth0 address 02:00:00:00:00:99");
-          }},
-    Fault{"PodAddressGone", "pod-address", "2001:db8:9:", true,
-          [](Doctor &d) { d.in_pod("ip addr del " + d.made_.text6() + "/128 dev eth0"); }},
-    Fault{"PodNeighbourGone", "pod-neighbour", "169.254.1.1 is gone", true,
-          [](Doctor &d) { d.in_pod("ip neigh del 169.254.1.1 dev eth0"); }},
-    Fault{"PodGatewayRouteGone", "pod-route", "the route to the gateway 169.254.1.1", true,
-          [](Doctor &d) { d.in_pod("ip route del 169.254.1.1"); }},
-    Fault{"PodDefaultRouteGone", "pod-route", "no IPv6 route leaves", true,
-          [](Doctor &d) { d.in_pod("ip -6 route del default"); }},
-    Fault{"HostNeighbourGone", "host-neighbour", "is gone", true,
-          [](Doctor &d) { d.on_node("ip neigh del " + d.made_.text4() + " dev " + d.host()); }},
-    Fault{"HostNeighbourWrong", "host-neighbour", "has MAC 02:00:00:00:00:99", true,
-          [](Doctor &d) {
-              d.on_node("ip neigh replace " + d.made_.text6() + " lladdr 02:00:00:00:00:99 nud permanent dev " + d.host());
-          }},
-    Fault{"HostRouteGone", "host-route", "is gone", true,
-          [](Doctor &d) { d.on_node("ip route del " + d.made_.text4() + " dev " + d.host()); }},
-    Fault{"ProgramGone", "program", "pl_to_pod is gone from egress", true,
-          [](Doctor &d) {
-              const auto inside = require(net::enter(d.node_.ns()));
-              EXPECT_TRUE(require(detach(d.made_.ifindex, Hook::egress)));
-          }},
-    Fault{"ProgramTwice", "program", "2 programs of Podlane are on ingress", true,
-          [](Doctor &d) {
-              if (!kernel_can_tcx())
-                  GTEST_SKIP() << "this kernel has no tcx";
-              constexpr auto kTcxIngress = static_cast<bpf_attach_type>(46);
-              const Fd program = load_passing_program(PODLANE_PROGRAM_FROM_POD);
-              const auto inside = require(net::enter(d.node_.ns()));
-              ASSERT_EQ(bpf_prog_attach(program.get(), static_cast<int>(d.made_.ifindex), kTcxIngress, 0), 0);
-          }},
-    Fault{"ProgramOfAnother", "program", "is not the pinned one", true,
-          [](Doctor &d) {
-              const Fd program = load_passing_program("pl_old");
-              const auto inside = require(net::enter(d.node_.ns()));
-              require(attach(d.made_.ifindex, Hook::ingress, HookKind::clsact, program.get()));
-          }},
-    Fault{"InterfaceEntryGone", "interface-entry", "interfaces_v1 is gone", true,
-          [](Doctor &d) { (void)require(d.open(&open_interfaces).remove(d.made_.ifindex)); }},
-    Fault{"InterfaceEntryWrong", "interface-entry", "interfaces_v1 is wrong", true,
-          [](Doctor &d) {
-              auto value = *require(d.open(&open_interfaces).find(d.made_.ifindex));
-              value.flags ^= INTERFACE_ANTI_SPOOF;
-              require(d.open(&open_interfaces).update(d.made_.ifindex, value));
-          }},
-    Fault{"CountersGone", "interface-entry", "counters_v2 is gone", true,
-          [](Doctor &d) {
-              (void)require(require(Counters::open(d.node_.bpffs(), Access::read_write)).remove(d.made_.ifindex));
-          }},
-    Fault{"AddressEntryGone", "address-entry", "addresses_v1 is gone", true,
-          [](Doctor &d) {
-              (void)require(
-                  d.open(&open_addresses).remove({network_id("pods"), d.made_.v4}));
-          }},
-    Fault{"AddressEntryOfAnother", "address-entry", "is another interface's", false,
-          [](Doctor &d) {
-              address value{};
-              value.ifindex = 1; // lo, which is there
-              require(d.open(&open_addresses).update({network_id("pods"), d.made_.v4}, value));
-          }},
-    Fault{"AddressEntryWrong", "address-entry", "in addresses_v1 is wrong", true,
-          [](Doctor &d) {
-              const address_key key{network_id("pods"), d.made_.v6};
-              address value = *require(d.open(&open_addresses).find(key));
-              value.mtu = 9000;
-              require(d.open(&open_addresses).update(key, value));
-          }},
-    Fault{"WayOutGone", "asked-entry", "the egress route of", true,
-          [](Doctor &d) {
-              const Pod &own_way = d.keep({{"uplink", "up0"}});
-              (void)require(d.open(&open_source_routes).remove({own_way.ifindex, own_way.v4}));
-          }},
-    Fault{"AllowedSourceGone", "asked-entry", "0 of 1 allowed sources", true,
-          [](Doctor &d) {
-              (void)require(d.open(&open_allowed_sources)
-                                .remove(make_allowed_source_key(d.made_.ifindex, require(parse_prefix("192.0.2.0/24")))));
-          }},
-    Fault{"PodRouteByAnotherGateway", "plan", "leads to 198.18.9.200", true,
-          [](Doctor &d) { d.in_pod("ip route replace default via 198.18.9.200 dev eth0 onlink"); }},
-    Fault{"LimitStateGone", "plan", "limit_state_v2 is gone", true,
-          [](Doctor &d) {
-              const Pod &limited =
-                  d.keep({{"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}});
-              (void)require(d.open(&open_limit_states).remove({limited.ifindex, LIMIT_INGRESS}));
-          }},
-    Fault{"MasqueradeGone", "plan", "that masquerade", true,
-          [](Doctor &d) {
-              (void)d.keep({{"ipMasq", true}});
-              d.on_node("nft flush ruleset");
-          }},
-    Fault{"MasqueradedAddressGone", "plan", "that masquerade", true,
-          [](Doctor &d) {
-              const Pod &made = d.keep({{"ipMasq", true}});
-              d.on_node("nft delete element inet podlane-pods pods4 {" + made.text4() + "}");
-          }},
-    Fault{"LimitQdiscGone", "plan", "the qdisc of the limit is gone", true,
-          [](Doctor &d) {
-              const Pod &limited =
-                  d.keep({{"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}});
-              if ((d.record(limited).flags & INTERFACE_LIMIT_EDT) == 0)
-                  GTEST_SKIP() << "this kernel has neither fq nor htb";
-              d.on_node("tc qdisc del dev " + limited.host_ifname + " root");
-          }},
-    Fault{"NetworkGone", "asked-entry", "the entry of network pods", true,
-          [](Doctor &d) { (void)require(d.open(&open_networks).remove(network_id("pods"))); }},
+const std::vector<Fault> kFaults = {
+    {"BpffsOpenToOthers", "bpffs", "accessible to users other than root", true,
+     [](Doctor &d) { ASSERT_EQ(chmod(d.node_.bpffs().c_str(), 0755), 0); }},
+    {"NoBtf", "btf", "/sys/kernel/btf/vmlinux", false, behind("mount -t tmpfs none /sys/kernel/btf")},
+    {"NoCgroup", "cgroup", "no cgroup v2", false, behind("umount -l -a -t cgroup2"), false},
+    {"JitOff", "jit", "bpf_jit_enable is 0", false,
+     [](Doctor &d) { // it is in the first network namespace's /proc only
+         d.setup_ += "mount -t tmpfs none /proc/sys/net/core && echo 0 > /proc/sys/net/core/bpf_jit_enable && ";
+     }},
+    {"Ipv4ForwardingOff", "forwarding", "net.ipv4.ip_forward is 0", true, by({"sysctl -qw net.ipv4.ip_forward=0"})},
+    {"Ipv6ForwardingOff", "forwarding", "net.ipv6.conf.all.forwarding is 0", true,
+     by({"sysctl -qw net.ipv6.conf.all.forwarding=0"})},
+    {"ForwardingOffOnHostVeth", "interface-forwarding", ".forwarding is 0", true,
+     by({"sysctl -qw net.ipv4.conf.@host.forwarding=0"})},
+    {"Ipv6ForwardingOffOnHostVeth", "interface-forwarding", ".forwarding is 0", true,
+     by({"sysctl -qw net.ipv6.conf.@host.forwarding=0"})},
+    {"StrictReversePathOfUplinks", "rp-filter", "rp_filter is strict on up", false,
+     [](Doctor &d) {
+         add_uplink(d);
+         (void)d.ctl("uplink sync");
+         set_sysctl(d.node_.ns(), "net.ipv4.conf.all.rp_filter", "1");
+     }},
+    {"StrictReversePath", "rp-filter", "rp_filter is strict on cali", false,
+     by({"sysctl -qw net.ipv4.conf.all.rp_filter=1"})},
+    {"ConntrackFull", "conntrack", "95 of 100", false,
+     [](Doctor &d) {
+         d.on_node("nft add table inet t");
+         d.on_node("nft add chain inet t c { type filter hook input priority 0 ; }");
+         d.on_node("nft add rule inet t c ct state invalid counter");
+         d.play("/proc/sys/net/netfilter/nf_conntrack_count", "95");
+         d.play("/proc/sys/net/netfilter/nf_conntrack_max", "100");
+     }},
+    {"RulesOfNft", "forward-rules", "chain np rules (inet) drops", false,
+     by({"nft add table inet np", "nft add chain inet np rules { type filter hook forward priority 0 ; }",
+         "nft add chain inet np pods", "nft add rule inet np rules jump pods",
+         "nft add rule inet np pods ip saddr 198.18.9.9 drop"}),
+     false},
+    {"RulesOfOlderIptables", "forward-rules", "chain filter FORWARD (iptables) drops", false,
+     by({"iptables-legacy -w -P FORWARD DROP"}), false},
+    {"RulesByPacket", "packet-rules", "chain shaper police (inet): counter, limit", false,
+     by({"nft add table inet shaper", "nft add chain inet shaper police { type filter hook forward priority 0 ; }",
+         "nft add rule inet shaper police limit rate over 5/second counter drop"}),
+     false},
+    {"NftIsMissing", "forward-rules", "cannot be checked: /usr/sbin/nft is not installed", false,
+     behind("mount -t tmpfs none /usr/sbin"), false},
+    {"NftFails", "forward-rules", "cannot be checked: /usr/sbin/nft: no rules today", false,
+     [](Doctor &d) { d.play("/usr/sbin/nft", "#!/bin/sh\necho no rules today >&2; exit 1"); }, false},
+    {"TrackingRuleGone", "conntrack-off", "table inet podlane-pods", true,
+     [](Doctor &d) {
+         (void)d.keep({{"firstPacket", "host"}});
+         d.on_node("nft flush ruleset");
+     }},
+    {"ConntrackChecksWindows", "conntrack-settings", "nf_conntrack_tcp_be_liberal is 0", true,
+     by({"sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal=0"})},
+    {"PacingLost", "pacing", "pl_pace is not attached", true, without_pin(PODLANE_PIN_PACING)},
+    {"ExpeditedRcuLeftOn", "expedited-rcu", "/sys/kernel/rcu_expedited was on", false,
+     behind("echo 20556 > /sys/kernel/rcu_expedited"), false},
+    {"ForeignProgramOnClsact", "other-programs", "agent7", false, [](Doctor &d) { d.attach_foreign(false); }, false},
+    {"ForeignProgramOnTcx", "other-programs", "agent7", false,
+     [](Doctor &d) {
+         if (!kernel_can_tcx())
+             GTEST_SKIP() << "this kernel has no tcx";
+         d.attach_foreign(true);
+     },
+     false},
+    {"MapPinGone", "loaded", "endpoints_v1", true, without_pin(PODLANE_MAP_ENDPOINTS)},
+    {"ProgramPinGone", "loaded", "pl_to_pod", true, without_pin(PODLANE_PROGRAM_TO_POD)},
+    {"AllPinsGone", "lost", "has lost its entries", true,
+     [](Doctor &d) { std::filesystem::remove_all(d.node_.bpffs()); }},
+    {"PinsAndRecordsGone", "unknown", "is neither in the maps nor on disk", false,
+     [](Doctor &d) {
+         std::filesystem::remove_all(d.node_.bpffs());
+         std::filesystem::remove_all(AttachmentRecords(kStateDirectory, d.node_.bpffs()).directory());
+     }},
+    {"MapNearlyFull", "map-full", "uplinks_v2 is nearly full", false,
+     [](Doctor &d) {
+         const auto uplinks = d.open(&open_uplinks);
+         for (std::uint32_t ifindex = 100000; ifindex < 100250; ++ifindex)
+             require(uplinks.update(ifindex, {}));
+     }},
+    {"MapFull", "map-full", "uplinks_v2 is full: 256 of 256", false,
+     [](Doctor &d) {
+         const auto uplinks = d.open(&open_uplinks);
+         for (std::uint32_t ifindex = 100000; uplinks.update(ifindex, {}); ++ifindex) {
+         }
+     }},
+    {"MapOfAnotherVersion", "map-version", "endpoints_v9", false,
+     [](Doctor &d) {
+         const Fd map(bpf_map_create(BPF_MAP_TYPE_ARRAY, "test", 4, 4, 1, nullptr));
+         ASSERT_EQ(bpf_obj_pin(map.get(), pin_path(d.node_.bpffs(), "endpoints_v9").c_str()), 0);
+     }},
+    {"ProgramOfAnotherVersion", "program-version", "pl_from_uplink has tag", false,
+     [](Doctor &d) { d.replace_pin(PODLANE_PROGRAM_FROM_UPLINK); }},
+    {"PinOfSomethingElse", "pins", "pl_gone is not a pin", true,
+     [](Doctor &d) {
+         const Fd program = load_passing_program("pl_gone");
+         ASSERT_EQ(bpf_obj_pin(program.get(), pin_path(d.node_.bpffs(), "pl_gone").c_str()), 0);
+     }},
+    {"LeftWhileLoading", "pins", "/loading was left", true,
+     [](Doctor &d) { ASSERT_EQ(mkdir((d.node_.bpffs() + "/loading").c_str(), 0700), 0); }},
+    {"UplinkProgramsGone", "uplink", "the programs on uplink up0", true,
+     [](Doctor &d) {
+         const auto inside = require(net::enter(d.node_.ns()));
+         for (const Hook hook : {Hook::ingress, Hook::egress})
+             ASSERT_TRUE(require(detach(if_nametoindex("up0"), hook)));
+     }},
+    {"UplinkGone", "uplink", "is gone", true, by({"ip link del up0"})},
+    {"UplinkNew", "uplink-new", "up1 should be an uplink", true, &add_uplink},
+    {"InterfaceOfNobody", "orphan", "interfaces_v1 has an entry of interface 424242", true,
+     entry(&open_interfaces, 424242)},
+    {"AddressOfNobody", "orphan", "addresses_v1 has an entry of interface 424242", true,
+     [](Doctor &d) {
+         address value{};
+         value.ifindex = 424242;
+         require(d.open(&open_addresses).update({1, require(parse_ip("198.18.9.77"))}, value));
+     }},
+    {"CountersOfNobody", "orphan", "counters_v2 has an entry of interface 424242", true,
+     [](Doctor &d) { require(require(Counters::open(d.node_.bpffs(), Access::read_write)).insert_zero(424242)); }},
+    {"LimitsOfNobody", "orphan", "bandwidths_v1 has an entry of interface 424242", true,
+     entry(&open_bandwidths, 424242)},
+    {"LimitStateOfNobody", "orphan", "limit_state_v2 has an entry of interface 424242", true,
+     entry(&open_limit_states, {424242, LIMIT_EGRESS})},
+    {"ExemptPrefixOfNobody", "orphan", "exempt_v1 has an entry of interface 424242", true,
+     entry(&open_exempts, make_exempt_key(424242, LIMIT_EGRESS, prefix("192.0.2.0/24")), 1)},
+    {"SenderOfNobody", "orphan", "senders_v1 has an entry of interface 424242", true,
+     entry(&open_senders, {7, ip("198.18.9.77")}, 424242)},
+    {"SourceOfNobody", "orphan", "allowed_srcs_v1 has an entry of interface 424242", true,
+     entry(&open_allowed_sources, make_allowed_source_key(424242, prefix("192.0.2.0/24")), 1)},
+    {"SourceRouteOfNobody", "orphan", "source_route_v1 has an entry of interface 424242", true,
+     entry(&open_source_routes, {424242, ip("198.18.9.77")})},
+    {"HostVethGone", "link", "is gone", false, by({"ip link del @host"})},
+    {"HostVethDown", "link", "is down", true, by({"ip link set @host down"})},
+    {"HostMacChanged", "host-mac", "has MAC 02:00:00:00:00:99", true,
+     by({"ip link set @host address 02:00:00:00:00:99"})},
+    {"PodLinkGone", "pod-link", "eth0 is gone", false,
+     by({"pod ip link set eth0 down", "pod ip link set eth0 name other"})},
+    {"PodLinkDown", "pod-link", "eth0 in the container is down", true,
+     by({"pod ip link set eth0 down"})}, // and the kernel takes its routes away
+    {"PodMacChanged", "pod-link", "02:00:00:00:00:99", true,
+     by({"pod sysctl -qw net.ipv4.conf.eth0.arp_notify=0 net.ipv6.conf.eth0.ndisc_notify=0", // its kernel is silent
+         "pod ip link set eth0 address 02:00:00:00:00:99"})},
+    {"PodAddressGone", "pod-address", "2001:db8:9:", true, by({"pod ip addr del @v6/128 dev eth0"})},
+    {"PodNeighbourGone", "pod-neighbour", "169.254.1.1 is gone", true, by({"pod ip neigh del 169.254.1.1 dev eth0"})},
+    {"PodGatewayRouteGone", "pod-route", "the route to the gateway 169.254.1.1", true,
+     by({"pod ip route del 169.254.1.1"})},
+    {"PodDefaultRouteGone", "pod-route", "no IPv6 route leaves", true, by({"pod ip -6 route del default"})},
+    {"HostNeighbourGone", "host-neighbour", "is gone", true, by({"ip neigh del @v4 dev @host"})},
+    {"HostNeighbourWrong", "host-neighbour", "has MAC 02:00:00:00:00:99", true,
+     by({"ip neigh replace @v6 lladdr 02:00:00:00:00:99 nud permanent dev @host"})},
+    {"HostRouteGone", "host-route", "is gone", true, by({"ip route del @v4 dev @host"})},
+    {"ProgramGone", "program", "pl_to_pod is gone from egress", true,
+     [](Doctor &d) {
+         const auto inside = require(net::enter(d.node_.ns()));
+         EXPECT_TRUE(require(detach(d.made_.ifindex, Hook::egress)));
+     }},
+    {"ProgramTwice", "program", "2 programs of Podlane are on ingress", true,
+     [](Doctor &d) {
+         if (!kernel_can_tcx())
+             GTEST_SKIP() << "this kernel has no tcx";
+         constexpr auto kTcxIngress = static_cast<bpf_attach_type>(46);
+         const Fd program = load_passing_program(PODLANE_PROGRAM_FROM_POD);
+         const auto inside = require(net::enter(d.node_.ns()));
+         ASSERT_EQ(bpf_prog_attach(program.get(), static_cast<int>(d.made_.ifindex), kTcxIngress, 0), 0);
+     }},
+    {"ProgramOfAnother", "program", "is not the pinned one", true,
+     [](Doctor &d) {
+         const Fd program = load_passing_program("pl_old");
+         const auto inside = require(net::enter(d.node_.ns()));
+         require(attach(d.made_.ifindex, Hook::ingress, HookKind::clsact, program.get()));
+     }},
+    {"InterfaceEntryGone", "interface-entry", "interfaces_v1 is gone", true,
+     [](Doctor &d) { (void)require(d.open(&open_interfaces).remove(d.made_.ifindex)); }},
+    {"InterfaceEntryWrong", "interface-entry", "interfaces_v1 is wrong", true,
+     [](Doctor &d) {
+         auto value = *require(d.open(&open_interfaces).find(d.made_.ifindex));
+         value.flags ^= INTERFACE_ANTI_SPOOF;
+         require(d.open(&open_interfaces).update(d.made_.ifindex, value));
+     }},
+    {"CountersGone", "interface-entry", "counters_v2 is gone", true,
+     [](Doctor &d) {
+         (void)require(require(Counters::open(d.node_.bpffs(), Access::read_write)).remove(d.made_.ifindex));
+     }},
+    {"AddressEntryGone", "address-entry", "addresses_v1 is gone", true,
+     [](Doctor &d) {
+         (void)require(d.open(&open_addresses).remove({network_id("pods"), d.made_.v4}));
+     }},
+    {"AddressEntryOfAnother", "address-entry", "is another interface's", false,
+     [](Doctor &d) {
+         address value{};
+         value.ifindex = 1; // lo, which is there
+         require(d.open(&open_addresses).update({network_id("pods"), d.made_.v4}, value));
+     }},
+    {"AddressEntryWrong", "address-entry", "in addresses_v1 is wrong", true,
+     [](Doctor &d) {
+         const address_key key{network_id("pods"), d.made_.v6};
+         address value = *require(d.open(&open_addresses).find(key));
+         value.mtu = 9000;
+         require(d.open(&open_addresses).update(key, value));
+     }},
+    {"WayOutGone", "asked-entry", "the egress route of", true,
+     [](Doctor &d) {
+         const Pod &own_way = d.keep({{"uplink", "up0"}});
+         (void)require(d.open(&open_source_routes).remove({own_way.ifindex, own_way.v4}));
+     }},
+    {"AllowedSourceGone", "asked-entry", "0 of 1 allowed sources", true,
+     [](Doctor &d) {
+         (void)require(d.open(&open_allowed_sources)
+                           .remove(make_allowed_source_key(d.made_.ifindex, require(parse_prefix("192.0.2.0/24")))));
+     }},
+    {"PodRouteByAnotherGateway", "plan", "leads to 198.18.9.200", true,
+     by({"pod ip route replace default via 198.18.9.200 dev eth0 onlink"})},
+    {"LimitStateGone", "plan", "limit_state_v2 is gone", true,
+     [](Doctor &d) {
+         const Pod &limited =
+             d.keep({{"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}});
+         (void)require(d.open(&open_limit_states).remove({limited.ifindex, LIMIT_INGRESS}));
+     }},
+    {"MasqueradeGone", "plan", "that masquerade", true,
+     [](Doctor &d) {
+         (void)d.keep({{"ipMasq", true}});
+         d.on_node("nft flush ruleset");
+     }},
+    {"MasqueradedAddressGone", "plan", "that masquerade", true,
+     [](Doctor &d) {
+         const Pod &made = d.keep({{"ipMasq", true}});
+         d.on_node("nft delete element inet podlane-pods pods4 {" + made.text4() + "}");
+     }},
+    {"LimitQdiscGone", "plan", "the qdisc of the limit is gone", true,
+     [](Doctor &d) {
+         const Pod &limited =
+             d.keep({{"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}});
+         if ((d.record(limited).flags & INTERFACE_LIMIT_EDT) == 0)
+             GTEST_SKIP() << "this kernel has neither fq nor htb";
+         d.on_node("tc qdisc del dev " + limited.host_ifname + " root");
+     }},
+    {"NetworkGone", "asked-entry", "the entry of network pods", true,
+     [](Doctor &d) { (void)require(d.open(&open_networks).remove(network_id("pods"))); }},
 };
 
 } // namespace podlane::test

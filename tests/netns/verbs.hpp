@@ -35,6 +35,26 @@ inline Json find(const Json &list, const std::string &key, const Json &value) {
     return nullptr;
 }
 
+// With the names and addresses of the pod in the place of words that begin with "@".
+inline std::string filled(std::string text, const Pod &made) {
+    const std::vector<std::pair<std::string, std::string>> words = {
+        {"@host", made.host_ifname},
+        {"@netns", made.container->path()},
+        {"@mac", made.result.at("interfaces").at(1).at("mac")},
+        {"@v4", made.text4()},
+        {"@v6", made.text6()},
+        {"@ll", to_string(made.link_local)}};
+    for (const auto &[word, value] : words)
+        for (std::size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += value.size())
+            text.replace(at, word.size(), value);
+    return text;
+}
+// A command on the node or, behind "pod", in the container; must succeed.
+inline void run_for(const Node &node, const Pod &made, const std::string &command) {
+    const std::string whole = filled(command, made);
+    whole.starts_with("pod ") ? made.container->run(whole.substr(4)) : node.run(whole);
+}
+
 class VerbsTest : public testing::Test {
   protected:
     VerbsTest() {

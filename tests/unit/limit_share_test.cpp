@@ -50,9 +50,7 @@ TEST(LimitShare, EqualFlowsGetEqualParts) {
                                       {100000000U, 256U},
                                       {1000000000U, 256U}}) {
         SCOPED_TRACE(std::to_string(flows) + " flows, " + std::to_string(rate));
-        Simulation all(rate);
-        for (std::size_t i = 0; i < flows; ++i)
-            all.write(all.connect(), kForever);
+        Simulation all(rate, flows);
         all.run_until(3 * kSecond);
         const Measured measured = measure(all, flows, 5 * kSecond);
         expect_near_rate(measured.sum(), rate);
@@ -83,8 +81,7 @@ TEST(LimitShare, ConnectionsThatComeAndGoTakeOnlyWhatTheySend) {
     for (const auto &[per_second, bytes] :
          {Case{20, 100}, {100, 100}, {400, 100}, {2000, 100}, {100, 20000}, {20, 200000}}) {
         SCOPED_TRACE(std::to_string(per_second) + "/s of " + std::to_string(bytes));
-        Simulation all(kRate);
-        all.write(all.connect(), kForever);
+        Simulation all(kRate, 1);
         all.every(per_second, [&all, size = bytes] { all.write(all.connect(), size); });
         all.run_until(kSecond);
         const std::uint64_t segments = (bytes + kPayload - 1) / kPayload;
@@ -95,8 +92,7 @@ TEST(LimitShare, ConnectionsThatComeAndGoTakeOnlyWhatTheySend) {
 
 // Their first window passes, and what comes after it does not wait for a backlog that is usual.
 TEST(LimitShare, ShortFetchesEndSoonBesideBulk) {
-    Simulation all(kRate);
-    all.write(all.connect(), kForever);
+    Simulation all(kRate, 1);
     all.run_until(kSecond);
     std::size_t fetches = 0;
     all.every(100, [&] {
@@ -113,8 +109,7 @@ TEST(LimitShare, ShortFetchesEndSoonBesideBulk) {
 }
 
 TEST(LimitShare, IdleConnectionsTakeNothing) {
-    Simulation all(kRate);
-    all.write(all.connect(), kForever);
+    Simulation all(kRate, 1);
     for (int i = 0; i < 10000; ++i)
         all.write(all.connect(), 100);
     all.run_until(2 * kSecond);
@@ -124,9 +119,7 @@ TEST(LimitShare, IdleConnectionsTakeNothing) {
 TEST(LimitShare, SilenceGivesItsPartBackWithin100Ms) {
     for (const std::size_t flows : {2U, 16U, 64U}) {
         SCOPED_TRACE(flows);
-        Simulation all(kRate);
-        for (std::size_t i = 0; i < flows; ++i)
-            all.write(all.connect(), kForever);
+        Simulation all(kRate, flows);
         all.run_until(2 * kSecond);
         for (std::size_t i = 1; i < flows; ++i)
             all.stop(i);
@@ -137,9 +130,7 @@ TEST(LimitShare, SilenceGivesItsPartBackWithin100Ms) {
 
 // However many connections are open: what a flow does not take is found again by the others.
 TEST(LimitShare, SpareRateIsFoundWithin100MsBeside10000Connections) {
-    Simulation all(kRate);
-    for (std::size_t i = 0; i < 2; ++i)
-        all.write(all.connect(), kForever);
+    Simulation all(kRate, 2);
     for (int i = 0; i < 10000; ++i)
         all.write(all.connect(), 100);
     all.run_until(2 * kSecond);
@@ -163,9 +154,7 @@ TEST(LimitShare, SpareRateIsFoundWithin100MsBeside10000Connections) {
 TEST(LimitShare, AChangedLimitIsFollowedWithin200Ms) {
     for (const std::size_t flows : {1U, 16U, 64U}) {
         SCOPED_TRACE(flows);
-        Simulation all(kRate);
-        for (std::size_t i = 0; i < flows; ++i)
-            all.write(all.connect(), kForever);
+        Simulation all(kRate, flows);
         all.run_until(2 * kSecond);
         for (const std::uint64_t rate : std::initializer_list<std::uint64_t>{20000000, 500000000, 50000000}) {
             all.change_rate(rate);
@@ -178,8 +167,7 @@ TEST(LimitShare, AChangedLimitIsFollowedWithin200Ms) {
 }
 
 TEST(LimitShare, WhatSomeDoNotWantIsLeftToTheOthers) {
-    Simulation all(kRate);
-    all.write(all.connect(), kForever);
+    Simulation all(kRate, 1);
     for (int i = 0; i < 8; ++i) {
         const std::size_t stream = all.connect();
         all.every(400, [&all, stream] { all.write(stream, 1448); }); // 4.6 Mbit/s
@@ -202,8 +190,7 @@ TEST(LimitShare, RoundTripsDoNotDecide) {
 }
 
 TEST(LimitShare, OnAndOffTakesHalfOnlyWhileItIsOn) {
-    Simulation all(kRate);
-    all.write(all.connect(), kForever);
+    Simulation all(kRate, 1);
     const std::size_t other = all.connect();
     for (std::uint64_t s = 1; s < 8; s += 2) {
         all.at(s * kSecond, [&all, other] { all.write(other, kForever); });
@@ -216,9 +203,8 @@ TEST(LimitShare, OnAndOffTakesHalfOnlyWhileItIsOn) {
 }
 
 TEST(LimitShare, TheRateIsFoundAgainAfterAFloodOfWhatIsNotPaced) {
-    Simulation all(kRate);
+    Simulation all(kRate, 1);
     bool is_flooding = true;
-    all.write(all.connect(), kForever);
     all.every(7000, [&] {
         if (is_flooding)
             all.charge_other(1514); // 85 Mbit/s

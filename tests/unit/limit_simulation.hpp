@@ -32,9 +32,12 @@ struct Flow {
 
 class Simulation {
   public:
-    explicit Simulation(std::uint64_t rate) {
+    // The first `bulk` flows send as much as they can, until they are stopped.
+    explicit Simulation(std::uint64_t rate, std::size_t bulk = 0) {
         make_limit(&limit_, rate, AUTO_BURST_BITS);
         restart_share(&state_, &limit_, now_);
+        while (flows_.size() < bulk)
+            write(connect(), kForever);
     }
 
     // The index of a new connection.

@@ -17,6 +17,7 @@ class FaultCtlTest : public FaultTest {
         EXPECT_TRUE(ping(node_.ns(), address()));
     }
     [[nodiscard]] std::string address() const { return to_string(prefix(result_.at("ips").at(0).at("address")).addr); }
+    void expect_loaded_by(const std::string &command);
     // What depends on how the programs were loaded.
     [[nodiscard]] std::string can() const {
         return std::string(require(programs_query_conntrack(node_.bpffs())) ? "queries conntrack, " : "") +
@@ -36,20 +37,21 @@ class FaultCtlTest : public FaultTest {
     }
 };
 
-// The first ADD of a boot, which loads the programs.
-TEST_P(FaultCtlTest, FirstAdd) {
+// `command` is the first of a boot, and loads the programs.
+void FaultCtlTest::expect_loaded_by(const std::string &command) {
     const auto forget = [&] { fs::remove_all(node_.bpffs()); };
     forget();
-    const auto faults = faults_of("ADD", kSample);
+    const auto faults = faults_of(command, kSample);
     const std::string loaded = can();
     must("DEL");
     for (const Fault &fault : faults) {
-        SCOPED_TRACE("first ADD, " + fault.text());
+        SCOPED_TRACE(command + ", " + fault.text());
         forget();
-        if (hit("ADD", fault).rc == 0) {
+        if (hit(command, fault).rc == 0) {
             EXPECT_EQ(can(), loaded);
         }
-        expect_done("DEL");
+        if (command == "ADD")
+            expect_done("DEL");
         must("ADD");
         expect_whole();
         EXPECT_EQ(can(), loaded);
@@ -57,24 +59,11 @@ TEST_P(FaultCtlTest, FirstAdd) {
     }
 }
 
+TEST_P(FaultCtlTest, FirstAdd) { expect_loaded_by("ADD"); }
+
 TEST_P(FaultCtlTest, Load) {
-    const std::string load = "load --conf-dir " + node_.dir();
     all_threads_ = true; // it has two, and no children
-    const auto forget = [&] { fs::remove_all(node_.bpffs()); };
-    forget();
-    const auto faults = faults_of(load, kSample);
-    const std::string loaded = can();
-    for (const Fault &fault : faults) {
-        SCOPED_TRACE("load, " + fault.text());
-        forget();
-        if (hit(load, fault).rc == 0) {
-            EXPECT_EQ(can(), loaded);
-        }
-        must("ADD");
-        expect_whole();
-        EXPECT_EQ(can(), loaded);
-        expect_clean_after("DEL");
-    }
+    expect_loaded_by("load --conf-dir " + node_.dir());
 }
 
 TEST_P(FaultCtlTest, Repair) {

@@ -23,17 +23,12 @@ class ParallelTest : public VerbsTest {
         for (std::size_t i = 0; i < count; ++i)
             containers_.push_back(node_.container());
     }
-    void add_all() {
+    void all_at_once(const char *verb) {
         replies_.resize(containers_.size());
-        at_once(containers_.size(), [&](std::size_t i) { replies_[i] = add(*containers_[i]); });
+        at_once(containers_.size(),
+                [&](std::size_t i) { replies_[i] = node_.cni(verb, node_.config(), *containers_[i]); });
         for (const Reply &reply : replies_)
-            ASSERT_EQ(reply.rc, 0) << reply;
-    }
-    void del_all() {
-        replies_.resize(containers_.size());
-        at_once(containers_.size(), [&](std::size_t i) { replies_[i] = del(*containers_[i]); });
-        for (const Reply &reply : replies_)
-            EXPECT_EQ(reply.rc, 0) << reply;
+            ASSERT_EQ(reply.rc, 0) << verb << ": " << reply;
     }
     [[nodiscard]] std::size_t endpoints() const { return size_of(&open_endpoints); }
 
@@ -44,7 +39,7 @@ class ParallelTest : public VerbsTest {
 TEST_F(ParallelTest, TheFirstAddsAndTheLastDels) {
     make_containers(kAtOnce);
     const std::string before = node_.state();
-    add_all();
+    all_at_once("ADD");
     EXPECT_EQ(endpoints(), kAtOnce);
     std::set<std::uint32_t> loaded;
     for (std::size_t i = 0; i < kAtOnce; ++i) {
@@ -55,7 +50,7 @@ TEST_F(ParallelTest, TheFirstAddsAndTheLastDels) {
     }
     EXPECT_EQ(loaded.size(), 1U) << "loaded more than once";
     EXPECT_TRUE(ping(containers_.front()->ns(), look_at(containers_.back(), replies_.back().json).text4()));
-    del_all();
+    all_at_once("DEL");
     EXPECT_EQ(node_.state(), before);
 }
 
@@ -67,11 +62,11 @@ TEST_F(ParallelTest, WhereNoBpffsIsMountedYet) {
            lower++ < 8)
         ASSERT_EQ(umount2("/sys/fs/bpf", MNT_DETACH), 0);
     make_containers(kAtOnce / 2);
-    add_all();
+    all_at_once("ADD");
     EXPECT_EQ(endpoints(), kAtOnce / 2);
     const std::string mounts = run(node_.ns(), {"grep", "-c", " /sys/fs/bpf bpf ", "/proc/self/mounts"}).out;
     EXPECT_EQ(mounts, "1\n");
-    del_all();
+    all_at_once("DEL");
     EXPECT_TRUE(node_.leased().empty());
 }
 

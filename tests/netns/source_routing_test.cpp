@@ -233,6 +233,15 @@ class SourceRoutingDoc : public testing::Test {
         for (const char *ifname : {"eth0", "net1"})
             EXPECT_EQ(lab_->check(pod_, ifname).rc, 0) << lab_->check(pod_, ifname);
     }
+    // The two networks of a section of the documentation.
+    void expect_section(const std::string &section, bool shared) {
+        const auto lists = conflists(section);
+        ASSERT_EQ(lists.size(), 2U);
+        start(shared);
+        add("eth0", lists[0]);
+        add("net1", lists[1]);
+        expect_both_answer();
+    }
     // A LAN behind lan0: its router, and somebody behind that one, for whom net1's answers need source routing.
     void make_lan() {
         router_ = lab_->node().container("router");
@@ -259,23 +268,8 @@ class SourceRoutingDoc : public testing::Test {
     std::shared_ptr<Container> beyond_;
 };
 
-TEST_F(SourceRoutingDoc, TwoNetworksTwoUplinks) {
-    const auto lists = conflists("1.");
-    ASSERT_EQ(lists.size(), 2U);
-    start();
-    add("eth0", lists[0]);
-    add("net1", lists[1]);
-    expect_both_answer();
-}
-
-TEST_F(SourceRoutingDoc, TwoNetworksThatShareASubnet) {
-    const auto lists = conflists("2.");
-    ASSERT_EQ(lists.size(), 2U);
-    start(true);
-    add("eth0", lists[0]);
-    add("net1", lists[1]);
-    expect_both_answer();
-}
+TEST_F(SourceRoutingDoc, TwoNetworksTwoUplinks) { expect_section("1.", false); }
+TEST_F(SourceRoutingDoc, TwoNetworksThatShareASubnet) { expect_section("2.", true); }
 
 TEST_F(SourceRoutingDoc, AddressesOfALan) {
     const auto lists = conflists("3.");

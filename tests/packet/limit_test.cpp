@@ -51,6 +51,17 @@ class Limit : public PacketTest {
         }
         expect_ends_in(node(), outcome, why);
     }
+    void send_by_two_cpus() {
+        const auto send = [&] {
+            for (std::uint64_t i = 0; i < kEach; ++i)
+                node().run_uncounted(large());
+        };
+        std::thread other(send);
+        send();
+        other.join();
+    }
+
+    static constexpr std::uint64_t kEach = 20000;
 };
 
 TEST_F(Limit, NothingIsChargedWithoutOne) {
@@ -239,31 +250,17 @@ TEST_F(Limit, ChargesTheTimeAFrameTakesAtAnyRate) {
 }
 
 TEST_F(Limit, TwoCpusLoseNoPacket) {
-    constexpr std::uint64_t kEach = 20000;
     limit(node().pod, 0, 400000000000);
-    const auto charge = [&] {
-        for (std::uint64_t i = 0; i < kEach; ++i)
-            node().run_uncounted(large());
-    };
-    std::thread other(charge);
-    charge();
-    other.join();
+    send_by_two_cpus();
     EXPECT_EQ(state(node().pod).packets, 2 * kEach);
     EXPECT_EQ(state(node().pod).bytes, 2 * kEach * large().size());
 }
 
 // What is beyond the limit is counted without the lock.
 TEST_F(Limit, TwoCpusCountEachDroppedPacket) {
-    constexpr std::uint64_t kEach = 20000;
     limit(node().pod, 0, kRate);
     fill(node().pod, LIMIT_EGRESS, 90 * kMs);
-    const auto send = [&] {
-        for (std::uint64_t i = 0; i < kEach; ++i)
-            node().run_uncounted(large());
-    };
-    std::thread other(send);
-    send();
-    other.join();
+    send_by_two_cpus();
     const limit_state after = state(node().pod);
     EXPECT_GT(after.dropped, kEach);
     EXPECT_EQ(after.packets + after.dropped, 2 * kEach);

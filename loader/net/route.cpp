@@ -6,6 +6,9 @@
 #include <arpa/inet.h>
 #include <linux/rtnetlink.h>
 
+#include <algorithm>
+#include <array>
+
 namespace podlane::net {
 namespace {
 
@@ -206,6 +209,16 @@ Result<std::optional<RouteSpec>> find_route(Netlink &netlink, const RouteSpec &r
         if (is_wanted(candidate, route))
             return std::optional(candidate);
     return std::optional<RouteSpec>{};
+}
+
+bool is_of_link(const RouteSpec &route) {
+    return route.protocol == RTPROT_KERNEL && route.type == RTN_UNICAST && !is_host_prefix(route.destination);
+}
+
+bool is_of_daemon(const RouteSpec &route) {
+    constexpr auto kDaemons = std::to_array<std::uint8_t>(
+        {RTPROT_GATED, RTPROT_ZEBRA, RTPROT_BIRD, RTPROT_BABEL, RTPROT_BGP, RTPROT_ISIS, RTPROT_OSPF, RTPROT_RIP});
+    return std::ranges::find(kDaemons, route.protocol) != kDaemons.end();
 }
 
 Result<std::optional<RouteSpec>> route_to(Netlink &netlink, const ip_addr &addr) {

@@ -38,6 +38,11 @@ Result<std::optional<RouteSpec>> find_route(Netlink &netlink, const RouteSpec &r
 Result<std::vector<RouteSpec>> list_routes(Netlink &netlink, std::uint32_t ifindex, Family family,
                                            std::uint32_t table = kMainTable);
 
+// Added by the kernel for an address: the network behind the link.
+[[nodiscard]] bool is_of_link(const RouteSpec &route);
+// Of BIRD, FRR or another routing daemon, by its protocol number.
+[[nodiscard]] bool is_of_daemon(const RouteSpec &route);
+
 // What the kernel's rules and routes say of an address.
 Result<std::optional<RouteSpec>> route_to(Netlink &netlink, const ip_addr &addr);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Which rules of netfilter may stop a forwarded packet: from listings as nft and iptables-save print them.
 #include "tools/podlanectl/doctor/forward_rules.hpp"
+#include "tools/podlanectl/doctor/nat_rules.hpp"
 #include "tests/harness/test.hpp"
 
 namespace podlane::ctl {
@@ -59,6 +60,38 @@ TEST(IptablesRules, policy_drop_reject_and_jumps_count) {
         found);
     EXPECT_EQ(dropping_chains_of_iptables(":INPUT DROP [0:0]\n:FORWARD ACCEPT [0:0]\n-A INPUT -j DROP\n", "iptables"),
               Chains{});
+}
+
+TEST(RulesOfServices, AreReadInBothModesOfKubeProxy) {
+    const auto found = [](std::string_view listing) {
+        std::vector<std::string> texts;
+        for (const ip_addr &addr : cluster_ips_of(listing))
+            texts.push_back(to_string(addr));
+        return texts;
+    };
+    using Texts = std::vector<std::string>;
+    EXPECT_EQ(found("table ip kube-proxy {\n\tmap service-ips {\n\t\telements = { 198.19.0.10 . udp . 53 : goto x,\n"
+                    "\t\t\t     198.19.0.1 . tcp . 443 : goto y }\n\t}\n}\n"),
+              (Texts{"198.19.0.10", "198.19.0.1"}));
+    EXPECT_EQ(found("table ip6 nat {\n\tchain KUBE-SERVICES {\n\t\tip6 daddr 2001:db8::a tcp dport 443 accept\n\t}\n"
+                    "\tchain OTHER {\n\t\tip6 daddr 2001:db8::b accept\n"),
+              Texts{"2001:db8::a"});
+    EXPECT_EQ(found("-A KUBE-SERVICES -d 198.19.0.1/32 -p tcp -j KUBE-SVC-1\n-A KUBE-SERVICES -j KUBE-NODEPORTS\n"),
+              Texts{"198.19.0.1"});
+}
+
+TEST(RulesOfMasquerading, CoverARangeUnlessTheyGoByAMark) {
+    const auto covers = [](std::string_view listing) {
+        return masquerades_in(listing, Prefix{ipv4_from_host_order(0xc6120100U), 24}); // 198.18.1.0/24
+    };
+    EXPECT_TRUE(covers("-A FLANNEL-POSTRTG -s 198.18.0.0/16 ! -d 224.0.0.0/4 -j MASQUERADE --random-fully\n"));
+    EXPECT_TRUE(covers("table ip nat {\n\tchain f {\n\t\tip saddr 198.18.0.0/16 counter masquerade fully-random\n"));
+    EXPECT_TRUE(covers("-A IP-MASQ-AGENT -j MASQUERADE\n"));
+    EXPECT_FALSE(covers("-A FLANNEL-POSTRTG -s 198.18.1.0/25 -j MASQUERADE\n"));
+    EXPECT_FALSE(covers("-A KUBE-POSTROUTING -j MASQUERADE --random-fully\n"));
+    EXPECT_FALSE(covers("-A POSTROUTING -m mark --mark 0x2000/0x2000 -j MASQUERADE\n"));
+    EXPECT_FALSE(covers("table ip kube-proxy {\n\tchain masquerading {\n\t\tmasquerade fully-random\n"));
+    EXPECT_FALSE(covers("table ip podlane-pods {\n\tchain nat {\n\t\tip saddr @pods4 masquerade\n"));
 }
 
 } // namespace

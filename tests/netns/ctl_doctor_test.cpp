@@ -2,6 +2,7 @@
 // podlanectl doctor: finds nothing on a healthy node, and each fault of its table on a node that is broken in just that
 // way; looking changes nothing, and --fix repairs what is Podlane's.
 #include "tests/netns/doctor.hpp"
+#include "tests/netns/doctor_networks.hpp"
 
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
@@ -63,8 +64,9 @@ TEST_P(DoctorFault, IsFoundAndRepaired) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, DoctorFault, testing::ValuesIn(kFaults),
-                         [](const testing::TestParamInfo<Fault> &info) { return std::string(info.param.name); });
+std::string name_of(const testing::TestParamInfo<Fault> &info) { return info.param.name; }
+INSTANTIATE_TEST_SUITE_P(Of, DoctorFault, testing::ValuesIn(kFaults), name_of);
+INSTANTIATE_TEST_SUITE_P(OfNetworks, DoctorFault, testing::ValuesIn(kNetworkFaults), name_of);
 
 // Whatever is added to the table of checks needs a node that is broken in that way, and a line in the documentation.
 TEST(DoctorTable, EachCheckIsTestedAndDocumented) {
@@ -73,13 +75,15 @@ TEST(DoctorTable, EachCheckIsTestedAndDocumented) {
     // NamesWhatTheKernelHasNot, tests/kernels, coexist_test: that one stays a finding after its repair.
     const std::set<std::string_view> elsewhere = {"kernel", "conntrack-lookup", "foreign-qdisc"};
     std::size_t checks = 0;
-    for (const auto &table :
-         {ctl::doctor::host_checks(), ctl::doctor::foreign_checks(), ctl::doctor::record_checks(),
-          ctl::doctor::fast_path_checks(), ctl::doctor::state_checks(), ctl::doctor::endpoint_checks()})
+    for (const auto &table : {ctl::doctor::host_checks(), ctl::doctor::network_checks(), ctl::doctor::foreign_checks(),
+                              ctl::doctor::record_checks(), ctl::doctor::fast_path_checks(),
+                              ctl::doctor::state_checks(), ctl::doctor::endpoint_checks()})
         for (const ctl::doctor::Check &check : table) {
             const std::string name(check.name);
             const auto is_this = [&](const Fault &fault) { return name == fault.check; };
-            EXPECT_TRUE(elsewhere.contains(name) || std::ranges::any_of(kFaults, is_this)) << name << " has no test";
+            EXPECT_TRUE(elsewhere.contains(name) || std::ranges::any_of(kFaults, is_this) ||
+                        std::ranges::any_of(kNetworkFaults, is_this))
+                << name << " has no test";
             EXPECT_THAT(docs, testing::AnyOf(HasSubstr("\n| `" + name + "`"), HasSubstr(", `" + name + "`")));
             ++checks;
         }
@@ -99,6 +103,22 @@ TEST_P(DoctorHealthy, FindsNothing) {
     EXPECT_EQ(chain.del(*adopted).rc, 0);
     ASSERT_EQ(del(*own.container, attach_key()).rc, 0);
     EXPECT_THAT(run(node_.ns(), ctl_argv(node_.bpffs(), "doctor")).out, HasSubstr("nothing found"));
+}
+
+// Masqueraded by another agent, or told to routers by a daemon; with a route to the other nodes.
+TEST_F(Doctor, FindsNothingInANetworkThatWorks) {
+    configure(*this, {{"ipMasq", true}});
+    EXPECT_EQ(findings().size(), 0U);
+    configure(*this, {{"uplink", "up0"}}, "203.0.113.0/25");
+    EXPECT_EQ(findings().size(), 0U);
+    const Json without = {{"clusterCIDRs", {"198.18.64.0/18"}}};
+    configure(*this, without);
+    on_node("ip route add 198.18.65.0/24 via 203.0.113.1 proto bird");
+    EXPECT_EQ(findings().size(), 0U);
+    on_node("ip route replace 198.18.65.0/24 via 203.0.113.1");
+    EXPECT_EQ(findings().size(), 1U);
+    on_node("iptables -w -t nat -A POSTROUTING -s 198.18.64.0/18 -j MASQUERADE");
+    EXPECT_EQ(findings().size(), 0U);
 }
 
 // The kernel dumps the hash tables of u32 as filters, too.

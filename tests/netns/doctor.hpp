@@ -26,7 +26,8 @@ class Doctor : public CtlTest {
     // Faults of the machine are played in a mount namespace of podlanectl's own.
     [[nodiscard]] Json findings(const std::string &options = "") {
         std::string command;
-        for (const std::string &word : ctl_argv(node_.bpffs(), "doctor --json " + options))
+        const std::string runtime = " --conf-dir " + node_.dir() + " --bin-dir " + node_.plugins();
+        for (const std::string &word : ctl_argv(node_.bpffs(), "doctor --json " + options + runtime))
             command += "'" + word + "' ";
         const Output output = run(node_.ns(), {"unshare", "-m", "sh", "-c", setup_ + "exec " + command});
         rc_ = output.rc;

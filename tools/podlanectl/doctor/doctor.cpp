@@ -9,6 +9,7 @@
 #include "maps/entries.hpp"
 #include "plugin/reinstate.hpp"
 #include "tools/podlanectl/doctor/nouns.hpp"
+#include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/namespaces.hpp"
 #include "tools/podlanectl/views/reader.hpp"
@@ -231,8 +232,15 @@ Result<void> take_learned_macs(NodeView &node) {
     return {};
 }
 
-Result<Examined> examine(const Selection &selection, const std::string &state_directory, const World &world) {
-    NodeView node{world, std::make_unique<net::Netlink>(TRY(net::Netlink::open())), state_directory};
+// What is examined, by the options of the command.
+struct Scope {
+    Selection selection;
+    std::string state_directory, bin_dir, conf_dir;
+};
+
+Result<Examined> examine(const Scope &scope, const World &world) {
+    NodeView node{world, std::make_unique<net::Netlink>(TRY(net::Netlink::open())), scope.state_directory,
+                  scope.bin_dir, podlane_networks_in(scope.conf_dir)};
     Examined examined;
     node.loaded = static_cast<bool>(check_live_directory(world.bpffs));
     const auto pins = node.loaded ? check_pins(world.bpffs) : Result<void>{};
@@ -240,7 +248,7 @@ Result<Examined> examine(const Selection &selection, const std::string &state_di
         add(examined, kPins, {}, {{pins.error().message, completing_pins(world.bpffs), {}}}, nullptr);
     const bool readable = node.loaded && pins;
     if (readable) {
-        node.endpoints = TRY(selected_endpoints(selection, world));
+        node.endpoints = TRY(selected_endpoints(scope.selection, world));
         node.uplinks = TRY(read_uplinks(world));
         node.live = TRY(LiveState::open(world.bpffs));
         node.tables = TRY(Tables::open(world.bpffs, Access::read_only));
@@ -250,6 +258,7 @@ Result<Examined> examine(const Selection &selection, const std::string &state_di
         node.interface_names.emplace(link.ifindex, std::move(link.name));
     node.hooks = std::make_unique<HookSurvey>(TRY(HookSurvey::make(*node.host)));
     look_at_node(node, host_checks(), examined);
+    look_at_node(node, network_checks(), examined);
     look_at_node(node, foreign_checks(), examined);
     look_at_node(node, record_checks(), examined);
     if (readable || !node.loaded)
@@ -293,12 +302,11 @@ void merge(std::vector<Row> &before, std::vector<Row> now) {
 
 // A repair can uncover other findings: without its pins nothing is known of an endpoint. What was found first stays in
 // the report.
-Result<Examined> examine_and_repair(const Selection &selection, const std::string &state_directory,
-                                    const World &world) {
+Result<Examined> examine_and_repair(const Scope &scope, const World &world) {
     constexpr int kMostRounds = 4;
-    Examined all = TRY(examine(selection, state_directory, world));
+    Examined all = TRY(examine(scope, world));
     for (int round = 1; repair(all) && round < kMostRounds; ++round)
-        merge(all.rows, TRY(examine(selection, state_directory, world)).rows);
+        merge(all.rows, TRY(examine(scope, world)).rows);
     return all;
 }
 
@@ -332,10 +340,10 @@ Result<int> examine_node(const Call &call, World &world, bool fix) {
     if (geteuid() != 0)
         return Error{ErrorCode::bpf, "no permission to examine the node", "run it as root: sudo podlanectl doctor",
                      EPERM};
-    const Selection selection = TRY(Selection::of(call));
-    const std::string state_directory = call.value(Opt::state_dir).value_or(kStateDirectory);
-    const Examined examined =
-        TRY(fix ? examine_and_repair(selection, state_directory, world) : examine(selection, state_directory, world));
+    const Scope scope{TRY(Selection::of(call)), call.value(Opt::state_dir).value_or(kStateDirectory),
+                      call.value(Opt::bin_dir).value_or(std::string(kBinDir)),
+                      call.value(Opt::conf_dir).value_or(std::string(kConfDir))};
+    const Examined examined = TRY(fix ? examine_and_repair(scope, world) : examine(scope, world));
     const output::Table table = output::make_table(kColumns, examined.rows);
     if (world.json)
         world.print(output::json_text(output::table_value(table)));
@@ -351,7 +359,7 @@ Result<int> run_repair(const Call &call, World &world) { return examine_node(cal
 
 constexpr std::array<Command, 1> kRepairCommands = {{
     {"", "Restore lost endpoints, and repair everything else that Podlane can repair, as doctor does when told to fix.",
-     kSelect | kPlain | Opts{Opt::state_dir}, kWhich,
+     kSelect | kPlain | Opts{Opt::state_dir, Opt::bin_dir, Opt::conf_dir}, kWhich,
      "An endpoint is lost if its interface exists and the maps do not know it: pins were deleted, or the BPF file\n"
      "system was unmounted. It gets its entries, current programs, NAT and limits back from its record on disk.\n"
      "Prints each finding. The exit code is 1 if something is wrong and was not fixed.",
@@ -360,7 +368,7 @@ constexpr std::array<Command, 1> kRepairCommands = {{
 
 constexpr std::array<Command, 1> kCommands = {{
     {"", "Check the node and each endpoint; print each finding with its cause and remedy.",
-     kSelect | kRead | Opts{Opt::fix, Opt::state_dir}, kWhich,
+     kSelect | kRead | Opts{Opt::fix, Opt::state_dir, Opt::bin_dir, Opt::conf_dir}, kWhich,
      "With --fix, everything that Podlane can repair is repaired at once. Findings are \"wrong\", or a \"notice\": "
      "worth\n"
      "knowing. The exit code is 1 if something is wrong and was not fixed.",

@@ -8,6 +8,7 @@
 #include "loader/net/netlink.hpp"
 #include "loader/record.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/node/runtime_network.hpp"
 #include "tools/podlanectl/views/selection.hpp"
 #include "tools/podlanectl/views/uplink.hpp"
 
@@ -55,7 +56,9 @@ struct NodeView {
     const World &world;
     std::unique_ptr<net::Netlink> host;
     std::string state_directory; // of the records of attachments
-    bool loaded = false;         // the live directory is there
+    std::string bin_dir;         // of the runtime's plugins
+    std::vector<RuntimeNetwork> networks;
+    bool loaded = false; // the live directory is there
     std::vector<EndpointEntry> endpoints{};
     std::vector<UplinkReport> uplinks{};
     std::optional<LiveState> live{}; // if `loaded` and the pins are complete
@@ -98,6 +101,8 @@ struct Check {
 
 // Requirements of Podlane on the node: these checks need no state of Podlane.
 std::span<const Check> host_checks();
+// Requirements of the runtime's networks: these need no state of Podlane either.
+std::span<const Check> network_checks();
 // Foreign programs and rules that affect packets of pods.
 std::span<const Check> foreign_checks();
 // Records on disk of attachments that the maps have lost: these checks need no pins.

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "tools/podlanectl/doctor/forward_rules.hpp"
 
-#include "loader/process.hpp"
-
-#include <unistd.h>
+#include "tools/podlanectl/doctor/rule_text.hpp"
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <map>
 #include <set>
 
@@ -24,25 +21,6 @@ struct Chain {
     std::vector<std::string> leads_to{};
 };
 using Chains = std::map<std::string, Chain, std::less<>>;
-
-std::vector<std::string_view> words_of(std::string_view line) {
-    constexpr std::string_view kSpace = " \t;";
-    std::vector<std::string_view> words;
-    for (std::size_t at = line.find_first_not_of(kSpace); at != std::string_view::npos;) {
-        const std::size_t end = std::min(line.find_first_of(kSpace, at), line.size());
-        words.push_back(line.substr(at, end - at));
-        at = line.find_first_not_of(kSpace, end);
-    }
-    return words;
-}
-
-template <typename OnLine> void each_line(std::string_view text, OnLine on_line) {
-    while (!text.empty()) {
-        const std::size_t end = std::min(text.find('\n'), text.size());
-        on_line(text.substr(0, end));
-        text.remove_prefix(std::min(end + 1, text.size()));
-    }
-}
 
 bool drops(const Chains &chains, std::string_view name, std::set<std::string, std::less<>> &seen) {
     const auto chain = chains.find(name);
@@ -72,28 +50,6 @@ void read_nft_rule(const std::vector<std::string_view> &words, Chain &chain) {
         else if (words[i] == "drop" || words[i] == "reject") // also as the policy
             chain.drops = true;
     }
-}
-
-bool is_installed(const char *path) { return access(path, X_OK) == 0; }
-
-Result<std::string> output_of(const char *path, const std::vector<std::string> &arguments) {
-    const Finished finished = TRY(run_process(path, {"LC_ALL=C", "PATH=/usr/sbin:/sbin:/usr/bin:/bin"}, "", arguments));
-    if (finished.exit_code != 0)
-        return Error{ErrorCode::io_failure, std::string(path) + ": " + finished.err.substr(0, finished.err.find('\n'))};
-    return finished.out;
-}
-
-// Rules may exist all the same: another agent's container may have the program.
-Error not_installed(const std::string &path, const char *package) {
-    return {ErrorCode::missing, path + " is not installed", "install the package " + std::string(package)};
-}
-
-bool has_older_filter(const char *names) {
-    std::ifstream tables(names);
-    for (std::string name; std::getline(tables, name);)
-        if (name == "filter")
-            return true;
-    return false;
 }
 
 } // namespace
@@ -151,28 +107,9 @@ std::vector<std::string> dropping_chains_of_iptables(std::string_view listing, s
 }
 
 Result<std::vector<std::string>> chains_that_drop_forwarded() {
-    struct Older {
-        const char *names;
-        const char *program;
-        std::string_view family;
-    };
-    constexpr std::array<Older, 2> kOlder = {{
-        {"/proc/thread-self/net/ip_tables_names", "/usr/sbin/iptables-legacy-save", "iptables"},
-        {"/proc/thread-self/net/ip6_tables_names", "/usr/sbin/ip6tables-legacy-save", "ip6tables"},
-    }};
-    constexpr const char *kNft = "/usr/sbin/nft";
-    std::vector<std::string> found;
-    if (!is_installed(kNft))
-        return not_installed(kNft, "nftables");
-    found = dropping_chains_of_nft(TRY(output_of(kNft, {"list", "ruleset"})));
-    for (const Older &older : kOlder) {
-        if (!has_older_filter(older.names))
-            continue;
-        if (!is_installed(older.program))
-            return not_installed(older.program, "iptables");
-        std::ranges::move(dropping_chains_of_iptables(TRY(output_of(older.program, {"-t", "filter"})), older.family),
-                          std::back_inserter(found));
-    }
+    std::vector<std::string> found = dropping_chains_of_nft(TRY(output_of(kNft, {"list", "ruleset"})));
+    for (const OlderListing &older : TRY(older_listings("filter")))
+        std::ranges::move(dropping_chains_of_iptables(older.text, older.family), std::back_inserter(found));
     return found;
 }
 

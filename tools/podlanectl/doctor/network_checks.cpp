@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+// doctor: what the runtime's configuration of Podlane's networks needs of the node and of its routes.
+#include "loader/net/route.hpp"
+#include "tools/podlanectl/doctor/doctor.hpp"
+#include "tools/podlanectl/doctor/nat_rules.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+namespace podlane::ctl::doctor {
+namespace {
+
+bool holds(const Prefix &wide, const Prefix &narrow) {
+    return is_ipv4(wide.addr) == is_ipv4(narrow.addr) && wide.length <= narrow.length && contains(wide, narrow.addr);
+}
+
+bool overlap(const Prefix &a, const Prefix &b) { return holds(a, b) || holds(b, a); }
+
+Result<std::vector<net::RouteSpec>> routes_of_node(const NodeView &node) {
+    std::vector<net::RouteSpec> all;
+    for (const net::Family family : {net::Family::ipv4, net::Family::ipv6})
+        std::ranges::move(TRY(net::list_routes(*node.host, 0, family)), std::back_inserter(all));
+    return all;
+}
+
+bool is_default(const net::RouteSpec &route) { return route.destination.length == 0; }
+
+Result<void> look_at_masquerade(const NodeView &node, Findings &findings) {
+    for (const RuntimeNetwork &network : node.networks) {
+        if (network.masquerades || network.has_uplink || !network.makes_links)
+            continue;
+        const auto routes = TRY(routes_of_node(node));
+        for (const Prefix &range : network.ranges) {
+            const bool is_known = std::ranges::any_of(routes, [&](const net::RouteSpec &route) {
+                return net::is_of_daemon(route) || (net::is_of_link(route) && holds(route.destination, range));
+            });
+            if (!is_known && !TRY(is_masqueraded_by_others(range)))
+                report(findings, "nobody masquerades " + to_string(range) + " of network " + network.name +
+                                     ", and this node tells no router of it");
+        }
+    }
+    return {};
+}
+
+Result<void> look_at_service_range(const NodeView &node, Findings &findings) {
+    const auto has_clusters = [](const RuntimeNetwork &network) { return !network.clusters.empty(); };
+    if (std::ranges::none_of(node.networks, has_clusters))
+        return {};
+    const auto services = TRY(cluster_ips());
+    for (const RuntimeNetwork &network : node.networks)
+        for (const Prefix &cluster : network.clusters) {
+            const auto inside =
+                std::ranges::find_if(services, [&](const ip_addr &addr) { return contains(cluster, addr); });
+            if (inside != services.end())
+                report(findings, "\"clusterCIDRs\" of network " + network.name + " has " + to_string(cluster) +
+                                     ", which contains the ClusterIP " + to_string(*inside));
+        }
+    return {};
+}
+
+Result<void> look_at_cluster_routes(const NodeView &node, Findings &findings) {
+    for (const RuntimeNetwork &network : node.networks) {
+        if (network.clusters.empty() || network.has_uplink)
+            continue;
+        const auto routes = TRY(routes_of_node(node));
+        const auto is_own = [&](const Prefix &prefix) {
+            return std::ranges::any_of(network.ranges, [&](const Prefix &range) { return holds(range, prefix); });
+        };
+        for (const Prefix &cluster : network.clusters)
+            if (!is_own(cluster) && std::ranges::none_of(routes, [&](const net::RouteSpec &route) {
+                    return !is_default(route) && !is_own(route.destination) && overlap(route.destination, cluster);
+                }))
+                report(findings,
+                       "no route leads to other nodes' pods in " + to_string(cluster) + " of network " + network.name);
+    }
+    return {};
+}
+
+Result<void> look_at_loopback(const NodeView &node, Findings &findings) {
+    constexpr const char *kContainerd = "/run/containerd/containerd.sock";
+    const auto is_there = [](const std::string &path) { return access(path.c_str(), F_OK) == 0; };
+    if (is_there(kContainerd) && is_there(node.bin_dir + "/podlane") && !is_there(node.bin_dir + "/loopback"))
+        report(findings, "there is no plugin loopback in " + node.bin_dir);
+    return {};
+}
+
+Result<void> look_at_ranges(const NodeView &node, Findings &findings) {
+    for (const RuntimeNetwork &network : node.networks) {
+        if (network.has_uplink || !network.makes_links)
+            continue;
+        for (const net::RouteSpec &route : TRY(routes_of_node(node)))
+            for (const Prefix &range : network.ranges)
+                if (net::is_of_link(route) && overlap(route.destination, range))
+                    report(findings, to_string(range) + " of network " + network.name + " overlaps " +
+                                         to_string(route.destination) + " of " +
+                                         (node.interface_names.contains(route.ifindex)
+                                              ? node.interface_names.at(route.ifindex)
+                                              : "interface " + std::to_string(route.ifindex)));
+    }
+    return {};
+}
+
+constexpr std::array<Check, 5> kChecks = {{
+    {"no-masquerade", Severity::notice,
+     "without \"ipMasq\", replies from outside the cluster, the API server's among them, arrive only if the routers "
+     "there "
+     "have a route to the pods",
+     "set \"ipMasq\": true, or have a router or the cloud's route table lead the range to this node",
+     &look_at_masquerade},
+    {"service-range", Severity::notice,
+     "packets to a Service without endpoints leave the node with the pod's address, and with \"firstPacket\": "
+     "\"direct\" "
+     "and several default routes first packets are not translated",
+     "write the pods' own ranges into \"clusterCIDRs\", without the Services'", &look_at_service_range},
+    {"cluster-route", Severity::notice,
+     "packets to them follow the default route: they arrive only if the router there knows each node's range",
+     "have a routing daemon, flannel, a script or the cloud's route table lead each node's range to it; none is needed "
+     "on the only node",
+     &look_at_cluster_routes},
+    {"loopback", Severity::wrong, "containerd brings up lo with it: without it no pod starts",
+     "install the CNI plugins of the distribution (containernetworking-plugins) into that directory",
+     &look_at_loopback},
+    {"range-overlap", Severity::wrong,
+     "addresses of pods are addresses of machines too: some of them are not reached, by the pods or by the node",
+     "give the network another range, or remove the interface if another CNI plugin has left it", &look_at_ranges},
+}};
+
+} // namespace
+
+std::span<const Check> network_checks() { return kChecks; }
+
+} // namespace podlane::ctl::doctor

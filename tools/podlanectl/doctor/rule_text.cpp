@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+#include "tools/podlanectl/doctor/rule_text.hpp"
+
+#include "loader/process.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+
+namespace podlane::ctl {
+namespace {
+
+// Rules may exist all the same: another agent's container may have the program.
+Error not_installed(const std::string &path) {
+    return {ErrorCode::missing, path + " is not installed",
+            std::string("install the package ") + (path == kNft ? "nftables" : "iptables")};
+}
+
+bool has_table(const char *names, std::string_view table) {
+    std::ifstream tables(names);
+    for (std::string name; std::getline(tables, name);)
+        if (name == table)
+            return true;
+    return false;
+}
+
+} // namespace
+
+std::vector<std::string_view> words_of(std::string_view line) {
+    constexpr std::string_view kSpace = " \t;";
+    std::vector<std::string_view> words;
+    for (std::size_t at = line.find_first_not_of(kSpace); at != std::string_view::npos;) {
+        const std::size_t end = std::min(line.find_first_of(kSpace, at), line.size());
+        words.push_back(line.substr(at, end - at));
+        at = line.find_first_not_of(kSpace, end);
+    }
+    return words;
+}
+
+Result<std::string> output_of(const char *path, const std::vector<std::string> &arguments) {
+    if (access(path, X_OK) != 0)
+        return not_installed(path);
+    const Finished finished = TRY(run_process(path, {"LC_ALL=C", "PATH=/usr/sbin:/sbin:/usr/bin:/bin"}, "", arguments));
+    if (finished.exit_code == 0)
+        return finished.out;
+    const bool is_missing = finished.err.find("No such file or directory") != std::string::npos;
+    return Error{is_missing ? ErrorCode::missing : ErrorCode::io_failure,
+                 std::string(path) + ": " + finished.err.substr(0, finished.err.find('\n'))};
+}
+
+Result<std::vector<OlderListing>> older_listings(std::string_view table) {
+    struct Older {
+        const char *names;
+        const char *program;
+        std::string_view family;
+    };
+    constexpr std::array<Older, 2> kOlder = {{
+        {"/proc/thread-self/net/ip_tables_names", "/usr/sbin/iptables-legacy-save", "iptables"},
+        {"/proc/thread-self/net/ip6_tables_names", "/usr/sbin/ip6tables-legacy-save", "ip6tables"},
+    }};
+    std::vector<OlderListing> listings;
+    for (const Older &older : kOlder)
+        if (has_table(older.names, table))
+            listings.push_back({older.family, TRY(output_of(older.program, {"-t", std::string(table)}))});
+    return listings;
+}
+
+} // namespace podlane::ctl

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// Runs the programs that print netfilter's rules, and takes what they print apart.
+#pragma once
+
+#include "maps/result.hpp"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace podlane::ctl {
+
+inline constexpr const char *kNft = "/usr/sbin/nft";
+
+std::vector<std::string_view> words_of(std::string_view line); // without semicolons
+
+template <typename OnLine> void each_line(std::string_view text, OnLine on_line) {
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find('\n'), text.size());
+        on_line(text.substr(0, end));
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+}
+
+// ErrorCode::missing where the program or what it was asked for is not there.
+Result<std::string> output_of(const char *path, const std::vector<std::string> &arguments);
+
+// What iptables-legacy-save prints of a table, and its ip6 counterpart: those that the kernel has.
+struct OlderListing {
+    std::string_view family; // "iptables", "ip6tables"
+    std::string text;
+};
+Result<std::vector<OlderListing>> older_listings(std::string_view table);
+
+} // namespace podlane::ctl

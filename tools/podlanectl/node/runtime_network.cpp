@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+#include "tools/podlanectl/node/runtime_network.hpp"
+
+#include "plugin/cni/json.hpp"
+#include "tools/podlanectl/node/installed.hpp"
+#include "tools/podlanectl/node/node_object.hpp"
+
+#include <algorithm>
+
+namespace podlane::ctl {
+namespace {
+
+using cni::json::Node;
+
+std::vector<Node> elements_of(const Node &list) {
+    auto elements = list.present() ? list.elements() : std::vector<Node>{};
+    return elements ? *std::move(elements) : std::vector<Node>{};
+}
+
+void add_prefix(const Node &text, std::vector<Prefix> &prefixes) {
+    const auto value = text.present() ? text.text() : std::string();
+    if (const auto prefix = value ? parse_prefix(*value) : Result<Prefix>(value.error()); prefix)
+        prefixes.push_back(masked(*prefix));
+}
+
+bool is_true(const Node &node) {
+    const auto value = node.present() ? node.boolean() : false;
+    return value && *value;
+}
+
+bool is_podlane(const Node &plugin) {
+    const Node type = plugin.at("type");
+    const auto text = type.present() ? type.text() : std::string();
+    return text && *text == "podlane";
+}
+
+void add_plugin(const Node &plugin, RuntimeNetwork &network) {
+    if (!plugin.must_be_object())
+        return;
+    network.masquerades = network.masquerades || is_true(plugin.at("ipMasq"));
+    if (const Node ipam = plugin.at("ipam"); ipam.present() && ipam.must_be_object()) {
+        add_prefix(ipam.at("subnet"), network.ranges);
+        for (const Node &set : elements_of(ipam.at("ranges")))
+            for (const Node &range : elements_of(set))
+                if (range.must_be_object())
+                    add_prefix(range.at("subnet"), network.ranges);
+    }
+    if (!is_podlane(plugin))
+        return;
+    network.has_uplink = plugin.at("uplink").present();
+    for (const Node &cluster : elements_of(plugin.at("clusterCIDRs")))
+        add_prefix(cluster, network.clusters);
+}
+
+} // namespace
+
+std::vector<RuntimeNetwork> podlane_networks_in(const std::string &conf_dir) {
+    std::vector<RuntimeNetwork> networks;
+    for (const ForeignNetwork &one : networks_in(conf_dir)) {
+        const std::string path = conf_dir + "/" + one.file;
+        const auto text = read_file(path);
+        const auto list = text ? cni::json::parse_object(*text, path) : Result<cni::json::Value>(text.error());
+        if (!list || std::ranges::find(one.types, "podlane") == one.types.end())
+            continue;
+        RuntimeNetwork network{.name = one.name, .makes_links = one.types.front() == "podlane"};
+        const Node document(&*list, "");
+        if (document.at("plugins").present())
+            for (const Node &plugin : elements_of(document.at("plugins")))
+                add_plugin(plugin, network);
+        else
+            add_plugin(document, network);
+        networks.push_back(std::move(network));
+    }
+    return networks;
+}
+
+} // namespace podlane::ctl

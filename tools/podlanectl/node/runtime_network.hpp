@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// The runtime's own configuration of the networks that Podlane is a plugin of.
+#pragma once
+
+#include "maps/ip.hpp"
+
+#include <string>
+#include <vector>
+
+namespace podlane::ctl {
+
+struct RuntimeNetwork {
+    std::string name{};
+    std::vector<Prefix> ranges{};   // that host-local gives the pods addresses of
+    std::vector<Prefix> clusters{}; // "clusterCIDRs"
+    bool masquerades = false;       // one of its plugins, by "ipMasq"
+    bool makes_links = false;       // Podlane is its first plugin
+    bool has_uplink = false;        // "uplink": its addresses are those of the network there
+};
+
+// In the runtime's order. Files and values that cannot be read are left out: an ADD names what is wrong with them.
+std::vector<RuntimeNetwork> podlane_networks_in(const std::string &conf_dir);
+
+} // namespace podlane::ctl

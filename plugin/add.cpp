@@ -112,9 +112,6 @@ Result<void> write_pod_settings(const net::Namespace &pod, std::vector<Setting> 
     return settings.empty() ? Result<void>{} : net::in_namespace(pod, [&] { return write_settings(settings); });
 }
 
-// Metric of routes that are asked for and another interface's already, above the kernel's own 1024 of IPv6.
-constexpr std::uint32_t kLaterRoutes = 2048;
-
 // udev and systemd overwrite a MAC at times: what the kernel has now is what counts. false: it is set again, and the
 // link's permanent neighbours went with the other one.
 Result<bool> keep_mac(net::Netlink &netlink, std::uint32_t ifindex, const Mac &mac, const std::string &ifname) {
@@ -151,8 +148,8 @@ Result<void> configure_pod(const net::Namespace &pod, Pair &pair, const Plan &pl
     TRY(put_pod_neighbours(pair, plan));
     for (net::RouteSpec route : plan.pod_routes) {
         route.ifindex = ifindex;
-        if (plan.uplink == 0 && TRY(is_on_other_link(pair.pod, route)))
-            continue;
+        if (plan.uplink == 0)
+            TRY(step_behind_other_link(pair.pod, route));
         if (TRY(net::add_route(pair.pod, route)) || route.priority)
             continue;
         // Another interface's stays in front; this one is for sockets bound to the interface, and when that one goes.
@@ -266,7 +263,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     TRY(attach_programs(request.config.bpffs, plan.ifindex, plan.hook_kind));
     TRY(configure_pod(pod, pair, plan, request.ifname));
     TRY(configure_host(pair, plan));
-    TRY(put_rules_beside(others.foreign_links, others.peers, record, {}, sockets.pod, rollback));
+    TRY(put_rules_beside(request, tables, others, record, sockets.pod, rollback));
     TRY(masquerade(plan.masquerade, request.config, plan.masqueraded, rollback));
     TRY(wait_for_addresses(pair, plan));
     TRY(question.must_be_free());

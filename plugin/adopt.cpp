@@ -140,8 +140,7 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
     rollback.add("attaching the programs", [&sockets, record] { return detach_programs(sockets.host, record); });
     TRY(attach_programs(request.config.bpffs, plan.ifindex, plan.hook_kind));
     TRY(net::set_link(sockets.host, plan.ifindex, {.up = true})); // a DEL before set it down
-    TRY(put_rules_beside(others.foreign_links, others.peers, record, addresses_with_gateways(request, record),
-                         sockets.pod, rollback));
+    TRY(put_rules_beside(request, tables, others, record, sockets.pod, rollback));
     TRY(masquerade(plan.masquerade, request.config, plan.masqueraded, rollback));
     TRY(question.must_be_free());
     TRY(put_addresses(tables, record, rollback));

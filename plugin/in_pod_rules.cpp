@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/in_pod_rules.hpp"
 
+#include "loader/net/address.hpp"
+#include "loader/net/route.hpp"
 #include "loader/pins.hpp"
 #include "plugin/log.hpp"
 #include "plugin/plan.hpp"
@@ -61,6 +63,59 @@ Result<void> put_rules_for_siblings(const std::vector<PeerInterface> &siblings, 
     return {};
 }
 
+// An interface that another plugin made alone, as far as put_pod_rules() is concerned.
+Result<endpoint> as_record(const net::Link &link, net::Netlink &pod) {
+    endpoint record{};
+    record.mode = ENDPOINT_AFTER_MAIN;
+    record.pod_ifindex = link.ifindex;
+    for (const net::Address &one : TRY(net::list_addresses(pod, link.ifindex)))
+        if (one.scope == net::kScopeGlobal && record.address_count < ENDPOINT_ADDRESSES)
+            record.addresses[record.address_count++] = one.prefix.addr; // NOLINT(*-constant-array-index)
+    return record;
+}
+
+Result<bool> has_default_route(net::Netlink &pod, std::uint32_t ifindex) {
+    for (const net::Family family : {net::Family::ipv4, net::Family::ipv6})
+        for (const net::RouteSpec &route : TRY(net::list_routes(pod, ifindex, family)))
+            if (route.destination.length == 0)
+                return true;
+    return false;
+}
+
+Result<bool> is_known(const cni::Request &request, const Tables &tables, const net::Link &link) {
+    return TRY(tables.endpoints.find(TRY(make_endpoint_key(request.container_id, link.name)))).has_value();
+}
+
+// A default route that leads by them may be moved to an interface of Podlane's: what is sent from their addresses goes
+// on to leave by them.
+Result<void> put_rules_for_foreign(const cni::Request &request, const std::vector<net::Link> &links,
+                                   const Tables &tables, net::Netlink &pod, Rollback &rollback) {
+    for (const net::Link &link : links) {
+        if (TRY(is_known(request, tables, link)))
+            continue;
+        const endpoint record = TRY(as_record(link, pod));
+        if (TRY(has_default_route(pod, link.ifindex)) && !TRY(has_pod_rules(pod, record)))
+            TRY(put_rules(pod, record, {}, rollback));
+    }
+    return {};
+}
+
+// With the container's last endpoint.
+Result<void> remove_rules_for_foreign(const cni::Request &request, const Tables &tables, const endpoint &record,
+                                      net::Netlink &pod) {
+    std::vector<net::Link> links;
+    const auto siblings = TRY(find_peer_interfaces(request, tables, pod, record.netns_inode, &links));
+    std::vector<net::Link> foreign;
+    for (const net::Link &link : links)
+        if (!TRY(is_known(request, tables, link)))
+            foreign.push_back(link);
+    if (!siblings.empty() || foreign.size() != links.size())
+        return {};
+    for (const net::Link &link : foreign)
+        TRY(remove_pod_rules(pod, TRY(as_record(link, pod))));
+    return {};
+}
+
 Result<void> release_siblings(const cni::Request &request, const Tables &tables, const endpoint &record,
                               net::Netlink &pod) {
     std::vector<net::Link> foreign_links;
@@ -108,19 +163,20 @@ Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, con
             " of the container has no host-side veth for the programs: source routing is done by "
             "rules in the container");
     TRY(put_rules(sockets.pod, record, addresses_with_gateways(request, record), rollback));
-    TRY(put_rules_for_siblings(TRY(find_peer_interfaces(request, tables, sockets.pod, pod.inode())), tables,
-                               sockets.pod, rollback));
+    std::vector<net::Link> foreign_links;
+    TRY(put_rules_for_siblings(TRY(find_peer_interfaces(request, tables, sockets.pod, pod.inode(), &foreign_links)),
+                               tables, sockets.pod, rollback));
+    TRY(put_rules_for_foreign(request, foreign_links, tables, sockets.pod, rollback));
     return *request.config.prev_result;
 }
 
-Result<void> put_rules_beside(const std::vector<net::Link> &foreign_links, const std::vector<PeerInterface> &siblings,
-                              const endpoint &record, const std::vector<cni::Address> &own, net::Netlink &pod,
-                              Rollback &rollback) {
-    if (!siblings.empty())
+Result<void> put_rules_beside(const cni::Request &request, const Tables &tables, const ContainerLinks &others,
+                              const endpoint &record, net::Netlink &pod, Rollback &rollback) {
+    if (!others.peers.empty())
         log(cni::Log::Level::info, "source routing is done by the programs on " +
                                        std::string(field_text(record.host_ifname)) +
                                        " and on the container's other host-side veths");
-    for (const net::Link &one : foreign_links)
+    for (const net::Link &one : others.foreign_links)
         log(cni::Log::Level::warning, "interface " + words_of(one) +
                                           " of the container has no programs: source routing is done by rules in the "
                                           "container");
@@ -128,7 +184,10 @@ Result<void> put_rules_beside(const std::vector<net::Link> &foreign_links, const
         log(cni::Log::Level::warning, std::string(field_text(record.host_ifname)) +
                                           " is a port of a bridge that does not route for it: source routing of its "
                                           "addresses is done by rules in the container");
-    return (record.flags & INTERFACE_POD_RULES) == 0 ? Result<void>{} : put_rules(pod, record, own, rollback);
+    if ((record.flags & INTERFACE_POD_RULES) == 0)
+        return {};
+    TRY(put_rules(pod, record, addresses_with_gateways(request, record), rollback));
+    return put_rules_for_foreign(request, others.foreign_links, tables, pod, rollback);
 }
 
 Result<void> leave_container(const cni::Request &request, const Tables &tables, const endpoint &record) {
@@ -139,6 +198,7 @@ Result<void> leave_container(const cni::Request &request, const Tables &tables, 
         return {};
     net::Netlink inside = TRY(net::Netlink::open_in(*pod));
     TRY(remove_pod_rules(inside, record));
+    TRY(remove_rules_for_foreign(request, tables, record, inside));
     return record.ifindex == 0 ? release_siblings(request, tables, record, inside) : Result<void>{};
 }
 

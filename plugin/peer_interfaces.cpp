@@ -149,14 +149,23 @@ Result<void> put_source_routes(const SourceEntries &entries, const std::vector<P
     return {};
 }
 
-Result<bool> is_on_other_link(net::Netlink &pod, const net::RouteSpec &route) {
+Result<std::optional<Prefix>> subnet_on_other_link(net::Netlink &pod, const net::RouteSpec &route) {
     constexpr std::uint8_t kUnicast = 1; // RTN_UNICAST
     const ip_addr &addr = route.destination.addr;
     if (route.gateway || !is_host_prefix(route.destination) || addr == own_gateway(is_ipv4(addr)))
-        return false;
+        return std::optional<Prefix>{};
     const auto used = TRY(net::route_to(pod, addr));
-    return used && used->ifindex != route.ifindex && !used->gateway && used->type == kUnicast &&
-           used->destination.length != 0 && !is_host_prefix(used->destination);
+    const bool is_subnet = used && used->ifindex != route.ifindex && !used->gateway && used->type == kUnicast &&
+                           used->destination.length != 0 && !is_host_prefix(used->destination);
+    return is_subnet ? std::optional(used->destination) : std::nullopt;
+}
+
+Result<void> step_behind_other_link(net::Netlink &pod, net::RouteSpec &route) {
+    if (const auto subnet = TRY(subnet_on_other_link(pod, route))) {
+        route.destination = *subnet;
+        route.priority = kLaterRoutes + route.ifindex;
+    }
+    return {};
 }
 
 Result<void> check_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &siblings,

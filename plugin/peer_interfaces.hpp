@@ -55,8 +55,15 @@ Result<void> put_source_routes(const SourceEntries &entries, const std::vector<P
 Result<void> check_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &siblings,
                                  const Tables &tables);
 
-// Whether the route is one to a gateway of the lease that a subnet of another interface of the container holds: with
-// it, what that interface's network sends to the machine would leave by this one.
-Result<bool> is_on_other_link(net::Netlink &pod, const net::RouteSpec &route);
+// Metric of routes that are asked for and another interface's already, above the kernel's own 1024 of IPv6; plus the
+// interface's number.
+constexpr std::uint32_t kLaterRoutes = 2048;
+
+// The subnet of another interface of the container, if it holds the lease's gateway that `route` leads to: with that
+// route, what the other interface's network sends to the machine would leave by this one.
+Result<std::optional<Prefix>> subnet_on_other_link(net::Netlink &pod, const net::RouteSpec &route);
+// Such a route becomes one to the whole subnet, behind the other interface's: the gateway is reached by that one, and a
+// default route by the gateway can be moved to this one all the same.
+Result<void> step_behind_other_link(net::Netlink &pod, net::RouteSpec &route);
 
 } // namespace podlane

@@ -94,6 +94,10 @@ Result<void> put_pod_rules(net::Netlink &pod, const endpoint &record, const std:
     return {};
 }
 
+Result<bool> has_pod_rules(net::Netlink &pod, const endpoint &record) {
+    return count_of(record) != 0 ? net::has_rule(pod, rule_for(record, 0)) : Result<bool>(false);
+}
+
 Result<void> remove_pod_rules(net::Netlink &pod, const endpoint &record) {
     for (std::size_t i = 0; i < count_of(record); ++i) {
         const net::RuleSpec rule = rule_for(record, i);
@@ -115,8 +119,12 @@ Result<void> check_pod_rules(net::Netlink &pod, const endpoint &record, const st
         auto main = TRY(main_routes(pod, record.pod_ifindex, is_ipv4(rule.source)));
         add_own_default(record, is_ipv4(rule.source), main);
         for (const net::RouteSpec &wanted : routes_for(known(rule.source, own), main, record.pod_ifindex)) {
+            // multus moves a default route to Podlane's interface by the lease's gateway; both lead to the host end.
+            const bool is_either = wanted.destination.length == 0 && record.mode != ENDPOINT_AFTER_MAIN;
             const auto same = [&](const net::RouteSpec &one) {
-                return one.destination == wanted.destination && one.gateway == wanted.gateway;
+                return one.destination == wanted.destination &&
+                       (one.gateway == wanted.gateway ||
+                        (is_either && one.gateway == own_gateway(is_ipv4(rule.source))));
             };
             // Other plugins may have put routes into the main table since.
             const bool must_be =

@@ -15,6 +15,7 @@ namespace podlane {
 // default route by the address's gateway where `own` tells one. Rules and tables go with the container's namespace; DEL
 // takes them out of one that stays.
 Result<void> put_pod_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own);
+Result<bool> has_pod_rules(net::Netlink &pod, const endpoint &record);
 // What is missing is done already.
 Result<void> remove_pod_rules(net::Netlink &pod, const endpoint &record);
 // ErrorCode::check_failed names what is missing.

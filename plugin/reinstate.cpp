@@ -86,8 +86,8 @@ Result<void> put_back_in_pod(Whole &of, const Plan &plan) {
         const auto family = is_ipv4(route.destination.addr) ? net::Family::ipv4 : net::Family::ipv6;
         const auto there = TRY(net::list_routes(of.inside, ifindex, family, net::kAllTables));
         route.ifindex = ifindex;
-        if (plan.uplink == 0 && TRY(is_on_other_link(of.inside, route)))
-            continue;
+        if (plan.uplink == 0)
+            TRY(step_behind_other_link(of.inside, route));
         const auto same = std::ranges::find(there, route.destination, &net::RouteSpec::destination);
         if (same != there.end() && (same->gateway == route.gateway || is_next_hop(plan, same->gateway)))
             continue;

@@ -108,7 +108,7 @@ Result<bool> may_be_missing(Checked &c, net::RouteSpec route) {
     const auto is_other = [&](const net::Link &one) { return one.ifindex != c.record.pod_ifindex && one.name != "lo"; };
     if (route.destination.length == 0)
         return std::ranges::any_of(TRY(net::list_links(c.pod)), is_other);
-    return is_on_other_link(c.pod, route);
+    return TRY(subnet_on_other_link(c.pod, route)).has_value();
 }
 
 // A later plugin may have moved a route to another table (sbr), and an earlier interface may have had it first. One of

@@ -278,6 +278,14 @@ TEST_F(Multus, AGatewayOnTheLinkOfAnotherInterfaceIsReachedByThatOne) {
     for (const char *gateway : {"198.18.7.1", "2001:db8:7::1"})
         EXPECT_EQ(ip_json(container->ns(), std::string("route get ") + gateway).at(0).at("dev"), "eth0") << gateway;
     EXPECT_THAT(check_net1(*container, second_network(), added.json), succeeds());
+    for (const char *route :
+         {"ip route replace default via 198.18.7.1 dev net1", "ip -6 route replace default via 2001:db8:7::1 dev net1"})
+        (void)container->run(route); // as multus does for `default-route`
+    EXPECT_TRUE(ping(container->ns(), "203.0.113.2", 3));
+    EXPECT_TRUE(ping(container->ns(), "2001:db8:cafe::2", 3));
+    for (const char *gateway : {"198.18.7.1", "2001:db8:7::1"})
+        EXPECT_EQ(ip_json(container->ns(), std::string("route get ") + gateway).at(0).at("dev"), "eth0") << gateway;
+    EXPECT_THAT(check_net1(*container, second_network(), added.json), succeeds());
 }
 
 // What it calls an interface is its own business, and an address that it gives twice is one.

@@ -209,26 +209,66 @@ TEST_F(SourceRoutingVerbs, GcRemovesTheEntriesOfWhatItRemovesAndNothingElse) {
     expect_answers(*stays, "net1", 1);
 }
 
-// eth0 has no host-side veth: the container's own rules do it, and go with DEL.
-TEST_F(SourceRoutingVerbs, BesideAnInterfaceWithoutAHostVethRulesDoIt) {
-    const auto pod = node().container();
-    Json main = {{"type", "macvlan"}, {"master", "up0"}, {"ipam", lab_.network(0).at("ipam")}};
-    main["ipam"]["ranges"] = {
-        {{{"subnet", "192.0.2.0/26"}, {"rangeStart", "192.0.2.20"}, {"gateway", "192.0.2.1"}}},
-        {{{"subnet", "2001:db8:f0::/64"}, {"rangeStart", "2001:db8:f0::20"}, {"gateway", "2001:db8:f0::1"}}}};
-    main["ipam"]["routes"] = {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}};
-    lab_.add(pod, {"eth0", "net0", {main}});
-    const std::string before = pod->run("ip rule") + pod->run("ip -6 rule");
-    lab_.add(pod, "net1", 1);
-    EXPECT_EQ(lab_.check(pod, "net1").rc, 0) << lab_.check(pod, "net1");
-    expect_answers(*pod, "net1", 1);
-    const std::string second = to_string(SourceLab::addr(*pod, "net1", true));
-    EXPECT_NE(pod->run("ip rule").find("20556:\tfrom " + second), std::string::npos) << pod->run("ip rule");
-    (void)pod->run("ip rule del priority 20556");
-    EXPECT_NE(lab_.check(pod, "net1").rc, 0);
-    EXPECT_FALSE(answers(*pod, "net1", 1, true)) << "the test's own foundation";
-    EXPECT_EQ(lab_.del(pod, "net1").rc, 0);
-    EXPECT_EQ(pod->run("ip rule") + pod->run("ip -6 rule"), before);
+// A container whose eth0 has no host-side veth, made by another plugin alone, and net1 by Podlane.
+class BesideMacvlan : public SourceRoutingVerbs {
+  protected:
+    BesideMacvlan() {
+        Json main = {{"type", "macvlan"}, {"master", "up0"}, {"ipam", lab_.network(0).at("ipam")}};
+        main["ipam"]["ranges"] = {
+            {{{"subnet", "192.0.2.0/26"}, {"rangeStart", "192.0.2.20"}, {"gateway", "192.0.2.1"}}},
+            {{{"subnet", "2001:db8:f0::/64"}, {"rangeStart", "2001:db8:f0::20"}, {"gateway", "2001:db8:f0::1"}}}};
+        main["ipam"]["routes"] = {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}};
+        lab_.add(pod_, {"eth0", "net0", {main}});
+        before_ = rules();
+        lab_.add(pod_, "net1", 1);
+    }
+    [[nodiscard]] std::string rules() const { return pod_->run("ip rule") + pod_->run("ip -6 rule"); }
+
+    std::shared_ptr<Container> pod_ = node().container();
+    std::string before_;
+};
+
+// The container's own rules do it, and go with DEL.
+TEST_F(BesideMacvlan, RulesDoIt) {
+    EXPECT_EQ(lab_.check(pod_, "net1").rc, 0) << lab_.check(pod_, "net1");
+    expect_answers(*pod_, "net1", 1);
+    const std::string second = to_string(SourceLab::addr(*pod_, "net1", true));
+    EXPECT_NE(pod_->run("ip rule").find("20556:\tfrom " + second), std::string::npos) << pod_->run("ip rule");
+    (void)pod_->run("ip rule del priority 20556");
+    EXPECT_NE(lab_.check(pod_, "net1").rc, 0);
+    EXPECT_FALSE(answers(*pod_, "net1", 1, true)) << "the test's own foundation";
+    EXPECT_EQ(lab_.del(pod_, "net1").rc, 0);
+    EXPECT_EQ(rules(), before_);
+}
+
+// multus removes the default routes of the other interfaces for `default-route`, and adds one by the lease's gateway.
+TEST_F(BesideMacvlan, AnswersLeaveByTheirNetworkWithTheDefaultRouteMoved) {
+    for (const bool ipv4 : {true, false}) {
+        const std::string family = ipv4 ? "ip " : "ip -6 ";
+        (void)pod_->run(family + "route del default");
+        (void)pod_->run(family + "route add default via " + (ipv4 ? "198.18.1.1" : "2001:db8:11::1") + " dev net1");
+    }
+    expect_answers(*pod_, "eth0", 0);
+    expect_answers(*pod_, "net1", 1);
+    EXPECT_EQ(lab_.check(pod_, "net1").rc, 0) << lab_.check(pod_, "net1");
+    EXPECT_EQ(lab_.del(pod_, "net1").rc, 0);
+    EXPECT_EQ(rules(), before_);
+}
+
+// sbr behind Podlane takes a table of its own, and neither takes the other's away.
+TEST_F(BesideMacvlan, SbrBehindKeepsItsOwnTable) {
+    EXPECT_EQ(lab_.del(pod_, "net1").rc, 0);
+    lab_.add(pod_, {"net1", "net1", {lab_.network(1), {{"type", "sbr"}}}});
+    expect_answers(*pod_, "eth0", 0);
+    expect_answers(*pod_, "net1", 1);
+    EXPECT_EQ(lab_.check(pod_, "net1").rc, 0) << lab_.check(pod_, "net1");
+    lab_.add(pod_, {"net2", "net2", {lab_.network(0), {{"type", "sbr"}}}});
+    expect_answers(*pod_, "net1", 1);
+    expect_answers(*pod_, "net2", 0);
+    EXPECT_EQ(lab_.check(pod_, "net2").rc, 0) << lab_.check(pod_, "net2");
+    EXPECT_EQ(lab_.del(pod_, "net2").rc, 0);
+    EXPECT_EQ(lab_.del(pod_, "net1").rc, 0);
+    EXPECT_EQ(rules(), before_);
 }
 
 // eth0 by another plugin with Podlane behind it, net1 by Podlane: both ways round, through that plugin's host-side

@@ -29,6 +29,28 @@ std::optional<Neighbour> parse(nlmsghdr *message, std::uint32_t ifindex) {
     return Neighbour{*addr, attributes.get<Mac>(NDA_LLADDR).value_or(Mac{}), (header->ndm_state & NUD_PERMANENT) != 0};
 }
 
+// Of the entries that Podlane adds (`ip -6 neigh show proxy` prints it); a number that iproute2 has no name for.
+constexpr std::uint8_t kProxyProtocol = 112;
+
+Message proxy_message(int type, int flags, std::uint32_t ifindex, const ip_addr &addr) {
+    ndmsg header = header_for(ifindex, family_of(addr));
+    header.ndm_flags = NTF_PROXY;
+    Message message(type, flags, header);
+    message.put(NDA_DST, addr);
+    return message;
+}
+
+// The protocol of the entry, 0 if whoever added it named none.
+Result<std::optional<std::uint8_t>> find_proxy(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {
+    std::optional<std::uint8_t> found;
+    const Outcome outcome = ask(netlink, proxy_message(RTM_GETNEIGH, kChange, ifindex, addr), [&](nlmsghdr *answer) {
+        found = Attributes<NDA_MAX>(answer, sizeof(ndmsg)).get<std::uint8_t>(NDA_PROTOCOL).value_or(0);
+    });
+    if (!outcome.ok() && !outcome.is({ENOENT, ENODEV}))
+        return outcome.as_error(sentence("looking for a proxy for", addr, ifindex));
+    return found;
+}
+
 } // namespace
 
 Result<void> put_neighbour(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr, const Mac &mac) {
@@ -77,31 +99,24 @@ Result<std::vector<Neighbour>> list_neighbours(Netlink &netlink, std::uint32_t i
 }
 
 Result<void> put_proxy(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {
-    ndmsg header = header_for(ifindex, family_of(addr));
-    header.ndm_flags = NTF_PROXY;
-    header.ndm_state = NUD_PERMANENT;
-    Message message(RTM_NEWNEIGH, kChange | NLM_F_CREATE | NLM_F_REPLACE, header);
-    message.put(NDA_DST, addr);
+    if (TRY(find_proxy(netlink, ifindex, addr)))
+        return {};
+    Message message = proxy_message(RTM_NEWNEIGH, kChange | NLM_F_CREATE, ifindex, addr);
+    message.put(NDA_PROTOCOL, kProxyProtocol);
     if (const Outcome outcome = ask(netlink, std::move(message)); !outcome.ok())
         return outcome.as_error(sentence("being a proxy for", addr, ifindex));
     return {};
 }
 
 Result<bool> remove_proxy(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {
-    ndmsg header = header_for(ifindex, family_of(addr));
-    header.ndm_flags = NTF_PROXY;
-    Message message(RTM_DELNEIGH, kChange, header);
-    message.put(NDA_DST, addr);
-    return changed(ask(netlink, std::move(message)), {ENOENT, ENODEV}, sentence("being no proxy for", addr, ifindex));
+    if (const auto found = TRY(find_proxy(netlink, ifindex, addr)); !found || *found != kProxyProtocol)
+        return false;
+    return changed(ask(netlink, proxy_message(RTM_DELNEIGH, kChange, ifindex, addr)), {ENOENT, ENODEV},
+                   sentence("being no proxy for", addr, ifindex));
 }
 
 Result<bool> has_proxy(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {
-    ndmsg header = header_for(ifindex, family_of(addr));
-    header.ndm_flags = NTF_PROXY;
-    Message message(RTM_GETNEIGH, kChange, header);
-    message.put(NDA_DST, addr);
-    return changed(ask(netlink, std::move(message)), {ENOENT, ENODEV},
-                   sentence("looking for a proxy for", addr, ifindex));
+    return TRY(find_proxy(netlink, ifindex, addr)).has_value();
 }
 
 } // namespace podlane::net

@@ -26,7 +26,8 @@ Result<std::optional<Neighbour>> find_neighbour(Netlink &netlink, std::uint32_t 
 Result<std::vector<Neighbour>> list_neighbours(Netlink &netlink, std::uint32_t ifindex);
 
 // Addresses the kernel is a proxy for on a link: it joins their multicast groups (of IPv6), and does no more unless
-// proxy_ndp or proxy_arp is on.
+// proxy_ndp or proxy_arp is on. A foreign entry is left as it is, and not removed: Podlane's bear a protocol
+// number.
 Result<void> put_proxy(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr);
 Result<bool> remove_proxy(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr);
 Result<bool> has_proxy(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr);

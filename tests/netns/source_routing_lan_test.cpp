@@ -196,6 +196,21 @@ TEST_P(Lan, NothingIsLeftBehind) {
     EXPECT_EQ(lab_.check(pod, "eth0").rc, 0) << lab_.check(pod, "eth0");
 }
 
+// An entry that the administrator added, for whatever reason, outlives the pod that has its address for a while.
+TEST_P(Lan, AProxyEntryOfTheAdministratorStays) {
+    for (const char *address : {"2001:db8:133::200", "2001:db8:133::1:1"})
+        node().run("ip -6 neigh add proxy " + std::string(address) + " dev lan0");
+    const std::string before = node().run("ip -6 neigh show proxy");
+    const auto first = add_pod();
+    ASSERT_EQ(to_string(SourceLab::addr(*first, "net1", false)), "2001:db8:133::200");
+    const auto second = add_pod();
+    EXPECT_NE(node().run("ip -6 neigh show proxy").find("2001:db8:133::201"), std::string::npos);
+    EXPECT_EQ(lab_.check(first, "net1").rc, 0) << lab_.check(first, "net1");
+    for (const auto &pod : {first, second})
+        EXPECT_EQ(lab_.del(pod, "net1").rc, 0);
+    EXPECT_EQ(node().run("ip -6 neigh show proxy"), before);
+}
+
 // Behind an IPAM plugin, and behind another plugin that made the interface: the link is asked, told and answered alike.
 TEST_P(Lan, ChainedItIsTheSame) {
     const Json alone = lan().plugins.at(0);

@@ -44,9 +44,22 @@ struct flow_share {
 	__u64 allowed;  /* ... and how many it could have sent since */
 };
 
+/* In a program without a branch: the verifier walks what follows once for each side of one. */
 ABI_INLINE __u64 smaller(__u64 a, __u64 b)
 {
+#ifdef __VMLINUX_H__
+	__u64 is_less = ((~a & b) | (~(a ^ b) & (a - b))) >> 63;
+
+	asm volatile("" : "+r"(is_less));
+	return b ^ ((a ^ b) & -is_less);
+#else
 	return a < b ? a : b;
+#endif
+}
+
+ABI_INLINE __u64 larger(__u64 a, __u64 b)
+{
+	return a ^ b ^ smaller(a, b);
 }
 
 ABI_INLINE __u64 scaled(__u64 value, __u64 ratio)
@@ -75,20 +88,14 @@ ABI_INLINE __u64 acting_delay(const struct limit_state *state)
  */
 ABI_INLINE __u64 aim(const struct limit *limit, __u64 backlog, __u64 delay, __u64 acting)
 {
-	__u64 least = delay > AUTO_HORIZON_NS ? ONE / 2 : ONE / 4, range = 2 * acting, above;
+	__u64 least = delay > AUTO_HORIZON_NS ? ONE / 2 : ONE / 4, range, above;
 
-	if (range > 3 * limit->target_ns)
-		range = 3 * limit->target_ns;
-	if (range < delay / 2)
-		range = delay / 2;
-	if (range < limit->target_ns)
-		range = limit->target_ns;
-	range |= 1;
+	range = larger(smaller(2 * acting, 3 * limit->target_ns), larger(delay / 2, limit->target_ns)) | 1;
 	if (backlog < limit->target_ns)
 		return ONE + (limit->target_ns - backlog) * (ONE / 4) / range;
 	above = backlog - limit->target_ns;
 	above = above < 3 * range ? ONE - above * (ONE / 4) / range : 0;
-	return above > least ? above : least;
+	return larger(above, least);
 }
 
 /*
@@ -109,7 +116,7 @@ ABI_INLINE __u64 behind_backlog(const struct limit_state *state, const struct li
 /* The share follows from the weights, the gain and the rate of what is not paced. Under the lock. */
 ABI_INLINE void set_share(struct limit_state *state, const struct limit *limit)
 {
-	__u64 weight = state->weight > ONE ? state->weight : ONE, whole, rest, fair;
+	__u64 weight = larger(state->weight, ONE), whole, rest, fair;
 
 	if (limit->rate_bits_per_s <= state->coming_bits_per_s)
 		state->coming_bits_per_s = 0;
@@ -117,12 +124,9 @@ ABI_INLINE void set_share(struct limit_state *state, const struct limit *limit)
 	rest = whole - smaller(state->other_bytes_per_s, whole - whole / LEAST_PACED);
 	if (state->gain < ONE / 4)
 		state->gain = state->gain ? ONE / 4 : ONE;
-	if (state->gain > weight + weight / 4)
-		state->gain = weight + weight / 4;
+	state->gain = smaller(state->gain, weight + weight / 4);
 	fair = rest / weight * state->gain + rest % weight * state->gain / weight;
-	if (fair < whole / 4096 + 1)
-		fair = whole / 4096 + 1;
-	state->fair_bytes_per_s = fair;
+	state->fair_bytes_per_s = larger(fair, whole / 4096 + 1);
 	state->flows = (state->weight + ONE / 2) / ONE;
 }
 

@@ -144,7 +144,7 @@ static __always_inline int check_source(struct packet *p)
 
 	if (!(p->interface->flags & INTERFACE_ANTI_SPOOF))
 		return is_ip(p) ? hand_over_to_peer(p) : 0;
-	if (load(p, 6, source_mac, sizeof(source_mac)))
+	if (load(p->skb, 6, source_mac, sizeof(source_mac)))
 		return REASON_DROP_MALFORMED;
 	/* The program that handed it over wrote the MAC of the ADD. */
 	if (!p->is_handed_over && !same_mac(source_mac, p->interface->pod_mac))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* TC ingress of a host-side veth: handles what a pod sends. */
 #define BPF_NO_PRESERVE_ACCESS_INDEX /* see to_uplink.bpf.c */
+#define PARSED_FROM FROM_POD
 
 #include "bpf/antispoof.h"
 #include "bpf/egress_route.h"
@@ -60,7 +61,7 @@ int pl_from_pod(struct __sk_buff *skb)
 	/* clang-format off */
 	reason = find_sender(&p)
 	      ?: recognise_handed_over(&p)
-	      ?: parse(&p, FROM_POD)
+	      ?: parse(&p)
 	      ?: learn_mac(&p)
 	      ?: check_source(&p)
 	      ?: restore_asked_source(&p)

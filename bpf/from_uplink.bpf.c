@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* TC ingress of an uplink: handles what comes from other nodes. */
 #define BPF_NO_PRESERVE_ACCESS_INDEX /* see to_uplink.bpf.c */
+#define PARSED_FROM TO_POD
 
 #include "bpf/fib.h"
 #include "bpf/finish.h"
@@ -76,7 +77,7 @@ int pl_from_uplink(struct __sk_buff *skb)
 	int reason;
 
 	/* clang-format off */
-	reason = parse(&p, TO_POD)
+	reason = parse(&p)
 	      ?: respond_on_uplink(&p)
 	      ?: follow_flow(&p, TO_POD, false)
 	      ?: find_local_receiver(&p)

@@ -42,7 +42,7 @@ static __always_inline int learn_mac(struct packet *p)
 		return 0;
 	if (p->protocol != ETH_P_ARP && !is_neighbour_discovery(p))
 		return 0;
-	if (load(p, 6, mac, sizeof(mac)) || same_mac(mac, p->interface->pod_mac) || mac[0] & 1)
+	if (load(p->skb, 6, mac, sizeof(mac)) || same_mac(mac, p->interface->pod_mac) || mac[0] & 1)
 		return 0;
 	if (!announces(p, &own, mac) || !owns(p, &own))
 		return 0;
@@ -60,7 +60,7 @@ static __always_inline int write_learned_mac(struct packet *p)
 	const __u32 own_link = INTERFACE_MAC_LEARNED | INTERFACE_GATEWAY;
 	__u8 to[6] __attribute__((aligned(2)));
 
-	if ((p->interface->flags & own_link) != own_link || load(p, 0, to, sizeof(to)) || to[0] & 1 ||
+	if ((p->interface->flags & own_link) != own_link || load(p->skb, 0, to, sizeof(to)) || to[0] & 1 ||
 	    same_mac(to, p->interface->pod_mac))
 		return 0;
 	bpf_skb_store_bytes(p->skb, 0, p->interface->pod_mac, sizeof(to), 0);

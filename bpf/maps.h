@@ -87,22 +87,6 @@ struct ct_opts {
 	__u8 reserved[2];
 };
 
-struct flow_scratch {
-	struct flow_key key;
-	struct flow_key other;
-	struct flow flow;
-	struct bpf_sock_tuple tuple;
-	struct ct_opts opts;
-};
-
-/* The flow of the packet at hand: too large for the stack, and a global function of kernel 5.10 takes no pointers. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct flow_scratch);
-} scratch SEC(".maps");
-
 /* Paths of flows whose first packets took the fast path. Written and read by the programs. 8 MiB at its full size. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -75,37 +75,55 @@ enum follow {
 /*
  * A stage returns 0 to continue, or the reason (enum reason) that ends the packet. A stage that redirects the packet
  * stores the kernel's return value in verdict.
- *
- * The order costs or saves most of the verifier's work, on 6.18 a factor of 3: it tells values of 8 or 4 bytes apart at
- * offsets that are multiples of 8, and walks what follows once for each. detour has the most, and is at none.
  */
 struct packet {
 	struct __sk_buff *skb;
 	struct interface *interface;       /* the host-side veth the packet is on */
 	struct address *receiver;          /* the local endpoint it is delivered to, once found */
 	struct source_route *egress_route; /* of the endpoint's network, if it has one of its own */
-	struct ip_ends ip;                 /* of the packet itself */
-	struct path_key flow; /* as the pod on this interface sees it; of the packet quoted in an ICMP error */
-	__u32 network;        /* of the endpoint that sends or is to receive it */
-	__be16 new_destination_port;
-	__u16 protocol;       /* ethertype, host order */
-	__u16 l4_offset;      /* bytes from the Ethernet header to the transport header */
-	__u16 header_bytes;   /* IP and transport headers together, 0 where unknown */
-	__be32 traffic_class; /* TOS of IPv4; class and flow label of IPv6 in network byte order */
+	__u32 network;                     /* of the endpoint that sends or is to receive it */
 	int verdict;
-	int detour; /* why it must take the slow path if its source is allowed */
-	bool is_icmp_error;
-	bool is_edt;             /* goes by the qdisc of the receiver's host-side veth */
-	bool has_flow;           /* flow is complete */
-	bool has_unread_headers; /* more IPv6 extension headers than are parsed */
-	__u8 tcp_flags;          /* TCP_SYN, TCP_FIN, TCP_RST, TCP_ACK */
-	__u8 follow;             /* enum follow */
-	__u8 icmp_type;
+	__be16 new_destination_port;
+	__u8 follow;         /* enum follow */
 	bool is_egress;      /* leaving the interface */
 	bool is_handed_over; /* by the host-side veth of the container's other interface */
 	bool is_new_flow;    /* no path was known for it */
-	__u8 hop_limit;      /* TTL of IPv4 */
+	bool is_edt;         /* goes by the qdisc of the receiver's host-side veth */
+	/* From here on: what was parsed. */
+	struct ip_ends ip;    /* of the packet itself */
+	struct path_key flow; /* as the pod on this interface sees it; of the packet quoted in an ICMP error */
+	__u16 protocol;       /* ethertype, host order */
+	__u16 l4_offset;      /* bytes from the Ethernet header to the transport header */
+	__be32 traffic_class; /* TOS of IPv4; class and flow label of IPv6 in network byte order */
+	int detour;           /* why it must take the slow path if its source is allowed */
+	__u16 header_bytes;   /* IP and transport headers together, 0 where unknown */
+	bool is_icmp_error;
+	bool has_flow;           /* flow is complete */
+	bool has_unread_headers; /* more IPv6 extension headers than are parsed */
+	__u8 tcp_flags;          /* TCP_SYN, TCP_FIN, TCP_RST, TCP_ACK */
+	__u8 icmp_type;
+	__u8 hop_limit; /* TTL of IPv4 */
 };
+
+#define PARSED_BYTES (sizeof(struct packet) - __builtin_offsetof(struct packet, ip))
+
+struct flow_scratch {
+	struct flow_key key;
+	struct flow_key other;
+	struct flow flow;
+	struct bpf_sock_tuple tuple;
+	struct ct_opts opts;
+	/* Of a struct packet; pointers in a map's value would hide the types of other maps from libbpf. */
+	__u64 parsed[PARSED_BYTES / sizeof(__u64)];
+};
+
+/* The flow of the packet at hand: too large for the stack, and a global function of kernel 5.10 takes no pointers. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct flow_scratch);
+} scratch SEC(".maps");
 
 static __always_inline bool same_addr(const struct ip_addr *a, const struct ip_addr *b)
 {
@@ -147,15 +165,15 @@ static __always_inline bool same_mac(const __u8 *a, const __u8 *b)
 }
 
 /* Copies part of the frame; without a helper call if it is at a constant offset in the packet's linear part. */
-static __always_inline int load(struct packet *p, __u32 offset, void *to, __u32 size)
+static __always_inline int load(struct __sk_buff *skb, __u32 offset, void *to, __u32 size)
 {
-	void *from = (void *)(long)p->skb->data + offset;
+	void *from = (void *)(long)skb->data + offset;
 
-	if (__builtin_constant_p(offset) && from + size <= (void *)(long)p->skb->data_end) {
+	if (__builtin_constant_p(offset) && from + size <= (void *)(long)skb->data_end) {
 		__builtin_memcpy(to, from, size);
 		return 0;
 	}
-	return bpf_skb_load_bytes(p->skb, offset, to, size);
+	return bpf_skb_load_bytes(skb, offset, to, size);
 }
 
 static __always_inline struct ip_addr mapped_ipv4(__be32 addr)

@@ -26,7 +26,7 @@ static __always_inline bool is_for_bridge(struct packet *p)
 	__u8 to[6] __attribute__((aligned(2)));
 	struct address *own;
 
-	if (!p->interface || p->skb->pkt_type != PACKET_OTHERHOST || load(p, 0, to, sizeof(to)))
+	if (!p->interface || p->skb->pkt_type != PACKET_OTHERHOST || load(p->skb, 0, to, sizeof(to)))
 		return false;
 	own = find_address(p, &p->ip.source);
 	return own && own->ifindex == p->skb->ifindex && same_mac(to, own->host_mac);

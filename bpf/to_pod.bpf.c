@@ -2,6 +2,7 @@
 /* TC egress of a host-side veth: caches the flows that the host stack delivers to a pod, so that replies take it too.
  */
 #define BPF_NO_PRESERVE_ACCESS_INDEX /* see to_uplink.bpf.c */
+#define PARSED_FROM TO_POD
 
 #include "bpf/edt.h"
 #include "bpf/endpoint.h"
@@ -42,7 +43,7 @@ int pl_to_pod(struct __sk_buff *skb)
 	/* clang-format off */
 	reason = find_interface(&p)
 	      ?: recognise_edt(&p)
-	      ?: parse(&p, TO_POD)
+	      ?: parse(&p)
 	      ?: limit_arriving(&p)
 	      ?: write_learned_mac(&p)
 	      ?: receive(&p);

@@ -3,6 +3,7 @@
  */
 /* Contexts and headers are the same in every kernel: the loader need not look up their layout, which takes 15 ms. */
 #define BPF_NO_PRESERVE_ACCESS_INDEX
+#define PARSED_FROM FROM_POD
 
 #include "bpf/finish.h"
 #include "bpf/forwarded.h"
@@ -68,7 +69,7 @@ int pl_to_uplink(struct __sk_buff *skb)
 	/* clang-format off */
 	reason = recognise_fast_path(&p)
 	      ?: clear_arp_sender(&p)
-	      ?: parse(&p, FROM_POD)
+	      ?: parse(&p)
 	      ?: cache_sender_path(&p);
 	/* clang-format on */
 

@@ -32,37 +32,34 @@ static __always_inline bool announces(struct packet *p, struct ip_addr *own, con
 	return arp.hardware == bpf_htons(1) && arp.protocol == bpf_htons(ETH_P_IP) && same_mac(arp.sender_mac, mac);
 }
 
-static __always_inline int learn_mac(struct packet *p)
+/* A global function: the verifier checks it once. The packet is in the scratch area. */
+__attribute__((noinline)) int learn_announced_mac(struct __sk_buff *skb)
 {
 	__u8 mac[6] __attribute__((aligned(2)));
+	struct packet p = {.skb = skb};
+	__u32 ifindex = skb->ifindex;
 	struct address *owner;
 	struct ip_addr own;
 
-	if (!(p->interface->flags & INTERFACE_ROUTED) || tracing)
+	p.interface = bpf_map_lookup_elem(&interfaces_v1, &ifindex);
+	if (tracing || !p.interface || !read_parsed(&p))
 		return 0;
-	if (p->protocol != ETH_P_ARP && !is_neighbour_discovery(p))
+	p.network = p.interface->network;
+	if (load(skb, 6, mac, sizeof(mac)) || same_mac(mac, p.interface->pod_mac) || mac[0] & 1)
 		return 0;
-	if (load(p->skb, 6, mac, sizeof(mac)) || same_mac(mac, p->interface->pod_mac) || mac[0] & 1)
+	if (!announces(&p, &own, mac) || !owns(&p, &own))
 		return 0;
-	if (!announces(p, &own, mac) || !owns(p, &own))
-		return 0;
-	write_mac(p->interface->pod_mac, mac);
-	p->interface->flags |= INTERFACE_MAC_LEARNED;
-	owner = find_address(p, &own);
-	if (owner && owner->ifindex == p->skb->ifindex)
+	write_mac(p.interface->pod_mac, mac);
+	p.interface->flags |= INTERFACE_MAC_LEARNED;
+	owner = find_address(&p, &own);
+	if (owner && owner->ifindex == skb->ifindex)
 		write_mac(owner->pod_mac, mac);
 	return 0;
 }
 
-/* The host stack's neighbour has the MAC of the ADD until the next CNI call. */
-static __always_inline int write_learned_mac(struct packet *p)
+static __always_inline int learn_mac(struct packet *p)
 {
-	const __u32 own_link = INTERFACE_MAC_LEARNED | INTERFACE_GATEWAY;
-	__u8 to[6] __attribute__((aligned(2)));
-
-	if ((p->interface->flags & own_link) != own_link || load(p->skb, 0, to, sizeof(to)) || to[0] & 1 ||
-	    same_mac(to, p->interface->pod_mac))
-		return 0;
-	bpf_skb_store_bytes(p->skb, 0, p->interface->pod_mac, sizeof(to), 0);
+	if (p->interface->flags & INTERFACE_ROUTED && (p->protocol == ETH_P_ARP || is_neighbour_discovery(p)))
+		learn_announced_mac(p->skb);
 	return 0;
 }

@@ -125,6 +125,18 @@ struct {
 	__type(value, struct flow_scratch);
 } scratch SEC(".maps");
 
+/* What pl_* has parsed, from the scratch area. */
+static __always_inline bool read_parsed(struct packet *p)
+{
+	__u32 only = 0;
+	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+
+	if (!work)
+		return false;
+	__builtin_memcpy(&p->ip, work->parsed, PARSED_BYTES);
+	return true;
+}
+
 static __always_inline bool same_addr(const struct ip_addr *a, const struct ip_addr *b)
 {
 	return a->word[3] == b->word[3] && a->word[2] == b->word[2] && a->word[1] == b->word[1] &&

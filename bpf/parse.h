@@ -330,12 +330,7 @@ __attribute__((noinline)) int parse_packet(struct __sk_buff *skb)
 
 static __always_inline int parse(struct packet *p)
 {
-	__u32 only = 0;
 	int reason = parse_packet(p->skb);
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
 
-	if (!work)
-		return REASON_DROP_MALFORMED;
-	__builtin_memcpy(&p->ip, work->parsed, PARSED_BYTES);
-	return reason;
+	return read_parsed(p) ? reason : REASON_DROP_MALFORMED;
 }

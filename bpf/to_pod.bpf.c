@@ -8,7 +8,7 @@
 #include "bpf/endpoint.h"
 #include "bpf/finish.h"
 #include "bpf/forwarded.h"
-#include "bpf/learn_mac.h"
+#include "bpf/learned_mac.h"
 #include "bpf/path_cache.h"
 #include "bpf/parse.h"
 

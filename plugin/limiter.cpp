@@ -18,10 +18,9 @@ Error cannot(const std::string &what) {
 Result<std::string> start_edt(const cni::Config &config, const Plan &plan, Rollback &rollback) {
     if (plan.qdisc.empty())
         return std::string();
+    // Before: it may be there although the call that puts it fails.
+    rollback.add("putting a qdisc on the host-side veth", [ifindex = plan.ifindex] { return remove_edt(ifindex); });
     std::string put = TRY(put_edt(plan.ifindex, config.bandwidth->ingress_rate, config.bandwidth->ingress_burst));
-    if (!put.empty())
-        rollback.add("putting " + put + " on the host-side veth",
-                     [ifindex = plan.ifindex] { return remove_edt(ifindex); });
     if (put.empty() && config.limiter == cni::Limiter::edt)
         return cannot("it has no qdisc fq or htb, or another qdisc is on the host-side veth");
     return put;

@@ -217,9 +217,7 @@ Result<void> detach_programs(net::Netlink &host, const endpoint &entry) {
     TRY(net::set_link(host, entry.ifindex, {.up = false}));
     for (const HookProgram &one : kPodPrograms)
         TRY(detach(entry.ifindex, one.hook));
-    if ((entry.flags & INTERFACE_LIMIT_EDT) != 0)
-        TRY(remove_edt(entry.ifindex));
-    return {};
+    return remove_edt(entry.ifindex); // ours, which a call that failed may have left without a flag
 }
 
 Result<void> remove_attachment(const cni::Request &asked) {

@@ -89,8 +89,37 @@ TEST_P(FaultStartTest, OfTheIpamPlugin) {
         }
 }
 
+class FaultQdiscTest : public FaultTest {};
+
+// The kernel has put the qdisc, or its class or queue; only the answer is lost.
+TEST_P(FaultQdiscTest, OfTheAnswer) {
+    static const std::regex kKinds(R"(\\0(fq|htb|bfifo)\\0)"); // as strace prints the request's bytes
+    const std::string file = node_.dir() + "/qdisc";
+    ASSERT_EQ(call("ADD", strace({"-s", "100", "-e", "trace=sendmsg,recvfrom", "-o", file})).rc, 0);
+    must("DEL");
+    std::vector<int> answers;
+    std::ifstream trace(file);
+    int number = 0;
+    bool is_about_qdisc = false;
+    for (std::string line; std::getline(trace, line);) {
+        const bool is_answer = line.starts_with("recvfrom");
+        number += is_answer ? 1 : 0;
+        if (is_answer && is_about_qdisc)
+            answers.push_back(number);
+        is_about_qdisc = !is_answer && std::regex_search(line, kKinds);
+    }
+    ASSERT_FALSE(answers.empty());
+    for (const int answer : answers) {
+        const Fault fault{{"recvfrom", answer}, "error=EIO"};
+        SCOPED_TRACE("ADD, " + fault.text());
+        (void)hit("ADD", fault);
+        expect_clean_after("DEL");
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, FaultTest, fault_modes(), fault_mode);
 INSTANTIATE_TEST_SUITE_P(Modes, FaultStartTest, testing::Values("main"), fault_mode);
+INSTANTIATE_TEST_SUITE_P(Modes, FaultQdiscTest, testing::Values("after_main"), fault_mode);
 
 } // namespace
 } // namespace podlane::test

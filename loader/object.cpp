@@ -8,7 +8,7 @@
 #include "loader/migrate.hpp"
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
-#include "loader/tracking.hpp"
+#include "loader/probe.hpp"
 #include "maps/tables.hpp"
 #include "pace.skel.h"
 #include "to_pod.skel.h"
@@ -17,18 +17,19 @@
 #include "maps/errors.hpp"
 
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
-#include <memory>
+#include <span>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -110,21 +111,27 @@ Result<void> load_pacing(const bpf_object *maps_of, const std::string &directory
 
 using Work = std::function<Result<void>()>;
 
-// At the same time, as far as there are CPUs and threads.
-Result<void> run_both(const Work &first, const Work &second) {
-    Result<void> done;
-    std::thread thread;
+// At the same time, as far as there are CPUs and threads: each takes the first that nobody has taken.
+Result<void> run_all(std::span<const Work> works) {
+    std::vector<Result<void>> done(works.size());
+    std::atomic<std::size_t> next = 0;
+    const auto take = [&] {
+        for (std::size_t mine = next++; mine < works.size(); mine = next++)
+            done[mine] = works[mine]();
+    };
+    const std::size_t most = std::min<std::size_t>(works.size(), std::max(std::thread::hardware_concurrency(), 1U));
+    std::vector<std::thread> threads;
     try {
-        thread = std::thread([&] { done = first(); });
-    } catch (const std::system_error &) {
-        done = first();
+        while (threads.size() + 1 < most)
+            threads.emplace_back(take);
+    } catch (const std::system_error &) { // with those there are
     }
-    Errors errors;
-    auto second_done = second();
-    if (thread.joinable())
+    take();
+    for (std::thread &thread : threads)
         thread.join();
-    errors.add(std::move(done));
-    errors.add(std::move(second_done));
+    Errors errors;
+    for (Result<void> &one : done)
+        errors.add(std::move(one));
     return std::move(errors).result();
 }
 
@@ -149,31 +156,7 @@ bool finish_publishing(const std::string &root) {
     return rename(replaced_directory(root).c_str(), live_directory(root).c_str()) == 0;
 }
 
-using Btf = std::unique_ptr<btf, void (*)(btf *)>;
-
-// Type information of the kernel, or of a module on top of the kernel's; null if there is none.
-Result<Btf> read_types(const char *name, btf *base) {
-    const std::string path = std::string("/sys/kernel/btf/") + name;
-    Btf types(btf__parse_raw_split(path.c_str(), base), &btf__free);
-    if (!types && errno != ENOENT)
-        return system_error(ErrorCode::bpf, "reading " + path, errno);
-    return types;
-}
-
 } // namespace
-
-Result<bool> kernel_has_ct_lookup() {
-    const auto has = [](const Btf &types) {
-        return types && btf__find_by_name_kind(types.get(), "bpf_skb_ct_lookup", BTF_KIND_FUNC) > 0 &&
-               btf__find_by_name_kind(types.get(), "bpf_ct_change_timeout", BTF_KIND_FUNC) > 0;
-    };
-    const Btf kernel = TRY(read_types("vmlinux", nullptr));
-    if (!kernel || has(kernel))
-        return kernel != nullptr;
-    if (!TRY(exists("/sys/module/nf_conntrack")))
-        static_cast<void>(load_conntrack()); // if it fails, the programs do without
-    return has(TRY(read_types("nf_conntrack", kernel.get())));
-}
 
 // A hash of the embedded objects.
 std::uint64_t own_build() {
@@ -243,16 +226,17 @@ Result<void> load_once(const std::string &directory, const LoadSettings &setting
         set_flow_constants(*from_uplink->rodata, flows);
         return {};
     };
-    TRY(run_both(set_flows, [&] { return load_with_maps(*to_uplink, directory, settings, maps_from); }));
+    const std::array<Work, 2> before = {set_flows,
+                                        [&] { return load_with_maps(*to_uplink, directory, settings, maps_from); }};
+    TRY(run_all(before));
     const bpf_object *maps = to_uplink->obj;
-    const auto load_others = [&]() -> Result<void> {
-        TRY(load_sharing(from_uplink->obj, maps, PODLANE_PROGRAM_FROM_UPLINK, directory));
-        TRY(load_sharing(to_pod->obj, maps, PODLANE_PROGRAM_TO_POD, directory));
-        return load_pacing(maps, directory);
-    };
-    // Nearly all of the time is the verifier's, and pl_from_pod takes as much of it as the other programs together.
-    return run_both([&] { return load_sharing(from_pod->obj, maps, PODLANE_PROGRAM_FROM_POD, directory); },
-                    load_others);
+    // The longest first, and so that two threads take equally long.
+    const std::array<Work, 4> rest = {
+        [&] { return load_sharing(from_pod->obj, maps, PODLANE_PROGRAM_FROM_POD, directory); },
+        [&] { return load_sharing(from_uplink->obj, maps, PODLANE_PROGRAM_FROM_UPLINK, directory); },
+        [&] { return load_pacing(maps, directory); },
+        [&] { return load_sharing(to_pod->obj, maps, PODLANE_PROGRAM_TO_POD, directory); }};
+    return run_all(rest);
 }
 
 } // namespace

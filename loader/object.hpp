@@ -36,9 +36,6 @@ Result<void> load_into(const std::string &directory, const LoadSettings &setting
 // Reads the settings that are constants of a loaded program; sizes of maps are not among them.
 Result<void> read_constants(int program_fd, LoadSettings &settings);
 
-// Whether the kernel, or its module nf_conntrack, has the functions by which programs query conntrack (Linux 6.1). The
-// module is loaded if it is not.
-Result<bool> kernel_has_ct_lookup();
 // Whether the programs pinned below `root` query conntrack; if not, connections take the slow path.
 Result<bool> programs_query_conntrack(const std::string &root);
 

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: MIT
 #include "loader/probe.hpp"
 
+#include "loader/tracking.hpp"
 #include "maps/fd.hpp"
 
 #include <bpf/bpf.h>
+#include <fcntl.h>
+#include <linux/btf.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
 
 namespace podlane {
 namespace {
@@ -86,6 +92,36 @@ Fd try_feature(const Probed &probed) {
     return Fd(bpf_prog_load(BPF_PROG_TYPE_SCHED_CLS, "pl_probe", "GPL", code.data(), code.size(), nullptr));
 }
 
+Result<void> read_exactly(const Fd &file, void *to, std::size_t bytes, const std::string &path) {
+    for (std::size_t got = 0; got < bytes;) {
+        const ssize_t more = read(file.get(), static_cast<char *>(to) + got, bytes - got);
+        if (more < 0 && errno == EINTR)
+            continue;
+        if (more <= 0)
+            return system_error(ErrorCode::bpf, "reading " + path, more < 0 ? errno : EINVAL);
+        got += static_cast<std::size_t>(more);
+    }
+    return {};
+}
+
+// All names in the type information of the kernel or of a module; none if there is no such file. libbpf would parse the
+// types as well, which takes 10 ms.
+Result<std::optional<std::string>> type_names(const char *module) {
+    const std::string path = std::string("/sys/kernel/btf/") + module;
+    const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file && errno == ENOENT)
+        return std::optional<std::string>{};
+    if (!file)
+        return system_error(ErrorCode::bpf, "reading " + path, errno);
+    btf_header header{};
+    TRY(read_exactly(file, &header, sizeof header, path));
+    if (lseek(file.get(), off_t{header.hdr_len} + off_t{header.str_off}, SEEK_SET) < 0)
+        return system_error(ErrorCode::bpf, "reading " + path, errno);
+    std::string names(header.str_len, '\0');
+    TRY(read_exactly(file, names.data(), names.size(), path));
+    return std::optional(std::move(names));
+}
+
 } // namespace
 
 bool has_tcx() {
@@ -111,6 +147,24 @@ Result<std::vector<Feature>> missing_features() {
         missing.push_back(probed.feature);
     }
     return missing;
+}
+
+Result<bool> kernel_has_ct_lookup() {
+    const auto has = [](const std::string &names) {
+        using namespace std::string_literals;
+        return names.find("\0bpf_skb_ct_lookup\0"s) != std::string::npos &&
+               names.find("\0bpf_ct_change_timeout\0"s) != std::string::npos;
+    };
+    const auto kernel = TRY(type_names("vmlinux"));
+    if (!kernel || has(*kernel))
+        return kernel.has_value();
+    constexpr auto kModule = "/sys/module/nf_conntrack";
+    if (access(kModule, F_OK) != 0) {
+        if (errno != ENOENT && errno != ENOTDIR)
+            return system_error(ErrorCode::bpf, std::string("looking for ") + kModule, errno);
+        static_cast<void>(load_conntrack()); // if it fails, the programs do without
+    }
+    return has(TRY(type_names("nf_conntrack")).value_or(""));
 }
 
 } // namespace podlane

@@ -21,4 +21,8 @@ struct Feature {
 // Those the kernel does not have, each tried by loading a small program or creating a small map.
 Result<std::vector<Feature>> missing_features();
 
+// Whether the kernel, or its module nf_conntrack, has the functions by which programs query conntrack (Linux 6.1). The
+// module is loaded if it is not.
+Result<bool> kernel_has_ct_lookup();
+
 } // namespace podlane

@@ -2,6 +2,7 @@
 // doctor: what the fast path and limits need of the node.
 #include "loader/net/sysctl.hpp"
 #include "loader/object.hpp"
+#include "loader/probe.hpp"
 #include "loader/pace.hpp"
 #include "loader/settings.hpp"
 #include "loader/tracking.hpp"

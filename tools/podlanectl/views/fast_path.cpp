@@ -2,6 +2,7 @@
 #include "tools/podlanectl/views/fast_path.hpp"
 
 #include "loader/object.hpp"
+#include "loader/probe.hpp"
 #include "loader/tracking.hpp"
 
 #include <set>

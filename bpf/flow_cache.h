@@ -33,7 +33,9 @@ static __always_inline int result_of(const struct flow *flow)
 {
 	if (flow->flags & FLOW_UNTRACKED)
 		return FOLLOW_UNTRACKED;
-	return flow->flags & FLOW_TRANSLATED ? FOLLOW_CONFIRMED | FOLLOW_TRANSLATED : FOLLOW_CONFIRMED;
+	/* Without branches: the verifier walks what follows once for each. */
+	return FOLLOW_CONFIRMED | (flow->flags & FLOW_TRANSLATED) * (FOLLOW_TRANSLATED / FLOW_TRANSLATED) |
+	       (flow->flags & FLOW_REPLY) * (FOLLOW_REPLY / FLOW_REPLY);
 }
 
 /* As the packet is, for connections that take the slow path. */
@@ -76,6 +78,8 @@ static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch
 	flow->flags = verdict == FOLLOW_UNTRACKED ? FLOW_UNTRACKED : 0;
 	if (verdict == FOLLOW_CONFIRMED && is_translated(&work->key, flow))
 		flow->flags = FLOW_TRANSLATED;
+	if (verdict == FOLLOW_CONFIRMED && work->opts.dir)
+		flow->flags |= FLOW_REPLY;
 	flow->ifindex = skb->ifindex;
 	flow->check = flow_check(&work->key);
 	if (map_insert(&flows_v1, &work->key, flow, BPF_ANY))

@@ -9,6 +9,7 @@
 #include "bpf/finish.h"
 #include "bpf/flow_cache.h"
 #include "bpf/forward.h"
+#include "bpf/isolation.h"
 #include "bpf/learn_mac.h"
 #include "bpf/limit.h"
 #include "bpf/parse.h"
@@ -69,6 +70,7 @@ int pl_from_pod(struct __sk_buff *skb)
 	      ?: limit_sender(&p)
 	      ?: confirm(&p)
 	      ?: find_receiver(&p)
+	      ?: check_isolation(&p)
 	      ?: choose_path(&p)
 	      ?: forward(&p);
 	/* clang-format on */

@@ -7,6 +7,7 @@
 #include "bpf/finish.h"
 #include "bpf/flow_cache.h"
 #include "bpf/forward.h"
+#include "bpf/isolation.h"
 #include "bpf/parse.h"
 #include "bpf/path_cache.h"
 #include "bpf/route.h"
@@ -82,6 +83,7 @@ int pl_from_uplink(struct __sk_buff *skb)
 	      ?: follow_flow(&p, TO_POD, false)
 	      ?: find_local_receiver(&p)
 	      ?: find_path_in(&p)
+	      ?: check_isolation_of_remote(&p)
 	      ?: deliver(&p, REASON_UPLINK_DELIVERED);
 	/* clang-format on */
 

@@ -12,6 +12,7 @@
 #include "maps/abi/flow.h"
 #include "maps/abi/history.h"
 #include "maps/abi/interface.h"
+#include "maps/abi/isolation.h"
 #include "maps/abi/limit.h"
 #include "maps/abi/names.h"
 #include "maps/abi/network.h"
@@ -186,6 +187,25 @@ struct {
 	__type(key, struct sender_key);
 	__type(value, __u32);
 } senders_v1 SEC(".maps");
+
+/* Groups by ifindex. Written by ADD, DEL and podlanectl, read for packets to isolated endpoints. 0.3 KiB an entry. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct isolation);
+} isolation_v1 SEC(".maps");
+
+/* Prefixes of other nodes' pods that an isolated endpoint accepts (1) or not (0). Read for what comes from elsewhere.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, struct allowed_source_key);
+	__type(value, __u32);
+} group_cidrs_v1 SEC(".maps");
 
 /* Whether somebody watches. Written by podlanectl, read for every packet. One page. */
 struct {

@@ -62,6 +62,7 @@ enum follow {
 	FOLLOW_FORGOTTEN = 4,  /* it was confirmed and changes its state */
 	FOLLOW_UNTRACKED = 8,  /* the host stack has not seen it */
 	FOLLOW_NEW = 16,       /* and it was not cached */
+	FOLLOW_REPLY = 32,     /* the receiver opened the connection */
 };
 
 /* What the flow cache needs to know of a packet: its TCP flags, and more. */

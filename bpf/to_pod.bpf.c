@@ -8,6 +8,7 @@
 #include "bpf/endpoint.h"
 #include "bpf/finish.h"
 #include "bpf/forwarded.h"
+#include "bpf/isolation.h"
 #include "bpf/learned_mac.h"
 #include "bpf/path_cache.h"
 #include "bpf/parse.h"
@@ -44,6 +45,7 @@ int pl_to_pod(struct __sk_buff *skb)
 	reason = find_interface(&p)
 	      ?: recognise_edt(&p)
 	      ?: parse(&p)
+	      ?: check_arriving(&p)
 	      ?: limit_arriving(&p)
 	      ?: write_learned_mac(&p)
 	      ?: receive(&p);

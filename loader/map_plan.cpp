@@ -62,6 +62,8 @@ void set_map_sizes(bpf_object *object, const LoadSettings &settings) {
     resize(PODLANE_MAP_LIMITS, settings.endpoints * 2);
     resize(PODLANE_MAP_EXEMPT, settings.endpoints);
     resize(PODLANE_MAP_SENDERS, settings.endpoints * kAddressesPerEndpoint * 2);
+    resize(PODLANE_MAP_ISOLATION, settings.endpoints + 1);
+    resize(PODLANE_MAP_GROUP_CIDRS, settings.endpoints * kAddressesPerEndpoint);
     resize(PODLANE_MAP_PATHS, settings.paths);
     resize(PODLANE_MAP_FLOWS, settings.paths);
     resize(PODLANE_MAP_FORWARDED, settings.paths);

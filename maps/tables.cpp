@@ -82,6 +82,12 @@ Result<Exempts> open_exempts(std::string_view root, Access access) {
 Result<Senders> open_senders(std::string_view root, Access access) {
     return open_table<Senders>(root, PODLANE_MAP_SENDERS, access);
 }
+Result<Isolations> open_isolations(std::string_view root, Access access) {
+    return open_table<Isolations>(root, PODLANE_MAP_ISOLATION, access);
+}
+Result<GroupCidrs> open_group_cidrs(std::string_view root, Access access) {
+    return open_table<GroupCidrs>(root, PODLANE_MAP_GROUP_CIDRS, access);
+}
 Result<Watches> open_watches(std::string_view root, Access access) {
     return open_table<Watches>(root, PODLANE_MAP_WATCH, access);
 }
@@ -153,6 +159,7 @@ Result<Tables> Tables::open(const std::string &root, Access access) {
                   TRY(open_cluster_cidrs(root, access)),   TRY(open_source_routes(root, access)),
                   TRY(open_source_slots(root, access)),    TRY(open_limit_states(root, access)),
                   TRY(open_exempts(root, access)),         TRY(open_senders(root, access)),
+                  TRY(open_isolations(root, access)),      TRY(open_group_cidrs(root, access)),
                   TRY(Counters::open(root, access)),       generation};
 }
 

@@ -11,6 +11,7 @@
 #include "abi/event.h"
 #include "abi/flow.h"
 #include "abi/interface.h"
+#include "abi/isolation.h"
 #include "abi/limit.h"
 #include "abi/names.h"
 #include "abi/network.h"
@@ -45,6 +46,8 @@ using SourceSlots = Map<source_slot_key, source_route>;
 using LimitStates = Map<limit_key, limit_state>;
 using Exempts = Map<exempt_key, std::uint32_t>;
 using Senders = Map<sender_key, std::uint32_t>;
+using Isolations = Map<std::uint32_t, isolation>;
+using GroupCidrs = Map<allowed_source_key, std::uint32_t>;
 using Watches = Map<std::uint32_t, watch>; // one entry, 0
 
 // Every pin there is, maps and programs.
@@ -74,6 +77,8 @@ Result<SourceSlots> open_source_slots(std::string_view root, Access access);
 Result<LimitStates> open_limit_states(std::string_view root, Access access);
 Result<Exempts> open_exempts(std::string_view root, Access access);
 Result<Senders> open_senders(std::string_view root, Access access);
+Result<Isolations> open_isolations(std::string_view root, Access access);
+Result<GroupCidrs> open_group_cidrs(std::string_view root, Access access);
 Result<Watches> open_watches(std::string_view root, Access access);
 
 // The per-CPU counters: one struct counters for each possible CPU.
@@ -113,6 +118,8 @@ struct Tables {
     LimitStates limit_states;
     Exempts exempts;
     Senders senders;
+    Isolations isolations;
+    GroupCidrs group_cidrs;
     Counters counters;
     std::uint64_t generation; // of the pins; an upgrade changes it
 

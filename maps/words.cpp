@@ -30,6 +30,8 @@ constexpr auto kFlags = std::to_array<FlagWord>({
     {INTERFACE_NO_DEFAULT_IPV6, "no-default-ipv6"},
     {INTERFACE_ROUTED, "routed"},
     {INTERFACE_MAC_LEARNED, "mac-learned"},
+    {INTERFACE_ISOLATED_GROUP, "isolated-by-group"},
+    {INTERFACE_ISOLATED_NETWORK, "isolated-by-network"},
     {INTERFACE_POD_RULES, "pod-rules"},
     {INTERFACE_BRIDGED, "bridged"},
     {INTERFACE_ETHER_LLC, "ether-llc"},

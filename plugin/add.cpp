@@ -6,6 +6,7 @@
 #include "plugin/cni/result.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/foreign_qdisc.hpp"
+#include "plugin/groups.hpp"
 #include "plugin/in_pod_rules.hpp"
 #include "plugin/history.hpp"
 #include "plugin/ipam.hpp"
@@ -260,6 +261,8 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     TRY(log_plan(request, plan, record, sources));
     TRY(update_record(request, record, mode == ENDPOINT_MAIN ? &lease : nullptr, plan.uplink));
     TRY(put_endpoint(tables, request, record, rollback));
+    rollback.add("closing " + plan.host_ifname, // before its entries go, which may isolate it
+                 [&sockets, ifindex = plan.ifindex] { return net::set_link(sockets.host, ifindex, {.up = false}); });
     TRY(attach_programs(request.config.bpffs, plan.ifindex, plan.hook_kind));
     TRY(configure_pod(pod, pair, plan, request.ifname));
     TRY(configure_host(pair, plan));
@@ -346,7 +349,8 @@ Result<cni::Attachment> adopt(const cni::Request &request, const net::Namespace 
 
 } // namespace
 
-Result<std::string> add(const cni::Request &request) {
+Result<std::string> add(const cni::Request &asked) {
+    cni::Request request = asked;
     const endpoint_mode mode = TRY(mode_of(request));
     const net::Namespace pod = TRY(open_container(request));
     if (!request.netns_override && pod == TRY(net::Namespace::current()))
@@ -360,10 +364,14 @@ Result<std::string> add(const cni::Request &request) {
     TRY(refuse_second(request, mode, pod, sockets, tables));
     TRY(restore_lost_endpoints(request.config, tables));
     look_behind_last_adds(request.config, tables, sockets.host);
+    request.config.groups = TRY(groups_with_others(request));
     Rollback rollback;
     TRY(record_on_disk(request, rollback));
     auto result = mode == ENDPOINT_AFTER_MAIN ? adopt(request, pod, sockets, tables, rollback)
                                               : make(request, mode, pod, sockets, tables, rollback);
+    if (result)
+        if (auto shared = share_groups(request, tables, rollback); !shared)
+            result = std::move(shared).error();
     if (!result) {
         const Step step(STEP_UNDO);
         return rollback.undo(std::move(result).error());

@@ -5,6 +5,7 @@
 #include "plugin/foreign_qdisc.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/pod_mac.hpp"
+#include "plugin/state.hpp"
 #include "plugin/verbs.hpp"
 #include "plugin/verify.hpp"
 
@@ -49,7 +50,10 @@ Result<std::string> check(const cni::Request &request) {
         return gone("CNI_NETNS " + request.netns + " is not the namespace the container was set up in");
     net::Netlink inside = TRY(net::Netlink::open_in(pod));
     TRY(follow_later_plugins(request, tables, host, inside, key, *record));
-    TRY(Verifier(host, tables).verify(request, *record, inside));
+    cni::Request judged = request;
+    if (const auto recorded = TRY(records_of(request.config).find(request.container_id, request.ifname)))
+        judged.config.groups = groups_in(*recorded);
+    TRY(Verifier(host, tables).verify(judged, *record, inside));
     return std::string{};
 }
 

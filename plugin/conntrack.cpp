@@ -35,7 +35,8 @@ Result<void> log_packet_rules() {
 
 // Rules are read for the network's first pod only: there may be many.
 Result<void> start_if_needed(const cni::Config &config) {
-    if (TRY(is_tracking(config.name)) || !TRY(programs_query_conntrack(config.bpffs)))
+    const bool is_needed = config.isolation.by != cni::IsolateBy::none || TRY(programs_query_conntrack(config.bpffs));
+    if (!is_needed || TRY(is_tracking(config.name)))
         return {};
     TRY(start_tracking(config.name));
     if (const auto logged = log_packet_rules(); !logged)
@@ -46,6 +47,8 @@ Result<void> start_if_needed(const cni::Config &config) {
 } // namespace
 
 bool follows_conntrack(const cni::Config &config) {
+    if (config.isolation.by != cni::IsolateBy::none)
+        return true;
     return config.fast_path != cni::FastPath::off && !config.first_packet_direct;
 }
 

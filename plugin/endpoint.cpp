@@ -3,6 +3,7 @@
 
 #include "loader/pace.hpp"
 #include "plugin/history.hpp"
+#include "plugin/isolation.hpp"
 #include "plugin/log.hpp"
 #include "plugin/plan_json.hpp"
 #include "loader/net/link.hpp"
@@ -94,9 +95,12 @@ Result<void> put_limits(const Tables &tables, const EndpointEntries &entries, st
 }
 
 // What there is by the ifindex alone.
-std::array<Result<bool>, 5> erase_by_ifindex(const Tables &tables, std::uint32_t ifindex) {
-    return {tables.interfaces.remove(ifindex), tables.bandwidths.remove(ifindex),
-            tables.limit_states.remove({ifindex, LIMIT_INGRESS}), tables.limit_states.remove({ifindex, LIMIT_EGRESS}),
+std::array<Result<bool>, 6> erase_by_ifindex(const Tables &tables, std::uint32_t ifindex) {
+    return {tables.interfaces.remove(ifindex),
+            tables.isolations.remove(ifindex),
+            tables.bandwidths.remove(ifindex),
+            tables.limit_states.remove({ifindex, LIMIT_INGRESS}),
+            tables.limit_states.remove({ifindex, LIMIT_EGRESS}),
             tables.counters.remove(ifindex)};
 }
 
@@ -153,13 +157,14 @@ Result<void> erase_source_routes(const Tables &tables, const endpoint &record) {
 }
 
 bool has_prefixes(const endpoint &record) {
-    return record.allowed_source_count != 0 || (record.flags & INTERFACE_LIMIT_EXEMPT) != 0;
+    return record.allowed_source_count != 0 ||
+           (record.flags & (INTERFACE_LIMIT_EXEMPT | INTERFACE_ISOLATED_GROUP)) != 0;
 }
 
 // Whether this can be the configuration that the endpoint was made by.
 bool is_of(const cni::Config *config, const endpoint &record) {
     return config != nullptr && config->allowed_sources.size() == record.allowed_source_count &&
-           (interface_flags_of(*config, 1) & INTERFACE_LIMIT_EXEMPT) == (record.flags & INTERFACE_LIMIT_EXEMPT);
+           ((interface_flags_of(*config, 1) ^ record.flags) & (INTERFACE_LIMIT_EXEMPT | INTERFACE_ISOLATED_GROUP)) == 0;
 }
 
 // The addresses, and whose sockets are whose, may have a new owner already.
@@ -185,6 +190,9 @@ void erase_prefixes(const Tables &tables, const EndpointEntries &entries, std::u
         errors.add(tables.exempts.remove(key));
     for (const Prefix &prefix : entries.allowed_sources)
         errors.add(tables.allowed_sources.remove(make_allowed_source_key(ifindex, prefix)));
+    if (entries.isolation)
+        for (const auto &[prefix, accepted] : entries.isolation->remotes)
+            errors.add(tables.group_cidrs.remove(make_allowed_source_key(ifindex, prefix)));
 }
 
 } // namespace
@@ -212,6 +220,8 @@ Result<void> put_endpoint(const Tables &tables, const cni::Request &request, con
         TRY(tables.allowed_sources.update(source, make_prefix_value(prefix)));
         undo_put(rollback, "allowing source " + to_string(prefix), tables.allowed_sources, source);
     }
+    if (entries.isolation)
+        TRY(put_isolation(tables, record.ifindex, *entries.isolation, rollback));
     TRY(tables.interfaces.update(record.ifindex, entries.interface_entry));
     undo_put(rollback, "telling the programs of the host-side veth", tables.interfaces, record.ifindex);
     return {};
@@ -234,6 +244,8 @@ Result<void> put_missing_entries(const Tables &tables, const cni::Config &config
     }
     for (const Prefix &prefix : entries.allowed_sources)
         TRY(tables.allowed_sources.update(make_allowed_source_key(ifindex, prefix), make_prefix_value(prefix)));
+    if (entries.isolation)
+        TRY(update_isolation(tables, ifindex, *entries.isolation));
     return tables.interfaces.update(ifindex, entries.interface_entry);
 }
 
@@ -274,6 +286,8 @@ Result<void> check_entries(const Tables &tables, const cni::Config &config, cons
     for (const auto &[key, shaped] : entries.exempts)
         if (!TRY(tables.exempts.find(key)))
             return gone("an " + of_veth.substr(4) + PODLANE_MAP_EXEMPT " is gone");
+    if (entries.isolation)
+        TRY(check_isolation(tables, ifindex, *entries.isolation));
     // The node's may have become those of another network's endpoint with the same address.
     for (const sender_key &key : entries.senders)
         if (key.netns == static_cast<std::uint32_t>(record.netns_inode) && !TRY(tables.senders.find(key)))
@@ -297,6 +311,7 @@ Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {
     erase_all_of(tables.source_slots, ifindex, by_either, errors);
     erase_all_of(tables.addresses, ifindex, by_value, errors);
     erase_all_of(tables.allowed_sources, ifindex, by_key, errors);
+    erase_all_of(tables.group_cidrs, ifindex, by_key, errors);
     erase_all_of(
         tables.exempts, ifindex,
         [](const exempt_key &key, std::uint32_t, std::uint32_t wanted) { return ntohl(key.ifindex) == wanted; },

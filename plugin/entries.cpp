@@ -39,6 +39,44 @@ std::vector<sender_key> sender_keys_of(const endpoint &record, std::uint32_t nod
     return keys;
 }
 
+// Each group once.
+std::vector<std::string> accepted_by(const cni::Config &config) {
+    std::vector<std::string> accepted = config.groups;
+    const auto is_member = [&](const std::string &group) {
+        return std::ranges::find(config.groups, group) != config.groups.end();
+    };
+    const auto add = [&](const std::string &group) {
+        if (std::ranges::find(accepted, group) == accepted.end())
+            accepted.push_back(group);
+    };
+    for (const auto &[a, b] : config.isolation.allow) {
+        if (is_member(a))
+            add(b);
+        if (is_member(b))
+            add(a);
+    }
+    return accepted;
+}
+
+std::optional<IsolationEntry> isolation_of(const cni::Config &config) {
+    const cni::Isolation &wanted = config.isolation;
+    if (config.groups.empty() && wanted.by == cni::IsolateBy::none)
+        return std::nullopt;
+    IsolationEntry entry{.groups = config.groups};
+    if (wanted.by == cni::IsolateBy::none)
+        return entry;
+    if (wanted.host)
+        entry.flags |= ISOLATION_HOST;
+    if (wanted.outside)
+        entry.flags |= ISOLATION_OUTSIDE;
+    if (wanted.by != cni::IsolateBy::group)
+        return entry;
+    entry.accepted = accepted_by(config);
+    for (const auto &[prefix, group] : wanted.group_cidrs)
+        entry.remotes.emplace_back(prefix, std::ranges::find(entry.accepted, group) != entry.accepted.end());
+    return entry;
+}
+
 } // namespace
 
 Result<endpoint> make_endpoint(const cni::Request &request, const Plan &plan) {
@@ -99,6 +137,7 @@ EndpointEntries entries_of(const cni::Config &config, const endpoint &record, st
         entries.limits =
             bandwidth{limits->ingress_rate, limits->ingress_burst, limits->egress_rate, limits->egress_burst};
     entries.allowed_sources = config.allowed_sources;
+    entries.isolation = isolation_of(config);
     entries.interface_entry = make_interface(record);
     for (const ip_addr &addr : addresses_in(record))
         entries.addresses.push_back({{record.network, addr}, make_address(record)});

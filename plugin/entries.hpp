@@ -22,11 +22,19 @@ struct Plan;
 // The entry in endpoints_v1. Identity, pod names and configuration come from the request.
 Result<endpoint> make_endpoint(const cni::Request &request, const Plan &plan);
 
+// Of an endpoint that is isolated, or in groups.
+struct IsolationEntry {
+    std::uint32_t flags = 0; // enum isolation_flags
+    std::vector<std::string> groups{}, accepted{};
+    std::vector<std::pair<Prefix, bool>> remotes{}; // pods of other nodes, accepted or not
+};
+
 // All others but those of source routing, which depend on the container's other interfaces.
 struct EndpointEntries {
     std::vector<std::pair<exempt_key, std::uint32_t>> exempts{};
     std::optional<bandwidth> limits{}; // with a state for each direction
     std::vector<Prefix> allowed_sources{};
+    std::optional<IsolationEntry> isolation{};
     interface interface_entry {};
     std::vector<std::pair<address_key, address>> addresses{};
     std::vector<sender_key> senders{}; // by the pod's own sockets, and by the node's that send to it

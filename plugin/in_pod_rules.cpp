@@ -18,12 +18,13 @@ std::string words_of(const net::Link &link) { return link.name + (link.kind.empt
 
 // Nothing that is asked for is left out in silence.
 Result<void> refuse_what_needs_programs(const cni::Config &config, const net::Link &link) {
-    const char *asked_for = !config.source_routing   ? "nothing is left to do with \"sourceRouting\" false"
-                            : config.bandwidth       ? "nothing can hold its limits"
-                            : config.ip_masq         ? "\"ipMasq\" does not see its packets"
-                            : !config.uplink.empty() ? "\"uplink\" is its main plugin's"
-                            : config.table           ? "\"table\" is its main plugin's"
-                                                     : nullptr;
+    const char *asked_for = !config.source_routing ? "nothing is left to do with \"sourceRouting\" false"
+                            : config.bandwidth     ? "nothing can hold its limits"
+                            : config.isolation.by != cni::IsolateBy::none ? "nothing can isolate it"
+                            : config.ip_masq                              ? "\"ipMasq\" does not see its packets"
+                            : !config.uplink.empty()                      ? "\"uplink\" is its main plugin's"
+                            : config.table                                ? "\"table\" is its main plugin's"
+                                                                          : nullptr;
     if (asked_for == nullptr)
         return {};
     return Error{ErrorCode::unsupported_field,

@@ -265,6 +265,10 @@ std::uint32_t interface_flags_of(const cni::Config &config, std::size_t address_
         flags |= INTERFACE_FAST_UPLINK;
     if (config.first_packet_direct)
         flags |= INTERFACE_FIRST_DIRECT;
+    // Answers are recognised by conntrack, which does not see first packets that are direct.
+    if (config.isolation.by != cni::IsolateBy::none)
+        flags = (flags & ~std::uint32_t{INTERFACE_FIRST_DIRECT}) |
+                (config.isolation.by == cni::IsolateBy::group ? INTERFACE_ISOLATED_GROUP : INTERFACE_ISOLATED_NETWORK);
     if (config.anti_spoof)
         flags |= INTERFACE_ANTI_SPOOF;
     if (!config.allowed_sources.empty())

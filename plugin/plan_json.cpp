@@ -103,6 +103,13 @@ Json limits_json(const bandwidth &limits) {
             {"egressBurst", limits.egress_burst_bits}};
 }
 
+Json isolation_json(const IsolationEntry &entry) {
+    return {{"groups", entry.groups},
+            {"accepted", entry.accepted},
+            {"host", (entry.flags & ISOLATION_HOST) != 0},
+            {"outside", (entry.flags & ISOLATION_OUTSIDE) != 0}};
+}
+
 // By map; an entry's key is the host-side veth's ifindex if nothing else is said.
 Json entries_json(const Plan &plan, const EndpointEntries &entries, const SourceEntries &sources) {
     Json all = {{PODLANE_MAP_ENDPOINTS, 1}, {PODLANE_MAP_COUNTERS, 1}};
@@ -116,6 +123,12 @@ Json entries_json(const Plan &plan, const EndpointEntries &entries, const Source
     }
     if (!entries.allowed_sources.empty())
         all[PODLANE_MAP_SOURCES] = texts(entries.allowed_sources);
+    if (const auto &isolation = entries.isolation)
+        all[PODLANE_MAP_ISOLATION] = isolation_json(*isolation);
+    if (entries.isolation && !entries.isolation->remotes.empty())
+        all[PODLANE_MAP_GROUP_CIDRS] = list(entries.isolation->remotes, [](const auto &one) {
+            return to_string(one.first) + (one.second ? "" : " refused");
+        });
     all[PODLANE_MAP_INTERFACES] = {{"network", entries.interface_entry.network}, {"flags", flag_words(plan.flags)}};
     all[PODLANE_MAP_ADDRESSES] = list(entries.addresses, [](const auto &one) { return to_string(one.first.addr); });
     all[PODLANE_MAP_SENDERS] = list(

@@ -131,17 +131,30 @@ cni::Request with_namespace(const Remains &remains) {
 
 // By the configuration of the ADD, which the record on disk has; the runtime's may have been edited since.
 Result<void> erase_as_planned(const Remains &remains, const Tables &tables) {
-    const bool has_prefixes =
-        remains.entry->allowed_source_count != 0 || (remains.entry->flags & INTERFACE_LIMIT_EXEMPT) != 0;
+    const bool has_prefixes = remains.entry->allowed_source_count != 0 ||
+                              (remains.entry->flags & (INTERFACE_LIMIT_EXEMPT | INTERFACE_ISOLATED_GROUP)) != 0;
     const auto recorded = has_prefixes && remains.disk ? recorded_request(*remains.disk)
                                                        : Result<cni::Request>(Error{ErrorCode::missing, {}});
     return erase_endpoint(tables, *remains.entry, recorded ? &recorded->config : nullptr);
 }
 
-// Under the shared lock of the root: packets are no longer led to the endpoint when its interface goes.
+// Nothing reaches the endpoint from here on.
+Result<void> close(const Remains &remains, net::Netlink &host) {
+    const endpoint *entry = remains.entry ? &*remains.entry : nullptr;
+    return entry != nullptr && entry->mode == ENDPOINT_AFTER_MAIN ? detach_programs(host, *entry)
+                                                                  : remove_own_link(host, remains.request, entry);
+}
+
+// Under the shared lock of the root: packets are no longer led to the endpoint when its interface goes. What could
+// still reach an isolated one is checked until nothing can.
 void remove_from_kernel(const Remains &remains, net::Netlink &host, Errors &errors) {
     const endpoint *entry = remains.entry ? &*remains.entry : nullptr;
     const Tables *tables = remains.tables ? &*remains.tables : nullptr;
+    const bool is_isolated =
+        entry != nullptr && (entry->flags & (INTERFACE_ISOLATED_GROUP | INTERFACE_ISOLATED_NETWORK)) != 0;
+    if (is_isolated)
+        if (auto closed = close(remains, host); !closed)
+            return errors.add(std::move(closed));
     if (entry != nullptr && tables != nullptr)
         errors.add(leave_container(with_namespace(remains), *tables, *entry));
     if (entry != nullptr)
@@ -150,10 +163,8 @@ void remove_from_kernel(const Remains &remains, net::Netlink &host, Errors &erro
         errors.add(erase_as_planned(remains, *tables));
     else if (tables != nullptr && remains.orphan)
         errors.add(erase_interface(*tables, remains.orphan->ifindex));
-    if (entry != nullptr && entry->mode == ENDPOINT_AFTER_MAIN)
-        errors.add(detach_programs(host, *entry));
-    else
-        errors.add(remove_own_link(host, remains.request, entry));
+    if (!is_isolated)
+        errors.add(close(remains, host));
 }
 
 // Only addresses without an owner: after a lost DEL an address may belong to another endpoint already.

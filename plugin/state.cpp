@@ -59,8 +59,7 @@ Result<AttachmentRecord> record_of(const cni::Request &request) {
     record.node_name = node_name(request.config);
     record.labels = lines_of(request.pod.labels);
     record.annotations = lines_of(request.pod.annotations);
-    for (const std::string &group : request.pod.groups)
-        record.groups += group + "\n";
+    record.groups = group_lines(request.config.groups);
     record.ipam_config = request.ipam_config;
     record.ipam_args = request.ipam_args;
     return record;
@@ -84,6 +83,21 @@ Result<std::optional<AttachmentRecord>> find_record(const cni::Request &request)
 
 Result<bool> is_of_this_boot(const AttachmentRecord &record) { return record.boot_id == TRY(boot_id()); }
 
+std::string group_lines(const std::vector<std::string> &groups) {
+    std::string lines;
+    for (const std::string &group : groups)
+        lines += group + "\n";
+    return lines;
+}
+
+std::vector<std::string> groups_in(const AttachmentRecord &record) {
+    std::vector<std::string> groups;
+    const std::string_view all = record.groups;
+    for (std::size_t at = 0, end = 0; (end = all.find('\n', at)) != std::string_view::npos; at = end + 1)
+        groups.emplace_back(all.substr(at, end - at));
+    return groups;
+}
+
 Result<cni::Request> recorded_request(const AttachmentRecord &record) {
     cni::Request request = TRY(cni::parse_request({{"CNI_COMMAND", "ADD"},
                                                    {"CNI_CONTAINERID", record.container_id},
@@ -93,6 +107,7 @@ Result<cni::Request> recorded_request(const AttachmentRecord &record) {
                                                    {"CNI_ARGS", record.args}},
                                                   record.config));
     request.config.bpffs = record.root;
+    request.config.groups = groups_in(record);
     return request;
 }
 

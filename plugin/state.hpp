@@ -28,6 +28,10 @@ Result<std::optional<AttachmentRecord>> find_record(const cni::Request &request)
 Result<bool> is_of_this_boot(const AttachmentRecord &record);
 
 // The call of the ADD, as its runtime made it, and the addresses it was to have.
+// A name a line, as records have them.
+std::string group_lines(const std::vector<std::string> &groups);
+// The groups that the container is a member of by now.
+std::vector<std::string> groups_in(const AttachmentRecord &record);
 Result<cni::Request> recorded_request(const AttachmentRecord &record);
 Result<cni::Attachment> recorded_lease(const cni::Request &request, const AttachmentRecord &record);
 

@@ -17,6 +17,7 @@ struct flow_key {
 enum flow_flags {
 	FLOW_TRANSLATED = 1 << 0, /* the tuple below is not the key's */
 	FLOW_UNTRACKED = 1 << 1,  /* unknown to conntrack: on the fast path from its first packet on */
+	FLOW_REPLY = 1 << 2,      /* the receiver opened the connection */
 };
 
 /* The tuple of the same packet after the host's translation. Reversed, it is the key of the other direction. */

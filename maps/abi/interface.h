@@ -58,6 +58,9 @@ enum interface_flags {
 	INTERFACE_ROUTED = 1 << 27,
 	/* The MAC is not the one of the ADD: the endpoint has announced another. */
 	INTERFACE_MAC_LEARNED = 1 << 28,
+	/* Only pods that share a group with the endpoint, or pods of its network, may open connections to it. */
+	INTERFACE_ISOLATED_GROUP = 1 << 29,
+	INTERFACE_ISOLATED_NETWORK = 1 << 30,
 };
 
 /* Written by ADD and, when the endpoint announces another MAC, by the program; erased by DEL; read for every packet:

@@ -26,6 +26,8 @@
 #define PODLANE_MAP_LIMITS "limit_state_v2"
 #define PODLANE_MAP_EXEMPT "exempt_v1"
 #define PODLANE_MAP_SENDERS "senders_v1"
+#define PODLANE_MAP_ISOLATION "isolation_v1"
+#define PODLANE_MAP_GROUP_CIDRS "group_cidrs_v1"
 #define PODLANE_MAP_WATCH "watch_v1"
 #define PODLANE_MAP_EVENTS "events_v1"
 #define PODLANE_MAP_HISTORY "history_v1"
@@ -49,6 +51,8 @@
 	X(PODLANE_MAP_LIMITS)                                                                                          \
 	X(PODLANE_MAP_EXEMPT)                                                                                          \
 	X(PODLANE_MAP_SENDERS)                                                                                         \
+	X(PODLANE_MAP_ISOLATION)                                                                                       \
+	X(PODLANE_MAP_GROUP_CIDRS)                                                                                     \
 	X(PODLANE_MAP_WATCH)                                                                                           \
 	X(PODLANE_MAP_EVENTS)                                                                                          \
 	X(PODLANE_MAP_HISTORY)

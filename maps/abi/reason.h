@@ -70,7 +70,8 @@
 	X(DROP_ETHER_TYPE, "drop-ether-type", DROP, "EtherType that the endpoint is not allowed to send")              \
 	X(DROP_UNKNOWN_ENDPOINT, "drop-unknown-endpoint", DROP, "sent by an interface without an endpoint")            \
 	X(HOST_UNCONFIRMED, "host-unconfirmed", HOST,                                                                  \
-	  "conntrack has not seen both directions of its connection: host stack")
+	  "conntrack has not seen both directions of its connection: host stack")                                      \
+	X(DROP_ISOLATION, "drop-isolation", DROP, "the receiver's isolation does not let the sender in")
 
 enum reason_kind {
 	REASON_KIND_PASS,

@@ -21,6 +21,7 @@ struct ip_addr {
 enum prefix_value {
 	PREFIX_SET = 1 << 0,
 	PREFIX_IPV6 = 1 << 1,
+	PREFIX_REFUSED = 1 << 2, /* of a trie that knows both */
 };
 
 #ifdef __cplusplus

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/cni/config.hpp"
 
+#include "plugin/cni/isolation.hpp"
 #include "plugin/cni/key.hpp"
 #include "plugin/cni/keys.hpp"
 #include "plugin/cni/version.hpp"
@@ -140,6 +141,8 @@ Result<Config> read_config(const json::Value &document, Command command, const A
     if (command == Command::gc)
         TRY(read_valid_attachments(root, config));
     TRY(check_sources(root, config, command));
+    if (command == Command::add)
+        TRY(check_isolation(root, config));
     return config;
 }
 

@@ -5,6 +5,7 @@
 #include "plugin/cni/bandwidth.hpp"
 #include "plugin/cni/egress_route.hpp"
 #include "plugin/cni/ipam_wishes.hpp"
+#include "plugin/cni/isolation.hpp"
 #include "plugin/cni/keys.hpp"
 #include "plugin/cni/labels.hpp"
 #include "plugin/cni/pod_settings.hpp"
@@ -90,12 +91,8 @@ Result<void> must_be_object(const Node & /*root*/, const Node &value, Config & /
     return value.must_be_object();
 }
 
-// A configuration that relies on it must not run without it.
-Result<void> read_isolation(const Node & /*root*/, const Node &value, Config & /*into*/) {
-    std::string text = "none";
-    TRY(json::read(value, text));
-    return text == "none" ? Result<void>{}
-                          : Result<void>(value.wrong("\"none\": this version does not isolate pods by groups"));
+template <auto Member, auto Reader> Result<void> of_isolation(const Node & /*root*/, const Node &value, Config &into) {
+    return Reader(value, into.isolation.*Member);
 }
 
 constexpr std::string_view kNoBridge = "Podlane makes no bridge";
@@ -244,9 +241,22 @@ constexpr auto kKeys = std::to_array<Key>({
      "list of at most 8 of `\"namespace\"`, `\"network\"`, `\"name:X\"`, `\"label:KEY\"`, `\"annotation:KEY\"`", "none",
      "groups that the pod is a member of, for `podlanectl group list`. See [IDENTITY.md](IDENTITY.md#groups)",
      checked<&Config::group_sources, read_groups>},
-    {"isolation", top, "`\"none\"`", "\"none\"",
-     "any other value is an error: Podlane does not isolate pods by groups, and promises nothing that it does not keep",
-     read_isolation},
+    {"isolation", top, "`\"none\"`, `\"network\"`, `\"group\"`", "\"none\"",
+     "which pods may open connections to the pod. `group`: those that share a group with it. `network`: those of its "
+     "network. See [IDENTITY.md](IDENTITY.md#isolation)",
+     of_isolation<&Isolation::by, read_isolation>},
+    {"allow", top, "list of at most 16 pairs of groups", "none",
+     "groups whose members may connect to each other: `[[\"tenant-a\", \"namespace:kube-system\"]]`",
+     of_isolation<&Isolation::allow, read_allow>},
+    {"host", top, "`\"allow\"`, `\"deny\"`", "\"allow\"",
+     "whether the node may open connections to an isolated pod, as kubelet does for probes",
+     of_isolation<&Isolation::host, read_admission>},
+    {"outside", top, "`\"allow\"`, `\"deny\"`", "\"deny\"",
+     "whether those may that are neither the node nor a pod that it knows",
+     of_isolation<&Isolation::outside, read_admission>},
+    {"groupCIDRs", top, "object of groups and at most 64 prefixes", "none",
+     "addresses of a group's pods on other nodes: `{\"tenant-a\": [\"198.18.64.0/20\"]}`",
+     of_isolation<&Isolation::group_cidrs, read_group_cidrs>},
     {"podMay", top, "list of settings, or object of settings with bounds", "`[\"bandwidth\"]`",
      "what annotations of the pod may set: see [IDENTITY.md](IDENTITY.md#settings-that-come-with-the-pod)",
      checked<&Config::pod_may, read_pod_may>},

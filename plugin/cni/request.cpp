@@ -122,7 +122,7 @@ Result<Request> parse_request(const Environment &environment, std::string_view s
     request.warnings = warnings_of(read, request.config, request.command);
     if (request.command == Command::add) {
         read_identity(read, request.config.identity, request.pod);
-        request.pod.groups = groups_of(request.config.group_sources, request.config.name, request.pod);
+        request.config.groups = groups_of(request.config.group_sources, request.config.name, request.pod);
     }
     TRY(apply_pods_word(read, request));
     return request;

@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace podlane::cni {
@@ -35,9 +36,8 @@ struct PodIdentity {
     std::string ns;
     std::string uid;
     std::string infra_container_id;
-    Labels labels;                     // of the runtime
-    Labels annotations;                // of the pod's author
-    std::vector<std::string> groups{}; // that it is a member of, each once
+    Labels labels;      // of the runtime
+    Labels annotations; // of the pod's author
 };
 
 // What annotations of a pod can set.
@@ -134,6 +134,18 @@ struct Log {
     bool operator==(const Log &) const = default;
 };
 
+enum class IsolateBy { none, network, group };
+
+// Who may open connections to the pod.
+struct Isolation {
+    IsolateBy by = IsolateBy::none;
+    std::vector<std::pair<std::string, std::string>> allow{};  // groups whose members may connect to each other
+    bool host = true;                                          // the node
+    bool outside = false;                                      // whoever is neither the node nor a known pod
+    std::vector<std::pair<Prefix, std::string>> group_cidrs{}; // pods of other nodes, and their group
+    bool operator==(const Isolation &) const = default;
+};
+
 // One of `cni.dev/valid-attachments`.
 struct ValidAttachment {
     std::string container_id;
@@ -204,6 +216,8 @@ struct Config {
     std::vector<Prefix> no_masquerade{}; // destinations
     std::uint32_t ip_families = 0;       // kIpv4, kIpv6; 0: what the lease has
     std::vector<std::string> group_sources{};
+    std::vector<std::string> groups{}; // the container is a member of, each once: by the ADD, then by its record
+    Isolation isolation{};
     bool operator==(const Config &) const = default;
 };
 

@@ -103,6 +103,7 @@ std::string maps_text(const std::string &root) {
            entries_text(PODLANE_MAP_LIMITS, open_limit_states(root, kRead)) +
            entries_text(PODLANE_MAP_EXEMPT, open_exempts(root, kRead)) +
            entries_text(PODLANE_MAP_SENDERS, open_senders(root, kRead)) +
+           entries_text(PODLANE_MAP_GROUP_CIDRS, open_group_cidrs(root, kRead)) +
            entries_text(PODLANE_MAP_UPLINKS, open_uplinks(root, kRead)) +
            entries_text(PODLANE_MAP_CIDRS, open_cluster_cidrs(root, kRead)) + counters_text(root);
 }

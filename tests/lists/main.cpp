@@ -76,7 +76,10 @@ std::uint64_t entries_on_a_node(std::string_view map) {
         return 1;
     if (map == PODLANE_MAP_COUNTERS)
         return kPods + 2; // an uplink, and what is no endpoint's
-    return map == PODLANE_MAP_SOURCE_ROUTES || map == PODLANE_MAP_SOURCE_SLOTS ? 0 : kPods;
+    return map == PODLANE_MAP_ISOLATION || map == PODLANE_MAP_GROUP_CIDRS || map == PODLANE_MAP_SOURCE_ROUTES ||
+                   map == PODLANE_MAP_SOURCE_SLOTS
+               ? 0
+               : kPods;
 }
 
 std::string mebibytes(std::uint64_t bytes) {

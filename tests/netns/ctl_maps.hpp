@@ -43,6 +43,8 @@ constexpr std::array<Shape, kMapNames.size()> kShapes = {{
     {PODLANE_MAP_LIMITS, BPF_MAP_TYPE_HASH, sizeof(limit_key), sizeof(limit_state)},
     {PODLANE_MAP_EXEMPT, BPF_MAP_TYPE_LPM_TRIE, sizeof(exempt_key), sizeof(std::uint32_t)},
     {PODLANE_MAP_SENDERS, BPF_MAP_TYPE_HASH, sizeof(sender_key), sizeof(std::uint32_t)},
+    {PODLANE_MAP_ISOLATION, BPF_MAP_TYPE_HASH, sizeof(std::uint32_t), sizeof(isolation)},
+    {PODLANE_MAP_GROUP_CIDRS, BPF_MAP_TYPE_LPM_TRIE, sizeof(allowed_source_key), sizeof(std::uint32_t)},
     {PODLANE_MAP_WATCH, BPF_MAP_TYPE_ARRAY, sizeof(std::uint32_t), sizeof(watch)},
     {PODLANE_MAP_EVENTS, BPF_MAP_TYPE_RINGBUF, 0, 0},
     {PODLANE_MAP_HISTORY, BPF_MAP_TYPE_ARRAY, sizeof(std::uint32_t), sizeof(history)},

@@ -65,6 +65,7 @@ constexpr std::array kProofs = {
     Proof{REASON_DROP_ETHER_TYPE, By::pod},
     Proof{REASON_DROP_UNKNOWN_ENDPOINT, By::pod},
     Proof{REASON_HOST_UNCONFIRMED, By::pod},
+    Proof{REASON_DROP_ISOLATION, By::pod},
 };
 
 void expect_all_of(By by, const Asker &asker) {
@@ -74,7 +75,6 @@ void expect_all_of(By by, const Asker &asker) {
         }
 }
 
-// A reason without a proof has a justification.
 TEST(ExplainReasons, EachIsProvenOrHasAJustification) {
     for (int i = 0; i < REASON_COUNT; ++i) {
         const auto proof = std::ranges::find(kProofs, static_cast<reason>(i), &Proof::why);
@@ -195,6 +195,8 @@ void ExplainPod::expect_refused() {
     expect("version", REASON_DROP_MALFORMED, changed(udp(to_b()), [](Packet &p) { p.version_byte = 0x54; }), nullptr);
     expect("stolen source", REASON_DROP_SOURCE_ADDRESS, udp({b_.v4, ip(Lab::kOutside4), ++port_, 7}), nullptr);
     expect("stolen source 6", REASON_DROP_SOURCE_ADDRESS, udp({b_.v6, ip(Lab::kOutside6), ++port_, 7}), nullptr);
+    const Pod alone = add_pod({{"groups", {"name:alone"}}, {"isolation", "group"}});
+    expect("isolated", REASON_DROP_ISOLATION, tcp({a_.v4, alone.v4, ++port_, 7}, tcp_syn), nullptr);
     const Packet packet = udp(to_b());
     expect_raw("stolen MAC", REASON_DROP_SOURCE_MAC, frame(a_.gateway_mac, kForeignMac, packet),
                with_ports_of(packet, nullptr));
@@ -387,7 +389,6 @@ TEST_P(ExplainSources, TellsWhichWayItGoes) {
     }
     expect_all_of(By::sources, asker);
 }
-
 constexpr auto name_of = [](const testing::TestParamInfo<std::string> &info) { return info.param; };
 INSTANTIATE_TEST_SUITE_P(Hooks, ExplainPod, testing::Values("clsact", "tcx"), name_of);
 INSTANTIATE_TEST_SUITE_P(Hooks, ExplainUplink, testing::Values("clsact", "tcx"), name_of);

@@ -81,7 +81,7 @@ TEST_F(IdentityTest, ForgesNoLineAndNoEscapeSequence) {
     EXPECT_EQ(shown["annotations"], Json({{"good", "1"}}));
 }
 
-TEST_F(IdentityTest, GroupsAreListedAndNotEnforced) {
+TEST_F(IdentityTest, GroupsAreListed) {
     Json keys = keys_of({{"team", "blue"}});
     keys["groups"] = {"namespace", "name:tenant-a", "annotation:team"};
     (void)make(keys, named("shop", "web-0"));
@@ -92,8 +92,6 @@ TEST_F(IdentityTest, GroupsAreListedAndNotEnforced) {
     EXPECT_EQ(find(groups, "group", "namespace:shop")["pods"], Json({"shop/db-0", "shop/web-0"}));
     EXPECT_EQ(find(groups, "group", "tenant-a")["endpoints"], 1);
     EXPECT_THAT(ctl("group list").out, HasSubstr("annotation:team=blue"));
-    keys["isolation"] = "group";
-    EXPECT_THAT(add(*node_.container(), keys), fails_with(7, {"isolation", "does not isolate"}));
 }
 
 // Records without labels, of an earlier version: with none of the fields.

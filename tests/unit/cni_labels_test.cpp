@@ -7,18 +7,22 @@
 namespace podlane::cni {
 namespace {
 
-PodIdentity identity_of(const std::string &more, const std::string &args = "", const std::string &command = "ADD") {
-    const auto request = parse_request({{"CNI_COMMAND", command},
-                                        {"CNI_CONTAINERID", "0a1b2c"},
-                                        {"CNI_IFNAME", "eth0"},
-                                        {"CNI_NETNS", "/run/netns/a"},
-                                        {"CNI_ARGS", args},
-                                        {"CNI_PATH", "/opt/cni/bin"}},
-                                       R"({"cniVersion": "1.1.0", "name": "pods", "type": "podlane",
+Request request_of(const std::string &more, const std::string &args = "", const std::string &command = "ADD") {
+    auto request = parse_request({{"CNI_COMMAND", command},
+                                  {"CNI_CONTAINERID", "0a1b2c"},
+                                  {"CNI_IFNAME", "eth0"},
+                                  {"CNI_NETNS", "/run/netns/a"},
+                                  {"CNI_ARGS", args},
+                                  {"CNI_PATH", "/opt/cni/bin"}},
+                                 R"({"cniVersion": "1.1.0", "name": "pods", "type": "podlane",
                                            "ipam": {"type": "host-local"}, )" +
-                                           more + "}");
+                                     more + "}");
     EXPECT_TRUE(request) << more << ": " << (request ? "" : request.error().message);
-    return request ? request->pod : PodIdentity{};
+    return request ? *std::move(request) : Request{};
+}
+
+PodIdentity identity_of(const std::string &more, const std::string &args = "", const std::string &command = "ADD") {
+    return request_of(more, args, command).pod;
 }
 
 constexpr const char *kEverything = R"(
@@ -91,22 +95,41 @@ TEST(CniLabels, OfAnotherFormAreNoError) {
 }
 
 TEST(CniGroups, AreNamedByTheirSource) {
-    const PodIdentity pod = identity_of(R"("groups": ["namespace", "network", "name:tenant-a", "label:app",
+    const Request request = request_of(R"("groups": ["namespace", "network", "name:tenant-a", "label:app",
                                                      "annotation:team", "annotation:app", "label:none", "network"],
                                           "identity": ["annotations", "labels"], )" +
-                                            std::string(kEverything),
-                                        "K8S_POD_NAMESPACE=shop");
-    EXPECT_EQ(pod.groups, (std::vector<std::string>{"namespace:shop", "network:pods", "tenant-a", "label:app=web",
-                                                    "annotation:team=blue"}));
-    EXPECT_EQ(identity_of(R"("groups": ["namespace"])").groups, std::vector<std::string>{}) << "nobody named one";
+                                           std::string(kEverything),
+                                       "K8S_POD_NAMESPACE=shop");
+    EXPECT_EQ(request.config.groups, (std::vector<std::string>{"namespace:shop", "network:pods", "tenant-a",
+                                                               "label:app=web", "annotation:team=blue"}));
+    EXPECT_EQ(request_of(R"("groups": ["namespace"])").config.groups, std::vector<std::string>{}) << "nobody named one";
 }
 
 TEST(CniGroups, OfAnotherFormAreAnError) {
     for (const std::string more :
-         {R"("groups": "namespace")", R"("groups": [""])", R"("groups": ["name:"])", R"("groups": ["name:a=b"])",
-          R"("groups": ["label"])", R"("groups": ["other:a"])", R"("groups": ["name:a\n"])",
+         {R"("groups": "namespace")",
+          R"("groups": [""])",
+          R"("groups": ["name:"])",
+          R"("groups": ["name:a=b"])",
+          R"("groups": ["label"])",
+          R"("groups": ["other:a"])",
+          R"("groups": ["name:a\n"])",
           R"("groups": ["name:1","name:2","name:3","name:4","name:5","name:6","name:7","name:8","name:9"])",
-          R"("isolation": "group")", R"("isolation": "network")", R"("isolation": true)"})
+          R"("isolation": "group")",
+          R"("isolation": "pods")",
+          R"("isolation": true)",
+          R"("host": true)",
+          R"("outside": "none")",
+          R"("allow": ["a", "b"])",
+          R"("allow": [["a"]])",
+          R"("allow": [["a", ""]])",
+          R"("allow": [["a", "b\n"]])",
+          R"("groupCIDRs": ["198.18.0.0/16"])",
+          R"("groupCIDRs": {"a": "198.18.0.0/16"})",
+          R"("groupCIDRs": {"a": ["198.18.0.0/16"], "b": ["198.18.1.1/16"]})",
+          R"("groupCIDRs": {"": []})",
+          R"("isolation": "network", "uplink": "eth0")",
+          R"("isolation": "network", "gateway": "192.0.2.1")"})
         EXPECT_FALSE(parse_request({{"CNI_COMMAND", "ADD"},
                                     {"CNI_CONTAINERID", "a"},
                                     {"CNI_IFNAME", "eth0"},
@@ -116,7 +139,21 @@ TEST(CniGroups, OfAnotherFormAreAnError) {
                                        "ipam": {"type": "host-local"}, )" +
                                        more + "}"))
             << more;
-    EXPECT_EQ(identity_of(R"("isolation": "none")").groups, std::vector<std::string>{});
+}
+
+TEST(CniIsolation, IsReadAsItIsWritten) {
+    const Isolation none = request_of(R"("isolation": "none")").config.isolation;
+    EXPECT_EQ(none, Isolation{});
+    const Isolation read = request_of(R"("groups": ["namespace"], "isolation": "group", "host": "deny",
+        "outside": "allow", "allow": [["tenant-a", "namespace:shop"]],
+        "groupCIDRs": {"tenant-a": ["198.18.64.0/20", "2001:db8::/32"]})")
+                               .config.isolation;
+    EXPECT_EQ(read.by, IsolateBy::group);
+    EXPECT_FALSE(read.host);
+    EXPECT_TRUE(read.outside);
+    EXPECT_EQ(read.allow, (std::vector<std::pair<std::string, std::string>>{{"tenant-a", "namespace:shop"}}));
+    EXPECT_EQ(read.group_cidrs.size(), 2U);
+    EXPECT_EQ(request_of(R"("isolation": "network")").config.isolation.by, IsolateBy::network);
 }
 
 TEST(CniLabels, DelReadsNone) {

@@ -29,6 +29,9 @@ const std::vector<Case> kCases{
     {"an egress route", R"("uplink": "lan0", "gateway": ["203.0.113.1"])", true},
     {"source routing", "", false, true},
     {"allowed sources, no fast path", R"("allowedSources": ["192.0.2.0/24"], "fastPath": "off", "attach": "clsact")"},
+    {"isolation", R"("groups": ["name:a", "network"], "isolation": "group", "firstPacket": "direct",
+        "allow": [["a", "b"], ["c", "d"]], "outside": "allow",
+        "groupCIDRs": {"b": ["198.18.64.0/20"], "c": ["198.18.80.0/20"]})"},
     {"routes, no default route",
      R"("defaultRoute": false, "routes": [{"dst": "192.0.2.0/24", "priority": 7, "table": 133, "mtu": 1300}])"},
 };

@@ -206,7 +206,7 @@ Result<void> add_senders(const std::string &root, const char *map, std::vector<O
         root, map, [](const sender_key &, std::uint32_t ifindex) { return ifindex; }, all);
 }
 
-constexpr std::array<OwnedMap, 10> kOwned = {{
+constexpr std::array<OwnedMap, 12> kOwned = {{
     {PODLANE_MAP_INTERFACES, &add_by_ifindex<interface>},
     {PODLANE_MAP_ADDRESSES, &add_addresses},
     {PODLANE_MAP_COUNTERS, &add_counters},
@@ -217,6 +217,8 @@ constexpr std::array<OwnedMap, 10> kOwned = {{
     {PODLANE_MAP_LIMITS, &add_limit_states},
     {PODLANE_MAP_EXEMPT, &add_exempts},
     {PODLANE_MAP_SENDERS, &add_senders},
+    {PODLANE_MAP_ISOLATION, &add_by_ifindex<isolation>},
+    {PODLANE_MAP_GROUP_CIDRS, &add_sources},
 }};
 
 // ADD records the endpoint before its other entries: an interface without a record after they were read is an orphan.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "tools/podlanectl/views/labels.hpp"
 
+#include "loader/pins.hpp"
+#include "plugin/cni/isolation.hpp"
+#include "plugin/groups.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/nouns.hpp"
 
@@ -128,9 +131,41 @@ Result<int> group_list(const Call &call, World &world) {
     return 0;
 }
 
-constexpr std::array<Command, 1> kCommands = {{
+// Of whole containers: all interfaces of each of them.
+Result<int> change_groups(const Call &call, World &world, bool add) {
+    const Selection selection = TRY(Selection::of_options(call));
+    if (selection.selects_all())
+        return usage_error("group " + std::string(add ? "add" : "remove") + " needs to know whose",
+                           "as in \"podlanectl group add tenant-a --pod web-0\"");
+    if (!cni::is_group_name(call.argument))
+        return usage_error("\"" + call.argument + "\" is no name of a group", "see `podlanectl group list`");
+    const Lock lock = TRY(Lock::exclusive(world.bpffs));
+    const Tables tables = TRY(Tables::open(world.bpffs));
+    const AttachmentRecords records(call.value(Opt::state_dir).value_or(kStateDirectory), world.bpffs);
+    for (const EndpointEntry &entry : TRY(selected_endpoints(selection, world))) {
+        std::vector<std::string> groups = lines_in(TRY(recorded(records, entry)).groups);
+        const auto found = std::ranges::find(groups, call.argument);
+        if (!add && found != groups.end())
+            groups.erase(found);
+        else if (add && found == groups.end())
+            groups.push_back(call.argument);
+        TRY(set_groups(records, tables, std::string(field_text(entry.first.container_id)), groups));
+    }
+    return 0;
+}
+
+Result<int> group_add(const Call &call, World &world) { return change_groups(call, world, true); }
+Result<int> group_remove(const Call &call, World &world) { return change_groups(call, world, false); }
+
+constexpr Argument kGroup{"GROUP", true, "name of a group, as \"group list\" prints it"};
+
+constexpr std::array<Command, 3> kCommands = {{
     {"list", "List groups and the pods in them.", kSelect | kRead | Opts{Opt::state_dir}, kWhich,
-     "The groups are those of the key \"groups\" at each pod's ADD.", group_list},
+     "The groups are those of the key \"groups\" at each pod's ADD, and later changes.", group_list},
+    {"add", "Make pods members of a group, from the next packet on.", kSelect | kPlain | Opts{Opt::state_dir}, kGroup,
+     "All interfaces of the containers become members. The change lasts until DEL.", group_add, true},
+    {"remove", "End pods' membership in a group, from the next packet on.", kSelect | kPlain | Opts{Opt::state_dir},
+     kGroup, "Connections that are no longer allowed end. The change lasts until DEL.", group_remove, true},
 }};
 
 } // namespace

@@ -38,6 +38,7 @@ using BandwidthEntry = Entry<std::uint32_t, bandwidth>;
 using SourceRouteEntry = Entry<source_route_key, source_route>;
 using SourceSlotEntry = Entry<source_slot_key, source_route>;
 using WatchEntry = Entry<std::uint32_t, watch>;
+using IsolationEntry = Entry<std::uint32_t, isolation>;
 using CidrEntry = Entry<cluster_cidr_key, std::uint32_t>;
 using ForwardedEntry = Entry<flow_key, forwarded>;
 using ExemptEntry = Entry<exempt_key, std::uint32_t>;
@@ -144,6 +145,38 @@ constexpr std::array<Column<SenderEntry>, 4> kSenders = {{
     {{"IFINDEX", "", "ifindex", Align::right}, [](const SenderEntry &e) { return number_cell(e.value); }},
 }};
 
+Cell flag_cell(bool flag) { return {flag ? "yes" : "no", flag}; }
+
+// Of groups only keyed hashes are known: their names are in the records.
+Cell hashes_cell(std::span<const __u64> hashes) {
+    std::vector<std::string> texts;
+    for (const __u64 hash : hashes) {
+        std::array<char, 20> text{};
+        std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(hash));
+        if (hash != 0)
+            texts.emplace_back(text.data());
+    }
+    return list_cell(texts);
+}
+
+constexpr std::array<Column<IsolationEntry>, 7> kIsolations = {{
+    {{"INTERFACE", "", "host_interface"}, [](const IsolationEntry &e) { return text_cell(e.interface); }},
+    {{"IFINDEX", "", "ifindex", Align::right}, [](const IsolationEntry &e) { return number_cell(e.key); }},
+    {{"GROUPS", "", "groups"}, [](const IsolationEntry &e) { return hashes_cell(e.value.groups); }},
+    {{"ACCEPTED", "", "accepted"}, [](const IsolationEntry &e) { return hashes_cell(e.value.accepted); }},
+    {{"HOST", "", "host"}, [](const IsolationEntry &e) { return flag_cell((e.value.flags & ISOLATION_HOST) != 0); }},
+    {{"OUTSIDE", "", "outside"},
+     [](const IsolationEntry &e) { return flag_cell((e.value.flags & ISOLATION_OUTSIDE) != 0); }},
+    {{"SINCE", "", "since_ns", Align::right}, [](const IsolationEntry &e) { return number_cell(e.value.since_ns); }},
+}};
+
+constexpr std::array<Column<SourceEntry>, 4> kGroupCidrs = {{
+    {{"INTERFACE", "", "host_interface"}, [](const SourceEntry &e) { return text_cell(e.interface); }},
+    {{"IFINDEX", "", "ifindex", Align::right}, [](const SourceEntry &e) { return number_cell(ntohl(e.key.ifindex)); }},
+    {{"PREFIX", "", "prefix"}, [](const SourceEntry &e) { return text_cell(to_string(allowed_prefix(e.key))); }},
+    {{"ACCEPTED", "", "accepted"}, [](const SourceEntry &e) { return flag_cell((e.value & PREFIX_SET) != 0); }},
+}};
+
 constexpr std::array<std::string_view, 3> kWatchModes = {"nothing", "drops", "all"};
 
 constexpr std::array<Column<WatchEntry>, 4> kWatch = {{
@@ -166,6 +199,10 @@ std::uint32_t ifindex_of(const flow_key &, const forwarded &value) { return valu
 std::uint32_t ifindex_of(const sender_key &, std::uint32_t ifindex) { return ifindex; }
 std::uint32_t ifindex_of(const address_key &, const address &value) { return value.ifindex; }
 
+// What groups are hashed with.
+bool is_secret(const auto &, const auto &) { return false; }
+bool is_secret(std::uint32_t key, const isolation &) { return key == 0; }
+
 std::uint32_t network_of(const auto &, const auto &) { return 0; }
 std::uint32_t network_of(const cluster_cidr_key &key, std::uint32_t) { return podlane::network_of(key); }
 std::uint32_t network_of(std::uint32_t, const interface &value) { return value.network; }
@@ -178,7 +215,7 @@ Result<output::Table> dump(const Selection &selection, const World &world, std::
     const Chosen chosen = TRY(Chosen::of(selection, world));
     std::vector<Entry<K, V>> entries;
     for (const auto &[key, value] : TRY(read_map<K, V>(world.bpffs, name)))
-        if (chosen.has(ifindex_of(key, value), network_of(key, value)))
+        if (!is_secret(key, value) && chosen.has(ifindex_of(key, value), network_of(key, value)))
             entries.push_back(
                 {key, value, interface_name(ifindex_of(key, value)), network_words(networks, network_of(key, value))});
     return output::make_table(columns, entries);
@@ -287,6 +324,14 @@ constexpr std::array<KnownMap, kMapNames.size()> kMaps = {{
      "the endpoint of a socket's address, by network namespace",
      [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_SENDERS, kSenders); },
      {KeyPart{"NETNS"}, kAddress}},
+    {PODLANE_MAP_ISOLATION,
+     "the groups of an endpoint, and those that it lets in",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_ISOLATION, kIsolations); },
+     {kInterface}},
+    {PODLANE_MAP_GROUP_CIDRS,
+     "prefixes of other nodes' pods that an endpoint lets in, or not",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_GROUP_CIDRS, kGroupCidrs); },
+     {kInterface, kPrefix}},
     {PODLANE_MAP_WATCH, "what \"monitor\" watches",
      [](const Selection &s, const World &w) { return dump_node(s, w, PODLANE_MAP_WATCH, kWatch); }},
     {PODLANE_MAP_EVENTS, "events not read yet; only monitor can read them",

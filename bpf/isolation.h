@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Isolation: who may open a connection to an endpoint. to_pod decides about all that the host stack delivers. A local
+ * sender is known by the interface that the packet came by, which nobody can forge; the kernel's own conntrack entry of
+ * the packet says whether it is an answer. The programs on the fast path let pass what surely is allowed, and leave the
+ * rest to to_pod.
+ */
+#pragma once
+
+#include "bpf/tables.h"
+
+#include <bpf/bpf_core_read.h>
+
+#define INTERFACE_ISOLATED (INTERFACE_ISOLATED_GROUP | INTERFACE_ISOLATED_NETWORK)
+
+/* enum ip_conntrack_info, in the lowest bits of sk_buff._nfct. */
+#define CTINFO_MASK 7UL
+#define CTINFO_ESTABLISHED_REPLY 3
+#define CTINFO_RELATED_REPLY 4
+#define CTINFO_NONE 8 /* the packet has no conntrack entry */
+
+struct sk_buff___podlane {
+	unsigned long _nfct;
+} __attribute__((preserve_access_index));
+
+/* Whether the entry accepts a group; 0 is none. */
+static __always_inline bool accepts(const struct isolation *entry, __u64 group)
+{
+	for (int i = 0; i < ISOLATION_ACCEPTED; i++) {
+		if (!entry->accepted[i])
+			return false;
+		if (entry->accepted[i] == group)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Whether the receiver accepts one of the sender's groups. An entry that is lost lets nobody in. A global function: the
+ * verifier checks it once.
+ */
+__attribute__((noinline)) int shares_group(__u32 receiver, __u32 sender)
+{
+	struct isolation *to = map_find(&isolation_v1, &receiver);
+	struct isolation *from = to ? map_find(&isolation_v1, &sender) : 0;
+
+	if (!from)
+		return 0;
+	for (int i = 0; i < ISOLATION_GROUPS; i++) {
+		if (!from->groups[i])
+			return 0;
+		if (accepts(to, from->groups[i]))
+			return 1;
+	}
+	return 0;
+}
+
+/* Whether the endpoint accepts the pods that have this address on other nodes, or else what is outside. */
+static __always_inline bool accepts_remote(struct packet *p, __u32 receiver, __u32 flags, const struct ip_addr *addr)
+{
+	struct allowed_source_key key = {.prefixlen = 160, .ifindex = bpf_htonl(receiver), .addr = *addr};
+	struct isolation *entry = map_find(&isolation_v1, &receiver);
+	__u32 known;
+
+	if (!entry)
+		return false;
+	if (flags & INTERFACE_ISOLATED_NETWORK && in_cluster(p, addr))
+		return true;
+	known = prefix_value_for(map_find(&group_cidrs_v1, &key), addr);
+	return known ? known & PREFIX_SET : entry->flags & ISOLATION_OUTSIDE;
+}
+
+/* What conntrack has said of the packet on its way through the host stack. */
+static __always_inline __u32 ctinfo_of(struct __sk_buff *skb)
+{
+	unsigned long entry = 0;
+	void *field = (void *)skb + bpf_core_field_offset(struct sk_buff___podlane, _nfct);
+
+	if (!bpf_core_field_exists(struct sk_buff___podlane, _nfct) ||
+	    bpf_probe_read_kernel(&entry, sizeof(entry), field) || !(entry & ~CTINFO_MASK))
+		return CTINFO_NONE;
+	return entry & CTINFO_MASK;
+}
+
+/* Whether the endpoint lets in what came by this interface; 0 is the node itself. */
+static __always_inline bool lets_in(struct packet *p, __u32 came_by, struct interface *sender)
+{
+	__u32 receiver = p->skb->ifindex;
+	struct isolation *entry;
+
+	if (!came_by) {
+		entry = map_find(&isolation_v1, &receiver);
+		return entry && (entry->flags & ISOLATION_HOST || p->is_icmp_error);
+	}
+	/* Routers send errors: what counts is the other end of the connection that they are about. */
+	if (!sender && p->is_icmp_error)
+		return p->has_flow && ctinfo_of(p->skb) != CTINFO_NONE &&
+		       accepts_remote(p, receiver, p->interface->flags, &p->flow.peer);
+	if (!sender)
+		return accepts_remote(p, receiver, p->interface->flags, &p->ip.source);
+	if (p->interface->flags & INTERFACE_ISOLATED_NETWORK)
+		return sender->network == p->network;
+	return shares_group(receiver, came_by);
+}
+
+/* Whether it belongs to a connection that the endpoint opened, and may still open. */
+static __always_inline bool is_answer(struct packet *p, __u32 came_by, struct interface *sender)
+{
+	__u32 info = ctinfo_of(p->skb);
+
+	if (info == CTINFO_RELATED_REPLY) {
+		/* A pod may answer with an error only for itself: it could name connections with others. */
+		if (!p->is_icmp_error || (sender && !(p->has_flow && same_addr(&p->ip.source, &p->flow.peer))))
+			return false;
+	} else if (info != CTINFO_ESTABLISHED_REPLY) {
+		return false;
+	}
+	if (!sender || !(sender->flags & INTERFACE_ISOLATED))
+		return true;
+	if (sender->flags & INTERFACE_ISOLATED_NETWORK)
+		return sender->network == p->network;
+	return shares_group(came_by, p->skb->ifindex);
+}
+
+/* Address resolution on the endpoint's own link. */
+static __always_inline bool is_on_link_only(struct packet *p)
+{
+	if (p->protocol == ETH_P_ARP)
+		return true;
+	return p->protocol == ETH_P_IPV6 && p->ip.protocol == IPPROTO_ICMPV6 && p->hop_limit == 255 &&
+	       (p->icmp_type == 135 || p->icmp_type == 136);
+}
+
+/* What the host stack delivers. */
+static __always_inline int check_arriving(struct packet *p)
+{
+	__u32 came_by = p->skb->ingress_ifindex;
+	struct interface *sender = 0;
+
+	if (!(p->interface->flags & INTERFACE_ISOLATED) || p->is_edt)
+		return 0;
+	if (came_by == p->skb->ifindex || is_on_link_only(p))
+		return 0;
+	if (came_by)
+		sender = map_find(&interfaces_v1, &came_by);
+	return lets_in(p, came_by, sender) || is_answer(p, came_by, sender) ? 0 : REASON_DROP_ISOLATION;
+}
+
+/* Whether the flow in the scratch area was cached after the endpoint's last change. */
+__attribute__((noinline)) int is_newer(__u32 receiver)
+{
+	__u32 only = 0;
+	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct isolation *entry = map_find(&isolation_v1, &receiver);
+
+	return work && entry && work->flow.since_ns > entry->since_ns;
+}
+
+/* On the fast path between two pods, which are of one network. The beginning of a connection is dropped at once. */
+static __always_inline int check_isolation(struct packet *p)
+{
+	__u32 to, from = p->skb->ifindex;
+
+	if (!p->receiver || !(p->receiver->flags & INTERFACE_ISOLATED_GROUP))
+		return 0;
+	to = p->receiver->ifindex;
+	if (shares_group(to, from))
+		return 0;
+	if (p->follow & FOLLOW_REPLY && is_newer(to) &&
+	    (!(p->interface->flags & INTERFACE_ISOLATED_GROUP) || shares_group(from, to)))
+		return 0;
+	return (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN ? REASON_DROP_ISOLATION : REASON_HOST_UNCONFIRMED;
+}
+
+/* On the fast path from another node. */
+static __always_inline int check_isolation_of_remote(struct packet *p)
+{
+	__u32 to = p->receiver->ifindex;
+
+	if (!(p->receiver->flags & INTERFACE_ISOLATED))
+		return 0;
+	if ((p->follow & FOLLOW_REPLY && is_newer(to)) || accepts_remote(p, to, p->receiver->flags, &p->ip.source))
+		return 0;
+	return REASON_HOST_UNCONFIRMED;
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/groups.hpp"
+
+#include "maps/abi/isolation.h"
+#include "plugin/entries.hpp"
+#include "plugin/isolation.hpp"
+#include "plugin/state.hpp"
+
+#include <algorithm>
+
+namespace podlane {
+namespace {
+
+void merge(const std::vector<std::string> &more, std::vector<std::string> &into) {
+    for (const std::string &group : more)
+        if (std::ranges::find(into, group) == into.end())
+            into.push_back(group);
+}
+
+Result<void> refuse_too_many(const std::vector<std::string> &groups) {
+    if (groups.size() <= ISOLATION_GROUPS)
+        return {};
+    return Error{ErrorCode::invalid_network_config,
+                 "the container would be a member of " + std::to_string(groups.size()) + " groups, at most " +
+                     std::to_string(ISOLATION_GROUPS) + " are supported",
+                 "see `podlanectl group list`"};
+}
+
+// The record comes first: after a crash between the two, the maps are what is repaired.
+Result<void> set_groups_of(const AttachmentRecords &records, const Tables &tables, AttachmentRecord record,
+                           const std::vector<std::string> &groups) {
+    record.groups = group_lines(groups);
+    TRY(records.write(record));
+    if (!record.entry || record.entry->ifindex == 0)
+        return {};
+    const cni::Request request = TRY(recorded_request(record));
+    const EndpointEntries entries = entries_of(request.config, *record.entry, 0);
+    if (entries.isolation)
+        return update_isolation(tables, record.entry->ifindex, *entries.isolation);
+    TRY(tables.isolations.remove(record.entry->ifindex));
+    return {};
+}
+
+} // namespace
+
+Result<std::vector<std::string>> groups_with_others(const cni::Request &request) {
+    std::vector<std::string> groups = request.config.groups;
+    for (const AttachmentRecord &other : TRY(records_of(request.config).list()))
+        if (other.container_id == request.container_id && other.ifname != request.ifname && !other.only_lease)
+            merge(groups_in(other), groups);
+    TRY(refuse_too_many(groups));
+    return groups;
+}
+
+Result<void> share_groups(const cni::Request &request, const Tables &tables, Rollback &rollback) {
+    const AttachmentRecords records = records_of(request.config);
+    for (const AttachmentRecord &other : TRY(records.list())) {
+        if (other.container_id != request.container_id || other.ifname == request.ifname || other.only_lease ||
+            groups_in(other).size() == request.config.groups.size())
+            continue;
+        rollback.add("giving its groups to " + other.ifname,
+                     [records, &tables, other] { return set_groups_of(records, tables, other, groups_in(other)); });
+        TRY(set_groups_of(records, tables, other, request.config.groups));
+    }
+    return {};
+}
+
+Result<void> set_groups(const AttachmentRecords &records, const Tables &tables, const std::string &container_id,
+                        const std::vector<std::string> &groups) {
+    TRY(refuse_too_many(groups));
+    for (const AttachmentRecord &record : TRY(records.list()))
+        if (record.container_id == container_id && !record.only_lease)
+            TRY(set_groups_of(records, tables, record, groups));
+    return {};
+}
+
+} // namespace podlane

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// Groups belong to a container: all its interfaces are members. The records on disk say which; the maps follow them.
+#pragma once
+
+#include "loader/record.hpp"
+#include "maps/tables.hpp"
+#include "plugin/cni/types.hpp"
+#include "plugin/rollback.hpp"
+
+#include <string>
+#include <vector>
+
+namespace podlane {
+
+// Those of the container's other attachments, and its own.
+Result<std::vector<std::string>> groups_with_others(const cni::Request &request);
+
+// An ADD gives its groups to the container's other interfaces.
+Result<void> share_groups(const cni::Request &request, const Tables &tables, Rollback &rollback);
+
+// From the next packet on. The caller holds the lock of the root.
+Result<void> set_groups(const AttachmentRecords &records, const Tables &tables, const std::string &container_id,
+                        const std::vector<std::string> &groups);
+
+} // namespace podlane

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/isolation.hpp"
+
+#include "maps/clock.hpp"
+#include "maps/siphash.hpp"
+
+#include <arpa/inet.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace podlane {
+namespace {
+
+constexpr std::uint32_t kKeyEntry = 0; // no interface has this number
+
+// Two calls may make it at once: the first one's counts.
+Result<SipKey> key_of(const Isolations &isolations) {
+    isolation made{};
+    if (getrandom(made.groups, sizeof(SipKey), 0) != static_cast<ssize_t>(sizeof(SipKey)))
+        return system_error(ErrorCode::bpf, "getrandom", errno);
+    auto known = TRY(isolations.find(kKeyEntry));
+    if (!known) {
+        if (auto put = isolations.insert(kKeyEntry, made); !put && put.error().code != ErrorCode::already_exists)
+            return std::move(put).error();
+        known = TRY(isolations.find(kKeyEntry));
+    }
+    return known ? SipKey{known->groups[0], known->groups[1]} : SipKey{made.groups[0], made.groups[1]};
+}
+
+Result<isolation> value_of(const Tables &tables, const IsolationEntry &entry) {
+    const SipKey key = TRY(key_of(tables.isolations));
+    const auto hash = [&](const std::string &name) { return std::max<std::uint64_t>(siphash(key, name), 1); };
+    isolation value{};
+    if (entry.groups.size() > ISOLATION_GROUPS || entry.accepted.size() > ISOLATION_ACCEPTED)
+        return Error{ErrorCode::invalid_network_config, "the container is a member of " +
+                                                            std::to_string(entry.groups.size()) + " groups, at most " +
+                                                            std::to_string(ISOLATION_GROUPS) + " are supported"};
+    value.since_ns = monotonic_ns();
+    value.flags = entry.flags;
+    std::ranges::transform(entry.groups, value.groups, hash);
+    std::ranges::transform(entry.accepted, value.accepted, hash);
+    return value;
+}
+
+std::uint32_t value_of(const Prefix &prefix, bool accepted) {
+    return make_prefix_value(prefix, accepted) | (accepted ? 0U : std::uint32_t{PREFIX_REFUSED});
+}
+
+bool same(isolation a, const isolation &b) {
+    a.since_ns = b.since_ns;
+    return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+Error gone(const char *map) {
+    return {ErrorCode::check_failed, std::string("the endpoint's groups in ") + map + " are gone or wrong",
+            "podlanectl repair puts them back"};
+}
+
+} // namespace
+
+Result<void> put_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry,
+                           Rollback &rollback) {
+    for (const auto &[prefix, accepted] : entry.remotes) {
+        const allowed_source_key key = make_allowed_source_key(ifindex, prefix);
+        TRY(tables.group_cidrs.update(key, value_of(prefix, accepted)));
+        rollback.add("storing " + to_string(prefix) + " of its groups", [&tables, key]() -> Result<void> {
+            TRY(tables.group_cidrs.remove(key));
+            return {};
+        });
+    }
+    TRY(tables.isolations.update(ifindex, TRY(value_of(tables, entry))));
+    rollback.add("storing its groups", [&tables, ifindex]() -> Result<void> {
+        TRY(tables.isolations.remove(ifindex));
+        return {};
+    });
+    return {};
+}
+
+Result<void> update_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry) {
+    const isolation wanted = TRY(value_of(tables, entry));
+    for (const auto &[prefix, accepted] : entry.remotes)
+        TRY(tables.group_cidrs.update(make_allowed_source_key(ifindex, prefix), value_of(prefix, accepted)));
+    const auto known = TRY(tables.isolations.find(ifindex));
+    return known && same(*known, wanted) ? Result<void>{} : tables.isolations.update(ifindex, wanted);
+}
+
+Result<void> check_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry) {
+    const auto known = TRY(tables.isolations.find(ifindex));
+    if (!known || !same(*known, TRY(value_of(tables, entry))))
+        return gone(PODLANE_MAP_ISOLATION);
+    for (const auto &[prefix, accepted] : entry.remotes)
+        if (TRY(tables.group_cidrs.find(make_allowed_source_key(ifindex, prefix))) != value_of(prefix, accepted))
+            return gone(PODLANE_MAP_GROUP_CIDRS);
+    return {};
+}
+
+} // namespace podlane

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// The map entries by which the programs isolate an endpoint: names of groups become keyed hashes. The key is random,
+// and in the same map, so that nobody can choose a name with the hash of another.
+#pragma once
+
+#include "maps/tables.hpp"
+#include "plugin/entries.hpp"
+#include "plugin/rollback.hpp"
+
+#include <cstdint>
+
+namespace podlane {
+
+// Before the host-side veth's entry says that the endpoint is isolated.
+Result<void> put_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry,
+                           Rollback &rollback);
+// Of an endpoint that packets reach: what is missing or another one. Flows cached before it do not count any more.
+Result<void> update_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry);
+// ErrorCode::check_failed if an entry is missing or wrong.
+[[nodiscard]] Result<void> check_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry);
+
+} // namespace podlane

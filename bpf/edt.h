@@ -62,10 +62,9 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 /* As within_limit(). */
 __attribute__((noinline)) int depart(struct __sk_buff *skb, __u32 ifindex, __u32 headers)
 {
-	struct limit limit;
-	struct limit_state *state = find_limit(ifindex, LIMIT_INGRESS, &limit);
+	struct limit_state *state = find_limit(ifindex, LIMIT_INGRESS);
 
-	return !state || set_departure(skb, state, &limit, wire_bytes(skb, headers));
+	return !state || set_departure(skb, state, &state->limit, wire_bytes(skb, headers));
 }
 
 /* Sockets of the node, and of its pods by way of the host stack. */
@@ -83,5 +82,6 @@ static __always_inline int limit_arriving(struct packet *p)
 		return limit_towards(p, flags, ifindex);
 	if ((flags & INTERFACE_LIMIT_EXEMPT) && is_exempt(p, ifindex, LIMIT_INGRESS, &p->ip.source))
 		return 0;
+	report_if_in_group(flags, ifindex, LIMIT_INGRESS);
 	return depart(p->skb, ifindex, frame_headers(p)) ? 0 : REASON_DROP_INGRESS_LIMIT;
 }

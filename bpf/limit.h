@@ -3,7 +3,7 @@
 #pragma once
 
 #include "bpf/packet.h"
-#include "maps/abi/fair_share.h"
+#include "bpf/limit_group.h"
 
 /* TCP does not pace the first 10 segments of a connection (Linux, since 4.20), and sends two at a time. */
 #define UNPACED_SEGMENTS 12
@@ -123,23 +123,24 @@ static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *stat
 	return true;
 }
 
-/* The limit and its state; none where there is no limit. */
-static __always_inline struct limit_state *find_limit(__u32 ifindex, __u32 direction, struct limit *limit)
+/* The state of a limit, and the limit in it; none where there is no limit. */
+static __always_inline struct limit_state *find_limit(__u32 ifindex, __u32 direction)
 {
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
 	/* The ifindex within the key: the stack that Linux 6.1 allows has no room for another. */
 	struct bandwidth *given = map_find(&bandwidths_v1, &key.ifindex);
+	struct limit_state *state;
 	__u64 rate, burst;
 
 	if (!given)
 		return 0;
 	rate = direction == LIMIT_INGRESS ? given->ingress_rate_bits_per_s : given->egress_rate_bits_per_s;
 	burst = direction == LIMIT_INGRESS ? given->ingress_burst_bits : given->egress_burst_bits;
-	if (!rate)
-		return 0;
-	make_limit(limit, rate, burst);
 	/* Not traced: an entry with a lock cannot be copied. */
-	return bpf_map_lookup_elem(&limit_state_v2, &key);
+	state = rate ? bpf_map_lookup_elem(&limit_state_v3, &key) : 0;
+	if (state)
+		load_limit(state, rate, burst);
+	return state;
 }
 
 /*
@@ -148,10 +149,9 @@ static __always_inline struct limit_state *find_limit(__u32 ifindex, __u32 direc
  */
 __attribute__((noinline)) int within_limit(struct __sk_buff *skb, __u32 ifindex, __u32 direction, __u32 headers)
 {
-	struct limit limit;
-	struct limit_state *state = find_limit(ifindex, direction, &limit);
+	struct limit_state *state = find_limit(ifindex, direction);
 
-	return !state || pass(skb, state, &limit, wire_bytes(skb, headers), headers & OF_TCP);
+	return !state || pass(skb, state, &state->limit, wire_bytes(skb, headers), headers & OF_TCP);
 }
 
 /* Where they are unknown, those of a segment of TCP: a tunnel, an option or a header that is not read saves nothing. */
@@ -171,6 +171,7 @@ static __always_inline int limit_sender(struct packet *p)
 		return 0;
 	if ((flags & INTERFACE_LIMIT_EXEMPT) && is_exempt(p, ifindex, LIMIT_EGRESS, &p->ip.destination))
 		return 0;
+	report_if_in_group(flags, ifindex, LIMIT_EGRESS);
 	return within_limit(p->skb, ifindex, LIMIT_EGRESS, frame_headers(p)) ? 0 : REASON_DROP_EGRESS_LIMIT;
 }
 
@@ -180,6 +181,7 @@ static __always_inline int limit_towards(struct packet *p, __u32 flags, __u32 if
 		return 0;
 	if ((flags & INTERFACE_LIMIT_EXEMPT) && is_exempt(p, ifindex, LIMIT_INGRESS, &p->ip.source))
 		return 0;
+	report_if_in_group(flags, ifindex, LIMIT_INGRESS);
 	return within_limit(p->skb, ifindex, LIMIT_INGRESS, frame_headers(p)) ? 0 : REASON_DROP_INGRESS_LIMIT;
 }
 

@@ -114,7 +114,8 @@ struct {
 	__type(value, __u32);
 } allowed_srcs_v1 SEC(".maps");
 
-/* Limits by ifindex. Written by ADD, DEL and podlanectl, read for each packet that is limited. */
+/* Limits by ifindex, or by the number of a group. Written by ADD, DEL and podlanectl, read for each packet that is
+ * limited. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -161,14 +162,24 @@ struct {
 	__type(value, struct source_route);
 } source_slots_v1 SEC(".maps");
 
-/* What the limiter remembers, by ifindex and direction. Made by ADD, DEL and podlanectl, changed by the programs. */
+/* What the limiter remembers, by ifindex (or the number of a group) and direction. Made by ADD, DEL and podlanectl,
+ * changed by the programs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 32768);
 	__type(key, struct limit_key);
 	__type(value, struct limit_state);
-} limit_state_v2 SEC(".maps");
+} limit_state_v3 SEC(".maps");
+
+/* Names of limits that pods share, by their numbers. User space only. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, struct limit_group);
+} limit_groups_v1 SEC(".maps");
 
 /* Whether a prefix is shaped (1) or not (0). Read only for limits that make a difference. */
 struct {

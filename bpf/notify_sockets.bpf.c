@@ -54,8 +54,9 @@ static __always_inline void change_share(enum limit_direction direction)
 	if (!was)
 		return;
 	changes[direction].was = 0;
-	state = map_find(&limit_state_v2, &key);
-	if (!state || !find_rates(coming_ifindex, direction, &limit))
+	state = map_find(&limit_state_v3, &key);
+	/* A group's share of it is less than what was announced only for as long as it takes to report. */
+	if (!state || state->group || !find_rates(coming_ifindex, direction, state, &limit))
 		return;
 	bpf_spin_lock(&state->lock);
 	state->coming_bits_per_s = rate < was ? rate : 0;

@@ -53,11 +53,11 @@ static __always_inline bool look_up(struct bpf_sock_ops *ops, struct ends *ends)
 static __always_inline void leave(__u32 ifindex, enum limit_direction direction, struct flow_share *flow)
 {
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
-	struct limit_state *state = map_find(&limit_state_v2, &key);
+	struct limit_state *state = map_find(&limit_state_v3, &key);
 	__u64 now = bpf_ktime_get_ns();
 	struct limit limit;
 
-	if (!flow->weight || !state || !find_rates(ifindex, direction, &limit))
+	if (!flow->weight || !state || !find_rates(ifindex, direction, state, &limit))
 		return;
 	bpf_spin_lock(&state->lock);
 	set_weight(state, &limit, flow, 0, now, 0);

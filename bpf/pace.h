@@ -2,8 +2,8 @@
 /* Which limits hold a TCP connection, what they leave to it, and how its socket is announced. */
 #pragma once
 
+#include "bpf/rate.h"
 #include "bpf/packet.h"
-#include "maps/abi/fair_share.h"
 
 #include <bpf/bpf_core_read.h>
 
@@ -117,7 +117,8 @@ static __always_inline bool is_shaped(__u32 flags, __u32 ifindex, enum limit_dir
 }
 
 /* False if there is no limit. */
-static __always_inline bool find_rates(__u32 ifindex, enum limit_direction direction, struct limit *limit)
+static __always_inline bool find_rates(__u32 ifindex, enum limit_direction direction, struct limit_state *state,
+				       struct limit *limit)
 {
 	struct bandwidth *given = map_find(&bandwidths_v1, &ifindex);
 	__u64 rate = 0, burst = 0;
@@ -127,7 +128,8 @@ static __always_inline bool find_rates(__u32 ifindex, enum limit_direction direc
 		burst = direction == LIMIT_INGRESS ? given->ingress_burst_bits : given->egress_burst_bits;
 	}
 	if (rate)
-		make_limit(limit, rate, burst);
+		load_limit(state, rate, burst);
+	*limit = state->limit;
 	return rate;
 }
 
@@ -173,12 +175,12 @@ static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction directi
 				     const struct sender *sender, enum progress progress)
 {
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
-	struct limit_state *state = map_find(&limit_state_v2, &key);
+	struct limit_state *state = map_find(&limit_state_v3, &key);
 	__u64 now = sender->now, part, rate, term;
 	__u32 weight = 0;
 	struct limit limit;
 
-	if (!state || !find_rates(ifindex, direction, &limit))
+	if (!state || !find_rates(ifindex, direction, state, &limit))
 		return 0;
 	if (progress >= BEGINS)
 		weight = weigh(flow, sender);

@@ -2,6 +2,7 @@
 #include "loader/limit.hpp"
 
 #include "loader/edt.hpp"
+#include "loader/limit_group.hpp"
 #include "loader/pace.hpp"
 #include "maps/abi/fair_share.h"
 #include "maps/clock.hpp"
@@ -122,8 +123,9 @@ Result<void> set_limits(const LimitTables &tables, const endpoint_key &key, cons
     if (!record)
         return Error{ErrorCode::missing, "the endpoint is gone"};
     record->flags = flags_with(record->flags, limits);
+    const bandwidth most = TRY(with_borrowed(tables.bandwidths, tables.states, record->ifindex, limits));
     if (limits.ingress_rate_bits_per_s != 0 && (record->flags & INTERFACE_LIMIT_NO_EDT) == 0 &&
-        !TRY(put_edt(record->ifindex, limits.ingress_rate_bits_per_s, limits.ingress_burst_bits)).empty())
+        !TRY(put_edt(record->ifindex, most.ingress_rate_bits_per_s, most.ingress_burst_bits)).empty())
         record->flags |= INTERFACE_LIMIT_EDT;
     record->flags |= unpaced_flags(tables.pacing);
     const bandwidth was = TRY(tables.bandwidths.find(record->ifindex)).value_or(bandwidth{});

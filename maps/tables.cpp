@@ -76,6 +76,9 @@ Result<SourceSlots> open_source_slots(std::string_view root, Access access) {
 Result<LimitStates> open_limit_states(std::string_view root, Access access) {
     return open_table<LimitStates>(root, PODLANE_MAP_LIMITS, access);
 }
+Result<LimitGroups> open_limit_groups(std::string_view root, Access access) {
+    return open_table<LimitGroups>(root, PODLANE_MAP_LIMIT_GROUPS, access);
+}
 Result<Exempts> open_exempts(std::string_view root, Access access) {
     return open_table<Exempts>(root, PODLANE_MAP_EXEMPT, access);
 }
@@ -153,17 +156,30 @@ Result<void> Tables::check_generation(const std::string &root) const {
 Result<Tables> Tables::open(const std::string &root, Access access) {
     // First: the maps opened after it may be newer than it says, never older.
     const std::uint64_t generation = TRY(generation_of(root));
-    return Tables{TRY(open_endpoints(root, access)),       TRY(open_interfaces(root, access)),
-                  TRY(open_addresses(root, access)),       TRY(open_networks(root, access)),
-                  TRY(open_allowed_sources(root, access)), TRY(open_bandwidths(root, access)),
-                  TRY(open_cluster_cidrs(root, access)),   TRY(open_source_routes(root, access)),
-                  TRY(open_source_slots(root, access)),    TRY(open_limit_states(root, access)),
-                  TRY(open_exempts(root, access)),         TRY(open_senders(root, access)),
-                  TRY(open_isolations(root, access)),      TRY(open_group_cidrs(root, access)),
-                  TRY(Counters::open(root, access)),       generation};
+    return Tables{TRY(open_endpoints(root, access)),
+                  TRY(open_interfaces(root, access)),
+                  TRY(open_addresses(root, access)),
+                  TRY(open_networks(root, access)),
+                  TRY(open_allowed_sources(root, access)),
+                  TRY(open_bandwidths(root, access)),
+                  TRY(open_cluster_cidrs(root, access)),
+                  TRY(open_source_routes(root, access)),
+                  TRY(open_source_slots(root, access)),
+                  TRY(open_limit_states(root, access)),
+                  TRY(open_limit_groups(root, access)),
+                  TRY(open_exempts(root, access)),
+                  TRY(open_senders(root, access)),
+                  TRY(open_isolations(root, access)),
+                  TRY(open_group_cidrs(root, access)),
+                  TRY(Counters::open(root, access)),
+                  generation};
 }
 
 std::uint32_t network_id(std::string_view name) { return fnv1a_32(name); }
+
+std::uint32_t limit_group_number(std::uint32_t network, std::string_view name) {
+    return fnv1a_32(std::to_string(network) + "/" + std::string(name)) | LIMIT_GROUP;
+}
 
 std::string_view field_text(std::span<const char> field) { return {field.data(), strnlen(field.data(), field.size())}; }
 

@@ -44,6 +44,7 @@ using ClusterCidrs = Map<cluster_cidr_key, std::uint32_t>;
 using SourceRoutes = Map<source_route_key, source_route>;
 using SourceSlots = Map<source_slot_key, source_route>;
 using LimitStates = Map<limit_key, limit_state>;
+using LimitGroups = Map<std::uint32_t, limit_group>;
 using Exempts = Map<exempt_key, std::uint32_t>;
 using Senders = Map<sender_key, std::uint32_t>;
 using Isolations = Map<std::uint32_t, isolation>;
@@ -75,6 +76,7 @@ Result<ClusterCidrs> open_cluster_cidrs(std::string_view root, Access access);
 Result<SourceRoutes> open_source_routes(std::string_view root, Access access);
 Result<SourceSlots> open_source_slots(std::string_view root, Access access);
 Result<LimitStates> open_limit_states(std::string_view root, Access access);
+Result<LimitGroups> open_limit_groups(std::string_view root, Access access);
 Result<Exempts> open_exempts(std::string_view root, Access access);
 Result<Senders> open_senders(std::string_view root, Access access);
 Result<Isolations> open_isolations(std::string_view root, Access access);
@@ -116,6 +118,7 @@ struct Tables {
     SourceRoutes source_routes;
     SourceSlots source_slots;
     LimitStates limit_states;
+    LimitGroups limit_groups;
     Exempts exempts;
     Senders senders;
     Isolations isolations;
@@ -131,6 +134,9 @@ struct Tables {
 
 // The number a network's name stands for in keys (FNV-1a, 32 bits; two names with one number are refused by ADD).
 std::uint32_t network_id(std::string_view name);
+
+// The number of a limit that pods of the network share: an interface never has it.
+std::uint32_t limit_group_number(std::uint32_t network, std::string_view name);
 
 // Error where container ID or interface name do not fit.
 Result<endpoint_key> make_endpoint_key(std::string_view container_id, std::string_view ifname);

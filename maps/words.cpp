@@ -47,6 +47,7 @@ constexpr auto kFlags = std::to_array<FlagWord>({
     {INTERFACE_LIMIT_EDT, "limit-timed"},
     {INTERFACE_LIMIT_NO_EDT, "limit-untimed"},
     {INTERFACE_LIMIT_EXEMPT, "limit-exempt"},
+    {INTERFACE_LIMIT_GROUP, "limit-group"},
 });
 
 } // namespace

@@ -75,6 +75,12 @@ template <typename Table> void erase_all_of(const Table &table, std::uint32_t if
             errors.add(table.remove(key));
 }
 
+limit_state state_of(const EndpointEntries &entries) {
+    limit_state state{};
+    state.group = entries.limit_group;
+    return state;
+}
+
 // Before the host-side veth's flags say that there are any.
 Result<void> put_limits(const Tables &tables, const EndpointEntries &entries, std::uint32_t ifindex,
                         Rollback &rollback) {
@@ -88,7 +94,7 @@ Result<void> put_limits(const Tables &tables, const EndpointEntries &entries, st
     undo_put(rollback, "storing its bandwidth", tables.bandwidths, ifindex);
     for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
         const limit_key key{ifindex, direction};
-        TRY(tables.limit_states.update(key, limit_state{}));
+        TRY(tables.limit_states.update(key, state_of(entries)));
         undo_put(rollback, "starting its limits", tables.limit_states, key);
     }
     return {};
@@ -240,7 +246,7 @@ Result<void> put_missing_entries(const Tables &tables, const cni::Config &config
     for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
         const limit_key key{ifindex, direction};
         if (entries.limits && !TRY(tables.limit_states.find(key)))
-            TRY(tables.limit_states.update(key, limit_state{}));
+            TRY(tables.limit_states.update(key, state_of(entries)));
     }
     for (const Prefix &prefix : entries.allowed_sources)
         TRY(tables.allowed_sources.update(make_allowed_source_key(ifindex, prefix), make_prefix_value(prefix)));
@@ -281,8 +287,11 @@ Result<void> check_entries(const Tables &tables, const cni::Config &config, cons
     if (entries.limits && !TRY(tables.bandwidths.find(ifindex)))
         return gone(of_veth + PODLANE_MAP_BANDWIDTHS " is gone");
     for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS})
-        if (entries.limits && !TRY(tables.limit_states.find({ifindex, direction})))
-            return gone(of_veth + PODLANE_MAP_LIMITS " is gone");
+        if (entries.limits) {
+            const auto state = TRY(tables.limit_states.find({ifindex, direction}));
+            if (!state || state->group != entries.limit_group)
+                return gone(of_veth + PODLANE_MAP_LIMITS " is gone or wrong");
+        }
     for (const auto &[key, shaped] : entries.exempts)
         if (!TRY(tables.exempts.find(key)))
             return gone("an " + of_veth.substr(4) + PODLANE_MAP_EXEMPT " is gone");

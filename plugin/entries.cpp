@@ -136,6 +136,8 @@ EndpointEntries entries_of(const cni::Config &config, const endpoint &record, st
     if (const auto &limits = config.bandwidth)
         entries.limits =
             bandwidth{limits->ingress_rate, limits->ingress_burst, limits->egress_rate, limits->egress_burst};
+    if (!config.limit_group.empty())
+        entries.limit_group = limit_group_number(record.network, config.limit_group);
     entries.allowed_sources = config.allowed_sources;
     entries.isolation = isolation_of(config);
     entries.interface_entry = make_interface(record);

@@ -5,6 +5,7 @@
 #include "loader/uplink.hpp"
 #include "plugin/conntrack.hpp"
 #include "plugin/history.hpp"
+#include "plugin/limit_group.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
 #include "loader/net/route.hpp"
@@ -109,7 +110,7 @@ Result<bool> uplinks_in_place(const std::string &root, const NetworkPlan &plan, 
 
 Result<bool> in_place(const std::string &root, const NetworkPlan &plan, const Tables &tables, net::Netlink &host) {
     const auto there = TRY(find_entry(tables, plan.entry));
-    if (!there || !is_as_wanted(*there, plan.entry))
+    if (!there || !is_as_wanted(*there, plan.entry) || !TRY(has_limit_group(tables, plan.limit_group)))
         return false;
     const auto cidrs = keys_of(plan);
     const auto known = TRY(cidrs_of(tables, plan.id));
@@ -122,6 +123,7 @@ Result<void> put_in_place(const std::string &root, const NetworkPlan &plan, cons
     const auto there = TRY(find_entry(tables, plan.entry));
     TRY(put_cidrs(tables, plan.id, keys_of(plan)));
     TRY(tables.networks.update(plan.id, there ? merged(*there, plan.entry) : plan.entry));
+    TRY(put_limit_group(tables, plan.limit_group));
     if (plan.entry.has_uplinks == 0)
         return {};
     const FoundUplinks found = TRY(find_uplinks(plan.uplinks, tables.interfaces));
@@ -299,6 +301,7 @@ Result<void> drop_network_if_unused(const cni::Request &request, const Tables &t
     const std::string &root = request.config.bpffs;
     if (!tables.addresses.exists())
         return {}; // nothing says who uses it
+    TRY(drop_unused_limit_groups(root, tables, network));
     const auto in_use = [&](const Tables &now) -> Result<bool> {
         if (TRY(now.addresses.any_key([&](const address_key &key) { return key.network == network; })))
             return true;

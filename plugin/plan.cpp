@@ -278,6 +278,8 @@ std::uint32_t interface_flags_of(const cni::Config &config, std::size_t address_
         flags |= INTERFACE_LIMIT_INGRESS;
     if (config.bandwidth && config.bandwidth->egress_rate != 0)
         flags |= INTERFACE_LIMIT_EGRESS;
+    if (!config.limit_group.empty())
+        flags |= INTERFACE_LIMIT_GROUP;
     flags |= limiter_flags_of(config.limiter);
     if (std::ranges::any_of(config.limited_prefixes,
                             [](const auto &of) { return !of.shaped.empty() || !of.unshaped.empty(); }))

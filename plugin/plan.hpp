@@ -10,6 +10,7 @@
 #include "loader/net/route.hpp"
 #include "loader/net/sysctl.hpp"
 #include "maps/abi/interface.h"
+#include "maps/abi/limit.h"
 #include "maps/abi/names.h"
 #include "maps/abi/network.h"
 #include "plugin/cni/types.hpp"
@@ -35,12 +36,19 @@ struct NodeFacts {
 // Those of the ADD that wrote the record.
 NodeFacts recorded_facts(const endpoint &record);
 
+// A limit that the attachment shares with other pods of its network.
+struct LimitGroupPlan {
+    std::uint32_t number = 0;    // limit_group_number()
+    struct limit_group entry {}; // in limit_groups_v1
+};
+
 // A network as an attachment needs it on the node.
 struct NetworkPlan {
     std::uint32_t id = 0;               // network_id() of its name
     struct network entry {};            // in networks_v1
     std::vector<std::string> uplinks{}; // names and patterns; none: those of the default routes
     std::vector<Prefix> cluster_cidrs{};
+    std::optional<LimitGroupPlan> limit_group{};
 };
 
 struct Setting {

@@ -121,6 +121,9 @@ Json entries_json(const Plan &plan, const EndpointEntries &entries, const Source
         all[PODLANE_MAP_BANDWIDTHS] = limits_json(*entries.limits);
         all[PODLANE_MAP_LIMITS] = {"ingress", "egress"};
     }
+    if (const auto &group = plan.network.limit_group)
+        all[PODLANE_MAP_LIMIT_GROUPS] = {
+            {std::string(field_text(group->entry.name)), limits_json(group->entry.configured)}};
     if (!entries.allowed_sources.empty())
         all[PODLANE_MAP_SOURCES] = texts(entries.allowed_sources);
     if (const auto &isolation = entries.isolation)

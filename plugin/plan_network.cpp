@@ -6,6 +6,23 @@
 #include <algorithm>
 
 namespace podlane {
+namespace {
+
+Result<std::optional<LimitGroupPlan>> plan_limit_group(const cni::Config &config) {
+    const auto group = config.limit_groups.find(config.limit_group);
+    if (group == config.limit_groups.end())
+        return std::optional<LimitGroupPlan>{};
+    const std::uint32_t network = network_id(config.name);
+    LimitGroupPlan plan{.number = limit_group_number(network, group->first)};
+    const cni::Bandwidth &limits = group->second;
+    plan.entry.network = network;
+    plan.entry.configured = {limits.ingress_rate, limits.ingress_burst, limits.egress_rate, limits.egress_burst};
+    if (!set_field(plan.entry.name, group->first))
+        return Error{ErrorCode::invalid_network_config, "the name of the limit group is too long"};
+    return std::optional(plan);
+}
+
+} // namespace
 
 std::vector<std::string> uplinks_of(const cni::Config &config, const std::optional<EgressRoute> &egress_route) {
     std::vector<std::string> uplinks = config.uplinks;
@@ -27,6 +44,7 @@ Result<NetworkPlan> plan_network(const cni::Config &config, const NodeFacts &nod
     for (const Prefix &prefix : config.cluster_cidrs)
         if (std::ranges::find(plan.cluster_cidrs, masked(prefix)) == plan.cluster_cidrs.end())
             plan.cluster_cidrs.push_back(masked(prefix));
+    plan.limit_group = TRY(plan_limit_group(config));
     return plan;
 }
 

@@ -2,6 +2,7 @@
 #include "plugin/reinstate.hpp"
 
 #include "loader/edt.hpp"
+#include "loader/limit_group.hpp"
 #include "loader/net/address.hpp"
 #include "loader/net/link.hpp"
 #include "loader/pace.hpp"
@@ -119,7 +120,9 @@ Result<void> put_back_on_host(Whole &of, const Plan &plan) {
 // The qdisc is put back for the flag that says that it was there; pacing concerns all pods of the root.
 Result<void> put_back_limiter(Whole &of, const Tables &tables) {
     if ((of.entry.flags & INTERFACE_LIMIT_EDT) != 0) {
-        const bandwidth limits = TRY(tables.bandwidths.find(of.entry.ifindex)).value_or(bandwidth{});
+        const bandwidth limits =
+            TRY(with_borrowed(tables.bandwidths, tables.limit_states, of.entry.ifindex,
+                              TRY(tables.bandwidths.find(of.entry.ifindex)).value_or(bandwidth{})));
         TRY(put_edt(of.entry.ifindex, limits.ingress_rate_bits_per_s, limits.ingress_burst_bits));
     }
     return of.request.config.bandwidth ? resume_pacing(of.request.config.bpffs) : Result<void>{};

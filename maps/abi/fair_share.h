@@ -32,18 +32,6 @@
 /* The longest backlog that a connection waits for when it begins. */
 #define LONGEST_WAIT_NS (4 * NS_PER_S)
 
-/* A flow's part in one limit, in the memory of its sender. */
-struct flow_share {
-	__u32 rate;     /* bytes per second announced to it last */
-	__u32 slot;     /* it leaves then, and ... */
-	__u32 weight;   /* ... until then it weighs this */
-	__u32 taken;    /* part of its share it took, as measured last, in 1/ONE */
-	__u64 at_ns;    /* when its weight was determined last */
-	__u64 since_ns; /* when the current measurement began, ... */
-	__u64 acked;    /* ... how many bytes were acknowledged then, ... */
-	__u64 allowed;  /* ... and how many it could have sent since */
-};
-
 /* In a program without a branch: the verifier walks what follows once for each side of one. */
 ABI_INLINE __u64 smaller(__u64 a, __u64 b)
 {
@@ -251,13 +239,11 @@ ABI_INLINE void remove_flow(struct limit_state *state, struct flow_share *flow)
 	flow->weight = 0;
 }
 
-/* The flow weighs `weight` for `term_ns` from now on. Under the lock. */
-ABI_INLINE void set_weight(struct limit_state *state, const struct limit *limit, struct flow_share *flow, __u32 weight,
-			   __u64 now, __u64 term_ns)
+/* The flow weighs `weight` for `term_ns` from now on. Under the lock, after expire_flows(). */
+ABI_INLINE void put_weight(struct limit_state *state, struct flow_share *flow, __u32 weight, __u64 now, __u64 term_ns)
 {
 	__u32 slots;
 
-	expire_flows(state, now);
 	remove_flow(state, flow);
 	weight = smaller(weight, ~0U - state->weight);
 	if (weight) {
@@ -269,6 +255,14 @@ ABI_INLINE void set_weight(struct limit_state *state, const struct limit *limit,
 		state->leaving[flow->slot % LIMIT_SLOTS] += weight;
 		state->weight += weight;
 	}
+}
+
+/* The same, and the share that follows. Under the lock. */
+ABI_INLINE void set_weight(struct limit_state *state, const struct limit *limit, struct flow_share *flow, __u32 weight,
+			   __u64 now, __u64 term_ns)
+{
+	expire_flows(state, now);
+	put_weight(state, flow, weight, now, term_ns);
 	set_share(state, limit);
 }
 

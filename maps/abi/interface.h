@@ -61,6 +61,8 @@ enum interface_flags {
 	/* Only pods that share a group with the endpoint, or pods of its network, may open connections to it. */
 	INTERFACE_ISOLATED_GROUP = 1 << 29,
 	INTERFACE_ISOLATED_NETWORK = 1 << 30,
+	/* Its limits are guarantees within a limit that pods share. */
+	INTERFACE_LIMIT_GROUP = 1U << 31,
 };
 
 /* Written by ADD and, when the endpoint announces another MAC, by the program; erased by DEL; read for every packet:

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* limit_state, exempt: what the limiter remembers of a limit, and whom a limit does not concern. */
+/* limit_state, limit_groups, exempt: what the limiter remembers of a limit, pods that share one, and whom a limit does
+ * not concern. */
 #pragma once
 
+#include "bandwidth.h"
 #include "types.h"
 
 #ifndef __VMLINUX_H__
@@ -15,9 +17,13 @@ enum limit_direction {
 };
 
 struct limit_key {
-	__u32 ifindex;   /* the endpoint's host-side veth */
+	__u32 ifindex;   /* the endpoint's host-side veth, or the number of a group */
 	__u32 direction; /* enum limit_direction */
 };
+
+/* Groups have numbers that no interface has; with these they have their limits beside those of endpoints. */
+#define LIMIT_GROUP 0x80000000U
+#define LIMIT_GROUP_NAME_SIZE 64
 
 /* Handle ("PL") of the qdisc that holds packets to a limited endpoint, and the class of its `htb` for those that wait.
  * They have it as their priority, of whose last 4 bits `fq` makes a band (since 6.7): 0 as for others. */
@@ -29,6 +35,26 @@ struct limit_key {
 /* Flows leave the share in one of so many slots of 2^LIMIT_SLOT_SHIFT ns (17 ms). */
 #define LIMIT_SLOTS 64
 #define LIMIT_SLOT_SHIFT 24
+
+/* What the programs need of a rate and a burst. */
+struct limit {
+	__u64 rate_bits_per_s;
+	__u64 horizon_ns; /* backlog beyond which packets are dropped */
+	__u64 target_ns;  /* backlog that senders are steered to */
+	__u64 frame_ns;   /* a full frame at the rate */
+};
+
+/* A flow's part in one limit, in the memory of its sender; a pod's part in its group's. */
+struct flow_share {
+	__u32 rate;     /* bytes per second announced to it last */
+	__u32 slot;     /* it leaves then, and ... */
+	__u32 weight;   /* ... until then it weighs this */
+	__u32 taken;    /* part of its share it took, as measured last, in 1/ONE */
+	__u64 at_ns;    /* when its weight was determined last */
+	__u64 since_ns; /* when the current measurement began, ... */
+	__u64 acked;    /* ... how many bytes were acknowledged then, ... */
+	__u64 allowed;  /* ... and how many it could have sent since */
+};
 
 /* Times are CLOCK_MONOTONIC. The programs write it under the lock; readers without it may see a torn value. */
 struct limit_state {
@@ -55,6 +81,20 @@ struct limit_state {
 	__u64 marked;               /* packets marked as having met congestion (RFC 3168) */
 	__u64 dropped, dropped_bytes;
 	__u64 departures[LIMIT_PLACES]; /* until then a flow of the bucket is busy */
+	struct limit limit;             /* in effect: computed of these two, or the group's share of it */
+	__u64 given_bits_per_s, given_burst_bits;
+	__u32 group; /* number of the group that the pod is in; 0: none */
+	__u32 reserved;
+	struct flow_share share; /* the pod's part in the group's limit; `acked`: `bytes` then */
+	__u64 reported;          /* of `bytes`, those charged to the group */
+};
+
+/* A limit that pods of a network share. Its rates now are beside those of endpoints, by its number. */
+struct limit_group {
+	__u32 network; /* network_id() */
+	__u32 reserved;
+	struct bandwidth configured; /* as the network's last configuration has it */
+	char name[LIMIT_GROUP_NAME_SIZE];
 };
 
 /* Longest prefix of the other side's address: whether it is shaped. */
@@ -66,5 +106,5 @@ struct exempt_key {
 };
 
 ABI_STATIC_ASSERT(sizeof(struct limit_key) == 8, "no padding in a key");
-ABI_STATIC_ASSERT(sizeof(struct limit_state) == 680, "no padding in a value");
+ABI_STATIC_ASSERT(sizeof(struct limit_state) == 680 + 112, "no padding in a value");
 ABI_STATIC_ASSERT(sizeof(struct exempt_key) == 28, "no padding in a key");

@@ -34,13 +34,6 @@
 /* The products below fit up to here; 125 TB/s limits nothing. */
 #define HIGHEST_RATE 1000000000000000ULL
 
-struct limit {
-	__u64 rate_bits_per_s;
-	__u64 horizon_ns; /* backlog beyond which packets are dropped */
-	__u64 target_ns;  /* backlog that senders are steered to */
-	__u64 frame_ns;   /* a full frame at the rate */
-};
-
 ABI_INLINE __u64 time_of(__u64 bits, __u64 rate_bits_per_s)
 {
 	return bits * NS_PER_S / rate_bits_per_s;
@@ -60,21 +53,29 @@ ABI_INLINE __u64 effective_burst_bits(__u64 rate, __u64 burst)
 	return burst > LEAST_FRAMES * FRAME_BITS ? burst : LEAST_FRAMES * FRAME_BITS;
 }
 
-ABI_INLINE void make_limit(struct limit *limit, __u64 rate, __u64 burst)
+/* Of a burst that lasts `horizon` ns at its rate. */
+ABI_INLINE void make_limit_of(struct limit *limit, __u64 rate, __u64 horizon)
 {
-	__u64 horizon = AUTO_HORIZON_NS;
-
-	if (rate > HIGHEST_RATE)
-		rate = HIGHEST_RATE;
 	limit->rate_bits_per_s = rate;
 	limit->frame_ns = time_of(FRAME_BITS, rate);
-	if (!is_auto_burst_bits(rate, burst))
-		horizon = time_of(burst, rate);
 	if (horizon < LEAST_FRAMES * limit->frame_ns)
 		horizon = LEAST_FRAMES * limit->frame_ns;
 	limit->horizon_ns = horizon;
 	/* TCP sends two frames at a time, and learns its rate when they have just been charged. */
 	limit->target_ns = horizon / 5 > 2 * limit->frame_ns ? horizon / 5 : 2 * limit->frame_ns;
+}
+
+/* How long a burst lasts. Neither number is beyond what limits. */
+ABI_INLINE __u64 burst_horizon(__u64 rate, __u64 burst)
+{
+	return is_auto_burst_bits(rate, burst) ? AUTO_HORIZON_NS : time_of(burst, rate);
+}
+
+ABI_INLINE void make_limit(struct limit *limit, __u64 rate, __u64 burst)
+{
+	if (rate > HIGHEST_RATE)
+		rate = HIGHEST_RATE;
+	make_limit_of(limit, rate, burst_horizon(rate, burst));
 }
 
 /* What one packet and the start of many flows can leave at most; a later time is of a clock that jumped. */

@@ -23,7 +23,8 @@
 #define PODLANE_MAP_CIDRS "cluster_cidr_v1"
 #define PODLANE_MAP_SOURCE_ROUTES "source_route_v1"
 #define PODLANE_MAP_SOURCE_SLOTS "source_slots_v1"
-#define PODLANE_MAP_LIMITS "limit_state_v2"
+#define PODLANE_MAP_LIMITS "limit_state_v3"
+#define PODLANE_MAP_LIMIT_GROUPS "limit_groups_v1"
 #define PODLANE_MAP_EXEMPT "exempt_v1"
 #define PODLANE_MAP_SENDERS "senders_v1"
 #define PODLANE_MAP_ISOLATION "isolation_v1"
@@ -49,6 +50,7 @@
 	X(PODLANE_MAP_SOURCE_ROUTES)                                                                                   \
 	X(PODLANE_MAP_SOURCE_SLOTS)                                                                                    \
 	X(PODLANE_MAP_LIMITS)                                                                                          \
+	X(PODLANE_MAP_LIMIT_GROUPS)                                                                                    \
 	X(PODLANE_MAP_EXEMPT)                                                                                          \
 	X(PODLANE_MAP_SENDERS)                                                                                         \
 	X(PODLANE_MAP_ISOLATION)                                                                                       \

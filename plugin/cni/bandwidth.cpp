@@ -93,21 +93,6 @@ Result<std::optional<Bandwidth>> read_annotations(const Node &annotations) {
     return std::optional(limits);
 }
 
-Result<std::optional<Bandwidth>> read_configured(const Node &root) {
-    const bool flat = std::ranges::any_of(kLimits, [&](std::string_view key) { return root.at(key).present(); });
-    const Node object = root.at("bandwidth");
-    if (!object.present() && !flat)
-        return std::optional<Bandwidth>{};
-    if (object.present() && flat)
-        return Error{ErrorCode::invalid_network_config,
-                     "bandwidth stands beside rates and bursts at the top level, not both can count",
-                     "move all of them into \"bandwidth\", or out of it"};
-    const Bandwidth limits = TRY(read_limits(object.present() ? object : root));
-    if (object.present())
-        TRY(check_keys(object, keys_of(Key::Place::limits)));
-    return std::optional(limits);
-}
-
 // "static" is the reference plugin's rule: what the configuration says, if it says anything of limits.
 Result<bool> read_rule(const Node &node) {
     if (!node.present())
@@ -211,6 +196,21 @@ std::optional<std::uint64_t> parse_quantity(std::string_view text) {
     return static_cast<std::uint64_t>(value);
 }
 
+Result<std::optional<Bandwidth>> read_configured_limits(const Node &root) {
+    const bool flat = std::ranges::any_of(kLimits, [&](std::string_view key) { return root.at(key).present(); });
+    const Node object = root.at("bandwidth");
+    if (!object.present() && !flat)
+        return std::optional<Bandwidth>{};
+    if (object.present() && flat)
+        return Error{ErrorCode::invalid_network_config,
+                     "bandwidth stands beside rates and bursts at the top level, not both can count",
+                     "move all of them into \"bandwidth\", or out of it"};
+    const Bandwidth limits = TRY(read_limits(object.present() ? object : root));
+    if (object.present())
+        TRY(check_keys(object, keys_of(Key::Place::limits)));
+    return std::optional(limits);
+}
+
 // As in the reference plugin: the one list or the other.
 Result<void> read_limited_prefixes(const Node &root, Config &config) {
     for (const Node &object : {root, root.at("bandwidth")}) {
@@ -228,7 +228,7 @@ Result<void> read_limited_prefixes(const Node &root, Config &config) {
 Result<std::optional<Bandwidth>> read_bandwidth(const Node &root, bool pod_may) {
     // All are read, so that a wrong value is reported wherever it stands.
     const bool only_static = TRY(read_rule(root.at("limitRule")));
-    const auto configured = TRY(read_configured(root));
+    const auto configured = TRY(read_configured_limits(root));
     const Node runtime = root.at_any_case("runtimeConfig");
     const Node annotations = runtime.at_any_case(kPodAnnotations);
     const auto annotated = pod_may ? TRY(read_annotations(annotations)) : std::optional<Bandwidth>{};

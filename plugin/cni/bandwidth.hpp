@@ -15,6 +15,9 @@ namespace podlane::cni {
 // No value where nobody sets a limit, also where all four numbers are 0. `pod_may`: its annotations count.
 Result<std::optional<Bandwidth>> read_bandwidth(const json::Node &root, bool pod_may = true);
 
+// Those of the configuration alone.
+Result<std::optional<Bandwidth>> read_configured_limits(const json::Node &root);
+
 // The prefixes of `unshapedSubnets` and `shapedSubnets`, beside the limits or in `bandwidth`.
 Result<void> read_limited_prefixes(const json::Node &root, Config &config);
 

@@ -3,6 +3,7 @@
 
 #include "plugin/cni/attachment.hpp"
 #include "plugin/cni/bandwidth.hpp"
+#include "plugin/cni/limit_groups.hpp"
 #include "plugin/cni/egress_route.hpp"
 #include "plugin/cni/ipam_wishes.hpp"
 #include "plugin/cni/isolation.hpp"
@@ -307,6 +308,12 @@ constexpr auto kKeys = std::to_array<Key>({
      "what counts if both the configuration and the runtime (or an annotation) set limits. `smaller`: the smaller rate "
      "of each direction. `static`: those of the configuration, in both directions, as with the reference plugin",
      kElsewhere},
+    {"limitGroup", top, "name of one of `limitGroups`", "none",
+     "the pod shares the group's rate: its own rates are guaranteed, and it may borrow what the group's other pods do "
+     "not use. See [BANDWIDTH.md](BANDWIDTH.md#one-limit-for-a-group-of-pods)",
+     checked<&Config::limit_group, read_limit_group>},
+    {"limitGroups", top, "object of objects with `ingressRate`, `ingressBurst`, `egressRate`, `egressBurst`, by name",
+     "none", "limits that pods of the network share", checked<&Config::limit_groups, read_limit_groups>},
     {"limiter", top, "`\"auto\"`, `\"pace\"`, `\"edt\"`, `\"bucket\"`", "\"auto\"",
      "what slows senders down before packets are dropped. `pace`: TCP senders of this node are paced. `edt`: the qdisc "
      "`fq` of the host-side veth holds packets to the pod until their earliest departure time, or `htb` if the kernel "

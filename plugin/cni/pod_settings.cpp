@@ -33,11 +33,12 @@ constexpr std::array<std::pair<std::string_view, PodSetting>, kPodSettings> kSet
      {"allowedSources", PodSetting::allowed_sources},
      {"mtu", PodSetting::mtu},
      {"fastPath", PodSetting::fast_path},
-     {"sysctls", PodSetting::sysctls}}};
+     {"sysctls", PodSetting::sysctls},
+     {"limitGroup", PodSetting::limit_group}}};
 
 constexpr std::string_view kWords =
     "one of \"bandwidth\", \"addresses\", \"addressesWithoutIpam\", \"pools\", \"mac\", \"allowedSources\", \"mtu\", "
-    "\"fastPath\", \"sysctls\"";
+    "\"fastPath\", \"sysctls\", \"limitGroup\"";
 
 std::size_t index_of(PodSetting setting) { return static_cast<std::size_t>(setting); }
 
@@ -55,6 +56,8 @@ Result<void> check_bounds(const Node &node, PodSetting setting, const Permission
         return node.wrong(R"(its bounds, as in {"within": ["198.18.1.0/24"]})");
     if (setting == PodSetting::sysctls && permission.names.empty())
         return node.wrong(R"(which ones, as in {"names": ["net.core.somaxconn"]})");
+    if (setting == PodSetting::limit_group && permission.names.empty())
+        return node.wrong(R"(which ones, as in {"names": ["tenant-a"]})");
     return {};
 }
 
@@ -231,6 +234,15 @@ Result<void> apply_sysctls(const Node &annotation, const Permission &permission,
     return {};
 }
 
+// One of those that the operator lets the pod choose from.
+Result<void> apply_limit_group(const Node &annotation, const Permission &permission, Config &into) {
+    const std::string name = TRY(annotation.text());
+    if (std::ranges::find(permission.names, name) == permission.names.end())
+        return annotation.wrong("what podMay has in \"names\"");
+    into.limit_group = name;
+    return {};
+}
+
 struct Annotation {
     std::string_view name;
     PodSetting setting;
@@ -263,6 +275,7 @@ constexpr auto kKnown = std::to_array<Annotation>({
     {"podlane/mtu", PodSetting::mtu, apply_mtu},
     {"podlane/fastPath", PodSetting::fast_path, apply_fast_path},
     {"podlane/sysctls", PodSetting::sysctls, apply_sysctls},
+    {"podlane/limitGroup", PodSetting::limit_group, apply_limit_group},
 });
 
 // Of Calico's that set something, and that Podlane has nothing for.

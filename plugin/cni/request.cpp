@@ -6,6 +6,7 @@
 #include "plugin/cni/ipam_wishes.hpp"
 #include "plugin/cni/json.hpp"
 #include "plugin/cni/labels.hpp"
+#include "plugin/cni/limit_groups.hpp"
 #include "plugin/cni/pod_settings.hpp"
 #include "plugin/cni/keys.hpp"
 #include "plugin/cni/version.hpp"
@@ -76,6 +77,7 @@ Result<void> apply_pods_word(const json::Value &document, Request &request) {
         return {};
     std::vector<std::string> warnings;
     TRY(apply_annotations(json::Node(&document, {}), request.config, warnings));
+    TRY(check_limit_group(json::Node(&document, {}), request.config));
     if (request.command == Command::add)
         std::ranges::move(warnings, std::back_inserter(request.warnings));
     const IpamWishes wishes = wishes_of(request.config);

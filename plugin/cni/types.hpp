@@ -50,15 +50,16 @@ enum class PodSetting {
     allowed_sources,
     mtu,
     fast_path,
-    sysctls
+    sysctls,
+    limit_group
 };
-inline constexpr std::size_t kPodSettings = 9;
+inline constexpr std::size_t kPodSettings = 10;
 
 // Whether a pod may set it, and within which bounds.
 struct Permission {
     bool granted = false;
     std::vector<Prefix> within{};     // of addresses; none: any
-    std::vector<std::string> names{}; // of pools and sysctls; none: any pool, no sysctl
+    std::vector<std::string> names{}; // of pools, sysctls and limit groups; none: any pool, nothing else
     bool operator==(const Permission &) const = default;
 };
 
@@ -117,6 +118,9 @@ struct Bandwidth {
     std::uint64_t ingress_rate = 0, ingress_burst = 0, egress_rate = 0, egress_burst = 0;
     bool operator==(const Bandwidth &) const = default;
 };
+
+// By name.
+using LimitGroups = std::map<std::string, Bandwidth, std::less<>>;
 
 // What slows senders down before the bucket drops: what the kernel can, pacing alone, earliest departure times alone
 // (pacing for what the pod sends), or nothing.
@@ -195,6 +199,8 @@ struct Config {
     std::vector<Prefix> requested_ips; // capability `ips`, args.cni.ips, CNI_ARGS IP
     std::optional<Mac> requested_mac;  // capability `mac`, args.cni.mac, CNI_ARGS MAC
     std::optional<Bandwidth> bandwidth;
+    std::string limit_group{};                       // that the pod's limits are guarantees in; empty: none
+    LimitGroups limit_groups{};                      // of the network
     std::array<LimitedPrefixes, 2> limited_prefixes; // by enum limit_direction
     std::vector<ValidAttachment> valid_attachments;  // GC only
     Dns dns{};                                       // put into the result where the IPAM plugin gave none

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // doctor: Podlane's maps, programs, pins and uplinks.
+#include "loader/limit_group.hpp"
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
 #include "loader/upgrade.hpp"
@@ -234,6 +235,8 @@ Result<void> look_for_orphans(const NodeView &node, Findings &findings) {
     std::set<std::uint32_t> known = {0};
     for (const auto &[ifindex, entry] : TRY(read_map<std::uint32_t, uplink>(root, PODLANE_MAP_UPLINKS)))
         known.insert(ifindex);
+    for (const auto &[number, group] : TRY(read_map<std::uint32_t, limit_group>(root, PODLANE_MAP_LIMIT_GROUPS)))
+        known.insert(number);
     for (const auto &[key, record] : TRY(read_map<endpoint_key, endpoint>(root, PODLANE_MAP_ENDPOINTS)))
         known.insert(record.ifindex);
     for (auto &[map, entry] : all)
@@ -245,7 +248,27 @@ Result<void> look_for_orphans(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 7> kChecks = {{
+// Neither an ADD nor a DEL is under way while the lock is held exclusively.
+Result<void> look_at_limit_groups(const NodeView &node, Findings &findings) {
+    const std::string &root = node.world.bpffs;
+    const Tables tables = TRY(Tables::open(root, Access::if_present));
+    if (TRY(unused_limit_groups(tables)).empty())
+        return {};
+    const Lock lock = TRY(Lock::exclusive(root));
+    for (const UnusedGroup &one : TRY(unused_limit_groups(tables)))
+        report(findings, "limit group number " + std::to_string(one.number) + " has no pod",
+               [root, number = one.number]() -> Result<void> {
+                   const Lock alone = TRY(Lock::exclusive(root));
+                   const Tables now = TRY(Tables::open(root));
+                   for (const UnusedGroup &still : TRY(unused_limit_groups(now)))
+                       if (still.number == number)
+                           TRY(remove_limit_group(now, number));
+                   return {};
+               });
+    return {};
+}
+
+constexpr std::array<Check, 8> kChecks = {{
     {"map-full", Severity::wrong, "an ADD that finds a map full fails (error 102)",
      "podlanectl gc removes endpoints that are gone; else set a larger \"maxEndpoints\"", &look_at_maps},
     {"map-version", Severity::wrong,
@@ -267,6 +290,8 @@ constexpr std::array<Check, 7> kChecks = {{
      &look_for_uplinks},
     {"orphan", Severity::wrong, "an ADD or DEL was killed half-way: the entry is unused and wastes map space",
      "podlanectl doctor --fix", &look_for_orphans},
+    {"limit-group", Severity::notice, "an ADD or DEL was killed half-way: the group is unused and wastes map space",
+     "podlanectl doctor --fix, or the next DEL of a pod of its network", &look_at_limit_groups},
 }};
 
 } // namespace

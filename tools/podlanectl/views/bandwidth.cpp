@@ -154,6 +154,17 @@ Result<void> read_side(const Call &call, Opt rate_option, Opt burst_option, std:
     return {};
 }
 
+} // namespace
+
+Result<void> read_rates(const Call &call, bandwidth &limits) {
+    TRY(read_side(call, Opt::ingress_rate, Opt::ingress_burst, "ingress", limits.ingress_rate_bits_per_s,
+                  limits.ingress_burst_bits));
+    return read_side(call, Opt::egress_rate, Opt::egress_burst, "egress", limits.egress_rate_bits_per_s,
+                     limits.egress_burst_bits);
+}
+
+namespace {
+
 Result<std::vector<EndpointEntry>> chosen_endpoints(const Call &call, const World &world) {
     const Selection selection = TRY(Selection::of(call));
     if (selection.selects_all())
@@ -212,10 +223,7 @@ Result<int> change(const Call &call, World &world, bool clear) {
             bandwidth limits{};
             if (!clear) {
                 limits = TRY(tables.bandwidths.find(value.ifindex)).value_or(bandwidth{});
-                TRY(read_side(call, Opt::ingress_rate, Opt::ingress_burst, "ingress", limits.ingress_rate_bits_per_s,
-                              limits.ingress_burst_bits));
-                TRY(read_side(call, Opt::egress_rate, Opt::egress_burst, "egress", limits.egress_rate_bits_per_s,
-                              limits.egress_burst_bits));
+                TRY(read_rates(call, limits));
             }
             TRY(set_limits(tables, key, limits, notify));
         }
@@ -276,7 +284,9 @@ Result<int> bandwidth_set(const Call &call, World &world) {
 
 Result<int> bandwidth_clear(const Call &call, World &world) { return change(call, world, true); }
 
-constexpr std::array<Command, 4> kCommands = {{
+constexpr Argument kGroup{"GROUP", true, "the name of a limit that pods share"};
+
+constexpr std::array<Command, 6> kCommands = {{
     {"list", "List limits and their counters.", kSelect | kRead, kWhich, "", bandwidth_list},
     {"show", "Show everything known about a pod's limits.", kSelect | kRead, kWhich,
      "Bytes are those of frames on the wire: each segment with its headers. The fair rate is one flow's share.",
@@ -286,6 +296,14 @@ constexpr std::array<Command, 4> kCommands = {{
      "Values that are not given stay as they are. The change lasts until DEL.", bandwidth_set, true},
     {"clear", "Remove a pod's limits, from the next packet on.", kSelect | kPlain, kWhich,
      "The change lasts until DEL.", bandwidth_clear, true},
+    {"groups", "List limits that pods share, and what is used of them.", kRead | Opts{Opt::network}, Argument{},
+     "Guaranteed is the sum of the pods' own limits; wanted is the part of the rate that they use or could use now.",
+     limit_group_list},
+    {"set-group", "Change the rates of a limit that pods share.",
+     kPlain | Opts{Opt::network, Opt::ingress_rate, Opt::ingress_burst, Opt::egress_rate, Opt::egress_burst}, kGroup,
+     "Values that are not given stay as they are; 0: nothing is lent. The change lasts until the network's\n"
+     "configuration changes the group, or its last pod is gone.",
+     limit_group_set, true},
 }};
 
 } // namespace

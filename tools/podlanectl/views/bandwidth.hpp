@@ -2,6 +2,8 @@
 // The limits of endpoints, and the limiters of this kernel.
 #pragma once
 
+#include "maps/tables.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/selection.hpp"
 
 #include <string>
@@ -12,5 +14,12 @@ namespace podlane::ctl {
 Result<output::Table> limit_state_table(const Selection &selection, const World &world);
 // The limiters this kernel supports, as "pace, edt, bucket".
 Result<std::string> limiters_words(const World &world);
+
+// The values of --ingress, --egress and their bursts; what is not given stays.
+Result<void> read_rates(const Call &call, bandwidth &limits);
+
+// Limits that pods share.
+Result<int> limit_group_list(const Call &call, World &world);
+Result<int> limit_group_set(const Call &call, World &world);
 
 } // namespace podlane::ctl

@@ -151,6 +151,7 @@ constexpr std::string_view kGetDetail =
     "  source_route   [INTERFACE] SOURCE\n"
     "  source_slots   [INTERFACE] FAMILY NUMBER\n"
     "  limit_state    [INTERFACE] DIRECTION\n"
+    "  limit_groups   GROUP [NETWORK]\n"
     "  exempt         [INTERFACE] [DIRECTION] PREFIX\n"
     "  senders        [NETNS] ADDRESS\n"
     "  history        NUMBER\n"

@@ -42,6 +42,7 @@ using IsolationEntry = Entry<std::uint32_t, isolation>;
 using CidrEntry = Entry<cluster_cidr_key, std::uint32_t>;
 using ForwardedEntry = Entry<flow_key, forwarded>;
 using ExemptEntry = Entry<exempt_key, std::uint32_t>;
+using LimitGroupEntry = Entry<std::uint32_t, limit_group>;
 using SenderEntry = Entry<sender_key, std::uint32_t>;
 
 // "10 Mbit/s" and the like; "-" for no limit.
@@ -138,6 +139,20 @@ constexpr std::array<Column<ExemptEntry>, 5> kExempts = {{
      }},
 }};
 
+constexpr std::array<Column<LimitGroupEntry>, 5> kLimitGroups = {{
+    {{"GROUP", "", "group"}, [](const LimitGroupEntry &e) { return text_cell(field_text(e.value.name)); }},
+    {{"NETWORK", "", "network"}, [](const LimitGroupEntry &e) { return text_cell(e.network); }},
+    {{"NUMBER", "", "number", Align::right}, [](const LimitGroupEntry &e) { return number_cell(e.key); }},
+    {{"INGRESS RATE", "", "ingress_rate_bits_per_s", Align::right},
+     [](const LimitGroupEntry &e) {
+         return amount_cell(e.value.configured.ingress_rate_bits_per_s, &output::rate_words);
+     }},
+    {{"EGRESS RATE", "", "egress_rate_bits_per_s", Align::right},
+     [](const LimitGroupEntry &e) {
+         return amount_cell(e.value.configured.egress_rate_bits_per_s, &output::rate_words);
+     }},
+}};
+
 constexpr std::array<Column<SenderEntry>, 4> kSenders = {{
     {{"NETNS", "", "netns_inode", Align::right}, [](const SenderEntry &e) { return number_cell(e.key.netns); }},
     {{"ADDRESS", "", "address"}, [](const SenderEntry &e) { return text_cell(to_string(e.key.addr)); }},
@@ -190,6 +205,7 @@ constexpr std::array<Column<WatchEntry>, 4> kWatch = {{
 }};
 
 std::uint32_t ifindex_of(std::uint32_t key, const auto &) { return key; }
+std::uint32_t ifindex_of(std::uint32_t, const limit_group &) { return 0; }
 std::uint32_t ifindex_of(const cluster_cidr_key &, std::uint32_t) { return 0; }
 std::uint32_t ifindex_of(const source_route_key &key, const source_route &) { return key.ifindex; }
 std::uint32_t ifindex_of(const source_slot_key &key, const source_route &) { return key.ifindex; }
@@ -204,6 +220,7 @@ bool is_secret(const auto &, const auto &) { return false; }
 bool is_secret(std::uint32_t key, const isolation &) { return key == 0; }
 
 std::uint32_t network_of(const auto &, const auto &) { return 0; }
+std::uint32_t network_of(std::uint32_t, const limit_group &value) { return value.network; }
 std::uint32_t network_of(const cluster_cidr_key &key, std::uint32_t) { return podlane::network_of(key); }
 std::uint32_t network_of(std::uint32_t, const interface &value) { return value.network; }
 std::uint32_t network_of(const address_key &key, const address &) { return key.network; }
@@ -316,6 +333,10 @@ constexpr std::array<KnownMap, kMapNames.size()> kMaps = {{
      "state and counters of each limit",
      limit_state_table,
      {KeyPart{"host_interface", Kind::endpoint}, {"DIRECTION"}}},
+    {PODLANE_MAP_LIMIT_GROUPS,
+     "limits that pods share, as configured",
+     [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_LIMIT_GROUPS, kLimitGroups); },
+     {KeyPart{"GROUP"}, kNetwork}},
     {PODLANE_MAP_EXEMPT,
      "prefixes that limits apply to, or exempt",
      [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_EXEMPT, kExempts); },

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#include "loader/limit_group.hpp"
+
+#include <set>
+
+namespace podlane {
+
+Result<std::vector<UnusedGroup>> unused_limit_groups(const Tables &tables) {
+    std::vector<UnusedGroup> unused;
+    if (!tables.limit_groups.exists() || !tables.limit_states.exists())
+        return unused;
+    const auto groups = TRY(tables.limit_groups.entries());
+    if (groups.empty())
+        return unused;
+    std::set<std::uint32_t> used;
+    for (const auto &[key, state] : TRY(tables.limit_states.entries()))
+        used.insert(state.group);
+    for (const auto &[number, group] : groups)
+        if (!used.contains(number))
+            unused.push_back({number, group.network});
+    return unused;
+}
+
+Result<bandwidth> with_borrowed(const Bandwidths &bandwidths, const LimitStates &states, std::uint32_t ifindex,
+                                bandwidth limits) {
+    const auto state = TRY(states.find({ifindex, LIMIT_INGRESS}));
+    if (!state || state->group == 0)
+        return limits;
+    const auto group = TRY(bandwidths.find(state->group));
+    if (group && group->ingress_rate_bits_per_s > limits.ingress_rate_bits_per_s) {
+        limits.ingress_rate_bits_per_s = group->ingress_rate_bits_per_s;
+        limits.ingress_burst_bits = group->ingress_burst_bits;
+    }
+    return limits;
+}
+
+Result<void> remove_limit_group(const Tables &tables, std::uint32_t number) {
+    TRY(tables.bandwidths.remove(number));
+    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS})
+        TRY(tables.limit_states.remove({number, direction}));
+    TRY(tables.limit_groups.remove(number));
+    return {};
+}
+
+} // namespace podlane

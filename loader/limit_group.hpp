@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// Limits that pods share: who is in them, and what there is of one.
+#pragma once
+
+#include "maps/tables.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace podlane {
+
+struct UnusedGroup {
+    std::uint32_t number, network;
+};
+// Those that no pod is in.
+Result<std::vector<UnusedGroup>> unused_limit_groups(const Tables &tables);
+
+// The limits of an endpoint, but with the group's ingress rate if that is higher: what it may borrow at most.
+Result<bandwidth> with_borrowed(const Bandwidths &bandwidths, const LimitStates &states, std::uint32_t ifindex,
+                                bandwidth limits);
+
+// Its name last: what is left of it can be found by that.
+Result<void> remove_limit_group(const Tables &tables, std::uint32_t number);
+
+} // namespace podlane

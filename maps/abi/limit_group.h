@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A limit that pods share. Each pod has a guaranteed rate, the limit of its own; what the pods do not use of the
+ * group's rate is lent to those that want more, in proportion to their guarantees. So the limit in effect of each pod
+ * is
+ *
+ *                        group's rate
+ *     guarantee × ------------------------- × gain, at least the guarantee
+ *                 demand, as sum of weights
+ *
+ * A pod weighs as much as its guarantee if it takes its whole limit, less if it uses a part of it, and nothing if it is
+ * silent. Guarantees that exceed the group's rate together are cut in proportion. A pod reports what it has let through
+ * while it sends, every GROUP_NS at most, so no packet waits for the group's lock.
+ */
+#pragma once
+
+#include "fair_share.h"
+
+#define GROUP_NS (10 * NS_PER_MS)
+/* The weight of the group's whole rate. */
+#define GROUP_WHOLE (1U << 20)
+/* What a pod uses of its limit is measured for so many frames at least. */
+#define GROUP_FRAMES 8
+/* A silent pod leaves after this time, or when it could have sent GROUP_FRAMES. */
+#define GROUP_TERM_NS (5 * GROUP_NS)
+/* Weights are nearly right: the gain corrects little, and so has little to unlearn. */
+#define LEAST_GAIN (ONE * 3 / 4)
+#define HIGHEST_GAIN (ONE * 5 / 4)
+
+/* What a pod reports to its group, and what it is answered. */
+struct group_report {
+	__u64 now;
+	__u64 guarantee; /* bits per second */
+	__u64 bytes;     /* let through since the last report */
+	__u64 frame_ns;
+	__u64 rate; /* the answer: bits per second from now on */
+	struct flow_share share;
+};
+
+ABI_INLINE bool is_report_due(const struct limit_state *state, __u64 now)
+{
+	__u64 elapsed = now - state->share.at_ns;
+
+	return state->group && elapsed >= GROUP_NS && elapsed + LATEST_NS >= LATEST_NS;
+}
+
+ABI_INLINE __u64 group_term(const struct limit *limit)
+{
+	__u64 term = GROUP_NS + GROUP_FRAMES * limit->frame_ns;
+
+	return term > GROUP_TERM_NS ? term : GROUP_TERM_NS;
+}
+
+/* The part of its limit that the pod uses, or wants to use: all of it if packets or their senders wait. */
+ABI_INLINE void measure_member(struct limit_state *state, __u64 now)
+{
+	struct flow_share *share = &state->share;
+	const struct limit *limit = &state->limit;
+	__u64 measured = now - share->since_ns, silent = now - share->at_ns, taken;
+
+	if (silent > group_term(limit)) {
+		share->taken = ONE; /* it begins: it may want all */
+	} else {
+		if (measured < GROUP_NS + GROUP_FRAMES * limit->frame_ns)
+			return;
+		taken = time_of(smaller(state->bytes - share->acked, 1ULL << 31) * 8, limit->rate_bits_per_s | 1);
+		taken = smaller(taken, measured) * ONE / (measured | 1);
+		taken += taken / 8; /* room to want more */
+		if (taken >= TAKES_ALL || backlog_of(state->free_at_ns, limit, now) > limit->target_ns / 2)
+			taken = ONE;
+		share->taken = taken;
+	}
+	share->since_ns = now;
+	share->acked = state->bytes;
+}
+
+/* False if another CPU has just reported. Under the lock of the pod's limit. */
+ABI_INLINE bool begin_report(struct limit_state *state, struct group_report *report)
+{
+	if (!is_report_due(state, report->now))
+		return false;
+	measure_member(state, report->now);
+	state->share.at_ns = report->now;
+	report->bytes = state->bytes - state->reported;
+	state->reported = state->bytes;
+	report->guarantee = smaller(state->given_bits_per_s, HIGHEST_RATE);
+	report->frame_ns = state->limit.frame_ns;
+	report->share = state->share;
+	return true;
+}
+
+/* The gain follows the load, unless nothing is lent. Under the lock of the group's limit. */
+ABI_INLINE void measure_group(struct limit_state *group, const struct limit *limit, const struct group_report *report)
+{
+	__u64 now = report->now, elapsed = now - group->window_since_ns, load, wanted = ONE + ONE / 32, backlog;
+
+	if (elapsed + LATEST_NS < LATEST_NS + 2 * GROUP_NS || elapsed < 2 * GROUP_FRAMES * report->frame_ns)
+		return;
+	backlog = backlog_of(group->free_at_ns, limit, now);
+	if (backlog > limit->target_ns) /* from 1 to 3/4 */
+		wanted = ONE -
+			 smaller(backlog - limit->target_ns, limit->target_ns) * (ONE / 4) / (limit->target_ns | 1);
+	load = smaller(group->window_charged_ns, elapsed * 2) * ONE / (elapsed | 1);
+	group->gain = (group->gain ? group->gain : ONE) * (ONE + wanted / 4 - load / 4) / ONE;
+	if (group->weight >= GROUP_WHOLE - GROUP_WHOLE / 64)
+		group->gain = ONE;
+	if (group->gain > HIGHEST_GAIN)
+		group->gain = HIGHEST_GAIN;
+	if (group->gain < LEAST_GAIN)
+		group->gain = LEAST_GAIN;
+	group->window_since_ns = now;
+	group->window_charged_ns = 0;
+}
+
+/* What the guarantee becomes where the demand of all weighs `weight`. */
+ABI_INLINE __u64 lent_rate(__u64 guarantee, __u64 weight, __u64 gain)
+{
+	__u64 ratio = ((__u64)GROUP_WHOLE << 12) / (weight | 1), rate;
+
+	rate = (guarantee >> 12) * ratio + ((guarantee & 4095) * ratio >> 12);
+	if (rate <= guarantee)
+		return rate;
+	rate = scaled(rate, gain);
+	return rate > guarantee ? rate : guarantee;
+}
+
+/* Charges what the pod has let through, renews its weight, and answers its rate. Under the lock of the group's limit,
+ * after expire_flows(). */
+ABI_INLINE void answer_report(struct limit_state *group, const struct limit *limit, struct group_report *report)
+{
+	__u64 whole = (report->guarantee << 13) / (limit->rate_bits_per_s >> 7 | 1), weight, cost, term;
+	bool is_idle_group;
+
+	whole = smaller(whole, ~0U >> 2) | 1;
+	weight = whole * report->share.taken / ONE;
+	cost = time_of(smaller(report->bytes, 1ULL << 31) * 8, limit->rate_bits_per_s);
+	/* What was let through beyond the rate long ago is forgiven: guarantees leave nothing to make up for it. */
+	group->free_at_ns =
+		report->now + smaller(backlog_of(group->free_at_ns, limit, report->now) + cost, 2 * limit->target_ns);
+	group->window_charged_ns += cost;
+	group->bytes += report->bytes;
+	term = GROUP_NS + GROUP_FRAMES * report->frame_ns;
+	is_idle_group = !group->weight;
+	put_weight(group, &report->share, weight, report->now, term > GROUP_TERM_NS ? term : GROUP_TERM_NS);
+	if (is_idle_group) {
+		group->gain = ONE;
+		group->window_since_ns = report->now;
+		group->window_charged_ns = 0;
+	}
+	measure_group(group, limit, report);
+	group->flows = (group->weight + (GROUP_WHOLE >> 11)) / (GROUP_WHOLE >> 10);
+	weight = group->weight > whole ? group->weight : whole;
+	report->rate = smaller(lent_rate(report->guarantee, weight, group->gain), limit->rate_bits_per_s);
+	group->fair_bytes_per_s = report->rate / 8;
+}
+
+/* The limit in effect is the answer from now on. Under the lock of the pod's limit. */
+ABI_INLINE void end_report(struct limit_state *state, const struct group_report *report, __u64 horizon)
+{
+	__u64 rate = report->rate ? report->rate : 1;
+
+	state->share.slot = report->share.slot;
+	state->share.weight = report->share.weight;
+	make_limit_of(&state->limit, rate, horizon);
+	set_share(state, &state->limit);
+}

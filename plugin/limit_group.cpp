@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/limit_group.hpp"
+
+#include "loader/limit_group.hpp"
+#include "loader/pins.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace podlane {
+
+Result<bool> has_limit_group(const Tables &tables, const std::optional<LimitGroupPlan> &plan) {
+    if (!plan)
+        return true;
+    const auto there = TRY(tables.limit_groups.find(plan->number));
+    if (!there)
+        return false;
+    if (there->network != plan->entry.network || field_text(there->name) != field_text(plan->entry.name))
+        return Error{ErrorCode::already_exists,
+                     "limit groups \"" + std::string(field_text(plan->entry.name)) + "\" and \"" +
+                         std::string(field_text(there->name)) + "\" have the same number",
+                     "rename one of them"};
+    if (std::memcmp(&*there, &plan->entry, sizeof *there) != 0 || !TRY(tables.bandwidths.find(plan->number)))
+        return false;
+    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS})
+        if (!TRY(tables.limit_states.find({plan->number, direction})))
+            return false;
+    return true;
+}
+
+Result<void> put_limit_group(const Tables &tables, const std::optional<LimitGroupPlan> &plan) {
+    if (TRY(has_limit_group(tables, plan)))
+        return {};
+    TRY(tables.limit_groups.update(plan->number, plan->entry)); // first: what else there is can be found by it
+    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS})
+        if (!TRY(tables.limit_states.find({plan->number, direction})))
+            TRY(tables.limit_states.update({plan->number, direction}, limit_state{}));
+    return tables.bandwidths.update(plan->number, plan->entry.configured);
+}
+
+Result<void> drop_unused_limit_groups(const std::string &root, const Tables &tables, std::uint32_t network) {
+    const auto is_of_network = [&](const UnusedGroup &one) { return one.network == network; };
+    if (std::ranges::none_of(TRY(unused_limit_groups(tables)), is_of_network))
+        return {};
+    // An ADD under way holds the lock shared until its states are there.
+    const Lock lock = TRY(Lock::exclusive(root));
+    const Tables now = TRY(Tables::open(root, Access::if_present)); // an upgrade may have come first
+    for (const UnusedGroup &one : TRY(unused_limit_groups(now)))
+        if (is_of_network(one))
+            TRY(remove_limit_group(now, one.number));
+    return {};
+}
+
+} // namespace podlane

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// A limit that pods of a network share, on the node: its name, its rates and its states. The first ADD of a pod of the
+// group puts it, later ones keep it, and it goes with the group's last pod.
+#pragma once
+
+#include "maps/tables.hpp"
+#include "plugin/plan.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace podlane {
+
+// Whether it is there as the configuration has it. Rates that podlanectl has changed stay until the configuration does.
+Result<bool> has_limit_group(const Tables &tables, const std::optional<LimitGroupPlan> &plan);
+// Under the exclusive lock.
+Result<void> put_limit_group(const Tables &tables, const std::optional<LimitGroupPlan> &plan);
+
+// Removes the network's groups that no pod is in. Without the lock; takes it if there are any.
+Result<void> drop_unused_limit_groups(const std::string &root, const Tables &tables, std::uint32_t network);
+
+} // namespace podlane

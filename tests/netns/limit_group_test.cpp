@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+// Limits that pods share: guarantees, what is borrowed, and what becomes of the group.
+#include "tests/netns/limits.hpp"
+
+#include "maps/abi/limit_group.h"
+
+namespace podlane::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kGroupRate = 40000000;
+
+Json member(std::uint64_t guarantee, std::uint64_t rate = kGroupRate) {
+    Json keys = limits(0, guarantee);
+    keys["limitGroup"] = "tenant-a";
+    keys["limitGroups"] = {{"tenant-a", {{"egressRate", rate}}}};
+    return keys;
+}
+
+// Sends as much as it can until it goes.
+class Flood {
+  public:
+    Flood(const Pod &from, const ip_addr &to)
+        : socket_(connected(from.ns(), Transport::udp, {to, 9})), thread_([this] {
+              while (!done_)
+                  (void)send_text(socket_, std::string(1400, 'u')); // refused now and then: nobody listens
+          }) {}
+    Flood(const Flood &) = delete;
+    Flood &operator=(const Flood &) = delete;
+    ~Flood() {
+        done_ = true;
+        thread_.join();
+    }
+
+  private:
+    Fd socket_;
+    std::atomic<bool> done_ = false;
+    std::thread thread_;
+};
+
+class LimitGroup : public LimitTest {
+  protected:
+    [[nodiscard]] std::vector<std::pair<std::uint32_t, limit_group>> groups() {
+        return require(require(open_limit_groups(lab_.node().bpffs(), Access::read_only)).entries());
+    }
+    [[nodiscard]] std::uint64_t sent(const Pod &pod) { return state(pod, LIMIT_EGRESS).bytes; }
+    // Bits per second that each has sent for a while.
+    std::vector<double> rates(const std::vector<const Pod *> &pods, std::chrono::milliseconds time) {
+        std::vector<std::uint64_t> before;
+        for (const Pod *pod : pods)
+            before.push_back(sent(*pod));
+        const auto since = std::chrono::steady_clock::now();
+        std::this_thread::sleep_for(time);
+        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
+        std::vector<double> found;
+        for (std::size_t i = 0; i < pods.size(); ++i)
+            found.push_back(static_cast<double>(sent(*pods[i]) - before[i]) * 8 / seconds);
+        return found;
+    }
+    Json groups_shown() { return Json::parse(ctl({"bandwidth", "groups", "--json"}).out); }
+};
+
+TEST_F(LimitGroup, EachHasItsGuaranteeAndBorrowsWhatIsUnused) {
+    const Pod large = lab_.add_pod(member(3 * kGroupRate / 4));
+    const Pod small = lab_.add_pod(member(kGroupRate / 4));
+    const Pod receiver = lab_.add_pod();
+    const auto rate = static_cast<double>(kGroupRate);
+    {
+        const Flood one(small, receiver.v4);
+        ASSERT_TRUE(wait_until([&] { return rates({&small}, 200ms)[0] > 0.9 * rate; })) << "it borrows the rest";
+        const Flood other(large, receiver.v4);
+        ASSERT_TRUE(wait_until([&] {
+            const auto both = rates({&large, &small}, 500ms);
+            return std::abs(both[0] / rate - 0.75) < 0.08 && std::abs(both[1] / rate - 0.25) < 0.08;
+        })) << "each has its guarantee";
+    }
+    const Json shown = groups_shown();
+    ASSERT_EQ(shown.size(), 2U);
+    EXPECT_EQ(shown[1]["group"], "tenant-a");
+    EXPECT_EQ(shown[1]["pods"], 2);
+    EXPECT_EQ(shown[1]["guaranteed_bits_per_s"], kGroupRate);
+    EXPECT_GT(shown[1]["bytes"], 0);
+    EXPECT_EQ(sent(large) + sent(small) >= shown[1]["bytes"].get<std::uint64_t>(), true);
+}
+
+TEST_F(LimitGroup, ItsRateChangesWhileItIsUsed) {
+    const Pod sender = lab_.add_pod(member(kGroupRate / 8));
+    const Pod receiver = lab_.add_pod();
+    const Flood flood(sender, receiver.v4);
+    const auto reaches = [&](double rate) {
+        return wait_until([&] { return std::abs(rates({&sender}, 300ms)[0] / rate - 1) < 0.15; });
+    };
+    EXPECT_TRUE(reaches(kGroupRate));
+    ASSERT_THAT(ctl({"bandwidth", "set-group", "tenant-a", "--egress", "10M"}), prints(0));
+    EXPECT_TRUE(reaches(10e6));
+    lab_.add_pod(member(kGroupRate / 8));
+    EXPECT_EQ(groups_shown()[1]["rate_bits_per_s"], 10000000) << "an ADD with the same configuration changes nothing";
+    ASSERT_THAT(ctl({"bandwidth", "set-group", "tenant-a", "--egress", "0"}), prints(0));
+    EXPECT_TRUE(reaches(kGroupRate / 8.0)) << "nothing is lent";
+    lab_.add_pod(member(kGroupRate / 8, 2 * kGroupRate));
+    EXPECT_TRUE(reaches(2 * kGroupRate)) << "the configuration has changed";
+    EXPECT_EQ(ctl({"bandwidth", "set-group", "tenant-b", "--egress", "10M"}).rc, 1);
+    EXPECT_EQ(ctl({"bandwidth", "set-group", "tenant-a"}).rc, 2);
+}
+
+TEST_F(LimitGroup, GoesWithItsLastPod) {
+    const Json keys = member(kGroupRate / 2);
+    const Pod first = lab_.add_pod(keys);
+    const Pod last = lab_.add_pod(keys);
+    const Pod other = lab_.add_pod();
+    ASSERT_EQ(groups().size(), 1U);
+    const std::uint32_t number = groups()[0].first;
+    EXPECT_EQ(state(first, LIMIT_EGRESS).group, number);
+    EXPECT_NE(number & LIMIT_GROUP, 0U);
+    EXPECT_THAT(first.chain->check(*first.container), succeeds());
+    EXPECT_EQ(ctl({"doctor"}).out.find("orphan"), std::string::npos);
+    detach_pod(first);
+    EXPECT_EQ(groups().size(), 1U);
+    detach_pod(last);
+    EXPECT_EQ(groups().size(), 0U);
+    const auto states = require(open_limit_states(lab_.node().bpffs(), Access::read_only));
+    EXPECT_FALSE(require(states.find({number, LIMIT_EGRESS})));
+    EXPECT_FALSE(require(require(open_bandwidths(lab_.node().bpffs(), Access::read_only)).find(number)));
+}
+
+TEST_F(LimitGroup, IsTheOperatorsWord) {
+    const Pod other = lab_.add_pod();
+    const auto add = [&](const Json &keys) {
+        const auto container = lab_.node().container();
+        return Chain(lab_.node(), {lab_.node().config(keys)}).add(*container);
+    };
+    const auto annotated = [](Json keys, const std::string &group, const Json &may) {
+        keys.erase("limitGroup");
+        keys.update({{"podMay", may}, {"podMayNot", "refuse"}});
+        keys["runtimeConfig"] = {{"io.kubernetes.cri.pod-annotations", {{"podlane/limitGroup", group}}}};
+        return keys;
+    };
+    Json unknown = member(kRate);
+    unknown["limitGroup"] = "tenant-b";
+    EXPECT_THAT(add(unknown), fails_with(7, {"tenant-b", "limitGroups"}));
+    Json no_guarantee = member(kRate);
+    no_guarantee.erase("egressRate");
+    no_guarantee.erase("egressBurst");
+    EXPECT_THAT(add(no_guarantee), fails_with(7, {"no guarantee"}));
+    no_guarantee["runtimeConfig"] = {{"bandwidth", {{"egressRate", 100 * kRate}, {"egressBurst", kAutoBurst}}}};
+    EXPECT_THAT(add(no_guarantee), fails_with(7, {"no guarantee"})) << "a pod gives itself none";
+    EXPECT_THAT(add(annotated(member(kRate), "tenant-a", {"bandwidth"})), fails_with(7, {"podlane/limitGroup"}));
+    const Json may = {{"limitGroup", {{"names", {"tenant-a"}}}}};
+    EXPECT_THAT(add(annotated(member(kRate), "tenant-b", may)), fails_with(7, {"podlane/limitGroup"}));
+    EXPECT_EQ(groups().size(), 0U);
+    const Pod pod = lab_.add_pod(annotated(member(kRate), "tenant-a", may));
+    ASSERT_EQ(groups().size(), 1U);
+    EXPECT_EQ(state(pod, LIMIT_EGRESS).group, groups()[0].first);
+}
+
+// An ADD or DEL that was killed leaves a group that nobody is in: the network's next DEL finds it.
+TEST_F(LimitGroup, WithoutAPodIsRemovedByTheNextDel) {
+    const Pod other = lab_.add_pod();
+    const auto all = require(open_limit_groups(lab_.node().bpffs(), Access::read_write));
+    limit_group left{};
+    left.network = require(require(open_endpoints(lab_.node().bpffs(), Access::read_only)).entries())[0].second.network;
+    require(all.update(LIMIT_GROUP | 7, left));
+    EXPECT_THAT(ctl({"doctor"}).out, testing::HasSubstr("limit-group"));
+    detach_pod(lab_.add_pod());
+    EXPECT_EQ(groups().size(), 0U);
+}
+
+} // namespace
+} // namespace podlane::test

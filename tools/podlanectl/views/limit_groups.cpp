@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+// bandwidth groups, set-group: limits that pods share.
+#include "tools/podlanectl/views/bandwidth.hpp"
+
+#include "loader/edt.hpp"
+#include "loader/limit_group.hpp"
+#include "loader/pins.hpp"
+#include "maps/abi/limit_group.h"
+#include "tools/output/words.hpp"
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/network.hpp"
+#include "tools/podlanectl/views/reader.hpp"
+
+#include <array>
+
+namespace podlane::ctl {
+namespace {
+
+struct Group {
+    std::string name, network;
+    std::uint32_t number = 0;
+    limit_direction direction = LIMIT_INGRESS;
+    std::uint64_t rate = 0, guaranteed = 0, pods = 0;
+    limit_state state{};
+};
+
+std::uint64_t rate_of(const bandwidth &limits, limit_direction direction) {
+    return direction == LIMIT_INGRESS ? limits.ingress_rate_bits_per_s : limits.egress_rate_bits_per_s;
+}
+
+constexpr std::array<Column<Group>, 9> kColumns = {{
+    {{"GROUP", "group", "group"}, [](const Group &g) { return text_cell(g.name, Tone::strong); }},
+    {{"NETWORK", "network", "network"}, [](const Group &g) { return text_cell(g.network); }},
+    {{"", "number", "number"}, [](const Group &g) { return number_cell(g.number); }},
+    {{"DIRECTION", "direction", "direction"},
+     [](const Group &g) { return text_cell(g.direction == LIMIT_INGRESS ? "ingress" : "egress"); }},
+    {{"RATE", "rate", "rate_bits_per_s", Align::right},
+     [](const Group &g) {
+         return Cell{g.rate == 0 ? "no limit" : output::rate_words(g.rate), g.rate};
+     }},
+    {{"PODS", "pods", "pods", Align::right}, [](const Group &g) { return number_cell(g.pods); }},
+    {{"GUARANTEED", "guaranteed", "guaranteed_bits_per_s", Align::right},
+     [](const Group &g) {
+         return Cell{output::rate_words(g.guaranteed), g.guaranteed};
+     }},
+    {{"WANTED", "wanted", "wanted_percent", Align::right},
+     [](const Group &g) {
+         const std::uint64_t percent = std::uint64_t{g.state.weight} * 100 / GROUP_WHOLE;
+         return Cell{std::to_string(percent) + " %", percent};
+     }},
+    {{"BYTES", "bytes", "bytes", Align::right},
+     [](const Group &g) {
+         return Cell{output::bytes_words(g.state.bytes), g.state.bytes};
+     }},
+}};
+
+Result<std::vector<Group>> read_groups(const Call &call, const World &world) {
+    const auto networks = network_names(world);
+    const auto given = TRY(read_map<std::uint32_t, bandwidth>(world.bpffs, PODLANE_MAP_BANDWIDTHS));
+    const auto states = TRY(read_map<limit_key, limit_state>(world.bpffs, PODLANE_MAP_LIMITS));
+    const auto limits_of = [&](std::uint32_t number) {
+        for (const auto &[key, limits] : given)
+            if (key == number)
+                return limits;
+        return bandwidth{};
+    };
+    std::vector<Group> all;
+    for (const auto &[number, group] : TRY(read_map<std::uint32_t, limit_group>(world.bpffs, PODLANE_MAP_LIMIT_GROUPS)))
+        for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
+            Group one{std::string(field_text(group.name)), network_words(networks, group.network), number, direction};
+            if (call.has(Opt::network) && one.network != *call.value(Opt::network))
+                continue;
+            one.rate = rate_of(limits_of(number), direction);
+            for (const auto &[key, state] : states)
+                if (key.direction == direction && key.ifindex == number) {
+                    one.state = state;
+                } else if (key.direction == direction && state.group == number) {
+                    ++one.pods;
+                    one.guaranteed += rate_of(limits_of(key.ifindex), direction);
+                }
+            all.push_back(std::move(one));
+        }
+    return all;
+}
+
+// The qdiscs of pods that may borrow more now, or less.
+Result<void> follow_rate(const Tables &tables, std::uint32_t number) {
+    for (const auto &[key, state] : TRY(tables.limit_states.entries())) {
+        if (state.group != number || key.direction != LIMIT_INGRESS)
+            continue;
+        const auto known = TRY(tables.interfaces.find(key.ifindex));
+        const bandwidth own = TRY(tables.bandwidths.find(key.ifindex)).value_or(bandwidth{});
+        if (!known || (known->flags & INTERFACE_LIMIT_EDT) == 0 || own.ingress_rate_bits_per_s == 0)
+            continue;
+        const bandwidth most = TRY(with_borrowed(tables.bandwidths, tables.limit_states, key.ifindex, own));
+        TRY(put_edt(key.ifindex, most.ingress_rate_bits_per_s, most.ingress_burst_bits));
+    }
+    return {};
+}
+
+} // namespace
+
+Result<int> limit_group_list(const Call &call, World &world) {
+    world.print(output::make_table(kColumns, TRY(read_groups(call, world))));
+    return 0;
+}
+
+Result<int> limit_group_set(const Call &call, World &world) {
+    if (!call.has(Opt::ingress_rate) && !call.has(Opt::egress_rate) && !call.has(Opt::ingress_burst) &&
+        !call.has(Opt::egress_burst))
+        return usage_error("bandwidth set-group needs to know what",
+                           "as in \"podlanectl bandwidth set-group tenant-a --egress 100M\"");
+    {
+        const Lock lock = TRY(Lock::exclusive(world.bpffs));
+        const Tables tables = TRY(Tables::open(world.bpffs));
+        std::vector<Group> found = TRY(read_groups(call, world));
+        std::erase_if(found,
+                      [&](const Group &one) { return one.name != call.argument || one.direction != LIMIT_INGRESS; });
+        if (found.empty())
+            return Error{ErrorCode::missing, "there is no limit group \"" + call.argument + "\"",
+                         "see `podlanectl bandwidth groups`; a group is there while it has pods"};
+        if (found.size() > 1)
+            return usage_error("several networks have a limit group \"" + call.argument + "\"", "add --network");
+        bandwidth limits = TRY(tables.bandwidths.find(found[0].number)).value_or(bandwidth{});
+        TRY(read_rates(call, limits));
+        TRY(tables.bandwidths.update(found[0].number, limits));
+        TRY(follow_rate(tables, found[0].number));
+    }
+    return limit_group_list(call, world);
+}
+
+} // namespace podlane::ctl

@@ -364,13 +364,13 @@ Result<std::string> add(const cni::Request &asked) {
     TRY(refuse_second(request, mode, pod, sockets, tables));
     TRY(restore_lost_endpoints(request.config, tables));
     look_behind_last_adds(request.config, tables, sockets.host);
-    request.config.groups = TRY(groups_with_others(request));
+    request.config.groups = TRY(groups_with_others(request, sockets.pod));
     Rollback rollback;
     TRY(record_on_disk(request, rollback));
     auto result = mode == ENDPOINT_AFTER_MAIN ? adopt(request, pod, sockets, tables, rollback)
                                               : make(request, mode, pod, sockets, tables, rollback);
     if (result)
-        if (auto shared = share_groups(request, tables, rollback); !shared)
+        if (auto shared = share_groups(request, tables, sockets.pod, rollback); !shared)
             result = std::move(shared).error();
     if (!result) {
         const Step step(STEP_UNDO);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/groups.hpp"
 
+#include "loader/net/link.hpp"
 #include "maps/abi/isolation.h"
 #include "plugin/entries.hpp"
 #include "plugin/isolation.hpp"
@@ -41,22 +42,31 @@ Result<void> set_groups_of(const AttachmentRecords &records, const Tables &table
     return {};
 }
 
+// By the container's interfaces: the node may have records of a thousand others.
+Result<std::vector<AttachmentRecord>> others_of(const cni::Request &request, net::Netlink &pod) {
+    std::vector<AttachmentRecord> others;
+    for (const net::Link &link : TRY(net::list_links(pod)))
+        if (link.name != request.ifname && link.name != "lo")
+            if (auto record = TRY(records_of(request.config).find(request.container_id, link.name));
+                record && !record->only_lease)
+                others.push_back(*std::move(record));
+    return others;
+}
+
 } // namespace
 
-Result<std::vector<std::string>> groups_with_others(const cni::Request &request) {
+Result<std::vector<std::string>> groups_with_others(const cni::Request &request, net::Netlink &pod) {
     std::vector<std::string> groups = request.config.groups;
-    for (const AttachmentRecord &other : TRY(records_of(request.config).list()))
-        if (other.container_id == request.container_id && other.ifname != request.ifname && !other.only_lease)
-            merge(groups_in(other), groups);
+    for (const AttachmentRecord &other : TRY(others_of(request, pod)))
+        merge(groups_in(other), groups);
     TRY(refuse_too_many(groups));
     return groups;
 }
 
-Result<void> share_groups(const cni::Request &request, const Tables &tables, Rollback &rollback) {
+Result<void> share_groups(const cni::Request &request, const Tables &tables, net::Netlink &pod, Rollback &rollback) {
     const AttachmentRecords records = records_of(request.config);
-    for (const AttachmentRecord &other : TRY(records.list())) {
-        if (other.container_id != request.container_id || other.ifname == request.ifname || other.only_lease ||
-            groups_in(other).size() == request.config.groups.size())
+    for (const AttachmentRecord &other : TRY(others_of(request, pod))) {
+        if (groups_in(other).size() == request.config.groups.size())
             continue;
         rollback.add("giving its groups to " + other.ifname,
                      [records, &tables, other] { return set_groups_of(records, tables, other, groups_in(other)); });

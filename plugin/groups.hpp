@@ -2,6 +2,7 @@
 // Groups belong to a container: all its interfaces are members. The records on disk say which; the maps follow them.
 #pragma once
 
+#include "loader/net/netlink.hpp"
 #include "loader/record.hpp"
 #include "maps/tables.hpp"
 #include "plugin/cni/types.hpp"
@@ -13,10 +14,10 @@
 namespace podlane {
 
 // Those of the container's other attachments, and its own.
-Result<std::vector<std::string>> groups_with_others(const cni::Request &request);
+Result<std::vector<std::string>> groups_with_others(const cni::Request &request, net::Netlink &pod);
 
 // An ADD gives its groups to the container's other interfaces.
-Result<void> share_groups(const cni::Request &request, const Tables &tables, Rollback &rollback);
+Result<void> share_groups(const cni::Request &request, const Tables &tables, net::Netlink &pod, Rollback &rollback);
 
 // From the next packet on. The caller holds the lock of the root.
 Result<void> set_groups(const AttachmentRecords &records, const Tables &tables, const std::string &container_id,

@@ -26,15 +26,6 @@ Error gone(std::string sentence) {
             "new one"};
 }
 
-// An entry of the table goes again when the ADD fails.
-template <typename Table, typename Key>
-void undo_put(Rollback &rollback, const std::string &what, const Table &table, Key key) {
-    rollback.add(what, [&table, key]() -> Result<void> {
-        TRY(table.remove(key));
-        return {};
-    });
-}
-
 // What a sandbox that died without a DEL left is cleared away; a living owner keeps its address.
 Result<void> take_from(const Tables &tables, const ip_addr &addr, std::uint32_t owner) {
     net::Netlink host = TRY(net::Netlink::open());
@@ -82,21 +73,14 @@ limit_state state_of(const EndpointEntries &entries) {
 }
 
 // Before the host-side veth's flags say that there are any.
-Result<void> put_limits(const Tables &tables, const EndpointEntries &entries, std::uint32_t ifindex,
-                        Rollback &rollback) {
-    for (const auto &[key, shaped] : entries.exempts) {
+Result<void> put_limits(const Tables &tables, const EndpointEntries &entries, std::uint32_t ifindex) {
+    for (const auto &[key, shaped] : entries.exempts)
         TRY(tables.exempts.update(key, shaped));
-        undo_put(rollback, "exempting from limits", tables.exempts, key);
-    }
     if (!entries.limits)
         return {};
     TRY(tables.bandwidths.update(ifindex, *entries.limits));
-    undo_put(rollback, "storing its bandwidth", tables.bandwidths, ifindex);
-    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
-        const limit_key key{ifindex, direction};
-        TRY(tables.limit_states.update(key, state_of(entries)));
-        undo_put(rollback, "starting its limits", tables.limit_states, key);
-    }
+    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS})
+        TRY(tables.limit_states.update({ifindex, direction}, state_of(entries)));
     return {};
 }
 
@@ -217,20 +201,20 @@ Result<void> put_endpoint(const Tables &tables, const cni::Request &request, con
     const EndpointEntries entries = entries_of(request.config, record, TRY(own_netns()));
     const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
     TRY(tables.endpoints.insert(key, record));
-    undo_put(rollback, "recording the endpoint", tables.endpoints, key);
+    rollback.add_record("recording the endpoint", [&tables, key]() -> Result<void> {
+        TRY(tables.endpoints.remove(key));
+        return {};
+    });
+    // By what a DEL goes by, those of put_addresses() among them.
+    rollback.add("putting its entries",
+                 [&tables, &request, record] { return erase_endpoint(tables, record, &request.config); });
     TRY(tables.counters.insert_zero(record.ifindex));
-    undo_put(rollback, "making its counters", tables.counters, record.ifindex);
-    TRY(put_limits(tables, entries, record.ifindex, rollback));
-    for (const Prefix &prefix : entries.allowed_sources) {
-        const allowed_source_key source = make_allowed_source_key(record.ifindex, prefix);
-        TRY(tables.allowed_sources.update(source, make_prefix_value(prefix)));
-        undo_put(rollback, "allowing source " + to_string(prefix), tables.allowed_sources, source);
-    }
+    TRY(put_limits(tables, entries, record.ifindex));
+    for (const Prefix &prefix : entries.allowed_sources)
+        TRY(tables.allowed_sources.update(make_allowed_source_key(record.ifindex, prefix), make_prefix_value(prefix)));
     if (entries.isolation)
-        TRY(put_isolation(tables, record.ifindex, *entries.isolation, rollback));
-    TRY(tables.interfaces.update(record.ifindex, entries.interface_entry));
-    undo_put(rollback, "telling the programs of the host-side veth", tables.interfaces, record.ifindex);
-    return {};
+        TRY(update_isolation(tables, record.ifindex, *entries.isolation));
+    return tables.interfaces.update(record.ifindex, entries.interface_entry);
 }
 
 Result<void> put_missing_entries(const Tables &tables, const cni::Config &config, const endpoint &record) {
@@ -258,10 +242,8 @@ Result<void> put_missing_entries(const Tables &tables, const cni::Config &config
 Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollback &rollback) {
     const Step step(STEP_ENTRIES);
     const EndpointEntries entries = entries_of({}, record, TRY(own_netns()));
-    for (const auto &[key, value] : entries.addresses) {
+    for (const auto &[key, value] : entries.addresses)
         TRY(put_address(tables, key, value));
-        undo_put(rollback, "putting address " + to_string(key.addr), tables.addresses, key);
-    }
     for (const sender_key &key : entries.senders) // the addresses are its own now
         TRY(put_over(rollback, "recording whose sockets are whose", tables.senders, key, record.ifindex));
     return {};

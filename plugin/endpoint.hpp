@@ -18,7 +18,8 @@ namespace podlane {
 [[nodiscard]] Result<void> log_plan(const cni::Request &request, const Plan &plan, const endpoint &record,
                                     const SourceEntries &sources);
 
-// Puts everything but the addresses: the programs know the endpoint, and nobody is led to it yet.
+// Puts everything but the addresses: the programs know the endpoint, and nobody is led to it yet. Rolled back, all that
+// a DEL erases is erased; the entry in endpoints_v1 stays if any of it could not be.
 Result<void> put_endpoint(const Tables &tables, const cni::Request &request, const endpoint &record,
                           Rollback &rollback);
 // The same for an endpoint that is known: only what is missing or wrong. Limits that were changed since stay.

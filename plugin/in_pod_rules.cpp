@@ -155,7 +155,7 @@ Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, con
     const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
     TRY(update_record(request, record, nullptr, 0));
     TRY(tables.endpoints.insert(key, record));
-    rollback.add("recording the endpoint", [&tables, key]() -> Result<void> {
+    rollback.add_record("recording the endpoint", [&tables, key]() -> Result<void> {
         TRY(tables.endpoints.remove(key));
         return {};
     });

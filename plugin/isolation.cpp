@@ -61,24 +61,6 @@ Error gone(const char *map) {
 
 } // namespace
 
-Result<void> put_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry,
-                           Rollback &rollback) {
-    for (const auto &[prefix, accepted] : entry.remotes) {
-        const allowed_source_key key = make_allowed_source_key(ifindex, prefix);
-        TRY(tables.group_cidrs.update(key, value_of(prefix, accepted)));
-        rollback.add("storing " + to_string(prefix) + " of its groups", [&tables, key]() -> Result<void> {
-            TRY(tables.group_cidrs.remove(key));
-            return {};
-        });
-    }
-    TRY(tables.isolations.update(ifindex, TRY(value_of(tables, entry))));
-    rollback.add("storing its groups", [&tables, ifindex]() -> Result<void> {
-        TRY(tables.isolations.remove(ifindex));
-        return {};
-    });
-    return {};
-}
-
 Result<void> update_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry) {
     const isolation wanted = TRY(value_of(tables, entry));
     for (const auto &[prefix, accepted] : entry.remotes)

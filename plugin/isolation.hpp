@@ -5,16 +5,13 @@
 
 #include "maps/tables.hpp"
 #include "plugin/entries.hpp"
-#include "plugin/rollback.hpp"
 
 #include <cstdint>
 
 namespace podlane {
 
-// Before the host-side veth's entry says that the endpoint is isolated.
-Result<void> put_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry,
-                           Rollback &rollback);
-// Of an endpoint that packets reach: what is missing or another one. Flows cached before it do not count any more.
+// Before the host-side veth's entry says that the endpoint is isolated; and of an endpoint that packets reach: what is
+// missing or another one. Flows cached before it do not count any more.
 Result<void> update_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry);
 // ErrorCode::check_failed if an entry is missing or wrong.
 [[nodiscard]] Result<void> check_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry);

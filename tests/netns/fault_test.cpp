@@ -117,8 +117,41 @@ TEST_P(FaultQdiscTest, OfTheAnswer) {
     }
 }
 
+class FaultRollbackTest : public FaultTest {};
+
+// An ADD that fails near its end, and then cannot erase an entry: it is known what is left.
+TEST_P(FaultRollbackTest, KeepsTheRecord) {
+    const std::string file = node_.dir() + "/rollback";
+    int last = 0;
+    for (const SystemCall &one : calls_of("ADD"))
+        last = one.name == "sendmsg" ? std::max(last, one.number) : last;
+    const auto fails = [&] { return "inject=sendmsg:error=EIO:when=" + std::to_string(last); };
+    Reply reply{};
+    do { // some of the last calls may fail
+        must("DEL");
+        reply = call("ADD", strace({"-e", "trace=sendmsg,bpf", "-e", fails(), "-o", file}));
+    } while (reply.rc == 0 && --last > 0);
+    ASSERT_NE(reply.rc, 0);
+    expect_clean_after("DEL");
+    int number = 0, erased = 0;
+    std::ifstream trace(file);
+    for (std::string line; erased == 0 && std::getline(trace, line);) {
+        number += line.starts_with("bpf(") ? 1 : 0;
+        if (line.starts_with("bpf(BPF_MAP_DELETE_ELEM") && line.ends_with("= 0"))
+            erased = number;
+    }
+    ASSERT_NE(erased, 0);
+    reply = call("ADD", strace({"-e", "trace=sendmsg,bpf", "-e", fails(), "-e",
+                                "inject=bpf:error=EBUSY:when=" + std::to_string(erased), "-o", "/dev/null"}));
+    EXPECT_NE(reply.rc, 0);
+    EXPECT_NE(reply.message().find("Device or resource busy"), std::string::npos) << reply;
+    EXPECT_NE(node_.state().find("endpoints_v1: 1\n"), std::string::npos) << node_.state();
+    expect_clean_after("DEL");
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, FaultTest, fault_modes(), fault_mode);
 INSTANTIATE_TEST_SUITE_P(Modes, FaultStartTest, testing::Values("main"), fault_mode);
+INSTANTIATE_TEST_SUITE_P(Modes, FaultRollbackTest, testing::Values("main", "after_main"), fault_mode);
 INSTANTIATE_TEST_SUITE_P(Modes, FaultQdiscTest, testing::Values("after_main"), fault_mode);
 
 } // namespace

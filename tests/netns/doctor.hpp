@@ -185,8 +185,10 @@ const std::vector<Fault> kFaults = {
      [](Doctor &d) { std::filesystem::remove_all(d.node_.bpffs()); }},
     {"PinsAndRecordsGone", "unknown", "is neither in the maps nor on disk", false,
      [](Doctor &d) {
-         std::filesystem::remove_all(d.node_.bpffs());
-         std::filesystem::remove_all(AttachmentRecords(kStateDirectory, d.node_.bpffs()).directory());
+         fs::remove_all(d.node_.bpffs());
+         // Also those of the nodes before, whose namespaces' numbers are used again.
+         for (const auto &one : fs::directory_iterator(kStateDirectory))
+             fs::remove_all(one.path());
      }},
     {"MapNearlyFull", "map-full", "uplinks_v2 is nearly full", false,
      [](Doctor &d) {

@@ -9,6 +9,7 @@
 #include "plugin/groups.hpp"
 #include "plugin/in_pod_rules.hpp"
 #include "plugin/history.hpp"
+#include "plugin/isolation.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/limiter.hpp"
 #include "plugin/log.hpp"
@@ -263,6 +264,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     TRY(put_endpoint(tables, request, record, rollback));
     rollback.add("closing " + plan.host_ifname, // before its entries go, which may isolate it
                  [&sockets, ifindex = plan.ifindex] { return net::set_link(sockets.host, ifindex, {.up = false}); });
+    TRY(forget_connections_of(record));
     TRY(attach_programs(request.config.bpffs, plan.ifindex, plan.hook_kind));
     TRY(configure_pod(pod, pair, plan, request.ifname));
     TRY(configure_host(pair, plan));

@@ -4,6 +4,7 @@
 #include "loader/object.hpp"
 #include "plugin/foreign_qdisc.hpp"
 #include "plugin/in_pod_rules.hpp"
+#include "plugin/isolation.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/announcement.hpp"
@@ -137,6 +138,7 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
     TRY(log_plan(request, plan, record, sources));
     TRY(update_record(request, record, nullptr, plan.uplink));
     TRY(put_endpoint(tables, request, record, rollback));
+    TRY(forget_connections_of(record));
     rollback.add("attaching the programs", [&sockets, record] { return detach_programs(sockets.host, record); });
     TRY(attach_programs(request.config.bpffs, plan.ifindex, plan.hook_kind));
     TRY(net::set_link(sockets.host, plan.ifindex, {.up = true})); // a DEL before set it down

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/isolation.hpp"
 
+#include "loader/net/conntrack.hpp"
 #include "maps/clock.hpp"
+#include "maps/entries.hpp"
 #include "maps/siphash.hpp"
 
 #include <arpa/inet.h>
@@ -60,6 +62,15 @@ Error gone(const char *map) {
 }
 
 } // namespace
+
+Result<void> forget_connections_of(const endpoint &record) {
+    if ((record.flags & (INTERFACE_ISOLATED_GROUP | INTERFACE_ISOLATED_NETWORK)) == 0)
+        return {};
+    net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
+    for (const ip_addr &addr : addresses_in(record))
+        TRY(net::forget_connections_from(netfilter, addr));
+    return {};
+}
 
 Result<void> update_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry) {
     const isolation wanted = TRY(value_of(tables, entry));

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT
+// Isolation from the first packet to the last, and while groups change.
+#include "tests/netns/kube_proxy.hpp"
+#include "tests/netns/verbs.hpp"
+#include "tests/netns/ctl.hpp"
+
+#include <atomic>
+#include <thread>
+
+namespace podlane::test {
+namespace {
+
+constexpr std::uint16_t kPort = 7;
+// Of a hostile scan: what it sends carries this.
+const std::string kForbidden = "forbidden-forbidden";
+
+// Sends datagrams to addresses, from a socket, again and again.
+class Scan {
+  public:
+    Scan(const net::Namespace &from, bool ipv4, std::vector<ip_addr> targets)
+        : socket_(open_socket(from, Transport::udp, ipv4, {{}, 40000})), thread_([this, targets = std::move(targets)] {
+              while (!stop_)
+                  for (const ip_addr &target : targets)
+                      send_to(target);
+          }) {}
+    ~Scan() {
+        stop_ = true;
+        thread_.join();
+    }
+    Scan(const Scan &) = delete;
+    Scan &operator=(const Scan &) = delete;
+
+    [[nodiscard]] std::uint64_t sent() const { return sent_; }
+
+  private:
+    void send_to(const ip_addr &target) {
+        sockaddr_storage to{};
+        socklen_t size = sizeof(sockaddr_in);
+        if (is_ipv4(target)) {
+            auto &v4 = reinterpret_cast<sockaddr_in &>(to); // NOLINT
+            v4.sin_family = AF_INET;
+            v4.sin_port = htons(kPort);
+            v4.sin_addr.s_addr = target.word[3];
+        } else {
+            auto &v6 = reinterpret_cast<sockaddr_in6 &>(to); // NOLINT
+            v6.sin6_family = AF_INET6;
+            v6.sin6_port = htons(kPort);
+            std::memcpy(&v6.sin6_addr, &target, sizeof target);
+            size = sizeof(sockaddr_in6);
+        }
+        if (sendto(socket_.get(), kForbidden.data(), kForbidden.size(), 0, reinterpret_cast<sockaddr *>(&to), // NOLINT
+                   size) > 0)
+            ++sent_;
+    }
+
+    Fd socket_;
+    std::atomic<bool> stop_ = false;
+    std::atomic<std::uint64_t> sent_ = 0;
+    std::thread thread_;
+};
+
+class IsolatedLife : public CtlTest, public testing::WithParamInterface<bool> {
+  protected:
+    [[nodiscard]] bool ipv4() const { return GetParam(); }
+    [[nodiscard]] ip_addr addr(const Pod &pod) const { return pod.addr(ipv4()); }
+    static Json isolated(const std::string &group) { return {{"groups", {"name:" + group}}, {"isolation", "group"}}; }
+    [[nodiscard]] std::uint64_t drops(const Pod &pod) const {
+        return require(require(Counters::open(node_.bpffs(), Access::read_only)).sum(pod.ifindex))
+            .by_reason[REASON_DROP_ISOLATION]
+            .packets;
+    }
+    void expect_refused(const net::Namespace &from, const ip_addr &to, std::uint16_t port = kPort) const {
+        const Fd socket = open_socket(from, Transport::tcp, ipv4());
+        EXPECT_EQ(connect_to(socket, {to, port}, quiet()), ETIMEDOUT) << to_string(to);
+    }
+    // All that the pod's socket has received.
+    static std::size_t datagrams_at(const Fd &socket) {
+        std::size_t count = 0;
+        while (recv(socket.get(), nullptr, 0, MSG_DONTWAIT | MSG_TRUNC) >= 0)
+            ++count;
+        return count;
+    }
+};
+INSTANTIATE_TEST_SUITE_P(All, IsolatedLife, testing::Bool(),
+                         [](const auto &info) { return std::string(info.param ? "V4" : "V6"); });
+
+// Pods come and go at the same addresses under a scan of them all. PODLANE_STARTS says how many do.
+TEST_P(IsolatedLife, NothingForbiddenArrivesFromAddToDel) {
+    const char *given = std::getenv("PODLANE_STARTS");
+    const int starts = given != nullptr ? std::atoi(given) : 12;
+    const Pod scanner = make(isolated("hostile"));
+    std::vector<ip_addr> targets;
+    for (int i = 3; i < 8; ++i)
+        targets.push_back(ip(ipv4() ? "198.18.9." + std::to_string(i) : "2001:db8:9::" + std::to_string(i)));
+    const Scan scan(scanner.ns(), ipv4(), targets);
+    std::size_t arrived = 0;
+    for (int i = 0; i < starts; ++i) {
+        const auto container = node_.container();
+        const int fixed = 3 + i % 5;
+        Json keys = isolated("victims");
+        keys["runtimeConfig"] = {
+            {"ips", {"198.18.9." + std::to_string(fixed), "2001:db8:9::" + std::to_string(fixed)}}};
+        keys["capabilities"] = {{"ips", true}};
+        // Before there is an interface: it has the first packet that arrives.
+        const Fd socket = open_socket(container->ns(), Transport::udp, ipv4(), {{}, kPort});
+        ASSERT_THAT(add(*container, keys), succeeds());
+        const Pod pod = observe(node_, container);
+        EXPECT_TRUE(wait_until([&] { return drops(pod) > 2; })) << "the scan reaches the pod's host-side veth";
+        if (i % 3 == 0)
+            arrived += datagrams_at(socket);
+        ASSERT_THAT(del(*container, keys), succeeds());
+        arrived += datagrams_at(socket);
+    }
+    EXPECT_EQ(arrived, 0U);
+    EXPECT_GT(scan.sent(), 0U);
+    std::cout << starts << " starts, " << scan.sent() << " datagrams sent, " << arrived << " arrived\n";
+}
+
+// An earlier owner of the address had a connection with the hostile pod, which goes on as if nothing had happened.
+TEST_P(IsolatedLife, AnEarlierOwnersConnectionIsNotTheNewPods) {
+    const Pod hostile = make();
+    const Pod before = make();
+    const ip_addr reused = addr(before);
+    {
+        const EchoServer server(hostile.ns(), ipv4(), kPort);
+        for (int i = 0; i < 3; ++i)
+            ASSERT_EQ(ask(before.ns(), Transport::udp, {addr(hostile), kPort}, "hello", {{}, 40000}), 0);
+    }
+    ASSERT_THAT(del(*before.container), succeeds());
+    const Fd answering = open_socket(hostile.ns(), Transport::udp, ipv4(), {{}, kPort});
+    Json keys = isolated("victims");
+    const std::vector<std::string> both = {before.text4(), before.text6()};
+    keys["runtimeConfig"] = {{"ips", both}};
+    keys["capabilities"] = {{"ips", true}};
+    const auto container = node_.container();
+    const Fd socket = open_socket(container->ns(), Transport::udp, ipv4(), {{}, 40000});
+    ASSERT_THAT(add(*container, keys), succeeds());
+    const Pod pod = observe(node_, container);
+    ASSERT_EQ(connect_to(answering, {reused, 40000}), 0);
+    const std::uint64_t dropped = drops(pod);
+    EXPECT_TRUE(wait_until([&] {
+        (void)send_text(answering, kForbidden);
+        return drops(pod) > dropped + 3;
+    }));
+    EXPECT_EQ(datagrams_at(socket), 0U);
+}
+
+TEST_P(IsolatedLife, MembershipChangesWithTheNextPacket) {
+    const Pod a = make(isolated("tenant-a"), named("shop", "a"));
+    const Pod b = make(isolated("tenant-b"), named("shop", "b"));
+    const EchoServer server(a.ns(), ipv4(), kPort);
+    const auto asks = [&] { return ask(b.ns(), Transport::udp, {addr(a), kPort}, "x"); };
+    ASSERT_EQ(ctl("group add tenant-a --pod b").rc, 0) << ctl("group add tenant-a --pod b").err;
+    for (int i = 0; i < 3; ++i)
+        EXPECT_EQ(asks(), 0);
+    const Fd open = connected(b.ns(), Transport::tcp, {addr(a), kPort});
+    EXPECT_EQ(transfer(open, std::size_t{1} << 20U), 0) << "on the fast path in the end";
+    EXPECT_EQ(ctl_json("endpoint show shop/b").at(0)["groups"], Json({"tenant-b", "tenant-a"}));
+    EXPECT_EQ(ctl("doctor").rc, 0) << ctl("doctor").out;
+
+    ASSERT_EQ(ctl("group remove tenant-a --pod b").rc, 0);
+    const std::uint64_t before = drops(a) + drops(b);
+    ASSERT_EQ(send_text(open, "no longer"), 0);
+    EXPECT_TRUE(wait_until([&] { return drops(a) + drops(b) > before; })) << "an open connection ends";
+    EXPECT_EQ(receive(open, 100, quiet()).error, ETIMEDOUT);
+    EXPECT_EQ(ctl("group add tenant-a").rc, 2) << "whose is not said";
+    EXPECT_EQ(ctl("group add tenant-a --pod nobody").rc, 1);
+    for (int i = 0; i < 7; ++i)
+        EXPECT_EQ(ctl("group add more-" + std::to_string(i) + " --pod b").rc, 0);
+    EXPECT_NE(ctl("group add too-many --pod b").rc, 0);
+    EXPECT_THAT(check(b, isolated("tenant-b"), named("shop", "b")), succeeds());
+}
+
+// A further network's ADD makes all interfaces of the container members of its groups.
+TEST_P(IsolatedLife, AFurtherNetworkGivesItsGroups) {
+    const Pod a = make(isolated("tenant-a"));
+    const Pod b = make(isolated("tenant-b"));
+    const EchoServer server(a.ns(), ipv4(), kPort);
+    Json second = node_.config(isolated("tenant-a"));
+    second["name"] = "second";
+    second["ipam"]["ranges"] = {{{{"subnet", "198.18.10.0/24"}}}, {{{"subnet", "2001:db8:10::/64"}}}};
+    expect_refused(b.ns(), addr(a));
+    ASSERT_THAT(node_.cni("ADD", second, *b.container, {{"CNI_IFNAME", "net1"}}), succeeds());
+    EXPECT_EQ(ask(b.ns(), Transport::udp, {addr(a), kPort}), 0);
+    EXPECT_EQ(ctl("doctor").rc, 0) << ctl("doctor").out;
+    EXPECT_THAT(node_.cni("DEL", second, *b.container, {{"CNI_IFNAME", "net1"}}), succeeds());
+}
+
+// The entries are lost: nothing is let in, doctor says so and repairs it.
+TEST_P(IsolatedLife, LostEntriesLetNobodyInUntilTheyAreRepaired) {
+    const Pod a = make(isolated("tenant-a"));
+    const Pod b = make(isolated("tenant-a"));
+    const EchoServer server(a.ns(), ipv4(), kPort);
+    ASSERT_EQ(ask(b.ns(), Transport::tcp, {addr(a), kPort}), 0);
+    (void)require(open(&open_isolations).remove(a.ifindex));
+    expect_refused(b.ns(), addr(a));
+    expect_refused(node_.ns(), addr(a)); // its leave is in the entry
+    EXPECT_THAT(check(a, isolated("tenant-a")), fails_with(105, {"groups"}));
+    EXPECT_NE(ctl("doctor").rc, 0);
+    EXPECT_EQ(ctl("doctor --fix").rc, 0) << ctl("doctor --fix").out;
+    EXPECT_EQ(ask(b.ns(), Transport::tcp, {addr(a), kPort}), 0);
+    EXPECT_THAT(check(a, isolated("tenant-a")), succeeds());
+}
+
+// What the configuration names beyond groups.
+TEST_P(IsolatedLife, AllowHostOutsideAndGroupCidrs) {
+    Json keys = isolated("tenant-a");
+    keys["allow"] = Json::array({Json::array({"tenant-b", "tenant-a"})});
+    keys["host"] = "deny";
+    keys["groupCIDRs"] = {{"tenant-b", {"203.0.113.0/24", "2001:db8:cafe::/64"}}};
+    const Pod a = make(keys);
+    const Pod b = make(isolated("tenant-b"));
+    const Pod c = make(isolated("tenant-c"));
+    (void)must_run(outside_->ns(), words(ipv4() ? "ip route add 198.18.9.0/24 via 203.0.113.2"
+                                                : "ip -6 route add 2001:db8:9::/64 via 2001:db8:cafe::2"));
+    const EchoServer server(a.ns(), ipv4(), kPort);
+    EXPECT_EQ(ask(b.ns(), Transport::tcp, {addr(a), kPort}), 0) << "a pair";
+    EXPECT_EQ(ask(outside_->ns(), Transport::tcp, {addr(a), kPort}), 0) << "a member on another node";
+    expect_refused(c.ns(), addr(a));
+    expect_refused(node_.ns(), addr(a));
+    const EchoServer node_server(node_.ns(), ipv4(), kPort);
+    EXPECT_EQ(ask(a.ns(), Transport::tcp, {ip(ipv4() ? "203.0.113.2" : "2001:db8:cafe::2"), kPort}), 0)
+        << "the node's answers";
+}
+
+// By a Service the sender's address and the receiver's are not what the pod has sent.
+TEST_P(IsolatedLife, ServicesLeadMembersOnly) {
+    const Pod a = make(isolated("tenant-a"));
+    const Pod b = make(isolated("tenant-a"));
+    const Pod c = make(isolated("tenant-c"));
+    const KubeService service{"a", ip(ipv4() ? "198.18.255.1" : "2001:db8:5e::1"), 80, {addr(a)}, kPort};
+    const KubeProxy proxy({service}, ipv4() ? "198.18.9.0/24" : "2001:db8:9::/64");
+    node_.run(ipv4() ? "iptables-restore" : "ip6tables-restore", proxy.iptables());
+    const EchoServer server(a.ns(), ipv4(), kPort);
+    const Endpoint to{service.cluster_ip, 80};
+    for (int i = 0; i < 3; ++i)
+        EXPECT_EQ(ask(b.ns(), Transport::tcp, to), 0);
+    EXPECT_EQ(ask(a.ns(), Transport::tcp, to), 0) << "itself";
+    const Fd open = connected(b.ns(), Transport::tcp, to);
+    EXPECT_EQ(transfer(open, std::size_t{1} << 20U), 0);
+    expect_refused(c.ns(), to.addr, to.port);
+}
+
+TEST_P(IsolatedLife, ByNetwork) {
+    const Json keys = {{"isolation", "network"}};
+    const Pod a = make(keys);
+    const Pod b = make(keys);
+    Json second = node_.config();
+    second["name"] = "second";
+    second["ipam"]["ranges"] = {{{{"subnet", "198.18.10.0/24"}}}, {{{"subnet", "2001:db8:10::/64"}}}};
+    const auto other = node_.container();
+    ASSERT_THAT(node_.cni("ADD", second, *other), succeeds());
+    const EchoServer server(a.ns(), ipv4(), kPort);
+    const EchoServer of_other(other->ns(), ipv4(), kPort);
+    EXPECT_EQ(ask(b.ns(), Transport::tcp, {addr(a), kPort}), 0);
+    expect_refused(other->ns(), addr(a));
+    EXPECT_EQ(ask(a.ns(), Transport::tcp, {addr(observe(node_, other)), kPort}), 0) << "answers return";
+    EXPECT_THAT(node_.cni("DEL", second, *other), succeeds());
+}
+
+} // namespace
+} // namespace podlane::test

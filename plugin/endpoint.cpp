@@ -271,8 +271,10 @@ Result<void> check_entries(const Tables &tables, const cni::Config &config, cons
     for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS})
         if (entries.limits) {
             const auto state = TRY(tables.limit_states.find({ifindex, direction}));
-            if (!state || state->group != entries.limit_group)
-                return gone(of_veth + PODLANE_MAP_LIMITS " is gone or wrong");
+            if (!state)
+                return gone(of_veth + PODLANE_MAP_LIMITS " is gone");
+            if (state->group != entries.limit_group)
+                return gone(of_veth + PODLANE_MAP_LIMITS " is of another limit group");
         }
     for (const auto &[key, shaped] : entries.exempts)
         if (!TRY(tables.exempts.find(key)))

@@ -41,6 +41,7 @@ constexpr std::array<Shape, kMapNames.size()> kShapes = {{
     {PODLANE_MAP_SOURCE_ROUTES, BPF_MAP_TYPE_HASH, sizeof(source_route_key), sizeof(source_route)},
     {PODLANE_MAP_SOURCE_SLOTS, BPF_MAP_TYPE_HASH, sizeof(source_slot_key), sizeof(source_route)},
     {PODLANE_MAP_LIMITS, BPF_MAP_TYPE_HASH, sizeof(limit_key), sizeof(limit_state)},
+    {PODLANE_MAP_LIMIT_GROUPS, BPF_MAP_TYPE_HASH, sizeof(std::uint32_t), sizeof(limit_group)},
     {PODLANE_MAP_EXEMPT, BPF_MAP_TYPE_LPM_TRIE, sizeof(exempt_key), sizeof(std::uint32_t)},
     {PODLANE_MAP_SENDERS, BPF_MAP_TYPE_HASH, sizeof(sender_key), sizeof(std::uint32_t)},
     {PODLANE_MAP_ISOLATION, BPF_MAP_TYPE_HASH, sizeof(std::uint32_t), sizeof(isolation)},

@@ -333,6 +333,8 @@ const std::vector<Fault> kFaults = {
              d.keep({{"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}});
          (void)require(d.open(&open_limit_states).remove({limited.ifindex, LIMIT_INGRESS}));
      }},
+    {"LimitGroupWithoutPods", "limit-group", "limit group number 2147483655 has no pod", true,
+     [](Doctor &d) { require(d.open(&open_limit_groups).update(LIMIT_GROUP | 7, limit_group{})); }, false},
     {"MasqueradeGone", "plan", "that masquerade", true,
      [](Doctor &d) {
          (void)d.keep({{"ipMasq", true}});

@@ -2,8 +2,10 @@
 """(f) Mixes of flows through one limit, beside a ping: Podlane, TBF, and without a limit."""
 
 import json
+import os
 import re
 import subprocess
+import threading
 
 import bandwidth
 import report
@@ -23,8 +25,39 @@ MIXES = {
 }
 
 
+class Starved:
+    """The share of the time in which threads of a process and its children could run that they waited for a CPU. Where
+    it is large the figures are the machine's: senders that do not run leave their share to nobody."""
+
+    def __init__(self, pid):
+        self.pid, self.times, self.stopped = pid, {}, threading.Event()
+        self.thread = threading.Thread(target=self.read)
+        self.thread.start()
+
+    def read(self):
+        while not self.stopped.wait(0.2):
+            self.visit(self.pid)
+
+    def visit(self, pid):
+        try:
+            for task in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{task}/schedstat") as times:
+                    self.times[task] = [int(one) for one in times.read().split()[:2]]
+                with open(f"/proc/{pid}/task/{task}/children") as children:
+                    for child in children.read().split():
+                        self.visit(child)
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # it has just ended
+
+    def share(self):
+        self.stopped.set()
+        self.thread.join()
+        ran, waited = (sum(one[place] for one in self.times.values()) for place in (0, 1))
+        return waited / (ran + waited) if ran + waited else 0
+
+
 def run(settings, pods, direction, flows, rate):
-    """What each kind of flow got, and the ping beside them."""
+    """What each kind of flow got, the ping beside them, and how much they waited for a CPU."""
     (server, client), = bandwidth.SENDERS[direction]
     family = settings.families[0]
     command = [settings.bench_mix, "--server-netns", pods.pods[server], "--client-netns", pods.pods[client]]
@@ -32,20 +65,22 @@ def run(settings, pods, direction, flows, rate):
     for _, flow in flows:
         command += ["--flow", flow.format(quarter=rate // 4, tenth=rate // 10)]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    starved = Starved(running.pid)
     ping = pods.ping(family)
     printed = running.communicate()[0]
+    waited = starved.share()
     said = ping.communicate()[0]
     if running.returncode:
         raise RuntimeError(f"{' '.join(command)} failed")
-    return json.loads(printed), [float(ms) for ms in re.findall(r"time=([\d.]+) ms", said)]
+    return json.loads(printed), [float(ms) for ms in re.findall(r"time=([\d.]+) ms", said)], waited
 
 
-def rows_of(flows, got, pings, peer, direction, name):
+def rows_of(flows, got, pings, waited, peer, direction, name):
     rows = []
     for (what, _), one in zip(flows, got, strict=True):
         times = [f"{one[key]:.1f}" if one["fetches"] else "-" for key in ("p50", "p99")]
         rows.append([name, direction, what, peer, f"{one['mbit']:.1f}", f"{one['least']:.2f}", one["fetches"] or "-",
-                     *times, report.cell(bandwidth.percentile(pings, 0.99), "{:.1f}")])
+                     *times, report.cell(bandwidth.percentile(pings, 0.99), "{:.1f}"), f"{waited:.1%}"])
     return rows
 
 
@@ -57,11 +92,13 @@ def measure(settings, log):
             for direction in (one for one in settings.directions if one in ("egress", "ingress", "elsewhere")):
                 for peer in pods:
                     report.progress(f"{name}, {direction}, {peer}")
-                    got, pings = run(settings, pods[peer], direction, MIXES[name], rate)
-                    log.write(part="mixes", rate=rate, mix=name, direction=direction, peer=peer, flows=got, pings=pings)
-                    rows += rows_of(MIXES[name], got, pings, peer, direction, name)
+                    got, pings, waited = run(settings, pods[peer], direction, MIXES[name], rate)
+                    log.write(part="mixes", rate=rate, mix=name, direction=direction, peer=peer, flows=got, pings=pings,
+                              waited=waited)
+                    rows += rows_of(MIXES[name], got, pings, waited, peer, direction, name)
         report.progress("")
         for one in pods.values():
             one.remove()
-        header = ["mix", "", "", "peer", "Mbit/s", "least", "fetches", "p50 ms", "p99 ms", "ping p99"]
+        header = ["mix", "", "", "peer", "Mbit/s", "least", "fetches", "p50 ms", "p99 ms", "ping p99",
+                  "waited for a CPU"]
         report.table(f"through {rate / bandwidth.MBIT:g} Mbit/s, {settings.limit_seconds:g} s each", header, rows)

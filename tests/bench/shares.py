@@ -17,7 +17,8 @@ import report
 TICK = 0.02  # seconds between two readings of a counter
 AUTO_BURST = 2147483647
 CLONE_NEWNET = 0x40000000
-ON_THE_WIRE = bandwidth.FRAME / (bandwidth.FRAME - bandwidth.TCP_HEADERS[4])
+TCP_ON_THE_WIRE = bandwidth.FRAME / (bandwidth.FRAME - bandwidth.TCP_HEADERS[4])
+UDP_ON_THE_WIRE = (bandwidth.DATAGRAM + bandwidth.UDP_HEADERS[4]) / bandwidth.DATAGRAM
 
 
 class Group:
@@ -63,8 +64,8 @@ class Group:
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
     def ping(self, seconds):
-        command = ["ip", "netns", "exec", self.pods[0], "ping", "-n", "-i", "0.02", "-w", str(int(seconds)), self.address]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        command = ["ip", "netns", "exec", self.pods[0], "ping", "-n", "-i", "0.02", "-w", str(int(seconds))]
+        return subprocess.Popen([*command, self.address], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
 class Received:
@@ -107,10 +108,10 @@ def all_busy(group, seconds, arguments):
     running = [group.start(pod, seconds, *arguments) for pod in range(group.count)]
     ping = group.ping(seconds)
     done = [json.loads(one.communicate()[0]) for one in running]
-    rates = []
+    rates, on_the_wire = [], UDP_ON_THE_WIRE if "--udp" in arguments else TCP_ON_THE_WIRE
     for one in done:
         middle = one["samples"][10:-3]
-        rates.append(sum(middle) * 8 * 10 / len(middle) * ON_THE_WIRE / (group.rate / group.count))
+        rates.append(sum(middle) * 8 * 10 / len(middle) * on_the_wire / (group.rate / group.count))
     times = [float(line.split("time=")[1].split()[0]) for line in ping.communicate()[0].splitlines() if "time=" in line]
     return {"least": min(rates), "most": max(rates), "sum": sum(rates) / group.count,
             "p99": bandwidth.percentile(times, 0.99)}
@@ -133,18 +134,17 @@ def half_leaves(group, seconds, arguments):
 
 def measure(settings, log):
     number, rows = 200, []
-    kinds = {"cubic": (), "UDP": ("--udp",)}
     for rate in settings.rates:
         for count in settings.members:
             for peer in ("htb", "podlane") if settings.podlane else ("htb",):
                 number += 1
                 report.progress(f"setting up {count} pods, {peer}")
                 group = Group(peer, number, count, rate, settings)
-                for kind, arguments in kinds.items():
+                # UDP of half of the pods is the rate twice.
+                for kind, arguments in {"cubic": (), "UDP": ("--udp", 4 * rate // count)}.items():
                     report.progress(f"{count} pods, {kind}, {peer}")
-                    wanted = (*arguments, 2 * rate // count * 2) if arguments else ()
-                    one = all_busy(group, settings.limit_seconds, wanted)
-                    one |= half_leaves(group, settings.limit_seconds, wanted)
+                    one = all_busy(group, settings.limit_seconds, arguments)
+                    one |= half_leaves(group, settings.limit_seconds, arguments)
                     log.write(part="shares", rate=rate, pods=count, kind=kind, peer=peer, **one)
                     rows.append([f"{rate / bandwidth.MBIT:g}", count, kind, peer, f"{one['least']:.1%}",
                                  f"{one['most']:.1%}", f"{one['sum']:.1%}", report.cell(one["p99"], "{:.2f}"),

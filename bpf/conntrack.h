@@ -18,13 +18,16 @@ const volatile __u32 slow_mark_mask = 0;
 #define CT_SEEN_REPLY (1 << 1)
 #define CT_ASSURED (1 << 2)
 #define CT_CONFIRMED (1 << 3)
+#define CT_NAT (3 << 4) /* source, destination */
 #define CT_SEQ_ADJUST (1 << 6)
 #define CT_DYING (1 << 9)
 #define CT_TEMPLATE (1 << 11)
 #define CT_NAT_CLASH (1 << 12)
 #define CT_HELPER (1 << 13)
 #define CT_TCP_SYN_SENT 1
+#define CT_TCP_SYN_RECV 2
 #define CT_TCP_ESTABLISHED 3
+#define CT_TCP_TIME_WAIT 7
 #define CT_UDP_REPLIED 1
 #define XFRM_POLICIES 3         /* in, out, forward */
 #define XFRM_USERPOLICY_BLOCK 1 /* Linux 5.15 */

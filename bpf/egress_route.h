@@ -2,6 +2,7 @@
 /* Sends by the network's egress route: its own uplink, to a neighbour on that link or to the network's gateway. */
 #pragma once
 
+#include "bpf/carrier.h"
 #include "bpf/fib.h"
 #include "bpf/path_cache.h"
 #include "bpf/rewrite.h"
@@ -40,8 +41,8 @@ static __always_inline bool is_local_to_node(struct packet *p)
 }
 
 /*
- * Only flows that came through the host stack have a choice of paths. The first fragment of a packet must not use it:
- * the others do not name their flow, and all have to take one path.
+ * Only flows that came through the host stack have a choice of paths, and conntrack knows which did. The first fragment
+ * of a packet must not use it: the others do not name their flow, and all have to take one path.
  */
 static __always_inline int find_egress_path(struct packet *p)
 {
@@ -50,8 +51,15 @@ static __always_inline int find_egress_path(struct packet *p)
 	if (!p->has_flow || p->detour == REASON_HOST_FRAGMENT)
 		return is_local_to_node(p) ? REASON_HOST_NOT_LOCAL : 0;
 	known = map_find(&paths_v1, &p->flow);
-	if (known)
-		return known->via == PATH_HOST ? REASON_HOST_PATH : 0;
+	if (known && is_carried_by_uplink(p, known)) {
+		keep_path(p, known);
+		return 0;
+	}
+	if (is_carried_by_host(p, known)) {
+		if (known && known->via != PATH_HOST)
+			cache_path(&p->flow, PATH_HOST, 0);
+		return REASON_HOST_PATH;
+	}
 	if (is_local_to_node(p))
 		return REASON_HOST_NOT_LOCAL;
 	p->is_new_flow = !p->is_icmp_error;

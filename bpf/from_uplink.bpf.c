@@ -3,6 +3,7 @@
 #define BPF_NO_PRESERVE_ACCESS_INDEX /* see to_uplink.bpf.c */
 #define PARSED_FROM TO_POD
 
+#include "bpf/carrier.h"
 #include "bpf/fib.h"
 #include "bpf/finish.h"
 #include "bpf/flow_cache.h"
@@ -30,6 +31,14 @@ static __always_inline int find_local_receiver(struct packet *p)
 	return check_receiver(p, INTERFACE_FAST_UPLINK | INTERFACE_WAY);
 }
 
+/* Only what the host stack translates; of what conntrack cannot tell, what the cache says. */
+static __always_inline bool is_for_host(struct packet *p, const struct flow_path *known)
+{
+	if (knows_carrier(p))
+		return query_carrier(p, TO_POD) == CARRIER_TRANSLATOR;
+	return known && known->via == PATH_HOST;
+}
+
 /*
  * On an egress route the host stack only gets replies to what it sent itself. Fragments use no cached path: only the
  * first names its flow, and all have to take one path.
@@ -41,8 +50,14 @@ static __always_inline int find_egress_route_path(struct packet *p)
 
 	if (is_named)
 		known = map_find(&paths_v1, &p->flow);
-	if (known)
-		return known->via == PATH_HOST ? REASON_HOST_PATH : 0;
+	if (known && known->via != PATH_HOST) {
+		keep_path(p, known);
+		if (known->uplink != p->skb->ifindex && !tracing)
+			known->uplink = p->skb->ifindex;
+		return 0;
+	}
+	if (is_named && is_for_host(p, known))
+		return REASON_HOST_PATH;
 	if (is_refused_source(p, false))
 		return REASON_HOST_SOURCE_LOCAL;
 	if (is_named && !p->is_icmp_error)

@@ -24,8 +24,9 @@ enum path_via {
 	PATH_UPLINK = 3, /* by the uplink, on the fast path; without one as the kernel's routes say */
 };
 
+/* PATH_UPLINK without an uplink: since then the host stack has delivered a SYN of the flow. */
 struct flow_path {
-	__u64 since_ns; /* CLOCK_MONOTONIC, when this way was chosen */
+	__u64 since_ns; /* CLOCK_MONOTONIC, when this path was chosen; by an uplink but of TCP: when it was last used */
 	__u32 via;      /* enum path_via */
 	__u32 uplink;   /* ifindex of the uplink, 0 where there is none */
 };

@@ -242,6 +242,91 @@ TEST_P(Lan, ChainedItIsTheSame) {
     }
 }
 
+// On another uplink, in the name of the LAN's host: what nobody answered for does not pull flows from their path.
+TEST_P(Lan, AnotherUplinkDoesNotSpeakForTheLan) {
+    for (const char *where : {"all", "up0"})
+        node().run("sysctl -qw net.ipv4.conf." + std::string(where) + ".rp_filter=0");
+    const EchoServer server(host_->ns(), GetParam(), kPort);
+    const Wire wire(lab_.provider(0).ns(), "eth0");
+    const Mac gateway = Wire(node().ns(), "up0").mac();
+    std::uint16_t port = 30000;
+    const auto speak = [&](const Container &pod, Transport transport, bool forged_before) {
+        const std::uint32_t veth = SourceLab::host_veth(pod, "net1");
+        const auto forge = [&] {
+            const std::uint64_t before = lab_.count(veth, REASON_RECEIVED_HOST);
+            const Ends forged{host_addr(), addr(pod), kPort, port};
+            wire.send(frame(gateway, wire.mac(), udp(forged)));
+            for (const int flags : std::initializer_list<int>{tcp_syn, tcp_syn | tcp_ack, tcp_ack})
+                wire.send(frame(gateway, wire.mac(), tcp(forged, static_cast<std::uint8_t>(flags))));
+            EXPECT_TRUE(wait_until([&] { return lab_.count(veth, REASON_RECEIVED_HOST) >= before + 4; }))
+                << "the forged packets do not arrive";
+        };
+        ++port;
+        if (forged_before)
+            forge();
+        const Fd socket = open_socket(pod.ns(), transport, GetParam(), {addr(pod), port});
+        ASSERT_EQ(connect_to(socket, {host_addr(), kPort}), 0);
+        for (int i = 0; i < 3; ++i) {
+            ASSERT_EQ(send_text(socket, "hello"), 0);
+            // With UDP what was forged arrives as well, as it does without Podlane.
+            std::string text;
+            EXPECT_TRUE(wait_until([&] { return (text = receive(socket).text) == "hello" || text.empty(); }));
+            EXPECT_EQ(text, "hello");
+            forge();
+        }
+    };
+    for (const char *first_packet : {"host", "direct"}) {
+        const auto pod = add_pod({{"firstPacket", first_packet}});
+        for (const Transport transport : {Transport::tcp, Transport::udp})
+            for (const bool forged_before : {false, true}) {
+                SCOPED_TRACE(std::string(first_packet) + (transport == Transport::tcp ? ", TCP" : ", UDP") +
+                             (forged_before ? ", forged before" : ""));
+                speak(*pod, transport, forged_before);
+            }
+    }
+}
+
+// What the host stack has delivered, translated or not, is answered through it: conntrack knows it, so that an entry
+// that others have evicted from the path cache meanwhile costs nothing.
+TEST_P(Lan, AnEvictedPathCostsNothing) {
+    const auto pod = add_pod({{"firstPacket", "host"}});
+    const Endpoint own{addr(*pod), kPort};
+    const std::string address = to_string(own.addr);
+    const std::string node_addr = SourceLab::on_link(0, 2, GetParam());
+    (void)lab_.provider(0).run("ip route add " + address + " via " + node_addr);
+    node().run(std::string(GetParam() ? "ip" : "ip -6") + " rule add pref 1001 from " + address + " lookup 100");
+    for (const char *protocol : {"tcp", "udp"})
+        node().run(std::string(GetParam() ? "iptables" : "ip6tables") + " -w -t nat -A PREROUTING -i up0 -p " +
+                   protocol + " --dport 8080 -j DNAT --to-destination " + (GetParam() ? address : "[" + address + "]") +
+                   ":" + std::to_string(kPort));
+    const Paths paths = require(open_paths(node().bpffs(), Access::read_write));
+    const std::uint32_t veth = SourceLab::host_veth(*pod, "net1");
+    const Fd datagrams = open_socket(pod->ns(), Transport::udp, GetParam(), own);
+    const Fd listener = open_socket(pod->ns(), Transport::tcp, GetParam(), own);
+    ASSERT_EQ(listen(listener.get(), 8), 0);
+    std::uint16_t port = 30000;
+    for (const Endpoint &to : {Endpoint{ip(node_addr), 8080}, own})
+        for (const Transport transport : {Transport::tcp, Transport::udp}) {
+            SCOPED_TRACE(to_string(to.addr) + (transport == Transport::tcp ? ", TCP" : ", UDP"));
+            const Endpoint caller{ip(SourceLab::client_addr(0, GetParam())), ++port};
+            const Fd client = test::connected(lab_.client(0).ns(), transport, to, caller);
+            const Fd accepted(transport == Transport::tcp ? accept(listener.get(), nullptr, nullptr) : -1);
+            const Fd &server = transport == Transport::tcp ? accepted : datagrams;
+            ASSERT_EQ(send_text(client, "question"), 0);
+            sockaddr_storage from{};
+            socklen_t size = sizeof from;
+            auto *const asking = transport == Transport::tcp ? nullptr : reinterpret_cast<sockaddr *>(&from);
+            std::array<char, 64> text{};
+            ASSERT_TRUE(wait_until(
+                [&] { return recvfrom(server.get(), text.data(), text.size(), MSG_DONTWAIT, asking, &size) > 0; }));
+            for (const path_key &key : require(paths.keys()))
+                (void)require(paths.remove(key));
+            ASSERT_EQ(sendto(server.get(), "answer", 6, 0, asking, asking ? size : 0), 6);
+            EXPECT_EQ(receive(client).text, "answer");
+        }
+    EXPECT_EQ(lab_.count(veth, REASON_SENT_WAY), 0U);
+}
+
 // The test's own foundation: what comes from behind the router is answered by eth0, and lost.
 TEST_P(Lan, WithoutSourceRoutingAnswersAreLost) {
     const auto pod = add_pod({{"sourceRouting", false}});

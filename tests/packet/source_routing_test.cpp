@@ -319,12 +319,22 @@ TEST_F(Source, AnUplinkOfAnotherNetworkIsNotUsed) {
             from_second()});
 }
 
+// Of TCP and UDP conntrack says whether the host stack translates them.
 TEST_F(Source, RepliesToTheHostStackTakeTheSlowPath) {
-    const path_key flow{
-        second_.ifindex, ip("192.168.133.20"), ip("192.168.133.9"), htons(53), htons(40000), IPPROTO_UDP, {}};
-    require(node().paths().update(flow, {0, PATH_HOST, 0}));
-    expect({"reply", Ethernet{kUplinkMac, kNeighbourMac} / Ipv4{ip("192.168.133.9"), ip("192.168.133.20")} / Udp{},
-            REASON_HOST_PATH, in()});
+    const auto arriving = Ethernet{kUplinkMac, kNeighbourMac} / Ipv4{ip("192.168.133.9"), ip("192.168.133.20")};
+    for (const auto &[protocol, local, peer, frame, why] :
+         {std::tuple{IPPROTO_UDP, 53, 40000, arriving / Udp{}, REASON_UPLINK_DELIVERED},
+          std::tuple{IPPROTO_ICMP, 7, 7, arriving / Icmp{.type = 0}, REASON_HOST_PATH}}) {
+        const path_key flow{second_.ifindex,
+                            ip("192.168.133.20"),
+                            ip("192.168.133.9"),
+                            htons(static_cast<std::uint16_t>(local)),
+                            htons(static_cast<std::uint16_t>(peer)),
+                            static_cast<std::uint8_t>(protocol),
+                            {}};
+        require(node().paths().update(flow, {0, PATH_HOST, 0}));
+        expect({"reply", frame, why, in()});
+    }
 }
 
 // Sources that the host stack would not accept on an egress route's uplink either. An error caches no path.

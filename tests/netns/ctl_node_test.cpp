@@ -158,8 +158,11 @@ TEST_F(NodeTest, InstallTakesTheRangesOfTheNodeObject) {
              {{{"podCIDRs", {"198.18.4.0/24", "198.18.5.0/24"}}}, "spec.podCIDRs[1] is a second range"},
              {{{"podCIDRs", "198.18.4.0/24"}}, "spec.podCIDRs"},
              {{{"podCIDRs", {7}}}, "spec.podCIDRs[0]"},
-             {{{"podCIDR", "224.0.0.0/8"}}, "spec.podCIDR"}})
+             {{{"podCIDR", "224.0.0.0/8"}}, "spec.podCIDR"},
+             {{{"podCIDR", "169.254.0.0/16"}}, "spec.podCIDR"}})
         EXPECT_THAT(from(spec), complains(1, {says, "hint: "})) << spec;
+    // What it quotes does not reach the terminal as it is.
+    EXPECT_THAT(from({{"podCIDR", "\x1b]0;title\a\r\xc2\x9b"}}), complains(1, {"spec.podCIDR is \"?]0;title????\""}));
     std::ofstream(file) << "{\"kind\": \"List\"}";
     EXPECT_THAT(install("--from-node " + file), complains(1, {"is a \"List\", expected a Node", "kubectl get node"}));
     EXPECT_THAT(install("--from-node " + file + " --subnets 198.18.1.0/24"), complains(2, {"--from-node"}));

@@ -2,6 +2,7 @@
 #include "maps/abi/names.h"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "maps/clock.hpp"
+#include "maps/printable.hpp"
 
 #include <bpf/libbpf.h>
 #include <unistd.h>
@@ -31,9 +32,11 @@ std::string hint_of(const Error &error) {
 }
 
 int complain(const Error &error, const World &world) {
-    std::string text = output::toned("podlanectl: ", output::Tone::bad, world.err_style) + error.message + "\n";
+    // It may quote foreign text: an object of Kubernetes, a file.
+    std::string text =
+        output::toned("podlanectl: ", output::Tone::bad, world.err_style) + printable(error.message) + "\n";
     if (const std::string hint = hint_of(error); !hint.empty())
-        text += "hint: " + hint + "\n";
+        text += "hint: " + printable(hint) + "\n";
     std::fwrite(text.data(), 1, text.size(), world.err);
     return error.code == ErrorCode::invalid_environment ? 2 : 1;
 }

@@ -32,7 +32,8 @@ bool is_pod_range(const Prefix &prefix) {
     constexpr std::uint8_t kWidest = 4;
     const bool ipv4 = is_ipv4(addr);
     const std::uint32_t first = ntohl(ipv4 ? addr.word[3] : addr.word[0]) >> 24U;
-    const bool is_special = ipv4 ? first == 0 || first == 127 || first >= 224 : first >= 0xfe || first == 0;
+    const bool is_special =
+        is_link_local(addr) || (ipv4 ? first == 0 || first == 127 || first >= 224 : first >= 0xfe || first == 0);
     return !is_special && prefix.length >= kWidest && !is_host_prefix(prefix) && prefix == masked(prefix);
 }
 

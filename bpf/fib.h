@@ -80,8 +80,23 @@ static __always_inline void swap_ends(struct ip_ends *ip)
 }
 
 /*
+ * A strict reverse path filter, which only IPv4 has, drops what comes in by an interface that none of the source's
+ * routes leaves by. Of several equal-cost routes the answer names one.
+ */
+static __always_inline bool is_routed_by(struct packet *p, struct bpf_fib_lookup *fib, __u32 uplink)
+{
+	long answer;
+
+	if (p->protocol != ETH_P_IP || fib->ifindex == uplink)
+		return true;
+	answer = query_routes(p, fib, uplink, 0);
+	return (answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) && fib->ifindex == uplink;
+}
+
+/*
  * Whether the host stack would refuse the source of what came in by an uplink: the node's own address, a pod's of
- * another network, or one whose route discards packets. A source without a route is refused if packets `need_route`.
+ * another network, or one whose route discards packets. A source without a route, or with none by this uplink, is
+ * refused if packets `need_route`.
  */
 static __always_inline bool is_refused_source(struct packet *p, bool need_route)
 {
@@ -104,7 +119,7 @@ static __always_inline bool is_refused_source(struct packet *p, bool need_route)
 		break;
 	case BPF_FIB_LKUP_RET_SUCCESS:
 	case BPF_FIB_LKUP_RET_NO_NEIGH:
-		refused = map_find(&interfaces_v1, &ifindex);
+		refused = map_find(&interfaces_v1, &ifindex) || (need_route && !is_routed_by(p, &fib, p->skb->ifindex));
 		break;
 	default:
 		refused = false;

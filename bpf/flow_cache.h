@@ -137,20 +137,36 @@ __attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 how, __u32 upl
 	return result;
 }
 
-/* Whether the pod has sent packets of this flow, whose key is in the scratch area, on the fast path: they are cached.
+/* Above the flags of an untracked flow: ifindex of the uplink by which its replies have come, 0: none yet. */
+#define FLOW_UPLINK_SHIFT 8
+
+enum reply {
+	REPLY_NONE = 0,
+	REPLY_UNCHECKED, /* nothing has shown yet that the source is reached by this uplink */
+	REPLY_CHECKED,
+};
+
+/*
+ * Whether the pod has sent packets of this flow, whose key is in the scratch area, on the fast path: they are cached.
+ * `is_checked` notes that replies may come by this uplink, until conntrack is queried again.
  */
-__attribute__((noinline)) int is_reply(struct __sk_buff *skb)
+__attribute__((noinline)) int find_reply(struct __sk_buff *skb, __u32 is_checked)
 {
+	const __u32 by_uplink = FLOW_UNTRACKED | skb->ifindex << FLOW_UPLINK_SHIFT;
 	__u32 only = 0;
 	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
 	struct flow *sent;
 
-	if (!skb || !work)
-		return 0;
+	if (!work)
+		return REPLY_NONE;
 	reverse_key(&work->key, &work->other);
 	sent = map_find(&flows_v1, &work->other);
-	return sent && sent->check == flow_check(&work->other) && sent->flags & FLOW_UNTRACKED &&
-	       bpf_ktime_get_ns() - sent->confirmed_ns < confirm_ns;
+	if (!sent || sent->check != flow_check(&work->other) || !(sent->flags & FLOW_UNTRACKED) ||
+	    bpf_ktime_get_ns() - sent->confirmed_ns >= confirm_ns)
+		return REPLY_NONE;
+	if (is_checked && !tracing)
+		sent->flags = by_uplink;
+	return sent->flags == by_uplink ? REPLY_CHECKED : REPLY_UNCHECKED;
 }
 
 static __always_inline void forget_key(void)

@@ -68,13 +68,21 @@ static __always_inline int find_egress_route_path(struct packet *p)
 /* From pods of other nodes: not of a connection that the host stack knows. Nothing is cached. */
 static __always_inline int find_direct_path(struct packet *p)
 {
+	int reply;
+
 	if (!may_be_direct(p->receiver, p->ip.protocol) || !can_be_queried(p) || !in_cluster(p, &p->ip.source))
 		return REASON_HOST_UNCONFIRMED;
-	if (is_reply(p->skb))
+	reply = find_reply(p->skb, false);
+	if (reply == REPLY_CHECKED)
 		return 0;
-	if (!(follow(p->skb, p->tcp_flags | MAY_BE_UNTRACKED | READ_ONLY, p->skb->ifindex) & FOLLOW_UNTRACKED))
+	if (reply == REPLY_NONE &&
+	    !(follow(p->skb, p->tcp_flags | MAY_BE_UNTRACKED | READ_ONLY, p->skb->ifindex) & FOLLOW_UNTRACKED))
 		return REASON_HOST_UNCONFIRMED;
-	return is_refused_source(p, true) ? REASON_HOST_SOURCE_LOCAL : 0;
+	if (is_refused_source(p, true))
+		return REASON_HOST_SOURCE_LOCAL;
+	if (reply == REPLY_UNCHECKED)
+		find_reply(p->skb, true);
+	return 0;
 }
 
 static __always_inline int find_path_in(struct packet *p)

@@ -25,6 +25,7 @@ class AttackFlow : public ServiceTest {
     [[nodiscard]] std::uint64_t fast() const { return lab_->count(client_, REASON_SENT_DIRECT); }
     void forge_replies_of_the_service();
     void knock_at_a_closed_forward_chain();
+    void speak_for_a_peer_on_another_uplink(const Json &keys);
     void expect_fast(const Fd &socket) const {
         EXPECT_TRUE(wait_until([&] {
             const std::uint64_t before = fast();
@@ -178,9 +179,8 @@ TEST_P(AttackFlow, WhatForwardDropsInOneDirectionStaysDropped) {
     EXPECT_EQ(fast() + lab_->count(client_, REASON_SENT_UPLINK), 0U);
 }
 
-// A peer of a followed connection, spoken for on another uplink, where a strict reverse path filter drops it; and the
-// node itself, on any.
-TEST_P(AttackFlow, AnotherUplinkDoesNotSpeakForThePeer) {
+// A peer, spoken for on another uplink, where a strict reverse path filter drops it; and the node itself, on any.
+void AttackFlow::speak_for_a_peer_on_another_uplink(const Json &keys) {
     if (!ipv4())
         GTEST_SKIP() << "the kernel has no reverse path filter for IPv6";
     const auto far = lab_->node().container("far");
@@ -190,7 +190,7 @@ TEST_P(AttackFlow, AnotherUplinkDoesNotSpeakForThePeer) {
         lab_->node().run(command);
     (void)must_run(far->ns(), words("ip link set eth0 up"));
     (void)must_run(lab_->outside(), words("ip route add " + pod_range() + " via " + to_string(node_addr())));
-    const Pod victim = add_pod({{"uplinks", {"up*"}}, {"firstPacket", "host"}});
+    const Pod victim = add_pod(keys);
     const EchoServer outside(lab_->outside(), ipv4(), kPort);
     const EchoServer on_node(lab_->node().ns(), ipv4(), kPort);
     const Wire wire(far->ns(), "eth0");
@@ -200,7 +200,7 @@ TEST_P(AttackFlow, AnotherUplinkDoesNotSpeakForThePeer) {
          {std::tuple{outside_addr(), &wire, far_gateway}, std::tuple{node_addr(), &near, uplink_mac()}}) {
         const Fd socket = test::connected(victim.ns(), Transport::udp, {peer, kPort}, {{}, 7000});
         for (int i = 0; i < 50; ++i) {
-            EXPECT_TRUE(answered(socket));
+            ASSERT_TRUE(answered(socket));
             std::this_thread::sleep_for(std::chrono::milliseconds(50));
         }
         const Bytes forged = frame(gateway, from->mac(), udp({peer, addr(victim), kPort, 7000}, 24));
@@ -211,6 +211,20 @@ TEST_P(AttackFlow, AnotherUplinkDoesNotSpeakForThePeer) {
         EXPECT_TRUE(answered(socket));
     }
     EXPECT_GT(lab_->count(victim, REASON_SENT_UPLINK), 0U) << "the connection to the outside is followed";
+}
+
+TEST_P(AttackFlow, AnotherUplinkDoesNotSpeakForThePeer) {
+    speak_for_a_peer_on_another_uplink({{"uplinks", {"up*"}}, {"firstPacket", "host"}});
+}
+
+// The peer is a pod of another node.
+TEST_P(AttackDirect, AnotherUplinkDoesNotSpeakForThePeer) {
+    if (!ipv4())
+        GTEST_SKIP() << "the kernel has no reverse path filter for IPv6";
+    ASSERT_TRUE(ping(lab_->node().ns(), outside_addr())) << "its MAC is known";
+    lab_->node().run("ip route replace default via 203.0.113.99");
+    speak_for_a_peer_on_another_uplink(
+        {{"uplinks", {"up*"}}, {"firstPacket", "direct"}, {"clusterCIDRs", {to_string(outside_addr()) + "/32"}}});
 }
 
 // A datagram to each of many ports, as fast as a process without capabilities can.

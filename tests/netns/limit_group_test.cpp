@@ -28,6 +28,8 @@ class Flood {
           }) {}
     Flood(const Flood &) = delete;
     Flood &operator=(const Flood &) = delete;
+    Flood(Flood &&) = delete;
+    Flood &operator=(Flood &&) = delete;
     ~Flood() {
         done_ = true;
         thread_.join();
@@ -48,12 +50,14 @@ class LimitGroup : public LimitTest {
     // Bits per second that each has sent for a while.
     std::vector<double> rates(const std::vector<const Pod *> &pods, std::chrono::milliseconds time) {
         std::vector<std::uint64_t> before;
+        before.reserve(pods.size());
         for (const Pod *pod : pods)
             before.push_back(sent(*pod));
         const auto since = std::chrono::steady_clock::now();
         std::this_thread::sleep_for(time);
         const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
         std::vector<double> found;
+        found.reserve(pods.size());
         for (std::size_t i = 0; i < pods.size(); ++i)
             found.push_back(static_cast<double>(sent(*pods[i]) - before[i]) * 8 / seconds);
         return found;

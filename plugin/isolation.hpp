@@ -10,8 +10,8 @@
 
 namespace podlane {
 
-// Connections of the addresses' earlier owners: what belongs to them would pass as answers to the new one. Nothing for an
-// endpoint that is not isolated.
+// Connections of the addresses' earlier owners: what belongs to them would pass as answers to the new one. Nothing for
+// an endpoint that is not isolated.
 Result<void> forget_connections_of(const endpoint &record);
 // Before the host-side veth's entry says that the endpoint is isolated; and of an endpoint that packets reach: what is
 // missing or another one. Flows cached before it do not count any more.

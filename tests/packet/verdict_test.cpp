@@ -311,6 +311,9 @@ TEST_F(Verdict, EveryReasonHasAPacket) {
     node().put(node().pod);
     node().confirm(from_pod() / to_peer4() / Tcp{});
     collect(from_pod() / to_peer4() / Tcp{});
+    node().peer.flags |= INTERFACE_ISOLATED_GROUP; // and its groups are lost
+    node().put(node().peer);
+    collect(from_pod() / to_peer4() / Tcp{.source = 40001, .flags = 2});
     for (const reason why : kUplinkReasons) // those of uplink_test and source_test
         produced.insert(why);
     for (const reason why : kLimitReasons) // those of limit_test

@@ -139,10 +139,11 @@ Result<int> change_groups(const Call &call, World &world, bool add) {
                            "as in \"podlanectl group add tenant-a --pod web-0\"");
     if (!cni::is_group_name(call.argument))
         return usage_error("\"" + call.argument + "\" is no name of a group", "see `podlanectl group list`");
+    const auto entries = TRY(selected_endpoints(selection, world));
     const Lock lock = TRY(Lock::exclusive(world.bpffs));
     const Tables tables = TRY(Tables::open(world.bpffs));
     const AttachmentRecords records(call.value(Opt::state_dir).value_or(kStateDirectory), world.bpffs);
-    for (const EndpointEntry &entry : TRY(selected_endpoints(selection, world))) {
+    for (const EndpointEntry &entry : entries) {
         std::vector<std::string> groups = lines_in(TRY(recorded(records, entry)).groups);
         const auto found = std::ranges::find(groups, call.argument);
         if (!add && found != groups.end())

@@ -142,7 +142,7 @@ constexpr std::string_view kGetDetail =
     "to\n"
     "identify the entry may be left out:\n"
     "  endpoints      POD [IFNAME]\n"
-    "  interfaces     INTERFACE (also bandwidths, counters, uplinks)\n"
+    "  interfaces     INTERFACE (also bandwidths, counters, isolation, uplinks)\n"
     "  addresses      [NETWORK] ADDRESS\n"
     "  networks       NETWORK\n"
     "  paths          [INTERFACE] [PROTOCOL] LOCAL PEER\n"
@@ -154,6 +154,7 @@ constexpr std::string_view kGetDetail =
     "  limit_groups   GROUP [NETWORK]\n"
     "  exempt         [INTERFACE] [DIRECTION] PREFIX\n"
     "  senders        [NETNS] ADDRESS\n"
+    "  group_cidrs    [INTERFACE] PREFIX\n"
     "  history        NUMBER\n"
     "INTERFACE is an interface's number or anything else that names an endpoint. For PREFIX, an address selects the\n"
     "longest prefix that contains it. The exit code is 1 if there is no such entry.";

@@ -240,6 +240,16 @@ Result<void> complete_plan(const cni::Request &request, const net::Namespace &po
     return start_limiter(request.config, plan, rollback);
 }
 
+// An isolated endpoint is reached by nobody when its entries go.
+void close_before_undoing(const endpoint &record, net::Netlink &host, Rollback &rollback) {
+    if ((record.flags & (INTERFACE_ISOLATED_GROUP | INTERFACE_ISOLATED_NETWORK)) == 0)
+        return;
+    rollback.add(
+        "closing " + std::string(field_text(record.host_ifname)), [&host, ifindex = record.ifindex]() -> Result<void> {
+            return TRY(net::find_link(host, ifindex)) ? net::set_link(host, ifindex, {.up = false}) : Result<void>{};
+        });
+}
+
 // The container's interface of our own making. What it does is undone by `rollback` when it fails.
 Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
                                            Sockets &sockets, const Tables &tables,
@@ -262,8 +272,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     TRY(log_plan(request, plan, record, sources));
     TRY(update_record(request, record, mode == ENDPOINT_MAIN ? &lease : nullptr, plan.uplink));
     TRY(put_endpoint(tables, request, record, rollback));
-    rollback.add("closing " + plan.host_ifname, // before its entries go, which may isolate it
-                 [&sockets, ifindex = plan.ifindex] { return net::set_link(sockets.host, ifindex, {.up = false}); });
+    close_before_undoing(record, sockets.host, rollback);
     TRY(forget_connections_of(record));
     TRY(attach_programs(request.config.bpffs, plan.ifindex, plan.hook_kind));
     TRY(configure_pod(pod, pair, plan, request.ifname));

@@ -27,10 +27,11 @@ namespace {
 
 constexpr char kHelp[] = R"(bench_packet: nanoseconds per packet in the programs, one JSON object a line
 
-usage: bench_packet [--endpoints N[,N...]] [--rounds N]
+usage: bench_packet [--endpoints N[,N...]] [--rounds N] [--isolated 1]
 
   --endpoints N,...  how many endpoints the maps hold (10,10000)
   --rounds N         runs of each kind of packet (2000)
+  --isolated 1       all endpoints are isolated, and in one group (0)
 
 "hot" is the same packet 250 times in a row, "spread" each packet to another endpoint and alone: caches are
 cold, and the test run's own 50 ns or more are in it. Both are medians. Namespaces and pins end with the process.
@@ -86,29 +87,35 @@ struct Node {
     Interfaces interfaces;
     Addresses addresses;
     Counters counters;
+    Isolations isolations;
+    std::uint32_t more_flags; // enum interface_flags
 
-    static Result<Node> open() {
+    static Result<Node> open(bool isolated) {
         // Without a mark a packet can be handed over to another interface again and again.
         TRY(ensure_loaded(kRoot, LoadSettings{.endpoints = 16384, .paths = 131072, .mark = 0}));
         return Node{TRY(open_interfaces(kRoot, Access::read_write)), TRY(open_addresses(kRoot, Access::read_write)),
-                    TRY(Counters::open(kRoot, Access::read_write))};
+                    TRY(Counters::open(kRoot, Access::read_write)), TRY(open_isolations(kRoot, Access::read_write)),
+                    isolated ? std::uint32_t{INTERFACE_ISOLATED_GROUP} : 0U};
     }
 
     [[nodiscard]] Result<void> put_endpoint(std::uint32_t ifindex, std::uint32_t index, const Mac &mac) const {
         constexpr std::uint32_t kFlags =
             INTERFACE_FAST_LOCAL | INTERFACE_FIRST_DIRECT | INTERFACE_ANTI_SPOOF | INTERFACE_GATEWAY;
         interface own {};
-        own.flags = kFlags;
+        own.flags = kFlags | more_flags;
         own.ipv4 = pod_address(4, index);
         own.ipv6 = pod_address(6, index);
         std::copy(mac.begin(), mac.end(), own.pod_mac);
         address owned{};
         owned.ifindex = ifindex;
-        owned.flags = kFlags;
+        owned.flags = kFlags | more_flags;
         owned.mtu = 1500;
         std::copy(kReceiverMac.begin(), kReceiverMac.end(), owned.pod_mac);
         std::copy(kSenderMac.begin(), kSenderMac.end(), owned.host_mac);
         TRY(put_counters(ifindex));
+        if (more_flags != 0)
+            TRY(isolations.update(
+                ifindex, {.since_ns = 0, .flags = ISOLATION_HOST, .reserved = 0, .groups = {7}, .accepted = {7}}));
         TRY(interfaces.update(ifindex, own));
         TRY(addresses.update({0, own.ipv4}, owned));
         return addresses.update({0, own.ipv6}, owned);
@@ -221,11 +228,11 @@ Result<void> measure(const Node &node, const Case &kind, std::uint32_t endpoints
     return {};
 }
 
-Result<void> run(const std::vector<std::uint32_t> &sizes, unsigned rounds) {
+Result<void> run(const std::vector<std::uint32_t> &sizes, unsigned rounds, bool isolated) {
     if (unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         mount("bpf", "/sys/fs/bpf", "bpf", 0, nullptr) != 0)
         return system_error(ErrorCode::io_failure, "entering namespaces with a bpffs of their own", errno);
-    const Node node = TRY(Node::open());
+    const Node node = TRY(Node::open(isolated));
     TRY(node.put_endpoint(kSender, 1, kSenderMac));
     std::uint32_t present = 0;
     for (const std::uint32_t size : sizes) { // ascending: endpoints are only added
@@ -255,16 +262,18 @@ std::vector<std::uint32_t> parse_sizes(const char *text) {
 int main_with_result(int argc, char **argv) {
     std::vector<std::uint32_t> sizes{10, 10'000};
     int rounds = 2000;
+    int isolated = 0;
     const auto code = read_options(argc, argv, kHelp,
                                    {{"endpoints",
                                      [&](const char *value) {
                                          sizes = parse_sizes(value);
                                          return !sizes.empty();
                                      }},
-                                    {"rounds", into(rounds, 1)}});
+                                    {"rounds", into(rounds, 1)},
+                                    {"isolated", into(isolated, 0)}});
     if (code)
         return *code;
-    if (const auto done = run(sizes, static_cast<unsigned>(rounds)); !done) {
+    if (const auto done = run(sizes, static_cast<unsigned>(rounds), isolated != 0); !done) {
         std::fprintf(stderr, "bench_packet: %s\n", done.error().message.c_str());
         return 1;
     }

@@ -141,6 +141,9 @@ static __always_inline int check_arriving(struct packet *p)
 		return 0;
 	if (came_by == p->skb->ifindex || is_on_link_only(p))
 		return 0;
+	/* Fragments that Linux makes of IPv6 packets do not say where they came by. The node's own have a socket. */
+	if (!came_by && p->protocol == ETH_P_IPV6 && p->detour && !p->skb->sk)
+		return is_answer(p, 0, 0) ? 0 : REASON_DROP_ISOLATION;
 	if (came_by)
 		sender = map_find(&interfaces_v1, &came_by);
 	return lets_in(p, came_by, sender) || is_answer(p, came_by, sender) ? 0 : REASON_DROP_ISOLATION;

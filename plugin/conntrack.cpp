@@ -66,14 +66,23 @@ Result<void> let_conntrack_follow(const cni::Config &config) {
     return {};
 }
 
-void track_connections(const cni::Config &config) {
+Result<void> track_connections(const cni::Config &config) {
     if (!follows_conntrack(config))
-        return;
-    if (const auto started = start_if_needed(config); !started)
-        log(cni::Log::Level::warning, "connection tracking cannot be turned on: " + started.error().message +
-                                          "; unless another rule of the node needs it, the network's connections take "
-                                          "the slow path (with \"firstPacket\": \"direct\" those between pods do "
-                                          "without)");
+        return {};
+    const auto started = start_if_needed(config);
+    if (started)
+        return {};
+    if (config.isolation.by != cni::IsolateBy::none) {
+        Error error = started.error();
+        error.message = "connection tracking cannot be turned on: " + error.message;
+        error.hint = "\"isolation\" needs it to tell replies from other packets";
+        return error;
+    }
+    log(cni::Log::Level::warning, "connection tracking cannot be turned on: " + started.error().message +
+                                      "; unless another rule of the node needs it, the network's connections take "
+                                      "the slow path (with \"firstPacket\": \"direct\" those between pods do "
+                                      "without)");
+    return {};
 }
 
 } // namespace podlane

@@ -14,7 +14,8 @@ bool follows_conntrack(const cni::Config &config);
 Result<void> let_conntrack_follow(const cni::Config &config);
 
 // Adds the network's rule that has the kernel track connections, if the network needs it and it is missing. A failure
-// is logged: the network's connections then take the slow path, unless another rule of the node needs conntrack.
-void track_connections(const cni::Config &config);
+// is logged: the network's connections then take the slow path, unless another rule of the node needs conntrack. With
+// "isolation" it is an error.
+Result<void> track_connections(const cni::Config &config);
 
 } // namespace podlane

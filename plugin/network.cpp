@@ -280,7 +280,7 @@ Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan,
         Lock shared = TRY(Lock::shared(root));
         TRY(tables.check_generation(root));
         if (TRY(in_place(root, plan, tables, host))) {
-            track_connections(request.config);
+            TRY(track_connections(request.config));
             rollback.keep(std::move(shared));
             return {};
         }
@@ -292,7 +292,7 @@ Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan,
         TRY(put_in_place(root, plan, tables));
     }
     return Error{ErrorCode::try_again_later,
-                 "network " + request.config.name + ": its uplinks do not stay as they are put",
+                 "network " + request.config.name + ": its uplinks were changed again each time they were set up",
                  "look for another program that changes the TC hooks of the uplinks or the default route"};
 }
 

@@ -5,13 +5,14 @@
 
 namespace podlane {
 
-Result<std::vector<UnusedGroup>> unused_limit_groups(const Tables &tables) {
+Result<std::vector<UnusedGroup>> unused_limit_groups(const Tables &tables, std::optional<std::uint32_t> network) {
     std::vector<UnusedGroup> unused;
     if (!tables.limit_groups.exists() || !tables.limit_states.exists())
         return unused;
-    const auto groups = TRY(tables.limit_groups.entries());
+    auto groups = TRY(tables.limit_groups.entries());
+    std::erase_if(groups, [&](const auto &entry) { return network && entry.second.network != *network; });
     if (groups.empty())
-        return unused;
+        return unused; // without a look at the states of all pods
     std::set<std::uint32_t> used;
     for (const auto &[key, state] : TRY(tables.limit_states.entries()))
         used.insert(state.group);

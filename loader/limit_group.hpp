@@ -5,6 +5,7 @@
 #include "maps/tables.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace podlane {
@@ -12,8 +13,8 @@ namespace podlane {
 struct UnusedGroup {
     std::uint32_t number, network;
 };
-// Those that no pod is in.
-Result<std::vector<UnusedGroup>> unused_limit_groups(const Tables &tables);
+// Those that no pod is in, of one network or of all.
+Result<std::vector<UnusedGroup>> unused_limit_groups(const Tables &tables, std::optional<std::uint32_t> network = {});
 
 // The limits of an endpoint, but with the group's ingress rate if that is higher: what it may borrow at most.
 Result<bandwidth> with_borrowed(const Bandwidths &bandwidths, const LimitStates &states, std::uint32_t ifindex,

@@ -66,7 +66,7 @@ Result<std::vector<std::string>> groups_with_others(const cni::Request &request,
 Result<void> share_groups(const cni::Request &request, const Tables &tables, net::Netlink &pod, Rollback &rollback) {
     const AttachmentRecords records = records_of(request.config);
     for (const AttachmentRecord &other : TRY(others_of(request, pod))) {
-        if (groups_in(other).size() == request.config.groups.size())
+        if (std::ranges::is_permutation(groups_in(other), request.config.groups))
             continue;
         rollback.add("giving its groups to " + other.ifname,
                      [records, &tables, other] { return set_groups_of(records, tables, other, groups_in(other)); });

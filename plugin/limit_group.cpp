@@ -39,15 +39,13 @@ Result<void> put_limit_group(const Tables &tables, const std::optional<LimitGrou
 }
 
 Result<void> drop_unused_limit_groups(const std::string &root, const Tables &tables, std::uint32_t network) {
-    const auto is_of_network = [&](const UnusedGroup &one) { return one.network == network; };
-    if (std::ranges::none_of(TRY(unused_limit_groups(tables)), is_of_network))
+    if (TRY(unused_limit_groups(tables, network)).empty())
         return {};
     // An ADD under way holds the lock shared until its states are there.
     const Lock lock = TRY(Lock::exclusive(root));
     const Tables now = TRY(Tables::open(root, Access::if_present)); // an upgrade may have come first
-    for (const UnusedGroup &one : TRY(unused_limit_groups(now)))
-        if (is_of_network(one))
-            TRY(remove_limit_group(now, one.number));
+    for (const UnusedGroup &one : TRY(unused_limit_groups(now, network)))
+        TRY(remove_limit_group(now, one.number));
     return {};
 }
 

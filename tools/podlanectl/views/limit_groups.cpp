@@ -110,6 +110,7 @@ Result<int> limit_group_set(const Call &call, World &world) {
         !call.has(Opt::egress_burst))
         return usage_error("bandwidth set-group needs to know what",
                            "as in \"podlanectl bandwidth set-group tenant-a --egress 100M\"");
+    TRY(read_groups(call, world)); // says what is missing before the lock does
     {
         const Lock lock = TRY(Lock::exclusive(world.bpffs));
         const Tables tables = TRY(Tables::open(world.bpffs));

@@ -120,6 +120,10 @@ bool contains(const Prefix &prefix, const ip_addr &addr) {
     return is_ipv4(prefix.addr) == is_ipv4(addr) && masked({addr, prefix.length}).addr == masked(prefix).addr;
 }
 
+bool contains(const Prefix &wide, const Prefix &narrow) {
+    return wide.length <= narrow.length && contains(wide, narrow.addr);
+}
+
 Result<Mac> parse_mac(std::string_view text) {
     Mac mac{};
     constexpr std::size_t kTextSize = 17;

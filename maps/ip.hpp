@@ -43,6 +43,7 @@ std::string to_string(const Prefix &prefix);
 [[nodiscard]] std::uint8_t mapped_length(const Prefix &prefix);
 [[nodiscard]] Prefix masked(const Prefix &prefix); // host bits cleared
 [[nodiscard]] bool contains(const Prefix &prefix, const ip_addr &addr);
+[[nodiscard]] bool contains(const Prefix &wide, const Prefix &narrow); // or the same
 
 // "02:00:00:00:00:01", either case.
 Result<Mac> parse_mac(std::string_view text);

@@ -57,7 +57,7 @@ Result<void> put_rules_for_siblings(const std::vector<PeerInterface> &siblings, 
         if ((sibling.second.flags & INTERFACE_POD_RULES) != 0)
             continue;
         TRY(put_rules(pod, sibling.second, {}, rollback));
-        rollback.add("telling " + std::string(field_text(sibling.first.ifname)) + " of its rules",
+        rollback.add("flags of " + std::string(field_text(sibling.first.ifname)),
                      [&tables, key = sibling.first] { return change_flag(tables, key, INTERFACE_POD_RULES, false); });
         TRY(change_flag(tables, sibling.first, INTERFACE_POD_RULES, true));
     }

@@ -94,10 +94,9 @@ bool is_of(const Prefix &prefix, bool ipv4) { return is_ipv4(prefix.addr) == ipv
 std::vector<Prefix> disjoint(const std::vector<Prefix> &prefixes, bool ipv4) {
     std::vector<Prefix> kept;
     for (const Prefix &prefix : prefixes) {
-        const auto holds = [](const Prefix &a, const Prefix &b) { return a.length <= b.length && contains(a, b.addr); };
-        if (!is_of(prefix, ipv4) || std::ranges::any_of(kept, [&](const Prefix &one) { return holds(one, prefix); }))
+        if (!is_of(prefix, ipv4) || std::ranges::any_of(kept, [&](const Prefix &one) { return contains(one, prefix); }))
             continue;
-        std::erase_if(kept, [&](const Prefix &one) { return holds(prefix, one); });
+        std::erase_if(kept, [&](const Prefix &one) { return contains(prefix, one); });
         kept.push_back(masked(prefix));
     }
     return kept;

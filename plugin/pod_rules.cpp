@@ -119,7 +119,7 @@ Result<void> check_pod_rules(net::Netlink &pod, const endpoint &record, const st
         auto main = TRY(main_routes(pod, record.pod_ifindex, is_ipv4(rule.source)));
         add_own_default(record, is_ipv4(rule.source), main);
         for (const net::RouteSpec &wanted : routes_for(known(rule.source, own), main, record.pod_ifindex)) {
-            // multus moves a default route to Podlane's interface by the lease's gateway; both lead to the host end.
+            // multus moves a default route to Podlane's interface by the lease's gateway: both lead to the node.
             const bool is_either = wanted.destination.length == 0 && record.mode != ENDPOINT_AFTER_MAIN;
             const auto same = [&](const net::RouteSpec &one) {
                 return one.destination == wanted.destination &&

@@ -23,7 +23,7 @@ enum operation_verb { OPERATION_ADD, OPERATION_DEL, OPERATION_CHECK, OPERATION_G
 	X(MASQUERADE, "masquerade", "nft or iptables")                                                                 \
 	X(WAIT, "wait", "until the kernel has made the IPv6 addresses usable")                                         \
 	X(SIBLINGS, "siblings", "the container's other interfaces and the way out of the node")                        \
-	X(UNDO, "undo", "taking back what a call had done before it failed")
+	X(UNDO, "undo", "rollback of a failed call")
 
 enum operation_step {
 #define X(name, text, sentence) STEP_##name,

@@ -103,10 +103,7 @@ Result<std::vector<std::string>> list_in(const Node &annotation) {
 }
 
 bool is_within(const Prefix &prefix, const std::vector<Prefix> &bounds) {
-    return bounds.empty() || std::ranges::any_of(bounds, [&](const Prefix &bound) {
-               return is_ipv4(bound.addr) == is_ipv4(prefix.addr) && bound.length <= prefix.length &&
-                      contains(bound, prefix.addr);
-           });
+    return bounds.empty() || std::ranges::any_of(bounds, [&](const Prefix &bound) { return contains(bound, prefix); });
 }
 
 Result<std::vector<Prefix>> prefixes_in(const Node &annotation, const Permission &permission) {

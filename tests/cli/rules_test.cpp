@@ -90,6 +90,8 @@ TEST(RulesOfMasquerading, CoverARangeUnlessTheyGoByAMark) {
     EXPECT_FALSE(covers("-A FLANNEL-POSTRTG -s 198.18.1.0/25 -j MASQUERADE\n"));
     EXPECT_FALSE(covers("-A KUBE-POSTROUTING -j MASQUERADE --random-fully\n"));
     EXPECT_FALSE(covers("-A POSTROUTING -m mark --mark 0x2000/0x2000 -j MASQUERADE\n"));
+    EXPECT_TRUE(covers("table ip nat {\n\tchain KUBE-POSTROUTING {\n\t\tmasquerade fully-random\n\t}\n\tchain f {\n"
+                       "\t\tip saddr != 192.0.2.0/24 masquerade\n"));
     EXPECT_FALSE(covers("table ip kube-proxy {\n\tchain masquerading {\n\t\tmasquerade fully-random\n"));
     EXPECT_FALSE(covers("table ip podlane-pods {\n\tchain nat {\n\t\tip saddr @pods4 masquerade\n"));
 }

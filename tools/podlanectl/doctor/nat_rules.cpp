@@ -31,10 +31,11 @@ void add_keys(const Words &words, std::vector<ip_addr> &addresses) {
 }
 
 bool is_masquerade(const Words &words) {
-    return has(words, "masquerade") || has(words, "MASQUERADE") || has(words, "snat") || has(words, "SNAT");
+    return has(words, "masquerade") || has(words, "MASQUERADE") || has(words, "\"MASQUERADE\"") || has(words, "snat") ||
+           has(words, "SNAT");
 }
 
-// A rule without a source is for every sender.
+// A rule without a source is for every sender, and so is one whose source is no prefix: a set, or all but a prefix.
 bool covers(const Words &words, const Prefix &range) {
     std::string_view source = after(words, "-s");
     if (source.empty())
@@ -42,8 +43,7 @@ bool covers(const Words &words, const Prefix &range) {
     if (source.empty())
         return true;
     const auto prefix = parse_prefix(source);
-    return prefix && is_ipv4(prefix->addr) == is_ipv4(range.addr) && prefix->length <= range.length &&
-           contains(*prefix, range.addr);
+    return !prefix || contains(*prefix, range);
 }
 
 Result<std::vector<ip_addr>> from_nft(const std::vector<std::string> &arguments) {
@@ -86,19 +86,23 @@ Result<std::vector<ip_addr>> cluster_ips() {
 }
 
 bool masquerades_in(std::string_view listing, const Prefix &range) {
-    bool found = false, in_kube_proxy = false;
+    bool found = false, passed_table = false, passed = false;
     each_line(listing, [&](std::string_view line) {
         const Words words = words_of(line);
-        if (words.size() >= 2 && (words[0] == "table" || words[0] == "chain" || words[0] == "-A"))
-            in_kube_proxy = line.find("kube-proxy") != std::string_view::npos || words[1] == "KUBE-POSTROUTING" ||
-                            (in_kube_proxy && words[0] == "chain");
-        found = found || (!in_kube_proxy && is_masquerade(words) && !has(words, "mark") && covers(words, range));
+        if (words.size() >= 3 && words[0] == "table")
+            passed = passed_table = words[2] == "kube-proxy" || words[2].starts_with("podlane-");
+        else if (words.size() >= 2 && (words[0] == "chain" || words[0] == "-A"))
+            passed = passed_table || words[1] == "KUBE-POSTROUTING" || words[1].starts_with("PODLANE-");
+        found = found || (!passed && is_masquerade(words) && !has(words, "mark") && covers(words, range));
     });
     return found;
 }
 
 Result<bool> is_masqueraded_by_others(const Prefix &range) {
-    if (masquerades_in(TRY(output_of(kNft, {"list", "ruleset"})), range))
+    const auto listing = output_of(kNft, {"list", "ruleset"});
+    if (!listing && listing.error().code != ErrorCode::missing)
+        return listing.error();
+    if (listing && masquerades_in(*listing, range))
         return true;
     const auto older = TRY(older_listings("nat"));
     return std::ranges::any_of(older, [&](const OlderListing &one) { return masquerades_in(one.text, range); });

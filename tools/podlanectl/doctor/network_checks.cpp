@@ -12,11 +12,7 @@
 namespace podlane::ctl::doctor {
 namespace {
 
-bool holds(const Prefix &wide, const Prefix &narrow) {
-    return is_ipv4(wide.addr) == is_ipv4(narrow.addr) && wide.length <= narrow.length && contains(wide, narrow.addr);
-}
-
-bool overlap(const Prefix &a, const Prefix &b) { return holds(a, b) || holds(b, a); }
+bool overlap(const Prefix &a, const Prefix &b) { return contains(a, b) || contains(b, a); }
 
 Result<std::vector<net::RouteSpec>> routes_of_node(const NodeView &node) {
     std::vector<net::RouteSpec> all;
@@ -34,11 +30,11 @@ Result<void> look_at_masquerade(const NodeView &node, Findings &findings) {
         const auto routes = TRY(routes_of_node(node));
         for (const Prefix &range : network.ranges) {
             const bool is_known = std::ranges::any_of(routes, [&](const net::RouteSpec &route) {
-                return net::is_of_daemon(route) || (net::is_of_link(route) && holds(route.destination, range));
+                return net::is_of_daemon(route) || (net::is_of_link(route) && contains(route.destination, range));
             });
             if (!is_known && !TRY(is_masqueraded_by_others(range)))
-                report(findings, "nobody masquerades " + to_string(range) + " of network " + network.name +
-                                     ", and this node tells no router of it");
+                report(findings, to_string(range) + " of network " + network.name +
+                                     " is neither masqueraded nor announced to a router");
         }
     }
     return {};
@@ -66,7 +62,7 @@ Result<void> look_at_cluster_routes(const NodeView &node, Findings &findings) {
             continue;
         const auto routes = TRY(routes_of_node(node));
         const auto is_own = [&](const Prefix &prefix) {
-            return std::ranges::any_of(network.ranges, [&](const Prefix &range) { return holds(range, prefix); });
+            return std::ranges::any_of(network.ranges, [&](const Prefix &range) { return contains(range, prefix); });
         };
         for (const Prefix &cluster : network.clusters)
             if (!is_own(cluster) && std::ranges::none_of(routes, [&](const net::RouteSpec &route) {
@@ -119,7 +115,7 @@ constexpr std::array<Check, 5> kChecks = {{
      "have a routing daemon, flannel, a script or the cloud's route table lead each node's range to it; none is needed "
      "on the only node",
      &look_at_cluster_routes},
-    {"loopback", Severity::wrong, "containerd brings up lo with it: without it no pod starts",
+    {"loopback", Severity::notice, "containerd brings up lo with it: without it no pod of containerd's starts",
      "install the CNI plugins of the distribution (containernetworking-plugins) into that directory",
      &look_at_loopback},
     {"range-overlap", Severity::wrong,

@@ -47,6 +47,7 @@ struct Lack {
     std::string_view because;
 };
 constexpr std::array kLacks = {
+    Lack{"bandwidth groups", "selection", "limits that pods share are a network's"},
     Lack{"metrics", "json", "its format is Prometheus's"},
     Lack{"metrics", "watch", "--listen serves it again and again"},
     Lack{"monitor", "watch", "it goes on by itself"},
@@ -185,7 +186,7 @@ TEST_F(TwoPods, EveryMapsEntriesAreSelected) {
         const std::string dump = "map dump " + std::string(map) + " --json";
         EXPECT_FALSE(tells_of_db(ctl(dump + " --pod web-0").out)) << map;
         const bool of_nobody = map == PODLANE_MAP_WATCH || map == PODLANE_MAP_EVENTS || map == PODLANE_MAP_EXEMPT ||
-                               map == PODLANE_MAP_GROUP_CIDRS;
+                               map == PODLANE_MAP_GROUP_CIDRS || map == PODLANE_MAP_LIMIT_GROUPS;
         if (map == PODLANE_MAP_SOURCE_ROUTES || map == PODLANE_MAP_SOURCE_SLOTS || map == PODLANE_MAP_FLOWS ||
             map == PODLANE_MAP_FORWARDED || map == PODLANE_MAP_COUNTERS)
             continue; // perhaps nothing was sent yet, and nothing by an egress route of its own
@@ -225,7 +226,9 @@ TEST_F(TwoPods, EveryFieldIsDocumented) {
                 EXPECT_THAT(fields, HasSubstr("`" + name + "`")) << row;
                 ++seen;
             }
-        EXPECT_TRUE(seen > 0 || command.starts_with("doctor") || command.starts_with("map dump")) << command;
+        EXPECT_TRUE(seen > 0 || command == "bandwidth groups" || command.starts_with("doctor") ||
+                    command.starts_with("map dump"))
+            << command;
     };
     each_reading([&](const ctl::Noun &noun, const ctl::Command &command) {
         if (!command.options.has(ctl::Opt::json) || noun.name == "monitor" || noun.name == "map")

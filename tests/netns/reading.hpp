@@ -18,6 +18,8 @@ inline std::string needed_words(const ctl::Noun &noun, const ctl::Command &comma
         return " web-0";
     if (noun.name == "map" && command.verb == "get")
         return " interfaces web-0";
+    if (command.verb == "set-group")
+        return " tenant-a --egress 10M";
     if (command.argument.name == "GROUP")
         return " tenant-a --pod web-0";
     if (command.argument.name == "MAP")

@@ -48,10 +48,12 @@ class Uplink : public testing::TestWithParam<std::string> {
                 names.push_back(one.name);
         return names;
     }
-    // A new interface of the same name and addresses.
+    // A new interface of the same name and addresses, the MAC among them: the neighbours know it.
     void recreate(const std::string &link) const {
+        const std::string mac = Json::parse(node().run("ip -j link show dev " + link)).at(0).at("address");
         node().run("ip link del " + link);
-        node().run("ip link add " + link + " type veth peer name p1-again netns " + cluster_.wiring().path());
+        node().run("ip link add " + link + " address " + mac + " type veth peer name p1-again netns " +
+                   cluster_.wiring().path());
         node().run("ip addr add " + Cluster::node_addr(1, true) + "/24 dev " + link);
         node().run("ip addr add " + Cluster::node_addr(1, false) + "/64 dev " + link + " nodad");
         node().run("ip link set " + link + " up");

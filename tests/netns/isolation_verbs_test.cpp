@@ -59,7 +59,7 @@ class Scan {
     std::thread thread_;
 };
 
-class IsolatedLife : public CtlTest, public testing::WithParamInterface<bool> {
+class IsolationVerbs : public CtlTest, public testing::WithParamInterface<bool> {
   protected:
     [[nodiscard]] bool ipv4() const { return GetParam(); }
     [[nodiscard]] ip_addr addr(const Pod &pod) const { return pod.addr(ipv4()); }
@@ -81,11 +81,11 @@ class IsolatedLife : public CtlTest, public testing::WithParamInterface<bool> {
         return count;
     }
 };
-INSTANTIATE_TEST_SUITE_P(All, IsolatedLife, testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(All, IsolationVerbs, testing::Bool(),
                          [](const auto &info) { return std::string(info.param ? "V4" : "V6"); });
 
 // Pods come and go at the same addresses under a scan of them all. PODLANE_STARTS says how many do.
-TEST_P(IsolatedLife, NothingForbiddenArrivesFromAddToDel) {
+TEST_P(IsolationVerbs, NothingForbiddenArrivesFromAddToDel) {
     const char *given = std::getenv("PODLANE_STARTS");
     const int starts = given != nullptr ? std::atoi(given) : 12;
     const Pod scanner = make(isolated("hostile"));
@@ -117,7 +117,7 @@ TEST_P(IsolatedLife, NothingForbiddenArrivesFromAddToDel) {
 }
 
 // An earlier owner of the address had a connection with the hostile pod, which goes on as if nothing had happened.
-TEST_P(IsolatedLife, AnEarlierOwnersConnectionIsNotTheNewPods) {
+TEST_P(IsolationVerbs, AnEarlierOwnersConnectionIsNotTheNewPods) {
     const Pod hostile = make();
     const Pod before = make();
     const ip_addr reused = addr(before);
@@ -145,7 +145,7 @@ TEST_P(IsolatedLife, AnEarlierOwnersConnectionIsNotTheNewPods) {
     EXPECT_EQ(datagrams_at(socket), 0U);
 }
 
-TEST_P(IsolatedLife, MembershipChangesWithTheNextPacket) {
+TEST_P(IsolationVerbs, MembershipChangesWithTheNextPacket) {
     const Pod a = make(isolated("tenant-a"), named("shop", "a"));
     const Pod b = make(isolated("tenant-b"), named("shop", "b"));
     const EchoServer server(a.ns(), ipv4(), kPort);
@@ -172,7 +172,7 @@ TEST_P(IsolatedLife, MembershipChangesWithTheNextPacket) {
 }
 
 // A further network's ADD makes all interfaces of the container members of its groups.
-TEST_P(IsolatedLife, AFurtherNetworkGivesItsGroups) {
+TEST_P(IsolationVerbs, AFurtherNetworkGivesItsGroups) {
     const Pod a = make(isolated("tenant-a"));
     const Pod b = make(isolated("tenant-b"));
     const EchoServer server(a.ns(), ipv4(), kPort);
@@ -187,7 +187,7 @@ TEST_P(IsolatedLife, AFurtherNetworkGivesItsGroups) {
 }
 
 // The entries are lost: nothing is let in, doctor says so and repairs it.
-TEST_P(IsolatedLife, LostEntriesLetNobodyInUntilTheyAreRepaired) {
+TEST_P(IsolationVerbs, LostEntriesLetNobodyInUntilTheyAreRepaired) {
     const Pod a = make(isolated("tenant-a"));
     const Pod b = make(isolated("tenant-a"));
     const EchoServer server(a.ns(), ipv4(), kPort);
@@ -203,7 +203,7 @@ TEST_P(IsolatedLife, LostEntriesLetNobodyInUntilTheyAreRepaired) {
 }
 
 // What the configuration names beyond groups.
-TEST_P(IsolatedLife, AllowHostOutsideAndGroupCidrs) {
+TEST_P(IsolationVerbs, AllowHostOutsideAndGroupCidrsMakeExceptions) {
     Json keys = isolated("tenant-a");
     keys["allow"] = Json::array({Json::array({"tenant-b", "tenant-a"})});
     keys["host"] = "deny";
@@ -224,7 +224,7 @@ TEST_P(IsolatedLife, AllowHostOutsideAndGroupCidrs) {
 }
 
 // By a Service the sender's address and the receiver's are not what the pod has sent.
-TEST_P(IsolatedLife, ServicesLeadMembersOnly) {
+TEST_P(IsolationVerbs, ServicesLeadMembersOnly) {
     const Pod a = make(isolated("tenant-a"));
     const Pod b = make(isolated("tenant-a"));
     const Pod c = make(isolated("tenant-c"));
@@ -241,7 +241,7 @@ TEST_P(IsolatedLife, ServicesLeadMembersOnly) {
     expect_refused(c.ns(), to.addr, to.port);
 }
 
-TEST_P(IsolatedLife, ByNetwork) {
+TEST_P(IsolationVerbs, ByNetworkOnlyItsOwnPodsConnect) {
     const Json keys = {{"isolation", "network"}};
     const Pod a = make(keys);
     const Pod b = make(keys);

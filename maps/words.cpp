@@ -5,7 +5,7 @@
 #include "maps/abi/interface.h"
 
 #include <array>
-#include <cstdio>
+#include <limits>
 
 namespace podlane {
 namespace {
@@ -53,17 +53,11 @@ constexpr auto kFlags = std::to_array<FlagWord>({
 } // namespace
 
 std::vector<std::string> flag_words(std::uint32_t interface_flags) {
+    static_assert(kFlags.size() == std::numeric_limits<std::uint32_t>::digits, "each bit has a word");
     std::vector<std::string> words;
     for (const FlagWord &flag : kFlags)
-        if ((interface_flags & flag.flag) != 0) {
+        if ((interface_flags & flag.flag) != 0)
             words.emplace_back(flag.text);
-            interface_flags &= ~flag.flag;
-        }
-    if (interface_flags != 0) {
-        std::array<char, 16> unknown{};
-        std::snprintf(unknown.data(), unknown.size(), "0x%x", interface_flags);
-        words.emplace_back(unknown.data());
-    }
     return words;
 }
 

@@ -9,8 +9,8 @@
 
 namespace podlane {
 
-std::vector<std::string> flag_words(std::uint32_t interface_flags); // unknown bits as "0x80"
-std::string_view mode_name(std::uint8_t endpoint_mode);             // "main"; empty if unknown, as is the next
-std::string_view attach_name(std::uint8_t endpoint_attach);         // "tcx"
+std::vector<std::string> flag_words(std::uint32_t interface_flags);
+std::string_view mode_name(std::uint8_t endpoint_mode);     // "main"; empty if unknown, as is the next
+std::string_view attach_name(std::uint8_t endpoint_attach); // "tcx"
 
 } // namespace podlane

@@ -358,7 +358,7 @@ Result<int> run_doctor(const Call &call, World &world) { return examine_node(cal
 Result<int> run_repair(const Call &call, World &world) { return examine_node(call, world, true); }
 
 constexpr std::array<Command, 1> kRepairCommands = {{
-    {"", "Restore lost endpoints, and repair everything else that Podlane can repair, as `doctor --fix` does.",
+    {"", "Restore lost endpoints, and repair everything else that Podlane can repair.",
      kSelect | kPlain | Opts{Opt::state_dir, Opt::bin_dir, Opt::conf_dir}, kWhich,
      "An endpoint is lost if its interface exists and the maps do not know it: pins were deleted, or the BPF file\n"
      "system was unmounted. It gets its entries, current programs, NAT and limits back from its record on disk.\n"

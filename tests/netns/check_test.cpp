@@ -171,19 +171,19 @@ TEST_F(CheckTest, MapEntriesChanged) {
     EXPECT_THAT(check(made_), succeeds());
 }
 
-TEST_F(CheckTest, LeaseGone) {
+TEST_F(CheckTest, FailsWithoutTheLease) {
     std::filesystem::remove_all(node_.leases());
     const Reply reply = check(made_);
     EXPECT_EQ(reply.rc, 1);
     EXPECT_THAT(reply.message(), HasSubstr("host-local"));
 }
 
-TEST_F(CheckTest, AnotherLeaseInPrevResult) {
+TEST_F(CheckTest, FailsWithAnotherLeaseInPrevResult) {
     made_.result["ips"][0]["address"] = "198.18.9.200/32";
     expect_said("198.18.9.200");
 }
 
-TEST_F(CheckTest, NamespaceGoneOrAnother) {
+TEST_F(CheckTest, FailsWithoutTheNamespaceOrWithAnother) {
     auto other = node_.container();
     Json config = node_.config({{"prevResult", made_.result}});
     Variables variables = attachment(*made_.container);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// DEL succeeds whatever is gone already, gives the lease back each time, and leaves nothing.
+// DEL succeeds whatever is gone already, releases the lease each time, and leaves nothing.
 #include "tests/harness/bpf.hpp"
 #include "tests/netns/verbs.hpp"
 
@@ -32,16 +32,16 @@ TEST_F(DelTest, LeavesNothing) {
     EXPECT_TRUE(ip_json(made.container->ns(), "link show").size() == 1) << "lo alone";
 }
 
-TEST_F(DelTest, WithPrevResultAndRepeated) {
+TEST_F(DelTest, SucceedsWithPrevResultAndRepeated) {
     const Pod made = make();
     for (int i = 0; i < 3; ++i)
         EXPECT_EQ(del(*made.container, {{"prevResult", made.result}}).rc, 0);
     expect_nothing_left();
 }
 
-TEST_F(DelTest, OfWhatWasNeverAdded) { expect_deleted({.container = node_.container()}); }
+TEST_F(DelTest, SucceedsForWhatWasNeverAdded) { expect_deleted({.container = node_.container()}); }
 
-TEST_F(DelTest, NamespaceGone) {
+TEST_F(DelTest, SucceedsWithoutTheNamespace) {
     const Pod made = make();
     made.container->remove_namespace();
     EXPECT_EQ(del(*made.container).rc, 0);
@@ -50,27 +50,27 @@ TEST_F(DelTest, NamespaceGone) {
 }
 
 // containerd's RemovePodSandbox, and `ctr run --cni`, know no namespace.
-TEST_F(DelTest, EmptyNetns) { expect_deleted(make(), {{"CNI_NETNS", ""}}); }
+TEST_F(DelTest, SucceedsWithAnEmptyNetns) { expect_deleted(make(), {{"CNI_NETNS", ""}}); }
 
-TEST_F(DelTest, NetnsOfAnotherContainer) {
+TEST_F(DelTest, LeavesAnotherContainersNamespaceAlone) {
     const Pod made = make();
     auto other = node_.container();
     expect_deleted(made, {{"CNI_NETNS", other->path()}});
 }
 
-TEST_F(DelTest, NetnsThatIsAPlainFile) {
+TEST_F(DelTest, SucceedsWithAPlainFileAsNetns) {
     const Pod made = make();
     std::ofstream(node_.dir() + "/file") << "left over";
     expect_deleted(made, {{"CNI_NETNS", node_.dir() + "/file"}});
 }
 
-TEST_F(DelTest, LinkGone) {
+TEST_F(DelTest, SucceedsWithoutTheLink) {
     const Pod made = make();
     node_.run("ip link del " + made.host_ifname);
     expect_deleted(made);
 }
 
-TEST_F(DelTest, MapsGone) {
+TEST_F(DelTest, SucceedsWithoutMaps) {
     const Pod made = make();
     fs::remove_all(node_.bpffs() + "/live");
     EXPECT_EQ(del(*made.container).rc, 0);
@@ -78,7 +78,7 @@ TEST_F(DelTest, MapsGone) {
     expect_nothing_left();
 }
 
-TEST_F(DelTest, OneMapGone) {
+TEST_F(DelTest, ErasesTheOthersWithoutOneMap) {
     for (const char *name : {PODLANE_MAP_ENDPOINTS, PODLANE_MAP_ADDRESSES, PODLANE_MAP_COUNTERS, PODLANE_MAP_UPLINKS}) {
         SCOPED_TRACE(name);
         const Pod made = make();
@@ -99,7 +99,7 @@ TEST_F(DelTest, OneMapGone) {
     }
 }
 
-TEST_F(DelTest, WholeBpffsDirectoryGone) {
+TEST_F(DelTest, SucceedsWithoutTheBpffsDirectory) {
     const Pod made = make();
     fs::remove_all(node_.bpffs());
     EXPECT_THAT(del(*made.container), succeeds());
@@ -108,7 +108,7 @@ TEST_F(DelTest, WholeBpffsDirectoryGone) {
     expect_nothing_left();
 }
 
-TEST_F(DelTest, EntriesGone) {
+TEST_F(DelTest, SucceedsWithoutEntries) {
     const Pod made = make();
     (void)require(open(&open_endpoints).remove(require(make_endpoint_key(made.container->id(), "eth0"))));
     EXPECT_EQ(del(*made.container).rc, 0);
@@ -118,7 +118,7 @@ TEST_F(DelTest, EntriesGone) {
     EXPECT_EQ(size_of(&open_addresses), 0U);
 }
 
-TEST_F(DelTest, AnotherHostInterfacePrefixMeanwhile) {
+TEST_F(DelTest, FindsTheInterfaceAfterAnotherPrefix) {
     const Pod made = make();
     EXPECT_EQ(del(*made.container, {{"hostInterfacePrefix", "new"}}).rc, 0);
     expect_nothing_left();

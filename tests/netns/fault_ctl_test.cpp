@@ -59,14 +59,14 @@ void FaultCtlTest::expect_loaded_by(const std::string &command) {
     }
 }
 
-TEST_P(FaultCtlTest, FirstAdd) { expect_loaded_by("ADD"); }
+TEST_P(FaultCtlTest, FirstAddLoadsAllOrNothing) { expect_loaded_by("ADD"); }
 
-TEST_P(FaultCtlTest, Load) {
+TEST_P(FaultCtlTest, LoadLoadsAllOrNothing) {
     all_threads_ = true; // it has two, and no children
     expect_loaded_by("load --conf-dir " + node_.dir());
 }
 
-TEST_P(FaultCtlTest, Repair) {
+TEST_P(FaultCtlTest, RepairIsRepeated) {
     const auto lose_pins = [&] { fs::remove_all(node_.bpffs() + "/live"); };
     must("ADD");
     lose_pins();
@@ -87,7 +87,7 @@ TEST_P(FaultCtlTest, Repair) {
     expect_clean_after("DEL");
 }
 
-TEST_P(FaultCtlTest, Upgrade) {
+TEST_P(FaultCtlTest, UpgradeKeepsOldOrNew) {
     const std::string upgrade = "upgrade --force";
     must("ADD");
     const auto faults = faults_of(upgrade, kSample);
@@ -135,7 +135,7 @@ class FaultInstallTest : public FaultCtlTest {
 };
 
 // Over nothing, and over an older version.
-TEST_P(FaultInstallTest, Install) {
+TEST_P(FaultInstallTest, InstallWritesAllOrNothing) {
     const std::string older = install("old", "198.18.9.0/24");
     const std::string newer = install("new", "198.18.10.0/24");
     for (const bool over : {false, true}) {

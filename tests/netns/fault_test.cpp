@@ -6,7 +6,7 @@
 namespace podlane::test {
 namespace {
 
-TEST_P(FaultTest, Add) {
+TEST_P(FaultTest, AddLeavesNothingOrSucceeds) {
     const auto faults = faults_of("ADD");
     const std::string with_pod = everything_of_a_pod();
     must("DEL");
@@ -23,7 +23,7 @@ TEST_P(FaultTest, Add) {
     }
 }
 
-TEST_P(FaultTest, Del) {
+TEST_P(FaultTest, DelLeavesNothingOrIsRepeated) {
     must("ADD");
     for (const Fault &fault : faults_of("DEL")) {
         SCOPED_TRACE("DEL, " + fault.text());
@@ -37,7 +37,7 @@ TEST_P(FaultTest, Del) {
 }
 
 // Where there are leases, of two pods at once.
-TEST_P(FaultTest, Gc) {
+TEST_P(FaultTest, GcLeavesNothingOrIsRepeated) {
     const auto second = node_.container();
     const auto add = [&] {
         must("ADD");
@@ -57,7 +57,7 @@ TEST_P(FaultTest, Gc) {
     }
 }
 
-TEST_P(FaultTest, Check) {
+TEST_P(FaultTest, CheckChangesNothing) {
     must("ADD");
     const auto faults = faults_of("CHECK");
     const std::string with_pod = everything();
@@ -72,7 +72,7 @@ TEST_P(FaultTest, Check) {
 class FaultStartTest : public FaultTest {};
 
 // Between its start and the IPAM plugin's a child makes few calls, of which only these are made by nobody else.
-TEST_P(FaultStartTest, OfTheIpamPlugin) {
+TEST_P(FaultStartTest, AnIpamPluginThatDoesNotStartLeavesNothing) {
     all_threads_ = true;
     for (const int stream : {1, 2, 3})
         for (const char *what : {"error=EBUSY", "error=EMFILE", "error=EINTR", "signal=KILL"}) {
@@ -92,7 +92,7 @@ TEST_P(FaultStartTest, OfTheIpamPlugin) {
 class FaultQdiscTest : public FaultTest {};
 
 // The kernel has put the qdisc, or its class or queue; only the answer is lost.
-TEST_P(FaultQdiscTest, OfTheAnswer) {
+TEST_P(FaultQdiscTest, ALostAnswerLeavesNoQdisc) {
     static const std::regex kKinds(R"(\\0(fq|htb|bfifo)\\0)"); // as strace prints the request's bytes
     const std::string file = node_.dir() + "/qdisc";
     ASSERT_EQ(call("ADD", strace({"-s", "100", "-e", "trace=sendmsg,recvfrom", "-o", file})).rc, 0);

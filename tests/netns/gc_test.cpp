@@ -193,7 +193,7 @@ class StatusTest : public VerbsTest {
     }
 };
 
-TEST_F(StatusTest, Ready) {
+TEST_F(StatusTest, IsReady) {
     for (int i = 0; i < 2; ++i) {
         const Reply reply = status();
         EXPECT_EQ(reply.rc, 0) << reply;

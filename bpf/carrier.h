@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Asks conntrack who carries a flow of a network with an egress route: the host stack, or the network's uplink. */
+/* By conntrack: who carries a flow of a network with an egress route, the host stack or the network's uplink. */
 #pragma once
 
 #include "bpf/conntrack.h"
@@ -82,7 +82,7 @@ static __always_inline bool has_connected_socket(struct packet *p)
 
 /*
  * Whether what a pod sends is of a flow that the host stack carries; `known` is what is cached of it, if anything. If
- * conntrack knows the flow, the cache is not asked: an entry that is evicted costs nothing.
+ * conntrack knows the flow, the cache is not read: an entry that is evicted costs nothing.
  */
 static __always_inline bool is_carried_by_host(struct packet *p, const struct flow_path *known)
 {

@@ -2,11 +2,12 @@
 /*
  * Isolation: who may open a connection to an endpoint. to_pod decides about all that the host stack delivers. A local
  * sender is known by the interface that the packet came by, which nobody can forge; the kernel's own conntrack entry of
- * the packet says whether it is an answer. The programs on the fast path let pass what surely is allowed, and leave the
+ * the packet says whether it is a reply. The programs on the fast path let pass what surely is allowed, and leave the
  * rest to to_pod.
  */
 #pragma once
 
+#include "bpf/headers.h"
 #include "bpf/tables.h"
 
 #include <bpf/bpf_core_read.h>
@@ -104,7 +105,7 @@ static __always_inline bool lets_in(struct packet *p, __u32 came_by, struct inte
 }
 
 /* Whether it belongs to a connection that the endpoint opened, and may still open. */
-static __always_inline bool is_answer(struct packet *p, __u32 came_by, struct interface *sender)
+static __always_inline bool is_wanted_reply(struct packet *p, __u32 came_by, struct interface *sender)
 {
 	__u32 info = ctinfo_of(p->skb);
 
@@ -128,7 +129,7 @@ static __always_inline bool is_on_link_only(struct packet *p)
 	if (p->protocol == ETH_P_ARP)
 		return true;
 	return p->protocol == ETH_P_IPV6 && p->ip.protocol == IPPROTO_ICMPV6 && p->hop_limit == 255 &&
-	       (p->icmp_type == 135 || p->icmp_type == 136);
+	       (p->icmp_type == ND_NEIGHBOUR_SOLICITATION || p->icmp_type == ND_NEIGHBOUR_ADVERTISEMENT);
 }
 
 /* What the host stack delivers. */
@@ -143,10 +144,10 @@ static __always_inline int check_arriving(struct packet *p)
 		return 0;
 	/* Fragments that Linux makes of IPv6 packets do not say where they came by. The node's own have a socket. */
 	if (!came_by && p->protocol == ETH_P_IPV6 && p->detour && !p->skb->sk)
-		return is_answer(p, 0, 0) ? 0 : REASON_DROP_ISOLATION;
+		return is_wanted_reply(p, 0, 0) ? 0 : REASON_DROP_ISOLATION;
 	if (came_by)
 		sender = map_find(&interfaces_v1, &came_by);
-	return lets_in(p, came_by, sender) || is_answer(p, came_by, sender) ? 0 : REASON_DROP_ISOLATION;
+	return lets_in(p, came_by, sender) || is_wanted_reply(p, came_by, sender) ? 0 : REASON_DROP_ISOLATION;
 }
 
 /* Whether the flow in the scratch area was cached after the endpoint's last change. */

@@ -162,7 +162,7 @@ struct {
 	__type(value, struct source_route);
 } source_slots_v1 SEC(".maps");
 
-/* What the limiter remembers, by ifindex (or the number of a group) and direction. Made by ADD, DEL and podlanectl,
+/* State of the limiter, by ifindex (or the number of a group) and direction. Made by ADD, DEL and podlanectl,
  * changed by the programs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -227,7 +227,8 @@ struct {
 	__type(value, struct watch);
 } watch_v1 SEC(".maps");
 
-/* What who watches is told. Written by the programs while somebody does. 256 KiB, from the start. */
+/* Events for podlanectl monitor and explain. Written by the programs while one of them runs. 256 KiB, from the start.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 262144);

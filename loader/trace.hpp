@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Runs a copy of a program over a packet that is only asked about: nothing is sent, written or counted, and each lookup
-// and answer on the way is told.
+// Runs a copy of a program over a packet of explain: nothing is sent, written or counted, and each lookup and its
+// result is reported.
 #pragma once
 
 #include "maps/abi/event.h"

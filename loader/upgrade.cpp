@@ -145,7 +145,7 @@ void Upgrade::erase_old_slots() {
             static_cast<void>(routes->remove(key));
 }
 
-// Flows that the old programs remembered while the new ones took their places.
+// Flows that the old programs cached while the new ones were attached.
 Result<void> Upgrade::carry_late() {
     for (const UpgradedMap &map : report_.maps)
         if (map.name == PODLANE_MAP_PATHS && !map.was.empty() && map.was != map.name)

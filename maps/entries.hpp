@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the programs are told of an endpoint, as it follows from its record: the entries of one are written and judged
-// by the same functions.
+// The map entries of an endpoint, as they follow from its record: they are written and verified by the same functions.
 #pragma once
 
 #include "maps/tables.hpp"

@@ -27,7 +27,7 @@ class ConflictProbe {
     std::chrono::steady_clock::time_point deadline_;
 };
 
-// The uplink listens to questions for the addresses (the program answers them), and its neighbours are told.
+// The uplink receives requests for the addresses (the program answers them), and its neighbours get announcements.
 Result<void> announce_addresses(const std::optional<EgressRoute> &way, std::span<const ip_addr> addresses,
                                 net::Netlink &host, Rollback &rollback);
 // Records whether the uplink has an IPv4 address for the node to send ARP requests from.

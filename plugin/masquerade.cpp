@@ -182,7 +182,7 @@ Result<void> drop_nftables(const std::string &network) {
 const char *iptables(bool ipv4) { return ipv4 ? "iptables" : "ip6tables"; }
 const char *iptables_restore(bool ipv4) { return ipv4 ? "iptables-restore" : "ip6tables-restore"; }
 
-// The chain is written anew as a whole, and jumped to from the subnet of the lease.
+// The chain is replaced as a whole, and jumped to from the subnet of the lease.
 Result<void> put_iptables(const cni::Config &config, const std::vector<Prefix> &leased, bool ipv4) {
     const std::string chain = chain_of(config.name);
     std::string script = "*nat\n:" + chain + " - [0:0]\n";

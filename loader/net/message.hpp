@@ -73,7 +73,7 @@ class Message {
     bool fits_ = true;
 };
 
-// What became of one request.
+// The result of one request.
 struct Outcome {
     int error = 0;    // a positive errno
     std::string text; // the kernel's own words, often empty

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* events, watch: what the programs tell podlanectl while somebody looks on (monitor) or asks (explain). */
+/* events, watch: what the programs report while podlanectl monitor or explain runs. */
 #pragma once
 
 #include "types.h"
@@ -23,7 +23,7 @@ enum watch_mode { WATCH_NOTHING, WATCH_DROPS, WATCH_ALL };
 /* Who watches. Written by podlanectl, and by the programs: `lost`, and `mode` where nobody keeps the watch any more. */
 struct watch {
 	__u32 mode;     /* enum watch_mode */
-	__u32 one_in;   /* WATCH_ALL: of so many packets that are not dropped one is told of */
+	__u32 one_in;   /* WATCH_ALL: of so many packets that are not dropped one is reported */
 	__u64 until_ns; /* CLOCK_MONOTONIC: whoever watches moves it on */
 	__u64 lost;     /* events there was no room for, ever */
 	__u32 pid;      /* of who watches */
@@ -31,7 +31,7 @@ struct watch {
 };
 
 /*
- * What a program that is only asked does: each lookup, write, question to the kernel's routes and count is told, in
+ * A step of a traced program (explain): each lookup, write, query of the kernel's routes and count is reported, in
  * order, and nothing is written or counted. A step is followed by its key and its value, each a record of its own.
  */
 enum trace_kind { TRACE_LOOKUP = 1, TRACE_WRITE, TRACE_ROUTE, TRACE_COUNT };

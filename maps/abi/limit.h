@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* limit_state, limit_groups, exempt: what the limiter remembers of a limit, pods that share one, and whom a limit does
- * not concern. */
+/* limit_state, limit_groups, exempt: the state of a limit, pods that share one, and prefixes that it does not apply
+ * to. */
 #pragma once
 
 #include "bandwidth.h"

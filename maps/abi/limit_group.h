@@ -27,7 +27,7 @@
 #define LEAST_GAIN (ONE * 3 / 4)
 #define HIGHEST_GAIN (ONE * 5 / 4)
 
-/* What a pod reports to its group, and what it is answered. */
+/* A pod's report to its group, and the rate that follows. */
 struct group_report {
 	__u64 now;
 	__u64 guarantee; /* bits per second */

@@ -35,7 +35,7 @@ Result<std::vector<Version>> parse_version_reply(std::string_view stdout_text);
 std::optional<std::uint64_t> plugin_error_code(std::string_view stdout_text);
 
 // What a failed plugin said: "host-local: no IP addresses available (code 11)". Codes 11, 50 and 51 are kept, any other
-// becomes ErrorCode::ipam. Where the text is no CNI error, `how_it_ended` ("exit code 1: <stderr>") is told instead.
+// becomes ErrorCode::ipam. Where the text is no CNI error, `how_it_ended` ("exit code 1: <stderr>") is used instead.
 Error parse_plugin_error(std::string_view stdout_text, std::string_view plugin, std::string_view how_it_ended);
 
 } // namespace podlane::cni

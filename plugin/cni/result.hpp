@@ -15,7 +15,7 @@ std::string to_json(const Attachment &attachment, Version version);
 // The answer to VERSION.
 std::string version_json(Version asked);
 
-// A result as a plugin printed it (IPAM plugin: untrusted); its form is told by its keys, not by its cniVersion.
+// A result as a plugin printed it (IPAM plugin: untrusted); its form follows from its keys, not from its cniVersion.
 // Every address is a prefix, every interface index in range. Errors have code 6.
 Result<Attachment> parse_attachment(std::string_view json);
 // The same of an IPAM plugin: its addresses are the container's interface's, whatever interfaces it names or numbers.

@@ -9,14 +9,14 @@
 namespace podlane::test {
 namespace {
 
-// What became of one packet.
-struct Fate {
+// The result of one packet.
+struct PacketResult {
     std::vector<std::string> arrived; // layer 3 and up, byte by byte, and what is left to be done with it
     std::vector<std::string> back;    // kinds of what the sender got
-    bool operator==(const Fate &) const = default;
+    bool operator==(const PacketResult &) const = default;
 };
 
-std::ostream &operator<<(std::ostream &out, const Fate &fate) {
+std::ostream &operator<<(std::ostream &out, const PacketResult &fate) {
     for (const std::string &one : fate.arrived)
         out << "\n  arrived " << one.find_first_of(' ') / 2 << " bytes " << one.substr(0, 160)
             << one.substr(one.find_first_of(' '));
@@ -81,7 +81,7 @@ class Course {
     [[nodiscard]] const Pod &receiver() const { return receiver_; }
 
     // A marker follows the packet through the host stack; what came before it is the packet's fate.
-    Fate send(const Case &one) {
+    PacketResult send(const Case &one) {
         in_.forget();
         out_.forget();
         if (!out_.send(one.frame({sender_.mac, sender_.gateway_mac, sender_.link_local, receiver_.link_local}),
@@ -96,7 +96,7 @@ class Course {
             out_.until([this](const Bytes &frame) { return is_marker(frame, ICMP_ECHOREPLY); }, patience());
         if (!arrived || !back)
             throw std::runtime_error("the marker behind \"" + one.name + "\" was lost");
-        Fate fate;
+        PacketResult fate;
         for (const auto &[frame, left] : *arrived)
             if (!is_noise(frame))
                 fate.arrived.push_back(hex(layer3(frame)) + " " + to_string(left));
@@ -163,12 +163,12 @@ class Differential : public testing::TestWithParam<std::string> {
     }
 
     // Podlane's, which is also ptp's unless Podlane is to drop it.
-    static Fate expect_alike(const Case &one, Course &podlane_course, Course &ptp_course) {
-        const Fate fate = podlane_course.send(one);
+    static PacketResult expect_alike(const Case &one, Course &podlane_course, Course &ptp_course) {
+        const PacketResult fate = podlane_course.send(one);
         if (one.differs.empty())
             EXPECT_EQ(fate, ptp_course.send(one)) << "packet: " << one.name << "\nfirst by Podlane, then by ptp";
         else
-            EXPECT_EQ(fate, Fate{}) << "packet: " << one.name << "\nto be dropped: " << one.differs;
+            EXPECT_EQ(fate, PacketResult{}) << "packet: " << one.name << "\nto be dropped: " << one.differs;
         return fate;
     }
 
@@ -187,7 +187,7 @@ TEST_P(Differential, PacketsFareAsWithThePtpPlugin) {
     std::size_t arrived = 0;
     const Cases cases = cases_of(podlane_course.sender(), podlane_course.receiver());
     for (const Case &one : cases.all()) {
-        const Fate fate = expect_alike(one, podlane_course, ptp_course);
+        const PacketResult fate = expect_alike(one, podlane_course, ptp_course);
         arrived += fate.arrived.size();
     }
     // Not all through the host stack, or nothing would be proven.
@@ -204,7 +204,7 @@ TEST_P(Differential, OffloadsFareAsWithThePtpPlugin) {
     std::size_t whole = 0;
     const Cases cases = cases_of(podlane_course.sender(), podlane_course.receiver());
     for (const Case &one : cases.offloaded()) {
-        const Fate fate = expect_alike(one, podlane_course, ptp_course);
+        const PacketResult fate = expect_alike(one, podlane_course, ptp_course);
         for (const std::string &arrived : fate.arrived)
             whole += arrived.ends_with(to_string(one.left)) ? 1 : 0;
     }
@@ -220,7 +220,7 @@ TEST_P(Differential, ForeignSourcesFareAsWithThePtpPluginWhereTheyAreAllowed) {
     const Cases cases = cases_of(podlane_course.sender(), podlane_course.receiver());
     for (const Case &one : cases.all())
         if (!one.differs.empty()) {
-            const Fate fate = podlane_course.send(one);
+            const PacketResult fate = podlane_course.send(one);
             EXPECT_EQ(fate, ptp_course.send(one)) << "packet: " << one.name << "\nfirst by Podlane, then by ptp";
         }
 }

@@ -56,7 +56,7 @@ struct Pod {
     cni::Config limits{}; // bandwidth and prefixes, as ADD reads them
 };
 
-// One program's run: what became of the packet, and every counter that moved.
+// One program's run: the packet that results, and every counter that moved.
 struct Counted {
     std::uint32_t ifindex;
     reason why;

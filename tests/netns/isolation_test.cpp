@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Isolated pods: who shares a group may connect, answers return, and whatever a hostile pod forges does not arrive.
 #include "loader/object.hpp"
+#include "tests/harness/frame.hpp"
 #include "tests/netns/lab.hpp"
 
 #include <gmock/gmock.h>
@@ -139,6 +140,12 @@ TEST_P(Isolated, NothingForgedArrives) {
         send(fragmented);
         fragmented.options = {17, 0, 0, 0x48, 0, 0, 0, 9};
         send(fragmented);
+        // The kernel has to fragment these itself, and forgets by which interface they came.
+        const frames::Frame below =
+            frames::Ethernet{foreign_.gateway_mac, foreign_.mac} / frames::Ipv6{addr(foreign_), addr(victim_)};
+        wire.send(below / frames::Extension{IPPROTO_DSTOPTS, 25} / frames::Extension{IPPROTO_FRAGMENT, 1, 1} /
+                  frames::Udp{kPort, 40000} / Bytes(64));
+        wire.send(below / frames::Extension{IPPROTO_FRAGMENT, 1, 0x48, IPPROTO_UDP} / Bytes(64));
     }
     Bytes tagged = frame(foreign_.gateway_mac, foreign_.mac, udp(ends));
     const Bytes tag = {0x81, 0x00, 0x00, 0x00};

@@ -63,6 +63,8 @@ class Uplink : public testing::TestWithParam<std::string> {
         for (const int other : {2, 3})
             for (const bool ipv4 : {true, false})
                 node().run("ip route add " + Cluster::pods(other, ipv4) + " via " + Cluster::node_addr(other, ipv4));
+        for (const bool ipv4 : {true, false}) // the switch forwards to its new port
+            EXPECT_TRUE(wait_until([&] { return ping(node().ns(), Cluster::node_addr(2, ipv4)); }));
     }
     // That packets of the pod reach another node on the fast path.
     void expect_fast(const Pod &from, const Pod &to) const {

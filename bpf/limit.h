@@ -134,8 +134,8 @@ static __always_inline struct limit_state *find_limit(__u32 ifindex, __u32 direc
 
 	if (!given)
 		return 0;
-	rate = direction == LIMIT_INGRESS ? given->ingress_rate_bits_per_s : given->egress_rate_bits_per_s;
-	burst = direction == LIMIT_INGRESS ? given->ingress_burst_bits : given->egress_burst_bits;
+	rate = rate_in(given, direction);
+	burst = burst_in(given, direction);
 	/* Not traced: an entry with a lock cannot be copied. */
 	state = rate ? bpf_map_lookup_elem(&limit_state_v3, &key) : 0;
 	if (state)

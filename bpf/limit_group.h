@@ -23,7 +23,7 @@ __attribute__((noinline)) int report_to_group(__u32 ifindex, __u32 direction)
 	group = bpf_map_lookup_elem(&limit_state_v3, &key);
 	if (!given || !group)
 		return 0;
-	rate = direction == LIMIT_INGRESS ? given->ingress_rate_bits_per_s : given->egress_rate_bits_per_s;
+	rate = rate_in(given, direction);
 	/* Apart from what follows: the verifier walks its loop once. */
 	bpf_spin_lock(&group->lock);
 	expire_flows(group, report.now);
@@ -35,8 +35,7 @@ __attribute__((noinline)) int report_to_group(__u32 ifindex, __u32 direction)
 		return 0;
 	report.rate = report.guarantee;
 	if (rate) {
-		load_limit(group, rate,
-			   direction == LIMIT_INGRESS ? given->ingress_burst_bits : given->egress_burst_bits);
+		load_limit(group, rate, burst_in(given, direction));
 		bpf_spin_lock(&group->lock);
 		answer_report(group, &group->limit, &report);
 		bpf_spin_unlock(&group->lock);

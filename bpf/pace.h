@@ -124,8 +124,8 @@ static __always_inline bool find_rates(__u32 ifindex, enum limit_direction direc
 	__u64 rate = 0, burst = 0;
 
 	if (given) {
-		rate = direction == LIMIT_INGRESS ? given->ingress_rate_bits_per_s : given->egress_rate_bits_per_s;
-		burst = direction == LIMIT_INGRESS ? given->ingress_burst_bits : given->egress_burst_bits;
+		rate = rate_in(given, direction);
+		burst = burst_in(given, direction);
 	}
 	if (rate)
 		load_limit(state, rate, burst);

@@ -44,9 +44,15 @@ ABI_INLINE bool is_report_due(const struct limit_state *state, __u64 now)
 	return state->group && elapsed >= GROUP_NS && elapsed + LATEST_NS >= LATEST_NS;
 }
 
-ABI_INLINE __u64 group_term(const struct limit *limit)
+/* The time that a measurement takes at least. */
+ABI_INLINE __u64 measured_ns(__u64 frame_ns)
 {
-	__u64 term = GROUP_NS + GROUP_FRAMES * limit->frame_ns;
+	return GROUP_NS + GROUP_FRAMES * frame_ns;
+}
+
+ABI_INLINE __u64 group_term(__u64 frame_ns)
+{
+	__u64 term = measured_ns(frame_ns);
 
 	return term > GROUP_TERM_NS ? term : GROUP_TERM_NS;
 }
@@ -58,10 +64,10 @@ ABI_INLINE void measure_member(struct limit_state *state, __u64 now)
 	const struct limit *limit = &state->limit;
 	__u64 measured = now - share->since_ns, silent = now - share->at_ns, taken;
 
-	if (silent > group_term(limit)) {
+	if (silent > group_term(limit->frame_ns)) {
 		share->taken = ONE; /* it begins: it may want all */
 	} else {
-		if (measured < GROUP_NS + GROUP_FRAMES * limit->frame_ns)
+		if (measured < measured_ns(limit->frame_ns))
 			return;
 		taken = time_of(smaller(state->bytes - share->acked, 1ULL << 31) * 8, limit->rate_bits_per_s | 1);
 		taken = smaller(taken, measured) * ONE / (measured | 1);
@@ -128,7 +134,7 @@ ABI_INLINE __u64 lent_rate(__u64 guarantee, __u64 weight, __u64 gain)
  * after expire_flows(). */
 ABI_INLINE void answer_report(struct limit_state *group, const struct limit *limit, struct group_report *report)
 {
-	__u64 whole = (report->guarantee << 13) / (limit->rate_bits_per_s >> 7 | 1), weight, cost, term;
+	__u64 whole = (report->guarantee << 13) / (limit->rate_bits_per_s >> 7 | 1), weight, cost;
 	bool is_idle_group;
 
 	whole = smaller(whole, ~0U >> 2) | 1;
@@ -139,9 +145,8 @@ ABI_INLINE void answer_report(struct limit_state *group, const struct limit *lim
 		report->now + smaller(backlog_of(group->free_at_ns, limit, report->now) + cost, 2 * limit->target_ns);
 	group->window_charged_ns += cost;
 	group->bytes += report->bytes;
-	term = GROUP_NS + GROUP_FRAMES * report->frame_ns;
 	is_idle_group = !group->weight;
-	put_weight(group, &report->share, weight, report->now, term > GROUP_TERM_NS ? term : GROUP_TERM_NS);
+	put_weight(group, &report->share, weight, report->now, group_term(report->frame_ns));
 	if (is_idle_group) {
 		group->gain = ONE;
 		group->window_since_ns = report->now;

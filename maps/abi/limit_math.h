@@ -34,6 +34,17 @@
 /* The products below fit up to here; 125 TB/s limits nothing. */
 #define HIGHEST_RATE 1000000000000000ULL
 
+/* Of a limit in one direction. */
+ABI_INLINE __u64 rate_in(const struct bandwidth *given, __u32 direction)
+{
+	return direction == LIMIT_INGRESS ? given->ingress_rate_bits_per_s : given->egress_rate_bits_per_s;
+}
+
+ABI_INLINE __u64 burst_in(const struct bandwidth *given, __u32 direction)
+{
+	return direction == LIMIT_INGRESS ? given->ingress_burst_bits : given->egress_burst_bits;
+}
+
 ABI_INLINE __u64 time_of(__u64 bits, __u64 rate_bits_per_s)
 {
 	return bits * NS_PER_S / rate_bits_per_s;

@@ -108,9 +108,8 @@ Result<std::vector<Limit>> read_limits(const std::vector<EndpointEntry> &entries
             one.pacing = pacing;
             for (const auto &[ifindex, limits] : given)
                 if (ifindex == value.ifindex) {
-                    one.rate =
-                        direction == LIMIT_INGRESS ? limits.ingress_rate_bits_per_s : limits.egress_rate_bits_per_s;
-                    one.burst = direction == LIMIT_INGRESS ? limits.ingress_burst_bits : limits.egress_burst_bits;
+                    one.rate = rate_in(&limits, direction);
+                    one.burst = burst_in(&limits, direction);
                 }
             for (const auto &[id, state] : states)
                 if (id.ifindex == value.ifindex && id.direction == direction) {

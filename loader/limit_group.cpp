@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "loader/limit_group.hpp"
 
+#include "loader/edt.hpp"
+
 #include <set>
 
 namespace podlane {
@@ -22,17 +24,33 @@ Result<std::vector<UnusedGroup>> unused_limit_groups(const Tables &tables, std::
     return unused;
 }
 
-Result<bandwidth> with_borrowed(const Bandwidths &bandwidths, const LimitStates &states, std::uint32_t ifindex,
-                                bandwidth limits) {
-    const auto state = TRY(states.find({ifindex, LIMIT_INGRESS}));
-    if (!state || state->group == 0)
-        return limits;
-    const auto group = TRY(bandwidths.find(state->group));
-    if (group && group->ingress_rate_bits_per_s > limits.ingress_rate_bits_per_s) {
-        limits.ingress_rate_bits_per_s = group->ingress_rate_bits_per_s;
-        limits.ingress_burst_bits = group->ingress_burst_bits;
+bandwidth with_borrowed(bandwidth limits, const bandwidth &group) {
+    if (group.ingress_rate_bits_per_s > limits.ingress_rate_bits_per_s) {
+        limits.ingress_rate_bits_per_s = group.ingress_rate_bits_per_s;
+        limits.ingress_burst_bits = group.ingress_burst_bits;
     }
     return limits;
+}
+
+Result<bandwidth> with_borrowed(const Bandwidths &bandwidths, const LimitStates &states, std::uint32_t ifindex,
+                                const bandwidth &limits) {
+    const auto state = TRY(states.find({ifindex, LIMIT_INGRESS}));
+    const auto group = state && state->group != 0 ? TRY(bandwidths.find(state->group)) : std::nullopt;
+    return group ? with_borrowed(limits, *group) : limits;
+}
+
+Result<void> follow_group_rate(const Tables &tables, std::uint32_t number) {
+    for (const auto &[key, state] : TRY(tables.limit_states.entries())) {
+        if (state.group != number || key.direction != LIMIT_INGRESS)
+            continue;
+        const auto known = TRY(tables.interfaces.find(key.ifindex));
+        const bandwidth own = TRY(tables.bandwidths.find(key.ifindex)).value_or(bandwidth{});
+        if (!known || (known->flags & INTERFACE_LIMIT_EDT) == 0 || own.ingress_rate_bits_per_s == 0)
+            continue;
+        const bandwidth most = TRY(with_borrowed(tables.bandwidths, tables.limit_states, key.ifindex, own));
+        TRY(put_edt(key.ifindex, most.ingress_rate_bits_per_s, most.ingress_burst_bits));
+    }
+    return {};
 }
 
 Result<void> remove_limit_group(const Tables &tables, std::uint32_t number) {

@@ -17,8 +17,12 @@ struct UnusedGroup {
 Result<std::vector<UnusedGroup>> unused_limit_groups(const Tables &tables, std::optional<std::uint32_t> network = {});
 
 // The limits of an endpoint, but with the group's ingress rate if that is higher: what it may borrow at most.
+[[nodiscard]] bandwidth with_borrowed(bandwidth limits, const bandwidth &group);
+// The same of the group that the endpoint is in, if it is in one.
 Result<bandwidth> with_borrowed(const Bandwidths &bandwidths, const LimitStates &states, std::uint32_t ifindex,
-                                bandwidth limits);
+                                const bandwidth &limits);
+// The qdiscs of a group's pods that may borrow more now, or less.
+Result<void> follow_group_rate(const Tables &tables, std::uint32_t number);
 
 // Its name last: what is left of it can be found by that.
 Result<void> remove_limit_group(const Tables &tables, std::uint32_t number);

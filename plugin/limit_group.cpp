@@ -31,11 +31,13 @@ Result<bool> has_limit_group(const Tables &tables, const std::optional<LimitGrou
 Result<void> put_limit_group(const Tables &tables, const std::optional<LimitGroupPlan> &plan) {
     if (TRY(has_limit_group(tables, plan)))
         return {};
+    const bool is_change = TRY(tables.limit_groups.find(plan->number)).has_value();
     TRY(tables.limit_groups.update(plan->number, plan->entry)); // first: what else there is can be found by it
     for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS})
         if (!TRY(tables.limit_states.find({plan->number, direction})))
             TRY(tables.limit_states.update({plan->number, direction}, limit_state{}));
-    return tables.bandwidths.update(plan->number, plan->entry.configured);
+    TRY(tables.bandwidths.update(plan->number, plan->entry.configured));
+    return is_change ? follow_group_rate(tables, plan->number) : Result<void>{};
 }
 
 Result<void> drop_unused_limit_groups(const std::string &root, const Tables &tables, std::uint32_t network) {

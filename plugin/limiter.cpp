@@ -2,6 +2,7 @@
 #include "plugin/limiter.hpp"
 
 #include "loader/edt.hpp"
+#include "loader/limit_group.hpp"
 #include "loader/limit.hpp"
 #include "loader/pace.hpp"
 #include "maps/abi/interface.h"
@@ -20,12 +21,11 @@ Result<std::string> start_edt(const cni::Config &config, const Plan &plan, Rollb
         return std::string();
     // A pod of a group may borrow: what its rate is at a time is the programs' matter.
     const auto &group = plan.network.limit_group;
-    const bool may_borrow = group && group->entry.configured.ingress_rate_bits_per_s > config.bandwidth->ingress_rate;
+    const bandwidth own{config.bandwidth->ingress_rate, config.bandwidth->ingress_burst, 0, 0};
+    const bandwidth most = group ? with_borrowed(own, group->entry.configured) : own;
     // Before: it may be there although the call that puts it fails.
     rollback.add("putting a qdisc on the host-side veth", [ifindex = plan.ifindex] { return remove_edt(ifindex); });
-    std::string put = TRY(put_edt(
-        plan.ifindex, may_borrow ? group->entry.configured.ingress_rate_bits_per_s : config.bandwidth->ingress_rate,
-        may_borrow ? group->entry.configured.ingress_burst_bits : config.bandwidth->ingress_burst));
+    std::string put = TRY(put_edt(plan.ifindex, most.ingress_rate_bits_per_s, most.ingress_burst_bits));
     if (put.empty() && config.limiter == cni::Limiter::edt)
         return cannot("it has no qdisc fq or htb, or another qdisc is on the host-side veth");
     return put;

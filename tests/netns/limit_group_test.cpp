@@ -108,6 +108,37 @@ TEST_F(LimitGroup, ItsRateChangesWhileItIsUsed) {
     EXPECT_EQ(ctl({"bandwidth", "set-group", "tenant-a"}).rc, 2);
 }
 
+// Towards the pod, the class on its host-side veth lets through what it may borrow at most.
+TEST_F(LimitGroup, TheCeilingOfWhatAPodGetsFollowsTheConfiguration) {
+    const auto receiver = [](std::uint64_t rate) {
+        Json keys = limits(kGroupRate / 8, 0);
+        keys["limitGroup"] = "tenant-a";
+        keys["limitGroups"] = {{"tenant-a", {{"ingressRate", rate}}}};
+        return keys;
+    };
+    const Pod pod = lab_.add_pod(receiver(kGroupRate));
+    const auto shown = [&] { return lab_.node().run("tc class show dev " + pod.host_ifname); };
+    EXPECT_EQ(state(pod, LIMIT_INGRESS).group, groups().at(0).first);
+    const Pod sender = lab_.add_pod();
+    const Flood flood(sender, pod.v4);
+    const auto reaches = [&](double rate) {
+        return wait_until([&] {
+            const std::uint64_t before = state(pod, LIMIT_INGRESS).bytes;
+            std::this_thread::sleep_for(300ms);
+            const auto bits = static_cast<double>(state(pod, LIMIT_INGRESS).bytes - before) * 8;
+            return std::abs(bits / 0.3 / rate - 1) < 0.25;
+        });
+    };
+    EXPECT_TRUE(reaches(kGroupRate)) << "it borrows";
+    lab_.add_pod(receiver(2 * kGroupRate));
+    EXPECT_TRUE(reaches(2 * kGroupRate)) << "the configuration has changed";
+    if (shown().find("htb") == std::string::npos)
+        return; // this kernel has fq: the programs alone say when a packet departs
+    EXPECT_THAT(shown(), testing::HasSubstr("rate 80Mbit"));
+    ASSERT_THAT(ctl({"bandwidth", "set-group", "tenant-a", "--ingress", "20M"}), prints(0));
+    EXPECT_THAT(shown(), testing::HasSubstr("rate 20Mbit"));
+}
+
 TEST_F(LimitGroup, GoesWithItsLastPod) {
     const Json keys = member(kGroupRate / 2);
     const Pod first = lab_.add_pod(keys);

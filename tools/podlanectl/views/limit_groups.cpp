@@ -2,7 +2,6 @@
 // bandwidth groups, set-group: limits that pods share.
 #include "tools/podlanectl/views/bandwidth.hpp"
 
-#include "loader/edt.hpp"
 #include "loader/limit_group.hpp"
 #include "loader/pins.hpp"
 #include "maps/abi/limit_group.h"
@@ -23,10 +22,6 @@ struct Group {
     std::uint64_t rate = 0, guaranteed = 0, pods = 0;
     limit_state state{};
 };
-
-std::uint64_t rate_of(const bandwidth &limits, limit_direction direction) {
-    return direction == LIMIT_INGRESS ? limits.ingress_rate_bits_per_s : limits.egress_rate_bits_per_s;
-}
 
 constexpr std::array<Column<Group>, 9> kColumns = {{
     {{"GROUP", "group", "group"}, [](const Group &g) { return text_cell(g.name, Tone::strong); }},
@@ -70,32 +65,19 @@ Result<std::vector<Group>> read_groups(const Call &call, const World &world) {
             Group one{std::string(field_text(group.name)), network_words(networks, group.network), number, direction};
             if (call.has(Opt::network) && one.network != *call.value(Opt::network))
                 continue;
-            one.rate = rate_of(limits_of(number), direction);
+            const bandwidth shared = limits_of(number);
+            one.rate = rate_in(&shared, direction);
             for (const auto &[key, state] : states)
                 if (key.direction == direction && key.ifindex == number) {
                     one.state = state;
                 } else if (key.direction == direction && state.group == number) {
                     ++one.pods;
-                    one.guaranteed += rate_of(limits_of(key.ifindex), direction);
+                    const bandwidth own = limits_of(key.ifindex);
+                    one.guaranteed += rate_in(&own, direction);
                 }
             all.push_back(std::move(one));
         }
     return all;
-}
-
-// The qdiscs of pods that may borrow more now, or less.
-Result<void> follow_rate(const Tables &tables, std::uint32_t number) {
-    for (const auto &[key, state] : TRY(tables.limit_states.entries())) {
-        if (state.group != number || key.direction != LIMIT_INGRESS)
-            continue;
-        const auto known = TRY(tables.interfaces.find(key.ifindex));
-        const bandwidth own = TRY(tables.bandwidths.find(key.ifindex)).value_or(bandwidth{});
-        if (!known || (known->flags & INTERFACE_LIMIT_EDT) == 0 || own.ingress_rate_bits_per_s == 0)
-            continue;
-        const bandwidth most = TRY(with_borrowed(tables.bandwidths, tables.limit_states, key.ifindex, own));
-        TRY(put_edt(key.ifindex, most.ingress_rate_bits_per_s, most.ingress_burst_bits));
-    }
-    return {};
 }
 
 } // namespace
@@ -125,7 +107,7 @@ Result<int> limit_group_set(const Call &call, World &world) {
         bandwidth limits = TRY(tables.bandwidths.find(found[0].number)).value_or(bandwidth{});
         TRY(read_rates(call, limits));
         TRY(tables.bandwidths.update(found[0].number, limits));
-        TRY(follow_rate(tables, found[0].number));
+        TRY(follow_group_rate(tables, found[0].number));
     }
     return limit_group_list(call, world);
 }

@@ -147,14 +147,17 @@ Result<void> close(const Remains &remains, net::Netlink &host) {
 
 // Under the shared lock of the root: packets are no longer led to the endpoint when its interface goes. What could
 // still reach an isolated one is checked until nothing can.
-void remove_from_kernel(const Remains &remains, net::Netlink &host, Errors &errors) {
+// false: packets can still reach it, and all that keeps them in bounds stays.
+bool remove_from_kernel(const Remains &remains, net::Netlink &host, Errors &errors) {
     const endpoint *entry = remains.entry ? &*remains.entry : nullptr;
     const Tables *tables = remains.tables ? &*remains.tables : nullptr;
     const bool is_isolated =
         entry != nullptr && (entry->flags & (INTERFACE_ISOLATED_GROUP | INTERFACE_ISOLATED_NETWORK)) != 0;
     if (is_isolated)
-        if (auto closed = close(remains, host); !closed)
-            return errors.add(std::move(closed));
+        if (auto closed = close(remains, host); !closed) {
+            errors.add(std::move(closed));
+            return false;
+        }
     if (entry != nullptr && tables != nullptr)
         errors.add(leave_container(with_namespace(remains), *tables, *entry));
     if (entry != nullptr)
@@ -165,6 +168,7 @@ void remove_from_kernel(const Remains &remains, net::Netlink &host, Errors &erro
         errors.add(erase_interface(*tables, remains.orphan->ifindex));
     if (!is_isolated)
         errors.add(close(remains, host));
+    return true;
 }
 
 // Only addresses without an owner: after a lost DEL an address may belong to another endpoint already.
@@ -245,7 +249,8 @@ Result<void> remove_attachment(const cni::Request &asked) {
     TRY(open_maps(remains, key));
     if (!remains.entry)
         remains.orphan = TRY(find_own_link(host, request));
-    remove_from_kernel(remains, host, errors);
+    if (!remove_from_kernel(remains, host, errors))
+        return std::move(errors).result(); // the lease stays too: nobody else may get the address
     const endpoint *entry = remains.entry ? &*remains.entry : nullptr;
     if (entry != nullptr && entry->masquerade != ENDPOINT_MASQUERADE_NONE)
         errors.add(forget_masquerade(remains));

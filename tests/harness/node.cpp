@@ -90,6 +90,13 @@ std::string counters_text(const std::string &root) {
     return count_text(PODLANE_MAP_COUNTERS, Result(keys));
 }
 
+std::string isolations_text(const std::string &root) {
+    const auto table = open_isolations(root, Access::read_only);
+    auto entries = table ? require(table->entries()) : std::vector<std::pair<std::uint32_t, isolation>>{};
+    std::erase_if(entries, [](const auto &one) { return one.first == 0; }); // the key of the hashes
+    return count_text(PODLANE_MAP_ISOLATION, Result(entries));
+}
+
 std::string maps_text(const std::string &root) {
     constexpr Access kRead = Access::read_only;
     return entries_text(PODLANE_MAP_ENDPOINTS, open_endpoints(root, kRead)) +
@@ -98,6 +105,7 @@ std::string maps_text(const std::string &root) {
            entries_text(PODLANE_MAP_NETWORKS, open_networks(root, kRead)) +
            entries_text(PODLANE_MAP_SOURCES, open_allowed_sources(root, kRead)) +
            entries_text(PODLANE_MAP_BANDWIDTHS, open_bandwidths(root, kRead)) +
+           entries_text(PODLANE_MAP_LIMIT_GROUPS, open_limit_groups(root, kRead)) +
            entries_text(PODLANE_MAP_SOURCE_ROUTES, open_source_routes(root, kRead)) +
            entries_text(PODLANE_MAP_SOURCE_SLOTS, open_source_slots(root, kRead)) +
            entries_text(PODLANE_MAP_LIMITS, open_limit_states(root, kRead)) +
@@ -105,7 +113,8 @@ std::string maps_text(const std::string &root) {
            entries_text(PODLANE_MAP_SENDERS, open_senders(root, kRead)) +
            entries_text(PODLANE_MAP_GROUP_CIDRS, open_group_cidrs(root, kRead)) +
            entries_text(PODLANE_MAP_UPLINKS, open_uplinks(root, kRead)) +
-           entries_text(PODLANE_MAP_CIDRS, open_cluster_cidrs(root, kRead)) + counters_text(root);
+           entries_text(PODLANE_MAP_CIDRS, open_cluster_cidrs(root, kRead)) + counters_text(root) +
+           isolations_text(root);
 }
 
 // Whatever is pinned but the programs and maps, which stay.

@@ -103,6 +103,14 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
         if (GetParam() == "uplink")
             config_.merge_patch(
                 {{"uplink", "up0"}, {"gateway", {"203.0.113.1", "2001:db8:cafe::1"}}, {"attach", "clsact"}});
+        if (GetParam() == "grouped")
+            config_.merge_patch({{"groups", {"namespace", "name:tenant-a"}},
+                                 {"isolation", "group"},
+                                 {"groupCIDRs", {{"name:tenant-a", {"198.18.64.0/20", "2001:db8:64::/48"}}}},
+                                 {"ingressRate", 8000000},
+                                 {"ingressBurst", 64000000},
+                                 {"limitGroup", "tenant-a"},
+                                 {"limitGroups", {{"tenant-a", {{"ingressRate", 80000000}}}}}});
         if (GetParam() == "after_ipam") {
             config_.erase("ipam");
             config_["prevResult"] = {{"cniVersion", "1.0.0"},
@@ -262,7 +270,7 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
     }
 };
 
-inline auto fault_modes() { return testing::Values("main", "after_ipam", "after_main", "uplink"); }
+inline auto fault_modes() { return testing::Values("main", "grouped", "after_ipam", "after_main", "uplink"); }
 inline std::string fault_mode(const testing::TestParamInfo<std::string> &info) { return info.param; }
 
 } // namespace podlane::test

@@ -128,6 +128,8 @@ Cluster::Cluster(int networks) {
             const std::string up = "up" + std::to_string(network);
             const std::string port = port_name(std::to_string(number), network);
             one.run("ip link add " + up + " type veth peer name " + port + " netns " + switch_->path());
+            // Until its link-local address is usable, a node asks for no neighbour of packets that it forwards.
+            one.run("sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf." + up + ".accept_dad=0");
             for (const bool ipv4 : {true, false})
                 one.run("ip addr add " + node_addr(number, ipv4, network) + (ipv4 ? "/24" : "/64") + " dev " + up +
                         (ipv4 ? "" : " nodad"));

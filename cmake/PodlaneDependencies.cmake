@@ -32,7 +32,7 @@ podlane_require_header(nlohmann/json.hpp nlohmann-json3-dev PODLANE_JSON_INCLUDE
 # A static libelf may need what no package has: that of Debian 13 lacks eu_search_tree_init().
 if(PODLANE_STATIC AND NOT PODLANE_SANITIZE)
     include(CheckSourceCompiles)
-    set(CMAKE_REQUIRED_LINK_OPTIONS -static -no-pie)
+    set(CMAKE_REQUIRED_LINK_OPTIONS -static)
     set(CMAKE_REQUIRED_LIBRARIES -lbpf -lelf -lz)
     check_source_compiles(CXX "extern \"C\" void *bpf_object__open(const char *);
         int main() { return bpf_object__open(\"\") != nullptr; }" PODLANE_LINKS_STATICALLY)

@@ -37,7 +37,7 @@ function(podlane_program name main)
     if(PODLANE_STATIC AND NOT PODLANE_SANITIZE)
         # Not -static-pie: its start-up relocations dirty pages that otherwise stay shared with the file.
         # --no-warnings: the linker warns of name service functions in libnl, which Podlane does not call.
-        target_link_options(${name} PRIVATE -static -no-pie -Wl,--no-warnings)
+        target_link_options(${name} PRIVATE -static -Wl,--no-warnings)
         # What is copied to a node is small; gdb finds the debug information beside it in the build directory.
         add_custom_command(TARGET ${name} POST_BUILD
             COMMAND ${PODLANE_OBJCOPY} --only-keep-debug ${name} ${name}.debug

@@ -156,7 +156,8 @@ Result<void> detach_one(std::uint32_t ifindex, Hook hook, const Attached &one) {
 // Replaces `replaced` if given, else appends behind the other programs of the hook.
 Result<void> attach_tcx(std::uint32_t ifindex, Hook hook, int program_fd, std::optional<std::uint32_t> replaced) {
     const ExpeditedRcu while_attaching;
-    LIBBPF_OPTS(bpf_prog_attach_opts, options);
+    struct bpf_prog_attach_opts options {};
+    options.sz = sizeof options;
     Fd old;
     if (replaced) {
         old = Fd(bpf_prog_get_fd_by_id(*replaced));

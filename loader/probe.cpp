@@ -82,7 +82,8 @@ std::vector<bpf_insn> redirect_program(std::uint32_t helper) {
 Fd try_feature(const Probed &probed) {
     if (probed.kind == Kind::map) {
         constexpr std::uint32_t kKey = 8; // a prefix length and four bytes
-        LIBBPF_OPTS(bpf_map_create_opts, options);
+        struct bpf_map_create_opts options {};
+        options.sz = sizeof options;
         if (probed.number == BPF_MAP_TYPE_LPM_TRIE)
             options.map_flags = BPF_F_NO_PREALLOC;
         return Fd(bpf_map_create(static_cast<bpf_map_type>(probed.number), "pl_probe", kKey, kKey, 1, &options));

@@ -32,7 +32,8 @@ constexpr int kMemoryAttempts = 1000;
 }
 
 Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32_t value_size, Access access) {
-    LIBBPF_OPTS(bpf_obj_get_opts, options);
+    struct bpf_obj_get_opts options {};
+    options.sz = sizeof options;
     options.file_flags = access == Access::read_only ? BPF_F_RDONLY : 0;
     Fd fd(bpf_obj_get_opts(path.c_str(), &options));
     if (!fd) {

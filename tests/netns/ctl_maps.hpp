@@ -81,7 +81,8 @@ class CtlMaps : public testing::Test {
     }
 
     void create_map(const Shape &shape, const std::string &pin) {
-        LIBBPF_OPTS(bpf_map_create_opts, options);
+        struct bpf_map_create_opts options {};
+        options.sz = sizeof options;
         if (shape.type == BPF_MAP_TYPE_LPM_TRIE)
             options.map_flags = BPF_F_NO_PREALLOC;
         const bool is_history = shape.value_size == sizeof(history);

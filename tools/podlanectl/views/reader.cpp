@@ -64,7 +64,8 @@ bool is_map(const Fd &fd) {
 } // namespace
 
 Result<OpenMap> open_pinned_map(const std::string &path) {
-    LIBBPF_OPTS(bpf_obj_get_opts, options);
+    struct bpf_obj_get_opts options {};
+    options.sz = sizeof options;
     options.file_flags = BPF_F_RDONLY;
     Fd fd(bpf_obj_get_opts(path.c_str(), &options));
     if (!fd) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "loader/pace.hpp"
 
+#include "loader/net/namespace.hpp"
 #include "loader/pins.hpp"
 #include "maps/abi/names.h"
 #include "maps/fd.hpp"
@@ -8,7 +9,6 @@
 
 #include <bpf/bpf.h>
 #include <linux/mount.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -53,12 +53,7 @@ Result<void> attach_pacing(int program_fd, const Fd &root, const std::string &di
 
 } // namespace
 
-Result<std::uint32_t> own_netns() {
-    struct stat facts {};
-    if (stat("/proc/thread-self/ns/net", &facts) != 0)
-        return system_error(ErrorCode::internal, "reading /proc/thread-self/ns/net", errno);
-    return static_cast<std::uint32_t>(facts.st_ino);
-}
+Result<std::uint32_t> own_netns() { return static_cast<std::uint32_t>(TRY(net::Namespace::current()).inode()); }
 
 Result<void> start_pacing(int program_fd, const std::string &directory) {
     return attach_pacing(program_fd, TRY(open_cgroup_root()), directory);

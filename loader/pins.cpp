@@ -2,6 +2,7 @@
 #include "loader/pins.hpp"
 
 #include "maps/tables.hpp"
+#include "maps/text.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -15,7 +16,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <cstdio>
 #include <memory>
 #include <string_view>
@@ -201,9 +201,7 @@ Result<void> name_netns(const std::string &directory, std::uint32_t netns) {
 std::uint32_t netns_of(const std::string &root) {
     std::array<char, 16> text{};
     const ssize_t size = readlink(pin_path(root, kNetnsLink).c_str(), text.data(), text.size());
-    std::uint32_t netns = 0;
-    std::from_chars(text.data(), text.data() + std::max<ssize_t>(size, 0), netns);
-    return netns;
+    return parse_number<std::uint32_t>({text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))}).value_or(0);
 }
 
 Result<void> refuse_other_netns(const std::string &root, std::uint32_t netns) {

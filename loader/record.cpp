@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "loader/record.hpp"
 
+#include "loader/net/sysctl.hpp"
 #include "loader/state_file.hpp"
 #include "maps/abi/names.h"
 #include "maps/hash.hpp"
+#include "maps/text.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,7 +15,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -80,7 +81,7 @@ std::string to_text(const AttachmentRecord &record) {
 }
 
 template <typename Number> void read_number(std::string_view text, Number &into) {
-    std::from_chars(text.data(), text.data() + text.size(), into);
+    into = parse_number<Number>(text).value_or(into);
 }
 
 void set(AttachmentRecord &record, std::string_view name, std::string_view value) {
@@ -190,7 +191,7 @@ Result<void> AttachmentRecords::write(const AttachmentRecord &record) const {
 
 Result<std::uint64_t> AttachmentRecords::seen_generation() const {
     std::uint64_t generation = 0;
-    if (const auto text = TRY(read_file(directory_ + "/" + kGenerationFile)))
+    if (const auto text = TRY(read_state_file(directory_ + "/" + kGenerationFile)))
         read_number(*text, generation);
     return generation;
 }
@@ -201,14 +202,14 @@ Result<void> AttachmentRecords::note_generation(std::uint64_t generation) const 
 
 Result<std::optional<AttachmentRecord>> AttachmentRecords::find(const std::string &container_id,
                                                                 const std::string &ifname) const {
-    const auto text = TRY(read_file(directory_ + "/" + file_name(container_id, ifname)));
+    const auto text = TRY(read_state_file(directory_ + "/" + file_name(container_id, ifname)));
     return text ? parse(*text) : std::optional<AttachmentRecord>{};
 }
 
 Result<std::vector<AttachmentRecord>> AttachmentRecords::list() const {
     std::vector<AttachmentRecord> all;
     for (const std::string &name : TRY(names_in(directory_))) {
-        const auto text = TRY(read_file(directory_ + "/" + name));
+        const auto text = TRY(read_state_file(directory_ + "/" + name));
         if (auto record = text ? parse(*text) : std::nullopt)
             all.push_back(*std::move(record));
         else if (text && name.find(':') != std::string::npos)
@@ -243,10 +244,9 @@ Result<std::optional<AttachmentRecord>> find_record_anywhere(const std::string &
 }
 
 Result<std::string> boot_id() {
-    auto text = TRY(read_file("/proc/sys/kernel/random/boot_id"));
+    auto text = TRY(net::read_sysctl({"kernel", "random", "boot_id"}));
     if (!text)
         return Error{ErrorCode::io_failure, "/proc/sys/kernel/random/boot_id is missing", "mount /proc"};
-    text->erase(std::min(text->find('\n'), text->size()));
     return *std::move(text);
 }
 

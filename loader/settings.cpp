@@ -5,6 +5,7 @@
 #include "loader/record.hpp"
 #include "loader/state_file.hpp"
 #include "maps/fd.hpp"
+#include "maps/text.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -17,13 +18,6 @@
 
 namespace podlane {
 namespace {
-
-std::string joined(const net::SysctlPath &path) {
-    std::string name;
-    for (const std::string &component : path)
-        name += (name.empty() ? "" : "/") + component;
-    return name;
-}
 
 // Other calls wait until the descriptor is closed.
 Result<Fd> lock(const std::string &directory) {
@@ -88,7 +82,7 @@ Result<NodeSettings> NodeSettings::open(const std::string &state_directory) {
 }
 
 Result<std::vector<ChangedSetting>> NodeSettings::list() const {
-    return parse(TRY(read_file(directory_ + "/" + file_)).value_or(""), boot_);
+    return parse(TRY(read_state_file(directory_ + "/" + file_)).value_or(""), boot_);
 }
 
 Result<void> NodeSettings::record(const ChangedSetting &setting) const {
@@ -115,7 +109,8 @@ Result<Change> NodeSettings::enforce(const net::SysctlPath &path, const std::str
     const auto before = TRY(net::read_sysctl(path));
     if (!before || *before == value)
         return Change::none;
-    TRY(record({joined(path), *before, value})); // before it is true: a killed call leaves a value that can be restored
+    TRY(record(
+        {join(path, "/"), *before, value})); // before it is true: a killed call leaves a value that can be restored
     TRY(net::write_sysctl_if_different(path, value));
     return Change::changed;
 }
@@ -125,7 +120,7 @@ Result<Change> NodeSettings::change(const net::SysctlPath &path, const std::stri
     if (!now || *now == value)
         return Change::none;
     auto all = TRY(list());
-    return find(all, joined(path)) != all.end() ? Change::kept : TRY(enforce(path, value));
+    return find(all, join(path, "/")) != all.end() ? Change::kept : TRY(enforce(path, value));
 }
 
 Result<bool> NodeSettings::restore(const ChangedSetting &setting) const {

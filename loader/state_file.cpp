@@ -2,12 +2,12 @@
 #include "loader/state_file.hpp"
 
 #include "maps/fd.hpp"
+#include "maps/file.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <string_view>
@@ -17,49 +17,27 @@ namespace {
 
 constexpr std::size_t kLargestFile = std::size_t{4} << 20U; // a configuration and a lease are at most 1 MiB each
 
-Error failed(const std::string &doing, int system_errno) {
-    Error error = system_error(ErrorCode::io_failure, doing, system_errno);
+Error with_hint(Error error) {
     error.hint = "set \"stateDir\" to a directory that root can write to";
     return error;
 }
 
-Result<void> write_all(const Fd &file, const std::string &path, std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t sent = ::write(file.get(), text.data(), text.size());
-        if (sent < 0 && errno == EINTR)
-            continue;
-        if (sent <= 0)
-            return failed("writing " + path, sent < 0 ? errno : ENOSPC);
-        text.remove_prefix(static_cast<std::size_t>(sent));
-    }
-    return {};
+Error failed(const std::string &doing, int system_errno) {
+    return with_hint(system_error(ErrorCode::io_failure, doing, system_errno));
+}
+
+Result<void> write_text(const Fd &file, const std::string &path, std::string_view text) {
+    Result<void> written = write_all(file.get(), path, text);
+    return written ? written : with_hint(written.error());
 }
 
 } // namespace
 
-Result<std::optional<std::string>> read_file(const std::string &path) {
-    int fd = -1;
-    do
-        fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    while (fd < 0 && errno == EINTR);
-    const Fd file(fd);
-    if (!file && (errno == ENOENT || errno == ENOTDIR))
-        return std::optional<std::string>{};
-    if (!file)
-        return system_error(ErrorCode::io_failure, "opening " + path, errno);
-    std::string text;
-    std::array<char, 8192> chunk{};
-    while (text.size() < kLargestFile) {
-        const ssize_t got = ::read(file.get(), chunk.data(), chunk.size());
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return system_error(ErrorCode::io_failure, "reading " + path, errno);
-        if (got == 0)
-            break;
-        text.append(chunk.data(), static_cast<std::size_t>(got));
-    }
-    return std::optional(std::move(text));
+Result<std::optional<std::string>> read_state_file(const std::string &path) {
+    auto text = read_file(path, kLargestFile, O_NOFOLLOW);
+    if (text)
+        return std::optional(*std::move(text));
+    return text.error().code == ErrorCode::missing ? Result<std::optional<std::string>>(std::nullopt) : text.error();
 }
 
 Result<void> make_directory(const std::string &path) {
@@ -85,7 +63,7 @@ Result<void> replace_file(const std::string &directory, const std::string &name,
     }
     if (!file)
         return failed("creating " + fresh, errno);
-    TRY(write_all(file, fresh, text));
+    TRY(write_text(file, fresh, text));
     // Not an fsync(2): it begins to write and does not wait. A file system that cannot do it writes later.
     static_cast<void>(sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WRITE));
     if (rename(fresh.c_str(), path.c_str()) == 0)

@@ -10,7 +10,7 @@
 namespace podlane {
 
 // None where there is no file.
-Result<std::optional<std::string>> read_file(const std::string &path);
+Result<std::optional<std::string>> read_state_file(const std::string &path);
 
 // With its parents, mode 0700. One that exists is no error.
 Result<void> make_directory(const std::string &path);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ip.hpp"
 
+#include "text.hpp"
+
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -85,12 +87,10 @@ Result<Prefix> parse_prefix(std::string_view text) {
     const unsigned longest = address_bits(*addr);
     if (slash == std::string_view::npos)
         return Prefix{*addr, static_cast<std::uint8_t>(longest)};
-    const std::string_view digits = text.substr(slash + 1);
-    unsigned length = 0;
-    const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), length);
-    if (digits.empty() || failed != std::errc{} || end != digits.data() + digits.size() || length > longest)
+    const auto length = parse_number<unsigned>(text.substr(slash + 1));
+    if (!length || *length > longest)
         return bad_text("an address prefix", text);
-    return Prefix{*addr, static_cast<std::uint8_t>(length)};
+    return Prefix{*addr, static_cast<std::uint8_t>(*length)};
 }
 
 std::string to_string(const Prefix &prefix) { return to_string(prefix.addr) + "/" + std::to_string(prefix.length); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/ipam.hpp"
 
+#include "maps/text.hpp"
 #include "plugin/cni/ipam_config.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/cni/version.hpp"
@@ -20,13 +21,6 @@ namespace podlane::ipam {
 namespace {
 
 constexpr auto kIncompatible = static_cast<unsigned>(ErrorCode::incompatible_cni_version);
-
-std::string joined(const std::vector<std::string> &parts) {
-    std::string all;
-    for (const std::string &part : parts)
-        all += (all.empty() ? "" : ":") + part;
-    return all;
-}
 
 Result<std::string> find_plugin(const cni::Request &request) {
     const std::string &type = request.config.ipam_type;
@@ -51,7 +45,7 @@ Result<std::string> find_plugin(const cni::Request &request) {
     if (failed)
         return *std::move(failed);
     return Error{ErrorCode::plugin_not_available,
-                 "IPAM plugin \"" + type + "\" is not in CNI_PATH (" + joined(request.path) + ")",
+                 "IPAM plugin \"" + type + "\" is not in CNI_PATH (" + join(request.path, ":") + ")",
                  "install it there, or correct \"ipam.type\""};
 }
 

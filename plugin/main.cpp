@@ -3,6 +3,7 @@
 #include "loader/expedited_rcu.hpp"
 #include "loader/privilege.hpp"
 #include "loader/process.hpp"
+#include "maps/file.hpp"
 #include "maps/version.hpp"
 #include "plugin/cni/error.hpp"
 #include "plugin/cni/request.hpp"
@@ -40,19 +41,7 @@ cni::Environment read_environment() {
 }
 
 Result<std::string> read_input() {
-    std::string input;
-    std::array<char, 16384> chunk{};
-    while (input.size() < kMostInput) {
-        const ssize_t got = read(STDIN_FILENO, chunk.data(), chunk.size());
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return system_error(ErrorCode::io_failure, "reading the network configuration on standard input", errno);
-        if (got == 0)
-            break;
-        input.append(chunk.data(), static_cast<std::size_t>(got));
-    }
-    return input;
+    return read_all(STDIN_FILENO, "the network configuration on standard input", kMostInput);
 }
 
 // What this call and the programs that it starts (IPAM plugins, nft) need.
@@ -92,15 +81,7 @@ Result<void> print(std::string text) {
     if (text.empty())
         return {};
     text += '\n';
-    for (std::size_t sent = 0; sent < text.size();) {
-        const ssize_t done = write(STDOUT_FILENO, text.data() + sent, text.size() - sent);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            return system_error(ErrorCode::io_failure, "writing the result to standard output", errno);
-        sent += static_cast<std::size_t>(done);
-    }
-    return {};
+    return write_all(STDOUT_FILENO, "the result to standard output", text);
 }
 
 int explain_by_hand(std::span<const char *const> words) {

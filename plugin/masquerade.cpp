@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/masquerade.hpp"
 
+#include "loader/net/legacy_tables.hpp"
 #include "maps/hash.hpp"
 #include "maps/tables.hpp"
 #include "plugin/history.hpp"
@@ -65,16 +66,7 @@ Result<void> run_script(const std::string &program, const std::vector<std::strin
 }
 
 // Whether the kernel holds NAT rules of the iptables that is not built on nftables.
-bool has_older_nat() {
-    for (const char *path : {"/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"}) {
-        const std::unique_ptr<std::FILE, int (*)(std::FILE *)> tables(std::fopen(path, "re"), &std::fclose);
-        std::array<char, 64> name{};
-        while (tables && std::fgets(name.data(), name.size(), tables.get()) != nullptr)
-            if (std::string_view(name.data()) == "nat\n")
-                return true;
-    }
-    return false;
-}
+bool has_older_nat() { return net::has_legacy_table(true, "nat") || net::has_legacy_table(false, "nat"); }
 
 std::string table_name(const std::string &network) { return "podlane-" + network; }
 std::string table_of(const std::string &network) { return "inet " + table_name(network); }
@@ -126,7 +118,7 @@ std::string rules(const cni::Config &config, const std::string &mark) {
            family_rules(table, config, mark, true) + family_rules(table, config, mark, false);
 }
 
-// Tells the rules of one configuration from those of another.
+// Distinguishes the rules of one configuration from those of another.
 std::string mark_of(const cni::Config &config) {
     std::array<char, 32> text{};
     std::snprintf(text.data(), text.size(), "podlane %016" PRIx64, fnv1a_64(rules(config, {})));

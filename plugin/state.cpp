@@ -2,8 +2,10 @@
 #include "plugin/state.hpp"
 
 #include "loader/net/namespace.hpp"
+#include "loader/pace.hpp"
 #include "maps/clock.hpp"
 #include "maps/printable.hpp"
+#include "maps/text.hpp"
 #include "plugin/cni/environment.hpp"
 #include "plugin/cni/ipam_config.hpp"
 #include "plugin/cni/request.hpp"
@@ -19,15 +21,6 @@
 
 namespace podlane {
 namespace {
-
-std::string joined(const std::vector<std::string> &parts) {
-    std::string all;
-    for (const std::string &part : parts)
-        all += (all.empty() ? "" : ":") + part;
-    return all;
-}
-
-Result<std::uint64_t> own_namespace() { return TRY(net::Namespace::current()).inode(); }
 
 // What names the node for its administrator; the last resort needs nobody's word.
 std::string node_name(const cni::Config &config) {
@@ -51,10 +44,10 @@ Result<AttachmentRecord> record_of(const cni::Request &request) {
     record.root = request.config.bpffs;
     record.boot_id = TRY(boot_id());
     record.created_ns = realtime_ns();
-    record.node_netns = TRY(own_namespace());
+    record.node_netns = TRY(own_netns());
     record.netns = request.netns;
     record.args = request.args;
-    record.path = joined(request.path);
+    record.path = join(request.path, ":");
     record.config = request.raw_config;
     record.node_name = node_name(request.config);
     record.labels = lines_of(request.pod.labels);
@@ -78,7 +71,7 @@ Result<void> update_record(const cni::Request &request, const endpoint &entry, c
 Result<std::optional<AttachmentRecord>> find_record(const cni::Request &request) {
     if (auto record = TRY(records_of(request.config).find(request.container_id, request.ifname)))
         return record;
-    return find_record_anywhere(request.config.state_dir, request.container_id, request.ifname, TRY(own_namespace()));
+    return find_record_anywhere(request.config.state_dir, request.container_id, request.ifname, TRY(own_netns()));
 }
 
 Result<bool> is_of_this_boot(const AttachmentRecord &record) { return record.boot_id == TRY(boot_id()); }

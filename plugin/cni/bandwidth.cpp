@@ -2,13 +2,13 @@
 #include "plugin/cni/bandwidth.hpp"
 
 #include "maps/abi/limit_math.h"
+#include "maps/text.hpp"
 #include "plugin/cni/keys.hpp"
 #include "plugin/cni/labels.hpp"
 #include "plugin/cni/values.hpp"
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <span>
 
 namespace podlane::cni {
@@ -141,17 +141,16 @@ std::pair<Wide, Wide> scale(std::string_view suffix) {
     }
     if (suffix[0] != 'e' && suffix[0] != 'E')
         return {0, 1};
-    int exponent = 0;
     const bool plus = suffix.starts_with("e+") || suffix.starts_with("E+");
     suffix.remove_prefix(plus ? 2 : 1);
     if (plus && suffix.starts_with('-'))
         return {0, 1};
-    const auto [end, failed] = std::from_chars(suffix.data(), suffix.data() + suffix.size(), exponent);
-    if (failed != std::errc{} || end != suffix.data() + suffix.size() || exponent < -18 || exponent > 18)
+    const auto exponent = parse_number<int>(suffix);
+    if (!exponent || *exponent < -18 || *exponent > 18)
         return {0, 1};
-    for (int i = 0; i < std::abs(exponent); ++i)
+    for (int i = 0; i < std::abs(*exponent); ++i)
         factor *= 10;
-    return exponent < 0 ? std::pair<Wide, Wide>{1, factor} : std::pair<Wide, Wide>{factor, 1};
+    return *exponent < 0 ? std::pair<Wide, Wide>{1, factor} : std::pair<Wide, Wide>{factor, 1};
 }
 
 // A list for both directions, or an object with one for each.

@@ -4,13 +4,13 @@
 #include "maps/abi/interface.h"
 #include "maps/abi/network.h"
 #include "maps/printable.hpp"
+#include "maps/text.hpp"
 #include "plugin/cni/attachment.hpp"
 #include "plugin/cni/environment.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <limits>
 #include <string_view>
 #include <system_error>
@@ -85,11 +85,7 @@ std::optional<std::uint32_t> parse_mark(std::string_view text) {
     const bool is_hex = text.starts_with("0x");
     if (is_hex)
         text.remove_prefix(2);
-    std::uint32_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, is_hex ? 16 : 10);
-    if (error != std::errc() || end != text.data() + text.size())
-        return std::nullopt;
-    return value;
+    return parse_number<std::uint32_t>(text, is_hex ? 16 : 10);
 }
 
 Result<void> read_between(const Node &node, std::uint64_t least, std::uint64_t most, const std::string &what,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "table.hpp"
 
+#include "maps/text.hpp"
 #include "words.hpp"
 
 #include <algorithm>

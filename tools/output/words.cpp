@@ -103,14 +103,4 @@ std::string utc_words(std::uint64_t realtime_ns) {
 
 std::string hex_words(std::uint32_t number) { return print("0x%08" PRIx32, number); }
 
-std::string join(const std::vector<std::string> &items, std::string_view separator) {
-    std::string text;
-    for (const std::string &item : items) {
-        if (!text.empty())
-            text += separator;
-        text += item;
-    }
-    return text;
-}
-
 } // namespace podlane::output

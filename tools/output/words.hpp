@@ -20,6 +20,5 @@ std::string bytes_words(std::uint64_t bytes);     // powers of 1024: "1.2 MiB"
 std::string percent_words(std::uint64_t part, std::uint64_t whole);
 std::string utc_words(std::uint64_t realtime_ns); // RFC 3339, whole seconds
 std::string hex_words(std::uint32_t number);      // "0x0000beef"
-std::string join(const std::vector<std::string> &items, std::string_view separator);
 
 } // namespace podlane::output

@@ -5,6 +5,7 @@
 #include "loader/pins.hpp"
 #include "loader/probe.hpp"
 #include "maps/entries.hpp"
+#include "maps/text.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/reader.hpp"
@@ -14,7 +15,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <fstream>
 
 namespace podlane::ctl::doctor {
@@ -24,18 +24,10 @@ using net::SysctlPath;
 
 Result<std::optional<std::uint64_t>> number(const SysctlPath &path) {
     const auto text = TRY(net::read_sysctl(path));
-    std::uint64_t value = 0;
-    if (!text || std::from_chars(text->data(), text->data() + text->size(), value).ec != std::errc{})
-        return std::optional<std::uint64_t>{};
-    return std::optional<std::uint64_t>{value};
+    return text ? parse_number<std::uint64_t>(*text) : std::nullopt;
 }
 
-std::string spelled(const SysctlPath &path) {
-    std::string text;
-    for (const std::string &component : path)
-        text += (text.empty() ? "" : ".") + component;
-    return text;
-}
+std::string spelled(const SysctlPath &path) { return join(path, "."); }
 
 // Enables again what ADD had enabled.
 Finding must_be_on(const SysctlPath &path) {

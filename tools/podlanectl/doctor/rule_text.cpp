@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "tools/podlanectl/doctor/rule_text.hpp"
 
+#include "loader/net/legacy_tables.hpp"
 #include "loader/process.hpp"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 
 namespace podlane::ctl {
 namespace {
@@ -16,14 +16,6 @@ namespace {
 Error not_installed(const std::string &path) {
     return {ErrorCode::missing, path + " is not installed",
             std::string("install the package ") + (path == kNft ? "nftables" : "iptables")};
-}
-
-bool has_table(const char *names, std::string_view table) {
-    std::ifstream tables(names);
-    for (std::string name; std::getline(tables, name);)
-        if (name == table)
-            return true;
-    return false;
 }
 
 } // namespace
@@ -52,17 +44,17 @@ Result<std::string> output_of(const char *path, const std::vector<std::string> &
 
 Result<std::vector<OlderListing>> older_listings(std::string_view table) {
     struct Older {
-        const char *names;
+        bool ipv4;
         const char *program;
         std::string_view family;
     };
     constexpr std::array<Older, 2> kOlder = {{
-        {"/proc/thread-self/net/ip_tables_names", "/usr/sbin/iptables-legacy-save", "iptables"},
-        {"/proc/thread-self/net/ip6_tables_names", "/usr/sbin/ip6tables-legacy-save", "ip6tables"},
+        {true, "/usr/sbin/iptables-legacy-save", "iptables"},
+        {false, "/usr/sbin/ip6tables-legacy-save", "ip6tables"},
     }};
     std::vector<OlderListing> listings;
     for (const Older &older : kOlder)
-        if (has_table(older.names, table))
+        if (net::has_legacy_table(older.ipv4, table))
             listings.push_back({older.family, TRY(output_of(older.program, {"-t", std::string(table)}))});
     return listings;
 }

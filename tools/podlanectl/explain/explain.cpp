@@ -3,7 +3,9 @@
 #include "tools/podlanectl/explain/explain.hpp"
 
 #include "loader/attach.hpp"
+#include "loader/net/link.hpp"
 #include "loader/object.hpp"
+#include "maps/text.hpp"
 #include "tools/podlanectl/explain/nouns.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/network.hpp"
@@ -14,7 +16,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -67,13 +68,11 @@ Result<Peer> parse_peer(const std::string &text) {
         port = text.substr(colon + 1);
     }
     const auto parsed = parse_ip(addr);
-    Peer peer;
-    const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), peer.port);
-    if (!parsed || (!port.empty() && (error != std::errc{} || end != port.data() + port.size())))
+    const auto number = port.empty() ? std::uint16_t{0} : parse_number<std::uint16_t>(port);
+    if (!parsed || !number)
         return usage_error("\"" + text + "\" is not an address with or without a port",
                            "as in 192.0.2.1:80 or [2001:db8::1]:80");
-    peer.addr = *parsed;
-    return peer;
+    return Peer{*parsed, *number};
 }
 
 Result<std::uint8_t> protocol_of(const Call &call, const Peer &to) {
@@ -93,14 +92,10 @@ Mac mac_of(const std::uint8_t (&bytes)[6]) {
     return mac;
 }
 
-Mac interface_mac(const std::string &name) {
-    std::array<char, 64> line{};
-    const std::unique_ptr<std::FILE, int (*)(std::FILE *)> file(
-        std::fopen(("/sys/class/net/" + name + "/address").c_str(), "re"), &std::fclose);
-    if (!file || std::fgets(line.data(), line.size(), file.get()) == nullptr)
-        return {};
-    const auto mac = parse_mac(std::string(line.data()).substr(0, 17));
-    return mac ? *mac : Mac{};
+Result<Mac> interface_mac(const std::string &name) {
+    net::Netlink netlink = TRY(net::Netlink::open());
+    const auto link = TRY(net::find_link(netlink, name));
+    return link ? link->mac : Mac{};
 }
 
 Result<ip_addr> own_address(const endpoint &record, bool ipv4) {
@@ -131,11 +126,12 @@ Result<Question> question_of(const Call &call, const Place &place) {
     if (is_ipv4(question.source) != is_ipv4(question.destination))
         return usage_error("source and destination are of different families");
     const std::string size = call.value(Opt::size).value_or("0");
-    const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), question.ip_bytes);
-    if (error != std::errc{} || end != size.data() + size.size())
+    const auto bytes = parse_number<decltype(question.ip_bytes)>(size);
+    if (!bytes)
         return usage_error("--size needs a number of bytes");
+    question.ip_bytes = *bytes;
     const Mac inside = place.owner == nullptr ? kStranger : mac_of(place.owner->pod_mac);
-    const Mac outside = place.owner == nullptr ? interface_mac(place.interface) : mac_of(place.owner->host_mac);
+    const Mac outside = place.owner == nullptr ? TRY(interface_mac(place.interface)) : mac_of(place.owner->host_mac);
     question.to_mac = place.hook == Hook::ingress ? outside : inside;
     question.from_mac = place.hook == Hook::ingress ? inside : outside;
     return question;

@@ -4,6 +4,7 @@
 #include "loader/privilege.hpp"
 #include "maps/fd.hpp"
 #include "maps/ip.hpp"
+#include "maps/text.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 
 #include <arpa/inet.h>
@@ -14,7 +15,6 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -46,14 +46,12 @@ Result<sockaddr_in6> parse_listen(const std::string &text) {
     if (!bracketed && host.find(':') != std::string::npos)
         return wrong;
     const auto addr = parse_ip(bracketed ? host.substr(1, host.size() - 2) : host);
-    std::uint16_t port = 0;
-    const char *end = text.data() + text.size();
-    const auto [last, error] = std::from_chars(text.data() + colon + 1, end, port);
-    if (!addr || error != std::errc{} || last != end)
+    const auto port = parse_number<std::uint16_t>(std::string_view(text).substr(colon + 1));
+    if (!addr || !port)
         return wrong;
     sockaddr_in6 where{};
     where.sin6_family = AF_INET6;
-    where.sin6_port = htons(port);
+    where.sin6_port = htons(*port);
     std::memcpy(&where.sin6_addr, &*addr, sizeof where.sin6_addr);
     return where;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // monitor: drops, and with --all samples of all packets, as they happen.
+#include "maps/text.hpp"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/cli/until_signal.hpp"
@@ -19,7 +20,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
@@ -170,11 +170,10 @@ Result<std::uint64_t> number_of(const Call &call, Opt option, std::uint64_t othe
     if (!call.has(option))
         return otherwise;
     const std::string &text = *call.value(option);
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc{} || end != text.data() + text.size() || number == 0 || number > 0xffffffff)
+    const auto number = parse_number<std::uint32_t>(text);
+    if (!number || *number == 0)
         return usage_error("\"" + text + "\" is not a positive number");
-    return number;
+    return *number;
 }
 
 Result<Viewer> make_viewer(const Call &call, World &world) {

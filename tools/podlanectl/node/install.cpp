@@ -2,7 +2,9 @@
 // install: copies the plugin and writes a configuration list for the runtime.
 #include "loader/net/link.hpp"
 #include "loader/process.hpp"
+#include "maps/file.hpp"
 #include "maps/ip.hpp"
+#include "maps/text.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/node/node_object.hpp"
@@ -12,7 +14,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -54,20 +55,13 @@ struct Ranges {
     std::vector<std::string> story{}; // lines of the plan
 };
 
-std::string joined(const std::vector<std::string> &parts) {
-    std::string text;
-    for (const std::string &one : parts)
-        text += (text.empty() ? "" : ",") + one;
-    return text;
-}
-
 // flannel's daemon keeps the range, and what all pods have, in a file for its plugin.
 Result<void> add_flannel(const std::string &path, Ranges &ranges) {
     const auto text = read_file(path);
     if (!text)
         return text.error().code == ErrorCode::missing ? Result<void>{} : text.error();
     const FlannelSubnet flannel = TRY(read_flannel_subnet(*text, path));
-    ranges.story.push_back("flannel: " + path + " has range " + joined(flannel.subnets) + " and MTU " +
+    ranges.story.push_back("flannel: " + path + " has range " + join(flannel.subnets, ",") + " and MTU " +
                            (flannel.mtu ? std::to_string(*flannel.mtu) : "none"));
     if (flannel.masquerades)
         ranges.story.emplace_back("flannel masquerades: with --no-masquerade it is the only one");
@@ -87,7 +81,7 @@ Result<Ranges> ranges_of(const Call &call) {
         if (!ranges.subnets.empty())
             return usage_error("--subnets and --from-node both name the pods' addresses", "give one of them");
         ranges.subnets = TRY(pod_ranges_of_node(TRY(read_file(*file)), *file));
-        ranges.story.push_back("node object: " + *file + " has range " + joined(ranges.subnets));
+        ranges.story.push_back("node object: " + *file + " has range " + join(ranges.subnets, ","));
     }
     TRY(add_flannel(kFlannelSubnet, ranges));
     if (ranges.subnets.empty())
@@ -107,11 +101,10 @@ Object ipam_of(const Ranges &known) {
 Result<void> add_keys(const Call &call, Object &plugin, const Ranges &ranges) {
     constexpr std::array<std::string_view, 3> kFastPaths = {"on", "local", "off"};
     if (const auto &mtu = call.value(Opt::mtu)) {
-        std::uint64_t number = 0;
-        const auto [end, error] = std::from_chars(mtu->data(), mtu->data() + mtu->size(), number);
-        if (error != std::errc{} || end != mtu->data() + mtu->size())
+        const auto number = parse_number<std::uint64_t>(*mtu);
+        if (!number)
             return usage_error("--mtu \"" + *mtu + "\" is not a number");
-        plugin.emplace_back("mtu", number);
+        plugin.emplace_back("mtu", *number);
     } else if (ranges.mtu) {
         plugin.emplace_back("mtu", *ranges.mtu);
     }
@@ -258,7 +251,7 @@ Result<Planned> plan(const Call &call, const std::string &conf_dir, bool with_po
     Planned planned{.name = TRY(conflist_name(others))};
     planned.story = TRY(networks_of_node());
     for (const ForeignNetwork &one : others)
-        planned.story.push_back("network of another: " + conf_dir + "/" + one.file + " (" + joined(one.types) +
+        planned.story.push_back("network of another: " + conf_dir + "/" + one.file + " (" + join(one.types, ",") +
                                 "), kept behind " + std::string(planned.name));
     if (mode == "chained") {
         planned.conflist = TRY(chained_list(call, conf_dir, others));

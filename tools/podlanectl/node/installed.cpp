@@ -2,6 +2,7 @@
 #include "tools/podlanectl/node/installed.hpp"
 
 #include "maps/fd.hpp"
+#include "maps/file.hpp"
 #include "maps/hash.hpp"
 
 #include <fcntl.h>
@@ -61,18 +62,6 @@ Result<List> read_list(const std::string &directory) {
     return list;
 }
 
-Result<void> write_all(int fd, std::string_view content, const std::string &path) {
-    while (!content.empty()) {
-        const ssize_t written = write(fd, content.data(), content.size());
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            return system_error(ErrorCode::io_failure, "writing " + path, errno);
-        content.remove_prefix(static_cast<std::size_t>(written));
-    }
-    return {};
-}
-
 // Written and synced under a temporary name, then renamed.
 Result<void> put_file(const std::string &directory, std::string_view name, std::string_view content, unsigned mode) {
     const std::string path = directory + "/" + std::string(name);
@@ -80,7 +69,7 @@ Result<void> put_file(const std::string &directory, std::string_view name, std::
     const Fd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
     if (!fd)
         return system_error(ErrorCode::io_failure, "creating " + temporary, errno);
-    Result<void> done = write_all(fd.get(), content, temporary);
+    Result<void> done = write_all(fd.get(), temporary, content);
     if (done && (fchmod(fd.get(), mode) != 0 || fsync(fd.get()) != 0 || rename(temporary.c_str(), path.c_str()) != 0))
         done = system_error(ErrorCode::io_failure, "renaming " + temporary + " to " + path, errno);
     if (!done)
@@ -110,24 +99,6 @@ bool is_ours(const List &list, std::string_view name, std::string_view content) 
 }
 
 } // namespace
-
-Result<std::string> read_file(const std::string &path) {
-    const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!fd)
-        return system_error(errno == ENOENT ? ErrorCode::missing : ErrorCode::io_failure, "reading " + path, errno);
-    std::string content;
-    std::array<char, 65536> chunk{};
-    while (true) {
-        const ssize_t got = read(fd.get(), chunk.data(), chunk.size());
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return system_error(ErrorCode::io_failure, "reading " + path, errno);
-        if (got == 0)
-            return content;
-        content.append(chunk.data(), static_cast<std::size_t>(got));
-    }
-}
 
 Result<void> check_file(const std::string &directory, std::string_view name, std::string_view content) {
     const std::string path = directory + "/" + std::string(name);

@@ -29,6 +29,4 @@ enum class Removed { removed, missing, foreign };
 // Removes only what install_file() wrote and nothing changed since; the list is deleted with the last file.
 Result<Removed> remove_file(const std::string &directory, std::string_view name);
 
-Result<std::string> read_file(const std::string &path);
-
 } // namespace podlane::ctl

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // load: programs and maps into the kernel, ahead of the first pod.
+#include "maps/file.hpp"
 #include "plugin/cni/list.hpp"
 #include "plugin/load.hpp"
 #include "tools/podlanectl/cli/cli.hpp"

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "tools/podlanectl/node/node_object.hpp"
 
+#include "maps/file.hpp"
 #include "maps/ip.hpp"
+#include "maps/text.hpp"
 #include "plugin/cni/json.hpp"
 #include "tools/podlanectl/node/installed.hpp"
 
@@ -9,7 +11,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <utility>
 
@@ -151,10 +152,10 @@ Result<FlannelSubnet> read_flannel_subnet(std::string_view text, const std::stri
             if (const auto value = value_of(line, key))
                 add_ranges(key, *value, networks);
         if (const auto value = value_of(line, "FLANNEL_MTU")) {
-            std::uint64_t number = 0;
-            if (std::from_chars(value->data(), value->data() + value->size(), number).ec != std::errc{})
+            const auto number = parse_number<std::uint64_t>(*value);
+            if (!number)
                 return wrong(what + ": FLANNEL_MTU is " + json::quote(*value), "give --mtu and --subnets");
-            subnet.mtu = number;
+            subnet.mtu = *number;
         }
         subnet.masquerades = subnet.masquerades || line == "FLANNEL_IPMASQ=true";
     }

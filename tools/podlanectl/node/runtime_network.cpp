@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/podlanectl/node/runtime_network.hpp"
 
+#include "maps/file.hpp"
 #include "plugin/cni/json.hpp"
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/node/node_object.hpp"

@@ -3,6 +3,7 @@
 #include "tools/podlanectl/views/history.hpp"
 
 #include "maps/history.hpp"
+#include "maps/text.hpp"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/decode.hpp"
@@ -12,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 
 namespace podlane::ctl {
@@ -104,14 +104,10 @@ EndpointEntry entry_of(const operation &done, const std::vector<EndpointEntry> &
 Result<std::size_t> how_many(const Call &call) {
     constexpr std::size_t kDefault = 20;
     const auto &text = call.value(Opt::last);
-    std::size_t number = kDefault;
-    if (text) {
-        const char *end = text->data() + text->size();
-        const auto [stopped, error] = std::from_chars(text->data(), end, number);
-        if (error != std::errc{} || stopped != end)
-            return usage_error("--last \"" + *text + "\" is not a number");
-    }
-    return number;
+    const auto number = text ? parse_number<std::size_t>(*text) : kDefault;
+    if (!number)
+        return usage_error("--last \"" + *text + "\" is not a number");
+    return *number;
 }
 
 } // namespace

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // map get: the one entry of a map that a key in words names.
+#include "maps/text.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/map.hpp"
 #include "tools/podlanectl/views/selection.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <set>
 
@@ -55,10 +55,8 @@ Result<std::vector<Word>> read_words(const Call &call, const World &world) {
     std::vector<Word> words;
     for (const std::string &text : call.more) {
         Word &word = words.emplace_back(Word{text, parse_ip(text), parse_prefix(text)});
-        std::uint32_t number = 0;
-        if (const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-            error == std::errc{} && end == text.data() + text.size())
-            word.ifindexes.insert(number);
+        if (const auto number = parse_number<std::uint32_t>(text))
+            word.ifindexes.insert(*number);
         if (const auto named = selected_endpoints(Selection::of_word(text), world))
             for (const auto &[key, value] : *named)
                 word.ifindexes.insert(value.ifindex);

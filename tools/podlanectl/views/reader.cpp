@@ -2,6 +2,7 @@
 #include "tools/podlanectl/views/reader.hpp"
 
 #include "maps/tables.hpp"
+#include "maps/text.hpp"
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -141,14 +141,10 @@ std::vector<std::string> pin_names(const std::string &directory) {
 
 std::pair<std::string_view, unsigned> split_version(std::string_view name) {
     const std::size_t mark = name.rfind("_v");
-    if (mark == std::string_view::npos || mark + 2 == name.size())
+    if (mark == std::string_view::npos)
         return {name, 0};
-    unsigned version = 0;
-    const char *end = name.data() + name.size();
-    const auto [stopped, error] = std::from_chars(name.data() + mark + 2, end, version);
-    if (error != std::errc{} || stopped != end)
-        return {name, 0};
-    return {name.substr(0, mark), version};
+    const auto version = parse_number<unsigned>(name.substr(mark + 2));
+    return version ? std::pair(name.substr(0, mark), *version) : std::pair(name, 0U);
 }
 
 } // namespace podlane::ctl

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#include "file.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+namespace podlane {
+
+Result<std::string> read_all(int fd, const std::string &name, std::size_t most) {
+    std::string text;
+    std::array<char, 16384> chunk{};
+    while (text.size() < most) {
+        const ssize_t got = ::read(fd, chunk.data(), chunk.size());
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return system_error(ErrorCode::io_failure, "reading " + name, errno);
+        if (got == 0)
+            break;
+        text.append(chunk.data(), static_cast<std::size_t>(got));
+    }
+    return text;
+}
+
+Result<void> write_all(int fd, const std::string &name, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t sent = ::write(fd, text.data(), text.size());
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent <= 0)
+            return system_error(ErrorCode::io_failure, "writing " + name, sent < 0 ? errno : ENOSPC);
+        text.remove_prefix(static_cast<std::size_t>(sent));
+    }
+    return {};
+}
+
+Result<std::string> read_file(const std::string &path, std::size_t most, int flags) {
+    int fd = -1;
+    do
+        fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | flags);
+    while (fd < 0 && errno == EINTR);
+    const Fd file(fd);
+    if (file)
+        return read_all(file.get(), path, most);
+    const bool is_missing = errno == ENOENT || errno == ENOTDIR;
+    return system_error(is_missing ? ErrorCode::missing : ErrorCode::io_failure, "reading " + path, errno);
+}
+
+} // namespace podlane

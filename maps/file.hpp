@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// Whole files and streams, also if signals interrupt their system calls.
+#pragma once
+
+#include "fd.hpp"
+#include "result.hpp"
+
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <string_view>
+
+namespace podlane {
+
+constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max();
+
+// Up to the end, or until `most` bytes were read: a chunk more at most. Errors are "reading NAME".
+Result<std::string> read_all(int fd, const std::string &name, std::size_t most = kAnySize);
+// Errors are "writing NAME".
+Result<void> write_all(int fd, const std::string &name, std::string_view text);
+
+// ErrorCode::missing if there is no such file. `flags`: of open(2), beside O_RDONLY and O_CLOEXEC.
+Result<std::string> read_file(const std::string &path, std::size_t most = kAnySize, int flags = 0);
+
+} // namespace podlane

@@ -80,7 +80,7 @@ static __always_inline int limit_arriving(struct packet *p)
 
 	if (!is_edt(flags) || (!p->is_edt && is_paced(p)))
 		return limit_towards(p, flags, ifindex);
-	if ((flags & INTERFACE_LIMIT_EXEMPT) && is_exempt(p, ifindex, LIMIT_INGRESS, &p->ip.source))
+	if (is_ip(p) && is_exempt(flags, ifindex, LIMIT_INGRESS, &p->ip.source))
 		return 0;
 	report_if_in_group(flags, ifindex, LIMIT_INGRESS);
 	return depart(p->skb, ifindex, frame_headers(p)) ? 0 : REASON_DROP_INGRESS_LIMIT;

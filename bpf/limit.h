@@ -2,6 +2,8 @@
 /* Holds an endpoint to its bandwidth: charges what passes to the bucket of its limit, marks, and drops at the end. */
 #pragma once
 
+#include "bpf/exempt.h"
+#include "bpf/headers.h"
 #include "bpf/packet.h"
 #include "bpf/limit_group.h"
 
@@ -76,19 +78,6 @@ static __always_inline __u64 tolerance(struct __sk_buff *skb, const struct limit
 	if (segments != NO_SEGMENTS) /* it cannot react to the backlog sooner */
 		usual += hearing_delay(state, limit);
 	return usual < longest ? usual : longest;
-}
-
-static __always_inline bool is_exempt(struct packet *p, __u32 ifindex, enum limit_direction direction,
-				      const struct ip_addr *other)
-{
-	struct exempt_key key = {
-		.prefixlen = 192, .ifindex = bpf_htonl(ifindex), .direction = bpf_htonl(direction), .addr = *other};
-	__u32 *shaped;
-
-	if (p->protocol != ETH_P_IP && p->protocol != ETH_P_IPV6)
-		return false;
-	shaped = map_find(&exempt_v1, &key);
-	return shaped && !(*shaped & PREFIX_SET) && !(*shaped & PREFIX_IPV6 && is_mapped_ipv4(other));
 }
 
 /* Not under the lock: what is beyond a limit does not hold up what is within it. */
@@ -169,7 +158,7 @@ static __always_inline int limit_sender(struct packet *p)
 
 	if (!(flags & INTERFACE_LIMIT_EGRESS))
 		return 0;
-	if ((flags & INTERFACE_LIMIT_EXEMPT) && is_exempt(p, ifindex, LIMIT_EGRESS, &p->ip.destination))
+	if (is_ip(p) && is_exempt(flags, ifindex, LIMIT_EGRESS, &p->ip.destination))
 		return 0;
 	report_if_in_group(flags, ifindex, LIMIT_EGRESS);
 	return within_limit(p->skb, ifindex, LIMIT_EGRESS, frame_headers(p)) ? 0 : REASON_DROP_EGRESS_LIMIT;
@@ -179,7 +168,7 @@ static __always_inline int limit_towards(struct packet *p, __u32 flags, __u32 if
 {
 	if (!(flags & INTERFACE_LIMIT_INGRESS))
 		return 0;
-	if ((flags & INTERFACE_LIMIT_EXEMPT) && is_exempt(p, ifindex, LIMIT_INGRESS, &p->ip.source))
+	if (is_ip(p) && is_exempt(flags, ifindex, LIMIT_INGRESS, &p->ip.source))
 		return 0;
 	report_if_in_group(flags, ifindex, LIMIT_INGRESS);
 	return within_limit(p->skb, ifindex, LIMIT_INGRESS, frame_headers(p)) ? 0 : REASON_DROP_INGRESS_LIMIT;

@@ -2,6 +2,7 @@
 /* Which limits hold a TCP connection, what they leave to it, and how its socket is announced. */
 #pragma once
 
+#include "bpf/exempt.h"
 #include "bpf/rate.h"
 #include "bpf/packet.h"
 
@@ -103,19 +104,6 @@ static __always_inline bool is_limited(const struct ends *ends)
 	return ends->sender_flags & INTERFACE_LIMIT_EGRESS || ends->receiver_flags & INTERFACE_LIMIT_INGRESS;
 }
 
-static __always_inline bool is_shaped(__u32 flags, __u32 ifindex, enum limit_direction direction,
-				      const struct ip_addr *other)
-{
-	struct exempt_key key = {
-		.prefixlen = 192, .ifindex = bpf_htonl(ifindex), .direction = bpf_htonl(direction), .addr = *other};
-	__u32 *shaped;
-
-	if (!(flags & INTERFACE_LIMIT_EXEMPT))
-		return true;
-	shaped = map_find(&exempt_v1, &key);
-	return !shaped || *shaped & PREFIX_SET || (*shaped & PREFIX_IPV6 && is_mapped_ipv4(other));
-}
-
 /* False if there is no limit. */
 static __always_inline bool find_rates(__u32 ifindex, enum limit_direction direction, struct limit_state *state,
 				       struct limit *limit)
@@ -211,14 +199,14 @@ static __always_inline bool is_paced_by_sender(const struct ends *ends)
 {
 	return (ends->sender_flags & (INTERFACE_LIMIT_EGRESS | INTERFACE_LIMIT_UNPACED_EGRESS)) ==
 		       INTERFACE_LIMIT_EGRESS &&
-	       is_shaped(ends->sender_flags, ends->sender_ifindex, LIMIT_EGRESS, &ends->remote);
+	       !is_exempt(ends->sender_flags, ends->sender_ifindex, LIMIT_EGRESS, &ends->remote);
 }
 
 static __always_inline bool is_paced_by_receiver(const struct ends *ends)
 {
 	return (ends->receiver_flags & (INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_UNPACED_INGRESS)) ==
 		       INTERFACE_LIMIT_INGRESS &&
-	       is_shaped(ends->receiver_flags, ends->receiver_ifindex, LIMIT_INGRESS, &ends->local);
+	       !is_exempt(ends->receiver_flags, ends->receiver_ifindex, LIMIT_INGRESS, &ends->local);
 }
 
 /* The smaller of the two limits of a connection, 0 being none. */

@@ -20,6 +20,7 @@ function(podlane_install_output program directory file)
             OUTPUT_FILE \"\${directory}/${file}\")")
 endfunction()
 
-install(FILES README.md LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN "decisions" EXCLUDE)
+# As in the checkout, so that the pages' links lead somewhere.
+install(FILES README.md LICENSE CHANGELOG.md CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY tools/grafana/ DESTINATION ${CMAKE_INSTALL_DATADIR}/podlane/grafana)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Makes of maps/, loader/ and bpf/ those of a version to come, in which several maps have another layout.
 s/\b\(interfaces\|endpoints\|paths\|cluster_cidr\)_v1\b/\1_v2/g
 s/\bcounters_v2\b/counters_v3/g

@@ -27,6 +27,9 @@ const volatile bool tracing = false;
 	 : IS_MAP(map, source_route_v1) ? STEP_MAP_SOURCE_ROUTES                                                       \
 	 : IS_MAP(map, flows_v1)        ? STEP_MAP_FLOWS                                                               \
 	 : IS_MAP(map, bandwidths_v1)   ? STEP_MAP_BANDWIDTHS                                                          \
+	 : IS_MAP(map, isolation_v1)    ? STEP_MAP_ISOLATION                                                           \
+	 : IS_MAP(map, group_cidrs_v1)  ? STEP_MAP_GROUP_CIDRS                                                         \
+	 : IS_MAP(map, exempt_v1)       ? STEP_MAP_EXEMPT                                                              \
 					: STEP_MAP_OTHER)
 
 /* A step's kind, map and the sizes of the key and the value behind it, in one number. */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Wire structs in words, and which endpoints a selection picks.
+#include "tools/podlanectl/explain/explain.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 #include "tools/podlanectl/views/selection.hpp"
@@ -116,6 +117,35 @@ TEST(Pod, is_named_by_its_container_where_no_pod_is_known) {
     EXPECT_EQ(pod_words(entry.first, entry.second), "web-0");
     set_field(entry.second.pod_name, "");
     EXPECT_EQ(pod_words(entry.first, entry.second), "0123456789ab");
+}
+
+// One lookup of an address in a trie of prefixes, as explain words it.
+template <typename Key>
+std::string lookup_words(step_map map, Key key, const char *addr, std::optional<std::uint32_t> value) {
+    key.addr = parse_ip(addr).value();
+    TracedStep looked{{TRACE_LOOKUP, map, value ? 1 : 0, sizeof key, sizeof(std::uint32_t), 0}};
+    const auto *bytes = reinterpret_cast<const std::uint8_t *>(&key);
+    looked.key.assign(bytes, bytes + sizeof key);
+    if (value) {
+        looked.value.resize(sizeof *value);
+        std::memcpy(looked.value.data(), &*value, sizeof *value);
+    }
+    return explain_run({.steps = {looked}}, 7, {}, {}).decisions.at(0).answer;
+}
+
+TEST(Explain, says_what_a_prefix_of_a_trie_means) {
+    constexpr auto kGroups = STEP_MAP_GROUP_CIDRS;
+    EXPECT_EQ(lookup_words(kGroups, allowed_source_key{}, "192.0.2.1", {}), "in no prefix of a group");
+    EXPECT_EQ(lookup_words(kGroups, allowed_source_key{}, "192.0.2.1", PREFIX_SET), "in a prefix of an accepted group");
+    EXPECT_EQ(lookup_words(kGroups, allowed_source_key{}, "192.0.2.1", PREFIX_REFUSED),
+              "in a prefix of a group that is not accepted");
+    EXPECT_EQ(lookup_words(kGroups, allowed_source_key{}, "192.0.2.1", PREFIX_SET | PREFIX_IPV6),
+              "in no prefix of a group");
+    constexpr const char *kExempt = "in an exempt prefix: the limit does not apply";
+    EXPECT_EQ(lookup_words(STEP_MAP_EXEMPT, exempt_key{}, "2001:db8::1", PREFIX_IPV6), kExempt);
+    EXPECT_EQ(lookup_words(STEP_MAP_EXEMPT, exempt_key{}, "192.0.2.1", 0U), kExempt);
+    EXPECT_EQ(lookup_words(STEP_MAP_EXEMPT, exempt_key{}, "192.0.2.1", PREFIX_SET), "limited");
+    EXPECT_EQ(lookup_words(STEP_MAP_EXEMPT, exempt_key{}, "192.0.2.1", {}), "limited");
 }
 
 } // namespace

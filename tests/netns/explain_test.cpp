@@ -24,6 +24,13 @@ class ExplainTest : public testing::TestWithParam<std::string> {
     }
     [[nodiscard]] Json ask(const std::vector<std::string> &arguments) { return Asker(lab_->node()).explain(arguments); }
 
+    [[nodiscard]] static Json decision_in(const Json &answer, const std::string &map) {
+        for (const Json &one : answer.at("decisions"))
+            if (one.at("map") == map)
+                return one;
+        return answer;
+    }
+
     std::optional<Lab> lab_;
     Pod a_;
     Pod b_;
@@ -71,6 +78,22 @@ TEST_P(ExplainTest, WhoSendsMayBeSaidByASelection) {
     }
     EXPECT_THAT(ctl({"--network", "pods", "--to", to_string(b_.v4)}).err, HasSubstr("--network pods are 2 endpoints"));
     EXPECT_THAT(ctl({"--to", to_string(b_.v4)}).err, HasSubstr("explain needs the sender"));
+}
+
+TEST_P(ExplainTest, NamesWhatIsolationAndExemptPrefixesDecide) {
+    const Pod closed = lab_->add_pod(Json{
+        {"attach", GetParam()},
+        {"groups", {"name:db"}},
+        {"isolation", "group"},
+        {"clusterCIDRs", {"198.18.0.0/16", "2001:db8:9::/48"}},
+        {"bandwidth", {{"egressRate", 8000000}, {"egressBurst", 8000000}, {"unshapedSubnets", {"203.0.113.0/24"}}}}});
+    const Json refused = ask({"--from", a_.host_ifname, "--to", to_string(closed.v4) + ":80"}).at(0);
+    EXPECT_EQ(refused.at("reason"), "drop-isolation");
+    EXPECT_THAT(decision_in(refused, PODLANE_MAP_ISOLATION),
+                has_members({{"decision", "groups"}, {"answer", "in 1 group, accepts 1 group, the host"}}));
+    const Json exempt = ask({"--from", closed.host_ifname, "--to", Lab::kOutside4}).at(0);
+    EXPECT_THAT(decision_in(exempt, PODLANE_MAP_EXEMPT),
+                has_members({{"decision", "exempt"}, {"answer", "in an exempt prefix: the limit does not apply"}}));
 }
 
 // It goes on with the program that the packet meets next.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The steps of a traced run as decisions.
 #include "maps/abi/event.h"
+#include "maps/text.hpp"
 #include "tools/podlanectl/explain/explain.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/network.hpp"
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 
 namespace podlane::ctl {
 namespace {
@@ -23,12 +25,7 @@ template <typename T> T as(const Bytes &bytes) {
     return value;
 }
 
-std::string joined(const std::vector<std::string> &words) {
-    std::string text;
-    for (const std::string &word : words)
-        text += (text.empty() ? "" : ",") + word;
-    return text.empty() ? "none" : text;
-}
+std::string joined(const std::vector<std::string> &words) { return words.empty() ? "none" : join(words, ","); }
 
 std::string named(std::uint32_t ifindex) {
     const std::string name = interface_name(ifindex);
@@ -151,6 +148,45 @@ Decision of_bandwidth(const TracedStep &step, const Subject &) {
     return d;
 }
 
+std::string members_of(std::span<const __u64> groups) {
+    const auto count = std::ranges::count_if(groups, [](std::uint64_t group) { return group != 0; });
+    return count == 0 ? "no group" : count == 1 ? "1 group" : std::to_string(count) + " groups";
+}
+
+Decision of_isolation(const TracedStep &step, const Subject &s) {
+    const auto entry = as<isolation>(step.value);
+    Decision d{"groups", "none", PODLANE_MAP_ISOLATION, s.names.pod_of(as<std::uint32_t>(step.key))};
+    if (step.head.answer != 0)
+        d.answer = "in " + members_of(entry.groups) + ", accepts " + members_of(entry.accepted) +
+                   ((entry.flags & ISOLATION_HOST) != 0 ? ", the host" : "") +
+                   ((entry.flags & ISOLATION_OUTSIDE) != 0 ? ", the outside" : "");
+    return d;
+}
+
+// An IPv6 prefix such as ::/0 holds no IPv4 address.
+std::optional<std::uint32_t> prefix_value(const TracedStep &step, const ip_addr &addr) {
+    const auto value = as<std::uint32_t>(step.value);
+    const bool is_found = step.head.answer != 0 && ((value & PREFIX_IPV6) == 0 || !is_ipv4(addr));
+    return is_found ? std::optional(value) : std::nullopt;
+}
+
+Decision of_group_cidr(const TracedStep &step, const Subject &) {
+    const auto key = as<allowed_source_key>(step.key);
+    const auto value = prefix_value(step, key.addr);
+    const char *answer = !value                       ? "in no prefix of a group"
+                         : (*value & PREFIX_SET) != 0 ? "in a prefix of an accepted group"
+                                                      : "in a prefix of a group that is not accepted";
+    return {"pods of other nodes", answer, PODLANE_MAP_GROUP_CIDRS,
+            named(ntohl(key.ifindex)) + " " + to_string(key.addr)};
+}
+
+Decision of_exempt(const TracedStep &step, const Subject &) {
+    const auto key = as<exempt_key>(step.key);
+    const auto value = prefix_value(step, key.addr);
+    return {"exempt", value && (*value & PREFIX_SET) == 0 ? "in an exempt prefix: the limit does not apply" : "limited",
+            PODLANE_MAP_EXEMPT, named(ntohl(key.ifindex)) + " " + to_string(key.addr)};
+}
+
 Decision of_route(const TracedStep &step, const Subject &) {
     static constexpr std::array<std::string_view, 10> kAnswers = {"",
                                                                   "blackhole",
@@ -181,8 +217,9 @@ Decision of_route(const TracedStep &step, const Subject &) {
 
 std::optional<Decision> decision_of(const TracedStep &step, const Subject &subject) {
     using Words = Decision (*)(const TracedStep &, const Subject &);
-    static constexpr std::array<Words, 10> kByMap = {nullptr,   of_interface, of_address,      of_path,      of_source,
-                                                     of_uplink, of_cidr,      of_source_route, of_bandwidth, of_flow};
+    static constexpr std::array<Words, 13> kByMap = {
+        nullptr,         of_interface, of_address, of_path,      of_source,     of_uplink, of_cidr,
+        of_source_route, of_bandwidth, of_flow,    of_isolation, of_group_cidr, of_exempt};
     if (step.head.kind == TRACE_ROUTE)
         return of_route(step, subject);
     if (step.head.kind == TRACE_COUNT || step.head.map >= kByMap.size() || kByMap.at(step.head.map) == nullptr)

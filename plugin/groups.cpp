@@ -75,12 +75,19 @@ Result<void> share_groups(const cni::Request &request, const Tables &tables, net
     return {};
 }
 
-Result<void> set_groups(const AttachmentRecords &records, const Tables &tables, const std::string &container_id,
-                        const std::vector<std::string> &groups) {
-    TRY(refuse_too_many(groups));
-    for (const AttachmentRecord &record : TRY(records.list()))
-        if (record.container_id == container_id && !record.only_lease)
-            TRY(set_groups_of(records, tables, record, groups));
+Result<void> change_membership(const AttachmentRecords &records, const Tables &tables,
+                               const std::set<std::string> &container_ids, const std::string &group, bool is_member) {
+    for (const AttachmentRecord &record : TRY(records.list())) {
+        if (!container_ids.contains(record.container_id) || record.only_lease)
+            continue;
+        std::vector<std::string> groups = groups_in(record);
+        if (!is_member)
+            std::erase(groups, group);
+        else if (std::ranges::find(groups, group) == groups.end())
+            groups.push_back(group);
+        TRY(refuse_too_many(groups));
+        TRY(set_groups_of(records, tables, record, groups));
+    }
     return {};
 }
 

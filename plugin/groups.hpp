@@ -8,6 +8,7 @@
 #include "plugin/cni/types.hpp"
 #include "plugin/rollback.hpp"
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,8 @@ Result<std::vector<std::string>> groups_with_others(const cni::Request &request,
 // An ADD gives its groups to the container's other interfaces.
 Result<void> share_groups(const cni::Request &request, const Tables &tables, net::Netlink &pod, Rollback &rollback);
 
-// From the next packet on. The caller holds the lock of the root.
-Result<void> set_groups(const AttachmentRecords &records, const Tables &tables, const std::string &container_id,
-                        const std::vector<std::string> &groups);
+// Of all interfaces of these containers, from the next packet on. The caller holds the lock of the root.
+Result<void> change_membership(const AttachmentRecords &records, const Tables &tables,
+                               const std::set<std::string> &container_ids, const std::string &group, bool is_member);
 
 } // namespace podlane

@@ -181,13 +181,25 @@ Result<void> forget_masquerade(const Remains &remains) {
     return stop_masquerading(remains.entry->masquerade, std::string(field_text(remains.entry->network_name)), unused);
 }
 
-Result<void> erase_entry(const std::string &root, const endpoint_key &key) {
-    const auto lock = keep_upgrades_out(root);
-    auto endpoints = open_endpoints(root, Access::read_write); // an upgrade may have replaced the map
-    if (!endpoints && endpoints.error().code == ErrorCode::missing)
-        return {};
-    TRY(TRY(std::move(endpoints)).remove(key));
-    return {};
+// A later DEL or GC releases it.
+Result<void> keep_lease(const Remains &remains) {
+    AttachmentRecord record = remains.disk ? *remains.disk : TRY(record_of(remains.request));
+    record.only_lease = true;
+    record.entry.reset();
+    return records_of(remains.request.config).write(record);
+}
+
+// The last step of all: from here on nobody knows the attachment.
+Result<void> erase_records(const Remains &remains, bool lease_waits) {
+    const cni::Request &request = remains.request;
+    const std::string &root = request.config.bpffs;
+    const auto lock = keep_upgrades_out(root); // and whoever changes records
+    if (lease_waits && remains.is_known())
+        TRY(keep_lease(remains));
+    if (!remains.is_elsewhere) // an upgrade may have replaced the map
+        TRY(TRY(open_endpoints(root, Access::if_present))
+                .remove(TRY(make_endpoint_key(request.container_id, request.ifname))));
+    return lease_waits ? Result<void>{} : records_of(request.config).erase(request.container_id, request.ifname);
 }
 
 // The configuration of the ADD says where the lease is; the runtime's may have been edited since. false: the IPAM
@@ -212,14 +224,6 @@ Result<bool> release_lease(const Remains &remains) {
     if (failed)
         return *std::move(failed);
     return !waits;
-}
-
-// A later DEL or GC releases it.
-Result<void> keep_lease(const Remains &remains) {
-    AttachmentRecord record = remains.disk ? *remains.disk : TRY(record_of(remains.request));
-    record.only_lease = true;
-    record.entry.reset();
-    return records_of(remains.request.config).write(record);
 }
 
 } // namespace
@@ -264,12 +268,7 @@ Result<void> remove_attachment(const cni::Request &asked) {
     const bool lease_waits = released && !*released;
     errors.add(std::move(released));
     TRY(std::move(errors).result());
-    // The last step of all: from here on nobody knows the attachment.
-    if (lease_waits && remains.is_known())
-        TRY(keep_lease(remains));
-    if (!remains.is_elsewhere)
-        TRY(erase_entry(request.config.bpffs, key));
-    return lease_waits ? Result<void>{} : records_of(request.config).erase(request.container_id, request.ifname);
+    return erase_records(remains, lease_waits);
 }
 
 } // namespace podlane

@@ -171,6 +171,27 @@ TEST_P(IsolationVerbs, MembershipChangesWithTheNextPacket) {
     EXPECT_THAT(check(b, isolated("tenant-b"), named("shop", "b")), succeeds());
 }
 
+// Not once for each of them.
+TEST_P(IsolationVerbs, MembershipOfManyReadsEachRecordOnce) {
+    std::vector<Pod> pods;
+    for (int i = 0; i < 6; ++i)
+        pods.push_back(make(isolated("tenant-a"), named("shop", "pod-" + std::to_string(i))));
+    const std::string trace = node_.dir() + "/trace";
+    std::vector<std::string> argv = {"strace", "-f", "-qq", "-e", "trace=openat,open", "-o", trace};
+    const auto command = ctl_argv(node_.bpffs(), "group add tenant-b --namespace shop");
+    argv.insert(argv.end(), command.begin(), command.end());
+    ASSERT_EQ(run(node_.ns(), argv).rc, 0);
+    const std::string file = "/" + pods.front().container->id() + ":eth0\"";
+    std::istringstream calls(read_file(trace));
+    int reads = 0;
+    for (std::string line; std::getline(calls, line);)
+        reads += line.find(file) != std::string::npos && line.find("O_WRONLY") == std::string::npos ? 1 : 0;
+    EXPECT_EQ(reads, 1) << read_file(trace);
+    for (const Pod &pod : pods)
+        EXPECT_EQ(ctl_json("endpoint show --container " + pod.container->id()).at(0)["groups"],
+                  Json({"tenant-a", "tenant-b"}));
+}
+
 // A further network's ADD makes all interfaces of the container members of its groups.
 TEST_P(IsolationVerbs, AFurtherNetworkGivesItsGroups) {
     const Pod a = make(isolated("tenant-a"));

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 namespace podlane::ctl {
 namespace {
@@ -139,19 +140,12 @@ Result<int> change_groups(const Call &call, World &world, bool add) {
                            "as in \"podlanectl group add tenant-a --pod web-0\"");
     if (!cni::is_group_name(call.argument))
         return usage_error("\"" + call.argument + "\" is no name of a group", "see `podlanectl group list`");
-    const auto entries = TRY(selected_endpoints(selection, world));
+    std::set<std::string> containers;
+    for (const auto &[key, record] : TRY(selected_endpoints(selection, world)))
+        containers.emplace(field_text(key.container_id));
     const Lock lock = TRY(Lock::exclusive(world.bpffs));
-    const Tables tables = TRY(Tables::open(world.bpffs));
     const AttachmentRecords records(call.value(Opt::state_dir).value_or(kStateDirectory), world.bpffs);
-    for (const EndpointEntry &entry : entries) {
-        std::vector<std::string> groups = lines_in(TRY(recorded(records, entry)).groups);
-        const auto found = std::ranges::find(groups, call.argument);
-        if (!add && found != groups.end())
-            groups.erase(found);
-        else if (add && found == groups.end())
-            groups.push_back(call.argument);
-        TRY(set_groups(records, tables, std::string(field_text(entry.first.container_id)), groups));
-    }
+    TRY(change_membership(records, TRY(Tables::open(world.bpffs)), containers, call.argument, add));
     return 0;
 }
 

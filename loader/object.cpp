@@ -226,6 +226,7 @@ Result<void> load_once(const std::string &directory, const LoadSettings &setting
         set_flow_constants(*from_uplink->rodata, flows);
         return {};
     };
+    to_pod->rodata->can_read_kernel = settings.replies && TRY(kernel_is_readable());
     const std::array<Work, 2> before = {set_flows,
                                         [&] { return load_with_maps(*to_uplink, directory, settings, maps_from); }};
     TRY(run_all(before));
@@ -306,6 +307,12 @@ Result<bool> programs_query_conntrack(const std::string &root) {
     LoadSettings settings;
     TRY(read_constants(TRY(open_program(root, PODLANE_PROGRAM_FROM_POD)).get(), settings));
     return settings.conntrack;
+}
+
+Result<bool> programs_tell_replies(const std::string &root) {
+    const Constants constants = TRY(program_constants(TRY(open_program(root, PODLANE_PROGRAM_TO_POD)).get()));
+    const auto found = constants.find("can_read_kernel");
+    return found == constants.end() || found->second != 0; // programs of before read it in any case
 }
 
 Result<ProgramFacts> program_facts(int program_fd) {

@@ -93,6 +93,18 @@ Fd try_feature(const Probed &probed) {
     return Fd(bpf_prog_load(BPF_PROG_TYPE_SCHED_CLS, "pl_probe", "GPL", code.data(), code.size(), nullptr));
 }
 
+// bpf_probe_read_kernel(8 bytes of the stack, 8, 0)
+std::vector<bpf_insn> read_program() {
+    constexpr std::int32_t kBytes = 8;
+    return {instruction(BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_1, BPF_REG_10, 0, 0),
+            instruction(BPF_ALU64 | BPF_ADD, BPF_REG_1, 0, 0, -kBytes),
+            set(BPF_REG_2, kBytes),
+            set(BPF_REG_3, 0),
+            call(BPF_FUNC_probe_read_kernel),
+            set(BPF_REG_0, 0),
+            end()};
+}
+
 Result<void> read_exactly(const Fd &file, void *to, std::size_t bytes, const std::string &path) {
     for (std::size_t got = 0; got < bytes;) {
         const ssize_t more = read(file.get(), static_cast<char *>(to) + got, bytes - got);
@@ -166,6 +178,15 @@ Result<bool> kernel_has_ct_lookup() {
         static_cast<void>(load_conntrack()); // if it fails, the programs do without
     }
     return has(TRY(type_names("nf_conntrack")).value_or(""));
+}
+
+Result<bool> kernel_is_readable() {
+    const std::vector<bpf_insn> code = read_program();
+    if (Fd(bpf_prog_load(BPF_PROG_TYPE_SCHED_CLS, "pl_probe", "GPL", code.data(), code.size(), nullptr)))
+        return true;
+    if (errno != EINVAL)
+        return system_error(ErrorCode::bpf, "trying the helper bpf_probe_read_kernel", errno);
+    return false;
 }
 
 } // namespace podlane

@@ -33,6 +33,7 @@ Result<std::string> status(const cni::Request &request) {
     TRY(prepare_node(request.config));
     TRY(check_pins(request.config.bpffs));
     TRY(choose_hook_kind(request.config));
+    TRY(require_replies(request.config));
     if (!request.config.ipam_type.empty())
         TRY(ipam::status(request));
     log_what_is_missing(request.config);

@@ -73,7 +73,7 @@ TEST(DoctorTable, EachCheckIsTestedAndDocumented) {
     std::ifstream file(std::string(std::getenv("PODLANE_SOURCE_DIR")) + "/docs/PODLANECTL.md");
     const std::string docs{std::istreambuf_iterator<char>(file), {}};
     // NamesWhatTheKernelHasNot, tests/kernels, coexist_test: that one stays a finding after its repair.
-    const std::set<std::string_view> elsewhere = {"kernel", "conntrack-lookup", "foreign-qdisc"};
+    const std::set<std::string_view> elsewhere = {"kernel", "conntrack-lookup", "isolation-refused", "foreign-qdisc"};
     std::size_t checks = 0;
     for (const auto &table : {ctl::doctor::host_checks(), ctl::doctor::network_checks(), ctl::doctor::foreign_checks(),
                               ctl::doctor::record_checks(), ctl::doctor::fast_path_checks(),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Isolation from the first packet to the last, and while groups change.
+#include "loader/object.hpp"
 #include "tests/netns/kube_proxy.hpp"
 #include "tests/netns/verbs.hpp"
 #include "tests/netns/ctl.hpp"
@@ -277,6 +278,31 @@ TEST_P(IsolationVerbs, ByNetworkOnlyItsOwnPodsConnect) {
     expect_refused(other->ns(), addr(a));
     EXPECT_EQ(ask(a.ns(), Transport::tcp, {addr(observe(node_, other)), kPort}), 0) << "answers return";
     EXPECT_THAT(node_.cni("DEL", second, *other), succeeds());
+}
+
+// A kernel that is locked down in mode confidentiality, or, on any other, programs that were loaded as they are there.
+class LockedDown : public CtlTest {
+  protected:
+    LockedDown() {
+        const net::Entered inside = require(net::enter(node_.ns()));
+        require(ensure_loaded(node_.bpffs(), {.replies = false}));
+    }
+};
+
+TEST_F(LockedDown, EverythingWorksButIsolation) {
+    const Json isolated = {{"isolation", "network"}};
+    const Pod first = make();
+    const Pod second = make();
+    const EchoServer server(second.ns(), true, kPort);
+    EXPECT_EQ(ask(first.ns(), Transport::tcp, {second.addr(true), kPort}), 0);
+    const auto container = node_.container();
+    EXPECT_THAT(add(*container, isolated), fails_with(50, {"isolation", "locked down"}));
+    EXPECT_THAT(del(*container, isolated), succeeds());
+    Json config = node_.config(isolated);
+    config["cniVersion"] = "1.1.0";
+    EXPECT_THAT(node_.cni("STATUS", config, *container), fails_with(50, {"isolation", "locked down"}));
+    EXPECT_THAT(ctl("status").out, testing::HasSubstr("\"isolation\" is refused: the kernel is locked down"));
+    EXPECT_THAT(ctl("doctor").out, testing::HasSubstr("isolation-refused"));
 }
 
 } // namespace

@@ -25,6 +25,17 @@ Result<void> look_at_lookup(const NodeView &node, Findings &findings) {
     return {};
 }
 
+Result<void> look_at_replies(const NodeView &node, Findings &findings) {
+    if (!node.loaded || TRY(programs_tell_replies(node.world.bpffs)))
+        return {};
+    if (TRY(kernel_is_readable()))
+        report(findings, "the programs were loaded while the kernel refused bpf_probe_read_kernel", {},
+               "podlanectl upgrade");
+    else
+        report(findings, "this kernel is locked down in mode confidentiality");
+    return {};
+}
+
 Result<void> look_at_tracking(const NodeView &node, Findings &findings) {
     if (!node.loaded || !TRY(programs_query_conntrack(node.world.bpffs)))
         return {};
@@ -63,11 +74,16 @@ Result<void> look_at_expedited_rcu(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 5> kChecks = {{
+constexpr std::array<Check, 6> kChecks = {{
     {"conntrack-lookup", Severity::notice,
      "the programs cannot query conntrack: connections take the slow path, except those of networks with an "
      "\"uplink\" of their own",
      "boot Linux 6.1 or newer, with type information (BTF) of its modules", &look_at_lookup},
+    {"isolation-refused", Severity::notice,
+     "the programs cannot tell which packets are replies: ADD refuses \"isolation\", and pods that are isolated "
+     "already "
+     "get no answers from others",
+     "boot with lockdown=integrity, if pods are to be isolated", &look_at_replies},
     {"conntrack-off", Severity::wrong,
      "the rules were flushed: unless another rule needs it, the kernel tracks no connections, and they take the slow "
      "path",

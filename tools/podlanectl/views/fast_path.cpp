@@ -9,7 +9,9 @@
 
 namespace podlane::ctl {
 
-std::string fast_path_words(const World &world) {
+namespace {
+
+std::string query_words(const World &world) {
     const auto query = programs_query_conntrack(world.bpffs);
     if (!query)
         return "unknown: " + query.error().message;
@@ -21,6 +23,13 @@ std::string fast_path_words(const World &world) {
     return *kernel_can
                ? "slow path only: the programs were loaded before the kernel had bpf_skb_ct_lookup (podlanectl upgrade)"
                : "slow path only: this kernel has no bpf_skb_ct_lookup (Linux 6.1)";
+}
+
+} // namespace
+
+std::string fast_path_words(const World &world) {
+    const auto replies = programs_tell_replies(world.bpffs);
+    return query_words(world) + (!replies || *replies ? "" : "; \"isolation\" is refused: the kernel is locked down");
 }
 
 Result<std::vector<std::string>> networks_without_tracking(const std::vector<EndpointEntry> &endpoints) {

@@ -33,13 +33,6 @@ static __always_inline bool is_drop(enum reason reason)
 	}
 }
 
-static __always_inline struct watch *find_watch(void)
-{
-	__u32 only = 0;
-
-	return bpf_map_lookup_elem(&watch_v1, &only);
-}
-
 static __always_inline bool is_wanted(struct watch *watch, enum reason reason)
 {
 	if (is_drop(reason))

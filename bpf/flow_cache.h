@@ -29,13 +29,30 @@ static __always_inline bool is_translated(const struct flow_key *key, const stru
 	       !same_addr(&key->source, &flow->source) || !same_addr(&key->destination, &flow->destination);
 }
 
-static __always_inline int result_of(const struct flow *flow)
+/* Whether isolation let the flow through by this interface. If not, the scratch area says how many changes there were.
+ */
+static __always_inline int result_of_isolation(struct flow *flow, __u32 ifindex)
+{
+	struct watch *watch = find_watch();
+	__u32 changes;
+
+	if (!watch)
+		return 0;
+	changes = watch->isolation_changes << FLOW_CHANGES_SHIFT;
+	if (flow->flags & FLOW_ALLOWED && (flow->flags ^ changes) >> FLOW_CHANGES_SHIFT == 0 &&
+	    flow->ifindex == ifindex)
+		return FOLLOW_ALLOWED;
+	flow->flags = (flow->flags & (FLOW_TRANSLATED | FLOW_REPLY)) | changes;
+	return 0;
+}
+
+static __always_inline int result_of(struct flow *flow, __u32 ifindex)
 {
 	if (flow->flags & FLOW_UNTRACKED)
 		return FOLLOW_UNTRACKED;
 	/* Without branches: the verifier walks what follows once for each. */
 	return FOLLOW_CONFIRMED | (flow->flags & FLOW_TRANSLATED) * (FOLLOW_TRANSLATED / FLOW_TRANSLATED) |
-	       (flow->flags & FLOW_REPLY) * (FOLLOW_REPLY / FLOW_REPLY);
+	       (flow->flags & FLOW_REPLY) * (FOLLOW_REPLY / FLOW_REPLY) | result_of_isolation(flow, ifindex);
 }
 
 /* As the packet is, for connections that take the slow path. */
@@ -84,7 +101,7 @@ static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch
 	flow->check = flow_check(&work->key);
 	if (map_insert(&flows_v1, &work->key, flow, BPF_ANY))
 		return leave_as_is(work, 0);
-	return verdict == FOLLOW_UNTRACKED ? verdict | FOLLOW_NEW : result_of(flow);
+	return verdict == FOLLOW_UNTRACKED ? verdict | FOLLOW_NEW : result_of(flow, skb->ifindex);
 }
 
 /* Whether the entry in the scratch area holds for a packet without another query. */
@@ -125,7 +142,7 @@ __attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 how, __u32 upl
 		}
 		is_cached = !uplink || work->flow.ifindex == uplink;
 		if (is_cached && holds(&work->flow, now, how))
-			return result_of(&work->flow);
+			return result_of(&work->flow, skb->ifindex);
 	} else {
 		work->flow.since_ns = now;
 		if (changes_state && !(how & MAY_BE_UNTRACKED))

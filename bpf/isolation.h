@@ -163,19 +163,36 @@ __attribute__((noinline)) int is_newer(__u32 receiver)
 	return work && entry && work->flow.since_ns > entry->since_ns;
 }
 
+/*
+ * Caches that the flow in the scratch area is allowed. Written as a whole: the entry in the map may have become another
+ * flow's. A change that follow() has not counted makes it void. Global functions: see shares_group().
+ */
+__attribute__((noinline)) int note_allowed(__u32 ifindex)
+{
+	__u32 only = 0;
+	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+
+	if (!work || work->flow.ifindex != ifindex || tracing)
+		return 0;
+	work->flow.flags |= FLOW_ALLOWED;
+	bpf_map_update_elem(&flows_v1, &work->key, &work->flow, BPF_EXIST);
+	return 0;
+}
+
 /* On the fast path between two pods, which are of one network. The beginning of a connection is dropped at once. */
 static __always_inline int check_isolation(struct packet *p)
 {
 	__u32 to, from = p->skb->ifindex;
 
-	if (!p->receiver || !(p->receiver->flags & INTERFACE_ISOLATED_GROUP))
+	if (!p->receiver || !(p->receiver->flags & INTERFACE_ISOLATED_GROUP) || p->follow & FOLLOW_ALLOWED)
 		return 0;
 	to = p->receiver->ifindex;
-	if (shares_group(to, from))
+	if (shares_group(to, from) || (p->follow & FOLLOW_REPLY && is_newer(to) &&
+				       (!(p->interface->flags & INTERFACE_ISOLATED_GROUP) || shares_group(from, to)))) {
+		if (p->follow & FOLLOW_CONFIRMED)
+			note_allowed(from);
 		return 0;
-	if (p->follow & FOLLOW_REPLY && is_newer(to) &&
-	    (!(p->interface->flags & INTERFACE_ISOLATED_GROUP) || shares_group(from, to)))
-		return 0;
+	}
 	return (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN ? REASON_DROP_ISOLATION : REASON_HOST_UNCONFIRMED;
 }
 
@@ -184,9 +201,11 @@ static __always_inline int check_isolation_of_remote(struct packet *p)
 {
 	__u32 to = p->receiver->ifindex;
 
-	if (!(p->receiver->flags & INTERFACE_ISOLATED))
+	if (!(p->receiver->flags & INTERFACE_ISOLATED) || p->follow & FOLLOW_ALLOWED)
 		return 0;
-	if ((p->follow & FOLLOW_REPLY && is_newer(to)) || accepts_remote(p, to, p->receiver->flags, &p->ip.source))
-		return 0;
-	return REASON_HOST_UNCONFIRMED;
+	if (!(p->follow & FOLLOW_REPLY && is_newer(to)) && !accepts_remote(p, to, p->receiver->flags, &p->ip.source))
+		return REASON_HOST_UNCONFIRMED;
+	if (p->follow & FOLLOW_CONFIRMED)
+		note_allowed(p->skb->ifindex);
+	return 0;
 }

@@ -63,6 +63,7 @@ enum follow {
 	FOLLOW_UNTRACKED = 8,  /* the host stack has not seen it */
 	FOLLOW_NEW = 16,       /* and it was not cached */
 	FOLLOW_REPLY = 32,     /* the receiver opened the connection */
+	FOLLOW_ALLOWED = 64,   /* isolation let the flow through, and nothing has changed since */
 };
 
 /* What the flow cache needs to know of a packet: its TCP flags, and more. */
@@ -136,6 +137,13 @@ static __always_inline bool read_parsed(struct packet *p)
 		return false;
 	__builtin_memcpy(&p->ip, work->parsed, PARSED_BYTES);
 	return true;
+}
+
+static __always_inline struct watch *find_watch(void)
+{
+	__u32 only = 0;
+
+	return bpf_map_lookup_elem(&watch_v1, &only);
 }
 
 static __always_inline bool same_addr(const struct ip_addr *a, const struct ip_addr *b)

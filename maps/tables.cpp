@@ -3,9 +3,12 @@
 #include "maps/hash.hpp"
 
 #include <arpa/inet.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -95,6 +98,19 @@ Result<Watches> open_watches(std::string_view root, Access access) {
     return open_table<Watches>(root, PODLANE_MAP_WATCH, access);
 }
 
+// Many processes may count at once, and none may be lost.
+Result<void> count_isolation_change(const Watches &watches) {
+    if (!watches.exists())
+        return {};
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    void *memory = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, watches.fd(), 0);
+    if (memory == MAP_FAILED)
+        return system_error(ErrorCode::bpf, "mapping map " + watches.path(), errno);
+    std::atomic_ref<__u32>(static_cast<watch *>(memory)->isolation_changes).fetch_add(1);
+    munmap(memory, page);
+    return {};
+}
+
 Result<Counters> Counters::open(std::string_view root, Access access) {
     std::string path = pin_path(root, PODLANE_MAP_COUNTERS);
     Fd fd = TRY(detail::open_map(path, sizeof(std::uint32_t), sizeof(counters), access));
@@ -156,23 +172,15 @@ Result<void> Tables::check_generation(const std::string &root) const {
 Result<Tables> Tables::open(const std::string &root, Access access) {
     // First: the maps opened after it may be newer than it says, never older.
     const std::uint64_t generation = TRY(generation_of(root));
-    return Tables{TRY(open_endpoints(root, access)),
-                  TRY(open_interfaces(root, access)),
-                  TRY(open_addresses(root, access)),
-                  TRY(open_networks(root, access)),
-                  TRY(open_allowed_sources(root, access)),
-                  TRY(open_bandwidths(root, access)),
-                  TRY(open_cluster_cidrs(root, access)),
-                  TRY(open_source_routes(root, access)),
-                  TRY(open_source_slots(root, access)),
-                  TRY(open_limit_states(root, access)),
-                  TRY(open_limit_groups(root, access)),
-                  TRY(open_exempts(root, access)),
-                  TRY(open_senders(root, access)),
-                  TRY(open_isolations(root, access)),
-                  TRY(open_group_cidrs(root, access)),
-                  TRY(Counters::open(root, access)),
-                  generation};
+    return Tables{TRY(open_endpoints(root, access)),       TRY(open_interfaces(root, access)),
+                  TRY(open_addresses(root, access)),       TRY(open_networks(root, access)),
+                  TRY(open_allowed_sources(root, access)), TRY(open_bandwidths(root, access)),
+                  TRY(open_cluster_cidrs(root, access)),   TRY(open_source_routes(root, access)),
+                  TRY(open_source_slots(root, access)),    TRY(open_limit_states(root, access)),
+                  TRY(open_limit_groups(root, access)),    TRY(open_exempts(root, access)),
+                  TRY(open_senders(root, access)),         TRY(open_isolations(root, access)),
+                  TRY(open_group_cidrs(root, access)),     TRY(open_watches(root, access)),
+                  TRY(Counters::open(root, access)),       generation};
 }
 
 std::uint32_t network_id(std::string_view name) { return fnv1a_32(name); }

@@ -106,6 +106,9 @@ class Counters {
 // Of the live pins below a root: an upgrade and a new load change it. ErrorCode::missing if there are none.
 Result<std::uint64_t> generation_of(const std::string &root);
 
+// Ends the decisions about isolation that the programs have cached: after each change of what they decide by.
+Result<void> count_isolation_change(const Watches &watches);
+
 // Descriptors of the maps of one root that an endpoint has entries in.
 struct Tables {
     Endpoints endpoints;
@@ -123,6 +126,7 @@ struct Tables {
     Senders senders;
     Isolations isolations;
     GroupCidrs group_cidrs;
+    Watches watches;
     Counters counters;
     std::uint64_t generation; // of the pins; an upgrade changes it
 

@@ -87,7 +87,7 @@ Result<void> put_limits(const Tables &tables, const EndpointEntries &entries, st
 // What there is by the ifindex alone.
 std::array<Result<bool>, 6> erase_by_ifindex(const Tables &tables, std::uint32_t ifindex) {
     return {tables.interfaces.remove(ifindex),
-            tables.isolations.remove(ifindex),
+            remove_isolation(tables, ifindex),
             tables.bandwidths.remove(ifindex),
             tables.limit_states.remove({ifindex, LIMIT_INGRESS}),
             tables.limit_states.remove({ifindex, LIMIT_EGRESS}),

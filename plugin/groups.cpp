@@ -38,7 +38,7 @@ Result<void> set_groups_of(const AttachmentRecords &records, const Tables &table
     const EndpointEntries entries = entries_of(request.config, *record.entry, 0);
     if (entries.isolation)
         return update_isolation(tables, record.entry->ifindex, *entries.isolation);
-    TRY(tables.isolations.remove(record.entry->ifindex));
+    TRY(remove_isolation(tables, record.entry->ifindex));
     return {};
 }
 

@@ -72,12 +72,22 @@ Result<void> forget_connections_of(const endpoint &record) {
     return {};
 }
 
+Result<bool> remove_isolation(const Tables &tables, std::uint32_t ifindex) {
+    const bool removed = TRY(tables.isolations.remove(ifindex));
+    if (removed)
+        TRY(count_isolation_change(tables.watches));
+    return removed;
+}
+
 Result<void> update_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry) {
     const isolation wanted = TRY(value_of(tables, entry));
     for (const auto &[prefix, accepted] : entry.remotes)
         TRY(tables.group_cidrs.update(make_allowed_source_key(ifindex, prefix), value_of(prefix, accepted)));
     const auto known = TRY(tables.isolations.find(ifindex));
-    return known && same(*known, wanted) ? Result<void>{} : tables.isolations.update(ifindex, wanted);
+    const bool is_same = known && same(*known, wanted);
+    if (!is_same)
+        TRY(tables.isolations.update(ifindex, wanted));
+    return is_same && entry.remotes.empty() ? Result<void>{} : count_isolation_change(tables.watches);
 }
 
 Result<void> check_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry) {

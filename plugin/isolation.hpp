@@ -16,6 +16,8 @@ Result<void> forget_connections_of(const endpoint &record);
 // Before the host-side veth's entry says that the endpoint is isolated; and of an endpoint that packets reach: what is
 // missing or another one. Flows cached before it do not count any more.
 Result<void> update_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry);
+// False if there is none.
+Result<bool> remove_isolation(const Tables &tables, std::uint32_t ifindex);
 // ErrorCode::check_failed if an entry is missing or wrong.
 [[nodiscard]] Result<void> check_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry);
 

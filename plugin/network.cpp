@@ -83,7 +83,7 @@ Result<void> put_cidrs(const Tables &tables, std::uint32_t network, const std::v
     for (const cluster_cidr_key &key : there)
         if (!is_in(wanted, key))
             TRY(tables.cluster_cidrs.remove(key));
-    return {};
+    return are_in(wanted, there) && are_in(there, wanted) ? Result<void>{} : count_isolation_change(tables.watches);
 }
 
 // The interfaces an ADD looks at: where names are given those, else that of the default route of each family, asked for

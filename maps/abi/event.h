@@ -20,14 +20,18 @@ struct event {
 
 enum watch_mode { WATCH_NOTHING, WATCH_DROPS, WATCH_ALL };
 
-/* Who watches. Written by podlanectl, and by the programs: `lost`, and `mode` where nobody keeps the watch any more. */
+/*
+ * Who watches. Written by podlanectl, and by the programs: `lost`, and `mode` where nobody keeps the watch any more.
+ * And what else the programs read for each packet: whoever changes what isolation_v1, group_cidrs_v1 or cluster_cidr_v1
+ * hold counts that afterwards, by an atomic addition, so that decisions that flows_v1 holds end.
+ */
 struct watch {
 	__u32 mode;     /* enum watch_mode */
 	__u32 one_in;   /* WATCH_ALL: of so many packets that are not dropped one is reported */
 	__u64 until_ns; /* CLOCK_MONOTONIC: whoever watches moves it on */
 	__u64 lost;     /* events there was no room for, ever */
 	__u32 pid;      /* of who watches */
-	__u32 reserved;
+	__u32 isolation_changes;
 };
 
 /*

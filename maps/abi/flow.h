@@ -18,7 +18,14 @@ enum flow_flags {
 	FLOW_TRANSLATED = 1 << 0, /* the tuple below is not the key's */
 	FLOW_UNTRACKED = 1 << 1,  /* unknown to conntrack: on the fast path from its first packet on */
 	FLOW_REPLY = 1 << 2,      /* the receiver opened the connection */
+	FLOW_ALLOWED = 1 << 3,    /* isolation lets it through, as long as no change is counted */
 };
+
+/*
+ * Above the flags of a confirmed flow: watch.isolation_changes when it was allowed. An entry is written anew at each
+ * query of conntrack, so that 24 bits do not come round.
+ */
+#define FLOW_CHANGES_SHIFT 8
 
 /* The tuple of the same packet after the host's translation. Reversed, it is the key of the other direction. */
 struct flow {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // bench_packet: nanoseconds a packet costs in the shipped programs, by BPF_PROG_TEST_RUN, with few and many endpoints.
 #include "loader/object.hpp"
+#include "maps/clock.hpp"
 #include "maps/tables.hpp"
 #include "tests/bench/options.hpp"
 
@@ -27,11 +28,12 @@ namespace {
 
 constexpr char kHelp[] = R"(bench_packet: nanoseconds per packet in the programs, one JSON object a line
 
-usage: bench_packet [--endpoints N[,N...]] [--rounds N] [--isolated 1]
+usage: bench_packet [--endpoints N[,N...]] [--rounds N] [--isolated 1] [--confirmed 1]
 
   --endpoints N,...  how many endpoints the maps hold (10,10000)
   --rounds N         runs of each kind of packet (2000)
   --isolated 1       all endpoints are isolated, and in one group (0)
+  --confirmed 1      flows between pods are those that conntrack has confirmed, not those of firstPacket: direct (0)
 
 "hot" is the same packet 250 times in a row, "spread" each packet to another endpoint and alone: caches are
 cold, and the test run's own 50 ns or more are in it. Both are medians. Namespaces and pins end with the process.
@@ -88,27 +90,33 @@ struct Node {
     Addresses addresses;
     Counters counters;
     Isolations isolations;
+    Flows flows;
+    bool confirmed;
     std::uint32_t more_flags; // enum interface_flags
 
-    static Result<Node> open(bool isolated) {
+    static Result<Node> open(bool isolated, bool confirmed) {
         // Without a mark a packet can be handed over to another interface again and again.
-        TRY(ensure_loaded(kRoot, LoadSettings{.endpoints = 16384, .paths = 131072, .mark = 0}));
-        return Node{TRY(open_interfaces(kRoot, Access::read_write)), TRY(open_addresses(kRoot, Access::read_write)),
-                    TRY(Counters::open(kRoot, Access::read_write)), TRY(open_isolations(kRoot, Access::read_write)),
+        TRY(ensure_loaded(kRoot, LoadSettings{.endpoints = 16384, .paths = 131072, .mark = 0, .confirm_ms = 60'000}));
+        return Node{TRY(open_interfaces(kRoot, Access::read_write)),
+                    TRY(open_addresses(kRoot, Access::read_write)),
+                    TRY(Counters::open(kRoot, Access::read_write)),
+                    TRY(open_isolations(kRoot, Access::read_write)),
+                    TRY(open_flows(kRoot, Access::read_write)),
+                    confirmed,
                     isolated ? std::uint32_t{INTERFACE_ISOLATED_GROUP} : 0U};
     }
 
     [[nodiscard]] Result<void> put_endpoint(std::uint32_t ifindex, std::uint32_t index, const Mac &mac) const {
-        constexpr std::uint32_t kFlags =
-            INTERFACE_FAST_LOCAL | INTERFACE_FIRST_DIRECT | INTERFACE_ANTI_SPOOF | INTERFACE_GATEWAY;
+        const std::uint32_t flags = INTERFACE_FAST_LOCAL | (confirmed ? 0U : std::uint32_t{INTERFACE_FIRST_DIRECT}) |
+                                    INTERFACE_ANTI_SPOOF | INTERFACE_GATEWAY | more_flags;
         interface own {};
-        own.flags = kFlags | more_flags;
+        own.flags = flags;
         own.ipv4 = pod_address(4, index);
         own.ipv6 = pod_address(6, index);
         std::copy(mac.begin(), mac.end(), own.pod_mac);
         address owned{};
         owned.ifindex = ifindex;
-        owned.flags = kFlags | more_flags;
+        owned.flags = flags;
         owned.mtu = 1500;
         std::copy(kReceiverMac.begin(), kReceiverMac.end(), owned.pod_mac);
         std::copy(kSenderMac.begin(), kSenderMac.end(), owned.host_mac);
@@ -208,10 +216,33 @@ Result<std::uint64_t> counted(const Node &node, const Case &kind) {
     return TRY(node.counters.sum(kSender)).by_reason[kind.expected].packets;
 }
 
+// As if conntrack had just confirmed it.
+Result<void> put_flow(const Node &node, const Case &kind, std::uint32_t receiver) {
+    const flow_key key{.source = source_of(kind),
+                       .destination = destination_of(kind, receiver),
+                       .source_port = htons(kPort),
+                       .destination_port = htons(kPort),
+                       .protocol = kind.protocol,
+                       .reserved = {}};
+    const std::uint64_t now = monotonic_ns();
+    return node.flows.update(key, {.confirmed_ns = now,
+                                   .since_ns = now,
+                                   .source = key.source,
+                                   .destination = key.destination,
+                                   .source_port = key.source_port,
+                                   .destination_port = key.destination_port,
+                                   .flags = 0,
+                                   .ifindex = kSender,
+                                   .check = flow_check(&key)});
+}
+
 Result<void> measure(const Node &node, const Case &kind, std::uint32_t endpoints, unsigned rounds) {
     const Fd program = TRY(open_program(kRoot, kind.program));
     const std::uint32_t receivers = endpoints - 1;
     const std::uint64_t before = TRY(counted(node, kind));
+    if (node.confirmed && kind.expected == REASON_SENT_DIRECT)
+        for (std::uint32_t i = 0; i < receivers; ++i)
+            TRY(put_flow(node, kind, i));
     std::vector<std::uint32_t> hot;
     std::vector<std::uint32_t> spread;
     for (unsigned i = 0; i < rounds; ++i) {
@@ -228,11 +259,11 @@ Result<void> measure(const Node &node, const Case &kind, std::uint32_t endpoints
     return {};
 }
 
-Result<void> run(const std::vector<std::uint32_t> &sizes, unsigned rounds, bool isolated) {
+Result<void> run(const std::vector<std::uint32_t> &sizes, unsigned rounds, bool isolated, bool confirmed) {
     if (unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         mount("bpf", "/sys/fs/bpf", "bpf", 0, nullptr) != 0)
         return system_error(ErrorCode::io_failure, "entering namespaces with a bpffs of their own", errno);
-    const Node node = TRY(Node::open(isolated));
+    const Node node = TRY(Node::open(isolated, confirmed));
     TRY(node.put_endpoint(kSender, 1, kSenderMac));
     std::uint32_t present = 0;
     for (const std::uint32_t size : sizes) { // ascending: endpoints are only added
@@ -263,6 +294,7 @@ int main_with_result(int argc, char **argv) {
     std::vector<std::uint32_t> sizes{10, 10'000};
     int rounds = 2000;
     int isolated = 0;
+    int confirmed = 0;
     const auto code = read_options(argc, argv, kHelp,
                                    {{"endpoints",
                                      [&](const char *value) {
@@ -270,10 +302,11 @@ int main_with_result(int argc, char **argv) {
                                          return !sizes.empty();
                                      }},
                                     {"rounds", into(rounds, 1)},
-                                    {"isolated", into(isolated, 0)}});
+                                    {"isolated", into(isolated, 0)},
+                                    {"confirmed", into(confirmed, 0)}});
     if (code)
         return *code;
-    if (const auto done = run(sizes, static_cast<unsigned>(rounds), isolated != 0); !done) {
+    if (const auto done = run(sizes, static_cast<unsigned>(rounds), isolated != 0, confirmed != 0); !done) {
         std::fprintf(stderr, "bench_packet: %s\n", done.error().message.c_str());
         return 1;
     }

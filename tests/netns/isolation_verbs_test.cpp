@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Isolation from the first packet to the last, and while groups change.
+#include "loader/net/link.hpp"
 #include "loader/object.hpp"
+#include "maps/clock.hpp"
 #include "tests/netns/kube_proxy.hpp"
 #include "tests/netns/verbs.hpp"
 #include "tests/netns/ctl.hpp"
@@ -191,6 +193,59 @@ TEST_P(IsolationVerbs, MembershipOfManyReadsEachRecordOnce) {
     for (const Pod &pod : pods)
         EXPECT_EQ(ctl_json("endpoint show --container " + pod.container->id()).at(0)["groups"],
                   Json({"tenant-a", "tenant-b"}));
+}
+
+// With the fast path's decision cached: it ends with the next change, and is that of one interface.
+TEST_P(IsolationVerbs, ACachedDecisionEndsWithTheNextChange) {
+    const auto lasting = [](const std::string &group) {
+        Json keys = isolated(group);
+        keys["confirmIntervalMs"] = 60000; // conntrack's word is not what ends it
+        keys["uplinks"] = {"up0"};
+        keys["groupCIDRs"] = {{"outsiders", {"203.0.113.0/24", "2001:db8:cafe::/64"}}};
+        return keys;
+    };
+    const Pod a = make(lasting("tenant-a"), named("shop", "a"));
+    const Pod b = make(lasting("tenant-b"), named("shop", "b"));
+    if (!require(programs_query_conntrack(node_.bpffs())))
+        GTEST_SKIP() << "no flow is cached";
+    (void)must_run(outside_->ns(), words(ipv4() ? "ip route add 198.18.9.0/24 via 203.0.113.2"
+                                                : "ip -6 route add 2001:db8:9::/64 via 2001:db8:cafe::2"));
+    const EchoServer server(a.ns(), ipv4(), kPort);
+    ASSERT_EQ(ctl("group add tenant-a --pod b").rc, 0);
+    ASSERT_EQ(ctl("group add outsiders --pod a").rc, 0);
+    const Flows flows = open(&open_flows);
+    const auto allowed = [&](std::uint32_t sender) {
+        std::vector<std::pair<flow_key, flow>> found;
+        for (const auto &entry : require(flows.entries()))
+            if (entry.second.ifindex == sender && (entry.second.flags & FLOW_ALLOWED) != 0)
+                found.push_back(entry);
+        return found;
+    };
+    const auto drops_more = [&](const Fd &socket) {
+        const std::uint64_t before = drops(a) + drops(b);
+        return send_text(socket, "no longer") == 0 && wait_until([&] { return drops(a) + drops(b) > before; });
+    };
+    net::Netlink host = require(net::Netlink::open_in(node_.ns()));
+    const std::uint32_t uplink = require(net::find_link(host, "up0"))->ifindex;
+    for (const auto &[from, sender, forbid] : {std::tuple{&b.ns(), b.ifindex, "group remove tenant-a --pod b"},
+                                               std::tuple{&outside_->ns(), uplink, "group remove outsiders --pod a"}}) {
+        SCOPED_TRACE(forbid);
+        const Fd open_one = connected(*from, Transport::tcp, {addr(a), kPort});
+        ASSERT_EQ(transfer(open_one, std::size_t{1} << 20U), 0);
+        const auto cached = allowed(sender);
+        ASSERT_EQ(cached.size(), 1U);
+        ASSERT_EQ(ctl(forbid).rc, 0);
+        EXPECT_TRUE(drops_more(open_one));
+
+        // Of the same addresses, as another network may have them, and by another interface: nothing is let through.
+        auto [key, entry] = cached.front();
+        entry.confirmed_ns = monotonic_ns();
+        entry.flags = (entry.flags & (FLOW_REPLY | FLOW_TRANSLATED)) | FLOW_ALLOWED |
+                      require(open(&open_watches).find(0))->isolation_changes << FLOW_CHANGES_SHIFT;
+        entry.ifindex = a.ifindex;
+        require(flows.update(key, entry));
+        EXPECT_TRUE(drops_more(open_one));
+    }
 }
 
 // A further network's ADD makes all interfaces of the container members of its groups.

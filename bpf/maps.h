@@ -218,7 +218,7 @@ struct {
 	__type(value, __u32);
 } group_cidrs_v1 SEC(".maps");
 
-/* Whether somebody watches. Written by podlanectl, read for every packet. One page. */
+/* Whether a podlanectl watches. Written by podlanectl, read for every packet. One page. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

@@ -119,7 +119,7 @@ Result<Layout> Layout::of(int map) {
     Layout layout;
     __u32 size = sizeof layout.info;
     if (bpf_obj_get_info_by_fd(map, &layout.info, &size) != 0)
-        return system_error(ErrorCode::bpf, "asking the kernel about a map", errno);
+        return system_error(ErrorCode::bpf, "querying a map", errno);
     if (layout.info.btf_id == 0 || layout.info.btf_key_type_id == 0 || layout.info.btf_value_type_id == 0)
         return Error{ErrorCode::plugin_limited, "map " + layout.name() + " does not say what is in it"};
     layout.types = TRY(load_btf(layout.info.btf_id));

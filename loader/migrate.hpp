@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Carries the entries of a map over into the same map of another layout: field by field and by name, as the type
-// information of both in the kernel tells, so that an older binary understands what a newer one left.
+// information of both in the kernel says, so that an older binary understands what a newer one left.
 #pragma once
 
 #include "maps/fd.hpp"

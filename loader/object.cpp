@@ -289,7 +289,7 @@ Result<void> check_pins(const std::string &root) {
         return Error{ErrorCode::plugin_not_available,
                      "bpffs: " + pin_path(root, name) + " is missing" +
                          (others.empty() ? "" : ", but there is " + others + " of another version of Podlane"),
-                     others.empty() ? "podlanectl upgrade puts it back"
+                     others.empty() ? "podlanectl upgrade restores it"
                                     : "podlanectl upgrade brings the node to the version of the podlanectl it is of"};
     }
     return {};
@@ -319,7 +319,7 @@ Result<ProgramFacts> program_facts(int program_fd) {
     bpf_prog_info info{};
     __u32 size = sizeof info;
     if (bpf_obj_get_info_by_fd(program_fd, &info, &size) != 0)
-        return system_error(ErrorCode::bpf, "asking the kernel about a program", errno);
+        return system_error(ErrorCode::bpf, "querying a program", errno);
     ProgramFacts facts{info.id, info.name, {}, info.load_time, info.run_cnt, info.run_time_ns};
     for (const unsigned char byte : info.tag) {
         std::array<char, 3> hex{};
@@ -336,7 +336,7 @@ Result<std::vector<ProgramMap>> program_maps(int program_fd) {
     program.map_ids = reinterpret_cast<std::uintptr_t>(ids.data());
     __u32 size = sizeof program;
     if (bpf_obj_get_info_by_fd(program_fd, &program, &size) != 0)
-        return system_error(ErrorCode::bpf, "asking the kernel about a program", errno);
+        return system_error(ErrorCode::bpf, "querying a program", errno);
     std::vector<ProgramMap> maps;
     for (const std::uint32_t id : std::span(ids).first(std::min<std::size_t>(program.nr_map_ids, ids.size()))) {
         ProgramMap map{Fd(bpf_map_get_fd_by_id(id)), {}};

@@ -5,7 +5,7 @@
 // One file an attachment, "CONTAINER:IFNAME", in a directory for each root of pins. ADD writes it before it makes
 // anything, DEL removes it after everything else is gone. A write is a rename of a whole file, so a killed process
 // leaves the old or the new one. Nothing waits for the disk (a commit takes milliseconds, an ADD has a tenth of one to
-// spare): the kernel is asked to begin writing at once, and a checksum tells a file that a power cut tore from a whole
+// spare): the kernel begins to write at once, and a checksum distinguishes a file that a power cut tore from a whole
 // one. A torn file counts as none.
 #pragma once
 

@@ -15,7 +15,7 @@ Result<std::optional<std::string>> read_state_file(const std::string &path);
 // With its parents, mode 0700. One that exists is no error.
 Result<void> make_directory(const std::string &path);
 
-// Creates the directory if it is missing. Nothing waits for the disk: the kernel is asked to begin writing.
+// Creates the directory if it is missing. Nothing waits for the disk: the kernel begins to write at once.
 Result<void> replace_file(const std::string &directory, const std::string &name, const std::string &text);
 
 } // namespace podlane

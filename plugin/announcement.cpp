@@ -75,7 +75,7 @@ Result<void> check_link(const std::optional<EgressRoute> &way, std::span<const i
         if (!is_ipv4(addr) && !TRY(net::has_proxy(host, way->uplink.ifindex, addr)))
             return Error{ErrorCode::check_failed,
                          "uplink " + way->uplink.name + " does not listen to questions for " + to_string(addr),
-                         "`ip -6 neigh add proxy " + to_string(addr) + " dev " + way->uplink.name + "` puts it back"};
+                         "`ip -6 neigh add proxy " + to_string(addr) + " dev " + way->uplink.name + "` restores it"};
     return {};
 }
 

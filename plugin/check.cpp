@@ -14,7 +14,7 @@ namespace {
 
 Error gone(std::string sentence) {
     return {ErrorCode::check_failed, std::move(sentence),
-            "podlanectl repair puts it back if it can; otherwise delete the pod's sandbox, and the runtime creates a "
+            "podlanectl repair restores it if it can; otherwise delete the pod's sandbox, and the runtime creates a "
             "new one"};
 }
 

@@ -86,7 +86,7 @@ Result<void> track_connections(const cni::Config &config) {
     if (config.isolation.by != cni::IsolateBy::none) {
         Error error = started.error();
         error.message = "connection tracking cannot be turned on: " + error.message;
-        error.hint = "\"isolation\" needs it to tell replies from other packets";
+        error.hint = "\"isolation\" needs it to distinguish replies from other packets";
         return error;
     }
     log(cni::Log::Level::warning, "connection tracking cannot be turned on: " + started.error().message +

@@ -32,7 +32,7 @@ Result<std::uint32_t> look_up_uplink(const cni::Config &config, net::Netlink &ho
     return not_found("no route of the node has the gateway on its link, so no uplink is known");
 }
 
-// A gateway is reached on the uplink's link. Without an address there the node cannot tell which ones are.
+// A gateway is reached on the uplink's link. Without an address there the node does not know which ones are.
 Result<void> warn_of_gateways(const cni::Config &config, const net::Link &uplink, net::Netlink &host) {
     if (config.gateways.empty())
         return {};

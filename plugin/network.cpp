@@ -239,7 +239,7 @@ Result<void> detach_uplink_programs() {
     return {};
 }
 
-// The network's rules of netfilter: both are tried, whatever becomes of the other.
+// The network's rules of netfilter: both are tried, whether or not the other succeeds.
 Result<void> drop_rules(std::uint8_t masquerade, const std::string &network) {
     Errors errors;
     errors.add(drop_masquerade(masquerade, network));
@@ -249,7 +249,7 @@ Result<void> drop_rules(std::uint8_t masquerade, const std::string &network) {
 
 Error missing(std::string sentence) {
     return {ErrorCode::check_failed, std::move(sentence),
-            "the network's next ADD or `podlanectl uplink sync` puts it back"};
+            "the network's next ADD or `podlanectl uplink sync` restores it"};
 }
 
 } // namespace

@@ -180,8 +180,8 @@ Result<void> check_source_routes(const SourceEntries &entries, const std::vector
         if (there && wanted.uplink != 0 && wanted.prefix_bits == 0)
             there->prefix_bits = 0;
         if (!there || !is_same(*there, wanted))
-            return failed("the way of " + to_string(wanted.source) + " from interface " + std::to_string(key.ifindex) +
-                          " is gone from " PODLANE_MAP_SOURCE_ROUTES " or wrong");
+            return failed("the source route of " + to_string(wanted.source) + " from interface " +
+                          std::to_string(key.ifindex) + " is gone from " PODLANE_MAP_SOURCE_ROUTES " or wrong");
     }
     for (const auto &[key, wanted] : entries.slots) {
         const auto there = TRY(tables.source_slots.find(key));

@@ -40,14 +40,14 @@ Result<ContainerLinks> find_container_links(const cni::Request &request, const T
 std::uint32_t source_flags(const cni::Config &config, const std::vector<PeerInterface> &siblings,
                            const std::optional<EgressRoute> &way);
 
-// What the map holds of an endpoint: its own addresses where it has a way of its own, those of its siblings at its host
-// end, and its own at theirs.
+// What the map holds of an endpoint: its own addresses if it has an egress route, those of its peer interfaces at its
+// host-side veth, and its own at theirs.
 Result<SourceEntries> wanted_source_routes(const endpoint &record, const std::vector<cni::Address> &leased,
                                            const std::vector<PeerInterface> &siblings,
                                            const std::optional<EgressRoute> &way, const Tables &tables,
                                            net::Netlink &host);
 
-// Puts them, and tells the siblings' programs to look there.
+// Inserts them, and sets the flag that lets the peer interfaces' programs look there.
 Result<void> put_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &siblings,
                                const Tables &tables, Rollback &rollback);
 

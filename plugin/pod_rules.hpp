@@ -12,7 +12,7 @@
 namespace podlane {
 
 // A rule and a table for each address of the endpoint. The table has what the main one has on the interface, and the
-// default route by the address's gateway where `own` tells one. Rules and tables go with the container's namespace; DEL
+// default route by the address's gateway if `own` has one. Rules and tables go with the container's namespace; DEL
 // takes them out of one that stays.
 Result<void> put_pod_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own);
 Result<bool> has_pod_rules(net::Netlink &pod, const endpoint &record);

@@ -38,7 +38,7 @@ Result<cni::Attachment> recorded_lease(const cni::Request &request, const Attach
 // Leaves out the addresses of other families (kIpv4, kIpv6) than these; 0: all stay. An error if one has none.
 Result<void> keep_families(std::uint32_t families, cni::Attachment &lease);
 
-// Fills in what DEL or GC were not told, or cannot read any more, from what the ADD was told.
+// Completes what DEL or GC did not get, or can no longer read, from what the ADD got.
 void complete(cni::Request &request, const AttachmentRecord &record);
 
 // The requests by which the IPAM plugin finds the lease, the most likely one first. None if the attachment has no lease

@@ -11,7 +11,7 @@
 namespace podlane {
 namespace {
 
-// What works, with a part missing: the runtime is not told, the log is.
+// A missing part that pods work without: logged, not reported to the runtime.
 void log_what_is_missing(const cni::Config &config) {
     const auto warn = [](const std::string &sentence) { log(cni::Log::Level::warning, sentence); };
     if (const auto query = programs_query_conntrack(config.bpffs);

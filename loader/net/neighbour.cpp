@@ -59,7 +59,7 @@ Result<void> put_neighbour(Netlink &netlink, std::uint32_t ifindex, const ip_add
     Message message(RTM_NEWNEIGH, kChange | NLM_F_CREATE | NLM_F_REPLACE, header);
     message.put(NDA_DST, addr).put(NDA_LLADDR, mac);
     if (const Outcome outcome = ask(netlink, std::move(message)); !outcome.ok())
-        return outcome.as_error(sentence("putting", addr, ifindex));
+        return outcome.as_error(sentence("creating", addr, ifindex));
     return {};
 }
 

@@ -8,8 +8,9 @@
 /* clang-format on */
 
 /*
- * The bit in skb->mark by which to_uplink tells what the fast path sent from what the host stack did; it is cleared
- * there. Not one of kube-proxy's (0x4000, 0x8000), portmap's (0x2000), Cilium's (0x0f00) or Calico's (0xffff0000).
+ * The bit in skb->mark by which to_uplink distinguishes what the fast path sent from what the host stack did; it is
+ * cleared there. Not one of kube-proxy's (0x4000, 0x8000), portmap's (0x2000), Cilium's (0x0f00) or Calico's
+ * (0xffff0000).
  */
 #define PODLANE_MARK 0x1000u
 

@@ -60,7 +60,7 @@
 	X(PODLANE_MAP_HISTORY)
 
 #define PODLANE_PROGRAM_PREFIX "pl_"
-/* Program names as the kernel shows them; the prefix tells ours from other agents'. */
+/* Program names as the kernel shows them; the prefix distinguishes ours from other agents'. */
 #define PODLANE_PROGRAM_FROM_POD "pl_from_pod"
 #define PODLANE_PROGRAM_TO_POD "pl_to_pod"
 #define PODLANE_PROGRAM_FROM_UPLINK "pl_from_uplink"

@@ -100,14 +100,14 @@ Error parse_plugin_error(std::string_view stdout_text, std::string_view plugin, 
     const json::Node root(&*parsed, {});
     const auto code = root.at_any_case("code").number(kLargestCode);
     const auto msg = root.at_any_case("msg").text();
-    const auto told = root.at_any_case("details").text();
+    const auto details = root.at_any_case("details").text();
     if (!code && !msg)
         return {ErrorCode::ipam, name + " failed: " + std::string(how_it_ended)};
     Error error{code ? kept_code(*code) : ErrorCode::ipam, name + ": " + (msg ? *msg : std::string(how_it_ended))};
     if (code)
         error.message += " (code " + std::to_string(*code) + ")";
-    if (told && !told->empty())
-        error.hint = name + ": " + *told;
+    if (details && !details->empty())
+        error.hint = name + ": " + *details;
     return error;
 }
 

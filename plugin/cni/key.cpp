@@ -262,7 +262,7 @@ constexpr auto kKeys = std::to_array<Key>({
      "what annotations of the pod may set: see [IDENTITY.md](IDENTITY.md#settings-that-come-with-the-pod)",
      checked<&Config::pod_may, read_pod_may>},
     {"podMayNot", top, "`\"ignore\"`, `\"refuse\"`", "\"ignore\"",
-     "what becomes of annotations that set anything else: logged with a warning, or ADD fails",
+     "whether annotations that set anything else are logged with a warning, or fail the ADD",
      checked<&Config::refuse_annotations, read_pod_may_not>},
     {"pools", top, "object of parts of `ipam`, by name", "none",
      "pools that a pod can choose: the part is merged into what the IPAM plugin gets",

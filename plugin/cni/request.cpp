@@ -71,7 +71,7 @@ std::vector<std::string> warnings_of(const json::Value &document, const Config &
     return warnings;
 }
 
-// DEL goes by what ADD has recorded, and by nothing that has become of the annotations since.
+// DEL goes by what ADD has recorded, not by later changes of the annotations.
 Result<void> apply_pods_word(const json::Value &document, Request &request) {
     if (request.command != Command::add && request.command != Command::check)
         return {};

@@ -124,11 +124,11 @@ TEST(CniVersion, AnswerEchoesASupportedVersion) {
 }
 
 TEST(CniError, HoldsCodeMessageAndDetails) {
-    const Error error{ErrorCode::map_full, "putting 192.0.2.7 into addresses_v1: no space", "raise maxEndpoints",
+    const Error error{ErrorCode::map_full, "inserting 192.0.2.7 into addresses_v1: no space", "raise maxEndpoints",
                       E2BIG};
     EXPECT_EQ(json::parse(to_json(error, {0, 3, 1})), (json{{"cniVersion", "0.3.1"},
                                                             {"code", 102},
-                                                            {"msg", "putting 192.0.2.7 into addresses_v1: no space"},
+                                                            {"msg", "inserting 192.0.2.7 into addresses_v1: no space"},
                                                             {"details", "raise maxEndpoints; errno 7 E2BIG"}}));
     EXPECT_FALSE(json::parse(to_json({ErrorCode::bpf, "a", {}}, {1, 0, 0})).contains("details"));
 }
@@ -155,7 +155,7 @@ TEST(CniDelegation, ConfigurationIsRewrittenForAnotherVersion) {
     EXPECT_FALSE(with_cni_version(R"({"prevResult": {"ips": 1}})", {1, 0, 0}));
 }
 
-TEST(CniDelegation, VersionReply) {
+TEST(CniDelegation, ReadsAVersionReply) {
     const auto versions =
         parse_version_reply(R"({"cniVersion": "1.0.0", "supportedVersions": ["0.4.0", "x", "1.2.0"]})");
     ASSERT_TRUE(versions);
@@ -168,7 +168,7 @@ TEST(CniDelegation, VersionReply) {
         EXPECT_FALSE(parse_version_reply(text)) << text;
 }
 
-TEST(CniDelegation, PluginErrors) {
+TEST(CniDelegation, ReadsAPluginsErrors) {
     const Error full =
         parse_plugin_error(R"({"code": 11, "msg": "no addresses", "details": "range a"})", "host-local", "");
     EXPECT_EQ(full.code, ErrorCode::try_again_later);

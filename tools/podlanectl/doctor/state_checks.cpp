@@ -36,7 +36,7 @@ Result<void> look_at_map_versions(const NodeView &node, Findings &findings) {
     return {};
 }
 
-// The kernel tells the tag of what it has verified only, which takes a quarter of a second: the builds are compared
+// The kernel knows the tag only of what it has verified, which takes a quarter of a second: the builds are compared
 // first.
 Result<void> look_at_program_versions(const NodeView &node, Findings &findings) {
     if (TRY(is_current(node.world.bpffs)))

@@ -107,7 +107,7 @@ Result<ip_addr> own_address(const endpoint &record, bool ipv4) {
 }
 
 Result<Question> question_of(const Call &call, const Place &place) {
-    constexpr Mac kStranger{0x02, 0, 0, 0, 0, 0x01};
+    constexpr Mac kForeignMac{0x02, 0, 0, 0, 0, 0x01};
     const Peer to = TRY(parse_peer(*call.value(Opt::to)));
     Question question;
     question.destination = to.addr;
@@ -130,7 +130,7 @@ Result<Question> question_of(const Call &call, const Place &place) {
     if (!bytes)
         return usage_error("--size needs a number of bytes");
     question.ip_bytes = *bytes;
-    const Mac inside = place.owner == nullptr ? kStranger : mac_of(place.owner->pod_mac);
+    const Mac inside = place.owner == nullptr ? kForeignMac : mac_of(place.owner->pod_mac);
     const Mac outside = place.owner == nullptr ? TRY(interface_mac(place.interface)) : mac_of(place.owner->host_mac);
     question.to_mac = place.hook == Hook::ingress ? outside : inside;
     question.from_mac = place.hook == Hook::ingress ? inside : outside;

@@ -67,8 +67,8 @@ constexpr std::array<Command, 1> kCommands = {{
      kPlain | Opts{Opt::force},
      {},
      "Each hook changes over at once, between two packets; flows, counters and limits continue. ADD and DEL wait\n"
-     "meanwhile. If a step fails, the previous version continues to work. An older podlanectl downgrades the same "
-     "way.\n"
+     "meanwhile. If a step fails, the previous version continues to work. An older podlanectl downgrades in the "
+     "same manner.\n"
      "--force replaces the programs even if they are this version's already.",
      upgrade_node,
      true},

@@ -276,7 +276,7 @@ Result<int> bandwidth_show(const Call &call, World &world) {
 Result<int> bandwidth_set(const Call &call, World &world) {
     if (!call.has(Opt::ingress_rate) && !call.has(Opt::egress_rate) && !call.has(Opt::ingress_burst) &&
         !call.has(Opt::egress_burst))
-        return usage_error("bandwidth set needs to know what",
+        return usage_error("bandwidth set needs a rate or a burst",
                            "as in \"podlanectl bandwidth set default/web-0 --egress 10M\"");
     return change(call, world, false);
 }

@@ -70,7 +70,7 @@ def connect_directly(first, second, subnets, ifname="eth0"):
 
 
 def busy_share(seconds):
-    """What share of the CPU time of the next `seconds` somebody uses."""
+    """What share of the CPU time of the next `seconds` is in use."""
 
     def ticks():
         with open("/proc/stat") as stat:

@@ -34,7 +34,7 @@ namespace podlane::bench {
 namespace {
 
 constexpr double kWarmUpSeconds = 0.3;
-constexpr double kPatienceSeconds = 5; // for a child to get ready, and to end once told
+constexpr double kPatienceSeconds = 5; // for a child to get ready, and to end once signalled
 
 constexpr char kHelp[] =
     R"(bench_traffic: one measurement between two network namespaces, printed as one line of JSON

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The two ends of a measurement: each runs in a process and a network namespace of its own, until told to stop.
+// The two ends of a measurement: each runs in a process and a network namespace of its own, until it is stopped.
 #pragma once
 
 #include "tests/bench/ends.hpp"
@@ -36,7 +36,7 @@ struct Shared {
     uint32_t latencies_ns[kMaxLatencies]{}; // of the phase `measure`
 };
 
-// Both run in a child: they enter the namespace, tell `ready_fd` one byte, work, and end the process with 0 or 1.
+// Both run in a child: they enter the namespace, write one byte to `ready_fd`, work, and end the process with 0 or 1.
 [[noreturn]] void run_server(const Settings &settings, Shared &shared, int ready_fd);
 [[noreturn]] void run_client(const Settings &settings, Shared &shared, int ready_fd);
 

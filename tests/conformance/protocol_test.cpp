@@ -53,7 +53,7 @@ class ProtocolTest : public VerbsTest {
     std::shared_ptr<Container> container_ = node_.container();
 };
 
-TEST_F(ProtocolTest, EachVersionFromAddToDel) {
+TEST_F(ProtocolTest, EachVersionWorksFromAddToDel) {
     for (const std::string &version : kVersions) {
         SCOPED_TRACE(version);
         const Json keys = {{"cniVersion", version}};
@@ -105,13 +105,13 @@ TEST_F(ProtocolTest, StdoutHoldsTheResultAlone) {
     EXPECT_EQ(add(*container_).err, "");
 }
 
-// Told in the newest version, for theirs is none we could write.
-TEST_F(ProtocolTest, VersionsNobodyKnows) {
+// Reported in the newest version, because theirs is none we could write.
+TEST_F(ProtocolTest, RefusesUnknownVersions) {
     for (const std::string version : {"9.9.9", "1.2.0", "0.9.0", "one"})
         expect_error(with({{"cniVersion", version}}), 1, {version, "0.1.0"}, "1.1.0");
 }
 
-TEST_F(ProtocolTest, ConfigurationsThatAreWrong) {
+TEST_F(ProtocolTest, WrongConfigurationsAreNamed) {
     const std::string before = node_.state();
     expect_error(with({{"mtuu", 1400}}), 7, {"\"mtuu\"", "\"mtu\""});
     expect_error(with({{"name", nullptr}}), 7, {"name"});
@@ -128,14 +128,14 @@ TEST_F(ProtocolTest, ConfigurationsThatAreWrong) {
     EXPECT_EQ(node_.state(), before);
 }
 
-TEST_F(ProtocolTest, InputThatIsNoConfiguration) {
+TEST_F(ProtocolTest, RefusesInputThatIsNoConfiguration) {
     const Variables all = attachment(*container_);
     for (const std::string text : {"", "{", "[]", "null", "\"text\"", "{\"cniVersion\":\"1.0.0\"} x", "\xff\xfe"}) {
         EXPECT_THAT(node_.cni_text("podlane", "ADD", text, all), fails_with(6)) << text;
     }
 }
 
-TEST_F(ProtocolTest, EnvironmentsThatAreWrong) {
+TEST_F(ProtocolTest, WrongEnvironmentsAreNamed) {
     const std::string before = node_.state();
     const auto call = [&](const std::string &command, const std::string &name, const std::string &value) {
         Variables all = attachment(*container_);
@@ -170,7 +170,7 @@ TEST_F(ProtocolTest, AcceptsWhatRuntimesAndLibrariesAdd) {
                 succeeds());
 }
 
-TEST_F(ProtocolTest, IdentityInAnyOrder) {
+TEST_F(ProtocolTest, ReadsTheIdentityInAnyOrder) {
     for (const std::string args : {"K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;IgnoreUnknown=1;Z=1;K8S_POD_UID=u;"
                                    "K8S_POD_INFRA_CONTAINER_ID=c",
                                    "Z=1;K8S_POD_INFRA_CONTAINER_ID=c;K8S_POD_UID=u;IgnoreUnknown=true;"
@@ -182,7 +182,7 @@ TEST_F(ProtocolTest, IdentityInAnyOrder) {
 }
 
 // Runtimes show what is on standard error if there is no JSON on standard output.
-TEST_F(ProtocolTest, ResultThatCannotBeWritten) {
+TEST_F(ProtocolTest, FailsIfTheResultCannotBeWritten) {
     const std::string config = node_.config().dump();
     EXPECT_THAT(run(node_.ns(), {"sh", "-c", "exec " + node_.plugins() + "/podlane >/dev/full"}, config,
                     {{"CNI_COMMAND", "VERSION"}}),

@@ -74,7 +74,7 @@ Bytes to_bytes(const Arp &arp);
 Packet neighbour(const Ends &ends, std::uint8_t type, std::uint32_t flags, const std::optional<ip_addr> &target,
                  std::uint8_t option_type, const Mac &option_mac);
 
-// What is left to be done with a frame on its way, as the kernel tells it to a network card (struct virtio_net_hdr).
+// What is left to be done with a frame on its way, as the kernel reports it to a network card (struct virtio_net_hdr).
 struct Offload {
     bool checksum = false;             // the transport checksum; its field holds the sum of the pseudo header
     std::uint16_t checksum_start = 0;  // bytes from the frame's start

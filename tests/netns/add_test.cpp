@@ -233,7 +233,7 @@ TEST_F(AddTest, ANamespaceWithoutIpv6GetsItForItsOwnInterface) {
     EXPECT_TRUE(ping(container->ns(), "2001:db8:cafe::2"));
 }
 
-TEST_F(StaticAddTest, SeveralAddressesOfAFamily) {
+TEST_F(StaticAddTest, SetsSeveralAddressesOfAFamily) {
     const std::vector<std::string> addresses = {"198.18.9.5", "198.18.9.6", "2001:db8:9::5", "2001:db8:9::6"};
     const Pod made = make_static({{{"address", "198.18.9.5/24"}},
                                   {{"address", "198.18.9.6/24"}},
@@ -251,7 +251,7 @@ TEST_F(StaticAddTest, SeveralAddressesOfAFamily) {
     EXPECT_EQ(record(made).address_count, 4);
 }
 
-TEST_F(StaticAddTest, GatewayRoutesAndDnsOfTheIpamResult) {
+TEST_F(StaticAddTest, TakesGatewayRoutesAndDnsOfTheIpamResult) {
     const Json dns = {{"nameservers", {"198.18.0.53"}},
                       {"domain", "example.net"},
                       {"search", {"a.example.net"}},
@@ -271,7 +271,7 @@ TEST_F(StaticAddTest, GatewayRoutesAndDnsOfTheIpamResult) {
     EXPECT_EQ(find(made.result["routes"], "dst", "192.0.2.0/24")["dst"], "192.0.2.0/24");
 }
 
-TEST_F(StaticAddTest, RoutesOfTheConfigurationAndNoDefaultRoute) {
+TEST_F(StaticAddTest, AddsTheConfiguredRoutesAndNoDefaultRoute) {
     const Pod made = make_static({{{"address", "198.18.9.5/24"}}}, Json::object(),
                                  {{"defaultRoute", false}, {"routes", {{{"dst", "203.0.113.0/24"}}}}});
     Json routes = ip_json(made.container->ns(), "-4 route show");
@@ -296,7 +296,7 @@ TEST_F(StaticAddTest, RefusesAnMtuTooSmallForIpv6) {
     EXPECT_EQ(add_static(*node_.container(), {{{"address", "198.18.9.5/24"}}}, Json::object(), {{"mtu", 576}}).rc, 0);
 }
 
-TEST_F(AddTest, GivesTheMacAndAddressesTheRuntimeAsksFor) {
+TEST_F(AddTest, SetsTheMacAndAddressesOfTheRuntime) {
     const Pod made = make({{"runtimeConfig", {{"mac", "02:00:00:00:00:17"}, {"ips", {"198.18.9.77/24"}}}},
                            {"capabilities", {{"mac", true}, {"ips", true}}}});
     EXPECT_EQ(pod_link(*made.container)["address"], "02:00:00:00:00:17");
@@ -304,7 +304,7 @@ TEST_F(AddTest, GivesTheMacAndAddressesTheRuntimeAsksFor) {
     EXPECT_TRUE(ping(made.container->ns(), "203.0.113.2"));
 }
 
-TEST_F(AddTest, StoresWhatItWasToldOfThePod) {
+TEST_F(AddTest, StoresThePodsIdentity) {
     const Pod made =
         make({{"allowedSources", {"192.0.2.0/24", "2001:db8:77::/64"}},
               {"runtimeConfig",
@@ -404,7 +404,7 @@ TEST_F(AddTest, ASecondAddOfTheSameAttachmentIsRefused) {
     EXPECT_EQ(check(made).rc, 0);
 }
 
-TEST_F(AddTest, RefusesItsOwnNamespaceUnlessTold) {
+TEST_F(AddTest, RefusesItsOwnNamespaceWithoutAnOverride) {
     auto container = node_.container();
     Variables own = attachment(*container);
     own["CNI_NETNS"] = "/proc/self/ns/net";
@@ -414,12 +414,12 @@ TEST_F(AddTest, RefusesItsOwnNamespaceUnlessTold) {
 
 // As for a pod of the host's network: both ends are on the node, and all of it goes again.
 TEST_F(AddTest, ItsOwnNamespaceWorksWhereItIsMeant) {
-    for (const std::string told : {"1", "true"}) {
-        SCOPED_TRACE(told);
+    for (const std::string value : {"1", "true"}) {
+        SCOPED_TRACE(value);
         auto container = node_.container();
         Variables own = attachment(*container);
         own["CNI_NETNS"] = "/proc/self/ns/net";
-        own["CNI_NETNS_OVERRIDE"] = told;
+        own["CNI_NETNS_OVERRIDE"] = value;
         const std::string before = node_.state();
         const Reply added = succeeded(node_.cni("podlane", "ADD", node_.config(), own));
         const Json links = ip_json(node_.ns(), "addr show");

@@ -60,7 +60,7 @@ class AttachTest : public AttachedTest {
 };
 INSTANTIATE_TEST_SUITE_P(Attach, AttachTest, both_ways_to_attach(), way_to_attach);
 
-TEST_P(AttachTest, ByTheWayOfTheConfiguration) {
+TEST_P(AttachTest, AttachesAsConfigured) {
     const Pod made = make(attach_key());
     expect_ours_once(made);
     EXPECT_EQ(record(made).attach, kind() == HookKind::tcx ? ENDPOINT_TCX : ENDPOINT_CLSACT);
@@ -115,7 +115,7 @@ TEST_P(AttachTest, ReplacesALeftoverOfPodlane) {
     EXPECT_EQ(chain.del(*container).rc, 0);
 }
 
-TEST_P(AttachTest, TheOtherWayIsTakenOff) {
+TEST_P(AttachTest, TheOtherKindOfHookIsDetached) {
     if (!kernel_can_tcx())
         GTEST_SKIP() << "this kernel has one way";
     Chain chain = after_ptp();

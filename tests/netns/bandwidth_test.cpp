@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Limits on real traffic: TCP and UDP, in both directions and by each way, a ping beside them, and what becomes of a
+// Limits on real traffic: TCP and UDP, in both directions and by each way, a ping beside them, and the end of a
 // limit.
 #include "tests/netns/limits.hpp"
 

@@ -148,15 +148,15 @@ TEST_P(CheckEntry, GoneIsNamed) {
     expect_said(GetParam().name);
 }
 
-TEST_F(CheckTest, MapEntriesChanged) {
+TEST_F(CheckTest, NamesChangedMapEntries) {
     const auto interfaces = open(&open_interfaces);
     const auto addresses = open(&open_addresses);
-    const auto told = *require(interfaces.find(made_.ifindex));
-    auto wrong = told;
+    const auto right = *require(interfaces.find(made_.ifindex));
+    auto wrong = right;
     wrong.flags ^= INTERFACE_ANTI_SPOOF;
     require(interfaces.update(made_.ifindex, wrong));
     expect_said(PODLANE_MAP_INTERFACES);
-    require(interfaces.update(made_.ifindex, told));
+    require(interfaces.update(made_.ifindex, right));
     for (const ip_addr &addr : {made_.v4, made_.v6}) {
         const address_key key{network_id("pods"), addr};
         const auto owned = *require(addresses.find(key));
@@ -205,7 +205,7 @@ TEST_F(CheckTest, PassesWhenOthersChangedTheirOwn) {
 class CheckProgramsTest : public AttachedTest {};
 INSTANTIATE_TEST_SUITE_P(Attach, CheckProgramsTest, both_ways_to_attach(), way_to_attach);
 
-TEST_P(CheckProgramsTest, DetachedFromOneHook) {
+TEST_P(CheckProgramsTest, NamesTheHookThatLacksItsProgram) {
     for (const Hook hook : {Hook::ingress, Hook::egress}) {
         const Pod made = make(attach_key());
         ASSERT_EQ(check(made, attach_key()).rc, 0) << check(made, attach_key());

@@ -122,7 +122,7 @@ TEST_P(ConfirmedService, ClusterIpToThisNodeAndToAnotherIsFastAndToThePodItselfI
     EXPECT_FALSE(callers(server).contains(text(pod))) << "a hairpin is masqueraded";
 }
 
-TEST_P(ConfirmedService, NodePortFromOutside) {
+TEST_P(ConfirmedService, NodePortFromOutsideIsFast) {
     const Pod backend = add_pod(1);
     const EchoServer server(backend.ns(), ipv4(), kBackendPort);
     for (const bool local : {true, false}) {
@@ -136,7 +136,7 @@ TEST_P(ConfirmedService, NodePortFromOutside) {
 
 class ConfirmedHostPort : public ConfirmedTest {};
 
-TEST_P(ConfirmedHostPort, FromOutsideAndFromAnotherNode) {
+TEST_P(ConfirmedHostPort, IsFastFromOutsideAndFromAnotherNode) {
     const Json portmap = {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}, {"snat", true}};
     Json mappings = Json::array();
     for (const char *protocol : {"tcp", "udp"})
@@ -165,7 +165,7 @@ class ConfirmedOutside : public ConfirmedTest {
     }
 };
 
-TEST_P(ConfirmedOutside, TranslatedSourcesAndTheirReplies) {
+TEST_P(ConfirmedOutside, TranslatesSourcesAndTheirRepliesOnTheFastPath) {
     const Pod pod = add_pod(1, GetParam().rules == "ipMasq" ? Json{{"ipMasq", true}} : Json::object());
     translate_sources();
     const EchoServer server(cluster_.outside().ns(), ipv4(), kPort);

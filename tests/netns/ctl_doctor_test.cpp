@@ -105,7 +105,7 @@ TEST_P(DoctorHealthy, FindsNothing) {
     EXPECT_THAT(run(node_.ns(), ctl_argv(node_.bpffs(), "doctor")).out, HasSubstr("nothing found"));
 }
 
-// Masqueraded by another agent, or told to routers by a daemon; with a route to the other nodes.
+// Masqueraded by another agent, or announced to routers by a daemon; with a route to the other nodes.
 TEST_F(Doctor, FindsNothingInANetworkThatWorks) {
     configure(*this, {{"ipMasq", true}});
     EXPECT_EQ(findings().size(), 0U);

@@ -70,7 +70,7 @@ TEST_F(CtlMaps, endpoint_list_shows_and_selects) {
     EXPECT_TRUE(has(none.err, "no endpoint matches --pod db-0")) << none.err;
 }
 
-TEST_F(CtlMaps, endpoint_show_tells_limits_sources_link_and_counters) {
+TEST_F(CtlMaps, endpoint_show_has_limits_sources_link_and_counters) {
     create_maps();
     put_endpoint("fedcba9876543210", "web-0", "192.0.2.1", 1);
     const auto limits = open_bandwidths(root_, Access::read_write);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char *kListen = "127.0.0.1:9632";
 
-// A program that runs until it is told to end.
+// A program that runs until it is ended.
 class Background {
   public:
     Background(const net::Namespace &where, std::vector<std::string> argv, const std::string &pid_file)

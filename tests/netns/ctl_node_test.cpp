@@ -54,7 +54,7 @@ TEST_F(NodeTest, GcRemovesWhatIsGoneAndNothingElse) {
     EXPECT_EQ(check(lives).rc, 0);
 }
 
-// Somebody took the interface; the runtime still has the container, and will send its DEL.
+// Another program took the interface; the runtime still has the container, and will send its DEL.
 TEST_F(NodeTest, GcKeepsWhatTheRuntimeStillHas) {
     const Pod made = make();
     on_node("ip link del " + made.host_ifname);

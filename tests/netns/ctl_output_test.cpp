@@ -137,14 +137,14 @@ class TwoPods : public OutputTest {
     static std::vector<std::string> marks_of(const Pod &made, const std::string &pod, const std::string &network) {
         return {pod, network, made.host_ifname, made.text4(), made.text6(), made.container->id()};
     }
-    [[nodiscard]] bool tells_of_db(const std::string &text) const {
+    [[nodiscard]] bool shows_db(const std::string &text) const {
         return std::ranges::any_of(marks_of(db_, "db-0", "storenet"),
                                    [&](const auto &mark) { return text.find(mark) != std::string::npos; });
     }
     Pod web_, db_;
 };
 
-// Each command is asked by every way there is to say who, and tells of nobody else.
+// Each command is asked by every way there is to say who, and shows no other pod.
 TEST_F(TwoPods, EverySelectionIsObeyedByEveryCommand) {
     const std::vector<std::string> ways = {"--pod shop/web-0",
                                            "--namespace shop",
@@ -168,7 +168,7 @@ TEST_F(TwoPods, EverySelectionIsObeyedByEveryCommand) {
         for (const std::string &way : all) {
             const Output output = ctl(call + " " + way);
             EXPECT_EQ(output.rc, 0) << call << " " << way << ": " << output.err << output.out;
-            EXPECT_FALSE(tells_of_db(output.out)) << call << " " << way << ": " << output.out;
+            EXPECT_FALSE(shows_db(output.out)) << call << " " << way << ": " << output.out;
             EXPECT_TRUE(noun.name == "doctor" || output.out != "[]\n") << call << " " << way;
             ++asked;
         }
@@ -184,13 +184,13 @@ TEST_F(TwoPods, EverySelectionIsObeyedByEveryCommand) {
 TEST_F(TwoPods, EveryMapsEntriesAreSelected) {
     for (const std::string_view map : kMapNames) {
         const std::string dump = "map dump " + std::string(map) + " --json";
-        EXPECT_FALSE(tells_of_db(ctl(dump + " --pod web-0").out)) << map;
+        EXPECT_FALSE(shows_db(ctl(dump + " --pod web-0").out)) << map;
         const bool of_nobody = map == PODLANE_MAP_WATCH || map == PODLANE_MAP_EVENTS || map == PODLANE_MAP_EXEMPT ||
                                map == PODLANE_MAP_GROUP_CIDRS || map == PODLANE_MAP_LIMIT_GROUPS;
         if (map == PODLANE_MAP_SOURCE_ROUTES || map == PODLANE_MAP_SOURCE_SLOTS || map == PODLANE_MAP_FLOWS ||
             map == PODLANE_MAP_FORWARDED || map == PODLANE_MAP_COUNTERS)
             continue; // perhaps nothing was sent yet, and nothing by an egress route of its own
-        EXPECT_EQ(tells_of_db(ctl(dump + " --pod db-0").out), !of_nobody) << ctl(dump + " --pod db-0").out;
+        EXPECT_EQ(shows_db(ctl(dump + " --pod db-0").out), !of_nobody) << ctl(dump + " --pod db-0").out;
     }
     EXPECT_EQ(ctl_json("uplink list --interface up0").size(), 1U);
     EXPECT_EQ(ctl_json("uplink list --network storenet").at(0).at("interface"), "up1");

@@ -52,7 +52,7 @@ TEST_F(ReadersTest, ReadersTakeNoLock) {
 }
 
 // Pods come and go while everything is read again and again: neither side fails.
-TEST_F(ReadersTest, ReadersBesideAddsAndDels) {
+TEST_F(ReadersTest, ReadersWorkBesideAddsAndDels) {
     const Pod web = make(Json::object(), named("shop", "web-0"));
     constexpr int kRounds = 6;
     std::atomic<int> running = 2;

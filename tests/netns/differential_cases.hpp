@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The packets that are sent through Podlane and through `ptp` alike, and the few whose fate differs on purpose.
+// The packets that are sent through Podlane and through `ptp` alike, and the few whose outcome differs on purpose.
 #pragma once
 
 #include "tests/harness/wire.hpp"

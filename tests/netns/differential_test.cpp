@@ -16,13 +16,13 @@ struct PacketResult {
     bool operator==(const PacketResult &) const = default;
 };
 
-std::ostream &operator<<(std::ostream &out, const PacketResult &fate) {
-    for (const std::string &one : fate.arrived)
+std::ostream &operator<<(std::ostream &out, const PacketResult &outcome) {
+    for (const std::string &one : outcome.arrived)
         out << "\n  arrived " << one.find_first_of(' ') / 2 << " bytes " << one.substr(0, 160)
             << one.substr(one.find_first_of(' '));
-    for (const std::string &one : fate.back)
+    for (const std::string &one : outcome.back)
         out << "\n  came back: " << one;
-    return out << (fate.arrived.empty() && fate.back.empty() ? "\n  nothing" : "");
+    return out << (outcome.arrived.empty() && outcome.back.empty() ? "\n  nothing" : "");
 }
 
 // Where the transport header of a captured frame starts; 0 where there is none.
@@ -80,7 +80,7 @@ class Course {
     [[nodiscard]] const Pod &sender() const { return sender_; }
     [[nodiscard]] const Pod &receiver() const { return receiver_; }
 
-    // A marker follows the packet through the host stack; what came before it is the packet's fate.
+    // A marker follows the packet through the host stack; what came before it is the packet's outcome.
     PacketResult send(const Case &one) {
         in_.forget();
         out_.forget();
@@ -96,14 +96,14 @@ class Course {
             out_.until([this](const Bytes &frame) { return is_marker(frame, ICMP_ECHOREPLY); }, patience());
         if (!arrived || !back)
             throw std::runtime_error("the marker behind \"" + one.name + "\" was lost");
-        PacketResult fate;
+        PacketResult outcome;
         for (const auto &[frame, left] : *arrived)
             if (!is_noise(frame))
-                fate.arrived.push_back(hex(layer3(frame)) + " " + to_string(left));
+                outcome.arrived.push_back(hex(layer3(frame)) + " " + to_string(left));
         for (const Bytes &frame : *back)
             if (!is_noise(frame))
-                fate.back.push_back(kind_of(frame));
-        return fate;
+                outcome.back.push_back(kind_of(frame));
+        return outcome;
     }
 
   private:
@@ -164,12 +164,12 @@ class Differential : public testing::TestWithParam<std::string> {
 
     // Podlane's, which is also ptp's unless Podlane is to drop it.
     static PacketResult expect_alike(const Case &one, Course &podlane_course, Course &ptp_course) {
-        const PacketResult fate = podlane_course.send(one);
+        const PacketResult outcome = podlane_course.send(one);
         if (one.differs.empty())
-            EXPECT_EQ(fate, ptp_course.send(one)) << "packet: " << one.name << "\nfirst by Podlane, then by ptp";
+            EXPECT_EQ(outcome, ptp_course.send(one)) << "packet: " << one.name << "\nfirst by Podlane, then by ptp";
         else
-            EXPECT_EQ(fate, PacketResult{}) << "packet: " << one.name << "\nto be dropped: " << one.differs;
-        return fate;
+            EXPECT_EQ(outcome, PacketResult{}) << "packet: " << one.name << "\nto be dropped: " << one.differs;
+        return outcome;
     }
 
     OneCpu one_cpu_;
@@ -187,8 +187,8 @@ TEST_P(Differential, PacketsFareAsWithThePtpPlugin) {
     std::size_t arrived = 0;
     const Cases cases = cases_of(podlane_course.sender(), podlane_course.receiver());
     for (const Case &one : cases.all()) {
-        const PacketResult fate = expect_alike(one, podlane_course, ptp_course);
-        arrived += fate.arrived.size();
+        const PacketResult outcome = expect_alike(one, podlane_course, ptp_course);
+        arrived += outcome.arrived.size();
     }
     // Not all through the host stack, or nothing would be proven.
     EXPECT_GT(ours_.count(podlane_course.sender(), REASON_SENT_DIRECT) - direct, 40U);
@@ -204,8 +204,8 @@ TEST_P(Differential, OffloadsFareAsWithThePtpPlugin) {
     std::size_t whole = 0;
     const Cases cases = cases_of(podlane_course.sender(), podlane_course.receiver());
     for (const Case &one : cases.offloaded()) {
-        const PacketResult fate = expect_alike(one, podlane_course, ptp_course);
-        for (const std::string &arrived : fate.arrived)
+        const PacketResult outcome = expect_alike(one, podlane_course, ptp_course);
+        for (const std::string &arrived : outcome.arrived)
             whole += arrived.ends_with(to_string(one.left)) ? 1 : 0;
     }
     EXPECT_GT(ours_.count(podlane_course.sender(), REASON_SENT_DIRECT) - direct, 30U);
@@ -220,8 +220,8 @@ TEST_P(Differential, ForeignSourcesFareAsWithThePtpPluginWhereTheyAreAllowed) {
     const Cases cases = cases_of(podlane_course.sender(), podlane_course.receiver());
     for (const Case &one : cases.all())
         if (!one.differs.empty()) {
-            const PacketResult fate = podlane_course.send(one);
-            EXPECT_EQ(fate, ptp_course.send(one)) << "packet: " << one.name << "\nfirst by Podlane, then by ptp";
+            const PacketResult outcome = podlane_course.send(one);
+            EXPECT_EQ(outcome, ptp_course.send(one)) << "packet: " << one.name << "\nfirst by Podlane, then by ptp";
         }
 }
 

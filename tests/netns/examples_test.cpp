@@ -14,7 +14,7 @@ std::string source_file(const std::string &path) { return read_file(variable("PO
 
 std::string example(const std::string &name) { return source_file("docs/examples/" + name + ".conflist"); }
 
-// The example's name is the mode podlanectl must tell.
+// The example's name is the mode podlanectl must show.
 class Examples : public testing::TestWithParam<std::string> {
   protected:
     // Only the directories are the test's.

@@ -23,7 +23,7 @@ bool is_off() {
     return test::wait_until([] { return value() == "0"; });
 }
 
-class Grace : public testing::Test {
+class ExpeditedRcuTest : public testing::Test {
   protected:
     void SetUp() override {
         if (access(kPath, R_OK | W_OK) != 0)
@@ -33,7 +33,7 @@ class Grace : public testing::Test {
     }
 };
 
-TEST_F(Grace, IsShortForAsLongAsAnybodyWantsIt) {
+TEST_F(ExpeditedRcuTest, IsOnForAsLongAsAnyCallWantsIt) {
     {
         const ExpeditedRcu first;
         EXPECT_EQ(value(), kOurs);
@@ -46,7 +46,7 @@ TEST_F(Grace, IsShortForAsLongAsAnybodyWantsIt) {
     EXPECT_TRUE(is_off()) << value();
 }
 
-TEST_F(Grace, IsRolledBackWhereACallWasKilled) {
+TEST_F(ExpeditedRcuTest, IsSwitchedOffAfterAKilledCall) {
     const pid_t child = fork();
     if (child == 0) {
         const ExpeditedRcu never_ended;
@@ -59,7 +59,7 @@ TEST_F(Grace, IsRolledBackWhereACallWasKilled) {
     EXPECT_TRUE(is_off()) << value();
 }
 
-TEST_F(Grace, IsTakenBackByACallThatNeedsNone) {
+TEST_F(ExpeditedRcuTest, IsSwitchedOffByACallThatNeedsNone) {
     const Fd file(open(kPath, O_RDWR | O_CLOEXEC));
     ASSERT_EQ(pwrite(file.get(), "20556\n", 6, 0), 6); // as a killed call leaves it
     EXPECT_TRUE(test::wait_until([] { return ExpeditedRcu::clean_up() || value() == "0"; }));
@@ -70,7 +70,7 @@ TEST_F(Grace, IsTakenBackByACallThatNeedsNone) {
     }
 }
 
-TEST_F(Grace, AValueThatAnotherProgramWroteMeanwhileStays) {
+TEST_F(ExpeditedRcuTest, AValueThatAnotherProgramWroteMeanwhileStays) {
     const Fd file(open(kPath, O_RDWR | O_CLOEXEC));
     ASSERT_EQ(flock(file.get(), LOCK_EX), 0); // until the others are through
     ASSERT_EQ(flock(file.get(), LOCK_UN), 0);
@@ -82,7 +82,7 @@ TEST_F(Grace, AValueThatAnotherProgramWroteMeanwhileStays) {
     EXPECT_EQ(pwrite(file.get(), "0\n", 2, 0), 2);
 }
 
-TEST_F(Grace, AsLongAsTheyTakeIfTheConfigurationSaysSo) {
+TEST_F(ExpeditedRcuTest, StaysOffIfTheConfigurationSaysSo) {
     const pid_t child = fork(); // it counts for the whole process
     if (child == 0) {
         ExpeditedRcu::forbid();
@@ -96,14 +96,14 @@ TEST_F(Grace, AsLongAsTheyTakeIfTheConfigurationSaysSo) {
 }
 
 // It only saves time: a process that was stopped while it held the lock must not stop every ADD and DEL of the node.
-TEST_F(Grace, IsNotWaitedForForever) {
+TEST_F(ExpeditedRcuTest, IsNotWaitedForForever) {
     const Fd file(open(kPath, O_RDWR | O_CLOEXEC));
     ASSERT_EQ(flock(file.get(), LOCK_EX), 0); // until the others are through
     const ExpeditedRcu scope;
     EXPECT_NE(value(), kOurs);
 }
 
-TEST_F(Grace, AValueOfSomebodyElseStays) {
+TEST_F(ExpeditedRcuTest, AForeignValueStays) {
     const Fd file(open(kPath, O_RDWR | O_CLOEXEC));
     ASSERT_EQ(flock(file.get(), LOCK_EX), 0); // until the others are through
     ASSERT_EQ(pwrite(file.get(), "1\n", 2, 0), 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// podlanectl explain beside the real packet: asks about a frame, sends it, and compares what was told with what is
+// podlanectl explain beside the real packet: asks about a frame, sends it, and compares the prediction with what is
 // counted and what arrives.
 #pragma once
 
@@ -52,12 +52,12 @@ class Asker {
         return require(require(open_paths(node_.bpffs(), Access::read_only)).entries()).size();
     }
     // What the answer says will be counted, program by program.
-    [[nodiscard]] static std::set<Counting> told_by(const Json &answer) {
-        std::set<Counting> told;
+    [[nodiscard]] static std::set<Counting> predicted_by(const Json &answer) {
+        std::set<Counting> predicted;
         for (const Json &run : answer)
             for (const Json &one : run.at("counted"))
-                told.insert(counting_of(one, "interface"));
-        return told;
+                predicted.insert(counting_of(one, "interface"));
+        return predicted;
     }
 
     // Asks, sends, and compares. `why` is what is counted where the packet enters.
@@ -67,23 +67,23 @@ class Asker {
         const std::size_t paths = path_count();
         const auto untouched = counts();
         const Json answer = explain(sent);
-        EXPECT_EQ(path_count(), paths) << "a question is remembered";
+        EXPECT_EQ(path_count(), paths) << "a question is cached";
         EXPECT_EQ(answer.at(0).at("reason"), std::string(kReasons[why].name)) << answer.dump(1);
-        const std::set<Counting> told = told_by(answer);
+        const std::set<Counting> predicted = predicted_by(answer);
         for (const Wire *wire : others)
             wire->forget();
         if (arrival.at != nullptr)
             arrival.at->forget();
         const auto before = counts();
         sent.from.send(sent.frame);
-        EXPECT_TRUE(wait_until([&] { return all_moved(told, before, counts()); })) << answer.dump(1);
+        EXPECT_TRUE(wait_until([&] { return all_moved(predicted, before, counts()); })) << answer.dump(1);
         expect_arrival(answer.back().at("verdict"), arrival, others);
-        for (const Counting &one : told)
+        for (const Counting &one : predicted)
             proven_.insert(one.second);
         verdicts_.insert(answer.back().at("verdict"));
     }
 
-    std::set<std::string> proven_{}; // reasons that were told, and then counted
+    std::set<std::string> proven_{}; // reasons that were predicted, and then counted
     std::set<std::string> verdicts_{};
 
   private:
@@ -93,9 +93,9 @@ class Asker {
     static std::uint64_t count_in(const std::map<Counting, std::uint64_t> &all, const Counting &one) {
         return all.contains(one) ? all.at(one) : 0;
     }
-    static bool all_moved(const std::set<Counting> &told, const std::map<Counting, std::uint64_t> &before,
+    static bool all_moved(const std::set<Counting> &predicted, const std::map<Counting, std::uint64_t> &before,
                           const std::map<Counting, std::uint64_t> &now) {
-        return std::ranges::all_of(told,
+        return std::ranges::all_of(predicted,
                                    [&](const Counting &one) { return count_in(now, one) > count_in(before, one); });
     }
     static void expect_arrival(const std::string &verdict, const Arrival &arrival,

@@ -258,7 +258,7 @@ void ExplainPod::expect_endpoints() {
     require(interfaces.update(off.ifindex, entry));
 }
 
-TEST_P(ExplainPod, TellsWhatHappensToWhatAPodSends) {
+TEST_P(ExplainPod, PredictsTheOutcomeOfWhatAPodSends) {
     expect_paths();
     expect_detours();
     expect_refused();
@@ -270,7 +270,7 @@ TEST_P(ExplainPod, TellsWhatHappensToWhatAPodSends) {
 }
 
 using ExplainUplink = ExplainLab;
-TEST_P(ExplainUplink, TellsWhatHappensToWhatComesInByIt) {
+TEST_P(ExplainUplink, PredictsTheOutcomeOfWhatArrives) {
     const Mac up0 = Wire(lab_->node().ns(), "up0").mac();
     const auto expect_in = [&](const char *name, reason why, const Packet &packet, const Wire *at) {
         asker_->compare(name, {"up0", false, *outside_, frame(up0, outside_->mac(), packet)}, why,
@@ -288,7 +288,7 @@ TEST_P(ExplainUplink, TellsWhatHappensToWhatComesInByIt) {
 }
 
 using ExplainHost = ExplainLab;
-TEST_P(ExplainHost, TellsWhatHappensToWhatTheHostStackSends) {
+TEST_P(ExplainHost, PredictsTheOutcomeOfWhatTheHostStackSends) {
     const Wire host_veth(lab_->node().ns(), a_.host_ifname);
     const Packet in = udp({ip(Lab::kNode4), a_.v4});
     asker_->compare("to the pod", {a_.host_ifname, true, host_veth, frame(a_.mac, a_.gateway_mac, in)},
@@ -302,7 +302,7 @@ TEST_P(ExplainHost, TellsWhatHappensToWhatTheHostStackSends) {
 
 // Ten bits a second: a full frame takes longer than the whole comparison, also in an emulated machine that is busy.
 using ExplainLimits = ExplainLab;
-TEST_P(ExplainLimits, TellsWhatIsBeyondThem) {
+TEST_P(ExplainLimits, PredictsDropsBeyondThem) {
     constexpr std::size_t kFull = 1200;
     const auto limited = [&](const char *direction) {
         const std::string name(direction);
@@ -357,7 +357,7 @@ class ExplainSources : public testing::TestWithParam<std::string> {
     std::shared_ptr<Container> pod_;
 };
 
-TEST_P(ExplainSources, TellsWhichWayItGoes) {
+TEST_P(ExplainSources, PredictsTheInterfaceItLeavesBy) {
     Asker asker(lab_.node());
     const Wire eth0(pod_->ns(), "eth0"), net1(pod_->ns(), "net1");
     const Wire provider0(lab_.provider(0).ns(), "eth0"), provider1(lab_.provider(1).ns(), "eth0");

@@ -156,7 +156,7 @@ TEST_P(Conntrack, AFailedAddLeavesNoRule) {
     EXPECT_EQ(rules(), "");
 }
 
-TEST_P(Conntrack, AFlushedRuleIsPutBackByTheNextAdd) {
+TEST_P(Conntrack, AFlushedRuleIsRestoredByTheNextAdd) {
     (void)add_pod();
     lab_->node().run("nft flush ruleset");
     (void)add_pod();

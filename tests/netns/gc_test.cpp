@@ -243,7 +243,7 @@ TEST_F(StatusTest, NamesMapsOfAnotherVersion) {
     EXPECT_THAT(missing.message(), HasSubstr("endpoints_v1 is missing"));
 }
 
-// Somebody's directory where ours should be.
+// A foreign directory where ours should be.
 TEST_F(StatusTest, RefusesADirectoryOthersMayWrite) {
     std::filesystem::create_directory(node_.bpffs());
     std::filesystem::permissions(node_.bpffs(), std::filesystem::perms::all);

@@ -110,7 +110,7 @@ TEST_F(IdentityTest, OfAnEarlierVersionIsEmpty) {
 }
 
 // The runtime's word at DEL may be another one, and cannot be read.
-TEST_F(IdentityTest, ChangesBetweenAddAndDel) {
+TEST_F(IdentityTest, MayChangeBetweenAddAndDel) {
     const auto container = node_.container();
     const std::string before = node_.state();
     ASSERT_THAT(add(*container, keys_of({{"team", "blue"}})), succeeds());

@@ -37,7 +37,7 @@ class LimitChain : public LimitTest {
     }
 };
 
-TEST_F(LimitChain, BeforePodlane) {
+TEST_F(LimitChain, LimitsBeforePodlane) {
     const Pod free = lab_.add_pod();
     const auto list = [&](std::uint64_t own_in, std::uint64_t own_out, std::uint64_t in, std::uint64_t out) {
         return std::vector<Json>{ptp(), reference(in, out), podlane(limits(own_in, own_out))};
@@ -62,7 +62,7 @@ TEST_F(LimitChain, BeforePodlane) {
     expect_both(without, free);
 }
 
-TEST_F(LimitChain, BeforePodlaneWithoutAnIngressQdisc) {
+TEST_F(LimitChain, LimitsBeforePodlaneWithoutAnIngressQdisc) {
     const Pod free = lab_.add_pod();
     const Pod limited = lab_.add_pod(std::vector<Json>{ptp(), reference(kRate, 0), podlane(limits(2 * kRate, kRate))});
     EXPECT_NE(lab_.node().run("tc qdisc show dev " + limited.host_ifname).find("qdisc tbf 1: root"), std::string::npos);
@@ -82,7 +82,7 @@ TEST_F(LimitChain, ForcedClsactBehindItIsRefused) {
 }
 
 // As documented: its place is left to the plugin, and its qdiscs see everything.
-TEST_F(LimitChain, BehindPodlane) {
+TEST_F(LimitChain, LimitsBehindPodlane) {
     if (!kernel_can_tcx())
         GTEST_SKIP() << "this kernel has no tcx";
     const Pod free = lab_.add_pod();

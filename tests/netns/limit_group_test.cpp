@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Limits that pods share: guarantees, what is borrowed, and what becomes of the group.
+// Limits that pods share: guarantees, what is borrowed, and when the group goes.
 #include "tests/netns/limits.hpp"
 
 #include "maps/abi/limit_group.h"

@@ -93,7 +93,7 @@ TEST_F(Limiter, IsTheOneThatIsForced) {
     }
 }
 
-TEST_F(Limiter, PutsNoQdiscInTheWayOfOthers) {
+TEST_F(Limiter, ReplacesNoForeignQdisc) {
     const Pod pod = lab_.add_pod(limits(kRate, kRate));
     const std::string qdiscs = lab_.node().run("tc qdisc show dev " + pod.host_ifname);
     const std::string kind = edt_qdisc(),

@@ -83,7 +83,7 @@ class LiveLimit : public LimitTest {
         pod_ = lab_.add_pod();
         other_ = lab_.add_pod();
         if (const auto notifier = SocketNotifier::load(lab_.node().bpffs()); !notifier)
-            GTEST_SKIP() << "connections there are cannot be told here: " << notifier.error().message << "\n"
+            GTEST_SKIP() << "existing connections cannot be notified here: " << notifier.error().message << "\n"
                          << notifier.error().hint;
     }
     void set(limit_direction direction, const std::string &rate) {

@@ -84,7 +84,7 @@ TEST_F(LostTest, DelNeverRefusesAnEnvironment) {
 }
 
 // Standard input that is no configuration: the record on disk has that of the ADD.
-TEST_F(LostTest, DelWithoutAConfiguration) {
+TEST_F(LostTest, DelSucceedsWithoutAConfiguration) {
     for (const std::string text : {"", "{", "[]", "{\"name\":\"pods\""}) {
         SCOPED_TRACE(text);
         const Pod made = make(all_);
@@ -94,7 +94,7 @@ TEST_F(LostTest, DelWithoutAConfiguration) {
     EXPECT_THAT(node_.cni_text("podlane", "DEL", "{", attachment(*node_.container())), fails_with(6));
 }
 
-TEST_F(LostTest, GcWithAnEditedConfiguration) {
+TEST_F(LostTest, GcSucceedsWithAnEditedConfiguration) {
     (void)make(all_);
     Json keys = all_;
     keys.merge_patch({{"cniVersion", "1.1.0"},
@@ -141,7 +141,7 @@ TEST_F(LostTest, DelAfterAFailedDeletionFinishes) {
 }
 
 // The pins of the maps are gone, and the next pod loads new ones: DEL knows the first pod from the disk.
-TEST_F(LostTest, DelAfterLostMaps) {
+TEST_F(LostTest, DelRemovesAllAfterLostMaps) {
     const Pod first = make(all_);
     fs::remove_all(node_.bpffs());
     const Pod second = make(all_);
@@ -169,7 +169,7 @@ TEST_F(LostTest, AddRestoresPodsAfterLostMaps) {
     expect_nothing_left();
 }
 
-TEST_F(LostTest, DelOfTheLastPodAfterLostMaps) {
+TEST_F(LostTest, DelOfTheLastPodRemovesAllAfterLostMaps) {
     const Pod made = make(all_);
     fs::remove_all(node_.bpffs());
     EXPECT_EQ(del(*made.container, all_).rc, 0);
@@ -205,7 +205,7 @@ TEST_F(LostTest, GcAfterARebootReleasesLeases) {
 }
 
 // What a power cut tore is no record, and a killed write left nothing that is read.
-TEST_F(LostTest, TornRecords) {
+TEST_F(LostTest, TornRecordsAreIgnored) {
     const Pod made = make();
     const std::string directory = AttachmentRecords(kStateDirectory, node_.bpffs()).directory();
     const std::string path = directory + "/" + made.container->id() + ":eth0";

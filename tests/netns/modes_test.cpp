@@ -84,7 +84,7 @@ TEST_F(ModesTest, AfterAMainPluginTheResultIsHandedOn) {
     EXPECT_EQ(alone.del(*container).rc, 0);
 }
 
-TEST_F(ModesTest, AfterBridge) {
+TEST_F(ModesTest, AfterBridgeItPutsItsProgramsOnThePort) {
     Chain chain(node_, {main_plugin("bridge", {{"bridge", "br0"}, {"isGateway", true}}), podlane()});
     expect_two_pods(chain, ENDPOINT_AFTER_MAIN, [&](const Pod &b) {
         EXPECT_EQ(host_link(b)["master"], "br0");
@@ -98,7 +98,7 @@ TEST_F(ModesTest, AfterBridge) {
 // portmap 1.1 looks for its IPv4 rules in ip6tables when there are two families, and so fails its own CHECK.
 // The usual list of a node, with plugins that look for the host-side veth and change the container after Podlane.
 // The bandwidth plugin makes an ingress qdisc: there is room for it beside tcx, none beside clsact.
-TEST_F(ModesTest, BeforeTheUsualPlugins) {
+TEST_F(ModesTest, WorksBeforeTheUsualPlugins) {
     if (!kernel_can_tcx())
         GTEST_SKIP() << "this kernel has no tcx";
     const Json main = podlane({{"ipam", node_.ipam()}});
@@ -125,7 +125,7 @@ TEST_F(ModesTest, BeforeTheUsualPlugins) {
     EXPECT_TRUE(node_.leased().empty());
 }
 
-TEST_F(ModesTest, BeforePortmapAndFirewall) {
+TEST_F(ModesTest, WorksBeforePortmapAndFirewall) {
     const Json main = podlane({{"ipam", node_.ipam()}});
     Chain chain(node_, {main,
                         {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}, {"snat", true}},

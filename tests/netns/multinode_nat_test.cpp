@@ -44,7 +44,7 @@ TEST_P(Services, BackendsHereElsewhereAndInTheCallerAnswer) {
 }
 
 // As resolvers do: a few sockets, each asking again and again, of a backend here, of one elsewhere, and of another node
-// itself (a pod with hostNetwork), whose answer nothing but its flow tells from a question.
+// itself (a pod with hostNetwork), whose reply only its flow distinguishes from a request.
 TEST_P(Services, NameQueriesAreAnswered) {
     const Pod a = add_pod(1);
     const Pod same_node = add_pod(1);
@@ -65,7 +65,7 @@ TEST_P(Services, NameQueriesAreAnswered) {
     }
 }
 
-// A router tells the caller, who knows the service's address only: the caller's own node, or the one it sends to.
+// A router reports to the caller, who knows the service's address only: the caller's own node, or the one it sends to.
 TEST_P(Services, PathMtuOfATranslatedFlowIsLearnt) {
     const Pod a = add_pod(1);
     const Pod narrow_here = add_pod(1, {{"mtu", 1300}});
@@ -185,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(Rules, NodePorts, testing::ValuesIn(nat_cases({"iptable
 // What does not depend on who writes the rules of services.
 class Outside : public Nat {};
 
-TEST_P(Outside, HostPort) {
+TEST_P(Outside, IsServedAHostPort) {
     const Json portmap = {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}, {"snat", true}};
     const Json mappings = {{"portMappings",
                             {{{"hostPort", 8081}, {"containerPort", kBackendPort}, {"protocol", "tcp"}},
@@ -231,7 +231,7 @@ TEST_P(Masquerade, PodsSpeakWithTheNodesAddressAndLearnThePathsMtu) {
     expect_service(a.ns(), {addr(b), kPort});
     EXPECT_EQ(callers(inside), std::set{text(a)}) << "the cluster sees the pod's own address";
 
-    // The outside becomes a router, and tells the node's address that the way on is narrow.
+    // The outside becomes a router, and reports a small MTU to the node's address.
     const std::string beyond = ipv4() ? "203.0.113." : "2001:db8:cafe::";
     for (const std::string command :
          {"sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",

@@ -83,8 +83,8 @@ TEST_P(Route, FirstPacketWaitsForTheNeighbour) {
     EXPECT_EQ(cluster_.count(fast, REASON_SENT_UPLINK), 1U);
 }
 
-// Nobody answers for the next hop's address: whoever asks is told, as by the host stack.
-TEST_P(Route, NextHopThatIsGoneIsTold) {
+// Nobody answers for the next hop's address: the sender gets an ICMP error, as from the host stack.
+TEST_P(Route, NextHopThatIsGoneIsReported) {
     const Pod fast = add_pod(1);
     const Pod slow = add_pod(1, {{"fastPath", "off"}});
     const Pod far = add_pod(2);
@@ -145,7 +145,7 @@ TEST_P(Route, RefusingRoutesRefuse) {
     EXPECT_EQ(cluster_.count(fast, REASON_SENT_UPLINK), 0U);
 }
 
-// By what a rule can tell packets: who sent them, the pod's host-side veth (as VRFs do it), protocol and port.
+// By what a rule can select packets: who sent them, the pod's host-side veth (as VRFs do it), protocol and port.
 TEST_P(Route, RulesAreHonoured) {
     const Pod first = add_pod(1);
     const Pod second = add_pod(1);
@@ -188,8 +188,8 @@ TEST_P(Route, InterfaceThatIsNoUplinkIsLeftToTheHost) {
 
 INSTANTIATE_TEST_SUITE_P(Family, Route, testing::Bool(), family_name);
 
-// The mark that tells our packets from the host's ends at the uplink: a tunnel's outer packet inherits marks, and
-// passes the host's hooks after the uplink's programs.
+// The mark that distinguishes our packets from the host's ends at the uplink: a tunnel's outer packet inherits marks,
+// and passes the host's hooks after the uplink's programs.
 class Marks : public testing::TestWithParam<std::uint32_t> {};
 
 TEST_P(Marks, NoneLeavesTheUplink) {

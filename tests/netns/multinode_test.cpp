@@ -98,7 +98,7 @@ std::string routes_name(const testing::TestParamInfo<Routes> &info) {
 INSTANTIATE_TEST_SUITE_P(Routes, Multinode, testing::Values(Routes::hosts, Routes::bird, Routes::vxlan), routes_name);
 
 // Three nodes on two networks, with BIRD's multipath routes between them.
-class TwoWays : public testing::Test {
+class TwoUplinks : public testing::Test {
   protected:
     void SetUp() override { ASSERT_TRUE(birds_.settle(2)) << birds_.ask(1, "show protocols"); }
     Pod add_pod(int node) { return cluster_.add_pod(node, {{"uplinks", {"up*"}}}); }
@@ -110,7 +110,7 @@ class TwoWays : public testing::Test {
     Birds birds_{cluster_};
 };
 
-TEST_F(TwoWays, ManyFlowsUseBoth) {
+TEST_F(TwoUplinks, ManyFlowsUseBoth) {
     const Pod a = add_pod(1);
     const Pod b = add_pod(2);
     for (const bool ipv4 : kFamilies) {
@@ -125,7 +125,7 @@ TEST_F(TwoWays, ManyFlowsUseBoth) {
     EXPECT_EQ(slow_sent(cluster_, a), 0U);
 }
 
-TEST_F(TwoWays, CutLinkIsLeftForTheOther) {
+TEST_F(TwoUplinks, CutLinkIsLeftForTheOther) {
     const Pod a = add_pod(1);
     const Pod b = add_pod(2);
     std::vector<std::unique_ptr<EchoServer>> servers;
@@ -151,7 +151,7 @@ TEST_F(TwoWays, CutLinkIsLeftForTheOther) {
         EXPECT_EQ(transfer(socket, 20000), 0) << "after the repair";
 }
 
-TEST_F(TwoWays, RestartOfBirdLosesNoFlow) {
+TEST_F(TwoUplinks, RestartOfBirdLosesNoFlow) {
     const Pod a = add_pod(1);
     const Pod b = add_pod(2);
     const EchoServer server(b.ns(), true, kPort);

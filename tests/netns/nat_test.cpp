@@ -55,7 +55,7 @@ class ClusterIp : public NatTest {
     std::optional<EchoServer> server_;
 };
 
-TEST_P(ClusterIp, AnswersTheCallerByTheSameWayTheNodeAndTheBackendItself) {
+TEST_P(ClusterIp, RepliesReachTheCallerTheNodeAndTheBackendItself) {
     start_served();
     for (const Transport transport : kTransports)
         for (int i = 0; i < 10; ++i)
@@ -84,7 +84,7 @@ TEST_P(ClusterIp, DirectTrafficOfTheSamePodsStaysFast) {
 }
 
 // Both look alike to the backend, unless connection tracking gives one of them another port.
-TEST_P(ClusterIp, DirectFlowFromThePortOfATranslatedOneIsToldApart) {
+TEST_P(ClusterIp, DirectFlowFromThePortOfATranslatedOneIsDistinguished) {
     start_served();
     const Endpoint local{addr(a_), 23456};
     const Fd translated = call(Transport::tcp, cluster_ip(), local);
@@ -104,7 +104,7 @@ TEST_P(ClusterIp, AnEstablishedDirectFlowOutlivesATranslatedOneFromItsPort) {
         EXPECT_EQ(transfer(direct, 10000), 0);
 }
 
-// Of UDP nothing but the host's having carried one of them tells the backend's replies apart.
+// Of UDP only that the host carried one of them distinguishes the backend's replies.
 TEST_P(ClusterIp, DatagramsByServiceAndByAddressTakeTurnsOnOnePort) {
     start_served({{"confirmIntervalMs", 60000}});
     for (int i = 0; i < 6; ++i) {
@@ -168,7 +168,7 @@ TEST_P(ClusterIp, TransfersOutliveALossOfAllPaths) {
     }
 }
 
-// The first packet after the loss is the backend's: nothing but its being under way tells that it was translated.
+// The first packet after the loss is the backend's: only that it is under way shows that it was translated.
 TEST_P(ClusterIp, BackendSpeaksFirstAfterALossOfAllPaths) {
     start();
     const Fd listener = open_socket(b_.ns(), Transport::tcp, ipv4(), backend());
@@ -189,7 +189,7 @@ TEST_P(ClusterIp, HundredsOfFlowsCompleteWithRoomForFewPaths) {
     std::vector<Fd> sockets;
     for (int i = 0; i < (slow() ? 40 : 200); ++i) {
         const Endpoint target = i % 2 == 0 ? cluster_ip() : backend();
-        // Ports of their own: the backend cannot tell two flows from one port apart.
+        // Ports of their own: the backend cannot distinguish two flows from one port.
         sockets.push_back(call(Transport::tcp, target, {addr(a_), static_cast<std::uint16_t>(20000 + i)}));
         ASSERT_EQ(ask(a_.ns(), Transport::udp, target), 0) << "flow " << i;
     }

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -226,26 +225,6 @@ TEST_F(NetTest, ManyProcessesMakeLinksAtOnce) {
         }
 }
 
-TEST_F(NetTest, CostOfOnePair) { // printed, for comparison; asserted nowhere
-    using Clock = std::chrono::steady_clock;
-    const auto milliseconds = [](Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); };
-    constexpr int kPairs = 20;
-    Clock::duration creating{}, looking{}, removing{};
-    for (int i = 0; i < kPairs; ++i) {
-        const auto start = Clock::now();
-        const Veth made = veth();
-        const auto made_at = Clock::now();
-        require(find_link(pod_, made.pod_ifindex));
-        const auto looked_at = Clock::now();
-        require(remove_link(node_, made.host.ifindex));
-        creating += made_at - start;
-        looking += looked_at - made_at;
-        removing += Clock::now() - looked_at;
-    }
-    std::printf("mean of %d: create %.3f ms, find %.3f ms, remove %.3f ms\n", kPairs, milliseconds(creating) / kPairs,
-                milliseconds(looking) / kPairs, milliseconds(removing) / kPairs);
-}
-
 std::string temporary_path(const char *name) {
     return testing::TempDir() + "podlane-net-" + std::to_string(getpid()) + "-" + name;
 }
@@ -257,7 +236,7 @@ TEST(NamespaceTest, OpensAnyPathToANetworkNamespace) {
     EXPECT_EQ(require(Namespace::open("/proc/" + std::to_string(getpid()) + "/ns/net")), require(Namespace::current()));
 }
 
-TEST(NamespaceTest, TellsAMissingPathFromOneThatIsNoNamespace) {
+TEST(NamespaceTest, DistinguishesAMissingPathFromOneThatIsNoNamespace) {
     EXPECT_THAT(Namespace::open(temporary_path("missing")), is_error(ErrorCode::missing));
 
     const std::string file = temporary_path("file");

@@ -36,7 +36,7 @@ class ParallelTest : public VerbsTest {
     std::vector<Reply> replies_;
 };
 
-TEST_F(ParallelTest, TheFirstAddsAndTheLastDels) {
+TEST_F(ParallelTest, FirstAddsAndLastDelsSucceed) {
     make_containers(kAtOnce);
     const std::string before = node_.state();
     all_at_once("ADD");
@@ -55,7 +55,7 @@ TEST_F(ParallelTest, TheFirstAddsAndTheLastDels) {
 }
 
 // As after a boot without anything mounted on /sys/fs/bpf: the plugin mounts it, once.
-TEST_F(ParallelTest, WhereNoBpffsIsMountedYet) {
+TEST_F(ParallelTest, FirstAddsMountTheBpffsOnce) {
     ASSERT_EQ(umount2("/sys/fs/bpf", MNT_DETACH), 0); // the test's own mount, in its own mount namespace
     std::size_t lower = 0;
     while (run(node_.ns(), {"stat", "-f", "-c", "%T", "/sys/fs/bpf"}).out.find("bpf") != std::string::npos &&
@@ -70,7 +70,7 @@ TEST_F(ParallelTest, WhereNoBpffsIsMountedYet) {
     EXPECT_TRUE(node_.leased().empty());
 }
 
-TEST_F(ParallelTest, AddsAndDelsMixed) {
+TEST_F(ParallelTest, MixedAddsAndDelsSucceed) {
     make_containers(kAtOnce);
     const std::string before = node_.state();
     at_once(kAtOnce, [&](std::size_t i) {
@@ -101,7 +101,7 @@ TEST_F(ParallelTest, NetworksComeAndGo) {
 }
 
 // One attachment asked for by many at once: one gets it, and its interface stays whole.
-TEST_F(ParallelTest, TheSameAttachmentManyTimes) {
+TEST_F(ParallelTest, OneOfManyAddsOfTheSameAttachmentSucceeds) {
     auto container = node_.container();
     (void)make();
     std::vector<Reply> replies(8);

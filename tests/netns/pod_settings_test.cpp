@@ -111,7 +111,7 @@ exit 0)");
     EXPECT_EQ(config.at("ipam").at("ipv4_pools"), Json({"198.18.9.0/24"}));
 }
 
-TEST_F(PodSettingsTest, OfTheInterfaceAndItsPrograms) {
+TEST_F(PodSettingsTest, AnnotationsSetTheInterfaceAndItsPrograms) {
     const Json may = {{"mac", true},
                       {"mtu", true},
                       {"fastPath", true},
@@ -258,7 +258,7 @@ TEST_F(PodSettingsTest, NameServersOfTheRuntimeGoFirst) {
               Json({{"nameservers", {"192.0.2.53"}}, {"search", {"example.org"}}, {"options", {"ndots:5"}}}));
 }
 
-TEST_F(PodSettingsTest, AddressFamilies) {
+TEST_F(PodSettingsTest, IpFamiliesSelectTheFamilies) {
     const Json keys = {{"ipFamilies", {"IPv4"}}};
     const Pod pod = make(keys);
     EXPECT_NE(pod.text4(), "");

@@ -66,27 +66,27 @@ class RepairTest : public CtlTest {
     std::string before_;
 };
 
-TEST_F(RepairTest, AllPinsLost) {
+TEST_F(RepairTest, RestoresAllLostPins) {
     expect_repaired([&](const Pod &) { fs::remove_all(node_.bpffs()); }, "has lost its entries");
 }
 
-TEST_F(RepairTest, LiveDirectoryLost) {
+TEST_F(RepairTest, RestoresALostLiveDirectory) {
     expect_repaired([&](const Pod &) { fs::remove_all(node_.bpffs() + "/live"); }, "has lost its entries");
 }
 
-TEST_F(RepairTest, PinOfOneMapLost) {
+TEST_F(RepairTest, RestoresTheLostPinOfOneMap) {
     expect_repaired([&](const Pod &) { fs::remove(node_.bpffs() + "/live/" PODLANE_MAP_ENDPOINTS); }, "is missing");
 }
 
-TEST_F(RepairTest, PinOfOneProgramLost) {
+TEST_F(RepairTest, RestoresTheLostPinOfOneProgram) {
     expect_repaired([&](const Pod &) { fs::remove(node_.bpffs() + "/live/" PODLANE_PROGRAM_FROM_POD); }, "is missing");
 }
 
-TEST_F(RepairTest, RulesFlushed) {
+TEST_F(RepairTest, RestoresFlushedRules) {
     expect_repaired([&](const Pod &) { node_.run("nft flush ruleset"); }, "that masquerade");
 }
 
-TEST_F(RepairTest, NetworkOfAnotherPodBroken) {
+TEST_F(RepairTest, RepairsTheNetworkOfAnotherPod) {
     expect_repaired(
         [&](const Pod &third) {
             for (const std::string command : {"ip route flush dev eth0", "ip -6 route flush dev eth0"})
@@ -99,7 +99,7 @@ TEST_F(RepairTest, NetworkOfAnotherPodBroken) {
 }
 
 // A prefix of several container IDs shows none of them.
-TEST_F(RepairTest, ShowOfAnAmbiguousName) {
+TEST_F(RepairTest, AsksForMoreOfAnAmbiguousName) {
     const Pod first = make();
     const Pod second = make();
     const std::string prefix = first.container->id().substr(0, first.container->id().size() - 1);
@@ -111,7 +111,7 @@ TEST_F(RepairTest, ShowOfAnAmbiguousName) {
 }
 
 // Whatever an administrator does to a node, in any order: one repair, and CHECK finds nothing wrong.
-TEST_F(RepairTest, HostileAdministrator) {
+TEST_F(RepairTest, RepairsWhatAHostileAdministratorBreaks) {
     const Pod first = make(all_);
     const Pod second = make(all_);
     const std::string live = node_.bpffs() + "/live";
@@ -185,7 +185,7 @@ TEST_F(RepairTest, DelRestoresTheOthers) {
 }
 
 // Neither on disk nor in the maps: the finding says what to do, and the runtime's DEL removes the interface.
-TEST_F(RepairTest, UnknownInterface) {
+TEST_F(RepairTest, RefusesAnUnknownInterface) {
     const Pod made = make(all_);
     fs::remove_all(node_.bpffs());
     fs::remove_all(AttachmentRecords(kStateDirectory, node_.bpffs()).directory());

@@ -14,7 +14,7 @@ namespace {
 using RollbackOthersTest = RollbackTest;
 
 // Of one that waits for the lock, nothing changes what an undo finds.
-TEST_F(RollbackOthersTest, TheLockIsHeldUntilAllIsUndone) {
+TEST_F(RollbackOthersTest, TheLockIsHeldUntilAllIsRolledBack) {
     prepare();
     const std::string directory = node_.dir() + "/fake";
     const std::string path =
@@ -47,7 +47,7 @@ TEST_F(RollbackOthersTest, TheLockIsHeldUntilAllIsUndone) {
 }
 
 // A limit that was set meanwhile stays: an undo rolls back its own flag.
-TEST_F(RollbackOthersTest, OnlyTheFlagThatWasSetIsTakenBack) {
+TEST_F(RollbackOthersTest, OnlyTheFlagThatWasSetIsRolledBack) {
     const Pod made = make();
     const Tables tables = require(Tables::open(node_.bpffs()));
     const endpoint_key key = require(make_endpoint_key(made.container->id(), "eth0"));

@@ -9,7 +9,7 @@ namespace {
 
 using testing::AnyOf;
 
-TEST_F(RollbackTest, NamespaceMissing) {
+TEST_F(RollbackTest, AMissingNamespaceLeavesNothing) {
     auto container = node_.container();
     Variables variables = attachment(*container);
     variables["CNI_NETNS"] = node_.dir() + "/nothing";
@@ -18,7 +18,7 @@ TEST_F(RollbackTest, NamespaceMissing) {
     EXPECT_EQ(node_.state(), before);
 }
 
-TEST_F(RollbackTest, IpamPluginMissingOrFailing) {
+TEST_F(RollbackTest, AMissingOrFailingIpamPluginLeavesNothing) {
     auto container = node_.container();
     const Reply missing = expect_refused(*container, {{"ipam", {{"type", "no-such-ipam"}}}});
     EXPECT_THAT(missing.message(), HasSubstr("no-such-ipam"));
@@ -31,7 +31,7 @@ TEST_F(RollbackTest, IpamPluginMissingOrFailing) {
     EXPECT_EQ(check(last, full).rc, 0);
 }
 
-TEST_F(RollbackTest, BadIpamResultsAreNamedAndTheLeaseGivenBack) {
+TEST_F(RollbackTest, BadIpamResultsAreNamedAndTheLeaseReleased) {
     auto container = node_.container();
     prepare();
     for (const std::string result :
@@ -47,14 +47,14 @@ TEST_F(RollbackTest, BadIpamResultsAreNamedAndTheLeaseGivenBack) {
     }
 }
 
-TEST_F(RollbackTest, PodInterfaceExists) {
+TEST_F(RollbackTest, AnExistingPodInterfaceIsRefused) {
     prepare();
     auto container = node_.container();
     container->run("ip link add eth0 type veth peer name eth1");
     EXPECT_THAT(expect_refused(*container), fails_with(104, {"eth0"}));
 }
 
-TEST_F(RollbackTest, HostInterfaceNameTaken) {
+TEST_F(RollbackTest, ATakenHostInterfaceNameIsRefused) {
     prepare();
     const Pod made = make();
     ASSERT_EQ(del(*made.container).rc, 0);
@@ -63,7 +63,7 @@ TEST_F(RollbackTest, HostInterfaceNameTaken) {
     node_.run("ip link del " + made.host_ifname);
 }
 
-TEST_F(RollbackTest, HostRouteExists) {
+TEST_F(RollbackTest, AnExistingHostRouteIsRefused) {
     prepare();
     for (const char *route : {"198.18.9.77/32", "198.18.9.78/32"})
         node_.run(std::string("ip route add ") + route + " dev up0");
@@ -71,7 +71,7 @@ TEST_F(RollbackTest, HostRouteExists) {
     EXPECT_THAT(expect_refused(*node_.container(), wanted), fails_with(104, {"route to 198.18.9.77"}));
 }
 
-TEST_F(RollbackTest, AddressOfALivingEndpoint) {
+TEST_F(RollbackTest, AnAddressOfALivingEndpointIsRefused) {
     const Pod made = make();
     node_.run("ip route del " + made.text4() + " dev " + made.host_ifname); // or the route would be the obstacle
     put_ipam(R"({"cniVersion":"1.0.0","ips":[{"address":")" + made.text4() + R"(/24"}]})");
@@ -138,7 +138,7 @@ TEST_F(FullMapTest, EveryOneIsNamed) {
     const auto root = node_.bpffs();
     constexpr Access kWrite = Access::read_write;
     const auto number = [](std::uint32_t n) { return n; };
-    const Prefix somebody = require(parse_prefix("192.0.2.1"));
+    const Prefix foreign = require(parse_prefix("192.0.2.1"));
     expect_named(PODLANE_MAP_INTERFACES, open_interfaces(root, kWrite), number, interface{});
     expect_named(PODLANE_MAP_BANDWIDTHS, open_bandwidths(root, kWrite), number, bandwidth{});
     expect_named(PODLANE_MAP_NETWORKS, open_networks(root, kWrite), number, network{});
@@ -150,14 +150,14 @@ TEST_F(FullMapTest, EveryOneIsNamed) {
         address{});
     expect_named(
         PODLANE_MAP_SOURCES, open_allowed_sources(root, kWrite),
-        [&](std::uint32_t n) { return make_allowed_source_key(n, somebody); }, 1U);
+        [&](std::uint32_t n) { return make_allowed_source_key(n, foreign); }, 1U);
     expect_named(
         PODLANE_MAP_CIDRS, open_cluster_cidrs(root, kWrite),
-        [&](std::uint32_t n) { return make_cluster_cidr_key(n, somebody); }, 1U);
+        [&](std::uint32_t n) { return make_cluster_cidr_key(n, foreign); }, 1U);
     expect_named(
         PODLANE_MAP_SOURCE_ROUTES, open_source_routes(root, kWrite),
         [&](std::uint32_t n) {
-            return source_route_key{n, somebody.addr};
+            return source_route_key{n, foreign.addr};
         },
         source_route{});
     expect_named(
@@ -168,7 +168,7 @@ TEST_F(FullMapTest, EveryOneIsNamed) {
         limit_state{});
     expect_named(
         PODLANE_MAP_EXEMPT, open_exempts(root, kWrite),
-        [&](std::uint32_t n) { return make_exempt_key(n, LIMIT_INGRESS, somebody); }, 0U);
+        [&](std::uint32_t n) { return make_exempt_key(n, LIMIT_INGRESS, foreign); }, 0U);
     expect_named(
         PODLANE_MAP_SENDERS, open_senders(root, kWrite),
         [](std::uint32_t n) {
@@ -212,7 +212,7 @@ TEST_F(RollbackTest, TheNetworksEntryGoesWithItsFirstEndpoint) {
 }
 
 // Attaching fails when the pinned program is something else.
-TEST_F(RollbackTest, AttachingFails) {
+TEST_F(RollbackTest, AFailedAttachmentLeavesNothing) {
     prepare();
     const std::string live = node_.bpffs() + "/live/";
     for (const std::string program : {"pl_from_pod", "pl_to_pod"}) {
@@ -250,7 +250,7 @@ TEST_F(RollbackTest, ARouteInThePodIsRefused) {
     }
 }
 
-// An undo that fails is told too, and does not hide why the ADD failed.
+// A rollback step that fails is reported too, and does not hide why the ADD failed.
 TEST_F(RollbackTest, AFailedUndoIsAppended) {
     prepare();
     node_.put_plugin("fake-ipam",

@@ -24,7 +24,7 @@ constexpr bpf_insn insn(int code, int dst, int src, std::size_t offset, int valu
     return {static_cast<__u8>(code), static_cast<__u8>(dst), static_cast<__u8>(src), static_cast<__s16>(offset), value};
 }
 
-// Counts its calls by `op` for connections to kPort, and asks to be told of changes of state.
+// Counts its calls by `op` for connections to kPort, and requests the callbacks for changes of state.
 Fd load_counter(int map) {
     constexpr int kLookUp = BPF_FUNC_map_lookup_elem, kSetFlags = BPF_FUNC_sock_ops_cb_flags_set;
     const auto stack = static_cast<std::size_t>(-4);

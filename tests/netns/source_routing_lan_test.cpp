@@ -85,7 +85,7 @@ class Lan : public testing::TestWithParam<bool> {
                 return one.at("next_hop");
         return {};
     }
-    // Whether somebody said of his own accord who has an address.
+    // Whether a host announced an address without a request.
     [[nodiscard]] static bool is_announced(const Wire &heard) {
         bool announced = false;
         for (const Bytes &frame : heard.arrived()) {
@@ -211,7 +211,8 @@ TEST_P(Lan, AProxyEntryOfTheAdministratorStays) {
     EXPECT_EQ(node().run("ip -6 neigh show proxy"), before);
 }
 
-// Behind an IPAM plugin, and behind another plugin that made the interface: the link is asked, told and answered alike.
+// Behind an IPAM plugin, and behind another plugin that made the interface: the link is probed, announced to and
+// answered alike.
 TEST_P(Lan, ChainedItIsTheSame) {
     const Json alone = lan().plugins.at(0);
     Json after = alone;

@@ -268,7 +268,7 @@ TEST_P(PodRules, AsTheFirstInterfaceItWorksAsWell) {
     EXPECT_EQ(lab_.check(pod_, "net1").rc, 0) << lab_.check(pod_, "net1");
 }
 
-TEST_P(NoHostVeth, TheWayTakenIsInTheLogAndShown) {
+TEST_P(NoHostVeth, ItsModeIsInTheLogAndShown) {
     add_pod();
     EXPECT_THAT(logged(), has_all({"interface net1", "source routing is done by rules in the container"}));
     const auto ctl = [&](const std::string &command) { return node().podlanectl_json(command); };

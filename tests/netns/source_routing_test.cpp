@@ -81,7 +81,7 @@ TEST_P(Source, AnswersLeaveByTheNetworkThatWasAddressed) {
 }
 
 // A server that binds its address, and answers more than one datagram from it.
-TEST_P(Source, BoundSocketsAnswerTheSameWay) {
+TEST_P(Source, BoundSocketsReplyByTheSameInterface) {
     add_pod();
     const std::vector<Wire> wires = captures();
     for (int number = 0; number < GetParam().interfaces; ++number) {
@@ -113,7 +113,7 @@ TEST_P(Source, WithoutSourceRoutingAnswersAreLost) {
     }
 }
 
-TEST_P(Source, SeveralAddressesOfOneInterface) {
+TEST_P(Source, EachOfSeveralAddressesIsHandedOver) {
     pod_ = lab_->node().container();
     for (int number = 0; number < GetParam().interfaces; ++number) {
         Json network = lab_->network(number);
@@ -242,7 +242,7 @@ class SourceRoutingDoc : public testing::Test {
         add("net1", lists[1]);
         expect_both_answer();
     }
-    // A LAN behind lan0: its router, and somebody behind that one, for whom net1's answers need source routing.
+    // A LAN behind lan0: its router, and a host behind that one, for which net1's answers need source routing.
     void make_lan() {
         router_ = lab_->node().container("router");
         beyond_ = lab_->node().container("beyond");

@@ -130,7 +130,7 @@ TEST_F(SourceRoutingVerbs, LinkLocalRoutesAndRulesOfThePodStayAsTheyAre) {
     EXPECT_NE(links, "");
 }
 
-TEST_F(SourceRoutingVerbs, PodsOfTheNodeSeeTheSiblingsVerdict) {
+TEST_F(SourceRoutingVerbs, PodsOfTheNodeSeeThePeersVerdict) {
     const auto pod = add_pod();
     const auto peer = node().container();
     lab_.add(peer, "eth0", 1); // in the network of net1
@@ -147,7 +147,7 @@ TEST_F(SourceRoutingVerbs, PodsOfTheNodeSeeTheSiblingsVerdict) {
         EXPECT_EQ(ask(foreign->ns(), Transport::tcp, {SourceLab::addr(*pod, "net1", ipv4), kPort}), 0) << ipv4;
 }
 
-TEST_F(SourceRoutingVerbs, PeopleAreShownTheWay) {
+TEST_F(SourceRoutingVerbs, PathShowNamesTheEgressRoute) {
     const auto pod = add_pod();
     const std::string second = to_string(SourceLab::addr(*pod, "net1", true));
     const Json list = ctl("source list " + pod->id());

@@ -212,7 +212,7 @@ TEST_P(UpgradeTest, DoesNothingWhereThereIsNothingToDo) {
 }
 
 // A foreign filter in the place of Podlane's on the last pod's hook: the pods before it have the new programs by then.
-TEST_P(UpgradeTest, FailingHalfWayPutsTheOldVersionBack) {
+TEST_P(UpgradeTest, AFailureMidwayRestoresTheOldVersion) {
     const Pod c = cluster_->add_pod(1, {{"attach", "clsact"}});
     node().run("tc filter del dev " + c.host_ifname + " ingress prio 20");
     node().run("tc filter add dev " + c.host_ifname + " ingress prio 20 protocol all u32 match u32 0 0");

@@ -155,7 +155,7 @@ TEST_P(Uplink, RecreatedOneIsPickedUpByTheNextAddAndBySync) {
     expect_fast(a, far);
 }
 
-TEST_P(Uplink, LostProgramsArePutBackBySync) {
+TEST_P(Uplink, LostProgramsAreRestoredBySync) {
     const Pod a = add_pod(1);
     const Pod far = add_pod(2);
     if (GetParam() == "clsact") {

@@ -11,7 +11,7 @@ Bytes arp_reply(const ip_addr &asker, std::size_t padding) {
     return Ethernet{kPodMac, kHostMac} / Arp{2, kHostMac, gateway4(), asker, kPodMac} / bytes(padding, 0xa5);
 }
 
-TEST_F(ArpNdResponder, Arp) {
+TEST_F(ArpNdResponder, AnswersArpForTheGateway) {
     for (const ip_addr &asker : {pod4(), ip("0.0.0.0")})
         for (const std::size_t padding : {0U, 18U}) {
             Arp request = arp_request(gateway4());
@@ -39,7 +39,7 @@ Bytes advertisement(const ip_addr &asker) {
     return Ethernet{kPodMac, kHostMac} / Ipv6{gateway6(), asker, 255, IPPROTO_ICMPV6} / message;
 }
 
-TEST_F(ArpNdResponder, NeighbourSolicitation) {
+TEST_F(ArpNdResponder, AnswersSolicitationsForTheGateway) {
     const Nd solicit{135, gateway6()};
     const Bytes long_option = nd_option(14, {}, 4);
     for (const ip_addr &asker : {pod6(), pod_local()})
@@ -57,7 +57,7 @@ TEST_F(ArpNdResponder, NeighbourSolicitation) {
 }
 
 // Sums that end in 0 or carry twice are where a folded checksum goes wrong.
-TEST_F(ArpNdResponder, ChecksumForEveryAsker) {
+TEST_F(ArpNdResponder, HasARightChecksumForEverySender) {
     node().pod.allowed = {*parse_prefix("2001:db8:7::/64")};
     node().put(node().pod);
     ip_addr asker = ip("2001:db8:7::");

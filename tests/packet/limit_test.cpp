@@ -131,7 +131,7 @@ TEST_F(Limit, SmallIsUpToItsLength) {
     }
 }
 
-TEST_F(Limit, HoldsTheReceiverByEitherWay) {
+TEST_F(Limit, HoldsTheReceiverOnBothPaths) {
     limit(node().peer, kRate, 0);
     fill(node().peer, LIMIT_INGRESS, 200 * kMs);
     expect_ends_in(node(), node().run(large()), REASON_DROP_INGRESS_LIMIT);

@@ -145,7 +145,7 @@ TEST_F(Load, NamesProgramsAsTheyArePinned) {
 }
 
 // It is most of what the first ADD of a boot waits for, and at a million the verifier refuses. Before 5.16 the kernel
-// does not tell.
+// does not report it.
 TEST_F(Load, GivesTheVerifierLittleToDo) {
     constexpr std::uint32_t kMost = 100'000;
     for (const char *name : kPrograms) {

@@ -282,17 +282,17 @@ class Node {
 
   private:
     static void expect_same(const TracedRun &asked, const Outcome &outcome) {
-        std::set<std::pair<std::uint32_t, std::string_view>> told;
+        std::set<std::pair<std::uint32_t, std::string_view>> predicted;
         std::set<std::pair<std::uint32_t, std::string_view>> counted;
         for (const TracedStep &one : asked.steps)
             if (one.head.kind == TRACE_COUNT) {
                 std::uint32_t ifindex = 0;
                 std::memcpy(&ifindex, one.key.data(), sizeof ifindex);
-                told.emplace(ifindex, kReasons.at(static_cast<std::size_t>(one.head.answer)).name);
+                predicted.emplace(ifindex, kReasons.at(static_cast<std::size_t>(one.head.answer)).name);
             }
         for (const Counted &one : outcome.counted)
             counted.emplace(one.ifindex, kReasons[one.why].name);
-        EXPECT_EQ(told, counted) << "what a question is told, and what then happens";
+        EXPECT_EQ(predicted, counted) << "what is predicted, and what then happens";
         EXPECT_EQ(asked.verdict, outcome.verdict);
         EXPECT_EQ(asked.frame, outcome.frame);
     }

@@ -63,7 +63,7 @@ class Source : public PacketTest {
 
 Ethernet of_second() { return {kHostMac, kSecondMac}; }
 
-TEST_F(Source, OfASiblingGoesOnAsTheSiblings) {
+TEST_F(Source, OfAPeerInterfaceIsHandledAsSentByIt) {
     for (const Case &given : std::vector<Case>{
              {"udp4", ip4("192.168.133.20", "203.0.113.9"), REASON_SENT_SIBLING},
              {"udp6", ip6("2001:db8:133::20", "2001:db8:9::9"), REASON_SENT_SIBLING},
@@ -145,7 +145,7 @@ TEST_F(Source, WhatIsForTheBridgeIsRouted) {
 }
 
 // With and without a default route of the node.
-TEST_F(Source, ANetworkLeavesByItsOwnWay) {
+TEST_F(Source, ANetworkLeavesByItsEgressRoute) {
     const Ethernet mac = of_second();
     for (const Case &given : std::vector<Case>{
              {"neighbour4", mac / Ipv4{ip("192.168.133.20"), ip("192.168.133.9")} / Udp{}, REASON_SENT_WAY,

@@ -53,7 +53,7 @@ TEST_F(Trace, DecidesAsTheProgramOnTheHook) {
     EXPECT_GT(compared, 100U);
 }
 
-TEST_F(Trace, TellsWhatItWasTold) {
+TEST_F(Trace, ReportsEachStep) {
     const Tracer tracer = require(Tracer::load(node().root(), PODLANE_PROGRAM_FROM_POD));
     const TracedRun run = require(tracer.run(node().pod.ifindex, from_pod() / to_peer4() / Tcp{}));
     std::vector<std::pair<std::uint32_t, std::uint32_t>> steps;

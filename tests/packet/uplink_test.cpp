@@ -239,7 +239,7 @@ TEST_F(Uplink, ServesItsNetworksOnly) {
     expect({"from it", arriving() / Ipv4{kRemote, pod4()} / Udp{}, REASON_HOST_NOT_LOCAL, in()});
 }
 
-TEST_F(Uplink, FastPathLocal) {
+TEST_F(Uplink, FastPathLocalUsesNoUplink) {
     node().pod.flags &= ~static_cast<std::uint32_t>(INTERFACE_FAST_UPLINK);
     node().put(node().pod);
     expect({"to it", ip4("192.0.2.10", "198.18.2.9"), REASON_HOST_NOT_LOCAL});

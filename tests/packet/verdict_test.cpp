@@ -25,14 +25,14 @@ void expect_cases(Node &node, const std::vector<Case> &cases) {
     }
 }
 
-TEST_F(Verdict, Protocols) { expect_cases(node(), protocol_cases()); }
-TEST_F(Verdict, Destinations) { expect_cases(node(), destination_cases()); }
-TEST_F(Verdict, Sources) { expect_cases(node(), source_cases()); }
-TEST_F(Verdict, Detours) { expect_cases(node(), detour_cases()); }
-TEST_F(Verdict, Limits) { expect_cases(node(), limit_cases()); }
-TEST_F(Verdict, Malformed) { expect_cases(node(), malformed_cases()); }
-TEST_F(Verdict, Arp) { expect_cases(node(), arp_cases()); }
-TEST_F(Verdict, NeighbourDiscovery) { expect_cases(node(), nd_cases()); }
+TEST_F(Verdict, CarriesTcpAndUdpOnly) { expect_cases(node(), protocol_cases()); }
+TEST_F(Verdict, FindsThePathOfEachDestination) { expect_cases(node(), destination_cases()); }
+TEST_F(Verdict, DropsForeignSources) { expect_cases(node(), source_cases()); }
+TEST_F(Verdict, LeavesDetoursToTheHostStack) { expect_cases(node(), detour_cases()); }
+TEST_F(Verdict, DropsBeyondTheLimits) { expect_cases(node(), limit_cases()); }
+TEST_F(Verdict, DropsMalformedFrames) { expect_cases(node(), malformed_cases()); }
+TEST_F(Verdict, DropsForgedArp) { expect_cases(node(), arp_cases()); }
+TEST_F(Verdict, DropsForgedNeighbourDiscovery) { expect_cases(node(), nd_cases()); }
 
 void put_checksum(Bytes &frame) {
     frame[24] = frame[25] = 0;
@@ -117,7 +117,7 @@ TEST_F(Verdict, WorksOnWhereCountersAreMissing) {
               (std::vector<Counted>{{node().peer.ifindex, REASON_RECEIVED_DIRECT, 1, outcome.frame.size()}}));
 }
 
-TEST_F(Verdict, FastPathOffAtEitherEnd) {
+TEST_F(Verdict, LeavesPodsWithTheFastPathOffToTheHostStack) {
     for (Pod *end : {&node().pod, &node().peer}) {
         const Pod before = *end;
         end->flags &= ~static_cast<std::uint32_t>(INTERFACE_FAST_LOCAL);
@@ -129,7 +129,7 @@ TEST_F(Verdict, FastPathOffAtEitherEnd) {
     }
 }
 
-TEST_F(Verdict, SeveralAddressesOfAFamily) {
+TEST_F(Verdict, PassesEachOfSeveralAddresses) {
     Pod &pod = node().pod;
     pod.flags |= INTERFACE_MORE_ADDRESSES;
     pod.addresses = {pod4(), pod6(), ip("192.0.2.11"), ip("2001:db8::11")};
@@ -145,7 +145,7 @@ TEST_F(Verdict, SeveralAddressesOfAFamily) {
                          });
 }
 
-TEST_F(Verdict, AllowedSources) {
+TEST_F(Verdict, PassesAllowedSources) {
     node().pod.allowed = {*parse_prefix("198.51.100.0/24"), *parse_prefix("2001:db8:5::/48"),
                           *parse_prefix("203.0.113.7/32")};
     node().put(node().pod);
@@ -168,7 +168,7 @@ TEST_F(Verdict, AllowedSources) {
     expect_ends_in(node(), node().run(from_peer, {.ifindex = node().peer.ifindex}), kDrop, node().peer.ifindex);
 }
 
-TEST_F(Verdict, AntiSpoofOff) {
+TEST_F(Verdict, PassesForeignSourcesWithAntiSpoofOff) {
     node().pod.flags &= ~static_cast<std::uint32_t>(INTERFACE_ANTI_SPOOF);
     node().put(node().pod);
     expect_cases(node(),
@@ -209,7 +209,7 @@ TEST_F(Verdict, SourcesThatStayOnTheirLinkAreNotForwarded) {
 
 // Each word of "allowedEtherTypes" allows its own types and no others; a tag within the frame stays forbidden, for the
 // kernel has moved the outermost one out of it.
-TEST_F(Verdict, AllowedEtherTypes) {
+TEST_F(Verdict, DropsEtherTypesThatAreNotAllowed) {
     const std::vector<std::pair<std::uint16_t, std::uint32_t>> types = {
         {40, INTERFACE_ETHER_LLC},      {0x88cc, INTERFACE_ETHER_LLDP},  {0x8847, INTERFACE_ETHER_MPLS},
         {0x8848, INTERFACE_ETHER_MPLS}, {0x8863, INTERFACE_ETHER_PPPOE}, {0x8864, INTERFACE_ETHER_PPPOE},
@@ -257,7 +257,7 @@ TEST_F(Verdict, MappedAddressesInIpv6HeadersAreDropped) {
 }
 
 // A pod without IPv6 has no IPv6 source at all, and a zero in its entry is no address.
-TEST_F(Verdict, OneFamilyOnly) {
+TEST_F(Verdict, DropsTheFamilyWithoutAnAddress) {
     node().pod.addresses = {pod4()};
     node().put(node().pod);
     interface own = **node().tables().interfaces.find(node().pod.ifindex);
@@ -271,7 +271,7 @@ TEST_F(Verdict, OneFamilyOnly) {
 }
 
 // Another plugin's gateway is not ours to answer for.
-TEST_F(Verdict, HostVethOfAnotherPlugin) {
+TEST_F(Verdict, AnswersForNoGatewayOfAnotherPlugin) {
     node().pod.flags &= ~static_cast<std::uint32_t>(INTERFACE_GATEWAY);
     node().put(node().pod);
     expect_cases(node(), {

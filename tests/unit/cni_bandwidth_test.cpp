@@ -26,7 +26,7 @@ void expect_limits(const std::string &text, std::uint64_t ingress_rate, std::uin
     EXPECT_EQ(given.egress_burst, egress_burst) << text;
 }
 
-TEST(CniBandwidth, Sources) {
+TEST(CniBandwidth, ReadsEachSourceOfLimits) {
     expect_limits(R"({"ingressRate": 1, "ingressBurst": 2, "egressRate": 3, "egressBurst": 4})", 1, 2, 3, 4);
     expect_limits(R"({"bandwidth": {"egressRate": 3, "egressBurst": 4}})", 0, 0, 3, 4);
     expect_limits(R"({"runtimeConfig": {"bandwidth": {"IngressRate": 5, "IngressBurst": 6}}})", 5, 6, 0, 0);
@@ -114,7 +114,7 @@ TEST(CniBandwidth, TheReferencePluginsConfigurationsAreReadAlike) {
     expect_limits(R"({"ingressRate": 5000, "ingressBurst": 34359738368})", 5000, 34359738368U, 0, 0);
 }
 
-TEST(CniBandwidth, Quantities) {
+TEST(CniBandwidth, ReadsQuantities) {
     const std::vector<std::pair<const char *, std::uint64_t>> all{{"0", 0},
                                                                   {"10M", 10000000},
                                                                   {"1G", 1000000000},

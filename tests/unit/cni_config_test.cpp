@@ -21,7 +21,7 @@ void expect_refused(const Result<Request> &request, ErrorCode code, const std::s
         << request.error().message << " without " << named;
 }
 
-TEST(CniConfig, EveryKey) {
+TEST(CniConfig, ReadsEveryKey) {
     const Config config =
         accepted(R"("mtu": 1450, "routes": [{"dst": "198.51.100.0/24", "gw": "192.0.2.1", "table": 0}],
         "defaultRoute": false, "hostInterfacePrefix": "p-_0", "fastPath": "local", "attach": "clsact",
@@ -56,7 +56,7 @@ TEST(CniConfig, EveryKey) {
     EXPECT_EQ(to_string(config.prev_result->addresses.at(0).prefix), "192.0.2.7/24");
 }
 
-TEST(CniConfig, Defaults) {
+TEST(CniConfig, HasTheDocumentedDefaults) {
     const Config config = accepted(R"("mtu": 0, "runtimeConfig": null, "prevResult": null)");
     EXPECT_FALSE(config.mtu);
     EXPECT_EQ(config.host_interface_prefix, "cali");
@@ -96,7 +96,7 @@ TEST(CniConfig, ForeignKeysAreAccepted) {
         accepted("\"" + key + "\": {}");
 }
 
-TEST(CniConfig, TheWayOutOfTheNode) {
+TEST(CniConfig, ReadsUplinks) {
     const auto silent = parse(config_with(""));
     ASSERT_TRUE(silent) << silent.error().message;
     EXPECT_TRUE(silent->config.uplinks.empty() && silent->config.cluster_cidrs.empty());
@@ -114,7 +114,7 @@ TEST(CniConfig, TheWayOutOfTheNode) {
     EXPECT_TRUE(full->config.ip_masq);
 }
 
-TEST(CniConfig, WayOfTheNetwork) {
+TEST(CniConfig, ReadsTheEgressRoute) {
     const auto silent = parse(config_with(""));
     ASSERT_TRUE(silent);
     EXPECT_TRUE(silent->config.source_routing);
@@ -129,7 +129,7 @@ TEST(CniConfig, WayOfTheNetwork) {
     EXPECT_EQ(parse(config_with(R"("gateway": "192.0.2.1")"))->config.gateways.size(), 1U);
 }
 
-TEST(CniConfig, WhatLimitsConcern) {
+TEST(CniConfig, ReadsExemptAndShapedPrefixes) {
     const Config both = accepted(R"("unshapedSubnets": ["198.51.100.0/24"], "limiter": "edt")");
     EXPECT_EQ(both.limiter, Limiter::edt);
     for (const LimitedPrefixes &of : both.limited_prefixes)
@@ -195,7 +195,7 @@ TEST(CniConfig, SuspiciousValuesAreWarnedOfAtAdd) {
     EXPECT_EQ(warnings(R"("ingressRate": 1000, "ingressBurst": 1)"), 0U);
 }
 
-TEST(CniConfig, Versions) {
+TEST(CniConfig, AcceptsEachSupportedVersion) {
     for (const std::string version : {"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"})
         EXPECT_TRUE(parse(config_with("", version))) << version;
     for (const std::string version : {"1.2.0", "2.0.0", "0.0.0", "1.0", "1.0.0.0", "x", "01.0.0", "1.1.0 "}) {
@@ -209,7 +209,7 @@ TEST(CniConfig, Versions) {
     expect_refused(parse(R"({"name": "pods", "cniVersion": 1})"), ErrorCode::invalid_network_config, "cniVersion is 1");
 }
 
-TEST(CniConfig, CommandsNewerThanTheVersion) {
+TEST(CniConfig, RefusesCommandsNewerThanTheVersion) {
     struct Case {
         std::string command, version;
         bool allowed;
@@ -268,7 +268,7 @@ TEST(CniConfig, RuntimeOverridesArgumentsInAnyCase) {
               1U);
 }
 
-TEST(CniConfig, VersionToWriteErrorsIn) {
+TEST(CniConfig, FindsTheVersionToWriteErrorsIn) {
     EXPECT_EQ(version_of(R"({"cniVersion": "0.3.1"})"), (Version{0, 3, 1}));
     EXPECT_EQ(version_of(R"({"cniVersion" : "0.3.1", "name": )"), (Version{0, 3, 1}));
     EXPECT_EQ(version_of(R"({"name": "a"})"), (Version{0, 1, 0}));

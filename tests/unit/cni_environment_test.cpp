@@ -31,7 +31,7 @@ void expect_refused(const Result<Request> &request, const std::string &variable,
     EXPECT_NE(request.error().hint.find(variable), std::string::npos) << request.error().hint;
 }
 
-TEST(CniEnvironment, RequiredVariables) {
+TEST(CniEnvironment, RequiresVariablesByCommand) {
     struct Case {
         std::string command, variable;
         bool required;
@@ -65,7 +65,7 @@ TEST(CniEnvironment, AllMissingVariablesAreNamedAtOnce) {
 }
 
 // Refused values that a text can show are in cni_messages_test.cpp.
-TEST(CniEnvironment, Values) {
+TEST(CniEnvironment, ChecksTheValuesOfVariables) {
     struct Case {
         std::string variable;
         std::vector<std::string> accepted, refused;
@@ -91,7 +91,7 @@ TEST(CniEnvironment, Values) {
 }
 
 // IPAM plugins are asked to ignore them, too.
-TEST(CniEnvironment, ArgumentsOfRuntimesThatDoNotAskToIgnoreThem) {
+TEST(CniEnvironment, AcceptsArgumentsOfRuntimesThatDoNotSetIgnoreUnknown) {
     const auto args = [](const std::string &text) {
         const auto request = parse_request(environment_of("ADD", {{"CNI_ARGS", text}}), kConfig);
         return request ? request->args : why(request);

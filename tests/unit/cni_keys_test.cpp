@@ -68,7 +68,7 @@ TEST(CniKeys, OfOtherMainPluginsAreWarnedOf) {
     }
 }
 
-TEST(CniKeys, DefaultRouteIsSaidInTwoWays) {
+TEST(CniKeys, DefaultRouteHasTwoSpellings) {
     const auto read = [](const std::string &keys) { return parse(config_with(keys)).value().config.default_route; };
     EXPECT_EQ(read(R"("isDefaultGateway": false)"), std::nullopt);
     EXPECT_EQ(read(R"("isDefaultGateway": true)"), true);

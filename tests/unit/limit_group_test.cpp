@@ -96,7 +96,7 @@ TEST(LimitGroup, BusyPodsGetTheirGuarantees) {
     EXPECT_NEAR(rates[63], 37.0 * kMbit, 0.02 * 37 * kMbit);
 }
 
-TEST(LimitGroup, WhatOneLeavesIsLentWithin200MsAndGivenBack) {
+TEST(LimitGroup, WhatOneLeavesIsLentWithin200MsAndReturned) {
     for (const std::size_t pods : {std::size_t{2}, std::size_t{64}}) {
         SCOPED_TRACE(pods);
         const std::uint64_t guarantee = 100 * kMbit / pods;

@@ -116,7 +116,7 @@ TEST(LimitShare, IdleConnectionsTakeNothing) {
     expect_near_rate(measure(all, 1, kSecond).sum());
 }
 
-TEST(LimitShare, SilenceGivesItsPartBackWithin100Ms) {
+TEST(LimitShare, SilenceReleasesItsPartWithin100Ms) {
     for (const std::size_t flows : {2U, 16U, 64U}) {
         SCOPED_TRACE(flows);
         Simulation all(kRate, flows);

@@ -48,7 +48,7 @@ TEST(Ip, AnythingElseIsRefusedAndNamed) {
         expect_no_address(text);
 }
 
-TEST(Ip, OfWhichFamily) {
+TEST(Ip, KnowsItsFamily) {
     EXPECT_TRUE(is_ipv4(ip("0.0.0.0")));
     EXPECT_TRUE(is_ipv4(ip("::ffff:192.0.2.1")));
     EXPECT_FALSE(is_ipv4(ip("::")));
@@ -60,7 +60,7 @@ TEST(Ip, OfWhichFamily) {
     EXPECT_FALSE(is_none(ip("::1")));
 }
 
-TEST(Ip, LinkLocalFromTheFirstToTheLast) {
+TEST(Ip, IsLinkLocalFromTheFirstToTheLast) {
     for (const char *text : {"169.254.0.0", "169.254.255.255", "fe80::", "febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff"})
         EXPECT_TRUE(is_link_local(ip(text))) << text;
     for (const char *text : {"169.253.255.255", "169.255.0.0", "fe7f:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
@@ -68,7 +68,7 @@ TEST(Ip, LinkLocalFromTheFirstToTheLast) {
         EXPECT_FALSE(is_link_local(ip(text))) << text;
 }
 
-TEST(Ip, LinkLocalOfAMac) {
+TEST(Ip, LinkLocalIsMadeOfAMac) {
     for (const auto &[of, addr] :
          {std::pair{"34:56:78:9a:bc:de", "fe80::3656:78ff:fe9a:bcde"}, // RFC 4291, appendix A
           std::pair{"ee:ee:ee:ee:ee:ee", "fe80::ecee:eeff:feee:eeee"},

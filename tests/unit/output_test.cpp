@@ -46,7 +46,7 @@ TEST(Bytes, counts_in_1024) {
     EXPECT_EQ(bytes_words(UINT64_MAX), "16384 PiB");
 }
 
-TEST(Percent, has_a_decimal_only_where_it_tells_something) {
+TEST(Percent, has_a_decimal_only_if_it_matters) {
     EXPECT_EQ(percent_words(0, 100), "0%");
     EXPECT_EQ(percent_words(1, 300), "0.3%");
     EXPECT_EQ(percent_words(95, 100), "95%");

@@ -128,7 +128,7 @@ TEST(PlanFlags, AreWhatTheConfigurationAsksFor) {
     EXPECT_EQ(interface_flags_of(config, 1), INTERFACE_ALLOWED_SOURCES);
 }
 
-TEST(PlanFlags, OfLimits) {
+TEST(PlanFlags, FollowTheLimits) {
     cni::Config config;
     config.fast_path = cni::FastPath::off;
     config.anti_spoof = false;

@@ -299,12 +299,15 @@ TEST_F(RollbackTest, AfterAMainPluginNoInterfaceStaysUpWithoutItsPrograms) {
     Json config = {{"cniVersion", "1.0.0"},  {"name", "pods"}, {"type", "podlane"},
                    {"bpffs", node_.bpffs()}, {"ipMasq", true}, {"prevResult", made.json}};
     EXPECT_THAT(node_.cni("ADD", config, *container, {{"PATH", failing_nft("exit 1")}}), fails_with(5, {"nft"}));
-    const Json link = find(ip_json(node_.ns(), "link"), "ifname", veth);
-    EXPECT_TRUE(programs(link.at("ifindex"), Hook::ingress).empty());
-    EXPECT_EQ(link.at("operstate"), "DOWN");
+    const auto link = [&] { return find(ip_json(node_.ns(), "link"), "ifname", veth); };
+    const auto becomes = [&](const char *state) { // a moment later
+        return wait_until([&] { return link().at("operstate") == state; });
+    };
+    EXPECT_TRUE(programs(link().at("ifindex"), Hook::ingress).empty());
+    EXPECT_TRUE(becomes("DOWN"));
     // The next attempt sets it up again.
     EXPECT_EQ(node_.cni("ADD", config, *container).rc, 0);
-    EXPECT_EQ(find(ip_json(node_.ns(), "link"), "ifname", veth).at("operstate"), "UP");
+    EXPECT_TRUE(becomes("UP"));
     EXPECT_EQ(node_.cni("DEL", config, *container).rc, 0);
     EXPECT_EQ(ptp.del(*container).rc, 0);
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include "maps/clock.hpp"
-#include "loader/expedited_rcu.hpp"
 #include "loader/object.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/cni/result.hpp"
@@ -67,7 +66,8 @@ Result<void> create_lease(const cni::Request &request, endpoint_mode mode, Rollb
         return {};
     }
     lease = TRY(ipam::add(request)); // it releases what it cannot read
-    rollback.add("releasing the lease", [&request] { return ipam::remove(request); });
+    // Like the record: nobody else may get the address of what is left.
+    rollback.add_record("releasing the lease", [&request] { return ipam::remove(request); });
     return check_wishes(request.config, lease);
 }
 
@@ -85,16 +85,13 @@ Result<void> refuse_own_address(const cni::Config &config, net::Netlink &host) {
     return {};
 }
 
-Result<Pair> create_pair(Sockets &sockets, const net::Namespace &pod, const Plan &plan, const std::string &ifname,
+Result<Pair> create_pair(Sockets &sockets, const net::Namespace &pod, const Plan &plan, const cni::Request &request,
                          Rollback &rollback) {
     const Step step(STEP_LINK);
-    const net::Veth veth =
-        TRY(net::create_veth(sockets.host, {ifname, plan.host_ifname, plan.pod_mac, plan.host_mac, plan.mtu, pod}));
-    rollback.add("creating " + plan.host_ifname, [&sockets, ifindex = veth.host.ifindex]() -> Result<void> {
-        const ExpeditedRcu while_removing;
-        TRY(net::remove_link(sockets.host, ifindex));
-        return {};
-    });
+    const net::Veth veth = TRY(
+        net::create_veth(sockets.host, {request.ifname, plan.host_ifname, plan.pod_mac, plan.host_mac, plan.mtu, pod}));
+    rollback.add("creating " + plan.host_ifname,
+                 [&sockets, &request] { return remove_host_veth(sockets.host, request); });
     return Pair{sockets.host, sockets.pod, veth};
 }
 
@@ -240,16 +237,6 @@ Result<void> complete_plan(const cni::Request &request, const net::Namespace &po
     return start_limiter(request.config, plan, rollback);
 }
 
-// An isolated endpoint is reached by nobody when its entries go.
-void close_before_undoing(const endpoint &record, net::Netlink &host, Rollback &rollback) {
-    if ((record.flags & (INTERFACE_ISOLATED_GROUP | INTERFACE_ISOLATED_NETWORK)) == 0)
-        return;
-    rollback.add(
-        "closing " + std::string(field_text(record.host_ifname)), [&host, ifindex = record.ifindex]() -> Result<void> {
-            return TRY(net::find_link(host, ifindex)) ? net::set_link(host, ifindex, {.up = false}) : Result<void>{};
-        });
-}
-
 // The container's interface of our own making. What it does is undone by `rollback` when it fails.
 Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
                                            Sockets &sockets, const Tables &tables,
@@ -263,7 +250,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     TRY(enter_network(request, plan.network, tables, sockets.host, rollback));
     TRY(write_node_settings(request.config, sockets.host, plan.node_settings));
     const ConflictProbe question = TRY(ConflictProbe::ask(way, plan.addresses));
-    Pair pair = TRY(create_pair(sockets, pod, plan, request.ifname, rollback));
+    Pair pair = TRY(create_pair(sockets, pod, plan, request, rollback));
     const ContainerLinks others = TRY(find_container_links(request, tables, sockets.pod, pod.inode(), way));
     TRY(complete_plan(request, pod, pair.veth, others, plan, rollback));
     const endpoint record = TRY(make_endpoint(request, plan));
@@ -271,20 +258,20 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
         TRY(wanted_source_routes(record, addresses_of(lease, request.ifname), others.peers, way, tables, sockets.host));
     TRY(log_plan(request, plan, record, sources));
     TRY(update_record(request, record, mode == ENDPOINT_MAIN ? &lease : nullptr, plan.uplink));
-    TRY(put_endpoint(tables, request, record, rollback));
-    close_before_undoing(record, sockets.host, rollback);
+    TRY(put_record({request, record, &request.config, plan.uplink, &tables}, sockets.host, rollback));
+    TRY(put_endpoint(tables, request.config, record));
     TRY(forget_connections_of(record));
     TRY(attach_programs(request.config.bpffs, plan.ifindex, plan.hook_kind));
     TRY(configure_pod(pod, pair, plan, request.ifname));
     TRY(configure_host(pair, plan));
-    TRY(put_rules_beside(request, tables, others, record, sockets.pod, rollback));
-    TRY(masquerade(plan.masquerade, request.config, plan.masqueraded, rollback));
+    TRY(put_rules_beside(request, tables, others, record, sockets.pod));
+    TRY(masquerade(plan.masquerade, request.config, plan.masqueraded));
     TRY(wait_for_addresses(pair, plan));
     TRY(question.must_be_free());
     TRY(put_addresses(tables, record, rollback));
     TRY(put_source_routes(sources, others.peers, tables, rollback));
     TRY(record_numbering(way, request.config.bpffs, sockets.host));
-    TRY(announce_addresses(way, plan.addresses, sockets.host, rollback));
+    TRY(announce_addresses(way, plan.addresses, sockets.host));
     return plan.result;
 }
 

@@ -137,18 +137,18 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
     const SourceEntries sources = TRY(wanted_source_routes(record, own, others.peers, way, tables, sockets.host));
     TRY(log_plan(request, plan, record, sources));
     TRY(update_record(request, record, nullptr, plan.uplink));
-    TRY(put_endpoint(tables, request, record, rollback));
+    TRY(put_record({request, record, &request.config, plan.uplink, &tables}, sockets.host, rollback));
+    TRY(put_endpoint(tables, request.config, record));
     TRY(forget_connections_of(record));
-    rollback.add("attaching the programs", [&sockets, record] { return detach_programs(sockets.host, record); });
     TRY(attach_programs(request.config.bpffs, plan.ifindex, plan.hook_kind));
     TRY(net::set_link(sockets.host, plan.ifindex, {.up = true})); // a DEL before set it down
-    TRY(put_rules_beside(request, tables, others, record, sockets.pod, rollback));
-    TRY(masquerade(plan.masquerade, request.config, plan.masqueraded, rollback));
+    TRY(put_rules_beside(request, tables, others, record, sockets.pod));
+    TRY(masquerade(plan.masquerade, request.config, plan.masqueraded));
     TRY(question.must_be_free());
     TRY(put_addresses(tables, record, rollback));
     TRY(put_source_routes(sources, others.peers, tables, rollback));
     TRY(record_numbering(way, request.config.bpffs, sockets.host));
-    TRY(announce_addresses(way, plan.addresses, sockets.host, rollback));
+    TRY(announce_addresses(way, plan.addresses, sockets.host));
     return plan.result;
 }
 

@@ -35,15 +35,12 @@ Result<void> ConflictProbe::must_be_free() const {
 
 // The kernel joins the multicast group of what it is a proxy for; the answers are the program's.
 Result<void> announce_addresses(const std::optional<EgressRoute> &way, std::span<const ip_addr> addresses,
-                                net::Netlink &host, Rollback &rollback) {
+                                net::Netlink &host) {
     if (!way)
         return {};
     for (const ip_addr &addr : addresses) {
-        if (is_ipv4(addr))
-            continue;
-        rollback.add("listening on the uplink",
-                     [&host, addr, uplink = way->uplink.ifindex] { return withdraw_address(uplink, addr, host); });
-        TRY(net::put_proxy(host, way->uplink.ifindex, addr));
+        if (!is_ipv4(addr))
+            TRY(net::put_proxy(host, way->uplink.ifindex, addr));
     }
     return net::announce(way->uplink.ifindex, way->uplink.mac, addresses);
 }

@@ -5,7 +5,6 @@
 #include "maps/tables.hpp"
 #include "loader/net/announce.hpp"
 #include "loader/net/netlink.hpp"
-#include "plugin/rollback.hpp"
 #include "plugin/egress_route.hpp"
 
 #include <chrono>
@@ -29,7 +28,7 @@ class ConflictProbe {
 
 // The uplink receives requests for the addresses (the program answers them), and its neighbours get announcements.
 Result<void> announce_addresses(const std::optional<EgressRoute> &way, std::span<const ip_addr> addresses,
-                                net::Netlink &host, Rollback &rollback);
+                                net::Netlink &host);
 // Records whether the uplink has an IPv4 address for the node to send ARP requests from.
 Result<void> record_numbering(const std::optional<EgressRoute> &way, const std::string &root, net::Netlink &host);
 // A missing uplink or entry is done already.

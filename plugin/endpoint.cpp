@@ -146,11 +146,6 @@ Result<void> erase_source_routes(const Tables &tables, const endpoint &record) {
     return {};
 }
 
-bool has_prefixes(const endpoint &record) {
-    return record.allowed_source_count != 0 ||
-           (record.flags & (INTERFACE_LIMIT_EXEMPT | INTERFACE_ISOLATED_GROUP)) != 0;
-}
-
 // Whether this can be the configuration that the endpoint was made by.
 bool is_of(const cni::Config *config, const endpoint &record) {
     return config != nullptr && config->allowed_sources.size() == record.allowed_source_count &&
@@ -187,6 +182,11 @@ void erase_prefixes(const Tables &tables, const EndpointEntries &entries, std::u
 
 } // namespace
 
+bool has_prefixes(const endpoint &record) {
+    return record.allowed_source_count != 0 ||
+           (record.flags & (INTERFACE_LIMIT_EXEMPT | INTERFACE_ISOLATED_GROUP)) != 0;
+}
+
 Result<void> log_plan(const cni::Request &request, const Plan &plan, const endpoint &record,
                       const SourceEntries &sources) {
     if (is_logged(cni::Log::Level::debug))
@@ -195,19 +195,9 @@ Result<void> log_plan(const cni::Request &request, const Plan &plan, const endpo
     return {};
 }
 
-Result<void> put_endpoint(const Tables &tables, const cni::Request &request, const endpoint &record,
-                          Rollback &rollback) {
+Result<void> put_endpoint(const Tables &tables, const cni::Config &config, const endpoint &record) {
     const Step step(STEP_ENTRIES);
-    const EndpointEntries entries = entries_of(request.config, record, TRY(own_netns()));
-    const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
-    TRY(tables.endpoints.insert(key, record));
-    rollback.add_record("recording the endpoint", [&tables, key]() -> Result<void> {
-        TRY(tables.endpoints.remove(key));
-        return {};
-    });
-    // By what a DEL goes by, those of put_addresses() among them.
-    rollback.add("putting its entries",
-                 [&tables, &request, record] { return erase_endpoint(tables, record, &request.config); });
+    const EndpointEntries entries = entries_of(config, record, TRY(own_netns()));
     TRY(tables.counters.insert_zero(record.ifindex));
     TRY(put_limits(tables, entries, record.ifindex));
     for (const Prefix &prefix : entries.allowed_sources)

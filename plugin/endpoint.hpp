@@ -18,10 +18,8 @@ namespace podlane {
 [[nodiscard]] Result<void> log_plan(const cni::Request &request, const Plan &plan, const endpoint &record,
                                     const SourceEntries &sources);
 
-// Puts everything but the addresses: the programs know the endpoint, and nobody is led to it yet. Rolled back, all that
-// a DEL erases is erased; the entry in endpoints_v1 stays if any of it could not be.
-Result<void> put_endpoint(const Tables &tables, const cni::Request &request, const endpoint &record,
-                          Rollback &rollback);
+// Puts everything but the addresses: the programs know the endpoint, and nobody is led to it yet.
+Result<void> put_endpoint(const Tables &tables, const cni::Config &config, const endpoint &record);
 // The same for an endpoint that is known: only what is missing or wrong. Limits that were changed since stay.
 Result<void> put_missing_entries(const Tables &tables, const cni::Config &config, const endpoint &record);
 // From here on packets take the fast path. ErrorCode::already_exists names the endpoint that owns an address.
@@ -32,7 +30,8 @@ Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollbac
 
 // Erases whatever the maps hold of the endpoint but its entry in endpoints_v1, which says what is to be removed and so
 // goes last. Anything already gone counts as erased. Collects errors.
-// Without the configuration of the ADD, all entries of maps of prefixes are read to find its own.
+// Without the configuration of the ADD, all entries of maps of prefixes are read to find its own, if it has any.
+bool has_prefixes(const endpoint &record);
 Result<void> erase_endpoint(const Tables &tables, const endpoint &record, const cni::Config *of_add = nullptr);
 // The same by the host-side veth alone, where the record is lost.
 Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex);

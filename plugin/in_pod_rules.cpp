@@ -7,6 +7,7 @@
 #include "plugin/log.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/pod_rules.hpp"
+#include "plugin/remove.hpp"
 #include "plugin/state.hpp"
 
 #include <algorithm>
@@ -44,21 +45,13 @@ Result<endpoint> make_record(const cni::Request &request, const net::Namespace &
     return make_endpoint(request, plan);
 }
 
-Result<void> put_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own,
-                       Rollback &rollback) {
-    rollback.add("putting rules into the container", [&pod, record] { return remove_pod_rules(pod, record); });
-    return put_pod_rules(pod, record, own);
-}
-
 // The others had programs only: what they send by the new interface would not meet one.
-Result<void> put_rules_for_siblings(const std::vector<PeerInterface> &siblings, const Tables &tables, net::Netlink &pod,
-                                    Rollback &rollback) {
+Result<void> put_rules_for_siblings(const std::vector<PeerInterface> &siblings, const Tables &tables,
+                                    net::Netlink &pod) {
     for (const PeerInterface &sibling : siblings) {
         if ((sibling.second.flags & INTERFACE_POD_RULES) != 0)
             continue;
-        TRY(put_rules(pod, sibling.second, {}, rollback));
-        rollback.add("flags of " + std::string(field_text(sibling.first.ifname)),
-                     [&tables, key = sibling.first] { return change_flag(tables, key, INTERFACE_POD_RULES, false); });
+        TRY(put_pod_rules(pod, sibling.second, {}));
         TRY(change_flag(tables, sibling.first, INTERFACE_POD_RULES, true));
     }
     return {};
@@ -90,13 +83,13 @@ Result<bool> is_known(const cni::Request &request, const Tables &tables, const n
 // A default route that leads by them may be moved to an interface of Podlane's: what is sent from their addresses goes
 // on to leave by them.
 Result<void> put_rules_for_foreign(const cni::Request &request, const std::vector<net::Link> &links,
-                                   const Tables &tables, net::Netlink &pod, Rollback &rollback) {
+                                   const Tables &tables, net::Netlink &pod) {
     for (const net::Link &link : links) {
         if (TRY(is_known(request, tables, link)))
             continue;
         const endpoint record = TRY(as_record(link, pod));
         if (TRY(has_default_route(pod, link.ifindex)) && !TRY(has_pod_rules(pod, record)))
-            TRY(put_rules(pod, record, {}, rollback));
+            TRY(put_pod_rules(pod, record, {}));
     }
     return {};
 }
@@ -152,27 +145,22 @@ Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, con
     rollback.keep(TRY(Lock::shared(request.config.bpffs)));
     TRY(tables.check_generation(request.config.bpffs));
     const endpoint record = TRY(make_record(request, pod, link));
-    const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
     TRY(update_record(request, record, nullptr, 0));
-    TRY(tables.endpoints.insert(key, record));
-    rollback.add_record("recording the endpoint", [&tables, key]() -> Result<void> {
-        TRY(tables.endpoints.remove(key));
-        return {};
-    });
+    TRY(put_record({request, record, &request.config, 0, &tables}, sockets.host, rollback));
     log(cni::Log::Level::warning,
         "interface " + words_of(link) +
             " of the container has no host-side veth for the programs: source routing is done by "
             "rules in the container");
-    TRY(put_rules(sockets.pod, record, addresses_with_gateways(request, record), rollback));
+    TRY(put_pod_rules(sockets.pod, record, addresses_with_gateways(request, record)));
     std::vector<net::Link> foreign_links;
     TRY(put_rules_for_siblings(TRY(find_peer_interfaces(request, tables, sockets.pod, pod.inode(), &foreign_links)),
-                               tables, sockets.pod, rollback));
-    TRY(put_rules_for_foreign(request, foreign_links, tables, sockets.pod, rollback));
+                               tables, sockets.pod));
+    TRY(put_rules_for_foreign(request, foreign_links, tables, sockets.pod));
     return *request.config.prev_result;
 }
 
 Result<void> put_rules_beside(const cni::Request &request, const Tables &tables, const ContainerLinks &others,
-                              const endpoint &record, net::Netlink &pod, Rollback &rollback) {
+                              const endpoint &record, net::Netlink &pod) {
     if (!others.peers.empty())
         log(cni::Log::Level::info, "source routing is done by the programs on " +
                                        std::string(field_text(record.host_ifname)) +
@@ -187,8 +175,8 @@ Result<void> put_rules_beside(const cni::Request &request, const Tables &tables,
                                           "addresses is done by rules in the container");
     if ((record.flags & INTERFACE_POD_RULES) == 0)
         return {};
-    TRY(put_rules(pod, record, addresses_with_gateways(request, record), rollback));
-    return put_rules_for_foreign(request, others.foreign_links, tables, pod, rollback);
+    TRY(put_pod_rules(pod, record, addresses_with_gateways(request, record)));
+    return put_rules_for_foreign(request, others.foreign_links, tables, pod);
 }
 
 Result<void> leave_container(const cni::Request &request, const Tables &tables, const endpoint &record) {

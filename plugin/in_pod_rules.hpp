@@ -20,7 +20,7 @@ Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, con
 // without programs, or because the host does not route for it. Those that other plugins made alone get them too if they
 // have a default route: it can be moved. Says in the log which way is taken.
 Result<void> put_rules_beside(const cni::Request &request, const Tables &tables, const ContainerLinks &others,
-                              const endpoint &record, net::Netlink &pod, Rollback &rollback);
+                              const endpoint &record, net::Netlink &pod);
 
 // Takes the endpoint's rules out of the container, and those of the others when it was the last one without a host-side
 // veth. A namespace that is gone, or another one by now, is done already.

@@ -220,17 +220,6 @@ bool has_family(const std::vector<Prefix> &leased, bool ipv4) {
     return std::ranges::any_of(leased, [&](const Prefix &one) { return is_of(one, ipv4); });
 }
 
-// An address may be another endpoint's: the IPAM plugin gave it twice.
-Result<void> roll_back_addresses(endpoint_masquerade by, const cni::Config &config,
-                                 const std::vector<ip_addr> &addresses) {
-    const auto owners = TRY(open_addresses(config.bpffs, Access::if_present));
-    std::vector<ip_addr> unused;
-    for (const ip_addr &addr : addresses)
-        if (!owners.exists() || !TRY(owners.find({network_id(config.name), addr})))
-            unused.push_back(addr);
-    return stop_masquerading(static_cast<std::uint8_t>(by), config.name, unused);
-}
-
 } // namespace
 
 Result<endpoint_masquerade> choose_masquerade() {
@@ -244,15 +233,13 @@ Result<endpoint_masquerade> choose_masquerade() {
                  "install nftables, or set \"ipMasq\" to false"};
 }
 
-Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const std::vector<Prefix> &leased,
-                        Rollback &rollback) {
+Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const std::vector<Prefix> &leased) {
     if (by == ENDPOINT_MASQUERADE_NONE)
         return {};
     std::vector<ip_addr> addresses;
     addresses.reserve(leased.size());
     for (const Prefix &one : leased)
         addresses.push_back(one.addr);
-    rollback.add("masquerading", [by, &config, addresses] { return roll_back_addresses(by, config, addresses); });
     if (by == ENDPOINT_MASQUERADE_NFTABLES)
         return put_nftables(config, addresses);
     for (const bool ipv4 : {true, false})

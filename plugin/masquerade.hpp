@@ -6,7 +6,6 @@
 #include "maps/abi/endpoint.h"
 #include "maps/result.hpp"
 #include "plugin/cni/types.hpp"
-#include "plugin/rollback.hpp"
 
 #include <cstdint>
 #include <span>
@@ -20,8 +19,7 @@ Result<endpoint_masquerade> choose_masquerade();
 
 // Puts the network's rules as the configuration has them now, and the pod's addresses among those they are for.
 // `leased` are the addresses with the length of their subnet.
-Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const std::vector<Prefix> &leased,
-                        Rollback &rollback);
+Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const std::vector<Prefix> &leased);
 
 // Puts the network's rules as they are with other CIDRs, where there are any; whom they are for stays as it is.
 Result<void> rewrite_masquerade(std::uint8_t by, const std::string &network, const std::vector<Prefix> &cluster_cidrs);

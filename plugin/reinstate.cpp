@@ -145,10 +145,10 @@ Result<void> put_back(Whole &of, const Tables &tables, Rollback &rollback) {
     errors.add(put_back_limiter(of, tables));
     if (of.entry.masquerade != ENDPOINT_MASQUERADE_NONE)
         errors.add(masquerade(static_cast<endpoint_masquerade>(of.entry.masquerade), of.request.config,
-                              prefixes_of(of.lease, of.request.ifname), rollback));
+                              prefixes_of(of.lease, of.request.ifname)));
     errors.add(put_addresses(tables, of.entry, rollback));
     errors.add(restore_source_routes(of, tables, of.host));
-    errors.add(announce_addresses(way, addresses_in(of.entry), of.host, rollback));
+    errors.add(announce_addresses(way, addresses_in(of.entry), of.host));
     return std::move(errors).result();
 }
 

@@ -45,35 +45,78 @@ Result<std::optional<net::Link>> find_own_link(net::Netlink &host, const cni::Re
     return link;
 }
 
-Result<void> remove_own_link(net::Netlink &host, const cni::Request &request, const endpoint *entry) {
-    const Step step(STEP_LINK);
-    auto link = TRY(find_own_link(host, request));
-    // The prefix of the name may have changed in the configuration since the ADD.
-    if (!link && entry != nullptr) {
-        link = TRY(net::find_link(host, entry->ifindex));
-        if (link && (link->name != field_text(entry->host_ifname) || link->alias != alias_of(request)))
-            link.reset();
-    }
-    if (!link)
+// From the host-side veth of another main plugin, which is set down: until that plugin's DEL removes it, nothing checks
+// what the pod sends.
+Result<void> detach_programs(net::Netlink &host, const endpoint &entry) {
+    const Step step(STEP_PROGRAMS);
+    const auto link = entry.ifindex == 0 ? std::nullopt : TRY(net::find_link(host, entry.ifindex));
+    if (!link || link->name != field_text(entry.host_ifname))
         return {};
-    const ExpeditedRcu while_removing;
-    TRY(net::remove_link(host, link->ifindex));
-    return {};
+    TRY(net::set_link(host, entry.ifindex, {.up = false}));
+    for (const HookProgram &one : kPodPrograms)
+        TRY(detach(entry.ifindex, one.hook));
+    return remove_edt(entry.ifindex); // ours, which a call that failed may have left without a flag
 }
 
-Result<void> leave_uplink(const Remains &remains, net::Netlink &host) {
-    const endpoint &entry = *remains.entry;
-    if ((entry.flags & INTERFACE_WAY) == 0)
+// Nothing reaches the endpoint from here on.
+Result<void> close(const Footprint &of, net::Netlink &host) {
+    return of.entry.mode == ENDPOINT_AFTER_MAIN ? detach_programs(host, of.entry)
+                                                : remove_host_veth(host, of.request, &of.entry);
+}
+
+// After a lost DEL, or if an IPAM plugin gives an address twice, it may be another endpoint's.
+Result<std::vector<ip_addr>> addresses_of_no_other(const Footprint &of) {
+    std::vector<ip_addr> own;
+    for (const ip_addr &addr : addresses_in(of.entry)) {
+        const auto owner = of.tables != nullptr && of.tables->addresses.exists()
+                               ? TRY(of.tables->addresses.find({of.entry.network, addr}))
+                               : std::nullopt;
+        if (!owner || owner->ifindex == of.entry.ifindex)
+            own.push_back(addr);
+    }
+    return own;
+}
+
+Result<void> leave_uplink(const Footprint &of, net::Netlink &host) {
+    if ((of.entry.flags & INTERFACE_WAY) == 0)
         return {};
-    for (const ip_addr &addr : addresses_in(entry)) {
-        std::uint32_t uplink = remains.disk ? remains.disk->uplink : 0;
-        if (remains.tables)
-            if (const auto route = TRY(remains.tables->source_routes.find({entry.ifindex, addr})))
+    for (const ip_addr &addr : TRY(addresses_of_no_other(of))) {
+        std::uint32_t uplink = of.uplink;
+        if (of.tables != nullptr)
+            if (const auto route = TRY(of.tables->source_routes.find({of.entry.ifindex, addr})))
                 uplink = route->uplink;
         if (uplink != 0)
             TRY(withdraw_address(uplink, addr, host));
     }
     return {};
+}
+
+Result<void> forget_masquerade(const Footprint &of) {
+    if (of.entry.masquerade == ENDPOINT_MASQUERADE_NONE)
+        return {};
+    return stop_masquerading(of.entry.masquerade, std::string(field_text(of.entry.network_name)),
+                             TRY(addresses_of_no_other(of)));
+}
+
+// Under the shared lock of the root: packets are no longer led to the endpoint when its interface goes. What could
+// still reach an isolated one is checked until nothing can.
+// false: packets can still reach it, and all that keeps them in bounds stays.
+bool remove_from_node(const Footprint &of, net::Netlink &host, Errors &errors) {
+    const bool is_isolated = (of.entry.flags & (INTERFACE_ISOLATED_GROUP | INTERFACE_ISOLATED_NETWORK)) != 0;
+    if (is_isolated && of.is_whole)
+        if (auto closed = close(of, host); !closed) {
+            errors.add(std::move(closed));
+            return false;
+        }
+    if (of.tables != nullptr && of.is_whole)
+        errors.add(leave_container(of.request, *of.tables, of.entry));
+    errors.add(leave_uplink(of, host));
+    if (of.tables != nullptr)
+        errors.add(erase_endpoint(*of.tables, of.entry, of.of_add));
+    if (!is_isolated && of.is_whole)
+        errors.add(close(of, host));
+    errors.add(forget_masquerade(of));
+    return true;
 }
 
 // Keeps an upgrade from carrying entries over while they are being removed; nothing if there is no root.
@@ -121,64 +164,25 @@ Result<void> open_maps(Remains &remains, const endpoint_key &key) {
     return {};
 }
 
-// DEL may come without the namespace while it is still there.
-cni::Request with_namespace(const Remains &remains) {
+// DEL may come without the namespace while it is still there, and with a configuration that was edited since the ADD.
+// false: packets can still reach it.
+bool remove_as_recorded(const Remains &remains, net::Netlink &host, Errors &errors) {
+    const Tables *tables = remains.tables ? &*remains.tables : nullptr;
+    if (!remains.entry) {
+        if (tables != nullptr && remains.orphan)
+            errors.add(erase_interface(*tables, remains.orphan->ifindex));
+        errors.add(remove_host_veth(host, remains.request));
+        return true;
+    }
     cni::Request request = remains.request;
     if (request.netns.empty() && remains.disk)
         request.netns = remains.disk->netns;
-    return request;
-}
-
-// By the configuration of the ADD, which the record on disk has; the runtime's may have been edited since.
-Result<void> erase_as_planned(const Remains &remains, const Tables &tables) {
-    const bool has_prefixes = remains.entry->allowed_source_count != 0 ||
-                              (remains.entry->flags & (INTERFACE_LIMIT_EXEMPT | INTERFACE_ISOLATED_GROUP)) != 0;
-    const auto recorded = has_prefixes && remains.disk ? recorded_request(*remains.disk)
-                                                       : Result<cni::Request>(Error{ErrorCode::missing, {}});
-    return erase_endpoint(tables, *remains.entry, recorded ? &recorded->config : nullptr);
-}
-
-// Nothing reaches the endpoint from here on.
-Result<void> close(const Remains &remains, net::Netlink &host) {
-    const endpoint *entry = remains.entry ? &*remains.entry : nullptr;
-    return entry != nullptr && entry->mode == ENDPOINT_AFTER_MAIN ? detach_programs(host, *entry)
-                                                                  : remove_own_link(host, remains.request, entry);
-}
-
-// Under the shared lock of the root: packets are no longer led to the endpoint when its interface goes. What could
-// still reach an isolated one is checked until nothing can.
-// false: packets can still reach it, and all that keeps them in bounds stays.
-bool remove_from_kernel(const Remains &remains, net::Netlink &host, Errors &errors) {
-    const endpoint *entry = remains.entry ? &*remains.entry : nullptr;
-    const Tables *tables = remains.tables ? &*remains.tables : nullptr;
-    const bool is_isolated =
-        entry != nullptr && (entry->flags & (INTERFACE_ISOLATED_GROUP | INTERFACE_ISOLATED_NETWORK)) != 0;
-    if (is_isolated)
-        if (auto closed = close(remains, host); !closed) {
-            errors.add(std::move(closed));
-            return false;
-        }
-    if (entry != nullptr && tables != nullptr)
-        errors.add(leave_container(with_namespace(remains), *tables, *entry));
-    if (entry != nullptr)
-        errors.add(leave_uplink(remains, host));
-    if (entry != nullptr && tables != nullptr)
-        errors.add(erase_as_planned(remains, *tables));
-    else if (tables != nullptr && remains.orphan)
-        errors.add(erase_interface(*tables, remains.orphan->ifindex));
-    if (!is_isolated)
-        errors.add(close(remains, host));
-    return true;
-}
-
-// Only addresses without an owner: after a lost DEL an address may belong to another endpoint already.
-Result<void> forget_masquerade(const Remains &remains) {
-    std::vector<ip_addr> unused;
-    for (const ip_addr &addr : addresses_in(*remains.entry))
-        if (!remains.tables || !remains.tables->addresses.exists() ||
-            !TRY(remains.tables->addresses.find({remains.entry->network, addr})))
-            unused.push_back(addr);
-    return stop_masquerading(remains.entry->masquerade, std::string(field_text(remains.entry->network_name)), unused);
+    const auto recorded = remains.disk && has_prefixes(*remains.entry)
+                              ? recorded_request(*remains.disk)
+                              : Result<cni::Request>(Error{ErrorCode::missing, {}});
+    return remove_from_node({request, *remains.entry, recorded ? &recorded->config : nullptr,
+                             remains.disk ? remains.disk->uplink : 0, tables},
+                            host, errors);
 }
 
 // A later DEL or GC releases it.
@@ -228,15 +232,34 @@ Result<bool> release_lease(const Remains &remains) {
 
 } // namespace
 
-Result<void> detach_programs(net::Netlink &host, const endpoint &entry) {
-    const Step step(STEP_PROGRAMS);
-    const auto link = entry.ifindex == 0 ? std::nullopt : TRY(net::find_link(host, entry.ifindex));
-    if (!link || link->name != field_text(entry.host_ifname))
+Result<void> remove_host_veth(net::Netlink &host, const cni::Request &request, const endpoint *entry) {
+    const Step step(STEP_LINK);
+    auto link = TRY(find_own_link(host, request));
+    if (!link && entry != nullptr) {
+        link = TRY(net::find_link(host, entry->ifindex));
+        if (link && (link->name != field_text(entry->host_ifname) || link->alias != alias_of(request)))
+            link.reset();
+    }
+    if (!link)
         return {};
-    TRY(net::set_link(host, entry.ifindex, {.up = false}));
-    for (const HookProgram &one : kPodPrograms)
-        TRY(detach(entry.ifindex, one.hook));
-    return remove_edt(entry.ifindex); // ours, which a call that failed may have left without a flag
+    const ExpeditedRcu while_removing;
+    TRY(net::remove_link(host, link->ifindex));
+    return {};
+}
+
+Result<void> put_record(const Footprint &of, net::Netlink &host, Rollback &rollback) {
+    const endpoint_key key = TRY(make_endpoint_key(of.request.container_id, of.request.ifname));
+    TRY(of.tables->endpoints.insert(key, of.entry));
+    rollback.add_record("recording the endpoint", [of, key]() -> Result<void> {
+        TRY(of.tables->endpoints.remove(key));
+        return {};
+    });
+    rollback.add("setting up the endpoint", [of, &host] {
+        Errors errors;
+        remove_from_node(of, host, errors);
+        return std::move(errors).result();
+    });
+    return {};
 }
 
 Result<void> remove_attachment(const cni::Request &asked) {
@@ -253,11 +276,9 @@ Result<void> remove_attachment(const cni::Request &asked) {
     TRY(open_maps(remains, key));
     if (!remains.entry)
         remains.orphan = TRY(find_own_link(host, request));
-    if (!remove_from_kernel(remains, host, errors))
+    if (!remove_as_recorded(remains, host, errors))
         return std::move(errors).result(); // the lease stays too: nobody else may get the address
     const endpoint *entry = remains.entry ? &*remains.entry : nullptr;
-    if (entry != nullptr && entry->masquerade != ENDPOINT_MASQUERADE_NONE)
-        errors.add(forget_masquerade(remains));
     lock.reset();
     if (remains.tables)
         errors.add(drop_network_if_unused(request, *remains.tables,

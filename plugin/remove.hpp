@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Removes one attachment, whatever is left of it: DEL, GC, and an ADD that finds an old sandbox's remains.
+// Removes one attachment, whatever is left of it: DEL, GC, an ADD that finds an old sandbox's remains, and one that
+// fails.
 //
 // What is to be removed is known from the record in endpoints_v1, from the record on disk if the maps are lost, and
 // from the names that follow from container ID and interface name. Both records are erased last, and only if nothing
@@ -9,7 +10,9 @@
 #include "loader/net/netlink.hpp"
 #include "maps/abi/endpoint.h"
 #include "maps/result.hpp"
+#include "maps/tables.hpp"
 #include "plugin/cni/types.hpp"
+#include "plugin/rollback.hpp"
 
 namespace podlane {
 
@@ -18,8 +21,21 @@ namespace podlane {
 // host-side veth is known by container ID and interface name, never by the pod's name.
 Result<void> remove_attachment(const cni::Request &request);
 
-// From the host-side veth of another main plugin, which is set down: until that plugin's DEL removes it, nothing checks
-// what the pod sends.
-Result<void> detach_programs(net::Netlink &host, const endpoint &entry);
+// What is on the node for an attachment, as its entry in endpoints_v1 says.
+struct Footprint {
+    const cni::Request &request;
+    endpoint entry;
+    const cni::Config *of_add = nullptr; // none: the maps are searched for what is the endpoint's
+    std::uint32_t uplink = 0;            // ifindex, of the network's egress route
+    const Tables *tables = nullptr;      // none if they are lost
+    bool is_whole = true;                // false: a pod that lives on, without what the maps held of it
+};
+
+// For ADD and repairs: puts the entry in endpoints_v1. Rolled back, all that a DEL would remove by it is removed, and
+// then the entry, unless something is left.
+Result<void> put_record(const Footprint &of, net::Netlink &host, Rollback &rollback);
+
+// The host-side veth, known by its name and alias, or by the entry if the configuration names it differently by now.
+Result<void> remove_host_veth(net::Netlink &host, const cni::Request &request, const endpoint *entry = nullptr);
 
 } // namespace podlane

@@ -15,6 +15,7 @@
 #include "plugin/node.hpp"
 #include "plugin/peer_interfaces.hpp"
 #include "plugin/plan.hpp"
+#include "plugin/remove.hpp"
 #include "plugin/state.hpp"
 
 #include <utility>
@@ -35,14 +36,16 @@ Result<void> restore_entries(const Recorded &lost, const Tables &tables, net::Ne
     const auto way = TRY(find_egress_route(request.config, host));
     const NetworkPlan network = TRY(plan_network(request.config, TRY(network_facts(request.config, way))));
     TRY(enter_network(request, network, tables, host, rollback));
-    TRY(put_endpoint(tables, request, lost.entry, rollback));
+    TRY(put_record({request, lost.entry, &request.config, way ? way->uplink.ifindex : 0, &tables, false}, host,
+                   rollback));
+    TRY(put_endpoint(tables, request.config, lost.entry));
     TRY(attach_programs(request.config.bpffs, lost.entry.ifindex,
                         lost.entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact));
     if (lost.entry.masquerade != ENDPOINT_MASQUERADE_NONE)
         TRY(masquerade(static_cast<endpoint_masquerade>(lost.entry.masquerade), request.config,
-                       prefixes_of(lost.lease, request.ifname), rollback));
+                       prefixes_of(lost.lease, request.ifname)));
     TRY(put_addresses(tables, lost.entry, rollback));
-    return announce_addresses(way, addresses_in(lost.entry), host, rollback);
+    return announce_addresses(way, addresses_in(lost.entry), host);
 }
 
 Result<void> restore_one(const Recorded &lost, const Tables &tables, net::Netlink &host) {

@@ -80,6 +80,28 @@ TEST_F(RollbackOthersTest, ALeaseThatWaitsIsNotForgotten) {
     EXPECT_TRUE(node_.records().empty());
 }
 
+// The IPAM plugin gave its address to a second one.
+TEST_F(RollbackOthersTest, TheUplinkListensForALivingPod) {
+    for (const char *link : {"all", "up0"})
+        set_sysctl(node_.ns(), std::string("net.ipv4.conf.") + link + ".rp_filter", "0");
+    const Json keys = {{"ipMasq", true}, {"uplink", "up0"}, {"gateway", {"203.0.113.1", "2001:db8:cafe::1"}}};
+    const Pod living = make(keys);
+    const auto kept = [&] {
+        return node_.run("ip -6 neigh show proxy dev up0") +
+               node_.run("nft list table inet podlane-" + node_.config().at("name").get<std::string>());
+    };
+    const std::string before = kept();
+    EXPECT_NE(before.find(living.text6() + " "), std::string::npos) << before;
+    for (const std::string family : {"-4", "-6"}) // or the route would be the obstacle
+        node_.run("ip " + family + " route flush dev " + living.host_ifname + " proto static");
+    put_ipam(R"({"cniVersion":"1.0.0","ips":[{"address":")" + living.text4() + R"(/24"},{"address":")" +
+             living.text6() + R"(/64"}]})");
+    Json second = with_fake_ipam();
+    second.update(keys);
+    EXPECT_THAT(add(*node_.container(), second), fails_with(104));
+    EXPECT_EQ(kept(), before);
+}
+
 // A configuration that was edited, and with which no pod could be made, is not that of the living ones.
 TEST_F(RollbackOthersTest, TheNetworkOfLivingPodsIsAsItWas) {
     node_.run("ip link add up1 type veth peer name up2");

@@ -180,7 +180,8 @@ class Node {
         const endpoint record = require(make_endpoint(request, facts));
         erase(of);
         Rollback rollback;
-        require(put_endpoint(tables(), request, record, rollback));
+        require(tables().endpoints.insert(require(make_endpoint_key(of.name, "eth0")), record));
+        require(put_endpoint(tables(), request.config, record));
         require(put_addresses(tables(), record, rollback));
         rollback.commit();
     }

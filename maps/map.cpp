@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "map.hpp"
 
+#include "abi/names.h"
+
 #include <bpf/libbpf.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <array>
 #include <string_view>
 #include <unordered_set>
 
@@ -29,7 +33,14 @@ namespace {
 
 constexpr int kMemoryAttempts = 1000;
 
+// Of networks, not of endpoints.
+bool has_fixed_size(std::string_view path) {
+    constexpr std::array<std::string_view, 4> kFixed = {PODLANE_MAP_NETWORKS, PODLANE_MAP_UPLINKS, PODLANE_MAP_CIDRS,
+                                                        PODLANE_MAP_LIMIT_GROUPS};
+    return std::ranges::any_of(kFixed, [&](std::string_view name) { return path.ends_with(name); });
 }
+
+} // namespace
 
 Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32_t value_size, Access access) {
     struct bpf_obj_get_opts options {};
@@ -70,7 +81,11 @@ Result<void> write(int fd, const std::string &path, const void *key, const void 
     }
     if (error == E2BIG || error == ENOSPC)
         return Error{ErrorCode::map_full, "map " + path + " is full",
-                     "remove endpoints that are gone, or enlarge the map in the configuration", error};
+                     has_fixed_size(path)
+                         ? "its size is fixed: remove networks, ranges or limit groups that are not needed"
+                         : "podlanectl gc removes endpoints that are gone; else load the programs with a larger "
+                           "\"maxEndpoints\" (a limit group counts as an endpoint)",
+                     error};
     if (error == EEXIST)
         return Error{ErrorCode::already_exists, "map " + path + " holds this key already", {}, error};
     return system_error(ErrorCode::bpf, "writing map " + path, error);

@@ -282,7 +282,7 @@ constexpr auto kKeys = std::to_array<Key>({
      "how long the IPAM plugin may take; then it is killed, and the call fails",
      checked<&Config::ipam_timeout_s, read_ipam_timeout>},
     {"maxEndpoints", top, "number, 1 to 16777216", "16384",
-     "number of attachments the maps can hold, with four addresses each",
+     "number of attachments the maps can hold, with four addresses each; a limit group counts as one",
      checked<&Config::max_endpoints, read_map_size>},
     {"maxPaths", top, "number, 1 to 16777216", "65536",
      "size of the flow cache; the least recently used flow is evicted first",

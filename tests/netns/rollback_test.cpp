@@ -92,7 +92,7 @@ TEST_F(RollbackTest, AFullMapIsNamed) {
 // and paths_v1 forgets the oldest.
 class FullMapTest : public RollbackTest {
   protected:
-    FullMapTest() { prepare(keys_); }
+    explicit FullMapTest(Json keys = of_uplink()) : keys_(std::move(keys)) { prepare(keys_); }
 
     // Pod full of entries that are nobody's, and emptied of them again.
     template <typename Number>
@@ -104,8 +104,9 @@ class FullMapTest : public RollbackTest {
             ++filled;
         ASSERT_LT(filled, numbers.size()) << "not full";
         auto container = node_.container();
-        EXPECT_THAT(expect_refused(*container, keys_),
-                    fails_with(102, {"map " + pin_path(node_.bpffs(), name) + " is full"}));
+        const Reply reply = expect_refused(*container, keys_);
+        EXPECT_THAT(reply, fails_with(102, {"map " + pin_path(node_.bpffs(), name) + " is full"}));
+        EXPECT_THAT(reply.out, HasSubstr(has_own_size(name) ? "its size is fixed" : "maxEndpoints"));
         EXPECT_TRUE(programs(uplink_, Hook::ingress).empty());
         EXPECT_TRUE(programs(uplink_, Hook::egress).empty());
         while (filled-- > 0)
@@ -119,18 +120,26 @@ class FullMapTest : public RollbackTest {
             name, [&](std::uint32_t n) { return bool(table.update(key_of(n), value)); },
             [&](std::uint32_t n) { return table.remove(key_of(n)); }, numbers);
     }
+    static bool has_own_size(const std::string &name) {
+        return name == PODLANE_MAP_NETWORKS || name == PODLANE_MAP_UPLINKS || name == PODLANE_MAP_CIDRS ||
+               name == PODLANE_MAP_LIMIT_GROUPS;
+    }
     static std::vector<std::uint32_t> many() {
         std::vector<std::uint32_t> all(20000);
         std::iota(all.begin(), all.end(), 10000);
         return all;
     }
 
-    const Json keys_ = {{"maxEndpoints", 2},
-                        {"uplink", "up0"},
-                        {"clusterCIDRs", {"198.18.0.0/16"}},
-                        {"allowedSources", {"198.51.100.7"}},
-                        {"unshapedSubnets", {"198.18.0.0/16"}},
-                        {"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}};
+    static Json of_uplink() {
+        return {{"maxEndpoints", 2},
+                {"uplink", "up0"},
+                {"clusterCIDRs", {"198.18.0.0/16"}},
+                {"allowedSources", {"198.51.100.7"}},
+                {"unshapedSubnets", {"198.18.0.0/16"}},
+                {"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}};
+    }
+
+    const Json keys_;
     const std::uint32_t uplink_ = uplink_ifindex();
 };
 
@@ -180,6 +189,56 @@ TEST_F(FullMapTest, EveryOneIsNamed) {
         PODLANE_MAP_COUNTERS, [&](std::uint32_t n) { return bool(counters.insert_zero(n)); },
         [&](std::uint32_t n) { return counters.remove(n); }, many());
     EXPECT_EQ(add(*node_.container(), keys_).rc, 0) << "the room that was there is there again";
+}
+
+// Of pods with groups. What the network's limit group needs goes with it.
+class FullGroupMapTest : public FullMapTest {
+  protected:
+    FullGroupMapTest()
+        : FullMapTest({{"maxEndpoints", 2},
+                       {"groups", {"name:tenant-a"}},
+                       {"isolation", "group"},
+                       {"groupCIDRs", {{"name:tenant-a", prefixes()}}},
+                       {"limitGroup", "tenant-a"},
+                       {"limitGroups", {{"tenant-a", {{"ingressRate", 80000000}}}}},
+                       {"ingressRate", 8000000},
+                       {"ingressBurst", 64000000}}) {}
+    // As many as there may be.
+    static Json prefixes() {
+        Json all;
+        for (int i = 0; i < 64; ++i)
+            all.push_back("198.18." + std::to_string(64 + i) + ".0/24");
+        return all;
+    }
+};
+
+TEST_F(FullGroupMapTest, EveryOneIsNamed) {
+    const auto root = node_.bpffs();
+    constexpr Access kWrite = Access::read_write;
+    const Prefix somebody = require(parse_prefix("192.0.2.1"));
+    const auto number = [](std::uint32_t n) { return n; };
+    expect_named(PODLANE_MAP_LIMIT_GROUPS, open_limit_groups(root, kWrite), number, limit_group{});
+    expect_named(PODLANE_MAP_BANDWIDTHS, open_bandwidths(root, kWrite), number, bandwidth{});
+    expect_named(
+        PODLANE_MAP_LIMITS, open_limit_states(root, kWrite),
+        [](std::uint32_t n) {
+            return limit_key{n, LIMIT_INGRESS};
+        },
+        limit_state{});
+    expect_named(PODLANE_MAP_ISOLATION, open_isolations(root, kWrite), number, isolation{});
+    expect_named(
+        PODLANE_MAP_GROUP_CIDRS, open_group_cidrs(root, kWrite),
+        [&](std::uint32_t n) { return make_allowed_source_key(n, somebody); }, 1U);
+    EXPECT_EQ(size_of(&open_limit_groups), 0U);
+    EXPECT_EQ(size_of(&open_group_cidrs), 0U);
+    (void)make(keys_);
+    Json second = keys_; // a limit group counts as an endpoint
+    second["name"] = "second";
+    for (const char *key : {"limitGroup", "limitGroups", "ingressRate", "ingressBurst"})
+        second.erase(key);
+    second["ipam"] = {{"ranges", {{{{"subnet", "198.18.10.0/24"}}}}}};
+    (void)make(second);
+    EXPECT_EQ(size_of(&open_group_cidrs), 128U) << "as many endpoints as there may be, with as many prefixes";
 }
 
 // Interfaces that are not there lose their entries before an ADD needs room.

@@ -188,6 +188,7 @@ TEST_F(Load, HonoursTheSizes) {
     EXPECT_EQ(entries(PODLANE_MAP_ADDRESSES), 256U);
     EXPECT_EQ(entries(PODLANE_MAP_COUNTERS), 321U) << "endpoints, uplinks, and one for neither";
     EXPECT_EQ(entries(PODLANE_MAP_BANDWIDTHS), 64U);
+    EXPECT_EQ(entries(PODLANE_MAP_GROUP_CIDRS), 64U * 64) << "as many prefixes as each endpoint may have";
     EXPECT_EQ(entries(PODLANE_MAP_PATHS), 128U);
 }
 

@@ -4,9 +4,11 @@
 #include "maps/history.hpp"
 #include "maps/tables.hpp"
 #include "maps/clock.hpp"
+#include "plugin/log.hpp"
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <ctime>
 #include <optional>
 
@@ -14,6 +16,7 @@ namespace podlane {
 namespace {
 
 constexpr std::uint64_t kNsPerUs = 1000;
+constexpr double kNsPerMs = 1e6;
 
 // Of this process, which serves one call.
 struct Clock {
@@ -56,8 +59,20 @@ void put_text(std::span<char> field, std::string_view text) { set_field(field, t
 
 } // namespace
 
-Step::Step(operation_step step) : outer_(process_clock.step) { process_clock.switch_to(step); }
-Step::~Step() { process_clock.switch_to(outer_); }
+Step::Step(operation_step step) : outer_(process_clock.step) {
+    process_clock.switch_to(step);
+    began_ns_ = process_clock.switched_ns;
+}
+Step::~Step() {
+    const operation_step own = process_clock.step;
+    process_clock.switch_to(outer_);
+    if (own == outer_ || !is_logged(cni::Log::Level::debug))
+        return;
+    std::array<char, 32> took{};
+    std::snprintf(took.data(), took.size(), "%.3f ms",
+                  static_cast<double>(process_clock.switched_ns - began_ns_) / kNsPerMs);
+    log(cni::Log::Level::debug, "step " + std::string(kSteps.at(own).name) + ": " + took.data());
+}
 
 void record_operation(const cni::Request &request, const Result<std::string> &outcome) {
     const auto verb = verb_of(request.command);

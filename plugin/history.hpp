@@ -6,11 +6,13 @@
 #include "maps/result.hpp"
 #include "plugin/cni/types.hpp"
 
+#include <cstdint>
 #include <string>
 
 namespace podlane {
 
-// While it lives, time counts to its step; an inner one takes over for as long as it lives.
+// While it lives, time counts to its step; an inner one takes over for as long as it lives. At level debug its end is
+// logged with the time that it took, inner ones included.
 class [[nodiscard]] Step {
   public:
     explicit Step(operation_step step);
@@ -22,6 +24,7 @@ class [[nodiscard]] Step {
 
   private:
     operation_step outer_;
+    std::uint64_t began_ns_ = 0;
 };
 
 // Writes the call down, with its steps so far. Where there is no history nothing is written, and nothing said.

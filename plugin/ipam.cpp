@@ -3,6 +3,7 @@
 
 #include "maps/text.hpp"
 #include "plugin/cni/ipam_config.hpp"
+#include "plugin/cni/masked.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/cni/version.hpp"
 #include "plugin/history.hpp"
@@ -79,6 +80,10 @@ Result<Finished> run_plugin(const std::string &plugin, const cni::Request &reque
                             const std::string &input) {
     auto finished = run_process(plugin, environment_for(request, command), input, {},
                                 std::chrono::seconds(request.config.ipam_timeout_s));
+    if (finished && is_logged(cni::Log::Level::debug))
+        log(cni::Log::Level::debug, "IPAM plugin " + plugin + " " + std::string(command) + ": " +
+                                        exit_words(*finished) +
+                                        (finished->out.empty() ? "" : ", answer: " + cni::masked(finished->out)));
     if (!finished && finished.error().code == ErrorCode::try_again_later)
         finished.error().hint = "if it needs longer, set \"ipamTimeout\" (seconds) to more than " +
                                 std::to_string(request.config.ipam_timeout_s);

@@ -6,6 +6,7 @@
 #include "maps/file.hpp"
 #include "maps/version.hpp"
 #include "plugin/cni/error.hpp"
+#include "plugin/cni/masked.hpp"
 #include "plugin/cni/request.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/cni/version.hpp"
@@ -77,6 +78,17 @@ Result<std::string> serve(const cni::Request &request) {
     return Error{ErrorCode::internal, "no such command"};
 }
 
+// At level debug: what was asked for. Everything that is decided later follows from it.
+void log_request(const cni::Environment &environment, std::string_view input) {
+    if (!is_logged(cni::Log::Level::debug))
+        return;
+    std::string text = "request:";
+    for (const auto &[name, value] : environment)
+        text += " " + name + "=" + (name == "CNI_ARGS" ? cni::masked_pairs(value) : value);
+    log(cni::Log::Level::debug, text);
+    log(cni::Log::Level::debug, "configuration: " + cni::masked(input));
+}
+
 Result<void> print(std::string text) {
     if (text.empty())
         return {};
@@ -121,6 +133,7 @@ int run(std::span<const char *const> words) {
         ExpeditedRcu::forbid();
     if (request && request->command != cni::Command::version)
         log_to(*request);
+    log_request(environment, input);
     if (request)
         for (const std::string &sentence : request->ignored)
             log(cni::Log::Level::warning, sentence + "; it is ignored");
@@ -133,6 +146,8 @@ int run(std::span<const char *const> words) {
     const cni::Version version = cni::version_of(input).value_or(cni::kNewestVersion);
     if (!served)
         return fail(served.error(), version);
+    if (!served->empty())
+        log(cni::Log::Level::debug, "result: " + cni::masked(*served));
     log(cni::Log::Level::info, "done");
     const auto printed = print(*served);
     return printed ? 0 : fail(printed.error(), version);

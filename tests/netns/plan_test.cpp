@@ -117,6 +117,46 @@ TEST_F(PlanTest, OfAnInterfaceOfItsOwnIsWhatTheKernelHas) {
     expect_programs_and_entries(plan, record(made));
 }
 
+// The rest of what level debug says, in order: who was asked for what, how long it took, and the answer.
+TEST_F(PlanTest, TheLogHasRequestAnswersStepsAndResultButNoSecrets) {
+    Json keys = {{"log", logged()}, {"ipam", node_.ipam()}};
+    keys["ipam"]["apiToken"] = "s3cret-1";
+    keys["ipam"]["endpoint"] = "https://user:s3cret-2@192.0.2.1/";
+    keys["runtimeConfig"] = {{"io.kubernetes.cri.pod-annotations", {{"example.org/password", "s3cret-3"}}}};
+    const auto container = node_.container();
+    const Reply reply = succeeded(add(*container, keys, {{"CNI_ARGS", "IgnoreUnknown=1;DB_PASSWORD=s3cret-4;A=b"}}));
+    EXPECT_THAT(del(*container, keys), succeeds());
+    const std::string text = node_.run("cat " + log_file());
+    std::string ip = reply.json["ips"][0]["address"];
+    ip.erase(ip.find('/')); // the IPAM plugin's has another length
+    std::size_t at = 0;
+    const std::vector<std::string> expected = {"ADD container=",
+                                               ": request: ",
+                                               "CNI_ARGS=IgnoreUnknown=1;DB_PASSWORD",
+                                               ": configuration: {",
+                                               "\"apiToken\":\"(masked)\"",
+                                               "https://(masked)@192.0.2.1/",
+                                               "host-local ADD: ",
+                                               ip,
+                                               ": step ipam: ",
+                                               ": step link: ",
+                                               ": plan: {",
+                                               ": step programs: ",
+                                               ": result: {",
+                                               ip,
+                                               ": done",
+                                               "DEL container=",
+                                               "host-local DEL: ",
+                                               ": step ipam: ",
+                                               ": done"};
+    for (const std::string &sentence : expected) {
+        at = text.find(sentence, at);
+        ASSERT_NE(at, std::string::npos) << sentence << " in " << text;
+    }
+    EXPECT_THAT(text, testing::ContainsRegex("step ipam: [0-9]+\\.[0-9][0-9][0-9] ms"));
+    EXPECT_EQ(text.find("s3cret"), std::string::npos) << text;
+}
+
 TEST_F(PlanTest, OfAnAdoptedInterfaceCreatesNone) {
     const auto container = node_.container();
     Json podlane = node_.config({{"log", logged()}});

@@ -94,6 +94,13 @@ std::vector<Prefix> disjoint(const std::vector<Prefix> &prefixes, bool ipv4) {
     return kept;
 }
 
+// Destinations that see the pods' own addresses.
+std::vector<Prefix> exempt_in(const cni::Config &config, bool ipv4) {
+    std::vector<Prefix> all = config.cluster_cidrs;
+    all.insert(all.end(), config.no_masquerade.begin(), config.no_masquerade.end());
+    return disjoint(all, ipv4);
+}
+
 std::string family_rules(const std::string &table, const cni::Config &config, const std::string &mark, bool ipv4) {
     const std::string digit = ipv4 ? "4" : "6";
     const std::string ip = ipv4 ? "ip" : "ip6";
@@ -101,7 +108,7 @@ std::string family_rules(const std::string &table, const cni::Config &config, co
     std::string script = "add set " + table + " pods" + digit + " { type " + type + "; }\n";
     script += "add set " + table + " cluster" + digit + " { type " + type + "; flags interval; }\n";
     script += "flush set " + table + " cluster" + digit + "\n";
-    for (const Prefix &prefix : disjoint(config.cluster_cidrs, ipv4))
+    for (const Prefix &prefix : exempt_in(config, ipv4))
         script += "add element " + table + " cluster" + digit + " { " + to_string(prefix) + " }\n";
     script += "add rule " + table + " postrouting " + ip + " saddr @pods" + digit + " " + ip + " daddr != @pods" +
               digit + " " + ip + " daddr != @cluster" + digit + " " + ip +
@@ -178,7 +185,7 @@ const char *iptables_restore(bool ipv4) { return ipv4 ? "iptables-restore" : "ip
 Result<void> put_iptables(const cni::Config &config, const std::vector<Prefix> &leased, bool ipv4) {
     const std::string chain = chain_of(config.name);
     std::string script = "*nat\n:" + chain + " - [0:0]\n";
-    for (const Prefix &prefix : disjoint(config.cluster_cidrs, ipv4))
+    for (const Prefix &prefix : exempt_in(config, ipv4))
         script += "-A " + chain + " -d " + to_string(prefix) + " -j RETURN\n";
     script += "-A " + chain + " -d " + (ipv4 ? "224.0.0.0/4" : "ff00::/8") + " -j RETURN\n";
     script += "-A " + chain + " -m comment --comment \"podlane " + config.name + "\" -j MASQUERADE\nCOMMIT\n";
@@ -265,10 +272,12 @@ Result<bool> is_masqueraded(endpoint_masquerade by, const std::string &network, 
     return true;
 }
 
-Result<void> rewrite_masquerade(std::uint8_t by, const std::string &network, const std::vector<Prefix> &cluster_cidrs) {
+Result<void> rewrite_masquerade(std::uint8_t by, const std::string &network, const std::vector<Prefix> &cluster_cidrs,
+                                const std::vector<Prefix> &no_masquerade) {
     cni::Config config;
     config.name = network;
     config.cluster_cidrs = cluster_cidrs;
+    config.no_masquerade = no_masquerade;
     if ((by & ENDPOINT_MASQUERADE_NFTABLES) != 0)
         TRY(put_nftables(config, {}));
     for (const bool ipv4 : {true, false})

@@ -22,7 +22,8 @@ Result<endpoint_masquerade> choose_masquerade();
 Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const std::vector<Prefix> &leased);
 
 // Puts the network's rules as they are with other CIDRs, where there are any; whom they are for stays as it is.
-Result<void> rewrite_masquerade(std::uint8_t by, const std::string &network, const std::vector<Prefix> &cluster_cidrs);
+Result<void> rewrite_masquerade(std::uint8_t by, const std::string &network, const std::vector<Prefix> &cluster_cidrs,
+                                const std::vector<Prefix> &no_masquerade);
 
 // Whether the network's rules are there, whichever configuration wrote them, and these addresses are among those that
 // they are for. iptables knows no pod.

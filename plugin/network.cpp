@@ -67,6 +67,13 @@ std::vector<cluster_cidr_key> keys_of(const NetworkPlan &plan) {
     return keys;
 }
 
+std::vector<Prefix> prefixes_of(const std::vector<cluster_cidr_key> &keys) {
+    std::vector<Prefix> prefixes;
+    for (const cluster_cidr_key &key : keys)
+        prefixes.push_back(prefix_of(key));
+    return prefixes;
+}
+
 bool is_in(const std::vector<cluster_cidr_key> &keys, const cluster_cidr_key &key) {
     return std::ranges::any_of(keys, [&](const auto &one) { return same(one, key); });
 }
@@ -161,24 +168,34 @@ Result<void> note_before(const NetworkPlan &plan, const Tables &tables, const st
     return {};
 }
 
+Result<std::vector<AttachmentRecord>> others_on_disk(const cni::Request &request);
+
+// As the network's newest living pod was made with: no map holds it.
+Result<std::vector<Prefix>> no_masquerade_before(const cni::Request &request, const NetworkPlan &plan) {
+    std::optional<AttachmentRecord> newest;
+    for (AttachmentRecord &record : TRY(others_on_disk(request)))
+        if (record.entry->network == plan.id && (!newest || newest->entry->created_ns < record.entry->created_ns))
+            newest = std::move(record);
+    return newest ? TRY(recorded_request(*newest)).config.no_masquerade : std::vector<Prefix>{};
+}
+
 // The rules that masquerade as they were. Of a tool that the ADD was the first to use: sets without addresses match
 // nobody, but a chain is jumped to from a subnet.
-Result<void> put_back_rules(const NetworkPlan &plan, const NetworkBefore &before) {
+Result<void> put_back_rules(const cni::Request &request, const NetworkPlan &plan, const NetworkBefore &before) {
     const std::string name(field_text(before.entry.name));
     if ((plan.entry.masquerade & ~before.entry.masquerade & ENDPOINT_MASQUERADE_IPTABLES) != 0)
         TRY(drop_masquerade(ENDPOINT_MASQUERADE_IPTABLES, name));
     const auto wanted = keys_of(plan);
-    if (are_in(wanted, before.cidrs) && are_in(before.cidrs, wanted))
+    const std::vector<Prefix> exempt = TRY(no_masquerade_before(request, plan));
+    if (are_in(wanted, before.cidrs) && are_in(before.cidrs, wanted) && exempt == request.config.no_masquerade)
         return {};
-    std::vector<Prefix> cidrs;
-    for (const cluster_cidr_key &key : before.cidrs)
-        cidrs.push_back(prefix_of(key));
-    return rewrite_masquerade(before.entry.masquerade, name, cidrs);
+    return rewrite_masquerade(before.entry.masquerade, name, prefixes_of(before.cidrs), exempt);
 }
 
 // The network's living pods were made with what was there before; if an ADD has succeeded since, its configuration
 // counts.
-Result<void> put_back(const std::string &root, const NetworkPlan &plan, const NetworkBefore &before) {
+Result<void> put_back(const cni::Request &request, const NetworkPlan &plan, const NetworkBefore &before) {
+    const std::string &root = request.config.bpffs;
     const Lock lock = TRY(Lock::exclusive(root));
     const Tables tables = TRY(Tables::open(root)); // an upgrade may have come first
     if (!TRY(tables.networks.find(plan.id)))
@@ -197,8 +214,22 @@ Result<void> put_back(const std::string &root, const NetworkPlan &plan, const Ne
                             entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact, true));
     errors.add(put_cidrs(tables, plan.id, before.cidrs));
     errors.add(tables.networks.update(plan.id, entry));
-    errors.add(put_back_rules(plan, before));
+    errors.add(put_back_rules(request, plan, before));
     return std::move(errors).result();
+}
+
+// Of an ADD that changed nothing but noMasquerade.
+Result<void> put_back_no_masquerade(const cni::Request &request, const NetworkPlan &plan) {
+    if (plan.entry.masquerade == ENDPOINT_MASQUERADE_NONE)
+        return {};
+    const Lock lock = TRY(Lock::exclusive(request.config.bpffs));
+    const Tables tables = TRY(Tables::open(request.config.bpffs)); // an upgrade may have come first
+    const auto entry = TRY(tables.networks.find(plan.id));
+    const std::vector<Prefix> exempt = TRY(no_masquerade_before(request, plan));
+    if (!entry || exempt == request.config.no_masquerade)
+        return {};
+    return rewrite_masquerade(entry->masquerade, request.config.name, prefixes_of(TRY(cidrs_of(tables, plan.id))),
+                              exempt);
 }
 
 // Attachments on disk, other than the request's, whose host-side veth is there.
@@ -272,7 +303,9 @@ Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan,
     rollback.add("preparing the network", [&tables, &request, root, plan, before]() -> Result<void> {
         Errors errors;
         if (*before)
-            errors.add(put_back(root, plan, **before));
+            errors.add(put_back(request, plan, **before));
+        else
+            errors.add(put_back_no_masquerade(request, plan));
         errors.add(drop_network_if_unused(request, tables, plan.id));
         return std::move(errors).result();
     });

@@ -120,8 +120,10 @@ constexpr auto kKeys = std::to_array<Key>({
      read_result},
     {"dns", specification, "object", "none", "put into the result if the IPAM plugin returns none", read_dns_section},
     {"ipMasq", specification, "true, false", "false",
-     "packets from the network's pods to addresses that are neither in `clusterCIDRs`, nor multicast, nor of pods of "
-     "the network on this node leave with the node's address. Done by nftables (table `podlane-NETWORK`, pods in a "
+     "packets from the network's pods to addresses that are neither in `clusterCIDRs` or `noMasquerade`, nor "
+     "multicast, "
+     "nor of pods of the network on this node leave with the node's address. Done by nftables (table "
+     "`podlane-NETWORK`, pods in a "
      "set); by iptables (chain `PODLANE-` and the network's number, for the lease's subnet) if the node's NAT uses the "
      "older iptables or `nft` is not installed. Removed with the network's last pod",
      plain<&Config::ip_masq>},
@@ -213,6 +215,10 @@ constexpr auto kKeys = std::to_array<Key>({
      "addresses of the pods on all nodes: not masqueraded by `ipMasq`, and with `\"firstPacket\": \"direct\"` reached "
      "by an uplink from the first packet on. The newest ADD's list applies to the whole network",
      checked<&Config::cluster_cidrs, read_prefixes>},
+    {"noMasquerade", top, "list of prefixes", "none",
+     "other destinations that `ipMasq` does not masquerade, such as a data centre that routes the pods' addresses. The "
+     "newest ADD's list applies to the whole network",
+     checked<&Config::no_masquerade, read_prefixes>},
     {"mark", top, "number, one bit", "4096",
      "bit in the packet mark by which the programs recognise their own packets on an uplink; it is cleared there. At "
      "most 4096 (0x1000): the bits above belong to portmap (0x2000), kube-proxy (0x4000, 0x8000) and Calico "

@@ -244,8 +244,28 @@ TEST_P(Masquerade, PodsSpeakWithTheNodesAddressAndLearnThePathsMtu) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, Outside, testing::ValuesIn(nat_cases({"portmap"})), nat_case_name);
+class NoMasquerade : public Masquerade {};
+
+TEST_P(NoMasquerade, DestinationsSeeThePodsAddress) {
+    const std::string outside_text = Cluster::outside_addr(ipv4());
+    Json keys = masquerading();
+    keys["noMasquerade"] = {ipv4() ? outside_text + "/32" : outside_text + "/128", "192.0.2.0/24"};
+    const Pod a = add_pod(1, keys);
+    (void)cluster_.outside().run("ip route replace " + Cluster::pods(1, ipv4()) + " via " + to_string(node_addr(1)));
+    const EchoServer outside(cluster_.outside().ns(), ipv4(), kPort);
+    expect_service(a.ns(), {ip(outside_text), kPort});
+    EXPECT_EQ(callers(outside), std::set{text(a)});
+
+    // The newest ADD's list is the network's.
+    const Pod later = add_pod(1, masquerading());
+    const EchoServer again(cluster_.outside().ns(), ipv4(), kPort + 1);
+    expect_service(a.ns(), {ip(outside_text), kPort + 1});
+    EXPECT_EQ(callers(again), std::set{to_string(node_addr(1))});
+}
+
 INSTANTIATE_TEST_SUITE_P(Rules, Masquerade, testing::ValuesIn(nat_cases({"iptables", "nftables", "ipMasq"})),
                          nat_case_name);
+INSTANTIATE_TEST_SUITE_P(Rules, NoMasquerade, testing::ValuesIn(nat_cases({"ipMasq"})), nat_case_name);
 
 } // namespace
 } // namespace podlane::test

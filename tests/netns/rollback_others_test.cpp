@@ -106,7 +106,10 @@ TEST_F(RollbackOthersTest, TheUplinkListensForALivingPod) {
 TEST_F(RollbackOthersTest, TheNetworkOfLivingPodsIsAsItWas) {
     node_.run("ip link add up1 type veth peer name up2");
     node_.run("ip link set up1 up");
-    const Json first = {{"uplinks", {"up0"}}, {"clusterCIDRs", {"198.18.0.0/16"}}, {"ipMasq", true}};
+    const Json first = {{"uplinks", {"up0"}},
+                        {"clusterCIDRs", {"198.18.0.0/16"}},
+                        {"noMasquerade", {"192.0.2.0/24"}},
+                        {"ipMasq", true}};
     const Pod living = make(first);
     const auto rules = [&] {
         return node_.run("nft list table inet podlane-" + node_.config().at("name").get<std::string>());
@@ -117,6 +120,10 @@ TEST_F(RollbackOthersTest, TheNetworkOfLivingPodsIsAsItWas) {
     const std::string before = state(), rules_before = rules();
     for (const Json &edited :
          {Json{{"uplinks", {"up1"}}, {"clusterCIDRs", {"10.0.0.0/8"}}, {"ipMasq", true}},
+          Json{{"uplinks", {"up0"}},
+               {"clusterCIDRs", {"198.18.0.0/16"}},
+               {"noMasquerade", {"10.0.0.0/8"}},
+               {"ipMasq", true}},
           Json{{"fastPath", "local"}, {"clusterCIDRs", {"10.0.0.0/8", "192.0.2.0/24"}}, {"ipMasq", true}}}) {
         // By then rules and CIDRs are the new ones, and an address is in use.
         put_ipam(R"({"cniVersion":"1.0.0","ips":[{"address":")" + living.text4() + R"(/24"}]})");

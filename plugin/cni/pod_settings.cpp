@@ -6,6 +6,7 @@
 #include "plugin/cni/attachment.hpp"
 #include "plugin/cni/bandwidth.hpp"
 #include "plugin/cni/environment.hpp"
+#include "plugin/cni/isolation.hpp"
 #include "plugin/cni/keys.hpp"
 #include "plugin/cni/labels.hpp"
 #include "plugin/cni/values.hpp"
@@ -34,11 +35,12 @@ constexpr std::array<std::pair<std::string_view, PodSetting>, kPodSettings> kSet
      {"mtu", PodSetting::mtu},
      {"fastPath", PodSetting::fast_path},
      {"sysctls", PodSetting::sysctls},
-     {"limitGroup", PodSetting::limit_group}}};
+     {"limitGroup", PodSetting::limit_group},
+     {"groups", PodSetting::groups}}};
 
 constexpr std::string_view kWords =
     "one of \"bandwidth\", \"addresses\", \"addressesWithoutIpam\", \"pools\", \"mac\", \"allowedSources\", \"mtu\", "
-    "\"fastPath\", \"sysctls\", \"limitGroup\"";
+    "\"fastPath\", \"sysctls\", \"limitGroup\", \"groups\"";
 
 std::size_t index_of(PodSetting setting) { return static_cast<std::size_t>(setting); }
 
@@ -56,7 +58,7 @@ Result<void> check_bounds(const Node &node, PodSetting setting, const Permission
         return node.wrong(R"(its bounds, as in {"within": ["198.18.1.0/24"]})");
     if (setting == PodSetting::sysctls && permission.names.empty())
         return node.wrong(R"(which ones, as in {"names": ["net.core.somaxconn"]})");
-    if (setting == PodSetting::limit_group && permission.names.empty())
+    if ((setting == PodSetting::limit_group || setting == PodSetting::groups) && permission.names.empty())
         return node.wrong(R"(which ones, as in {"names": ["tenant-a"]})");
     return {};
 }
@@ -73,6 +75,8 @@ Result<void> read_permission(const Node &node, PodSetting setting, Permission &i
     for (const std::string &name : into.names)
         if (setting == PodSetting::sysctls && !is_pod_sysctl(name))
             return node.at("names").wrong("names below net, such as \"net.core.somaxconn\"");
+    if (setting == PodSetting::groups && !std::ranges::all_of(into.names, is_group_name))
+        return node.at("names").wrong("names of groups");
     return into.granted ? check_bounds(node, setting, into) : Result<void>{};
 }
 
@@ -160,7 +164,7 @@ Result<void> apply_own_addresses(const Node &annotation, const Permission &permi
                                   : Result<void>{};
 }
 
-Result<std::vector<std::string>> pools_in(const Node &annotation, const Permission &permission) {
+Result<std::vector<std::string>> names_in(const Node &annotation, const Permission &permission) {
     auto names = TRY(list_in(annotation));
     for (const std::string &name : names)
         if (!permission.names.empty() && std::ranges::find(permission.names, name) == permission.names.end())
@@ -169,7 +173,7 @@ Result<std::vector<std::string>> pools_in(const Node &annotation, const Permissi
 }
 
 template <auto Calicos> Result<void> apply_pools(const Node &annotation, const Permission &permission, Config &into) {
-    for (std::string &name : TRY(pools_in(annotation, permission))) {
+    for (std::string &name : TRY(names_in(annotation, permission))) {
         if (into.pools.contains(name)) {
             into.pods_pools.push_back(std::move(name));
             continue;
@@ -240,6 +244,14 @@ Result<void> apply_limit_group(const Node &annotation, const Permission &permiss
     return {};
 }
 
+// Beside those that the configuration puts it in.
+Result<void> apply_groups(const Node &annotation, const Permission &permission, Config &into) {
+    for (std::string &name : TRY(names_in(annotation, permission)))
+        if (std::ranges::find(into.groups, name) == into.groups.end())
+            into.groups.push_back(std::move(name));
+    return {};
+}
+
 struct Annotation {
     std::string_view name;
     PodSetting setting;
@@ -273,6 +285,7 @@ constexpr auto kKnown = std::to_array<Annotation>({
     {"podlane/fastPath", PodSetting::fast_path, apply_fast_path},
     {"podlane/sysctls", PodSetting::sysctls, apply_sysctls},
     {"podlane/limitGroup", PodSetting::limit_group, apply_limit_group},
+    {"podlane/groups", PodSetting::groups, apply_groups},
 });
 
 // Of Calico's that set something, and that Podlane has nothing for.

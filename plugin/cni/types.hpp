@@ -51,9 +51,10 @@ enum class PodSetting {
     mtu,
     fast_path,
     sysctls,
-    limit_group
+    limit_group,
+    groups
 };
-inline constexpr std::size_t kPodSettings = 10;
+inline constexpr std::size_t kPodSettings = 11;
 
 // Whether a pod may set it, and within which bounds.
 struct Permission {

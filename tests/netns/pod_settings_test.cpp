@@ -194,6 +194,7 @@ TEST_F(PodSettingsTest, AWrongValueIsNamed) {
                       {"mac", true},
                       {"mtu", true},
                       {"fastPath", true},
+                      {"groups", {{"names", {"tenant-a", "tenant-c"}}}},
                       {"sysctls", {{"names", {"net.core.somaxconn"}}}}};
     const std::string before = node_.state();
     for (const auto &[name, value] : std::vector<std::pair<std::string, std::string>>{
@@ -213,11 +214,42 @@ TEST_F(PodSettingsTest, AWrongValueIsNamed) {
              {"podlane/mtu", "1400, \"x\": 1"},
              {"podlane/mtu", "many"},
              {"podlane/fastPath", "fast"},
+             {"podlane/groups", "tenant-b"},
+             {"podlane/groups", "tenant-a, namespace:shop"},
+             {"podlane/groups", ""},
              {"podlane/sysctls", "net.core.somaxconn"},
              {"podlane/sysctls", "net.ipv4.ip_forward=1"},
              {"podlane/sysctls", "../../kernel/core_pattern=x"}})
         EXPECT_THAT(add(*node_.container(), keys_of(all, of(name, value))), fails_with(7, {name})) << value;
     EXPECT_EQ(node_.state(), before);
+}
+
+// Beside the groups of the configuration, and with what they mean for isolation.
+TEST_F(PodSettingsTest, GroupsAreThoseThatThePodMayJoin) {
+    const auto in = [](const std::string &groups) {
+        return keys_of({{"groups", {{"names", {"tenant-a", "tenant-c"}}}}}, of("podlane/groups", groups),
+                       {{"groups", {"namespace"}}, {"isolation", "group"}});
+    };
+    const Pod a = make(in(R"(["tenant-a", "tenant-a"])"), named("shop", "a"));
+    const Pod b = make(in("tenant-a,tenant-c"), named("bank", "b"));
+    const Pod c = make(in("tenant-c"), named("zoo", "c"));
+    EXPECT_EQ(ctl_json("endpoint show shop/a").at(0)["groups"], Json({"namespace:shop", "tenant-a"}));
+    EXPECT_EQ(ctl_json("endpoint show bank/b").at(0)["groups"], Json({"namespace:bank", "tenant-a", "tenant-c"}));
+    const EchoServer server(a.ns(), true, 7);
+    EXPECT_EQ(ask(b.ns(), Transport::tcp, {a.addr(true), 7}), 0);
+    EXPECT_EQ(connect_to(open_socket(c.ns(), Transport::tcp, true), {a.addr(true), 7}, quiet()), ETIMEDOUT);
+    EXPECT_THAT(check(a, in("tenant-a"), named("shop", "a")), succeeds());
+
+    // Not granted: the pod is in its namespace's group only.
+    Json ignored = in("tenant-a");
+    ignored["podMay"] = Json::array();
+    ignored["podMayNot"] = "ignore";
+    const Pod d = make(ignored, named("bank", "d"));
+    EXPECT_EQ(ctl_json("endpoint show bank/d").at(0)["groups"], Json({"namespace:bank"}));
+    EXPECT_THAT(add(*node_.container(), keys_of({"groups"}, Json::object())), fails_with(7, {"names"}))
+        << "without bounds a pod could join any group";
+    EXPECT_THAT(add(*node_.container(), keys_of({{"groups", {{"names", {"a\nb"}}}}}, Json::object())),
+                fails_with(7, {"podMay.groups.names"}));
 }
 
 TEST_F(PodSettingsTest, TheNamespaceDoesNotForwardUnlessItMay) {

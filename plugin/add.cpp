@@ -2,6 +2,7 @@
 #include "maps/clock.hpp"
 #include "loader/object.hpp"
 #include "plugin/adopt.hpp"
+#include "plugin/cni/masked.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/foreign_qdisc.hpp"
@@ -316,17 +317,19 @@ Result<void> record_on_disk(const cni::Request &request, Rollback &rollback) {
     return records.write(TRY(record_of(request)));
 }
 
-void log_identity(const cni::PodIdentity &pod) {
-    if (!is_logged(cni::Log::Level::info) || (pod.labels.empty() && pod.annotations.empty()))
+void log_identity(const cni::PodIdentity &pod, const std::vector<std::string> &groups) {
+    if (!is_logged(cni::Log::Level::info) || (pod.labels.empty() && pod.annotations.empty() && groups.empty()))
         return;
     std::string text;
     const auto put = [&](const char *what, const cni::Labels &all) {
         text += all.empty() ? "" : std::string(text.empty() ? "" : "; ") + what;
         for (const auto &[key, value] : all)
-            text += " " + key + "=" + value;
+            text += " " + key + "=" + (cni::sounds_secret(key) ? "(masked)" : value);
     };
     put("labels", pod.labels);
     put("annotations", pod.annotations);
+    for (std::size_t i = 0; i < groups.size(); ++i)
+        text += (i > 0 ? ", " : text.empty() ? "groups " : "; groups ") + groups[i];
     log(cni::Log::Level::info, text);
 }
 
@@ -354,7 +357,7 @@ Result<std::string> add(const cni::Request &asked) {
     if (!request.netns_override && pod == TRY(net::Namespace::current()))
         return Error{ErrorCode::invalid_environment, "CNI_NETNS " + request.netns + " is the plugin's own namespace",
                      "set CNI_NETNS_OVERRIDE=1 if that is meant"};
-    log_identity(request.pod);
+    log_identity(request.pod, request.config.groups);
     wait_for_other_adds(pod);
     TRY(prepare_node(request.config));
     const Tables tables = TRY(open_node(request.config));

@@ -84,13 +84,19 @@ TEST_F(IdentityTest, ForgesNoLineAndNoEscapeSequence) {
 TEST_F(IdentityTest, GroupsAreListed) {
     Json keys = keys_of({{"team", "blue"}});
     keys["groups"] = {"namespace", "name:tenant-a", "annotation:team"};
+    keys["log"] = {{"file", node_.dir() + "/log"}, {"level", "info"}};
     (void)make(keys, named("shop", "web-0"));
+    EXPECT_THAT(node_.run("cat " + node_.dir() + "/log"),
+                HasSubstr("groups namespace:shop, tenant-a, annotation:team=blue\n"));
     (void)make({{"groups", {"namespace"}}}, named("shop", "db-0"));
     EXPECT_EQ(ctl_json("endpoint show shop/web-0").at(0)["groups"],
               Json({"namespace:shop", "tenant-a", "annotation:team=blue"}));
     const Json groups = ctl_json("group list");
     EXPECT_EQ(find(groups, "group", "namespace:shop")["pods"], Json({"shop/db-0", "shop/web-0"}));
     EXPECT_EQ(find(groups, "group", "tenant-a")["endpoints"], 1);
+    EXPECT_THAT(ctl("metrics --pod shop/web-0").out,
+                testing::ContainsRegex(
+                    "podlane_endpoint_group\\{namespace=\"shop\",pod=\"web-0\",[^}]*,group=\"tenant-a\"\\} 1"));
     EXPECT_THAT(ctl("group list").out, HasSubstr("annotation:team=blue"));
 }
 

@@ -30,7 +30,7 @@ using output::MetricsFormat;
 // Everything is read before anything is printed.
 struct Reading {
     std::vector<EndpointEntry> endpoints;
-    std::vector<std::string> nodes;         // of the endpoints, in their order
+    std::vector<AttachmentRecord> records;  // of the endpoints, in their order
     std::vector<EndpointCounters> counters; // first those of the endpoints, in their order
     std::vector<std::pair<std::uint32_t, bandwidth>> limits;
     std::vector<UplinkReport> uplinks;
@@ -47,7 +47,7 @@ Result<Reading> read_all(const Selection &selection, const std::string &state_di
         all.endpoints = *std::move(endpoints);
     const AttachmentRecords records(state_directory, world.bpffs);
     for (const EndpointEntry &one : all.endpoints)
-        all.nodes.push_back(TRY(recorded(records, one)).node_name);
+        all.records.push_back(TRY(recorded(records, one)));
     all.counters = TRY(read_counters(all.endpoints, true, world));
     all.limits = TRY((read_map<std::uint32_t, bandwidth>(world.bpffs, PODLANE_MAP_BANDWIDTHS)));
     all.uplinks = TRY(read_uplinks(world));
@@ -87,7 +87,11 @@ void put_reasons(Exposition &out, const Labels &who, const counters &total, Pick
 void put_nodes(Exposition &out, const Reading &all) {
     out.gauge("podlane_endpoint_info", "1; the node of an endpoint, as its configuration names it.");
     for (std::size_t i = 0; i < all.endpoints.size(); ++i)
-        out.sample(with(labels_of(all.endpoints[i]), "node", all.nodes[i]), 1);
+        out.sample(with(labels_of(all.endpoints[i]), "node", all.records[i].node_name), 1);
+    out.gauge("podlane_endpoint_group", "1; a group that the endpoint's container is a member of.");
+    for (std::size_t i = 0; i < all.endpoints.size(); ++i)
+        for (const std::string &group : recorded_groups(all.records[i]))
+            out.sample(with(labels_of(all.endpoints[i]), "group", group), 1);
 }
 
 void put_endpoints(Exposition &out, const Reading &all) {

@@ -87,6 +87,8 @@ bool LabelSelector::matches(const AttachmentRecord &record) const {
     });
 }
 
+std::vector<std::string> recorded_groups(const AttachmentRecord &record) { return lines_in(record.groups); }
+
 Result<AttachmentRecord> recorded(const AttachmentRecords &records, const EndpointEntry &entry) {
     auto record = TRY(
         records.find(std::string(field_text(entry.first.container_id)), std::string(field_text(entry.first.ifname))));

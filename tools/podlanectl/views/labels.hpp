@@ -32,6 +32,8 @@ class LabelSelector {
 // One without labels if there is none on disk.
 Result<AttachmentRecord> recorded(const AttachmentRecords &records, const EndpointEntry &entry);
 
+std::vector<std::string> recorded_groups(const AttachmentRecord &record);
+
 // The columns of what is recorded, a row for each endpoint.
 Result<output::Table> recorded_table(const std::vector<EndpointEntry> &entries, const std::string &state_directory,
                                      const World &world);

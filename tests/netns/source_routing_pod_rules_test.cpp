@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Podlane behind a main plugin whose interface has no host-side veth, or is not routed by the node: rules in the
 // container do the source routing.
+#include "loader/object.hpp"
+#include "loader/pins.hpp"
 #include "tests/harness/outcome.hpp"
 #include "tests/netns/sources.hpp"
 
 #include <net/if.h>
+#include <sys/stat.h>
+
+#include <future>
 
 namespace podlane::test {
 namespace {
@@ -305,6 +310,45 @@ TEST_P(NoHostVeth, WhatNeedsProgramsIsRefused) {
         EXPECT_EQ(chain.del(*pod_, true).rc, 0);
         EXPECT_EQ(routing().find("20556"), std::string::npos);
     }
+}
+
+bool waits_for_lock(const std::string &root) {
+    struct stat facts {};
+    EXPECT_EQ(stat(root.c_str(), &facts), 0);
+    const std::string inode = ":" + std::to_string(facts.st_ino) + " ";
+    std::istringstream locks(read_file("/proc/locks"));
+    for (std::string line; std::getline(locks, line);)
+        if (line.find("-> FLOCK") != std::string::npos && line.find(inode) != std::string::npos)
+            return true;
+    return false;
+}
+
+// The ADD has opened the maps when the pins are replaced, and waits for the lock: what it writes would be lost.
+TEST_P(NoHostVeth, AnUpgradeBeforeTheLockIsNoticed) {
+    pod_ = node().container();
+    lab_.add(pod_, "eth0", 0);
+    const Attach wanted = net1();
+    Chain chain(node(), wanted.plugins, "1.0.0", "net1");
+    chain.variables = {{"CNI_IFNAME", "net1"}};
+    const std::string root = node().bpffs();
+    std::future<Reply> adding;
+    {
+        const net::Entered inside = require(net::enter(node().ns()));
+        const Lock lock = require(Lock::exclusive(root));
+        adding = std::async(std::launch::async, [&] { return chain.add(*pod_); });
+        EXPECT_TRUE(wait_until([&] { return waits_for_lock(root); }));
+        const std::string loading = require(make_loading_directory(root));
+        require(load_into(loading, {}, live_directory(root)));
+        require(publish(root, loading));
+    }
+    const Reply reply = adding.get();
+    EXPECT_EQ(reply.code(), 11) << reply;
+    EXPECT_NE(reply.message().find("upgraded just now"), std::string::npos) << reply;
+    EXPECT_EQ(chain.del(*pod_, true).rc, 0);
+    EXPECT_EQ(require(require(open_endpoints(root, Access::read_only)).entries()).size(), 1U);
+    EXPECT_EQ(routing().find("20556"), std::string::npos);
+    EXPECT_EQ(chain.add(*pod_).rc, 0) << "the runtime's next attempt";
+    EXPECT_EQ(chain.del(*pod_).rc, 0);
 }
 
 std::string plugin_name(const testing::TestParamInfo<std::string> &info) {

@@ -98,7 +98,7 @@ TEST_P(BesideStrictWindows, ForgedEndsChangeNoConnection) {
 }
 
 // conntrack has not seen the bytes on the fast path, and has to believe any sequence number: docs/SECURITY.md says what
-// that lets a neighbour do. Whoever mends it changes this test.
+// that lets a neighbour do. A repair of it changes this test.
 TEST_P(BesideLiberalWindows, ForgedEndsAreBelieved) {
     const EchoServer server(lab_.outside(), ipv4(), kPort);
     const Fd socket = test::connected(victim_.ns(), Transport::tcp, {peer(), kPort}, {{}, kOwnPort});

@@ -15,11 +15,22 @@ Result<std::vector<UnusedGroup>> unused_limit_groups(const Tables &tables, std::
     std::erase_if(groups, [&](const auto &entry) { return network && entry.second.network != *network; });
     if (groups.empty())
         return unused; // without a look at the states of all pods
-    std::set<std::uint32_t> used;
-    for (const auto &[key, state] : TRY(tables.limit_states.entries()))
-        used.insert(state.group);
+    std::set<std::uint32_t> numbers;
     for (const auto &[number, group] : groups)
-        if (!used.contains(number))
+        numbers.insert(number);
+    std::optional<Error> failed;
+    TRY(tables.limit_states.any_key([&](const limit_key &key) { // until each is seen in use
+        const auto state = tables.limit_states.find(key);
+        if (!state)
+            failed = state.error();
+        else if (*state)
+            numbers.erase((*state)->group);
+        return failed || numbers.empty();
+    }));
+    if (failed)
+        return *std::move(failed);
+    for (const auto &[number, group] : groups)
+        if (numbers.contains(number))
             unused.push_back({number, group.network});
     return unused;
 }

@@ -185,5 +185,34 @@ TEST_F(DelTest, SeveralInterfacesOfAContainerGoOneByOne) {
     expect_deleted(made);
 }
 
+// What a DEL reads of the others does not grow with them.
+TEST_F(DelTest, ReadsTheLimitsOfFewOthers) {
+    const Json keys = {{"ingressRate", 8000000},
+                       {"ingressBurst", 64000000},
+                       {"limitGroup", "tenant-a"},
+                       {"limitGroups", {{"tenant-a", {{"ingressRate", 80000000}}}}}};
+    std::vector<Pod> others;
+    const auto calls_of_del = [&] {
+        const Pod made = make(keys);
+        const std::string trace = node_.dir() + "/trace";
+        Variables variables = attachment(*made.container);
+        variables.insert({{"CNI_COMMAND", "DEL"}, {"CNI_PATH", node_.plugins()}});
+        const Output output =
+            run(node_.ns(), {"strace", "-qq", "-e", "trace=bpf", "-o", trace, node_.plugins() + "/podlane"},
+                node_.config(keys).dump(), variables);
+        EXPECT_EQ(output.rc, 0) << output.out;
+        const std::string text = read_file(trace);
+        return std::ranges::count(text, '\n');
+    };
+    const auto add_others = [&](int count) {
+        for (int i = 0; i < count; ++i)
+            others.push_back(make(keys));
+    };
+    add_others(2);
+    const auto few = calls_of_del();
+    add_others(20);
+    EXPECT_LE(calls_of_del(), few + 10);
+}
+
 } // namespace
 } // namespace podlane::test

@@ -76,9 +76,13 @@ Result<void> count_unknown(const bpf_object *object) {
 }
 
 Result<void> load(bpf_object *object, const char *program) {
+    const std::string doing = std::string("loading ") + program;
     if (bpf_object__load(object) != 0)
-        return load_error(std::string("loading ") + program, errno);
-    return {};
+        return load_error(doing, errno);
+    // libbpf takes a probe that fails for whatever reason for a kernel that knows no names, and remembers it as long as
+    // the process runs. Without its name nobody finds the program on a hook.
+    const int fd = bpf_program__fd(bpf_object__find_program_by_name(object, program));
+    return TRY(program_facts(fd)).name == program ? Result<void>{} : load_error(doing + " by its name", EAGAIN);
 }
 
 Result<void> load_sharing(bpf_object *object, const bpf_object *maps_of, const char *program,

@@ -109,6 +109,26 @@ TEST_P(FaultCtlTest, UpgradeKeepsOldOrNew) {
     expect_clean_after("DEL");
 }
 
+class FaultProbeTest : public FaultCtlTest {};
+
+// libbpf takes a probe that fails for a kernel without the feature, such as names of programs.
+TEST_P(FaultProbeTest, NoProgramIsLoadedWithoutItsName) {
+    must("ADD");
+    for (int number = 1; number <= 3; ++number) {
+        const Fault fault{{"bpf", number}, "error=EIO"};
+        SCOPED_TRACE("repair, " + fault.text());
+        fs::remove_all(node_.bpffs() + "/live");
+        (void)hit("repair", fault);
+        expect_done("repair");
+        expect_whole();
+        for (const char *name : {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_UPLINK})
+            EXPECT_EQ(require(program_facts(require(open_program(node_.bpffs(), name)).get())).name, name);
+    }
+    expect_clean_after("DEL");
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, FaultProbeTest, testing::Values("main"), fault_mode);
+
 std::vector<std::string> modes() {
     if (std::getenv("PODLANE_FAULTS") == nullptr)
         return {"main", "uplink"};

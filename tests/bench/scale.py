@@ -10,7 +10,14 @@ import report
 
 PODS = [int(number) for number in os.environ.get("PODLANE_PODS", "10 100 1000").split()]
 DEAD = 100
-VARIANTS = {"plain": {}, "ipMasq": {"ipMasq": True}}
+RATE = {"ingressRate": 8_000_000, "ingressBurst": 64_000_000}
+VARIANTS = {
+    "plain": {},
+    "ipMasq": {"ipMasq": True},
+    # Isolation by group, and a guarantee in a group of limits.
+    "grouped": {"groups": ["name:tenant-a"], "isolation": "group", **RATE, "limitGroup": "tenant-a",
+                "limitGroups": {"tenant-a": {"ingressRate": 8_000_000_000}}},
+}
 
 
 class Network:

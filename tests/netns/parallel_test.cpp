@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Any number of calls at once, the very first ones of a node too: all succeed, and nothing is left.
+//
+// PODLANE_PODS=1000 makes 250 pods at once and ten rounds of 1,000, rather than one of 20.
 #include "tests/netns/verbs.hpp"
 
 #include <sys/mount.h>
@@ -8,6 +10,11 @@ namespace podlane::test {
 namespace {
 
 constexpr std::size_t kAtOnce = 20;
+
+std::size_t pods() {
+    const char *wanted = std::getenv("PODLANE_PODS");
+    return wanted == nullptr ? kAtOnce : std::stoul(wanted);
+}
 
 class ParallelTest : public VerbsTest {
   protected:
@@ -30,6 +37,31 @@ class ParallelTest : public VerbsTest {
         for (const Reply &reply : replies_)
             ASSERT_EQ(reply.rc, 0) << verb << ": " << reply;
     }
+    // A runtime's ADD that is killed at some moment, and tried again.
+    [[nodiscard]] Reply add_after_kill(const Container &container, const Json &keys, std::size_t number) const {
+        Variables variables = attachment(container);
+        variables.insert({{"CNI_COMMAND", "ADD"}, {"CNI_PATH", node_.plugins()}});
+        const std::string seconds = "0.0" + std::to_string(number % 30 + 10);
+        const Output killed = run(node_.ns(), {"timeout", "-s", "KILL", seconds, node_.plugins() + "/podlane"},
+                                  node_.config(keys).dump(), variables);
+        if (killed.rc == 0)
+            return {0, killed.out, killed.err, {}};
+        Reply reply = add(container, keys);
+        if (reply.rc != 0 && reply.code() == 104) { // all was done when it was killed
+            EXPECT_THAT(del(container, keys), succeeds());
+            reply = add(container, keys);
+        }
+        return reply;
+    }
+    // As runtimes do: with and without the namespace, twice, and without saying where it is.
+    void remove_somehow(Container &container, const Json &keys, std::size_t number) const {
+        if (number % 4 == 1)
+            container.remove_namespace();
+        EXPECT_THAT(del(container, keys, number % 4 == 3 ? Variables{{"CNI_NETNS", ""}} : Variables{}), succeeds());
+        if (number % 4 == 2) {
+            EXPECT_THAT(del(container, keys), succeeds());
+        }
+    }
     [[nodiscard]] std::size_t endpoints() const { return size_of(&open_endpoints); }
 
     std::vector<std::shared_ptr<Container>> containers_;
@@ -37,12 +69,13 @@ class ParallelTest : public VerbsTest {
 };
 
 TEST_F(ParallelTest, FirstAddsAndLastDelsSucceed) {
-    make_containers(kAtOnce);
+    const std::size_t count = std::min<std::size_t>(pods(), 250);
+    make_containers(count);
     const std::string before = node_.state();
     all_at_once("ADD");
-    EXPECT_EQ(endpoints(), kAtOnce);
+    EXPECT_EQ(endpoints(), count);
     std::set<std::uint32_t> loaded;
-    for (std::size_t i = 0; i < kAtOnce; ++i) {
+    for (std::size_t i = 0; i < count; ++i) {
         const Pod made = look_at(containers_[i], replies_[i].json);
         EXPECT_EQ(check(made).rc, 0) << check(made);
         for (const Attached &one : programs(made.ifindex, Hook::ingress))
@@ -80,6 +113,34 @@ TEST_F(ParallelTest, MixedAddsAndDelsSucceed) {
         }
     });
     EXPECT_EQ(node_.state(), before);
+}
+
+// A tenth of the ADDs is killed.
+TEST_F(ParallelTest, RoundsOfPodsLeaveNothing) {
+    constexpr std::size_t kWorkers = 16;
+    const Json keys = {{"ipMasq", true},
+                       {"ipam", {{"ranges", {{{{"subnet", "198.19.0.0/16"}}}, {{{"subnet", "2001:db8:19::/64"}}}}}}}};
+    const Pod lives = make(keys); // and its network
+    const auto everything = [&] { return node_.state() + node_.run("nft list ruleset"); };
+    const std::string before = everything();
+    for (int round = 0; round < (pods() == kAtOnce ? 1 : 10) && !HasFailure(); ++round) {
+        make_containers(pods());
+        const auto each = [&](const std::function<void(std::size_t)> &work) {
+            at_once(kWorkers, [&](std::size_t worker) {
+                for (std::size_t i = worker; i < containers_.size(); i += kWorkers)
+                    work(i);
+            });
+        };
+        each([&](std::size_t i) {
+            EXPECT_THAT(i % 10 == 0 ? add_after_kill(*containers_[i], keys, i / 10) : add(*containers_[i], keys),
+                        succeeds());
+        });
+        EXPECT_EQ(endpoints(), pods() + 1);
+        each([&](std::size_t i) { remove_somehow(*containers_[i], keys, i); });
+        containers_.clear();
+        (void)wait_until([&] { return everything() == before; }); // interfaces of a lost namespace
+        EXPECT_EQ(everything(), before);
+    }
 }
 
 // Two networks come and go: the entry of one is not lost to the other's last DEL.

@@ -37,7 +37,7 @@ TEST_F(LostTest, AFileIsReplacedByManyAtOnce) {
         const std::array<std::jthread, 4> calls{std::jthread(replace), std::jthread(replace), std::jthread(replace),
                                                 std::jthread(replace)};
     }
-    EXPECT_EQ(require(podlane::read_file(directory + "/same")), std::optional<std::string>("text"));
+    EXPECT_EQ(require(read_state_file(directory + "/same")), std::optional<std::string>("text"));
 }
 
 // An edited conflist, or a runtime's whim, must not keep a pod from going away.

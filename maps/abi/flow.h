@@ -22,8 +22,8 @@ enum flow_flags {
 };
 
 /*
- * Above the flags of a confirmed flow: watch.isolation_changes when it was allowed. An entry is written anew at each
- * query of conntrack, so that 24 bits do not come round.
+ * Above the flags of a confirmed flow: watch.isolation_changes when it was allowed. Each query of conntrack
+ * writes the entry again, so that 24 bits do not come round.
  */
 #define FLOW_CHANGES_SHIFT 8
 

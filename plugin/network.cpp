@@ -69,6 +69,7 @@ std::vector<cluster_cidr_key> keys_of(const NetworkPlan &plan) {
 
 std::vector<Prefix> prefixes_of(const std::vector<cluster_cidr_key> &keys) {
     std::vector<Prefix> prefixes;
+    prefixes.reserve(keys.size());
     for (const cluster_cidr_key &key : keys)
         prefixes.push_back(prefix_of(key));
     return prefixes;

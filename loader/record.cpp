@@ -209,10 +209,12 @@ Result<std::optional<AttachmentRecord>> AttachmentRecords::find(const std::strin
 Result<std::vector<AttachmentRecord>> AttachmentRecords::list() const {
     std::vector<AttachmentRecord> all;
     for (const std::string &name : TRY(names_in(directory_))) {
+        if (name.find(':') == std::string::npos)
+            continue; // foreign, and may be a directory
         const auto text = TRY(read_state_file(directory_ + "/" + name));
         if (auto record = text ? parse(*text) : std::nullopt)
             all.push_back(*std::move(record));
-        else if (text && name.find(':') != std::string::npos)
+        else if (text)
             TRY(remove_file(directory_ + "/" + name));
     }
     return all;

@@ -204,6 +204,14 @@ TEST_F(LostTest, GcAfterARebootReleasesLeases) {
     EXPECT_TRUE(node_.records().empty());
 }
 
+// An administrator's backup, or the IPAM plugin's own directory.
+TEST_F(LostTest, ForeignDirectoriesBesideTheRecords) {
+    fs::create_directories(std::string(kStateDirectory) + "/ipam/pods");
+    const Pod made = make();
+    EXPECT_THAT(del(*made.container), succeeds());
+    fs::remove_all(std::string(kStateDirectory) + "/ipam");
+}
+
 // What a power cut tore is no record, and a killed write left nothing that is read.
 TEST_F(LostTest, TornRecordsAreIgnored) {
     const Pod made = make();

@@ -115,7 +115,7 @@ TEST_F(ParallelTest, MixedAddsAndDelsSucceed) {
     EXPECT_EQ(node_.state(), before);
 }
 
-// A tenth of the ADDs is killed.
+// In long runs a tenth of the ADDs is killed, which not every IPAM plugin survives without losing a lease.
 TEST_F(ParallelTest, RoundsOfPodsLeaveNothing) {
     constexpr std::size_t kWorkers = 16;
     const Json keys = {{"ipMasq", true},
@@ -132,7 +132,8 @@ TEST_F(ParallelTest, RoundsOfPodsLeaveNothing) {
             });
         };
         each([&](std::size_t i) {
-            EXPECT_THAT(i % 10 == 0 ? add_after_kill(*containers_[i], keys, i / 10) : add(*containers_[i], keys),
+            const bool is_killed = pods() != kAtOnce && i % 10 == 0;
+            EXPECT_THAT(is_killed ? add_after_kill(*containers_[i], keys, i / 10) : add(*containers_[i], keys),
                         succeeds());
         });
         EXPECT_EQ(endpoints(), pods() + 1);

@@ -30,27 +30,27 @@ static __always_inline struct source_route *find_peer_interface(struct packet *p
  * Redirects to the ingress of the other host-side veth, so that the programs, reverse path filter, rules by incoming
  * interface and counters of that network apply. A packet larger than that interface's MTU would be dropped there.
  */
-static __always_inline int hand_over(struct packet *p, struct source_route *sibling)
+static __always_inline int hand_over(struct packet *p, struct source_route *peer)
 {
 	struct ethhdr *ethernet;
 
-	if (!p->skb->gso_size && p->skb->len - sizeof(*ethernet) > sibling->mtu)
+	if (!p->skb->gso_size && p->skb->len - sizeof(*ethernet) > peer->mtu)
 		return REASON_HOST_MTU;
 	ethernet = writable(p, sizeof(*ethernet));
 	if (!ethernet)
 		return REASON_DROP_MALFORMED;
 	if (tracing)
-		trace(STEP(TRACE_LOOKUP, STEP_MAP_SOURCE_ROUTES, 0, sizeof(*sibling)), true, 0, sibling);
-	__builtin_memcpy(ethernet->h_dest, sibling->host_mac, 6);
-	__builtin_memcpy(ethernet->h_source, sibling->pod_mac, 6);
+		trace(STEP(TRACE_LOOKUP, STEP_MAP_SOURCE_ROUTES, 0, sizeof(*peer)), true, 0, peer);
+	__builtin_memcpy(ethernet->h_dest, peer->host_mac, 6);
+	__builtin_memcpy(ethernet->h_source, peer->pod_mac, 6);
 	p->skb->mark |= fast_mark;
-	p->verdict = bpf_redirect(sibling->ifindex, BPF_F_INGRESS);
+	p->verdict = bpf_redirect(peer->ifindex, BPF_F_INGRESS);
 	return REASON_SENT_SIBLING;
 }
 
 static __always_inline int hand_over_to_peer(struct packet *p)
 {
-	struct source_route *sibling = find_peer_interface(p, &p->ip.source);
+	struct source_route *peer = find_peer_interface(p, &p->ip.source);
 
-	return sibling ? hand_over(p, sibling) : 0;
+	return peer ? hand_over(p, peer) : 0;
 }

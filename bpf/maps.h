@@ -142,7 +142,7 @@ struct {
 	__type(value, __u32);
 } cluster_cidr_v1 SEC(".maps");
 
-/* Addresses of containers with several interfaces, and ways out of networks of their own. Written by ADD and DEL, read
+/* Addresses of containers with several interfaces, and egress routes of networks. Written by ADD and DEL, read
  * for packets from another interface's address and for those of networks with an uplink of their own. 72 B an entry. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

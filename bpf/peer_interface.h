@@ -21,14 +21,14 @@ static __always_inline int send_from_asked_address(struct packet *p)
 
 	for (__u32 i = 1; i <= SOURCE_SLOTS && !asked; i++) {
 		struct source_slot_key key = {p->skb->ifindex, p->protocol == ETH_P_IP, i};
-		struct source_route *sibling = bpf_map_lookup_elem(&source_slots_v1, &key);
+		struct source_route *peer = bpf_map_lookup_elem(&source_slots_v1, &key);
 
-		if (!sibling)
+		if (!peer)
 			return 0;
-		flow.ifindex = sibling->ifindex;
-		flow.local = sibling->source;
+		flow.ifindex = peer->ifindex;
+		flow.local = peer->source;
 		if (bpf_map_lookup_elem(&paths_v1, &flow))
-			asked = sibling;
+			asked = peer;
 	}
 	if (!asked)
 		return 0;

@@ -218,10 +218,10 @@ Result<NodeFacts> facts_of(const cni::Request &request, const std::optional<Egre
 }
 
 // The network's gateway, if the IPAM plugin names none: the container can have routes by it.
-Result<void> complete_gateways(const std::optional<EgressRoute> &way, net::Netlink &host, cni::Attachment &lease) {
+Result<void> complete_gateways(const std::optional<EgressRoute> &egress, net::Netlink &host, cni::Attachment &lease) {
     for (cni::Address &one : lease.addresses)
-        if (way && !one.gateway)
-            one.gateway = TRY(gateway_for(*way, one, host));
+        if (egress && !one.gateway)
+            one.gateway = TRY(gateway_for(*egress, one, host));
     return {};
 }
 
@@ -241,22 +241,22 @@ Result<void> complete_plan(const cni::Request &request, const net::Namespace &po
 // The container's interface of our own making. What it does is undone by `rollback` when it fails.
 Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
                                            Sockets &sockets, const Tables &tables,
-                                           const std::optional<EgressRoute> &way, Rollback &rollback) {
+                                           const std::optional<EgressRoute> &egress, Rollback &rollback) {
     cni::Attachment lease;
     TRY(refuse_own_address(request.config, sockets.host));
     TRY(create_lease(request, mode, rollback, lease));
     TRY(keep_families(request.config.ip_families, lease));
-    TRY(complete_gateways(way, sockets.host, lease));
-    Plan plan = TRY(make_plan(request, lease, TRY(facts_of(request, way, sockets))));
+    TRY(complete_gateways(egress, sockets.host, lease));
+    Plan plan = TRY(make_plan(request, lease, TRY(facts_of(request, egress, sockets))));
     TRY(enter_network(request, plan.network, tables, sockets.host, rollback));
     TRY(write_node_settings(request.config, sockets.host, plan.node_settings));
-    const ConflictProbe question = TRY(ConflictProbe::ask(way, plan.addresses));
+    const ConflictProbe question = TRY(ConflictProbe::ask(egress, plan.addresses));
     Pair pair = TRY(create_pair(sockets, pod, plan, request, rollback));
-    const ContainerLinks others = TRY(find_container_links(request, tables, sockets.pod, pod.inode(), way));
+    const ContainerLinks others = TRY(find_container_links(request, tables, sockets.pod, pod.inode(), egress));
     TRY(complete_plan(request, pod, pair.veth, others, plan, rollback));
     const endpoint record = TRY(make_endpoint(request, plan));
-    const SourceEntries sources =
-        TRY(wanted_source_routes(record, addresses_of(lease, request.ifname), others.peers, way, tables, sockets.host));
+    const SourceEntries sources = TRY(
+        wanted_source_routes(record, addresses_of(lease, request.ifname), others.peers, egress, tables, sockets.host));
     TRY(log_plan(request, plan, record, sources));
     TRY(update_record(request, record, mode == ENDPOINT_MAIN ? &lease : nullptr, plan.uplink));
     TRY(put_record({request, record, &request.config, plan.uplink, &tables}, sockets.host, rollback));
@@ -271,8 +271,8 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     TRY(question.must_be_free());
     TRY(put_addresses(tables, record, rollback));
     TRY(put_source_routes(sources, others.peers, tables, rollback));
-    TRY(record_numbering(way, request.config.bpffs, sockets.host));
-    TRY(announce_addresses(way, plan.addresses, sockets.host));
+    TRY(record_numbering(egress, request.config.bpffs, sockets.host));
+    TRY(announce_addresses(egress, plan.addresses, sockets.host));
     return plan.result;
 }
 
@@ -335,8 +335,8 @@ void log_identity(const cni::PodIdentity &pod, const std::vector<std::string> &g
 
 Result<cni::Attachment> make(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
                              Sockets &sockets, const Tables &tables, Rollback &rollback) {
-    const std::optional<EgressRoute> way = TRY(find_egress_route(request.config, sockets.host));
-    return make_interface_for(request, mode, pod, sockets, tables, way, rollback);
+    const std::optional<EgressRoute> egress = TRY(find_egress_route(request.config, sockets.host));
+    return make_interface_for(request, mode, pod, sockets, tables, egress, rollback);
 }
 
 Result<cni::Attachment> adopt(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
@@ -344,8 +344,8 @@ Result<cni::Attachment> adopt(const cni::Request &request, const net::Namespace 
     const Adopted pair = TRY(find_pair(sockets, request.ifname));
     if (!pair.host)
         return adopt_without_host_veth(request, pod, sockets, tables, pair.pod, rollback);
-    const std::optional<EgressRoute> way = TRY(find_egress_route(request.config, sockets.host));
-    return adopt_interface(request, pod, sockets, tables, pair, way, rollback);
+    const std::optional<EgressRoute> egress = TRY(find_egress_route(request.config, sockets.host));
+    return adopt_interface(request, pod, sockets, tables, pair, egress, rollback);
 }
 
 } // namespace

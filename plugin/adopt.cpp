@@ -81,8 +81,8 @@ Result<AdoptedPair> describe(const cni::Request &request, Sockets &sockets, cons
 }
 
 Result<Plan> plan_beside(const cni::Request &request, const net::Namespace &pod, Sockets &sockets, const Adopted &pair,
-                         const std::optional<EgressRoute> &way, const ContainerLinks &others) {
-    NodeFacts facts = TRY(network_facts(request.config, way));
+                         const std::optional<EgressRoute> &egress, const ContainerLinks &others) {
+    NodeFacts facts = TRY(network_facts(request.config, egress));
     facts.flags = others.flags;
     Plan plan = TRY(make_plan_beside(request, TRY(describe(request, sockets, pair)), facts));
     plan.hook_kind = TRY(choose_hook_kind(request.config, pair.host->ifindex));
@@ -126,15 +126,15 @@ Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, Hoo
 
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
                                         const Tables &tables, const Adopted &pair,
-                                        const std::optional<EgressRoute> &way, Rollback &rollback) {
-    const ContainerLinks others = TRY(find_container_links(request, tables, sockets.pod, pod.inode(), way));
-    Plan plan = TRY(plan_beside(request, pod, sockets, pair, way, others));
+                                        const std::optional<EgressRoute> &egress, Rollback &rollback) {
+    const ContainerLinks others = TRY(find_container_links(request, tables, sockets.pod, pod.inode(), egress));
+    Plan plan = TRY(plan_beside(request, pod, sockets, pair, egress, others));
     TRY(enter_network(request, plan.network, tables, sockets.host, rollback));
-    const ConflictProbe question = TRY(ConflictProbe::ask(way, plan.addresses));
+    const ConflictProbe question = TRY(ConflictProbe::ask(egress, plan.addresses));
     TRY(start_limiter(request.config, plan, rollback));
     const endpoint record = TRY(make_endpoint(request, plan));
     const auto own = addresses_of(*request.config.prev_result, request.ifname);
-    const SourceEntries sources = TRY(wanted_source_routes(record, own, others.peers, way, tables, sockets.host));
+    const SourceEntries sources = TRY(wanted_source_routes(record, own, others.peers, egress, tables, sockets.host));
     TRY(log_plan(request, plan, record, sources));
     TRY(update_record(request, record, nullptr, plan.uplink));
     TRY(put_record({request, record, &request.config, plan.uplink, &tables}, sockets.host, rollback));
@@ -147,8 +147,8 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
     TRY(question.must_be_free());
     TRY(put_addresses(tables, record, rollback));
     TRY(put_source_routes(sources, others.peers, tables, rollback));
-    TRY(record_numbering(way, request.config.bpffs, sockets.host));
-    TRY(announce_addresses(way, plan.addresses, sockets.host));
+    TRY(record_numbering(egress, request.config.bpffs, sockets.host));
+    TRY(announce_addresses(egress, plan.addresses, sockets.host));
     return plan.result;
 }
 

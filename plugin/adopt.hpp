@@ -35,7 +35,7 @@ Result<Adopted> find_pair(Sockets &sockets, const std::string &ifname);
 // For a pair with a host-side veth. The result is prevResult, unchanged: addressing is the other plugin's.
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
                                         const Tables &tables, const Adopted &pair,
-                                        const std::optional<EgressRoute> &way, Rollback &rollback);
+                                        const std::optional<EgressRoute> &egress, Rollback &rollback);
 
 // Puts the pinned programs on both hooks of a host-side veth.
 Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, HookKind kind);

@@ -14,13 +14,13 @@ constexpr std::chrono::milliseconds kPatience{20};
 
 } // namespace
 
-Result<ConflictProbe> ConflictProbe::ask(const std::optional<EgressRoute> &way, std::span<const ip_addr> addresses) {
+Result<ConflictProbe> ConflictProbe::ask(const std::optional<EgressRoute> &egress, std::span<const ip_addr> addresses) {
     ConflictProbe question;
-    if (!way)
+    if (!egress)
         return question;
-    question.uplink_ = way->uplink.name;
+    question.uplink_ = egress->uplink.name;
     question.deadline_ = std::chrono::steady_clock::now() + kPatience;
-    question.probe_.emplace(TRY(net::Probe::send(way->uplink.ifindex, way->uplink.mac, addresses)));
+    question.probe_.emplace(TRY(net::Probe::send(egress->uplink.ifindex, egress->uplink.mac, addresses)));
     return question;
 }
 
@@ -34,29 +34,29 @@ Result<void> ConflictProbe::must_be_free() const {
 }
 
 // The kernel joins the multicast group of what it is a proxy for; the answers are the program's.
-Result<void> announce_addresses(const std::optional<EgressRoute> &way, std::span<const ip_addr> addresses,
+Result<void> announce_addresses(const std::optional<EgressRoute> &egress, std::span<const ip_addr> addresses,
                                 net::Netlink &host) {
-    if (!way)
+    if (!egress)
         return {};
     for (const ip_addr &addr : addresses) {
         if (!is_ipv4(addr))
-            TRY(net::put_proxy(host, way->uplink.ifindex, addr));
+            TRY(net::put_proxy(host, egress->uplink.ifindex, addr));
     }
-    return net::announce(way->uplink.ifindex, way->uplink.mac, addresses);
+    return net::announce(egress->uplink.ifindex, egress->uplink.mac, addresses);
 }
 
-Result<void> record_numbering(const std::optional<EgressRoute> &way, const std::string &root, net::Netlink &host) {
-    if (!way)
+Result<void> record_numbering(const std::optional<EgressRoute> &egress, const std::string &root, net::Netlink &host) {
+    if (!egress)
         return {};
-    const auto addresses = TRY(net::list_addresses(host, way->uplink.ifindex));
+    const auto addresses = TRY(net::list_addresses(host, egress->uplink.ifindex));
     const bool unnumbered =
         std::ranges::none_of(addresses, [](const net::Address &one) { return is_ipv4(one.prefix.addr); });
     const Uplinks uplinks = TRY(open_uplinks(root, Access::read_write));
-    auto entry = TRY(uplinks.find(way->uplink.ifindex));
+    auto entry = TRY(uplinks.find(egress->uplink.ifindex));
     if (!entry || ((entry->flags & UPLINK_UNNUMBERED) != 0) == unnumbered)
         return {};
     entry->flags ^= UPLINK_UNNUMBERED;
-    return uplinks.replace(way->uplink.ifindex, *entry);
+    return uplinks.replace(egress->uplink.ifindex, *entry);
 }
 
 Result<void> withdraw_address(std::uint32_t uplink, const ip_addr &addr, net::Netlink &host) {
@@ -65,14 +65,15 @@ Result<void> withdraw_address(std::uint32_t uplink, const ip_addr &addr, net::Ne
     return {};
 }
 
-Result<void> check_link(const std::optional<EgressRoute> &way, std::span<const ip_addr> addresses, net::Netlink &host) {
-    if (!way)
+Result<void> check_link(const std::optional<EgressRoute> &egress, std::span<const ip_addr> addresses,
+                        net::Netlink &host) {
+    if (!egress)
         return {};
     for (const ip_addr &addr : addresses)
-        if (!is_ipv4(addr) && !TRY(net::has_proxy(host, way->uplink.ifindex, addr)))
+        if (!is_ipv4(addr) && !TRY(net::has_proxy(host, egress->uplink.ifindex, addr)))
             return Error{ErrorCode::check_failed,
-                         "uplink " + way->uplink.name + " does not listen to questions for " + to_string(addr),
-                         "`ip -6 neigh add proxy " + to_string(addr) + " dev " + way->uplink.name + "` restores it"};
+                         "uplink " + egress->uplink.name + " does not listen to questions for " + to_string(addr),
+                         "`ip -6 neigh add proxy " + to_string(addr) + " dev " + egress->uplink.name + "` restores it"};
     return {};
 }
 

@@ -13,10 +13,10 @@
 
 namespace podlane {
 
-// Asks the link, while the rest of the ADD is done. Nothing is asked without a way.
+// Probes the link, while the rest of the ADD is done. Nothing is probed without an egress route.
 class ConflictProbe {
   public:
-    static Result<ConflictProbe> ask(const std::optional<EgressRoute> &way, std::span<const ip_addr> addresses);
+    static Result<ConflictProbe> ask(const std::optional<EgressRoute> &egress, std::span<const ip_addr> addresses);
     // ErrorCode::already_exists names who has an address. Waits for what is left of the time to answer.
     [[nodiscard]] Result<void> must_be_free() const;
 
@@ -27,13 +27,14 @@ class ConflictProbe {
 };
 
 // The uplink receives requests for the addresses (the program answers them), and its neighbours get announcements.
-Result<void> announce_addresses(const std::optional<EgressRoute> &way, std::span<const ip_addr> addresses,
+Result<void> announce_addresses(const std::optional<EgressRoute> &egress, std::span<const ip_addr> addresses,
                                 net::Netlink &host);
 // Records whether the uplink has an IPv4 address for the node to send ARP requests from.
-Result<void> record_numbering(const std::optional<EgressRoute> &way, const std::string &root, net::Netlink &host);
+Result<void> record_numbering(const std::optional<EgressRoute> &egress, const std::string &root, net::Netlink &host);
 // A missing uplink or entry is done already.
 Result<void> withdraw_address(std::uint32_t uplink, const ip_addr &addr, net::Netlink &host);
 // ErrorCode::check_failed where the uplink does not listen to questions.
-Result<void> check_link(const std::optional<EgressRoute> &way, std::span<const ip_addr> addresses, net::Netlink &host);
+Result<void> check_link(const std::optional<EgressRoute> &egress, std::span<const ip_addr> addresses,
+                        net::Netlink &host);
 
 } // namespace podlane

@@ -66,15 +66,15 @@ Result<std::optional<EgressRoute>> find_egress_route(const cni::Config &config, 
     return std::optional(EgressRoute{*link, config.gateways, config.table});
 }
 
-Result<std::optional<ip_addr>> gateway_for(const EgressRoute &way, const cni::Address &own, net::Netlink &host) {
+Result<std::optional<ip_addr>> gateway_for(const EgressRoute &egress, const cni::Address &own, net::Netlink &host) {
     const bool ipv4 = is_ipv4(own.prefix.addr);
     const auto of_family = [&](const ip_addr &addr) { return is_ipv4(addr) == ipv4; };
-    if (const auto found = std::ranges::find_if(way.gateways, of_family); found != way.gateways.end())
+    if (const auto found = std::ranges::find_if(egress.gateways, of_family); found != egress.gateways.end())
         return std::optional(*found);
-    if (own.gateway && of_family(*own.gateway) && !way.table)
+    if (own.gateway && of_family(*own.gateway) && !egress.table)
         return own.gateway;
     const net::RouteSpec everywhere{
-        .destination = {any_of(ipv4), 0}, .ifindex = way.uplink.ifindex, .table = way.table};
+        .destination = {any_of(ipv4), 0}, .ifindex = egress.uplink.ifindex, .table = egress.table};
     if (const auto route = TRY(net::find_route(host, everywhere));
         route && route->gateway && of_family(*route->gateway))
         return route->gateway;

@@ -27,6 +27,6 @@ struct EgressRoute {
 Result<std::optional<EgressRoute>> find_egress_route(const cni::Config &config, net::Netlink &host);
 
 // The next hop for what `own` sends beyond its subnet: as configured, from the lease, or of the uplink's default route.
-Result<std::optional<ip_addr>> gateway_for(const EgressRoute &way, const cni::Address &own, net::Netlink &host);
+Result<std::optional<ip_addr>> gateway_for(const EgressRoute &egress, const cni::Address &own, net::Netlink &host);
 
 } // namespace podlane

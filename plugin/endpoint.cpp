@@ -22,7 +22,7 @@ template <typename V> bool same(const V &a, const V &b) { return std::memcmp(&a,
 
 Error gone(std::string sentence) {
     return {ErrorCode::check_failed, std::move(sentence),
-            "podlanectl repair puts back what it can; otherwise delete the pod's sandbox, and the runtime creates a "
+            "podlanectl repair restores what it can; otherwise delete the pod's sandbox, and the runtime creates a "
             "new one"};
 }
 
@@ -121,7 +121,7 @@ Result<void> forget_at(const Tables &tables, const endpoint &record, std::uint32
     return {};
 }
 
-// Its own addresses and those of its siblings at its host-side veth, and its own at theirs.
+// Its own addresses and those of its peer interfaces at its host-side veth, and its own at theirs.
 Result<void> erase_source_routes(const Tables &tables, const endpoint &record) {
     std::vector<source_route> others;
     std::vector<source_route_key> own;

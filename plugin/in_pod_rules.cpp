@@ -46,13 +46,12 @@ Result<endpoint> make_record(const cni::Request &request, const net::Namespace &
 }
 
 // The others had programs only: what they send by the new interface would not meet one.
-Result<void> put_rules_for_siblings(const std::vector<PeerInterface> &siblings, const Tables &tables,
-                                    net::Netlink &pod) {
-    for (const PeerInterface &sibling : siblings) {
-        if ((sibling.second.flags & INTERFACE_POD_RULES) != 0)
+Result<void> put_rules_for_peers(const std::vector<PeerInterface> &peers, const Tables &tables, net::Netlink &pod) {
+    for (const PeerInterface &peer : peers) {
+        if ((peer.second.flags & INTERFACE_POD_RULES) != 0)
             continue;
-        TRY(put_pod_rules(pod, sibling.second, {}));
-        TRY(change_flag(tables, sibling.first, INTERFACE_POD_RULES, true));
+        TRY(put_pod_rules(pod, peer.second, {}));
+        TRY(change_flag(tables, peer.first, INTERFACE_POD_RULES, true));
     }
     return {};
 }
@@ -98,12 +97,12 @@ Result<void> put_rules_for_foreign(const cni::Request &request, const std::vecto
 Result<void> remove_rules_for_foreign(const cni::Request &request, const Tables &tables, const endpoint &record,
                                       net::Netlink &pod) {
     std::vector<net::Link> links;
-    const auto siblings = TRY(find_peer_interfaces(request, tables, pod, record.netns_inode, &links));
+    const auto peers = TRY(find_peer_interfaces(request, tables, pod, record.netns_inode, &links));
     std::vector<net::Link> foreign;
     for (const net::Link &link : links)
         if (!TRY(is_known(request, tables, link)))
             foreign.push_back(link);
-    if (!siblings.empty() || foreign.size() != links.size())
+    if (!peers.empty() || foreign.size() != links.size())
         return {};
     for (const net::Link &link : foreign)
         TRY(remove_pod_rules(pod, TRY(as_record(link, pod))));
@@ -113,14 +112,14 @@ Result<void> remove_rules_for_foreign(const cni::Request &request, const Tables 
 Result<void> release_siblings(const cni::Request &request, const Tables &tables, const endpoint &record,
                               net::Netlink &pod) {
     std::vector<net::Link> foreign_links;
-    const auto siblings = TRY(find_peer_interfaces(request, tables, pod, record.netns_inode, &foreign_links));
+    const auto peers = TRY(find_peer_interfaces(request, tables, pod, record.netns_inode, &foreign_links));
     if (!foreign_links.empty())
         return {};
-    for (const PeerInterface &sibling : siblings) {
-        if ((sibling.second.flags & (INTERFACE_POD_RULES | INTERFACE_BRIDGED)) != INTERFACE_POD_RULES)
+    for (const PeerInterface &peer : peers) {
+        if ((peer.second.flags & (INTERFACE_POD_RULES | INTERFACE_BRIDGED)) != INTERFACE_POD_RULES)
             continue;
-        TRY(remove_pod_rules(pod, sibling.second));
-        TRY(change_flag(tables, sibling.first, INTERFACE_POD_RULES, false));
+        TRY(remove_pod_rules(pod, peer.second));
+        TRY(change_flag(tables, peer.first, INTERFACE_POD_RULES, false));
     }
     return {};
 }
@@ -153,8 +152,8 @@ Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, con
             "rules in the container");
     TRY(put_pod_rules(sockets.pod, record, addresses_with_gateways(request, record)));
     std::vector<net::Link> foreign_links;
-    TRY(put_rules_for_siblings(TRY(find_peer_interfaces(request, tables, sockets.pod, pod.inode(), &foreign_links)),
-                               tables, sockets.pod));
+    TRY(put_rules_for_peers(TRY(find_peer_interfaces(request, tables, sockets.pod, pod.inode(), &foreign_links)),
+                            tables, sockets.pod));
     TRY(put_rules_for_foreign(request, foreign_links, tables, sockets.pod));
     return *request.config.prev_result;
 }

@@ -18,7 +18,7 @@ Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, con
 
 // For an endpoint with a host-side veth: rules as well where its flags say so, because the container has interfaces
 // without programs, or because the host does not route for it. Those that other plugins made alone get them too if they
-// have a default route: it can be moved. Says in the log which way is taken.
+// have a default route: it can be moved. Says in the log which mode is taken.
 Result<void> put_rules_beside(const cni::Request &request, const Tables &tables, const ContainerLinks &others,
                               const endpoint &record, net::Netlink &pod);
 

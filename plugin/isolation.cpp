@@ -58,7 +58,7 @@ bool same(isolation a, const isolation &b) {
 
 Error gone(const char *map) {
     return {ErrorCode::check_failed, std::string("the endpoint's groups in ") + map + " are gone or wrong",
-            "podlanectl repair puts them back"};
+            "podlanectl repair restores them"};
 }
 
 } // namespace

@@ -182,7 +182,7 @@ Result<std::vector<Prefix>> no_masquerade_before(const cni::Request &request, co
 
 // The rules that masquerade as they were. Of a tool that the ADD was the first to use: sets without addresses match
 // nobody, but a chain is jumped to from a subnet.
-Result<void> put_back_rules(const cni::Request &request, const NetworkPlan &plan, const NetworkBefore &before) {
+Result<void> restore_rules(const cni::Request &request, const NetworkPlan &plan, const NetworkBefore &before) {
     const std::string name(field_text(before.entry.name));
     if ((plan.entry.masquerade & ~before.entry.masquerade & ENDPOINT_MASQUERADE_IPTABLES) != 0)
         TRY(drop_masquerade(ENDPOINT_MASQUERADE_IPTABLES, name));
@@ -195,7 +195,7 @@ Result<void> put_back_rules(const cni::Request &request, const NetworkPlan &plan
 
 // The network's living pods were made with what was there before; if an ADD has succeeded since, its configuration
 // counts.
-Result<void> put_back(const cni::Request &request, const NetworkPlan &plan, const NetworkBefore &before) {
+Result<void> restore_network(const cni::Request &request, const NetworkPlan &plan, const NetworkBefore &before) {
     const std::string &root = request.config.bpffs;
     const Lock lock = TRY(Lock::exclusive(root));
     const Tables tables = TRY(Tables::open(root)); // an upgrade may have come first
@@ -215,7 +215,7 @@ Result<void> put_back(const cni::Request &request, const NetworkPlan &plan, cons
                             entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact, true));
     errors.add(put_cidrs(tables, plan.id, before.cidrs));
     errors.add(tables.networks.update(plan.id, entry));
-    errors.add(put_back_rules(request, plan, before));
+    errors.add(restore_rules(request, plan, before));
     return std::move(errors).result();
 }
 
@@ -304,7 +304,7 @@ Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan,
     rollback.add("preparing the network", [&tables, &request, root, plan, before]() -> Result<void> {
         Errors errors;
         if (*before)
-            errors.add(put_back(request, plan, **before));
+            errors.add(restore_network(request, plan, **before));
         else
             errors.add(put_back_no_masquerade(request, plan));
         errors.add(drop_network_if_unused(request, tables, plan.id));

@@ -22,21 +22,22 @@ source_route make_source_route(const endpoint &record) {
 }
 
 // By the uplink to neighbours of the lease's subnet, and past them to the gateway.
-Result<void> add_way(source_route &route, const EgressRoute &way, const cni::Address &own, net::Netlink &host) {
+Result<void> add_egress_route(source_route &route, const EgressRoute &egress, const cni::Address &own,
+                              net::Netlink &host) {
     const bool alone = is_host_prefix(own.prefix);
-    route.uplink = way.uplink.ifindex;
-    route.gateway = TRY(gateway_for(way, own, host)).value_or(ip_addr{});
+    route.uplink = egress.uplink.ifindex;
+    route.gateway = TRY(gateway_for(egress, own, host)).value_or(ip_addr{});
     route.prefix_bits = alone ? 0 : mapped_length(own.prefix);
-    std::ranges::copy(way.uplink.mac, route.uplink_mac);
+    std::ranges::copy(egress.uplink.mac, route.uplink_mac);
     return {};
 }
 
-// As they are known already where its network has a way of its own.
-Result<void> add_routes_of(const endpoint &sibling, const Tables &tables, std::vector<source_route> &into) {
-    source_route route = make_source_route(sibling);
-    for (const ip_addr &addr : addresses_in(sibling)) {
+// As they are known already if its network has an egress route.
+Result<void> add_routes_of(const endpoint &peer, const Tables &tables, std::vector<source_route> &into) {
+    source_route route = make_source_route(peer);
+    for (const ip_addr &addr : addresses_in(peer)) {
         route.source = addr;
-        into.push_back(TRY(tables.source_routes.find({sibling.ifindex, addr})).value_or(route));
+        into.push_back(TRY(tables.source_routes.find({peer.ifindex, addr})).value_or(route));
     }
     return {};
 }
@@ -71,20 +72,20 @@ Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &requ
                                                         net::Netlink &pod, std::uint64_t netns_inode,
                                                         std::vector<net::Link> *foreign_links) {
     const Step step(STEP_SIBLINGS);
-    std::vector<PeerInterface> siblings;
+    std::vector<PeerInterface> peers;
     if (!request.config.source_routing)
-        return siblings;
+        return peers;
     for (const net::Link &link : TRY(net::list_links(pod))) {
         if (link.name == request.ifname || link.name == "lo")
             continue;
         const endpoint_key key = TRY(make_endpoint_key(request.container_id, link.name));
         const auto record = TRY(tables.endpoints.find(key));
         if (record && takes_part(*record, netns_inode))
-            siblings.emplace_back(key, *record);
+            peers.emplace_back(key, *record);
         if ((!record || record->ifindex == 0) && link.up && foreign_links != nullptr)
             foreign_links->push_back(link);
     }
-    return siblings;
+    return peers;
 }
 
 Result<ContainerLinks> find_container_links(const cni::Request &request, const Tables &tables, net::Netlink &pod,
@@ -97,54 +98,54 @@ Result<ContainerLinks> find_container_links(const cni::Request &request, const T
     return others;
 }
 
-std::uint32_t source_flags(const cni::Config &config, const std::vector<PeerInterface> &siblings,
-                           const std::optional<EgressRoute> &way) {
-    return (siblings.empty() ? 0U : std::uint32_t{INTERFACE_SIBLINGS}) | (way ? std::uint32_t{INTERFACE_WAY} : 0U) |
+std::uint32_t source_flags(const cni::Config &config, const std::vector<PeerInterface> &peers,
+                           const std::optional<EgressRoute> &egress) {
+    return (peers.empty() ? 0U : std::uint32_t{INTERFACE_SIBLINGS}) | (egress ? std::uint32_t{INTERFACE_WAY} : 0U) |
            (config.source_routing ? 0U : std::uint32_t{INTERFACE_APART});
 }
 
 Result<SourceEntries> wanted_source_routes(const endpoint &record, const std::vector<cni::Address> &leased,
-                                           const std::vector<PeerInterface> &siblings,
-                                           const std::optional<EgressRoute> &way, const Tables &tables,
+                                           const std::vector<PeerInterface> &peers,
+                                           const std::optional<EgressRoute> &egress, const Tables &tables,
                                            net::Netlink &host) {
     const Step step(STEP_SIBLINGS);
     SourceEntries entries;
-    if (siblings.empty() && !way)
+    if (peers.empty() && !egress)
         return entries;
     std::vector<source_route> all;
     source_route route = make_source_route(record);
     for (const cni::Address &own : leased) {
         route.source = own.prefix.addr;
-        if (way) {
-            TRY(add_way(route, *way, own, host));
+        if (egress) {
+            TRY(add_egress_route(route, *egress, own, host));
             entries.routes.push_back({{record.ifindex, own.prefix.addr}, route});
         }
         all.push_back(route);
     }
-    if (siblings.empty())
+    if (peers.empty())
         return entries;
-    for (const auto &[key, sibling] : siblings)
-        TRY(add_routes_of(sibling, tables, all));
+    for (const auto &[key, peer] : peers)
+        TRY(add_routes_of(peer, tables, all));
     add_entries_at(record.ifindex, all, entries);
-    for (const auto &[key, sibling] : siblings)
-        add_entries_at(sibling.ifindex, all, entries);
+    for (const auto &[key, peer] : peers)
+        add_entries_at(peer.ifindex, all, entries);
     return entries;
 }
 
-Result<void> put_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &siblings,
+Result<void> put_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &peers,
                                const Tables &tables, Rollback &rollback) {
     const Step step(STEP_ENTRIES);
     for (const auto &[key, route] : entries.routes)
         TRY(put_over(rollback, "source route of " + to_string(route.source), tables.source_routes, key, route));
     for (const auto &[key, route] : entries.slots)
         TRY(put_over(rollback, "source slot of " + to_string(route.source), tables.source_slots, key, route));
-    // The siblings' programs look the address up only if this flag is set.
-    for (const PeerInterface &sibling : siblings) {
-        if ((sibling.second.flags & INTERFACE_SIBLINGS) != 0)
+    // The peer interfaces' programs look the address up only if this flag is set.
+    for (const PeerInterface &peer : peers) {
+        if ((peer.second.flags & INTERFACE_SIBLINGS) != 0)
             continue;
-        rollback.add("flags of " + std::string(field_text(sibling.first.ifname)),
-                     [&tables, key = sibling.first] { return change_flag(tables, key, INTERFACE_SIBLINGS, false); });
-        TRY(change_flag(tables, sibling.first, INTERFACE_SIBLINGS, true));
+        rollback.add("flags of " + std::string(field_text(peer.first.ifname)),
+                     [&tables, key = peer.first] { return change_flag(tables, key, INTERFACE_SIBLINGS, false); });
+        TRY(change_flag(tables, peer.first, INTERFACE_SIBLINGS, true));
     }
     return {};
 }
@@ -168,7 +169,7 @@ Result<void> step_behind_other_link(net::Netlink &pod, net::RouteSpec &route) {
     return {};
 }
 
-Result<void> check_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &siblings,
+Result<void> check_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &peers,
                                  const Tables &tables) {
     const auto failed = [](std::string sentence) {
         return Error{ErrorCode::check_failed, std::move(sentence),
@@ -189,8 +190,8 @@ Result<void> check_source_routes(const SourceEntries &entries, const std::vector
             return failed("slot " + std::to_string(key.number) + " of interface " + std::to_string(key.ifindex) +
                           " is missing from " PODLANE_MAP_SOURCE_SLOTS " or wrong");
     }
-    for (const auto &[key, sibling] : siblings)
-        if ((sibling.flags & INTERFACE_SIBLINGS) == 0)
+    for (const auto &[key, peer] : peers)
+        if ((peer.flags & INTERFACE_SIBLINGS) == 0)
             return failed("interface " + std::string(field_text(key.ifname)) +
                           " of the container does not know of the others");
     return {};

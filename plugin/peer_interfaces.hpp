@@ -36,23 +36,23 @@ struct ContainerLinks {
 Result<ContainerLinks> find_container_links(const cni::Request &request, const Tables &tables, net::Netlink &pod,
                                             std::uint64_t netns_inode, const std::optional<EgressRoute> &egress_route);
 
-// The flags of an endpoint with these siblings and this way.
-std::uint32_t source_flags(const cni::Config &config, const std::vector<PeerInterface> &siblings,
-                           const std::optional<EgressRoute> &way);
+// The flags of an endpoint with these peer interfaces and this egress route.
+std::uint32_t source_flags(const cni::Config &config, const std::vector<PeerInterface> &peers,
+                           const std::optional<EgressRoute> &egress);
 
 // What the map holds of an endpoint: its own addresses if it has an egress route, those of its peer interfaces at its
 // host-side veth, and its own at theirs.
 Result<SourceEntries> wanted_source_routes(const endpoint &record, const std::vector<cni::Address> &leased,
-                                           const std::vector<PeerInterface> &siblings,
-                                           const std::optional<EgressRoute> &way, const Tables &tables,
+                                           const std::vector<PeerInterface> &peers,
+                                           const std::optional<EgressRoute> &egress, const Tables &tables,
                                            net::Netlink &host);
 
 // Inserts them, and sets the flag that lets the peer interfaces' programs look there.
-Result<void> put_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &siblings,
+Result<void> put_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &peers,
                                const Tables &tables, Rollback &rollback);
 
 // ErrorCode::check_failed names an entry that is missing or wrong.
-Result<void> check_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &siblings,
+Result<void> check_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &peers,
                                  const Tables &tables);
 
 // Metric of routes that are asked for and another interface's already, above the kernel's own 1024 of IPv6; plus the

@@ -69,7 +69,7 @@ bool is_next_hop(const Plan &plan, const std::optional<ip_addr> &gateway) {
            std::ranges::any_of(plan.pod_neighbours, [&](const net::Neighbour &one) { return one.addr == *gateway; });
 }
 
-Result<void> put_back_in_pod(Whole &of, const Plan &plan) {
+Result<void> restore_in_pod(Whole &of, const Plan &plan) {
     const std::uint32_t ifindex = of.entry.pod_ifindex;
     const auto link = TRY(net::find_link(of.inside, of.request.ifname));
     if (!link || link->ifindex != ifindex)
@@ -99,7 +99,7 @@ Result<void> put_back_in_pod(Whole &of, const Plan &plan) {
     return {};
 }
 
-Result<void> put_back_on_host(Whole &of, const Plan &plan) {
+Result<void> restore_on_host(Whole &of, const Plan &plan) {
     const std::uint32_t ifindex = of.entry.ifindex;
     const auto link = TRY(net::find_link(of.host, ifindex));
     net::LinkChange change{.up = true, .alias = plan.alias};
@@ -117,8 +117,8 @@ Result<void> put_back_on_host(Whole &of, const Plan &plan) {
     return {};
 }
 
-// The qdisc is put back for the flag that says that it was there; pacing concerns all pods of the root.
-Result<void> put_back_limiter(Whole &of, const Tables &tables) {
+// The qdisc is restored for the flag that says that it was there; pacing concerns all pods of the root.
+Result<void> restore_limiter(Whole &of, const Tables &tables) {
     if ((of.entry.flags & INTERFACE_LIMIT_EDT) != 0) {
         const bandwidth limits =
             TRY(with_borrowed(tables.bandwidths, tables.limit_states, of.entry.ifindex,
@@ -128,9 +128,9 @@ Result<void> put_back_limiter(Whole &of, const Tables &tables) {
     return of.request.config.bandwidth ? resume_pacing(of.request.config.bpffs) : Result<void>{};
 }
 
-Result<void> put_back(Whole &of, const Tables &tables, Rollback &rollback) {
-    const auto way = TRY(find_egress_route(of.request.config, of.host));
-    const NetworkPlan network = TRY(plan_network(of.request.config, TRY(network_facts(of.request.config, way))));
+Result<void> restore_all(Whole &of, const Tables &tables, Rollback &rollback) {
+    const auto egress = TRY(find_egress_route(of.request.config, of.host));
+    const NetworkPlan network = TRY(plan_network(of.request.config, TRY(network_facts(of.request.config, egress))));
     TRY(enter_network(of.request, network, tables, of.host, rollback));
     Errors errors;
     errors.add(follow_pod(of, tables));
@@ -139,16 +139,16 @@ Result<void> put_back(Whole &of, const Tables &tables, Rollback &rollback) {
                                of.entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact));
     if (of.is_own()) {
         const Plan plan = TRY(make_plan(of.request, of.lease, recorded_facts(of.entry)));
-        errors.add(put_back_in_pod(of, plan));
-        errors.add(put_back_on_host(of, plan));
+        errors.add(restore_in_pod(of, plan));
+        errors.add(restore_on_host(of, plan));
     }
-    errors.add(put_back_limiter(of, tables));
+    errors.add(restore_limiter(of, tables));
     if (of.entry.masquerade != ENDPOINT_MASQUERADE_NONE)
         errors.add(masquerade(static_cast<endpoint_masquerade>(of.entry.masquerade), of.request.config,
                               prefixes_of(of.lease, of.request.ifname)));
     errors.add(put_addresses(tables, of.entry, rollback));
     errors.add(restore_source_routes(of, tables, of.host));
-    errors.add(announce_addresses(way, addresses_in(of.entry), of.host));
+    errors.add(announce_addresses(egress, addresses_in(of.entry), of.host));
     return std::move(errors).result();
 }
 
@@ -167,7 +167,7 @@ Result<void> reinstate(const AttachmentRecord &record) {
     const Tables tables = TRY(Tables::open(record.root));
     Whole of = TRY(open_whole(record, tables));
     Rollback rollback; // never used: half of what was missing is better than nothing
-    auto done = of.entry.ifindex == 0 ? Result<void>{} : put_back(of, tables, rollback);
+    auto done = of.entry.ifindex == 0 ? Result<void>{} : restore_all(of, tables, rollback);
     rollback.commit();
     return done;
 }

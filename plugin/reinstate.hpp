@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What doctor and repair do with an attachment that the maps know: judge it by what its ADD was asked for, and put back
+// What doctor and repair do with an attachment that the maps know: judge it by what its ADD requested, and restore
 // what is missing.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace podlane {
 Result<void> verify_recorded(const AttachmentRecord &record, const endpoint &entry, net::Netlink &pod,
                              Verifier &verifier);
 
-// Puts back whatever of the attachment is missing, in the order of an ADD: the network, map entries, programs, the
+// Restores whatever of the attachment is missing, in the order of an ADD: the network, map entries, programs, the
 // container's addresses, neighbours and routes, the host's, limits, NAT. What is there stays as it is, so that packets
 // under way are not lost. Continues after an error; the first one is returned.
 Result<void> reinstate(const AttachmentRecord &record);

@@ -33,10 +33,10 @@ Result<Recorded> lost_from(const AttachmentRecord &record) {
 // In the order of an ADD: the addresses come last.
 Result<void> restore_entries(const Recorded &lost, const Tables &tables, net::Netlink &host, Rollback &rollback) {
     const cni::Request &request = lost.request;
-    const auto way = TRY(find_egress_route(request.config, host));
-    const NetworkPlan network = TRY(plan_network(request.config, TRY(network_facts(request.config, way))));
+    const auto egress = TRY(find_egress_route(request.config, host));
+    const NetworkPlan network = TRY(plan_network(request.config, TRY(network_facts(request.config, egress))));
     TRY(enter_network(request, network, tables, host, rollback));
-    TRY(put_record({request, lost.entry, &request.config, way ? way->uplink.ifindex : 0, &tables, false}, host,
+    TRY(put_record({request, lost.entry, &request.config, egress ? egress->uplink.ifindex : 0, &tables, false}, host,
                    rollback));
     TRY(put_endpoint(tables, request.config, lost.entry));
     TRY(attach_programs(request.config.bpffs, lost.entry.ifindex,
@@ -45,7 +45,7 @@ Result<void> restore_entries(const Recorded &lost, const Tables &tables, net::Ne
         TRY(masquerade(static_cast<endpoint_masquerade>(lost.entry.masquerade), request.config,
                        prefixes_of(lost.lease, request.ifname)));
     TRY(put_addresses(tables, lost.entry, rollback));
-    return announce_addresses(way, addresses_in(lost.entry), host);
+    return announce_addresses(egress, addresses_in(lost.entry), host);
 }
 
 Result<void> restore_one(const Recorded &lost, const Tables &tables, net::Netlink &host) {
@@ -111,14 +111,14 @@ Result<void> restore_source_routes(const Recorded &recorded, const Tables &table
         return {};
     const net::Namespace pod = TRY(open_container(recorded.request));
     net::Netlink inside = TRY(net::Netlink::open_in(pod));
-    const auto way = TRY(find_egress_route(recorded.request.config, host));
+    const auto egress = TRY(find_egress_route(recorded.request.config, host));
     const auto peers = TRY(find_peer_interfaces(recorded.request, tables, inside, pod.inode()));
     const auto own = addresses_of(recorded.lease, recorded.request.ifname);
     Rollback rollback;
-    TRY(put_source_routes(TRY(wanted_source_routes(recorded.entry, own, peers, way, tables, host)), peers, tables,
+    TRY(put_source_routes(TRY(wanted_source_routes(recorded.entry, own, peers, egress, tables, host)), peers, tables,
                           rollback));
     rollback.commit();
-    return record_numbering(way, recorded.request.config.bpffs, host);
+    return record_numbering(egress, recorded.request.config.bpffs, host);
 }
 
 Result<void> restore_lost_endpoints(const cni::Config &config, const Tables &tables) {

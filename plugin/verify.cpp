@@ -40,7 +40,7 @@ struct Checked {
 
 Error gone(std::string sentence) {
     return {ErrorCode::check_failed, std::move(sentence),
-            "podlanectl repair puts back what it can; otherwise delete the pod's sandbox, and the runtime creates a "
+            "podlanectl repair restores what it can; otherwise delete the pod's sandbox, and the runtime creates a "
             "new one"};
 }
 
@@ -225,12 +225,12 @@ Result<void> check_in_pod_rules(Checked &c) {
     return check_rules(c);
 }
 
-Result<void> check_source_routing(Checked &c, const Tables &tables, const std::optional<EgressRoute> &way) {
-    const auto siblings = TRY(find_peer_interfaces(c.request, tables, c.pod, c.record.netns_inode));
+Result<void> check_source_routing(Checked &c, const Tables &tables, const std::optional<EgressRoute> &egress) {
+    const auto peers = TRY(find_peer_interfaces(c.request, tables, c.pod, c.record.netns_inode));
     const auto leased = addresses_of(*c.request.config.prev_result, c.request.ifname);
-    TRY(check_link(way, c.addresses(), c.host));
+    TRY(check_link(egress, c.addresses(), c.host));
     TRY(check_rules(c));
-    return check_source_routes(TRY(wanted_source_routes(c.record, leased, siblings, way, tables, c.host)), siblings,
+    return check_source_routes(TRY(wanted_source_routes(c.record, leased, peers, egress, tables, c.host)), peers,
                                tables);
 }
 
@@ -276,8 +276,8 @@ Result<void> Verifier::verify(const cni::Request &request, const endpoint &store
     TRY(check_programs(request.config.bpffs, record));
     TRY(check_entries(tables_, request.config, record));
     TRY(check_host_services(c));
-    const std::optional<EgressRoute> way = TRY(find_egress_route(request.config, c.host));
-    TRY(check_source_routing(c, tables_, way));
+    const std::optional<EgressRoute> egress = TRY(find_egress_route(request.config, c.host));
+    TRY(check_source_routing(c, tables_, egress));
     return check_network_once(request, record);
 }
 

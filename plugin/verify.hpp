@@ -27,7 +27,7 @@ class Verifier {
 
     // `request` has the result of the ADD as its prev_result; `stored` is the entry in endpoints_v1; `pod` is a socket
     // in the container's namespace. ErrorCode::check_failed names the first difference that no later plugin may rightly
-    // have made, and the way out.
+    // have made, and the egress route.
     Result<void> verify(const cni::Request &request, const endpoint &stored, net::Netlink &pod);
 
   private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which links forward packets: net.ipv4.conf.*.forwarding and its IPv6 sibling, without a file for each link.
+// Which links forward packets: net.ipv4.conf.*.forwarding and that of IPv6, without a file for each link.
 #pragma once
 
 #include "loader/net/netlink.hpp"

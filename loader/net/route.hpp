@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Routes: add, remove, find, and the way out of the node.
+// Routes: add, remove, find, and the route out of the node.
 #pragma once
 
 #include "maps/ip.hpp"

@@ -98,7 +98,7 @@ template <auto Member, auto Reader> Result<void> of_isolation(const Node & /*roo
 
 constexpr std::string_view kNoBridge = "Podlane makes no bridge";
 constexpr std::string_view kNoMaster =
-    "Podlane makes no interface of another one; \"uplink\" names a network's way out";
+    "Podlane makes no interface of another one; \"uplink\" names a network's egress route";
 constexpr Key::Read kElsewhere = nullptr; // with the row above that has a reader
 
 constexpr auto kKeys = std::to_array<Key>({

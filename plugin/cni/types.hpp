@@ -182,9 +182,9 @@ struct Config {
     std::vector<std::string> uplinks;      // names and shell patterns; none: those of the default routes
     std::vector<Prefix> cluster_cidrs;     // pods of other nodes
     bool source_routing = true;            // what the container sends leaves by the network of its source address
-    std::string uplink;                 // the network's own way out; with gateways and table empty: the node's routes
+    std::string uplink;                 // the network's egress route; with gateways and table empty: the node's routes
     std::vector<ip_addr> gateways;      // at most one of each family
-    std::optional<std::uint32_t> table; // where the way out is looked up; default: the main one
+    std::optional<std::uint32_t> table; // where the egress route is looked up; default: the main one
     bool ip_masq = false;
     std::uint32_t mark = PODLANE_MARK; // one bit
     std::uint32_t slow_path_mark = 0;  // conntrack mark of connections that stay on the slow path, under the mask

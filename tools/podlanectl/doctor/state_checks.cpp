@@ -91,7 +91,7 @@ std::function<Result<void>()> syncing(const std::string &root) {
 }
 
 // Even if the configuration no longer selects the interface: it carries networks as long as it is listed.
-std::function<Result<void>()> putting_back(const std::string &root, std::uint32_t ifindex) {
+std::function<Result<void>()> reattaching(const std::string &root, std::uint32_t ifindex) {
     return [root, ifindex]() -> Result<void> {
         const Lock lock = TRY(Lock::exclusive(root));
         const UplinkTables tables = TRY(UplinkTables::open(root));
@@ -109,7 +109,7 @@ Result<void> look_at_uplinks(const NodeView &node, Findings &findings) {
             report(findings, "uplink " + std::to_string(one.ifindex) + " is gone", syncing(node.world.bpffs));
         else if (!one.has_programs)
             report(findings, "the programs on uplink " + one.name + " are missing or not the pinned ones",
-                   putting_back(node.world.bpffs, one.ifindex));
+                   reattaching(node.world.bpffs, one.ifindex));
     return {};
 }
 

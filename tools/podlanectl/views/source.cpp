@@ -67,12 +67,12 @@ SourceRow make_row(const EndpointEntry &entry, const ip_addr &addr, const Source
                   {}};
     if (record.ifindex == 0)
         row.uplink = row.next_hop = kByRules;
-    if (const source_route *way = find(routes, record.ifindex, addr); way != nullptr && way->uplink != 0) {
-        row.uplink = interface_name(way->uplink);
-        row.next_hop = is_none(way->gateway) ? kByRoutes : to_string(way->gateway);
+    if (const source_route *route = find(routes, record.ifindex, addr); route != nullptr && route->uplink != 0) {
+        row.uplink = interface_name(route->uplink);
+        row.next_hop = is_none(route->gateway) ? kByRoutes : to_string(route->gateway);
     }
-    for (const auto &[other, sibling] : all)
-        if (sibling.ifindex != record.ifindex && find(routes, sibling.ifindex, addr) != nullptr)
+    for (const auto &[other, peer] : all)
+        if (peer.ifindex != record.ifindex && find(routes, peer.ifindex, addr) != nullptr)
             row.accepted_from.emplace_back(field_text(other.ifname));
     return row;
 }
@@ -88,30 +88,30 @@ Result<output::Table> source_table(const Call &call, const World &world) {
 }
 
 // One result of path show.
-struct WayRow {
+struct EgressRow {
     std::string pod;
     std::string leaves_by; // the container's interface it is sent by
     std::string source;
     std::string destination;
     std::string as_from; // the interface whose network it belongs to
     std::string network;
-    std::string way;
+    std::string path;
     std::string uplink;
     std::string next_hop;
     std::string why;
 };
 
-constexpr std::array<Column<WayRow>, 10> kWayColumns = {{
-    {{"POD", "pod", "pod"}, [](const WayRow &r) { return text_cell(r.pod, Tone::strong); }},
-    {{"SENT BY", "sent by", "sent_by"}, [](const WayRow &r) { return text_cell(r.leaves_by); }},
-    {{"SOURCE", "source", "source"}, [](const WayRow &r) { return text_cell(r.source); }},
-    {{"DESTINATION", "destination", "destination"}, [](const WayRow &r) { return text_cell(r.destination); }},
-    {{"AS FROM", "as from", "as_from"}, [](const WayRow &r) { return text_cell(r.as_from); }},
-    {{"NETWORK", "network", "network"}, [](const WayRow &r) { return text_cell(r.network); }},
-    {{"WAY", "way", "way"}, [](const WayRow &r) { return text_cell(r.way); }},
-    {{"UPLINK", "uplink", "uplink"}, [](const WayRow &r) { return text_cell(r.uplink); }},
-    {{"NEXT HOP", "next hop", "next_hop"}, [](const WayRow &r) { return text_cell(r.next_hop); }},
-    {{"WHY", "why", "why"}, [](const WayRow &r) { return text_cell(r.why); }},
+constexpr std::array<Column<EgressRow>, 10> kWayColumns = {{
+    {{"POD", "pod", "pod"}, [](const EgressRow &r) { return text_cell(r.pod, Tone::strong); }},
+    {{"SENT BY", "sent by", "sent_by"}, [](const EgressRow &r) { return text_cell(r.leaves_by); }},
+    {{"SOURCE", "source", "source"}, [](const EgressRow &r) { return text_cell(r.source); }},
+    {{"DESTINATION", "destination", "destination"}, [](const EgressRow &r) { return text_cell(r.destination); }},
+    {{"AS FROM", "as from", "as_from"}, [](const EgressRow &r) { return text_cell(r.as_from); }},
+    {{"NETWORK", "network", "network"}, [](const EgressRow &r) { return text_cell(r.network); }},
+    {{"WAY", "way", "way"}, [](const EgressRow &r) { return text_cell(r.path); }},
+    {{"UPLINK", "uplink", "uplink"}, [](const EgressRow &r) { return text_cell(r.uplink); }},
+    {{"NEXT HOP", "next hop", "next_hop"}, [](const EgressRow &r) { return text_cell(r.next_hop); }},
+    {{"WHY", "why", "why"}, [](const EgressRow &r) { return text_cell(r.why); }},
 }};
 
 bool owns(const endpoint &record, const ip_addr &addr) {
@@ -131,51 +131,51 @@ const EndpointEntry *owner_at(std::uint32_t ifindex, const std::vector<EndpointE
     return found == all.end() ? nullptr : &*found;
 }
 
-void choose_way(const Question &q, const EndpointEntry &owner, WayRow &row) {
+void choose_way(const Question &q, const EndpointEntry &owner, EgressRow &row) {
     const endpoint &record = owner.second;
     row.as_from = field_text(owner.first.ifname);
     row.network = field_text(record.network_name);
     for (const auto &[key, other] : q.all)
         if (other.network == record.network && owns(other, q.destination)) {
-            row.way = "direct";
+            row.path = "direct";
             row.why += "; the destination is " + pod_words(key, other) + " of this node and network";
             return;
         }
-    const source_route *way = find(q.routes, record.ifindex, q.source);
-    if (way == nullptr || way->uplink == 0) {
-        row.way = "route";
+    const source_route *route = find(q.routes, record.ifindex, q.source);
+    if (route == nullptr || route->uplink == 0) {
+        row.path = "route";
         row.why += "; the network has no uplink of its own: the flow cache decides, else the node's routes";
         return;
     }
-    const std::uint32_t bits = way->prefix_bits - (is_ipv4(q.source) && way->prefix_bits != 0 ? 96 : 0);
-    const bool near = way->prefix_bits != 0 && is_ipv4(q.source) == is_ipv4(q.destination) &&
+    const std::uint32_t bits = route->prefix_bits - (is_ipv4(q.source) && route->prefix_bits != 0 ? 96 : 0);
+    const bool near = route->prefix_bits != 0 && is_ipv4(q.source) == is_ipv4(q.destination) &&
                       contains(masked({q.source, static_cast<std::uint8_t>(bits)}), q.destination);
-    row.way = "uplink";
-    row.uplink = interface_name(way->uplink);
-    row.next_hop = near ? to_string(q.destination) : is_none(way->gateway) ? kByRoutes : to_string(way->gateway);
+    row.path = "uplink";
+    row.uplink = interface_name(route->uplink);
+    row.next_hop = near ? to_string(q.destination) : is_none(route->gateway) ? kByRoutes : to_string(route->gateway);
     row.why += near ? "; the destination is on the uplink's link" : "; the network has an uplink of its own";
 }
 
-WayRow make_way(const Question &q, const EndpointEntry &sender) {
+EgressRow make_way(const Question &q, const EndpointEntry &sender) {
     const auto &[key, record] = sender;
-    WayRow row{pod_words(key, record),
-               std::string(field_text(key.ifname)),
-               to_string(q.source),
-               to_string(q.destination),
-               {},
-               {},
-               "dropped",
-               {},
-               {},
-               "the source is not an address of the container"};
+    EgressRow row{pod_words(key, record),
+                  std::string(field_text(key.ifname)),
+                  to_string(q.source),
+                  to_string(q.destination),
+                  {},
+                  {},
+                  "dropped",
+                  {},
+                  {},
+                  "the source is not an address of the container"};
     if (record.ifindex == 0) {
-        row.way = "container";
+        row.path = "container";
         row.why = "the interface has no host-side veth: the container's own rules and routes decide";
         return row;
     }
-    const source_route *sibling = find(q.routes, record.ifindex, q.source);
+    const source_route *peer = find(q.routes, record.ifindex, q.source);
     const EndpointEntry *owner = owns(record, q.source) ? &sender
-                                 : sibling != nullptr   ? owner_at(sibling->ifindex, q.all)
+                                 : peer != nullptr      ? owner_at(peer->ifindex, q.all)
                                                         : nullptr;
     if (owner == nullptr)
         return row;
@@ -200,7 +200,7 @@ Result<int> which_way(const Call &call, World &world) {
     const ip_addr destination = TRY(address_in(call, Opt::destination, "destination"));
     const auto routes = TRY((read_map<source_route_key, source_route>(world.bpffs, PODLANE_MAP_SOURCE_ROUTES)));
     const auto all = TRY(selected_endpoints({}, world));
-    std::vector<WayRow> rows;
+    std::vector<EgressRow> rows;
     for (const EndpointEntry &sender : TRY(selected_endpoints(TRY(Selection::of(call)), world)))
         rows.push_back(make_way({source, destination, routes, all}, sender));
     const output::Table table = output::make_table(kWayColumns, rows);

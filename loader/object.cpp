@@ -313,7 +313,7 @@ Result<bool> programs_query_conntrack(const std::string &root) {
     return settings.conntrack;
 }
 
-Result<bool> programs_tell_replies(const std::string &root) {
+Result<bool> programs_distinguish_replies(const std::string &root) {
     const Constants constants = TRY(program_constants(TRY(open_program(root, PODLANE_PROGRAM_TO_POD)).get()));
     const auto found = constants.find("can_read_kernel");
     return found == constants.end() || found->second != 0; // programs of before read it in any case

@@ -22,7 +22,7 @@ struct LoadSettings {
     std::uint32_t slow_mark = 0; // conntrack mark, under the mask, of connections that stay on the slow path
     std::uint32_t slow_mark_mask = 0;
     bool conntrack = true;           // follow what conntrack says, if the kernel lets programs query it
-    bool replies = true;             // tell replies for "isolation", if the kernel lets programs read its memory
+    bool replies = true;             // distinguish replies for "isolation", if the kernel lets programs read its memory
     std::uint32_t confirm_ms = 1000; // how long a flow is followed before conntrack is queried again
 };
 
@@ -40,8 +40,8 @@ Result<void> read_constants(int program_fd, LoadSettings &settings);
 // Whether the programs pinned below `root` query conntrack; if not, connections take the slow path.
 Result<bool> programs_query_conntrack(const std::string &root);
 
-// Whether they tell which packets of the host stack are replies; if not, "isolation" is refused.
-Result<bool> programs_tell_replies(const std::string &root);
+// Whether they distinguish replies among the packets of the host stack; if not, "isolation" is refused.
+Result<bool> programs_distinguish_replies(const std::string &root);
 
 // A number that is another one for programs of another build.
 std::uint64_t own_build();

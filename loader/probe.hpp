@@ -25,8 +25,8 @@ Result<std::vector<Feature>> missing_features();
 // module is loaded if it is not.
 Result<bool> kernel_has_ct_lookup();
 
-// Whether programs may read the kernel's memory, as they do to tell replies: not if the kernel is locked down in mode
-// confidentiality.
+// Whether programs may read the kernel's memory, as they do to distinguish replies: not if the kernel is locked down in
+// mode confidentiality.
 Result<bool> kernel_is_readable();
 
 } // namespace podlane

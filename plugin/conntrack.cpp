@@ -67,13 +67,12 @@ Result<void> let_conntrack_follow(const cni::Config &config) {
 }
 
 Result<void> require_replies(const cni::Config &config) {
-    if (config.isolation.by == cni::IsolateBy::none || TRY(programs_tell_replies(config.bpffs)))
+    if (config.isolation.by == cni::IsolateBy::none || TRY(programs_distinguish_replies(config.bpffs)))
         return {};
-    return Error{
-        ErrorCode::plugin_not_available,
-        "\"isolation\": the programs cannot tell which packets are replies, because the kernel is locked down in "
-        "mode confidentiality",
-        "boot with lockdown=integrity, then podlanectl upgrade"};
+    return Error{ErrorCode::plugin_not_available,
+                 "\"isolation\": the programs cannot distinguish replies, because the kernel is locked down in "
+                 "mode confidentiality",
+                 "boot with lockdown=integrity, then podlanectl upgrade"};
 }
 
 Result<void> track_connections(const cni::Config &config) {

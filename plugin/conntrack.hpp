@@ -13,7 +13,7 @@ bool follows_conntrack(const cni::Config &config);
 // Lets conntrack accept the end of a TCP connection whose data it has not seen. Without it TCP stays on the slow path.
 Result<void> let_conntrack_follow(const cni::Config &config);
 
-// With "isolation": an error if the programs cannot tell replies.
+// With "isolation": an error if the programs cannot distinguish replies.
 Result<void> require_replies(const cni::Config &config);
 
 // Adds the network's rule that has the kernel track connections, if the network needs it and it is missing. A failure

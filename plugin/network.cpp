@@ -220,7 +220,7 @@ Result<void> restore_network(const cni::Request &request, const NetworkPlan &pla
 }
 
 // Of an ADD that changed nothing but noMasquerade.
-Result<void> put_back_no_masquerade(const cni::Request &request, const NetworkPlan &plan) {
+Result<void> restore_no_masquerade(const cni::Request &request, const NetworkPlan &plan) {
     if (plan.entry.masquerade == ENDPOINT_MASQUERADE_NONE)
         return {};
     const Lock lock = TRY(Lock::exclusive(request.config.bpffs));
@@ -306,7 +306,7 @@ Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan,
         if (*before)
             errors.add(restore_network(request, plan, **before));
         else
-            errors.add(put_back_no_masquerade(request, plan));
+            errors.add(restore_no_masquerade(request, plan));
         errors.add(drop_network_if_unused(request, tables, plan.id));
         return std::move(errors).result();
     });

@@ -215,7 +215,7 @@ class FullGroupMapTest : public FullMapTest {
 TEST_F(FullGroupMapTest, EveryOneIsNamed) {
     const auto root = node_.bpffs();
     constexpr Access kWrite = Access::read_write;
-    const Prefix somebody = require(parse_prefix("192.0.2.1"));
+    const Prefix other = require(parse_prefix("192.0.2.1"));
     const auto number = [](std::uint32_t n) { return n; };
     expect_named(PODLANE_MAP_LIMIT_GROUPS, open_limit_groups(root, kWrite), number, limit_group{});
     expect_named(PODLANE_MAP_BANDWIDTHS, open_bandwidths(root, kWrite), number, bandwidth{});
@@ -228,7 +228,7 @@ TEST_F(FullGroupMapTest, EveryOneIsNamed) {
     expect_named(PODLANE_MAP_ISOLATION, open_isolations(root, kWrite), number, isolation{});
     expect_named(
         PODLANE_MAP_GROUP_CIDRS, open_group_cidrs(root, kWrite),
-        [&](std::uint32_t n) { return make_allowed_source_key(n, somebody); }, 1U);
+        [&](std::uint32_t n) { return make_allowed_source_key(n, other); }, 1U);
     EXPECT_EQ(size_of(&open_limit_groups), 0U);
     EXPECT_EQ(size_of(&open_group_cidrs), 0U);
     (void)make(keys_);

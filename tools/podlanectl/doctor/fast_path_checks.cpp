@@ -26,7 +26,7 @@ Result<void> look_at_lookup(const NodeView &node, Findings &findings) {
 }
 
 Result<void> look_at_replies(const NodeView &node, Findings &findings) {
-    if (!node.loaded || TRY(programs_tell_replies(node.world.bpffs)))
+    if (!node.loaded || TRY(programs_distinguish_replies(node.world.bpffs)))
         return {};
     if (TRY(kernel_is_readable()))
         report(findings, "the programs were loaded while the kernel refused bpf_probe_read_kernel", {},
@@ -80,7 +80,7 @@ constexpr std::array<Check, 6> kChecks = {{
      "\"uplink\" of their own",
      "boot Linux 6.1 or newer, with type information (BTF) of its modules", &look_at_lookup},
     {"isolation-refused", Severity::notice,
-     "the programs cannot tell which packets are replies: ADD refuses \"isolation\", and pods that are isolated "
+     "the programs cannot distinguish replies: ADD refuses \"isolation\", and pods that are isolated "
      "already "
      "get no answers from others",
      "boot with lockdown=integrity, if pods are to be isolated", &look_at_replies},

@@ -28,7 +28,7 @@ std::string query_words(const World &world) {
 } // namespace
 
 std::string fast_path_words(const World &world) {
-    const auto replies = programs_tell_replies(world.bpffs);
+    const auto replies = programs_distinguish_replies(world.bpffs);
     return query_words(world) + (!replies || *replies ? "" : "; \"isolation\" is refused: the kernel is locked down");
 }
 

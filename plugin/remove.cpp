@@ -103,17 +103,17 @@ Result<void> forget_masquerade(const Footprint &of) {
 // false: packets can still reach it, and all that keeps them in bounds stays.
 bool remove_from_node(const Footprint &of, net::Netlink &host, Errors &errors) {
     const bool is_isolated = (of.entry.flags & (INTERFACE_ISOLATED_GROUP | INTERFACE_ISOLATED_NETWORK)) != 0;
-    if (is_isolated && of.is_whole)
+    if (is_isolated)
         if (auto closed = close(of, host); !closed) {
             errors.add(std::move(closed));
             return false;
         }
-    if (of.tables != nullptr && of.is_whole)
+    if (of.tables != nullptr)
         errors.add(leave_container(of.request, *of.tables, of.entry));
     errors.add(leave_uplink(of, host));
     if (of.tables != nullptr)
         errors.add(erase_endpoint(*of.tables, of.entry, of.of_add));
-    if (!is_isolated && of.is_whole)
+    if (!is_isolated)
         errors.add(close(of, host));
     errors.add(forget_masquerade(of));
     return true;

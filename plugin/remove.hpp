@@ -28,10 +28,9 @@ struct Footprint {
     const cni::Config *of_add = nullptr; // none: the maps are searched for what is the endpoint's
     std::uint32_t uplink = 0;            // ifindex, of the network's egress route
     const Tables *tables = nullptr;      // none if they are lost
-    bool is_whole = true;                // false: a pod that lives on, without what the maps held of it
 };
 
-// For ADD and repairs: puts the entry in endpoints_v1. Rolled back, all that a DEL would remove by it is removed, and
+// For ADD: puts the entry in endpoints_v1. Rolled back, all that a DEL would remove by it is removed, and
 // then the entry, unless something is left.
 Result<void> put_record(const Footprint &of, net::Netlink &host, Rollback &rollback);
 

@@ -15,7 +15,6 @@
 #include "plugin/node.hpp"
 #include "plugin/peer_interfaces.hpp"
 #include "plugin/plan.hpp"
-#include "plugin/remove.hpp"
 #include "plugin/state.hpp"
 
 #include <utility>
@@ -36,8 +35,7 @@ Result<void> restore_entries(const Recorded &lost, const Tables &tables, net::Ne
     const auto egress = TRY(find_egress_route(request.config, host));
     const NetworkPlan network = TRY(plan_network(request.config, TRY(network_facts(request.config, egress))));
     TRY(enter_network(request, network, tables, host, rollback));
-    TRY(put_record({request, lost.entry, &request.config, egress ? egress->uplink.ifindex : 0, &tables, false}, host,
-                   rollback));
+    TRY(tables.endpoints.insert(TRY(make_endpoint_key(request.container_id, request.ifname)), lost.entry));
     TRY(put_endpoint(tables, request.config, lost.entry));
     TRY(attach_programs(request.config.bpffs, lost.entry.ifindex,
                         lost.entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact));
@@ -49,11 +47,12 @@ Result<void> restore_entries(const Recorded &lost, const Tables &tables, net::Ne
 }
 
 Result<void> restore_one(const Recorded &lost, const Tables &tables, net::Netlink &host) {
+    // Never used, as in reinstate(), which completes what fails here: the pod lives, and the programs drop what an
+    // interface without an entry sends.
     Rollback rollback;
-    if (auto restored = restore_entries(lost, tables, host, rollback); !restored)
-        return rollback.undo(std::move(restored).error());
+    auto restored = restore_entries(lost, tables, host, rollback);
     rollback.commit();
-    return {};
+    return restored;
 }
 
 // Each on its own: one that fails does not keep the others from being restored.

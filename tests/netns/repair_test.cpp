@@ -184,6 +184,27 @@ TEST_F(RepairTest, DelRestoresTheOthers) {
     expect_nothing_left_after_del({&first});
 }
 
+// One of its addresses is another endpoint's by now: by the other one the pod is reached as before.
+TEST_F(RepairTest, AFailedRestoreCutsNobodyOff) {
+    const Pod made = make(all_);
+    const Pod other = make(all_);
+    const std::string rules = node_.run("nft list ruleset");
+    ASSERT_THAT(rules, AllOf(HasSubstr(made.text4()), HasSubstr(made.text6())));
+    const Tables tables = require(Tables::open(node_.bpffs()));
+    const endpoint_key key = require(make_endpoint_key(made.container->id(), "eth0"));
+    const address_key address{network_id("pods"), made.v4};
+    ASSERT_TRUE(require(tables.endpoints.remove(key)));
+    require(tables.addresses.update(address, *require(tables.addresses.find({address.network, other.v4}))));
+    EXPECT_NE(ctl("repair").rc, 0);
+    EXPECT_EQ(node_.run("nft list ruleset"), rules);
+    EXPECT_TRUE(ping(made.container->ns(), "2001:db8:cafe::1"));
+
+    (void)require(tables.addresses.remove(address));
+    EXPECT_THAT(ctl("repair"), prints(0));
+    expect_whole(made);
+    expect_nothing_left_after_del({&made, &other});
+}
+
 // Neither on disk nor in the maps: the finding says what to do, and the runtime's DEL removes the interface.
 TEST_F(RepairTest, RefusesAnUnknownInterface) {
     const Pod made = make(all_);

@@ -39,7 +39,7 @@ Result<void> set_groups_of(const AttachmentRecords &records, const Tables &table
     if (entries.isolation)
         return update_isolation(tables, record.entry->ifindex, *entries.isolation);
     TRY(remove_isolation(tables, record.entry->ifindex));
-    return {};
+    return count_isolation_change(tables.watches); // also what a killed call has removed
 }
 
 // By the container's interfaces: the node may have records of a thousand others.

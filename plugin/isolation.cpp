@@ -84,10 +84,9 @@ Result<void> update_isolation(const Tables &tables, std::uint32_t ifindex, const
     for (const auto &[prefix, accepted] : entry.remotes)
         TRY(tables.group_cidrs.update(make_allowed_source_key(ifindex, prefix), value_of(prefix, accepted)));
     const auto known = TRY(tables.isolations.find(ifindex));
-    const bool is_same = known && same(*known, wanted);
-    if (!is_same)
+    if (!known || !same(*known, wanted))
         TRY(tables.isolations.update(ifindex, wanted));
-    return is_same && entry.remotes.empty() ? Result<void>{} : count_isolation_change(tables.watches);
+    return count_isolation_change(tables.watches); // a call that was killed may have changed it without counting
 }
 
 Result<void> check_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry) {

@@ -248,6 +248,21 @@ TEST_P(IsolationVerbs, ACachedDecisionEndsWithTheNextChange) {
     }
 }
 
+// A call that was killed before it counted its change is repeated, and finds nothing to change.
+TEST_P(IsolationVerbs, ARepeatedChangeIsCounted) {
+    const auto changes = [&] { return require(open(&open_watches).find(0))->isolation_changes; };
+    (void)make(isolated("tenant-a"), named("shop", "isolated"));
+    (void)make(Json::object(), named("shop", "open"));
+    for (const std::string pod : {"isolated", "open"})
+        for (const std::string change : {"group add tenant-b --pod ", "group remove tenant-b --pod "})
+            for (int i = 0; i < 2; ++i) {
+                SCOPED_TRACE(change + pod);
+                const std::uint32_t before = changes();
+                ASSERT_EQ(ctl(change + pod).rc, 0);
+                EXPECT_NE(changes(), before);
+            }
+}
+
 // A further network's ADD makes all interfaces of the container members of its groups.
 TEST_P(IsolationVerbs, AFurtherNetworkGivesItsGroups) {
     const Pod a = make(isolated("tenant-a"));

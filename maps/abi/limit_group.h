@@ -23,6 +23,8 @@
 #define GROUP_FRAMES 8
 /* A silent pod leaves after this time, or when it could have sent GROUP_FRAMES. */
 #define GROUP_TERM_NS (5 * GROUP_NS)
+/* What a pod that sends is taken to want of its limit, at least. */
+#define LEAST_TAKEN (ONE / 64)
 /* Weights are nearly right: the gain corrects little, and so has little to unlearn. */
 #define LEAST_GAIN (ONE * 3 / 4)
 #define HIGHEST_GAIN (ONE * 5 / 4)
@@ -32,6 +34,7 @@ struct group_report {
 	__u64 now;
 	__u64 guarantee; /* bits per second */
 	__u64 bytes;     /* let through since the last report */
+	__u64 begins;    /* 1 if it was silent until now, and others of the group were not */
 	__u64 frame_ns;
 	__u64 rate; /* the answer: bits per second from now on */
 	struct flow_share share;
@@ -57,25 +60,25 @@ ABI_INLINE __u64 group_term(__u64 frame_ns)
 	return term > GROUP_TERM_NS ? term : GROUP_TERM_NS;
 }
 
-/* The part of its limit that the pod uses, or wants to use: all of it if packets or their senders wait. */
-ABI_INLINE void measure_member(struct limit_state *state, __u64 now)
+/*
+ * The part of its limit that the pod uses, or wants to use: all of it if packets or their senders wait. One that begins
+ * shows that with its next report: many send a packet now and then, and want next to nothing.
+ */
+ABI_INLINE void measure_member(struct limit_state *state, __u64 now, __u64 begins)
 {
 	struct flow_share *share = &state->share;
 	const struct limit *limit = &state->limit;
-	__u64 measured = now - share->since_ns, silent = now - share->at_ns, taken;
+	__u64 measured = now - share->since_ns, taken;
+	bool is_waiting = backlog_of(state->free_at_ns, limit, now) > limit->target_ns / 2;
 
-	if (silent > group_term(limit->frame_ns)) {
-		share->taken = ONE; /* it begins: it may want all */
-	} else {
-		if (measured < measured_ns(limit->frame_ns))
-			return;
-		taken = time_of(smaller(state->bytes - share->acked, 1ULL << 31) * 8, limit->rate_bits_per_s | 1);
-		taken = smaller(taken, measured) * ONE / (measured | 1);
-		taken += taken / 8; /* room to want more */
-		if (taken >= TAKES_ALL || backlog_of(state->free_at_ns, limit, now) > limit->target_ns / 2)
-			taken = ONE;
-		share->taken = taken;
-	}
+	if (!is_waiting && !begins && measured < measured_ns(limit->frame_ns))
+		return;
+	taken = time_of(smaller(state->bytes - share->acked, 1ULL << 31) * 8, limit->rate_bits_per_s | 1);
+	taken = smaller(taken, measured) * ONE / (measured | 1);
+	taken += taken / 8; /* room to want more */
+	if (taken >= TAKES_ALL || is_waiting)
+		taken = ONE;
+	share->taken = larger(taken, LEAST_TAKEN);
 	share->since_ns = now;
 	share->acked = state->bytes;
 }
@@ -85,7 +88,9 @@ ABI_INLINE bool begin_report(struct limit_state *state, struct group_report *rep
 {
 	if (!is_report_due(state, report->now))
 		return false;
-	measure_member(state, report->now);
+	/* Without a branch, as in smaller(). */
+	report->begins = (group_term(state->limit.frame_ns) - (report->now - state->share.at_ns)) >> 63;
+	measure_member(state, report->now, report->begins);
 	state->share.at_ns = report->now;
 	report->bytes = state->bytes - state->reported;
 	state->reported = state->bytes;
@@ -134,7 +139,7 @@ ABI_INLINE __u64 lent_rate(__u64 guarantee, __u64 weight, __u64 gain)
  * after expire_flows(). */
 ABI_INLINE void answer_report(struct limit_state *group, const struct limit *limit, struct group_report *report)
 {
-	__u64 whole = (report->guarantee << 13) / (limit->rate_bits_per_s >> 7 | 1), weight, cost;
+	__u64 whole = (report->guarantee << 13) / (limit->rate_bits_per_s >> 7 | 1), weight, cost, most;
 	bool is_idle_group;
 
 	whole = smaller(whole, ~0U >> 2) | 1;
@@ -148,14 +153,18 @@ ABI_INLINE void answer_report(struct limit_state *group, const struct limit *lim
 	is_idle_group = !group->weight;
 	put_weight(group, &report->share, weight, report->now, group_term(report->frame_ns));
 	if (is_idle_group) {
+		report->begins = 0;
 		group->gain = ONE;
 		group->window_since_ns = report->now;
 		group->window_charged_ns = 0;
 	}
 	measure_group(group, limit, report);
 	group->flows = (group->weight + (GROUP_WHOLE >> 11)) / (GROUP_WHOLE >> 10);
-	weight = group->weight > whole ? group->weight : whole;
-	report->rate = smaller(lent_rate(report->guarantee, weight, group->gain), limit->rate_bits_per_s);
+	/* One that begins may want all: until it shows what it wants, only a silent group lends to it. */
+	weight = larger(group->weight + report->begins * (whole - weight), whole);
+	most = limit->rate_bits_per_s;
+	most -= report->begins * (most - smaller(report->guarantee, most));
+	report->rate = smaller(lent_rate(report->guarantee, weight, group->gain), most);
 	group->fair_bytes_per_s = report->rate / 8;
 }
 

@@ -88,6 +88,26 @@ TEST_F(LimitGroup, EachHasItsGuaranteeAndBorrowsWhatIsUnused) {
     EXPECT_EQ(sent(large) + sent(small) >= shown[1]["bytes"].get<std::uint64_t>(), true);
 }
 
+// Their guarantees exceed the group's rate, so that what they want would be cut from what the busy one gets.
+TEST_F(LimitGroup, PodsThatSendAPacketNowAndThenTakeNothingFromABusyOne) {
+    const Json keys = member(kGroupRate / 2);
+    const Pod busy = lab_.add_pod(keys);
+    const Pod receiver = lab_.add_pod();
+    std::vector<Fd> sockets;
+    for (int i = 0; i < 7; ++i)
+        sockets.push_back(connected(lab_.add_pod(keys).ns(), Transport::udp, {receiver.v4, 9}));
+    std::atomic<bool> done = false;
+    std::thread now_and_then([&] {
+        for (; !done; std::this_thread::sleep_for(60ms))
+            for (const Fd &socket : sockets)
+                (void)send_text(socket, "x"); // refused now and then: nobody listens
+    });
+    const Flood flood(busy, receiver.v4);
+    EXPECT_TRUE(wait_until([&] { return rates({&busy}, 500ms)[0] > 0.7 * kGroupRate; }));
+    done = true;
+    now_and_then.join();
+}
+
 TEST_F(LimitGroup, ItsRateChangesWhileItIsUsed) {
     const Pod sender = lab_.add_pod(member(kGroupRate / 8));
     const Pod receiver = lab_.add_pod();

@@ -133,6 +133,36 @@ TEST(LimitGroup, WhatAPodDoesNotWantOfItsGuaranteeIsLent) {
     EXPECT_NEAR(group.rates(NS_PER_S)[modest], 50.0 * kMbit, 0.02 * 50 * kMbit) << "it is its own at once";
 }
 
+// Also where the guarantees exceed the group's rate together, and whether or not a pod is silent in between.
+TEST(LimitGroup, PodsThatSendAPacketNowAndThenTakeNothingFromABusyOne) {
+    for (const std::uint64_t guarantee : {10 * kMbit, 50 * kMbit})
+        for (const std::uint64_t pause : {20, 55, 75, 100}) {
+            SCOPED_TRACE(std::to_string(guarantee) + ", every " + std::to_string(pause) + " ms");
+            Group group(100 * kMbit);
+            const std::size_t busy = group.add(guarantee);
+            group.want(busy, kAll);
+            group.run(300 * kMs);
+            for (int i = 0; i < 7; ++i)
+                group.want(group.add(guarantee), FRAME_BITS * 1000 / pause);
+            EXPECT_GT(group.rates(2 * NS_PER_S)[busy], 0.9 * 100 * kMbit);
+        }
+}
+
+TEST(LimitGroup, PodsThatBeginAreLentToOnceTheyHaveShownWhatTheyWant) {
+    Group group(100 * kMbit);
+    const std::size_t busy = group.add(12 * kMbit);
+    group.want(busy, kAll);
+    group.run(NS_PER_S);
+    for (int i = 0; i < 7; ++i)
+        group.want(group.add(12 * kMbit), kAll);
+    group.run(kMs);
+    for (std::size_t i = 1; i <= 7; ++i)
+        EXPECT_NEAR(static_cast<double>(group.rate_of(i)), 12.0 * kMbit, 0.1 * kMbit);
+    group.run(100 * kMs);
+    for (const double rate : group.rates(NS_PER_S))
+        EXPECT_NEAR(rate, 12.5 * kMbit, 0.05 * 12.5 * kMbit);
+}
+
 TEST(LimitGroup, WhatIsUnusedIsLentInProportion) {
     Group group(100 * kMbit);
     const std::size_t one = group.add(10 * kMbit), three = group.add(30 * kMbit);

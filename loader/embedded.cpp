@@ -5,11 +5,17 @@
 #include "maps/map.hpp"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 #include <mutex>
+#include <vector>
 
 namespace podlane {
 namespace {
@@ -49,7 +55,55 @@ Result<void> check_layout(const bpf_map *map, int pinned, const std::string &pat
                  "it is not of a released version: delete the node's pods, and remove the directory it is in"};
 }
 
+std::vector<const bpf_map *> maps_with_types(const bpf_object *object) {
+    std::vector<const bpf_map *> all;
+    const bpf_map *map = nullptr;
+    bpf_object__for_each_map(map, object) {
+        if (bpf_map__btf_value_type_id(map) != 0)
+            all.push_back(map);
+    }
+    return all;
+}
+
+// Whether the kernel has the object's type information as it was compiled. For a kernel that does not know a kind of
+// type libbpf changes it; no kernel that loads the programs lacks any kind they use.
+Result<bool> kernel_has_types_of(const bpf_object *object) {
+    const btf *types = bpf_object__btf(object);
+    if (types == nullptr || btf__fd(types) < 0)
+        return false;
+    __u32 bytes = 0;
+    const void *compiled = btf__raw_data(types, &bytes);
+    std::vector<std::uint8_t> loaded(bytes);
+    bpf_btf_info info{};
+    info.btf = reinterpret_cast<std::uintptr_t>(loaded.data());
+    info.btf_size = bytes;
+    __u32 size = sizeof info;
+    if (bpf_obj_get_info_by_fd(btf__fd(types), &info, &size) != 0)
+        return system_error(ErrorCode::bpf, "querying type information", errno);
+    return info.btf_size == bytes && std::memcmp(loaded.data(), compiled, bytes) == 0;
+}
+
 } // namespace
+
+bool is_transient(int system_errno) {
+    constexpr std::array<int, 10> kErrors = {ENOMEM, ENOSPC, EINTR, EIO, EPERM, EBUSY, EAGAIN, ENOBUFS, EMFILE, ENFILE};
+    return std::ranges::find(kErrors, system_errno) != kErrors.end() ||
+           (system_errno == ESRCH && access("/sys/kernel/btf/vmlinux", F_OK) == 0);
+}
+
+// If creating a map or a probe of the kernel fails, libbpf does without type information or other features, whatever
+// the reason; a map with a spin lock or a large program is then refused with another error than the first.
+Result<void> load_object(bpf_object *object, const std::string &doing) {
+    const auto with_types = maps_with_types(object);
+    const int failed = bpf_object__load(object) != 0 ? errno : 0;
+    if (failed != 0 && is_transient(failed))
+        return load_error(doing, failed);
+    const bool has_lost =
+        std::ranges::any_of(with_types, [](const bpf_map *map) { return bpf_map__btf_value_type_id(map) == 0; });
+    if (has_lost || !TRY(kernel_has_types_of(object)))
+        return load_error(doing + " with its type information", EAGAIN);
+    return failed != 0 ? load_error(doing, failed) : Result<void>{};
+}
 
 void keep_libbpf_log() {
     libbpf_set_print(&keep_log);

@@ -77,8 +77,7 @@ Result<void> count_unknown(const bpf_object *object) {
 
 Result<void> load(bpf_object *object, const char *program) {
     const std::string doing = std::string("loading ") + program;
-    if (bpf_object__load(object) != 0)
-        return load_error(doing, errno);
+    TRY(load_object(object, doing));
     // libbpf takes a probe that fails for whatever reason for a kernel that knows no names, and remembers it as long as
     // the process runs. Without its name nobody finds the program on a hook.
     const int fd = bpf_program__fd(bpf_object__find_program_by_name(object, program));
@@ -92,14 +91,6 @@ Result<void> load_sharing(bpf_object *object, const bpf_object *maps_of, const c
     return pin(bpf_program__fd(bpf_object__find_program_by_name(object, program)), directory, program);
 }
 
-// Not of the kernel, but of the moment: the next attempt may succeed. libbpf returns ESRCH, whatever the reason, if it
-// could not read the kernel's type information.
-bool is_transient(const Error &error) {
-    constexpr std::array<int, 10> kErrors = {ENOMEM, ENOSPC, EINTR, EIO, EPERM, EBUSY, EAGAIN, ENOBUFS, EMFILE, ENFILE};
-    return std::ranges::find(kErrors, error.system_errno) != kErrors.end() ||
-           (error.system_errno == ESRCH && access("/sys/kernel/btf/vmlinux", F_OK) == 0);
-}
-
 // Limits hold without it, with less comfort: a kernel that cannot do this runs everything else.
 Result<void> load_pacing(const bpf_object *maps_of, const std::string &directory) {
     const Owned<pace_bpf> pace(pace_bpf__open(), &pace_bpf__destroy);
@@ -108,7 +99,7 @@ Result<void> load_pacing(const bpf_object *maps_of, const std::string &directory
     pace->rodata->node_netns = TRY(own_netns());
     pace->rodata->podlane_build = own_build();
     if (auto loaded = load_sharing(pace->obj, maps_of, PODLANE_PROGRAM_PACE, directory); !loaded)
-        return is_transient(loaded.error()) ? std::move(loaded) : Result<void>{};
+        return is_transient(loaded.error().system_errno) ? std::move(loaded) : Result<void>{};
     static_cast<void>(start_pacing(bpf_program__fd(pace->progs.pl_pace), directory)); // see resume_pacing()
     return {};
 }
@@ -251,7 +242,7 @@ Result<void> load_into(const std::string &directory, const LoadSettings &setting
     auto loaded = load_once(directory, settings, maps_from);
     if (loaded || !settings.conntrack || !TRY(kernel_has_ct_lookup()))
         return loaded;
-    if (is_transient(loaded.error()))
+    if (is_transient(loaded.error().system_errno))
         return loaded;
     std::error_code ignored;
     for (const auto &pin : std::filesystem::directory_iterator(directory, ignored))

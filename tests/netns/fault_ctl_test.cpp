@@ -5,6 +5,8 @@
 #include "loader/pace.hpp"
 #include "tests/netns/fault.hpp"
 
+#include <bpf/bpf.h>
+
 namespace podlane::test {
 namespace {
 
@@ -109,7 +111,28 @@ TEST_P(FaultCtlTest, UpgradeKeepsOldOrNew) {
     expect_clean_after("DEL");
 }
 
-class FaultProbeTest : public FaultCtlTest {};
+class FaultProbeTest : public FaultCtlTest {
+  protected:
+    // The number, among the calls of this name, of the one whose line contains this text; 0: there is none.
+    static int number_of(const std::string &call, const std::string &text, const std::string &trace) {
+        const std::string name = call.substr(0, call.find('(') + 1);
+        std::ifstream lines(trace);
+        int number = 0;
+        for (std::string line; std::getline(lines, line);) {
+            number += line.starts_with(name) ? 1 : 0;
+            if (line.starts_with(call) && line.find(text) != std::string::npos)
+                return number;
+        }
+        return 0;
+    }
+    [[nodiscard]] bool has_types(std::string_view map) const {
+        const Fd pin(bpf_obj_get(pin_path(node_.bpffs(), map).c_str()));
+        bpf_map_info info{};
+        __u32 size = sizeof info;
+        EXPECT_EQ(bpf_obj_get_info_by_fd(pin.get(), &info, &size), 0) << map;
+        return info.btf_id != 0;
+    }
+};
 
 // libbpf takes a probe that fails for a kernel without the feature, such as names of programs.
 TEST_P(FaultProbeTest, NoProgramIsLoadedWithoutItsName) {
@@ -123,6 +146,36 @@ TEST_P(FaultProbeTest, NoProgramIsLoadedWithoutItsName) {
         expect_whole();
         for (const char *name : {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_UPLINK})
             EXPECT_EQ(require(program_facts(require(open_program(node_.bpffs(), name)).get())).name, name);
+    }
+    expect_clean_after("DEL");
+}
+
+// libbpf creates a map without its types if that failed with them. A map with a spin lock is then refused with another
+// error, which says nothing about the kernel; others would stay without, and an upgrade could not carry them over.
+TEST_P(FaultProbeTest, NothingIsLoadedWithoutItsTypes) {
+    must("ADD");
+    const std::string loaded = can();
+    const std::string load = "load --conf-dir " + node_.dir();
+    const auto load_by_one_thread = [&](const std::vector<std::string> &more) {
+        fs::remove_all(node_.bpffs());
+        std::vector<std::string> options{"-e", "trace=bpf,clone3", "-e", "inject=clone3:error=EAGAIN"};
+        options.insert(options.end(), more.begin(), more.end());
+        return call(load, strace(options)).rc;
+    };
+    const std::string trace = node_.dir() + "/trace";
+    ASSERT_EQ(load_by_one_thread({"-o", trace}), 0);
+    for (const char *name :
+         {"addresses_v1", PODLANE_MAP_LIMITS, "from_pod.rodata", "paced_sockets", "pace_bpf.rodata"}) {
+        SCOPED_TRACE(name);
+        const int number = number_of("bpf(BPF_MAP_CREATE", std::string("map_name=\"") + name, trace);
+        ASSERT_GT(number, 0);
+        EXPECT_NE(load_by_one_thread({"-o", "/dev/null", "-e", "inject=bpf:error=EIO:when=" + std::to_string(number)}),
+                  0);
+        expect_done("repair");
+        expect_whole();
+        EXPECT_EQ(can(), loaded);
+        for (const std::string_view map : kMapNames)
+            EXPECT_EQ(has_types(map), map != PODLANE_MAP_EVENTS) << map;
     }
     expect_clean_after("DEL");
 }

@@ -100,7 +100,9 @@ Result<void> load_pacing(const bpf_object *maps_of, const std::string &directory
     pace->rodata->podlane_build = own_build();
     if (auto loaded = load_sharing(pace->obj, maps_of, PODLANE_PROGRAM_PACE, directory); !loaded)
         return is_transient(loaded.error().system_errno) ? std::move(loaded) : Result<void>{};
-    static_cast<void>(start_pacing(bpf_program__fd(pace->progs.pl_pace), directory)); // see resume_pacing()
+    const int program = bpf_program__fd(pace->progs.pl_pace);
+    if (!start_pacing(program, directory))
+        static_cast<void>(start_pacing(program, directory)); // see resume_pacing()
     return {};
 }
 

@@ -180,6 +180,31 @@ TEST_P(FaultProbeTest, NothingIsLoadedWithoutItsTypes) {
     expect_clean_after("DEL");
 }
 
+// Attaching it to cgroup v2 fails at the first load: limits hold all the same, and it is attached later.
+TEST_P(FaultProbeTest, PacingThatCouldNotStartIsRestored) {
+    all_threads_ = true;
+    for (const char *next : {"ADD", "repair"}) {
+        SCOPED_TRACE(next);
+        fs::remove_all(node_.bpffs());
+        const Reply added =
+            call("ADD", strace({"-o", "/dev/null", "-e", "trace=fsopen", "-e", "inject=fsopen:error=EMFILE"}));
+        ASSERT_EQ(added.rc, 0) << added;
+        result_ = added.json;
+        EXPECT_EQ(can().find("paces"), std::string::npos);
+        expect_whole();
+        for (const char *command : {"doctor", "status"})
+            EXPECT_THAT(call(command).out, testing::HasSubstr("pl_pace is not attached")) << command;
+
+        if (next == std::string("ADD"))
+            expect_done("DEL");
+        expect_done(next);
+
+        EXPECT_NE(can().find("paces"), std::string::npos);
+        expect_done("doctor");
+        expect_clean_after("DEL");
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, FaultProbeTest, testing::Values("main"), fault_mode);
 
 std::vector<std::string> modes() {

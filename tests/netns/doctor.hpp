@@ -170,7 +170,11 @@ const std::vector<Fault> kFaults = {
      by({"sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal=0"})},
     {"PacingLost", "pacing", "pl_pace is not attached", true, without_pin(PODLANE_PIN_PACING)},
     {"ExpeditedRcuLeftOn", "expedited-rcu", "/sys/kernel/rcu_expedited was on", false,
-     behind("echo 20556 > /sys/kernel/rcu_expedited"), false},
+     [](Doctor &d) { // in a file of its own: the kernel's is the whole machine's, and other calls restore it meanwhile
+         const std::string file = d.node_.dir() + "/rcu_expedited";
+         d.setup_ += "echo 20556 > " + file + " && mount --bind " + file + " /sys/kernel/rcu_expedited && ";
+     },
+     false},
     {"ForeignProgramOnClsact", "other-programs", "agent7", false, [](Doctor &d) { d.attach_foreign(false); }, false},
     {"ForeignProgramOnTcx", "other-programs", "agent7", false,
      [](Doctor &d) {

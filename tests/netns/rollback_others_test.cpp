@@ -140,5 +140,29 @@ TEST_F(RollbackOthersTest, TheNetworkOfLivingPodsIsAsItWas) {
     EXPECT_EQ(node_.podlanectl("uplink list").rc, 0);
 }
 
+// nft runs under the lock, which a known network's pods share and a new network's first pod waits for.
+TEST_F(RollbackOthersTest, AHangingNftIsKilledAndDelaysNoPodOfAKnownNetwork) {
+    const auto network = [](const std::string &name, const std::string &subnet) {
+        return Json{{"name", name}, {"ipam", {{"ranges", {{{{"subnet", subnet}}}}}}}};
+    };
+    const Pod living = make();
+    Json slow = network("slow", "198.18.31.0/24");
+    slow["ipMasq"] = true;
+    const std::string hangs = node_.dir() + "/hangs";
+    const std::string path = failing_nft(": >" + hangs + "\\nexec sleep 3600");
+    const auto container = node_.container();
+    auto hanging = std::async(std::launch::async, [&] { return add(*container, slow, {{"PATH", path}}); });
+    EXPECT_TRUE(wait_until([&] { return fs::exists(hangs); }));
+
+    const auto known = node_.container();
+    EXPECT_THAT(add(*known), succeeds());
+    EXPECT_EQ(hanging.wait_for(std::chrono::seconds(0)), std::future_status::timeout) << "it hangs still";
+    const auto first = node_.container();
+    EXPECT_THAT(add(*first, network("other", "198.18.32.0/24")), succeeds());
+
+    EXPECT_THAT(hanging.get(), fails_with(11, {"nft did not finish within 30000 ms and was killed"}));
+    EXPECT_THAT(add(*container, slow), succeeds());
+}
+
 } // namespace
 } // namespace podlane::test

@@ -40,6 +40,24 @@ Result<void> put_limit_group(const Tables &tables, const std::optional<LimitGrou
     return is_change ? follow_group_rate(tables, plan->number) : Result<void>{};
 }
 
+Result<std::optional<LimitGroupBefore>> limit_group_before(const Tables &tables,
+                                                           const std::optional<LimitGroupPlan> &plan) {
+    const auto entry = plan ? TRY(tables.limit_groups.find(plan->number)) : std::nullopt;
+    if (!entry)
+        return std::optional<LimitGroupBefore>{};
+    return std::optional(LimitGroupBefore{plan->number, *entry, TRY(tables.bandwidths.find(plan->number))});
+}
+
+Result<void> restore_limit_group(const Tables &tables, const LimitGroupBefore &before) {
+    if (!TRY(tables.limit_groups.find(before.number)))
+        return {};
+    TRY(tables.limit_groups.update(before.number, before.entry));
+    if (!before.limits)
+        return {};
+    TRY(tables.bandwidths.update(before.number, *before.limits));
+    return follow_group_rate(tables, before.number);
+}
+
 Result<void> drop_unused_limit_groups(const std::string &root, const Tables &tables, std::uint32_t network) {
     if (TRY(unused_limit_groups(tables, network)).empty())
         return {};

@@ -17,6 +17,16 @@ Result<bool> has_limit_group(const Tables &tables, const std::optional<LimitGrou
 // Under the exclusive lock.
 Result<void> put_limit_group(const Tables &tables, const std::optional<LimitGroupPlan> &plan);
 
+// As an ADD found it, with the rates that podlanectl may have set.
+struct LimitGroupBefore {
+    std::uint32_t number;
+    limit_group entry;
+    std::optional<bandwidth> limits;
+};
+Result<std::optional<LimitGroupBefore>> limit_group_before(const Tables &tables,
+                                                           const std::optional<LimitGroupPlan> &plan);
+Result<void> restore_limit_group(const Tables &tables, const LimitGroupBefore &before);
+
 // Removes the network's groups that no pod is in. Without the lock; takes it if there are any.
 Result<void> drop_unused_limit_groups(const std::string &root, const Tables &tables, std::uint32_t network);
 

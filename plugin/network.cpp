@@ -149,7 +149,8 @@ struct NetworkBefore {
     network entry;
     std::vector<cluster_cidr_key> cidrs;
     std::vector<std::uint32_t> uplinks;
-    std::uint64_t changed_ns; // CLOCK_REALTIME
+    std::optional<LimitGroupBefore> limit_group; // none if the ADD has created it
+    std::uint64_t changed_ns;                    // CLOCK_REALTIME
 };
 
 // Under the exclusive lock. What the ADD itself has put is not what it found.
@@ -165,7 +166,8 @@ Result<void> note_before(const NetworkPlan &plan, const Tables &tables, const st
     for (const auto &[ifindex, entry] : TRY(all.entries()))
         if (std::ranges::find(entry.networks, plan.id) != std::end(entry.networks))
             uplinks.push_back(ifindex);
-    before = NetworkBefore{*there, std::move(cidrs), std::move(uplinks), realtime_ns()};
+    auto group = before ? before->limit_group : TRY(limit_group_before(tables, plan.limit_group));
+    before = NetworkBefore{*there, std::move(cidrs), std::move(uplinks), std::move(group), realtime_ns()};
     return {};
 }
 
@@ -215,6 +217,8 @@ Result<void> restore_network(const cni::Request &request, const NetworkPlan &pla
                             entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact, true));
     errors.add(put_cidrs(tables, plan.id, before.cidrs));
     errors.add(tables.networks.update(plan.id, entry));
+    if (before.limit_group)
+        errors.add(restore_limit_group(tables, *before.limit_group));
     errors.add(restore_rules(request, plan, before));
     return std::move(errors).result();
 }

@@ -159,6 +159,22 @@ TEST_F(LimitGroup, TheCeilingOfWhatAPodGetsFollowsTheConfiguration) {
     EXPECT_THAT(shown(), testing::HasSubstr("rate 20Mbit"));
 }
 
+TEST_F(LimitGroup, AnAddThatFailsChangesNoRate) {
+    const Pod pod = lab_.add_pod(member(kGroupRate / 8));
+    ASSERT_THAT(ctl({"bandwidth", "set-group", "tenant-a", "--egress", "10M"}), prints(0));
+    const Json before = groups_shown();
+    Json keys = member(kGroupRate / 8, 2 * kGroupRate);
+    keys["sysctls"] = {{"net.ipv4.no_such_setting", "1"}};
+    const auto container = lab_.node().container();
+    EXPECT_NE(lab_.node().cni("ADD", lab_.node().config(keys), *container).rc, 0);
+    const Json after = groups_shown();
+    ASSERT_EQ(after.size(), before.size());
+    for (std::size_t i = 0; i < after.size(); ++i)
+        EXPECT_EQ(after[i]["rate_bits_per_s"], before[i]["rate_bits_per_s"]);
+    lab_.add_pod(member(kGroupRate / 8));
+    EXPECT_EQ(groups_shown()[1]["rate_bits_per_s"], 10000000) << "an ADD with the configuration of before";
+}
+
 TEST_F(LimitGroup, GoesWithItsLastPod) {
     const Json keys = member(kGroupRate / 2);
     const Pod first = lab_.add_pod(keys);

@@ -18,6 +18,7 @@
 #include <filesystem>
 #include <fstream>
 #include <ostream>
+#include <sstream>
 #include <iostream>
 #include <stdexcept>
 #include <thread>
@@ -128,6 +129,29 @@ std::string pins_text(const std::string &root) {
             text += "pin " + entry.path().string() + "\n";
     }
     return text;
+}
+
+// What the kernel does in workers a moment later is no change of anybody's: it follows the carrier with the link's
+// state, detects duplicate addresses, and enters the route that makes an IPv6 address its own.
+bool is_settled(const std::string &links, const std::string &addresses, const std::string &ipv6_routes) {
+    const auto has = [](const std::string &text, const std::string &part) {
+        return text.find(part) != std::string::npos;
+    };
+    std::istringstream lines(links);
+    for (std::string line; std::getline(lines, line);)
+        if (has(line, "LOWER_UP") && (has(line, " state DOWN ") || has(line, " state LOWERLAYERDOWN ")))
+            return false;
+    lines = std::istringstream(addresses);
+    for (std::string line; std::getline(lines, line);) {
+        std::istringstream fields(line);
+        std::string number, link, family, address;
+        fields >> number >> link >> family >> address;
+        address = address.substr(0, address.find('/'));
+        if (has(line, " tentative") ||
+            (family == "inet6" && !has(ipv6_routes, "local " + address + " dev " + link + " ")))
+            return false;
+    }
+    return true;
 }
 
 } // namespace
@@ -246,11 +270,16 @@ Json Node::config(const Json &keys) const {
 }
 
 std::string Node::state() const {
-    // What duplicate address detection ends with is no change of anybody's.
-    wait_until([&] { return run("ip -6 -o addr show tentative").empty(); });
     std::string text;
-    for (const char *what : {"ip -o link", "ip -o addr", "ip -4 route show table all", "ip -6 route show table all",
-                             "ip -4 rule", "ip -6 rule", "ip neigh show nud permanent", "tc qdisc show"})
+    const auto read_settled = [&] {
+        const std::string links = run("ip -o link"), addresses = run("ip -o addr"),
+                          routes = run("ip -6 route show table all");
+        text = links + addresses + routes;
+        return is_settled(links, addresses, routes);
+    };
+    wait_until(read_settled);
+    for (const char *what :
+         {"ip -4 route show table all", "ip -4 rule", "ip -6 rule", "ip neigh show nud permanent", "tc qdisc show"})
         text += run(what);
     // An uplink keeps the qdisc: it may carry others' programs by now.
     const std::string kept = "qdisc clsact ffff: dev up0 parent ffff:fff1 \n";

@@ -13,7 +13,7 @@ namespace podlane {
 
 std::string join(const std::vector<std::string> &items, std::string_view separator);
 
-// Digits only, all of the text, and in the range of the type.
+// Digits, of a signed type also behind a minus: all of the text, and in the range of the type.
 template <std::integral Number> std::optional<Number> parse_number(std::string_view text, int base = 10) {
     Number number{};
     const char *const end = text.data() + text.size();

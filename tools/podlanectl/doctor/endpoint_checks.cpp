@@ -327,9 +327,7 @@ constexpr std::array<Check, 13> kChecks = {{
     {"host-route", Severity::wrong,
      "the host's routes were flushed (a routing daemon at its start?): the host stack does not reach the pod", kFix,
      nullptr, &look_at_host_routes},
-    {"program", Severity::wrong,
-     "the hook was cleared, or has another version: fast path and anti-spoofing are lost on the host "
-     "stack",
+    {"program", Severity::wrong, "the hook was cleared, or has another version: fast path and anti-spoofing are lost",
      kFix, nullptr, &look_at_programs},
     {"interface-entry", Severity::wrong, "the programs have no or wrong data for the endpoint", kFix, nullptr,
      &look_at_interface_entry},

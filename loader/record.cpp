@@ -7,7 +7,6 @@
 #include "maps/hash.hpp"
 #include "maps/text.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,7 +16,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <string_view>
 #include <type_traits>
 
@@ -135,27 +133,6 @@ std::string escaped(std::string_view root) {
     return name;
 }
 
-Result<std::vector<std::string>> names_in(const std::string &directory) {
-    std::vector<std::string> names;
-    const std::unique_ptr<DIR, int (*)(DIR *)> listing(opendir(directory.c_str()), &closedir);
-    if (!listing && (errno == ENOENT || errno == ENOTDIR))
-        return names;
-    if (!listing)
-        return system_error(ErrorCode::io_failure, "listing " + directory, errno);
-    for (;;) {
-        errno = 0;
-        const dirent *entry = readdir(listing.get());
-        if (entry == nullptr && errno != 0)
-            return system_error(ErrorCode::io_failure, "listing " + directory, errno);
-        if (entry == nullptr)
-            break;
-        if (entry->d_name[0] != '.')
-            names.emplace_back(entry->d_name);
-    }
-    std::ranges::sort(names);
-    return names;
-}
-
 Result<void> remove_file(const std::string &path) {
     if (unlink(path.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR)
         return system_error(ErrorCode::io_failure, "removing " + path, errno);
@@ -210,7 +187,7 @@ Result<std::vector<AttachmentRecord>> AttachmentRecords::list() const {
     std::vector<AttachmentRecord> all;
     for (const std::string &name : TRY(names_in(directory_))) {
         if (name.find(':') == std::string::npos)
-            continue; // foreign, and may be a directory
+            continue; // foreign
         const auto text = TRY(read_state_file(directory_ + "/" + name));
         if (auto record = text ? parse(*text) : std::nullopt)
             all.push_back(*std::move(record));

@@ -4,12 +4,15 @@
 #include "maps/fd.hpp"
 #include "maps/file.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <memory>
 #include <string_view>
 
 namespace podlane {
@@ -37,7 +40,29 @@ Result<std::optional<std::string>> read_state_file(const std::string &path) {
     auto text = read_file(path, kLargestFile, O_NOFOLLOW);
     if (text)
         return std::optional(*std::move(text));
-    return text.error().code == ErrorCode::missing ? Result<std::optional<std::string>>(std::nullopt) : text.error();
+    const bool is_none = text.error().code == ErrorCode::missing || text.error().system_errno == EISDIR;
+    return is_none ? Result<std::optional<std::string>>(std::nullopt) : text.error();
+}
+
+Result<std::vector<std::string>> names_in(const std::string &directory) {
+    std::vector<std::string> names;
+    const std::unique_ptr<DIR, int (*)(DIR *)> listing(opendir(directory.c_str()), &closedir);
+    if (!listing && (errno == ENOENT || errno == ENOTDIR))
+        return names;
+    if (!listing)
+        return system_error(ErrorCode::io_failure, "listing " + directory, errno);
+    for (;;) {
+        errno = 0;
+        const dirent *entry = readdir(listing.get());
+        if (entry == nullptr && errno != 0)
+            return system_error(ErrorCode::io_failure, "listing " + directory, errno);
+        if (entry == nullptr)
+            break;
+        if (entry->d_name[0] != '.')
+            names.emplace_back(entry->d_name);
+    }
+    std::ranges::sort(names);
+    return names;
 }
 
 Result<void> make_directory(const std::string &path) {

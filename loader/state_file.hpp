@@ -6,11 +6,15 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace podlane {
 
 // None where there is no file.
 Result<std::optional<std::string>> read_state_file(const std::string &path);
+
+// What a directory holds, sorted, without hidden files; nothing if there is no such directory.
+Result<std::vector<std::string>> names_in(const std::string &directory);
 
 // With its parents, mode 0700. One that exists is no error.
 Result<void> make_directory(const std::string &path);

@@ -207,9 +207,14 @@ TEST_F(LostTest, GcAfterARebootReleasesLeases) {
 // An administrator's backup, or the IPAM plugin's own directory.
 TEST_F(LostTest, ForeignDirectoriesBesideTheRecords) {
     fs::create_directories(std::string(kStateDirectory) + "/ipam/pods");
+    const std::string backup = AttachmentRecords(kStateDirectory, node_.bpffs()).directory() + "/backup:1";
+    fs::create_directories(backup);
     const Pod made = make();
+    fs::remove_all(node_.bpffs()); // from here on, all records are read
     EXPECT_THAT(del(*made.container), succeeds());
+    fs::remove_all(backup);
     fs::remove_all(std::string(kStateDirectory) + "/ipam");
+    expect_nothing_left();
 }
 
 // What a power cut tore is no record, and a killed write left nothing that is read.

@@ -66,7 +66,11 @@ Result<void> create_lease(const cni::Request &request, endpoint_mode mode, Rollb
             lease.addresses.push_back({one, {}, {}});
         return {};
     }
-    lease = TRY(ipam::add(request)); // it releases what it cannot read
+    bool killed = false;
+    auto given = ipam::add(request, killed); // it releases what it cannot read
+    if (killed)
+        rollback.keep_records(); // of what it may have given
+    lease = TRY(std::move(given));
     // Like the record: nobody else may get the address of what is left.
     rollback.add_record("releasing the lease", [&request] { return ipam::remove(request); });
     return check_wishes(request.config, lease);

@@ -112,11 +112,14 @@ Result<cni::Version> common_version(const std::string &plugin, const cni::Reques
     return *best;
 }
 
-Result<Finished> run_as(const cni::Request &request, std::string_view command, bool may_lack_command) {
+// `killed`: the plugin did not end by itself.
+Result<Finished> run_as(const cni::Request &request, std::string_view command, bool may_lack_command, bool &killed) {
     const Step step(STEP_IPAM);
     const std::string plugin = TRY(find_plugin(request));
     const std::string &input = request.ipam_config.empty() ? request.raw_config : request.ipam_config;
-    Finished finished = TRY(run_plugin(plugin, request, command, input));
+    auto ran = run_plugin(plugin, request, command, input);
+    killed = !ran || ran->signal != 0;
+    Finished finished = TRY(std::move(ran));
     const bool other_version = wants_other_version(finished);
     // A plugin from before 1.1.0 may stumble over what a new command leaves out before it looks at the version.
     if (other_version || (may_lack_command && finished.exit_code != 0)) {
@@ -126,7 +129,9 @@ Result<Finished> run_as(const cni::Request &request, std::string_view command, b
         if (!other_version)
             return cni::parse_plugin_error(finished.out, request.config.ipam_type, how_it_ended(finished));
         const std::string config = TRY(cni::with_cni_version(input, version));
-        finished = TRY(run_plugin(plugin, request, command, config));
+        auto again = run_plugin(plugin, request, command, config);
+        killed = !again || again->signal != 0;
+        finished = TRY(std::move(again));
     }
     if (finished.exit_code != 0)
         return cni::parse_plugin_error(finished.out, request.config.ipam_type, how_it_ended(finished));
@@ -137,7 +142,8 @@ Result<Finished> run_as(const cni::Request &request, std::string_view command, b
 bool holds_lease(const Error &error) { return error.message.find("duplicate allocation") != std::string::npos; }
 
 Result<void> run_without_answer(const cni::Request &request, std::string_view command, bool may_lack_command) {
-    TRY(run_as(request, command, may_lack_command));
+    bool killed = false;
+    TRY(run_as(request, command, may_lack_command, killed));
     return {};
 }
 
@@ -149,12 +155,12 @@ bool is_installed(const cni::Request &request) {
     return plugin || plugin.error().system_errno != 0;
 }
 
-Result<cni::Attachment> add(const cni::Request &request) {
-    auto leased = run_as(request, "ADD", false);
+Result<cni::Attachment> add(const cni::Request &request, bool &killed) {
+    auto leased = run_as(request, "ADD", false, killed);
     if (!leased && holds_lease(leased.error())) {
         log(cni::Log::Level::warning, leased.error().message + ": releasing that lease, and requesting another");
         TRY(remove(request));
-        leased = run_as(request, "ADD", false);
+        leased = run_as(request, "ADD", false, killed);
     }
     const Finished finished = TRY(std::move(leased));
     auto lease = cni::parse_lease(finished.out);

@@ -10,6 +10,7 @@
 #include "plugin/announcement.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/history.hpp"
+#include "plugin/host_local.hpp"
 #include "plugin/in_pod_rules.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/log.hpp"
@@ -220,6 +221,8 @@ Result<bool> release_lease(const Remains &remains) {
             continue;
         }
         auto released = ipam::remove(request);
+        if (released && remains.disk)
+            released = remove_empty_leases(*remains.disk);
         if (released)
             return !waits;
         if (!failed)

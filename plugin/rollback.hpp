@@ -21,6 +21,8 @@ class Rollback {
     void add(std::string what, Undo undo) { steps_.push_back({std::move(what), std::move(undo), false}); }
     // For a record of what is to be undone: it stays if anything after it could not be.
     void add_record(std::string what, Undo undo) { steps_.push_back({std::move(what), std::move(undo), true}); }
+    // Something may be left that only a DEL or GC finds.
+    void keep_records() { clean_ = false; }
     // Something that is released after all that is added later is undone, or at the commit.
     template <typename T> void keep(T held) {
         add({}, [held = std::make_shared<T>(std::move(held))]() -> Result<void> { return {}; });
@@ -29,13 +31,12 @@ class Rollback {
 
     // Runs all undos and returns `cause`, with what could not be undone at its end.
     [[nodiscard]] Error undo(Error cause) {
-        bool clean = true;
         for (; !steps_.empty(); steps_.pop_back()) {
             const Step &step = steps_.back();
-            if (step.only_if_clean && !clean)
+            if (step.only_if_clean && !clean_)
                 continue;
             if (auto undone = step.undo(); !undone) {
-                clean = false;
+                clean_ = false;
                 cause.message += "; and undoing \"" + step.what + "\": " + undone.error().message;
             }
         }
@@ -49,6 +50,7 @@ class Rollback {
         bool only_if_clean;
     };
     std::vector<Step> steps_;
+    bool clean_ = true;
 };
 
 // Writes an entry that may be there already; rolled back, the table has what it had before.

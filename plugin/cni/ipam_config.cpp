@@ -63,7 +63,8 @@ std::optional<IpamSection> find_ipam(std::string_view raw) {
     const auto type = ipam.at_any_case("type").text();
     if (!type || type->empty() || *type == "." || *type == ".." || type->find('/') != std::string::npos)
         return std::nullopt;
-    return IpamSection{*type, json::print(ipam.value())};
+    const auto data_dir = ipam.at_any_case("dataDir").text();
+    return IpamSection{*type, data_dir ? *data_dir : "", json::print(ipam.value())};
 }
 
 Result<std::vector<Version>> parse_version_reply(std::string_view stdout_text) {

@@ -20,10 +20,11 @@ Result<std::string> with_cni_version(std::string_view raw, Version version);
 // The configuration of a GC as that of a DEL, which has no list of attachments. Unreadable text comes back unchanged.
 std::string without_valid_attachments(const std::string &raw);
 
-// What a configuration delegates to: the plugin's name, and the whole of "ipam" to compare. None where it names no
-// plugin.
+// What a configuration delegates to: the plugin's name, where host-local keeps its leases, and the whole of "ipam" to
+// compare. None where it names no plugin.
 struct IpamSection {
     std::string type;
+    std::string data_dir;
     std::string text;
 };
 std::optional<IpamSection> find_ipam(std::string_view raw);

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/host_local.hpp"
+
+#include "loader/state_file.hpp"
+#include "maps/clock.hpp"
+#include "maps/fd.hpp"
+#include "maps/ip.hpp"
+#include "plugin/cni/ipam_config.hpp"
+#include "plugin/cni/result.hpp"
+#include "plugin/state.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace podlane {
+namespace {
+
+constexpr const char *kDefaultDirectory = "/var/lib/cni/networks";
+
+// Where the network's leases are; none where another IPAM plugin keeps them.
+std::optional<std::string> directory_of(const AttachmentRecord &record) {
+    const auto ipam = cni::find_ipam(record.config);
+    if (!ipam || ipam->type != "host-local")
+        return std::nullopt;
+    return (ipam->data_dir.empty() ? kDefaultDirectory : ipam->data_dir) + "/" + record.network;
+}
+
+// Held until the descriptor is closed. None if host-local has never been there.
+Result<std::optional<Fd>> lock(const std::string &directory) {
+    constexpr std::uint64_t kLongest = 10 * kNsPerSecond;
+    constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 5'000'000};
+    const std::string path = directory + "/lock";
+    Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file && errno == ENOENT)
+        return std::optional<Fd>{};
+    if (!file)
+        return system_error(ErrorCode::io_failure, "opening " + path, errno);
+    for (const std::uint64_t until = monotonic_ns() + kLongest; flock(file.get(), LOCK_EX | LOCK_NB) != 0;) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return system_error(ErrorCode::io_failure, "locking " + path, errno);
+        if (monotonic_ns() > until)
+            return Error{ErrorCode::try_again_later, "host-local holds the lock " + path, "see `fuser " + path + "`"};
+        nanosleep(&kPause, nullptr);
+    }
+    return std::optional(std::move(file));
+}
+
+// The empty files of a lease's name.
+struct EmptyLease {
+    std::string name;
+    std::uint64_t modified_ns; // CLOCK_REALTIME at the last tick
+};
+Result<std::vector<EmptyLease>> list_empty(const std::string &directory) {
+    std::vector<EmptyLease> found;
+    for (const std::string &name : TRY(names_in(directory))) {
+        const std::string path = directory + "/" + name;
+        struct stat facts {};
+        if (!parse_ip(name))
+            continue;
+        if (lstat(path.c_str(), &facts) != 0)
+            return system_error(ErrorCode::io_failure, path, errno);
+        if (S_ISREG(facts.st_mode) && facts.st_size == 0)
+            found.push_back({name, static_cast<std::uint64_t>(facts.st_mtim.tv_sec) * kNsPerSecond +
+                                       static_cast<std::uint64_t>(facts.st_mtim.tv_nsec)});
+    }
+    return found;
+}
+
+bool is_lease_of(const AttachmentRecord &record, const EmptyLease &file) {
+    constexpr std::uint64_t kTick = kNsPerSecond / 50; // the file's time is up to a tick behind
+    if (record.lease.empty())
+        return file.modified_ns + kTick >= record.created_ns;
+    const auto lease = cni::parse_attachment(record.lease);
+    const auto addr = parse_ip(file.name);
+    return lease && addr &&
+           std::ranges::any_of(lease->addresses, [&](const cni::Address &one) { return one.prefix.addr == *addr; });
+}
+
+} // namespace
+
+Result<void> remove_empty_leases(const AttachmentRecord &record) {
+    const auto directory = directory_of(record);
+    if (!directory || (!record.lease.empty() && TRY(is_of_this_boot(record))))
+        return {};
+    const auto held = TRY(lock(*directory));
+    if (!held)
+        return {};
+    for (const EmptyLease &file : TRY(list_empty(*directory))) {
+        const std::string path = *directory + "/" + file.name;
+        if (is_lease_of(record, file) && unlink(path.c_str()) != 0 && errno != ENOENT)
+            return system_error(ErrorCode::io_failure, "removing the empty lease " + path, errno);
+    }
+    return {};
+}
+
+} // namespace podlane

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+// Leases of host-local that name nobody, and that its DEL therefore does not find.
+#pragma once
+
+#include "loader/record.hpp"
+#include "maps/result.hpp"
+
+namespace podlane {
+
+// host-local creates a lease's file, and then writes into it whose it is. If it dies between the two, or the power is
+// cut before the text is on the disk, an empty file keeps the address for ever.
+//
+// Removes the empty files that the recorded ADD can have left: younger than the record if it did not get as far as
+// the lease, and those of its addresses if the node has booted since. host-local's own lock is held meanwhile, so that
+// none of them is about to be written. Does nothing for other IPAM plugins.
+[[nodiscard]] Result<void> remove_empty_leases(const AttachmentRecord &record);
+
+} // namespace podlane

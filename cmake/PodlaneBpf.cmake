@@ -20,12 +20,25 @@ set(PODLANE_BPF_FLAGS -target bpf -g -O2 -mcpu=v3 -Wall -Wextra ${PODLANE_WARNIN
 # libbpf's <bpf/bpf_helpers.h> is included by name; on Debian it sits in /usr/include, which clang searches.
 
 function(podlane_vmlinux_h)
+    if(PODLANE_VMLINUX_BTF)
+        set(btf ${PODLANE_VMLINUX_BTF})
+    elseif(CMAKE_CROSSCOMPILING) # the running kernel is of another architecture
+        set(btf ${PODLANE_BPF_DIR}/vmlinux.btf)
+        set(made ${btf})
+        add_custom_command(
+            OUTPUT ${btf}
+            COMMAND ${PROJECT_SOURCE_DIR}/tests/kernels/kernel-run --kernel 6.1 --machine arm64 --btf ${btf}
+            COMMENT "Taking the type information of Debian 12's arm64 kernel"
+            VERBATIM)
+    else()
+        set(btf /sys/kernel/btf/vmlinux)
+    endif()
     add_custom_command(
         OUTPUT ${PODLANE_VMLINUX_H}
-        COMMAND ${CMAKE_COMMAND} -DBPFTOOL=${PODLANE_BPFTOOL} -DBTF=${PODLANE_VMLINUX_BTF}
+        COMMAND ${CMAKE_COMMAND} -DBPFTOOL=${PODLANE_BPFTOOL} -DBTF=${btf}
                 -DOUTPUT=${PODLANE_VMLINUX_H} -P ${PROJECT_SOURCE_DIR}/cmake/make-vmlinux-h.cmake
-        DEPENDS ${PROJECT_SOURCE_DIR}/cmake/make-vmlinux-h.cmake
-        COMMENT "Making vmlinux.h from ${PODLANE_VMLINUX_BTF}"
+        DEPENDS ${PROJECT_SOURCE_DIR}/cmake/make-vmlinux-h.cmake ${made}
+        COMMENT "Making vmlinux.h from ${btf}"
         VERBATIM)
     add_custom_target(podlane_vmlinux DEPENDS ${PODLANE_VMLINUX_H})
 endfunction()

@@ -16,7 +16,7 @@ function(podlane_install_output program directory file)
     install(CODE "set(directory \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${directory}\")
         message(STATUS \"Writing: \${directory}/${file}\")
         file(MAKE_DIRECTORY \"\${directory}\")
-        execute_process(COMMAND $<TARGET_FILE:${program}> ${ARGN} COMMAND_ERROR_IS_FATAL ANY
+        execute_process(COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:${program}> ${ARGN} COMMAND_ERROR_IS_FATAL ANY
             OUTPUT_FILE \"\${directory}/${file}\")")
 endfunction()
 

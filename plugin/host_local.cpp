@@ -12,11 +12,12 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <ctime>
+#include <csignal>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,22 +35,51 @@ std::optional<std::string> directory_of(const AttachmentRecord &record) {
     return (ipam->data_dir.empty() ? kDefaultDirectory : ipam->data_dir) + "/" + record.network;
 }
 
-// Held until the descriptor is closed. None if host-local has never been there.
+// While it lives, a system call that waits is interrupted again and again.
+class Interruptions {
+  public:
+    Interruptions() {
+        struct sigaction nothing {};
+        nothing.sa_handler = [](int) {};
+        sigaction(SIGALRM, &nothing, &before_);
+        sigset_t alarm;
+        sigemptyset(&alarm);
+        sigaddset(&alarm, SIGALRM);
+        pthread_sigmask(SIG_UNBLOCK, &alarm, nullptr);
+        every(100'000);
+    }
+    ~Interruptions() {
+        every(0);
+        sigaction(SIGALRM, &before_, nullptr);
+    }
+    Interruptions(const Interruptions &) = delete;
+    Interruptions &operator=(const Interruptions &) = delete;
+
+  private:
+    static void every(suseconds_t us) {
+        const itimerval timer{{0, us}, {0, us}};
+        setitimer(ITIMER_REAL, &timer, nullptr);
+    }
+    struct sigaction before_ {};
+};
+
+// Held until the descriptor is closed. None if host-local has never been there. Waiting in the kernel's queue: where
+// many host-locals wait too, the lock is never found free.
 Result<std::optional<Fd>> lock(const std::string &directory) {
-    constexpr std::uint64_t kLongest = 10 * kNsPerSecond;
-    constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 5'000'000};
+    constexpr std::uint64_t kLongest = 30 * kNsPerSecond;
     const std::string path = directory + "/lock";
     Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!file && errno == ENOENT)
         return std::optional<Fd>{};
     if (!file)
         return system_error(ErrorCode::io_failure, "opening " + path, errno);
-    for (const std::uint64_t until = monotonic_ns() + kLongest; flock(file.get(), LOCK_EX | LOCK_NB) != 0;) {
-        if (errno != EWOULDBLOCK && errno != EINTR)
+    const Interruptions while_waiting;
+    for (const std::uint64_t until = monotonic_ns() + kLongest; flock(file.get(), LOCK_EX) != 0;) {
+        if (errno != EINTR)
             return system_error(ErrorCode::io_failure, "locking " + path, errno);
         if (monotonic_ns() > until)
-            return Error{ErrorCode::try_again_later, "host-local holds the lock " + path, "see `fuser " + path + "`"};
-        nanosleep(&kPause, nullptr);
+            return Error{ErrorCode::try_again_later, "a program holds the lock of host-local, " + path,
+                         "see `fuser " + path + "`"};
     }
     return std::optional(std::move(file));
 }

@@ -5,7 +5,11 @@
 #include "loader/state_file.hpp"
 #include "tests/netns/verbs.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mount.h>
+
+#include <future>
 
 namespace podlane::test {
 namespace {
@@ -308,6 +312,27 @@ TEST_F(EmptyLeaseTest, IsRemovedByTheNextCall) {
                 fs::remove_all(leases(network));
                 expect_nothing_left();
             }
+}
+
+// Whoever has leases of host-local's in his hands has its lock, for a moment or for good.
+TEST_F(EmptyLeaseTest, WaitsForHostLocalsLock) {
+    const auto container = node_.container();
+    kill_before_writing("pods", "198.18.9.2", true);
+    EXPECT_NE(add(*container).rc, 0);
+    // After host-local's own DEL, which waits without an end.
+    node_.put_plugin("host-local", "#!/bin/sh\n" + real_ + "\nrc=$?\n: >" + node_.dir() + "/called\nuntil [ -e " +
+                                       node_.dir() + "/held ]; do sleep 0.01; done\nexit $rc\n");
+    auto deleted = std::async(std::launch::async, [&] { return del(*container); });
+    ASSERT_TRUE(wait_until([&] { return fs::exists(node_.dir() + "/called"); }));
+    {
+        const Fd lock(::open((leases("pods") + "/lock").c_str(), O_RDONLY | O_CLOEXEC));
+        ASSERT_EQ(flock(lock.get(), LOCK_EX), 0);
+        std::ofstream(node_.dir() + "/held").close();
+        EXPECT_EQ(deleted.wait_for(std::chrono::milliseconds(500)), std::future_status::timeout);
+        EXPECT_THAT(node_.leased(), testing::ElementsAre("198.18.9.2"));
+    }
+    EXPECT_THAT(deleted.get(), succeeds());
+    expect_nothing_left();
 }
 
 // The file is there, but its text was not on the disk yet.

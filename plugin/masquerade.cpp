@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -23,6 +24,9 @@ namespace {
 
 // Another program's transaction at the same moment makes ours fail; the next one finds the new state.
 constexpr int kMostTries = 5;
+
+// Whoever runs one of these programs holds the lock, which the first pod of another network waits for.
+constexpr std::chrono::seconds kLongestRun{10};
 
 // Empty if it is not installed.
 Result<std::string> find_program(std::string_view name) {
@@ -46,7 +50,7 @@ Result<Finished> run(const std::string &program, const std::vector<std::string> 
     if (path.empty())
         return Error{ErrorCode::plugin_not_available, "ipMasq needs " + program + ", which is not installed",
                      "install it, or set \"ipMasq\" to false"};
-    return run_process(path, {"LC_ALL=C", "PATH=/usr/sbin:/sbin:/usr/bin:/bin"}, input, arguments);
+    return run_process(path, {"LC_ALL=C", "PATH=/usr/sbin:/sbin:/usr/bin:/bin"}, input, arguments, kLongestRun);
 }
 
 Error failed(const std::string &what, const Finished &finished) {

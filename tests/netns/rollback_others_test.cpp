@@ -160,7 +160,7 @@ TEST_F(RollbackOthersTest, AHangingNftIsKilledAndDelaysNoPodOfAKnownNetwork) {
     const auto first = node_.container();
     EXPECT_THAT(add(*first, network("other", "198.18.32.0/24")), succeeds());
 
-    EXPECT_THAT(hanging.get(), fails_with(11, {"nft did not finish within 30000 ms and was killed"}));
+    EXPECT_THAT(hanging.get(), fails_with(11, {"nft did not finish within 10000 ms and was killed"}));
     EXPECT_THAT(add(*container, slow), succeeds());
 }
 

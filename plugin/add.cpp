@@ -328,7 +328,7 @@ void log_identity(const cni::PodIdentity &pod, const std::vector<std::string> &g
     const auto put = [&](const char *what, const cni::Labels &all) {
         text += all.empty() ? "" : std::string(text.empty() ? "" : "; ") + what;
         for (const auto &[key, value] : all)
-            text += " " + key + "=" + (cni::sounds_secret(key) ? "(masked)" : value);
+            text += " " + key + "=" + (cni::sounds_secret(key) ? "(masked)" : cni::masked_text(value));
     };
     put("labels", pod.labels);
     put("annotations", pod.annotations);

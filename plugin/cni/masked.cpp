@@ -11,15 +11,17 @@ namespace {
 
 constexpr std::string_view kMask = "(masked)";
 // Parts of names, in lower case.
-constexpr std::array<std::string_view, 11> kSecrets{"password",
-                                                    "passwd",
-                                                    "passphrase",
+constexpr std::array<std::string_view, 13> kSecrets{"pass",
+                                                    "pwd",
                                                     "secret",
                                                     "token",
                                                     "credential",
                                                     "key",
                                                     "auth",
                                                     "cert",
+                                                    "private",
+                                                    "cookie",
+                                                    "bearer",
                                                     "kubeconfig",
                                                     "last-applied-configuration"};
 
@@ -49,26 +51,89 @@ std::string without_user(std::string_view text) {
     return kept += text;
 }
 
-// Runtimes and multus write labels as [{"key": NAME, "value": TEXT}]: the name is a value there.
-bool is_named_secret(const json::Value &object) {
-    const auto name = object.find("key");
-    return name != object.end() && name->is_string() && object.contains("value") &&
-           sounds_secret(name->get_ref<const std::string &>());
+bool is_of_name(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.';
+}
+
+// Where the value ends that begins here: at the quote that it begins with, or before the next separator.
+std::size_t end_of_value(std::string_view text, std::size_t start) {
+    const bool is_quoted = start < text.size() && (text[start] == '"' || text[start] == '\'');
+    const std::size_t end =
+        is_quoted ? text.find(text[start], start + 1) : text.find_first_of(" \t\r\n,;&|\"'}])", start);
+    return std::min(end, text.size());
+}
+
+// "--password" and "Bearer" are followed by what they name, other names by '=' or ':' before it.
+std::size_t start_of_value(std::string_view text, std::string_view name, std::size_t after) {
+    const std::size_t separator = text.find_first_not_of("\"' ", after);
+    const bool has_separator =
+        separator != std::string_view::npos && (text[separator] == '=' || text[separator] == ':');
+    const bool is_followed = name.starts_with("--") || name == "Bearer" || name == "Basic";
+    if (!has_separator && !(is_followed && after < text.size() && text[after] == ' '))
+        return std::string_view::npos;
+    return text.find_first_not_of(" ", has_separator ? separator + 1 : after);
+}
+
+// "PASSWORD=x", "token: x", {"secret": "x"} in a text, "--password x", "Authorization: Bearer x", "Bearer x".
+std::string without_pairs(std::string_view text) {
+    std::string kept;
+    for (std::size_t at = 0; at < text.size();) {
+        std::size_t after = at;
+        while (after < text.size() && is_of_name(text[after]))
+            ++after;
+        const std::string_view name = text.substr(at, after - at);
+        const bool is_secret = !name.empty() && (sounds_secret(name) || name == "Basic");
+        std::size_t value = is_secret ? start_of_value(text, name, after) : std::string_view::npos;
+        if (value == std::string_view::npos) {
+            kept += text.substr(at, std::max<std::size_t>(name.size(), 1));
+            at += std::max<std::size_t>(name.size(), 1);
+            continue;
+        }
+        std::size_t end = end_of_value(text, value);
+        if (const std::string_view scheme = text.substr(value, end - value); scheme == "Bearer" || scheme == "Basic")
+            end = end_of_value(text, std::min(text.find_first_not_of(' ', end), text.size()));
+        if (value < text.size() && (text[value] == '"' || text[value] == '\''))
+            ++value;
+        kept += text.substr(at, value - at);
+        kept += kMask;
+        at = std::max(end, value);
+    }
+    return kept;
+}
+
+// Runtimes and multus write labels as [{"key": NAME, "value": TEXT}], Kubernetes variables with "name": the name is a
+// value there. Null: it is no such pair.
+const std::string *name_of_pair(const json::Value &object) {
+    for (const char *member : {"key", "name"})
+        if (const auto name = object.find(member);
+            name != object.end() && name->is_string() && object.contains("value"))
+            return &name->get_ref<const std::string &>();
+    return nullptr;
+}
+
+bool is_secret_flag(const json::Value &value) {
+    const auto *const text = value.get_ptr<const std::string *>();
+    return text != nullptr && text->starts_with('-') && text->find('=') == std::string::npos && sounds_secret(*text);
 }
 
 // As deep as parse_object() allows.
 void mask(json::Value &value) { // NOLINT(misc-no-recursion)
     if (value.is_string()) {
-        value = without_user(value.get_ref<const std::string &>());
+        value = masked_text(value.get_ref<const std::string &>());
     } else if (value.is_array()) {
-        for (json::Value &element : value)
-            mask(element);
+        for (std::size_t i = 0; i < value.size(); ++i)
+            if (i > 0 && is_secret_flag(value[i - 1]))
+                value[i] = kMask;
+            else
+                mask(value[i]);
     } else if (value.is_object()) {
-        const bool is_label = value.contains("key") && value.contains("value");
-        const bool is_secret_label = is_label && is_named_secret(value);
+        const std::string *const pair = name_of_pair(value);
+        const bool is_pair = pair != nullptr;
+        const bool is_secret_pair = is_pair && sounds_secret(*pair);
         for (auto member = value.begin(); member != value.end(); ++member) {
-            const bool is_name = is_label && member.key() == "key";
-            if ((!is_name && sounds_secret(member.key())) || (is_secret_label && member.key() == "value"))
+            const bool is_name = is_pair && member.key() == "key";
+            if ((!is_name && sounds_secret(member.key())) || (is_secret_pair && member.key() == "value"))
                 member.value() = kMask;
             else
                 mask(member.value());
@@ -77,6 +142,12 @@ void mask(json::Value &value) { // NOLINT(misc-no-recursion)
 }
 
 } // namespace
+
+std::string masked_text(std::string_view text) {
+    if (text.find("-----BEGIN") != std::string_view::npos)
+        return std::string(kMask);
+    return without_pairs(without_user(text));
+}
 
 std::string masked(std::string_view text) {
     auto document = json::parse_object(text, "the document");
@@ -92,7 +163,7 @@ std::string masked_pairs(std::string_view pairs) {
         const std::string_view pair = pairs.substr(0, pairs.find(';'));
         const std::string_view name = pair.substr(0, pair.find('='));
         all += all.empty() ? "" : ";";
-        all += sounds_secret(name) ? std::string(name) + "=" + std::string(kMask) : without_user(pair);
+        all += sounds_secret(name) ? std::string(name) + "=" + std::string(kMask) : masked_text(pair);
         pairs.remove_prefix(std::min(pair.size() + 1, pairs.size()));
     }
     return all;

@@ -16,6 +16,37 @@ TEST(Masked, SecretsAreNamedAndNotShown) {
               R"x({"kubectl.kubernetes.io/last-applied-configuration":"(masked)"})x");
 }
 
+TEST(Masked, KeysOfEveryday) {
+    for (const char *key : {"pwd", "DB_PASS", "dbPassword", "PGPASSWORD", "api-key", "Cookie", "private"})
+        EXPECT_EQ(masked("{\"" + std::string(key) + "\": \"hunter2\"}"), "{\"" + std::string(key) + "\":\"(masked)\"}");
+    EXPECT_EQ(masked(R"({"env": [{"name": "DB_PASS", "value": "hunter2"}, {"name": "MODE", "value": "a"}]})"),
+              R"x({"env":[{"name":"DB_PASS","value":"(masked)"},{"name":"MODE","value":"a"}]})x");
+}
+
+TEST(Masked, SecretsInTextsAreNotShown) {
+    const std::vector<std::pair<std::string, std::string>> texts = {
+        {"PASSWORD=hunter2", "PASSWORD=(masked)"},
+        {"MODE=a DB_PASS=hunter2;PORT=1", "MODE=a DB_PASS=(masked);PORT=1"},
+        {"pwd: hunter2, port: 1", "pwd: (masked), port: 1"},
+        {"password = 'two words' x", "password = '(masked)' x"},
+        {R"x({"token": "hunter2", "a": 1})x", R"x({"token": "(masked)", "a": 1})x"},
+        {"--password hunter2 --port 1", "--password (masked) --port 1"},
+        {"--token=hunter2", "--token=(masked)"},
+        {"Authorization: Bearer hunter2 x", "Authorization: (masked) x"},
+        {"Bearer hunter2", "Bearer (masked)"},
+        {"-----BEGIN PRIVATE KEY-----\nhunter2", "(masked)"},
+        {"password=", "password="},
+        {"password", "password"},
+        {"the key is below", "the key is below"},
+        {"a=1,b=2 c: d", "a=1,b=2 c: d"},
+        {"2001:db8::1", "2001:db8::1"},
+        {"", ""}};
+    for (const auto &[text, shown] : texts)
+        EXPECT_EQ(masked_text(text), shown);
+    EXPECT_EQ(masked(R"({"env": ["PASSWORD=hunter2", "A=b"], "args": ["--db-password", "hunter2", "-v"]})"),
+              R"x({"args":["--db-password","(masked)","-v"],"env":["PASSWORD=(masked)","A=b"]})x");
+}
+
 TEST(Masked, UrlsLoseTheUser) {
     EXPECT_EQ(masked(R"({"url": ["https://u:p@h:2379/v2,http://p@ss@h", "https://h/a@b", "u@h", "s://"]})"),
               R"x({"url":["https://(masked)@h:2379/v2,http://(masked)@h","https://h/a@b","u@h","s://"]})x");

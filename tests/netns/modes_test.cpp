@@ -95,6 +95,27 @@ TEST_F(ModesTest, AfterBridgeItPutsItsProgramsOnThePort) {
     EXPECT_TRUE(node_.leased().empty());
 }
 
+// The pods of two VLANs of a bridge have addresses of one range.
+TEST_F(ModesTest, VlansOfABridgeStaySeparate) {
+    if (run(node_.ns(), words("ip link add br0 type bridge vlan_filtering 1")).rc != 0)
+        GTEST_SKIP() << "this kernel has no VLANs in bridges";
+    const auto in_vlan = [&](int number) {
+        return Chain(node_, {main_plugin("bridge", {{"bridge", "br0"}, {"vlan", number}}), podlane()});
+    };
+    Chain one = in_vlan(100);
+    Chain other = in_vlan(200);
+    const Pod apart = must_add(other, node_.container());
+    expect_two_pods(one, ENDPOINT_AFTER_MAIN, [&](const Pod &b) {
+        const auto reached = [&](const std::string &address) {
+            return run(b.container->ns(), words("ping -n -q -c 2 -i 0.2 -W 1 " + address)).rc == 0;
+        };
+        EXPECT_FALSE(reached(apart.text4()));
+        EXPECT_FALSE(reached(apart.text6()));
+    });
+    EXPECT_EQ(other.del(*apart.container).rc, 0);
+    EXPECT_THAT(node_.state(), HasSubstr("endpoints_v1: 0\n"));
+}
+
 // portmap 1.1 looks for its IPv4 rules in ip6tables when there are two families, and so fails its own CHECK.
 // The usual list of a node, with plugins that look for the host-side veth and change the container after Podlane.
 // The bandwidth plugin makes an ingress qdisc: there is room for it beside tcx, none beside clsact.

@@ -6,6 +6,7 @@
 #include "maps/abi/limit_math.h"
 #include "maps/clock.hpp"
 
+#include <atomic>
 #include <ctime>
 #include <limits>
 
@@ -51,17 +52,24 @@ class Limit : public PacketTest {
         }
         expect_ends_in(node(), outcome, why);
     }
-    void send_by_two_cpus() {
-        const auto send = [&] {
-            for (std::uint64_t i = 0; i < kEach; ++i)
-                node().run_uncounted(large());
-        };
-        std::thread other(send);
+    // One thread for each CPU, and two at least.
+    template <typename Send> static void by_all_cpus(const Send &send) {
+        std::vector<std::thread> others;
+        for (std::uint64_t i = 1; i < cpus(); ++i)
+            others.emplace_back(send);
         send();
-        other.join();
+        for (std::thread &other : others)
+            other.join();
+    }
+    static std::uint64_t cpus() { return std::max(2U, std::thread::hardware_concurrency()); }
+    void send_by_all_cpus() {
+        by_all_cpus([&] {
+            for (std::uint64_t i = 0; i < kAll / cpus(); ++i)
+                node().run_uncounted(large());
+        });
     }
 
-    static constexpr std::uint64_t kEach = 20000;
+    static constexpr std::uint64_t kAll = 40000;
 };
 
 TEST_F(Limit, NothingIsChargedWithoutOne) {
@@ -249,22 +257,43 @@ TEST_F(Limit, ChargesTheTimeAFrameTakesAtAnyRate) {
     }
 }
 
-TEST_F(Limit, TwoCpusLoseNoPacket) {
+TEST_F(Limit, ManyCpusLoseNoPacket) {
     limit(node().pod, 0, 400000000000);
-    send_by_two_cpus();
-    EXPECT_EQ(state(node().pod).packets, 2 * kEach);
-    EXPECT_EQ(state(node().pod).bytes, 2 * kEach * large().size());
+    send_by_all_cpus();
+    EXPECT_EQ(state(node().pod).packets, kAll);
+    EXPECT_EQ(state(node().pod).bytes, kAll * large().size());
 }
 
 // What is beyond the limit is counted without the lock.
-TEST_F(Limit, TwoCpusCountEachDroppedPacket) {
+TEST_F(Limit, ManyCpusCountEachDroppedPacket) {
     limit(node().pod, 0, kRate);
     fill(node().pod, LIMIT_EGRESS, 90 * kMs);
-    send_by_two_cpus();
+    send_by_all_cpus();
     const limit_state after = state(node().pod);
-    EXPECT_GT(after.dropped, kEach);
-    EXPECT_EQ(after.packets + after.dropped, 2 * kEach);
-    EXPECT_EQ(after.bytes + after.dropped_bytes, 2 * kEach * large().size());
+    EXPECT_GT(after.dropped, kAll / 2);
+    EXPECT_EQ(after.packets + after.dropped, kAll);
+    EXPECT_EQ(after.bytes + after.dropped_bytes, kAll * large().size());
+}
+
+// The bucket is never empty, so that its clock and what passed are the same to the nanosecond. The burst is so long that
+// a busy machine does not empty it.
+TEST_F(Limit, ManyCpusGetTheRateTogether) {
+    constexpr std::uint64_t burst = 900 * kMs;
+    limit(node().pod, 0, kRate, kRate / 10 * 9);
+    fill(node().pod, LIMIT_EGRESS, burst);
+    const std::uint64_t before = state(node().pod).free_at_ns, end = monotonic_ns() + 1000 * kMs;
+    const Bytes elsewhere = from_pod() / Ipv4{pod4(), ip("203.0.113.9")} / Udp{} / bytes(1000); // stays as it is
+    std::atomic<std::uint64_t> refused = 0; // when the bucket was known to be full last
+    by_all_cpus([&] {
+        for (std::uint64_t now = monotonic_ns(); now < end; now = monotonic_ns())
+            if (node().run_uncounted(elsewhere, {.repeat = 50}).verdict == kDropped)
+                refused = std::max<std::uint64_t>(refused, now);
+    });
+    const limit_state after = state(node().pod);
+    EXPECT_EQ(after.free_at_ns - before, after.bytes * 8 * 1000000000 / kRate);
+    EXPECT_GT(after.free_at_ns, refused + burst);
+    EXPECT_LT(after.free_at_ns, monotonic_ns() + burst + cpus() * kMs) << "a packet of each beyond the burst";
+    EXPECT_GT(after.dropped, after.packets);
 }
 
 TEST_F(Limit, ChangesWithTheNextPacket) {

@@ -85,6 +85,7 @@ struct How {
     std::uint32_t gso_segments = 0;
     std::uint32_t mark = 0;
     std::uint32_t came_by = 0; // the interface it was received on
+    int repeat = 1;            // the same packet so often; the outcome is of the last run
 };
 
 // The programs and maps on a bpffs of this process, loaded once: the verifier takes longer than most of the tests.
@@ -257,6 +258,7 @@ class Node {
         options.ctx_size_in = sizeof context;
         options.ctx_out = &context;
         options.ctx_size_out = sizeof context;
+        options.repeat = how.repeat;
         const int error = bpf_prog_test_run_opts(loaded_.program(how.program).get(), &options);
         if (error == -EINVAL)
             return false;

@@ -261,6 +261,44 @@ TEST_P(FaultInstallTest, InstallWritesAllOrNothing) {
     }
 }
 
+// In front of it, and chained into it; uninstall is hit as well.
+TEST_P(FaultInstallTest, ANetworkOfOthersStaysAsItIs) {
+    std::ofstream(node_.dir() + "/conf/20-theirs.conflist")
+        << Json{{"cniVersion", "1.0.0"}, {"name", "theirs"}, {"plugins", {{{"type", "ptp"}, {"ipam", node_.ipam()}}}}};
+    std::ofstream(node_.dir() + "/node.json") << R"({"kind": "Node", "spec": {"podCIDR": "198.18.9.0/24"}})";
+    const std::string theirs = files();
+    const std::string uninstall = "uninstall" + where_;
+    for (const std::string &options : {" --from-node " + node_.dir() + "/node.json", std::string(" --mode chained")}) {
+        const std::string install = "install --plugin " + node_.dir() + "/new" + options + where_;
+        const auto faults = faults_of(install, kSample);
+        const std::string installed = files();
+        for (const Fault &fault : faults) {
+            SCOPED_TRACE(install + ", " + fault.text());
+            expect_done(uninstall);
+            EXPECT_EQ(files(), theirs);
+            if (hit(install, fault).rc == 0) {
+                EXPECT_EQ(files(), installed);
+            }
+            expect_done(install);
+            EXPECT_EQ(files(), installed);
+            expect_done(uninstall);
+            (void)hit(install, fault);
+            expect_done(uninstall);
+            EXPECT_EQ(files(), theirs);
+        }
+        expect_done(install);
+        for (const Fault &fault : faults_of(uninstall, kSample)) {
+            SCOPED_TRACE(uninstall + ", " + fault.text());
+            expect_done(install);
+            if (hit(uninstall, fault).rc == 0) {
+                EXPECT_EQ(files(), theirs);
+            }
+            expect_done(uninstall);
+            EXPECT_EQ(files(), theirs);
+        }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, FaultInstallTest, testing::Values("main"), fault_mode);
 
 } // namespace

@@ -58,6 +58,18 @@ add_library(podlane_dep_pcap INTERFACE)
 target_link_libraries(podlane_dep_pcap INTERFACE -lpcap)
 add_library(podlane::pcap ALIAS podlane_dep_pcap)
 
+# Of podlane-k8s alone, which is not built without them.
+find_path(PODLANE_CURL_INCLUDE NAMES curl/curl.h PATH_SUFFIXES ${CMAKE_LIBRARY_ARCHITECTURE})
+find_path(PODLANE_YAML_INCLUDE NAMES yaml-cpp/yaml.h)
+if(PODLANE_CURL_INCLUDE AND PODLANE_YAML_INCLUDE)
+    add_library(podlane_dep_curl INTERFACE)
+    target_include_directories(podlane_dep_curl SYSTEM INTERFACE ${PODLANE_CURL_INCLUDE} ${PODLANE_YAML_INCLUDE})
+    target_link_libraries(podlane_dep_curl INTERFACE -lcurl -l:libyaml-cpp.a)
+    add_library(podlane::curl ALIAS podlane_dep_curl)
+else()
+    message(STATUS "podlane-k8s is not built: it needs libcurl4-openssl-dev and libyaml-cpp-dev")
+endif()
+
 # Header-only, from the system's include directory.
 add_library(podlane_dep_json INTERFACE)
 add_library(podlane::json ALIAS podlane_dep_json)

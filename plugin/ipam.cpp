@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/ipam.hpp"
 
-#include "maps/text.hpp"
 #include "plugin/cni/ipam_config.hpp"
 #include "plugin/cni/masked.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/cni/version.hpp"
 #include "plugin/history.hpp"
-#include "loader/process.hpp"
 #include "plugin/log.hpp"
+#include "plugin/program.hpp"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <optional>
 #include <string_view>
 
@@ -24,30 +21,7 @@ namespace {
 constexpr auto kIncompatible = static_cast<unsigned>(ErrorCode::incompatible_cni_version);
 
 Result<std::string> find_plugin(const cni::Request &request) {
-    const std::string &type = request.config.ipam_type;
-    std::optional<Error> failed;
-    for (const std::string &directory : request.path) {
-        const std::string path = directory + "/" + type;
-        struct stat facts {};
-        if (stat(path.c_str(), &facts) != 0) {
-            if (errno != ENOENT && errno != ENOTDIR)
-                failed = system_error(ErrorCode::plugin_not_available, "IPAM plugin " + path, errno);
-            continue;
-        }
-        if (S_ISREG(facts.st_mode) && access(path.c_str(), X_OK) == 0)
-            return path;
-        if (S_ISREG(facts.st_mode) && errno != EACCES) {
-            failed = system_error(ErrorCode::plugin_not_available, "IPAM plugin " + path, errno);
-            continue;
-        }
-        failed = Error{ErrorCode::plugin_not_available, "IPAM plugin " + path + " is not an executable file",
-                       "chmod 755 " + path + ", or correct \"ipam.type\""};
-    }
-    if (failed)
-        return *std::move(failed);
-    return Error{ErrorCode::plugin_not_available,
-                 "IPAM plugin \"" + type + "\" is not in CNI_PATH (" + join(request.path, ":") + ")",
-                 "install it there, or correct \"ipam.type\""};
+    return find_program(request.path, request.config.ipam_type, "IPAM plugin", "correct \"ipam.type\"");
 }
 
 // Ours with the CNI variables of the request: GC deletes attachments other than the one it was called for.
@@ -68,12 +42,6 @@ std::vector<std::string> environment_for(const cni::Request &request, std::strin
     if (const std::string &args = request.ipam_args.empty() ? request.args : request.ipam_args; !args.empty())
         all.push_back("CNI_ARGS=" + args);
     return all;
-}
-
-// "exited with code 1: what it wrote on standard error".
-std::string how_it_ended(const Finished &finished) {
-    const std::string said = finished.err.substr(0, finished.err.find_last_not_of('\n') + 1);
-    return exit_words(finished) + (said.empty() ? "" : ": " + said);
 }
 
 Result<Finished> run_plugin(const std::string &plugin, const cni::Request &request, std::string_view command,

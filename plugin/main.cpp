@@ -11,6 +11,7 @@
 #include "plugin/cni/result.hpp"
 #include "plugin/cni/version.hpp"
 #include "plugin/history.hpp"
+#include "plugin/kubernetes.hpp"
 #include "plugin/log.hpp"
 #include "plugin/verbs.hpp"
 
@@ -55,7 +56,7 @@ constexpr std::array kKeptCapabilities = {
     CAP_DAC_OVERRIDE,              // files of the runtime and of IPAM plugins
 };
 
-Result<std::string> serve(const cni::Request &request) {
+Result<std::string> serve(const cni::Request &request, const cni::Environment &environment) {
     if (request.command != cni::Command::version && geteuid() != 0)
         return Error{ErrorCode::plugin_not_available,
                      "podlane runs as user " + std::to_string(geteuid()) + ", which may not change the node's network",
@@ -63,11 +64,11 @@ Result<std::string> serve(const cni::Request &request) {
     TRY(keep_capabilities(kKeptCapabilities));
     switch (request.command) {
     case cni::Command::add:
-        return add(request);
+        return add(TRY(complete_identity(request, environment)));
     case cni::Command::del:
         return del(request);
     case cni::Command::check:
-        return check(request);
+        return check(TRY(complete_identity(request, environment)));
     case cni::Command::gc:
         return gc(request);
     case cni::Command::status:
@@ -140,7 +141,7 @@ int run(std::span<const char *const> words) {
     if (request)
         for (const std::string &sentence : request->warnings)
             log(cni::Log::Level::warning, sentence);
-    auto served = request ? serve(*request) : Result<std::string>(request.error());
+    auto served = request ? serve(*request, environment) : Result<std::string>(request.error());
     if (request)
         record_operation(*request, served);
     const cni::Version version = cni::version_of(input).value_or(cni::kNewestVersion);

@@ -16,17 +16,6 @@ std::vector<std::string> texts_of(const IpamWishes &wishes, const Config &config
     return texts;
 }
 
-// The member of an object, whichever way a runtime spelled it; made if it is missing.
-json::Value &member(json::Value &object, std::string_view name) {
-    for (auto at = object.begin(); at != object.end(); ++at)
-        if (json::equal_any_case(at.key(), name)) {
-            if (!at->is_object())
-                *at = json::Value::object();
-            return *at;
-        }
-    return object[std::string(name)] = json::Value::object();
-}
-
 void put_addresses(json::Value &object, const std::vector<std::string> &texts) {
     for (auto at = object.begin(); at != object.end();)
         at = json::equal_any_case(at.key(), "ips") ? object.erase(at) : std::next(at);
@@ -48,7 +37,7 @@ IpamWishes wishes_of(const Config &config) {
 }
 
 std::string with_wishes(json::Value document, const IpamWishes &wishes, const Config &config) {
-    json::Value &ipam = member(document, "ipam");
+    json::Value &ipam = json::member(document, "ipam");
     std::set<std::string> replaced;
     for (const std::string &name : wishes.pools)
         if (const auto fragment = json::parse_object(config.pools.find(name)->second, "a pool"))
@@ -58,8 +47,8 @@ std::string with_wishes(json::Value document, const IpamWishes &wishes, const Co
     if (!wishes.calico_pools6.empty())
         ipam["ipv6_pools"] = wishes.calico_pools6;
     if (!wishes.addresses.empty()) {
-        put_addresses(member(document, "runtimeConfig"), texts_of(wishes, config));
-        put_addresses(member(member(document, "args"), "cni"), texts_of(wishes, config));
+        put_addresses(json::member(document, "runtimeConfig"), texts_of(wishes, config));
+        put_addresses(json::member(json::member(document, "args"), "cni"), texts_of(wishes, config));
     }
     return json::print(document);
 }

@@ -243,4 +243,14 @@ Result<void> read(const Node &node, std::vector<std::string> &into) {
     return {};
 }
 
+Value &member(Value &object, std::string_view name) {
+    for (auto at = object.begin(); at != object.end(); ++at)
+        if (equal_any_case(at.key(), name)) {
+            if (!at->is_object())
+                *at = Value::object();
+            return *at;
+        }
+    return object[std::string(name)] = Value::object();
+}
+
 } // namespace podlane::cni::json

@@ -72,4 +72,7 @@ Result<void> read(const Node &node, std::vector<std::string> &into);
 
 [[nodiscard]] bool equal_any_case(std::string_view a, std::string_view b);
 
+// The object that is a member of another, whichever way a runtime spelled it; made if it is missing, or none.
+Value &member(Value &object, std::string_view name);
+
 } // namespace podlane::cni::json

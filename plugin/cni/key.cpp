@@ -8,6 +8,7 @@
 #include "plugin/cni/ipam_wishes.hpp"
 #include "plugin/cni/isolation.hpp"
 #include "plugin/cni/keys.hpp"
+#include "plugin/cni/kubernetes.hpp"
 #include "plugin/cni/labels.hpp"
 #include "plugin/cni/pod_settings.hpp"
 #include "plugin/cni/values.hpp"
@@ -239,9 +240,14 @@ constexpr auto kKeys = std::to_array<Key>({
      "directory for the records of attachments, one small file each: what DEL, GC and repairs go by after a reboot or "
      "lost maps. Not on a tmpfs",
      checked<&Config::state_dir, read_directory>},
-    {"identity", top, "list of `\"annotations\"`, `\"labels\"`, `\"mesos\"`, `\"cni-args\"`", "none",
+    {"identity", top, "list of `\"annotations\"`, `\"labels\"`, `\"mesos\"`, `\"cni-args\"`, `\"kubernetes\"`", "none",
      "where the pod's labels come from, besides CNI_ARGS: see [IDENTITY.md](IDENTITY.md)",
      checked<&Config::identity, read_identity_sources>},
+    {"kubernetes", top, "object with `kubeconfig`, or with `server`, `tokenFile`, `caFile`; and `onFailure`", "none",
+     "how `podlane-k8s` reaches the API server, for `\"identity\": [\"kubernetes\"]`. `onFailure`: `\"refuse\"` the "
+     "ADD "
+     "(default), or `\"continue\"` without. See [IDENTITY.md](IDENTITY.md#what-the-api-server-says)",
+     checked<&Config::kubernetes, read_kubernetes>},
     {"nodename", top, "string of at most 253 characters", "`$NODENAME`, else the host's name",
      "name of the node in the records of its endpoints", checked<&Config::node_name, read_node_name>},
     {"groups", top,

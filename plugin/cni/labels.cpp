@@ -2,6 +2,7 @@
 #include "plugin/cni/labels.hpp"
 
 #include "maps/printable.hpp"
+#include "plugin/cni/kubernetes.hpp"
 
 #include <algorithm>
 #include <array>
@@ -101,12 +102,17 @@ void read_identity(const json::Value &document, std::uint32_t sources, PodIdenti
     const Node root(&document, {});
     const Node args = root.at_any_case("args");
     const Node cni = args.at_any_case("cni");
-    if ((sources & kAnnotations) != 0)
+    if ((sources & (kAnnotations | kKubernetes)) != 0)
         add_members(root.at_any_case("runtimeConfig").at_any_case(kPodAnnotations), into.annotations);
     if ((sources & kLabels) != 0)
         add_list(cni.at_any_case("labels"), into.labels);
     if ((sources & kMesos) != 0)
         add_list(args.at("org.apache.mesos").at("network_info").at("labels").at("labels"), into.labels);
+    if ((sources & kKubernetes) != 0) {
+        const Node answer = root.at(kKubernetesAnswer);
+        add_members(answer.at("namespaceLabels"), into.labels);
+        add_members(answer.at("podLabels"), into.annotations); // the pod's author writes them too
+    }
     if ((sources & kCniArgs) == 0 || !cni.present() || !cni.value().is_object())
         return;
     for (const auto &[key, value] : cni.value().items()) // multus writes the pod's words here

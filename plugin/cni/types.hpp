@@ -70,6 +70,15 @@ inline constexpr std::uint32_t kLabels = 1U << 1U;
 inline constexpr std::uint32_t kMesos = 1U << 2U;
 inline constexpr std::uint32_t kCniArgs = 1U << 3U;
 
+inline constexpr std::uint32_t kKubernetes = 1U << 4U;
+
+// How podlane-k8s reaches the API server: by a kubeconfig, or by the files of a service account.
+struct Kubernetes {
+    std::string kubeconfig{};
+    std::string server{}, token_file{}, ca_file{};
+    bool required = true; // ADD fails if the API server does not answer
+    bool operator==(const Kubernetes &) const = default;
+};
 struct Interface {
     std::string name{};
     std::string mac{};                  // as text, may be empty
@@ -206,7 +215,8 @@ struct Config {
     std::vector<ValidAttachment> valid_attachments;  // GC only
     Dns dns{};                                       // put into the result where the IPAM plugin gave none
     std::uint32_t identity = 0;                      // kAnnotations and the like
-    std::string node_name{};                         // empty: $NODENAME, or the name of the host
+    Kubernetes kubernetes{};
+    std::string node_name{};                                           // empty: $NODENAME, or the name of the host
     std::array<Permission, kPodSettings> pod_may{{{.granted = true}}}; // by PodSetting
     bool refuse_annotations = false; // those that set what the pod may not: an error, or ignored and logged
     std::map<std::string, std::string, std::less<>> pools{}; // fragments of `ipam` by name, as JSON

@@ -147,8 +147,11 @@ Result<void> read_ether_types(const Node &node, std::uint32_t &into) {
 }
 
 Result<void> read_identity_sources(const Node &node, std::uint32_t &into) {
-    constexpr std::array<Word<std::uint32_t>, 4> kWords{
-        {{"annotations", kAnnotations}, {"labels", kLabels}, {"mesos", kMesos}, {"cni-args", kCniArgs}}};
+    constexpr std::array<Word<std::uint32_t>, 5> kWords{{{"annotations", kAnnotations},
+                                                         {"labels", kLabels},
+                                                         {"mesos", kMesos},
+                                                         {"cni-args", kCniArgs},
+                                                         {"kubernetes", kKubernetes}}};
     return read_flags(node, kWords, R"(["annotations"])", into);
 }
 

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// What the API server is asked of a pod, by the program podlane-k8s, and what counts of its answer. The answer is
+// untrusted: it is bounded here, and goes the way of what runtimes say of a pod.
+#pragma once
+
+#include "plugin/cni/json.hpp"
+#include "plugin/cni/types.hpp"
+
+#include <string>
+#include <string_view>
+
+namespace podlane::cni {
+
+// Of the configuration, at its top level. ADD writes it there; so the record of the attachment has it too.
+inline constexpr const char *kKubernetesAnswer = "podlane/kubernetes";
+
+Result<void> read_kubernetes(const json::Node &node, Kubernetes &into);
+// Names of the DNS, which can be part of a URL's path: "web-0", "a.b". A namespace has no dot.
+[[nodiscard]] bool is_dns_name(std::string_view name);
+// An absolute https:// URL without user, query and fragment.
+[[nodiscard]] bool is_server_url(std::string_view url);
+
+// Whether a call has a pod to ask for: ADD of a configuration with the source "kubernetes", and a pod in CNI_ARGS. An
+// error if it names no server, or if the pod's name is none.
+Result<bool> asks_kubernetes(const Request &request);
+// Standard input of podlane-k8s.
+std::string kubernetes_question(const Request &request);
+
+// "labels" and "annotations" of an object's metadata, and nothing that cannot be shown or is too long.
+json::Value texts_of(const json::Node &metadata);
+// The configuration with what counts of the answer: annotations of the pod, and then of its namespace, where runtimes
+// write a pod's; labels below the key above.
+Result<std::string> with_kubernetes(std::string_view config, std::string_view answer);
+// The configuration with the answer that an earlier one has.
+std::string with_kubernetes_of(const std::string &config, std::string_view earlier);
+
+} // namespace podlane::cni

@@ -69,6 +69,10 @@ std::string to_text(const AttachmentRecord &record) {
     put(body, "node", std::to_string(record.node_netns));
     put(body, "uplink", std::to_string(record.uplink));
     put(body, "only-lease", record.only_lease ? "1" : "");
+    if (record.held_until_ns != 0) {
+        put(body, "held-since", std::to_string(record.held_since_ns));
+        put(body, "held-until", std::to_string(record.held_until_ns));
+    }
     if (record.entry) {
         static_assert(std::is_trivially_copyable_v<endpoint>);
         std::string bytes(sizeof(endpoint), '\0');
@@ -92,6 +96,10 @@ void set(AttachmentRecord &record, std::string_view name, std::string_view value
         read_number(value, record.node_netns);
     else if (name == "uplink")
         read_number(value, record.uplink);
+    else if (name == "held-since")
+        read_number(value, record.held_since_ns);
+    else if (name == "held-until")
+        read_number(value, record.held_until_ns);
     else if (name == "only-lease")
         record.only_lease = value == "1";
     else if (name == PODLANE_MAP_ENDPOINTS && value.size() == sizeof(endpoint)) {

@@ -7,6 +7,7 @@
 #include "plugin/endpoint.hpp"
 #include "plugin/foreign_qdisc.hpp"
 #include "plugin/groups.hpp"
+#include "plugin/held_lease.hpp"
 #include "plugin/in_pod_rules.hpp"
 #include "plugin/history.hpp"
 #include "plugin/isolation.hpp"
@@ -67,7 +68,7 @@ Result<void> create_lease(const cni::Request &request, endpoint_mode mode, Rollb
         return {};
     }
     bool killed = false;
-    auto given = ipam::add(request, killed); // it releases what it cannot read
+    auto given = request_lease(request, killed); // it releases what it cannot read
     if (killed)
         rollback.keep_records(); // of what it may have given
     lease = TRY(std::move(given));
@@ -382,6 +383,8 @@ Result<std::string> add(const cni::Request &asked) {
         return rollback.undo(std::move(result).error());
     }
     rollback.commit();
+    if (mode == ENDPOINT_MAIN)
+        forget_held_leases(request);
     return cni::to_json(*result, request.config.cni_version);
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "plugin/held_lease.hpp"
 #include "plugin/log.hpp"
 #include "plugin/remove.hpp"
 #include "plugin/restore.hpp"
@@ -7,7 +8,8 @@
 namespace podlane {
 
 Result<std::string> del(const cni::Request &request) {
-    TRY(remove_attachment(request));
+    TRY(remove_attachment(request, Lease::may_be_held));
+    release_expired_leases(request.config);
     // Pods that live on without their maps; a DEL that has removed its own attachment does not fail for them.
     if (auto restored = restore_after_removal(request.config); !restored)
         log(cni::Log::Level::warning, "restoring other pods: " + restored.error().message);

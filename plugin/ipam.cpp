@@ -80,13 +80,13 @@ Result<cni::Version> common_version(const std::string &plugin, const cni::Reques
     return *best;
 }
 
-// `killed`: the plugin did not end by itself.
+// `killed` is set if the plugin did not end by itself.
 Result<Finished> run_as(const cni::Request &request, std::string_view command, bool may_lack_command, bool &killed) {
     const Step step(STEP_IPAM);
     const std::string plugin = TRY(find_plugin(request));
     const std::string &input = request.ipam_config.empty() ? request.raw_config : request.ipam_config;
     auto ran = run_plugin(plugin, request, command, input);
-    killed = !ran || ran->signal != 0;
+    killed |= !ran || ran->signal != 0;
     Finished finished = TRY(std::move(ran));
     const bool other_version = wants_other_version(finished);
     // A plugin from before 1.1.0 may stumble over what a new command leaves out before it looks at the version.
@@ -98,7 +98,7 @@ Result<Finished> run_as(const cni::Request &request, std::string_view command, b
             return cni::parse_plugin_error(finished.out, request.config.ipam_type, how_it_ended(finished));
         const std::string config = TRY(cni::with_cni_version(input, version));
         auto again = run_plugin(plugin, request, command, config);
-        killed = !again || again->signal != 0;
+        killed |= !again || again->signal != 0;
         finished = TRY(std::move(again));
     }
     if (finished.exit_code != 0)

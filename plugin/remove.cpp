@@ -9,6 +9,7 @@
 #include "maps/errors.hpp"
 #include "plugin/announcement.hpp"
 #include "plugin/endpoint.hpp"
+#include "plugin/held_lease.hpp"
 #include "plugin/history.hpp"
 #include "plugin/host_local.hpp"
 #include "plugin/in_pod_rules.hpp"
@@ -233,6 +234,12 @@ Result<bool> release_lease(const Remains &remains) {
     return !waits;
 }
 
+// false: it stays. One that is to be held stays too if something else could not be removed: the next DEL holds it.
+Result<bool> settle_lease(Remains &remains, Lease lease) {
+    const bool is_held = lease == Lease::may_be_held && remains.disk && TRY(hold_lease(*remains.disk));
+    return is_held ? Result<bool>(false) : release_lease(remains);
+}
+
 } // namespace
 
 Result<void> remove_host_veth(net::Netlink &host, const cni::Request &request, const endpoint *entry) {
@@ -265,7 +272,7 @@ Result<void> put_record(const Footprint &of, net::Netlink &host, Rollback &rollb
     return {};
 }
 
-Result<void> remove_attachment(const cni::Request &asked) {
+Result<void> remove_attachment(const cni::Request &asked, Lease lease) {
     const endpoint_key key = TRY(make_endpoint_key(asked.container_id, asked.ifname));
     Errors errors;
     Remains remains{asked, TRY(find_record(asked))};
@@ -288,7 +295,7 @@ Result<void> remove_attachment(const cni::Request &asked) {
                                           entry != nullptr ? entry->network : network_id(request.config.name)));
     else if (entry != nullptr)
         errors.add(drop_network_without_maps(request, *entry));
-    auto released = release_lease(remains);
+    auto released = settle_lease(remains, lease);
     const bool lease_waits = released && !*released;
     errors.add(std::move(released));
     TRY(std::move(errors).result());

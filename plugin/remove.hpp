@@ -16,10 +16,13 @@
 
 namespace podlane {
 
+// Whether the lease may stay for a pod of the same name that comes back (plugin/held_lease.hpp).
+enum class Lease { released, may_be_held };
+
 // Interface, programs, map entries, NAT, the network if it has no more pods, the lease. All steps run even if some of
 // them fail; anything already gone counts as removed. Nothing that belongs to another attachment is touched: the
 // host-side veth is known by container ID and interface name, never by the pod's name.
-Result<void> remove_attachment(const cni::Request &request);
+Result<void> remove_attachment(const cni::Request &request, Lease lease = Lease::released);
 
 // What is on the node for an attachment, as its entry in endpoints_v1 says.
 struct Footprint {

@@ -139,6 +139,17 @@ void complete(cni::Request &request, const AttachmentRecord &record) {
         request.raw_config = record.config;
 }
 
+cni::Request request_of(const AttachmentRecord &record, const std::string &state_directory) {
+    cni::Request request;
+    request.command = cni::Command::del;
+    request.container_id = record.container_id;
+    request.ifname = record.ifname;
+    request.config.cni_version = cni::version_of(record.config).value_or(cni::kNewestVersion);
+    request.config.state_dir = state_directory;
+    complete(request, record);
+    return request;
+}
+
 Result<std::vector<cni::Request>> requests_with_lease(const cni::Request &request,
                                                       const std::optional<AttachmentRecord> &record) {
     std::vector<cni::Request> all;

@@ -64,6 +64,16 @@ std::string args_with(const std::string &args, const IpamWishes &wishes, const C
     return args + (args.empty() ? "" : ";") + "IP=" + value + (ignores ? "" : ";IgnoreUnknown=1");
 }
 
+Result<Request> with_addresses(const Request &request, const std::vector<Prefix> &addresses) {
+    Request asking = request;
+    asking.config.pod_addresses = addresses;
+    const IpamWishes wishes = wishes_of(asking.config);
+    asking.ipam_config =
+        with_wishes(TRY(json::parse_object(request.raw_config, "the network configuration")), wishes, asking.config);
+    asking.ipam_args = args_with(request.args, wishes, asking.config);
+    return asking;
+}
+
 Result<void> read_pools(const json::Node &node, std::map<std::string, std::string, std::less<>> &into) {
     TRY(node.must_be_object(R"({"NAME": {"ranges": [[{"subnet": "198.18.1.0/24"}]]}})"));
     if (!node.present())

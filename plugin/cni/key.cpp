@@ -293,6 +293,12 @@ constexpr auto kKeys = std::to_array<Key>({
     {"ipamTimeout", top, "seconds, 1 to 3600", "30",
      "how long the IPAM plugin may take; then it is killed, and the call fails",
      checked<&Config::ipam_timeout_s, read_ipam_timeout>},
+    {"keepAddress", top, "`\"none\"`, `\"statefulSet\"`, `\"all\"`", "\"none\"",
+     "which pods get their addresses back if they return to the node in time: `statefulSet`: those whose name ends in "
+     "`-` and a number. See [IDENTITY.md](IDENTITY.md#addresses-that-stay)",
+     checked<&Config::keep_address, read_keep_address>},
+    {"keepAddressSeconds", top, "seconds, 1 to 604800", "300", "how long they are held for the pod",
+     checked<&Config::keep_address_s, read_keep_seconds>},
     {"maxEndpoints", top, "number, 1 to 16777216", "16384",
      "number of attachments the maps can hold, with four addresses each; a limit group counts as one",
      checked<&Config::max_endpoints, read_map_size>},

@@ -36,11 +36,12 @@ constexpr std::array<std::pair<std::string_view, PodSetting>, kPodSettings> kSet
      {"fastPath", PodSetting::fast_path},
      {"sysctls", PodSetting::sysctls},
      {"limitGroup", PodSetting::limit_group},
-     {"groups", PodSetting::groups}}};
+     {"groups", PodSetting::groups},
+     {"keepAddress", PodSetting::keep_address}}};
 
 constexpr std::string_view kWords =
     "one of \"bandwidth\", \"addresses\", \"addressesWithoutIpam\", \"pools\", \"mac\", \"allowedSources\", \"mtu\", "
-    "\"fastPath\", \"sysctls\", \"limitGroup\", \"groups\"";
+    "\"fastPath\", \"sysctls\", \"limitGroup\", \"groups\", \"keepAddress\"";
 
 std::size_t index_of(PodSetting setting) { return static_cast<std::size_t>(setting); }
 
@@ -252,6 +253,14 @@ Result<void> apply_groups(const Node &annotation, const Permission &permission, 
     return {};
 }
 
+Result<void> apply_keep_address(const Node &annotation, const Permission & /*permission*/, Config &into) {
+    const std::string text = TRY(annotation.text());
+    if (text != "true" && text != "false")
+        return annotation.wrong(R"("true" or "false")");
+    into.pod_keeps_address = text == "true";
+    return {};
+}
+
 struct Annotation {
     std::string_view name;
     PodSetting setting;
@@ -286,6 +295,7 @@ constexpr auto kKnown = std::to_array<Annotation>({
     {"podlane/sysctls", PodSetting::sysctls, apply_sysctls},
     {"podlane/limitGroup", PodSetting::limit_group, apply_limit_group},
     {"podlane/groups", PodSetting::groups, apply_groups},
+    {"podlane/keepAddress", PodSetting::keep_address, apply_keep_address},
 });
 
 // Of Calico's that set something, and that Podlane has nothing for.
@@ -340,32 +350,6 @@ Result<void> read_pod_may_not(const Node &node, bool &refuse) {
     if (text != "ignore" && text != "refuse")
         return node.wrong("\"ignore\" or \"refuse\"");
     refuse = text == "refuse";
-    return {};
-}
-
-bool is_pod_sysctl(std::string_view name) {
-    const auto allowed = [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-               c == '-' || c == '/';
-    };
-    return name.starts_with("net.") && name.size() <= kLongestLabelKey && std::ranges::all_of(name, allowed) &&
-           name.find("..") == std::string_view::npos && name.find("//") == std::string_view::npos &&
-           name.find("./") == std::string_view::npos && name.find("/.") == std::string_view::npos &&
-           !name.ends_with('.') && !name.ends_with('/');
-}
-
-Result<void> read_sysctls(const Node &node, Labels &into) {
-    TRY(node.must_be_object(R"({"net.core.somaxconn": "1024"})"));
-    if (!node.present())
-        return {};
-    for (const auto &[name, value] : node.value().items()) {
-        const auto text = node.at(name).text();
-        if (!is_pod_sysctl(name))
-            return node.wrong("names below net, such as \"net.core.somaxconn\", and not " + json::quote(name));
-        if (!text || !is_printable(*text) || text->size() > kLongestLabelValue)
-            return node.wrong("texts as values; that of " + json::quote(name) + " is none");
-        into[name] = *text;
-    }
     return {};
 }
 

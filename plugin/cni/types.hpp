@@ -52,9 +52,10 @@ enum class PodSetting {
     fast_path,
     sysctls,
     limit_group,
-    groups
+    groups,
+    keep_address
 };
-inline constexpr std::size_t kPodSettings = 11;
+inline constexpr std::size_t kPodSettings = 12;
 
 // Whether a pod may set it, and within which bounds.
 struct Permission {
@@ -69,7 +70,6 @@ inline constexpr std::uint32_t kAnnotations = 1U << 0U;
 inline constexpr std::uint32_t kLabels = 1U << 1U;
 inline constexpr std::uint32_t kMesos = 1U << 2U;
 inline constexpr std::uint32_t kCniArgs = 1U << 3U;
-
 inline constexpr std::uint32_t kKubernetes = 1U << 4U;
 
 // How podlane-k8s reaches the API server: by a kubeconfig, or by the files of a service account.
@@ -79,6 +79,7 @@ struct Kubernetes {
     bool required = true; // ADD fails if the API server does not answer
     bool operator==(const Kubernetes &) const = default;
 };
+
 struct Interface {
     std::string name{};
     std::string mac{};                  // as text, may be empty
@@ -147,6 +148,9 @@ struct Log {
     enum class Level { error, warning, info, debug } level = Level::warning;
     bool operator==(const Log &) const = default;
 };
+
+// Whose addresses are held for a pod of the same name, once the pod is gone.
+enum class KeepAddress { none, stateful_set, all };
 
 enum class IsolateBy { none, network, group };
 
@@ -226,6 +230,9 @@ struct Config {
     std::vector<std::string> pods_pools{};
     std::vector<std::string> calico_pools4{}, calico_pools6{}; // by calico-ipam's own names
     std::optional<std::uint32_t> pod_mtu{};
+    std::optional<bool> pod_keeps_address{};
+    KeepAddress keep_address = KeepAddress::none;
+    std::uint32_t keep_address_s = 300;
     // Of the pod's namespace.
     bool allow_ip_forwarding = false;
     Labels sysctls{};

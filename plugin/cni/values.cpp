@@ -238,6 +238,20 @@ Result<void> read_ipam_timeout(const Node &node, std::uint32_t &into) {
     return read_between(node, 1, 3600, "a whole number of seconds", into);
 }
 
+Result<void> read_keep_address(const Node &node, KeepAddress &into) {
+    std::string text = "none";
+    TRY(json::read(node, text));
+    if (text != "none" && text != "statefulSet" && text != "all")
+        return node.wrong(R"("none", "statefulSet" or "all")");
+    into = text == "none" ? KeepAddress::none : text == "all" ? KeepAddress::all : KeepAddress::stateful_set;
+    return {};
+}
+
+Result<void> read_keep_seconds(const Node &node, std::uint32_t &into) {
+    constexpr std::uint32_t kWeek = 7 * 24 * 3600;
+    return read_between(node, 1, kWeek, "a whole number of seconds", into);
+}
+
 Result<void> read_ipam_type(const Node &node, std::string &into) {
     TRY(node.must_be_object(R"({"type": "host-local", "subnet": "198.18.1.0/24"})"));
     const Node type = node.at_any_case("type");

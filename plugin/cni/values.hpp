@@ -29,6 +29,8 @@ Result<void> read_host_prefix(const json::Node &node, std::string &into);
 Result<void> read_directory(const json::Node &node, std::string &into);
 Result<void> read_map_size(const json::Node &node, std::uint32_t &into);
 Result<void> read_ipam_timeout(const json::Node &node, std::uint32_t &into); // seconds
+Result<void> read_keep_address(const json::Node &node, KeepAddress &into);
+Result<void> read_keep_seconds(const json::Node &node, std::uint32_t &into);
 Result<void> read_ipam_type(const json::Node &node, std::string &into);
 Result<void> read_prefixes(const json::Node &node, std::vector<Prefix> &into);
 Result<void> read_requested(const json::Node &node, Config &into);

@@ -12,11 +12,11 @@
 namespace podlane::ctl {
 
 std::span<const Noun> nouns() {
-    static const std::array<Noun, 26> kNouns = {
+    static const std::array<Noun, 27> kNouns = {
         kEndpointNoun,  kCounterNoun, kBandwidthNoun,  kPathNoun,    kNetworkNoun, kUplinkNoun, kMapNoun,
         kStatusNoun,    kDoctorNoun,  kHistoryNoun,    kMetricsNoun, kProgramNoun, kSourceNoun, kUpgradeNoun,
         kExplainNoun,   kMonitorNoun, kTopNoun,        kGcNoun,      kRepairNoun,  kLoadNoun,   kInstallNoun,
-        kUninstallNoun, kVersionNoun, kCompletionNoun, kManNoun,     kGroupNoun};
+        kUninstallNoun, kVersionNoun, kCompletionNoun, kManNoun,     kGroupNoun,   kLeaseNoun};
     return kNouns;
 }
 

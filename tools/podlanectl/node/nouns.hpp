@@ -8,6 +8,7 @@ namespace podlane::ctl {
 
 extern const Noun kUpgradeNoun;
 extern const Noun kGcNoun;
+extern const Noun kLeaseNoun;
 extern const Noun kLoadNoun;
 extern const Noun kInstallNoun;
 extern const Noun kUninstallNoun;

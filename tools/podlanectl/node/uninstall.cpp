@@ -11,6 +11,7 @@
 #include "loader/record.hpp"
 #include "loader/settings.hpp"
 #include "loader/tracking.hpp"
+#include "plugin/held_lease.hpp"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/node/installed.hpp"
@@ -230,6 +231,17 @@ Result<void> remove_installed(const std::string &directory, std::string_view nam
     return {};
 }
 
+// Nobody would release them later.
+Result<void> release_held_leases(const std::string &root, const std::string &state_dir, Story &story) {
+    for (const AttachmentRecord &record : TRY(held_leases(AttachmentRecords(state_dir, root)))) {
+        const auto released = release_held_lease(record, state_dir);
+        story.lines.push_back(released ? "released the lease that was held since container " + record.container_id
+                                       : "kept: the held lease of container " + record.container_id + ": " +
+                                             released.error().message);
+    }
+    return {};
+}
+
 // The configuration is removed first, so that no ADD attaches again what is detached.
 Result<int> uninstall(const Call &call, World &world) {
     const std::string bin_dir = call.value(Opt::bin_dir).value_or(std::string(kBinDir));
@@ -243,6 +255,7 @@ Result<int> uninstall(const Call &call, World &world) {
         TRY(remove_installed(conf_dir, name, story));
     if (const auto left = networks_in(conf_dir); !left.empty())
         story.lines.push_back("the runtime uses " + conf_dir + "/" + left.front().file + " for new pods");
+    TRY(release_held_leases(world.bpffs, call.value(Opt::state_dir).value_or(kStateDirectory), story));
     story.pods = TRY(count_host_veths());
     const std::string state_dir = call.value(Opt::state_dir).value_or(kStateDirectory);
     TRY(detach_node(world.bpffs, owned, state_dir, story));

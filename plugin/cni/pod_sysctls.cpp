@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#include "maps/printable.hpp"
+#include "plugin/cni/labels.hpp"
+#include "plugin/cni/pod_settings.hpp"
+
+#include <algorithm>
+
+namespace podlane::cni {
+
+using json::Node;
+
+bool is_pod_sysctl(std::string_view name) {
+    const auto allowed = [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+               c == '-' || c == '/';
+    };
+    return name.starts_with("net.") && name.size() <= kLongestLabelKey && std::ranges::all_of(name, allowed) &&
+           name.find("..") == std::string_view::npos && name.find("//") == std::string_view::npos &&
+           name.find("./") == std::string_view::npos && name.find("/.") == std::string_view::npos &&
+           !name.ends_with('.') && !name.ends_with('/');
+}
+
+Result<void> read_sysctls(const Node &node, Labels &into) {
+    TRY(node.must_be_object(R"({"net.core.somaxconn": "1024"})"));
+    if (!node.present())
+        return {};
+    for (const auto &[name, value] : node.value().items()) {
+        const auto text = node.at(name).text();
+        if (!is_pod_sysctl(name))
+            return node.wrong("names below net, such as \"net.core.somaxconn\", and not " + json::quote(name));
+        if (!text || !is_printable(*text) || text->size() > kLongestLabelValue)
+            return node.wrong("texts as values; that of " + json::quote(name) + " is none");
+        into[name] = *text;
+    }
+    return {};
+}
+
+} // namespace podlane::cni

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/held_lease.hpp"
+
+#include "maps/clock.hpp"
+#include "maps/fd.hpp"
+#include "plugin/cni/environment.hpp"
+#include "plugin/cni/ipam_wishes.hpp"
+#include "plugin/cni/result.hpp"
+#include "plugin/ipam.hpp"
+#include "plugin/log.hpp"
+#include "plugin/remove.hpp"
+#include "plugin/state.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+
+namespace podlane {
+namespace {
+
+constexpr const char *kLockFile = ".leases"; // exists once a lease has been held
+
+// "web-0": what a StatefulSet calls its pods.
+bool is_of_stateful_set(std::string_view name) {
+    const auto dash = name.rfind('-');
+    if (dash == std::string_view::npos || dash == 0)
+        return false;
+    const std::string_view number = name.substr(dash + 1);
+    return !number.empty() && number.find_first_not_of("0123456789") == std::string_view::npos &&
+           (number == "0" || !number.starts_with('0'));
+}
+
+bool keeps_address(const cni::Request &request) {
+    const cni::Config &config = request.config;
+    if (request.pod.name.empty() || request.pod.ns.empty() || config.ipam_type.empty() || !config.own_addresses.empty())
+        return false;
+    if (config.pod_keeps_address)
+        return *config.pod_keeps_address;
+    return config.keep_address == cni::KeepAddress::all ||
+           (config.keep_address == cni::KeepAddress::stateful_set && is_of_stateful_set(request.pod.name));
+}
+
+// Also if somebody has set the clock back.
+bool is_over(const AttachmentRecord &record) {
+    const std::uint64_t now = realtime_ns();
+    return now >= record.held_until_ns || now < record.held_since_ns;
+}
+
+std::string lock_path(const AttachmentRecords &records) { return records.directory() + "/" + kLockFile; }
+
+// Nodes that hold no leases read no records for it.
+bool has_ever_held(const AttachmentRecords &records) { return access(lock_path(records).c_str(), F_OK) == 0; }
+
+// One call takes a held lease over while no other requests one: between its release and the next request its addresses
+// are anybody's.
+Result<Fd> lock_leases(const AttachmentRecords &records, int operation) {
+    Fd file(open(lock_path(records).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    int code = file ? 0 : errno;
+    while (file && flock(file.get(), operation) != 0)
+        if (errno != EINTR) {
+            code = errno;
+            break;
+        }
+    return code == 0 ? Result<Fd>(std::move(file))
+                     : system_error(ErrorCode::io_failure, "locking " + lock_path(records), code);
+}
+
+bool is_for(const AttachmentRecord &record, const cni::Request &request) {
+    const auto arguments = cni::parse_arguments(record.args);
+    return arguments && record.network == request.config.name && record.ifname == request.ifname &&
+           arguments->pod.ns == request.pod.ns && arguments->pod.name == request.pod.name &&
+           record.container_id != request.container_id;
+}
+
+Result<std::vector<AttachmentRecord>> held_for(const cni::Request &request) {
+    std::vector<AttachmentRecord> held;
+    if (request.pod.name.empty() || request.pod.ns.empty())
+        return held;
+    held = TRY(held_leases(records_of(request.config)));
+    std::erase_if(held, [&](const AttachmentRecord &one) { return !is_for(one, request); });
+    return held;
+}
+
+std::vector<Prefix> addresses_of(const AttachmentRecord &record) {
+    std::vector<Prefix> addresses;
+    if (const auto lease = cni::parse_attachment(record.lease))
+        for (const cni::Address &one : lease->addresses)
+            addresses.push_back(host_prefix(one.prefix.addr));
+    return addresses;
+}
+
+// What the pod or the runtime asks for goes first.
+Result<cni::Attachment> take_over(const cni::Request &request, const std::vector<AttachmentRecord> &held,
+                                  bool &killed) {
+    for (const AttachmentRecord &one : held)
+        for (const cni::Request &of_old : TRY(requests_with_lease(request_of(one, request.config.state_dir), one)))
+            TRY(ipam::remove(of_old));
+    const std::vector<Prefix> addresses = addresses_of(held.back());
+    if (!request.config.pod_addresses.empty() || !request.config.requested_ips.empty() || addresses.empty())
+        return ipam::add(request, killed);
+    auto lease = ipam::add(TRY(cni::with_addresses(request, addresses)), killed);
+    if (lease)
+        return lease;
+    log(cni::Log::Level::warning,
+        "the addresses that were held for the pod cannot be had: " + lease.error().message + "; others are requested");
+    return ipam::add(request, killed);
+}
+
+bool has_no_address_left(const Error &error) {
+    return error.code == ErrorCode::try_again_later ||
+           error.message.find("no IP addresses available") != std::string::npos;
+}
+
+void log_failure(const AttachmentRecord &record, const Result<void> &released) {
+    if (!released)
+        log(cni::Log::Level::warning,
+            "releasing the held lease of container " + record.container_id + ": " + released.error().message);
+}
+
+} // namespace
+
+Result<bool> hold_lease(AttachmentRecord &record) {
+    if (record.held_until_ns != 0)
+        return !is_over(record);
+    if (record.lease.empty() || record.only_lease)
+        return false;
+    const auto request = recorded_request(record);
+    if (!request || !keeps_address(*request))
+        return false;
+    // Before the record says so.
+    const std::string path = lock_path(records_of(request->config));
+    if (const Fd file(open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)); !file)
+        return system_error(ErrorCode::io_failure, "creating " + path, errno);
+    record.held_since_ns = realtime_ns();
+    record.held_until_ns = record.held_since_ns + request->config.keep_address_s * kNsPerSecond;
+    log(cni::Log::Level::info, "the lease is held for " + request->pod.ns + "/" + request->pod.name + " for " +
+                                   std::to_string(request->config.keep_address_s) + " s");
+    return true;
+}
+
+Result<cni::Attachment> request_lease(const cni::Request &request, bool &killed) {
+    const AttachmentRecords records = records_of(request.config);
+    if (!has_ever_held(records))
+        return ipam::add(request, killed);
+    release_expired_leases(request.config);
+    const std::vector<AttachmentRecord> own = TRY(held_for(request));
+    const Fd lock = TRY(lock_leases(records, own.empty() ? LOCK_SH : LOCK_EX));
+    auto lease = own.empty() ? ipam::add(request, killed) : take_over(request, own, killed);
+    if (lease || !has_no_address_left(lease.error()))
+        return lease;
+    std::vector<AttachmentRecord> held = TRY(held_leases(records));
+    std::erase_if(held, [&](const AttachmentRecord &one) { return one.network != request.config.name; });
+    if (held.empty())
+        return lease;
+    log(cni::Log::Level::warning, lease.error().message + ": releasing the oldest held lease");
+    TRY(release_held_lease(held.front(), request.config.state_dir));
+    return ipam::add(request, killed);
+}
+
+void forget_held_leases(const cni::Request &request) {
+    if (!has_ever_held(records_of(request.config)))
+        return;
+    if (const auto own = held_for(request))
+        for (const AttachmentRecord &one : *own)
+            log_failure(one, release_held_lease(one, request.config.state_dir));
+}
+
+void release_expired_leases(const cni::Config &config) {
+    if (!has_ever_held(records_of(config)))
+        return;
+    const auto held = held_leases(records_of(config));
+    if (!held)
+        return log(cni::Log::Level::warning, "looking for held leases: " + held.error().message);
+    for (const AttachmentRecord &one : *held) {
+        if (!is_over(one))
+            continue;
+        const auto released = release_held_lease(one, config.state_dir);
+        log_failure(one, released);
+        if (!released) // the others would wait as long for the IPAM plugin
+            return;
+    }
+}
+
+Result<std::vector<AttachmentRecord>> held_leases(const AttachmentRecords &records) {
+    std::vector<AttachmentRecord> held = TRY(records.list());
+    std::erase_if(held, [](const AttachmentRecord &one) { return one.held_until_ns == 0; });
+    std::ranges::sort(held, {}, &AttachmentRecord::held_since_ns);
+    return held;
+}
+
+Result<void> release_held_lease(const AttachmentRecord &record, const std::string &state_directory) {
+    return remove_attachment(request_of(record, state_directory), Lease::released);
+}
+
+} // namespace podlane

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// Leases that outlive their pods for a while, so that pods of the same names get their addresses back. The record of
+// the attachment on disk says until when; there is no other place. It stays that of the container that is gone, because
+// IPAM plugins know a lease by its container.
+#pragma once
+
+#include "loader/record.hpp"
+#include "maps/result.hpp"
+#include "plugin/cni/types.hpp"
+
+#include <vector>
+
+namespace podlane {
+
+// For DEL, whether the lease is to stay; the record then says until when. A lease that is held already stays as it is,
+// until its time is over.
+Result<bool> hold_lease(AttachmentRecord &record);
+
+// For ADD: a lease with the addresses that are held for the pod, if the IPAM plugin gives them again; any other if not.
+// Held leases give way if the IPAM plugin has no address left.
+Result<cni::Attachment> request_lease(const cni::Request &request, bool &killed);
+
+// For ADD, after everything else: what was held for the pod is its own now.
+void forget_held_leases(const cni::Request &request);
+
+// Below this root of pins, of all networks. What fails is logged, and tried again by the next call.
+void release_expired_leases(const cni::Config &config);
+
+// The oldest first.
+Result<std::vector<AttachmentRecord>> held_leases(const AttachmentRecords &records);
+// By a DEL of the IPAM plugin for the container that is gone.
+Result<void> release_held_lease(const AttachmentRecord &record, const std::string &state_directory);
+
+} // namespace podlane

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+// keepAddress: a pod that returns to the node in time gets its addresses back, and nothing is held for longer.
+#include "tests/netns/fault.hpp"
+
+namespace podlane::test {
+namespace {
+
+class HeldLeaseTest : public CtlTest {
+  protected:
+    [[nodiscard]] static Json keys(const Json &more = Json::object()) {
+        Json all = {{"keepAddress", "statefulSet"}};
+        all.update(more);
+        return all;
+    }
+    Pod start(const std::string &name, const Json &more = Json::object()) {
+        return make(keys(more), named("shop", name));
+    }
+    void stop(const Pod &pod, const std::string &name, const Json &more = Json::object()) const {
+        EXPECT_THAT(del(*pod.container, keys(more), named("shop", name)), succeeds());
+    }
+    // Addresses of both families of a pod that came and went.
+    std::pair<std::string, std::string> come_and_go(const std::string &name, const Json &more = Json::object()) {
+        const Pod pod = start(name, more);
+        stop(pod, name, more);
+        return {pod.text4(), pod.text6()};
+    }
+    [[nodiscard]] std::vector<std::string> held() const {
+        std::vector<std::string> pods;
+        for (const Json &one : ctl_json("lease list"))
+            pods.push_back(one.at("pod"));
+        return pods;
+    }
+    [[nodiscard]] static std::pair<std::string, std::string> addresses(const Pod &pod) {
+        return {pod.text4(), pod.text6()};
+    }
+    using Names = std::vector<std::string>;
+};
+
+TEST_F(HeldLeaseTest, APodThatReturnsGetsItsAddressesBack) {
+    const auto before = come_and_go("web-0");
+    EXPECT_EQ(held(), Names{"shop/web-0"});
+    EXPECT_EQ(node_.leased().size(), 2U) << "nobody else gets them";
+    EXPECT_EQ(ctl_json("lease list").at(0)["addresses"], Json({before.first, before.second}));
+    const Pod other = start("web-1");
+    EXPECT_NE(other.text4(), before.first);
+    const Pod again = start("web-0");
+    EXPECT_EQ(addresses(again), before);
+    EXPECT_EQ(held(), Names{});
+    EXPECT_EQ(node_.records().size(), 2U) << "of the two pods";
+    EXPECT_THAT(check(again, keys(), named("shop", "web-0")), succeeds());
+    EXPECT_TRUE(ping(other.ns(), before.first));
+
+    // Runtimes repeat DELs; the time goes on.
+    stop(again, "web-0");
+    const Json first = ctl_json("lease list").at(0);
+    stop(again, "web-0");
+    EXPECT_EQ(held(), Names{"shop/web-0"});
+    EXPECT_LE(ctl_json("lease list").at(0)["seconds_left"], first["seconds_left"]);
+    EXPECT_EQ(addresses(start("web-0")), before);
+    // Another network of the node, and another namespace, have other pods of the name.
+    EXPECT_NE(make(keys(), named("other", "web-0")).text4(), before.first);
+}
+
+TEST_F(HeldLeaseTest, OnlyPodsThatMayKeepTheirAddress) {
+    for (const std::string name : {"web-7d4b9c", "web", "web-", "web-01", "-1"})
+        (void)come_and_go(name);
+    (void)come_and_go("web-0", {{"keepAddress", "none"}});
+    const Json annotated = {
+        {"runtimeConfig", {{"io.kubernetes.cri.pod-annotations", {{"podlane/keepAddress", "true"}}}}}};
+    (void)come_and_go("web", annotated);
+    EXPECT_EQ(held(), Names{}) << "podMay does not grant it";
+    Json granted = annotated;
+    granted["podMay"] = {"keepAddress"};
+    const auto before = come_and_go("web", granted);
+    EXPECT_EQ(held(), Names{"shop/web"});
+    EXPECT_EQ(addresses(start("web", granted)), before);
+    granted["runtimeConfig"]["io.kubernetes.cri.pod-annotations"]["podlane/keepAddress"] = "false";
+    (void)come_and_go("web-2", granted);
+    EXPECT_EQ(held(), Names{});
+    (void)come_and_go("any", {{"keepAddress", "all"}});
+    EXPECT_EQ(held(), Names{"shop/any"});
+    granted["runtimeConfig"]["io.kubernetes.cri.pod-annotations"]["podlane/keepAddress"] = "maybe";
+    EXPECT_THAT(add(*node_.container(), keys(granted), named("shop", "x")), fails_with(7, {"podlane/keepAddress"}));
+}
+
+TEST_F(HeldLeaseTest, TimeGcAdministratorAndUninstallReleaseIt) {
+    const Json short_time = {{"keepAddressSeconds", 1}};
+    const auto is_free = [&] { return node_.leased().empty() && node_.records().empty(); };
+    (void)come_and_go("web-0", short_time);
+    EXPECT_TRUE(wait_until([&] { return held().empty(); }));
+    EXPECT_TRUE(is_free()) << "by podlanectl";
+    (void)come_and_go("web-0", short_time);
+    const Pod other = make();
+    EXPECT_TRUE(wait_until([&] {
+        (void)node_.cni("DEL", node_.config(), *node_.container());
+        return node_.leased().size() == 2;
+    })) << "by a DEL of any pod, whatever the configuration says by now";
+    EXPECT_THAT(del(*other.container), succeeds());
+
+    (void)come_and_go("web-0");
+    (void)come_and_go("web-1");
+    EXPECT_THAT(ctl("lease release"), complains(2, {"--all"}));
+    EXPECT_THAT(ctl("lease release shop/web-9"), complains(1, {"no such lease"}));
+    EXPECT_THAT(ctl("lease release shop/web-0"), prints(0, {"released 198.18.9."}));
+    EXPECT_EQ(held(), Names{"shop/web-1"});
+    EXPECT_THAT(ctl("lease release --all"), prints(0));
+    EXPECT_TRUE(is_free());
+
+    (void)come_and_go("web-0");
+    Json config = node_.config(keys({{"cniVersion", "1.1.0"}}));
+    config["cni.dev/valid-attachments"] = Json::array();
+    EXPECT_EQ(node_.cni("podlane", "GC", config).rc, 0);
+    EXPECT_TRUE(is_free());
+
+    (void)come_and_go("web-0");
+    EXPECT_THAT(ctl("uninstall --conf-dir " + node_.dir() + " --bin-dir " + node_.dir()),
+                prints(0, {"released the lease that was held"}));
+    EXPECT_TRUE(is_free());
+}
+
+// An address that is given away between its release and its request.
+TEST_F(HeldLeaseTest, AnAddressThatAnotherHasTakenIsReplaced) {
+    const auto before = come_and_go("web-0");
+    const std::string host_local = std::filesystem::read_symlink(node_.plugins() + "/host-local");
+    std::filesystem::create_symlink(host_local, node_.dir() + "/real");
+    node_.put_plugin("host-local", "#!/bin/sh\nconfig=$(cat)\necho \"$config\" | " + node_.dir() +
+                                       "/real\ncode=$?\n"
+                                       "[ $CNI_COMMAND = DEL ] && echo thief >" +
+                                       node_.leases() + "/pods/" + before.first + "\nexit $code\n");
+    const Pod again = start("web-0", {{"log", {{"file", node_.dir() + "/log"}}}});
+    EXPECT_NE(again.text4(), before.first);
+    EXPECT_THAT(read_file(node_.dir() + "/log"), HasSubstr("the addresses that were held for the pod cannot be had"));
+    EXPECT_EQ(held(), Names{});
+}
+
+// A pod that is there goes before one that may come.
+TEST_F(HeldLeaseTest, HeldAddressesGiveWayIfTheRangeIsFull) {
+    Json ipam = node_.ipam();
+    ipam["ranges"] = {{{{"subnet", "198.18.9.0/29"}}}};
+    const Json small = {{"ipam", ipam}};
+    for (int i = 0; i < 5; ++i)
+        (void)come_and_go("web-" + std::to_string(i), small);
+    EXPECT_EQ(held().size(), 5U);
+    (void)start("db-0", small);
+    EXPECT_EQ(held(), (Names{"shop/web-1", "shop/web-2", "shop/web-3", "shop/web-4"})) << "the oldest one";
+}
+
+// At any system call of the DEL that holds and of the ADD that takes over; the runtime repeats its DELs, and asks for
+// nothing else.
+TEST_F(HeldLeaseTest, AKillLeavesNoLeaseBeyondItsTime) {
+    const Json config = node_.config(keys({{"keepAddressSeconds", 1}}));
+    const auto call = [&](const std::string &verb, const Container &container, const std::string &name,
+                          const std::vector<std::string> &strace) {
+        std::vector<std::string> argv = strace;
+        argv.push_back(node_.plugins() + "/podlane");
+        Variables variables = attachment(container);
+        variables.merge(named("shop", name));
+        variables.insert({{"CNI_COMMAND", verb}, {"CNI_PATH", node_.plugins()}});
+        return run(node_.ns(), argv, config.dump(), variables);
+    };
+    const std::string trace = node_.dir() + "/trace";
+    int pods = 0;
+    for (const std::string verb : {"DEL", "ADD"}) {
+        std::vector<Fault> kills;
+        for (bool is_traced = true; is_traced || !kills.empty();) {
+            const std::string name = "web-" + std::to_string(pods++);
+            const auto old = node_.container();
+            const auto fresh = node_.container();
+            ASSERT_EQ(call("ADD", *old, name, {}).rc, 0);
+            if (verb == "ADD") {
+                ASSERT_EQ(call("DEL", *old, name, {}).rc, 0);
+            }
+            const Container &hit = verb == "ADD" ? *fresh : *old;
+            if (is_traced) {
+                ASSERT_EQ(call(verb, hit, name, {"/usr/bin/strace", "-o", trace}).rc, 0);
+                kills = chosen(faults_at(calls_in(trace)).first, "held " + verb, 12);
+                is_traced = false;
+            } else {
+                const Fault kill = kills.back();
+                kills.pop_back();
+                (void)call(verb, hit, name,
+                           {"/usr/bin/strace", "-o", "/dev/null", "-e",
+                            "inject=" + kill.call.name + ":signal=KILL:when=" + std::to_string(kill.call.number)});
+            }
+            for (const auto &container : {old, fresh})
+                EXPECT_EQ(call("DEL", *container, name, {}).rc, 0);
+        }
+    }
+    EXPECT_TRUE(wait_until([&] { return held().empty(); }));
+    EXPECT_THAT(node_.leased(), IsEmpty());
+    EXPECT_THAT(node_.records(), IsEmpty());
+}
+
+} // namespace
+} // namespace podlane::test

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+// lease: those that are held for pods that are gone.
+#include "loader/record.hpp"
+#include "maps/abi/endpoint.h"
+#include "maps/clock.hpp"
+#include "maps/text.hpp"
+#include "plugin/cni/environment.hpp"
+#include "plugin/cni/result.hpp"
+#include "plugin/held_lease.hpp"
+#include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/node/nouns.hpp"
+#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/selection.hpp"
+
+#include <unistd.h>
+
+#include <array>
+
+namespace podlane::ctl {
+namespace {
+
+struct Row {
+    AttachmentRecord record;
+    EndpointEntry entry; // what it was: for the selection and its names
+    std::vector<std::string> addresses{};
+};
+
+std::uint64_t seconds_left(const Row &row) {
+    const std::uint64_t now = realtime_ns();
+    return row.record.held_until_ns <= now ? 0 : (row.record.held_until_ns - now + kNsPerSecond - 1) / kNsPerSecond;
+}
+
+constexpr std::array<Column<Row>, 5> kColumns = {{
+    {{"POD", "", "pod"},
+     [](const Row &r) { return text_cell(pod_words(r.entry.first, r.entry.second), Tone::strong); }},
+    {{"NETWORK", "", "network"}, [](const Row &r) { return text_cell(r.record.network); }},
+    {{"ADDRESSES", "", "addresses"}, [](const Row &r) { return list_cell(r.addresses); }},
+    {{"SECONDS LEFT", "", "seconds_left", Align::right}, [](const Row &r) { return number_cell(seconds_left(r)); }},
+    {{"CONTAINER", "", "container_id"},
+     [](const Row &r) {
+         return Cell{r.record.container_id.substr(0, 12), r.record.container_id};
+     }},
+}};
+
+Result<Row> row_of(AttachmentRecord record) {
+    Row row{.record = std::move(record), .entry = {}};
+    row.entry.first = TRY(make_endpoint_key(row.record.container_id, row.record.ifname));
+    static_cast<void>(set_field(row.entry.second.network_name, row.record.network));
+    if (const auto arguments = cni::parse_arguments(row.record.args)) {
+        static_cast<void>(set_field(row.entry.second.pod_namespace, arguments->pod.ns));
+        static_cast<void>(set_field(row.entry.second.pod_name, arguments->pod.name));
+    }
+    if (const auto lease = cni::parse_attachment(row.record.lease))
+        for (const cni::Address &one : lease->addresses)
+            row.addresses.push_back(to_string(one.prefix.addr));
+    return row;
+}
+
+std::string state_directory(const Call &call) { return call.value(Opt::state_dir).value_or(kStateDirectory); }
+
+Result<std::vector<Row>> rows_of(const Call &call, const World &world) {
+    const Selection selection = TRY(Selection::of(call));
+    std::vector<Row> rows;
+    for (AttachmentRecord &record : TRY(held_leases(AttachmentRecords(state_directory(call), world.bpffs)))) {
+        Row row = TRY(row_of(std::move(record)));
+        if (selection.matches(row.entry))
+            rows.push_back(std::move(row));
+    }
+    return rows;
+}
+
+// Those whose time is over are released first, if the caller may.
+Result<int> list(const Call &call, World &world) {
+    if (geteuid() == 0) {
+        cni::Config config;
+        config.bpffs = world.bpffs;
+        config.state_dir = state_directory(call);
+        release_expired_leases(config);
+    }
+    world.print(output::make_table(kColumns, TRY(rows_of(call, world))));
+    return 0;
+}
+
+Result<int> release(const Call &call, World &world) {
+    if (geteuid() != 0)
+        return Error{ErrorCode::io_failure, "no permission to release leases", "run it as root: sudo podlanectl lease"};
+    if (TRY(Selection::of(call)).selects_all() && !call.has(Opt::all))
+        return usage_error("lease release needs to know which", "name a pod, or write --all");
+    const std::vector<Row> rows = TRY(rows_of(call, world));
+    if (rows.empty() && !call.has(Opt::all))
+        return Error{ErrorCode::missing, "no such lease is held", "see `podlanectl lease list`"};
+    for (const Row &row : rows) {
+        TRY(release_held_lease(row.record, state_directory(call)));
+        world.print("released " + join(row.addresses, ", ") + " of " + pod_words(row.entry.first, row.entry.second) +
+                    "\n");
+    }
+    return 0;
+}
+
+constexpr Opts kWhichLease{Opt::pod, Opt::ns, Opt::container, Opt::network, Opt::state_dir};
+
+constexpr std::array<Command, 2> kCommands = {{
+    {"list", "Leases that are held for pods of the same name (keepAddress).", kPlain | kWhichLease, kWhich,
+     "Leases whose time is over are released first.", list, false},
+    {"release", "Release held leases before their time.", Opts{Opt::bpffs, Opt::help, Opt::all} | kWhichLease, kWhich,
+     "Calls the DEL of the IPAM plugin, as the DEL of the pod would have.", release, true},
+}};
+
+} // namespace
+
+const Noun kLeaseNoun = {"lease", "addresses that are held for pods that are gone", kCommands};
+
+} // namespace podlane::ctl

@@ -65,8 +65,7 @@ class Interruptions {
 
 // Held until the descriptor is closed. None if host-local has never been there. Waiting in the kernel's queue: where
 // many host-locals wait too, the lock is never found free.
-Result<std::optional<Fd>> lock(const std::string &directory) {
-    constexpr std::uint64_t kLongest = 30 * kNsPerSecond;
+Result<std::optional<Fd>> lock(const std::string &directory, std::uint64_t most_seconds) {
     const std::string path = directory + "/lock";
     Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!file && errno == ENOENT)
@@ -74,7 +73,7 @@ Result<std::optional<Fd>> lock(const std::string &directory) {
     if (!file)
         return system_error(ErrorCode::io_failure, "opening " + path, errno);
     const Interruptions while_waiting;
-    for (const std::uint64_t until = monotonic_ns() + kLongest; flock(file.get(), LOCK_EX) != 0;) {
+    for (const std::uint64_t until = monotonic_ns() + most_seconds * kNsPerSecond; flock(file.get(), LOCK_EX) != 0;) {
         if (errno != EINTR)
             return system_error(ErrorCode::io_failure, "locking " + path, errno);
         if (monotonic_ns() > until)
@@ -117,11 +116,11 @@ bool is_lease_of(const AttachmentRecord &record, const EmptyLease &file) {
 
 } // namespace
 
-Result<void> remove_empty_leases(const AttachmentRecord &record) {
+Result<void> remove_empty_leases(const AttachmentRecord &record, std::uint64_t most_seconds) {
     const auto directory = directory_of(record);
     if (!directory || (!record.lease.empty() && TRY(is_of_this_boot(record))))
         return {};
-    const auto held = TRY(lock(*directory));
+    const auto held = TRY(lock(*directory, most_seconds));
     if (!held)
         return {};
     for (const EmptyLease &file : TRY(list_empty(*directory))) {

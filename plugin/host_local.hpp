@@ -5,6 +5,8 @@
 #include "loader/record.hpp"
 #include "maps/result.hpp"
 
+#include <cstdint>
+
 namespace podlane {
 
 // host-local creates a lease's file, and then writes into it whose it is. If it dies between the two, or the power is
@@ -12,7 +14,7 @@ namespace podlane {
 //
 // Removes the empty files that the recorded ADD can have left: younger than the record if it did not get as far as
 // the lease, and those of its addresses if the node has booted since. host-local's own lock is held meanwhile, so that
-// none of them is about to be written. Does nothing for other IPAM plugins.
-[[nodiscard]] Result<void> remove_empty_leases(const AttachmentRecord &record);
+// none of them is about to be written; it is waited for that long. Does nothing for other IPAM plugins.
+[[nodiscard]] Result<void> remove_empty_leases(const AttachmentRecord &record, std::uint64_t most_seconds);
 
 } // namespace podlane

@@ -223,7 +223,7 @@ Result<bool> release_lease(const Remains &remains) {
         }
         auto released = ipam::remove(request);
         if (released && remains.disk)
-            released = remove_empty_leases(*remains.disk);
+            released = remove_empty_leases(*remains.disk, request.config.ipam_timeout_s);
         if (released)
             return !waits;
         if (!failed)

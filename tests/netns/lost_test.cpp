@@ -5,11 +5,7 @@
 #include "loader/state_file.hpp"
 #include "tests/netns/verbs.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/mount.h>
-
-#include <future>
 
 namespace podlane::test {
 namespace {
@@ -261,93 +257,6 @@ TEST_F(LostTest, AddReleasesTheLeaseOfAKilledOne) {
         EXPECT_EQ(del(*container).rc, 0);
     }
     expect_nothing_left();
-}
-
-// host-local dies after it has created a lease's file, and before it has written into it whose it is.
-class EmptyLeaseTest : public LostTest {
-  protected:
-    // The next call of host-local, of a network in which no address was leased before.
-    void kill_before_writing(const std::string &network, const std::string &lease, bool podlane_too) const {
-        node_.put_plugin("host-local", "#!/bin/sh\nstrace -f -qq -o /dev/null -e trace=write -P " + leases(network) +
-                                           "/" + lease + " -e inject=write:signal=KILL " + real_ + "\n" +
-                                           (podlane_too ? "kill -9 $PPID; sleep 60\n" : "kill -9 $$\n"));
-    }
-    void mend_plugin() const { node_.put_plugin("host-local", "#!/bin/sh\nexec " + real_ + "\n"); }
-    [[nodiscard]] std::string leases(const std::string &network) const { return node_.leases() + "/" + network; }
-    [[nodiscard]] Reply gc(Json keys) const {
-        const AttachmentRecords records(kStateDirectory, node_.bpffs());
-        for (AttachmentRecord record : require(records.list())) {
-            record.created_ns -= 200ULL * 1000 * 1000 * 1000; // else it may be under way
-            require(records.write(record));
-        }
-        keys.merge_patch({{"cniVersion", "1.1.0"}, {"cni.dev/valid-attachments", Json::array()}});
-        return node_.cni("podlane", "GC", node_.config(keys));
-    }
-
-    const std::string real_ = variable("CNI_PLUGINS") + "/host-local";
-};
-
-TEST_F(EmptyLeaseTest, IsRemovedByTheNextCall) {
-    for (const std::string lease : {"198.18.9.2", "2001:db8:9::2"})
-        for (const std::string next : {"DEL", "ADD", "GC"})
-            for (const bool podlane_too : {true, false}) {
-                const std::string network = "torn" + next + std::to_string(lease.size()) + (podlane_too ? "k" : "");
-                SCOPED_TRACE(network);
-                const Json keys = {{"name", network}};
-                const auto container = node_.container();
-                kill_before_writing(network, lease, podlane_too);
-                EXPECT_NE(add(*container, keys).rc, 0);
-                EXPECT_TRUE(fs::is_empty(leases(network) + "/" + lease));
-                // Reserved by its administrator, or another pod's.
-                std::ofstream(leases(network) + "/198.18.9.9").close();
-                fs::last_write_time(leases(network) + "/198.18.9.9",
-                                    fs::file_time_type::clock::now() - std::chrono::hours(1));
-                std::ofstream(leases(network) + "/198.18.9.10") << "other\r\neth0";
-                mend_plugin();
-                if (next == "ADD") {
-                    EXPECT_THAT(add(*container, keys), succeeds());
-                }
-                EXPECT_THAT(next == "GC" ? gc(keys) : del(*container, keys), succeeds());
-                EXPECT_THAT(node_.leased(), testing::ElementsAre("198.18.9.10", "198.18.9.9"));
-                fs::remove_all(leases(network));
-                expect_nothing_left();
-            }
-}
-
-// Whoever has leases of host-local's in his hands has its lock, for a moment or for good.
-TEST_F(EmptyLeaseTest, WaitsForHostLocalsLock) {
-    const auto container = node_.container();
-    kill_before_writing("pods", "198.18.9.2", true);
-    EXPECT_NE(add(*container).rc, 0);
-    // After host-local's own DEL, which waits without an end.
-    node_.put_plugin("host-local", "#!/bin/sh\n" + real_ + "\nrc=$?\n: >" + node_.dir() + "/called\nuntil [ -e " +
-                                       node_.dir() + "/held ]; do sleep 0.01; done\nexit $rc\n");
-    auto deleted = std::async(std::launch::async, [&] { return del(*container); });
-    ASSERT_TRUE(wait_until([&] { return fs::exists(node_.dir() + "/called"); }));
-    {
-        const Fd lock(::open((leases("pods") + "/lock").c_str(), O_RDONLY | O_CLOEXEC));
-        ASSERT_EQ(flock(lock.get(), LOCK_EX), 0);
-        std::ofstream(node_.dir() + "/held").close();
-        EXPECT_EQ(deleted.wait_for(std::chrono::milliseconds(500)), std::future_status::timeout);
-        EXPECT_THAT(node_.leased(), testing::ElementsAre("198.18.9.2"));
-    }
-    EXPECT_THAT(deleted.get(), succeeds());
-    expect_nothing_left();
-}
-
-// The file is there, but its text was not on the disk yet.
-TEST_F(EmptyLeaseTest, IsRemovedAfterAPowerCut) {
-    const Pod made = make(), other = make();
-    for (const std::string &lease : node_.leased())
-        fs::resize_file(leases("pods") + "/" + lease, 0);
-    EXPECT_THAT(del(*made.container), succeeds());
-    EXPECT_EQ(node_.leased().size(), 4U) << "in the same boot, it is not the ADD's doing";
-    const std::string boot = "/proc/sys/kernel/random/boot_id";
-    std::ofstream(node_.dir() + "/boot_id") << "11111111-2222-3333-4444-555555555555\n";
-    ASSERT_EQ(mount((node_.dir() + "/boot_id").c_str(), boot.c_str(), nullptr, MS_BIND, nullptr), 0);
-    EXPECT_THAT(del(*other.container), succeeds());
-    umount2(boot.c_str(), MNT_DETACH);
-    EXPECT_THAT(node_.leased(), testing::ElementsAre(made.text4(), made.text6()));
 }
 
 // The runtime's list of valid attachments cannot name an ADD that waits for its IPAM plugin.

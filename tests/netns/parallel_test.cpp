@@ -119,6 +119,7 @@ TEST_F(ParallelTest, MixedAddsAndDelsSucceed) {
 TEST_F(ParallelTest, RoundsOfPodsLeaveNothing) {
     constexpr std::size_t kWorkers = 16;
     const Json keys = {{"ipMasq", true},
+                       {"ipamTimeout", 300}, // 16 wait for the lock of host-local, which reads all leases under it
                        {"ipam", {{"ranges", {{{{"subnet", "198.19.0.0/16"}}}, {{{"subnet", "2001:db8:19::/64"}}}}}}}};
     const Pod lives = make(keys); // and its network
     const auto everything = [&] { return node_.state() + node_.run("nft list ruleset"); };

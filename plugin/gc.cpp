@@ -71,10 +71,11 @@ Result<void> collect(cni::Request request, const Identity &identity) {
                    : std::move(removed).error().context("removing container " + request.container_id);
 }
 
-bool is_own(const net::Link &link, const Identity &identity, const endpoint &entry) {
+// Whatever it is called by now.
+bool is_own(const net::Link &link, const Identity &identity) {
     cni::Request of;
     std::tie(of.container_id, of.ifname) = identity;
-    return link.kind == "veth" && link.name == field_text(entry.host_ifname) && link.alias == alias_of(of);
+    return link.kind == "veth" && link.alias == alias_of(of);
 }
 
 // What takes longest of a removal is that the kernel waits for other CPUs to let go of an interface. The interfaces go
@@ -88,7 +89,7 @@ Result<void> remove_interfaces(const std::string &root, const std::vector<Identi
         if (!entry || entry->mode == ENDPOINT_AFTER_MAIN || entry->ifindex == 0)
             continue;
         const auto link = TRY(net::find_link(host, entry->ifindex));
-        if (!link || !is_own(*link, identity, *entry))
+        if (!link || !is_own(*link, identity))
             continue;
         for (const ip_addr &addr : addresses_in(*entry))
             if (const auto owner = TRY(tables.addresses.find({entry->network, addr}));

@@ -247,7 +247,7 @@ Result<void> remove_host_veth(net::Netlink &host, const cni::Request &request, c
     auto link = TRY(find_own_link(host, request));
     if (!link && entry != nullptr) {
         link = TRY(net::find_link(host, entry->ifindex));
-        if (link && (link->name != field_text(entry->host_ifname) || link->alias != alias_of(request)))
+        if (link && (link->kind != "veth" || link->alias != alias_of(request))) // whatever it is called by now
             link.reset();
     }
     if (!link)

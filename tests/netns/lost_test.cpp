@@ -83,6 +83,23 @@ TEST_F(LostTest, DelNeverRefusesAnEnvironment) {
     }
 }
 
+// Its number and its alias say whose it is.
+TEST_F(LostTest, DelAndGcRemoveARenamedInterface) {
+    for (const bool by_gc : {false, true}) {
+        SCOPED_TRACE(by_gc ? "GC" : "DEL");
+        const Pod made = make(all_), other = make(all_); // GC removes the interfaces of several at once
+        node_.run("ip link set " + made.host_ifname + " down");
+        node_.run("ip link set " + made.host_ifname + " name renamed");
+        Json keys = all_;
+        keys.merge_patch({{"cniVersion", "1.1.0"}, {"cni.dev/valid-attachments", Json::array()}});
+        EXPECT_THAT(by_gc ? node_.cni("podlane", "GC", node_.config(keys)) : del(*made.container, all_), succeeds());
+        if (!by_gc) {
+            EXPECT_THAT(del(*other.container, all_), succeeds());
+        }
+        expect_nothing_left();
+    }
+}
+
 // Standard input that is no configuration: the record on disk has that of the ADD.
 TEST_F(LostTest, DelSucceedsWithoutAConfiguration) {
     for (const std::string text : {"", "{", "[]", "{\"name\":\"pods\""}) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // podlanectl repair: whatever was lost or broken on a node comes back, CHECK finds nothing wrong afterwards, and pods
 // that were not touched lose no packet.
+#include "tests/netns/conntrack.hpp"
 #include "tests/netns/ctl.hpp"
 
 #include "loader/record.hpp"
@@ -112,8 +113,12 @@ TEST_F(RepairTest, AsksForMoreOfAnAmbiguousName) {
 
 // Whatever an administrator does to a node, in any order: one repair, and CHECK finds nothing wrong.
 TEST_F(RepairTest, RepairsWhatAHostileAdministratorBreaks) {
+    constexpr std::uint16_t kPort = 7000;
     const Pod first = make(all_);
     const Pod second = make(all_);
+    const Pod untouched = make(all_), its_server = make(all_);
+    const EchoServer server(its_server.container->ns(), true, kPort);
+    const test::Endpoint where{its_server.v4, kPort};
     const std::string live = node_.bpffs() + "/live";
     using Deed = std::function<void(const Pod &)>;
     const auto attempt = [&](const std::string &command) { (void)run(node_.ns(), words(command)); };
@@ -131,7 +136,14 @@ TEST_F(RepairTest, RepairsWhatAHostileAdministratorBreaks) {
         {"down", [&](const Pod &p) { attempt("ip link set " + p.host_ifname + " down"); }},
         {"mac", [&](const Pod &p) { attempt("ip link set " + p.host_ifname + " address 02:00:00:00:00:99"); }},
         {"forwarding", [&](const Pod &) { set_sysctl(node_.ns(), "net.ipv4.ip_forward", "0"); }},
-        {"conntrack", [&](const Pod &) { attempt("conntrack -F"); }},
+        {"forwarding of one",
+         [&](const Pod &p) { set_sysctl(node_.ns(), "net.ipv4.conf." + p.host_ifname + ".forwarding", "0"); }},
+        {"proxy", [&](const Pod &p) { set_sysctl(node_.ns(), "net.ipv4.conf." + p.host_ifname + ".proxy_arp", "1"); }},
+        {"conntrack",
+         [&](const Pod &) {
+             for (const Tracked &one : tracked(node_.ns()))
+                 (void)delete_tracked(node_.ns(), one);
+         }},
         {"programs",
          [&](const Pod &p) {
              const auto inside = require(net::enter(node_.ns()));
@@ -159,6 +171,9 @@ TEST_F(RepairTest, RepairsWhatAHostileAdministratorBreaks) {
     const char *rounds = std::getenv("PODLANE_HOSTILE_ROUNDS");
     for (int round = 0; round < (rounds == nullptr ? 8 : std::atoi(rounds)); ++round) {
         std::string done;
+        Stream udp(untouched.container->ns(), Transport::udp, where);
+        Stream tcp(untouched.container->ns(), Transport::tcp, where);
+        ASSERT_TRUE(wait_until([&] { return udp.received() > 100 && tcp.received() > 100; }));
         for (std::size_t i = 0; i < 4; ++i) {
             const auto &[name, deed] = deeds[pick(deeds.size())];
             deed(pick(2) == 0 ? first : second);
@@ -166,12 +181,17 @@ TEST_F(RepairTest, RepairsWhatAHostileAdministratorBreaks) {
         }
         SCOPED_TRACE("round " + std::to_string(round) + ": " + done);
         EXPECT_THAT(ctl("repair"), prints(0));
-        expect_whole(first);
-        expect_whole(second);
+        for (const Pod *pod : {&first, &second, &untouched, &its_server})
+            expect_whole(*pod);
+        const std::uint64_t so_far = tcp.received();
+        EXPECT_TRUE(wait_until([&] { return tcp.received() > so_far + 100000; })) << "the stream is stuck";
+        if (done.find("forwarding; ") == std::string::npos) { // which concerns all pods
+            EXPECT_EQ(udp.end().lost, 0U);
+        }
         if (HasFailure())
             break;
     }
-    expect_nothing_left_after_del({&first, &second});
+    expect_nothing_left_after_del({&first, &second, &untouched, &its_server});
 }
 
 // The DEL of one pod restores those that live on.

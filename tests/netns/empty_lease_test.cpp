@@ -21,7 +21,7 @@ class EmptyLeaseTest : public VerbsTest {
                                            "/" + lease + " -e inject=write:signal=KILL " + real_ + "\n" +
                                            (podlane_too ? "kill -9 $PPID; sleep 60\n" : "kill -9 $$\n"));
     }
-    void mend_plugin() const { node_.put_plugin("host-local", "#!/bin/sh\nexec " + real_ + "\n"); }
+    void restore_plugin() const { node_.put_plugin("host-local", "#!/bin/sh\nexec " + real_ + "\n"); }
     [[nodiscard]] std::string leases(const std::string &network) const { return node_.leases() + "/" + network; }
     [[nodiscard]] Reply gc(Json keys) const {
         const AttachmentRecords records(kStateDirectory, node_.bpffs());
@@ -55,7 +55,7 @@ TEST_F(EmptyLeaseTest, IsRemovedByTheNextCall) {
                 fs::last_write_time(leases(network) + "/198.18.9.9",
                                     fs::file_time_type::clock::now() - std::chrono::hours(1));
                 std::ofstream(leases(network) + "/198.18.9.10") << "other\r\neth0";
-                mend_plugin();
+                restore_plugin();
                 if (next == "ADD") {
                     EXPECT_THAT(add(*container, keys), succeeds());
                 }

@@ -40,6 +40,10 @@ class RepairTest : public CtlTest {
         }
         EXPECT_EQ(everything(), before_);
     }
+    static void expect_moves(const Stream &tcp) {
+        const std::uint64_t so_far = tcp.received();
+        EXPECT_TRUE(wait_until([&] { return tcp.received() > so_far + 100000; })) << "the stream is stuck";
+    }
     // Two pods talk without a pause while `break_it` and a repair run.
     void expect_repaired(const std::function<void(const Pod &)> &break_it, const std::string &says) {
         constexpr std::uint16_t kPort = 7000;
@@ -56,8 +60,7 @@ class RepairTest : public CtlTest {
         EXPECT_THAT(ctl("repair"), prints(0));
         for (const Pod *pod : {&first, &second, &third})
             expect_whole(*pod);
-        const std::uint64_t so_far = tcp.received();
-        EXPECT_TRUE(wait_until([&] { return tcp.received() > so_far + 100000; })) << "the stream is stuck";
+        expect_moves(tcp);
         EXPECT_EQ(udp.end().lost, 0U);
         EXPECT_EQ(tcp.end().lost, 0U);
         EXPECT_THAT(ctl("repair").out, HasSubstr("nothing found"));
@@ -183,8 +186,7 @@ TEST_F(RepairTest, RepairsWhatAHostileAdministratorBreaks) {
         EXPECT_THAT(ctl("repair"), prints(0));
         for (const Pod *pod : {&first, &second, &untouched, &its_server})
             expect_whole(*pod);
-        const std::uint64_t so_far = tcp.received();
-        EXPECT_TRUE(wait_until([&] { return tcp.received() > so_far + 100000; })) << "the stream is stuck";
+        expect_moves(tcp);
         if (done.find("forwarding; ") == std::string::npos) { // which concerns all pods
             EXPECT_EQ(udp.end().lost, 0U);
         }

@@ -44,7 +44,7 @@ bool keeps_address(const cni::Request &request) {
            (config.keep_address == cni::KeepAddress::stateful_set && is_of_stateful_set(request.pod.name));
 }
 
-// Also if somebody has set the clock back.
+// Also if the clock was set back.
 bool is_over(const AttachmentRecord &record) {
     const std::uint64_t now = realtime_ns();
     return now >= record.held_until_ns || now < record.held_since_ns;

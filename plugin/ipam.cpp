@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/ipam.hpp"
 
+#include "maps/text.hpp"
 #include "plugin/cni/ipam_config.hpp"
 #include "plugin/cni/masked.hpp"
 #include "plugin/cni/result.hpp"
@@ -31,7 +32,7 @@ std::vector<std::string> environment_for(const cni::Request &request, std::strin
         const std::string_view text = *entry;
         const bool replaced = text.starts_with("CNI_COMMAND=") || text.starts_with("CNI_CONTAINERID=") ||
                               text.starts_with("CNI_IFNAME=") || text.starts_with("CNI_NETNS=") ||
-                              text.starts_with("CNI_ARGS=");
+                              text.starts_with("CNI_ARGS=") || text.starts_with("CNI_PATH=");
         if (!replaced)
             all.emplace_back(text);
     }
@@ -39,6 +40,7 @@ std::vector<std::string> environment_for(const cni::Request &request, std::strin
     all.push_back("CNI_CONTAINERID=" + request.container_id);
     all.push_back("CNI_IFNAME=" + request.ifname);
     all.push_back("CNI_NETNS=" + request.netns);
+    all.push_back("CNI_PATH=" + join(request.path, ":")); // podlanectl has none of its own
     if (const std::string &args = request.ipam_args.empty() ? request.args : request.ipam_args; !args.empty())
         all.push_back("CNI_ARGS=" + args);
     return all;

@@ -65,7 +65,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
         elif name == "huge":
             try:
-                self.send(200, b"[" + b" " * (64 << 20))
+                self.send(200, b"[" + b" " * (2 << 20))
             except OSError:
                 pass
         elif name == "drip":

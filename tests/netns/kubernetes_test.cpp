@@ -130,16 +130,16 @@ TEST_F(KubernetesTest, WhatTheApiServerCannotSayRefusesTheAddOrIsLeftOut) {
         EXPECT_LT(took, std::chrono::seconds(slow() ? 20 : 5)) << "2 s, and what the machine is late";
         EXPECT_EQ(node_.state(), before);
     }
-    (void)make(keys({}, {{"onFailure", "continue"}}), named("shop", "forbidden"));
+    (void)make(keys(Json::object(), {{"onFailure", "continue"}}), named("shop", "forbidden"));
     EXPECT_EQ(ctl_json("endpoint show shop/forbidden").at(0)["labels"], Json::object());
     EXPECT_THAT(read_file(path("log")), HasSubstr("403 (Forbidden) (code 11); the pod starts without what it says"));
     EXPECT_THAT(read_file(path("log")), Not(HasSubstr(kToken)));
 }
 
-TEST_F(KubernetesTest, OnlyTheRightServerIsTold) {
+TEST_F(KubernetesTest, NoOtherServerSeesTheToken) {
     const auto container = node_.container();
     const auto fails = [&](const Json &of_server, const Parts &parts) {
-        EXPECT_THAT(add(*container, keys({}, of_server), named("shop", "web-0")), fails_with(11, parts));
+        EXPECT_THAT(add(*container, keys(Json::object(), of_server), named("shop", "web-0")), fails_with(11, parts));
     };
     fails({{"caFile", path("other-ca.pem")}}, {"certificate"});
     fails({{"server", "https://localhost:" + read_file(path("port"))}}, {"localhost"}); // not in the certificate
@@ -149,7 +149,7 @@ TEST_F(KubernetesTest, OnlyTheRightServerIsTold) {
     fails({{"tokenFile", path("two-lines")}}, {"two-lines"});
     EXPECT_EQ(requests(), 0U) << "nobody has seen the token";
     node_.remove_plugin("podlane-k8s");
-    fails({}, {"podlane-k8s", "CNI_PATH"});
+    fails(Json::object(), {"podlane-k8s", "CNI_PATH"});
     EXPECT_THAT(add(*container, keys(), named("shop", "../../secrets/x")), fails_with(4, {"no name"}));
     EXPECT_THAT(add(*container, keys({{"kubernetes", nullptr}}), named("shop", "web-0")),
                 fails_with(7, {"kubernetes"}));

@@ -2,6 +2,7 @@
 // podlane-k8s: asks the API server who a pod is. The plugin runs it as it runs an IPAM plugin: the question on standard
 // input, the answer, or a CNI error, on standard output.
 #include "maps/file.hpp"
+#include "maps/printable.hpp"
 #include "maps/version.hpp"
 #include "plugin/cni/error.hpp"
 #include "plugin/cni/kubernetes.hpp"
@@ -83,7 +84,9 @@ int run(bool asks_version) {
         return EXIT_SUCCESS;
     }
     const auto input = read_all(STDIN_FILENO, "the question on standard input", kMostInput);
-    const auto said = input ? answer(*input) : Result<std::string>(input.error());
+    auto said = input ? answer(*input) : Result<std::string>(input.error());
+    if (!said) // it may quote the server
+        said.error().message = printable(said.error().message);
     const auto printed = write_all(STDOUT_FILENO, "the answer to standard output",
                                    said ? *said : cni::to_json(said.error(), cni::kNewestVersion));
     return said && printed ? EXIT_SUCCESS : EXIT_FAILURE;

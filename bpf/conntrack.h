@@ -24,10 +24,13 @@ const volatile __u32 slow_mark_mask = 0;
 #define CT_TEMPLATE (1 << 11)
 #define CT_NAT_CLASH (1 << 12)
 #define CT_HELPER (1 << 13)
+#define CT_OFFLOADED (3 << 14) /* to a flowtable, to hardware */
 #define CT_TCP_SYN_SENT 1
 #define CT_TCP_SYN_RECV 2
 #define CT_TCP_ESTABLISHED 3
+#define CT_TCP_LAST_ACK 6
 #define CT_TCP_TIME_WAIT 7
+#define CT_TCP_LIBERAL 0x08 /* a connection that conntrack has met in its middle */
 #define CT_UDP_REPLIED 1
 #define XFRM_POLICIES 3         /* in, out, forward */
 #define XFRM_USERPOLICY_BLOCK 1 /* Linux 5.15 */
@@ -86,6 +89,16 @@ struct net___podlane {
 	struct netns_xfrm___podlane xfrm;
 } __attribute__((preserve_access_index));
 
+/* Read as a whole. */
+struct ip_ct_tcp_state___podlane {
+	__u32 td_end;
+	__u32 td_maxend;
+	__u32 td_maxwin;
+	__u32 td_maxack;
+	__u8 td_scale;
+	__u8 flags;
+};
+
 struct nf_conn___podlane {
 	__u32 timeout;
 	struct nf_conntrack_tuple_hash___podlane tuplehash[2];
@@ -95,6 +108,7 @@ struct nf_conn___podlane {
 	} ct_net;
 	union {
 		struct {
+			struct ip_ct_tcp_state___podlane seen[2];
 			__u8 state;
 		} tcp;
 	} proto;

@@ -9,8 +9,8 @@
 /* An entry that is older is confirmed by conntrack before it is used again. Set by the loader. */
 const volatile __u64 confirm_ns = 1000000000;
 
-/* Both directions. */
-static __always_inline void forget_flow(struct flow_scratch *work)
+/* Of the flow in the scratch area: the key of the other direction. */
+static __always_inline struct flow_key *find_other_key(struct flow_scratch *work)
 {
 	struct flow_key *other = &work->other;
 
@@ -19,8 +19,14 @@ static __always_inline void forget_flow(struct flow_scratch *work)
 	other->source_port = work->flow.destination_port;
 	other->destination_port = work->flow.source_port;
 	other->protocol = work->key.protocol;
-	map_remove(&flows_v1, &work->key);
-	map_remove(&flows_v1, other);
+	return other;
+}
+
+/* Both directions. */
+static __always_inline void forget_flow(struct flow_scratch *work)
+{
+	map_remove(&flows_v2, find_other_key(work));
+	map_remove(&flows_v2, &work->key);
 }
 
 static __always_inline bool is_translated(const struct flow_key *key, const struct flow *flow)
@@ -64,8 +70,8 @@ static __always_inline int leave_as_is(struct flow_scratch *work, int result)
 	return result;
 }
 
-/* Whether a packet of the flow, as it is after its translation, was let through lately. */
-static __always_inline bool was_let_through(struct flow_scratch *work, __u64 now, __u32 uplink)
+/* The flow in the scratch area as it is after its translation. */
+static __always_inline struct flow_key *find_translated_key(struct flow_scratch *work)
 {
 	struct flow_key *left = &work->other;
 
@@ -74,7 +80,7 @@ static __always_inline bool was_let_through(struct flow_scratch *work, __u64 now
 	left->source_port = work->flow.source_port;
 	left->destination_port = work->flow.destination_port;
 	left->protocol = work->key.protocol;
-	return was_forwarded(left, now, uplink);
+	return left;
 }
 
 /* Queries conntrack and caches what it says. A packet that changes the state of a known connection is the host's. */
@@ -84,8 +90,8 @@ static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch
 	struct flow *flow = &work->flow;
 	int verdict = query_conntrack(skb, work, how);
 
-	if (verdict == FOLLOW_CONFIRMED &&
-	    (how & (TCP_FIN | TCP_SYN | TCP_RST | READ_ONLY) || (!is_cached && !was_let_through(work, now, uplink))))
+	if (verdict == FOLLOW_CONFIRMED && (how & (TCP_FIN | TCP_SYN | TCP_RST | READ_ONLY) ||
+					    (!is_cached && !was_forwarded(find_translated_key(work), now, uplink))))
 		verdict = 0;
 	if (verdict != FOLLOW_CONFIRMED)
 		leave_as_is(work, 0);
@@ -99,7 +105,8 @@ static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch
 		flow->flags |= FLOW_REPLY;
 	flow->ifindex = skb->ifindex;
 	flow->check = flow_check(&work->key);
-	if (map_insert(&flows_v1, &work->key, flow, BPF_ANY))
+	flow->window = *parsed_window(work);
+	if (map_insert(&flows_v2, &work->key, flow, BPF_ANY))
 		return leave_as_is(work, 0);
 	return verdict == FOLLOW_UNTRACKED ? verdict | FOLLOW_NEW : result_of(flow, skb->ifindex);
 }
@@ -110,6 +117,15 @@ static __always_inline bool holds(const struct flow *flow, __u64 now, __u32 how)
 	if (now - flow->confirmed_ns >= confirm_ns)
 		return false;
 	return !(flow->flags & FLOW_UNTRACKED) || (how & (MAY_BE_UNTRACKED | TCP_SYN)) == MAY_BE_UNTRACKED;
+}
+
+/* What the sender accepts, for judge_end(). UDP has no window. */
+static __always_inline void note_window(struct flow *known, struct flow_scratch *work)
+{
+	const struct tcp_window *window = parsed_window(work);
+
+	if (window->is_known && !tracing)
+		known->window = *window;
 }
 
 /*
@@ -131,7 +147,7 @@ __attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 how, __u32 upl
 	if (!has_conntrack || !work)
 		return 0;
 	now = bpf_ktime_get_ns();
-	known = map_find(&flows_v1, &work->key);
+	known = map_find(&flows_v2, &work->key);
 	if (known) {
 		work->flow = *known;
 		if (work->flow.check != flow_check(&work->key))
@@ -141,8 +157,10 @@ __attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 how, __u32 upl
 			return leave_as_is(work, FOLLOW_FORGOTTEN);
 		}
 		is_cached = !uplink || work->flow.ifindex == uplink;
-		if (is_cached && holds(&work->flow, now, how))
+		if (is_cached && holds(&work->flow, now, how)) {
+			note_window(known, work);
 			return result_of(&work->flow, skb->ifindex);
+		}
 	} else {
 		work->flow.since_ns = now;
 		if (changes_state && !(how & MAY_BE_UNTRACKED))
@@ -150,7 +168,7 @@ __attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 how, __u32 upl
 	}
 	result = learn_flow(skb, work, now, how, uplink, is_cached);
 	if (!result && is_cached)
-		map_remove(&flows_v1, &work->key);
+		map_remove(&flows_v2, &work->key);
 	return result;
 }
 
@@ -177,7 +195,7 @@ __attribute__((noinline)) int find_reply(struct __sk_buff *skb, __u32 is_checked
 	if (!work)
 		return REPLY_NONE;
 	reverse_key(&work->key, &work->other);
-	sent = map_find(&flows_v1, &work->other);
+	sent = map_find(&flows_v2, &work->other);
 	if (!sent || sent->check != flow_check(&work->other) || !(sent->flags & FLOW_UNTRACKED) ||
 	    bpf_ktime_get_ns() - sent->confirmed_ns >= confirm_ns)
 		return REPLY_NONE;
@@ -192,7 +210,7 @@ static __always_inline void forget_key(void)
 	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
 
 	if (work)
-		map_remove(&flows_v1, &work->key);
+		map_remove(&flows_v2, &work->key);
 }
 
 /* The kernel's lookup takes no other protocols. */

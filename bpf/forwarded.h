@@ -10,13 +10,19 @@
 /* After that a packet on the slow path has to show it again. */
 #define FORWARDED_NS 1000000000ULL
 
+static __always_inline struct forwarded *find_forwarded(const struct flow_key *key)
+{
+	struct forwarded *last = map_find(&forwarded_v2, key);
+
+	return last && last->check == flow_check(key) ? last : 0;
+}
+
 /* Whether the host's rules let packets of this tuple through, as it is when they leave; of an uplink, by this one. */
 static __always_inline bool was_forwarded(const struct flow_key *key, __u64 now, __u32 uplink)
 {
-	struct forwarded *last = map_find(&forwarded_v1, key);
+	struct forwarded *last = find_forwarded(key);
 
-	return last && last->check == flow_check(key) && now - last->at_ns < FORWARDED_NS &&
-	       (!uplink || last->came_by == uplink);
+	return last && now - last->at_ns < FORWARDED_NS && (!uplink || last->came_by == uplink);
 }
 
 /* Of an ICMP error, the key is that of the flow which it quotes. */
@@ -31,10 +37,10 @@ static __always_inline void set_key(const struct packet *p, struct flow_key *key
 
 static __always_inline void forget_untracked(const struct flow_key *key)
 {
-	struct flow *known = map_find(&flows_v1, key);
+	struct flow *known = map_find(&flows_v2, key);
 
 	if (known && known->flags & FLOW_UNTRACKED)
-		map_remove(&flows_v1, key);
+		map_remove(&flows_v2, key);
 }
 
 /*
@@ -46,6 +52,8 @@ static __always_inline void note_forwarded(struct packet *p, enum direction from
 	bool is_tcp_or_udp = p->ip.protocol == IPPROTO_TCP || p->ip.protocol == IPPROTO_UDP;
 	struct forwarded *last, now = {.came_by = p->skb->ingress_ifindex};
 	struct flow_key key = {}, other = {};
+	__u32 only = 0;
+	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
 
 	if (!now.came_by || !p->has_flow || p->is_icmp_error || !is_tcp_or_udp)
 		return;
@@ -59,9 +67,11 @@ static __always_inline void note_forwarded(struct packet *p, enum direction from
 		return;
 	now.at_ns = bpf_ktime_get_ns();
 	now.check = flow_check(&key);
-	last = map_find(&forwarded_v1, &key);
+	if (work)
+		now.window = *parsed_window(work);
+	last = map_find(&forwarded_v2, &key);
 	if (last)
 		*last = now;
 	else
-		map_insert(&forwarded_v1, &key, &now, BPF_ANY);
+		map_insert(&forwarded_v2, &key, &now, BPF_ANY);
 }

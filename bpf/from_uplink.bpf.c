@@ -13,7 +13,31 @@
 #include "bpf/path_cache.h"
 #include "bpf/route.h"
 #include "bpf/tables.h"
+#include "bpf/tcp_end.h"
 #include "bpf/uplink_responder.h"
+
+/*
+ * A TCP header must not hide from follow_end(): the host stack puts fragments together, and strips stacked priority
+ * tags. The first fragment has to hold it (RFC 1858, RFC 7112); the kernel discards fragments that overlap.
+ */
+static __always_inline int refuse_hidden_header(struct packet *p)
+{
+	__be16 tag;
+
+	if (p->has_unread_headers)
+		return REASON_DROP_HIDDEN_HEADER;
+	if (p->is_first_fragment && !p->has_flow && (p->ip.protocol == IPPROTO_TCP || is_extension(p->ip.protocol)))
+		return REASON_DROP_HIDDEN_HEADER;
+	if (!p->skb->vlan_present || p->skb->vlan_tci & VLAN_ID_MASK || p->protocol ||
+	    bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr), &tag, sizeof(tag)))
+		return 0;
+	return tag & bpf_htons(VLAN_ID_MASK) ? 0 : REASON_DROP_HIDDEN_HEADER;
+}
+
+static __always_inline int follow_arriving(struct packet *p)
+{
+	return is_tcp_end(p) ? follow_end(p) : follow_flow(p, TO_POD, false);
+}
 
 static __always_inline int find_local_receiver(struct packet *p)
 {
@@ -22,7 +46,7 @@ static __always_inline int find_local_receiver(struct packet *p)
 	p->receiver = find_endpoint(p, &p->ip.destination);
 	if (!p->receiver)
 		return REASON_HOST_NOT_LOCAL;
-	if (p->detour && !(p->receiver->flags & INTERFACE_WAY && needs_no_flow(p)))
+	if (p->detour && (p->follow & FOLLOW_HIDDEN || !(p->receiver->flags & INTERFACE_WAY && needs_no_flow(p))))
 		return p->detour;
 	/* A source address of this node's pods is forged: the host stack decides about it. */
 	if (find_address(p, &p->ip.source))
@@ -102,15 +126,16 @@ int pl_from_uplink(struct __sk_buff *skb)
 
 	/* clang-format off */
 	reason = parse(&p)
+	      ?: refuse_hidden_header(&p)
 	      ?: respond_on_uplink(&p)
-	      ?: follow_flow(&p, TO_POD, false)
+	      ?: follow_arriving(&p)
 	      ?: find_local_receiver(&p)
 	      ?: find_path_in(&p)
 	      ?: check_isolation_of_remote(&p)
 	      ?: deliver(&p, REASON_UPLINK_DELIVERED);
 	/* clang-format on */
 
-	return finish(&p, reason);
+	return finish(&p, hide_end(&p, reason));
 }
 
 char _license[] SEC("license") = "Dual MIT/GPL";

@@ -175,7 +175,7 @@ __attribute__((noinline)) int note_allowed(__u32 ifindex)
 	if (!work || work->flow.ifindex != ifindex || tracing)
 		return 0;
 	work->flow.flags |= FLOW_ALLOWED;
-	bpf_map_update_elem(&flows_v1, &work->key, &work->flow, BPF_EXIST);
+	bpf_map_update_elem(&flows_v2, &work->key, &work->flow, BPF_EXIST);
 	return 0;
 }
 

@@ -68,7 +68,7 @@ struct {
 	__uint(max_entries, 65536);
 	__type(key, struct flow_key);
 	__type(value, struct flow);
-} flows_v1 SEC(".maps");
+} flows_v2 SEC(".maps");
 
 /* What the host stack has forwarded. Written for packets on the slow path, read for flows that are to be cached. 5 MiB.
  */
@@ -77,7 +77,7 @@ struct {
 	__uint(max_entries, 65536);
 	__type(key, struct flow_key);
 	__type(value, struct forwarded);
-} forwarded_v1 SEC(".maps");
+} forwarded_v2 SEC(".maps");
 
 /* struct bpf_ct_opts as of 6.1; later kernels accept this size. */
 struct ct_opts {

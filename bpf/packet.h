@@ -33,6 +33,7 @@
 #define NEXTHDR_HOP 0
 #define NEXTHDR_ROUTING 43
 #define NEXTHDR_FRAGMENT 44
+#define NEXTHDR_AUTH 51
 #define NEXTHDR_DEST 60
 
 /* The build of Podlane that the program belongs to. Set by the loader; podlanectl reads it back from the kernel. */
@@ -64,6 +65,7 @@ enum follow {
 	FOLLOW_NEW = 16,       /* and it was not cached */
 	FOLLOW_REPLY = 32,     /* the receiver opened the connection */
 	FOLLOW_ALLOWED = 64,   /* isolation let the flow through, and nothing has changed since */
+	FOLLOW_HIDDEN = 128,   /* conntrack must not see that the packet ends a connection */
 };
 
 /* What the flow cache needs to know of a packet: its TCP flags, and more. */
@@ -102,12 +104,15 @@ struct packet {
 	bool is_icmp_error;
 	bool has_flow;           /* flow is complete */
 	bool has_unread_headers; /* more IPv6 extension headers than are parsed */
-	__u8 tcp_flags;          /* TCP_SYN, TCP_FIN, TCP_RST, TCP_ACK */
+	bool is_first_fragment;
+	__u8 tcp_flags; /* TCP_SYN, TCP_FIN, TCP_RST, TCP_ACK */
 	__u8 icmp_type;
 	__u8 hop_limit; /* TTL of IPv4 */
+	/* In the scratch area only: see parsed_window(). */
+	struct tcp_window window __attribute__((aligned(8)));
 };
 
-#define PARSED_BYTES (sizeof(struct packet) - __builtin_offsetof(struct packet, ip))
+#define PARSED_BYTES (__builtin_offsetof(struct packet, window) - __builtin_offsetof(struct packet, ip))
 
 struct flow_scratch {
 	struct flow_key key;
@@ -116,7 +121,7 @@ struct flow_scratch {
 	struct bpf_sock_tuple tuple;
 	struct ct_opts opts;
 	/* Of a struct packet; pointers in a map's value would hide the types of other maps from libbpf. */
-	__u64 parsed[PARSED_BYTES / sizeof(__u64)];
+	__u64 parsed[(sizeof(struct packet) - __builtin_offsetof(struct packet, ip)) / sizeof(__u64)];
 };
 
 /* The flow of the packet at hand: too large for the stack, and a global function of kernel 5.10 takes no pointers. */
@@ -126,6 +131,17 @@ struct {
 	__type(key, __u32);
 	__type(value, struct flow_scratch);
 } scratch SEC(".maps");
+
+static __always_inline struct packet *parsed_packet(struct flow_scratch *work)
+{
+	return (void *)work->parsed - __builtin_offsetof(struct packet, ip);
+}
+
+/* Of TCP with ACK: what the sender accepts. */
+static __always_inline struct tcp_window *parsed_window(struct flow_scratch *work)
+{
+	return &parsed_packet(work)->window;
+}
 
 /* What pl_* has parsed, from the scratch area. */
 static __always_inline bool read_parsed(struct packet *p)

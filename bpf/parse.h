@@ -28,7 +28,7 @@ static __always_inline void set_flow(struct __sk_buff *skb, struct packet *p, st
 static __always_inline bool is_extension(__u8 protocol)
 {
 	return protocol == NEXTHDR_HOP || protocol == NEXTHDR_ROUTING || protocol == NEXTHDR_DEST ||
-	       protocol == NEXTHDR_FRAGMENT;
+	       protocol == NEXTHDR_FRAGMENT || protocol == NEXTHDR_AUTH;
 }
 
 /* Skips IPv6 extension headers from *offset on; a fragment other than the first has no transport header. */
@@ -50,10 +50,11 @@ static __always_inline bool skip_extensions(struct __sk_buff *skb, struct packet
 			detour(p, REASON_HOST_FRAGMENT);
 			if (header.fragment & bpf_htons(0xfff8))
 				return false;
+			p->is_first_fragment = true;
 			*offset += 8;
 		} else {
 			detour(p, REASON_HOST_OPTIONS);
-			*offset += (header.length + 1) * 8;
+			*offset += *protocol == NEXTHDR_AUTH ? (header.length + 2) * 4 : (header.length + 1) * 8;
 		}
 		*protocol = header.next;
 	}
@@ -163,16 +164,19 @@ static __always_inline void parse_l4(struct __sk_buff *skb, struct packet *p, __
 		__be32 acknowledgement;
 		__u8 data_offset;
 		__u8 flags;
+		__be16 window;
 	} tcp;
 	struct ports ports = {};
 
 	switch (p->ip.protocol) {
 	case IPPROTO_TCP:
-		if (load_l4(skb, p, &tcp, 14))
+		if (load_l4(skb, p, &tcp, sizeof(tcp)))
 			return;
 		ports = tcp.ports;
 		p->tcp_flags = tcp.flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK);
 		p->header_bytes = l3_bytes + (tcp.data_offset >> 4) * 4;
+		if (tcp.flags & TCP_ACK)
+			p->window = (struct tcp_window){bpf_ntohl(tcp.acknowledgement), bpf_ntohs(tcp.window), true};
 		break;
 	case IPPROTO_UDP:
 		if (load_l4(skb, p, &ports, sizeof(ports)))
@@ -220,8 +224,10 @@ static __always_inline int read_ipv4(struct __sk_buff *skb, struct packet *p, en
 	/* A length of 0 is a GSO packet over 64 KiB. */
 	if (length != skb->len - sizeof(struct ethhdr) && !(length == 0 && skb->gso_size))
 		detour(p, REASON_HOST_LENGTH);
-	if (ip.frag_off & bpf_htons(0x3fff))
+	if (ip.frag_off & bpf_htons(0x3fff)) {
 		detour(p, REASON_HOST_FRAGMENT);
+		p->is_first_fragment = !(ip.frag_off & bpf_htons(0x1fff));
+	}
 	if (l3_bytes > sizeof(ip))
 		detour(p, REASON_HOST_OPTIONS);
 	else if (from == FROM_POD && !checksum_holds(&ip))
@@ -282,14 +288,13 @@ static __always_inline int parse_ipv6(struct __sk_buff *skb, struct packet *p, e
 
 /*
  * The kernel has moved the outermost tag of a received frame out of it. A priority tag (VLAN 0) changes nobody's
- * network: the receiver strips it, so what a pod sends is read as if it had none. Any other tag hides what is behind
- * it.
+ * network: the receiver strips it, so the frame is read as if it had none. Any other tag hides what is behind it.
  */
-static __always_inline bool is_hidden_by_tag(struct __sk_buff *skb, struct packet *p, enum direction from)
+static __always_inline bool is_hidden_by_tag(struct __sk_buff *skb, struct packet *p)
 {
 	if (p->protocol == ETH_P_8021Q || p->protocol == ETH_P_8021AD)
 		return true;
-	return skb->vlan_present && (from != FROM_POD || skb->vlan_tci & VLAN_ID_MASK);
+	return skb->vlan_present && skb->vlan_tci & VLAN_ID_MASK;
 }
 
 static __always_inline int read_headers(struct __sk_buff *skb, struct packet *p, enum direction from)
@@ -297,7 +302,7 @@ static __always_inline int read_headers(struct __sk_buff *skb, struct packet *p,
 	p->protocol = bpf_ntohs(skb->protocol);
 	if (skb->len < sizeof(struct ethhdr))
 		return REASON_DROP_MALFORMED;
-	if (is_hidden_by_tag(skb, p, from)) {
+	if (is_hidden_by_tag(skb, p)) {
 		detour(p, REASON_HOST_VLAN);
 		p->protocol = 0;
 		return 0;
@@ -324,8 +329,8 @@ __attribute__((noinline)) int parse_packet(struct __sk_buff *skb)
 
 	if (!work)
 		return REASON_DROP_MALFORMED;
-	__builtin_memset(work->parsed, 0, PARSED_BYTES);
-	return read_headers(skb, (void *)work->parsed - __builtin_offsetof(struct packet, ip), PARSED_FROM);
+	__builtin_memset(work->parsed, 0, sizeof(work->parsed));
+	return read_headers(skb, parsed_packet(work), PARSED_FROM);
 }
 
 static __always_inline int parse(struct packet *p)

@@ -25,7 +25,7 @@ const volatile bool tracing = false;
 	 : IS_MAP(map, uplinks_v2)      ? STEP_MAP_UPLINKS                                                             \
 	 : IS_MAP(map, cluster_cidr_v1) ? STEP_MAP_CIDRS                                                               \
 	 : IS_MAP(map, source_route_v1) ? STEP_MAP_SOURCE_ROUTES                                                       \
-	 : IS_MAP(map, flows_v1)        ? STEP_MAP_FLOWS                                                               \
+	 : IS_MAP(map, flows_v2)        ? STEP_MAP_FLOWS                                                               \
 	 : IS_MAP(map, bandwidths_v1)   ? STEP_MAP_BANDWIDTHS                                                          \
 	 : IS_MAP(map, isolation_v1)    ? STEP_MAP_ISOLATION                                                           \
 	 : IS_MAP(map, group_cidrs_v1)  ? STEP_MAP_GROUP_CIDRS                                                         \

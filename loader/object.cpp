@@ -224,6 +224,7 @@ Result<void> load_once(const std::string &directory, const LoadSettings &setting
         return {};
     };
     to_pod->rodata->can_read_kernel = settings.replies && TRY(kernel_is_readable());
+    from_uplink->rodata->can_read_kernel = to_pod->rodata->can_read_kernel;
     const std::array<Work, 2> before = {set_flows,
                                         [&] { return load_with_maps(*to_uplink, directory, settings, maps_from); }};
     TRY(run_all(before));

@@ -83,16 +83,18 @@ Result<Fd> load_program_copy(const std::string &root, std::string_view program, 
     };
     if (program == PODLANE_PROGRAM_FROM_POD)
         return load_copy(Owned<from_pod_bpf>(from_pod_bpf__open(), &from_pod_bpf__destroy), root, events, set_all);
-    if (program == PODLANE_PROGRAM_TO_POD) {
-        const bool replies = TRY(programs_distinguish_replies(root));
+    const bool replies = TRY(programs_distinguish_replies(root));
+    if (program == PODLANE_PROGRAM_TO_POD)
         return load_copy(Owned<to_pod_bpf>(to_pod_bpf__open(), &to_pod_bpf__destroy), root, events, [&](auto &rodata) {
             set_mark(rodata);
             rodata.can_read_kernel = replies;
         });
-    }
     if (program == PODLANE_PROGRAM_FROM_UPLINK)
         return load_copy(Owned<from_uplink_bpf>(from_uplink_bpf__open(), &from_uplink_bpf__destroy), root, events,
-                         set_all);
+                         [&](auto &rodata) {
+                             set_all(rodata);
+                             rodata.can_read_kernel = replies;
+                         });
     return load_copy(Owned<to_uplink_bpf>(to_uplink_bpf__open(), &to_uplink_bpf__destroy), root, events, set_mark);
 }
 

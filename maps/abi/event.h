@@ -23,7 +23,7 @@ enum watch_mode { WATCH_NOTHING, WATCH_DROPS, WATCH_ALL };
 /*
  * Who watches. Written by podlanectl, and by the programs: `lost`, and `mode` where nobody keeps the watch any more.
  * And what else the programs read for each packet: whoever changes what isolation_v1, group_cidrs_v1 or cluster_cidr_v1
- * hold counts that afterwards, by an atomic addition, so that decisions that flows_v1 holds end.
+ * hold counts that afterwards, by an atomic addition, so that decisions that flows_v2 holds end.
  */
 struct watch {
 	__u32 mode;     /* enum watch_mode */

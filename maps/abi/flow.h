@@ -27,6 +27,13 @@ enum flow_flags {
  */
 #define FLOW_CHANGES_SHIFT 8
 
+/* What a TCP endpoint last said that it accepts: sequence numbers from `ack` on. */
+struct tcp_window {
+	__u32 ack;
+	__u16 size;     /* as in the header, not scaled */
+	__u16 is_known; /* 0: it has said nothing yet */
+};
+
 /* The tuple of the same packet after the host's translation. Reversed, it is the key of the other direction. */
 struct flow {
 	__u64 confirmed_ns; /* CLOCK_MONOTONIC, when conntrack was last queried */
@@ -35,9 +42,10 @@ struct flow {
 	struct ip_addr destination;
 	__be16 source_port;
 	__be16 destination_port;
-	__u32 flags;   /* enum flow_flags */
-	__u32 ifindex; /* host-side veth or uplink on which the flow was seen */
-	__u32 check;   /* flow_check() of its key: an LRU hash may reuse an entry while a program reads it */
+	__u32 flags;              /* enum flow_flags */
+	__u32 ifindex;            /* host-side veth or uplink on which the flow was seen */
+	__u32 check;              /* flow_check() of its key: an LRU hash may reuse an entry while a program reads it */
+	struct tcp_window window; /* of the sender, in its last packet: for what comes from its peer */
 };
 
 static inline __u32 flow_check(const struct flow_key *key)
@@ -48,11 +56,12 @@ static inline __u32 flow_check(const struct flow_key *key)
 
 /* forwarded: of this tuple the host stack has forwarded a packet, as it was when it left. */
 struct forwarded {
-	__u64 at_ns;   /* CLOCK_MONOTONIC, the last one */
-	__u32 came_by; /* host-side veth or uplink by which it had come */
-	__u32 check;   /* flow_check() of its key, as of a flow */
+	__u64 at_ns;              /* CLOCK_MONOTONIC, the last one */
+	__u32 came_by;            /* host-side veth or uplink by which it had come */
+	__u32 check;              /* flow_check() of its key, as of a flow */
+	struct tcp_window window; /* as of a flow */
 };
 
 ABI_STATIC_ASSERT(sizeof(struct flow_key) == 40, "no padding in a key");
-ABI_STATIC_ASSERT(sizeof(struct flow) == 64, "no padding in a value");
-ABI_STATIC_ASSERT(sizeof(struct forwarded) == 16, "no padding in a value");
+ABI_STATIC_ASSERT(sizeof(struct flow) == 72, "no padding in a value");
+ABI_STATIC_ASSERT(sizeof(struct forwarded) == 24, "no padding in a value");

@@ -71,7 +71,11 @@
 	X(DROP_UNKNOWN_ENDPOINT, "drop-unknown-endpoint", DROP, "sent by an interface without an endpoint")            \
 	X(HOST_UNCONFIRMED, "host-unconfirmed", HOST,                                                                  \
 	  "conntrack has not seen both directions of its connection: host stack")                                      \
-	X(DROP_ISOLATION, "drop-isolation", DROP, "the receiver's isolation does not let the sender in")
+	X(DROP_ISOLATION, "drop-isolation", DROP, "the receiver's isolation does not let the sender in")               \
+	X(DROP_FORGED_END, "drop-forged-end", DROP,                                                                    \
+	  "end of a TCP connection, arrived on an uplink, that its receiver would not accept")                         \
+	X(DROP_HIDDEN_HEADER, "drop-hidden-header", DROP,                                                              \
+	  "arrived on an uplink with its TCP header in a later fragment, or behind too many headers or tags")
 
 enum reason_kind {
 	REASON_KIND_PASS,

@@ -66,6 +66,8 @@ constexpr std::array kProofs = {
     Proof{REASON_DROP_UNKNOWN_ENDPOINT, By::pod},
     Proof{REASON_HOST_UNCONFIRMED, By::pod},
     Proof{REASON_DROP_ISOLATION, By::pod},
+    Proof{REASON_DROP_FORGED_END, By::nothing, "conntrack has confirmed its connection: attack_reset_test has some"},
+    Proof{REASON_DROP_HIDDEN_HEADER, By::uplink},
 };
 
 void expect_all_of(By by, const Asker &asker) {
@@ -283,6 +285,10 @@ TEST_P(ExplainUplink, PredictsTheOutcomeOfWhatArrives) {
     expect_in("from outside", REASON_HOST_UNCONFIRMED, udp({outside, a_.v4}), &*a_wire_);
     expect_in("to the node", REASON_HOST_NOT_LOCAL, udp({outside, ip(Lab::kNode4)}), nullptr);
     expect_in("too large", REASON_HOST_MTU, udp({outside, b_.v4}, 1350), &*b_wire_);
+    Packet tiny = tcp({outside, a_.v4}, tcp_syn);
+    tiny.payload.resize(8);
+    tiny.fragment = 0x2000;
+    expect_in("a header cut short", REASON_DROP_HIDDEN_HEADER, tiny, nullptr);
     expect_in("a pod's source", REASON_HOST_SOURCE_LOCAL, udp({b_.v4, a_.v4, 40002, 7}), &*a_wire_);
     expect_all_of(By::uplink, *asker_);
 }

@@ -113,4 +113,11 @@ class Asker {
     const Node &node_;
 };
 
+// Empty where a test is to be run on hooks of this kind here.
+inline std::string why_not_by(const std::string &hook) {
+    if (hook == "tcx" && !kernel_can_tcx())
+        return "this kernel has no tcx";
+    return hook == "clsact" && kernel_can_tcx() && slow() ? "left to kernels without tcx, as time is short" : "";
+}
+
 } // namespace podlane::test

@@ -96,13 +96,6 @@ Arrival with_ports_of(const Packet &packet, const Wire *at) {
     return {at, [needle](const Bytes &frame) { return contains(frame, needle); }};
 }
 
-// Empty where a test is to be run on hooks of this kind here.
-std::string why_not_by(const std::string &hook) {
-    if (hook == "tcx" && !kernel_can_tcx())
-        return "this kernel has no tcx";
-    return hook == "clsact" && kernel_can_tcx() && slow() ? "left to kernels without tcx, as time is short" : "";
-}
-
 class ExplainLab : public testing::TestWithParam<std::string> {
   protected:
     void SetUp() override {

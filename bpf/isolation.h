@@ -71,9 +71,6 @@ static __always_inline bool accepts_remote(struct packet *p, __u32 receiver, __u
 	return known ? known & PREFIX_SET : entry->flags & ISOLATION_OUTSIDE;
 }
 
-/* Set by the loader: false on kernels that are locked down in mode confidentiality, where no packet is a reply. */
-const volatile bool can_read_kernel = false;
-
 /* What conntrack has said of the packet on its way through the host stack. */
 static __always_inline __u32 ctinfo_of(struct __sk_buff *skb)
 {

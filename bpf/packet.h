@@ -40,6 +40,8 @@
 const volatile __u64 podlane_build = 0;
 /* One bit of skb->mark that marks packets sent by the fast path. Set by the loader. */
 const volatile __u32 fast_mark = PODLANE_MARK;
+/* Set by the loader: false on kernels that are locked down in mode confidentiality, where no packet is a reply. */
+const volatile bool can_read_kernel = false;
 
 /* The part of the transport header that identifies a flow. */
 struct ports {

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "bpf/flow_cache.h"
-#include "bpf/isolation.h"
 #include "bpf/tables.h"
 
 #define TCP_SCALE_MAX 14 /* RFC 7323, 2.3 */

@@ -246,7 +246,7 @@ TEST_P(ForgedEndsOnTheFastPath, ChangeNoConnectionToAService) {
 }
 
 // Whatever the programs have forgotten: an end that the peer means arrives, and conntrack learns of it.
-TEST_P(ForgedEndsOnTheFastPath, AreToldFromTheEndsOfThePeer) {
+TEST_P(ForgedEndsOnTheFastPath, DifferFromTheEndsOfThePeer) {
     for (const auto &forget :
          std::vector<std::function<void()>>{[] {}, [&] { forget_flows(); }, [&] { forget_all(); }}) {
         std::optional<EchoServer> server(std::in_place, lab_.outside(), ipv4(), kPort);

@@ -28,10 +28,12 @@ inline Outcome expect_case(Node &node, const Case &given, std::uint32_t receiver
 }
 
 // What only packets to and from other nodes end in.
-inline constexpr std::array kUplinkReasons = {REASON_SENT_UPLINK,    REASON_RECEIVED_UPLINK,   REASON_UPLINK_DELIVERED,
-                                              REASON_UPLINK_SENT,    REASON_UPLINK_SENT_HOST,  REASON_HOST_NO_ROUTE,
+inline constexpr std::array kUplinkReasons = {REASON_SENT_UPLINK, REASON_RECEIVED_UPLINK, REASON_UPLINK_DELIVERED,
+                                              REASON_UPLINK_SENT, REASON_UPLINK_SENT_HOST, REASON_HOST_NO_ROUTE,
                                               REASON_HOST_NO_UPLINK, REASON_HOST_SOURCE_LOCAL, REASON_HOST_NO_NEIGHBOUR,
-                                              REASON_SENT_WAY,       REASON_UPLINK_ARP,        REASON_UPLINK_ND};
+                                              REASON_SENT_WAY, REASON_UPLINK_ARP, REASON_UPLINK_ND,
+                                              // attack_reset_test
+                                              REASON_DROP_FORGED_END, REASON_DROP_HIDDEN_HEADER};
 
 // What only packets of limited endpoints end in.
 inline constexpr std::array kLimitReasons = {REASON_DROP_EGRESS_LIMIT, REASON_DROP_INGRESS_LIMIT};

@@ -52,6 +52,8 @@ class Interruptions {
         every(0);
         sigaction(SIGALRM, &before_, nullptr);
     }
+    Interruptions(Interruptions &&) = delete;
+    Interruptions &operator=(Interruptions &&) = delete;
     Interruptions(const Interruptions &) = delete;
     Interruptions &operator=(const Interruptions &) = delete;
 

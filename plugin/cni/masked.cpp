@@ -72,7 +72,7 @@ std::size_t start_of_value(std::string_view text, std::string_view name, std::si
     const bool is_followed = name.starts_with("--") || name == "Bearer" || name == "Basic";
     if (!has_separator && !(is_followed && after < text.size() && text[after] == ' '))
         return std::string_view::npos;
-    return text.find_first_not_of(" ", has_separator ? separator + 1 : after);
+    return text.find_first_not_of(' ', has_separator ? separator + 1 : after);
 }
 
 // "PASSWORD=x", "token: x", {"secret": "x"} in a text, "--password x", "Authorization: Bearer x", "Bearer x".

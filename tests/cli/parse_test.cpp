@@ -51,7 +51,7 @@ TEST(Parse, suggests_the_nearest) {
     EXPECT_EQ(parse_words({"zzzzzz"}).error().hint,
               "objects: endpoint, counter, bandwidth, path, network, uplink, map, status, doctor, history, metrics, "
               "program, source, upgrade, explain, monitor, top, gc, repair, load, install, uninstall, version, "
-              "completion, man, group");
+              "completion, man, group, lease");
 }
 
 TEST(Parse, refuses_what_does_not_belong_together) {

@@ -69,21 +69,26 @@ Result<std::vector<Row>> rows_of(const Call &call, const World &world) {
     return rows;
 }
 
-// Those whose time is over are released first, if the caller may.
+Result<void> must_be_root() {
+    if (geteuid() == 0)
+        return {};
+    return Error{ErrorCode::io_failure, "no permission to read and release leases",
+                 "run it as root: sudo podlanectl lease"};
+}
+
+// Those whose time is over are released first.
 Result<int> list(const Call &call, World &world) {
-    if (geteuid() == 0) {
-        cni::Config config;
-        config.bpffs = world.bpffs;
-        config.state_dir = state_directory(call);
-        release_expired_leases(config);
-    }
+    TRY(must_be_root());
+    cni::Config config;
+    config.bpffs = world.bpffs;
+    config.state_dir = state_directory(call);
+    release_expired_leases(config);
     world.print(output::make_table(kColumns, TRY(rows_of(call, world))));
     return 0;
 }
 
 Result<int> release(const Call &call, World &world) {
-    if (geteuid() != 0)
-        return Error{ErrorCode::io_failure, "no permission to release leases", "run it as root: sudo podlanectl lease"};
+    TRY(must_be_root());
     if (TRY(Selection::of(call)).selects_all() && !call.has(Opt::all))
         return usage_error("lease release needs to know which", "name a pod, or write --all");
     const std::vector<Row> rows = TRY(rows_of(call, world));
@@ -101,7 +106,7 @@ constexpr Opts kWhichLease{Opt::pod, Opt::ns, Opt::container, Opt::network, Opt:
 
 constexpr std::array<Command, 2> kCommands = {{
     {"list", "Leases that are held for pods of the same name (keepAddress).", kPlain | kWhichLease, kWhich,
-     "Leases whose time is over are released first.", list, false},
+     "Leases whose time is over are released first.", list, true},
     {"release", "Release held leases before their time.", Opts{Opt::bpffs, Opt::help, Opt::all} | kWhichLease, kWhich,
      "Calls the DEL of the IPAM plugin, as the DEL of the pod would have.", release, true},
 }};

@@ -106,6 +106,20 @@ Result<void> load_pacing(const bpf_object *maps_of, const std::string &directory
     return {};
 }
 
+struct Skeletons {
+    Owned<from_pod_bpf> from_pod{from_pod_bpf__open(), &from_pod_bpf__destroy};
+    Owned<to_pod_bpf> to_pod{to_pod_bpf__open(), &to_pod_bpf__destroy};
+    Owned<from_uplink_bpf> from_uplink{from_uplink_bpf__open(), &from_uplink_bpf__destroy};
+    Owned<to_uplink_bpf> to_uplink{to_uplink_bpf__open(), &to_uplink_bpf__destroy};
+};
+
+Result<Skeletons> open_skeletons() {
+    Skeletons all;
+    if (!all.from_pod || !all.to_pod || !all.from_uplink || !all.to_uplink)
+        return load_error("reading the embedded programs", errno);
+    return all;
+}
+
 using Work = std::function<Result<void>()>;
 
 // At the same time, as far as there are CPUs and threads: each takes the first that nobody has taken.
@@ -138,14 +152,6 @@ std::vector<std::string_view> pin_names() {
         if (program != PODLANE_PROGRAM_PACE) // an option
             names.push_back(program);
     return names;
-}
-
-Result<bool> exists(const std::string &path) {
-    if (access(path.c_str(), F_OK) == 0)
-        return true;
-    if (errno == ENOENT || errno == ENOTDIR)
-        return false;
-    return system_error(ErrorCode::bpf, "looking for " + path, errno);
 }
 
 // Restores what was published last if an upgrade was killed between its two renames.
@@ -204,37 +210,32 @@ Result<void> load_with_maps(to_uplink_bpf &to_uplink, const std::string &directo
 // Nearly all of the time is the verifier's, and that of reading the kernel's type information.
 Result<void> load_once(const std::string &directory, const LoadSettings &settings, const std::string &maps_from) {
     keep_libbpf_log();
-    const Owned<from_pod_bpf> from_pod(from_pod_bpf__open(), &from_pod_bpf__destroy);
-    const Owned<to_pod_bpf> to_pod(to_pod_bpf__open(), &to_pod_bpf__destroy);
-    const Owned<from_uplink_bpf> from_uplink(from_uplink_bpf__open(), &from_uplink_bpf__destroy);
-    const Owned<to_uplink_bpf> to_uplink(to_uplink_bpf__open(), &to_uplink_bpf__destroy);
-    if (!from_pod || !to_pod || !from_uplink || !to_uplink)
-        return load_error("reading the embedded programs", errno);
-    for (auto *mark : {&from_pod->rodata->fast_mark, &to_pod->rodata->fast_mark, &from_uplink->rodata->fast_mark,
-                       &to_uplink->rodata->fast_mark})
+    const Skeletons all = TRY(open_skeletons());
+    for (auto *mark : {&all.from_pod->rodata->fast_mark, &all.to_pod->rodata->fast_mark,
+                       &all.from_uplink->rodata->fast_mark, &all.to_uplink->rodata->fast_mark})
         *mark = settings.mark;
-    for (auto *build : {&from_pod->rodata->podlane_build, &to_pod->rodata->podlane_build,
-                        &from_uplink->rodata->podlane_build, &to_uplink->rodata->podlane_build})
+    for (auto *build : {&all.from_pod->rodata->podlane_build, &all.to_pod->rodata->podlane_build,
+                        &all.from_uplink->rodata->podlane_build, &all.to_uplink->rodata->podlane_build})
         *build = own_build();
     const auto set_flows = [&]() -> Result<void> {
         LoadSettings flows = settings;
         flows.conntrack = settings.conntrack && TRY(kernel_has_ct_lookup());
-        set_flow_constants(*from_pod->rodata, flows);
-        set_flow_constants(*from_uplink->rodata, flows);
+        set_flow_constants(*all.from_pod->rodata, flows);
+        set_flow_constants(*all.from_uplink->rodata, flows);
         return {};
     };
-    to_pod->rodata->can_read_kernel = settings.replies && TRY(kernel_is_readable());
-    from_uplink->rodata->can_read_kernel = to_pod->rodata->can_read_kernel;
+    all.to_pod->rodata->can_read_kernel = settings.replies && TRY(kernel_is_readable());
+    all.from_uplink->rodata->can_read_kernel = all.to_pod->rodata->can_read_kernel;
     const std::array<Work, 2> before = {set_flows,
-                                        [&] { return load_with_maps(*to_uplink, directory, settings, maps_from); }};
+                                        [&] { return load_with_maps(*all.to_uplink, directory, settings, maps_from); }};
     TRY(run_all(before));
-    const bpf_object *maps = to_uplink->obj;
+    const bpf_object *maps = all.to_uplink->obj;
     // The longest first, and so that two threads take equally long.
     const std::array<Work, 4> rest = {
-        [&] { return load_sharing(from_pod->obj, maps, PODLANE_PROGRAM_FROM_POD, directory); },
-        [&] { return load_sharing(from_uplink->obj, maps, PODLANE_PROGRAM_FROM_UPLINK, directory); },
+        [&] { return load_sharing(all.from_pod->obj, maps, PODLANE_PROGRAM_FROM_POD, directory); },
+        [&] { return load_sharing(all.from_uplink->obj, maps, PODLANE_PROGRAM_FROM_UPLINK, directory); },
         [&] { return load_pacing(maps, directory); },
-        [&] { return load_sharing(to_pod->obj, maps, PODLANE_PROGRAM_TO_POD, directory); }};
+        [&] { return load_sharing(all.to_pod->obj, maps, PODLANE_PROGRAM_TO_POD, directory); }};
     return run_all(rest);
 }
 
@@ -257,13 +258,13 @@ Result<void> load_into(const std::string &directory, const LoadSettings &setting
 
 Result<void> ensure_loaded(const std::string &root, const LoadSettings &settings) {
     const std::string live = live_directory(root);
-    if (TRY(exists(live))) {
+    if (TRY(is_pinned(live))) {
         static_cast<void>(resume_pacing(root)); // an option that must not fail an ADD: the next one tries again
         return {};
     }
     TRY(prepare_root(root));
     const Lock lock = TRY(Lock::exclusive(root));
-    if (TRY(exists(live)) || finish_publishing(root))
+    if (TRY(is_pinned(live)) || finish_publishing(root))
         return {};
     const std::string loading = TRY(make_loading_directory(root));
     if (auto loaded = load_into(loading, settings); !loaded) {
@@ -279,7 +280,7 @@ Result<void> ensure_loaded(const std::string &root, const LoadSettings &settings
 
 Result<void> check_pins(const std::string &root) {
     for (const std::string_view name : pin_names()) {
-        if (TRY(exists(pin_path(root, name))))
+        if (TRY(is_pinned(pin_path(root, name))))
             continue;
         std::string others;
         for (const std::string &other : TRY(maps_of_other_versions(root)))
@@ -348,22 +349,17 @@ Result<std::vector<ProgramMap>> program_maps(int program_fd) {
 
 Result<std::vector<ProgramFacts>> embedded_programs() {
     constexpr LoadSettings kSmall{.endpoints = 1, .paths = 1};
-    const Owned<from_pod_bpf> from_pod(from_pod_bpf__open(), &from_pod_bpf__destroy);
-    const Owned<to_pod_bpf> to_pod(to_pod_bpf__open(), &to_pod_bpf__destroy);
-    const Owned<from_uplink_bpf> from_uplink(from_uplink_bpf__open(), &from_uplink_bpf__destroy);
-    const Owned<to_uplink_bpf> to_uplink(to_uplink_bpf__open(), &to_uplink_bpf__destroy);
-    if (!from_pod || !to_pod || !from_uplink || !to_uplink)
-        return load_error("reading the embedded programs", errno);
-    set_map_sizes(from_pod->obj, kSmall);
-    std::vector<ProgramFacts> all;
-    for (bpf_object *object : {from_pod->obj, to_pod->obj, from_uplink->obj, to_uplink->obj}) {
+    const Skeletons all = TRY(open_skeletons());
+    set_map_sizes(all.from_pod->obj, kSmall);
+    std::vector<ProgramFacts> facts;
+    for (bpf_object *object : {all.from_pod->obj, all.to_pod->obj, all.from_uplink->obj, all.to_uplink->obj}) {
         bpf_program *program = bpf_object__next_program(object, nullptr);
-        if (object != from_pod->obj)
-            TRY(share_maps(object, from_pod->obj));
+        if (object != all.from_pod->obj)
+            TRY(share_maps(object, all.from_pod->obj));
         TRY(load(object, bpf_program__name(program)));
-        all.push_back(TRY(program_facts(bpf_program__fd(program))));
+        facts.push_back(TRY(program_facts(bpf_program__fd(program))));
     }
-    return all;
+    return facts;
 }
 
 } // namespace podlane

@@ -34,14 +34,6 @@ Result<Fd> open_cgroup_root() {
     return mounted;
 }
 
-Result<bool> is_pinned(const std::string &path) {
-    if (access(path.c_str(), F_OK) == 0)
-        return true;
-    if (errno == ENOENT || errno == ENOTDIR)
-        return false;
-    return system_error(ErrorCode::bpf, "looking for " + path, errno);
-}
-
 Result<void> attach_pacing(int program_fd, const Fd &root, const std::string &directory) {
     const Fd link(bpf_link_create(program_fd, root.get(), BPF_CGROUP_SOCK_OPS, nullptr));
     if (!link)

@@ -27,6 +27,9 @@ class Lock {
     Fd fd_;
 };
 
+// Whether there is a pin, or a directory of pins, of this path.
+Result<bool> is_pinned(const std::string &path);
+
 // An empty directory for the pins of what is being loaded. Needs the exclusive lock.
 Result<std::string> make_loading_directory(const std::string &root);
 // Where an upgrade puts the pins it replaces, for the moment until the new ones are in their place.

@@ -4,6 +4,7 @@
 #include "loader/net/sysctl.hpp"
 #include "loader/state_file.hpp"
 #include "maps/abi/names.h"
+#include "maps/file.hpp"
 #include "maps/hash.hpp"
 #include "maps/text.hpp"
 
@@ -141,12 +142,6 @@ std::string escaped(std::string_view root) {
     return name;
 }
 
-Result<void> remove_file(const std::string &path) {
-    if (unlink(path.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR)
-        return system_error(ErrorCode::io_failure, "removing " + path, errno);
-    return {};
-}
-
 } // namespace
 
 std::string lines_of(const std::map<std::string, std::string, std::less<>> &pairs) {
@@ -200,15 +195,15 @@ Result<std::vector<AttachmentRecord>> AttachmentRecords::list() const {
         if (auto record = text ? parse(*text) : std::nullopt)
             all.push_back(*std::move(record));
         else if (text)
-            TRY(remove_file(directory_ + "/" + name));
+            TRY(remove_if_present(directory_ + "/" + name));
     }
     return all;
 }
 
 Result<void> AttachmentRecords::erase(const std::string &container_id, const std::string &ifname) const {
     const std::string name = file_name(container_id, ifname);
-    TRY(remove_file(directory_ + "/." + name));
-    return remove_file(directory_ + "/" + name);
+    TRY(remove_if_present(directory_ + "/." + name));
+    return remove_if_present(directory_ + "/" + name);
 }
 
 Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_directory) {

@@ -4,6 +4,7 @@
 #include "loader/pace.hpp"
 #include "loader/record.hpp"
 #include "loader/state_file.hpp"
+#include "maps/file.hpp"
 #include "maps/fd.hpp"
 #include "maps/text.hpp"
 
@@ -99,10 +100,7 @@ Result<void> NodeSettings::forget(const std::string &name) const {
     std::erase_if(all, [&](const ChangedSetting &one) { return one.name == name; });
     if (!all.empty())
         return replace_file(directory_, file_, to_text(all, boot_));
-    const std::string path = directory_ + "/" + file_;
-    if (unlink(path.c_str()) != 0 && errno != ENOENT)
-        return system_error(ErrorCode::io_failure, "removing " + path, errno);
-    return {};
+    return remove_if_present(directory_ + "/" + file_);
 }
 
 Result<Change> NodeSettings::enforce(const net::SysctlPath &path, const std::string &value) const {

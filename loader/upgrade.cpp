@@ -276,9 +276,7 @@ Result<bool> is_current(const std::string &root) {
 Result<Upgraded> upgrade(const std::string &root, bool always) {
     const Lock lock = TRY(Lock::exclusive(root));
     const std::string live = live_directory(root);
-    if (access(live.c_str(), F_OK) != 0 && errno != ENOENT && errno != ENOTDIR)
-        return system_error(ErrorCode::bpf, "looking for " + live, errno);
-    if (access(live.c_str(), F_OK) != 0)
+    if (!TRY(is_pinned(live)))
         return Error{ErrorCode::missing, "there is nothing of Podlane below " + root + " to upgrade",
                      "no pod was set up since the node booted; the first ADD loads the new version"};
     if (!always && TRY(is_current(root))) {

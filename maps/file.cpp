@@ -49,4 +49,10 @@ Result<std::string> read_file(const std::string &path, std::size_t most, int fla
     return system_error(is_missing ? ErrorCode::missing : ErrorCode::io_failure, "reading " + path, errno);
 }
 
+Result<void> remove_if_present(const std::string &path) {
+    if (unlink(path.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR)
+        return system_error(ErrorCode::io_failure, "removing " + path, errno);
+    return {};
+}
+
 } // namespace podlane

@@ -22,4 +22,7 @@ Result<void> write_all(int fd, const std::string &name, std::string_view text);
 // ErrorCode::missing if there is no such file. `flags`: of open(2), beside O_RDONLY and O_CLOEXEC.
 Result<std::string> read_file(const std::string &path, std::size_t most = kAnySize, int flags = 0);
 
+// A missing file is no error. Other errors are "removing PATH".
+Result<void> remove_if_present(const std::string &path);
+
 } // namespace podlane

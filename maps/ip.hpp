@@ -16,6 +16,7 @@ bool operator==(const ip_addr &a, const ip_addr &b);
 namespace podlane {
 
 using Mac = std::array<std::uint8_t, 6>;
+constexpr Mac to_mac(const std::uint8_t (&bytes)[6]) { return std::to_array(bytes); }
 
 // Strict: dotted quad or RFC 4291 text, no zone, no surrounding space. An IPv4-mapped text is an IPv4 address.
 Result<ip_addr> parse_ip(std::string_view text);

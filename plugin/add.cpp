@@ -10,12 +10,11 @@
 #include "plugin/held_lease.hpp"
 #include "plugin/in_pod_rules.hpp"
 #include "plugin/history.hpp"
-#include "plugin/isolation.hpp"
+#include "plugin/insert.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/limiter.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
-#include "plugin/announcement.hpp"
 #include "loader/net/address.hpp"
 #include "loader/net/link.hpp"
 #include "loader/net/sysctl.hpp"
@@ -243,7 +242,7 @@ Result<void> complete_plan(const cni::Request &request, const net::Namespace &po
     return start_limiter(request.config, plan, rollback);
 }
 
-// The container's interface of our own making. What it does is undone by `rollback` when it fails.
+// As the main plugin or after an IPAM plugin. If it fails, `rollback` has the steps to take.
 Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
                                            Sockets &sockets, const Tables &tables,
                                            const std::optional<EgressRoute> &egress, Rollback &rollback) {
@@ -255,7 +254,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     Plan plan = TRY(make_plan(request, lease, TRY(facts_of(request, egress, sockets))));
     TRY(enter_network(request, plan.network, tables, sockets.host, rollback));
     TRY(write_node_settings(request.config, sockets.host, plan.node_settings));
-    const ConflictProbe question = TRY(ConflictProbe::ask(egress, plan.addresses));
+    const ConflictProbe probe = TRY(ConflictProbe::start(egress, plan.addresses));
     Pair pair = TRY(create_pair(sockets, pod, plan, request, rollback));
     const ContainerLinks others = TRY(find_container_links(request, tables, sockets.pod, pod.inode(), egress));
     TRY(complete_plan(request, pod, pair.veth, others, plan, rollback));
@@ -264,21 +263,14 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
         wanted_source_routes(record, addresses_of(lease, request.ifname), others.peers, egress, tables, sockets.host));
     TRY(log_plan(request, plan, record, sources));
     TRY(update_record(request, record, mode == ENDPOINT_MAIN ? &lease : nullptr, plan.uplink));
-    TRY(put_record({request, record, &request.config, plan.uplink, &tables}, sockets.host, rollback));
-    TRY(put_endpoint(tables, request.config, record));
-    TRY(forget_connections_of(record));
-    TRY(attach_programs(request.config.bpffs, plan.ifindex, plan.hook_kind));
+    const NewEndpoint made{request, plan, record, sources, others.peers, egress};
+    TRY(insert_endpoint(made, tables, sockets.host, rollback));
     TRY(configure_pod(pod, pair, plan, request.ifname));
     TRY(configure_host(pair, plan));
     TRY(put_rules_beside(request, tables, others, record, sockets.pod));
     TRY(masquerade(plan.masquerade, request.config, plan.masqueraded));
     TRY(wait_for_addresses(pair, plan));
-    TRY(question.must_be_free());
-    TRY(put_addresses(tables, record, rollback));
-    TRY(put_source_routes(sources, others.peers, tables, rollback));
-    TRY(record_numbering(egress, request.config.bpffs, sockets.host));
-    TRY(announce_addresses(egress, plan.addresses, sockets.host));
-    return plan.result;
+    return publish_endpoint(made, probe, tables, sockets.host, rollback);
 }
 
 // CNI spec, ADD: an interface of this name in the container is an error, and what there is stays as it is. What an

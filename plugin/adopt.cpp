@@ -4,10 +4,9 @@
 #include "loader/object.hpp"
 #include "plugin/foreign_qdisc.hpp"
 #include "plugin/in_pod_rules.hpp"
-#include "plugin/isolation.hpp"
+#include "plugin/insert.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
-#include "plugin/announcement.hpp"
 #include "loader/net/address.hpp"
 #include "plugin/network.hpp"
 #include "plugin/node.hpp"
@@ -130,26 +129,19 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
     const ContainerLinks others = TRY(find_container_links(request, tables, sockets.pod, pod.inode(), egress));
     Plan plan = TRY(plan_beside(request, pod, sockets, pair, egress, others));
     TRY(enter_network(request, plan.network, tables, sockets.host, rollback));
-    const ConflictProbe question = TRY(ConflictProbe::ask(egress, plan.addresses));
+    const ConflictProbe probe = TRY(ConflictProbe::start(egress, plan.addresses));
     TRY(start_limiter(request.config, plan, rollback));
     const endpoint record = TRY(make_endpoint(request, plan));
     const auto own = addresses_of(*request.config.prev_result, request.ifname);
     const SourceEntries sources = TRY(wanted_source_routes(record, own, others.peers, egress, tables, sockets.host));
     TRY(log_plan(request, plan, record, sources));
     TRY(update_record(request, record, nullptr, plan.uplink));
-    TRY(put_record({request, record, &request.config, plan.uplink, &tables}, sockets.host, rollback));
-    TRY(put_endpoint(tables, request.config, record));
-    TRY(forget_connections_of(record));
-    TRY(attach_programs(request.config.bpffs, plan.ifindex, plan.hook_kind));
+    const NewEndpoint made{request, plan, record, sources, others.peers, egress};
+    TRY(insert_endpoint(made, tables, sockets.host, rollback));
     TRY(net::set_link(sockets.host, plan.ifindex, {.up = true})); // a DEL before set it down
     TRY(put_rules_beside(request, tables, others, record, sockets.pod));
     TRY(masquerade(plan.masquerade, request.config, plan.masqueraded));
-    TRY(question.must_be_free());
-    TRY(put_addresses(tables, record, rollback));
-    TRY(put_source_routes(sources, others.peers, tables, rollback));
-    TRY(record_numbering(egress, request.config.bpffs, sockets.host));
-    TRY(announce_addresses(egress, plan.addresses, sockets.host));
-    return plan.result;
+    return publish_endpoint(made, probe, tables, sockets.host, rollback);
 }
 
 } // namespace podlane

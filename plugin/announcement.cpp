@@ -14,7 +14,8 @@ constexpr std::chrono::milliseconds kPatience{20};
 
 } // namespace
 
-Result<ConflictProbe> ConflictProbe::ask(const std::optional<EgressRoute> &egress, std::span<const ip_addr> addresses) {
+Result<ConflictProbe> ConflictProbe::start(const std::optional<EgressRoute> &egress,
+                                           std::span<const ip_addr> addresses) {
     ConflictProbe question;
     if (!egress)
         return question;

@@ -16,7 +16,7 @@ namespace podlane {
 // Probes the link, while the rest of the ADD is done. Nothing is probed without an egress route.
 class ConflictProbe {
   public:
-    static Result<ConflictProbe> ask(const std::optional<EgressRoute> &egress, std::span<const ip_addr> addresses);
+    static Result<ConflictProbe> start(const std::optional<EgressRoute> &egress, std::span<const ip_addr> addresses);
     // ErrorCode::already_exists names who has an address. Waits for what is left of the time to answer.
     [[nodiscard]] Result<void> must_be_free() const;
 

@@ -2,6 +2,7 @@
 #include "loader/pins.hpp"
 #include "maps/entries.hpp"
 #include "plugin/adopt.hpp"
+#include "plugin/endpoint.hpp"
 #include "plugin/foreign_qdisc.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/pod_mac.hpp"
@@ -11,12 +12,6 @@
 
 namespace podlane {
 namespace {
-
-Error gone(std::string sentence) {
-    return {ErrorCode::check_failed, std::move(sentence),
-            "podlanectl repair restores it if it can; otherwise delete the pod's sandbox, and the runtime creates a "
-            "new one"};
-}
 
 Result<void> follow_later_plugins(const cni::Request &request, const Tables &tables, net::Netlink &host,
                                   net::Netlink &inside, const endpoint_key &key, endpoint &record) {

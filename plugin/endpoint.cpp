@@ -16,15 +16,16 @@
 #include <cstring>
 
 namespace podlane {
-namespace {
-
-template <typename V> bool same(const V &a, const V &b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
 Error gone(std::string sentence) {
     return {ErrorCode::check_failed, std::move(sentence),
             "podlanectl repair restores what it can; otherwise delete the pod's sandbox, and the runtime creates a "
             "new one"};
 }
+
+namespace {
+
+template <typename V> bool same(const V &a, const V &b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
 // What a sandbox that died without a DEL left is cleared away; a living owner keeps its address.
 Result<void> take_from(const Tables &tables, const ip_addr &addr, std::uint32_t owner) {

@@ -25,6 +25,8 @@ Result<void> put_missing_entries(const Tables &tables, const cni::Config &config
 // From here on packets take the fast path. ErrorCode::already_exists names the endpoint that owns an address.
 Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollback &rollback);
 
+// ErrorCode::check_failed, and how to restore what is gone.
+Error gone(std::string sentence);
 // ErrorCode::check_failed names the first of those entries that is missing or wrong.
 [[nodiscard]] Result<void> check_entries(const Tables &tables, const cni::Config &config, const endpoint &record);
 

@@ -12,8 +12,7 @@ namespace {
 
 // The entries first: what dies in between is found again by the record.
 Result<void> store(const Tables &tables, net::Netlink &host, const endpoint_key &key, const endpoint &record) {
-    Mac mac{};
-    std::ranges::copy(record.pod_mac, mac.begin());
+    const Mac mac = to_mac(record.pod_mac);
     TRY(tables.interfaces.replace(record.ifindex, make_interface(record)));
     for (const ip_addr &addr : addresses_in(record)) {
         if (const auto owner = TRY(tables.addresses.find({record.network, addr}));

@@ -34,12 +34,6 @@ struct Whole : Recorded {
     [[nodiscard]] bool is_own() const { return entry.mode != ENDPOINT_AFTER_MAIN; }
 };
 
-Mac mac_of(const std::uint8_t (&bytes)[6]) {
-    Mac mac{};
-    std::ranges::copy(bytes, mac.begin());
-    return mac;
-}
-
 // The interface keeps a MAC that a later plugin or a process in the container gave it, if only its own link knows it.
 Result<void> follow_pod(Whole &of, const Tables &tables) {
     const endpoint_key key = TRY(make_endpoint_key(of.request.container_id, of.request.ifname));
@@ -76,8 +70,8 @@ Result<void> restore_in_pod(Whole &of, const Plan &plan) {
         return Error{ErrorCode::missing, "interface " + of.request.ifname + " is gone from the container",
                      "delete the pod's sandbox; the runtime creates a new one"};
     net::LinkChange change{.up = true};
-    if (link->mac != mac_of(of.entry.pod_mac) && (of.entry.flags & INTERFACE_ROUTED) == 0)
-        change.mac = mac_of(of.entry.pod_mac);
+    if (link->mac != to_mac(of.entry.pod_mac) && (of.entry.flags & INTERFACE_ROUTED) == 0)
+        change.mac = to_mac(of.entry.pod_mac);
     TRY(net::set_link(of.inside, ifindex, change));
     for (const net::Address &one : plan.pod_addresses)
         TRY(net::add_address(of.inside, ifindex, one));
@@ -103,8 +97,8 @@ Result<void> restore_on_host(Whole &of, const Plan &plan) {
     const std::uint32_t ifindex = of.entry.ifindex;
     const auto link = TRY(net::find_link(of.host, ifindex));
     net::LinkChange change{.up = true, .alias = plan.alias};
-    if (link && link->mac != mac_of(of.entry.host_mac))
-        change.mac = mac_of(of.entry.host_mac);
+    if (link && link->mac != to_mac(of.entry.host_mac))
+        change.mac = to_mac(of.entry.host_mac);
     TRY(net::set_link(of.host, ifindex, change));
     for (const net::Address &one : plan.host_addresses)
         TRY(net::add_address(of.host, ifindex, one));
@@ -113,7 +107,7 @@ Result<void> restore_on_host(Whole &of, const Plan &plan) {
         TRY(net::add_route(of.host, route));
     }
     for (const net::Neighbour &pod : plan.host_neighbours)
-        TRY(net::put_neighbour(of.host, ifindex, pod.addr, mac_of(of.entry.pod_mac)));
+        TRY(net::put_neighbour(of.host, ifindex, pod.addr, to_mac(of.entry.pod_mac)));
     return {};
 }
 

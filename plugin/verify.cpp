@@ -38,12 +38,6 @@ struct Checked {
     }
 };
 
-Error gone(std::string sentence) {
-    return {ErrorCode::check_failed, std::move(sentence),
-            "podlanectl repair restores what it can; otherwise delete the pod's sandbox, and the runtime creates a "
-            "new one"};
-}
-
 Result<net::Link> check_pod_end(Checked &c) {
     auto pod = TRY(net::find_link(c.pod, c.request.ifname));
     if (!pod)

@@ -4,6 +4,7 @@
 #include "maps/printable.hpp"
 #include "plugin/cni/json.hpp"
 #include "plugin/cni/labels.hpp"
+#include "maps/text.hpp"
 
 #include <algorithm>
 #include <array>
@@ -178,11 +179,8 @@ Result<std::vector<std::string>> split_path(std::string_view text) {
 }
 
 bool is_valid_name(std::string_view name) {
-    const auto plain = [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    };
-    return !name.empty() && name.size() <= kLongestName && plain(name.front()) &&
-           std::ranges::all_of(name, [&](char c) { return plain(c) || c == '_' || c == '.' || c == '-'; });
+    return !name.empty() && name.size() <= kLongestName && is_alphanumeric(name.front()) &&
+           std::ranges::all_of(name, [](char c) { return is_key_character(c) && c != '/'; });
 }
 
 bool is_interface_mac(const Mac &mac) { return (mac[0] & 1U) == 0 && mac != Mac{}; }

@@ -2,6 +2,7 @@
 #include "plugin/cni/labels.hpp"
 
 #include "maps/printable.hpp"
+#include "maps/text.hpp"
 #include "plugin/cni/kubernetes.hpp"
 
 #include <algorithm>
@@ -39,11 +40,7 @@ void add_list(const Node &list, Labels &into) {
 } // namespace
 
 bool is_label_key(std::string_view key) {
-    const auto allowed = [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-               c == '/' || c == '-';
-    };
-    return !key.empty() && key.size() <= kLongestLabelKey && std::ranges::all_of(key, allowed);
+    return !key.empty() && key.size() <= kLongestLabelKey && std::ranges::all_of(key, is_key_character);
 }
 
 bool add_label(Labels &into, std::string_view key, std::string_view value) {

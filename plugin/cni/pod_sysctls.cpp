@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "maps/printable.hpp"
+#include "maps/text.hpp"
 #include "plugin/cni/labels.hpp"
 #include "plugin/cni/pod_settings.hpp"
 
@@ -10,11 +11,7 @@ namespace podlane::cni {
 using json::Node;
 
 bool is_pod_sysctl(std::string_view name) {
-    const auto allowed = [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-               c == '-' || c == '/';
-    };
-    return name.starts_with("net.") && name.size() <= kLongestLabelKey && std::ranges::all_of(name, allowed) &&
+    return name.starts_with("net.") && name.size() <= kLongestLabelKey && std::ranges::all_of(name, is_key_character) &&
            name.find("..") == std::string_view::npos && name.find("//") == std::string_view::npos &&
            name.find("./") == std::string_view::npos && name.find("/.") == std::string_view::npos &&
            !name.ends_with('.') && !name.ends_with('/');

@@ -48,6 +48,10 @@ struct World {
     void print(const output::Table &table) const {
         print(json ? output::json_text(output::table_value(table)) : output::table_text(table, style));
     }
+    // With one field a line as text.
+    void print_records(const output::Table &table) const {
+        print(json ? output::json_text(output::table_value(table)) : output::record_text(table, style));
+    }
 };
 
 void read_clocks(World &world);

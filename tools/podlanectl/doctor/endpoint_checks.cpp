@@ -73,8 +73,7 @@ Result<void> look_at_link(const EndpointView &e, Findings &findings) {
 Result<void> look_at_mac(const EndpointView &e, Findings &findings) {
     if (!e.is_ours() || !e.link || std::ranges::equal(e.link->mac, e.record.host_mac))
         return {};
-    Mac mac{};
-    std::ranges::copy(e.record.host_mac, mac.begin());
+    const Mac mac = to_mac(e.record.host_mac);
     report(findings,
            "the host-side veth " + e.host_ifname() + " has MAC " + to_string(e.link->mac) + ", expected " +
                to_string(mac),
@@ -178,8 +177,7 @@ Result<void> look_at_pod_routes(const EndpointView &e, Findings &findings) {
 Result<void> look_at_host_neighbours(const EndpointView &e, Findings &findings) {
     if (!e.is_ours() || !e.link)
         return {};
-    Mac mac{};
-    std::ranges::copy(e.record.pod_mac, mac.begin());
+    const Mac mac = to_mac(e.record.pod_mac);
     for (const ip_addr &addr : addresses_in(e.record)) {
         const auto found = TRY(net::find_neighbour(*e.node.host, e.record.ifindex, addr));
         const bool is_right = found && (found->mac == mac || (e.record.flags & INTERFACE_MAC_LEARNED) != 0);

@@ -86,12 +86,6 @@ Result<std::uint8_t> protocol_of(const Call &call, const Peer &to) {
     return usage_error("unknown protocol \"" + word + "\"", "tcp, udp or icmp");
 }
 
-Mac mac_of(const std::uint8_t (&bytes)[6]) {
-    Mac mac{};
-    std::ranges::copy(bytes, mac.begin());
-    return mac;
-}
-
 Result<Mac> interface_mac(const std::string &name) {
     net::Netlink netlink = TRY(net::Netlink::open());
     const auto link = TRY(net::find_link(netlink, name));
@@ -130,8 +124,8 @@ Result<Question> question_of(const Call &call, const Place &place) {
     if (!bytes)
         return usage_error("--size needs a number of bytes");
     question.ip_bytes = *bytes;
-    const Mac inside = place.owner == nullptr ? kForeignMac : mac_of(place.owner->pod_mac);
-    const Mac outside = place.owner == nullptr ? TRY(interface_mac(place.interface)) : mac_of(place.owner->host_mac);
+    const Mac inside = place.owner == nullptr ? kForeignMac : to_mac(place.owner->pod_mac);
+    const Mac outside = place.owner == nullptr ? TRY(interface_mac(place.interface)) : to_mac(place.owner->host_mac);
     question.to_mac = place.hook == Hook::ingress ? outside : inside;
     question.from_mac = place.hook == Hook::ingress ? inside : outside;
     return question;

@@ -77,15 +77,9 @@ Result<void> put_file(const std::string &directory, std::string_view name, std::
     return done;
 }
 
-Result<void> remove_if_there(const std::string &path) {
-    if (unlink(path.c_str()) != 0 && errno != ENOENT)
-        return system_error(ErrorCode::io_failure, "removing " + path, errno);
-    return {};
-}
-
 Result<void> write_list(const std::string &directory, const List &list) {
     if (list.empty())
-        return remove_if_there(directory + "/" + std::string(kList));
+        return remove_if_present(directory + "/" + std::string(kList));
     std::string text;
     for (const auto &[name, prints] : list)
         for (const std::string &print : prints)
@@ -144,7 +138,7 @@ Result<Written> install_file(const std::string &directory, std::string_view name
 Result<Removed> remove_file(const std::string &directory, std::string_view name) {
     const Fd locked = TRY(lock(directory));
     for (const std::string_view one : {name, kList}) // of a killed call
-        TRY(remove_if_there(temporary_of(directory, one)));
+        TRY(remove_if_present(temporary_of(directory, one)));
     const std::string path = directory + "/" + std::string(name);
     List list = TRY(read_list(directory));
     const auto there = read_file(path);
@@ -152,7 +146,7 @@ Result<Removed> remove_file(const std::string &directory, std::string_view name)
         return there.error();
     if (there && !is_ours(list, name, *there))
         return Removed::foreign;
-    TRY(remove_if_there(path));
+    TRY(remove_if_present(path));
     if (list.erase(std::string(name)) != 0)
         TRY(write_list(directory, list));
     return there ? Removed::removed : Removed::missing;

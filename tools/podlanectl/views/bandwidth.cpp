@@ -155,6 +155,14 @@ Result<void> read_side(const Call &call, Opt rate_option, Opt burst_option, std:
 
 } // namespace
 
+Result<void> require_rate(const Call &call, const std::string &verb, const std::string &example) {
+    if (call.has(Opt::ingress_rate) || call.has(Opt::egress_rate) || call.has(Opt::ingress_burst) ||
+        call.has(Opt::egress_burst))
+        return {};
+    return usage_error("bandwidth " + verb + " needs a rate or a burst",
+                       "as in \"podlanectl bandwidth " + verb + " " + example + "\"");
+}
+
 Result<void> read_rates(const Call &call, bandwidth &limits) {
     TRY(read_side(call, Opt::ingress_rate, Opt::ingress_burst, "ingress", limits.ingress_rate_bits_per_s,
                   limits.ingress_burst_bits));
@@ -269,15 +277,12 @@ Result<int> bandwidth_list(const Call &call, World &world) {
 Result<int> bandwidth_show(const Call &call, World &world) {
     const std::vector<EndpointEntry> entries = TRY(chosen_endpoints(call, world));
     const auto table = output::make_table(kColumns, TRY(read_limits(entries, true, world)));
-    world.print(world.json ? output::json_text(output::table_value(table)) : output::record_text(table, world.style));
+    world.print_records(table);
     return 0;
 }
 
 Result<int> bandwidth_set(const Call &call, World &world) {
-    if (!call.has(Opt::ingress_rate) && !call.has(Opt::egress_rate) && !call.has(Opt::ingress_burst) &&
-        !call.has(Opt::egress_burst))
-        return usage_error("bandwidth set needs a rate or a burst",
-                           "as in \"podlanectl bandwidth set default/web-0 --egress 10M\"");
+    TRY(require_rate(call, "set", "default/web-0 --egress 10M"));
     return change(call, world, false);
 }
 

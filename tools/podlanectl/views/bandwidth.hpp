@@ -15,7 +15,9 @@ Result<output::Table> limit_state_table(const Selection &selection, const World 
 // The limiters this kernel supports, as "pace, edt, bucket".
 Result<std::string> limiters_words(const World &world);
 
-// The values of --ingress, --egress and their bursts; what is not given stays.
+// Fails if none of --ingress, --egress and their bursts is given; `example` is of a verb's arguments.
+Result<void> require_rate(const Call &call, const std::string &verb, const std::string &example);
+// The values of these options; values that are not given stay.
 Result<void> read_rates(const Call &call, bandwidth &limits);
 
 // Limits that pods share.

@@ -113,11 +113,7 @@ std::string_view map_type_name(std::uint32_t bpf_map_type) {
     return name.empty() ? "other" : name;
 }
 
-std::string mac_words(const std::uint8_t (&mac)[6]) {
-    Mac bytes{};
-    std::ranges::copy(mac, bytes.begin());
-    return bytes == Mac{} ? "" : to_string(bytes);
-}
+std::string mac_words(const std::uint8_t (&mac)[6]) { return to_mac(mac) == Mac{} ? "" : to_string(to_mac(mac)); }
 
 std::string ip_words(const ip_addr &addr) { return is_none(addr) ? "" : to_string(addr); }
 

@@ -6,6 +6,7 @@
 #include "plugin/groups.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/nouns.hpp"
+#include "maps/text.hpp"
 
 #include <algorithm>
 #include <array>
@@ -16,13 +17,7 @@ namespace {
 
 using Pairs = std::map<std::string, std::string, std::less<>>;
 
-bool is_key(std::string_view text) {
-    const auto allowed = [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-               c == '/' || c == '-';
-    };
-    return !text.empty() && std::ranges::all_of(text, allowed);
-}
+bool is_key(std::string_view text) { return !text.empty() && std::ranges::all_of(text, is_key_character); }
 
 Cell pairs_cell(const std::string &lines) {
     std::string text;

@@ -88,10 +88,7 @@ Result<int> limit_group_list(const Call &call, World &world) {
 }
 
 Result<int> limit_group_set(const Call &call, World &world) {
-    if (!call.has(Opt::ingress_rate) && !call.has(Opt::egress_rate) && !call.has(Opt::ingress_burst) &&
-        !call.has(Opt::egress_burst))
-        return usage_error("bandwidth set-group needs a rate or a burst",
-                           "as in \"podlanectl bandwidth set-group tenant-a --egress 100M\"");
+    TRY(require_rate(call, "set-group", "tenant-a --egress 100M"));
     TRY(read_groups(call, world)); // says what is missing before the lock does
     {
         const Lock lock = TRY(Lock::exclusive(world.bpffs));

@@ -192,10 +192,7 @@ Result<int> path_show(const Call &call, World &world) {
         return usage_error("path show needs to know which", "name a pod, container, address or interface, as in "
                                                             "\"podlanectl path show default/web-0\"");
     const output::Table table = output::make_table(kColumns, TRY(selected_paths(selection, world)));
-    if (world.json)
-        world.print(table);
-    else
-        world.print(output::record_text(table, world.style));
+    world.print_records(table);
     return 0;
 }
 

@@ -204,10 +204,7 @@ Result<int> which_way(const Call &call, World &world) {
     for (const EndpointEntry &sender : TRY(selected_endpoints(TRY(Selection::of(call)), world)))
         rows.push_back(make_way({source, destination, routes, all}, sender));
     const output::Table table = output::make_table(kWayColumns, rows);
-    if (world.json)
-        world.print(table);
-    else
-        world.print(output::record_text(table, world.style));
+    world.print_records(table);
     return 0;
 }
 
@@ -220,10 +217,7 @@ Result<int> source_list(const Call &call, World &world) {
 
 Result<int> source_show(const Call &call, World &world) {
     const output::Table table = TRY(source_table(call, world));
-    if (world.json)
-        world.print(table);
-    else
-        world.print(output::record_text(table, world.style));
+    world.print_records(table);
     return 0;
 }
 

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/insert.hpp"
+
+#include "plugin/adopt.hpp"
+#include "plugin/isolation.hpp"
+#include "plugin/remove.hpp"
+
+namespace podlane {
+
+Result<void> insert_endpoint(const NewEndpoint &made, const Tables &tables, net::Netlink &host, Rollback &rollback) {
+    const cni::Config &config = made.request.config;
+    TRY(put_record({made.request, made.record, &config, made.plan.uplink, &tables}, host, rollback));
+    TRY(put_endpoint(tables, config, made.record));
+    TRY(forget_connections_of(made.record));
+    return attach_programs(config.bpffs, made.plan.ifindex, made.plan.hook_kind);
+}
+
+Result<cni::Attachment> publish_endpoint(const NewEndpoint &made, const ConflictProbe &probe, const Tables &tables,
+                                         net::Netlink &host, Rollback &rollback) {
+    TRY(probe.must_be_free());
+    TRY(put_addresses(tables, made.record, rollback));
+    TRY(put_source_routes(made.sources, made.peers, tables, rollback));
+    TRY(record_numbering(made.egress, made.request.config.bpffs, host));
+    TRY(announce_addresses(made.egress, made.plan.addresses, host));
+    return made.plan.result;
+}
+
+} // namespace podlane

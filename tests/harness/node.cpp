@@ -231,17 +231,20 @@ void Node::show(const std::vector<std::string> &lists) const {
         std::cerr << podlanectl(list).out;
 }
 
-Reply Node::cni_text(const std::string &plugin, const std::string &command, const std::string &config,
-                     const Variables &environment) const {
-    Variables all = environment;
-    all.try_emplace("CNI_COMMAND", command);
-    all.try_emplace("CNI_PATH", plugins());
-    Output output = test::run(ns(), {plugins() + "/" + plugin}, config, all);
+Reply to_reply(Output output) {
     Reply reply{output.rc, std::move(output.out), std::move(output.err), {}};
     reply.json = Json::parse(reply.out, nullptr, false);
     if (reply.json.is_discarded())
         reply.json = nullptr;
     return reply;
+}
+
+Reply Node::cni_text(const std::string &plugin, const std::string &command, const std::string &config,
+                     const Variables &environment) const {
+    Variables all = environment;
+    all.try_emplace("CNI_COMMAND", command);
+    all.try_emplace("CNI_PATH", plugins());
+    return to_reply(test::run(ns(), {plugins() + "/" + plugin}, config, all));
 }
 
 Reply Node::cni(const std::string &plugin, const std::string &command, const Json &config,

@@ -108,9 +108,16 @@ class Node {
     int containers_ = 0;
 };
 
+// What a plugin printed, also as JSON if it is any.
+Reply to_reply(Output output);
+
 // The variables a runtime sets for an attachment.
 Variables attachment(const Container &container, const std::string &ifname = "eth0");
 
 bool kernel_can_tcx();
+
+// For suites with both ways to attach programs as their parameter.
+inline auto both_ways_to_attach() { return testing::Values("clsact", "tcx"); }
+inline std::string way_to_attach(const testing::TestParamInfo<std::string> &info) { return info.param; }
 
 } // namespace podlane::test

@@ -57,6 +57,9 @@ class AttachTest : public AttachedTest {
         podlane.update(attach_key());
         return {node_, {{{"type", "ptp"}, {"ipam", ipam}}, podlane}};
     }
+    [[nodiscard]] Json add_ptp(const Json &config, const Container &container) const {
+        return succeeded(node_.cni("ADD", config, container)).json;
+    }
 };
 INSTANTIATE_TEST_SUITE_P(Attach, AttachTest, both_ways_to_attach(), way_to_attach);
 
@@ -135,10 +138,10 @@ TEST_P(AttachTest, ProgramsOfOthersStayOnAnAdoptedInterface) {
     Chain chain = after_ptp();
     auto container = node_.container();
     const Json ptp = chain.config(0, nullptr);
-    const Reply made_by_ptp = succeeded(node_.cni("ADD", ptp, *container));
-    const Pod made = look_at(container, made_by_ptp.json);
+    const Json prev = add_ptp(ptp, *container);
+    const Pod made = look_at(container, prev);
     put_foreign(made.ifindex);
-    const Json config = chain.config(1, made_by_ptp.json);
+    const Json config = chain.config(1, prev);
     ASSERT_EQ(node_.cni("ADD", config, *container).rc, 0);
     EXPECT_EQ(all_on(made, Hook::ingress), (std::vector<std::string>{"foreign", "pl_from_pod"}));
     EXPECT_EQ(all_on(made, Hook::egress), (std::vector<std::string>{"foreign", "pl_to_pod"}));
@@ -165,13 +168,13 @@ TEST_P(AttachTest, ARootQdiscOfOthersStays) {
     Chain chain = after_ptp();
     auto container = node_.container();
     const Json ptp = chain.config(0, nullptr);
-    const Reply made_by_ptp = succeeded(node_.cni("ADD", ptp, *container));
-    const Pod made = look_at(container, made_by_ptp.json);
+    const Json prev = add_ptp(ptp, *container);
+    const Pod made = look_at(container, prev);
     const Output put =
         run(node_.ns(), words("tc qdisc add dev " + made.host_ifname + " root handle 77: pfifo limit 99"));
     if (put.rc != 0)
         GTEST_SKIP() << "this kernel has no pfifo: " << put.err;
-    const Json config = chain.config(1, made_by_ptp.json);
+    const Json config = chain.config(1, prev);
     ASSERT_EQ(node_.cni("ADD", config, *container).rc, 0);
     EXPECT_THAT(node_.run("tc qdisc show dev " + made.host_ifname), HasSubstr("pfifo 77:"));
     ASSERT_EQ(node_.cni("DEL", config, *container).rc, 0);

@@ -71,6 +71,10 @@ class Agent {
 
 class Coexist : public LabTest {
   protected:
+    // By what the other agents are attached: true is tcx.
+    static std::vector<bool> attached_by_tcx() {
+        return kernel_can_tcx() ? std::vector{true, false} : std::vector{false};
+    }
     // Has another agent's hooks on both directions of `pod`, in front of Podlane's and behind.
     struct Agents {
         Agent in_front;
@@ -114,9 +118,7 @@ class Coexist : public LabTest {
 };
 
 TEST_P(Coexist, OtherAgentsSeeWhatTheHostStackCarries) {
-    for (const bool tcx : {true, false}) {
-        if (tcx && !kernel_can_tcx())
-            continue;
+    for (const bool tcx : attached_by_tcx()) {
         const Pod a = add_pod();
         const EchoServer on_host(lab_->node().ns(), ipv4(), 7);
         Agents agents;
@@ -129,9 +131,7 @@ TEST_P(Coexist, OtherAgentsSeeWhatTheHostStackCarries) {
 }
 
 TEST_P(Coexist, FastPathPassesByAgentsBehindOurs) {
-    for (const bool tcx : {true, false}) {
-        if (tcx && !kernel_can_tcx())
-            continue;
+    for (const bool tcx : attached_by_tcx()) {
         const Pod a = add_pod();
         const Pod b = add_pod();
         const EchoServer server(b.ns(), ipv4(), 7);

@@ -153,15 +153,8 @@ TEST_P(ConfirmedHostPort, IsFastFromOutsideAndFromAnotherNode) {
 class ConfirmedOutside : public ConfirmedTest {
   protected:
     void translate_sources() const {
-        if (GetParam().rules == "iptables")
-            rule(1, "-t nat -A POSTROUTING -s " + Cluster::pods(1, ipv4()) + " -o up0 -j SNAT --to-source " +
-                        to_string(node_addr(1)));
-        const std::string ip = ipv4() ? "ip" : "ip6";
-        if (GetParam().rules == "nftables")
-            cluster_.node(1).run("nft -f -", "table " + ip +
-                                                 " out { chain out { type nat hook postrouting priority 100; " + ip +
-                                                 " saddr " + Cluster::pods(1, ipv4()) + " oifname up0 snat to " +
-                                                 to_string(node_addr(1)) + "; }\n}\n");
+        const std::string own = to_string(node_addr(1));
+        translate_pods_of_node1({"-o up0", "SNAT --to-source " + own}, {"oifname up0", "snat to " + own});
     }
 };
 

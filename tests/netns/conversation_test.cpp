@@ -2,15 +2,11 @@
 // The same random conversations beside the same rules (kube-proxy's, portmap's, a stateful firewall) with the fast path
 // off and on: both ends see the same, and conntrack ends in the same states.
 // PODLANE_SEED=N repeats a run; PODLANE_CONVERSATION_SECONDS=N makes it longer.
+#include "tests/harness/environment.hpp"
 #include "tests/netns/conversation.hpp"
 
 namespace podlane::test {
 namespace {
-
-unsigned long number_from(const char *variable, unsigned long otherwise) {
-    const char *text = std::getenv(variable);
-    return text != nullptr ? std::stoul(text) : otherwise;
-}
 
 struct ConversationCase {
     std::string attach;
@@ -49,9 +45,8 @@ class Conversations : public testing::TestWithParam<ConversationCase> {
 };
 
 TEST_P(Conversations, AreTheSameOnBothPaths) {
-    const auto seed = number_from("PODLANE_SEED", std::random_device()());
+    const auto seed = printed_seed();
     const std::chrono::seconds time(number_from("PODLANE_CONVERSATION_SECONDS", 12));
-    std::cout << "PODLANE_SEED=" << seed << std::endl;
     std::mt19937 random(static_cast<std::mt19937::result_type>(seed));
     Conversation fast(keys("on"), GetParam().nftables, GetParam().ipv4);
     Conversation slow(keys("off"), GetParam().nftables, GetParam().ipv4);

@@ -225,8 +225,7 @@ TEST_P(Differential, ForeignSourcesFareAsWithThePtpPluginWhereTheyAreAllowed) {
         }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Differential, testing::Values("tcx", "clsact"),
-                         [](const auto &info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(All, Differential, both_ways_to_attach(), way_to_attach);
 
 } // namespace
 } // namespace podlane::test

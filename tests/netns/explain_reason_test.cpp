@@ -388,12 +388,11 @@ TEST_P(ExplainSources, PredictsTheInterfaceItLeavesBy) {
     }
     expect_all_of(By::sources, asker);
 }
-constexpr auto name_of = [](const testing::TestParamInfo<std::string> &info) { return info.param; };
-INSTANTIATE_TEST_SUITE_P(Hooks, ExplainPod, testing::Values("clsact", "tcx"), name_of);
-INSTANTIATE_TEST_SUITE_P(Hooks, ExplainUplink, testing::Values("clsact", "tcx"), name_of);
-INSTANTIATE_TEST_SUITE_P(Hooks, ExplainHost, testing::Values("clsact", "tcx"), name_of);
-INSTANTIATE_TEST_SUITE_P(Hooks, ExplainLimits, testing::Values("clsact", "tcx"), name_of);
-INSTANTIATE_TEST_SUITE_P(Hooks, ExplainSources, testing::Values("clsact", "tcx"), name_of);
+INSTANTIATE_TEST_SUITE_P(Hooks, ExplainPod, both_ways_to_attach(), way_to_attach);
+INSTANTIATE_TEST_SUITE_P(Hooks, ExplainUplink, both_ways_to_attach(), way_to_attach);
+INSTANTIATE_TEST_SUITE_P(Hooks, ExplainHost, both_ways_to_attach(), way_to_attach);
+INSTANTIATE_TEST_SUITE_P(Hooks, ExplainLimits, both_ways_to_attach(), way_to_attach);
+INSTANTIATE_TEST_SUITE_P(Hooks, ExplainSources, both_ways_to_attach(), way_to_attach);
 
 } // namespace
 } // namespace podlane::test

@@ -115,8 +115,7 @@ TEST_P(ExplainTest, RefusesToAnswerForAnotherProgram) {
                 HasSubstr("no program of Podlane is on ingress of " + a_.host_ifname));
 }
 
-INSTANTIATE_TEST_SUITE_P(Hooks, ExplainTest, testing::Values("clsact", "tcx"),
-                         [](const auto &info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Hooks, ExplainTest, both_ways_to_attach(), way_to_attach);
 
 } // namespace
 } // namespace podlane::test

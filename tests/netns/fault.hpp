@@ -181,12 +181,7 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
         argv.insert(argv.end(), program.begin(), program.end());
         Variables variables = attachment(*container_);
         variables.insert({{"CNI_COMMAND", command}, {"CNI_PATH", node_.plugins()}});
-        Output output = is_verb ? run(node_.ns(), argv, config_for(command).dump(), variables) : run(node_.ns(), argv);
-        Reply reply{output.rc, std::move(output.out), std::move(output.err), {}};
-        reply.json = Json::parse(reply.out, nullptr, false);
-        if (reply.json.is_discarded())
-            reply.json = nullptr;
-        return reply;
+        return to_reply(is_verb ? run(node_.ns(), argv, config_for(command).dump(), variables) : run(node_.ns(), argv));
     }
     void expect_done(const std::string &command) const {
         const Reply reply = call(command);

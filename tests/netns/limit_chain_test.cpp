@@ -31,6 +31,10 @@ class LimitChain : public LimitTest {
     void expect_both(const Pod &limited, const Pod &free) {
         const std::string qdiscs = lab_.node().run("tc qdisc show dev " + limited.host_ifname);
         EXPECT_THAT(qdiscs, has_all({"qdisc tbf 1: root", "qdisc ingress ffff:"}));
+        expect_rates(limited, free);
+    }
+    // From the pod, to it, and from the node to it.
+    void expect_rates(const Pod &limited, const Pod &free) {
         expect_rate(goodput(limited.ns(), free.v4, free.ns(), 2));
         expect_rate(goodput(free.ns(), limited.v4, limited.ns(), 2));
         expect_rate(goodput(lab_.node().ns(), limited.v4, limited.ns(), 2));
@@ -105,9 +109,7 @@ TEST_F(LimitChain, TheSlowPathKeepsTheRateAsWell) {
     Json keys = limits(kRate, kRate);
     keys["fastPath"] = "off";
     const Pod limited = lab_.add_pod(keys);
-    expect_rate(goodput(limited.ns(), free.v4, free.ns(), 2));
-    expect_rate(goodput(free.ns(), limited.v4, limited.ns(), 2));
-    expect_rate(goodput(lab_.node().ns(), limited.v4, limited.ns(), 2));
+    expect_rates(limited, free);
 }
 
 // What the runtime gives goes to both.

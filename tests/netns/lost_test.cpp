@@ -19,7 +19,6 @@ class LostTest : public VerbsTest {
                        {"capabilities", {{"bandwidth", true}}},
                        {"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}};
 
-    [[nodiscard]] std::string everything() const { return node_.state() + node_.run("nft list ruleset"); }
     void expect_nothing_left() const { EXPECT_EQ(everything(), before_); }
 
     std::string before_ = everything();

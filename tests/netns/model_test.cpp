@@ -164,9 +164,8 @@ class PromiseOnVeths : public LabTest {
 };
 
 TEST_P(PromiseOnVeths, HoldsForGeneratedFrames) {
-    const auto seed = number_from("PODLANE_SEED", std::random_device()());
+    const auto seed = printed_seed();
     const auto wanted = number_from("PODLANE_FRAMES", 0);
-    std::cout << "PODLANE_SEED=" << seed << std::endl;
     std::mt19937_64 random(seed);
     packet::ModelFrames pods(pod_, addresses(), random);
     packet::ModelFrames others(outside_, addresses(), random);

@@ -28,6 +28,14 @@ class ModesTest : public VerbsTest {
         for (const Hook hook : {Hook::ingress, Hook::egress})
             EXPECT_EQ(programs(ifindex, hook).size(), 1U) << (hook == Hook::ingress ? "ingress" : "egress");
     }
+    // From outside by the node's port 8088; nothing is left after DEL.
+    void expect_served_by_host_port(Chain &chain, const Container &container) {
+        const EchoServer server(container.ns(), true, 8080);
+        EXPECT_EQ(ask(outside_->ns(), Transport::tcp, {require(parse_ip("203.0.113.2")), 8088}), 0);
+        EXPECT_EQ(chain.del(container).rc, 0);
+        EXPECT_THAT(node_.state(), HasSubstr("endpoints_v1: 0\n"));
+        EXPECT_TRUE(node_.leased().empty());
+    }
     // Two pods are connected by this list and recorded with this mode, and are gone without a trace after their DELs,
     // behind an IPAM plugin the last one without prevResult.
     void expect_two_pods(Chain &chain, std::uint32_t mode, const std::function<void(const Pod &)> &look) {
@@ -139,11 +147,7 @@ TEST_F(ModesTest, WorksBeforeTheUsualPlugins) {
     ASSERT_EQ(reply.rc, 0) << reply;
     const Pod made = look_at(container, reply.json);
     EXPECT_EQ(chain.check(*container, "portmap").rc, 0) << chain.check(*container, "portmap");
-    const EchoServer server(container->ns(), true, 8080);
-    EXPECT_EQ(ask(outside_->ns(), Transport::tcp, {require(parse_ip("203.0.113.2")), 8088}), 0);
-    EXPECT_EQ(chain.del(*container).rc, 0);
-    EXPECT_THAT(node_.state(), HasSubstr("endpoints_v1: 0\n"));
-    EXPECT_TRUE(node_.leased().empty());
+    expect_served_by_host_port(chain, *container);
 }
 
 TEST_F(ModesTest, WorksBeforePortmapAndFirewall) {
@@ -159,11 +163,7 @@ TEST_F(ModesTest, WorksBeforePortmapAndFirewall) {
     // From its address: what is bound to none has no route any more after sbr.
     EXPECT_EQ(run(made.container->ns(), words("ping -n -c 1 -W 5 -I " + made.text4() + " 203.0.113.2")).rc, 0);
     EXPECT_EQ(run(made.container->ns(), words("ping -n -c 1 -W 5 -I " + made.text6() + " 2001:db8:cafe::2")).rc, 0);
-    const EchoServer server(made.container->ns(), true, 8080);
-    EXPECT_EQ(ask(outside_->ns(), Transport::tcp, {require(parse_ip("203.0.113.2")), 8088}), 0);
-    EXPECT_EQ(chain.del(*made.container).rc, 0);
-    EXPECT_TRUE(node_.leased().empty());
-    EXPECT_THAT(node_.state(), HasSubstr("endpoints_v1: 0\n"));
+    expect_served_by_host_port(chain, *made.container);
 }
 
 // What such an interface is adopted for is in source_routing_pod_rules_test.cpp.

@@ -208,14 +208,8 @@ class Masquerade : public Nat {
         return GetParam().rules == "ipMasq" ? Json{{"ipMasq", true}} : Json::object();
     }
     void write_rules() const {
-        if (GetParam().rules == "iptables")
-            rule(1, "-t nat -A POSTROUTING -s " + Cluster::pods(1, ipv4()) + " ! -d " + all_pods() + " -j MASQUERADE");
-        const std::string ip = ipv4() ? "ip" : "ip6";
-        if (GetParam().rules == "nftables")
-            cluster_.node(1).run("nft -f -", "table " + ip +
-                                                 " out { chain out { type nat hook postrouting priority 100; " + ip +
-                                                 " saddr " + Cluster::pods(1, ipv4()) + " " + ip +
-                                                 " daddr != " + all_pods() + " masquerade; }\n}\n");
+        translate_pods_of_node1({"! -d " + all_pods(), "MASQUERADE"},
+                                {(ipv4() ? "ip daddr != " : "ip6 daddr != ") + all_pods(), "masquerade"});
     }
 };
 

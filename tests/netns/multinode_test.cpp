@@ -78,14 +78,32 @@ TEST_P(Multinode, PodsOfAllNodesReachEachOtherOnTheFastPath) {
     }
 }
 
+// A whole transfer of `size` bytes in each family.
+void expect_transfers(const Pod &from, const Pod &to, std::size_t size) {
+    for (const bool ipv4 : kFamilies) {
+        const EchoServer server(to.ns(), ipv4, kPort);
+        const Fd socket = connected(from.ns(), Transport::tcp, {to.addr(ipv4), kPort});
+        EXPECT_EQ(transfer(socket, size), 0);
+    }
+}
+
+// 40 in each family; each of both uplinks of the sender's node sends more than ten packets of them.
+void expect_flows_by_both(const Pod &from, const Pod &to,
+                          const std::function<std::uint64_t(const char *uplink)> &sent_by) {
+    for (const bool ipv4 : kFamilies) {
+        const EchoServer server(to.ns(), ipv4, kPort);
+        const std::array before = {sent_by("up0"), sent_by("up1")};
+        for (int flow = 0; flow < 40; ++flow)
+            ASSERT_EQ(ask(from.ns(), flow % 2 == 0 ? Transport::tcp : Transport::udp, {to.addr(ipv4), kPort}), 0);
+        EXPECT_GT(sent_by("up0"), before[0] + 10);
+        EXPECT_GT(sent_by("up1"), before[1] + 10);
+    }
+}
+
 TEST_P(Multinode, TransfersAreWhole) {
     const Pod a = cluster_.add_pod(1, keys_);
     const Pod b = cluster_.add_pod(2, keys_);
-    for (const bool ipv4 : kFamilies) {
-        const EchoServer server(b.ns(), ipv4, kPort);
-        const Fd socket = connected(a.ns(), Transport::tcp, {b.addr(ipv4), kPort});
-        EXPECT_EQ(transfer(socket, std::size_t{4} << 20U), 0);
-    }
+    expect_transfers(a, b, std::size_t{4} << 20U);
     EXPECT_EQ(slow_sent(cluster_, a), 0U);
     EXPECT_EQ(slow_sent(cluster_, b), 0U);
 }
@@ -113,15 +131,7 @@ class TwoUplinks : public testing::Test {
 TEST_F(TwoUplinks, ManyFlowsUseBoth) {
     const Pod a = add_pod(1);
     const Pod b = add_pod(2);
-    for (const bool ipv4 : kFamilies) {
-        const EchoServer server(b.ns(), ipv4, kPort);
-        const auto before = sent_by(1);
-        for (int flow = 0; flow < 40; ++flow)
-            ASSERT_EQ(ask(a.ns(), flow % 2 == 0 ? Transport::tcp : Transport::udp, {b.addr(ipv4), kPort}), 0);
-        const auto after = sent_by(1);
-        for (const std::size_t way : {0U, 1U})
-            EXPECT_GT(after.at(way) - before.at(way), 10U) << "by up" << way;
-    }
+    expect_flows_by_both(a, b, [&](const char *uplink) { return cluster_.count(1, uplink, REASON_UPLINK_SENT); });
     EXPECT_EQ(slow_sent(cluster_, a), 0U);
 }
 
@@ -177,22 +187,11 @@ TEST(Frr, PodsReachEachOtherOverBothUplinksAndOverOne) {
     const Pod a = cluster.add_pod(1, {{"uplinks", {"up*"}}});
     const Pod b = cluster.add_pod(2, {{"uplinks", {"up*"}}});
     const auto sent_by = [&](const char *uplink) { return cluster.count(1, uplink, REASON_UPLINK_SENT); };
-    for (const bool ipv4 : kFamilies) {
-        const EchoServer server(b.ns(), ipv4, kPort);
-        const std::array before = {sent_by("up0"), sent_by("up1")};
-        for (int flow = 0; flow < 40; ++flow)
-            ASSERT_EQ(ask(a.ns(), flow % 2 == 0 ? Transport::tcp : Transport::udp, {b.addr(ipv4), kPort}), 0);
-        EXPECT_GT(sent_by("up0"), before[0] + 10);
-        EXPECT_GT(sent_by("up1"), before[1] + 10);
-    }
+    expect_flows_by_both(a, b, sent_by);
     cluster.cable(2, 0, false);
     ASSERT_TRUE(wait_until([&] { return cluster.has_ways("bgp", 1, 2, 1) && cluster.has_ways("bgp", 2, 1, 1); }));
     const std::uint64_t before = sent_by("up0");
-    for (const bool ipv4 : kFamilies) {
-        const EchoServer server(b.ns(), ipv4, kPort);
-        const Fd socket = connected(a.ns(), Transport::tcp, {b.addr(ipv4), kPort});
-        EXPECT_EQ(transfer(socket, std::size_t{1} << 20U), 0);
-    }
+    expect_transfers(a, b, std::size_t{1} << 20U);
     EXPECT_EQ(sent_by("up0"), before);
     EXPECT_EQ(cluster.count(a, REASON_HOST_NO_ROUTE), 0U);
     EXPECT_EQ(cluster.count(a, REASON_HOST_NO_UPLINK), 0U);

@@ -60,6 +60,19 @@ class Nat : public testing::TestWithParam<NatCase> {
     }
     Pod add_pod(int node, const Json &more = Json::object()) { return cluster_.add_pod(node, keys(more)); }
     void rule(int node, const std::string &words) const { cluster_.node(node).run(iptables() + " -w " + words); }
+    // On node 1, for what its pods send: `match` and `verdict` in the words of iptables, or of nftables.
+    struct SourceRule {
+        std::string match, verdict;
+    };
+    void translate_pods_of_node1(const SourceRule &of_iptables, const SourceRule &of_nftables) const {
+        const std::string pods = Cluster::pods(1, ipv4()), family = ipv4() ? "ip" : "ip6";
+        if (GetParam().rules == "iptables")
+            rule(1, "-t nat -A POSTROUTING -s " + pods + " " + of_iptables.match + " -j " + of_iptables.verdict);
+        if (GetParam().rules == "nftables")
+            cluster_.node(1).run(
+                "nft -f -", "table " + family + " out { chain out { type nat hook postrouting priority 100; " + family +
+                                " saddr " + pods + " " + of_nftables.match + " " + of_nftables.verdict + "; }\n}\n");
+    }
 
     // On every node, in place of the service before; one backend, as kube-proxy writes it.
     KubeService serve(const Pod &backend, std::uint16_t backend_port = kBackendPort) {

@@ -48,6 +48,14 @@ class NetTest : public testing::Test {
         return made;
     }
 
+    // The pod's end of such a pair, with an address of each family.
+    std::uint32_t addressed_eth0() {
+        const std::uint32_t eth0 = veth_up().pod_ifindex;
+        require(add_address(pod_, eth0, {require(parse_prefix("192.0.2.5/32")), 0}));
+        require(add_address(pod_, eth0, {require(parse_prefix("2001:db8::5/128")), kNoDad}));
+        return eth0;
+    }
+
     Namespace node_ns_ = new_namespace();
     Namespace pod_ns_ = new_namespace();
     Entered on_node_ = require(enter(node_ns_));

@@ -104,9 +104,7 @@ TEST_F(NetTest, NeighboursArePutReplacedAndRemoved) {
 }
 
 TEST_F(NetTest, OnlinkDefaultRoutesLeadToTheGateway) {
-    const std::uint32_t eth0 = veth_up().pod_ifindex;
-    require(add_address(pod_, eth0, address("192.0.2.5/32")));
-    require(add_address(pod_, eth0, address("2001:db8::5/128", kNoDad)));
+    const std::uint32_t eth0 = addressed_eth0();
     for (const auto &[everything, gateway] : {std::pair{"0.0.0.0/0", kGateway4}, std::pair{"::/0", kGateway6}}) {
         const RouteSpec wanted = onlink(everything, gateway, eth0);
         require(put_neighbour(pod_, eth0, ip(gateway), kGatewayMac));
@@ -164,9 +162,7 @@ TEST_F(NetTest, ARouteHiddenByABetterOneIsFound) {
 }
 
 TEST_F(NetTest, RoutesKeepEverythingTheyWereGiven) {
-    const std::uint32_t eth0 = veth_up().pod_ifindex;
-    require(add_address(pod_, eth0, address("192.0.2.5/32")));
-    require(add_address(pod_, eth0, address("2001:db8::5/128", kNoDad)));
+    const std::uint32_t eth0 = addressed_eth0();
     for (const auto &[destination, gateway, source] : {std::tuple{"198.51.100.0/24", kGateway4, "192.0.2.5"},
                                                        std::tuple{"2001:db8:1::/48", kGateway6, "2001:db8::5"}}) {
         RouteSpec wanted = onlink(destination, gateway, eth0);

@@ -122,7 +122,6 @@ TEST_F(ParallelTest, RoundsOfPodsLeaveNothing) {
                        {"ipamTimeout", 300}, // 16 wait for the lock of host-local, which reads all leases under it
                        {"ipam", {{"ranges", {{{{"subnet", "198.19.0.0/16"}}}, {{{"subnet", "2001:db8:19::/64"}}}}}}}};
     const Pod lives = make(keys); // and its network
-    const auto everything = [&] { return node_.state() + node_.run("nft list ruleset"); };
     const std::string before = everything();
     for (int round = 0; round < (pods() == kAtOnce ? 1 : 10) && !HasFailure(); ++round) {
         make_containers(pods());

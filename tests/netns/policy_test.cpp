@@ -121,9 +121,8 @@ TEST_P(PolicyVerdicts, AreThoseOfTheHostForRandomConnections) {
     CPU_ZERO(&one);
     CPU_SET(0, &one);
     ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-    const auto seed = number_from("PODLANE_SEED", std::random_device()());
+    const auto seed = printed_seed();
     const auto connections = number_from("PODLANE_CONNECTIONS", slow() ? 512 : 2000);
-    std::cout << "PODLANE_SEED=" << seed << std::endl;
     std::mt19937_64 random(seed);
     lab_->node().run(iptables() + "-restore --noflush", rules(random));
     std::array<std::size_t, 6> stages{};

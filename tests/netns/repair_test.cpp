@@ -29,7 +29,6 @@ class RepairTest : public CtlTest {
             set_sysctl(node_.ns(), std::string("net.ipv4.conf.") + link + ".rp_filter", "0");
         before_ = everything();
     }
-    [[nodiscard]] std::string everything() const { return node_.state() + node_.run("nft list ruleset"); }
     void expect_whole(const Pod &made) const {
         EXPECT_THAT(check(made, all_), succeeds());
         EXPECT_TRUE(ping(made.container->ns(), "203.0.113.1"));

@@ -97,6 +97,14 @@ class ReturnPath : public testing::TestWithParam<bool> {
 
     Node node_;
     std::array<std::shared_ptr<Container>, 2> providers_;
+    // A datagram of the client to the pod; its socket, for the answer.
+    [[nodiscard]] Fd greet_pod() const {
+        Fd socket = open_socket(client_->ns(), Transport::udp, GetParam());
+        EXPECT_EQ(connect_to(socket, {addr_, kPort}), 0);
+        EXPECT_EQ(send_text(socket, "hello"), 0);
+        return socket;
+    }
+
     std::shared_ptr<Container> client_;
     std::shared_ptr<Container> pod_;
     std::optional<Chain> chain_;
@@ -108,9 +116,7 @@ TEST_P(ReturnPath, ForeignSourcesNeverGoDirect) {
     add_ipv6_default_routes(true);
     add_pod(Json::object());
     const EchoServer server(pod_->ns(), GetParam(), kPort);
-    const Fd socket = open_socket(client_->ns(), Transport::udp, GetParam());
-    ASSERT_EQ(connect_to(socket, {addr_, kPort}), 0);
-    ASSERT_EQ(send_text(socket, "hello"), 0);
+    const Fd socket = greet_pod();
     if (GetParam()) { // IPv6 has no rp_filter: the host stack lets it in
         EXPECT_FALSE(wait_until([&] { return !server.callers().empty(); }, quiet()));
     } else {
@@ -136,9 +142,7 @@ TEST_P(ReturnPath, WithoutTheFastPathTheyAreLost) {
     add_pod({{"fastPath", "off"}});
     const EchoServer server(pod_->ns(), GetParam(), kPort);
     const Wire by_second(provider(1), "eth0");
-    const Fd socket = open_socket(client_->ns(), Transport::udp, GetParam());
-    ASSERT_EQ(connect_to(socket, {addr_, kPort}), 0);
-    ASSERT_EQ(send_text(socket, "hello"), 0);
+    const Fd socket = greet_pod();
     if (!GetParam()) { // IPv6 has no rp_filter: there the question arrives, and the answer goes astray
         EXPECT_TRUE(wait_until([&] { return !server.callers().empty(); }));
     }

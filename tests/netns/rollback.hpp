@@ -14,6 +14,14 @@ class RollbackTest : public VerbsTest {
         ASSERT_THAT(add(*container, keys), succeeds());
         ASSERT_EQ(del(*container, keys).rc, 0);
     }
+    // Podlane's configuration, chained after the plugin with this result.
+    [[nodiscard]] Json behind(const Json &result) const {
+        return {{"cniVersion", "1.0.0"},
+                {"name", "pods"},
+                {"type", "podlane"},
+                {"bpffs", node_.bpffs()},
+                {"prevResult", result}};
+    }
     Reply expect_refused(const Container &container, const Json &keys = Json::object()) {
         container.run("ip link set lo up"); // as any ADD leaves it
         const std::string before = node_.state();

@@ -120,6 +120,19 @@ class FullMapTest : public RollbackTest {
             name, [&](std::uint32_t n) { return bool(table.update(key_of(n), value)); },
             [&](std::uint32_t n) { return table.remove(key_of(n)); }, numbers);
     }
+    // The maps that each limit needs, a pod's or a group's.
+    void expect_limits_named() {
+        const std::string root = node_.bpffs();
+        expect_named(
+            PODLANE_MAP_BANDWIDTHS, open_bandwidths(root, Access::read_write), [](std::uint32_t n) { return n; },
+            bandwidth{});
+        expect_named(
+            PODLANE_MAP_LIMITS, open_limit_states(root, Access::read_write),
+            [](std::uint32_t n) {
+                return limit_key{n, LIMIT_INGRESS};
+            },
+            limit_state{});
+    }
     static bool has_own_size(const std::string &name) {
         return name == PODLANE_MAP_NETWORKS || name == PODLANE_MAP_UPLINKS || name == PODLANE_MAP_CIDRS ||
                name == PODLANE_MAP_LIMIT_GROUPS;
@@ -149,7 +162,7 @@ TEST_F(FullMapTest, EveryOneIsNamed) {
     const auto number = [](std::uint32_t n) { return n; };
     const Prefix foreign = require(parse_prefix("192.0.2.1"));
     expect_named(PODLANE_MAP_INTERFACES, open_interfaces(root, kWrite), number, interface{});
-    expect_named(PODLANE_MAP_BANDWIDTHS, open_bandwidths(root, kWrite), number, bandwidth{});
+    expect_limits_named();
     expect_named(PODLANE_MAP_NETWORKS, open_networks(root, kWrite), number, network{});
     expect_named(
         PODLANE_MAP_ADDRESSES, open_addresses(root, kWrite),
@@ -169,12 +182,6 @@ TEST_F(FullMapTest, EveryOneIsNamed) {
             return source_route_key{n, foreign.addr};
         },
         source_route{});
-    expect_named(
-        PODLANE_MAP_LIMITS, open_limit_states(root, kWrite),
-        [](std::uint32_t n) {
-            return limit_key{n, LIMIT_INGRESS};
-        },
-        limit_state{});
     expect_named(
         PODLANE_MAP_EXEMPT, open_exempts(root, kWrite),
         [&](std::uint32_t n) { return make_exempt_key(n, LIMIT_INGRESS, foreign); }, 0U);
@@ -218,13 +225,7 @@ TEST_F(FullGroupMapTest, EveryOneIsNamed) {
     const Prefix other = require(parse_prefix("192.0.2.1"));
     const auto number = [](std::uint32_t n) { return n; };
     expect_named(PODLANE_MAP_LIMIT_GROUPS, open_limit_groups(root, kWrite), number, limit_group{});
-    expect_named(PODLANE_MAP_BANDWIDTHS, open_bandwidths(root, kWrite), number, bandwidth{});
-    expect_named(
-        PODLANE_MAP_LIMITS, open_limit_states(root, kWrite),
-        [](std::uint32_t n) {
-            return limit_key{n, LIMIT_INGRESS};
-        },
-        limit_state{});
+    expect_limits_named();
     expect_named(PODLANE_MAP_ISOLATION, open_isolations(root, kWrite), number, isolation{});
     expect_named(
         PODLANE_MAP_GROUP_CIDRS, open_group_cidrs(root, kWrite),
@@ -339,12 +340,7 @@ TEST_F(RollbackTest, AfterAMainPluginItsInterfaceStays) {
         "ip -6 route show table local type local dev " + made.json["interfaces"][0]["name"].get<std::string>();
     ASSERT_TRUE(wait_until([&] { return node_.run(link_local).find("fe80") != std::string::npos; }));
     const std::string before = node_.state();
-    const Json config = {{"cniVersion", "1.0.0"},
-                         {"name", "pods"},
-                         {"type", "podlane"},
-                         {"bpffs", node_.bpffs()},
-                         {"prevResult", made.json}};
-    EXPECT_THAT(node_.cni("ADD", config, *container), fails_with(102));
+    EXPECT_THAT(node_.cni("ADD", behind(made.json), *container), fails_with(102));
     EXPECT_EQ(node_.state(), before);
     EXPECT_EQ(ptp.del(*container).rc, 0);
 }
@@ -355,8 +351,8 @@ TEST_F(RollbackTest, AfterAMainPluginNoInterfaceStaysUpWithoutItsPrograms) {
     auto container = node_.container();
     const Reply made = succeeded(ptp.add(*container));
     const std::string veth = made.json["interfaces"][0]["name"];
-    Json config = {{"cniVersion", "1.0.0"},  {"name", "pods"}, {"type", "podlane"},
-                   {"bpffs", node_.bpffs()}, {"ipMasq", true}, {"prevResult", made.json}};
+    Json config = behind(made.json);
+    config["ipMasq"] = true;
     EXPECT_THAT(node_.cni("ADD", config, *container, {{"PATH", failing_nft("exit 1")}}), fails_with(5, {"nft"}));
     const auto link = [&] { return find(ip_json(node_.ns(), "link"), "ifname", veth); };
     const auto becomes = [&](const char *state) { // a moment later

@@ -223,6 +223,11 @@ class BesideMacvlan : public SourceRoutingVerbs {
         lab_.add(pod_, "net1", 1);
     }
     [[nodiscard]] std::string rules() const { return pod_->run("ip rule") + pod_->run("ip -6 rule"); }
+    void expect_both_answer() {
+        expect_answers(*pod_, "eth0", 0);
+        expect_answers(*pod_, "net1", 1);
+        EXPECT_EQ(lab_.check(pod_, "net1").rc, 0) << lab_.check(pod_, "net1");
+    }
 
     std::shared_ptr<Container> pod_ = node().container();
     std::string before_;
@@ -248,9 +253,7 @@ TEST_F(BesideMacvlan, AnswersLeaveByTheirNetworkWithTheDefaultRouteMoved) {
         (void)pod_->run(family + "route del default");
         (void)pod_->run(family + "route add default via " + (ipv4 ? "198.18.1.1" : "2001:db8:11::1") + " dev net1");
     }
-    expect_answers(*pod_, "eth0", 0);
-    expect_answers(*pod_, "net1", 1);
-    EXPECT_EQ(lab_.check(pod_, "net1").rc, 0) << lab_.check(pod_, "net1");
+    expect_both_answer();
     EXPECT_EQ(lab_.del(pod_, "net1").rc, 0);
     EXPECT_EQ(rules(), before_);
 }
@@ -259,9 +262,7 @@ TEST_F(BesideMacvlan, AnswersLeaveByTheirNetworkWithTheDefaultRouteMoved) {
 TEST_F(BesideMacvlan, SbrBehindKeepsItsOwnTable) {
     EXPECT_EQ(lab_.del(pod_, "net1").rc, 0);
     lab_.add(pod_, {"net1", "net1", {lab_.network(1), {{"type", "sbr"}}}});
-    expect_answers(*pod_, "eth0", 0);
-    expect_answers(*pod_, "net1", 1);
-    EXPECT_EQ(lab_.check(pod_, "net1").rc, 0) << lab_.check(pod_, "net1");
+    expect_both_answer();
     lab_.add(pod_, {"net2", "net2", {lab_.network(0), {{"type", "sbr"}}}});
     expect_answers(*pod_, "net1", 1);
     expect_answers(*pod_, "net2", 0);

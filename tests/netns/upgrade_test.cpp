@@ -307,8 +307,7 @@ TEST_P(UpgradeTest, AddAndDelWaitForIt) {
     EXPECT_TRUE(ping(a_.ns(), podlane::to_string(c.v4)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Hooks, UpgradeTest, testing::Values("clsact", "tcx"),
-                         [](const auto &info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Hooks, UpgradeTest, both_ways_to_attach(), way_to_attach);
 
 } // namespace
 } // namespace podlane::test

@@ -204,8 +204,7 @@ TEST_P(Uplink, DeviceWithoutEthernetHeaderIsRefused) {
     node().run("ip link del tun7");
 }
 
-INSTANTIATE_TEST_SUITE_P(Attach, Uplink, testing::Values("clsact", "tcx"),
-                         [](const testing::TestParamInfo<std::string> &info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Attach, Uplink, both_ways_to_attach(), way_to_attach);
 
 constexpr const char *kTunnel = "tun7";
 

@@ -111,6 +111,7 @@ class VerbsTest : public testing::Test {
         return look_at(std::move(container), reply.json);
     }
 
+    [[nodiscard]] std::string everything() const { return node_.state() + node_.run("nft list ruleset"); }
     [[nodiscard]] Json host_link(const Pod &made) const {
         return find(ip_json(node_.ns(), "link"), "ifname", made.host_ifname);
     }
@@ -162,7 +163,5 @@ class AttachedTest : public VerbsTest, public testing::WithParamInterface<std::s
     [[nodiscard]] HookKind kind() const { return GetParam() == "tcx" ? HookKind::tcx : HookKind::clsact; }
     [[nodiscard]] static Json attach_key() { return {{"attach", GetParam()}}; }
 };
-inline auto both_ways_to_attach() { return testing::Values("tcx", "clsact"); }
-inline std::string way_to_attach(const testing::TestParamInfo<std::string> &info) { return info.param; }
 
 } // namespace podlane::test

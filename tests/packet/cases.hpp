@@ -4,6 +4,8 @@
 
 #include "tests/packet/run.hpp"
 
+#include <limits>
+
 namespace podlane::packet {
 
 struct Case {
@@ -26,6 +28,12 @@ inline Outcome expect_case(Node &node, const Case &given, std::uint32_t receiver
     EXPECT_EQ(outcome.verdict, given.why == REASON_UPLINK_SENT ? kNext : verdict_of(given.why));
     return outcome;
 }
+
+// Limits and times of tests about them.
+inline constexpr std::uint64_t kMs = 1000000;
+inline constexpr std::uint64_t kRate = 12112000; // a full frame takes 1 ms
+inline constexpr std::uint64_t kAuto = 0x7fffffff;
+inline constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
 
 // What only packets to and from other nodes end in.
 inline constexpr std::array kUplinkReasons = {REASON_SENT_UPLINK, REASON_RECEIVED_UPLINK, REASON_UPLINK_DELIVERED,

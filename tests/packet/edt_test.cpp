@@ -4,15 +4,9 @@
 #include "maps/clock.hpp"
 
 #include <ctime>
-#include <limits>
 
 namespace podlane::packet {
 namespace {
-
-constexpr std::uint64_t kMs = 1000000;
-constexpr std::uint64_t kRate = 12112000; // a full frame takes 1 ms
-constexpr std::uint64_t kAuto = 0x7fffffff;
-constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
 
 Bytes datagram(std::size_t payload = 1000) { return from_pod() / to_peer4() / Udp{} / bytes(payload); }
 Bytes segment() { return from_pod() / to_peer4() / Tcp{} / bytes(1000); }

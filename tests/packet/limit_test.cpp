@@ -8,15 +8,9 @@
 
 #include <atomic>
 #include <ctime>
-#include <limits>
 
 namespace podlane::packet {
 namespace {
-
-constexpr std::uint64_t kMs = 1000000;
-constexpr std::uint64_t kRate = 12112000; // a full frame takes 1 ms
-constexpr std::uint64_t kAuto = 0x7fffffff;
-constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
 
 Bytes large() { return from_pod() / to_peer4() / Udp{} / bytes(1000); }
 Bytes small() { return from_pod() / to_peer4() / Udp{} / bytes(56); }

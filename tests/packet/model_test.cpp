@@ -11,6 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using test::number_from;
+using test::printed_seed;
 
 class PromiseModel : public PacketTest {
   protected:
@@ -147,9 +148,8 @@ class PromiseModel : public PacketTest {
 };
 
 TEST_F(PromiseModel, HoldsForGeneratedFrames) {
-    const auto seed = number_from("PODLANE_SEED", std::random_device()());
+    const auto seed = printed_seed();
     const auto wanted = number_from("PODLANE_FRAMES", 0);
-    std::cout << "PODLANE_SEED=" << seed << std::endl;
     std::mt19937_64 random(seed);
     const std::vector<ip_addr> addresses = {pod4(),
                                             pod4(),

@@ -46,6 +46,12 @@ class DirectFirst : public PacketTest {
         const auto found = require(node().flows().find(key_of(frame)));
         return found ? std::optional(found->flags) : std::nullopt;
     }
+    // In both directions, and nothing is cached.
+    void expect_udp_is_the_hosts(const Family &family) {
+        from_pod_ends_in(family.there / Udp{40000, 80}, REASON_HOST_UNCONFIRMED);
+        from_peer_ends_in(family.back / Udp{80, 40000}, REASON_HOST_UNCONFIRMED);
+        EXPECT_EQ(require(node().flows().keys()).size(), 0U);
+    }
     template <typename Test> void each_family(Test test) {
         for (const Family &family : {family4(), family6()}) {
             SCOPED_TRACE(family.name);
@@ -99,11 +105,7 @@ TEST_F(DirectFirst, DeliveredPacketsWriteNothing) {
 TEST_F(DirectFirst, BothPodsMustWantIt) {
     node().peer.flags &= ~static_cast<std::uint32_t>(INTERFACE_FIRST_DIRECT);
     node().put(node().peer);
-    each_family([&](const Family &family) {
-        from_pod_ends_in(family.there / Udp{40000, 80}, REASON_HOST_UNCONFIRMED);
-        from_peer_ends_in(family.back / Udp{80, 40000}, REASON_HOST_UNCONFIRMED);
-        EXPECT_EQ(require(node().flows().keys()).size(), 0U);
-    });
+    each_family([&](const Family &family) { expect_udp_is_the_hosts(family); });
 }
 
 // pl_to_pod caches which of the container's addresses a datagram is for.
@@ -111,9 +113,7 @@ TEST_F(DirectFirst, UdpOfContainersWithSeveralInterfacesIsTheHosts) {
     node().peer.flags |= INTERFACE_SIBLINGS;
     node().put(node().peer);
     each_family([&](const Family &family) {
-        from_pod_ends_in(family.there / Udp{40000, 80}, REASON_HOST_UNCONFIRMED);
-        from_peer_ends_in(family.back / Udp{80, 40000}, REASON_HOST_UNCONFIRMED);
-        EXPECT_EQ(require(node().flows().keys()).size(), 0U);
+        expect_udp_is_the_hosts(family);
         from_pod_ends_in(family.there / Tcp{40000, 80, kSyn}, REASON_SENT_DIRECT);
         from_peer_ends_in(family.back / Tcp{80, 40000, kSyn | kAck}, REASON_SENT_DIRECT);
     });

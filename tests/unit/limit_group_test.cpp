@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <map>
 #include <vector>
 
 namespace podlane {
@@ -163,27 +164,27 @@ TEST(LimitGroup, PodsThatBeginAreLentToOnceTheyHaveShownWhatTheyWant) {
         EXPECT_NEAR(rate, 12.5 * kMbit, 0.05 * 12.5 * kMbit);
 }
 
+// What these members get if they want all that there is.
+void expect_shares(Group &group, const std::map<std::size_t, std::uint64_t> &shares) {
+    for (const auto &[member, share] : shares)
+        group.want(member, kAll);
+    group.run(NS_PER_S);
+    const auto rates = group.rates(NS_PER_S);
+    for (const auto &[member, share] : shares)
+        EXPECT_NEAR(rates[member], static_cast<double>(share), 0.03 * static_cast<double>(share));
+}
+
 TEST(LimitGroup, WhatIsUnusedIsLentInProportion) {
     Group group(100 * kMbit);
     const std::size_t one = group.add(10 * kMbit), three = group.add(30 * kMbit);
     group.add(60 * kMbit);
-    group.want(one, kAll);
-    group.want(three, kAll);
-    group.run(NS_PER_S);
-    const auto rates = group.rates(NS_PER_S);
-    EXPECT_NEAR(rates[one], 25.0 * kMbit, 0.03 * 25 * kMbit);
-    EXPECT_NEAR(rates[three], 75.0 * kMbit, 0.03 * 75 * kMbit);
+    expect_shares(group, {{one, 25 * kMbit}, {three, 75 * kMbit}});
 }
 
 TEST(LimitGroup, GuaranteesBeyondTheRateAreCutInProportion) {
     Group group(60 * kMbit);
     const std::size_t one = group.add(30 * kMbit), three = group.add(90 * kMbit);
-    group.want(one, kAll);
-    group.want(three, kAll);
-    group.run(NS_PER_S);
-    const auto rates = group.rates(NS_PER_S);
-    EXPECT_NEAR(rates[one], 15.0 * kMbit, 0.03 * 15 * kMbit);
-    EXPECT_NEAR(rates[three], 45.0 * kMbit, 0.03 * 45 * kMbit);
+    expect_shares(group, {{one, 15 * kMbit}, {three, 45 * kMbit}});
 }
 
 TEST(LimitGroup, OneAloneGetsAllWhateverItsGuarantee) {

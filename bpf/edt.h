@@ -11,11 +11,11 @@
  * A flow with nothing under way that takes a small part of the rate does not wait behind the others, as long as all
  * such frames together take no more: it cannot overtake itself.
  */
-static __always_inline __u64 next_departure(struct limit_state *state, const struct limit *limit, __u32 place,
+static __always_inline __u64 next_departure(struct limit_state *state, const struct limit *limit, __u32 bucket,
 					    __u64 bytes, __u64 now)
 {
 	__u64 backlog = backlog_of(state->free_at_ns, limit, now);
-	bool is_sparse = bytes * 8 <= FRAME_BITS && backlog_of(state->departures[place], limit, now) == 0 &&
+	bool is_sparse = bytes * 8 <= FRAME_BITS && backlog_of(state->departures[bucket], limit, now) == 0 &&
 			 backlog_of(state->small_free_at_ns, limit, now) <= limit->horizon_ns;
 
 	if (is_sparse)
@@ -28,10 +28,10 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 					  __u64 bytes)
 {
 	__u64 now = bpf_ktime_get_ns(), departure, backlog;
-	__u32 place = bpf_get_hash_recalc(skb) % LIMIT_PLACES;
+	__u32 bucket = bpf_get_hash_recalc(skb) % LIMIT_BUCKETS;
 	bool overtakes;
 
-	departure = next_departure(state, limit, place, bytes, now);
+	departure = next_departure(state, limit, bucket, bytes, now);
 	if (tracing)
 		return departure;
 	if (!departure) {
@@ -40,15 +40,15 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 	}
 	bpf_spin_lock(&state->lock);
 	/* Later where other CPUs let packets through meanwhile, and so beyond the burst by those. */
-	departure = next_departure(state, limit, place, bytes, now) ?: departure;
+	departure = next_departure(state, limit, bucket, bytes, now) ?: departure;
 	backlog = departure - now;
 	overtakes = !backlog && backlog_of(state->free_at_ns, limit, now);
 	charge(state, limit, bytes, now, false, true);
 	state->delayed += !!backlog;
-	state->departures[place] = departure;
+	state->departures[bucket] = departure;
 	if (!backlog) {
 		charge_small(state, limit, bytes, now);
-		state->departures[place] += time_of(bytes * 8 * SMALL_SHARE, limit->rate_bits_per_s);
+		state->departures[bucket] += time_of(bytes * 8 * SMALL_SHARE, limit->rate_bits_per_s);
 	}
 	bpf_spin_unlock(&state->lock);
 	skb->tstamp = departure;

@@ -226,7 +226,7 @@ static __always_inline bool can_be_queried(struct packet *p)
  */
 static __always_inline bool may_be_direct(const struct address *pod, __u8 protocol)
 {
-	return pod->flags & INTERFACE_FIRST_DIRECT && !(protocol == IPPROTO_UDP && pod->flags & INTERFACE_SIBLINGS);
+	return pod->flags & INTERFACE_FIRST_DIRECT && !(protocol == IPPROTO_UDP && pod->flags & INTERFACE_PEERS);
 }
 
 /*
@@ -275,7 +275,7 @@ static __always_inline int follow_flow(struct packet *p, enum direction from, bo
 		return 0;
 	}
 	/* Egress routes carry connections that conntrack does not know. */
-	if (!how && from == FROM_POD && p->interface->flags & INTERFACE_WAY)
+	if (!how && from == FROM_POD && p->interface->flags & INTERFACE_EGRESS_ROUTE)
 		return 0;
 	p->follow = follow(p->skb, how | p->tcp_flags, from == TO_POD ? p->skb->ifindex : 0);
 	p->ip.destination = work->flow.destination;

@@ -46,13 +46,13 @@ static __always_inline int find_local_receiver(struct packet *p)
 	p->receiver = find_endpoint(p, &p->ip.destination);
 	if (!p->receiver)
 		return REASON_HOST_NOT_LOCAL;
-	if (p->detour && (p->follow & FOLLOW_HIDDEN || !(p->receiver->flags & INTERFACE_WAY && needs_no_flow(p))))
+	if (p->detour && (p->follow & FOLLOW_HIDDEN || !(p->receiver->flags & INTERFACE_EGRESS_ROUTE && needs_no_flow(p))))
 		return p->detour;
 	/* A source address of this node's pods is forged: the host stack decides about it. */
 	if (find_address(p, &p->ip.source))
 		return REASON_HOST_SOURCE_LOCAL;
 	p->flow.ifindex = p->receiver->ifindex;
-	return check_receiver(p, INTERFACE_FAST_UPLINK | INTERFACE_WAY);
+	return check_receiver(p, INTERFACE_FAST_UPLINK | INTERFACE_EGRESS_ROUTE);
 }
 
 /* Only what the host stack translates; where conntrack has no answer, by the cache. */
@@ -113,7 +113,7 @@ static __always_inline int find_path_in(struct packet *p)
 {
 	if (p->follow & FOLLOW_CONFIRMED)
 		return 0;
-	if (p->receiver->flags & INTERFACE_WAY)
+	if (p->receiver->flags & INTERFACE_EGRESS_ROUTE)
 		return find_egress_route_path(p);
 	return find_direct_path(p);
 }

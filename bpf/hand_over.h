@@ -20,7 +20,7 @@ static __always_inline struct source_route *find_peer_interface(struct packet *p
 {
 	struct source_route *route;
 
-	if (!(p->interface->flags & INTERFACE_SIBLINGS) || p->is_handed_over)
+	if (!(p->interface->flags & INTERFACE_PEERS) || p->is_handed_over)
 		return 0;
 	route = find_source_route(p->skb->ifindex, source);
 	return route && route->ifindex != p->skb->ifindex ? route : 0;

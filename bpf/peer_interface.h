@@ -61,7 +61,7 @@ static __always_inline bool has_unbound_socket(struct __sk_buff *skb)
 
 static __always_inline int restore_asked_source(struct packet *p)
 {
-	if (!(p->interface->flags & INTERFACE_SIBLINGS) || p->is_handed_over)
+	if (!(p->interface->flags & INTERFACE_PEERS) || p->is_handed_over)
 		return 0;
 	if (p->ip.protocol != IPPROTO_UDP || p->detour || !p->has_flow || !has_unbound_socket(p->skb))
 		return 0;

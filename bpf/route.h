@@ -49,7 +49,7 @@ static __always_inline int check_receiver(struct packet *p, __u32 allowed)
 		return refused;
 	if (!(p->receiver->flags & allowed))
 		return REASON_HOST_FAST_PATH_OFF;
-	if (!p->has_flow && !(p->receiver->flags & allowed & INTERFACE_WAY))
+	if (!p->has_flow && !(p->receiver->flags & allowed & INTERFACE_EGRESS_ROUTE))
 		return REASON_HOST_NO_FLOW;
 	if (p->hop_limit <= 1)
 		return REASON_HOST_TTL;
@@ -65,7 +65,7 @@ static __always_inline bool needs_no_flow(struct packet *p)
 /* Continues with a receiver on this node, or without one towards another node. */
 static __always_inline int find_receiver(struct packet *p)
 {
-	if (p->interface->flags & INTERFACE_WAY)
+	if (p->interface->flags & INTERFACE_EGRESS_ROUTE)
 		p->egress_route = find_source_route(p->skb->ifindex, &p->ip.source);
 	if (p->detour && !(p->egress_route && needs_no_flow(p)))
 		return p->detour;

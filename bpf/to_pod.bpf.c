@@ -29,7 +29,7 @@ static __always_inline int receive(struct packet *p)
 
 	if (p->is_edt)
 		return map_find(&interfaces_v1, &came_by) ? REASON_RECEIVED_DIRECT : REASON_RECEIVED_UPLINK;
-	if (p->interface->flags & (INTERFACE_WAY | INTERFACE_SIBLINGS))
+	if (p->interface->flags & (INTERFACE_EGRESS_ROUTE | INTERFACE_PEERS))
 		cache_host_path(p);
 	note_forwarded(p, TO_POD, p->interface->flags & INTERFACE_FIRST_DIRECT);
 	return REASON_RECEIVED_HOST;

@@ -53,7 +53,7 @@ static __always_inline int cache_sender_path(struct packet *p)
 		return REASON_UPLINK_SENT_HOST;
 	sender = find_endpoint(p, &p->flow.local);
 	note_forwarded(p, FROM_POD, sender && sender->flags & INTERFACE_FIRST_DIRECT);
-	if (sender && sender->flags & (INTERFACE_WAY | INTERFACE_SIBLINGS)) {
+	if (sender && sender->flags & (INTERFACE_EGRESS_ROUTE | INTERFACE_PEERS)) {
 		p->flow.ifindex = sender->ifindex;
 		cache_host_path(p);
 	}

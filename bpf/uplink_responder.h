@@ -11,7 +11,7 @@ static __always_inline struct source_route *find_requested(struct packet *p, con
 	struct address *owner = find_endpoint(p, target);
 	struct source_route *route;
 
-	if (!owner || !(owner->flags & INTERFACE_WAY))
+	if (!owner || !(owner->flags & INTERFACE_EGRESS_ROUTE))
 		return 0;
 	route = find_source_route(owner->ifindex, target);
 	return route && route->uplink == p->skb->ifindex ? route : 0;

@@ -55,8 +55,8 @@ void HistoryWriter::append(const operation &done) {
     operation whole = done;
     whole.number = std::atomic_ref<__u64>(memory_->count).fetch_add(1) + 1;
     whole.checksum = checksum_of(whole);
-    operation &place = memory_->last[(whole.number - 1) % HISTORY_OPERATIONS];
-    std::memcpy(&place, &whole, sizeof whole);
+    operation &slot = memory_->last[(whole.number - 1) % HISTORY_OPERATIONS];
+    std::memcpy(&slot, &whole, sizeof whole);
 }
 
 Result<History> History::read(std::string_view root) {

@@ -316,7 +316,7 @@ Result<void> erase_endpoint(const Tables &tables, const endpoint &record, const 
     const EndpointEntries entries = entries_of(is_known ? *of_add : cni::Config{}, record, netns ? *netns : 0);
     errors.add(std::move(netns));
     erase_owned(tables, entries, record.ifindex, errors);
-    if ((record.flags & (INTERFACE_SIBLINGS | INTERFACE_WAY)) != 0)
+    if ((record.flags & (INTERFACE_PEERS | INTERFACE_EGRESS_ROUTE)) != 0)
         errors.add(erase_source_routes(tables, record));
     if (record.ifindex == 0) {
         // Without a host-side veth there is nothing by its number.

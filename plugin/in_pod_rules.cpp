@@ -109,8 +109,8 @@ Result<void> remove_rules_for_foreign(const cni::Request &request, const Tables 
     return {};
 }
 
-Result<void> release_siblings(const cni::Request &request, const Tables &tables, const endpoint &record,
-                              net::Netlink &pod) {
+Result<void> release_peers(const cni::Request &request, const Tables &tables, const endpoint &record,
+                           net::Netlink &pod) {
     std::vector<net::Link> foreign_links;
     const auto peers = TRY(find_peer_interfaces(request, tables, pod, record.netns_inode, &foreign_links));
     if (!foreign_links.empty())
@@ -187,7 +187,7 @@ Result<void> leave_container(const cni::Request &request, const Tables &tables, 
     net::Netlink inside = TRY(net::Netlink::open_in(*pod));
     TRY(remove_pod_rules(inside, record));
     TRY(remove_rules_for_foreign(request, tables, record, inside));
-    return record.ifindex == 0 ? release_siblings(request, tables, record, inside) : Result<void>{};
+    return record.ifindex == 0 ? release_peers(request, tables, record, inside) : Result<void>{};
 }
 
 } // namespace podlane

@@ -100,7 +100,8 @@ Result<ContainerLinks> find_container_links(const cni::Request &request, const T
 
 std::uint32_t source_flags(const cni::Config &config, const std::vector<PeerInterface> &peers,
                            const std::optional<EgressRoute> &egress) {
-    return (peers.empty() ? 0U : std::uint32_t{INTERFACE_SIBLINGS}) | (egress ? std::uint32_t{INTERFACE_WAY} : 0U) |
+    return (peers.empty() ? 0U : std::uint32_t{INTERFACE_PEERS}) |
+           (egress ? std::uint32_t{INTERFACE_EGRESS_ROUTE} : 0U) |
            (config.source_routing ? 0U : std::uint32_t{INTERFACE_APART});
 }
 
@@ -141,11 +142,11 @@ Result<void> put_source_routes(const SourceEntries &entries, const std::vector<P
         TRY(put_over(rollback, "source slot of " + to_string(route.source), tables.source_slots, key, route));
     // The peer interfaces' programs look the address up only if this flag is set.
     for (const PeerInterface &peer : peers) {
-        if ((peer.second.flags & INTERFACE_SIBLINGS) != 0)
+        if ((peer.second.flags & INTERFACE_PEERS) != 0)
             continue;
         rollback.add("flags of " + std::string(field_text(peer.first.ifname)),
-                     [&tables, key = peer.first] { return change_flag(tables, key, INTERFACE_SIBLINGS, false); });
-        TRY(change_flag(tables, peer.first, INTERFACE_SIBLINGS, true));
+                     [&tables, key = peer.first] { return change_flag(tables, key, INTERFACE_PEERS, false); });
+        TRY(change_flag(tables, peer.first, INTERFACE_PEERS, true));
     }
     return {};
 }
@@ -191,7 +192,7 @@ Result<void> check_source_routes(const SourceEntries &entries, const std::vector
                           " is missing from " PODLANE_MAP_SOURCE_SLOTS " or wrong");
     }
     for (const auto &[key, peer] : peers)
-        if ((peer.flags & INTERFACE_SIBLINGS) == 0)
+        if ((peer.flags & INTERFACE_PEERS) == 0)
             return failed("interface " + std::string(field_text(key.ifname)) +
                           " of the container does not know of the others");
     return {};

@@ -80,7 +80,7 @@ Result<std::vector<ip_addr>> addresses_of_no_other(const Footprint &of) {
 }
 
 Result<void> leave_uplink(const Footprint &of, net::Netlink &host) {
-    if ((of.entry.flags & INTERFACE_WAY) == 0)
+    if ((of.entry.flags & INTERFACE_EGRESS_ROUTE) == 0)
         return {};
     for (const ip_addr &addr : TRY(addresses_of_no_other(of))) {
         std::uint32_t uplink = of.uplink;

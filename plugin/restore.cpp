@@ -106,7 +106,7 @@ Result<void> load_as_recorded(const std::vector<AttachmentRecord> &records) {
 } // namespace
 
 Result<void> restore_source_routes(const Recorded &recorded, const Tables &tables, net::Netlink &host) {
-    if ((recorded.entry.flags & (INTERFACE_SIBLINGS | INTERFACE_WAY)) == 0)
+    if ((recorded.entry.flags & (INTERFACE_PEERS | INTERFACE_EGRESS_ROUTE)) == 0)
         return {};
     const net::Namespace pod = TRY(open_container(recorded.request));
     net::Netlink inside = TRY(net::Netlink::open_in(pod));

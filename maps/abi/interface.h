@@ -20,11 +20,10 @@ enum interface_flags {
 	/* What goes to the endpoint, or what it sends, has a limit. */
 	INTERFACE_LIMIT_INGRESS = 1 << 6,
 	INTERFACE_LIMIT_EGRESS = 1 << 7,
-	/* The container has more interfaces: the source routes map holds their addresses for this one. */
-	INTERFACE_SIBLINGS = 1 << 8,
-	/* The network has a way out of the node of its own: the source routes map holds it for the endpoint's
-	   addresses. */
-	INTERFACE_WAY = 1 << 9,
+	/* The container has peer interfaces: the source routes map holds their addresses for this one. */
+	INTERFACE_PEERS = 1 << 8,
+	/* The network has an egress route: the source routes map holds it for the endpoint's addresses. */
+	INTERFACE_EGRESS_ROUTE = 1 << 9,
 	/* Source routing is off: neither gets the packets of other interfaces, nor leaves its own to them. */
 	INTERFACE_APART = 1 << 10,
 	/* The container has an interface without programs: rules in it route what is sent from the endpoint's

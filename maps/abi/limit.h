@@ -31,7 +31,7 @@ struct limit_key {
 #define LIMIT_CLASS (LIMIT_QDISC | 0x10)
 
 /* Flows that are not paced are distinguished by this many buckets of their hash. */
-#define LIMIT_PLACES 32
+#define LIMIT_BUCKETS 32
 /* Flows leave the share in one of so many slots of 2^LIMIT_SLOT_SHIFT ns (17 ms). */
 #define LIMIT_SLOTS 64
 #define LIMIT_SLOT_SHIFT 24
@@ -80,8 +80,8 @@ struct limit_state {
 	__u64 delayed;              /* packets given a later earliest departure time */
 	__u64 marked;               /* packets marked as having met congestion (RFC 3168) */
 	__u64 dropped, dropped_bytes;
-	__u64 departures[LIMIT_PLACES]; /* until then a flow of the bucket is busy */
-	struct limit limit;             /* in effect: computed of these two, or the group's share of it */
+	__u64 departures[LIMIT_BUCKETS]; /* until then a flow of the bucket is busy */
+	struct limit limit;              /* in effect: computed of these two, or the group's share of it */
 	__u64 given_bits_per_s, given_burst_bits;
 	__u32 group; /* number of the group that the pod is in; 0: none */
 	__u32 reserved;

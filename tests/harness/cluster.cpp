@@ -210,23 +210,23 @@ void Cluster::route_over_vxlan() const {
     }
 }
 
-bool Cluster::has_ways(const std::string &protocol, int number, int other, std::size_t ways) const {
+bool Cluster::has_next_hops(const std::string &protocol, int number, int other, std::size_t next_hops) const {
     for (const std::string family : {"ip -4 ", "ip -6 "}) {
         const std::string to = pods(other, family == "ip -4 ");
         const std::string routes = node(number).run(family + "route show exact " + to + " proto " + protocol);
-        if (occurrences(routes, " dev up") != ways)
+        if (occurrences(routes, " dev up") != next_hops)
             return false;
     }
     return true;
 }
 
-bool Cluster::settle(const std::string &protocol, std::size_t ways) const {
+bool Cluster::settle(const std::string &protocol, std::size_t next_hops) const {
     constexpr auto kConvergence = std::chrono::seconds(60);
     return wait_until(
         [&] {
             for (int from = 1; from <= kNodes; ++from)
                 for (int to = 1; to <= kNodes; ++to)
-                    if (from != to && !has_ways(protocol, from, to, ways))
+                    if (from != to && !has_next_hops(protocol, from, to, next_hops))
                         return false;
             return true;
         },

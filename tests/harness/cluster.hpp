@@ -70,9 +70,9 @@ class Cluster {
     void route_by_hosts() const;   // by the other node's address on up0
     void route_over_vxlan() const; // through the device vx0 on up0, as flannel does it
     // Whether a node has a route to all pods of another, by this protocol (`ip route`), with so many ways.
-    [[nodiscard]] bool has_ways(const std::string &protocol, int node, int other, std::size_t ways) const;
+    [[nodiscard]] bool has_next_hops(const std::string &protocol, int node, int other, std::size_t next_hops) const;
     // Waits until every node has so many ways to each other one.
-    [[nodiscard]] bool settle(const std::string &protocol, std::size_t ways) const;
+    [[nodiscard]] bool settle(const std::string &protocol, std::size_t next_hops) const;
     // Pulls or plugs the cable of an uplink; neither end sees its link go.
     void cable(int node, int network, bool plugged) const;
 
@@ -105,10 +105,10 @@ class Birds {
     void restart(int node);
     // What `birdc` says.
     [[nodiscard]] std::string ask(int node, const std::string &command) const;
-    [[nodiscard]] bool has_ways(int node, int other, std::size_t ways) const {
-        return cluster_.has_ways("bird", node, other, ways);
+    [[nodiscard]] bool has_next_hops(int node, int other, std::size_t next_hops) const {
+        return cluster_.has_next_hops("bird", node, other, next_hops);
     }
-    [[nodiscard]] bool settle(std::size_t ways) const { return cluster_.settle("bird", ways); }
+    [[nodiscard]] bool settle(std::size_t next_hops) const { return cluster_.settle("bird", next_hops); }
 
   private:
     const Cluster &cluster_;

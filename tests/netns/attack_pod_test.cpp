@@ -32,7 +32,7 @@ void send_from(const ip_addr &source, const ip_addr &destination) {
         throw std::runtime_error(std::string("sendto: ") + std::strerror(errno));
 }
 
-class AttackSiblings : public testing::Test {
+class AttackPeerInterfaces : public testing::Test {
   protected:
     void SetUp() override {
         pod_ = lab_.node().container();
@@ -53,7 +53,7 @@ class AttackSiblings : public testing::Test {
 };
 
 // Numbers of slots, written as addresses: found as sources, their packets went round between both veths for ever.
-TEST_F(AttackSiblings, NoPacketGoesRoundBetweenTheInterfaces) {
+TEST_F(AttackPeerInterfaces, NoPacketGoesRoundBetweenTheInterfaces) {
     const std::uint64_t before = counted("drop-source-address");
     const std::vector<std::string> claimed = {"::100:0", "::100:0:100:0", "::200:0", "::100:0:0:0"};
     as_hostile(pod_->ns(), Privilege::none, [&] {
@@ -65,7 +65,7 @@ TEST_F(AttackSiblings, NoPacketGoesRoundBetweenTheInterfaces) {
 }
 
 // The third interface's ADD fails when the tables of the first two are written already: they get back what they had.
-TEST_F(AttackSiblings, AFailedAddLeavesTheOtherInterfacesAlone) {
+TEST_F(AttackPeerInterfaces, AFailedAddLeavesTheOtherInterfacesAlone) {
     const std::string root = lab_.node().bpffs();
     const SourceSlots slots = require(open_source_slots(root, Access::read_write));
     const auto contents = [&] {

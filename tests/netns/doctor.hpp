@@ -321,8 +321,8 @@ const std::vector<Fault> kFaults = {
      }},
     {"WayOutGone", "asked-entry", "the egress route of", true,
      [](Doctor &d) {
-         const Pod &own_way = d.keep({{"uplink", "up0"}});
-         (void)require(d.open(&open_source_routes).remove({own_way.ifindex, own_way.v4}));
+         const Pod &own_route = d.keep({{"uplink", "up0"}});
+         (void)require(d.open(&open_source_routes).remove({own_route.ifindex, own_route.v4}));
      }},
     {"AllowedSourceGone", "asked-entry", "0 of 1 allowed sources", true,
      [](Doctor &d) {

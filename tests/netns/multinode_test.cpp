@@ -147,7 +147,7 @@ TEST_F(TwoUplinks, CutLinkIsLeftForTheOther) {
                                         {b.addr(ipv4), static_cast<std::uint16_t>(ipv4 ? kPort : kPort + 1)}));
     }
     cluster_.cable(2, 0, false);
-    ASSERT_TRUE(wait_until([&] { return birds_.has_ways(1, 2, 1) && birds_.has_ways(2, 1, 1); }));
+    ASSERT_TRUE(wait_until([&] { return birds_.has_next_hops(1, 2, 1) && birds_.has_next_hops(2, 1, 1); }));
     const auto before = sent_by(1);
     for (const Fd &socket : sockets)
         EXPECT_EQ(transfer(socket, 20000), 0) << "a flow from before the cut";
@@ -189,7 +189,8 @@ TEST(Frr, PodsReachEachOtherOverBothUplinksAndOverOne) {
     const auto sent_by = [&](const char *uplink) { return cluster.count(1, uplink, REASON_UPLINK_SENT); };
     expect_flows_by_both(a, b, sent_by);
     cluster.cable(2, 0, false);
-    ASSERT_TRUE(wait_until([&] { return cluster.has_ways("bgp", 1, 2, 1) && cluster.has_ways("bgp", 2, 1, 1); }));
+    ASSERT_TRUE(
+        wait_until([&] { return cluster.has_next_hops("bgp", 1, 2, 1) && cluster.has_next_hops("bgp", 2, 1, 1); }));
     const std::uint64_t before = sent_by("up0");
     expect_transfers(a, b, std::size_t{1} << 20U);
     EXPECT_EQ(sent_by("up0"), before);

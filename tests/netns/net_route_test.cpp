@@ -116,10 +116,10 @@ TEST_F(NetTest, OnlinkDefaultRoutesLeadToTheGateway) {
         EXPECT_TRUE(found->onlink);
         EXPECT_EQ(found->protocol, RTPROT_STATIC);
 
-        const auto way_out = require(default_route(pod_, is_ipv4(ip(gateway)) ? Family::ipv4 : Family::ipv6));
-        ASSERT_TRUE(way_out) << everything;
-        EXPECT_EQ(way_out->ifindex, eth0);
-        EXPECT_EQ(to_string(*way_out->gateway), to_string(ip(gateway)));
+        const auto by_default = require(default_route(pod_, is_ipv4(ip(gateway)) ? Family::ipv4 : Family::ipv6));
+        ASSERT_TRUE(by_default) << everything;
+        EXPECT_EQ(by_default->ifindex, eth0);
+        EXPECT_EQ(to_string(*by_default->gateway), to_string(ip(gateway)));
 
         EXPECT_TRUE(require(remove_route(pod_, wanted)));
         EXPECT_FALSE(require(remove_route(pod_, wanted)));

@@ -53,15 +53,15 @@ TEST_F(RollbackOthersTest, OnlyTheFlagThatWasSetIsRolledBack) {
     const endpoint_key key = require(make_endpoint_key(made.container->id(), "eth0"));
     const auto flags = [&] { return require(tables.endpoints.find(key)).value_or(endpoint{}).flags; };
     const std::uint32_t before = flags();
-    ASSERT_EQ(before & (INTERFACE_SIBLINGS | INTERFACE_LIMIT_EGRESS), 0U);
+    ASSERT_EQ(before & (INTERFACE_PEERS | INTERFACE_LIMIT_EGRESS), 0U);
     Rollback rollback;
     require(put_source_routes({}, {{key, *require(tables.endpoints.find(key))}}, tables, rollback));
-    EXPECT_EQ(flags(), before | INTERFACE_SIBLINGS);
+    EXPECT_EQ(flags(), before | INTERFACE_PEERS);
     ASSERT_EQ(node_.podlanectl("bandwidth set --container " + made.container->id() + " --egress 1M").rc, 0);
     const std::uint32_t limited = flags();
     EXPECT_NE(limited & INTERFACE_LIMIT_EGRESS, 0U);
     (void)rollback.undo(Error{});
-    EXPECT_EQ(flags(), limited & ~std::uint32_t{INTERFACE_SIBLINGS});
+    EXPECT_EQ(flags(), limited & ~std::uint32_t{INTERFACE_PEERS});
 }
 
 // Its IPAM plugin was not installed at the DEL, nor at the ADD that followed.

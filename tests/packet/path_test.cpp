@@ -110,7 +110,7 @@ TEST_F(DirectFirst, BothPodsMustWantIt) {
 
 // pl_to_pod caches which of the container's addresses a datagram is for.
 TEST_F(DirectFirst, UdpOfContainersWithSeveralInterfacesIsTheHosts) {
-    node().peer.flags |= INTERFACE_SIBLINGS;
+    node().peer.flags |= INTERFACE_PEERS;
     node().put(node().peer);
     each_family([&](const Family &family) {
         expect_udp_is_the_hosts(family);

@@ -25,8 +25,8 @@ class Source : public PacketTest {
         lan_ = if_nametoindex("lan0");
         require(node().tables().counters.insert_zero(lan_));
         second_ = {"pod2", node().unknown_ifindex, kSecondMac, {ip("192.168.133.20"), ip("2001:db8:133::20")}, "lan"};
-        second_.flags = kAllFlags | INTERFACE_SIBLINGS | INTERFACE_WAY;
-        node().pod.flags |= INTERFACE_SIBLINGS;
+        second_.flags = kAllFlags | INTERFACE_PEERS | INTERFACE_EGRESS_ROUTE;
+        node().pod.flags |= INTERFACE_PEERS;
         node().put(node().pod);
         node().put(second_);
         const Uplinks uplinks = require(open_uplinks(node().root(), Access::read_write));
@@ -34,10 +34,10 @@ class Source : public PacketTest {
         entry.networks[0] = network_id("lan");
         require(uplinks.update(lan_, entry));
         for (const ip_addr &addr : second_.addresses)
-            put_way(addr);
+            put_egress_route(addr);
     }
     // As ADD does it.
-    void put_way(const ip_addr &addr) {
+    void put_egress_route(const ip_addr &addr) {
         source_route route{};
         route.ifindex = second_.ifindex;
         route.source = addr;
@@ -83,7 +83,7 @@ TEST_F(Source, OfAPeerInterfaceIsHandledAsSentByIt) {
 
 TEST_F(Source, OfAnotherContainerIsDropped) {
     expect({"a neighbour's", ip4("192.0.2.20", "203.0.113.9"), REASON_DROP_SOURCE_ADDRESS});
-    node().peer.flags |= INTERFACE_SIBLINGS;
+    node().peer.flags |= INTERFACE_PEERS;
     node().put(node().peer);
     expect({"from another container",
             Ethernet{kHostMac, kPeerMac} / Ipv4{ip("192.168.133.20"), pod4()} / Udp{},
@@ -213,7 +213,7 @@ TEST_F(Source, NeighboursOfTheUplinkAreAnswered) {
 TEST_F(Source, AnAddressOfItsOwnIsNotHandedOver) {
     second_.flags &= ~std::uint32_t{INTERFACE_ANTI_SPOOF};
     node().put(second_);
-    put_way(second_.addresses.at(0));
+    put_egress_route(second_.addresses.at(0));
     expect(
         {"own", of_second() / Ipv4{ip("192.168.133.20"), ip("192.168.133.9")} / Udp{}, REASON_SENT_WAY, from_second()});
 }

@@ -194,7 +194,7 @@ TEST_F(Uplink, NobodyWritesTheFlowCacheBySendingPackets) {
 }
 
 TEST_F(Uplink, UdpToContainersWithSeveralInterfacesIsTheHosts) {
-    node().pod.flags |= INTERFACE_SIBLINGS;
+    node().pod.flags |= INTERFACE_PEERS;
     node().put(node().pod);
     const Ipv4 to_pod{kRemote, pod4()};
     expect({"udp4", arriving() / to_pod / Udp{}, REASON_HOST_UNCONFIRMED, in()});

@@ -82,10 +82,10 @@ NodeFacts facts_of(const cni::Config &config, const Case &of) {
         uplink.ifindex = kUplinkIfindex;
         uplink.name = "lan0";
         facts.egress_route = EgressRoute{uplink, config.gateways, config.table};
-        facts.flags |= INTERFACE_WAY;
+        facts.flags |= INTERFACE_EGRESS_ROUTE;
     }
     if (of.has_peer)
-        facts.flags |= INTERFACE_SIBLINGS;
+        facts.flags |= INTERFACE_PEERS;
     return facts;
 }
 

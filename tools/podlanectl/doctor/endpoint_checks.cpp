@@ -289,7 +289,7 @@ Result<void> look_at_asked_entries(const EndpointView &e, Findings &findings) {
         report_by_record(findings, std::to_string(count) + " of " + std::to_string(e.record.allowed_source_count) +
                                        " allowed sources of " + e.host_ifname() + " are in " PODLANE_MAP_SOURCES);
     for (const ip_addr &addr : addresses_in(e.record))
-        if ((e.record.flags & INTERFACE_WAY) != 0 && !TRY(live.source_routes.find({e.record.ifindex, addr})))
+        if ((e.record.flags & INTERFACE_EGRESS_ROUTE) != 0 && !TRY(live.source_routes.find({e.record.ifindex, addr})))
             report_by_record(findings,
                              "the egress route of " + to_string(addr) + " is missing in " PODLANE_MAP_SOURCE_ROUTES);
     if (e.has_host_veth() && !TRY(live.networks.find(e.record.network))) // without a veth, no program needs it

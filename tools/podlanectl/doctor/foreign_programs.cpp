@@ -19,7 +19,7 @@ namespace {
 
 // Connections that skip the host's rules from the first packet on.
 bool skips_rules(const EndpointEntry &entry) {
-    return (entry.second.flags & (INTERFACE_FIRST_DIRECT | INTERFACE_WAY)) != 0;
+    return (entry.second.flags & (INTERFACE_FIRST_DIRECT | INTERFACE_EGRESS_ROUTE)) != 0;
 }
 
 bool takes_fast_path(const EndpointEntry &entry) {

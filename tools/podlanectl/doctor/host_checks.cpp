@@ -117,7 +117,7 @@ Result<bool> is_strict(const std::string &interface) {
 
 // With one uplink and one interface a pod, packets arrive where replies leave.
 Result<void> look_at_rp_filter(const NodeView &node, Findings &findings) {
-    constexpr std::uint32_t kFromElsewhere = INTERFACE_SIBLINGS | INTERFACE_WAY | INTERFACE_ALLOWED_SOURCES;
+    constexpr std::uint32_t kFromElsewhere = INTERFACE_PEERS | INTERFACE_EGRESS_ROUTE | INTERFACE_ALLOWED_SOURCES;
     std::vector<std::string> names;
     for (const UplinkReport &one : node.uplinks)
         if (node.uplinks.size() > 1 && !one.name.empty())

@@ -19,8 +19,8 @@ namespace {
 
 namespace json = cni::json;
 
-Error wrong(std::string sentence, std::string way_out) {
-    return {ErrorCode::invalid_network_config, std::move(sentence), std::move(way_out)};
+Error wrong(std::string sentence, std::string remedy) {
+    return {ErrorCode::invalid_network_config, std::move(sentence), std::move(remedy)};
 }
 
 constexpr const char *kAssign =

@@ -88,9 +88,9 @@ std::string protocol_name(std::uint8_t protocol) {
 }
 
 std::string_view via_name(std::uint32_t path_via) {
-    static constexpr std::array<Word, 3> kWays = {
+    static constexpr std::array<Word, 3> kVias = {
         {{PATH_HOST, "host"}, {PATH_DIRECT, "direct"}, {PATH_UPLINK, "uplink"}}};
-    return word_of(kWays, path_via);
+    return word_of(kVias, path_via);
 }
 
 std::string socket_words(const ip_addr &addr, std::uint16_t be_port) {

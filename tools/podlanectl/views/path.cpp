@@ -186,7 +186,7 @@ Result<int> path_list(const Call &call, World &world) {
 
 Result<int> path_show(const Call &call, World &world) {
     if (call.has(Opt::source) || call.has(Opt::destination))
-        return which_way(call, world);
+        return show_egress(call, world);
     const Selection selection = TRY(Selection::of(call));
     if (selection.selects_all())
         return usage_error("path show needs to know which", "name a pod, container, address or interface, as in "

@@ -101,7 +101,7 @@ struct EgressRow {
     std::string why;
 };
 
-constexpr std::array<Column<EgressRow>, 10> kWayColumns = {{
+constexpr std::array<Column<EgressRow>, 10> kEgressColumns = {{
     {{"POD", "pod", "pod"}, [](const EgressRow &r) { return text_cell(r.pod, Tone::strong); }},
     {{"SENT BY", "sent by", "sent_by"}, [](const EgressRow &r) { return text_cell(r.leaves_by); }},
     {{"SOURCE", "source", "source"}, [](const EgressRow &r) { return text_cell(r.source); }},
@@ -131,7 +131,7 @@ const EndpointEntry *owner_at(std::uint32_t ifindex, const std::vector<EndpointE
     return found == all.end() ? nullptr : &*found;
 }
 
-void choose_way(const Question &q, const EndpointEntry &owner, EgressRow &row) {
+void choose_egress(const Question &q, const EndpointEntry &owner, EgressRow &row) {
     const endpoint &record = owner.second;
     row.as_from = field_text(owner.first.ifname);
     row.network = field_text(record.network_name);
@@ -156,7 +156,7 @@ void choose_way(const Question &q, const EndpointEntry &owner, EgressRow &row) {
     row.why += near ? "; the destination is on the uplink's link" : "; the network has an uplink of its own";
 }
 
-EgressRow make_way(const Question &q, const EndpointEntry &sender) {
+EgressRow make_egress_row(const Question &q, const EndpointEntry &sender) {
     const auto &[key, record] = sender;
     EgressRow row{pod_words(key, record),
                   std::string(field_text(key.ifname)),
@@ -181,7 +181,7 @@ EgressRow make_way(const Question &q, const EndpointEntry &sender) {
         return row;
     row.why = owner == &sender ? "the source is the interface's own"
                                : "the source is of " + std::string(field_text(owner->first.ifname));
-    choose_way(q, *owner, row);
+    choose_egress(q, *owner, row);
     return row;
 }
 
@@ -195,15 +195,15 @@ Result<ip_addr> address_in(const Call &call, Opt option, const char *name) {
 
 } // namespace
 
-Result<int> which_way(const Call &call, World &world) {
+Result<int> show_egress(const Call &call, World &world) {
     const ip_addr source = TRY(address_in(call, Opt::source, "source"));
     const ip_addr destination = TRY(address_in(call, Opt::destination, "destination"));
     const auto routes = TRY((read_map<source_route_key, source_route>(world.bpffs, PODLANE_MAP_SOURCE_ROUTES)));
     const auto all = TRY(selected_endpoints({}, world));
     std::vector<EgressRow> rows;
     for (const EndpointEntry &sender : TRY(selected_endpoints(TRY(Selection::of(call)), world)))
-        rows.push_back(make_way({source, destination, routes, all}, sender));
-    const output::Table table = output::make_table(kWayColumns, rows);
+        rows.push_back(make_egress_row({source, destination, routes, all}, sender));
+    const output::Table table = output::make_table(kEgressColumns, rows);
     world.print_records(table);
     return 0;
 }

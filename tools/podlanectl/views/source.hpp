@@ -7,6 +7,6 @@
 namespace podlane::ctl {
 
 // path show with a source and a destination.
-Result<int> which_way(const Call &call, World &world);
+Result<int> show_egress(const Call &call, World &world);
 
 } // namespace podlane::ctl

@@ -6,20 +6,20 @@
 #include "bpf/rewrite.h"
 
 /*
- * An unbound UDP socket replies from the address of the interface it sends by (RFC 1122, 4.1.3.5, asks for the address
+ * An unbound UDP socket replies from the address of the interface it sends by (RFC 1122, 4.1.3.5, wants the address
  * that the request was sent to). If the flow is cached for a peer interface and not for this one, the request was sent
  * to the peer interface's address; the same holds for another address of this interface.
  */
-static __always_inline int send_from_asked_address(struct packet *p)
+static __always_inline int send_from_requested_address(struct packet *p)
 {
 	struct path_key flow = p->flow;
 
 	if (map_find(&paths_v1, &flow))
 		return 0;
 	/* The verifier walks each iteration in every state: tracing, and what follows a hit, are outside. */
-	struct source_route *asked = 0;
+	struct source_route *owner = 0;
 
-	for (__u32 i = 1; i <= SOURCE_SLOTS && !asked; i++) {
+	for (__u32 i = 1; i <= SOURCE_SLOTS && !owner; i++) {
 		struct source_slot_key key = {p->skb->ifindex, p->protocol == ETH_P_IP, i};
 		struct source_route *peer = bpf_map_lookup_elem(&source_slots_v1, &key);
 
@@ -28,15 +28,15 @@ static __always_inline int send_from_asked_address(struct packet *p)
 		flow.ifindex = peer->ifindex;
 		flow.local = peer->source;
 		if (bpf_map_lookup_elem(&paths_v1, &flow))
-			asked = peer;
+			owner = peer;
 	}
-	if (!asked)
+	if (!owner)
 		return 0;
-	if (!write_source(p, &asked->source))
+	if (!write_source(p, &owner->source))
 		return REASON_DROP_MALFORMED;
-	if (asked->ifindex != p->skb->ifindex)
-		return hand_over(p, asked);
-	p->ip.source = asked->source;
+	if (owner->ifindex != p->skb->ifindex)
+		return hand_over(p, owner);
+	p->ip.source = owner->source;
 	p->flow = flow;
 	return 0;
 }
@@ -59,11 +59,11 @@ static __always_inline bool has_unbound_socket(struct __sk_buff *skb)
 	return !(socket->src_ip6[0] | socket->src_ip6[1] | socket->src_ip6[2] | socket->src_ip6[3]);
 }
 
-static __always_inline int restore_asked_source(struct packet *p)
+static __always_inline int restore_reply_source(struct packet *p)
 {
 	if (!(p->interface->flags & INTERFACE_PEERS) || p->is_handed_over)
 		return 0;
 	if (p->ip.protocol != IPPROTO_UDP || p->detour || !p->has_flow || !has_unbound_socket(p->skb))
 		return 0;
-	return send_from_asked_address(p);
+	return send_from_requested_address(p);
 }

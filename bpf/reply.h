@@ -30,17 +30,17 @@ struct arp_frame {
 } __attribute__((packed));
 
 /* `mac` owns the requested address. */
-static __always_inline int reply_arp(struct packet *p, struct arp_frame *asked, const __u8 *mac, enum reason reason)
+static __always_inline int reply_arp(struct packet *p, struct arp_frame *request, const __u8 *mac, enum reason reason)
 {
-	struct arp_frame frame = *asked;
+	struct arp_frame frame = *request;
 
-	__builtin_memcpy(frame.ethernet.h_dest, asked->arp.sender_mac, 6);
+	__builtin_memcpy(frame.ethernet.h_dest, request->arp.sender_mac, 6);
 	__builtin_memcpy(frame.ethernet.h_source, mac, 6);
-	__builtin_memcpy(frame.arp.target_mac, asked->arp.sender_mac, 6);
+	__builtin_memcpy(frame.arp.target_mac, request->arp.sender_mac, 6);
 	__builtin_memcpy(frame.arp.sender_mac, mac, 6);
 	frame.arp.operation = bpf_htons(2);
-	frame.arp.sender = asked->arp.target;
-	frame.arp.target = asked->arp.sender;
+	frame.arp.sender = request->arp.target;
+	frame.arp.target = request->arp.sender;
 	if (bpf_skb_store_bytes(p->skb, 0, &frame, sizeof(frame), 0))
 		return REASON_HOST_ARP;
 	return send_back(p, reason);

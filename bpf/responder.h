@@ -15,11 +15,11 @@ static __always_inline bool is_any_next_hop(struct packet *p, const struct ip_ad
 	return p->interface->flags & INTERFACE_MAC_LEARNED && !is_unspecified(source) && !owns(p, target);
 }
 
-static __always_inline bool is_gateway(struct packet *p, __be32 asking, __be32 asked)
+static __always_inline bool is_gateway(struct packet *p, __be32 sender, __be32 requested)
 {
-	struct ip_addr source = mapped_ipv4(asking), target = mapped_ipv4(asked);
+	struct ip_addr source = mapped_ipv4(sender), target = mapped_ipv4(requested);
 
-	return asked == bpf_htonl(PODLANE_GATEWAY_IPV4) || (asking && is_any_next_hop(p, &source, &target));
+	return requested == bpf_htonl(PODLANE_GATEWAY_IPV4) || (sender && is_any_next_hop(p, &source, &target));
 }
 
 static __always_inline int respond_to_arp(struct packet *p)
@@ -41,16 +41,16 @@ static __always_inline int respond_to_nd(struct packet *p)
 	const struct ip_addr gateway = {{bpf_htonl(PODLANE_GATEWAY_IPV6_0), 0, bpf_htonl(PODLANE_GATEWAY_IPV6_2),
 					 bpf_htonl(PODLANE_GATEWAY_IPV6_3)}};
 	__u8 mac[6] = PODLANE_HOST_MAC;
-	struct nd_message asked;
+	struct nd_message request;
 
-	if (bpf_skb_load_bytes(p->skb, p->l4_offset, &asked, sizeof(asked)))
+	if (bpf_skb_load_bytes(p->skb, p->l4_offset, &request, sizeof(request)))
 		return REASON_DROP_MALFORMED;
 	if (is_unspecified(&p->ip.source) ||
-	    (!same_addr(&asked.target, &gateway) && !is_any_next_hop(p, &p->ip.source, &asked.target))) {
+	    (!same_addr(&request.target, &gateway) && !is_any_next_hop(p, &p->ip.source, &request.target))) {
 		p->detour = REASON_HOST_ND;
 		return 0;
 	}
-	return advertise(p, &asked.target, mac, ND_ROUTER | ND_OVERRIDE, REASON_GATEWAY_ND);
+	return advertise(p, &request.target, mac, ND_ROUTER | ND_OVERRIDE, REASON_GATEWAY_ND);
 }
 
 /*

@@ -34,13 +34,13 @@ static __always_inline int respond_to_neighbour_arp(struct packet *p)
 static __always_inline int respond_to_neighbour_nd(struct packet *p)
 {
 	struct source_route *route;
-	struct nd_message asked;
+	struct nd_message request;
 
 	/* RFC 4861, 7.1.1: a solicitation that passed a router is invalid. */
-	if (p->hop_limit != 255 || bpf_skb_load_bytes(p->skb, p->l4_offset, &asked, sizeof(asked)))
+	if (p->hop_limit != 255 || bpf_skb_load_bytes(p->skb, p->l4_offset, &request, sizeof(request)))
 		return 0;
-	route = find_requested(p, &asked.target);
-	return route ? advertise(p, &asked.target, route->uplink_mac, ND_OVERRIDE, REASON_UPLINK_ND) : 0;
+	route = find_requested(p, &request.target);
+	return route ? advertise(p, &request.target, route->uplink_mac, ND_OVERRIDE, REASON_UPLINK_ND) : 0;
 }
 
 static __always_inline int respond_on_uplink(struct packet *p)

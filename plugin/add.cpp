@@ -347,8 +347,8 @@ Result<cni::Attachment> adopt(const cni::Request &request, const net::Namespace 
 
 } // namespace
 
-Result<std::string> add(const cni::Request &asked) {
-    cni::Request request = asked;
+Result<std::string> add(const cni::Request &given) {
+    cni::Request request = given;
     const endpoint_mode mode = TRY(mode_of(request));
     const net::Namespace pod = TRY(open_container(request));
     if (!request.netns_override && pod == TRY(net::Namespace::current()))
@@ -372,7 +372,7 @@ Result<std::string> add(const cni::Request &asked) {
             result = std::move(shared).error();
     if (!result) {
         const Step step(STEP_UNDO);
-        return rollback.undo(std::move(result).error());
+        return rollback.run(std::move(result).error());
     }
     rollback.commit();
     if (mode == ENDPOINT_MAIN)

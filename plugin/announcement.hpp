@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A pod's addresses on the link of its network's uplink: nobody else has them there, and everybody knows who does.
+// A pod's addresses on the link of its network's uplink: no other machine has them, and they are announced to all.
 #pragma once
 
 #include "maps/tables.hpp"

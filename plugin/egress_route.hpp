@@ -13,7 +13,7 @@ namespace podlane {
 
 struct EgressRoute {
     net::Link uplink;
-    std::vector<ip_addr> gateways; // asked for by name; at most one of each family
+    std::vector<ip_addr> gateways; // those that are configured; at most one of each family
     std::optional<std::uint32_t> table;
 };
 

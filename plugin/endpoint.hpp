@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// An endpoint's entries in the maps, put in the order that makes its packets take the fast path last, and erased in the
-// reverse one.
+// An endpoint's entries in the maps: inserted in an order that makes its packets take the fast path last, and deleted
+// in the reverse order.
 #pragma once
 
 #include "maps/entries.hpp"
@@ -18,7 +18,7 @@ namespace podlane {
 [[nodiscard]] Result<void> log_plan(const cni::Request &request, const Plan &plan, const endpoint &record,
                                     const SourceEntries &sources);
 
-// Puts everything but the addresses: the programs know the endpoint, and nobody is led to it yet.
+// Inserts everything but the addresses: the programs know the endpoint, and no packet is sent to it yet.
 Result<void> put_endpoint(const Tables &tables, const cni::Config &config, const endpoint &record);
 // The same for an endpoint that is known: only what is missing or wrong. Limits that were changed since stay.
 Result<void> put_missing_entries(const Tables &tables, const cni::Config &config, const endpoint &record);

@@ -108,7 +108,7 @@ Result<endpoint> make_endpoint(const cni::Request &request, const Plan &plan) {
 
 void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all, SourceEntries &entries) {
     std::array<std::uint32_t, 2> numbers{};
-    // Whoever asks finds the same order.
+    // Each caller gets the same order.
     std::vector<source_route> sorted = all;
     std::ranges::sort(sorted, [](const source_route &a, const source_route &b) {
         return a.ifindex != b.ifindex ? a.ifindex < b.ifindex : std::memcmp(&a.source, &b.source, sizeof a.source) < 0;

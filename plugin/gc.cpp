@@ -61,7 +61,7 @@ Result<std::set<Identity>> created_since(std::uint64_t realtime_ns, const Tables
     return all;
 }
 
-// What a DEL of the attachment would have asked for.
+// As a DEL of the attachment would.
 Result<void> collect(cni::Request request, const Identity &identity) {
     std::tie(request.container_id, request.ifname) = identity;
     request.netns.clear();

@@ -17,19 +17,19 @@ namespace {
 
 std::string words_of(const net::Link &link) { return link.name + (link.kind.empty() ? "" : " (" + link.kind + ")"); }
 
-// Nothing that is asked for is left out in silence.
+// A key that cannot be honoured is an error.
 Result<void> refuse_what_needs_programs(const cni::Config &config, const net::Link &link) {
-    const char *asked_for = !config.source_routing ? "nothing is left to do with \"sourceRouting\" false"
-                            : config.bandwidth     ? "nothing can hold its limits"
-                            : config.isolation.by != cni::IsolateBy::none ? "nothing can isolate it"
-                            : config.ip_masq                              ? "\"ipMasq\" does not see its packets"
-                            : !config.uplink.empty()                      ? "\"uplink\" is its main plugin's"
-                            : config.table                                ? "\"table\" is its main plugin's"
-                                                                          : nullptr;
-    if (asked_for == nullptr)
+    const char *unsupported = !config.source_routing ? "nothing is left to do with \"sourceRouting\" false"
+                              : config.bandwidth     ? "nothing can hold its limits"
+                              : config.isolation.by != cni::IsolateBy::none ? "nothing can isolate it"
+                              : config.ip_masq                              ? "\"ipMasq\" does not see its packets"
+                              : !config.uplink.empty()                      ? "\"uplink\" is its main plugin's"
+                              : config.table                                ? "\"table\" is its main plugin's"
+                                                                            : nullptr;
+    if (unsupported == nullptr)
         return {};
     return Error{ErrorCode::unsupported_field,
-                 "interface " + words_of(link) + " has no host-side veth for the programs: " + asked_for,
+                 "interface " + words_of(link) + " has no host-side veth for the programs: " + unsupported,
                  "take the key out, or chain Podlane after a plugin that makes a veth pair (ptp, bridge)"};
 }
 

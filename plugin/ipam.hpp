@@ -8,7 +8,7 @@
 namespace podlane::ipam {
 
 // Each finds the plugin named in "ipam" on CNI_PATH and runs it with this process's environment. A plugin that does
-// not speak the configuration's version is asked which it does, and asked again in the newest both know.
+// not support the configuration's version is queried for its versions, and called again in the newest that both know.
 // A lease that this attachment holds already, from an ADD that was killed, is released and requested again. `killed`
 // is set if the plugin did not end by itself, so that it may have given a lease that it did not name.
 Result<cni::Attachment> add(const cni::Request &request, bool &killed);

@@ -79,7 +79,7 @@ Result<std::string> serve(const cni::Request &request, const cni::Environment &e
     return Error{ErrorCode::internal, "no such command"};
 }
 
-// At level debug: what was asked for. Everything that is decided later follows from it.
+// At level debug: the whole request. Everything that is decided later follows from it.
 void log_request(const cni::Environment &environment, std::string_view input) {
     if (!is_logged(cni::Log::Level::debug))
         return;

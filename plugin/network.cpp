@@ -94,7 +94,7 @@ Result<void> put_cidrs(const Tables &tables, std::uint32_t network, const std::v
     return are_in(wanted, there) && are_in(there, wanted) ? Result<void>{} : count_isolation_change(tables.watches);
 }
 
-// The interfaces an ADD looks at: where names are given those, else that of the default route of each family, asked for
+// The interfaces an ADD checks: the configured ones, else that of the default route of each family, which is looked up
 // without reading all routes.
 Result<std::vector<std::uint32_t>> expected_uplinks(const NetworkPlan &plan, const Tables &tables, net::Netlink &host) {
     if (!plan.uplinks.empty())

@@ -21,7 +21,7 @@ Result<endpoint_masquerade> masquerade_of(const cni::Config &config);
 Result<NodeFacts> network_facts(const cni::Config &config, const std::optional<EgressRoute> &egress_route);
 
 // Makes sure that all of it is there. `rollback` keeps the shared lock under which it stays, until all that comes after
-// is undone or committed: others neither take the network for unused nor change what a rollback would restore.
+// is rolled back or committed: others neither take the network for unused nor change what a rollback would restore.
 Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan, const Tables &tables,
                            net::Netlink &host, Rollback &rollback);
 

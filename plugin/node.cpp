@@ -88,7 +88,7 @@ Result<HookKind> choose_hook_kind(const cni::Config &config, std::uint32_t ifind
     return usable;
 }
 
-// Pods need them, whoever switched them off.
+// Pods need them, whichever program switched them off.
 Result<void> write_node_settings(const cni::Config &config, net::Netlink &host, const std::vector<Setting> &settings) {
     const net::SysctlPath ipv6_forwarding = {"net", "ipv6", "conf", "all", "forwarding"};
     for (const Setting &one : settings) {

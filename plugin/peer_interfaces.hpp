@@ -55,7 +55,7 @@ Result<void> put_source_routes(const SourceEntries &entries, const std::vector<P
 Result<void> check_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &peers,
                                  const Tables &tables);
 
-// Metric of routes that are asked for and another interface's already, above the kernel's own 1024 of IPv6; plus the
+// Metric of requested routes that another interface has already, above the kernel's own 1024 of IPv6; plus the
 // interface's number.
 constexpr std::uint32_t kLaterRoutes = 2048;
 

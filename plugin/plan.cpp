@@ -115,7 +115,7 @@ void plan_routes(const cni::Request &request, const std::vector<cni::Address> &l
         has_default = true;
     }
     // The lease's subnet is not on the link: without a default route it needs one of its own, and where another
-    // interface has the default route, what the pod asks of its network's neighbours is to leave here.
+    // interface has the default route, requests to its network's neighbours are to leave here.
     for (const cni::Address &one : leased)
         if (is_ipv4(one.prefix.addr) == ipv4 && (!has_default || has_egress_route(request.config)) &&
             !is_host_prefix(one.prefix))

@@ -150,7 +150,7 @@ std::string alias_of(const cni::Request &request);
 // Of these, what is said of the tools that hold limits.
 std::uint32_t limiter_flags_of(cni::Limiter limiter);
 
-// enum interface_flags a configuration asks for, whoever made the interface.
+// The enum interface_flags that a configuration sets, whichever plugin created the interface.
 std::uint32_t interface_flags_of(const cni::Config &config, std::size_t address_count);
 
 // The addresses prevResult gives to the container's interface, each once; those without an interface index count too.

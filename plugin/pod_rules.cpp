@@ -37,12 +37,12 @@ Result<std::vector<net::RouteSpec>> main_routes(net::Netlink &pod, std::uint32_t
 // What the table of an address is to hold, link routes first.
 std::vector<net::RouteSpec> routes_for(const cni::Address &own, const std::vector<net::RouteSpec> &main,
                                        std::uint32_t ifindex) {
-    // A default route by a machine of this very subnet was asked for by name; else the lease's gateway is the one.
-    const auto is_asked_for = [&](const net::RouteSpec &one) {
+    // A default route by a machine of this very subnet was configured; without one, the lease's gateway is used.
+    const auto is_configured = [&](const net::RouteSpec &one) {
         return one.destination.length == 0 && one.gateway && contains(masked(own.prefix), *one.gateway);
     };
-    const auto asked_for = std::ranges::find_if(main, is_asked_for);
-    const auto gateway = asked_for == main.end() ? own.gateway : asked_for->gateway;
+    const auto configured = std::ranges::find_if(main, is_configured);
+    const auto gateway = configured == main.end() ? own.gateway : configured->gateway;
     std::vector<net::RouteSpec> routes;
     for (net::RouteSpec route : main) {
         if (route.destination.length == 0 && gateway)

@@ -195,7 +195,7 @@ Result<void> keep_lease(const Remains &remains) {
     return records_of(remains.request.config).write(record);
 }
 
-// The last step of all: from here on nobody knows the attachment.
+// The last step: from here on the attachment is unknown.
 Result<void> erase_records(const Remains &remains, bool lease_waits) {
     const cni::Request &request = remains.request;
     const std::string &root = request.config.bpffs;
@@ -211,10 +211,10 @@ Result<void> erase_records(const Remains &remains, bool lease_waits) {
 // The configuration of the ADD says where the lease is; the runtime's may have been edited since. false: the IPAM
 // plugin is not installed, so that the lease has to wait.
 Result<bool> release_lease(const Remains &remains) {
-    std::vector<cni::Request> asked = TRY(requests_with_lease(remains.request, remains.disk));
+    std::vector<cni::Request> requests = TRY(requests_with_lease(remains.request, remains.disk));
     std::optional<Error> failed;
     bool waits = false;
-    for (const cni::Request &request : asked) {
+    for (const cni::Request &request : requests) {
         if (!ipam::is_installed(request)) {
             log(cni::Log::Level::warning,
                 "IPAM plugin \"" + request.config.ipam_type + "\" is not installed: its lease stays for now");
@@ -272,10 +272,10 @@ Result<void> put_record(const Footprint &of, net::Netlink &host, Rollback &rollb
     return {};
 }
 
-Result<void> remove_attachment(const cni::Request &asked, Lease lease) {
-    const endpoint_key key = TRY(make_endpoint_key(asked.container_id, asked.ifname));
+Result<void> remove_attachment(const cni::Request &given, Lease lease) {
+    const endpoint_key key = TRY(make_endpoint_key(given.container_id, given.ifname));
     Errors errors;
-    Remains remains{asked, TRY(find_record(asked))};
+    Remains remains{given, TRY(find_record(given))};
     if (remains.disk)
         complete(remains.request, *remains.disk);
     const cni::Request &request = remains.request;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Undoes what was done, last first, unless it is committed. An undo's failure is appended to the first error, and never
-// replaces it.
+// Rollback steps, which run in reverse order unless they are committed. The failure of a step is appended to the first
+// error, and never replaces it.
 #pragma once
 
 #include "maps/map.hpp"
@@ -16,28 +16,28 @@ namespace podlane {
 
 class Rollback {
   public:
-    using Undo = std::function<Result<void>()>;
+    using Action = std::function<Result<void>()>;
 
-    void add(std::string what, Undo undo) { steps_.push_back({std::move(what), std::move(undo), false}); }
-    // For a record of what is to be undone: it stays if anything after it could not be.
-    void add_record(std::string what, Undo undo) { steps_.push_back({std::move(what), std::move(undo), true}); }
+    void add(std::string what, Action action) { steps_.push_back({std::move(what), std::move(action), false}); }
+    // For a record of what is to be removed: it stays if a step that was added later fails.
+    void add_record(std::string what, Action action) { steps_.push_back({std::move(what), std::move(action), true}); }
     // Something may be left that only a DEL or GC finds.
     void keep_records() { clean_ = false; }
-    // Something that is released after all that is added later is undone, or at the commit.
+    // Something that is released after all steps that are added later, or at the commit.
     template <typename T> void keep(T held) {
         add({}, [held = std::make_shared<T>(std::move(held))]() -> Result<void> { return {}; });
     }
     void commit() { steps_.clear(); }
 
-    // Runs all undos and returns `cause`, with what could not be undone at its end.
-    [[nodiscard]] Error undo(Error cause) {
+    // Runs all steps and returns `cause`, with the failures of steps at its end.
+    [[nodiscard]] Error run(Error cause) {
         for (; !steps_.empty(); steps_.pop_back()) {
             const Step &step = steps_.back();
             if (step.only_if_clean && !clean_)
                 continue;
-            if (auto undone = step.undo(); !undone) {
+            if (auto done = step.action(); !done) {
                 clean_ = false;
-                cause.message += "; and undoing \"" + step.what + "\": " + undone.error().message;
+                cause.message += "; and rolling back \"" + step.what + "\": " + done.error().message;
             }
         }
         return cause;
@@ -46,7 +46,7 @@ class Rollback {
   private:
     struct Step {
         std::string what;
-        Undo undo;
+        Action action;
         bool only_if_clean;
     };
     std::vector<Step> steps_;

@@ -13,7 +13,7 @@ namespace podlane {
 
 AttachmentRecords records_of(const cni::Config &config);
 
-// What the call was asked for; what it makes is added as it becomes known.
+// Of the call's request; what the call creates is added as it becomes known.
 Result<AttachmentRecord> record_of(const cni::Request &request);
 
 // Adds to the record on disk what the ADD knows by now: the entry of endpoints_v1, the lease if it requested one, the
@@ -45,7 +45,7 @@ void complete(cni::Request &request, const AttachmentRecord &record);
 cni::Request request_of(const AttachmentRecord &record, const std::string &state_directory);
 
 // The requests by which the IPAM plugin finds the lease, the most likely one first. None if the attachment has no lease
-// of Podlane's asking.
+// that Podlane requested.
 Result<std::vector<cni::Request>> requests_with_lease(const cni::Request &request,
                                                       const std::optional<AttachmentRecord> &record);
 

@@ -9,7 +9,7 @@
 
 namespace podlane {
 
-// Each verb prints its result, or nothing; an error undoes what was done.
+// Each verb prints its result, or nothing; an error is returned after the rollback.
 Result<std::string> add(const cni::Request &request);
 Result<std::string> del(const cni::Request &request);
 Result<std::string> check(const cni::Request &request);

@@ -95,7 +95,7 @@ Result<bool> leads_to_host_veth(Checked &c, const net::RouteSpec &route) {
            std::ranges::equal(neighbour->mac, c.record.host_mac);
 }
 
-// multus removes the default routes of all interfaces but the one that is asked for; a gateway may be in a subnet of
+// multus removes the default routes of all interfaces but the requested one; a gateway may be in a subnet of
 // another one.
 Result<bool> may_be_missing(Checked &c, net::RouteSpec route) {
     route.ifindex = c.record.pod_ifindex;

@@ -45,13 +45,13 @@ Result<bool> add_address(Netlink &netlink, std::uint32_t ifindex, const Address 
     header.ifa_scope = address.scope;
     Message message(RTM_NEWADDR, kChange | NLM_F_CREATE | NLM_F_EXCL, header);
     message.put(IFA_LOCAL, address.prefix.addr).put(IFA_ADDRESS, address.prefix.addr).put(IFA_FLAGS, address.flags);
-    return changed(ask(netlink, std::move(message)), {EEXIST}, sentence("adding address", address.prefix, ifindex));
+    return changed(request(netlink, std::move(message)), {EEXIST}, sentence("adding address", address.prefix, ifindex));
 }
 
 Result<bool> remove_address(Netlink &netlink, std::uint32_t ifindex, const Prefix &prefix) {
     Message message(RTM_DELADDR, kChange, header_for(ifindex, prefix));
     message.put(IFA_LOCAL, prefix.addr).put(IFA_ADDRESS, prefix.addr);
-    return changed(ask(netlink, std::move(message)), {EADDRNOTAVAIL, ENODEV},
+    return changed(request(netlink, std::move(message)), {EADDRNOTAVAIL, ENODEV},
                    sentence("removing address", prefix, ifindex));
 }
 

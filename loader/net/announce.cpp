@@ -185,8 +185,8 @@ Result<std::optional<Claim>> Probe::read(const Fd &socket) const {
     else
         std::memcpy(&claim.addr, frame.data() + kNdTarget, sizeof claim.addr);
     std::memcpy(claim.mac.data(), frame.data() + (arp ? kArpSenderMac : kSourceMac), claim.mac.size());
-    const bool asked = std::ranges::find(addresses_, claim.addr) != addresses_.end();
-    return asked && claim.mac != own_ ? std::optional(claim) : std::optional<Claim>{};
+    const bool is_probed = std::ranges::find(addresses_, claim.addr) != addresses_.end();
+    return is_probed && claim.mac != own_ ? std::optional(claim) : std::optional<Claim>{};
 }
 
 Result<std::optional<Claim>> Probe::answer(std::chrono::steady_clock::time_point deadline) const {

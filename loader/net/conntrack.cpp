@@ -69,7 +69,7 @@ Result<std::size_t> forget_connections_from(Netlink &netfilter, const ip_addr &s
         netfilter, [&] { return list_of(source); }, [&](nlmsghdr *answer) { return parse(answer, source); }, kDoing));
     std::size_t count = 0;
     for (const Connection &one : all)
-        count += TRY(changed(ask(netfilter, deletion_of(one, source)), {ENOENT}, kDoing)) ? 1 : 0;
+        count += TRY(changed(request(netfilter, deletion_of(one, source)), {ENOENT}, kDoing)) ? 1 : 0;
     return count;
 }
 

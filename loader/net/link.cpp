@@ -44,7 +44,7 @@ Link parse(nlmsghdr *message) {
 Result<std::optional<Link>> find(Netlink &netlink, Message message, const std::string &doing) {
     message.put(IFLA_EXT_MASK, std::uint32_t{RTEXT_FILTER_SKIP_STATS});
     std::optional<Link> found;
-    const Outcome outcome = ask(netlink, std::move(message), [&](nlmsghdr *answer) { found = parse(answer); });
+    const Outcome outcome = request(netlink, std::move(message), [&](nlmsghdr *answer) { found = parse(answer); });
     if (!outcome.ok() && !outcome.is({ENODEV}))
         return outcome.as_error(doing);
     return found;
@@ -147,7 +147,7 @@ Result<std::string> link_name(std::uint32_t ifindex) {
 Result<Veth> create_veth(Netlink &host, const VethSpec &spec) {
     const std::string doing = "creating " + spec.host_ifname + " with the container's end " + spec.pod_ifname;
     std::optional<Link> link;
-    const Outcome outcome = ask(host, veth_message(spec), [&](nlmsghdr *answer) { link = parse(answer); });
+    const Outcome outcome = request(host, veth_message(spec), [&](nlmsghdr *answer) { link = parse(answer); });
     if (outcome.is({EEXIST}))
         return which_end_exists(host, spec, outcome);
     if (!outcome.ok())
@@ -187,7 +187,7 @@ Result<void> set_loopback_up(Netlink &netlink) {
 }
 
 Result<bool> remove_link(Netlink &netlink, std::uint32_t ifindex) {
-    return changed(ask(netlink, Message(RTM_DELLINK, kChange, header_for(ifindex))), {ENODEV},
+    return changed(request(netlink, Message(RTM_DELLINK, kChange, header_for(ifindex))), {ENODEV},
                    "removing interface " + std::to_string(ifindex));
 }
 

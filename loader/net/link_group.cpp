@@ -35,14 +35,14 @@ Result<void> remove_links(Netlink &netlink, std::span<const std::uint32_t> ifind
         Message join(RTM_SETLINK, kChange, header_for(ifindex));
         join.put(IFLA_GROUP, group);
         const bool joined =
-            TRY(changed(ask(netlink, std::move(join)), {ENODEV}, "removing interface " + std::to_string(ifindex)));
+            TRY(changed(request(netlink, std::move(join)), {ENODEV}, "removing interface " + std::to_string(ifindex)));
         any = any || joined;
     }
     if (!any)
         return {};
     Message remove(RTM_DELLINK, kChange, header_for(0));
     remove.put(IFLA_GROUP, group);
-    TRY(changed(ask(netlink, std::move(remove)), {ENODEV},
+    TRY(changed(request(netlink, std::move(remove)), {ENODEV},
                 "removing " + std::to_string(ifindexes.size()) + " interfaces"));
     return {};
 }

@@ -146,7 +146,7 @@ std::vector<Outcome> ask_all(Netlink &netlink, std::span<Message> batch, const O
     return outcomes;
 }
 
-Outcome ask(Netlink &netlink, Message message, const OnMessage &on_message) {
+Outcome request(Netlink &netlink, Message message, const OnMessage &on_message) {
     return ask_all(netlink, {&message, 1}, on_message)[0];
 }
 

@@ -93,7 +93,7 @@ using OnMessage = std::function<void(nlmsghdr *)>;
 // NLM_F_DUMP). A failed request does not stop the next one, except in a batch of nf_tables. An answer to a request that
 // asks for none is an error of the whole batch.
 std::vector<Outcome> ask_all(Netlink &netlink, std::span<Message> batch, const OnMessage &on_message = {});
-Outcome ask(Netlink &netlink, Message message, const OnMessage &on_message = {});
+Outcome request(Netlink &netlink, Message message, const OnMessage &on_message = {});
 
 // The value of a change that may find nothing to do: one of `nothing_to_do` is false, not an error.
 Result<bool> changed(const Outcome &outcome, std::initializer_list<int> nothing_to_do, std::string_view doing);
@@ -107,7 +107,7 @@ Result<std::vector<T>> dump(Netlink &netlink, Make make, Parse parse, std::strin
     Outcome outcome;
     for (int attempt = 0; attempt < kDumpAttempts; ++attempt) {
         found.clear();
-        outcome = ask(netlink, make(), [&](nlmsghdr *header) {
+        outcome = request(netlink, make(), [&](nlmsghdr *header) {
             if (std::optional<T> object = parse(header))
                 found.push_back(std::move(*object));
         });

@@ -43,9 +43,10 @@ Message proxy_message(int type, int flags, std::uint32_t ifindex, const ip_addr 
 // The protocol of the entry, 0 if whoever added it named none.
 Result<std::optional<std::uint8_t>> find_proxy(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {
     std::optional<std::uint8_t> found;
-    const Outcome outcome = ask(netlink, proxy_message(RTM_GETNEIGH, kChange, ifindex, addr), [&](nlmsghdr *answer) {
-        found = Attributes<NDA_MAX>(answer, sizeof(ndmsg)).get<std::uint8_t>(NDA_PROTOCOL).value_or(0);
-    });
+    const Outcome outcome =
+        request(netlink, proxy_message(RTM_GETNEIGH, kChange, ifindex, addr), [&](nlmsghdr *answer) {
+            found = Attributes<NDA_MAX>(answer, sizeof(ndmsg)).get<std::uint8_t>(NDA_PROTOCOL).value_or(0);
+        });
     if (!outcome.ok() && !outcome.is({ENOENT, ENODEV}))
         return outcome.as_error(sentence("looking for a proxy for", addr, ifindex));
     return found;
@@ -58,7 +59,7 @@ Result<void> put_neighbour(Netlink &netlink, std::uint32_t ifindex, const ip_add
     header.ndm_state = NUD_PERMANENT;
     Message message(RTM_NEWNEIGH, kChange | NLM_F_CREATE | NLM_F_REPLACE, header);
     message.put(NDA_DST, addr).put(NDA_LLADDR, mac);
-    if (const Outcome outcome = ask(netlink, std::move(message)); !outcome.ok())
+    if (const Outcome outcome = request(netlink, std::move(message)); !outcome.ok())
         return outcome.as_error(sentence("creating", addr, ifindex));
     return {};
 }
@@ -66,14 +67,15 @@ Result<void> put_neighbour(Netlink &netlink, std::uint32_t ifindex, const ip_add
 Result<bool> remove_neighbour(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {
     Message message(RTM_DELNEIGH, kChange, header_for(ifindex, family_of(addr)));
     message.put(NDA_DST, addr);
-    return changed(ask(netlink, std::move(message)), {ENOENT, ENODEV}, sentence("removing", addr, ifindex));
+    return changed(request(netlink, std::move(message)), {ENOENT, ENODEV}, sentence("removing", addr, ifindex));
 }
 
 Result<std::optional<Neighbour>> find_neighbour(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {
     Message message(RTM_GETNEIGH, kChange, header_for(ifindex, family_of(addr)));
     message.put(NDA_DST, addr);
     std::optional<Neighbour> found;
-    const Outcome outcome = ask(netlink, std::move(message), [&](nlmsghdr *answer) { found = parse(answer, ifindex); });
+    const Outcome outcome =
+        request(netlink, std::move(message), [&](nlmsghdr *answer) { found = parse(answer, ifindex); });
     if (!outcome.ok() && !outcome.is({ENOENT, ENODEV}))
         return outcome.as_error(sentence("looking for", addr, ifindex));
     return found;
@@ -103,7 +105,7 @@ Result<void> put_proxy(Netlink &netlink, std::uint32_t ifindex, const ip_addr &a
         return {};
     Message message = proxy_message(RTM_NEWNEIGH, kChange | NLM_F_CREATE, ifindex, addr);
     message.put(NDA_PROTOCOL, kProxyProtocol);
-    if (const Outcome outcome = ask(netlink, std::move(message)); !outcome.ok())
+    if (const Outcome outcome = request(netlink, std::move(message)); !outcome.ok())
         return outcome.as_error(sentence("being a proxy for", addr, ifindex));
     return {};
 }
@@ -111,7 +113,7 @@ Result<void> put_proxy(Netlink &netlink, std::uint32_t ifindex, const ip_addr &a
 Result<bool> remove_proxy(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {
     if (const auto found = TRY(find_proxy(netlink, ifindex, addr)); !found || *found != kProxyProtocol)
         return false;
-    return changed(ask(netlink, proxy_message(RTM_DELNEIGH, kChange, ifindex, addr)), {ENOENT, ENODEV},
+    return changed(request(netlink, proxy_message(RTM_DELNEIGH, kChange, ifindex, addr)), {ENOENT, ENODEV},
                    sentence("being no proxy for", addr, ifindex));
 }
 

@@ -163,8 +163,8 @@ Result<bool> remove_elements(Netlink &netfilter, const AddressSets &sets, std::s
 Result<bool> has_elements(Netlink &netfilter, const AddressSets &sets, std::span<const ip_addr> addresses) {
     for (const ip_addr &addr : addresses) {
         const bool ipv4 = is_ipv4(addr);
-        const Outcome outcome = ask(netfilter, elements_message(NFT_MSG_GETSETELEM, 0, sets.table,
-                                                                ipv4 ? sets.ipv4 : sets.ipv6, ipv4, {&addr, 1}));
+        const Outcome outcome = request(netfilter, elements_message(NFT_MSG_GETSETELEM, 0, sets.table,
+                                                                    ipv4 ? sets.ipv4 : sets.ipv6, ipv4, {&addr, 1}));
         if (outcome.is({ENOENT}))
             return false;
         if (!outcome.ok())
@@ -199,7 +199,7 @@ Result<void> load_tracking(Netlink &netfilter) {
 
 Result<bool> has_rules(Netlink &netfilter, const std::string &table, const std::string &chain) {
     std::uint32_t rules = 0;
-    const Outcome outcome = ask(netfilter, chain_message(NFT_MSG_GETCHAIN, 0, table, chain), [&](nlmsghdr *answer) {
+    const Outcome outcome = request(netfilter, chain_message(NFT_MSG_GETCHAIN, 0, table, chain), [&](nlmsghdr *answer) {
         rules =
             ntohl(Attributes<NFTA_CHAIN_MAX>(answer, sizeof(nfgenmsg)).get<std::uint32_t>(NFTA_CHAIN_USE).value_or(0));
     });

@@ -74,7 +74,7 @@ Message fifo_message(const HtbSpec &htb) {
 
 // A request for a qdisc that only a kernel which has it finds invalid.
 Result<bool> has_qdisc(Netlink &netlink, const std::string &kind, Message message) {
-    const Outcome outcome = ask(netlink, std::move(message));
+    const Outcome outcome = request(netlink, std::move(message));
     if (outcome.is({EINVAL, ERANGE}))
         return true;
     if (outcome.is({ENOENT, EOPNOTSUPP}))
@@ -93,11 +93,11 @@ Result<std::string> ingress_qdisc(Netlink &netlink, std::uint32_t ifindex) {
     std::string kind;
     // Without NLM_F_ECHO, kernels before 6.12 send the answer to subscribers only.
     const Outcome outcome =
-        ask(netlink, Message(RTM_GETQDISC, kChange | NLM_F_ECHO, header_for(ifindex, TC_H_INGRESS, 0)),
-            [&](nlmsghdr *answer) {
-                if (answer->nlmsg_type == RTM_NEWQDISC)
-                    kind = Attributes<TCA_MAX>(answer, sizeof(tcmsg)).text(TCA_KIND);
-            });
+        request(netlink, Message(RTM_GETQDISC, kChange | NLM_F_ECHO, header_for(ifindex, TC_H_INGRESS, 0)),
+                [&](nlmsghdr *answer) {
+                    if (answer->nlmsg_type == RTM_NEWQDISC)
+                        kind = Attributes<TCA_MAX>(answer, sizeof(tcmsg)).text(TCA_KIND);
+                });
     if (!outcome.ok() && !outcome.is({ENOENT, ENODEV}))
         return outcome.as_error("looking for the ingress qdisc of interface " + std::to_string(ifindex));
     return kind;
@@ -127,9 +127,9 @@ Result<bool> has_htb(Netlink &netlink) {
 }
 
 Result<bool> set_fq(Netlink &netlink, const FqSpec &fq) {
-    Outcome outcome = ask(netlink, fq_message(NLM_F_CREATE | NLM_F_EXCL, fq));
+    Outcome outcome = request(netlink, fq_message(NLM_F_CREATE | NLM_F_EXCL, fq));
     if (outcome.is({EEXIST})) // only the one with this handle can be changed
-        outcome = ask(netlink, fq_message(0, fq));
+        outcome = request(netlink, fq_message(0, fq));
     return changed(outcome, {EEXIST, EINVAL, ENODEV, ENOENT, EOPNOTSUPP},
                    "adding the qdisc fq to interface " + std::to_string(fq.ifindex));
 }
@@ -137,9 +137,9 @@ Result<bool> set_fq(Netlink &netlink, const FqSpec &fq) {
 Result<bool> set_htb(Netlink &netlink, const HtbSpec &htb) {
     const std::string doing = "adding the qdisc htb to interface " + std::to_string(htb.ifindex);
     const std::initializer_list<int> nothing_to_do = {EEXIST, EINVAL, ENODEV, ENOENT, EOPNOTSUPP};
-    const bool is_new = TRY(changed(ask(netlink, htb_message(htb)), nothing_to_do, doing));
+    const bool is_new = TRY(changed(request(netlink, htb_message(htb)), nothing_to_do, doing));
     for (Message (*make)(const HtbSpec &) : {&class_message, &fifo_message}) {
-        const Outcome outcome = ask(netlink, make(htb));
+        const Outcome outcome = request(netlink, make(htb));
         if (outcome.ok())
             continue;
         if (is_new)
@@ -150,7 +150,7 @@ Result<bool> set_htb(Netlink &netlink, const HtbSpec &htb) {
 }
 
 Result<bool> remove_root_qdisc(Netlink &netlink, std::uint32_t ifindex, std::uint32_t handle) {
-    return changed(ask(netlink, Message(RTM_DELQDISC, kChange, header_for(ifindex, TC_H_ROOT, handle))),
+    return changed(request(netlink, Message(RTM_DELQDISC, kChange, header_for(ifindex, TC_H_ROOT, handle))),
                    {EINVAL, ENOENT, ENODEV}, "removing the qdisc of interface " + std::to_string(ifindex));
 }
 

@@ -146,7 +146,7 @@ Outcome look_up(Netlink &netlink, const ip_addr &addr, std::optional<RouteSpec> 
     header.rtm_flags = RTM_F_FIB_MATCH;
     Message message(RTM_GETROUTE, kChange, header);
     message.put(RTA_DST, addr);
-    return ask(netlink, std::move(message), [&](nlmsghdr *answer) { found = parse(answer); });
+    return request(netlink, std::move(message), [&](nlmsghdr *answer) { found = parse(answer); });
 }
 
 // What find_route() promises.
@@ -181,7 +181,7 @@ Result<bool> add_route(Netlink &netlink, const RouteSpec &route) {
     message.put(RTA_PREFSRC, route.preferred_source);
     if (route.mtu || route.advmss)
         message.nest(RTA_METRICS, [&] { message.put(RTAX_MTU, route.mtu).put(RTAX_ADVMSS, route.advmss); });
-    return changed(ask(netlink, std::move(message)), {EEXIST}, sentence("adding", route));
+    return changed(request(netlink, std::move(message)), {EEXIST}, sentence("adding", route));
 }
 
 Result<bool> remove_route(Netlink &netlink, const RouteSpec &route) {
@@ -189,7 +189,7 @@ Result<bool> remove_route(Netlink &netlink, const RouteSpec &route) {
     header.rtm_scope = route.scope.value_or(RT_SCOPE_NOWHERE); // any
     Message message(RTM_DELROUTE, kChange, header);
     put_selector(message, route);
-    return changed(ask(netlink, std::move(message)), {ESRCH, ENODEV, ENOENT}, sentence("removing", route));
+    return changed(request(netlink, std::move(message)), {ESRCH, ENODEV, ENOENT}, sentence("removing", route));
 }
 
 Result<std::vector<RouteSpec>> list_routes(Netlink &netlink, std::uint32_t ifindex, Family family,

@@ -25,12 +25,12 @@ std::string sentence(const char *verb, const RuleSpec &rule) {
 } // namespace
 
 Result<bool> add_rule(Netlink &netlink, const RuleSpec &rule) {
-    return changed(ask(netlink, message_for(RTM_NEWRULE, kChange | NLM_F_CREATE | NLM_F_EXCL, rule)), {EEXIST},
+    return changed(request(netlink, message_for(RTM_NEWRULE, kChange | NLM_F_CREATE | NLM_F_EXCL, rule)), {EEXIST},
                    sentence("adding", rule));
 }
 
 Result<bool> remove_rule(Netlink &netlink, const RuleSpec &rule) {
-    return changed(ask(netlink, message_for(RTM_DELRULE, kChange, rule)), {ENOENT}, sentence("removing", rule));
+    return changed(request(netlink, message_for(RTM_DELRULE, kChange, rule)), {ENOENT}, sentence("removing", rule));
 }
 
 Result<bool> has_rule(Netlink &netlink, const RuleSpec &rule) {

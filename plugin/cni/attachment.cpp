@@ -20,7 +20,7 @@ Result<std::optional<ip_addr>> read_ip(const Node &node) {
     return std::optional<ip_addr>(*addr);
 }
 
-// Go omits these numbers where they are 0, so 0 means that nobody said anything.
+// Go omits these numbers where they are 0, so 0 means that the key is missing.
 Result<void> read_nonzero(const Node &node, std::optional<std::uint32_t> &into) {
     TRY(json::read(node, into));
     if (into == 0U)

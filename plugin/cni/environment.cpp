@@ -131,7 +131,7 @@ std::string *identity_field(PodIdentity &pod, std::string_view key) {
     return nullptr;
 }
 
-// Those of runtimes that do not ask to ignore what a plugin does not know.
+// Keys of runtimes that do not set IgnoreUnknown.
 bool is_of_runtime(std::string_view key) { return key.starts_with("NOMAD_") || key.starts_with("NERDCTL_"); }
 
 // Kept as a label, as far as it can be one.
@@ -231,7 +231,7 @@ Result<Command> read_command(const Environment &environment) {
 
 Result<Arguments> read_environment(const Environment &environment, Request &request) {
     const Command command = request.command;
-    if (command == Command::version) // asked with whatever is at hand: CNI_NETNS=dummy, CNI_IFNAME=dummy
+    if (command == Command::version) // runtimes set any values: CNI_NETNS=dummy, CNI_IFNAME=dummy
         return Arguments{};
     TRY(check_required(environment, value_of(environment, "CNI_COMMAND"), required_variables(command)));
     // DEL removes what ADD made, whatever else is wrong.

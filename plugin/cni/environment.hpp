@@ -12,12 +12,12 @@
 
 namespace podlane::cni {
 
-// What CNI_ARGS asks for beside the pod's identity.
+// What CNI_ARGS requests beside the pod's identity.
 struct Arguments {
     PodIdentity pod;
     std::vector<Prefix> ips;
     std::optional<Mac> mac;
-    bool has_foreign = false; // keys of a runtime that does not ask to ignore them
+    bool has_foreign = false; // keys of a runtime that does not set IgnoreUnknown
 };
 
 Result<Command> read_command(const Environment &environment);

@@ -25,7 +25,7 @@ IpamWishes wishes_of(const Config &config);
 // `args.cni.ips`. A key of the first pool replaces that of `ipam`; lists of further pools are added to it.
 std::string with_wishes(json::Value document, const IpamWishes &wishes, const Config &config);
 
-// CNI_ARGS with IP=, if one address is asked for: more than one only `static` reads there.
+// CNI_ARGS with IP=, if one address is requested: only `static` reads more than one there.
 std::string args_with(const std::string &args, const IpamWishes &wishes, const Config &config);
 
 // {"NAME": {…}}: parts of "ipam", as JSON.

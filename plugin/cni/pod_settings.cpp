@@ -149,7 +149,7 @@ Result<std::vector<Prefix>> addresses_in(const Node &annotation, const Permissio
 
 using Apply = Result<void> (*)(const Node &annotation, const Permission &permission, Config &into);
 
-// What the runtime asks for goes before the pod's word.
+// Requests of the runtime take precedence over the pod's annotations.
 Result<void> apply_addresses(const Node &annotation, const Permission &permission, Config &into) {
     auto addresses = TRY(addresses_in(annotation, permission));
     if (into.ipam_type.empty())

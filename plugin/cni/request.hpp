@@ -17,12 +17,12 @@ namespace podlane::cni {
 using Environment = std::map<std::string, std::string>;
 
 // Errors carry the spec's codes: 4 environment, 6 not JSON, 7 a key's value, 1 version, 2 unsupported field.
-// VERSION asks nothing of either; its config holds only the version found, or the newest.
+// VERSION requires neither; its config holds only the version found, or the newest.
 // Hostile input is refused quickly: at most 1 MiB and 32 levels of nesting.
 Result<Request> parse_request(const Environment &environment, std::string_view stdin_text);
 
-// The supported version a text asks for, also where the rest is broken: what to write an error in. An object that names
-// none asks for the oldest. No value where nothing can be read or we do not speak it; write kNewestVersion then.
+// The supported version that a text names, even if the rest is broken: errors are written in it. An object that names
+// none means the oldest. No value if nothing can be read or the version is not supported; write kNewestVersion then.
 std::optional<Version> version_of(std::string_view stdin_text);
 
 } // namespace podlane::cni

@@ -124,11 +124,11 @@ std::string to_json(const Attachment &attachment, Version version) {
     return json::print(object);
 }
 
-std::string version_json(Version asked) {
+std::string version_json(Version requested) {
     Printable versions = Printable::array();
     for (const Version version : kSupportedVersions)
         versions.push_back(to_string(version));
-    return json::print(Printable{{"cniVersion", to_string(is_supported(asked) ? asked : kNewestVersion)},
+    return json::print(Printable{{"cniVersion", to_string(is_supported(requested) ? requested : kNewestVersion)},
                                  {"supportedVersions", std::move(versions)}});
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// CNI results as JSON: read in any version's form, written in the form of the version asked for.
+// CNI results as JSON: read in any version's form, written in the form of the requested version.
 #pragma once
 
 #include "plugin/cni/types.hpp"
@@ -13,7 +13,7 @@ namespace podlane::cni {
 std::string to_json(const Attachment &attachment, Version version);
 
 // The answer to VERSION.
-std::string version_json(Version asked);
+std::string version_json(Version requested);
 
 // A result as a plugin printed it (IPAM plugin: untrusted); its form follows from its keys, not from its cniVersion.
 // Every address is a prefix, every interface index in range. Errors have code 6.

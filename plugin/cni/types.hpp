@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The values of one CNI call: what was asked (Request) and what is answered (Attachment). Plain data, checked on entry.
+// The values of one CNI call: what is requested (Request) and what is returned (Attachment). Plain data, checked on
+// entry.
 #pragma once
 
 #include "maps/abi/config.h"
@@ -225,7 +226,7 @@ struct Config {
     bool refuse_annotations = false; // those that set what the pod may not: an error, or ignored and logged
     std::map<std::string, std::string, std::less<>> pools{}; // fragments of `ipam` by name, as JSON
     // What annotations have set.
-    std::vector<Prefix> pod_addresses{}; // the IPAM plugin is asked for them
+    std::vector<Prefix> pod_addresses{}; // requested from the IPAM plugin
     std::vector<Prefix> own_addresses{}; // instead of those of the IPAM plugin
     std::vector<std::string> pods_pools{};
     std::vector<std::string> calico_pools4{}, calico_pools6{}; // by calico-ipam's own names

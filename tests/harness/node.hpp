@@ -93,7 +93,7 @@ class Node {
     [[nodiscard]] Json config(const Json &keys = Json::object()) const;
     [[nodiscard]] Json ipam() const; // host-local's part of it
 
-    // Everything a DEL must have undone, as text to compare: links, addresses, routes, rules, permanent neighbours,
+    // Everything a DEL must have removed, as text to compare: links, addresses, routes, rules, permanent neighbours,
     // qdiscs, map entries, pins of links, records on disk and leases. An absent bpffs directory has no entries.
     [[nodiscard]] std::string state() const;
     // Files that keep attachments of this node's on disk.

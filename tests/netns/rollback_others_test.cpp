@@ -13,7 +13,7 @@ namespace {
 
 using RollbackOthersTest = RollbackTest;
 
-// Of one that waits for the lock, nothing changes what an undo finds.
+// Another process that waits for the lock does not change what the rollback finds.
 TEST_F(RollbackOthersTest, TheLockIsHeldUntilAllIsRolledBack) {
     prepare();
     const std::string directory = node_.dir() + "/fake";
@@ -46,7 +46,7 @@ TEST_F(RollbackOthersTest, TheLockIsHeldUntilAllIsRolledBack) {
     EXPECT_EQ(failing.get().rc, 1);
 }
 
-// A limit that was set meanwhile stays: an undo rolls back its own flag.
+// A limit that was set meanwhile stays: the rollback clears its own flag only.
 TEST_F(RollbackOthersTest, OnlyTheFlagThatWasSetIsRolledBack) {
     const Pod made = make();
     const Tables tables = require(Tables::open(node_.bpffs()));
@@ -60,7 +60,7 @@ TEST_F(RollbackOthersTest, OnlyTheFlagThatWasSetIsRolledBack) {
     ASSERT_EQ(node_.podlanectl("bandwidth set --container " + made.container->id() + " --egress 1M").rc, 0);
     const std::uint32_t limited = flags();
     EXPECT_NE(limited & INTERFACE_LIMIT_EGRESS, 0U);
-    (void)rollback.undo(Error{});
+    (void)rollback.run(Error{});
     EXPECT_EQ(flags(), limited & ~std::uint32_t{INTERFACE_PEERS});
 }
 

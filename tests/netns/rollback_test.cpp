@@ -311,7 +311,7 @@ TEST_F(RollbackTest, ARouteInThePodIsRefused) {
 }
 
 // A rollback step that fails is reported too, and does not hide why the ADD failed.
-TEST_F(RollbackTest, AFailedUndoIsAppended) {
+TEST_F(RollbackTest, AFailedRollbackStepIsAppended) {
     prepare();
     node_.put_plugin("fake-ipam",
                      "#!/bin/sh\n[ \"$CNI_COMMAND\" = ADD ] && echo '{\"cniVersion\":\"1.0.0\",\"ips\":[{"

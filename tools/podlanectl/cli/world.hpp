@@ -35,7 +35,7 @@ struct World {
     output::Style style{};
     output::Style err_style{};
     std::string bpffs{};                                              // root of the pins
-    std::function<Result<void>(const std::string &root)> may_write{}; // asked before a verb that writes
+    std::function<Result<void>(const std::string &root)> may_write{}; // called before a verb that writes
     bool json = false;
     bool cleaned_rcu = false; // a killed call had left expedited RCU switched on for the kernel; it is off now
     std::uint64_t realtime_ns = 0;

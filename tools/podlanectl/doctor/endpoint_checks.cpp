@@ -136,8 +136,9 @@ Result<void> look_at_pod_neighbours(const EndpointView &e, Findings &findings) {
         if (!has_family(e, ipv4))
             continue;
         const auto found = TRY(net::find_neighbour(*e.pod, e.pod_link->ifindex, addr));
-        const bool is_resolved = (e.record.flags & INTERFACE_MAC_LEARNED) != 0 && // the kernel forgot it, and asks
-                                 (!found || found->mac == Mac{} || found->mac == kHostMac);
+        const bool is_resolved =
+            (e.record.flags & INTERFACE_MAC_LEARNED) != 0 && // the kernel forgot it, and resolves it
+            (!found || found->mac == Mac{} || found->mac == kHostMac);
         if (!is_resolved && (!found || !found->permanent || found->mac != kHostMac))
             report(findings, "the permanent neighbour " + to_string(addr) + " is gone from " + pod_place(e),
                    in_pod(e, [addr, ifindex = e.pod_link->ifindex](net::Netlink &pod) {
@@ -281,7 +282,7 @@ Result<void> look_at_address_entries(const EndpointView &e, Findings &findings) 
     return {};
 }
 
-Result<void> look_at_asked_entries(const EndpointView &e, Findings &findings) {
+Result<void> look_at_requested_entries(const EndpointView &e, Findings &findings) {
     const LiveState &live = *e.node.live;
     const auto found = live.allowed_sources.find(e.record.ifindex);
     const std::size_t count = found == live.allowed_sources.end() ? 0 : found->second;
@@ -332,7 +333,7 @@ constexpr std::array<Check, 13> kChecks = {{
     {"address-entry", Severity::wrong, "the address is not reached on the fast path, or its owner is ambiguous", kFix,
      nullptr, &look_at_address_entries},
     {"asked-entry", Severity::wrong, "state that the configuration requested at ADD is missing", kRepair, nullptr,
-     &look_at_asked_entries},
+     &look_at_requested_entries},
     {kPlanCheck, Severity::wrong,
      "another program of the node or in the container removed or changed what the ADD made", kRepair, nullptr,
      &look_at_plan},

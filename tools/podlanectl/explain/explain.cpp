@@ -180,7 +180,7 @@ constexpr std::array<Column<Counted>, 2> kCounted = {{
 }};
 
 constexpr std::array<Column<Decision>, 5> kDecisions = {{
-    {{"DECISION", "", "decision"}, [](const Decision &d) { return text_cell(d.asked, Tone::strong); }},
+    {{"DECISION", "", "decision"}, [](const Decision &d) { return text_cell(d.name, Tone::strong); }},
     {{"ANSWER", "", "answer"}, [](const Decision &d) { return text_cell(d.answer); }},
     {{"MAP", "", "map"}, [](const Decision &d) { return text_cell(d.map); }},
     {{"KEY", "", "key"}, [](const Decision &d) { return text_cell(d.key); }},

@@ -15,7 +15,7 @@ namespace podlane::ctl {
 
 // One decision: the question, its answer, and the map entry or kernel lookup behind it.
 struct Decision {
-    std::string asked;  // "receiver"
+    std::string name;   // "receiver"
     std::string answer; // "default/web-1, behind cali12, MTU 1500"
     std::string map{};  // as pinned; empty: no map was looked up
     std::string key{};

@@ -268,7 +268,7 @@ void add_source_check(const TracedRun &run, const Subject &subject, Explanation 
     if (!from_pod || out.reason == REASON_DROP_MALFORMED || out.reason == REASON_RECEIVED_HOST)
         return;
     auto at = out.decisions.begin() + 1;
-    while (at != out.decisions.end() && at->asked == "source")
+    while (at != out.decisions.end() && at->name == "source")
         ++at;
     out.decisions.insert(at, {"source check", source_words(as<interface>(run.steps.front().value), out.reason, subject),
                               PODLANE_MAP_INTERFACES, out.decisions.front().key, true});

@@ -28,7 +28,7 @@ using Time = std::chrono::steady_clock;
 
 constexpr std::size_t kMostRequest = 8192;
 constexpr std::chrono::seconds kPatience{2};
-// To read maps, and to ask which programs an uplink has: the kernel requires CAP_NET_ADMIN of that.
+// To read maps, and to query the programs of an uplink, for which the kernel requires CAP_NET_ADMIN.
 constexpr std::array kKeptCapabilities = {CAP_BPF, CAP_NET_ADMIN};
 
 volatile std::sig_atomic_t stopped = 0;
@@ -75,7 +75,7 @@ std::string response(std::string_view status, std::string_view type, const std::
            "\r\nContent-Length: " + std::to_string(body.size()) + "\r\nConnection: close\r\n\r\n" + body;
 }
 
-// Whoever can connect can ask without a pause: the metrics are made again only after ten times as long as that took.
+// A client can send requests without a pause: the metrics are read again only after ten times as long as that took.
 class Metrics {
   public:
     Metrics(const World &world, const MakeMetrics &make) : world_(world), make_(make) {}
@@ -155,7 +155,8 @@ class Client {
     std::string answer_;
 };
 
-// Clients that send or read slowly hold up nobody: the oldest goes when there are too many, and each after a while.
+// Clients that send or read slowly do not delay others: the oldest goes when there are too many, and each after a
+// while.
 class Server {
   public:
     Server(int listener, const World &world, const MakeMetrics &make) : listener_(listener), metrics_(world, make) {}

@@ -138,7 +138,7 @@ constexpr auto kKnown = std::to_array<Known>({
     {"flannel.1", "flannel: VXLAN device flannel.1: add --uplinks flannel.1"},
 });
 
-// By the rules it writes; empty if there are none, or nobody who prints them.
+// By the rules it writes; empty if there are none, or no program that prints them.
 std::string kube_proxy_mode() {
     const auto printed = [](const std::string &program, const std::vector<std::string> &arguments) {
         const auto done = run_process("/usr/sbin/" + program, {}, "", arguments);
@@ -165,7 +165,7 @@ Result<std::vector<std::string>> networks_of_node() {
 
 bool has_portmap(const std::string &bin_dir) { return access((bin_dir + "/portmap").c_str(), X_OK) == 0; }
 
-// A network that works in a cluster: pods reach the outside, and get the limits and ports that they ask for.
+// A network that works in a cluster: pods reach the outside, and get the limits and ports that they request.
 Result<std::string> main_list(const Call &call, bool with_portmap, const Ranges &ranges) {
     Object plugin = {{"type", "podlane"},
                      {"capabilities", Object{{"bandwidth", true}, {"io.kubernetes.cri.pod-annotations", true}}},

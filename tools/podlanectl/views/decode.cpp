@@ -54,7 +54,7 @@ std::string fast_path_words(std::uint32_t interface_flags) {
 
 std::string_view mode_sentence(std::uint8_t endpoint_mode) {
     static constexpr std::array<Word, 3> kModes = {
-        {{ENDPOINT_MAIN, "main plugin: Podlane made the interface and asked the IPAM plugin for addresses"},
+        {{ENDPOINT_MAIN, "main plugin: Podlane made the interface and requested addresses from the IPAM plugin"},
          {ENDPOINT_AFTER_IPAM, "chained after IPAM: Podlane made the interface for the addresses it was given"},
          {ENDPOINT_AFTER_MAIN, "chained after another plugin, which made the interface"}}};
     return word_of(kModes, endpoint_mode);

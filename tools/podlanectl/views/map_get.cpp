@@ -129,11 +129,11 @@ void keep_longest(const KnownMap &map, output::Table &table) {
 }
 
 Error none_such(const KnownMap &map, const Call &call, const Selection &selection) {
-    std::string asked;
+    std::string given;
     for (const std::string &word : call.more)
-        asked += " " + word;
+        given += " " + word;
     return {ErrorCode::missing,
-            "map " + std::string(map.name) + " has no entry" + (asked.empty() ? " of " + selection.words() : asked),
+            "map " + std::string(map.name) + " has no entry" + (given.empty() ? " of " + selection.words() : given),
             "\"podlanectl map dump " + std::string(map.name) + "\" shows all of them" +
                 (parts_of(map).empty() ? "" : "; their key is " + key_words(map))};
 }

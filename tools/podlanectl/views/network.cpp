@@ -24,7 +24,7 @@ struct NetworkRow {
 };
 
 // As configured.
-Cell asked_cell(const NetworkRow &r) {
+Cell configured_cell(const NetworkRow &r) {
     const std::string_view patterns = field_text(r.value.uplinks);
     if (r.value.has_uplinks == 0)
         return {"none", output::Value()};
@@ -39,7 +39,7 @@ constexpr std::array<Column<NetworkRow>, 7> kColumns = {{
      }},
     {{"ENDPOINTS", "", "endpoints", Align::right}, [](const NetworkRow &r) { return number_cell(r.endpoints); }},
     {{"CLUSTER CIDRS", "", "cluster_cidrs"}, [](const NetworkRow &r) { return list_cell(r.cidrs); }},
-    {{"UPLINKS", "", "uplinks_wanted"}, asked_cell},
+    {{"UPLINKS", "", "uplinks_wanted"}, configured_cell},
     {{"ON", "", "uplinks"}, [](const NetworkRow &r) { return list_cell(r.uplinks); }},
     {{"HOOK", "", "hook"}, [](const NetworkRow &r) { return text_cell(attach_name(r.value.attach)); }},
 }};

@@ -95,6 +95,9 @@ class AttackReset : public testing::TestWithParam<ResetParameter> {
             const Json keys = {{"conntrackLiberal", GetParam().network == Network::podlane}};
             victim_ = lab_.add_pod(keys);
         }
+        // Small windows, which no number meets by chance.
+        for (const net::Namespace *end : {&victim_.ns(), &lab_.outside()})
+            (void)must_run(*end, {"sysctl", "-qw", "net.ipv4.tcp_rmem=4096 32768 32768"});
     }
     void rule(const std::string &what) { lab_.node().run((ipv4() ? "iptables -w " : "ip6tables -w ") + what); }
     void route(const char *v4, const char *v6) {

@@ -6,6 +6,8 @@
 #include "loader/net/netlink.hpp"
 #include "tests/harness/process.hpp"
 
+#include <gtest/gtest.h>
+
 #include <nlohmann/json.hpp>
 
 #include <memory>

@@ -46,7 +46,8 @@ static __always_inline int find_local_receiver(struct packet *p)
 	p->receiver = find_endpoint(p, &p->ip.destination);
 	if (!p->receiver)
 		return REASON_HOST_NOT_LOCAL;
-	if (p->detour && (p->follow & FOLLOW_HIDDEN || !(p->receiver->flags & INTERFACE_EGRESS_ROUTE && needs_no_flow(p))))
+	if (p->detour &&
+	    (p->follow & FOLLOW_HIDDEN || !(p->receiver->flags & INTERFACE_EGRESS_ROUTE && needs_no_flow(p))))
 		return p->detour;
 	/* A source address of this node's pods is forged: the host stack decides about it. */
 	if (find_address(p, &p->ip.source))

@@ -254,7 +254,8 @@ Result<void> put_flow(const Node &node, const Case &kind, std::uint32_t receiver
                                    .destination_port = key.destination_port,
                                    .flags = 0,
                                    .ifindex = kSender,
-                                   .check = flow_check(&key)});
+                                   .check = flow_check(&key),
+                                   .window = {}});
 }
 
 struct Durations {

@@ -166,13 +166,15 @@ class Model {
             }
             later_fragment_ |= protocol_ == IPPROTO_FRAGMENT && (word(l4_ + 2) & 0xfff8U) != 0;
             const std::uint8_t next = frame_[l4_];
-            l4_ += protocol_ == IPPROTO_FRAGMENT ? 8U : (frame_[l4_ + 1] + 1U) * 8;
+            l4_ += protocol_ == IPPROTO_FRAGMENT ? 8U
+                   : protocol_ == IPPROTO_AH     ? (frame_[l4_ + 1] + 2U) * 4
+                                                 : (frame_[l4_ + 1] + 1U) * 8;
             protocol_ = next;
         }
     }
     static bool is_extension(std::uint8_t protocol) {
         return protocol == IPPROTO_HOPOPTS || protocol == IPPROTO_ROUTING || protocol == IPPROTO_DSTOPTS ||
-               protocol == IPPROTO_FRAGMENT;
+               protocol == IPPROTO_FRAGMENT || protocol == IPPROTO_AH;
     }
 
     // Only whole, unfragmented packets without options, for the router's own MAC.

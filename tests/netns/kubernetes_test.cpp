@@ -200,10 +200,10 @@ TEST_F(KubernetesTest, AnotherPodOfTheNameIsNotTaken) {
 // With the call that started it.
 TEST_F(KubernetesTest, DoesNotOutliveItsParent) {
     const auto container = node_.container();
-    const auto is_running = [&] {
-        return run(node_.ns(),
-                   {"/bin/sh", "-c", "ls -l /proc/*/exe 2>/dev/null | grep -q " + variable("PODLANE_K8S_BIN")})
-                   .rc == 0;
+    const auto is_running = [&] { // on this node
+        constexpr const char *kScript = "for one in /proc/[0-9]*; do [ $one/ns/net -ef /proc/self/ns/net ] && "
+                                        "readlink $one/exe; done | grep -q ";
+        return run(node_.ns(), {"/bin/sh", "-c", kScript + variable("PODLANE_K8S_BIN")}).rc == 0;
     };
     write("config", node_.config(keys()).dump());
     Variables variables = attachment(*container);
@@ -215,6 +215,7 @@ TEST_F(KubernetesTest, DoesNotOutliveItsParent) {
     {
         const Daemon call(node_.ns(), argv, path("call.log"));
         EXPECT_TRUE(wait_until([&] { return requests() == 1; })) << "it waits for the answer";
+        EXPECT_TRUE(is_running());
     }
     EXPECT_TRUE(wait_until([&] { return !is_running(); }, std::chrono::seconds(1)));
 }

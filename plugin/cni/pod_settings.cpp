@@ -254,10 +254,10 @@ Result<void> apply_groups(const Node &annotation, const Permission &permission, 
 }
 
 Result<void> apply_keep_address(const Node &annotation, const Permission & /*permission*/, Config &into) {
-    const std::string text = TRY(annotation.text());
-    if (text != "true" && text != "false")
+    const auto text = annotation.text();
+    if (!text || (*text != "true" && *text != "false"))
         return annotation.wrong(R"("true" or "false")");
-    into.pod_keeps_address = text == "true";
+    into.pod_keeps_address = *text == "true";
     return {};
 }
 

@@ -29,6 +29,16 @@ if(CMAKE_CROSSCOMPILING)
 endif()
 find_program(PODLANE_OBJCOPY ${objcopy} REQUIRED)
 
+# What is copied to a node is small; gdb finds the debug information beside it in the build directory.
+function(podlane_strip name)
+    add_custom_command(TARGET ${name} POST_BUILD
+        COMMAND ${PODLANE_OBJCOPY} --only-keep-debug ${name} ${name}.debug
+        COMMAND ${PODLANE_OBJCOPY} --strip-all --add-gnu-debuglink=${name}.debug ${name}
+        WORKING_DIRECTORY $<TARGET_FILE_DIR:${name}>
+        BYPRODUCTS ${name}.debug
+        VERBATIM)
+endfunction()
+
 # podlane_program(NAME MAIN [LINK libs...]); nothing while MAIN does not exist.
 function(podlane_program name main)
     cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LINK")
@@ -42,13 +52,7 @@ function(podlane_program name main)
         # Not -static-pie: its start-up relocations dirty pages that otherwise stay shared with the file.
         # --no-warnings: the linker warns of name service functions in libnl, which Podlane does not call.
         target_link_options(${name} PRIVATE -static -Wl,--no-warnings)
-        # What is copied to a node is small; gdb finds the debug information beside it in the build directory.
-        add_custom_command(TARGET ${name} POST_BUILD
-            COMMAND ${PODLANE_OBJCOPY} --only-keep-debug ${name} ${name}.debug
-            COMMAND ${PODLANE_OBJCOPY} --strip-all --add-gnu-debuglink=${name}.debug ${name}
-            WORKING_DIRECTORY $<TARGET_FILE_DIR:${name}>
-            BYPRODUCTS ${name}.debug
-            VERBATIM)
+        podlane_strip(${name})
     endif()
 endfunction()
 

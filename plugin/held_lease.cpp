@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/held_lease.hpp"
 
+#include "loader/state_file.hpp"
 #include "maps/clock.hpp"
 #include "maps/fd.hpp"
+#include "maps/file.hpp"
 #include "plugin/cni/environment.hpp"
 #include "plugin/cni/ipam_wishes.hpp"
 #include "plugin/cni/result.hpp"
@@ -17,12 +19,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <string_view>
 
 namespace podlane {
 namespace {
 
-constexpr const char *kLockFile = ".leases"; // exists once a lease has been held
+// A directory of empty files with the names of the records to look into, so that a call reads no others. It is the lock
+// of whoever requests leases, too, and exists once one has been held.
+constexpr const char *kHeld = ".held";
 
 // "web-0": what a StatefulSet calls its pods.
 bool is_of_stateful_set(std::string_view name) {
@@ -50,23 +55,22 @@ bool is_over(const AttachmentRecord &record) {
     return now >= record.held_until_ns || now < record.held_since_ns;
 }
 
-std::string lock_path(const AttachmentRecords &records) { return records.directory() + "/" + kLockFile; }
+std::string held_directory(const AttachmentRecords &records) { return records.directory() + "/" + kHeld; }
 
-// Nodes that hold no leases read no records for it.
-bool has_ever_held(const AttachmentRecords &records) { return access(lock_path(records).c_str(), F_OK) == 0; }
+bool has_ever_held(const AttachmentRecords &records) { return access(held_directory(records).c_str(), F_OK) == 0; }
 
 // One call takes a held lease over while no other requests one: between its release and the next request its addresses
 // are anybody's.
 Result<Fd> lock_leases(const AttachmentRecords &records, int operation) {
-    Fd file(open(lock_path(records).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    const std::string path = held_directory(records);
+    Fd file(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
     int code = file ? 0 : errno;
     while (file && flock(file.get(), operation) != 0)
         if (errno != EINTR) {
             code = errno;
             break;
         }
-    return code == 0 ? Result<Fd>(std::move(file))
-                     : system_error(ErrorCode::io_failure, "locking " + lock_path(records), code);
+    return code == 0 ? Result<Fd>(std::move(file)) : system_error(ErrorCode::io_failure, "locking " + path, code);
 }
 
 bool is_for(const AttachmentRecord &record, const cni::Request &request) {
@@ -132,7 +136,9 @@ Result<bool> hold_lease(AttachmentRecord &record) {
     if (!request || !keeps_address(*request))
         return false;
     // Before the record says so.
-    const std::string path = lock_path(records_of(request->config));
+    const std::string directory = held_directory(records_of(request->config));
+    TRY(make_directory(directory));
+    const std::string path = directory + "/" + record.container_id + ":" + record.ifname;
     if (const Fd file(open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)); !file)
         return system_error(ErrorCode::io_failure, "creating " + path, errno);
     record.held_since_ns = realtime_ns();
@@ -186,8 +192,17 @@ void release_expired_leases(const cni::Config &config) {
 }
 
 Result<std::vector<AttachmentRecord>> held_leases(const AttachmentRecords &records) {
-    std::vector<AttachmentRecord> held = TRY(records.list());
-    std::erase_if(held, [](const AttachmentRecord &one) { return one.held_until_ns == 0; });
+    std::vector<AttachmentRecord> held;
+    for (const std::string &name : TRY(names_in(held_directory(records)))) {
+        const auto colon = name.find(':');
+        const auto record = colon == std::string::npos
+                                ? std::optional<AttachmentRecord>{}
+                                : TRY(records.find(name.substr(0, colon), name.substr(colon + 1)));
+        if (!record)
+            TRY(remove_if_present(held_directory(records) + "/" + name));
+        else if (record->held_until_ns != 0) // otherwise a DEL is about to write it, or was killed before
+            held.push_back(*record);
+    }
     std::ranges::sort(held, {}, &AttachmentRecord::held_since_ns);
     return held;
 }

@@ -145,6 +145,28 @@ TEST_F(HeldLeaseTest, HeldAddressesGiveWayIfTheRangeIsFull) {
     EXPECT_EQ(held(), (Names{"shop/web-1", "shop/web-2", "shop/web-3", "shop/web-4"})) << "the oldest one";
 }
 
+// A node where a lease has been held once, and many other pods.
+TEST_F(HeldLeaseTest, CallsOfOthersReadNoRecordsOfThirdPods) {
+    (void)come_and_go("web-0");
+    std::vector<Pod> pods;
+    for (int i = 0; i < 6; ++i)
+        pods.push_back(make());
+    const auto container = node_.container();
+    for (const std::string verb : {"ADD", "DEL"}) {
+        const std::string trace = node_.dir() + "/trace";
+        Variables variables = attachment(*container);
+        variables.insert({{"CNI_COMMAND", verb}, {"CNI_PATH", node_.plugins()}});
+        const Output output =
+            run(node_.ns(), {"strace", "-f", "-qq", "-e", "trace=openat", "-o", trace, node_.plugins() + "/podlane"},
+                node_.config().dump(), variables);
+        EXPECT_EQ(output.rc, 0) << output.out;
+        const std::string opened = read_file(trace);
+        EXPECT_THAT(opened, HasSubstr(container->id() + ":eth0"));
+        for (const Pod &pod : pods)
+            EXPECT_THAT(opened, Not(HasSubstr(pod.container->id() + ":eth0"))) << verb;
+    }
+}
+
 // At any system call of the DEL that holds and of the ADD that takes over; the runtime repeats its DELs, and asks for
 // nothing else.
 TEST_F(HeldLeaseTest, AKillLeavesNoLeaseBeyondItsTime) {

@@ -6,6 +6,7 @@
 #include "plugin/cni/keys.hpp"
 #include "plugin/cni/labels.hpp"
 #include "plugin/cni/values.hpp"
+#include "plugin/cni/words.hpp"
 
 #include <algorithm>
 #include <array>
@@ -95,12 +96,10 @@ Result<std::optional<Bandwidth>> read_annotations(const Node &annotations) {
 
 // "static" is the reference plugin's rule: what the configuration says, if it says anything of limits.
 Result<bool> read_rule(const Node &node) {
-    if (!node.present())
-        return false;
-    const auto text = node.text();
-    if (!text || (*text != "smaller" && *text != "static"))
-        return node.wrong("one of \"smaller\", \"static\"");
-    return *text == "static";
+    constexpr std::array<Word<bool>, 2> kWords{{{"smaller", false}, {"static", true}}};
+    bool only_static = false;
+    TRY(read_word(node, kWords, only_static));
+    return only_static;
 }
 
 bool is_smaller(std::uint64_t rate, std::uint64_t than) { return rate != 0 && (than == 0 || rate < than); }

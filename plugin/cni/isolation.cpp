@@ -4,6 +4,7 @@
 #include "maps/printable.hpp"
 #include "plugin/cni/labels.hpp"
 #include "plugin/cni/values.hpp"
+#include "plugin/cni/words.hpp"
 
 #include <algorithm>
 
@@ -31,12 +32,9 @@ bool is_group_name(std::string_view name) {
 }
 
 Result<void> read_isolation(const Node &node, IsolateBy &into) {
-    std::string text = "none";
-    TRY(json::read(node, text));
-    if (text != "none" && text != "network" && text != "group")
-        return node.wrong(R"("none", "network" or "group")");
-    into = text == "none" ? IsolateBy::none : text == "network" ? IsolateBy::network : IsolateBy::group;
-    return {};
+    constexpr std::array<Word<IsolateBy>, 3> kWords{
+        {{"none", IsolateBy::none}, {"network", IsolateBy::network}, {"group", IsolateBy::group}}};
+    return read_word(node, kWords, into);
 }
 
 Result<void> read_allow(const Node &node, std::vector<std::pair<std::string, std::string>> &into) {
@@ -52,12 +50,8 @@ Result<void> read_allow(const Node &node, std::vector<std::pair<std::string, std
 }
 
 Result<void> read_admission(const Node &node, bool &into) {
-    std::string text = into ? "allow" : "deny";
-    TRY(json::read(node, text));
-    if (text != "allow" && text != "deny")
-        return node.wrong(R"("allow" or "deny")");
-    into = text == "allow";
-    return {};
+    constexpr std::array<Word<bool>, 2> kWords{{{"allow", true}, {"deny", false}}};
+    return read_word(node, kWords, into);
 }
 
 Result<void> read_group_cidrs(const Node &node, std::vector<std::pair<Prefix, std::string>> &into) {

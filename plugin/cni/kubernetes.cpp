@@ -5,6 +5,7 @@
 #include "plugin/cni/keys.hpp"
 #include "plugin/cni/labels.hpp"
 #include "plugin/cni/values.hpp"
+#include "plugin/cni/words.hpp"
 
 #include <algorithm>
 #include <array>
@@ -80,6 +81,7 @@ bool is_server_url(std::string_view url) {
 }
 
 Result<void> read_kubernetes(const Node &node, Kubernetes &into) {
+    constexpr std::array<Word<bool>, 2> kOnFailure{{{"refuse", true}, {"continue", false}}};
     constexpr std::array<std::string_view, 5> kKnown{"kubeconfig", "server", "tokenFile", "caFile", "onFailure"};
     TRY(node.must_be_object(R"({"kubeconfig": "/etc/cni/net.d/podlane-kubeconfig"})"));
     TRY(check_keys(node, kKnown));
@@ -87,11 +89,7 @@ Result<void> read_kubernetes(const Node &node, Kubernetes &into) {
     TRY(json::read(node.at("server"), into.server));
     TRY(read_path(node.at("tokenFile"), into.token_file));
     TRY(read_path(node.at("caFile"), into.ca_file));
-    std::string on_failure = "refuse";
-    TRY(json::read(node.at("onFailure"), on_failure));
-    if (on_failure != "refuse" && on_failure != "continue")
-        return node.at("onFailure").wrong("\"refuse\" or \"continue\"");
-    into.required = on_failure == "refuse";
+    TRY(read_word(node.at("onFailure"), kOnFailure, into.required));
     if (!into.server.empty() && !is_server_url(into.server))
         return node.at("server").wrong("\"https://HOST:PORT\"");
     const bool has_account = !into.server.empty() && !into.token_file.empty() && !into.ca_file.empty();

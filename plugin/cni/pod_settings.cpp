@@ -10,10 +10,12 @@
 #include "plugin/cni/keys.hpp"
 #include "plugin/cni/labels.hpp"
 #include "plugin/cni/values.hpp"
+#include "plugin/cni/words.hpp"
 
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -254,10 +256,10 @@ Result<void> apply_groups(const Node &annotation, const Permission &permission, 
 }
 
 Result<void> apply_keep_address(const Node &annotation, const Permission & /*permission*/, Config &into) {
-    const auto text = annotation.text();
-    if (!text || (*text != "true" && *text != "false"))
-        return annotation.wrong(R"("true" or "false")");
-    into.pod_keeps_address = *text == "true";
+    constexpr std::array<Word<bool>, 2> kWords{{{"true", true}, {"false", false}}};
+    bool keeps = false;
+    TRY(read_word(annotation, kWords, keeps));
+    into.pod_keeps_address = keeps;
     return {};
 }
 
@@ -345,12 +347,8 @@ Result<void> read_pod_may(const Node &node, std::array<Permission, kPodSettings>
 }
 
 Result<void> read_pod_may_not(const Node &node, bool &refuse) {
-    std::string text = "ignore";
-    TRY(json::read(node, text));
-    if (text != "ignore" && text != "refuse")
-        return node.wrong("\"ignore\" or \"refuse\"");
-    refuse = text == "refuse";
-    return {};
+    constexpr std::array<Word<bool>, 2> kWords{{{"ignore", false}, {"refuse", true}}};
+    return read_word(node, kWords, refuse);
 }
 
 Result<void> apply_annotations(const Node &root, Config &config, std::vector<std::string> &warnings) {

@@ -7,6 +7,7 @@
 #include "maps/text.hpp"
 #include "plugin/cni/attachment.hpp"
 #include "plugin/cni/environment.hpp"
+#include "plugin/cni/words.hpp"
 
 #include <algorithm>
 #include <array>
@@ -20,7 +21,6 @@ namespace podlane::cni {
 namespace {
 
 using json::Node;
-template <typename T> using Word = std::pair<std::string_view, T>;
 
 constexpr std::uint64_t kSmallestMtu = 68; // RFC 791; IPv6 wants more, which the plan knows
 constexpr std::uint64_t kLargestMtu = 65535;
@@ -40,22 +40,6 @@ bool is_clean_absolute_path(std::string_view path) {
         path.remove_prefix(end);
     }
     return true;
-}
-
-template <typename T, std::size_t N>
-Result<void> read_word(const Node &node, const std::array<Word<T>, N> &words, T &into) {
-    if (!node.present())
-        return {};
-    std::string expected;
-    const auto text = node.text();
-    for (const auto &[word, meaning] : words) {
-        expected += (expected.empty() ? "\"" : ", \"") + std::string(word) + "\"";
-        if (text && *text == word) {
-            into = meaning;
-            return {};
-        }
-    }
-    return node.wrong("one of " + expected);
 }
 
 // A list of words, each of which is a flag.
@@ -239,12 +223,9 @@ Result<void> read_ipam_timeout(const Node &node, std::uint32_t &into) {
 }
 
 Result<void> read_keep_address(const Node &node, KeepAddress &into) {
-    std::string text = "none";
-    TRY(json::read(node, text));
-    if (text != "none" && text != "statefulSet" && text != "all")
-        return node.wrong(R"("none", "statefulSet" or "all")");
-    into = text == "none" ? KeepAddress::none : text == "all" ? KeepAddress::all : KeepAddress::stateful_set;
-    return {};
+    constexpr std::array<Word<KeepAddress>, 3> kWords{
+        {{"none", KeepAddress::none}, {"statefulSet", KeepAddress::stateful_set}, {"all", KeepAddress::all}}};
+    return read_word(node, kWords, into);
 }
 
 Result<void> read_keep_seconds(const Node &node, std::uint32_t &into) {
@@ -310,12 +291,8 @@ Result<void> read_mark(const Node &node, std::uint32_t &into) {
 }
 
 Result<void> read_first_packet(const Node &node, bool &direct) {
-    std::string text = "host";
-    TRY(json::read(node, text));
-    if (text != "host" && text != "direct")
-        return node.wrong("\"host\" or \"direct\"");
-    direct = text == "direct";
-    return {};
+    constexpr std::array<Word<bool>, 2> kWords{{{"host", false}, {"direct", true}}};
+    return read_word(node, kWords, direct);
 }
 
 Result<void> read_slow_path_mark(const Node &node, std::uint32_t &into_value, std::uint32_t &into_mask) {

@@ -52,8 +52,8 @@ static __always_inline void note_forwarded(struct packet *p, enum direction from
 	bool is_tcp_or_udp = p->ip.protocol == IPPROTO_TCP || p->ip.protocol == IPPROTO_UDP;
 	struct forwarded *last, now = {.came_by = p->skb->ingress_ifindex};
 	struct flow_key key = {}, other = {};
+	struct flow_scratch *work;
 	__u32 only = 0;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
 
 	if (!now.came_by || !p->has_flow || p->is_icmp_error || !is_tcp_or_udp)
 		return;
@@ -67,6 +67,7 @@ static __always_inline void note_forwarded(struct packet *p, enum direction from
 		return;
 	now.at_ns = bpf_ktime_get_ns();
 	now.check = flow_check(&key);
+	work = bpf_map_lookup_elem(&scratch, &only);
 	if (work)
 		now.window = *parsed_window(work);
 	last = map_find(&forwarded_v2, &key);

@@ -25,8 +25,8 @@
 namespace podlane {
 namespace {
 
-// A directory of empty files with the names of the records to look into, so that a call reads no others. It is the lock
-// of whoever requests leases, too, and exists once one has been held.
+// A directory of empty files with the names of the records to look into, so that a call reads no others. It exists once
+// a lease has been held, and then holds the lock of whoever requests one.
 constexpr const char *kHeld = ".held";
 
 // "web-0": what a StatefulSet calls its pods.
@@ -59,11 +59,8 @@ std::string held_directory(const AttachmentRecords &records) { return records.di
 
 bool has_ever_held(const AttachmentRecords &records) { return access(held_directory(records).c_str(), F_OK) == 0; }
 
-// One call takes a held lease over while no other requests one: between its release and the next request its addresses
-// are anybody's.
-Result<Fd> lock_leases(const AttachmentRecords &records, int operation) {
-    const std::string path = held_directory(records);
-    Fd file(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+Result<Fd> lock(const std::string &path, int flags, int operation) {
+    Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
     int code = file ? 0 : errno;
     while (file && flock(file.get(), operation) != 0)
         if (errno != EINTR) {
@@ -71,6 +68,14 @@ Result<Fd> lock_leases(const AttachmentRecords &records, int operation) {
             break;
         }
     return code == 0 ? Result<Fd>(std::move(file)) : system_error(ErrorCode::io_failure, "locking " + path, code);
+}
+
+// One call takes a held lease over while no other requests one: between its release and the next request its addresses
+// are anybody's. Each waits behind those that came before: shared locks would let none in that waits for its own.
+Result<Fd> lock_leases(const AttachmentRecords &records, int operation) {
+    const std::string directory = held_directory(records);
+    const Fd turn = TRY(lock(directory, O_DIRECTORY, LOCK_EX));
+    return lock(directory + "/.lock", O_CREAT, operation);
 }
 
 bool is_for(const AttachmentRecord &record, const cni::Request &request) {

@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: MIT
 // keepAddress: a pod that returns to the node in time gets its addresses back, and nothing is held for longer.
+#include "loader/record.hpp"
+#include "maps/fd.hpp"
 #include "tests/netns/fault.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <sstream>
+#include <thread>
 
 namespace podlane::test {
 namespace {
@@ -165,6 +174,36 @@ TEST_F(HeldLeaseTest, CallsOfOthersReadNoRecordsOfThirdPods) {
         for (const Pod &pod : pods)
             EXPECT_THAT(opened, Not(HasSubstr(pod.container->id() + ":eth0"))) << verb;
     }
+}
+
+// Shared locks of others, one after the other, would keep the pod that returns waiting for ever.
+TEST_F(HeldLeaseTest, NobodyOvertakesAPodThatWaitsForItsAddresses) {
+    const auto before = come_and_go("web-0");
+    const std::string turn = AttachmentRecords(kStateDirectory, node_.bpffs()).directory() + "/.held";
+    const std::string lock = turn + "/.lock";
+    const Pod other = make(); // the lock is there
+    const Fd shared(::open(lock.c_str(), O_RDONLY | O_CLOEXEC));
+    ASSERT_TRUE(shared);
+    ASSERT_EQ(flock(shared.get(), LOCK_SH), 0);
+    const auto waiting = [&](const std::string &path) {
+        struct stat facts {};
+        EXPECT_EQ(stat(path.c_str(), &facts), 0);
+        const std::string inode = ":" + std::to_string(facts.st_ino) + " ";
+        std::istringstream lines(read_file("/proc/locks"));
+        int count = 0;
+        for (std::string line; std::getline(lines, line);)
+            count += line.find("-> FLOCK") != std::string::npos && line.find(inode) != std::string::npos ? 1 : 0;
+        return count;
+    };
+    std::optional<Pod> again, late;
+    std::thread first([&] { again.emplace(start("web-0")); });
+    EXPECT_TRUE(wait_until([&] { return waiting(lock) == 1; })) << "for the one that requests a lease";
+    std::thread second([&] { late.emplace(make()); });
+    EXPECT_TRUE(wait_until([&] { return waiting(turn) == 1; })) << "behind it";
+    EXPECT_EQ(flock(shared.get(), LOCK_UN), 0);
+    first.join();
+    second.join();
+    EXPECT_EQ(addresses(*again), before);
 }
 
 // At any system call of the DEL that holds and of the ADD that takes over; the runtime repeats its DELs, and asks for

@@ -135,6 +135,8 @@ static __always_inline void look_at(struct tcp_sock *tcp, const struct announced
 	sender->acked = tcp->bytes_acked;
 	sender->round_trip_us = round_trip;
 	sender->is_backlogged = unsent;
+	/* The window stays as it is until it is used up, and a packet holds half of it. */
+	sender->burst = tcp->snd_cwnd > announced->clamp ? (__u64)(tcp->snd_cwnd / 2) * tcp->mss_cache : 0;
 	demand = (__u64)held * 1000000 / (round_trip < DEMAND_US ? DEMAND_US : round_trip);
 	if (tcp->snd_cwnd < announced->clamp - announced->clamp / 8)
 		demand = smaller(demand, cwnd * 1000000 / round_trip);
@@ -172,13 +174,15 @@ static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction directi
 		return 0;
 	if (progress >= BEGINS)
 		weight = weigh(flow, sender);
-	part = find_part(limit.target_ns, backlog_of(state->free_at_ns, &limit, now), hearing_delay(state, &limit),
+	part = find_part(limit.target_ns, backlog_beside(state, &limit, sender), hearing_delay(state, &limit),
 			 acting_delay(state));
 	/* The share is not known before the flow has joined, but it is hardly greater then. */
 	rate = scaled(state->fair_bytes_per_s, part);
 	if (progress == BEGINS)
 		rate = find_first_rate(limit.target_ns, state->free_at_ns, now, rate);
 	term = weight_term_of(rate, sender);
+	state->pause_us =
+		pause_of(flow, rate, sender) / 1000; /* without the lock: any flow's will do, here and below */
 	if (progress == STARTS || is_news(state, flow, weight, now, term)) {
 		bpf_spin_lock(&state->lock);
 		if (progress == STARTS && (!state->fair_bytes_per_s || is_idle(state, &limit, now)))
@@ -187,7 +191,7 @@ static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction directi
 		bpf_spin_unlock(&state->lock);
 	}
 	rate = scaled(state->fair_bytes_per_s, part);
-	state->paced_bytes_per_s = rate; /* without the lock: any flow's will do */
+	state->paced_bytes_per_s = rate;
 	if (progress == BEGINS)
 		rate = find_first_rate(limit.target_ns, state->free_at_ns, now, rate);
 	flow->rate = smaller(rate, UNPACED);

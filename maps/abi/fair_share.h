@@ -119,12 +119,21 @@ ABI_INLINE void set_share(struct limit_state *state, const struct limit *limit)
 }
 
 /*
+ * Of a packet that takes `cost`, what two frames do not: no rate makes the packets smaller of a sender whose window was
+ * made for a higher one, so they are no backlog to steer by.
+ */
+ABI_INLINE __u64 beyond_frames(const struct limit *limit, __u64 cost)
+{
+	return larger(cost, 2 * limit->frame_ns) - 2 * limit->frame_ns;
+}
+
+/*
  * Corrects the gain by a quarter of the difference between what was wanted and what came. A measurement lasts 10 ms, 16
  * frames and until all flows know the last one's result, at least. Under the lock.
  */
-ABI_INLINE void measure(struct limit_state *state, const struct limit *limit, __u64 now)
+ABI_INLINE void measure(struct limit_state *state, const struct limit *limit, __u64 now, __u64 cost)
 {
-	__u64 elapsed = now - state->window_since_ns, delay, acting, shortest, wanted, load, ratio, charged;
+	__u64 elapsed = now - state->window_since_ns, delay, acting, shortest, wanted, load, ratio, charged, backlog;
 
 	if (elapsed + LATEST_NS < 10 * NS_PER_MS + LATEST_NS)
 		return;
@@ -135,7 +144,8 @@ ABI_INLINE void measure(struct limit_state *state, const struct limit *limit, __
 		return;
 	elapsed = smaller(elapsed, 1ULL << 50) | 1;
 	charged = smaller(state->window_charged_ns, 1ULL << 50);
-	wanted = aim(limit, backlog_of(state->free_at_ns, limit, now), delay, acting);
+	backlog = backlog_of(state->free_at_ns, limit, now);
+	wanted = aim(limit, backlog - smaller(backlog, beyond_frames(limit, cost)), delay, acting);
 	load = smaller(charged * ONE / elapsed, wanted + ONE);
 	ratio = ONE + wanted / 4 - load / 4;
 	/* Senders that wait for the backlog to go do not leave their share to others. */
@@ -173,7 +183,7 @@ ABI_INLINE void charge(struct limit_state *state, const struct limit *limit, __u
 	state->packets++;
 	if (!state->fair_bytes_per_s)
 		set_share(state, limit);
-	measure(state, limit, now);
+	measure(state, limit, now, cost);
 }
 
 /* No large frame was sent for the time of some. */
@@ -271,6 +281,7 @@ struct sender {
 	__u64 now;
 	__u64 acked;        /* bytes, since it began */
 	__u64 demand_per_s; /* bytes per second it could send if it were not paced */
+	__u64 burst;        /* bytes it sends at a time, at most; 0: two frames */
 	__u32 round_trip_us;
 	bool is_backlogged; /* only pacing holds it back */
 };
@@ -283,10 +294,11 @@ ABI_INLINE __u64 least_term_of(const struct sender *sender)
 	return round_trip > LEAST_TERM_NS ? round_trip : LEAST_TERM_NS;
 }
 
-/* How long a flow at this rate may be silent: it sends two frames at a time. */
+/* How long a flow at this rate may be silent. */
 ABI_INLINE __u64 term_of(__u64 bytes_per_s, const struct sender *sender)
 {
-	__u64 term = least_term_of(sender), bursts = 6 * (FRAME_BITS / 8) * NS_PER_S / (bytes_per_s | 1);
+	__u64 term = least_term_of(sender), burst = larger(sender->burst, 2 * FRAME_BITS / 8);
+	__u64 bursts = 3 * burst * NS_PER_S / (bytes_per_s | 1);
 
 	return term < bursts ? bursts : term;
 }
@@ -295,6 +307,22 @@ ABI_INLINE __u64 term_of(__u64 bytes_per_s, const struct sender *sender)
 ABI_INLINE __u64 weight_term_of(__u64 bytes_per_s, const struct sender *sender)
 {
 	return sender->is_backlogged ? term_of(bytes_per_s, sender) : least_term_of(sender);
+}
+
+/* How long a flow may be silent that is told this rate: what it has just sent is paced at the last one. */
+ABI_INLINE __u64 pause_of(const struct flow_share *flow, __u64 bytes_per_s, const struct sender *sender)
+{
+	__u64 slower = smaller((__u64)flow->rate - 1, bytes_per_s - 1) + 1; /* 0: there was no last one */
+
+	return weight_term_of(slower, sender);
+}
+
+/* The backlog that a flow is told a rate by, which has just sent. */
+ABI_INLINE __u64 backlog_beside(const struct limit_state *state, const struct limit *limit, const struct sender *sender)
+{
+	__u64 backlog = backlog_of(state->free_at_ns, limit, sender->now);
+
+	return backlog - smaller(backlog, beyond_frames(limit, time_of(sender->burst * 8, limit->rate_bits_per_s)));
 }
 
 /* The part of its share that a flow takes. What it took before a silence says nothing. */

@@ -21,7 +21,7 @@
 #define GROUP_WHOLE (1U << 20)
 /* What a pod uses of its limit is measured for so many frames at least. */
 #define GROUP_FRAMES 8
-/* A silent pod leaves after this time, or when it could have sent GROUP_FRAMES. */
+/* A silent pod leaves after this time, or when it could have sent GROUP_FRAMES, or when its senders would have. */
 #define GROUP_TERM_NS (5 * GROUP_NS)
 /* What a pod that sends is taken to want of its limit, at least. */
 #define LEAST_TAKEN (ONE / 64)
@@ -36,7 +36,8 @@ struct group_report {
 	__u64 bytes;     /* let through since the last report */
 	__u64 begins;    /* 1 if it was silent until now, and others of the group were not */
 	__u64 frame_ns;
-	__u64 rate; /* the answer: bits per second from now on */
+	__u64 term_ns; /* it has left when it was silent for so long */
+	__u64 rate;    /* the answer: bits per second from now on */
 	struct flow_share share;
 };
 
@@ -53,11 +54,11 @@ ABI_INLINE __u64 measured_ns(__u64 frame_ns)
 	return GROUP_NS + GROUP_FRAMES * frame_ns;
 }
 
-ABI_INLINE __u64 group_term(__u64 frame_ns)
+ABI_INLINE __u64 group_term(const struct limit_state *state)
 {
-	__u64 term = measured_ns(frame_ns);
+	__u64 term = larger(measured_ns(state->limit.frame_ns), state->pause_us * 1000ULL);
 
-	return term > GROUP_TERM_NS ? term : GROUP_TERM_NS;
+	return larger(term, GROUP_TERM_NS);
 }
 
 /*
@@ -88,11 +89,12 @@ ABI_INLINE bool begin_report(struct limit_state *state, struct group_report *rep
 {
 	if (!is_report_due(state, report->now))
 		return false;
+	report->bytes = state->bytes - state->reported;
+	report->term_ns = group_term(state);
 	/* Without a branch, as in smaller(). */
-	report->begins = (group_term(state->limit.frame_ns) - (report->now - state->share.at_ns)) >> 63;
+	report->begins = (report->term_ns - (report->now - state->share.at_ns)) >> 63;
 	measure_member(state, report->now, report->begins);
 	state->share.at_ns = report->now;
-	report->bytes = state->bytes - state->reported;
 	state->reported = state->bytes;
 	report->guarantee = smaller(state->given_bits_per_s, HIGHEST_RATE);
 	report->frame_ns = state->limit.frame_ns;
@@ -151,7 +153,7 @@ ABI_INLINE void answer_report(struct limit_state *group, const struct limit *lim
 	group->window_charged_ns += cost;
 	group->bytes += report->bytes;
 	is_idle_group = !group->weight;
-	put_weight(group, &report->share, weight, report->now, group_term(report->frame_ns));
+	put_weight(group, &report->share, weight, report->now, report->term_ns);
 	if (is_idle_group) {
 		report->begins = 0;
 		group->gain = ONE;

@@ -33,6 +33,11 @@ class Group {
         pods_[pod].wanted = rate;
         pods_[pod].next_ns = now_;
     }
+    // As much as it can, paced, and so many frames at a time.
+    void want_in_bursts(std::size_t pod, std::uint64_t frames) {
+        want(pod, kAll);
+        pods_[pod].burst = frames;
+    }
     void run(std::uint64_t time) {
         for (const std::uint64_t end = now_ + time; now_ < end; now_ += kMs / 10)
             for (Pod &pod : pods_)
@@ -55,9 +60,12 @@ class Group {
     struct Pod {
         limit_state state{};
         std::uint64_t wanted = 0, next_ns = 0;
+        std::uint64_t burst = 0, rate = 1000000; // frames, and bits per second
     };
 
     void send(Pod &pod) {
+        if (pod.burst != 0)
+            return send_burst(pod);
         while (pod.wanted != 0 && pod.next_ns <= now_) {
             if (backlog_of(pod.state.free_at_ns, &pod.state.limit, now_) > pod.state.limit.horizon_ns) {
                 report(pod); // a packet that is dropped
@@ -67,6 +75,21 @@ class Group {
             charge(&pod.state, &pod.state.limit, FRAME_BITS / 8, now_, false, true);
             pod.next_ns += pod.wanted == kAll ? 0 : time_of(FRAME_BITS, pod.wanted);
         }
+    }
+    void send_burst(Pod &pod) {
+        if (pod.wanted == 0 || pod.next_ns > now_)
+            return;
+        report(pod);
+        charge(&pod.state, &pod.state.limit, pod.burst * FRAME_BITS / 8, now_, false, false);
+        // As announced with the acknowledgment of what was sent before.
+        pod.next_ns = now_ + time_of(pod.burst * FRAME_BITS, pod.rate);
+        sender what{};
+        what.burst = pod.burst * FRAME_BITS / 8;
+        what.is_backlogged = true;
+        flow_share flow{};
+        flow.rate = static_cast<std::uint32_t>(pod.rate / 8);
+        pod.rate = pod.state.limit.rate_bits_per_s;
+        pod.state.pause_us = static_cast<std::uint32_t>(pause_of(&flow, pod.rate / 8, &what) / 1000);
     }
     // As report_to_group() in bpf/limit_group.h.
     void report(Pod &pod) {
@@ -116,6 +139,27 @@ TEST(LimitGroup, WhatOneLeavesIsLentWithin200MsAndReturned) {
         const auto rates = group.rates(NS_PER_S);
         EXPECT_NEAR(rates[0], static_cast<double>(guarantee), 0.03 * static_cast<double>(guarantee));
         EXPECT_NEAR(rates[pods - 1], static_cast<double>(guarantee), 0.03 * static_cast<double>(guarantee));
+    }
+}
+
+// A connection that could once send faster keeps its window, and its packets are as large.
+TEST(LimitGroup, PodsThatSendManyFramesAtATimeGetAndBorrowAsMuch) {
+    for (const std::uint64_t burst : {4, 10, 17}) {
+        SCOPED_TRACE(burst);
+        constexpr double kGuarantee = 100.0 * kMbit / 64;
+        Group group(100 * kMbit);
+        for (std::size_t i = 0; i < 64; ++i)
+            group.want_in_bursts(group.add(100 * kMbit / 64), i % 4 == 0 ? burst : 2);
+        group.run(NS_PER_S);
+        auto rates = group.rates(10 * NS_PER_S);
+        for (std::size_t i = 0; i < 64; ++i)
+            EXPECT_NEAR(rates[i], kGuarantee, 0.03 * kGuarantee) << i;
+        for (std::size_t i = 32; i < 64; ++i)
+            group.want(i, 0);
+        group.run(400 * kMs);
+        rates = group.rates(10 * NS_PER_S);
+        for (std::size_t i = 0; i < 32; ++i)
+            EXPECT_NEAR(rates[i], 2 * kGuarantee, 0.06 * kGuarantee) << i;
     }
 }
 

@@ -58,6 +58,21 @@ TEST(LimitShare, EqualFlowsGetEqualParts) {
     }
 }
 
+// Its window was made for a higher rate, and its packets are as large: nothing makes it smaller that is not used up.
+TEST(LimitShare, AFlowThatSendsManySegmentsAtATimeGetsAnEqualPart) {
+    for (const auto &[rate, flows] : {std::pair(1562500U, 1U), {1562500U, 4U}, {100000000U, 64U}, {100000000U, 1U}}) {
+        for (const std::uint64_t burst : {4U, 10U, 17U}) {
+            SCOPED_TRACE(std::to_string(flows) + " flows, " + std::to_string(rate) + ", " + std::to_string(burst));
+            Simulation all(rate, flows);
+            all.set_burst(0, burst);
+            all.run_until(3 * kSecond);
+            const Measured measured = measure(all, flows, 10 * kSecond);
+            EXPECT_GT(measured.sum(), 0.93 * kGoodput * rate);
+            EXPECT_GT(measured.bits_per_s[0] * flows, 0.9 * kGoodput * rate);
+        }
+    }
+}
+
 // Their sockets never hold more than a part of what they could send: what they take says that they take their share.
 TEST(LimitShare, FlowsWithSmallBuffersShareToo) {
     constexpr double kFast = 1e9;

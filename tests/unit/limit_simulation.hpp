@@ -24,6 +24,7 @@ struct Flow {
     std::uint64_t unsent = 0, acked = 0;                          // bytes
     std::uint64_t buffer = 4000000;                               // what the socket holds of them
     std::uint64_t window = kFirstWindow, in_flight = 0, sent = 0; // segments
+    std::uint64_t burst = 2;                                      // segments it sends at a time
     std::uint64_t rate = 0, next_send_ns = 0, renewed_ns = 0;
     std::uint64_t began_ns = 0, done_ns = 0; // when the last byte was acknowledged
     bool is_waiting = false;                 // a sending is due
@@ -50,6 +51,8 @@ class Simulation {
         flows_.push_back(flow);
         return flows_.size() - 1;
     }
+    // As one whose window was made for a higher rate.
+    void set_burst(std::size_t index, std::uint64_t segments) { flows_[index].burst = segments; }
     void set_buffer(std::size_t index, std::uint64_t bytes) { flows_[index].buffer = bytes; }
     // What the application writes; kForever: as much as it can.
     void write(std::size_t index, std::uint64_t bytes) {
@@ -100,14 +103,15 @@ class Simulation {
             send(index);
         });
     }
-    // Two segments at a time, but for the first window, which the kernel does not pace.
+    // A burst at a time, but for the first window, which the kernel does not pace.
     void send(std::size_t index) {
         Flow &flow = flows_[index];
-        std::uint64_t bytes = 0;
+        const bool is_first = flow.sent < kFirstWindow;
+        std::uint64_t bytes = 0, on_the_wire = 0;
         for (std::uint64_t i = 0;
-             (i < 2 || flow.sent < kFirstWindow) && flow.unsent > 0 && flow.in_flight < flow.window; ++i) {
+             (i < flow.burst || flow.sent < kFirstWindow) && flow.unsent > 0 && flow.in_flight < flow.window; ++i) {
             const std::uint64_t size = std::min(flow.unsent, kPayload);
-            charge(&state_, &limit_, size + kFrame - kPayload, now_, flow.sent < kFirstWindow, false);
+            on_the_wire += size + kFrame - kPayload;
             flow.unsent -= flow.unsent == kForever ? 0 : size;
             ++flow.sent;
             ++flow.in_flight;
@@ -115,6 +119,7 @@ class Simulation {
         }
         if (bytes == 0)
             return;
+        charge(&state_, &limit_, on_the_wire, now_, is_first, false);
         flow.next_send_ns =
             now_ + (flow.sent > kFirstWindow ? bytes * NS_PER_S / std::max<std::uint64_t>(flow.rate, 1) : 0);
         const std::uint64_t segments = (bytes + kPayload - 1) / kPayload;
@@ -141,12 +146,13 @@ class Simulation {
         what.now = now_;
         what.acked = flow.acked;
         what.round_trip_us = static_cast<std::uint32_t>(flow.round_trip_ns / 1000 + 1);
+        what.burst = flow.burst * kPayload;
         what.is_backlogged = flow.unsent > 0;
         const std::uint64_t held = std::min(flow.unsent, flow.buffer) + flow.in_flight * kPayload;
         what.demand_per_s = std::min(held * 1000000 / std::max<std::uint64_t>(what.round_trip_us, DEMAND_US),
                                      2 * flow.window * kPayload * 1000000 / what.round_trip_us);
         const std::uint32_t weight = weigh(&flow.share, &what);
-        const std::uint64_t part = aim(&limit_, backlog_of(state_.free_at_ns, &limit_, now_),
+        const std::uint64_t part = aim(&limit_, backlog_beside(&state_, &limit_, &what),
                                        hearing_delay(&state_, &limit_), acting_delay(&state_));
         const std::uint64_t term = weight_term_of(scaled(state_.fair_bytes_per_s, part), &what);
         if (is_news(&state_, &flow.share, weight, now_, term))

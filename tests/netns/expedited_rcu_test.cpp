@@ -23,6 +23,25 @@ bool is_off() {
     return test::wait_until([] { return value() == "0"; });
 }
 
+// Once the others are through; nobody else gets it.
+Fd locked() {
+    Fd file(open(kPath, O_RDWR | O_CLOEXEC));
+    EXPECT_EQ(flock(file.get(), LOCK_EX), 0);
+    return file;
+}
+
+void write(const Fd &file, const char *text) { ASSERT_GT(pwrite(file.get(), text, std::strlen(text), 0), 0); }
+
+// How a process ends that does this.
+template <typename Work> int status_after(Work work) {
+    const pid_t child = fork();
+    if (child == 0)
+        work();
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    return status;
+}
+
 class ExpeditedRcuTest : public testing::Test {
   protected:
     void SetUp() override {
@@ -47,21 +66,16 @@ TEST_F(ExpeditedRcuTest, IsOnForAsLongAsAnyCallWantsIt) {
 }
 
 TEST_F(ExpeditedRcuTest, IsSwitchedOffAfterAKilledCall) {
-    const pid_t child = fork();
-    if (child == 0) {
+    ASSERT_TRUE(WIFSIGNALED(status_after([] {
         const ExpeditedRcu never_ended;
         (void)kill(getpid(), SIGKILL);
-    }
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status));
+    })));
     { const ExpeditedRcu next; }
     EXPECT_TRUE(is_off()) << value();
 }
 
 TEST_F(ExpeditedRcuTest, IsSwitchedOffByACallThatNeedsNone) {
-    const Fd file(open(kPath, O_RDWR | O_CLOEXEC));
-    ASSERT_EQ(pwrite(file.get(), "20556\n", 6, 0), 6); // as a killed call leaves it
+    write(Fd(open(kPath, O_RDWR | O_CLOEXEC)), "20556\n"); // as a killed call leaves it
     EXPECT_TRUE(test::wait_until([] { return ExpeditedRcu::clean_up() || value() == "0"; }));
     EXPECT_TRUE(is_off()) << value();
     {
@@ -70,50 +84,39 @@ TEST_F(ExpeditedRcuTest, IsSwitchedOffByACallThatNeedsNone) {
     }
 }
 
-TEST_F(ExpeditedRcuTest, AValueThatAnotherProgramWroteMeanwhileStays) {
-    const Fd file(open(kPath, O_RDWR | O_CLOEXEC));
-    ASSERT_EQ(flock(file.get(), LOCK_EX), 0); // until the others are through
-    ASSERT_EQ(flock(file.get(), LOCK_UN), 0);
-    {
-        const ExpeditedRcu ours;
-        ASSERT_EQ(pwrite(file.get(), "1\n", 2, 0), 2);
-    }
-    EXPECT_EQ(value(), "1");
-    EXPECT_EQ(pwrite(file.get(), "0\n", 2, 0), 2);
-}
-
 TEST_F(ExpeditedRcuTest, StaysOffIfTheConfigurationSaysSo) {
-    const pid_t child = fork(); // it counts for the whole process
-    if (child == 0) {
+    const int status = status_after([] { // it counts for the whole process
         ExpeditedRcu::forbid();
         const std::string before = value();
         const ExpeditedRcu scope;
         _exit(before == kOurs || value() == "0" ? 0 : 1); // others may want it at this moment
-    }
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
+    });
     EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 // It only saves time: a process that was stopped while it held the lock must not stop every ADD and DEL of the node.
 TEST_F(ExpeditedRcuTest, IsNotWaitedForForever) {
-    const Fd file(open(kPath, O_RDWR | O_CLOEXEC));
-    ASSERT_EQ(flock(file.get(), LOCK_EX), 0); // until the others are through
+    const Fd file = locked();
     const ExpeditedRcu scope;
     EXPECT_NE(value(), kOurs);
 }
 
-TEST_F(ExpeditedRcuTest, AForeignValueStays) {
-    const Fd file(open(kPath, O_RDWR | O_CLOEXEC));
-    ASSERT_EQ(flock(file.get(), LOCK_EX), 0); // until the others are through
-    ASSERT_EQ(pwrite(file.get(), "1\n", 2, 0), 2);
-    ASSERT_EQ(flock(file.get(), LOCK_SH), 0); // none of them is the last one
-    {
-        const ExpeditedRcu ours;
+TEST_F(ExpeditedRcuTest, AValueThatAnotherProgramWroteBeforeOrMeanwhileStays) {
+    for (const bool before : {true, false}) {
+        SCOPED_TRACE(before);
+        const Fd file = locked();
+        if (before)
+            write(file, "1\n");
+        ASSERT_EQ(flock(file.get(), before ? LOCK_SH : LOCK_UN), 0); // LOCK_SH: none of them is the last one
+        {
+            const ExpeditedRcu ours;
+            if (!before)
+                write(file, "1\n");
+            EXPECT_EQ(value(), "1");
+        }
         EXPECT_EQ(value(), "1");
+        write(file, "0\n");
     }
-    EXPECT_EQ(value(), "1");
-    EXPECT_EQ(pwrite(file.get(), "0\n", 2, 0), 2);
 }
 
 } // namespace

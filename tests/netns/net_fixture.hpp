@@ -40,9 +40,7 @@ class NetTest : public testing::Test {
     // A pair with both ends up, without fe80:: of their own.
     Veth veth_up() {
         const Veth made = veth();
-        LinkChange up;
-        up.up = true;
-        up.addr_gen_mode = AddrGenMode::none;
+        const LinkChange up{.up = true, .addr_gen_mode = AddrGenMode::none};
         require(set_link(node_, made.host.ifindex, up));
         require(set_link(pod_, made.pod_ifindex, up));
         return made;

@@ -34,16 +34,16 @@ TEST_F(NetTest, VethIsBornFinishedInBothNamespaces) {
     EXPECT_EQ(eth0.mac, kPodMac);
     EXPECT_EQ(eth0.mtu, kMtu);
     EXPECT_EQ(eth0.peer_ifindex, made.host.ifindex);
-}
 
-TEST_F(NetTest, WhatCreateSaysIsWhatFindSays) {
-    const Link said = veth().host;
     const Link found = require(find_link(node_, "cali0")).value();
-    EXPECT_EQ(said.ifindex, found.ifindex);
-    EXPECT_EQ(said.peer_ifindex, found.peer_ifindex);
-    EXPECT_EQ(said.peer_nsid, found.peer_nsid);
-    EXPECT_EQ(said.qdisc, found.qdisc);
-    EXPECT_EQ(said.flags, found.flags);
+    EXPECT_EQ(made.host.ifindex, found.ifindex);
+    EXPECT_EQ(made.host.peer_ifindex, found.peer_ifindex);
+    EXPECT_EQ(made.host.peer_nsid, found.peer_nsid);
+    EXPECT_EQ(made.host.qdisc, found.qdisc);
+    EXPECT_EQ(made.host.flags, found.flags);
+    EXPECT_TRUE(require(find_link(pod_, "eth0")));
+    EXPECT_FALSE(require(find_link(pod_, "cali0"))) << "a socket stays where it was opened";
+    EXPECT_FALSE(require(find_link(node_, "eth0")));
 }
 
 TEST_F(NetTest, ManyLinksGoTogetherAndNoOther) {
@@ -87,39 +87,31 @@ TEST_F(NetTest, AnEndThatExistsIsNamed) {
 
 TEST_F(NetTest, OneChangeSetsEverything) {
     const Veth made = veth();
-    LinkChange change;
-    change.up = true;
-    change.mtu = 1300;
-    change.mac = Mac{0x02, 0, 0, 0, 0, 0x33};
-    change.alias = "default/pod-a eth0";
-    change.addr_gen_mode = AddrGenMode::none;
-    require(set_link(node_, made.host.ifindex, change));
+    const Mac mac{0x02, 0, 0, 0, 0, 0x33};
+    require(set_link(
+        node_, made.host.ifindex,
+        {.up = true, .mtu = 1300, .mac = mac, .alias = "default/pod-a eth0", .addr_gen_mode = AddrGenMode::none}));
 
     const Link link = require(find_link(node_, made.host.ifindex)).value();
     EXPECT_TRUE(link.up);
     EXPECT_EQ(link.mtu, 1300U);
-    EXPECT_EQ(link.mac, *change.mac);
+    EXPECT_EQ(link.mac, mac);
     EXPECT_EQ(link.alias, "default/pod-a eth0");
     EXPECT_EQ(require(read_sysctl({"net", "ipv6", "conf", "cali0", "addr_gen_mode"})), "1");
 
-    LinkChange down;
-    down.up = false;
-    require(set_link(node_, made.host.ifindex, down));
+    require(set_link(node_, made.host.ifindex, {.up = false}));
     EXPECT_FALSE(require(find_link(node_, made.host.ifindex))->up);
 }
 
-TEST_F(NetTest, NoLinkLocalAddressAppearsWithoutGeneration) {
-    const Veth made = veth_up();
-    EXPECT_TRUE(require(list_addresses(node_, made.host.ifindex)).empty());
-    EXPECT_TRUE(require(list_addresses(pod_, made.pod_ifindex)).empty());
-}
+TEST_F(NetTest, ALinkLocalAddressAppearsWithItsGenerationAlone) {
+    const Veth without = veth_up();
+    EXPECT_TRUE(require(list_addresses(node_, without.host.ifindex)).empty());
+    EXPECT_TRUE(require(list_addresses(pod_, without.pod_ifindex)).empty());
+    require(remove_link(node_, without.host.ifindex));
 
-TEST_F(NetTest, LinkLocalAddressAppearsWithGeneration) { // the test above would see one
     const Veth made = veth();
-    LinkChange up;
-    up.up = true;
-    require(set_link(node_, made.host.ifindex, up));
-    require(set_link(pod_, made.pod_ifindex, up));
+    require(set_link(node_, made.host.ifindex, {.up = true}));
+    require(set_link(pod_, made.pod_ifindex, {.up = true}));
     const auto addresses = require(list_addresses(pod_, made.pod_ifindex));
     ASSERT_EQ(addresses.size(), 1U);
     EXPECT_EQ(to_string(addresses[0].prefix.addr), to_string(link_local_from_mac(kPodMac)));
@@ -127,13 +119,8 @@ TEST_F(NetTest, LinkLocalAddressAppearsWithGeneration) { // the test above would
 
 TEST_F(NetTest, LinkWithoutIpv6TakesTheGenerationModeInSilence) {
     const Veth made = veth();
-    LinkChange small;
-    small.mtu = 1000; // below IPv6's least
-    require(set_link(node_, made.host.ifindex, small));
-    LinkChange up;
-    up.up = true;
-    up.addr_gen_mode = AddrGenMode::none;
-    require(set_link(node_, made.host.ifindex, up));
+    require(set_link(node_, made.host.ifindex, {.mtu = 1000})); // below IPv6's least
+    require(set_link(node_, made.host.ifindex, {.up = true, .addr_gen_mode = AddrGenMode::none}));
     EXPECT_TRUE(require(find_link(node_, made.host.ifindex))->up);
 }
 
@@ -157,27 +144,17 @@ TEST_F(NetTest, RemovingOneEndRemovesTheOther) {
 TEST_F(NetTest, MissingLinkIsAValueWhenLookedForAndAnErrorWhenChanged) {
     EXPECT_FALSE(require(find_link(node_, "nobody0")));
     EXPECT_FALSE(require(find_link(node_, 4711U)));
-    LinkChange up;
-    up.up = true;
-    EXPECT_THAT(set_link(node_, 4711, up), is_error(ErrorCode::missing));
+    EXPECT_THAT(set_link(node_, 4711, {.up = true}), is_error(ErrorCode::missing));
 }
 
-TEST_F(NetTest, ErrorsCarryTheKernelsOwnWords) {
-    const Veth made = veth();
-    LinkChange tiny;
-    tiny.mtu = 1;
-    const auto changed = set_link(node_, made.host.ifindex, tiny);
+TEST_F(NetTest, ErrorsCarryTheKernelsOwnWordsAndTextThatDoesNotFitIsNotSent) {
+    const std::uint32_t cali0 = veth().host.ifindex;
+    const auto changed = set_link(node_, cali0, {.mtu = 1});
     ASSERT_THAT(changed, is_error({"mtu less than device minimum"}));
     EXPECT_EQ(changed.error().system_errno, EINVAL);
-}
-
-TEST_F(NetTest, TextThatDoesNotFitIsRefusedBeforeItIsSent) {
-    const Veth made = veth();
-    LinkChange change;
-    change.alias = std::string(100000, 'a');
-    const auto changed = set_link(node_, made.host.ifindex, change);
-    ASSERT_FALSE(changed);
-    EXPECT_EQ(changed.error().system_errno, EMSGSIZE);
+    const auto too_long = set_link(node_, cali0, {.alias = std::string(100000, 'a')});
+    ASSERT_FALSE(too_long);
+    EXPECT_EQ(too_long.error().system_errno, EMSGSIZE);
 }
 
 // One of several processes, which must never go on with the tests: makes `count` pairs, looks at each, removes each
@@ -271,14 +248,6 @@ TEST(NamespaceTest, WorksInAnotherNamespaceWithoutLeavingItsOwn) {
     EXPECT_EQ(require(Namespace::current()), home);
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error().message, "of the work");
-}
-
-TEST_F(NetTest, NetlinkStaysWhereItWasOpened) {
-    const Veth made = veth();
-    EXPECT_FALSE(require(find_link(pod_, "cali0")));
-    EXPECT_TRUE(require(find_link(pod_, "eth0")));
-    EXPECT_EQ(require(find_link(node_, "cali0"))->ifindex, made.host.ifindex);
-    EXPECT_FALSE(require(find_link(node_, "eth0")));
 }
 
 TEST_F(NetTest, SysctlsAreThoseOfTheNamespace) {

@@ -5,7 +5,7 @@
 #include "maps/abi/history.h"
 #include "maps/tables.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
-#include "tests/harness/test.hpp"
+#include "tests/harness/outcome.hpp"
 
 #include <linux/bpf.h>
 #include <sys/mount.h>
@@ -51,11 +51,7 @@ constexpr std::array<Shape, kMapNames.size()> kShapes = {{
     {PODLANE_MAP_HISTORY, BPF_MAP_TYPE_ARRAY, sizeof(std::uint32_t), sizeof(history)},
 }};
 
-struct Answer {
-    int code;
-    std::string out;
-    std::string err;
-};
+using test::complains, test::has_all, test::Output, test::prints;
 
 // A bpffs of its own with all maps of Podlane in it, and podlanectl looking at it.
 class CtlMaps : public testing::Test {
@@ -124,7 +120,8 @@ class CtlMaps : public testing::Test {
         ASSERT_EQ(bpf_map_update_elem(map->fd(), &ifindex, per_cpu.data(), BPF_ANY), 0);
     }
 
-    Answer ctl(std::vector<std::string_view> words) const {
+    [[nodiscard]] Output ctl(const std::string &command) const {
+        const std::vector<std::string> words = test::words(command);
         World world = real_world();
         world.bpffs = root_;
         world.style = {};
@@ -133,19 +130,17 @@ class CtlMaps : public testing::Test {
         std::size_t out_size = 0, err_size = 0;
         world.out = open_memstream(&out, &out_size);
         world.err = open_memstream(&err, &err_size);
-        const int code = run(words, world);
+        const int code = run(std::vector<std::string_view>(words.begin(), words.end()), world);
         std::fclose(world.out);
         std::fclose(world.err);
-        Answer answer{code, out, err};
+        Output output{code, out, err};
         std::free(out);
         std::free(err);
-        return answer;
+        return output;
     }
 
     std::string mount_ = "/tmp/podlanectl-" + std::to_string(getpid()) + "-XXXXXX";
     std::string root_;
 };
-
-inline bool has(const std::string &text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 } // namespace podlane::ctl

@@ -8,66 +8,55 @@ namespace {
 
 TEST_F(CtlMaps, without_maps_every_reading_command_says_what_to_do) {
     for (const char *noun : {"endpoint", "counter", "map"}) {
-        const Answer answer = ctl({noun});
-        EXPECT_EQ(answer.code, 1);
+        const Output answer = ctl(noun);
+        EXPECT_THAT(answer, complains(1, {"podlanectl: Podlane has no maps below " + root_ + "\nhint: "}));
         EXPECT_EQ(answer.out, "");
-        EXPECT_TRUE(has(answer.err, "podlanectl: Podlane has no maps below " + root_ + "\nhint: ")) << answer.err;
     }
-    const Answer status = ctl({"status"});
-    EXPECT_EQ(status.code, 1);
-    EXPECT_TRUE(has(status.out, "Podlane has no maps below")) << status.out;
+    EXPECT_THAT(ctl("status"), prints(1, {"Podlane has no maps below"}));
     EXPECT_NE(access(root_.c_str(), F_OK), 0) << "looking created " << root_;
 }
 
 TEST_F(CtlMaps, without_a_bpffs_says_how_to_mount_one) {
-    const Answer answer = ctl({"endpoint", "--bpffs", "/tmp"});
-    EXPECT_EQ(answer.code, 1);
-    EXPECT_TRUE(has(answer.err, "no bpffs is mounted at /tmp\nhint: mount it (mount -t bpf")) << answer.err;
+    EXPECT_THAT(ctl("endpoint --bpffs /tmp"),
+                complains(1, {"no bpffs is mounted at /tmp\nhint: mount it (mount -t bpf"}));
 }
 
 TEST_F(CtlMaps, a_single_missing_map_is_named) {
     create_maps();
     ASSERT_EQ(unlink(pin_path(root_, PODLANE_MAP_COUNTERS).c_str()), 0);
-    EXPECT_TRUE(has(ctl({"counter"}).err, "map " + pin_path(root_, PODLANE_MAP_COUNTERS) + " is not there"));
-    const Answer maps = ctl({"map"});
-    EXPECT_EQ(maps.code, 1);
-    EXPECT_TRUE(has(maps.out, "missing")) << maps.out;
+    EXPECT_THAT(ctl("counter").err, HasSubstr("map " + pin_path(root_, PODLANE_MAP_COUNTERS) + " is not there"));
+    EXPECT_THAT(ctl("map"), prints(1, {"missing"}));
 }
 
 TEST_F(CtlMaps, a_map_of_another_version_is_recognised) {
     create_maps();
     create_map(kShapes[0], "endpoints_v0");
-    EXPECT_TRUE(has(ctl({"map"}).out, "earlier version than this podlanectl's 1"));
-    const Answer status = ctl({"status"});
-    EXPECT_EQ(status.code, 1);
-    EXPECT_TRUE(has(status.out, "endpoints_v0: earlier version")) << status.out;
+    EXPECT_THAT(ctl("map").out, HasSubstr("earlier version than this podlanectl's 1"));
+    EXPECT_THAT(ctl("status"), prints(1, {"endpoints_v0: earlier version"}));
 
     ASSERT_EQ(rename(pin_path(root_, PODLANE_MAP_ENDPOINTS).c_str(), pin_path(root_, "endpoints_v9").c_str()), 0);
     ASSERT_EQ(unlink(pin_path(root_, "endpoints_v0").c_str()), 0);
-    EXPECT_TRUE(has(ctl({"endpoint"}).err, "hint: there is endpoints_v9: use the podlanectl of the installed podlane"));
+    EXPECT_THAT(ctl("endpoint").err,
+                HasSubstr("hint: there is endpoints_v9: use the podlanectl of the installed podlane"));
 }
 
 TEST_F(CtlMaps, a_map_of_another_layout_is_an_error_not_a_crash) {
     create_maps();
     ASSERT_EQ(unlink(pin_path(root_, PODLANE_MAP_ENDPOINTS).c_str()), 0);
     create_map({PODLANE_MAP_ENDPOINTS, BPF_MAP_TYPE_HASH, 4, 8}, PODLANE_MAP_ENDPOINTS);
-    const Answer answer = ctl({"endpoint"});
-    EXPECT_EQ(answer.code, 1);
-    EXPECT_TRUE(has(answer.err, "has keys of 4 and values of 8 bytes")) << answer.err;
+    EXPECT_THAT(ctl("endpoint"), complains(1, {"has keys of 4 and values of 8 bytes"}));
 }
 
 TEST_F(CtlMaps, endpoint_list_shows_and_selects) {
     create_maps();
     put_endpoint("0123456789abcdef", "web-1", "192.0.2.2", kNoSuchIfindex);
     put_endpoint("fedcba9876543210", "web-0", "192.0.2.1", 1);
-    EXPECT_EQ(ctl({"endpoint"}).out,
+    EXPECT_EQ(ctl("endpoint").out,
               "POD         NETWORK  INTERFACE  CONTAINER          ADDRESSES    AGE  HOOK  FAST PATH\n"
               "shop/web-0  blue     lo         fedcba987654:eth0  192.0.2.1  3m12s  tcx   local\n"
               "shop/web-1  blue     cali0      0123456789ab:eth0  192.0.2.2  3m12s  tcx   local\n");
-    EXPECT_FALSE(has(ctl({"endpoint", "--address", "192.0.2.1"}).out, "web-1"));
-    const Answer none = ctl({"endpoint", "--pod", "db-0"});
-    EXPECT_EQ(none.code, 1);
-    EXPECT_TRUE(has(none.err, "no endpoint matches --pod db-0")) << none.err;
+    EXPECT_THAT(ctl("endpoint --address 192.0.2.1").out, Not(HasSubstr("web-1")));
+    EXPECT_THAT(ctl("endpoint --pod db-0"), complains(1, {"no endpoint matches --pod db-0"}));
 }
 
 TEST_F(CtlMaps, endpoint_show_has_limits_sources_link_and_counters) {
@@ -79,23 +68,18 @@ TEST_F(CtlMaps, endpoint_show_has_limits_sources_link_and_counters) {
     ASSERT_TRUE(sources && sources->update(make_allowed_source_key(1, parse_prefix("198.51.100.0/24").value()), 1));
     count(1, REASON_SENT_DIRECT, 6, 2048);
 
-    const Answer text = ctl({"endpoint", "show", "shop/web-0"});
-    EXPECT_EQ(text.code, 0) << text.err;
-    EXPECT_TRUE(has(text.out, "100 Mbit/s, burst 8 Mbit")) << text.out;
-    EXPECT_TRUE(has(text.out, "198.51.100.0/24"));
-    EXPECT_TRUE(has(text.out, "(was set to 1400)"));
-    EXPECT_TRUE(has(text.out, "sent-direct"));
-    const Answer json = ctl({"endpoint", "show", "web-0", "--json"});
-    for (const char *part : {"\"rate_bits_per_s\": 100000000", "\"198.51.100.0/24\"", "\"packets\": 7", "\"link\": \"",
-                             "\"mode\": \"main\"", "\"egress_limit\": null"})
-        EXPECT_TRUE(has(json.out, part)) << part << " in " << json.out;
+    EXPECT_THAT(ctl("endpoint show shop/web-0"),
+                prints(0, {"100 Mbit/s, burst 8 Mbit", "198.51.100.0/24", "(was set to 1400)", "sent-direct"}));
+    EXPECT_THAT(ctl("endpoint show web-0 --json").out,
+                has_all({"\"rate_bits_per_s\": 100000000", "\"198.51.100.0/24\"", "\"packets\": 7", "\"link\": \"",
+                         "\"mode\": \"main\"", "\"egress_limit\": null"}));
 }
 
 TEST_F(CtlMaps, endpoint_show_says_when_the_interface_is_gone) {
     create_maps();
     put_endpoint("0123456789abcdef", "web-1", "192.0.2.2", kNoSuchIfindex);
-    EXPECT_TRUE(has(ctl({"endpoint", "show", "web-1"}).out, "gone: no interface"));
-    EXPECT_TRUE(has(ctl({"status"}).out, "endpoint shop/web-1: its interface cali0 is gone"));
+    EXPECT_THAT(ctl("endpoint show web-1").out, HasSubstr("gone: no interface"));
+    EXPECT_THAT(ctl("status").out, HasSubstr("endpoint shop/web-1: its interface cali0 is gone"));
 }
 
 TEST_F(CtlMaps, counter_list_sums_cpus_and_omits_zeros) {
@@ -103,12 +87,11 @@ TEST_F(CtlMaps, counter_list_sums_cpus_and_omits_zeros) {
     put_endpoint("fedcba9876543210", "web-0", "192.0.2.1", 1);
     count(1, REASON_DROP_SOURCE_ADDRESS, 2, 128);
     count(kNoSuchIfindex, REASON_HOST_PATH, 8, 900); // without an endpoint
-    const Answer answer = ctl({"counter"});
-    EXPECT_TRUE(has(answer.out, "drop  drop-source-address        3  128 B")) << answer.out;
-    EXPECT_TRUE(has(answer.out, "host-path                  9  900 B")) << answer.out;
-    EXPECT_FALSE(has(answer.out, "sent-direct"));
-    EXPECT_TRUE(has(ctl({"counter", "list", "--all", "web-0"}).out, "sent-direct"));
-    EXPECT_FALSE(has(ctl({"counter", "list", "web-0"}).out, "host-path"));
+    EXPECT_THAT(ctl("counter").out,
+                AllOf(HasSubstr("drop  drop-source-address        3  128 B"),
+                      HasSubstr("host-path                  9  900 B"), Not(HasSubstr("sent-direct"))));
+    EXPECT_THAT(ctl("counter list --all web-0").out, HasSubstr("sent-direct"));
+    EXPECT_THAT(ctl("counter list web-0").out, Not(HasSubstr("host-path")));
 }
 
 TEST_F(CtlMaps, map_list_counts_and_map_dump_decodes) {
@@ -128,26 +111,20 @@ TEST_F(CtlMaps, map_list_counts_and_map_dump_decodes) {
             {}};
         ASSERT_TRUE(paths && paths->update(key, {1, PATH_DIRECT, 0}));
     }
-    const Answer maps = ctl({"map"});
-    EXPECT_EQ(maps.code, 0) << maps.err;
-    EXPECT_TRUE(has(maps.out, "lru-hash")) << maps.out;
-    EXPECT_TRUE(has(ctl({"map", "--json"}).out, "\"entries\": 40"));
+    EXPECT_THAT(ctl("map"), prints(0, {"lru-hash"}));
+    EXPECT_THAT(ctl("map --json").out, HasSubstr("\"entries\": 40"));
 
-    EXPECT_TRUE(has(ctl({"map", "dump", "addresses"}).out, "blue     192.0.2.1  lo"));
-    EXPECT_TRUE(has(ctl({"map", "dump", "paths_v1"}).out, "192.0.2.1:17  [2001:db8::1]:443  direct"));
-    EXPECT_TRUE(has(ctl({"map", "dump", "end"}).out, "main plugin"));
+    EXPECT_THAT(ctl("map dump addresses").out, HasSubstr("blue     192.0.2.1  lo"));
+    EXPECT_THAT(ctl("map dump paths_v1").out, HasSubstr("192.0.2.1:17  [2001:db8::1]:443  direct"));
+    EXPECT_THAT(ctl("map dump end").out, HasSubstr("main plugin"));
     for (const Shape &shape : kShapes)
-        EXPECT_EQ(ctl({"map", "dump", shape.name}).code, 0) << shape.name;
-    const Answer unknown = ctl({"map", "dump", "pahts"});
-    EXPECT_EQ(unknown.code, 1);
-    EXPECT_TRUE(has(unknown.err, "hint: did you mean \"paths\"? maps: endpoints, interfaces, ")) << unknown.err;
+        EXPECT_THAT(ctl(std::string("map dump ") + shape.name), prints(0));
+    EXPECT_THAT(ctl("map dump pahts"), complains(1, {"hint: did you mean \"paths\"? maps: endpoints, interfaces, "}));
 }
 
 TEST_F(CtlMaps, status_without_programs_is_an_error_that_names_them) {
     create_maps();
-    const Answer answer = ctl({"status"});
-    EXPECT_EQ(answer.code, 1);
-    EXPECT_TRUE(has(answer.out, "opening program " + pin_path(root_, PODLANE_PROGRAM_FROM_POD))) << answer.out;
+    EXPECT_THAT(ctl("status"), prints(1, {"opening program " + pin_path(root_, PODLANE_PROGRAM_FROM_POD)}));
 }
 
 // One entry of each map, in the maps of a test that has two of most.
@@ -200,17 +177,7 @@ class MapGet : public CtlMaps {
                 flow_path{1, PATH_DIRECT, 0});
         count(ifindex, REASON_HOST_SELF, 1, 60);
     }
-    [[nodiscard]] Answer get(const std::string &words, bool json = false) const {
-        std::vector<std::string_view> all = {"map", "get"};
-        for (std::size_t at = 0; at < words.size();) {
-            const std::size_t end = std::min(words.find(' ', at), words.size());
-            all.push_back(std::string_view(words).substr(at, end - at));
-            at = end + 1;
-        }
-        if (json)
-            all.push_back("--json");
-        return ctl(all);
-    }
+    [[nodiscard]] Output get(const std::string &key) const { return ctl("map get " + key); }
 };
 
 std::size_t occurrences(const std::string &text, std::string_view part) {
@@ -255,42 +222,35 @@ TEST_F(MapGet, finds_the_entry_that_the_words_name) {
              {"paths --pod web-1 [2001:db8::1]:80", "\"peer_port\": 80"},
              {"bandwidths --pod web-1", "\"ifindex\": 2147483632"},
          }) {
-        const Answer answer = get(found.words, true);
-        EXPECT_EQ(answer.code, 0) << found.words << ": " << answer.err;
-        EXPECT_TRUE(has(answer.out, found.part)) << found.words << ": " << answer.out;
+        const Output answer = get(found.words + std::string(" --json"));
+        EXPECT_THAT(answer, prints(0, {found.part})) << found.words;
         const bool is_counters = std::string_view(found.words).starts_with("counters"); // one for each reason
         EXPECT_EQ(occurrences(answer.out, "\n  {"), is_counters ? std::size_t{REASON_COUNT - 1} : 1U)
             << found.words << ": " << answer.out;
-        EXPECT_EQ(get(found.words).code, 0) << found.words;
+        EXPECT_EQ(get(found.words).rc, 0) << found.words;
     }
 }
 
 TEST_F(MapGet, what_is_not_there_is_an_error) {
-    for (const char *words :
+    for (const char *key :
          {"endpoints db-0", "interfaces 77", "addresses blue 192.0.2.9", "networks green", "paths 192.0.2.1:17 x",
           "counters 77", "allowed_srcs lo 203.0.113.1", "bandwidths 77", "uplinks eth9", "cluster_cidr 203.0.113.1",
           "source_route 192.0.2.9", "limit_state web-0 sideways", "exempt 203.0.113.1", "senders 192.0.2.9", "events 1",
           "watch 1"}) {
-        const Answer answer = get(words, true);
-        EXPECT_EQ(answer.code, 1) << words;
-        EXPECT_EQ(answer.out, "") << words;
-        EXPECT_TRUE(has(answer.err, " has no entry ")) << answer.err;
-        EXPECT_TRUE(has(answer.err, "\nhint: \"podlanectl map dump ")) << answer.err;
+        const Output answer = get(key + std::string(" --json"));
+        EXPECT_THAT(answer, complains(1, {" has no entry ", "\nhint: \"podlanectl map dump "})) << key;
+        EXPECT_EQ(answer.out, "") << key;
     }
-    EXPECT_TRUE(has(get("addresses 192.0.2.9").err, "; their key is NETWORK ADDRESS\n"));
+    EXPECT_THAT(get("addresses 192.0.2.9").err, HasSubstr("; their key is NETWORK ADDRESS\n"));
 }
 
 TEST_F(MapGet, what_names_several_is_an_error) {
-    const Answer answer = get("addresses 192.0.2.1");
-    EXPECT_EQ(answer.code, 1);
-    EXPECT_TRUE(has(answer.err, "2 entries of map addresses_v1 match\nhint: give more of the key: NETWORK ADDRESS\n"))
-        << answer.err;
-    EXPECT_TRUE(has(get("allowed_srcs lo").err, "2 entries of map allowed_srcs_v1 match"))
-        << get("allowed_srcs lo").err;
-    const Answer all = get("addresses");
-    EXPECT_EQ(all.code, 2);
-    EXPECT_TRUE(has(all.err, "map get needs the key of an entry of addresses_v1\nhint: its key is NETWORK ADDRESS"));
-    EXPECT_EQ(get("pahts x").code, 1);
+    EXPECT_THAT(get("addresses 192.0.2.1"),
+                complains(1, {"2 entries of map addresses_v1 match\nhint: give more of the key: NETWORK ADDRESS\n"}));
+    EXPECT_THAT(get("allowed_srcs lo").err, HasSubstr("2 entries of map allowed_srcs_v1 match"));
+    EXPECT_THAT(get("addresses"), complains(2, {"map get needs the key of an entry of addresses_v1\n"
+                                                "hint: its key is NETWORK ADDRESS"}));
+    EXPECT_EQ(get("pahts x").rc, 1);
 }
 
 // Of each map that holds something of endpoints, dump shows those that are chosen, and list counts them.
@@ -299,17 +259,18 @@ TEST_F(MapGet, dump_and_list_select) {
         {"endpoints", 1},    {"interfaces", 1}, {"addresses", 1},    {"networks", 1},    {"paths", 2},
         {"allowed_srcs", 2}, {"bandwidths", 1}, {"cluster_cidr", 2}, {"exempt", 2},      {"limit_state", 2},
         {"senders", 1},      {"uplinks", 1},    {"counters", 1},     {"source_route", 1}};
-    const std::string list = ctl({"map", "list", "--pod", "web-1", "--json"}).out;
+    const std::string list = ctl("map list --pod web-1 --json").out;
     EXPECT_EQ(occurrences(list, "\"name\": "), own.size()) << list;
     for (const auto &[map, number] : own) {
-        const Answer dumped = ctl({"map", "dump", map, "--pod", "web-1", "--json"});
-        EXPECT_EQ(dumped.code, 0) << dumped.err;
+        const std::string dump = "map dump " + std::string(map);
+        const Output dumped = ctl(dump + " --pod web-1 --json");
+        EXPECT_EQ(dumped.rc, 0) << dumped.err;
         EXPECT_EQ(occurrences(dumped.out, "\n  {"), number) << map << dumped.out;
-        EXPECT_FALSE(has(dumped.out, "web-0") || has(dumped.out, "\"192.0.2.1\"")) << map << dumped.out;
+        EXPECT_THAT(dumped.out, AllOf(Not(HasSubstr("web-0")), Not(HasSubstr("\"192.0.2.1\"")))) << map;
         const std::string name = "\"name\": \"" + std::string(map) + "_v";
-        ASSERT_TRUE(has(list, name)) << map;
-        EXPECT_TRUE(has(list.substr(list.find(name), 250), "\"entries\": " + std::to_string(number))) << map << list;
-        EXPECT_EQ(ctl({"map", "dump", map, "--pod", "db-0"}).code, 1) << map;
+        ASSERT_THAT(list, HasSubstr(name));
+        EXPECT_THAT(list.substr(list.find(name), 250), HasSubstr("\"entries\": " + std::to_string(number))) << map;
+        EXPECT_EQ(ctl(dump + " --pod db-0").rc, 1) << map;
     }
 }
 

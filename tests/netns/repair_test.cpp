@@ -16,13 +16,7 @@ namespace {
 
 class RepairTest : public CtlTest {
   protected:
-    // With NAT, a limit that nobody reaches, allowed sources, cluster CIDRs and uplinks.
-    const Json all_ = {
-        {"ipMasq", true},
-        {"clusterCIDRs", {"198.18.0.0/16"}},
-        {"allowedSources", {"192.0.2.0/24"}},
-        {"capabilities", {{"bandwidth", true}}},
-        {"runtimeConfig", {{"bandwidth", {{"ingressRate", 100000000000}, {"ingressBurst", 4000000000}}}}}};
+    const Json all_ = all_features(100000000000, 4000000000); // a limit that nobody reaches
 
     RepairTest() {
         for (const char *link : {"all", "lo", "up0"})
@@ -69,24 +63,18 @@ class RepairTest : public CtlTest {
     std::string before_;
 };
 
-TEST_F(RepairTest, RestoresAllLostPins) {
-    expect_repaired([&](const Pod &) { fs::remove_all(node_.bpffs()); }, "has lost its entries");
-}
-
-TEST_F(RepairTest, RestoresALostLiveDirectory) {
-    expect_repaired([&](const Pod &) { fs::remove_all(node_.bpffs() + "/live"); }, "has lost its entries");
-}
-
-TEST_F(RepairTest, RestoresTheLostPinOfOneMap) {
-    expect_repaired([&](const Pod &) { fs::remove(node_.bpffs() + "/live/" PODLANE_MAP_ENDPOINTS); }, "is missing");
-}
-
-TEST_F(RepairTest, RestoresTheLostPinOfOneProgram) {
-    expect_repaired([&](const Pod &) { fs::remove(node_.bpffs() + "/live/" PODLANE_PROGRAM_FROM_POD); }, "is missing");
-}
-
-TEST_F(RepairTest, RestoresFlushedRules) {
-    expect_repaired([&](const Pod &) { node_.run("nft flush ruleset"); }, "that masquerade");
+TEST_F(RepairTest, RestoresWhatWasLost) {
+    const std::string live = node_.bpffs() + "/live";
+    using Loss = std::function<void(const Pod &)>;
+    for (const auto &[what, lose, says] : std::initializer_list<std::tuple<const char *, Loss, const char *>>{
+             {"all pins", [&](const Pod &) { fs::remove_all(node_.bpffs()); }, "has lost its entries"},
+             {"live", [&](const Pod &) { fs::remove_all(live); }, "has lost its entries"},
+             {"a map's pin", [&](const Pod &) { fs::remove(live + "/" PODLANE_MAP_ENDPOINTS); }, "is missing"},
+             {"a program's pin", [&](const Pod &) { fs::remove(live + "/" PODLANE_PROGRAM_FROM_POD); }, "is missing"},
+             {"rules", [&](const Pod &) { node_.run("nft flush ruleset"); }, "that masquerade"}}) {
+        SCOPED_TRACE(what);
+        expect_repaired(lose, says);
+    }
 }
 
 TEST_F(RepairTest, RepairsTheNetworkOfAnotherPod) {

@@ -55,6 +55,15 @@ inline void run_for(const Node &node, const Pod &made, const std::string &comman
     whole.starts_with("pod ") ? made.container->run(whole.substr(4)) : node.run(whole);
 }
 
+// NAT, a limit, allowed sources, cluster CIDRs and uplinks: what leaves something in every map and on the node.
+inline Json all_features(std::uint64_t rate = 8000000, std::uint64_t burst = 64000000) {
+    return {{"ipMasq", true},
+            {"clusterCIDRs", {"198.18.0.0/16"}},
+            {"allowedSources", {"192.0.2.0/24"}},
+            {"capabilities", {{"bandwidth", true}}},
+            {"runtimeConfig", {{"bandwidth", {{"ingressRate", rate}, {"ingressBurst", burst}}}}}};
+}
+
 class VerbsTest : public testing::Test {
   protected:
     VerbsTest() {
@@ -87,6 +96,18 @@ class VerbsTest : public testing::Test {
     Reply check(const Pod &made, Json keys = Json::object(), const Variables &more = {}) const {
         keys["prevResult"] = made.result;
         return node_.cni("CHECK", node_.config(keys), *made.container, more);
+    }
+
+    // Of attachments to eth0 that the runtime lists; `keys` are put on top of the network's configuration.
+    [[nodiscard]] Json gc_config(const std::vector<const Pod *> &valid, const Json &keys = Json::object()) const {
+        Json config = node_.config({{"cniVersion", "1.1.0"}, {"cni.dev/valid-attachments", Json::array()}});
+        for (const Pod *made : valid)
+            config["cni.dev/valid-attachments"].push_back({{"containerID", made->container->id()}, {"ifname", "eth0"}});
+        config.update(keys);
+        return config;
+    }
+    [[nodiscard]] Reply gc(const std::vector<const Pod *> &valid = {}, const Json &keys = Json::object()) const {
+        return node_.cni("podlane", "GC", gc_config(valid, keys));
     }
 
     // With the first address of each family.

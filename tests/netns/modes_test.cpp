@@ -50,6 +50,9 @@ class ModesTest : public VerbsTest {
         EXPECT_EQ(chain.del(*b.container).rc, 0);
         EXPECT_EQ(chain.del(*a.container, mode == ENDPOINT_AFTER_IPAM).rc, 0);
     }
+
+    const Json portmap_ = {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}, {"snat", true}};
+    const Json mappings_ = {{{"hostPort", 8088}, {"containerPort", 8080}, {"protocol", "tcp"}}};
 };
 
 TEST_F(ModesTest, AfterAnIpamPluginItMakesTheInterface) {
@@ -65,11 +68,8 @@ TEST_F(ModesTest, AfterPtpItPutsItsProgramsOnTheHostVeth) {
     const std::string before = node_.state();
     expect_two_pods(chain, ENDPOINT_AFTER_MAIN, [](const Pod &) {});
     EXPECT_EQ(node_.state(), before);
-}
 
-// Podlane's DEL comes first, and leaves the other plugin's interface set down: nothing checks its packets any more.
-TEST_F(ModesTest, DelAfterPtpTakesOffItsProgramsOnly) {
-    Chain chain(node_, {main_plugin("ptp"), podlane()});
+    // Its DEL comes first, and leaves the other plugin's interface set down: nothing checks its packets any more.
     const Pod made = must_add(chain, node_.container());
     ASSERT_THAT(node_.cni("DEL", chain.config(1, made.result), *made.container), succeeds());
     for (const Hook hook : {Hook::ingress, Hook::egress})
@@ -130,14 +130,13 @@ TEST_F(ModesTest, VlansOfABridgeStaySeparate) {
 TEST_F(ModesTest, WorksBeforeTheUsualPlugins) {
     if (!kernel_can_tcx())
         GTEST_SKIP() << "this kernel has no tcx";
-    const Json main = podlane({{"ipam", node_.ipam()}});
-    Chain chain(node_, {main,
-                        {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}, {"snat", true}},
+    Chain chain(node_, {podlane({{"ipam", node_.ipam()}}),
+                        portmap_,
                         {{"type", "bandwidth"}, {"capabilities", {{"bandwidth", true}}}},
                         {{"type", "sbr"}},
                         {{"type", "tuning"}, {"sysctl", {{"net.ipv4.conf.eth0.arp_ignore", "1"}}}}});
     chain.capability_args = {
-        {"portMappings", {{{"hostPort", 8088}, {"containerPort", 8080}, {"protocol", "tcp"}}}},
+        {"portMappings", mappings_},
         {"bandwidth",
          {{"ingressRate", 100000000}, {"ingressBurst", 8000000}, {"egressRate", 100000000}, {"egressBurst", 8000000}}}};
     auto container = node_.container();
@@ -151,13 +150,12 @@ TEST_F(ModesTest, WorksBeforeTheUsualPlugins) {
 }
 
 TEST_F(ModesTest, WorksBeforePortmapAndFirewall) {
-    const Json main = podlane({{"ipam", node_.ipam()}});
-    Chain chain(node_, {main,
-                        {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}, {"snat", true}},
+    Chain chain(node_, {podlane({{"ipam", node_.ipam()}}),
+                        portmap_,
                         {{"type", "firewall"}, {"backend", "iptables"}},
                         {{"type", "sbr"}},
                         {{"type", "tuning"}, {"mtu", 1300}}});
-    chain.capability_args = {{"portMappings", {{{"hostPort", 8088}, {"containerPort", 8080}, {"protocol", "tcp"}}}}};
+    chain.capability_args = {{"portMappings", mappings_}};
     const Pod made = must_add(chain, node_.container());
     EXPECT_EQ(chain.check(*made.container, "portmap").rc, 0) << chain.check(*made.container, "portmap");
     // From its address: what is bound to none has no route any more after sbr.
@@ -206,6 +204,10 @@ class Flannel : public OtherPlugins {
             find(ip_json(pod.container->ns(), ipv4 ? "-4 route show" : "-6 route show"), "dst", "default");
         return found.is_null() ? "" : found.at("gateway").get<std::string>();
     }
+    static void expect_gateways(const Pod &pod) {
+        EXPECT_EQ(default_gateway(pod, true), kGateway4);
+        EXPECT_EQ(default_gateway(pod, false), kGateway6);
+    }
 };
 
 // As kube-flannel's own configuration has it for the bridge plugin.
@@ -217,8 +219,7 @@ TEST_F(Flannel, GivesPodsADefaultRouteWithItsOwnKeys) {
     EXPECT_THAT(added.err, testing::HasSubstr("\"hairpinMode\" is a key of other plugins and has no effect"));
     const Pod pod = look_at(container, added.json);
     EXPECT_EQ(pod.mtu, 1370U);
-    EXPECT_EQ(default_gateway(pod, true), kGateway4);
-    EXPECT_EQ(default_gateway(pod, false), kGateway6);
+    expect_gateways(pod);
     for (const std::string outside : {"203.0.113.2", "2001:db8:cafe::2"})
         EXPECT_TRUE(ping(container->ns(), outside, 3)) << node_.podlanectl("counter list").out;
     EXPECT_THAT(check(pod, keys), succeeds());
@@ -229,9 +230,7 @@ TEST_F(Flannel, GivesPodsADefaultRouteWithItsOwnKeys) {
 }
 
 TEST_F(Flannel, GivesPodsADefaultRouteWithPodlanesKey) {
-    const Pod with = make(delegate({{"defaultRoute", true}}));
-    EXPECT_EQ(default_gateway(with, true), kGateway4);
-    EXPECT_EQ(default_gateway(with, false), kGateway6);
+    expect_gateways(make(delegate({{"defaultRoute", true}})));
     const Pod without = make(delegate(Json::object()));
     EXPECT_EQ(default_gateway(without, true), "") << "the lease's routes say what is reached";
 }
@@ -296,17 +295,18 @@ TEST_F(Multus, AGatewayOnTheLinkOfAnotherInterfaceIsReachedByThatOne) {
         (void)container->run(command);
     const Reply added = succeeded(add_net1(*container, second_network()));
     EXPECT_EQ(added.json["ips"][0]["gateway"], "198.18.7.1");
-    for (const char *gateway : {"198.18.7.1", "2001:db8:7::1"})
-        EXPECT_EQ(ip_json(container->ns(), std::string("route get ") + gateway).at(0).at("dev"), "eth0") << gateway;
-    EXPECT_THAT(check_net1(*container, second_network(), added.json), succeeds());
+    const auto expect_reached_by_eth0 = [&] {
+        for (const char *gateway : {"198.18.7.1", "2001:db8:7::1"})
+            EXPECT_EQ(ip_json(container->ns(), std::string("route get ") + gateway).at(0).at("dev"), "eth0") << gateway;
+        EXPECT_THAT(check_net1(*container, second_network(), added.json), succeeds());
+    };
+    expect_reached_by_eth0();
     for (const char *route :
          {"ip route replace default via 198.18.7.1 dev net1", "ip -6 route replace default via 2001:db8:7::1 dev net1"})
         (void)container->run(route); // as multus does for `default-route`
     EXPECT_TRUE(ping(container->ns(), "203.0.113.2", 3));
     EXPECT_TRUE(ping(container->ns(), "2001:db8:cafe::2", 3));
-    for (const char *gateway : {"198.18.7.1", "2001:db8:7::1"})
-        EXPECT_EQ(ip_json(container->ns(), std::string("route get ") + gateway).at(0).at("dev"), "eth0") << gateway;
-    EXPECT_THAT(check_net1(*container, second_network(), added.json), succeeds());
+    expect_reached_by_eth0();
 }
 
 // What it calls an interface is its own business, and an address that it gives twice is one.

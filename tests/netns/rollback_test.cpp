@@ -47,24 +47,18 @@ TEST_F(RollbackTest, BadIpamResultsAreNamedAndTheLeaseReleased) {
     }
 }
 
-TEST_F(RollbackTest, AnExistingPodInterfaceIsRefused) {
+TEST_F(RollbackTest, InterfacesAndRoutesThatExistAreRefused) {
     prepare();
     auto container = node_.container();
     container->run("ip link add eth0 type veth peer name eth1");
     EXPECT_THAT(expect_refused(*container), fails_with(104, {"eth0"}));
-}
 
-TEST_F(RollbackTest, ATakenHostInterfaceNameIsRefused) {
-    prepare();
     const Pod made = make();
     ASSERT_EQ(del(*made.container).rc, 0);
     node_.run("ip link add " + made.host_ifname + " type bridge");
     EXPECT_THAT(expect_refused(*made.container), fails_with(104, {made.host_ifname}));
     node_.run("ip link del " + made.host_ifname);
-}
 
-TEST_F(RollbackTest, AnExistingHostRouteIsRefused) {
-    prepare();
     for (const char *route : {"198.18.9.77/32", "198.18.9.78/32"})
         node_.run(std::string("ip route add ") + route + " dev up0");
     const Json wanted = {{"runtimeConfig", {{"ips", {"198.18.9.77/24"}}}}, {"capabilities", {{"ips", true}}}};

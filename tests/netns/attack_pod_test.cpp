@@ -3,6 +3,7 @@
 // default. The outcome is asserted on the victims.
 // A container with two interfaces: datagrams that are forged on one network do not pull the queries of the other there.
 #include "tests/harness/bpf.hpp"
+#include "tests/harness/repeat.hpp"
 #include "tests/netns/attacker.hpp"
 #include "tests/netns/sources.hpp"
 
@@ -95,28 +96,16 @@ TEST_F(AttackPeerInterfaces, AFailedAddLeavesTheOtherInterfacesAlone) {
 }
 
 // Sends a frame again and again until it goes or the interface does.
-class Flood {
-  public:
-    Flood(const Wire &wire, Bytes frame)
-        : thread_([this, &wire, frame = std::move(frame)] {
-              try {
-                  while (!stop_)
-                      wire.send(frame);
-              } catch (const std::exception &) {
-                  // The interface is gone.
-              }
-          }) {}
-    ~Flood() {
-        stop_ = true;
-        thread_.join();
-    }
-    Flood(const Flood &) = delete;
-    Flood &operator=(const Flood &) = delete;
-
-  private:
-    std::atomic<bool> stop_ = false;
-    std::thread thread_;
-};
+Repeat flood(const Wire &wire, Bytes frame) {
+    return Repeat([&wire, frame = std::move(frame), is_there = true]() mutable {
+        try {
+            if (is_there)
+                wire.send(frame);
+        } catch (const std::exception &) {
+            is_there = false;
+        }
+    });
+}
 
 class AttackDel : public LabTest {};
 
@@ -136,7 +125,7 @@ TEST_P(AttackDel, NothingForgedPasses) {
         const Ends forged{ip(ipv4() ? "198.51.100.9" : "2001:db8:77::9"), outside_addr()};
         const std::uint64_t before = lab_->count(pod, REASON_DROP_SOURCE_ADDRESS);
         {
-            const Flood flood(wire, frame(pod.gateway_mac, pod.mac, udp(forged, 24)));
+            const Repeat sending = flood(wire, frame(pod.gateway_mac, pod.mac, udp(forged, 24)));
             ASSERT_TRUE(wait_until([&] { return lab_->count(pod, REASON_DROP_SOURCE_ADDRESS) > before + 100; }));
             EXPECT_EQ(pod.chain->del(*pod.container).rc, 0);
         }

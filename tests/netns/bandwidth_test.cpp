@@ -41,22 +41,13 @@ TEST_F(Bandwidth, TcpGetsItsRateInEachDirection) {
 TEST_F(Bandwidth, AFloodIsHeldAndAPingPasses) {
     const Pod sender = lab_.add_pod(limits(0, kRate));
     const Pod receiver = lab_.add_pod();
-    const Fd socket = connected(sender.ns(), Transport::udp, {receiver.v4, 9});
-    std::atomic<bool> done = false;
-    std::thread flood([&] {
-        while (!done)
-            (void)send_text(socket, std::string(1400, 'u')); // refused now and then: nobody listens
-    });
+    const Repeat sending = flood(sender, receiver.v4);
     const auto before = state(sender, LIMIT_EGRESS);
     const auto start = std::chrono::steady_clock::now();
     ASSERT_TRUE(wait_until([&] { return state(sender, LIMIT_EGRESS).dropped > 100; }));
-    const bool answered = test::ping(sender.ns(), to_string(receiver.v4), 5);
+    EXPECT_TRUE(test::ping(sender.ns(), to_string(receiver.v4), 5));
     const auto after = state(sender, LIMIT_EGRESS);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    done = true;
-    flood.join();
-
-    EXPECT_TRUE(answered);
     EXPECT_LT(static_cast<double>(after.bytes - before.bytes) * 8, static_cast<double>(kRate) * (seconds * 1.05 + 0.2));
     EXPECT_GT(lab_.count(sender, REASON_DROP_EGRESS_LIMIT), 100U);
 }

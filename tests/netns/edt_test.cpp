@@ -2,6 +2,7 @@
 // Earliest departure times on real traffic, by `fq`, or `htb` where the kernel has none: what cannot be paced is held
 // back instead of dropped.
 #include "tests/harness/outcome.hpp"
+#include "tests/harness/repeat.hpp"
 #include "tests/netns/lab.hpp"
 
 #include "loader/edt.hpp"
@@ -53,20 +54,17 @@ class Flood {
         : sink_(open_socket(receiver, Transport::udp, true, {to, 9})),
           socket_(connected(from, Transport::udp, {to, 9})) {
         EXPECT_EQ(set_option(sink_, SOL_SOCKET, SO_RCVBUF, 1 << 20), 0);
-        threads_.emplace_back([this, rate] { send(rate); });
-        threads_.emplace_back([this] {
-            std::array<char, 2048> buffer{};
-            while (!done_)
-                received_ += recv(sink_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT) > 0 ? 1 : (usleep(500), 0);
+        sending_.emplace([this, rate, start = std::chrono::steady_clock::now(), sent = 0.0,
+                          text = std::string(static_cast<std::size_t>(kDatagram), 'u')]() mutable {
+            const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+            for (; sent < passed.count() * rate / 8 / kDatagram; ++sent)
+                (void)::send(socket_.get(), text.data(), text.size(), MSG_DONTWAIT);
+            usleep(2000);
+        });
+        receiving_.emplace([this, buffer = std::array<char, 2048>{}]() mutable {
+            received_ += recv(sink_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT) > 0 ? 1 : (usleep(500), 0);
         });
     }
-    ~Flood() {
-        done_ = true;
-        for (std::thread &thread : threads_)
-            thread.join();
-    }
-    Flood(const Flood &) = delete;
-    Flood &operator=(const Flood &) = delete;
 
     // Bits per second on the wire that arrive during `time`.
     [[nodiscard]] double measure(std::chrono::milliseconds time) const {
@@ -78,21 +76,9 @@ class Flood {
     }
 
   private:
-    void send(double rate) {
-        const auto start = std::chrono::steady_clock::now();
-        const std::string text(static_cast<std::size_t>(kDatagram), 'u');
-        for (double sent = 0; !done_;) {
-            const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-            for (; sent < passed.count() * rate / 8 / kDatagram && !done_; ++sent)
-                (void)::send(socket_.get(), text.data(), text.size(), MSG_DONTWAIT);
-            usleep(2000);
-        }
-    }
-
     Fd sink_, socket_;
-    std::atomic<bool> done_ = false;
     std::atomic<std::uint64_t> received_ = 0;
-    std::vector<std::thread> threads_;
+    std::optional<Repeat> sending_, receiving_;
 };
 
 TEST_F(Edt, TheQdiscIsPutWhereNothingElseIs) {

@@ -3,6 +3,7 @@
 #include "loader/net/link.hpp"
 #include "loader/object.hpp"
 #include "maps/clock.hpp"
+#include "tests/harness/repeat.hpp"
 #include "tests/netns/kube_proxy.hpp"
 #include "tests/netns/verbs.hpp"
 #include "tests/netns/ctl.hpp"
@@ -21,17 +22,10 @@ const std::string kForbidden = "forbidden-forbidden";
 class Scan {
   public:
     Scan(const net::Namespace &from, bool ipv4, std::vector<ip_addr> targets)
-        : socket_(open_socket(from, Transport::udp, ipv4, {{}, 40000})), thread_([this, targets = std::move(targets)] {
-              while (!stop_)
-                  for (const ip_addr &target : targets)
-                      send_to(target);
+        : socket_(open_socket(from, Transport::udp, ipv4, {{}, 40000})), sending_([this, targets = std::move(targets)] {
+              for (const ip_addr &target : targets)
+                  send_to(target);
           }) {}
-    ~Scan() {
-        stop_ = true;
-        thread_.join();
-    }
-    Scan(const Scan &) = delete;
-    Scan &operator=(const Scan &) = delete;
 
     [[nodiscard]] std::uint64_t sent() const { return sent_; }
 
@@ -57,9 +51,8 @@ class Scan {
     }
 
     Fd socket_;
-    std::atomic<bool> stop_ = false;
     std::atomic<std::uint64_t> sent_ = 0;
-    std::thread thread_;
+    Repeat sending_;
 };
 
 class IsolationVerbs : public CtlTest, public testing::WithParamInterface<bool> {

@@ -10,29 +10,21 @@ namespace {
 class Churn {
   public:
     Churn(const net::Namespace &from, const ip_addr &to, double per_second)
-        : thread_([this, &from, to, pause = std::chrono::duration<double>(1 / per_second)] {
-              for (auto due = std::chrono::steady_clock::now(); !is_done_;
-                   due += std::chrono::duration_cast<std::chrono::nanoseconds>(pause)) {
-                  std::this_thread::sleep_until(due);
-                  open_.push_back(open_socket(from, Transport::tcp, true));
-                  if (connect_to(open_.back(), {to, 8}) == 0 && transfer(open_.back(), 100) == 0)
-                      ++answered_;
-              }
+        : opening_([this, &from, to, pause = std::chrono::duration<double>(1 / per_second),
+                    due = std::chrono::steady_clock::now()]() mutable {
+              std::this_thread::sleep_until(due);
+              due += std::chrono::duration_cast<std::chrono::nanoseconds>(pause);
+              open_.push_back(open_socket(from, Transport::tcp, true));
+              if (connect_to(open_.back(), {to, 8}) == 0 && transfer(open_.back(), 100) == 0)
+                  ++answered_;
           }) {}
-    ~Churn() {
-        is_done_ = true;
-        thread_.join();
-    }
-    Churn(const Churn &) = delete;
-    Churn &operator=(const Churn &) = delete;
 
     [[nodiscard]] std::uint64_t answered() const { return answered_; }
 
   private:
-    std::atomic<bool> is_done_ = false;
     std::atomic<std::uint64_t> answered_ = 0;
     std::vector<Fd> open_;
-    std::thread thread_;
+    Repeat opening_;
 };
 
 class LimitChurn : public LimitTest {

@@ -18,29 +18,6 @@ Json member(std::uint64_t guarantee, std::uint64_t rate = kGroupRate) {
     return keys;
 }
 
-// Sends as much as it can until it goes.
-class Flood {
-  public:
-    Flood(const Pod &from, const ip_addr &to)
-        : socket_(connected(from.ns(), Transport::udp, {to, 9})), thread_([this] {
-              while (!done_)
-                  (void)send_text(socket_, std::string(1400, 'u')); // refused now and then: nobody listens
-          }) {}
-    Flood(const Flood &) = delete;
-    Flood &operator=(const Flood &) = delete;
-    Flood(Flood &&) = delete;
-    Flood &operator=(Flood &&) = delete;
-    ~Flood() {
-        done_ = true;
-        thread_.join();
-    }
-
-  private:
-    Fd socket_;
-    std::atomic<bool> done_ = false;
-    std::thread thread_;
-};
-
 class LimitGroup : public LimitTest {
   protected:
     [[nodiscard]] std::vector<std::pair<std::uint32_t, limit_group>> groups() {
@@ -71,9 +48,9 @@ TEST_F(LimitGroup, EachHasItsGuaranteeAndBorrowsWhatIsUnused) {
     const Pod receiver = lab_.add_pod();
     const auto rate = static_cast<double>(kGroupRate);
     {
-        const Flood one(small, receiver.v4);
+        const Repeat one = flood(small, receiver.v4);
         ASSERT_TRUE(wait_until([&] { return rates({&small}, 200ms)[0] > 0.9 * rate; })) << "it borrows the rest";
-        const Flood other(large, receiver.v4);
+        const Repeat other = flood(large, receiver.v4);
         ASSERT_TRUE(wait_until([&] {
             const auto both = rates({&large, &small}, 500ms);
             return std::abs(both[0] / rate - 0.75) < 0.08 && std::abs(both[1] / rate - 0.25) < 0.08;
@@ -96,22 +73,19 @@ TEST_F(LimitGroup, PodsThatSendAPacketNowAndThenTakeNothingFromABusyOne) {
     std::vector<Fd> sockets;
     for (int i = 0; i < 7; ++i)
         sockets.push_back(connected(lab_.add_pod(keys).ns(), Transport::udp, {receiver.v4, 9}));
-    std::atomic<bool> done = false;
-    std::thread now_and_then([&] {
-        for (; !done; std::this_thread::sleep_for(60ms))
-            for (const Fd &socket : sockets)
-                (void)send_text(socket, "x"); // refused now and then: nobody listens
+    const Repeat now_and_then([&] {
+        for (const Fd &socket : sockets)
+            (void)send_text(socket, "x"); // refused now and then: nobody listens
+        std::this_thread::sleep_for(60ms);
     });
-    const Flood flood(busy, receiver.v4);
+    const Repeat sending = flood(busy, receiver.v4);
     EXPECT_TRUE(wait_until([&] { return rates({&busy}, 500ms)[0] > 0.7 * kGroupRate; }));
-    done = true;
-    now_and_then.join();
 }
 
 TEST_F(LimitGroup, ItsRateChangesWhileItIsUsed) {
     const Pod sender = lab_.add_pod(member(kGroupRate / 8));
     const Pod receiver = lab_.add_pod();
-    const Flood flood(sender, receiver.v4);
+    const Repeat sending = flood(sender, receiver.v4);
     const auto reaches = [&](double rate) {
         return wait_until([&] { return std::abs(rates({&sender}, 300ms)[0] / rate - 1) < 0.15; });
     };
@@ -140,7 +114,7 @@ TEST_F(LimitGroup, TheCeilingOfWhatAPodGetsFollowsTheConfiguration) {
     const auto shown = [&] { return lab_.node().run("tc class show dev " + pod.host_ifname); };
     EXPECT_EQ(state(pod, LIMIT_INGRESS).group, groups().at(0).first);
     const Pod sender = lab_.add_pod();
-    const Flood flood(sender, pod.v4);
+    const Repeat sending = flood(sender, pod.v4);
     const auto reaches = [&](double rate) {
         return wait_until([&] {
             const std::uint64_t before = state(pod, LIMIT_INGRESS).bytes;

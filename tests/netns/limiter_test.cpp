@@ -34,19 +34,13 @@ class Limiter : public LimitTest {
         EXPECT_GT(lab_.count(pod, REASON_DROP_EGRESS_LIMIT), 20U);
     }
     void expect_held(const Pod &pod, const std::function<void()> &send) {
-        std::atomic<bool> done = false;
-        std::thread sender([&] {
-            while (!done)
-                send();
-        });
+        const Repeat sender(send);
         const limit_state before = state(pod, LIMIT_EGRESS);
         const auto start = std::chrono::steady_clock::now();
         EXPECT_TRUE(wait_until([&] { return state(pod, LIMIT_EGRESS).bytes > before.bytes + kRate / 8; }));
         EXPECT_TRUE(wait_until([&] { return std::chrono::steady_clock::now() > start + kTime; }));
         const limit_state after = state(pod, LIMIT_EGRESS);
         const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-        done = true;
-        sender.join();
         EXPECT_LT(static_cast<double>(after.bytes - before.bytes) * 8,
                   static_cast<double>(kRate) * (seconds * 1.05 + 0.2));
     }
@@ -190,9 +184,8 @@ TEST_F(Limiter, TheOthersCarryOnWithoutCgroup2) {
     EXPECT_NE(refused.rc, 0);
     EXPECT_EQ(refused.code(), 50) << refused;
 
-    const Fd socket = open_socket(sender->ns(), Transport::udp, true);
     const Pod free = lab_.add_pod();
-    ASSERT_EQ(connect_to(socket, {free.v4, 9}), 0);
+    const Fd socket = connected(sender->ns(), Transport::udp, {free.v4, 9});
     const std::string text(1400, 'u');
     expect_dropped(*sender, [&] { (void)send_text(socket, text); });
     EXPECT_LT(goodput(sender->ns(), receiver->v4, receiver->ns(), 2), 1.1 * static_cast<double>(kRate));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tests/harness/outcome.hpp"
+#include "tests/harness/repeat.hpp"
 #include "tests/netns/lab.hpp"
 
 #include "loader/pace.hpp"
@@ -21,6 +22,13 @@ inline Json limits(std::uint64_t ingress, std::uint64_t egress, std::uint64_t bu
     if (egress != 0)
         keys.update({{"egressRate", egress}, {"egressBurst", burst}});
     return keys;
+}
+
+// Datagrams, as fast as they can be sent. Nobody listens: they are refused now and then.
+inline Repeat flood(const Pod &from, const ip_addr &to) {
+    return Repeat([socket = connected(from.ns(), Transport::udp, {to, 9}), text = std::string(1400, 'u')] {
+        (void)send_text(socket, text);
+    });
 }
 
 class LimitTest : public testing::Test {

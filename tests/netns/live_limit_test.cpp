@@ -12,6 +12,19 @@ namespace {
 constexpr std::uint16_t kPort = 9000;
 constexpr std::uint64_t kLimit = 100000000;
 
+// What Repeat does: `work` with each of the sockets that is ready for it.
+template <typename Work> auto serving(const std::vector<Fd> &sockets, short events, Work work) {
+    std::vector<pollfd> all;
+    for (const Fd &socket : sockets)
+        all.push_back({socket.get(), events, 0});
+    return [all, work, data = std::vector<char>(131072, 'b')]() mutable {
+        if (poll(all.data(), all.size(), 20) > 0)
+            for (const pollfd &one : all)
+                if (one.revents != 0)
+                    work(one.fd, data);
+    };
+}
+
 // Connections that send as fast as they can, and what comes of them.
 class Stream {
   public:
@@ -25,25 +38,13 @@ class Stream {
             EXPECT_EQ(connect_to(sender, {addr, kPort}), 0);
             receivers_.emplace_back(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK));
         }
-        sending_ = std::thread([this] {
-            serve(senders_, POLLOUT,
-                  [](int fd, auto &data) { return send(fd, data.data(), data.size(), MSG_NOSIGNAL); });
-        });
-        receiving_ = std::thread([this] {
-            serve(receivers_, POLLIN, [this](int fd, auto &data) {
-                const ssize_t got = recv(fd, data.data(), data.size(), 0);
-                bytes_ += got > 0 ? static_cast<std::uint64_t>(got) : 0;
-                return got;
-            });
-        });
+        sending_.emplace(serving(senders_, POLLOUT,
+                                 [](int fd, auto &data) { (void)send(fd, data.data(), data.size(), MSG_NOSIGNAL); }));
+        receiving_.emplace(serving(receivers_, POLLIN, [this](int fd, auto &data) {
+            const ssize_t got = recv(fd, data.data(), data.size(), 0);
+            bytes_ += got > 0 ? static_cast<std::uint64_t>(got) : 0;
+        }));
     }
-    ~Stream() {
-        done_ = true;
-        sending_.join();
-        receiving_.join();
-    }
-    Stream(const Stream &) = delete;
-    Stream &operator=(const Stream &) = delete;
 
     [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
     [[nodiscard]] std::uint64_t flows() const { return senders_.size(); }
@@ -59,22 +60,9 @@ class Stream {
     }
 
   private:
-    template <typename Work> void serve(const std::vector<Fd> &sockets, short events, const Work &work) {
-        std::vector<pollfd> all;
-        for (const Fd &socket : sockets)
-            all.push_back({socket.get(), events, 0});
-        std::vector<char> data(131072, 'b');
-        while (!done_)
-            if (poll(all.data(), all.size(), 20) > 0)
-                for (const pollfd &one : all)
-                    if (one.revents != 0)
-                        (void)work(one.fd, data);
-    }
-
-    std::atomic<bool> done_ = false;
     std::atomic<std::uint64_t> bytes_ = 0;
     std::vector<Fd> senders_, receivers_;
-    std::thread sending_, receiving_;
+    std::optional<Repeat> sending_, receiving_;
 };
 
 class LiveLimit : public LimitTest {
@@ -145,15 +133,11 @@ TEST_F(LiveLimit, WhatPassesWhileItChangesIsCharged) {
     const std::uint64_t before = uncharged();
     const Fd receiver = open_socket(other_.ns(), Transport::udp, true, {{}, kPort});
     const Fd sender = connected(pod_.ns(), Transport::udp, {other_.v4, kPort});
-    std::atomic<bool> done = false;
-    std::thread sending([&] {
-        while (!done)
-            (void)send(sender.get(), "x", 1, 0);
-    });
-    for (std::uint64_t change = 0; change < 100; ++change)
-        set(LIMIT_EGRESS, std::to_string(kMoreThanPasses + change % 2));
-    done = true;
-    sending.join();
+    {
+        const Repeat sending([&] { (void)send(sender.get(), "x", 1, 0); });
+        for (std::uint64_t change = 0; change < 100; ++change)
+            set(LIMIT_EGRESS, std::to_string(kMoreThanPasses + change % 2));
+    }
     EXPECT_EQ(uncharged(), before);
 }
 

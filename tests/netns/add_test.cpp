@@ -8,7 +8,14 @@
 namespace podlane::test {
 namespace {
 
-using AddTest = VerbsTest;
+class AddTest : public VerbsTest {
+  protected:
+    using Rates = std::vector<std::uint64_t>; // to the pod and from it
+    [[nodiscard]] Rates rates_of(const Pod &made) const {
+        const auto limits = limits_of(made.ifindex);
+        return limits ? Rates{limits->ingress_rate_bits_per_s, limits->egress_rate_bits_per_s} : Rates{};
+    }
+};
 
 // A configuration with the `static` plugin in place of host-local.
 class StaticAddTest : public VerbsTest {
@@ -304,7 +311,7 @@ TEST_F(AddTest, SetsTheMacAndAddressesOfTheRuntime) {
     EXPECT_TRUE(ping(made.container->ns(), "203.0.113.2"));
 }
 
-TEST_F(AddTest, StoresThePodsIdentity) {
+TEST_F(AddTest, StoresThePodsIdentityAndLimits) {
     const Pod made =
         make({{"allowedSources", {"192.0.2.0/24", "2001:db8:77::/64"}},
               {"runtimeConfig",
@@ -323,10 +330,12 @@ TEST_F(AddTest, StoresThePodsIdentity) {
     EXPECT_EQ(stored.netns_inode, made.container->ns().inode());
     EXPECT_EQ(stored.mode, ENDPOINT_MAIN);
     EXPECT_EQ(stored.allowed_source_count, 2);
-    const auto limits = limits_of(made.ifindex);
-    ASSERT_TRUE(limits);
-    EXPECT_EQ(limits->ingress_rate_bits_per_s, 8000000U);
-    EXPECT_EQ(limits->egress_rate_bits_per_s, 4000000U);
+    EXPECT_EQ(rates_of(made), (Rates{8000000, 4000000}));
+    const Pod annotated =
+        make({{"runtimeConfig",
+               {{"io.kubernetes.cri.pod-annotations",
+                 {{"kubernetes.io/ingress-bandwidth", "10M"}, {"kubernetes.io/egress-bandwidth", "5M"}}}}}});
+    EXPECT_EQ(rates_of(annotated), (Rates{10000000, 5000000}));
     const auto sources = open(&open_allowed_sources);
     for (const char *prefix : {"192.0.2.0/24", "2001:db8:77::/64"})
         EXPECT_TRUE(require(sources.find(make_allowed_source_key(made.ifindex, require(parse_prefix(prefix))))))
@@ -344,17 +353,6 @@ TEST_F(AddTest, AMapOfAnotherLayoutIsAnErrorAndTakesNoLease) {
     EXPECT_EQ(reply.rc, 1);
     EXPECT_THAT(reply.message(), HasSubstr(path + " has keys of 4 and values of 8 bytes"));
     EXPECT_THAT(node_.leased(), testing::IsEmpty());
-}
-
-TEST_F(AddTest, StoresTheLimitsOfThePodsAnnotations) {
-    const Pod made =
-        make({{"runtimeConfig",
-               {{"io.kubernetes.cri.pod-annotations",
-                 {{"kubernetes.io/ingress-bandwidth", "10M"}, {"kubernetes.io/egress-bandwidth", "5M"}}}}}});
-    const auto limits = limits_of(made.ifindex);
-    ASSERT_TRUE(limits);
-    EXPECT_EQ(limits->ingress_rate_bits_per_s, 10000000U);
-    EXPECT_EQ(limits->egress_rate_bits_per_s, 5000000U);
 }
 
 TEST_F(AddTest, LogsEachLineWithThePodsIdentity) {
@@ -404,21 +402,14 @@ TEST_F(AddTest, ASecondAddOfTheSameAttachmentIsRefused) {
     EXPECT_EQ(check(made).rc, 0);
 }
 
-TEST_F(AddTest, RefusesItsOwnNamespaceWithoutAnOverride) {
-    auto container = node_.container();
-    Variables own = attachment(*container);
+// As for a pod of the host's network: both ends are on the node, and all of it goes again.
+TEST_F(AddTest, TakesItsOwnNamespaceWithAnOverrideOnly) {
+    Variables own = attachment(*node_.container());
     own["CNI_NETNS"] = "/proc/self/ns/net";
     EXPECT_THAT(node_.cni("podlane", "ADD", node_.config(), own), fails_with(4, {"CNI_NETNS"}));
     EXPECT_TRUE(node_.leased().empty());
-}
-
-// As for a pod of the host's network: both ends are on the node, and all of it goes again.
-TEST_F(AddTest, ItsOwnNamespaceWorksWhereItIsMeant) {
     for (const std::string value : {"1", "true"}) {
         SCOPED_TRACE(value);
-        auto container = node_.container();
-        Variables own = attachment(*container);
-        own["CNI_NETNS"] = "/proc/self/ns/net";
         own["CNI_NETNS_OVERRIDE"] = value;
         const std::string before = node_.state();
         const Reply added = succeeded(node_.cni("podlane", "ADD", node_.config(), own));

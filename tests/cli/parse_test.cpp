@@ -83,7 +83,7 @@ TEST(Parse, a_key_may_have_several_words) {
     EXPECT_EQ(call->more, (std::vector<std::string>{"blue", "192.0.2.1"}));
 }
 
-TEST(Parse, help_can_be_asked_for_at_each_level) {
+TEST(Parse, help_can_be_requested_at_each_level) {
     EXPECT_EQ(spelled(parse_words({})), " help");
     EXPECT_EQ(spelled(parse_words({"--help"})), " help");
     EXPECT_EQ(spelled(parse_words({"endpoint", "-h"})), "endpoint help");

@@ -97,7 +97,7 @@ TEST_F(MetricsTest, SayWhatTheOtherCommandsSay) {
 
 TEST_F(MetricsTest, ANodeWithoutPodsIsNoError) { EXPECT_THAT(ctl("metrics"), prints(0, {"podlane_loaded 0\n"})); }
 
-TEST_F(MetricsTest, AreServedInTheFormatThatIsAskedFor) {
+TEST_F(MetricsTest, AreServedInTheRequestedFormat) {
     use_the_node();
     Background server = serve();
     ASSERT_TRUE(wait_until([&] { return get(url()).rc == 0; }));
@@ -173,7 +173,7 @@ TEST_F(MetricsTest, AreScrapedByPrometheus) {
     EXPECT_EQ(prometheus.end(SIGTERM).rc, 0);
 }
 
-TEST_F(MetricsTest, TheDashboardAsksForMetricsThatExist) {
+TEST_F(MetricsTest, TheDashboardQueriesMetricsThatExist) {
     use_the_node();
     const std::string text = ctl("metrics").out;
     const std::string path = std::string(std::getenv("PODLANE_SOURCE_DIR")) + "/tools/grafana/podlane.json";

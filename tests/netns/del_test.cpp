@@ -98,7 +98,7 @@ TEST_F(DelTest, FindsTheInterfaceAfterAnotherPrefix) {
     expect_nothing_left();
 }
 
-TEST_F(DelTest, IpamPluginThatFailsIsAskedAgainByTheNextDel) {
+TEST_F(DelTest, AnIpamPluginThatFailsIsCalledAgainByTheNextDel) {
     const Pod made = make();
     node_.put_plugin("host-local",
                      "#!/bin/sh\necho '{\"cniVersion\":\"1.0.0\",\"code\":11,\"msg\":\"the disk sleeps\"}'\nexit 1\n");

@@ -77,7 +77,7 @@ class KubernetesTest : public CtlTest {
     std::string url_;
 };
 
-TEST_F(KubernetesTest, PodAndNamespaceAreAskedForOnceAndGoTheWayOfOtherSources) {
+TEST_F(KubernetesTest, PodAndNamespaceAreRequestedOnceAndReadAsOtherSources) {
     const Pod pod = make(keys(), named("shop", "web-0"));
     const Json shown = ctl_json("endpoint show shop/web-0").at(0);
     EXPECT_EQ(shown["labels"], Json({{"app", "not the pod's"}, {"tenant", "a"}})) << "of the namespace";

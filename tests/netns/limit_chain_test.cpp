@@ -41,7 +41,7 @@ class LimitChain : public LimitTest {
     }
 };
 
-TEST_F(LimitChain, LimitsBeforePodlane) {
+TEST_F(LimitChain, TheSmallerLimitHoldsBeforePodlane) {
     const Pod free = lab_.add_pod();
     const auto list = [&](std::uint64_t own_in, std::uint64_t own_out, std::uint64_t in, std::uint64_t out) {
         return std::vector<Json>{ptp(), reference(in, out), podlane(limits(own_in, own_out))};
@@ -66,7 +66,7 @@ TEST_F(LimitChain, LimitsBeforePodlane) {
     expect_both(without, free);
 }
 
-TEST_F(LimitChain, LimitsBeforePodlaneWithoutAnIngressQdisc) {
+TEST_F(LimitChain, AnIngressLimitBeforePodlaneNeedsNoTcx) {
     const Pod free = lab_.add_pod();
     const Pod limited = lab_.add_pod(std::vector<Json>{ptp(), reference(kRate, 0), podlane(limits(2 * kRate, kRate))});
     EXPECT_NE(lab_.node().run("tc qdisc show dev " + limited.host_ifname).find("qdisc tbf 1: root"), std::string::npos);
@@ -86,7 +86,7 @@ TEST_F(LimitChain, ForcedClsactBehindItIsRefused) {
 }
 
 // As documented: its place is left to the plugin, and its qdiscs see everything.
-TEST_F(LimitChain, LimitsBehindPodlane) {
+TEST_F(LimitChain, TheSmallerLimitHoldsBehindPodlane) {
     if (!kernel_can_tcx())
         GTEST_SKIP() << "this kernel has no tcx";
     const Pod free = lab_.add_pod();

@@ -256,7 +256,7 @@ class Multus : public OtherPlugins {
     }
 };
 
-TEST_F(Multus, AnotherNetworkAddsNoDefaultRouteUnlessAsked) {
+TEST_F(Multus, AnotherNetworkAddsNoDefaultRouteUnlessConfigured) {
     for (const bool asked : {false, true}) {
         const Pod pod = make();
         const Json keys = second_network(asked ? Json{{"defaultRoute", true}} : Json::object());

@@ -90,7 +90,7 @@ TEST_F(RepairTest, RepairsTheNetworkOfAnotherPod) {
 }
 
 // A prefix of several container IDs shows none of them.
-TEST_F(RepairTest, AsksForMoreOfAnAmbiguousName) {
+TEST_F(RepairTest, RefusesAnAmbiguousName) {
     const Pod first = make();
     const Pod second = make();
     const std::string prefix = first.container->id().substr(0, first.container->id().size() - 1);
@@ -194,7 +194,7 @@ TEST_F(RepairTest, DelRestoresTheOthers) {
 }
 
 // One of its addresses is another endpoint's by now: by the other one the pod is reached as before.
-TEST_F(RepairTest, AFailedRestoreCutsNobodyOff) {
+TEST_F(RepairTest, AFailedRestoreKeepsThePodConnected) {
     const Pod made = make(all_);
     const Pod other = make(all_);
     const std::string rules = node_.run("nft list ruleset");

@@ -234,7 +234,7 @@ class BesideMacvlan : public SourceRoutingVerbs {
 };
 
 // The container's own rules do it, and go with DEL.
-TEST_F(BesideMacvlan, RulesDoIt) {
+TEST_F(BesideMacvlan, RulesInTheContainerRouteAnswers) {
     EXPECT_EQ(lab_.check(pod_, "net1").rc, 0) << lab_.check(pod_, "net1");
     expect_answers(*pod_, "net1", 1);
     const std::string second = to_string(SourceLab::addr(*pod_, "net1", true));

@@ -107,7 +107,7 @@ class LoadAgain : public testing::Test {
 };
 
 // The copies that explain asks are not less than the programs: their verifier sees what is taken out of the others.
-TEST_F(Load, LoadsTheCopiesThatAreAsked) {
+TEST_F(Load, LoadsTheCopiesThatAreRequested) {
     for (const char *name : kPrograms) {
         if (std::string_view(name) == PODLANE_PROGRAM_PACE)
             continue;

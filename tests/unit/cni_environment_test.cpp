@@ -151,7 +151,7 @@ TEST(CniEnvironment, NetnsOverrideIsOneOrTrue) {
     }
 }
 
-TEST(CniEnvironment, VersionAsksNothing) {
+TEST(CniEnvironment, VersionNeedsNoValidVariables) {
     const Environment odd{{"CNI_COMMAND", "VERSION"}, {"CNI_NETNS", "dummy"}, {"CNI_IFNAME", "a/b"}, {"CNI_ARGS", "x"}};
     struct Case {
         const char *text;

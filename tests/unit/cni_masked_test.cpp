@@ -16,7 +16,7 @@ TEST(Masked, SecretsAreNamedAndNotShown) {
               R"x({"kubectl.kubernetes.io/last-applied-configuration":"(masked)"})x");
 }
 
-TEST(Masked, KeysOfEveryday) {
+TEST(Masked, ValuesOfUsualKeysAreNotShown) {
     for (const char *key : {"pwd", "DB_PASS", "dbPassword", "PGPASSWORD", "api-key", "Cookie", "private"})
         EXPECT_EQ(masked("{\"" + std::string(key) + "\": \"hunter2\"}"), "{\"" + std::string(key) + "\":\"(masked)\"}");
     EXPECT_EQ(masked(R"({"env": [{"name": "DB_PASS", "value": "hunter2"}, {"name": "MODE", "value": "a"}]})"),
@@ -57,7 +57,7 @@ TEST(Masked, WhatIsNoObjectIsCounted) {
     EXPECT_EQ(masked(""), "0 bytes that are no JSON object");
 }
 
-TEST(Masked, PairsOfArguments) {
+TEST(Masked, SecretsInPairsOfArgumentsAreNotShown) {
     EXPECT_EQ(masked_pairs("IgnoreUnknown=1;API_KEY=a=b;URL=http://u:p@h"),
               "IgnoreUnknown=1;API_KEY=(masked);URL=http://(masked)@h");
     EXPECT_EQ(masked_pairs("A;B;"), "A;B");

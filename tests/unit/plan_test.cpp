@@ -113,7 +113,7 @@ TEST(PlanHostVeth, HasNoIpv6IfThePodCannotSendAny) {
     EXPECT_FALSE(switches_off(request, ipv4));
 }
 
-TEST(PlanFlags, AreWhatTheConfigurationAsksFor) {
+TEST(PlanFlags, AreThoseOfTheConfiguration) {
     constexpr std::uint32_t kFast = INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK;
     cni::Config config;
     EXPECT_EQ(interface_flags_of(config, 1), kFast | INTERFACE_ANTI_SPOOF);
@@ -194,7 +194,7 @@ TEST(PlanMtu, OfTheConfigurationBeforeThatOfTheUplink) {
     EXPECT_EQ(plan_of(request, lease_of({"2001:db8:1::2/64"})).mtu, 1280U);
 }
 
-TEST(PlanMacs, StayAsTheyAreUnlessOneIsAskedFor) {
+TEST(PlanMacs, StayAsTheyAreUnlessOneIsRequested) {
     const cni::Attachment lease = lease_of({"2001:db8:1::2/64"});
     const Plan plan = plan_of(request_of(), lease);
     EXPECT_EQ(plan.pod_mac[0] & 0x03U, 0x02U) << "locally administered, and nobody's group";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "loader/pace.hpp"
 
+#include "loader/net/mount.hpp"
 #include "loader/net/namespace.hpp"
 #include "loader/pins.hpp"
 #include "maps/abi/names.h"
@@ -8,8 +9,6 @@
 #include "maps/tables.hpp"
 
 #include <bpf/bpf.h>
-#include <linux/mount.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,21 +16,12 @@
 namespace podlane {
 namespace {
 
-Error no_cgroup(int system_errno) {
-    return system_error(ErrorCode::plugin_not_available, "kernel: cgroup v2", system_errno);
-}
-
 // The root of the hierarchy, whether or not it is mounted anywhere.
 Result<Fd> open_cgroup_root() {
-    const Fd context(static_cast<int>(syscall(SYS_fsopen, "cgroup2", FSOPEN_CLOEXEC)));
-    if (!context)
-        return no_cgroup(errno);
-    if (syscall(SYS_fsconfig, context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0)
-        return no_cgroup(errno);
-    Fd mounted(static_cast<int>(syscall(SYS_fsmount, context.get(), FSMOUNT_CLOEXEC, 0)));
-    if (!mounted)
-        return no_cgroup(errno);
-    return mounted;
+    Fd root = net::mount_unseen("cgroup2");
+    if (!root)
+        return system_error(ErrorCode::plugin_not_available, "kernel: cgroup v2", errno);
+    return root;
 }
 
 Result<void> attach_pacing(int program_fd, const Fd &root, const std::string &directory) {

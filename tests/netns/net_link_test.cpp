@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <vector>
 #include <filesystem>
 #include <fstream>
@@ -257,6 +258,28 @@ TEST_F(NetTest, SysctlsAreThoseOfTheNamespace) {
     EXPECT_EQ(require(read_sysctl(forwarding)), "1");
     const Entered in_pod = require(enter(pod_ns_));
     EXPECT_EQ(require(read_sysctl(forwarding)), "0");
+}
+
+// Each namespace whose settings were looked at by /proc adds to the list in which the kernel finds net/ipv4.
+TEST_F(NetTest, SysctlsCostTheSameAmongManyNamespaces) {
+    const SysctlPath forwarding{"net", "ipv4", "ip_forward"};
+    const auto cost_us = [&] {
+        double least = 1e6;
+        for (int i = 0; i < 5; ++i) {
+            const auto began = std::clock();
+            EXPECT_TRUE(require(read_sysctl(forwarding)));
+            least = std::min(least, static_cast<double>(std::clock() - began) * 1e6 / CLOCKS_PER_SEC);
+        }
+        return least;
+    };
+    const double alone = cost_us();
+    std::vector<Namespace> others;
+    while (others.size() < 900) {
+        const Entered entered = require(enter(others.emplace_back(new_namespace())));
+        std::string value;
+        EXPECT_TRUE(std::getline(std::ifstream("/proc/sys/net/ipv4/ip_forward"), value));
+    }
+    EXPECT_LE(cost_us(), 30 + 2 * alone);
 }
 
 TEST_F(NetTest, SysctlOfAnInterfaceWithADotInItsName) {

@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: MIT
 // Another program of type sock_ops on the root of cgroup v2, beside pl_pace: both are called, and neither takes the
 // other's callbacks away.
+#include "loader/net/mount.hpp"
 #include "loader/pace.hpp"
 #include "tests/harness/bpf.hpp"
 #include "tests/netns/lab.hpp"
 
 #include <bpf/bpf.h>
-#include <linux/mount.h>
-#include <sys/syscall.h>
 
 namespace podlane::test {
 namespace {
 
 constexpr std::uint32_t kPort = 7077; // sockets of others on this machine are not counted
-
-Fd cgroup_root() {
-    const Fd context(static_cast<int>(syscall(SYS_fsopen, "cgroup2", FSOPEN_CLOEXEC)));
-    (void)syscall(SYS_fsconfig, context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0);
-    return Fd(static_cast<int>(syscall(SYS_fsmount, context.get(), FSMOUNT_CLOEXEC, 0)));
-}
 
 constexpr bpf_insn insn(int code, int dst, int src, std::size_t offset, int value) {
     return {static_cast<__u8>(code), static_cast<__u8>(dst), static_cast<__u8>(src), static_cast<__s16>(offset), value};
@@ -61,7 +54,7 @@ class SockOps : public testing::TestWithParam<bool> {};
 TEST_P(SockOps, OfAnotherProgramKeepWorking) {
     constexpr std::uint64_t kRate = 16'000'000; // bits per second
     const bool is_first = GetParam();
-    const Fd root = cgroup_root();
+    const Fd root = net::mount_unseen("cgroup2");
     const Fd calls(bpf_map_create(BPF_MAP_TYPE_ARRAY, "calls", 4, 8, 32, nullptr));
     const Fd foreign = load_counter(calls.get());
     ASSERT_TRUE(root && calls && foreign);

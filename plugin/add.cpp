@@ -103,8 +103,9 @@ Result<Pair> create_pair(Sockets &sockets, const net::Namespace &pod, const Plan
 // A setting that the kernel does not have needs no value.
 Result<void> write_settings(const std::vector<Setting> &settings) {
     for (const Setting &one : settings)
-        if (one.required || TRY(net::read_sysctl(one.path)))
-            TRY(net::write_sysctl_if_different(one.path, one.value));
+        if (auto written = net::write_sysctl_if_different(one.path, one.value);
+            !written && (one.required || written.error().code != ErrorCode::missing))
+            return std::move(written).error();
     return {};
 }
 

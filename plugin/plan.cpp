@@ -157,7 +157,7 @@ void plan_host(const cni::Config &config, bool has_ipv4, Plan &plan) {
     if (!is_none(plan.link_local)) {
         const ip_addr own = link_local_from_mac(plan.host_mac);
         plan.node_settings.push_back({{"net", "ipv6", "conf", "all", "forwarding"}, "1"});
-        plan.host_addresses.push_back({{own, 128}, net::kNoDad, net::kScopeLink});
+        plan.host_addresses.push_back({{own, 128}, net::kNoDad | net::kNoPrefixRoute, net::kScopeLink});
         plan.host_routes.push_back({.destination = masked({own, 64}), .append = true});
     }
     for (const ip_addr &addr : plan.addresses) {

@@ -165,15 +165,22 @@ Result<Veth> create_veth(Netlink &host, const VethSpec &spec) {
 }
 
 Result<void> set_link(Netlink &netlink, std::uint32_t ifindex, const LinkChange &change) {
-    // The kernel takes IFLA_AF_SPEC after IFF_UP, when fe80:: is there already: the mode needs a message before.
+    // The kernel takes IFLA_AF_SPEC after IFF_UP, when fe80:: is there already: the mode needs a message before. So
+    // does the alias: of a link that is up it is a change that makes the kernel look at all IPv6 routes once more.
     std::vector<Message> batch;
     if (change.addr_gen_mode)
         batch.push_back(addr_gen_mode_message(ifindex, *change.addr_gen_mode));
-    batch.push_back(change_message(ifindex, change));
+    LinkChange last = change;
+    if (change.up == true && change.alias) {
+        batch.push_back(change_message(ifindex, {.alias = change.alias}));
+        last.alias.reset();
+    }
+    batch.push_back(change_message(ifindex, last));
     const auto outcomes = ask_all(netlink, batch);
     const std::string doing = "setting interface " + std::to_string(ifindex);
-    if (!outcomes.back().ok())
-        return outcomes.back().as_error(doing);
+    for (std::size_t i = outcomes.size(); i-- > (change.addr_gen_mode ? 1U : 0U);)
+        if (!outcomes[i].ok())
+            return outcomes[i].as_error(doing);
     if (!outcomes.front().ok() && !outcomes.front().is({EAFNOSUPPORT})) // IPv6 is off on this node or this link
         return outcomes.front().as_error(doing + " to IPv6 address generation mode " +
                                          std::to_string(static_cast<unsigned>(*change.addr_gen_mode)));

@@ -117,6 +117,8 @@ TEST_F(AddTest, RoutesTheHostToThePodByPermanentNeighbours) {
     Json v4 = find(ip_json(node_.ns(), "-4 route show"), "dst", made.text4());
     EXPECT_THAT(v4, has_members({{"dev", made.host_ifname}, {"scope", "link"}}));
     EXPECT_EQ(find(ip_json(node_.ns(), "-6 route show"), "dst", made.text6())["dev"], made.host_ifname);
+    // The kernel looks at all of them whenever a link comes or goes: its own of the link, and two that are needed.
+    EXPECT_EQ(ip_json(node_.ns(), "-6 route show table all dev " + made.host_ifname).size(), 4U);
     Json neighbours = ip_json(node_.ns(), "neigh show nud permanent dev " + made.host_ifname);
     for (const std::string &addr : {made.text4(), made.text6()})
         EXPECT_EQ(find(neighbours, "dst", addr)["lladdr"], made.result["interfaces"][1]["mac"]) << addr;

@@ -11,6 +11,7 @@
 #include "tests/netns/ctl.hpp"
 
 #include <cctype>
+#include <iostream>
 #include <regex>
 
 namespace podlane::test {
@@ -218,6 +219,7 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
         std::vector<Fault> all = chosen(kills, test, sample);
         const std::vector<Fault> more = chosen(errors, test, sample);
         all.insert(all.end(), more.begin(), more.end());
+        std::cout << test << ": " << all.size() << " of " << kills.size() + errors.size() << " faults" << std::endl;
         return all;
     }
     // The call with the fault: it succeeds, or fails with a sentence. A program that was not even started has none.

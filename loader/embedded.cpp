@@ -14,6 +14,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <vector>
 
@@ -91,11 +92,13 @@ bool is_transient(int system_errno) {
            (system_errno == ESRCH && access("/sys/kernel/btf/vmlinux", F_OK) == 0);
 }
 
+namespace {
+
 // If creating a map or a probe of the kernel fails, libbpf does without type information or other features, whatever
 // the reason; a map with a spin lock or a large program is then refused with another error than the first.
-Result<void> load_object(bpf_object *object, const std::string &doing) {
+Result<void> load_whole(bpf_object *object, const std::string &doing, const std::function<int()> &load) {
     const auto with_types = maps_with_types(object);
-    const int failed = bpf_object__load(object) != 0 ? errno : 0;
+    const int failed = load() != 0 ? errno : 0;
     if (failed != 0 && is_transient(failed))
         return load_error(doing, failed);
     const bool has_lost =
@@ -103,6 +106,16 @@ Result<void> load_object(bpf_object *object, const std::string &doing) {
     if (has_lost || !TRY(kernel_has_types_of(object)))
         return load_error(doing + " with its type information", EAGAIN);
     return failed != 0 ? load_error(doing, failed) : Result<void>{};
+}
+
+} // namespace
+
+Result<void> load_object(bpf_object *object, const std::string &doing) {
+    return load_whole(object, doing, [&] { return bpf_object__load(object); });
+}
+
+Result<void> load_object(bpf_object_skeleton *skeleton, const std::string &doing) {
+    return load_whole(*skeleton->obj, doing, [&] { return bpf_object__load_skeleton(skeleton); });
 }
 
 void keep_libbpf_log() {

@@ -28,6 +28,8 @@ bool is_transient(int system_errno);
 // Loads an opened object with all of its type information, or fails: with a transient error if the kernel refused
 // anything for the moment.
 Result<void> load_object(bpf_object *object, const std::string &doing);
+// The same, for a skeleton whose variables are used afterwards.
+Result<void> load_object(bpf_object_skeleton *skeleton, const std::string &doing);
 
 // Makes an opened object use the maps that are pinned in `directory` under its maps' names. It will create those that
 // are missing; a map with another layout is an error.

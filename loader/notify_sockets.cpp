@@ -52,11 +52,13 @@ Result<SocketNotifier> SocketNotifier::load(const std::string &root) {
         return load_error("reading the embedded programs", errno);
     object->rodata->node_netns = TRY(own_netns());
     TRY(reuse_maps(object->obj, live_directory(root)));
-    if (bpf_map__reuse_fd(object->maps.paced_sockets, paced.get()) != 0 || notify_sockets_bpf__load(object.get()) != 0)
-        return load_error("loading pl_notify", errno);
-    Window window(cut_window_bpf__open_and_load(), &cut_window_bpf__destroy);
+    if (bpf_map__reuse_fd(object->maps.paced_sockets, paced.get()) != 0)
+        return load_error("sharing map paced_sockets", errno);
+    TRY(load_object(object->skeleton, "loading pl_notify"));
+    Window window(cut_window_bpf__open(), &cut_window_bpf__destroy);
     if (!window)
-        return load_error("loading pl_cut", errno);
+        return load_error("reading the embedded programs", errno);
+    TRY(load_object(window->skeleton, "loading pl_cut"));
     Attached registered(bpf_map__attach_struct_ops(window->maps.pl_cut), &bpf_link__destroy);
     if (!registered)
         return load_error("registering pl_cut", errno);

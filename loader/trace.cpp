@@ -66,8 +66,9 @@ Result<Fd> load_copy(Owned<Skeleton> skeleton, const std::string &root, const Fd
     skeleton->rodata->podlane_build = own_build();
     set_more(*skeleton->rodata);
     TRY(reuse_maps(skeleton->obj, live_directory(root)));
-    if (bpf_map__reuse_fd(skeleton->maps.events_v1, events.get()) != 0 || bpf_object__load(skeleton->obj) != 0)
-        return load_error("loading a traced program", errno);
+    if (bpf_map__reuse_fd(skeleton->maps.events_v1, events.get()) != 0)
+        return load_error("sharing map events_v1", errno);
+    TRY(load_object(skeleton->obj, "loading a traced program"));
     Fd copy(fcntl(bpf_program__fd(bpf_object__next_program(skeleton->obj, nullptr)), F_DUPFD_CLOEXEC, 0));
     if (!copy)
         return system_error(ErrorCode::bpf, "keeping a traced program", errno);

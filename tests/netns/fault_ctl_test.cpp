@@ -180,6 +180,34 @@ TEST_P(FaultProbeTest, NothingIsLoadedWithoutItsTypes) {
     expect_clean_after("DEL");
 }
 
+// What podlanectl loads for a moment: it does all or says why not, and the limit stays as it was.
+TEST_P(FaultProbeTest, NothingIsLoadedForAMomentWithoutItsTypes) {
+    must("ADD");
+    const std::string container = container_->id();
+    const std::string trace = node_.dir() + "/trace";
+    const std::string explain = "explain --from " + container + " --to 192.0.2.1";
+    const std::string set = "bandwidth set --container " + container + " --ingress ";
+    const auto rate = [&] {
+        return Json::parse(node_.podlanectl("bandwidth list --json").out).at(0).value("rate_bits_per_s", 0);
+    };
+    ASSERT_EQ(call(set + "9M", strace({"-e", "trace=bpf", "-o", trace})).rc, 0);
+    std::vector<std::pair<std::string, int>> maps;
+    for (const char *name : {"notify_s.rodata", "notify_s.bss"})
+        if (const int number = number_of("bpf(BPF_MAP_CREATE", std::string("map_name=\"") + name, trace); number != 0)
+            maps.emplace_back(set + "10M", number);
+    ASSERT_EQ(call(explain, strace({"-e", "trace=bpf", "-o", trace})).rc, 0);
+    maps.emplace_back(explain, number_of("bpf(BPF_MAP_CREATE", "map_name=\"from_pod.rodata", trace));
+    for (const auto &[command, number] : maps) {
+        SCOPED_TRACE(command + ", bpf " + std::to_string(number));
+        ASSERT_GT(number, 0);
+        const Reply reply = hit(command, {{"bpf", number}, "error=EIO"});
+        EXPECT_NE(reply.rc, 0) << reply;
+        EXPECT_EQ(rate(), 9000000);
+        expect_done(command == explain ? explain : set + "9M");
+    }
+    expect_clean_after("DEL");
+}
+
 // Attaching it to cgroup v2 fails at the first load: limits hold all the same, and it is attached later.
 TEST_P(FaultProbeTest, PacingThatCouldNotStartIsRestored) {
     all_threads_ = true;

@@ -3,6 +3,7 @@
 #include "tools/podlanectl/views/bandwidth.hpp"
 
 #include "loader/edt.hpp"
+#include "loader/embedded.hpp"
 #include "loader/limit.hpp"
 #include "loader/net/namespace.hpp"
 #include "loader/notify_sockets.hpp"
@@ -224,7 +225,9 @@ Result<int> change(const Call &call, World &world, bool clear) {
     {
         const Lock lock = TRY(Lock::exclusive(world.bpffs));
         const LimitTables tables = TRY(LimitTables::open(world.bpffs));
-        const auto notifier = SocketNotifier::load(world.bpffs);
+        auto notifier = SocketNotifier::load(world.bpffs);
+        if (!notifier && is_transient(notifier.error().system_errno)) // nothing has changed yet: it can be repeated
+            return std::move(notifier).error();
         const NotifyConnections notify = TRY(notify_connections(notifier, tables));
         for (const auto &[key, value] : entries) {
             bandwidth limits{};

@@ -25,8 +25,19 @@ namespace {
 // Another program's transaction at the same moment makes ours fail; the next one finds the new state.
 constexpr int kMostTries = 5;
 
-// Whoever runs one of these programs holds the lock, which the first pod of another network waits for.
-constexpr std::chrono::seconds kLongestRun{10};
+// Whoever runs these programs holds the lock, which the first pod of another network waits for: this long for all of
+// them together.
+class Until {
+  public:
+    [[nodiscard]] std::chrono::milliseconds left() const {
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - Time::now());
+        return std::max(left, std::chrono::milliseconds(0));
+    }
+
+  private:
+    using Time = std::chrono::steady_clock;
+    Time::time_point end_ = Time::now() + std::chrono::seconds(10);
+};
 
 // Empty if it is not installed.
 Result<std::string> find_program(std::string_view name) {
@@ -44,13 +55,14 @@ Result<std::string> find_program(std::string_view name) {
     return std::string{};
 }
 
-Result<Finished> run(const std::string &program, const std::vector<std::string> &arguments, const std::string &input) {
+Result<Finished> run(const Until &until, const std::string &program, const std::vector<std::string> &arguments,
+                     const std::string &input) {
     const Step step(STEP_MASQUERADE);
     const std::string path = TRY(find_program(program));
     if (path.empty())
         return Error{ErrorCode::plugin_not_available, "ipMasq needs " + program + ", which is not installed",
                      "install it, or set \"ipMasq\" to false"};
-    return run_process(path, {"LC_ALL=C", "PATH=/usr/sbin:/sbin:/usr/bin:/bin"}, input, arguments, kLongestRun);
+    return run_process(path, {"LC_ALL=C", "PATH=/usr/sbin:/sbin:/usr/bin:/bin"}, input, arguments, until.left());
 }
 
 Error failed(const std::string &what, const Finished &finished) {
@@ -58,11 +70,19 @@ Error failed(const std::string &what, const Finished &finished) {
             what + " ended with exit code " + std::to_string(finished.exit_code) + ": " + finished.err};
 }
 
-Result<void> run_script(const std::string &program, const std::vector<std::string> &arguments,
+// Whether iptables(8) found what it was to show: exit code 1 says that there is no such rule or chain, and 3 that the
+// kernel has no such table.
+Result<bool> found(const std::string &program, const Finished &finished) {
+    if (finished.exit_code != 0 && finished.exit_code != 1 && finished.exit_code != 3)
+        return failed(program, finished);
+    return finished.exit_code == 0;
+}
+
+Result<void> run_script(const Until &until, const std::string &program, const std::vector<std::string> &arguments,
                         const std::string &script) {
     Finished finished;
     for (int tried = 0; tried < kMostTries; ++tried) {
-        finished = TRY(run(program, arguments, script));
+        finished = TRY(run(until, program, arguments, script));
         if (finished.exit_code == 0)
             return {};
     }
@@ -164,7 +184,8 @@ Result<void> put_nftables(const cni::Config &config, std::span<const ip_addr> ad
     const std::string mark = mark_of(config);
     if (add_to_nftables(config, mark, addresses))
         return {};
-    return run_script("nft", {"-f", "-"}, rules(config, mark) + elements("add", table_of(config.name), addresses));
+    return run_script(Until(), "nft", {"-f", "-"},
+                      rules(config, mark) + elements("add", table_of(config.name), addresses));
 }
 
 // A table that is gone holds none of them.
@@ -186,30 +207,32 @@ const char *iptables(bool ipv4) { return ipv4 ? "iptables" : "ip6tables"; }
 const char *iptables_restore(bool ipv4) { return ipv4 ? "iptables-restore" : "ip6tables-restore"; }
 
 // The chain is replaced as a whole, and jumped to from the subnet of the lease.
-Result<void> put_iptables(const cni::Config &config, const std::vector<Prefix> &leased, bool ipv4) {
+Result<void> put_iptables(const Until &until, const cni::Config &config, const std::vector<Prefix> &leased, bool ipv4) {
     const std::string chain = chain_of(config.name);
     std::string script = "*nat\n:" + chain + " - [0:0]\n";
     for (const Prefix &prefix : exempt_in(config, ipv4))
         script += "-A " + chain + " -d " + to_string(prefix) + " -j RETURN\n";
     script += "-A " + chain + " -d " + (ipv4 ? "224.0.0.0/4" : "ff00::/8") + " -j RETURN\n";
     script += "-A " + chain + " -m comment --comment \"podlane " + config.name + "\" -j MASQUERADE\nCOMMIT\n";
-    TRY(run_script(iptables_restore(ipv4), {"--wait", "--noflush"}, script));
+    TRY(run_script(until, iptables_restore(ipv4), {"--wait", "--noflush"}, script));
     for (const Prefix &subnet : disjoint(leased, ipv4)) {
         const std::string inside = to_string(subnet);
         std::vector<std::string> jump = {"--wait", "-t", "nat", "-C",   "POSTROUTING", "-s",
                                          inside,   "!",  "-d",  inside, "-j",          chain};
-        if (TRY(run(iptables(ipv4), jump, "")).exit_code == 0)
+        if (TRY(found(iptables(ipv4), TRY(run(until, iptables(ipv4), jump, "")))))
             continue;
         jump[3] = "-A";
-        TRY(run_script(iptables(ipv4), jump, ""));
+        TRY(run_script(until, iptables(ipv4), jump, ""));
     }
     return {};
 }
 
-Result<void> drop_iptables(const std::string &network, bool ipv4) {
+Result<void> drop_iptables(const Until &until, const std::string &network, bool ipv4) {
     const std::string chain = chain_of(network);
     const std::string jumps = " -j " + chain;
-    const Finished listed = TRY(run(iptables(ipv4), {"--wait", "-t", "nat", "-S"}, ""));
+    const Finished listed = TRY(run(until, iptables(ipv4), {"--wait", "-t", "nat", "-S"}, ""));
+    if (!TRY(found(iptables(ipv4), listed)))
+        return {};
     std::string script;
     std::size_t start = 0;
     for (std::size_t end = 0; (end = listed.out.find('\n', start)) != std::string::npos; start = end + 1) {
@@ -219,12 +242,12 @@ Result<void> drop_iptables(const std::string &network, bool ipv4) {
     }
     if (listed.out.find("-N " + chain + "\n") == std::string::npos)
         return {};
-    return run_script(iptables_restore(ipv4), {"--wait", "--noflush"},
+    return run_script(until, iptables_restore(ipv4), {"--wait", "--noflush"},
                       "*nat\n" + script + "-F " + chain + "\n-X " + chain + "\nCOMMIT\n");
 }
 
-Result<bool> has_chain(const std::string &network, bool ipv4) {
-    return TRY(run(iptables(ipv4), {"--wait", "-t", "nat", "-S", chain_of(network)}, "")).exit_code == 0;
+Result<bool> has_chain(const Until &until, const std::string &network, bool ipv4) {
+    return found(iptables(ipv4), TRY(run(until, iptables(ipv4), {"--wait", "-t", "nat", "-S", chain_of(network)}, "")));
 }
 
 bool has_family(const std::vector<Prefix> &leased, bool ipv4) {
@@ -253,9 +276,10 @@ Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const
         addresses.push_back(one.addr);
     if (by == ENDPOINT_MASQUERADE_NFTABLES)
         return put_nftables(config, addresses);
+    const Until until;
     for (const bool ipv4 : {true, false})
         if (has_family(leased, ipv4))
-            TRY(put_iptables(config, leased, ipv4));
+            TRY(put_iptables(until, config, leased, ipv4));
     return {};
 }
 
@@ -267,10 +291,11 @@ Result<bool> is_masqueraded(endpoint_masquerade by, const std::string &network, 
         return there.size() == kRules && std::ranges::all_of(there, is_ours) &&
                TRY(net::has_elements(netfilter, sets_of(network), addresses));
     }
+    const Until until;
     for (const bool ipv4 : {true, false}) {
         const bool concerned =
             std::ranges::any_of(addresses, [&](const ip_addr &addr) { return podlane::is_ipv4(addr) == ipv4; });
-        if (concerned && !TRY(has_chain(network, ipv4)))
+        if (concerned && !TRY(has_chain(until, network, ipv4)))
             return false;
     }
     return true;
@@ -284,9 +309,10 @@ Result<void> rewrite_masquerade(std::uint8_t by, const std::string &network, con
     config.no_masquerade = no_masquerade;
     if ((by & ENDPOINT_MASQUERADE_NFTABLES) != 0)
         TRY(put_nftables(config, {}));
+    const Until until;
     for (const bool ipv4 : {true, false})
-        if ((by & ENDPOINT_MASQUERADE_IPTABLES) != 0 && TRY(has_chain(network, ipv4)))
-            TRY(put_iptables(config, {}, ipv4));
+        if ((by & ENDPOINT_MASQUERADE_IPTABLES) != 0 && TRY(has_chain(until, network, ipv4)))
+            TRY(put_iptables(until, config, {}, ipv4));
     return {};
 }
 
@@ -298,9 +324,10 @@ Result<void> stop_masquerading(std::uint8_t by, const std::string &network, std:
 Result<void> drop_masquerade(std::uint8_t by, const std::string &network) {
     if ((by & ENDPOINT_MASQUERADE_NFTABLES) != 0)
         TRY(drop_nftables(network));
+    const Until until;
     for (const bool ipv4 : {true, false})
         if ((by & ENDPOINT_MASQUERADE_IPTABLES) != 0 && !TRY(find_program(iptables(ipv4))).empty())
-            TRY(drop_iptables(network, ipv4));
+            TRY(drop_iptables(until, network, ipv4));
     return {};
 }
 

@@ -2,6 +2,8 @@
 // An ADD that fails leaves what others have, and what they change meanwhile.
 #include "loader/net/link.hpp"
 #include "loader/pins.hpp"
+#include "maps/tables.hpp"
+#include "plugin/masquerade.hpp"
 #include "plugin/peer_interfaces.hpp"
 #include "tests/netns/rollback.hpp"
 
@@ -160,8 +162,43 @@ TEST_F(RollbackOthersTest, AHangingNftIsKilledAndDelaysNoPodOfAKnownNetwork) {
     const auto first = node_.container();
     EXPECT_THAT(add(*first, network("other", "198.18.32.0/24")), succeeds());
 
-    EXPECT_THAT(hanging.get(), fails_with(11, {"nft did not finish within 10000 ms and was killed"}));
+    EXPECT_THAT(hanging.get(), fails_with(11, {"nft did not finish within", "was killed"}));
     EXPECT_THAT(add(*container, slow), succeeds());
+}
+
+class IptablesTest : public RollbackOthersTest {
+  protected:
+    // Each run of iptables does this; the same of the others.
+    Result<void> drop(const std::string &script) {
+        for (const char *name : {"iptables", "ip6tables", "iptables-restore", "ip6tables-restore"}) {
+            std::ofstream(node_.dir() + "/" + name) << "#!/bin/sh\n" << script;
+            fs::permissions(node_.dir() + "/" + name, fs::perms::owner_all);
+        }
+        const std::string before = std::getenv("PATH");
+        setenv("PATH", (node_.dir() + ":" + before).c_str(), 1);
+        auto dropped =
+            net::in_namespace(node_.ns(), [] { return drop_masquerade(ENDPOINT_MASQUERADE_IPTABLES, "pods"); });
+        setenv("PATH", before.c_str(), 1);
+        return dropped;
+    }
+};
+
+// The last DEL of a network runs four under the lock.
+TEST_F(IptablesTest, SlowOnesHaveTenSecondsTogether) {
+    const auto began = std::chrono::steady_clock::now();
+    std::array<char, 32> chain{};
+    std::snprintf(chain.data(), chain.size(), "-N PODLANE-%08x", network_id("pods"));
+    const auto dropped = drop("sleep 4\n[ $0 != ${0%-restore} ] || echo '" + std::string(chain.data()) + "'\n");
+    ASSERT_FALSE(dropped);
+    EXPECT_THAT(dropped.error().message, testing::HasSubstr("was killed"));
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(12));
+}
+
+TEST_F(IptablesTest, AFailureIsNoAnswer) {
+    EXPECT_TRUE(drop("exit 3")) << "the kernel has no such table";
+    const auto dropped = drop("echo Resource temporarily unavailable >&2\nexit 4");
+    ASSERT_FALSE(dropped);
+    EXPECT_THAT(dropped.error().message, testing::HasSubstr("iptables ended with exit code 4: Resource"));
 }
 
 } // namespace

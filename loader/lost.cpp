@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "loader/lost.hpp"
 
-#include "loader/net/link.hpp"
+#include "loader/host_veth.hpp"
 #include "loader/net/namespace.hpp"
 
 #include <set>
@@ -29,8 +29,7 @@ Result<std::vector<AttachmentRecord>> lost_attachments(const AttachmentRecords &
         if (!record.entry || record.entry->ifindex == 0 || record.node_netns != node_netns || record.boot_id != boot ||
             TRY(is_known(endpoints, record.container_id, record.ifname)))
             continue;
-        const auto link = TRY(net::find_link(host, record.entry->ifindex));
-        if (link && link->name == field_text(record.entry->host_ifname))
+        if (TRY(find_host_veth(host, *record.entry)))
             lost.push_back(std::move(record));
     }
     return lost;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/endpoint.hpp"
 
+#include "loader/host_veth.hpp"
 #include "loader/pace.hpp"
 #include "plugin/history.hpp"
 #include "plugin/isolation.hpp"
@@ -35,7 +36,7 @@ Result<void> take_from(const Tables &tables, const ip_addr &addr, std::uint32_t 
     for (const auto &[key, record] : TRY(tables.endpoints.entries())) {
         if (record.ifindex != owner)
             continue;
-        if (!link || link->name != field_text(record.host_ifname)) {
+        if (!TRY(find_host_veth(host, record))) {
             TRY(erase_endpoint(tables, record));
             TRY(tables.endpoints.remove(key)); // its lease stays on record
             return {};

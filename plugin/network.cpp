@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/network.hpp"
 
+#include "loader/host_veth.hpp"
 #include "loader/tracking.hpp"
 #include "loader/uplink.hpp"
 #include "plugin/conntrack.hpp"
@@ -246,8 +247,7 @@ Result<std::vector<AttachmentRecord>> others_on_disk(const cni::Request &request
         const bool is_own = record.container_id == request.container_id && record.ifname == request.ifname;
         if (is_own || !record.entry || record.node_netns != node || !TRY(is_of_this_boot(record)))
             continue;
-        const auto link = TRY(net::find_link(host, record.entry->ifindex));
-        if (link && link->name == field_text(record.entry->host_ifname))
+        if (TRY(find_host_veth(host, *record.entry)))
             others.push_back(std::move(record));
     }
     return others;

@@ -2,6 +2,7 @@
 #include "plugin/reinstate.hpp"
 
 #include "loader/edt.hpp"
+#include "loader/host_veth.hpp"
 #include "loader/limit_group.hpp"
 #include "loader/net/address.hpp"
 #include "loader/net/link.hpp"
@@ -93,6 +94,14 @@ Result<void> restore_in_pod(Whole &of, const Plan &plan) {
     return {};
 }
 
+// Of whichever plugin made it: what others wrote about it, such as rules, calls it by its name.
+Result<void> restore_name(Whole &of) {
+    const auto link = TRY(find_host_veth(of.host, of.entry));
+    if (!link || !is_renamed(*link, of.entry))
+        return {};
+    return net::rename_link(of.host, *link, std::string(field_text(of.entry.host_ifname)));
+}
+
 Result<void> restore_on_host(Whole &of, const Plan &plan) {
     const std::uint32_t ifindex = of.entry.ifindex;
     const auto link = TRY(net::find_link(of.host, ifindex));
@@ -127,6 +136,7 @@ Result<void> restore_all(Whole &of, const Tables &tables, Rollback &rollback) {
     const NetworkPlan network = TRY(plan_network(of.request.config, TRY(network_facts(of.request.config, egress))));
     TRY(enter_network(of.request, network, tables, of.host, rollback));
     Errors errors;
+    errors.add(restore_name(of));
     errors.add(follow_pod(of, tables));
     errors.add(put_missing_entries(tables, of.request.config, of.entry));
     errors.add(attach_programs(of.request.config.bpffs, of.entry.ifindex,

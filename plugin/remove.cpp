@@ -3,6 +3,7 @@
 
 #include "loader/edt.hpp"
 #include "loader/expedited_rcu.hpp"
+#include "loader/host_veth.hpp"
 #include "loader/net/link.hpp"
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
@@ -51,8 +52,7 @@ Result<std::optional<net::Link>> find_own_link(net::Netlink &host, const cni::Re
 // what the pod sends.
 Result<void> detach_programs(net::Netlink &host, const endpoint &entry) {
     const Step step(STEP_PROGRAMS);
-    const auto link = entry.ifindex == 0 ? std::nullopt : TRY(net::find_link(host, entry.ifindex));
-    if (!link || link->name != field_text(entry.host_ifname))
+    if (!TRY(find_host_veth(host, entry)))
         return {};
     TRY(net::set_link(host, entry.ifindex, {.up = false}));
     for (const HookProgram &one : kPodPrograms)

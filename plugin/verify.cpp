@@ -2,6 +2,7 @@
 #include "plugin/verify.hpp"
 
 #include "loader/edt.hpp"
+#include "loader/host_veth.hpp"
 #include "loader/object.hpp"
 #include "maps/entries.hpp"
 #include "plugin/adopt.hpp"
@@ -50,9 +51,11 @@ Result<net::Link> check_pod_end(Checked &c) {
 }
 
 Result<void> check_links(Checked &c) {
-    const auto host = TRY(net::find_link(c.host, c.record.ifindex));
-    if (!host || host->name != field_text(c.record.host_ifname))
+    const auto host = TRY(find_host_veth(c.host, c.record));
+    if (!host)
         return gone("the host-side veth " + c.host_ifname() + " is gone");
+    if (is_renamed(*host, c.record))
+        return gone("the host-side veth " + c.host_ifname() + " is called " + host->name + " now");
     if (!host->up)
         return gone("the host-side veth " + c.host_ifname() + " is down");
     c.qdisc = host->qdisc;

@@ -187,6 +187,21 @@ Result<void> set_link(Netlink &netlink, std::uint32_t ifindex, const LinkChange 
     return {};
 }
 
+Result<void> rename_link(Netlink &netlink, const Link &link, const std::string &name) {
+    const auto rename = [&] {
+        Message message(RTM_SETLINK, kChange, header_for(link.ifindex));
+        message.put(IFLA_IFNAME, name);
+        return request(netlink, std::move(message));
+    };
+    Outcome outcome = rename();
+    if (outcome.is({EBUSY})) {
+        TRY(set_link(netlink, link.ifindex, {.up = false}));
+        outcome = rename();
+        TRY(set_link(netlink, link.ifindex, {.up = link.up}));
+    }
+    return outcome.ok() ? Result<void>{} : outcome.as_error("renaming " + link.name + " to " + name);
+}
+
 Result<void> set_loopback_up(Netlink &netlink) {
     LinkChange up;
     up.up = true;

@@ -65,6 +65,8 @@ struct LinkChange {
 
 // One system call for all of it. ErrorCode::missing where there is no such link.
 Result<void> set_link(Netlink &netlink, std::uint32_t ifindex, const LinkChange &change);
+// A kernel that renames no link that is up (before 6.2) makes it lose its routes and permanent neighbours.
+Result<void> rename_link(Netlink &netlink, const Link &link, const std::string &name);
 Result<void> set_loopback_up(Netlink &netlink);
 
 // false: was not there. Removes the other end of a veth as well.

@@ -89,6 +89,16 @@ TEST_F(RepairTest, RepairsTheNetworkOfAnotherPod) {
         "is down");
 }
 
+TEST_F(RepairTest, RenamesAHostSideVethBack) {
+    expect_repaired(
+        [&](const Pod &third) {
+            node_.run("ip link set " + third.host_ifname + " down");
+            node_.run("ip link set " + third.host_ifname + " name renamed");
+            node_.run("ip link set renamed up");
+        },
+        "is called renamed now");
+}
+
 // A prefix of several container IDs shows none of them.
 TEST_F(RepairTest, RefusesAnAmbiguousName) {
     const Pod first = make();
@@ -125,10 +135,11 @@ TEST_F(RepairTest, RepairsWhatAHostileAdministratorBreaks) {
         {"neighbours", [&](const Pod &p) { attempt("ip neigh flush nud permanent dev " + p.host_ifname); }},
         {"down", [&](const Pod &p) { attempt("ip link set " + p.host_ifname + " down"); }},
         {"mac", [&](const Pod &p) { attempt("ip link set " + p.host_ifname + " address 02:00:00:00:00:99"); }},
+        {"rename", [&](const Pod &p) { attempt("ip link set " + p.host_ifname + " name r" + p.text4()); }},
         {"forwarding", [&](const Pod &) { set_sysctl(node_.ns(), "net.ipv4.ip_forward", "0"); }},
         {"forwarding of one",
-         [&](const Pod &p) { set_sysctl(node_.ns(), "net.ipv4.conf." + p.host_ifname + ".forwarding", "0"); }},
-        {"proxy", [&](const Pod &p) { set_sysctl(node_.ns(), "net.ipv4.conf." + p.host_ifname + ".proxy_arp", "1"); }},
+         [&](const Pod &p) { attempt("sysctl -qw net.ipv4.conf." + p.host_ifname + ".forwarding=0"); }},
+        {"proxy", [&](const Pod &p) { attempt("sysctl -qw net.ipv4.conf." + p.host_ifname + ".proxy_arp=1"); }},
         {"conntrack",
          [&](const Pod &) {
              for (const Tracked &one : tracked(node_.ns()))

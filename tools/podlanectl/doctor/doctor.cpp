@@ -2,6 +2,7 @@
 // doctor: runs the table of checks, prints the findings, and repairs what Podlane owns.
 #include "tools/podlanectl/doctor/doctor.hpp"
 
+#include "loader/host_veth.hpp"
 #include "loader/net/open_in_each.hpp"
 #include "loader/object.hpp"
 #include "loader/record.hpp"
@@ -162,9 +163,7 @@ Result<EndpointView> view_of(const NodeView &node, const EndpointEntry &entry, P
                              const NamespacePaths &paths) {
     EndpointView view{node, entry.first, entry.second};
     if (view.has_host_veth())
-        view.link = TRY(net::find_link(*node.host, entry.second.ifindex));
-    if (view.link && view.link->name != field_text(entry.second.host_ifname))
-        view.link.reset();
+        view.link = TRY(find_host_veth(*node.host, entry.second));
     TRY(look_into_pod(view, sockets, paths));
     view.disk = TRY(AttachmentRecords(node.state_directory, node.world.bpffs)
                         .find(std::string(field_text(view.key.container_id)), view.ifname()));

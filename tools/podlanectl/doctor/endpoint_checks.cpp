@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // doctor: an endpoint's links, addresses, neighbours, routes, programs and map entries.
 #include "loader/attach.hpp"
+#include "loader/host_veth.hpp"
 #include "loader/net/address.hpp"
 #include "loader/net/neighbour.hpp"
 #include "loader/net/route.hpp"
@@ -65,6 +66,8 @@ Result<void> look_at_link(const EndpointView &e, Findings &findings) {
         return {};
     if (!e.link)
         report(findings, "the host-side veth " + e.host_ifname() + " is gone");
+    else if (is_renamed(*e.link, e.record))
+        report_by_record(findings, "the host-side veth " + e.host_ifname() + " is called " + e.link->name + " now");
     else if (!e.link->up)
         report(findings, "the host-side veth " + e.host_ifname() + " is down", on_host(set_up(e.record.ifindex)));
     return {};

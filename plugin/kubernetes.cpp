@@ -17,11 +17,13 @@ namespace {
 constexpr const char *kProgram = "podlane-k8s";
 constexpr std::chrono::seconds kTimeLimit{2};
 
+} // namespace
+
 // It gets the question and nothing of this call's environment.
-Result<std::string> ask(const cni::Request &request) {
-    const std::string program =
-        TRY(find_program(request.path, kProgram, "program", R"(remove "kubernetes" from "identity")"));
-    Finished finished = TRY(run_process(program, {}, cni::kubernetes_question(request), {}, kTimeLimit));
+Result<std::string> ask_kubernetes(const cni::Request &request, const std::string &question,
+                                   const std::string &correct) {
+    const std::string program = TRY(find_program(request.path, kProgram, "program", correct));
+    Finished finished = TRY(run_process(program, {}, question, {}, kTimeLimit));
     if (finished.exit_code != 0)
         return cni::parse_plugin_error(finished.out, kProgram, how_it_ended(finished));
     log(cni::Log::Level::debug, "answer of podlane-k8s: " + cni::masked(finished.out));
@@ -37,8 +39,6 @@ Result<cni::Request> parse_again(const cni::Request &request, const cni::Environ
     return completed;
 }
 
-} // namespace
-
 Result<cni::Request> complete_identity(const cni::Request &request, const cni::Environment &environment) {
     if (request.command == cni::Command::check && (request.config.identity & cni::kKubernetes) != 0) {
         const auto record = TRY(records_of(request.config).find(request.container_id, request.ifname));
@@ -47,7 +47,7 @@ Result<cni::Request> complete_identity(const cni::Request &request, const cni::E
     }
     if (!TRY(cni::asks_kubernetes(request)))
         return request;
-    auto answer = ask(request);
+    auto answer = ask_kubernetes(request, cni::kubernetes_question(request), R"(remove "kubernetes" from "identity")");
     auto config = answer ? cni::with_kubernetes(request.raw_config, *answer) : std::move(answer);
     if (config)
         return parse_again(request, environment, *config);

@@ -13,6 +13,7 @@
 #include "plugin/history.hpp"
 #include "plugin/kubernetes.hpp"
 #include "plugin/log.hpp"
+#include "plugin/pod_ranges.hpp"
 #include "plugin/verbs.hpp"
 
 #include <linux/capability.h>
@@ -56,12 +57,13 @@ constexpr std::array kKeptCapabilities = {
     CAP_DAC_OVERRIDE,              // files of the runtime and of IPAM plugins
 };
 
-Result<std::string> serve(const cni::Request &request, const cni::Environment &environment) {
-    if (request.command != cni::Command::version && geteuid() != 0)
+Result<std::string> serve(const cni::Request &given, const cni::Environment &environment) {
+    if (given.command != cni::Command::version && geteuid() != 0)
         return Error{ErrorCode::plugin_not_available,
                      "podlane runs as user " + std::to_string(geteuid()) + ", which may not change the node's network",
                      "let the runtime run it as root"};
     TRY(keep_capabilities(kKeptCapabilities));
+    const cni::Request request = TRY(complete_pod_ranges(given, environment));
     switch (request.command) {
     case cni::Command::add:
         return add(TRY(complete_identity(request, environment)));

@@ -20,9 +20,6 @@
 #include <string_view>
 
 namespace podlane {
-namespace {
-
-// What names the node for its administrator; the last resort needs nobody's word.
 std::string node_name(const cni::Config &config) {
     if (!config.node_name.empty())
         return config.node_name;
@@ -31,8 +28,6 @@ std::string node_name(const cni::Config &config) {
     std::array<char, HOST_NAME_MAX + 1> name{};
     return gethostname(name.data(), HOST_NAME_MAX) == 0 ? printable(name.data()) : std::string();
 }
-
-} // namespace
 
 AttachmentRecords records_of(const cni::Config &config) { return {config.state_dir, config.bpffs}; }
 

@@ -13,6 +13,9 @@ namespace podlane {
 
 AttachmentRecords records_of(const cni::Config &config);
 
+// What names the node for its administrator: `nodename`, $NODENAME, or the host's name, which needs nobody's word.
+std::string node_name(const cni::Config &config);
+
 // Of the call's request; what the call creates is added as it becomes known.
 Result<AttachmentRecord> record_of(const cni::Request &request);
 

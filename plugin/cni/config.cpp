@@ -4,6 +4,7 @@
 #include "plugin/cni/isolation.hpp"
 #include "plugin/cni/key.hpp"
 #include "plugin/cni/keys.hpp"
+#include "plugin/cni/pod_ranges.hpp"
 #include "plugin/cni/version.hpp"
 
 #include <functional>
@@ -61,6 +62,16 @@ Result<void> check_sources(const Node &root, const Config &config, Command comma
         return Error{ErrorCode::invalid_network_config, "neither ipam nor prevResult is there, so no address is known",
                      "add ipam, or place podlane after another plugin in the list"};
     return {};
+}
+
+Result<void> check_pod_ranges(const Config &config, Command command) {
+    const bool asks = command == Command::add || command == Command::status;
+    if (!asks || config.pod_ranges == 0 || !config.kubernetes.kubeconfig.empty() || !config.kubernetes.server.empty())
+        return {};
+    return Error{ErrorCode::invalid_network_config,
+                 "\"ipam\" asks for the node's range (\"usePodCidr\"), and the configuration does not say how to reach "
+                 "the API server",
+                 R"(add "kubernetes": {"kubeconfig": "PATH"}, or name the range)"};
 }
 
 // Reads one part of a configuration after the other. DEL and GC leave out a part that is wrong, and note why.
@@ -140,7 +151,9 @@ Result<Config> read_config(const json::Value &document, Command command, const A
     Config config = std::move(read).take();
     if (command == Command::gc)
         TRY(read_valid_attachments(root, config));
+    config.pod_ranges = families_of_pod_ranges(document);
     TRY(check_sources(root, config, command));
+    TRY(check_pod_ranges(config, command));
     if (command == Command::add)
         TRY(check_isolation(root, config));
     return config;

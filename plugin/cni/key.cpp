@@ -244,9 +244,9 @@ constexpr auto kKeys = std::to_array<Key>({
      "where the pod's labels come from, besides CNI_ARGS: see [IDENTITY.md](IDENTITY.md)",
      checked<&Config::identity, read_identity_sources>},
     {"kubernetes", top, "object with `kubeconfig`, or with `server`, `tokenFile`, `caFile`; and `onFailure`", "none",
-     "how `podlane-k8s` reaches the API server, for `\"identity\": [\"kubernetes\"]`. `onFailure`: `\"refuse\"` the "
-     "ADD "
-     "(default), or `\"continue\"` without. See [IDENTITY.md](IDENTITY.md#what-the-api-server-says)",
+     "how `podlane-k8s` reaches the API server, for `\"identity\": [\"kubernetes\"]` and [`usePodCidr`]"
+     "(IDENTITY.md#the-nodes-ranges). `onFailure`: `\"refuse\"` the ADD (default), or `\"continue\"` without what it "
+     "says of the pod. See [IDENTITY.md](IDENTITY.md#what-the-api-server-says)",
      checked<&Config::kubernetes, read_kubernetes>},
     {"nodename", top, "string of at most 253 characters", "`$NODENAME`, else the host's name",
      "name of the node in the records of its endpoints", checked<&Config::node_name, read_node_name>},

@@ -55,6 +55,14 @@ Result<void> read_path(const Node &node, std::string &into) {
     return node.present() ? read_directory(node, into) : Result<void>{};
 }
 
+std::string question_to(const Kubernetes &server, json::Value question) {
+    if (!server.kubeconfig.empty())
+        question["kubeconfig"] = server.kubeconfig;
+    else
+        question.update({{"server", server.server}, {"tokenFile", server.token_file}, {"caFile", server.ca_file}});
+    return json::print(question);
+}
+
 } // namespace
 
 bool is_dns_name(std::string_view name) {
@@ -116,13 +124,12 @@ Result<bool> asks_kubernetes(const Request &request) {
 }
 
 std::string kubernetes_question(const Request &request) {
-    const Kubernetes &server = request.config.kubernetes;
-    json::Value question = {{"namespace", request.pod.ns}, {"pod", request.pod.name}, {"uid", request.pod.uid}};
-    if (!server.kubeconfig.empty())
-        question["kubeconfig"] = server.kubeconfig;
-    else
-        question.update({{"server", server.server}, {"tokenFile", server.token_file}, {"caFile", server.ca_file}});
-    return json::print(question);
+    return question_to(request.config.kubernetes,
+                       {{"namespace", request.pod.ns}, {"pod", request.pod.name}, {"uid", request.pod.uid}});
+}
+
+std::string node_question(const Kubernetes &server, const std::string &node) {
+    return question_to(server, {{"node", node}});
 }
 
 json::Value texts_of(const Node &metadata) {

@@ -180,6 +180,7 @@ struct Config {
     std::string type;
     std::string ipam_type; // empty: addresses come in prevResult
     std::uint32_t ipam_timeout_s = 30;
+    std::uint32_t pod_ranges = 0; // kIpv4, kIpv6: of these families host-local is to have the node's (pod_ranges.hpp)
     std::optional<Attachment> prev_result;
     std::optional<std::uint32_t> mtu;
     std::vector<Route> routes; // added to those of the IPAM result

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """An API server as podlane-k8s meets it, good and bad: api_server.py PORT_FILE LOG CERTIFICATE KEY CA
 
-The name of the pod says how it answers. Each request is a line in LOG: method, path, Accept, Authorization, and the
-common name in the client's certificate.
+The name of the pod or node says how it answers; a node's ranges can be in the file PORT_FILE.ranges, as JSON. Each
+request is a line in LOG: method, path, Accept, Authorization, and the common name in the client's certificate.
 """
 import http.server
 import json
@@ -34,6 +34,28 @@ def namespace(name):
         "labels": {"tenant": "a", "app": "not the pod's"},
         "annotations": {"team": "green", "podlane/mtu": "1300", "podlane/pools": "none-such"},
     }
+
+
+def spec(name):
+    """Of a node."""
+    try:
+        with open(PORT_FILE + ".ranges", encoding="utf-8") as ranges:
+            return {"podCIDRs": json.load(ranges)}
+    except FileNotFoundError:
+        pass
+    return {
+        "none": {"taints": []},
+        "everything": {"podCIDRs": ["0.0.0.0/0"]},
+        "everything6": {"podCIDRs": ["::/0"]},
+        "host-bits": {"podCIDRs": ["198.18.40.1/24"]},
+        "loopback": {"podCIDRs": ["127.0.0.0/8"]},
+        "one-address": {"podCIDR": "198.18.40.1/32"},
+        "twice": {"podCIDRs": ["198.18.40.0/24", "198.18.41.0/24"]},
+        "numbers": {"podCIDRs": [7]},
+        "many": {"podCIDRs": ["198.18.40.0/24"] * 20000},
+        "ipv6-only": {"podCIDRs": ["2001:db8:40::/64"]},
+        "old": {"podCIDR": "198.18.44.0/24"},
+    }.get(name, {"podCIDR": "198.18.40.0/24", "podCIDRs": ["198.18.40.0/24", "2001:db8:40::/64"]})
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -100,8 +122,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if name in STATUS:
             self.send(STATUS[name], json.dumps({"kind": "Status", "message": "secret-of-server"}).encode())
         else:
-            about = namespace(name) if len(parts) == 4 else metadata(name)
-            self.send(200, json.dumps({"kind": "PartialObjectMetadata", "metadata": about}).encode())
+            about = namespace(name) if len(parts) == 4 and parts[2] == "namespaces" else metadata(name)
+            answer = {"kind": "PartialObjectMetadata", "metadata": about}
+            if "PartialObjectMetadata" not in headers[0]:
+                answer = {"kind": "Node", "metadata": about, "spec": spec(name)}
+            self.send(200, json.dumps(answer).encode())
 
 
 class Server(http.server.ThreadingHTTPServer):

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// podlane-k8s: asks the API server who a pod is. The plugin runs it as it runs an IPAM plugin: the question on standard
-// input, the answer, or a CNI error, on standard output.
+// podlane-k8s: asks the API server who a pod is, or which ranges a node has. The plugin runs it as it runs an IPAM
+// plugin: the question on standard input, the answer, or a CNI error, on standard output.
 #include "maps/file.hpp"
 #include "maps/printable.hpp"
 #include "maps/version.hpp"
 #include "plugin/cni/error.hpp"
 #include "plugin/cni/kubernetes.hpp"
+#include "plugin/cni/pod_ranges.hpp"
 #include "plugin/cni/version.hpp"
 #include "tools/kubernetes/session.hpp"
 
@@ -28,6 +29,7 @@ constexpr std::size_t kMostInput = std::size_t{64} << 10U;
 
 struct Question {
     std::string ns, pod, uid;
+    std::string node; // instead of a pod
     std::string kubeconfig;
     std::string server, token_file, ca_file;
 };
@@ -39,12 +41,14 @@ Result<Question> parse_question(std::string_view text) {
     TRY(cni::json::read(root.at("namespace"), question.ns));
     TRY(cni::json::read(root.at("pod"), question.pod));
     TRY(cni::json::read(root.at("uid"), question.uid));
+    TRY(cni::json::read(root.at("node"), question.node));
     TRY(cni::json::read(root.at("kubeconfig"), question.kubeconfig));
     TRY(cni::json::read(root.at("server"), question.server));
     TRY(cni::json::read(root.at("tokenFile"), question.token_file));
     TRY(cni::json::read(root.at("caFile"), question.ca_file));
-    if (!cni::is_dns_name(question.ns) || !cni::is_dns_name(question.pod))
-        return Error{ErrorCode::invalid_environment, "the question names no pod"};
+    const bool names_pod = cni::is_dns_name(question.ns) && cni::is_dns_name(question.pod);
+    if (question.node.empty() ? !names_pod : !cni::is_dns_name(question.node))
+        return Error{ErrorCode::invalid_environment, "the question names neither a pod nor a node"};
     return question;
 }
 
@@ -65,17 +69,29 @@ Result<Value> object(Session &session, const std::string &path) {
     return std::move(answer["metadata"]);
 }
 
-Result<std::string> answer(std::string_view input) {
-    const Question question = TRY(parse_question(input));
-    const Access access =
-        TRY(question.kubeconfig.empty() ? read_service_account(question.server, question.token_file, question.ca_file)
-                                        : read_kubeconfig(question.kubeconfig));
-    Session session = TRY(Session::open(access, kTimeLimit));
+Result<std::string> answer_of_pod(const Question &question, const Access &access) {
+    // A pod's specification is long, and none of our business.
+    Session session = TRY(Session::open(access, kTimeLimit, Session::Wants::metadata));
     const std::string ns_path = "/api/v1/namespaces/" + question.ns;
     const Value pod = TRY(object(session, ns_path + "/pods/" + question.pod));
     TRY(check_uid(Node(&pod, {}), question));
     const Value ns = TRY(object(session, ns_path));
     return cni::json::print(Value{{"pod", cni::texts_of(Node(&pod, {}))}, {"namespace", cni::texts_of(Node(&ns, {}))}});
+}
+
+Result<std::string> answer_of_node(const Question &question, const Access &access) {
+    Session session = TRY(Session::open(access, kTimeLimit, Session::Wants::whole_object));
+    const std::string path = "/api/v1/nodes/" + question.node;
+    const Value node = TRY(session.get(path));
+    return cni::json::print(Value{{"podCIDRs", TRY(cni::ranges_of_node(node, "GET " + path + ": the answer"))}});
+}
+
+Result<std::string> answer(std::string_view input) {
+    const Question question = TRY(parse_question(input));
+    const Access access =
+        TRY(question.kubeconfig.empty() ? read_service_account(question.server, question.token_file, question.ca_file)
+                                        : read_kubeconfig(question.kubeconfig));
+    return question.node.empty() ? answer_of_pod(question, access) : answer_of_node(question, access);
 }
 
 int run(bool asks_version) {

@@ -69,7 +69,7 @@ Error unexpected(long status, const std::string &path) {
     if (status == kUnauthorized)
         return {ErrorCode::try_again_later, what + " (Unauthorized)", "the token or the certificate is not accepted"};
     if (status == kForbidden)
-        return {ErrorCode::try_again_later, what + " (Forbidden)", "grant the verb get on pods and namespaces"};
+        return {ErrorCode::try_again_later, what + " (Forbidden)", "grant the verb get on pods, namespaces and nodes"};
     if (status == kNotFound)
         return {ErrorCode::try_again_later, what + " (Not Found)"};
     if (status >= 300 && status < 400) // NOLINT(cppcoreguidelines-avoid-magic-numbers): as in RFC 9110
@@ -81,15 +81,16 @@ Error unexpected(long status, const std::string &path) {
 
 Session::Session(std::unique_ptr<Handle, Close> handle) : handle_(std::move(handle)) {}
 
-Result<Session> Session::open(const Access &access, std::chrono::milliseconds limit) {
+Result<Session> Session::open(const Access &access, std::chrono::milliseconds limit, Wants wants) {
     std::unique_ptr<Handle, Close> handle(new Handle);
     if (curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK)
         handle->curl = curl_easy_init();
     handle->server = access.server;
     handle->deadline = Clock::now() + limit;
-    // Metadata alone, from servers that can: a pod's specification is long, and none of our business.
     handle->headers = curl_slist_append(
-        nullptr, "Accept: application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json");
+        nullptr, wants == Wants::metadata
+                     ? "Accept: application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+                     : "Accept: application/json");
     if (!access.token.empty())
         handle->headers = curl_slist_append(handle->headers, ("Authorization: Bearer " + access.token).c_str());
     CURL *const curl = handle->curl;

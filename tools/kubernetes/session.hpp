@@ -14,7 +14,8 @@ namespace podlane::k8s {
 
 class Session {
   public:
-    static Result<Session> open(const Access &access, std::chrono::milliseconds limit);
+    enum class Wants { metadata, whole_object }; // metadata alone, from servers that can
+    static Result<Session> open(const Access &access, std::chrono::milliseconds limit, Wants wants);
 
     // An object. `path` begins with '/' and holds names that were checked. Redirects are not followed, and an answer of
     // more than 1 MiB is none.

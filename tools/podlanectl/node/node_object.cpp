@@ -5,12 +5,10 @@
 #include "maps/ip.hpp"
 #include "maps/text.hpp"
 #include "plugin/cni/json.hpp"
+#include "plugin/cni/pod_ranges.hpp"
 #include "tools/podlanectl/node/installed.hpp"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <utility>
 
@@ -23,36 +21,12 @@ Error wrong(std::string sentence, std::string remedy) {
     return {ErrorCode::invalid_network_config, std::move(sentence), std::move(remedy)};
 }
 
-constexpr const char *kAssign =
-    "kube-controller-manager assigns it: kubeadm init --pod-network-cidr RANGE; or name the "
-    "range with --subnets";
+constexpr const char *kOrBySubnets = "correct it, or name the range with --subnets";
 
-// A range that pods can have addresses of: neither everything, nor multicast, loopback, link-local or one address.
-bool is_pod_range(const Prefix &prefix) {
-    const ip_addr &addr = prefix.addr;
-    constexpr std::uint8_t kWidest = 4;
-    const bool ipv4 = is_ipv4(addr);
-    const std::uint32_t first = ntohl(ipv4 ? addr.word[3] : addr.word[0]) >> 24U;
-    const bool is_special =
-        is_link_local(addr) || (ipv4 ? first == 0 || first == 127 || first >= 224 : first >= 0xfe || first == 0);
-    return !is_special && prefix.length >= kWidest && !is_host_prefix(prefix) && prefix == masked(prefix);
-}
-
-Result<std::vector<std::string>> checked_ranges(const std::vector<std::pair<std::string, std::string>> &named,
-                                                const std::string &what) {
-    std::vector<std::string> ranges;
-    std::array<bool, 2> seen{};
-    for (const auto &[key, text] : named) {
-        const auto prefix = parse_prefix(text);
-        if (!prefix || text.find('/') == std::string::npos || !is_pod_range(*prefix))
-            return wrong(what + ": " + key + " is " + json::quote(text) + ", expected a range such as 198.18.1.0/24",
-                         "correct it, or name the range with --subnets");
-        if (std::exchange(seen.at(is_ipv4(prefix->addr) ? 1 : 0), true))
-            return wrong(what + ": " + key + " is a second range of its family",
-                         "name the range that is used with --subnets");
-        ranges.push_back(to_string(*prefix));
-    }
-    return ranges;
+Result<std::vector<std::string>> checked(const std::vector<std::pair<std::string, std::string>> &named,
+                                         const std::string &what) {
+    auto ranges = cni::checked_ranges(named, what);
+    return ranges ? std::move(ranges) : wrong(ranges.error().message, kOrBySubnets);
 }
 
 // A line's value, if it sets the variable.
@@ -108,32 +82,20 @@ ForeignNetwork read_network(const std::string &path) {
 
 Result<std::vector<std::string>> read_pod_ranges(std::string_view text, const std::string &what) {
     const json::Value document = TRY(json::parse_object(text, what));
-    const json::Node node(&document, "");
-    if (const json::Node kind = node.at("kind"); kind.present() && TRY(kind.text()) != "Node")
-        return wrong(what + " is a " + json::quote(TRY(kind.text())) + ", expected a Node",
-                     "kubectl get node NAME -o json");
-    const json::Node spec = node.at("spec");
-    TRY(spec.must_be_object());
-    std::vector<std::pair<std::string, std::string>> named;
-    if (const json::Node many = spec.at("podCIDRs"); many.present())
-        for (const json::Node &one : TRY(many.elements("[\"198.18.1.0/24\"]")))
-            named.emplace_back(one.path(), TRY(one.text()));
-    else if (const json::Node single = spec.at("podCIDR"); single.present())
-        named.emplace_back(single.path(), TRY(single.text()));
-    if (named.empty())
-        return wrong(what + " has no spec.podCIDRs: the node has no range for pods", kAssign);
-    return checked_ranges(named, what);
+    if (const json::Node kind = json::Node(&document, {}).at("kind"); kind.present() && TRY(kind.text()) != "Node")
+        return wrong(what + " is a " + json::quote(TRY(kind.text())) + ", expected a Node", {});
+    return cni::ranges_of_node(document, what);
 }
 
 } // namespace
 
 Result<std::vector<std::string>> pod_ranges_of_node(std::string_view text, const std::string &what) {
     auto ranges = read_pod_ranges(text, what);
-    if (ranges || !ranges.error().hint.empty())
-        return ranges;
-    Error error = std::move(ranges).error();
-    error.hint = "kubectl get node NAME -o json prints it; or name the range with --subnets";
-    return error;
+    if (!ranges)
+        return wrong(ranges.error().message,
+                     "`kubectl get node NAME -o json` prints it, and kube-controller-manager assigns its ranges "
+                     "(kubeadm init --pod-network-cidr RANGE); or name the range with --subnets");
+    return ranges;
 }
 
 Result<FlannelSubnet> read_flannel_subnet(std::string_view text, const std::string &what) {
@@ -159,9 +121,9 @@ Result<FlannelSubnet> read_flannel_subnet(std::string_view text, const std::stri
         }
         subnet.masquerades = subnet.masquerades || line == "FLANNEL_IPMASQ=true";
     }
-    subnet.subnets = TRY(checked_ranges(subnets, what));
+    subnet.subnets = TRY(checked(subnets, what));
     for (const auto &one : networks) // of a family there may be several
-        for (std::string &range : TRY(checked_ranges({one}, what)))
+        for (std::string &range : TRY(checked({one}, what)))
             subnet.networks.push_back(std::move(range));
     return subnet;
 }

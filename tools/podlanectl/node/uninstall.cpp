@@ -12,6 +12,7 @@
 #include "loader/settings.hpp"
 #include "loader/tracking.hpp"
 #include "plugin/held_lease.hpp"
+#include "plugin/pod_ranges.hpp"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/node/installed.hpp"
@@ -260,6 +261,7 @@ Result<int> uninstall(const Call &call, World &world) {
     const std::string state_dir = call.value(Opt::state_dir).value_or(kStateDirectory);
     TRY(detach_node(world.bpffs, owned, state_dir, story));
     TRY(restore_settings(state_dir, story));
+    TRY(forget_pod_ranges(state_dir));
     if (story.pods == 0)
         TRY(remove_installed(bin_dir, "podlane", story));
     else if (access((bin_dir + "/podlane").c_str(), F_OK) == 0)

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// The node's ranges for pods, which Kubernetes assigns: as the node's object says them, and in a configuration for
+// host-local, which asks for them by "usePodCidr" and "usePodCidrIPv6", as Calico's does. All of it is untrusted.
+#pragma once
+
+#include "plugin/cni/json.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace podlane::cni {
+
+// The texts as prefixes, one of each family at most; each has the name that an error about it has. Neither everything,
+// nor what no pod can have: multicast, loopback, link-local. Errors have no hint.
+Result<std::vector<std::string>> checked_ranges(const std::vector<std::pair<std::string, std::string>> &named,
+                                                const std::string &what);
+// spec.podCIDRs, or spec.podCIDR, of a node's object.
+Result<std::vector<std::string>> ranges_of_node(const json::Value &node, const std::string &what);
+
+// The families (kIpv4, kIpv6) whose range a configuration asks for, in `ipam` or a pool.
+[[nodiscard]] std::uint32_t families_of_pod_ranges(const json::Value &config);
+// The configuration with these ranges. Error: there is none of a family that is asked for.
+Result<std::string> with_pod_ranges(std::string_view config, const std::vector<std::string> &ranges);
+// The same with ranges that nobody has: host-local finds a lease by its container, and wants to read some range.
+Result<std::string> with_any_ranges(std::string_view config);
+
+} // namespace podlane::cni

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/pod_ranges.hpp"
+
+#include "loader/state_file.hpp"
+#include "maps/clock.hpp"
+#include "maps/file.hpp"
+#include "maps/hash.hpp"
+#include "maps/text.hpp"
+#include "plugin/cni/kubernetes.hpp"
+#include "plugin/cni/pod_ranges.hpp"
+#include "plugin/kubernetes.hpp"
+#include "plugin/log.hpp"
+#include "plugin/state.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace podlane {
+namespace {
+
+using cni::json::Node;
+using cni::json::Value;
+using Ranges = std::vector<std::string>;
+
+constexpr std::string_view kFile = "pod-ranges-";
+constexpr std::uint64_t kFreshNs = 300 * kNsPerSecond;
+
+struct Kept {
+    Ranges ranges;
+    std::uint64_t asked_ns = 0; // CLOCK_REALTIME, whether or not there was an answer
+};
+
+Result<Ranges> ranges_in(const Value &answer, const std::string &what) {
+    std::vector<std::pair<std::string, std::string>> named;
+    for (const Node &one : TRY(Node(&answer, {}).at("podCIDRs").elements()))
+        named.emplace_back(one.path(), TRY(one.text()));
+    return cni::checked_ranges(named, what);
+}
+
+// The file of one question: another cluster, or another name of the node, has other ranges.
+class Cache {
+  public:
+    Cache(std::string directory, std::string question)
+        : directory_(std::move(directory)), question_(std::move(question)),
+          name_(std::string(kFile) + std::to_string(fnv1a_64(question_))) {}
+
+    // None if the file is not whole, as after a power cut.
+    [[nodiscard]] Result<std::optional<Kept>> read() const {
+        const auto text = TRY(read_state_file(directory_ + "/" + name_));
+        const auto kept = text ? parse(*text) : Error{};
+        return kept ? std::optional(*kept) : std::nullopt;
+    }
+    [[nodiscard]] Result<void> write(const Ranges &ranges) const {
+        return replace_file(
+            directory_, name_,
+            cni::json::print(Value{{"question", question_}, {"askedNs", realtime_ns()}, {"podCIDRs", ranges}}));
+    }
+
+  private:
+    [[nodiscard]] Result<Kept> parse(const std::string &text) const {
+        const Value document = TRY(cni::json::parse_object(text, name_));
+        const Node root(&document, {});
+        if (TRY(root.at("question").text()) != question_)
+            return Error{};
+        return Kept{TRY(ranges_in(document, name_)), TRY(root.at("askedNs").number())};
+    }
+    std::string directory_;
+    std::string question_;
+    std::string name_;
+};
+
+// Kubernetes has no capital letters in a name.
+Result<std::string> name_in_kubernetes(const cni::Config &config) {
+    std::string name = node_name(config);
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (!cni::is_dns_name(name))
+        return Error{ErrorCode::invalid_network_config,
+                     "the node is called " + cni::json::quote(name) + ", which is no name of a node in Kubernetes",
+                     "set \"nodename\" to its name there"};
+    return name;
+}
+
+Result<Ranges> ask(const cni::Request &request, const std::string &question) {
+    const std::string said = TRY(ask_kubernetes(request, question, "name the range instead of \"usePodCidr\""));
+    return ranges_in(TRY(cni::json::parse_object(said, "the answer of podlane-k8s")), "the answer of podlane-k8s");
+}
+
+Error no_ranges(Error error, const std::string &node) {
+    if (error.hint.empty())
+        error.hint = "correct \"kubernetes\" or \"nodename\", or name the range instead of \"usePodCidr\"";
+    return {ErrorCode::try_again_later,
+            "\"ipam\" has \"usePodCidr\": asking the API server for node " + node + ": " + error.message, error.hint};
+}
+
+bool is_fresh(const Kept &kept) {
+    const std::uint64_t now = realtime_ns();
+    return kept.asked_ns <= now && now - kept.asked_ns < kFreshNs;
+}
+
+Result<Ranges> find_ranges(const cni::Request &request) {
+    const std::string node = TRY(name_in_kubernetes(request.config));
+    const std::string question = cni::node_question(request.config.kubernetes, node);
+    const Cache cache(request.config.state_dir, question);
+    const auto kept = TRY(cache.read());
+    if (kept && (request.command == cni::Command::status || is_fresh(*kept)))
+        return kept->ranges;
+    auto said = ask(request, question);
+    if (!said && !kept)
+        return no_ranges(std::move(said).error(), node);
+    if (!said)
+        log(cni::Log::Level::warning, "asking the API server for node " + node + ": " + said.error().message +
+                                          "; its ranges are taken to be what they were: " + join(kept->ranges, ", "));
+    else if (kept && kept->ranges != *said)
+        log(cni::Log::Level::warning,
+            "the ranges of node " + node + " are no longer " + join(kept->ranges, ", ") + " but " + join(*said, ", "));
+    const Ranges ranges = said ? *std::move(said) : kept->ranges;
+    TRY(cache.write(ranges));
+    return ranges;
+}
+
+} // namespace
+
+Result<cni::Request> complete_pod_ranges(const cni::Request &request, const cni::Environment &environment) {
+    if (request.config.pod_ranges == 0)
+        return request;
+    if (request.command == cni::Command::add || request.command == cni::Command::status)
+        return parse_again(request, environment,
+                           TRY(cni::with_pod_ranges(request.raw_config, TRY(find_ranges(request)))));
+    const auto config = cni::with_any_ranges(request.raw_config);
+    auto completed = config ? parse_again(request, environment, *config) : Result<cni::Request>(request);
+    return completed ? std::move(completed) : request; // DEL goes on with what it has
+}
+
+Result<void> forget_pod_ranges(const std::string &state_directory) {
+    for (const std::string &name : TRY(names_in(state_directory)))
+        if (name.starts_with(kFile))
+            TRY(remove_if_present(state_directory + "/" + name));
+    return {};
+}
+
+} // namespace podlane

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+// "usePodCidr": the node's ranges for host-local, by podlane-k8s, and kept in the state directory.
+#pragma once
+
+#include "maps/result.hpp"
+#include "plugin/cni/request.hpp"
+
+#include <string>
+
+namespace podlane {
+
+// ADD and STATUS of a configuration that asks for the node's ranges get them: those that are kept, or after five
+// minutes what the API server says by then. If it says nothing, what is kept counts on. All other calls ask nobody:
+// host-local needs no range to find a lease. Nothing is made yet, and no lock held.
+Result<cni::Request> complete_pod_ranges(const cni::Request &request, const cni::Environment &environment);
+
+// Removes what is kept.
+Result<void> forget_pod_ranges(const std::string &state_directory);
+
+} // namespace podlane

@@ -4,13 +4,15 @@
 
 #include "bpf/packet.h"
 
+/* What is unknown is not checked, and so not let through in either direction: an endpoint is deleted before its
+ * interface. */
 static __always_inline int find_interface(struct packet *p)
 {
 	__u32 ifindex = p->skb->ifindex;
 
 	p->interface = map_find(&interfaces_v1, &ifindex);
 	if (!p->interface)
-		return REASON_HOST_UNKNOWN_ENDPOINT;
+		return REASON_DROP_UNKNOWN_ENDPOINT;
 	p->network = p->interface->network;
 	return 0;
 }

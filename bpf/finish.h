@@ -80,9 +80,7 @@ static __always_inline int finish(struct packet *p, enum reason reason)
 {
 	struct watch *watch;
 
-	bool is_unknown = reason == REASON_HOST_UNKNOWN_ENDPOINT || reason == REASON_DROP_UNKNOWN_ENDPOINT;
-
-	count(is_unknown ? 0 : p->skb->ifindex, reason, p->skb->len);
+	count(reason == REASON_DROP_UNKNOWN_ENDPOINT ? 0 : p->skb->ifindex, reason, p->skb->len);
 	/* Packets with an EDT are counted by to_pod when they leave the qdisc. */
 	if (reason == REASON_SENT_DIRECT && p->receiver && !p->is_edt)
 		count(p->receiver->ifindex, REASON_RECEIVED_DIRECT, p->skb->len);

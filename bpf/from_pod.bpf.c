@@ -47,12 +47,6 @@ static __always_inline int choose_path(struct packet *p)
 	return p->follow & (FOLLOW_CONFIRMED | FOLLOW_UNTRACKED) ? 0 : REASON_HOST_UNCONFIRMED;
 }
 
-/* What is unknown is not checked, and so not let through: an endpoint is deleted before its interface. */
-static __always_inline int find_sender(struct packet *p)
-{
-	return find_interface(p) ? REASON_DROP_UNKNOWN_ENDPOINT : 0;
-}
-
 SEC("tc")
 int pl_from_pod(struct __sk_buff *skb)
 {
@@ -60,7 +54,7 @@ int pl_from_pod(struct __sk_buff *skb)
 	int reason;
 
 	/* clang-format off */
-	reason = find_sender(&p)
+	reason = find_interface(&p)
 	      ?: recognise_handed_over(&p)
 	      ?: parse(&p)
 	      ?: learn_mac(&p)

@@ -35,7 +35,7 @@
 	X(HOST_PATH, "host-path", HOST, "the flow came through the host stack, and replies take the same path")        \
 	X(HOST_UNKNOWN_PATH, "host-unknown-path", HOST, "established flow that is not cached: host stack")             \
 	X(HOST_UNKNOWN_ENDPOINT, "host-unknown-endpoint", HOST,                                                        \
-	  "received by an interface without an endpoint: host stack")                                                  \
+	  "not counted any more: what an interface without an endpoint receives is dropped")                           \
 	X(DROP_SOURCE_MAC, "drop-source-mac", DROP, "source MAC is not the endpoint's")                                \
 	X(DROP_SOURCE_ADDRESS, "drop-source-address", DROP, "source address is not the endpoint's")                    \
 	X(DROP_ARP_SPOOFED, "drop-arp-spoofed", DROP, "ARP sender is not the endpoint")                                \
@@ -68,7 +68,8 @@
 	X(DROP_INGRESS_LIMIT, "drop-ingress-limit", DROP, "exceeds the receiving endpoint's bandwidth limit")          \
 	X(DROP_VLAN, "drop-vlan", DROP, "VLAN tag that the endpoint is not allowed to send")                           \
 	X(DROP_ETHER_TYPE, "drop-ether-type", DROP, "EtherType that the endpoint is not allowed to send")              \
-	X(DROP_UNKNOWN_ENDPOINT, "drop-unknown-endpoint", DROP, "sent by an interface without an endpoint")            \
+	X(DROP_UNKNOWN_ENDPOINT, "drop-unknown-endpoint", DROP,                                                        \
+	  "sent or received by an interface without an endpoint")                                                      \
 	X(HOST_UNCONFIRMED, "host-unconfirmed", HOST,                                                                  \
 	  "conntrack has not seen both directions of its connection: host stack")                                      \
 	X(DROP_ISOLATION, "drop-isolation", DROP, "the receiver's isolation does not let the sender in")               \

@@ -38,7 +38,7 @@ constexpr std::array kProofs = {
     Proof{REASON_HOST_MTU, By::pod},
     Proof{REASON_HOST_PATH, By::nothing, "it ends a connection that conntrack has confirmed: flow_end_test has some"},
     Proof{REASON_HOST_UNKNOWN_PATH, By::nothing, "the flow cache of an egress route is full, or a header not writable"},
-    Proof{REASON_HOST_UNKNOWN_ENDPOINT, By::nothing, "no question names the interface of a pod without an entry"},
+    Proof{REASON_HOST_UNKNOWN_ENDPOINT, By::nothing, "it is not counted any more"},
     Proof{REASON_DROP_SOURCE_MAC, By::pod},
     Proof{REASON_DROP_SOURCE_ADDRESS, By::pod},
     Proof{REASON_DROP_ARP_SPOOFED, By::pod},

@@ -60,10 +60,9 @@ class IsolationVerbs : public CtlTest, public testing::WithParamInterface<bool> 
     [[nodiscard]] bool ipv4() const { return GetParam(); }
     [[nodiscard]] ip_addr addr(const Pod &pod) const { return pod.addr(ipv4()); }
     static Json isolated(const std::string &group) { return {{"groups", {"name:" + group}}, {"isolation", "group"}}; }
-    [[nodiscard]] std::uint64_t drops(const Pod &pod) const {
-        return require(require(Counters::open(node_.bpffs(), Access::read_only)).sum(pod.ifindex))
-            .by_reason[REASON_DROP_ISOLATION]
-            .packets;
+    [[nodiscard]] std::uint64_t drops(const Pod &pod) const { return counted(pod.ifindex, REASON_DROP_ISOLATION); }
+    [[nodiscard]] std::uint64_t counted(std::uint32_t ifindex, reason why) const {
+        return require(require(Counters::open(node_.bpffs(), Access::read_only)).sum(ifindex)).by_reason[why].packets;
     }
     void expect_refused(const net::Namespace &from, const ip_addr &to, std::uint16_t port = kPort) const {
         const Fd socket = open_socket(from, Transport::tcp, ipv4());
@@ -285,6 +284,24 @@ TEST_P(IsolationVerbs, LostEntriesLetNobodyInUntilTheyAreRepaired) {
     EXPECT_EQ(ctl("doctor --fix").rc, 0) << ctl("doctor --fix").out;
     EXPECT_EQ(ask(b.ns(), Transport::tcp, {addr(a), kPort}), 0);
     EXPECT_THAT(check(a, isolated("tenant-a")), succeeds());
+}
+
+// The entry that says that the pod is isolated is lost.
+TEST_P(IsolationVerbs, ALostInterfaceLetsNobodyInUntilItIsRepaired) {
+    constexpr std::uint32_t kNobodys = 0;
+    const Pod a = make(isolated("tenant-a"));
+    const Pod b = make(isolated("tenant-a"));
+    const Pod hostile = make(isolated("hostile"));
+    const Fd socket = open_socket(a.ns(), Transport::udp, ipv4(), {{}, kPort});
+    (void)require(open(&open_interfaces).remove(a.ifindex));
+    {
+        const Scan scan(hostile.ns(), ipv4(), {addr(a)});
+        EXPECT_TRUE(wait_until([&] { return counted(kNobodys, REASON_DROP_UNKNOWN_ENDPOINT) > 100; }));
+    }
+    EXPECT_EQ(datagrams_at(socket), 0U);
+    EXPECT_EQ(ctl("doctor --fix").rc, 0) << ctl("doctor --fix").out;
+    const EchoServer server(a.ns(), ipv4(), kPort + 1);
+    EXPECT_EQ(ask(b.ns(), Transport::tcp, {addr(a), kPort + 1}), 0);
 }
 
 // What the configuration names beyond groups.

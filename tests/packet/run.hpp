@@ -351,8 +351,7 @@ inline void expect_ends_in(const Node &node, const Outcome &outcome, reason why,
     const std::uint32_t sender = on == 0 ? node.pod.ifindex : on;
     const std::uint32_t receiver = sender == node.pod.ifindex ? node.peer.ifindex : node.pod.ifindex;
     const std::uint64_t length = outcome.frame.size();
-    const bool is_unknown = why == REASON_HOST_UNKNOWN_ENDPOINT || why == REASON_DROP_UNKNOWN_ENDPOINT;
-    std::vector<Counted> expected{{is_unknown ? 0 : sender, why, 1, length}};
+    std::vector<Counted> expected{{why == REASON_DROP_UNKNOWN_ENDPOINT ? 0 : sender, why, 1, length}};
     if (why == REASON_SENT_DIRECT)
         expected.push_back({receiver, REASON_RECEIVED_DIRECT, 1, length});
     std::ranges::sort(expected, {}, &Counted::ifindex);

@@ -54,8 +54,7 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 	skb->tstamp = departure;
 	if (!overtakes)
 		skb->priority = LIMIT_CLASS;
-	if (backlog > 2 * limit->target_ns && bpf_skb_ecn_set_ce(skb))
-		__sync_fetch_and_add(&state->marked, 1);
+	mark_congestion(skb, state, limit, backlog);
 	return true;
 }
 
@@ -80,8 +79,7 @@ static __always_inline int limit_arriving(struct packet *p)
 
 	if (!is_edt(flags) || (!p->is_edt && is_paced(p)))
 		return limit_towards(p, flags, ifindex);
-	if (is_ip(p) && is_exempt(flags, ifindex, LIMIT_INGRESS, &p->ip.source))
+	if (!is_held(p, flags, ifindex, LIMIT_INGRESS, &p->ip.source))
 		return 0;
-	report_if_in_group(flags, ifindex, LIMIT_INGRESS);
 	return depart(p->skb, ifindex, frame_headers(p)) ? 0 : REASON_DROP_INGRESS_LIMIT;
 }

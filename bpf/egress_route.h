@@ -105,9 +105,5 @@ static __always_inline int send_by_egress_route(struct packet *p)
 		return lost;
 	if (p->is_new_flow && !cache_path(&p->flow, PATH_UPLINK, ifindex))
 		return REASON_HOST_UNKNOWN_PATH;
-	if (!decrement_hop_limit(p))
-		return REASON_HOST_UNKNOWN_PATH;
-	p->skb->mark |= fast_mark;
-	p->verdict = bpf_redirect_neigh(ifindex, &next_hop, sizeof(next_hop), 0);
-	return REASON_SENT_WAY;
+	return redirect_by_uplink(p, ifindex, &next_hop, REASON_SENT_WAY);
 }

@@ -87,7 +87,15 @@ static __always_inline void count_dropped(struct limit_state *state, __u64 bytes
 	__sync_fetch_and_add(&state->dropped_bytes, bytes);
 }
 
-/* Whether the packet is let through. ECN-capable packets are marked from two targets on, before anything is dropped. */
+/* From two targets on, before anything is dropped. */
+static __always_inline void mark_congestion(struct __sk_buff *skb, struct limit_state *state, const struct limit *limit,
+					    __u64 backlog)
+{
+	if (backlog > 2 * limit->target_ns && bpf_skb_ecn_set_ce(skb))
+		__sync_fetch_and_add(&state->marked, 1);
+}
+
+/* Whether the packet is let through. */
 static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *state, const struct limit *limit,
 				 __u64 bytes, bool is_tcp)
 {
@@ -107,8 +115,7 @@ static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *stat
 	if (bytes <= SMALL_FRAME)
 		charge_small(state, limit, bytes, now);
 	bpf_spin_unlock(&state->lock);
-	if (backlog > 2 * limit->target_ns && bpf_skb_ecn_set_ce(skb))
-		__sync_fetch_and_add(&state->marked, 1);
+	mark_congestion(skb, state, limit, backlog);
 	return true;
 }
 
@@ -152,25 +159,29 @@ static __always_inline __u32 frame_headers(struct packet *p)
 	return bytes | (p->ip.protocol == IPPROTO_TCP ? OF_TCP : 0);
 }
 
+/* Whether the limit applies to what goes to or comes from `other`. If so, the endpoint's group hears of it. */
+static __always_inline bool is_held(struct packet *p, __u32 flags, __u32 ifindex, enum limit_direction direction,
+				    const struct ip_addr *other)
+{
+	if (is_ip(p) && is_exempt(flags, ifindex, direction, other))
+		return false;
+	report_if_in_group(flags, ifindex, direction);
+	return true;
+}
+
 static __always_inline int limit_sender(struct packet *p)
 {
 	__u32 flags = p->interface->flags, ifindex = p->skb->ifindex;
 
-	if (!(flags & INTERFACE_LIMIT_EGRESS))
+	if (!(flags & INTERFACE_LIMIT_EGRESS) || !is_held(p, flags, ifindex, LIMIT_EGRESS, &p->ip.destination))
 		return 0;
-	if (is_ip(p) && is_exempt(flags, ifindex, LIMIT_EGRESS, &p->ip.destination))
-		return 0;
-	report_if_in_group(flags, ifindex, LIMIT_EGRESS);
 	return within_limit(p->skb, ifindex, LIMIT_EGRESS, frame_headers(p)) ? 0 : REASON_DROP_EGRESS_LIMIT;
 }
 
 static __always_inline int limit_towards(struct packet *p, __u32 flags, __u32 ifindex)
 {
-	if (!(flags & INTERFACE_LIMIT_INGRESS))
+	if (!(flags & INTERFACE_LIMIT_INGRESS) || !is_held(p, flags, ifindex, LIMIT_INGRESS, &p->ip.source))
 		return 0;
-	if (is_ip(p) && is_exempt(flags, ifindex, LIMIT_INGRESS, &p->ip.source))
-		return 0;
-	report_if_in_group(flags, ifindex, LIMIT_INGRESS);
 	return within_limit(p->skb, ifindex, LIMIT_INGRESS, frame_headers(p)) ? 0 : REASON_DROP_INGRESS_LIMIT;
 }
 

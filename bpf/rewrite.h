@@ -41,6 +41,17 @@ static __always_inline struct ethhdr *decrement_hop_limit(struct packet *p)
 	return ethernet;
 }
 
+/* Leaves by an uplink, to a next hop whose MAC the kernel knows. */
+static __always_inline int redirect_by_uplink(struct packet *p, __u32 ifindex, struct bpf_redir_neigh *next_hop,
+					      enum reason sent)
+{
+	if (!decrement_hop_limit(p))
+		return REASON_HOST_UNKNOWN_PATH;
+	p->skb->mark |= fast_mark;
+	p->verdict = bpf_redirect_neigh(ifindex, next_hop, sizeof(*next_hop), 0);
+	return sent;
+}
+
 /* The transport checksum covers the source as well. */
 static __always_inline bool write_source(struct packet *p, const struct ip_addr *source)
 {

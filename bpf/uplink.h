@@ -97,9 +97,5 @@ static __always_inline int send_to_uplink(struct packet *p)
 	}
 	if ((p->follow & FOLLOW_TRANSLATED) && !translate(p->skb))
 		return REASON_HOST_UNKNOWN_PATH;
-	if (!decrement_hop_limit(p))
-		return REASON_HOST_UNKNOWN_PATH;
-	p->skb->mark |= fast_mark;
-	p->verdict = bpf_redirect_neigh(ifindex, &next_hop, sizeof(next_hop), 0);
-	return REASON_SENT_UPLINK;
+	return redirect_by_uplink(p, ifindex, &next_hop, REASON_SENT_UPLINK);
 }

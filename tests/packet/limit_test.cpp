@@ -95,6 +95,20 @@ TEST_F(Limit, NeighbourMessagesAndArpAreCharged) {
     EXPECT_EQ(node().run(arp(arp_request(gateway4()))).verdict, kRedirected) << "answered";
 }
 
+// RFC 3168: before anything is dropped, and only packets of senders that take part in it.
+TEST_F(Limit, MarksEcnCapablePacketsFromTwoTargetsOn) {
+    limit(node().pod, 0, kRate);
+    constexpr std::uint8_t kNot = 0, kCapable = 2, kCongestion = 3;
+    for (const auto &[backlog, sent, left] :
+         {std::tuple{30 * kMs, kCapable, kCapable}, {90 * kMs, kCapable, kCongestion}, {90 * kMs, kNot, kNot}}) {
+        fill(node().pod, LIMIT_EGRESS, backlog);
+        const Outcome outcome = node().run(from_pod() / to_peer4({.traffic_class = sent}) / Udp{} / bytes(1000));
+        expect_ends_in(node(), outcome, REASON_SENT_DIRECT);
+        EXPECT_EQ(outcome.frame.at(14 + 1), left) << backlog / kMs << " ms";
+        EXPECT_EQ(state(node().pod).marked, left == kCongestion ? 1U : 0U) << backlog / kMs << " ms";
+    }
+}
+
 TEST_F(Limit, HoldsTheLeastAndTheGreatestRate) {
     for (const auto &[rate, burst] :
          {std::pair(std::uint64_t{100000}, 605 * kMs), std::pair(std::uint64_t{400000000000}, 100 * kMs)}) {

@@ -83,6 +83,18 @@ TEST_F(DirectFirst, AnEntryThatIsEvictedCostsNothing) {
     });
 }
 
+// It begins another connection, which conntrack may know by now.
+TEST_F(DirectFirst, ASynOfACachedFlowQueriesConntrack) {
+    each_family([&](const Family &family) {
+        const Bytes data = family.there / Tcp{40000, 80, kAck};
+        const auto confirmed_ns = [&] { return require(node().flows().find(key_of(data))).value().confirmed_ns; };
+        from_pod_ends_in(data, REASON_SENT_DIRECT);
+        const std::uint64_t before = confirmed_ns();
+        from_pod_ends_in(family.there / Tcp{40000, 80, kSyn}, REASON_SENT_DIRECT);
+        EXPECT_GT(confirmed_ns(), before);
+    });
+}
+
 TEST_F(DirectFirst, OnlyTheSendersOwnEntryIsWritten) {
     each_family([&](const Family &family) {
         from_pod_ends_in(family.there / Udp{40000, 80}, REASON_SENT_DIRECT);
@@ -119,12 +131,13 @@ TEST_F(DirectFirst, UdpOfContainersWithSeveralInterfacesIsTheHosts) {
     });
 }
 
-// A source that the pod is allowed, or that nobody checks, is not the pod: the host decides about it.
+// A source that the pod is allowed, or that nobody checks, is not the pod, even if it is another one's: the host
+// decides about it.
 TEST_F(DirectFirst, ForeignSourcesAreNeverDirect) {
-    node().pod.allowed = {*parse_prefix("198.51.100.0/24")};
+    node().pod.allowed = {*parse_prefix("198.51.100.0/24"), *parse_prefix("192.0.2.20/32")};
     node().put(node().pod);
-    const Bytes allowed = ip4("198.51.100.7", "192.0.2.20");
-    from_pod_ends_in(allowed, REASON_HOST_UNCONFIRMED);
+    for (const char *allowed : {"198.51.100.7", "192.0.2.20"})
+        from_pod_ends_in(ip4(allowed, "192.0.2.20"), REASON_HOST_UNCONFIRMED);
     node().pod.flags &= ~static_cast<std::uint32_t>(INTERFACE_ANTI_SPOOF);
     node().put(node().pod);
     from_pod_ends_in(ip4("203.0.113.9", "192.0.2.20"), REASON_HOST_UNCONFIRMED);

@@ -114,6 +114,15 @@ TEST(CniConfig, ReadsUplinks) {
     EXPECT_TRUE(full->config.ip_masq);
 }
 
+TEST(CniConfig, NumbersAndMarksHaveBounds) {
+    for (const char *key :
+         {R"("mtu": 68)", R"("mtu": 65535)", R"("slowPathMark": "0x10/0x30")", R"("slowPathMark": "1")"})
+        (void)accepted(key);
+    for (const char *key : {R"("mtu": 67)", R"("mtu": 65536)", R"("slowPathMark": "0x11/0x10")",
+                            R"("slowPathMark": "0/0")", R"("slowPathMark": "0x1/")"})
+        expect_refused(parse(config_with(key)), ErrorCode::invalid_network_config, "");
+}
+
 TEST(CniConfig, ReadsTheEgressRoute) {
     const auto silent = parse(config_with(""));
     ASSERT_TRUE(silent);

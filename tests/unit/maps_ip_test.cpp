@@ -142,6 +142,14 @@ TEST(Prefix, ContainsItsOwnFromTheFirstToTheLast) {
     }
 }
 
+TEST(Prefix, ContainsPrefixesThatAreNoShorter) {
+    const Prefix wide = prefix("198.18.4.0/22");
+    for (const char *inside : {"198.18.4.0/22", "198.18.4.0/23", "198.18.7.255/32"})
+        EXPECT_TRUE(contains(wide, prefix(inside))) << inside;
+    for (const char *outside : {"198.18.4.0/21", "0.0.0.0/0", "198.18.8.0/23"})
+        EXPECT_FALSE(contains(wide, prefix(outside))) << outside;
+}
+
 TEST(MacText, IsReadInEitherCaseAndPrintedInTheLower) {
     EXPECT_EQ(mac("02:00:5E:00:ab:FF"), (Mac{0x02, 0, 0x5e, 0, 0xab, 0xff}));
     EXPECT_EQ(to_string(mac("02:00:5E:00:ab:FF")), "02:00:5e:00:ab:ff");

@@ -110,6 +110,10 @@ TEST_F(Uplink, FirstPacketsAreDirectToPodsWithARouteOfTheirOwn) {
     expect({"by the default route", ip4("192.0.2.10", "198.18.255.1"), REASON_HOST_UNCONFIRMED});
     EXPECT_EQ(require(node().flows().keys()).size(), 0U);
     expect({"by its own", ip4("192.0.2.10", "198.18.2.9"), REASON_SENT_UPLINK});
+    ASSERT_EQ(std::system("ip route replace default dev dark0"), 0); // NOLINT(cert-env33-c)
+    node().forget_flows();
+    expect({"by its own, beside a default route of another interface", ip4("192.0.2.10", "198.18.2.9"),
+            REASON_SENT_UPLINK});
 }
 
 // Nobody answers for the router's address: the host stack resolves it, and sends ICMP unreachable if that fails.

@@ -279,6 +279,26 @@ TEST_F(Verdict, AnswersForNoGatewayOfAnotherPlugin) {
                          });
 }
 
+// Of what the host stack delivers. A router forwards no neighbour discovery: it arrives with its hop limit of 255.
+TEST_F(Verdict, IsolatedPodsGetTheirOwnPacketsAndAddressResolutionOnly) {
+    node().pod.flags |= INTERFACE_ISOLATED_GROUP;
+    node().put(node().pod);
+    const Ethernet delivered{kPodMac, kHostMac};
+    const auto solicitation = [&](std::uint8_t hop_limit) -> Bytes {
+        return delivered / Ipv6{peer6(), pod6(), hop_limit} / Nd{135, pod6()};
+    };
+    const Bytes datagram = delivered / Ipv4{peer4(), pod4()} / Udp{};
+    const std::uint32_t own = node().pod.ifindex, other = node().peer.ifindex;
+    for (const auto &[frame, came_by, why] :
+         std::vector<std::tuple<Bytes, std::uint32_t, reason>>{{solicitation(255), other, REASON_RECEIVED_HOST},
+                                                               {solicitation(64), other, REASON_DROP_ISOLATION},
+                                                               {datagram, own, REASON_RECEIVED_HOST},
+                                                               {datagram, other, REASON_DROP_ISOLATION}}) {
+        const Outcome outcome = node().run(frame, {.program = PODLANE_PROGRAM_TO_POD, .came_by = came_by});
+        EXPECT_EQ(outcome.counted, (std::vector<Counted>{{own, why, 1, frame.size()}}));
+    }
+}
+
 TEST_F(Verdict, EveryReasonHasAPacket) {
     std::set<reason> produced{REASON_NONE, REASON_HOST_UNKNOWN_ENDPOINT}; // never counted
     const auto collect = [&](const Bytes &frame, How how = {}) {

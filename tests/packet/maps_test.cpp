@@ -3,6 +3,7 @@
 // Removing an endpoint's map entries when deletions fail.
 // What the maps cost: the formula that docs/PERFORMANCE.md is computed by, beside the kernel's own accounting.
 #include "loader/map_plan.hpp"
+#include "loader/pace.hpp"
 #include "maps/clock.hpp"
 #include "tests/packet/cases.hpp"
 
@@ -91,6 +92,25 @@ TEST_F(RemoveEndpoint, ReportsTheFirstFailedMapAndAppendsTheOthers) {
     EXPECT_THAT(removed.error().message,
                 StartsWith("deleting from map " + pin_path(node().root(), PODLANE_MAP_ADDRESSES)));
     EXPECT_THAT(removed.error().message, HasSubstr(PODLANE_MAP_INTERFACES));
+}
+
+// An address may have a new owner by then, and so may its sockets.
+TEST_F(RemoveEndpoint, WhatIsAnotherOnesStays) {
+    const Tables &tables = node().tables();
+    const endpoint record = require(tables.endpoints.find(require(make_endpoint_key(node().pod.name, "eth0")))).value();
+    const std::uint32_t other = node().peer.ifindex;
+    const address_key key{record.network, pod4()};
+    address moved = require(tables.addresses.find(key)).value();
+    moved.ifindex = other;
+    require(tables.addresses.update(key, moved));
+    const sender_key sender{require(own_netns()), pod4()};
+    require(tables.senders.update(sender, other));
+
+    require(erase_endpoint(tables, record));
+
+    EXPECT_EQ(require(tables.addresses.find(key)).value().ifindex, other);
+    EXPECT_EQ(require(tables.senders.find(sender)), other);
+    EXPECT_FALSE(require(tables.interfaces.find(record.ifindex)));
 }
 
 using MapMemory = PacketTest;

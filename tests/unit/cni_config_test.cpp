@@ -5,6 +5,8 @@
 #include "plugin/cni/bandwidth.hpp"
 #include "tests/unit/cni_request.hpp"
 
+#include <ctime>
+
 namespace podlane::cni {
 namespace {
 
@@ -176,9 +178,9 @@ TEST(CniConfig, ManyKeysAreReadQuickly) {
     std::string more = "\"a/\": 0";
     for (unsigned i = 0; more.size() < 1000000; ++i)
         more += ",\"/" + std::to_string(i) + "\":0";
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock(); // of the processor: the machine may be busy
     EXPECT_TRUE(parse(config_with(more)));
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+    EXPECT_LT(std::clock() - start, 10 * CLOCKS_PER_SEC);
 }
 
 TEST(CniConfig, ARepeatedKeyIsRefusedAndOnlyNotedByDel) {

@@ -41,11 +41,13 @@ inline bool never_fails(const std::string &name) {
     return std::ranges::find(kNames, name) != kNames.end();
 }
 
-// The calls in strace's output. Of several threads each counts for itself: the n-th call of each is the same fault.
+// The calls in strace's output. Of several threads each counts for itself: the n-th call of each is the same fault. Of
+// the reads of a large file, such as the kernel's type information, the first two and the last stand for all.
 inline std::vector<SystemCall> calls_in(const std::string &file) {
     std::vector<SystemCall> calls;
-    std::map<std::string, int> seen;      // by thread and name
-    std::map<std::string, int> most_seen; // by name
+    std::map<std::string, int> seen;                            // by thread and name
+    std::map<std::string, int> most_seen;                       // by name
+    std::map<std::string, std::pair<std::string, int>> reading; // by thread: "read(5", and how often in a row
     std::ifstream trace(file);
     for (std::string line; std::getline(trace, line);) {
         const std::string thread = line.substr(0, line.find_first_not_of("0123456789 "));
@@ -53,8 +55,17 @@ inline std::vector<SystemCall> calls_in(const std::string &file) {
         if (name == "execve" || name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") != std::string::npos)
             continue;
         const int number = ++seen[thread + name];
-        if (number > most_seen[name])
-            calls.push_back({name, most_seen[name] = number});
+        auto &[what, in_a_row] = reading[thread];
+        const std::string now = line.substr(thread.size(), line.find_first_of(",)") - thread.size());
+        in_a_row = now == what ? in_a_row + 1 : 1;
+        what = now;
+        if (number <= most_seen[name])
+            continue;
+        most_seen[name] = number;
+        if (name == "read" && in_a_row > 3 && calls.back().name == "read")
+            calls.back().number = number;
+        else
+            calls.push_back({name, number});
     }
     return calls;
 }

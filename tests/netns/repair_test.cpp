@@ -137,9 +137,8 @@ TEST_F(RepairTest, RepairsWhatAHostileAdministratorBreaks) {
         {"mac", [&](const Pod &p) { attempt("ip link set " + p.host_ifname + " address 02:00:00:00:00:99"); }},
         {"rename", [&](const Pod &p) { attempt("ip link set " + p.host_ifname + " name r" + p.text4()); }},
         {"forwarding", [&](const Pod &) { set_sysctl(node_.ns(), "net.ipv4.ip_forward", "0"); }},
-        {"forwarding of one",
-         [&](const Pod &p) { attempt("sysctl -qw net.ipv4.conf." + p.host_ifname + ".forwarding=0"); }},
         {"proxy", [&](const Pod &p) { attempt("sysctl -qw net.ipv4.conf." + p.host_ifname + ".proxy_arp=1"); }},
+        {"one forwards", [&](const Pod &p) { attempt("sysctl -qw net.ipv4.conf." + p.host_ifname + ".forwarding=0"); }},
         {"conntrack",
          [&](const Pod &) {
              for (const Tracked &one : tracked(node_.ns()))

@@ -13,6 +13,7 @@ DEAD = 100
 RATE = {"ingressRate": 8_000_000, "ingressBurst": 64_000_000}
 VARIANTS = {
     "plain": {},
+    "dual stack": {},
     "ipMasq": {"ipMasq": True},
     # Isolation by group, and a guarantee in a group of limits.
     "grouped": {"groups": ["name:tenant-a"], "isolation": "group", **RATE, "limitGroup": "tenant-a",
@@ -23,8 +24,9 @@ VARIANTS = {
 class Network:
     """Podlane after an IPAM plugin that has handed out one address after the other."""
 
-    def __init__(self, number, keys, settings):
+    def __init__(self, number, keys, settings, ipv6=False):
         self.settings = settings
+        self.ipv6 = ipv6
         state = f"{node.WORK}/state-{number}"
         self.chain = plugins.Chain("scale", number, [], [{"type": "podlane", "stateDir": state, **keys}], settings)
         self.plugin = self.chain.plugins[0]
@@ -36,7 +38,10 @@ class Network:
         node.run("ip", "-n", self.chain.netns, "route", "add", "default", "via", "203.0.113.1")
 
     def call(self, command, number):
-        lease = {"cniVersion": "1.1.0", "ips": [{"address": f"198.18.{number // 250}.{number % 250 + 2}/15"}]}
+        ips = [{"address": f"198.18.{number // 250}.{number % 250 + 2}/15"}]
+        if self.ipv6:
+            ips.append({"address": f"2001:db8:77::{number + 2:x}/64"})
+        lease = {"cniVersion": "1.1.0", "ips": ips}
         step, _ = self.chain._call(command, self.plugin, f"pod{number}", f"{self.chain.netns}-{number}", lease, False)
         return (step["user_us"] + step["sys_us"]) / 1000, step["wall_us"] / 1000
 
@@ -69,6 +74,12 @@ class Network:
         self.pods -= dead
         return step
 
+    def remove(self):
+        """The kernel has lists of all network namespaces: what is measured next is alone again."""
+        names = [f"{self.chain.netns}-{i}" for i in range(self.pods + DEAD)] + [self.chain.netns]
+        node.run("ip", "-force", "-batch", "-", text="".join(f"netns delete {name}\n" for name in names
+                                                             if os.path.exists(f"/run/netns/{name}")))
+
     def doctor(self):
         command = [self.settings.podlanectl, "doctor", "--bpffs", self.plugin["bpffs"]]
         command += ["--state-dir", self.plugin["stateDir"]]
@@ -87,7 +98,7 @@ def measure(settings, log):
         return
     rows, once = [], []
     for number, (name, keys) in enumerate(VARIANTS.items(), 1):
-        network = Network(number, keys, settings)
+        network = Network(number, keys, settings, name == "dual stack")
         for pods in PODS:
             report.progress(f"scale, {name}: {pods} pods")
             network.grow(pods)
@@ -101,6 +112,7 @@ def measure(settings, log):
         for what, step in steps.items():
             log.write(part="scale", variant=name, what=what, **step)
             once.append([name, what, f"{step['wall_ms']:.0f}", f"{step['cpu_ms']:.0f}"])
+        network.remove()
         if doctors:
             print("\n".join(doctors[-1][1].splitlines()[-1:]))
     report.progress("")

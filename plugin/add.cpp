@@ -177,7 +177,10 @@ Result<void> wait_for_addresses(Pair &pair, const Plan &plan) {
         net::RouteSpec own{.destination = {addr, 128}, .table = kLocalTable};
         own.type = kLocalRoute;
         if (!TRY(net::wait_for_route(pair.pod, own, kLimit)))
-            return Error{ErrorCode::netlink, "the container's address " + to_string(addr) + " did not become usable"};
+            return Error{ErrorCode::try_again_later,
+                         "the container's address " + to_string(addr) + " did not become usable within 10 s",
+                         "the kernel does this in a worker (ipv6_addrconf), which has had no turn: the node is "
+                         "overloaded"};
     }
     return {};
 }

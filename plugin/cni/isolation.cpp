@@ -54,6 +54,17 @@ Result<void> read_admission(const Node &node, bool &into) {
     return read_word(node, kWords, into);
 }
 
+Result<void> check_egress(const Node &node) {
+    std::string word = "allow";
+    TRY(json::read(node, word));
+    if (word == "allow")
+        return {};
+    Error error = node.wrong("\"allow\", since Podlane does not limit what a pod opens connections to");
+    error.hint = "limit it by the host's rules on packets that come by the pod's interface, which see each connection "
+                 "with its translated destination";
+    return error;
+}
+
 Result<void> read_group_cidrs(const Node &node, std::vector<std::pair<Prefix, std::string>> &into) {
     constexpr std::string_view kExpected =
         R"(an object of groups and at most 64 prefixes, each of one group, such as {"tenant-a": ["198.18.64.0/20"]})";

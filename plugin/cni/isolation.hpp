@@ -13,6 +13,8 @@ Result<void> read_isolation(const json::Node &node, IsolateBy &into);
 Result<void> read_allow(const json::Node &node, std::vector<std::pair<std::string, std::string>> &into);
 // "allow" or "deny".
 Result<void> read_admission(const json::Node &node, bool &into);
+// "allow", and an error on everything else.
+Result<void> check_egress(const json::Node &node);
 Result<void> read_group_cidrs(const json::Node &node, std::vector<std::pair<Prefix, std::string>> &into);
 
 // A group's name as `podlanectl group list` prints it: printable, and not too long.

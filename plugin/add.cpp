@@ -318,19 +318,19 @@ Result<void> record_on_disk(const cni::Request &request, Rollback &rollback) {
     return records.write(TRY(record_of(request)));
 }
 
-void log_identity(const cni::PodIdentity &pod, const std::vector<std::string> &groups) {
-    if (!is_logged(cni::Log::Level::info) || (pod.labels.empty() && pod.annotations.empty() && groups.empty()))
+void log_identity(const cni::Request &request) {
+    if (!is_logged(cni::Log::Level::info))
         return;
-    std::string text;
+    std::string text = "node " + node_name(request.config);
     const auto put = [&](const char *what, const cni::Labels &all) {
-        text += all.empty() ? "" : std::string(text.empty() ? "" : "; ") + what;
+        text += all.empty() ? "" : std::string("; ") + what;
         for (const auto &[key, value] : all)
             text += " " + key + "=" + (cni::sounds_secret(key) ? "(masked)" : cni::masked_text(value));
     };
-    put("labels", pod.labels);
-    put("annotations", pod.annotations);
-    for (std::size_t i = 0; i < groups.size(); ++i)
-        text += (i > 0 ? ", " : text.empty() ? "groups " : "; groups ") + groups[i];
+    put("labels", request.pod.labels);
+    put("annotations", request.pod.annotations);
+    for (std::size_t i = 0; i < request.config.groups.size(); ++i)
+        text += (i > 0 ? ", " : "; groups ") + request.config.groups[i];
     log(cni::Log::Level::info, text);
 }
 
@@ -358,7 +358,7 @@ Result<std::string> add(const cni::Request &given) {
     if (!request.netns_override && pod == TRY(net::Namespace::current()))
         return Error{ErrorCode::invalid_environment, "CNI_NETNS " + request.netns + " is the plugin's own namespace",
                      "set CNI_NETNS_OVERRIDE=1 if that is meant"};
-    log_identity(request.pod, request.config.groups);
+    log_identity(request);
     wait_for_other_adds(pod);
     TRY(prepare_node(request.config));
     const Tables tables = TRY(open_node(request.config));

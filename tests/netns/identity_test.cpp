@@ -87,7 +87,8 @@ TEST_F(IdentityTest, GroupsAreListed) {
     keys["log"] = {{"file", node_.dir() + "/log"}, {"level", "info"}};
     (void)make(keys, named("shop", "web-0"));
     EXPECT_THAT(node_.run("cat " + node_.dir() + "/log"),
-                HasSubstr("groups namespace:shop, tenant-a, annotation:team=blue\n"));
+                AllOf(HasSubstr(": node node-7; annotations team=blue; "),
+                      HasSubstr("; groups namespace:shop, tenant-a, annotation:team=blue\n")));
     (void)make({{"groups", {"namespace"}}}, named("shop", "db-0"));
     EXPECT_EQ(ctl_json("endpoint show shop/web-0").at(0)["groups"],
               Json({"namespace:shop", "tenant-a", "annotation:team=blue"}));

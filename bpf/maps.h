@@ -96,6 +96,15 @@ struct {
 	__type(value, struct flow_path);
 } paths_v1 SEC(".maps");
 
+/* UDP that an uplink of its own has delivered to a container with several interfaces. Written for it alone, so that no
+ * pod of this node can evict an entry; read where paths_v1 has none. 1.1 MiB. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct path_key);
+	__type(value, struct flow_path);
+} requests_v1 SEC(".maps");
+
 /* Counters by ifindex; entry 0 counts packets of interfaces that are no endpoint. 1 KiB a CPU an entry. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);

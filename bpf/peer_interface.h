@@ -2,8 +2,76 @@
 /* Restores the source address of UDP replies of containers that have several addresses or interfaces. */
 #pragma once
 
+#include "bpf/conntrack.h"
+#include "bpf/forwarded.h"
 #include "bpf/hand_over.h"
 #include "bpf/rewrite.h"
+
+static __always_inline struct source_route *find_slot(struct __sk_buff *skb, __u32 number)
+{
+	struct source_slot_key key = {skb->ifindex, skb->protocol == bpf_htons(ETH_P_IP), number};
+
+	return bpf_map_lookup_elem(&source_slots_v1, &key);
+}
+
+/*
+ * Whether the peer has sent a datagram to the source of the flow in the scratch area, an address of this interface: the
+ * uplink has delivered it, or the host stack, of which conntrack knows. An own flow is also one that the pod began.
+ */
+static __always_inline bool is_requested(struct __sk_buff *skb, struct flow_scratch *work, __u32 ifindex, bool is_own)
+{
+	struct path_key flow = {.ifindex = ifindex, .local = work->key.source, .peer = work->key.destination};
+	struct nf_conn___podlane *ct;
+
+	flow.local_port = work->key.source_port;
+	flow.peer_port = work->key.destination_port;
+	flow.protocol = work->key.protocol;
+	if (bpf_map_lookup_elem(&requests_v1, &flow))
+		return true;
+	if (!has_conntrack)
+		return false;
+	ct = find_connection(skb, work, &work->key);
+	if (!ct)
+		return false;
+	bpf_ct_release(ct);
+	return is_own || work->opts.dir;
+}
+
+/*
+ * The number of the address that the flow in the scratch area replies from if the path cache does not say it: others
+ * may have evicted the entry. 0: the packet's own. A global function: the verifier checks it once.
+ */
+__attribute__((noinline)) int find_requested_slot(struct __sk_buff *skb)
+{
+	__u32 only = 0;
+	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+
+	if (!work || is_requested(skb, work, skb->ifindex, true))
+		return 0;
+	for (__u32 i = 1; i <= SOURCE_SLOTS; i++) {
+		struct source_route *peer = find_slot(skb, i);
+
+		if (!peer)
+			return 0;
+		work->key.source = peer->source;
+		if (is_requested(skb, work, peer->ifindex, false))
+			return i;
+	}
+	return 0;
+}
+
+static __always_inline struct source_route *find_requested_address(struct packet *p)
+{
+	__u32 only = 0;
+	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	int number;
+
+	if (!work)
+		return 0;
+	set_key(p, &work->key, FROM_POD);
+	number = find_requested_slot(p->skb);
+	return number ? find_slot(p->skb, number) : 0;
+}
 
 /*
  * An unbound UDP socket replies from the address of the interface it sends by (RFC 1122, 4.1.3.5, wants the address
@@ -20,18 +88,21 @@ static __always_inline int send_from_requested_address(struct packet *p)
 	struct source_route *owner = 0;
 
 	for (__u32 i = 1; i <= SOURCE_SLOTS && !owner; i++) {
-		struct source_slot_key key = {p->skb->ifindex, p->protocol == ETH_P_IP, i};
-		struct source_route *peer = bpf_map_lookup_elem(&source_slots_v1, &key);
+		struct source_route *peer = find_slot(p->skb, i);
 
 		if (!peer)
-			return 0;
+			break;
 		flow.ifindex = peer->ifindex;
 		flow.local = peer->source;
 		if (bpf_map_lookup_elem(&paths_v1, &flow))
 			owner = peer;
 	}
 	if (!owner)
+		owner = find_requested_address(p);
+	if (!owner)
 		return 0;
+	flow.ifindex = owner->ifindex;
+	flow.local = owner->source;
 	if (!write_source(p, &owner->source))
 		return REASON_DROP_MALFORMED;
 	if (owner->ifindex != p->skb->ifindex)

@@ -227,36 +227,6 @@ TEST_P(AttackDirect, AnotherUplinkDoesNotSpeakForThePeer) {
         {{"uplinks", {"up*"}}, {"firstPacket", "direct"}, {"clusterCIDRs", {to_string(outside_addr()) + "/32"}}});
 }
 
-// A datagram to each of many ports, as fast as a process without capabilities can.
-std::uint64_t flood(const net::Namespace &from, const std::vector<ip_addr> &to, bool ipv4, std::atomic<bool> &stop) {
-    std::uint64_t sent = 0;
-    as_hostile(from, Privilege::none, [&] {
-        for (std::uint16_t source = 0; !stop; ++source) {
-            const Fd socket(::socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-            for (std::uint16_t port = 1024; port < 60000 && !stop; ++port) {
-                const ip_addr &target = to[port % to.size()];
-                sockaddr_storage where{};
-                if (ipv4) {
-                    auto &in = reinterpret_cast<sockaddr_in &>(where);
-                    in.sin_family = AF_INET;
-                    in.sin_port = htons(port);
-                    in.sin_addr.s_addr = target.word[3];
-                } else {
-                    auto &in = reinterpret_cast<sockaddr_in6 &>(where);
-                    in.sin6_family = AF_INET6;
-                    in.sin6_port = htons(port);
-                    std::memcpy(&in.sin6_addr, &target, sizeof target);
-                }
-                sent += sendto(socket.get(), "x", 1, MSG_DONTWAIT, reinterpret_cast<const sockaddr *>(&where),
-                               ipv4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6)) == 1
-                            ? 1
-                            : 0;
-            }
-        }
-    });
-    return sent;
-}
-
 TEST_P(AttackFlow, AFloodOfFlowsCostsOthersNothing) {
     const Pod hostile = add_pod();
     const EchoServer server = serve_echo();

@@ -278,6 +278,7 @@ constexpr KeyPart kInterface{"INTERFACE", Kind::endpoint};
 constexpr KeyPart kNetwork{"NETWORK"};
 constexpr KeyPart kAddress{"ADDRESS", Kind::address};
 constexpr KeyPart kPrefix{"PREFIX", Kind::prefix};
+constexpr std::array<KeyPart, 4> kFlow{{{"host_interface", Kind::endpoint}, {"PROTOCOL"}, {"LOCAL"}, {"PEER"}}};
 
 constexpr std::array<KnownMap, kMapNames.size()> kMaps = {{
     {PODLANE_MAP_ENDPOINTS, "the record of each attachment", dump_endpoints, {kInterface, {"ifname"}}, true},
@@ -290,14 +291,10 @@ constexpr std::array<KnownMap, kMapNames.size()> kMaps = {{
      [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_ADDRESSES, kAddresses); },
      {kNetwork, kAddress}},
     {PODLANE_MAP_NETWORKS, "names of networks and their uplinks", network_table, {kNetwork, {"ID"}}},
-    {PODLANE_MAP_PATHS,
-     "the flow cache: the path of each flow",
-     path_table,
-     {KeyPart{"host_interface", Kind::endpoint}, {"PROTOCOL"}, {"LOCAL"}, {"PEER"}}},
-    {PODLANE_MAP_FLOWS,
-     "connections that conntrack has confirmed, by direction",
-     flow_table,
-     {KeyPart{"host_interface", Kind::endpoint}, {"PROTOCOL"}, {"LOCAL"}, {"PEER"}}},
+    {PODLANE_MAP_PATHS, "the flow cache: the path of each flow", path_table, kFlow},
+    {PODLANE_MAP_REQUESTS, "UDP that an uplink has delivered to containers with several interfaces", request_table,
+     kFlow},
+    {PODLANE_MAP_FLOWS, "connections that conntrack has confirmed, by direction", flow_table, kFlow},
     {PODLANE_MAP_FORWARDED,
      "tuples of which the host stack has forwarded a packet",
      [](const Selection &s, const World &w) { return dump(s, w, PODLANE_MAP_FORWARDED, kForwarded); },

@@ -128,9 +128,10 @@ Result<std::vector<PathRow>> read_flows(const std::vector<EndpointEntry> &entrie
 }
 
 // Flows of these entries only; with `orphans`, also those of endpoints that are gone.
-Result<std::vector<PathRow>> read_paths(const std::vector<EndpointEntry> &entries, bool orphans, const World &world) {
+Result<std::vector<PathRow>> read_paths_in(const char *map, const std::vector<EndpointEntry> &entries, bool orphans,
+                                           const World &world) {
     std::vector<PathRow> rows;
-    for (const auto &[key, value] : TRY(read_map<path_key, flow_path>(world.bpffs, PODLANE_MAP_PATHS))) {
+    for (const auto &[key, value] : TRY(read_map<path_key, flow_path>(world.bpffs, map))) {
         const EndpointEntry *owner = owner_of(key, entries);
         if (owner == nullptr && !orphans)
             continue;
@@ -138,6 +139,15 @@ Result<std::vector<PathRow>> read_paths(const std::vector<EndpointEntry> &entrie
     }
     sort_rows(rows);
     return rows;
+}
+
+Result<std::vector<PathRow>> read_paths(const std::vector<EndpointEntry> &entries, bool orphans, const World &world) {
+    return read_paths_in(PODLANE_MAP_PATHS, entries, orphans, world);
+}
+
+Result<std::vector<PathRow>> read_requests(const std::vector<EndpointEntry> &entries, bool orphans,
+                                           const World &world) {
+    return read_paths_in(PODLANE_MAP_REQUESTS, entries, orphans, world);
 }
 
 using Read = Result<std::vector<PathRow>> (*)(const std::vector<EndpointEntry> &, bool, const World &);
@@ -161,6 +171,10 @@ Result<std::vector<PathRow>> selected_paths(const Selection &selection, const Wo
 
 Result<output::Table> path_table(const Selection &selection, const World &world) {
     return output::make_table(kColumns, TRY(selected(read_paths, selection, world)));
+}
+
+Result<output::Table> request_table(const Selection &selection, const World &world) {
+    return output::make_table(kColumns, TRY(selected(read_requests, selection, world)));
 }
 
 Result<output::Table> flow_table(const Selection &selection, const World &world) {

@@ -124,7 +124,7 @@ static __always_inline void note_window(struct flow *known, struct flow_scratch 
 {
 	const struct tcp_window *window = parsed_window(work);
 
-	if (window->is_known && !tracing)
+	if (window->sent && !tracing)
 		known->window = *window;
 }
 

@@ -24,6 +24,8 @@ static __always_inline int refuse_hidden_header(struct packet *p)
 {
 	__be16 tag;
 
+	if (!p->detour)
+		return 0;
 	if (p->has_unread_headers)
 		return REASON_DROP_HIDDEN_HEADER;
 	if (p->is_first_fragment && !p->has_flow && (p->ip.protocol == IPPROTO_TCP || is_extension(p->ip.protocol)))

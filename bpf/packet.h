@@ -116,12 +116,21 @@ struct packet {
 
 #define PARSED_BYTES (__builtin_offsetof(struct packet, window) - __builtin_offsetof(struct packet, ip))
 
+/* What the end of a TCP connection says. */
+struct tcp_end {
+	__u32 number; /* of the FIN, behind the segment's data, or of the reset */
+	__u32 ack;    /* compared if it is a FIN */
+	__u32 is_reset;
+};
+
 struct flow_scratch {
 	struct flow_key key;
 	struct flow_key other;
 	struct flow flow;
 	struct bpf_sock_tuple tuple;
 	struct ct_opts opts;
+	struct tcp_end end;
+	__u32 seen[2][5]; /* struct ip_ct_tcp_state___podlane of its sender and its receiver */
 	/* Of a struct packet; pointers in a map's value would hide the types of other maps from libbpf. */
 	__u64 parsed[(sizeof(struct packet) - __builtin_offsetof(struct packet, ip)) / sizeof(__u64)];
 };

@@ -176,7 +176,8 @@ static __always_inline void parse_l4(struct __sk_buff *skb, struct packet *p, __
 		p->tcp_flags = tcp.flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK);
 		p->header_bytes = l3_bytes + (tcp.data_offset >> 4) * 4;
 		if (tcp.flags & TCP_ACK)
-			p->window = (struct tcp_window){bpf_ntohl(tcp.acknowledgement), bpf_ntohs(tcp.window), true};
+			p->window = (struct tcp_window){bpf_ntohl(tcp.acknowledgement), bpf_ntohs(tcp.window),
+							bpf_ntohl(tcp.sequence) >> 16 | 1};
 		break;
 	case IPPROTO_UDP:
 		if (load_l4(skb, p, &ports, sizeof(ports)))

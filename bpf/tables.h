@@ -57,6 +57,19 @@ static __always_inline bool serves(const struct uplink *uplink, __u32 network)
 	return false;
 }
 
+/* Who owns the address in any of the uplink's networks. */
+static __always_inline struct address *find_in(const struct uplink *uplink, const struct ip_addr *addr)
+{
+	struct address *owner = 0;
+
+	for (int i = 0; i < UPLINK_NETWORKS && !owner && uplink->networks[i]; i++) {
+		struct address_key key = {.network = uplink->networks[i], .addr = *addr};
+
+		owner = map_find(&addresses_v1, &key);
+	}
+	return owner;
+}
+
 /* The endpoint in one of the uplink's networks that owns the address. */
 static __always_inline struct address *find_endpoint(struct packet *p, const struct ip_addr *addr)
 {

@@ -9,49 +9,74 @@
 #include "bpf/flow_cache.h"
 #include "bpf/tables.h"
 
-#define TCP_SCALE_MAX 14 /* RFC 7323, 2.3 */
-
-/*
- * Whether the receiver has said that it accepts this number. As conntrack does while it is strict, a window below as
- * well: a FIN that is sent again, or a reset by a router, which replies to an older packet.
- */
-static __always_inline bool is_within(const struct tcp_window *window, __u8 scale, __u32 number)
-{
-	__u32 size = (window->size + 1U) << (scale & 15);
-
-	return window->is_known && number - window->ack + size < 2 * size;
-}
-
-/* As conntrack itself judges while it is strict, but for the acknowledgment. Its numbers may be old ones. */
-static __always_inline bool is_in_tracked_window(const struct ip_ct_tcp_state___podlane *sender,
-						 const struct ip_ct_tcp_state___podlane *receiver, __u32 number)
-{
-	__u32 first = sender->td_end - receiver->td_maxwin;
-
-	return !sender->td_maxwin || !receiver->td_maxwin || number - first <= sender->td_maxend - first;
-}
+#define TCP_SCALE_MAX 14     /* RFC 7323, 2.3 */
+#define MAX_ACK_WINDOW 66000 /* MAXACKWINCONST of conntrack */
+#define SENT_AT_ONCE 16      /* 64 KiB each: what one packet may hold */
 
 /* Of a connection, as far as it matters for the packet at hand. */
 struct tracked_end {
 	__u8 state;
 	__u8 scale; /* of the receiver's window */
+	__u8 sender_scale;
 	bool may_bypass;
 	bool is_in_window;
 };
 
+/*
+ * Whether the receiver has sent what the FIN acknowledges: by the upper half of its last number, which may be that of a
+ * segment that it sent again, or one of many that were on their way.
+ */
+static __always_inline bool acknowledges_sent(const struct tcp_window *receiver, __u8 scale, __u32 ack)
+{
+	__u16 reach = (1U << (scale & 15)) + SENT_AT_ONCE;
+	__u16 ahead = (ack >> 16) - receiver->sent + reach;
+
+	return ahead <= 2 * reach;
+}
+
+/*
+ * Whether the receiver has said that it accepts this end. As conntrack does while it is strict, a window below as well:
+ * a FIN that is sent again, or a reset by a router, which replies to an older packet. Resets need no acknowledgment.
+ */
+static __always_inline bool is_within(const struct tcp_window *window, const struct tracked_end *end,
+				      const struct tcp_end *said)
+{
+	__u32 size = (window->size + 1U) << (end->scale & 15);
+
+	return window->sent && said->number - window->ack + size < 2 * size &&
+	       (said->is_reset || acknowledges_sent(window, end->sender_scale, said->ack));
+}
+
+/* As conntrack itself judges while it is strict. Its numbers may be old ones. Resets need no acknowledgment. */
+static __always_inline bool is_in_tracked_window(const struct ip_ct_tcp_state___podlane *sender,
+						 const struct ip_ct_tcp_state___podlane *receiver,
+						 const struct tcp_end *said)
+{
+	__u32 first = sender->td_end - receiver->td_maxwin;
+	__u32 most_unacknowledged = sender->td_maxwin > MAX_ACK_WINDOW ? sender->td_maxwin : MAX_ACK_WINDOW;
+
+	if (!sender->td_maxwin || !receiver->td_maxwin)
+		return true;
+	return said->number - first <= sender->td_maxend - first &&
+	       (said->is_reset || receiver->td_end - said->ack <= most_unacknowledged);
+}
+
 /* `sender` and `receiver` are in conntrack's memory; the verifier of 6.1 takes them for the state of DCCP. */
-static __always_inline void read_windows(const void *sender, const void *receiver, __u32 number,
+static __always_inline void read_windows(struct flow_scratch *work, const void *sender, const void *receiver,
 					 struct tracked_end *end)
 {
-	struct ip_ct_tcp_state___podlane from, to;
+	struct ip_ct_tcp_state___podlane *from = (void *)work->seen[0], *to = (void *)work->seen[1];
 
 	end->scale = TCP_SCALE_MAX;
-	if (!can_read_kernel || bpf_probe_read_kernel(&from, sizeof(from), sender) ||
-	    bpf_probe_read_kernel(&to, sizeof(to), receiver))
+	end->sender_scale = TCP_SCALE_MAX;
+	if (!can_read_kernel || bpf_probe_read_kernel(from, sizeof(*from), sender) ||
+	    bpf_probe_read_kernel(to, sizeof(*to), receiver))
 		return;
-	if (!(to.flags & CT_TCP_LIBERAL))
-		end->scale = to.td_scale;
-	end->is_in_window = from.flags & CT_TCP_LIBERAL || is_in_tracked_window(&from, &to, number);
+	if (!(to->flags & CT_TCP_LIBERAL))
+		end->scale = to->td_scale;
+	if (!(from->flags & CT_TCP_LIBERAL))
+		end->sender_scale = from->td_scale;
+	end->is_in_window = from->flags & CT_TCP_LIBERAL || is_in_tracked_window(from, to, &work->end);
 }
 
 static __always_inline void read_end(struct nf_conn___podlane *ct, struct tracked_end *end)
@@ -65,8 +90,7 @@ static __always_inline void read_end(struct nf_conn___podlane *ct, struct tracke
 }
 
 /* The end of the flow in the scratch area, whose translation is left there. False: conntrack does not know it. */
-static __always_inline bool query_end(struct __sk_buff *skb, struct flow_scratch *work, __u32 number,
-				      struct tracked_end *end)
+static __always_inline bool query_end(struct __sk_buff *skb, struct flow_scratch *work, struct tracked_end *end)
 {
 	bool is_ipv4 = skb->protocol == bpf_htons(ETH_P_IP);
 	struct nf_conn___podlane *ct = find_connection(skb, work, &work->key);
@@ -76,10 +100,10 @@ static __always_inline bool query_end(struct __sk_buff *skb, struct flow_scratch
 	read_end(ct, end);
 	if (work->opts.dir) {
 		read_translation(&ct->tuplehash[0].tuple, is_ipv4, &work->flow);
-		read_windows(&ct->proto.tcp.seen[1], &ct->proto.tcp.seen[0], number, end);
+		read_windows(work, &ct->proto.tcp.seen[1], &ct->proto.tcp.seen[0], end);
 	} else {
 		read_translation(&ct->tuplehash[1].tuple, is_ipv4, &work->flow);
-		read_windows(&ct->proto.tcp.seen[0], &ct->proto.tcp.seen[1], number, end);
+		read_windows(work, &ct->proto.tcp.seen[0], &ct->proto.tcp.seen[1], end);
 	}
 	bpf_ct_release(ct);
 	return true;
@@ -88,21 +112,21 @@ static __always_inline bool query_end(struct __sk_buff *skb, struct flow_scratch
 enum window_result { WINDOW_UNKNOWN, WINDOW_ACCEPTS, WINDOW_REFUSES };
 
 /* By what the receiver has said in packets on the fast path, and in those of the host stack. */
-static __always_inline int query_windows(struct flow_scratch *work, __u8 scale, __u32 number)
+static __always_inline int query_windows(struct flow_scratch *work, const struct tracked_end *end)
 {
 	struct flow *sent = map_find(&flows_v2, find_other_key(work));
 	struct forwarded *left;
 	bool is_known = false;
 
 	if (sent && sent->check == flow_check(&work->other)) {
-		is_known = sent->window.is_known;
-		if (is_within(&sent->window, scale, number))
+		is_known = sent->window.sent;
+		if (is_within(&sent->window, end, &work->end))
 			return WINDOW_ACCEPTS;
 	}
 	reverse_key(&work->key, &work->other);
 	left = find_forwarded(&work->other);
 	/* A reset may reply to a SYN, which has no acknowledgment. */
-	if (left && (is_within(&left->window, scale, number) || !(is_known || left->window.is_known)))
+	if (left && (is_within(&left->window, end, &work->end) || !(is_known || left->window.sent)))
 		return WINDOW_ACCEPTS;
 	return left || is_known ? WINDOW_REFUSES : WINDOW_UNKNOWN;
 }
@@ -111,17 +135,30 @@ static __always_inline int query_windows(struct flow_scratch *work, __u8 scale, 
  * Whether conntrack may see the end. It may if any of the windows that are known holds the number: an old one is not
  * easier to guess. While a connection is closed conntrack believes resets (Linux 6.2), and its windows are the host's.
  */
-static __always_inline bool may_be_seen(struct flow_scratch *work, const struct tracked_end *end, __u32 number,
-					__u32 flags)
+static __always_inline bool may_be_seen(struct flow_scratch *work, const struct tracked_end *end)
 {
 	int result;
 
 	if (end->state < CT_TCP_SYN_RECV || end->state > CT_TCP_LAST_ACK || end->is_in_window)
 		return true;
-	if (end->state > CT_TCP_ESTABLISHED && flags & TCP_RST)
+	if (end->state > CT_TCP_ESTABLISHED && work->end.is_reset)
 		return true;
-	result = query_windows(work, end->scale, number);
+	result = query_windows(work, end);
 	return result == WINDOW_ACCEPTS || (result == WINDOW_UNKNOWN && end->state > CT_TCP_ESTABLISHED);
+}
+
+/*
+ * Whether the flow in the scratch area is from a pod of this node to none of them. Nobody on an uplink speaks for the
+ * pod, whatever number he has: the windows of the pod's peer are known by packets that he can send as well. A global
+ * function: the verifier checks it once.
+ */
+__attribute__((noinline)) int is_in_pods_name(struct __sk_buff *skb)
+{
+	__u32 only = 0, ifindex = skb->ifindex;
+	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct uplink *uplink = map_find(&uplinks_v2, &ifindex);
+
+	return work && uplink && find_in(uplink, &work->key.source) && !find_in(uplink, &work->key.destination);
 }
 
 /* Whether the host's rules have let the pod's peer speak by this uplink. Leaves the flow's age in the scratch area. */
@@ -139,12 +176,32 @@ static __always_inline bool was_let_in(struct __sk_buff *skb, struct flow_scratc
 	return last && last->came_by == skb->ifindex;
 }
 
+/* Of a fragment the data is not known. */
+static __always_inline bool read_end_of(struct __sk_buff *skb, const struct packet *p, struct tcp_end *end)
+{
+	__u32 bytes = skb->len - sizeof(struct ethhdr);
+	bool is_ipv4 = p->protocol == ETH_P_IP;
+	__be16 length;
+
+	if (bpf_skb_load_bytes(skb, p->l4_offset + sizeof(struct ports), end, 2 * sizeof(__be32)) ||
+	    bpf_skb_load_bytes(skb, sizeof(struct ethhdr) + (is_ipv4 ? 2 : 4), &length, sizeof(length)))
+		return false;
+	if (length)
+		bytes = bpf_ntohs(length) + (is_ipv4 ? 0 : sizeof(struct ipv6hdr));
+	end->number = bpf_ntohl(end->number);
+	end->ack = bpf_ntohl(end->ack);
+	end->is_reset = p->tcp_flags & TCP_RST;
+	if (!end->is_reset && !p->is_first_fragment)
+		end->number += bytes - p->header_bytes;
+	return true;
+}
+
 /*
  * Returns enum follow, and leaves the flow's translation in the scratch area: as follow() if conntrack may see the end,
  * FOLLOW_HIDDEN if not, with FOLLOW_CONFIRMED if the fast path may deliver it. A global function: the verifier checks
  * it once.
  */
-__attribute__((noinline)) int judge_end(struct __sk_buff *skb, __u32 number, __u32 flags)
+__attribute__((noinline)) int judge_end(struct __sk_buff *skb)
 {
 	__u32 only = 0;
 	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
@@ -153,12 +210,12 @@ __attribute__((noinline)) int judge_end(struct __sk_buff *skb, __u32 number, __u
 
 	if (!has_conntrack || !work)
 		return 0;
-	if (!query_end(skb, work, number, &end))
+	if (!read_end_of(skb, parsed_packet(work), &work->end) || !query_end(skb, work, &end))
 		return leave_as_is(work, 0);
 	known = map_find(&flows_v2, &work->key);
 	if (known && known->check != flow_check(&work->key))
 		known = 0;
-	if (may_be_seen(work, &end, number, flags)) {
+	if (may_be_seen(work, &end)) {
 		forget_flow(work);
 		return leave_as_is(work, known ? FOLLOW_FORGOTTEN : 0);
 	}
@@ -168,46 +225,29 @@ __attribute__((noinline)) int judge_end(struct __sk_buff *skb, __u32 number, __u
 	       (work->opts.dir ? FOLLOW_REPLY : 0);
 }
 
-/* The number of the FIN, behind the segment's data, or of the reset. Of a fragment the data is not known. */
-static __always_inline bool read_number(struct packet *p, __u32 *number)
-{
-	__u32 bytes = p->skb->len - sizeof(struct ethhdr);
-	bool is_ipv4 = p->protocol == ETH_P_IP;
-	__be32 sequence;
-	__be16 length;
-
-	if (bpf_skb_load_bytes(p->skb, p->l4_offset + sizeof(struct ports), &sequence, sizeof(sequence)) ||
-	    bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr) + (is_ipv4 ? 2 : 4), &length, sizeof(length)))
-		return false;
-	if (length)
-		bytes = bpf_ntohs(length) + (is_ipv4 ? 0 : sizeof(struct ipv6hdr));
-	*number = bpf_ntohl(sequence);
-	if (!(p->tcp_flags & TCP_RST || p->is_first_fragment))
-		*number += bytes - p->header_bytes;
-	return true;
-}
-
 static __always_inline bool is_tcp_end(const struct packet *p)
 {
-	return has_conntrack && p->has_flow && p->ip.protocol == IPPROTO_TCP && p->tcp_flags & (TCP_FIN | TCP_RST) &&
-	       !(p->tcp_flags & TCP_SYN);
+	return has_conntrack && p->tcp_flags & (TCP_FIN | TCP_RST) && !(p->tcp_flags & TCP_SYN) && p->has_flow &&
+	       p->ip.protocol == IPPROTO_TCP;
 }
 
 static __always_inline int follow_end(struct packet *p)
 {
-	__u32 only = 0, number;
+	__u32 only = 0;
 	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
 
-	if (!work || !read_number(p, &number))
+	if (!work)
 		return 0;
 	set_key(p, &work->key, TO_POD);
-	p->follow = judge_end(p->skb, number, p->tcp_flags);
+	if (is_in_pods_name(p->skb))
+		return REASON_DROP_FORGED_END;
+	p->follow = judge_end(p->skb);
 	p->ip.destination = work->flow.destination;
 	p->new_destination_port = work->flow.destination_port;
 	return p->follow & FOLLOW_FORGOTTEN ? REASON_HOST_PATH : 0;
 }
 
-/* Global functions: the verifier checks them once. */
+/* A global function: the verifier checks it once. */
 __attribute__((noinline)) int clear_fin(struct __sk_buff *skb, __u32 l4)
 {
 	const __u32 flags = l4 + __builtin_offsetof(struct tcphdr, ack_seq) + sizeof(__be32);
@@ -220,24 +260,6 @@ __attribute__((noinline)) int clear_fin(struct __sk_buff *skb, __u32 l4)
 	       !bpf_skb_store_bytes(skb, flags, &new, sizeof(new), 0);
 }
 
-/* Whether a pod of this node has the source of the flow in the scratch area. */
-__attribute__((noinline)) int is_in_pods_name(struct __sk_buff *skb)
-{
-	__u32 only = 0, ifindex = skb->ifindex;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
-	struct uplink *uplink = map_find(&uplinks_v2, &ifindex);
-
-	if (!work || !uplink)
-		return 0;
-	for (int i = 0; i < UPLINK_NETWORKS && uplink->networks[i]; i++) {
-		struct address_key key = {.network = uplink->networks[i], .addr = work->key.source};
-
-		if (map_find(&addresses_v1, &key))
-			return 1;
-	}
-	return 0;
-}
-
 /*
  * The host stack gets a segment without its FIN. If the peer has sent it, it sends it again, and then the host stack
  * has delivered a packet of it by this uplink: the fast path delivers the second one. Nobody sends a reset again, but
@@ -245,10 +267,8 @@ __attribute__((noinline)) int is_in_pods_name(struct __sk_buff *skb)
  */
 static __always_inline int hide_end(struct packet *p, enum reason reason)
 {
-	if (!(p->follow & FOLLOW_HIDDEN) || p->verdict != VERDICT_NEXT)
-		return reason;
 	/* Connections of others are not judged: something else may keep conntrack from seeing them. */
-	if (!p->receiver)
-		return is_in_pods_name(p->skb) ? REASON_DROP_FORGED_END : reason;
+	if (!(p->follow & FOLLOW_HIDDEN) || !p->receiver || p->verdict != VERDICT_NEXT)
+		return reason;
 	return !(p->tcp_flags & TCP_RST) && clear_fin(p->skb, p->l4_offset) ? reason : REASON_DROP_FORGED_END;
 }

@@ -27,11 +27,11 @@ enum flow_flags {
  */
 #define FLOW_CHANGES_SHIFT 8
 
-/* What a TCP endpoint last said that it accepts: sequence numbers from `ack` on. */
+/* What a TCP endpoint last said that it accepts, sequence numbers from `ack` on, and how far it has sent about. */
 struct tcp_window {
 	__u32 ack;
-	__u16 size;     /* as in the header, not scaled */
-	__u16 is_known; /* 0: it has said nothing yet */
+	__u16 size; /* as in the header, not scaled */
+	__u16 sent; /* the upper half of its sequence number, and 1 in the lowest bit; 0: it has said nothing yet */
 };
 
 /* The tuple of the same packet after the host's translation. Reversed, it is the key of the other direction. */

@@ -2,7 +2,7 @@
 // A hostile host on the uplink ends connections in the name of their peer, without knowing a sequence number: beside
 // ptp, with Podlane, and with Podlane and "conntrackLiberal": false.
 #include "tests/netns/conntrack.hpp"
-#include "tests/netns/lab.hpp"
+#include "tests/netns/sources.hpp"
 
 namespace podlane::test {
 namespace {
@@ -32,6 +32,35 @@ void put_sequence(Packet &packet, std::uint32_t upper) {
     };
     put(4, upper);
     put(14, window);
+}
+
+struct Numbers {
+    std::uint32_t sequence;
+    std::uint32_t ack;
+};
+
+void put_numbers(Packet &packet, const Numbers &numbers) {
+    const std::uint32_t sequence = htonl(numbers.sequence), ack = htonl(numbers.ack);
+    std::memcpy(&packet.payload[4], &sequence, sizeof sequence);
+    std::memcpy(&packet.payload[8], &ack, sizeof ack);
+    set_checksum(packet, 16);
+}
+
+// What follows the last segment of this sender at the wire, and what it acknowledges.
+Numbers last_numbers_from(const Wire &wire, const ip_addr &sender) {
+    Numbers last{};
+    for (const Bytes &one : wire.arrived()) {
+        if (!is_from(one, sender))
+            continue;
+        const std::size_t header = is_ipv4(sender) ? 20 : 40;
+        const Bytes packet = layer3(one);
+        std::uint32_t sequence = 0, ack = 0;
+        std::memcpy(&sequence, &packet.at(header + 4), sizeof sequence);
+        std::memcpy(&ack, &packet.at(header + 8), sizeof ack);
+        const std::size_t data = packet.size() - header - (packet.at(header + 12) >> 4U) * 4U;
+        last = {ntohl(sequence) + static_cast<std::uint32_t>(data), ntohl(ack)};
+    }
+    return last;
 }
 
 // Part of the payload, as one fragment. `before`: IPv6 headers in front of the fragment header.
@@ -216,6 +245,65 @@ TEST_P(ForgedEnds, ChangeNoConnection) {
     const EchoServer server(lab_.outside(), ipv4(), kPort);
     const Fd socket = test::connected(victim_.ns(), Transport::tcp, {peer(), kPort}, {{}, kOwnPort});
     expect_unharmed(socket, [&](std::uint8_t flags) { forge(flags); });
+}
+
+// Who knows one number lacks the other: of what the peer sends next, and of what the victim has sent.
+TEST_P(ForgedEnds, NeedTheNumbersOfBothEnds) {
+    const EchoServer server(lab_.outside(), ipv4(), kPort);
+    const Fd socket = test::connected(victim_.ns(), Transport::tcp, {peer(), kPort}, {{}, kOwnPort});
+    const Wire wire(lab_.outside(), "eth0");
+    const Mac gateway = Wire(lab_.node().ns(), "up0").mac();
+    const Ends in_peers_name{peer(), victim(), kPort, kOwnPort}, in_pods_name{victim(), peer(), kOwnPort, kPort};
+    const auto send = [&](const Ends &ends, std::uint8_t flags, const Numbers &numbers) {
+        Packet packet = tcp(ends, flags);
+        put_numbers(packet, numbers);
+        wire.send(frame(gateway, wire.mac(), packet));
+    };
+    for (const std::uint32_t off : {1U << 30U, 1U << 31U, 3U << 30U}) {
+        SCOPED_TRACE(off);
+        ASSERT_EQ(transfer(socket, 1 << 20), 0);
+        wire.forget();
+        ASSERT_EQ(transfer(socket, 100), 0);
+        const Numbers victims = last_numbers_from(wire, victim());
+        // The peer's next number, and an acknowledgment of what the victim has not sent.
+        send(in_peers_name, tcp_fin | tcp_ack, {victims.ack, victims.sequence + off});
+        // What the peer seems to accept is what another one says that the peer accepts.
+        send(in_peers_name, tcp_ack, {victims.ack, victims.sequence + off});
+        for (const std::uint8_t end : {tcp_fin, tcp_rst})
+            send(in_pods_name, static_cast<std::uint8_t>(end | tcp_ack), {victims.sequence + off, victims.ack});
+        std::this_thread::sleep_for(quiet());
+        EXPECT_EQ(entry().state, "ESTABLISHED");
+        EXPECT_GT(entry().seconds, kBelieved);
+    }
+    wire.forget();
+    EXPECT_EQ(transfer(socket, 100), 0);
+    // The test's own foundation: with both it is believed.
+    const Numbers victims = last_numbers_from(wire, victim());
+    send(in_peers_name, tcp_fin | tcp_ack, {victims.ack, victims.sequence});
+    EXPECT_TRUE(wait_until([&] { return entry().state != "ESTABLISHED"; }));
+}
+
+// Closing connections are as they are beside ptp: conntrack believes every reset.
+TEST_P(ForgedEnds, ResetClosingConnectionsAsBesidePtp) {
+    const EchoServer server(lab_.outside(), ipv4(), kPort);
+    const Fd socket = test::connected(victim_.ns(), Transport::tcp, {peer(), kPort}, {{}, kOwnPort});
+    ASSERT_EQ(transfer(socket, 1 << 20), 0);
+    const Fd silent = open_socket(lab_.outside(), Transport::tcp, ipv4(), {{}, kPort + 1});
+    ASSERT_EQ(listen(silent.get(), 1), 0);
+    const Fd half = test::connected(victim_.ns(), Transport::tcp, {peer(), kPort + 1}, {{}, kOwnPort + 1});
+    ASSERT_EQ(shutdown(half.get(), SHUT_WR), 0);
+    const auto state = [&] {
+        for (const Tracked &one : tracked(lab_.node().ns()))
+            if (one.source.port == kOwnPort + 1)
+                return one.state;
+        return std::string();
+    };
+    ASSERT_TRUE(wait_until([&] { return state() == "CLOSE_WAIT" || state() == "FIN_WAIT"; }));
+    const Wire wire(lab_.outside(), "eth0");
+    Packet reset = tcp({peer(), victim(), kPort + 1, kOwnPort + 1}, tcp_rst);
+    put_sequence(reset, 0x8000);
+    wire.send(frame(Wire(lab_.node().ns(), "up0").mac(), wire.mac(), reset));
+    EXPECT_TRUE(wait_until([&] { return state() == "CLOSE"; })) << state();
 }
 
 TEST_P(ForgedEndsOnTheFastPath, ChangeNoConnectionWhoseEntriesAreEvicted) {

@@ -153,7 +153,8 @@ int pl_from_uplink(struct __sk_buff *skb)
 	      ?: deliver(&p, REASON_UPLINK_DELIVERED);
 	/* clang-format on */
 
-	return finish(&p, hide_end(&p, reason));
+	reason = hide_end(&p, reason);
+	return finish(&p, p.verdict == VERDICT_NEXT ? refuse_isolated_name(skb, reason) : reason);
 }
 
 char _license[] SEC("license") = "Dual MIT/GPL";

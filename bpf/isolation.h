@@ -206,3 +206,23 @@ static __always_inline int check_isolation_of_remote(struct packet *p)
 		note_allowed(p->skb->ifindex);
 	return 0;
 }
+
+/*
+ * Of what the host stack would get by an uplink in the name of an isolated pod of this node: where the host forwards
+ * it, the answer to it is a reply to the pod, and let in. A reverse path filter would refuse it, but IPv6 has none. A
+ * global function: the verifier checks it once, and what follows it once for all reasons.
+ */
+__attribute__((noinline)) int refuse_isolated_name(struct __sk_buff *skb, __u32 reason)
+{
+	__u32 only = 0, ifindex = skb->ifindex;
+	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct watch *watch = find_watch();
+	struct uplink *uplink;
+	struct address *owner;
+
+	if (!work || !watch || !watch->isolation_changes)
+		return reason;
+	uplink = map_find(&uplinks_v2, &ifindex);
+	owner = uplink ? find_in(uplink, &parsed_packet(work)->ip.source) : 0;
+	return owner && owner->flags & INTERFACE_ISOLATED ? REASON_DROP_ISOLATION : reason;
+}

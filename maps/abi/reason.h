@@ -72,7 +72,8 @@
 	  "sent or received by an interface without an endpoint")                                                      \
 	X(HOST_UNCONFIRMED, "host-unconfirmed", HOST,                                                                  \
 	  "conntrack has not seen both directions of its connection: host stack")                                      \
-	X(DROP_ISOLATION, "drop-isolation", DROP, "the receiver's isolation does not let the sender in")               \
+	X(DROP_ISOLATION, "drop-isolation", DROP,                                                                      \
+	  "the receiver's isolation does not let the sender in; on an uplink: in the name of an isolated pod")         \
 	X(DROP_FORGED_END, "drop-forged-end", DROP,                                                                    \
 	  "end of a TCP connection, arrived on an uplink, that its receiver would not accept")                         \
 	X(DROP_HIDDEN_HEADER, "drop-hidden-header", DROP,                                                              \

@@ -208,6 +208,25 @@ TEST_P(Isolated, HostRulesLimitWhatItOpens) {
     EXPECT_EQ(transfer(answered, std::size_t{4} << 20U), 0) << "answers do";
 }
 
+// A host on the uplink opens a connection in the victim's name with a pod that it is in league with: what that one
+// sends would be the answer. For IPv6 no reverse path filter stops it.
+TEST_P(Isolated, NobodyOnTheUplinkSpeaksForIt) {
+    lab_->node().run("sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.up0.rp_filter=0");
+    const Wire outside(lab_->outside(), "eth0");
+    const Mac gateway = Wire(lab_->node().ns(), "up0").mac();
+    const Wire wire = open_.wire();
+    const std::uint64_t before = drops(victim_);
+    std::uint16_t port = 40000;
+    EXPECT_TRUE(wait_until([&] {
+        ++port; // the first packet says who has opened it
+        outside.send(frame(gateway, outside.mac(), udp({addr(victim_), addr(open_), port, kPort})));
+        wire.send(frame(open_.gateway_mac, open_.mac, udp({addr(open_), addr(victim_), kPort, port})));
+        return drops(victim_) > before + 20;
+    }));
+    for (const Bytes &one : arrived_from(addr(open_)))
+        ADD_FAILURE() << "arrived: " << hex(one);
+}
+
 TEST_P(Isolated, IsShownAndCounted) {
     expect_refused(foreign_.ns(), &foreign_);
     const Json counters = lab_->node().podlanectl_json("counter list");

@@ -2,6 +2,7 @@
 // A hostile pod and a hostile host on the uplink beside two victim pods: neither changes which path the victims'
 // connections take, nor reaches what the host's rules close. With "firstPacket": "direct" the latter holds for the
 // host.
+#include "tests/harness/bpf.hpp"
 #include "tests/netns/attacker.hpp"
 #include "tests/netns/conntrack.hpp"
 #include "tests/netns/service_test.hpp"
@@ -241,6 +242,15 @@ TEST_P(AttackFlow, AFloodOfFlowsCostsOthersNothing) {
     }
     for (const Fd &socket : busy)
         expect_fast(socket);
+    const auto all_others = [&] { // nobody's packets make an entry
+        return map_entries(lab_->node().bpffs(), {PODLANE_MAP_COUNTERS, PODLANE_MAP_PATHS, PODLANE_MAP_FLOWS,
+                                                  PODLANE_MAP_FORWARDED, PODLANE_MAP_EVENTS, PODLANE_MAP_HISTORY});
+    };
+    const auto counted = [&] {
+        return require(require(Counters::open(lab_->node().bpffs(), Access::read_only)).keys()).size();
+    };
+    const auto others = all_others();
+    const std::size_t counters = counted();
     std::atomic<bool> stop = false;
     std::uint64_t sent = 0;
     const auto begin = std::chrono::steady_clock::now();
@@ -257,6 +267,8 @@ TEST_P(AttackFlow, AFloodOfFlowsCostsOthersNothing) {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     std::cout << static_cast<double>(sent) / took.count() << " flows a second" << std::endl;
     EXPECT_EQ(lost, 0);
+    EXPECT_EQ(all_others(), others);
+    EXPECT_EQ(counted(), counters);
     for (const Fd &socket : idle)
         EXPECT_EQ(transfer(socket, 1 << 18), 0);
     for (const Fd &socket : busy)

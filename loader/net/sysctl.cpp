@@ -26,10 +26,11 @@ Result<std::string> file_of(const SysctlPath &path) {
 }
 
 // In the procfs at /proc the kernel finds net/ipv4 in one list of all namespaces whose settings anybody has looked at,
-// which takes a millisecond among 1,000 pods. One of this process has only those it looks at itself.
+// which takes a millisecond among 1,000 pods. One of this process has only those it looks at itself. Settings of the
+// whole kernel are read where the administrator sees them, mounts included.
 Fd open_setting(const std::string &file, int how) {
     constexpr std::string_view kProc = "/proc/";
-    if (!file.starts_with("/proc/sys/net/"))
+    if (!file.starts_with("/proc/sys/net/ipv4/") && !file.starts_with("/proc/sys/net/ipv6/"))
         return Fd(open(file.c_str(), how | O_CLOEXEC));
     static const Fd own = mount_unseen("proc");
     return Fd(own ? openat(own.get(), file.c_str() + kProc.size(), how | O_CLOEXEC)

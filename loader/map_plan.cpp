@@ -18,7 +18,7 @@ constexpr std::uint32_t kAddressesPerEndpoint = 4;
 // Tries take memory an entry: room costs nothing. groupCIDRs has at most as many.
 constexpr std::uint32_t kPrefixesPerEndpoint = 64;
 constexpr std::uint32_t kUplinks = 256;
-constexpr std::uint32_t kPathsPerRequest = 8;
+constexpr std::uint32_t kPathsPerRequest = 32;
 
 constexpr std::uint64_t round_up(std::uint64_t size, std::uint64_t to) { return (size + to - 1) / to * to; }
 

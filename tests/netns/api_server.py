@@ -90,13 +90,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.send(200, b"[" + b" " * (2 << 20))
             except OSError:
                 pass
-        elif name == "headers":
-            try:
-                self.wfile.write(b"HTTP/1.1 200 OK\r\n")
-                while True:
-                    self.wfile.write(b"X-Filler: %s\r\n" % (b"x" * 1000) * 100)
-            except OSError:
-                pass
         elif name == "drip":
             self.send_response(200)
             self.send_header("Content-Length", "1000000")

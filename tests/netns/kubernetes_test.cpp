@@ -117,7 +117,6 @@ TEST_F(KubernetesTest, WhatTheApiServerCannotSayRefusesTheAddOrIsLeftOut) {
                                                   {"list", {"object"}},
                                                   {"cut", {"GET"}},
                                                   {"huge", {"longer than 1 MiB"}},
-                                                  {"headers", {"longer than 1 MiB"}},
                                                   {"drip", {"podlane-k8s"}},
                                                   {"slow", {"podlane-k8s"}}};
     for (const auto &[name, parts] : answers) {

@@ -19,7 +19,6 @@ struct Session::Handle {
     Clock::time_point deadline;
     std::array<char, CURL_ERROR_SIZE> why{};
     std::string body;
-    std::size_t header_bytes = 0;
 };
 
 void Session::Close::operator()(Handle *handle) const {
@@ -37,13 +36,6 @@ std::size_t take(const char *bytes, std::size_t /*one*/, std::size_t count, void
         return 0;
     body.append(bytes, count);
     return count;
-}
-
-// It keeps all headers of an answer, however many there are.
-std::size_t count_header(const char * /*bytes*/, std::size_t /*one*/, std::size_t count, void *into) {
-    auto &bytes = *static_cast<std::size_t *>(into);
-    bytes += count;
-    return bytes > cni::json::kLongestText ? 0 : count;
 }
 
 template <typename Value> bool set(CURL *curl, CURLoption option, Value value) {
@@ -105,8 +97,7 @@ Result<Session> Session::open(const Access &access, std::chrono::milliseconds li
     if (curl == nullptr || handle->headers == nullptr || !set_transport(curl, access) ||
         !set(curl, CURLOPT_HTTPHEADER, handle->headers) || !set(curl, CURLOPT_ERRORBUFFER, handle->why.data()) ||
         !set(curl, CURLOPT_USERAGENT, ("podlane-k8s/" + std::string(kVersion)).c_str()) ||
-        !set(curl, CURLOPT_WRITEFUNCTION, &take) || !set(curl, CURLOPT_WRITEDATA, &handle->body) ||
-        !set(curl, CURLOPT_HEADERFUNCTION, &count_header) || !set(curl, CURLOPT_HEADERDATA, &handle->header_bytes))
+        !set(curl, CURLOPT_WRITEFUNCTION, &take) || !set(curl, CURLOPT_WRITEDATA, &handle->body))
         return Error{ErrorCode::internal, "libcurl cannot be set up"};
     return Session(std::move(handle));
 }
@@ -114,7 +105,6 @@ Result<Session> Session::open(const Access &access, std::chrono::milliseconds li
 Result<cni::json::Value> Session::get(const std::string &path) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(handle_->deadline - Clock::now());
     handle_->body.clear();
-    handle_->header_bytes = 0;
     handle_->why.front() = '\0';
     if (left.count() <= 0 || !set(handle_->curl, CURLOPT_URL, (handle_->server + path).c_str()) ||
         !set(handle_->curl, CURLOPT_TIMEOUT_MS, long{left.count()}))

@@ -58,6 +58,9 @@ Result<Flows> open_flows(std::string_view root, Access access) {
 Result<Paths> open_paths(std::string_view root, Access access) {
     return open_table<Paths>(root, PODLANE_MAP_PATHS, access);
 }
+Result<Paths> open_requests(std::string_view root, Access access) {
+    return open_table<Paths>(root, PODLANE_MAP_REQUESTS, access);
+}
 Result<AllowedSources> open_allowed_sources(std::string_view root, Access access) {
     return open_table<AllowedSources>(root, PODLANE_MAP_SOURCES, access);
 }

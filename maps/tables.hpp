@@ -69,6 +69,7 @@ Result<Addresses> open_addresses(std::string_view root, Access access);
 Result<Networks> open_networks(std::string_view root, Access access);
 Result<Flows> open_flows(std::string_view root, Access access);
 Result<Paths> open_paths(std::string_view root, Access access);
+Result<Paths> open_requests(std::string_view root, Access access);
 Result<AllowedSources> open_allowed_sources(std::string_view root, Access access);
 Result<Bandwidths> open_bandwidths(std::string_view root, Access access);
 Result<Uplinks> open_uplinks(std::string_view root, Access access);

@@ -111,10 +111,12 @@ class TwoPods : public OutputTest {
         node_.run("ip link set up1 up");
         web_ = make_in("pods", "up0", "8", named("shop", "web-0"));
         db_ = make_in("storenet", "up1", "9", named("store", "db-0"));
-        const Paths paths = open(&open_paths);
-        for (const Pod &made : {web_, db_})
-            require(paths.update({made.ifindex, made.v4, require(parse_ip("192.0.2.77")), 1, 2, 17, {}},
-                                 {1, PATH_HOST, 0}));
+        for (const auto opener : {&open_paths, &open_requests}) {
+            const Paths paths = open(opener);
+            for (const Pod &made : {web_, db_})
+                require(paths.update({made.ifindex, made.v4, require(parse_ip("192.0.2.77")), 1, 2, 17, {}},
+                                     {1, PATH_HOST, 0}));
+        }
     }
     Pod make_in(const std::string &network, const std::string &uplink, const std::string &range, const Variables &who) {
         const Json range4 = {{"subnet", "198.18." + range + ".0/24"}};

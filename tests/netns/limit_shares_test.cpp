@@ -113,7 +113,7 @@ class LimitShares : public LimitTest {
             const std::vector<double> now = shares(2s);
             const auto [least, most] = std::ranges::minmax_element(now.begin(), now.begin() + static_cast<long>(count));
             range_ = std::to_string(*least * kPods) + " to " + std::to_string(*most * kPods) + " of the guarantee";
-            return *least * kPods > 0.95 * times && *most * kPods < 1.05 * times; // 2 % on an idle machine
+            return *least * kPods > 0.9 * times && *most * kPods < 1.1 * times; // 2 % on an idle machine
         });
     }
     // Of a hundred datagrams, fifty a second.
@@ -142,7 +142,8 @@ TEST_F(LimitShares, OfSixtyFourPodsEachHasItsGuaranteeAndUsesWhatOthersLeave) {
     EXPECT_TRUE(each_gets(kPods, 1)) << range_;
 
     std::chrono::nanoseconds slow_one{};
-    EXPECT_TRUE(wait_until([&] { return (slow_one = slowest_but_one(pods_[0], receiver_)) < 1ms; }))
+    EXPECT_TRUE(wait_until(
+        [&] { return (slow_one = slowest_but_one(pods_[0], receiver_)) < 5ms; })) // 0.2 ms on an idle machine
         << slow_one.count() << " ns for one in a hundred datagrams";
 
     bulk.keep_first(kPods / 2);
@@ -151,7 +152,7 @@ TEST_F(LimitShares, OfSixtyFourPodsEachHasItsGuaranteeAndUsesWhatOthersLeave) {
         const std::vector<double> now = shares(50ms);
         return std::accumulate(now.begin(), now.begin() + kPods / 2, 0.0) > 0.95;
     }));
-    EXPECT_LT(std::chrono::steady_clock::now() - left, 500ms);
+    EXPECT_LT(std::chrono::steady_clock::now() - left, 2s); // 0.1 s on an idle machine
     EXPECT_TRUE(each_gets(kPods / 2, 2)) << range_;
 }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Makes of maps/, loader/ and bpf/ those of a version to come, in which several maps have another layout.
-s/\b\(interfaces\|endpoints\|paths\|cluster_cidr\)_v1\b/\1_v2/g
+s/\b\(interfaces\|endpoints\|paths\|requests\|cluster_cidr\)_v1\b/\1_v2/g
 s/\bcounters_v2\b/counters_v3/g
 # interfaces: a field grows
 s/__u32 flags;  *\/\* enum interface_flags \*\/$/__u64 flags;/

@@ -309,7 +309,7 @@ ABI_INLINE __u64 weight_term_of(__u64 bytes_per_s, const struct sender *sender)
 	return sender->is_backlogged ? term_of(bytes_per_s, sender) : least_term_of(sender);
 }
 
-/* How long a flow may be silent that is told this rate: what it has just sent is paced at the last one. */
+/* How long a flow may be silent that is announced this rate: what it has just sent is paced at the last one. */
 ABI_INLINE __u64 pause_of(const struct flow_share *flow, __u64 bytes_per_s, const struct sender *sender)
 {
 	__u64 slower = smaller((__u64)flow->rate - 1, bytes_per_s - 1) + 1; /* 0: there was no last one */
@@ -317,7 +317,7 @@ ABI_INLINE __u64 pause_of(const struct flow_share *flow, __u64 bytes_per_s, cons
 	return weight_term_of(slower, sender);
 }
 
-/* The backlog that a flow is told a rate by, which has just sent. */
+/* The backlog that decides the rate of a flow, which has just sent. */
 ABI_INLINE __u64 backlog_beside(const struct limit_state *state, const struct limit *limit, const struct sender *sender)
 {
 	__u64 backlog = backlog_of(state->free_at_ns, limit, sender->now);

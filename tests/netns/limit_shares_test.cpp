@@ -107,14 +107,15 @@ class LimitShares : public LimitTest {
             found[i] = (found[i] - before[i]) * 8 / seconds / static_cast<double>(kGroupRate);
         return found;
     }
-    // Of its guarantee, so many times, for the first `count` pods.
+    // Of its guarantee, so many times, for the first `count` pods. A window holds a hundred of the largest packets.
     bool each_gets(std::size_t count, double times) {
-        return wait_until([&] {
-            const std::vector<double> now = shares(2s);
+        const auto is_so = [&] {
+            const std::vector<double> now = shares(8s);
             const auto [least, most] = std::ranges::minmax_element(now.begin(), now.begin() + static_cast<long>(count));
             range_ = std::to_string(*least * kPods) + " to " + std::to_string(*most * kPods) + " of the guarantee";
-            return *least * kPods > 0.9 * times && *most * kPods < 1.1 * times; // 2 % on an idle machine
-        });
+            return *least * kPods > 0.98 * times && *most * kPods < 1.02 * times;
+        };
+        return wait_until(is_so, 30s);
     }
     // Of a hundred datagrams, fifty a second.
     std::chrono::nanoseconds slowest_but_one(const Pod &from, const Pod &to) {
@@ -142,8 +143,7 @@ TEST_F(LimitShares, OfSixtyFourPodsEachHasItsGuaranteeAndUsesWhatOthersLeave) {
     EXPECT_TRUE(each_gets(kPods, 1)) << range_;
 
     std::chrono::nanoseconds slow_one{};
-    EXPECT_TRUE(wait_until(
-        [&] { return (slow_one = slowest_but_one(pods_[0], receiver_)) < 5ms; })) // 0.2 ms on an idle machine
+    EXPECT_TRUE(wait_until([&] { return (slow_one = slowest_but_one(pods_[0], receiver_)) < 1ms; }))
         << slow_one.count() << " ns for one in a hundred datagrams";
 
     bulk.keep_first(kPods / 2);
@@ -152,7 +152,7 @@ TEST_F(LimitShares, OfSixtyFourPodsEachHasItsGuaranteeAndUsesWhatOthersLeave) {
         const std::vector<double> now = shares(50ms);
         return std::accumulate(now.begin(), now.begin() + kPods / 2, 0.0) > 0.95;
     }));
-    EXPECT_LT(std::chrono::steady_clock::now() - left, 2s); // 0.1 s on an idle machine
+    EXPECT_LT(std::chrono::steady_clock::now() - left, 500ms);
     EXPECT_TRUE(each_gets(kPods / 2, 2)) << range_;
 }
 

@@ -142,6 +142,12 @@ Fd connected(const net::Namespace &where, Transport transport, const Endpoint &s
     return socket;
 }
 
+bool send_datagram(const Fd &socket, const Endpoint &to, std::string_view text) {
+    SocketAddress address = to_socket(to, is_ipv4(to.addr));
+    return sendto(socket.get(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL, address.get(), address.size) >=
+           0;
+}
+
 int send_text(const Fd &socket, const std::string &text) {
     for (std::string_view left = text; !left.empty();) {
         const ssize_t sent = send(socket.get(), left.data(), left.size(), MSG_NOSIGNAL);

@@ -13,6 +13,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -43,6 +44,8 @@ int connect_to(const Fd &socket, const Endpoint &server, std::chrono::millisecon
 // A socket of `where` that is connected to `server`; the test ends if it does not connect.
 Fd connected(const net::Namespace &where, Transport transport, const Endpoint &server, const Endpoint &local = {});
 int send_text(const Fd &socket, const std::string &text);
+// One datagram of a socket that is not connected, without waiting. False: refused.
+bool send_datagram(const Fd &socket, const Endpoint &to, std::string_view text);
 struct Received {
     int error = 0;
     std::string text{};

@@ -25,22 +25,6 @@ std::uint64_t number_in(const net::Namespace &where, const char *name) {
     return std::stoull(must_run(where, {"cat", std::string("/proc/sys/net/netfilter/nf_conntrack_") + name}));
 }
 
-// Datagrams from many sockets to many ports: an entry each.
-void fill(const net::Namespace &from, const ip_addr &target, const std::atomic<bool> &stop) {
-    as_hostile(from, Privilege::none, [&] {
-        sockaddr_in to{};
-        to.sin_family = AF_INET;
-        to.sin_addr.s_addr = target.word[3];
-        while (!stop) {
-            const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-            for (std::uint16_t port = 1024; port < 60000 && !stop; ++port) {
-                to.sin_port = htons(port);
-                (void)sendto(socket.get(), "x", 1, MSG_DONTWAIT, reinterpret_cast<const sockaddr *>(&to), sizeof to);
-            }
-        }
-    });
-}
-
 Outcomes attack(bool beside_ptp) {
     Lab lab;
     const auto add = [&] {
@@ -74,7 +58,7 @@ Outcomes attack(bool beside_ptp) {
     Outcomes out;
     out.most = number_in(lab.node().ns(), "max");
     std::atomic<bool> stop = false;
-    std::thread flood([&] { fill(hostile.ns(), ip(Lab::kOutside4), stop); });
+    std::thread filling([&] { flood(hostile.ns(), {ip(Lab::kOutside4)}, true, stop); });
     const bool is_full =
         wait_until([&] { return number_in(lab.node().ns(), "count") * 20 >= out.most * 19; }, std::chrono::minutes(2));
     EXPECT_TRUE(is_full) << number_in(lab.node().ns(), "count") << " of " << out.most;
@@ -88,7 +72,7 @@ Outcomes attack(bool beside_ptp) {
     }
     out.tracked = number_in(lab.node().ns(), "count");
     stop = true;
-    flood.join();
+    filling.join();
     std::cout << (beside_ptp ? "ptp: " : "podlane: ") << out.lost << " of " << 6 * kEach << " exchanges lost, "
               << out.refused << " of " << 6 * kEach << " connections refused, " << out.tracked << " of " << out.most
               << " entries\n";

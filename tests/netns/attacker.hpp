@@ -7,6 +7,7 @@
 #include "maps/abi/types.h"
 #include "maps/fd.hpp"
 #include "tests/harness/process.hpp"
+#include "tests/harness/talk.hpp"
 
 #include <linux/capability.h>
 #include <linux/in6.h>
@@ -66,30 +67,13 @@ inline void as_hostile(const net::Namespace &where, Privilege keep, const std::f
 
 // A datagram to each of many ports, as fast as a process without capabilities can.
 inline std::uint64_t flood(const net::Namespace &from, const std::vector<ip_addr> &to, bool ipv4,
-                           std::atomic<bool> &stop) {
+                           const std::atomic<bool> &stop) {
     std::uint64_t sent = 0;
     as_hostile(from, Privilege::none, [&] {
-        for (std::uint16_t source = 0; !stop; ++source) {
+        while (!stop) {
             const Fd socket(::socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-            for (std::uint16_t port = 1024; port < 60000 && !stop; ++port) {
-                const ip_addr &target = to[port % to.size()];
-                sockaddr_storage where{};
-                if (ipv4) {
-                    auto &in = reinterpret_cast<sockaddr_in &>(where); // NOLINT
-                    in.sin_family = AF_INET;
-                    in.sin_port = htons(port);
-                    in.sin_addr.s_addr = target.word[3];
-                } else {
-                    auto &in = reinterpret_cast<sockaddr_in6 &>(where); // NOLINT
-                    in.sin6_family = AF_INET6;
-                    in.sin6_port = htons(port);
-                    std::memcpy(&in.sin6_addr, &target, sizeof target);
-                }
-                sent += sendto(socket.get(), "x", 1, MSG_DONTWAIT, reinterpret_cast<const sockaddr *>(&where),
-                               ipv4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6)) == 1
-                            ? 1
-                            : 0;
-            }
+            for (std::uint16_t port = 1024; port < 60000 && !stop; ++port)
+                sent += send_datagram(socket, {to[port % to.size()], port}, "x") ? 1 : 0;
         }
     });
     return sent;

@@ -24,32 +24,12 @@ class Scan {
     Scan(const net::Namespace &from, bool ipv4, std::vector<ip_addr> targets)
         : socket_(open_socket(from, Transport::udp, ipv4, {{}, 40000})), sending_([this, targets = std::move(targets)] {
               for (const ip_addr &target : targets)
-                  send_to(target);
+                  sent_ += send_datagram(socket_, {target, kPort}, kForbidden) ? 1 : 0;
           }) {}
 
     [[nodiscard]] std::uint64_t sent() const { return sent_; }
 
   private:
-    void send_to(const ip_addr &target) {
-        sockaddr_storage to{};
-        socklen_t size = sizeof(sockaddr_in);
-        if (is_ipv4(target)) {
-            auto &v4 = reinterpret_cast<sockaddr_in &>(to); // NOLINT
-            v4.sin_family = AF_INET;
-            v4.sin_port = htons(kPort);
-            v4.sin_addr.s_addr = target.word[3];
-        } else {
-            auto &v6 = reinterpret_cast<sockaddr_in6 &>(to); // NOLINT
-            v6.sin6_family = AF_INET6;
-            v6.sin6_port = htons(kPort);
-            std::memcpy(&v6.sin6_addr, &target, sizeof target);
-            size = sizeof(sockaddr_in6);
-        }
-        if (sendto(socket_.get(), kForbidden.data(), kForbidden.size(), 0, reinterpret_cast<sockaddr *>(&to), // NOLINT
-                   size) > 0)
-            ++sent_;
-    }
-
     Fd socket_;
     std::atomic<std::uint64_t> sent_ = 0;
     Repeat sending_;

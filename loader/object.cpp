@@ -15,6 +15,7 @@
 #include "to_uplink.skel.h"
 #include "maps/hash.hpp"
 #include "maps/errors.hpp"
+#include "maps/parallel.hpp"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -23,16 +24,12 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
-#include <thread>
 
 namespace podlane {
 namespace {
@@ -120,32 +117,6 @@ Result<Skeletons> open_skeletons() {
     return all;
 }
 
-using Work = std::function<Result<void>()>;
-
-// At the same time, as far as there are CPUs and threads: each takes the first that nobody has taken.
-Result<void> run_all(std::span<const Work> works) {
-    std::vector<Result<void>> done(works.size());
-    std::atomic<std::size_t> next = 0;
-    const auto take = [&] {
-        for (std::size_t mine = next++; mine < works.size(); mine = next++)
-            done[mine] = works[mine]();
-    };
-    const std::size_t most = std::min<std::size_t>(works.size(), std::max(std::thread::hardware_concurrency(), 1U));
-    std::vector<std::thread> threads;
-    try {
-        while (threads.size() + 1 < most)
-            threads.emplace_back(take);
-    } catch (const std::system_error &) { // with those there are
-    }
-    take();
-    for (std::thread &thread : threads)
-        thread.join();
-    Errors errors;
-    for (Result<void> &one : done)
-        errors.add(std::move(one));
-    return std::move(errors).result();
-}
-
 std::vector<std::string_view> pin_names() {
     std::vector<std::string_view> names(kMapNames.begin(), kMapNames.end());
     for (const std::string_view program : kProgramNames)
@@ -228,7 +199,7 @@ Result<void> load_once(const std::string &directory, const LoadSettings &setting
     all.from_uplink->rodata->can_read_kernel = all.to_pod->rodata->can_read_kernel;
     const std::array<Work, 2> before = {set_flows,
                                         [&] { return load_with_maps(*all.to_uplink, directory, settings, maps_from); }};
-    TRY(run_all(before));
+    TRY(run_parallel(before));
     const bpf_object *maps = all.to_uplink->obj;
     // The longest first, and so that two threads take equally long.
     const std::array<Work, 4> rest = {
@@ -236,7 +207,7 @@ Result<void> load_once(const std::string &directory, const LoadSettings &setting
         [&] { return load_sharing(all.from_uplink->obj, maps, PODLANE_PROGRAM_FROM_UPLINK, directory); },
         [&] { return load_pacing(maps, directory); },
         [&] { return load_sharing(all.to_pod->obj, maps, PODLANE_PROGRAM_TO_POD, directory); }};
-    return run_all(rest);
+    return run_parallel(rest);
 }
 
 } // namespace

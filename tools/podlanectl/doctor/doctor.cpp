@@ -8,6 +8,7 @@
 #include "loader/record.hpp"
 #include "loader/upgrade.hpp"
 #include "maps/entries.hpp"
+#include "maps/parallel.hpp"
 #include "plugin/reinstate.hpp"
 #include "tools/podlanectl/doctor/nouns.hpp"
 #include "tools/podlanectl/node/installed.hpp"
@@ -159,11 +160,11 @@ Result<void> look_into_pod(EndpointView &view, PodSockets &sockets, const Namesp
     return {};
 }
 
-Result<EndpointView> view_of(const NodeView &node, const EndpointEntry &entry, PodSockets &sockets,
-                             const NamespacePaths &paths) {
-    EndpointView view{node, entry.first, entry.second};
+Result<EndpointView> view_of(const NodeView &node, net::Netlink &host, HookSurvey &hooks, const EndpointEntry &entry,
+                             PodSockets &sockets, const NamespacePaths &paths) {
+    EndpointView view{node, host, hooks, entry.first, entry.second};
     if (view.has_host_veth())
-        view.link = TRY(find_host_veth(*node.host, entry.second));
+        view.link = TRY(find_host_veth(host, entry.second));
     TRY(look_into_pod(view, sockets, paths));
     view.disk = TRY(AttachmentRecords(node.state_directory, node.world.bpffs)
                         .find(std::string(field_text(view.key.container_id)), view.ifname()));
@@ -199,24 +200,43 @@ void examine_endpoint(EndpointView view, Verifier &verifier, Examined &examined)
         std::ranges::move(own.rows, std::back_inserter(examined.rows));
 }
 
-void look_at_endpoints(const NodeView &node, Examined &examined) {
-    constexpr std::size_t kTogether = 64; // each has a descriptor or two
-    const NamespacePaths paths = network_namespaces();
-    Verifier verifier(*node.host, *node.tables,
-                      [&](std::uint32_t ifindex, Hook hook) { return node.hooks->attached(ifindex, hook); });
-    for (std::span<const EndpointEntry> rest = node.endpoints; !rest.empty();) {
-        const auto some = rest.first(std::min(rest.size(), kTogether));
-        PodSockets sockets = open_pods(some, paths);
-        for (const EndpointEntry &entry : some) {
-            auto view = view_of(node, entry, sockets, paths);
-            const EndpointView named{node, entry.first, entry.second};
-            if (view)
-                examine_endpoint(*std::move(view), verifier, examined);
-            else
-                add(examined, endpoint_checks().front(), view.error(), {}, &named);
-        }
-        rest = rest.subspan(some.size());
+Result<Examined> examine_some(const NodeView &node, std::span<const EndpointEntry> entries,
+                              const NamespacePaths &paths) {
+    Examined examined;
+    net::Netlink host = TRY(net::Netlink::open());
+    HookSurvey hooks = *node.hooks;
+    Verifier verifier(host, *node.tables,
+                      [&](std::uint32_t ifindex, Hook hook) { return hooks.attached(ifindex, hook); });
+    PodSockets sockets = open_pods(entries, paths);
+    for (const EndpointEntry &entry : entries) {
+        auto view = view_of(node, host, hooks, entry, sockets, paths);
+        const EndpointView named{node, host, hooks, entry.first, entry.second};
+        if (view)
+            examine_endpoint(*std::move(view), verifier, examined);
+        else
+            add(examined, endpoint_checks().front(), view.error(), {}, &named);
     }
+    return examined;
+}
+
+// Each container has a descriptor or two while it is examined: few at a time.
+Result<void> look_at_endpoints(const NodeView &node, Examined &examined) {
+    constexpr std::size_t kTogether = 32, kMostThreads = 8;
+    const NamespacePaths paths = network_namespaces();
+    std::vector<Examined> parts((node.endpoints.size() + kTogether - 1) / kTogether);
+    std::vector<Work> works;
+    for (std::size_t i = 0; i < parts.size(); ++i)
+        works.emplace_back([&, i]() -> Result<void> {
+            const auto rest = std::span<const EndpointEntry>(node.endpoints).subspan(i * kTogether);
+            parts[i] = TRY(examine_some(node, rest.first(std::min(rest.size(), kTogether)), paths));
+            return {};
+        });
+    TRY(run_parallel(works, kMostThreads));
+    for (Examined &part : parts) {
+        examined.checks += part.checks;
+        std::ranges::move(part.rows, std::back_inserter(examined.rows));
+    }
+    return {};
 }
 
 Result<std::uint32_t> pinned_id(const std::string &root, const char *program) {
@@ -265,7 +285,7 @@ Result<Examined> examine(const Scope &scope, const World &world) {
     if (!readable)
         return examined;
     look_at_node(node, state_checks(), examined);
-    look_at_endpoints(node, examined);
+    TRY(look_at_endpoints(node, examined));
     return examined;
 } // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): the node owns its socket by a unique_ptr
 

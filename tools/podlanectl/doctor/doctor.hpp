@@ -74,6 +74,8 @@ struct NodeView {
 
 struct EndpointView {
     const NodeView &node;
+    net::Netlink &host; // of the thread that examines the endpoint, as the next
+    HookSurvey &hooks;
     const endpoint_key &key;
     const endpoint &record;
     std::optional<net::Link> link{};     // the host-side veth, if it is the recorded one

@@ -183,7 +183,7 @@ Result<void> look_at_host_neighbours(const EndpointView &e, Findings &findings) 
         return {};
     const Mac mac = to_mac(e.record.pod_mac);
     for (const ip_addr &addr : addresses_in(e.record)) {
-        const auto found = TRY(net::find_neighbour(*e.node.host, e.record.ifindex, addr));
+        const auto found = TRY(net::find_neighbour(e.host, e.record.ifindex, addr));
         const bool is_right = found && (found->mac == mac || (e.record.flags & INTERFACE_MAC_LEARNED) != 0);
         if (!is_right || !found->permanent)
             report(findings,
@@ -201,7 +201,7 @@ Result<void> look_at_host_routes(const EndpointView &e, Findings &findings) {
         return {};
     for (const ip_addr &addr : addresses_in(e.record)) {
         const net::RouteSpec route{.destination = {addr, address_bits(addr)}, .ifindex = e.record.ifindex};
-        if (!TRY(net::find_route(*e.node.host, route)))
+        if (!TRY(net::find_route(e.host, route)))
             report(findings, "the host's route to " + to_string(addr) + " by " + e.host_ifname() + " is gone",
                    on_host([route](net::Netlink &host) -> Result<void> {
                        TRY(net::add_route(host, route));
@@ -219,7 +219,7 @@ Result<void> look_at_programs(const EndpointView &e, Findings &findings) {
         const char *name = hook == Hook::ingress ? PODLANE_PROGRAM_FROM_POD : PODLANE_PROGRAM_TO_POD;
         const std::string where = std::string(hook == Hook::ingress ? "ingress" : "egress") + " of " + e.host_ifname();
         const std::uint32_t id = hook == Hook::ingress ? e.node.live->from_pod_id : e.node.live->to_pod_id;
-        const auto ours = TRY(e.node.hooks->attached(e.record.ifindex, hook));
+        const auto ours = TRY(e.hooks.attached(e.record.ifindex, hook));
         if (ours.size() == 1 && ours.front().program_id == id)
             continue;
         Finding &finding = findings.emplace_back();

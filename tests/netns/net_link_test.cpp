@@ -3,6 +3,7 @@
 // Namespaces are opened by any path, entered and left; sysctls are those of the namespace one is in.
 #include "loader/net/link_group.hpp"
 #include "net_fixture.hpp"
+#include "tests/harness/process.hpp"
 
 #include <net/if_arp.h>
 #include <sys/wait.h>
@@ -113,7 +114,9 @@ TEST_F(NetTest, ALinkLocalAddressAppearsWithItsGenerationAlone) {
     const Veth made = veth();
     require(set_link(node_, made.host.ifindex, {.up = true}));
     require(set_link(pod_, made.pod_ifindex, {.up = true}));
-    const auto addresses = require(list_addresses(pod_, made.pod_ifindex));
+    std::vector<Address> addresses; // some milliseconds after the carrier
+    EXPECT_TRUE(podlane::test::wait_until(
+        [&] { return !(addresses = require(list_addresses(pod_, made.pod_ifindex))).empty(); }));
     ASSERT_EQ(addresses.size(), 1U);
     EXPECT_EQ(to_string(addresses[0].prefix.addr), to_string(link_local_from_mac(kPodMac)));
 }

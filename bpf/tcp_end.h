@@ -2,7 +2,8 @@
 /*
  * Judges the ends of TCP connections that arrive by an uplink. conntrack has not seen the bytes on the fast path, so it
  * believes a FIN or RST with any sequence number. What its receiver would not accept is kept from conntrack: on the
- * fast path, or, if the host stack has to have the packet, without its FIN.
+ * fast path, or, if the host stack has to have the packet, without its FIN. Of the node's own connections conntrack
+ * sees all, but is liberal as well: there the socket judges.
  */
 #pragma once
 
@@ -225,6 +226,71 @@ __attribute__((noinline)) int judge_end(struct __sk_buff *skb)
 	       (work->opts.dir ? FOLLOW_REPLY : 0);
 }
 
+/* The part of the kernel's struct tcp_sock that is read. */
+struct tcp_sock___podlane {
+	__u32 rcv_nxt, rcv_wnd;
+	__u32 snd_una, snd_nxt, max_window;
+} __attribute__((preserve_access_index));
+
+/* By RFC 5961 (3.2, 5.2), and a window below, as above. */
+static __always_inline bool is_discarded(const struct tcp_sock___podlane *tcp, const struct tcp_end *said)
+{
+	__u32 size = tcp->rcv_wnd + 65535, first_ack = tcp->snd_una - tcp->max_window;
+
+	if (said->number - tcp->rcv_nxt + size >= 2 * size)
+		return true;
+	return !said->is_reset && said->ack - first_ack > tcp->snd_nxt - first_ack;
+}
+
+#define JUDGED_STATES                                                                                                  \
+	(1 << BPF_TCP_ESTABLISHED | 1 << BPF_TCP_FIN_WAIT1 | 1 << BPF_TCP_FIN_WAIT2 | 1 << BPF_TCP_CLOSE_WAIT |        \
+	 1 << BPF_TCP_LAST_ACK | 1 << BPF_TCP_CLOSING)
+
+/* The node's socket that receives the flow, to be released: no listener, and none that is just made or over. */
+static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, struct flow_scratch *work,
+						    const struct flow_key *key)
+{
+	bool is_ipv4 = skb->protocol == bpf_htons(ETH_P_IP);
+	struct bpf_sock *socket;
+
+	make_tuple(key, is_ipv4, &work->tuple);
+	socket = bpf_skc_lookup_tcp(skb, &work->tuple, is_ipv4 ? sizeof(work->tuple.ipv4) : sizeof(work->tuple.ipv6),
+				    BPF_F_CURRENT_NETNS, 0);
+	if (!socket || JUDGED_STATES & 1U << (socket->state & 31))
+		return socket;
+	bpf_sk_release(socket);
+	return 0;
+}
+
+/*
+ * Whether the end of the flow in the scratch area, which is for none of the pods, is in the name of a socket of the
+ * node itself, or one that it discards. A global function: the verifier checks it once.
+ */
+__attribute__((noinline)) int is_refused_by_socket(struct __sk_buff *skb)
+{
+	__u32 only = 0;
+	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct tcp_sock___podlane *tcp;
+	struct bpf_sock *socket;
+	bool refused;
+
+	if (!has_conntrack || !work)
+		return 0;
+	socket = find_socket(skb, work, find_translated_key(work));
+	if (socket) {
+		tcp = (void *)bpf_skc_to_tcp_sock(socket);
+		refused = tcp && is_discarded(tcp, &work->end);
+		bpf_sk_release(socket);
+		return refused;
+	}
+	reverse_key(&work->key, &work->other);
+	socket = find_socket(skb, work, &work->other);
+	if (!socket)
+		return 0;
+	bpf_sk_release(socket);
+	return 1;
+}
+
 static __always_inline bool is_tcp_end(const struct packet *p)
 {
 	return has_conntrack && p->tcp_flags & (TCP_FIN | TCP_RST) && !(p->tcp_flags & TCP_SYN) && p->has_flow &&
@@ -267,8 +333,10 @@ __attribute__((noinline)) int clear_fin(struct __sk_buff *skb, __u32 l4)
  */
 static __always_inline int hide_end(struct packet *p, enum reason reason)
 {
-	/* Connections of others are not judged: something else may keep conntrack from seeing them. */
-	if (!(p->follow & FOLLOW_HIDDEN) || !p->receiver || p->verdict != VERDICT_NEXT)
+	if (!(p->follow & FOLLOW_HIDDEN) || p->verdict != VERDICT_NEXT)
 		return reason;
+	/* Connections of other plugins' pods are not judged: something else may keep conntrack from seeing them. */
+	if (!p->receiver)
+		return is_refused_by_socket(p->skb) ? REASON_DROP_FORGED_END : reason;
 	return !(p->tcp_flags & TCP_RST) && clear_fin(p->skb, p->l4_offset) ? reason : REASON_DROP_FORGED_END;
 }

@@ -125,7 +125,7 @@ class AttackReset : public testing::TestWithParam<ResetParameter> {
             victim_ = lab_.add_pod(keys);
         }
         // Small windows, which no number meets by chance.
-        for (const net::Namespace *end : {&victim_.ns(), &lab_.outside()})
+        for (const net::Namespace *end : {&victim_.ns(), &lab_.outside(), &lab_.node().ns()})
             (void)must_run(*end, {"sysctl", "-qw", "net.ipv4.tcp_rmem=4096 32768 32768"});
     }
     void rule(const std::string &what) { lab_.node().run((ipv4() ? "iptables -w " : "ip6tables -w ") + what); }
@@ -245,6 +245,27 @@ TEST_P(ForgedEnds, ChangeNoConnection) {
     const EchoServer server(lab_.outside(), ipv4(), kPort);
     const Fd socket = test::connected(victim_.ns(), Transport::tcp, {peer(), kPort}, {{}, kOwnPort});
     expect_unharmed(socket, [&](std::uint8_t flags) { forge(flags); });
+}
+
+// Podlane makes conntrack liberal for them as well: there the socket knows the windows.
+TEST_P(ForgedEnds, ChangeNoConnectionOfTheNode) {
+    const ip_addr service = ip(ipv4() ? "198.19.0.1" : "2001:db8:5e::1");
+    rule("-t nat -A OUTPUT -p tcp -d " + to_string(service) + " --dport 80 -j DNAT --to-destination " +
+         (ipv4() ? to_string(peer()) : "[" + to_string(peer()) + "]") + ":" + std::to_string(kPort));
+    lab_.node().run("ip route add " + to_string(service) + " dev up0");
+    for (const Endpoint &to : {Endpoint{peer(), kPort}, Endpoint{service, 80}}) {
+        SCOPED_TRACE(to_string(to.addr));
+        std::optional<EchoServer> server(std::in_place, lab_.outside(), ipv4(), kPort);
+        const Fd socket = test::connected(lab_.node().ns(), Transport::tcp, to, {{}, kOwnPort});
+        expect_unharmed(socket, [&](std::uint8_t flags) {
+            forge(flags, {peer(), node_addr(), kPort, kOwnPort}, {node_addr(), to.addr, kOwnPort, to.port});
+        });
+        // The peer's own end arrives.
+        server.reset();
+        EXPECT_TRUE(wait_until([&] { return recv(socket.get(), nullptr, 0, MSG_DONTWAIT | MSG_TRUNC) >= 0; }));
+        EXPECT_TRUE(wait_until([&] { return entry().state != "ESTABLISHED"; }));
+        delete_tracked(lab_.node().ns(), entry());
+    }
 }
 
 // Who knows one number lacks the other: of what the peer sends next, and of what the victim has sent.

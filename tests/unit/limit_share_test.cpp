@@ -73,6 +73,22 @@ TEST(LimitShare, AFlowThatSendsManySegmentsAtATimeGetsAnEqualPart) {
     }
 }
 
+// What it has just sent is paced at the rate that was announced before.
+TEST(LimitShare, AFlowMayPauseAsTheSlowerOfItsRatesHasIt) {
+    sender what{};
+    what.is_backlogged = true;
+    const auto pause = [&](std::uint32_t before, std::uint64_t now) {
+        flow_share flow{};
+        flow.rate = before;
+        return pause_of(&flow, now, &what);
+    };
+    const std::uint64_t slow = term_of(10000, &what);
+    EXPECT_GT(slow, term_of(40000, &what));
+    EXPECT_EQ(pause(10000, 40000), slow);
+    EXPECT_EQ(pause(40000, 10000), slow);
+    EXPECT_EQ(pause(0, 10000), slow) << "no rate was announced before";
+}
+
 // Their sockets never hold more than a part of what they could send: what they take says that they take their share.
 TEST(LimitShare, FlowsWithSmallBuffersShareToo) {
     constexpr double kFast = 1e9;

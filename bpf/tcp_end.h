@@ -9,10 +9,10 @@
 
 #include "bpf/flow_cache.h"
 #include "bpf/tables.h"
+#include "maps/abi/tcp_window.h"
 
 #define TCP_SCALE_MAX 14     /* RFC 7323, 2.3 */
 #define MAX_ACK_WINDOW 66000 /* MAXACKWINCONST of conntrack */
-#define SENT_AT_ONCE 16      /* 64 KiB each: what one packet may hold */
 
 /* Of a connection, as far as it matters for the packet at hand. */
 struct tracked_end {
@@ -23,28 +23,12 @@ struct tracked_end {
 	bool is_in_window;
 };
 
-/*
- * Whether the receiver has sent what the FIN acknowledges: by the upper half of its last number, which may be that of a
- * segment that it sent again, or one of many that were on their way.
- */
-static __always_inline bool acknowledges_sent(const struct tcp_window *receiver, __u8 scale, __u32 ack)
-{
-	__u16 reach = (1U << (scale & 15)) + SENT_AT_ONCE;
-	__u16 ahead = (ack >> 16) - receiver->sent + reach;
-
-	return ahead <= 2 * reach;
-}
-
-/*
- * Whether the receiver has said that it accepts this end. As conntrack does while it is strict, a window below as well:
- * a FIN that is sent again, or a reset by a router, which replies to an older packet. Resets need no acknowledgment.
- */
+/* Whether the receiver has said that it accepts this end: a FIN, or a reset, which needs no acknowledgment. A router
+ * sends resets in reply to an older packet. */
 static __always_inline bool is_within(const struct tcp_window *window, const struct tracked_end *end,
 				      const struct tcp_end *said)
 {
-	__u32 size = (window->size + 1U) << (end->scale & 15);
-
-	return window->sent && said->number - window->ack + size < 2 * size &&
+	return is_in_window(window, end->scale, said->number) &&
 	       (said->is_reset || acknowledges_sent(window, end->sender_scale, said->ack));
 }
 

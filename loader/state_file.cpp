@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,17 +35,67 @@ Result<void> write_text(const Fd &file, const std::string &path, std::string_vie
     return written ? written : with_hint(written.error());
 }
 
+Result<Fd> open_locked(const std::string &path) {
+    Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+    if (!file)
+        return failed("creating " + path, errno);
+    while (flock(file.get(), LOCK_EX) != 0)
+        if (errno != EINTR)
+            return failed("locking " + path, errno);
+    return file;
+}
+
+Result<bool> is_at(const Fd &file, const std::string &path) {
+    struct stat own {
+    }, there{};
+    if (fstat(file.get(), &own) != 0)
+        return failed("reading " + path, errno);
+    if (lstat(path.c_str(), &there) == 0)
+        return own.st_dev == there.st_dev && own.st_ino == there.st_ino;
+    return errno == ENOENT ? Result<bool>(false) : failed("reading " + path, errno);
+}
+
+// An empty file that no other call writes into: each waits for those before it, which rename theirs away.
+Result<Fd> open_fresh(const std::string &directory, const std::string &path) {
+    for (;;) {
+        auto file = open_locked(path);
+        if (!file && file.error().system_errno == ENOENT) {
+            TRY(make_directory(directory));
+            file = open_locked(path);
+        }
+        if (!file)
+            return file;
+        if (!TRY(is_at(*file, path)))
+            continue;
+        if (ftruncate(file->get(), 0) != 0)
+            return failed("writing " + path, errno);
+        return file;
+    }
+}
+
 } // namespace
 
 Result<std::optional<std::string>> read_state_file(const std::string &path) {
-    auto text = read_file(path, kLargestFile, O_NOFOLLOW);
+    auto text = read_file(path, kLargestFile, O_NOFOLLOW | O_NONBLOCK); // nobody writes into a pipe of that name
     if (text)
         return std::optional(*std::move(text));
     const bool is_none = text.error().code == ErrorCode::missing || text.error().system_errno == EISDIR;
     return is_none ? Result<std::optional<std::string>>(std::nullopt) : text.error();
 }
 
-Result<std::vector<std::string>> names_in(const std::string &directory) {
+Result<std::optional<std::string>> read_own_state_file(const std::string &path) {
+    const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!file && errno == ENOENT)
+        return std::optional<std::string>{};
+    struct stat facts {};
+    if (!file || fstat(file.get(), &facts) != 0)
+        return system_error(ErrorCode::io_failure, "reading " + path, errno);
+    if (!S_ISREG(facts.st_mode) || facts.st_uid != geteuid() || (facts.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+        return Error{ErrorCode::io_failure, "reading " + path + ": others can have written it"};
+    return std::optional(TRY(read_all(file.get(), path, kLargestFile)));
+}
+
+Result<std::vector<std::string>> names_in(const std::string &directory, Hidden hidden) {
     std::vector<std::string> names;
     const std::unique_ptr<DIR, int (*)(DIR *)> listing(opendir(directory.c_str()), &closedir);
     if (!listing && (errno == ENOENT || errno == ENOTDIR))
@@ -58,8 +109,9 @@ Result<std::vector<std::string>> names_in(const std::string &directory) {
             return system_error(ErrorCode::io_failure, "listing " + directory, errno);
         if (entry == nullptr)
             break;
-        if (entry->d_name[0] != '.')
-            names.emplace_back(entry->d_name);
+        const std::string_view name = entry->d_name;
+        if (hidden == Hidden::too ? name != "." && name != ".." : !name.starts_with('.'))
+            names.emplace_back(name);
     }
     std::ranges::sort(names);
     return names;
@@ -80,24 +132,13 @@ Result<void> make_directory(const std::string &path) {
 Result<void> replace_file(const std::string &directory, const std::string &name, const std::string &text) {
     const std::string path = directory + "/" + name;
     const std::string fresh = directory + "/." + name; // one name: what a killed call left is written over
-    constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
-    Fd file(open(fresh.c_str(), kFlags, 0600));
-    if (!file && errno == ENOENT) {
-        TRY(make_directory(directory));
-        file = Fd(open(fresh.c_str(), kFlags, 0600));
-    }
-    if (!file)
-        return failed("creating " + fresh, errno);
+    const Fd file = TRY(open_fresh(directory, fresh));
     TRY(write_text(file, fresh, text));
     // Not an fsync(2): it begins to write and does not wait. A file system that cannot do it writes later.
     static_cast<void>(sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WRITE));
-    if (rename(fresh.c_str(), path.c_str()) == 0)
-        return {};
-    const int code = errno;
-    // Two calls at once wrote into one file: the first to rename it has put what both wrote in its place.
-    if (code == ENOENT && access(path.c_str(), F_OK) == 0)
-        return {};
-    return failed("renaming " + fresh + " to " + name, code);
+    if (rename(fresh.c_str(), path.c_str()) != 0)
+        return failed("renaming " + fresh + " to " + name, errno);
+    return {};
 }
 
 } // namespace podlane

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Files of the state directory. A write is a rename of a whole file, so a killed process leaves the old or the new one.
+// Files of the state directory. A write is a rename of a whole file, so a killed process leaves the old or the new one,
+// also among several that write the same file at once.
 #pragma once
 
 #include "maps/result.hpp"
@@ -13,8 +14,12 @@ namespace podlane {
 // None where there is no file.
 Result<std::optional<std::string>> read_state_file(const std::string &path);
 
-// What a directory holds, sorted, without hidden files; nothing if there is no such directory.
-Result<std::vector<std::string>> names_in(const std::string &directory);
+// An error if others than this process' user can have written it.
+Result<std::optional<std::string>> read_own_state_file(const std::string &path);
+
+enum class Hidden { not_listed, too };
+// What a directory holds, sorted; nothing if there is no such directory.
+Result<std::vector<std::string>> names_in(const std::string &directory, Hidden hidden = Hidden::not_listed);
 
 // With its parents, mode 0700. One that exists is no error.
 Result<void> make_directory(const std::string &path);

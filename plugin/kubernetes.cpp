@@ -51,9 +51,10 @@ Result<cni::Request> complete_identity(const cni::Request &request, const cni::E
     auto config = answer ? cni::with_kubernetes(request.raw_config, *answer) : std::move(answer);
     if (config)
         return parse_again(request, environment, *config);
-    if (request.config.kubernetes.required)
-        return Error{ErrorCode::try_again_later, "asking the API server: " + config.error().message,
-                     config.error().hint};
+    if (request.config.kubernetes.required) {
+        config.error().code = ErrorCode::try_again_later;
+        return std::move(config).error().context("asking the API server");
+    }
     log(cni::Log::Level::warning,
         "asking the API server: " + config.error().message + "; the pod starts without what it says");
     return request;

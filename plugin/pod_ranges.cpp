@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@ constexpr std::string_view kFile = "pod-ranges-";
 constexpr std::uint64_t kFreshNs = 300 * kNsPerSecond;
 
 struct Kept {
+    std::string question; // another cluster, or another name of the node, has other ranges
     Ranges ranges;
     std::uint64_t asked_ns = 0; // CLOCK_REALTIME, whether or not there was an answer
 };
@@ -40,42 +42,46 @@ Result<Ranges> ranges_in(const Value &answer, const std::string &what) {
     return cni::checked_ranges(named, what);
 }
 
-// The file of one question: another cluster, or another name of the node, has other ranges.
-class Cache {
-  public:
-    Cache(std::string directory, std::string question)
-        : directory_(std::move(directory)), question_(std::move(question)),
-          name_(std::string(kFile) + std::to_string(fnv1a_64(question_))) {}
+std::string file_of(const std::string &question) { return std::string(kFile) + std::to_string(fnv1a_64(question)); }
 
-    // None if the file is not whole, as after a power cut.
-    [[nodiscard]] Result<std::optional<Kept>> read() const {
-        const auto text = TRY(read_state_file(directory_ + "/" + name_));
-        const auto kept = text ? parse(*text) : Error{};
-        return kept ? std::optional(*kept) : std::nullopt;
-    }
-    [[nodiscard]] Result<void> write(const Ranges &ranges) const {
-        return replace_file(
-            directory_, name_,
-            cni::json::print(Value{{"question", question_}, {"askedNs", realtime_ns()}, {"podCIDRs", ranges}}));
-    }
+Result<Kept> parse(const std::string &text, const std::string &name) {
+    const Value document = TRY(cni::json::parse_object(text, name));
+    const Node root(&document, {});
+    Kept kept{TRY(root.at("question").text()), TRY(ranges_in(document, name)), TRY(root.at("askedNs").number())};
+    return kept.ranges.empty() ? Result<Kept>(Error{}) : std::move(kept);
+}
 
-  private:
-    [[nodiscard]] Result<Kept> parse(const std::string &text) const {
-        const Value document = TRY(cni::json::parse_object(text, name_));
-        const Node root(&document, {});
-        if (TRY(root.at("question").text()) != question_)
-            return Error{};
-        return Kept{TRY(ranges_in(document, name_)), TRY(root.at("askedNs").number())};
-    }
-    std::string directory_;
-    std::string question_;
-    std::string name_;
-};
+// None if the file is not whole, as after a power cut.
+Result<std::optional<Kept>> read_kept(const std::string &directory, const std::string &name) {
+    const auto text = TRY(read_own_state_file(directory + "/" + name));
+    auto kept = text ? parse(*text, name) : Error{};
+    return kept ? std::optional(*std::move(kept)) : std::nullopt;
+}
+
+// What is kept spares a question, and no more: without it the API server says the same.
+std::optional<Kept> find_kept(const std::string &directory, const std::string &question) {
+    auto kept = read_kept(directory, file_of(question));
+    if (!kept)
+        log(cni::Log::Level::warning, "the node's ranges that were kept are not used: " + kept.error().message);
+    return kept && *kept && (*kept)->question == question ? *std::move(kept) : std::nullopt;
+}
+
+void keep(const std::string &directory, const std::string &question, const Ranges &ranges) {
+    const auto written =
+        replace_file(directory, file_of(question),
+                     cni::json::print(Value{{"question", question}, {"askedNs", realtime_ns()}, {"podCIDRs", ranges}}));
+    if (!written)
+        log(cni::Log::Level::warning, "the node's ranges are not kept: " + written.error().message);
+}
+
+std::string in_lower_case(std::string name) {
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return name;
+}
 
 // Kubernetes has no capital letters in a name.
 Result<std::string> name_in_kubernetes(const cni::Config &config) {
-    std::string name = node_name(config);
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const std::string name = in_lower_case(node_name(config));
     if (!cni::is_dns_name(name))
         return Error{ErrorCode::invalid_network_config,
                      "the node is called " + cni::json::quote(name) + ", which is no name of a node in Kubernetes",
@@ -89,10 +95,10 @@ Result<Ranges> ask(const cni::Request &request, const std::string &question) {
 }
 
 Error no_ranges(Error error, const std::string &node) {
-    if (error.hint.empty())
+    error.code = ErrorCode::try_again_later;
+    if (error.hint.empty() && error.system_errno == 0)
         error.hint = "correct \"kubernetes\" or \"nodename\", or name the range instead of \"usePodCidr\"";
-    return {ErrorCode::try_again_later,
-            "\"ipam\" has \"usePodCidr\": asking the API server for node " + node + ": " + error.message, error.hint};
+    return std::move(error).context("\"ipam\" has \"usePodCidr\": asking the API server for node " + node);
 }
 
 bool is_fresh(const Kept &kept) {
@@ -103,8 +109,7 @@ bool is_fresh(const Kept &kept) {
 Result<Ranges> find_ranges(const cni::Request &request) {
     const std::string node = TRY(name_in_kubernetes(request.config));
     const std::string question = cni::node_question(request.config.kubernetes, node);
-    const Cache cache(request.config.state_dir, question);
-    const auto kept = TRY(cache.read());
+    const auto kept = find_kept(request.config.state_dir, question);
     if (kept && (request.command == cni::Command::status || is_fresh(*kept)))
         return kept->ranges;
     auto said = ask(request, question);
@@ -117,7 +122,7 @@ Result<Ranges> find_ranges(const cni::Request &request) {
         log(cni::Log::Level::warning,
             "the ranges of node " + node + " are no longer " + join(kept->ranges, ", ") + " but " + join(*said, ", "));
     const Ranges ranges = said ? *std::move(said) : kept->ranges;
-    TRY(cache.write(ranges));
+    keep(request.config.state_dir, question, ranges);
     return ranges;
 }
 
@@ -135,9 +140,11 @@ Result<cni::Request> complete_pod_ranges(const cni::Request &request, const cni:
 }
 
 Result<void> forget_pod_ranges(const std::string &state_directory) {
-    for (const std::string &name : TRY(names_in(state_directory)))
-        if (name.starts_with(kFile))
-            TRY(remove_if_present(state_directory + "/" + name));
+    for (const std::string &name : TRY(names_in(state_directory, Hidden::too)))
+        if (name.starts_with(kFile) || name.starts_with("." + std::string(kFile)))
+            if (auto removed = remove_if_present(state_directory + "/" + name);
+                !removed && removed.error().system_errno != EISDIR) // that is nobody's of ours
+                return removed;
     return {};
 }
 

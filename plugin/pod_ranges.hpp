@@ -11,10 +11,11 @@ namespace podlane {
 
 // ADD and STATUS of a configuration that asks for the node's ranges get them: those that are kept, or after five
 // minutes what the API server says by then. If it says nothing, what is kept counts on. All other calls ask nobody:
-// host-local needs no range to find a lease. Nothing is made yet, and no lock held.
+// host-local needs no range to find a lease. Nothing is made yet, and no lock held. What cannot be kept, or was kept
+// and cannot be trusted, is logged; it fails no ADD that the API server answers.
 Result<cni::Request> complete_pod_ranges(const cni::Request &request, const cni::Environment &environment);
 
-// Removes what is kept.
+// Removes what is kept, and what a killed call has left of it.
 Result<void> forget_pod_ranges(const std::string &state_directory);
 
 } // namespace podlane

@@ -128,6 +128,14 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
             config_["prevResult"] = {{"cniVersion", "1.0.0"},
                                      {"ips", {{{"address", "198.18.9.77/24"}}, {{"address", "2001:db8:9::77/64"}}}}};
         }
+        if (GetParam() == "pod_ranges") {
+            node_.put_plugin("podlane-k8s", R"(#!/bin/sh
+                echo '{"podCIDRs": ["198.18.9.0/24", "2001:db8:9::/64"]}')");
+            config_.merge_patch(
+                {{"nodename", "worker-1"},
+                 {"kubernetes", {{"kubeconfig", "/nonexistent"}}},
+                 {"ipam", {{"ranges", {{{{"subnet", "usePodCidr"}}}, {{{"subnet", "usePodCidrIPv6"}}}}}}}});
+        }
         if (GetParam() == "after_main") {
             Json ptp = {{"cniVersion", "1.0.0"}, {"name", "pods"}, {"type", "ptp"}, {"ipam", node_.ipam()}};
             const Reply made = node_.cni("ADD", ptp, *container_);

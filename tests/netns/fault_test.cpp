@@ -117,6 +117,56 @@ TEST_P(FaultQdiscTest, ALostAnswerLeavesNoQdisc) {
     }
 }
 
+class FaultPodRangesTest : public FaultTest {
+  protected:
+    [[nodiscard]] static std::vector<std::string> kept() {
+        std::vector<std::string> files;
+        for (const auto &entry : fs::directory_iterator("/var/lib/podlane"))
+            if (entry.path().filename().string().starts_with("pod-ranges-"))
+                files.push_back(entry.path());
+        return files;
+    }
+};
+
+// Up to the moment when the node's ranges are on disk, for the first time or again.
+TEST_P(FaultPodRangesTest, AreKeptWholeOrAsTheyWere) {
+    ASSERT_EQ(kept().size(), 1U);
+    const std::string file = kept()[0];
+    Json old = Json::parse(read_file(file));
+    old["askedNs"] = 1;
+    const auto prepare = [&](bool is_first) {
+        fs::remove(file);
+        if (!is_first) {
+            std::ofstream(file) << old;
+            fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write);
+        }
+    };
+    for (const bool is_first : {true, false}) {
+        prepare(is_first);
+        auto calls = calls_of("ADD");
+        must("DEL");
+        calls.erase(std::ranges::find(calls, "rename", &SystemCall::name) + 1, calls.end());
+        const auto [kills, errors] = faults_at(calls);
+        auto faults = chosen(kills, "pod_ranges ADD", 8);
+        std::ranges::copy(chosen(errors, "pod_ranges ADD", 12), std::back_inserter(faults));
+        for (const Fault &fault : faults) {
+            SCOPED_TRACE("ADD, " + fault.text() + (is_first ? "" : ", with old ranges"));
+            prepare(is_first);
+            const Reply reply = hit("ADD", fault);
+            expect_reason(reply, fault);
+            if (reply.rc == 0) {
+                result_ = reply.json;
+                expect_done("CHECK");
+            }
+            ASSERT_TRUE(is_first || fs::exists(file));
+            if (fs::exists(file)) {
+                EXPECT_EQ(Json::parse(read_file(file), nullptr, false).value("podCIDRs", Json()), old["podCIDRs"]);
+            }
+            expect_clean_after("DEL");
+        }
+    }
+}
+
 class FaultRollbackTest : public FaultTest {};
 
 // An ADD that fails near its end, and then cannot erase an entry: it is known what is left.
@@ -152,6 +202,7 @@ TEST_P(FaultRollbackTest, KeepsTheRecord) {
 INSTANTIATE_TEST_SUITE_P(Modes, FaultTest, fault_modes(), fault_mode);
 INSTANTIATE_TEST_SUITE_P(Modes, FaultStartTest, testing::Values("main"), fault_mode);
 INSTANTIATE_TEST_SUITE_P(Modes, FaultRollbackTest, testing::Values("main", "after_main"), fault_mode);
+INSTANTIATE_TEST_SUITE_P(Modes, FaultPodRangesTest, testing::Values("pod_ranges"), fault_mode);
 INSTANTIATE_TEST_SUITE_P(Modes, FaultQdiscTest, testing::Values("after_main"), fault_mode);
 
 } // namespace

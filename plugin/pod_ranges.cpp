@@ -126,6 +126,36 @@ Result<Ranges> find_ranges(const cni::Request &request) {
     return ranges;
 }
 
+// What a plugin's configuration asks, and of which node; without `nodename` the runtime's environment names it.
+Result<Value> question_of(const Value &plugin) {
+    const Node root(&plugin, {});
+    cni::Kubernetes server;
+    TRY(cni::read_kubernetes(root.at("kubernetes"), server));
+    const Node name = root.at("nodename");
+    return cni::json::parse_object(
+        cni::node_question(server, name.present() ? in_lower_case(TRY(name.text())) : std::string()), "the question");
+}
+
+bool is_answer_to(const Value &wanted, const Kept &kept) {
+    auto question = cni::json::parse_object(kept.question, "the question");
+    if (question && wanted.at("node") == "" && question->contains("node"))
+        (*question)["node"] = "";
+    return question && *question == wanted;
+}
+
+std::optional<Kept> find_last_kept(const std::string &directory, const Value &wanted) {
+    std::optional<Kept> last;
+    const auto names = names_in(directory);
+    for (const std::string &name : names ? *names : std::vector<std::string>{}) {
+        if (!name.starts_with(kFile))
+            continue;
+        auto kept = read_kept(directory, name);
+        if (kept && *kept && is_answer_to(wanted, **kept) && (!last || last->asked_ns < (*kept)->asked_ns))
+            last = *std::move(kept);
+    }
+    return last;
+}
+
 } // namespace
 
 Result<cni::Request> complete_pod_ranges(const cni::Request &request, const cni::Environment &environment) {
@@ -137,6 +167,16 @@ Result<cni::Request> complete_pod_ranges(const cni::Request &request, const cni:
     const auto config = cni::with_any_ranges(request.raw_config);
     auto completed = config ? parse_again(request, environment, *config) : Result<cni::Request>(request);
     return completed ? std::move(completed) : request; // DEL goes on with what it has
+}
+
+Value with_kept_pod_ranges(const Value &plugin, const std::string &state_directory) {
+    const auto wanted = question_of(plugin);
+    if (!wanted || cni::families_of_pod_ranges(plugin) == 0)
+        return plugin;
+    const auto last = find_last_kept(state_directory, *wanted);
+    const auto completed = last ? cni::with_pod_ranges(cni::json::print(plugin), last->ranges) : Error{};
+    auto parsed = completed ? cni::json::parse_object(*completed, "the network configuration") : Error{};
+    return parsed ? *std::move(parsed) : plugin;
 }
 
 Result<void> forget_pod_ranges(const std::string &state_directory) {

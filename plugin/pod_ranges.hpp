@@ -3,6 +3,7 @@
 #pragma once
 
 #include "maps/result.hpp"
+#include "plugin/cni/json.hpp"
 #include "plugin/cni/request.hpp"
 
 #include <string>
@@ -14,6 +15,9 @@ namespace podlane {
 // host-local needs no range to find a lease. Nothing is made yet, and no lock held. What cannot be kept, or was kept
 // and cannot be trusted, is logged; it fails no ADD that the API server answers.
 Result<cni::Request> complete_pod_ranges(const cni::Request &request, const cni::Environment &environment);
+
+// The configuration of a plugin with the ranges that were kept last for it; as it is if there are none. Asks nobody.
+cni::json::Value with_kept_pod_ranges(const cni::json::Value &plugin, const std::string &state_directory);
 
 // Removes what is kept, and what a killed call has left of it.
 Result<void> forget_pod_ranges(const std::string &state_directory);

@@ -178,6 +178,40 @@ TEST_F(PodRangesTest, PodsOfTheOldRangeLiveOn) {
         EXPECT_THAT(lease, Not(HasSubstr("198.18.40."))) << "of the range that is another node's by now";
 }
 
+TEST_F(PodRangesTest, DoctorComparesThemWithTheNodesNetworks) {
+    const Json config = of_node("Worker-1", {{"type", "podlane"}, {"ipam", {{"type", "host-local"}}}});
+    const auto overlaps = [&](Json plugin) {
+        std::filesystem::create_directories(path("conf"));
+        write("conf/10-podlane.conflist",
+              Json{{"cniVersion", "1.0.0"}, {"name", "pods"}, {"plugins", {plugin}}}.dump());
+        std::string found;
+        for (const Json &one : Json::parse(node_
+                                               .podlanectl("doctor --json --conf-dir " + path("conf") +
+                                                           " --state-dir " + state() + " --bin-dir " + node_.plugins())
+                                               .out))
+            if (one.at("check") == "range-overlap")
+                found += one.at("finding").get<std::string>() + "\n";
+        return found;
+    };
+    node_.run("ip addr add 198.18.40.129/25 dev up0");
+    EXPECT_EQ(overlaps(config), "") << "nobody has asked yet, and doctor does not";
+    (void)make_of_node();
+    constexpr const char *kFound = "198.18.40.0/24 of network pods overlaps 198.18.40.128/25 of up0\n";
+    EXPECT_EQ(overlaps(config), kFound);
+    Json other = config;
+    other.erase("nodename");
+    EXPECT_EQ(overlaps(other), kFound) << "the runtime's environment may name the node";
+    other["ipam"] = {{"type", "host-local"}, {"ranges", Json::array()}};
+    other["pools"] = {{"blue", {{"subnet", "usePodCidr"}}}};
+    EXPECT_EQ(overlaps(other), kFound) << "of a pool";
+    other["kubernetes"]["server"] = "https://127.0.0.1:1";
+    EXPECT_EQ(overlaps(other), "") << "of another cluster";
+    other = config;
+    other["nodename"] = "worker-2";
+    EXPECT_EQ(overlaps(other), "") << "of another node";
+    EXPECT_EQ(requests(), 1U);
+}
+
 // Also what a killed call has left.
 TEST_F(PodRangesTest, UninstallLeavesNoneOfThem) {
     (void)make_of_node();

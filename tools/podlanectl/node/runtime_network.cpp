@@ -3,6 +3,7 @@
 
 #include "maps/file.hpp"
 #include "plugin/cni/json.hpp"
+#include "plugin/pod_ranges.hpp"
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/node/node_object.hpp"
 
@@ -35,19 +36,27 @@ bool is_podlane(const Node &plugin) {
     return text && *text == "podlane";
 }
 
+// Of host-local, or of a pool that is merged into its configuration.
+void add_ranges(const Node &ipam, std::vector<Prefix> &ranges) {
+    if (!ipam.present() || !ipam.must_be_object())
+        return;
+    add_prefix(ipam.at("subnet"), ranges);
+    for (const Node &set : elements_of(ipam.at("ranges")))
+        for (const Node &range : elements_of(set))
+            if (range.must_be_object())
+                add_prefix(range.at("subnet"), ranges);
+}
+
 void add_plugin(const Node &plugin, RuntimeNetwork &network) {
     if (!plugin.must_be_object())
         return;
     network.masquerades = network.masquerades || is_true(plugin.at("ipMasq"));
-    if (const Node ipam = plugin.at("ipam"); ipam.present() && ipam.must_be_object()) {
-        add_prefix(ipam.at("subnet"), network.ranges);
-        for (const Node &set : elements_of(ipam.at("ranges")))
-            for (const Node &range : elements_of(set))
-                if (range.must_be_object())
-                    add_prefix(range.at("subnet"), network.ranges);
-    }
+    add_ranges(plugin.at("ipam"), network.ranges);
     if (!is_podlane(plugin))
         return;
+    if (const Node pools = plugin.at("pools"); pools.present() && pools.must_be_object())
+        for (const auto &[name, pool] : pools.value().items())
+            add_ranges(Node(&pool, name), network.ranges);
     network.has_uplink = plugin.at("uplink").present();
     for (const Node &cluster : elements_of(plugin.at("clusterCIDRs")))
         add_prefix(cluster, network.clusters);
@@ -55,7 +64,7 @@ void add_plugin(const Node &plugin, RuntimeNetwork &network) {
 
 } // namespace
 
-std::vector<RuntimeNetwork> podlane_networks_in(const std::string &conf_dir) {
+std::vector<RuntimeNetwork> podlane_networks_in(const std::string &conf_dir, const std::string &state_dir) {
     std::vector<RuntimeNetwork> networks;
     for (const ForeignNetwork &one : networks_in(conf_dir)) {
         const std::string path = conf_dir + "/" + one.file;
@@ -65,11 +74,13 @@ std::vector<RuntimeNetwork> podlane_networks_in(const std::string &conf_dir) {
             continue;
         RuntimeNetwork network{.name = one.name, .makes_links = one.types.front() == "podlane"};
         const Node document(&*list, "");
+        std::vector<Node> plugins{document};
         if (document.at("plugins").present())
-            for (const Node &plugin : elements_of(document.at("plugins")))
-                add_plugin(plugin, network);
-        else
-            add_plugin(document, network);
+            plugins = elements_of(document.at("plugins"));
+        for (const Node &plugin : plugins) {
+            const cni::json::Value completed = with_kept_pod_ranges(plugin.value(), state_dir);
+            add_plugin(Node(&completed, plugin.path()), network);
+        }
         networks.push_back(std::move(network));
     }
     return networks;

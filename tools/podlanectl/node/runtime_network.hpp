@@ -18,7 +18,8 @@ struct RuntimeNetwork {
     bool has_uplink = false;        // "uplink": its addresses are those of the network there
 };
 
-// In the runtime's order. Files and values that cannot be read are left out: an ADD names what is wrong with them.
-std::vector<RuntimeNetwork> podlane_networks_in(const std::string &conf_dir);
+// In the runtime's order. Files and values that cannot be read are left out: an ADD names what is wrong with them. The
+// ranges of "usePodCidr" are those that ADDs have kept in `state_dir`.
+std::vector<RuntimeNetwork> podlane_networks_in(const std::string &conf_dir, const std::string &state_dir);
 
 } // namespace podlane::ctl

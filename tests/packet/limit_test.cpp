@@ -225,6 +225,21 @@ TEST_F(Limit, ExemptPrefixesPayNothing) {
     expect_ends_in(node(), node().run(from_pod() / to_peer6() / Udp{} / bytes(1000)), REASON_SENT_DIRECT);
 }
 
+TEST_F(Limit, AnIpv6PrefixSaysNothingAboutIpv4) {
+    const Bytes large6 = from_pod() / to_peer6() / Udp{} / bytes(1000);
+    auto &prefixes = node().pod.limits.limited_prefixes[LIMIT_EGRESS];
+    prefixes.unshaped = {*parse_prefix("::/0")};
+    limit(node().pod, 0, kRate);
+    expect_behind(large(), REASON_DROP_EGRESS_LIMIT, 200 * kMs);
+    expect_ends_in(node(), node().run(large6), REASON_SENT_DIRECT);
+
+    prefixes.unshaped.clear();
+    prefixes.shaped = {*parse_prefix("::/0")};
+    limit(node().pod, 0, kRate);
+    expect_behind(large(), REASON_SENT_DIRECT, 200 * kMs);
+    expect_ends_in(node(), node().run(large6), REASON_DROP_EGRESS_LIMIT);
+}
+
 // After a jump of the clock, a change of the rate, days of silence: the next packet passes, and the state is sound.
 TEST_F(Limit, AnyClockAndAnyRateEndInASoundState) {
     for (const std::uint64_t rate :

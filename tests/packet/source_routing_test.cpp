@@ -337,6 +337,36 @@ TEST_F(Source, RepliesToTheHostStackTakeTheSlowPath) {
     }
 }
 
+// An association that the host stack carries stays there, and one that an uplink carries stays on it: what is not TCP has
+// no packet that begins a flow, whatever its first chunk is.
+TEST_F(Source, NoPacketOfSctpMovesAnAssociation) {
+    constexpr std::array<std::uint8_t, 2> kChunks{0, 1}; // DATA, INIT
+    const path_key flow{second_.ifindex, ip("192.168.133.20"), ip("192.168.133.9"), htons(5000), htons(5001),
+                        IPPROTO_SCTP,    {}};
+    const auto frame = [](const Frame &head, std::uint16_t from, std::uint16_t to, std::uint8_t chunk) {
+        Bytes all = head / Udp{.source = from, .destination = to, .protocol = IPPROTO_SCTP} / bytes(16);
+        all.at(all.size() - 12) = chunk;
+        return all;
+    };
+    const auto arriving = Ethernet{kUplinkMac, kNeighbourMac} / Ipv4{ip("192.168.133.9"), ip("192.168.133.20")};
+    const auto delivered = Ethernet{kSecondMac, kHostMac} / Ipv4{ip("192.168.133.9"), ip("192.168.133.20")};
+    const auto sent = of_second() / Ipv4{ip("192.168.133.20"), ip("192.168.133.9")};
+    for (const std::uint32_t via : {PATH_HOST, PATH_UPLINK}) {
+        const bool by_host = via == PATH_HOST;
+        const flow_path path{monotonic_ns(), via, by_host ? 0 : lan_};
+        require(node().paths().update(flow, path));
+        for (const std::uint8_t chunk : kChunks) {
+            expect({"arriving", frame(arriving, 5001, 5000, chunk),
+                    by_host ? REASON_HOST_PATH : REASON_UPLINK_DELIVERED, in()});
+            expect({"delivered", frame(delivered, 5001, 5000, chunk), REASON_RECEIVED_HOST,
+                    How{.program = PODLANE_PROGRAM_TO_POD, .ifindex = second_.ifindex}});
+            expect({"sent", frame(sent, 5000, 5001, chunk), by_host ? REASON_HOST_PATH : REASON_SENT_WAY,
+                    from_second()});
+            EXPECT_EQ(require(node().paths().find(flow))->via, via);
+        }
+    }
+}
+
 // Sources that the host stack would not accept on an egress route's uplink either. An error caches no path.
 TEST_F(Source, RefusedSourcesAreLeftToTheHostStack) {
     ASSERT_EQ(std::system("ip route add default via 203.0.113.1 dev caliCp; " // NOLINT(cert-env33-c)

@@ -116,6 +116,16 @@ TEST_F(Uplink, FirstPacketsAreDirectToPodsWithARouteOfTheirOwn) {
             REASON_SENT_UPLINK});
 }
 
+TEST_F(Uplink, AnIpv6PrefixIsNoClusterOfIpv4) {
+    resolve_next_hops();
+    const auto &clusters = node().tables().cluster_cidrs;
+    require(clusters.remove(make_cluster_cidr_key(network_id(kNetwork), *parse_prefix("198.18.0.0/15"))));
+    const Prefix all = *parse_prefix("::/0");
+    require(clusters.update(make_cluster_cidr_key(network_id(kNetwork), all), make_prefix_value(all)));
+    expect({"udp4", ip4("192.0.2.10", "198.18.2.9"), REASON_HOST_UNCONFIRMED});
+    expect({"udp6", ip6("2001:db8::10", "2001:db8:2::9"), REASON_SENT_UPLINK});
+}
+
 // Nobody answers for the router's address: the host stack resolves it, and sends ICMP unreachable if that fails.
 TEST_F(Uplink, AnUnresolvedNextHopIsTheHosts) {
     expect_confirmed({"unresolved", established("198.18.2.9"), REASON_HOST_NO_NEIGHBOUR});

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// Feeds hostile bytes to what is read beside requests: the API server's answers, configurations and files of others on
+// the node, and to what masks any of it for the log.
+#include "maps/ip.hpp"
+#include "plugin/cni/ipam_config.hpp"
+#include "plugin/cni/kubernetes.hpp"
+#include "plugin/cni/masked.hpp"
+#include "plugin/cni/pod_ranges.hpp"
+#include "tools/podlanectl/node/node_object.hpp"
+
+#include "tests/fuzz/require.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace {
+
+using namespace podlane;
+
+constexpr const char *kConfig = R"({"cniVersion": "1.1.0", "name": "pods", "type": "podlane"})";
+
+void check_ranges(const Result<std::vector<std::string>> &ranges) {
+    for (const std::string &range : ranges ? *ranges : std::vector<std::string>{})
+        require(parse_prefix(range).has_value());
+}
+
+void check_configuration(const Result<std::string> &completed) {
+    if (!completed)
+        return;
+    const auto document = cni::json::parse_object(*completed, "the completed configuration");
+    require(!document || cni::families_of_pod_ranges(*document) == 0);
+}
+
+void check_line(const std::string &text) { require(text.find('\n') == std::string::npos); }
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
+    const std::string_view input(reinterpret_cast<const char *>(data), size);
+    if (const auto config = cni::with_kubernetes(kConfig, input))
+        require(cni::json::parse_object(*config, "the configuration").has_value());
+    (void)cni::with_kubernetes_of(kConfig, input);
+    check_configuration(cni::with_pod_ranges(input, {"198.18.1.0/24", "2001:db8:1::/64"}));
+    check_configuration(cni::with_any_ranges(input));
+    (void)cni::find_ipam(input);
+
+    check_ranges(ctl::pod_ranges_of_node(input, "the file"));
+    if (const auto subnet = ctl::read_flannel_subnet(input, "the file"))
+        check_ranges(subnet->subnets);
+    if (const auto list = ctl::with_podlane_behind(input, "the file", R"({"type": "podlane"})"))
+        require(list->find("podlane") != std::string::npos);
+
+    check_line(cni::masked(input));
+    (void)cni::masked_text(input);
+    (void)cni::masked_pairs(input);
+    return 0;
+}

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 namespace podlane::cni {
 namespace {
@@ -56,23 +57,28 @@ bool is_of_name(char c) {
            c == '.';
 }
 
-// Where the value ends that begins here: at the quote that it begins with, or before the next separator.
+// Where the value ends that begins here: at the quote that it begins with, or before the next separator. Lists, objects
+// and what begins in the next line have no end that is known here.
 std::size_t end_of_value(std::string_view text, std::size_t start) {
-    const bool is_quoted = start < text.size() && (text[start] == '"' || text[start] == '\'');
-    const std::size_t end =
-        is_quoted ? text.find(text[start], start + 1) : text.find_first_of(" \t\r\n,;&|\"'}])", start);
+    if (start >= text.size() || std::string_view("{[|>\r\n").find(text[start]) != std::string_view::npos)
+        return text.size();
+    if (text[start] != '"' && text[start] != '\'')
+        return std::min(text.find_first_of(" \t\r\n,;&|\"'}])", start), text.size());
+    std::size_t end = start + 1;
+    while (end < text.size() && text[end] != text[start])
+        end += text[end] == '\\' ? 2 : 1;
     return std::min(end, text.size());
 }
 
 // "--password" and "Bearer" are followed by what they name, other names by '=' or ':' before it.
 std::size_t start_of_value(std::string_view text, std::string_view name, std::size_t after) {
-    const std::size_t separator = text.find_first_not_of("\"' ", after);
+    const std::size_t separator = text.find_first_not_of("\"' \t", after);
     const bool has_separator =
         separator != std::string_view::npos && (text[separator] == '=' || text[separator] == ':');
     const bool is_followed = name.starts_with("--") || name == "Bearer" || name == "Basic";
     if (!has_separator && !(is_followed && after < text.size() && text[after] == ' '))
         return std::string_view::npos;
-    return text.find_first_not_of(' ', has_separator ? separator + 1 : after);
+    return text.find_first_not_of(" \t", has_separator ? separator + 1 : after);
 }
 
 // "PASSWORD=x", "token: x", {"secret": "x"} in a text, "--password x", "Authorization: Bearer x", "Bearer x".
@@ -141,11 +147,25 @@ void mask(json::Value &value) { // NOLINT(misc-no-recursion)
     }
 }
 
+// A text that is a JSON object, or a list, as annotations often are.
+std::optional<std::string> masked_within(std::string_view text) { // NOLINT(misc-no-recursion)
+    const std::size_t first = text.find_first_not_of(" \t\r\n");
+    if (first == std::string_view::npos || (text[first] != '{' && text[first] != '['))
+        return std::nullopt;
+    auto document = json::parse_object("{\"\":" + std::string(text) + "}", "the text");
+    if (!document || document->size() != 1)
+        return std::nullopt;
+    mask(document->begin().value());
+    return json::print(document->begin().value());
+}
+
 } // namespace
 
-std::string masked_text(std::string_view text) {
+std::string masked_text(std::string_view text) { // NOLINT(misc-no-recursion)
     if (text.find("-----BEGIN") != std::string_view::npos)
         return std::string(kMask);
+    if (auto document = masked_within(text))
+        return *std::move(document);
     return without_pairs(without_user(text));
 }
 

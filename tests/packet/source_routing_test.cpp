@@ -337,12 +337,12 @@ TEST_F(Source, RepliesToTheHostStackTakeTheSlowPath) {
     }
 }
 
-// An association that the host stack carries stays there, and one that an uplink carries stays on it: what is not TCP has
-// no packet that begins a flow, whatever its first chunk is.
+// An association that the host stack carries stays there, and one that an uplink carries stays on it: what is not TCP
+// has no packet that begins a flow, whatever its first chunk is.
 TEST_F(Source, NoPacketOfSctpMovesAnAssociation) {
     constexpr std::array<std::uint8_t, 2> kChunks{0, 1}; // DATA, INIT
-    const path_key flow{second_.ifindex, ip("192.168.133.20"), ip("192.168.133.9"), htons(5000), htons(5001),
-                        IPPROTO_SCTP,    {}};
+    const path_key flow{
+        second_.ifindex, ip("192.168.133.20"), ip("192.168.133.9"), htons(5000), htons(5001), IPPROTO_SCTP, {}};
     const auto frame = [](const Frame &head, std::uint16_t from, std::uint16_t to, std::uint8_t chunk) {
         Bytes all = head / Udp{.source = from, .destination = to, .protocol = IPPROTO_SCTP} / bytes(16);
         all.at(all.size() - 12) = chunk;
@@ -360,8 +360,8 @@ TEST_F(Source, NoPacketOfSctpMovesAnAssociation) {
                     by_host ? REASON_HOST_PATH : REASON_UPLINK_DELIVERED, in()});
             expect({"delivered", frame(delivered, 5001, 5000, chunk), REASON_RECEIVED_HOST,
                     How{.program = PODLANE_PROGRAM_TO_POD, .ifindex = second_.ifindex}});
-            expect({"sent", frame(sent, 5000, 5001, chunk), by_host ? REASON_HOST_PATH : REASON_SENT_WAY,
-                    from_second()});
+            expect(
+                {"sent", frame(sent, 5000, 5001, chunk), by_host ? REASON_HOST_PATH : REASON_SENT_WAY, from_second()});
             EXPECT_EQ(require(node().paths().find(flow))->via, via);
         }
     }

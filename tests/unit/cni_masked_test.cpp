@@ -29,7 +29,14 @@ TEST(Masked, SecretsInTextsAreNotShown) {
         {"MODE=a DB_PASS=hunter2;PORT=1", "MODE=a DB_PASS=(masked);PORT=1"},
         {"pwd: hunter2, port: 1", "pwd: (masked), port: 1"},
         {"password = 'two words' x", "password = '(masked)' x"},
-        {R"x({"token": "hunter2", "a": 1})x", R"x({"token": "(masked)", "a": 1})x"},
+        {R"x({"token": "hunter2", "a": 1})x", R"x({"a":1,"token":"(masked)"})x"},
+        {R"x(with {"token": "hunter2", "a": 1})x", R"x(with {"token": "(masked)", "a": 1})x"},
+        {R"x({"password": "a\"hunter2" and so on)x", R"x({"password": "(masked)" and so on)x"},
+        {"password:\thunter2", "password:\t(masked)"},
+        {"password\t= hunter2", "password\t= (masked)"},
+        {"user: a\npassword: |\n  hunter2\n", "user: a\npassword: (masked)"},
+        {"password:\n  hunter2", "password:(masked)"},
+        {"tokens: [hunter2, hunter3]", "tokens: (masked)"},
         {"--password hunter2 --port 1", "--password (masked) --port 1"},
         {"--token=hunter2", "--token=(masked)"},
         {"Authorization: Bearer hunter2 x", "Authorization: (masked) x"},
@@ -45,6 +52,22 @@ TEST(Masked, SecretsInTextsAreNotShown) {
         EXPECT_EQ(masked_text(text), shown);
     EXPECT_EQ(masked(R"({"env": ["PASSWORD=hunter2", "A=b"], "args": ["--db-password", "hunter2", "-v"]})"),
               R"x({"args":["--db-password","(masked)","-v"],"env":["PASSWORD=(masked)","A=b"]})x");
+}
+
+// As runtimes and multus hand annotations on: configurations of other plugins within texts.
+TEST(Masked, SecretsInDocumentsWithinTextsAreNotShown) {
+    const auto in_text = [](const std::string &document) {
+        std::string escaped;
+        for (const char c : document)
+            escaped += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+        return "{\"a\":\"" + escaped + "\"}";
+    };
+    for (const auto &[document, shown] : std::vector<std::pair<std::string, std::string>>{
+             {R"({"password": {"value": "hunter2"}, "b": 1})", R"x({"b":1,"password":"(masked)"})x"},
+             {R"([{"name": "x", "cni-args": {"tokens": ["hunter2", "hunter3"]}}])",
+              R"x([{"cni-args":{"tokens":"(masked)"},"name":"x"}])x"},
+             {in_text(R"({"secret": ["hunter2"]})"), in_text(R"x({"secret":"(masked)"})x")}})
+        EXPECT_EQ(masked(in_text(document)), in_text(shown));
 }
 
 TEST(Masked, UrlsLoseTheUser) {

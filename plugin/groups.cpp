@@ -8,6 +8,7 @@
 #include "plugin/state.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace podlane {
 namespace {
@@ -77,7 +78,8 @@ Result<void> share_groups(const cni::Request &request, const Tables &tables, net
 
 Result<void> change_membership(const AttachmentRecords &records, const Tables &tables,
                                const std::set<std::string> &container_ids, const std::string &group, bool is_member) {
-    for (const AttachmentRecord &record : TRY(records.list())) {
+    std::vector<std::pair<AttachmentRecord, std::vector<std::string>>> changes;
+    for (AttachmentRecord &record : TRY(records.list())) {
         if (!container_ids.contains(record.container_id) || record.only_lease)
             continue;
         std::vector<std::string> groups = groups_in(record);
@@ -85,9 +87,11 @@ Result<void> change_membership(const AttachmentRecords &records, const Tables &t
             std::erase(groups, group);
         else if (std::ranges::find(groups, group) == groups.end())
             groups.push_back(group);
-        TRY(refuse_too_many(groups));
-        TRY(set_groups_of(records, tables, record, groups));
+        TRY(refuse_too_many(groups)); // before any is changed
+        changes.emplace_back(std::move(record), std::move(groups));
     }
+    for (auto &[record, groups] : changes)
+        TRY(set_groups_of(records, tables, std::move(record), groups));
     return {};
 }
 

@@ -142,7 +142,10 @@ TEST_P(IsolationVerbs, MembershipChangesWithTheNextPacket) {
     EXPECT_EQ(ctl("group add tenant-a --pod nobody").rc, 1);
     for (int i = 0; i < 7; ++i)
         EXPECT_EQ(ctl("group add more-" + std::to_string(i) + " --pod b").rc, 0);
-    EXPECT_NE(ctl("group add too-many --pod b").rc, 0);
+    for (const char *whose : {"--pod b", "--namespace shop"}) {
+        EXPECT_THAT(ctl(std::string("group add too-many ") + whose), complains(1, {"9 groups"}));
+        EXPECT_EQ(ctl_json("endpoint show shop/a").at(0)["groups"], Json({"tenant-a"})) << "all, or none";
+    }
     EXPECT_THAT(check(b, isolated("tenant-b"), named("shop", "b")), succeeds());
 }
 
@@ -243,6 +246,11 @@ TEST_P(IsolationVerbs, AFurtherNetworkGivesItsGroups) {
     Json second = node_.config(isolated("tenant-a"));
     second["name"] = "second";
     second["ipam"]["ranges"] = {{{{"subnet", "198.18.10.0/24"}}}, {{{"subnet", "2001:db8:10::/64"}}}};
+    expect_refused(b.ns(), addr(a));
+    Json too_many = second;
+    for (int i = 0; i < 7; ++i)
+        too_many["groups"].push_back("name:more-" + std::to_string(i));
+    EXPECT_THAT(node_.cni("ADD", too_many, *b.container, {{"CNI_IFNAME", "net1"}}), fails_with(7, {"9 groups"}));
     expect_refused(b.ns(), addr(a));
     ASSERT_THAT(node_.cni("ADD", second, *b.container, {{"CNI_IFNAME", "net1"}}), succeeds());
     EXPECT_EQ(ask(b.ns(), Transport::udp, {addr(a), kPort}), 0);

@@ -9,6 +9,8 @@
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
 #include "loader/probe.hpp"
+#include "loader/state_file.hpp"
+#include "maps/file.hpp"
 #include "maps/tables.hpp"
 #include "pace.skel.h"
 #include "to_pod.skel.h"
@@ -26,7 +28,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -219,9 +220,8 @@ Result<void> load_into(const std::string &directory, const LoadSettings &setting
         return loaded;
     if (is_transient(loaded.error().system_errno))
         return loaded;
-    std::error_code ignored;
-    for (const auto &pin : std::filesystem::directory_iterator(directory, ignored))
-        std::filesystem::remove(pin.path(), ignored);
+    for (const std::string &pin : TRY(names_in(directory, Hidden::too)))
+        TRY(remove_if_present(directory + "/" + pin));
     LoadSettings without = settings;
     without.conntrack = false;
     return load_once(directory, without, maps_from);

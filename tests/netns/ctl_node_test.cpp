@@ -176,6 +176,56 @@ TEST_F(NodeTest, InstallDryRunWritesNothing) {
     EXPECT_TRUE(fs::is_empty(conf()));
 }
 
+// In a /run of its own, as flannel's daemon leaves it.
+TEST_F(NodeTest, InstallSaysWhatItFindsOnTheNode) {
+    const auto install_beside = [&](const std::string &subnet_env, const std::string &more) {
+        std::ofstream(node_.dir() + "/subnet.env") << subnet_env;
+        std::string command =
+            "mount -t tmpfs none /run && mkdir /run/flannel && cp " + node_.dir() + "/subnet.env /run/flannel/ && exec";
+        for (const std::string &word :
+             ctl_argv(node_.bpffs(), "install --dry-run --bin-dir " + bin() + " --conf-dir " + conf() + " --plugin " +
+                                         std::getenv("PODLANE_BIN") + " " + more))
+            command += " " + word;
+        return run(node_.ns(), {"unshare", "-m", "sh", "-c", command});
+    };
+    const std::string flannel = "FLANNEL_NETWORK=198.18.0.0/16\nFLANNEL_SUBNET=198.18.7.1/24\nFLANNEL_MTU=1450\n"
+                                "FLANNEL_IPV6_NETWORK=2001:db8:10::/48\nFLANNEL_IPV6_SUBNET=2001:db8:10:7::1/64\n"
+                                "FLANNEL_IPMASQ=true\n";
+    const auto conflist_in = [](const Output &output) {
+        return Json::parse(output.out.substr(output.out.find("\n{") + 1)).at("plugins").at(0);
+    };
+    const Output all = install_beside(flannel, "");
+    ASSERT_THAT(all,
+                prints(0, {"flannel: /run/flannel/subnet.env has range 198.18.7.0/24,2001:db8:10:7::/64 and MTU 1450",
+                           "flannel masquerades"}));
+    EXPECT_THAT(
+        conflist_in(all),
+        has_members({{"clusterCIDRs", {"198.18.0.0/16", "2001:db8:10::/48"}}, {"mtu", 1450}, {"ipMasq", true}}));
+    EXPECT_EQ(conflist_in(all)["ipam"]["ranges"],
+              Json::parse(R"([[{"subnet": "198.18.7.0/24"}], [{"subnet": "2001:db8:10:7::/64"}]])"));
+    EXPECT_THAT(
+        conflist_in(install_beside(flannel, "--subnets 198.18.8.0/24 --mtu 1400 --cluster-cidrs 198.18.8.0/21")),
+        has_members({{"clusterCIDRs", {"198.18.8.0/21"}}, {"mtu", 1400}}))
+        << "options go first";
+    for (const auto &[text, says] : std::vector<std::pair<std::string, std::string>>{
+             {"FLANNEL_SUBNET=198.18.7.1\n", "FLANNEL_SUBNET"},
+             {"FLANNEL_SUBNET=198.18.7.1/24\nFLANNEL_SUBNET=198.18.8.1/24\n", "second range"},
+             {"FLANNEL_SUBNET=198.18.7.1/24\nFLANNEL_NETWORK=0.0.0.0/0\n", "FLANNEL_NETWORK"},
+             {"FLANNEL_SUBNET=198.18.7.1/24\nFLANNEL_MTU=\033[2J\n", "FLANNEL_MTU is \"?[2J\""},
+             {"FLANNEL_SUBNET=198.18.7.1/24\nFLANNEL_MTU=7\n", "mtu"}})
+        EXPECT_THAT(install_beside(text, ""), complains(1, {says})) << text;
+    EXPECT_THAT(install_beside("", ""), complains(2, {"install needs --subnets"}));
+
+    on_node("nft add table ip kube-proxy");
+    on_node("ip link add flannel.1 type veth peer name flannel.2");
+    EXPECT_THAT(install_beside("", "--subnets 198.18.8.0/24"),
+                prints(0, {"kube-proxy: nftables mode", "flannel: VXLAN device flannel.1: add --uplinks flannel.1"}));
+    on_node("nft delete table ip kube-proxy");
+    on_node("iptables-legacy -w -t nat -N KUBE-SERVICES");
+    EXPECT_THAT(install_beside("", "--subnets 198.18.8.0/24"), prints(0, {"kube-proxy: iptables mode"}));
+    EXPECT_TRUE(fs::is_empty(bin()) && fs::is_empty(conf()));
+}
+
 // What was there is kept as it is, and is the runtime's again after uninstall.
 TEST_F(NodeTest, InstallGoesInFrontOfAnothersNetworkAndBack) {
     const std::string theirs = conf() + "/10-flannel.conflist";
@@ -191,6 +241,21 @@ TEST_F(NodeTest, InstallGoesInFrontOfAnothersNetworkAndBack) {
     // Nothing can be in front of this one.
     fs::rename(theirs, conf() + "/00-a.conflist");
     EXPECT_THAT(install("--subnets 198.18.1.0/24"), complains(1, {"00-a.conflist is in front", "hint: "}));
+}
+
+// Whoever wrote another network's files, nothing in them reaches the terminal, and what cannot be listed is no
+// "nothing".
+TEST_F(NodeTest, InstallAndUninstallPrintFilesOfOthersSafely) {
+    const Json list = {{"cniVersion", "1.0.0"}, {"name", "a\033[2J"}, {"plugins", {{{"type", "pt\033[2Jp"}}}}};
+    std::ofstream(conf() + "/20-\033[2J.conflist") << list;
+    EXPECT_THAT(install("--subnets 198.18.1.0/24"), prints(0, {"/20-?[2J.conflist (pt?[2Jp), kept behind"}));
+    const Output removed = uninstall();
+    EXPECT_THAT(removed, prints(0, {"/20-?[2J.conflist for new pods"}));
+    EXPECT_THAT(removed.out, Not(HasSubstr("\033")));
+    std::vector<std::string> argv = {"strace", "-qq", "-o", "/dev/null", "-e", "inject=getdents64:error=EIO:when=2"};
+    const auto command = ctl_argv(node_.bpffs(), "doctor --conf-dir " + conf());
+    argv.insert(argv.end(), command.begin(), command.end());
+    EXPECT_THAT(run(node_.ns(), argv), complains(1, {"listing " + conf() + ": Input/output error"}));
 }
 
 TEST_F(NodeTest, InstallChainsIntoAnothersNetwork) {
@@ -231,6 +296,13 @@ TEST_F(NodeTest, InstallRefusesWrongOptions) {
           std::pair{"--subnets 198.18.1.0/24 --fast-path maybe", "is not on, local or off"}}) {
         EXPECT_THAT(install(more), complains(2, {says})) << more;
     }
+    for (const auto &[more, says] :
+         {std::pair{"198.18.1.5/24", "is \"198.18.1.5/24\""}, std::pair{"0.0.0.0/0", "is \"0.0.0.0/0\""}})
+        EXPECT_THAT(install(std::string("--subnets ") + more), complains(2, {says})) << more;
+    for (const auto &[more, says] :
+         {std::pair{"--mtu 7", "mtu"}, std::pair{"--network a/b", "name"}, std::pair{"--uplinks a/b", "uplinks"}})
+        EXPECT_THAT(install(std::string("--subnets 198.18.1.0/24 ") + more), complains(1, {says})) << more;
+    EXPECT_TRUE(fs::is_empty(bin()) && fs::is_empty(conf())) << "no ADD would work with it";
     EXPECT_THAT(
         ctl("install --subnets 198.18.1.0/24 --bin-dir /nowhere --plugin " + std::string(std::getenv("PODLANE_BIN"))),
         complains(1, {"/nowhere: No such file"}));

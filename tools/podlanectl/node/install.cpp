@@ -4,7 +4,11 @@
 #include "loader/process.hpp"
 #include "maps/file.hpp"
 #include "maps/ip.hpp"
+#include "maps/printable.hpp"
 #include "maps/text.hpp"
+#include "plugin/cni/list.hpp"
+#include "plugin/cni/pod_ranges.hpp"
+#include "plugin/cni/request.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/node/node_object.hpp"
@@ -84,6 +88,9 @@ Result<Ranges> ranges_of(const Call &call) {
         ranges.story.push_back("node object: " + *file + " has range " + join(ranges.subnets, ","));
     }
     TRY(add_flannel(kFlannelSubnet, ranges));
+    for (const std::string &one : ranges.subnets) // host-local would refuse it, at each ADD
+        if (const auto checked = cni::checked_ranges({{"the range of the pods", one}}, "install"); !checked)
+            return usage_error(checked.error().message);
     if (ranges.subnets.empty())
         return usage_error("install needs --subnets or --from-node",
                            "the addresses of this node's pods, as in --subnets 198.18.1.0/24,2001:db8:1::/64");
@@ -241,11 +248,18 @@ Result<std::string> chained_list(const Call &call, const std::string &conf_dir,
     return with_podlane_behind(TRY(read_file(path)), path, output::json_text(plugin));
 }
 
+// As ADD reads it: a network that makes each ADD fail is not written.
+Result<void> check_list(const std::string &conflist) {
+    if (const auto part = TRY(cni::status_input(conflist)))
+        TRY(cni::parse_request({{"CNI_COMMAND", "STATUS"}, {"CNI_PATH", "/opt/cni/bin"}}, *part));
+    return {};
+}
+
 Result<Planned> plan(const Call &call, const std::string &conf_dir, bool with_portmap) {
     const std::string mode = call.value(Opt::mode).value_or("main");
     if (mode != "main" && mode != "chained")
         return usage_error("--mode \"" + mode + "\" is not main or chained");
-    std::vector<ForeignNetwork> others = networks_in(conf_dir);
+    std::vector<ForeignNetwork> others = TRY(networks_in(conf_dir));
     std::erase_if(
         others, [](const ForeignNetwork &one) { return std::ranges::find(kConflists, one.file) != kConflists.end(); });
     Planned planned{.name = TRY(conflist_name(others))};
@@ -255,11 +269,13 @@ Result<Planned> plan(const Call &call, const std::string &conf_dir, bool with_po
                                 "), kept behind " + std::string(planned.name));
     if (mode == "chained") {
         planned.conflist = TRY(chained_list(call, conf_dir, others));
+        TRY(check_list(planned.conflist));
         return planned;
     }
     const Ranges ranges = TRY(ranges_of(call));
     std::ranges::copy(ranges.story, std::back_inserter(planned.story));
     planned.conflist = TRY(main_list(call, with_portmap, ranges));
+    TRY(check_list(planned.conflist));
     return planned;
 }
 
@@ -286,7 +302,7 @@ Result<int> install(const Call &call, World &world) {
     TRY(check_file(bin_dir, "podlane", plugin));
     TRY(check_file(conf_dir, planned.name, planned.conflist));
     for (const std::string &one : planned.story)
-        world.print(one + "\n");
+        world.print(printable(one) + "\n");
     if (call.has(Opt::dry_run))
         world.print("would write " + bin_dir + "/podlane\nwould write " + conf_dir + "/" + std::string(planned.name) +
                     ":\n" + planned.conflist);

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "tools/podlanectl/node/node_object.hpp"
 
+#include "loader/state_file.hpp"
 #include "maps/file.hpp"
 #include "maps/ip.hpp"
+#include "maps/printable.hpp"
 #include "maps/text.hpp"
 #include "plugin/cni/json.hpp"
 #include "plugin/cni/pod_ranges.hpp"
 #include "tools/podlanectl/node/installed.hpp"
 
 #include <algorithm>
-#include <filesystem>
+#include <array>
 #include <utility>
 
 namespace podlane::ctl {
@@ -69,14 +71,16 @@ Result<json::Printable> parse_list(std::string_view text, const std::string &wha
     return json::Printable::parse(text, nullptr, false);
 }
 
-ForeignNetwork read_network(const std::string &path) {
-    ForeignNetwork network{.file = std::filesystem::path(path).filename()};
+ForeignNetwork read_network(const std::string &directory, const std::string &file) {
+    const std::string path = directory + "/" + file;
+    ForeignNetwork network{.file = file};
     const auto text = read_file(path);
     const auto list = text ? parse_list(*text, path) : Result<json::Printable>(text.error());
     if (!list || !list->is_object())
         return network;
-    network.name = text_at(*list, "name", "");
-    network.types = types_of(*list);
+    network.name = printable(text_at(*list, "name", ""));
+    for (const std::string &type : types_of(*list))
+        network.types.push_back(printable(type));
     return network;
 }
 
@@ -128,19 +132,12 @@ Result<FlannelSubnet> read_flannel_subnet(std::string_view text, const std::stri
     return subnet;
 }
 
-std::vector<ForeignNetwork> networks_in(const std::string &conf_dir) {
-    std::vector<std::string> paths;
-    std::error_code error;
-    for (const auto &entry : std::filesystem::directory_iterator(conf_dir, error)) {
-        const std::string extension = entry.path().extension();
-        if (extension == ".conf" || extension == ".conflist" || extension == ".json")
-            paths.push_back(entry.path());
-    }
-    std::ranges::sort(paths);
+Result<std::vector<ForeignNetwork>> networks_in(const std::string &conf_dir) {
+    constexpr std::array<std::string_view, 3> kExtensions{".conf", ".conflist", ".json"};
     std::vector<ForeignNetwork> networks;
-    networks.reserve(paths.size());
-    for (const std::string &path : paths)
-        networks.push_back(read_network(path));
+    for (const std::string &name : TRY(names_in(conf_dir, Hidden::too)))
+        if (std::ranges::any_of(kExtensions, [&](std::string_view one) { return name.ends_with(one); }))
+            networks.push_back(read_network(conf_dir, name));
     return networks;
 }
 

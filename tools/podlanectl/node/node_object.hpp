@@ -29,11 +29,11 @@ Result<FlannelSubnet> read_flannel_subnet(std::string_view text, const std::stri
 // A configuration of the runtime: a list, or a single plugin.
 struct ForeignNetwork {
     std::string file{};
-    std::string name{};
+    std::string name{};               // it and the types can be printed
     std::vector<std::string> types{}; // of its plugins, in their order
 };
 // Of the directory, in the runtime's order; a file that cannot be read has no types.
-std::vector<ForeignNetwork> networks_in(const std::string &conf_dir);
+Result<std::vector<ForeignNetwork>> networks_in(const std::string &conf_dir);
 
 // The list with Podlane behind its first plugin. A list that has it there is returned as it is.
 Result<std::string> with_podlane_behind(std::string_view json, const std::string &what, const std::string &podlane);

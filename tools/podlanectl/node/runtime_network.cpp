@@ -64,9 +64,9 @@ void add_plugin(const Node &plugin, RuntimeNetwork &network) {
 
 } // namespace
 
-std::vector<RuntimeNetwork> podlane_networks_in(const std::string &conf_dir, const std::string &state_dir) {
+Result<std::vector<RuntimeNetwork>> podlane_networks_in(const std::string &conf_dir, const std::string &state_dir) {
     std::vector<RuntimeNetwork> networks;
-    for (const ForeignNetwork &one : networks_in(conf_dir)) {
+    for (const ForeignNetwork &one : TRY(networks_in(conf_dir))) {
         const std::string path = conf_dir + "/" + one.file;
         const auto text = read_file(path);
         const auto list = text ? cni::json::parse_object(*text, path) : Result<cni::json::Value>(text.error());

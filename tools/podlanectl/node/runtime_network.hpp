@@ -3,6 +3,7 @@
 #pragma once
 
 #include "maps/ip.hpp"
+#include "maps/result.hpp"
 
 #include <string>
 #include <vector>
@@ -20,6 +21,6 @@ struct RuntimeNetwork {
 
 // In the runtime's order. Files and values that cannot be read are left out: an ADD names what is wrong with them. The
 // ranges of "usePodCidr" are those that ADDs have kept in `state_dir`.
-std::vector<RuntimeNetwork> podlane_networks_in(const std::string &conf_dir, const std::string &state_dir);
+Result<std::vector<RuntimeNetwork>> podlane_networks_in(const std::string &conf_dir, const std::string &state_dir);
 
 } // namespace podlane::ctl

@@ -11,6 +11,7 @@
 #include "loader/record.hpp"
 #include "loader/settings.hpp"
 #include "loader/tracking.hpp"
+#include "maps/printable.hpp"
 #include "plugin/held_lease.hpp"
 #include "plugin/pod_ranges.hpp"
 #include "tools/output/words.hpp"
@@ -254,7 +255,7 @@ Result<int> uninstall(const Call &call, World &world) {
     const bool owned = TRY(owns_pins(world.bpffs));
     for (const std::string_view name : kConflists)
         TRY(remove_installed(conf_dir, name, story));
-    if (const auto left = networks_in(conf_dir); !left.empty())
+    if (const auto left = TRY(networks_in(conf_dir)); !left.empty())
         story.lines.push_back("the runtime uses " + conf_dir + "/" + left.front().file + " for new pods");
     TRY(release_held_leases(world.bpffs, call.value(Opt::state_dir).value_or(kStateDirectory), story));
     story.pods = TRY(count_host_veths());
@@ -270,7 +271,7 @@ Result<int> uninstall(const Call &call, World &world) {
     std::string text = "detached the programs from " + std::to_string(story.interfaces) + " interfaces, and removed " +
                        world.bpffs + "\n";
     for (const std::string &line : story.lines)
-        text += line + "\n";
+        text += printable(line) + "\n";
     world.print(text);
     return 0;
 }

@@ -183,7 +183,7 @@ Result<void> forget_pod_ranges(const std::string &state_directory) {
     for (const std::string &name : TRY(names_in(state_directory, Hidden::too)))
         if (name.starts_with(kFile) || name.starts_with("." + std::string(kFile)))
             if (auto removed = remove_if_present(state_directory + "/" + name);
-                !removed && removed.error().system_errno != EISDIR) // that is nobody's of ours
+                !removed && removed.error().system_errno != EISDIR) // a directory, which Podlane has not made
                 return removed;
     return {};
 }

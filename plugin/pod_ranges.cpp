@@ -138,7 +138,7 @@ Result<Value> question_of(const Value &plugin) {
 
 bool is_answer_to(const Value &wanted, const Kept &kept) {
     auto question = cni::json::parse_object(kept.question, "the question");
-    if (question && wanted.at("node") == "" && question->contains("node"))
+    if (question && wanted.at("node") == Value("") && question->contains("node"))
         (*question)["node"] = "";
     return question && *question == wanted;
 }

@@ -233,17 +233,6 @@ bool Cluster::settle(const std::string &protocol, std::size_t next_hops) const {
         kConvergence);
 }
 
-std::uint64_t Cluster::count(int number, std::uint32_t ifindex, reason why) const {
-    return require(require(Counters::open(node(number).bpffs(), Access::read_only)).sum(ifindex))
-        .by_reason[why]
-        .packets;
-}
-
-std::uint64_t Cluster::count(int number, const std::string &ifname, reason why) const {
-    const Json link = Json::parse(node(number).run("ip -j link show " + ifname)).at(0);
-    return count(number, link.at("ifindex").get<std::uint32_t>(), why);
-}
-
 std::vector<std::pair<path_key, flow_path>> Cluster::paths(int number) const {
     return require(require(open_paths(node(number).bpffs(), Access::read_only)).entries());
 }

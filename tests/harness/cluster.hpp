@@ -76,14 +76,16 @@ class Cluster {
     // Pulls or plugs the cable of an uplink; neither end sees its link go.
     void cable(int node, int network, bool plugged) const;
 
-    [[nodiscard]] std::uint64_t count(const Pod &pod, reason why) const { return count(pod.node, pod.ifindex, why); }
-    [[nodiscard]] std::uint64_t count(int node, const std::string &ifname, reason why) const;
+    [[nodiscard]] std::uint64_t count(const Pod &pod, reason why) const {
+        return node(pod.node).counted(pod.ifindex, why).packets;
+    }
+    [[nodiscard]] std::uint64_t count(int number, const std::string &ifname, reason why) const {
+        return node(number).counted(ifname, why).packets;
+    }
     [[nodiscard]] std::vector<std::pair<path_key, flow_path>> paths(int node) const;
     void erase_paths() const; // on all nodes that have any
 
   private:
-    [[nodiscard]] std::uint64_t count(int node, std::uint32_t ifindex, reason why) const;
-
     std::array<std::unique_ptr<Node>, kNodes> nodes_;
     std::shared_ptr<Container> switch_;
     std::shared_ptr<Container> outside_;

@@ -4,6 +4,7 @@
 #include "loader/pins.hpp"
 #include "loader/probe.hpp"
 #include "loader/record.hpp"
+#include "tests/harness/error.hpp"
 
 #include <sched.h>
 #include <sys/mount.h>
@@ -314,6 +315,14 @@ std::vector<std::string> Node::leased() const {
             found.push_back(entry.path().filename());
     std::ranges::sort(found);
     return found;
+}
+
+struct count Node::counted(std::uint32_t ifindex, reason why) const {
+    return require(require(Counters::open(bpffs_, Access::read_only)).sum(ifindex)).by_reason[why];
+}
+
+struct count Node::counted(const std::string &ifname, reason why) const {
+    return counted(Json::parse(run("ip -j link show " + ifname)).at(0).at("ifindex").get<std::uint32_t>(), why);
 }
 
 Variables attachment(const Container &container, const std::string &ifname) {

@@ -102,6 +102,9 @@ class Node {
     [[nodiscard]] std::vector<std::string> records() const;
     // Files of host-local's that name an address.
     [[nodiscard]] std::vector<std::string> leased() const;
+    // What the programs have counted at one of its interfaces.
+    [[nodiscard]] struct count counted(std::uint32_t ifindex, reason why) const;
+    [[nodiscard]] struct count counted(const std::string &ifname, reason why) const;
 
   private:
     std::string dir_;

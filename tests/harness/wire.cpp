@@ -360,6 +360,22 @@ std::uint16_t ethertype(const Bytes &frame) {
 
 Bytes layer3(const Bytes &frame) {
     return frame.size() < kEthernetBytes ? Bytes{} : Bytes(frame.begin() + kEthernetBytes, frame.end());
+bool is_from(const Bytes &frame, const ip_addr &source) {
+    const bool v4 = is_ipv4(source);
+    const Bytes packet = layer3(frame);
+    Bytes wanted;
+    append(wanted, source);
+    const std::size_t at = v4 ? 12 : 8;
+    return ethertype(frame) == (v4 ? ETHERTYPE_IP : ETHERTYPE_IPV6) && packet.size() >= at + wanted.size() &&
+           std::equal(wanted.begin(), wanted.end(), packet.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+std::size_t frames_from(const Wire &wire, const ip_addr &source) {
+    const std::vector<Bytes> frames = wire.arrived();
+    return static_cast<std::size_t>(
+        std::ranges::count_if(frames, [&](const Bytes &frame) { return is_from(frame, source); }));
+}
+
 }
 
 bool contains(const Bytes &haystack, const Bytes &needle) {

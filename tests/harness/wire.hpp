@@ -121,6 +121,8 @@ class Wire {
 // Reading a captured frame; a VLAN tag is in it as on the wire.
 std::uint16_t ethertype(const Bytes &frame);
 Bytes layer3(const Bytes &frame);
+bool is_from(const Bytes &frame, const ip_addr &source);          // an IP packet with this source
+std::size_t frames_from(const Wire &wire, const ip_addr &source); // that have arrived
 bool contains(const Bytes &haystack, const Bytes &needle);
 std::string hex(const Bytes &bytes);
 

@@ -3,6 +3,7 @@
 // connections take, nor reaches what the host's rules close. With "firstPacket": "direct" the latter holds for the
 // host.
 #include "tests/harness/bpf.hpp"
+#include "tests/harness/frame.hpp"
 #include "tests/netns/attacker.hpp"
 #include "tests/netns/conntrack.hpp"
 #include "tests/netns/service_test.hpp"
@@ -19,10 +20,7 @@ constexpr int kQueries = 20;
 class AttackFlow : public ServiceTest {
   protected:
     AttackFlow() : ServiceTest(kPort, kPort) {}
-    [[nodiscard]] Mac uplink_mac() {
-        const Json link = Json::parse(lab_->node().run("ip -j link show up0")).at(0);
-        return require(parse_mac(link.at("address").get<std::string>()));
-    }
+    [[nodiscard]] Mac uplink_mac() { return Wire(lab_->node().ns(), "up0").mac(); }
     [[nodiscard]] std::uint64_t fast() const { return lab_->count(client_, REASON_SENT_DIRECT); }
     void forge_replies_of_the_service();
     void knock_at_a_closed_forward_chain();
@@ -76,9 +74,7 @@ void AttackFlow::knock_at_a_closed_forward_chain() {
     }
     EXPECT_FALSE(wait_until([&] { return !server.callers().empty(); }, quiet()));
     Bytes attacker;
-    const ip_addr from = outside_addr();
-    const auto *bytes = reinterpret_cast<const std::uint8_t *>(from.word);
-    attacker.assign(bytes + (ipv4() ? 12 : 0), bytes + sizeof from);
+    frames::append(attacker, outside_addr());
     for (const Bytes &one : victim.arrived())
         EXPECT_FALSE(contains(one, attacker)) << hex(one);
     rule("-P FORWARD ACCEPT");

@@ -46,15 +46,8 @@ class Isolated : public LabTest {
     }
     // Frames that reached the victim from this address, but for the resolution of addresses.
     [[nodiscard]] std::vector<Bytes> arrived_from(const ip_addr &source) const {
-        std::vector<Bytes> from;
-        const auto *bytes = reinterpret_cast<const std::uint8_t *>(&source); // NOLINT
-        const Bytes needle(bytes + (ipv4() ? 12 : 0), bytes + 16);
-        for (const Bytes &one : wire_->arrived()) {
-            const std::size_t at = kEthernetBytes + (ipv4() ? 12 : 8);
-            if (one.size() >= at + needle.size() && ethertype(one) != 0x0806 &&
-                std::equal(needle.begin(), needle.end(), one.begin() + static_cast<std::ptrdiff_t>(at)))
-                from.push_back(one);
-        }
+        std::vector<Bytes> from = wire_->arrived();
+        std::erase_if(from, [&](const Bytes &one) { return !is_from(one, source); });
         return from;
     }
 

@@ -40,9 +40,8 @@ class IsolationVerbs : public CtlTest, public testing::WithParamInterface<bool> 
     [[nodiscard]] bool ipv4() const { return GetParam(); }
     [[nodiscard]] ip_addr addr(const Pod &pod) const { return pod.addr(ipv4()); }
     static Json isolated(const std::string &group) { return {{"groups", {"name:" + group}}, {"isolation", "group"}}; }
-    [[nodiscard]] std::uint64_t drops(const Pod &pod) const { return counted(pod.ifindex, REASON_DROP_ISOLATION); }
-    [[nodiscard]] std::uint64_t counted(std::uint32_t ifindex, reason why) const {
-        return require(require(Counters::open(node_.bpffs(), Access::read_only)).sum(ifindex)).by_reason[why].packets;
+    [[nodiscard]] std::uint64_t drops(const Pod &pod) const {
+        return node_.counted(pod.ifindex, REASON_DROP_ISOLATION).packets;
     }
     void expect_refused(const net::Namespace &from, const ip_addr &to, std::uint16_t port = kPort) const {
         const Fd socket = open_socket(from, Transport::tcp, ipv4());
@@ -284,7 +283,7 @@ TEST_P(IsolationVerbs, ALostInterfaceLetsNobodyInUntilItIsRepaired) {
     (void)require(open(&open_interfaces).remove(a.ifindex));
     {
         const Scan scan(hostile.ns(), ipv4(), {addr(a)});
-        EXPECT_TRUE(wait_until([&] { return counted(kNobodys, REASON_DROP_UNKNOWN_ENDPOINT) > 100; }));
+        EXPECT_TRUE(wait_until([&] { return node_.counted(kNobodys, REASON_DROP_UNKNOWN_ENDPOINT).packets > 100; }));
     }
     EXPECT_EQ(datagrams_at(socket), 0U);
     EXPECT_EQ(ctl("doctor --fix").rc, 0) << ctl("doctor --fix").out;

@@ -51,9 +51,7 @@ class Lab {
     [[nodiscard]] Node &node() { return node_; }
     [[nodiscard]] const net::Namespace &outside() const { return outside_->ns(); }
 
-    [[nodiscard]] struct count counted(const Pod &pod, reason why) const {
-        return require(require(Counters::open(node_.bpffs(), Access::read_only)).sum(pod.ifindex)).by_reason[why];
-    }
+    [[nodiscard]] struct count counted(const Pod &pod, reason why) const { return node_.counted(pod.ifindex, why); }
     [[nodiscard]] std::uint64_t count(const Pod &pod, reason why) const { return counted(pod, why).packets; }
     [[nodiscard]] std::size_t path_count() const { return require(flows().entries()).size(); }
     void erase_paths() const {

@@ -80,20 +80,6 @@ class ReturnPath : public testing::TestWithParam<bool> {
     [[nodiscard]] const net::Namespace &provider(int number) const {
         return providers_.at(static_cast<std::size_t>(number))->ns();
     }
-    // Packets with the pod's source that have arrived.
-    [[nodiscard]] std::size_t from_pod(const Wire &wire) const {
-        std::size_t count = 0;
-        for (const Bytes &frame : wire.arrived()) {
-            const Bytes packet = layer3(frame);
-            const std::size_t at = GetParam() ? 12 : 8;
-            const std::size_t length = GetParam() ? 4 : 16;
-            if (ethertype(frame) != (GetParam() ? 0x0800 : 0x86dd) || packet.size() < at + length)
-                continue;
-            const auto *const want = reinterpret_cast<const std::uint8_t *>(&addr_) + (16 - length); // NOLINT
-            count += std::equal(packet.begin() + at, packet.begin() + at + length, want) ? 1 : 0;    // NOLINT
-        }
-        return count;
-    }
 
     Node node_;
     std::array<std::shared_ptr<Container>, 2> providers_;
@@ -133,7 +119,7 @@ TEST_P(ReturnPath, ConnectionsOfThePodFollowTheRoutes) {
     const EchoServer first(provider(0), GetParam(), kPort);
     const Wire by_second(provider(1), "eth0");
     EXPECT_EQ(ask(pod_->ns(), Transport::tcp, {ip(GetParam() ? "192.0.2.1" : "2001:db8:f0::1"), kPort}), 0);
-    EXPECT_EQ(from_pod(by_second), 0U);
+    EXPECT_EQ(frames_from(by_second, addr_), 0U);
 }
 
 // The test's own foundation: the host stack alone loses such connections.
@@ -146,7 +132,7 @@ TEST_P(ReturnPath, WithoutTheFastPathTheyAreLost) {
     if (!GetParam()) { // IPv6 has no rp_filter: there the question arrives, and the answer goes astray
         EXPECT_TRUE(wait_until([&] { return !server.callers().empty(); }));
     }
-    EXPECT_FALSE(wait_until([&] { return from_pod(by_second) > 0; }, quiet()));
+    EXPECT_FALSE(wait_until([&] { return frames_from(by_second, addr_) > 0; }, quiet()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Family, ReturnPath, testing::Bool(), family_name);

@@ -153,8 +153,7 @@ TEST_P(Lan, AddressesAreAnnounced) {
     const Wire heard(host_->ns(), "eth0");
     const auto pod = add_pod();
     EXPECT_TRUE(is_announced(heard));
-    const Mac uplink =
-        require(parse_mac(Json::parse(node().run("ip -j link show lan0")).at(0).at("address").get<std::string>()));
+    const Mac uplink = Wire(node().ns(), "lan0").mac();
     EXPECT_TRUE(ping(host_->ns(), to_string(addr(*pod))));
     const std::string neighbour = host_->run("ip neigh show " + to_string(addr(*pod)));
     EXPECT_NE(neighbour.find(podlane::to_string(uplink)), std::string::npos) << neighbour;

@@ -139,7 +139,7 @@ class SourceLab {
         return Json::parse(pod.run("ip -j link show " + ifname)).at(0).at("link_index");
     }
     [[nodiscard]] std::uint64_t count(std::uint32_t ifindex, reason why) const {
-        return require(require(Counters::open(node_.bpffs(), Access::read_only)).sum(ifindex)).by_reason[why].packets;
+        return node_.counted(ifindex, why).packets;
     }
 
   private:
@@ -235,24 +235,6 @@ inline bool is_answered(const net::Namespace &from, const std::string &how, cons
 // For what must be answered: a link that has just come up takes a moment to find its neighbours.
 inline bool gets_answer(const net::Namespace &from, const std::string &how, const ip_addr &addr, std::uint16_t port) {
     return wait_until([&] { return is_answered(from, how, addr, port); });
-}
-
-// Whether the frame is an IP packet with this source.
-inline bool is_from(const Bytes &frame, const ip_addr &source) {
-    const bool ipv4 = is_ipv4(source);
-    const std::size_t at = ipv4 ? 12 : 8;
-    const std::size_t length = ipv4 ? 4 : 16;
-    const auto *const bytes = reinterpret_cast<const std::uint8_t *>(&source) + (16 - length); // NOLINT
-    const Bytes packet = layer3(frame);
-    return ethertype(frame) == (ipv4 ? 0x0800 : 0x86dd) && packet.size() >= at + length &&
-           std::equal(bytes, bytes + length, packet.begin() + static_cast<std::ptrdiff_t>(at)); // NOLINT
-}
-
-// Frames with this source that have arrived at the wire.
-inline std::size_t frames_from(const Wire &wire, const ip_addr &source) {
-    const std::vector<Bytes> frames = wire.arrived();
-    return static_cast<std::size_t>(
-        std::ranges::count_if(frames, [&](const Bytes &frame) { return is_from(frame, source); }));
 }
 
 } // namespace podlane::test

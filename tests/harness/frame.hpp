@@ -210,6 +210,21 @@ struct Extension {
     }
 };
 
+// The frame with VLAN tags in front of what it carries, the outermost first.
+struct Tag {
+    std::uint16_t type = 0x8100;
+    std::uint16_t id = 0;
+};
+inline Bytes tagged(Bytes frame, const std::vector<Tag> &tags) {
+    Bytes all;
+    for (const Tag &tag : tags) {
+        put16(all, tag.type);
+        put16(all, tag.id);
+    }
+    frame.insert(frame.begin() + 12, all.begin(), all.end());
+    return frame;
+}
+
 inline constexpr std::uint8_t kSyn = 0x02;
 inline constexpr std::uint8_t kAck = 0x10;
 

@@ -312,10 +312,8 @@ std::optional<Caught> Wire::next(std::chrono::milliseconds patience) const {
         std::memcpy(&aux, CMSG_DATA(one), sizeof(aux));
         if ((aux.tp_status & TP_STATUS_VLAN_VALID) == 0)
             continue;
-        Bytes tag;
-        put16(tag, (aux.tp_status & TP_STATUS_VLAN_TPID_VALID) != 0 ? aux.tp_vlan_tpid : std::uint16_t{ETH_P_8021Q});
-        put16(tag, aux.tp_vlan_tci);
-        frame.insert(frame.begin() + 12, tag.begin(), tag.end());
+        const bool has_type = (aux.tp_status & TP_STATUS_VLAN_TPID_VALID) != 0;
+        frame = frames::tagged(frame, {{has_type ? aux.tp_vlan_tpid : std::uint16_t{ETH_P_8021Q}, aux.tp_vlan_tci}});
     }
     return Caught{std::move(frame), offload_of(header)};
 }
@@ -360,6 +358,8 @@ std::uint16_t ethertype(const Bytes &frame) {
 
 Bytes layer3(const Bytes &frame) {
     return frame.size() < kEthernetBytes ? Bytes{} : Bytes(frame.begin() + kEthernetBytes, frame.end());
+}
+
 bool is_from(const Bytes &frame, const ip_addr &source) {
     const bool v4 = is_ipv4(source);
     const Bytes packet = layer3(frame);
@@ -374,8 +374,6 @@ std::size_t frames_from(const Wire &wire, const ip_addr &source) {
     const std::vector<Bytes> frames = wire.arrived();
     return static_cast<std::size_t>(
         std::ranges::count_if(frames, [&](const Bytes &frame) { return is_from(frame, source); }));
-}
-
 }
 
 bool contains(const Bytes &haystack, const Bytes &needle) {

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
 // What a pod may not send in another's name: it reaches nobody, changes no neighbour table, and is counted by name. The
 // gateway every pod sees is no interface's address: the programs answer for it, once a question.
+#include "tests/harness/frame.hpp"
 #include "tests/netns/lab.hpp"
 
 #include <netinet/icmp6.h>
 
 namespace podlane::test {
 namespace {
+
+using frames::Tag;
+using frames::tagged;
 
 constexpr Mac kForeignMac{0x02, 0x00, 0x5e, 0x00, 0x53, 0x01};
 constexpr Mac kEveryone{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
@@ -119,22 +123,6 @@ TEST_P(AntiSpoof, NeighbourMessagesInAnothersNameTeachTheNodeNothing) {
     // Nobody is worse off.
     EXPECT_TRUE(ping(b.ns(), addr(a)));
     EXPECT_TRUE(ping(lab_->node().ns(), addr(b)));
-}
-
-// The frame with VLAN tags in front of what it carries, the outermost first.
-struct Tag {
-    std::uint16_t type = 0x8100;
-    std::uint16_t id = 0;
-};
-Bytes tagged(const Bytes &untagged, const std::vector<Tag> &tags) {
-    Bytes out(untagged.begin(), untagged.begin() + 12);
-    for (const Tag &tag : tags)
-        for (const std::uint16_t part : {tag.type, tag.id}) {
-            out.push_back(static_cast<std::uint8_t>(part >> 8U));
-            out.push_back(static_cast<std::uint8_t>(part));
-        }
-    out.insert(out.end(), untagged.begin() + 12, untagged.end());
-    return out;
 }
 
 // Receivers strip priority tags (VLAN 0), however many: what they hide is checked, or dropped.

@@ -281,13 +281,8 @@ TEST_P(AttackFlow, NothingForgedReachesAVictim) {
     std::vector<Bytes> frames = {frame(hostile.gateway_mac, hostile.mac, udp(forged, 48)),
                                  frame(hostile.gateway_mac, client_.mac, udp(forged, 48)),
                                  frame(server_.mac, hostile.mac, udp(forged, 48))};
-    for (const std::uint16_t type : {0x8100, 0x88a8}) {
-        Bytes tagged = frames.front();
-        const std::array<std::uint8_t, 4> tag = {static_cast<std::uint8_t>(type >> 8U),
-                                                 static_cast<std::uint8_t>(type & 0xffU), 0, 0};
-        tagged.insert(tagged.begin() + 12, tag.begin(), tag.end());
-        frames.push_back(tagged);
-    }
+    for (const std::uint16_t type : {0x8100, 0x88a8})
+        frames.push_back(frames::tagged(frames.front(), {{type, 0}}));
     int sent = 0;
     as_hostile(hostile.ns(), Privilege::net_raw, [&] {
         const Fd raw(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 // A hostile host on the uplink ends connections in the name of their peer, without knowing a sequence number: beside
 // ptp, with Podlane, and with Podlane and "conntrackLiberal": false.
+#include "tests/harness/frame.hpp"
 #include "tests/netns/conntrack.hpp"
 #include "tests/netns/sources.hpp"
 
 namespace podlane::test {
 namespace {
+
+using frames::Tag;
+using frames::tagged;
 
 constexpr std::uint16_t kPort = 7000;
 constexpr std::uint16_t kOwnPort = 40123;
@@ -105,12 +109,6 @@ Packet behind(const Packet &whole, const std::vector<std::uint8_t> &types) {
     return out;
 }
 
-Bytes tagged(Bytes frame, int times) {
-    for (int i = 0; i < times; ++i)
-        frame.insert(frame.begin() + 12, {0x81, 0, 0, 0});
-    return frame;
-}
-
 class AttackReset : public testing::TestWithParam<ResetParameter> {
   protected:
     AttackReset() {
@@ -150,8 +148,8 @@ class AttackReset : public testing::TestWithParam<ResetParameter> {
         Packet with_data = tcp(ends, flags, 16);
         put_sequence(end, upper);
         put_sequence(with_data, upper);
-        std::vector<Bytes> all = {frame(to, from, end), frame(to, from, with_data), tagged(frame(to, from, end), 1),
-                                  tagged(frame(to, from, end), 2)};
+        std::vector<Bytes> all = {frame(to, from, end), frame(to, from, with_data),
+                                  tagged(frame(to, from, end), {Tag{}}), tagged(frame(to, from, end), {Tag{}, Tag{}})};
         Bytes padded = frame(to, from, end);
         padded.resize(padded.size() + 6);
         all.push_back(padded);

@@ -2,6 +2,7 @@
 // The packets that are sent through Podlane and through `ptp` alike, and the few whose outcome differs on purpose.
 #pragma once
 
+#include "tests/harness/frame.hpp"
 #include "tests/harness/wire.hpp"
 
 #include <net/ethernet.h>
@@ -196,10 +197,7 @@ class Cases {
             kSpoofed);
         for (const std::uint16_t type : {ETHERTYPE_VLAN, 0x88a8})
             around("behind VLAN tag " + std::to_string(type), [packet, type](const Side &side) {
-                Bytes tagged{0, 5};
-                const Bytes plain = frame(side.gateway, side.own, packet);
-                tagged.insert(tagged.end(), plain.begin() + 12, plain.end());
-                return frame(side.gateway, side.own, type, tagged);
+                return frames::tagged(frame(side.gateway, side.own, packet), {{type, 5}});
             });
         around("in a frame of the other family", [packet, of](const Side &side) {
             return frame(side.gateway, side.own, of.name == "v4" ? ETHERTYPE_IPV6 : ETHERTYPE_IP, to_bytes(packet));

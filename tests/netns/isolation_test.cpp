@@ -140,10 +140,7 @@ TEST_P(Isolated, NothingForgedArrives) {
                   frames::Udp{kPort, 40000} / Bytes(64));
         wire.send(below / frames::Extension{IPPROTO_FRAGMENT, 1, 0x48, IPPROTO_UDP} / Bytes(64));
     }
-    Bytes tagged = frame(foreign_.gateway_mac, foreign_.mac, udp(ends));
-    const Bytes tag = {0x81, 0x00, 0x00, 0x00};
-    tagged.insert(tagged.begin() + 12, tag.begin(), tag.end());
-    wire.send(tagged);
+    wire.send(frames::tagged(frame(foreign_.gateway_mac, foreign_.mac, udp(ends)), {frames::Tag{}}));
     send(udp(ends)); // the last of them; then a friend's
     const std::uint64_t before = drops(victim_);
     EXPECT_TRUE(wait_until([&] {

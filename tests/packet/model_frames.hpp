@@ -155,11 +155,10 @@ class ModelFrames {
             frame.resize(frame.size() + below(61));
             break;
         case 4: {
-            Bytes tag;
-            put16(tag, below(2) == 0 ? 0x8100 : 0x88a8);
-            put16(tag, below(2) == 0 ? 0 : below(4096));
+            const Tag tag{below(2) == 0 ? std::uint16_t{0x8100} : std::uint16_t{0x88a8},
+                          static_cast<std::uint16_t>(below(2) == 0 ? 0 : below(4096))};
             if (below(3) == 0)
-                frame.insert(frame.begin() + 12, tag.begin(), tag.end());
+                frame = tagged(frame, {tag});
             break;
         }
         case 5:

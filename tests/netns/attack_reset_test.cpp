@@ -355,6 +355,34 @@ TEST_P(ForgedEndsOnTheFastPath, ChangeNoConnectionToAService) {
     });
 }
 
+// What conntrack may not see is the pod's to judge, but only by the uplink of its connection.
+TEST_P(ForgedEndsOnTheFastPath, ReachNoPodByAnotherUplink) {
+    lab_.node().run("ip link add up1 type veth peer name host1");
+    for (const std::string link : {"up1", "host1"})
+        lab_.node().run("ip link set " + link + " up");
+    const Json keys = {{"uplinks", {"up*"}}};
+    const Pod pod = lab_.add_pod(keys);
+    const EchoServer server(lab_.outside(), ipv4(), kPort);
+    const Fd socket = test::connected(pod.ns(), Transport::tcp, {peer(), kPort}, {{}, kOwnPort});
+    const Wire wire(lab_.node().ns(), "host1");
+    const Mac gateway = Wire(lab_.node().ns(), "up1").mac();
+    const auto counted = [&](reason why) { return lab_.node().counted("up1", why).packets; };
+    Packet reset = tcp({peer(), pod.addr(ipv4()), kPort, kOwnPort}, tcp_rst);
+    for (const bool is_evicted : {false, true}) {
+        SCOPED_TRACE(is_evicted);
+        ASSERT_EQ(transfer(socket, 1 << 20), 0);
+        if (is_evicted)
+            forget_flows();
+        const std::uint64_t before = counted(REASON_DROP_FORGED_END);
+        for (const std::uint32_t upper : {0x2000U, 0x6000U, 0xa000U, 0xe000U}) {
+            put_sequence(reset, upper);
+            wire.send(frame(gateway, wire.mac(), reset));
+        }
+        EXPECT_TRUE(wait_until([&] { return counted(REASON_DROP_FORGED_END) == before + 4; }));
+    }
+    EXPECT_EQ(counted(REASON_UPLINK_DELIVERED), 0U);
+}
+
 // Whatever the programs have forgotten: an end that the peer means arrives, and conntrack learns of it.
 TEST_P(ForgedEndsOnTheFastPath, DifferFromTheEndsOfThePeer) {
     for (const auto &forget :

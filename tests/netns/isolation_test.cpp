@@ -77,8 +77,10 @@ TEST_P(Isolated, AnswersReturn) {
     const EchoServer outside(lab_->outside(), ipv4(), kPort);
     const EchoServer node(lab_->node().ns(), ipv4(), kPort);
     for (const ip_addr &to : {addr(open_), outside_addr(), node_addr()})
-        for (const Transport transport : {Transport::tcp, Transport::udp})
+        for (const Transport transport : {Transport::tcp, Transport::udp}) {
             EXPECT_EQ(ask(victim_.ns(), transport, {to, kPort}), 0) << to_string(to) << to_string(transport);
+            EXPECT_EQ(ask(victim_.ns(), transport, {to, kPort + 1}), ECONNREFUSED) << to_string(to); // of UDP by ICMP
+        }
     EXPECT_TRUE(ping(victim_.ns(), addr(open_)));
     EXPECT_TRUE(ping(victim_.ns(), outside_addr()));
     const std::uint64_t direct = lab_->count(victim_, REASON_RECEIVED_DIRECT);

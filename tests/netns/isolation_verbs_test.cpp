@@ -312,6 +312,33 @@ TEST_P(IsolationVerbs, AllowHostOutsideAndGroupCidrsMakeExceptions) {
         << "the node's answers";
 }
 
+// Routers that may open no connection report what happened to one that somebody else was allowed to open.
+TEST_P(IsolationVerbs, ErrorsAboutAnAllowedConnectionArrive) {
+    Json keys = isolated("tenant-a");
+    keys["groupCIDRs"] = {{"tenant-a", {"203.0.113.1/32", "2001:db8:cafe::1/128"}}};
+    const Pod a = make(keys);
+    const ip_addr remote = ip(ipv4() ? "203.0.113.1" : "2001:db8:cafe::1");
+    const ip_addr router = ip(ipv4() ? "203.0.113.77" : "2001:db8:cafe::77");
+    (void)must_run(outside_->ns(), words(ipv4() ? "ip route add 198.18.9.0/24 via 203.0.113.2"
+                                                : "ip -6 route add 2001:db8:9::/64 via 2001:db8:cafe::2"));
+    const EchoServer server(a.ns(), ipv4(), kPort);
+    const Fd socket = connected(outside_->ns(), Transport::tcp, {addr(a), kPort}, {{}, 40000});
+    const Wire outside(outside_->ns(), "eth0"), pod = a.wire();
+    const Mac gateway = Wire(node_.ns(), "up0").mac();
+    const auto error_about = [&](std::uint16_t port) {
+        Bytes quoted = to_bytes(tcp({addr(a), remote, kPort, port}, tcp_ack));
+        quoted.insert(quoted.begin(), 4, 0);
+        outside.send(frame(gateway, outside.mac(), icmp({router, addr(a)}, ipv4() ? 3 : 1, 0, quoted)));
+    };
+    const std::uint64_t before = drops(a);
+    error_about(40001); // of no connection
+    EXPECT_TRUE(wait_until([&] { return drops(a) == before + 1; }));
+    error_about(40000);
+    EXPECT_TRUE(pod.until([&](const Bytes &one) { return is_from(one, router); }, patience()));
+    EXPECT_EQ(drops(a), before + 1);
+    EXPECT_EQ(transfer(socket, 100), 0);
+}
+
 // By a Service the sender's address and the receiver's are not what the pod has sent.
 TEST_P(IsolationVerbs, ServicesLeadMembersOnly) {
     const Pod a = make(isolated("tenant-a"));

@@ -187,6 +187,16 @@ class Node {
         rollback.commit();
     }
 
+    // The same pod with these flags, too, or without them.
+    void put_with(Pod &of, std::uint32_t flags) {
+        of.flags |= flags;
+        put(of);
+    }
+    void put_without(Pod &of, std::uint32_t flags) {
+        of.flags &= ~flags;
+        put(of);
+    }
+
     void erase(const Pod &of) {
         require(erase_interface(tables(), of.ifindex));
         require(tables().endpoints.remove(require(make_endpoint_key(of.name, "eth0"))));

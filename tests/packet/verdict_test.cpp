@@ -279,24 +279,49 @@ TEST_F(Verdict, AnswersForNoGatewayOfAnotherPlugin) {
                          });
 }
 
-// Of what the host stack delivers. A router forwards no neighbour discovery: it arrives with its hop limit of 255.
+// What the host stack delivers, and by which interface it came.
+struct Arrival {
+    Bytes frame;
+    std::uint32_t came_by;
+    reason why;
+};
+void expect_arrivals(Node &node, const std::vector<Arrival> &all) {
+    for (const auto &[frame, came_by, why] : all) {
+        SCOPED_TRACE(hex(frame));
+        const Outcome outcome = node.run(frame, {.program = PODLANE_PROGRAM_TO_POD, .came_by = came_by});
+        EXPECT_EQ(outcome.counted, (std::vector<Counted>{{node.pod.ifindex, why, 1, frame.size()}}));
+    }
+}
+
+// A router forwards no neighbour discovery: it arrives with its hop limit of 255.
 TEST_F(Verdict, IsolatedPodsGetTheirOwnPacketsAndAddressResolutionOnly) {
-    node().pod.flags |= INTERFACE_ISOLATED_GROUP;
-    node().put(node().pod);
+    node().put_with(node().pod, INTERFACE_ISOLATED_GROUP);
     const Ethernet delivered{kPodMac, kHostMac};
     const auto solicitation = [&](std::uint8_t hop_limit) -> Bytes {
         return delivered / Ipv6{peer6(), pod6(), hop_limit} / Nd{135, pod6()};
     };
     const Bytes datagram = delivered / Ipv4{peer4(), pod4()} / Udp{};
     const std::uint32_t own = node().pod.ifindex, other = node().peer.ifindex;
-    for (const auto &[frame, came_by, why] :
-         std::vector<std::tuple<Bytes, std::uint32_t, reason>>{{solicitation(255), other, REASON_RECEIVED_HOST},
-                                                               {solicitation(64), other, REASON_DROP_ISOLATION},
-                                                               {datagram, own, REASON_RECEIVED_HOST},
-                                                               {datagram, other, REASON_DROP_ISOLATION}}) {
-        const Outcome outcome = node().run(frame, {.program = PODLANE_PROGRAM_TO_POD, .came_by = came_by});
-        EXPECT_EQ(outcome.counted, (std::vector<Counted>{{own, why, 1, frame.size()}}));
-    }
+    expect_arrivals(node(), {{solicitation(255), other, REASON_RECEIVED_HOST},
+                             {solicitation(64), other, REASON_DROP_ISOLATION},
+                             {datagram, own, REASON_RECEIVED_HOST},
+                             {datagram, other, REASON_DROP_ISOLATION}});
+}
+
+// Whoever may open connections: an error is let in because of the connection that it is about.
+TEST_F(Verdict, IsolatedPodsGetNoErrorsAboutConnectionsThatThereAreNot) {
+    node().pod.limits.isolation = {.by = cni::IsolateBy::group, .host = false, .outside = true};
+    node().put_with(node().pod, INTERFACE_ISOLATED_GROUP);
+    const ip_addr outside = ip("203.0.113.9");
+    const Frame delivered = Ethernet{kPodMac, kHostMac} / Ipv4{outside, pod4()};
+    const Bytes datagram = delivered / Udp{};
+    const Bytes error = delivered / Icmp{.type = 3} / Frame(Ipv4{pod4(), outside}.layer()) / Udp{};
+    constexpr std::uint32_t kNode = 0;
+    const std::uint32_t uplink = node().unknown_ifindex;
+    expect_arrivals(node(), {{datagram, uplink, REASON_RECEIVED_HOST},
+                             {error, uplink, REASON_DROP_ISOLATION},
+                             {datagram, kNode, REASON_DROP_ISOLATION},
+                             {error, kNode, REASON_RECEIVED_HOST}});
 }
 
 TEST_F(Verdict, EveryReasonHasAPacket) {

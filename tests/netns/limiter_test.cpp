@@ -51,6 +51,7 @@ class Limiter : public LimitTest {
             GTEST_SKIP() << "this kernel cannot pace";
         EXPECT_LT(goodput(sender.ns(), receiver.v4, receiver.ns(), 1), 1.1 * static_cast<double>(kRate));
         EXPECT_GT(state(sender, LIMIT_EGRESS).paced, 0U);
+        EXPECT_GT(state(sender, LIMIT_EGRESS).pause_us, 0U);
     }
     // Where a plugin finds its cgroups, for that call alone.
     void mount_for_podlane(const std::string &commands) {
@@ -211,6 +212,23 @@ TEST_F(Limiter, HoldsTheLeastRate) {
         ASSERT_EQ(getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &facts, &size), 0);
         EXPECT_EQ(facts.tcpi_total_retrans, 0U);
     }
+}
+
+// TCP does not pace the first ten segments of a connection, and sends two at a time: they say nothing of the share.
+TEST_F(Limiter, TwelveSegmentsOfAConnectionAreNotMeasured) {
+    const Pod sender = lab_.add_pod(limits(0, 100000)); // so that no measurement ends meanwhile
+    const Pod receiver = lab_.add_pod();
+    if (!is_paced())
+        GTEST_SKIP() << "this kernel cannot pace";
+    (void)must_run(sender.ns(),
+                   words("sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1")); // reports of groups are measured
+    const EchoServer server(receiver.ns(), true, 7);
+    const Fd socket = connected(sender.ns(), Transport::tcp, {receiver.v4, 7});
+    for (int segment = 1; segment <= 12; ++segment)
+        ASSERT_EQ(transfer(socket, 100), 0);
+    EXPECT_EQ(state(sender, LIMIT_EGRESS).window_charged_ns, 0U);
+    ASSERT_EQ(transfer(socket, 100), 0);
+    EXPECT_GT(state(sender, LIMIT_EGRESS).window_charged_ns, 0U);
 }
 
 TEST_F(Limiter, TakesTheGreatestRate) {

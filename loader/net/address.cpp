@@ -8,21 +8,8 @@
 namespace podlane::net {
 namespace {
 
-static_assert(kNoDad == IFA_F_NODAD && kTentative == IFA_F_TENTATIVE && kPermanent == IFA_F_PERMANENT &&
-              kNoPrefixRoute == IFA_F_NOPREFIXROUTE);
+static_assert(kNoDad == IFA_F_NODAD && kPermanent == IFA_F_PERMANENT && kNoPrefixRoute == IFA_F_NOPREFIXROUTE);
 static_assert(kScopeGlobal == RT_SCOPE_UNIVERSE && kScopeLink == RT_SCOPE_LINK);
-
-ifaddrmsg header_for(std::uint32_t ifindex, const Prefix &prefix) {
-    ifaddrmsg header{};
-    header.ifa_family = number(family_of(prefix.addr));
-    header.ifa_prefixlen = prefix.length;
-    header.ifa_index = ifindex;
-    return header;
-}
-
-std::string sentence(const char *verb, const Prefix &prefix, std::uint32_t ifindex) {
-    return std::string(verb) + " " + to_string(prefix) + " on interface " + std::to_string(ifindex);
-}
 
 std::optional<Address> parse(nlmsghdr *message, std::uint32_t ifindex) {
     const auto *header = static_cast<ifaddrmsg *>(nlmsg_data(message));
@@ -41,18 +28,15 @@ std::optional<Address> parse(nlmsghdr *message, std::uint32_t ifindex) {
 } // namespace
 
 Result<bool> add_address(Netlink &netlink, std::uint32_t ifindex, const Address &address) {
-    ifaddrmsg header = header_for(ifindex, address.prefix);
+    ifaddrmsg header{};
+    header.ifa_family = number(family_of(address.prefix.addr));
+    header.ifa_prefixlen = address.prefix.length;
+    header.ifa_index = ifindex;
     header.ifa_scope = address.scope;
     Message message(RTM_NEWADDR, kChange | NLM_F_CREATE | NLM_F_EXCL, header);
     message.put(IFA_LOCAL, address.prefix.addr).put(IFA_ADDRESS, address.prefix.addr).put(IFA_FLAGS, address.flags);
-    return changed(request(netlink, std::move(message)), {EEXIST}, sentence("adding address", address.prefix, ifindex));
-}
-
-Result<bool> remove_address(Netlink &netlink, std::uint32_t ifindex, const Prefix &prefix) {
-    Message message(RTM_DELADDR, kChange, header_for(ifindex, prefix));
-    message.put(IFA_LOCAL, prefix.addr).put(IFA_ADDRESS, prefix.addr);
-    return changed(request(netlink, std::move(message)), {EADDRNOTAVAIL, ENODEV},
-                   sentence("removing address", prefix, ifindex));
+    return changed(request(netlink, std::move(message)), {EEXIST},
+                   "adding address " + to_string(address.prefix) + " on interface " + std::to_string(ifindex));
 }
 
 Result<std::vector<Address>> list_addresses(Netlink &netlink, std::uint32_t ifindex) {

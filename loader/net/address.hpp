@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Addresses of a link: add, remove and list.
+// Addresses of a link: add and list.
 #pragma once
 
 #include "maps/ip.hpp"
@@ -12,7 +12,6 @@ namespace podlane::net {
 
 // What the kernel calls IFA_F_*.
 constexpr std::uint32_t kNoDad = 0x02;
-constexpr std::uint32_t kTentative = 0x40;
 constexpr std::uint32_t kPermanent = 0x80;
 constexpr std::uint32_t kNoPrefixRoute = 0x200;
 
@@ -28,8 +27,6 @@ struct Address {
 
 // false: was there already.
 Result<bool> add_address(Netlink &netlink, std::uint32_t ifindex, const Address &address);
-// false: was not there, or neither was the link.
-Result<bool> remove_address(Netlink &netlink, std::uint32_t ifindex, const Prefix &prefix);
 // Both families; none where there is no such link.
 Result<std::vector<Address>> list_addresses(Netlink &netlink, std::uint32_t ifindex);
 

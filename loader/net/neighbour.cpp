@@ -64,12 +64,6 @@ Result<void> put_neighbour(Netlink &netlink, std::uint32_t ifindex, const ip_add
     return {};
 }
 
-Result<bool> remove_neighbour(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {
-    Message message(RTM_DELNEIGH, kChange, header_for(ifindex, family_of(addr)));
-    message.put(NDA_DST, addr);
-    return changed(request(netlink, std::move(message)), {ENOENT, ENODEV}, sentence("removing", addr, ifindex));
-}
-
 Result<std::optional<Neighbour>> find_neighbour(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {
     Message message(RTM_GETNEIGH, kChange, header_for(ifindex, family_of(addr)));
     message.put(NDA_DST, addr);
@@ -79,25 +73,6 @@ Result<std::optional<Neighbour>> find_neighbour(Netlink &netlink, std::uint32_t 
     if (!outcome.ok() && !outcome.is({ENOENT, ENODEV}))
         return outcome.as_error(sentence("looking for", addr, ifindex));
     return found;
-}
-
-Result<std::vector<Neighbour>> list_neighbours(Netlink &netlink, std::uint32_t ifindex) {
-    std::vector<Neighbour> both;
-    for (const Family family : {Family::ipv4, Family::ipv6}) {
-        ndmsg header{};
-        header.ndm_family = number(family);
-        auto found = TRY(dump<Neighbour>(
-            netlink,
-            [&] {
-                Message message(RTM_GETNEIGH, kDump, header);
-                message.put(NDA_IFINDEX, ifindex);
-                return message;
-            },
-            [&](nlmsghdr *message) { return parse(message, ifindex); },
-            "listing the neighbours of interface " + std::to_string(ifindex)));
-        both.insert(both.end(), found.begin(), found.end());
-    }
-    return both;
 }
 
 Result<void> put_proxy(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Permanent neighbours (ARP and ND entries that never need an answer): put, remove, find, list.
+// Permanent neighbours (ARP and ND entries that never need an answer): put and find; proxies.
 #pragma once
 
 #include "maps/ip.hpp"
@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 namespace podlane::net {
 
@@ -19,11 +18,7 @@ struct Neighbour {
 
 // Replaces whatever the kernel knew for the address.
 Result<void> put_neighbour(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr, const Mac &mac);
-// false: was not there, or neither was the link.
-Result<bool> remove_neighbour(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr);
 Result<std::optional<Neighbour>> find_neighbour(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr);
-// Both families; none where there is no such link.
-Result<std::vector<Neighbour>> list_neighbours(Netlink &netlink, std::uint32_t ifindex);
 
 // Addresses the kernel is a proxy for on a link: it joins their multicast groups (of IPv6), and does no more unless
 // proxy_ndp or proxy_arp is on. A foreign entry is left as it is, and not removed: Podlane's bear a protocol

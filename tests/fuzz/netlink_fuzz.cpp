@@ -93,7 +93,7 @@ void ask(std::uint8_t question, net::Netlink &netlink) {
         (void)net::default_route(netlink, net::Family::ipv6);
         break;
     case 7:
-        (void)net::list_neighbours(netlink, kLink);
+        (void)net::find_neighbour(netlink, kLink, address);
         break;
     case 8:
         (void)net::has_proxy(netlink, kLink, address);

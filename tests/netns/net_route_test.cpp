@@ -32,7 +32,7 @@ RouteSpec onlink(const char *destination, const char *gateway, std::uint32_t ifi
     return spec;
 }
 
-TEST_F(NetTest, AddressesComeAndGo) {
+TEST_F(NetTest, AddressesAreAddedOnce) {
     const std::uint32_t eth0 = veth_up().pod_ifindex;
     for (const char *text : {"192.0.2.5/32", "2001:db8::5/128", "198.51.100.7/24"}) {
         EXPECT_TRUE(require(add_address(pod_, eth0, address(text, kNoDad))));
@@ -43,13 +43,6 @@ TEST_F(NetTest, AddressesComeAndGo) {
     EXPECT_EQ(there[0].prefix, prefix("192.0.2.5/32"));
     EXPECT_EQ(there[1].prefix, prefix("198.51.100.7/24"));
     EXPECT_EQ(there[2].prefix, prefix("2001:db8::5/128"));
-
-    EXPECT_TRUE(require(remove_address(pod_, eth0, prefix("192.0.2.5/32"))));
-    EXPECT_FALSE(require(remove_address(pod_, eth0, prefix("192.0.2.5/32"))));
-    EXPECT_TRUE(require(remove_address(pod_, eth0, prefix("2001:db8::5/128"))));
-    EXPECT_FALSE(require(remove_address(pod_, eth0, prefix("2001:db8::5/128"))));
-    EXPECT_FALSE(require(remove_address(pod_, 4711, prefix("2001:db8::5/128"))));
-    EXPECT_EQ(require(list_addresses(pod_, eth0)).size(), 1U);
     EXPECT_TRUE(require(list_addresses(pod_, 4711)).empty());
 }
 
@@ -61,7 +54,7 @@ TEST_F(NetTest, NoDadAddressIsUsableAtOnce) {
     ASSERT_EQ(there.size(), 2U);
     for (const Address &each : there) {
         const bool waits = each.prefix == prefix("2001:db8::6/128");
-        EXPECT_EQ((each.flags & kTentative) != 0, waits) << to_string(each.prefix);
+        EXPECT_EQ((each.flags & IFA_F_TENTATIVE) != 0, waits) << to_string(each.prefix);
     }
 }
 
@@ -79,7 +72,7 @@ TEST_F(NetTest, AddressErrorsNameTheAddress) {
     EXPECT_THAT(add_address(pod_, 4711, address("192.0.2.5/32")), is_error(ErrorCode::missing, {"192.0.2.5/32"}));
 }
 
-TEST_F(NetTest, NeighboursArePutReplacedAndRemoved) {
+TEST_F(NetTest, NeighboursArePutAndReplaced) {
     const std::uint32_t eth0 = veth_up().pod_ifindex;
     for (const char *gateway : {kGateway4, kGateway6}) {
         require(put_neighbour(pod_, eth0, ip(gateway), kPodMac));
@@ -89,17 +82,8 @@ TEST_F(NetTest, NeighboursArePutReplacedAndRemoved) {
         EXPECT_EQ(found->mac, kGatewayMac);
         EXPECT_TRUE(found->permanent);
     }
-    EXPECT_EQ(require(list_neighbours(pod_, eth0)).size(), 2U);
-    EXPECT_EQ(require(list_neighbours(pod_, 1)).size(), 0U);
-
-    for (const char *gateway : {kGateway4, kGateway6}) {
-        EXPECT_TRUE(require(remove_neighbour(pod_, eth0, ip(gateway))));
-        EXPECT_FALSE(require(find_neighbour(pod_, eth0, ip(gateway))));
-        EXPECT_FALSE(require(remove_neighbour(pod_, eth0, ip(gateway))));
-    }
-    EXPECT_FALSE(require(remove_neighbour(pod_, 4711, ip(kGateway4))));
+    EXPECT_FALSE(require(find_neighbour(pod_, 1, ip(kGateway4))));
     EXPECT_FALSE(require(find_neighbour(pod_, 4711, ip(kGateway4))));
-    EXPECT_TRUE(require(list_neighbours(pod_, 4711)).empty());
     EXPECT_EQ(put_neighbour(pod_, 4711, ip(kGateway4), kPodMac).error().code, ErrorCode::missing);
 }
 

@@ -4,7 +4,6 @@
 #include "from_pod.skel.h"
 #include "from_uplink.skel.h"
 #include "loader/embedded.hpp"
-#include "loader/migrate.hpp"
 #include "loader/object.hpp"
 #include "loader/upgrade.hpp"
 #include "maps/tables.hpp"

@@ -2,7 +2,6 @@
 #include "plugin/load.hpp"
 
 #include "loader/object.hpp"
-#include "loader/pins.hpp"
 #include "plugin/cni/request.hpp"
 #include "plugin/node.hpp"
 

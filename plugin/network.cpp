@@ -14,7 +14,6 @@
 #include "plugin/state.hpp"
 #include "loader/net/link.hpp"
 #include "maps/clock.hpp"
-#include "maps/entries.hpp"
 #include "maps/errors.hpp"
 
 #include <net/if.h>

@@ -3,7 +3,6 @@
 
 #include "maps/abi/endpoint.h"
 #include "maps/printable.hpp"
-#include "plugin/cni/attachment.hpp"
 #include "plugin/cni/bandwidth.hpp"
 #include "plugin/cni/environment.hpp"
 #include "plugin/cni/isolation.hpp"

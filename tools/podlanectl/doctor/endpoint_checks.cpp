@@ -10,7 +10,6 @@
 #include "maps/abi/config.h"
 #include "maps/entries.hpp"
 #include "plugin/plan.hpp"
-#include "plugin/reinstate.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/reader.hpp"

@@ -8,7 +8,6 @@
 #include "plugin/foreign_qdisc.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
 #include "tools/podlanectl/doctor/forward_rules.hpp"
-#include "tools/podlanectl/views/decode.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // monitor: drops, and with --all samples of all packets, as they happen.
 #include "maps/text.hpp"
-#include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/cli/until_signal.hpp"
 #include "tools/podlanectl/live/nouns.hpp"

@@ -8,7 +8,6 @@
 #include "maps/text.hpp"
 #include "plugin/cni/json.hpp"
 #include "plugin/cni/pod_ranges.hpp"
-#include "tools/podlanectl/node/installed.hpp"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,6 @@
 #include "maps/file.hpp"
 #include "plugin/cni/json.hpp"
 #include "plugin/pod_ranges.hpp"
-#include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/node/node_object.hpp"
 
 #include <algorithm>

@@ -6,7 +6,6 @@
 #include "maps/text.hpp"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
-#include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/nouns.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 #include "tools/podlanectl/views/selection.hpp"

@@ -6,7 +6,6 @@
 #include "loader/pins.hpp"
 #include "maps/abi/limit_group.h"
 #include "tools/output/words.hpp"
-#include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/network.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 

@@ -2,7 +2,6 @@
 // map get: the one entry of a map that a key in words names.
 #include "maps/text.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
-#include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/map.hpp"
 #include "tools/podlanectl/views/selection.hpp"
 

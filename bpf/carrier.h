@@ -23,8 +23,7 @@ enum carrier {
  */
 __attribute__((noinline)) int find_carrier(struct __sk_buff *skb, __u32 how)
 {
-	__u32 only = 0;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow_scratch *work = find_scratch();
 	struct nf_conn___podlane *ct;
 	unsigned long status;
 	bool is_reply, is_tcp;
@@ -59,8 +58,7 @@ static __always_inline bool knows_carrier(struct packet *p)
 
 static __always_inline int query_carrier(struct packet *p, enum direction from)
 {
-	__u32 only = 0;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow_scratch *work = find_scratch();
 
 	if (!work)
 		return CARRIER_UNKNOWN;

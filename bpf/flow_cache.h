@@ -135,8 +135,7 @@ static __always_inline void note_window(struct flow *known, struct flow_scratch 
  */
 __attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 how, __u32 uplink)
 {
-	__u32 only = 0;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow_scratch *work = find_scratch();
 	bool changes_state = how & (TCP_FIN | TCP_SYN | TCP_RST);
 	struct flow *known;
 	bool is_cached = false;
@@ -188,8 +187,7 @@ enum reply {
 __attribute__((noinline)) int find_reply(struct __sk_buff *skb, __u32 is_checked)
 {
 	const __u32 by_uplink = FLOW_UNTRACKED | skb->ifindex << FLOW_UPLINK_SHIFT;
-	__u32 only = 0;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow_scratch *work = find_scratch();
 	struct flow *sent;
 
 	if (!work)
@@ -206,8 +204,7 @@ __attribute__((noinline)) int find_reply(struct __sk_buff *skb, __u32 is_checked
 
 static __always_inline void forget_key(void)
 {
-	__u32 only = 0;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow_scratch *work = find_scratch();
 
 	if (work)
 		map_remove(&flows_v2, &work->key);
@@ -238,8 +235,7 @@ __attribute__((noinline)) int may_be_untracked(struct __sk_buff *skb, __u32 netw
 {
 	struct address_key key = {.network = network};
 	struct cluster_cidr_key range = {.prefixlen = 160, .network = bpf_htonl(network)};
-	__u32 only = 0;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow_scratch *work = find_scratch();
 	struct address *owner;
 
 	if (!work)
@@ -258,12 +254,12 @@ __attribute__((noinline)) int may_be_untracked(struct __sk_buff *skb, __u32 netw
 
 static __always_inline int follow_flow(struct packet *p, enum direction from, bool first_is_direct)
 {
-	__u32 only = 0, how = 0;
+	__u32 how = 0;
 	struct flow_scratch *work;
 
 	if (!can_be_queried(p))
 		return 0;
-	work = bpf_map_lookup_elem(&scratch, &only);
+	work = find_scratch();
 	if (!work)
 		return 0;
 	set_key(p, &work->key, from);

@@ -53,7 +53,6 @@ static __always_inline void note_forwarded(struct packet *p, enum direction from
 	struct forwarded *last, now = {.came_by = p->skb->ingress_ifindex};
 	struct flow_key key = {}, other = {};
 	struct flow_scratch *work;
-	__u32 only = 0;
 
 	if (!now.came_by || !p->has_flow || p->is_icmp_error || !is_tcp_or_udp)
 		return;
@@ -67,7 +66,7 @@ static __always_inline void note_forwarded(struct packet *p, enum direction from
 		return;
 	now.at_ns = bpf_ktime_get_ns();
 	now.check = flow_check(&key);
-	work = bpf_map_lookup_elem(&scratch, &only);
+	work = find_scratch();
 	if (work)
 		now.window = *parsed_window(work);
 	last = map_find(&forwarded_v2, &key);

@@ -153,8 +153,7 @@ static __always_inline int check_arriving(struct packet *p)
 /* Whether the flow in the scratch area was cached after the endpoint's last change. */
 __attribute__((noinline)) int is_newer(__u32 receiver)
 {
-	__u32 only = 0;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow_scratch *work = find_scratch();
 	struct isolation *entry = map_find(&isolation_v1, &receiver);
 
 	return work && entry && work->flow.since_ns > entry->since_ns;
@@ -166,8 +165,7 @@ __attribute__((noinline)) int is_newer(__u32 receiver)
  */
 __attribute__((noinline)) int note_allowed(__u32 ifindex)
 {
-	__u32 only = 0;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow_scratch *work = find_scratch();
 
 	if (!work || work->flow.ifindex != ifindex || tracing)
 		return 0;
@@ -214,8 +212,8 @@ static __always_inline int check_isolation_of_remote(struct packet *p)
  */
 __attribute__((noinline)) int refuse_isolated_name(struct __sk_buff *skb, __u32 reason)
 {
-	__u32 only = 0, ifindex = skb->ifindex;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	__u32 ifindex = skb->ifindex;
+	struct flow_scratch *work = find_scratch();
 	struct watch *watch = find_watch();
 	struct uplink *uplink;
 	struct address *owner;

@@ -143,6 +143,13 @@ struct {
 	__type(value, struct flow_scratch);
 } scratch SEC(".maps");
 
+static __always_inline struct flow_scratch *find_scratch(void)
+{
+	__u32 only = 0;
+
+	return bpf_map_lookup_elem(&scratch, &only);
+}
+
 static __always_inline struct packet *parsed_packet(struct flow_scratch *work)
 {
 	return (void *)work->parsed - __builtin_offsetof(struct packet, ip);
@@ -157,8 +164,7 @@ static __always_inline struct tcp_window *parsed_window(struct flow_scratch *wor
 /* What pl_* has parsed, from the scratch area. */
 static __always_inline bool read_parsed(struct packet *p)
 {
-	__u32 only = 0;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow_scratch *work = find_scratch();
 
 	if (!work)
 		return false;

@@ -325,8 +325,7 @@ static __always_inline int read_headers(struct __sk_buff *skb, struct packet *p,
  */
 __attribute__((noinline)) int parse_packet(struct __sk_buff *skb)
 {
-	__u32 only = 0;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow_scratch *work = find_scratch();
 
 	if (!work)
 		return REASON_DROP_MALFORMED;

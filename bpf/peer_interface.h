@@ -43,8 +43,7 @@ static __always_inline bool is_requested(struct __sk_buff *skb, struct flow_scra
  */
 __attribute__((noinline)) int find_requested_slot(struct __sk_buff *skb)
 {
-	__u32 only = 0;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow_scratch *work = find_scratch();
 
 	if (!work || is_requested(skb, work, skb->ifindex, true))
 		return 0;
@@ -62,8 +61,7 @@ __attribute__((noinline)) int find_requested_slot(struct __sk_buff *skb)
 
 static __always_inline struct source_route *find_requested_address(struct packet *p)
 {
-	__u32 only = 0;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow_scratch *work = find_scratch();
 	int number;
 
 	if (!work)

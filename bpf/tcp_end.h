@@ -139,8 +139,8 @@ static __always_inline bool may_be_seen(struct flow_scratch *work, const struct 
  */
 __attribute__((noinline)) int is_in_pods_name(struct __sk_buff *skb)
 {
-	__u32 only = 0, ifindex = skb->ifindex;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	__u32 ifindex = skb->ifindex;
+	struct flow_scratch *work = find_scratch();
 	struct uplink *uplink = map_find(&uplinks_v2, &ifindex);
 
 	return work && uplink && find_in(uplink, &work->key.source) && !find_in(uplink, &work->key.destination);
@@ -188,8 +188,7 @@ static __always_inline bool read_end_of(struct __sk_buff *skb, const struct pack
  */
 __attribute__((noinline)) int judge_end(struct __sk_buff *skb)
 {
-	__u32 only = 0;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow_scratch *work = find_scratch();
 	struct tracked_end end = {};
 	struct flow *known;
 
@@ -283,8 +282,7 @@ static __always_inline bool is_tcp_end(const struct packet *p)
 
 static __always_inline int follow_end(struct packet *p)
 {
-	__u32 only = 0;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow_scratch *work = find_scratch();
 
 	if (!work)
 		return 0;

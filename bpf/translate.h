@@ -51,8 +51,7 @@ static __always_inline bool translate_ports(struct __sk_buff *skb, const struct 
 /* Limits exempt a sender by the address that the receiver sees. */
 static __always_inline void set_translated_source(struct packet *p)
 {
-	__u32 only = 0;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow_scratch *work = find_scratch();
 
 	if (work)
 		p->ip.source = work->flow.source;
@@ -61,8 +60,8 @@ static __always_inline void set_translated_source(struct packet *p)
 /* 0 if the packet is too short, before anything is changed. A global function: the verifier checks it once. */
 __attribute__((noinline)) int translate(struct __sk_buff *skb)
 {
-	__u32 only = 0, l4, checksum;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	__u32 l4, checksum;
+	struct flow_scratch *work = find_scratch();
 	bool is_ipv4 = skb->protocol == bpf_htons(ETH_P_IP);
 	bool is_tcp = work && work->key.protocol == IPPROTO_TCP;
 	__u64 flags = is_tcp ? 0 : BPF_F_MARK_MANGLED_0;

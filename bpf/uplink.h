@@ -30,8 +30,7 @@ static __always_inline int find_route(struct packet *p, struct bpf_fib_lookup *f
 /* Where the next hop of the packet at hand is compared: a global function of kernel 5.10 takes no pointers. */
 static __always_inline void keep_next_hop(const struct bpf_redir_neigh *next_hop)
 {
-	__u32 only = 0;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow_scratch *work = find_scratch();
 
 	if (work)
 		__builtin_memcpy(&work->other.source, next_hop->ipv6_nh, sizeof(work->other.source));
@@ -44,8 +43,7 @@ static __always_inline void keep_next_hop(const struct bpf_redir_neigh *next_hop
  */
 __attribute__((noinline)) int leaves_by_default_route(struct __sk_buff *skb, __u32 ifindex)
 {
-	__u32 only = 0;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow_scratch *work = find_scratch();
 	struct bpf_fib_lookup fib = {};
 	long answer;
 

@@ -4,8 +4,6 @@
 
 #include "bpf/packet.h"
 
-#define AF_INET 2
-#define AF_INET6 10
 #define NOBODY bpf_htonl(0xf0000001) /* 240.0.0.1, or the end of an IPv6 address that nobody has */
 
 /* Length of the IP packet; of a GSO packet that of its segments, as the kernel's forwarding counts it. 0: unknown. */

@@ -11,7 +11,9 @@
 #include "bpf/trace.h"
 #include "maps/abi/config.h"
 
-/* Wire constants that BTF does not carry. */
+/* Constants that BTF does not carry. */
+#define AF_INET 2
+#define AF_INET6 10
 #define ETH_P_IP 0x0800
 #define ETH_P_ARP 0x0806
 #define ETH_P_8021Q 0x8100

@@ -252,6 +252,14 @@ __attribute__((noinline)) int may_be_untracked(struct __sk_buff *skb, __u32 netw
 	return prefix_value_for(map_find(&cluster_cidr_v1, &range), &range.addr) ? MAY_BE_UNTRACKED : 0;
 }
 
+/* The packet goes where the translation in the scratch area leads. */
+static __always_inline int take_destination(struct packet *p, const struct flow_scratch *work)
+{
+	p->ip.destination = work->flow.destination;
+	p->new_destination_port = work->flow.destination_port;
+	return p->follow & FOLLOW_FORGOTTEN ? REASON_HOST_PATH : 0;
+}
+
 static __always_inline int follow_flow(struct packet *p, enum direction from, bool first_is_direct)
 {
 	__u32 how = 0;
@@ -274,7 +282,5 @@ static __always_inline int follow_flow(struct packet *p, enum direction from, bo
 	if (!how && from == FROM_POD && p->interface->flags & INTERFACE_EGRESS_ROUTE)
 		return 0;
 	p->follow = follow(p->skb, how | p->tcp_flags, from == TO_POD ? p->skb->ifindex : 0);
-	p->ip.destination = work->flow.destination;
-	p->new_destination_port = work->flow.destination_port;
-	return p->follow & FOLLOW_FORGOTTEN ? REASON_HOST_PATH : 0;
+	return take_destination(p, work);
 }

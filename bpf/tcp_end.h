@@ -290,9 +290,7 @@ static __always_inline int follow_end(struct packet *p)
 	if (is_in_pods_name(p->skb))
 		return REASON_DROP_FORGED_END;
 	p->follow = judge_end(p->skb);
-	p->ip.destination = work->flow.destination;
-	p->new_destination_port = work->flow.destination_port;
-	return p->follow & FOLLOW_FORGOTTEN ? REASON_HOST_PATH : 0;
+	return take_destination(p, work);
 }
 
 /* A global function: the verifier checks it once. */

@@ -30,22 +30,21 @@ TEST(Ip, IsReadAndPrintedInItsShortestForm) {
     }
 }
 
-void expect_no_address(std::string_view text) {
-    const auto addr = parse_ip(text);
-    ASSERT_FALSE(addr) << text;
-    EXPECT_EQ(addr.error().code, ErrorCode::invalid_network_config);
-    EXPECT_EQ(addr.error().message, "\"" + std::string(text) + "\" is not an IP address");
+template <typename T> void expect_refused(const Result<T> &read, std::string_view text, const std::string &what) {
+    ASSERT_FALSE(read) << text;
+    EXPECT_EQ(read.error().code, ErrorCode::invalid_network_config);
+    EXPECT_EQ(read.error().message, "\"" + std::string(text) + "\" is not " + what);
 }
 
 TEST(Ip, AnythingElseIsRefusedAndNamed) {
     for (const std::string_view text :
          {""sv, " 192.0.2.1"sv, "192.0.2.1 "sv, "192.0.2"sv, "192.0.2.256"sv, "192.0.2.01"sv, "192.0.2.1.1"sv,
           "-1.0.2.1"sv, "3221225985"sv, "0xc0000201"sv, "192.0.2.1/24"sv, "192.0.2.1\0"sv, "\0"sv, "localhost"sv})
-        expect_no_address(text);
+        expect_refused(parse_ip(text), text, "an IP address");
     for (const std::string_view text :
          {":"sv, ":::"sv, "2001:db8::1::2"sv, "2001:db8:1"sv, "12345::"sv, "1:2:3:4:5:6:7:8:9"sv, "g::"sv, "[::1]"sv,
           "fe80::1%eth0"sv, "::ffff:192.0.2.256"sv})
-        expect_no_address(text);
+        expect_refused(parse_ip(text), text, "an IP address");
 }
 
 TEST(Ip, KnowsItsFamily) {
@@ -96,11 +95,8 @@ TEST(Prefix, AnythingElseIsRefusedAndNamed) {
     for (const std::string_view text :
          {""sv, "/"sv, "/24"sv, "192.0.2.0/"sv, "192.0.2.0/33"sv, "192.0.2.0/-1"sv, "192.0.2.0/+8"sv, "192.0.2.0/ 8"sv,
           "192.0.2.0/8 "sv, "192.0.2.0/8/8"sv, "192.0.2.0/0x8"sv, "192.0.2.0/255.0.0.0"sv, "192.0.2.0/4294967304"sv,
-          "192.0.2.0/256"sv, "::ffff:192.0.2.0/33"sv, "2001:db8::/129"sv, "2001:db8::%1/64"sv, "192.0.2/24"sv}) {
-        const auto read = parse_prefix(text);
-        ASSERT_FALSE(read) << text;
-        EXPECT_EQ(read.error().message, "\"" + std::string(text) + "\" is not an address prefix");
-    }
+          "192.0.2.0/256"sv, "::ffff:192.0.2.0/33"sv, "2001:db8::/129"sv, "2001:db8::%1/64"sv, "192.0.2/24"sv})
+        expect_refused(parse_prefix(text), text, "an address prefix");
 }
 
 TEST(Prefix, HostBitsAreClearedToTheBit) {
@@ -161,11 +157,8 @@ TEST(MacText, AnythingElseIsRefusedAndNamed) {
          {""sv, "02:00:5e:00:00"sv, "02:00:5e:00:00:1"sv, "02:00:5e:00:00:011"sv, "02:00:5e:00:00:01:"sv,
           "02-00-5e-00-00-01"sv, "02:00:5e:00:00:0g"sv, "0x:00:5e:00:00:01"sv, "-2:00:5e:00:00:01"sv,
           " 2:00:5e:00:00:01"sv, "2 :00:5e:00:00:01"sv, "02:00:5e:00:0001:"sv, "02005e000001"sv,
-          "02:00:5e:00:00:0\0"sv}) {
-        const auto read = parse_mac(text);
-        ASSERT_FALSE(read) << text;
-        EXPECT_EQ(read.error().message, "\"" + std::string(text) + "\" is not a MAC address");
-    }
+          "02:00:5e:00:00:0\0"sv})
+        expect_refused(parse_mac(text), text, "a MAC address");
 }
 
 } // namespace

@@ -8,10 +8,8 @@
 namespace podlane::packet {
 namespace {
 
-constexpr std::uint64_t kMs = 1000000;
-constexpr std::uint64_t kGuarantee = 12112000; // a full frame takes 1 ms
+constexpr std::uint64_t kGuarantee = kRate;
 constexpr std::uint64_t kShared = 4 * kGuarantee;
-constexpr std::uint64_t kAuto = 0x7fffffff;
 constexpr std::uint32_t kGroup = LIMIT_GROUP | 7;
 
 class SharedLimit : public PacketTest {

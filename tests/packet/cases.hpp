@@ -72,6 +72,7 @@ inline Bytes cut(Bytes frame, std::size_t length) {
 
 inline std::vector<Case> protocol_cases() {
     constexpr reason kDirect = REASON_SENT_DIRECT;
+    const Frame quoted(Ipv4{peer4(), pod4()}.layer());
     return {
         {"tcp4 syn", from_pod() / to_peer4() / Tcp{}, kDirect},
         {"tcp6 syn", from_pod() / to_peer6() / Tcp{}, kDirect},
@@ -97,20 +98,14 @@ inline std::vector<Case> protocol_cases() {
         {"icmp4 cut", from_pod() / to_peer4({.protocol = 1}) / bytes(7), REASON_HOST_NO_FLOW},
         {"icmp4 error quoting nothing", from_pod() / to_peer4() / Icmp{.type = 3}, REASON_HOST_NO_FLOW},
         {"icmp6 error quoting nothing", from_pod() / to_peer6() / icmp6(1), REASON_HOST_NO_FLOW},
-        {"icmp4 error", from_pod() / to_peer4() / Icmp{.type = 3} / Frame(Ipv4{peer4(), pod4()}.layer()) / Udp{},
-         kDirect},
-        {"icmp4 redirect", from_pod() / to_peer4() / Icmp{.type = 5} / Frame(Ipv4{peer4(), pod4()}.layer()) / Udp{},
-         kDirect},
-        {"icmp4 time exceeded",
-         from_pod() / to_peer4() / Icmp{.type = 11} / Frame(Ipv4{peer4(), pod4()}.layer()) / Udp{}, kDirect},
-        {"icmp4 parameter problem",
-         from_pod() / to_peer4() / Icmp{.type = 12} / Frame(Ipv4{peer4(), pod4()}.layer()) / Udp{}, kDirect},
-        {"icmp4 error of an echo",
-         from_pod() / to_peer4() / Icmp{.type = 3} / Frame(Ipv4{peer4(), pod4()}.layer()) / Icmp{},
+        {"icmp4 error", from_pod() / to_peer4() / Icmp{.type = 3} / quoted / Udp{}, kDirect},
+        {"icmp4 redirect", from_pod() / to_peer4() / Icmp{.type = 5} / quoted / Udp{}, kDirect},
+        {"icmp4 time exceeded", from_pod() / to_peer4() / Icmp{.type = 11} / quoted / Udp{}, kDirect},
+        {"icmp4 parameter problem", from_pod() / to_peer4() / Icmp{.type = 12} / quoted / Udp{}, kDirect},
+        {"icmp4 error of an echo", from_pod() / to_peer4() / Icmp{.type = 3} / quoted / Icmp{},
          REASON_HOST_UNCONFIRMED},
         {"icmp4 error to another host than the sender of what it quotes",
-         from_pod() / Ipv4{pod4(), ip("198.51.100.1")} / Icmp{.type = 3} / Frame(Ipv4{peer4(), pod4()}.layer()) / Udp{},
-         REASON_HOST_NOT_LOCAL},
+         from_pod() / Ipv4{pod4(), ip("198.51.100.1")} / Icmp{.type = 3} / quoted / Udp{}, REASON_HOST_NOT_LOCAL},
         {"icmp6 error", from_pod() / to_peer6() / icmp6(2) / Frame(Ipv6{peer6(), pod6()}.layer()) / Udp{}, kDirect},
     };
 }

@@ -115,15 +115,13 @@ TEST_F(DirectFirst, DeliveredPacketsWriteNothing) {
 }
 
 TEST_F(DirectFirst, BothPodsMustWantIt) {
-    node().peer.flags &= ~static_cast<std::uint32_t>(INTERFACE_FIRST_DIRECT);
-    node().put(node().peer);
+    node().put_without(node().peer, INTERFACE_FIRST_DIRECT);
     each_family([&](const Family &family) { expect_udp_is_the_hosts(family); });
 }
 
 // pl_to_pod caches which of the container's addresses a datagram is for.
 TEST_F(DirectFirst, UdpOfContainersWithSeveralInterfacesIsTheHosts) {
-    node().peer.flags |= INTERFACE_PEERS;
-    node().put(node().peer);
+    node().put_with(node().peer, INTERFACE_PEERS);
     each_family([&](const Family &family) {
         expect_udp_is_the_hosts(family);
         from_pod_ends_in(family.there / Tcp{40000, 80, kSyn}, REASON_SENT_DIRECT);
@@ -138,8 +136,7 @@ TEST_F(DirectFirst, ForeignSourcesAreNeverDirect) {
     node().put(node().pod);
     for (const char *allowed : {"198.51.100.7", "192.0.2.20"})
         from_pod_ends_in(ip4(allowed, "192.0.2.20"), REASON_HOST_UNCONFIRMED);
-    node().pod.flags &= ~static_cast<std::uint32_t>(INTERFACE_ANTI_SPOOF);
-    node().put(node().pod);
+    node().put_without(node().pod, INTERFACE_ANTI_SPOOF);
     from_pod_ends_in(ip4("203.0.113.9", "192.0.2.20"), REASON_HOST_UNCONFIRMED);
     EXPECT_EQ(require(node().flows().keys()).size(), 0U);
 }

@@ -379,6 +379,8 @@ class PacketTest : public testing::Test {
     }
     virtual void prepare() {} // what a test needs beside the node
     Node &node() { return *node_; }
+    // Commands in the test's namespace, that must succeed.
+    static void shell(const char *commands) { ASSERT_EQ(std::system(commands), 0) << commands; } // NOLINT(cert-env33-c)
 
   private:
     std::optional<Node> node_;

@@ -21,13 +21,12 @@ class Source : public PacketTest {
   protected:
     void prepare() override {
         node().asks = true;
-        ASSERT_EQ(std::system(kSetUp), 0); // NOLINT(cert-env33-c): the tools of the tests
+        shell(kSetUp);
         lan_ = if_nametoindex("lan0");
         require(node().tables().counters.insert_zero(lan_));
         second_ = {"pod2", node().unknown_ifindex, kSecondMac, {ip("192.168.133.20"), ip("2001:db8:133::20")}, "lan"};
         second_.flags = kAllFlags | INTERFACE_PEERS | INTERFACE_EGRESS_ROUTE;
-        node().pod.flags |= INTERFACE_PEERS;
-        node().put(node().pod);
+        node().put_with(node().pod, INTERFACE_PEERS);
         node().put(second_);
         const Uplinks uplinks = require(open_uplinks(node().root(), Access::read_write));
         uplink entry{};
@@ -83,8 +82,7 @@ TEST_F(Source, OfAPeerInterfaceIsHandledAsSentByIt) {
 
 TEST_F(Source, OfAnotherContainerIsDropped) {
     expect({"a neighbour's", ip4("192.0.2.20", "203.0.113.9"), REASON_DROP_SOURCE_ADDRESS});
-    node().peer.flags |= INTERFACE_PEERS;
-    node().put(node().peer);
+    node().put_with(node().peer, INTERFACE_PEERS);
     expect({"from another container",
             Ethernet{kHostMac, kPeerMac} / Ipv4{ip("192.168.133.20"), pod4()} / Udp{},
             REASON_DROP_SOURCE_ADDRESS,
@@ -119,8 +117,7 @@ TEST_F(Source, IsHandedOverOnce) {
     EXPECT_EQ(once.mark, PODLANE_MARK);
     const Outcome twice = node().run(sent, {.mark = once.mark});
     EXPECT_EQ(twice.counted, (std::vector<Counted>{{node().pod.ifindex, REASON_DROP_SOURCE_ADDRESS, 1, sent.size()}}));
-    node().pod.flags &= ~std::uint32_t{INTERFACE_ANTI_SPOOF};
-    node().put(node().pod);
+    node().put_without(node().pod, INTERFACE_ANTI_SPOOF);
     const Outcome unchecked = node().run(sent, {.mark = once.mark});
     EXPECT_EQ(unchecked.verdict, kNext);
     EXPECT_EQ(unchecked.mark, 0U);
@@ -133,8 +130,7 @@ TEST_F(Source, IsHandedOverOnce) {
 // A bridge's MAC is not that of its port: what is for the bridge itself it routes, the rest it passes on.
 TEST_F(Source, WhatIsForTheBridgeIsRouted) {
     constexpr Mac kBridgeMac{0x02, 0, 0, 0, 0, 0xb0};
-    node().pod.flags |= INTERFACE_FAST_UPLINK;
-    node().put(node().pod);
+    node().put_with(node().pod, INTERFACE_FAST_UPLINK);
     const address_key key{network_id(node().pod.network), pod4()};
     auto port = *require(node().tables().addresses.find(key));
     std::ranges::copy(kBridgeMac, port.host_mac);
@@ -178,10 +174,9 @@ TEST_F(Source, ANetworkLeavesByItsEgressRoute) {
 }
 
 TEST_F(Source, TheNodeIsReachedOnTheNode) {
-    ASSERT_EQ(std::system("ip route add default via 203.0.113.1 dev caliCp; " // NOLINT(cert-env33-c)
-                          "ip -6 addr add 2001:db8:cafe::2/64 dev caliCp nodad; "
-                          "ip -6 route add default via 2001:db8:cafe::1"),
-              0);
+    shell("ip route add default via 203.0.113.1 dev caliCp; "
+          "ip -6 addr add 2001:db8:cafe::2/64 dev caliCp nodad; "
+          "ip -6 route add default via 2001:db8:cafe::1");
     // The kernel makes the address its own in a worker.
     ASSERT_TRUE(test::wait_until([] {
         return std::system("ip -6 route get 2001:db8:cafe::2 | grep -q ^local") == 0; // NOLINT(cert-env33-c)
@@ -296,9 +291,8 @@ TEST_F(Source, ArrivingFragmentsUseNoCachedPath) {
 
 // Rules by the type of service hold.
 TEST_F(Source, RoutesAreQueriedWithTheTrafficClass) {
-    ASSERT_EQ(std::system("ip rule add tos 0x10 lookup 100; ip route add 198.18.9.0/24 dev caliA table 100; " // NOLINT
-                          "ip -6 rule add tos 0x10 lookup 100; ip -6 route add 2001:db8:9::/64 dev caliA table 100"),
-              0);
+    shell("ip rule add tos 0x10 lookup 100; ip route add 198.18.9.0/24 dev caliA table 100; "
+          "ip -6 rule add tos 0x10 lookup 100; ip -6 route add 2001:db8:9::/64 dev caliA table 100");
     const ip_addr own4 = ip("192.168.133.20"), own6 = ip("2001:db8:133::20");
     for (const auto &[traffic_class, why] : {std::pair{0, REASON_SENT_WAY}, std::pair{0x10, REASON_HOST_NOT_LOCAL}}) {
         const auto of = static_cast<std::uint8_t>(traffic_class);
@@ -369,10 +363,9 @@ TEST_F(Source, NoPacketOfSctpMovesAnAssociation) {
 
 // Sources that the host stack would not accept on an egress route's uplink either. An error caches no path.
 TEST_F(Source, RefusedSourcesAreLeftToTheHostStack) {
-    ASSERT_EQ(std::system("ip route add default via 203.0.113.1 dev caliCp; " // NOLINT(cert-env33-c)
-                          "ip route add blackhole 198.18.4.0/24; "
-                          "ip route add unreachable 198.18.5.0/24; ip route add prohibit 198.18.6.0/24"),
-              0);
+    shell("ip route add default via 203.0.113.1 dev caliCp; "
+          "ip route add blackhole 198.18.4.0/24; "
+          "ip route add unreachable 198.18.5.0/24; ip route add prohibit 198.18.6.0/24");
     const auto from = [&](const char *source) {
         return Ethernet{kUplinkMac, kNeighbourMac} / Ipv4{ip(source), ip("192.168.133.20")};
     };

@@ -26,7 +26,7 @@ class Uplink : public PacketTest {
   protected:
     void prepare() override {
         node().asks = true;
-        ASSERT_EQ(std::system(kSetUp), 0); // NOLINT(cert-env33-c): the tools of the tests
+        shell(kSetUp);
         uplink_ = if_nametoindex("up0");
         require(node().tables().counters.insert_zero(uplink_));
         uplinks_.emplace(require(open_uplinks(node().root(), Access::read_write)));
@@ -46,10 +46,9 @@ class Uplink : public PacketTest {
         require(uplinks_->update(uplink_, entry));
     }
     static void resolve_next_hops() {
-        ASSERT_EQ(std::system("ip neigh replace 203.0.113.1 lladdr 02:00:00:00:00:ee dev up0 nud reachable;" // NOLINT
-                              "ip neigh replace 198.51.100.1 lladdr 02:00:00:00:00:ee dev dark0 nud reachable;"
-                              "ip neigh replace 2001:db8:cafe::1 lladdr 02:00:00:00:00:ee dev up0 nud reachable"),
-                  0);
+        shell("ip neigh replace 203.0.113.1 lladdr 02:00:00:00:00:ee dev up0 nud reachable;"
+              "ip neigh replace 198.51.100.1 lladdr 02:00:00:00:00:ee dev dark0 nud reachable;"
+              "ip neigh replace 2001:db8:cafe::1 lladdr 02:00:00:00:00:ee dev up0 nud reachable");
     }
     How in() const { return {.program = PODLANE_PROGRAM_FROM_UPLINK, .ifindex = uplink_}; }
     How out(std::uint32_t mark = 0) const {
@@ -103,14 +102,13 @@ TEST_F(Uplink, FirstPacketsAreDirectToPodsWithARouteOfTheirOwn) {
              {"outside the cluster", established("198.51.99.1"), REASON_HOST_UNCONFIRMED},
          })
         expect(given);
-    ASSERT_EQ(std::system("ip route add default via 203.0.113.9;" // NOLINT(cert-env33-c)
-                          "ip neigh replace 203.0.113.9 lladdr 02:00:00:00:00:ee dev up0 nud reachable"),
-              0);
+    shell("ip route add default via 203.0.113.9;"
+          "ip neigh replace 203.0.113.9 lladdr 02:00:00:00:00:ee dev up0 nud reachable");
     node().forget_flows();
     expect({"by the default route", ip4("192.0.2.10", "198.18.255.1"), REASON_HOST_UNCONFIRMED});
     EXPECT_EQ(require(node().flows().keys()).size(), 0U);
     expect({"by its own", ip4("192.0.2.10", "198.18.2.9"), REASON_SENT_UPLINK});
-    ASSERT_EQ(std::system("ip route replace default dev dark0"), 0); // NOLINT(cert-env33-c)
+    shell("ip route replace default dev dark0");
     node().forget_flows();
     expect({"by its own, beside a default route of another interface", ip4("192.0.2.10", "198.18.2.9"),
             REASON_SENT_UPLINK});
@@ -208,8 +206,7 @@ TEST_F(Uplink, NobodyWritesTheFlowCacheBySendingPackets) {
 }
 
 TEST_F(Uplink, UdpToContainersWithSeveralInterfacesIsTheHosts) {
-    node().pod.flags |= INTERFACE_PEERS;
-    node().put(node().pod);
+    node().put_with(node().pod, INTERFACE_PEERS);
     const Ipv4 to_pod{kRemote, pod4()};
     expect({"udp4", arriving() / to_pod / Udp{}, REASON_HOST_UNCONFIRMED, in()});
     expect({"tcp4", arriving() / to_pod / Tcp{}, REASON_UPLINK_DELIVERED, in()});
@@ -218,7 +215,7 @@ TEST_F(Uplink, UdpToContainersWithSeveralInterfacesIsTheHosts) {
 // Sources that the host stack would not accept from the uplink either.
 TEST_F(Uplink, MartianSourcesAreLeftToTheHostStack) {
     const auto from = [](const char *source) { return arriving() / Ipv4{ip(source), pod4()} / Udp{}; };
-    ASSERT_EQ(std::system("ip route add 198.18.6.0/24 dev caliA; ip addr add 198.18.7.1/32 dev up0"), 0); // NOLINT
+    shell("ip route add 198.18.6.0/24 dev caliA; ip addr add 198.18.7.1/32 dev up0");
     expect({"a node's of the cluster", from("198.18.2.9"), REASON_UPLINK_DELIVERED, in()});
     expect({"the node's own", from("198.18.7.1"), REASON_HOST_SOURCE_LOCAL, in()});
     expect({"of a blackhole", from("198.18.4.9"), REASON_HOST_SOURCE_LOCAL, in()});
@@ -254,8 +251,7 @@ TEST_F(Uplink, ServesItsNetworksOnly) {
 }
 
 TEST_F(Uplink, FastPathLocalUsesNoUplink) {
-    node().pod.flags &= ~static_cast<std::uint32_t>(INTERFACE_FAST_UPLINK);
-    node().put(node().pod);
+    node().put_without(node().pod, INTERFACE_FAST_UPLINK);
     expect({"to it", ip4("192.0.2.10", "198.18.2.9"), REASON_HOST_NOT_LOCAL});
     expect({"from it", arriving() / Ipv4{kRemote, pod4()} / Udp{}, REASON_HOST_FAST_PATH_OFF, in()});
 }

@@ -167,8 +167,7 @@ TEST_F(Verdict, PassesAllowedSources) {
 }
 
 TEST_F(Verdict, PassesForeignSourcesWithAntiSpoofOff) {
-    node().pod.flags &= ~static_cast<std::uint32_t>(INTERFACE_ANTI_SPOOF);
-    node().put(node().pod);
+    node().put_without(node().pod, INTERFACE_ANTI_SPOOF);
     expect_cases(node(),
                  {
                      {"another source 4", ip4("203.0.113.1", "192.0.2.20"), REASON_HOST_UNCONFIRMED},
@@ -181,8 +180,7 @@ TEST_F(Verdict, PassesForeignSourcesWithAntiSpoofOff) {
 
 // The host stack decides about sources that no router forwards (RFC 6890), also if the pod may send from any address.
 TEST_F(Verdict, SourcesThatStayOnTheirLinkAreNotForwarded) {
-    node().pod.flags &= ~static_cast<std::uint32_t>(INTERFACE_ANTI_SPOOF);
-    node().put(node().pod);
+    node().put_without(node().pod, INTERFACE_ANTI_SPOOF);
     constexpr reason kScope = REASON_HOST_SCOPE;
     expect_cases(node(), {
                              {"this network", ip4("0.0.0.1", "192.0.2.20"), kScope},
@@ -270,8 +268,7 @@ TEST_F(Verdict, DropsTheFamilyWithoutAnAddress) {
 
 // Another plugin's gateway is not ours to answer for.
 TEST_F(Verdict, AnswersForNoGatewayOfAnotherPlugin) {
-    node().pod.flags &= ~static_cast<std::uint32_t>(INTERFACE_GATEWAY);
-    node().put(node().pod);
+    node().put_without(node().pod, INTERFACE_GATEWAY);
     expect_cases(node(), {
                              {"ARP", arp(arp_request(gateway4())), REASON_HOST_ARP},
                              {"ND", nd(pod6()) / Nd{135, gateway6()} / own_option(), REASON_HOST_ND},
@@ -354,8 +351,7 @@ TEST_F(Verdict, EveryReasonHasAPacket) {
     node().put(node().pod);
     node().confirm(from_pod() / to_peer4() / Tcp{});
     collect(from_pod() / to_peer4() / Tcp{});
-    node().peer.flags |= INTERFACE_ISOLATED_GROUP; // and its groups are lost
-    node().put(node().peer);
+    node().put_with(node().peer, INTERFACE_ISOLATED_GROUP); // and its groups are lost
     collect(from_pod() / to_peer4() / Tcp{.source = 40001, .flags = 2});
     for (const reason why : kUplinkReasons) // those of uplink_test and source_test
         produced.insert(why);

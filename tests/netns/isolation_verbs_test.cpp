@@ -312,7 +312,7 @@ TEST_P(IsolationVerbs, AllowHostOutsideAndGroupCidrsMakeExceptions) {
         << "the node's answers";
 }
 
-// Routers that may open no connection report what happened to one that somebody else was allowed to open.
+// Routers that may open no connection report what happened to one that another host was allowed to open.
 TEST_P(IsolationVerbs, ErrorsAboutAnAllowedConnectionArrive) {
     Json keys = isolated("tenant-a");
     keys["groupCIDRs"] = {{"tenant-a", {"203.0.113.1/32", "2001:db8:cafe::1/128"}}};

@@ -31,20 +31,16 @@ TEST(Version, AnswersInOddEnvironments) {
     EXPECT_FALSE(std::filesystem::exists(node.bpffs()));
 }
 
-TEST(Version, ByHandItSaysWhatItIs) {
+TEST(Version, ByHandItSaysWhatItIsAndPrintsItsVersion) {
     const Node node;
-    const Output output = run(node.ns(), {node.plugins() + "/podlane"});
-    EXPECT_EQ(output.rc, 0);
-    EXPECT_EQ(output.out, "");
-    EXPECT_THAT(output.err, has_all({"podlane ", "CNI_COMMAND", "podlanectl"}));
-}
-
-TEST(Version, ByHandItPrintsItsVersion) {
-    const Node node;
-    const Output output = run(node.ns(), {node.plugins() + "/podlane", "--version"});
-    EXPECT_EQ(output.rc, 0);
-    EXPECT_EQ(output.out, "podlane " + std::string(kVersion) + "\n");
-    EXPECT_EQ(output.err, "");
+    const Output alone = run(node.ns(), {node.plugins() + "/podlane"});
+    EXPECT_EQ(alone.rc, 0);
+    EXPECT_EQ(alone.out, "");
+    EXPECT_THAT(alone.err, has_all({"podlane ", "CNI_COMMAND", "podlanectl"}));
+    const Output asked = run(node.ns(), {node.plugins() + "/podlane", "--version"});
+    EXPECT_EQ(asked.rc, 0);
+    EXPECT_EQ(asked.out, "podlane " + std::string(kVersion) + "\n");
+    EXPECT_EQ(asked.err, "");
 }
 
 } // namespace

@@ -113,6 +113,14 @@ class Node {
     int containers_ = 0;
 };
 
+// The reference plugin `portmap`'s: this port of the node leads to that of the pod, by TCP and UDP.
+inline Json port_mappings(std::uint16_t host, std::uint16_t container) {
+    Json mappings = Json::array();
+    for (const char *protocol : {"tcp", "udp"})
+        mappings.push_back({{"hostPort", host}, {"containerPort", container}, {"protocol", protocol}});
+    return {{"portMappings", mappings}};
+}
+
 // What a plugin printed, also as JSON if it is any.
 Reply to_reply(Output output);
 

@@ -138,11 +138,8 @@ class ConfirmedHostPort : public ConfirmedTest {};
 
 TEST_P(ConfirmedHostPort, IsFastFromOutsideAndFromAnotherNode) {
     const Json portmap = {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}, {"snat", true}};
-    Json mappings = Json::array();
-    for (const char *protocol : {"tcp", "udp"})
-        mappings.push_back({{"hostPort", 8081}, {"containerPort", kBackendPort}, {"protocol", protocol}});
     const Pod backend =
-        cluster_.add_chain(1, {cluster_.config(1, host_first()), portmap}, {{"portMappings", mappings}});
+        cluster_.add_chain(1, {cluster_.config(1, host_first()), portmap}, port_mappings(8081, kBackendPort));
     const Pod elsewhere = add_pod(2);
     const EchoServer server(backend.ns(), ipv4(), kBackendPort);
     expect_confirmed(cluster_.outside().ns(), {node_addr(1), 8081}, {backend});

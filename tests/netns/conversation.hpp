@@ -18,13 +18,10 @@ class Conversation {
     static constexpr std::uint16_t kHostPort = 8081;
 
     Conversation(const Json &keys, bool nftables, bool ipv4) : v4_(ipv4) {
-        Json mappings = Json::array();
-        for (const char *protocol : {"tcp", "udp"})
-            mappings.push_back({{"hostPort", kHostPort}, {"containerPort", kBackendPort}, {"protocol", protocol}});
         pods_.push_back(lab_.add_pod(keys));
         pods_.push_back(
             lab_.add_pod({lab_.node().config(keys), {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}}},
-                         {{"portMappings", mappings}}));
+                         port_mappings(kHostPort, kBackendPort)));
         for (int i = 0; i < 2; ++i)
             pods_.push_back(lab_.add_pod(keys));
         const KubeProxy proxy = services();

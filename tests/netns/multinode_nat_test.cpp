@@ -187,9 +187,7 @@ class Outside : public Nat {};
 
 TEST_P(Outside, IsServedAHostPort) {
     const Json portmap = {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}, {"snat", true}};
-    const Json mappings = {{"portMappings",
-                            {{{"hostPort", 8081}, {"containerPort", kBackendPort}, {"protocol", "tcp"}},
-                             {{"hostPort", 8081}, {"containerPort", kBackendPort}, {"protocol", "udp"}}}}};
+    const Json mappings = port_mappings(8081, kBackendPort);
     const Pod b = cluster_.add_chain(1, {cluster_.config(1, keys()), portmap}, mappings);
     const Pod same_node = add_pod(1);
     const Pod other_node = add_pod(2);

@@ -250,12 +250,9 @@ INSTANTIATE_TEST_SUITE_P(All, Masquerade, kNatParameters, nat_name);
 class HostPort : public LabTest {
   protected:
     Pod add_served_pod() {
-        Json mappings = Json::array();
-        for (const char *protocol : {"tcp", "udp"})
-            mappings.push_back({{"hostPort", kHostPort}, {"containerPort", kBackendPort}, {"protocol", protocol}});
         return lab_->add_pod({lab_->node().config(with_attach()),
                               {{"type", "portmap"}, {"snat", true}, {"capabilities", {{"portMappings", true}}}}},
-                             {{"portMappings", mappings}});
+                             port_mappings(kHostPort, kBackendPort));
     }
     static void expect_served(const std::string &whom, const net::Namespace &from, const ip_addr &addr) {
         for (const Transport transport : kTransports)

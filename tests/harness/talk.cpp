@@ -113,6 +113,13 @@ Fd open_socket(const net::Namespace &where, Transport transport, bool ipv4, cons
     return made;
 }
 
+Fd open_unfragmented(const net::Namespace &where, bool ipv4) {
+    Fd socket = open_socket(where, Transport::udp, ipv4);
+    set_option(socket, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER,
+               ipv4 ? IP_PMTUDISC_DO : IPV6_PMTUDISC_DO);
+    return socket;
+}
+
 int set_option(const Fd &socket, int level, int name, int value) {
     return setsockopt(socket.get(), level, name, &value, sizeof(value)) == 0 ? 0 : errno;
 }

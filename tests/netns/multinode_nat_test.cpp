@@ -77,7 +77,7 @@ TEST_P(Services, PathMtuOfATranslatedFlowIsLearnt) {
         SCOPED_TRACE("backend on node " + std::to_string(backend.node));
         const EchoServer server(backend.ns(), ipv4(), kBackendPort);
         const KubeService service = serve(backend);
-        const Fd datagrams = open_unfragmented(a.ns());
+        const Fd datagrams = open_unfragmented(a.ns(), ipv4());
         ASSERT_EQ(connect_to(datagrams, {service.cluster_ip, kPort}), 0);
         EXPECT_TRUE(wait_until([&] { return send_text(datagrams, std::string(1400, 'x')) == EMSGSIZE; }));
         const Fd socket = connected(a.ns(), Transport::tcp, {service.cluster_ip, kPort});
@@ -230,7 +230,7 @@ TEST_P(Masquerade, PodsSpeakWithTheNodesAddressAndLearnThePathsMtu) {
           "ip link add narrow mtu 1300 type veth peer name narrow1 mtu 1300", "ip link set narrow up"})
         (void)cluster_.outside().run(command);
     (void)cluster_.outside().run("ip addr add " + beyond + "1" + (ipv4() ? "/24" : "/64 nodad") + " dev narrow");
-    const Fd datagrams = open_unfragmented(a.ns());
+    const Fd datagrams = open_unfragmented(a.ns(), ipv4());
     ASSERT_EQ(connect_to(datagrams, {ip(beyond + "9"), kPort}), 0);
     EXPECT_TRUE(wait_until([&] { return send_text(datagrams, std::string(1400, 'x')) == EMSGSIZE; }));
 }

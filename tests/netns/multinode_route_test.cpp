@@ -33,12 +33,6 @@ class Route : public testing::TestWithParam<bool> {
         const auto from = said.out.find("rom ");
         return from == std::string::npos ? "" : said.out.substr(from, said.out.find_first_of("\n", from) - from);
     }
-    static Fd unfragmented(const Pod &pod) {
-        Fd socket = open_socket(pod.ns(), Transport::udp, ipv4());
-        set_option(socket, ipv4() ? IPPROTO_IP : IPPROTO_IPV6, ipv4() ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER,
-                   ipv4() ? IP_PMTUDISC_DO : IPV6_PMTUDISC_DO);
-        return socket;
-    }
     [[nodiscard]] static int path_mtu(const Fd &socket) {
         int mtu = 0;
         socklen_t size = sizeof(mtu);
@@ -53,7 +47,7 @@ class Route : public testing::TestWithParam<bool> {
     }
     void expect_path_mtu(const Pod &from, const Pod &to, int mtu) const {
         const EchoServer server(to.ns(), ipv4(), kPort);
-        const Fd datagrams = unfragmented(from);
+        const Fd datagrams = open_unfragmented(from.ns(), ipv4());
         ASSERT_EQ(connect_to(datagrams, {addr(to), kPort}), 0);
         ASSERT_EQ(send_text(datagrams, std::string(1440, 'x')), 0);
         EXPECT_TRUE(wait_until([&] { return path_mtu(datagrams) == mtu; })) << path_mtu(datagrams);

@@ -97,13 +97,6 @@ class Nat : public testing::TestWithParam<NatCase> {
         else
             cluster_.node(node).run("nft -f -", table + "delete " + table + proxy.nftables());
     }
-    // For datagrams that are refused rather than cut up.
-    [[nodiscard]] Fd open_unfragmented(const net::Namespace &where) const {
-        Fd socket = open_socket(where, Transport::udp, ipv4());
-        set_option(socket, ipv4() ? IPPROTO_IP : IPPROTO_IPV6, ipv4() ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER,
-                   ipv4() ? IP_PMTUDISC_DO : IPV6_PMTUDISC_DO);
-        return socket;
-    }
     // Many connections and datagrams, each answered.
     void expect_service(const net::Namespace &from, const Endpoint &target) const {
         for (const Transport transport : kTransports)

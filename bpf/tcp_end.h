@@ -251,8 +251,7 @@ static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, struc
  */
 __attribute__((noinline)) int is_refused_by_socket(struct __sk_buff *skb)
 {
-	__u32 only = 0;
-	struct flow_scratch *work = bpf_map_lookup_elem(&scratch, &only);
+	struct flow_scratch *work = find_scratch();
 	struct tcp_sock___podlane *tcp;
 	struct bpf_sock *socket;
 	bool refused;

@@ -336,25 +336,6 @@ std::string summary(const Examined &examined) {
     return text + (fixed == 0 ? "" : ", " + std::to_string(fixed) + " fixed") + "\n";
 }
 
-} // namespace
-
-Result<LiveState> LiveState::open(const std::string &root) {
-    LiveState live{TRY(open_interfaces(root, Access::read_only)), TRY(Counters::open(root, Access::read_only)),
-                   TRY(open_addresses(root, Access::read_only)), TRY(open_source_routes(root, Access::read_only)),
-                   TRY(open_networks(root, Access::read_only))};
-    for (const auto &[key, value] : TRY(read_map<allowed_source_key, std::uint32_t>(root, PODLANE_MAP_SOURCES)))
-        ++live.allowed_sources[ntohl(key.ifindex)];
-    live.from_pod_id = TRY(pinned_id(root, PODLANE_PROGRAM_FROM_POD));
-    live.to_pod_id = TRY(pinned_id(root, PODLANE_PROGRAM_TO_POD));
-    return live;
-}
-
-void doctor::report(Findings &findings, std::string what, std::function<Result<void>()> repair, std::string remedy) {
-    findings.push_back({std::move(what), std::move(repair), std::move(remedy)});
-}
-
-namespace {
-
 Result<int> examine_node(const Call &call, World &world, bool fix) {
     if (geteuid() != 0)
         return Error{ErrorCode::bpf, "no permission to examine the node", "run it as root: sudo podlanectl doctor",
@@ -395,6 +376,21 @@ constexpr std::array<Command, 1> kCommands = {{
 }};
 
 } // namespace
+
+Result<LiveState> LiveState::open(const std::string &root) {
+    LiveState live{TRY(open_interfaces(root, Access::read_only)), TRY(Counters::open(root, Access::read_only)),
+                   TRY(open_addresses(root, Access::read_only)), TRY(open_source_routes(root, Access::read_only)),
+                   TRY(open_networks(root, Access::read_only))};
+    for (const auto &[key, value] : TRY(read_map<allowed_source_key, std::uint32_t>(root, PODLANE_MAP_SOURCES)))
+        ++live.allowed_sources[ntohl(key.ifindex)];
+    live.from_pod_id = TRY(pinned_id(root, PODLANE_PROGRAM_FROM_POD));
+    live.to_pod_id = TRY(pinned_id(root, PODLANE_PROGRAM_TO_POD));
+    return live;
+}
+
+void doctor::report(Findings &findings, std::string what, std::function<Result<void>()> repair, std::string remedy) {
+    findings.push_back({std::move(what), std::move(repair), std::move(remedy)});
+}
 
 const Noun kRepairNoun = {"repair", "restore lost endpoints and repair what is broken", kRepairCommands};
 const Noun kDoctorNoun = {"doctor", "what is wrong on this node, why, and what to do", kCommands};

@@ -12,14 +12,14 @@
 
 namespace podlane {
 
-Result<void> run_parallel(std::span<const Work> works, std::size_t most) {
+Result<void> run_parallel(std::span<const Work> works) {
     std::vector<Result<void>> done(works.size());
     std::atomic<std::size_t> next = 0;
     const auto take = [&] { // the first that nobody has taken
         for (std::size_t mine = next++; mine < works.size(); mine = next++)
             done[mine] = works[mine]();
     };
-    most = std::min({most, works.size(), std::max<std::size_t>(std::thread::hardware_concurrency(), 1)});
+    const std::size_t most = std::min<std::size_t>(works.size(), std::max(std::thread::hardware_concurrency(), 1U));
     std::vector<std::thread> threads;
     try {
         while (threads.size() + 1 < most)

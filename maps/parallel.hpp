@@ -4,7 +4,6 @@
 
 #include "maps/result.hpp"
 
-#include <cstddef>
 #include <functional>
 #include <span>
 
@@ -12,8 +11,7 @@ namespace podlane {
 
 using Work = std::function<Result<void>()>;
 
-// All of them, at most `most` at the same time, as far as there are CPUs and threads. Reports the first error in the
-// order of `works`.
-Result<void> run_parallel(std::span<const Work> works, std::size_t most = SIZE_MAX);
+// All of them, as far as there are CPUs and threads. Reports the first error in the order of `works`.
+Result<void> run_parallel(std::span<const Work> works);
 
 } // namespace podlane

@@ -7,7 +7,6 @@
 #include <array>
 #include <atomic>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace podlane {
@@ -31,23 +30,6 @@ TEST(RunParallel, RunsEachOnceAndReportsTheFirstErrorFirst) {
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error().message, "work 7; work 47; work 87");
     EXPECT_TRUE(run_parallel({}));
-}
-
-TEST(RunParallel, RunsNoMoreAtATimeThanItIsGiven) {
-    std::atomic<int> running = 0, most = 0;
-    const std::vector<Work> works(50, [&]() -> Result<void> {
-        const int now = ++running;
-        for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
-        }
-        std::this_thread::yield();
-        --running;
-        return {};
-    });
-
-    ASSERT_TRUE(run_parallel(works, 1));
-    EXPECT_EQ(most, 1);
-    ASSERT_TRUE(run_parallel(works, 2));
-    EXPECT_LE(most, 2);
 }
 
 } // namespace

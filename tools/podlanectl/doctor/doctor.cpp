@@ -1,28 +1,16 @@
 // SPDX-License-Identifier: MIT
 // doctor: runs the table of checks, prints the findings, and repairs what Podlane owns.
-#include "tools/podlanectl/doctor/doctor.hpp"
+#include "tools/podlanectl/doctor/examine.hpp"
 
-#include "loader/host_veth.hpp"
-#include "loader/net/open_in_each.hpp"
-#include "loader/object.hpp"
-#include "loader/record.hpp"
-#include "loader/upgrade.hpp"
-#include "maps/entries.hpp"
-#include "maps/parallel.hpp"
-#include "plugin/reinstate.hpp"
 #include "tools/podlanectl/doctor/nouns.hpp"
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/views/decode.hpp"
-#include "tools/podlanectl/views/namespaces.hpp"
-#include "tools/podlanectl/views/reader.hpp"
 
-#include <arpa/inet.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <map>
 
 namespace podlane::ctl {
 namespace {
@@ -32,35 +20,6 @@ using output::Cell;
 using output::Column;
 using output::text_cell;
 using output::Tone;
-
-struct Row {
-    const Check *check;
-    Finding finding;
-    std::string pod{}; // empty: of the node
-    std::string host_interface{};
-    std::string fixed{}; // "yes", or why not; empty if not tried
-
-    [[nodiscard]] bool is_fixed() const { return fixed == "yes"; }
-    [[nodiscard]] std::string remedy() const {
-        return finding.remedy.empty() ? std::string(check->remedy) : finding.remedy;
-    }
-};
-
-struct Examined {
-    std::size_t checks = 0;
-    std::vector<Row> rows{};
-};
-
-constexpr Check kPins{"loaded", Severity::wrong, "the pins were removed, or created by another version",
-                      "podlanectl repair", nullptr};
-
-// As an upgrade does it: maps and programs that are there continue to be used.
-std::function<Result<void>()> completing_pins(const std::string &root) {
-    return [root]() -> Result<void> {
-        TRY(upgrade(root, false));
-        return {};
-    };
-}
 
 Tone tone_of(const Row &row) {
     return row.is_fixed() ? Tone::good : row.check->severity == Severity::wrong ? Tone::bad : Tone::warning;
@@ -94,200 +53,6 @@ constexpr std::array<Column<Row>, 9> kColumns = {{
          return Cell{"", static_cast<bool>(r.finding.repair)};
      }},
 }};
-
-// A check that fails is a finding itself: nothing is passed over silently.
-void add(Examined &examined, const Check &check, Result<void> looked, Findings findings, const EndpointView *endpoint) {
-    ++examined.checks;
-    if (!looked)
-        findings.push_back({"cannot be checked: " + looked.error().message, {}, looked.error().hint});
-    for (Finding &finding : findings) {
-        Row row{&check, std::move(finding)};
-        if (endpoint != nullptr) {
-            row.pod = pod_words(endpoint->key, endpoint->record);
-            row.host_interface = endpoint->host_ifname();
-        }
-        examined.rows.push_back(std::move(row));
-    }
-}
-
-void look_at_node(const NodeView &node, std::span<const Check> checks, Examined &examined) {
-    for (const Check &check : checks) {
-        Findings findings;
-        Result<void> looked = check.node(node, findings);
-        add(examined, check, std::move(looked), std::move(findings), nullptr);
-    }
-}
-
-// An endpoint deleted meanwhile is not a finding: its record is read again before anything is reported.
-bool is_still_there(const EndpointView &view) {
-    const auto endpoints = open_endpoints(view.node.world.bpffs, Access::read_only);
-    const auto now = endpoints ? endpoints->find(view.key) : endpoints.error();
-    return now && *now && (*now)->ifindex == view.record.ifindex;
-}
-
-using PodSockets = std::map<std::uint64_t, Result<net::Netlink>>; // by the namespace's inode
-using NamespacePaths = std::map<std::uint64_t, std::string>;
-
-// A socket in the namespace of each container that is found.
-PodSockets open_pods(std::span<const EndpointEntry> entries, const NamespacePaths &paths) {
-    std::vector<net::Namespace> pods;
-    for (const auto &[key, record] : entries) {
-        const auto path = paths.find(record.netns_inode);
-        if (path == paths.end())
-            continue;
-        if (auto pod = net::Namespace::open(path->second); pod && pod->inode() == record.netns_inode)
-            pods.push_back(*std::move(pod));
-    }
-    PodSockets sockets;
-    auto opened = net::open_in_each(pods);
-    for (std::size_t i = 0; i < pods.size(); ++i)
-        sockets.emplace(pods[i].inode(), std::move(opened[i]));
-    return sockets;
-}
-
-// A container with several interfaces has one socket: it stays with `sockets`.
-Result<void> look_into_pod(EndpointView &view, PodSockets &sockets, const NamespacePaths &paths) {
-    const auto found = sockets.find(view.record.netns_inode);
-    if (!view.link || found == sockets.end())
-        return {};
-    if (!found->second)
-        return found->second.error();
-    view.namespace_path = paths.at(view.record.netns_inode);
-    view.pod = &*found->second;
-    view.pod_link = TRY(net::find_link(*view.pod, view.ifname()));
-    if (view.pod_link && view.pod_link->ifindex != view.record.pod_ifindex)
-        view.pod_link.reset();
-    return {};
-}
-
-Result<EndpointView> view_of(const NodeView &node, net::Netlink &host, HookSurvey &hooks, const EndpointEntry &entry,
-                             PodSockets &sockets, const NamespacePaths &paths) {
-    EndpointView view{node, host, hooks, entry.first, entry.second};
-    if (view.has_host_veth())
-        view.link = TRY(find_host_veth(host, entry.second));
-    TRY(look_into_pod(view, sockets, paths));
-    view.disk = TRY(AttachmentRecords(node.state_directory, node.world.bpffs)
-                        .find(std::string(field_text(view.key.container_id)), view.ifname()));
-    return view;
-}
-
-Examined look_at_endpoint(const EndpointView &view) {
-    Examined own;
-    for (const Check &check : endpoint_checks()) {
-        if (check.name == kPlanCheck && !own.rows.empty())
-            continue;
-        Findings findings;
-        Result<void> looked = check.endpoint(view, findings);
-        for (Finding &finding : findings)
-            if (finding.by_record && view.disk)
-                finding.repair = [record = *view.disk] { return reinstate(record); };
-        add(own, check, std::move(looked), std::move(findings), &view);
-    }
-    return own;
-}
-
-void examine_endpoint(EndpointView view, Verifier &verifier, Examined &examined) {
-    const bool is_verifiable = view.disk && view.pod != nullptr && (view.link || !view.has_host_veth());
-    if (is_verifiable)
-        view.verified = verify_recorded(*view.disk, view.record, *view.pod, verifier);
-    if (is_verifiable && view.verified) {
-        examined.checks += endpoint_checks().size();
-        return;
-    }
-    Examined own = look_at_endpoint(view);
-    examined.checks += own.checks;
-    if (own.rows.empty() || is_still_there(view))
-        std::ranges::move(own.rows, std::back_inserter(examined.rows));
-}
-
-Result<Examined> examine_some(const NodeView &node, std::span<const EndpointEntry> entries,
-                              const NamespacePaths &paths) {
-    Examined examined;
-    net::Netlink host = TRY(net::Netlink::open());
-    HookSurvey hooks = *node.hooks;
-    Verifier verifier(host, *node.tables,
-                      [&](std::uint32_t ifindex, Hook hook) { return hooks.attached(ifindex, hook); });
-    PodSockets sockets = open_pods(entries, paths);
-    for (const EndpointEntry &entry : entries) {
-        auto view = view_of(node, host, hooks, entry, sockets, paths);
-        const EndpointView named{node, host, hooks, entry.first, entry.second};
-        if (view)
-            examine_endpoint(*std::move(view), verifier, examined);
-        else
-            add(examined, endpoint_checks().front(), view.error(), {}, &named);
-    }
-    return examined;
-}
-
-// Each container has a descriptor or two while it is examined: few at a time.
-Result<void> look_at_endpoints(const NodeView &node, Examined &examined) {
-    constexpr std::size_t kTogether = 32, kMostThreads = 8;
-    const NamespacePaths paths = network_namespaces();
-    std::vector<Examined> parts((node.endpoints.size() + kTogether - 1) / kTogether);
-    std::vector<Work> works;
-    for (std::size_t i = 0; i < parts.size(); ++i)
-        works.emplace_back([&, i]() -> Result<void> {
-            const auto rest = std::span<const EndpointEntry>(node.endpoints).subspan(i * kTogether);
-            parts[i] = TRY(examine_some(node, rest.first(std::min(rest.size(), kTogether)), paths));
-            return {};
-        });
-    TRY(run_parallel(works, kMostThreads));
-    for (Examined &part : parts) {
-        examined.checks += part.checks;
-        std::ranges::move(part.rows, std::back_inserter(examined.rows));
-    }
-    return {};
-}
-
-Result<std::uint32_t> pinned_id(const std::string &root, const char *program) {
-    return TRY(program_facts(TRY(open_program(root, program)).get())).id;
-}
-
-// The next CNI call writes into the records what the programs have learned.
-Result<void> take_learned_macs(NodeView &node) {
-    for (auto &[key, record] : node.endpoints)
-        if (const auto entry = TRY(node.live->interfaces.find(record.ifindex)))
-            take_learned_mac(*entry, record);
-    return {};
-}
-
-// What is examined, by the options of the command.
-struct Scope {
-    Selection selection;
-    std::string state_directory, bin_dir, conf_dir;
-};
-
-Result<Examined> examine(const Scope &scope, const World &world) {
-    NodeView node{world, std::make_unique<net::Netlink>(TRY(net::Netlink::open())), scope.state_directory,
-                  scope.bin_dir, TRY(podlane_networks_in(scope.conf_dir, scope.state_directory))};
-    Examined examined;
-    node.loaded = static_cast<bool>(check_live_directory(world.bpffs));
-    const auto pins = node.loaded ? check_pins(world.bpffs) : Result<void>{};
-    if (!pins)
-        add(examined, kPins, {}, {{pins.error().message, completing_pins(world.bpffs), {}}}, nullptr);
-    const bool readable = node.loaded && pins;
-    if (readable) {
-        node.endpoints = TRY(selected_endpoints(scope.selection, world));
-        node.uplinks = TRY(read_uplinks(world));
-        node.live = TRY(LiveState::open(world.bpffs));
-        node.tables = TRY(Tables::open(world.bpffs, Access::read_only));
-        TRY(take_learned_macs(node));
-    }
-    for (net::Link &link : TRY(net::list_links(*node.host)))
-        node.interface_names.emplace(link.ifindex, std::move(link.name));
-    node.hooks = std::make_unique<HookSurvey>(TRY(HookSurvey::make(*node.host)));
-    look_at_node(node, host_checks(), examined);
-    look_at_node(node, network_checks(), examined);
-    look_at_node(node, foreign_checks(), examined);
-    look_at_node(node, record_checks(), examined);
-    if (readable || !node.loaded)
-        look_at_node(node, fast_path_checks(), examined);
-    if (!readable)
-        return examined;
-    look_at_node(node, state_checks(), examined);
-    TRY(look_at_endpoints(node, examined));
-    return examined;
-} // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): the node owns its socket by a unique_ptr
 
 // Returns whether anything changed.
 bool repair(Examined &examined) {
@@ -376,21 +141,6 @@ constexpr std::array<Command, 1> kCommands = {{
 }};
 
 } // namespace
-
-Result<LiveState> LiveState::open(const std::string &root) {
-    LiveState live{TRY(open_interfaces(root, Access::read_only)), TRY(Counters::open(root, Access::read_only)),
-                   TRY(open_addresses(root, Access::read_only)), TRY(open_source_routes(root, Access::read_only)),
-                   TRY(open_networks(root, Access::read_only))};
-    for (const auto &[key, value] : TRY(read_map<allowed_source_key, std::uint32_t>(root, PODLANE_MAP_SOURCES)))
-        ++live.allowed_sources[ntohl(key.ifindex)];
-    live.from_pod_id = TRY(pinned_id(root, PODLANE_PROGRAM_FROM_POD));
-    live.to_pod_id = TRY(pinned_id(root, PODLANE_PROGRAM_TO_POD));
-    return live;
-}
-
-void doctor::report(Findings &findings, std::string what, std::function<Result<void>()> repair, std::string remedy) {
-    findings.push_back({std::move(what), std::move(repair), std::move(remedy)});
-}
 
 const Noun kRepairNoun = {"repair", "restore lost endpoints and repair what is broken", kRepairCommands};
 const Noun kDoctorNoun = {"doctor", "what is wrong on this node, why, and what to do", kCommands};

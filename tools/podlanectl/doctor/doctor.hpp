@@ -57,7 +57,7 @@ struct NodeView {
     std::unique_ptr<net::Netlink> host;
     std::string state_directory; // of the records of attachments
     std::string bin_dir;         // of the runtime's plugins
-    std::vector<RuntimeNetwork> networks;
+    Result<std::vector<RuntimeNetwork>> networks;
     bool loaded = false; // the live directory is there
     std::vector<EndpointEntry> endpoints{};
     std::vector<UplinkReport> uplinks{};

@@ -24,7 +24,7 @@ Result<std::vector<net::RouteSpec>> routes_of_node(const NodeView &node) {
 bool is_default(const net::RouteSpec &route) { return route.destination.length == 0; }
 
 Result<void> look_at_masquerade(const NodeView &node, Findings &findings) {
-    for (const RuntimeNetwork &network : node.networks) {
+    for (const RuntimeNetwork &network : TRY(node.networks)) {
         if (network.masquerades || network.has_uplink || !network.makes_links)
             continue;
         const auto routes = TRY(routes_of_node(node));
@@ -42,10 +42,11 @@ Result<void> look_at_masquerade(const NodeView &node, Findings &findings) {
 
 Result<void> look_at_service_range(const NodeView &node, Findings &findings) {
     const auto has_clusters = [](const RuntimeNetwork &network) { return !network.clusters.empty(); };
-    if (std::ranges::none_of(node.networks, has_clusters))
+    const auto networks = TRY(node.networks);
+    if (std::ranges::none_of(networks, has_clusters))
         return {};
     const auto services = TRY(cluster_ips());
-    for (const RuntimeNetwork &network : node.networks)
+    for (const RuntimeNetwork &network : networks)
         for (const Prefix &cluster : network.clusters) {
             const auto inside =
                 std::ranges::find_if(services, [&](const ip_addr &addr) { return contains(cluster, addr); });
@@ -57,7 +58,7 @@ Result<void> look_at_service_range(const NodeView &node, Findings &findings) {
 }
 
 Result<void> look_at_cluster_routes(const NodeView &node, Findings &findings) {
-    for (const RuntimeNetwork &network : node.networks) {
+    for (const RuntimeNetwork &network : TRY(node.networks)) {
         if (network.clusters.empty() || network.has_uplink)
             continue;
         const auto routes = TRY(routes_of_node(node));
@@ -83,7 +84,7 @@ Result<void> look_at_loopback(const NodeView &node, Findings &findings) {
 }
 
 Result<void> look_at_ranges(const NodeView &node, Findings &findings) {
-    for (const RuntimeNetwork &network : node.networks) {
+    for (const RuntimeNetwork &network : TRY(node.networks)) {
         if (network.has_uplink || !network.makes_links)
             continue;
         for (const net::RouteSpec &route : TRY(routes_of_node(node)))

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// Runs the table of checks on the node and on its endpoints.
+#pragma once
+
+#include "tools/podlanectl/doctor/doctor.hpp"
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace podlane::ctl::doctor {
+
+struct Row {
+    const Check *check;
+    Finding finding;
+    std::string pod{}; // empty: of the node
+    std::string host_interface{};
+    std::string fixed{}; // "yes", or why not; empty if not tried
+
+    [[nodiscard]] bool is_fixed() const { return fixed == "yes"; }
+    [[nodiscard]] std::string remedy() const {
+        return finding.remedy.empty() ? std::string(check->remedy) : finding.remedy;
+    }
+};
+
+struct Examined {
+    std::size_t checks = 0;
+    std::vector<Row> rows{};
+};
+
+// What is examined, by the options of the command.
+struct Scope {
+    Selection selection;
+    std::string state_directory, bin_dir, conf_dir;
+};
+
+// A check that fails is a finding itself. Endpoints are examined on all CPUs.
+Result<Examined> examine(const Scope &scope, const World &world);
+
+} // namespace podlane::ctl::doctor

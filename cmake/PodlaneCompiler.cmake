@@ -13,7 +13,8 @@ endif()
 
 find_program(PODLANE_CCACHE ccache)
 if(PODLANE_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${PODLANE_CCACHE})
+    # It keeps what is compiled with precompiled headers if it is told that macros and dates do not matter.
+    set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros ${PODLANE_CCACHE})
 endif()
 
 # A compiler that we have not met may warn of more: only the project's own builds stop at it.
@@ -35,7 +36,7 @@ if(PODLANE_SANITIZE)
 endif()
 if(PODLANE_FUZZ)
     if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-        message(FATAL_ERROR "PODLANE_FUZZ needs clang++: cmake --preset fuzz")
+        message(FATAL_ERROR "PODLANE_FUZZ needs clang++: cmake --preset sanitize")
     endif()
     target_compile_options(podlane_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()

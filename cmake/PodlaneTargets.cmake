@@ -56,12 +56,30 @@ function(podlane_program name main)
     endif()
 endfunction()
 
-# podlane_tests(LABEL [LINK libs...] [PROGRAMS] [WHOLE_BUT files...]): an executable for each tests/LABEL/*_test.cpp, and a
-# ctest for each case in it, named LABEL/FILE/Suite.Case. The target tests_LABEL builds them all. LINK says what they
-# test; if a target podlane_ROOM exists for FILE = ROOM_..., that too. PROGRAMS: they run what is shipped. WHOLE_BUT: the
-# cases of a file share what takes long to set up, and are one ctest, named LABEL/FILE; not so those of the files listed.
+# What podlane_tests() compiles with: what is tested is optimised, the tests are only to be built fast.
+# g++ collects its garbage rarely: it has the memory.
+set(PODLANE_TEST_OPTIONS -O0 -g1 $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-expand=1000>
+    $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=1000000>)
+find_program(PODLANE_LLD ld.lld)
+
+# podlane_test_headers(NAME LINK libs... HEADERS headers...): precompiled for the tests that link the same.
+function(podlane_test_headers name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINK;HEADERS")
+    file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp CONTENT "")
+    add_library(${name} OBJECT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+    target_link_libraries(${name} PRIVATE podlane_options ${arg_LINK} GTest::gmock GTest::gtest_main)
+    target_compile_options(${name} PRIVATE ${PODLANE_TEST_OPTIONS})
+    target_precompile_headers(${name} PRIVATE ${arg_HEADERS})
+endfunction()
+
+# podlane_tests(LABEL [LINK libs...] [HEADERS target] [PROGRAMS] [WHOLE_BUT files...] [ALONE files...]): an executable
+# for each tests/LABEL/*_test.cpp, and a ctest for each case in it, named LABEL/FILE/Suite.Case. The target tests_LABEL
+# builds them all. LINK says what they test; if a target podlane_ROOM exists for FILE = ROOM_..., that too. HEADERS: of
+# podlane_test_headers(). PROGRAMS: they run what is shipped. WHOLE_BUT: the cases of a file share what takes long to set
+# up, and are one ctest, named LABEL/FILE; not so those of the files listed. ALONE: what these files measure means nothing
+# beside other tests.
 function(podlane_tests label)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "PROGRAMS" "" "LINK;WHOLE_BUT")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "PROGRAMS" "HEADERS" "LINK;WHOLE_BUT;ALONE")
     add_custom_target(tests_${label})
     file(GLOB sources CONFIGURE_DEPENDS ${label}/*_test.cpp)
     foreach(source IN LISTS sources)
@@ -73,7 +91,13 @@ function(podlane_tests label)
             target_link_libraries(${name} PRIVATE podlane_${room})
         endif()
         target_link_libraries(${name} PRIVATE podlane_options ${arg_LINK} GTest::gmock GTest::gtest_main)
-        target_compile_options(${name} PRIVATE -O0 -g1) # what they test is optimised; they are only to compile fast
+        target_compile_options(${name} PRIVATE ${PODLANE_TEST_OPTIONS})
+        if(arg_HEADERS)
+            target_precompile_headers(${name} REUSE_FROM ${arg_HEADERS})
+        endif()
+        if(PODLANE_LLD)
+            target_link_options(${name} PRIVATE -fuse-ld=lld)
+        endif()
         add_dependencies(tests_${label} ${name})
         if(arg_PROGRAMS)
             add_dependencies(${name} podlane podlanectl)
@@ -90,7 +114,7 @@ function(podlane_tests label)
         gtest_discover_tests(${name}
             TEST_PREFIX ${label}/${stem}/
             DISCOVERY_MODE PRE_TEST
-            PROPERTIES LABELS ${label} TIMEOUT 120)
+            PROPERTIES LABELS ${label} TIMEOUT 120 RUN_SERIAL $<IN_LIST:${stem},${arg_ALONE}>)
         # gtest_discover_tests() cannot pass a property that is a list.
         set(include ${CMAKE_CURRENT_BINARY_DIR}/${name}_environment.cmake)
         file(CONFIGURE OUTPUT ${include} @ONLY CONTENT [[

@@ -206,8 +206,8 @@ Result<void> load_once(const std::string &directory, const LoadSettings &setting
     const std::array<Work, 4> rest = {
         [&] { return load_sharing(all.from_pod->obj, maps, PODLANE_PROGRAM_FROM_POD, directory); },
         [&] { return load_sharing(all.from_uplink->obj, maps, PODLANE_PROGRAM_FROM_UPLINK, directory); },
-        [&] { return load_sharing(all.to_pod->obj, maps, PODLANE_PROGRAM_TO_POD, directory); },
-        [&] { return load_pacing(maps, directory); }};
+        [&] { return load_pacing(maps, directory); },
+        [&] { return load_sharing(all.to_pod->obj, maps, PODLANE_PROGRAM_TO_POD, directory); }};
     return run_parallel(rest);
 }
 

@@ -32,6 +32,7 @@ namespace detail {
 namespace {
 
 constexpr int kMemoryAttempts = 1000;
+constexpr std::uint32_t kBatch = 512; // entries that are read at a time
 
 // Of networks, not of endpoints.
 bool has_fixed_size(std::string_view path) {
@@ -144,6 +145,41 @@ Result<std::vector<Bytes>> keys(int fd, const std::string &path) {
     };
     TRY(any_key(fd, path, keep));
     return found;
+}
+
+Result<void> each_entry(int fd, const std::string &path, const std::function<void(const void *, const void *)> &take) {
+    if (fd < 0)
+        return {};
+    const MapFacts facts = TRY(map_facts(fd));
+    if (facts.type != BPF_MAP_TYPE_HASH && facts.type != BPF_MAP_TYPE_LRU_HASH) {
+        Bytes value(facts.value_size);
+        for (const Bytes &key : TRY(keys(fd, path)))
+            if (TRY(find(fd, path, key.data(), value.data())))
+                take(key.data(), value.data());
+        return {};
+    }
+    // One bucket of the hash table after the other: what comes or goes meanwhile moves no other entry.
+    std::uint32_t room = std::min(kBatch, facts.max_entries), next = 0;
+    Bytes some_keys, values;
+    for (bool first = true, more = true; more;) {
+        some_keys.resize(std::size_t{room} * facts.key_size);
+        values.resize(std::size_t{room} * facts.value_size);
+        std::uint32_t count = room;
+        if (bpf_map_lookup_batch(fd, first ? nullptr : &next, &next, some_keys.data(), values.data(), &count,
+                                 nullptr) != 0) {
+            if (errno == ENOSPC && room < facts.max_entries) { // for the next bucket
+                room *= 2;
+                continue;
+            }
+            if (errno != ENOENT)
+                return system_error(ErrorCode::bpf, "reading map " + path, errno);
+            more = false;
+        }
+        first = false;
+        for (std::uint32_t i = 0; i < count; ++i)
+            take(&some_keys[std::size_t{i} * facts.key_size], &values[std::size_t{i} * facts.value_size]);
+    }
+    return {};
 }
 
 } // namespace detail

@@ -50,6 +50,8 @@ Result<bool> remove(int fd, const std::string &path, const void *key);
 Result<std::vector<Bytes>> keys(int fd, const std::string &path);
 // Whether `wanted` is true of a key; stops at the first one.
 Result<bool> any_key(int fd, const std::string &path, const std::function<bool(const Bytes &)> &wanted);
+// Calls `take` with every key once, and a copy of its value.
+Result<void> each_entry(int fd, const std::string &path, const std::function<void(const void *, const void *)> &take);
 } // namespace detail
 
 Result<MapFacts> map_facts(int fd);
@@ -93,12 +95,11 @@ template <typename K, typename V> class Map {
     // A copy of all entries; entries that come or go meanwhile may or may not be in it.
     [[nodiscard]] Result<std::vector<std::pair<K, V>>> entries() const {
         std::vector<std::pair<K, V>> all;
-        for (const Bytes &bytes : TRY(detail::keys(fd_.get(), path_))) {
-            std::pair<K, V> entry;
-            std::memcpy(&entry.first, bytes.data(), sizeof(K));
-            if (TRY(detail::find(fd_.get(), path_, &entry.first, &entry.second)))
-                all.push_back(entry);
-        }
+        TRY(detail::each_entry(fd_.get(), path_, [&](const void *key, const void *value) {
+            std::pair<K, V> &entry = all.emplace_back();
+            std::memcpy(&entry.first, key, sizeof(K));
+            std::memcpy(&entry.second, value, sizeof(V));
+        }));
         return all;
     }
 

@@ -13,7 +13,7 @@ endif()
 
 find_program(PODLANE_CCACHE ccache)
 if(PODLANE_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
-    # It keeps what is compiled with precompiled headers if it is told that macros and dates do not matter.
+    # Without this it does not keep what is compiled with precompiled headers.
     set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros ${PODLANE_CCACHE})
 endif()
 

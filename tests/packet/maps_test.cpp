@@ -7,6 +7,9 @@
 #include "maps/clock.hpp"
 #include "tests/packet/cases.hpp"
 
+#include <atomic>
+#include <thread>
+
 namespace podlane::packet {
 namespace {
 
@@ -55,6 +58,41 @@ TEST_F(FlowCache, TheEndOfAConnectionDeletesBothDirections) {
     ASSERT_EQ(entries(), 2U);
     expect_ends_in(node(), node().run(from_pod() / to_peer4() / Tcp{.flags = kFin | kAck}), REASON_HOST_PATH);
     EXPECT_EQ(entries(), 0U);
+}
+
+// More than are read at a time, of each type of map that is walked, while others come and go.
+TEST(MapWalk, SeesEveryEntryOnce) {
+    constexpr std::uint32_t kEntries = 3000;
+    struct bpf_map_create_opts options {};
+    options.sz = sizeof options;
+    options.map_flags = BPF_F_NO_PREALLOC;
+    for (const bpf_map_type type : {BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_LRU_HASH, BPF_MAP_TYPE_LPM_TRIE}) {
+        SCOPED_TRACE(type);
+        Fd fd(bpf_map_create(type, "walk", sizeof(std::uint64_t), sizeof(std::uint64_t), 2 * kEntries,
+                             type == BPF_MAP_TYPE_LRU_HASH ? nullptr : &options));
+        ASSERT_TRUE(fd);
+        const auto map = Map<std::uint64_t, std::uint64_t>::of(std::move(fd), "walk");
+        EXPECT_TRUE(require(map.entries()).empty());
+        const auto key = [](std::uint64_t number) { return (number << 32) + 32; }; // a trie's begins with its length
+        for (std::uint64_t i = 0; i < kEntries; ++i)
+            require(map.update(key(i), i));
+        std::atomic<bool> done = false;
+        std::thread others([&] {
+            for (std::uint64_t i = kEntries; !done; i = i + 1 < kEntries + 500 ? i + 1 : kEntries) {
+                require(map.update(key(i), i));
+                require(map.remove(key(i)));
+            }
+        });
+        std::vector<int> seen(kEntries);
+        for (const auto &[found, value] : require(map.entries())) {
+            EXPECT_EQ(found, key(value));
+            if (value < kEntries)
+                ++seen[value];
+        }
+        done = true;
+        others.join();
+        EXPECT_THAT(seen, testing::Each(1));
+    }
 }
 
 using RemoveEndpoint = PacketTest;

@@ -31,12 +31,13 @@ using Identity = std::pair<std::string, std::string>; // container ID, interface
 
 // An ADD that has no endpoint yet may be waiting for its IPAM plugin: the runtime's list cannot name it. One that was
 // killed there is collected by a later GC.
-Result<bool> is_under_way(const AttachmentRecord &record, std::uint64_t now_ns) {
+Result<bool> is_under_way(const AttachmentRecord &record, std::uint64_t began_ns) {
     constexpr std::uint64_t kLongestAddNs = 120ULL * 1000 * 1000 * 1000;
-    if (record.created_ns >= now_ns)
-        return true;
-    return !record.entry && !record.only_lease && TRY(is_of_this_boot(record)) &&
-           now_ns - record.created_ns < kLongestAddNs;
+    if (!TRY(is_of_this_boot(record)))
+        return false;
+    return is_younger(record.created_ns, began_ns) ||
+           (!record.entry && !record.only_lease && record.created_ns < began_ns &&
+            began_ns - record.created_ns < kLongestAddNs);
 }
 
 // All of the network that the maps or the disk know, those of an earlier boot too: their leases are still taken.
@@ -53,10 +54,10 @@ Result<std::set<Identity>> attachments_of(const cni::Request &request, const std
     return all;
 }
 
-Result<std::set<Identity>> created_since(std::uint64_t realtime_ns, const Tables &tables) {
+Result<std::set<Identity>> created_since(std::uint64_t began_ns, const Tables &tables) {
     std::set<Identity> all;
     for (const auto &[key, value] : TRY(tables.endpoints.entries()))
-        if (value.created_ns >= realtime_ns)
+        if (is_younger(value.created_ns, began_ns))
             all.emplace(field_text(key.container_id), field_text(key.ifname));
     return all;
 }

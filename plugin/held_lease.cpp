@@ -49,12 +49,6 @@ bool keeps_address(const cni::Request &request) {
            (config.keep_address == cni::KeepAddress::stateful_set && is_of_stateful_set(request.pod.name));
 }
 
-// Also if the clock was set back.
-bool is_over(const AttachmentRecord &record) {
-    const std::uint64_t now = realtime_ns();
-    return now >= record.held_until_ns || now < record.held_since_ns;
-}
-
 std::string held_directory(const AttachmentRecords &records) { return records.directory() + "/" + kHeld; }
 
 bool has_ever_held(const AttachmentRecords &records) { return access(held_directory(records).c_str(), F_OK) == 0; }
@@ -132,9 +126,14 @@ void log_failure(const AttachmentRecord &record, const Result<void> &released) {
 
 } // namespace
 
+bool is_held(const AttachmentRecord &record) {
+    const std::uint64_t now = realtime_ns();
+    return record.held_since_ns <= now && now < record.held_until_ns;
+}
+
 Result<bool> hold_lease(AttachmentRecord &record) {
     if (record.held_until_ns != 0)
-        return !is_over(record);
+        return is_held(record);
     if (record.lease.empty() || record.only_lease)
         return false;
     const auto request = recorded_request(record);
@@ -187,7 +186,7 @@ void release_expired_leases(const cni::Config &config) {
     if (!held)
         return log(cni::Log::Level::warning, "looking for held leases: " + held.error().message);
     for (const AttachmentRecord &one : *held) {
-        if (!is_over(one))
+        if (is_held(one))
             continue;
         const auto released = release_held_lease(one, config.state_dir);
         log_failure(one, released);

@@ -12,6 +12,9 @@
 
 namespace podlane {
 
+// Now. Not if the clock was set back since.
+bool is_held(const AttachmentRecord &record);
+
 // For DEL, whether the lease is to stay; the record then says until when. A lease that is held already stays as it is,
 // until its time is over.
 Result<bool> hold_lease(AttachmentRecord &record);

@@ -204,7 +204,7 @@ Result<void> restore_network(const cni::Request &request, const NetworkPlan &pla
     if (!TRY(tables.networks.find(plan.id)))
         return {};
     for (const auto &[key, record] : TRY(tables.endpoints.entries()))
-        if (record.network == plan.id && record.created_ns >= before.changed_ns)
+        if (record.network == plan.id && is_younger(record.created_ns, before.changed_ns))
             return {};
     std::vector<std::uint32_t> uplinks;
     for (const std::uint32_t ifindex : before.uplinks)

@@ -69,6 +69,11 @@ Result<std::optional<AttachmentRecord>> find_record(const cni::Request &request)
     return find_record_anywhere(request.config.state_dir, request.container_id, request.ifname, TRY(own_netns()));
 }
 
+bool is_younger(std::uint64_t created_ns, std::uint64_t began_ns) {
+    constexpr std::uint64_t kLongestCallNs = 600ULL * 1000 * 1000 * 1000;
+    return created_ns >= began_ns && created_ns - began_ns < kLongestCallNs;
+}
+
 Result<bool> is_of_this_boot(const AttachmentRecord &record) { return record.boot_id == TRY(boot_id()); }
 
 std::string group_lines(const std::vector<std::string> &groups) {

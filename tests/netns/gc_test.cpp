@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // GC removes every attachment of its network that is not valid any more, and nothing else; STATUS says what is missing.
+#include "loader/record.hpp"
 #include "tests/netns/verbs.hpp"
 
 namespace podlane::test {
@@ -26,22 +27,44 @@ TEST_F(GcTest, RemovesTheInvalidOfItsNetworkAlone) {
     EXPECT_TRUE(ping(living.container->ns(), "203.0.113.2"));
 }
 
-// An ADD that ends while GC runs is in no list of the runtime.
+// An ADD that ends while GC runs is in no list of the runtime. What was created before the clock was set back is.
 TEST_F(GcTest, LeavesWhatIsYoungerThanItsCall) {
     const Pod old = make();
     const Pod young = make();
+    const Pod ahead = make();
     const auto all = open(&open_endpoints);
-    for (const auto &[key, entry] : require(all.entries()))
-        if (field_text(key.container_id) == young.container->id()) {
-            endpoint later = entry;
-            later.created_ns += 3600ULL * 1000000000;
-            require(all.update(key, later));
-        }
+    const auto move = [&](const Pod &pod, std::chrono::nanoseconds by) {
+        for (const auto &[key, entry] : require(all.entries()))
+            if (field_text(key.container_id) == pod.container->id()) {
+                endpoint later = entry;
+                later.created_ns += static_cast<std::uint64_t>(by.count());
+                require(all.update(key, later));
+            }
+    };
+    move(young, std::chrono::minutes(5));
+    move(ahead, std::chrono::hours(2)); // a clock that took local time for UTC
     EXPECT_EQ(gc().rc, 0);
     EXPECT_TRUE(host_link(old).is_null());
+    EXPECT_TRUE(host_link(ahead).is_null());
     EXPECT_FALSE(host_link(young).is_null());
     EXPECT_EQ(endpoints(), 1U);
     EXPECT_EQ(check(young).rc, 0) << check(young);
+}
+
+// Nothing of it is under way, whatever the clock says by now.
+TEST_F(GcTest, ReleasesTheLeaseOfAnEarlierBootWhoseClockWasAhead) {
+    const Pod made = make();
+    const AttachmentRecords records(kStateDirectory, node_.bpffs());
+    AttachmentRecord record = *require(records.find(made.container->id(), "eth0"));
+    record.created_ns += 300ULL * 1000000000;
+    record.boot_id = "00000000-0000-0000-0000-000000000000";
+    require(records.write(record));
+    const auto all = open(&open_endpoints);
+    for (const endpoint_key &key : require(all.keys()))
+        require(all.remove(key));
+    EXPECT_EQ(gc().rc, 0);
+    EXPECT_TRUE(node_.leased().empty());
+    EXPECT_TRUE(node_.records().empty());
 }
 
 TEST_F(GcTest, AnotherInterfaceOfAValidContainerIsInvalid) {

@@ -126,6 +126,18 @@ TEST_F(HeldLeaseTest, TimeGcAdministratorAndUninstallReleaseIt) {
 }
 
 // An address that is given away between its release and its request.
+TEST_F(HeldLeaseTest, AClockThatWasSetBackReleasesIt) {
+    (void)come_and_go("web-0");
+    const AttachmentRecords records(kStateDirectory, node_.bpffs());
+    AttachmentRecord record = require(records.list()).at(0);
+    for (std::uint64_t *const time : {&record.held_since_ns, &record.held_until_ns})
+        *time += 3600ULL * 1000000000;
+    require(records.write(record));
+    EXPECT_THAT(ctl("gc --bin-dir " + node_.plugins()), prints(0, {"removed"}));
+    EXPECT_TRUE(node_.leased().empty());
+    EXPECT_TRUE(node_.records().empty());
+}
+
 TEST_F(HeldLeaseTest, AnAddressThatAnotherHasTakenIsReplaced) {
     const auto before = come_and_go("web-0");
     const std::string host_local = std::filesystem::read_symlink(node_.plugins() + "/host-local");

@@ -4,7 +4,7 @@
 #include "loader/net/namespace.hpp"
 #include "loader/process.hpp"
 #include "loader/record.hpp"
-#include "maps/clock.hpp"
+#include "plugin/held_lease.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/node/nouns.hpp"
@@ -143,7 +143,7 @@ Result<void> collect_recorded(const Selection &selection, const std::vector<Endp
     const std::uint64_t node = TRY(net::Namespace::current()).inode();
     const AttachmentRecords records(context.state_directory, context.world.bpffs);
     for (const AttachmentRecord &record : TRY(records.list())) {
-        if (record.held_until_ns > realtime_ns()) // the plugin's DEL would leave it: see podlanectl lease
+        if (is_held(record)) // the plugin's DEL would leave it: see podlanectl lease
             continue;
         const EndpointEntry entry = TRY(entry_of(record));
         const bool known = std::ranges::any_of(endpoints, [&](const EndpointEntry &one) {

@@ -160,13 +160,13 @@ Result<void> each_entry(int fd, const std::string &path, const std::function<voi
     }
     // One bucket of the hash table after the other: what comes or goes meanwhile moves no other entry.
     std::uint32_t room = std::min(kBatch, facts.max_entries), next = 0;
+    std::uint32_t *from = nullptr; // the first bucket
     Bytes some_keys, values;
-    for (bool first = true, more = true; more;) {
+    for (bool more = true; more;) {
         some_keys.resize(std::size_t{room} * facts.key_size);
         values.resize(std::size_t{room} * facts.value_size);
         std::uint32_t count = room;
-        if (bpf_map_lookup_batch(fd, first ? nullptr : &next, &next, some_keys.data(), values.data(), &count,
-                                 nullptr) != 0) {
+        if (bpf_map_lookup_batch(fd, from, &next, some_keys.data(), values.data(), &count, nullptr) != 0) {
             if (errno == ENOSPC && room < facts.max_entries) { // for the next bucket
                 room *= 2;
                 continue;
@@ -175,7 +175,7 @@ Result<void> each_entry(int fd, const std::string &path, const std::function<voi
                 return system_error(ErrorCode::bpf, "reading map " + path, errno);
             more = false;
         }
-        first = false;
+        from = &next;
         for (std::uint32_t i = 0; i < count; ++i)
             take(&some_keys[std::size_t{i} * facts.key_size], &values[std::size_t{i} * facts.value_size]);
     }

@@ -35,8 +35,13 @@ Result<bool> add_address(Netlink &netlink, std::uint32_t ifindex, const Address 
     header.ifa_scope = address.scope;
     Message message(RTM_NEWADDR, kChange | NLM_F_CREATE | NLM_F_EXCL, header);
     message.put(IFA_LOCAL, address.prefix.addr).put(IFA_ADDRESS, address.prefix.addr).put(IFA_FLAGS, address.flags);
-    return changed(request(netlink, std::move(message)), {EEXIST},
-                   "adding address " + to_string(address.prefix) + " on interface " + std::to_string(ifindex));
+    auto added = changed(request(netlink, std::move(message)), {EEXIST},
+                         "adding address " + to_string(address.prefix) + " on interface " + std::to_string(ifindex));
+    if (added || added.error().system_errno != EOPNOTSUPP || is_ipv4(address.prefix.addr))
+        return added;
+    Error error = std::move(added).error();
+    error.hint = "this kernel was booted without IPv6 (ipv6.disable=1): have the IPAM plugin give IPv4 addresses alone";
+    return error;
 }
 
 Result<std::vector<Address>> list_addresses(Netlink &netlink, std::uint32_t ifindex) {

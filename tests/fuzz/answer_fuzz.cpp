@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Feeds hostile bytes to what is read beside requests: the API server's answers, configurations and files of others on
-// the node, and to what masks any of it for the log.
+// Feeds hostile bytes to what is read beside requests: the API server's answers, configurations, files and netfilter
+// rules of others on the node, and to what masks any of it for the log.
 #include "maps/ip.hpp"
 #include "plugin/cni/ipam_config.hpp"
 #include "plugin/cni/kubernetes.hpp"
 #include "plugin/cni/masked.hpp"
 #include "plugin/cni/pod_ranges.hpp"
+#include "tools/podlanectl/doctor/forward_rules.hpp"
+#include "tools/podlanectl/doctor/nat_rules.hpp"
 #include "tools/podlanectl/node/node_object.hpp"
 
 #include "tests/fuzz/require.hpp"
@@ -51,6 +53,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         check_ranges(subnet->subnets);
     if (const auto list = ctl::with_podlane_behind(input, "the file", R"({"type": "podlane"})"))
         require(list->find("podlane") != std::string::npos);
+
+    static const Prefix pods = *parse_prefix("198.18.1.0/24");
+    (void)ctl::dropping_chains_of_nft(input);
+    (void)ctl::dropping_chains_of_iptables(input, "iptables");
+    (void)ctl::cluster_ips_of(input);
+    (void)ctl::masquerades_in(input, pods);
 
     check_line(cni::masked(input));
     (void)cni::masked_text(input);

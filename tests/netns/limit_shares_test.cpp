@@ -107,15 +107,15 @@ class LimitShares : public LimitTest {
             found[i] = (found[i] - before[i]) * 8 / seconds / static_cast<double>(kGroupRate);
         return found;
     }
-    // Of its guarantee, so many times, for the first `count` pods. A window holds a hundred of the largest packets.
+    // Of its guarantee, so many times, for the first `count` pods. A window holds two hundred of the largest packets.
     bool each_gets(std::size_t count, double times) {
         const auto is_so = [&] {
-            const std::vector<double> now = shares(8s);
+            const std::vector<double> now = shares(16s);
             const auto [least, most] = std::ranges::minmax_element(now.begin(), now.begin() + static_cast<long>(count));
             range_ = std::to_string(*least * kPods) + " to " + std::to_string(*most * kPods) + " of the guarantee";
             return *least * kPods > 0.98 * times && *most * kPods < 1.02 * times;
         };
-        return wait_until(is_so, 30s);
+        return wait_until(is_so, 40s);
     }
     // Of a hundred datagrams, fifty a second.
     std::chrono::nanoseconds slowest_but_one(const Pod &from, const Pod &to) {

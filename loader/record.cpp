@@ -67,6 +67,7 @@ std::string to_text(const AttachmentRecord &record) {
     for (const auto &[name, text] : kTexts)
         put(body, name, record.*text);
     put(body, "created", std::to_string(record.created_ns));
+    put(body, "created-boottime", std::to_string(record.created_boottime_ns));
     put(body, "node", std::to_string(record.node_netns));
     put(body, "uplink", std::to_string(record.uplink));
     put(body, "only-lease", record.only_lease ? "1" : "");
@@ -93,6 +94,8 @@ void set(AttachmentRecord &record, std::string_view name, std::string_view value
             record.*text = value;
     if (name == "created")
         read_number(value, record.created_ns);
+    else if (name == "created-boottime")
+        read_number(value, record.created_boottime_ns);
     else if (name == "node")
         read_number(value, record.node_netns);
     else if (name == "uplink")

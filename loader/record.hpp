@@ -44,6 +44,8 @@ struct AttachmentRecord {
     std::string annotations;      // "key=value" lines
     std::uint32_t uplink = 0;     // ifindex of the network's own uplink; 0: none
     bool only_lease = false;      // everything but the lease is removed already
+    // CLOCK_BOOTTIME of that boot, which unlike the time of day nobody sets
+    std::uint64_t created_boottime_ns = 0;
     // CLOCK_REALTIME; not 0: and the lease is held for a pod of this name (plugin/held_lease.hpp)
     std::uint64_t held_since_ns = 0, held_until_ns = 0;
     std::optional<endpoint> entry{}; // as in endpoints_v1; none before it is known

@@ -29,37 +29,38 @@ namespace {
 
 using Identity = std::pair<std::string, std::string>; // container ID, interface name
 
-// An ADD that has no endpoint yet may be waiting for its IPAM plugin: the runtime's list cannot name it. One that was
-// killed there is collected by a later GC.
-Result<bool> is_under_way(const AttachmentRecord &record, std::uint64_t began_ns) {
+// An ADD that has no endpoint yet may be waiting for its IPAM plugin. One that was killed there is collected by a later
+// GC.
+bool is_waiting(const AttachmentRecord &record, std::uint64_t began_ns) {
     constexpr std::uint64_t kLongestAddNs = 120ULL * 1000 * 1000 * 1000;
-    if (!TRY(is_of_this_boot(record)))
-        return false;
-    return is_younger(record.created_ns, began_ns) ||
-           (!record.entry && !record.only_lease && record.created_ns < began_ns &&
-            began_ns - record.created_ns < kLongestAddNs);
+    return !record.entry && !record.only_lease && began_ns - record.created_boottime_ns < kLongestAddNs;
 }
 
-// All of the network that the maps or the disk know, those of an earlier boot too: their leases are still taken.
-Result<std::set<Identity>> attachments_of(const cni::Request &request, const std::optional<Tables> &tables,
-                                          std::uint64_t began_ns) {
-    std::set<Identity> all;
+struct Known {
+    std::set<Identity> all;    // of the network, those of an earlier boot too: their leases are still taken
+    bool has_unlisted = false; // of any network: attachments that the runtime's list cannot name
+};
+
+// Times are CLOCK_BOOTTIME, which nobody sets.
+Result<Known> known_attachments(const cni::Request &request, const std::optional<Tables> &tables,
+                                std::uint64_t began_ns) {
+    Known known;
     if (tables)
         for (const auto &[key, value] : TRY(tables->endpoints.entries()))
             if (field_text(value.network_name) == request.config.name)
-                all.emplace(field_text(key.container_id), field_text(key.ifname));
-    for (const AttachmentRecord &record : TRY(records_of(request.config).list()))
-        if (record.network == request.config.name && !TRY(is_under_way(record, began_ns)))
-            all.emplace(record.container_id, record.ifname);
-    return all;
-}
-
-Result<std::set<Identity>> created_since(std::uint64_t began_ns, const Tables &tables) {
-    std::set<Identity> all;
-    for (const auto &[key, value] : TRY(tables.endpoints.entries()))
-        if (is_younger(value.created_ns, began_ns))
-            all.emplace(field_text(key.container_id), field_text(key.ifname));
-    return all;
+                known.all.emplace(field_text(key.container_id), field_text(key.ifname));
+    // After the maps: an ADD writes its record first.
+    const std::string boot = TRY(boot_id());
+    for (const AttachmentRecord &record : TRY(records_of(request.config).list())) {
+        const bool is_younger = record.boot_id == boot && record.created_boottime_ns >= began_ns;
+        if (is_younger)
+            known.all.erase({record.container_id, record.ifname});
+        if (is_younger || (record.boot_id == boot && is_waiting(record, began_ns)))
+            known.has_unlisted = true;
+        else if (record.network == request.config.name)
+            known.all.emplace(record.container_id, record.ifname);
+    }
+    return known;
 }
 
 // As a DEL of the attachment would.
@@ -137,7 +138,7 @@ Result<void> collect_leases(const cni::Request &request) {
 } // namespace
 
 Result<std::string> gc(const cni::Request &request) {
-    const std::uint64_t began_ns = realtime_ns();
+    const std::uint64_t began_ns = boottime_ns();
     TRY(refuse_other_netns(request.config.bpffs, TRY(own_netns())));
     Errors errors;
     auto opened = Tables::open(request.config.bpffs, Access::if_present);
@@ -147,11 +148,10 @@ Result<std::string> gc(const cni::Request &request) {
     std::set<Identity> valid;
     for (const cni::ValidAttachment &one : request.config.valid_attachments)
         valid.emplace(one.container_id, one.ifname);
-    // The runtime listed the valid attachments before this call: it cannot know of a later one.
-    const std::set<Identity> younger = tables ? TRY(created_since(began_ns, *tables)) : std::set<Identity>{};
+    const Known known = TRY(known_attachments(request, tables, began_ns));
     std::vector<Identity> dead;
-    for (const Identity &identity : TRY(attachments_of(request, tables, began_ns)))
-        if (!valid.contains(identity) && !younger.contains(identity))
+    for (const Identity &identity : known.all)
+        if (!valid.contains(identity))
             dead.push_back(identity);
     if (tables && dead.size() > 1)
         errors.add(remove_interfaces(request.config.bpffs, dead, *tables));
@@ -162,7 +162,7 @@ Result<std::string> gc(const cni::Request &request) {
         errors.add(collect(removal, identity));
     if (tables)
         errors.add(clean_network(request, *tables));
-    if (younger.empty()) // else the IPAM plugin would release their leases: the next GC calls it
+    if (!known.has_unlisted) // else the IPAM plugin would release their leases: the next GC calls it
         errors.add(collect_leases(request));
     TRY(std::move(errors).result());
     return std::string{};

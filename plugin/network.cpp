@@ -150,7 +150,7 @@ struct NetworkBefore {
     std::vector<cluster_cidr_key> cidrs;
     std::vector<std::uint32_t> uplinks;
     std::optional<LimitGroupBefore> limit_group; // none if the ADD has created it
-    std::uint64_t changed_ns;                    // CLOCK_REALTIME
+    std::uint64_t changed_ns;                    // CLOCK_BOOTTIME
 };
 
 // Under the exclusive lock. What the ADD itself has put is not what it found.
@@ -167,7 +167,7 @@ Result<void> note_before(const NetworkPlan &plan, const Tables &tables, const st
         if (std::ranges::find(entry.networks, plan.id) != std::end(entry.networks))
             uplinks.push_back(ifindex);
     auto group = before ? before->limit_group : TRY(limit_group_before(tables, plan.limit_group));
-    before = NetworkBefore{*there, std::move(cidrs), std::move(uplinks), std::move(group), realtime_ns()};
+    before = NetworkBefore{*there, std::move(cidrs), std::move(uplinks), std::move(group), boottime_ns()};
     return {};
 }
 
@@ -203,9 +203,12 @@ Result<void> restore_network(const cni::Request &request, const NetworkPlan &pla
     const Tables tables = TRY(Tables::open(root)); // an upgrade may have come first
     if (!TRY(tables.networks.find(plan.id)))
         return {};
-    for (const auto &[key, record] : TRY(tables.endpoints.entries()))
-        if (record.network == plan.id && is_younger(record.created_ns, before.changed_ns))
+    for (const AttachmentRecord &record : TRY(records_of(request.config).list())) {
+        const bool is_own = record.container_id == request.container_id && record.ifname == request.ifname;
+        if (!is_own && record.entry && record.entry->network == plan.id &&
+            record.created_boottime_ns >= before.changed_ns && TRY(is_of_this_boot(record)))
             return {};
+    }
     std::vector<std::uint32_t> uplinks;
     for (const std::uint32_t ifindex : before.uplinks)
         if (TRY(can_be_uplink(ifindex, tables.interfaces)))

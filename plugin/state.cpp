@@ -39,6 +39,7 @@ Result<AttachmentRecord> record_of(const cni::Request &request) {
     record.root = request.config.bpffs;
     record.boot_id = TRY(boot_id());
     record.created_ns = realtime_ns();
+    record.created_boottime_ns = boottime_ns();
     record.node_netns = TRY(own_netns());
     record.netns = request.netns;
     record.args = request.args;
@@ -67,11 +68,6 @@ Result<std::optional<AttachmentRecord>> find_record(const cni::Request &request)
     if (auto record = TRY(records_of(request.config).find(request.container_id, request.ifname)))
         return record;
     return find_record_anywhere(request.config.state_dir, request.container_id, request.ifname, TRY(own_netns()));
-}
-
-bool is_younger(std::uint64_t created_ns, std::uint64_t began_ns) {
-    constexpr std::uint64_t kLongestCallNs = 600ULL * 1000 * 1000 * 1000;
-    return created_ns >= began_ns && created_ns - began_ns < kLongestCallNs;
 }
 
 Result<bool> is_of_this_boot(const AttachmentRecord &record) { return record.boot_id == TRY(boot_id()); }

@@ -27,10 +27,6 @@ Result<void> update_record(const cni::Request &request, const endpoint &entry, c
 // Below the configured root of pins, or any other one of this node.
 Result<std::optional<AttachmentRecord>> find_record(const cni::Request &request);
 
-// Whether an attachment was created after a call began; both CLOCK_REALTIME. No call lasts ten minutes: what lies
-// further ahead was created before the clock was set back.
-bool is_younger(std::uint64_t created_ns, std::uint64_t began_ns);
-
 // Nothing of an attachment of an earlier boot is in the kernel.
 Result<bool> is_of_this_boot(const AttachmentRecord &record);
 

@@ -26,7 +26,7 @@ class EmptyLeaseTest : public VerbsTest {
     [[nodiscard]] Reply gc_of_old_records(const Json &keys) const {
         const AttachmentRecords records(kStateDirectory, node_.bpffs());
         for (AttachmentRecord record : require(records.list())) {
-            record.created_ns -= 200ULL * 1000 * 1000 * 1000; // else it may be under way
+            record.created_boottime_ns = 0; // else it may be under way
             require(records.write(record));
         }
         return gc({}, keys);

@@ -27,22 +27,26 @@ TEST_F(GcTest, RemovesTheInvalidOfItsNetworkAlone) {
     EXPECT_TRUE(ping(living.container->ns(), "203.0.113.2"));
 }
 
-// An ADD that ends while GC runs is in no list of the runtime. What was created before the clock was set back is.
+// An ADD that ends while GC runs is in no list of the runtime. What the clock says of it does not count.
 TEST_F(GcTest, LeavesWhatIsYoungerThanItsCall) {
+    constexpr std::uint64_t kHourNs = 3600ULL * 1000000000;
     const Pod old = make();
     const Pod young = make();
     const Pod ahead = make();
-    const auto all = open(&open_endpoints);
-    const auto move = [&](const Pod &pod, std::chrono::nanoseconds by) {
-        for (const auto &[key, entry] : require(all.entries()))
-            if (field_text(key.container_id) == pod.container->id()) {
-                endpoint later = entry;
-                later.created_ns += static_cast<std::uint64_t>(by.count());
-                require(all.update(key, later));
-            }
+    const AttachmentRecords records(kStateDirectory, node_.bpffs());
+    const auto change = [&](const Pod &pod, std::uint64_t boottime_ns, std::uint64_t realtime_ns) {
+        AttachmentRecord record = *require(records.find(pod.container->id(), "eth0"));
+        record.created_boottime_ns += boottime_ns;
+        record.created_ns += realtime_ns;
+        require(records.write(record));
+        const auto all = open(&open_endpoints);
+        const endpoint_key key = require(make_endpoint_key(pod.container->id(), "eth0"));
+        endpoint entry = *require(all.find(key));
+        entry.created_ns += realtime_ns;
+        require(all.update(key, entry));
     };
-    move(young, std::chrono::minutes(5));
-    move(ahead, std::chrono::hours(2)); // a clock that took local time for UTC
+    change(young, kHourNs, -kHourNs);
+    change(ahead, 0, kHourNs);
     EXPECT_EQ(gc().rc, 0);
     EXPECT_TRUE(host_link(old).is_null());
     EXPECT_TRUE(host_link(ahead).is_null());
@@ -57,6 +61,7 @@ TEST_F(GcTest, ReleasesTheLeaseOfAnEarlierBootWhoseClockWasAhead) {
     const AttachmentRecords records(kStateDirectory, node_.bpffs());
     AttachmentRecord record = *require(records.find(made.container->id(), "eth0"));
     record.created_ns += 300ULL * 1000000000;
+    record.created_boottime_ns += 300ULL * 1000000000;
     record.boot_id = "00000000-0000-0000-0000-000000000000";
     require(records.write(record));
     const auto all = open(&open_endpoints);

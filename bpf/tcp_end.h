@@ -238,7 +238,7 @@ static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, struc
 
 	make_tuple(key, is_ipv4, &work->tuple);
 	socket = bpf_skc_lookup_tcp(skb, &work->tuple, is_ipv4 ? sizeof(work->tuple.ipv4) : sizeof(work->tuple.ipv6),
-				    BPF_F_CURRENT_NETNS, 0);
+				    CURRENT_NETNS, 0);
 	if (!socket || JUDGED_STATES & 1U << (socket->state & 31))
 		return socket;
 	bpf_sk_release(socket);

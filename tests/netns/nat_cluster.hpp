@@ -4,6 +4,7 @@
 
 #include "tests/harness/cluster.hpp"
 #include "tests/harness/test.hpp"
+#include "tests/netns/conntrack.hpp"
 #include "tests/netns/kube_proxy.hpp"
 
 namespace podlane::test {
@@ -96,6 +97,16 @@ class Nat : public testing::TestWithParam<NatCase> {
             cluster_.node(node).run(iptables() + "-restore -w", proxy.iptables());
         else
             cluster_.node(node).run("nft -f -", table + "delete " + table + proxy.nftables());
+        forget_former_backends(node, service);
+    }
+    // As kube-proxy does: a port that is used again would go on to the backend of before.
+    void forget_former_backends(int node, const KubeService &service) const {
+        const net::Namespace &ns = cluster_.node(node).ns();
+        for (const Tracked &one : tracked(ns)) {
+            const bool asks = one.destination.port == service.node_port || one.destination.addr == service.cluster_ip;
+            if (one.transport == Transport::udp && asks && one.reply_source.addr != service.endpoints.front())
+                (void)delete_tracked(ns, one); // it may have expired
+        }
     }
     // Many connections and datagrams, each answered.
     void expect_service(const net::Namespace &from, const Endpoint &target) const {

@@ -35,21 +35,17 @@ static __always_inline bool is_translated(const struct flow_key *key, const stru
 	       !same_addr(&key->source, &flow->source) || !same_addr(&key->destination, &flow->destination);
 }
 
-/* Whether isolation let the flow through by this interface. If not, the scratch area says how many changes there were.
- */
-static __always_inline int result_of_isolation(struct flow *flow, __u32 ifindex)
+/* Whether isolation let the flow through by this interface, and nothing has changed since. */
+static __always_inline int result_of_isolation(const struct flow *flow, __u32 ifindex)
 {
-	struct watch *watch = find_watch();
-	__u32 changes;
+	struct watch *watch;
 
-	if (!watch)
+	if (!(flow->flags & FLOW_ALLOWED) || flow->ifindex != ifindex)
 		return 0;
-	changes = watch->isolation_changes << FLOW_CHANGES_SHIFT;
-	if (flow->flags & FLOW_ALLOWED && (flow->flags ^ changes) >> FLOW_CHANGES_SHIFT == 0 &&
-	    flow->ifindex == ifindex)
-		return FOLLOW_ALLOWED;
-	flow->flags = (flow->flags & (FLOW_TRANSLATED | FLOW_REPLY)) | changes;
-	return 0;
+	watch = find_watch();
+	return watch && (flow->flags ^ watch->isolation_changes << FLOW_CHANGES_SHIFT) >> FLOW_CHANGES_SHIFT == 0
+		       ? FOLLOW_ALLOWED
+		       : 0;
 }
 
 static __always_inline int result_of(struct flow *flow, __u32 ifindex)

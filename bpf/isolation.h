@@ -159,17 +159,26 @@ __attribute__((noinline)) int is_newer(__u32 receiver)
 	return work && entry && work->flow.since_ns > entry->since_ns;
 }
 
+/* A decision holds until the next change: counted before it is made. */
+static __always_inline __u32 count_changes(void)
+{
+	struct watch *watch = find_watch();
+
+	return watch ? watch->isolation_changes : 0;
+}
+
 /*
- * Caches that the flow in the scratch area is allowed. Written as a whole: the entry in the map may have become another
- * flow's. A change that follow() has not counted makes it void. Global functions: see shares_group().
+ * Caches that the flow in the scratch area is allowed, after so many changes. Written as a whole: the entry in the map
+ * may have become another flow's. Global functions: see shares_group().
  */
-__attribute__((noinline)) int note_allowed(__u32 ifindex)
+__attribute__((noinline)) int note_allowed(__u32 ifindex, __u32 changes)
 {
 	struct flow_scratch *work = find_scratch();
 
 	if (!work || work->flow.ifindex != ifindex || tracing)
 		return 0;
-	work->flow.flags |= FLOW_ALLOWED;
+	work->flow.flags =
+		(work->flow.flags & (FLOW_TRANSLATED | FLOW_REPLY)) | FLOW_ALLOWED | changes << FLOW_CHANGES_SHIFT;
 	bpf_map_update_elem(&flows_v2, &work->key, &work->flow, BPF_EXIST);
 	return 0;
 }
@@ -177,15 +186,16 @@ __attribute__((noinline)) int note_allowed(__u32 ifindex)
 /* On the fast path between two pods, which are of one network. The beginning of a connection is dropped at once. */
 static __always_inline int check_isolation(struct packet *p)
 {
-	__u32 to, from = p->skb->ifindex;
+	__u32 changes, to, from = p->skb->ifindex;
 
 	if (!p->receiver || !(p->receiver->flags & INTERFACE_ISOLATED_GROUP) || p->follow & FOLLOW_ALLOWED)
 		return 0;
+	changes = count_changes();
 	to = p->receiver->ifindex;
 	if (shares_group(to, from) || (p->follow & FOLLOW_REPLY && is_newer(to) &&
 				       (!(p->interface->flags & INTERFACE_ISOLATED_GROUP) || shares_group(from, to)))) {
 		if (p->follow & FOLLOW_CONFIRMED)
-			note_allowed(from);
+			note_allowed(from, changes);
 		return 0;
 	}
 	return (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN ? REASON_DROP_ISOLATION : REASON_HOST_UNCONFIRMED;
@@ -194,14 +204,15 @@ static __always_inline int check_isolation(struct packet *p)
 /* On the fast path from another node. */
 static __always_inline int check_isolation_of_remote(struct packet *p)
 {
-	__u32 to = p->receiver->ifindex;
+	__u32 changes, to = p->receiver->ifindex;
 
 	if (!(p->receiver->flags & INTERFACE_ISOLATED) || p->follow & FOLLOW_ALLOWED)
 		return 0;
+	changes = count_changes();
 	if (!(p->follow & FOLLOW_REPLY && is_newer(to)) && !accepts_remote(p, to, p->receiver->flags, &p->ip.source))
 		return REASON_HOST_UNCONFIRMED;
 	if (p->follow & FOLLOW_CONFIRMED)
-		note_allowed(p->skb->ifindex);
+		note_allowed(p->skb->ifindex, changes);
 	return 0;
 }
 

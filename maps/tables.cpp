@@ -20,13 +20,12 @@ template <typename Table> Result<Table> open_table(std::string_view root, const 
 }
 
 constexpr std::uint32_t kNumberBits = 32; // of the ifindex or network before the address
-constexpr std::uint32_t kMappedBits = 96; // ::ffff:0:0/96
 
 // The length of a prefix in a trie whose keys are a number and an address.
 std::uint32_t trie_length(const Prefix &prefix) { return kNumberBits + mapped_length(prefix); }
 
 Prefix trie_prefix(const ip_addr &addr, std::uint32_t length) {
-    const std::uint32_t before = kNumberBits + (is_ipv4(addr) ? kMappedBits : 0);
+    const std::uint32_t before = kNumberBits + mapped_length({addr, 0});
     // A prefix of IPv6 may begin like a mapped IPv4 address, and be shorter than one.
     const std::uint32_t skipped = length >= before ? before : kNumberBits;
     return {addr, static_cast<std::uint8_t>(length - skipped)};

@@ -28,7 +28,7 @@ std::string sentence_of(const std::string &setting, Change change) {
 Result<void> log_packet_rules() {
     net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
     for (const net::PacketRules &one : TRY(net::packet_rules(netfilter)))
-        log(cni::Log::Level::warning, net::to_string(one) + ": established connections on the fast path do not meet " +
+        log(cni::Log::Level::warning, net::words_of(one) + ": established connections on the fast path do not meet " +
                                           "these rules (docs/ROUTING.md; \"slowPathMark\" or \"fastPath\" changes it)");
     return {};
 }

@@ -88,7 +88,7 @@ Result<std::vector<AttachmentRecord>> held_for(const cni::Request &request) {
     return held;
 }
 
-std::vector<Prefix> addresses_of(const AttachmentRecord &record) {
+std::vector<Prefix> recorded_addresses(const AttachmentRecord &record) {
     std::vector<Prefix> addresses;
     if (const auto lease = cni::parse_attachment(record.lease))
         for (const cni::Address &one : lease->addresses)
@@ -102,7 +102,7 @@ Result<cni::Attachment> take_over(const cni::Request &request, const std::vector
     for (const AttachmentRecord &one : held)
         for (const cni::Request &of_old : TRY(requests_with_lease(request_of(one, request.config.state_dir), one)))
             TRY(ipam::remove(of_old));
-    const std::vector<Prefix> addresses = addresses_of(held.back());
+    const std::vector<Prefix> addresses = recorded_addresses(held.back());
     if (!request.config.pod_addresses.empty() || !request.config.requested_ips.empty() || addresses.empty())
         return ipam::add(request, killed);
     auto lease = ipam::add(TRY(cni::with_addresses(request, addresses)), killed);

@@ -56,7 +56,7 @@ bool same(isolation a, const isolation &b) {
     return std::memcmp(&a, &b, sizeof a) == 0;
 }
 
-Error gone(const char *map) {
+Error map_gone(const char *map) {
     return {ErrorCode::check_failed, std::string("the endpoint's groups in ") + map + " are gone or wrong",
             "podlanectl repair restores them"};
 }
@@ -92,10 +92,10 @@ Result<void> update_isolation(const Tables &tables, std::uint32_t ifindex, const
 Result<void> check_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry) {
     const auto known = TRY(tables.isolations.find(ifindex));
     if (!known || !same(*known, TRY(value_of(tables, entry))))
-        return gone(PODLANE_MAP_ISOLATION);
+        return map_gone(PODLANE_MAP_ISOLATION);
     for (const auto &[prefix, accepted] : entry.remotes)
         if (TRY(tables.group_cidrs.find(make_allowed_source_key(ifindex, prefix))) != value_of(prefix, accepted))
-            return gone(PODLANE_MAP_GROUP_CIDRS);
+            return map_gone(PODLANE_MAP_GROUP_CIDRS);
     return {};
 }
 

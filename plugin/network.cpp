@@ -67,7 +67,7 @@ std::vector<cluster_cidr_key> keys_of(const NetworkPlan &plan) {
     return keys;
 }
 
-std::vector<Prefix> prefixes_of(const std::vector<cluster_cidr_key> &keys) {
+std::vector<Prefix> cidr_prefixes(const std::vector<cluster_cidr_key> &keys) {
     std::vector<Prefix> prefixes;
     prefixes.reserve(keys.size());
     for (const cluster_cidr_key &key : keys)
@@ -192,7 +192,7 @@ Result<void> restore_rules(const cni::Request &request, const NetworkPlan &plan,
     const std::vector<Prefix> exempt = TRY(no_masquerade_before(request, plan));
     if (are_in(wanted, before.cidrs) && are_in(before.cidrs, wanted) && exempt == request.config.no_masquerade)
         return {};
-    return rewrite_masquerade(before.entry.masquerade, name, prefixes_of(before.cidrs), exempt);
+    return rewrite_masquerade(before.entry.masquerade, name, cidr_prefixes(before.cidrs), exempt);
 }
 
 // The network's living pods were made with what was there before; if an ADD has succeeded since, its configuration
@@ -236,7 +236,7 @@ Result<void> restore_no_masquerade(const cni::Request &request, const NetworkPla
     const std::vector<Prefix> exempt = TRY(no_masquerade_before(request, plan));
     if (!entry || exempt == request.config.no_masquerade)
         return {};
-    return rewrite_masquerade(entry->masquerade, request.config.name, prefixes_of(TRY(cidrs_of(tables, plan.id))),
+    return rewrite_masquerade(entry->masquerade, request.config.name, cidr_prefixes(TRY(cidrs_of(tables, plan.id))),
                               exempt);
 }
 

@@ -11,7 +11,7 @@ namespace {
 static_assert(kNoDad == IFA_F_NODAD && kPermanent == IFA_F_PERMANENT && kNoPrefixRoute == IFA_F_NOPREFIXROUTE);
 static_assert(kScopeGlobal == RT_SCOPE_UNIVERSE && kScopeLink == RT_SCOPE_LINK);
 
-std::optional<Address> parse(nlmsghdr *message, std::uint32_t ifindex) {
+std::optional<Address> parse_address(nlmsghdr *message, std::uint32_t ifindex) {
     const auto *header = static_cast<ifaddrmsg *>(nlmsg_data(message));
     const Attributes<IFA_MAX> attributes(message, sizeof *header);
     // IFA_ADDRESS is the other end's where there is one; IPv6 sends IFA_LOCAL only then.
@@ -52,7 +52,7 @@ Result<std::vector<Address>> list_addresses(Netlink &netlink, std::uint32_t ifin
         header.ifa_index = ifindex;
         auto found = TRY(dump<Address>(
             netlink, [&] { return Message(RTM_GETADDR, kDump, header); },
-            [&](nlmsghdr *message) { return parse(message, ifindex); },
+            [&](nlmsghdr *message) { return parse_address(message, ifindex); },
             "listing the addresses of interface " + std::to_string(ifindex)));
         both.insert(both.end(), found.begin(), found.end());
     }

@@ -40,7 +40,7 @@ Message list_of(const ip_addr &source) {
     return message;
 }
 
-std::optional<Connection> parse(nlmsghdr *answer, const ip_addr &source) {
+std::optional<Connection> parse_connection(nlmsghdr *answer, const ip_addr &source) {
     const Attributes<CTA_MAX> all(answer, sizeof(nfgenmsg));
     nlattr *const tuple = all.at(CTA_TUPLE_ORIG);
     const Attributes<CTA_TUPLE_MAX> parts(tuple);
@@ -66,7 +66,8 @@ Message deletion_of(const Connection &one, const ip_addr &source) {
 Result<std::size_t> forget_connections_from(Netlink &netfilter, const ip_addr &source) {
     constexpr const char *kDoing = "forgetting the connections of an address";
     const auto all = TRY(dump<Connection>(
-        netfilter, [&] { return list_of(source); }, [&](nlmsghdr *answer) { return parse(answer, source); }, kDoing));
+        netfilter, [&] { return list_of(source); }, [&](nlmsghdr *answer) { return parse_connection(answer, source); },
+        kDoing));
     std::size_t count = 0;
     for (const Connection &one : all)
         count += TRY(changed(request(netfilter, deletion_of(one, source)), {ENOENT}, kDoing)) ? 1 : 0;

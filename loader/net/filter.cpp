@@ -9,7 +9,7 @@
 namespace podlane::net {
 namespace {
 
-std::optional<Filter> parse(nlmsghdr *message) {
+std::optional<Filter> parse_filter(nlmsghdr *message) {
     constexpr unsigned kPriorityShift = 16; // the low half of tcm_info is the protocol
     const auto *header = static_cast<tcmsg *>(nlmsg_data(message));
     // The kernel first names the chain, and each priority with its kind alone.
@@ -39,7 +39,8 @@ Result<std::vector<Filter>> list_filters(Netlink &netlink, std::uint32_t ifindex
     header.tcm_ifindex = static_cast<int>(ifindex);
     header.tcm_parent = TC_H_MAKE(TC_H_CLSACT, side == ClsactSide::ingress ? TC_H_MIN_INGRESS : TC_H_MIN_EGRESS);
     const auto make = [&] { return Message(RTM_GETTFILTER, kDump, header); };
-    auto filters = dump<Filter>(netlink, make, parse, "listing the filters of interface " + std::to_string(ifindex));
+    auto filters =
+        dump<Filter>(netlink, make, parse_filter, "listing the filters of interface " + std::to_string(ifindex));
     // No qdisc there.
     if (!filters && filters.error().system_errno == EINVAL)
         return std::vector<Filter>{};

@@ -10,15 +10,7 @@
 namespace podlane::net {
 namespace {
 
-constexpr std::uint32_t kLoopbackIfindex = 1; // in every namespace (kernel: LOOPBACK_IFINDEX)
-
-ifinfomsg header_for(std::uint32_t ifindex) {
-    ifinfomsg header{};
-    header.ifi_index = static_cast<int>(ifindex);
-    return header;
-}
-
-Link parse(nlmsghdr *message) {
+Link parse_link(nlmsghdr *message) {
     const auto *header = static_cast<ifinfomsg *>(nlmsg_data(message));
     const Attributes<IFLA_MAX> attributes(message, sizeof *header);
     Link link;
@@ -44,7 +36,7 @@ Link parse(nlmsghdr *message) {
 Result<std::optional<Link>> find(Netlink &netlink, Message message, const std::string &doing) {
     message.put(IFLA_EXT_MASK, std::uint32_t{RTEXT_FILTER_SKIP_STATS});
     std::optional<Link> found;
-    const Outcome outcome = request(netlink, std::move(message), [&](nlmsghdr *answer) { found = parse(answer); });
+    const Outcome outcome = request(netlink, std::move(message), [&](nlmsghdr *answer) { found = parse_link(answer); });
     if (!outcome.ok() && !outcome.is({ENODEV}))
         return outcome.as_error(doing);
     return found;
@@ -62,12 +54,12 @@ Error which_end_exists(Netlink &host, const VethSpec &spec, const Outcome &outco
 
 Message veth_message(const VethSpec &spec) {
     const std::optional<std::uint32_t> mtu = spec.mtu ? std::optional(spec.mtu) : std::nullopt;
-    Message message(RTM_NEWLINK, kChange | NLM_F_CREATE | NLM_F_EXCL | NLM_F_ECHO, header_for(0));
+    Message message(RTM_NEWLINK, kChange | NLM_F_CREATE | NLM_F_EXCL | NLM_F_ECHO, link_header(0));
     message.put(IFLA_IFNAME, spec.host_ifname).put(IFLA_ADDRESS, spec.host_mac).put(IFLA_MTU, mtu);
     message.nest(IFLA_LINKINFO, [&] {
         message.put(IFLA_INFO_KIND, std::string("veth")).nest(IFLA_INFO_DATA, [&] {
             message.nest(VETH_INFO_PEER, [&] {
-                message.append(header_for(0)).put(IFLA_NET_NS_FD, spec.pod.fd());
+                message.append(link_header(0)).put(IFLA_NET_NS_FD, spec.pod.fd());
                 message.put(IFLA_IFNAME, spec.pod_ifname).put(IFLA_ADDRESS, spec.pod_mac).put(IFLA_MTU, mtu);
             });
         });
@@ -90,7 +82,7 @@ Error roll_back_veth(Netlink &host, const VethSpec &spec, Error cause) {
 }
 
 Message addr_gen_mode_message(std::uint32_t ifindex, AddrGenMode mode) {
-    Message message(RTM_SETLINK, kChange, header_for(ifindex));
+    Message message(RTM_SETLINK, kChange, link_header(ifindex));
     message.nest(IFLA_AF_SPEC, [&] {
         message.nest(AF_INET6, [&] { message.put(IFLA_INET6_ADDR_GEN_MODE, static_cast<std::uint8_t>(mode)); });
     });
@@ -98,7 +90,7 @@ Message addr_gen_mode_message(std::uint32_t ifindex, AddrGenMode mode) {
 }
 
 Message change_message(std::uint32_t ifindex, const LinkChange &change) {
-    ifinfomsg header = header_for(ifindex);
+    ifinfomsg header = link_header(ifindex);
     if (change.up) {
         header.ifi_change = IFF_UP;
         header.ifi_flags = *change.up ? IFF_UP : 0;
@@ -115,7 +107,7 @@ Message change_message(std::uint32_t ifindex, const LinkChange &change) {
 Result<std::optional<Link>> find_link(Netlink &netlink, const std::string &name) {
     if (name.empty() || name.size() >= IFNAMSIZ) // the kernel calls it a malformed request
         return std::optional<Link>{};
-    Message message(RTM_GETLINK, kChange, header_for(0));
+    Message message(RTM_GETLINK, kChange, link_header(0));
     message.put(IFLA_IFNAME, name);
     return find(netlink, std::move(message), "looking for interface " + name);
 }
@@ -123,7 +115,7 @@ Result<std::optional<Link>> find_link(Netlink &netlink, const std::string &name)
 Result<std::optional<Link>> find_link(Netlink &netlink, std::uint32_t ifindex) {
     if (ifindex == 0) // that of an endpoint without a host-side veth; the kernel takes it for an invalid request
         return std::optional<Link>{};
-    return find(netlink, Message(RTM_GETLINK, kChange, header_for(ifindex)),
+    return find(netlink, Message(RTM_GETLINK, kChange, link_header(ifindex)),
                 "looking for interface " + std::to_string(ifindex));
 }
 
@@ -131,11 +123,11 @@ Result<std::vector<Link>> list_links(Netlink &netlink) {
     return dump<Link>(
         netlink,
         [] {
-            Message message(RTM_GETLINK, kDump, header_for(0));
+            Message message(RTM_GETLINK, kDump, link_header(0));
             message.put(IFLA_EXT_MASK, std::uint32_t{RTEXT_FILTER_SKIP_STATS});
             return message;
         },
-        [](nlmsghdr *answer) { return std::optional(parse(answer)); }, "listing the interfaces");
+        [](nlmsghdr *answer) { return std::optional(parse_link(answer)); }, "listing the interfaces");
 }
 
 Result<std::string> link_name(std::uint32_t ifindex) {
@@ -147,7 +139,7 @@ Result<std::string> link_name(std::uint32_t ifindex) {
 Result<Veth> create_veth(Netlink &host, const VethSpec &spec) {
     const std::string doing = "creating " + spec.host_ifname + " with the container's end " + spec.pod_ifname;
     std::optional<Link> link;
-    const Outcome outcome = request(host, veth_message(spec), [&](nlmsghdr *answer) { link = parse(answer); });
+    const Outcome outcome = request(host, veth_message(spec), [&](nlmsghdr *answer) { link = parse_link(answer); });
     if (outcome.is({EEXIST}))
         return which_end_exists(host, spec, outcome);
     if (!outcome.ok())
@@ -189,7 +181,7 @@ Result<void> set_link(Netlink &netlink, std::uint32_t ifindex, const LinkChange 
 
 Result<void> rename_link(Netlink &netlink, const Link &link, const std::string &name) {
     const auto rename = [&] {
-        Message message(RTM_SETLINK, kChange, header_for(link.ifindex));
+        Message message(RTM_SETLINK, kChange, link_header(link.ifindex));
         message.put(IFLA_IFNAME, name);
         return request(netlink, std::move(message));
     };
@@ -209,7 +201,7 @@ Result<void> set_loopback_up(Netlink &netlink) {
 }
 
 Result<bool> remove_link(Netlink &netlink, std::uint32_t ifindex) {
-    return changed(request(netlink, Message(RTM_DELLINK, kChange, header_for(ifindex))), {ENODEV},
+    return changed(request(netlink, Message(RTM_DELLINK, kChange, link_header(ifindex))), {ENODEV},
                    "removing interface " + std::to_string(ifindex));
 }
 

@@ -20,19 +20,13 @@ Result<std::uint32_t> unused_group() {
     return group | kFirst;
 }
 
-ifinfomsg header_for(std::uint32_t ifindex) {
-    ifinfomsg header{};
-    header.ifi_index = static_cast<int>(ifindex);
-    return header;
-}
-
 } // namespace
 
 Result<void> remove_links(Netlink &netlink, std::span<const std::uint32_t> ifindexes) {
     const std::uint32_t group = TRY(unused_group());
     bool any = false;
     for (const std::uint32_t ifindex : ifindexes) {
-        Message join(RTM_SETLINK, kChange, header_for(ifindex));
+        Message join(RTM_SETLINK, kChange, link_header(ifindex));
         join.put(IFLA_GROUP, group);
         const bool joined =
             TRY(changed(request(netlink, std::move(join)), {ENODEV}, "removing interface " + std::to_string(ifindex)));
@@ -40,7 +34,7 @@ Result<void> remove_links(Netlink &netlink, std::span<const std::uint32_t> ifind
     }
     if (!any)
         return {};
-    Message remove(RTM_DELLINK, kChange, header_for(0));
+    Message remove(RTM_DELLINK, kChange, link_header(0));
     remove.put(IFLA_GROUP, group);
     TRY(changed(request(netlink, std::move(remove)), {ENODEV},
                 "removing " + std::to_string(ifindexes.size()) + " interfaces"));

@@ -161,6 +161,14 @@ template <int kMax> std::optional<ip_addr> Attributes<kMax>::addr(int attribute)
     return found ? addr_from_bytes(nla_data(found), static_cast<std::size_t>(nla_len(found))) : std::nullopt;
 }
 
+constexpr std::uint32_t kLoopbackIfindex = 1; // in every namespace (kernel: LOOPBACK_IFINDEX)
+
+inline ifinfomsg link_header(std::uint32_t ifindex) {
+    ifinfomsg header{};
+    header.ifi_index = static_cast<int>(ifindex);
+    return header;
+}
+
 inline Family family_of(const ip_addr &addr) { return is_ipv4(addr) ? Family::ipv4 : Family::ipv6; }
 inline std::uint8_t number(Family family) { return static_cast<std::uint8_t>(family); }
 // Zero of the family: 0.0.0.0 or ::.

@@ -8,7 +8,7 @@
 namespace podlane::net {
 namespace {
 
-ndmsg header_for(std::uint32_t ifindex, Family family) {
+ndmsg neighbour_header(std::uint32_t ifindex, Family family) {
     ndmsg header{};
     header.ndm_family = number(family);
     header.ndm_ifindex = static_cast<std::int32_t>(ifindex);
@@ -19,7 +19,7 @@ std::string sentence(const char *verb, const ip_addr &addr, std::uint32_t ifinde
     return std::string(verb) + " neighbour " + to_string(addr) + " on interface " + std::to_string(ifindex);
 }
 
-std::optional<Neighbour> parse(nlmsghdr *message, std::uint32_t ifindex) {
+std::optional<Neighbour> parse_neighbour(nlmsghdr *message, std::uint32_t ifindex) {
     const auto *header = static_cast<ndmsg *>(nlmsg_data(message));
     const Attributes<NDA_MAX> attributes(message, sizeof *header);
     const auto addr = attributes.addr(NDA_DST);
@@ -33,7 +33,7 @@ std::optional<Neighbour> parse(nlmsghdr *message, std::uint32_t ifindex) {
 constexpr std::uint8_t kProxyProtocol = 112;
 
 Message proxy_message(int type, int flags, std::uint32_t ifindex, const ip_addr &addr) {
-    ndmsg header = header_for(ifindex, family_of(addr));
+    ndmsg header = neighbour_header(ifindex, family_of(addr));
     header.ndm_flags = NTF_PROXY;
     Message message(type, flags, header);
     message.put(NDA_DST, addr);
@@ -55,7 +55,7 @@ Result<std::optional<std::uint8_t>> find_proxy(Netlink &netlink, std::uint32_t i
 } // namespace
 
 Result<void> put_neighbour(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr, const Mac &mac) {
-    ndmsg header = header_for(ifindex, family_of(addr));
+    ndmsg header = neighbour_header(ifindex, family_of(addr));
     header.ndm_state = NUD_PERMANENT;
     Message message(RTM_NEWNEIGH, kChange | NLM_F_CREATE | NLM_F_REPLACE, header);
     message.put(NDA_DST, addr).put(NDA_LLADDR, mac);
@@ -65,11 +65,11 @@ Result<void> put_neighbour(Netlink &netlink, std::uint32_t ifindex, const ip_add
 }
 
 Result<std::optional<Neighbour>> find_neighbour(Netlink &netlink, std::uint32_t ifindex, const ip_addr &addr) {
-    Message message(RTM_GETNEIGH, kChange, header_for(ifindex, family_of(addr)));
+    Message message(RTM_GETNEIGH, kChange, neighbour_header(ifindex, family_of(addr)));
     message.put(NDA_DST, addr);
     std::optional<Neighbour> found;
     const Outcome outcome =
-        request(netlink, std::move(message), [&](nlmsghdr *answer) { found = parse(answer, ifindex); });
+        request(netlink, std::move(message), [&](nlmsghdr *answer) { found = parse_neighbour(answer, ifindex); });
     if (!outcome.ok() && !outcome.is({ENOENT, ENODEV}))
         return outcome.as_error(sentence("looking for", addr, ifindex));
     return found;

@@ -13,7 +13,7 @@
 namespace podlane::net {
 namespace {
 
-nfgenmsg header_for(std::uint8_t family, std::uint16_t resource = 0) {
+nfgenmsg nft_header(std::uint8_t family, std::uint16_t resource = 0) {
     nfgenmsg header{};
     header.nfgen_family = family;
     header.version = NFNETLINK_V0;
@@ -26,7 +26,7 @@ constexpr int message_type(int message) { return (NFNL_SUBSYS_NFTABLES << 8) | m
 // The addresses of one family as elements of its set.
 Message elements_message(int type, int flags, const std::string &table, const std::string &set, bool ipv4,
                          std::span<const ip_addr> addresses) {
-    Message message(message_type(type), kChange | flags, header_for(NFPROTO_INET));
+    Message message(message_type(type), kChange | flags, nft_header(NFPROTO_INET));
     message.put(NFTA_SET_ELEM_LIST_TABLE, table).put(NFTA_SET_ELEM_LIST_SET, set);
     message.nest(NFTA_SET_ELEM_LIST_ELEMENTS, [&] {
         for (const ip_addr &addr : addresses)
@@ -44,7 +44,7 @@ void add_messages(int type, int flags, const AddressSets &sets, std::span<const 
             batch.push_back(elements_message(type, flags, sets.table, ipv4 ? sets.ipv4 : sets.ipv6, ipv4, addresses));
 }
 
-Message bracket(int type) { return {type, NLM_F_REQUEST, header_for(AF_UNSPEC, NFNL_SUBSYS_NFTABLES)}; }
+Message bracket(int type) { return {type, NLM_F_REQUEST, nft_header(AF_UNSPEC, NFNL_SUBSYS_NFTABLES)}; }
 
 // The kernel commits all of the messages or none.
 Result<bool> commit(Netlink &netfilter, std::vector<Message> changes, const std::string &doing) {
@@ -89,7 +89,7 @@ void put_value(Message &message, int attribute, std::uint32_t value) {
 
 // `ct state invalid`: the cheapest expression for which the kernel tracks connections.
 Message tracking_rule(const std::string &table, const std::string &chain) {
-    Message rule(message_type(NFT_MSG_NEWRULE), kChange | NLM_F_CREATE | NLM_F_APPEND, header_for(NFPROTO_INET));
+    Message rule(message_type(NFT_MSG_NEWRULE), kChange | NLM_F_CREATE | NLM_F_APPEND, nft_header(NFPROTO_INET));
     rule.put(NFTA_RULE_TABLE, table).put(NFTA_RULE_CHAIN, chain);
     rule.nest(NFTA_RULE_EXPRESSIONS, [&] {
         put_expression(rule, "ct",
@@ -109,20 +109,20 @@ Message tracking_rule(const std::string &table, const std::string &chain) {
 }
 
 Message table_message(int type, int flags, const std::string &table) {
-    Message message(message_type(type), kChange | flags, header_for(NFPROTO_INET));
+    Message message(message_type(type), kChange | flags, nft_header(NFPROTO_INET));
     message.put(NFTA_TABLE_NAME, table);
     return message;
 }
 
 Message chain_message(int type, int flags, const std::string &table, const std::string &chain) {
-    Message message(message_type(type), flags | NLM_F_REQUEST | NLM_F_ACK, header_for(NFPROTO_INET));
+    Message message(message_type(type), flags | NLM_F_REQUEST | NLM_F_ACK, nft_header(NFPROTO_INET));
     message.put(NFTA_CHAIN_TABLE, table).put(NFTA_CHAIN_NAME, chain);
     return message;
 }
 
 // Of all its rules.
 Message emptying_message(const std::string &table, const std::string &chain) {
-    Message message(message_type(NFT_MSG_DELRULE), kChange, header_for(NFPROTO_INET));
+    Message message(message_type(NFT_MSG_DELRULE), kChange, nft_header(NFPROTO_INET));
     message.put(NFTA_RULE_TABLE, table).put(NFTA_RULE_CHAIN, chain);
     return message;
 }
@@ -214,7 +214,7 @@ Result<std::vector<std::string>> rule_comments(Netlink &netfilter, const std::st
     return dump<std::string>(
         netfilter,
         [&] {
-            Message message(message_type(NFT_MSG_GETRULE), kDump, header_for(NFPROTO_INET));
+            Message message(message_type(NFT_MSG_GETRULE), kDump, nft_header(NFPROTO_INET));
             message.put(NFTA_RULE_TABLE, table).put(NFTA_RULE_CHAIN, chain);
             return message;
         },

@@ -184,7 +184,7 @@ std::string family_word(std::uint8_t family) {
 
 } // namespace
 
-std::string to_string(const PacketRules &rules) {
+std::string words_of(const PacketRules &rules) {
     std::string text = "chain " + rules.table + " " + rules.chain + " (" + rules.family + "): ";
     for (const std::string &one : rules.what)
         text += (one == rules.what.front() ? "" : ", ") + one;

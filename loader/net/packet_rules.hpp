@@ -19,7 +19,7 @@ struct PacketRules {
 };
 
 // "chain filter FORWARD (ip): limit, quota"
-std::string to_string(const PacketRules &rules);
+std::string words_of(const PacketRules &rules);
 
 // Chains without such a rule are left out, and so are those of kube-proxy and Podlane, chains of type nat (they see
 // first packets only) and rules for packets of new or invalid connections. iptables gives every rule a counter: those

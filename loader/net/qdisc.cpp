@@ -10,7 +10,6 @@
 namespace podlane::net {
 namespace {
 
-constexpr std::uint32_t kLoopbackIfindex = 1;
 constexpr std::uint32_t kChildHandle = 1U << 16U; // beside a qdisc's own
 constexpr std::uint32_t kProtocol = 3;            // of htb
 constexpr std::uint32_t kTickShift = 6;           // the kernel counts times of qdiscs in 64 ns
@@ -18,7 +17,7 @@ constexpr std::uint32_t kQuantum = 60000;         // of several classes; without
 constexpr std::uint32_t kMostDirect = 50000;      // packets that do not belong to the class
 constexpr std::uint64_t kMost = UINT32_MAX;
 
-tcmsg header_for(std::uint32_t ifindex, std::uint32_t parent, std::uint32_t handle) {
+tcmsg qdisc_header(std::uint32_t ifindex, std::uint32_t parent, std::uint32_t handle) {
     tcmsg header{};
     header.tcm_family = AF_UNSPEC;
     header.tcm_ifindex = static_cast<int>(ifindex);
@@ -28,7 +27,7 @@ tcmsg header_for(std::uint32_t ifindex, std::uint32_t parent, std::uint32_t hand
 }
 
 Message fq_message(int flags, const FqSpec &fq) {
-    Message message(RTM_NEWQDISC, kChange | flags, header_for(fq.ifindex, TC_H_ROOT, fq.handle));
+    Message message(RTM_NEWQDISC, kChange | flags, qdisc_header(fq.ifindex, TC_H_ROOT, fq.handle));
     message.put(TCA_KIND, std::string("fq")).nest(TCA_OPTIONS, [&] {
         // Pacing of sockets would replace TCP's own, which pl_pace relies on.
         message.put(TCA_FQ_PLIMIT, fq.most_packets)
@@ -39,7 +38,8 @@ Message fq_message(int flags, const FqSpec &fq) {
 }
 
 Message htb_message(const HtbSpec &htb) {
-    Message message(RTM_NEWQDISC, kChange | NLM_F_CREATE | NLM_F_EXCL, header_for(htb.ifindex, TC_H_ROOT, htb.handle));
+    Message message(RTM_NEWQDISC, kChange | NLM_F_CREATE | NLM_F_EXCL,
+                    qdisc_header(htb.ifindex, TC_H_ROOT, htb.handle));
     message.put(TCA_KIND, std::string("htb")).nest(TCA_OPTIONS, [&] {
         tc_htb_glob options{};
         options.version = kProtocol;
@@ -57,7 +57,7 @@ Message class_message(const HtbSpec &htb) {
     options.buffer = static_cast<std::uint32_t>(std::min(htb.burst_ns >> kTickShift, kMost));
     options.cbuffer = options.buffer;
     options.quantum = kQuantum;
-    Message message(RTM_NEWTCLASS, kChange | NLM_F_CREATE, header_for(htb.ifindex, htb.handle, htb.class_id));
+    Message message(RTM_NEWTCLASS, kChange | NLM_F_CREATE, qdisc_header(htb.ifindex, htb.handle, htb.class_id));
     message.put(TCA_KIND, std::string("htb")).nest(TCA_OPTIONS, [&] {
         message.put(TCA_HTB_PARMS, options).put(TCA_HTB_RATE64, htb.bytes_per_s).put(TCA_HTB_CEIL64, htb.bytes_per_s);
     });
@@ -66,7 +66,7 @@ Message class_message(const HtbSpec &htb) {
 
 Message fifo_message(const HtbSpec &htb) {
     Message message(RTM_NEWQDISC, kChange | NLM_F_CREATE | NLM_F_REPLACE,
-                    header_for(htb.ifindex, htb.class_id, htb.handle + kChildHandle));
+                    qdisc_header(htb.ifindex, htb.class_id, htb.handle + kChildHandle));
     message.put(TCA_KIND, std::string("bfifo"))
         .put(TCA_OPTIONS, tc_fifo_qopt{static_cast<std::uint32_t>(std::min(htb.most_bytes, kMost))});
     return message;
@@ -83,7 +83,7 @@ Result<bool> has_qdisc(Netlink &netlink, const std::string &kind, Message messag
 }
 
 Message new_root(const std::string &kind) {
-    Message message(RTM_NEWQDISC, kChange | NLM_F_CREATE | NLM_F_EXCL, header_for(kLoopbackIfindex, TC_H_ROOT, 0));
+    Message message(RTM_NEWQDISC, kChange | NLM_F_CREATE | NLM_F_EXCL, qdisc_header(kLoopbackIfindex, TC_H_ROOT, 0));
     return std::move(message.put(TCA_KIND, kind));
 }
 
@@ -93,7 +93,7 @@ Result<std::string> ingress_qdisc(Netlink &netlink, std::uint32_t ifindex) {
     std::string kind;
     // Without NLM_F_ECHO, kernels before 6.12 send the answer to subscribers only.
     const Outcome outcome =
-        request(netlink, Message(RTM_GETQDISC, kChange | NLM_F_ECHO, header_for(ifindex, TC_H_INGRESS, 0)),
+        request(netlink, Message(RTM_GETQDISC, kChange | NLM_F_ECHO, qdisc_header(ifindex, TC_H_INGRESS, 0)),
                 [&](nlmsghdr *answer) {
                     if (answer->nlmsg_type == RTM_NEWQDISC)
                         kind = Attributes<TCA_MAX>(answer, sizeof(tcmsg)).text(TCA_KIND);
@@ -105,7 +105,7 @@ Result<std::string> ingress_qdisc(Netlink &netlink, std::uint32_t ifindex) {
 
 Result<std::set<std::uint32_t>> links_with_ingress_qdisc(Netlink &netlink) {
     const auto found = TRY(dump<std::uint32_t>(
-        netlink, [] { return Message(RTM_GETQDISC, kDump, header_for(0, 0, 0)); },
+        netlink, [] { return Message(RTM_GETQDISC, kDump, qdisc_header(0, 0, 0)); },
         [](nlmsghdr *answer) -> std::optional<std::uint32_t> {
             const auto *header = static_cast<tcmsg *>(nlmsg_data(answer));
             if (answer->nlmsg_type != RTM_NEWQDISC || header->tcm_parent != TC_H_INGRESS)
@@ -150,7 +150,7 @@ Result<bool> set_htb(Netlink &netlink, const HtbSpec &htb) {
 }
 
 Result<bool> remove_root_qdisc(Netlink &netlink, std::uint32_t ifindex, std::uint32_t handle) {
-    return changed(request(netlink, Message(RTM_DELQDISC, kChange, header_for(ifindex, TC_H_ROOT, handle))),
+    return changed(request(netlink, Message(RTM_DELQDISC, kChange, qdisc_header(ifindex, TC_H_ROOT, handle))),
                    {EINVAL, ENOENT, ENODEV}, "removing the qdisc of interface " + std::to_string(ifindex));
 }
 

@@ -16,7 +16,7 @@ static_assert(kMainTable == RT_TABLE_MAIN && kAllTables == RT_TABLE_UNSPEC);
 
 constexpr std::uint32_t kLargestShortTable = 255;
 
-rtmsg header_for(const RouteSpec &route) {
+rtmsg route_header(const RouteSpec &route) {
     rtmsg header{};
     header.rtm_family = number(family_of(route.destination.addr));
     header.rtm_dst_len = route.destination.length;
@@ -83,7 +83,7 @@ void take_paths(nlattr *multipath, RouteSpec &route) {
                                                    hop->rtnh_len - static_cast<int>(RTNH_LENGTH(0))));
 }
 
-RouteSpec parse(nlmsghdr *message) {
+RouteSpec parse_route(nlmsghdr *message) {
     const auto *header = static_cast<rtmsg *>(nlmsg_data(message));
     const Attributes<RTA_MAX> attributes(message, sizeof *header);
     const Attributes<RTAX_MAX> metrics(attributes.at(RTA_METRICS));
@@ -116,7 +116,7 @@ Result<std::vector<RouteSpec>> dump_routes(Netlink &netlink, std::uint32_t ifind
     return dump<RouteSpec>(
         netlink,
         [&] {
-            Message message(RTM_GETROUTE, kDump, header_for(selector));
+            Message message(RTM_GETROUTE, kDump, route_header(selector));
             message.put(RTA_TABLE, table);
             if (ifindex != 0)
                 message.put(RTA_OIF, ifindex);
@@ -124,7 +124,7 @@ Result<std::vector<RouteSpec>> dump_routes(Netlink &netlink, std::uint32_t ifind
         },
         [&](nlmsghdr *message) -> std::optional<RouteSpec> {
             const auto *header = static_cast<rtmsg *>(nlmsg_data(message));
-            RouteSpec route = parse(message);
+            RouteSpec route = parse_route(message);
             const bool wanted = (table == kAllTables || route.table == table) &&
                                 (ifindex == 0 || route.ifindex == ifindex) && (header->rtm_flags & RTM_F_CLONED) == 0;
             return wanted ? std::optional(std::move(route)) : std::nullopt;
@@ -146,7 +146,7 @@ Outcome look_up(Netlink &netlink, const ip_addr &addr, std::optional<RouteSpec> 
     header.rtm_flags = RTM_F_FIB_MATCH;
     Message message(RTM_GETROUTE, kChange, header);
     message.put(RTA_DST, addr);
-    return request(netlink, std::move(message), [&](nlmsghdr *answer) { found = parse(answer); });
+    return request(netlink, std::move(message), [&](nlmsghdr *answer) { found = parse_route(answer); });
 }
 
 // What find_route() promises.
@@ -170,7 +170,7 @@ bool is_default(const RouteSpec &route) {
 } // namespace
 
 Result<bool> add_route(Netlink &netlink, const RouteSpec &route) {
-    rtmsg header = header_for(route);
+    rtmsg header = route_header(route);
     const bool direct = !route.gateway && route.type == RTN_UNICAST;
     header.rtm_scope =
         route.scope.value_or(direct && is_ipv4(route.destination.addr) ? RT_SCOPE_LINK : RT_SCOPE_UNIVERSE);
@@ -185,7 +185,7 @@ Result<bool> add_route(Netlink &netlink, const RouteSpec &route) {
 }
 
 Result<bool> remove_route(Netlink &netlink, const RouteSpec &route) {
-    rtmsg header = header_for(route);
+    rtmsg header = route_header(route);
     header.rtm_scope = route.scope.value_or(RT_SCOPE_NOWHERE); // any
     Message message(RTM_DELROUTE, kChange, header);
     put_selector(message, route);

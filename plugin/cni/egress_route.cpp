@@ -8,12 +8,12 @@ namespace {
 
 using json::Node;
 
-constexpr std::size_t kLongestName = 15; // IFNAMSIZ without its NUL
+constexpr std::size_t kLongestLink = 15; // IFNAMSIZ without its NUL
 constexpr std::uint32_t kLocalTable = 255;
 
 bool is_interface_name(std::string_view text) {
     const auto allowed = [](unsigned char c) { return c > ' ' && c < 127 && c != '/' && c != ':'; };
-    return !text.empty() && text.size() <= kLongestName && std::ranges::all_of(text, allowed);
+    return !text.empty() && text.size() <= kLongestLink && std::ranges::all_of(text, allowed);
 }
 
 Result<void> read_gateway(const Node &node, std::vector<ip_addr> &into) {

@@ -4,6 +4,7 @@
 #include "loader/pins.hpp"
 #include "maps/tables.hpp"
 #include "tests/harness/process.hpp"
+#include "tests/harness/throw_errno.hpp"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -38,7 +39,7 @@ void attach_filter(int program, std::uint32_t ifindex, Hook hook, unsigned prior
     options.handle = 7;
     options.priority = priority;
     if ((made != 0 && made != -EEXIST) || bpf_tc_attach(&tc, &options) != 0)
-        throw std::runtime_error(std::string("clsact filter: ") + std::strerror(errno));
+        throw_errno("clsact filter");
 }
 
 bpf_attach_type tcx_type(Hook hook) { // linux/bpf.h of 6.6
@@ -47,7 +48,7 @@ bpf_attach_type tcx_type(Hook hook) { // linux/bpf.h of 6.6
 
 void attach_tcx(int program, std::uint32_t ifindex, Hook hook) {
     if (bpf_prog_attach(program, static_cast<int>(ifindex), tcx_type(hook), 0) != 0)
-        throw std::runtime_error(std::string("tcx: ") + std::strerror(errno));
+        throw_errno("tcx");
 }
 
 MapEntries map_entries(const std::string &bpffs, const std::set<std::string_view> &left_out) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "tests/harness/cluster.hpp"
 
+#include "tests/harness/throw_errno.hpp"
+
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
@@ -74,7 +76,7 @@ Daemon::Daemon(const net::Namespace &where, const std::vector<std::string> &argv
     const pid_t parent = getpid();
     pid_ = fork();
     if (pid_ < 0)
-        throw std::runtime_error(std::string("fork: ") + std::strerror(errno));
+        throw_errno("fork");
     if (pid_ > 0)
         return;
     const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);

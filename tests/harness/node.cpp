@@ -5,6 +5,7 @@
 #include "loader/probe.hpp"
 #include "loader/record.hpp"
 #include "tests/harness/error.hpp"
+#include "tests/harness/throw_errno.hpp"
 
 #include <sched.h>
 #include <sys/mount.h>
@@ -36,7 +37,7 @@ std::string variable(const char *name, const std::string &otherwise) {
 
 void must(bool done, const std::string &what) {
     if (!done)
-        throw std::runtime_error(what + ": " + std::strerror(errno));
+        throw_errno(what);
 }
 
 // Mounts of the test are seen by the test and its children alone, and go with them, however they end. So does the

@@ -3,6 +3,7 @@
 
 #include "maps/fd.hpp"
 #include "tests/harness/talk.hpp"
+#include "tests/harness/throw_errno.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -34,7 +35,7 @@ struct Pipe {
 Pipe make_pipe() {
     std::array<int, 2> ends{};
     if (pipe2(ends.data(), O_CLOEXEC) != 0)
-        throw std::runtime_error(std::string("pipe2: ") + std::strerror(errno));
+        throw_errno("pipe2");
     return {Fd(ends[0]), Fd(ends[1])};
 }
 
@@ -115,7 +116,7 @@ Output run(const net::Namespace &where, const std::vector<std::string> &argv, co
     Pipe err = make_pipe();
     const pid_t child = fork();
     if (child < 0)
-        throw std::runtime_error(std::string("fork: ") + std::strerror(errno));
+        throw_errno("fork");
     if (child == 0)
         become(where.fd(), in, out, err, program.c_str(), argument_pointers.data(), environment_pointers.data());
     in.read.reset();

@@ -4,6 +4,7 @@
 #include "tests/harness/process.hpp"
 
 #include "tests/harness/wire.hpp"
+#include "tests/harness/throw_errno.hpp"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -66,8 +67,6 @@ Endpoint from_socket(const SocketAddress &address) {
     return out;
 }
 
-[[noreturn]] void fail(const std::string &what) { throw std::runtime_error(what + ": " + std::strerror(errno)); }
-
 // Waits for any of `events`; 0 or ETIMEDOUT.
 int wait_for(int fd, short events, std::chrono::milliseconds timeout = patience()) {
     pollfd one{fd, events, 0};
@@ -100,7 +99,7 @@ Fd open_socket(const net::Namespace &where, Transport transport, bool ipv4, cons
     const int type = (transport == Transport::tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC | SOCK_NONBLOCK;
     Fd made(socket(ipv4 ? AF_INET : AF_INET6, type, 0));
     if (!made)
-        fail("socket");
+        throw_errno("socket");
     if (!ipv4)
         set_option(made, IPPROTO_IPV6, IPV6_V6ONLY, 1);
     if (local.port != 0)
@@ -108,7 +107,7 @@ Fd open_socket(const net::Namespace &where, Transport transport, bool ipv4, cons
     if (local.port != 0 || !is_none(local.addr)) {
         SocketAddress address = to_socket(local, ipv4);
         if (bind(made.get(), address.get(), address.size) != 0)
-            fail("bind to " + to_string(local));
+            throw_errno("bind to " + to_string(local));
     }
     return made;
 }
@@ -127,7 +126,7 @@ int set_option(const Fd &socket, int level, int name, int value) {
 Endpoint local_of(const Fd &socket) {
     SocketAddress address;
     if (getsockname(socket.get(), address.get(), &address.size) != 0)
-        fail("getsockname");
+        throw_errno("getsockname");
     return from_socket(address);
 }
 
@@ -236,7 +235,7 @@ EchoServer::EchoServer(const net::Namespace &where, bool ipv4, std::uint16_t por
       listener_(open_socket(where, Transport::tcp, ipv4, {ipv4 ? ipv4_from_host_order(0) : ip_addr{}, port})),
       datagrams_(open_socket(where, Transport::udp, ipv4, {ipv4 ? ipv4_from_host_order(0) : ip_addr{}, port})) {
     if (listen(listener_.get(), SOMAXCONN) != 0)
-        fail("listen");
+        throw_errno("listen");
     thread_ = std::thread([this] { serve(); });
 }
 

@@ -2,6 +2,7 @@
 #include "tests/harness/wire.hpp"
 
 #include "tests/harness/frame.hpp"
+#include "tests/harness/throw_errno.hpp"
 
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
@@ -94,8 +95,6 @@ Offload offload_of(const virtio_net_hdr &header) {
             .segments = header.gso_type,
             .segment_bytes = header.gso_size};
 }
-
-[[noreturn]] void fail(const std::string &what) { throw std::runtime_error(what + ": " + std::strerror(errno)); }
 
 } // namespace
 
@@ -241,11 +240,11 @@ Wire::Wire(const net::Namespace &where, const std::string &ifname) {
         throw std::runtime_error(inside.error().message);
     socket_ = Fd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0)); // receives nothing before it is bound
     if (!socket_)
-        fail("socket(AF_PACKET)");
+        throw_errno("socket(AF_PACKET)");
     constexpr int kOn = 1;
     constexpr int kBuffer = 8 << 20;
     if (setsockopt(socket_.get(), SOL_PACKET, PACKET_VNET_HDR, &kOn, sizeof(kOn)) != 0)
-        fail("PACKET_VNET_HDR");
+        throw_errno("PACKET_VNET_HDR");
     setsockopt(socket_.get(), SOL_PACKET, PACKET_AUXDATA, &kOn, sizeof(kOn));
     setsockopt(socket_.get(), SOL_PACKET, PACKET_IGNORE_OUTGOING, &kOn, sizeof(kOn));
     setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUFFORCE, &kBuffer, sizeof(kBuffer));
@@ -254,17 +253,17 @@ Wire::Wire(const net::Namespace &where, const std::string &ifname) {
     address.sll_protocol = htons(ETH_P_ALL);
     address.sll_ifindex = static_cast<int>(if_nametoindex(ifname.c_str()));
     if (address.sll_ifindex == 0 || bind(socket_.get(), reinterpret_cast<sockaddr *>(&address), sizeof(address)) != 0)
-        fail("bind to " + ifname);
+        throw_errno("bind to " + ifname);
     ifreq request{};
     ifname.copy(request.ifr_name, IFNAMSIZ - 1);
     if (ioctl(socket_.get(), SIOCGIFHWADDR, &request) != 0)
-        fail("SIOCGIFHWADDR " + ifname);
+        throw_errno("SIOCGIFHWADDR " + ifname);
     std::memcpy(mac_.data(), request.ifr_hwaddr.sa_data, mac_.size());
 }
 
 void Wire::send(const Bytes &frame) const {
     if (!send(frame, {}))
-        fail("sending " + std::to_string(frame.size()) + " bytes");
+        throw_errno("sending " + std::to_string(frame.size()) + " bytes");
 }
 
 bool Wire::send(const Bytes &frame, const Offload &left) const {
@@ -285,7 +284,7 @@ bool Wire::send(const Bytes &frame, const Offload &left) const {
         return true;
     if (errno == EINVAL && left.segments == kUdpSegments)
         return false;
-    fail("sending " + std::to_string(frame.size()) + " bytes");
+    throw_errno("sending " + std::to_string(frame.size()) + " bytes");
 }
 
 std::optional<Caught> Wire::next(std::chrono::milliseconds patience) const {

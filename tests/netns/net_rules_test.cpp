@@ -100,7 +100,7 @@ class PacketRulesTest : public NetTest {
     std::vector<std::string> found() {
         std::vector<std::string> all;
         for (const PacketRules &one : require(packet_rules(netfilter_)))
-            all.push_back(to_string(one));
+            all.push_back(words_of(one));
         return all;
     }
     Netlink netfilter_ = require(Netlink::open_netfilter());

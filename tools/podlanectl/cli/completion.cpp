@@ -183,7 +183,7 @@ Result<int> completion_fish(const Call & /*call*/, World &world) {
     return 0;
 }
 
-constexpr std::array<Command, 3> kCommands = {{
+constexpr std::array<Command, 3> kCompletionCommands = {{
     {"bash", "Print a script for bash: source <(podlanectl completion bash)", kHelp, {}, "", completion_bash},
     {"zsh", "Print a script for zsh: source <(podlanectl completion zsh)", kHelp, {}, "", completion_zsh},
     {"fish", "Print a script for fish: podlanectl completion fish | source", kHelp, {}, "", completion_fish},
@@ -191,6 +191,6 @@ constexpr std::array<Command, 3> kCommands = {{
 
 } // namespace
 
-const Noun kCompletionNoun = {"completion", "command-line completion for your shell", kCommands};
+const Noun kCompletionNoun = {"completion", "command-line completion for your shell", kCompletionCommands};
 
 } // namespace podlane::ctl

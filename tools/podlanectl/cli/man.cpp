@@ -99,12 +99,12 @@ Result<int> man(const Call & /*call*/, World &world) {
     return 0;
 }
 
-constexpr std::array<Command, 1> kCommands = {{
+constexpr std::array<Command, 1> kManCommands = {{
     {"", "Print it: podlanectl man | man -l -", kHelp, {}, "", man},
 }};
 
 } // namespace
 
-const Noun kManNoun = {"man", "the manual page", kCommands};
+const Noun kManNoun = {"man", "the manual page", kManCommands};
 
 } // namespace podlane::ctl

@@ -45,7 +45,7 @@ volatile std::sig_atomic_t interrupted = 0;
 void interrupt(int) { interrupted = 1; }
 
 // On a terminal each output replaces the previous one; elsewhere an empty line separates them.
-Result<int> watch(const Call &call, World &world) {
+Result<int> run_again(const Call &call, World &world) {
     constexpr timespec kInterval{1, 0};
     const char *separator = world.style.colour ? "\033[H\033[J" : world.json ? "" : "\n";
     struct sigaction action {};
@@ -68,7 +68,7 @@ Result<int> watch(const Call &call, World &world) {
 Result<int> run_command(const Call &call, World &world) {
     if (world.may_write && ((call.command->writes && !call.command->anywhere) || call.has(Opt::fix)))
         TRY(world.may_write(world.bpffs));
-    return call.has(Opt::watch) ? watch(call, world) : call.command->run(call, world);
+    return call.has(Opt::watch) ? run_again(call, world) : call.command->run(call, world);
 }
 
 } // namespace

@@ -39,7 +39,7 @@ Cell fixed_cell(const Row &row) {
     return row.fixed.empty() ? Cell{} : Cell{row.fixed, row.is_fixed(), row.is_fixed() ? Tone::good : Tone::bad};
 }
 
-constexpr std::array<Column<Row>, 9> kColumns = {{
+constexpr std::array<Column<Row>, 9> kDoctorColumns = {{
     {{"", "found", "finding"}, what_cell},
     {{"", "kind", "severity"}, severity_cell},
     {{"", "", "check"}, [](const Row &r) { return text_cell(r.check->name); }},
@@ -109,7 +109,7 @@ Result<int> examine_node(const Call &call, World &world, bool fix) {
                       call.value(Opt::bin_dir).value_or(std::string(kBinDir)),
                       call.value(Opt::conf_dir).value_or(std::string(kConfDir))};
     const Examined examined = TRY(fix ? examine_and_repair(scope, world) : examine(scope, world));
-    const output::Table table = output::make_table(kColumns, examined.rows);
+    const output::Table table = output::make_table(kDoctorColumns, examined.rows);
     if (world.json)
         world.print(output::json_text(output::table_value(table)));
     else
@@ -131,7 +131,7 @@ constexpr std::array<Command, 1> kRepairCommands = {{
      run_repair, true},
 }};
 
-constexpr std::array<Command, 1> kCommands = {{
+constexpr std::array<Command, 1> kDoctorCommands = {{
     {"", "Check the node and each endpoint; print each finding with its cause and remedy.",
      kSelect | kRead | Opts{Opt::fix, Opt::state_dir, Opt::bin_dir, Opt::conf_dir}, kWhich,
      "With --fix, everything that Podlane can repair is repaired at once. Findings are \"wrong\", or a \"notice\": "
@@ -143,6 +143,6 @@ constexpr std::array<Command, 1> kCommands = {{
 } // namespace
 
 const Noun kRepairNoun = {"repair", "restore lost endpoints and repair what is broken", kRepairCommands};
-const Noun kDoctorNoun = {"doctor", "what is wrong on this node, why, and what to do", kCommands};
+const Noun kDoctorNoun = {"doctor", "what is wrong on this node, why, and what to do", kDoctorCommands};
 
 } // namespace podlane::ctl

@@ -305,7 +305,7 @@ constexpr std::string_view kNewSandbox = "delete the pod's sandbox; the runtime 
 constexpr std::string_view kFix = "podlanectl doctor --fix";
 constexpr std::string_view kRepair = "podlanectl repair; if that fails, delete the pod's sandbox";
 
-constexpr std::array<Check, 13> kChecks = {{
+constexpr std::array<Check, 13> kEndpointChecks = {{
     {"link", Severity::wrong, "the container disappeared without a DEL, or the interface was set down or deleted",
      "podlanectl gc, or the runtime's next GC; if the container is running, delete its sandbox", nullptr,
      &look_at_link},
@@ -343,6 +343,6 @@ constexpr std::array<Check, 13> kChecks = {{
 
 } // namespace
 
-std::span<const Check> endpoint_checks() { return kChecks; }
+std::span<const Check> endpoint_checks() { return kEndpointChecks; }
 
 } // namespace podlane::ctl::doctor

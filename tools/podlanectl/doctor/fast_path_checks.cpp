@@ -74,7 +74,7 @@ Result<void> look_at_expedited_rcu(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 6> kChecks = {{
+constexpr std::array<Check, 6> kFastPathChecks = {{
     {"conntrack-lookup", Severity::notice,
      "the programs cannot query conntrack: connections take the slow path, except those of networks with an "
      "\"uplink\" of their own",
@@ -105,6 +105,6 @@ constexpr std::array<Check, 6> kChecks = {{
 
 } // namespace
 
-std::span<const Check> fast_path_checks() { return kChecks; }
+std::span<const Check> fast_path_checks() { return kFastPathChecks; }
 
 } // namespace podlane::ctl::doctor

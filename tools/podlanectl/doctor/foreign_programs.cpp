@@ -37,7 +37,7 @@ Result<void> look_at_packet_rules(const NodeView &node, Findings &findings) {
         return {};
     net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
     for (const net::PacketRules &one : TRY(net::packet_rules(netfilter)))
-        report(findings, net::to_string(one));
+        report(findings, net::words_of(one));
     return {};
 }
 
@@ -96,7 +96,7 @@ Result<void> look_at_qdiscs(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 4> kChecks = {{
+constexpr std::array<Check, 4> kForeignProgramsChecks = {{
     {"forward-rules", Severity::notice,
      "connections of pods with \"firstPacket\": \"direct\", or with an \"uplink\" of their own, bypass these rules "
      "from "
@@ -121,6 +121,6 @@ constexpr std::array<Check, 4> kChecks = {{
 
 } // namespace
 
-std::span<const Check> foreign_checks() { return kChecks; }
+std::span<const Check> foreign_checks() { return kForeignProgramsChecks; }
 
 } // namespace podlane::ctl::doctor

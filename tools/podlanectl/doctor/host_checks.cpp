@@ -141,7 +141,7 @@ Result<void> look_at_conntrack(const NodeView &, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 9> kChecks = {{
+constexpr std::array<Check, 9> kHostChecks = {{
     {"bpffs", Severity::wrong,
      "all of Podlane's state is pinned on a BPF file system accessible to root only; without it an ADD fails",
      "mount -t bpf bpf /sys/fs/bpf; chmod 0700 the directory below it", &look_at_bpffs},
@@ -171,7 +171,7 @@ constexpr std::array<Check, 9> kChecks = {{
 
 } // namespace
 
-std::span<const Check> host_checks() { return kChecks; }
+std::span<const Check> host_checks() { return kHostChecks; }
 
 std::map<std::uint32_t, std::string> NodeView::interfaces() const {
     std::map<std::uint32_t, std::string> all;

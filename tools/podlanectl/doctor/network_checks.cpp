@@ -99,7 +99,7 @@ Result<void> look_at_ranges(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 5> kChecks = {{
+constexpr std::array<Check, 5> kNetworkChecks = {{
     {"no-masquerade", Severity::notice,
      "without \"ipMasq\", replies from outside the cluster, the API server's among them, arrive only if the routers "
      "there "
@@ -126,6 +126,6 @@ constexpr std::array<Check, 5> kChecks = {{
 
 } // namespace
 
-std::span<const Check> network_checks() { return kChecks; }
+std::span<const Check> network_checks() { return kNetworkChecks; }
 
 } // namespace podlane::ctl::doctor

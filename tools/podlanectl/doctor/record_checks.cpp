@@ -52,7 +52,7 @@ Result<void> look_for_unknown(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 2> kChecks = {{
+constexpr std::array<Check, 2> kRecordChecks = {{
     {"lost", Severity::wrong,
      "pins were deleted or the BPF file system was unmounted: its packets pass through programs that nothing updates, "
      "and no new pod reaches it on the fast path",
@@ -63,6 +63,6 @@ constexpr std::array<Check, 2> kChecks = {{
 
 } // namespace
 
-std::span<const Check> record_checks() { return kChecks; }
+std::span<const Check> record_checks() { return kRecordChecks; }
 
 } // namespace podlane::ctl::doctor

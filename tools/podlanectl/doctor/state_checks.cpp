@@ -268,7 +268,7 @@ Result<void> look_at_limit_groups(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 8> kChecks = {{
+constexpr std::array<Check, 8> kStateChecks = {{
     {"map-full", Severity::wrong, "an ADD that finds a map full fails (error 102)",
      "podlanectl gc removes endpoints that are gone; else set a larger \"maxEndpoints\"", &look_at_maps},
     {"map-version", Severity::wrong,
@@ -296,6 +296,6 @@ constexpr std::array<Check, 8> kChecks = {{
 
 } // namespace
 
-std::span<const Check> state_checks() { return kChecks; }
+std::span<const Check> state_checks() { return kStateChecks; }
 
 } // namespace podlane::ctl::doctor

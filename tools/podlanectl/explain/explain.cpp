@@ -279,7 +279,7 @@ Result<int> explain(const Call &call, World &world) {
     return 0;
 }
 
-constexpr std::array<Command, 1> kCommands = {{
+constexpr std::array<Command, 1> kExplainCommands = {{
     {"",
      "Run the attached program over a packet built for the question, and print each decision.",
      kSelect | kRead | Opts{Opt::from, Opt::to, Opt::proto, Opt::source, Opt::size, Opt::frame, Opt::out},
@@ -294,6 +294,6 @@ constexpr std::array<Command, 1> kCommands = {{
 
 } // namespace
 
-const Noun kExplainNoun = {"explain", "the verdict on a packet, and why", kCommands};
+const Noun kExplainNoun = {"explain", "the verdict on a packet, and why", kExplainCommands};
 
 } // namespace podlane::ctl

@@ -28,7 +28,7 @@ using output::Labels;
 using output::MetricsFormat;
 
 // Everything is read before anything is printed.
-struct Reading {
+struct Scrape {
     std::vector<EndpointEntry> endpoints;
     std::vector<AttachmentRecord> records;  // of the endpoints, in their order
     std::vector<EndpointCounters> counters; // first those of the endpoints, in their order
@@ -37,8 +37,8 @@ struct Reading {
     std::vector<MapReport> maps;
 };
 
-Result<Reading> read_all(const Selection &selection, const std::string &state_directory, const World &world) {
-    Reading all;
+Result<Scrape> read_all(const Selection &selection, const std::string &state_directory, const World &world) {
+    Scrape all;
     auto endpoints = selected_endpoints(selection, world);
     // Endpoints come and go between two scrapes.
     if (!endpoints && (selection.selects_all() || endpoints.error().code != ErrorCode::missing))
@@ -84,7 +84,7 @@ void put_reasons(Exposition &out, const Labels &who, const counters &total, Pick
 }
 
 // Labels of pods are without bounds in number: only the names that a cluster keeps are here.
-void put_nodes(Exposition &out, const Reading &all) {
+void put_nodes(Exposition &out, const Scrape &all) {
     out.gauge("podlane_endpoint_info", "1; the node of an endpoint, as its configuration names it.");
     for (std::size_t i = 0; i < all.endpoints.size(); ++i)
         out.sample(with(labels_of(all.endpoints[i]), "node", all.records[i].node_name), 1);
@@ -94,7 +94,7 @@ void put_nodes(Exposition &out, const Reading &all) {
             out.sample(with(labels_of(all.endpoints[i]), "group", group), 1);
 }
 
-void put_endpoints(Exposition &out, const Reading &all) {
+void put_endpoints(Exposition &out, const Scrape &all) {
     std::map<std::string, std::uint64_t> by_network;
     for (const EndpointEntry &entry : all.endpoints)
         ++by_network[std::string(field_text(entry.second.network_name))];
@@ -120,7 +120,7 @@ void put_endpoints(Exposition &out, const Reading &all) {
     }
 }
 
-void put_limits(Exposition &out, const Reading &all) {
+void put_limits(Exposition &out, const Scrape &all) {
     constexpr std::uint64_t kBits = 8;
     out.gauge("podlane_endpoint_limit_bytes_per_second", "Bandwidth limit of an endpoint, seen from the pod.");
     for (const EndpointEntry &entry : all.endpoints)
@@ -134,7 +134,7 @@ void put_limits(Exposition &out, const Reading &all) {
         }
 }
 
-void put_uplinks(Exposition &out, const Reading &all) {
+void put_uplinks(Exposition &out, const Scrape &all) {
     out.gauge("podlane_uplink_programs", "1 if the programs are attached to an uplink, else 0.");
     for (const UplinkReport &one : all.uplinks)
         out.sample({{"interface", one.name}}, one.has_programs ? 1 : 0);
@@ -150,7 +150,7 @@ void put_uplinks(Exposition &out, const Reading &all) {
     put(&bytes_of);
 }
 
-void put_maps(Exposition &out, const Reading &all) {
+void put_maps(Exposition &out, const Scrape &all) {
     struct Family {
         std::string_view name;
         std::string_view help;
@@ -212,7 +212,7 @@ Result<std::string> exposition(const Selection &selection, const std::string &st
     out.sample({}, loaded ? 1 : 0);
     if (!loaded)
         return std::move(out).text();
-    const Reading all = TRY(read_all(selection, state_directory, world));
+    const Scrape all = TRY(read_all(selection, state_directory, world));
     put_nodes(out, all);
     put_endpoints(out, all);
     put_limits(out, all);
@@ -235,7 +235,7 @@ Result<int> metrics(const Call &call, World &world) {
     return 0;
 }
 
-constexpr std::array<Command, 1> kCommands = {{
+constexpr std::array<Command, 1> kMetricsCommands = {{
     {"", "Print counters, map fill and CNI operations as metrics, or serve them.",
      kSelect | Opts{Opt::listen, Opt::openmetrics, Opt::state_dir, Opt::bpffs, Opt::help}, kWhich,
      "Prints the text format 0.0.4, which node_exporter's textfile collector reads. The server sends OpenMetrics to\n"
@@ -245,6 +245,6 @@ constexpr std::array<Command, 1> kCommands = {{
 
 } // namespace
 
-const Noun kMetricsNoun = {"metrics", "metrics for Prometheus", kCommands};
+const Noun kMetricsNoun = {"metrics", "metrics for Prometheus", kMetricsCommands};
 
 } // namespace podlane::ctl

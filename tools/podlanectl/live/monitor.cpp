@@ -243,7 +243,7 @@ Result<int> monitor(const Call &call, World &world) {
     return 0;
 }
 
-constexpr std::array<Command, 1> kCommands = {{
+constexpr std::array<Command, 1> kMonitorCommands = {{
     {"",
      "Show each dropped packet: time, reason, pod, source, destination, length.",
      kSelect | kPlain | Opts{Opt::all, Opt::sample, Opt::limit},
@@ -256,6 +256,6 @@ constexpr std::array<Command, 1> kCommands = {{
 
 } // namespace
 
-const Noun kMonitorNoun = {"monitor", "drops, or all packets, as they happen", kCommands};
+const Noun kMonitorNoun = {"monitor", "drops, or all packets, as they happen", kMonitorCommands};
 
 } // namespace podlane::ctl

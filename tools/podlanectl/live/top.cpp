@@ -47,7 +47,7 @@ Cell count_cell(double per_second, Tone tone = Tone::plain) {
     return {whole == 0 ? "-" : std::to_string(whole), whole, whole == 0 ? Tone::plain : tone};
 }
 
-constexpr std::array<Column<Busy>, 7> kColumns = {{
+constexpr std::array<Column<Busy>, 7> kTopColumns = {{
     {{"POD", "", "pod"}, [](const Busy &b) { return text_cell(b.pod, Tone::strong); }},
     {{"INTERFACE", "", "host_interface"}, [](const Busy &b) { return text_cell(b.interface); }},
     {{"FROM POD", "", "from_pod_bits_per_s", Align::right}, [](const Busy &b) { return rate_cell(b.from_bits); }},
@@ -215,7 +215,7 @@ std::vector<std::string> lines_of(std::vector<Busy> all, const View &view, const
                                    "    < > order   r reverse   q quit"};
     lines.front().resize(std::min<std::size_t>(lines.front().size(), size.ws_col));
     lines.emplace_back();
-    const std::string text = output::table_text(output::make_table(kColumns, all), style);
+    const std::string text = output::table_text(output::make_table(kTopColumns, all), style);
     for (std::size_t at = 0; at < text.size() && lines.size() < size.ws_row;) {
         const std::size_t end = text.find('\n', at);
         lines.push_back(text.substr(at, end - at));
@@ -253,7 +253,7 @@ Result<int> print_once(const Selection &selection, const View &view, World &worl
     poll(nullptr, 0, kInterval);
     std::vector<Busy> all = compare(before, TRY(read_all(selection, world)));
     sort_by(all, view.order, view.reversed);
-    world.print(output::make_table(kColumns, all));
+    world.print(output::make_table(kTopColumns, all));
     return 0;
 }
 
@@ -284,7 +284,7 @@ Result<int> top(const Call &call, World &world) {
     return 0;
 }
 
-constexpr std::array<Command, 1> kCommands = {{
+constexpr std::array<Command, 1> kTopCommands = {{
     {"", "Show the traffic of each pod on the whole screen, the busiest first.", kSelect | kPlain | Opts{Opt::sort},
      kWhich,
      "Keys: < and > change the order, r reverses it, q quits. Orders: pod, traffic, from-pod, to-pod, packets-from,\n"
@@ -294,6 +294,6 @@ constexpr std::array<Command, 1> kCommands = {{
 
 } // namespace
 
-const Noun kTopNoun = {"top", "the busiest pods", kCommands};
+const Noun kTopNoun = {"top", "the busiest pods", kTopCommands};
 
 } // namespace podlane::ctl

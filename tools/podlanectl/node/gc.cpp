@@ -23,13 +23,13 @@ namespace {
 
 enum class Outcome { removed, would_be, kept, failed };
 
-struct Row {
+struct GarbageRow {
     EndpointEntry entry;
     Outcome outcome;
     std::string why{};
 };
 
-Cell outcome_cell(const Row &row) {
+Cell outcome_cell(const GarbageRow &row) {
     switch (row.outcome) {
     case Outcome::removed:
         return text_cell("removed", Tone::good);
@@ -43,19 +43,20 @@ Cell outcome_cell(const Row &row) {
     return {};
 }
 
-Cell container_cell(const Row &row) {
+Cell container_cell(const GarbageRow &row) {
     const std::string id(field_text(row.entry.first.container_id));
     return {id.substr(0, 12), id};
 }
 
-constexpr std::array<Column<Row>, 6> kColumns = {{
+constexpr std::array<Column<GarbageRow>, 6> kGcColumns = {{
     {{"POD", "", "pod"},
-     [](const Row &r) { return text_cell(pod_words(r.entry.first, r.entry.second), Tone::strong); }},
-    {{"NETWORK", "", "network"}, [](const Row &r) { return text_cell(field_text(r.entry.second.network_name)); }},
+     [](const GarbageRow &r) { return text_cell(pod_words(r.entry.first, r.entry.second), Tone::strong); }},
+    {{"NETWORK", "", "network"},
+     [](const GarbageRow &r) { return text_cell(field_text(r.entry.second.network_name)); }},
     {{"CONTAINER", "", "container_id"}, container_cell},
     {{"INTERFACE", "", "host_interface"},
-     [](const Row &r) { return text_cell(field_text(r.entry.second.host_ifname)); }},
-    {{"", "", "ifname"}, [](const Row &r) { return text_cell(field_text(r.entry.first.ifname)); }},
+     [](const GarbageRow &r) { return text_cell(field_text(r.entry.second.host_ifname)); }},
+    {{"", "", "ifname"}, [](const GarbageRow &r) { return text_cell(field_text(r.entry.first.ifname)); }},
     {{"RESULT", "", "result"}, outcome_cell},
 }};
 
@@ -100,17 +101,17 @@ Result<void> send_del(const EndpointEntry &entry, const Context &context) {
     return {};
 }
 
-Row collect(const EndpointEntry &entry, const Context &context) {
+GarbageRow collect(const EndpointEntry &entry, const Context &context) {
     if (context.dry)
         return {entry, Outcome::would_be};
     const Result<void> sent = send_del(entry, context);
-    return sent ? Row{entry, Outcome::removed} : Row{entry, Outcome::failed, sent.error().message};
+    return sent ? GarbageRow{entry, Outcome::removed} : GarbageRow{entry, Outcome::failed, sent.error().message};
 }
 
 using Namespaces = std::map<std::uint64_t, std::string>;
 
 void collect_known(const std::vector<EndpointEntry> &endpoints, const Namespaces &namespaces, const Context &context,
-                   std::vector<Row> &rows) {
+                   std::vector<GarbageRow> &rows) {
     for (const EndpointEntry &entry : endpoints) {
         if (has_link(entry.second))
             continue;
@@ -139,7 +140,7 @@ Result<bool> is_alive(const AttachmentRecord &record, const Namespaces &namespac
 
 // What the maps do not know (any more).
 Result<void> collect_recorded(const Selection &selection, const std::vector<EndpointEntry> &endpoints,
-                              const Namespaces &namespaces, const Context &context, std::vector<Row> &rows) {
+                              const Namespaces &namespaces, const Context &context, std::vector<GarbageRow> &rows) {
     const std::uint64_t node = TRY(net::Namespace::current()).inode();
     const AttachmentRecords records(context.state_directory, context.world.bpffs);
     for (const AttachmentRecord &record : TRY(records.list())) {
@@ -169,7 +170,7 @@ Result<int> gc(const Call &call, World &world) {
         return Error{ErrorCode::missing, "there is no plugin " + context.plugin + " to call DEL of",
                      "name its directory with --bin-dir"};
     const Namespaces namespaces = network_namespaces();
-    std::vector<Row> rows;
+    std::vector<GarbageRow> rows;
     std::vector<EndpointEntry> selected = endpoints;
     std::erase_if(selected, [&](const EndpointEntry &entry) { return !selection.matches(entry); });
     collect_known(selected, namespaces, context, rows);
@@ -177,12 +178,12 @@ Result<int> gc(const Call &call, World &world) {
     if (rows.empty() && !world.json)
         world.print("nothing to collect\n");
     else
-        world.print(output::make_table(kColumns, rows));
-    const bool failed = std::ranges::any_of(rows, [](const Row &row) { return row.outcome == Outcome::failed; });
+        world.print(output::make_table(kGcColumns, rows));
+    const bool failed = std::ranges::any_of(rows, [](const GarbageRow &row) { return row.outcome == Outcome::failed; });
     return failed ? 1 : 0;
 }
 
-constexpr std::array<Command, 1> kCommands = {{
+constexpr std::array<Command, 1> kGcCommands = {{
     {"", "Remove endpoints whose interface and namespace are gone, as the runtime's DEL would have.",
      kSelect | kPlain | Opts{Opt::bin_dir, Opt::state_dir, Opt::dry_run}, kWhich,
      "Calls the plugin's DEL for each, which releases the lease as well. Endpoints are known from the maps and from\n"
@@ -192,6 +193,6 @@ constexpr std::array<Command, 1> kCommands = {{
 
 } // namespace
 
-const Noun kGcNoun = {"gc", "remove endpoints that the runtime no longer has", kCommands};
+const Noun kGcNoun = {"gc", "remove endpoints that the runtime no longer has", kGcCommands};
 
 } // namespace podlane::ctl

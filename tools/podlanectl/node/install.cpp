@@ -314,7 +314,7 @@ Result<int> install(const Call &call, World &world) {
     return 0;
 }
 
-constexpr std::array<Command, 1> kCommands = {{
+constexpr std::array<Command, 1> kInstallCommands = {{
     {"",
      "Copy the plugin, and write a configuration list from the options.",
      Opts{Opt::bin_dir, Opt::conf_dir, Opt::subnets, Opt::from_node, Opt::mode, Opt::dry_run, Opt::cluster_cidrs,
@@ -331,6 +331,6 @@ constexpr std::array<Command, 1> kCommands = {{
 
 } // namespace
 
-const Noun kInstallNoun = {"install", "install the plugin and a configuration for the runtime", kCommands};
+const Noun kInstallNoun = {"install", "install the plugin and a configuration for the runtime", kInstallCommands};
 
 } // namespace podlane::ctl

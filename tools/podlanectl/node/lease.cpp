@@ -19,31 +19,32 @@
 namespace podlane::ctl {
 namespace {
 
-struct Row {
+struct LeaseRow {
     AttachmentRecord record;
     EndpointEntry entry; // what it was: for the selection and its names
     std::vector<std::string> addresses{};
 };
 
-std::uint64_t seconds_left(const Row &row) {
+std::uint64_t seconds_left(const LeaseRow &row) {
     const std::uint64_t now = realtime_ns();
     return row.record.held_until_ns <= now ? 0 : (row.record.held_until_ns - now + kNsPerSecond - 1) / kNsPerSecond;
 }
 
-constexpr std::array<Column<Row>, 5> kColumns = {{
+constexpr std::array<Column<LeaseRow>, 5> kLeaseColumns = {{
     {{"POD", "", "pod"},
-     [](const Row &r) { return text_cell(pod_words(r.entry.first, r.entry.second), Tone::strong); }},
-    {{"NETWORK", "", "network"}, [](const Row &r) { return text_cell(r.record.network); }},
-    {{"ADDRESSES", "", "addresses"}, [](const Row &r) { return list_cell(r.addresses); }},
-    {{"SECONDS LEFT", "", "seconds_left", Align::right}, [](const Row &r) { return number_cell(seconds_left(r)); }},
+     [](const LeaseRow &r) { return text_cell(pod_words(r.entry.first, r.entry.second), Tone::strong); }},
+    {{"NETWORK", "", "network"}, [](const LeaseRow &r) { return text_cell(r.record.network); }},
+    {{"ADDRESSES", "", "addresses"}, [](const LeaseRow &r) { return list_cell(r.addresses); }},
+    {{"SECONDS LEFT", "", "seconds_left", Align::right},
+     [](const LeaseRow &r) { return number_cell(seconds_left(r)); }},
     {{"CONTAINER", "", "container_id"},
-     [](const Row &r) {
+     [](const LeaseRow &r) {
          return Cell{r.record.container_id.substr(0, 12), r.record.container_id};
      }},
 }};
 
-Result<Row> row_of(AttachmentRecord record) {
-    Row row{.record = std::move(record), .entry = {}};
+Result<LeaseRow> row_of(AttachmentRecord record) {
+    LeaseRow row{.record = std::move(record), .entry = {}};
     row.entry.first = TRY(make_endpoint_key(row.record.container_id, row.record.ifname));
     static_cast<void>(set_field(row.entry.second.network_name, row.record.network));
     if (const auto arguments = cni::parse_arguments(row.record.args)) {
@@ -58,11 +59,11 @@ Result<Row> row_of(AttachmentRecord record) {
 
 std::string state_directory(const Call &call) { return call.value(Opt::state_dir).value_or(kStateDirectory); }
 
-Result<std::vector<Row>> rows_of(const Call &call, const World &world) {
+Result<std::vector<LeaseRow>> rows_of(const Call &call, const World &world) {
     const Selection selection = TRY(Selection::of(call));
-    std::vector<Row> rows;
+    std::vector<LeaseRow> rows;
     for (AttachmentRecord &record : TRY(held_leases(AttachmentRecords(state_directory(call), world.bpffs)))) {
-        Row row = TRY(row_of(std::move(record)));
+        LeaseRow row = TRY(row_of(std::move(record)));
         if (selection.matches(row.entry))
             rows.push_back(std::move(row));
     }
@@ -83,7 +84,7 @@ Result<int> list(const Call &call, World &world) {
     config.bpffs = world.bpffs;
     config.state_dir = state_directory(call);
     release_expired_leases(config);
-    world.print(output::make_table(kColumns, TRY(rows_of(call, world))));
+    world.print(output::make_table(kLeaseColumns, TRY(rows_of(call, world))));
     return 0;
 }
 
@@ -91,10 +92,10 @@ Result<int> release(const Call &call, World &world) {
     TRY(must_be_root());
     if (TRY(Selection::of(call)).selects_all() && !call.has(Opt::all))
         return usage_error("lease release needs to know which", "name a pod, or write --all");
-    const std::vector<Row> rows = TRY(rows_of(call, world));
+    const std::vector<LeaseRow> rows = TRY(rows_of(call, world));
     if (rows.empty() && !call.has(Opt::all))
         return Error{ErrorCode::missing, "no such lease is held", "see `podlanectl lease list`"};
-    for (const Row &row : rows) {
+    for (const LeaseRow &row : rows) {
         TRY(release_held_lease(row.record, state_directory(call)));
         world.print("released " + join(row.addresses, ", ") + " of " + pod_words(row.entry.first, row.entry.second) +
                     "\n");
@@ -104,7 +105,7 @@ Result<int> release(const Call &call, World &world) {
 
 constexpr Opts kWhichLease{Opt::pod, Opt::ns, Opt::container, Opt::network, Opt::state_dir};
 
-constexpr std::array<Command, 2> kCommands = {{
+constexpr std::array<Command, 2> kLeaseCommands = {{
     {"list", "Leases that are held for pods of the same name (keepAddress).", kPlain | kWhichLease, kWhich,
      "Leases whose time is over are released first.", list, true},
     {"release", "Release held leases before their time.", Opts{Opt::bpffs, Opt::help, Opt::all} | kWhichLease, kWhich,
@@ -113,6 +114,6 @@ constexpr std::array<Command, 2> kCommands = {{
 
 } // namespace
 
-const Noun kLeaseNoun = {"lease", "addresses that are held for pods that are gone", kCommands};
+const Noun kLeaseNoun = {"lease", "addresses that are held for pods that are gone", kLeaseCommands};
 
 } // namespace podlane::ctl

@@ -80,7 +80,7 @@ Result<int> load(const Call &call, World &world) {
     return 0;
 }
 
-constexpr std::array<Command, 1> kCommands = {{
+constexpr std::array<Command, 1> kLoadCommands = {{
     {"",
      "Load programs and maps, as the first ADD after a boot would, which then takes no longer than others.",
      kPlain | Opts{Opt::conf_dir},
@@ -93,6 +93,6 @@ constexpr std::array<Command, 1> kCommands = {{
 
 } // namespace
 
-const Noun kLoadNoun = {"load", "load the programs ahead of the first pod", kCommands};
+const Noun kLoadNoun = {"load", "load the programs ahead of the first pod", kLoadCommands};
 
 } // namespace podlane::ctl

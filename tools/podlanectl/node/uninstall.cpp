@@ -276,7 +276,7 @@ Result<int> uninstall(const Call &call, World &world) {
     return 0;
 }
 
-constexpr std::array<Command, 1> kCommands = {{
+constexpr std::array<Command, 1> kUninstallCommands = {{
     {"",
      "Remove configuration, programs, maps and the plugin; pods continue through the host stack.",
      Opts{Opt::bin_dir, Opt::conf_dir, Opt::state_dir, Opt::bpffs, Opt::help},
@@ -291,6 +291,6 @@ constexpr std::array<Command, 1> kCommands = {{
 
 } // namespace
 
-const Noun kUninstallNoun = {"uninstall", "remove Podlane from this node", kCommands};
+const Noun kUninstallNoun = {"uninstall", "remove Podlane from this node", kUninstallCommands};
 
 } // namespace podlane::ctl

@@ -12,7 +12,7 @@ namespace {
 
 Cell id_cell(std::uint32_t id) { return id == 0 ? text_cell("") : number_cell(id); }
 
-constexpr std::array<Column<UpgradedProgram>, 5> kPrograms = {{
+constexpr std::array<Column<UpgradedProgram>, 5> kUpgradedPrograms = {{
     {{"PROGRAM", "", "name"}, [](const UpgradedProgram &p) { return text_cell(p.name, Tone::strong); }},
     {{"OLD ID", "", "old_id", Align::right}, [](const UpgradedProgram &p) { return id_cell(p.old_id); }},
     {{"OLD TAG", "", "old_tag"}, [](const UpgradedProgram &p) { return text_cell(p.old_tag); }},
@@ -26,7 +26,7 @@ Cell what_cell(const UpgradedMap &map) {
     return map.was == map.name ? Cell{"kept", "kept"} : Cell{"carried over from " + map.was, "carried-over"};
 }
 
-constexpr std::array<Column<UpgradedMap>, 4> kMaps = {{
+constexpr std::array<Column<UpgradedMap>, 4> kUpgradedMaps = {{
     {{"MAP", "", "name"}, [](const UpgradedMap &m) { return text_cell(m.name, Tone::strong); }},
     {{"", "", "was"}, [](const UpgradedMap &m) { return text_cell(m.was); }},
     {{"ENTRIES", "", "carried_over", Align::right},
@@ -37,7 +37,7 @@ constexpr std::array<Column<UpgradedMap>, 4> kMaps = {{
 }};
 
 std::string text_of(const Upgraded &done, const World &world) {
-    std::string text = output::table_text(output::make_table(kPrograms, done.programs), world.style) + "\n";
+    std::string text = output::table_text(output::make_table(kUpgradedPrograms, done.programs), world.style) + "\n";
     for (const UpgradedMap &map : done.maps)
         if (map.was != map.name)
             text += "map " + map.name + ": " + what_cell(map).text +
@@ -51,8 +51,8 @@ Result<int> upgrade_node(const Call &call, World &world) {
     if (world.json)
         world.print(output::json_text(
             output::Object{{"upgraded", done.needed},
-                           {"programs", output::table_value(output::make_table(kPrograms, done.programs))},
-                           {"maps", output::table_value(output::make_table(kMaps, done.maps))},
+                           {"programs", output::table_value(output::make_table(kUpgradedPrograms, done.programs))},
+                           {"maps", output::table_value(output::make_table(kUpgradedMaps, done.maps))},
                            {"hooks", done.hooks}}));
     else if (done.needed)
         world.print(text_of(done, world));
@@ -61,7 +61,7 @@ Result<int> upgrade_node(const Call &call, World &world) {
     return 0;
 }
 
-constexpr std::array<Command, 1> kCommands = {{
+constexpr std::array<Command, 1> kUpgradeCommands = {{
     {"",
      "Replace all programs by this version's, and carry the maps over.",
      kPlain | Opts{Opt::force},
@@ -76,6 +76,6 @@ constexpr std::array<Command, 1> kCommands = {{
 
 } // namespace
 
-const Noun kUpgradeNoun = {"upgrade", "bring a running node to the version of this podlanectl", kCommands};
+const Noun kUpgradeNoun = {"upgrade", "bring a running node to the version of this podlanectl", kUpgradeCommands};
 
 } // namespace podlane::ctl

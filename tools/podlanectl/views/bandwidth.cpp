@@ -57,7 +57,7 @@ Cell backlog_cell(const Limit &l) {
     return {output::duration_words(ns), ns};
 }
 
-constexpr std::array<Column<Limit>, 20> kColumns = {{
+constexpr std::array<Column<Limit>, 20> kBandwidthColumns = {{
     {{"POD", "pod", "pod"}, [](const Limit &l) { return text_cell(l.pod, Tone::strong); }},
     {{"", "host interface", "host_interface"}, [](const Limit &l) { return text_cell(l.interface); }},
     {{"", "ifindex", "ifindex"}, [](const Limit &l) { return number_cell(l.ifindex); }},
@@ -238,7 +238,7 @@ Result<int> change(const Call &call, World &world, bool clear) {
             TRY(set_limits(tables, key, limits, notify));
         }
     }
-    world.print(output::make_table(kColumns, TRY(read_limits(entries, true, world))));
+    world.print(output::make_table(kBandwidthColumns, TRY(read_limits(entries, true, world))));
     return 0;
 }
 
@@ -265,21 +265,21 @@ Result<output::Table> limit_state_table(const Selection &selection, const World 
             orphan.state = state;
             all.push_back(std::move(orphan));
         }
-    return output::make_table(kColumns, all);
+    return output::make_table(kBandwidthColumns, all);
 }
 
 namespace {
 
 Result<int> bandwidth_list(const Call &call, World &world) {
     const Selection selection = TRY(Selection::of(call));
-    world.print(
-        output::make_table(kColumns, TRY(read_limits(TRY(selected_endpoints(selection, world)), false, world))));
+    world.print(output::make_table(kBandwidthColumns,
+                                   TRY(read_limits(TRY(selected_endpoints(selection, world)), false, world))));
     return 0;
 }
 
 Result<int> bandwidth_show(const Call &call, World &world) {
     const std::vector<EndpointEntry> entries = TRY(chosen_endpoints(call, world));
-    const auto table = output::make_table(kColumns, TRY(read_limits(entries, true, world)));
+    const auto table = output::make_table(kBandwidthColumns, TRY(read_limits(entries, true, world)));
     world.print_records(table);
     return 0;
 }
@@ -291,9 +291,9 @@ Result<int> bandwidth_set(const Call &call, World &world) {
 
 Result<int> bandwidth_clear(const Call &call, World &world) { return change(call, world, true); }
 
-constexpr Argument kGroup{"GROUP", true, "the name of a limit that pods share"};
+constexpr Argument kLimitGroup{"GROUP", true, "the name of a limit that pods share"};
 
-constexpr std::array<Command, 6> kCommands = {{
+constexpr std::array<Command, 6> kBandwidthCommands = {{
     {"list", "List limits and their counters.", kSelect | kRead, kWhich, "", bandwidth_list},
     {"show", "Show everything known about a pod's limits.", kSelect | kRead, kWhich,
      "Bytes are those of frames on the wire: each segment with its headers. The fair rate is one flow's share.",
@@ -307,7 +307,8 @@ constexpr std::array<Command, 6> kCommands = {{
      "Guaranteed is the sum of the pods' own limits; wanted is the part of the rate that they use or could use now.",
      limit_group_list},
     {"set-group", "Change the rates of a limit that pods share.",
-     kPlain | Opts{Opt::network, Opt::ingress_rate, Opt::ingress_burst, Opt::egress_rate, Opt::egress_burst}, kGroup,
+     kPlain | Opts{Opt::network, Opt::ingress_rate, Opt::ingress_burst, Opt::egress_rate, Opt::egress_burst},
+     kLimitGroup,
      "Values that are not given stay as they are; 0: nothing is lent. The change lasts until the network's\n"
      "configuration changes the group, or its last pod is gone.",
      limit_group_set, true},
@@ -315,6 +316,6 @@ constexpr std::array<Command, 6> kCommands = {{
 
 } // namespace
 
-const Noun kBandwidthNoun = {"bandwidth", "bandwidth limits of pods, and their counters", kCommands};
+const Noun kBandwidthNoun = {"bandwidth", "bandwidth limits of pods, and their counters", kBandwidthCommands};
 
 } // namespace podlane::ctl

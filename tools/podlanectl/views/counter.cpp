@@ -54,7 +54,7 @@ Tone tone_of(std::size_t reason) {
     return kind == "drop" ? Tone::bad : kind == "fast" ? Tone::good : Tone::plain;
 }
 
-constexpr std::array<Column<CounterRow>, 11> kColumns = {{
+constexpr std::array<Column<CounterRow>, 11> kCounterColumns = {{
     {{"POD", "", "pod"}, [](const CounterRow &r) { return text_cell(r.of.pod, Tone::strong); }},
     {{"", "", "container_id"}, [](const CounterRow &r) { return text_cell(r.of.container_id); }},
     {{"INTERFACE", "", "host_interface"}, [](const CounterRow &r) { return text_cell(r.interface); }},
@@ -137,7 +137,7 @@ output::Table counter_table(const std::vector<EndpointCounters> &all, bool zeros
                 row.each_second = rate_of(counted, row, *before, now_ns);
             rows.push_back(row);
         }
-    output::Table table = output::make_table(kColumns, rows);
+    output::Table table = output::make_table(kCounterColumns, rows);
     if (before == nullptr)
         for (output::Heading &heading : table.headings)
             if (heading.field.ends_with("_per_s"))
@@ -171,7 +171,7 @@ Result<int> counter_list(const Call &call, World &world) {
     return 0;
 }
 
-constexpr std::array<Command, 1> kCommands = {{
+constexpr std::array<Command, 1> kCounterCommands = {{
     {"list", "List packets and bytes by endpoint and reason, summed over the CPUs.",
      kSelect | kRead | Opts{Opt::all, Opt::reasons}, kWhich,
      "Kinds: fast (fast path), host (slow path, through the host stack), answer (answered by the program), drop.\n"
@@ -181,6 +181,6 @@ constexpr std::array<Command, 1> kCommands = {{
 
 } // namespace
 
-const Noun kCounterNoun = {"counter", "packets and bytes of each pod, by reason", kCommands};
+const Noun kCounterNoun = {"counter", "packets and bytes of each pod, by reason", kCounterCommands};
 
 } // namespace podlane::ctl

@@ -59,7 +59,7 @@ Cell created_cell(const EndpointRow &row) {
 }
 
 // The columns of endpoint list (title) and the lines of endpoint show (label); JSON has all fields in both.
-constexpr std::array<Column<EndpointRow>, 24> kColumns = {{
+constexpr std::array<Column<EndpointRow>, 24> kEndpointColumns = {{
     {{"POD", "", ""}, [](const EndpointRow &r) { return text_cell(pod_words(r.key, r.value), Tone::strong); }},
     {{"", "pod", "pod_name"},
      [](const EndpointRow &r) { return text_cell(field_text(r.value.pod_name), Tone::strong); }},
@@ -197,7 +197,7 @@ output::Table identity_table(std::span<const EndpointEntry> entries, const World
     rows.reserve(entries.size());
     for (const auto &[key, value] : entries)
         rows.push_back({key, value, world.realtime_ns});
-    return output::make_table(kColumns, rows, wanted);
+    return output::make_table(kEndpointColumns, rows, wanted);
 }
 
 // The columns of `right` after those of `left`, row by row.
@@ -330,7 +330,7 @@ Result<int> endpoint_show(const Call &call, World &world) {
     return 0;
 }
 
-constexpr std::array<Command, 2> kCommands = {{
+constexpr std::array<Command, 2> kEndpointCommands = {{
     {"list", "List endpoints.", kSelect | kRead | Opts{Opt::state_dir}, kWhich,
      "Options combine: an endpoint must match all of them. --json prints every field.", endpoint_list},
     {"show", "Show everything known about an endpoint, and its link and programs as they are now.",
@@ -340,6 +340,6 @@ constexpr std::array<Command, 2> kCommands = {{
 
 } // namespace
 
-const Noun kEndpointNoun = {"endpoint", "pod interfaces: identity, location, attachment", kCommands};
+const Noun kEndpointNoun = {"endpoint", "pod interfaces: identity, location, attachment", kEndpointCommands};
 
 } // namespace podlane::ctl

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint64_t kNsPerUs = 1000;
 
-struct Row {
+struct HistoryRow {
     const operation &done;
     std::uint64_t now_ns;
 };
@@ -45,14 +45,14 @@ std::string pod_of(const operation &done) {
     return std::string(field_text(done.pod_namespace)) + "/" + name;
 }
 
-Cell outcome_cell(const Row &row) {
+Cell outcome_cell(const HistoryRow &row) {
     if (row.done.error_code == 0)
         return text_cell("ok", Tone::good);
     return {"error " + std::to_string(row.done.error_code) + ": " + std::string(field_text(row.done.message)), "failed",
             Tone::bad};
 }
 
-Cell steps_cell(const Row &row) {
+Cell steps_cell(const HistoryRow &row) {
     std::string text;
     output::Array items;
     for (const Spent &one : slowest_first(row.done)) {
@@ -62,27 +62,27 @@ Cell steps_cell(const Row &row) {
     return {text.empty() ? "-" : text, items};
 }
 
-constexpr std::array<Column<Row>, 15> kColumns = {{
-    {{"", "", "number"}, [](const Row &r) { return number_cell(r.done.number); }},
+constexpr std::array<Column<HistoryRow>, 15> kHistoryColumns = {{
+    {{"", "", "number"}, [](const HistoryRow &r) { return number_cell(r.done.number); }},
     {{"AGO", "", "started_ns", Align::right},
-     [](const Row &r) {
+     [](const HistoryRow &r) {
          return Cell{output::age_words(r.done.started_ns, r.now_ns), r.done.started_ns};
      }},
-    {{"", "", "started"}, [](const Row &r) { return text_cell(output::utc_words(r.done.started_ns)); }},
-    {{"VERB", "", "verb"}, [](const Row &r) { return text_cell(verb_name(r.done.verb), Tone::strong); }},
-    {{"POD", "", ""}, [](const Row &r) { return text_cell(pod_of(r.done)); }},
-    {{"", "", "pod_name"}, [](const Row &r) { return text_cell(field_text(r.done.pod_name)); }},
-    {{"", "", "pod_namespace"}, [](const Row &r) { return text_cell(field_text(r.done.pod_namespace)); }},
-    {{"", "", "container_id"}, [](const Row &r) { return text_cell(field_text(r.done.container_id)); }},
-    {{"", "", "ifname"}, [](const Row &r) { return text_cell(field_text(r.done.ifname)); }},
-    {{"NETWORK", "", "network"}, [](const Row &r) { return text_cell(field_text(r.done.network_name)); }},
+    {{"", "", "started"}, [](const HistoryRow &r) { return text_cell(output::utc_words(r.done.started_ns)); }},
+    {{"VERB", "", "verb"}, [](const HistoryRow &r) { return text_cell(verb_name(r.done.verb), Tone::strong); }},
+    {{"POD", "", ""}, [](const HistoryRow &r) { return text_cell(pod_of(r.done)); }},
+    {{"", "", "pod_name"}, [](const HistoryRow &r) { return text_cell(field_text(r.done.pod_name)); }},
+    {{"", "", "pod_namespace"}, [](const HistoryRow &r) { return text_cell(field_text(r.done.pod_namespace)); }},
+    {{"", "", "container_id"}, [](const HistoryRow &r) { return text_cell(field_text(r.done.container_id)); }},
+    {{"", "", "ifname"}, [](const HistoryRow &r) { return text_cell(field_text(r.done.ifname)); }},
+    {{"NETWORK", "", "network"}, [](const HistoryRow &r) { return text_cell(field_text(r.done.network_name)); }},
     {{"TOOK", "", "duration_ns", Align::right},
-     [](const Row &r) {
+     [](const HistoryRow &r) {
          return Cell{output::short_duration_words(r.done.duration_ns), r.done.duration_ns};
      }},
     {{"OUTCOME", "", "outcome"}, outcome_cell},
-    {{"", "", "error_code"}, [](const Row &r) { return number_cell(r.done.error_code); }},
-    {{"", "", "message"}, [](const Row &r) { return text_cell(field_text(r.done.message)); }},
+    {{"", "", "error_code"}, [](const HistoryRow &r) { return number_cell(r.done.error_code); }},
+    {{"", "", "message"}, [](const HistoryRow &r) { return text_cell(field_text(r.done.message)); }},
     {{"SLOWEST STEP FIRST", "", "steps"}, steps_cell},
 }};
 
@@ -125,11 +125,11 @@ Result<output::Table> history_table(const Selection &selection, std::size_t most
     const auto known = selected_endpoints({}, world);
     const std::vector<EndpointEntry> living = known ? *known : std::vector<EndpointEntry>{};
     const std::vector<operation> all = TRY(open_history(world)).operations();
-    std::vector<Row> rows;
+    std::vector<HistoryRow> rows;
     for (const operation &one : all)
         if (rows.size() < most && (selection.selects_all() || selection.matches(entry_of(one, living))))
             rows.push_back({one, world.realtime_ns});
-    return output::make_table(kColumns, rows);
+    return output::make_table(kHistoryColumns, rows);
 }
 
 namespace {
@@ -139,7 +139,7 @@ Result<int> history_list(const Call &call, World &world) {
     return 0;
 }
 
-constexpr std::array<Command, 1> kCommands = {{
+constexpr std::array<Command, 1> kHistoryCommands = {{
     {"list", "List the last CNI calls, the newest first.", kSelect | kRead | Opts{Opt::last}, kWhich,
      "Steps: ipam (the IPAM plugin), network (locks and uplinks), link (creating or deleting the veth pair), pod and\n"
      "host (addresses, routes, neighbours), programs, entries (of maps), masquerade, wait (for IPv6 addresses),\n"
@@ -151,6 +151,6 @@ constexpr std::array<Command, 1> kCommands = {{
 
 } // namespace
 
-const Noun kHistoryNoun = {"history", "the last CNI calls, and where their time went", kCommands};
+const Noun kHistoryNoun = {"history", "the last CNI calls, and where their time went", kHistoryCommands};
 
 } // namespace podlane::ctl

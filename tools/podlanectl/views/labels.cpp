@@ -36,7 +36,7 @@ std::vector<std::string> lines_in(std::string_view text) {
     return lines;
 }
 
-constexpr std::array<Column<AttachmentRecord>, 4> kColumns = {{
+constexpr std::array<Column<AttachmentRecord>, 4> kLabelsColumns = {{
     {{"", "node", "node"}, [](const AttachmentRecord &r) { return text_cell(r.node_name); }},
     {{"", "groups", "groups"}, [](const AttachmentRecord &r) { return list_cell(lines_in(r.groups)); }},
     {{"", "labels", "labels"}, [](const AttachmentRecord &r) { return pairs_cell(r.labels); }},
@@ -97,7 +97,7 @@ Result<output::Table> recorded_table(const std::vector<EndpointEntry> &entries, 
     rows.reserve(entries.size());
     for (const EndpointEntry &entry : entries)
         rows.push_back(TRY(recorded(records, entry)));
-    return output::make_table(kColumns, rows);
+    return output::make_table(kLabelsColumns, rows);
 }
 
 namespace {
@@ -151,7 +151,7 @@ Result<int> group_remove(const Call &call, World &world) { return change_groups(
 
 constexpr Argument kGroup{"GROUP", true, "name of a group, as \"group list\" prints it"};
 
-constexpr std::array<Command, 3> kCommands = {{
+constexpr std::array<Command, 3> kLabelsCommands = {{
     {"list", "List groups and the pods in them.", kSelect | kRead | Opts{Opt::state_dir}, kWhich,
      "The groups are those of the key \"groups\" at each pod's ADD, and later changes.", group_list},
     {"add", "Make pods members of a group, from the next packet on.", kSelect | kPlain | Opts{Opt::state_dir}, kGroup,
@@ -162,6 +162,6 @@ constexpr std::array<Command, 3> kCommands = {{
 
 } // namespace
 
-const Noun kGroupNoun = {"group", "groups of pods", kCommands};
+const Noun kGroupNoun = {"group", "groups of pods", kLabelsCommands};
 
 } // namespace podlane::ctl

@@ -22,7 +22,7 @@ struct Group {
     limit_state state{};
 };
 
-constexpr std::array<Column<Group>, 9> kColumns = {{
+constexpr std::array<Column<Group>, 9> kLimitGroupsColumns = {{
     {{"GROUP", "group", "group"}, [](const Group &g) { return text_cell(g.name, Tone::strong); }},
     {{"NETWORK", "network", "network"}, [](const Group &g) { return text_cell(g.network); }},
     {{"", "number", "number"}, [](const Group &g) { return number_cell(g.number); }},
@@ -82,7 +82,7 @@ Result<std::vector<Group>> read_groups(const Call &call, const World &world) {
 } // namespace
 
 Result<int> limit_group_list(const Call &call, World &world) {
-    world.print(output::make_table(kColumns, TRY(read_groups(call, world))));
+    world.print(output::make_table(kLimitGroupsColumns, TRY(read_groups(call, world))));
     return 0;
 }
 

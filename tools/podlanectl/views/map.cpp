@@ -33,7 +33,7 @@ Cell fill_cell(const MapReport &map) {
                           nearly_full ? Tone::warning : Tone::plain});
 }
 
-constexpr std::array<Column<MapReport>, 11> kColumns = {{
+constexpr std::array<Column<MapReport>, 11> kMapColumns = {{
     {{"NAME", "", "name"}, [](const MapReport &m) { return text_cell(m.name, Tone::strong); }},
     {{"VERSION", "", "version", Align::right},
      [](const MapReport &m) { return m.version == 0 ? text_cell("") : number_cell(m.version); }},
@@ -116,7 +116,7 @@ Result<std::vector<MapReport>> read_maps(const World &world) {
     return maps;
 }
 
-output::Table map_table(const std::vector<MapReport> &maps) { return output::make_table(kColumns, maps); }
+output::Table map_table(const std::vector<MapReport> &maps) { return output::make_table(kMapColumns, maps); }
 
 namespace {
 
@@ -159,7 +159,7 @@ constexpr std::string_view kGetDetail =
     "INTERFACE is an interface's number or anything else that names an endpoint. For PREFIX, an address selects the\n"
     "longest prefix that contains it. The exit code is 1 if there is no such entry.";
 
-constexpr std::array<Command, 3> kCommands = {{
+constexpr std::array<Command, 3> kMapCommands = {{
     {"list", "List the maps with entries, capacity and memory.", kSelect | kRead, kWhich,
      "Maps of another version of Podlane are listed too, with a note. The exit code is 1 if a map is missing. With a\n"
      "selection of endpoints: the maps with entries of theirs, and the number of these entries.",
@@ -171,6 +171,6 @@ constexpr std::array<Command, 3> kCommands = {{
 
 } // namespace
 
-const Noun kMapNoun = {"map", "the pinned BPF maps that hold all state", kCommands};
+const Noun kMapNoun = {"map", "the pinned BPF maps that hold all state", kMapCommands};
 
 } // namespace podlane::ctl

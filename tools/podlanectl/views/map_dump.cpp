@@ -219,11 +219,11 @@ std::uint32_t ifindex_of(const address_key &, const address &value) { return val
 bool is_secret(const auto &, const auto &) { return false; }
 bool is_secret(std::uint32_t key, const isolation &) { return key == 0; }
 
-std::uint32_t network_of(const auto &, const auto &) { return 0; }
-std::uint32_t network_of(std::uint32_t, const limit_group &value) { return value.network; }
-std::uint32_t network_of(const cluster_cidr_key &key, std::uint32_t) { return podlane::network_of(key); }
-std::uint32_t network_of(std::uint32_t, const interface &value) { return value.network; }
-std::uint32_t network_of(const address_key &key, const address &) { return key.network; }
+std::uint32_t network_in(const auto &, const auto &) { return 0; }
+std::uint32_t network_in(std::uint32_t, const limit_group &value) { return value.network; }
+std::uint32_t network_in(const cluster_cidr_key &key, std::uint32_t) { return podlane::network_of(key); }
+std::uint32_t network_in(std::uint32_t, const interface &value) { return value.network; }
+std::uint32_t network_in(const address_key &key, const address &) { return key.network; }
 
 template <typename K, typename V, std::size_t N>
 Result<output::Table> dump(const Selection &selection, const World &world, std::string_view name,
@@ -232,9 +232,9 @@ Result<output::Table> dump(const Selection &selection, const World &world, std::
     const Chosen chosen = TRY(Chosen::of(selection, world));
     std::vector<Entry<K, V>> entries;
     for (const auto &[key, value] : TRY(read_map<K, V>(world.bpffs, name)))
-        if (!is_secret(key, value) && chosen.has(ifindex_of(key, value), network_of(key, value)))
+        if (!is_secret(key, value) && chosen.has(ifindex_of(key, value), network_in(key, value)))
             entries.push_back(
-                {key, value, interface_name(ifindex_of(key, value)), network_words(networks, network_of(key, value))});
+                {key, value, interface_name(ifindex_of(key, value)), network_words(networks, network_in(key, value))});
     return output::make_table(columns, entries);
 }
 

@@ -12,7 +12,7 @@
 namespace podlane::ctl {
 namespace {
 
-using Row = std::vector<output::Cell>;
+using Cells = std::vector<output::Cell>;
 
 // The parts of a map's key.
 std::span<const KeyPart> parts_of(const KnownMap &map) {
@@ -36,24 +36,24 @@ std::optional<std::size_t> column_of(const output::Table &table, std::string_vie
     return std::nullopt;
 }
 
-std::uint64_t ifindex_in(const output::Table &table, const Row &row) {
+std::uint64_t ifindex_in(const output::Table &table, const Cells &row) {
     const auto column = column_of(table, "ifindex");
     const auto *number = column ? std::get_if<std::uint64_t>(&row[*column].raw.data) : nullptr;
     return number == nullptr ? 0 : *number;
 }
 
 // One word of the key, and its possible meanings.
-struct Word {
+struct KeyWord {
     std::string text;
     Result<ip_addr> addr;
     Result<Prefix> prefix;
     std::set<std::uint64_t> ifindexes{}; // of the endpoints it names
 };
 
-Result<std::vector<Word>> read_words(const Call &call, const World &world) {
-    std::vector<Word> words;
+Result<std::vector<KeyWord>> read_words(const Call &call, const World &world) {
+    std::vector<KeyWord> words;
     for (const std::string &text : call.more) {
-        Word &word = words.emplace_back(Word{text, parse_ip(text), parse_prefix(text)});
+        KeyWord &word = words.emplace_back(KeyWord{text, parse_ip(text), parse_prefix(text)});
         if (const auto number = parse_number<std::uint32_t>(text))
             word.ifindexes.insert(*number);
         if (const auto named = selected_endpoints(Selection::of_word(text), world))
@@ -63,7 +63,7 @@ Result<std::vector<Word>> read_words(const Call &call, const World &world) {
     return words;
 }
 
-bool is(const Word &word, const KeyPart &part, const output::Table &table, const Row &row) {
+bool is(const KeyWord &word, const KeyPart &part, const output::Table &table, const Cells &row) {
     const auto column = column_of(table, part.column);
     const std::string text = column ? row[*column].text : "";
     if (!text.empty() && word.text == text)
@@ -87,7 +87,8 @@ bool is(const Word &word, const KeyPart &part, const output::Table &table, const
 }
 
 // Whether the words are parts of the row's key, in their order.
-bool names(std::span<const Word> words, std::span<const KeyPart> parts, const output::Table &table, const Row &row) {
+bool names(std::span<const KeyWord> words, std::span<const KeyPart> parts, const output::Table &table,
+           const Cells &row) {
     if (words.empty() || parts.empty())
         return words.empty();
     return (is(words[0], parts[0], table, row) && names(words.subspan(1), parts.subspan(1), table, row)) ||
@@ -95,7 +96,7 @@ bool names(std::span<const Word> words, std::span<const KeyPart> parts, const ou
 }
 
 // Rows with the same key belong to one entry.
-std::string key_of(const KnownMap &map, const output::Table &table, const Row &row) {
+std::string key_of(const KnownMap &map, const output::Table &table, const Cells &row) {
     std::string key;
     for (const KeyPart &part : parts_of(map))
         if (const auto column = column_of(table, part.column))
@@ -105,7 +106,7 @@ std::string key_of(const KnownMap &map, const output::Table &table, const Row &r
 
 std::set<std::string> keys_of(const KnownMap &map, const output::Table &table) {
     std::set<std::string> keys;
-    for (const Row &row : table.rows)
+    for (const Cells &row : table.rows)
         keys.insert(key_of(map, table, row));
     return keys;
 }
@@ -117,14 +118,14 @@ void keep_longest(const KnownMap &map, output::Table &table) {
     const auto column = part == parts.end() ? std::nullopt : column_of(table, part->column);
     if (!column)
         return;
-    const auto bits = [&](const Row &row) {
+    const auto bits = [&](const Cells &row) {
         const auto prefix = parse_prefix(row[*column].text);
         return prefix ? prefix->length : 0;
     };
     int longest = 0;
-    for (const Row &row : table.rows)
+    for (const Cells &row : table.rows)
         longest = std::max<int>(longest, bits(row));
-    std::erase_if(table.rows, [&](const Row &row) { return bits(row) < longest; });
+    std::erase_if(table.rows, [&](const Cells &row) { return bits(row) < longest; });
 }
 
 Error none_such(const KnownMap &map, const Call &call, const Selection &selection) {
@@ -150,9 +151,9 @@ Result<int> map_get(const Call &call, World &world) {
         return usage_error("map get needs the key of an entry of " + std::string(map->name),
                            "its key is " + key_words(*map) + ", as \"podlanectl map dump\" prints it");
     output::Table table = TRY((map->get != nullptr ? map->get : map->dump)(selection, world));
-    const std::vector<Word> words = TRY(read_words(call, world));
-    std::erase_if(table.rows, [&](const Row &row) { return !names(words, parts_of(*map), table, row); });
-    if (std::ranges::any_of(words, [](const Word &word) { return word.addr.has_value(); }))
+    const std::vector<KeyWord> words = TRY(read_words(call, world));
+    std::erase_if(table.rows, [&](const Cells &row) { return !names(words, parts_of(*map), table, row); });
+    if (std::ranges::any_of(words, [](const KeyWord &word) { return word.addr.has_value(); }))
         keep_longest(*map, table);
     if (table.rows.empty())
         return none_such(*map, call, selection);

@@ -31,7 +31,7 @@ Cell configured_cell(const NetworkRow &r) {
     return {std::string(patterns.empty() ? "default routes" : patterns), patterns};
 }
 
-constexpr std::array<Column<NetworkRow>, 7> kColumns = {{
+constexpr std::array<Column<NetworkRow>, 7> kNetworkColumns = {{
     {{"NETWORK", "", "network"}, [](const NetworkRow &r) { return text_cell(field_text(r.value.name), Tone::strong); }},
     {{"ID", "", "id"},
      [](const NetworkRow &r) {
@@ -81,7 +81,7 @@ Result<output::Table> network_table(const Selection &selection, const World &wor
         std::ranges::sort(row.uplinks);
     }
     std::ranges::sort(rows, {}, [](const NetworkRow &row) { return field_text(row.value.name); });
-    return output::make_table(kColumns, rows);
+    return output::make_table(kNetworkColumns, rows);
 }
 
 namespace {
@@ -91,13 +91,13 @@ Result<int> network_list(const Call &call, World &world) {
     return 0;
 }
 
-constexpr std::array<Command, 1> kCommands = {{
+constexpr std::array<Command, 1> kNetworkCommands = {{
     {"list", "List networks with their endpoints, cluster CIDRs and uplinks.", kSelect | kRead, kWhich, "",
      network_list},
 }};
 
 } // namespace
 
-const Noun kNetworkNoun = {"network", "networks of this node's pods, and their uplinks", kCommands};
+const Noun kNetworkNoun = {"network", "networks of this node's pods, and their uplinks", kNetworkCommands};
 
 } // namespace podlane::ctl

@@ -41,7 +41,7 @@ Cell via_cell(const PathRow &r) {
     return {r.value.uplink == 0 ? "uplink by route" : r.uplink.empty() ? gone : "uplink " + r.uplink, name, Tone::good};
 }
 
-constexpr std::array<Column<PathRow>, 18> kColumns = {{
+constexpr std::array<Column<PathRow>, 18> kPathColumns = {{
     {{"POD", "pod", "pod"}, [](const PathRow &r) { return text_cell(r.pod, Tone::strong); }},
     {{"", "container", "container_id"}, [](const PathRow &r) { return text_cell(r.container_id); }},
     {{"", "host interface", "host_interface"}, [](const PathRow &r) { return text_cell(r.interface); }},
@@ -170,15 +170,15 @@ Result<std::vector<PathRow>> selected_paths(const Selection &selection, const Wo
 } // namespace
 
 Result<output::Table> path_table(const Selection &selection, const World &world) {
-    return output::make_table(kColumns, TRY(selected(read_paths, selection, world)));
+    return output::make_table(kPathColumns, TRY(selected(read_paths, selection, world)));
 }
 
 Result<output::Table> request_table(const Selection &selection, const World &world) {
-    return output::make_table(kColumns, TRY(selected(read_requests, selection, world)));
+    return output::make_table(kPathColumns, TRY(selected(read_requests, selection, world)));
 }
 
 Result<output::Table> flow_table(const Selection &selection, const World &world) {
-    return output::make_table(kColumns, TRY(selected(read_flows, selection, world)));
+    return output::make_table(kPathColumns, TRY(selected(read_flows, selection, world)));
 }
 
 namespace {
@@ -194,7 +194,7 @@ flow_key flow_key_of(const PathRow &row) {
 }
 
 Result<int> path_list(const Call &call, World &world) {
-    world.print(output::make_table(kColumns, TRY(selected_paths(TRY(Selection::of(call)), world))));
+    world.print(output::make_table(kPathColumns, TRY(selected_paths(TRY(Selection::of(call)), world))));
     return 0;
 }
 
@@ -205,7 +205,7 @@ Result<int> path_show(const Call &call, World &world) {
     if (selection.selects_all())
         return usage_error("path show needs to know which", "name a pod, container, address or interface, as in "
                                                             "\"podlanectl path show default/web-0\"");
-    const output::Table table = output::make_table(kColumns, TRY(selected_paths(selection, world)));
+    const output::Table table = output::make_table(kPathColumns, TRY(selected_paths(selection, world)));
     world.print_records(table);
     return 0;
 }
@@ -228,7 +228,7 @@ Result<int> path_flush(const Call &call, World &world) {
     return 0;
 }
 
-constexpr std::array<Command, 3> kCommands = {{
+constexpr std::array<Command, 3> kPathCommands = {{
     {"list", "List cached flows.", kSelect | kRead, kWhich,
      "Paths: conntrack (confirmed by it, translated as it says), host (through the host stack, which may translate or "
      "filter), direct (between two pods of this node),\n"
@@ -247,6 +247,6 @@ constexpr std::array<Command, 3> kCommands = {{
 
 } // namespace
 
-const Noun kPathNoun = {"path", "the flow cache: which path each flow takes", kCommands};
+const Noun kPathNoun = {"path", "the flow cache: which path each flow takes", kPathCommands};
 
 } // namespace podlane::ctl

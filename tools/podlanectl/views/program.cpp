@@ -20,7 +20,7 @@
 namespace podlane::ctl {
 namespace {
 
-struct Row {
+struct AttachedRow {
     std::string interface {}; // empty: pinned, and attached nowhere
     std::uint32_t ifindex = 0;
     std::string pod{}; // empty: an uplink
@@ -35,46 +35,47 @@ struct Row {
     [[nodiscard]] bool is_attached() const { return ifindex != 0; }
 };
 
-Cell if_attached(const Row &row, std::string_view text) { return text_cell(row.is_attached() ? text : ""); }
+Cell if_attached(const AttachedRow &row, std::string_view text) { return text_cell(row.is_attached() ? text : ""); }
 
 // The kernel counts runs only while kernel.bpf_stats_enabled is 1.
-Cell runs_cell(const Row &row) {
+Cell runs_cell(const AttachedRow &row) {
     return {row.facts.run_count == 0 ? "-" : std::to_string(row.facts.run_count), row.facts.run_count};
 }
 
-Cell average_cell(const Row &row) {
+Cell average_cell(const AttachedRow &row) {
     if (row.facts.run_count == 0)
         return text_cell("");
     const std::uint64_t ns = row.facts.run_ns / row.facts.run_count;
     return {std::to_string(ns) + "ns", ns};
 }
 
-constexpr std::array<Column<Row>, 14> kColumns = {{
-    {{"PROGRAM", "", "name"}, [](const Row &r) { return text_cell(r.facts.name, Tone::strong); }},
-    {{"INTERFACE", "", "interface"}, [](const Row &r) { return text_cell(r.interface); }},
-    {{"", "", "ifindex"}, [](const Row &r) { return number_cell(r.ifindex); }},
-    {{"POD", "", "pod"}, [](const Row &r) { return text_cell(r.pod); }},
-    {{"", "", "container_id"}, [](const Row &r) { return text_cell(r.container_id); }},
+constexpr std::array<Column<AttachedRow>, 14> kProgramColumns = {{
+    {{"PROGRAM", "", "name"}, [](const AttachedRow &r) { return text_cell(r.facts.name, Tone::strong); }},
+    {{"INTERFACE", "", "interface"}, [](const AttachedRow &r) { return text_cell(r.interface); }},
+    {{"", "", "ifindex"}, [](const AttachedRow &r) { return number_cell(r.ifindex); }},
+    {{"POD", "", "pod"}, [](const AttachedRow &r) { return text_cell(r.pod); }},
+    {{"", "", "container_id"}, [](const AttachedRow &r) { return text_cell(r.container_id); }},
     {{"DIRECTION", "", "direction"},
-     [](const Row &r) { return if_attached(r, r.hook == Hook::ingress ? "ingress" : "egress"); }},
+     [](const AttachedRow &r) { return if_attached(r, r.hook == Hook::ingress ? "ingress" : "egress"); }},
     {{"HOOK", "", "hook"},
-     [](const Row &r) {
+     [](const AttachedRow &r) {
          return r.paces ? text_cell("cgroup") : if_attached(r, r.kind == HookKind::tcx ? "tcx" : "clsact");
      }},
-    {{"ID", "", "id", Align::right}, [](const Row &r) { return number_cell(r.facts.id); }},
-    {{"TAG", "", "tag"}, [](const Row &r) { return text_cell(r.facts.tag, r.pinned ? Tone::plain : Tone::bad); }},
+    {{"ID", "", "id", Align::right}, [](const AttachedRow &r) { return number_cell(r.facts.id); }},
+    {{"TAG", "", "tag"},
+     [](const AttachedRow &r) { return text_cell(r.facts.tag, r.pinned ? Tone::plain : Tone::bad); }},
     {{"PINNED", "", "pinned"},
-     [](const Row &r) {
+     [](const AttachedRow &r) {
          return Cell{r.pinned ? "yes" : "no", r.pinned, r.pinned ? Tone::plain : Tone::bad};
      }},
     {{"LOADED", "", "age_ns", Align::right},
-     [](const Row &r) {
+     [](const AttachedRow &r) {
          const std::uint64_t age = r.now_ns > r.facts.loaded_ns ? r.now_ns - r.facts.loaded_ns : 0;
          return Cell{output::duration_words(age) + " ago", age};
      }},
     {{"RUNS", "", "run_count", Align::right}, runs_cell},
     {{"AVERAGE", "", "average_ns", Align::right}, average_cell},
-    {{"", "", "run_ns"}, [](const Row &r) { return number_cell(r.facts.run_ns); }},
+    {{"", "", "run_ns"}, [](const AttachedRow &r) { return number_cell(r.facts.run_ns); }},
 }};
 
 // Each program is queried once, however many hooks it is on.
@@ -94,15 +95,15 @@ class Programs {
     std::map<std::uint32_t, ProgramFacts> all_;
 };
 
-struct Place {
+struct OwnInterface {
     std::uint32_t ifindex;
     std::string interface;
     std::string pod{};
     std::string container_id{};
 };
 
-Result<void> add_place(const Place &place, const std::map<std::uint32_t, std::string> &pinned, Programs &programs,
-                       const World &world, std::vector<Row> &rows) {
+Result<void> add_place(const OwnInterface &place, const std::map<std::uint32_t, std::string> &pinned,
+                       Programs &programs, const World &world, std::vector<AttachedRow> &rows) {
     for (const Hook hook : {Hook::ingress, Hook::egress})
         for (const Attached &one : TRY(attached(place.ifindex, hook)))
             if (const ProgramFacts *facts = TRY(programs.find(one.program_id)))
@@ -111,8 +112,8 @@ Result<void> add_place(const Place &place, const std::map<std::uint32_t, std::st
     return {};
 }
 
-Result<std::vector<Place>> places_of(const Selection &selection, const World &world) {
-    std::vector<Place> places;
+Result<std::vector<OwnInterface>> places_of(const Selection &selection, const World &world) {
+    std::vector<OwnInterface> places;
     for (const auto &[key, value] : TRY(selected_endpoints(selection, world)))
         if (interface_name(value.ifindex) == field_text(value.host_ifname))
             places.push_back({value.ifindex, std::string(field_text(value.host_ifname)), pod_words(key, value),
@@ -128,27 +129,27 @@ Result<int> program_list(const Call &call, World &world) {
     const Selection selection = TRY(Selection::of(call));
     std::map<std::uint32_t, std::string> pinned;
     Programs programs;
-    std::vector<Row> rows;
-    const std::vector<Place> places = TRY(places_of(selection, world));
+    std::vector<AttachedRow> rows;
+    const std::vector<OwnInterface> places = TRY(places_of(selection, world));
     for (const std::string_view name : kProgramNames) {
         if (name == PODLANE_PROGRAM_PACE && !TRY(is_pacing(world.bpffs)))
             continue;
         const Fd fd = TRY(open_program(world.bpffs, std::string(name).c_str()));
         pinned.emplace(TRY(program_facts(fd.get())).id, name);
     }
-    for (const Place &place : places)
+    for (const OwnInterface &place : places)
         TRY(add_place(place, pinned, programs, world, rows));
     for (const auto &[id, name] : pinned) {
-        const bool in_use = std::ranges::any_of(rows, [id = id](const Row &row) { return row.facts.id == id; });
+        const bool in_use = std::ranges::any_of(rows, [id = id](const AttachedRow &row) { return row.facts.id == id; });
         if (const ProgramFacts *facts = TRY(programs.find(id)); facts != nullptr && !in_use && selection.selects_all())
             rows.push_back(
                 {.facts = *facts, .pinned = true, .now_ns = world.boottime_ns, .paces = name == PODLANE_PROGRAM_PACE});
     }
-    world.print(output::make_table(kColumns, rows));
+    world.print(output::make_table(kProgramColumns, rows));
     return 0;
 }
 
-constexpr std::array<Command, 1> kCommands = {{
+constexpr std::array<Command, 1> kProgramCommands = {{
     {"list", "List where programs are attached, and what they cost.", kSelect | kRead, kWhich,
      "Runs and their average time are of the program, on all its hooks together; the kernel counts them while\n"
      "\"sysctl kernel.bpf_stats_enabled\" is 1. PINNED no: not the program that new pods get.",
@@ -157,6 +158,6 @@ constexpr std::array<Command, 1> kCommands = {{
 
 } // namespace
 
-const Noun kProgramNoun = {"program", "Podlane's programs in the kernel", kCommands};
+const Noun kProgramNoun = {"program", "Podlane's programs in the kernel", kProgramCommands};
 
 } // namespace podlane::ctl

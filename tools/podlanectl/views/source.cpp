@@ -16,13 +16,13 @@
 namespace podlane::ctl {
 namespace {
 
-using SourceRoutes = std::vector<std::pair<source_route_key, source_route>>;
+using RouteEntries = std::vector<std::pair<source_route_key, source_route>>;
 
 std::span<const ip_addr> addresses_of(const endpoint &record) {
     return std::span(record.addresses).first(std::min<std::size_t>(record.address_count, ENDPOINT_ADDRESSES));
 }
 
-const source_route *find(const SourceRoutes &routes, std::uint32_t ifindex, const ip_addr &source) {
+const source_route *find(const RouteEntries &routes, std::uint32_t ifindex, const ip_addr &source) {
     const source_route_key wanted{ifindex, source};
     const auto found = std::ranges::find_if(
         routes, [&](const auto &one) { return std::memcmp(&one.first, &wanted, sizeof wanted) == 0; });
@@ -40,7 +40,7 @@ struct SourceRow {
     std::vector<std::string> accepted_from; // other interfaces of the container
 };
 
-constexpr std::array<Column<SourceRow>, 8> kColumns = {{
+constexpr std::array<Column<SourceRow>, 8> kSourceColumns = {{
     {{"POD", "pod", "pod"}, [](const SourceRow &r) { return text_cell(r.pod, Tone::strong); }},
     {{"", "container", "container_id"}, [](const SourceRow &r) { return text_cell(r.container_id); }},
     {{"ADDRESS", "address", "address"}, [](const SourceRow &r) { return text_cell(to_string(r.addr)); }},
@@ -54,7 +54,7 @@ constexpr std::array<Column<SourceRow>, 8> kColumns = {{
 constexpr const char *kByRoutes = "by route";
 constexpr const char *kByRules = "by rule in the container"; // without a host-side veth
 
-SourceRow make_row(const EndpointEntry &entry, const ip_addr &addr, const SourceRoutes &routes,
+SourceRow make_row(const EndpointEntry &entry, const ip_addr &addr, const RouteEntries &routes,
                    const std::vector<EndpointEntry> &all) {
     const auto &[key, record] = entry;
     SourceRow row{pod_words(key, record),
@@ -84,7 +84,7 @@ Result<output::Table> source_table(const Call &call, const World &world) {
     for (const EndpointEntry &entry : TRY(selected_endpoints(TRY(Selection::of(call)), world)))
         for (const ip_addr &addr : addresses_of(entry.second))
             rows.push_back(make_row(entry, addr, routes, all));
-    return output::make_table(kColumns, rows);
+    return output::make_table(kSourceColumns, rows);
 }
 
 // One result of path show.
@@ -119,10 +119,10 @@ bool owns(const endpoint &record, const ip_addr &addr) {
 }
 
 // The decisions of the programs, in their order.
-struct Question {
+struct SourceQuestion {
     const ip_addr &source;
     const ip_addr &destination;
-    const SourceRoutes &routes;
+    const RouteEntries &routes;
     const std::vector<EndpointEntry> &all;
 };
 
@@ -131,7 +131,7 @@ const EndpointEntry *owner_at(std::uint32_t ifindex, const std::vector<EndpointE
     return found == all.end() ? nullptr : &*found;
 }
 
-void choose_egress(const Question &q, const EndpointEntry &owner, EgressRow &row) {
+void choose_egress(const SourceQuestion &q, const EndpointEntry &owner, EgressRow &row) {
     const endpoint &record = owner.second;
     row.as_from = field_text(owner.first.ifname);
     row.network = field_text(record.network_name);
@@ -156,7 +156,7 @@ void choose_egress(const Question &q, const EndpointEntry &owner, EgressRow &row
     row.why += near ? "; the destination is on the uplink's link" : "; the network has an uplink of its own";
 }
 
-EgressRow make_egress_row(const Question &q, const EndpointEntry &sender) {
+EgressRow make_egress_row(const SourceQuestion &q, const EndpointEntry &sender) {
     const auto &[key, record] = sender;
     EgressRow row{pod_words(key, record),
                   std::string(field_text(key.ifname)),
@@ -221,7 +221,7 @@ Result<int> source_show(const Call &call, World &world) {
     return 0;
 }
 
-constexpr std::array<Command, 2> kCommands = {{
+constexpr std::array<Command, 2> kSourceCommands = {{
     {"list", "List addresses, their interfaces, networks, uplinks and next hops.", kSelect | kRead, kWhich,
      "\"by route\": as the node's routes say. ALSO FROM: the container's other interfaces the address may be\n"
      "sent from.",
@@ -232,6 +232,6 @@ constexpr std::array<Command, 2> kCommands = {{
 } // namespace
 
 const Noun kSourceNoun = {"source", "source routing: the network, uplink and next hop of each container address",
-                          kCommands};
+                          kSourceCommands};
 
 } // namespace podlane::ctl

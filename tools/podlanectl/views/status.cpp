@@ -26,7 +26,7 @@
 namespace podlane::ctl {
 namespace {
 
-struct Finding {
+struct StatusFinding {
     std::string what;
     std::string remedy;
 };
@@ -38,7 +38,7 @@ struct ProgramRow {
     std::uint64_t age_ns;
 };
 
-struct NetworkRow {
+struct NetworkCount {
     std::string name;
     std::uint64_t endpoints;
 };
@@ -54,9 +54,9 @@ struct NodeRow {
 struct Report {
     NodeRow node{};
     std::vector<ProgramRow> programs{};
-    std::vector<NetworkRow> networks{};
+    std::vector<NetworkCount> networks{};
     std::vector<MapReport> maps{};
-    std::vector<Finding> findings{};
+    std::vector<StatusFinding> findings{};
 };
 
 constexpr std::array<Column<NodeRow>, 6> kNode = {{
@@ -87,14 +87,14 @@ constexpr std::array<Column<ProgramRow>, 6> kPrograms = {{
     {{"", "", "run_ns"}, [](const ProgramRow &p) { return number_cell(p.facts.run_ns); }},
 }};
 
-constexpr std::array<Column<NetworkRow>, 2> kNetworks = {{
-    {{"NETWORK", "", "network"}, [](const NetworkRow &n) { return text_cell(n.name, Tone::strong); }},
-    {{"ENDPOINTS", "", "endpoints", Align::right}, [](const NetworkRow &n) { return number_cell(n.endpoints); }},
+constexpr std::array<Column<NetworkCount>, 2> kNetworks = {{
+    {{"NETWORK", "", "network"}, [](const NetworkCount &n) { return text_cell(n.name, Tone::strong); }},
+    {{"ENDPOINTS", "", "endpoints", Align::right}, [](const NetworkCount &n) { return number_cell(n.endpoints); }},
 }};
 
-constexpr std::array<Column<Finding>, 2> kFindings = {{
-    {{"", "wrong", "finding"}, [](const Finding &f) { return text_cell(f.what, Tone::bad); }},
-    {{"", "remedy", "remedy"}, [](const Finding &f) { return text_cell(f.remedy); }},
+constexpr std::array<Column<StatusFinding>, 2> kFindings = {{
+    {{"", "wrong", "finding"}, [](const StatusFinding &f) { return text_cell(f.what, Tone::bad); }},
+    {{"", "remedy", "remedy"}, [](const StatusFinding &f) { return text_cell(f.remedy); }},
 }};
 
 void note(Report &report, const Error &error) { report.findings.push_back({error.message, error.hint}); }
@@ -247,13 +247,13 @@ Result<int> status(const Call &call, World &world) {
     return report.findings.empty() ? 0 : 1;
 }
 
-constexpr std::array<Command, 1> kCommands = {{
+constexpr std::array<Command, 1> kStatusCommands = {{
     {"", "Show kernel, programs, endpoints by network, maps, and any problem with them.", kSelect | kRead, kWhich,
      "The exit code is 1 if something is wrong. A selection limits the endpoints.", status},
 }};
 
 } // namespace
 
-const Noun kStatusNoun = {"status", "overview of Podlane on this node", kCommands};
+const Noun kStatusNoun = {"status", "overview of Podlane on this node", kStatusCommands};
 
 } // namespace podlane::ctl

@@ -27,7 +27,7 @@ Cell state_cell(const UplinkReport &r) {
     return r.has_programs ? text_cell("ok", Tone::good) : Cell{"programs are missing", "no-programs", Tone::bad};
 }
 
-constexpr std::array<Column<UplinkReport>, 4> kColumns = {{
+constexpr std::array<Column<UplinkReport>, 4> kUplinkColumns = {{
     {{"INTERFACE", "", "interface"}, [](const UplinkReport &r) { return text_cell(r.name, Tone::strong); }},
     {{"IFINDEX", "", "ifindex", Align::right}, [](const UplinkReport &r) { return number_cell(r.ifindex); }},
     {{"NETWORKS", "", "networks"}, [](const UplinkReport &r) { return list_cell(r.networks); }},
@@ -89,7 +89,7 @@ Result<std::vector<UplinkReport>> selected_uplinks(const Selection &selection, c
     return all;
 }
 
-output::Table uplink_table(const std::vector<UplinkReport> &all) { return output::make_table(kColumns, all); }
+output::Table uplink_table(const std::vector<UplinkReport> &all) { return output::make_table(kUplinkColumns, all); }
 
 Result<std::vector<std::string>> sync_all_uplinks(const std::string &root) {
     std::vector<std::string> notes;
@@ -141,7 +141,7 @@ Result<int> uplink_detach(const Call &call, World &world) {
 
 constexpr Argument kUplink{"INTERFACE", true, "its name, or \"all\""};
 
-constexpr std::array<Command, 3> kCommands = {{
+constexpr std::array<Command, 3> kUplinkCommands = {{
     {"list", "List uplinks, their networks and whether the programs are attached.", kSelect | kRead, kWhich,
      "The exit code is 1 if an interface or its programs are missing. With a selection of endpoints: the uplinks of "
      "their\n"
@@ -162,6 +162,6 @@ constexpr std::array<Command, 3> kCommands = {{
 
 } // namespace
 
-const Noun kUplinkNoun = {"uplink", "interfaces by which pods reach other nodes on the fast path", kCommands};
+const Noun kUplinkNoun = {"uplink", "interfaces by which pods reach other nodes on the fast path", kUplinkCommands};
 
 } // namespace podlane::ctl

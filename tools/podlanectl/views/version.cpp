@@ -25,12 +25,12 @@ Result<int> version(const Call &, World &world) {
     return 0;
 }
 
-constexpr std::array<Command, 1> kCommands = {{
+constexpr std::array<Command, 1> kVersionCommands = {{
     {"", "Print versions.", kPlain, {}, "", version},
 }};
 
 } // namespace
 
-const Noun kVersionNoun = {"version", "versions of podlanectl, its maps and libbpf", kCommands};
+const Noun kVersionNoun = {"version", "versions of podlanectl, its maps and libbpf", kVersionCommands};
 
 } // namespace podlane::ctl

@@ -376,7 +376,7 @@ std::size_t frames_from(const Wire &wire, const ip_addr &source) {
 }
 
 bool contains(const Bytes &haystack, const Bytes &needle) {
-    return std::ranges::search(haystack, needle).begin() != haystack.end();
+    return std::search(haystack.begin(), haystack.end(), needle.begin(), needle.end()) != haystack.end();
 }
 
 std::string hex(const Bytes &bytes) {

@@ -74,6 +74,17 @@ Result<void> check_pod_ranges(const Config &config, Command command) {
                  R"(add "kubernetes": {"kubeconfig": "PATH"}, or name the range)"};
 }
 
+// The addresses are needed to make the interface; dhcp needs the interface to ask for them.
+Result<void> check_ipam(const Config &config, Command command) {
+    const bool asks = command == Command::add || command == Command::status;
+    if (!asks || config.ipam_type != "dhcp")
+        return {};
+    return Error{ErrorCode::unsupported_field,
+                 "the IPAM plugin \"dhcp\" asks by the container's interface, which is made for the addresses that it "
+                 "would return",
+                 "use host-local or static; or place podlane behind macvlan or bridge, which can ask by dhcp"};
+}
+
 // Reads one part of a configuration after the other. DEL and GC leave out a part that is wrong, and note why.
 class Reader {
   public:
@@ -154,6 +165,7 @@ Result<Config> read_config(const json::Value &document, Command command, const A
     config.pod_ranges = families_of_pod_ranges(document);
     TRY(check_sources(root, config, command));
     TRY(check_pod_ranges(config, command));
+    TRY(check_ipam(config, command));
     if (command == Command::add)
         TRY(check_isolation(root, config));
     return config;

@@ -98,6 +98,16 @@ TEST(CniConfig, ForeignKeysAreAccepted) {
         accepted("\"" + key + "\": {}");
 }
 
+TEST(CniConfig, DhcpIsRefusedUntilDel) {
+    const auto by_dhcp = [](const std::string &command) {
+        return parse(R"({"cniVersion": "1.1.0", "name": "pods", "type": "podlane", "ipam": {"type": "dhcp"}})",
+                     command);
+    };
+    for (const char *command : {"ADD", "STATUS"})
+        expect_refused(by_dhcp(command), ErrorCode::unsupported_field, "\"dhcp\"");
+    EXPECT_TRUE(by_dhcp("DEL"));
+}
+
 TEST(CniConfig, ReadsUplinks) {
     const auto silent = parse(config_with(""));
     ASSERT_TRUE(silent) << silent.error().message;

@@ -191,22 +191,24 @@ void Cluster::route_by_hosts() const {
                     node(from).run("ip route add " + pods(to, ipv4) + " via " + node_addr(to, ipv4));
 }
 
-void Cluster::route_over_vxlan() const {
+void Cluster::route_over_vxlan(const std::string &device, const std::string &id) const {
     const auto mac = [](int number) { return "02:00:00:00:00:0" + std::to_string(number); };
     for (int from = 1; from <= kNodes; ++from) {
         const Node &here = node(from);
-        here.run("ip link add vx0 address " + std::string(mac(from)) +
-                 " mtu 1450 type vxlan id 42 dstport 4789 local " + node_addr(from, true) + " dev up0 nolearning");
-        here.run("ip addr add " + first_pod(from, true) + "/32 dev vx0");
-        here.run("ip addr add " + first_pod(from, false) + "/128 dev vx0 nodad");
-        here.run("ip link set vx0 up");
+        here.run("ip link add " + device + " address " + std::string(mac(from)) + " mtu 1450 type vxlan id " + id +
+                 " local " + node_addr(from, true) + " dev up0 nolearning");
+        here.run("ip addr add " + first_pod(from, true) + "/32 dev " + device);
+        here.run("ip addr add " + first_pod(from, false) + "/128 dev " + device + " nodad");
+        here.run("ip link set " + device + " up");
         for (int to = 1; to <= kNodes; ++to) {
             if (from == to)
                 continue;
-            here.run("bridge fdb append " + std::string(mac(to)) + " dev vx0 dst " + node_addr(to, true));
+            here.run("bridge fdb append " + std::string(mac(to)) + " dev " + device + " dst " + node_addr(to, true));
             for (const bool ipv4 : {true, false}) {
-                here.run("ip neigh add " + first_pod(to, ipv4) + " lladdr " + mac(to) + " dev vx0 nud permanent");
-                here.run("ip route add " + pods(to, ipv4) + " via " + first_pod(to, ipv4) + " dev vx0 onlink");
+                here.run("ip neigh add " + first_pod(to, ipv4) + " lladdr " + mac(to) + " dev " + device +
+                         " nud permanent");
+                here.run("ip route add " + pods(to, ipv4) + " via " + first_pod(to, ipv4) + " dev " + device +
+                         " onlink");
             }
         }
     }

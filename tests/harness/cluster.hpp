@@ -67,8 +67,9 @@ class Cluster {
     void del_pod(const Pod &pod);
 
     // Each node's routes to the pods of the others.
-    void route_by_hosts() const;   // by the other node's address on up0
-    void route_over_vxlan() const; // through the device vx0 on up0, as flannel does it
+    void route_by_hosts() const; // by the other node's address on up0
+    // Through a VXLAN device on up0, as flannel does it; `id` may say more of the device.
+    void route_over_vxlan(const std::string &device = "vx0", const std::string &id = "42 dstport 4789") const;
     // Whether a node has a route to all pods of another, by this protocol (`ip route`), with so many ways.
     [[nodiscard]] bool has_next_hops(const std::string &protocol, int node, int other, std::size_t next_hops) const;
     // Waits until every node has so many ways to each other one.

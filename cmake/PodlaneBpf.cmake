@@ -16,7 +16,7 @@ set(PODLANE_BPF_DIR ${PROJECT_BINARY_DIR}/bpf)
 set(PODLANE_VMLINUX_H ${PODLANE_BPF_DIR}/include/vmlinux.h)
 # Kernel functions are declared where they are called: bpftool writes their prototypes into vmlinux.h only since 7.5.
 set(PODLANE_BPF_FLAGS -target bpf -g -O2 -mcpu=v3 -Wall -Wextra ${PODLANE_WARNINGS} -DBPF_NO_KFUNC_PROTOTYPES
-    -I${PROJECT_SOURCE_DIR} -isystem ${PODLANE_BPF_DIR}/include)
+    ${PODLANE_PREFIX_MAP} -I${PROJECT_SOURCE_DIR} -isystem ${PODLANE_BPF_DIR}/include)
 # libbpf's <bpf/bpf_helpers.h> is included by name; on Debian it sits in /usr/include, which clang searches.
 
 function(podlane_vmlinux_h)

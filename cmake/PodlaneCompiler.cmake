@@ -28,6 +28,12 @@ add_library(podlane_options INTERFACE)
 target_include_directories(podlane_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(podlane_options INTERFACE -Wall -Wextra ${PODLANE_WARNINGS} -ffunction-sections -fdata-sections)
 target_link_options(podlane_options INTERFACE -Wl,--gc-sections)
+# The same bytes from every checkout: BTF has the names of files, and the build id is a hash of the debug information.
+# The last that matches counts.
+set(PODLANE_PREFIX_MAP -ffile-prefix-map=${PROJECT_SOURCE_DIR}=. -ffile-prefix-map=${PROJECT_BINARY_DIR}=build)
+if(PODLANE_STATIC)
+    target_compile_options(podlane_options INTERFACE ${PODLANE_PREFIX_MAP})
+endif()
 
 if(PODLANE_SANITIZE)
     target_compile_options(podlane_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined

@@ -24,7 +24,8 @@ const volatile __u32 node_netns = 0;
 #define SHORT_ROUND_TRIP_US 4000
 #define SMALLEST_WINDOW 4
 
-/* What was announced to a socket last. */
+/* What was announced to a socket last. An upgrade keeps it if the size is the same: with another layout of that size
+ * the map needs another name. */
 struct announced {
 	__u32 rate;                 /* bytes per second */
 	__u32 clamp;                /* segments */

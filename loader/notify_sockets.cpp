@@ -31,28 +31,20 @@ bool is_new_enough() {
            version >= kFirst;
 }
 
-// The socket storage of pl_pace has no pin.
-Result<Fd> map_of(int program_fd, std::string_view name) {
-    for (ProgramMap &map : TRY(program_maps(program_fd)))
-        if (name == map.info.name)
-            return std::move(map.fd);
-    return Error{ErrorCode::missing, "the program has no map " + std::string(name)};
-}
-
 } // namespace
 
 Result<SocketNotifier> SocketNotifier::load(const std::string &root) {
     if (!is_new_enough())
         return Error{ErrorCode::plugin_not_available, "kernel: older than 6.12"};
     const Fd pace = TRY(open_program(root, PODLANE_PROGRAM_PACE));
-    const Fd paced = TRY(map_of(pace.get(), "paced_sockets"));
+    const ProgramMap paced = TRY(find_program_map(pace.get(), "paced_sockets")); // it has no pin
     keep_libbpf_log();
     Object object(notify_sockets_bpf__open(), &notify_sockets_bpf__destroy);
     if (!object)
         return load_error("reading the embedded programs", errno);
     object->rodata->node_netns = TRY(own_netns());
     TRY(reuse_maps(object->obj, live_directory(root)));
-    if (bpf_map__reuse_fd(object->maps.paced_sockets, paced.get()) != 0)
+    if (bpf_map__reuse_fd(object->maps.paced_sockets, paced.fd.get()) != 0)
         return load_error("sharing map paced_sockets", errno);
     TRY(load_object(object->skeleton, "loading pl_notify"));
     Window window(cut_window_bpf__open(), &cut_window_bpf__destroy);

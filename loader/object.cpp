@@ -89,13 +89,31 @@ Result<void> load_sharing(bpf_object *object, const bpf_object *maps_of, const c
     return pin(bpf_program__fd(bpf_object__find_program_by_name(object, program)), directory, program);
 }
 
+// The storage of the sockets, which knows the rate that the application set itself. Of another size it is of another
+// layout: sockets are then taken for those of applications that set none.
+Result<void> keep_paced_sockets(bpf_map *map, const std::string &maps_from) {
+    const Fd running(bpf_obj_get((maps_from + "/" PODLANE_PROGRAM_PACE).c_str()));
+    if (!running)
+        return {};
+    const auto known = find_program_map(running.get(), bpf_map__name(map));
+    if (!known && known.error().code == ErrorCode::missing)
+        return {};
+    if (!known)
+        return known.error();
+    if (known->info.value_size != bpf_map__value_size(map))
+        return {};
+    return bpf_map__reuse_fd(map, known->fd.get()) == 0 ? Result<void>{}
+                                                        : load_error("sharing map paced_sockets", errno);
+}
+
 // Limits hold without it, with less comfort: a kernel that cannot do this runs everything else.
-Result<void> load_pacing(const bpf_object *maps_of, const std::string &directory) {
+Result<void> load_pacing(const bpf_object *maps_of, const std::string &directory, const std::string &maps_from) {
     const Owned<pace_bpf> pace(pace_bpf__open(), &pace_bpf__destroy);
     if (!pace)
         return load_error("reading the embedded programs", errno);
     pace->rodata->node_netns = TRY(own_netns());
     pace->rodata->podlane_build = own_build();
+    TRY(keep_paced_sockets(pace->maps.paced_sockets, maps_from));
     if (auto loaded = load_sharing(pace->obj, maps_of, PODLANE_PROGRAM_PACE, directory); !loaded)
         return is_transient(loaded.error().system_errno) ? std::move(loaded) : Result<void>{};
     const int program = bpf_program__fd(pace->progs.pl_pace);
@@ -206,7 +224,7 @@ Result<void> load_once(const std::string &directory, const LoadSettings &setting
     const std::array<Work, 4> rest = {
         [&] { return load_sharing(all.from_pod->obj, maps, PODLANE_PROGRAM_FROM_POD, directory); },
         [&] { return load_sharing(all.from_uplink->obj, maps, PODLANE_PROGRAM_FROM_UPLINK, directory); },
-        [&] { return load_pacing(maps, directory); },
+        [&] { return load_pacing(maps, directory, maps_from); },
         [&] { return load_sharing(all.to_pod->obj, maps, PODLANE_PROGRAM_TO_POD, directory); }};
     return run_parallel(rest);
 }
@@ -316,6 +334,13 @@ Result<std::vector<ProgramMap>> program_maps(int program_fd) {
         maps.push_back(std::move(map));
     }
     return maps;
+}
+
+Result<ProgramMap> find_program_map(int program_fd, std::string_view name) {
+    for (ProgramMap &map : TRY(program_maps(program_fd)))
+        if (name == map.info.name)
+            return std::move(map);
+    return Error{ErrorCode::missing, "the program has no map " + std::string(name)};
 }
 
 Result<std::vector<ProgramFacts>> embedded_programs() {

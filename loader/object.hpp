@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace podlane {
@@ -67,6 +68,8 @@ struct ProgramMap {
     bpf_map_info info;
 };
 Result<std::vector<ProgramMap>> program_maps(int program_fd);
+// One of them. Error code `missing` where the program has none of that name.
+Result<ProgramMap> find_program_map(int program_fd, std::string_view name);
 
 // The facts the kernel would give of this binary's own programs; they are loaded for the moment it takes.
 Result<std::vector<ProgramFacts>> embedded_programs();

@@ -104,6 +104,32 @@ TEST_F(Bandwidth, ASocketsOwnPacingRateIsRespectedAndRestored) {
     EXPECT_EQ(rate(), kOwn);
 }
 
+TEST_F(Bandwidth, ASocketsOwnPacingRateOutlivesAnUpgrade) {
+    constexpr unsigned kOwn = 500000; // bytes per second, less than the limit
+    const Pod sender = lab_.add_pod(limits(0, kRate));
+    const Pod receiver = lab_.add_pod();
+    if (!is_paced())
+        GTEST_SKIP() << "this kernel cannot pace";
+    const EchoServer server(receiver.ns(), true, 7);
+    const Fd socket = connected(sender.ns(), Transport::tcp, {receiver.v4, 7});
+    ASSERT_EQ(transfer(socket, 100000), 0);
+    ASSERT_EQ(setsockopt(socket.get(), SOL_SOCKET, SO_MAX_PACING_RATE, &kOwn, sizeof kOwn), 0);
+    ASSERT_EQ(transfer(socket, 100000), 0);
+    ASSERT_EQ(ctl({"upgrade", "--force"}).rc, 0);
+    const std::uint64_t paced = state(sender, LIMIT_EGRESS).paced;
+    const auto rate = [&] {
+        unsigned now = 0;
+        socklen_t size = sizeof now;
+        return getsockopt(socket.get(), SOL_SOCKET, SO_MAX_PACING_RATE, &now, &size) == 0 ? now : 0;
+    };
+    ASSERT_EQ(transfer(socket, 100000), 0);
+    EXPECT_EQ(rate(), kOwn);
+    EXPECT_GT(state(sender, LIMIT_EGRESS).paced, paced) << "the new program works";
+    EXPECT_EQ(ctl({"bandwidth", "clear", sender.host_ifname}).rc, 0);
+    ASSERT_EQ(transfer(socket, 100000), 0);
+    EXPECT_EQ(rate(), kOwn);
+}
+
 TEST_F(Bandwidth, AConnectionWithoutALimitIsLeftAlone) {
     constexpr std::uint64_t kRoundTrips = 500;
     const Pod sender = lab_.add_pod();

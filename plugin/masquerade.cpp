@@ -2,73 +2,17 @@
 #include "plugin/masquerade.hpp"
 
 #include "loader/net/legacy_tables.hpp"
-#include "maps/hash.hpp"
 #include "maps/tables.hpp"
 #include "plugin/history.hpp"
+#include "plugin/node_program.hpp"
 #include "loader/net/nftables.hpp"
-#include "loader/process.hpp"
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <chrono>
-#include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
-#include <memory>
 
 namespace podlane {
 namespace {
-
-// Another program's transaction at the same moment makes ours fail; the next one finds the new state.
-constexpr int kMostTries = 5;
-
-// Whoever runs these programs holds the lock, which the first pod of another network waits for: this long for all of
-// them together.
-class Until {
-  public:
-    [[nodiscard]] std::chrono::milliseconds left() const {
-        const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - Time::now());
-        return std::max(left, std::chrono::milliseconds(0));
-    }
-
-  private:
-    using Time = std::chrono::steady_clock;
-    Time::time_point end_ = Time::now() + std::chrono::seconds(10);
-};
-
-// Empty if it is not installed.
-Result<std::string> find_program(std::string_view name) {
-    const char *path = std::getenv("PATH");
-    std::string directories = (path == nullptr ? "" : path) + std::string(":/usr/sbin:/sbin:/usr/bin:/bin");
-    while (!directories.empty()) {
-        const auto end = std::min(directories.find(':'), directories.size());
-        std::string candidate = directories.substr(0, end) + "/" + std::string(name);
-        if (candidate.starts_with('/') && access(candidate.c_str(), X_OK) == 0)
-            return candidate;
-        if (candidate.starts_with('/') && errno != ENOENT && errno != ENOTDIR && errno != EACCES)
-            return system_error(ErrorCode::io_failure, "looking for " + candidate, errno);
-        directories.erase(0, end + 1);
-    }
-    return std::string{};
-}
-
-Result<Finished> run(const Until &until, const std::string &program, const std::vector<std::string> &arguments,
-                     const std::string &input) {
-    const Step step(STEP_MASQUERADE);
-    const std::string path = TRY(find_program(program));
-    if (path.empty())
-        return Error{ErrorCode::plugin_not_available, "ipMasq needs " + program + ", which is not installed",
-                     "install it, or set \"ipMasq\" to false"};
-    return run_process(path, {"LC_ALL=C", "PATH=/usr/sbin:/sbin:/usr/bin:/bin"}, input, arguments, until.left());
-}
-
-Error failed(const std::string &what, const Finished &finished) {
-    return {ErrorCode::io_failure,
-            what + " ended with exit code " + std::to_string(finished.exit_code) + ": " + finished.err};
-}
 
 // Whether iptables(8) found what it was to show: exit code 1 says that there is no such rule or chain, and 3 that the
 // kernel has no such table.
@@ -78,24 +22,12 @@ Result<bool> found(const std::string &program, const Finished &finished) {
     return finished.exit_code == 0;
 }
 
-Result<void> run_script(const Until &until, const std::string &program, const std::vector<std::string> &arguments,
-                        const std::string &script) {
-    Finished finished;
-    for (int tried = 0; tried < kMostTries; ++tried) {
-        finished = TRY(run(until, program, arguments, script));
-        if (finished.exit_code == 0)
-            return {};
-    }
-    return failed(program, finished);
-}
-
 // Whether the kernel holds NAT rules of the iptables that is not built on nftables.
 bool has_older_nat() { return net::has_legacy_table(true, "nat") || net::has_legacy_table(false, "nat"); }
 
-std::string table_name(const std::string &network) { return "podlane-" + network; }
-std::string table_of(const std::string &network) { return "inet " + table_name(network); }
+std::string table_of(const std::string &network) { return "inet " + nft_table(network); }
 
-net::AddressSets sets_of(const std::string &network) { return {table_name(network), "pods4", "pods6"}; }
+net::AddressSets sets_of(const std::string &network) { return {nft_table(network), "pods4", "pods6"}; }
 
 // Names of chains are short: the network's number stands for its name.
 std::string chain_of(const std::string &network) {
@@ -106,23 +38,11 @@ std::string chain_of(const std::string &network) {
 
 bool is_of(const Prefix &prefix, bool ipv4) { return is_ipv4(prefix.addr) == ipv4; }
 
-// Prefixes of one family, none within another: sets of intervals allow no overlap.
-std::vector<Prefix> disjoint(const std::vector<Prefix> &prefixes, bool ipv4) {
-    std::vector<Prefix> kept;
-    for (const Prefix &prefix : prefixes) {
-        if (!is_of(prefix, ipv4) || std::ranges::any_of(kept, [&](const Prefix &one) { return contains(one, prefix); }))
-            continue;
-        std::erase_if(kept, [&](const Prefix &one) { return contains(prefix, one); });
-        kept.push_back(masked(prefix));
-    }
-    return kept;
-}
-
 // Destinations that see the pods' own addresses.
-std::vector<Prefix> exempt_in(const cni::Config &config, bool ipv4) {
+std::vector<Prefix> exempt_in(const cni::Config &config) {
     std::vector<Prefix> all = config.cluster_cidrs;
     all.insert(all.end(), config.no_masquerade.begin(), config.no_masquerade.end());
-    return disjoint(all, ipv4);
+    return all;
 }
 
 std::string family_rules(const std::string &table, const cni::Config &config, const std::string &mark, bool ipv4) {
@@ -130,10 +50,7 @@ std::string family_rules(const std::string &table, const cni::Config &config, co
     const std::string ip = ipv4 ? "ip" : "ip6";
     const std::string type = ipv4 ? "ipv4_addr" : "ipv6_addr";
     std::string script = "add set " + table + " pods" + digit + " { type " + type + "; }\n";
-    script += "add set " + table + " cluster" + digit + " { type " + type + "; flags interval; }\n";
-    script += "flush set " + table + " cluster" + digit + "\n";
-    for (const Prefix &prefix : exempt_in(config, ipv4))
-        script += "add element " + table + " cluster" + digit + " { " + to_string(prefix) + " }\n";
+    script += nft_prefix_set(config.name, "cluster" + digit, exempt_in(config), ipv4);
     script += "add rule " + table + " postrouting " + ip + " saddr @pods" + digit + " " + ip + " daddr != @pods" +
               digit + " " + ip + " daddr != @cluster" + digit + " " + ip +
               " daddr != " + (ipv4 ? "224.0.0.0/4" : "ff00::/8") + " masquerade comment \"" + mark + "\"\n";
@@ -149,12 +66,7 @@ std::string rules(const cni::Config &config, const std::string &mark) {
            family_rules(table, config, mark, true) + family_rules(table, config, mark, false);
 }
 
-// Distinguishes the rules of one configuration from those of another.
-std::string mark_of(const cni::Config &config) {
-    std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), "podlane %016" PRIx64, fnv1a_64(rules(config, {})));
-    return text.data();
-}
+std::string mark_of(const cni::Config &config) { return nft_mark(rules(config, {})); }
 
 // Adds to the rules that are there, by netlink: the cost of nft(8) grows with the rule set. False if they are missing
 // or of another configuration.
@@ -162,7 +74,7 @@ bool add_to_nftables(const cni::Config &config, const std::string &mark, std::sp
     auto netfilter = net::Netlink::open_netfilter();
     if (!netfilter)
         return false;
-    const auto there = net::rule_comments(*netfilter, table_name(config.name), "postrouting");
+    const auto there = net::rule_comments(*netfilter, nft_table(config.name), "postrouting");
     if (!there || *there != std::vector<std::string>(kRules, mark))
         return false;
     const auto added = net::add_elements(*netfilter, sets_of(config.name), addresses);
@@ -199,7 +111,7 @@ Result<void> erase_from_nftables(const std::string &network, std::span<const ip_
 Result<void> drop_nftables(const std::string &network) {
     const Step step(STEP_MASQUERADE);
     net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
-    TRY(net::remove_table(netfilter, table_name(network)));
+    TRY(net::remove_table(netfilter, nft_table(network)));
     return {};
 }
 
@@ -210,7 +122,7 @@ const char *iptables_restore(bool ipv4) { return ipv4 ? "iptables-restore" : "ip
 Result<void> put_iptables(const Until &until, const cni::Config &config, const std::vector<Prefix> &leased, bool ipv4) {
     const std::string chain = chain_of(config.name);
     std::string script = "*nat\n:" + chain + " - [0:0]\n";
-    for (const Prefix &prefix : exempt_in(config, ipv4))
+    for (const Prefix &prefix : disjoint(exempt_in(config), ipv4))
         script += "-A " + chain + " -d " + to_string(prefix) + " -j RETURN\n";
     script += "-A " + chain + " -d " + (ipv4 ? "224.0.0.0/4" : "ff00::/8") + " -j RETURN\n";
     script += "-A " + chain + " -m comment --comment \"podlane " + config.name + "\" -j MASQUERADE\nCOMMIT\n";
@@ -286,7 +198,7 @@ Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const
 Result<bool> is_masqueraded(endpoint_masquerade by, const std::string &network, std::span<const ip_addr> addresses) {
     if (by == ENDPOINT_MASQUERADE_NFTABLES) {
         net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
-        const auto there = TRY(net::rule_comments(netfilter, table_name(network), "postrouting"));
+        const auto there = TRY(net::rule_comments(netfilter, nft_table(network), "postrouting"));
         const auto is_ours = [](const std::string &comment) { return comment.starts_with("podlane "); };
         return there.size() == kRules && std::ranges::all_of(there, is_ours) &&
                TRY(net::has_elements(netfilter, sets_of(network), addresses));

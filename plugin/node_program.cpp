@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/node_program.hpp"
+
+#include "maps/hash.hpp"
+#include "plugin/history.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+
+namespace podlane {
+namespace {
+
+// Another program's transaction at the same moment makes ours fail; the next one finds the new state.
+constexpr int kMostTries = 5;
+
+} // namespace
+
+Result<std::string> find_program(std::string_view name) {
+    const char *path = std::getenv("PATH");
+    std::string directories = (path == nullptr ? "" : path) + std::string(":/usr/sbin:/sbin:/usr/bin:/bin");
+    while (!directories.empty()) {
+        const auto end = std::min(directories.find(':'), directories.size());
+        std::string candidate = directories.substr(0, end) + "/" + std::string(name);
+        if (candidate.starts_with('/') && access(candidate.c_str(), X_OK) == 0)
+            return candidate;
+        if (candidate.starts_with('/') && errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+            return system_error(ErrorCode::io_failure, "looking for " + candidate, errno);
+        directories.erase(0, end + 1);
+    }
+    return std::string{};
+}
+
+Result<Finished> run(const Until &until, const std::string &program, const std::vector<std::string> &arguments,
+                     const std::string &input) {
+    const Step step(STEP_MASQUERADE);
+    const std::string path = TRY(find_program(program));
+    if (path.empty())
+        return Error{ErrorCode::plugin_not_available,
+                     program + " is not installed, and \"ipMasq\" or \"egress\" needs it",
+                     "install it, or take the key out"};
+    return run_process(path, {"LC_ALL=C", "PATH=/usr/sbin:/sbin:/usr/bin:/bin"}, input, arguments, until.left());
+}
+
+Error failed(const std::string &what, const Finished &finished) {
+    return {ErrorCode::io_failure,
+            what + " ended with exit code " + std::to_string(finished.exit_code) + ": " + finished.err};
+}
+
+Result<void> run_script(const Until &until, const std::string &program, const std::vector<std::string> &arguments,
+                        const std::string &script) {
+    Finished finished;
+    for (int tried = 0; tried < kMostTries; ++tried) {
+        finished = TRY(run(until, program, arguments, script));
+        if (finished.exit_code == 0)
+            return {};
+    }
+    return failed(program, finished);
+}
+
+std::string nft_table(const std::string &network) { return "podlane-" + network; }
+
+std::vector<Prefix> disjoint(const std::vector<Prefix> &prefixes, bool ipv4) {
+    std::vector<Prefix> kept;
+    for (const Prefix &prefix : prefixes) {
+        if (is_ipv4(prefix.addr) != ipv4 ||
+            std::ranges::any_of(kept, [&](const Prefix &one) { return contains(one, prefix); }))
+            continue;
+        std::erase_if(kept, [&](const Prefix &one) { return contains(prefix, one); });
+        kept.push_back(masked(prefix));
+    }
+    return kept;
+}
+
+std::string nft_prefix_set(const std::string &network, const std::string &set, const std::vector<Prefix> &prefixes,
+                           bool ipv4) {
+    const std::string name = "inet " + nft_table(network) + " " + set;
+    std::string script = "add set " + name + " { type " + (ipv4 ? "ipv4_addr" : "ipv6_addr") + "; flags interval; }\n";
+    script += "flush set " + name + "\n";
+    for (const Prefix &prefix : disjoint(prefixes, ipv4))
+        script += "add element " + name + " { " + to_string(prefix) + " }\n";
+    return script;
+}
+
+std::string nft_mark(const std::string &rules) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "podlane %016" PRIx64, fnv1a_64(rules));
+    return text.data();
+}
+
+} // namespace podlane

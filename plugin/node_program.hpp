@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// Runs the node's own programs for packet rules, nft(8) and iptables(8), and writes what the scripts for nft(8) share.
+#pragma once
+
+#include "loader/process.hpp"
+#include "maps/ip.hpp"
+#include "maps/result.hpp"
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace podlane {
+
+// Whoever runs these programs holds the lock, which the first pod of another network waits for: this long for all of
+// them together.
+class Until {
+  public:
+    [[nodiscard]] std::chrono::milliseconds left() const {
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - Time::now());
+        return std::max(left, std::chrono::milliseconds(0));
+    }
+
+  private:
+    using Time = std::chrono::steady_clock;
+    Time::time_point end_ = Time::now() + std::chrono::seconds(10);
+};
+
+// Empty if it is not installed.
+Result<std::string> find_program(std::string_view name);
+Result<Finished> run(const Until &until, const std::string &program, const std::vector<std::string> &arguments,
+                     const std::string &input);
+// An exit code other than 0 is an error, after several tries.
+Result<void> run_script(const Until &until, const std::string &program, const std::vector<std::string> &arguments,
+                        const std::string &script);
+Error failed(const std::string &what, const Finished &finished);
+
+// Of family inet, the network's own.
+std::string nft_table(const std::string &network);
+// Prefixes of one family, none within another: sets of intervals allow no overlap.
+std::vector<Prefix> disjoint(const std::vector<Prefix> &prefixes, bool ipv4);
+// Has nft(8) create the set, or replace what is in it.
+std::string nft_prefix_set(const std::string &network, const std::string &set, const std::vector<Prefix> &prefixes,
+                           bool ipv4);
+// Distinguishes the rules of one configuration from those of another: the comment of each.
+std::string nft_mark(const std::string &rules);
+
+} // namespace podlane

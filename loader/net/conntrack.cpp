@@ -40,11 +40,16 @@ Message list_of(const ip_addr &source) {
     return message;
 }
 
-std::optional<Connection> parse_connection(nlmsghdr *answer, const ip_addr &source) {
+std::optional<ip_addr> source_in(nlattr *tuple, const ip_addr &of_family) {
+    return Attributes<CTA_IP_MAX>(Attributes<CTA_TUPLE_MAX>(tuple).at(CTA_TUPLE_IP)).addr(source_attribute(of_family));
+}
+
+std::optional<Connection> parse_connection(nlmsghdr *answer, const ip_addr &source, std::span<const Prefix> but_to) {
     const Attributes<CTA_MAX> all(answer, sizeof(nfgenmsg));
     nlattr *const tuple = all.at(CTA_TUPLE_ORIG);
-    const Attributes<CTA_TUPLE_MAX> parts(tuple);
-    if (Attributes<CTA_IP_MAX>(parts.at(CTA_TUPLE_IP)).addr(source_attribute(source)) != source)
+    const auto replies_from = source_in(all.at(CTA_TUPLE_REPLY), source);
+    const auto has_it = [&](const Prefix &one) { return replies_from && contains(one, *replies_from); };
+    if (source_in(tuple, source) != source || std::ranges::any_of(but_to, has_it))
         return std::nullopt;
     Connection found{{}, all.get<std::uint32_t>(CTA_ID), all.get<std::uint16_t>(CTA_ZONE)};
     found.tuple.resize(static_cast<std::size_t>(nla_len(tuple)) / sizeof(std::uint32_t));
@@ -63,10 +68,10 @@ Message deletion_of(const Connection &one, const ip_addr &source) {
 
 } // namespace
 
-Result<std::size_t> forget_connections_from(Netlink &netfilter, const ip_addr &source) {
+Result<std::size_t> forget_connections_from(Netlink &netfilter, const ip_addr &source, std::span<const Prefix> but_to) {
     constexpr const char *kDoing = "forgetting the connections of an address";
     const auto all = TRY(dump<Connection>(
-        netfilter, [&] { return list_of(source); }, [&](nlmsghdr *answer) { return parse_connection(answer, source); },
+        netfilter, [&] { return list_of(source); }, [&](nlmsghdr *answer) { return parse_connection(answer, source, but_to); },
         kDoing));
     std::size_t count = 0;
     for (const Connection &one : all)

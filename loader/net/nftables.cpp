@@ -8,6 +8,7 @@
 #include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
+#include <net/if.h>
 #include <unistd.h>
 
 namespace podlane::net {
@@ -23,18 +24,34 @@ nfgenmsg nft_header(std::uint8_t family, std::uint16_t resource = 0) {
 
 constexpr int message_type(int message) { return (NFNL_SUBSYS_NFTABLES << 8) | message; }
 
+// `put` puts each element.
+template <typename Put>
+Message message_about(int type, int flags, const std::string &table, const std::string &set, Put put) {
+    Message message(message_type(type), kChange | flags, nft_header(NFPROTO_INET));
+    message.put(NFTA_SET_ELEM_LIST_TABLE, table).put(NFTA_SET_ELEM_LIST_SET, set);
+    message.nest(NFTA_SET_ELEM_LIST_ELEMENTS, [&] { put(message); });
+    return message;
+}
+
+template <typename Key> void put_element(Message &message, const Key &key) {
+    message.nest(NFTA_LIST_ELEM, [&] { message.nest(NFTA_SET_ELEM_KEY, [&] { message.put(NFTA_DATA_VALUE, key); }); });
+}
+
 // The addresses of one family as elements of its set.
 Message elements_message(int type, int flags, const std::string &table, const std::string &set, bool ipv4,
                          std::span<const ip_addr> addresses) {
-    Message message(message_type(type), kChange | flags, nft_header(NFPROTO_INET));
-    message.put(NFTA_SET_ELEM_LIST_TABLE, table).put(NFTA_SET_ELEM_LIST_SET, set);
-    message.nest(NFTA_SET_ELEM_LIST_ELEMENTS, [&] {
+    return message_about(type, flags, table, set, [&](Message &message) {
         for (const ip_addr &addr : addresses)
             if (is_ipv4(addr) == ipv4)
-                message.nest(NFTA_LIST_ELEM,
-                             [&] { message.nest(NFTA_SET_ELEM_KEY, [&] { message.put(NFTA_DATA_VALUE, addr); }); });
+                put_element(message, addr);
     });
-    return message;
+}
+
+Message interface_message(int type, int flags, const std::string &table, const std::string &set,
+                          const std::string &ifname) {
+    std::array<char, IFNAMSIZ> key{};
+    std::ranges::copy(std::string_view(ifname).substr(0, key.size() - 1), key.begin());
+    return message_about(type, flags, table, set, [&](Message &message) { put_element(message, key); });
 }
 
 void add_messages(int type, int flags, const AddressSets &sets, std::span<const ip_addr> addresses,
@@ -173,16 +190,51 @@ Result<bool> has_elements(Netlink &netfilter, const AddressSets &sets, std::span
     return true;
 }
 
+Result<bool> add_interface(Netlink &netfilter, const std::string &table, std::span<const char *const> sets,
+                           const std::string &ifname) {
+    std::vector<Message> changes;
+    for (const char *set : sets)
+        changes.push_back(interface_message(NFT_MSG_NEWSETELEM, NLM_F_CREATE, table, set, ifname));
+    return commit(netfilter, std::move(changes), "adding " + ifname + " to the sets of table inet " + table);
+}
+
+Result<bool> remove_interface(Netlink &netfilter, const std::string &table, std::span<const char *const> sets,
+                              const std::string &ifname) {
+    std::vector<Message> changes;
+    for (const char *set : sets) {
+        changes.push_back(interface_message(NFT_MSG_NEWSETELEM, NLM_F_CREATE, table, set, ifname));
+        changes.push_back(interface_message(NFT_MSG_DELSETELEM, 0, table, set, ifname));
+    }
+    return commit(netfilter, std::move(changes), "removing " + ifname + " from the sets of table inet " + table);
+}
+
+Result<bool> has_interface(Netlink &netfilter, const std::string &table, std::span<const char *const> sets,
+                           const std::string &ifname) {
+    for (const char *set : sets) {
+        const Outcome outcome = request(netfilter, interface_message(NFT_MSG_GETSETELEM, 0, table, set, ifname));
+        if (outcome.is({ENOENT}))
+            return false;
+        if (!outcome.ok())
+            return outcome.as_error("looking for " + ifname + " in the sets of table inet " + table);
+    }
+    return true;
+}
+
 Result<bool> remove_table(Netlink &netfilter, const std::string &table) {
     std::vector<Message> changes;
     changes.push_back(table_message(NFT_MSG_DELTABLE, 0, table));
     return commit(netfilter, std::move(changes), "removing table inet " + table);
 }
 
-Result<bool> remove_chain(Netlink &netfilter, const std::string &table, const std::string &chain) {
+Result<bool> remove_chain(Netlink &netfilter, const std::string &table, const std::string &chain,
+                          std::span<const char *const> sets) {
     std::vector<Message> changes;
     changes.push_back(emptying_message(table, chain));
     changes.push_back(chain_message(NFT_MSG_DELCHAIN, 0, table, chain));
+    for (const char *set : sets) {
+        changes.emplace_back(message_type(NFT_MSG_DELSET), kChange, nft_header(NFPROTO_INET));
+        changes.back().put(NFTA_SET_TABLE, table).put(NFTA_SET_NAME, std::string(set));
+    }
     return commit(netfilter, std::move(changes), "removing chain " + chain + " of table inet " + table);
 }
 

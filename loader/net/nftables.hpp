@@ -27,11 +27,21 @@ Result<bool> remove_elements(Netlink &netfilter, const AddressSets &sets, std::s
 // Whether all of them are there. false: a set or the table may be missing as well.
 Result<bool> has_elements(Netlink &netfilter, const AddressSets &sets, std::span<const ip_addr> addresses);
 
+// The same for an interface's name, in sets of type ifname of one table. It is no matter which of them hold it if it is
+// removed.
+Result<bool> add_interface(Netlink &netfilter, const std::string &table, std::span<const char *const> sets,
+                           const std::string &ifname);
+Result<bool> remove_interface(Netlink &netfilter, const std::string &table, std::span<const char *const> sets,
+                              const std::string &ifname);
+Result<bool> has_interface(Netlink &netfilter, const std::string &table, std::span<const char *const> sets,
+                           const std::string &ifname);
+
 // With its chains, rules and sets. false: was missing.
 Result<bool> remove_table(Netlink &netfilter, const std::string &table);
 
-// With its rules. false: was missing.
-Result<bool> remove_chain(Netlink &netfilter, const std::string &table, const std::string &chain);
+// With its rules, and these sets that no other chain uses. false: one was missing, and nothing changed.
+Result<bool> remove_chain(Netlink &netfilter, const std::string &table, const std::string &chain,
+                          std::span<const char *const> sets = {});
 
 // Adds a chain, and its table if that is missing, with one rule that needs connection tracking: the kernel tracks
 // connections of both families in this namespace as long as the rule exists. The chain has no hook, so that no packet

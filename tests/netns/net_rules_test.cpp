@@ -55,6 +55,30 @@ TEST_F(NetNftables, SaysIfATableOrASetIsMissingAndChangesNothing) {
     EXPECT_THAT(elements(), Not(HasSubstr("192.0.2")));
 }
 
+TEST_F(NetNftables, PutsInterfacesIntoSetsAndRemovesTheChainThatUsesThem) {
+    constexpr std::array sets = {"one", "two"};
+    const std::string ifname = "cali012345*ab"; // which is no pattern
+    ASSERT_EQ(output_of("nft 'add set inet t one { type ifname; }; add set inet t two { type ifname; };"
+                        "add chain inet t d; add rule inet t d iifname @one oifname @two drop'"),
+              "");
+    EXPECT_FALSE(require(has_interface(netfilter_, "t", sets, ifname)));
+    for (int i = 0; i < 2; ++i)
+        EXPECT_TRUE(require(add_interface(netfilter_, "t", std::span(sets).first(1), ifname)));
+    EXPECT_TRUE(require(has_interface(netfilter_, "t", std::span(sets).first(1), ifname)));
+    EXPECT_FALSE(require(has_interface(netfilter_, "t", sets, ifname)));
+    EXPECT_FALSE(require(has_interface(netfilter_, "t", std::span(sets).first(1), "cali012345")));
+    EXPECT_THAT(output_of("nft list set inet t one"), HasSubstr("\"" + ifname + "\""));
+    for (int i = 0; i < 2; ++i)
+        EXPECT_TRUE(require(remove_interface(netfilter_, "t", sets, ifname)));
+    EXPECT_FALSE(require(has_interface(netfilter_, "t", std::span(sets).first(1), ifname)));
+    EXPECT_FALSE(require(remove_interface(netfilter_, "missing", sets, ifname)));
+
+    require(add_interface(netfilter_, "t", sets, ifname));
+    EXPECT_TRUE(require(remove_chain(netfilter_, "t", "d", sets)));
+    EXPECT_FALSE(require(remove_chain(netfilter_, "t", "d", sets)));
+    EXPECT_THAT(output_of("nft list table inet t"), AllOf(Not(HasSubstr("ifname")), HasSubstr("set four")));
+}
+
 TEST_F(NetNftables, ReadsTheCommentsOfAChainsRules) {
     EXPECT_THAT(require(rule_comments(netfilter_, "t", "c")), ElementsAre("mark one", ""));
     EXPECT_THAT(require(rule_comments(netfilter_, "t", "missing")), IsEmpty());

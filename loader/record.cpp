@@ -70,6 +70,7 @@ std::string to_text(const AttachmentRecord &record) {
     put(body, "created-boottime", std::to_string(record.created_boottime_ns));
     put(body, "node", std::to_string(record.node_netns));
     put(body, "uplink", std::to_string(record.uplink));
+    put(body, "egress-rules", record.has_egress_rules ? "1" : "");
     put(body, "only-lease", record.only_lease ? "1" : "");
     if (record.held_until_ns != 0) {
         put(body, "held-since", std::to_string(record.held_since_ns));
@@ -104,6 +105,8 @@ void set(AttachmentRecord &record, std::string_view name, std::string_view value
         read_number(value, record.held_since_ns);
     else if (name == "held-until")
         read_number(value, record.held_until_ns);
+    else if (name == "egress-rules")
+        record.has_egress_rules = value == "1";
     else if (name == "only-lease")
         record.only_lease = value == "1";
     else if (name == PODLANE_MAP_ENDPOINTS && value.size() == sizeof(endpoint)) {

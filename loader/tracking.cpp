@@ -39,7 +39,8 @@ Result<void> start_tracking(const std::string &network) {
 Result<void> stop_tracking(const std::string &network) { return remove(&net::remove_table, network); }
 
 Result<void> stop_tracking_beside_masquerade(const std::string &network) {
-    const auto removal = [](net::Netlink &netfilter, const std::string &table) {
+    const auto removal = [](net::Netlink &netfilter, const std::string &table) -> Result<bool> {
+        TRY(net::remove_chain(netfilter, table, kEgressChain, kEgressSets));
         return net::remove_chain(netfilter, table, kChain);
     };
     return remove(removal, network);

@@ -4,6 +4,7 @@
 
 #include "maps/result.hpp"
 
+#include <array>
 #include <string>
 
 namespace podlane {
@@ -15,7 +16,11 @@ Result<void> start_tracking(const std::string &network);
 // Removes the network's table; a missing one is no error.
 Result<void> stop_tracking(const std::string &network);
 
-// The same, but keeps what else is in the table: the rules that masquerade.
+// What the key `egress` has in the same table (plugin/egress_rules.hpp): a chain, and the sets it looks up.
+inline constexpr const char *kEgressChain = "egress";
+inline constexpr std::array<const char *, 4> kEgressSets = {"limited", "closed", "inside4", "inside6"};
+
+// Removes all of the table but the rules that masquerade.
 Result<void> stop_tracking_beside_masquerade(const std::string &network);
 
 Result<bool> is_tracking(const std::string &network);

@@ -68,6 +68,10 @@ Result<AdoptedPair> describe(const cni::Request &request, Sockets &sockets, cons
     AdoptedPair found{.host_ifname = pair.host->name, .ifindex = pair.host->ifindex, .pod_ifindex = pair.pod.ifindex};
     found.pod_mac = pair.pod.mac;
     found.router_mac = router.mac;
+    if (request.config.egress_in_cluster && router.is_bridge)
+        return Error{ErrorCode::unsupported_field,
+                     pair.host->name + " is a port of a bridge: the rules of \"egress\" would see the bridge instead",
+                     "take the key out, or chain Podlane after a plugin that makes no bridge (ptp)"};
     found.is_bridge_port = router.is_bridge;
     found.mtu = pair.pod.mtu;
     found.link_local = TRY(link_local_of(sockets.pod, pair.pod.ifindex));

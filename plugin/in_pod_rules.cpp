@@ -22,6 +22,7 @@ Result<void> refuse_what_needs_programs(const cni::Config &config, const net::Li
     const char *unsupported = !config.source_routing ? "nothing is left to do with \"sourceRouting\" false"
                               : config.bandwidth     ? "nothing can hold its limits"
                               : config.isolation.by != cni::IsolateBy::none ? "nothing can isolate it"
+                              : config.egress_in_cluster                    ? "nothing can limit what it opens"
                               : config.ip_masq                              ? "\"ipMasq\" does not see its packets"
                               : !config.uplink.empty()                      ? "\"uplink\" is its main plugin's"
                               : config.table                                ? "\"table\" is its main plugin's"

@@ -2,6 +2,7 @@
 #include "plugin/insert.hpp"
 
 #include "plugin/adopt.hpp"
+#include "plugin/egress_rules.hpp"
 #include "plugin/isolation.hpp"
 #include "plugin/remove.hpp"
 
@@ -9,8 +10,10 @@ namespace podlane {
 
 Result<void> insert_endpoint(const NewEndpoint &made, const Tables &tables, net::Netlink &host, Rollback &rollback) {
     const cni::Config &config = made.request.config;
-    TRY(put_record({made.request, made.record, &config, made.plan.uplink, &tables}, host, rollback));
+    const bool limits = !made.plan.egress_sets.empty();
+    TRY(put_record({made.request, made.record, &config, made.plan.uplink, &tables, limits}, host, rollback));
     TRY(put_endpoint(tables, config, made.record));
+    TRY(put_egress_rules(config, made.record));
     TRY(forget_connections_of(made.record));
     return attach_programs(config.bpffs, made.plan.ifindex, made.plan.hook_kind);
 }

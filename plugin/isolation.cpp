@@ -64,7 +64,7 @@ Error map_gone(const char *map) {
 } // namespace
 
 Result<void> forget_connections_of(const endpoint &record) {
-    if ((record.flags & (INTERFACE_ISOLATED_GROUP | INTERFACE_ISOLATED_NETWORK)) == 0)
+    if (!is_isolated(record))
         return {};
     net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
     for (const ip_addr &addr : addresses_in(record))

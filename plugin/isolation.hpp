@@ -10,6 +10,10 @@
 
 namespace podlane {
 
+inline bool is_isolated(const endpoint &record) {
+    return (record.flags & (INTERFACE_ISOLATED_GROUP | INTERFACE_ISOLATED_NETWORK)) != 0;
+}
+
 // Connections of the addresses' earlier owners: what belongs to them would pass as answers to the new one. Nothing for
 // an endpoint that is not isolated.
 Result<void> forget_connections_of(const endpoint &record);

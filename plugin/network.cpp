@@ -5,6 +5,7 @@
 #include "loader/tracking.hpp"
 #include "loader/uplink.hpp"
 #include "plugin/conntrack.hpp"
+#include "plugin/egress_rules.hpp"
 #include "plugin/history.hpp"
 #include "plugin/limit_group.hpp"
 #include "plugin/log.hpp"
@@ -189,6 +190,8 @@ Result<void> restore_rules(const cni::Request &request, const NetworkPlan &plan,
     if ((plan.entry.masquerade & ~before.entry.masquerade & ENDPOINT_MASQUERADE_IPTABLES) != 0)
         TRY(drop_masquerade(ENDPOINT_MASQUERADE_IPTABLES, name));
     const auto wanted = keys_of(plan);
+    if (request.config.egress_in_cluster)
+        TRY(rewrite_egress_rules(name, prefixes_of(before.cidrs)));
     const std::vector<Prefix> exempt = TRY(no_masquerade_before(request, plan));
     if (are_in(wanted, before.cidrs) && are_in(before.cidrs, wanted) && exempt == request.config.no_masquerade)
         return {};

@@ -178,6 +178,7 @@ Result<void> plan_services(const cni::Request &request, std::vector<Prefix> leas
     plan.masquerade = node.masquerade;
     if (node.masquerade != ENDPOINT_MASQUERADE_NONE)
         plan.masqueraded = std::move(leased);
+    plan.egress_sets = egress_sets_of(config);
     plan.network = TRY(plan_network(config, node));
     plan.ipam_type = config.ipam_type;
     plan.uplink = node.egress_route ? node.egress_route->uplink.ifindex : 0;
@@ -243,32 +244,18 @@ std::string host_ifname(const cni::Request &request) {
 
 std::string alias_of(const cni::Request &request) { return "podlane " + request.container_id + " " + request.ifname; }
 
-std::uint32_t limiter_flags_of(cni::Limiter limiter) {
-    switch (limiter) {
-    case cni::Limiter::automatic:
-        return 0;
-    case cni::Limiter::pace:
-        return INTERFACE_LIMIT_NO_EDT;
-    case cni::Limiter::edt:
-        return INTERFACE_LIMIT_UNPACED_INGRESS;
-    case cni::Limiter::bucket:
-        return INTERFACE_LIMIT_NO_EDT | INTERFACE_LIMIT_UNPACED_INGRESS | INTERFACE_LIMIT_UNPACED_EGRESS;
-    }
-    return 0;
-}
-
 std::uint32_t interface_flags_of(const cni::Config &config, std::size_t address_count) {
     std::uint32_t flags = 0;
     if (config.fast_path != cni::FastPath::off)
         flags |= INTERFACE_FAST_LOCAL;
     if (config.fast_path == cni::FastPath::on)
         flags |= INTERFACE_FAST_UPLINK;
-    if (config.first_packet_direct)
+    const bool is_isolated = config.isolation.by != cni::IsolateBy::none;
+    // Neither conntrack nor the rules of `egress` see first packets that are direct.
+    if (config.first_packet_direct && !is_isolated && !config.egress_in_cluster)
         flags |= INTERFACE_FIRST_DIRECT;
-    // Answers are recognised by conntrack, which does not see first packets that are direct.
-    if (config.isolation.by != cni::IsolateBy::none)
-        flags = (flags & ~std::uint32_t{INTERFACE_FIRST_DIRECT}) |
-                (config.isolation.by == cni::IsolateBy::group ? INTERFACE_ISOLATED_GROUP : INTERFACE_ISOLATED_NETWORK);
+    if (is_isolated)
+        flags |= config.isolation.by == cni::IsolateBy::group ? INTERFACE_ISOLATED_GROUP : INTERFACE_ISOLATED_NETWORK;
     if (config.anti_spoof)
         flags |= INTERFACE_ANTI_SPOOF;
     if (!config.allowed_sources.empty())

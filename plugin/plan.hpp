@@ -97,6 +97,7 @@ struct Plan {
     std::string qdisc{}; // of the host-side veth, for earliest departure times; htb if the kernel has no fq
     endpoint_masquerade masquerade = ENDPOINT_MASQUERADE_NONE;
     std::vector<Prefix> masqueraded{};
+    std::vector<const char *> egress_sets{}; // of nftables, that the host-side veth is put into
     NetworkPlan network{};
     std::string ipam_type{};  // whose lease is released in the end; empty: none of Podlane's
     std::uint32_t uplink = 0; // ifindex, of the network's egress route; its neighbours are notified of the addresses
@@ -129,6 +130,9 @@ struct AdoptedPair {
 };
 // Addressing is the other plugin's: the result is prevResult, unchanged.
 Result<Plan> make_plan_beside(const cni::Request &request, const AdoptedPair &pair, const NodeFacts &node);
+
+// "egress": "cluster": those that limit what the pod may send, and none without.
+std::vector<const char *> egress_sets_of(const cni::Config &config);
 
 // Names and patterns of the network's uplinks: those of the configuration and that of the egress route.
 std::vector<std::string> uplinks_of(const cni::Config &config, const std::optional<EgressRoute> &egress_route);

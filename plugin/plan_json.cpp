@@ -177,6 +177,8 @@ std::string to_json(const Plan &plan, const EndpointEntries &entries, const Sour
     all["network"] = network_json(plan);
     if (plan.masquerade != ENDPOINT_MASQUERADE_NONE)
         all["nat"] = {{"by", masquerade_word(plan.masquerade)}, {"addresses", texts(plan.masqueraded)}};
+    if (!plan.egress_sets.empty())
+        all["egress"] = {{"by", "nftables"}, {"interface", plan.host_ifname}, {"sets", plan.egress_sets}};
     if (!plan.ipam_type.empty())
         all["lease"] = {{"of", plan.ipam_type}, {"addresses", texts(plan.addresses)}};
     return cni::json::print(all, indent);

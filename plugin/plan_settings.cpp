@@ -29,4 +29,25 @@ std::vector<Setting> pod_settings_of(const cni::Config &config, const Plan &plan
     return settings;
 }
 
+std::uint32_t limiter_flags_of(cni::Limiter limiter) {
+    switch (limiter) {
+    case cni::Limiter::automatic:
+        return 0;
+    case cni::Limiter::pace:
+        return INTERFACE_LIMIT_NO_EDT;
+    case cni::Limiter::edt:
+        return INTERFACE_LIMIT_UNPACED_INGRESS;
+    case cni::Limiter::bucket:
+        return INTERFACE_LIMIT_NO_EDT | INTERFACE_LIMIT_UNPACED_INGRESS | INTERFACE_LIMIT_UNPACED_EGRESS;
+    }
+    return 0;
+}
+
+std::vector<const char *> egress_sets_of(const cni::Config &config) {
+    if (!config.egress_in_cluster)
+        return {};
+    const bool is_closed = config.isolation.by != cni::IsolateBy::none && !config.isolation.outside;
+    return is_closed ? std::vector<const char *>{"limited", "closed"} : std::vector<const char *>{"limited"};
+}
+
 } // namespace podlane

@@ -12,6 +12,7 @@
 #include "plugin/adopt.hpp"
 #include "plugin/announcement.hpp"
 #include "plugin/egress_route.hpp"
+#include "plugin/egress_rules.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/network.hpp"
@@ -139,6 +140,7 @@ Result<void> restore_all(Whole &of, const Tables &tables, Rollback &rollback) {
     errors.add(restore_name(of));
     errors.add(follow_pod(of, tables));
     errors.add(put_missing_entries(tables, of.request.config, of.entry));
+    errors.add(put_egress_rules(of.request.config, of.entry));
     errors.add(attach_programs(of.request.config.bpffs, of.entry.ifindex,
                                of.entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact));
     if (of.is_own()) {

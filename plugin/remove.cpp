@@ -9,12 +9,14 @@
 #include "loader/pins.hpp"
 #include "maps/errors.hpp"
 #include "plugin/announcement.hpp"
+#include "plugin/egress_rules.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/held_lease.hpp"
 #include "plugin/history.hpp"
 #include "plugin/host_local.hpp"
 #include "plugin/in_pod_rules.hpp"
 #include "plugin/ipam.hpp"
+#include "plugin/isolation.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/network.hpp"
@@ -101,11 +103,11 @@ Result<void> forget_masquerade(const Footprint &of) {
 }
 
 // Under the shared lock of the root: packets are no longer led to the endpoint when its interface goes. What could
-// still reach an isolated one is checked until nothing can.
-// false: packets can still reach it, and all that keeps them in bounds stays.
+// still reach an isolated one, or come from one whose egress is limited, is checked until nothing can.
+// false: packets can still pass, and all that keeps them in bounds stays.
 bool remove_from_node(const Footprint &of, net::Netlink &host, Errors &errors) {
-    const bool is_isolated = (of.entry.flags & (INTERFACE_ISOLATED_GROUP | INTERFACE_ISOLATED_NETWORK)) != 0;
-    if (is_isolated)
+    const bool has_bounds = is_isolated(of.entry) || of.has_egress_rules;
+    if (has_bounds)
         if (auto closed = close(of, host); !closed) {
             errors.add(std::move(closed));
             return false;
@@ -115,9 +117,11 @@ bool remove_from_node(const Footprint &of, net::Netlink &host, Errors &errors) {
     errors.add(leave_uplink(of, host));
     if (of.tables != nullptr)
         errors.add(erase_endpoint(*of.tables, of.entry, of.of_add));
-    if (!is_isolated)
+    if (!has_bounds)
         errors.add(close(of, host));
     errors.add(forget_masquerade(of));
+    if (of.has_egress_rules)
+        errors.add(leave_egress_rules(of.entry));
     return true;
 }
 
@@ -183,7 +187,8 @@ bool remove_as_recorded(const Remains &remains, net::Netlink &host, Errors &erro
                               ? recorded_request(*remains.disk)
                               : Result<cni::Request>(Error{ErrorCode::missing, {}});
     return remove_from_node({request, *remains.entry, recorded ? &recorded->config : nullptr,
-                             remains.disk ? remains.disk->uplink : 0, tables},
+                             remains.disk ? remains.disk->uplink : 0, tables,
+                             remains.disk ? remains.disk->has_egress_rules : request.config.egress_in_cluster},
                             host, errors);
 }
 

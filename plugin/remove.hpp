@@ -31,6 +31,7 @@ struct Footprint {
     const cni::Config *of_add = nullptr; // none: the maps are searched for what is the endpoint's
     std::uint32_t uplink = 0;            // ifindex, of the network's egress route
     const Tables *tables = nullptr;      // none if they are lost
+    bool has_egress_rules = false;
 };
 
 // For ADD: puts the entry in endpoints_v1. Rolled back, all that a DEL would remove by it is removed, and

@@ -9,6 +9,7 @@
 #include "plugin/adopt.hpp"
 #include "plugin/announcement.hpp"
 #include "plugin/egress_route.hpp"
+#include "plugin/egress_rules.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/network.hpp"
@@ -37,6 +38,7 @@ Result<void> restore_entries(const Recorded &lost, const Tables &tables, net::Ne
     TRY(enter_network(request, network, tables, host, rollback));
     TRY(tables.endpoints.insert(TRY(make_endpoint_key(request.container_id, request.ifname)), lost.entry));
     TRY(put_endpoint(tables, request.config, lost.entry));
+    TRY(put_egress_rules(request.config, lost.entry));
     TRY(attach_programs(request.config.bpffs, lost.entry.ifindex,
                         lost.entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact));
     if (lost.entry.masquerade != ENDPOINT_MASQUERADE_NONE)

@@ -46,6 +46,7 @@ Result<AttachmentRecord> record_of(const cni::Request &request) {
     record.path = join(request.path, ":");
     record.config = request.raw_config;
     record.node_name = node_name(request.config);
+    record.has_egress_rules = request.config.egress_in_cluster;
     record.labels = lines_of(request.pod.labels);
     record.annotations = lines_of(request.pod.annotations);
     record.groups = group_lines(request.config.groups);

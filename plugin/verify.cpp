@@ -5,6 +5,7 @@
 #include "loader/host_veth.hpp"
 #include "loader/object.hpp"
 #include "maps/entries.hpp"
+#include "plugin/egress_rules.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/in_pod_rules.hpp"
 #include "plugin/masquerade.hpp"
@@ -209,6 +210,8 @@ Result<void> check_host_services(Checked &c) {
     const auto by = static_cast<endpoint_masquerade>(c.record.masquerade);
     if (by != ENDPOINT_MASQUERADE_NONE && !TRY(is_masqueraded(by, c.request.config.name, c.addresses())))
         return gone("the rules or set elements that masquerade " + c.host_ifname() + " are gone");
+    if (!TRY(has_egress_rules(c.request.config, c.record)))
+        return gone("the rules or set elements that limit the egress of " + c.host_ifname() + " are gone");
     return {};
 }
 

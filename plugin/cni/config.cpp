@@ -167,7 +167,8 @@ Result<Config> read_config(const json::Value &document, Command command, const A
     TRY(check_pod_ranges(config, command));
     TRY(check_ipam(config, command));
     if (command == Command::add)
-        TRY(check_isolation(root, config));
+        for (const auto check : {check_isolation, check_egress})
+            TRY(check(root, config));
     return config;
 }
 

@@ -54,15 +54,9 @@ Result<void> read_admission(const Node &node, bool &into) {
     return read_word(node, kWords, into);
 }
 
-Result<void> check_egress(const Node &node) {
-    std::string word = "allow";
-    TRY(json::read(node, word));
-    if (word == "allow")
-        return {};
-    Error error = node.wrong("\"allow\", since Podlane does not limit what a pod opens connections to");
-    error.hint = "limit it by the host's rules on packets that come by the pod's interface, which see each connection "
-                 "with its translated destination";
-    return error;
+Result<void> read_egress(const Node &node, bool &into) {
+    constexpr std::array<Word<bool>, 2> kWords{{{"allow", false}, {"cluster", true}}};
+    return read_word(node, kWords, into);
 }
 
 Result<void> read_group_cidrs(const Node &node, std::vector<std::pair<Prefix, std::string>> &into) {
@@ -93,6 +87,18 @@ Result<void> check_isolation(const Node &root, const Config &config) {
     for (const char *key : {"uplink", "gateway", "table"})
         if (root.at(key).present())
             return root.at(key).wrong("none: connections by a network's own egress route are not isolated");
+    return {};
+}
+
+Result<void> check_egress(const Node &root, const Config &config) {
+    if (!config.egress_in_cluster)
+        return {};
+    if (config.cluster_cidrs.empty())
+        return root.at("egress").wrong(R"("allow", unless "clusterCIDRs" says what the cluster is)");
+    for (const char *key : {"uplink", "gateway", "table"})
+        if (root.at(key).present())
+            return root.at(key).wrong("none: connections by a network's own egress route do not meet the rules of "
+                                      "\"egress\"");
     return {};
 }
 

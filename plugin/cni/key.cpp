@@ -69,10 +69,6 @@ Result<void> read_dns_section(const Node & /*root*/, const Node &value, Config &
     return {};
 }
 
-Result<void> read_egress_key(const Node & /*root*/, const Node &value, Config & /*into*/) {
-    return check_egress(value);
-}
-
 // In the table behind `defaultRoute`, which says it in Podlane's own words.
 Result<void> read_default_gateway(const Node & /*root*/, const Node &value, Config &into) {
     bool wanted = false;
@@ -272,10 +268,10 @@ constexpr auto kKeys = std::to_array<Key>({
     {"outside", top, "`\"allow\"`, `\"deny\"`", "\"deny\"",
      "whether those may that are neither the node nor a pod that it knows",
      of_isolation<&Isolation::outside, read_admission>},
-    {"egress", top, "`\"allow\"`", "\"allow\"",
-     "to whom an isolated pod may open connections: everybody. Other values are refused: see "
-     "[IDENTITY.md](IDENTITY.md#what-a-pod-may-open)",
-     read_egress_key},
+    {"egress", top, "`\"allow\"`, `\"cluster\"`", "\"allow\"",
+     "to whom the pod may open connections. `allow`: to everybody. `cluster`: to addresses in `clusterCIDRs`, and to "
+     "the node itself. See [IDENTITY.md](IDENTITY.md#what-a-pod-may-open)",
+     checked<&Config::egress_in_cluster, read_egress>},
     {"groupCIDRs", top, "object of groups and at most 64 prefixes", "none",
      "addresses of a group's pods on other nodes: `{\"tenant-a\": [\"198.18.64.0/20\"]}`",
      of_isolation<&Isolation::group_cidrs, read_group_cidrs>},

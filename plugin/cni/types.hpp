@@ -244,6 +244,7 @@ struct Config {
     std::vector<std::string> group_sources{};
     std::vector<std::string> groups{}; // the container is a member of, each once: by the ADD, then by its record
     Isolation isolation{};
+    bool egress_in_cluster = false; // the pod opens connections to cluster_cidrs only
     bool operator==(const Config &) const = default;
 };
 

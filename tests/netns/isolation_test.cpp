@@ -156,50 +156,6 @@ TEST_P(Isolated, NothingForgedArrives) {
     EXPECT_EQ(receive(known).text, "again") << "the connection that was named goes on";
 }
 
-// The documented table, with this lab's names: connections are judged by their translated destination, and answers
-// pass.
-TEST_P(Isolated, HostRulesLimitWhatItOpens) {
-    Json keys = in_group("tenant-a");
-    keys.update({{"firstPacket", "host"}, {"outside", "allow"}, {"egress", "allow"}});
-    const Pod limited = add_pod(keys);
-    std::string table = read_file(variable("PODLANE_SOURCE_DIR") + "/docs/IDENTITY.md");
-    table.erase(0, table.find("```nft\n") + 7);
-    table.erase(table.find("```"));
-    for (const auto &[name, own] : std::map<std::string, std::string>{{"cali4f1a2b3c4d5", limited.host_ifname},
-                                                                      {"198.18.0.0/16", Lab::kPods4},
-                                                                      {"2001:db8::/32", Lab::kPods6}}) {
-        ASSERT_NE(table.find(name), std::string::npos) << name;
-        table.replace(table.find(name), name.size(), own);
-    }
-    lab_->node().run("nft -f -", table);
-    const ip_addr service = ip(ipv4() ? "192.0.2.10" : "2001:db8:5::10"),
-                  leading_out = ip(ipv4() ? "192.0.2.11" : "2001:db8:5::11");
-    const std::string family = ipv4() ? "ip" : "ip6";
-    const auto translate = [&](const ip_addr &from, const ip_addr &to) {
-        return family + " daddr " + to_string(from) + " dnat to " + to_string(to) + "; ";
-    };
-    lab_->node().run("nft -f -", "table " + family + " services { chain c { type nat hook prerouting priority -100; " +
-                                     translate(service, addr(open_)) + translate(leading_out, outside_addr()) +
-                                     "}\n}\n");
-    const EchoServer open_server(open_.ns(), ipv4(), kPort), outside(lab_->outside(), ipv4(), kPort),
-        own(limited.ns(), ipv4(), kPort);
-    const auto is_refused = [&](const Pod &from, const ip_addr &to) {
-        return connect_to(open_socket(from.ns(), Transport::tcp, ipv4()), {to, kPort}, quiet()) == ETIMEDOUT;
-    };
-    for (const Transport transport : {Transport::tcp, Transport::udp})
-        for (const ip_addr &to : {addr(open_), service})
-            EXPECT_EQ(ask(limited.ns(), transport, {to, kPort}), 0) << to_string(to) << to_string(transport);
-    EXPECT_TRUE(is_refused(limited, outside_addr()));
-    EXPECT_TRUE(is_refused(limited, leading_out)) << "by a Service";
-    EXPECT_FALSE(test::ping(limited.ns(), to_string(outside_addr()), 1));
-    const auto before = outside.callers().size();
-    ASSERT_EQ(send_text(connected(limited.ns(), Transport::udp, {outside_addr(), kPort}), std::string(4000, 'x')), 0);
-    EXPECT_EQ(ask(victim_.ns(), Transport::udp, {outside_addr(), kPort}), 0) << "other pods are not limited";
-    EXPECT_EQ(outside.callers().size(), before + 1) << "fragments do not get out";
-    const Fd answered = connected(lab_->outside(), Transport::tcp, {addr(limited), kPort});
-    EXPECT_EQ(transfer(answered, std::size_t{4} << 20U), 0) << "answers do";
-}
-
 // A host on the uplink opens a connection in the victim's name with a pod that it is in league with: what that one
 // sends would be the answer. For IPv6 no reverse path filter stops it.
 TEST_P(Isolated, NobodyOnTheUplinkSpeaksForIt) {

@@ -129,7 +129,11 @@ TEST(CniGroups, OfAnotherFormAreAnError) {
           R"("groupCIDRs": {"a": ["198.18.0.0/16"], "b": ["198.18.1.1/16"]})",
           R"("groupCIDRs": {"": []})",
           R"("isolation": "network", "uplink": "eth0")",
-          R"("isolation": "network", "gateway": "192.0.2.1")"})
+          R"("isolation": "network", "gateway": "192.0.2.1")",
+          R"("egress": "deny")",
+          R"("egress": "cluster")",
+          R"("egress": "cluster", "clusterCIDRs": [])",
+          R"("egress": "cluster", "clusterCIDRs": ["198.18.0.0/16"], "table": 100)"})
         EXPECT_FALSE(parse_request({{"CNI_COMMAND", "ADD"},
                                     {"CNI_CONTAINERID", "a"},
                                     {"CNI_IFNAME", "eth0"},
@@ -154,6 +158,8 @@ TEST(CniIsolation, IsReadAsItIsWritten) {
     EXPECT_EQ(read.allow, (std::vector<std::pair<std::string, std::string>>{{"tenant-a", "namespace:shop"}}));
     EXPECT_EQ(read.group_cidrs.size(), 2U);
     EXPECT_EQ(request_of(R"("isolation": "network")").config.isolation.by, IsolateBy::network);
+    EXPECT_FALSE(request_of(R"("egress": "allow")").config.egress_in_cluster);
+    EXPECT_TRUE(request_of(R"("egress": "cluster", "clusterCIDRs": ["::/0"])").config.egress_in_cluster);
 }
 
 TEST(CniLabels, DelReadsNone) {

@@ -32,6 +32,8 @@ const std::vector<Case> kCases{
     {"isolation", R"("groups": ["name:a", "network"], "isolation": "group", "firstPacket": "direct",
         "allow": [["a", "b"], ["c", "d"]], "outside": "allow",
         "groupCIDRs": {"b": ["198.18.64.0/20"], "c": ["198.18.80.0/20"]})"},
+    {"egress", R"("egress": "cluster", "clusterCIDRs": ["198.18.0.0/15"], "firstPacket": "direct")"},
+    {"egress of an isolated pod", R"("egress": "cluster", "clusterCIDRs": ["198.18.0.0/15"], "isolation": "network")"},
     {"routes, no default route",
      R"("defaultRoute": false, "routes": [{"dst": "192.0.2.0/24", "priority": 7, "table": 133, "mtu": 1300}])"},
 };

@@ -28,9 +28,12 @@ Message request(int type, int flags, const ip_addr &addr) {
 
 int source_attribute(const ip_addr &addr) { return is_ipv4(addr) ? CTA_IP_V4_SRC : CTA_IP_V6_SRC; }
 
-// Kernels before 5.8 ignore the filter, and list all.
+// Kernels before 5.8 ignore the filter, and list all. That of IPv6 addresses is inverted
+// (ctnetlink_filter_match_tuple(), 5.8 to 6.18 at least): it would list all connections but those of the address.
 Message list_of(const ip_addr &source) {
     Message message = request(IPCTNL_MSG_CT_GET, kDump, source);
+    if (!is_ipv4(source))
+        return message;
     message.nest(CTA_TUPLE_ORIG | NLA_F_NESTED, [&] {
         message.nest(CTA_TUPLE_IP | NLA_F_NESTED, [&] { message.put(source_attribute(source), source); });
     });

@@ -21,6 +21,7 @@ class Egress : public LabTest {
     void prepare() override {
         (void)must_run(lab_->outside(), words("ip route add " + pod_range() + " via " + to_string(node_addr())));
         outside_.emplace(lab_->outside(), ipv4(), kPort);
+        ASSERT_TRUE(ping(lab_->node().ns(), outside_addr())) << "what is refused later is not waiting for a neighbour";
     }
     Pod serving(const Json &keys) {
         Pod pod = add_pod(keys);
@@ -130,26 +131,71 @@ TEST_P(Egress, FirstPacketsMeetTheRulesToo) {
     EXPECT_EQ(ask(open.ns(), Transport::tcp, {addr(peer), kPort}), 0);
 }
 
-// What an earlier owner of the address could send, on the fast path in the end.
+// What an earlier owner of the address sent on the fast path.
 TEST_P(Egress, AnEarlierOwnersConnectionIsNotTheNewPods) {
-    Json keys = cluster({{"capabilities", {{"ips", true}}}});
+    Json keys = cluster({{"capabilities", {{"ips", true}}}, {"firstPacket", "host"}});
     keys["runtimeConfig"] = {{"ips", {"198.18.9.77", "2001:db8:9::77"}}};
     const auto first = lab_->node().container(), second = lab_->node().container();
-    const auto config = [&](const Json &more) { return lab_->node().config(with_attach(more)); };
-    ASSERT_THAT(lab_->node().cni("ADD", config(keys), *first), succeeds());
-    for (int i = 0; i < 5; ++i)
-        ASSERT_EQ(ask(first->ns(), Transport::udp, {outside_addr(), kPort}, "hello", {{}, 40000}), 0);
-    ASSERT_THAT(lab_->node().cni("DEL", config(keys), *first), succeeds());
+    const auto config = [&] { return lab_->node().config(with_attach(keys)); };
+    ASSERT_THAT(lab_->node().cni("ADD", config(), *first), succeeds());
+    const Pod before = observe(lab_->node(), first);
+    const Fd outside = open_socket(lab_->outside(), Transport::udp, ipv4(), {outside_addr(), 4000});
+    const auto reaches_it = [&](const Fd &from) {
+        EXPECT_TRUE(send_datagram(from, {outside_addr(), 4000}, "out"));
+        return !receive(outside, 10, quiet()).text.empty();
+    };
+    std::optional<Fd> inside = open_socket(first->ns(), Transport::udp, ipv4(), {{}, 40000});
+    EXPECT_TRUE(wait_until([&] {
+        return reaches_it(*inside) && send_datagram(outside, {addr(before), 40000}, "in") &&
+               (lab_->count(before, REASON_SENT_UPLINK) > 2 || !queries_conntrack());
+    }));
+    inside.reset();
+    ASSERT_THAT(lab_->node().cni("DEL", config(), *first), succeeds());
     keys["egress"] = "cluster";
-    ASSERT_THAT(lab_->node().cni("ADD", config(keys), *second), succeeds());
-    const std::size_t callers = outside_->callers().size();
-    const Fd socket = connected(second->ns(), Transport::udp, {outside_addr(), kPort}, {{}, 40000});
-    for (int i = 0; i < 3; ++i) {
-        EXPECT_EQ(send_text(socket, "secret"), 0);
-        EXPECT_EQ(receive(socket, 10, quiet()).error, ETIMEDOUT);
+    ASSERT_THAT(lab_->node().cni("ADD", config(), *second), succeeds());
+    inside = open_socket(second->ns(), Transport::udp, ipv4(), {{}, 40000});
+    EXPECT_TRUE(wait_until([&] { return !reaches_it(*inside); })) << "the flow cache queries conntrack once a second";
+    EXPECT_FALSE(reaches_it(*inside));
+    ASSERT_THAT(lab_->node().cni("DEL", config(), *second), succeeds());
+}
+
+// The network of the source address decides, whichever interface the container's routes choose.
+TEST_P(Egress, EachInterfaceIsJudgedByItsNetwork) {
+    (void)must_run(lab_->outside(),
+                   words(std::string("ip route add ") + (ipv4() ? "198.18.8.0/24" : "2001:db8:8::/64") + " via " +
+                         to_string(node_addr())));
+    for (const bool first_is_limited : {true, false}) {
+        SCOPED_TRACE(first_is_limited);
+        const auto container = lab_->node().container();
+        const auto config = [&](const std::string &name, bool is_limited) {
+            Json keys = is_limited ? limited() : cluster();
+            keys["name"] = name;
+            return lab_->node().config(with_attach(keys));
+        };
+        const Json first = config("one", first_is_limited);
+        Json second = config("two", !first_is_limited);
+        second["ipam"]["ranges"] = {{{{"subnet", "198.18.8.0/24"}}}, {{{"subnet", "2001:db8:8::/64"}}}};
+        const Variables net1 = {{"CNI_IFNAME", "net1"}};
+        const auto own = [&](const Reply &made) {
+            for (const Json &one : made.json.at("ips"))
+                if (const ip_addr addr = prefix(one.at("address")).addr; is_ipv4(addr) == ipv4())
+                    return addr;
+            return ip_addr{};
+        };
+        const Reply one = succeeded(lab_->node().cni("ADD", first, *container)),
+                    two = succeeded(lab_->node().cni("ADD", second, *container, net1));
+        for (const bool by_first : {true, false}) {
+            const bool is_limited = by_first == first_is_limited;
+            const ip_addr from = own(by_first ? one : two);
+            EXPECT_EQ(connect_to(open_socket(container->ns(), Transport::tcp, ipv4(), {from, 0}),
+                                 {outside_addr(), kPort}, is_limited ? quiet() : patience()),
+                      is_limited ? ETIMEDOUT : 0)
+                << to_string(from);
+        }
+        ASSERT_THAT(lab_->node().cni("DEL", second, *container, net1), succeeds());
+        ASSERT_THAT(lab_->node().cni("DEL", first, *container), succeeds());
     }
-    EXPECT_EQ(outside_->callers().size(), callers);
-    ASSERT_THAT(lab_->node().cni("DEL", config(keys), *second), succeeds());
+    EXPECT_EQ(lab_->node().run("nft list ruleset").find("hook forward"), std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Egress, testing::Values(LabParameter{"auto", true}, LabParameter{"auto", false}),

@@ -2,6 +2,7 @@
 // "egress": "cluster" in each verb: the rules come and go with the pods, are checked and repaired, and cannot be had
 // where they would not hold.
 #include "loader/object.hpp"
+#include "tests/netns/conntrack.hpp"
 #include "tests/netns/ctl.hpp"
 #include "tests/netns/rollback.hpp"
 
@@ -70,7 +71,9 @@ TEST_F(EgressVerbs, AreCheckedAndRepaired) {
 // On the fast path by then, which no rule of the host sees.
 TEST_F(EgressVerbs, WhatBeganWithoutTheRulesEnds) {
     const Json keys = limited({{"firstPacket", "host"}});
-    const Pod pod = make(keys);
+    const Pod pod = make(keys), peer = make(keys);
+    const EchoServer server(peer.ns(), true, kPort);
+    const Fd within = connected(pod.ns(), Transport::tcp, {peer.v4, kPort});
     const Fd outside = open_socket(outside_->ns(), Transport::udp, true, {kOutside.addr, 4000});
     const Fd inside = open_socket(pod.ns(), Transport::udp, true, {pod.v4, 5000});
     const auto sends = [&] {
@@ -84,19 +87,25 @@ TEST_F(EgressVerbs, WhatBeganWithoutTheRulesEnds) {
         return sends() && send_datagram(outside, {pod.v4, 5000}, "in") && (on_fast_path() > 5 || !can_be);
     }));
     EXPECT_THAT(ctl("repair"), prints(0));
+    const std::uint16_t port = local_of(within).port;
+    EXPECT_TRUE(std::ranges::any_of(tracked(node_.ns()), [&](const Tracked &one) { return one.source.port == port; }))
+        << "what is allowed stays";
     EXPECT_TRUE(wait_until([&] { return !sends(); })) << "the flow cache queries conntrack once a second";
     EXPECT_FALSE(sends());
-    EXPECT_THAT(del(*pod.container, keys), succeeds());
+    for (const Pod *one : {&pod, &peer})
+        EXPECT_THAT(del(*one->container, keys), succeeds());
 }
 
 TEST_F(EgressVerbs, ComeBackWithLostMaps) {
     const Pod pod = make(limited());
     fs::remove_all(node_.bpffs());
     node_.run("nft flush ruleset");
-    EXPECT_THAT(ctl("repair"), prints(0));
+    const Pod next = make(limited()); // which restores what was lost
+    EXPECT_THAT(check(pod, limited()), succeeds());
     EXPECT_FALSE(gets_out(pod));
     fs::remove_all(node_.bpffs());
-    EXPECT_THAT(del(*pod.container, limited()), succeeds());
+    for (const Pod *one : {&pod, &next})
+        EXPECT_THAT(del(*one->container, limited()), succeeds());
     EXPECT_EQ(rules(), "") << "the record on disk says what there was";
 }
 

@@ -115,6 +115,8 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
         if (GetParam() == "uplink")
             config_.merge_patch(
                 {{"uplink", "up0"}, {"gateway", {"203.0.113.1", "2001:db8:cafe::1"}}, {"attach", "clsact"}});
+        if (GetParam() == "grouped" || GetParam() == "after_main")
+            config_["egress"] = "cluster";
         if (GetParam() == "grouped")
             config_.merge_patch({{"groups", {"namespace", "name:tenant-a"}},
                                  {"isolation", "group"},

@@ -93,8 +93,7 @@ TEST_P(IsolationVerbs, NothingForbiddenArrivesFromAddToDel) {
 // An earlier owner of the address had a connection with the hostile pod, which goes on as if nothing had happened.
 TEST_P(IsolationVerbs, AnEarlierOwnersConnectionIsNotTheNewPods) {
     const Json tracked = {{"firstPacket", "host"}};
-    const Pod hostile = make(tracked);
-    const Pod before = make(tracked);
+    const Pod hostile = make(tracked), before = make(tracked);
     const ip_addr reused = addr(before);
     {
         const EchoServer server(hostile.ns(), ipv4(), kPort);

@@ -191,7 +191,7 @@ Result<void> restore_rules(const cni::Request &request, const NetworkPlan &plan,
         TRY(drop_masquerade(ENDPOINT_MASQUERADE_IPTABLES, name));
     const auto wanted = keys_of(plan);
     if (request.config.egress_in_cluster)
-        TRY(rewrite_egress_rules(name, prefixes_of(before.cidrs)));
+        TRY(rewrite_egress_rules(name, cidr_prefixes(before.cidrs)));
     const std::vector<Prefix> exempt = TRY(no_masquerade_before(request, plan));
     if (are_in(wanted, before.cidrs) && are_in(before.cidrs, wanted) && exempt == request.config.no_masquerade)
         return {};

@@ -82,7 +82,8 @@ TEST_F(NodeTest, GcSaysWhereItLooksForThePlugin) {
 
 TEST_F(NodeTest, InstallWritesWhatARuntimeUses) {
     const Output output = install("--subnets 198.18.9.0/24,2001:db8:9::/64 --network blue --mtu 1400 --fast-path local "
-                                  "--uplinks up*,ens1 --cluster-cidrs 198.18.0.0/16");
+                                  "--uplinks up*,ens1 --cluster-cidrs 198.18.0.0/16 --log-level info --log-file " +
+                                  node_.dir() + "/log");
     ASSERT_EQ(output.rc, 0) << output.err;
     EXPECT_EQ(read_file(bin() + "/podlane"), read_file(std::getenv("PODLANE_BIN")));
     struct stat facts {};
@@ -96,6 +97,7 @@ TEST_F(NodeTest, InstallWritesWhatARuntimeUses) {
                                      {"uplinks", Json({"up*", "ens1"})},
                                      {"bpffs", node_.bpffs()},
                                      {"ipMasq", true},
+                                     {"log", {{"file", node_.dir() + "/log"}, {"level", "info"}}},
                                      {"capabilities",
                                       Json({{"bandwidth", true}, {"io.kubernetes.cri.pod-annotations", true}})}}));
     EXPECT_EQ(list.at("plugins").size(), 1U) << "a list with a plugin that is missing makes every pod fail";
@@ -300,7 +302,8 @@ TEST_F(NodeTest, InstallRefusesWrongOptions) {
          {std::pair{"198.18.1.5/24", "is \"198.18.1.5/24\""}, std::pair{"0.0.0.0/0", "is \"0.0.0.0/0\""}})
         EXPECT_THAT(install(std::string("--subnets ") + more), complains(2, {says})) << more;
     for (const auto &[more, says] :
-         {std::pair{"--mtu 7", "mtu"}, std::pair{"--network a/b", "name"}, std::pair{"--uplinks a/b", "uplinks"}})
+         {std::pair{"--log-level loud", "log.level"}, std::pair{"--log-file log", "log.file"},
+          std::pair{"--mtu 7", "mtu"}, std::pair{"--network a/b", "name"}, std::pair{"--uplinks a/b", "uplinks"}})
         EXPECT_THAT(install(std::string("--subnets 198.18.1.0/24 ") + more), complains(1, {says})) << more;
     EXPECT_TRUE(fs::is_empty(bin()) && fs::is_empty(conf())) << "no ADD would work with it";
     EXPECT_THAT(

@@ -58,6 +58,8 @@ enum class Opt : unsigned {
     cluster_cidrs,
     uplinks,
     fast_path,
+    log_file,
+    log_level,
     no_masquerade,
     mtu,
     plugin,

@@ -45,6 +45,8 @@ constexpr std::array<Option, static_cast<std::size_t>(Opt::count)> kOptions = {{
     {Opt::mode, '\0', "mode", "WORD", "main, or chained: behind the network that the runtime uses (default: main)"},
     {Opt::uplinks, '\0', "uplinks", "NAMES", "interfaces or patterns, separated by commas: \"uplinks\""},
     {Opt::fast_path, '\0', "fast-path", "WORD", "on, local or off: \"fastPath\""},
+    {Opt::log_file, '\0', "log-file", "FILE", "\"log.file\""},
+    {Opt::log_level, '\0', "log-level", "WORD", "error, warning, info or debug: \"log.level\""},
     {Opt::no_masquerade, '\0', "no-masquerade", "", "without \"ipMasq\": the network routes the pods' addresses"},
     {Opt::mtu, '\0', "mtu", "BYTES", "of the pods' interfaces: \"mtu\""},
     {Opt::plugin, '\0', "plugin", "FILE", "the plugin to install (default: podlane beside podlanectl)"},

@@ -124,6 +124,12 @@ Result<void> add_keys(const Call &call, Object &plugin, const Ranges &ranges) {
         plugin.emplace_back("uplinks", Value(split(*call.value(Opt::uplinks))));
     if (!ranges.clusters.empty())
         plugin.emplace_back("clusterCIDRs", Value(ranges.clusters));
+    Object log;
+    for (const auto &[option, key] : {std::pair{Opt::log_file, "file"}, std::pair{Opt::log_level, "level"}})
+        if (call.has(option))
+            log.emplace_back(key, *call.value(option));
+    if (!log.empty())
+        plugin.emplace_back("log", log);
     if (call.has(Opt::bpffs))
         plugin.emplace_back("bpffs", *call.value(Opt::bpffs));
     return {};
@@ -318,7 +324,8 @@ constexpr std::array<Command, 1> kInstallCommands = {{
     {"",
      "Copy the plugin, and write a configuration list from the options.",
      Opts{Opt::bin_dir, Opt::conf_dir, Opt::subnets, Opt::from_node, Opt::mode, Opt::dry_run, Opt::cluster_cidrs,
-          Opt::uplinks, Opt::fast_path, Opt::no_masquerade, Opt::mtu, Opt::network, Opt::plugin, Opt::bpffs, Opt::help},
+          Opt::uplinks, Opt::fast_path, Opt::log_file, Opt::log_level, Opt::no_masquerade, Opt::mtu, Opt::network,
+          Opt::plugin, Opt::bpffs, Opt::help},
      {},
      "Each file is replaced atomically. If a file was not written by podlanectl, or was changed since, nothing is\n"
      "written. --network names the network (default: pods). Networks of others stay behind Podlane's file, and are\n"

@@ -74,8 +74,8 @@ Message deletion_of(const Connection &one, const ip_addr &source) {
 Result<std::size_t> forget_connections_from(Netlink &netfilter, const ip_addr &source, std::span<const Prefix> but_to) {
     constexpr const char *kDoing = "forgetting the connections of an address";
     const auto all = TRY(dump<Connection>(
-        netfilter, [&] { return list_of(source); }, [&](nlmsghdr *answer) { return parse_connection(answer, source, but_to); },
-        kDoing));
+        netfilter, [&] { return list_of(source); },
+        [&](nlmsghdr *answer) { return parse_connection(answer, source, but_to); }, kDoing));
     std::size_t count = 0;
     for (const Connection &one : all)
         count += TRY(changed(request(netfilter, deletion_of(one, source)), {ENOENT}, kDoing)) ? 1 : 0;

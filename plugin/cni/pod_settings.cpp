@@ -38,11 +38,12 @@ constexpr std::array<std::pair<std::string_view, PodSetting>, kPodSettings> kSet
      {"sysctls", PodSetting::sysctls},
      {"limitGroup", PodSetting::limit_group},
      {"groups", PodSetting::groups},
+     {"routes", PodSetting::routes},
      {"keepAddress", PodSetting::keep_address}}};
 
 constexpr std::string_view kWords =
     "one of \"bandwidth\", \"addresses\", \"addressesWithoutIpam\", \"pools\", \"mac\", \"allowedSources\", \"mtu\", "
-    "\"fastPath\", \"sysctls\", \"limitGroup\", \"groups\", \"keepAddress\"";
+    "\"fastPath\", \"sysctls\", \"limitGroup\", \"groups\", \"routes\", \"keepAddress\"";
 
 std::size_t index_of(PodSetting setting) { return static_cast<std::size_t>(setting); }
 
@@ -254,10 +255,25 @@ Result<void> apply_groups(const Node &annotation, const Permission &permission, 
     return {};
 }
 
+// Beside those of the configuration. Every next hop is the host-side veth.
+Result<void> apply_routes(const Node &annotation, const Permission &permission, Config &into) {
+    for (const Prefix &prefix : TRY(prefixes_in(annotation, permission)))
+        into.routes.push_back({.destination = prefix});
+    return {};
+}
+
+constexpr std::array<Word<bool>, 2> kTruth{{{"true", true}, {"false", false}}};
+
+Result<void> apply_default_route(const Node &annotation, const Permission & /*permission*/, Config &into) {
+    bool wanted = false;
+    TRY(read_word(annotation, kTruth, wanted));
+    into.default_route = wanted;
+    return {};
+}
+
 Result<void> apply_keep_address(const Node &annotation, const Permission & /*permission*/, Config &into) {
-    constexpr std::array<Word<bool>, 2> kWords{{{"true", true}, {"false", false}}};
     bool keeps = false;
-    TRY(read_word(annotation, kWords, keeps));
+    TRY(read_word(annotation, kTruth, keeps));
     into.pod_keeps_address = keeps;
     return {};
 }
@@ -296,6 +312,8 @@ constexpr auto kKnown = std::to_array<Annotation>({
     {"podlane/sysctls", PodSetting::sysctls, apply_sysctls},
     {"podlane/limitGroup", PodSetting::limit_group, apply_limit_group},
     {"podlane/groups", PodSetting::groups, apply_groups},
+    {"podlane/routes", PodSetting::routes, apply_routes},
+    {"podlane/defaultRoute", PodSetting::routes, apply_default_route},
     {"podlane/keepAddress", PodSetting::keep_address, apply_keep_address},
 });
 

@@ -54,9 +54,10 @@ enum class PodSetting {
     sysctls,
     limit_group,
     groups,
+    routes,
     keep_address
 };
-inline constexpr std::size_t kPodSettings = 12;
+inline constexpr std::size_t kPodSettings = 13;
 
 // Whether a pod may set it, and within which bounds.
 struct Permission {

@@ -62,29 +62,6 @@ constexpr std::array<std::pair<std::string_view, std::string AttachmentRecord::*
      {"labels", &AttachmentRecord::labels},
      {"annotations", &AttachmentRecord::annotations}}};
 
-std::string to_text(const AttachmentRecord &record) {
-    std::string body;
-    for (const auto &[name, text] : kTexts)
-        put(body, name, record.*text);
-    put(body, "created", std::to_string(record.created_ns));
-    put(body, "created-boottime", std::to_string(record.created_boottime_ns));
-    put(body, "node", std::to_string(record.node_netns));
-    put(body, "uplink", std::to_string(record.uplink));
-    put(body, "egress-rules", record.has_egress_rules ? "1" : "");
-    put(body, "only-lease", record.only_lease ? "1" : "");
-    if (record.held_until_ns != 0) {
-        put(body, "held-since", std::to_string(record.held_since_ns));
-        put(body, "held-until", std::to_string(record.held_until_ns));
-    }
-    if (record.entry) {
-        static_assert(std::is_trivially_copyable_v<endpoint>);
-        std::string bytes(sizeof(endpoint), '\0');
-        std::memcpy(bytes.data(), &*record.entry, bytes.size());
-        put(body, PODLANE_MAP_ENDPOINTS, bytes);
-    }
-    return std::string(kMagic) + checksum(body) + "\n" + body;
-}
-
 template <typename Number> void read_number(std::string_view text, Number &into) {
     into = parse_number<Number>(text).value_or(into);
 }
@@ -115,8 +92,43 @@ void set(AttachmentRecord &record, std::string_view name, std::string_view value
     }
 }
 
-// None where the text is not a whole record.
-std::optional<AttachmentRecord> parse(std::string_view text) {
+std::string file_name(const std::string &container_id, const std::string &ifname) {
+    return container_id + ":" + ifname;
+}
+
+// "/sys/fs/bpf/podlane" -> "sys-fs-bpf-podlane"
+std::string escaped(std::string_view root) {
+    std::string name(root.substr(std::min(root.find_first_not_of('/'), root.size())));
+    std::ranges::replace(name, '/', '-');
+    return name;
+}
+
+} // namespace
+
+std::string record_text(const AttachmentRecord &record) {
+    std::string body;
+    for (const auto &[name, text] : kTexts)
+        put(body, name, record.*text);
+    put(body, "created", std::to_string(record.created_ns));
+    put(body, "created-boottime", std::to_string(record.created_boottime_ns));
+    put(body, "node", std::to_string(record.node_netns));
+    put(body, "uplink", std::to_string(record.uplink));
+    put(body, "egress-rules", record.has_egress_rules ? "1" : "");
+    put(body, "only-lease", record.only_lease ? "1" : "");
+    if (record.held_until_ns != 0) {
+        put(body, "held-since", std::to_string(record.held_since_ns));
+        put(body, "held-until", std::to_string(record.held_until_ns));
+    }
+    if (record.entry) {
+        static_assert(std::is_trivially_copyable_v<endpoint>);
+        std::string bytes(sizeof(endpoint), '\0');
+        std::memcpy(bytes.data(), &*record.entry, bytes.size());
+        put(body, PODLANE_MAP_ENDPOINTS, bytes);
+    }
+    return std::string(kMagic) + checksum(body) + "\n" + body;
+}
+
+std::optional<AttachmentRecord> parse_record(std::string_view text) {
     if (text.size() < kHeader || !text.starts_with(kMagic) ||
         text.substr(kMagic.size(), kSumDigits) != checksum(text.substr(kHeader)))
         return std::nullopt;
@@ -136,19 +148,6 @@ std::optional<AttachmentRecord> parse(std::string_view text) {
     }
     return record.container_id.empty() || record.ifname.empty() ? std::nullopt : std::optional(std::move(record));
 }
-
-std::string file_name(const std::string &container_id, const std::string &ifname) {
-    return container_id + ":" + ifname;
-}
-
-// "/sys/fs/bpf/podlane" -> "sys-fs-bpf-podlane"
-std::string escaped(std::string_view root) {
-    std::string name(root.substr(std::min(root.find_first_not_of('/'), root.size())));
-    std::ranges::replace(name, '/', '-');
-    return name;
-}
-
-} // namespace
 
 std::string lines_of(const std::map<std::string, std::string, std::less<>> &pairs) {
     std::string lines;
@@ -172,7 +171,7 @@ AttachmentRecords::AttachmentRecords(const std::string &state_directory, const s
     : directory_(state_directory + "/" + escaped(root)) {}
 
 Result<void> AttachmentRecords::write(const AttachmentRecord &record) const {
-    return replace_file(directory_, file_name(record.container_id, record.ifname), to_text(record));
+    return replace_file(directory_, file_name(record.container_id, record.ifname), record_text(record));
 }
 
 Result<std::uint64_t> AttachmentRecords::seen_generation() const {
@@ -189,7 +188,7 @@ Result<void> AttachmentRecords::note_generation(std::uint64_t generation) const 
 Result<std::optional<AttachmentRecord>> AttachmentRecords::find(const std::string &container_id,
                                                                 const std::string &ifname) const {
     const auto text = TRY(read_state_file(directory_ + "/" + file_name(container_id, ifname)));
-    return text ? parse(*text) : std::optional<AttachmentRecord>{};
+    return text ? parse_record(*text) : std::optional<AttachmentRecord>{};
 }
 
 Result<std::vector<AttachmentRecord>> AttachmentRecords::list() const {
@@ -198,7 +197,7 @@ Result<std::vector<AttachmentRecord>> AttachmentRecords::list() const {
         if (name.find(':') == std::string::npos)
             continue; // foreign
         const auto text = TRY(read_state_file(directory_ + "/" + name));
-        if (auto record = text ? parse(*text) : std::nullopt)
+        if (auto record = text ? parse_record(*text) : std::nullopt)
             all.push_back(*std::move(record));
         else if (text)
             TRY(remove_if_present(directory_ + "/" + name));

@@ -52,6 +52,10 @@ struct AttachmentRecord {
     std::optional<endpoint> entry{}; // as in endpoints_v1; none before it is known
 };
 
+// What is in a file. None where the text is not a whole record.
+std::string record_text(const AttachmentRecord &record);
+std::optional<AttachmentRecord> parse_record(std::string_view text);
+
 // "key=value" lines; a key holds neither '=' nor a line end, a value no line end.
 std::string lines_of(const std::map<std::string, std::string, std::less<>> &pairs);
 std::map<std::string, std::string, std::less<>> pairs_in(std::string_view lines);

@@ -157,8 +157,8 @@ TEST_F(SocketFlood, StoresOneEntryWithEachSocket) {
     EXPECT_NEAR(rate_of(own), kRate / 8, kRate / 16) << "it is paced as before";
 }
 
-// The pod's own setting, or what else it keeps with its sockets, leaves no room: its senders are not told of the
-// limit, which holds all the same.
+// The pod's own setting, or what else it keeps with its sockets, leaves no room: its senders do not hear of
+// the limit, which holds all the same.
 TEST_F(SocketFlood, WithoutRoomTheLimitHolds) {
     const Pod hostile = lab_.add_pod(limits(0, kRate));
     const Pod neighbour = lab_.add_pod(limits(0, kRate));

@@ -71,10 +71,18 @@ static __always_inline bool nd_options_own(struct packet *p, __u32 offset)
 	return offset >= p->skb->len;
 }
 
+static __always_inline bool is_discovery(__u8 type)
+{
+	return type >= ND_ROUTER_SOLICITATION && type <= ND_REDIRECT;
+}
+
 static __always_inline int check_nd(struct packet *p)
 {
 	struct nd_message nd;
 
+	/* RFC 6980: discovery has no fragments: the next could hold what is not checked here. */
+	if (p->is_first_fragment && is_discovery(p->icmp_type))
+		return REASON_DROP_ND_SPOOFED;
 	switch (p->icmp_type) {
 	case ND_ROUTER_SOLICITATION:
 		return nd_options_own(p, p->l4_offset + 8) ? 0 : REASON_DROP_ND_SPOOFED;
@@ -156,8 +164,9 @@ static __always_inline int check_source(struct packet *p)
 	if (!may_send_from(p, &p->ip.source))
 		if (!(is_icmpv6(p) && is_unspecified(&p->ip.source) && may_lack_source(p)))
 			return hand_over_to_peer(p) ?: REASON_DROP_SOURCE_ADDRESS;
-	/* Neighbour discovery could hide there. */
-	if (p->has_unread_headers)
+	/* Neighbour discovery could hide there, or in the next fragment (RFC 7112: the first one has all headers). */
+	if (p->has_unread_headers ||
+	    (p->is_first_fragment && p->ip.protocol == IPPROTO_ICMPV6 && !p->icmp_type && !p->is_icmp_error))
 		return REASON_DROP_ND_SPOOFED;
 	return is_icmpv6(p) ? check_nd(p) : 0;
 }

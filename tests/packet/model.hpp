@@ -165,6 +165,7 @@ class Model {
                 return;
             }
             later_fragment_ |= protocol_ == IPPROTO_FRAGMENT && (word(l4_ + 2) & 0xfff8U) != 0;
+            first_fragment_ |= protocol_ == IPPROTO_FRAGMENT && (word(l4_ + 2) & 0xfff8U) == 0;
             const std::uint8_t next = frame_[l4_];
             l4_ += protocol_ == IPPROTO_FRAGMENT ? 8U
                    : protocol_ == IPPROTO_AH     ? (frame_[l4_ + 1] + 2U) * 4
@@ -215,6 +216,8 @@ class Model {
             return drop("source address");
         if (nd && hops_ == 255 && claims_foreign())
             return drop("neighbour discovery for others");
+        if (first_fragment_ && ((nd && hops_ == 255) || hides_nd()))
+            return drop("neighbour discovery that goes on in the next fragment");
         out.may_be_answered = nd && !tagged_ && frame_[l4_] == 135;
         if (!tagged_ && well_formed_ && own(source_) && extensions_ <= 4 && !cut_ && !nd) {
             out.demand = Demand::no_drop;
@@ -243,6 +246,9 @@ class Model {
         return v6_ && !later_fragment_ && !cut_ && protocol_ == IPPROTO_ICMPV6 && has(l4_ + 8) && frame_[l4_] >= 133 &&
                frame_[l4_] <= 137;
     }
+    [[nodiscard]] bool hides_nd() const {
+        return v6_ && !later_fragment_ && !cut_ && protocol_ == IPPROTO_ICMPV6 && !has(l4_ + 8);
+    }
     // A claim that a receiver would believe.
     [[nodiscard]] bool claims_foreign() const {
         const std::uint8_t type = frame_[l4_];
@@ -270,6 +276,7 @@ class Model {
     bool well_formed_ = false; // a host would take it
     bool plain_ = false;       // and nothing about it is unusual
     bool later_fragment_ = false;
+    bool first_fragment_ = false;
     bool cut_ = false;
     unsigned extensions_ = 0;
     ip_addr source_{};

@@ -55,6 +55,7 @@ inline std::vector<Case> nd_cases() {
     constexpr reason kHost = REASON_HOST_ND;
     const ip_addr none = ip("::");
     const Nd solicit{135, gateway6()};
+    const Extension more{IPPROTO_FRAGMENT, 1, 1};
     const Frame four = nd(pod6()) / solicit / own_option() / nd_option(14, {}) / nd_option(14, {}) / nd_option(14, {});
     return {
         {"gateway", nd(pod6()) / solicit / own_option(), kAnswered},
@@ -90,6 +91,10 @@ inline std::vector<Case> nd_cases() {
         {"router solicitation with another MAC", nd(pod_local()) / icmp6(133, 0) / nd_option(1, kForeignMac), kSpoofed},
         {"router advertisement", nd(pod_local()) / icmp6(134) / bytes(8), kSpoofed},
         {"redirect", nd(pod_local()) / Nd{137, peer6()} / bytes(16), kSpoofed},
+        {"first fragment of a solicitation", nd(pod6()) / more / solicit / own_option(), kSpoofed},
+        {"first fragment of router solicitation", nd(pod_local()) / more / icmp6(133, 0) / own_option(), kSpoofed},
+        {"first fragment without the message", nd(pod6()) / more / Extension{60, 1, 0, 58}, kSpoofed},
+        {"first fragment of an echo", from_pod() / to_peer6() / more / icmp6(128) / bytes(64), REASON_HOST_FRAGMENT},
         {"listener report from nobody", nd(none) / Extension{} / icmp6(143), REASON_HOST_OPTIONS},
         {"old listener report from nobody", nd(none) / Extension{} / icmp6(131), REASON_HOST_OPTIONS},
         {"listener query from nobody", nd(none) / Extension{} / icmp6(130), REASON_DROP_SOURCE_ADDRESS},

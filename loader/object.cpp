@@ -92,9 +92,12 @@ Result<void> load_sharing(bpf_object *object, const bpf_object *maps_of, const c
 // The storage of the sockets, which knows the rate that the application set itself. Of another size it is of another
 // layout: sockets are then taken for those of applications that set none.
 Result<void> keep_paced_sockets(bpf_map *map, const std::string &maps_from) {
-    const Fd running(bpf_obj_get((maps_from + "/" PODLANE_PROGRAM_PACE).c_str()));
-    if (!running)
+    if (maps_from.empty())
         return {};
+    const std::string path = maps_from + "/" PODLANE_PROGRAM_PACE;
+    const Fd running(bpf_obj_get(path.c_str()));
+    if (!running)
+        return errno == ENOENT ? Result<void>{} : system_error(ErrorCode::bpf, "opening program " + path, errno);
     const auto known = find_program_map(running.get(), bpf_map__name(map));
     if (!known && known.error().code == ErrorCode::missing)
         return {};

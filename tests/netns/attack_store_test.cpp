@@ -119,12 +119,6 @@ class SocketFlood : public LimitTest {
         EXPECT_EQ(getsockopt(socket.get(), SOL_SOCKET, SO_MEMINFO, memory.data(), &size), 0);
         return memory[SK_MEMINFO_OPTMEM];
     }
-    [[nodiscard]] static unsigned rate_of(const Fd &socket) {
-        unsigned rate = 0;
-        socklen_t size = sizeof rate;
-        EXPECT_EQ(getsockopt(socket.get(), SOL_SOCKET, SO_MAX_PACING_RATE, &rate, &size), 0);
-        return rate;
-    }
 };
 
 // A socket has room for one entry, whatever is sent; a pod's connections take nothing from those of another.
@@ -154,7 +148,7 @@ TEST_F(SocketFlood, StoresOneEntryWithEachSocket) {
         EXPECT_LE(stored_with(socket), kRoom);
     }
     EXPECT_EQ(transfer(own, 1U << 20U), 0);
-    EXPECT_NEAR(rate_of(own), kRate / 8, kRate / 16) << "it is paced as before";
+    EXPECT_NEAR(pacing_rate_of(own), kRate / 8, kRate / 16) << "it is paced as before";
 }
 
 // The pod's own setting, or what else it keeps with its sockets, leaves no room: its senders do not hear of
@@ -172,7 +166,7 @@ TEST_F(SocketFlood, WithoutRoomTheLimitHolds) {
     ASSERT_EQ(stored_with(socket), 0U);
     EXPECT_LT(goodput(hostile.ns(), free.v4, free.ns(), 8), 1.1 * static_cast<double>(kRate));
     EXPECT_GT(lab_.count(hostile, REASON_DROP_EGRESS_LIMIT), 0U);
-    EXPECT_EQ(rate_of(socket), ~0U);
+    EXPECT_EQ(pacing_rate_of(socket), ~0U);
     expect_rate(goodput(neighbour.ns(), free.v4, free.ns(), 8));
 }
 

@@ -77,34 +77,8 @@ TEST_F(Bandwidth, ALimitIsSetAndClearedOnALivePod) {
     EXPECT_EQ(state(sender, LIMIT_EGRESS).bytes, charged);
 }
 
+// Over changes of the limit, and an upgrade.
 TEST_F(Bandwidth, ASocketsOwnPacingRateIsRespectedAndRestored) {
-    constexpr unsigned kOwn = 500000; // bytes per second, less than the limit
-    const Pod sender = lab_.add_pod(limits(0, kRate));
-    const Pod receiver = lab_.add_pod();
-    if (!is_paced())
-        GTEST_SKIP() << "this kernel cannot pace";
-    const EchoServer server(receiver.ns(), true, 7);
-    const Fd socket = open_socket(sender.ns(), Transport::tcp, true);
-    const auto rate = [&] {
-        unsigned now = 0;
-        socklen_t size = sizeof now;
-        return getsockopt(socket.get(), SOL_SOCKET, SO_MAX_PACING_RATE, &now, &size) == 0 ? now : 0;
-    };
-    ASSERT_EQ(connect_to(socket, {receiver.v4, 7}), 0);
-    ASSERT_EQ(transfer(socket, 100000), 0);
-    EXPECT_NEAR(rate(), kRate / 8, kRate / 16) << "the limit's";
-    ASSERT_EQ(setsockopt(socket.get(), SOL_SOCKET, SO_MAX_PACING_RATE, &kOwn, sizeof kOwn), 0);
-    ASSERT_EQ(transfer(socket, 100000), 0);
-    EXPECT_EQ(rate(), kOwn);
-    EXPECT_EQ(ctl({"bandwidth", "set", sender.host_ifname, "--egress", "2M"}).rc, 0);
-    ASSERT_EQ(transfer(socket, 50000), 0);
-    EXPECT_LT(rate(), kOwn) << "the limit's again, which is the smaller one now";
-    EXPECT_EQ(ctl({"bandwidth", "clear", sender.host_ifname}).rc, 0);
-    ASSERT_EQ(transfer(socket, 100000), 0);
-    EXPECT_EQ(rate(), kOwn);
-}
-
-TEST_F(Bandwidth, ASocketsOwnPacingRateOutlivesAnUpgrade) {
     constexpr unsigned kOwn = 500000; // bytes per second, less than the limit
     const Pod sender = lab_.add_pod(limits(0, kRate));
     const Pod receiver = lab_.add_pod();
@@ -113,21 +87,21 @@ TEST_F(Bandwidth, ASocketsOwnPacingRateOutlivesAnUpgrade) {
     const EchoServer server(receiver.ns(), true, 7);
     const Fd socket = connected(sender.ns(), Transport::tcp, {receiver.v4, 7});
     ASSERT_EQ(transfer(socket, 100000), 0);
+    EXPECT_NEAR(pacing_rate_of(socket), kRate / 8, kRate / 16) << "the limit's";
     ASSERT_EQ(setsockopt(socket.get(), SOL_SOCKET, SO_MAX_PACING_RATE, &kOwn, sizeof kOwn), 0);
     ASSERT_EQ(transfer(socket, 100000), 0);
+    EXPECT_EQ(pacing_rate_of(socket), kOwn);
     ASSERT_EQ(ctl({"upgrade", "--force"}).rc, 0);
     const std::uint64_t paced = state(sender, LIMIT_EGRESS).paced;
-    const auto rate = [&] {
-        unsigned now = 0;
-        socklen_t size = sizeof now;
-        return getsockopt(socket.get(), SOL_SOCKET, SO_MAX_PACING_RATE, &now, &size) == 0 ? now : 0;
-    };
     ASSERT_EQ(transfer(socket, 100000), 0);
-    EXPECT_EQ(rate(), kOwn);
+    EXPECT_EQ(pacing_rate_of(socket), kOwn);
     EXPECT_GT(state(sender, LIMIT_EGRESS).paced, paced) << "the new program works";
+    EXPECT_EQ(ctl({"bandwidth", "set", sender.host_ifname, "--egress", "2M"}).rc, 0);
+    ASSERT_EQ(transfer(socket, 50000), 0);
+    EXPECT_LT(pacing_rate_of(socket), kOwn) << "the limit's again, which is the smaller one now";
     EXPECT_EQ(ctl({"bandwidth", "clear", sender.host_ifname}).rc, 0);
     ASSERT_EQ(transfer(socket, 100000), 0);
-    EXPECT_EQ(rate(), kOwn);
+    EXPECT_EQ(pacing_rate_of(socket), kOwn);
 }
 
 TEST_F(Bandwidth, AConnectionWithoutALimitIsLeftAlone) {

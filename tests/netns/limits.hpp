@@ -53,6 +53,13 @@ class LimitTest : public testing::Test {
         return static_cast<double>(bytes.load()) * 8 /
                std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
+    // SO_MAX_PACING_RATE, in bytes per second.
+    [[nodiscard]] static unsigned pacing_rate_of(const Fd &socket) {
+        unsigned rate = 0;
+        socklen_t size = sizeof rate;
+        EXPECT_EQ(getsockopt(socket.get(), SOL_SOCKET, SO_MAX_PACING_RATE, &rate, &size), 0);
+        return rate;
+    }
     [[nodiscard]] limit_state state(const Pod &pod, limit_direction direction) {
         return require(require(open_limit_states(lab_.node().bpffs(), Access::read_only))
                            .find({pod.ifindex, static_cast<std::uint32_t>(direction)}))

@@ -170,20 +170,22 @@ std::vector<Setting> every_setting() {
 TEST_F(PodSettingsTest, AnAttachmentHasSettingsOfItsOwn) {
     const Json may = {{"routes", {{"within", {"198.51.100.0/24", "203.0.113.0/24"}}}},
                       {"groups", {{"names", {"tenant-a"}}}},
-                      {"allowedSources", {{"within", {"192.0.2.0/24"}}}}};
+                      {"allowedSources", {{"within", {"192.0.2.0/24"}}}},
+                      {"bandwidth", true}};
     const Json annotations = {{"podlane/routes", "198.51.100.0/24"}};
     const auto keys_with = [&](const Json &args) { return keys_of(may, annotations, {{"args", {{"cni", args}}}}); };
     const Json keys = keys_with({{"podlane/routes", "203.0.113.0/25, 203.0.113.128/25"},
                                  {"podlane/defaultRoute", "false"},
                                  {"podlane/groups", "tenant-a"},
                                  {"podlane/allowedSources", "192.0.2.7"},
+                                 {"podlane/egressRate", "12345678"},
                                  {"gateway", "198.18.9.1"}});
     const Pod pod = make(keys);
     const std::string routes = pod.container->run("ip route");
     EXPECT_THAT(routes, AllOf(HasSubstr("203.0.113.0/25 via"), HasSubstr("203.0.113.128/25 via")));
     EXPECT_THAT(routes, Not(AnyOf(HasSubstr("198.51.100.0"), HasSubstr("default"))));
     const Json shown = ctl_json("endpoint show " + pod.container->id());
-    EXPECT_THAT(shown.dump(), AllOf(HasSubstr("tenant-a"), HasSubstr("192.0.2.7")));
+    EXPECT_THAT(shown.dump(), AllOf(HasSubstr("tenant-a"), HasSubstr("192.0.2.7"), HasSubstr("12345678")));
     EXPECT_THAT(check(pod, keys), succeeds());
     EXPECT_THAT(del(*pod.container, keys), succeeds());
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -19,6 +20,7 @@
 #include <deque>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace podlane::bench {
@@ -41,11 +43,13 @@ usage: bench_churn --server-netns NS --client-netns NS --address ADDRESS [option
   --warm S             not measured (1)
   --seconds S          (5)
 
-"fetched_ms" are percentiles of the time from connect() to the last byte of a fetch.
+"fetched_ms" are percentiles of the time from connect() to the last byte of a fetch. "samples" are what the downloads got
+in each 0.1 s from their beginning on, in bytes, and "slowest_ms" the slowest fetch that ended in each.
 )";
 
 constexpr std::size_t kChunk = std::size_t{128} << 10U;
 constexpr std::uint16_t kPort = 8080;
+constexpr double kSample = 0.1; // seconds
 
 struct Settings : Ends {
     std::string congestion = "cubic";
@@ -150,6 +154,8 @@ class Client {
         for (unsigned i = 0; i < settings_.downloads; ++i)
             begin(0);
         const double start = now_s(), end = start + settings_.warm + settings_.seconds;
+        start_ = start;
+        samples_.assign(static_cast<std::size_t>(std::lround((end - start) / kSample)), {});
         double due = start;
         std::uint64_t before = 0;
         bool is_warm = false;
@@ -174,6 +180,14 @@ class Client {
         std::uint64_t got;
         double since;
     };
+    struct Sample {
+        std::uint64_t bytes = 0;
+        double slowest_ms = 0;
+    };
+    Sample &sample(double now) {
+        const auto index = static_cast<std::size_t>(std::max(0.0, now - start_) / kSample);
+        return samples_[std::min(index, samples_.size() - 1)];
+    }
     void begin(std::uint32_t bytes) {
         const int fd = socket(settings_.server.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0)
@@ -222,12 +236,16 @@ class Client {
             fail("receiving");
         if (fetch.wanted == 0) {
             downloaded_ += static_cast<std::uint64_t>(got);
+            sample(now_s()).bytes += static_cast<std::uint64_t>(got);
             return;
         }
         fetch.got += static_cast<std::uint64_t>(got);
         if (fetch.got < fetch.wanted)
             return;
-        fetched_.push_back((now_s() - fetch.since) * 1e3);
+        const double now = now_s(), took_ms = (now - fetch.since) * 1e3;
+        fetched_.push_back(took_ms);
+        if (!samples_.empty())
+            sample(now).slowest_ms = std::max(sample(now).slowest_ms, took_ms);
         running_.erase(found);
         --open_fetches_;
     }
@@ -240,8 +258,15 @@ class Client {
                                            static_cast<std::size_t>(share * static_cast<double>(fetched_.size())))];
         };
         std::printf("{\"mbit\": %.2f, \"fetches\": %zu, \"missed\": %u, \"unfinished\": %u, \"fetched_ms\": "
-                    "{\"p50\": %.3f, \"p99\": %.3f, \"max\": %.3f}}\n",
+                    "{\"p50\": %.3f, \"p99\": %.3f, \"max\": %.3f}, ",
                     rate / 1e6, fetched_.size(), missed_, open_fetches_, at(0.5), at(0.99), at(1));
+        const char *before = "\"samples\": [";
+        for (const Sample &one : samples_)
+            std::printf("%s%llu", std::exchange(before, ", "), static_cast<unsigned long long>(one.bytes));
+        before = "], \"slowest_ms\": [";
+        for (const Sample &one : samples_)
+            std::printf("%s%.2f", std::exchange(before, ", "), one.slowest_ms);
+        std::puts("]}");
     }
 
     const Settings &settings_;
@@ -250,6 +275,8 @@ class Client {
     std::unordered_map<int, Fetch> running_;
     std::deque<std::pair<double, int>> closing_;
     std::vector<double> fetched_;
+    std::vector<Sample> samples_;
+    double start_ = 0;
     std::uint64_t downloaded_ = 0;
     unsigned open_fetches_ = 0, missed_ = 0;
 };

@@ -69,7 +69,8 @@ def run(settings, pods, direction, family, congestion, arguments):
     counted = {key: sum(one[key] for one in done) for key in ("fetches", "missed", "unfinished")}
     times = {key: max(one["fetched_ms"][key] for one in done) for key in done[0]["fetched_ms"]}
     got = [one["mbit"] for one in done]
-    return {"mbit": min(got) if direction == "both" else sum(got), "fetched_ms": times, **counted}
+    series = {key: done[0][key] for key in ("samples", "slowest_ms")}  # of the first, for the plot
+    return {"mbit": min(got) if direction == "both" else sum(got), "fetched_ms": times, **counted, **series}
 
 
 def left(settings, rate, direction, arguments, fetches):

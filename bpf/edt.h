@@ -12,7 +12,7 @@
  * such frames together take no more: it cannot overtake itself.
  */
 static __always_inline __u64 next_departure(struct limit_state *state, const struct limit *limit, __u32 bucket,
-					    __u64 bytes, __u64 now)
+					    __u64 most, __u64 bytes, __u64 now)
 {
 	__u64 backlog = backlog_of(state->free_at_ns, limit, now);
 	bool is_sparse = bytes * 8 <= FRAME_BITS && backlog_of(state->departures[bucket], limit, now) == 0 &&
@@ -20,18 +20,20 @@ static __always_inline __u64 next_departure(struct limit_state *state, const str
 
 	if (is_sparse)
 		return now;
-	return backlog <= limit->horizon_ns ? now + backlog : 0;
+	return backlog <= most ? now + backlog : 0;
 }
 
 /* False where the packet is to be dropped. */
 static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_state *state, const struct limit *limit,
 					  __u64 bytes)
 {
-	__u64 now = bpf_ktime_get_ns(), departure, backlog;
-	__u32 bucket = bpf_get_hash_recalc(skb) % LIMIT_BUCKETS;
+	__u64 now = bpf_ktime_get_ns(), departure, backlog = backlog_of(state->free_at_ns, limit, now), most;
+	__u32 hash = bpf_get_hash_recalc(skb), bucket = hash % LIMIT_BUCKETS;
+	struct unpaced_flow flow = measure_unpaced(state, limit, hash, now, backlog);
 	bool overtakes;
 
-	departure = next_departure(state, limit, bucket, bytes, now);
+	most = unpaced_tolerance(&flow, limit);
+	departure = next_departure(state, limit, bucket, most, bytes, now);
 	if (tracing)
 		return departure;
 	if (!departure) {
@@ -40,10 +42,11 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 	}
 	bpf_spin_lock(&state->lock);
 	/* Later where other CPUs let packets through meanwhile, and so beyond the burst by those. */
-	departure = next_departure(state, limit, bucket, bytes, now) ?: departure;
+	departure = next_departure(state, limit, bucket, most, bytes, now) ?: departure;
 	backlog = departure - now;
 	overtakes = !backlog && backlog_of(state->free_at_ns, limit, now);
 	charge(state, limit, bytes, now, false, true);
+	charge_unpaced(state, limit, &flow, bytes, now);
 	state->delayed += !!backlog;
 	state->departures[bucket] = departure;
 	if (!backlog) {

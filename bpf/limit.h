@@ -6,6 +6,7 @@
 #include "bpf/headers.h"
 #include "bpf/packet.h"
 #include "bpf/limit_group.h"
+#include "maps/abi/unpaced_flow.h"
 
 /* TCP does not pace the first 10 segments of a connection (Linux, since 4.20), and sends two at a time. */
 #define UNPACED_SEGMENTS 12
@@ -102,7 +103,13 @@ static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *stat
 	__u32 segments = segments_sent(skb);
 	__u64 now = bpf_ktime_get_ns(), most = tolerance(skb, state, limit, now, bytes, segments);
 	__u64 backlog = backlog_of(state->free_at_ns, limit, now);
+	bool is_unpaced = segments == NO_SEGMENTS && backlog > limit->target_ns;
+	struct unpaced_flow flow;
 
+	if (is_unpaced) {
+		flow = measure_unpaced(state, limit, bpf_get_hash_recalc(skb), now, backlog);
+		most = larger(most, unpaced_tolerance(&flow, limit));
+	}
 	if (tracing)
 		return backlog <= most;
 	if (backlog > most) {
@@ -111,6 +118,8 @@ static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *stat
 	}
 	/* What other CPUs let through meanwhile is a packet of each at most, and charged. */
 	bpf_spin_lock(&state->lock);
+	if (is_unpaced)
+		charge_unpaced(state, limit, &flow, bytes, now);
 	charge(state, limit, bytes, now, segments <= UNPACED_SEGMENTS, !is_tcp);
 	if (bytes <= SMALL_FRAME)
 		charge_small(state, limit, bytes, now);
@@ -133,7 +142,7 @@ static __always_inline struct limit_state *find_limit(__u32 ifindex, __u32 direc
 	rate = rate_in(given, direction);
 	burst = burst_in(given, direction);
 	/* Not traced: an entry with a lock cannot be copied. */
-	state = rate ? bpf_map_lookup_elem(&limit_state_v3, &key) : 0;
+	state = rate ? bpf_map_lookup_elem(&limit_state_v4, &key) : 0;
 	if (state)
 		load_limit(state, rate, burst);
 	return state;

@@ -179,7 +179,7 @@ struct {
 	__uint(max_entries, 32768);
 	__type(key, struct limit_key);
 	__type(value, struct limit_state);
-} limit_state_v3 SEC(".maps");
+} limit_state_v4 SEC(".maps");
 
 /* Names of limits that pods share, by their numbers. User space only. */
 struct {

@@ -53,7 +53,7 @@ static __always_inline bool look_up(struct bpf_sock_ops *ops, struct ends *ends)
 static __always_inline void leave(__u32 ifindex, enum limit_direction direction, struct flow_share *flow)
 {
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
-	struct limit_state *state = map_find(&limit_state_v3, &key);
+	struct limit_state *state = map_find(&limit_state_v4, &key);
 	__u64 now = bpf_ktime_get_ns();
 	struct limit limit;
 

@@ -164,7 +164,7 @@ static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction directi
 				     const struct sender *sender, enum progress progress)
 {
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
-	struct limit_state *state = map_find(&limit_state_v3, &key);
+	struct limit_state *state = map_find(&limit_state_v4, &key);
 	__u64 now = sender->now, part, rate, term;
 	__u32 weight = 0;
 	struct limit limit;

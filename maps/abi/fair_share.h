@@ -33,16 +33,17 @@
 #define LONGEST_WAIT_NS (4 * NS_PER_S)
 
 /* In a program without a branch: the verifier walks what follows once for each side of one. */
-ABI_INLINE __u64 smaller(__u64 a, __u64 b)
+ABI_INLINE __u64 choose(__u64 is_first, __u64 first, __u64 second)
 {
 #ifdef __VMLINUX_H__
-	__u64 is_less = ((~a & b) | (~(a ^ b) & (a - b))) >> 63;
-
-	asm volatile("" : "+r"(is_less));
-	return b ^ ((a ^ b) & -is_less);
-#else
-	return a < b ? a : b;
+	asm volatile("" : "+r"(is_first));
 #endif
+	return second ^ ((first ^ second) & -is_first);
+}
+
+ABI_INLINE __u64 smaller(__u64 a, __u64 b)
+{
+	return choose(((~a & b) | (~(a ^ b) & (a - b))) >> 63, a, b);
 }
 
 ABI_INLINE __u64 larger(__u64 a, __u64 b)

@@ -30,8 +30,10 @@ struct limit_key {
 #define LIMIT_QDISC 0x504c0000U
 #define LIMIT_CLASS (LIMIT_QDISC | 0x10)
 
-/* Flows that are not paced are distinguished by this many buckets of their hash. */
+/* Flows that are not paced are distinguished by this many buckets of their hash: whether one is under way, ... */
 #define LIMIT_BUCKETS 32
+/* ... and what it took of the rate. With more of these a node with 256 CPUs would need more than 64 MiB. */
+#define LIMIT_PARTS 16
 /* Flows leave the share in one of so many slots of 2^LIMIT_SLOT_SHIFT ns (17 ms). */
 #define LIMIT_SLOTS 64
 #define LIMIT_SLOT_SHIFT 24
@@ -87,6 +89,7 @@ struct limit_state {
 	__u32 pause_us;          /* how long a sender with more to send may be silent, as announced last */
 	struct flow_share share; /* the pod's part in the group's limit; `acked`: `bytes` then */
 	__u64 reported;          /* of `bytes`, those charged to the group */
+	__u64 parts[LIMIT_PARTS]; /* when a flow of the bucket would have sent all at its part of the rate */
 };
 
 /* A limit that pods of a network share. Its rates now are beside those of endpoints, by its number. */
@@ -106,5 +109,5 @@ struct exempt_key {
 };
 
 ABI_STATIC_ASSERT(sizeof(struct limit_key) == 8, "no padding in a key");
-ABI_STATIC_ASSERT(sizeof(struct limit_state) == 680 + 112, "no padding in a value");
+ABI_STATIC_ASSERT(sizeof(struct limit_state) == 680 + 112 + 8 * LIMIT_PARTS, "no padding in a value");
 ABI_STATIC_ASSERT(sizeof(struct exempt_key) == 28, "no padding in a key");

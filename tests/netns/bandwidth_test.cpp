@@ -52,6 +52,27 @@ TEST_F(Bandwidth, AFloodIsHeldAndAPingPasses) {
     EXPECT_GT(lab_.count(sender, REASON_DROP_EGRESS_LIMIT), 100U);
 }
 
+// A sixth of the rate, in datagrams that are not small.
+TEST_F(Bandwidth, ACallBesideAFloodLosesNothing) {
+    constexpr std::size_t kDatagrams = 600, kBytes = 1000;
+    constexpr std::chrono::microseconds kApart{2500};
+    const Pod sender = lab_.add_pod(limits(0, kRate));
+    const Pod receiver = lab_.add_pod();
+    const Fd from = connected(sender.ns(), Transport::udp, {receiver.v4, 7});
+    const Fd to = open_socket(receiver.ns(), Transport::udp, true, {receiver.v4, 7});
+    const Repeat sending = flood(sender, receiver.v4);
+    ASSERT_TRUE(wait_until([&] { return state(sender, LIMIT_EGRESS).dropped > 100; }));
+    std::size_t arrived = 0;
+    auto due = std::chrono::steady_clock::now();
+    for (std::size_t i = 0; i < kDatagrams; ++i) {
+        ASSERT_EQ(send_text(from, std::string(kBytes, 'c')), 0);
+        std::this_thread::sleep_until(due += kApart);
+        while (receive(to, kBytes, std::chrono::milliseconds(0)).error == 0)
+            ++arrived;
+    }
+    EXPECT_GE(arrived, kDatagrams * 98 / 100);
+}
+
 TEST_F(Bandwidth, ALimitIsSetAndClearedOnALivePod) {
     const Pod sender = lab_.add_pod();
     const Pod receiver = lab_.add_pod();

@@ -103,6 +103,18 @@ TEST_F(Edt, AFlowWithNothingUnderWayDoesNotWait) {
     EXPECT_EQ(deliver(frame).priority, LIMIT_CLASS) << "what waits there longer than the bucket knows is before it";
 }
 
+TEST_F(Edt, AFlowWithinItsPartWaitsWhereAFloodIsDropped) {
+    time(node().pod);
+    for (const auto &[ahead, why] :
+         {std::pair(50 * kMs, REASON_RECEIVED_HOST), std::pair(120 * kMs, REASON_DROP_INGRESS_LIMIT)}) {
+        limit_state full{};
+        full.free_at_ns = full.small_free_at_ns = monotonic_ns() + 120 * kMs;
+        std::ranges::fill(full.parts, monotonic_ns() + ahead);
+        require(node().tables().limit_states.update({node().pod.ifindex, LIMIT_INGRESS}, full));
+        expect_ends_in(node(), deliver(arriving("192.0.2.20") / Udp{} / bytes(1000)), why);
+    }
+}
+
 TEST_F(Edt, BeyondTheBurstIsDropped) {
     time(node().pod);
     fill(node().pod, 200 * kMs, 200 * kMs);

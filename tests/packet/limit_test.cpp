@@ -28,17 +28,19 @@ class Limit : public PacketTest {
         return require(node().tables().limit_states.find({of.ifindex, direction})).value();
     }
     // The bucket as if so much had just been let through.
-    void fill(const Pod &of, limit_direction direction, std::uint64_t backlog, std::uint64_t of_small = 0) {
+    void fill(const Pod &of, limit_direction direction, std::uint64_t backlog, std::uint64_t of_small = 0,
+              std::uint64_t ahead = 0) {
         limit_state full{};
+        std::ranges::fill(full.parts, monotonic_ns() + ahead);
         full.free_at_ns = monotonic_ns() + backlog;
         full.small_free_at_ns = monotonic_ns() + of_small;
         require(node().tables().limit_states.update({of.ifindex, direction}, full));
     }
     // The pod sends a frame after as much, and before a busy machine lets much of the backlog go.
-    Outcome send_behind(const Bytes &frame, std::uint64_t backlog, std::uint64_t of_small = 0) {
+    Outcome send_behind(const Bytes &frame, std::uint64_t backlog, std::uint64_t of_small, std::uint64_t ahead) {
         Outcome outcome;
         for (int attempt = 0; attempt < 50; ++attempt) {
-            fill(node().pod, LIMIT_EGRESS, backlog, of_small);
+            fill(node().pod, LIMIT_EGRESS, backlog, of_small, ahead);
             const std::uint64_t since = monotonic_ns();
             outcome = node().run(frame);
             if (monotonic_ns() - since < 10 * kMs)
@@ -46,8 +48,9 @@ class Limit : public PacketTest {
         }
         return outcome;
     }
-    void expect_behind(const Bytes &frame, reason why, std::uint64_t backlog, std::uint64_t of_small = 0) {
-        expect_ends_in(node(), send_behind(frame, backlog, of_small), why);
+    void expect_behind(const Bytes &frame, reason why, std::uint64_t backlog, std::uint64_t of_small = 0,
+                       std::uint64_t ahead = 0) {
+        expect_ends_in(node(), send_behind(frame, backlog, of_small, ahead), why);
     }
     // One thread for each CPU, and two at least.
     template <typename Send> static void by_all_cpus(const Send &send) {
@@ -110,7 +113,7 @@ TEST_F(Limit, MarksEcnCapablePacketsFromTwoTargetsOn) {
             SCOPED_TRACE(std::to_string(backlog / kMs) + (ipv4 ? " ms, IPv4" : " ms, IPv6"));
             const Frame below =
                 ipv4 ? from_pod() / to_peer4({.traffic_class = sent}) : from_pod() / to_peer6({.traffic_class = sent});
-            const Outcome outcome = send_behind(below / Udp{} / bytes(1000), backlog);
+            const Outcome outcome = send_behind(below / Udp{} / bytes(1000), backlog, 0, 0);
             expect_ends_in(node(), outcome, REASON_SENT_DIRECT);
             EXPECT_EQ(outcome.frame.at(15) >> (ipv4 ? 0U : 4U) & 3U, left);
             EXPECT_EQ(state(node().pod).marked, left == kCongestion ? 1U : 0U);
@@ -132,6 +135,23 @@ TEST_F(Limit, TheConfiguredBurstIsTheBound) {
     limit(node().pod, 0, kRate, kRate / 2); // 500 ms
     expect_behind(large(), REASON_SENT_DIRECT, 400 * kMs);
     expect_behind(large(), REASON_DROP_EGRESS_LIMIT, 600 * kMs);
+}
+
+// Flows of all buckets are busy, and so much ahead of their parts.
+TEST_F(Limit, AFlowWithinItsPartPassesWhereAFloodIsDropped) {
+    limit(node().pod, 0, kRate);
+    const std::uint64_t cost = large().size() * 8 * 1000000000 / kRate;
+    for (const auto &[backlog, ahead, why] : {std::tuple{120 * kMs, 0 * kMs, REASON_DROP_EGRESS_LIMIT},
+                                              {120 * kMs, 50 * kMs, REASON_SENT_DIRECT},
+                                              {120 * kMs, 120 * kMs, REASON_DROP_EGRESS_LIMIT},
+                                              {160 * kMs, 50 * kMs, REASON_DROP_EGRESS_LIMIT}}) {
+        SCOPED_TRACE(std::to_string(backlog / kMs) + ", " + std::to_string(ahead / kMs));
+        expect_behind(large(), why, backlog, backlog, ahead);
+        const limit_state after = state(node().pod);
+        const auto [least, most] = std::ranges::minmax(after.parts);
+        EXPECT_EQ(most - least, why == REASON_SENT_DIRECT ? cost * LIMIT_PARTS : 0)
+            << "charged to its bucket, as if all had equal parts";
+    }
 }
 
 TEST_F(Limit, SmallFramesPassWhereLargeOnesAreDroppedUnlessTheyAreMany) {

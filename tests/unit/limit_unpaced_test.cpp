@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// Flows that nobody paces, in simulation: what each of them gets through one limit.
+#include "tests/harness/test.hpp"
+#include "maps/abi/unpaced_flow.h"
+
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace podlane {
+namespace {
+
+constexpr std::uint64_t kRate = 20000000, kBytes = 1042, kStart = NS_PER_S;
+constexpr double kSeconds = 20;
+
+// A flow that sends at a steady rate, or in bursts of so many packets.
+struct Flow {
+    double rate; // of the limit's
+    std::uint64_t burst = 1;
+    double sent = 0, passed = 0;
+    std::uint64_t due = kStart;
+    [[nodiscard]] double lost() const { return 1 - passed / sent; }
+    [[nodiscard]] double got() const { return passed * kBytes * 8 / kSeconds / kRate; }
+};
+
+class Unpaced {
+  public:
+    explicit Unpaced(std::uint32_t paced = 0) {
+        make_limit(&limit_, kRate, AUTO_BURST_BITS);
+        state_.flows = paced;
+    }
+    void run(std::vector<Flow> &flows) {
+        std::minstd_rand random(1);
+        const auto end = kStart + static_cast<std::uint64_t>(kSeconds * NS_PER_S);
+        while (true) {
+            const auto next = std::ranges::min_element(flows, {}, &Flow::due);
+            if (next->due >= end)
+                return;
+            for (std::uint64_t i = 0; i < next->burst; ++i) {
+                next->sent += 1;
+                next->passed += pass(static_cast<std::uint32_t>(next - flows.begin()), next->due) ? 1 : 0;
+            }
+            const double apart = static_cast<double>(next->burst * kBytes) * 8e9 / (kRate * next->rate);
+            next->due += static_cast<std::uint64_t>(apart * (0.9 + 0.2 * static_cast<double>(random() % 1000) / 1000));
+        }
+    }
+
+  private:
+    bool pass(std::uint32_t hash, std::uint64_t now) {
+        const std::uint64_t backlog = backlog_of(state_.free_at_ns, &limit_, now);
+        const unpaced_flow flow = measure_unpaced(&state_, &limit_, hash, now, backlog);
+        if (backlog > unpaced_tolerance(&flow, &limit_))
+            return false;
+        charge(&state_, &limit_, kBytes, now, false, true);
+        charge_unpaced(&state_, &limit_, &flow, kBytes, now);
+        return true;
+    }
+
+    limit limit_{};
+    limit_state state_{};
+};
+
+double sum(const std::vector<Flow> &flows) {
+    return std::accumulate(flows.begin(), flows.end(), 0.0, [](double all, const Flow &one) { return all + one.got(); });
+}
+
+TEST(LimitUnpaced, AFlowAloneGetsTheRate) {
+    std::vector<Flow> flows{{2}};
+    Unpaced().run(flows);
+    EXPECT_NEAR(flows[0].got(), 1, 0.01);
+}
+
+TEST(LimitUnpaced, AFlowWithinItsPartLosesNothing) {
+    struct Case {
+        double flood, call;
+        std::uint64_t burst;
+    };
+    for (const auto &[flood, call, burst] :
+         {Case{2, 0.01, 1}, {2, 0.2, 1}, {2, 0.2, 10}, {2, 0.4, 1}, {2, 0.4, 20}, {50, 0.2, 1}, {1.1, 0.3, 1}}) {
+        SCOPED_TRACE(std::to_string(flood) + " " + std::to_string(call) + " in bursts of " + std::to_string(burst));
+        std::vector<Flow> flows{{flood}, {call, burst}};
+        Unpaced().run(flows);
+        EXPECT_LT(flows[1].lost(), 0.001);
+        EXPECT_NEAR(sum(flows), 1, 0.01);
+    }
+}
+
+TEST(LimitUnpaced, FloodsGetEqualParts) {
+    for (const std::size_t count : {2U, 3U, 10U}) {
+        std::vector<Flow> flows;
+        for (std::size_t i = 0; i < count; ++i)
+            flows.push_back({1 + static_cast<double>(i)});
+        Unpaced().run(flows);
+        for (const Flow &one : flows)
+            EXPECT_NEAR(one.got() * static_cast<double>(count), 1, 0.1) << count << " flows, " << one.rate;
+        EXPECT_NEAR(sum(flows), 1, 0.01);
+    }
+}
+
+TEST(LimitUnpaced, WhatSmallFlowsLeaveIsTheFloods) {
+    std::vector<Flow> flows{{2}, {0.3}, {0.1}, {0.05, 5}, {0.05}};
+    Unpaced().run(flows);
+    for (std::size_t i = 1; i < flows.size(); ++i)
+        EXPECT_LT(flows[i].lost(), 0.001) << i;
+    EXPECT_NEAR(flows[0].got(), 0.5, 0.02);
+}
+
+} // namespace
+} // namespace podlane

@@ -64,8 +64,14 @@ Result<void> put_egress_rules(const cni::Config &config, const endpoint &record)
     if (!TRY(net::add_interface(netfilter, nft_table(config.name), sets, host_ifname_in(record))))
         return Error{ErrorCode::try_again_later, "the rules of \"egress\" were removed while they were written",
                      "look for another program that flushes the node's rules"};
-    for (const ip_addr &addr : addresses_in(record))
-        TRY(net::forget_connections_from(netfilter, addr, config.cluster_cidrs));
+    return {};
+}
+
+Result<void> forget_connections_beyond(const cni::Config &config, const endpoint &record) {
+    if (!config.egress_in_cluster)
+        return {};
+    net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
+    TRY(net::forget_connections_from(netfilter, addresses_in(record), config.cluster_cidrs));
     return {};
 }
 

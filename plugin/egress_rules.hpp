@@ -14,9 +14,12 @@
 namespace podlane {
 
 // Puts the network's rules as the configuration has them now, and the endpoint's host-side veth among those that they
-// are for. Connections that were opened from its addresses before, by an earlier owner or without the rules, and that
-// lead elsewhere, are removed from conntrack: the fast path would carry them on. Nothing without the key.
+// are for. Nothing without the key.
 Result<void> put_egress_rules(const cni::Config &config, const endpoint &record);
+// Afterwards: connections that were opened from the endpoint's addresses before, by an earlier owner or without the
+// rules, and that lead elsewhere, are removed from conntrack: the fast path would carry them on. Nothing without the
+// key.
+Result<void> forget_connections_beyond(const cni::Config &config, const endpoint &record);
 // Whether the network's rules are there, whichever configuration wrote them, and are for the host-side veth. Also if
 // there need be none.
 Result<bool> has_egress_rules(const cni::Config &config, const endpoint &record);

@@ -7,6 +7,14 @@
 #include "plugin/remove.hpp"
 
 namespace podlane {
+namespace {
+
+// What earlier owners of its addresses opened: all of it if the endpoint is isolated, so that the table is read once.
+Result<void> forget_earlier_connections(const cni::Config &config, const endpoint &record) {
+    return is_isolated(record) ? forget_connections_of(record) : forget_connections_beyond(config, record);
+}
+
+} // namespace
 
 Result<void> insert_endpoint(const NewEndpoint &made, const Tables &tables, net::Netlink &host, Rollback &rollback) {
     const cni::Config &config = made.request.config;
@@ -14,7 +22,7 @@ Result<void> insert_endpoint(const NewEndpoint &made, const Tables &tables, net:
     TRY(put_record({made.request, made.record, &config, made.plan.uplink, &tables, limits}, host, rollback));
     TRY(put_endpoint(tables, config, made.record));
     TRY(put_egress_rules(config, made.record));
-    TRY(forget_connections_of(made.record));
+    TRY(forget_earlier_connections(config, made.record));
     return attach_programs(config.bpffs, made.plan.ifindex, made.plan.hook_kind);
 }
 

@@ -67,8 +67,7 @@ Result<void> forget_connections_of(const endpoint &record) {
     if (!is_isolated(record))
         return {};
     net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
-    for (const ip_addr &addr : addresses_in(record))
-        TRY(net::forget_connections_from(netfilter, addr));
+    TRY(net::forget_connections_from(netfilter, addresses_in(record)));
     return {};
 }
 

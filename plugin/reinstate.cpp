@@ -140,7 +140,8 @@ Result<void> restore_all(Whole &of, const Tables &tables, Rollback &rollback) {
     errors.add(restore_name(of));
     errors.add(follow_pod(of, tables));
     errors.add(put_missing_entries(tables, of.request.config, of.entry));
-    errors.add(put_egress_rules(of.request.config, of.entry));
+    const auto limited = put_egress_rules(of.request.config, of.entry);
+    errors.add(limited ? forget_connections_beyond(of.request.config, of.entry) : limited);
     errors.add(attach_programs(of.request.config.bpffs, of.entry.ifindex,
                                of.entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact));
     if (of.is_own()) {

@@ -39,6 +39,7 @@ Result<void> restore_entries(const Recorded &lost, const Tables &tables, net::Ne
     TRY(tables.endpoints.insert(TRY(make_endpoint_key(request.container_id, request.ifname)), lost.entry));
     TRY(put_endpoint(tables, request.config, lost.entry));
     TRY(put_egress_rules(request.config, lost.entry));
+    TRY(forget_connections_beyond(request.config, lost.entry));
     TRY(attach_programs(request.config.bpffs, lost.entry.ifindex,
                         lost.entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact));
     if (lost.entry.masquerade != ENDPOINT_MASQUERADE_NONE)

@@ -47,12 +47,15 @@ std::optional<ip_addr> source_in(nlattr *tuple, const ip_addr &of_family) {
     return Attributes<CTA_IP_MAX>(Attributes<CTA_TUPLE_MAX>(tuple).at(CTA_TUPLE_IP)).addr(source_attribute(of_family));
 }
 
-std::optional<Connection> parse_connection(nlmsghdr *answer, const ip_addr &source, std::span<const Prefix> but_to) {
+std::optional<Connection> parse_connection(nlmsghdr *answer, std::span<const ip_addr> sources,
+                                           std::span<const Prefix> but_to) {
     const Attributes<CTA_MAX> all(answer, sizeof(nfgenmsg));
     nlattr *const tuple = all.at(CTA_TUPLE_ORIG);
-    const auto replies_from = source_in(all.at(CTA_TUPLE_REPLY), source);
-    const auto has_it = [&](const Prefix &one) { return replies_from && contains(one, *replies_from); };
-    if (source_in(tuple, source) != source || std::ranges::any_of(but_to, has_it))
+    const auto source = source_in(tuple, sources.front());
+    if (!source || std::ranges::find(sources, *source) == sources.end())
+        return std::nullopt;
+    const auto replies_from = source_in(all.at(CTA_TUPLE_REPLY), *source);
+    if (std::ranges::any_of(but_to, [&](const Prefix &one) { return replies_from && contains(one, *replies_from); }))
         return std::nullopt;
     Connection found{{}, all.get<std::uint32_t>(CTA_ID), all.get<std::uint16_t>(CTA_ZONE)};
     found.tuple.resize(static_cast<std::size_t>(nla_len(tuple)) / sizeof(std::uint32_t));
@@ -69,17 +72,32 @@ Message deletion_of(const Connection &one, const ip_addr &source) {
     return std::move(message.put(CTA_ID, one.id).put(CTA_ZONE, one.zone));
 }
 
-} // namespace
-
-Result<std::size_t> forget_connections_from(Netlink &netfilter, const ip_addr &source, std::span<const Prefix> but_to) {
+// By one walk of the table. The sources are of one family; of IPv4 it is one.
+Result<std::size_t> forget_listed(Netlink &netfilter, std::span<const ip_addr> sources,
+                                  std::span<const Prefix> but_to) {
     constexpr const char *kDoing = "forgetting the connections of an address";
+    const ip_addr &of_family = sources.front();
     const auto all = TRY(dump<Connection>(
-        netfilter, [&] { return list_of(source); },
-        [&](nlmsghdr *answer) { return parse_connection(answer, source, but_to); }, kDoing));
+        netfilter, [&] { return list_of(of_family); },
+        [&](nlmsghdr *answer) { return parse_connection(answer, sources, but_to); }, kDoing));
     std::size_t count = 0;
     for (const Connection &one : all)
-        count += TRY(changed(request(netfilter, deletion_of(one, source)), {ENOENT}, kDoing)) ? 1 : 0;
+        count += TRY(changed(request(netfilter, deletion_of(one, of_family)), {ENOENT}, kDoing)) ? 1 : 0;
     return count;
+}
+
+} // namespace
+
+Result<std::size_t> forget_connections_from(Netlink &netfilter, std::span<const ip_addr> sources,
+                                            std::span<const Prefix> but_to) {
+    std::size_t count = 0;
+    std::vector<ip_addr> unfiltered;
+    for (const ip_addr &source : sources)
+        if (is_ipv4(source))
+            count += TRY(forget_listed(netfilter, {&source, 1}, but_to));
+        else
+            unfiltered.push_back(source);
+    return unfiltered.empty() ? count : count + TRY(forget_listed(netfilter, unfiltered, but_to));
 }
 
 } // namespace podlane::net

@@ -109,6 +109,32 @@ TEST_F(EgressVerbs, ComeBackWithLostMaps) {
     EXPECT_EQ(rules(), "") << "the record on disk says what there was";
 }
 
+// The kernel cannot select the connections of an IPv6 address, and a node may have a hundred thousand.
+TEST_F(EgressVerbs, AnAddReadsTheTableOfConnectionsOnceAFamily) {
+    Json ranges = node_.ipam().at("ranges");
+    ranges.push_back(Json::parse(R"([{"subnet": "2001:db8:10::/64"}])"));
+    const Json isolated = {{"groups", {"name:tenant-a"}}, {"isolation", "group"}};
+    for (const Json &more : {Json::object(), isolated}) {
+        SCOPED_TRACE(more);
+        Json config = node_.config(limited(more));
+        config["ipam"]["ranges"] = ranges;
+        const auto container = node_.container();
+        const std::string trace = node_.dir() + "/trace";
+        Variables variables = attachment(*container);
+        variables.insert({{"CNI_COMMAND", "ADD"}, {"CNI_PATH", node_.plugins()}});
+        const Output added = run(
+            node_.ns(), {"strace", "-qq", "-e", "trace=sendmsg,sendto", "-o", trace, node_.plugins() + "/podlane"},
+            config.dump(), variables);
+        ASSERT_EQ(added.rc, 0) << added.out;
+        std::istringstream calls(read_file(trace));
+        int walks = 0;
+        for (std::string line; std::getline(calls, line);)
+            walks += line.find("IPCTNL_MSG_CT_GET") != std::string::npos ? 1 : 0;
+        EXPECT_EQ(walks, 2) << read_file(trace);
+        EXPECT_THAT(node_.cni("DEL", config, *container), succeeds());
+    }
+}
+
 // The newest ADD's clusterCIDRs count, unless it fails.
 TEST_F(EgressVerbs, FollowTheNetworksCidrs) {
     const Pod pod = make(limited());

@@ -86,6 +86,11 @@ Result<bool> has_egress_rules(const cni::Config &config, const endpoint &record)
            TRY(net::has_interface(netfilter, nft_table(config.name), sets, host_ifname_in(record)));
 }
 
+Result<std::optional<std::uint64_t>> egress_drops(const std::string &network) {
+    net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
+    return net::counted_packets(netfilter, nft_table(network), kEgressChain);
+}
+
 Result<void> rewrite_egress_rules(const std::string &network, const std::vector<Prefix> &cluster_cidrs) {
     net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
     if (TRY(net::rule_comments(netfilter, nft_table(network), kEgressChain)).empty())

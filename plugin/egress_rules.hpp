@@ -8,6 +8,8 @@
 #include "maps/result.hpp"
 #include "plugin/cni/types.hpp"
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,8 @@ Result<void> forget_connections_beyond(const cni::Config &config, const endpoint
 // Whether the network's rules are there, whichever configuration wrote them, and are for the host-side veth. Also if
 // there need be none.
 Result<bool> has_egress_rules(const cni::Config &config, const endpoint &record);
+// How many packets the network's rules have dropped; nothing if it has none.
+Result<std::optional<std::uint64_t>> egress_drops(const std::string &network);
 // Puts the network's rules, if there are any, for other CIDRs; whom they are for stays as it is.
 Result<void> rewrite_egress_rules(const std::string &network, const std::vector<Prefix> &cluster_cidrs);
 // After the host-side veth is gone. The rules go with the network's table (loader/tracking.hpp).

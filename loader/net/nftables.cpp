@@ -11,6 +11,10 @@
 #include <net/if.h>
 #include <unistd.h>
 
+#include <endian.h>
+
+#include <numeric>
+
 namespace podlane::net {
 namespace {
 
@@ -90,6 +94,42 @@ std::string comment_in(const nlattr *user_data) {
         at += at[1] + 2;
     }
     return {};
+}
+
+// Of the counters among a rule's expressions; nothing if it has none.
+std::optional<std::uint64_t> packets_counted_by(nlattr *expressions) {
+    std::optional<std::uint64_t> packets;
+    if (!expressions)
+        return packets;
+    nlattr *element = nullptr;
+    int rest = 0;
+    nla_for_each_nested(element, expressions, rest) {
+        const Attributes<NFTA_EXPR_MAX> expression(element);
+        if (expression.text(NFTA_EXPR_NAME) != "counter")
+            continue;
+        const Attributes<NFTA_COUNTER_MAX> counter(expression.at(NFTA_EXPR_DATA));
+        packets = packets.value_or(0) + be64toh(counter.get<std::uint64_t>(NFTA_COUNTER_PACKETS).value_or(0));
+    }
+    return packets;
+}
+
+// What `parse` finds in the rules of a chain, in their order; nothing if the chain is missing.
+template <typename T, typename Parse>
+Result<std::vector<T>> dump_rules(Netlink &netfilter, const std::string &table, const std::string &chain, Parse parse) {
+    return dump<T>(
+        netfilter,
+        [&] {
+            Message message(message_type(NFT_MSG_GETRULE), kDump, nft_header(NFPROTO_INET));
+            message.put(NFTA_RULE_TABLE, table).put(NFTA_RULE_CHAIN, chain);
+            return message;
+        },
+        [&](nlmsghdr *answer) -> std::optional<T> {
+            const Attributes<NFTA_RULE_MAX> rule(answer, sizeof(nfgenmsg));
+            if (rule.text(NFTA_RULE_TABLE) != table || rule.text(NFTA_RULE_CHAIN) != chain)
+                return std::nullopt;
+            return parse(rule);
+        },
+        "listing the rules of chain " + chain + " in table inet " + table);
 }
 
 // An expression of a rule: `data` puts its attributes.
@@ -263,20 +303,19 @@ Result<bool> has_rules(Netlink &netfilter, const std::string &table, const std::
 }
 
 Result<std::vector<std::string>> rule_comments(Netlink &netfilter, const std::string &table, const std::string &chain) {
-    return dump<std::string>(
-        netfilter,
-        [&] {
-            Message message(message_type(NFT_MSG_GETRULE), kDump, nft_header(NFPROTO_INET));
-            message.put(NFTA_RULE_TABLE, table).put(NFTA_RULE_CHAIN, chain);
-            return message;
-        },
-        [&](nlmsghdr *answer) -> std::optional<std::string> {
-            const Attributes<NFTA_RULE_MAX> rule(answer, sizeof(nfgenmsg));
-            if (rule.text(NFTA_RULE_TABLE) != table || rule.text(NFTA_RULE_CHAIN) != chain)
-                return std::nullopt;
-            return comment_in(rule.at(NFTA_RULE_USERDATA));
-        },
-        "listing the rules of chain " + chain + " in table inet " + table);
+    return dump_rules<std::string>(
+        netfilter, table, chain,
+        [](const Attributes<NFTA_RULE_MAX> &rule) { return comment_in(rule.at(NFTA_RULE_USERDATA)); });
+}
+
+Result<std::optional<std::uint64_t>> counted_packets(Netlink &netfilter, const std::string &table,
+                                                     const std::string &chain) {
+    const auto counts = TRY(dump_rules<std::uint64_t>(
+        netfilter, table, chain,
+        [](const Attributes<NFTA_RULE_MAX> &rule) { return packets_counted_by(rule.at(NFTA_RULE_EXPRESSIONS)); }));
+    if (counts.empty())
+        return std::optional<std::uint64_t>();
+    return std::optional(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}));
 }
 
 } // namespace podlane::net

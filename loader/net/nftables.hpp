@@ -6,6 +6,8 @@
 #include "loader/net/netlink.hpp"
 #include "maps/ip.hpp"
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,5 +56,9 @@ Result<bool> has_rules(Netlink &netfilter, const std::string &table, const std::
 
 // The comments of a chain's rules in their order, empty for a rule without one; none if the chain is missing.
 Result<std::vector<std::string>> rule_comments(Netlink &netfilter, const std::string &table, const std::string &chain);
+
+// What the counters of a chain's rules have counted, all together; nothing if it has none, or the chain is missing.
+Result<std::optional<std::uint64_t>> counted_packets(Netlink &netfilter, const std::string &table,
+                                                     const std::string &chain);
 
 } // namespace podlane::net

@@ -113,6 +113,7 @@ void ask(std::uint8_t question, net::Netlink &netlink) {
         break;
     case 13:
         (void)net::rule_comments(netlink, "podlane-pods", "postrouting");
+        (void)net::counted_packets(netlink, "podlane-pods", "postrouting");
         break;
     case 14:
         (void)net::packet_rules(netlink);

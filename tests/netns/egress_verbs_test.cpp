@@ -44,6 +44,24 @@ TEST_F(EgressVerbs, RulesComeWithTheFirstPodAndGoWithTheLast) {
     EXPECT_EQ(rules(), "");
 }
 
+TEST_F(EgressVerbs, WhatTheyDropIsShown) {
+    const Json others = {{"name", "others"},
+                         {"ipam", {{"ranges", {{{{"subnet", "198.18.10.0/24"}}}, {{{"subnet", "2001:db8:10::/64"}}}}}}}};
+    const Pod pod = make(limited()), open = make(others);
+    const auto of = [&](const std::string &name) {
+        return find(ctl_json("network list"), "network", name).at("egress_drops");
+    };
+    EXPECT_EQ(of("pods"), 0);
+    EXPECT_FALSE(gets_out(pod));
+    const auto dropped = of("pods").get<std::uint64_t>();
+    EXPECT_GT(dropped, 0U);
+    EXPECT_TRUE(of("others").is_null()) << "without the key";
+    const std::string metrics = ctl("metrics").out;
+    EXPECT_THAT(metrics, AllOf(HasSubstr("podlane_network_egress_drops_total{network=\"pods\"} "),
+                               Not(HasSubstr("podlane_network_egress_drops_total{network=\"others\"}"))));
+    EXPECT_THAT(del(*open.container, others), succeeds());
+}
+
 TEST_F(EgressVerbs, AreCheckedAndRepaired) {
     const Pod pod = make(limited()), peer = make(limited());
     const EchoServer server(peer.ns(), true, kPort);

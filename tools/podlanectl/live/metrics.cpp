@@ -11,6 +11,7 @@
 #include "tools/podlanectl/views/history.hpp"
 #include "tools/podlanectl/views/labels.hpp"
 #include "tools/podlanectl/views/map.hpp"
+#include "tools/podlanectl/views/network.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 #include "tools/podlanectl/views/selection.hpp"
 #include "tools/podlanectl/views/uplink.hpp"
@@ -101,6 +102,10 @@ void put_endpoints(Exposition &out, const Scrape &all) {
     out.gauge("podlane_endpoints", "Endpoints of this node.");
     for (const auto &[network, number] : by_network)
         out.sample({{"network", network}}, number);
+    out.counter("podlane_network_egress_drops", "Packets that \"egress\" kept from leaving the cluster.");
+    for (const auto &[network, number] : by_network)
+        if (const auto drops = egress_drops_of(network))
+            out.sample({{"network", network}}, *drops);
 
     struct Family {
         std::string_view name;

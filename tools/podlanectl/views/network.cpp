@@ -2,6 +2,7 @@
 // network list: the networks of this node's pods, and their uplinks.
 #include "tools/podlanectl/views/network.hpp"
 
+#include "plugin/egress_rules.hpp"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/decode.hpp"
@@ -21,6 +22,7 @@ struct NetworkRow {
     std::uint64_t endpoints = 0;
     std::vector<std::string> cidrs{};
     std::vector<std::string> uplinks{}; // interfaces it uses now
+    std::optional<std::uint64_t> egress_drops{};
 };
 
 // As configured.
@@ -31,7 +33,9 @@ Cell configured_cell(const NetworkRow &r) {
     return {std::string(patterns.empty() ? "default routes" : patterns), patterns};
 }
 
-constexpr std::array<Column<NetworkRow>, 7> kNetworkColumns = {{
+Cell egress_cell(const NetworkRow &r) { return r.egress_drops ? number_cell(*r.egress_drops) : Cell{"-", output::Value()}; }
+
+constexpr std::array<Column<NetworkRow>, 8> kNetworkColumns = {{
     {{"NETWORK", "", "network"}, [](const NetworkRow &r) { return text_cell(field_text(r.value.name), Tone::strong); }},
     {{"ID", "", "id"},
      [](const NetworkRow &r) {
@@ -42,6 +46,7 @@ constexpr std::array<Column<NetworkRow>, 7> kNetworkColumns = {{
     {{"UPLINKS", "", "uplinks_wanted"}, configured_cell},
     {{"ON", "", "uplinks"}, [](const NetworkRow &r) { return list_cell(r.uplinks); }},
     {{"HOOK", "", "hook"}, [](const NetworkRow &r) { return text_cell(attach_name(r.value.attach)); }},
+    {{"EGRESS DROPS", "", "egress_drops", Align::right}, egress_cell},
 }};
 
 } // namespace
@@ -57,6 +62,11 @@ std::map<std::uint32_t, std::string> network_names(const World &world) {
 std::string network_words(const std::map<std::uint32_t, std::string> &names, std::uint32_t network) {
     const auto found = names.find(network);
     return found == names.end() ? output::hex_words(network) : found->second;
+}
+
+std::optional<std::uint64_t> egress_drops_of(const std::string &network) {
+    const auto drops = egress_drops(network);
+    return drops ? *drops : std::nullopt;
 }
 
 Result<output::Table> network_table(const Selection &selection, const World &world) {
@@ -77,6 +87,7 @@ Result<output::Table> network_table(const Selection &selection, const World &wor
         for (const auto &[ifindex, value] : uplinks)
             if (std::ranges::find(value.networks, row.id) != std::end(value.networks))
                 row.uplinks.push_back(interface_name(ifindex));
+        row.egress_drops = egress_drops_of(std::string(field_text(row.value.name)));
         std::ranges::sort(row.cidrs);
         std::ranges::sort(row.uplinks);
     }

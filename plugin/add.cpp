@@ -367,6 +367,7 @@ Result<std::string> add(const cni::Request &given) {
     TRY(restore_lost_endpoints(request.config, tables));
     look_behind_last_adds(request.config, tables, sockets.host);
     request.config.groups = TRY(groups_with_others(request, sockets.pod));
+    request.config.allow_ip_forwarding = TRY(may_forward(request, sockets.pod));
     Rollback rollback;
     TRY(record_on_disk(request, rollback));
     auto result = mode == ENDPOINT_AFTER_MAIN ? adopt(request, pod, sockets, tables, rollback)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/groups.hpp"
 
-#include "loader/net/link.hpp"
 #include "maps/abi/isolation.h"
 #include "plugin/entries.hpp"
 #include "plugin/isolation.hpp"
@@ -43,22 +42,11 @@ Result<void> set_groups_of(const AttachmentRecords &records, const Tables &table
     return count_isolation_change(tables.watches); // also what a killed call has removed
 }
 
-// By the container's interfaces: the node may have records of a thousand others.
-Result<std::vector<AttachmentRecord>> others_of(const cni::Request &request, net::Netlink &pod) {
-    std::vector<AttachmentRecord> others;
-    for (const net::Link &link : TRY(net::list_links(pod)))
-        if (link.name != request.ifname && link.name != "lo")
-            if (auto record = TRY(records_of(request.config).find(request.container_id, link.name));
-                record && !record->only_lease)
-                others.push_back(*std::move(record));
-    return others;
-}
-
 } // namespace
 
 Result<std::vector<std::string>> groups_with_others(const cni::Request &request, net::Netlink &pod) {
     std::vector<std::string> groups = request.config.groups;
-    for (const AttachmentRecord &other : TRY(others_of(request, pod)))
+    for (const AttachmentRecord &other : TRY(records_of_others(request, pod)))
         merge(groups_in(other), groups);
     TRY(refuse_too_many(groups));
     return groups;
@@ -66,7 +54,7 @@ Result<std::vector<std::string>> groups_with_others(const cni::Request &request,
 
 Result<void> share_groups(const cni::Request &request, const Tables &tables, net::Netlink &pod, Rollback &rollback) {
     const AttachmentRecords records = records_of(request.config);
-    for (const AttachmentRecord &other : TRY(others_of(request, pod))) {
+    for (const AttachmentRecord &other : TRY(records_of_others(request, pod))) {
         if (std::ranges::is_permutation(groups_in(other), request.config.groups))
             continue;
         rollback.add("giving its groups to " + other.ifname,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/state.hpp"
 
+#include "loader/net/link.hpp"
 #include "loader/net/namespace.hpp"
 #include "loader/pace.hpp"
 #include "maps/clock.hpp"
@@ -63,6 +64,26 @@ Result<void> update_record(const cni::Request &request, const endpoint &entry, c
     if (lease != nullptr)
         record.lease = cni::to_json(*lease, cni::kNewestVersion);
     return records_of(request.config).write(record);
+}
+
+// By the container's interfaces: the node may have records of a thousand others.
+Result<std::vector<AttachmentRecord>> records_of_others(const cni::Request &request, net::Netlink &pod) {
+    std::vector<AttachmentRecord> others;
+    for (const net::Link &link : TRY(net::list_links(pod)))
+        if (link.name != request.ifname && link.name != "lo")
+            if (auto record = TRY(records_of(request.config).find(request.container_id, link.name));
+                record && !record->only_lease)
+                others.push_back(*std::move(record));
+    return others;
+}
+
+Result<bool> may_forward(const cni::Request &request, net::Netlink &pod) {
+    if (request.config.allow_ip_forwarding)
+        return true;
+    for (const AttachmentRecord &other : TRY(records_of_others(request, pod)))
+        if (const auto made = recorded_request(other); made && made->config.allow_ip_forwarding)
+            return true;
+    return false;
 }
 
 Result<std::optional<AttachmentRecord>> find_record(const cni::Request &request) {

@@ -2,6 +2,7 @@
 // The record of an attachment on disk (loader/record.hpp), as the verbs write and read it.
 #pragma once
 
+#include "loader/net/netlink.hpp"
 #include "loader/record.hpp"
 #include "maps/result.hpp"
 #include "plugin/cni/types.hpp"
@@ -23,6 +24,11 @@ Result<AttachmentRecord> record_of(const cni::Request &request);
 // network's own uplink.
 Result<void> update_record(const cni::Request &request, const endpoint &entry, const cni::Attachment *lease,
                            std::uint32_t uplink);
+
+// Of the container's other interfaces.
+Result<std::vector<AttachmentRecord>> records_of_others(const cni::Request &request, net::Netlink &pod);
+// Whether one of the container's attachments lets it forward: that is a setting of the whole namespace.
+Result<bool> may_forward(const cni::Request &request, net::Netlink &pod);
 
 // Below the configured root of pins, or any other one of this node.
 Result<std::optional<AttachmentRecord>> find_record(const cni::Request &request);

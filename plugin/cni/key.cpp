@@ -286,7 +286,8 @@ constexpr auto kKeys = std::to_array<Key>({
      checked<&Config::pools, read_pools>},
     {"allowIPForwarding", top, "true, false", "false",
      "whether the pod's namespace forwards: ADD sets `net.ipv4.ip_forward` and `net.ipv6.conf.all.forwarding` there, "
-     "as far as the pod has addresses of the family. The pod can change them later",
+     "as far as the pod has addresses of the family. Of a container with several interfaces, one with this key is "
+     "enough. The pod can change them later",
      plain<&Config::allow_ip_forwarding>},
     {"sysctls", top, "object of names below `net.` and values", "none",
      "settings of the pod's namespace. A name that the kernel does not have is an error",

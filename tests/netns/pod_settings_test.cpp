@@ -298,6 +298,29 @@ TEST_F(PodSettingsTest, TheNamespaceDoesNotForwardUnlessItMay) {
     EXPECT_EQ(sysctl(node_.ns(), "net.ipv4.ip_forward"), "1") << "the node's stays";
 }
 
+// It is a setting of the namespace, which a further network's ADD must not take from a router.
+TEST_F(PodSettingsTest, OneAttachmentThatForwardsIsEnough) {
+    const auto container = node_.container();
+    const Json router = node_.config({{"allowIPForwarding", true}});
+    Json second = node_.config({{"name", "second"}});
+    second["ipam"]["ranges"] = {{{{"subnet", "198.18.10.0/24"}}}, {{{"subnet", "2001:db8:10::/64"}}}};
+    const auto call = [&](const char *verb, const Json &config, const char *ifname) {
+        EXPECT_THAT(node_.cni(verb, config, *container, {{"CNI_IFNAME", ifname}}), succeeds());
+    };
+    const auto forwards = [&] {
+        return sysctl(container->ns(), "net.ipv4.ip_forward") +
+               sysctl(container->ns(), "net.ipv6.conf.all.forwarding");
+    };
+    call("ADD", router, "eth0");
+    call("ADD", second, "net1");
+    EXPECT_EQ(forwards(), "11");
+    call("DEL", second, "net1");
+    call("DEL", router, "eth0");
+    call("ADD", second, "net1");
+    EXPECT_EQ(forwards(), "00") << "the router is gone";
+    call("DEL", second, "net1");
+}
+
 TEST_F(PodSettingsTest, SysctlsAreThoseOfThePodsNamespace) {
     const std::string before = node_.state();
     const std::string of_node = sysctl(node_.ns(), "net.core.somaxconn");

@@ -66,6 +66,7 @@ enum class Opt : unsigned {
     state_dir,
     from_node,
     mode,
+    labels,
     count
 };
 

@@ -36,6 +36,7 @@ constexpr std::array<Option, static_cast<std::size_t>(Opt::count)> kOptions = {{
     {Opt::last, '\0', "last", "N", "show at most N (default: 20)"},
     {Opt::listen, '\0', "listen", "ADDR:PORT", "serve metrics over HTTP, until interrupted"},
     {Opt::openmetrics, '\0', "openmetrics", "", "print OpenMetrics 1.0 instead of the Prometheus text format"},
+    {Opt::labels, '\0', "labels", "KEYS", "labels and annotations of pods to print, separated by commas"},
     {Opt::bin_dir, '\0', "bin-dir", "DIR", "the runtime's plugin directory (default: /opt/cni/bin)"},
     {Opt::conf_dir, '\0', "conf-dir", "DIR", "the runtime's network directory (default: /etc/cni/net.d)"},
     {Opt::dry_run, '\0', "dry-run", "", "print what would be done, and change nothing"},

@@ -20,6 +20,7 @@
 #include <cerrno>
 #include <functional>
 #include <map>
+#include <set>
 
 namespace podlane::ctl {
 namespace {
@@ -93,6 +94,19 @@ void put_nodes(Exposition &out, const Scrape &all) {
     for (std::size_t i = 0; i < all.endpoints.size(); ++i)
         for (const std::string &group : recorded_groups(all.records[i]))
             out.sample(with(labels_of(all.endpoints[i]), "group", group), 1);
+}
+
+// Of the keys that the administrator has chosen: each value is a series.
+void put_labels(Exposition &out, const Scrape &all, const std::set<std::string> &keys) {
+    if (keys.empty())
+        return;
+    out.gauge("podlane_endpoint_label", "1; a label or an annotation of an endpoint's pod, of the chosen keys.");
+    for (std::size_t i = 0; i < all.endpoints.size(); ++i)
+        for (const std::string &key : keys)
+            if (const auto said = said_of(all.records[i], key)) {
+                Labels labels = with(labels_of(all.endpoints[i]), "source", said->is_label ? "label" : "annotation");
+                out.sample(with(with(std::move(labels), "key", key), "value", said->value), 1);
+            }
 }
 
 void put_endpoints(Exposition &out, const Scrape &all) {
@@ -203,9 +217,14 @@ void put_operations(Exposition &out, const History &history) {
         }
 }
 
+struct Wanted {
+    Selection selection;
+    std::string state_directory;
+    std::set<std::string> labels; // keys
+};
+
 // A node on which nothing was loaded yet is up as well, with no endpoints.
-Result<std::string> exposition(const Selection &selection, const std::string &state_directory, const World &world,
-                               MetricsFormat format) {
+Result<std::string> exposition(const Wanted &wanted, const World &world, MetricsFormat format) {
     Exposition out(format);
     out.gauge("podlane_build_info", "Version of podlanectl.");
     out.sample({{"version", std::string(kVersion)}}, 1);
@@ -217,8 +236,9 @@ Result<std::string> exposition(const Selection &selection, const std::string &st
     out.sample({}, loaded ? 1 : 0);
     if (!loaded)
         return std::move(out).text();
-    const Scrape all = TRY(read_all(selection, state_directory, world));
+    const Scrape all = TRY(read_all(wanted.selection, wanted.state_directory, world));
     put_nodes(out, all);
+    put_labels(out, all, wanted.labels);
     put_endpoints(out, all);
     put_limits(out, all);
     put_uplinks(out, all);
@@ -229,22 +249,24 @@ Result<std::string> exposition(const Selection &selection, const std::string &st
 }
 
 Result<int> metrics(const Call &call, World &world) {
-    const Selection selection = TRY(Selection::of(call));
-    const std::string state_directory = call.value(Opt::state_dir).value_or(kStateDirectory);
+    Wanted wanted{TRY(Selection::of(call)), call.value(Opt::state_dir).value_or(kStateDirectory), {}};
+    if (call.has(Opt::labels))
+        wanted.labels = TRY(parse_label_keys(*call.value(Opt::labels)));
     if (call.has(Opt::listen))
         return serve_metrics(*call.value(Opt::listen), world, [&](const World &now, MetricsFormat format) {
-            return exposition(selection, state_directory, now, format);
+            return exposition(wanted, now, format);
         });
     const auto format = call.has(Opt::openmetrics) ? MetricsFormat::openmetrics : MetricsFormat::prometheus;
-    world.print(TRY(exposition(selection, state_directory, world, format)));
+    world.print(TRY(exposition(wanted, world, format)));
     return 0;
 }
 
 constexpr std::array<Command, 1> kMetricsCommands = {{
     {"", "Print counters, map fill and CNI operations as metrics, or serve them.",
-     kSelect | Opts{Opt::listen, Opt::openmetrics, Opt::state_dir, Opt::bpffs, Opt::help}, kWhich,
+     kSelect | Opts{Opt::listen, Opt::openmetrics, Opt::labels, Opt::state_dir, Opt::bpffs, Opt::help}, kWhich,
      "Prints the text format 0.0.4, which node_exporter's textfile collector reads. The server sends OpenMetrics to\n"
-     "clients that accept it (Accept: application/openmetrics-text), and the same text to others.",
+     "clients that accept it (Accept: application/openmetrics-text), and the same text to others. Labels and\n"
+     "annotations of pods are left out but for those of --labels: each of their values is a series of its own.",
      metrics},
 }};
 

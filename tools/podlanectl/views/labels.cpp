@@ -73,13 +73,34 @@ Result<LabelSelector> LabelSelector::parse(std::string_view text) {
 }
 
 bool LabelSelector::matches(const AttachmentRecord &record) const {
-    const Pairs labels = pairs_in(record.labels);
-    const Pairs annotations = pairs_in(record.annotations);
     return std::ranges::all_of(all_, [&](const Requirement &one) {
-        const Pairs &said = labels.contains(one.key) ? labels : annotations;
-        const auto found = said.find(one.key);
-        return (found != said.end() && (one.any_value || found->second == one.value)) != one.negated;
+        const auto said = said_of(record, one.key);
+        return (said && (one.any_value || said->value == one.value)) != one.negated;
     });
+}
+
+std::optional<SaidOfPod> said_of(const AttachmentRecord &record, std::string_view key) {
+    const Pairs labels = pairs_in(record.labels);
+    if (const auto found = labels.find(key); found != labels.end())
+        return SaidOfPod{true, found->second};
+    const Pairs annotations = pairs_in(record.annotations);
+    if (const auto found = annotations.find(key); found != annotations.end())
+        return SaidOfPod{false, found->second};
+    return std::nullopt;
+}
+
+Result<std::set<std::string>> parse_label_keys(std::string_view text) {
+    std::set<std::string> keys;
+    for (bool last = false; !last;) {
+        const std::size_t comma = text.find(',');
+        last = comma == std::string_view::npos;
+        const std::string key(text.substr(0, comma));
+        text.remove_prefix(last ? text.size() : comma + 1);
+        if (!is_key(key))
+            return usage_error("--labels: \"" + key + "\" is no key of a label", "write KEY,KEY");
+        keys.insert(key);
+    }
+    return keys;
 }
 
 std::vector<std::string> recorded_groups(const AttachmentRecord &record) { return lines_in(record.groups); }

@@ -6,6 +6,8 @@
 #include "tools/podlanectl/views/selection.hpp"
 
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +33,15 @@ class LabelSelector {
 
 // One without labels if there is none on disk.
 Result<AttachmentRecord> recorded(const AttachmentRecords &records, const EndpointEntry &entry);
+
+// What a selector would find of the key: a label, or else an annotation.
+struct SaidOfPod {
+    bool is_label = false;
+    std::string value;
+};
+std::optional<SaidOfPod> said_of(const AttachmentRecord &record, std::string_view key);
+// Of "app,team"; a malformed one is a usage error.
+Result<std::set<std::string>> parse_label_keys(std::string_view text);
 
 std::vector<std::string> recorded_groups(const AttachmentRecord &record);
 

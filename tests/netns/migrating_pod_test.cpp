@@ -10,7 +10,20 @@ class MigratingPodTest : public MigratingTest {
     [[nodiscard]] Cases of_addresses();
     [[nodiscard]] Cases of_limits();
     [[nodiscard]] Cases of_groups();
+    // Logged or, if the configuration says so, refused.
+    void expect_turned_down(const std::string &name, const std::string &value);
 };
+
+void MigratingPodTest::expect_turned_down(const std::string &name, const std::string &value) {
+    Json keys = {{"runtimeConfig", {{kAnnotations, {{name, value}}}}}};
+    const auto container = node_.container();
+    const Reply reply = add(*container, keys);
+    EXPECT_THAT(reply, succeeds());
+    EXPECT_THAT(reply.err, HasSubstr(name));
+    EXPECT_THAT(del(*container), succeeds());
+    keys["podMayNot"] = "refuse";
+    EXPECT_THAT(add(*node_.container(), keys), fails_with(7, {name}));
+}
 
 MigratingPodTest::Cases MigratingPodTest::of_addresses() {
     const std::string calico = "cni.projectcalico.org/";
@@ -45,15 +58,11 @@ MigratingPodTest::Cases MigratingPodTest::of_addresses() {
              EXPECT_EQ(shown()["allowed_sources"], Json({"192.0.2.128/25"}));
          }},
         {"`cni.projectcalico.org/floatingIPs`",
+         [=, this] { expect_turned_down(calico + "floatingIPs", R"(["192.0.2.7"])"); }},
+        {"`cni.projectcalico.org/networks`, `interfaceName`",
          [=, this] {
-             Json keys = {{"runtimeConfig", {{kAnnotations, {{calico + "floatingIPs", R"(["192.0.2.7"])"}}}}}};
-             const auto container = node_.container();
-             const Reply reply = add(*container, keys);
-             EXPECT_THAT(reply, succeeds());
-             EXPECT_THAT(reply.err, HasSubstr("floatingIPs"));
-             EXPECT_THAT(del(*container), succeeds());
-             keys["podMayNot"] = "refuse";
-             EXPECT_THAT(add(*node_.container(), keys), fails_with(7, {"floatingIPs"}));
+             expect_turned_down(calico + "networks", R"([{"name": "blue"}])");
+             expect_turned_down(calico + "interfaceName", "cali7");
          }},
         {"annotations of namespaces (`…/ipv4pools`)",
          [=, this] {
@@ -133,20 +142,33 @@ MigratingPodTest::Cases MigratingPodTest::of_groups() {
         {"a profile's egress rules",
          [=, this] {
              expect_refused({{"egress", "deny"}});
-             (void)start(isolated({"name:tag-a"}, {{"egress", "allow"}}));
+             outside_->run("ip route replace 198.18.9.0/24 via 203.0.113.2");
+             const EchoServer outside(outside_->ns(), true, 7);
+             for (const char *word : {"allow", "cluster"}) {
+                 const Pod pod = start({{"egress", word}, {"clusterCIDRs", {"198.18.0.0/16"}}});
+                 const int expected = word == std::string("allow") ? 0 : ETIMEDOUT;
+                 EXPECT_EQ(connect_to(open_socket(pod.ns(), Transport::tcp, true), {ip("203.0.113.1"), 7}, quiet()),
+                           expected)
+                     << word;
+             }
          }},
         {"`io.contiv.tenant`, `io.contiv.net-group`",
          [=, this] {
-             const auto of_group = [=, this](const std::string &group) {
-                 answer_as_kubernetes(
-                     {{"pod", {{"labels", {{"io.contiv.net-group", group}}}}}, {"namespace", Json::object()}});
-                 return of_kubernetes(isolated({"annotation:io.contiv.net-group"}, {{"identity", {"kubernetes"}}}));
+             const auto groups_of = [=, this](const std::string &pod, const Json &labels, const Json &more) {
+                 answer_as_kubernetes({{"pod", {{"labels", labels}}}, {"namespace", Json::object()}});
+                 Json keys = of_kubernetes(isolated({"annotation:io.contiv.net-group", "annotation:io.contiv.tenant"},
+                                                    {{"identity", {"kubernetes"}}}));
+                 keys.update(more);
+                 (void)start(keys, named("shop", pod));
+                 return ctl_json("endpoint show shop/" + pod).at(0)["groups"];
              };
-             (void)start(of_group("web"), named("shop", "web-0"));
-             EXPECT_EQ(shown()["groups"], Json({"annotation:io.contiv.net-group=web"}));
-             (void)start(of_group("db"), named("shop", "db-0"));
-             EXPECT_EQ(ctl_json("endpoint show shop/db-0").at(0)["groups"],
-                       Json({"annotation:io.contiv.net-group=db"}));
+             const std::string group = "annotation:io.contiv.net-group=", tenant = "annotation:io.contiv.tenant=";
+             EXPECT_EQ(groups_of("web-0", {{"io.contiv.net-group", "web"}, {"io.contiv.tenant", "blue"}}, {}),
+                       Json({group + "web", tenant + "blue"}));
+             EXPECT_EQ(groups_of("db-0", {{"io.contiv.net-group", "db"}}, {}), Json({group + "db"}));
+             const Json may = {{"podMay", {{"groups", {{"names", {"tenant-a"}}}}}},
+                               {"runtimeConfig", {{kAnnotations, {{"podlane/groups", "tenant-a"}}}}}};
+             EXPECT_EQ(groups_of("db-1", Json::object(), may), Json({"tenant-a"}));
          }},
         {"`io.contiv.network`",
          [=, this] {

@@ -95,6 +95,19 @@ TEST_F(MonitorTest, ShowsAllThatIsSampled) {
     EXPECT_EQ(events()[0].at("reason"), "sent-direct");
 }
 
+TEST_F(MonitorTest, ShowsWhatIsolationDrops) {
+    const Pod isolated = lab_->add_pod({{"groups", {"name:tenant-a"}}, {"isolation", "group"}});
+    Daemon monitor = watch({"--json", "--limit", "1"});
+    send(udp({a_.v4, isolated.v4, 4000, 99}));
+    monitor.wait();
+    ASSERT_EQ(events().size(), 1U) << text();
+    EXPECT_THAT(events()[0], has_members({{"reason", "drop-isolation"},
+                                          {"interface", isolated.host_ifname},
+                                          {"source", to_string(a_.v4)},
+                                          {"destination", to_string(isolated.v4)},
+                                          {"destination_port", 99}}));
+}
+
 // The reader stands still while more comes than the buffer holds.
 TEST_F(MonitorTest, SaysHowManyWereLost) {
     Daemon monitor = watch({"--json", "udp port 1"});

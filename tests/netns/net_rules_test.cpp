@@ -88,10 +88,11 @@ TEST_F(NetNftables, ReadsTheCommentsOfAChainsRules) {
 TEST_F(NetNftables, AddsUpTheCountersOfAChainsRules) {
     const auto counted = [&](const char *chain) { return require(counted_packets(netfilter_, "t", chain)); };
     ASSERT_EQ(output_of("nft 'add chain inet t d; add rule inet t d counter packets 3 bytes 1 drop;"
-                        "add rule inet t d accept; add rule inet t d counter packets 5000000000 bytes 1 drop'"),
+                        "add rule inet t d accept; add rule inet t d counter packets 5000000000 bytes 1 drop;"
+                        "add chain inet t e; add rule inet t e accept'"),
               "");
     EXPECT_EQ(counted("d"), 5000000003U);
-    EXPECT_EQ(counted("c"), std::nullopt);
+    EXPECT_EQ(counted("e"), std::nullopt);
     EXPECT_EQ(counted("missing"), std::nullopt);
 }
 

@@ -303,16 +303,17 @@ Result<bool> has_rules(Netlink &netfilter, const std::string &table, const std::
 }
 
 Result<std::vector<std::string>> rule_comments(Netlink &netfilter, const std::string &table, const std::string &chain) {
-    return dump_rules<std::string>(
-        netfilter, table, chain,
-        [](const Attributes<NFTA_RULE_MAX> &rule) { return comment_in(rule.at(NFTA_RULE_USERDATA)); });
+    return dump_rules<std::string>(netfilter, table, chain, [](const Attributes<NFTA_RULE_MAX> &rule) {
+        return comment_in(rule.at(NFTA_RULE_USERDATA));
+    });
 }
 
 Result<std::optional<std::uint64_t>> counted_packets(Netlink &netfilter, const std::string &table,
                                                      const std::string &chain) {
-    const auto counts = TRY(dump_rules<std::uint64_t>(
-        netfilter, table, chain,
-        [](const Attributes<NFTA_RULE_MAX> &rule) { return packets_counted_by(rule.at(NFTA_RULE_EXPRESSIONS)); }));
+    const auto counts =
+        TRY(dump_rules<std::uint64_t>(netfilter, table, chain, [](const Attributes<NFTA_RULE_MAX> &rule) {
+            return packets_counted_by(rule.at(NFTA_RULE_EXPRESSIONS));
+        }));
     if (counts.empty())
         return std::optional<std::uint64_t>();
     return std::optional(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}));

@@ -85,10 +85,10 @@ struct limit_state {
 	__u64 departures[LIMIT_BUCKETS]; /* until then a flow of the bucket is busy */
 	struct limit limit;              /* in effect: computed of these two, or the group's share of it */
 	__u64 given_bits_per_s, given_burst_bits;
-	__u32 group;             /* number of the group that the pod is in; 0: none */
-	__u32 pause_us;          /* how long a sender with more to send may be silent, as announced last */
-	struct flow_share share; /* the pod's part in the group's limit; `acked`: `bytes` then */
-	__u64 reported;          /* of `bytes`, those charged to the group */
+	__u32 group;              /* number of the group that the pod is in; 0: none */
+	__u32 pause_us;           /* how long a sender with more to send may be silent, as announced last */
+	struct flow_share share;  /* the pod's part in the group's limit; `acked`: `bytes` then */
+	__u64 reported;           /* of `bytes`, those charged to the group */
 	__u64 parts[LIMIT_PARTS]; /* when a flow of the bucket would have sent all at its part of the rate */
 };
 

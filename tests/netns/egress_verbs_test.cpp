@@ -45,8 +45,9 @@ TEST_F(EgressVerbs, RulesComeWithTheFirstPodAndGoWithTheLast) {
 }
 
 TEST_F(EgressVerbs, WhatTheyDropIsShown) {
-    const Json others = {{"name", "others"},
-                         {"ipam", {{"ranges", {{{{"subnet", "198.18.10.0/24"}}}, {{{"subnet", "2001:db8:10::/64"}}}}}}}};
+    const Json others = {
+        {"name", "others"},
+        {"ipam", {{"ranges", {{{{"subnet", "198.18.10.0/24"}}}, {{{"subnet", "2001:db8:10::/64"}}}}}}}};
     const Pod pod = make(limited()), open = make(others);
     const auto of = [&](const std::string &name) {
         return find(ctl_json("network list"), "network", name).at("egress_drops");
@@ -140,9 +141,9 @@ TEST_F(EgressVerbs, AnAddReadsTheTableOfConnectionsOnceAFamily) {
         const std::string trace = node_.dir() + "/trace";
         Variables variables = attachment(*container);
         variables.insert({{"CNI_COMMAND", "ADD"}, {"CNI_PATH", node_.plugins()}});
-        const Output added = run(
-            node_.ns(), {"strace", "-qq", "-e", "trace=sendmsg,sendto", "-o", trace, node_.plugins() + "/podlane"},
-            config.dump(), variables);
+        const Output added =
+            run(node_.ns(), {"strace", "-qq", "-e", "trace=sendmsg,sendto", "-o", trace, node_.plugins() + "/podlane"},
+                config.dump(), variables);
         ASSERT_EQ(added.rc, 0) << added.out;
         std::istringstream calls(read_file(trace));
         int walks = 0;

@@ -53,11 +53,11 @@ TEST_F(IdentityTest, IsShownAndSelects) {
     EXPECT_THAT(metrics, Not(HasSubstr("team"))) << "labels of pods are without bounds in number";
     const std::string chosen = ctl("metrics --labels app,team,app -l app=web").out;
     const auto sample = [&](const std::string &words) {
-        return testing::ContainsRegex("podlane_endpoint_label\\{namespace=\"shop\",pod=\"web-0\",[^}]*,source=" + words +
-                                      "\\} 1\n");
+        return testing::ContainsRegex(
+            "podlane_endpoint_label\\{namespace=\"shop\",pod=\"web-0\",[^}]*,source=" + words + "\\} 1\n");
     };
-    EXPECT_THAT(chosen, AllOf(sample(R"("label",key="app",value="web")"), sample(R"("annotation",key="team",value="blue")"),
-                              Not(HasSubstr("db-0"))));
+    EXPECT_THAT(chosen, AllOf(sample(R"("label",key="app",value="web")"),
+                              sample(R"("annotation",key="team",value="blue")"), Not(HasSubstr("db-0"))));
     EXPECT_THAT(ctl("metrics --labels app,,team"), complains(2, {"is no key of a label"}));
 }
 

@@ -163,8 +163,9 @@ MigratingPodTest::Cases MigratingPodTest::of_groups() {
                  return ctl_json("endpoint show shop/" + pod).at(0)["groups"];
              };
              const std::string group = "annotation:io.contiv.net-group=", tenant = "annotation:io.contiv.tenant=";
-             EXPECT_EQ(groups_of("web-0", {{"io.contiv.net-group", "web"}, {"io.contiv.tenant", "blue"}}, Json::object()),
-                       Json({group + "web", tenant + "blue"}));
+             EXPECT_EQ(
+                 groups_of("web-0", {{"io.contiv.net-group", "web"}, {"io.contiv.tenant", "blue"}}, Json::object()),
+                 Json({group + "web", tenant + "blue"}));
              EXPECT_EQ(groups_of("db-0", {{"io.contiv.net-group", "db"}}, Json::object()), Json({group + "db"}));
              const Json may = {{"podMay", {{"groups", {{"names", {"tenant-a"}}}}}},
                                {"runtimeConfig", {{kAnnotations, {{"podlane/groups", "tenant-a"}}}}}};

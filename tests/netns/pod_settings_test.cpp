@@ -308,8 +308,7 @@ TEST_F(PodSettingsTest, OneAttachmentThatForwardsIsEnough) {
         EXPECT_THAT(node_.cni(verb, config, *container, {{"CNI_IFNAME", ifname}}), succeeds());
     };
     const auto forwards = [&] {
-        return sysctl(container->ns(), "net.ipv4.ip_forward") +
-               sysctl(container->ns(), "net.ipv6.conf.all.forwarding");
+        return sysctl(container->ns(), "net.ipv4.ip_forward") + sysctl(container->ns(), "net.ipv6.conf.all.forwarding");
     };
     call("ADD", router, "eth0");
     call("ADD", second, "net1");

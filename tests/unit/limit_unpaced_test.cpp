@@ -63,7 +63,8 @@ class Unpaced {
 };
 
 double sum(const std::vector<Flow> &flows) {
-    return std::accumulate(flows.begin(), flows.end(), 0.0, [](double all, const Flow &one) { return all + one.got(); });
+    return std::accumulate(flows.begin(), flows.end(), 0.0,
+                           [](double all, const Flow &one) { return all + one.got(); });
 }
 
 TEST(LimitUnpaced, AFlowAloneGetsTheRate) {

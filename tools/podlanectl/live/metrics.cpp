@@ -253,9 +253,8 @@ Result<int> metrics(const Call &call, World &world) {
     if (call.has(Opt::labels))
         wanted.labels = TRY(parse_label_keys(*call.value(Opt::labels)));
     if (call.has(Opt::listen))
-        return serve_metrics(*call.value(Opt::listen), world, [&](const World &now, MetricsFormat format) {
-            return exposition(wanted, now, format);
-        });
+        return serve_metrics(*call.value(Opt::listen), world,
+                             [&](const World &now, MetricsFormat format) { return exposition(wanted, now, format); });
     const auto format = call.has(Opt::openmetrics) ? MetricsFormat::openmetrics : MetricsFormat::prometheus;
     world.print(TRY(exposition(wanted, world, format)));
     return 0;

@@ -33,7 +33,9 @@ Cell configured_cell(const NetworkRow &r) {
     return {std::string(patterns.empty() ? "default routes" : patterns), patterns};
 }
 
-Cell egress_cell(const NetworkRow &r) { return r.egress_drops ? number_cell(*r.egress_drops) : Cell{"-", output::Value()}; }
+Cell egress_cell(const NetworkRow &r) {
+    return r.egress_drops ? number_cell(*r.egress_drops) : Cell{"-", output::Value()};
+}
 
 constexpr std::array<Column<NetworkRow>, 8> kNetworkColumns = {{
     {{"NETWORK", "", "network"}, [](const NetworkRow &r) { return text_cell(field_text(r.value.name), Tone::strong); }},

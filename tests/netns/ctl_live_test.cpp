@@ -96,7 +96,7 @@ TEST_F(MonitorTest, ShowsAllThatIsSampled) {
 }
 
 TEST_F(MonitorTest, ShowsWhatIsolationDrops) {
-    const Pod isolated = lab_->add_pod({{"groups", {"name:tenant-a"}}, {"isolation", "group"}});
+    const Pod isolated = lab_->add_pod(Json{{"groups", {"name:tenant-a"}}, {"isolation", "group"}});
     Daemon monitor = watch({"--json", "--limit", "1"});
     send(udp({a_.v4, isolated.v4, 4000, 99}));
     monitor.wait();

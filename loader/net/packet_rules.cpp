@@ -11,6 +11,7 @@
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/xt_conntrack.h>
 
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
@@ -30,24 +31,49 @@ struct Rule {
     ChainId chain;
     std::set<std::string> what{};
     std::vector<std::string> leads_to{};
+    std::vector<std::string> maps{}; // verdict maps, whose elements lead to chains as well
     bool first_packets_only = false;
 };
 
 // What an expression of nf_tables, or a match or target of iptables, does by packet.
-const std::map<std::string, std::string, std::less<>> kByPacket = {
-    {"limit", "limit"},     {"hashlimit", "limit"},  {"quota", "quota"},
-    {"counter", "counter"}, {"log", "log"},          {"LOG", "log"},
-    {"NFLOG", "log"},       {"queue", "queue"},      {"NFQUEUE", "queue"},
-    {"numgen", "random"},   {"statistic", "random"}, {"dup", "copy"},
-    {"TEE", "copy"},        {"fwd", "redirect"},     {"objref", "named object"},
-    {"TTL", "TTL"},         {"HL", "TTL"},           {"DSCP", "DSCP"},
-    {"TOS", "DSCP"},        {"MARK", "mark"},        {"CLASSIFY", "priority"},
-    {"recent", "recent"},   {"bpf", "bpf"},          {"string", "string"}};
+const std::map<std::string, std::string, std::less<>> kByPacket = {{"limit", "limit"},
+                                                                   {"hashlimit", "limit"},
+                                                                   {"quota", "quota"},
+                                                                   {"counter", "counter"},
+                                                                   {"log", "log"},
+                                                                   {"LOG", "log"},
+                                                                   {"NFLOG", "log"},
+                                                                   {"queue", "queue"},
+                                                                   {"NFQUEUE", "queue"},
+                                                                   {"numgen", "random"},
+                                                                   {"statistic", "random"},
+                                                                   {"dup", "copy"},
+                                                                   {"TEE", "copy"},
+                                                                   {"fwd", "redirect"},
+                                                                   {"objref", "named object"},
+                                                                   {"TTL", "TTL"},
+                                                                   {"HL", "TTL"},
+                                                                   {"DSCP", "DSCP"},
+                                                                   {"TOS", "DSCP"},
+                                                                   {"MARK", "mark"},
+                                                                   {"CLASSIFY", "priority"},
+                                                                   {"recent", "recent"},
+                                                                   {"bpf", "bpf"},
+                                                                   {"string", "string"},
+                                                                   {"u32", "string"},
+                                                                   {"last", "counter"},
+                                                                   {"connbytes", "connection's counter"},
+                                                                   {"length", "length"},
+                                                                   {"time", "time"},
+                                                                   {"rateest", "limit"},
+                                                                   {"SET", "dynamic set"},
+                                                                   {"dynset", "dynamic set"}};
 // Expressions that read a packet, or write to it if they have this attribute.
 const std::map<std::string, std::pair<int, std::string>, std::less<>> kWriters = {
     {"payload", {NFTA_PAYLOAD_SREG, "changed header"}}, {"meta", {NFTA_META_SREG, "mark"}}};
 
 constexpr std::string_view kKubeProxy = "KUBE-";
+constexpr std::uint32_t kInetIngress = 5; // NF_INET_INGRESS, Linux 5.10
 
 constexpr std::uint32_t kFirstPackets =
     NF_CT_STATE_INVALID_BIT | NF_CT_STATE_BIT(IP_CT_NEW) | NF_CT_STATE_UNTRACKED_BIT;
@@ -61,7 +87,7 @@ bool is_iptables(const ChainId &chain) {
 std::optional<ChainId> id_of(nlmsghdr *answer, const std::string &table, const std::string &chain) {
     const auto *header = static_cast<nfgenmsg *>(nlmsg_data(answer));
     const bool meets_ip = header->nfgen_family == NFPROTO_IPV4 || header->nfgen_family == NFPROTO_IPV6 ||
-                          header->nfgen_family == NFPROTO_INET;
+                          header->nfgen_family == NFPROTO_INET || header->nfgen_family == NFPROTO_NETDEV;
     if (!meets_ip || table == "kube-proxy" || table.starts_with("podlane-") || chain.starts_with(kKubeProxy))
         return std::nullopt;
     return ChainId{header->nfgen_family, table, chain};
@@ -76,8 +102,9 @@ std::optional<Chain> parse_chain(nlmsghdr *answer) {
     if (!hook || chain.text(NFTA_CHAIN_TYPE) == "nat")
         return Chain{*std::move(id)};
     const std::uint32_t number = ntohl(*hook);
-    return Chain{*std::move(id),
-                 number == NF_INET_PRE_ROUTING || number == NF_INET_FORWARD || number == NF_INET_POST_ROUTING};
+    const bool is_forwarded = std::get<0>(*id) == NFPROTO_NETDEV || number == NF_INET_PRE_ROUTING ||
+                              number == NF_INET_FORWARD || number == NF_INET_POST_ROUTING || number == kInetIngress;
+    return Chain{*std::move(id), is_forwarded};
 }
 
 // `ct state` loads the state; the mask after it says which states the rule is for.
@@ -96,12 +123,17 @@ bool is_match_of_first_packets(nlattr *info) {
            match.state_mask != 0 && (match.state_mask & ~kFirstPackets) == 0;
 }
 
-void take_verdict(nlattr *data, Rule &rule) {
-    const Attributes<NFTA_IMMEDIATE_MAX> immediate(data);
-    const Attributes<NFTA_DATA_MAX> value(immediate.at(NFTA_IMMEDIATE_DATA));
+void take_verdict(nlattr *data, std::vector<std::string> &leads_to) {
+    const Attributes<NFTA_DATA_MAX> value(data);
     const Attributes<NFTA_VERDICT_MAX> verdict(value.at(NFTA_DATA_VERDICT));
     if (std::string target = verdict.text(NFTA_VERDICT_CHAIN); !target.empty())
-        rule.leads_to.push_back(std::move(target));
+        leads_to.push_back(std::move(target));
+}
+
+void take_lookup(nlattr *data, Rule &rule) {
+    const Attributes<NFTA_LOOKUP_MAX> lookup(data);
+    if (lookup.get<std::uint32_t>(NFTA_LOOKUP_DREG) == htonl(NFT_REG_VERDICT))
+        rule.maps.push_back(lookup.text(NFTA_LOOKUP_SET));
 }
 
 void take_kind(const std::string &name, Rule &rule) {
@@ -110,12 +142,29 @@ void take_kind(const std::string &name, Rule &rule) {
             rule.what.insert(kind->second);
 }
 
+void take_dynamic_set(nlattr *data, Rule &rule) {
+    const Attributes<NFTA_DYNSET_MAX> set(data);
+    const Attributes<NFTA_EXPR_MAX> expression(set.at(NFTA_DYNSET_EXPR));
+    take_kind(set.at(NFTA_DYNSET_EXPR) ? expression.text(NFTA_EXPR_NAME) : "dynset", rule);
+}
+
+bool reads_counters(std::optional<std::uint32_t> key) {
+    return key == htonl(NFT_CT_BYTES) || key == htonl(NFT_CT_PKTS) || key == htonl(NFT_CT_AVGPKT);
+}
+
 void take_expression(const std::string &name, nlattr *data, bool &has_state, Rule &rule) {
     if (name == "immediate")
-        return take_verdict(data, rule);
-    if (name == "ct")
-        has_state = Attributes<NFTA_CT_MAX>(data).get<std::uint32_t>(NFTA_CT_KEY) == htonl(NFT_CT_STATE);
-    else if (name == "bitwise" && std::exchange(has_state, false))
+        return take_verdict(Attributes<NFTA_IMMEDIATE_MAX>(data).at(NFTA_IMMEDIATE_DATA), rule.leads_to);
+    if (name == "lookup")
+        return take_lookup(data, rule);
+    if (name == "dynset")
+        return take_dynamic_set(data, rule);
+    if (name == "ct") {
+        const auto key = Attributes<NFTA_CT_MAX>(data).get<std::uint32_t>(NFTA_CT_KEY);
+        has_state = key == htonl(NFT_CT_STATE);
+        if (reads_counters(key))
+            take_kind("connbytes", rule);
+    } else if (name == "bitwise" && std::exchange(has_state, false))
         rule.first_packets_only |= is_mask_of_first_packets(Attributes<NFTA_BITWISE_MAX>(data).at(NFTA_BITWISE_MASK));
     else if (name == "match") {
         const Attributes<NFTA_MATCH_MAX> match(data);
@@ -162,6 +211,32 @@ Message rules_of(const ChainId &chain) {
     return message;
 }
 
+std::optional<std::vector<std::string>> parse_elements(nlmsghdr *answer) {
+    const Attributes<NFTA_SET_ELEM_LIST_MAX> list(answer, sizeof(nfgenmsg));
+    std::vector<std::string> leads_to;
+    nlattr *elements = list.at(NFTA_SET_ELEM_LIST_ELEMENTS);
+    if (!elements)
+        return std::nullopt;
+    int rest = 0;
+    nlattr *one = nullptr;
+    nla_for_each_nested(one, elements, rest)
+        take_verdict(Attributes<NFTA_SET_ELEM_MAX>(one).at(NFTA_SET_ELEM_DATA), leads_to);
+    return leads_to;
+}
+
+// The chains that the elements of a verdict map lead to.
+Result<std::vector<std::string>> chains_of_map(Netlink &netfilter, const ChainId &chain, const std::string &map) {
+    const auto ask = [&] {
+        Message message = dump_of(NFT_MSG_GETSETELEM, std::get<0>(chain));
+        message.put(NFTA_SET_ELEM_LIST_TABLE, std::get<1>(chain)).put(NFTA_SET_ELEM_LIST_SET, map);
+        return message;
+    };
+    std::vector<std::string> all;
+    for (auto &part : TRY(dump<std::vector<std::string>>(netfilter, ask, parse_elements, "listing the map " + map)))
+        std::move(part.begin(), part.end(), std::back_inserter(all));
+    return all;
+}
+
 // Without those of what a rule for first packets leads to. Chain by chain: kube-proxy may have tens of thousands.
 Result<void> collect(Netlink &netfilter, const ChainId &chain, std::set<ChainId> &seen, std::set<std::string> &what) {
     const auto &[family, table, name] = chain;
@@ -172,6 +247,9 @@ Result<void> collect(Netlink &netfilter, const ChainId &chain, std::set<ChainId>
         if (rule.first_packets_only || rule.chain != chain)
             continue;
         what.merge(rule.what);
+        for (const std::string &map : rule.maps)
+            for (std::string &next : TRY(chains_of_map(netfilter, chain, map)))
+                rule.leads_to.push_back(std::move(next));
         for (std::string &next : rule.leads_to)
             TRY(collect(netfilter, {family, table, std::move(next)}, seen, what));
     }
@@ -179,7 +257,16 @@ Result<void> collect(Netlink &netfilter, const ChainId &chain, std::set<ChainId>
 }
 
 std::string family_word(std::uint8_t family) {
-    return family == NFPROTO_IPV4 ? "ip" : family == NFPROTO_IPV6 ? "ip6" : "inet";
+    switch (family) {
+    case NFPROTO_IPV4:
+        return "ip";
+    case NFPROTO_IPV6:
+        return "ip6";
+    case NFPROTO_NETDEV:
+        return "netdev";
+    default:
+        return "inet";
+    }
 }
 
 } // namespace

@@ -12,7 +12,7 @@ namespace podlane::net {
 
 // The rules of one chain at a hook that forwarded packets traverse, and of the chains it leads to.
 struct PacketRules {
-    std::string family; // "ip", "ip6", "inet"
+    std::string family; // "ip", "ip6", "inet", "netdev"
     std::string table;
     std::string chain;
     std::vector<std::string> what; // "limit", "quota", …: each once, sorted

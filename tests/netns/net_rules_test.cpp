@@ -153,6 +153,24 @@ TEST_F(PacketRulesTest, AreFoundAtEveryHookOfForwardedPackets) {
                             "chain a post (inet): changed header, mark"));
 }
 
+TEST_F(PacketRulesTest, AreFoundInSetsAndBehindVerdictMapsAndAtDevices) {
+    nft("table inet a {\n"
+        " set seen { type ipv4_addr; flags dynamic; size 100; }\n"
+        " map ways { type inet_service : verdict; elements = { 80 : jump behind }; }\n"
+        " chain behind { quota over 5 mbytes drop; }\n"
+        " chain pre { type filter hook prerouting priority 0; update @seen { ip saddr limit rate over 5/second } drop; "
+        "}\n"
+        " chain forwarded { type filter hook forward priority 0; tcp dport vmap @ways; }\n"
+        " chain post { type filter hook postrouting priority 0; update @seen { ip saddr }; ct bytes > 1000000 drop; }\n"
+        "}\n"
+        "table netdev n {\n"
+        " chain in { type filter hook ingress device lo priority 0; limit rate over 5/second drop; }\n"
+        "}\n");
+    EXPECT_THAT(found(),
+                ElementsAre("chain a pre (inet): limit", "chain a forwarded (inet): quota",
+                            "chain a post (inet): connection's counter, dynamic set", "chain n in (netdev): limit"));
+}
+
 TEST_F(PacketRulesTest, OfIptablesAreFoundToo) {
     iptables("*mangle\n-A FORWARD -j TTL --ttl-set 9\nCOMMIT\n"
              "*filter\n:POLICE - [0:0]\n-A FORWARD -j POLICE\n-A POLICE -m limit --limit 5/sec -j ACCEPT\n"

@@ -4,6 +4,11 @@
 
 #include "bpf/packet.h"
 
+/* Of linux/pkt_sched.h. */
+#define TC_PRIO_BULK 2
+#define TC_PRIO_INTERACTIVE_BULK 4
+#define TC_PRIO_INTERACTIVE 6
+
 /* Incremental checksum update, RFC 1141. */
 static __always_inline void decrement_ttl(struct iphdr *ip)
 {
@@ -41,12 +46,22 @@ static __always_inline struct ethhdr *decrement_hop_limit(struct packet *p)
 	return ethernet;
 }
 
+/* As the kernel's forwarding does with IPv4: qdiscs of the uplink choose by it. RFC 1349: throughput, delay, both. */
+static __always_inline void set_priority(struct packet *p)
+{
+	const __u32 priorities = TC_PRIO_BULK << 4 | TC_PRIO_INTERACTIVE << 8 | TC_PRIO_INTERACTIVE_BULK << 12;
+
+	if (p->protocol == ETH_P_IP)
+		p->skb->priority = priorities >> (p->traffic_class >> 3 & 3) * 4 & 15;
+}
+
 /* Leaves by an uplink, to a next hop whose MAC the kernel knows. */
 static __always_inline int redirect_by_uplink(struct packet *p, __u32 ifindex, struct bpf_redir_neigh *next_hop,
 					      enum reason sent)
 {
 	if (!decrement_hop_limit(p))
 		return REASON_HOST_UNKNOWN_PATH;
+	set_priority(p);
 	p->skb->mark |= fast_mark;
 	p->verdict = bpf_redirect_neigh(ifindex, next_hop, sizeof(*next_hop), 0);
 	return sent;

@@ -90,6 +90,19 @@ TEST_F(Uplink, PodsReachOtherNodesOnceConfirmed) {
         {"expiring", from_pod() / Ipv4{.source = pod4(), .destination = kRemote, .ttl = 1} / Udp{}, REASON_HOST_TTL});
 }
 
+// As the kernel's forwarding does with IPv4 (ip_forward_update_priority).
+TEST_F(Uplink, PriorityIsThatOfTheTos) {
+    resolve_next_hops();
+    for (const auto &[tos, priority] : std::initializer_list<std::pair<std::uint8_t, std::uint32_t>>{
+             {0, 0}, {0x04, 0}, {0x08, 2}, {0x10, 6}, {0x18, 4}, {0xb8, 4}, {0x13, 6}}) {
+        Ipv4 header{pod4(), kRemote};
+        header.traffic_class = tos;
+        const Case given{"tos", from_pod() / header / Tcp{.flags = kAck}, REASON_SENT_UPLINK};
+        EXPECT_EQ(expect_confirmed(given).priority, priority) << unsigned{tos};
+    }
+    EXPECT_EQ(expect_confirmed({"udp6", ip6("2001:db8::10", "2001:db8:2::9"), REASON_SENT_UPLINK}).priority, 0U);
+}
+
 // firstPacket: direct. A default route leads to everything, so it says nothing: the host may translate the address.
 TEST_F(Uplink, FirstPacketsAreDirectToPodsWithARouteOfTheirOwn) {
     resolve_next_hops();

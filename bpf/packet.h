@@ -70,6 +70,7 @@ enum follow {
 	FOLLOW_REPLY = 32,     /* the receiver opened the connection */
 	FOLLOW_ALLOWED = 64,   /* isolation let the flow through, and nothing has changed since */
 	FOLLOW_HIDDEN = 128,   /* conntrack must not see that the packet ends a connection */
+	FOLLOW_QUERIED = 256,  /* conntrack has confirmed it now */
 };
 
 /* What the flow cache needs to know of a packet: its TCP flags, and more. */
@@ -92,7 +93,7 @@ struct packet {
 	__u32 network;                     /* of the endpoint that sends or is to receive it */
 	int verdict;
 	__be16 new_destination_port;
-	__u8 follow;         /* enum follow */
+	__u16 follow;        /* enum follow */
 	bool is_egress;      /* leaving the interface */
 	bool is_handed_over; /* by the host-side veth of the container's other interface */
 	bool is_new_flow;    /* no path was known for it */

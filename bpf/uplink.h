@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bpf/fib.h"
+#include "bpf/flow_cache.h"
 #include "bpf/rewrite.h"
 #include "bpf/tables.h"
 #include "bpf/translate.h"
@@ -72,6 +73,24 @@ __attribute__((noinline)) int leaves_by_default_route(struct __sk_buff *skb, __u
 	return same_addr((struct ip_addr *)fib.ipv6_dst, &work->other.source) || fib.ipv6_dst[3] == NOBODY;
 }
 
+/*
+ * The host stack ends a masqueraded connection whose packets would leave by another interface than before, because its
+ * source address is that of the former. Which one that was is in none of conntrack's fields that a program can read;
+ * but the replies come there. A global function: the verifier checks it once.
+ */
+__attribute__((noinline)) int is_answered_by(__u32 ifindex)
+{
+	struct flow_scratch *work = find_scratch();
+	const struct flow *replies;
+
+	if (!work)
+		return 0;
+	if (same_addr(&work->key.source, &work->flow.source))
+		return 1;
+	replies = map_find(&flows_v2, find_other_key(work));
+	return replies && replies->check == flow_check(&work->other) && replies->ifindex == ifindex;
+}
+
 static __always_inline int send_to_uplink(struct packet *p)
 {
 	struct bpf_redir_neigh next_hop = {};
@@ -93,6 +112,9 @@ static __always_inline int send_to_uplink(struct packet *p)
 		if (leaves_by_default_route(p->skb, ifindex))
 			return REASON_HOST_UNCONFIRMED;
 	}
+	/* Unless it is known that the uplink is the same, the host stack decides with one packet of each query. */
+	if (p->follow & FOLLOW_QUERIED && !is_answered_by(ifindex))
+		return REASON_HOST_UNCONFIRMED;
 	if ((p->follow & FOLLOW_TRANSLATED) && !translate(p->skb))
 		return REASON_HOST_UNKNOWN_PATH;
 	return redirect_by_uplink(p, ifindex, &next_hop, REASON_SENT_UPLINK);

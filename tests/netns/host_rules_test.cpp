@@ -113,6 +113,53 @@ TEST_P(HostRules, QdiscsOfAnUplinkMeetEveryPacket) {
     EXPECT_GE(queued("up0"), lab_->count(a_, REASON_SENT_UPLINK));
 }
 
+// The address of the uplink before may be another provider's.
+TEST_P(HostRules, AMasqueradedFlowGetsTheAddressOfTheUplinkThatItMovesTo) {
+    const auto far = lab_->node().container("far");
+    const std::string ip_command = ipv4() ? "ip " : "ip -6 ";
+    const std::string bits = ipv4() ? "/24" : "/64 nodad";
+    const auto addr_of = [&](int uplink, int host) {
+        return (ipv4() ? "192.0.2" + std::string(uplink == 1 ? "." : "5.")
+                       : "2001:db8:f" + std::to_string(uplink) + "::") +
+               std::to_string(host);
+    };
+    const std::string server_text = ipv4() ? "198.51.100.7" : "2001:db8:f7::7";
+    (void)far->run("ip link set lo up");
+    (void)far->run("ip addr add " + server_text + (ipv4() ? "" : " nodad") + " dev lo");
+    for (const int uplink : {1, 2}) {
+        const std::string number = std::to_string(uplink);
+        lab_->node().run("ip link add up" + number + " type veth peer name eth" + number + " netns " + far->path());
+        lab_->node().run("ip addr add " + addr_of(uplink, 2) + bits + " dev up" + number);
+        lab_->node().run("ip link set up" + number + " up");
+        (void)far->run("ip addr add " + addr_of(uplink, 1) + bits + " dev eth" + number);
+        (void)far->run("ip link set eth" + number + " up");
+        (void)far->run(ip_command + "route add " + addr_of(uplink, 2) + " dev eth" + number + " src " + server_text);
+    }
+    const EchoServer far_server(far->ns(), ipv4(), 7);
+    const auto route_by = [&](int uplink) {
+        lab_->node().run(ip_command + "route replace " + server_text + " via " + addr_of(uplink, 1));
+    };
+    lab_->node().run(iptables() + " -t nat -A POSTROUTING -d " + server_text + " -j MASQUERADE");
+    for (const std::string path : {"off", "on"}) {
+        SCOPED_TRACE("fastPath " + path);
+        start({{"fastPath", path}, {"uplinks", {"up*"}}});
+        route_by(1);
+        const Fd socket = connected(a_.ns(), Transport::udp, {ip(server_text), 7});
+        const auto asked_by = [&](int uplink) {
+            EXPECT_EQ(send_text(socket, "question"), 0);
+            (void)receive(socket, 8, quiet());
+            return to_string(far_server.callers().back()) == to_string(ip(addr_of(uplink, 2)));
+        };
+        EXPECT_TRUE(wait_until([&] {
+            EXPECT_TRUE(asked_by(1));
+            return path == "off" || lab_->count(a_, REASON_SENT_UPLINK) >= 20;
+        }));
+        route_by(2);
+        EXPECT_TRUE(wait_until([&] { return asked_by(2); }));
+        EXPECT_TRUE(asked_by(2));
+    }
+}
+
 TEST_P(HostRules, QdiscsOfAHostSideVethMeetFirstPackets) {
     start();
     lab_->node().run("tc qdisc replace dev " + b_.host_ifname + " root pfifo limit 1000");
@@ -122,21 +169,31 @@ TEST_P(HostRules, QdiscsOfAHostSideVethMeetFirstPackets) {
     EXPECT_LE(queued(b_.host_ifname) - first, 5U);
 }
 
-TEST_P(HostRules, ChainsAtIngressMeetFirstPackets) {
-    start();
-    if (run(lab_->node().ns(), words("nft -f -"),
-            "table netdev n { chain c { type filter hook ingress device " + b_.host_ifname +
-                " priority 0; counter; }\n}\n")
-            .rc != 0)
-        GTEST_SKIP() << "this kernel has no hook ingress";
-    const auto met = [&] {
-        const std::string listing = lab_->node().run("nft list table netdev n");
-        return std::stoull(listing.substr(listing.find("counter packets ") + 16));
-    };
-    const Fd socket = fast_connection();
-    const std::uint64_t first = met();
-    EXPECT_GE(fast_packets(socket), 20U);
-    EXPECT_LE(met() - first, 5U);
+// The kernel leaves out the hook egress for what a program redirects.
+TEST_P(HostRules, ChainsOfADeviceMeetFirstPackets) {
+    lab_->node().run(iptables() + " -t nat -A POSTROUTING -o up0 -j MASQUERADE");
+    const EchoServer outside(lab_->outside(), ipv4(), kPort);
+    for (const std::string hook : {"ingress", "egress"}) {
+        SCOPED_TRACE(hook);
+        start();
+        if (run(lab_->node().ns(), words("nft -f -"),
+                "table netdev n { chain c { type filter hook " + hook +
+                    " device up0 priority 0; meta l4proto tcp counter; }\n}\n")
+                .rc != 0)
+            GTEST_SKIP() << "this kernel has no hook " << hook;
+        const auto met = [&] {
+            const std::string listing = lab_->node().run("nft list table netdev n");
+            return std::stoull(listing.substr(listing.find("counter packets ") + 16));
+        };
+        const Fd socket = connected(a_.ns(), Transport::tcp, {outside_addr(), kPort});
+        ASSERT_EQ(transfer(socket, kBytes / 8), 0);
+        const std::uint64_t first = met();
+        EXPECT_GE(first, 1U);
+        ASSERT_EQ(transfer(socket, kBytes), 0);
+        EXPECT_GE(lab_->count(a_, REASON_SENT_UPLINK), 20U);
+        EXPECT_LE(met() - first, 5U);
+        lab_->node().run("nft delete table netdev n");
+    }
 }
 
 // Felix takes every interface with its prefix for one of Calico's.

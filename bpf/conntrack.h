@@ -12,6 +12,8 @@ const volatile bool has_conntrack = false;
 /* Connections whose conntrack mark has this value under the mask stay on the slow path; mask 0: none. */
 const volatile __u32 slow_mark = 0;
 const volatile __u32 slow_mark_mask = 0;
+/* An entry of the flow cache that is older is confirmed by conntrack before it is used again. Set by the loader. */
+const volatile __u64 confirm_ns = 1000000000;
 
 #define CURRENT_NETNS (-1)
 #define ENOENT 2
@@ -30,7 +32,8 @@ const volatile __u32 slow_mark_mask = 0;
 #define CT_TCP_ESTABLISHED 3
 #define CT_TCP_LAST_ACK 6
 #define CT_TCP_TIME_WAIT 7
-#define CT_TCP_LIBERAL 0x08 /* a connection that conntrack has met in its middle */
+#define CT_TCP_LIBERAL 0x08      /* a connection that conntrack has met in its middle */
+#define CT_TCP_UNACKNOWLEDGED 13 /* a time-out: of a connection with data that nobody has acknowledged */
 #define CT_UDP_REPLIED 1
 #define XFRM_POLICIES 3         /* in, out, forward */
 #define XFRM_USERPOLICY_BLOCK 1 /* Linux 5.15 */
@@ -156,16 +159,21 @@ static __always_inline bool may_bypass(struct nf_conn___podlane *ct, struct net_
 }
 
 /*
- * Gives the entry the time-out that a packet on the slow path would have given it. The kernel counts in jiffies and
- * takes milliseconds: the length of a second is read back from a time-out of 1000 s.
+ * Gives the entry the time-out that a packet on the slow path would have given it; `is_silent`: the peer of a TCP
+ * connection acknowledges nothing. The kernel counts in jiffies and takes milliseconds: the length of a second is read
+ * back from a time-out of 1000 s.
  */
-static __always_inline void renew_timeout(struct nf_conn___podlane *ct, struct net___podlane *net, __u8 protocol)
+static __always_inline void renew_timeout(struct nf_conn___podlane *ct, struct net___podlane *net, __u8 protocol,
+					  bool is_silent)
 {
 	__u32 full = protocol == IPPROTO_TCP ? net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_ESTABLISHED]
 					     : net->ct.nf_ct_proto.udp.timeouts[CT_UDP_REPLIED];
-	__u32 now = bpf_jiffies64(), hz;
+	__u32 unacknowledged = net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_UNACKNOWLEDGED];
+	__u32 now = bpf_jiffies64(), left = ct->timeout - now, hz;
 
-	if (tracing || ct->timeout - now >= full - full / 8)
+	if (is_silent && unacknowledged < full)
+		full = unacknowledged;
+	if (tracing || (left >= full - full / 8 && !(is_silent && left > full)))
 		return;
 	if (bpf_ct_change_timeout(ct, 1000 * 1000))
 		return;
@@ -273,7 +281,7 @@ static __always_inline int query_conntrack(struct __sk_buff *skb, struct flow_sc
 	else if (good)
 		read_translation(&ct->tuplehash[1].tuple, is_ipv4, &work->flow);
 	if (good)
-		renew_timeout(ct, net, protocol);
+		renew_timeout(ct, net, protocol, how & PEER_IS_SILENT);
 	bpf_ct_release(ct);
 	if (another)
 		return FOLLOW_UNTRACKED;

@@ -6,8 +6,8 @@
 #include "bpf/forwarded.h"
 #include "bpf/tables.h"
 
-/* An entry that is older is confirmed by conntrack before it is used again. Set by the loader. */
-const volatile __u64 confirm_ns = 1000000000;
+/* So many times confirm_ns a peer may be silent while it is sent to. */
+#define SILENT_CONFIRMATIONS 10
 
 /* Of the flow in the scratch area: the key of the other direction. */
 static __always_inline struct flow_key *find_other_key(struct flow_scratch *work)
@@ -79,13 +79,37 @@ static __always_inline struct flow_key *find_translated_key(struct flow_scratch 
 	return left;
 }
 
+/*
+ * Whether this direction of a TCP connection, whose entry is in the scratch area, was in use when the other one had
+ * long been silent. When that one is heard again, it queries conntrack, or takes the slow path (see keep_connection.h).
+ */
+static __always_inline bool is_peer_silent(struct flow_scratch *work)
+{
+	const __u64 long_ns = SILENT_CONFIRMATIONS * confirm_ns;
+	const struct forwarded *heard;
+	const struct flow *other;
+
+	if (work->key.protocol != IPPROTO_TCP)
+		return false;
+	other = map_find(&flows_v2, find_other_key(work));
+	if (!other || other->check != flow_check(&work->other) ||
+	    other->confirmed_ns + long_ns >= work->flow.confirmed_ns)
+		return false;
+	reverse_key(&work->key, &work->other);
+	heard = find_forwarded(&work->other);
+	return !heard || heard->at_ns + long_ns < work->flow.confirmed_ns;
+}
+
 /* Queries conntrack and caches what it says. A packet that changes the state of a known connection is the host's. */
 static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch *work, __u64 now, __u32 how,
 				      __u32 uplink, bool is_cached)
 {
 	struct flow *flow = &work->flow;
-	int verdict = query_conntrack(skb, work, how);
+	int verdict;
 
+	if (is_cached && is_peer_silent(work))
+		how |= PEER_IS_SILENT;
+	verdict = query_conntrack(skb, work, how);
 	if (verdict == FOLLOW_CONFIRMED && (how & (TCP_FIN | TCP_SYN | TCP_RST | READ_ONLY) ||
 					    (!is_cached && !was_forwarded(find_translated_key(work), now, uplink))))
 		verdict = 0;

@@ -9,6 +9,7 @@
 #include "bpf/finish.h"
 #include "bpf/forwarded.h"
 #include "bpf/isolation.h"
+#include "bpf/keep_connection.h"
 #include "bpf/learned_mac.h"
 #include "bpf/path_cache.h"
 #include "bpf/parse.h"
@@ -32,6 +33,8 @@ static __always_inline int receive(struct packet *p)
 	if (p->interface->flags & (INTERFACE_EGRESS_ROUTE | INTERFACE_PEERS))
 		cache_host_path(p);
 	note_forwarded(p, TO_POD, p->interface->flags & INTERFACE_FIRST_DIRECT);
+	if (p->interface->flags & INTERFACE_FAST_LOCAL)
+		keep_connection(p, TO_POD);
 	return REASON_RECEIVED_HOST;
 }
 

@@ -7,8 +7,9 @@
 
 #include "bpf/finish.h"
 #include "bpf/forwarded.h"
-#include "bpf/path_cache.h"
 #include "bpf/headers.h"
+#include "bpf/keep_connection.h"
+#include "bpf/path_cache.h"
 #include "bpf/parse.h"
 #include "bpf/tables.h"
 
@@ -45,6 +46,15 @@ static __always_inline int clear_arp_sender(struct packet *p)
 	return 0;
 }
 
+/* Whether the host stack got it from a pod that uses the uplinks, whatever its source is now. */
+static __always_inline bool is_from_fast_pod(struct packet *p)
+{
+	__u32 came_by = p->skb->ingress_ifindex;
+	struct interface *sender = map_find(&interfaces_v1, &came_by);
+
+	return sender && sender->flags & INTERFACE_FAST_UPLINK;
+}
+
 static __always_inline int cache_sender_path(struct packet *p)
 {
 	struct address *sender;
@@ -53,6 +63,8 @@ static __always_inline int cache_sender_path(struct packet *p)
 		return REASON_UPLINK_SENT_HOST;
 	sender = find_endpoint(p, &p->flow.local);
 	note_forwarded(p, FROM_POD, sender && sender->flags & INTERFACE_FIRST_DIRECT);
+	if (is_from_fast_pod(p))
+		keep_connection(p, FROM_POD);
 	if (sender && sender->flags & (INTERFACE_EGRESS_ROUTE | INTERFACE_PEERS)) {
 		p->flow.ifindex = sender->ifindex;
 		cache_host_path(p);

@@ -210,18 +210,15 @@ Result<void> load_once(const std::string &directory, const LoadSettings &setting
     for (auto *build : {&all.from_pod->rodata->podlane_build, &all.to_pod->rodata->podlane_build,
                         &all.from_uplink->rodata->podlane_build, &all.to_uplink->rodata->podlane_build})
         *build = own_build();
-    const auto set_flows = [&]() -> Result<void> {
-        LoadSettings flows = settings;
-        flows.conntrack = settings.conntrack && TRY(kernel_has_ct_lookup());
-        set_flow_constants(*all.from_pod->rodata, flows);
-        set_flow_constants(*all.from_uplink->rodata, flows);
-        return {};
-    };
+    LoadSettings flows = settings;
+    flows.conntrack = settings.conntrack && TRY(kernel_has_ct_lookup());
+    set_flow_constants(*all.from_pod->rodata, flows);
+    set_flow_constants(*all.to_pod->rodata, flows);
+    set_flow_constants(*all.from_uplink->rodata, flows);
+    set_flow_constants(*all.to_uplink->rodata, flows);
     all.to_pod->rodata->can_read_kernel = settings.replies && TRY(kernel_is_readable());
     all.from_uplink->rodata->can_read_kernel = all.to_pod->rodata->can_read_kernel;
-    const std::array<Work, 2> before = {set_flows,
-                                        [&] { return load_with_maps(*all.to_uplink, directory, settings, maps_from); }};
-    TRY(run_parallel(before));
+    TRY(load_with_maps(*all.to_uplink, directory, settings, maps_from));
     const bpf_object *maps = all.to_uplink->obj;
     // The longest first, and so that two threads take equally long.
     const std::array<Work, 4> rest = {

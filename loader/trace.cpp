@@ -76,7 +76,6 @@ Result<Fd> load_copy(Owned<Skeleton> skeleton, const std::string &root, const Fd
 
 Result<Fd> load_program_copy(const std::string &root, std::string_view program, const Fd &events,
                              const LoadSettings &settings) {
-    const auto set_mark = [&](auto &rodata) { rodata.fast_mark = settings.mark; };
     const auto set_all = [&](auto &rodata) {
         rodata.fast_mark = settings.mark;
         set_flow_constants(rodata, settings);
@@ -86,7 +85,7 @@ Result<Fd> load_program_copy(const std::string &root, std::string_view program, 
     const bool replies = TRY(programs_distinguish_replies(root));
     if (program == PODLANE_PROGRAM_TO_POD)
         return load_copy(Owned<to_pod_bpf>(to_pod_bpf__open(), &to_pod_bpf__destroy), root, events, [&](auto &rodata) {
-            set_mark(rodata);
+            set_all(rodata);
             rodata.can_read_kernel = replies;
         });
     if (program == PODLANE_PROGRAM_FROM_UPLINK)
@@ -95,7 +94,7 @@ Result<Fd> load_program_copy(const std::string &root, std::string_view program, 
                              set_all(rodata);
                              rodata.can_read_kernel = replies;
                          });
-    return load_copy(Owned<to_uplink_bpf>(to_uplink_bpf__open(), &to_uplink_bpf__destroy), root, events, set_mark);
+    return load_copy(Owned<to_uplink_bpf>(to_uplink_bpf__open(), &to_uplink_bpf__destroy), root, events, set_all);
 }
 
 } // namespace

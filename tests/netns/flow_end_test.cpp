@@ -4,6 +4,8 @@
 #include "tests/netns/conntrack.hpp"
 #include "tests/netns/service_test.hpp"
 
+#include <netinet/tcp.h>
+
 namespace podlane::test {
 namespace {
 
@@ -140,6 +142,33 @@ TEST_P(FlowEnd, ABusyConnectionNeverExpiresAndAnIdleOneDoes) {
         EXPECT_TRUE(wait_until([&] { return !entry(client); }));
 }
 
+// conntrack sees the first of two segments, and no acknowledgment but that of both. Whatever it sees later, it counts
+// the first as not acknowledged, and must not take the peer of an idle connection for gone.
+TEST_P(FlowEnd, KeepAlivesOfALostEntryKeepTheConnectionsTime) {
+    const EchoServer server = serve_echo();
+    set("tcp_timeout_unacknowledged", "3");
+    const Fd client = connected(cluster_ip());
+    const std::string deaf = " OUTPUT -p tcp --sport " + std::to_string(kBackendPort) + " -j DROP";
+    ASSERT_EQ(set_option(client, IPPROTO_TCP, TCP_NODELAY, 1), 0);
+    std::this_thread::sleep_for(kConfirmed + quiet());
+    server_.container->run(iptables() + " -w -I" + deaf);
+    ASSERT_EQ(send_text(client, "one"), 0);
+    ASSERT_EQ(send_text(client, "two"), 0);
+    std::this_thread::sleep_for(quiet());
+    server_.container->run(iptables() + " -w -D" + deaf);
+    std::string heard;
+    EXPECT_TRUE(wait_until([&] { return (heard += receive(client).text) == "onetwo"; })) << heard;
+    EXPECT_EQ(transfer(client, 4 << 20), 0);
+
+    lab_->erase_paths();
+    const std::uint64_t slow = lab_->count(server_, REASON_HOST_UNCONFIRMED);
+    for (const auto &[level, name, value] : {std::tuple{SOL_SOCKET, SO_KEEPALIVE, 1}, {IPPROTO_TCP, TCP_KEEPIDLE, 2}})
+        ASSERT_EQ(set_option(client, level, name, value), 0);
+    EXPECT_TRUE(wait_until([&] { return lab_->count(server_, REASON_HOST_UNCONFIRMED) > slow; }));
+    EXPECT_FALSE(wait_until([&] { return !entry(client) || entry(client)->seconds < 1000; }, quiet()));
+    EXPECT_TRUE(answered(client));
+}
+
 // conntrack has not seen the sequence numbers of the bytes on the fast path, and so cannot believe a reset: the entry
 // keeps its state, but the time-out of a closed connection.
 TEST_P(FlowEnd, AResetConnectionsPortCanBeUsedAgain) {
@@ -189,6 +218,35 @@ TEST_P(FlowEnd, PoliciesOfIpsecThatComeLaterHoldInBothDirections) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Netns, FlowEnd, lab_parameters(), lab_parameter_name);
+
+class SilentPeer : public FlowEnd {
+  protected:
+    void prepare() override {
+        client_ = add_pod({{"confirmIntervalMs", 100}});
+        server_ = add_pod({{"confirmIntervalMs", 100}});
+    }
+    void expect_seconds(const Fd &socket, std::uint64_t least, std::uint64_t most) {
+        EXPECT_TRUE(wait_until([&] {
+            const std::uint64_t seconds = entry(socket).value().seconds;
+            return seconds >= least && seconds <= most;
+        })) << entry(socket).value().seconds;
+    }
+};
+
+TEST_P(SilentPeer, LeavesAnEntryForMinutesUntilItIsHeardAgain) {
+    const EchoServer server = serve_echo();
+    const Fd client = connected(cluster_ip());
+    ASSERT_EQ(transfer(client, 1 << 20), 0);
+    expect_seconds(client, 1000, 432000);
+    server_.container->run(iptables() + " -w -A INPUT -p tcp -j DROP");
+    ASSERT_EQ(send_text(client, "anybody?"), 0);
+    expect_seconds(client, 0, 300);
+    server_.container->run(iptables() + " -w -D INPUT -p tcp -j DROP");
+    EXPECT_EQ(receive(client, 8).text, "anybody?");
+    expect_seconds(client, 1000, 432000);
+}
+
+INSTANTIATE_TEST_SUITE_P(Netns, SilentPeer, lab_parameters(), lab_parameter_name);
 
 } // namespace
 } // namespace podlane::test

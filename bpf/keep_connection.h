@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* Keeps conntrack from forgetting TCP connections of which it sees one direction, or a part. */
+#pragma once
+
+#include "bpf/conntrack.h"
+#include "bpf/forwarded.h"
+
+/*
+ * The host stack has carried a packet of the direction whose reverse is in the scratch area. conntrack did not see what
+ * took the fast path: it counts data as unacknowledged for ever, and each packet on the slow path gives the connection
+ * the few minutes of one whose peer is gone. Data rightly waits for its acknowledgment, which renews the time-out when
+ * it comes, here or by a query, unless its direction was confirmed just now. A global function: the verifier checks it
+ * once.
+ */
+__attribute__((noinline)) int renew_connection(struct __sk_buff *skb, __u32 has_data)
+{
+	const unsigned long settled = CT_SEEN_REPLY | CT_ASSURED | CT_CONFIRMED;
+	struct flow_scratch *work = find_scratch();
+	struct nf_conn___podlane *ct;
+	struct net___podlane *net;
+	const struct flow *other;
+
+	if (!has_conntrack || !work)
+		return 0;
+	if (has_data) {
+		other = map_find(&flows_v2, &work->other);
+		if (!other || other->check != flow_check(&work->other) ||
+		    bpf_ktime_get_ns() - other->confirmed_ns >= confirm_ns)
+			return 0;
+	}
+	ct = find_connection(skb, work, &work->other);
+	if (!ct)
+		return 0;
+	net = ct->ct_net.net;
+	asm volatile("" : "+r"(net));
+	if ((ct->status & (settled | CT_DYING)) == settled && ct->proto.tcp.state == CT_TCP_ESTABLISHED)
+		renew_timeout(ct, net, IPPROTO_TCP, false);
+	bpf_ct_release(ct);
+	return 0;
+}
+
+/* Of a pod that uses the fast path. */
+static __always_inline void keep_connection(struct packet *p, enum direction from)
+{
+	struct flow_scratch *work;
+
+	if (!has_conntrack || !p->skb->ingress_ifindex || p->detour || !p->has_flow || p->ip.protocol != IPPROTO_TCP ||
+	    p->tcp_flags != TCP_ACK)
+		return;
+	work = find_scratch();
+	if (!work)
+		return;
+	set_key(p, &work->key, from);
+	reverse_key(&work->key, &work->other);
+	renew_connection(p->skb, p->skb->len - sizeof(struct ethhdr) > p->header_bytes);
+}

@@ -3,6 +3,7 @@
 
 #include "maps/abi/endpoint.h"
 #include "maps/printable.hpp"
+#include "plugin/cni/annotation_values.hpp"
 #include "plugin/cni/bandwidth.hpp"
 #include "plugin/cni/environment.hpp"
 #include "plugin/cni/isolation.hpp"
@@ -11,10 +12,9 @@
 #include "plugin/cni/values.hpp"
 #include "plugin/cni/words.hpp"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -23,8 +23,6 @@ namespace podlane::cni {
 namespace {
 
 using json::Node;
-
-constexpr std::size_t kMostOfAList = 16;
 
 constexpr std::array<std::pair<std::string_view, PodSetting>, kPodSettings> kSettings{
     {{"bandwidth", PodSetting::bandwidth},
@@ -39,11 +37,12 @@ constexpr std::array<std::pair<std::string_view, PodSetting>, kPodSettings> kSet
      {"limitGroup", PodSetting::limit_group},
      {"groups", PodSetting::groups},
      {"routes", PodSetting::routes},
+     {"gateway", PodSetting::gateway},
      {"keepAddress", PodSetting::keep_address}}};
 
 constexpr std::string_view kWords =
     "one of \"bandwidth\", \"addresses\", \"addressesWithoutIpam\", \"pools\", \"mac\", \"allowedSources\", \"mtu\", "
-    "\"fastPath\", \"sysctls\", \"limitGroup\", \"groups\", \"routes\", \"keepAddress\"";
+    "\"fastPath\", \"sysctls\", \"limitGroup\", \"groups\", \"routes\", \"gateway\", \"keepAddress\"";
 
 std::size_t index_of(PodSetting setting) { return static_cast<std::size_t>(setting); }
 
@@ -56,7 +55,8 @@ std::optional<PodSetting> setting_of(std::string_view word) {
 
 // Without a bound a pod could take any address, or write any setting.
 Result<void> check_bounds(const Node &node, PodSetting setting, const Permission &permission) {
-    const bool addresses = setting == PodSetting::addresses_without_ipam || setting == PodSetting::allowed_sources;
+    const bool addresses = setting == PodSetting::addresses_without_ipam || setting == PodSetting::allowed_sources ||
+                           setting == PodSetting::gateway;
     if (addresses && permission.within.empty())
         return node.wrong(R"(its bounds, as in {"within": ["198.18.1.0/24"]})");
     if (setting == PodSetting::sysctls && permission.names.empty())
@@ -81,72 +81,6 @@ Result<void> read_permission(const Node &node, PodSetting setting, Permission &i
     if (setting == PodSetting::groups && !std::ranges::all_of(into.names, is_group_name))
         return node.at("names").wrong("names of groups");
     return into.granted ? check_bounds(node, setting, into) : Result<void>{};
-}
-
-// ["a", "b"] as JSON, as Calico has it, or "a, b".
-Result<std::vector<std::string>> list_in(const Node &annotation) {
-    const auto given = annotation.text();
-    if (!given)
-        return given.error();
-    const std::string &text = *given;
-    std::vector<std::string> items;
-    if (text.starts_with('[')) {
-        const auto parsed = json::parse_object("{\"list\": " + text + "}", "the annotation");
-        if (!parsed || parsed->size() != 1)
-            return annotation.wrong("a list");
-        if (!json::read(Node(&*parsed, {}).at("list"), items))
-            return annotation.wrong("a list of texts");
-    } else {
-        for (std::size_t start = 0; start <= text.size();) {
-            const std::size_t end = std::min(text.find(',', start), text.size());
-            const std::size_t first = std::min(text.find_first_not_of(' ', start), end);
-            items.push_back(text.substr(first, text.find_last_not_of(' ', end - 1) + 1 - first));
-            start = end + 1;
-        }
-    }
-    if (items.empty() || items.size() > kMostOfAList || std::ranges::any_of(items, &std::string::empty))
-        return annotation.wrong("a list of 1 to 16, such as [\"198.18.1.7\"]");
-    return items;
-}
-
-bool is_within(const Prefix &prefix, const std::vector<Prefix> &bounds) {
-    return bounds.empty() || std::ranges::any_of(bounds, [&](const Prefix &bound) { return contains(bound, prefix); });
-}
-
-Result<std::vector<Prefix>> prefixes_in(const Node &annotation, const Permission &permission) {
-    std::vector<Prefix> prefixes;
-    for (const std::string &item : TRY(list_in(annotation))) {
-        const auto prefix = parse_prefix(item);
-        if (!prefix)
-            return annotation.wrong("addresses or prefixes");
-        if (!is_within(*prefix, permission.within))
-            return annotation.wrong("what podMay has in \"within\"");
-        if (std::ranges::find(prefixes, *prefix) == prefixes.end())
-            prefixes.push_back(*prefix);
-    }
-    return prefixes;
-}
-
-// What no pod can be reached by: unspecified, loopback, link-local, multicast, reserved.
-bool is_unicast(const ip_addr &addr) {
-    const std::array<Prefix, 5> reserved{{{ipv4_from_host_order(0), 8},
-                                          {ipv4_from_host_order(127U << 24U), 8},
-                                          {ipv4_from_host_order(224U << 24U), 3},
-                                          {ip_addr{}, 127}, // :: and ::1
-                                          {{{htonl(0xff000000U), 0, 0, 0}}, 8}}};
-    return !is_link_local(addr) && std::ranges::none_of(reserved, [&](const Prefix &one) {
-        return is_ipv4(one.addr) == is_ipv4(addr) && contains(one, addr);
-    });
-}
-
-Result<std::vector<Prefix>> addresses_in(const Node &annotation, const Permission &permission) {
-    auto addresses = TRY(prefixes_in(annotation, permission));
-    for (Prefix &one : addresses) {
-        if (!is_unicast(one.addr))
-            return annotation.wrong("unicast addresses");
-        one = host_prefix(one.addr);
-    }
-    return addresses;
 }
 
 using Apply = Result<void> (*)(const Node &annotation, const Permission &permission, Config &into);
@@ -271,6 +205,23 @@ Result<void> apply_default_route(const Node &annotation, const Permission & /*pe
     return {};
 }
 
+// The next hop on the network's uplink, in place of the configured one of its family. It never chooses the uplink.
+Result<void> apply_gateway(const Node &annotation, const Permission &permission, Config &into) {
+    if (into.uplink.empty() && !into.table)
+        return annotation.wrong("\"uplink\" in the configuration, on whose link the gateway is");
+    std::vector<ip_addr> gateways;
+    for (const Prefix &one : TRY(prefixes_in(annotation, permission))) {
+        const bool ipv4 = is_ipv4(one.addr);
+        const auto of_family = [&](const ip_addr &addr) { return is_ipv4(addr) == ipv4; };
+        if (!is_host_prefix(one) || is_none(one.addr) || std::ranges::any_of(gateways, of_family))
+            return annotation.wrong("at most one address of each family");
+        std::erase_if(into.gateways, of_family);
+        gateways.push_back(one.addr);
+    }
+    std::ranges::copy(gateways, std::back_inserter(into.gateways));
+    return {};
+}
+
 Result<void> apply_keep_address(const Node &annotation, const Permission & /*permission*/, Config &into) {
     bool keeps = false;
     TRY(read_word(annotation, kTruth, keeps));
@@ -314,6 +265,7 @@ constexpr auto kKnown = std::to_array<Annotation>({
     {"podlane/groups", PodSetting::groups, apply_groups},
     {"podlane/routes", PodSetting::routes, apply_routes},
     {"podlane/defaultRoute", PodSetting::routes, apply_default_route},
+    {"podlane/gateway", PodSetting::gateway, apply_gateway},
     {"podlane/keepAddress", PodSetting::keep_address, apply_keep_address},
 });
 

@@ -55,9 +55,10 @@ enum class PodSetting {
     limit_group,
     groups,
     routes,
+    gateway,
     keep_address
 };
-inline constexpr std::size_t kPodSettings = 13;
+inline constexpr std::size_t kPodSettings = 14;
 
 // Whether a pod may set it, and within which bounds.
 struct Permission {

@@ -78,6 +78,19 @@ Result<void> add_flannel(const std::string &path, Ranges &ranges) {
     return {};
 }
 
+// Without them, packets to pods of other nodes are masqueraded as those to the outside are.
+void warn_about_clusters(const Call &call, Ranges &ranges) {
+    const auto is_ipv4_text = [](const std::string &prefix) { return prefix.find(':') == std::string::npos; };
+    for (const bool ipv4 : {true, false}) {
+        const auto is_of = [&](const std::string &prefix) { return is_ipv4_text(prefix) == ipv4; };
+        if (!call.has(Opt::no_masquerade) && std::ranges::any_of(ranges.subnets, is_of) &&
+            std::ranges::none_of(ranges.clusters, is_of))
+            ranges.story.push_back(std::string("warning: --cluster-cidrs has no ") + (ipv4 ? "IPv4" : "IPv6") +
+                                   " range: pods of other nodes see this node's address instead of the pod's; name "
+                                   "the pod range of the whole cluster");
+    }
+}
+
 Result<Ranges> ranges_of(const Call &call) {
     Ranges ranges{.subnets = TRY(prefixes(call, Opt::subnets, "subnets")),
                   .clusters = TRY(prefixes(call, Opt::cluster_cidrs, "cluster-cidrs"))};
@@ -94,6 +107,7 @@ Result<Ranges> ranges_of(const Call &call) {
     if (ranges.subnets.empty())
         return usage_error("install needs --subnets or --from-node",
                            "the addresses of this node's pods, as in --subnets 198.18.1.0/24,2001:db8:1::/64");
+    warn_about_clusters(call, ranges);
     return ranges;
 }
 
@@ -275,12 +289,11 @@ Result<Planned> plan(const Call &call, const std::string &conf_dir, bool with_po
                                 "), kept behind " + std::string(planned.name));
     if (mode == "chained") {
         planned.conflist = TRY(chained_list(call, conf_dir, others));
-        TRY(check_list(planned.conflist));
-        return planned;
+    } else {
+        const Ranges ranges = TRY(ranges_of(call));
+        std::ranges::copy(ranges.story, std::back_inserter(planned.story));
+        planned.conflist = TRY(main_list(call, with_portmap, ranges));
     }
-    const Ranges ranges = TRY(ranges_of(call));
-    std::ranges::copy(ranges.story, std::back_inserter(planned.story));
-    planned.conflist = TRY(main_list(call, with_portmap, ranges));
     TRY(check_list(planned.conflist));
     return planned;
 }

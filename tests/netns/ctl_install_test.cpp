@@ -169,6 +169,42 @@ TEST_F(NodeTest, InstallWarnsOfMasqueradingTowardsOtherNodes) {
         << "pods have no IPv6 addresses";
 }
 
+// What has no option of its own, such as a limit for each pod.
+TEST_F(NodeTest, InstallTakesFurtherKeys) {
+    const auto install_with = [&](const std::string &keys, std::vector<std::string> more) {
+        std::vector<std::string> argv = ctl_argv(node_.bpffs(), "install --bin-dir " + bin() + " --conf-dir " + conf() +
+                                                                    " --plugin " + std::getenv("PODLANE_BIN"));
+        argv.insert(argv.end(), {"--keys", keys});
+        argv.insert(argv.end(), more.begin(), more.end());
+        return run(node_.ns(), argv);
+    };
+    const std::vector<std::string> ranges = {"--subnets", "198.18.1.0/24"};
+    const Json keys = {{"egressRate", 1000000}, {"egressBurst", 1000000}, {"ipMasq", false}};
+    EXPECT_THAT(install_with("{}", ranges), prints(0, {"wrote " + conflist()}));
+    EXPECT_THAT(install_with(keys.dump(), ranges), prints(0, {"wrote " + conflist()}));
+    const Json plugin = Json::parse(read_file(conflist())).at("plugins").at(0);
+    EXPECT_THAT(plugin, has_members({{"type", "podlane"}, {"egressRate", 1000000}, {"ipMasq", false}}));
+    for (const auto &[wrong, says] :
+         std::vector<std::pair<std::string, std::string>>{{R"({"egresRate": 1})", "egresRate"},
+                                                          {R"({"mtu": 7})", "mtu"},
+                                                          {R"({"type": "ptp"})", "\"type\""},
+                                                          {"[]", "--keys"},
+                                                          {"{", "--keys"},
+                                                          {"\033[2J", "--keys"}}) {
+        const Output refused = install_with(wrong, ranges);
+        EXPECT_THAT(refused, complains(1, {says})) << wrong;
+        EXPECT_THAT(refused.err, Not(HasSubstr("\033")));
+    }
+    EXPECT_EQ(Json::parse(read_file(conflist())).at("plugins").at(0), plugin) << "what is refused changes nothing";
+
+    std::ofstream(conf() + "/20-theirs.conflist")
+        << Json{{"cniVersion", "1.0.0"}, {"name", "theirs"}, {"plugins", {{{"type", "ptp"}}}}};
+    EXPECT_THAT(install_with(R"({"fastPath": "local"})", {"--mode", "chained"}), prints(0));
+    const Json plugins = Json::parse(read_file(conflist())).at("plugins");
+    EXPECT_EQ(plugins.at(0), Json({{"type", "ptp"}}));
+    EXPECT_EQ(plugins.at(1).at("fastPath"), "local");
+}
+
 // What was there is kept as it is, and is the runtime's again after uninstall.
 TEST_F(NodeTest, InstallGoesInFrontOfAnothersNetworkAndBack) {
     const std::string theirs = conf() + "/10-flannel.conflist";

@@ -67,6 +67,7 @@ enum class Opt : unsigned {
     from_node,
     mode,
     labels,
+    keys,
     count
 };
 

@@ -50,6 +50,7 @@ constexpr std::array<Option, static_cast<std::size_t>(Opt::count)> kOptions = {{
     {Opt::log_level, '\0', "log-level", "WORD", "error, warning, info or debug: \"log.level\""},
     {Opt::no_masquerade, '\0', "no-masquerade", "", "without \"ipMasq\": the network routes the pods' addresses"},
     {Opt::mtu, '\0', "mtu", "BYTES", "of the pods' interfaces: \"mtu\""},
+    {Opt::keys, '\0', "keys", "JSON", "further keys of the plugin: '{\"egressRate\": 100000000}'"},
     {Opt::plugin, '\0', "plugin", "FILE", "the plugin to install (default: podlane beside podlanectl)"},
     {Opt::state_dir, '\0', "state-dir", "DIR", "directory of the attachments' records (default: /var/lib/podlane)"},
     {Opt::json, 'j', "json", "", "print JSON, with raw numbers"},

@@ -294,6 +294,8 @@ Result<Planned> plan(const Call &call, const std::string &conf_dir, bool with_po
         std::ranges::copy(ranges.story, std::back_inserter(planned.story));
         planned.conflist = TRY(main_list(call, with_portmap, ranges));
     }
+    if (call.has(Opt::keys))
+        planned.conflist = TRY(with_keys(planned.conflist, *call.value(Opt::keys)));
     TRY(check_list(planned.conflist));
     return planned;
 }
@@ -338,7 +340,7 @@ constexpr std::array<Command, 1> kInstallCommands = {{
      "Copy the plugin, and write a configuration list from the options.",
      Opts{Opt::bin_dir, Opt::conf_dir, Opt::subnets, Opt::from_node, Opt::mode, Opt::dry_run, Opt::cluster_cidrs,
           Opt::uplinks, Opt::fast_path, Opt::log_file, Opt::log_level, Opt::no_masquerade, Opt::mtu, Opt::network,
-          Opt::plugin, Opt::bpffs, Opt::help},
+          Opt::keys, Opt::plugin, Opt::bpffs, Opt::help},
      {},
      "Each file is replaced atomically. If a file was not written by podlanectl, or was changed since, nothing is\n"
      "written. --network names the network (default: pods). Networks of others stay behind Podlane's file, and are\n"

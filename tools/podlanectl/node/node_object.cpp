@@ -161,4 +161,17 @@ Result<std::string> with_podlane_behind(std::string_view text, const std::string
     return json::print(list) + "\n";
 }
 
+Result<std::string> with_keys(std::string_view text, std::string_view keys) {
+    const json::Printable added = TRY(parse_list(keys, "--keys"));
+    if (added.contains("type"))
+        return wrong("--keys has \"type\", by which the runtime finds the plugin", "leave it out");
+    json::Printable list = TRY(parse_list(text, "the network"));
+    if (!list.contains("plugins"))
+        return wrong("--keys: the network has no list of plugins", "write the keys into its file");
+    for (json::Printable &plugin : list["plugins"])
+        if (text_at(plugin, "type", "") == "podlane")
+            plugin.update(added);
+    return json::print(list) + "\n";
+}
+
 } // namespace podlane::ctl

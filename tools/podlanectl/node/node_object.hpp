@@ -38,4 +38,7 @@ Result<std::vector<ForeignNetwork>> networks_in(const std::string &conf_dir);
 // The list with Podlane behind its first plugin. A list that has it there is returned as it is.
 Result<std::string> with_podlane_behind(std::string_view json, const std::string &what, const std::string &podlane);
 
+// The list with the keys of a JSON object in its plugin podlane, in place of those of the same names.
+Result<std::string> with_keys(std::string_view list, std::string_view keys);
+
 } // namespace podlane::ctl

@@ -296,6 +296,12 @@ Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, cons
     return remove_attachment(request);
 }
 
+// A daemon's plugin may name its own end alone, as Calico's does: whoever made the container's interface, it is there.
+Result<endpoint_mode> with_unnamed_interface(const cni::Request &request, endpoint_mode mode, Sockets &sockets) {
+    const bool may_be = mode == ENDPOINT_AFTER_IPAM && !request.config.prev_result->interfaces.empty();
+    return may_be && TRY(net::find_link(sockets.pod, request.ifname)) ? ENDPOINT_AFTER_MAIN : mode;
+}
+
 // A second ADD of an attachment under way would release the lease of the first: one after the other. The kernel drops
 // the lock of a killed ADD. Whoever else holds it, such as the container itself, delays the ADD only.
 void wait_for_other_adds(const net::Namespace &pod) {
@@ -353,7 +359,7 @@ Result<cni::Attachment> adopt(const cni::Request &request, const net::Namespace 
 
 Result<std::string> add(const cni::Request &given) {
     cni::Request request = given;
-    const endpoint_mode mode = TRY(mode_of(request));
+    endpoint_mode mode = TRY(mode_of(request));
     const net::Namespace pod = TRY(open_container(request));
     if (!request.netns_override && pod == TRY(net::Namespace::current()))
         return Error{ErrorCode::invalid_environment, "CNI_NETNS " + request.netns + " is the plugin's own namespace",
@@ -363,6 +369,7 @@ Result<std::string> add(const cni::Request &given) {
     TRY(prepare_node(request.config));
     const Tables tables = TRY(open_node(request.config));
     Sockets sockets{TRY(net::Netlink::open()), TRY(net::Netlink::open_in(pod))};
+    mode = TRY(with_unnamed_interface(request, mode, sockets));
     TRY(refuse_second(request, mode, pod, sockets, tables));
     TRY(restore_lost_endpoints(request.config, tables));
     look_behind_last_adds(request.config, tables, sockets.host);

@@ -116,10 +116,10 @@ esac
         std::ofstream(node_.dir() + "/interfaces") << interfaces << "\n";
         return Chain(node_, {{{"type", "theirs"}}, {{"type", "podlane"}, {"bpffs", node_.bpffs()}}});
     };
-    // Plugins differ in which ends they name:
+    // Plugins differ in which ends they name: Calico's names the host's.
     for (const std::string interfaces :
          {R"("interfaces": [{"name": "@veth"}, {"name": "eth0", "sandbox": "@netns"}],)",
-          R"("interfaces": [{"name": "eth0", "sandbox": "@netns"}],)"}) {
+          R"("interfaces": [{"name": "eth0", "sandbox": "@netns"}],)", R"("interfaces": [{"name": "@veth"}],)"}) {
         SCOPED_TRACE(interfaces);
         Chain chain = chain_with(interfaces);
         expect_two_pods(chain);

@@ -2,6 +2,7 @@
 #include "file.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -50,9 +51,13 @@ Result<std::string> read_file(const std::string &path, std::size_t most, int fla
 }
 
 Result<void> remove_if_present(const std::string &path) {
-    if (unlink(path.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR)
-        return system_error(ErrorCode::io_failure, "removing " + path, errno);
-    return {};
+    if (unlink(path.c_str()) == 0 || errno == ENOENT || errno == ENOTDIR)
+        return {};
+    const int error = errno;
+    struct stat facts {};
+    if (error == EROFS && lstat(path.c_str(), &facts) != 0 && errno == ENOENT) // the kernel has not looked for it
+        return {};
+    return system_error(ErrorCode::io_failure, "removing " + path, error);
 }
 
 } // namespace podlane

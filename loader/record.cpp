@@ -23,6 +23,7 @@
 namespace podlane {
 namespace {
 
+constexpr std::string_view kAnyVersion = "podlane-record ";
 constexpr std::string_view kMagic = "podlane-record 1 ";
 constexpr const char *kGenerationFile = ".generation";
 constexpr std::size_t kSumDigits = 16;
@@ -32,6 +33,15 @@ std::string checksum(std::string_view text) {
     std::array<char, kSumDigits + 1> digits{};
     std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(fnv1a_64(text)));
     return digits.data();
+}
+
+// Whole or torn: what another version has written, that version removes.
+bool is_of_other_version(std::string_view text) {
+    if (!text.starts_with(kAnyVersion) || text.starts_with(kMagic))
+        return false;
+    const std::string_view number =
+        text.substr(kAnyVersion.size(), text.find(' ', kAnyVersion.size()) - kAnyVersion.size());
+    return !number.empty() && number.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
 // "name length\nbytes\n"; empty values are left out.
@@ -199,7 +209,7 @@ Result<std::vector<AttachmentRecord>> AttachmentRecords::list() const {
         const auto text = TRY(read_state_file(directory_ + "/" + name));
         if (auto record = text ? parse_record(*text) : std::nullopt)
             all.push_back(*std::move(record));
-        else if (text)
+        else if (text && !is_of_other_version(*text))
             TRY(remove_if_present(directory_ + "/" + name));
     }
     return all;
@@ -207,8 +217,17 @@ Result<std::vector<AttachmentRecord>> AttachmentRecords::list() const {
 
 Result<void> AttachmentRecords::erase(const std::string &container_id, const std::string &ifname) const {
     const std::string name = file_name(container_id, ifname);
-    TRY(remove_if_present(directory_ + "/." + name));
-    return remove_if_present(directory_ + "/" + name);
+    for (const std::string &path : {directory_ + "/." + name, directory_ + "/" + name})
+        if (auto removed = remove_if_present(path); !removed && removed.error().system_errno != EISDIR)
+            return removed; // a directory is none of ours
+    return {};
+}
+
+Result<void> AttachmentRecords::remove_unfinished() const {
+    for (const std::string &name : TRY(names_in(directory_, Hidden::too)))
+        if (name.starts_with('.') && name.find(':') != std::string::npos)
+            TRY(podlane::remove_unfinished(directory_ + "/" + name));
+    return {};
 }
 
 Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_directory) {

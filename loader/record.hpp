@@ -72,13 +72,15 @@ class AttachmentRecords {
     // None if there is no whole file.
     [[nodiscard]] Result<std::optional<AttachmentRecord>> find(const std::string &container_id,
                                                                const std::string &ifname) const;
-    // All whole ones, in the order of their names. Torn files are removed.
+    // All whole ones, in the order of their names. Torn files are removed, those of another version passed over.
     [[nodiscard]] Result<std::vector<AttachmentRecord>> list() const;
     // The generation of the pins (Tables::generation) whose maps have been compared with these records; 0: none.
     [[nodiscard]] Result<std::uint64_t> seen_generation() const;
     [[nodiscard]] Result<void> note_generation(std::uint64_t generation) const;
     // A missing file is no error.
     [[nodiscard]] Result<void> erase(const std::string &container_id, const std::string &ifname) const;
+    // What writes that were killed have left.
+    [[nodiscard]] Result<void> remove_unfinished() const;
 
   private:
     std::string directory_;

@@ -76,11 +76,15 @@ Result<Fd> open_fresh(const std::string &directory, const std::string &path) {
 } // namespace
 
 Result<std::optional<std::string>> read_state_file(const std::string &path) {
-    auto text = read_file(path, kLargestFile, O_NOFOLLOW | O_NONBLOCK); // nobody writes into a pipe of that name
+    struct stat facts {};
+    if (lstat(path.c_str(), &facts) != 0 && errno != ENOENT && errno != ENOTDIR)
+        return system_error(ErrorCode::io_failure, "reading " + path, errno);
+    if (!S_ISREG(facts.st_mode)) // a link, a pipe, a directory: none that this module has written
+        return std::optional<std::string>{};
+    auto text = read_file(path, kLargestFile, O_NOFOLLOW | O_NONBLOCK);
     if (text)
         return std::optional(*std::move(text));
-    const bool is_none = text.error().code == ErrorCode::missing || text.error().system_errno == EISDIR;
-    return is_none ? Result<std::optional<std::string>>(std::nullopt) : text.error();
+    return text.error().code == ErrorCode::missing ? Result<std::optional<std::string>>(std::nullopt) : text.error();
 }
 
 Result<std::optional<std::string>> read_own_state_file(const std::string &path) {
@@ -139,6 +143,19 @@ Result<void> replace_file(const std::string &directory, const std::string &name,
     if (rename(fresh.c_str(), path.c_str()) != 0)
         return failed("renaming " + fresh + " to " + name, errno);
     return {};
+}
+
+Result<void> remove_unfinished(const std::string &path) {
+    const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    struct stat facts {};
+    if (!file || fstat(file.get(), &facts) != 0)
+        return errno == ENOENT || errno == ELOOP ? Result<void>{} : failed("reading " + path, errno);
+    if (!S_ISREG(facts.st_mode))
+        return {};
+    if (flock(file.get(), LOCK_EX | LOCK_NB) != 0)
+        return errno == EWOULDBLOCK ? Result<void>{} : failed("locking " + path, errno);
+    // Under the lock: whoever waits for it sees that the file is gone, and creates another.
+    return TRY(is_at(file, path)) ? remove_if_present(path) : Result<void>{};
 }
 
 } // namespace podlane

@@ -11,7 +11,7 @@
 
 namespace podlane {
 
-// None where there is no file.
+// None where there is no regular file.
 Result<std::optional<std::string>> read_state_file(const std::string &path);
 
 // An error if others than this process' user can have written it.
@@ -26,5 +26,8 @@ Result<void> make_directory(const std::string &path);
 
 // Creates the directory if it is missing. Nothing waits for the disk: the kernel begins to write at once.
 Result<void> replace_file(const std::string &directory, const std::string &name, const std::string &text);
+
+// The file that a killed replace_file() was writing to; one that is being written to stays.
+Result<void> remove_unfinished(const std::string &path);
 
 } // namespace podlane

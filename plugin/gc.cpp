@@ -160,6 +160,7 @@ Result<std::string> gc(const cni::Request &request) {
     removal.raw_config = cni::without_valid_attachments(request.raw_config);
     for (const Identity &identity : dead)
         errors.add(collect(removal, identity));
+    errors.add(records_of(request.config).remove_unfinished());
     if (tables)
         errors.add(clean_network(request, *tables));
     if (!known.has_unlisted) // else the IPAM plugin would release their leases: the next GC calls it

@@ -70,7 +70,8 @@ void log_to(const cni::Request &request) {
     const std::string &file = request.config.log.file;
     if (file.empty())
         return;
-    to.file = Fd(open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+    // A pipe that nobody reads would hold up the call.
+    to.file = Fd(open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
     if (!to.file)
         log(cni::Log::Level::warning,
             "log.file " + file + ": " + std::strerror(errno) + "; the log goes to standard error");

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+// Records on disk: whatever stands in a record's place, a disk that is full or read-only, and a write that was killed.
+#include "loader/record.hpp"
+#include "tests/netns/verbs.hpp"
+
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+namespace podlane::test {
+namespace {
+
+class LostFilesTest : public VerbsTest {
+  protected:
+    [[nodiscard]] std::string path_of(const Pod &made) const {
+        return AttachmentRecords(kStateDirectory, node_.bpffs()).directory() + "/" + made.container->id() + ":eth0";
+    }
+    Output call_under(const Container &container, const std::string &command, std::vector<std::string> argv) {
+        argv.push_back(node_.plugins() + "/podlane");
+        Variables variables = attachment(container);
+        variables.insert({{"CNI_COMMAND", command}, {"CNI_PATH", node_.plugins()}});
+        return run(node_.ns(), argv, node_.config().dump(), variables);
+    }
+
+    const std::string before_ = everything();
+};
+
+// Neither the DEL of that pod nor any call for others stumbles over it.
+TEST_F(LostFilesTest, WhateverStandsInARecordsPlace) {
+    Fd writer;
+    const std::vector<std::pair<std::string, std::function<void(const std::string &)>>> kinds = {
+        {"a link", [](const std::string &path) { fs::create_symlink("/etc/passwd", path); }},
+        {"a link to nothing", [](const std::string &path) { fs::create_symlink("/nonexistent", path); }},
+        {"a pipe", [](const std::string &path) { ASSERT_EQ(mkfifo(path.c_str(), 0600), 0); }},
+        {"a pipe with a writer",
+         [&](const std::string &path) {
+             ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+             writer = Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+         }},
+        {"a socket", [](const std::string &path) { ASSERT_EQ(mknod(path.c_str(), S_IFSOCK | 0600, 0), 0); }},
+        {"a directory", [](const std::string &path) { fs::create_directory(path); }},
+    };
+    for (const auto &[what, create] : kinds) {
+        SCOPED_TRACE(what);
+        const Pod made = make(), other = make();
+        const std::string path = path_of(made);
+        fs::remove(path);
+        create(path);
+        EXPECT_THAT(gc({&made, &other}), succeeds());
+        fs::remove_all(node_.bpffs() + "/live"); // from here on all records are read
+        const Pod later = make();
+        EXPECT_TRUE(ping(other.container->ns(), later.text4()));
+        for (const Pod *pod : {&made, &other, &later})
+            EXPECT_THAT(del(*pod->container), succeeds());
+        if (what == "a directory")
+            fs::remove(path);
+        EXPECT_EQ(everything(), before_);
+    }
+}
+
+// As after the package was downgraded: what this version cannot read, the other one can.
+TEST_F(LostFilesTest, ARecordOfAnotherVersionIsKept) {
+    const Pod made = make();
+    const std::string path = path_of(made);
+    std::string text = must_run(node_.ns(), {"cat", path});
+    text.replace(text.find(" 1 "), 3, " 2 ");
+    std::ofstream(path) << text;
+    EXPECT_THAT(gc({&made}), succeeds());
+    EXPECT_TRUE(fs::exists(path));
+    EXPECT_TRUE(require(AttachmentRecords(kStateDirectory, node_.bpffs()).list()).empty());
+    EXPECT_TRUE(fs::exists(path));
+    EXPECT_THAT(del(*made.container), succeeds());
+    EXPECT_EQ(everything(), before_);
+}
+
+// A write that was killed leaves a file that no DEL is sent for, if the runtime has died too.
+TEST_F(LostFilesTest, GcRemovesWhatAKilledWriteLeft) {
+    EXPECT_THAT(del(*make().container), succeeds()); // the first ADD renames what it has loaded
+    const auto container = node_.container();
+    (void)call_under(*container, "ADD", {"strace", "-qq", "-o", "/dev/null", "-e", "inject=rename:signal=KILL:when=1"});
+    ASSERT_EQ(node_.records(), std::vector<std::string>{"." + container->id() + ":eth0"});
+    EXPECT_THAT(gc(), succeeds());
+    EXPECT_TRUE(node_.records().empty());
+}
+
+// It would hold up the DEL until the runtime gives up, again and again.
+TEST_F(LostFilesTest, ALogThatIsAPipeNobodyReads) {
+    const std::string pipe = node_.dir() + "/log";
+    ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+    const Reply reply = del(*make().container, {{"log", {{"file", pipe}}}});
+    EXPECT_THAT(reply, succeeds());
+    EXPECT_THAT(reply.err, HasSubstr("log.file " + pipe));
+    EXPECT_EQ(everything(), before_);
+}
+
+class LostDiskTest : public LostFilesTest {
+  protected:
+    LostDiskTest() {
+        fs::create_directory(disk_);
+        if (mount("tmpfs", disk_.c_str(), "tmpfs", 0, "size=128k") != 0)
+            throw std::runtime_error("mounting a tmpfs");
+    }
+    ~LostDiskTest() override { umount2(disk_.c_str(), MNT_DETACH); }
+
+    void remount(bool read_only) const {
+        const unsigned long flags = read_only ? MS_REMOUNT | MS_RDONLY : MS_REMOUNT;
+        ASSERT_EQ(mount(nullptr, disk_.c_str(), nullptr, flags, "size=128k"), 0);
+    }
+    [[nodiscard]] bool has_records() const {
+        return std::ranges::any_of(fs::recursive_directory_iterator(disk_), [](const auto &entry) {
+            return entry.path().filename().string().find(':') != std::string::npos;
+        });
+    }
+
+    const std::string disk_ = node_.dir() + "/disk";
+    const Json keys_ = {{"stateDir", disk_ + "/state"}, {"ipMasq", true}};
+};
+
+// Nothing is made that could not be recorded; and what has no record needs none to be removed.
+TEST_F(LostDiskTest, ThatIsReadOnly) {
+    const Pod made = make(keys_);
+    remount(true);
+    const auto container = node_.container();
+    const Reply refused = add(*container, keys_);
+    EXPECT_THAT(refused, fails_with(5, {disk_, "Read-only file system"}));
+    EXPECT_THAT(refused.details(), HasSubstr("stateDir"));
+    EXPECT_THAT(del(*container, keys_), succeeds());
+    EXPECT_EQ(node_.leased().size(), 2U);
+    EXPECT_THAT(del(*made.container, keys_), fails_with(5, {"Read-only file system"})) << "its record stays";
+    EXPECT_THAT(gc({}, keys_), fails_with(5, {"Read-only file system"}));
+    remount(false);
+    EXPECT_THAT(del(*made.container, keys_), succeeds());
+    EXPECT_FALSE(has_records());
+    EXPECT_EQ(everything(), before_);
+}
+
+// Also where the disk becomes full in the middle of a record.
+TEST_F(LostDiskTest, ThatIsFull) {
+    const Pod made = make(keys_);
+    for (const int pages : {0, 1}) {
+        SCOPED_TRACE(std::to_string(pages) + " free pages");
+        const std::string fill = disk_ + "/fill";
+        {
+            std::ofstream file(fill);
+            while (file << std::string(4096, 'x') << std::flush)
+                ;
+        }
+        fs::resize_file(fill, fs::file_size(fill) / 4096 * 4096 - static_cast<std::size_t>(pages) * 4096);
+        const auto container = node_.container();
+        const std::string longer = "IgnoreUnknown=1;NOTE=" + std::string(20000, 'x');
+        EXPECT_THAT(add(*container, keys_, {{"CNI_ARGS", longer}}), fails_with(5, {"No space left on device"}));
+        EXPECT_EQ(node_.leased().size(), 2U);
+        EXPECT_THAT(del(*container, keys_), succeeds());
+        EXPECT_THAT(check(made, keys_), succeeds());
+        fs::remove(fill);
+    }
+    EXPECT_THAT(del(*made.container, keys_), succeeds());
+    EXPECT_FALSE(has_records());
+    EXPECT_EQ(everything(), before_);
+}
+
+} // namespace
+} // namespace podlane::test

@@ -79,7 +79,7 @@ std::string_view without_version(std::string_view name) {
 Result<std::vector<std::string>> list_directory(const std::string &directory) {
     const std::unique_ptr<DIR, int (*)(DIR *)> open_directory(opendir(directory.c_str()), &closedir);
     if (!open_directory) {
-        if (errno == ENOENT)
+        if (errno == ENOENT || errno == ENOTDIR)
             return std::vector<std::string>{};
         return system_error(ErrorCode::bpf, "listing " + directory, errno);
     }
@@ -131,7 +131,8 @@ Result<void> prepare_root(const std::string &root) {
 Result<Lock> Lock::take(const std::string &root, int operation) {
     Fd fd(open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd)
-        return system_error(errno == ENOENT ? ErrorCode::missing : ErrorCode::bpf, "opening " + root, errno);
+        return system_error(errno == ENOENT || errno == ENOTDIR ? ErrorCode::missing : ErrorCode::bpf,
+                            "opening " + root, errno);
     TRY(podlane::lock(fd, operation, root));
     return Lock(std::move(fd));
 }

@@ -50,9 +50,10 @@ Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32
     Fd fd(bpf_obj_get_opts(path.c_str(), &options));
     if (!fd) {
         const int error = errno;
-        if (error == ENOENT && access == Access::if_present)
+        const bool is_missing = error == ENOENT || error == ENOTDIR;
+        if (is_missing && access == Access::if_present)
             return fd;
-        if (error == ENOENT)
+        if (is_missing)
             return Error{ErrorCode::missing, "map " + path + " is missing",
                          "no pod was set up since the node booted, or the bpffs was unmounted", error};
         return system_error(ErrorCode::bpf, "opening map " + path, error);

@@ -159,7 +159,7 @@ Result<std::uint64_t> generation_of(const std::string &root) {
     struct stat facts {};
     if (stat(live_directory(root).c_str(), &facts) == 0)
         return static_cast<std::uint64_t>(facts.st_ino);
-    if (errno == ENOENT)
+    if (errno == ENOENT || errno == ENOTDIR)
         return Error{ErrorCode::missing, "there are no pins below " + root, {}, errno};
     return system_error(ErrorCode::bpf, "reading " + live_directory(root), errno);
 }

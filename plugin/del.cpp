@@ -8,6 +8,8 @@
 namespace podlane {
 
 Result<std::string> del(const cni::Request &request) {
+    if (request.is_of_no_add)
+        return std::string{};
     TRY(remove_attachment(request, Lease::may_be_held));
     release_expired_leases(request.config);
     // Pods that live on without their maps; a DEL that has removed its own attachment does not fail for them.

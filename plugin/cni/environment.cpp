@@ -80,6 +80,20 @@ Result<void> check_ifname(std::string_view name) {
     return {};
 }
 
+// What ADD refuses was never made; a DEL that refused it too would keep the sandbox for ever.
+Result<void> read_attachment(const Environment &environment, Request &request) {
+    request.container_id = value_of(environment, "CNI_CONTAINERID");
+    request.ifname = value_of(environment, "CNI_IFNAME");
+    auto checked = check_container_id(request.container_id);
+    if (checked)
+        checked = check_ifname(request.ifname);
+    if (checked || request.command != Command::del)
+        return checked;
+    request.ignored.push_back(checked.error().message + ", which no ADD accepts");
+    request.is_of_no_add = true;
+    return {};
+}
+
 Result<void> check_netns(std::string_view path) {
     if (!path.empty() && (path.front() != '/' || path.find('\0') != std::string_view::npos))
         return invalid("CNI_NETNS", "is " + quote(path), "the absolute path of a network namespace");
@@ -237,17 +251,14 @@ Result<Arguments> read_environment(const Environment &environment, Request &requ
     // DEL removes what ADD made, whatever else is wrong.
     const bool lenient = command == Command::del;
     auto path = split_path(value_of(environment, "CNI_PATH"));
-    if (!path && lenient)
+    if (!path && (lenient || command == Command::gc))
         request.ignored.push_back(path.error().message);
     else
         request.path = TRY(std::move(path));
     if (command == Command::gc || command == Command::status)
         return Arguments{};
-    request.container_id = value_of(environment, "CNI_CONTAINERID");
-    request.ifname = value_of(environment, "CNI_IFNAME");
     request.netns = value_of(environment, "CNI_NETNS");
-    TRY(check_container_id(request.container_id));
-    TRY(check_ifname(request.ifname));
+    TRY(read_attachment(environment, request));
     if (auto checked = check_netns(request.netns); !checked && lenient) {
         request.ignored.push_back(checked.error().message);
         request.netns.clear();

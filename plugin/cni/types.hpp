@@ -271,6 +271,7 @@ struct Request {
     std::vector<std::string> ignored;
     std::vector<std::string> warnings; // what is accepted, and hardly meant
     bool unreadable = false;           // DEL only: standard input is no JSON object, config holds nothing but defaults
+    bool is_of_no_add = false;         // DEL only: no ADD accepts the container ID or the interface's name
 };
 
 } // namespace podlane::cni

@@ -51,6 +51,7 @@ TEST_F(LostTest, DelNeverRefuses) {
         {"invalid cluster CIDRs", {{"clusterCIDRs", "nowhere"}}},
         {"an unusable bpffs", {{"bpffs", "relative"}}},
         {"another bpffs", {{"bpffs", "/sys/fs/bpf/elsewhere"}}},
+        {"a bpffs that is a file", {{"bpffs", "/etc/passwd"}}},
         {"no name", {{"name", nullptr}}},
         {"another IPAM plugin", {{"ipam", {{"type", "no-such-ipam"}}}}},
         {"no IPAM plugin", {{"ipam", nullptr}}},
@@ -78,6 +79,19 @@ TEST_F(LostTest, DelNeverRefusesAnEnvironment) {
         EXPECT_THAT(reply.err, HasSubstr(variable));
         expect_nothing_left();
     }
+    // What no ADD accepts was never made.
+    for (const auto &[variable, value] :
+         std::vector<std::pair<std::string, std::string>>{{"CNI_CONTAINERID", std::string(128, 'a')},
+                                                          {"CNI_CONTAINERID", "a/b"},
+                                                          {"CNI_IFNAME", "sixteen-letters-"}}) {
+        SCOPED_TRACE(variable + "=" + value);
+        const Reply reply = succeeded(del(*node_.container(), all_, {{variable, value}}));
+        EXPECT_THAT(reply.err, HasSubstr(variable));
+    }
+    // A network that has never been there, below what is no directory.
+    EXPECT_THAT(del(*node_.container(), {{"bpffs", "/etc/passwd"}}), succeeds());
+    EXPECT_THAT(node_.cni_text("podlane", "GC", gc_config({}, all_).dump(), {{"CNI_PATH", "relative"}}), succeeds());
+    expect_nothing_left();
 }
 
 // Its number and its alias say whose it is.

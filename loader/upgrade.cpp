@@ -2,6 +2,7 @@
 #include "loader/upgrade.hpp"
 
 #include "loader/attach.hpp"
+#include "loader/host_veth.hpp"
 #include "loader/migrate.hpp"
 #include "loader/net/link.hpp"
 #include "loader/object.hpp"
@@ -186,8 +187,9 @@ Result<void> Upgrade::add_places(std::uint32_t ifindex, HookKind otherwise, cons
 Result<std::vector<Place>> Upgrade::places() const {
     std::vector<Place> all;
     const auto endpoints = TRY(Endpoints::open(loading_ + "/" PODLANE_MAP_ENDPOINTS, Access::read_only));
+    net::Netlink host = TRY(net::Netlink::open());
     for (const auto &[key, record] : TRY(endpoints.entries()))
-        if (TRY(net::link_name(record.ifindex)) == field_text(record.host_ifname))
+        if (record.ifindex != 0 && TRY(find_host_veth(host, record))) // whatever it is called by now
             TRY(add_places(record.ifindex, record.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact,
                            PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD, all));
     const auto uplinks = TRY(Uplinks::open(loading_ + "/" PODLANE_MAP_UPLINKS, Access::read_only));

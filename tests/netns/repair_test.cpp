@@ -99,6 +99,29 @@ TEST_F(RepairTest, RenamesAHostSideVethBack) {
         "is called renamed now");
 }
 
+// With the programs of before it would go on reading maps that nothing updates.
+TEST_F(RepairTest, AnUpgradeReachesARenamedHostSideVeth) {
+    const Pod made = make(all_);
+    node_.run("ip link set " + made.host_ifname + " down");
+    node_.run("ip link set " + made.host_ifname + " name renamed");
+    node_.run("ip link set renamed up");
+    const auto ids = [&] {
+        std::vector<std::uint32_t> all;
+        for (const Hook hook : {Hook::ingress, Hook::egress})
+            for (const Attached &one : programs(made.ifindex, hook))
+                all.push_back(one.program_id);
+        return all;
+    };
+    const auto before = ids();
+    ASSERT_EQ(before.size(), 2U);
+    EXPECT_THAT(ctl("upgrade --force"), prints(0));
+    const auto now = ids();
+    ASSERT_EQ(now.size(), 2U);
+    EXPECT_NE(now[0], before[0]);
+    EXPECT_NE(now[1], before[1]);
+    expect_nothing_left_after_del({&made});
+}
+
 // A prefix of several container IDs shows none of them.
 TEST_F(RepairTest, RefusesAnAmbiguousName) {
     const Pod first = make();

@@ -166,7 +166,7 @@ Result<Examined> examine_some(const NodeView &node, std::span<const EndpointEntr
 
 Result<void> look_at_endpoints(const NodeView &node, Examined &examined) {
     constexpr std::size_t kLeast = 64, kMostThreads = 8;
-    const NamespacePaths paths = network_namespaces();
+    const NamespacePaths paths = TRY(network_namespaces());
     const std::size_t threads = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, kMostThreads);
     const std::size_t each = std::max(kLeast, (node.endpoints.size() + threads - 1) / threads);
     std::vector<Examined> parts((node.endpoints.size() + each - 1) / each);

@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
 namespace podlane::ctl {
 namespace {
@@ -129,12 +130,21 @@ Result<EndpointEntry> entry_of(const AttachmentRecord &record) {
     return entry;
 }
 
+// A failed look is no answer.
+Result<bool> is_there(const std::string &path) {
+    if (access(path.c_str(), F_OK) == 0)
+        return true;
+    if (errno == ENOENT || errno == ENOTDIR)
+        return false;
+    return system_error(ErrorCode::io_failure, "looking for " + path, errno);
+}
+
 // An ADD that is under way has its namespace.
 Result<bool> is_alive(const AttachmentRecord &record, const Namespaces &namespaces) {
     if (record.boot_id != TRY(boot_id()))
         return false;
     if (!record.entry)
-        return access(record.netns.c_str(), F_OK) == 0;
+        return is_there(record.netns);
     return has_link(*record.entry) || namespaces.contains(record.entry->netns_inode);
 }
 
@@ -169,7 +179,7 @@ Result<int> gc(const Call &call, World &world) {
     if (!context.dry && access(context.plugin.c_str(), X_OK) != 0)
         return Error{ErrorCode::missing, "there is no plugin " + context.plugin + " to call DEL of",
                      "name its directory with --bin-dir"};
-    const Namespaces namespaces = network_namespaces();
+    const Namespaces namespaces = TRY(network_namespaces());
     std::vector<GarbageRow> rows;
     std::vector<EndpointEntry> selected = endpoints;
     std::erase_if(selected, [&](const EndpointEntry &entry) { return !selection.matches(entry); });

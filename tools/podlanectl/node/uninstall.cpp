@@ -151,7 +151,7 @@ Result<bool> owns_pins(const std::string &root) {
     auto owned = refuse_other_netns(root, TRY(own_netns()));
     if (owned)
         return true;
-    const auto namespaces = network_namespaces();
+    const auto namespaces = TRY(network_namespaces());
     const auto there = namespaces.find(netns_of(root));
     if (there == namespaces.end())
         return false;

@@ -185,8 +185,9 @@ Result<std::vector<EndpointEntry>> chosen_endpoints(const Call &call, const Worl
 // its network and of the node. A sender that is not notified learns of the limit by a loss.
 class Connections {
   public:
-    Connections(const SocketNotifier &notifier, std::vector<EndpointEntry> endpoints)
-        : notifier_(notifier), endpoints_(std::move(endpoints)), namespaces_(network_namespaces()) {}
+    Connections(const SocketNotifier &notifier, std::vector<EndpointEntry> endpoints,
+                std::map<std::uint64_t, std::string> namespaces)
+        : notifier_(notifier), endpoints_(std::move(endpoints)), namespaces_(std::move(namespaces)) {}
 
     void notify(const endpoint &limited, const RateChanges &changes) const {
         notifier_.expect(limited.ifindex, limited.flags, changes);
@@ -216,7 +217,7 @@ Result<NotifyConnections> notify_connections(const Result<SocketNotifier> &notif
     if (!notifier)
         return NotifyConnections([](const endpoint &, const RateChanges &) {});
     return NotifyConnections(
-        [all = Connections(*notifier, TRY(tables.endpoints.entries()))](
+        [all = Connections(*notifier, TRY(tables.endpoints.entries()), TRY(network_namespaces()))](
             const endpoint &limited, const RateChanges &changes) { all.notify(limited, changes); });
 }
 

@@ -211,8 +211,9 @@ output::Table beside(output::Table left, output::Table right) {
 // By the verifier of CHECK and doctor. None if the endpoint is not on disk, or its container is not found.
 class Verification {
   public:
-    Verification(const World &world, const std::string &state_directory, const Tables &tables, net::Netlink &host)
-        : records_(state_directory, world.bpffs), verifier_(host, tables), namespaces_(network_namespaces()) {}
+    Verification(AttachmentRecords records, const Tables &tables, net::Netlink &host,
+                 std::map<std::uint64_t, std::string> namespaces)
+        : records_(std::move(records)), verifier_(host, tables), namespaces_(std::move(namespaces)) {}
 
     Result<std::optional<Result<void>>> of(const endpoint_key &key, const endpoint &value) {
         const auto record =
@@ -241,7 +242,7 @@ Result<output::Table> details_table(const std::vector<EndpointEntry> &entries, c
     net::Netlink host = TRY(net::Netlink::open());
     std::optional<Verification> verification;
     if (tables)
-        verification.emplace(world, state_directory, *tables, host);
+        verification.emplace(AttachmentRecords(state_directory, world.bpffs), *tables, host, TRY(network_namespaces()));
     std::vector<Details> rows;
     for (const auto &[key, value] : entries) {
         const auto link = value.ifindex == 0 ? std::nullopt : TRY(net::find_link(host, value.ifindex));

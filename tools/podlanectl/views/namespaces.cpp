@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "tools/podlanectl/views/namespaces.hpp"
 
-#include <dirent.h>
+#include "loader/state_file.hpp"
+#include "maps/file.hpp"
+
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <charconv>
-#include <fstream>
-#include <memory>
 #include <sstream>
 #include <string_view>
 
@@ -25,8 +26,8 @@ std::uint64_t inode_of(std::string_view text) {
 
 // Bind-mounted namespaces (proc(5), mountinfo: the fourth field is the root, the fifth the mount
 // place).
-void add_mounted(std::map<std::uint64_t, std::string> &found) {
-    std::ifstream mounts("/proc/self/mountinfo");
+Result<void> add_mounted(std::map<std::uint64_t, std::string> &found) {
+    std::istringstream mounts(TRY(read_file("/proc/self/mountinfo")));
     for (std::string line; std::getline(mounts, line);) {
         std::istringstream fields(line);
         std::string skipped, root, place;
@@ -34,25 +35,29 @@ void add_mounted(std::map<std::uint64_t, std::string> &found) {
         if (const std::uint64_t inode = inode_of(root); inode != 0)
             found.try_emplace(inode, place);
     }
+    return {};
 }
 
-void add_inhabited(std::map<std::uint64_t, std::string> &found) {
-    const std::unique_ptr<DIR, int (*)(DIR *)> processes(opendir("/proc"), &closedir);
-    while (const dirent *entry = processes == nullptr ? nullptr : readdir(processes.get())) {
-        const std::string path = std::string("/proc/") + entry->d_name + "/ns/net";
+Result<void> add_inhabited(std::map<std::uint64_t, std::string> &found) {
+    for (const std::string &name : TRY(names_in("/proc"))) {
+        const std::string path = "/proc/" + name + "/ns/net";
         std::array<char, 64> target{};
-        if (readlink(path.c_str(), target.data(), target.size() - 1) > 0)
+        if (readlink(path.c_str(), target.data(), target.size() - 1) > 0) {
             if (const std::uint64_t inode = inode_of(target.data()); inode != 0)
                 found.try_emplace(inode, path);
+        } else if (errno == ENOMEM || errno == EIO) { // others say that there is none, or none any more
+            return system_error(ErrorCode::io_failure, "reading " + path, errno);
+        }
     }
+    return {};
 }
 
 } // namespace
 
-std::map<std::uint64_t, std::string> network_namespaces() {
+Result<std::map<std::uint64_t, std::string>> network_namespaces() {
     std::map<std::uint64_t, std::string> found;
-    add_mounted(found);
-    add_inhabited(found);
+    TRY(add_mounted(found));
+    TRY(add_inhabited(found));
     return found;
 }
 

@@ -2,6 +2,8 @@
 // Finds a container's network namespace by its inode number: the endpoint record has no path.
 #pragma once
 
+#include "maps/result.hpp"
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -9,6 +11,7 @@
 namespace podlane::ctl {
 
 // Every network namespace visible as a mount or a process of this machine, by inode number, with a path to open it by.
-std::map<std::uint64_t, std::string> network_namespaces();
+// An error if they cannot be listed: one that is not found counts as gone.
+Result<std::map<std::uint64_t, std::string>> network_namespaces();
 
 } // namespace podlane::ctl

@@ -7,6 +7,7 @@
 #include "loader/net/address.hpp"
 #include "loader/net/link.hpp"
 #include "loader/pace.hpp"
+#include "loader/pins.hpp"
 #include "maps/entries.hpp"
 #include "maps/errors.hpp"
 #include "plugin/adopt.hpp"
@@ -19,6 +20,7 @@
 #include "plugin/peer_interfaces.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/pod_mac.hpp"
+#include "plugin/remove.hpp"
 #include "plugin/restore.hpp"
 #include "plugin/state.hpp"
 
@@ -45,18 +47,15 @@ Result<void> follow_pod(Whole &of, const Tables &tables) {
     return link ? follow_pod_link(tables, of.host, key, of.entry, *link) : Result<void>{};
 }
 
-Result<Whole> open_whole(const AttachmentRecord &record, const Tables &tables) {
+Result<Whole> open_whole(const AttachmentRecord &record, const endpoint &entry) {
     cni::Request request = TRY(recorded_request(record));
     cni::Attachment lease = TRY(recorded_lease(request, record));
-    const auto entry = TRY(tables.endpoints.find(TRY(make_endpoint_key(record.container_id, record.ifname))));
-    if (!entry)
-        return Error{ErrorCode::missing, "the maps do not know it"};
     net::Namespace pod = TRY(open_container(request));
-    if (pod.inode() != entry->netns_inode)
+    if (pod.inode() != entry.netns_inode)
         return Error{ErrorCode::missing, request.netns + " is another namespace now"};
     net::Netlink inside = TRY(net::Netlink::open_in(pod));
     return Whole{
-        {std::move(request), std::move(lease), *entry}, std::move(pod), TRY(net::Netlink::open()), std::move(inside)};
+        {std::move(request), std::move(lease), entry}, std::move(pod), TRY(net::Netlink::open()), std::move(inside)};
 }
 
 // Every next hop of the plan is the host-side veth: a later plugin may prefer another of them.
@@ -172,11 +171,41 @@ Result<void> verify_recorded(const AttachmentRecord &record, const endpoint &ent
 
 Result<void> reinstate(const AttachmentRecord &record) {
     const Tables tables = TRY(Tables::open(record.root));
-    Whole of = TRY(open_whole(record, tables));
+    const auto entry = TRY(tables.endpoints.find(TRY(make_endpoint_key(record.container_id, record.ifname))));
+    if (!entry)
+        return Error{ErrorCode::missing, "the maps do not know it"};
+    Whole of = TRY(open_whole(record, *entry));
+    if (entry->ifindex == 0)
+        return {};
+    if (!TRY(find_host_veth(of.host, *entry)))
+        return gone("the host-side veth " + std::string(field_text(entry->host_ifname)) + " is gone");
     Rollback rollback; // never used: half of what was missing is better than nothing
-    auto done = of.entry.ifindex == 0 ? Result<void>{} : restore_all(of, tables, rollback);
+    auto done = restore_all(of, tables, rollback);
     rollback.commit();
     return done;
+}
+
+Result<void> repair_living(const std::string &root, const endpoint_key &key, const endpoint &record,
+                           const std::optional<AttachmentRecord> &disk, const std::function<Result<void>()> &repair) {
+    { const Lock after_adds = TRY(Lock::exclusive(root)); }
+    const Tables tables = TRY(Tables::open(root));
+    const auto lives = [&]() -> Result<bool> {
+        const auto now = TRY(tables.endpoints.find(key));
+        return now && now->ifindex == record.ifindex;
+    };
+    if (!TRY(lives()))
+        return {};
+    auto done = repair();
+    if (record.ifindex == 0 || TRY(lives()))
+        return done;
+    cni::Request request;
+    request.container_id = field_text(key.container_id);
+    request.ifname = field_text(key.ifname);
+    request.config.name = field_text(record.network_name);
+    request.config.bpffs = root;
+    net::Netlink host = TRY(net::Netlink::open());
+    return remove_again({request, record, nullptr, disk ? disk->uplink : 0, &tables, disk && disk->has_egress_rules},
+                        host);
 }
 
 } // namespace podlane

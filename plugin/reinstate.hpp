@@ -8,6 +8,10 @@
 #include "maps/tables.hpp"
 #include "plugin/verify.hpp"
 
+#include <functional>
+#include <optional>
+#include <string>
+
 namespace podlane {
 
 // As CHECK: `entry` is that of endpoints_v1, `pod` a socket in the container's namespace. ErrorCode::check_failed says
@@ -19,5 +23,11 @@ Result<void> verify_recorded(const AttachmentRecord &record, const endpoint &ent
 // container's addresses, neighbours and routes, the host's, limits, NAT. What is there stays as it is, so that packets
 // under way are not lost. Continues after an error; the first one is returned.
 Result<void> reinstate(const AttachmentRecord &record);
+
+// Runs the repair of something that was found missing of this endpoint, beside the runtime's calls: what an ADD under
+// way is about to make is not made first, and what was put back while a DEL removed the endpoint is removed again (as
+// by that DEL, if it ends later).
+Result<void> repair_living(const std::string &root, const endpoint_key &key, const endpoint &record,
+                           const std::optional<AttachmentRecord> &disk, const std::function<Result<void>()> &repair);
 
 } // namespace podlane

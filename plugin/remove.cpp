@@ -126,9 +126,12 @@ bool remove_from_node(const Footprint &of, net::Netlink &host, Errors &errors) {
 }
 
 // Keeps an upgrade from carrying entries over while they are being removed; nothing if there is no root.
-std::optional<Lock> keep_upgrades_out(const std::string &root) {
+Result<std::optional<Lock>> keep_upgrades_out(const std::string &root) {
     auto lock = Lock::shared(root);
-    return lock ? std::optional(std::move(lock).value()) : std::nullopt;
+    if (lock)
+        return std::optional(std::move(lock).value());
+    const bool is_none = lock.error().code == ErrorCode::missing;
+    return is_none ? Result<std::optional<Lock>>(std::nullopt) : std::move(lock).error();
 }
 
 // Entries in maps of another version would stay behind, and lead packets astray.
@@ -204,13 +207,40 @@ Result<void> keep_lease(const Remains &remains) {
 Result<void> erase_records(const Remains &remains, bool lease_waits) {
     const cni::Request &request = remains.request;
     const std::string &root = request.config.bpffs;
-    const auto lock = keep_upgrades_out(root); // and whoever changes records
+    const auto lock = TRY(keep_upgrades_out(root)); // and whoever changes records
     if (lease_waits && remains.is_known())
         TRY(keep_lease(remains));
     if (!remains.is_elsewhere) // an upgrade may have replaced the map
         TRY(TRY(open_endpoints(root, Access::if_present))
                 .remove(TRY(make_endpoint_key(request.container_id, request.ifname))));
     return lease_waits ? Result<void>{} : records_of(request.config).erase(request.container_id, request.ifname);
+}
+
+// What a repair puts first, or last.
+Result<bool> has_come_back(const std::string &root, const endpoint &entry) {
+    const auto interfaces = TRY(open_interfaces(root, Access::if_present));
+    if (interfaces.exists() && TRY(interfaces.find(entry.ifindex)))
+        return true;
+    const auto addresses = TRY(open_addresses(root, Access::if_present));
+    for (const ip_addr &addr : addresses_in(entry))
+        if (const auto owner = addresses.exists() ? TRY(addresses.find({entry.network, addr})) : std::nullopt;
+            owner && owner->ifindex == entry.ifindex)
+            return true;
+    return false;
+}
+
+// A repair may have found the attachment while it was being removed, and put entries back. It looks for the record when
+// it has; so whichever of the two ends later removes them.
+Result<void> look_behind_repairs(const Remains &remains, net::Netlink &host) {
+    if (!remains.entry || remains.entry->ifindex == 0 || remains.is_elsewhere)
+        return {};
+    const std::string &root = remains.request.config.bpffs;
+    if (!TRY(has_come_back(root, *remains.entry)))
+        return {};
+    const Tables tables = TRY(Tables::open(root, Access::if_present));
+    return remove_again({remains.request, *remains.entry, nullptr, remains.disk ? remains.disk->uplink : 0, &tables,
+                         remains.disk && remains.disk->has_egress_rules},
+                        host);
 }
 
 // The configuration of the ADD says where the lease is; the runtime's may have been edited since. false: the IPAM
@@ -262,6 +292,16 @@ Result<void> remove_host_veth(net::Netlink &host, const cni::Request &request, c
     return {};
 }
 
+Result<void> remove_again(const Footprint &of, net::Netlink &host) {
+    Errors errors;
+    { // the lease may have a new owner, and no ADD is halfway under this lock
+        const Lock alone = TRY(Lock::exclusive(of.request.config.bpffs));
+        remove_from_node(of, host, errors);
+    }
+    errors.add(drop_network_if_unused(of.request, *of.tables, of.entry.network));
+    return std::move(errors).result();
+}
+
 Result<void> put_record(const Footprint &of, net::Netlink &host, Rollback &rollback) {
     const endpoint_key key = TRY(make_endpoint_key(of.request.container_id, of.request.ifname));
     TRY(of.tables->endpoints.insert(key, of.entry));
@@ -287,7 +327,7 @@ Result<void> remove_attachment(const cni::Request &given, Lease lease) {
     if (!remains.disk && request.unreadable)
         return Error{ErrorCode::decode_failure, request.ignored.back(), "nothing is known of this container either"};
     net::Netlink host = TRY(net::Netlink::open());
-    std::optional<Lock> lock = keep_upgrades_out(request.config.bpffs);
+    std::optional<Lock> lock = TRY(keep_upgrades_out(request.config.bpffs));
     TRY(open_maps(remains, key));
     if (!remains.entry)
         remains.orphan = TRY(find_own_link(host, request));
@@ -304,7 +344,8 @@ Result<void> remove_attachment(const cni::Request &given, Lease lease) {
     const bool lease_waits = released && !*released;
     errors.add(std::move(released));
     TRY(std::move(errors).result());
-    return erase_records(remains, lease_waits);
+    TRY(erase_records(remains, lease_waits));
+    return look_behind_repairs(remains, host);
 }
 
 } // namespace podlane

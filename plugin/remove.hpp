@@ -34,6 +34,9 @@ struct Footprint {
     bool has_egress_rules = false;
 };
 
+// For a repair that a DEL has overtaken: removes what it has put back, but neither lease nor records.
+Result<void> remove_again(const Footprint &of, net::Netlink &host);
+
 // For ADD: puts the entry in endpoints_v1. Rolled back, all that a DEL would remove by it is removed, and
 // then the entry, unless something is left.
 Result<void> put_record(const Footprint &of, net::Netlink &host, Rollback &rollback);

@@ -118,9 +118,15 @@ Examined look_at_endpoint(const EndpointView &view) {
             continue;
         Findings findings;
         Result<void> looked = check.endpoint(view, findings);
-        for (Finding &finding : findings)
+        for (Finding &finding : findings) {
             if (finding.by_record && view.disk)
                 finding.repair = [record = *view.disk] { return reinstate(record); };
+            if (finding.repair)
+                finding.repair = [root = view.node.world.bpffs, key = view.key, record = view.record, disk = view.disk,
+                                  repair = std::move(finding.repair)] {
+                    return repair_living(root, key, record, disk, repair);
+                };
+        }
         add(own, check, std::move(looked), std::move(findings), &view);
     }
     return own;

@@ -96,7 +96,7 @@ TEST_F(RepairBesideTest, ADelUnderWay) {
     (void)ctl("repair");
     EXPECT_TRUE(require(tables.endpoints.find(require(make_endpoint_key(made.container->id(), "eth0")))))
         << "the DEL was to be under way";
-    EXPECT_TRUE(require(tables.interfaces.find(made.ifindex))) << "the repair was to put it back";
+    EXPECT_TRUE(require(tables.interfaces.find(made.ifindex))) << "the repair was to restore it";
     deleting.join();
     EXPECT_EQ(everything(), before);
     EXPECT_THAT(del(*other.container, all_), succeeds());

@@ -116,9 +116,9 @@ constexpr auto kKeys = std::to_array<Key>({
      "answer",
      checked<&Config::ipam_type, read_ipam_type>},
     {"prevResult", specification, "result", "none",
-     "result of the plugin before: if it has an interface in the container, Podlane adopts it, else Podlane creates "
-     "one "
-     "for the addresses",
+     "result of the plugin before: if it has an interface in the container, or one of the host and the container has "
+     "the "
+     "requested one, Podlane adopts it, else Podlane creates one for the addresses",
      read_result},
     {"dns", specification, "object", "none", "put into the result if the IPAM plugin returns none", read_dns_section},
     {"ipMasq", specification, "true, false", "false",

@@ -243,6 +243,15 @@ Result<void> look_behind_repairs(const Remains &remains, net::Netlink &host) {
                         host);
 }
 
+// false: something is left.
+Result<bool> remove_whatever_is_known(Remains &remains, const endpoint_key &key, net::Netlink &host, Errors &errors) {
+    const auto lock = TRY(keep_upgrades_out(remains.request.config.bpffs));
+    TRY(open_maps(remains, key));
+    if (!remains.entry)
+        remains.orphan = TRY(find_own_link(host, remains.request));
+    return remove_as_recorded(remains, host, errors);
+}
+
 // The configuration of the ADD says where the lease is; the runtime's may have been edited since. false: the IPAM
 // plugin is not installed, so that the lease has to wait.
 Result<bool> release_lease(const Remains &remains) {
@@ -327,14 +336,9 @@ Result<void> remove_attachment(const cni::Request &given, Lease lease) {
     if (!remains.disk && request.unreadable)
         return Error{ErrorCode::decode_failure, request.ignored.back(), "nothing is known of this container either"};
     net::Netlink host = TRY(net::Netlink::open());
-    std::optional<Lock> lock = TRY(keep_upgrades_out(request.config.bpffs));
-    TRY(open_maps(remains, key));
-    if (!remains.entry)
-        remains.orphan = TRY(find_own_link(host, request));
-    if (!remove_as_recorded(remains, host, errors))
+    if (!TRY(remove_whatever_is_known(remains, key, host, errors)))
         return std::move(errors).result(); // the lease stays too: nobody else may get the address
     const endpoint *entry = remains.entry ? &*remains.entry : nullptr;
-    lock.reset();
     if (remains.tables)
         errors.add(drop_network_if_unused(request, *remains.tables,
                                           entry != nullptr ? entry->network : network_id(request.config.name)));

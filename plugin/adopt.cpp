@@ -134,6 +134,8 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
     Plan plan = TRY(plan_beside(request, pod, sockets, pair, egress, others));
     TRY(enter_network(request, plan.network, tables, sockets.host, rollback));
     const ConflictProbe probe = TRY(ConflictProbe::start(egress, plan.addresses));
+    if (!plan.qdisc.empty()) // the link outlives a DEL, which has to know of the qdisc before it is there
+        TRY(update_record(request, TRY(make_endpoint(request, plan)), nullptr, plan.uplink));
     TRY(start_limiter(request.config, plan, rollback));
     const endpoint record = TRY(make_endpoint(request, plan));
     const auto own = addresses_of(*request.config.prev_result, request.ifname);

@@ -219,7 +219,7 @@ Result<void> AttachmentRecords::erase(const std::string &container_id, const std
     const std::string name = file_name(container_id, ifname);
     for (const std::string &path : {directory_ + "/." + name, directory_ + "/" + name})
         if (auto removed = remove_if_present(path); !removed && removed.error().system_errno != EISDIR)
-            return removed; // a directory is none of ours
+            return removed; // a directory is none of Podlane's
     return {};
 }
 

@@ -25,7 +25,7 @@ Result<void> verify_recorded(const AttachmentRecord &record, const endpoint &ent
 Result<void> reinstate(const AttachmentRecord &record);
 
 // Runs the repair of something that was found missing of this endpoint, beside the runtime's calls: what an ADD under
-// way is about to make is not made first, and what was put back while a DEL removed the endpoint is removed again (as
+// way is about to make is not made first, and what was restored while a DEL removed the endpoint is removed again (as
 // by that DEL, if it ends later).
 Result<void> repair_living(const std::string &root, const endpoint_key &key, const endpoint &record,
                            const std::optional<AttachmentRecord> &disk, const std::function<Result<void>()> &repair);

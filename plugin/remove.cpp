@@ -229,8 +229,8 @@ Result<bool> has_come_back(const std::string &root, const endpoint &entry) {
     return false;
 }
 
-// A repair may have found the attachment while it was being removed, and put entries back. It looks for the record when
-// it has; so whichever of the two ends later removes them.
+// A repair may have found the attachment while it was being removed, and restored entries. Then it looks for the
+// record; so whichever of the two ends later removes them.
 Result<void> look_behind_repairs(const Remains &remains, net::Netlink &host) {
     if (!remains.entry || remains.entry->ifindex == 0 || remains.is_elsewhere)
         return {};

@@ -34,7 +34,7 @@ struct Footprint {
     bool has_egress_rules = false;
 };
 
-// For a repair that a DEL has overtaken: removes what it has put back, but neither lease nor records.
+// For a repair that a DEL has overtaken: removes what it has restored, but neither lease nor records.
 Result<void> remove_again(const Footprint &of, net::Netlink &host);
 
 // For ADD: puts the entry in endpoints_v1. Rolled back, all that a DEL would remove by it is removed, and

@@ -6,6 +6,8 @@
 
 #include <netinet/tcp.h>
 
+#include <sstream>
+
 namespace podlane::test {
 namespace {
 
@@ -233,6 +235,16 @@ class SilentPeer : public FlowEnd {
         EXPECT_TRUE(wait_until(is_within, kSentAgain)) << entry(socket).value().seconds;
     }
 
+    // Otherwise the server sends again what nobody acknowledges, and is not silent.
+    [[nodiscard]] bool has_server_nothing_to_send() const {
+        std::istringstream sockets(server_.container->run("ss -tnH state established"));
+        std::uint64_t received = 0, unacknowledged = 0;
+        for (std::string rest; sockets >> received >> unacknowledged && std::getline(sockets, rest);)
+            if (unacknowledged != 0)
+                return false;
+        return true;
+    }
+
     static constexpr std::chrono::minutes kSentAgain{1}; // some times, each after twice as long as before
 };
 
@@ -241,6 +253,7 @@ TEST_P(SilentPeer, LeavesAnEntryForMinutesUntilItIsHeardAgain) {
     const Fd client = connected(cluster_ip());
     ASSERT_EQ(transfer(client, 1 << 20), 0);
     expect_seconds(client, 1000, 432000);
+    ASSERT_TRUE(wait_until([&] { return has_server_nothing_to_send(); }));
     server_.container->run(iptables() + " -w -A INPUT -p tcp -j DROP");
     ASSERT_EQ(send_text(client, "anybody?"), 0);
     expect_seconds(client, 0, 300);

@@ -222,6 +222,25 @@ TEST_F(NodeTest, InstallGoesInFrontOfAnothersNetworkAndBack) {
     EXPECT_THAT(install("--subnets 198.18.1.0/24"), complains(1, {"00-a.conflist is in front", "hint: "}));
 }
 
+// A pipe that nobody writes to, a device without an end, a directory, a link to nothing.
+TEST_F(NodeTest, NothingInTheRuntimesDirectoryHoldsACommand) {
+    on_node("mkfifo " + conf() + "/20-pipe.conf");
+    fs::create_symlink("/dev/zero", conf() + "/21-zero.conflist");
+    fs::create_symlink("/nowhere", conf() + "/22-nothing.conf");
+    fs::create_directory(conf() + "/23-directory.json");
+    const auto ends = [&](const std::string &command) {
+        std::vector<std::string> argv = ctl_argv(node_.bpffs(), command + " --conf-dir " + conf());
+        argv.insert(argv.begin(), {"timeout", "-s", "KILL", slow() ? "100" : "20"});
+        return run(node_.ns(), argv);
+    };
+    const std::string files = " --bin-dir " + bin() + " --plugin " + std::getenv("PODLANE_BIN");
+    EXPECT_THAT(ends("install --subnets 198.18.1.0/24" + files), prints(0, {"/20-pipe.conf (), kept behind"}));
+    EXPECT_THAT(ends("install --mode chained" + files), complains(1, {"20-pipe.conf"}));
+    EXPECT_THAT(ends("doctor"), prints(0));
+    EXPECT_THAT(ends("load"), prints(0));
+    EXPECT_THAT(ends("uninstall --bin-dir " + bin()), prints(0, {"removed " + conflist()}));
+}
+
 // Whoever wrote another network's files, nothing in them reaches the terminal, and what cannot be listed is no
 // "nothing".
 TEST_F(NodeTest, InstallAndUninstallPrintFilesOfOthersSafely) {

@@ -265,7 +265,7 @@ Result<std::string> chained_list(const Call &call, const std::string &conf_dir,
     Object plugin = {{"type", "podlane"},
                      {"capabilities", Object{{"bandwidth", true}, {"io.kubernetes.cri.pod-annotations", true}}}};
     TRY(add_keys(call, plugin, {.clusters = TRY(prefixes(call, Opt::cluster_cidrs, "cluster-cidrs"))}));
-    return with_podlane_behind(TRY(read_file(path)), path, output::json_text(plugin));
+    return with_podlane_behind(TRY(read_network_file(path)), path, output::json_text(plugin));
 }
 
 // As ADD reads it: a network that makes each ADD fail is not written.

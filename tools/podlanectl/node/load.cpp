@@ -4,6 +4,7 @@
 #include "plugin/cni/list.hpp"
 #include "plugin/load.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/node/node_object.hpp"
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/node/nouns.hpp"
 
@@ -41,8 +42,8 @@ Result<std::vector<std::string>> files_in(const std::string &directory) {
     return files;
 }
 
-Result<Network> read_network(const std::string &file) {
-    auto part = cni::status_input(TRY(read_file(file)));
+Result<Network> read_network(const std::string &file, Result<std::string> text) {
+    auto part = cni::status_input(TRY(std::move(text)));
     if (!part)
         return std::move(part).error().context(file);
     return *part ? Network{file, **part} : Network{};
@@ -51,7 +52,7 @@ Result<Network> read_network(const std::string &file) {
 // The first file that has Podlane in it. One that another plugin's program is to understand is passed over.
 Result<Network> find_network(const std::string &directory) {
     for (const std::string &file : TRY(files_in(directory)))
-        if (auto network = read_network(file); network && !network->file.empty())
+        if (auto network = read_network(file, read_network_file(file)); network && !network->file.empty())
             return network;
     return Network{"", R"({"cniVersion": "1.1.0", "name": "load", "type": "podlane"})"};
 }
@@ -60,7 +61,8 @@ Result<int> load(const Call &call, World &world) {
     if (geteuid() != 0)
         return Error{ErrorCode::bpf, "no permission to load programs", "run it as root: sudo podlanectl load", EPERM};
     const std::string directory = call.value(Opt::conf_dir).value_or(std::string(kConfDir));
-    const Network network = call.argument.empty() ? TRY(find_network(directory)) : TRY(read_network(call.argument));
+    const Network network = call.argument.empty() ? TRY(find_network(directory))
+                                                  : TRY(read_network(call.argument, read_file(call.argument)));
     if (!call.argument.empty() && network.file.empty())
         return Error{ErrorCode::missing, call.argument + " names no plugin of type podlane",
                      "name the file that the runtime reads, or none"};

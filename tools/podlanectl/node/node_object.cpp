@@ -9,6 +9,8 @@
 #include "plugin/cni/json.hpp"
 #include "plugin/cni/pod_ranges.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -73,7 +75,7 @@ Result<json::Printable> parse_list(std::string_view text, const std::string &wha
 ForeignNetwork read_network(const std::string &directory, const std::string &file) {
     const std::string path = directory + "/" + file;
     ForeignNetwork network{.file = file};
-    const auto text = read_file(path);
+    const auto text = read_network_file(path);
     const auto list = text ? parse_list(*text, path) : Result<json::Printable>(text.error());
     if (!list || !list->is_object())
         return network;
@@ -129,6 +131,11 @@ Result<FlannelSubnet> read_flannel_subnet(std::string_view text, const std::stri
         for (std::string &range : TRY(checked({one}, what)))
             subnet.networks.push_back(std::move(range));
     return subnet;
+}
+
+Result<std::string> read_network_file(const std::string &path) {
+    constexpr std::size_t kLargest = std::size_t{1} << 20U;
+    return read_file(path, kLargest, O_NONBLOCK);
 }
 
 Result<std::vector<ForeignNetwork>> networks_in(const std::string &conf_dir) {

@@ -32,6 +32,8 @@ struct ForeignNetwork {
     std::string name{};               // it and the types can be printed
     std::vector<std::string> types{}; // of its plugins, in their order
 };
+// Waits for nothing and ends, whatever is in its place there: a pipe, a device.
+Result<std::string> read_network_file(const std::string &path);
 // Of the directory, in the runtime's order; a file that cannot be read has no types.
 Result<std::vector<ForeignNetwork>> networks_in(const std::string &conf_dir);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "tools/podlanectl/node/runtime_network.hpp"
 
-#include "maps/file.hpp"
 #include "plugin/cni/json.hpp"
 #include "plugin/pod_ranges.hpp"
 #include "tools/podlanectl/node/node_object.hpp"
@@ -67,7 +66,7 @@ Result<std::vector<RuntimeNetwork>> podlane_networks_in(const std::string &conf_
     std::vector<RuntimeNetwork> networks;
     for (const ForeignNetwork &one : TRY(networks_in(conf_dir))) {
         const std::string path = conf_dir + "/" + one.file;
-        const auto text = read_file(path);
+        const auto text = read_network_file(path);
         const auto list = text ? cni::json::parse_object(*text, path) : Result<cni::json::Value>(text.error());
         if (!list || std::ranges::find(one.types, "podlane") == one.types.end())
             continue;

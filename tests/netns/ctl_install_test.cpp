@@ -222,6 +222,24 @@ TEST_F(NodeTest, InstallGoesInFrontOfAnothersNetworkAndBack) {
     EXPECT_THAT(install("--subnets 198.18.1.0/24"), complains(1, {"00-a.conflist is in front", "hint: "}));
 }
 
+// multus' own file, which names Podlane's network, is not in its way: repeating an install changes nothing then.
+TEST_F(NodeTest, InstallLeavesMultusInFront) {
+    const std::string ranges = "--subnets 198.18.1.0/24";
+    ASSERT_THAT(install(ranges), prints(0, {"wrote " + conflist()}));
+    for (const char *type : {"multus", "multus-shim"}) {
+        std::ofstream(conf() + "/00-multus.conf") << Json{{"cniVersion", "1.0.0"}, {"name", "m"}, {"type", type}};
+        EXPECT_THAT(install(ranges), prints(0, {"/00-multus.conf stays in front", "unchanged: " + conflist()}));
+    }
+    EXPECT_THAT(install("--mode chained"), complains(1, {"there is no network in " + conf()}));
+    std::ofstream(conf() + "/20-theirs.conflist")
+        << Json{{"cniVersion", "1.0.0"}, {"name", "theirs"}, {"plugins", {{{"type", "ptp"}}}}};
+    EXPECT_THAT(install("--mode chained"), prints(0, {"wrote " + conflist()}));
+    EXPECT_EQ(Json::parse(read_file(conflist())).at("plugins").at(0).at("type"), "ptp");
+    fs::rename(conf() + "/00-multus.conf", conf() + "/70-multus.conf");
+    EXPECT_THAT(install(ranges), prints(0, {"/70-multus.conf is behind 10-podlane.conflist"}));
+    EXPECT_THAT(uninstall(), prints(0, {"removed " + conflist()}));
+}
+
 // A pipe that nobody writes to, a device without an end, a directory, a link to nothing.
 TEST_F(NodeTest, NothingInTheRuntimesDirectoryHoldsACommand) {
     on_node("mkfifo " + conf() + "/20-pipe.conf");

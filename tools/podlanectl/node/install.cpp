@@ -282,8 +282,16 @@ Result<Planned> plan(const Call &call, const std::string &conf_dir, bool with_po
     std::vector<ForeignNetwork> others = TRY(networks_in(conf_dir));
     std::erase_if(
         others, [](const ForeignNetwork &one) { return std::ranges::find(kConflists, one.file) != kConflists.end(); });
+    std::vector<ForeignNetwork> multus;
+    std::ranges::partition_copy(std::exchange(others, {}), std::back_inserter(multus), std::back_inserter(others),
+                                &ForeignNetwork::is_multus);
     Planned planned{.name = TRY(conflist_name(others))};
     planned.story = TRY(networks_of_node());
+    for (const ForeignNetwork &one : multus)
+        planned.story.push_back("multus: " + conf_dir + "/" + one.file +
+                                (one.file < planned.name
+                                     ? " stays in front: its configuration names the networks of a pod"
+                                     : " is behind " + std::string(planned.name) + ": the runtime does not use it"));
     for (const ForeignNetwork &one : others)
         planned.story.push_back("network of another: " + conf_dir + "/" + one.file + " (" + join(one.types, ",") +
                                 "), kept behind " + std::string(planned.name));

@@ -31,6 +31,9 @@ struct ForeignNetwork {
     std::string file{};
     std::string name{};               // it and the types can be printed
     std::vector<std::string> types{}; // of its plugins, in their order
+
+    // multus calls the networks that its file names, so it stays in front of them.
+    [[nodiscard]] bool is_multus() const { return !types.empty() && types.front().starts_with("multus"); }
 };
 // Waits for nothing and ends, whatever is in its place there: a pipe, a device.
 Result<std::string> read_network_file(const std::string &path);

@@ -259,6 +259,8 @@ Result<bool> release_lease(const Remains &remains) {
     std::optional<Error> failed;
     bool waits = false;
     for (const cni::Request &request : requests) {
+        if (request.config.ipam_type == "dhcp") // each ADD refuses it; its daemon need not run
+            continue;
         if (!ipam::is_installed(request)) {
             log(cni::Log::Level::warning,
                 "IPAM plugin \"" + request.config.ipam_type + "\" is not installed: its lease stays for now");

@@ -326,6 +326,16 @@ exit 0)");
     EXPECT_THAT(del(*container, keys), succeeds());
 }
 
+// Its daemon does not run. A DEL that failed would keep the pod that never started.
+TEST_F(OtherPlugins, DhcpIsRefusedByNameAndDeleted) {
+    const Json keys = {{"ipam", {{"type", "dhcp"}}}};
+    const auto container = node_.container();
+    EXPECT_THAT(add(*container, keys), fails_with(2, {"the IPAM plugin \"dhcp\""}));
+    EXPECT_THAT(del(*container, keys), succeeds());
+    EXPECT_THAT(node_.cni("STATUS", node_.config({{"cniVersion", "1.1.0"}, {"ipam", {{"type", "dhcp"}}}}), *container),
+                fails_with(2, {"the IPAM plugin \"dhcp\""}));
+}
+
 // Without IgnoreUnknown; host-local refuses what it does not know.
 TEST_F(OtherPlugins, ArgumentsOfNomadAndNerdctlAreAccepted) {
     const Variables arguments = {{"CNI_ARGS", "NOMAD_REGION=global;NOMAD_JOB_ID=web;NERDCTL_CNI_DHCP_HOSTNAME=web-0"}};

@@ -4,6 +4,7 @@
 #include "loader/net/filter.hpp"
 #include "loader/net/link.hpp"
 #include "loader/net/packet_rules.hpp"
+#include "loader/net/qdisc.hpp"
 #include "maps/abi/names.h"
 #include "plugin/foreign_qdisc.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
@@ -46,6 +47,9 @@ std::string_view word(Hook hook) { return hook == Hook::ingress ? "ingress" : "e
 Result<std::vector<ForeignProgram>> foreign_on(const NodeView &node, std::uint32_t ifindex, Hook hook) {
     std::vector<ForeignProgram> all = TRY(node.hooks->foreign_programs_on_tcx(ifindex, hook));
     if (!node.hooks->can_have_filters(ifindex))
+        return all;
+    // The kernel lists the filters of the qdisc `ingress` for both sides.
+    if (hook == Hook::egress && TRY(net::ingress_qdisc(*node.host, ifindex)) == net::kIngressQdisc)
         return all;
     const auto side = hook == Hook::ingress ? net::ClsactSide::ingress : net::ClsactSide::egress;
     for (const net::Filter &filter : TRY(net::list_filters(*node.host, ifindex, side)))

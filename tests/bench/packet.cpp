@@ -62,9 +62,10 @@ struct Case {
     int family;
     std::uint8_t protocol;
     reason expected;
+    std::uint32_t came_by = 0; // to the host stack; 0: the node itself sends it
 };
 
-constexpr std::array<Case, 7> kCases{{
+constexpr std::array<Case, 9> kCases{{
     {"tcp4 direct", PODLANE_PROGRAM_FROM_POD, 4, IPPROTO_TCP, REASON_SENT_DIRECT},
     {"tcp6 direct", PODLANE_PROGRAM_FROM_POD, 6, IPPROTO_TCP, REASON_SENT_DIRECT},
     {"udp4 direct", PODLANE_PROGRAM_FROM_POD, 4, IPPROTO_UDP, REASON_SENT_DIRECT},
@@ -72,6 +73,8 @@ constexpr std::array<Case, 7> kCases{{
     {"tcp4 spoofed", PODLANE_PROGRAM_FROM_POD, 4, IPPROTO_TCP, REASON_DROP_SOURCE_ADDRESS},
     {"tcp4 from the host stack", PODLANE_PROGRAM_TO_POD, 4, IPPROTO_TCP, REASON_RECEIVED_HOST},
     {"tcp6 from the host stack", PODLANE_PROGRAM_TO_POD, 6, IPPROTO_TCP, REASON_RECEIVED_HOST},
+    {"tcp4 of a pod by the host stack", PODLANE_PROGRAM_TO_POD, 4, IPPROTO_TCP, REASON_RECEIVED_HOST, kFirstReceiver},
+    {"tcp6 of a pod by the host stack", PODLANE_PROGRAM_TO_POD, 6, IPPROTO_TCP, REASON_RECEIVED_HOST, kFirstReceiver},
 }};
 
 ip_addr pod_address(int family, std::uint32_t index) {
@@ -215,9 +218,13 @@ Frame make_frame(const Case &kind, std::uint32_t receiver) {
     return frame;
 }
 
-Result<std::uint32_t> test_run(int program, const Frame &frame, int repeat) {
+Result<std::uint32_t> test_run(int program, const Frame &frame, std::uint32_t came_by, int repeat) {
+    __sk_buff context{};
+    context.ingress_ifindex = came_by;
     bpf_test_run_opts options{};
     options.sz = sizeof options;
+    options.ctx_in = &context;
+    options.ctx_size_in = sizeof context;
     options.data_in = frame.data();
     options.data_size_in = frame.size();
     options.repeat = repeat;
@@ -266,9 +273,9 @@ struct Durations {
 Durations run_all(const Fd &program, const Case &kind, std::uint32_t receivers, unsigned rounds) {
     Durations found;
     for (unsigned i = 0; i < rounds; ++i) {
-        const auto hot = test_run(program.get(), make_frame(kind, i % receivers), kHotRepeat);
+        const auto hot = test_run(program.get(), make_frame(kind, i % receivers), kind.came_by, kHotRepeat);
         // A stride that is no divisor of a round number, so that neighbours in the map are not visited in a row.
-        const auto spread = test_run(program.get(), make_frame(kind, i * 7919 % receivers), 1);
+        const auto spread = test_run(program.get(), make_frame(kind, i * 7919 % receivers), kind.came_by, 1);
         if (!hot || !spread) {
             found.error = (hot ? spread : hot).error().message;
             return found;

@@ -116,11 +116,80 @@ static __always_inline int query_windows(struct flow_scratch *work, const struct
 	return left || is_known ? WINDOW_REFUSES : WINDOW_UNKNOWN;
 }
 
+/* The part of the kernel's struct tcp_sock that is read. */
+struct tcp_sock___podlane {
+	__u32 rcv_nxt, rcv_wnd;
+	__u32 snd_una, snd_nxt, max_window;
+} __attribute__((preserve_access_index));
+
+/* By RFC 5961 (3.2, 5.2), and a window below, as above. */
+static __always_inline bool is_discarded(const struct tcp_sock___podlane *tcp, const struct tcp_end *said)
+{
+	__u32 size = tcp->rcv_wnd + 65535, first_ack = tcp->snd_una - tcp->max_window;
+
+	if (said->number - tcp->rcv_nxt + size >= 2 * size)
+		return true;
+	return !said->is_reset && said->ack - first_ack > tcp->snd_nxt - first_ack;
+}
+
+#define JUDGED_STATES                                                                                                  \
+	(1 << BPF_TCP_ESTABLISHED | 1 << BPF_TCP_FIN_WAIT1 | 1 << BPF_TCP_FIN_WAIT2 | 1 << BPF_TCP_CLOSE_WAIT |        \
+	 1 << BPF_TCP_LAST_ACK | 1 << BPF_TCP_CLOSING)
+
+/* The socket that receives the flow, to be released: no listener, and none that is just made or over. */
+static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, struct flow_scratch *work,
+						    const struct flow_key *key, __u64 netns)
+{
+	bool is_ipv4 = skb->protocol == bpf_htons(ETH_P_IP);
+	struct bpf_sock *socket;
+
+	make_tuple(key, is_ipv4, &work->tuple);
+	socket = bpf_skc_lookup_tcp(skb, &work->tuple, is_ipv4 ? sizeof(work->tuple.ipv4) : sizeof(work->tuple.ipv6),
+				    netns, 0);
+	if (!socket || JUDGED_STATES & 1U << (socket->state & 31))
+		return socket;
+	bpf_sk_release(socket);
+	return 0;
+}
+
+/*
+ * Whether the socket of the pod that receives the flow in the scratch area takes the end. A pod that is a machine has
+ * none. A global function: the verifier checks it once.
+ */
+__attribute__((noinline)) int is_taken_by_pod(struct __sk_buff *skb)
+{
+	__u32 ifindex = skb->ifindex;
+	struct flow_scratch *work = find_scratch();
+	struct uplink *uplink = map_find(&uplinks_v2, &ifindex);
+	struct interface *interface;
+	struct tcp_sock___podlane *tcp;
+	struct address *receiver;
+	struct bpf_sock *socket;
+	bool taken;
+
+	if (!has_conntrack || !work || !uplink)
+		return 0;
+	receiver = find_in(uplink, &work->flow.destination);
+	if (!receiver)
+		return 0;
+	ifindex = receiver->ifindex;
+	interface = map_find(&interfaces_v1, &ifindex);
+	if (!interface || !interface->netns_id)
+		return 0;
+	socket = find_socket(skb, work, find_translated_key(work), interface->netns_id - 1);
+	if (!socket)
+		return 0;
+	tcp = (void *)bpf_skc_to_tcp_sock(socket);
+	taken = tcp && !is_discarded(tcp, &work->end);
+	bpf_sk_release(socket);
+	return taken;
+}
+
 /*
  * Whether conntrack may see the end. It may if any of the windows that are known holds the number: an old one is not
  * easier to guess. While a connection is closed conntrack believes resets (Linux 6.2), and its windows are the host's.
  */
-static __always_inline bool may_be_seen(struct flow_scratch *work, const struct tracked_end *end)
+static __always_inline bool may_be_seen(struct __sk_buff *skb, struct flow_scratch *work, const struct tracked_end *end)
 {
 	int result;
 
@@ -129,7 +198,8 @@ static __always_inline bool may_be_seen(struct flow_scratch *work, const struct 
 	if (end->state > CT_TCP_ESTABLISHED && work->end.is_reset)
 		return true;
 	result = query_windows(work, end);
-	return result == WINDOW_ACCEPTS || (result == WINDOW_UNKNOWN && end->state > CT_TCP_ESTABLISHED);
+	return result == WINDOW_ACCEPTS || (result == WINDOW_UNKNOWN && end->state > CT_TCP_ESTABLISHED) ||
+	       is_taken_by_pod(skb);
 }
 
 /*
@@ -199,7 +269,7 @@ __attribute__((noinline)) int judge_end(struct __sk_buff *skb)
 	known = map_find(&flows_v2, &work->key);
 	if (known && known->check != flow_check(&work->key))
 		known = 0;
-	if (may_be_seen(work, &end)) {
+	if (may_be_seen(skb, work, &end)) {
 		forget_flow(work);
 		return leave_as_is(work, known ? FOLLOW_FORGOTTEN : 0);
 	}
@@ -207,42 +277,6 @@ __attribute__((noinline)) int judge_end(struct __sk_buff *skb)
 		return FOLLOW_HIDDEN;
 	return FOLLOW_HIDDEN | FOLLOW_CONFIRMED | (is_translated(&work->key, &work->flow) ? FOLLOW_TRANSLATED : 0) |
 	       (work->opts.dir ? FOLLOW_REPLY : 0);
-}
-
-/* The part of the kernel's struct tcp_sock that is read. */
-struct tcp_sock___podlane {
-	__u32 rcv_nxt, rcv_wnd;
-	__u32 snd_una, snd_nxt, max_window;
-} __attribute__((preserve_access_index));
-
-/* By RFC 5961 (3.2, 5.2), and a window below, as above. */
-static __always_inline bool is_discarded(const struct tcp_sock___podlane *tcp, const struct tcp_end *said)
-{
-	__u32 size = tcp->rcv_wnd + 65535, first_ack = tcp->snd_una - tcp->max_window;
-
-	if (said->number - tcp->rcv_nxt + size >= 2 * size)
-		return true;
-	return !said->is_reset && said->ack - first_ack > tcp->snd_nxt - first_ack;
-}
-
-#define JUDGED_STATES                                                                                                  \
-	(1 << BPF_TCP_ESTABLISHED | 1 << BPF_TCP_FIN_WAIT1 | 1 << BPF_TCP_FIN_WAIT2 | 1 << BPF_TCP_CLOSE_WAIT |        \
-	 1 << BPF_TCP_LAST_ACK | 1 << BPF_TCP_CLOSING)
-
-/* The node's socket that receives the flow, to be released: no listener, and none that is just made or over. */
-static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, struct flow_scratch *work,
-						    const struct flow_key *key)
-{
-	bool is_ipv4 = skb->protocol == bpf_htons(ETH_P_IP);
-	struct bpf_sock *socket;
-
-	make_tuple(key, is_ipv4, &work->tuple);
-	socket = bpf_skc_lookup_tcp(skb, &work->tuple, is_ipv4 ? sizeof(work->tuple.ipv4) : sizeof(work->tuple.ipv6),
-				    CURRENT_NETNS, 0);
-	if (!socket || JUDGED_STATES & 1U << (socket->state & 31))
-		return socket;
-	bpf_sk_release(socket);
-	return 0;
 }
 
 /*
@@ -258,7 +292,7 @@ __attribute__((noinline)) int is_refused_by_socket(struct __sk_buff *skb)
 
 	if (!has_conntrack || !work)
 		return 0;
-	socket = find_socket(skb, work, find_translated_key(work));
+	socket = find_socket(skb, work, find_translated_key(work), CURRENT_NETNS);
 	if (socket) {
 		tcp = (void *)bpf_skc_to_tcp_sock(socket);
 		refused = tcp && is_discarded(tcp, &work->end);
@@ -266,7 +300,7 @@ __attribute__((noinline)) int is_refused_by_socket(struct __sk_buff *skb)
 		return refused;
 	}
 	reverse_key(&work->key, &work->other);
-	socket = find_socket(skb, work, &work->other);
+	socket = find_socket(skb, work, &work->other, CURRENT_NETNS);
 	if (!socket)
 		return 0;
 	bpf_sk_release(socket);

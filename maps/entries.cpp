@@ -19,6 +19,7 @@ interface make_interface(const endpoint &record) {
             first = addr;
     value.link_local = record.link_local;
     std::ranges::copy(record.pod_mac, value.pod_mac);
+    value.netns_id = record.netns_id;
     return value;
 }
 

@@ -238,6 +238,7 @@ Result<void> complete_plan(const cni::Request &request, const net::Namespace &po
                            const ContainerLinks &others, Plan &plan, Rollback &rollback) {
     plan.ifindex = veth.host.ifindex;
     plan.pod_ifindex = veth.pod_ifindex;
+    plan.netns_id = veth.host.peer_nsid;
     plan.mtu = veth.host.mtu;
     plan.netns_inode = pod.inode();
     plan.flags |= others.flags;

@@ -90,6 +90,7 @@ Result<Plan> plan_beside(const cni::Request &request, const net::Namespace &pod,
     Plan plan = TRY(make_plan_beside(request, TRY(describe(request, sockets, pair)), facts));
     plan.hook_kind = TRY(choose_hook_kind(request.config, pair.host->ifindex));
     plan.netns_inode = pod.inode();
+    plan.netns_id = pair.host->peer_nsid;
     return plan;
 }
 

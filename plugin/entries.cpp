@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 
 namespace podlane {
 namespace {
@@ -77,12 +78,18 @@ std::optional<IsolationEntry> isolation_of(const cni::Config &config) {
     return entry;
 }
 
+std::uint16_t netns_id_of(const Plan &plan) {
+    constexpr std::int32_t kMost = std::numeric_limits<std::uint16_t>::max() - 1;
+    return plan.netns_id && *plan.netns_id <= kMost ? static_cast<std::uint16_t>(*plan.netns_id + 1) : 0;
+}
+
 } // namespace
 
 Result<endpoint> make_endpoint(const cni::Request &request, const Plan &plan) {
     endpoint record{};
     record.created_ns = realtime_ns();
     record.netns_inode = plan.netns_inode;
+    record.netns_id = netns_id_of(plan);
     record.ifindex = plan.ifindex;
     record.pod_ifindex = plan.pod_ifindex;
     record.network = network_id(request.config.name);

@@ -107,6 +107,7 @@ struct Plan {
     std::uint32_t node_netns = 0;
     std::uint32_t ifindex = 0; // of the host-side veth; 0: none
     std::uint32_t pod_ifindex = 0;
+    std::optional<std::int32_t> netns_id{}; // the kernel's
 };
 
 // Of the container's namespace as a whole.

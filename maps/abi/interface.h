@@ -73,7 +73,7 @@ struct interface {
 	struct ip_addr ipv6;
 	struct ip_addr link_local; /* the pod's own fe80::/64 address, zero without IPv6 */
 	__u8 pod_mac[6];
-	__u8 reserved[2];
+	__u16 netns_id; /* as that of the endpoint */
 };
 
 ABI_STATIC_ASSERT(sizeof(struct interface) == 64, "one cache line");

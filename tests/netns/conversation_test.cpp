@@ -76,6 +76,29 @@ TEST_P(Conversations, EndTheSameIfBothEndsCloseAtOnce) {
     EXPECT_EQ(fast.run({.port = 20001}), slow.run({.port = 20001})) << "the port is used again";
 }
 
+// The end follows an eviction, and what the host stack has seen of the connection is more than a window ago.
+TEST_P(Conversations, EndTheSameIfTheirEntriesWereEvicted) {
+    Conversation fast(keys("on"), GetParam().nftables, GetParam().ipv4);
+    Conversation slow(keys("off"), GetParam().nftables, GetParam().ipv4);
+    std::uint16_t port = 20001;
+    for (const Side side : {Side::client, Side::server})
+        for (const Verb end : {Verb::shut, Verb::reset}) {
+            const Step opened{.caller = Caller::outside, .target = Target::node_port, .port = port++};
+            for (Conversation *one : {&fast, &slow}) {
+                EXPECT_THAT(one->run(opened), testing::StartsWith("server"));
+                for (int i = 0; i < 4; ++i)
+                    EXPECT_EQ(one->run({.verb = Verb::talk, .bytes = 299999}), "heard 299999");
+                one->evict();
+            }
+            EXPECT_EQ(fast.run({.verb = end, .side = side}), slow.run({.verb = end, .side = side}));
+            fast.close_all();
+            slow.close_all();
+        }
+    EXPECT_GT(fast.fast_packets(), 0U);
+    EXPECT_TRUE(wait_until([&] { return fast.states() == slow.states(); }));
+    EXPECT_EQ(fast.states(), slow.states());
+}
+
 INSTANTIATE_TEST_SUITE_P(Netns, Conversations,
                          testing::Values(ConversationCase{"tcx", false, true}, ConversationCase{"tcx", true, false},
                                          ConversationCase{"clsact", true, true},

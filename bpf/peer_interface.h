@@ -110,9 +110,32 @@ static __always_inline int send_from_requested_address(struct packet *p)
 	return 0;
 }
 
+#define SOCK_BINDPORT_LOCK 8
+
+/* The parts of the kernel's structures that are read. */
+struct sk_buff___user {
+	void *sk;
+} __attribute__((preserve_access_index));
+
+struct sock___user {
+	unsigned int sk_userlocks : 4;
+} __attribute__((preserve_access_index));
+
+/* Whether the process chose the port of the packet's socket. True where that cannot be read. */
+static __always_inline bool has_chosen_port(struct __sk_buff *skb)
+{
+	void *field = (void *)skb + bpf_core_field_offset(struct sk_buff___user, sk);
+	struct sock___user *socket = 0;
+
+	if (!can_read_kernel || bpf_probe_read_kernel(&socket, sizeof(socket), field))
+		return true;
+	return BPF_CORE_READ_BITFIELD_PROBED(socket, sk_userlocks) & SOCK_BINDPORT_LOCK;
+}
+
 /*
  * A bound or connected socket decides by itself from which address it sends: whoever forges datagrams to one interface
- * must not pull what it sends there. The socket is still known here, because a veth keeps it (since Linux 4.19).
+ * must not pull what it sends there. A socket whose port the kernel chose asks, and replies to nobody: resolvers leave
+ * such sockets unbound and unconnected. The socket is still known here, because a veth keeps it (since Linux 4.19).
  */
 static __always_inline bool has_unbound_socket(struct __sk_buff *skb)
 {
@@ -132,7 +155,8 @@ static __always_inline int restore_reply_source(struct packet *p)
 {
 	if (!(p->interface->flags & INTERFACE_PEERS) || p->is_handed_over)
 		return 0;
-	if (p->ip.protocol != IPPROTO_UDP || p->detour || !p->has_flow || !has_unbound_socket(p->skb))
+	if (p->ip.protocol != IPPROTO_UDP || p->detour || !p->has_flow || !has_unbound_socket(p->skb) ||
+	    !has_chosen_port(p->skb))
 		return 0;
 	return send_from_requested_address(p);
 }

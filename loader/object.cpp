@@ -217,6 +217,7 @@ Result<void> load_once(const std::string &directory, const LoadSettings &setting
     set_flow_constants(*all.from_uplink->rodata, flows);
     set_flow_constants(*all.to_uplink->rodata, flows);
     all.to_pod->rodata->can_read_kernel = settings.replies && TRY(kernel_is_readable());
+    all.from_pod->rodata->can_read_kernel = all.to_pod->rodata->can_read_kernel;
     all.from_uplink->rodata->can_read_kernel = all.to_pod->rodata->can_read_kernel;
     TRY(load_with_maps(*all.to_uplink, directory, settings, maps_from));
     const bpf_object *maps = all.to_uplink->obj;

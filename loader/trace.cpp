@@ -80,20 +80,18 @@ Result<Fd> load_program_copy(const std::string &root, std::string_view program, 
         rodata.fast_mark = settings.mark;
         set_flow_constants(rodata, settings);
     };
-    if (program == PODLANE_PROGRAM_FROM_POD)
-        return load_copy(Owned<from_pod_bpf>(from_pod_bpf__open(), &from_pod_bpf__destroy), root, events, set_all);
     const bool replies = TRY(programs_distinguish_replies(root));
+    const auto set_reader = [&](auto &rodata) {
+        set_all(rodata);
+        rodata.can_read_kernel = replies;
+    };
+    if (program == PODLANE_PROGRAM_FROM_POD)
+        return load_copy(Owned<from_pod_bpf>(from_pod_bpf__open(), &from_pod_bpf__destroy), root, events, set_reader);
     if (program == PODLANE_PROGRAM_TO_POD)
-        return load_copy(Owned<to_pod_bpf>(to_pod_bpf__open(), &to_pod_bpf__destroy), root, events, [&](auto &rodata) {
-            set_all(rodata);
-            rodata.can_read_kernel = replies;
-        });
+        return load_copy(Owned<to_pod_bpf>(to_pod_bpf__open(), &to_pod_bpf__destroy), root, events, set_reader);
     if (program == PODLANE_PROGRAM_FROM_UPLINK)
         return load_copy(Owned<from_uplink_bpf>(from_uplink_bpf__open(), &from_uplink_bpf__destroy), root, events,
-                         [&](auto &rodata) {
-                             set_all(rodata);
-                             rodata.can_read_kernel = replies;
-                         });
+                         set_reader);
     return load_copy(Owned<to_uplink_bpf>(to_uplink_bpf__open(), &to_uplink_bpf__destroy), root, events, set_all);
 }
 

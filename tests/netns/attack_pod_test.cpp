@@ -161,40 +161,62 @@ class AttackHijack : public testing::TestWithParam<bool> {
     [[nodiscard]] Endpoint resolver() const { return {ip(SourceLab::client_addr(0, ipv4())), kQueryPort}; }
     // By whoever is on the network of net1, in the resolver's name, for every port that will ask.
     void forge() {
+        const EchoServer server(lab_.client(0).ns(), ipv4(), kQueryPort);
+        ASSERT_EQ(ask(pod_->ns(), Transport::udp, resolver()), 0);
+        const std::uint32_t veth = SourceLab::host_veth(*pod_, "net1");
+        const std::uint64_t before = lab_.count(veth, REASON_RECEIVED_HOST);
         const Mac gateway = Wire(lab_.node().ns(), "up1").mac();
         const Wire wire(lab_.provider(1).ns(), "eth0");
         for (int i = 0; i < 3 * kQueries; ++i) {
-            const Ends forged{resolver().addr, addr("net1"), kPort, static_cast<std::uint16_t>(kFirst + i)};
+            const Ends forged{resolver().addr, addr("net1"), kQueryPort, static_cast<std::uint16_t>(kFirst + i)};
             wire.send(frame(gateway, wire.mac(), udp(forged)));
         }
+        ASSERT_TRUE(wait_until([&] { return lab_.count(veth, REASON_RECEIVED_HOST) >= before + 3 * kQueries; }))
+            << "the forged datagrams do not arrive";
     }
+    void expect_answers(const std::string &what, const std::function<Fd(int)> &query);
 
     SourceLab lab_;
     std::shared_ptr<Container> pod_;
 };
 
-TEST_P(AttackHijack, QueriesOfBoundAndConnectedSocketsStayOnTheirInterface) {
+// An answer that came by eth0's network.
+void AttackHijack::expect_answers(const std::string &what, const std::function<Fd(int)> &query) {
     const EchoServer server(lab_.client(0).ns(), ipv4(), kQueryPort);
-    ASSERT_EQ(ask(pod_->ns(), Transport::udp, resolver()), 0);
-    const std::uint64_t before = lab_.count(SourceLab::host_veth(*pod_, "net1"), REASON_RECEIVED_HOST);
-    forge();
-    ASSERT_TRUE(wait_until([&] {
-        return lab_.count(SourceLab::host_veth(*pod_, "net1"), REASON_RECEIVED_HOST) >= before + 3 * kQueries;
-    })) << "the forged datagrams do not arrive";
-    for (const bool bound : {false, true}) {
-        int answers = 0;
-        for (int i = 0; i < kQueries; ++i) {
-            const auto port = static_cast<std::uint16_t>(kFirst + i + (bound ? kQueries : 0));
-            const Endpoint local{bound ? addr("eth0") : ip_addr{}, port};
-            const Fd socket = open_socket(pod_->ns(), Transport::udp, ipv4(), local);
-            ASSERT_EQ(connect_to(socket, resolver()), 0);
-            ASSERT_EQ(send_text(socket, "query"), 0);
-            answers += wait_until([&] { return recv(socket.get(), nullptr, 0, MSG_DONTWAIT) >= 0; }, quiet()) ? 1 : 0;
-        }
-        EXPECT_EQ(answers, kQueries) << (bound ? "bound" : "connected");
+    int answers = 0;
+    for (int i = 0; i < kQueries; ++i) {
+        const Fd socket = query(i);
+        answers += wait_until([&] { return recv(socket.get(), nullptr, 0, MSG_DONTWAIT) >= 0; }, quiet()) ? 1 : 0;
     }
+    EXPECT_EQ(answers, kQueries) << what;
     for (const ip_addr &caller : server.callers())
-        EXPECT_EQ(to_string(caller), to_string(addr("eth0")));
+        EXPECT_EQ(to_string(caller), to_string(addr("eth0"))) << what;
+}
+
+TEST_P(AttackHijack, QueriesOfBoundAndConnectedSocketsStayOnTheirInterface) {
+    forge();
+    for (const bool bound : {false, true})
+        expect_answers(bound ? "bound" : "connected", [&](int i) {
+            const auto port = static_cast<std::uint16_t>(kFirst + i + (bound ? kQueries : 0));
+            Fd socket = open_socket(pod_->ns(), Transport::udp, ipv4(), {bound ? addr("eth0") : ip_addr{}, port});
+            EXPECT_EQ(connect_to(socket, resolver()), 0);
+            EXPECT_EQ(send_text(socket, "query"), 0);
+            return socket;
+        });
+}
+
+// As resolvers do that neither bind nor connect: the kernel chooses the port, one of those that were forged.
+TEST_P(AttackHijack, QueriesOfSocketsThatChoseNoPortStayOnTheirInterface) {
+    (void)must_run(pod_->ns(), {"sysctl", "-qw",
+                                "net.ipv4.ip_local_port_range=" + std::to_string(kFirst) + " " +
+                                    std::to_string(kFirst + 3 * kQueries - 1)});
+    forge();
+    expect_answers("unconnected", [&](int) {
+        Fd socket = open_socket(pod_->ns(), Transport::udp, ipv4());
+        EXPECT_TRUE(send_datagram(socket, resolver(), "query"));
+        EXPECT_GE(local_of(socket).port, kFirst);
+        return socket;
+    });
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AttackHijack, testing::Bool(),

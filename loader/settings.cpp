@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <sstream>
 
 namespace podlane {
 namespace {
@@ -27,30 +26,6 @@ Result<Fd> lock(const std::string &directory) {
     if (!fd || flock(fd.get(), LOCK_EX) != 0)
         return system_error(ErrorCode::io_failure, "locking " + directory, errno);
     return fd;
-}
-
-// Lines "NAME<tab>BEFORE<tab>SET" behind one with the boot; none of another boot.
-std::vector<ChangedSetting> parse(const std::string &text, const std::string &boot) {
-    std::istringstream lines(text);
-    std::string line;
-    std::vector<ChangedSetting> all;
-    if (!std::getline(lines, line) || line != boot)
-        return all;
-    while (std::getline(lines, line)) {
-        std::istringstream fields(line);
-        ChangedSetting one;
-        if (std::getline(fields, one.name, '\t') && std::getline(fields, one.before, '\t') &&
-            std::getline(fields, one.set, '\t'))
-            all.push_back(std::move(one));
-    }
-    return all;
-}
-
-std::string to_text(const std::vector<ChangedSetting> &all, const std::string &boot) {
-    std::string text = boot + "\n";
-    for (const ChangedSetting &one : all)
-        text.append(one.name).append("\t").append(one.before).append("\t").append(one.set).append("\n");
-    return text;
 }
 
 // A number of the calling thread's network namespace that no other one of this boot gets (Linux 5.14). An inode number
@@ -70,20 +45,12 @@ auto find(std::vector<ChangedSetting> &all, const std::string &name) {
 
 } // namespace
 
-net::SysctlPath ChangedSetting::path() const {
-    net::SysctlPath components;
-    std::istringstream parts(name);
-    for (std::string part; std::getline(parts, part, '/');)
-        components.push_back(part);
-    return components;
-}
-
 Result<NodeSettings> NodeSettings::open(const std::string &state_directory) {
     return NodeSettings(state_directory, "settings-" + std::to_string(TRY(netns_number())), TRY(boot_id()));
 }
 
 Result<std::vector<ChangedSetting>> NodeSettings::list() const {
-    return parse(TRY(read_state_file(directory_ + "/" + file_)).value_or(""), boot_);
+    return settings_in(TRY(read_state_file(directory_ + "/" + file_)).value_or(""), boot_);
 }
 
 Result<void> NodeSettings::record(const ChangedSetting &setting) const {
@@ -91,7 +58,7 @@ Result<void> NodeSettings::record(const ChangedSetting &setting) const {
     auto all = TRY(list());
     if (find(all, setting.name) == all.end())
         all.push_back(setting);
-    return replace_file(directory_, file_, to_text(all, boot_));
+    return replace_file(directory_, file_, settings_text(all, boot_));
 }
 
 Result<void> NodeSettings::forget(const std::string &name) const {
@@ -99,7 +66,7 @@ Result<void> NodeSettings::forget(const std::string &name) const {
     auto all = TRY(list());
     std::erase_if(all, [&](const ChangedSetting &one) { return one.name == name; });
     if (!all.empty())
-        return replace_file(directory_, file_, to_text(all, boot_));
+        return replace_file(directory_, file_, settings_text(all, boot_));
     return remove_if_present(directory_ + "/" + file_);
 }
 

@@ -3,6 +3,7 @@
 // doctor.
 #pragma once
 
+#include "loader/changed_setting.hpp"
 #include "loader/net/sysctl.hpp"
 #include "maps/result.hpp"
 
@@ -10,14 +11,6 @@
 #include <vector>
 
 namespace podlane {
-
-struct ChangedSetting {
-    std::string name; // "net/netfilter/nf_conntrack_tcp_be_liberal"
-    std::string before;
-    std::string set;
-
-    [[nodiscard]] net::SysctlPath path() const;
-};
 
 enum class Change {
     none,    // it had the value already

@@ -12,7 +12,7 @@ namespace podlane::net {
 namespace {
 
 constexpr std::size_t kReceiveSize = 32768; // the most a dump puts into one piece (kernel: netlink_dump)
-constexpr std::size_t kMostRequests = 8;
+constexpr std::size_t kMostRequests = 24;   // those of a shaper
 
 // Writes number and port into each request and sends all; the first number, or 0 with errno set.
 std::uint32_t send_all(nl_sock *socket, std::span<Message> batch) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "loader/net/qdisc.hpp"
 
+#include "loader/net/htb.hpp"
 #include "loader/net/message.hpp"
 
 #include <linux/pkt_sched.h>
@@ -17,15 +18,6 @@ constexpr std::uint32_t kQuantum = 60000;         // of several classes; without
 constexpr std::uint32_t kMostDirect = 50000;      // packets that do not belong to the class
 constexpr std::uint64_t kMost = UINT32_MAX;
 
-tcmsg qdisc_header(std::uint32_t ifindex, std::uint32_t parent, std::uint32_t handle) {
-    tcmsg header{};
-    header.tcm_family = AF_UNSPEC;
-    header.tcm_ifindex = static_cast<int>(ifindex);
-    header.tcm_parent = parent;
-    header.tcm_handle = handle;
-    return header;
-}
-
 Message fq_message(int flags, const FqSpec &fq) {
     Message message(RTM_NEWQDISC, kChange | flags, qdisc_header(fq.ifindex, TC_H_ROOT, fq.handle));
     message.put(TCA_KIND, std::string("fq")).nest(TCA_OPTIONS, [&] {
@@ -37,31 +29,15 @@ Message fq_message(int flags, const FqSpec &fq) {
     return message;
 }
 
-Message htb_message(const HtbSpec &htb) {
-    Message message(RTM_NEWQDISC, kChange | NLM_F_CREATE | NLM_F_EXCL,
-                    qdisc_header(htb.ifindex, TC_H_ROOT, htb.handle));
-    message.put(TCA_KIND, std::string("htb")).nest(TCA_OPTIONS, [&] {
-        tc_htb_glob options{};
-        options.version = kProtocol;
-        options.rate2quantum = 1;
-        message.put(TCA_HTB_INIT, options).put(TCA_HTB_DIRECT_QLEN, kMostDirect);
-    });
-    return message;
-}
-
 Message class_message(const HtbSpec &htb) {
-    tc_htb_opt options{};
-    options.rate.rate = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(htb.bytes_per_s, 1, kMost));
-    options.rate.linklayer = TC_LINKLAYER_ETHERNET;
-    options.ceil = options.rate;
-    options.buffer = static_cast<std::uint32_t>(std::min(htb.burst_ns >> kTickShift, kMost));
-    options.cbuffer = options.buffer;
-    options.quantum = kQuantum;
-    Message message(RTM_NEWTCLASS, kChange | NLM_F_CREATE, qdisc_header(htb.ifindex, htb.handle, htb.class_id));
-    message.put(TCA_KIND, std::string("htb")).nest(TCA_OPTIONS, [&] {
-        message.put(TCA_HTB_PARMS, options).put(TCA_HTB_RATE64, htb.bytes_per_s).put(TCA_HTB_CEIL64, htb.bytes_per_s);
-    });
-    return message;
+    return htb_class_message({.ifindex = htb.ifindex,
+                              .parent = htb.handle,
+                              .id = htb.class_id,
+                              .bytes_per_s = htb.bytes_per_s,
+                              .most_bytes_per_s = htb.bytes_per_s,
+                              .burst_ns = htb.burst_ns,
+                              .most_burst_ns = htb.burst_ns,
+                              .quantum = kQuantum});
 }
 
 Message fifo_message(const HtbSpec &htb) {
@@ -88,6 +64,49 @@ Message new_root(const std::string &kind) {
 }
 
 } // namespace
+
+tcmsg qdisc_header(std::uint32_t ifindex, std::uint32_t parent, std::uint32_t handle) {
+    tcmsg header{};
+    header.tcm_family = AF_UNSPEC;
+    header.tcm_ifindex = static_cast<int>(ifindex);
+    header.tcm_parent = parent;
+    header.tcm_handle = handle;
+    return header;
+}
+
+Message htb_message(std::uint32_t ifindex, std::uint32_t handle) {
+    Message message(RTM_NEWQDISC, kChange | NLM_F_CREATE | NLM_F_EXCL, qdisc_header(ifindex, TC_H_ROOT, handle));
+    message.put(TCA_KIND, std::string("htb")).nest(TCA_OPTIONS, [&] {
+        tc_htb_glob options{};
+        options.version = kProtocol;
+        options.rate2quantum = 1;
+        message.put(TCA_HTB_INIT, options).put(TCA_HTB_DIRECT_QLEN, kMostDirect);
+    });
+    return message;
+}
+
+Message htb_class_message(const HtbClass &of) {
+    const auto rate = [](std::uint64_t bytes_per_s) {
+        tc_ratespec spec{};
+        spec.rate = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(bytes_per_s, 1, kMost));
+        spec.linklayer = TC_LINKLAYER_ETHERNET;
+        return spec;
+    };
+    const auto ticks = [](std::uint64_t ns) { return static_cast<std::uint32_t>(std::min(ns >> kTickShift, kMost)); };
+    tc_htb_opt options{};
+    options.rate = rate(of.bytes_per_s);
+    options.ceil = rate(of.most_bytes_per_s);
+    options.buffer = ticks(of.burst_ns);
+    options.cbuffer = ticks(of.most_burst_ns);
+    options.quantum = of.quantum;
+    Message message(RTM_NEWTCLASS, kChange | NLM_F_CREATE, qdisc_header(of.ifindex, of.parent, of.id));
+    message.put(TCA_KIND, std::string("htb")).nest(TCA_OPTIONS, [&] {
+        message.put(TCA_HTB_PARMS, options)
+            .put(TCA_HTB_RATE64, of.bytes_per_s)
+            .put(TCA_HTB_CEIL64, of.most_bytes_per_s);
+    });
+    return message;
+}
 
 Result<std::string> ingress_qdisc(Netlink &netlink, std::uint32_t ifindex) {
     std::string kind;
@@ -137,7 +156,7 @@ Result<bool> set_fq(Netlink &netlink, const FqSpec &fq) {
 Result<bool> set_htb(Netlink &netlink, const HtbSpec &htb) {
     const std::string doing = "adding the qdisc htb to interface " + std::to_string(htb.ifindex);
     const std::initializer_list<int> nothing_to_do = {EEXIST, EINVAL, ENODEV, ENOENT, EOPNOTSUPP};
-    const bool is_new = TRY(changed(request(netlink, htb_message(htb)), nothing_to_do, doing));
+    const bool is_new = TRY(changed(request(netlink, htb_message(htb.ifindex, htb.handle)), nothing_to_do, doing));
     for (Message (*make)(const HtbSpec &) : {&class_message, &fifo_message}) {
         const Outcome outcome = request(netlink, make(htb));
         if (outcome.ok())

@@ -97,12 +97,14 @@ std::uint64_t effective_burst(std::uint64_t rate_bits_per_s, std::uint64_t burst
     return effective_burst_bits(std::max<std::uint64_t>(rate_bits_per_s, 1), burst_bits);
 }
 
-std::string limiter_words(std::uint32_t flags, limit_direction direction, bool pacing) {
+std::string limiter_words(std::uint32_t flags, limit_direction direction, bool pacing, bool shaped) {
     const bool ingress = direction == LIMIT_INGRESS;
     const std::uint32_t unpaced = ingress ? INTERFACE_LIMIT_UNPACED_INGRESS : INTERFACE_LIMIT_UNPACED_EGRESS;
     std::string words = pacing && (flags & unpaced) == 0 ? "pace, " : "";
     if (ingress && (flags & INTERFACE_LIMIT_EDT) != 0)
         words += "edt, ";
+    if (!ingress && shaped)
+        words += "shape, ";
     return words + "bucket";
 }
 
@@ -118,7 +120,7 @@ Result<LimitTables> LimitTables::open(const std::string &root) {
 
 // Senders are notified before the limit is enforced, or packets sent at another rate would be dropped.
 Result<void> set_limits(const LimitTables &tables, const endpoint_key &key, const bandwidth &limits,
-                        const NotifyConnections &notify) {
+                        const NotifyConnections &notify, const ShapeSender &shape) {
     auto record = TRY(tables.endpoints.find(key));
     if (!record)
         return Error{ErrorCode::missing, "the endpoint is gone"};
@@ -128,6 +130,7 @@ Result<void> set_limits(const LimitTables &tables, const endpoint_key &key, cons
         !TRY(put_edt(record->ifindex, most.ingress_rate_bits_per_s, most.ingress_burst_bits)).empty())
         record->flags |= INTERFACE_LIMIT_EDT;
     record->flags |= unpaced_flags(tables.pacing);
+    record->shaped = TRY(shape(*record, limits)) ? 1 : 0;
     const bandwidth was = TRY(tables.bandwidths.find(record->ifindex)).value_or(bandwidth{});
     const RateChanges changes = TRY(put_states(tables, record->ifindex, was, limits));
     TRY(tables.bandwidths.update(record->ifindex, wider(was, limits)));

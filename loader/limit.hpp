@@ -17,7 +17,7 @@ bool is_auto_burst(std::uint64_t rate_bits_per_s, std::uint64_t burst_bits);
 std::uint64_t effective_burst(std::uint64_t rate_bits_per_s, std::uint64_t burst_bits);
 
 // The tools that hold a limit of an endpoint with these flags, as "pace, edt, bucket".
-std::string limiter_words(std::uint32_t flags, limit_direction direction, bool pacing);
+std::string limiter_words(std::uint32_t flags, limit_direction direction, bool pacing, bool shaped = false);
 
 // What the programs must know where nobody is paced.
 std::uint32_t unpaced_flags(bool pacing);
@@ -42,9 +42,14 @@ using RateChanges = std::array<RateChange, 2>; // by limit_direction
 // Announces the limits of an endpoint to its existing connections. Its flags include limits that are not enforced yet.
 using NotifyConnections = std::function<void(const endpoint &, const RateChanges &)>;
 
+// Before they hold: sets the shaper of the endpoint to these limits, if it has one or can have one. Whether it does
+// then.
+using ShapeSender = std::function<Result<bool>(const endpoint &, const bandwidth &)>;
+
 // From the next packet on; a rate of 0 is no limit. What was counted stays. Needs the exclusive lock of the root.
 Result<void> set_limits(
     const LimitTables &tables, const endpoint_key &key, const bandwidth &limits,
-    const NotifyConnections &notify = [](const endpoint &, const RateChanges &) {});
+    const NotifyConnections &notify = [](const endpoint &, const RateChanges &) {},
+    const ShapeSender &shape = [](const endpoint &of, const bandwidth &) { return of.shaped != 0; });
 
 } // namespace podlane

@@ -234,8 +234,8 @@ Result<void> complete_gateways(const std::optional<EgressRoute> &egress, net::Ne
 }
 
 // What the interface's number and the container's other interfaces add to the plan.
-Result<void> complete_plan(const cni::Request &request, const net::Namespace &pod, const net::Veth &veth,
-                           const ContainerLinks &others, Plan &plan, Rollback &rollback) {
+Result<void> complete_plan(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
+                           const net::Veth &veth, const ContainerLinks &others, Plan &plan, Rollback &rollback) {
     plan.ifindex = veth.host.ifindex;
     plan.pod_ifindex = veth.pod_ifindex;
     plan.netns_id = veth.host.peer_nsid;
@@ -244,7 +244,7 @@ Result<void> complete_plan(const cni::Request &request, const net::Namespace &po
     plan.flags |= others.flags;
     for (cni::Interface &one : plan.result.interfaces)
         one.mtu = one.mtu == 0U ? plan.mtu : one.mtu;
-    return start_limiter(request.config, plan, rollback);
+    return start_limiter(request.config, sockets.pod, plan, rollback);
 }
 
 // As the main plugin or after an IPAM plugin. If it fails, `rollback` has the steps to take.
@@ -262,7 +262,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     const ConflictProbe probe = TRY(ConflictProbe::start(egress, plan.addresses));
     Pair pair = TRY(create_pair(sockets, pod, plan, request, rollback));
     const ContainerLinks others = TRY(find_container_links(request, tables, sockets.pod, pod.inode(), egress));
-    TRY(complete_plan(request, pod, pair.veth, others, plan, rollback));
+    TRY(complete_plan(request, pod, sockets, pair.veth, others, plan, rollback));
     const endpoint record = TRY(make_endpoint(request, plan));
     const SourceEntries sources = TRY(
         wanted_source_routes(record, addresses_of(lease, request.ifname), others.peers, egress, tables, sockets.host));

@@ -137,7 +137,7 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
     const ConflictProbe probe = TRY(ConflictProbe::start(egress, plan.addresses));
     if (!plan.qdisc.empty()) // the link outlives a DEL, which has to know of the qdisc before it is there
         TRY(update_record(request, TRY(make_endpoint(request, plan)), nullptr, plan.uplink));
-    TRY(start_limiter(request.config, plan, rollback));
+    TRY(start_limiter(request.config, sockets.pod, plan, rollback));
     const endpoint record = TRY(make_endpoint(request, plan));
     const auto own = addresses_of(*request.config.prev_result, request.ifname);
     const SourceEntries sources = TRY(wanted_source_routes(record, own, others.peers, egress, tables, sockets.host));

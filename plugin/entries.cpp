@@ -98,6 +98,7 @@ Result<endpoint> make_endpoint(const cni::Request &request, const Plan &plan) {
     record.mode = static_cast<std::uint8_t>(plan.mode);
     record.attach = attach_of(plan.hook_kind);
     record.masquerade = static_cast<std::uint8_t>(plan.masquerade);
+    record.shaped = plan.pod_qdisc.empty() ? 0 : 1;
     record.address_count = static_cast<std::uint8_t>(plan.addresses.size());
     record.allowed_source_count = static_cast<std::uint8_t>(request.config.allowed_sources.size());
     std::ranges::copy(plan.pod_mac, record.pod_mac);

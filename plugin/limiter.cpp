@@ -5,6 +5,7 @@
 #include "loader/limit_group.hpp"
 #include "loader/limit.hpp"
 #include "loader/pace.hpp"
+#include "loader/shaper.hpp"
 #include "maps/abi/interface.h"
 #include "plugin/log.hpp"
 #include "plugin/plan.hpp"
@@ -31,9 +32,13 @@ Result<std::string> start_edt(const cni::Config &config, const Plan &plan, Rollb
     return put;
 }
 
+Result<bool> start_shaper(const cni::Config &config, net::Netlink &pod, const Plan &plan) {
+    return put_shaper(pod, plan.pod_ifindex, {0, 0, config.bandwidth->egress_rate, config.bandwidth->egress_burst});
+}
+
 } // namespace
 
-Result<void> start_limiter(const cni::Config &config, Plan &plan, Rollback &rollback) {
+Result<void> start_limiter(const cni::Config &config, net::Netlink &pod, Plan &plan, Rollback &rollback) {
     if (!config.bandwidth)
         return {};
     const bool pacing = TRY(is_pacing(config.bpffs));
@@ -44,12 +49,14 @@ Result<void> start_limiter(const cni::Config &config, Plan &plan, Rollback &roll
     if (!plan.qdisc.empty())
         flags |= INTERFACE_LIMIT_EDT;
     plan.flags |= flags;
+    if (!plan.pod_qdisc.empty() && !TRY(start_shaper(config, pod, plan))) // it goes with the interface
+        plan.pod_qdisc.clear();
     std::string said = "bandwidth is held";
     if (config.bandwidth->ingress_rate != 0)
         said += " to the pod by " + limiter_words(flags, LIMIT_INGRESS, pacing);
     if (config.bandwidth->egress_rate != 0)
         said += std::string(config.bandwidth->ingress_rate != 0 ? "," : "") + " from the pod by " +
-                limiter_words(flags, LIMIT_EGRESS, pacing);
+                limiter_words(flags, LIMIT_EGRESS, pacing, !plan.pod_qdisc.empty());
     log(cni::Log::Level::info, said);
     return {};
 }

@@ -3,6 +3,7 @@
 
 #include "maps/abi/config.h"
 #include "loader/net/address.hpp"
+#include "loader/shaper.hpp"
 #include "maps/hash.hpp"
 #include "maps/tables.hpp"
 #include "plugin/egress_route.hpp"
@@ -175,6 +176,7 @@ Result<void> plan_services(const cni::Request &request, std::vector<Prefix> leas
     plan.flags |= node.flags;
     const bool wants_edt = config.limiter == cni::Limiter::automatic || config.limiter == cni::Limiter::edt;
     plan.qdisc = wants_edt && config.bandwidth && config.bandwidth->ingress_rate != 0 ? "fq" : "";
+    plan.pod_qdisc = may_shape(plan.mode, plan.flags) ? "htb" : "";
     plan.masquerade = node.masquerade;
     if (node.masquerade != ENDPOINT_MASQUERADE_NONE)
         plan.masqueraded = std::move(leased);

@@ -94,7 +94,8 @@ struct Plan {
     std::vector<net::RouteSpec> host_routes{};
     std::vector<net::Neighbour> host_neighbours{};
     HookKind hook_kind = HookKind::tcx;
-    std::string qdisc{}; // of the host-side veth, for earliest departure times; htb if the kernel has no fq
+    std::string pod_qdisc{}; // of the container's interface, for the egress limit
+    std::string qdisc{};     // of the host-side veth, for earliest departure times; htb if the kernel has no fq
     endpoint_masquerade masquerade = ENDPOINT_MASQUERADE_NONE;
     std::vector<Prefix> masqueraded{};
     std::vector<const char *> egress_sets{}; // of nftables, that the host-side veth is put into

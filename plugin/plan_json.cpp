@@ -160,6 +160,8 @@ std::string to_json(const Plan &plan, const EndpointEntries &entries, const Sour
                         {"addresses", list(plan.pod_addresses, address_text)},
                         {"routes", list(plan.pod_routes, route_text)},
                         {"neighbours", neighbours_json(plan.pod_neighbours)}};
+    if (!plan.pod_qdisc.empty())
+        all["container"]["qdisc"] = plan.pod_qdisc;
     if ((plan.flags & INTERFACE_POD_RULES) != 0)
         all["container"]["rulesFrom"] = texts(plan.addresses);
     std::vector<Setting> settings = plan.node_settings;

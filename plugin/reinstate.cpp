@@ -8,6 +8,7 @@
 #include "loader/net/link.hpp"
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
+#include "loader/shaper.hpp"
 #include "maps/entries.hpp"
 #include "maps/errors.hpp"
 #include "plugin/adopt.hpp"
@@ -120,7 +121,7 @@ Result<void> restore_on_host(Whole &of, const Plan &plan) {
     return {};
 }
 
-// The qdisc is restored for the flag that says that it was there; pacing concerns all pods of the root.
+// A qdisc is restored for the flag that says that it was there; pacing concerns all pods of the root.
 Result<void> restore_limiter(Whole &of, const Tables &tables) {
     if ((of.entry.flags & INTERFACE_LIMIT_EDT) != 0) {
         const bandwidth limits =
@@ -128,6 +129,9 @@ Result<void> restore_limiter(Whole &of, const Tables &tables) {
                               TRY(tables.bandwidths.find(of.entry.ifindex)).value_or(bandwidth{})));
         TRY(put_edt(of.entry.ifindex, limits.ingress_rate_bits_per_s, limits.ingress_burst_bits));
     }
+    if (of.entry.shaped != 0)
+        TRY(put_shaper(of.inside, of.entry.pod_ifindex,
+                       TRY(tables.bandwidths.find(of.entry.ifindex)).value_or(bandwidth{})));
     return of.request.config.bandwidth ? resume_pacing(of.request.config.bpffs) : Result<void>{};
 }
 

@@ -30,7 +30,8 @@ struct Checked {
     const endpoint &record;
     net::Netlink &host;
     net::Netlink &pod;
-    std::string qdisc{}; // of the host-side veth
+    std::string qdisc{};     // of the host-side veth
+    std::string pod_qdisc{}; // of the container's interface
 
     [[nodiscard]] std::string host_ifname() const { return std::string(field_text(record.host_ifname)); }
     [[nodiscard]] std::span<const ip_addr> addresses() const {
@@ -62,6 +63,7 @@ Result<void> check_links(Checked &c) {
         return gone("the host-side veth " + c.host_ifname() + " has MAC " + to_string(host->mac) +
                     ", which the container's gateways do not have");
     const net::Link pod = TRY(check_pod_end(c));
+    c.pod_qdisc = pod.qdisc;
     if (host->peer_ifindex != pod.ifindex)
         return gone("interface " + c.request.ifname + " of the container is not the other end of " + c.host_ifname());
     const bool bound = (c.record.flags & INTERFACE_ANTI_SPOOF) != 0;
@@ -207,6 +209,9 @@ Result<void> check_rules(Checked &c) {
 Result<void> check_host_services(Checked &c) {
     if ((c.record.flags & INTERFACE_LIMIT_EDT) != 0 && !is_edt_qdisc(c.qdisc))
         return gone("the qdisc of the limit is gone from " + c.host_ifname() + ": limits drop instead of delaying");
+    if (c.record.shaped != 0 && c.pod_qdisc == "noqueue") // one of the container's own stays
+        return gone("the qdisc of the limit is gone from interface " + c.request.ifname +
+                    " of the container: what it sends beyond the limit is dropped instead of held");
     const auto by = static_cast<endpoint_masquerade>(c.record.masquerade);
     if (by != ENDPOINT_MASQUERADE_NONE && !TRY(is_masqueraded(by, c.request.config.name, c.addresses())))
         return gone("the rules or set elements that masquerade " + c.host_ifname() + " are gone");

@@ -52,8 +52,8 @@ struct endpoint {
 	__u8 pod_mac[6];
 	__u8 host_mac[6];
 	__u8 masquerade; /* enum endpoint_masquerade */
-	__u8 reserved;
-	__u16 netns_id; /* of the container's namespace, as the node's namespace numbers it, plus 1; 0: unknown */
+	__u8 shaped;     /* the container's interface has Podlane's qdisc for the egress limit */
+	__u16 netns_id;  /* of the container's namespace, as the node's namespace numbers it, plus 1; 0: unknown */
 	char host_ifname[ENDPOINT_IFNAME_SIZE];
 	char network_name[ENDPOINT_NETWORK_SIZE];
 	char pod_name[ENDPOINT_POD_NAME_SIZE];

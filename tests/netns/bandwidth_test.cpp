@@ -17,6 +17,13 @@ namespace {
 
 class Bandwidth : public LimitTest {};
 
+// Of what is sent beyond the rate nothing waits.
+Json unshaped() {
+    Json keys = limits(0, kRate);
+    keys["limiter"] = "bucket";
+    return keys;
+}
+
 TEST_F(Bandwidth, TcpGetsItsRateInEachDirection) {
     const Pod sender = lab_.add_pod(limits(0, kRate));
     const Pod receiver = lab_.add_pod(limits(kRate, 0));
@@ -39,7 +46,7 @@ TEST_F(Bandwidth, TcpGetsItsRateInEachDirection) {
 }
 
 TEST_F(Bandwidth, AFloodIsHeldAndAPingPasses) {
-    const Pod sender = lab_.add_pod(limits(0, kRate));
+    const Pod sender = lab_.add_pod(unshaped());
     const Pod receiver = lab_.add_pod();
     const Repeat sending = flood(sender, receiver.v4);
     const auto before = state(sender, LIMIT_EGRESS);
@@ -56,7 +63,7 @@ TEST_F(Bandwidth, AFloodIsHeldAndAPingPasses) {
 TEST_F(Bandwidth, ACallBesideAFloodLosesNothing) {
     constexpr std::size_t kDatagrams = 600, kBytes = 1000;
     constexpr std::chrono::microseconds kApart{2500};
-    const Pod sender = lab_.add_pod(limits(0, kRate));
+    const Pod sender = lab_.add_pod(unshaped());
     const Pod receiver = lab_.add_pod();
     const Fd from = connected(sender.ns(), Transport::udp, {receiver.v4, 7});
     const Fd to = open_socket(receiver.ns(), Transport::udp, true, {receiver.v4, 7});

@@ -305,7 +305,8 @@ TEST_P(ExplainLimits, PredictsDropsBeyondThem) {
     constexpr std::size_t kFull = 1200;
     const auto limited = [&](const char *direction) {
         const std::string name(direction);
-        return add_pod({{"runtimeConfig", {{"bandwidth", {{name + "Rate", 10}, {name + "Burst", 10}}}}}});
+        return add_pod({{"limiter", name == "egress" ? "bucket" : "auto"},
+                        {"runtimeConfig", {{"bandwidth", {{name + "Rate", 10}, {name + "Burst", 10}}}}}});
     };
     const auto expect_beyond = [&](const Pod &from, const Pod &to, const Wire &at, reason why) {
         const Wire wire = from.wire();

@@ -178,7 +178,8 @@ TEST_P(UpgradeTest, KeepsBandwidthLimits) {
 
 // A bucket that was full stays full: what a pod has sent too much it does not get back by an upgrade.
 TEST_P(UpgradeTest, HoldsLimitsMeanwhile) {
-    const Pod limited = cluster_->add_pod(1, {{"attach", GetParam()}, {"egressRate", 100}, {"egressBurst", 100}});
+    const Pod limited = cluster_->add_pod(
+        1, {{"attach", GetParam()}, {"egressRate", 100}, {"egressBurst", 100}, {"limiter", "bucket"}});
     const Fd socket = connected(limited.ns(), Transport::udp, {b_.v4, kPort});
     const auto send_some = [&] {
         for (int i = 0; i < 20; ++i) // of 100 seconds each, half of them refused; the bucket holds 600

@@ -25,6 +25,7 @@ const std::vector<Case> kCases{
     {"limits",
      R"("runtimeConfig": {"bandwidth": {"ingressRate": 8000000, "ingressBurst": 80000,
         "egressRate": 4000000, "egressBurst": 40000, "unshapedSubnets": ["198.18.0.0/15"]}})"},
+    {"an egress limit", R"("egressRate": 4000000, "egressBurst": 40000)"},
     {"uplinks by name", R"("uplinks": ["eth1", "bond*"], "mtu": 1400)"},
     {"an egress route", R"("uplink": "lan0", "gateway": ["203.0.113.1"])", true},
     {"source routing", "", false, true},

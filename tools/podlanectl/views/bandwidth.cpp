@@ -9,6 +9,7 @@
 #include "loader/notify_sockets.hpp"
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
+#include "loader/shaper.hpp"
 #include "maps/abi/limit_math.h"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
@@ -43,6 +44,7 @@ struct Limit {
     std::uint64_t now_ns = 0;
     bool pacing = false; // pl_pace is attached
     bool has_state = false;
+    bool shaped = false;
 };
 
 Cell burst_cell(const Limit &l) {
@@ -70,7 +72,7 @@ constexpr std::array<Column<Limit>, 20> kBandwidthColumns = {{
     {{"BURST", "burst", "burst_bits", Align::right}, burst_cell},
     {{"", "", "effective_burst_bits"}, [](const Limit &l) { return number_cell(effective_burst(l.rate, l.burst)); }},
     {{"LIMITER", "limiter", "limiter"},
-     [](const Limit &l) { return text_cell(limiter_words(l.flags, l.direction, l.pacing)); }},
+     [](const Limit &l) { return text_cell(limiter_words(l.flags, l.direction, l.pacing, l.shaped)); }},
     {{"PACKETS", "packets", "packets", Align::right}, [](const Limit &l) { return number_cell(l.state.packets); }},
     {{"BYTES", "bytes", "bytes", Align::right},
      [](const Limit &l) {
@@ -107,6 +109,7 @@ Result<std::vector<Limit>> read_limits(const std::vector<EndpointEntry> &entries
                       direction};
             one.now_ns = monotonic_ns();
             one.pacing = pacing;
+            one.shaped = value.shaped != 0;
             for (const auto &[ifindex, limits] : given)
                 if (ifindex == value.ifindex) {
                     one.rate = rate_in(&limits, direction);
@@ -221,6 +224,24 @@ Result<NotifyConnections> notify_connections(const Result<SocketNotifier> &notif
             const endpoint &limited, const RateChanges &changes) { all.notify(limited, changes); });
 }
 
+// In the container's namespace.
+Result<bool> shape_sender(const endpoint &of, const bandwidth &limits) {
+    const bool wanted = may_shape(of.mode, of.flags);
+    if (!wanted && of.shaped == 0)
+        return false;
+    const auto namespaces = TRY(network_namespaces());
+    const auto path = namespaces.find(of.netns_inode);
+    if (path == namespaces.end())
+        return of.shaped == 0 ? Result<bool>(false)
+                              : Error{ErrorCode::missing, "the container's namespace is found neither among mounts nor "
+                                                          "among processes, so its qdisc keeps the old limit"};
+    net::Netlink pod = TRY(net::Netlink::open_in(TRY(net::Namespace::open(path->second))));
+    if (wanted)
+        return put_shaper(pod, of.pod_ifindex, limits);
+    TRY(open_shaper(pod, of.pod_ifindex));
+    return false;
+}
+
 Result<int> change(const Call &call, World &world, bool clear) {
     const std::vector<EndpointEntry> entries = TRY(chosen_endpoints(call, world));
     {
@@ -236,7 +257,7 @@ Result<int> change(const Call &call, World &world, bool clear) {
                 limits = TRY(tables.bandwidths.find(value.ifindex)).value_or(bandwidth{});
                 TRY(read_rates(call, limits));
             }
-            TRY(set_limits(tables, key, limits, notify));
+            TRY(set_limits(tables, key, limits, notify, shape_sender));
         }
     }
     world.print(output::make_table(kBandwidthColumns, TRY(read_limits(entries, true, world))));

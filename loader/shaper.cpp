@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+#include "loader/shaper.hpp"
+
+#include "loader/net/shaper.hpp"
+#include "maps/abi/endpoint.h"
+#include "maps/abi/interface.h"
+#include "maps/abi/limit_math.h"
+
+#include <algorithm>
+
+namespace podlane {
+namespace {
+
+// The bucket at the other end, which charges what passes the shaper by as well, has nothing to catch up with.
+constexpr std::uint64_t kPercent = 99;
+
+net::ShaperSpec shaper_for(std::uint32_t ifindex, std::uint64_t rate, std::uint64_t burst) {
+    limit given{};
+    make_limit(&given, std::max<std::uint64_t>(rate, 1), burst);
+    return {ifindex, LIMIT_QDISC, std::max<std::uint64_t>(given.rate_bits_per_s / 8 * kPercent / 100, 1),
+            given.target_ns};
+}
+
+} // namespace
+
+bool may_shape(std::uint8_t mode, std::uint32_t flags) {
+    constexpr std::uint32_t kOther = INTERFACE_LIMIT_NO_EDT | INTERFACE_LIMIT_EXEMPT | INTERFACE_LIMIT_GROUP;
+    return mode != ENDPOINT_AFTER_MAIN && (flags & INTERFACE_LIMIT_EGRESS) != 0 && (flags & kOther) == 0;
+}
+
+Result<bool> put_shaper(net::Netlink &pod, std::uint32_t pod_ifindex, const bandwidth &limits) {
+    return net::set_shaper(pod, shaper_for(pod_ifindex, limits.egress_rate_bits_per_s, limits.egress_burst_bits));
+}
+
+Result<void> open_shaper(net::Netlink &pod, std::uint32_t pod_ifindex) {
+    TRY(net::change_shaper(pod, shaper_for(pod_ifindex, HIGHEST_RATE, AUTO_BURST_BITS)));
+    return {};
+}
+
+} // namespace podlane

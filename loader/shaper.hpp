@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// Shaper: a qdisc `htb` at the container's own end of its link holds what is not TCP to the egress limit. Senders feel
+// back-pressure, and the bucket has nothing to drop. A process that removes it has the bucket alone.
+#pragma once
+
+#include "loader/net/netlink.hpp"
+#include "maps/abi/bandwidth.h"
+
+#include <cstdint>
+
+namespace podlane {
+
+// Whether the egress of an endpoint can have one: Podlane made the interface, the configuration does not forbid qdiscs,
+// and one rate holds for all that it sends at any time (no exempt prefixes, no group that lends).
+bool may_shape(std::uint8_t mode, std::uint32_t flags);
+
+// Replaces the kernel's default qdisc with Podlane's, or changes Podlane's to this limit. false, and nothing changed,
+// if the kernel has no htb or cls_bpf, or a foreign qdisc is there.
+Result<bool> put_shaper(net::Netlink &pod, std::uint32_t pod_ifindex, const bandwidth &limits);
+// It holds nothing any more. What waits in it is sent.
+Result<void> open_shaper(net::Netlink &pod, std::uint32_t pod_ifindex);
+
+} // namespace podlane

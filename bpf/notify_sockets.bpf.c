@@ -109,10 +109,10 @@ int pl_notify(struct bpf_iter__tcp *ctx)
 	if (!announced)
 		return 0;
 	if (announced->is_known || !was_paced)
-		note_own_rate(announced, tcp);
+		note_own_rate(announced, (void *)tcp);
 	announced->is_known = true;
 	announced->is_expecting = !is_there;
-	look_at(tcp, announced, &sender);
+	look_at((void *)tcp, announced, &sender);
 	/* What it sent without this limit says nothing: with something to send it takes a whole share. */
 	sender.is_backlogged = tcp->write_seq != tcp->snd_una;
 	sender.demand_per_s = NS_PER_S;

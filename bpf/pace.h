@@ -24,6 +24,30 @@ const volatile __u32 node_netns = 0;
 #define SHORT_ROUND_TRIP_US 4000
 #define SMALLEST_WINDOW 4
 
+/* The part of the kernel's struct tcp_sock that is read. */
+struct net___paced {
+	struct {
+		unsigned int inum;
+	} ns;
+} __attribute__((preserve_access_index));
+
+struct tcp_sock___paced {
+	struct {
+		struct {
+			struct {
+				struct {
+					struct {
+						struct net___paced *net;
+					} skc_net;
+				} __sk_common;
+				unsigned long sk_max_pacing_rate;
+			} sk;
+		} icsk_inet;
+	} inet_conn;
+	__u32 snd_una, snd_nxt, write_seq, snd_wnd, snd_cwnd, mss_cache, srtt_us;
+	__u64 bytes_acked;
+} __attribute__((preserve_access_index));
+
 /* What was announced to a socket last. An upgrade keeps it if the size is the same: with another layout of that size
  * the map needs another name. */
 struct announced {
@@ -124,7 +148,8 @@ static __always_inline bool find_rates(__u32 ifindex, enum limit_direction direc
  * What a socket could send if nothing paced it: what it holds in DEMAND_US or a round trip, no more than its windows
  * let through. A congestion window at its clamp is held back by pacing.
  */
-static __always_inline void look_at(struct tcp_sock *tcp, const struct announced *announced, struct sender *sender)
+static __always_inline void look_at(struct tcp_sock___paced *tcp, const struct announced *announced,
+				    struct sender *sender)
 {
 	__u32 unsent = tcp->write_seq - tcp->snd_nxt, held = tcp->write_seq - tcp->snd_una;
 	__u32 round_trip = (tcp->srtt_us >> 3) + 1, window = tcp->snd_wnd;
@@ -244,7 +269,7 @@ static __always_inline __u32 clamp_for(__u32 srtt_us, __u32 mss, __u64 rate)
 }
 
 /* An application that set SO_MAX_PACING_RATE itself since is held to the smaller of both. */
-static __always_inline void note_own_rate(struct announced *announced, struct tcp_sock *tcp)
+static __always_inline void note_own_rate(struct announced *announced, struct tcp_sock___paced *tcp)
 {
 	unsigned long now = tcp->inet_conn.icsk_inet.sk.sk_max_pacing_rate;
 	__u32 rate = now < UNPACED ? now : UNPACED;

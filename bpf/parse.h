@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Parses a frame's headers: the result is a complete flow, a reason for the slow path, or a packet without a flow.
- * PARSED_FROM, the program's enum direction, is defined before. */
+/* Parses a frame's headers: the result is a complete flow, a reason for the slow path, or a packet without a flow. */
 #pragma once
 
 #include "bpf/packet.h"
@@ -319,23 +318,34 @@ static __always_inline int read_headers(struct __sk_buff *skb, struct packet *p,
 	return 0;
 }
 
-/*
- * A function of its own, which the verifier checks once, and whose result it knows nothing about: each path through the
- * parser leaves other constants behind, and it would walk the rest of the program once for each.
- */
-__attribute__((noinline)) int parse_packet(struct __sk_buff *skb)
+static __always_inline int parse_packet(struct __sk_buff *skb, enum direction from)
 {
 	struct flow_scratch *work = find_scratch();
 
 	if (!work)
 		return REASON_DROP_MALFORMED;
 	__builtin_memset(work->parsed, 0, sizeof(work->parsed));
-	return read_headers(skb, parsed_packet(work), PARSED_FROM);
+	return read_headers(skb, parsed_packet(work), from);
 }
 
-static __always_inline int parse(struct packet *p)
+/*
+ * Functions of their own, which the verifier checks once, and whose result it knows nothing about: each path through
+ * the parser leaves other constants behind, and it would walk the rest of the program once for each.
+ */
+__attribute__((noinline)) int parse_from_pod(struct __sk_buff *skb)
 {
-	int reason = parse_packet(p->skb);
+	return parse_packet(skb, FROM_POD);
+}
+
+__attribute__((noinline)) int parse_to_pod(struct __sk_buff *skb)
+{
+	return parse_packet(skb, TO_POD);
+}
+
+/* `from` is constant. */
+static __always_inline int parse(struct packet *p, enum direction from)
+{
+	int reason = from == FROM_POD ? parse_from_pod(p->skb) : parse_to_pod(p->skb);
 
 	return read_parsed(p) ? reason : REASON_DROP_MALFORMED;
 }

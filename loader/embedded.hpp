@@ -35,12 +35,4 @@ Result<void> load_object(bpf_object_skeleton *skeleton, const std::string &doing
 // are missing; a map with another layout is an error.
 Result<void> reuse_maps(bpf_object *object, const std::string &directory);
 
-// Sets the constants by which a program follows conntrack.
-template <typename Rodata> void set_flow_constants(Rodata &rodata, const LoadSettings &settings) {
-    rodata.has_conntrack = settings.conntrack;
-    rodata.slow_mark = settings.slow_mark;
-    rodata.slow_mark_mask = settings.slow_mark_mask;
-    rodata.confirm_ns = std::uint64_t{settings.confirm_ms} * 1'000'000;
-}
-
 } // namespace podlane

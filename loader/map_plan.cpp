@@ -2,8 +2,8 @@
 #include "loader/map_plan.hpp"
 
 #include "loader/embedded.hpp"
+#include "maps.skel.h"
 #include "maps/abi/names.h"
-#include "to_uplink.skel.h"
 
 #include <bpf/libbpf.h>
 
@@ -75,7 +75,7 @@ void set_map_sizes(bpf_object *object, const LoadSettings &settings) {
 }
 
 Result<std::vector<PlannedMap>> planned_maps(const LoadSettings &settings) {
-    const Owned<to_uplink_bpf> object(to_uplink_bpf__open(), &to_uplink_bpf__destroy);
+    const Owned<maps_bpf> object(maps_bpf__open(), &maps_bpf__destroy);
     if (!object)
         return load_error("reading the embedded programs", errno);
     set_map_sizes(object->obj, settings);

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "loader/object.hpp"
 
-#include "from_pod.skel.h"
-#include "from_uplink.skel.h"
 #include "loader/embedded.hpp"
 #include "loader/map_plan.hpp"
 #include "loader/migrate.hpp"
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
 #include "loader/probe.hpp"
+#include "loader/programs.hpp"
 #include "loader/state_file.hpp"
+#include "maps.skel.h"
 #include "maps/file.hpp"
 #include "maps/tables.hpp"
-#include "pace.skel.h"
-#include "to_pod.skel.h"
-#include "to_uplink.skel.h"
 #include "maps/hash.hpp"
 #include "maps/errors.hpp"
 #include "maps/parallel.hpp"
@@ -73,20 +70,20 @@ Result<void> count_unknown(const bpf_object *object) {
     return put;
 }
 
-Result<void> load(bpf_object *object, const char *program) {
-    const std::string doing = std::string("loading ") + program;
-    TRY(load_object(object, doing));
-    // libbpf takes a probe that fails for whatever reason for a kernel that knows no names, and remembers it as long as
-    // the process runs. Without its name nobody finds the program on a hook.
-    const int fd = bpf_program__fd(bpf_object__find_program_by_name(object, program));
-    return TRY(program_facts(fd)).name == program ? Result<void>{} : load_error(doing + " by its name", EAGAIN);
+// libbpf takes a probe that fails for whatever reason for a kernel that knows no names, and remembers it as long as the
+// process runs. Without its name nobody finds the program on a hook.
+Result<int> named_program(const bpf_object *object, const char *name) {
+    const int fd = bpf_program__fd(bpf_object__find_program_by_name(object, name));
+    if (TRY(program_facts(fd)).name != name)
+        return load_error(std::string("loading ") + name + " by its name", EAGAIN);
+    return fd;
 }
 
-Result<void> load_sharing(bpf_object *object, const bpf_object *maps_of, const char *program,
-                          const std::string &directory) {
-    TRY(share_maps(object, maps_of));
-    TRY(load(object, program));
-    return pin(bpf_program__fd(bpf_object__find_program_by_name(object, program)), directory, program);
+std::string joined(ProgramNames names) {
+    std::string text;
+    for (const char *name : names)
+        text += (text.empty() ? "" : ", ") + std::string(name);
+    return text;
 }
 
 // The storage of the sockets, which knows the rate that the application set itself. Of another size it is of another
@@ -109,34 +106,34 @@ Result<void> keep_paced_sockets(bpf_map *map, const std::string &maps_from) {
                                                         : load_error("sharing map paced_sockets", errno);
 }
 
-// Limits hold without it, with less comfort: a kernel that cannot do this runs everything else.
-Result<void> load_pacing(const bpf_object *maps_of, const std::string &directory, const std::string &maps_from) {
-    const Owned<pace_bpf> pace(pace_bpf__open(), &pace_bpf__destroy);
-    if (!pace)
-        return load_error("reading the embedded programs", errno);
-    pace->rodata->node_netns = TRY(own_netns());
-    pace->rodata->podlane_build = own_build();
-    TRY(keep_paced_sockets(pace->maps.paced_sockets, maps_from));
-    if (auto loaded = load_sharing(pace->obj, maps_of, PODLANE_PROGRAM_PACE, directory); !loaded)
-        return is_transient(loaded.error().system_errno) ? std::move(loaded) : Result<void>{};
-    const int program = bpf_program__fd(pace->progs.pl_pace);
-    if (!start_pacing(program, directory))
-        static_cast<void>(start_pacing(program, directory)); // see resume_pacing()
+// A directory of pins in the making.
+struct Loading {
+    const std::string &directory;
+    const std::string &maps_from;
+    LoadSettings can; // what the kernel can do, of what is wanted
+    const bpf_object *maps = nullptr;
+};
+
+Result<void> load_programs(ProgramNames names, const Loading &to) {
+    const auto all = TRY(open_programs(names, to.can));
+    TRY(share_maps(all->obj, to.maps));
+    if (bpf_program__autoload(all->progs.pl_pace))
+        TRY(keep_paced_sockets(all->maps.paced_sockets, to.maps_from));
+    TRY(load_object(all->obj, "loading " + joined(names)));
+    for (const char *name : names)
+        TRY(pin(TRY(named_program(all->obj, name)), to.directory, name));
+    if (const int pace = bpf_program__fd(all->progs.pl_pace); pace >= 0 && !start_pacing(pace, to.directory))
+        static_cast<void>(start_pacing(pace, to.directory)); // see resume_pacing()
     return {};
 }
 
-struct Skeletons {
-    Owned<from_pod_bpf> from_pod{from_pod_bpf__open(), &from_pod_bpf__destroy};
-    Owned<to_pod_bpf> to_pod{to_pod_bpf__open(), &to_pod_bpf__destroy};
-    Owned<from_uplink_bpf> from_uplink{from_uplink_bpf__open(), &from_uplink_bpf__destroy};
-    Owned<to_uplink_bpf> to_uplink{to_uplink_bpf__open(), &to_uplink_bpf__destroy};
-};
-
-Result<Skeletons> open_skeletons() {
-    Skeletons all;
-    if (!all.from_pod || !all.to_pod || !all.from_uplink || !all.to_uplink)
-        return load_error("reading the embedded programs", errno);
-    return all;
+// Limits hold without pl_pace, with less comfort: a kernel that cannot do this runs everything else.
+Result<void> load_with_pacing(const Loading &to) {
+    auto loaded = load_programs(
+        {PODLANE_PROGRAM_FROM_UPLINK, PODLANE_PROGRAM_TO_POD, PODLANE_PROGRAM_TO_UPLINK, PODLANE_PROGRAM_PACE}, to);
+    if (loaded || is_transient(loaded.error().system_errno))
+        return loaded;
+    return load_programs({PODLANE_PROGRAM_FROM_UPLINK, PODLANE_PROGRAM_TO_POD, PODLANE_PROGRAM_TO_UPLINK}, to);
 }
 
 std::vector<std::string_view> pin_names() {
@@ -158,8 +155,7 @@ bool finish_publishing(const std::string &root) {
 std::uint64_t own_build() {
     static const std::uint64_t build = [] {
         std::uint64_t hash = kFnv1aStart;
-        for (const auto &bytes : {&from_pod_bpf__elf_bytes, &to_pod_bpf__elf_bytes, &from_uplink_bpf__elf_bytes,
-                                  &to_uplink_bpf__elf_bytes, &pace_bpf__elf_bytes}) {
+        for (const auto &bytes : {&maps_bpf__elf_bytes, &programs_bpf__elf_bytes}) {
             std::size_t size = 0;
             const void *object = bytes(&size);
             hash = fnv1a_64({static_cast<const char *>(object), size}, hash);
@@ -187,47 +183,32 @@ Result<void> read_constants(int program_fd, LoadSettings &settings) {
 
 namespace {
 
-// Every object has all maps; the one that is verified fastest creates them.
-Result<void> load_with_maps(to_uplink_bpf &to_uplink, const std::string &directory, const LoadSettings &settings,
-                            const std::string &maps_from) {
-    set_map_sizes(to_uplink.obj, settings);
+Result<Owned<maps_bpf>> make_maps(const std::string &directory, const LoadSettings &settings,
+                                  const std::string &maps_from) {
+    Owned<maps_bpf> maps(maps_bpf__open(), &maps_bpf__destroy);
+    if (!maps)
+        return load_error("reading the embedded programs", errno);
+    set_map_sizes(maps->obj, settings);
     if (!maps_from.empty())
-        TRY(reuse_maps(to_uplink.obj, maps_from));
-    TRY(load(to_uplink.obj, PODLANE_PROGRAM_TO_UPLINK));
-    TRY(count_unknown(to_uplink.obj));
+        TRY(reuse_maps(maps->obj, maps_from));
+    TRY(load_object(maps->obj, "making the maps"));
+    TRY(count_unknown(maps->obj));
     TRY(name_netns(directory, TRY(own_netns())));
-    TRY(pin_maps(to_uplink.obj, directory));
-    return pin(bpf_program__fd(to_uplink.progs.pl_to_uplink), directory, PODLANE_PROGRAM_TO_UPLINK);
+    TRY(pin_maps(maps->obj, directory));
+    return maps;
 }
 
-// Nearly all of the time is the verifier's, and that of reading the kernel's type information.
+// Two threads take equally long, most of it in the verifier.
 Result<void> load_once(const std::string &directory, const LoadSettings &settings, const std::string &maps_from) {
     keep_libbpf_log();
-    const Skeletons all = TRY(open_skeletons());
-    for (auto *mark : {&all.from_pod->rodata->fast_mark, &all.to_pod->rodata->fast_mark,
-                       &all.from_uplink->rodata->fast_mark, &all.to_uplink->rodata->fast_mark})
-        *mark = settings.mark;
-    for (auto *build : {&all.from_pod->rodata->podlane_build, &all.to_pod->rodata->podlane_build,
-                        &all.from_uplink->rodata->podlane_build, &all.to_uplink->rodata->podlane_build})
-        *build = own_build();
-    LoadSettings flows = settings;
-    flows.conntrack = settings.conntrack && TRY(kernel_has_ct_lookup());
-    set_flow_constants(*all.from_pod->rodata, flows);
-    set_flow_constants(*all.to_pod->rodata, flows);
-    set_flow_constants(*all.from_uplink->rodata, flows);
-    set_flow_constants(*all.to_uplink->rodata, flows);
-    all.to_pod->rodata->can_read_kernel = settings.replies && TRY(kernel_is_readable());
-    all.from_pod->rodata->can_read_kernel = all.to_pod->rodata->can_read_kernel;
-    all.from_uplink->rodata->can_read_kernel = all.to_pod->rodata->can_read_kernel;
-    TRY(load_with_maps(*all.to_uplink, directory, settings, maps_from));
-    const bpf_object *maps = all.to_uplink->obj;
-    // The longest first, and so that two threads take equally long.
-    const std::array<Work, 4> rest = {
-        [&] { return load_sharing(all.from_pod->obj, maps, PODLANE_PROGRAM_FROM_POD, directory); },
-        [&] { return load_sharing(all.from_uplink->obj, maps, PODLANE_PROGRAM_FROM_UPLINK, directory); },
-        [&] { return load_pacing(maps, directory, maps_from); },
-        [&] { return load_sharing(all.to_pod->obj, maps, PODLANE_PROGRAM_TO_POD, directory); }};
-    return run_parallel(rest);
+    Loading to{directory, maps_from, settings};
+    to.can.conntrack = settings.conntrack && TRY(kernel_has_ct_lookup());
+    to.can.replies = settings.replies && TRY(kernel_is_readable());
+    const auto maps = TRY(make_maps(directory, settings, maps_from));
+    to.maps = maps->obj;
+    const std::array<Work, 2> works = {[&] { return load_programs({PODLANE_PROGRAM_FROM_POD}, to); },
+                                       [&] { return load_with_pacing(to); }};
+    return run_parallel(works);
 }
 
 } // namespace
@@ -345,17 +326,15 @@ Result<ProgramMap> find_program_map(int program_fd, std::string_view name) {
 }
 
 Result<std::vector<ProgramFacts>> embedded_programs() {
-    constexpr LoadSettings kSmall{.endpoints = 1, .paths = 1};
-    const Skeletons all = TRY(open_skeletons());
-    set_map_sizes(all.from_pod->obj, kSmall);
+    const ProgramNames names = {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD, PODLANE_PROGRAM_FROM_UPLINK,
+                                PODLANE_PROGRAM_TO_UPLINK};
+    constexpr LoadSettings kLittle{.endpoints = 1, .paths = 1, .conntrack = false, .replies = false};
+    const auto all = TRY(open_programs(names, kLittle));
+    set_map_sizes(all->obj, kLittle);
+    TRY(load_object(all->obj, "loading all programs"));
     std::vector<ProgramFacts> facts;
-    for (bpf_object *object : {all.from_pod->obj, all.to_pod->obj, all.from_uplink->obj, all.to_uplink->obj}) {
-        bpf_program *program = bpf_object__next_program(object, nullptr);
-        if (object != all.from_pod->obj)
-            TRY(share_maps(object, all.from_pod->obj));
-        TRY(load(object, bpf_program__name(program)));
-        facts.push_back(TRY(program_facts(bpf_program__fd(program))));
-    }
+    for (const char *name : names)
+        facts.push_back(TRY(program_facts(TRY(named_program(all->obj, name)))));
     return facts;
 }
 

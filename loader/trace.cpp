@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "loader/trace.hpp"
 
-#include "from_pod.skel.h"
-#include "from_uplink.skel.h"
 #include "loader/embedded.hpp"
 #include "loader/object.hpp"
+#include "loader/programs.hpp"
 #include "loader/upgrade.hpp"
 #include "maps/tables.hpp"
-#include "to_pod.skel.h"
-#include "to_uplink.skel.h"
 
 #include <bpf/bpf.h>
 #include <linux/bpf.h>
@@ -56,43 +53,18 @@ int take_record(void *records, void *data, std::size_t size) {
     return 0;
 }
 
-// Loads the object's one program with `tracing` set; it reports its steps to `events`.
-template <typename Skeleton, typename SetMore>
-Result<Fd> load_copy(Owned<Skeleton> skeleton, const std::string &root, const Fd &events, const SetMore &set_more) {
-    if (!skeleton)
-        return load_error("reading the embedded programs", errno);
-    skeleton->rodata->tracing = true;
-    skeleton->rodata->podlane_build = own_build();
-    set_more(*skeleton->rodata);
-    TRY(reuse_maps(skeleton->obj, live_directory(root)));
-    if (bpf_map__reuse_fd(skeleton->maps.events_v1, events.get()) != 0)
+// Loads the program with `tracing` set; it reports its steps to `events`.
+Result<Fd> load_copy(const std::string &root, const char *program, const Fd &events, const LoadSettings &settings) {
+    const auto all = TRY(open_programs({program}, settings));
+    all->rodata->tracing = true;
+    TRY(reuse_maps(all->obj, live_directory(root)));
+    if (bpf_map__reuse_fd(all->maps.events_v1, events.get()) != 0)
         return load_error("sharing map events_v1", errno);
-    TRY(load_object(skeleton->obj, "loading a traced program"));
-    Fd copy(fcntl(bpf_program__fd(bpf_object__next_program(skeleton->obj, nullptr)), F_DUPFD_CLOEXEC, 0));
+    TRY(load_object(all->obj, "loading a traced program"));
+    Fd copy(fcntl(bpf_program__fd(bpf_object__find_program_by_name(all->obj, program)), F_DUPFD_CLOEXEC, 0));
     if (!copy)
         return system_error(ErrorCode::bpf, "keeping a traced program", errno);
     return copy;
-}
-
-Result<Fd> load_program_copy(const std::string &root, std::string_view program, const Fd &events,
-                             const LoadSettings &settings) {
-    const auto set_all = [&](auto &rodata) {
-        rodata.fast_mark = settings.mark;
-        set_flow_constants(rodata, settings);
-    };
-    const bool replies = TRY(programs_distinguish_replies(root));
-    const auto set_reader = [&](auto &rodata) {
-        set_all(rodata);
-        rodata.can_read_kernel = replies;
-    };
-    if (program == PODLANE_PROGRAM_FROM_POD)
-        return load_copy(Owned<from_pod_bpf>(from_pod_bpf__open(), &from_pod_bpf__destroy), root, events, set_reader);
-    if (program == PODLANE_PROGRAM_TO_POD)
-        return load_copy(Owned<to_pod_bpf>(to_pod_bpf__open(), &to_pod_bpf__destroy), root, events, set_reader);
-    if (program == PODLANE_PROGRAM_FROM_UPLINK)
-        return load_copy(Owned<from_uplink_bpf>(from_uplink_bpf__open(), &from_uplink_bpf__destroy), root, events,
-                         set_reader);
-    return load_copy(Owned<to_uplink_bpf>(to_uplink_bpf__open(), &to_uplink_bpf__destroy), root, events, set_all);
 }
 
 } // namespace
@@ -112,7 +84,8 @@ Result<Tracer> Tracer::load(const std::string &root, const char *program) {
     const Fd pinned = TRY(open_program(root, PODLANE_PROGRAM_FROM_POD));
     LoadSettings settings;
     TRY(read_constants(pinned.get(), settings));
-    Fd copy = TRY(load_program_copy(root, program, events, settings));
+    settings.replies = TRY(programs_distinguish_replies(root));
+    Fd copy = TRY(load_copy(root, program, events, settings));
     std::string tag = TRY(program_facts(copy.get())).tag;
     return Tracer(std::move(copy), std::move(events), std::move(tag), settings.mark);
 }

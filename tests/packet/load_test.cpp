@@ -158,6 +158,20 @@ TEST_F(Load, GivesTheVerifierLittleToDo) {
     }
 }
 
+// For each object libbpf reads the types of the whole kernel, which takes as long as to have a program verified.
+TEST_F(Load, TakesAllProgramsFromTwoObjects) {
+    std::set<std::uint32_t> types;
+    for (const char *name : kPrograms) {
+        const auto program = open_program(root_, name);
+        ASSERT_TRUE(program) << program.error().message;
+        bpf_prog_info facts{};
+        __u32 size = sizeof facts;
+        ASSERT_EQ(bpf_obj_get_info_by_fd(program->get(), &facts, &size), 0);
+        types.insert(facts.btf_id);
+    }
+    EXPECT_LE(types.size(), 2U);
+}
+
 TEST_F(Load, KeepsPinsFromEveryoneElse) {
     struct stat facts {};
     for (const std::string &directory : {root_, live_directory(root_)}) {

@@ -1,9 +1,7 @@
-// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* TC egress of an uplink: caches the flows that leave through the host stack and its NAT, so that replies take it too.
  */
-/* Contexts and headers are the same in every kernel: the loader need not look up their layout, which takes 15 ms. */
-#define BPF_NO_PRESERVE_ACCESS_INDEX
-#define PARSED_FROM FROM_POD
+#pragma once
 
 #include "bpf/finish.h"
 #include "bpf/forwarded.h"
@@ -81,12 +79,10 @@ int pl_to_uplink(struct __sk_buff *skb)
 	/* clang-format off */
 	reason = recognise_fast_path(&p)
 	      ?: clear_arp_sender(&p)
-	      ?: parse(&p)
+	      ?: parse(&p, FROM_POD)
 	      ?: cache_sender_path(&p);
 	/* clang-format on */
 
 	/* Packets of the host stack are never dropped. */
 	return finish(&p, reason == REASON_DROP_MALFORMED ? REASON_UPLINK_SENT_HOST : reason);
 }
-
-char _license[] SEC("license") = "Dual MIT/GPL";

@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* TC egress of a host-side veth: caches the flows that the host stack delivers to a pod, so that replies take it too.
  */
-#define BPF_NO_PRESERVE_ACCESS_INDEX /* see to_uplink.bpf.c */
-#define PARSED_FROM TO_POD
+#pragma once
 
 #include "bpf/edt.h"
 #include "bpf/endpoint.h"
@@ -47,7 +46,7 @@ int pl_to_pod(struct __sk_buff *skb)
 	/* clang-format off */
 	reason = find_interface(&p)
 	      ?: recognise_edt(&p)
-	      ?: parse(&p)
+	      ?: parse(&p, TO_POD)
 	      ?: check_arriving(&p)
 	      ?: limit_arriving(&p)
 	      ?: write_learned_mac(&p)
@@ -56,5 +55,3 @@ int pl_to_pod(struct __sk_buff *skb)
 
 	return finish(&p, reason);
 }
-
-char _license[] SEC("license") = "Dual MIT/GPL";

@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* TC ingress of an uplink: handles what comes from other nodes. */
-#define BPF_NO_PRESERVE_ACCESS_INDEX /* see to_uplink.bpf.c */
-#define PARSED_FROM TO_POD
+#pragma once
 
 #include "bpf/carrier.h"
 #include "bpf/fib.h"
@@ -143,7 +142,7 @@ int pl_from_uplink(struct __sk_buff *skb)
 	int reason;
 
 	/* clang-format off */
-	reason = parse(&p)
+	reason = parse(&p, TO_POD)
 	      ?: refuse_hidden_header(&p)
 	      ?: respond_on_uplink(&p)
 	      ?: follow_arriving(&p)
@@ -156,5 +155,3 @@ int pl_from_uplink(struct __sk_buff *skb)
 	reason = hide_end(&p, reason);
 	return finish(&p, p.verdict == VERDICT_NEXT ? refuse_isolated_name(skb, reason) : reason);
 }
-
-char _license[] SEC("license") = "Dual MIT/GPL";

@@ -1,5 +1,7 @@
-// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* sock_ops on the cgroup v2 root: sets the pacing rate of the TCP senders of limited flows. */
+#pragma once
+
 #include "bpf/pace.h"
 
 #define TCP_BPF_IW 1001
@@ -11,7 +13,7 @@
 static __always_inline __u32 netns_of(struct bpf_sock_ops *ops)
 {
 	struct bpf_sock *socket = ops->sk;
-	struct tcp_sock *tcp = socket ? bpf_skc_to_tcp_sock(socket) : 0;
+	struct tcp_sock___paced *tcp = socket ? (void *)bpf_skc_to_tcp_sock(socket) : 0;
 
 	return tcp ? tcp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net->ns.inum : 0;
 }
@@ -68,7 +70,7 @@ static __always_inline void leave(__u32 ifindex, enum limit_direction direction,
 __attribute__((noinline)) int share_of(struct bpf_sock_ops *ops, __u32 ifindex, __u32 direction, __u32 progress)
 {
 	struct bpf_sock *socket = ops->sk;
-	struct tcp_sock *tcp = socket ? bpf_skc_to_tcp_sock(socket) : 0;
+	struct tcp_sock___paced *tcp = socket ? (void *)bpf_skc_to_tcp_sock(socket) : 0;
 	struct announced *announced = socket ? bpf_sk_storage_get(&paced_sockets, socket, 0, 0) : 0;
 	struct sender sender = {};
 
@@ -96,7 +98,7 @@ static __always_inline void pace(struct bpf_sock_ops *ops, enum progress progres
 {
 	struct bpf_sock *socket = ops->sk;
 	struct announced *announced, nothing = {.rate = UNPACED, .clamp = UNCLAMPED, .own_rate = UNPACED};
-	struct tcp_sock *tcp = socket ? bpf_skc_to_tcp_sock(socket) : 0;
+	struct tcp_sock___paced *tcp = socket ? (void *)bpf_skc_to_tcp_sock(socket) : 0;
 	struct ends ends = {};
 	__u32 rate = 0;
 	int window;
@@ -171,5 +173,3 @@ int pl_pace(struct bpf_sock_ops *ops)
 	}
 	return 1;
 }
-
-char _license[] SEC("license") = "Dual MIT/GPL";

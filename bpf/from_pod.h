@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* TC ingress of a host-side veth: handles what a pod sends. */
-#define BPF_NO_PRESERVE_ACCESS_INDEX /* see to_uplink.bpf.c */
-#define PARSED_FROM FROM_POD
+#pragma once
 
 #include "bpf/antispoof.h"
 #include "bpf/egress_route.h"
@@ -56,7 +55,7 @@ int pl_from_pod(struct __sk_buff *skb)
 	/* clang-format off */
 	reason = find_interface(&p)
 	      ?: recognise_handed_over(&p)
-	      ?: parse(&p)
+	      ?: parse(&p, FROM_POD)
 	      ?: learn_mac(&p)
 	      ?: check_source(&p)
 	      ?: restore_reply_source(&p)
@@ -71,5 +70,3 @@ int pl_from_pod(struct __sk_buff *skb)
 
 	return finish(&p, reason);
 }
-
-char _license[] SEC("license") = "Dual MIT/GPL";

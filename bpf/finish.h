@@ -76,18 +76,29 @@ __attribute__((noinline)) int notify_watcher(struct __sk_buff *skb, __u32 reason
 	return 0;
 }
 
-static __always_inline int finish(struct packet *p, enum reason reason)
+/*
+ * Counts the packet, and notifies a watcher. Returns whether it is dropped. Not inlined: the verifier checks it once,
+ * and not for each reason.
+ */
+__attribute__((noinline)) int report_end(struct __sk_buff *skb, __u32 reason, __u32 is_egress, __u32 received_by)
 {
 	struct watch *watch;
 
-	count(reason == REASON_DROP_UNKNOWN_ENDPOINT ? 0 : p->skb->ifindex, reason, p->skb->len);
-	/* Packets with an EDT are counted by to_pod when they leave the qdisc. */
-	if (reason == REASON_SENT_DIRECT && p->receiver && !p->is_edt)
-		count(p->receiver->ifindex, REASON_RECEIVED_DIRECT, p->skb->len);
-	if (reason == REASON_UPLINK_DELIVERED && p->receiver && !p->is_edt)
-		count(p->receiver->ifindex, REASON_RECEIVED_UPLINK, p->skb->len);
+	count(reason == REASON_DROP_UNKNOWN_ENDPOINT ? 0 : skb->ifindex, reason, skb->len);
+	if (received_by && reason == REASON_SENT_DIRECT)
+		count(received_by, REASON_RECEIVED_DIRECT, skb->len);
+	if (received_by && reason == REASON_UPLINK_DELIVERED)
+		count(received_by, REASON_RECEIVED_UPLINK, skb->len);
 	watch = find_watch();
 	if (watch && watch->mode != WATCH_NOTHING && !tracing)
-		notify_watcher(p->skb, reason, p->is_egress);
-	return is_drop(reason) ? TC_ACT_SHOT : p->verdict;
+		notify_watcher(skb, reason, is_egress);
+	return is_drop(reason);
+}
+
+static __always_inline int finish(struct packet *p, enum reason reason)
+{
+	/* Packets with an EDT are counted by to_pod when they leave the qdisc. */
+	__u32 received_by = p->receiver && !p->is_edt ? p->receiver->ifindex : 0;
+
+	return report_end(p->skb, reason, p->is_egress, received_by) ? TC_ACT_SHOT : p->verdict;
 }

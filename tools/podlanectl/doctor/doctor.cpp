@@ -101,9 +101,9 @@ std::string summary(const Examined &examined) {
     return text + (fixed == 0 ? "" : ", " + std::to_string(fixed) + " fixed") + "\n";
 }
 
-Result<int> examine_node(const Call &call, World &world, bool fix) {
+Result<int> examine_node(const Call &call, World &world, const std::string &noun, bool fix) {
     if (geteuid() != 0)
-        return Error{ErrorCode::bpf, "no permission to examine the node", "run it as root: sudo podlanectl doctor",
+        return Error{ErrorCode::bpf, "no permission to examine the node", "run it as root: sudo podlanectl " + noun,
                      EPERM};
     const Scope scope{TRY(Selection::of(call)), call.value(Opt::state_dir).value_or(kStateDirectory),
                       call.value(Opt::bin_dir).value_or(std::string(kBinDir)),
@@ -119,8 +119,10 @@ Result<int> examine_node(const Call &call, World &world, bool fix) {
     return is_wrong ? 1 : 0;
 }
 
-Result<int> run_doctor(const Call &call, World &world) { return examine_node(call, world, call.has(Opt::fix)); }
-Result<int> run_repair(const Call &call, World &world) { return examine_node(call, world, true); }
+Result<int> run_doctor(const Call &call, World &world) {
+    return examine_node(call, world, "doctor", call.has(Opt::fix));
+}
+Result<int> run_repair(const Call &call, World &world) { return examine_node(call, world, "repair", true); }
 
 constexpr std::array<Command, 1> kRepairCommands = {{
     {"", "Restore lost endpoints, and repair everything else that Podlane can repair.",

@@ -130,13 +130,18 @@ Result<void> set_limits(const LimitTables &tables, const endpoint_key &key, cons
         !TRY(put_edt(record->ifindex, most.ingress_rate_bits_per_s, most.ingress_burst_bits)).empty())
         record->flags |= INTERFACE_LIMIT_EDT;
     record->flags |= unpaced_flags(tables.pacing);
-    record->shaped = TRY(shape(*record, limits)) ? 1 : 0;
     const bandwidth was = TRY(tables.bandwidths.find(record->ifindex)).value_or(bandwidth{});
+    const std::uint64_t rate = limits.egress_rate_bits_per_s, before = was.egress_rate_bits_per_s;
+    const bool is_wider = before != 0 && (rate == 0 || rate > before); // the bucket first, or it would drop
+    if (!is_wider)
+        record->shaped = TRY(shape(*record, limits)) ? 1 : 0;
     const RateChanges changes = TRY(put_states(tables, record->ifindex, was, limits));
     TRY(tables.bandwidths.update(record->ifindex, wider(was, limits)));
     notify(*record, changes); // each joins,
     notify(*record, {});      // then each is sent the resulting share
     TRY(tables.bandwidths.update(record->ifindex, limits));
+    if (is_wider)
+        record->shaped = TRY(shape(*record, limits)) ? 1 : 0;
     TRY(tables.endpoints.replace(key, *record));
     TRY(put_flags(tables, *record));
     notify(*record, {}); // connections established meanwhile

@@ -42,7 +42,7 @@ using RateChanges = std::array<RateChange, 2>; // by limit_direction
 // Announces the limits of an endpoint to its existing connections. Its flags include limits that are not enforced yet.
 using NotifyConnections = std::function<void(const endpoint &, const RateChanges &)>;
 
-// Before they hold: sets the shaper of the endpoint to these limits, if it has one or can have one. Whether it does
+// Sets the shaper of the endpoint to these limits, if it has one or can have one. Whether it does
 // then.
 using ShapeSender = std::function<Result<bool>(const endpoint &, const bandwidth &)>;
 

@@ -2,8 +2,6 @@
 #include "loader/shaper.hpp"
 
 #include "loader/net/shaper.hpp"
-#include "maps/abi/endpoint.h"
-#include "maps/abi/interface.h"
 #include "maps/abi/limit_math.h"
 
 #include <algorithm>
@@ -22,11 +20,6 @@ net::ShaperSpec shaper_for(std::uint32_t ifindex, std::uint64_t rate, std::uint6
 }
 
 } // namespace
-
-bool may_shape(std::uint8_t mode, std::uint32_t flags) {
-    constexpr std::uint32_t kOther = INTERFACE_LIMIT_NO_EDT | INTERFACE_LIMIT_EXEMPT | INTERFACE_LIMIT_GROUP;
-    return mode != ENDPOINT_AFTER_MAIN && (flags & INTERFACE_LIMIT_EGRESS) != 0 && (flags & kOther) == 0;
-}
 
 Result<bool> put_shaper(net::Netlink &pod, std::uint32_t pod_ifindex, const bandwidth &limits) {
     return net::set_shaper(pod, shaper_for(pod_ifindex, limits.egress_rate_bits_per_s, limits.egress_burst_bits));

@@ -5,6 +5,8 @@
 
 #include "loader/net/netlink.hpp"
 #include "maps/abi/bandwidth.h"
+#include "maps/abi/endpoint.h"
+#include "maps/abi/interface.h"
 
 #include <cstdint>
 
@@ -12,7 +14,10 @@ namespace podlane {
 
 // Whether the egress of an endpoint can have one: Podlane made the interface, the configuration does not forbid qdiscs,
 // and one rate holds for all that it sends at any time (no exempt prefixes, no group that lends).
-bool may_shape(std::uint8_t mode, std::uint32_t flags);
+constexpr bool may_shape(std::uint8_t mode, std::uint32_t flags) {
+    constexpr std::uint32_t kOther = INTERFACE_LIMIT_NO_EDT | INTERFACE_LIMIT_EXEMPT | INTERFACE_LIMIT_GROUP;
+    return mode != ENDPOINT_AFTER_MAIN && (flags & INTERFACE_LIMIT_EGRESS) != 0 && (flags & kOther) == 0;
+}
 
 // Replaces the kernel's default qdisc with Podlane's, or changes Podlane's to this limit. false, and nothing changed,
 // if the kernel has no htb or cls_bpf, or a foreign qdisc is there.

@@ -70,7 +70,7 @@ static __always_inline void note_forwarded(struct packet *p, enum direction from
 	if (work)
 		now.window = *parsed_window(work);
 	last = map_find(&forwarded_v2, &key);
-	if (last)
+	if (last && !tracing)
 		*last = now;
 	else
 		map_insert(&forwarded_v2, &key, &now, BPF_ANY);

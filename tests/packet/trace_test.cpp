@@ -69,5 +69,18 @@ TEST_F(Trace, ReportsEachStep) {
     EXPECT_EQ(entry.ipv4, pod4());
 }
 
+TEST_F(Trace, LeavesWhatTheHostStackHasForwardedAsItWas) {
+    const auto notes =
+        require(Map<flow_key, forwarded>::open(node().root() + "/live/" PODLANE_MAP_FORWARDED, Access::read_only));
+    const Bytes frame = Ethernet{kPodMac, kHostMac} / Ipv4{peer4(), pod4()} / Udp{53, 40000};
+    const std::uint32_t came_by = node().peer.ifindex;
+    (void)node().run(frame, {.program = PODLANE_PROGRAM_TO_POD, .came_by = came_by});
+    const auto before = require(notes.entries());
+    ASSERT_EQ(before.size(), 1U);
+    const Tracer tracer = require(Tracer::load(node().root(), PODLANE_PROGRAM_TO_POD));
+    (void)require(tracer.run(node().pod.ifindex, frame, came_by));
+    EXPECT_EQ(require(notes.entries()).front().second.at_ns, before.front().second.at_ns);
+}
+
 } // namespace
 } // namespace podlane::packet

@@ -153,43 +153,10 @@ static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, struc
 }
 
 /*
- * Whether the socket of the pod that receives the flow in the scratch area takes the end. A pod that is a machine has
- * none. A global function: the verifier checks it once.
- */
-__attribute__((noinline)) int is_taken_by_pod(struct __sk_buff *skb)
-{
-	__u32 ifindex = skb->ifindex;
-	struct flow_scratch *work = find_scratch();
-	struct uplink *uplink = map_find(&uplinks_v2, &ifindex);
-	struct interface *interface;
-	struct tcp_sock___podlane *tcp;
-	struct address *receiver;
-	struct bpf_sock *socket;
-	bool taken;
-
-	if (!has_conntrack || !work || !uplink)
-		return 0;
-	receiver = find_in(uplink, &work->flow.destination);
-	if (!receiver)
-		return 0;
-	ifindex = receiver->ifindex;
-	interface = map_find(&interfaces_v1, &ifindex);
-	if (!interface || !interface->netns_id)
-		return 0;
-	socket = find_socket(skb, work, find_translated_key(work), interface->netns_id - 1);
-	if (!socket)
-		return 0;
-	tcp = (void *)bpf_skc_to_tcp_sock(socket);
-	taken = tcp && !is_discarded(tcp, &work->end);
-	bpf_sk_release(socket);
-	return taken;
-}
-
-/*
  * Whether conntrack may see the end. It may if any of the windows that are known holds the number: an old one is not
  * easier to guess. While a connection is closed conntrack believes resets (Linux 6.2), and its windows are the host's.
  */
-static __always_inline bool may_be_seen(struct __sk_buff *skb, struct flow_scratch *work, const struct tracked_end *end)
+static __always_inline bool may_be_seen(struct flow_scratch *work, const struct tracked_end *end)
 {
 	int result;
 
@@ -198,8 +165,7 @@ static __always_inline bool may_be_seen(struct __sk_buff *skb, struct flow_scrat
 	if (end->state > CT_TCP_ESTABLISHED && work->end.is_reset)
 		return true;
 	result = query_windows(work, end);
-	return result == WINDOW_ACCEPTS || (result == WINDOW_UNKNOWN && end->state > CT_TCP_ESTABLISHED) ||
-	       is_taken_by_pod(skb);
+	return result == WINDOW_ACCEPTS || (result == WINDOW_UNKNOWN && end->state > CT_TCP_ESTABLISHED);
 }
 
 /*
@@ -269,7 +235,7 @@ __attribute__((noinline)) int judge_end(struct __sk_buff *skb)
 	known = map_find(&flows_v2, &work->key);
 	if (known && known->check != flow_check(&work->key))
 		known = 0;
-	if (may_be_seen(skb, work, &end)) {
+	if (may_be_seen(work, &end)) {
 		forget_flow(work);
 		return leave_as_is(work, known ? FOLLOW_FORGOTTEN : 0);
 	}
@@ -277,6 +243,43 @@ __attribute__((noinline)) int judge_end(struct __sk_buff *skb)
 		return FOLLOW_HIDDEN;
 	return FOLLOW_HIDDEN | FOLLOW_CONFIRMED | (is_translated(&work->key, &work->flow) ? FOLLOW_TRANSLATED : 0) |
 	       (work->opts.dir ? FOLLOW_REPLY : 0);
+}
+
+/*
+ * Whether the socket of the pod that receives the flow in the scratch area takes the end, so that conntrack may see it
+ * after all. A pod that is a machine has none. A global function: the verifier checks it once. judge_end() cannot call
+ * it: three frames do not fit on the stack of Linux 6.1.
+ */
+__attribute__((noinline)) int is_taken_by_pod(struct __sk_buff *skb)
+{
+	__u32 ifindex = skb->ifindex;
+	struct flow_scratch *work = find_scratch();
+	struct uplink *uplink = map_find(&uplinks_v2, &ifindex);
+	struct interface *interface;
+	struct tcp_sock___podlane *tcp;
+	struct address *receiver;
+	struct bpf_sock *socket;
+	bool is_taken;
+
+	if (!has_conntrack || !work || !uplink)
+		return 0;
+	receiver = find_in(uplink, &work->flow.destination);
+	if (!receiver)
+		return 0;
+	ifindex = receiver->ifindex;
+	interface = map_find(&interfaces_v1, &ifindex);
+	if (!interface || !interface->netns_id)
+		return 0;
+	socket = find_socket(skb, work, find_translated_key(work), interface->netns_id - 1);
+	if (!socket)
+		return 0;
+	tcp = (void *)bpf_skc_to_tcp_sock(socket);
+	is_taken = tcp && !is_discarded(tcp, &work->end);
+	bpf_sk_release(socket);
+	if (!is_taken)
+		return 0;
+	forget_flow(work);
+	return leave_as_is(work, 1);
 }
 
 /*
@@ -323,6 +326,8 @@ static __always_inline int follow_end(struct packet *p)
 	if (is_in_pods_name(p->skb))
 		return REASON_DROP_FORGED_END;
 	p->follow = judge_end(p->skb);
+	if (p->follow & FOLLOW_HIDDEN && is_taken_by_pod(p->skb))
+		p->follow = FOLLOW_FORGOTTEN;
 	return take_destination(p, work);
 }
 

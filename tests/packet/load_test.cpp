@@ -158,6 +158,11 @@ TEST_F(Load, GivesTheVerifierLittleToDo) {
     }
 }
 
+// Without it all connections take the slow path: the loader's last resort if the verifier refuses.
+TEST_F(Load, QueriesConntrackIfTheKernelCan) {
+    EXPECT_EQ(test::require(programs_query_conntrack(root_)), test::require(kernel_has_ct_lookup()));
+}
+
 // For each object libbpf reads the types of the whole kernel, which takes as long as to have a program verified.
 TEST_F(Load, TakesAllProgramsFromTwoObjects) {
     std::set<std::uint32_t> types;

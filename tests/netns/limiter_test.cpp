@@ -92,7 +92,7 @@ TEST_F(Limiter, IsTheOneThatIsForced) {
     }
 }
 
-TEST_F(Limiter, ReplacesNoForeignQdisc) {
+TEST_F(Limiter, PutsNoQdiscsButItsOwn) {
     const Pod pod = lab_.add_pod(limits(kRate, kRate));
     const std::string qdiscs = lab_.node().run("tc qdisc show dev " + pod.host_ifname);
     const std::string kind = edt_qdisc(),
@@ -100,7 +100,8 @@ TEST_F(Limiter, ReplacesNoForeignQdisc) {
     EXPECT_NE(qdiscs.find(root), std::string::npos) << qdiscs;
     EXPECT_EQ(qdiscs.find("ingress ffff:"), std::string::npos) << qdiscs;
     EXPECT_EQ(lab_.node().run("ip -brief link show type ifb"), "");
-    EXPECT_EQ(pod.container->run("tc qdisc show dev eth0").find("qdisc noqueue 0: root"), 0U);
+    const std::string own = kind.empty() ? "qdisc noqueue 0: root" : "qdisc htb 504c: root";
+    EXPECT_EQ(pod.container->run("tc qdisc show dev eth0").find(own), 0U);
 }
 
 TEST_F(Limiter, HoldsARawSocket) {

@@ -96,14 +96,4 @@ Result<FoundUplinks> find_uplinks(std::span<const std::string> patterns, const I
     return found;
 }
 
-std::vector<std::string> split_patterns(std::string_view text) {
-    std::vector<std::string> patterns;
-    for (std::size_t start = 0; (start = text.find_first_not_of(' ', start)) != std::string_view::npos;) {
-        const std::size_t end = std::min(text.find(' ', start), text.size());
-        patterns.emplace_back(text.substr(start, end - start));
-        start = end;
-    }
-    return patterns;
-}
-
 } // namespace podlane

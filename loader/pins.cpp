@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "loader/pins.hpp"
 
+#include "loader/state_file.hpp"
 #include "maps/tables.hpp"
 #include "maps/text.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/file.h>
@@ -17,7 +17,6 @@
 #include <array>
 #include <cctype>
 #include <cstdio>
-#include <memory>
 #include <string_view>
 
 namespace podlane {
@@ -74,26 +73,6 @@ std::string_view without_version(std::string_view name) {
     const std::string_view digits = name.substr(mark + 2);
     return std::ranges::all_of(digits, [](unsigned char c) { return std::isdigit(c) != 0; }) ? name.substr(0, mark + 2)
                                                                                              : std::string_view{};
-}
-
-Result<std::vector<std::string>> list_directory(const std::string &directory) {
-    const std::unique_ptr<DIR, int (*)(DIR *)> open_directory(opendir(directory.c_str()), &closedir);
-    if (!open_directory) {
-        if (errno == ENOENT || errno == ENOTDIR)
-            return std::vector<std::string>{};
-        return system_error(ErrorCode::bpf, "listing " + directory, errno);
-    }
-    std::vector<std::string> names;
-    errno = 0; // the end of a directory is no error
-    while (const dirent *entry = readdir(open_directory.get())) {
-        const std::string_view name = entry->d_name;
-        if (name != "." && name != "..")
-            names.emplace_back(name);
-        errno = 0;
-    }
-    if (errno != 0)
-        return system_error(ErrorCode::bpf, "listing " + directory, errno);
-    return names;
 }
 
 Result<void> check_root(const std::string &root, const struct stat &facts) {
@@ -181,7 +160,7 @@ Result<void> publish(const std::string &root, const std::string &loading) {
 
 Result<std::vector<std::string>> maps_of_other_versions(const std::string &root) {
     std::vector<std::string> others;
-    for (const std::string &name : TRY(list_directory(live_directory(root)))) {
+    for (const std::string &name : TRY(names_in(live_directory(root), Hidden::too))) {
         const std::string_view base = without_version(name);
         if (base.empty() || std::ranges::find(kMapNames, name) != kMapNames.end())
             continue;
@@ -192,7 +171,7 @@ Result<std::vector<std::string>> maps_of_other_versions(const std::string &root)
 }
 
 Result<void> remove_pins(const std::string &directory) {
-    for (const std::string &name : TRY(list_directory(directory)))
+    for (const std::string &name : TRY(names_in(directory, Hidden::too)))
         if (unlink((directory + "/" + name).c_str()) != 0 && errno != ENOENT)
             return system_error(ErrorCode::bpf, "removing pin " + directory + "/" + name, errno);
     if (rmdir(directory.c_str()) != 0 && errno != ENOENT)

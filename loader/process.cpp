@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "loader/process.hpp"
 
+#include "maps/clock.hpp"
 #include "maps/fd.hpp"
 
 #include <fcntl.h>
@@ -139,15 +140,15 @@ class Conversation {
                 return failed("preparing the pipes of ", errno);
         const Time::time_point deadline = Time::now() + limit;
         for (bool exited = false; !exited;) {
-            const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Time::now());
-            if (left.count() <= 0)
+            const int left = milliseconds_until(deadline);
+            if (left == 0)
                 return Error{ErrorCode::try_again_later,
                              path_ + " did not finish within " + std::to_string(limit.count()) + " ms and was killed"};
             std::array<pollfd, 4> waits = {{{in_.get(), POLLOUT, 0},
                                             {out_.get(), POLLIN, 0},
                                             {err_.get(), POLLIN, 0},
                                             {child.exited(), POLLIN, 0}}};
-            if (poll(waits.data(), waits.size(), static_cast<int>(left.count())) < 0) {
+            if (poll(waits.data(), waits.size(), left) < 0) {
                 if (errno == EINTR)
                     continue;
                 return failed("waiting for ", errno);

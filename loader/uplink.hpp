@@ -25,9 +25,6 @@ Result<FoundUplinks> find_uplinks(std::span<const std::string> patterns, const I
 // Whether find_uplinks() would return it if it was named.
 Result<bool> can_be_uplink(std::uint32_t ifindex, const Interfaces &host_veths);
 
-// Of patterns as struct network keeps them, with spaces between them.
-std::vector<std::string> split_patterns(std::string_view text);
-
 // The maps of uplinks, and their programs.
 struct UplinkTables {
     Uplinks uplinks;

@@ -42,6 +42,21 @@ bool is_link_local(const ip_addr &addr) {
 
 ip_addr ipv4_from_host_order(std::uint32_t addr) { return {{0, 0, htonl(kMappedWord), htonl(addr)}}; }
 
+ip_addr any_addr(bool ipv4) { return ipv4 ? ipv4_from_host_order(0) : ip_addr{}; }
+
+std::optional<ip_addr> addr_from_bytes(const void *data, std::size_t size) {
+    if (size == sizeof(in_addr)) {
+        in_addr v4{};
+        std::memcpy(&v4, data, sizeof v4);
+        return ipv4_from_host_order(ntohl(v4.s_addr));
+    }
+    if (size != sizeof(ip_addr))
+        return std::nullopt;
+    ip_addr v6{};
+    std::memcpy(&v6, data, sizeof v6);
+    return v6;
+}
+
 ip_addr link_local_from_mac(const Mac &mac) {
     std::array<std::uint8_t, 16> bytes{0xfe, 0x80};
     bytes[8] = mac[0] ^ 0x02U;

@@ -6,7 +6,9 @@
 #include "result.hpp"
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,6 +28,9 @@ std::string to_string(const ip_addr &addr);
 [[nodiscard]] bool is_none(const ip_addr &addr);
 [[nodiscard]] bool is_link_local(const ip_addr &addr); // fe80::/10 or 169.254.0.0/16
 ip_addr ipv4_from_host_order(std::uint32_t addr);
+ip_addr any_addr(bool ipv4); // 0.0.0.0 or ::
+// Of 4 or 16 bytes in network order; nothing of another number.
+std::optional<ip_addr> addr_from_bytes(const void *data, std::size_t size);
 // fe80::/64 with the EUI-64 identifier of `mac` (RFC 4291, appendix A).
 ip_addr link_local_from_mac(const Mac &mac);
 

@@ -43,11 +43,15 @@ bool has_fixed_size(std::string_view path) {
 
 } // namespace
 
-Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32_t value_size, Access access) {
+Fd open_pin(const std::string &path, bool read_only) {
     struct bpf_obj_get_opts options {};
     options.sz = sizeof options;
-    options.file_flags = access == Access::read_only ? BPF_F_RDONLY : 0;
-    Fd fd(bpf_obj_get_opts(path.c_str(), &options));
+    options.file_flags = read_only ? BPF_F_RDONLY : 0;
+    return Fd(bpf_obj_get_opts(path.c_str(), &options));
+}
+
+Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32_t value_size, Access access) {
+    Fd fd = open_pin(path, access == Access::read_only);
     if (!fd) {
         const int error = errno;
         const bool is_missing = error == ENOENT || error == ENOTDIR;

@@ -40,6 +40,8 @@ enum class Write { any, must_not_exist, must_exist };
 using Bytes = std::vector<std::uint8_t>;
 
 namespace detail {
+// No descriptor, and errno, if it cannot be opened. A pin of another kind than a map is opened, too.
+Fd open_pin(const std::string &path, bool read_only);
 // Opens the pin `path`; an error if its sizes are not the ones this binary was built with. Returns no descriptor if the
 // pin is missing and `access` is if_present.
 Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32_t value_size, Access access);

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "text.hpp"
 
+#include <algorithm>
+
 namespace podlane {
 
-std::string join(const std::vector<std::string> &items, std::string_view separator) {
-    std::string text;
-    for (const std::string &item : items) {
-        if (!text.empty())
-            text += separator;
-        text += item;
-    }
+std::string lower_case(std::string text) {
+    std::ranges::transform(text, text.begin(), [](char c) { return lower_case(c); });
     return text;
 }
 

@@ -14,14 +14,12 @@ Error not_found(std::string sentence) {
     return {ErrorCode::invalid_network_config, std::move(sentence), "name the interface in \"uplink\""};
 }
 
-ip_addr any_of(bool ipv4) { return ipv4 ? ipv4_from_host_order(0) : ip_addr{}; }
-
 // The interface of the table's default route, or of the route to a gateway.
 Result<std::uint32_t> look_up_uplink(const cni::Config &config, net::Netlink &host) {
     if (config.table)
         for (const bool ipv4 : {true, false})
             if (const auto route =
-                    TRY(net::find_route(host, {.destination = {any_of(ipv4), 0}, .table = config.table}));
+                    TRY(net::find_route(host, {.destination = {any_addr(ipv4), 0}, .table = config.table}));
                 route && route->ifindex != 0)
                 return route->ifindex;
     if (config.table)
@@ -74,7 +72,7 @@ Result<std::optional<ip_addr>> gateway_for(const EgressRoute &egress, const cni:
     if (own.gateway && of_family(*own.gateway) && !egress.table)
         return own.gateway;
     const net::RouteSpec everywhere{
-        .destination = {any_of(ipv4), 0}, .ifindex = egress.uplink.ifindex, .table = egress.table};
+        .destination = {any_addr(ipv4), 0}, .ifindex = egress.uplink.ifindex, .table = egress.table};
     if (const auto route = TRY(net::find_route(host, everywhere));
         route && route->gateway && of_family(*route->gateway))
         return route->gateway;

@@ -17,10 +17,7 @@
 #include "maps/clock.hpp"
 #include "maps/errors.hpp"
 
-#include <net/if.h>
-
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <memory>
 
@@ -383,10 +380,10 @@ Result<void> check_network(const cni::Request &request, const Tables &tables, co
         return missing("clusterCIDRs of network " + config.name + " are gone from " PODLANE_MAP_CIDRS);
     const UplinkTables uplinks = TRY(UplinkTables::open(config.bpffs));
     for (const auto &[ifindex, entry] : TRY(uplinks.uplinks.entries())) {
-        std::array<char, IF_NAMESIZE> name{};
         const bool ours = std::ranges::find(entry.networks, record.network) != std::end(entry.networks);
-        if (ours && if_indextoname(ifindex, name.data()) != nullptr && !TRY(has_programs(uplinks, ifindex)))
-            return missing("the programs on uplink " + std::string(name.data()) + " are gone or not the pinned ones");
+        const std::string name = ours ? TRY(net::link_name(ifindex)) : "";
+        if (!name.empty() && !TRY(has_programs(uplinks, ifindex)))
+            return missing("the programs on uplink " + name + " are gone or not the pinned ones");
     }
     return {};
 }

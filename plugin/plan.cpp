@@ -111,8 +111,7 @@ void plan_routes(const cni::Request &request, const std::vector<cni::Address> &l
         }
     const std::uint32_t taken = ipv4 ? INTERFACE_NO_DEFAULT_IPV4 : INTERFACE_NO_DEFAULT_IPV6;
     if (!has_default && request.config.default_route.value_or(!any && (plan.flags & taken) == 0)) {
-        const ip_addr everywhere = ipv4 ? ipv4_from_host_order(0) : ip_addr{};
-        plan.result.routes.push_back({.destination = {everywhere, 0}, .gateway = own_gateway(ipv4)});
+        plan.result.routes.push_back({.destination = {any_addr(ipv4), 0}, .gateway = own_gateway(ipv4)});
         has_default = true;
     }
     // The lease's subnet is not on the link: without a default route it needs one of its own, and where another

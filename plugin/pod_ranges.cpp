@@ -12,7 +12,6 @@
 #include "plugin/log.hpp"
 #include "plugin/state.hpp"
 
-#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <optional>
@@ -74,14 +73,9 @@ void keep(const std::string &directory, const std::string &question, const Range
         log(cni::Log::Level::warning, "the node's ranges are not kept: " + written.error().message);
 }
 
-std::string in_lower_case(std::string name) {
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    return name;
-}
-
 // Kubernetes has no capital letters in a name.
 Result<std::string> name_in_kubernetes(const cni::Config &config) {
-    const std::string name = in_lower_case(node_name(config));
+    const std::string name = lower_case(node_name(config));
     if (!cni::is_dns_name(name))
         return Error{ErrorCode::invalid_network_config,
                      "the node is called " + cni::json::quote(name) + ", which is no name of a node in Kubernetes",
@@ -133,7 +127,7 @@ Result<Value> question_of(const Value &plugin) {
     TRY(cni::read_kubernetes(root.at("kubernetes"), server));
     const Node name = root.at("nodename");
     return cni::json::parse_object(
-        cni::node_question(server, name.present() ? in_lower_case(TRY(name.text())) : std::string()), "the question");
+        cni::node_question(server, name.present() ? lower_case(TRY(name.text())) : std::string()), "the question");
 }
 
 bool is_answer_to(const Value &wanted, const Kept &kept) {

@@ -51,9 +51,11 @@ std::vector<net::RouteSpec> routes_for(const cni::Address &own, const std::vecto
         route.onlink = route.onlink || route.gateway;
         routes.push_back(route);
     }
-    const ip_addr everywhere = is_ipv4(own.prefix.addr) ? ipv4_from_host_order(0) : ip_addr{};
     if (gateway)
-        routes.push_back({.destination = {everywhere, 0}, .gateway = gateway, .ifindex = ifindex, .onlink = true});
+        routes.push_back({.destination = {any_addr(is_ipv4(own.prefix.addr)), 0},
+                          .gateway = gateway,
+                          .ifindex = ifindex,
+                          .onlink = true});
     std::stable_partition(routes.begin(), routes.end(), [](const net::RouteSpec &one) { return !one.gateway; });
     return routes;
 }
@@ -69,9 +71,10 @@ void add_own_default(const endpoint &record, bool ipv4, std::vector<net::RouteSp
     const auto is_default = [](const net::RouteSpec &one) { return one.destination.length == 0; };
     if (record.mode == ENDPOINT_AFTER_MAIN || std::ranges::any_of(main, is_default))
         return;
-    const ip_addr everywhere = ipv4 ? ipv4_from_host_order(0) : ip_addr{};
-    main.push_back(
-        {.destination = {everywhere, 0}, .gateway = own_gateway(ipv4), .ifindex = record.pod_ifindex, .onlink = true});
+    main.push_back({.destination = {any_addr(ipv4), 0},
+                    .gateway = own_gateway(ipv4),
+                    .ifindex = record.pod_ifindex,
+                    .onlink = true});
 }
 
 Error failed(std::string sentence) {

@@ -256,7 +256,7 @@ Result<bool> remove_whatever_is_known(Remains &remains, const endpoint_key &key,
 // plugin is not installed, so that the lease has to wait.
 Result<bool> release_lease(const Remains &remains) {
     std::vector<cni::Request> requests = TRY(requests_with_lease(remains.request, remains.disk));
-    std::optional<Error> failed;
+    Errors failed;
     bool waits = false;
     for (const cni::Request &request : requests) {
         if (request.config.ipam_type == "dhcp") // each ADD refuses it; its daemon need not run
@@ -272,11 +272,9 @@ Result<bool> release_lease(const Remains &remains) {
             released = remove_empty_leases(*remains.disk, request.config.ipam_timeout_s);
         if (released)
             return !waits;
-        if (!failed)
-            failed = std::move(released).error();
+        failed.add(std::move(released));
     }
-    if (failed)
-        return *std::move(failed);
+    TRY(std::move(failed).result());
     return !waits;
 }
 

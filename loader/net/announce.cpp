@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "loader/net/announce.hpp"
 
+#include "maps/clock.hpp"
+
 #include <arpa/inet.h>
 #include <linux/filter.h>
 #include <linux/if_ether.h>
@@ -190,12 +192,10 @@ Result<std::optional<Claim>> Probe::read(const Fd &socket) const {
 }
 
 Result<std::optional<Claim>> Probe::answer(std::chrono::steady_clock::time_point deadline) const {
-    using namespace std::chrono;
     constexpr int kMostFrames = 4096; // of a link that never falls silent
     for (int frames = 0; frames < kMostFrames; ++frames) {
-        const auto left = duration_cast<milliseconds>(deadline - steady_clock::now()).count();
         std::array<pollfd, 2> both{{{arp_.get(), POLLIN, 0}, {nd_.get(), POLLIN, 0}}};
-        const int ready = poll(both.data(), both.size(), static_cast<int>(std::max<std::int64_t>(left, 0)));
+        const int ready = poll(both.data(), both.size(), milliseconds_until(deadline));
         if (ready < 0 && errno != EINTR)
             return system_error(ErrorCode::io_failure, "waiting for the uplink's neighbours", errno);
         if (ready == 0)

@@ -7,6 +7,9 @@
 #include <linux/veth.h>
 #include <net/if.h>
 
+#include <array>
+#include <cerrno>
+
 namespace podlane::net {
 namespace {
 
@@ -116,7 +119,7 @@ Result<std::optional<Link>> find_link(Netlink &netlink, std::uint32_t ifindex) {
     if (ifindex == 0) // that of an endpoint without a host-side veth; the kernel takes it for an invalid request
         return std::optional<Link>{};
     return find(netlink, Message(RTM_GETLINK, kChange, link_header(ifindex)),
-                "looking for interface " + std::to_string(ifindex));
+                "looking up interface " + std::to_string(ifindex));
 }
 
 Result<std::vector<Link>> list_links(Netlink &netlink) {
@@ -131,9 +134,12 @@ Result<std::vector<Link>> list_links(Netlink &netlink) {
 }
 
 Result<std::string> link_name(std::uint32_t ifindex) {
-    Netlink netlink = TRY(Netlink::open());
-    const auto link = TRY(find_link(netlink, ifindex));
-    return link ? link->name : std::string{};
+    std::array<char, IF_NAMESIZE> name{};
+    if (if_indextoname(ifindex, name.data()) != nullptr)
+        return std::string(name.data());
+    return errno == ENXIO
+               ? Result<std::string>(std::string{})
+               : system_error(ErrorCode::io_failure, "looking for interface " + std::to_string(ifindex), errno);
 }
 
 Result<Veth> create_veth(Netlink &host, const VethSpec &spec) {

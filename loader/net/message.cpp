@@ -158,19 +158,4 @@ Result<bool> changed(const Outcome &outcome, std::initializer_list<int> nothing_
     return outcome.as_error(doing);
 }
 
-std::optional<ip_addr> addr_from_bytes(const void *data, std::size_t size) {
-    if (size == sizeof(in_addr)) {
-        in_addr v4{};
-        std::memcpy(&v4, data, sizeof v4);
-        return ipv4_from_host_order(ntohl(v4.s_addr));
-    }
-    if (size != sizeof(ip_addr))
-        return std::nullopt;
-    ip_addr v6{};
-    std::memcpy(&v6, data, sizeof v6);
-    return v6;
-}
-
-ip_addr any_addr(Family family) { return family == Family::ipv4 ? ipv4_from_host_order(0) : ip_addr{}; }
-
 } // namespace podlane::net

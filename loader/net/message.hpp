@@ -153,9 +153,6 @@ template <int kMax> class Attributes {
     std::array<nlattr *, kMax + 1> table_{};
 };
 
-// An address of 4 or 16 bytes; nothing for any other size.
-std::optional<ip_addr> addr_from_bytes(const void *data, std::size_t size);
-
 template <int kMax> std::optional<ip_addr> Attributes<kMax>::addr(int attribute) const {
     const nlattr *found = table_[attribute];
     return found ? addr_from_bytes(nla_data(found), static_cast<std::size_t>(nla_len(found))) : std::nullopt;
@@ -171,7 +168,5 @@ inline ifinfomsg link_header(std::uint32_t ifindex) {
 
 inline Family family_of(const ip_addr &addr) { return is_ipv4(addr) ? Family::ipv4 : Family::ipv6; }
 inline std::uint8_t number(Family family) { return static_cast<std::uint8_t>(family); }
-// Zero of the family: 0.0.0.0 or ::.
-ip_addr any_addr(Family family);
 
 } // namespace podlane::net

@@ -88,7 +88,7 @@ RouteSpec parse_route(nlmsghdr *message) {
     const Attributes<RTA_MAX> attributes(message, sizeof *header);
     const Attributes<RTAX_MAX> metrics(attributes.at(RTA_METRICS));
     RouteSpec route;
-    route.destination.addr = attributes.addr(RTA_DST).value_or(any_addr(static_cast<Family>(header->rtm_family)));
+    route.destination.addr = attributes.addr(RTA_DST).value_or(any_addr(header->rtm_family == AF_INET));
     route.destination.length = header->rtm_dst_len;
     route.gateway = gateway_of(attributes);
     route.ifindex = attributes.get<std::uint32_t>(RTA_OIF).value_or(0);
@@ -110,7 +110,7 @@ RouteSpec parse_route(nlmsghdr *message) {
 Result<std::vector<RouteSpec>> dump_routes(Netlink &netlink, std::uint32_t ifindex, Family family,
                                            std::uint32_t table) {
     RouteSpec selector;
-    selector.destination.addr = any_addr(family);
+    selector.destination.addr = any_addr(family == Family::ipv4);
     selector.table = table;
     selector.type = RTN_UNSPEC;
     return dump<RouteSpec>(

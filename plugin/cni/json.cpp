@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/cni/json.hpp"
 
+#include "maps/text.hpp"
+
 #include <algorithm>
 #include <unordered_set>
 
@@ -8,8 +10,6 @@ namespace podlane::cni::json {
 namespace {
 
 constexpr std::size_t kLongestQuote = 80;
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 // Counted before parsing, since a parsed document is printed and freed recursively.
 bool nested_too_deep(std::string_view text) {
@@ -137,7 +137,7 @@ std::string quote(std::string_view text) {
 }
 
 bool equal_any_case(std::string_view a, std::string_view b) {
-    return std::ranges::equal(a, b, [](char x, char y) { return lower(x) == lower(y); });
+    return std::ranges::equal(a, b, [](char x, char y) { return lower_case(x) == lower_case(y); });
 }
 
 Node Node::at(std::string_view key) const {

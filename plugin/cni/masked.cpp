@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/cni/masked.hpp"
 
+#include "maps/text.hpp"
 #include "plugin/cni/json.hpp"
 
 #include <algorithm>
@@ -29,8 +30,7 @@ constexpr std::array<std::string_view, 13> kSecrets{"pass",
 } // namespace
 
 bool sounds_secret(std::string_view name) {
-    std::string lower(name);
-    std::ranges::transform(lower, lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
+    const std::string lower = lower_case(std::string(name));
     return std::ranges::any_of(kSecrets, [&](std::string_view part) { return lower.find(part) != std::string::npos; });
 }
 

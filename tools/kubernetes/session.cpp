@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/kubernetes/session.hpp"
 
+#include "maps/clock.hpp"
 #include "maps/printable.hpp"
 #include "maps/version.hpp"
 
@@ -103,11 +104,11 @@ Result<Session> Session::open(const Access &access, std::chrono::milliseconds li
 }
 
 Result<cni::json::Value> Session::get(const std::string &path) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(handle_->deadline - Clock::now());
+    const long left = milliseconds_until(handle_->deadline);
     handle_->body.clear();
     handle_->why.front() = '\0';
-    if (left.count() <= 0 || !set(handle_->curl, CURLOPT_URL, (handle_->server + path).c_str()) ||
-        !set(handle_->curl, CURLOPT_TIMEOUT_MS, long{left.count()}))
+    if (left == 0 || !set(handle_->curl, CURLOPT_URL, (handle_->server + path).c_str()) ||
+        !set(handle_->curl, CURLOPT_TIMEOUT_MS, left))
         return Error{ErrorCode::try_again_later, "GET " + path + ": no time is left"};
     if (const CURLcode code = curl_easy_perform(handle_->curl); code != CURLE_OK) {
         const char *const words = handle_->why.front() != '\0' ? handle_->why.data() : curl_easy_strerror(code);

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Completion scripts of the shells, made from the table of commands.
+#include "maps/text.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/cli/nouns.hpp"
 
 namespace podlane::ctl {
 namespace {
-
-std::string words_of(const std::vector<std::string> &all, std::string_view between = " ") {
-    std::string text;
-    for (const std::string &one : all)
-        text += (text.empty() ? "" : std::string(between)) + one;
-    return text;
-}
 
 std::vector<std::string> verbs_of(const Noun &noun) {
     std::vector<std::string> verbs;
@@ -58,7 +52,7 @@ std::string bash_options() {
     for (const Noun &noun : nouns())
         for (const Command &command : noun.commands) {
             const std::string name = std::string(noun.name) + " " + std::string(command.verb);
-            text += "    " + quoted(name) + ") echo " + quoted(words_of(options_of(command.options))) + " ;;\n";
+            text += "    " + quoted(name) + ") echo " + quoted(join(options_of(command.options), " ")) + " ;;\n";
         }
     return text;
 }
@@ -67,7 +61,7 @@ std::string bash_verbs() {
     std::string text;
     for (const Noun &noun : nouns())
         if (const auto verbs = verbs_of(noun); !verbs.empty())
-            text += "    " + std::string(noun.name) + ") echo " + quoted(words_of(verbs)) + " ;;\n";
+            text += "    " + std::string(noun.name) + ") echo " + quoted(join(verbs, " ")) + " ;;\n";
     return text;
 }
 
@@ -89,7 +83,7 @@ std::string bash() {
            "    local words\n"
            "    if [[ $current == -* ]]; then words=$(_podlanectl_options \"$noun\" \"$verb\")\n"
            "    elif [[ -z $noun ]]; then words=" +
-           quoted(words_of(noun_names())) +
+           quoted(join(noun_names(), " ")) +
            "\n    elif [[ -z $verb ]]; then words=$(_podlanectl_verbs \"$noun\")\n"
            "    fi\n"
            "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
@@ -150,7 +144,7 @@ std::string fish() {
         const std::string name(noun.name);
         text +=
             "complete -c podlanectl -n __fish_use_subcommand -a " + name + " -d " + fish_quoted(noun.summary) + "\n";
-        const std::string verbs = words_of(verbs_of(noun));
+        const std::string verbs = join(verbs_of(noun), " ");
         for (const Command &command : noun.commands) {
             if (command.verb.empty())
                 continue;

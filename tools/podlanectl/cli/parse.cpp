@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/podlanectl/cli/cli.hpp"
 #include "maps/nearest.hpp"
+#include "maps/text.hpp"
 
 #include <algorithm>
 
@@ -15,18 +16,11 @@ template <typename Named> std::vector<std::string_view> names_of(const Named &al
     return names;
 }
 
-std::string list_of(std::span<const std::string_view> names) {
-    std::string text;
-    for (const std::string_view name : names)
-        text += (text.empty() ? "" : ", ") + std::string(name);
-    return text;
-}
-
 std::string did_you_mean(std::string_view word, std::string_view prefix, std::span<const std::string_view> candidates,
                          std::string_view kind) {
     if (const std::string_view near = nearest(word, candidates); !near.empty())
         return "did you mean \"" + std::string(prefix) + std::string(near) + "\"?";
-    return std::string(kind) + ": " + list_of(candidates);
+    return std::string(kind) + ": " + join(candidates, ", ");
 }
 
 Result<const Option *> find_option(std::string_view name) {

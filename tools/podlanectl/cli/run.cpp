@@ -84,7 +84,7 @@ World real_world() {
 }
 
 void read_clocks(World &world) {
-    world.realtime_ns = clock_ns(CLOCK_REALTIME);
+    world.realtime_ns = realtime_ns();
     world.monotonic_ns = monotonic_ns();
     world.boottime_ns = boottime_ns();
 }

@@ -5,6 +5,7 @@
 #include "loader/pins.hpp"
 #include "loader/probe.hpp"
 #include "maps/entries.hpp"
+#include "maps/file.hpp"
 #include "maps/text.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
 #include "tools/podlanectl/views/decode.hpp"
@@ -15,7 +16,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 
 namespace podlane::ctl::doctor {
 namespace {
@@ -71,11 +71,8 @@ Result<void> look_at_btf(const NodeView &, Findings &findings) {
 }
 
 Result<void> look_at_cgroup(const NodeView &, Findings &findings) {
-    std::ifstream mounts("/proc/self/mountinfo");
-    for (std::string line; std::getline(mounts, line);)
-        if (line.find(" - cgroup2 ") != std::string::npos)
-            return {};
-    report(findings, "no cgroup v2 hierarchy is mounted");
+    if (TRY(read_file("/proc/self/mountinfo")).find(" - cgroup2 ") == std::string::npos)
+        report(findings, "no cgroup v2 hierarchy is mounted");
     return {};
 }
 

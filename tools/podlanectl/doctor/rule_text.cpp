@@ -3,6 +3,7 @@
 
 #include "loader/net/legacy_tables.hpp"
 #include "loader/process.hpp"
+#include "maps/text.hpp"
 
 #include <unistd.h>
 
@@ -20,16 +21,7 @@ Error not_installed(const std::string &path) {
 
 } // namespace
 
-std::vector<std::string_view> words_of(std::string_view line) {
-    constexpr std::string_view kSpace = " \t;";
-    std::vector<std::string_view> words;
-    for (std::size_t at = line.find_first_not_of(kSpace); at != std::string_view::npos;) {
-        const std::size_t end = std::min(line.find_first_of(kSpace, at), line.size());
-        words.push_back(line.substr(at, end - at));
-        at = line.find_first_not_of(kSpace, end);
-    }
-    return words;
-}
+std::vector<std::string_view> words_of(std::string_view line) { return split(line, " \t;"); }
 
 Result<std::string> output_of(const char *path, const std::vector<std::string> &arguments) {
     if (access(path, X_OK) != 0)

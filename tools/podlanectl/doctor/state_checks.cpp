@@ -5,6 +5,7 @@
 #include "loader/pins.hpp"
 #include "loader/upgrade.hpp"
 #include "loader/uplink.hpp"
+#include "maps/text.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/map.hpp"
@@ -120,7 +121,7 @@ Result<void> look_for_uplinks(const NodeView &node, Findings &findings) {
     for (const auto &[id, entry] : TRY(read_map<std::uint32_t, network>(root, PODLANE_MAP_NETWORKS))) {
         if (entry.has_uplinks == 0)
             continue;
-        const auto found = TRY(find_uplinks(split_patterns(field_text(entry.uplinks)), host_veths));
+        const auto found = TRY(find_uplinks(split<std::string>(field_text(entry.uplinks), " "), host_veths));
         for (const std::uint32_t ifindex : found.ifindexes) {
             const bool carried = std::ranges::any_of(uplinks, [&, network = id](const auto &one) {
                 return one.first == ifindex &&

@@ -202,11 +202,8 @@ Decision of_route(const TracedStep &step, const Subject &) {
     const std::int32_t answer = step.head.answer;
     Decision d{"route", "the kernel rejects the lookup", "", "FIB", answer == 0 || answer == BPF_FIB_LKUP_RET_NO_NEIGH};
     if (d.found) {
-        ip_addr hop{};
-        if (fib.family == AF_INET)
-            hop = {{0, 0, htonl(0xffff), fib.ipv4_dst}};
-        else
-            std::memcpy(&hop, fib.ipv6_dst, sizeof hop);
+        const ip_addr hop = *(fib.family == AF_INET ? addr_from_bytes(&fib.ipv4_dst, sizeof fib.ipv4_dst)
+                                                    : addr_from_bytes(fib.ipv6_dst, sizeof fib.ipv6_dst));
         d.answer =
             "by " + named(fib.ifindex) + " to " + to_string(hop) + (answer == 0 ? "" : ", whose MAC is not known yet");
     } else if (answer > 0 && static_cast<std::size_t>(answer) < kAnswers.size()) {

@@ -31,19 +31,8 @@ using output::Value;
 
 constexpr const char *kFlannelSubnet = "/run/flannel/subnet.env";
 
-std::vector<std::string> split(const std::string &text) {
-    std::vector<std::string> parts;
-    for (std::size_t at = 0; at <= text.size();) {
-        const std::size_t end = std::min(text.find(',', at), text.size());
-        if (end > at)
-            parts.push_back(text.substr(at, end - at));
-        at = end + 1;
-    }
-    return parts;
-}
-
 Result<std::vector<std::string>> prefixes(const Call &call, Opt option, std::string_view name) {
-    std::vector<std::string> all = split(call.value(option).value_or(""));
+    std::vector<std::string> all = split<std::string>(call.value(option).value_or(""), ",");
     for (const std::string &one : all)
         if (const auto prefix = parse_prefix(one); !prefix || one.find('/') == std::string::npos)
             return usage_error("--" + std::string(name) + " \"" + one + "\" is not a prefix",
@@ -135,7 +124,7 @@ Result<void> add_keys(const Call &call, Object &plugin, const Ranges &ranges) {
         plugin.emplace_back("fastPath", *fast);
     }
     if (call.has(Opt::uplinks))
-        plugin.emplace_back("uplinks", Value(split(*call.value(Opt::uplinks))));
+        plugin.emplace_back("uplinks", Value(split<std::string>(*call.value(Opt::uplinks), ",")));
     if (!ranges.clusters.empty())
         plugin.emplace_back("clusterCIDRs", Value(ranges.clusters));
     Object log;

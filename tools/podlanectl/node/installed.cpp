@@ -62,7 +62,8 @@ Result<List> read_list(const std::string &directory) {
     return list;
 }
 
-// Written and synced under a temporary name, then renamed.
+// Written under a temporary name, then renamed. Unlike a record it has to outlive a power cut at once, and has its
+// mode.
 Result<void> put_file(const std::string &directory, std::string_view name, std::string_view content, unsigned mode) {
     const std::string path = directory + "/" + std::string(name);
     const std::string temporary = temporary_of(directory, name);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "tools/podlanectl/views/decode.hpp"
 
+#include "loader/net/link.hpp"
+
 #include <arpa/inet.h>
 #include <linux/bpf.h>
-#include <net/if.h>
 #include <netinet/in.h>
 
 #include <algorithm>
@@ -133,8 +134,8 @@ std::string pod_words(const endpoint_key &key, const endpoint &value) {
 }
 
 std::string interface_name(std::uint32_t ifindex) {
-    std::array<char, IF_NAMESIZE> name{};
-    return if_indextoname(ifindex, name.data()) == nullptr ? "" : name.data();
+    const auto name = net::link_name(ifindex);
+    return name ? *name : "";
 }
 
 } // namespace podlane::ctl

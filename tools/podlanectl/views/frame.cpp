@@ -6,7 +6,6 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
-#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstdio>
@@ -163,14 +162,7 @@ FrameFacts read_frame(std::span<const std::uint8_t> frame) {
         facts.ethertype = word(at + 2);
         at += 4;
     }
-    const auto read_addr = [&](std::size_t from, std::size_t size) {
-        ip_addr addr{};
-        auto *bytes = reinterpret_cast<std::uint8_t *>(addr.word);
-        std::copy_n(frame.begin() + static_cast<std::ptrdiff_t>(from), size, bytes + 16 - size);
-        if (size == 4)
-            addr.word[2] = htonl(0xffff);
-        return addr;
-    };
+    const auto read_addr = [&](std::size_t from, std::size_t size) { return *addr_from_bytes(&frame[from], size); };
     bool first_fragment = true;
     if (facts.ethertype == kIpv4 && frame.size() >= at + 20) {
         facts.source = read_addr(at + 12, 4);

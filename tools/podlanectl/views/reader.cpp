@@ -64,10 +64,7 @@ bool is_map(const Fd &fd) {
 } // namespace
 
 Result<OpenMap> open_pinned_map(const std::string &path) {
-    struct bpf_obj_get_opts options {};
-    options.sz = sizeof options;
-    options.file_flags = BPF_F_RDONLY;
-    Fd fd(bpf_obj_get_opts(path.c_str(), &options));
+    Fd fd = detail::open_pin(path, true);
     if (!fd) {
         const int error = errno;
         if (error == EPERM || error == EACCES)

@@ -5,6 +5,7 @@
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
 #include "loader/uplink.hpp"
+#include "maps/text.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/network.hpp"
@@ -100,7 +101,7 @@ Result<std::vector<std::string>> sync_all_uplinks(const std::string &root) {
     for (const auto &[id, entry] : TRY(read_map<std::uint32_t, network>(root, PODLANE_MAP_NETWORKS))) {
         if (entry.has_uplinks == 0)
             continue;
-        const FoundUplinks found = TRY(find_uplinks(split_patterns(field_text(entry.uplinks)), host_veths));
+        const FoundUplinks found = TRY(find_uplinks(split<std::string>(field_text(entry.uplinks), " "), host_veths));
         const HookKind kind = entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact;
         TRY(sync_uplinks(tables, id, found.ifindexes, kind, false));
         notes.insert(notes.end(), found.notes.begin(), found.notes.end());

@@ -4,6 +4,7 @@
 #include "maps/clock.hpp"
 #include "maps/tables.hpp"
 #include "tests/bench/options.hpp"
+#include "tests/harness/frame.hpp"
 
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
@@ -163,62 +164,25 @@ struct Node {
     }
 };
 
-using Frame = std::array<std::uint8_t, kFrameBytes>;
-
-template <typename T> void put(Frame &frame, std::size_t offset, const T &value) {
-    std::memcpy(frame.data() + offset, &value, sizeof value);
-}
-
-void put_ports(Frame &frame, std::size_t offset) {
-    put(frame, offset, htons(kPort));
-    put(frame, offset + 2, htons(kPort));
-    frame[offset + 12] = 5 << 4; // TCP: the header's length, an ACK
-    frame[offset + 13] = 0x10;
-}
-
-// RFC 1071, over a header whose checksum is still 0.
-std::uint16_t ipv4_checksum(const Frame &frame) {
-    std::uint32_t sum = 0;
-    for (std::size_t i = 14; i < 34; i += 2)
-        sum += static_cast<std::uint32_t>(frame[i] << 8U | frame[i + 1]);
-    sum = (sum >> 16U) + (sum & 0xffffU);
-    return static_cast<std::uint16_t>(~(sum + (sum >> 16U)));
-}
-
 // A packet of an established flow; its transport checksum is never looked at.
-Frame make_frame(const Case &kind, std::uint32_t receiver) {
+frames::Bytes make_frame(const Case &kind, std::uint32_t receiver) {
     const bool outward = std::strcmp(kind.program, PODLANE_PROGRAM_FROM_POD) == 0;
-    const ip_addr pod = source_of(kind);
-    const ip_addr peer = destination_of(kind, receiver);
-    const ip_addr &from = outward ? pod : peer;
-    const ip_addr &to = outward ? peer : pod;
-    Frame frame{};
-    put(frame, 0, Mac{}); // the loopback's own: what is for another MAC takes the host stack
-    put(frame, 6, kSenderMac);
-    if (kind.family == 4) {
-        put(frame, 12, htons(0x0800));
-        frame[14] = 0x45;
-        put(frame, 16, htons(kFrameBytes - 14));
-        frame[22] = 255;
-        frame[23] = kind.protocol;
-        put(frame, 26, from.word[3]);
-        put(frame, 30, to.word[3]);
-        put(frame, 24, htons(ipv4_checksum(frame)));
-        put_ports(frame, 34);
-        return frame;
-    }
-    put(frame, 12, htons(0x86dd));
-    frame[14] = 0x60;
-    put(frame, 18, htons(kFrameBytes - 54));
-    frame[20] = kind.protocol;
-    frame[21] = 255;
-    put(frame, 22, from);
-    put(frame, 38, to);
-    put_ports(frame, 54);
-    return frame;
+    const ip_addr pod = source_of(kind), peer = destination_of(kind, receiver);
+    const ip_addr &from = outward ? pod : peer, &to = outward ? peer : pod;
+    // To the loopback's own MAC: what is for another one takes the slow path.
+    const frames::Ethernet link{.destination = {}, .source = kSenderMac};
+    const frames::Layer flow =
+        kind.protocol == IPPROTO_TCP
+            ? frames::Tcp{.source = kPort, .destination = kPort, .flags = frames::kAck}.layer()
+            : frames::Udp{.source = kPort, .destination = kPort, .protocol = kind.protocol}.layer();
+    const frames::Frame headers =
+        kind.family == 4 ? link / frames::Ipv4{.source = from, .destination = to, .ttl = 255, .fragment = 0} / flow
+                         : link / frames::Ipv6{.source = from, .destination = to, .hop_limit = 255} / flow;
+    const std::size_t bytes = frames::Bytes(headers).size();
+    return headers / frames::bytes(kFrameBytes - bytes);
 }
 
-Result<std::uint32_t> test_run(int program, const Frame &frame, std::uint32_t came_by, int repeat) {
+Result<std::uint32_t> test_run(int program, const frames::Bytes &frame, std::uint32_t came_by, int repeat) {
     __sk_buff context{};
     context.ingress_ifindex = came_by;
     bpf_test_run_opts options{};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What real runtimes sent their main plugin, sent to Podlane in its place: all of it is served.
 #include "tests/netns/verbs.hpp"
+#include "tests/harness/environment.hpp"
 
 namespace podlane::test {
 namespace {
@@ -53,8 +54,7 @@ class RuntimesTest : public VerbsTest, public testing::WithParamInterface<std::s
 };
 
 TEST_P(RuntimesTest, AreServed) {
-    const char *source = std::getenv("PODLANE_SOURCE_DIR");
-    std::ifstream file(std::string(source != nullptr ? source : ".") + "/tests/unit/data/cni-requests/" + GetParam());
+    std::ifstream file(source_path("tests/unit/data/cni-requests/" + std::string(GetParam())));
     std::size_t served = 0;
     for (std::string line; std::getline(file, line);) {
         const Json recording = Json::parse(line);

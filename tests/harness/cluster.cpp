@@ -2,6 +2,7 @@
 #include "tests/harness/cluster.hpp"
 
 #include "tests/harness/throw_errno.hpp"
+#include "tests/harness/environment.hpp"
 
 #include <gtest/gtest.h>
 
@@ -249,8 +250,7 @@ void Cluster::erase_paths() const {
 }
 
 std::string example_of(int node, const std::string &file) {
-    const char *source = std::getenv("PODLANE_SOURCE_DIR");
-    return as_node(read_file(std::string(source != nullptr ? source : ".") + "/docs/examples/" + file), node);
+    return as_node(source_text("docs/examples/" + file), node);
 }
 
 Birds::Birds(const Cluster &cluster) : cluster_(cluster) {

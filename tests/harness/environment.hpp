@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// What a random test is repeated and made longer by.
+// What a test has from its environment: the source tree, and what a random one is repeated and made longer by.
 #pragma once
 
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <random>
+#include <sstream>
 #include <string>
 
 namespace podlane::test {
@@ -19,6 +21,17 @@ inline unsigned long printed_seed() {
     const auto seed = number_from("PODLANE_SEED", std::random_device()());
     std::cout << "PODLANE_SEED=" << seed << std::endl;
     return seed;
+}
+
+// `file` is a path from the root of the tree.
+inline std::string source_path(const std::string &file) {
+    const char *source = std::getenv("PODLANE_SOURCE_DIR");
+    return std::string(source != nullptr ? source : ".") + "/" + file;
+}
+inline std::string source_text(const std::string &file) {
+    std::stringstream text;
+    text << std::ifstream(source_path(file)).rdbuf();
+    return text.str();
 }
 
 } // namespace podlane::test

@@ -2,20 +2,10 @@
 // Texts that a change is not to alter unseen: each is compared with a file of the tree.
 #pragma once
 
+#include "tests/harness/environment.hpp"
 #include "tests/harness/test.hpp"
 
 namespace podlane::test {
-
-// `file` is a path from the root of the tree.
-inline std::string source_path(const std::string &file) {
-    const char *source = std::getenv("PODLANE_SOURCE_DIR");
-    return std::string(source != nullptr ? source : ".") + "/" + file;
-}
-inline std::string source_text(const std::string &file) {
-    std::stringstream text;
-    text << std::ifstream(source_path(file)).rdbuf();
-    return text.str();
-}
 
 inline std::vector<std::string> lines_of(const std::string &text) {
     std::vector<std::string> lines;

@@ -3,6 +3,7 @@
 // of docs/examples/containerd.template.
 #include "tests/harness/cluster.hpp"
 #include "tests/netns/ctl.hpp"
+#include "tests/harness/environment.hpp"
 
 #include <fstream>
 
@@ -40,7 +41,7 @@ class ContainerdTest : public CtlTest {
 
     // The documented one, with the directories of the test and more keys for Podlane.
     [[nodiscard]] std::string filled_template() const {
-        std::string text = read_file(variable("PODLANE_SOURCE_DIR") + "/docs/examples/containerd.template");
+        std::string text = source_text("docs/examples/containerd.template");
         const std::string key = "\"ipMasq\": true,";
         const Json more = {{"bpffs", node_.bpffs()},
                            {"identity", {"annotations"}},
@@ -62,7 +63,7 @@ class ContainerdTest : public CtlTest {
                path("template") + "\"\n";
     }
     [[nodiscard]] Output try_cri(const std::vector<std::string> &arguments) const {
-        std::vector<std::string> argv = {"/usr/bin/python3", variable("PODLANE_SOURCE_DIR") + "/tests/netns/cri.py"};
+        std::vector<std::string> argv = {"/usr/bin/python3", source_path("tests/netns/cri.py")};
         argv.insert(argv.end(), arguments.begin(), arguments.end());
         return run(node_.ns(), argv);
     }

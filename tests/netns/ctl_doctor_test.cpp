@@ -3,6 +3,7 @@
 // way; looking changes nothing, and --fix repairs what is Podlane's.
 #include "tests/netns/doctor.hpp"
 #include "tests/netns/doctor_networks.hpp"
+#include "tests/harness/environment.hpp"
 
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
@@ -70,8 +71,7 @@ INSTANTIATE_TEST_SUITE_P(OfNetworks, DoctorFault, testing::ValuesIn(kNetworkFaul
 
 // Whatever is added to the table of checks needs a node that is broken in that way, and a line in the documentation.
 TEST(DoctorTable, EachCheckIsTestedAndDocumented) {
-    std::ifstream file(std::string(std::getenv("PODLANE_SOURCE_DIR")) + "/docs/PODLANECTL.md");
-    const std::string docs{std::istreambuf_iterator<char>(file), {}};
+    const std::string docs = source_text("docs/PODLANECTL.md");
     // NamesWhatTheKernelHasNot, tests/kernels, coexist_test: that one stays a finding after its repair.
     const std::set<std::string_view> elsewhere = {"kernel", "conntrack-lookup", "isolation-refused", "foreign-qdisc"};
     std::size_t checks = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // podlanectl metrics: what promtool and Prometheus themselves take, with the values podlanectl shows elsewhere.
 #include "tests/netns/ctl.hpp"
+#include "tests/harness/environment.hpp"
 
 #include <regex>
 
@@ -176,9 +177,7 @@ TEST_F(MetricsTest, AreScrapedByPrometheus) {
 TEST_F(MetricsTest, TheDashboardQueriesMetricsThatExist) {
     use_the_node();
     const std::string text = ctl("metrics").out;
-    const std::string path = std::string(std::getenv("PODLANE_SOURCE_DIR")) + "/tools/grafana/podlane.json";
-    std::ifstream file(path);
-    const Json dashboard = Json::parse(file);
+    const Json dashboard = Json::parse(source_text("tools/grafana/podlane.json"));
     std::set<std::string> asked;
     const std::string all = dashboard.dump();
     const std::regex name("podlane_[a-z_]+");

@@ -2,6 +2,7 @@
 // What holds for every command that reads: JSON, --watch, selection, a table that fits the terminal, and one clear
 // sentence where it cannot read.
 #include "tests/netns/reading.hpp"
+#include "tests/harness/environment.hpp"
 
 #include "tools/podlanectl/views/selection.hpp"
 
@@ -200,7 +201,7 @@ TEST_F(TwoPods, EveryMapsEntriesAreSelected) {
 
 // What the documentation's rows of a command say.
 std::string documented_fields(const std::string &command) {
-    std::ifstream file(std::string(std::getenv("PODLANE_SOURCE_DIR")) + "/docs/PODLANECTL.md");
+    std::ifstream file(source_path("docs/PODLANECTL.md"));
     bool in_section = false;
     std::string before, found;
     for (std::string line; std::getline(file, line);) {

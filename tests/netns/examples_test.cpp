@@ -6,13 +6,12 @@
 #include "tests/harness/outcome.hpp"
 #include "tests/harness/process.hpp"
 #include "tests/harness/talk.hpp"
+#include "tests/harness/environment.hpp"
 
 namespace podlane::test {
 namespace {
 
-std::string source_file(const std::string &path) { return read_file(variable("PODLANE_SOURCE_DIR") + "/" + path); }
-
-std::string example(const std::string &name) { return source_file("docs/examples/" + name + ".conflist"); }
+std::string example(const std::string &name) { return source_text("docs/examples/" + name + ".conflist"); }
 
 // The example's name is the mode podlanectl must show.
 class Examples : public testing::TestWithParam<std::string> {
@@ -88,7 +87,7 @@ TEST(OlderIpamPlugin, DoesNotFailStatusAndGc) {
 }
 
 TEST(Architecture, NamesEveryReason) {
-    const std::string page = source_file("docs/ARCHITECTURE.md");
+    const std::string page = source_text("docs/ARCHITECTURE.md");
     for (std::size_t i = REASON_NONE + 1; i < kReasons.size(); ++i)
         EXPECT_NE(page.find("| `" + std::string(kReasons.at(i).name) + "` | "), std::string::npos)
             << kReasons.at(i).name;
@@ -96,7 +95,7 @@ TEST(Architecture, NamesEveryReason) {
 
 TEST(Readme, ShowsTheExamplesAsTheyAre) {
     for (const std::string name : {"main", "after-ipam", "after-main"})
-        EXPECT_NE(source_file("README.md").find("```json\n" + example(name) + "```"), std::string::npos) << name;
+        EXPECT_NE(source_text("README.md").find("```json\n" + example(name) + "```"), std::string::npos) << name;
 }
 
 } // namespace

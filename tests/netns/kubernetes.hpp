@@ -4,6 +4,7 @@
 
 #include "tests/harness/cluster.hpp"
 #include "tests/netns/ctl.hpp"
+#include "tests/harness/environment.hpp"
 
 namespace podlane::test {
 
@@ -31,8 +32,8 @@ class KubernetesTest : public CtlTest {
         std::filesystem::remove(path("port"));
         server_ = std::make_unique<Daemon>(
             node_.ns(),
-            std::vector<std::string>{"/usr/bin/python3", variable("PODLANE_SOURCE_DIR") + "/tests/netns/api_server.py",
-                                     path("port"), path("requests"), certificate, key, path("ca.pem")},
+            std::vector<std::string>{"/usr/bin/python3", source_path("tests/netns/api_server.py"), path("port"),
+                                     path("requests"), certificate, key, path("ca.pem")},
             path("server.log"));
         if (!wait_until([&] { return std::filesystem::exists(path("port")); }))
             throw std::runtime_error("the server does not start: " + node_.run("cat " + path("server.log")));

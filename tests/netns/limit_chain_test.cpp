@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The reference plugin `bandwidth` in the same list: before Podlane and behind it, and the limits of both hold.
 #include "tests/netns/limits.hpp"
+#include "tests/harness/environment.hpp"
 
 namespace podlane::test {
 namespace {
@@ -23,8 +24,7 @@ class LimitChain : public LimitTest {
     }
     // Plugins of an example in the documentation, as they are there but for the directories.
     [[nodiscard]] std::vector<Json> example(const std::string &name) {
-        std::ifstream file(std::string(std::getenv("PODLANE_SOURCE_DIR")) + "/docs/examples/" + name);
-        std::vector<Json> plugins = Json::parse(file).at("plugins");
+        std::vector<Json> plugins = Json::parse(source_text("docs/examples/" + name)).at("plugins");
         plugins.at(0).update({{"bpffs", lab_.node().bpffs()}, {"ipam", lab_.node().ipam()}});
         return plugins;
     }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tests/netns/ctl.hpp"
+#include "tests/harness/environment.hpp"
 
 namespace podlane::test {
 
@@ -16,7 +17,7 @@ struct Line {
 
 // Of one section.
 inline std::vector<Line> lines_below(const std::string &heading) {
-    std::ifstream page(variable("PODLANE_SOURCE_DIR") + "/docs/MIGRATING.md");
+    std::ifstream page(source_path("docs/MIGRATING.md"));
     std::vector<Line> lines;
     bool is_inside = false;
     for (std::string text; std::getline(page, text);) {

@@ -2,6 +2,7 @@
 // A pod with several interfaces answers by the network that was addressed: captures on every uplink, strict rp_filter.
 // The configurations of docs/SOURCE-ROUTING.md, read out of it and run.
 #include "tests/netns/sources.hpp"
+#include "tests/harness/environment.hpp"
 
 namespace podlane::test {
 namespace {
@@ -169,7 +170,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, Source,
 
 // The fenced blocks of a kind between this heading and the next.
 std::vector<std::string> blocks(const std::string &heading, const std::string &kind) {
-    std::ifstream file(std::getenv("PODLANE_SOURCE_DIR") + std::string("/docs/SOURCE-ROUTING.md"));
+    std::ifstream file(source_path("docs/SOURCE-ROUTING.md"));
     std::vector<std::string> found;
     bool here = false;
     bool inside = false;

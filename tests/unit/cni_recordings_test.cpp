@@ -4,6 +4,7 @@
 #include "plugin/cni/result.hpp"
 #include "plugin/cni/version.hpp"
 #include "tests/harness/test.hpp"
+#include "tests/harness/environment.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -13,10 +14,8 @@ namespace {
 using nlohmann::json;
 
 std::vector<json> recordings() {
-    const char *source = std::getenv("PODLANE_SOURCE_DIR");
-    const std::filesystem::path root = source != nullptr ? source : ".";
     std::vector<json> all;
-    for (const auto &file : std::filesystem::directory_iterator(root / "tests/unit/data/cni-requests")) {
+    for (const auto &file : std::filesystem::directory_iterator(test::source_path("tests/unit/data/cni-requests"))) {
         std::ifstream stream(file.path());
         for (std::string line; std::getline(stream, line);)
             all.push_back(json::parse(line));

@@ -56,11 +56,11 @@ constexpr Names kEgress{
     {"podlane/egressRate", "kubernetes.io/egress-bandwidth", "qos.projectcalico.org/egressBandwidth"},
     {"podlane/egressBurst", "qos.projectcalico.org/egressBurst"}};
 
-Node first_of(const Node &annotations, std::span<const char *const> names) {
+Node first_of(const Node &root, std::span<const char *const> names) {
     for (const char *name : names)
-        if (Node found = annotations.at(name); found.present())
+        if (Node found = pod_setting(root, name); found.present())
             return found;
-    return annotations.at(names.front());
+    return pod_setting(root, names.front());
 }
 
 Result<std::uint64_t> read_annotation(const Node &annotation) {
@@ -73,9 +73,9 @@ Result<std::uint64_t> read_annotation(const Node &annotation) {
     return *rate;
 }
 
-Result<void> read_direction(const Node &annotations, const Names &names, std::uint64_t &rate, std::uint64_t &burst) {
-    rate = TRY(read_annotation(first_of(annotations, names.rate)));
-    const Node given = first_of(annotations, names.burst);
+Result<void> read_direction(const Node &root, const Names &names, std::uint64_t &rate, std::uint64_t &burst) {
+    rate = TRY(read_annotation(first_of(root, names.rate)));
+    const Node given = first_of(root, names.burst);
     burst = TRY(read_annotation(given));
     if (rate == 0 && burst != 0)
         return given.wrong("a rate beside it");
@@ -84,11 +84,11 @@ Result<void> read_direction(const Node &annotations, const Names &names, std::ui
     return {};
 }
 
-Result<std::optional<Bandwidth>> read_annotations(const Node &annotations) {
-    TRY(annotations.must_be_object());
+Result<std::optional<Bandwidth>> read_annotations(const Node &root) {
+    TRY(root.at_any_case("runtimeConfig").at_any_case(kPodAnnotations).must_be_object());
     Bandwidth limits;
-    TRY(read_direction(annotations, kIngress, limits.ingress_rate, limits.ingress_burst));
-    TRY(read_direction(annotations, kEgress, limits.egress_rate, limits.egress_burst));
+    TRY(read_direction(root, kIngress, limits.ingress_rate, limits.ingress_burst));
+    TRY(read_direction(root, kEgress, limits.egress_rate, limits.egress_burst));
     if (limits.ingress_rate == 0 && limits.egress_rate == 0)
         return std::optional<Bandwidth>{};
     return std::optional(limits);
@@ -228,8 +228,7 @@ Result<std::optional<Bandwidth>> read_bandwidth(const Node &root, bool pod_may) 
     const bool only_static = TRY(read_rule(root.at("limitRule")));
     const auto configured = TRY(read_configured_limits(root));
     const Node runtime = root.at_any_case("runtimeConfig");
-    const Node annotations = runtime.at_any_case(kPodAnnotations);
-    const auto annotated = pod_may ? TRY(read_annotations(annotations)) : std::optional<Bandwidth>{};
+    const auto annotated = pod_may ? TRY(read_annotations(root)) : std::optional<Bandwidth>{};
     Bandwidth limits = annotated.value_or(Bandwidth{});
     if (const Node capability = runtime.at_any_case("bandwidth"); capability.present())
         limits = TRY(read_limits(capability));

@@ -37,7 +37,31 @@ void add_list(const Node &list, Labels &into) {
     }
 }
 
+// What multus' `cni-args` say of one attachment.
+Node args_of(const Node &root) { return root.at_any_case("args").at_any_case("cni"); }
+
+bool is_setting(std::string_view key, const Node &value) {
+    return key.starts_with("podlane/") && value.present() && value.value().is_string();
+}
+
 } // namespace
+
+Node pod_setting(const Node &root, std::string_view name) {
+    Node own = args_of(root).at(name);
+    return is_setting(name, own) ? own : root.at_any_case("runtimeConfig").at_any_case(kPodAnnotations).at(name);
+}
+
+void add_settings_of_attachment(json::Value &document) {
+    const Node args = args_of(Node(&document, {}));
+    if (!args.present() || !args.value().is_object())
+        return;
+    json::Value settings = json::Value::object();
+    for (const auto &[key, value] : args.value().items())
+        if (is_setting(key, args.at(key)))
+            settings[key] = value;
+    if (!settings.empty())
+        json::member(json::member(document, "runtimeConfig"), kPodAnnotations).update(settings);
+}
 
 bool is_label_key(std::string_view key) {
     return !key.empty() && key.size() <= kLongestLabelKey && std::ranges::all_of(key, is_key_character);

@@ -12,6 +12,11 @@ namespace podlane::cni {
 // The capability by which containerd and CRI-O pass the annotations of a pod.
 inline constexpr const char *kPodAnnotations = "io.kubernetes.cri.pod-annotations";
 
+// A setting that came with the pod: where multus' `cni-args` set it for this attachment, or else among the annotations.
+[[nodiscard]] json::Node pod_setting(const json::Node &root, std::string_view name);
+// Adds those of `cni-args` to the annotations, before those that the pod has for all of its attachments.
+void add_settings_of_attachment(json::Value &document);
+
 inline constexpr std::size_t kMostLabels = 64;
 inline constexpr std::size_t kLongestLabelKey = 317; // as in Kubernetes: a prefix of 253, '/', a name of 63
 inline constexpr std::size_t kLongestLabelValue = 256;

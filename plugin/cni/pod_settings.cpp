@@ -281,6 +281,11 @@ std::string_view word_of(PodSetting setting) {
     return std::ranges::find(kSettings, setting, &std::pair<std::string_view, PodSetting>::second)->first;
 }
 
+std::string source_of(const Node &setting, std::string_view name) {
+    const bool is_of_attachment = setting.path().starts_with("args.");
+    return is_of_attachment ? "key " + json::quote(name) + " of args.cni" : "annotation " + json::quote(name);
+}
+
 // Logged, unless the configuration has it refused.
 Result<void> turn_down(const std::string &sentence, std::string hint, const Config &config,
                        std::vector<std::string> &warnings) {
@@ -326,18 +331,18 @@ Result<void> apply_annotations(const Node &root, Config &config, std::vector<std
         return {};
     for (const auto &[name, value] : all.value().items()) {
         const auto *const known = std::ranges::find(kKnown, name, &Annotation::name);
+        const Node annotation = pod_setting(root, name);
         if (known == kKnown.end()) {
             if (sets_something(name))
-                TRY(turn_down("annotation " + json::quote(name) + " sets nothing that Podlane knows",
-                              "remove the annotation", config, warnings));
+                TRY(turn_down(source_of(annotation, name) + " sets nothing that Podlane knows", "remove it", config,
+                              warnings));
             continue;
         }
         const Permission &permission = config.pod_may.at(index_of(known->setting));
-        const Node annotation = all.at(name);
         if (!annotation.present())
             continue;
         if (!permission.granted)
-            TRY(turn_down("annotation " + json::quote(name) + " sets what the pod may not",
+            TRY(turn_down(source_of(annotation, name) + " sets what the pod may not",
                           "remove it, or add \"" + std::string(word_of(known->setting)) + "\" to \"podMay\"", config,
                           warnings));
         else if (known->apply != nullptr)

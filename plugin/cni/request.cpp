@@ -88,19 +88,6 @@ Result<void> apply_pods_word(const json::Value &document, Request &request) {
     return {};
 }
 
-// What multus' `cni-args` set for one attachment, before what the pod's annotations set for all of them.
-void add_settings_of_attachment(json::Value &document) {
-    const json::Node args = json::Node(&document, {}).at_any_case("args").at_any_case("cni");
-    if (!args.present() || !args.value().is_object())
-        return;
-    json::Value settings = json::Value::object();
-    for (const auto &[key, value] : args.value().items())
-        if (key.starts_with("podlane/") && value.is_string())
-            settings[key] = value;
-    if (!settings.empty())
-        json::member(json::member(document, "runtimeConfig"), kPodAnnotations).update(settings);
-}
-
 } // namespace
 
 std::optional<Version> version_of(std::string_view stdin_text) {

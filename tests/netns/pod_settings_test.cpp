@@ -191,7 +191,7 @@ TEST_F(PodSettingsTest, AnAttachmentHasSettingsOfItsOwn) {
 
     EXPECT_THAT(make(keys_with(Json::object())).container->run("ip route"), HasSubstr("198.51.100.0/24 via"));
     EXPECT_THAT(add(*node_.container(), keys_with({{"podlane/routes", "192.0.2.0/24"}})),
-                fails_with(7, {"podlane/routes", "within"}));
+                fails_with(7, {"args.cni.podlane/routes", "within"}));
 }
 
 TEST_F(PodSettingsTest, WhatIsNotGrantedIsRefusedOrIgnored) {

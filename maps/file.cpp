@@ -50,6 +50,18 @@ Result<std::string> read_file(const std::string &path, std::size_t most, int fla
     return system_error(is_missing ? ErrorCode::missing : ErrorCode::io_failure, "reading " + path, errno);
 }
 
+Result<std::string> read_regular_file(const std::string &path, std::size_t most) {
+    struct stat facts {};
+    if (stat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode))
+        return Error{ErrorCode::io_failure, "reading " + path + ": it is not a regular file",
+                     "move it away, or name a regular file"};
+    std::string text = TRY(read_file(path, most + 1, O_NONBLOCK));
+    if (text.size() > most)
+        return Error{ErrorCode::io_failure,
+                     "reading " + path + ": it is larger than " + std::to_string(most >> 20U) + " MiB"};
+    return text;
+}
+
 Result<void> remove_if_present(const std::string &path) {
     if (unlink(path.c_str()) == 0 || errno == ENOENT || errno == ENOTDIR)
         return {};

@@ -259,6 +259,29 @@ TEST_F(NodeTest, NothingInTheRuntimesDirectoryHoldsACommand) {
     EXPECT_THAT(ends("uninstall --bin-dir " + bin()), prints(0, {"removed " + conflist()}));
 }
 
+// Files that a person names, and those that install() looks at before it writes.
+TEST_F(NodeTest, InstallReadsRegularFilesOnly) {
+    const auto ends = [&](const std::string &command) {
+        std::vector<std::string> argv = ctl_argv(node_.bpffs(), command + " --conf-dir " + conf());
+        argv.insert(argv.begin(), {"timeout", "-s", "KILL", slow() ? "100" : "20"});
+        return run(node_.ns(), argv);
+    };
+    const std::string pipe = node_.dir() + "/pipe", large = node_.dir() + "/large", to = " --bin-dir " + bin();
+    on_node("mkfifo " + pipe);
+    on_node("truncate -s 17M " + large);
+    const std::string ranges = " --subnets 198.18.1.0/24",
+                      plugin = " --plugin " + std::string(std::getenv("PODLANE_BIN"));
+    for (const std::string &file : {std::string("/dev/zero"), pipe, conf()})
+        for (const std::string &command : {"install" + to + plugin + " --from-node " + file,
+                                           "install" + to + ranges + " --plugin " + file, "load " + file})
+            EXPECT_THAT(ends(command), complains(1, {file + ": it is not a regular file", "hint: "})) << command;
+    for (const std::string &command : {"install" + to + plugin + " --from-node " + large, "load " + large})
+        EXPECT_THAT(ends(command), complains(1, {large + ": it is larger than 16 MiB"})) << command;
+    on_node("mkfifo " + conflist());
+    EXPECT_THAT(ends("install" + to + plugin + ranges), complains(1, {conflist() + ": it is not a regular file"}));
+    EXPECT_THAT(ends("uninstall" + to), complains(1, {conflist() + ": it is not a regular file"}));
+}
+
 // Whoever wrote another network's files, nothing in them reaches the terminal, and what cannot be listed is no
 // "nothing".
 TEST_F(NodeTest, InstallAndUninstallPrintFilesOfOthersSafely) {
@@ -315,6 +338,10 @@ TEST_F(NodeTest, InstallRefusesWrongOptions) {
     for (const auto &[more, says] :
          {std::pair{"198.18.1.5/24", "is \"198.18.1.5/24\""}, std::pair{"0.0.0.0/0", "is \"0.0.0.0/0\""}})
         EXPECT_THAT(install(std::string("--subnets ") + more), complains(2, {says})) << more;
+    for (const std::string everything : {"0.0.0.0/0", "::/0", "198.18.0.0/16,0.0.0.0/0"})
+        EXPECT_THAT(install("--subnets 198.18.1.0/24 --cluster-cidrs " + everything),
+                    complains(2, {"--cluster-cidrs is \"", "/0\"", "hint: name the pods' ranges alone"}))
+            << everything;
     for (const auto &[more, says] :
          {std::pair{"--log-level loud", "log.level"}, std::pair{"--log-file log", "log.file"},
           std::pair{"--mtu 7", "mtu"}, std::pair{"--network a/b", "name"}, std::pair{"--uplinks a/b", "uplinks"}})

@@ -50,7 +50,7 @@ struct Ranges {
 
 // flannel's daemon keeps the range, and what all pods have, in a file for its plugin.
 Result<void> add_flannel(const std::string &path, Ranges &ranges) {
-    const auto text = read_file(path);
+    const auto text = read_regular_file(path);
     if (!text)
         return text.error().code == ErrorCode::missing ? Result<void>{} : text.error();
     const FlannelSubnet flannel = TRY(read_flannel_subnet(*text, path));
@@ -80,13 +80,24 @@ void warn_about_clusters(const Call &call, Ranges &ranges) {
     }
 }
 
+// Several of a family are fine. Packets to them are not masqueraded: with 0.0.0.0/0 none would be.
+Result<std::vector<std::string>> clusters_of(const Call &call) {
+    std::vector<std::string> clusters = TRY(prefixes(call, Opt::cluster_cidrs, "cluster-cidrs"));
+    for (const std::string &one : clusters)
+        if (const auto checked = cni::checked_ranges({{"a range of --cluster-cidrs", one}}, "install"); !checked)
+            return usage_error(checked.error().message,
+                               "name the pods' ranges alone (kubeadm init --pod-network-cidr): "
+                               "packets to everything in --cluster-cidrs keep the pod's "
+                               "address");
+    return clusters;
+}
+
 Result<Ranges> ranges_of(const Call &call) {
-    Ranges ranges{.subnets = TRY(prefixes(call, Opt::subnets, "subnets")),
-                  .clusters = TRY(prefixes(call, Opt::cluster_cidrs, "cluster-cidrs"))};
+    Ranges ranges{.subnets = TRY(prefixes(call, Opt::subnets, "subnets")), .clusters = TRY(clusters_of(call))};
     if (const auto &file = call.value(Opt::from_node)) {
         if (!ranges.subnets.empty())
             return usage_error("--subnets and --from-node both name the pods' addresses", "give one of them");
-        ranges.subnets = TRY(pod_ranges_of_node(TRY(read_file(*file)), *file));
+        ranges.subnets = TRY(pod_ranges_of_node(TRY(read_regular_file(*file)), *file));
         ranges.story.push_back("node object: " + *file + " has range " + join(ranges.subnets, ","));
     }
     TRY(add_flannel(kFlannelSubnet, ranges));
@@ -253,7 +264,7 @@ Result<std::string> chained_list(const Call &call, const std::string &conf_dir,
     const std::string path = conf_dir + "/" + others.front().file;
     Object plugin = {{"type", "podlane"},
                      {"capabilities", Object{{"bandwidth", true}, {"io.kubernetes.cri.pod-annotations", true}}}};
-    TRY(add_keys(call, plugin, {.clusters = TRY(prefixes(call, Opt::cluster_cidrs, "cluster-cidrs"))}));
+    TRY(add_keys(call, plugin, {.clusters = TRY(clusters_of(call))}));
     return with_podlane_behind(TRY(read_network_file(path)), path, output::json_text(plugin));
 }
 
@@ -314,7 +325,7 @@ Result<int> install(const Call &call, World &world) {
     const std::string conf_dir = call.value(Opt::conf_dir).value_or(std::string(kConfDir));
     const bool with_portmap = has_portmap(bin_dir);
     const Planned planned = TRY(plan(call, conf_dir, with_portmap));
-    const std::string plugin = TRY(read_file(TRY(find_plugin(call))));
+    const std::string plugin = TRY(read_regular_file(TRY(find_plugin(call)), kLargestInstalled));
     TRY(must_be_directory(bin_dir));
     TRY(must_be_directory(conf_dir));
     TRY(check_file(bin_dir, "podlane", plugin));

@@ -53,7 +53,7 @@ std::string temporary_of(const std::string &directory, std::string_view name) {
 
 Result<List> read_list(const std::string &directory) {
     List list;
-    const auto text = read_file(directory + "/" + std::string(kList));
+    const auto text = read_regular_file(directory + "/" + std::string(kList));
     if (!text)
         return text.error().code == ErrorCode::missing ? Result<List>(list) : text.error();
     std::istringstream lines(*text);
@@ -97,7 +97,7 @@ bool is_ours(const List &list, std::string_view name, std::string_view content) 
 
 Result<void> check_file(const std::string &directory, std::string_view name, std::string_view content) {
     const std::string path = directory + "/" + std::string(name);
-    const auto there = read_file(path);
+    const auto there = read_regular_file(path, kLargestInstalled);
     if (!there)
         return there.error().code == ErrorCode::missing ? Result<void>() : there.error();
     if (*there == content)
@@ -116,7 +116,7 @@ Result<Written> install_file(const std::string &directory, std::string_view name
     const Fd locked = TRY(lock(directory));
     TRY(check_file(directory, name, content));
     List list = TRY(read_list(directory));
-    const auto there = read_file(directory + "/" + std::string(name));
+    const auto there = read_regular_file(directory + "/" + std::string(name), kLargestInstalled);
     const bool same = there && *there == content;
     if (same && !is_ours(list, name, content)) // a package's, for example
         return Written::unchanged;
@@ -142,7 +142,7 @@ Result<Removed> remove_file(const std::string &directory, std::string_view name)
         TRY(remove_if_present(temporary_of(directory, one)));
     const std::string path = directory + "/" + std::string(name);
     List list = TRY(read_list(directory));
-    const auto there = read_file(path);
+    const auto there = read_regular_file(path, kLargestInstalled);
     if (!there && there.error().code != ErrorCode::missing)
         return there.error();
     if (there && !is_ours(list, name, *there))

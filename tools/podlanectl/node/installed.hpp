@@ -5,6 +5,7 @@
 #include "maps/result.hpp"
 
 #include <array>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,9 @@ inline constexpr std::string_view kBinDir = "/opt/cni/bin";
 inline constexpr std::string_view kConfDir = "/etc/cni/net.d";
 // The first that is in front of the other networks in the runtime's order.
 inline constexpr std::array<std::string_view, 2> kConflists = {"10-podlane.conflist", "00-podlane.conflist"};
+
+// The plugin, with what a build for debugging adds to it.
+inline constexpr std::size_t kLargestInstalled = std::size_t{256} << 20U;
 
 enum class Written { written, unchanged };
 

@@ -62,7 +62,7 @@ Result<int> load(const Call &call, World &world) {
         return Error{ErrorCode::bpf, "no permission to load programs", "run it as root: sudo podlanectl load", EPERM};
     const std::string directory = call.value(Opt::conf_dir).value_or(std::string(kConfDir));
     const Network network = call.argument.empty() ? TRY(find_network(directory))
-                                                  : TRY(read_network(call.argument, read_file(call.argument)));
+                                                  : TRY(read_network(call.argument, read_regular_file(call.argument)));
     if (!call.argument.empty() && network.file.empty())
         return Error{ErrorCode::missing, call.argument + " names no plugin of type podlane",
                      "name the file that the runtime reads, or none"};

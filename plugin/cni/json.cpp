@@ -98,12 +98,12 @@ std::string shown(const Value &value) {
 
 } // namespace
 
-Result<Value> parse_object(std::string_view text, std::string_view what) {
+Result<Value> parse_object(std::string_view text, std::string_view what, std::size_t longest) {
     const auto refuse = [&](std::string_view why) {
         return Error{ErrorCode::decode_failure, std::string(what) + " " + std::string(why)};
     };
-    if (text.size() > kLongestText)
-        return refuse("is longer than " + std::to_string(kLongestText) + " bytes");
+    if (text.size() > longest)
+        return refuse("is longer than " + std::to_string(longest) + " bytes");
     if (nested_too_deep(text))
         return refuse("is nested deeper than " + std::to_string(kDeepestNesting) + " levels");
     if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)

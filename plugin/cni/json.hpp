@@ -22,7 +22,7 @@ inline constexpr std::size_t kLongestText = std::size_t{1} << 20U;
 inline constexpr unsigned kDeepestNesting = 32;
 
 // An object. `what` is named in the errors, which have code 6. Of a repeated key the last one counts, as in Go.
-Result<Value> parse_object(std::string_view text, std::string_view what);
+Result<Value> parse_object(std::string_view text, std::string_view what, std::size_t longest = kLongestText);
 
 // A key that an object of the text names twice; empty if there is none. The text has been parsed by parse_object().
 std::string repeated_key(std::string_view text);

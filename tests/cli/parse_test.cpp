@@ -41,7 +41,7 @@ TEST(Parse, options_may_be_abbreviated_while_unique) {
     EXPECT_TRUE(parse_words({"version", "--js"})->has(Opt::json));
     const auto ambiguous = parse_words({"endpoint", "--n", "x"});
     ASSERT_FALSE(ambiguous);
-    EXPECT_EQ(ambiguous.error().hint, "it could be one of --namespace --network --no-masquerade");
+    EXPECT_EQ(ambiguous.error().hint, "it could be one of --namespace --network --nodes --no-masquerade");
 }
 
 TEST(Parse, suggests_the_nearest) {

@@ -49,6 +49,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     (void)cni::find_ipam(input);
 
     check_ranges(ctl::pod_ranges_of_node(input, "the file"));
+    if (const auto nodes = ctl::read_cluster_nodes(input, "the file"))
+        for (const ctl::ClusterNode &node : *nodes)
+            check_line(node.name);
     if (const auto subnet = ctl::read_flannel_subnet(input, "the file"))
         check_ranges(subnet->subnets);
     if (const auto list = ctl::with_podlane_behind(input, "the file", R"({"type": "podlane"})"))

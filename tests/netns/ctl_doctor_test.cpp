@@ -121,6 +121,47 @@ TEST_F(Doctor, FindsNothingInANetworkThatWorks) {
     EXPECT_EQ(findings().size(), 0U);
 }
 
+// The route that the kernel takes decides: whichever is the longest, and whatever its kind.
+TEST_F(Doctor, ComparesRoutesWithTheNodesOfTheCluster) {
+    const auto found = [&] {
+        std::vector<std::string> all;
+        for (const Json &one : findings())
+            all.push_back(one.at("check").get<std::string>() + ": " + one.at("finding").get<std::string>());
+        return all;
+    };
+    list_nodes(*this,
+               {{"b", {"198.18.65.0/24", "2001:db8:10:65::/64"}}, {"new", {}}, {"c\033[2J", {"198.18.66.0/24"}}});
+    on_node("ip route add 198.18.65.0/24 via 203.0.113.1 proto bird");
+    on_node("ip -6 route add unreachable 2001:db8:10::/48");
+    EXPECT_THAT(found(), testing::UnorderedElementsAre(
+                             "node-route: no route leads to 2001:db8:10:65::/64 of node b",
+                             "node-route: no route but the default one leads to 198.18.66.0/24 of node c?[2J"));
+    on_node("ip -6 route add 2001:db8:10:65::/64 dev up0");
+    on_node("ip route add 198.18.64.0/18 via 203.0.113.1");
+    EXPECT_THAT(found(), IsEmpty());
+    on_node("ip route add blackhole 198.18.66.0/24"); // as of a daemon that announces it
+    EXPECT_THAT(found(), testing::ElementsAre("node-route: no route leads to 198.18.66.0/24 of node c?[2J"));
+}
+
+TEST_F(Doctor, RefusesWhatIsNoListOfNodes) {
+    const std::string file = node_.dir() + "/nodes";
+    const auto refuses = [&](const std::string &text, const std::string &says) {
+        std::ofstream(file) << text;
+        EXPECT_THAT(ctl("doctor --nodes " + file), complains(1, {file, says, "hint: `kubectl get nodes -o json`"}))
+            << text;
+    };
+    refuses("", "is empty");
+    refuses("{}", "items is missing, expected a list");
+    refuses(R"({"items": [{"metadata": {"name": "b"}, "spec": {"podCIDR": "everything"}}]})",
+            "node b: spec.podCIDR is \"everything\"");
+    refuses(R"({"items": [{"spec": {"podCIDRs": [7]}}]})", "spec.podCIDRs[0] is 7");
+    EXPECT_THAT(ctl("doctor --nodes /dev/zero"), complains(1, {"/dev/zero: it is not a regular file", "hint: "}));
+    EXPECT_THAT(ctl("repair --nodes " + file), complains(2, {"repair has no option --nodes"}));
+    std::ofstream(file) << R"({"items": [null, 7, {}, {"status": {"addresses": [null, 7, {"address": 7}]}}]})";
+    nodes_ = " --nodes " + file;
+    EXPECT_EQ(findings().size(), 0U);
+}
+
 // The kernel dumps the hash tables of u32 as filters, too; and those of the qdisc `ingress` also as filters of egress.
 TEST_F(Doctor, ListsAForeignU32FilterOnce) {
     const auto expect_once = [&](const std::string &qdisc) {

@@ -26,7 +26,7 @@ class Doctor : public CtlTest {
     // Faults of the machine are played in a mount namespace of podlanectl's own.
     [[nodiscard]] Json findings(const std::string &options = "") {
         std::string command;
-        const std::string runtime = " --conf-dir " + node_.dir() + " --bin-dir " + node_.plugins();
+        const std::string runtime = " --conf-dir " + node_.dir() + " --bin-dir " + node_.plugins() + nodes_;
         for (const std::string &word : ctl_argv(node_.bpffs(), "doctor --json " + options + runtime))
             command += "'" + word + "' ";
         const Output output = run(node_.ns(), {"unshare", "-m", "sh", "-c", setup_ + "exec " + command});
@@ -72,6 +72,7 @@ class Doctor : public CtlTest {
     std::vector<Pod> kept_;
     Pod made_ = make({{"allowedSources", {"192.0.2.0/24"}}, {"uplinks", {"up*"}}});
     std::string setup_ = "true && ";
+    std::string nodes_; // option of that name
     int rc_ = -1;
 };
 

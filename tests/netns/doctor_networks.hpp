@@ -13,6 +13,22 @@ inline void configure(const Doctor &d, Json keys, const std::string &range = "19
         << Json{{"cniVersion", "1.0.0"}, {"name", "pods"}, {"plugins", {keys}}};
 }
 
+// As `kubectl get nodes -o json` prints them: this node, and those with these ranges.
+inline void list_nodes(Doctor &d, const std::vector<std::pair<std::string, std::vector<std::string>>> &others) {
+    const Json addresses = {{{"type", "Hostname"}, {"address", "a"}},
+                            {{"type", "InternalIP"}, {"address", "203.0.113.2"}}};
+    Json items = Json::array();
+    items.push_back({{"metadata", {{"name", "a"}}},
+                     {"spec", {{"podCIDRs", {"198.18.64.0/24"}}}},
+                     {"status", {{"addresses", addresses}}}});
+    for (const auto &[name, ranges] : others)
+        items.push_back(
+            {{"metadata", {{"name", name}}}, {"spec", ranges.empty() ? Json::object() : Json{{"podCIDRs", ranges}}}});
+    const std::string file = d.node_.dir() + "/nodes";
+    std::ofstream(file) << Json{{"kind", "List"}, {"items", items}};
+    d.nodes_ = " --nodes " + file;
+}
+
 const std::vector<Fault> kNetworkFaults = {
     {"NobodyMasquerades", "no-masquerade", "198.18.77.0/24 of network pods is neither masqueraded nor", false,
      [](Doctor &d) {
@@ -29,6 +45,12 @@ const std::vector<Fault> kNetworkFaults = {
     {"NoRouteToOtherNodes", "cluster-route", "no route leads to other nodes' pods in 198.18.64.0/18", false,
      [](Doctor &d) {
          configure(d, {{"ipMasq", true}, {"clusterCIDRs", {"198.18.64.0/18"}}});
+     },
+     false},
+    {"NoRouteToOneNode", "node-route", "no route but the default one leads to 198.18.66.0/24 of node c", false,
+     [](Doctor &d) {
+         list_nodes(d, {{"b", {"198.18.65.0/24"}}, {"c", {"198.18.66.0/24"}}});
+         d.on_node("ip route add 198.18.65.0/24 via 203.0.113.1");
      },
      false},
     {"NoLoopbackPlugin", "loopback", "there is no plugin loopback in ", false,

@@ -68,6 +68,7 @@ enum class Opt : unsigned {
     mode,
     labels,
     keys,
+    nodes,
     count
 };
 

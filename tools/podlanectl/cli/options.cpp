@@ -33,6 +33,7 @@ constexpr std::array<Option, static_cast<std::size_t>(Opt::count)> kOptions = {{
     {Opt::limit, '\0', "limit", "N", "end after N lines"},
     {Opt::sort, '\0', "sort", "COLUMN", "initial sort column"},
     {Opt::fix, '\0', "fix", "", "repair what Podlane can repair"},
+    {Opt::nodes, '\0', "nodes", "FILE", "the cluster's nodes: does a route lead to the pods of each?"},
     {Opt::last, '\0', "last", "N", "show at most N (default: 20)"},
     {Opt::listen, '\0', "listen", "ADDR:PORT", "serve metrics over HTTP, until interrupted"},
     {Opt::openmetrics, '\0', "openmetrics", "", "print OpenMetrics 1.0 instead of the Prometheus text format"},

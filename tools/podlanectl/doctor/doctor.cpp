@@ -2,6 +2,7 @@
 // doctor: runs the table of checks, prints the findings, and repairs what Podlane owns.
 #include "tools/podlanectl/doctor/examine.hpp"
 
+#include "maps/file.hpp"
 #include "tools/podlanectl/doctor/nouns.hpp"
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/views/decode.hpp"
@@ -101,13 +102,18 @@ std::string summary(const Examined &examined) {
     return text + (fixed == 0 ? "" : ", " + std::to_string(fixed) + " fixed") + "\n";
 }
 
+Result<std::vector<ClusterNode>> cluster_of(const Call &call) {
+    const auto &file = call.value(Opt::nodes);
+    return file ? read_cluster_nodes(TRY(read_regular_file(*file)), *file) : std::vector<ClusterNode>{};
+}
+
 Result<int> examine_node(const Call &call, World &world, const std::string &noun, bool fix) {
     if (geteuid() != 0)
         return Error{ErrorCode::bpf, "no permission to examine the node", "run it as root: sudo podlanectl " + noun,
                      EPERM};
     const Scope scope{TRY(Selection::of(call)), call.value(Opt::state_dir).value_or(kStateDirectory),
                       call.value(Opt::bin_dir).value_or(std::string(kBinDir)),
-                      call.value(Opt::conf_dir).value_or(std::string(kConfDir))};
+                      call.value(Opt::conf_dir).value_or(std::string(kConfDir)), TRY(cluster_of(call))};
     const Examined examined = TRY(fix ? examine_and_repair(scope, world) : examine(scope, world));
     const output::Table table = output::make_table(kDoctorColumns, examined.rows);
     if (world.json)
@@ -135,10 +141,11 @@ constexpr std::array<Command, 1> kRepairCommands = {{
 
 constexpr std::array<Command, 1> kDoctorCommands = {{
     {"", "Check the node and each endpoint; print each finding with its cause and remedy.",
-     kSelect | kRead | Opts{Opt::fix, Opt::state_dir, Opt::bin_dir, Opt::conf_dir}, kWhich,
+     kSelect | kRead | Opts{Opt::fix, Opt::nodes, Opt::state_dir, Opt::bin_dir, Opt::conf_dir}, kWhich,
      "With --fix, everything that Podlane can repair is repaired at once. Findings are \"wrong\", or a \"notice\": "
      "worth\n"
-     "knowing. The exit code is 1 if something is wrong and was not fixed.",
+     "knowing. The exit code is 1 if something is wrong and was not fixed. --nodes compares the routes with what\n"
+     "`kubectl get nodes -o json` has printed.",
      run_doctor},
 }};
 

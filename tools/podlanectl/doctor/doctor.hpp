@@ -8,6 +8,7 @@
 #include "loader/net/netlink.hpp"
 #include "loader/record.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/node/node_object.hpp"
 #include "tools/podlanectl/node/runtime_network.hpp"
 #include "tools/podlanectl/views/selection.hpp"
 #include "tools/podlanectl/views/uplink.hpp"
@@ -58,7 +59,8 @@ struct NodeView {
     std::string state_directory; // of the records of attachments
     std::string bin_dir;         // of the runtime's plugins
     Result<std::vector<RuntimeNetwork>> networks;
-    bool loaded = false; // the live directory is there
+    std::span<const ClusterNode> cluster; // as far as a file lists them
+    bool loaded = false;                  // the live directory is there
     std::vector<EndpointEntry> endpoints{};
     std::vector<UplinkReport> uplinks{};
     std::optional<LiveState> live{}; // if `loaded` and the pins are complete

@@ -206,8 +206,8 @@ Result<void> take_learned_macs(NodeView &node) {
 } // namespace
 
 Result<Examined> doctor::examine(const Scope &scope, const World &world) {
-    NodeView node{world, std::make_unique<net::Netlink>(TRY(net::Netlink::open())), scope.state_directory,
-                  scope.bin_dir, podlane_networks_in(scope.conf_dir, scope.state_directory)};
+    NodeView node{world,         std::make_unique<net::Netlink>(TRY(net::Netlink::open())),  scope.state_directory,
+                  scope.bin_dir, podlane_networks_in(scope.conf_dir, scope.state_directory), scope.cluster};
     Examined examined;
     node.loaded = static_cast<bool>(check_live_directory(world.bpffs));
     const auto pins = node.loaded ? check_pins(world.bpffs) : Result<void>{};

@@ -32,6 +32,7 @@ struct Examined {
 struct Scope {
     Selection selection;
     std::string state_directory, bin_dir, conf_dir;
+    std::vector<ClusterNode> cluster{};
 };
 
 // A check that fails is a finding itself. Endpoints are examined on all CPUs.

@@ -12,6 +12,9 @@
 namespace podlane::ctl::doctor {
 namespace {
 
+constexpr std::uint8_t kUnicastRoute = 1; // RTN_UNICAST
+constexpr std::uint8_t kLocalRoute = 2;   // RTN_LOCAL
+
 bool overlap(const Prefix &a, const Prefix &b) { return contains(a, b) || contains(b, a); }
 
 Result<std::vector<net::RouteSpec>> routes_of_node(const NodeView &node) {
@@ -75,6 +78,28 @@ Result<void> look_at_cluster_routes(const NodeView &node, Findings &findings) {
     return {};
 }
 
+Result<bool> is_own(net::Netlink &host, const ip_addr &address) {
+    const auto route = TRY(net::route_to(host, address));
+    return route && route->type == kLocalRoute;
+}
+
+Result<void> look_at_node_routes(const NodeView &node, Findings &findings) {
+    for (const ClusterNode &other : node.cluster) {
+        bool is_this = false;
+        for (const ip_addr &address : other.addresses)
+            is_this = is_this || TRY(is_own(*node.host, address));
+        if (is_this)
+            continue;
+        for (const Prefix &range : other.ranges) {
+            const auto route = TRY(net::route_to(*node.host, range.addr));
+            if (!route || route->type != kUnicastRoute || is_default(*route))
+                report(findings, std::string("no route") + (route && is_default(*route) ? " but the default one" : "") +
+                                     " leads to " + to_string(range) + " of node " + other.name);
+        }
+    }
+    return {};
+}
+
 Result<void> look_at_loopback(const NodeView &node, Findings &findings) {
     constexpr const char *kContainerd = "/run/containerd/containerd.sock";
     const auto is_there = [](const std::string &path) { return access(path.c_str(), F_OK) == 0; };
@@ -99,7 +124,7 @@ Result<void> look_at_ranges(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 5> kNetworkChecks = {{
+constexpr std::array<Check, 6> kNetworkChecks = {{
     {"no-masquerade", Severity::notice,
      "without \"ipMasq\", replies from outside the cluster, the API server's among them, arrive only if the routers "
      "there "
@@ -116,6 +141,11 @@ constexpr std::array<Check, 5> kNetworkChecks = {{
      "have a routing daemon, flannel, a script or the cloud's route table lead each node's range to it; none is needed "
      "on the only node",
      &look_at_cluster_routes},
+    {"node-route", Severity::notice,
+     "packets to the pods there arrive only if the node has a default route, and the router behind it knows the range",
+     "have what installs the other routes (a routing daemon, flannel, a script) install it; by hand: ip route replace "
+     "RANGE via ADDRESS, that of the node",
+     &look_at_node_routes},
     {"loopback", Severity::notice, "containerd brings up lo with it: without it no pod of containerd's starts",
      "install the CNI plugins of the distribution (containernetworking-plugins) into that directory",
      &look_at_loopback},

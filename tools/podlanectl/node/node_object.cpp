@@ -92,6 +92,42 @@ Result<std::vector<std::string>> read_pod_ranges(std::string_view text, const st
     return cni::ranges_of_node(document, what);
 }
 
+std::vector<ip_addr> addresses_of(const json::Node &node) {
+    std::vector<ip_addr> addresses;
+    const auto listed = node.at("status").at("addresses").elements();
+    for (const json::Node &one : listed ? *listed : std::vector<json::Node>{}) // names of the host among them
+        if (const auto text = one.at("address").text())
+            if (const auto address = parse_ip(*text))
+                addresses.push_back(*address);
+    return addresses;
+}
+
+Result<ClusterNode> read_cluster_node(const json::Node &object) {
+    const auto name = object.at("metadata").at("name").text();
+    ClusterNode node{.name = printable(name ? *name : object.path()), .addresses = addresses_of(object)};
+    const json::Node spec = object.at("spec");
+    if (!spec.at("podCIDRs").present() && !spec.at("podCIDR").present())
+        return node;
+    for (const std::string &range : TRY(cni::ranges_of_node(object.value(), "node " + node.name)))
+        node.ranges.push_back(TRY(parse_prefix(range)));
+    return node;
+}
+
+Result<std::vector<ClusterNode>> read_items(std::string_view text, const std::string &what) {
+    const json::Value document = TRY(json::parse_object(text, what, kLargestRead));
+    const auto items = json::Node(&document, {}).at("items").elements();
+    if (!items)
+        return items.error().context(what);
+    std::vector<ClusterNode> nodes;
+    for (const json::Node &item : *items) {
+        auto node = read_cluster_node(item);
+        if (!node)
+            return std::move(node).error().context(what + ": " + item.path());
+        nodes.push_back(*std::move(node));
+    }
+    return nodes;
+}
+
 } // namespace
 
 Result<std::vector<std::string>> pod_ranges_of_node(std::string_view text, const std::string &what) {
@@ -101,6 +137,11 @@ Result<std::vector<std::string>> pod_ranges_of_node(std::string_view text, const
                      "`kubectl get node NAME -o json` prints it, and kube-controller-manager assigns its ranges "
                      "(kubeadm init --pod-network-cidr RANGE); or name the range with --subnets");
     return ranges;
+}
+
+Result<std::vector<ClusterNode>> read_cluster_nodes(std::string_view text, const std::string &what) {
+    auto nodes = read_items(text, what);
+    return nodes ? std::move(nodes) : wrong(nodes.error().message, "`kubectl get nodes -o json` prints it");
 }
 
 Result<FlannelSubnet> read_flannel_subnet(std::string_view text, const std::string &what) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What files of a node say about its pods: the node's object of Kubernetes, flannel's subnet.env, conflists of others.
+// What files of a node say about its pods: objects of Kubernetes' nodes, flannel's subnet.env, conflists of others.
 // All of them are parsed as hostile input.
 #pragma once
 
+#include "maps/ip.hpp"
 #include "maps/result.hpp"
 
 #include <cstdint>
@@ -16,6 +17,15 @@ namespace podlane::ctl {
 // spec.podCIDRs (or spec.podCIDR) of `kubectl get node NAME -o json`: one prefix of each family at most.
 // An error names `what`, the key, and the way out.
 Result<std::vector<std::string>> pod_ranges_of_node(std::string_view json, const std::string &what);
+
+// A node of the cluster, as its object says.
+struct ClusterNode {
+    std::string name{}; // can be printed
+    std::vector<ip_addr> addresses{};
+    std::vector<Prefix> ranges{}; // of its pods; none if no range is assigned
+};
+// `kubectl get nodes -o json`.
+Result<std::vector<ClusterNode>> read_cluster_nodes(std::string_view json, const std::string &what);
 
 // What flannel's daemon wrote for its plugin.
 struct FlannelSubnet {

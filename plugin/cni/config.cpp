@@ -19,7 +19,8 @@ using json::Node;
 constexpr const char *kValidAttachments = "cni.dev/valid-attachments";
 constexpr const char *kOlderAttachments = "cni.dev/attachments"; // of CRI-O, beside or before the other
 
-// A missing list never means an empty one: that would remove every pod's attachment.
+// A missing list never means an empty one: that would remove every pod's attachment. CRI-O sends null for each network
+// that is not its default one, such as that behind multus.
 Result<void> read_valid_attachments(const Node &root, Config &config) {
     Node list = root.at_any_case(kValidAttachments);
     if (const Node older = root.at_any_case(kOlderAttachments); !list.present() && older.present())

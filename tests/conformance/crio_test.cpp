@@ -1,116 +1,98 @@
 // SPDX-License-Identifier: MIT
-// What CRI-O sends its main plugin. There is no recording of it: the requests are built as the sources of its library
-// ocicni (pkg/ocicni/ocicni.go, buildCNIRuntimeConf and GC) and of its server (newPodNetwork) build them.
-#include "tests/netns/ctl.hpp"
+// What CRI-O sends its main plugin. Not the whole daemon was recorded: of CRI-O 1.36.3 (ocicni 0.5.0, libcni 1.3.0) and
+// 1.28.11 (ocicni 0.4.1-0.20230504062519-ad62f4ea0c11, libcni 1.1.2) server/sandbox_network.go, internal/config/cnimgr
+// and internal/hostport ran with these libraries and Podlane. The sandboxes, and when the server calls, were written.
+#include "tests/conformance/recorded.hpp"
 
 namespace podlane::test {
 namespace {
 
-constexpr std::uint64_t kBurst = 4294967295ULL * 8 - 1; // its "4GB"; earlier versions sent one bit more
+constexpr const char *kNewer = "crio-1.36.jsonl"; // list of CNI 1.1.0
+constexpr const char *kOlder = "crio-1.28.jsonl"; // list of CNI 1.0.0
 
-struct Sandbox {
-    std::shared_ptr<Container> container;
-    std::string ns, name;
-    Json annotations; // as kubelet hands them to the runtime
-    std::uint64_t burst = kBurst;
-};
-
-class CrioTest : public CtlTest {
+class CrioTest : public RecordedTest, public testing::WithParamInterface<std::string> {
   protected:
-    // In this order; ocicni appends what its own environment has in CNI_ARGS.
-    [[nodiscard]] static Variables variables_of(const Sandbox &of) {
-        return {{"CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=" + of.ns + ";K8S_POD_NAME=" + of.name +
-                                 ";K8S_POD_INFRA_CONTAINER_ID=" + of.container->id() + ";K8S_POD_UID=uid-" + of.name}};
+    [[nodiscard]] static bool is(const Json &recording, const std::string &command, const std::string &pod) {
+        const Json &env = recording["env"];
+        const bool is_of_pod =
+            env["CNI_ARGS"].get<std::string>().find(";K8S_POD_NAME=" + pod + ";") != std::string::npos;
+        return env["CNI_COMMAND"] == command && (pod.empty() || is_of_pod);
     }
-    // libcni hands a plugin those of the runtime's capabilities that its configuration names.
-    [[nodiscard]] Json keys_of(const Sandbox &of) const {
-        Json runtime = {{"cgroupPath", "/kubepods.slice/kubepods-pod28ce45bc.slice"},
-                        {"io.kubernetes.cri.pod-annotations", of.annotations}};
-        const auto rate = [&](const char *direction) -> std::uint64_t {
-            return of.annotations.contains("kubernetes.io/" + std::string(direction) + "-bandwidth") ? 10'000'000 : 0;
-        };
-        if (rate("ingress") + rate("egress") != 0) // all four numbers, as the map of ocicni has them
-            runtime["bandwidth"] = {{"ingressRate", rate("ingress")},
-                                    {"ingressBurst", rate("ingress") != 0 ? of.burst : 0},
-                                    {"egressRate", rate("egress")},
-                                    {"egressBurst", rate("egress") != 0 ? of.burst : 0}};
-        Json keys = base();
-        keys["runtimeConfig"] = runtime;
-        return keys;
+    [[nodiscard]] const Json &first(const std::string &command, const std::string &pod = {}) const {
+        const auto found = std::ranges::find_if(all_, [&](const Json &one) { return is(one, command, pod); });
+        if (found == all_.end())
+            throw std::runtime_error("not recorded: " + command + " " + pod);
+        return *found;
     }
-    [[nodiscard]] static Json base() {
-        return {
-            {"cniVersion", "1.1.0"},
-            {"identity", {"annotations"}},
-            {"capabilities", {{"bandwidth", true}, {"cgroupPath", true}, {"io.kubernetes.cri.pod-annotations", true}}}};
+    // Their ADD and the CHECK that asks for their addresses.
+    void start(const std::vector<std::string> &pods) {
+        for (const std::string &pod : pods)
+            for (const char *command : {"ADD", "CHECK"})
+                EXPECT_THAT(repeat(first(command, pod)), succeeds()) << pod;
     }
-    Pod start(const Sandbox &of) {
-        const Reply reply = succeeded(add(*of.container, keys_of(of), variables_of(of)));
-        const Pod pod = look_at(of.container, reply.json);
-        // It asks for the pod's status at once, which is a CHECK unless the list has "disableCheck".
-        EXPECT_THAT(check(pod, keys_of(of), variables_of(of)), succeeds());
-        return pod;
-    }
-    // From its cache: with the configuration of the ADD and its result, or without that.
-    [[nodiscard]] Reply stop(const Pod &pod, const Sandbox &of, bool cached = true) const {
-        Json keys = keys_of(of);
-        if (cached)
-            keys["prevResult"] = pod.result;
-        return del(*of.container, keys, variables_of(of));
-    }
-    [[nodiscard]] Sandbox sandbox(const std::string &name, const Json &annotations) {
-        Json all = annotations;
-        all.update({{"kubernetes.io/config.seen", "2026-11-23T08:00:00.000000000Z"},
-                    {"kubernetes.io/config.source", "api"},
-                    {"kubectl.kubernetes.io/last-applied-configuration", "{\"kind\": \"Pod\",\n\"spec\": {}}\n"}});
-        return {node_.container(std::string(32, 'a') + std::string(26, 'b') + name), "shop", name, all};
-    }
+    [[nodiscard]] Json shown(const std::string &pod) const { return ctl_json("endpoint show shop/" + pod).at(0); }
+
+    std::vector<Json> all_;
 };
 
-TEST_F(CrioTest, PodsLiveAndDieAsItAsksFor) {
-    const Variables nobody = {{"CNI_CONTAINERID", ""}, {"CNI_NETNS", ""}, {"CNI_IFNAME", ""}, {"CNI_ARGS", ""}};
-    EXPECT_THAT(node_.cni("podlane", "STATUS", node_.config(base()), nobody), succeeds());
-    const Sandbox plain = sandbox("web-00", {{"team", "blue"}});
-    const Sandbox limited =
-        sandbox("web-01", {{"kubernetes.io/ingress-bandwidth", "10M"}, {"kubernetes.io/egress-bandwidth", "10M"}});
-    const Pod first = start(plain), second = start(limited);
-    const Json shown = ctl_json("endpoint show shop/web-00").at(0);
-    EXPECT_THAT(shown, has_members({{"pod_namespace", "shop"}, {"pod_name", "web-00"}, {"pod_uid", "uid-web-00"}}));
-    EXPECT_EQ(shown["annotations"]["team"], "blue");
-    EXPECT_FALSE(shown["annotations"].contains("kubectl.kubernetes.io/last-applied-configuration"));
-    EXPECT_EQ(shown["labels"], Json::object()) << "the name of the pod is no label";
-    EXPECT_TRUE(ping(first.ns(), second.text4()));
-
-    EXPECT_THAT(stop(first, plain), succeeds());
-    EXPECT_THAT(stop(first, plain), succeeds()) << "it removes a sandbox that it has stopped";
-    second.container->remove_namespace();
-    EXPECT_THAT(stop(second, limited, false), succeeds()) << "the namespace is gone, and the cache too";
-    EXPECT_THAT(node_.leased(), testing::IsEmpty());
-}
-
-TEST_F(CrioTest, LimitsAreThoseOfTheAnnotationsWhateverTheBurst) {
-    for (const std::uint64_t burst : {kBurst, kBurst + 1}) {
-        SCOPED_TRACE(burst);
-        Sandbox of = sandbox("web-" + std::to_string(burst % 100), {{"kubernetes.io/ingress-bandwidth", "10M"}});
-        of.burst = burst;
-        const Pod pod = start(of);
-        const Json shown = ctl_json("endpoint show shop/" + of.name).at(0);
-        EXPECT_EQ(shown["ingress_limit"]["rate_bits_per_s"], 10'000'000);
-        EXPECT_TRUE(shown["egress_limit"].is_null());
-        EXPECT_THAT(stop(pod, of), succeeds());
+// Pods start, fail to start, stop with and without namespace and cache, are forgotten by a restarted server.
+TEST_P(CrioTest, EveryRequestIsAnsweredAsRecorded) {
+    all_ = recordings(GetParam());
+    for (const Json &recording : all_) {
+        for (const char *pod : {"inwards", "lost"})
+            if (is(recording, "DEL", pod))
+                containers_.at(recording["env"]["CNI_CONTAINERID"])->remove_namespace();
+        const Reply reply = repeat(recording);
+        EXPECT_EQ(reply.rc, recording["rc"]) << recording["env"] << reply;
     }
+    EXPECT_EQ(size_of(&open_endpoints), results_.size());
+    EXPECT_EQ(node_.leased().size(), 2 * results_.size());
+    const bool has_gc = GetParam() == kNewer;
+    EXPECT_EQ(results_.empty(), has_gc) << "what the server forgot is removed by GC only";
 }
 
-// When it starts: all pods that it knows, by both names of the key.
-TEST_F(CrioTest, GcAtItsStartKeepsWhatItKnows) {
-    const Sandbox living = sandbox("web-00", Json::object()), dead = sandbox("web-01", Json::object());
-    const Pod kept = start(living), lost = start(dead);
-    Json gc = base();
-    gc["cni.dev/valid-attachments"] = {{{"containerID", living.container->id()}, {"ifname", "eth0"}}};
-    gc["cni.dev/attachments"] = gc["cni.dev/valid-attachments"];
-    EXPECT_THAT(node_.cni("podlane", "GC", node_.config(gc), {{"CNI_ARGS", ""}}), succeeds());
-    EXPECT_TRUE(host_link(lost).is_null());
-    EXPECT_THAT(check(kept, keys_of(living), variables_of(living)), succeeds());
+INSTANTIATE_TEST_SUITE_P(Recorded, CrioTest, testing::Values(kNewer, kOlder),
+                         [](const auto &info) { return info.param == kNewer ? "Newer" : "Older"; });
+
+TEST_F(CrioTest, PodsAreKnownByNameAnnotationsAndLimits) {
+    all_ = recordings(kNewer);
+    start({"plain", "limited", "inwards"});
+    const Json plain = shown("plain");
+    EXPECT_THAT(plain, has_members({{"pod_namespace", "shop"}, {"pod_name", "plain"}, {"labels", Json::object()}}));
+    EXPECT_FALSE(plain["pod_uid"].get<std::string>().empty());
+    EXPECT_EQ(plain["annotations"]["team"], "blue");
+    EXPECT_FALSE(plain["annotations"].contains("kubectl.kubernetes.io/last-applied-configuration"));
+    EXPECT_EQ(shown("limited")["ingress_limit"]["rate_bits_per_s"], 10'000'000);
+    EXPECT_EQ(shown("limited")["egress_limit"]["rate_bits_per_s"], 20'000'000);
+    EXPECT_EQ(shown("inwards")["ingress_limit"]["rate_bits_per_s"], 10'000'000);
+    EXPECT_TRUE(shown("inwards")["egress_limit"].is_null()) << "recorded with a rate and burst of 0";
+    const auto [from, to] = std::pair(first("ADD", "plain"), first("ADD", "limited"));
+    const auto container = containers_.at(to["env"]["CNI_CONTAINERID"]);
+    const Pod pod = look_at(container, results_.at(container->id()));
+    EXPECT_TRUE(ping(containers_.at(from["env"]["CNI_CONTAINERID"])->ns(), pod.text4()));
+}
+
+// CRI-O before 1.22 sent one bit more than the reference plugin accepts.
+TEST_F(CrioTest, ABurstOf4GiBIsServed) {
+    all_ = recordings(kNewer);
+    Json add = first("ADD", "inwards");
+    Json &burst = add["stdin"]["runtimeConfig"]["bandwidth"]["ingressBurst"];
+    burst = burst.get<std::uint64_t>() + 1;
+    EXPECT_EQ(burst, 4294967295ULL * 8);
+    EXPECT_THAT(repeat(add), succeeds());
+    EXPECT_EQ(shown("inwards")["ingress_limit"]["rate_bits_per_s"], 10'000'000);
+}
+
+// It sends no list if it has no pods, and for networks that are not its default: with multus, for that of all pods.
+TEST_F(CrioTest, GcWithoutAListRemovesNothing) {
+    all_ = recordings(kNewer);
+    start({"plain", "limited"});
+    const Json &gc = first("GC");
+    EXPECT_TRUE(gc["stdin"].at("cni.dev/valid-attachments").is_null());
+    EXPECT_THAT(repeat(gc), fails_with(7, {"cni.dev/valid-attachments"}));
+    EXPECT_EQ(size_of(&open_endpoints), 2U);
+    for (const char *pod : {"plain", "limited"})
+        EXPECT_THAT(repeat(first("CHECK", pod)), succeeds());
 }
 
 } // namespace

@@ -42,6 +42,10 @@ TEST(CniRecordings, EveryRequestParses) {
     for (const json &recording : all) {
         const json config = as_ours(recording["stdin"]);
         const auto request = parse_request(environment_of(recording), config.dump());
+        if (config.contains("cni.dev/valid-attachments") && config["cni.dev/valid-attachments"].is_null()) {
+            EXPECT_FALSE(request) << recording; // conformance/crio_test says why
+            continue;
+        }
         ASSERT_TRUE(request) << request.error().message << "\n" << recording;
         EXPECT_EQ(request->config.cni_version, parse_version(config["cniVersion"].get<std::string>()));
         EXPECT_EQ(request->config.prev_result.has_value(), config.contains("prevResult"));

@@ -23,7 +23,7 @@ static __always_inline __u64 next_departure(struct limit_state *state, const str
 	return backlog <= most ? now + backlog : 0;
 }
 
-/* False where the packet is to be dropped. */
+/* False if the packet is to be dropped. */
 static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_state *state, const struct limit *limit,
 					  __u64 bytes)
 {
@@ -41,7 +41,7 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 		return false;
 	}
 	bpf_spin_lock(&state->lock);
-	/* Later where other CPUs let packets through meanwhile, and so beyond the burst by those. */
+	/* Later if other CPUs let packets through meanwhile, and so beyond the burst by those. */
 	departure = next_departure(state, limit, bucket, most, bytes, now) ?: departure;
 	backlog = departure - now;
 	overtakes = !backlog && backlog_of(state->free_at_ns, limit, now);

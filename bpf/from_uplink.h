@@ -57,7 +57,7 @@ static __always_inline int find_local_receiver(struct packet *p)
 	return check_receiver(p, INTERFACE_FAST_UPLINK | INTERFACE_EGRESS_ROUTE);
 }
 
-/* Only what the host stack translates; where conntrack has no answer, by the cache. */
+/* Only what the host stack translates; if conntrack has no answer, by the cache. */
 static __always_inline bool is_for_host(struct packet *p, const struct flow_path *known)
 {
 	if (knows_carrier(p))

@@ -28,7 +28,7 @@ static __always_inline __u64 wire_bytes(struct __sk_buff *skb, __u32 headers)
 	return bytes + (__u64)((bytes - headers - 1) / segment) * headers;
 }
 
-/* The socket of this node that sent a packet, where it is of TCP. A raw one can claim to be, and has no such fields. */
+/* The socket of this node that sent a packet, if it is of TCP. A raw one can claim to be, and has no such fields. */
 static __always_inline struct bpf_tcp_sock *tcp_sender(struct __sk_buff *skb)
 {
 	struct bpf_sock *socket = skb->sk;
@@ -37,7 +37,7 @@ static __always_inline struct bpf_tcp_sock *tcp_sender(struct __sk_buff *skb)
 	return socket && socket->type == STREAM ? bpf_tcp_sock(socket) : 0;
 }
 
-/* Data segments that the connection of this packet has sent, where it is by a socket of this node. */
+/* Data segments that the connection of this packet has sent, if it is by a socket of this node. */
 static __always_inline __u32 segments_sent(struct __sk_buff *skb)
 {
 	struct bpf_tcp_sock *tcp = tcp_sender(skb);
@@ -61,7 +61,7 @@ static __always_inline bool is_paced_socket(struct __sk_buff *skb)
 
 /*
  * The backlog at which this packet is dropped. What has only just begun, and small frames that are a small part of all,
- * pass where large ones are dropped already: a question does not wait for a bulk transfer to be slowed down.
+ * pass when large ones are dropped already: a request does not wait for a bulk transfer to be slowed down.
  */
 static __always_inline __u64 tolerance(struct __sk_buff *skb, const struct limit_state *state,
 				       const struct limit *limit, __u64 now, __u64 bytes, __u32 segments)
@@ -128,7 +128,7 @@ static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *stat
 	return true;
 }
 
-/* The state of a limit, and the limit in it; none where there is no limit. */
+/* The state of a limit, and the limit in it; none if there is no limit. */
 static __always_inline struct limit_state *find_limit(__u32 ifindex, __u32 direction)
 {
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
@@ -149,8 +149,8 @@ static __always_inline struct limit_state *find_limit(__u32 ifindex, __u32 direc
 }
 
 /*
- * 1 where the packet is let through, 0 where it is dropped. A function of its own, which the verifier looks at once:
- * in the midst of a program it would look at it for each way that leads there.
+ * 1 if the packet is let through, 0 if it is dropped. A function of its own, which the verifier checks once: inlined
+ * in a program, it would be checked for each branch that leads there.
  */
 __attribute__((noinline)) int within_limit(struct __sk_buff *skb, __u32 ifindex, __u32 direction, __u32 headers)
 {
@@ -159,7 +159,7 @@ __attribute__((noinline)) int within_limit(struct __sk_buff *skb, __u32 ifindex,
 	return !state || pass(skb, state, &state->limit, wire_bytes(skb, headers), headers & OF_TCP);
 }
 
-/* Where they are unknown, those of a segment of TCP: a tunnel, an option or a header that is not read saves nothing. */
+/* If they are unknown, those of a segment of TCP: a tunnel, an option or a header that is not read saves nothing. */
 static __always_inline __u32 frame_headers(struct packet *p)
 {
 	__u32 ip = p->l4_offset ?: sizeof(struct ethhdr) + sizeof(struct ipv6hdr);

@@ -6,7 +6,7 @@
 #include "bpf/trace.h"
 #include "maps/abi/limit_group.h"
 
-/* A function of its own, which is called where the stack is shallow. One lock is held at a time. */
+/* A function of its own, which is called while the stack is shallow. One lock is held at a time. */
 __attribute__((noinline)) int report_to_group(__u32 ifindex, __u32 direction)
 {
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};

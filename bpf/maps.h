@@ -97,7 +97,7 @@ struct {
 } paths_v1 SEC(".maps");
 
 /* UDP that an uplink of its own has delivered to a container with several interfaces. Written for it alone, so that no
- * pod of this node can evict an entry; read where paths_v1 has none. 0.3 MiB. */
+ * pod of this node can evict an entry; read if paths_v1 has none. 0.3 MiB. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 2048);

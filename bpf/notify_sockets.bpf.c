@@ -11,7 +11,7 @@
 /* The endpoint that is about to be given limits, and its flags then. Set by the loader. */
 __u32 coming_ifindex = 0, coming_flags = 0;
 
-/* Its rates where they are to change, in bits per second, by direction; was: 0 where not, and once the share has. */
+/* Its rates if they are to change, in bits per second, by direction; was: 0 if not, and once the share has changed. */
 struct {
 	__u64 was, rate;
 } changes[2] = {};

@@ -252,7 +252,7 @@ static __always_inline bool differs(__u32 a, __u32 b)
 }
 
 /*
- * Where round trips are short no window is small enough to slow a sender, but a large one makes large bursts: a packet
+ * If round trips are short no window is small enough to slow a sender, but a large one makes large bursts: a packet
  * holds up to half a window. Elsewhere the window is the congestion control's alone.
  */
 static __always_inline __u32 clamp_for(__u32 srtt_us, __u32 mss, __u64 rate)

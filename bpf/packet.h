@@ -106,7 +106,7 @@ struct packet {
 	__u16 l4_offset;      /* bytes from the Ethernet header to the transport header */
 	__be32 traffic_class; /* TOS of IPv4; class and flow label of IPv6 in network byte order */
 	int detour;           /* why it must take the slow path if its source is allowed */
-	__u16 header_bytes;   /* IP and transport headers together, 0 where unknown */
+	__u16 header_bytes;   /* IP and transport headers together, 0 if unknown */
 	bool is_icmp_error;
 	bool has_flow;           /* flow is complete */
 	bool has_unread_headers; /* more IPv6 extension headers than are parsed */

@@ -121,7 +121,7 @@ struct sock___user {
 	unsigned int sk_userlocks : 4;
 } __attribute__((preserve_access_index));
 
-/* Whether the process chose the port of the packet's socket. True where that cannot be read. */
+/* Whether the process chose the port of the packet's socket. True if that cannot be read. */
 static __always_inline bool has_chosen_port(struct __sk_buff *skb)
 {
 	void *field = (void *)skb + bpf_core_field_offset(struct sk_buff___user, sk);

@@ -19,7 +19,7 @@ std::uint64_t effective_burst(std::uint64_t rate_bits_per_s, std::uint64_t burst
 // The tools that hold a limit of an endpoint with these flags, as "pace, edt, bucket".
 std::string limiter_words(std::uint32_t flags, limit_direction direction, bool pacing, bool shaped = false);
 
-// What the programs must know where nobody is paced.
+// The flags by which the programs know that nobody is paced.
 std::uint32_t unpaced_flags(bool pacing);
 
 struct LimitTables {
@@ -33,7 +33,7 @@ struct LimitTables {
     static Result<LimitTables> open(const std::string &root);
 };
 
-// Of a limit that is there, in bits per second; 0 where it stays what it was.
+// Of a limit that is there, in bits per second; 0 if it stays what it was.
 struct RateChange {
     std::uint64_t was = 0, rate = 0;
 };

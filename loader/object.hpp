@@ -27,7 +27,7 @@ struct LoadSettings {
     std::uint32_t confirm_ms = 1000; // how long a flow is followed before conntrack is queried again
 };
 
-// Makes sure that the programs and maps are pinned below `root`; loads them where they are not. Many processes may
+// Makes sure that the programs and maps are pinned below `root`; loads them if they are not. Many processes may
 // call it at once: one loads, the others find it done. What is pinned appears whole or not at all.
 Result<void> ensure_loaded(const std::string &root, const LoadSettings &settings);
 
@@ -50,7 +50,7 @@ std::uint64_t own_build();
 // Whether every pin this binary needs is there; the error names what is missing, and maps another version left.
 Result<void> check_pins(const std::string &root);
 
-// A pinned program (PODLANE_PROGRAM_*). Error code `missing` where it is not there.
+// A pinned program (PODLANE_PROGRAM_*). Error code `missing` if it is not there.
 Result<Fd> open_program(const std::string &root, const char *name);
 
 struct ProgramFacts {
@@ -68,7 +68,7 @@ struct ProgramMap {
     bpf_map_info info;
 };
 Result<std::vector<ProgramMap>> program_maps(int program_fd);
-// One of them. Error code `missing` where the program has none of that name.
+// One of them. Error code `missing` if the program has none of that name.
 Result<ProgramMap> find_program_map(int program_fd, std::string_view name);
 
 // The facts the kernel would give of this binary's own programs; they are loaded for the moment it takes.

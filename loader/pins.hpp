@@ -11,7 +11,7 @@
 
 namespace podlane {
 
-// Makes sure that `root` is a 0700 directory on a bpffs and owned by root. Mounts the standard /sys/fs/bpf where
+// Makes sure that `root` is a 0700 directory on a bpffs and owned by root. Mounts the standard /sys/fs/bpf if
 // nothing is mounted yet; any other place must be a bpffs already (ErrorCode::plugin_not_available names it).
 Result<void> prepare_root(const std::string &root);
 

@@ -47,7 +47,7 @@ std::vector<char *> pointers(const std::vector<std::string> &texts) {
     return all;
 }
 
-// What the child needs between vfork(2) and execve(2), where it may only make system calls.
+// What the child needs between vfork(2) and execve(2), when it may only make system calls.
 struct Start {
     const char *path;
     char **words;

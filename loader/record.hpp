@@ -35,7 +35,7 @@ struct AttachmentRecord {
     std::string args;             // CNI_ARGS
     std::string path;             // CNI_PATH
     std::string config;           // standard input of the ADD
-    std::string lease;            // result of the IPAM plugin; empty before it is known, and where Podlane has none
+    std::string lease;            // result of the IPAM plugin; empty before it is known, and if Podlane has none
     std::string node_name;        // of the node, in the administrator's words
     std::string groups;           // a name a line
     std::string ipam_config;      // for the IPAM plugin, if it is another text than `config`
@@ -52,7 +52,7 @@ struct AttachmentRecord {
     std::optional<endpoint> entry{}; // as in endpoints_v1; none before it is known
 };
 
-// What is in a file. None where the text is not a whole record.
+// What is in a file. None if the text is not a whole record.
 std::string record_text(const AttachmentRecord &record);
 std::optional<AttachmentRecord> parse_record(std::string_view text);
 

@@ -11,7 +11,7 @@
 
 namespace podlane {
 
-// None where there is no regular file.
+// None if there is no regular file.
 Result<std::optional<std::string>> read_state_file(const std::string &path);
 
 // An error if others than this process' user can have written it.

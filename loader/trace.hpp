@@ -18,7 +18,7 @@ namespace podlane {
 struct TracedStep {
     step head{};
     Bytes key{};
-    Bytes value{}; // empty where there is no entry
+    Bytes value{}; // empty if there is no entry
 };
 struct TracedRun {
     std::vector<TracedStep> steps{};
@@ -28,7 +28,7 @@ struct TracedRun {
 
 class Tracer {
   public:
-    // Loads the copy of PODLANE_PROGRAM_* from the same object, on the pinned maps. An error where those, or the pinned
+    // Loads the copy of PODLANE_PROGRAM_* from the same object, on the pinned maps. An error if those, or the pinned
     // program, are not of this build: its answers would not be theirs.
     static Result<Tracer> load(const std::string &root, const char *program);
     // Of the copy. The kernel makes it of the instructions before it takes any out: that of the program on the hook is

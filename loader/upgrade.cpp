@@ -22,7 +22,7 @@ namespace {
 
 Result<bool> is_there(std::uint32_t ifindex) { return !TRY(net::link_name(ifindex)).empty(); }
 
-// A pin below `directory`; no descriptor where it is not there.
+// A pin below `directory`; no descriptor if it is not there.
 Result<Fd> open_pin(const std::string &directory, std::string_view name) {
     Fd fd(bpf_obj_get((directory + "/" + std::string(name)).c_str()));
     if (!fd && errno != ENOENT)
@@ -202,7 +202,7 @@ Result<std::vector<Place>> Upgrade::places() const {
 
 Result<void> Upgrade::replace_programs() {
     for (const Place &place : TRY(places())) {
-        replaced_.push_back(place); // also where it fails: perhaps half of it is done
+        replaced_.push_back(place); // also if it fails: perhaps half of it is done
         auto done = attach(place.ifindex, place.hook, place.kind, new_programs_.at(place.program).get());
         if (done)
             ++report_.hooks;

@@ -32,7 +32,7 @@ enum class ErrorCode : unsigned {
     internal = 199,
 };
 
-// A sentence for people (object and cause), its code, and the way out where there is one.
+// A sentence for people (object and cause), its code, and the remedy if there is one.
 struct Error {
     ErrorCode code = ErrorCode::internal;
     std::string message;

@@ -62,7 +62,7 @@ std::string live_directory(std::string_view root);
 // Path of one pinned map or program below a root.
 std::string pin_path(std::string_view root, std::string_view name);
 
-// Error code `missing` where the pin is not there.
+// Error code `missing` if the pin is not there.
 Result<Endpoints> open_endpoints(std::string_view root, Access access);
 Result<Interfaces> open_interfaces(std::string_view root, Access access);
 Result<Addresses> open_addresses(std::string_view root, Access access);
@@ -90,9 +90,9 @@ class Counters {
     static Result<Counters> open(std::string_view root, Access access);
     [[nodiscard]] Result<void> insert_zero(std::uint32_t ifindex) const;
     [[nodiscard]] Result<bool> remove(std::uint32_t ifindex) const;
-    // One element a CPU; empty where the endpoint has no counters.
+    // One element a CPU; empty if the endpoint has no counters.
     [[nodiscard]] Result<std::vector<counters>> find(std::uint32_t ifindex) const;
-    // The sum over the CPUs; zero where the endpoint has no counters.
+    // The sum over the CPUs; zero if the endpoint has no counters.
     [[nodiscard]] Result<counters> sum(std::uint32_t ifindex) const;
     [[nodiscard]] Result<std::vector<std::uint32_t>> keys() const;
     [[nodiscard]] int fd() const { return fd_.get(); }
@@ -143,10 +143,10 @@ std::uint32_t network_id(std::string_view name);
 // The number of a limit that pods of the network share: an interface never has it.
 std::uint32_t limit_group_number(std::uint32_t network, std::string_view name);
 
-// Error where container ID or interface name do not fit.
+// Error if container ID or interface name do not fit.
 Result<endpoint_key> make_endpoint_key(std::string_view container_id, std::string_view ifname);
 
-// A NUL-padded field as text, and the other way round (false where it does not fit with its NUL).
+// A NUL-padded field as text, and the other way round (false if it does not fit with its NUL).
 std::string_view field_text(std::span<const char> field);
 bool set_field(std::span<char> field, std::string_view text);
 

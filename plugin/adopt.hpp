@@ -21,10 +21,10 @@ struct Sockets {
     net::Netlink pod;
 };
 
-// CNI_NETNS; where it is no network namespace (any more) the error has the spec's code 4 and names the variable.
+// CNI_NETNS; if it is no network namespace (any more) the error has the spec's code 4 and names the variable.
 Result<net::Namespace> open_container(const cni::Request &request);
 
-// Another plugin's interface, with its host-side veth where it has one: the other end of a veth pair, in the host's
+// Another plugin's interface, with its host-side veth if it has one: the other end of a veth pair, in the host's
 // namespace.
 struct Adopted {
     net::Link pod;

@@ -33,7 +33,7 @@ Result<void> announce_addresses(const std::optional<EgressRoute> &egress, std::s
 Result<void> record_numbering(const std::optional<EgressRoute> &egress, const std::string &root, net::Netlink &host);
 // A missing uplink or entry is done already.
 Result<void> withdraw_address(std::uint32_t uplink, const ip_addr &addr, net::Netlink &host);
-// ErrorCode::check_failed where the uplink does not listen to questions.
+// ErrorCode::check_failed if the uplink does not listen to requests.
 Result<void> check_link(const std::optional<EgressRoute> &egress, std::span<const ip_addr> addresses,
                         net::Netlink &host);
 

@@ -35,7 +35,7 @@ Error gone(std::string sentence);
 // Without the configuration of the ADD, all entries of maps of prefixes are read to find its own, if it has any.
 bool has_prefixes(const endpoint &record);
 Result<void> erase_endpoint(const Tables &tables, const endpoint &record, const cni::Config *of_add = nullptr);
-// The same by the host-side veth alone, where the record is lost.
+// The same by the host-side veth alone, if the record is lost.
 Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex);
 
 } // namespace podlane

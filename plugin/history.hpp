@@ -27,7 +27,7 @@ class [[nodiscard]] Step {
     std::uint64_t began_ns_ = 0;
 };
 
-// Writes the call down, with its steps so far. Where there is no history nothing is written, and nothing said.
+// Writes the call down, with its steps so far. If there is no history nothing is written, and nothing reported.
 void record_operation(const cni::Request &request, const Result<std::string> &outcome);
 
 } // namespace podlane

@@ -27,7 +27,7 @@ namespace {
 
 constexpr const char *kDefaultDirectory = "/var/lib/cni/networks";
 
-// Where the network's leases are; none where another IPAM plugin keeps them.
+// Where the network's leases are; none if another IPAM plugin keeps them.
 std::optional<std::string> directory_of(const AttachmentRecord &record) {
     const auto ipam = cni::find_ipam(record.config);
     if (!ipam || ipam->type != "host-local")
@@ -65,7 +65,7 @@ class Interruptions {
     struct sigaction before_ {};
 };
 
-// Held until the descriptor is closed. None if host-local has never been there. Waiting in the kernel's queue: where
+// Held until the descriptor is closed. None if host-local has never been there. Waiting in the kernel's queue: if
 // many host-locals wait too, the lock is never found free.
 Result<std::optional<Fd>> lock(const std::string &directory, std::uint64_t most_seconds) {
     const std::string path = directory + "/lock";

@@ -16,7 +16,7 @@ Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, con
                                                 Sockets &sockets, const Tables &tables, const net::Link &link,
                                                 Rollback &rollback);
 
-// For an endpoint with a host-side veth: rules as well where its flags say so, because the container has interfaces
+// For an endpoint with a host-side veth: rules as well if its flags say so, because the container has interfaces
 // without programs, or because the host does not route for it. Those that other plugins made alone get them too if they
 // have a default route: it can be moved. Says in the log which mode is taken.
 Result<void> put_rules_beside(const cni::Request &request, const Tables &tables, const ContainerLinks &others,
@@ -26,7 +26,7 @@ Result<void> put_rules_beside(const cni::Request &request, const Tables &tables,
 // veth. A namespace that is gone, or another one by now, is done already.
 Result<void> leave_container(const cni::Request &request, const Tables &tables, const endpoint &record);
 
-// What prevResult says of the endpoint's addresses, with the gateways of the configuration where it has any. Nothing
+// The endpoint's addresses as prevResult has them, with the gateways of the configuration if it has any. Nothing
 // for an interface of our own: its routes say all.
 std::vector<cni::Address> addresses_with_gateways(const cni::Request &request, const endpoint &record);
 

@@ -14,14 +14,14 @@
 
 namespace podlane {
 
-// nftables, unless the older iptables does the node's NAT or is all there is; an error where neither program is found.
+// nftables, unless the older iptables does the node's NAT or is all there is; an error if neither program is found.
 Result<endpoint_masquerade> choose_masquerade();
 
 // Puts the network's rules as the configuration has them now, and the pod's addresses among those they are for.
 // `leased` are the addresses with the length of their subnet.
 Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const std::vector<Prefix> &leased);
 
-// Puts the network's rules as they are with other CIDRs, where there are any; whom they are for stays as it is.
+// Replaces the network's rules, if there are any, by the same with other CIDRs; whom they are for stays as it is.
 Result<void> rewrite_masquerade(std::uint8_t by, const std::string &network, const std::vector<Prefix> &cluster_cidrs,
                                 const std::vector<Prefix> &no_masquerade);
 

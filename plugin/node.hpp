@@ -14,9 +14,9 @@
 
 namespace podlane {
 
-// Loads the programs where they are not yet; errors name the missing feature (ErrorCode::plugin_not_available).
+// Loads the programs if they are not loaded yet; errors name the missing feature (ErrorCode::plugin_not_available).
 Result<void> prepare_node(const cni::Config &config);
-// Opens the maps of a prepared node; where some are missing, the error says why.
+// Opens the maps of a prepared node; if some are missing, the error says why.
 Result<Tables> open_node(const cni::Config &config);
 
 // As the configuration says, or as the kernel likes best.
@@ -28,7 +28,7 @@ Result<HookKind> choose_hook_kind(const cni::Config &config, std::uint32_t ifind
 // advertisements would ignore them: accept_ra becomes 2 there, and the log says so.
 Result<void> write_node_settings(const cni::Config &config, net::Netlink &host, const std::vector<Setting> &settings);
 
-// MTU of the interface of the default route in bytes; 0 where there is none.
+// MTU of the interface of the default route in bytes; 0 if there is none.
 Result<std::uint32_t> uplink_mtu(net::Netlink &host);
 
 } // namespace podlane

@@ -20,7 +20,7 @@ using PeerInterface = std::pair<endpoint_key, endpoint>;
 // was read. Nothing if it has gone.
 Result<void> change_flag(const Tables &tables, const endpoint_key &key, interface_flags flag, bool on);
 
-// The container's other interfaces that take part in source routing, whatever network they belong to; none where
+// The container's other interfaces that take part in source routing, whatever network they belong to; none if
 // `config` has it switched off. `pod` is a socket in the container's namespace. `foreign_links` are its interfaces
 // without programs on a host-side veth.
 Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &request, const Tables &tables,

@@ -114,7 +114,7 @@ void plan_routes(const cni::Request &request, const std::vector<cni::Address> &l
         plan.result.routes.push_back({.destination = {any_addr(ipv4), 0}, .gateway = own_gateway(ipv4)});
         has_default = true;
     }
-    // The lease's subnet is not on the link: without a default route it needs one of its own, and where another
+    // The lease's subnet is not on the link: without a default route it needs one of its own, and if another
     // interface has the default route, requests to its network's neighbours are to leave here.
     for (const cni::Address &one : leased)
         if (is_ipv4(one.prefix.addr) == ipv4 && (!has_default || has_egress_route(request.config)) &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Rules in the container, for where one of its interfaces has no host-side veth with a program: what is sent from an
-// address of Podlane's is routed by a table of its own.
+// Rules in the container, if one of its interfaces has no host-side veth with a program: packets sent from an address
+// of Podlane's are routed by a table of its own.
 #pragma once
 
 #include "maps/abi/endpoint.h"

@@ -14,7 +14,7 @@ static_assert(kScopeGlobal == RT_SCOPE_UNIVERSE && kScopeLink == RT_SCOPE_LINK);
 std::optional<Address> parse_address(nlmsghdr *message, std::uint32_t ifindex) {
     const auto *header = static_cast<ifaddrmsg *>(nlmsg_data(message));
     const Attributes<IFA_MAX> attributes(message, sizeof *header);
-    // IFA_ADDRESS is the other end's where there is one; IPv6 sends IFA_LOCAL only then.
+    // IFA_ADDRESS is the other end's if there is one; IPv6 sends IFA_LOCAL only then.
     auto addr = attributes.addr(IFA_LOCAL);
     if (!addr)
         addr = attributes.addr(IFA_ADDRESS);

@@ -27,7 +27,7 @@ struct Address {
 
 // false: was there already.
 Result<bool> add_address(Netlink &netlink, std::uint32_t ifindex, const Address &address);
-// Both families; none where there is no such link.
+// Both families; none if there is no such link.
 Result<std::vector<Address>> list_addresses(Netlink &netlink, std::uint32_t ifindex);
 
 } // namespace podlane::net

@@ -20,7 +20,7 @@ struct Filter {
 
 enum class ClsactSide { ingress, egress };
 
-// None where there is no clsact, or no such link.
+// None if there is no clsact, or no such link.
 Result<std::vector<Filter>> list_filters(Netlink &netlink, std::uint32_t ifindex, ClsactSide side);
 
 } // namespace podlane::net

@@ -60,10 +60,10 @@ struct LinkChange {
     std::optional<std::uint32_t> mtu{};
     std::optional<Mac> mac{};
     std::optional<std::string> alias{};
-    std::optional<AddrGenMode> addr_gen_mode{}; // takes effect before `up`; no error where the link has no IPv6
+    std::optional<AddrGenMode> addr_gen_mode{}; // takes effect before `up`; no error if the link has no IPv6
 };
 
-// One system call for all of it. ErrorCode::missing where there is no such link.
+// One system call for all of it. ErrorCode::missing if there is no such link.
 Result<void> set_link(Netlink &netlink, std::uint32_t ifindex, const LinkChange &change);
 // A kernel that renames no link that is up (before 6.2) makes it lose its routes and permanent neighbours.
 Result<void> rename_link(Netlink &netlink, const Link &link, const std::string &name);

@@ -30,7 +30,7 @@ namespace podlane::net {
 constexpr std::uint16_t kChange = NLM_F_REQUEST | NLM_F_ACK; // also for a get of one object
 constexpr std::uint16_t kDump = NLM_F_REQUEST | NLM_F_DUMP;
 
-// A request. What does not fit is remembered and refused by ask_all(), so that building reads as a list.
+// A request. An attribute that does not fit is noted and refused by ask_all(), so that building reads as a list.
 class Message {
   public:
     template <typename Header> Message(int type, int flags, const Header &header) : message_(nlmsg_alloc()) {
@@ -100,7 +100,7 @@ Result<bool> changed(const Outcome &outcome, std::initializer_list<int> nothing_
 
 constexpr int kDumpAttempts = 16;
 
-// Every parsed object of a dump, taken again where it was changed meanwhile; a missing link or table has none.
+// Every parsed object of a dump, taken again if it was changed meanwhile; a missing link or table has none.
 template <typename T, typename Make, typename Parse>
 Result<std::vector<T>> dump(Netlink &netlink, Make make, Parse parse, std::string_view doing) {
     std::vector<T> found;

@@ -193,7 +193,7 @@ std::vector<Message> tracking_messages(const std::string &table, const std::stri
     return changes;
 }
 
-// A commit that finds something missing where nothing is looked up: this kernel lacks nf_tables or an expression.
+// A commit that finds something missing although nothing is looked up: this kernel lacks nf_tables or an expression.
 Result<void> commit_new(Netlink &netfilter, std::vector<Message> changes, const std::string &doing) {
     if (!TRY(commit(netfilter, std::move(changes), doing)))
         return Error{ErrorCode::plugin_not_available,

@@ -19,7 +19,7 @@ struct RouteSpec {
     std::optional<ip_addr> gateway{};    // may be IPv6 for an IPv4 destination
     std::uint32_t ifindex = 0;           // 0 for a route without a link (see type)
     bool onlink = false;                 // the gateway is reachable on ifindex whatever the addresses say
-    bool append = false;                 // IPv6, to add: also where another link has one to the destination
+    bool append = false;                 // IPv6, to add: also if another link has one to the destination
     std::optional<std::uint8_t> scope{}; // IPv4; default: link without a gateway, else global
     std::optional<std::uint32_t> table{}, priority{}, mtu{}, advmss{};
     std::optional<ip_addr> preferred_source{};
@@ -34,7 +34,7 @@ Result<bool> add_route(Netlink &netlink, const RouteSpec &route);
 Result<bool> remove_route(Netlink &netlink, const RouteSpec &route);
 // By destination, table and type, and whichever of ifindex, gateway and priority are given. Cheap for the route in use.
 Result<std::optional<RouteSpec>> find_route(Netlink &netlink, const RouteSpec &route);
-// Of one link in one table or in all, filtered by the kernel; none where the link or the table is missing.
+// Of one link in one table or in all, filtered by the kernel; none if the link or the table is missing.
 Result<std::vector<RouteSpec>> list_routes(Netlink &netlink, std::uint32_t ifindex, Family family,
                                            std::uint32_t table = kMainTable);
 

@@ -14,9 +14,9 @@ namespace podlane::net {
 // {"net", "ipv4", "conf", "eth0.100", "forwarding"}: in components, because an interface's name may hold dots.
 using SysctlPath = std::vector<std::string>;
 
-// Without the newline at its end; nullopt where this kernel or this interface has no such setting.
+// Without the newline at its end; nullopt if this kernel or this interface has no such setting.
 Result<std::optional<std::string>> read_sysctl(const SysctlPath &path);
-// true: written; false: had the value already. ErrorCode::missing where there is no such setting.
+// true: written; false: had the value already. ErrorCode::missing if there is no such setting.
 Result<bool> write_sysctl_if_different(const SysctlPath &path, std::string_view value);
 
 } // namespace podlane::net

@@ -21,7 +21,7 @@ struct event {
 enum watch_mode { WATCH_NOTHING, WATCH_DROPS, WATCH_ALL };
 
 /*
- * Who watches. Written by podlanectl, and by the programs: `lost`, and `mode` where nobody keeps the watch any more.
+ * Who watches. Written by podlanectl, and by the programs: `lost`, and `mode` if nobody keeps the watch any more.
  * And what else the programs read for each packet: whoever changes what isolation_v1, group_cidrs_v1 or cluster_cidr_v1
  * hold counts that afterwards, by an atomic addition, so that decisions that flows_v2 holds end.
  */
@@ -60,7 +60,7 @@ struct step {
 	__u32 map;        /* enum step_map */
 	__s32 answer;     /* lookup: whether there is an entry; route: the kernel's answer; count: the reason */
 	__u32 key_size;   /* of the record that follows, 0: none; route: struct bpf_fib_lookup; count: the ifindex */
-	__u32 value_size; /* of the record behind that, where there is an entry */
+	__u32 value_size; /* of the record behind that, if there is an entry */
 	__u32 reserved;
 };
 

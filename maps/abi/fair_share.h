@@ -259,7 +259,7 @@ ABI_INLINE void put_weight(struct limit_state *state, struct flow_share *flow, _
 	weight = smaller(weight, ~0U - state->weight);
 	if (weight) {
 		slots = slot_of(now + smaller(term_ns, (__u64)(LIMIT_SLOTS - 2) << LIMIT_SLOT_SHIFT)) + 1 - state->slot;
-		if (slots - 1 >= LIMIT_SLOTS - 1) /* over already, where the clock was read long ago */
+		if (slots - 1 >= LIMIT_SLOTS - 1) /* over already, if the clock was read long ago */
 			slots = 1;
 		flow->slot = state->slot + slots;
 		flow->weight = weight;

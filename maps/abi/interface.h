@@ -69,7 +69,7 @@ enum interface_flags {
 struct interface {
 	__u32 network;       /* network_id() of the network's name */
 	__u32 flags;         /* enum interface_flags */
-	struct ip_addr ipv4; /* the first address of each family, zero where there is none */
+	struct ip_addr ipv4; /* the first address of each family, zero if there is none */
 	struct ip_addr ipv6;
 	struct ip_addr link_local; /* the pod's own fe80::/64 address, zero without IPv6 */
 	__u8 pod_mac[6];

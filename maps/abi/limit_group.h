@@ -125,7 +125,7 @@ ABI_INLINE void measure_group(struct limit_state *group, const struct limit *lim
 	group->window_charged_ns = 0;
 }
 
-/* What the guarantee becomes where the demand of all weighs `weight`. */
+/* The guarantee, raised or lowered for a demand of all that weighs `weight`. */
 ABI_INLINE __u64 lent_rate(__u64 guarantee, __u64 weight, __u64 gain)
 {
 	__u64 ratio = ((__u64)GROUP_WHOLE << 12) / (weight | 1), rate;

@@ -76,7 +76,7 @@
 	X(PODLANE_PROGRAM_TO_UPLINK)                                                                                   \
 	X(PODLANE_PROGRAM_PACE)
 
-/* The pin of the link that keeps pl_pace on the cgroup v2 root; missing where there is no cgroup v2. */
+/* The pin of the link that keeps pl_pace on the cgroup v2 root; missing if there is no cgroup v2. */
 #define PODLANE_PIN_PACING "pl_pace_link"
 
 /* Podlane's clsact filters: one priority, one handle ("PL"), so that other filters are never touched. */

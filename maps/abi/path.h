@@ -28,7 +28,7 @@ enum path_via {
 struct flow_path {
 	__u64 since_ns; /* CLOCK_MONOTONIC, when this path was chosen; by an uplink but of TCP: when it was last used */
 	__u32 via;      /* enum path_via */
-	__u32 uplink;   /* ifindex of the uplink, 0 where there is none */
+	__u32 uplink;   /* ifindex of the uplink, 0 if there is none */
 };
 
 ABI_STATIC_ASSERT(sizeof(struct path_key) == 44, "no padding in a key");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Flows that nobody paces, where they meet a backlog: each busy one has an equal part of the rate. Flows are
+ * Flows that nobody paces, if they meet a backlog: each busy one has an equal part of the rate. Flows are
  * distinguished by buckets of their hash. A bucket has a clock of its own, which runs as if it had that part alone.
  */
 #pragma once

@@ -20,7 +20,7 @@ Result<std::optional<ip_addr>> read_ip(const Node &node) {
     return std::optional<ip_addr>(*addr);
 }
 
-// Go omits these numbers where they are 0, so 0 means that the key is missing.
+// Go omits these numbers if they are 0, so 0 means that the key is missing.
 Result<void> read_nonzero(const Node &node, std::optional<std::uint32_t> &into) {
     TRY(json::read(node, into));
     if (into == 0U)
@@ -67,7 +67,7 @@ Result<void> check_family(const Node &version, const Prefix &prefix) {
     return {};
 }
 
-// One of "ips", since 0.3.0. The number of an interface says nothing where there are none.
+// One of "ips", since 0.3.0. The number of an interface says nothing if there are none.
 Result<Address> read_address(const Node &node, std::size_t interfaces) {
     Address address;
     TRY(node.must_be_object());

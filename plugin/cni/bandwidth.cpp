@@ -118,7 +118,7 @@ Bandwidth smaller_of(const Bandwidth &configured, const Bandwidth &requested) {
     return limits;
 }
 
-// The factor of a suffix as numerator and denominator; numerator 0 where there is no such suffix.
+// The factor of a suffix as numerator and denominator; numerator 0 if there is no such suffix.
 std::pair<Wide, Wide> scale(std::string_view suffix) {
     constexpr std::string_view kDecimal = "kMGTPE";
     constexpr std::string_view kBinary = "KMGTPE";

@@ -12,7 +12,7 @@
 
 namespace podlane::cni {
 
-// No value where nobody sets a limit, also where all four numbers are 0. `pod_may`: its annotations count.
+// No value if nobody sets a limit, also if all four numbers are 0. `pod_may`: its annotations count.
 Result<std::optional<Bandwidth>> read_bandwidth(const json::Node &root, bool pod_may = true);
 
 // Those of the configuration alone.

@@ -15,7 +15,7 @@ namespace podlane::cni {
 Result<Config> read_config(const json::Value &document, Command command, const Arguments &arguments,
                            std::vector<std::string> &ignored);
 
-// The version the configuration names; the oldest where it names none.
+// The version the configuration names; the oldest if it names none.
 Result<Version> read_version(const json::Node &root);
 
 } // namespace podlane::cni

@@ -62,7 +62,7 @@ class Node {
     std::string path_;
 };
 
-// Reads a value into place where there is one, and leaves the place alone where there is none.
+// Reads a value into `into` if there is one, and leaves that alone if there is none.
 Result<void> read(const Node &node, std::string &into);
 Result<void> read(const Node &node, bool &into);
 Result<void> read(const Node &node, std::optional<bool> &into);

@@ -31,7 +31,7 @@ struct Version {
 // What is said of a pod, key by key. Bounded and printable (plugin/cni/labels.hpp).
 using Labels = std::map<std::string, std::string, std::less<>>;
 
-// From CNI_ARGS and, where it is silent, from the config; empty where nobody said it.
+// From CNI_ARGS and, if it is silent, from the config; empty if neither says it.
 struct PodIdentity {
     std::string name;
     std::string ns;
@@ -140,7 +140,7 @@ using LimitGroups = std::map<std::string, Bandwidth, std::less<>>;
 // (pacing for what the pod sends), or nothing.
 enum class Limiter { automatic, pace, edt, bucket };
 
-// Of the other side's addresses: what a limit does not concern, or, where not empty, all it concerns.
+// Of the other side's addresses: what a limit does not concern, or, if not empty, all it concerns.
 struct LimitedPrefixes {
     std::vector<Prefix> unshaped, shaped;
     bool operator==(const LimitedPrefixes &) const = default;
@@ -186,7 +186,7 @@ struct Config {
     std::optional<Attachment> prev_result;
     std::optional<std::uint32_t> mtu;
     std::vector<Route> routes; // added to those of the IPAM result
-    // true: unless the IPAM result or `routes` has one. None: where they name no route of its family at all.
+    // true: unless the IPAM result or `routes` has one. None: if they name no route of its family at all.
     std::optional<bool> default_route;
     std::string host_interface_prefix = "cali";
     FastPath fast_path = FastPath::on;
@@ -221,7 +221,7 @@ struct Config {
     LimitGroups limit_groups{};                      // of the network
     std::array<LimitedPrefixes, 2> limited_prefixes; // by enum limit_direction
     std::vector<ValidAttachment> valid_attachments;  // GC only
-    Dns dns{};                                       // put into the result where the IPAM plugin gave none
+    Dns dns{};                                       // put into the result if the IPAM plugin gave none
     std::uint32_t identity = 0;                      // kAnnotations and the like
     Kubernetes kubernetes{};
     std::string node_name{};                                           // empty: $NODENAME, or the name of the host

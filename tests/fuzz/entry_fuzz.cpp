@@ -14,7 +14,7 @@ namespace {
 
 using namespace podlane;
 
-// The bytes as an entry of that type; zeros where there are too few.
+// The bytes as an entry of that type; zeros if there are too few.
 template <typename T> T take(const std::uint8_t *&data, std::size_t &size) {
     T value{};
     const std::size_t taken = std::min(size, sizeof value);

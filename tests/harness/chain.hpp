@@ -19,7 +19,7 @@ class Chain {
 
     // Ends at the first failure, and does not clean up: that is DEL's. The result is remembered for CHECK and DEL.
     Reply add(const Container &container);
-    // Without the plugin of type `except`, where there is one.
+    // Without the plugin of type `except`, if there is one.
     [[nodiscard]] Reply check(const Container &container, const std::string &except = {}) const;
     // All plugins are asked; the first failure is returned. With `forgotten` there is no prevResult.
     [[nodiscard]] Reply del(const Container &container, bool forgotten = false) const;

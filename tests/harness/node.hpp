@@ -39,7 +39,7 @@ class Container {
     std::unique_ptr<net::Namespace> ns_;
 };
 
-// What a plugin answered; `json` is null where it printed nothing or something else.
+// What a plugin answered; `json` is null if it printed nothing or something else.
 struct Reply {
     int rc = -1;
     std::string out;

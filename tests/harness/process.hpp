@@ -34,7 +34,7 @@ std::string variable(const char *name);
 bool slow();
 
 struct Output {
-    int rc = -1; // the exit code; 128 and the signal's number where one ended it
+    int rc = -1; // the exit code; 128 and the signal's number if one ended it
     std::string out;
     std::string err;
 };
@@ -50,7 +50,7 @@ std::string must_run(const net::Namespace &where, const std::vector<std::string>
 // "ip -n x link show" as argv; no quoting.
 std::vector<std::string> words(const std::string &text);
 
-// True as soon as the condition is; false where it is not by the deadline (default: patience() of talk.hpp).
+// True as soon as the condition is; false if it is not by the deadline (default: patience() of talk.hpp).
 bool wait_until(const std::function<bool()> &condition);
 bool wait_until(const std::function<bool()> &condition, std::chrono::milliseconds timeout);
 

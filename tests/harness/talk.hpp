@@ -41,7 +41,7 @@ Endpoint local_of(const Fd &socket);
 std::chrono::milliseconds patience();
 std::chrono::milliseconds quiet();
 
-// 0, or the errno the connection or the transfer ended with; ETIMEDOUT where nothing came in time.
+// 0, or the errno the connection or the transfer ended with; ETIMEDOUT if nothing came in time.
 int connect_to(const Fd &socket, const Endpoint &server, std::chrono::milliseconds timeout = patience());
 // A socket of `where` that is connected to `server`; the test ends if it does not connect.
 Fd connected(const net::Namespace &where, Transport transport, const Endpoint &server, const Endpoint &local = {});

@@ -23,7 +23,7 @@ constexpr std::size_t kEthernetBytes = 14;
 constexpr std::size_t kIpv4Bytes = 20;
 constexpr std::size_t kIpv6Bytes = 40;
 
-// An IP packet to be; its family is that of its addresses. What is optional is computed where it is not given.
+// An IP packet to be; its family is that of its addresses. What is optional is computed if it is not given.
 struct Packet {
     ip_addr source{};
     ip_addr destination{};
@@ -83,7 +83,7 @@ struct Offload {
     std::uint16_t segment_bytes = 0;   // data of each segment but the last
     bool operator==(const Offload &) const = default;
 };
-std::string to_string(const Offload &offload); // empty where there is nothing to be done
+std::string to_string(const Offload &offload); // empty if there is nothing to be done
 // Leaves the checksum of a UDP or TCP packet to be done.
 Offload leave_checksum(Packet &packet);
 // And its segments, with so many bytes of data each.
@@ -101,7 +101,7 @@ class Wire {
 
     [[nodiscard]] const Mac &mac() const { return mac_; }
     void send(const Bytes &frame) const;
-    // False where the kernel does not know the kind of segments (UDP's before Linux 6.2).
+    // False if the kernel does not know the kind of segments (UDP's before Linux 6.2).
     [[nodiscard]] bool send(const Bytes &frame, const Offload &left) const;
     // The frames that arrive before one that `last` recognises; without it at the deadline: nothing.
     [[nodiscard]] std::optional<std::vector<Bytes>> until(const std::function<bool(const Bytes &)> &last,

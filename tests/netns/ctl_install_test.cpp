@@ -55,7 +55,7 @@ TEST_F(NodeTest, InstallWritesPortmapWhereItIsThere) {
 TEST_F(NodeTest, InstallRefusesToOverwriteWhatItDidNotWrite) {
     std::ofstream(conflist()) << "{}\n";
     EXPECT_THAT(install(), complains(1, {conflist() + " is there, and was not written by podlanectl", "hint: "}));
-    EXPECT_FALSE(fs::exists(bin() + "/podlane")) << "nothing is written where something is refused";
+    EXPECT_FALSE(fs::exists(bin() + "/podlane")) << "nothing is written if something is refused";
     EXPECT_EQ(read_file(conflist()), "{}\n");
 
     fs::remove(conflist());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What holds for every command that reads: JSON, --watch, selection, a table that fits the terminal, and one clear
-// sentence where it cannot read.
+// sentence if it cannot read.
 #include "tests/netns/reading.hpp"
 #include "tests/harness/environment.hpp"
 

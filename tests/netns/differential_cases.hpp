@@ -26,7 +26,7 @@ struct Side {
 struct Case {
     std::string name;
     std::function<Bytes(const Side &)> frame;
-    std::string differs{}; // why Podlane drops it where `ptp` may not; empty: both alike
+    std::string differs{}; // why Podlane drops it although `ptp` may not; empty: both alike
     Offload left{};        // to be done with the frame
 };
 

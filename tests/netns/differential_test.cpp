@@ -25,7 +25,7 @@ std::ostream &operator<<(std::ostream &out, const PacketResult &outcome) {
     return out << (outcome.arrived.empty() && outcome.back.empty() ? "\n  nothing" : "");
 }
 
-// Where the transport header of a captured frame starts; 0 where there is none.
+// Where the transport header of a captured frame starts; 0 if there is none.
 std::size_t transport_at(const Bytes &frame) {
     const std::size_t at = ethertype(frame) == ETHERTYPE_IP && frame.size() > kEthernetBytes
                                ? kEthernetBytes + std::size_t{4} * (frame[kEthernetBytes] & 15U)

@@ -113,7 +113,7 @@ class Asker {
     const Node &node_;
 };
 
-// Empty where a test is to be run on hooks of this kind here.
+// Empty if a test is to be run on hooks of this kind here.
 inline std::string why_not_by(const std::string &hook) {
     if (hook == "tcx" && !kernel_can_tcx())
         return "this kernel has no tcx";

@@ -134,7 +134,7 @@ TEST_F(LostDiskTest, ThatIsReadOnly) {
     EXPECT_EQ(everything(), before_);
 }
 
-// Also where the disk becomes full in the middle of a record.
+// Also if the disk becomes full in the middle of a record.
 TEST_F(LostDiskTest, ThatIsFull) {
     const Pod made = make(keys_);
     for (const int pages : {0, 1}) {

@@ -27,7 +27,7 @@ class Route : public testing::TestWithParam<bool> {
     [[nodiscard]] static std::string unused(int number) {
         return ipv4() ? "198.18.200." + std::to_string(number) : "2001:db8:10:200::" + std::to_string(number);
     }
-    // Who answered an echo request and what they said, without times: nothing where nobody did.
+    // Who answered an echo request and what they said, without times: nothing if nobody did.
     [[nodiscard]] static std::string answer(const Pod &pod, const std::string &to, int hop_limit = 64) {
         const Output said = run(pod.ns(), words("ping -n -c 1 -W 2 -t " + std::to_string(hop_limit) + " " + to));
         const auto from = said.out.find("rom ");

@@ -13,7 +13,7 @@ constexpr const char *kGateway4 = "169.254.1.1";
 constexpr const char *kGateway6 = "fe80::ecee:eeff:feee:eeee";
 constexpr const char *kHostMac = "ee:ee:ee:ee:ee:ee";
 
-// `ip -j` of anything; an empty list where ip prints nothing.
+// `ip -j` of anything; an empty list if ip prints nothing.
 inline Json ip_json(const net::Namespace &where, const std::string &query) {
     const std::string text = must_run(where, words("ip -j -d " + query));
     return text.empty() ? Json::array() : Json::parse(text);
@@ -27,7 +27,7 @@ inline void set_sysctl(const net::Namespace &where, const std::string &name, con
     must_run(where, {"sysctl", "-q", "-w", name + "=" + value});
 }
 
-// The element whose member `key` is `value`; null where there is none.
+// The element whose member `key` is `value`; null if there is none.
 inline Json find(const Json &list, const std::string &key, const Json &value) {
     for (const Json &one : list)
         if (one.contains(key) && one[key] == value)
@@ -153,7 +153,7 @@ class VerbsTest : public testing::Test {
     template <typename Table> std::size_t size_of(Result<Table> (*opener)(std::string_view, Access)) const {
         return require(open(opener).entries()).size();
     }
-    // Of the endpoint; the test ends where there is none.
+    // Of the endpoint; the test ends if there is none.
     [[nodiscard]] endpoint record(const Pod &made, const std::string &ifname = "eth0") const {
         const auto found =
             require(open(&open_endpoints).find(require(make_endpoint_key(made.container->id(), ifname))));

@@ -6,7 +6,7 @@ s/\bcounters_v2\b/counters_v3/g
 s/__u32 flags;  *\/\* enum interface_flags \*\/$/__u64 flags;/
 s/sizeof(struct interface) == 64, "one cache line"/sizeof(struct interface) == 72, "more than a cache line"/
 # paths: new fields
-s/__u32 uplink;   \/\* ifindex of the uplink, 0 where there is none \*\//__u32 uplink; __u64 last_ns;/
+s/__u32 uplink;   \/\* ifindex of the uplink, 0 if there is none \*\//__u32 uplink; __u64 last_ns;/
 s/sizeof(struct flow_path) == 16/sizeof(struct flow_path) == 24/
 # counters and endpoints: arrays grow
 s/COUNTER_REASONS 64/COUNTER_REASONS 96/

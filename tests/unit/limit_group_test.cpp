@@ -178,7 +178,7 @@ TEST(LimitGroup, WhatAPodDoesNotWantOfItsGuaranteeIsLent) {
     EXPECT_NEAR(group.rates(NS_PER_S)[modest], 50.0 * kMbit, 0.02 * 50 * kMbit) << "it is its own at once";
 }
 
-// Also where the guarantees exceed the group's rate together, and whether or not a pod is silent in between.
+// Also if the guarantees exceed the group's rate together, and whether or not a pod is silent in between.
 TEST(LimitGroup, PodsThatSendAPacketNowAndThenTakeNothingFromABusyOne) {
     for (const std::uint64_t guarantee : {10 * kMbit, 50 * kMbit})
         for (const std::uint64_t pause : {20, 55, 75, 100}) {

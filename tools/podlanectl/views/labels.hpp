@@ -18,7 +18,7 @@ namespace podlane::ctl {
 class LabelSelector {
   public:
     static Result<LabelSelector> parse(std::string_view text); // a malformed one is a usage error
-    // By labels, and by annotations where there is no label of the key.
+    // By labels, and by annotations if there is no label of the key.
     [[nodiscard]] bool matches(const AttachmentRecord &record) const;
 
   private:

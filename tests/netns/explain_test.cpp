@@ -41,11 +41,12 @@ TEST_P(ExplainTest, BuildsThePacketForTheQuestion) {
     EXPECT_THAT(answer, has_members({{"reason", "sent-direct"},
                                      {"verdict", "redirected"},
                                      {"packet", "tcp " + to_string(a_.v4) + ":49152 > " + to_string(b_.v4) + ":80"}}));
-    std::vector<std::string> asked;
+    std::vector<std::string> decisions;
     for (const Json &decision : answer.at("decisions"))
-        asked.push_back(decision.at("decision"));
-    EXPECT_EQ(asked, (std::vector<std::string>{"endpoint", "source", "source check", "receiver", "flow cache",
-                                               "would write", "receiver"}));
+        decisions.push_back(decision.at("decision"));
+    EXPECT_EQ(decisions, (std::vector<std::string>{"endpoint", "source", "source check", "receiver", "flow cache",
+                                                   "would write", "receiver"}));
+    EXPECT_THAT(ctl({"--from", to_string(a_.v4), "--to", to_string(b_.v4) + ":80"}), prints(0, {"anti-spoofing"}));
     EXPECT_EQ(answer.at("decisions").at(3).at("map"), PODLANE_MAP_ADDRESSES);
     EXPECT_EQ(answer.at("decisions").at(5).at("answer"), "direct: conntrack does not know it");
     EXPECT_EQ(ask({"--from", a_.host_ifname, "--to", to_string(b_.v6)}).at(0).at("reason"), "host-unconfirmed");

@@ -163,14 +163,14 @@ Result<std::uint32_t> attached_id(const Place &place, const Tracer &tracer) {
             ErrorCode::missing,
             (ours.empty() ? "no program of Podlane is" : std::to_string(ours.size()) + " programs of Podlane are") +
                 std::string(" on ") + where,
-            "podlanectl upgrade --force puts them in order"};
+            "podlanectl upgrade --force repairs them"};
     const Fd program(bpf_prog_get_fd_by_id(ours.front().program_id));
     const ProgramFacts facts = TRY(program_facts(program.get()));
     if (facts.name != place.program || facts.tag != tracer.tag())
         return Error{ErrorCode::missing,
                      "the program on " + where + " is " + facts.name + " " + facts.tag + ", not " + place.program +
                          " " + tracer.tag(),
-                     "podlanectl upgrade --force puts them in order"};
+                     "podlanectl upgrade --force repairs them"};
     return facts.id;
 }
 
@@ -180,7 +180,10 @@ constexpr std::array<Column<Counted>, 2> kCounted = {{
 }};
 
 constexpr std::array<Column<Decision>, 5> kDecisions = {{
-    {{"DECISION", "", "decision"}, [](const Decision &d) { return text_cell(d.name, Tone::strong); }},
+    {{"DECISION", "", "decision"},
+     [](const Decision &d) {
+         return output::Cell{d.name, d.name == kAntiSpoofing ? "source check" : d.name, Tone::strong};
+     }},
     {{"ANSWER", "", "answer"}, [](const Decision &d) { return text_cell(d.answer); }},
     {{"MAP", "", "map"}, [](const Decision &d) { return text_cell(d.map); }},
     {{"KEY", "", "key"}, [](const Decision &d) { return text_cell(d.key); }},

@@ -13,6 +13,9 @@
 
 namespace podlane::ctl {
 
+// Of the decision that checks the source; in JSON it has the older name "source check".
+constexpr const char *kAntiSpoofing = "anti-spoofing";
+
 // One decision: the question, its answer, and the map entry or kernel lookup behind it.
 struct Decision {
     std::string name;   // "receiver"

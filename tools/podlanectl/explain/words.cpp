@@ -259,7 +259,7 @@ std::string verdict_words(int verdict) {
 }
 
 // The check has no map of its own: its row follows the endpoint's entry, and the lookups it made.
-void add_source_check(const TracedRun &run, const Subject &subject, Explanation &out) {
+void add_anti_spoofing(const TracedRun &run, const Subject &subject, Explanation &out) {
     const bool from_pod = !run.steps.empty() && run.steps.front().head.kind == TRACE_LOOKUP &&
                           run.steps.front().head.map == STEP_MAP_INTERFACES && run.steps.front().head.answer != 0;
     if (!from_pod || out.reason == REASON_DROP_MALFORMED || out.reason == REASON_RECEIVED_HOST)
@@ -267,7 +267,7 @@ void add_source_check(const TracedRun &run, const Subject &subject, Explanation 
     auto at = out.decisions.begin() + 1;
     while (at != out.decisions.end() && at->name == "source")
         ++at;
-    out.decisions.insert(at, {"source check", source_words(as<interface>(run.steps.front().value), out.reason, subject),
+    out.decisions.insert(at, {kAntiSpoofing, source_words(as<interface>(run.steps.front().value), out.reason, subject),
                               PODLANE_MAP_INTERFACES, out.decisions.front().key, true});
 }
 
@@ -323,7 +323,7 @@ Explanation explain_run(const TracedRun &run, std::uint32_t ifindex, const Bytes
     if (!out.counted.empty())
         out.reason = out.counted.front().reason;
     out.next = next_of(run, ifindex, out, subject);
-    add_source_check(run, subject, out);
+    add_anti_spoofing(run, subject, out);
     out.verdict = verdict_words(run.verdict);
     return out;
 }

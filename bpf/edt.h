@@ -62,7 +62,7 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 }
 
 /* As within_limit(). */
-__attribute__((noinline)) int depart(struct __sk_buff *skb, __u32 ifindex, __u32 headers)
+__attribute__((noinline)) int set_earliest_departure(struct __sk_buff *skb, __u32 ifindex, __u32 headers)
 {
 	struct limit_state *state = find_limit(ifindex, LIMIT_INGRESS);
 
@@ -84,5 +84,5 @@ static __always_inline int limit_arriving(struct packet *p)
 		return limit_towards(p, flags, ifindex);
 	if (!is_held(p, flags, ifindex, LIMIT_INGRESS, &p->ip.source))
 		return 0;
-	return depart(p->skb, ifindex, frame_headers(p)) ? 0 : REASON_DROP_INGRESS_LIMIT;
+	return set_earliest_departure(p->skb, ifindex, frame_headers(p)) ? 0 : REASON_DROP_INGRESS_LIMIT;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * What the host stack has forwarded lately. conntrack counts a reply before the host's rules for forwarded packets, and
- * before those on sources: that it knows both directions does not say that both were let through.
+ * Packets that the host stack has forwarded lately. conntrack counts a reply before the host's rules for forwarded
+ * packets, and before those on sources: that it knows both directions does not say that both were let through.
  */
 #pragma once
 

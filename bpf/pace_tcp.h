@@ -82,7 +82,7 @@ __attribute__((noinline)) int share_of(struct bpf_sock_ops *ops, __u32 ifindex, 
 	return rate_of(ifindex, direction, &announced->flows[direction], &sender, progress);
 }
 
-static __always_inline void ask_for(struct bpf_sock_ops *ops, int calls)
+static __always_inline void enable_callbacks(struct bpf_sock_ops *ops, int calls)
 {
 	int flags = ops->bpf_sock_ops_cb_flags;
 
@@ -111,10 +111,10 @@ static __always_inline void pace(struct bpf_sock_ops *ops, enum progress progres
 			note_own_rate(announced, tcp);
 			announce(ops, announced, 0, UNCLAMPED);
 		}
-		ask_for(ops, BPF_SOCK_OPS_RETRANS_CB_FLAG);
+		enable_callbacks(ops, BPF_SOCK_OPS_RETRANS_CB_FLAG);
 		return;
 	}
-	ask_for(ops, BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG);
+	enable_callbacks(ops, BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG);
 	announced = bpf_sk_storage_get(&paced_sockets, socket, &nothing, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!announced)
 		return;

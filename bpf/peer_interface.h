@@ -134,8 +134,9 @@ static __always_inline bool has_chosen_port(struct __sk_buff *skb)
 
 /*
  * A bound or connected socket decides by itself from which address it sends: whoever forges datagrams to one interface
- * must not pull what it sends there. A socket whose port the kernel chose asks, and replies to nobody: resolvers leave
- * such sockets unbound and unconnected. The socket is still known here, because a veth keeps it (since Linux 4.19).
+ * must not pull what it sends there. A socket whose port the kernel chose is a client's and replies to nobody:
+ * resolvers leave such sockets unbound and unconnected. The socket is still known here, because a veth keeps it (since
+ * Linux 4.19).
  */
 static __always_inline bool has_unbound_socket(struct __sk_buff *skb)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Puts the embedded programs and their maps into the kernel, once a boot, and finds them again.
+// Loads the embedded programs and their maps into the kernel, once a boot, and finds them again.
 #pragma once
 
 #include "maps/abi/config.h"
@@ -28,7 +28,7 @@ struct LoadSettings {
 };
 
 // Makes sure that the programs and maps are pinned below `root`; loads them if they are not. Many processes may
-// call it at once: one loads, the others find it done. What is pinned appears whole or not at all.
+// call it at once: one loads, the others find it done. The pins appear together or not at all.
 Result<void> ensure_loaded(const std::string &root, const LoadSettings &settings);
 
 // Loads programs and maps and pins them in `directory`, which stays as it is when that fails half-way. With `maps_from`

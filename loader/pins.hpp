@@ -32,9 +32,9 @@ Result<bool> is_pinned(const std::string &path);
 
 // An empty directory for the pins of what is being loaded. Needs the exclusive lock.
 Result<std::string> make_loading_directory(const std::string &root);
-// Where an upgrade puts the pins it replaces, for the moment until the new ones are in their place.
+// Where an upgrade keeps the pins it replaces, until the new ones are live.
 std::string replaced_directory(const std::string &root);
-// Puts `loading` in the place of the live directory and removes that. Needs the exclusive lock.
+// Replaces the live directory by `loading` and removes it. Needs the exclusive lock.
 Result<void> publish(const std::string &root, const std::string &loading);
 
 // Pins in the live directory that are a known map in another version than this binary's ("endpoints_v0").

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Puts this binary's programs and maps in the place of those of a running node, of whatever build or version.
+// Replaces the programs and maps of a running node, of whatever build or version, by those of this binary.
 #pragma once
 
 #include "maps/result.hpp"
@@ -26,7 +26,7 @@ struct Upgraded {
     bool needed = true; // false: the node's programs are this binary's, and nothing was done
     std::vector<UpgradedMap> maps{};
     std::vector<UpgradedProgram> programs{};
-    std::uint64_t hooks = 0; // on which a program was put
+    std::uint64_t hooks = 0; // on which a program was replaced
 };
 
 // Whether the pinned programs are all of this build.

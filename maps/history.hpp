@@ -35,7 +35,7 @@ class HistoryWriter {
     HistoryWriter &operator=(const HistoryWriter &) = delete;
     ~HistoryWriter();
 
-    // Gives it its number, and lets it take the oldest one's place.
+    // Numbers it, and writes it over the slot of the oldest one.
     void append(const operation &done);
 
   private:
@@ -48,7 +48,7 @@ class History {
   public:
     static Result<History> read(std::string_view root);
     explicit History(std::unique_ptr<history> copy) : copy_(std::move(copy)) {}
-    // What is whole, the newest first.
+    // The calls whose checksum is right, the newest first.
     [[nodiscard]] std::vector<operation> operations() const;
     // Of the last `count` calls those that are whole, the newest first.
     [[nodiscard]] std::vector<operation> newest(std::size_t count) const;

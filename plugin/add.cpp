@@ -52,7 +52,7 @@ Result<void> check_wishes(const cni::Config &config, const cni::Attachment &leas
         if (std::ranges::none_of(lease.addresses,
                                  [&](const cni::Address &one) { return one.prefix.addr == wish.addr; }))
             return Error{ErrorCode::ipam, "IPAM plugin \"" + config.ipam_type + "\" does not give the address " +
-                                              to_string(wish.addr) + " that the pod's annotation asks for"};
+                                              to_string(wish.addr) + " that the pod's annotation requests"};
     return {};
 }
 

@@ -79,7 +79,7 @@ Result<AdoptedPair> describe(const cni::Request &request, Sockets &sockets, cons
         request.config.fast_path != cni::FastPath::off && !TRY(foreign_qdisc(sockets.host, *pair.host, false)).empty();
     if (found.has_foreign_qdisc)
         log(cni::Log::Level::info,
-            pair.host->name + " has a foreign qdisc: all its packets take the host stack, and so that qdisc");
+            pair.host->name + " has a foreign qdisc: its packets take the slow path and pass that qdisc");
     return found;
 }
 

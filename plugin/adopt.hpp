@@ -37,7 +37,7 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
                                         const Tables &tables, const Adopted &pair,
                                         const std::optional<EgressRoute> &egress, Rollback &rollback);
 
-// Puts the pinned programs on both hooks of a host-side veth.
+// Attaches the pinned programs to both hooks of a host-side veth.
 Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, HookKind kind);
 
 } // namespace podlane

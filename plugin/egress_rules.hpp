@@ -15,7 +15,7 @@
 
 namespace podlane {
 
-// Puts the network's rules as the configuration has them now, and the endpoint's host-side veth among those that they
+// Writes the network's rules as the configuration has them now, and the endpoint's host-side veth among those that they
 // are for. Nothing without the key.
 Result<void> put_egress_rules(const cni::Config &config, const endpoint &record);
 // Afterwards: connections that were opened from the endpoint's addresses before, by an earlier owner or without the
@@ -27,7 +27,7 @@ Result<void> forget_connections_beyond(const cni::Config &config, const endpoint
 Result<bool> has_egress_rules(const cni::Config &config, const endpoint &record);
 // How many packets the network's rules have dropped; nothing if it has none.
 Result<std::optional<std::uint64_t>> egress_drops(const std::string &network);
-// Puts the network's rules, if there are any, for other CIDRs; whom they are for stays as it is.
+// Rewrites the network's rules, if there are any, for other CIDRs; whom they are for stays as it is.
 Result<void> rewrite_egress_rules(const std::string &network, const std::vector<Prefix> &cluster_cidrs);
 // After the host-side veth is gone. The rules go with the network's table (loader/tracking.hpp).
 Result<void> leave_egress_rules(const endpoint &record);

@@ -25,13 +25,15 @@ Result<void> put_missing_entries(const Tables &tables, const cni::Config &config
 // From here on packets take the fast path. ErrorCode::already_exists names the endpoint that owns an address.
 Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollback &rollback);
 
+constexpr const char *kRecreateSandbox = "delete the pod's sandbox; the runtime creates a new one";
+
 // ErrorCode::check_failed, and how to restore what is gone.
 Error gone(std::string sentence);
 // ErrorCode::check_failed names the first of those entries that is missing or wrong.
 [[nodiscard]] Result<void> check_entries(const Tables &tables, const cni::Config &config, const endpoint &record);
 
-// Erases whatever the maps hold of the endpoint but its entry in endpoints_v1, which says what is to be removed and so
-// goes last. Anything already gone counts as erased. Collects errors.
+// Deletes whatever the maps hold of the endpoint but its entry in endpoints_v1, which says what is to be removed and so
+// is deleted last. Anything already gone counts as deleted. Collects errors.
 // Without the configuration of the ADD, all entries of maps of prefixes are read to find its own, if it has any.
 bool has_prefixes(const endpoint &record);
 Result<void> erase_endpoint(const Tables &tables, const endpoint &record, const cni::Config *of_add = nullptr);

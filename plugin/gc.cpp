@@ -80,8 +80,8 @@ bool is_own(const net::Link &link, const Identity &identity) {
     return link.kind == "veth" && link.alias == alias_of(of);
 }
 
-// What takes longest of a removal is that the kernel waits for other CPUs to let go of an interface. The interfaces go
-// together, after the addresses that lead to them; everything else goes one attachment after the other.
+// The longest part of a removal is the kernel's wait until other CPUs no longer use an interface. So the interfaces are
+// removed together, after the addresses that lead to them; everything else one attachment after the other.
 Result<void> remove_interfaces(const std::string &root, const std::vector<Identity> &dead, const Tables &tables) {
     const Lock lock = TRY(Lock::shared(root));
     net::Netlink host = TRY(net::Netlink::open());
@@ -110,7 +110,7 @@ Result<void> erase_stale_addresses(const std::string &root, const Tables &tables
     for (const auto &[key, value] : TRY(tables.addresses.entries()))
         if (key.network == network)
             owners.insert(value.ifindex);
-    // After them: an ADD puts its endpoint before its addresses.
+    // After them: an ADD inserts its endpoint before its addresses.
     for (const auto &[key, record] : TRY(tables.endpoints.entries()))
         owners.erase(record.ifindex);
     for (const std::uint32_t owner : owners)
@@ -118,7 +118,7 @@ Result<void> erase_stale_addresses(const std::string &root, const Tables &tables
     return {};
 }
 
-// What the network's last DEL could not remove.
+// Removes what the network's last DEL could not.
 Result<void> clean_network(const cni::Request &request, const Tables &tables) {
     const std::uint32_t network = network_id(request.config.name);
     TRY(erase_stale_addresses(request.config.bpffs, tables, network));

@@ -96,7 +96,7 @@ std::vector<Prefix> recorded_addresses(const AttachmentRecord &record) {
     return addresses;
 }
 
-// What the pod or the runtime asks for goes first.
+// Addresses that the pod or the runtime requests go first.
 Result<cni::Attachment> take_over(const cni::Request &request, const std::vector<AttachmentRecord> &held,
                                   bool &killed) {
     for (const AttachmentRecord &one : held)

@@ -23,10 +23,10 @@ Result<bool> hold_lease(AttachmentRecord &record);
 // Held leases give way if the IPAM plugin has no address left.
 Result<cni::Attachment> request_lease(const cni::Request &request, bool &killed);
 
-// For ADD, after everything else: what was held for the pod is its own now.
+// For ADD, after everything else: the leases that were held for the pod are its own now.
 void forget_held_leases(const cni::Request &request);
 
-// Below this root of pins, of all networks. What fails is logged, and tried again by the next call.
+// Below this root of pins, of all networks. A failure is logged, and the next call tries again.
 void release_expired_leases(const cni::Config &config);
 
 // The oldest first.

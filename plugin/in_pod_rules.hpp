@@ -10,7 +10,7 @@
 
 namespace podlane {
 
-// Chained after the plugin that made `link`. Puts rules for its addresses, and for those of the container's interfaces
+// Chained after the plugin that made `link`. Adds rules for its addresses, and for those of the container's interfaces
 // that had programs only. The result is prevResult.
 Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, const net::Namespace &pod,
                                                 Sockets &sockets, const Tables &tables, const net::Link &link,

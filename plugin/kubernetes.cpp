@@ -20,8 +20,8 @@ constexpr std::chrono::seconds kTimeLimit{2};
 } // namespace
 
 // It gets the question and nothing of this call's environment.
-Result<std::string> ask_kubernetes(const cni::Request &request, const std::string &question,
-                                   const std::string &correct) {
+Result<std::string> query_kubernetes(const cni::Request &request, const std::string &question,
+                                     const std::string &correct) {
     const std::string program = TRY(find_program(request.path, kProgram, "program", correct));
     Finished finished = TRY(run_process(program, {}, question, {}, kTimeLimit));
     if (finished.exit_code != 0)
@@ -45,18 +45,19 @@ Result<cni::Request> complete_identity(const cni::Request &request, const cni::E
         return record ? parse_again(request, environment, cni::with_kubernetes_of(request.raw_config, record->config))
                       : request;
     }
-    if (!TRY(cni::asks_kubernetes(request)))
+    if (!TRY(cni::has_pod_to_look_up(request)))
         return request;
-    auto answer = ask_kubernetes(request, cni::kubernetes_question(request), R"(remove "kubernetes" from "identity")");
+    auto answer =
+        query_kubernetes(request, cni::kubernetes_question(request), R"(remove "kubernetes" from "identity")");
     auto config = answer ? cni::with_kubernetes(request.raw_config, *answer) : std::move(answer);
     if (config)
         return parse_again(request, environment, *config);
     if (request.config.kubernetes.required) {
         config.error().code = ErrorCode::try_again_later;
-        return std::move(config).error().context("asking the API server");
+        return std::move(config).error().context("querying the API server");
     }
     log(cni::Log::Level::warning,
-        "asking the API server: " + config.error().message + "; the pod starts without what it says");
+        "querying the API server: " + config.error().message + "; the pod starts without what it says");
     return request;
 }
 

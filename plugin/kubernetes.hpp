@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the API server knows of the pod and of its node: the program podlane-k8s asks there.
+// Looks up the pod and its node at the API server, by the program podlane-k8s.
 #pragma once
 
 #include "maps/result.hpp"
@@ -14,8 +14,8 @@ namespace podlane {
 Result<cni::Request> complete_identity(const cni::Request &request, const cni::Environment &environment);
 
 // The answer of podlane-k8s, which has 2 s. `correct`: the way out if it is not installed.
-Result<std::string> ask_kubernetes(const cni::Request &request, const std::string &question,
-                                   const std::string &correct);
+Result<std::string> query_kubernetes(const cni::Request &request, const std::string &question,
+                                     const std::string &correct);
 // The same call with a configuration that was completed. Logs the warnings that are new.
 Result<cni::Request> parse_again(const cni::Request &request, const cni::Environment &environment,
                                  const std::string &config);

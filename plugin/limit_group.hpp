@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A limit that pods of a network share, on the node: its name, its rates and its states. The first ADD of a pod of the
-// group puts it, later ones keep it, and it goes with the group's last pod.
+// group inserts it, later ones keep it, and it is deleted with the group's last pod.
 #pragma once
 
 #include "maps/tables.hpp"

@@ -24,7 +24,7 @@ Result<std::string> start_edt(const cni::Config &config, const Plan &plan, Rollb
     const auto &group = plan.network.limit_group;
     const bandwidth own{config.bandwidth->ingress_rate, config.bandwidth->ingress_burst, 0, 0};
     const bandwidth most = group ? with_borrowed(own, group->entry.configured) : own;
-    // Before: it may be there although the call that puts it fails.
+    // Before: it may be there although the call that adds it fails.
     rollback.add("putting a qdisc on the host-side veth", [ifindex = plan.ifindex] { return remove_edt(ifindex); });
     std::string put = TRY(put_edt(plan.ifindex, most.ingress_rate_bits_per_s, most.ingress_burst_bits));
     if (put.empty() && config.limiter == cni::Limiter::edt)

@@ -17,7 +17,7 @@ namespace podlane {
 // nftables, unless the older iptables does the node's NAT or is all there is; an error if neither program is found.
 Result<endpoint_masquerade> choose_masquerade();
 
-// Puts the network's rules as the configuration has them now, and the pod's addresses among those they are for.
+// Writes the network's rules as the configuration has them now, and the pod's addresses among those they are for.
 // `leased` are the addresses with the length of their subnet.
 Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const std::vector<Prefix> &leased);
 

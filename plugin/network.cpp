@@ -142,7 +142,7 @@ Result<void> put_in_place(const std::string &root, const NetworkPlan &plan, cons
                         plan.entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact, changed);
 }
 
-// What an ADD found of its network, before it changed it.
+// The network as an ADD found it, before it changed it.
 struct NetworkBefore {
     network entry;
     std::vector<cluster_cidr_key> cidrs;
@@ -151,7 +151,7 @@ struct NetworkBefore {
     std::uint64_t changed_ns;                    // CLOCK_BOOTTIME
 };
 
-// Under the exclusive lock. What the ADD itself has put is not what it found.
+// Under the exclusive lock. What the ADD itself has inserted is not what it found.
 Result<void> note_before(const NetworkPlan &plan, const Tables &tables, const std::string &root,
                          std::optional<NetworkBefore> &before) {
     const auto there = TRY(find_entry(tables, plan.entry));

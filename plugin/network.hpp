@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a network has on the node beyond its endpoints: its name, its cluster CIDRs and the programs on its uplinks. The
-// first ADD puts it, later ones keep it, and it goes with the network's last endpoint.
+// A network's state on the node beyond its endpoints: its name, its cluster CIDRs and the programs on its uplinks. The
+// first ADD inserts it, later ones keep it, and it is deleted with the network's last endpoint.
 #pragma once
 
 #include "loader/pins.hpp"
@@ -31,7 +31,7 @@ Result<void> drop_network_if_unused(const cni::Request &request, const Tables &t
 // last endpoint of the node.
 Result<void> drop_network_without_maps(const cni::Request &request, const endpoint &entry);
 
-// CHECK: the network's name and CIDRs are there, and the programs on every uplink it was put on.
+// CHECK: the network's name and CIDRs are there, and the programs on every uplink they were attached to.
 Result<void> check_network(const cni::Request &request, const Tables &tables, const endpoint &record);
 
 } // namespace podlane

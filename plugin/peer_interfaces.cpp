@@ -2,6 +2,7 @@
 #include "plugin/peer_interfaces.hpp"
 
 #include "maps/entries.hpp"
+#include "plugin/endpoint.hpp"
 #include "plugin/history.hpp"
 #include "plugin/plan.hpp"
 #include "loader/net/link.hpp"
@@ -173,8 +174,7 @@ Result<void> step_behind_other_link(net::Netlink &pod, net::RouteSpec &route) {
 Result<void> check_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &peers,
                                  const Tables &tables) {
     const auto failed = [](std::string sentence) {
-        return Error{ErrorCode::check_failed, std::move(sentence),
-                     "delete the pod's sandbox; the runtime makes a new one"};
+        return Error{ErrorCode::check_failed, std::move(sentence), kRecreateSandbox};
     };
     for (const auto &[key, wanted] : entries.routes) {
         auto there = TRY(tables.source_routes.find(key));

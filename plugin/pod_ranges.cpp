@@ -31,7 +31,7 @@ constexpr std::uint64_t kFreshNs = 300 * kNsPerSecond;
 struct Kept {
     std::string question; // another cluster, or another name of the node, has other ranges
     Ranges ranges;
-    std::uint64_t asked_ns = 0; // CLOCK_REALTIME, whether or not there was an answer
+    std::uint64_t queried_ns = 0; // CLOCK_REALTIME, whether or not there was an answer
 };
 
 Result<Ranges> ranges_in(const Value &answer, const std::string &what) {
@@ -57,7 +57,7 @@ Result<std::optional<Kept>> read_kept(const std::string &directory, const std::s
     return kept ? std::optional(*std::move(kept)) : std::nullopt;
 }
 
-// What is kept spares a question, and no more: without it the API server says the same.
+// What is kept spares a query, and no more: without it the API server says the same.
 std::optional<Kept> find_kept(const std::string &directory, const std::string &question) {
     auto kept = read_kept(directory, file_of(question));
     if (!kept)
@@ -83,8 +83,8 @@ Result<std::string> name_in_kubernetes(const cni::Config &config) {
     return name;
 }
 
-Result<Ranges> ask(const cni::Request &request, const std::string &question) {
-    const std::string said = TRY(ask_kubernetes(request, question, "name the range instead of \"usePodCidr\""));
+Result<Ranges> query(const cni::Request &request, const std::string &question) {
+    const std::string said = TRY(query_kubernetes(request, question, "name the range instead of \"usePodCidr\""));
     return ranges_in(TRY(cni::json::parse_object(said, "the answer of podlane-k8s")), "the answer of podlane-k8s");
 }
 
@@ -92,12 +92,12 @@ Error no_ranges(Error error, const std::string &node) {
     error.code = ErrorCode::try_again_later;
     if (error.hint.empty() && error.system_errno == 0)
         error.hint = "correct \"kubernetes\" or \"nodename\", or name the range instead of \"usePodCidr\"";
-    return std::move(error).context("\"ipam\" has \"usePodCidr\": asking the API server for node " + node);
+    return std::move(error).context("\"ipam\" has \"usePodCidr\": querying the API server for node " + node);
 }
 
 bool is_fresh(const Kept &kept) {
     const std::uint64_t now = realtime_ns();
-    return kept.asked_ns <= now && now - kept.asked_ns < kFreshNs;
+    return kept.queried_ns <= now && now - kept.queried_ns < kFreshNs;
 }
 
 Result<Ranges> find_ranges(const cni::Request &request) {
@@ -106,11 +106,11 @@ Result<Ranges> find_ranges(const cni::Request &request) {
     const auto kept = find_kept(request.config.state_dir, question);
     if (kept && (request.command == cni::Command::status || is_fresh(*kept)))
         return kept->ranges;
-    auto said = ask(request, question);
+    auto said = query(request, question);
     if (!said && !kept)
         return no_ranges(std::move(said).error(), node);
     if (!said)
-        log(cni::Log::Level::warning, "asking the API server for node " + node + ": " + said.error().message +
+        log(cni::Log::Level::warning, "querying the API server for node " + node + ": " + said.error().message +
                                           "; its ranges are taken to be what they were: " + join(kept->ranges, ", "));
     else if (kept && kept->ranges != *said)
         log(cni::Log::Level::warning,
@@ -120,7 +120,8 @@ Result<Ranges> find_ranges(const cni::Request &request) {
     return ranges;
 }
 
-// What a plugin's configuration asks, and of which node; without `nodename` the runtime's environment names it.
+// The query of a plugin's configuration, and the node that it is about; without `nodename` the runtime's environment
+// names it.
 Result<Value> question_of(const Value &plugin) {
     const Node root(&plugin, {});
     cni::Kubernetes server;
@@ -144,7 +145,7 @@ std::optional<Kept> find_last_kept(const std::string &directory, const Value &wa
         if (!name.starts_with(kFile))
             continue;
         auto kept = read_kept(directory, name);
-        if (kept && *kept && is_answer_to(wanted, **kept) && (!last || last->asked_ns < (*kept)->asked_ns))
+        if (kept && *kept && is_answer_to(wanted, **kept) && (!last || last->queried_ns < (*kept)->queried_ns))
             last = *std::move(kept);
     }
     return last;

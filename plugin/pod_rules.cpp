@@ -3,6 +3,7 @@
 
 #include "loader/net/route.hpp"
 #include "loader/net/rule.hpp"
+#include "plugin/endpoint.hpp"
 #include "plugin/plan.hpp"
 
 #include <algorithm>
@@ -28,7 +29,7 @@ bool is_link_route(const net::RouteSpec &route) {
 
 Result<std::vector<net::RouteSpec>> main_routes(net::Netlink &pod, std::uint32_t ifindex, bool ipv4) {
     auto routes = TRY(net::list_routes(pod, ifindex, ipv4 ? net::Family::ipv4 : net::Family::ipv6));
-    // 169.254.0.0/16 is no business of the kernel's: only fe80::/64 is there without anybody having put it.
+    // 169.254.0.0/16 is no business of the kernel's: only fe80::/64 is there without having been added.
     std::erase_if(routes,
                   [&](const net::RouteSpec &one) { return one.type != kUnicast || (!ipv4 && is_link_route(one)); });
     return routes;
@@ -77,9 +78,7 @@ void add_own_default(const endpoint &record, bool ipv4, std::vector<net::RouteSp
                     .onlink = true});
 }
 
-Error failed(std::string sentence) {
-    return {ErrorCode::check_failed, std::move(sentence), "delete the pod's sandbox; the runtime makes a new one"};
-}
+Error failed(std::string sentence) { return {ErrorCode::check_failed, std::move(sentence), kRecreateSandbox}; }
 
 } // namespace
 
@@ -129,7 +128,7 @@ Result<void> check_pod_rules(net::Netlink &pod, const endpoint &record, const st
                        (one.gateway == wanted.gateway ||
                         (is_either && one.gateway == own_gateway(is_ipv4(rule.source))));
             };
-            // Other plugins may have put routes into the main table since.
+            // Other plugins may have added routes to the main table since.
             const bool must_be =
                 wanted.destination.length == 0 || (!wanted.gateway && contains(wanted.destination, rule.source));
             if (must_be && std::ranges::none_of(present, same))

@@ -70,7 +70,7 @@ Result<void> restore_in_pod(Whole &of, const Plan &plan) {
     const auto link = TRY(net::find_link(of.inside, of.request.ifname));
     if (!link || link->ifindex != ifindex)
         return Error{ErrorCode::missing, "interface " + of.request.ifname + " is gone from the container",
-                     "delete the pod's sandbox; the runtime creates a new one"};
+                     kRecreateSandbox};
     net::LinkChange change{.up = true};
     if (link->mac != to_mac(of.entry.pod_mac) && (of.entry.flags & INTERFACE_ROUTED) == 0)
         change.mac = to_mac(of.entry.pod_mac);

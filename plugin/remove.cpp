@@ -216,7 +216,7 @@ Result<void> erase_records(const Remains &remains, bool lease_waits) {
     return lease_waits ? Result<void>{} : records_of(request.config).erase(request.container_id, request.ifname);
 }
 
-// What a repair puts first, or last.
+// Whether a repair has inserted its first or its last entry.
 Result<bool> has_come_back(const std::string &root, const endpoint &entry) {
     const auto interfaces = TRY(open_interfaces(root, Access::if_present));
     if (interfaces.exists() && TRY(interfaces.find(entry.ifindex)))

@@ -2,8 +2,8 @@
 // Removes one attachment, whatever is left of it: DEL, GC, an ADD that finds an old sandbox's remains, and one that
 // fails.
 //
-// What is to be removed is known from the record in endpoints_v1, from the record on disk if the maps are lost, and
-// from the names that follow from container ID and interface name. Both records are erased last, and only if nothing
+// It knows what to remove from the record in endpoints_v1, from the record on disk if the maps are lost, and
+// from the names that follow from container ID and interface name. Both records are deleted last, and only if nothing
 // failed: a call that fails or is killed midway leaves them for the next one.
 #pragma once
 
@@ -37,7 +37,7 @@ struct Footprint {
 // For a repair that a DEL has overtaken: removes what it has restored, but neither lease nor records.
 Result<void> remove_again(const Footprint &of, net::Netlink &host);
 
-// For ADD: puts the entry in endpoints_v1. Rolled back, all that a DEL would remove by it is removed, and
+// For ADD: inserts the entry in endpoints_v1. Rolled back, all that a DEL would remove by it is removed, and
 // then the entry, unless something is left.
 Result<void> put_record(const Footprint &of, net::Netlink &host, Rollback &rollback);
 

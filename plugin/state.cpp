@@ -138,7 +138,7 @@ Result<void> keep_families(std::uint32_t families, cni::Attachment &lease) {
     if ((found & families) != families)
         return Error{ErrorCode::ipam, std::string("the lease has no ") +
                                           ((~found & families & cni::kIpv4) != 0 ? "IPv4" : "IPv6") +
-                                          " address, and \"ipFamilies\" asks for one"};
+                                          " address, and \"ipFamilies\" requests one"};
     std::erase_if(lease.addresses,
                   [&](const cni::Address &one) { return (family_of(one.prefix.addr) & families) == 0; });
     return {};

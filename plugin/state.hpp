@@ -50,7 +50,7 @@ Result<void> keep_families(std::uint32_t families, cni::Attachment &lease);
 // Completes what DEL or GC did not get, or can no longer read, from what the ADD got.
 void complete(cni::Request &request, const AttachmentRecord &record);
 
-// A DEL of what is recorded, as a runtime would ask for that no longer has the namespace.
+// A DEL of what is recorded, as of a runtime that no longer has the namespace.
 cni::Request request_of(const AttachmentRecord &record, const std::string &state_directory);
 
 // The requests by which the IPAM plugin finds the lease, the most likely one first. None if the attachment has no lease

@@ -174,7 +174,7 @@ Result<void> set_link(Netlink &netlink, std::uint32_t ifindex, const LinkChange 
         last.alias.reset();
     }
     batch.push_back(change_message(ifindex, last));
-    const auto outcomes = ask_all(netlink, batch);
+    const auto outcomes = request_all(netlink, batch);
     const std::string doing = "setting interface " + std::to_string(ifindex);
     for (std::size_t i = outcomes.size(); i-- > (change.addr_gen_mode ? 1U : 0U);)
         if (!outcomes[i].ok())

@@ -116,7 +116,7 @@ Error Outcome::as_error(std::string_view doing) const {
     return result;
 }
 
-std::vector<Outcome> ask_all(Netlink &netlink, std::span<Message> batch, const OnMessage &on_message) {
+std::vector<Outcome> request_all(Netlink &netlink, std::span<Message> batch, const OnMessage &on_message) {
     const std::uint32_t first = send_all(netlink.socket(), batch);
     if (first == 0)
         return all_failed(batch.size(), errno);
@@ -147,7 +147,7 @@ std::vector<Outcome> ask_all(Netlink &netlink, std::span<Message> batch, const O
 }
 
 Outcome request(Netlink &netlink, Message message, const OnMessage &on_message) {
-    return ask_all(netlink, {&message, 1}, on_message)[0];
+    return request_all(netlink, {&message, 1}, on_message)[0];
 }
 
 Result<bool> changed(const Outcome &outcome, std::initializer_list<int> nothing_to_do, std::string_view doing) {

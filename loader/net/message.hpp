@@ -30,7 +30,7 @@ namespace podlane::net {
 constexpr std::uint16_t kChange = NLM_F_REQUEST | NLM_F_ACK; // also for a get of one object
 constexpr std::uint16_t kDump = NLM_F_REQUEST | NLM_F_DUMP;
 
-// A request. An attribute that does not fit is noted and refused by ask_all(), so that building reads as a list.
+// A request. An attribute that does not fit is noted and refused by request_all(), so that building reads as a list.
 class Message {
   public:
     template <typename Header> Message(int type, int flags, const Header &header) : message_(nlmsg_alloc()) {
@@ -89,10 +89,10 @@ struct Outcome {
 
 using OnMessage = std::function<void(nlmsghdr *)>;
 
-// Sends all of `batch` in one system call and waits for the answers to the requests that ask for one (NLM_F_ACK or
+// Sends all of `batch` in one system call and waits for the answers to the requests that want one (NLM_F_ACK or
 // NLM_F_DUMP). A failed request does not stop the next one, except in a batch of nf_tables. An answer to a request that
-// asks for none is an error of the whole batch.
-std::vector<Outcome> ask_all(Netlink &netlink, std::span<Message> batch, const OnMessage &on_message = {});
+// wants none is an error of the whole batch.
+std::vector<Outcome> request_all(Netlink &netlink, std::span<Message> batch, const OnMessage &on_message = {});
 Outcome request(Netlink &netlink, Message message, const OnMessage &on_message = {});
 
 // The value of a change that may find nothing to do: one of `nothing_to_do` is false, not an error.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Permanent neighbours (ARP and ND entries that never need an answer): put and find; proxies.
+// Permanent neighbours (ARP and ND entries that never need an answer): insert and find; proxies.
 #pragma once
 
 #include "maps/ip.hpp"

@@ -28,7 +28,7 @@ nfgenmsg nft_header(std::uint8_t family, std::uint16_t resource = 0) {
 
 constexpr int message_type(int message) { return (NFNL_SUBSYS_NFTABLES << 8) | message; }
 
-// `put` puts each element.
+// `put` appends each element.
 template <typename Put>
 Message message_about(int type, int flags, const std::string &table, const std::string &set, Put put) {
     Message message(message_type(type), kChange | flags, nft_header(NFPROTO_INET));
@@ -74,7 +74,7 @@ Result<bool> commit(Netlink &netfilter, std::vector<Message> changes, const std:
     for (Message &change : changes)
         batch.push_back(std::move(change));
     batch.push_back(bracket(NFNL_MSG_BATCH_END));
-    for (const Outcome &outcome : ask_all(netfilter, batch)) {
+    for (const Outcome &outcome : request_all(netfilter, batch)) {
         if (outcome.is({ENOENT}))
             return false;
         if (!outcome.ok())
@@ -132,7 +132,7 @@ Result<std::vector<T>> dump_rules(Netlink &netfilter, const std::string &table, 
         "listing the rules of chain " + chain + " in table inet " + table);
 }
 
-// An expression of a rule: `data` puts its attributes.
+// An expression of a rule: `data` appends its attributes.
 template <typename Data> void put_expression(Message &message, const std::string &name, Data data) {
     message.nest(NFTA_LIST_ELEM, [&] {
         message.put(NFTA_EXPR_NAME, name);

@@ -226,13 +226,13 @@ std::optional<std::vector<std::string>> parse_elements(nlmsghdr *answer) {
 
 // The chains that the elements of a verdict map lead to.
 Result<std::vector<std::string>> chains_of_map(Netlink &netfilter, const ChainId &chain, const std::string &map) {
-    const auto ask = [&] {
+    const auto query = [&] {
         Message message = dump_of(NFT_MSG_GETSETELEM, std::get<0>(chain));
         message.put(NFTA_SET_ELEM_LIST_TABLE, std::get<1>(chain)).put(NFTA_SET_ELEM_LIST_SET, map);
         return message;
     };
     std::vector<std::string> all;
-    for (auto &part : TRY(dump<std::vector<std::string>>(netfilter, ask, parse_elements, "listing the map " + map)))
+    for (auto &part : TRY(dump<std::vector<std::string>>(netfilter, query, parse_elements, "listing the map " + map)))
         std::move(part.begin(), part.end(), std::back_inserter(all));
     return all;
 }

@@ -124,7 +124,7 @@ std::vector<Message> shaper_messages(const ShaperSpec &shaper, bool may_create) 
 // Of a foreign qdisc there are no such classes.
 Result<bool> put_shaper(Netlink &netlink, const ShaperSpec &shaper, bool may_create) {
     std::vector<Message> messages = shaper_messages(shaper, may_create);
-    const std::vector<Outcome> outcomes = ask_all(netlink, messages);
+    const std::vector<Outcome> outcomes = request_all(netlink, messages);
     const auto failed = std::ranges::find_if(outcomes, [&](const Outcome &one) {
         const bool is_there_already = one.is({EEXIST}) && (&one == &outcomes.front() || &one == &outcomes.back());
         return !one.ok() && !is_there_already;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a pod sees as its gateway. The same for every pod, so nothing has to be discovered or remembered. */
+/* A pod's gateway: addresses and MAC. The same for every pod, so nothing has to be discovered or stored. */
 #pragma once
 
 /* MAC address of every host-side veth Podlane creates; its EUI-64 link-local address is the IPv6 gateway. */

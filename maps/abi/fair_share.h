@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The fair share of a limit: the rate at which each paced sender may send. What the flows do not want is left to the
- * others (max-min fairness): the share is the rate, less what is not paced, divided by the sum of the flows' weights. A
- * flow that takes its whole share weighs 1 (ONE), one that wants a part of it weighs that part, one without a demand
- * weighs nothing, however many of them are open. A flow renews its weight with each round trip; a silent one leaves.
+ * The fair share of a limit: the rate at which each paced sender may send. A rate that some flows do not want is left
+ * to others (max-min fairness): the share is the rate, less what is not paced, divided by the sum of the flows'
+ * weights. A flow that takes its whole share weighs 1 (ONE), one that wants a part of it weighs that part, one without
+ * a demand weighs nothing, however many of them are open. A flow renews its weight with each round trip; a silent one
+ * leaves.
  *
  * Only the functions of this header write the share, under the lock of the state. Invariant, once it was used:
  * 1 <= fair_bytes_per_s <= 5/4 of the rate + 1, and `weight` is the sum of `leaving`.
@@ -20,12 +21,12 @@
 #define LEAST_TERM_NS (33 * NS_PER_MS)
 /* A flow's demand is what it could send in this time, at least. */
 #define DEMAND_US 10000
-/* What a flow takes of its share is measured for this time and this many bytes at least. */
+/* The part of its share that a flow takes is measured for this time and this many bytes at least. */
 #define MEASURE_NS (10 * NS_PER_MS)
 #define MEASURE_BYTES 12000
 /* A flow that takes 3/4 of its share and has more to send takes the whole: pacing is not that exact. */
 #define TAKES_ALL (ONE * 3 / 4)
-/* What is not paced leaves 1/8 to what is. */
+/* Senders that are not paced leave 1/8 to those that are. */
 #define LEAST_PACED 8
 /* Each CPU reads the clock before it takes the lock: it may come by as much later than one that read a later time. */
 #define LATEST_NS NS_PER_S

@@ -27,7 +27,7 @@ enum flow_flags {
  */
 #define FLOW_CHANGES_SHIFT 8
 
-/* What a TCP endpoint last said that it accepts, sequence numbers from `ack` on, and how far it has sent about. */
+/* The sequence numbers, from `ack` on, that a TCP endpoint last said that it accepts; and how far it has sent about. */
 struct tcp_window {
 	__u32 ack;
 	__u16 size; /* as in the header, not scaled */

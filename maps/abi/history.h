@@ -43,7 +43,7 @@ struct operation {
 	__u32 error_code; /* of the CNI error; 0: it went well */
 	__u8 verb;        /* enum operation_verb */
 	__u8 reserved[3];
-	__u32 checksum; /* of everything else: two writers may meet in one place when one of them sleeps for long */
+	__u32 checksum; /* of everything else: two writers may meet in one slot when one of them sleeps for long */
 	__u32 unused;
 	char container_id[ENDPOINT_CONTAINER_ID_SIZE];
 	char ifname[ENDPOINT_IFNAME_SIZE];

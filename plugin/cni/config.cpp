@@ -66,24 +66,25 @@ Result<void> check_sources(const Node &root, const Config &config, Command comma
 }
 
 Result<void> check_pod_ranges(const Config &config, Command command) {
-    const bool asks = command == Command::add || command == Command::status;
-    if (!asks || config.pod_ranges == 0 || !config.kubernetes.kubeconfig.empty() || !config.kubernetes.server.empty())
+    const bool is_needed = command == Command::add || command == Command::status;
+    if (!is_needed || config.pod_ranges == 0 || !config.kubernetes.kubeconfig.empty() ||
+        !config.kubernetes.server.empty())
         return {};
     return Error{ErrorCode::invalid_network_config,
-                 "\"ipam\" asks for the node's range (\"usePodCidr\"), and the configuration does not say how to reach "
+                 "\"ipam\" requests the node's range (\"usePodCidr\"), and the configuration does not say how to reach "
                  "the API server",
                  R"(add "kubernetes": {"kubeconfig": "PATH"}, or name the range)"};
 }
 
-// The addresses are needed to make the interface; dhcp needs the interface to ask for them.
+// The addresses are needed to make the interface; dhcp needs the interface to request them.
 Result<void> check_ipam(const Config &config, Command command) {
-    const bool asks = command == Command::add || command == Command::status;
-    if (!asks || config.ipam_type != "dhcp")
+    const bool is_needed = command == Command::add || command == Command::status;
+    if (!is_needed || config.ipam_type != "dhcp")
         return {};
     return Error{ErrorCode::unsupported_field,
-                 "the IPAM plugin \"dhcp\" asks by the container's interface, which is made for the addresses that it "
+                 "the IPAM plugin \"dhcp\" sends by the container's interface, which is made for the addresses that it "
                  "would return",
-                 "use host-local or static; or place podlane behind macvlan or bridge, which can ask by dhcp"};
+                 "use host-local or static; or place podlane behind macvlan or bridge, which can use dhcp"};
 }
 
 // Reads one part of a configuration after the other. DEL and GC leave out a part that is wrong, and note why.

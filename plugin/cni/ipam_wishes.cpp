@@ -65,13 +65,13 @@ std::string args_with(const std::string &args, const IpamWishes &wishes, const C
 }
 
 Result<Request> with_addresses(const Request &request, const std::vector<Prefix> &addresses) {
-    Request asking = request;
-    asking.config.pod_addresses = addresses;
-    const IpamWishes wishes = wishes_of(asking.config);
-    asking.ipam_config =
-        with_wishes(TRY(json::parse_object(request.raw_config, "the network configuration")), wishes, asking.config);
-    asking.ipam_args = args_with(request.args, wishes, asking.config);
-    return asking;
+    Request wishing = request;
+    wishing.config.pod_addresses = addresses;
+    const IpamWishes wishes = wishes_of(wishing.config);
+    wishing.ipam_config =
+        with_wishes(TRY(json::parse_object(request.raw_config, "the network configuration")), wishes, wishing.config);
+    wishing.ipam_args = args_with(request.args, wishes, wishing.config);
+    return wishing;
 }
 
 Result<void> read_pools(const json::Node &node, std::map<std::string, std::string, std::less<>> &into) {

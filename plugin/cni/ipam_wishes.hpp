@@ -31,7 +31,7 @@ std::string args_with(const std::string &args, const IpamWishes &wishes, const C
 // {"NAME": {…}}: parts of "ipam", as JSON.
 Result<void> read_pools(const json::Node &node, std::map<std::string, std::string, std::less<>> &into);
 
-// The request, asking the IPAM plugin for these addresses.
+// The request, with these addresses requested from the IPAM plugin.
 Result<Request> with_addresses(const Request &request, const std::vector<Prefix> &addresses);
 
 } // namespace podlane::cni

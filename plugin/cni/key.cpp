@@ -112,7 +112,7 @@ constexpr auto kKeys = std::to_array<Key>({
      plain<&Config::type>},
     {"ipam", specification, "object with `type`", "none",
      "Podlane is the main plugin and calls the IPAM plugin `type` from CNI_PATH, in the newest version that both know. "
-     "Everything else in the object is that plugin's. Not `dhcp`: it asks by the interface, which is made for its "
+     "Everything else in the object is that plugin's. Not `dhcp`: it sends by the interface, which is made for its "
      "answer",
      checked<&Config::ipam_type, read_ipam_type>},
     {"prevResult", specification, "result", "none",

@@ -106,7 +106,7 @@ Result<void> read_kubernetes(const Node &node, Kubernetes &into) {
     return {};
 }
 
-Result<bool> asks_kubernetes(const Request &request) {
+Result<bool> has_pod_to_look_up(const Request &request) {
     if (request.command != Command::add || (request.config.identity & kKubernetes) == 0)
         return false;
     const Kubernetes &server = request.config.kubernetes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the API server is asked of a pod or a node, by the program podlane-k8s, and what counts of its answer. The
-// answer is untrusted: it is bounded here, and goes the way of what runtimes say of a pod.
+// The queries about a pod or a node that the program podlane-k8s sends to the API server, and what counts of the
+// answers. They are untrusted: they are bounded here, and handled like what runtimes say of a pod.
 #pragma once
 
 #include "plugin/cni/json.hpp"
@@ -20,9 +20,9 @@ Result<void> read_kubernetes(const json::Node &node, Kubernetes &into);
 // An absolute https:// URL without user, query and fragment.
 [[nodiscard]] bool is_server_url(std::string_view url);
 
-// Whether a call has a pod to ask for: ADD of a configuration with the source "kubernetes", and a pod in CNI_ARGS. An
+// Whether a call has a pod to look up: ADD of a configuration with the source "kubernetes", and a pod in CNI_ARGS. An
 // error if it names no server, or if the pod's name is none.
-Result<bool> asks_kubernetes(const Request &request);
+Result<bool> has_pod_to_look_up(const Request &request);
 // Standard input of podlane-k8s: of a pod; of a node's ranges for pods, which it answers as {"podCIDRs": ["…"]}.
 std::string kubernetes_question(const Request &request);
 std::string node_question(const Kubernetes &server, const std::string &node);

@@ -115,7 +115,7 @@ Result<std::string> with_pod_ranges(std::string_view config, const std::vector<s
         return json::print(document);
     const bool lacks_ipv4 = (missing & kIpv4) != 0;
     Error error = wrong(std::string("the node has no ") + (lacks_ipv4 ? "IPv4" : "IPv6") +
-                        " range for pods, and \"ipam\" asks for it by \"" + (lacks_ipv4 ? kOfIpv4 : kOfIpv6) + "\"");
+                        " range for pods, and \"ipam\" requests it by \"" + (lacks_ipv4 ? kOfIpv4 : kOfIpv6) + "\"");
     error.hint = "remove it, or have kube-controller-manager assign the node one of that family";
     return error;
 }

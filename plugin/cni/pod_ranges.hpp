@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The node's ranges for pods, which Kubernetes assigns: as the node's object says them, and in a configuration for
-// host-local, which asks for them by "usePodCidr" and "usePodCidrIPv6", as Calico's does. All of it is untrusted.
+// host-local, which requests them by "usePodCidr" and "usePodCidrIPv6", as Calico's does. All of it is untrusted.
 #pragma once
 
 #include "plugin/cni/json.hpp"
@@ -20,9 +20,9 @@ Result<std::vector<std::string>> checked_ranges(const std::vector<std::pair<std:
 // spec.podCIDRs, or spec.podCIDR, of a node's object.
 Result<std::vector<std::string>> ranges_of_node(const json::Value &node, const std::string &what);
 
-// The families (kIpv4, kIpv6) whose range a configuration asks for, in `ipam` or a pool.
+// The families (kIpv4, kIpv6) whose range a configuration requests, in `ipam` or a pool.
 [[nodiscard]] std::uint32_t families_of_pod_ranges(const json::Value &config);
-// The configuration with these ranges. Error: there is none of a family that is asked for.
+// The configuration with these ranges. Error: there is none of a family that is requested.
 Result<std::string> with_pod_ranges(std::string_view config, const std::vector<std::string> &ranges);
 // The same with ranges that nobody has: host-local finds a lease by its container, and wants to read some range.
 Result<std::string> with_any_ranges(std::string_view config);

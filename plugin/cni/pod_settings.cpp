@@ -89,7 +89,7 @@ using Apply = Result<void> (*)(const Node &annotation, const Permission &permiss
 Result<void> apply_addresses(const Node &annotation, const Permission &permission, Config &into) {
     auto addresses = TRY(addresses_in(annotation, permission));
     if (into.ipam_type.empty())
-        return annotation.wrong("\"ipam\" in the configuration, whose plugin is asked for addresses");
+        return annotation.wrong("\"ipam\" in the configuration, whose plugin the addresses are requested from");
     if (into.requested_ips.empty())
         into.pod_addresses = std::move(addresses);
     return {};

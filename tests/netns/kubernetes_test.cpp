@@ -53,7 +53,7 @@ TEST_F(KubernetesTest, WhatTheApiServerCannotSayRefusesTheAddOrIsLeftOut) {
         const Reply reply = add(*container, keys(), named("shop", name));
         const auto took = std::chrono::steady_clock::now() - began;
         EXPECT_THAT(reply, fails_with(11, parts));
-        EXPECT_THAT(reply.message(), HasSubstr("asking the API server: "));
+        EXPECT_THAT(reply.message(), HasSubstr("querying the API server: "));
         EXPECT_THAT(reply.out, Not(HasSubstr("secret-of-server")));
         EXPECT_LT(took, std::chrono::seconds(slow() ? 20 : 5)) << "2 s, and what the machine is late";
         EXPECT_EQ(node_.state(), before);

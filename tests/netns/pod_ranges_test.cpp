@@ -149,7 +149,7 @@ TEST_F(PodRangesTest, OnlyAFileOfRootsOwnCounts) {
         SCOPED_TRACE(what);
         std::filesystem::remove_all(file);
         node_.run(command);
-        EXPECT_THAT(add(*node_.container(), of_node()), fails_with(11, {"asking the API server"}));
+        EXPECT_THAT(add(*node_.container(), of_node()), fails_with(11, {"querying the API server"}));
     }
 }
 
@@ -246,7 +246,8 @@ TEST_F(PodRangesTest, NoRangesNoPod) {
         SCOPED_TRACE(name);
         const Reply reply = add(*container, of_node(name));
         EXPECT_THAT(reply, fails_with(11, parts));
-        EXPECT_THAT(reply.message(), HasSubstr("\"ipam\" has \"usePodCidr\": asking the API server for node " + name));
+        EXPECT_THAT(reply.message(),
+                    HasSubstr("\"ipam\" has \"usePodCidr\": querying the API server for node " + name));
         EXPECT_FALSE(reply.details().empty()) << "the way out";
         EXPECT_EQ(node_.state(), before);
         EXPECT_TRUE(kept().empty());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// podlane-k8s: asks the API server who a pod is, or which ranges a node has. The plugin runs it as it runs an IPAM
-// plugin: the question on standard input, the answer, or a CNI error, on standard output.
+// podlane-k8s: queries the API server for who a pod is, or which ranges a node has. The plugin runs it as it runs an
+// IPAM plugin: the question on standard input, the answer, or a CNI error, on standard output.
 #include "maps/file.hpp"
 #include "maps/printable.hpp"
 #include "maps/version.hpp"
@@ -94,8 +94,8 @@ Result<std::string> answer(std::string_view input) {
     return question.node.empty() ? answer_of_pod(question, access) : answer_of_node(question, access);
 }
 
-int run(bool asks_version) {
-    if (asks_version) {
+int run(bool is_version) {
+    if (is_version) {
         std::printf("podlane-k8s %s\n", std::string(kVersion).c_str());
         return EXIT_SUCCESS;
     }
@@ -113,10 +113,10 @@ int run(bool asks_version) {
 
 int main(int count, char **words) {
     // NOLINTNEXTLINE(cppcoreguidelines-pro-bounds-pointer-arithmetic)
-    const bool asks_version = count > 1 && std::string_view(words[1]) == "--version";
+    const bool is_version = count > 1 && std::string_view(words[1]) == "--version";
     // Without the destructors of libraries: a name that is still being resolved would hold it.
     std::fflush(stdout);
-    const int code = podlane::k8s::run(asks_version);
+    const int code = podlane::k8s::run(is_version);
     std::fflush(stdout);
     _exit(code);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The map and route helpers of every stage. `podlanectl explain` loads a copy of a program with `tracing` set, in which
- * they report each lookup and each write to events_v1, and write nothing. It is the same object, so it has the same
- * tag; in the attached programs the verifier removes these branches.
+ * The map and route helpers of the stages. `podlanectl explain` loads a copy of a program with `tracing` set, in which
+ * they report their lookups and writes to events_v1, and write nothing. It is the same object, so it has the same tag;
+ * in the attached programs the verifier removes these branches. bpf_map_lookup_elem() itself is not reported.
  */
 #pragma once
 

@@ -42,7 +42,7 @@ class AttackRequest : public testing::TestWithParam<Case> {
 
 // An unbound socket replies from the address that was asked: conntrack knows what the host stack has delivered, and no
 // pod can evict what an uplink has.
-TEST_P(AttackRequest, IsAnsweredFromTheAddressThatWasAskedAfterAFlood) {
+TEST_P(AttackRequest, IsAnsweredFromTheAddressThatWasAddressedAfterAFlood) {
     const auto hostile = add_pod();
     const auto pod = add_pod();
     const std::uint32_t net1 = SourceLab::host_veth(*pod, "net1");

@@ -87,7 +87,7 @@ class ContainerdTest : public CtlTest {
     std::set<std::string> sandboxes_;
 };
 
-TEST_F(ContainerdTest, AnnotatedPodsAreWhatTheyAskFor) {
+TEST_F(ContainerdTest, AnnotatedPodsGetWhatTheyRequest) {
     cri({socket(), "update", "198.18.9.0/24,2001:db8:9::/64"});
     const Json config = Json::parse(read_file(path("conf/10-containerd-net.conflist")));
     EXPECT_EQ(config.at("plugins").at(0).at("ipam").at("ranges"),

@@ -42,7 +42,7 @@ TEST_F(NodeTest, InstallAgainChangesOnlyWhatItWrote) {
     EXPECT_THAT(read_file(conflist()), HasSubstr("198.18.2.0/24"));
 }
 
-TEST_F(NodeTest, InstallWritesPortmapWhereItIsThere) {
+TEST_F(NodeTest, InstallWritesPortmapIfItIsThere) {
     fs::copy("/usr/lib/cni/portmap", bin());
     const Output output = install("--subnets 198.18.9.0/24 --no-masquerade");
     EXPECT_EQ(output.rc, 0);

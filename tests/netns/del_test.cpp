@@ -71,7 +71,7 @@ TEST_F(DelTest, SucceedsWithoutTheNameOfTheNamespace) {
         expect_deleted(make(), {{"CNI_NETNS", netns}});
 }
 
-TEST_F(DelTest, ErasesTheOthersWithoutOneMap) {
+TEST_F(DelTest, DeletesTheOtherEntriesWithoutOneMap) {
     for (const char *name : {PODLANE_MAP_ENDPOINTS, PODLANE_MAP_ADDRESSES, PODLANE_MAP_COUNTERS, PODLANE_MAP_UPLINKS}) {
         SCOPED_TRACE(name);
         const Pod made = make();

@@ -213,7 +213,7 @@ TEST_P(Differential, OffloadsFareAsWithThePtpPlugin) {
 }
 
 // Without anti-spoofing nothing differs but what Podlane cannot read at all.
-TEST_P(Differential, ForeignSourcesFareAsWithThePtpPluginWhereTheyAreAllowed) {
+TEST_P(Differential, ForeignSourcesFareAsWithThePtpPluginIfTheyAreAllowed) {
     const Json allow = {{"antiSpoof", false}};
     Course podlane_course(ours_, podlane(ours_, 1500, allow), podlane(ours_, kSmallMtu, allow));
     Course ptp_course(theirs_, ptp(theirs_, 1500), ptp(theirs_, kSmallMtu));

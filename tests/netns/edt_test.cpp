@@ -94,7 +94,7 @@ class Flood {
     std::optional<Repeat> sending_, receiving_;
 };
 
-TEST_F(Edt, TheQdiscIsPutWhereNothingElseIs) {
+TEST_F(Edt, TheQdiscIsAttachedUnlessThereIsAnother) {
     const Pod limited = lab_->add_pod(limits());
     EXPECT_NE(qdiscs(limited).find(qdisc_), std::string::npos) << qdiscs(limited);
     const Pod paced = lab_->add_pod(limits("pace"));
@@ -175,7 +175,7 @@ TEST_F(Edt, TcpFromOtherNodesGetsItsRate) {
     EXPECT_GT(state(receiver).delayed, 0U);
 }
 
-TEST_F(Edt, AForcedLimiterTimesTheNodesOwnTcpToo) {
+TEST_F(Edt, AForcedLimiterDelaysTheNodesOwnTcpToo) {
     const Pod receiver = lab_->add_pod(limits("edt"));
     const Pod sender = lab_->add_pod();
     const EchoServer server(receiver.ns(), true, 7);

@@ -205,7 +205,7 @@ TEST_F(EgressRollback, NoPodStartsWithoutTheRules) {
 }
 
 // Behind a bridge the rules would see the bridge; without a host-side veth, nothing.
-TEST_F(EgressRollback, IsRefusedWhereTheRulesWouldNotHold) {
+TEST_F(EgressRollback, IsRefusedIfTheRulesWouldNotHold) {
     Chain bridge(node_, {{{"type", "bridge"}, {"isGateway", true}, {"ipam", node_.ipam()}}});
     const auto container = node_.container();
     const Reply made = succeeded(bridge.add(*container));

@@ -92,7 +92,7 @@ TEST_F(Limiter, IsTheOneThatIsForced) {
     }
 }
 
-TEST_F(Limiter, PutsNoQdiscsButItsOwn) {
+TEST_F(Limiter, AttachesNoQdiscsButItsOwn) {
     const Pod pod = lab_.add_pod(limits(kRate, kRate));
     const std::string qdiscs = lab_.node().run("tc qdisc show dev " + pod.host_ifname);
     const std::string kind = edt_qdisc(),
@@ -145,12 +145,12 @@ TEST_F(Limiter, HoldsSocketsThatResetTheirPacing) {
     });
 }
 
-TEST_F(Limiter, PacesWhereCgroup2IsNotMounted) {
+TEST_F(Limiter, PacesIfCgroup2IsNotMounted) {
     mount_for_podlane("");
     expect_pacing();
 }
 
-TEST_F(Limiter, PacesWhereCgroup2IsBesideV1) {
+TEST_F(Limiter, PacesIfCgroup2IsBesideV1) {
     mount_for_podlane("mount -t tmpfs none /sys/fs/cgroup; mkdir /sys/fs/cgroup/unified; "
                       "mount -t cgroup2 none /sys/fs/cgroup/unified;");
     expect_pacing();

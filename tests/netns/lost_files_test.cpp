@@ -26,7 +26,7 @@ class LostFilesTest : public VerbsTest {
 };
 
 // Neither the DEL of that pod nor any call for others stumbles over it.
-TEST_F(LostFilesTest, WhateverStandsInARecordsPlace) {
+TEST_F(LostFilesTest, NoOtherFileInARecordsPlaceStopsDelAndGc) {
     Fd writer;
     const std::vector<std::pair<std::string, std::function<void(const std::string &)>>> kinds = {
         {"a link", [](const std::string &path) { fs::create_symlink("/etc/passwd", path); }},
@@ -84,7 +84,7 @@ TEST_F(LostFilesTest, GcRemovesWhatAKilledWriteLeft) {
 }
 
 // It would hold up the DEL until the runtime gives up, again and again.
-TEST_F(LostFilesTest, ALogThatIsAPipeNobodyReads) {
+TEST_F(LostFilesTest, ALogThatIsAPipeNobodyReadsHoldsUpNoDel) {
     const std::string pipe = node_.dir() + "/log";
     ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
     const Reply reply = del(*make().container, {{"log", {{"file", pipe}}}});
@@ -117,7 +117,7 @@ class LostDiskTest : public LostFilesTest {
 };
 
 // Nothing is made that could not be recorded; and what has no record needs none to be removed.
-TEST_F(LostDiskTest, ThatIsReadOnly) {
+TEST_F(LostDiskTest, AReadOnlyDiskRefusesAddAndKeepsItsRecords) {
     const Pod made = make(keys_);
     remount(true);
     const auto container = node_.container();
@@ -135,7 +135,7 @@ TEST_F(LostDiskTest, ThatIsReadOnly) {
 }
 
 // Also if the disk becomes full in the middle of a record.
-TEST_F(LostDiskTest, ThatIsFull) {
+TEST_F(LostDiskTest, AFullDiskRefusesAddAndNoDel) {
     const Pod made = make(keys_);
     for (const int pages : {0, 1}) {
         SCOPED_TRACE(std::to_string(pages) + " free pages");

@@ -219,7 +219,7 @@ TEST_F(LostTest, GcAfterARebootReleasesLeases) {
 }
 
 // An administrator's backup, or the IPAM plugin's own directory.
-TEST_F(LostTest, ForeignDirectoriesBesideTheRecords) {
+TEST_F(LostTest, ForeignDirectoriesBesideTheRecordsStopNoDel) {
     fs::create_directories(std::string(kStateDirectory) + "/ipam/pods");
     const std::string backup = AttachmentRecords(kStateDirectory, node_.bpffs()).directory() + "/backup:1";
     fs::create_directories(backup);

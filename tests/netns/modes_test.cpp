@@ -63,7 +63,7 @@ TEST_F(ModesTest, AfterAnIpamPluginItMakesTheInterface) {
     EXPECT_EQ(node_.state(), before);
 }
 
-TEST_F(ModesTest, AfterPtpItPutsItsProgramsOnTheHostVeth) {
+TEST_F(ModesTest, AfterPtpItAttachesItsProgramsToTheHostVeth) {
     Chain chain(node_, {main_plugin("ptp"), podlane()});
     const std::string before = node_.state();
     expect_two_pods(chain, ENDPOINT_AFTER_MAIN, [](const Pod &) {});
@@ -92,7 +92,7 @@ TEST_F(ModesTest, AfterAMainPluginTheResultIsHandedOn) {
     EXPECT_EQ(alone.del(*container).rc, 0);
 }
 
-TEST_F(ModesTest, AfterBridgeItPutsItsProgramsOnThePort) {
+TEST_F(ModesTest, AfterBridgeItAttachesItsProgramsToThePort) {
     Chain chain(node_, {main_plugin("bridge", {{"bridge", "br0"}, {"isGateway", true}}), podlane()});
     expect_two_pods(chain, ENDPOINT_AFTER_MAIN, [&](const Pod &b) {
         EXPECT_EQ(host_link(b)["master"], "br0");

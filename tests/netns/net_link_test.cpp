@@ -285,7 +285,7 @@ TEST_F(NetTest, SysctlsCostTheSameAmongManyNamespaces) {
     EXPECT_LE(cost_us(), 30 + 2 * alone);
 }
 
-TEST_F(NetTest, SysctlOfAnInterfaceWithADotInItsName) {
+TEST_F(NetTest, SysctlsOfAnInterfaceWithADotInItsNameAreWrittenAndRead) {
     VethSpec dotted = spec();
     dotted.host_ifname = "cali0.7";
     require(create_veth(node_, dotted));

@@ -72,7 +72,7 @@ TEST_F(NetTest, AddressErrorsNameTheAddress) {
     EXPECT_THAT(add_address(pod_, 4711, address("192.0.2.5/32")), is_error(ErrorCode::missing, {"192.0.2.5/32"}));
 }
 
-TEST_F(NetTest, NeighboursArePutAndReplaced) {
+TEST_F(NetTest, NeighboursAreInsertedAndReplaced) {
     const std::uint32_t eth0 = veth_up().pod_ifindex;
     for (const char *gateway : {kGateway4, kGateway6}) {
         require(put_neighbour(pod_, eth0, ip(gateway), kPodMac));

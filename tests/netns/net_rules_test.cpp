@@ -55,7 +55,7 @@ TEST_F(NetNftables, SaysIfATableOrASetIsMissingAndChangesNothing) {
     EXPECT_THAT(elements(), Not(HasSubstr("192.0.2")));
 }
 
-TEST_F(NetNftables, PutsInterfacesIntoSetsAndRemovesTheChainThatUsesThem) {
+TEST_F(NetNftables, AddsInterfacesToSetsAndRemovesTheChainThatUsesThem) {
     constexpr std::array sets = {"one", "two"};
     const std::string ifname = "cali012345*ab"; // which is no pattern
     ASSERT_EQ(output_of("nft 'add set inet t one { type ifname; }; add set inet t two { type ifname; };"

@@ -81,7 +81,7 @@ TEST_F(PodRangesTest, HostLocalGetsTheRangesOfTheNode) {
     EXPECT_TRUE(kept().empty());
 }
 
-TEST_F(PodRangesTest, AskedAgainTheyMayBeOthers) {
+TEST_F(PodRangesTest, AreQueriedAgainAfterFiveMinutes) {
     (void)make_of_node();
     write("port.ranges", R"(["198.18.41.0/24", "2001:db8:41::/64"])");
     EXPECT_THAT(make_of_node().text4(), testing::StartsWith("198.18.40.")) << "not before five minutes are over";
@@ -224,7 +224,7 @@ TEST_F(PodRangesTest, UninstallLeavesNoneOfThem) {
     EXPECT_FALSE(std::filesystem::exists(state() + "/." + name));
 }
 
-TEST_F(PodRangesTest, NoRangesNoPod) {
+TEST_F(PodRangesTest, WithoutRangesAddFailsAndLeavesNothing) {
     const auto container = node_.container();
     const std::string before = node_.state();
     const std::map<std::string, Parts> answers = {{"unauthorized", {"401", "Unauthorized"}},

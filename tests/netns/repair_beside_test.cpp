@@ -20,7 +20,7 @@ class RepairBesideTest : public CtlTest {
 
 // It waits for its IPAM plugin, with the record still there: by that the repair finds things missing, and restores
 // them.
-TEST_F(RepairBesideTest, ADelUnderWay) {
+TEST_F(RepairBesideTest, ADelUnderWayRemovesWhatWasRestored) {
     const Pod other = make(all_);
     const std::string before = everything();
     const Tables tables = require(Tables::open(node_.bpffs()));

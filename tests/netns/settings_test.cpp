@@ -110,7 +110,7 @@ TEST_F(SettingsTest, OfConntrackAreNotChangedIfTheConfigurationSaysSo) {
 }
 
 // RFC 4861: a forwarding interface ignores advertisements, and the node's default route would expire.
-TEST_F(SettingsTest, KeepRouterAdvertisementsWhereSomethingCameFromOne) {
+TEST_F(SettingsTest, KeepRouterAdvertisementsIfSomethingCameFromOne) {
     for (const char *link : {"up1", "up2", "up3"})
         node_.run(std::string("ip link add ") + link + " up type veth peer name " + link + "-peer");
     node_.run("ip -6 route add 2001:db8:aa::/48 dev up2 proto ra");

@@ -182,7 +182,7 @@ TEST_F(Shaper, FollowsALimitThatChanges) {
     EXPECT_NE(ctl({"bandwidth", "show", other_.host_ifname}).out.find("shape, bucket"), std::string::npos);
 }
 
-TEST_F(Shaper, IsPutWhereOneRateHoldsForAllThatAPodSends) {
+TEST_F(Shaper, IsAttachedIfOneRateHoldsForAllThatAPodSends) {
     const auto has = [&](Json keys) { return qdiscs(lab_.add_pod(keys)).find(kQdisc) != std::string::npos; };
     EXPECT_FALSE(has(limits(kRate, 0)));
     for (const char *limiter : {"pace", "bucket"}) {

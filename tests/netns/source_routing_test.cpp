@@ -269,10 +269,10 @@ class SourceRoutingDoc : public testing::Test {
     std::shared_ptr<Container> beyond_;
 };
 
-TEST_F(SourceRoutingDoc, TwoNetworksTwoUplinks) { expect_section("1.", false); }
-TEST_F(SourceRoutingDoc, TwoNetworksThatShareASubnet) { expect_section("2.", true); }
+TEST_F(SourceRoutingDoc, TwoNetworksAnswerByTheirTwoUplinks) { expect_section("1.", false); }
+TEST_F(SourceRoutingDoc, TwoNetworksThatShareASubnetBothAnswer) { expect_section("2.", true); }
 
-TEST_F(SourceRoutingDoc, AddressesOfALan) {
+TEST_F(SourceRoutingDoc, AddressesOfALanAnswerWithinItAndBeyond) {
     const auto lists = conflists("3.");
     ASSERT_EQ(lists.size(), 1U);
     start();
@@ -304,7 +304,7 @@ TEST_F(SourceRoutingDoc, ANetworkAttachmentDefinitionReplacesIpvlanAndSbr) {
         expect_answers("net1", client->ns(), true);
 }
 
-TEST_F(SourceRoutingDoc, AnInterfaceMadeByAnotherPlugin) {
+TEST_F(SourceRoutingDoc, AnInterfaceMadeByAnotherPluginAnswers) {
     const auto lists = conflists("4.");
     ASSERT_EQ(lists.size(), 2U);
     start();
@@ -313,7 +313,7 @@ TEST_F(SourceRoutingDoc, AnInterfaceMadeByAnotherPlugin) {
     expect_both_answer();
 }
 
-TEST_F(SourceRoutingDoc, AnInterfaceWithoutAHostVeth) {
+TEST_F(SourceRoutingDoc, AnInterfaceWithoutAHostVethAnswers) {
     start();
     make_lan();
     add("eth0", conflists("1.").at(0));

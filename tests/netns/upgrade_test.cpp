@@ -198,7 +198,7 @@ TEST_P(UpgradeTest, HoldsLimitsMeanwhile) {
     EXPECT_LE(cluster_->count(limited, REASON_SENT_DIRECT), sent + 1);
 }
 
-TEST_P(UpgradeTest, DoesNothingWhereThereIsNothingToDo) {
+TEST_P(UpgradeTest, DoesNothingIfThereIsNothingToDo) {
     const auto ids = on_hooks(a_.ifindex);
     const Output asked = down();
     EXPECT_EQ(asked.rc, 0) << asked.err;

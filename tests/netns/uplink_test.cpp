@@ -284,7 +284,7 @@ class Headerless : public testing::Test {
     Tunnel tunnel_{cluster_.node(1).ns(), cluster_.node(2).ns()};
 };
 
-TEST_F(Headerless, RoutesThroughItTakeTheHostStack) {
+TEST_F(Headerless, RoutesThroughItTakeTheSlowPath) {
     const Json keys = {{"uplinks", {"up*", "tun*"}}};
     const Pod a = cluster_.add_pod(1, keys);
     const Pod b = cluster_.add_pod(2, keys);

@@ -71,7 +71,7 @@ TEST_F(Edt, WhatTheFastPathHandsOverIsCountedWhereItCameFrom) {
     EXPECT_EQ(state(node().pod).bytes, 2 * frame.size());
 }
 
-TEST_F(Edt, WhatTheHostStackDeliversIsTimedUnlessItsSenderIsPaced) {
+TEST_F(Edt, PacketsOfTheSlowPathAreDelayedUnlessTheirSenderIsPaced) {
     time(node().pod);
     fill(node().pod, 50 * kMs, 50 * kMs);
     const auto departs = [&](const Bytes &frame) {
@@ -103,7 +103,7 @@ TEST_F(Edt, AFlowWithNothingUnderWayDoesNotWait) {
     EXPECT_EQ(deliver(frame).priority, LIMIT_CLASS) << "what waits there longer than the bucket knows is before it";
 }
 
-TEST_F(Edt, AFlowWithinItsPartWaitsWhereAFloodIsDropped) {
+TEST_F(Edt, AFlowWithinItsPartWaitsWhileAFloodIsDropped) {
     time(node().pod);
     for (const auto &[ahead, why] :
          {std::pair(50 * kMs, REASON_RECEIVED_HOST), std::pair(120 * kMs, REASON_DROP_INGRESS_LIMIT)}) {
@@ -132,7 +132,7 @@ TEST_F(Edt, ExemptSendersAreNotHeld) {
     EXPECT_EQ(state(node().pod).packets, 0U);
 }
 
-TEST_F(Edt, AnyClockAndAnyRateEndInADepartureSoon) {
+TEST_F(Edt, EarliestDepartureTimesAreSoonByAnyClockAndRate) {
     const Bytes frame = arriving("192.0.2.20") / Udp{} / bytes(1000);
     for (const std::uint64_t rate : {std::uint64_t{100000}, kRate, std::uint64_t{400000000000}, kForever}) {
         time(node().pod, 0, rate);

@@ -138,7 +138,7 @@ TEST_F(Limit, TheConfiguredBurstIsTheBound) {
 }
 
 // Flows of all buckets are busy, and so much ahead of their parts.
-TEST_F(Limit, AFlowWithinItsPartPassesWhereAFloodIsDropped) {
+TEST_F(Limit, AFlowWithinItsPartPassesWhileAFloodIsDropped) {
     limit(node().pod, 0, kRate);
     const std::uint64_t cost = large().size() * 8 * 1000000000 / kRate;
     for (const auto &[backlog, ahead, why] : {std::tuple{120 * kMs, 0 * kMs, REASON_DROP_EGRESS_LIMIT},
@@ -154,7 +154,7 @@ TEST_F(Limit, AFlowWithinItsPartPassesWhereAFloodIsDropped) {
     }
 }
 
-TEST_F(Limit, SmallFramesPassWhereLargeOnesAreDroppedUnlessTheyAreMany) {
+TEST_F(Limit, SmallFramesPassWhileLargeOnesAreDroppedUnlessTheyAreMany) {
     limit(node().pod, 0, kRate);
     expect_behind(small(), REASON_SENT_DIRECT, 200 * kMs);
     EXPECT_GT(state(node().pod).small_free_at_ns, monotonic_ns());

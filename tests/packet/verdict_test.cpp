@@ -105,7 +105,7 @@ TEST_F(Verdict, DropsPacketsOfNoEndpointAndCountsThemUnderKeyZero) {
     }
 }
 
-TEST_F(Verdict, WorksOnWhereCountersAreMissing) {
+TEST_F(Verdict, WorksOnIfCountersAreMissing) {
     ASSERT_TRUE(node().tables().counters.remove(node().pod.ifindex));
 
     const Outcome outcome = node().run(from_pod() / to_peer4() / Udp{});

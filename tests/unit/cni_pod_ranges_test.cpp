@@ -18,7 +18,7 @@ std::uint32_t families(const std::string &config) {
     return request ? request->config.pod_ranges : ~0U;
 }
 
-TEST(CniPodRanges, AreAskedForWhereHostLocalReadsARange) {
+TEST(CniPodRanges, AreRequestedIfHostLocalReadsARange) {
     EXPECT_EQ(families(config_of(R"({"type": "host-local", "subnet": "usePodCidr"})")), kIpv4);
     EXPECT_EQ(families(config_of(R"({"type": "host-local", "subnet": "USEPODCIDRIPV6"})")), kIpv6);
     EXPECT_EQ(families(config_of(R"({"type": "host-local", "ranges": [[{"subnet": "usePodCidr"}],

@@ -153,9 +153,9 @@ void expect_plans(endpoint_mode mode, const std::string &file) {
     test::expect_as_in("tests/unit/data/" + file, all);
 }
 
-TEST(PlanAsJson, AsTheMainPlugin) { expect_plans(ENDPOINT_MAIN, "plan_main.txt"); }
-TEST(PlanAsJson, AfterAnIpamPlugin) { expect_plans(ENDPOINT_AFTER_IPAM, "plan_after_ipam.txt"); }
-TEST(PlanAsJson, AfterAMainPlugin) { expect_plans(ENDPOINT_AFTER_MAIN, "plan_after_main.txt"); }
+TEST(PlanAsJson, HasEachLineOfItsFileAsTheMainPlugin) { expect_plans(ENDPOINT_MAIN, "plan_main.txt"); }
+TEST(PlanAsJson, HasEachLineOfItsFileAfterAnIpamPlugin) { expect_plans(ENDPOINT_AFTER_IPAM, "plan_after_ipam.txt"); }
+TEST(PlanAsJson, HasEachLineOfItsFileAfterAMainPlugin) { expect_plans(ENDPOINT_AFTER_MAIN, "plan_after_main.txt"); }
 
 } // namespace
 } // namespace podlane

@@ -184,7 +184,7 @@ TEST(PlanAddresses, AreKeptOnceAndRefusedByName) {
     EXPECT_THAT(refusal(request_of(), lease_of(many)).message, HasSubstr("17 addresses, at most 16"));
 }
 
-TEST(PlanMtu, OfTheConfigurationBeforeThatOfTheUplink) {
+TEST(PlanMtu, IsThatOfTheConfigurationElseOfTheUplink) {
     cni::Request request = request_of();
     EXPECT_EQ(plan_of(request, lease_of({"198.18.1.2/24"}), 1420).mtu, 1420U);
     request.config.mtu = 1279;
@@ -210,7 +210,7 @@ TEST(PlanMacs, StayAsTheyAreUnlessOneIsRequested) {
     EXPECT_TRUE(is_none(plan_of(request, lease_of({"198.18.1.2/24"})).link_local)) << "without IPv6 there is none";
 }
 
-TEST(PlanRoutes, ByTheGatewaysWhereTheLeaseHasNone) {
+TEST(PlanRoutes, LeadToOwnGatewaysIfTheLeaseHasNone) {
     const Plan plan = plan_of(request_of(), lease_of({"198.18.1.2/24", "2001:db8:1::2/64"}));
     EXPECT_THAT(pod_routes(plan),
                 ElementsAre("169.254.1.1/32", "0.0.0.0/0 via 169.254.1.1", "::/0 via fe80::ecee:eeff:feee:eeee"));
@@ -225,7 +225,7 @@ TEST(PlanRoutes, ByTheGatewaysWhereTheLeaseHasNone) {
 }
 
 // Without a default route the lease's subnet, which is not on the link, has one of its own.
-TEST(PlanRoutes, ThoseOfTheLeaseAndTheConfiguration) {
+TEST(PlanRoutes, AreThoseOfTheLeaseAndTheConfiguration) {
     cni::Request request = request_of();
     request.config.routes = {{.destination = prefix("203.0.113.9/24"), .mtu = 1300, .priority = 7, .table = 133}};
     cni::Attachment lease = lease_of({"198.18.1.2/24", "2001:db8:1::2/64"});
@@ -244,7 +244,7 @@ TEST(PlanRoutes, ThoseOfTheLeaseAndTheConfiguration) {
     EXPECT_EQ(plan.result.routes.size(), 4U) << "with the default route of IPv6";
 }
 
-TEST(PlanRoutes, NoDefaultRouteWhereItIsNotWanted) {
+TEST(PlanRoutes, LackTheDefaultOneIfItIsNotWanted) {
     cni::Request request = request_of();
     request.config.default_route = false;
     const Plan plan = plan_of(request, lease_of({"198.18.1.2/24", "198.18.2.2/32"}));
@@ -258,7 +258,7 @@ TEST(PlanRoutes, NoDefaultRouteWhereItIsNotWanted) {
 }
 
 // flannel's plugin hands down the network's route in the lease, and no default route.
-TEST(PlanRoutes, ADefaultRouteBesideTheLeasesRoutesWhereItIsWanted) {
+TEST(PlanRoutes, HaveADefaultOneBesideTheLeasesIfItIsWanted) {
     cni::Request request = request_of();
     cni::Attachment lease = lease_of({"198.18.1.2/24", "2001:db8:1::2/64"});
     lease.routes = {{.destination = prefix("198.18.0.0/16")}, {.destination = prefix("::/0")}};
@@ -273,7 +273,7 @@ TEST(PlanRoutes, ADefaultRouteBesideTheLeasesRoutesWhereItIsWanted) {
 }
 
 // A second default route is refused by some sandboxes, and no connection takes it.
-TEST(PlanRoutes, NoDefaultRouteWhereAnotherInterfaceHasIt) {
+TEST(PlanRoutes, LackTheDefaultOneIfAnotherInterfaceHasIt) {
     cni::Request request = request_of("demo-client", "net1");
     const cni::Attachment lease = lease_of({"198.18.1.2/24", "2001:db8:1::2/64"});
     const auto plan = [&] { return make_plan(request, lease, {.flags = INTERFACE_NO_DEFAULT_IPV4}).value(); };

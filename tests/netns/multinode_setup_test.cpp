@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The ways to other nodes that docs/KUBERNETES.md lists and other tests do not set up, as their tools set them up: the
-// largest packets of a pod arrive whole, and take the path that the document says.
+// The routes to other nodes that docs/KUBERNETES.md lists and other tests do not set up, as their tools set them up:
+// the largest packets of a pod arrive whole, and take the path that the document says.
 #include "tests/harness/cluster.hpp"
 #include "tests/harness/test.hpp"
 
@@ -10,14 +10,14 @@ namespace {
 constexpr std::uint16_t kPort = 7;
 constexpr int kTunnelled = 3; // the node that kube-router's tunnels lead to
 
-struct Way {
+struct NodeRoute {
     const char *name;
     void (*set_up)(const Cluster &cluster);
     Json keys;
     std::uint32_t mtu;
     bool fast_to_tunnelled = true;
 };
-void PrintTo(const Way &way, std::ostream *stream) { *stream << way.name; }
+void PrintTo(const NodeRoute &route, std::ostream *stream) { *stream << route.name; }
 
 void for_each_pair(const std::function<void(int from, int to)> &visit) {
     for (int from = 1; from <= Cluster::kNodes; ++from)
@@ -70,7 +70,7 @@ void by_kube_router(const Cluster &cluster) {
     });
 }
 
-class Ways : public testing::TestWithParam<Way> {
+class NodeRoutes : public testing::TestWithParam<NodeRoute> {
   protected:
     void SetUp() override {
         if (GetParam().set_up == &by_kube_router &&
@@ -92,7 +92,7 @@ class Ways : public testing::TestWithParam<Way> {
     Cluster cluster_;
 };
 
-TEST_P(Ways, CarryPacketsOfTheMtu) {
+TEST_P(NodeRoutes, CarryPacketsOfTheMtu) {
     constexpr std::uint64_t kMost = 20; // of a transfer on the fast path: its first and last packets
     const Pod from = cluster_.add_pod(1, GetParam().keys);
     EXPECT_EQ(from.mtu, GetParam().mtu);
@@ -112,12 +112,12 @@ TEST_P(Ways, CarryPacketsOfTheMtu) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    All, Ways,
-    testing::Values(Way{"FlannelVxlan", &by_flannel_vxlan, delegated({{"uplinks", {"flannel.1"}}}, 1450), 1450},
-                    Way{"FlannelHostGw", &by_flannel_host_gw, delegated(Json::object(), 1500), 1500},
-                    Way{"RouteTable", &by_route_table, {{"firstPacket", "host"}}, 1500},
-                    Way{"KubeRouter", &by_kube_router, {{"mtu", 1460}}, 1460, false}),
-    [](const testing::TestParamInfo<Way> &info) { return std::string(info.param.name); });
+    All, NodeRoutes,
+    testing::Values(NodeRoute{"FlannelVxlan", &by_flannel_vxlan, delegated({{"uplinks", {"flannel.1"}}}, 1450), 1450},
+                    NodeRoute{"FlannelHostGw", &by_flannel_host_gw, delegated(Json::object(), 1500), 1500},
+                    NodeRoute{"RouteTable", &by_route_table, {{"firstPacket", "host"}}, 1500},
+                    NodeRoute{"KubeRouter", &by_kube_router, {{"mtu", 1460}}, 1460, false}),
+    [](const testing::TestParamInfo<NodeRoute> &info) { return std::string(info.param.name); });
 
 } // namespace
 } // namespace podlane::test

@@ -70,7 +70,7 @@ Result<void> count_unknown(const bpf_object *object) {
     return put;
 }
 
-// libbpf takes a probe that fails for whatever reason for a kernel that knows no names, and remembers it as long as the
+// libbpf takes a probe that fails for whatever reason for a kernel that knows no names, and caches that as long as the
 // process runs. Without its name nobody finds the program on a hook.
 Result<int> named_program(const bpf_object *object, const char *name) {
     const int fd = bpf_program__fd(bpf_object__find_program_by_name(object, name));

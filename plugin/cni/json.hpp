@@ -44,7 +44,7 @@ class Node {
     [[nodiscard]] Node at_any_case(std::string_view key) const;
 
     [[nodiscard]] bool present() const { return value_ != nullptr; }
-    [[nodiscard]] const Value &value() const { return *value_; } // only where present()
+    [[nodiscard]] const Value &value() const { return *value_; } // only if present()
     [[nodiscard]] const std::string &path() const { return path_; }
 
     // Each is an error on a value of another type, and on none; the error shows the example.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The two ends of a measurement, each in a network namespace: as options name them, entered and timed.
+// The two ends of a measurement, each in a network namespace: as options name them, entered and measured.
 #pragma once
 
 #include "maps/clock.hpp"

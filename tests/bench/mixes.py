@@ -26,7 +26,7 @@ MIXES = {
 
 
 class Starved:
-    """The share of the time in which threads of a process and its children could run that they waited for a CPU. Where
+    """The share of the time in which threads of a process and its children could run that they waited for a CPU. If
     it is large the figures are the machine's: senders that do not run leave their share to nobody."""
 
     def __init__(self, pid):

@@ -311,7 +311,7 @@ Result<void> run(const Settings &settings) {
     return {};
 }
 
-// Ascending numbers from 2 to 16,000; empty where the text is something else.
+// Ascending numbers from 2 to 16,000; empty if the text is something else.
 std::vector<std::uint32_t> parse_sizes(const char *text) {
     std::vector<std::uint32_t> sizes;
     for (char *end = nullptr;; text = end + 1) {

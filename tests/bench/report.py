@@ -24,7 +24,7 @@ def progress(text):
 
 
 def median(values):
-    """None where nothing was measured."""
+    """None if nothing was measured."""
     return statistics.median(values) if values else None
 
 

@@ -27,7 +27,7 @@ def make_chains(settings, families, first_number):
 
 
 def without_ipam(chain, steps, key, host_local):
-    """A chain's cost without the exec of host-local: measured apart where that is possible, else subtracted."""
+    """A chain's cost without the exec of host-local: measured apart if that is possible, else subtracted."""
     own = [s[key] for s in steps if s["plugin"] != "host-local"]
     return sum(own) if len(own) < len(steps) else sum(own) - host_local
 

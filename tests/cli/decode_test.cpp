@@ -44,7 +44,7 @@ TEST(FastPath, is_off_local_or_more) {
     EXPECT_EQ(fast_path_words(INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK), "local,uplink");
 }
 
-TEST(Reason, has_name_and_kind_also_where_a_newer_podlane_counted_it) {
+TEST(Reason, has_name_and_kind_also_if_a_newer_podlane_counted_it) {
     EXPECT_EQ(reason_name(REASON_DROP_SOURCE_ADDRESS), "drop-source-address");
     EXPECT_EQ(reason_kind_name(REASON_DROP_SOURCE_ADDRESS), "drop");
     EXPECT_EQ(reason_kind_name(REASON_SENT_DIRECT), "fast");
@@ -110,7 +110,7 @@ TEST(Selection, argument_is_any_of_pod_container_address_interface) {
         EXPECT_FALSE(picks({word})) << word;
 }
 
-TEST(Pod, is_named_by_its_container_where_no_pod_is_known) {
+TEST(Pod, is_named_by_its_container_if_no_pod_is_known) {
     EndpointEntry entry = web0();
     EXPECT_EQ(pod_words(entry.first, entry.second), "shop/web-0");
     set_field(entry.second.pod_namespace, "");

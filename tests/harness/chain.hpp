@@ -17,7 +17,7 @@ class Chain {
     // CNI_IFNAME, CNI_ARGS and the like, on top of the attachment's.
     Variables variables{};
 
-    // Ends at the first failure, and does not clean up: that is DEL's. The result is remembered for CHECK and DEL.
+    // Ends at the first failure, and does not clean up: that is DEL's. The result is kept for CHECK and DEL.
     Reply add(const Container &container);
     // Without the plugin of type `except`, if there is one.
     [[nodiscard]] Reply check(const Container &container, const std::string &except = {}) const;

@@ -19,7 +19,7 @@ namespace {
 
 class DoctorFault : public Doctor, public testing::WithParamInterface<Fault> {
   protected:
-    // The one finding the fault is to give; null where it is not among them.
+    // The one finding the fault is to give; null if it is not among them.
     [[nodiscard]] static Json expected_in(const Json &all) {
         for (const Json &one : all)
             if (one.at("check") == GetParam().check &&
@@ -218,7 +218,7 @@ void refuse_bpf() {
         _exit(99);
 }
 
-// What podlanectl says there, and its exit code. In a process of its own: libbpf remembers what a kernel refused.
+// What podlanectl says there, and its exit code. In a process of its own: libbpf caches what a kernel refused.
 std::pair<int, std::string> said_without_bpf(const Node &node, const std::string &bpffs,
                                              const std::vector<std::string_view> &words) {
     const std::string path = node.dir() + "/said";

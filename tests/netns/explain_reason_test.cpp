@@ -320,8 +320,8 @@ TEST_P(ExplainLimits, PredictsDropsBeyondThem) {
             return dropped() > 0;
         }));
         const Json answer = asker_->explain({from.host_ifname, false, wire, bytes});
-        const bool timed = answer.size() > 1; // it is dropped where it would have been given its time
-        asker_->compare("beyond", {from.host_ifname, false, wire, bytes}, timed ? REASON_SENT_DIRECT : why,
+        const bool is_delayed = answer.size() > 1; // and dropped where it would have got its earliest departure time
+        asker_->compare("beyond", {from.host_ifname, false, wire, bytes}, is_delayed ? REASON_SENT_DIRECT : why,
                         with_ports_of(packet, nullptr), {&at});
         EXPECT_EQ(answer.back().at("reason"), std::string(kReasons[why].name)) << answer.dump(1);
     };

@@ -127,7 +127,7 @@ TEST_F(LimitGroup, TheCeilingOfWhatAPodGetsFollowsTheConfiguration) {
     lab_.add_pod(receiver(2 * kGroupRate));
     EXPECT_TRUE(reaches(2 * kGroupRate)) << "the configuration has changed";
     if (shown().find("htb") == std::string::npos)
-        return; // this kernel has fq: the programs alone say when a packet departs
+        return; // this kernel has fq: the programs alone set earliest departure times
     EXPECT_THAT(shown(), testing::HasSubstr("rate 80Mbit"));
     ASSERT_THAT(ctl({"bandwidth", "set-group", "tenant-a", "--ingress", "20M"}), prints(0));
     EXPECT_THAT(shown(), testing::HasSubstr("rate 20Mbit"));

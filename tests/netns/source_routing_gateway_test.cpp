@@ -32,7 +32,7 @@ TEST_P(Lan, EachAddressHasItsOwnGateway) {
             EXPECT_TRUE(gets_answer(far_->ns(), how, one, kPort)) << how << to_string(one);
 }
 
-// The way is looked up where it is not named: the default route of a table, or the link that has the gateway.
+// The egress route is looked up if it is not named: the default route of a table, or the link that has the gateway.
 TEST_P(Lan, TheUplinkIsFoundByTableOrGateway) {
     (void)router_->run("ip addr add 192.168.133.2/24 dev eth0");
     (void)router_->run("ip addr add 2001:db8:133::2/64 dev eth0 nodad");

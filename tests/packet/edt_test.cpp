@@ -74,15 +74,15 @@ TEST_F(Edt, WhatTheFastPathHandsOverIsCountedWhereItCameFrom) {
 TEST_F(Edt, PacketsOfTheSlowPathAreDelayedUnlessTheirSenderIsPaced) {
     time(node().pod);
     fill(node().pod, 50 * kMs, 50 * kMs);
-    const auto departs = [&](const Bytes &frame) {
+    const auto departure_of = [&](const Bytes &frame) {
         const Outcome outcome = deliver(frame);
         expect_ends_in(node(), outcome, REASON_RECEIVED_HOST);
         return outcome.departure_ns;
     };
     const std::uint64_t before = monotonic_ns();
-    EXPECT_GT(departs(arriving("192.0.2.20") / Udp{} / bytes(1000)), before + 30 * kMs);
-    EXPECT_GT(departs(arriving("203.0.113.1") / Tcp{} / bytes(1000)), before + 30 * kMs);
-    EXPECT_EQ(departs(arriving("192.0.2.20") / Tcp{} / bytes(1000)), 0U);
+    EXPECT_GT(departure_of(arriving("192.0.2.20") / Udp{} / bytes(1000)), before + 30 * kMs);
+    EXPECT_GT(departure_of(arriving("203.0.113.1") / Tcp{} / bytes(1000)), before + 30 * kMs);
+    EXPECT_EQ(departure_of(arriving("192.0.2.20") / Tcp{} / bytes(1000)), 0U);
     EXPECT_EQ(state(node().pod).packets, 3U);
 }
 

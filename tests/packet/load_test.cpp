@@ -41,7 +41,7 @@ std::set<std::string> names_in(const std::string &directory) {
 
 std::string name_of(const std::string &path) { return std::filesystem::path(path).filename(); }
 
-// All zero where there is no such map.
+// All zero if there is no such map.
 bpf_map_info map_info(const std::string &root, const char *name) {
     bpf_map_info facts{};
     __u32 size = sizeof facts;

@@ -20,7 +20,7 @@ class MalformedFrames : public PacketTest {
         return every;
     }
 
-    // False where the kernel refuses to run the frame at all.
+    // False if the kernel refuses to run the frame at all.
     bool holds_for(const Bytes &frame, const char *program) {
         Outcome outcome;
         const auto before = totals();
@@ -39,7 +39,7 @@ class MalformedFrames : public PacketTest {
   private:
     counters totals() { return require(node().tables().counters.sum(node().pod.ifindex)); }
 
-    // REASON_NONE where not exactly one packet was counted.
+    // REASON_NONE if not exactly one packet was counted.
     static reason only_reason(const counters &before, const counters &after) {
         reason found = REASON_NONE;
         std::uint64_t packets = 0;

@@ -41,7 +41,7 @@ class DirectFirst : public PacketTest {
         const std::uint32_t peer = node().peer.ifindex;
         expect_ends_in(node(), node().run(frame, {.ifindex = peer}), why, peer);
     }
-    // The flags of the frame's entry in the flow cache; nothing where there is none.
+    // The flags of the frame's entry in the flow cache; nothing if there is none.
     std::optional<std::uint32_t> cached(const Bytes &frame) {
         const auto found = require(node().flows().find(key_of(frame)));
         return found ? std::optional(found->flags) : std::nullopt;

@@ -249,7 +249,7 @@ class Node {
         return outcome;
     }
 
-    // False where the kernel finds the frame not worth running: an Ethernet or IP header cut short.
+    // False if the kernel finds the frame not worth running: an Ethernet or IP header cut short.
     bool try_run(const Bytes &frame, How how, Outcome &outcome) {
         __sk_buff context{};
         context.ifindex = how.ifindex == 0 ? pod.ifindex : how.ifindex;

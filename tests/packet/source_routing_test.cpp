@@ -69,7 +69,7 @@ TEST_F(Source, OfAPeerInterfaceIsHandledAsSentByIt) {
              {"answer under way", from_pod() / Ipv4{ip("192.168.133.20"), peer4()} / Tcp{.flags = kAck},
               REASON_SENT_SIBLING},
              {"of nobody", ip4("192.168.133.21", "203.0.113.9"), REASON_DROP_SOURCE_ADDRESS},
-             {"larger than the sibling's MTU",
+             {"larger than the peer interface's MTU",
               from_pod() / Ipv4{ip("192.168.133.20"), peer4()} / Udp{} / bytes(1400 - 27), REASON_HOST_MTU},
              {"as large as it", from_pod() / Ipv4{ip("192.168.133.20"), peer4()} / Udp{} / bytes(1400 - 28),
               REASON_SENT_SIBLING},

@@ -94,7 +94,7 @@ TEST(Table, fits_a_very_narrow_terminal_as_well) {
                                                        "a-na…  12000\n");
 }
 
-TEST(Table, is_not_cut_where_there_is_no_terminal) {
+TEST(Table, is_not_cut_if_there_is_no_terminal) {
     EXPECT_NE(table_text(two_rows(), {}).find("a-name-of-twenty-chars"), std::string::npos);
 }
 
@@ -116,7 +116,7 @@ TEST(Exposition, label_values_are_one_line_of_utf8) {
     EXPECT_EQ(std::move(out).text(), "# HELP up Help.\n# TYPE up gauge\nup{pod=\"a\\\"} 1?forged 1?\"} 1\n");
 }
 
-TEST(Table, colours_only_where_the_style_allows_it) {
+TEST(Table, colours_only_if_the_style_allows_it) {
     EXPECT_EQ(table_text(two_rows(), {}).find('\033'), std::string::npos);
     EXPECT_NE(table_text(two_rows(), {true, 0, {}}).find("\033[31ma\033[0m"), std::string::npos);
 }

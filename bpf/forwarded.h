@@ -44,7 +44,7 @@ static __always_inline void forget_untracked(const struct flow_key *key)
 }
 
 /*
- * A packet that leaves the host stack. What the node itself sends has come by no interface. If conntrack did not know
+ * A packet that leaves the host stack. Packets of the node itself have come by no interface. If conntrack did not know
  * the flow when its entries were made, it does now, and may translate the replies.
  */
 static __always_inline void note_forwarded(struct packet *p, enum direction from, bool first_is_direct)

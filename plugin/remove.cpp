@@ -156,7 +156,7 @@ Result<std::optional<Tables>> open_tables(const std::string &root) {
     return std::optional(std::move(tables).value());
 }
 
-// What the root of another network namespace knows by their indexes are other interfaces: its maps are left alone.
+// The pins of another network namespace have other interfaces of these indexes: its maps are left alone.
 Result<void> open_maps(Remains &remains, const endpoint_key &key) {
     const std::string &root = remains.request.config.bpffs;
     const std::uint32_t own = TRY(own_netns());

@@ -24,7 +24,7 @@ enum class Lease { released, may_be_held };
 // host-side veth is known by container ID and interface name, never by the pod's name.
 Result<void> remove_attachment(const cni::Request &request, Lease lease = Lease::released);
 
-// What is on the node for an attachment, as its entry in endpoints_v1 says.
+// The state of an attachment on the node, as its entry in endpoints_v1 has it.
 struct Footprint {
     const cni::Request &request;
     endpoint entry;

@@ -26,7 +26,7 @@
  * memory at once, the others an entry at a time.
  */
 
-/* Attachments in words. User space only. 1.1 KiB an entry. */
+/* Attachments in words. User space only. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -62,7 +62,7 @@ struct {
 	__type(value, struct network);
 } networks_v1 SEC(".maps");
 
-/* Connections that conntrack has confirmed, by direction. Written and read by the programs. 8.8 MiB. */
+/* Connections that conntrack has confirmed, by direction. Written and read by the programs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
@@ -70,8 +70,7 @@ struct {
 	__type(value, struct flow);
 } flows_v2 SEC(".maps");
 
-/* What the host stack has forwarded. Written for packets on the slow path, read for flows that are to be cached. 5 MiB.
- */
+/* What the host stack has forwarded. Written for packets on the slow path, read for flows that are to be cached. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
@@ -88,7 +87,7 @@ struct ct_opts {
 	__u8 reserved[2];
 };
 
-/* Paths of flows whose first packets took the fast path. Written and read by the programs. 8 MiB at its full size. */
+/* Paths of flows whose first packets took the fast path. Written and read by the programs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
@@ -97,7 +96,7 @@ struct {
 } paths_v1 SEC(".maps");
 
 /* UDP that an uplink of its own has delivered to a container with several interfaces. Written for it alone, so that no
- * pod of this node can evict an entry; read if paths_v1 has none. 0.3 MiB. */
+ * pod of this node can evict an entry; read if paths_v1 has none. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 2048);
@@ -105,7 +104,7 @@ struct {
 	__type(value, struct flow_path);
 } requests_v1 SEC(".maps");
 
-/* Counters by ifindex; entry 0 counts packets of interfaces that are no endpoint. 1 KiB a CPU an entry. */
+/* Counters by ifindex; entry 0 counts packets of interfaces that are no endpoint. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -208,7 +207,7 @@ struct {
 	__type(value, __u32);
 } senders_v1 SEC(".maps");
 
-/* Groups by ifindex. Written by ADD, DEL and podlanectl, read for packets to isolated endpoints. 0.3 KiB an entry. */
+/* Groups by ifindex. Written by ADD, DEL and podlanectl, read for packets to isolated endpoints. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -236,14 +235,13 @@ struct {
 	__type(value, struct watch);
 } watch_v1 SEC(".maps");
 
-/* Events for podlanectl monitor and explain. Written by the programs while one of them runs. 256 KiB, from the start.
- */
+/* Events for podlanectl monitor and explain. Written by the programs while one of them runs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 262144);
 } events_v1 SEC(".maps");
 
-/* The plugin's last calls. User space only, by mapping it. 225 KiB. */
+/* The plugin's last calls. User space only, by mapping it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

@@ -169,7 +169,7 @@ frames::Bytes make_frame(const Case &kind, std::uint32_t receiver) {
     const bool outward = std::strcmp(kind.program, PODLANE_PROGRAM_FROM_POD) == 0;
     const ip_addr pod = source_of(kind), peer = destination_of(kind, receiver);
     const ip_addr &from = outward ? pod : peer, &to = outward ? peer : pod;
-    // To the loopback's own MAC: what is for another one takes the slow path.
+    // The loopback's own MAC: frames for another MAC take the slow path.
     const frames::Ethernet link{.destination = {}, .source = kSenderMac};
     const frames::Layer flow =
         kind.protocol == IPPROTO_TCP

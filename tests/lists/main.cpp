@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Prints a list of the code as Markdown: "lists reasons", "lists commands", "lists keys", "lists specification",
-// "lists unread", "lists memory", "lists foreign". tests/check/lists compares the docs.
+// Prints a list of the code as Markdown ("lists reasons"), or the names of all lists ("lists names"). tests/check/lists
+// compares the docs.
 #include "loader/map_plan.hpp"
 #include "maps/tables.hpp"
 #include "plugin/cni/key.hpp"
@@ -55,6 +55,10 @@ std::string keys(const std::vector<cni::Key::Place> &places) {
                     escaped(key.meaning) + " |\n";
     return text;
 }
+
+std::string own_keys() { return keys({cni::Key::Place::top, cni::Key::Place::limits, cni::Key::Place::log}); }
+
+std::string specification_keys() { return keys({cni::Key::Place::specification}); }
 
 std::string unread_keys() {
     std::string text = "Also accepted, and not read:";
@@ -133,21 +137,67 @@ std::string foreign_keys() {
     return text + ".\n";
 }
 
+std::string thousands(std::uint64_t number) {
+    std::string text = std::to_string(number);
+    for (std::size_t at = text.size(); at > 3; at -= 3)
+        text.insert(at - 3, ",");
+    return text;
+}
+
+// Of one more, without the table of a hash.
+std::uint64_t entry_bytes(MapFacts facts, unsigned cpus) {
+    if (facts.type == BPF_MAP_TYPE_ARRAY)
+        return facts.value_size;
+    facts.max_entries = 4; // as many buckets as 3 have
+    const std::uint64_t four = map_bytes(facts, 4, cpus);
+    facts.max_entries = 3;
+    return four - map_bytes(facts, 3, cpus);
+}
+
+std::string entry_words(const MapFacts &facts) {
+    if (facts.type == BPF_MAP_TYPE_RINGBUF)
+        return "1";
+    const std::uint64_t fixed = entry_bytes(facts, 0), more = entry_bytes(facts, 1) - fixed;
+    return thousands(fixed) + (more != 0 ? " + " + thousands(more) + " a CPU" : "");
+}
+
+std::string maps() {
+    const auto planned = planned_maps({});
+    std::string text = "| map | entries | bytes an entry | full, on 2 CPUs |\n|---|---|---|---|\n";
+    for (const PlannedMap &map : planned ? *planned : std::vector<PlannedMap>{}) {
+        if (map.name == "scratch") // not pinned
+            continue;
+        const std::uint64_t bytes = map_bytes(map.facts, map.facts.max_entries, 2);
+        text += "| `" + map.name + "` | " + thousands(map.facts.max_entries) + " | " + entry_words(map.facts) + " | " +
+                (bytes < 1 << 20 ? std::to_string((bytes + 512) >> 10U) + " KiB" : mebibytes(bytes) + " MiB") + " |\n";
+    }
+    return text;
+}
+
+struct List {
+    std::string_view name;
+    std::string (*print)();
+};
+
+constexpr std::array<List, 8> kLists = {{
+    {"reasons", reasons},
+    {"commands", commands},
+    {"keys", own_keys},
+    {"specification", specification_keys},
+    {"unread", unread_keys},
+    {"foreign", foreign_keys},
+    {"memory", memory},
+    {"maps", maps},
+}};
+
 std::string list(std::string_view name) {
-    using enum cni::Key::Place;
-    if (name == "reasons")
-        return reasons();
-    if (name == "commands")
-        return commands();
-    if (name == "keys")
-        return keys({top, limits, log});
-    if (name == "memory")
-        return memory();
-    if (name == "specification")
-        return keys({specification});
-    if (name == "foreign")
-        return foreign_keys();
-    return name == "unread" ? unread_keys() : std::string();
+    std::string names;
+    for (const List &one : kLists) {
+        if (one.name == name)
+            return one.print();
+        names += std::string(one.name) + "\n";
+    }
+    return name == "names" ? names : std::string();
 }
 
 } // namespace

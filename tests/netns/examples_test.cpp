@@ -86,13 +86,6 @@ TEST(OlderIpamPlugin, DoesNotFailStatusAndGc) {
     }
 }
 
-TEST(Architecture, NamesEveryReason) {
-    const std::string page = source_text("docs/ARCHITECTURE.md");
-    for (std::size_t i = REASON_NONE + 1; i < kReasons.size(); ++i)
-        EXPECT_NE(page.find("| `" + std::string(kReasons.at(i).name) + "` | "), std::string::npos)
-            << kReasons.at(i).name;
-}
-
 TEST(Readme, ShowsTheExamplesAsTheyAre) {
     for (const std::string name : {"main", "after-ipam", "after-main"})
         EXPECT_NE(source_text("README.md").find("```json\n" + example(name) + "```"), std::string::npos) << name;

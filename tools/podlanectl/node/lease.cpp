@@ -106,7 +106,7 @@ Result<int> release(const Call &call, World &world) {
 constexpr Opts kWhichLease{Opt::pod, Opt::ns, Opt::container, Opt::network, Opt::state_dir};
 
 constexpr std::array<Command, 2> kLeaseCommands = {{
-    {"list", "Leases that are held for pods of the same name (keepAddress).", kPlain | kWhichLease, kWhich,
+    {"list", "List the leases that are held for pods of the same name (keepAddress).", kPlain | kWhichLease, kWhich,
      "Leases whose time is over are released first.", list, true},
     {"release", "Release held leases before their time.", Opts{Opt::bpffs, Opt::help, Opt::all} | kWhichLease, kWhich,
      "Calls the DEL of the IPAM plugin, as the DEL of the pod would have.", release, true},

@@ -37,15 +37,15 @@ static __always_inline bool accepts(const struct isolation *entry, __u64 group)
 }
 
 /*
- * Whether the receiver accepts one of the sender's groups. An entry that is lost lets nobody in. A global function: the
- * verifier checks it once.
+ * Whether the receiver accepts one of the sender's groups; only endpoints are in any. An entry that is lost lets nobody
+ * in. A global function: the verifier checks it once.
  */
 __attribute__((noinline)) int shares_group(__u32 receiver, __u32 sender)
 {
-	struct isolation *to = map_find(&isolation_v1, &receiver);
-	struct isolation *from = to ? map_find(&isolation_v1, &sender) : 0;
+	struct isolation *from = map_find(&isolation_v1, &sender);
+	struct isolation *to = from || tracing ? map_find(&isolation_v1, &receiver) : 0;
 
-	if (!from)
+	if (!from || !to)
 		return 0;
 	for (int i = 0; i < ISOLATION_GROUPS; i++) {
 		if (!from->groups[i])
@@ -83,7 +83,7 @@ static __always_inline __u32 ctinfo_of(struct __sk_buff *skb)
 	return entry & CTINFO_MASK;
 }
 
-/* Whether the endpoint lets in what came by this interface; 0 is the node itself. */
+/* Whether the endpoint lets in what came by this interface, but for members of its groups; 0 is the node itself. */
 static __always_inline bool lets_in(struct packet *p, __u32 came_by, struct interface *sender)
 {
 	__u32 receiver = p->skb->ifindex;
@@ -99,9 +99,7 @@ static __always_inline bool lets_in(struct packet *p, __u32 came_by, struct inte
 		       accepts_remote(p, receiver, p->interface->flags, &p->flow.peer);
 	if (!sender)
 		return accepts_remote(p, receiver, p->interface->flags, &p->ip.source);
-	if (p->interface->flags & INTERFACE_ISOLATED_NETWORK)
-		return sender->network == p->network;
-	return shares_group(receiver, came_by);
+	return p->interface->flags & INTERFACE_ISOLATED_NETWORK && sender->network == p->network;
 }
 
 /* Whether it belongs to a connection that the endpoint opened, and may still open. */
@@ -141,6 +139,9 @@ static __always_inline int check_arriving(struct packet *p)
 	if (!(p->interface->flags & INTERFACE_ISOLATED) || p->is_edt)
 		return 0;
 	if (came_by == p->skb->ifindex || is_on_link_only(p))
+		return 0;
+	/* First, without asking whose interface it is: most packets end here. */
+	if (came_by && p->interface->flags & INTERFACE_ISOLATED_GROUP && shares_group(p->skb->ifindex, came_by))
 		return 0;
 	/* Fragments that Linux makes of IPv6 packets do not say where they came by. The node's own have a socket. */
 	if (!came_by && p->protocol == ETH_P_IPV6 && p->detour && !p->skb->sk)
@@ -186,10 +187,13 @@ __attribute__((noinline)) int note_allowed(__u32 ifindex, __u32 changes)
 /* On the fast path between two pods, which are of one network. The beginning of a connection is dropped at once. */
 static __always_inline int check_isolation(struct packet *p)
 {
+	bool is_opening = (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
 	__u32 changes, to, from = p->skb->ifindex;
 
 	if (!p->receiver || !(p->receiver->flags & INTERFACE_ISOLATED_GROUP) || p->follow & FOLLOW_ALLOWED)
 		return 0;
+	if (!is_opening && !(p->follow & (FOLLOW_CONFIRMED | FOLLOW_UNTRACKED)) && !tracing)
+		return REASON_HOST_UNCONFIRMED;
 	changes = count_changes();
 	to = p->receiver->ifindex;
 	if (shares_group(to, from) || (p->follow & FOLLOW_REPLY && is_newer(to) &&
@@ -198,7 +202,7 @@ static __always_inline int check_isolation(struct packet *p)
 			note_allowed(from, changes);
 		return 0;
 	}
-	return (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN ? REASON_DROP_ISOLATION : REASON_HOST_UNCONFIRMED;
+	return is_opening ? REASON_DROP_ISOLATION : REASON_HOST_UNCONFIRMED;
 }
 
 /* On the fast path from another node. */

@@ -10,8 +10,12 @@ namespace podlane {
 namespace {
 
 // What earlier owners of its addresses opened: all of it if the endpoint is isolated, so that the table is read once.
-Result<void> forget_earlier_connections(const cni::Config &config, const endpoint &record) {
-    return is_isolated(record) ? forget_connections_of(record) : forget_connections_beyond(config, record);
+// Its addresses come first: in the name of an isolated endpoint, nobody on an uplink opens another.
+Result<void> forget_earlier_connections(const NewEndpoint &made, const Tables &tables, Rollback &rollback) {
+    if (!is_isolated(made.record))
+        return forget_connections_beyond(made.request.config, made.record);
+    TRY(put_addresses(tables, made.record, rollback));
+    return forget_connections_of(tables, made.record);
 }
 
 } // namespace
@@ -22,14 +26,15 @@ Result<void> insert_endpoint(const NewEndpoint &made, const Tables &tables, net:
     TRY(put_record({made.request, made.record, &config, made.plan.uplink, &tables, limits}, host, rollback));
     TRY(put_endpoint(tables, config, made.record));
     TRY(put_egress_rules(config, made.record));
-    TRY(forget_earlier_connections(config, made.record));
+    TRY(forget_earlier_connections(made, tables, rollback));
     return attach_programs(config.bpffs, made.plan.ifindex, made.plan.hook_kind);
 }
 
 Result<cni::Attachment> publish_endpoint(const NewEndpoint &made, const ConflictProbe &probe, const Tables &tables,
                                          net::Netlink &host, Rollback &rollback) {
     TRY(probe.must_be_free());
-    TRY(put_addresses(tables, made.record, rollback));
+    if (!is_isolated(made.record))
+        TRY(put_addresses(tables, made.record, rollback));
     TRY(put_source_routes(made.sources, made.peers, tables, rollback));
     TRY(record_numbering(made.egress, made.request.config.bpffs, host));
     TRY(announce_addresses(made.egress, made.plan.addresses, host));

@@ -63,12 +63,15 @@ Error map_gone(const char *map) {
 
 } // namespace
 
-Result<void> forget_connections_of(const endpoint &record) {
-    if (!is_isolated(record))
-        return {};
+Result<void> forget_connections_of(const Tables &tables, const endpoint &record) {
     net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
     TRY(net::forget_connections_from(netfilter, addresses_in(record)));
-    return {};
+    auto entry = TRY(tables.isolations.find(record.ifindex));
+    if (!entry)
+        return {};
+    entry->since_ns = monotonic_ns(); // flows that were cached meanwhile do not count either
+    TRY(tables.isolations.update(record.ifindex, *entry));
+    return count_isolation_change(tables.watches);
 }
 
 Result<bool> remove_isolation(const Tables &tables, std::uint32_t ifindex) {

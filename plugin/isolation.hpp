@@ -14,9 +14,9 @@ inline bool is_isolated(const endpoint &record) {
     return (record.flags & (INTERFACE_ISOLATED_GROUP | INTERFACE_ISOLATED_NETWORK)) != 0;
 }
 
-// Connections of the addresses' earlier owners: what belongs to them would pass as answers to the new one. Nothing for
-// an endpoint that is not isolated.
-Result<void> forget_connections_of(const endpoint &record);
+// Connections that the addresses' earlier owners opened, or anybody in their names: what belongs to them would pass as
+// answers to the new one. Behind its addresses' entries, by which nobody opens more. Only for an isolated endpoint.
+Result<void> forget_connections_of(const Tables &tables, const endpoint &record);
 // Before the host-side veth's entry says that the endpoint is isolated; and of an endpoint that packets reach: what is
 // missing or another one. Flows cached before it do not count any more.
 Result<void> update_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry);

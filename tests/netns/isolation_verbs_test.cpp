@@ -4,9 +4,8 @@
 #include "loader/object.hpp"
 #include "maps/clock.hpp"
 #include "tests/harness/repeat.hpp"
+#include "tests/netns/isolation.hpp"
 #include "tests/netns/kube_proxy.hpp"
-#include "tests/netns/verbs.hpp"
-#include "tests/netns/ctl.hpp"
 
 #include <atomic>
 #include <thread>
@@ -14,7 +13,6 @@
 namespace podlane::test {
 namespace {
 
-constexpr std::uint16_t kPort = 7;
 // Of a hostile scan: what it sends carries this.
 const std::string kForbidden = "forbidden-forbidden";
 
@@ -35,26 +33,7 @@ class Scan {
     Repeat sending_;
 };
 
-class IsolationVerbs : public CtlTest, public testing::WithParamInterface<bool> {
-  protected:
-    [[nodiscard]] bool ipv4() const { return GetParam(); }
-    [[nodiscard]] ip_addr addr(const Pod &pod) const { return pod.addr(ipv4()); }
-    static Json isolated(const std::string &group) { return {{"groups", {"name:" + group}}, {"isolation", "group"}}; }
-    [[nodiscard]] std::uint64_t drops(const Pod &pod) const {
-        return node_.counted(pod.ifindex, REASON_DROP_ISOLATION).packets;
-    }
-    void expect_refused(const net::Namespace &from, const ip_addr &to, std::uint16_t port = kPort) const {
-        const Fd socket = open_socket(from, Transport::tcp, ipv4());
-        EXPECT_EQ(connect_to(socket, {to, port}, quiet()), ETIMEDOUT) << to_string(to);
-    }
-    // All that the pod's socket has received.
-    static std::size_t datagrams_at(const Fd &socket) {
-        std::size_t count = 0;
-        while (recv(socket.get(), nullptr, 0, MSG_DONTWAIT | MSG_TRUNC) >= 0)
-            ++count;
-        return count;
-    }
-};
+using IsolationVerbs = IsolationTest;
 INSTANTIATE_TEST_SUITE_P(All, IsolationVerbs, testing::Bool(),
                          [](const auto &info) { return std::string(info.param ? "V4" : "V6"); });
 
@@ -308,32 +287,6 @@ TEST_P(IsolationVerbs, AllowHostOutsideAndGroupCidrsMakeExceptions) {
     const EchoServer node_server(node_.ns(), ipv4(), kPort);
     EXPECT_EQ(ask(a.ns(), Transport::tcp, {ip(ipv4() ? "203.0.113.2" : "2001:db8:cafe::2"), kPort}), 0)
         << "the node's answers";
-}
-
-// Routers that may open no connection report what happened to one that another host was allowed to open.
-TEST_P(IsolationVerbs, ErrorsAboutAnAllowedConnectionArrive) {
-    Json keys = isolated("tenant-a");
-    keys["groupCIDRs"] = {{"tenant-a", {"203.0.113.1/32", "2001:db8:cafe::1/128"}}};
-    const Pod a = make(keys);
-    const std::string net = ipv4() ? "203.0.113." : "2001:db8:cafe::";
-    const ip_addr remote = ip(net + "1"), router = ip(net + "77");
-    (void)must_run(outside_->ns(), words(ipv4() ? "ip route add 198.18.9.0/24 via 203.0.113.2"
-                                                : "ip -6 route add 2001:db8:9::/64 via 2001:db8:cafe::2"));
-    const EchoServer server(a.ns(), ipv4(), kPort);
-    const Fd socket = connected(outside_->ns(), Transport::tcp, {addr(a), kPort}, {{}, 40000});
-    const Wire outside(outside_->ns(), "eth0"), uplink(node_.ns(), "up0"), pod = a.wire();
-    const auto error_about = [&](std::uint16_t port) {
-        Bytes quoted = to_bytes(tcp({addr(a), remote, kPort, port}, tcp_ack));
-        quoted.insert(quoted.begin(), 4, 0);
-        outside.send(frame(uplink.mac(), outside.mac(), icmp({router, addr(a)}, ipv4() ? 3 : 1, 0, quoted)));
-    };
-    const std::uint64_t before = drops(a);
-    error_about(40001); // of no connection
-    EXPECT_TRUE(wait_until([&] { return drops(a) == before + 1; }));
-    error_about(40000);
-    EXPECT_TRUE(pod.until([&](const Bytes &one) { return is_from(one, router); }, patience()));
-    EXPECT_EQ(drops(a), before + 1);
-    EXPECT_EQ(transfer(socket, 100), 0);
 }
 
 // By a Service the sender's address and the receiver's are not what the pod has sent.

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// Isolated pods, and who is beyond the uplink: pods of other nodes, routers, and hosts that forge.
+#include "tests/harness/repeat.hpp"
+#include "tests/netns/isolation.hpp"
+
+#include <atomic>
+
+namespace podlane::test {
+namespace {
+
+using IsolationNodes = IsolationTest;
+INSTANTIATE_TEST_SUITE_P(All, IsolationNodes, testing::Bool(),
+                         [](const auto &info) { return std::string(info.param ? "V4" : "V6"); });
+
+// A host on the uplink and a pod are in league: the host opens connections in the name of a pod that starts, and what
+// the other pod sends would be the answers.
+TEST_P(IsolationNodes, NobodyOnTheUplinkSpeaksForAPodThatStarts) {
+    constexpr int kStarts = 8, kPorts = 256;
+    on_node("sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.up0.rp_filter=0");
+    const Pod accomplice = make();
+    const ip_addr victim = ip(ipv4() ? "198.18.9.7" : "2001:db8:9::7");
+    const Wire outside(outside_->ns(), "eth0"), wire = accomplice.wire();
+    const Mac gateway = Wire(node_.ns(), "up0").mac();
+    std::atomic<int> first_port = 20000;
+    const Repeat league([&, i = 0]() mutable {
+        const auto port = static_cast<std::uint16_t>(first_port + i++ % kPorts);
+        outside.send(frame(gateway, outside.mac(), udp({victim, addr(accomplice), kPort, port})));
+        wire.send(frame(accomplice.gateway_mac, accomplice.mac, udp({addr(accomplice), victim, port, kPort})));
+    });
+    std::size_t arrived = 0;
+    for (int i = 0; i < kStarts; ++i) {
+        first_port += kPorts; // the accomplice counts as having opened those of before
+        const auto container = node_.container();
+        Json keys = isolated("victims");
+        keys["runtimeConfig"] = {{"ips", {"198.18.9.7", "2001:db8:9::7"}}};
+        keys["capabilities"] = {{"ips", true}};
+        const Fd socket = open_socket(container->ns(), Transport::udp, ipv4(), {{}, kPort});
+        ASSERT_THAT(add(*container, keys), succeeds());
+        const Pod pod = observe(node_, container);
+        EXPECT_TRUE(wait_until([&] { return drops(pod) > 2 * kPorts; })) << "each port twice";
+        arrived += datagrams_at(socket);
+        ASSERT_THAT(del(*container, keys), succeeds());
+    }
+    EXPECT_EQ(arrived, 0U);
+}
+
+// Routers that may open no connection report what happened to one that another host was allowed to open.
+TEST_P(IsolationNodes, ErrorsAboutAnAllowedConnectionArrive) {
+    Json keys = isolated("tenant-a");
+    keys["groupCIDRs"] = {{"tenant-a", {"203.0.113.1/32", "2001:db8:cafe::1/128"}}};
+    const Pod a = make(keys);
+    const std::string net = ipv4() ? "203.0.113." : "2001:db8:cafe::";
+    const ip_addr remote = ip(net + "1"), router = ip(net + "77");
+    (void)must_run(outside_->ns(), words(ipv4() ? "ip route add 198.18.9.0/24 via 203.0.113.2"
+                                                : "ip -6 route add 2001:db8:9::/64 via 2001:db8:cafe::2"));
+    const EchoServer server(a.ns(), ipv4(), kPort);
+    const Fd socket = connected(outside_->ns(), Transport::tcp, {addr(a), kPort}, {{}, 40000});
+    const Wire outside(outside_->ns(), "eth0"), uplink(node_.ns(), "up0"), pod = a.wire();
+    const auto error_about = [&](std::uint16_t port) {
+        Bytes quoted = to_bytes(tcp({addr(a), remote, kPort, port}, tcp_ack));
+        quoted.insert(quoted.begin(), 4, 0);
+        outside.send(frame(uplink.mac(), outside.mac(), icmp({router, addr(a)}, ipv4() ? 3 : 1, 0, quoted)));
+    };
+    const std::uint64_t before = drops(a);
+    error_about(40001); // of no connection
+    EXPECT_TRUE(wait_until([&] { return drops(a) == before + 1; }));
+    error_about(40000);
+    EXPECT_TRUE(pod.until([&](const Bytes &one) { return is_from(one, router); }, patience()));
+    EXPECT_EQ(drops(a), before + 1);
+    EXPECT_EQ(transfer(socket, 100), 0);
+}
+
+} // namespace
+} // namespace podlane::test

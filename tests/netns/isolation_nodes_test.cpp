@@ -44,6 +44,64 @@ TEST_P(IsolationNodes, NobodyOnTheUplinkSpeaksForAPodThatStarts) {
     EXPECT_EQ(arrived, 0U);
 }
 
+// Whoever has an address of another group's is not from outside.
+TEST_P(IsolationNodes, PodsOfOtherNodesAreKnownByTheirAddresses) {
+    (void)must_run(outside_->ns(), words(ipv4() ? "ip route add 198.18.9.0/24 via 203.0.113.2"
+                                                : "ip -6 route add 2001:db8:9::/64 via 2001:db8:cafe::2"));
+    const Json theirs = {"203.0.113.0/24", "2001:db8:cafe::/64"};
+    const auto by_group = [](const Json &more) {
+        Json keys = isolated("tenant-a");
+        keys.update(more);
+        return keys;
+    };
+    for (const auto &[keys, lets_in] : {
+             std::pair{by_group({{"groupCIDRs", {{"tenant-a", theirs}}}}), true},
+             std::pair{by_group({{"groupCIDRs", {{"tenant-b", theirs}}}}), false},
+             std::pair{by_group({{"outside", "allow"}}), true},
+             std::pair{by_group({{"outside", "allow"}, {"groupCIDRs", {{"tenant-b", theirs}}}}), false},
+             std::pair{Json{{"isolation", "network"}, {"outside", "allow"}}, true},
+             std::pair{Json{{"isolation", "network"}}, false},
+             std::pair{Json{{"isolation", "network"}, {"clusterCIDRs", theirs}}, true},
+         }) {
+        SCOPED_TRACE(keys);
+        const Pod pod = make(keys);
+        const EchoServer server(pod.ns(), ipv4(), kPort);
+        if (lets_in) {
+            EXPECT_EQ(ask(outside_->ns(), Transport::tcp, {addr(pod), kPort}), 0);
+        } else {
+            expect_refused(outside_->ns(), addr(pod));
+        }
+    }
+}
+
+// Its end on the node takes packets from whoever reaches it: the rule that keeps pods away is the page's.
+TEST_P(IsolationNodes, ARuleKeepsPodsFromSpeakingThroughATunnel) {
+    Json keys = isolated("tenant-a");
+    keys["groupCIDRs"] = {{"tenant-a", {"198.51.100.0/24", "2001:db8:51::/64"}}};
+    const Pod a = make(keys), hostile = make(isolated("hostile"));
+    on_node("ip link add vx0 type vxlan id 7 dstport 8472 local 203.0.113.2 dev up0");
+    on_node("ip link set vx0 up");
+    on_node("ip route add 198.51.100.0/24 dev vx0");
+    on_node("ip route add 2001:db8:51::/64 dev vx0");
+    const ip_addr member = ip(ipv4() ? "198.51.100.9" : "2001:db8:51::9");
+    const Bytes inner = frame(Wire(node_.ns(), "vx0").mac(), hostile.mac, udp({member, addr(a), 40000, kPort}));
+    const std::string header("\x08\0\0\0\0\0\x07\0", 8), tunnelled = header + std::string(inner.begin(), inner.end());
+    const Fd at_a = open_socket(a.ns(), Transport::udp, ipv4(), {{}, kPort});
+    const Fd socket = open_socket(hostile.ns(), Transport::udp, true);
+    const auto send = [&] { return send_datagram(socket, {ip("203.0.113.2"), 8472}, tunnelled); };
+    ASSERT_TRUE(wait_until([&] { return send() && datagrams_at(at_a) > 0; })) << "without the rule";
+
+    const std::string page = read_file(variable("PODLANE_SOURCE_DIR") + "/docs/IDENTITY.md");
+    const std::size_t rules = page.find("table inet tunnels");
+    node_.run("nft -f -", page.substr(rules, page.find("```", rules) - rules));
+    (void)datagrams_at(at_a);
+    for (int i = 0; i < 3; ++i)
+        EXPECT_TRUE(send());
+    const Fd from_node = open_socket(node_.ns(), Transport::udp, ipv4());
+    EXPECT_TRUE(send_datagram(from_node, {addr(a), kPort}, "last"));
+    EXPECT_EQ(receive(at_a).text, "last");
+}
+
 // Routers that may open no connection report what happened to one that another host was allowed to open.
 TEST_P(IsolationNodes, ErrorsAboutAnAllowedConnectionArrive) {
     Json keys = isolated("tenant-a");

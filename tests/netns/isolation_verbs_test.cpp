@@ -54,6 +54,7 @@ TEST_P(IsolationVerbs, NothingForbiddenArrivesFromAddToDel) {
         keys["runtimeConfig"] = {
             {"ips", {"198.18.9." + std::to_string(fixed), "2001:db8:9::" + std::to_string(fixed)}}};
         keys["capabilities"] = {{"ips", true}};
+        keys["attach"] = i % 2 == 0 ? "auto" : "clsact";
         // Before there is an interface: it has the first packet that arrives.
         const Fd socket = open_socket(container->ns(), Transport::udp, ipv4(), {{}, kPort});
         ASSERT_THAT(add(*container, keys), succeeds());

@@ -12,6 +12,11 @@ class MigratingPodTest : public MigratingTest {
     [[nodiscard]] Cases of_groups();
     // Logged or, if the configuration says so, refused.
     void expect_turned_down(const std::string &name, const std::string &value);
+    // Neither refused nor heeded.
+    Pod start_with_unread(const Json &annotations) {
+        return start({{"podMayNot", "refuse"}, {"runtimeConfig", {{kAnnotations, annotations}}}},
+                     named("shop", "web-0"));
+    }
 };
 
 void MigratingPodTest::expect_turned_down(const std::string &name, const std::string &value) {
@@ -64,6 +69,16 @@ MigratingPodTest::Cases MigratingPodTest::of_addresses() {
              expect_turned_down(calico + "networks", R"([{"name": "blue"}])");
              expect_turned_down(calico + "interfaceName", "cali7");
          }},
+        {"`cni.projectcalico.org/podIP`, `podIPs`, `containerID`, which Calico itself writes",
+         [=, this] {
+             const Json written = {{calico + "podIP", "198.18.9.77/32"},
+                                   {calico + "podIPs", "198.18.9.77/32,2001:db8:9::77/128"},
+                                   {calico + "containerID", "0a1b2c"}};
+             const Pod pod = start_with_unread(written);
+             EXPECT_NE(pod.text4(), "198.18.9.77");
+             EXPECT_THAT(shown(), has_members({{"container_id", pod.container->id()}}));
+             EXPECT_THAT(shown()["addresses"].dump(), AllOf(HasSubstr(pod.text4()), HasSubstr(pod.text6())));
+         }},
         {"annotations of namespaces (`…/ipv4pools`)",
          [=, this] {
              answer_as_kubernetes(
@@ -92,14 +107,34 @@ MigratingPodTest::Cases MigratingPodTest::of_limits() {
              EXPECT_THAT(shown()["egress_limit"],
                          has_members({{"rate_bits_per_s", 10'000'000}, {"burst_bits", 2'000'000}}));
          }},
-        {"`qos.projectcalico.org/…Peakrate`, `…PacketRate`, `…PacketBurst`, `…MaxConnections`",
+        {"`qos.projectcalico.org/…Peakrate`, `…Minburst`, `…PacketRate`, `…PacketBurst`, `…MaxConnections`",
          [=, this] {
              Json all = Json::object();
              for (const char *direction : {"ingress", "egress"})
-                 for (const char *what : {"Peakrate", "PacketRate", "PacketBurst", "MaxConnections"})
+                 for (const char *what : {"Peakrate", "Minburst", "PacketRate", "PacketBurst", "MaxConnections"})
                      all[qos + direction + what] = "10M";
-             (void)start({{"podMayNot", "refuse"}, {"runtimeConfig", {{kAnnotations, all}}}}, named("shop", "web-0"));
+             start_with_unread(all);
              EXPECT_TRUE(shown()["ingress_limit"].is_null() && shown()["egress_limit"].is_null()) << shown();
+         }},
+        {"`qos.projectcalico.org/dscp`",
+         [=, this] {
+             const Pod pod = start_with_unread({{qos + "dscp", "EF"}}), other = start();
+             const Fd socket = open_socket(pod.ns(), Transport::udp, true);
+             const Wire wire = other.wire();
+             const auto dscp_at_other = [&] {
+                 EXPECT_TRUE(send_datagram(socket, {other.v4, 7}, "x"));
+                 Bytes arrived;
+                 EXPECT_TRUE(wire.until(
+                     [&](const Bytes &one) {
+                         arrived = one;
+                         return is_from(one, pod.v4);
+                     },
+                     patience()));
+                 return layer3(arrived).at(1) >> 2;
+             };
+             EXPECT_EQ(dscp_at_other(), 0);
+             ASSERT_EQ(set_option(socket, IPPROTO_IP, IP_TOS, 46 << 2), 0);
+             EXPECT_EQ(dscp_at_other(), 46);
          }},
         {"`kubernetes.io/ingress-bandwidth`, `egress-bandwidth`",
          [=, this] {

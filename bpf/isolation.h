@@ -140,7 +140,7 @@ static __always_inline int check_arriving(struct packet *p)
 		return 0;
 	if (came_by == p->skb->ifindex || is_on_link_only(p))
 		return 0;
-	/* First, without asking whose interface it is: most packets end here. */
+	/* First, before the interface it came by is looked up: most packets end here. */
 	if (came_by && p->interface->flags & INTERFACE_ISOLATED_GROUP && shares_group(p->skb->ifindex, came_by))
 		return 0;
 	/* Fragments that Linux makes of IPv6 packets do not say where they came by. The node's own have a socket. */

@@ -209,7 +209,7 @@ Result<void> put_endpoint(const Tables &tables, const cni::Config &config, const
     return tables.interfaces.update(record.ifindex, entries.interface_entry);
 }
 
-Result<void> put_missing_entries(const Tables &tables, const cni::Config &config, const endpoint &record) {
+Result<void> insert_missing_entries(const Tables &tables, const cni::Config &config, const endpoint &record) {
     const Step step(STEP_ENTRIES);
     const std::uint32_t ifindex = record.ifindex;
     const EndpointEntries entries = entries_of(config, record, TRY(own_netns()));

@@ -21,7 +21,7 @@ namespace podlane {
 // Inserts everything but the addresses: the programs know the endpoint, and no packet is sent to it yet.
 Result<void> put_endpoint(const Tables &tables, const cni::Config &config, const endpoint &record);
 // The same for an endpoint that is known: only what is missing or wrong. Limits that were changed since stay.
-Result<void> put_missing_entries(const Tables &tables, const cni::Config &config, const endpoint &record);
+Result<void> insert_missing_entries(const Tables &tables, const cni::Config &config, const endpoint &record);
 // From here on packets take the fast path. ErrorCode::already_exists names the endpoint that owns an address.
 Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollback &rollback);
 

@@ -142,7 +142,7 @@ Result<void> restore_all(Whole &of, const Tables &tables, Rollback &rollback) {
     Errors errors;
     errors.add(restore_name(of));
     errors.add(follow_pod(of, tables));
-    errors.add(put_missing_entries(tables, of.request.config, of.entry));
+    errors.add(insert_missing_entries(tables, of.request.config, of.entry));
     const auto limited = put_egress_rules(of.request.config, of.entry);
     errors.add(limited ? forget_connections_beyond(of.request.config, of.entry) : limited);
     errors.add(attach_programs(of.request.config.bpffs, of.entry.ifindex,

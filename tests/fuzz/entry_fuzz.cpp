@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Feeds hostile bytes to what puts entries of maps in words: a map may have been written by anybody.
+// Feeds hostile bytes to what says in words what a map holds: anybody may have written it.
 #include "tools/podlanectl/views/decode.hpp"
 
 #include "tests/fuzz/require.hpp"

@@ -169,7 +169,7 @@ TEST_P(FaultPodRangesTest, AreKeptWholeOrAsTheyWere) {
 
 class FaultRollbackTest : public FaultTest {};
 
-// An ADD that fails near its end, and then cannot erase an entry: it is known what is left.
+// An ADD that fails near its end, and then cannot delete an entry: it is known what is left.
 TEST_P(FaultRollbackTest, KeepsTheRecord) {
     const std::string file = node_.dir() + "/rollback";
     int last = 0;

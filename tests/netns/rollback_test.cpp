@@ -82,7 +82,7 @@ TEST_F(RollbackTest, AFullMapIsNamed) {
     EXPECT_EQ(node_.leased().size(), 2U) << "one of each family";
 }
 
-// An ADD that puts an entry into each map that can be full: arrays and the ring buffer have no entries of anybody's,
+// An ADD that inserts an entry into each map that can be full: arrays and the ring buffer have no entries of anybody's,
 // and paths_v1 forgets the oldest.
 class FullMapTest : public RollbackTest {
   protected:

@@ -92,7 +92,9 @@ TEST_P(NeighbourFlood, CostsNoConnectionOfOthers) {
     ASSERT_GT(paths(veth), 0U);
     ASSERT_GT(requests(veth), 0U);
 
-    flood_by_the_uplink(own(*accomplice));
+    // The least recently used go first, but on each processor on its own: once may not do.
+    for (int flood = 0; flood < 10 && (flood == 0 || requests(veth) != 0); ++flood)
+        flood_by_the_uplink(own(*accomplice));
     EXPECT_GT(paths(flooded), kPaths / 2) << "the flood has filled it";
     EXPECT_LE(paths(flooded) + paths(veth), kPaths);
     EXPECT_GT(requests(flooded), kPaths / 64);

@@ -183,12 +183,14 @@ TEST_P(FlowEnd, AResetConnectionsPortCanBeUsedAgain) {
         const Tracked before = entry(client).value();
         EXPECT_GT(before.seconds, 1000U);
         client.reset();
+        std::string left;
         EXPECT_TRUE(wait_until([&] {
+            left.clear();
             for (const Tracked &one : tracked(lab_->node().ns()))
                 if (one.source.port == 20099 && one.seconds > 10)
-                    return false;
-            return true;
-        }));
+                    left += one.state + ", " + std::to_string(one.seconds) + " s ";
+            return left.empty();
+        })) << left << lab_->node().podlanectl("path list").out << lab_->node().podlanectl("counter list").out;
     }
 }
 

@@ -190,7 +190,8 @@ TEST_P(FlowEnd, AResetConnectionsPortCanBeUsedAgain) {
                 if (one.source.port == 20099 && one.seconds > 10)
                     left += one.state + ", " + std::to_string(one.seconds) + " s ";
             return left.empty();
-        })) << left << lab_->node().podlanectl("path list").out << lab_->node().podlanectl("counter list").out;
+        })) << left
+            << lab_->node().podlanectl("path list").out << lab_->node().podlanectl("counter list").out;
     }
 }
 

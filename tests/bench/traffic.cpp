@@ -45,11 +45,13 @@ usage: bench_traffic --mode MODE --server-netns NS --client-netns NS --address A
                        tcp_rr      one byte there and back: transactions per second, latency
                        tcp_crr     connect, one byte there and back, close by reset
                        udp_pps     18-byte datagrams delivered per second
+                       udp_flows   the same, each between other ports, --rate a second
   --server-netns NS    name below /run/netns, or a path
   --client-netns NS
   --address ADDRESS    the server's, IPv4 or IPv6
   --service ADDRESS    the client connects to this address and the server's port; a node translates it to the server's
-  --flows N            of tcp_stream, 1 to 64 (1)
+  --flows N            1 to 64 (1): of tcp_stream; of tcp_rr all but one are idle until the end, and must answer then
+  --rate N             of udp_flows, datagrams a second (100000)
   --seconds S          to measure, 0.1 to 600, after 0.3 s of warm-up (3)
   --server-cpu N       CPU to run the server on, -1 for any (1)
   --client-cpu N       (0)
@@ -149,11 +151,12 @@ bool finish(const Child &child) {
     return ended && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-constexpr std::array<std::pair<std::string_view, Mode>, 4> kModes{{
+constexpr std::array<std::pair<std::string_view, Mode>, 5> kModes{{
     {"tcp_stream", Mode::tcp_stream},
     {"tcp_rr", Mode::tcp_rr},
     {"tcp_crr", Mode::tcp_crr},
     {"udp_pps", Mode::udp_pps},
+    {"udp_flows", Mode::udp_flows},
 }};
 
 void print_latencies(Shared &shared) {
@@ -178,6 +181,7 @@ void print_rates(const Settings &settings, Shared &shared, const Snapshot &from,
                     cpu_s / (received / 1e9));
         return;
     case Mode::udp_pps:
+    case Mode::udp_flows:
         std::printf(", \"sent\": %.0f, \"received\": %.0f, \"packets_per_s\": %.0f, \"packets_per_cpu_s\": %.0f",
                     static_cast<double>(to.sent - from.sent), received, received / wall_s, received / cpu_s);
         return;
@@ -243,6 +247,7 @@ int run(int argc, char **argv) {
                    {{"mode", [&](const char *value) { return take_mode(value, settings); }},
                     {"service", [&](const char *value) { return read_address(value, settings.service.emplace()); }},
                     {"flows", into(settings.flows, 1, 64)},
+                    {"rate", into(settings.rate, 1, 1e8)},
                     {"seconds", into(settings.seconds, 0.1, 600)},
                     {"server-cpu", into(settings.server_cpu)},
                     {"client-cpu", into(settings.client_cpu)}});

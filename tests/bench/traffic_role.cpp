@@ -2,6 +2,7 @@
 #include "tests/bench/traffic_role.hpp"
 
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@ namespace {
 constexpr size_t kStreamChunk = 128 * 1024;
 constexpr size_t kDatagram = 18; // the smallest Ethernet frame over IPv4
 constexpr unsigned kBatch = 64;
+constexpr uint16_t kFlowServers = 32; // ports of udp_flows' server, each for as many flows as there are ports
 constexpr int kBacklog = 1024;
 constexpr int kUdpReceiveBuffer = 4 << 20;
 constexpr timeval kPatience{.tv_sec = 0, .tv_usec = 200'000}; // how long a blocked call may miss a phase change
@@ -51,8 +53,10 @@ void set_up_tcp(int fd) {
     set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
 }
 
+bool is_tcp(const Settings &settings) { return settings.mode != Mode::udp_pps && settings.mode != Mode::udp_flows; }
+
 int open_socket(const Settings &settings) {
-    const bool tcp = settings.mode != Mode::udp_pps;
+    const bool tcp = is_tcp(settings);
     const int fd = socket(settings.server.ss_family, (tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, 0);
     if (fd < 0)
         fail("socket");
@@ -67,12 +71,12 @@ void say_ready(int fd) {
     close(fd);
 }
 
-// A bound socket whose port, chosen by the kernel, is in `shared`.
+// A bound socket whose port, chosen by the kernel if none is given, is in `shared`.
 int open_server(const Settings &settings, Shared &shared) {
     const int fd = open_socket(settings);
     if (bind(fd, reinterpret_cast<const sockaddr *>(&settings.server), settings.server_length) != 0)
         fail("binding the server's address");
-    if (settings.mode != Mode::udp_pps && listen(fd, kBacklog) != 0)
+    if (is_tcp(settings) && listen(fd, kBacklog) != 0)
         fail("listen");
     sockaddr_storage bound{};
     socklen_t length = sizeof bound;
@@ -81,6 +85,18 @@ int open_server(const Settings &settings, Shared &shared) {
     shared.port = ntohs(port_of(bound));
     set_option(fd, SOL_SOCKET, SO_RCVTIMEO, kPatience, "SO_RCVTIMEO");
     return fd;
+}
+
+// The first server, and one at each of the ports that follow.
+std::vector<int> open_more_servers(Settings settings, Shared &shared, int first) {
+    std::vector<int> servers{first};
+    const uint16_t port = shared.port;
+    while (servers.size() < kFlowServers) {
+        port_of(settings.server) = htons(static_cast<uint16_t>(port + servers.size()));
+        servers.push_back(open_server(settings, shared));
+    }
+    shared.port = port;
+    return servers;
 }
 
 // The next connection, or -1 once the measurement has stopped.
@@ -173,13 +189,18 @@ void note_transaction(Shared &shared, uint64_t start_ns, uint64_t end_ns) {
     shared.latency_count.store(index + 1, std::memory_order_relaxed);
 }
 
-void ask_again_and_again(int fd, Shared &shared) {
+void ask_again_and_again(const std::vector<int> &flows, Shared &shared) {
+    const int fd = flows.front();
     uint64_t start = podlane::monotonic_ns();
     while (!stopped(shared)) {
         ask(fd);
         const uint64_t end = podlane::monotonic_ns();
         note_transaction(shared, start, end);
         start = end;
+    }
+    for (size_t i = 1; i < flows.size(); ++i) { // the server answers one connection after the other
+        close(flows[i - 1]);
+        ask(flows[i]);
     }
 }
 
@@ -236,6 +257,32 @@ void send_datagrams(int fd, Shared &shared) {
     }
 }
 
+// `settings.rate` datagrams a second, each between two ports that none before had.
+void send_new_flows(const Settings &settings, Shared &shared) {
+    constexpr uint64_t kPorts = 64000;
+    const int fd = socket(settings.server.ss_family, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_UDP);
+    if (fd < 0 || connect(fd, reinterpret_cast<const sockaddr *>(&settings.server), settings.server_length) != 0)
+        fail("a raw socket");
+    if (settings.server.ss_family == AF_INET6)
+        set_option(fd, IPPROTO_IPV6, IPV6_CHECKSUM, int{offsetof(udphdr, check)}, "IPV6_CHECKSUM");
+    struct {
+        udphdr header;
+        std::array<char, kDatagram> data;
+    } datagram{};
+    datagram.header.len = htons(sizeof datagram);
+    const uint64_t start = podlane::monotonic_ns();
+    for (uint64_t i = 0; !stopped(shared); ++i) {
+        while (podlane::monotonic_ns() - start < i * 1'000'000'000 / settings.rate)
+            usleep(500);
+        datagram.header.source = htons(static_cast<uint16_t>(1024 + i % kPorts));
+        datagram.header.dest = htons(static_cast<uint16_t>(shared.port + i / kPorts % kFlowServers));
+        if (send(fd, &datagram, sizeof datagram, 0) > 0)
+            add(shared.sent, 1);
+        else if (errno != ENOBUFS)
+            fail("sending a new flow");
+    }
+}
+
 // More ports for connections that follow each other closely; the namespace is the measurement's own.
 void widen_port_range() {
     const int fd = open("/proc/sys/net/ipv4/ip_local_port_range", O_WRONLY | O_CLOEXEC);
@@ -250,11 +297,14 @@ void widen_port_range() {
 void run_server(const Settings &settings, Shared &shared, int ready_fd) {
     enter(settings.server_netns, settings.server_cpu);
     const int fd = open_server(settings, shared);
+    const auto servers = settings.mode == Mode::udp_flows ? open_more_servers(settings, shared, fd) : std::vector{fd};
     say_ready(ready_fd);
     if (settings.mode == Mode::tcp_stream)
         serve_stream(fd, settings, shared);
     else if (settings.mode == Mode::udp_pps)
         receive_datagrams(fd, shared);
+    else if (settings.mode == Mode::udp_flows)
+        for_each_flow(servers, [&shared](int server) { receive_datagrams(server, shared); });
     else
         for (int peer; (peer = accept_next(fd, shared)) >= 0;)
             answer(peer, shared);
@@ -269,6 +319,11 @@ void run_client(const Settings &settings, Shared &shared, int ready_fd) {
         connect_again_and_again(settings, shared);
         _exit(0);
     }
+    if (settings.mode == Mode::udp_flows) {
+        say_ready(ready_fd);
+        send_new_flows(settings, shared);
+        _exit(0);
+    }
     std::vector<int> flows;
     while (flows.size() < settings.flows) {
         flows.push_back(open_socket(settings));
@@ -278,7 +333,7 @@ void run_client(const Settings &settings, Shared &shared, int ready_fd) {
     if (settings.mode == Mode::tcp_stream)
         send_stream(flows, shared);
     else if (settings.mode == Mode::tcp_rr)
-        ask_again_and_again(flows.front(), shared);
+        ask_again_and_again(flows, shared);
     else
         send_datagrams(flows.front(), shared);
     _exit(0);

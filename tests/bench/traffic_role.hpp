@@ -10,13 +10,14 @@
 
 namespace podlane::bench {
 
-enum class Mode { tcp_stream, tcp_rr, tcp_crr, udp_pps };
+enum class Mode { tcp_stream, tcp_rr, tcp_crr, udp_pps, udp_flows };
 
 enum class Phase : uint32_t { warm_up, measure, stop };
 
 struct Settings : Ends {
     Mode mode = Mode::tcp_stream;
     unsigned flows = 1;
+    uint64_t rate = 100'000; // of udp_flows
     double seconds = 3;
     int server_cpu = 1;
     int client_cpu = 0;
@@ -29,9 +30,9 @@ constexpr size_t kMaxLatencies = size_t{1} << 21;
 struct Shared {
     alignas(64) std::atomic<Phase> phase{Phase::warm_up};
     std::atomic<uint16_t> port{0};                     // host byte order; set once the server listens
-    alignas(64) std::atomic<uint64_t> received{0};     // tcp_stream: bytes, udp_pps: packets; by the server
+    alignas(64) std::atomic<uint64_t> received{0};     // tcp_stream: bytes, UDP: packets; by the server
     alignas(64) std::atomic<uint64_t> transactions{0}; // tcp_rr, tcp_crr: by the client
-    alignas(64) std::atomic<uint64_t> sent{0};         // udp_pps: packets; by the client
+    alignas(64) std::atomic<uint64_t> sent{0};         // UDP: packets; by the client
     alignas(64) std::atomic<size_t> latency_count{0};
     uint32_t latencies_ns[kMaxLatencies]{}; // of the phase `measure`
 };

@@ -21,7 +21,7 @@ def run(*command, text=None):
 
 
 def enter_private_namespaces():
-    """Starts this program again in mount and network namespaces of its own, with a private /run and bpffs.
+    """Starts this program again in mount and network namespaces of its own, with a private /run, bpffs and state directory.
 
     Nothing has to be cleaned up: named namespaces, leases and pinned objects go when the last process is gone,
     also after Ctrl-C or SIGKILL.
@@ -34,6 +34,8 @@ def enter_private_namespaces():
         os.execvp(command[0], command + sys.argv)
     run("mount", "-t", "tmpfs", "tmpfs", "/run")
     run("mount", "-t", "bpf", "bpf", "/sys/fs/bpf")
+    os.makedirs("/var/lib/podlane", exist_ok=True)
+    run("mount", "-t", "tmpfs", "-o", "mode=0700", "tmpfs", "/var/lib/podlane")
     os.makedirs("/run/netns")
     os.makedirs(WORK)
 

@@ -32,6 +32,7 @@ const volatile __u64 confirm_ns = 1000000000;
 #define CT_TCP_ESTABLISHED 3
 #define CT_TCP_LAST_ACK 6
 #define CT_TCP_TIME_WAIT 7
+#define CT_TCP_CLOSE 8
 #define CT_TCP_LIBERAL 0x08      /* a connection that conntrack has met in its middle */
 #define CT_TCP_UNACKNOWLEDGED 13 /* a time-out: of a connection with data that nobody has acknowledged */
 #define CT_UDP_REPLIED 1
@@ -158,10 +159,29 @@ static __always_inline bool may_bypass(struct nf_conn___podlane *ct, struct net_
 	       (ct->proto.tcp.state == CT_TCP_ESTABLISHED && net->ct.nf_ct_proto.tcp.tcp_be_liberal);
 }
 
+/* The kernel counts in jiffies and takes milliseconds: the length of a second is read back from a time-out of 1000 s. */
+static __always_inline void set_timeout(struct nf_conn___podlane *ct, __u32 now, __u32 timeout)
+{
+	__u32 hz;
+
+	if (tracing || bpf_ct_change_timeout(ct, 1000 * 1000))
+		return;
+	hz = (ct->timeout - now + 500) / 1000;
+	if (hz)
+		bpf_ct_change_timeout(ct, (__u64)timeout * 1000 / hz);
+}
+
+static __always_inline void shorten_timeout(struct nf_conn___podlane *ct, __u32 most)
+{
+	__u32 now = bpf_jiffies64();
+
+	if (ct->timeout - now > most)
+		set_timeout(ct, now, most);
+}
+
 /*
  * Gives the entry the time-out that a packet on the slow path would have given it; `is_silent`: the peer of a TCP
- * connection acknowledges nothing. The kernel counts in jiffies and takes milliseconds: the length of a second is read
- * back from a time-out of 1000 s.
+ * connection acknowledges nothing.
  */
 static __always_inline void renew_timeout(struct nf_conn___podlane *ct, struct net___podlane *net, __u8 protocol,
 					  bool is_silent)
@@ -169,17 +189,12 @@ static __always_inline void renew_timeout(struct nf_conn___podlane *ct, struct n
 	__u32 full = protocol == IPPROTO_TCP ? net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_ESTABLISHED]
 					     : net->ct.nf_ct_proto.udp.timeouts[CT_UDP_REPLIED];
 	__u32 unacknowledged = net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_UNACKNOWLEDGED];
-	__u32 now = bpf_jiffies64(), left = ct->timeout - now, hz;
+	__u32 now = bpf_jiffies64(), left = ct->timeout - now;
 
 	if (is_silent && unacknowledged < full)
 		full = unacknowledged;
-	if (tracing || (left >= full - full / 8 && !(is_silent && left > full)))
-		return;
-	if (bpf_ct_change_timeout(ct, 1000 * 1000))
-		return;
-	hz = (ct->timeout - now + 500) / 1000;
-	if (hz)
-		bpf_ct_change_timeout(ct, (__u64)full * 1000 / hz);
+	if (left < full - full / 8 || (is_silent && left > full))
+		set_timeout(ct, now, full);
 }
 
 static __always_inline struct ip_addr ct_address(const union nf_inet_addr___podlane *from, bool is_ipv4)

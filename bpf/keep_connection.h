@@ -9,10 +9,11 @@
  * The host stack has carried a packet of the direction whose reverse is in the scratch area. conntrack did not see what
  * took the fast path: it counts data as unacknowledged for ever, and each packet on the slow path gives the connection
  * the few minutes of one whose peer is gone. Data rightly waits for its acknowledgment, which renews the time-out when
- * it comes, here or by a query, unless its direction was confirmed just now. A global function: the verifier checks it
- * once.
+ * it comes, here or by a query, unless its direction was confirmed just now. A reset has a number that conntrack does
+ * not expect, and leaves it an established connection, for minutes in newer kernels (6.12.118); the challenge of a
+ * receiver that does not accept it (RFC 5961, 3.2) renews the time-out. A global function: the verifier checks it once.
  */
-__attribute__((noinline)) int renew_connection(struct __sk_buff *skb, __u32 has_data)
+__attribute__((noinline)) int renew_connection(struct __sk_buff *skb, __u32 has_data, __u32 is_reset)
 {
 	const unsigned long settled = CT_SEEN_REPLY | CT_ASSURED | CT_CONFIRMED;
 	struct flow_scratch *work = find_scratch();
@@ -22,7 +23,7 @@ __attribute__((noinline)) int renew_connection(struct __sk_buff *skb, __u32 has_
 
 	if (!has_conntrack || !work)
 		return 0;
-	if (has_data) {
+	if (has_data && !is_reset) {
 		other = map_find(&flows_v2, &work->other);
 		if (!other || other->check != flow_check(&work->other) ||
 		    bpf_ktime_get_ns() - other->confirmed_ns >= confirm_ns)
@@ -33,8 +34,12 @@ __attribute__((noinline)) int renew_connection(struct __sk_buff *skb, __u32 has_
 		return 0;
 	net = ct->ct_net.net;
 	asm volatile("" : "+r"(net));
-	if ((ct->status & (settled | CT_DYING)) == settled && ct->proto.tcp.state == CT_TCP_ESTABLISHED)
-		renew_timeout(ct, net, IPPROTO_TCP, false);
+	if ((ct->status & (settled | CT_DYING)) == settled && ct->proto.tcp.state == CT_TCP_ESTABLISHED) {
+		if (is_reset)
+			shorten_timeout(ct, net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_CLOSE]);
+		else
+			renew_timeout(ct, net, IPPROTO_TCP, false);
+	}
 	bpf_ct_release(ct);
 	return 0;
 }
@@ -42,15 +47,16 @@ __attribute__((noinline)) int renew_connection(struct __sk_buff *skb, __u32 has_
 /* Of a pod that uses the fast path. */
 static __always_inline void keep_connection(struct packet *p, enum direction from)
 {
+	bool is_reset = p->tcp_flags & TCP_RST;
 	struct flow_scratch *work;
 
 	if (!has_conntrack || !p->skb->ingress_ifindex || p->detour || !p->has_flow || p->ip.protocol != IPPROTO_TCP ||
-	    p->tcp_flags != TCP_ACK)
+	    !(is_reset || p->tcp_flags == TCP_ACK))
 		return;
 	work = find_scratch();
 	if (!work)
 		return;
 	set_key(p, &work->key, from);
 	reverse_key(&work->key, &work->other);
-	renew_connection(p->skb, p->skb->len - sizeof(struct ethhdr) > p->header_bytes);
+	renew_connection(p->skb, p->skb->len - sizeof(struct ethhdr) > p->header_bytes, is_reset);
 }

@@ -159,7 +159,7 @@ static __always_inline bool may_bypass(struct nf_conn___podlane *ct, struct net_
 	       (ct->proto.tcp.state == CT_TCP_ESTABLISHED && net->ct.nf_ct_proto.tcp.tcp_be_liberal);
 }
 
-/* The kernel counts in jiffies and takes milliseconds: the length of a second is read back from a time-out of 1000 s. */
+/* The kernel counts jiffies and takes milliseconds: the length of a second is read back from a time-out of 1000 s. */
 static __always_inline void set_timeout(struct nf_conn___podlane *ct, __u32 now, __u32 timeout)
 {
 	__u32 hz;

@@ -75,7 +75,7 @@ static __always_inline bool is_paced(struct packet *p)
 	return may_be_paced(p, p->interface->flags) && (tcp_sender(p->skb) || find_address(p, &p->ip.source));
 }
 
-/* What the fast path left to us, or the host stack delivers. */
+/* Packets that the fast path left to this program, or that the host stack delivers. */
 static __always_inline int limit_arriving(struct packet *p)
 {
 	__u32 flags = p->interface->flags, ifindex = p->skb->ifindex;

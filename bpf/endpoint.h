@@ -4,7 +4,7 @@
 
 #include "bpf/packet.h"
 
-/* What is unknown is not checked, and so not let through in either direction: an endpoint is deleted before its
+/* Packets of an unknown endpoint are not let through in either direction: an endpoint is deleted before its
  * interface. */
 static __always_inline int find_interface(struct packet *p)
 {

@@ -139,7 +139,7 @@ static __always_inline bool holds(const struct flow *flow, __u64 now, __u32 how)
 	return !(flow->flags & FLOW_UNTRACKED) || (how & (MAY_BE_UNTRACKED | TCP_SYN)) == MAY_BE_UNTRACKED;
 }
 
-/* What the sender accepts, for judge_end(). UDP has no window. */
+/* The window of the sender, for judge_end(). UDP has no window. */
 static __always_inline void note_window(struct flow *known, struct flow_scratch *work)
 {
 	const struct tcp_window *window = parsed_window(work);

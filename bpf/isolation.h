@@ -71,7 +71,7 @@ static __always_inline bool accepts_remote(struct packet *p, __u32 receiver, __u
 	return known ? known & PREFIX_SET : entry->flags & ISOLATION_OUTSIDE;
 }
 
-/* What conntrack has said of the packet on its way through the host stack. */
+/* The verdict of conntrack on the packet, on its way through the host stack. */
 static __always_inline __u32 ctinfo_of(struct __sk_buff *skb)
 {
 	unsigned long entry = 0;
@@ -130,7 +130,7 @@ static __always_inline bool is_on_link_only(struct packet *p)
 	       (p->icmp_type == ND_NEIGHBOUR_SOLICITATION || p->icmp_type == ND_NEIGHBOUR_ADVERTISEMENT);
 }
 
-/* What the host stack delivers. */
+/* Packets that the host stack delivers. */
 static __always_inline int check_arriving(struct packet *p)
 {
 	__u32 came_by = p->skb->ingress_ifindex;

@@ -45,7 +45,7 @@ static __always_inline __u32 segments_sent(struct __sk_buff *skb)
 	return tcp ? tcp->data_segs_out : NO_SEGMENTS;
 }
 
-/* What is read of the kernel's struct sock, with which a struct tcp_sock begins. */
+/* The fields read of the kernel's struct sock, with which a struct tcp_sock begins. */
 struct sock___podlane {
 	unsigned long sk_max_pacing_rate;
 } __attribute__((preserve_access_index));
@@ -60,8 +60,8 @@ static __always_inline bool is_paced_socket(struct __sk_buff *skb)
 }
 
 /*
- * The backlog at which this packet is dropped. What has only just begun, and small frames that are a small part of all,
- * pass when large ones are dropped already: a request does not wait for a bulk transfer to be slowed down.
+ * The backlog at which this packet is dropped. A flow that has only just begun, and small frames that are a small part
+ * of all, pass when large ones are dropped already: a request does not wait for a bulk transfer to be slowed down.
  */
 static __always_inline __u64 tolerance(struct __sk_buff *skb, const struct limit_state *state,
 				       const struct limit *limit, __u64 now, __u64 bytes, __u32 segments)
@@ -116,7 +116,7 @@ static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *stat
 		count_dropped(state, bytes);
 		return false;
 	}
-	/* What other CPUs let through meanwhile is a packet of each at most, and charged. */
+	/* Other CPUs let through at most a packet each meanwhile, and charge it. */
 	bpf_spin_lock(&state->lock);
 	if (is_unpaced)
 		charge_unpaced(state, limit, &flow, bytes, now);

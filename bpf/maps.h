@@ -70,7 +70,7 @@ struct {
 	__type(value, struct flow);
 } flows_v2 SEC(".maps");
 
-/* What the host stack has forwarded. Written for packets on the slow path, read for flows that are to be cached. */
+/* Flows that the host stack has forwarded. Written for packets on the slow path, read before a flow is cached. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);

@@ -113,7 +113,7 @@ int pl_notify(struct bpf_iter__tcp *ctx)
 	announced->is_known = true;
 	announced->is_expecting = !is_there;
 	look_at((void *)tcp, announced, &sender);
-	/* What it sent without this limit says nothing: with something to send it takes a whole share. */
+	/* Its demand before this limit is unknown: with something to send it takes a whole share. */
 	sender.is_backlogged = tcp->write_seq != tcp->snd_una;
 	sender.demand_per_s = NS_PER_S;
 	progress = sender.is_backlogged ? SENDS : WAITS;

@@ -48,7 +48,7 @@ struct tcp_sock___paced {
 	__u64 bytes_acked;
 } __attribute__((preserve_access_index));
 
-/* What was announced to a socket last. An upgrade keeps it if the size is the same: with another layout of that size
+/* The last announcement to a socket. An upgrade keeps it if the size is the same: with another layout of that size
  * the map needs another name. */
 struct announced {
 	__u32 rate;                 /* bytes per second */
@@ -145,7 +145,7 @@ static __always_inline bool find_rates(__u32 ifindex, enum limit_direction direc
 }
 
 /*
- * What a socket could send if nothing paced it: what it holds in DEMAND_US or a round trip, no more than its windows
+ * The rate of a socket if nothing paced it: the bytes it holds in DEMAND_US or a round trip, no more than its windows
  * let through. A congestion window at its clamp is held back by pacing.
  */
 static __always_inline void look_at(struct tcp_sock___paced *tcp, const struct announced *announced,

@@ -60,7 +60,7 @@ struct ip_ends {
 /* The source of a packet from a pod is the flow's local side, that of a packet to a pod the peer's. */
 enum direction { FROM_POD, TO_POD };
 
-/* What conntrack says about the connection. */
+/* The answer of conntrack about the connection. */
 enum follow {
 	FOLLOW_CONFIRMED = 1,  /* both directions were let through */
 	FOLLOW_TRANSLATED = 2, /* and the host translates it */
@@ -73,7 +73,7 @@ enum follow {
 	FOLLOW_QUERIED = 256,  /* conntrack has confirmed it now */
 };
 
-/* What the flow cache needs to know of a packet: its TCP flags, and more. */
+/* Properties of a packet that the flow cache needs: its TCP flags, and more. */
 #define TCP_FIN 0x01U
 #define TCP_SYN 0x02U
 #define TCP_RST 0x04U
@@ -120,7 +120,7 @@ struct packet {
 
 #define PARSED_BYTES (__builtin_offsetof(struct packet, window) - __builtin_offsetof(struct packet, ip))
 
-/* What the end of a TCP connection says. */
+/* The numbers of a FIN or RST. */
 struct tcp_end {
 	__u32 number; /* of the FIN, behind the segment's data, or of the reset */
 	__u32 ack;    /* compared if it is a FIN */
@@ -165,7 +165,7 @@ static __always_inline struct tcp_window *parsed_window(struct flow_scratch *wor
 	return &parsed_packet(work)->window;
 }
 
-/* What pl_* has parsed, from the scratch area. */
+/* The packet as pl_* has parsed it, from the scratch area. */
 static __always_inline bool read_parsed(struct packet *p)
 {
 	struct flow_scratch *work = find_scratch();
@@ -208,7 +208,7 @@ static __always_inline bool is_mapped_ipv4(const struct ip_addr *addr)
 	return !(addr->word[0] | addr->word[1]) && addr->word[2] == bpf_htonl(0x0000ffff);
 }
 
-/* What a trie of prefixes holds for the address: enum prefix_value, 0 if nothing is of its family. */
+/* The value of a trie of prefixes for the address: enum prefix_value, 0 if nothing is of its family. */
 static __always_inline __u32 prefix_value_for(const __u32 *found, const struct ip_addr *addr)
 {
 	return found && !(*found & PREFIX_IPV6 && is_mapped_ipv4(addr)) ? *found : 0;

@@ -40,7 +40,7 @@ static __always_inline bool is_carried_by_uplink(struct packet *p, const struct 
 }
 
 /*
- * What the host stack delivers does not move a flow that the uplink carries: anybody on another uplink can send it in
+ * A packet from the host stack does not move a flow that the uplink carries: anybody on another uplink can send it in
  * the peer's name. A SYN may begin a connection, and the pod's reply to it says so: until then the entry names no
  * uplink. Other protocols have no such packet: for them nothing must have come by the uplink for long.
  */

@@ -54,7 +54,7 @@ static __always_inline int respond_to_nd(struct packet *p)
 }
 
 /*
- * Host-side veths of foreign plugins keep their own gateway: the host stack responds. What is not answered here
+ * Host-side veths of foreign plugins keep their own gateway: the host stack responds. A query that is not answered here
  * continues to the limit of the endpoint, and to the host stack behind it.
  */
 static __always_inline int respond(struct packet *p)

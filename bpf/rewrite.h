@@ -26,7 +26,7 @@ static __always_inline struct ethhdr *writable(struct packet *p, __u32 bytes)
 	return start + bytes <= (void *)(long)p->skb->data_end ? start : 0;
 }
 
-/* What a router changes. Every failure happens before the first change. */
+/* The changes of a router. Every failure happens before the first change. */
 static __always_inline struct ethhdr *decrement_hop_limit(struct packet *p)
 {
 	const __u32 bytes = sizeof(struct ethhdr) + sizeof(struct iphdr);

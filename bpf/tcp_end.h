@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * Judges the ends of TCP connections that arrive by an uplink. conntrack has not seen the bytes on the fast path, so it
- * believes a FIN or RST with any sequence number. What its receiver would not accept is kept from conntrack: on the
- * fast path, or, if the host stack has to have the packet, without its FIN. Of the node's own connections conntrack
+ * believes a FIN or RST with any sequence number. An end that its receiver would not accept is kept from conntrack: on
+ * the fast path, or, if the host stack has to have the packet, without its FIN. Of the node's own connections conntrack
  * sees all, but is liberal as well: there the socket judges.
  */
 #pragma once

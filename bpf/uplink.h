@@ -38,9 +38,9 @@ static __always_inline void keep_next_hop(const struct bpf_redir_neigh *next_hop
 }
 
 /*
- * Pods of other nodes are reached by routes of their own. What follows the default route may be the address of a
- * Service that the host translates, even if the cluster's ranges hold it. The flow and the next hop are in the scratch
- * area. A global function: the verifier checks it once.
+ * Pods of other nodes are reached by routes of their own. A destination behind the default route may be the address of
+ * a Service that the host translates, even if the cluster's ranges hold it. The flow and the next hop are in the
+ * scratch area. A global function: the verifier checks it once.
  */
 __attribute__((noinline)) int leaves_by_default_route(struct __sk_buff *skb, __u32 ifindex)
 {

@@ -29,7 +29,7 @@ if(CMAKE_CROSSCOMPILING)
 endif()
 find_program(PODLANE_OBJCOPY ${objcopy} REQUIRED)
 
-# What is copied to a node is small; gdb finds the debug information beside it in the build directory.
+# The programs on a node are small; gdb finds the debug information beside it in the build directory.
 function(podlane_strip name)
     add_custom_command(TARGET ${name} POST_BUILD
         COMMAND ${PODLANE_OBJCOPY} --only-keep-debug ${name} ${name}.debug
@@ -56,7 +56,7 @@ function(podlane_program name main)
     endif()
 endfunction()
 
-# What podlane_tests() compiles with: what is tested is optimised, the tests are only to be built fast.
+# Options of podlane_tests(): tested code is optimised, the tests themselves are built fast.
 # g++ collects its garbage rarely: it has the memory.
 set(PODLANE_TEST_OPTIONS -O0 -g1 $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-expand=1000>
     $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=1000000>)

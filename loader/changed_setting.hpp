@@ -18,7 +18,7 @@ struct ChangedSetting {
     [[nodiscard]] net::SysctlPath path() const;
 };
 
-// What a file holds; none of another boot. A line that names nothing below /proc/sys is passed over.
+// The entries of a file; none of another boot. A line that names nothing below /proc/sys is passed over.
 std::vector<ChangedSetting> settings_in(const std::string &text, std::string_view boot);
 std::string settings_text(const std::vector<ChangedSetting> &all, std::string_view boot);
 

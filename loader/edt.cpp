@@ -16,8 +16,8 @@ constexpr std::uint64_t kLargestPacket = 262144;
 
 /*
  * The bucket decides what is dropped: it admits no more than a burst ahead of the rate. The class may be late, when its
- * timer is, and makes up for it as far as its own burst goes. What it is late beyond that waits in its queue longer
- * than the bucket knows; the queue's end bounds that.
+ * timer is, and makes up for it as far as its own burst goes. Packets that are late beyond that wait in its queue
+ * longer than the bucket knows; the queue's end bounds that.
  */
 net::HtbSpec htb_for(std::uint32_t ifindex, std::uint64_t rate, std::uint64_t burst) {
     limit given{};

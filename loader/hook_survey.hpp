@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is on the TC hooks of many interfaces: looks each program up once, and for filters only if there is a qdisc that
+// The programs on the TC hooks of many interfaces: looks each up once, and for filters only if there is a qdisc that
 // can have them.
 #pragma once
 

@@ -46,7 +46,7 @@ using NotifyConnections = std::function<void(const endpoint &, const RateChanges
 // then.
 using ShapeSender = std::function<Result<bool>(const endpoint &, const bandwidth &)>;
 
-// From the next packet on; a rate of 0 is no limit. What was counted stays. Needs the exclusive lock of the root.
+// From the next packet on; a rate of 0 is no limit. Counters stay. Needs the exclusive lock of the root.
 Result<void> set_limits(
     const LimitTables &tables, const endpoint_key &key, const bandwidth &limits,
     const NotifyConnections &notify = [](const endpoint &, const RateChanges &) {},

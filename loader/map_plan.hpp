@@ -24,7 +24,7 @@ Result<std::vector<PlannedMap>> planned_maps(const LoadSettings &settings);
 void set_map_sizes(bpf_object *object, const LoadSettings &settings);
 
 // Memory of a map with so many entries on a machine of so many possible CPUs, as the kernel counts it (Linux 6.4 and
-// newer). What its allocator keeps in reserve is not in it.
+// newer). The reserve of its allocator is not in it.
 std::uint64_t map_bytes(const MapFacts &facts, std::uint64_t entries, unsigned cpus);
 
 } // namespace podlane

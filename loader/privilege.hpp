@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a process of root may still do.
+// The capabilities that a process of root keeps.
 #pragma once
 
 #include "maps/result.hpp"

@@ -12,7 +12,7 @@ namespace podlane {
 // TC programs attached without a qdisc (tcx, 6.6).
 bool has_tcx();
 
-// What the programs require.
+// The requirements of the programs.
 struct Feature {
     std::string_view name;  // "the helper bpf_redirect_peer"
     std::string_view since; // "Linux 5.10"

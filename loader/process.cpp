@@ -47,7 +47,7 @@ std::vector<char *> pointers(const std::vector<std::string> &texts) {
     return all;
 }
 
-// What the child needs between vfork(2) and execve(2), when it may only make system calls.
+// The child's arguments between vfork(2) and execve(2), when it may only make system calls.
 struct Start {
     const char *path;
     char **words;
@@ -153,7 +153,7 @@ class Conversation {
                     continue;
                 return failed("waiting for ", errno);
             }
-            // What it printed before it exited is in the pipes by then.
+            // Its last output is in the pipes by then.
             exited = waits[3].revents != 0;
             if (waits[0].revents != 0)
                 TRY(feed());

@@ -52,7 +52,7 @@ struct AttachmentRecord {
     std::optional<endpoint> entry{}; // as in endpoints_v1; none before it is known
 };
 
-// What is in a file. None if the text is not a whole record.
+// The record in a file. None if the text is not a whole record.
 std::string record_text(const AttachmentRecord &record);
 std::optional<AttachmentRecord> parse_record(std::string_view text);
 
@@ -79,7 +79,7 @@ class AttachmentRecords {
     [[nodiscard]] Result<void> note_generation(std::uint64_t generation) const;
     // A missing file is no error.
     [[nodiscard]] Result<void> erase(const std::string &container_id, const std::string &ifname) const;
-    // What writes that were killed have left.
+    // Temporary files of writes that were killed.
     [[nodiscard]] Result<void> remove_unfinished() const;
 
   private:

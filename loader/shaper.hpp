@@ -22,7 +22,7 @@ constexpr bool may_shape(std::uint8_t mode, std::uint32_t flags) {
 // Replaces the kernel's default qdisc with Podlane's, or changes Podlane's to this limit. false, and nothing changed,
 // if the kernel has no htb or cls_bpf, or a foreign qdisc is there.
 Result<bool> put_shaper(net::Netlink &pod, std::uint32_t pod_ifindex, const bandwidth &limits);
-// It holds nothing any more. What waits in it is sent.
+// It holds nothing any more. Packets that wait in it are sent.
 Result<void> open_shaper(net::Netlink &pod, std::uint32_t pod_ifindex);
 
 } // namespace podlane

@@ -18,7 +18,7 @@ Result<std::optional<std::string>> read_state_file(const std::string &path);
 Result<std::optional<std::string>> read_own_state_file(const std::string &path);
 
 enum class Hidden { not_listed, too };
-// What a directory holds, sorted; nothing if there is no such directory.
+// The entries of a directory, sorted; nothing if there is no such directory.
 Result<std::vector<std::string>> names_in(const std::string &directory, Hidden hidden = Hidden::not_listed);
 
 // With its parents, mode 0700. One that exists is no error.

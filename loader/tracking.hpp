@@ -16,7 +16,7 @@ Result<void> start_tracking(const std::string &network);
 // Removes the network's table; a missing one is no error.
 Result<void> stop_tracking(const std::string &network);
 
-// What the key `egress` has in the same table (plugin/egress_rules.hpp): a chain, and the sets it looks up.
+// Of the key `egress` in the same table (plugin/egress_rules.hpp): a chain, and the sets it looks up.
 inline constexpr const char *kEgressChain = "egress";
 inline constexpr std::array<const char *, 4> kEgressSets = {"limited", "closed", "inside4", "inside6"};
 

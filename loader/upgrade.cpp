@@ -62,7 +62,7 @@ Result<LoadSettings> running_settings(const std::string &root) {
     return settings;
 }
 
-// What is to be done on one hook.
+// The work on one hook.
 struct Place {
     std::uint32_t ifindex;
     Hook hook;

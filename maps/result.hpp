@@ -10,7 +10,7 @@
 
 namespace podlane {
 
-// What went wrong, in the numbers of the CNI spec 1.1.0 ("Error", codes 1 to 99); own codes from 100.
+// Kinds of errors, by the numbers of the CNI spec 1.1.0 ("Error", codes 1 to 99); own codes from 100.
 enum class ErrorCode : unsigned {
     incompatible_cni_version = 1,
     unsupported_field = 2,

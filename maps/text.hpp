@@ -18,7 +18,7 @@ template <typename Items> std::string join(const Items &items, std::string_view 
         text.append(text.empty() ? "" : separator).append(item);
     return text;
 }
-// What stands between any of these characters, without the empty parts: views into `text`, unless another type is
+// The parts between any of these characters, without the empty ones: views into `text`, unless another type is
 // named.
 template <typename Part = std::string_view>
 std::vector<Part> split(std::string_view text, std::string_view separators) {
@@ -37,7 +37,7 @@ constexpr bool is_alphanumeric(char c) {
 }
 constexpr char lower_case(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 std::string lower_case(std::string text);
-// What keys of labels and names of sysctls consist of.
+// The characters of label keys and sysctl names.
 constexpr bool is_key_character(char c) { return is_alphanumeric(c) || c == '.' || c == '_' || c == '/' || c == '-'; }
 
 // Digits, of a signed type also behind a minus: all of the text, and in the range of the type.

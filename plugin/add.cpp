@@ -233,7 +233,7 @@ Result<void> complete_gateways(const std::optional<EgressRoute> &egress, net::Ne
     return {};
 }
 
-// What the interface's number and the container's other interfaces add to the plan.
+// Completes the plan by the interface's number and the container's other interfaces.
 Result<void> complete_plan(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
                            const net::Veth &veth, const ContainerLinks &others, Plan &plan, Rollback &rollback) {
     plan.ifindex = veth.host.ifindex;
@@ -314,7 +314,7 @@ void wait_for_other_adds(const net::Namespace &pod) {
         nanosleep(&kPause, nullptr);
 }
 
-// Before anything is made: from here on a DEL or GC finds what a killed ADD left. What there was names a lease that
+// Before anything is made: from here on a DEL or GC finds what a killed ADD left. An earlier record names a lease that
 // could not be released.
 Result<void> record_on_disk(const cni::Request &request, Rollback &rollback) {
     const AttachmentRecords records = records_of(request.config);

@@ -24,7 +24,7 @@ std::string sentence_of(const std::string &setting, Change change) {
                      "uninstall restores it)";
 }
 
-// What the node's rules do by packet ends for a connection when it takes the fast path.
+// The per-packet effects of the node's rules end for a connection when it takes the fast path.
 Result<void> log_packet_rules() {
     net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
     for (const net::PacketRules &one : TRY(net::packet_rules(netfilter)))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the fast path needs of the node's connection tracking: that it is on, and that TCP windows are not checked.
+// Sets up the node's connection tracking for the fast path: it is on, and TCP windows are not checked.
 #pragma once
 
 #include "maps/result.hpp"

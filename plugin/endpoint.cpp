@@ -28,7 +28,7 @@ namespace {
 
 template <typename V> bool same(const V &a, const V &b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
-// What a sandbox that died without a DEL left is cleared away; a living owner keeps its address.
+// Clears the remains of a sandbox that died without a DEL; a living owner keeps its address.
 Result<void> take_from(const Tables &tables, const ip_addr &addr, std::uint32_t owner) {
     net::Netlink host = TRY(net::Netlink::open());
     const auto link = TRY(net::find_link(host, owner));
@@ -86,7 +86,7 @@ Result<void> put_limits(const Tables &tables, const EndpointEntries &entries, st
     return {};
 }
 
-// What there is by the ifindex alone.
+// Removes the entries that have the ifindex alone as their key.
 std::array<Result<bool>, 6> erase_by_ifindex(const Tables &tables, std::uint32_t ifindex) {
     return {tables.interfaces.remove(ifindex),
             remove_isolation(tables, ifindex),
@@ -104,7 +104,7 @@ Result<void> erase_slots(const Tables &tables, std::uint32_t ifindex, std::uint3
     return {};
 }
 
-// What another host-side veth of the container holds from now on; `others` are the addresses that remain.
+// The entries of another host-side veth of the container from now on; `others` are the addresses that remain.
 Result<void> forget_at(const Tables &tables, const endpoint &record, std::uint32_t end,
                        const std::vector<source_route> &others) {
     SourceEntries kept;

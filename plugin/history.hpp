@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What this call did and how long each step of it took, kept in the map of history for podlanectl.
+// Keeps the steps of this call and their times in the map of history, for podlanectl.
 #pragma once
 
 #include "maps/abi/history.h"

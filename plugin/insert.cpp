@@ -9,8 +9,8 @@
 namespace podlane {
 namespace {
 
-// What earlier owners of its addresses opened: all of it if the endpoint is isolated, so that the table is read once.
-// Its addresses come first: in the name of an isolated endpoint, nobody on an uplink opens another.
+// Ends the connections that earlier owners of the endpoint's addresses opened: all if it is isolated, so that the table
+// is read once. Its addresses come first: in the name of an isolated endpoint, nobody on an uplink opens another.
 Result<void> forget_earlier_connections(const NewEndpoint &made, const Tables &tables, Rollback &rollback) {
     if (!is_isolated(made.record))
         return forget_connections_beyond(made.request.config, made.record);

@@ -108,7 +108,7 @@ Result<Finished> run_as(const cni::Request &request, std::string_view command, b
     return finished;
 }
 
-// What host-local says of an address that the attachment got from an ADD that was killed.
+// The error of host-local for an address that the attachment got from an ADD that was killed.
 bool holds_lease(const Error &error) { return error.message.find("duplicate allocation") != std::string::npos; }
 
 Result<void> run_without_answer(const cni::Request &request, std::string_view command, bool may_lack_command) {

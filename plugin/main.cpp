@@ -47,7 +47,7 @@ Result<std::string> read_input() {
     return read_all(STDIN_FILENO, "the network configuration on standard input", kMostInput);
 }
 
-// What this call and the programs that it starts (IPAM plugins, nft) need.
+// The capabilities that this call and the programs it starts (IPAM plugins, nft) need.
 constexpr std::array kKeptCapabilities = {
     CAP_BPF,          CAP_PERFMON, // programs and maps
     CAP_NET_ADMIN,    CAP_NET_RAW, // links, routes, rules; announcements of addresses

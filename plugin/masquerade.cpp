@@ -89,8 +89,8 @@ std::string elements(std::string_view verb, const std::string &table, std::span<
     return script;
 }
 
-// One transaction: at no moment is a rule missing. What cannot be added by netlink, for whatever reason, is written as
-// a whole by nft(8), whose error is the one that counts.
+// One transaction: at no moment is a rule missing. A rule that cannot be added by netlink, for whatever reason, is
+// written as a whole by nft(8), whose error is the one that counts.
 Result<void> put_nftables(const cni::Config &config, std::span<const ip_addr> addresses) {
     const Step step(STEP_MASQUERADE);
     const std::string mark = mark_of(config);

@@ -17,7 +17,7 @@ namespace podlane {
 // How the configuration wants packets to the outside rewritten on this node.
 Result<endpoint_masquerade> masquerade_of(const cni::Config &config);
 
-// What the node has for the configuration: the hook, the tool that masquerades, the network's egress route.
+// Means of the node for the configuration: the hook, the tool that masquerades, the network's egress route.
 Result<NodeFacts> network_facts(const cni::Config &config, const std::optional<EgressRoute> &egress_route);
 
 // Makes sure that all of it is there. `rollback` keeps the shared lock under which it stays, until all that comes after

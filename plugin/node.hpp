@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the node must have before its first pod: programs and maps in the kernel, forwarding switched on.
+// Prepares the node for its first pod: programs and maps in the kernel, forwarding switched on.
 #pragma once
 
 #include "loader/attach.hpp"

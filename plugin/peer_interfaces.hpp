@@ -40,7 +40,7 @@ Result<ContainerLinks> find_container_links(const cni::Request &request, const T
 std::uint32_t source_flags(const cni::Config &config, const std::vector<PeerInterface> &peers,
                            const std::optional<EgressRoute> &egress);
 
-// What the map holds of an endpoint: its own addresses if it has an egress route, those of its peer interfaces at its
+// The map's entries of an endpoint: its own addresses if it has an egress route, those of its peer interfaces at its
 // host-side veth, and its own at theirs.
 Result<SourceEntries> wanted_source_routes(const endpoint &record, const std::vector<cni::Address> &leased,
                                            const std::vector<PeerInterface> &peers,

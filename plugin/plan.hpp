@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What one attachment should look like, worked out from the request and the lease alone: ADD makes it so, CHECK
+// The planned state of one attachment, worked out from the request and the lease alone: ADD makes it so, CHECK
 // compares it with the kernel.
 #pragma once
 
@@ -24,7 +24,7 @@
 
 namespace podlane {
 
-// What a plan depends on beyond request and lease: read from the node before, and nothing of it is decided there.
+// Facts of the node that a plan depends on beside request and lease: read before, and nothing is decided there.
 struct NodeFacts {
     std::uint32_t mtu = 0; // the uplink's, used if the configuration names none
     HookKind hook_kind = HookKind::tcx;
@@ -62,7 +62,7 @@ net::SysctlPath sysctl_path(std::string_view name);
 
 constexpr endpoint_attach attach_of(HookKind kind) { return kind == HookKind::tcx ? ENDPOINT_TCX : ENDPOINT_CLSACT; }
 
-// What every host-side veth carries.
+// Present on every host-side veth.
 struct HookProgram {
     Hook hook;
     const char *name;
@@ -140,7 +140,7 @@ std::vector<const char *> egress_sets_of(const cni::Config &config);
 std::vector<std::string> uplinks_of(const cni::Config &config, const std::optional<EgressRoute> &egress_route);
 Result<NetworkPlan> plan_network(const cni::Config &config, const NodeFacts &node);
 
-// What prevResult gives to the interface: at least one, at most as many as an endpoint has room for.
+// Addresses of the interface in prevResult: at least one, at most as many as an endpoint has room for.
 Result<std::vector<ip_addr>> adopted_addresses(const cni::Request &request);
 
 // How the request is to be served (CNI spec, section 5: chained plugins).

@@ -8,7 +8,7 @@
 
 namespace podlane {
 
-// What the programs learned: the record and the entries have the MAC from then on, and the host's neighbours.
+// Writes the learned MAC into the record, the entries and the host's neighbours.
 Result<void> follow_announced_mac(const Tables &tables, net::Netlink &host, const endpoint_key &key);
 // The same of the container's interface as it is; `record` is the one that is stored.
 Result<void> follow_pod_link(const Tables &tables, net::Netlink &host, const endpoint_key &key, endpoint &record,

@@ -57,7 +57,7 @@ Result<std::optional<Kept>> read_kept(const std::string &directory, const std::s
     return kept ? std::optional(*std::move(kept)) : std::nullopt;
 }
 
-// What is kept spares a query, and no more: without it the API server says the same.
+// The kept file spares a query, and no more: without it the API server says the same.
 std::optional<Kept> find_kept(const std::string &directory, const std::string &question) {
     auto kept = read_kept(directory, file_of(question));
     if (!kept)

@@ -12,8 +12,8 @@ namespace podlane {
 
 // ADD and STATUS of a configuration that requests the node's ranges get them: those that are kept, or after five
 // minutes what the API server says by then. If it says nothing, what is kept counts on. All other calls query nothing:
-// host-local needs no range to find a lease. Nothing is made yet, and no lock held. What cannot be kept, or was kept
-// and cannot be trusted, is logged; it fails no ADD that the API server answers.
+// host-local needs no range to find a lease. Nothing is made yet, and no lock held. Ranges that cannot be kept, or were
+// kept and cannot be trusted, are logged, and fail no ADD that the API server answers.
 Result<cni::Request> complete_pod_ranges(const cni::Request &request, const cni::Environment &environment);
 
 // The configuration of a plugin with the ranges that were kept last for it; as it is if there are none. Queries

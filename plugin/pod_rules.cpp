@@ -35,7 +35,7 @@ Result<std::vector<net::RouteSpec>> main_routes(net::Netlink &pod, std::uint32_t
     return routes;
 }
 
-// What the table of an address is to hold, link routes first.
+// The planned routes of an address's table, link routes first.
 std::vector<net::RouteSpec> routes_for(const cni::Address &own, const std::vector<net::RouteSpec> &main,
                                        std::uint32_t ifindex) {
     // A default route by a machine of this very subnet was configured; without one, the lease's gateway is used.

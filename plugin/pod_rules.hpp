@@ -16,7 +16,7 @@ namespace podlane {
 // takes them out of one that stays.
 Result<void> put_pod_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own);
 Result<bool> has_pod_rules(net::Netlink &pod, const endpoint &record);
-// What is missing is done already.
+// Missing routes and rules count as removed.
 Result<void> remove_pod_rules(net::Netlink &pod, const endpoint &record);
 // ErrorCode::check_failed names what is missing.
 Result<void> check_pod_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own);

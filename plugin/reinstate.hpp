@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What doctor and repair do with an attachment that the maps know: judge it by what its ADD requested, and restore
+// Judges an attachment that the maps know by the request of its ADD, for doctor and repair, and restores
 // what is missing.
 #pragma once
 
@@ -20,8 +20,8 @@ Result<void> verify_recorded(const AttachmentRecord &record, const endpoint &ent
                              Verifier &verifier);
 
 // Restores whatever of the attachment is missing, in the order of an ADD: the network, map entries, programs, the
-// container's addresses, neighbours and routes, the host's, limits, NAT. What is there stays as it is, so that packets
-// under way are not lost. Continues after an error; the first one is returned.
+// container's addresses, neighbours and routes, the host's, limits, NAT. Existing objects stay as they are, so that
+// packets under way are not lost. Continues after an error; the first one is returned.
 Result<void> reinstate(const AttachmentRecord &record);
 
 // Runs the repair of something that was found missing of this endpoint, beside the runtime's calls: what an ADD under

@@ -14,7 +14,7 @@ namespace podlane {
 
 AttachmentRecords records_of(const cni::Config &config);
 
-// What names the node for its administrator: `nodename`, $NODENAME, or the host's name, which needs nobody's word.
+// The node's name for its administrator: `nodename`, $NODENAME, or the host's name.
 std::string node_name(const cni::Config &config);
 
 // Of the call's request; what the call creates is added as it becomes known.

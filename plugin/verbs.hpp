@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The verbs of the CNI specification 1.1.0, section 2, one file each. What they return is printed on standard output.
+// The verbs of the CNI specification 1.1.0, section 2, one file each. Their result is printed on standard output.
 #pragma once
 
 #include "maps/result.hpp"

@@ -10,12 +10,12 @@
 
 namespace podlane::net {
 
-// What the kernel calls IFA_F_*.
+// The kernel's IFA_F_*.
 constexpr std::uint32_t kNoDad = 0x02;
 constexpr std::uint32_t kPermanent = 0x80;
 constexpr std::uint32_t kNoPrefixRoute = 0x200;
 
-// What the kernel calls RT_SCOPE_*, for addresses and for routes.
+// The kernel's RT_SCOPE_*, for addresses and for routes.
 constexpr std::uint8_t kScopeGlobal = 0;
 constexpr std::uint8_t kScopeLink = 253;
 

@@ -57,7 +57,7 @@ Result<bool> has_rules(Netlink &netfilter, const std::string &table, const std::
 // The comments of a chain's rules in their order, empty for a rule without one; none if the chain is missing.
 Result<std::vector<std::string>> rule_comments(Netlink &netfilter, const std::string &table, const std::string &chain);
 
-// What the counters of a chain's rules have counted, all together; nothing if it has none, or the chain is missing.
+// The sum of the counters of a chain's rules; nothing if it has none, or the chain is missing.
 Result<std::optional<std::uint64_t>> counted_packets(Netlink &netfilter, const std::string &table,
                                                      const std::string &chain);
 

@@ -35,7 +35,7 @@ struct Rule {
     bool first_packets_only = false;
 };
 
-// What an expression of nf_tables, or a match or target of iptables, does by packet.
+// The effect of an nf_tables expression, or of an iptables match or target, by packet.
 const std::map<std::string, std::string, std::less<>> kByPacket = {{"limit", "limit"},
                                                                    {"hashlimit", "limit"},
                                                                    {"quota", "quota"},

@@ -149,7 +149,7 @@ Outcome look_up(Netlink &netlink, const ip_addr &addr, std::optional<RouteSpec> 
     return request(netlink, std::move(message), [&](nlmsghdr *answer) { found = parse_route(answer); });
 }
 
-// What find_route() promises.
+// The match that find_route() promises.
 bool is_wanted(const RouteSpec &found, const RouteSpec &wanted) {
     return found.destination == wanted.destination && found.type == wanted.type &&
            found.table == wanted.table.value_or(kMainTable) &&

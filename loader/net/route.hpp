@@ -43,7 +43,7 @@ Result<std::vector<RouteSpec>> list_routes(Netlink &netlink, std::uint32_t ifind
 // Of BIRD, FRR or another routing daemon, by its protocol number.
 [[nodiscard]] bool is_of_daemon(const RouteSpec &route);
 
-// What the kernel's rules and routes say of an address.
+// The answer of the kernel's rules and routes for an address.
 Result<std::optional<RouteSpec>> route_to(Netlink &netlink, const ip_addr &addr);
 
 struct DefaultRoute {

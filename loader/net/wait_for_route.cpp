@@ -41,7 +41,7 @@ class Subscription {
         discard();
     }
 
-    // What has arrived: that there was something is all that counts.
+    // The messages themselves do not matter: one has arrived.
     void discard() const {
         char byte = 0;
         while (recv(fd_, &byte, sizeof byte, MSG_DONTWAIT | MSG_TRUNC) > 0) {

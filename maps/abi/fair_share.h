@@ -164,7 +164,7 @@ ABI_INLINE void measure(struct limit_state *state, const struct limit *limit, __
 
 /*
  * Charges a packet that is let through. Under the lock; what a clock that jumped or a rate that changed left is cut.
- * What is not paced yet (the first segments of a connection) or never (is_other) says nothing of the share. TCP is
+ * Packets that are not paced yet (the first segments of a connection) or never (is_other) do not move the share. TCP is
  * never other: the host stack takes the socket from a forwarded packet, so a paced one cannot be recognised.
  */
 ABI_INLINE void charge(struct limit_state *state, const struct limit *limit, __u64 bytes, __u64 now, bool is_first,
@@ -196,7 +196,7 @@ ABI_INLINE bool is_idle(const struct limit_state *state, const struct limit *lim
 	return state->free_at_ns <= now + idle && now - state->large_at_ns + LATEST_NS > idle + LATEST_NS;
 }
 
-/* What was measured is of flows that are gone. Weights leave by themselves, counters stay. Under the lock. */
+/* The measurements are of flows that are gone. Weights leave by themselves, counters stay. Under the lock. */
 ABI_INLINE void restart_share(struct limit_state *state, const struct limit *limit, __u64 now)
 {
 	state->gain = ONE;
@@ -278,7 +278,7 @@ ABI_INLINE void set_weight(struct limit_state *state, const struct limit *limit,
 	set_share(state, limit);
 }
 
-/* What a sender does, as its socket knows it. */
+/* The state of a sender, from its socket. */
 struct sender {
 	__u64 now;
 	__u64 acked;        /* bytes, since it began */
@@ -327,7 +327,7 @@ ABI_INLINE __u64 backlog_beside(const struct limit_state *state, const struct li
 	return backlog - smaller(backlog, beyond_frames(limit, time_of(sender->burst * 8, limit->rate_bits_per_s)));
 }
 
-/* The part of its share that a flow takes. What it took before a silence says nothing. */
+/* The part of its share that a flow takes. The part before a silence does not count. */
 ABI_INLINE void measure_flow(struct flow_share *flow, const struct sender *sender)
 {
 	__u64 measured = sender->now - flow->since_ns, elapsed = sender->now - flow->at_ns;

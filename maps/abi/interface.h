@@ -17,7 +17,7 @@ enum interface_flags {
 	INTERFACE_GATEWAY = 1 << 4,
 	/* The endpoint has addresses beyond the first of a family: they are found in the addresses map. */
 	INTERFACE_MORE_ADDRESSES = 1 << 5,
-	/* What goes to the endpoint, or what it sends, has a limit. */
+	/* Traffic to the endpoint, or from it, has a limit. */
 	INTERFACE_LIMIT_INGRESS = 1 << 6,
 	INTERFACE_LIMIT_EGRESS = 1 << 7,
 	/* The container has peer interfaces: the source routes map holds their addresses for this one. */
@@ -41,7 +41,7 @@ enum interface_flags {
 	 * routes.
 	 */
 	INTERFACE_BRIDGED = 1 << 17,
-	/* What an endpoint with anti-spoofing may send besides IPv4, IPv6 and ARP; its content is not checked. */
+	/* Allowed with anti-spoofing besides IPv4, IPv6 and ARP; the content is not checked. */
 	INTERFACE_ETHER_LLC = 1 << 18, /* 802.3 frames with LLC, such as STP */
 	INTERFACE_ETHER_LLDP = 1 << 19,
 	INTERFACE_ETHER_MPLS = 1 << 20,

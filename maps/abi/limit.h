@@ -38,7 +38,7 @@ struct limit_key {
 #define LIMIT_SLOTS 64
 #define LIMIT_SLOT_SHIFT 24
 
-/* What the programs need of a rate and a burst. */
+/* A rate and a burst, as the programs need them. */
 struct limit {
 	__u64 rate_bits_per_s;
 	__u64 horizon_ns; /* backlog beyond which packets are dropped */

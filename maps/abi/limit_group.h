@@ -19,11 +19,11 @@
 #define GROUP_NS (10 * NS_PER_MS)
 /* The weight of the group's whole rate. */
 #define GROUP_WHOLE (1U << 20)
-/* What a pod uses of its limit is measured for so many frames at least. */
+/* The use that a pod makes of its limit is measured for at least so many frames. */
 #define GROUP_FRAMES 8
 /* A silent pod leaves after this time, or when it could have sent GROUP_FRAMES, or when its senders would have. */
 #define GROUP_TERM_NS (5 * GROUP_NS)
-/* What a pod that sends is taken to want of its limit, at least. */
+/* The least demand that a sending pod is taken to have. */
 #define LEAST_TAKEN (ONE / 64)
 /* Weights are nearly right: the gain corrects little, and so has little to unlearn. */
 #define LEAST_GAIN (ONE * 3 / 4)
@@ -147,7 +147,7 @@ ABI_INLINE void answer_report(struct limit_state *group, const struct limit *lim
 	whole = smaller(whole, ~0U >> 2) | 1;
 	weight = whole * report->share.taken / ONE;
 	cost = time_of(smaller(report->bytes, 1ULL << 31) * 8, limit->rate_bits_per_s);
-	/* What was let through beyond the rate long ago is forgiven: guarantees leave nothing to make up for it. */
+	/* An old excess over the rate is forgiven: guarantees leave nothing to make up for it. */
 	group->free_at_ns =
 		report->now + smaller(backlog_of(group->free_at_ns, limit, report->now) + cost, 2 * limit->target_ns);
 	group->window_charged_ns += cost;

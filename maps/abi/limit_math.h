@@ -89,7 +89,7 @@ ABI_INLINE void make_limit(struct limit *limit, __u64 rate, __u64 burst)
 	make_limit_of(limit, rate, burst_horizon(rate, burst));
 }
 
-/* What one packet and the start of many flows can leave at most; a later time is of a clock that jumped. */
+/* The most that one packet and the start of many flows can leave; a later time is of a clock that jumped. */
 ABI_INLINE __u64 longest_backlog(const struct limit *limit)
 {
 	return LONGEST_HORIZON_NS + 512 * limit->frame_ns;

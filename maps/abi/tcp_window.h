@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a TCP endpoint accepts, by the numbers that it has announced in its packets. */
+/* The window of a TCP endpoint, by the numbers that it has announced in its packets. */
 #pragma once
 
 #include "flow.h"

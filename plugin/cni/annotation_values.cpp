@@ -17,7 +17,7 @@ bool is_within(const Prefix &prefix, const std::vector<Prefix> &bounds) {
     return bounds.empty() || std::ranges::any_of(bounds, [&](const Prefix &bound) { return contains(bound, prefix); });
 }
 
-// What no pod can be reached by: unspecified, loopback, link-local, multicast, reserved.
+// Addresses that no pod can have: unspecified, loopback, link-local, multicast, reserved.
 bool is_unicast(const ip_addr &addr) {
     const std::array<Prefix, 5> reserved{{{ipv4_from_host_order(0), 8},
                                           {ipv4_from_host_order(127U << 24U), 8},

@@ -49,7 +49,7 @@ Result<void> check_version(Version version, Command command) {
     return {};
 }
 
-// What a command cannot do without.
+// Required environment variables of a command.
 Result<void> check_sources(const Node &root, const Config &config, Command command) {
     if (command == Command::check && !config.prev_result)
         return root.at("prevResult").wrong("the result of ADD, which CHECK compares with");

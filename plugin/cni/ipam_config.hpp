@@ -20,7 +20,7 @@ Result<std::string> with_cni_version(std::string_view raw, Version version);
 // The configuration of a GC as that of a DEL, which has no list of attachments. Unreadable text comes back unchanged.
 std::string without_valid_attachments(const std::string &raw);
 
-// What a configuration delegates to: the plugin's name, where host-local keeps its leases, and the whole of "ipam" to
+// The delegate of a configuration: the plugin's name, the directory of host-local's leases, and the whole of "ipam" to
 // compare. None if it names no plugin.
 struct IpamSection {
     std::string type;
@@ -35,8 +35,8 @@ Result<std::vector<Version>> parse_version_reply(std::string_view stdout_text);
 // The "code" of a CNI error; nothing if the text is none.
 std::optional<std::uint64_t> plugin_error_code(std::string_view stdout_text);
 
-// What a failed plugin said: "host-local: no IP addresses available (code 11)". Codes 11, 50 and 51 are kept, any other
-// becomes ErrorCode::ipam. If the text is no CNI error, `how_it_ended` ("exit code 1: <stderr>") is used instead.
+// The error of a failed plugin: "host-local: no IP addresses available (code 11)". Codes 11, 50 and 51 are kept, any
+// other becomes ErrorCode::ipam. If the text is no CNI error, `how_it_ended` ("exit code 1: <stderr>") is used instead.
 Error parse_plugin_error(std::string_view stdout_text, std::string_view plugin, std::string_view how_it_ended);
 
 } // namespace podlane::cni

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a pod wishes of the IPAM plugin, written where IPAM plugins look for it.
+// Writes a pod's wishes where IPAM plugins look for them.
 #pragma once
 
 #include "plugin/cni/json.hpp"

@@ -20,7 +20,7 @@ Result<void> read_group_cidrs(const json::Node &node, std::vector<std::pair<Pref
 // A group's name as `podlanectl group list` prints it: printable, and not too long.
 bool is_group_name(std::string_view name);
 
-// What belongs together: an error names the key.
+// Checks keys that belong together: an error names the key.
 Result<void> check_isolation(const json::Node &root, const Config &config);
 Result<void> check_egress(const json::Node &root, const Config &config);
 

@@ -43,7 +43,7 @@ json::Value bounded(const Node &object) {
     return texts;
 }
 
-// Where runtimes write annotations, and where all settings are read. What is there already counts.
+// Where runtimes write annotations, and where all settings are read. Annotations that are there already win.
 void add_annotations(const json::Value &annotations, json::Value &document) {
     json::Value &all = json::member(json::member(document, "runtimeConfig"), kPodAnnotations);
     for (const auto &[key, value] : annotations.items())

@@ -37,7 +37,7 @@ void add_list(const Node &list, Labels &into) {
     }
 }
 
-// What multus' `cni-args` say of one attachment.
+// The settings of one attachment in multus' `cni-args`.
 Node args_of(const Node &root) { return root.at_any_case("args").at_any_case("cni"); }
 
 bool is_setting(std::string_view key, const Node &value) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What others say of a pod, bounded here and nowhere else: it ends in records, logs, metrics and on terminals.
+// Labels that others give a pod, bounded here and nowhere else: they end in records, logs, metrics and on terminals.
 #pragma once
 
 #include "plugin/cni/json.hpp"

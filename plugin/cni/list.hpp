@@ -10,7 +10,7 @@
 
 namespace podlane::cni {
 
-// What podlane reads on standard input for STATUS: its part of a list of plugins with the list's name, or the
+// Standard input of podlane for STATUS: its part of a list of plugins with the list's name, or the
 // configuration of a single plugin. In the newest version, older ones have no STATUS. None if the file has no plugin
 // podlane.
 Result<std::optional<std::string>> status_input(std::string_view file);

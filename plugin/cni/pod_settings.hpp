@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a pod may set of its own by annotations, and what it has set. A pod's author is nobody's administrator: a
+// Settings that a pod makes by annotations, and those it may make. A pod's author is nobody's administrator: a
 // setting counts only if `podMay` grants it, and within the bounds there.
 #pragma once
 
@@ -20,8 +20,8 @@ Result<void> read_pod_may_not(const json::Node &node, bool &refuse);
 [[nodiscard]] bool is_pod_sysctl(std::string_view name);
 Result<void> read_sysctls(const json::Node &node, Labels &into);
 
-// Applies the annotations of the pod in `root` to a configuration that was read. What the pod may not set is an error,
-// or ignored with a warning, as the configuration says.
+// Applies the annotations of the pod in `root` to a configuration that was read. A setting that the pod may not make is
+// an error, or ignored with a warning, as the configuration says.
 Result<void> apply_annotations(const json::Node &root, Config &config, std::vector<std::string> &warnings);
 
 } // namespace podlane::cni

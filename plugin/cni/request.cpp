@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kVersionKey = "\"cniVersion\"";
 
-// What stands behind the first "cniVersion" of a text that is no JSON.
+// The text behind the first "cniVersion" of input that is no JSON.
 std::string_view version_text(std::string_view text) {
     constexpr std::string_view kBetween = " \t\r\n:";
     const auto key = text.find(kVersionKey);

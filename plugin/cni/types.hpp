@@ -28,7 +28,7 @@ struct Version {
     auto operator<=>(const Version &) const = default;
 };
 
-// What is said of a pod, key by key. Bounded and printable (plugin/cni/labels.hpp).
+// Labels of a pod, key by key. Bounded and printable (plugin/cni/labels.hpp).
 using Labels = std::map<std::string, std::string, std::less<>>;
 
 // From CNI_ARGS and, if it is silent, from the config; empty if neither says it.
@@ -41,7 +41,7 @@ struct PodIdentity {
     Labels annotations; // of the pod's author
 };
 
-// What annotations of a pod can set.
+// Settings that annotations of a pod can make.
 enum class PodSetting {
     bandwidth,
     addresses,
@@ -136,8 +136,8 @@ struct Bandwidth {
 // By name.
 using LimitGroups = std::map<std::string, Bandwidth, std::less<>>;
 
-// What slows senders down before the bucket drops: what the kernel can, pacing alone, earliest departure times alone
-// (pacing for what the pod sends), or nothing.
+// The means that slow senders down before the bucket drops: all that the kernel has, pacing alone, earliest departure
+// times alone (pacing for what the pod sends), or nothing.
 enum class Limiter { automatic, pace, edt, bucket };
 
 // Of the other side's addresses: what a limit does not concern, or, if not empty, all it concerns.
@@ -228,7 +228,7 @@ struct Config {
     std::array<Permission, kPodSettings> pod_may{{{.granted = true}}}; // by PodSetting
     bool refuse_annotations = false; // those that set what the pod may not: an error, or ignored and logged
     std::map<std::string, std::string, std::less<>> pools{}; // fragments of `ipam` by name, as JSON
-    // What annotations have set.
+    // Settings made by annotations.
     std::vector<Prefix> pod_addresses{}; // requested from the IPAM plugin
     std::vector<Prefix> own_addresses{}; // instead of those of the IPAM plugin
     std::vector<std::string> pods_pools{};

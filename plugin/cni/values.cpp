@@ -250,7 +250,7 @@ Result<void> read_prefixes(const Node &node, std::vector<Prefix> &into) {
     return {};
 }
 
-// What the runtime requests: of args.cni, of a capability.
+// Values that the runtime requests: of args.cni, of a capability.
 Result<void> read_requested(const Node &node, Config &into) {
     std::vector<Prefix> ips;
     TRY(node.must_be_object());

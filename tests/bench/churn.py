@@ -7,7 +7,7 @@ import subprocess
 import bandwidth
 import report
 
-# What it is called, and the arguments of bench_churn.
+# Its name, and the arguments of bench_churn.
 CASES = {
     "alone": (),
     "20 new/s": ("--new", 20),

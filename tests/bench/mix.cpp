@@ -58,7 +58,7 @@ struct Kind {
     std::string congestion = "cubic";
 };
 
-// What a flow asks the server for.
+// A flow's request to the server.
 struct Ask {
     double fetch, rate, on, off, pacing;
     std::array<char, 16> congestion;

@@ -11,7 +11,7 @@ import bandwidth
 import report
 
 BULK = ("download", "count=1")
-# What it is called, and its flows: (what they are called, --flow of bench_mix). RATE is the limit.
+# Its name, and its flows: (their names, --flow of bench_mix). RATE is the limit.
 MIXES = {
     "keep-alive": [BULK, ("50 of 10 kB, think 0.5 s", "count=50,fetch=10000,think=0.5")],
     "small messages": [BULK, ("20 of 200 B, think 10 ms", "count=20,fetch=200,think=0.01")],

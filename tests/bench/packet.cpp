@@ -56,7 +56,7 @@ constexpr std::size_t kFrameBytes = 128;
 constexpr Mac kSenderMac{0x02, 0, 0, 0, 0, 1};
 constexpr Mac kReceiverMac{0x02, 0, 0, 0, 0, 2};
 
-// What a sort of packet is, and how each of it must end.
+// A sort of packet, and the reason that each of it must end in.
 struct Case {
     const char *name;
     const char *program;
@@ -144,7 +144,7 @@ struct Node {
         return addresses.update({0, own.ipv6}, owned);
     }
 
-    // What the sender may send.
+    // The addresses that the sender may use.
     [[nodiscard]] Result<void> put_limit(std::uint64_t rate) const {
         TRY(TRY(open_bandwidths(kRoot, Access::read_write)).update(kSender, {0, 0, rate, kAutoBurst}));
         TRY(TRY(open_limit_states(kRoot, Access::read_write)).update({kSender, LIMIT_EGRESS}, {}));
@@ -250,7 +250,7 @@ Durations run_all(const Fd &program, const Case &kind, std::uint32_t receivers, 
     return found;
 }
 
-// What the CPUs have measured at the same time.
+// The measurements of the CPUs at the same time.
 Durations run_on_cpus(const Fd &program, const Case &kind, std::uint32_t receivers, const Settings &settings) {
     std::vector<Durations> found(static_cast<std::size_t>(settings.cpus));
     std::vector<std::thread> threads;

@@ -66,7 +66,7 @@ struct Child {
     int ready_fd = -1;
 };
 
-// What the machine and the two processes had used at one moment.
+// The resources that the machine and the two processes had used at one moment.
 struct Snapshot {
     double wall_s = 0;
     double idle_s = 0; // of all CPUs, time stolen by a hypervisor included

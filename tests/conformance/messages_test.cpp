@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a call says that fails, or succeeds with a warning, for reasons outside of its configuration's text, as
+// Messages of calls that fail, or succeed with a warning, for reasons outside of their configuration's text, as
 // tests/conformance/data/messages.txt has it. PODLANE_WRITE_MESSAGES=1 rewrites the file.
 #include "tests/harness/golden.hpp"
 #include "tests/netns/verbs.hpp"

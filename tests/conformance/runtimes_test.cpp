@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What real runtimes sent their main plugin, sent to Podlane in its place: all of it is served.
+// Requests that real runtimes sent their main plugin, sent to Podlane in its place: all are served.
 #include "tests/conformance/recorded.hpp"
 
 namespace podlane::test {

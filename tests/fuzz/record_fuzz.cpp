@@ -20,7 +20,7 @@ std::string whole(std::string_view fields) {
     return header.data() + std::string(fields);
 }
 
-// What was read is written, and read again, as the same.
+// A record that was read is written, and read again, as the same.
 void check(const std::string &file) {
     const auto record = parse_record(file);
     if (!record)

@@ -33,7 +33,7 @@ cni::Environment take_environment(std::string_view &input) {
     return environment;
 }
 
-// What was printed can be read again, and is then printed the same.
+// Printed output can be read again, and is then printed the same.
 void check_printing(const cni::Attachment &attachment) {
     for (const cni::Version version : cni::kSupportedVersions) {
         const std::string text = cni::to_json(attachment, version);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a fuzz target expects of its subject.
+// Expectations of a fuzz target.
 #pragma once
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a test has from its environment: the source tree, and what a random one is repeated and made longer by.
+// A test's environment: the source tree, and the seed and the factor of a random test.
 #pragma once
 
 #include <cstdlib>

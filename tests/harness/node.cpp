@@ -133,7 +133,7 @@ std::string pins_text(const std::string &root) {
     return text;
 }
 
-// What the kernel does in workers a moment later is no change of anybody's: it follows the carrier with the link's
+// Changes by the kernel's workers a moment later are nobody's: they follow the carrier with the link's
 // state, detects duplicate addresses, and enters the route that makes an IPv6 address its own.
 bool is_settled(const std::string &links, const std::string &addresses, const std::string &ipv6_routes) {
     const auto has = [](const std::string &text, const std::string &part) {

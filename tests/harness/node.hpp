@@ -39,7 +39,7 @@ class Container {
     std::unique_ptr<net::Namespace> ns_;
 };
 
-// What a plugin answered; `json` is null if it printed nothing or something else.
+// The answer of a plugin; `json` is null if it printed nothing or something else.
 struct Reply {
     int rc = -1;
     std::string out;
@@ -102,7 +102,7 @@ class Node {
     [[nodiscard]] std::vector<std::string> records() const;
     // Files of host-local's that name an address.
     [[nodiscard]] std::vector<std::string> leased() const;
-    // What the programs have counted at one of its interfaces.
+    // The programs' counters of one of its interfaces.
     [[nodiscard]] struct count counted(std::uint32_t ifindex, reason why) const;
     [[nodiscard]] struct count counted(const std::string &ifname, reason why) const;
 
@@ -121,7 +121,7 @@ inline Json port_mappings(std::uint16_t host, std::uint16_t container) {
     return {{"portMappings", mappings}};
 }
 
-// What a plugin printed, also as JSON if it is any.
+// The output of a plugin, also as JSON if it is any.
 Reply to_reply(Output output);
 
 // The variables a runtime sets for an attachment.

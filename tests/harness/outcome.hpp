@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a plugin or podlanectl is expected to answer, for EXPECT_THAT: a failure prints the whole answer.
+// Expected answers of a plugin or podlanectl, for EXPECT_THAT: a failure prints the whole answer.
 #pragma once
 
 #include "tests/harness/node.hpp"

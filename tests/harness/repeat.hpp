@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What goes on in the background of a test.
+// Work in the background of a test.
 #pragma once
 
 #include <atomic>

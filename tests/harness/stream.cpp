@@ -94,7 +94,7 @@ Stream::Account Stream::end() {
     socklen_t size = sizeof facts;
     if (getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &facts, &size) != 0)
         throw std::runtime_error("TCP_INFO");
-    // What was sent again and had arrived all the same was late, on a busy machine, and not lost.
+    // A segment that was sent again and had arrived all the same was late, on a busy machine, and not lost.
     const std::uint64_t again = facts.tcpi_total_retrans;
     return {facts.tcpi_data_segs_out, again > facts.tcpi_dsack_dups ? again - facts.tcpi_dsack_dups : 0, received_};
 }

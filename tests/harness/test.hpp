@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a test file begins with: GoogleTest, and what many tests use of the standard library and of the C library.
+// The common includes of test files: GoogleTest, and much used parts of the standard library and of the C library.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -37,7 +37,7 @@ using frames::append;
 using frames::put16;
 using frames::put32;
 
-// What is to be added to a length of so many bytes.
+// The padding of a length of so many bytes.
 int error_of(const std::optional<std::uint16_t> &length, std::size_t bytes) {
     return length ? *length - static_cast<int>(bytes) : 0;
 }

@@ -23,7 +23,7 @@ constexpr std::size_t kEthernetBytes = 14;
 constexpr std::size_t kIpv4Bytes = 20;
 constexpr std::size_t kIpv6Bytes = 40;
 
-// An IP packet to be; its family is that of its addresses. What is optional is computed if it is not given.
+// An IP packet to be; its family is that of its addresses. Optional members are computed if they are not given.
 struct Packet {
     ip_addr source{};
     ip_addr destination{};
@@ -74,7 +74,7 @@ Bytes to_bytes(const Arp &arp);
 Packet neighbour(const Ends &ends, std::uint8_t type, std::uint32_t flags, const std::optional<ip_addr> &target,
                  std::uint8_t option_type, const Mac &option_mac);
 
-// What is left to be done with a frame on its way, as the kernel reports it to a network card (struct virtio_net_hdr).
+// The offloads of a frame, as the kernel leaves them to a network card (struct virtio_net_hdr).
 struct Offload {
     bool checksum = false;             // the transport checksum; its field holds the sum of the pseudo header
     std::uint16_t checksum_start = 0;  // bytes from the frame's start

@@ -457,7 +457,7 @@ TEST_F(AddTest, TakesItsOwnNamespaceWithAnOverrideOnly) {
     }
 }
 
-// What a sandbox that died without a DEL left behind: the same container ID comes back with another namespace.
+// Remains of a sandbox that died without a DEL: the same container ID comes back with another namespace.
 TEST_F(AddTest, ClearsTheRemainsOfADeadSandboxOfTheSameId) {
     const Pod dead = make();
     lose_namespace(dead);

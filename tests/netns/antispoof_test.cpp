@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a pod may not send in another's name: it reaches nobody, changes no neighbour table, and is counted by name. The
+// Packets that a pod sends in another's name reach nobody, change no neighbour table, and are counted by name. The
 // gateway every pod sees is no interface's address: the programs answer for it, once a question.
 #include "tests/harness/frame.hpp"
 #include "tests/netns/lab.hpp"
@@ -27,14 +27,14 @@ class AntiSpoof : public LabTest {
         EXPECT_TRUE(wait_until([&] { return lab_->count(from, why) == before + 1; }))
             << what << " is not counted as " << kReasons.at(why).name;
         const auto is_it = [&](const Bytes &one) { return contains(one, needle); };
-        // What is counted as dropped is gone by then.
+        // Packets counted as dropped are gone by then.
         const auto silence = kReasons.at(why).kind == REASON_KIND_DROP ? quiet() / 5 : quiet();
         EXPECT_EQ(receiver.until(is_it, arrives ? patience() : silence).has_value(), arrives) << what;
     }
     void expect_dropped(const Pod &from, const Pod &to, const Bytes &frame, reason why, const std::string &what) {
         expect(from, to, frame, why, false, what);
     }
-    // What the node learnt on the host-side veth of `pod`.
+    // The node's neighbours on the host-side veth of `pod`.
     std::string learnt(const Pod &pod) { return lab_->node().run("ip neigh show dev " + pod.host_ifname + " nud all"); }
 
     [[nodiscard]] Packet to_peer(const Pod &to, const ip_addr &source) const { return udp({source, addr(to)}); }
@@ -210,7 +210,7 @@ class Gateway : public LabTest {
   protected:
     [[nodiscard]] ip_addr gateway() const { return ip(ipv4() ? "169.254.1.1" : "fe80::ecee:eeff:feee:eeee"); }
     [[nodiscard]] reason answered() const { return ipv4() ? REASON_GATEWAY_ARP : REASON_GATEWAY_ND; }
-    // What a pod asks that wants the gateway's MAC; `target` in its place.
+    // The query of a pod for the gateway's MAC; `target` in its place.
     [[nodiscard]] Bytes question(const Pod &pod, const ip_addr &target) const {
         if (ipv4())
             return frame(kEveryone, pod.mac, 0x0806, to_bytes(Arp{1, pod.mac, pod.v4, {}, target}));

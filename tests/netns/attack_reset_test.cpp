@@ -14,7 +14,7 @@ using frames::tagged;
 
 constexpr std::uint16_t kPort = 7000;
 constexpr std::uint16_t kOwnPort = 40123;
-// What conntrack leaves of the 5 days of an established connection after a reset that it believes, in seconds.
+// The time-out of an established connection after a reset that conntrack believes, in seconds (before: 5 days).
 constexpr std::uint64_t kBelieved = 10;
 
 enum class Network { ptp, podlane, strict };
@@ -201,7 +201,7 @@ TEST_P(ForgedEnds, NeedTheNumbersOfBothEnds) {
         const Numbers victims = last_numbers_from(wire, victim());
         // The peer's next number, and an acknowledgment of what the victim has not sent.
         send(in_peers_name, tcp_fin | tcp_ack, {victims.ack, victims.sequence + off});
-        // What the peer seems to accept is what another one says that the peer accepts.
+        // A packet in the peer's name announces a window that the peer does not have.
         send(in_peers_name, tcp_ack, {victims.ack, victims.sequence + off});
         for (const std::uint8_t end : {tcp_fin, tcp_rst})
             send(in_pods_name, static_cast<std::uint8_t>(end | tcp_ack), {victims.sequence + off, victims.ack});
@@ -270,7 +270,7 @@ TEST_P(ForgedEndsOnTheFastPath, ChangeNoConnectionToAService) {
     });
 }
 
-// What conntrack may not see is the pod's to judge, but only by the uplink of its connection.
+// The pod judges the ends that conntrack may not see, but only by the uplink of its connection.
 TEST_P(ForgedEndsOnTheFastPath, ReachNoPodByAnotherUplink) {
     lab_.node().run("ip link add up1 type veth peer name host1");
     for (const std::string link : {"up1", "host1"})

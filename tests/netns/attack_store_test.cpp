@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a hostile neighbour, and a hostile pod, can make the programs store: entries of the maps of paths and requests,
-// and storage of sockets. It is bounded, and others lose nothing by it.
+// State that a hostile neighbour, or a hostile pod, can make the programs store: entries of the maps of paths and
+// requests, and storage of sockets. It is bounded, and others lose nothing by it.
 #include "tests/netns/attacker.hpp"
 #include "tests/netns/limits.hpp"
 #include "tests/netns/sources.hpp"
@@ -114,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(All, NeighbourFlood, testing::Bool(),
 
 class SocketFlood : public LimitTest {
   protected:
-    // What the kernel charges to a socket for what others keep with it.
+    // The bytes that the kernel charges to a socket for the storage that others keep with it.
     static std::uint32_t stored_with(const Fd &socket) {
         std::array<std::uint32_t, SK_MEMINFO_VARS> memory{};
         socklen_t size = sizeof memory;

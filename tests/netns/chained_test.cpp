@@ -66,7 +66,7 @@ TEST_F(ChainedTest, OneFileBesideAListChainsPodlane) {
     const Json portmap = {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}};
     const Json ptp = main_plugin("ptp");
     const Json bridge = main_plugin("bridge", {{"bridge", "br0"}, {"isGateway", true}});
-    // What flannel's plugin hands to the bridge plugin by default.
+    // The configuration that flannel's plugin hands to the bridge plugin by default.
     Json of_flannel =
         main_plugin("bridge", {{"bridge", "cni0"}, {"hairpinMode", true}, {"isDefaultGateway", true}, {"mtu", 1370}});
     of_flannel["ipam"]["routes"] = {{{"dst", "198.18.0.0/16"}}};

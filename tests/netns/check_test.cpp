@@ -193,7 +193,7 @@ TEST_F(CheckTest, FailsWithoutTheNamespaceOrWithAnother) {
     EXPECT_THAT(node_.cni("podlane", "CHECK", config, variables), fails_with(4, {node_.dir() + "/nothing"}));
 }
 
-// What is not ours to judge: other addresses, routes, rules, neighbours and programs.
+// CHECK does not judge other addresses, routes, rules, neighbours and programs.
 TEST_F(CheckTest, PassesWhenOthersChangedTheirOwn) {
     run_all("pod ip link add sbr0 type veth peer name sbr1; pod ip addr add 198.51.100.1/24 dev eth0; "
             "pod ip rule add from @v4 table 100; "

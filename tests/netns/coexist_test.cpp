@@ -193,7 +193,7 @@ TEST_P(Coexist, BandwidthPluginBehindOursLimitsWithTheFastPathOff) {
     EXPECT_EQ(flood(a, on, kMany), kMany) << "the fast path passes by the plugin's qdisc";
 }
 
-// What it does is not known at Podlane's ADD: any call after it takes the pod off the fast path, and so does a repair.
+// Its limit is not known at Podlane's ADD: any call after it takes the pod off the fast path, and so does a repair.
 TEST_P(Coexist, BandwidthPluginBehindOursTakesThePodOffTheFastPathWithTheNextCall) {
     constexpr std::size_t kMany = 100;
     const auto limited = [&] {

@@ -44,7 +44,7 @@ class Conversation {
         }
     }
 
-    // What both ends see.
+    // The bytes that both ends see.
     std::string run(const Step &step) {
         Slot &slot = slots_.at(static_cast<std::size_t>(step.slot));
         switch (step.verb) {

@@ -17,7 +17,7 @@ class CtlTest : public VerbsTest {
     [[nodiscard]] Output ctl(const std::string &command) const {
         return run(node_.ns(), ctl_argv(node_.bpffs(), command));
     }
-    // What it prints with --json; the test fails if that is none.
+    // The output with --json; the test fails if that is no JSON.
     [[nodiscard]] Json ctl_json(const std::string &command) const {
         const Output output = ctl(command + " --json");
         Json json = Json::parse(output.out, nullptr, false);

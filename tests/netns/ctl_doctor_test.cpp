@@ -56,7 +56,7 @@ TEST_P(DoctorFault, IsFoundAndRepaired) {
     const Json repaired = expected_in(findings("--fix"));
     ASSERT_TRUE(repaired.is_object()) << "looking has repaired it";
     const Json left = findings();
-    // What nothing repairs by itself may go with another repair.
+    // A finding without a repair of its own may go with another's.
     EXPECT_EQ(repaired.at("fixed"), expected_in(left).is_null() ? Json(true) : Json(nullptr)) << repaired.dump(1);
     if (GetParam().fixable) {
         EXPECT_TRUE(left.empty()) << left.dump(1);
@@ -218,7 +218,7 @@ void refuse_bpf() {
         _exit(99);
 }
 
-// What podlanectl says there, and its exit code. In a process of its own: libbpf caches what a kernel refused.
+// The output of podlanectl there, and its exit code. In a process of its own: libbpf caches what a kernel refused.
 std::pair<int, std::string> said_without_bpf(const Node &node, const std::string &bpffs,
                                              const std::vector<std::string_view> &words) {
     const std::string path = node.dir() + "/said";

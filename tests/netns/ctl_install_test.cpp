@@ -88,7 +88,7 @@ TEST_F(NodeTest, InstallTakesTheRangesOfTheNodeObject) {
              {{{"podCIDR", "224.0.0.0/8"}}, "spec.podCIDR"},
              {{{"podCIDR", "169.254.0.0/16"}}, "spec.podCIDR"}})
         EXPECT_THAT(from(spec), complains(1, {says, "hint: "})) << spec;
-    // What it quotes does not reach the terminal as it is.
+    // Quoted control characters do not reach the terminal as they are.
     EXPECT_THAT(from({{"podCIDR", "\x1b]0;title\a\r\xc2\x9b"}}), complains(1, {"spec.podCIDR is \"?]0;title????\""}));
     std::ofstream(file) << "{\"kind\": \"List\"}";
     EXPECT_THAT(install("--from-node " + file), complains(1, {"is a \"List\", expected a Node", "kubectl get node"}));
@@ -169,7 +169,7 @@ TEST_F(NodeTest, InstallWarnsOfMasqueradingTowardsOtherNodes) {
         << "pods have no IPv6 addresses";
 }
 
-// What has no option of its own, such as a limit for each pod.
+// Keys without an option of their own, such as a limit for each pod.
 TEST_F(NodeTest, InstallTakesFurtherKeys) {
     const auto install_with = [&](const std::string &keys, std::vector<std::string> more) {
         std::vector<std::string> argv = ctl_argv(node_.bpffs(), "install --bin-dir " + bin() + " --conf-dir " + conf() +
@@ -205,7 +205,7 @@ TEST_F(NodeTest, InstallTakesFurtherKeys) {
     EXPECT_EQ(plugins.at(1).at("fastPath"), "local");
 }
 
-// What was there is kept as it is, and is the runtime's again after uninstall.
+// The earlier conflist is kept as it is, and is the runtime's again after uninstall.
 TEST_F(NodeTest, InstallGoesInFrontOfAnothersNetworkAndBack) {
     const std::string theirs = conf() + "/10-flannel.conflist";
     const std::string text = R"({"name": "cbr0", "cniVersion": "0.3.1", "plugins": [{"type": "flannel"}]})";

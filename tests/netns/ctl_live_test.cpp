@@ -182,7 +182,7 @@ class Terminal {
         const winsize size{rows, columns, 0, 0};
         ASSERT_EQ(ioctl(master_.get(), TIOCSWINSZ, &size), 0);
     }
-    // What came since the last whole picture began.
+    // The output since the last whole picture began.
     [[nodiscard]] bool shows(const std::function<bool(const std::string &)> &wanted) {
         return wait_until([&] {
             pollfd one{master_.get(), POLLIN, 0};

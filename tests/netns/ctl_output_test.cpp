@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What holds for every command that reads: JSON, --watch, selection, a table that fits the terminal, and one clear
+// Properties of every command that reads: JSON, --watch, selection, a table that fits the terminal, and one clear
 // sentence if it cannot read.
 #include "tests/netns/reading.hpp"
 #include "tests/harness/environment.hpp"
@@ -18,7 +18,7 @@ class OutputTest : public CtlTest {
             line += " '" + word + "'";
         return run(node_.ns(), {"script", "-qec", line, "/dev/null"}).out;
     }
-    // What it prints until it was interrupted, after `seconds`.
+    // The output until it is interrupted, after `seconds`.
     [[nodiscard]] Output watched(const std::string &command) const {
         std::vector<std::string> argv = {"timeout", "-s", "INT", "3"};
         for (const std::string &word : ctl_argv(node_.bpffs(), command + " --watch"))
@@ -199,7 +199,7 @@ TEST_F(TwoPods, EveryMapsEntriesAreSelected) {
     EXPECT_EQ(ctl_json("uplink list --network storenet").at(0).at("interface"), "up1");
 }
 
-// What the documentation's rows of a command say.
+// The documentation's rows of a command.
 std::string documented_fields(const std::string &command) {
     std::ifstream file(source_path("docs/PODLANECTL.md"));
     bool in_section = false;
@@ -327,7 +327,7 @@ TEST_F(OutputTest, NotRootIsOneSentenceAndARemedy) {
         }
 }
 
-// What is printed of a problem, wherever a command has its place for it: monitor and the like do not begin.
+// The output about a problem, wherever a command has its place for it: monitor and the like do not begin.
 std::string said(const Output &output) { return output.err + output.out; }
 
 TEST_F(OutputTest, WithoutABpffsItSaysHowToMountOne) {

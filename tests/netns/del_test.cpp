@@ -159,7 +159,7 @@ TEST_F(DelTest, SeveralInterfacesOfAContainerGoOneByOne) {
     expect_deleted(made);
 }
 
-// What a DEL reads of the others does not grow with them.
+// The bytes that a DEL reads do not grow with the other pods.
 TEST_F(DelTest, ReadsTheLimitsOfFewOthers) {
     const Json keys = {{"ingressRate", 8000000},
                        {"ingressBurst", 64000000},

@@ -15,7 +15,7 @@
 
 namespace podlane::test {
 
-// What a sender knows of its side; addresses are the same on both sides, MACs and link-local addresses are not.
+// The addresses of a sender's side: the same on both sides, but for MACs and link-local addresses.
 struct Side {
     Mac own{};
     Mac gateway{};

@@ -195,7 +195,7 @@ TEST_P(Differential, PacketsFareAsWithThePtpPlugin) {
     EXPECT_GT(arrived, 80U);
 }
 
-// What a pod's own sockets send: checksum and segments are left to whoever comes after, and nobody does them on the
+// Packets of a pod's own sockets: checksum and segments are left to whoever comes after, and nobody does them on the
 // way.
 TEST_P(Differential, OffloadsFareAsWithThePtpPlugin) {
     Course podlane_course(ours_, podlane(ours_, 1500), podlane(ours_, kSmallMtu));

@@ -94,7 +94,7 @@ inline std::function<void(Doctor &)> by(const std::vector<std::string> &commands
             run_for(d.node_, d.made_, one);
     };
 }
-// What the mount namespace of podlanectl begins with.
+// The beginning of the mount namespace of podlanectl.
 inline std::function<void(Doctor &)> behind(const std::string &command) {
     return [command](Doctor &d) { d.setup_ += command + " && "; };
 }

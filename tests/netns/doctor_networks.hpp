@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What podlanectl doctor finds in the runtime's configuration of Podlane's networks.
+// Findings of podlanectl doctor in the runtime's configuration of Podlane's networks.
 #pragma once
 
 #include "tests/netns/doctor.hpp"

@@ -35,7 +35,7 @@ class Edt : public testing::Test {
             .value();
     }
     Output ctl(const std::vector<std::string> &words) { return lab_->node().podlanectl(words); }
-    // What a connection to the pod gets on the wire, beside other work.
+    // The rate of a connection to the pod on the wire, beside other work.
     void expect_rate(const Pod &receiver, const Fd &socket, double least) {
         double rate = 0;
         for (int attempt = 0; attempt < kAttempts && rate < least * kRate; ++attempt) {

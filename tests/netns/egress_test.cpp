@@ -131,7 +131,7 @@ TEST_P(Egress, FirstPacketsMeetTheRulesToo) {
     EXPECT_EQ(ask(open.ns(), Transport::tcp, {addr(peer), kPort}), 0);
 }
 
-// What an earlier owner of the address sent on the fast path.
+// Packets of an earlier owner of the address on the fast path.
 TEST_P(Egress, AnEarlierOwnersConnectionIsNotTheNewPods) {
     Json keys = cluster({{"capabilities", {{"ips", true}}}, {"firstPacket", "host"}});
     keys["runtimeConfig"] = {{"ips", {"198.18.9.77", "2001:db8:9::77"}}};

@@ -51,7 +51,7 @@ class Asker {
     [[nodiscard]] std::size_t path_count() const {
         return require(require(open_paths(node_.bpffs(), Access::read_only)).entries()).size();
     }
-    // What the answer says will be counted, program by program.
+    // The reasons that the answer predicts, program by program.
     [[nodiscard]] static std::set<Counting> predicted_by(const Json &answer) {
         std::set<Counting> predicted;
         for (const Json &run : answer)

@@ -120,7 +120,7 @@ class ExplainLab : public testing::TestWithParam<std::string> {
     void expect_raw(const char *name, reason why, const Bytes &bytes, const Arrival &arrival) {
         asker_->compare(name, {a_.host_ifname, false, *a_wire_, bytes}, why, arrival, receivers());
     }
-    // What a_ sends; `at` is where it arrives.
+    // A packet of a_; `at` is where it arrives.
     void expect(const char *name, reason why, const Packet &packet, const Wire *at) {
         expect_raw(name, why, frame(a_.gateway_mac, a_.mac, packet), with_ports_of(packet, at));
     }

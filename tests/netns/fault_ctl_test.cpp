@@ -20,7 +20,7 @@ class FaultCtlTest : public FaultTest {
     }
     [[nodiscard]] std::string address() const { return to_string(prefix(result_.at("ips").at(0).at("address")).addr); }
     void expect_loaded_by(const std::string &command);
-    // What depends on how the programs were loaded.
+    // Settings that depend on how the programs were loaded.
     [[nodiscard]] std::string can() const {
         return std::string(require(programs_query_conntrack(node_.bpffs())) ? "queries conntrack, " : "") +
                (require(is_pacing(node_.bpffs())) ? "paces" : "");
@@ -179,7 +179,7 @@ TEST_P(FaultProbeTest, NothingIsLoadedWithoutItsTypes) {
     expect_clean_after("DEL");
 }
 
-// What podlanectl loads for a moment: it does all or says why not, and the limit stays as it was.
+// Programs that podlanectl loads for a moment: it does all or says why not, and the limit stays as it was.
 TEST_P(FaultProbeTest, NothingIsLoadedForAMomentWithoutItsTypes) {
     must("ADD");
     const std::string container = container_->id();

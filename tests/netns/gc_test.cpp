@@ -27,7 +27,7 @@ TEST_F(GcTest, RemovesTheInvalidOfItsNetworkAlone) {
     EXPECT_TRUE(ping(living.container->ns(), "203.0.113.2"));
 }
 
-// An ADD that ends while GC runs is in no list of the runtime. What the clock says of it does not count.
+// An ADD that ends while GC runs is in no list of the runtime. Its time does not count.
 TEST_F(GcTest, LeavesWhatIsYoungerThanItsCall) {
     constexpr std::uint64_t kHourNs = 3600ULL * 1000000000;
     const Pod old = make();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the host would do to a forwarded packet, and what of it holds for connections on the fast path: the table of
+// Treatment of a forwarded packet by the host, and the part that holds on the fast path: the table of
 // docs/ROUTING.md, row by row.
 #include "tests/netns/lab.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests of isolated pods share.
+// Common parts of the tests of isolated pods.
 #pragma once
 
 #include "tests/netns/ctl.hpp"

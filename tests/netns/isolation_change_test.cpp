@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What isolation allowed ends when it no longer does, whichever path it takes, and passes to no other pod.
+// A connection that isolation allowed ends when it no longer does, on each path, and passes to no other pod.
 #include "loader/object.hpp"
 #include "tests/netns/ctl.hpp"
 

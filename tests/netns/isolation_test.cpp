@@ -91,7 +91,7 @@ TEST_P(Isolated, AnswersReturn) {
     }
 }
 
-// What a process with CAP_NET_RAW can make: nothing of it arrives.
+// Packets that only CAP_NET_RAW can make: none arrives.
 TEST_P(Isolated, NothingForgedArrives) {
     const EchoServer open_server(open_.ns(), ipv4(), kPort);
     const Fd known = connected(victim_.ns(), Transport::udp, {addr(open_), kPort}, {{}, 40000});

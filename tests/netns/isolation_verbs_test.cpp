@@ -269,7 +269,7 @@ TEST_P(IsolationVerbs, ALostInterfaceLetsNobodyInUntilItIsRepaired) {
     EXPECT_EQ(ask(b.ns(), Transport::tcp, {addr(a), kPort + 1}), 0);
 }
 
-// What the configuration names beyond groups.
+// Keys of isolation beside groups.
 TEST_P(IsolationVerbs, AllowHostOutsideAndGroupCidrsMakeExceptions) {
     Json keys = isolated("tenant-a");
     keys["allow"] = Json::array({Json::array({"tenant-b", "tenant-a"})});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the API server says of a pod, by the real podlane-k8s and an HTTPS server that answers well and badly.
+// Labels of a pod from the API server, by the real podlane-k8s and an HTTPS server that answers well and badly.
 #include "tests/netns/kubernetes.hpp"
 
 namespace podlane::test {

@@ -112,7 +112,7 @@ TEST_F(LimitChain, TheSlowPathKeepsTheRateAsWell) {
     expect_rates(limited, free);
 }
 
-// What the runtime gives goes to both.
+// The runtime's values go to both.
 TEST_F(LimitChain, BothTakeTheLimitsOfTheRuntime) {
     if (!kernel_can_tcx())
         GTEST_SKIP() << "this kernel has no tcx";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What holds a limit: the tools that are chosen and named, senders that will not be slowed down, and the least and the
+// The tools that hold a limit, as chosen and named; senders that will not be slowed down, and the least and the
 // greatest rate.
 #include "tests/netns/limits.hpp"
 

@@ -79,7 +79,7 @@ TEST_F(LostTest, DelNeverRefusesAnEnvironment) {
         EXPECT_THAT(reply.err, HasSubstr(variable));
         expect_nothing_left();
     }
-    // What no ADD accepts was never made.
+    // An attachment that no ADD accepts was never made.
     for (const auto &[variable, value] :
          std::vector<std::pair<std::string, std::string>>{{"CNI_CONTAINERID", std::string(128, 'a')},
                                                           {"CNI_CONTAINERID", "a/b"},
@@ -231,7 +231,7 @@ TEST_F(LostTest, ForeignDirectoriesBesideTheRecordsStopNoDel) {
     expect_nothing_left();
 }
 
-// What a power cut tore is no record, and a killed write left nothing that is read.
+// A torn file is no record, and a killed write leaves nothing that is read.
 TEST_F(LostTest, TornRecordsAreIgnored) {
     const Pod made = make();
     const std::string directory = AttachmentRecords(kStateDirectory, node_.bpffs()).directory();

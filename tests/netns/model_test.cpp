@@ -137,7 +137,7 @@ class PromiseOnVeths : public LabTest {
                 ADD_FAILURE() << what << ": " << hex(one.frame) << to_string(one.left);
         ADD_FAILURE() << what << ": " << frames.size() << " frames together";
     }
-    // What nobody but the node itself said.
+    // Packets that nobody but the node itself sent.
     static bool is_foreign(const Bytes &frame, const std::vector<ip_addr> &of_node) {
         const std::uint16_t type = ethertype(frame);
         if (type == ETHERTYPE_ARP)

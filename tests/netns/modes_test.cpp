@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The ways to be called: as the main plugin, after an IPAM plugin, after another main plugin, and before others.
-// What other plugins of a node hand to Podlane, and do beside it and behind it.
+// Podlane with the other plugins of a node: before it, beside it and behind it.
 #include "tests/netns/verbs.hpp"
 
 namespace podlane::test {
@@ -166,7 +166,7 @@ TEST_F(ModesTest, WorksBeforePortmapAndFirewall) {
     expect_served_by_host_port(chain, *made.container);
 }
 
-// What such an interface is adopted for is in source_routing_pod_rules_test.cpp.
+// The use of such an interface is in source_routing_pod_rules_test.cpp.
 TEST_F(ModesTest, AfterAMainPluginWithoutAHostVethTheErrorSaysWhatToDo) {
     auto container = node_.container();
     const Json result = {{"cniVersion", "1.0.0"},
@@ -311,7 +311,7 @@ TEST_F(Multus, AGatewayOnTheLinkOfAnotherInterfaceIsReachedByThatOne) {
     expect_reached_by_eth0();
 }
 
-// What it calls an interface is its own business, and an address that it gives twice is one.
+// Its names of interfaces do not matter, and an address that it gives twice is one.
 TEST_F(OtherPlugins, AnIpamPluginMayNumberInterfacesAndRepeatItself) {
     node_.put_plugin("numbering-ipam", R"(#!/bin/sh
 [ "$CNI_COMMAND" = ADD ] && echo '{"cniVersion": "1.0.0", "interfaces": [{"name": "lease"}],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the host translates works across nodes, and for those who come from outside the cluster or go there, the same
+// Translated connections work across nodes, from outside the cluster and to the outside, the same
 // with the fast path on, kept to the node, and off.
 #include "tests/netns/nat_cluster.hpp"
 
@@ -99,7 +99,7 @@ TEST_P(Services, TransfersOutliveALossOfAllPaths) {
     }
 }
 
-// What was pinned is removed and the next ADD loads everything again, as to change what counts at loading only: pods
+// The pins are removed and the next ADD loads everything again, to change settings that count at loading only: pods
 // from before keep their programs, and the uplink gets new ones, which know nothing of them.
 TEST_P(Services, FlowsOutliveNewPrograms) {
     const Pod a = add_pod(1);
@@ -182,7 +182,7 @@ TEST_P(NodePorts, PodsOfEveryNodeAreServed) {
 
 INSTANTIATE_TEST_SUITE_P(Rules, NodePorts, testing::ValuesIn(nat_cases({"iptables", "nftables"})), nat_case_name);
 
-// What does not depend on who writes the rules of services.
+// Cases that do not depend on who writes the rules of services.
 class Outside : public Nat {};
 
 TEST_P(Outside, IsServedAHostPort) {

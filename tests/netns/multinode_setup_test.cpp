@@ -26,7 +26,7 @@ void for_each_pair(const std::function<void(int from, int to)> &visit) {
                 visit(from, to);
 }
 
-// What flannel's plugin adds to the `delegate` of kube-flannel's manifest.
+// The keys that flannel's plugin adds to the `delegate` of kube-flannel's manifest.
 Json delegated(Json keys, unsigned mtu) {
     keys.update({{"mtu", mtu}, {"ipMasq", false}, {"hairpinMode", true}, {"isDefaultGateway", true}});
     keys["ipam"]["routes"] = {{{"dst", Cluster::kPods4}}, {{"dst", Cluster::kPods6}}};

@@ -12,7 +12,7 @@ constexpr std::uint16_t kPort = 7;
 constexpr std::array kFamilies = {true, false};
 constexpr std::array kTransports = {Transport::tcp, Transport::udp};
 
-// What a pod sent that did not take the fast path, though it might have. The host stack resolves next hops.
+// Packets of a pod that did not take the fast path, though they might have. The host stack resolves next hops.
 std::uint64_t slow_sent(const Cluster &cluster, const Pod &pod) {
     std::uint64_t count = 0;
     for (const reason why : {REASON_HOST_NOT_LOCAL, REASON_HOST_PATH, REASON_HOST_UNKNOWN_PATH, REASON_HOST_NO_ROUTE,

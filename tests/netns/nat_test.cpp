@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the node's own rules translate, by iptables and by nftables: a ClusterIP whose backend is on the same node ("a
+// Translation by the node's own rules, in iptables and nftables: a ClusterIP whose backend is on the same node ("a
 // flow returns the way it came"), masquerading, and hostPort by the real `portmap` plugin.
 #include "tests/netns/kube_proxy.hpp"
 #include "tests/netns/lab.hpp"

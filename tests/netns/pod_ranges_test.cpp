@@ -116,7 +116,7 @@ TEST_F(PodRangesTest, FilesThatAreNotWholeCountForNothing) {
     }
 }
 
-// What stands in the place of the file costs no pod its start while the API server answers, and is believed by none.
+// Whatever is in the file's place costs no pod its start while the API server answers, and none believes it.
 TEST_F(PodRangesTest, OnlyAFileOfRootsOwnCounts) {
     (void)make_of_node();
     const std::string file = kept()[0];

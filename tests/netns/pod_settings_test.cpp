@@ -133,7 +133,7 @@ TEST_F(PodSettingsTest, AnnotationsSetTheInterfaceAndItsPrograms) {
     EXPECT_THAT(check(pod, keys), succeeds());
 }
 
-// What the administrator has set, a pod lowers at most.
+// A pod can only lower the administrator's limit.
 TEST_F(PodSettingsTest, APodLowersAtMost) {
     const Json keys = keys_of({"mtu", "fastPath", "bandwidth"},
                               {{"podlane/mtu", "9000"}, {"podlane/fastPath", "on"}, {"podlane/ingressRate", "1G"}},

@@ -8,7 +8,7 @@
 
 namespace podlane::test {
 
-// What a command cannot do without, besides WHICH.
+// Required arguments of a command, besides WHICH.
 inline std::string needed_words(const ctl::Noun &noun, const ctl::Command &command) {
     if (noun.name == "explain")
         return " --from web-0 --to 198.51.100.9";
@@ -31,7 +31,7 @@ inline std::string spelled(const ctl::Noun &noun, const ctl::Command &command) {
     return std::string(noun.name) + (command.verb.empty() ? "" : " " + std::string(command.verb));
 }
 
-// What it needs to answer about the pod web-0.
+// The arguments with which it answers about the pod web-0.
 inline std::string asked_of_web(const ctl::Noun &noun, const ctl::Command &command) {
     const bool which = command.argument.name == "WHICH" && noun.name != "explain";
     return spelled(noun, command) + (which ? " web-0" : "") + needed_words(noun, command);

@@ -112,7 +112,7 @@ TEST_P(ReturnPath, ForeignSourcesNeverGoDirect) {
         EXPECT_NE(to_string(key.source), to_string(ip(GetParam() ? "203.0.113.9" : "2001:db8:cafe::9")));
 }
 
-// What a pod starts by itself follows the routes.
+// Connections that a pod opens follow the routes.
 TEST_P(ReturnPath, ConnectionsOfThePodFollowTheRoutes) {
     add_ipv6_default_routes(true);
     add_pod(Json::object());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests of ADDs that fail share.
+// Common parts of the tests of ADDs that fail.
 #pragma once
 
 #include "tests/netns/verbs.hpp"

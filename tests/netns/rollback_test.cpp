@@ -192,7 +192,7 @@ TEST_F(FullMapTest, EveryOneIsNamed) {
     EXPECT_EQ(add(*node_.container(), keys_).rc, 0) << "the room that was there is there again";
 }
 
-// Of pods with groups. What the network's limit group needs goes with it.
+// Of pods with groups. The state of the network's limit group goes with it.
 class FullGroupMapTest : public FullMapTest {
   protected:
     FullGroupMapTest()

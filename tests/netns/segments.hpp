@@ -34,7 +34,7 @@ inline void put_numbers(Packet &packet, const Numbers &numbers) {
     set_checksum(packet, 16);
 }
 
-// What follows the last segment of this sender at the wire, and what it acknowledges.
+// The sequence number after the last segment of this sender on the wire, and its acknowledgment.
 inline Numbers last_numbers_from(const Wire &wire, const ip_addr &sender) {
     Numbers last{};
     for (const Bytes &one : wire.arrived()) {

@@ -72,7 +72,7 @@ TEST_F(SettingsTest, OfANamespaceThatIsGoneAreNotThoseOfTheNext) {
     }
 }
 
-// What is written to is the file's successor: a call that fails or is killed loses no former value.
+// Writes go to the file's successor: a call that fails or is killed loses no former value.
 TEST_F(SettingsTest, AreNotChangedIfTheFormerValueCannotBeRecorded) {
     // Those of the nodes before, if one process runs all tests.
     for (const auto &one : fs::directory_iterator(kStateDirectory))

@@ -183,8 +183,8 @@ TEST_P(Lan, AnotherUplinkDoesNotSpeakForTheLan) {
     }
 }
 
-// What the host stack has delivered, translated or not, is answered through it: conntrack knows it, so that an entry
-// that others have evicted from the path cache meanwhile costs nothing.
+// A connection that the host stack has delivered, translated or not, is answered through it: conntrack knows it, so
+// that an entry that others have evicted from the path cache meanwhile costs nothing.
 TEST_P(Lan, AnEvictedPathCostsNothing) {
     const auto pod = add_pod({{"firstPacket", "host"}});
     const Endpoint own{addr(*pod), kPort};

@@ -38,7 +38,7 @@ class Source : public testing::TestWithParam<Case> {
     [[nodiscard]] bool ipv4() const { return GetParam().ipv4; }
     [[nodiscard]] ip_addr addr(int number) const { return SourceLab::addr(*pod_, ifname(number), ipv4()); }
     [[nodiscard]] Wire capture(int number) const { return {lab_->provider(number).ns(), "eth0"}; }
-    // What the pod's interface N sends is seen at provider N and nowhere else.
+    // The traffic of the pod's interface N is seen at provider N and nowhere else.
     void expect_only_at(int number, const std::vector<Wire> &wires, const char *what,
                         std::optional<ip_addr> source = {}) const {
         for (int other = 0; other < SourceLab::kProviders; ++other) {
@@ -145,7 +145,7 @@ TEST_P(Source, EachOfSeveralAddressesIsHandedOver) {
     }
 }
 
-// What the other tests rely on.
+// The premises of the other tests.
 TEST_P(Source, TheNodeAndItsPeersCheckTheWayBackStrictly) {
     add_pod();
     const auto strict = [](const net::Namespace &where, const std::string &ifname) {
@@ -195,7 +195,7 @@ std::vector<Json> conflists(const std::string &heading) {
     return lists;
 }
 
-// What multus hands on of a NetworkAttachmentDefinition.
+// The configuration of a NetworkAttachmentDefinition as multus hands it on.
 Json multus_config(const std::string &yaml) {
     const std::string key = "  config: |\n";
     return Json::parse(yaml.substr(yaml.find(key) + key.size()));

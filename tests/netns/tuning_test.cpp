@@ -59,7 +59,7 @@ class Tuning : public LabTestOf<std::tuple<Mode, LabParameter>> {
             EXPECT_EQ(ask(other.ns(), transport, {addr(tuned), kPort}), 0) << when << ": a pod asks";
             EXPECT_EQ(ask(tuned.ns(), transport, {addr(other), kPort}), 0) << when << ": it asks a pod";
         }
-        // What the kernel sends without naming an address, before it has announced the MAC.
+        // Packets that the kernel sends without naming an address, before it has announced the MAC.
         EXPECT_LE(lab_->count(tuned, REASON_DROP_SOURCE_MAC), 3U) << when;
     }
     [[nodiscard]] std::string findings(const Pod &pod) {

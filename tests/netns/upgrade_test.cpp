@@ -265,7 +265,7 @@ TEST_P(UpgradeTest, SourceSlotsMoveToATableOfTheirOwn) {
     EXPECT_EQ(require(require(open_uplinks(node().bpffs(), Access::read_only)).find(uplink))->flags, UPLINK_UNNUMBERED);
 }
 
-// What only the newer version can say keeps the older one from taking its place.
+// State that only the newer version has a place for keeps the older one from taking over.
 TEST_P(UpgradeTest, RefusesWhatItCannotHold) {
     ASSERT_EQ(up().rc, 0);
     const std::string path = pin_path(node().bpffs(), "interfaces_v2");

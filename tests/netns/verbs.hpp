@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests of the verbs share: a node with an uplink, and the kernel's objects as `ip` shows them.
+// Common parts of the tests of the verbs: a node with an uplink, and the kernel's objects as `ip` shows them.
 #pragma once
 
 #include "loader/attach.hpp"

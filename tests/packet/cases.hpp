@@ -35,7 +35,7 @@ inline constexpr std::uint64_t kRate = 12112000; // a full frame takes 1 ms
 inline constexpr std::uint64_t kAuto = 0x7fffffff;
 inline constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
 
-// What only packets to and from other nodes end in.
+// Reasons of packets to and from other nodes only.
 inline constexpr std::array kUplinkReasons = {REASON_SENT_UPLINK, REASON_RECEIVED_UPLINK, REASON_UPLINK_DELIVERED,
                                               REASON_UPLINK_SENT, REASON_UPLINK_SENT_HOST, REASON_HOST_NO_ROUTE,
                                               REASON_HOST_NO_UPLINK, REASON_HOST_SOURCE_LOCAL, REASON_HOST_NO_NEIGHBOUR,
@@ -43,7 +43,7 @@ inline constexpr std::array kUplinkReasons = {REASON_SENT_UPLINK, REASON_RECEIVE
                                               // attack_reset_test
                                               REASON_DROP_FORGED_END, REASON_DROP_HIDDEN_HEADER};
 
-// What only packets of limited endpoints end in.
+// Reasons of packets of limited endpoints only.
 inline constexpr std::array kLimitReasons = {REASON_DROP_EGRESS_LIMIT, REASON_DROP_INGRESS_LIMIT};
 
 inline Ethernet from_pod() { return {kHostMac, kPodMac}; }

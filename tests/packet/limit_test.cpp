@@ -299,7 +299,7 @@ TEST_F(Limit, ManyCpusLoseNoPacket) {
     EXPECT_EQ(state(node().pod).bytes, kAll * large().size());
 }
 
-// What is beyond the limit is counted without the lock.
+// Packets beyond the limit are counted without the lock.
 TEST_F(Limit, ManyCpusCountEachDroppedPacket) {
     limit(node().pod, 0, 100000); // however long an emulated machine takes for them
     fill(node().pod, LIMIT_EGRESS, 600 * kMs);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The flow cache: entries that conntrack confirmed lead to the fast path while they are fresh and of their own flow.
 // Removing an endpoint's map entries when deletions fail.
-// What the maps cost: the formula that docs/PERFORMANCE.md is computed by, beside the kernel's own accounting.
+// The memory of the maps: the formula of docs/PERFORMANCE.md beside the kernel's own accounting.
 #include "loader/map_plan.hpp"
 #include "loader/pace.hpp"
 #include "maps/clock.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is promised about one frame, written down a second time: whose it is, where it may arrive, and with which bytes.
+// The promises about one frame, written down a second time: its owner, the places it may reach, and its bytes there.
 // It shares no code with the programs.
 #pragma once
 
@@ -77,7 +77,7 @@ class Model {
         return out;
     }
     [[nodiscard]] std::size_t checksum_at() const { return l4_ + (protocol_ == IPPROTO_TCP ? 16U : 6U); }
-    // What the transport checksum is wrong by; nothing if the sender computed none.
+    // The error of the transport checksum; nothing if the sender computed none.
     [[nodiscard]] std::optional<std::uint16_t> checksum_error(const Bytes &frame) const {
         if (protocol_ == IPPROTO_UDP && frame[checksum_at()] == 0 && frame[checksum_at() + 1] == 0)
             return {};

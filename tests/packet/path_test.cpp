@@ -103,7 +103,7 @@ TEST_F(DirectFirst, OnlyTheSendersOwnEntryIsWritten) {
     });
 }
 
-// What the host delivers leaves no trace: it cannot change the path of the pod's own packets.
+// A packet that the host delivers leaves no trace: it cannot change the path of the pod's own packets.
 TEST_F(DirectFirst, DeliveredPacketsWriteNothing) {
     each_family([&](const Family &family) {
         for (const Bytes &frame :

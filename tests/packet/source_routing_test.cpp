@@ -213,7 +213,7 @@ TEST_F(Source, AnAddressOfItsOwnIsNotHandedOver) {
         {"own", of_second() / Ipv4{ip("192.168.133.20"), ip("192.168.133.9")} / Udp{}, REASON_SENT_WAY, from_second()});
 }
 
-// What is cut into segments on the way fits, however large it is.
+// A packet that is cut into segments on the way fits, however large it is.
 TEST_F(Source, SegmentsAreHandedOver) {
     expect({"segments of the peer's MTU",
             from_pod() / Ipv4{ip("192.168.133.20"), peer4()} / Tcp{} / bytes(2600),

@@ -276,7 +276,7 @@ TEST_F(Verdict, AnswersForNoGatewayOfAnotherPlugin) {
                          });
 }
 
-// What the host stack delivers, and by which interface it came.
+// Packets that the host stack delivers, and the interface by which they came.
 struct Arrival {
     Bytes frame;
     std::uint32_t came_by;

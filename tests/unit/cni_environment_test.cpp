@@ -101,7 +101,7 @@ TEST(CniEnvironment, AcceptsArgumentsOfRuntimesThatDoNotSetIgnoreUnknown) {
     EXPECT_EQ(args("K8S_POD_NAME=a"), "K8S_POD_NAME=a");
 }
 
-// What is not cannot be shown otherwise: in a log, on a terminal, as a metric.
+// Other characters cannot be shown: in a log, on a terminal, as a metric.
 TEST(CniEnvironment, NamesOfAPodAreOneLineOfText) {
     const auto arguments = parse_arguments("K8S_POD_NAME=a\nb;K8S_POD_NAMESPACE=\033[2J;K8S_POD_UID=\xff");
     ASSERT_TRUE(arguments) << arguments.error().message;

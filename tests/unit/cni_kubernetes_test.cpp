@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is asked of the API server, and what counts of its answer: names that are no step in a path, and bounded texts.
+// Queries to the API server, and the parts of its answer that count: names that are no step in a path, bounded texts.
 #include "plugin/cni/kubernetes.hpp"
 #include "tests/unit/cni_request.hpp"
 

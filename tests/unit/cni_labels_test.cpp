@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What others say of a pod: each source, in order, within bounds, and never an error.
+// Labels that others give a pod: each source, in order, within bounds, and never an error.
 #include "plugin/cni/labels.hpp"
 #include "plugin/cni/request.hpp"
 #include "tests/harness/test.hpp"

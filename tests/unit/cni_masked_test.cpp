@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the log shows of a document: no secret of it.
+// The log shows a document without its secrets.
 #include "plugin/cni/masked.hpp"
 #include "tests/harness/test.hpp"
 

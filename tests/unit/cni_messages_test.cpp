@@ -84,7 +84,7 @@ std::string all_messages() {
 
 TEST(CniMessages, AreThoseOfTheFile) { test::expect_as_in(kFile, all_messages()); }
 
-// What failed has a name, and what was expected is said.
+// An error names the value that failed and the one that was expected.
 TEST(CniMessages, EachNamesTheKeyOrVariable) {
     EXPECT_GT(inputs("\"").size(), 130U);
     for (const std::string &more : inputs("\"")) {

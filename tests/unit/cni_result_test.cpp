@@ -108,7 +108,7 @@ TEST(CniResult, OfAnIpamPluginTheNumbersOfInterfacesSayNothing) {
     EXPECT_FALSE(attachment_of(R"({"ips": [{"address": "192.0.2.1/24", "interface": 0}]})").addresses.at(0).interface);
 }
 
-// What else is no result is in cni_messages_test.cpp, with its message.
+// Other texts that are no result are in cni_messages_test.cpp, with their messages.
 TEST(CniResult, ANameWithAZeroByteIsNamed) {
     const auto attachment = parse_attachment(R"({"interfaces": [{"name": "a\u0000b"}]})");
     ASSERT_FALSE(attachment);

@@ -208,7 +208,7 @@ TEST(LimitGroup, PodsThatBeginAreLentToOnceTheyHaveShownWhatTheyWant) {
         EXPECT_NEAR(rate, 12.5 * kMbit, 0.05 * 12.5 * kMbit);
 }
 
-// What these members get if they want all that there is.
+// The rates of these members if they want all that there is.
 void expect_shares(Group &group, const std::map<std::size_t, std::uint64_t> &shares) {
     for (const auto &[member, share] : shares)
         group.want(member, kAll);

@@ -22,7 +22,7 @@ struct Measured {
     [[nodiscard]] double sum() const { return std::accumulate(bits_per_s.begin(), bits_per_s.end(), 0.0); }
 };
 
-// What the first `flows` get in `ns` from now on.
+// The bytes that the first `flows` get in `ns` from now on.
 Measured measure(Simulation &all, std::size_t flows, std::uint64_t ns) {
     std::vector<std::uint64_t> before;
     for (std::size_t i = 0; i < flows; ++i)
@@ -73,7 +73,7 @@ TEST(LimitShare, AFlowThatSendsManySegmentsAtATimeGetsAnEqualPart) {
     }
 }
 
-// What it has just sent is paced at the rate that was announced before.
+// Its last packets are paced at the rate that was announced before.
 TEST(LimitShare, AFlowMayPauseAsTheSlowerOfItsRatesHasIt) {
     sender what{};
     what.is_backlogged = true;
@@ -189,7 +189,7 @@ TEST(LimitShare, AChangedLimitIsFollowedWithin200Ms) {
         all.run_until(2 * kSecond);
         for (const std::uint64_t rate : std::initializer_list<std::uint64_t>{20000000, 500000000, 50000000}) {
             all.change_rate(rate);
-            // What was sent at the old rate leaves at the new one.
+            // Packets sent at the old rate leave at the new one.
             all.run_until(all.now() + 200 * kMs + all.backlog());
             expect_near_rate(measure(all, flows, 2 * kSecond).sum(), rate);
             EXPECT_LT(all.backlog(), 100 * kMs) << rate;

@@ -54,7 +54,7 @@ class Simulation {
     // As one whose window was made for a higher rate.
     void set_burst(std::size_t index, std::uint64_t segments) { flows_[index].burst = segments; }
     void set_buffer(std::size_t index, std::uint64_t bytes) { flows_[index].buffer = bytes; }
-    // What the application writes; kForever: as much as it can.
+    // The bytes that the application writes; kForever: as many as it can.
     void write(std::size_t index, std::uint64_t bytes) {
         flows_[index].unsent = bytes == kForever ? kForever : flows_[index].unsent + bytes;
         send_later(index, std::max(now_, flows_[index].next_send_ns));

@@ -16,8 +16,8 @@ struct Access {
     std::string certificate, key;
 };
 
-// Of the current context. What would weaken the check of the server's certificate, runs another program or needs a
-// password is an error that names it.
+// Of the current context. A setting that would weaken the check of the server's certificate, runs another program or
+// needs a password is an error that names it.
 Result<Access> read_kubeconfig(const std::string &path);
 Result<Access> read_service_account(const std::string &server, const std::string &token_file,
                                     const std::string &ca_file);

@@ -14,7 +14,7 @@
 
 namespace podlane::ctl {
 
-// What tables are made of.
+// The parts of tables.
 using output::Align;
 using output::Cell;
 using output::Column;

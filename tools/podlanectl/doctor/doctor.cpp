@@ -71,7 +71,7 @@ bool is_same(const Row &a, const Row &b) {
     return a.check->name == b.check->name && a.pod == b.pod && a.finding.what == b.finding.what;
 }
 
-// What is not found again is fixed, by its own repair or by another one.
+// A finding that is not found again is fixed, by its own repair or by another one.
 void merge(std::vector<Row> &before, std::vector<Row> now) {
     for (Row &row : now)
         for (const Row &old : before)
@@ -85,7 +85,7 @@ void merge(std::vector<Row> &before, std::vector<Row> now) {
     std::ranges::move(now, std::back_inserter(before));
 }
 
-// A repair can uncover other findings: without its pins nothing is known of an endpoint. What was found first stays in
+// A repair can uncover other findings: without its pins nothing is known of an endpoint. The first findings stay in
 // the report.
 Result<Examined> examine_and_repair(const Scope &scope, const World &world) {
     constexpr int kMostRounds = 4;

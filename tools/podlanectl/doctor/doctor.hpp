@@ -39,7 +39,7 @@ struct Finding {
 using Findings = std::vector<Finding>;
 void report(Findings &findings, std::string what, std::function<Result<void>()> repair = {}, std::string remedy = {});
 
-// What every endpoint is compared with, opened and read once.
+// The state that every endpoint is compared with, opened and read once.
 struct LiveState {
     Interfaces interfaces;
     Counters counters;

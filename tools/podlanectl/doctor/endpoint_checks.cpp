@@ -53,7 +53,7 @@ void report_by_record(Findings &findings, std::string what) {
     findings.back().by_record = true;
 }
 
-// What the verifier found, unless a check before has a name for it.
+// The verifier's findings, unless a check before has a name for them.
 Result<void> look_at_plan(const EndpointView &e, Findings &findings) {
     if (!e.verified)
         report_by_record(findings, e.verified.error().message);

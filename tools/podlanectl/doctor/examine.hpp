@@ -28,7 +28,7 @@ struct Examined {
     std::vector<Row> rows{};
 };
 
-// What is examined, by the options of the command.
+// The scope of the examination, by the options of the command.
 struct Scope {
     Selection selection;
     std::string state_directory, bin_dir, conf_dir;

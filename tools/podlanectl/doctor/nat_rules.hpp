@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What other agents' NAT rules say of a range of pods.
+// The effect of other agents' NAT rules on a range of pods.
 #pragma once
 
 #include "maps/ip.hpp"

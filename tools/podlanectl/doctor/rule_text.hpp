@@ -26,7 +26,7 @@ template <typename OnLine> void each_line(std::string_view text, OnLine on_line)
 // ErrorCode::missing if the program, or what it is to print, is not there.
 Result<std::string> output_of(const char *path, const std::vector<std::string> &arguments);
 
-// What iptables-legacy-save prints of a table, and its ip6 counterpart: those that the kernel has.
+// The output of iptables-legacy-save and its ip6 counterpart for the tables that the kernel has.
 struct OlderListing {
     std::string_view family; // "iptables", "ip6tables"
     std::string text;

@@ -189,7 +189,7 @@ void put_maps(Exposition &out, const Scrape &all) {
     }
 }
 
-// What it carries is in podlane_endpoint_packets, by reason.
+// Its packets are in podlane_endpoint_packets, by reason.
 Result<void> put_flows(Exposition &out, const World &world) {
     std::array<std::uint64_t, 2> flows{};
     for (const auto &[key, value] : TRY(read_map<flow_key, flow>(world.bpffs, PODLANE_MAP_FLOWS)))

@@ -69,7 +69,7 @@ bool has_link(const endpoint &record) {
 
 std::string plugin_in(const Call &call) { return call.value(Opt::bin_dir).value_or(std::string(kBinDir)) + "/podlane"; }
 
-// What the call works with.
+// The inputs of the call.
 struct Context {
     const World &world;
     std::string plugin;
@@ -148,7 +148,7 @@ Result<bool> is_alive(const AttachmentRecord &record, const Namespaces &namespac
     return has_link(*record.entry) || namespaces.contains(record.entry->netns_inode);
 }
 
-// What the maps do not know (any more).
+// Objects that the maps do not know (any more).
 Result<void> collect_recorded(const Selection &selection, const std::vector<EndpointEntry> &endpoints,
                               const Namespaces &namespaces, const Context &context, std::vector<GarbageRow> &rows) {
     const std::uint64_t node = TRY(net::Namespace::current()).inode();

@@ -40,7 +40,7 @@ Result<std::vector<std::string>> prefixes(const Call &call, Opt option, std::str
     return all;
 }
 
-// What is known of the node, and where from.
+// The facts about the node, each with its source.
 struct Ranges {
     std::vector<std::string> subnets{};
     std::vector<std::string> clusters{};
@@ -149,7 +149,7 @@ Result<void> add_keys(const Call &call, Object &plugin, const Ranges &ranges) {
     return {};
 }
 
-// What else is on the node, and what follows for Podlane.
+// Other software on the node, and the consequences for Podlane.
 struct Known {
     const char *link; // by which it is recognised
     const char *line;
@@ -244,7 +244,7 @@ Result<std::string_view> conflist_name(const std::vector<ForeignNetwork> &others
                  "rename it, or move it away"};
 }
 
-// What is to be written, and why.
+// The files to be written, each with its reason.
 struct Planned {
     std::string conflist{};
     std::string_view name{};

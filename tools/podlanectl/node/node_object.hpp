@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What files of a node say about its pods: objects of Kubernetes' nodes, flannel's subnet.env, conflists of others.
+// Files of a node that describe its pods: objects of Kubernetes' nodes, flannel's subnet.env, conflists of others.
 // All of them are parsed as hostile input.
 #pragma once
 
@@ -27,7 +27,7 @@ struct ClusterNode {
 // `kubectl get nodes -o json`.
 Result<std::vector<ClusterNode>> read_cluster_nodes(std::string_view json, const std::string &what);
 
-// What flannel's daemon wrote for its plugin.
+// The file of flannel's daemon for its plugin.
 struct FlannelSubnet {
     std::vector<std::string> subnets{};  // of this node's pods
     std::vector<std::string> networks{}; // of all pods

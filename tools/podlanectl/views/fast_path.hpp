@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the fast path needs of the node, and whether it is there: for status and doctor.
+// The requirements of the fast path on the node, met or not: for status and doctor.
 #pragma once
 
 #include "tools/podlanectl/views/selection.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is recorded of a pod beside its endpoint: labels, annotations, the node's name; and --selector by them.
+// Records of a pod beside its endpoint: labels, annotations, the node's name; and --selector by them.
 #pragma once
 
 #include "loader/record.hpp"
@@ -34,7 +34,7 @@ class LabelSelector {
 // One without labels if there is none on disk.
 Result<AttachmentRecord> recorded(const AttachmentRecords &records, const EndpointEntry &entry);
 
-// What a selector would find of the key: a label, or else an annotation.
+// The value that a selector finds for the key: a label, or else an annotation.
 struct SaidOfPod {
     bool is_label = false;
     std::string value;

@@ -215,7 +215,7 @@ std::uint32_t ifindex_of(const flow_key &, const forwarded &value) { return valu
 std::uint32_t ifindex_of(const sender_key &, std::uint32_t ifindex) { return ifindex; }
 std::uint32_t ifindex_of(const address_key &, const address &value) { return value.ifindex; }
 
-// What groups are hashed with.
+// Secret values are left out: the seed of the hash of groups.
 bool is_secret(const auto &, const auto &) { return false; }
 bool is_secret(std::uint32_t key, const isolation &) { return key == 0; }
 

@@ -105,7 +105,7 @@ PathRow row_of(const path_key &key, const flow_path &value, const EndpointEntry 
             world.monotonic_ns};
 }
 
-// What conntrack has confirmed: by the host-side veth or the uplink on which it arrives.
+// Flows that conntrack has confirmed: by the host-side veth or the uplink on which they arrive.
 Result<std::vector<PathRow>> read_flows(const std::vector<EndpointEntry> &entries, bool orphans, const World &world) {
     std::vector<PathRow> rows;
     for (const auto &[key, value] : TRY(read_map<flow_key, flow>(world.bpffs, PODLANE_MAP_FLOWS))) {

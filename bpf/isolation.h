@@ -36,12 +36,50 @@ static __always_inline bool accepts(const struct isolation *entry, __u64 group)
 	return false;
 }
 
-/*
- * Whether the receiver accepts one of the sender's groups; only endpoints are in any. An entry that is lost lets nobody
- * in. A global function: the verifier checks it once.
- */
-__attribute__((noinline)) int shares_group(__u32 receiver, __u32 sender)
+/* A decision holds until the next change: counted before it is made. */
+static __always_inline __u32 count_changes(void)
 {
+	struct watch *watch = find_watch();
+
+	return watch ? watch->isolation_changes : 0;
+}
+
+#define ALLOWED_PAIRS 256
+
+/*
+ * The last pairs of which the receiver accepts a group of the sender. CPUs write at the same time: a pair counts if
+ * both words are of it and of the number of changes.
+ */
+static volatile struct {
+	__u64 pair; /* by ifindex: sender, receiver */
+	__u64 check;
+} allowed[ALLOWED_PAIRS];
+
+static __always_inline __u64 pair_check(__u64 pair, __u32 changes)
+{
+	return pair ^ (changes + 1ULL) * 0x9e3779b97f4a7c15;
+}
+
+static __always_inline __u32 pair_slot(__u32 receiver, __u32 sender)
+{
+	return (sender * 31 + receiver) % ALLOWED_PAIRS;
+}
+
+static __always_inline void keep_pair(__u32 receiver, __u32 sender, __u32 changes)
+{
+	const __u64 pair = (__u64)sender << 32 | receiver;
+	const __u32 slot = pair_slot(receiver, sender);
+
+	if (tracing)
+		return;
+	allowed[slot].pair = pair;
+	allowed[slot].check = pair_check(pair, changes);
+}
+
+/* By the entries of both, of which one may be lost. A global function: the verifier checks it once. */
+__attribute__((noinline)) int find_shared_group(__u32 receiver, __u32 sender)
+{
+	const __u32 changes = count_changes();
 	struct isolation *from = map_find(&isolation_v1, &sender);
 	struct isolation *to = from || tracing ? map_find(&isolation_v1, &receiver) : 0;
 
@@ -50,10 +88,27 @@ __attribute__((noinline)) int shares_group(__u32 receiver, __u32 sender)
 	for (int i = 0; i < ISOLATION_GROUPS; i++) {
 		if (!from->groups[i])
 			return 0;
-		if (accepts(to, from->groups[i]))
+		if (accepts(to, from->groups[i])) {
+			keep_pair(receiver, sender, changes);
 			return 1;
+		}
 	}
 	return 0;
+}
+
+/*
+ * Whether the receiver accepts one of the sender's groups; only endpoints are in any. An entry of a receiver that is
+ * lost lets nobody in.
+ */
+static __always_inline bool shares_group(__u32 receiver, __u32 sender)
+{
+	const __u64 pair = (__u64)sender << 32 | receiver;
+	const __u32 slot = pair_slot(receiver, sender);
+
+	if (!tracing && allowed[slot].pair == pair && allowed[slot].check == pair_check(pair, count_changes()) &&
+	    map_find(&isolation_v1, &receiver))
+		return true;
+	return find_shared_group(receiver, sender);
 }
 
 /* Whether the endpoint accepts the pods that have this address on other nodes, or else what is outside. */
@@ -160,14 +215,6 @@ __attribute__((noinline)) int is_newer(__u32 receiver)
 	return work && entry && work->flow.since_ns > entry->since_ns;
 }
 
-/* A decision holds until the next change: counted before it is made. */
-static __always_inline __u32 count_changes(void)
-{
-	struct watch *watch = find_watch();
-
-	return watch ? watch->isolation_changes : 0;
-}
-
 /*
  * Caches that the flow in the scratch area is allowed, after so many changes. Written as a whole: the entry in the map
  * may have become another flow's. Global functions: see shares_group().
@@ -194,7 +241,7 @@ static __always_inline int check_isolation(struct packet *p)
 		return 0;
 	if (!is_opening && !(p->follow & (FOLLOW_CONFIRMED | FOLLOW_UNTRACKED)) && !tracing)
 		return REASON_HOST_UNCONFIRMED;
-	changes = count_changes();
+	changes = p->follow & FOLLOW_CONFIRMED ? count_changes() : 0;
 	to = p->receiver->ifindex;
 	if (shares_group(to, from) || (p->follow & FOLLOW_REPLY && is_newer(to) &&
 				       (!(p->interface->flags & INTERFACE_ISOLATED_GROUP) || shares_group(from, to)))) {

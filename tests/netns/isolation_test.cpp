@@ -156,6 +156,28 @@ TEST_P(Isolated, NothingForgedArrives) {
     EXPECT_EQ(receive(known).text, "again") << "the connection that was named goes on";
 }
 
+// About a connection of the victim with another one, an error of a pod that may answer for itself.
+TEST_P(Isolated, APodSendsErrorsForItselfOnly) {
+    const EchoServer outside(lab_->outside(), ipv4(), kPort);
+    const Fd known = connected(victim_.ns(), Transport::udp, {outside_addr(), kPort}, {{}, 40000});
+    ASSERT_EQ(send_text(known, "hello"), 0);
+    ASSERT_EQ(receive(known).text, "hello");
+    wire_->forget();
+    const Wire wire = open_.wire();
+    Bytes quoted = to_bytes(udp({addr(victim_), outside_addr(), 40000, kPort}));
+    quoted.insert(quoted.begin(), 4, 0);
+    const Packet error = icmp({addr(open_), addr(victim_)}, ipv4() ? 3 : 1, ipv4() ? 3 : 4, quoted);
+    const std::uint64_t before = drops(victim_);
+    EXPECT_TRUE(wait_until([&] {
+        wire.send(frame(open_.gateway_mac, open_.mac, error));
+        return drops(victim_) > before + 2;
+    }));
+    for (const Bytes &one : arrived_from(addr(open_)))
+        ADD_FAILURE() << "arrived: " << hex(one);
+    EXPECT_EQ(send_text(known, "again"), 0);
+    EXPECT_EQ(receive(known).text, "again");
+}
+
 // A host on the uplink opens a connection in the victim's name with a pod that it is in league with: what that one
 // sends would be the answer. For IPv6 no reverse path filter stops it.
 TEST_P(Isolated, NobodyOnTheUplinkSpeaksForIt) {

@@ -194,7 +194,10 @@ Result<void> check_lease(const cni::Request &request, const endpoint &record) {
     for (const cni::Address &one : addresses_of(*request.config.prev_result, request.ifname)) {
         const auto known = std::span(record.addresses).first(record.address_count);
         if (std::ranges::none_of(known, [&](const ip_addr &addr) { return addr == one.prefix.addr; }))
-            return gone("prevResult's address " + to_string(one.prefix) + " is not the endpoint's");
+            return Error{
+                ErrorCode::check_failed, "prevResult's address " + to_string(one.prefix) + " is not the endpoint's",
+                "if a plugin behind podlane added it, the pod cannot use it: let the IPAM plugin give it, or place "
+                "that plugin in front of podlane"};
     }
     return {};
 }

@@ -183,6 +183,15 @@ TEST_F(CheckTest, FailsWithAnotherLeaseInPrevResult) {
     expect_said("198.18.9.200");
 }
 
+TEST_F(CheckTest, NamesTheAddressThatALaterPluginAdded) {
+    run_all("pod ip addr add 198.18.9.201/32 dev eth0");
+    Json added = made_.result["ips"][0];
+    added["address"] = "198.18.9.201/32";
+    made_.result["ips"].push_back(added);
+    expect_said("198.18.9.201");
+    EXPECT_THAT(check(made_).out, testing::HasSubstr("in front of podlane"));
+}
+
 TEST_F(CheckTest, FailsWithoutTheNamespaceOrWithAnother) {
     auto other = node_.container();
     Json config = node_.config({{"prevResult", made_.result}});

@@ -12,6 +12,7 @@
 #include "plugin/endpoint.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/log.hpp"
+#include "plugin/masquerade.hpp"
 #include "plugin/network.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/remove.hpp"
@@ -80,27 +81,43 @@ bool is_own(const net::Link &link, const Identity &identity) {
     return link.kind == "veth" && link.alias == alias_of(of);
 }
 
-// The longest part of a removal is the kernel's wait until other CPUs no longer use an interface. So the interfaces are
-// removed together, after the addresses that lead to them; everything else one attachment after the other.
-Result<void> remove_interfaces(const std::string &root, const std::vector<Identity> &dead, const Tables &tables) {
-    const Lock lock = TRY(Lock::shared(root));
-    net::Netlink host = TRY(net::Netlink::open());
+struct Removal {
     std::vector<std::uint32_t> ifindexes;
+    std::vector<ip_addr> masqueraded; // by nftables
+};
+
+// Nothing leads to the addresses any more.
+Result<void> add_to(Removal &removal, const endpoint &entry, const Tables &tables) {
+    for (const ip_addr &addr : addresses_in(entry)) {
+        const auto owner = TRY(tables.addresses.find({entry.network, addr}));
+        if (!owner || owner->ifindex != entry.ifindex)
+            continue;
+        TRY(tables.addresses.remove({entry.network, addr}));
+        if (entry.masquerade == ENDPOINT_MASQUERADE_NFTABLES)
+            removal.masqueraded.push_back(addr);
+    }
+    removal.ifindexes.push_back(entry.ifindex);
+    return {};
+}
+
+// The longest part of a removal is the kernel's wait until other CPUs no longer use an interface, or the elements of a
+// set. So these are removed together, after the addresses that lead to them; everything else one attachment after the
+// other.
+Result<void> remove_interfaces(const cni::Config &config, const std::vector<Identity> &dead, const Tables &tables) {
+    const Lock lock = TRY(Lock::shared(config.bpffs));
+    net::Netlink host = TRY(net::Netlink::open());
+    Removal removal;
     for (const Identity &identity : dead) {
         const auto entry = TRY(tables.endpoints.find(TRY(make_endpoint_key(identity.first, identity.second))));
         if (!entry || entry->mode == ENDPOINT_AFTER_MAIN || entry->ifindex == 0)
             continue;
         const auto link = TRY(net::find_link(host, entry->ifindex));
-        if (!link || !is_own(*link, identity))
-            continue;
-        for (const ip_addr &addr : addresses_in(*entry))
-            if (const auto owner = TRY(tables.addresses.find({entry->network, addr}));
-                owner && owner->ifindex == entry->ifindex)
-                TRY(tables.addresses.remove({entry->network, addr}));
-        ifindexes.push_back(entry->ifindex);
+        if (link && is_own(*link, identity))
+            TRY(add_to(removal, *entry, tables));
     }
     const ExpeditedRcu while_removing;
-    return net::remove_links(host, ifindexes);
+    TRY(net::remove_links(host, removal.ifindexes));
+    return stop_masquerading(ENDPOINT_MASQUERADE_NFTABLES, config.name, removal.masqueraded);
 }
 
 // Entries that lead to an interface of no endpoint: left by a version whose DEL forgot what it had not finished.
@@ -154,7 +171,7 @@ Result<std::string> gc(const cni::Request &request) {
         if (!valid.contains(identity))
             dead.push_back(identity);
     if (tables && dead.size() > 1)
-        errors.add(remove_interfaces(request.config.bpffs, dead, *tables));
+        errors.add(remove_interfaces(request.config, dead, *tables));
     cni::Request removal = request;
     removal.config.valid_attachments.clear();
     removal.raw_config = cni::without_valid_attachments(request.raw_config);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/masquerade.hpp"
 
+#include "loader/expedited_rcu.hpp"
 #include "loader/net/legacy_tables.hpp"
 #include "maps/tables.hpp"
 #include "plugin/history.hpp"
@@ -100,11 +101,21 @@ Result<void> put_nftables(const cni::Config &config, std::span<const ip_addr> ad
                       rules(config, mark) + elements("add", table_of(config.name), addresses));
 }
 
-// A table that is gone holds none of them.
+// A table that is gone holds none of them. A transaction that removes something waits for a grace period: one for all,
+// and none if nothing is there.
 Result<void> erase_from_nftables(const std::string &network, std::span<const ip_addr> addresses) {
+    constexpr std::size_t kAtOnce = 512; // a netlink attribute has 64 KiB at most
     const Step step(STEP_MASQUERADE);
     net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
-    TRY(net::remove_elements(netfilter, sets_of(network), addresses));
+    std::vector<ip_addr> present;
+    for (const ip_addr &addr : addresses)
+        if (TRY(net::has_elements(netfilter, sets_of(network), {&addr, 1})))
+            present.push_back(addr);
+    if (present.empty())
+        return {};
+    const ExpeditedRcu while_removing;
+    for (std::span<const ip_addr> rest = present; !rest.empty(); rest = rest.subspan(std::min(kAtOnce, rest.size())))
+        TRY(net::remove_elements(netfilter, sets_of(network), rest.first(std::min(kAtOnce, rest.size()))));
     return {};
 }
 

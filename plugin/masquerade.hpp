@@ -29,7 +29,7 @@ Result<void> rewrite_masquerade(std::uint8_t by, const std::string &network, con
 // they are for. iptables knows no pod.
 Result<bool> is_masqueraded(endpoint_masquerade by, const std::string &network, std::span<const ip_addr> addresses);
 
-// The pod's addresses, which another pod may get, are no longer among them.
+// The addresses of pods, which others may get, are no longer among them.
 Result<void> stop_masquerading(std::uint8_t by, const std::string &network, std::span<const ip_addr> addresses);
 
 // All rules of the network; `by` has a bit (enum endpoint_masquerade) for each program it was done with.

@@ -27,6 +27,21 @@ TEST_F(GcTest, RemovesTheInvalidOfItsNetworkAlone) {
     EXPECT_TRUE(ping(living.container->ns(), "203.0.113.2"));
 }
 
+TEST_F(GcTest, TheDeadAreNoLongerMasqueraded) {
+    const Json masquerading = {{"ipMasq", true}};
+    const Pod living = make(masquerading);
+    const Pod dead = make(masquerading);
+    const Pod also_dead = make(masquerading);
+    EXPECT_EQ(gc({&living}, masquerading).rc, 0);
+    const std::string left = node_.run("nft list table inet podlane-pods");
+    for (const bool ipv4 : {true, false}) {
+        EXPECT_THAT(left, testing::HasSubstr(to_string(living.addr(ipv4))));
+        EXPECT_THAT(left, testing::Not(testing::HasSubstr(to_string(dead.addr(ipv4)))));
+        EXPECT_THAT(left, testing::Not(testing::HasSubstr(to_string(also_dead.addr(ipv4)))));
+    }
+    EXPECT_EQ(check(living, masquerading).rc, 0);
+}
+
 // An ADD that ends while GC runs is in no list of the runtime. Its time does not count.
 TEST_F(GcTest, LeavesWhatIsYoungerThanItsCall) {
     constexpr std::uint64_t kHourNs = 3600ULL * 1000000000;

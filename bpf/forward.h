@@ -2,6 +2,7 @@
 /* Delivers a packet to a pod of this node, as the kernel's forwarding would. */
 #pragma once
 
+#include "bpf/first_speaker.h"
 #include "bpf/limit.h"
 #include "bpf/rewrite.h"
 #include "bpf/translate.h"
@@ -18,6 +19,8 @@ static __always_inline int deliver(struct packet *p, enum reason reason)
 		return refused;
 	if ((p->follow & FOLLOW_TRANSLATED) && !translate(p->skb))
 		return REASON_HOST_UNKNOWN_PATH;
+	if (p->receiver->flags & INTERFACE_PEERS)
+		note_receiving_socket(p, p->receiver->ifindex);
 	ethernet = decrement_hop_limit(p);
 	if (!ethernet)
 		return REASON_HOST_UNKNOWN_PATH;

@@ -147,6 +147,19 @@ struct {
 	__type(value, struct flow_scratch);
 } scratch SEC(".maps");
 
+/* Who spoke first on a UDP socket of a container with several interfaces. */
+enum first_speaker {
+	SPEAKER_SOCKET = 1,
+	SPEAKER_PEER = 2,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, __u32);
+} udp_sockets SEC(".maps");
+
 static __always_inline struct flow_scratch *find_scratch(void)
 {
 	__u32 only = 0;

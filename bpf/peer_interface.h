@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bpf/conntrack.h"
+#include "bpf/first_speaker.h"
 #include "bpf/forwarded.h"
 #include "bpf/hand_over.h"
 #include "bpf/rewrite.h"
@@ -110,35 +111,12 @@ static __always_inline int send_from_requested_address(struct packet *p)
 	return 0;
 }
 
-#define SOCK_BINDPORT_LOCK 8
-
-/* The parts of the kernel's structures that are read. */
-struct sk_buff___user {
-	void *sk;
-} __attribute__((preserve_access_index));
-
-struct sock___user {
-	unsigned int sk_userlocks : 4;
-} __attribute__((preserve_access_index));
-
-/* Whether the process chose the port of the packet's socket. True if that cannot be read. */
-static __always_inline bool has_chosen_port(struct __sk_buff *skb)
-{
-	void *field = (void *)skb + bpf_core_field_offset(struct sk_buff___user, sk);
-	struct sock___user *socket = 0;
-
-	if (!can_read_kernel || bpf_probe_read_kernel(&socket, sizeof(socket), field))
-		return true;
-	return BPF_CORE_READ_BITFIELD_PROBED(socket, sk_userlocks) & SOCK_BINDPORT_LOCK;
-}
-
 /*
- * A bound or connected socket decides by itself from which address it sends: whoever forges datagrams to one interface
- * must not pull what it sends there. A socket whose port the kernel chose is a client's and replies to nobody:
- * resolvers leave such sockets unbound and unconnected. The socket is still known here, because a veth keeps it (since
- * Linux 4.19).
+ * A bound or connected socket decides by itself from which address it sends. One that spoke first is a client's and
+ * replies to nobody, as those that resolvers leave unbound and unconnected: whoever forges datagrams to one interface
+ * must not pull there what it sends.
  */
-static __always_inline bool has_unbound_socket(struct __sk_buff *skb)
+static __always_inline bool is_servers_unbound_socket(struct __sk_buff *skb)
 {
 	struct bpf_sock *socket = skb->sk;
 
@@ -147,17 +125,19 @@ static __always_inline bool has_unbound_socket(struct __sk_buff *skb)
 	socket = bpf_sk_fullsock(socket);
 	if (!socket)
 		return false;
-	if (socket->family == AF_INET)
-		return !socket->src_ip4;
-	return !(socket->src_ip6[0] | socket->src_ip6[1] | socket->src_ip6[2] | socket->src_ip6[3]);
+	if (socket->family == AF_INET && socket->src_ip4)
+		return false;
+	if (socket->family != AF_INET &&
+	    socket->src_ip6[0] | socket->src_ip6[1] | socket->src_ip6[2] | socket->src_ip6[3])
+		return false;
+	return has_received_first(socket);
 }
 
 static __always_inline int restore_reply_source(struct packet *p)
 {
 	if (!(p->interface->flags & INTERFACE_PEERS) || p->is_handed_over)
 		return 0;
-	if (p->ip.protocol != IPPROTO_UDP || p->detour || !p->has_flow || !has_unbound_socket(p->skb) ||
-	    !has_chosen_port(p->skb))
+	if (p->ip.protocol != IPPROTO_UDP || p->detour || !p->has_flow || !is_servers_unbound_socket(p->skb))
 		return 0;
 	return send_from_requested_address(p);
 }

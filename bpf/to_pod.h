@@ -6,6 +6,7 @@
 #include "bpf/edt.h"
 #include "bpf/endpoint.h"
 #include "bpf/finish.h"
+#include "bpf/first_speaker.h"
 #include "bpf/forwarded.h"
 #include "bpf/isolation.h"
 #include "bpf/keep_connection.h"
@@ -31,6 +32,8 @@ static __always_inline int receive(struct packet *p)
 		return map_find(&interfaces_v1, &came_by) ? REASON_RECEIVED_DIRECT : REASON_RECEIVED_UPLINK;
 	if (p->interface->flags & (INTERFACE_EGRESS_ROUTE | INTERFACE_PEERS))
 		cache_host_path(p);
+	if (p->interface->flags & INTERFACE_PEERS)
+		note_receiving_socket(p, p->skb->ifindex);
 	note_forwarded(p, TO_POD, p->interface->flags & INTERFACE_FIRST_DIRECT);
 	if (p->interface->flags & INTERFACE_FAST_LOCAL)
 		keep_connection(p, TO_POD);

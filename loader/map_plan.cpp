@@ -99,6 +99,8 @@ std::uint64_t map_bytes(const MapFacts &facts, std::uint64_t entries, unsigned c
         return entries * (kTrieNode + facts.key_size - sizeof(std::uint32_t) + facts.value_size);
     case BPF_MAP_TYPE_RINGBUF:
         return facts.max_entries;
+    case BPF_MAP_TYPE_SK_STORAGE: // the sockets' own
+        return 0;
     default:
         return hash_bytes(facts, entries, cpus);
     }

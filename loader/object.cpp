@@ -52,7 +52,7 @@ Result<void> pin(int fd, const std::string &directory, const char *name) {
 Result<void> pin_maps(const bpf_object *object, const std::string &directory) {
     const bpf_map *map = nullptr;
     bpf_object__for_each_map(map, object) {
-        if (bpf_map__is_internal(map) || bpf_map__name(map) == std::string_view("scratch"))
+        if (std::ranges::find(kMapNames, std::string_view(bpf_map__name(map))) == kMapNames.end())
             continue;
         TRY(pin(bpf_map__fd(map), directory, bpf_map__name(map)));
     }

@@ -165,7 +165,7 @@ std::string maps() {
     const auto planned = planned_maps({});
     std::string text = "| map | entries | bytes an entry | full, on 2 CPUs |\n|---|---|---|---|\n";
     for (const PlannedMap &map : planned ? *planned : std::vector<PlannedMap>{}) {
-        if (map.name == "scratch") // not pinned
+        if (std::ranges::find(kMapNames, map.name) == kMapNames.end()) // not pinned
             continue;
         const std::uint64_t bytes = map_bytes(map.facts, map.facts.max_entries, 2);
         text += "| `" + map.name + "` | " + thousands(map.facts.max_entries) + " | " + entry_words(map.facts) + " | " +

@@ -205,6 +205,17 @@ TEST_P(AttackHijack, QueriesOfBoundAndConnectedSocketsStayOnTheirInterface) {
         });
 }
 
+// As resolvers do that choose a port and do not connect.
+TEST_P(AttackHijack, QueriesOfUnconnectedSocketsThatChoseAPortStayOnTheirInterface) {
+    forge();
+    expect_answers("unconnected", [&](int i) {
+        const auto port = static_cast<std::uint16_t>(kFirst + i);
+        Fd socket = open_socket(pod_->ns(), Transport::udp, ipv4(), {{}, port});
+        EXPECT_TRUE(send_datagram(socket, resolver(), "query"));
+        return socket;
+    });
+}
+
 // As resolvers do that neither bind nor connect: the kernel chooses the port, one of those that were forged.
 TEST_P(AttackHijack, QueriesOfSocketsThatChoseNoPortStayOnTheirInterface) {
     (void)must_run(pod_->ns(), {"sysctl", "-qw",

@@ -99,6 +99,26 @@ TEST_P(Source, BoundSocketsReplyByTheSameInterface) {
     }
 }
 
+// Datagrams of a flow that conntrack has confirmed skip pl_to_pod.
+TEST_P(Source, AServerThatStartsAgainRepliesFromTheAddressThatIsAsked) {
+    add_pod({{"firstPacket", "host"}});
+    const std::uint32_t veth = SourceLab::host_veth(*pod_, "net1");
+    const auto fast = [&] { return lab_->count(veth, REASON_RECEIVED_UPLINK); };
+    const Fd client = connected(lab_->client(1).ns(), Transport::udp, {addr(1), kPort});
+    const auto is_answered = [&] { return send_text(client, "question") == 0 && receive(client).text == "question"; };
+    {
+        const EchoServer server(pod_->ns(), ipv4(), kPort);
+        ASSERT_TRUE(wait_until([&] {
+            const std::uint64_t before = fast();
+            return is_answered() && fast() > before;
+        })) << "never on the fast path";
+    }
+    const EchoServer again(pod_->ns(), ipv4(), kPort);
+    const std::uint64_t before = fast();
+    EXPECT_TRUE(is_answered());
+    EXPECT_GT(fast(), before) << "this test's own way";
+}
+
 // The test's own foundation: without source routing a second interface is not answered by, whatever is asked.
 TEST_P(Source, WithoutSourceRoutingAnswersAreLost) {
     add_pod({{"sourceRouting", false}});

@@ -149,7 +149,7 @@ TEST_F(MapMemory, IsWhatTheKernelCounts) {
     for (const PlannedMap &planned : require(planned_maps({}))) {
         const Fd map(bpf_obj_get(pin_path(node().root(), planned.name).c_str()));
         if (!map)
-            continue; // scratch has no pin
+            continue; // without a pin
         const MapFacts facts = require(map_facts(map.get()));
         const bool is_counted = facts.type != BPF_MAP_TYPE_RINGBUF && facts.type != BPF_MAP_TYPE_ARRAY;
         const std::uint64_t entries = is_counted ? require(detail::keys(map.get(), planned.name)).size() : 0;

@@ -294,7 +294,9 @@ Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, cons
                      "remove it, or choose another CNI_IFNAME"};
     if (!known && !TRY(records_of(request.config).find(request.container_id, request.ifname)))
         return {};
-    return remove_attachment(request);
+    auto removed = remove_attachment(request);
+    return removed ? std::move(removed)
+                   : std::move(removed).error().context("removing what an earlier attachment left");
 }
 
 // A daemon's plugin may name its own end alone, as Calico's does: whoever made the container's interface, it is there.

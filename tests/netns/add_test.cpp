@@ -470,6 +470,22 @@ TEST_F(AddTest, ClearsTheRemainsOfADeadSandboxOfTheSameId) {
     EXPECT_EQ(check(look_at(again, reply.json)).rc, 0);
 }
 
+// Whose error it is: the new sandbox has no lease yet.
+TEST_F(AddTest, SaysThatTheRemainsOfAnEarlierSandboxStay) {
+    const Pod dead = make();
+    lose_namespace(dead);
+    const std::string real = node_.dir() + "/real";
+    std::filesystem::create_symlink(std::filesystem::read_symlink(node_.plugins() + "/host-local"), real);
+    node_.put_plugin("host-local", "#!/bin/sh\n[ $CNI_COMMAND != DEL ] || { echo '{\"code\": 11, \"msg\": \"no "
+                                   "disk\"}'; exit 1; }\nexec " +
+                                       real + "\n");
+    auto again = node_.container(dead.container->id());
+    EXPECT_THAT(add(*again), fails_with(11, {"removing what an earlier attachment left", "host-local", "no disk"}));
+    node_.put_plugin("host-local", "#!/bin/sh\nexec " + real + "\n");
+    EXPECT_THAT(add(*again), succeeds());
+    EXPECT_EQ(node_.leased().size(), 2U);
+}
+
 // The IPAM plugin lost its memory, and gives the address of a dead sandbox to the next one.
 TEST_F(AddTest, TakesTheAddressOfADeadSandbox) {
     const Pod dead = make();

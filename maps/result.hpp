@@ -96,7 +96,9 @@ template <> class [[nodiscard]] Result<void> {
     std::variant<std::monostate, Error> state_;
 };
 
-// The value of a Result, or a return of its error from the enclosing function.
+// The value of a Result, or a return of its error from the enclosing function. Behind other elements in the braces of
+// an aggregate, only where the process ends with the error: GCC and Clang do not destroy elements that are there
+// already.
 #define TRY(...)                                                                                                       \
     ({                                                                                                                 \
         auto try_result = (__VA_ARGS__);                                                                               \

@@ -23,37 +23,18 @@ namespace {
 
 using cni::json::Node;
 using cni::json::Value;
+using Kept = cni::KeptRanges;
 using Ranges = std::vector<std::string>;
 
 constexpr std::string_view kFile = "pod-ranges-";
 constexpr std::uint64_t kFreshNs = 300 * kNsPerSecond;
 
-struct Kept {
-    std::string question; // another cluster, or another name of the node, has other ranges
-    Ranges ranges;
-    std::uint64_t queried_ns = 0; // CLOCK_REALTIME, whether or not there was an answer
-};
-
-Result<Ranges> ranges_in(const Value &answer, const std::string &what) {
-    std::vector<std::pair<std::string, std::string>> named;
-    for (const Node &one : TRY(Node(&answer, {}).at("podCIDRs").elements()))
-        named.emplace_back(one.path(), TRY(one.text()));
-    return cni::checked_ranges(named, what);
-}
-
 std::string file_of(const std::string &question) { return std::string(kFile) + std::to_string(fnv1a_64(question)); }
-
-Result<Kept> parse(const std::string &text, const std::string &name) {
-    const Value document = TRY(cni::json::parse_object(text, name));
-    const Node root(&document, {});
-    Kept kept{TRY(root.at("question").text()), TRY(ranges_in(document, name)), TRY(root.at("askedNs").number())};
-    return kept.ranges.empty() ? Result<Kept>(Error{}) : std::move(kept);
-}
 
 // None if the file is not whole, as after a power cut.
 Result<std::optional<Kept>> read_kept(const std::string &directory, const std::string &name) {
     const auto text = TRY(read_own_state_file(directory + "/" + name));
-    auto kept = text ? parse(*text, name) : Error{};
+    auto kept = text ? cni::parse_kept_ranges(*text, name) : Error{};
     return kept ? std::optional(*std::move(kept)) : std::nullopt;
 }
 
@@ -67,8 +48,7 @@ std::optional<Kept> find_kept(const std::string &directory, const std::string &q
 
 void keep(const std::string &directory, const std::string &question, const Ranges &ranges) {
     const auto written =
-        replace_file(directory, file_of(question),
-                     cni::json::print(Value{{"question", question}, {"askedNs", realtime_ns()}, {"podCIDRs", ranges}}));
+        replace_file(directory, file_of(question), cni::kept_ranges_text({question, ranges, realtime_ns()}));
     if (!written)
         log(cni::Log::Level::warning, "the node's ranges are not kept: " + written.error().message);
 }
@@ -85,7 +65,7 @@ Result<std::string> name_in_kubernetes(const cni::Config &config) {
 
 Result<Ranges> query(const cni::Request &request, const std::string &question) {
     const std::string said = TRY(query_kubernetes(request, question, "name the range instead of \"usePodCidr\""));
-    return ranges_in(TRY(cni::json::parse_object(said, "the answer of podlane-k8s")), "the answer of podlane-k8s");
+    return cni::ranges_in(TRY(cni::json::parse_object(said, "the answer of podlane-k8s")), "the answer of podlane-k8s");
 }
 
 Error no_ranges(Error error, const std::string &node) {

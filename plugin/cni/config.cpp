@@ -26,8 +26,9 @@ Result<void> read_valid_attachments(const Node &root, Config &config) {
     if (const Node older = root.at_any_case(kOlderAttachments); !list.present() && older.present())
         list = older;
     for (const Node &element : TRY(list.elements())) {
-        ValidAttachment attachment{TRY(element.at_any_case("containerID").text()),
-                                   TRY(element.at_any_case("ifname").text())};
+        ValidAttachment attachment;
+        attachment.container_id = TRY(element.at_any_case("containerID").text());
+        attachment.ifname = TRY(element.at_any_case("ifname").text());
         if (attachment.container_id.empty() || attachment.ifname.empty())
             return element.wrong("containerID and ifname, not empty");
         config.valid_attachments.push_back(std::move(attachment));

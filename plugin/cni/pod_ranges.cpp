@@ -93,6 +93,28 @@ Result<std::vector<std::string>> ranges_of_node(const json::Value &node, const s
     return checked_ranges(named, what);
 }
 
+Result<std::vector<std::string>> ranges_in(const json::Value &answer, const std::string &what) {
+    std::vector<std::pair<std::string, std::string>> named;
+    for (const json::Node &one : TRY(json::Node(&answer, {}).at("podCIDRs").elements()))
+        named.emplace_back(one.path(), TRY(one.text()));
+    return checked_ranges(named, what);
+}
+
+std::string kept_ranges_text(const KeptRanges &kept) {
+    return json::print(
+        json::Value{{"question", kept.question}, {"askedNs", kept.queried_ns}, {"podCIDRs", kept.ranges}});
+}
+
+Result<KeptRanges> parse_kept_ranges(std::string_view text, const std::string &what) {
+    const json::Value document = TRY(json::parse_object(text, what));
+    const json::Node root(&document, {});
+    KeptRanges kept;
+    kept.question = TRY(root.at("question").text());
+    kept.ranges = TRY(ranges_in(document, what));
+    kept.queried_ns = TRY(root.at("askedNs").number());
+    return kept.ranges.empty() ? wrong(what + " has no range") : Result<KeptRanges>(std::move(kept));
+}
+
 std::uint32_t families_of_pod_ranges(const json::Value &config) {
     std::uint32_t families = 0;
     for_ranges(config, [&](const json::Value &range) { families |= family_of(range); });

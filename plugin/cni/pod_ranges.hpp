@@ -20,6 +20,19 @@ Result<std::vector<std::string>> checked_ranges(const std::vector<std::pair<std:
 // spec.podCIDRs, or spec.podCIDR, of a node's object.
 Result<std::vector<std::string>> ranges_of_node(const json::Value &node, const std::string &what);
 
+// The answer of podlane-k8s about a node.
+Result<std::vector<std::string>> ranges_in(const json::Value &answer, const std::string &what);
+
+// Such an answer as a file of the state directory keeps it, one JSON object.
+struct KeptRanges {
+    std::string question; // another cluster, or another name of the node, has other ranges
+    std::vector<std::string> ranges;
+    std::uint64_t queried_ns = 0; // CLOCK_REALTIME, whether or not there was an answer
+};
+std::string kept_ranges_text(const KeptRanges &kept);
+// Error: the file is not whole, as after a power cut, or has no range.
+Result<KeptRanges> parse_kept_ranges(std::string_view text, const std::string &what);
+
 // The families (kIpv4, kIpv6) whose range a configuration requests, in `ipam` or a pool.
 [[nodiscard]] std::uint32_t families_of_pod_ranges(const json::Value &config);
 // The configuration with these ranges. Error: there is none of a family that is requested.

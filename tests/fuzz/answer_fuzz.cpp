@@ -49,6 +49,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     (void)cni::find_ipam(input);
 
     check_ranges(ctl::pod_ranges_of_node(input, "the file"));
+    if (const auto kept = cni::parse_kept_ranges(input, "the file")) {
+        check_ranges(kept->ranges);
+        const auto again = cni::parse_kept_ranges(cni::kept_ranges_text(*kept), "the file");
+        require(again && again->question == kept->question && again->ranges == kept->ranges &&
+                again->queried_ns == kept->queried_ns);
+    }
     if (const auto nodes = ctl::read_cluster_nodes(input, "the file"))
         for (const ctl::ClusterNode &node : *nodes)
             check_line(node.name);

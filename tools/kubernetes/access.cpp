@@ -82,11 +82,12 @@ class Kubeconfig {
         const YAML::Node user = TRY(named(root, "users", "user", text_at(context, "user")));
         TRY(refuse(cluster, {"insecure-skip-tls-verify", "proxy-url", "tls-server-name"}));
         TRY(refuse(user, {"exec", "auth-provider", "username"}));
-        Access access{.server = text_at(cluster, "server"),
-                      .token = text_at(user, "token"),
-                      .ca = TRY(text_or_file(cluster, "certificate-authority")),
-                      .certificate = TRY(text_or_file(user, "client-certificate")),
-                      .key = TRY(text_or_file(user, "client-key"))};
+        Access access;
+        access.server = text_at(cluster, "server");
+        access.token = text_at(user, "token");
+        access.ca = TRY(text_or_file(cluster, "certificate-authority"));
+        access.certificate = TRY(text_or_file(user, "client-certificate"));
+        access.key = TRY(text_or_file(user, "client-key"));
         if (const std::string file = text_at(user, "tokenFile"); !file.empty())
             access.token = TRY(read_bounded(resolved(file)));
         return access;
@@ -142,11 +143,10 @@ Result<Access> read_kubeconfig(const std::string &path) {
 
 Result<Access> read_service_account(const std::string &server, const std::string &token_file,
                                     const std::string &ca_file) {
-    Access access{.server = server,
-                  .token = TRY(read_bounded(token_file)),
-                  .ca = TRY(read_bounded(ca_file)),
-                  .certificate = {},
-                  .key = {}};
+    Access access;
+    access.server = server;
+    access.token = TRY(read_bounded(token_file));
+    access.ca = TRY(read_bounded(ca_file));
     return checked(std::move(access), token_file);
 }
 

@@ -93,7 +93,9 @@ Result<std::vector<std::string>> clusters_of(const Call &call) {
 }
 
 Result<Ranges> ranges_of(const Call &call) {
-    Ranges ranges{.subnets = TRY(prefixes(call, Opt::subnets, "subnets")), .clusters = TRY(clusters_of(call))};
+    Ranges ranges;
+    ranges.subnets = TRY(prefixes(call, Opt::subnets, "subnets"));
+    ranges.clusters = TRY(clusters_of(call));
     if (const auto &file = call.value(Opt::from_node)) {
         if (!ranges.subnets.empty())
             return usage_error("--subnets and --from-node both name the pods' addresses", "give one of them");

@@ -24,10 +24,7 @@ static __always_inline bool same_subnet(const struct ip_addr *a, const struct ip
 	return true;
 }
 
-/*
- * The node and its pods are reached on the node, whatever the network. The kernel answers "not forwarded" for the
- * node's own addresses, and also for destinations without a route.
- */
+/* The node and its pods are reached on the node, whatever the network. */
 static __always_inline bool is_local_to_node(struct packet *p)
 {
 	struct bpf_fib_lookup fib;
@@ -35,7 +32,7 @@ static __always_inline bool is_local_to_node(struct packet *p)
 	__u32 ifindex = fib.ifindex;
 
 	if (answer == BPF_FIB_LKUP_RET_NOT_FWDED)
-		return routes_everything(p, &fib);
+		return is_own_address(p, &fib);
 	return (answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) &&
 	       map_find(&interfaces_v1, &ifindex);
 }
@@ -50,7 +47,7 @@ static __always_inline int find_egress_path(struct packet *p)
 
 	if (!p->has_flow || p->detour == REASON_HOST_FRAGMENT)
 		return is_local_to_node(p) ? REASON_HOST_NOT_LOCAL : 0;
-	known = map_find(&paths_v1, &p->flow);
+	known = find_path(p);
 	if (known && is_carried_by_uplink(p, known)) {
 		keep_path(p, known);
 		return 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bpf/packet.h"
+#include "maps/abi/own_address.h"
 
 #define NOBODY bpf_htonl(0xf0000001) /* 240.0.0.1, or the end of an IPv6 address that nobody has */
 
@@ -23,6 +24,21 @@ static __always_inline bool fits(struct packet *p, __u32 mtu)
 	return bytes && bytes <= mtu;
 }
 
+static __always_inline void set_ends(struct packet *p, struct bpf_fib_lookup *fib)
+{
+	if (p->protocol == ETH_P_IP) {
+		fib->family = AF_INET;
+		fib->tos = p->traffic_class;
+		fib->ipv4_src = p->ip.source.word[3];
+		fib->ipv4_dst = p->ip.destination.word[3];
+	} else {
+		fib->family = AF_INET6;
+		fib->flowinfo = p->traffic_class;
+		__builtin_memcpy(fib->ipv6_src, &p->ip.source, sizeof(fib->ipv6_src));
+		__builtin_memcpy(fib->ipv6_dst, &p->ip.destination, sizeof(fib->ipv6_dst));
+	}
+}
+
 /*
  * The ports are part of the query: without them all flows would take one of several equal-cost routes. So is the size:
  * without it the kernel compares nothing with the route's MTU.
@@ -37,32 +53,38 @@ static __always_inline long query_routes(struct packet *p, struct bpf_fib_lookup
 	fib->dport = p->is_icmp_error                  ? 0
 		     : (p->follow & FOLLOW_TRANSLATED) ? p->new_destination_port
 						       : p->flow.peer_port;
-	if (p->protocol == ETH_P_IP) {
-		fib->family = AF_INET;
-		fib->tos = p->traffic_class;
-		fib->ipv4_src = p->ip.source.word[3];
-		fib->ipv4_dst = p->ip.destination.word[3];
-	} else {
-		fib->family = AF_INET6;
-		fib->flowinfo = p->traffic_class;
-		__builtin_memcpy(fib->ipv6_src, &p->ip.source, sizeof(fib->ipv6_src));
-		__builtin_memcpy(fib->ipv6_dst, &p->ip.destination, sizeof(fib->ipv6_dst));
-	}
+	set_ends(p, fib);
 	return route_lookup(p->skb, fib, sizeof(*fib), uplink ? BPF_FIB_LOOKUP_OUTPUT : 0);
 }
 
-/* Whether the kernel has a route even to addresses nobody has: 240.0.0.1 (RFC 1112), 4000:: (RFC 3513). */
-static __always_inline bool routes_everything(struct packet *p, struct bpf_fib_lookup *fib)
+/* The query of loader/own_addresses.hpp. */
+static __always_inline long query_own_address(struct packet *p, struct bpf_fib_lookup *fib)
+{
+	__builtin_memset(fib, 0, sizeof(*fib));
+	fib->ifindex = OWN_ADDRESS_INTERFACE;
+	fib->l4_protocol = OWN_ADDRESS_PROTOCOL;
+	fib->sport = bpf_htons(OWN_ADDRESS_PORT);
+	set_ends(p, fib);
+	return route_lookup(p->skb, fib, sizeof(*fib), 0);
+}
+
+/*
+ * Of a destination that the kernel does not forward to, whether it is the node's own address or one without a route. A
+ * default route distinguishes them, or else the rule. An address that nobody has shows whether there is either:
+ * 240.0.0.1 (RFC 1112), 4000:: (RFC 3513). Not inlined, to keep the programs and their stacks small.
+ */
+static __attribute__((noinline)) bool is_own_address(struct packet *p, struct bpf_fib_lookup *fib)
 {
 	const struct ip_addr destination = p->ip.destination;
-	long answer;
+	bool routes_all, has_rule;
 
 	p->ip.destination.word[3] = NOBODY;
 	if (p->protocol == ETH_P_IPV6)
 		p->ip.destination.word[0] = bpf_htonl(0x40000000);
-	answer = query_routes(p, fib, 0, 0);
+	routes_all = query_routes(p, fib, 0, 0) != BPF_FIB_LKUP_RET_NOT_FWDED;
+	has_rule = !routes_all && query_own_address(p, fib) != BPF_FIB_LKUP_RET_NOT_FWDED;
 	p->ip.destination = destination;
-	return answer != BPF_FIB_LKUP_RET_NOT_FWDED;
+	return routes_all || (has_rule && query_own_address(p, fib) == BPF_FIB_LKUP_RET_NOT_FWDED);
 }
 
 /* In place, because a copy would not fit on the stack. */
@@ -113,7 +135,7 @@ static __always_inline bool is_refused_source(struct packet *p, bool need_route)
 		refused = true;
 		break;
 	case BPF_FIB_LKUP_RET_NOT_FWDED:
-		refused = need_route || routes_everything(p, &fib);
+		refused = need_route || is_own_address(p, &fib);
 		break;
 	case BPF_FIB_LKUP_RET_SUCCESS:
 	case BPF_FIB_LKUP_RET_NO_NEIGH:

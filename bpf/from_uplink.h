@@ -65,18 +65,6 @@ static __always_inline bool is_for_host(struct packet *p, const struct flow_path
 	return known && known->via == PATH_HOST;
 }
 
-/* To which of a container's addresses UDP was sent: see peer_interface.h. */
-static __always_inline void note_request(struct packet *p)
-{
-	struct flow_path path = {.via = PATH_UPLINK, .uplink = p->skb->ifindex};
-
-	if (p->ip.protocol != IPPROTO_UDP || !(p->receiver->flags & INTERFACE_PEERS) || p->is_icmp_error ||
-	    map_find(&requests_v1, &p->flow))
-		return;
-	path.since_ns = bpf_ktime_get_ns();
-	map_insert(&requests_v1, &p->flow, &path, BPF_ANY);
-}
-
 /*
  * On an egress route the host stack only gets replies to what it sent itself. Fragments use no cached path: only the
  * first names its flow, and all have to take one path.
@@ -87,22 +75,19 @@ static __always_inline int find_egress_route_path(struct packet *p)
 	struct flow_path *known = 0;
 
 	if (is_named)
-		known = map_find(&paths_v1, &p->flow);
+		known = find_path(p);
 	if (known && known->via != PATH_HOST) {
 		keep_path(p, known);
 		if (known->uplink != p->skb->ifindex && !tracing)
 			known->uplink = p->skb->ifindex;
-		note_request(p);
 		return 0;
 	}
 	if (is_named && is_for_host(p, known))
 		return REASON_HOST_PATH;
 	if (is_refused_source(p, false))
 		return REASON_HOST_SOURCE_LOCAL;
-	if (is_named && !p->is_icmp_error) {
+	if (is_named && !p->is_icmp_error)
 		cache_path(&p->flow, PATH_UPLINK, p->skb->ifindex);
-		note_request(p);
-	}
 	return 0;
 }
 
@@ -135,6 +120,18 @@ static __always_inline int find_path_in(struct packet *p)
 	return find_direct_path(p);
 }
 
+/* Of UDP, to which of a container's addresses it was sent: see peer_interface.h. */
+static __always_inline int keep_delivered_path(struct packet *p)
+{
+	__u32 flags = p->receiver->flags;
+
+	if (!(flags & INTERFACE_EGRESS_ROUTE) || !p->has_flow || p->detour == REASON_HOST_FRAGMENT || p->is_icmp_error)
+		return 0;
+	if (is_kept(&p->flow) || (p->flow.protocol == IPPROTO_UDP && flags & INTERFACE_PEERS))
+		store_kept_path(&p->flow, PATH_UPLINK, p->skb->ifindex);
+	return 0;
+}
+
 SEC("tc")
 int pl_from_uplink(struct __sk_buff *skb)
 {
@@ -149,6 +146,7 @@ int pl_from_uplink(struct __sk_buff *skb)
 	      ?: find_local_receiver(&p)
 	      ?: find_path_in(&p)
 	      ?: check_isolation_of_remote(&p)
+	      ?: keep_delivered_path(&p)
 	      ?: deliver(&p, REASON_UPLINK_DELIVERED);
 	/* clang-format on */
 

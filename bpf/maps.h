@@ -95,14 +95,15 @@ struct {
 	__type(value, struct flow_path);
 } paths_v1 SEC(".maps");
 
-/* UDP that an uplink of its own has delivered to a container with several interfaces. Written for it alone, so that no
- * pod of this node can evict an entry; read if paths_v1 has none. */
+/* Paths that conntrack cannot restore, by ifindex: no other endpoint's flows evict them. An entry for each endpoint of
+ * a network with an egress route, made by ADD; changed by the programs, read if paths_v1 has none. */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 2048);
-	__type(key, struct path_key);
-	__type(value, struct flow_path);
-} requests_v1 SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct kept_paths);
+} kept_paths_v1 SEC(".maps");
 
 /* Counters by ifindex; entry 0 counts packets of interfaces that are no endpoint. */
 struct {

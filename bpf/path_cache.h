@@ -7,6 +7,115 @@
 /* As conntrack counts a UDP flow as gone. */
 #define PATH_IN_USE_NS 30000000000ULL
 #define PATH_TOUCH_NS 1000000000ULL
+/* For so long others do not get a kept path's slot: servers reply to UDP soon, SCTP's heartbeats come each 30 s. */
+#define KEPT_UDP_NS 5000000000ULL
+#define KEPT_NS 60000000000ULL
+
+static __always_inline bool is_same_flow(const struct path_key *a, const struct path_key *b)
+{
+	const __u32 *x = (const void *)a, *y = (const void *)b;
+
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < sizeof(*a) / sizeof(*x); i++)
+		if (x[i] != y[i])
+			return false;
+	return true;
+}
+
+static __always_inline __u32 kept_slot(const struct path_key *flow)
+{
+	const __u32 *word = (const void *)flow;
+	__u32 hash = 0;
+
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < sizeof(*flow) / sizeof(*word); i++)
+		hash = (hash ^ word[i]) * 0x9e3779b1; /* 2^32 divided by the golden ratio */
+	/* The upper bits: no bit of a factor counts in those of the product below it. */
+	return hash >> 27 & (KEPT_PATHS - KEPT_WAYS);
+}
+
+/* conntrack cannot be queried about the protocol: nothing restores a path that was evicted. */
+static __always_inline bool is_kept(const struct path_key *flow)
+{
+	return flow->protocol != IPPROTO_TCP && flow->protocol != IPPROTO_UDP;
+}
+
+/* Of requests of UDP at most the reply is lost: others take their slots. */
+static __always_inline bool is_in_use(const struct kept_path *kept, const struct path_key *by, __u64 now)
+{
+	__u64 age = now - kept->path.since_ns;
+
+	if (!kept->path.since_ns)
+		return false;
+	return is_kept(&kept->flow) ? age < KEPT_NS : !is_kept(by) && age < KEPT_UDP_NS;
+}
+
+/* Not inlined, to keep the programs and their stacks small. */
+static __attribute__((noinline)) struct kept_path *find_kept_path(const struct path_key *flow)
+{
+	struct kept_paths *all = bpf_map_lookup_elem(&kept_paths_v1, &flow->ifindex);
+	__u32 first;
+
+	if (!all)
+		return 0;
+	first = kept_slot(flow);
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < KEPT_WAYS; i++) {
+		struct kept_path *kept = &all->paths[(first + i) & (KEPT_PATHS - 1)];
+
+		if (is_same_flow(&kept->flow, flow))
+			return kept;
+	}
+	return 0;
+}
+
+/* The one whose flow was silent for longest; 0: all are in use. */
+static __always_inline struct kept_path *find_free_slot(const struct path_key *flow, __u64 now)
+{
+	struct kept_paths *all = bpf_map_lookup_elem(&kept_paths_v1, &flow->ifindex);
+	struct kept_path *free = 0;
+	__u32 first;
+
+	if (!all)
+		return 0;
+	first = kept_slot(flow);
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < KEPT_WAYS; i++) {
+		struct kept_path *kept = &all->paths[(first + i) & (KEPT_PATHS - 1)];
+
+		if (!is_in_use(kept, flow, now) && (!free || kept->path.since_ns < free->path.since_ns))
+			free = kept;
+	}
+	return free;
+}
+
+/* A packet of the flow took this path. */
+static __attribute__((noinline)) void store_kept_path(const struct path_key *flow, enum path_via via, __u32 uplink)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct kept_path *kept;
+
+	if (tracing)
+		return;
+	kept = find_kept_path(flow) ?: find_free_slot(flow, now);
+	if (!kept)
+		return;
+	kept->flow = *flow;
+	kept->path.since_ns = now;
+	kept->path.via = via;
+	kept->path.uplink = uplink;
+}
+
+static __always_inline struct flow_path *find_path(struct packet *p)
+{
+	struct flow_path *known = map_find(&paths_v1, &p->flow);
+	struct kept_path *kept;
+
+	if (known || !is_kept(&p->flow))
+		return known;
+	kept = find_kept_path(&p->flow);
+	return kept ? &kept->path : 0;
+}
 
 static __always_inline bool cache_path(const struct path_key *flow, enum path_via via, __u32 uplink)
 {
@@ -39,6 +148,14 @@ static __always_inline bool is_carried_by_uplink(struct packet *p, const struct 
 	return known->via != PATH_HOST && (known->uplink || !may_reply_to_syn(p));
 }
 
+/* Neither by the node nor by its pods, to whom the host stack carries all packets anyway. */
+static __always_inline bool is_from_elsewhere(struct packet *p)
+{
+	__u32 came_by = p->skb->ingress_ifindex;
+
+	return came_by && !map_find(&interfaces_v1, &came_by);
+}
+
 /*
  * A packet from the host stack does not move a flow that the uplink carries: anybody on another uplink can send it in
  * the peer's name. A SYN may begin a connection, and the pod's reply to it says so: until then the entry names no
@@ -47,14 +164,19 @@ static __always_inline bool is_carried_by_uplink(struct packet *p, const struct 
 static __always_inline void cache_host_path(struct packet *p)
 {
 	struct flow_path *known;
+	bool is_silent;
 
 	if (!p->has_flow || p->is_icmp_error)
 		return;
-	known = map_find(&paths_v1, &p->flow);
-	if (known && known->via == PATH_HOST)
-		return;
-	if (!known || (p->ip.protocol != IPPROTO_TCP && bpf_ktime_get_ns() - known->since_ns > PATH_IN_USE_NS))
+	known = find_path(p);
+	is_silent = known && known->via != PATH_HOST && p->ip.protocol != IPPROTO_TCP &&
+		    bpf_ktime_get_ns() - known->since_ns > PATH_IN_USE_NS;
+	if (!known || is_silent)
 		cache_path(&p->flow, PATH_HOST, 0);
-	else if ((p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && !tracing)
-		known->uplink = 0;
+	if (known && known->via != PATH_HOST && !is_silent) {
+		if ((p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && !tracing)
+			known->uplink = 0;
+	} else if (is_kept(&p->flow) && is_from_elsewhere(p)) {
+		store_kept_path(&p->flow, PATH_HOST, 0);
+	}
 }

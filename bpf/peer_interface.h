@@ -6,6 +6,7 @@
 #include "bpf/first_speaker.h"
 #include "bpf/forwarded.h"
 #include "bpf/hand_over.h"
+#include "bpf/path_cache.h"
 #include "bpf/rewrite.h"
 
 static __always_inline struct source_route *find_slot(struct __sk_buff *skb, __u32 number)
@@ -27,7 +28,7 @@ static __always_inline bool is_requested(struct __sk_buff *skb, struct flow_scra
 	flow.local_port = work->key.source_port;
 	flow.peer_port = work->key.destination_port;
 	flow.protocol = work->key.protocol;
-	if (bpf_map_lookup_elem(&requests_v1, &flow))
+	if (find_kept_path(&flow))
 		return true;
 	if (!has_conntrack)
 		return false;

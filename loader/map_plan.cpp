@@ -18,7 +18,7 @@ constexpr std::uint32_t kAddressesPerEndpoint = 4;
 // Tries take memory an entry: room costs nothing. groupCIDRs has at most as many.
 constexpr std::uint32_t kPrefixesPerEndpoint = 64;
 constexpr std::uint32_t kUplinks = 256;
-constexpr std::uint32_t kPathsPerRequest = 32;
+constexpr std::uint32_t kKeptPaths = 1024; // endpoints of networks with an egress route; of more, a quarter of all
 
 constexpr std::uint64_t round_up(std::uint64_t size, std::uint64_t to) { return (size + to - 1) / to * to; }
 
@@ -69,7 +69,7 @@ void set_map_sizes(bpf_object *object, const LoadSettings &settings) {
     resize(PODLANE_MAP_ISOLATION, settings.endpoints + 1);
     resize(PODLANE_MAP_GROUP_CIDRS, settings.endpoints * kPrefixesPerEndpoint);
     resize(PODLANE_MAP_PATHS, settings.paths);
-    resize(PODLANE_MAP_REQUESTS, settings.paths / kPathsPerRequest + 1);
+    resize(PODLANE_MAP_KEPT_PATHS, std::min(settings.endpoints, std::max(settings.endpoints / 4, kKeptPaths)));
     resize(PODLANE_MAP_FLOWS, settings.paths);
     resize(PODLANE_MAP_FORWARDED, settings.paths);
 }

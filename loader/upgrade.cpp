@@ -6,6 +6,7 @@
 #include "loader/migrate.hpp"
 #include "loader/net/link.hpp"
 #include "loader/object.hpp"
+#include "loader/own_addresses.hpp"
 #include "loader/pins.hpp"
 #include "maps/tables.hpp"
 #include "maps/errors.hpp"
@@ -84,6 +85,7 @@ class Upgrade {
     Result<void> carry_late();
     void erase_old_slots();
     Result<void> note_programs();
+    Result<void> complete_egress_routes() const;
     Result<std::vector<Place>> places() const;
     Result<void> add_places(std::uint32_t ifindex, HookKind otherwise, const char *ingress, const char *egress,
                             std::vector<Place> &all) const;
@@ -174,6 +176,22 @@ Result<void> Upgrade::note_programs() {
     return {};
 }
 
+// Adds what an earlier version has not made for endpoints of networks with an egress route. The rules stay if the
+// upgrade fails: they go with the last network.
+Result<void> Upgrade::complete_egress_routes() const {
+    const auto interfaces = TRY(Interfaces::open(loading_ + "/" PODLANE_MAP_INTERFACES, Access::read_only));
+    const auto kept = TRY(KeptPaths::open(loading_ + "/" PODLANE_MAP_KEPT_PATHS, Access::read_write));
+    bool any = false;
+    for (const auto &[ifindex, entry] : TRY(interfaces.entries())) {
+        if ((entry.flags & INTERFACE_EGRESS_ROUTE) == 0)
+            continue;
+        any = true;
+        if (!TRY(kept.find(ifindex)))
+            TRY(kept.update(ifindex, kept_paths{}));
+    }
+    return any ? put_own_address_rules() : Result<void>{};
+}
+
 Result<void> Upgrade::add_places(std::uint32_t ifindex, HookKind otherwise, const char *ingress, const char *egress,
                                  std::vector<Place> &all) const {
     for (const auto &[hook, program] : {std::pair(Hook::egress, egress), std::pair(Hook::ingress, ingress)}) {
@@ -237,6 +255,7 @@ Result<void> Upgrade::run_unprotected() {
     TRY(note_programs());
     TRY(carry_maps());
     TRY(carry_slots());
+    TRY(complete_egress_routes());
     TRY(replace_programs());
     TRY(carry_late());
     return publish(root_, loading_);

@@ -57,8 +57,8 @@ Result<Flows> open_flows(std::string_view root, Access access) {
 Result<Paths> open_paths(std::string_view root, Access access) {
     return open_table<Paths>(root, PODLANE_MAP_PATHS, access);
 }
-Result<Paths> open_requests(std::string_view root, Access access) {
-    return open_table<Paths>(root, PODLANE_MAP_REQUESTS, access);
+Result<KeptPaths> open_kept_paths(std::string_view root, Access access) {
+    return open_table<KeptPaths>(root, PODLANE_MAP_KEPT_PATHS, access);
 }
 Result<AllowedSources> open_allowed_sources(std::string_view root, Access access) {
     return open_table<AllowedSources>(root, PODLANE_MAP_SOURCES, access);
@@ -174,15 +174,25 @@ Result<void> Tables::check_generation(const std::string &root) const {
 Result<Tables> Tables::open(const std::string &root, Access access) {
     // First: the maps opened after it may be newer than it says, never older.
     const std::uint64_t generation = TRY(generation_of(root));
-    return Tables{TRY(open_endpoints(root, access)),       TRY(open_interfaces(root, access)),
-                  TRY(open_addresses(root, access)),       TRY(open_networks(root, access)),
-                  TRY(open_allowed_sources(root, access)), TRY(open_bandwidths(root, access)),
-                  TRY(open_cluster_cidrs(root, access)),   TRY(open_source_routes(root, access)),
-                  TRY(open_source_slots(root, access)),    TRY(open_limit_states(root, access)),
-                  TRY(open_limit_groups(root, access)),    TRY(open_exempts(root, access)),
-                  TRY(open_senders(root, access)),         TRY(open_isolations(root, access)),
-                  TRY(open_group_cidrs(root, access)),     TRY(open_watches(root, access)),
-                  TRY(Counters::open(root, access)),       generation};
+    return Tables{TRY(open_endpoints(root, access)),
+                  TRY(open_interfaces(root, access)),
+                  TRY(open_addresses(root, access)),
+                  TRY(open_networks(root, access)),
+                  TRY(open_kept_paths(root, access)),
+                  TRY(open_allowed_sources(root, access)),
+                  TRY(open_bandwidths(root, access)),
+                  TRY(open_cluster_cidrs(root, access)),
+                  TRY(open_source_routes(root, access)),
+                  TRY(open_source_slots(root, access)),
+                  TRY(open_limit_states(root, access)),
+                  TRY(open_limit_groups(root, access)),
+                  TRY(open_exempts(root, access)),
+                  TRY(open_senders(root, access)),
+                  TRY(open_isolations(root, access)),
+                  TRY(open_group_cidrs(root, access)),
+                  TRY(open_watches(root, access)),
+                  TRY(Counters::open(root, access)),
+                  generation};
 }
 
 std::uint32_t network_id(std::string_view name) { return fnv1a_32(name); }

@@ -87,9 +87,10 @@ Result<void> put_limits(const Tables &tables, const EndpointEntries &entries, st
 }
 
 // Removes the entries that have the ifindex alone as their key.
-std::array<Result<bool>, 6> erase_by_ifindex(const Tables &tables, std::uint32_t ifindex) {
+std::array<Result<bool>, 7> erase_by_ifindex(const Tables &tables, std::uint32_t ifindex) {
     return {tables.interfaces.remove(ifindex),
             remove_isolation(tables, ifindex),
+            tables.kept_paths.remove(ifindex),
             tables.bandwidths.remove(ifindex),
             tables.limit_states.remove({ifindex, LIMIT_INGRESS}),
             tables.limit_states.remove({ifindex, LIMIT_EGRESS}),
@@ -201,6 +202,8 @@ Result<void> put_endpoint(const Tables &tables, const cni::Config &config, const
     const Step step(STEP_ENTRIES);
     const EndpointEntries entries = entries_of(config, record, TRY(own_netns()));
     TRY(tables.counters.insert_zero(record.ifindex));
+    if (entries.keeps_paths)
+        TRY(tables.kept_paths.update(record.ifindex, kept_paths{}));
     TRY(put_limits(tables, entries, record.ifindex));
     for (const Prefix &prefix : entries.allowed_sources)
         TRY(tables.allowed_sources.update(make_allowed_source_key(record.ifindex, prefix), make_prefix_value(prefix)));
@@ -215,6 +218,8 @@ Result<void> insert_missing_entries(const Tables &tables, const cni::Config &con
     const EndpointEntries entries = entries_of(config, record, TRY(own_netns()));
     if (TRY(tables.counters.find(ifindex)).empty())
         TRY(tables.counters.insert_zero(ifindex));
+    if (entries.keeps_paths && !TRY(tables.kept_paths.find(ifindex)))
+        TRY(tables.kept_paths.update(ifindex, kept_paths{}));
     for (const auto &[key, shaped] : entries.exempts)
         TRY(tables.exempts.update(key, shaped));
     if (entries.limits && !TRY(tables.bandwidths.find(ifindex)))
@@ -255,6 +260,8 @@ Result<void> check_entries(const Tables &tables, const cni::Config &config, cons
     }
     if (TRY(tables.counters.find(ifindex)).empty())
         return gone(of_veth + PODLANE_MAP_COUNTERS " is gone");
+    if (entries.keeps_paths && !TRY(tables.kept_paths.find(ifindex)))
+        return gone(of_veth + PODLANE_MAP_KEPT_PATHS " is gone");
     for (const Prefix &prefix : entries.allowed_sources)
         if (!TRY(tables.allowed_sources.find(make_allowed_source_key(ifindex, prefix))))
             return gone("the entry of allowed source " + to_string(prefix) + " in " PODLANE_MAP_SOURCES " is gone");

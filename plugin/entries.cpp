@@ -146,6 +146,7 @@ EndpointEntries entries_of(const cni::Config &config, const endpoint &record, st
             bandwidth{limits->ingress_rate, limits->ingress_burst, limits->egress_rate, limits->egress_burst};
     if (!config.limit_group.empty())
         entries.limit_group = limit_group_number(record.network, config.limit_group);
+    entries.keeps_paths = (record.flags & INTERFACE_EGRESS_ROUTE) != 0;
     entries.allowed_sources = config.allowed_sources;
     entries.isolation = isolation_of(config);
     entries.interface_entry = make_interface(record);

@@ -33,6 +33,7 @@ struct IsolationEntry {
 struct EndpointEntries {
     std::vector<std::pair<exempt_key, std::uint32_t>> exempts{};
     std::optional<bandwidth> limits{}; // with a state for each direction
+    bool keeps_paths = false;          // an entry in kept_paths_v1
     std::uint32_t limit_group = 0;     // whose guarantees they are
     std::vector<Prefix> allowed_sources{};
     std::optional<IsolationEntry> isolation{};

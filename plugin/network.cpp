@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/network.hpp"
 
-#include "loader/host_veth.hpp"
+#include "loader/own_addresses.hpp"
 #include "loader/tracking.hpp"
 #include "loader/uplink.hpp"
 #include "plugin/conntrack.hpp"
@@ -12,6 +12,7 @@
 #include "plugin/masquerade.hpp"
 #include "loader/net/route.hpp"
 #include "plugin/node.hpp"
+#include "plugin/others.hpp"
 #include "plugin/state.hpp"
 #include "loader/net/link.hpp"
 #include "maps/clock.hpp"
@@ -56,8 +57,6 @@ Result<std::vector<cluster_cidr_key>> cidrs_of(const Tables &tables, std::uint32
     return own;
 }
 
-bool same(const cluster_cidr_key &a, const cluster_cidr_key &b) { return std::memcmp(&a, &b, sizeof a) == 0; }
-
 std::vector<cluster_cidr_key> keys_of(const NetworkPlan &plan) {
     std::vector<cluster_cidr_key> keys;
     for (const Prefix &prefix : plan.cluster_cidrs)
@@ -66,15 +65,13 @@ std::vector<cluster_cidr_key> keys_of(const NetworkPlan &plan) {
 }
 
 std::vector<Prefix> cidr_prefixes(const std::vector<cluster_cidr_key> &keys) {
-    std::vector<Prefix> prefixes;
-    prefixes.reserve(keys.size());
-    for (const cluster_cidr_key &key : keys)
-        prefixes.push_back(prefix_of(key));
+    std::vector<Prefix> prefixes(keys.size());
+    std::ranges::transform(keys, prefixes.begin(), [](const cluster_cidr_key &key) { return prefix_of(key); });
     return prefixes;
 }
 
 bool is_in(const std::vector<cluster_cidr_key> &keys, const cluster_cidr_key &key) {
-    return std::ranges::any_of(keys, [&](const auto &one) { return same(one, key); });
+    return std::ranges::any_of(keys, [&](const auto &one) { return std::memcmp(&one, &key, sizeof key) == 0; });
 }
 
 bool are_in(const std::vector<cluster_cidr_key> &keys, const std::vector<cluster_cidr_key> &all) {
@@ -122,6 +119,8 @@ Result<bool> in_place(const std::string &root, const NetworkPlan &plan, const Ta
     const auto known = TRY(cidrs_of(tables, plan.id));
     if (!are_in(cidrs, known) || !are_in(known, cidrs))
         return false;
+    if (plan.own_address_rules && TRY(find_own_address_rules()) != OwnAddressRules::all)
+        return false;
     return plan.entry.has_uplinks == 0 || TRY(uplinks_in_place(root, plan, tables, host));
 }
 
@@ -130,6 +129,8 @@ Result<void> put_in_place(const std::string &root, const NetworkPlan &plan, cons
     TRY(put_cidrs(tables, plan.id, keys_of(plan)));
     TRY(tables.networks.update(plan.id, there ? merged(*there, plan.entry) : plan.entry));
     TRY(put_limit_group(tables, plan.limit_group));
+    if (plan.own_address_rules)
+        TRY(put_own_address_rules());
     if (plan.entry.has_uplinks == 0)
         return {};
     const FoundUplinks found = TRY(find_uplinks(plan.uplinks, tables.interfaces));
@@ -169,12 +170,20 @@ Result<void> note_before(const NetworkPlan &plan, const Tables &tables, const st
     return {};
 }
 
-Result<std::vector<AttachmentRecord>> others_on_disk(const cni::Request &request);
+IsGone is_request_of(const cni::Request &request) {
+    return [&request](const AttachmentRecord &record) {
+        return record.container_id == request.container_id && record.ifname == request.ifname;
+    };
+}
+
+Result<std::vector<AttachmentRecord>> others_than(const cni::Request &request) {
+    return others_on_disk(request.config.state_dir, is_request_of(request));
+}
 
 // As the network's newest living pod was made with: no map holds it.
 Result<std::vector<Prefix>> no_masquerade_before(const cni::Request &request, const NetworkPlan &plan) {
     std::optional<AttachmentRecord> newest;
-    for (AttachmentRecord &record : TRY(others_on_disk(request)))
+    for (AttachmentRecord &record : TRY(others_than(request)))
         if (record.entry->network == plan.id && (!newest || newest->entry->created_ns < record.entry->created_ns))
             newest = std::move(record);
     return newest ? TRY(recorded_request(*newest)).config.no_masquerade : std::vector<Prefix>{};
@@ -240,24 +249,9 @@ Result<void> restore_no_masquerade(const cni::Request &request, const NetworkPla
                               exempt);
 }
 
-// Attachments on disk, other than the request's, whose host-side veth is there.
-Result<std::vector<AttachmentRecord>> others_on_disk(const cni::Request &request) {
-    net::Netlink host = TRY(net::Netlink::open());
-    const std::uint64_t node = TRY(net::Namespace::current()).inode();
-    std::vector<AttachmentRecord> others;
-    for (AttachmentRecord &record : TRY(list_all_records(request.config.state_dir))) {
-        const bool is_own = record.container_id == request.container_id && record.ifname == request.ifname;
-        if (is_own || !record.entry || record.node_netns != node || !TRY(is_of_this_boot(record)))
-            continue;
-        if (TRY(find_host_veth(host, *record.entry)))
-            others.push_back(std::move(record));
-    }
-    return others;
-}
-
 // Pods that live, and that the maps have lost.
 Result<bool> has_others_on_disk(const cni::Request &request, std::uint32_t network) {
-    const auto others = TRY(others_on_disk(request));
+    const auto others = TRY(others_than(request));
     return std::ranges::any_of(others, [&](const AttachmentRecord &record) {
         return record.root == request.config.bpffs && network_id(record.network) == network;
     });
@@ -359,16 +353,18 @@ Result<void> drop_network_if_unused(const cni::Request &request, const Tables &t
     const UplinkTables uplinks = TRY(UplinkTables::open(root, Access::if_present));
     TRY(remove_network_from_uplinks(uplinks, network));
     TRY(put_cidrs(now, network, {}));
+    TRY(drop_own_address_rules(request.config.state_dir, is_request_of(request)));
     TRY(now.networks.remove(network));
     return {};
 }
 
 Result<void> drop_network_without_maps(const cni::Request &request, const endpoint &entry) {
     const Step step(STEP_NETWORK);
-    const auto others = TRY(others_on_disk(request));
+    const auto others = TRY(others_than(request));
     const auto of_network = [&](const AttachmentRecord &record) { return record.entry->network == entry.network; };
     if (std::ranges::none_of(others, of_network))
         TRY(drop_rules(entry.masquerade, std::string(field_text(entry.network_name))));
+    TRY(drop_own_address_rules(request.config.state_dir, is_request_of(request)));
     return others.empty() ? detach_uplink_programs() : Result<void>{};
 }
 
@@ -378,6 +374,10 @@ Result<void> check_network(const cni::Request &request, const Tables &tables, co
         return missing("the entry of network " + config.name + " in " PODLANE_MAP_NETWORKS " is gone");
     if (!are_in(keys_of(TRY(plan_network(config, recorded_facts(record)))), TRY(cidrs_of(tables, record.network))))
         return missing("clusterCIDRs of network " + config.name + " are gone from " PODLANE_MAP_CIDRS);
+    if (has_egress_route(config) && TRY(find_own_address_rules()) != OwnAddressRules::all)
+        return Error{ErrorCode::check_failed,
+                     "the routing rules by which the programs know the node's own addresses are gone",
+                     "the network's next ADD or `podlanectl repair` restores them"};
     const UplinkTables uplinks = TRY(UplinkTables::open(config.bpffs));
     for (const auto &[ifindex, entry] : TRY(uplinks.uplinks.entries())) {
         const bool ours = std::ranges::find(entry.networks, record.network) != std::end(entry.networks);

@@ -49,6 +49,7 @@ struct NetworkPlan {
     std::vector<std::string> uplinks{}; // names and patterns; none: those of the default routes
     std::vector<Prefix> cluster_cidrs{};
     std::optional<LimitGroupPlan> limit_group{};
+    bool own_address_rules = false; // loader/own_addresses.hpp
 };
 
 struct Setting {

@@ -124,6 +124,8 @@ Json entries_json(const Plan &plan, const EndpointEntries &entries, const Source
     if (const auto &group = plan.network.limit_group)
         all[PODLANE_MAP_LIMIT_GROUPS] = {
             {std::string(field_text(group->entry.name)), limits_json(group->entry.configured)}};
+    if (entries.keeps_paths)
+        all[PODLANE_MAP_KEPT_PATHS] = 1;
     if (!entries.allowed_sources.empty())
         all[PODLANE_MAP_SOURCES] = texts(entries.allowed_sources);
     if (const auto &isolation = entries.isolation)
@@ -147,6 +149,8 @@ Json network_json(const Plan &plan) {
     const NetworkPlan &network = plan.network;
     Json value = {{"name", field_text(network.entry.name)}, {"number", network.id}};
     value["programsOnUplinks"] = network.entry.has_uplinks != 0;
+    if (network.own_address_rules)
+        value["ownAddressRules"] = true;
     value["uplinks"] = network.uplinks;
     value["clusterCIDRs"] = texts(network.cluster_cidrs);
     return value;

@@ -39,6 +39,7 @@ Result<NetworkPlan> plan_network(const cni::Config &config, const NodeFacts &nod
     if (!set_field(plan.entry.name, config.name) || !set_field(plan.entry.uplinks, patterns))
         return Error{ErrorCode::invalid_network_config, "the network's name or its uplinks are too long"};
     plan.entry.masquerade = static_cast<std::uint8_t>(node.masquerade);
+    plan.own_address_rules = has_egress_route(config);
     plan.entry.has_uplinks = config.fast_path == cni::FastPath::on || has_egress_route(config) ? 1 : 0;
     plan.entry.attach = attach_of(node.hook_kind);
     for (const Prefix &prefix : config.cluster_cidrs)

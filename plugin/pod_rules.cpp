@@ -18,7 +18,10 @@ constexpr std::uint8_t kUnicast = 1; // RTN_UNICAST
 // Each address has a table, as each may have a gateway of its own.
 net::RuleSpec rule_for(const endpoint &record, std::size_t number) {
     const auto table = kFirstTable + record.pod_ifindex * ENDPOINT_ADDRESSES + static_cast<std::uint32_t>(number);
-    return {record.addresses[number], table, kPriority}; // NOLINT(cppcoreguidelines-pro-bounds-constant-array-index)
+    return {.source =
+                host_prefix(record.addresses[number]), // NOLINT(cppcoreguidelines-pro-bounds-constant-array-index)
+            .table = table,
+            .priority = kPriority};
 }
 
 std::size_t count_of(const endpoint &record) { return std::min<std::size_t>(record.address_count, ENDPOINT_ADDRESSES); }
@@ -85,9 +88,9 @@ Error failed(std::string sentence) { return {ErrorCode::check_failed, std::move(
 Result<void> put_pod_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own) {
     for (std::size_t i = 0; i < count_of(record); ++i) {
         const net::RuleSpec rule = rule_for(record, i);
-        auto main = TRY(main_routes(pod, record.pod_ifindex, is_ipv4(rule.source)));
-        add_own_default(record, is_ipv4(rule.source), main);
-        for (net::RouteSpec route : routes_for(known(rule.source, own), main, record.pod_ifindex)) {
+        auto main = TRY(main_routes(pod, record.pod_ifindex, is_ipv4(rule.source.addr)));
+        add_own_default(record, is_ipv4(rule.source.addr), main);
+        for (net::RouteSpec route : routes_for(known(rule.source.addr, own), main, record.pod_ifindex)) {
             route.table = rule.table;
             TRY(net::add_route(pod, route));
         }
@@ -104,7 +107,7 @@ Result<void> remove_pod_rules(net::Netlink &pod, const endpoint &record) {
     for (std::size_t i = 0; i < count_of(record); ++i) {
         const net::RuleSpec rule = rule_for(record, i);
         TRY(net::remove_rule(pod, rule));
-        const auto family = is_ipv4(rule.source) ? net::Family::ipv4 : net::Family::ipv6;
+        const auto family = is_ipv4(rule.source.addr) ? net::Family::ipv4 : net::Family::ipv6;
         for (const net::RouteSpec &route : TRY(net::list_routes(pod, record.pod_ifindex, family, rule.table)))
             TRY(net::remove_route(pod, route));
     }
@@ -115,22 +118,22 @@ Result<void> check_pod_rules(net::Netlink &pod, const endpoint &record, const st
     for (std::size_t i = 0; i < count_of(record); ++i) {
         const net::RuleSpec rule = rule_for(record, i);
         if (!TRY(net::has_rule(pod, rule)))
-            return failed("the rule from " + to_string(rule.source) + " is gone from the container");
-        const auto family = is_ipv4(rule.source) ? net::Family::ipv4 : net::Family::ipv6;
+            return failed("the rule from " + to_string(rule.source.addr) + " is gone from the container");
+        const auto family = is_ipv4(rule.source.addr) ? net::Family::ipv4 : net::Family::ipv6;
         const auto present = TRY(net::list_routes(pod, record.pod_ifindex, family, rule.table));
-        auto main = TRY(main_routes(pod, record.pod_ifindex, is_ipv4(rule.source)));
-        add_own_default(record, is_ipv4(rule.source), main);
-        for (const net::RouteSpec &wanted : routes_for(known(rule.source, own), main, record.pod_ifindex)) {
+        auto main = TRY(main_routes(pod, record.pod_ifindex, is_ipv4(rule.source.addr)));
+        add_own_default(record, is_ipv4(rule.source.addr), main);
+        for (const net::RouteSpec &wanted : routes_for(known(rule.source.addr, own), main, record.pod_ifindex)) {
             // multus moves a default route to Podlane's interface by the lease's gateway: both lead to the node.
             const bool is_either = wanted.destination.length == 0 && record.mode != ENDPOINT_AFTER_MAIN;
             const auto same = [&](const net::RouteSpec &one) {
                 return one.destination == wanted.destination &&
                        (one.gateway == wanted.gateway ||
-                        (is_either && one.gateway == own_gateway(is_ipv4(rule.source))));
+                        (is_either && one.gateway == own_gateway(is_ipv4(rule.source.addr))));
             };
             // Other plugins may have added routes to the main table since.
             const bool must_be =
-                wanted.destination.length == 0 || (!wanted.gateway && contains(wanted.destination, rule.source));
+                wanted.destination.length == 0 || (!wanted.gateway && contains(wanted.destination, rule.source.addr));
             if (must_be && std::ranges::none_of(present, same))
                 return failed("route " + to_string(wanted.destination) + " is gone from table " +
                               std::to_string(rule.table) + " of the container, or wrong");

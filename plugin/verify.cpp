@@ -260,6 +260,7 @@ Result<void> Verifier::check_network_once(const cni::Request &request, const end
     std::string key = request.config.bpffs + " " + request.config.name;
     for (const Prefix &prefix : request.config.cluster_cidrs)
         key += " " + to_string(prefix);
+    key += has_egress_route(request.config) ? " egress" : "";
     if (networks_.contains(key))
         return {};
     TRY(check_network(request, tables_, record));

@@ -10,12 +10,27 @@ namespace {
 
 Message message_for(int type, int flags, const RuleSpec &rule) {
     fib_rule_hdr header{};
-    header.family = number(family_of(rule.source));
-    header.src_len = address_bits(rule.source);
+    header.family = number(family_of(rule.source.addr));
+    header.src_len = rule.source.length;
     header.action = FR_ACT_TO_TBL;
     Message message(type, flags, header);
-    message.put(FRA_SRC, rule.source).put(FRA_TABLE, rule.table).put(FRA_PRIORITY, rule.priority);
+    message.put(FRA_SRC, rule.source.addr).put(FRA_TABLE, rule.table).put(FRA_PRIORITY, rule.priority);
+    message.put(FRA_PROTOCOL, rule.protocol);
+    if (rule.only) {
+        const fib_rule_port_range port{rule.only->source_port, rule.only->source_port};
+        message.put(FRA_IIFNAME, rule.only->interface).put(FRA_IP_PROTO, rule.only->protocol);
+        message.put(FRA_SPORT_RANGE, port);
+    }
     return message;
+}
+
+bool is_for_only(const Attributes<FRA_MAX> &attributes, const std::optional<QueryKind> &only) {
+    const auto port = attributes.get<fib_rule_port_range>(FRA_SPORT_RANGE);
+    if (!only)
+        return !attributes.at(FRA_IIFNAME) && !port;
+    return attributes.text(FRA_IIFNAME) == only->interface &&
+           attributes.get<std::uint8_t>(FRA_IP_PROTO) == only->protocol && port && port->start == only->source_port &&
+           port->end == only->source_port;
 }
 
 std::string sentence(const char *verb, const RuleSpec &rule) {
@@ -38,13 +53,15 @@ Result<bool> has_rule(Netlink &netlink, const RuleSpec &rule) {
         netlink,
         [&] {
             fib_rule_hdr header{};
-            header.family = number(family_of(rule.source));
+            header.family = number(family_of(rule.source.addr));
             return Message(RTM_GETRULE, kDump, header);
         },
         [&](nlmsghdr *answer) -> std::optional<bool> {
             const auto *header = static_cast<fib_rule_hdr *>(nlmsg_data(answer));
             const Attributes<FRA_MAX> attributes(answer, sizeof *header);
-            const bool same = header->src_len == address_bits(rule.source) && attributes.addr(FRA_SRC) == rule.source &&
+            const bool same_source = rule.source.length == 0 || attributes.addr(FRA_SRC) == rule.source.addr;
+            const bool same = header->src_len == rule.source.length && same_source &&
+                              is_for_only(attributes, rule.only) &&
                               attributes.get<std::uint32_t>(FRA_TABLE) == rule.table &&
                               attributes.get<std::uint32_t>(FRA_PRIORITY) == rule.priority;
             return same ? std::optional(true) : std::nullopt;

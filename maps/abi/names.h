@@ -14,7 +14,7 @@
 #define PODLANE_MAP_ADDRESSES "addresses_v1"
 #define PODLANE_MAP_NETWORKS "networks_v1"
 #define PODLANE_MAP_PATHS "paths_v1"
-#define PODLANE_MAP_REQUESTS "requests_v1"
+#define PODLANE_MAP_KEPT_PATHS "kept_paths_v1"
 #define PODLANE_MAP_FLOWS "flows_v2"
 #define PODLANE_MAP_FORWARDED "forwarded_v2"
 #define PODLANE_MAP_COUNTERS "counters_v2"
@@ -41,7 +41,7 @@
 	X(PODLANE_MAP_ADDRESSES)                                                                                       \
 	X(PODLANE_MAP_NETWORKS)                                                                                        \
 	X(PODLANE_MAP_PATHS)                                                                                           \
-	X(PODLANE_MAP_REQUESTS)                                                                                        \
+	X(PODLANE_MAP_KEPT_PATHS)                                                                                      \
 	X(PODLANE_MAP_FLOWS)                                                                                           \
 	X(PODLANE_MAP_FORWARDED)                                                                                       \
 	X(PODLANE_MAP_COUNTERS)                                                                                        \

@@ -31,5 +31,24 @@ struct flow_path {
 	__u32 uplink;   /* ifindex of the uplink, 0 if there is none */
 };
 
+/*
+ * kept_paths: paths that conntrack cannot restore, by the endpoint's host-side veth, so that no other endpoint's flows
+ * evict them. A flow has one of KEPT_WAYS slots, which by its hash begin at a multiple of them.
+ */
+#define KEPT_PATHS 32
+#define KEPT_WAYS 4
+
+/* An unused one has since_ns 0. A flow that is not in use is replaced. */
+struct kept_path {
+	struct path_key flow;
+	__u32 reserved;
+	struct flow_path path; /* since_ns: when it was last used */
+};
+
+struct kept_paths {
+	struct kept_path paths[KEPT_PATHS];
+};
+
 ABI_STATIC_ASSERT(sizeof(struct path_key) == 44, "no padding in a key");
 ABI_STATIC_ASSERT(sizeof(struct flow_path) == 16, "no padding in a value");
+ABI_STATIC_ASSERT(sizeof(struct kept_path) == 64, "one cache line");

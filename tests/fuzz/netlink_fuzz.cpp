@@ -99,7 +99,7 @@ void ask(std::uint8_t question, net::Netlink &netlink) {
         (void)net::has_proxy(netlink, kLink, address);
         break;
     case 9:
-        (void)net::has_rule(netlink, {address, kLink, kLink});
+        (void)net::has_rule(netlink, {.source = host_prefix(address), .table = kLink, .priority = kLink});
         break;
     case 10:
         (void)net::ingress_qdisc(netlink, kLink);

@@ -106,6 +106,7 @@ std::string maps_text(const std::string &root) {
            entries_text(PODLANE_MAP_INTERFACES, open_interfaces(root, kRead)) +
            entries_text(PODLANE_MAP_ADDRESSES, open_addresses(root, kRead)) +
            entries_text(PODLANE_MAP_NETWORKS, open_networks(root, kRead)) +
+           entries_text(PODLANE_MAP_KEPT_PATHS, open_kept_paths(root, kRead)) +
            entries_text(PODLANE_MAP_SOURCES, open_allowed_sources(root, kRead)) +
            entries_text(PODLANE_MAP_BANDWIDTHS, open_bandwidths(root, kRead)) +
            entries_text(PODLANE_MAP_LIMIT_GROUPS, open_limit_groups(root, kRead)) +

@@ -112,6 +112,20 @@ Fd open_socket(const net::Namespace &where, Transport transport, bool ipv4, cons
     return made;
 }
 
+Fd open_raw(const net::Namespace &where, int protocol, const ip_addr &local, const ip_addr &peer) {
+    auto inside = net::enter(where);
+    if (!inside)
+        throw std::runtime_error(inside.error().message);
+    const bool ipv4 = is_ipv4(local);
+    Fd made(socket(ipv4 ? AF_INET : AF_INET6, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol));
+    if (!made)
+        throw_errno("socket");
+    SocketAddress from = to_socket({local, 0}, ipv4), to = to_socket({peer, 0}, ipv4);
+    if (bind(made.get(), from.get(), from.size) != 0 || connect(made.get(), to.get(), to.size) != 0)
+        throw_errno("a raw socket from " + to_string(local) + " to " + to_string(peer));
+    return made;
+}
+
 Fd open_unfragmented(const net::Namespace &where, bool ipv4) {
     Fd socket = open_socket(where, Transport::udp, ipv4);
     set_option(socket, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER,

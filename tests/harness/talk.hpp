@@ -32,6 +32,8 @@ std::string to_string(const Endpoint &endpoint);
 
 // A socket made inside `where`, bound to `local` if that has an address or a port. Port 0 is any.
 Fd open_socket(const net::Namespace &where, Transport transport, bool ipv4, const Endpoint &local = {});
+// A raw one of an IP protocol without ports, between these addresses. What it receives by IPv4 begins with the header.
+Fd open_raw(const net::Namespace &where, int protocol, const ip_addr &local, const ip_addr &peer);
 // For datagrams that are refused rather than cut up.
 Fd open_unfragmented(const net::Namespace &where, bool ipv4);
 int set_option(const Fd &socket, int level, int name, int value); // 0 or errno

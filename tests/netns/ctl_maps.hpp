@@ -31,7 +31,7 @@ constexpr std::array<Shape, kMapNames.size()> kShapes = {{
     {PODLANE_MAP_ADDRESSES, BPF_MAP_TYPE_HASH, sizeof(address_key), sizeof(address)},
     {PODLANE_MAP_NETWORKS, BPF_MAP_TYPE_HASH, sizeof(std::uint32_t), sizeof(network)},
     {PODLANE_MAP_PATHS, BPF_MAP_TYPE_LRU_HASH, sizeof(path_key), sizeof(flow_path)},
-    {PODLANE_MAP_REQUESTS, BPF_MAP_TYPE_LRU_HASH, sizeof(path_key), sizeof(flow_path)},
+    {PODLANE_MAP_KEPT_PATHS, BPF_MAP_TYPE_HASH, sizeof(std::uint32_t), sizeof(kept_paths)},
     {PODLANE_MAP_FLOWS, BPF_MAP_TYPE_LRU_HASH, sizeof(flow_key), sizeof(flow)},
     {PODLANE_MAP_FORWARDED, BPF_MAP_TYPE_LRU_HASH, sizeof(flow_key), sizeof(forwarded)},
     {PODLANE_MAP_COUNTERS, BPF_MAP_TYPE_PERCPU_HASH, sizeof(std::uint32_t), sizeof(counters)},

@@ -112,11 +112,13 @@ class TwoPods : public OutputTest {
         node_.run("ip link set up1 up");
         web_ = make_in("pods", "up0", "8", named("shop", "web-0"));
         db_ = make_in("storenet", "up1", "9", named("store", "db-0"));
-        for (const auto opener : {&open_paths, &open_requests}) {
-            const Paths paths = open(opener);
-            for (const Pod &made : {web_, db_})
-                require(paths.update({made.ifindex, made.v4, require(parse_ip("192.0.2.77")), 1, 2, 17, {}},
-                                     {1, PATH_HOST, 0}));
+        for (const Pod &made : {web_, db_}) {
+            const path_key flow{made.ifindex, made.v4, require(parse_ip("192.0.2.77")), 1, 2, 17, {}};
+            const flow_path path{1, PATH_HOST, 0};
+            require(open(&open_paths).update(flow, path));
+            kept_paths kept{};
+            kept.paths[0] = {flow, 0, path};
+            require(open(&open_kept_paths).update(made.ifindex, kept));
         }
     }
     Pod make_in(const std::string &network, const std::string &uplink, const std::string &range, const Variables &who) {

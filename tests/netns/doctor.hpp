@@ -241,6 +241,8 @@ const std::vector<Fault> kFaults = {
      [](Doctor &d) { require(require(Counters::open(d.node_.bpffs(), Access::read_write)).insert_zero(424242)); }},
     {"LimitsOfNobody", "orphan", "bandwidths_v1 has an entry of interface 424242", true,
      entry(&open_bandwidths, 424242)},
+    {"KeptPathsOfNobody", "orphan", "kept_paths_v1 has an entry of interface 424242", true,
+     entry(&open_kept_paths, 424242)},
     {"LimitStateOfNobody", "orphan", "limit_state_v4 has an entry of interface 424242", true,
      entry(&open_limit_states, {424242, LIMIT_EGRESS})},
     {"ExemptPrefixOfNobody", "orphan", "exempt_v1 has an entry of interface 424242", true,
@@ -324,6 +326,21 @@ const std::vector<Fault> kFaults = {
      [](Doctor &d) {
          const Pod &own_route = d.keep({{"uplink", "up0"}});
          (void)require(d.open(&open_source_routes).remove({own_route.ifindex, own_route.v4}));
+     }},
+    {"KeptPathsGone", "plan", "kept_paths_v1 is gone", true,
+     [](Doctor &d) {
+         const Pod &own_route = d.keep({{"uplink", "up0"}});
+         (void)require(d.open(&open_kept_paths).remove(own_route.ifindex));
+     }},
+    {"OwnAddressRuleGone", "plan", "routing rules by which the programs know the node's own addresses", true,
+     [](Doctor &d) {
+         (void)d.keep({{"uplink", "up0"}});
+         d.node_.run("ip -6 rule del pref 1347158016");
+     }},
+    {"OwnAddressRouteGone", "plan", "routing rules by which the programs know the node's own addresses", true,
+     [](Doctor &d) {
+         (void)d.keep({{"uplink", "up0"}});
+         d.node_.run("ip route flush table 1347158016");
      }},
     {"AllowedSourceGone", "asked-entry", "0 of 1 allowed sources", true,
      [](Doctor &d) {

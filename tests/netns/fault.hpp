@@ -2,19 +2,22 @@
 // Faults at system calls: the calls of a traced run are enumerated, then each is hit by strace's fault injection, which
 // counts calls by name. Counts differ from run to run: a fault may hit another call of that name, or none.
 //
-// A sample is hit. PODLANE_FAULTS=N hits N kills and N errors in each test, PODLANE_FAULTS=all hits all, and any other
-// value those whose text contains it, such as "signal=KILL" or, to repeat what a failed test printed, "openat 12
-// error=EIO". PODLANE_SEED picks another sample.
+// A sample is hit. PODLANE_FAULTS=N hits N kills and N errors in each test, PODLANE_FAULTS=all hits all, "each" one
+// error at each call, the seven by turns, and any other value those whose text contains it, such as "signal=KILL" or,
+// to repeat what a failed test printed, "openat 12 error=EIO". PODLANE_SEED picks another sample.
 #pragma once
 
 #include "maps/hash.hpp"
 #include "tests/netns/ctl.hpp"
 
+#include <array>
 #include <cctype>
 #include <iostream>
 #include <regex>
 
 namespace podlane::test {
+
+inline constexpr std::array kErrors = {"ENOMEM", "ENOSPC", "EINTR", "EIO", "EPERM", "EBUSY", "ENOBUFS"};
 
 struct SystemCall {
     std::string name;
@@ -75,7 +78,7 @@ inline std::pair<std::vector<Fault>, std::vector<Fault>> faults_at(const std::ve
     std::vector<Fault> kills, errors;
     for (const SystemCall &one : calls) {
         kills.push_back({one, "signal=KILL"});
-        for (const char *error : {"ENOMEM", "ENOSPC", "EINTR", "EIO", "EPERM", "EBUSY", "ENOBUFS"})
+        for (const char *error : kErrors)
             if (!never_fails(one.name))
                 errors.push_back({one, std::string("error=") + error});
     }
@@ -91,12 +94,24 @@ inline std::vector<Fault> sample_of(std::vector<Fault> faults, const std::string
     return faults;
 }
 
-// Those that the environment asks for, else a sample.
+// Of the errors, one at each call.
+inline std::vector<Fault> one_at_each_call(const std::vector<Fault> &faults) {
+    std::vector<Fault> all;
+    if (faults.empty() || faults.front().kills())
+        return all;
+    for (std::size_t call = 0; call * kErrors.size() < faults.size(); ++call)
+        all.push_back(faults.at(call * kErrors.size() + call % kErrors.size()));
+    return all;
+}
+
+// Those that the environment names, else a sample.
 inline std::vector<Fault> chosen(std::vector<Fault> faults, const std::string &test, std::size_t most) {
     const char *given = std::getenv("PODLANE_FAULTS");
     const std::string wanted = given == nullptr ? "" : given;
     if (wanted.find_first_not_of("0123456789") == std::string::npos)
         return sample_of(std::move(faults), test, wanted.empty() ? most : std::stoul(wanted));
+    if (wanted == "each")
+        return one_at_each_call(faults);
     if (wanted != "all")
         std::erase_if(faults, [&](const Fault &one) { return one.text().find(wanted) == std::string::npos; });
     return faults;

@@ -99,6 +99,7 @@ class Lan : public testing::TestWithParam<bool> {
         }
         return announced;
     }
+    [[nodiscard]] std::uint32_t uplink() { return Json::parse(node().run("ip -j link show lan0")).at(0).at("ifindex"); }
     [[nodiscard]] ip_addr host_addr() const { return ip(GetParam() ? "192.168.133.10" : "2001:db8:133::10"); }
     [[nodiscard]] ip_addr far_addr() const { return ip(GetParam() ? "203.0.113.202" : "2001:db8:fa::2"); }
 

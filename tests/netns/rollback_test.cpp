@@ -156,6 +156,7 @@ TEST_F(FullMapTest, EveryOneIsNamed) {
     const auto number = [](std::uint32_t n) { return n; };
     const Prefix foreign = require(parse_prefix("192.0.2.1"));
     expect_named(PODLANE_MAP_INTERFACES, open_interfaces(root, kWrite), number, interface{});
+    expect_named(PODLANE_MAP_KEPT_PATHS, open_kept_paths(root, kWrite), number, kept_paths{});
     expect_limits_named();
     expect_named(PODLANE_MAP_NETWORKS, open_networks(root, kWrite), number, network{});
     expect_named(

@@ -224,6 +224,91 @@ TEST_P(Lan, AnEvictedPathCostsNothing) {
     EXPECT_EQ(lab_.count(veth, REASON_SENT_WAY), 0U);
 }
 
+// Of a protocol that conntrack cannot be queried about.
+class LanOfOthers : public Lan {
+  protected:
+    static constexpr int kProtocol = 253; // for experiments (RFC 3692)
+
+    [[nodiscard]] static bool receives(const Fd &socket, const std::string &text,
+                                       std::chrono::milliseconds most = std::chrono::seconds(2)) {
+        return wait_until([&] { return receive(socket, 65536, std::chrono::milliseconds(50)).text.ends_with(text); },
+                          most);
+    }
+    void evict() {
+        const Paths paths = require(open_paths(lab_.node().bpffs(), Access::read_write));
+        for (const path_key &key : require(paths.keys()))
+            (void)require(paths.remove(key));
+    }
+    // The client of provider 0 reaches the pod's address of the LAN through the host stack, and the pod replies there.
+    std::shared_ptr<Container> add_pod_by_two_ways() {
+        for (const char *where : {"all", "up0"})
+            node().run("sysctl -qw net.ipv4.conf." + std::string(where) + ".rp_filter=0");
+        auto pod = add_pod();
+        const std::string address = to_string(addr(*pod));
+        (void)lab_.provider(0).run("ip route add " + address + " via " + SourceLab::on_link(0, 2, GetParam()));
+        node().run(std::string(GetParam() ? "ip" : "ip -6") + " rule add pref 1001 from " + address + " lookup 100");
+        return pod;
+    }
+};
+
+TEST_P(LanOfOthers, AnEvictedPathCostsNothing) {
+    const auto pod = add_pod_by_two_ways();
+    const ip_addr far = ip(SourceLab::client_addr(0, GetParam()));
+    const Fd client = open_raw(lab_.client(0).ns(), kProtocol, far, addr(*pod)),
+             of_far = open_raw(pod->ns(), kProtocol, addr(*pod), far);
+    const Fd neighbour = open_raw(host_->ns(), kProtocol, host_addr(), addr(*pod)),
+             of_near = open_raw(pod->ns(), kProtocol, addr(*pod), host_addr());
+    const std::uint32_t veth = SourceLab::host_veth(*pod, "net1");
+    // A packet in the neighbour's name by another uplink moves nothing, whether the path is cached or evicted.
+    const Wire wire(lab_.provider(0).ns(), "eth0");
+    const Bytes forged =
+        frame(Wire(node().ns(), "up0").mac(), wire.mac(), other({host_addr(), addr(*pod), 0, 0}, kProtocol));
+    for (int round = 0; round < 3; ++round) {
+        for (const auto &[peer, own] : {std::pair(&client, &of_far), std::pair(&neighbour, &of_near)}) {
+            ASSERT_EQ(send_text(*peer, "question"), 0);
+            EXPECT_TRUE(receives(*own, "question"));
+        }
+        evict();
+        const std::uint64_t before = lab_.count(veth, REASON_RECEIVED_HOST);
+        wire.send(forged);
+        EXPECT_TRUE(wait_until([&] { return lab_.count(veth, REASON_RECEIVED_HOST) > before; }));
+        for (const auto &[peer, own] : {std::pair(&client, &of_far), std::pair(&neighbour, &of_near)}) {
+            ASSERT_EQ(send_text(*own, "answer"), 0);
+            EXPECT_TRUE(receives(*peer, "answer"));
+        }
+    }
+    // The test's own foundation.
+    ASSERT_EQ(send_text(client, "question"), 0);
+    EXPECT_TRUE(receives(of_far, "question"));
+    evict();
+    require(require(open_kept_paths(node().bpffs(), Access::read_write)).update(veth, kept_paths{}));
+    ASSERT_EQ(send_text(of_far, "answer"), 0);
+    EXPECT_FALSE(receives(client, "answer", std::chrono::milliseconds(300)));
+}
+
+// Whoever fills the slots of an endpoint does not get those that are in use.
+TEST_P(LanOfOthers, PathsInUseAreKeptInAFlood) {
+    const auto pod = add_pod_by_two_ways();
+    const ip_addr far = ip(SourceLab::client_addr(0, GetParam()));
+    const Fd client = open_raw(lab_.client(0).ns(), kProtocol, far, addr(*pod)),
+             of_far = open_raw(pod->ns(), kProtocol, addr(*pod), far);
+    ASSERT_EQ(send_text(client, "question"), 0);
+    EXPECT_TRUE(receives(of_far, "question"));
+    const Wire wire(host_->ns(), "eth0");
+    const Mac gateway = Wire(node().ns(), "lan0").mac();
+    const std::string prefix = GetParam() ? "192.168.133." : "2001:db8:133::";
+    for (int host = 20; host < 190; ++host)
+        wire.send(frame(gateway, wire.mac(), other({ip(prefix + std::to_string(host)), addr(*pod), 0, 0}, kProtocol)));
+    EXPECT_TRUE(wait_until([&] { return lab_.count(uplink(), REASON_UPLINK_DELIVERED) >= 170; }));
+    const std::uint32_t veth = SourceLab::host_veth(*pod, "net1");
+    const auto all = require(require(open_kept_paths(node().bpffs(), Access::read_only)).find(veth)).value();
+    EXPECT_EQ(std::ranges::count_if(all.paths, [](const kept_path &one) { return one.path.since_ns != 0; }),
+              KEPT_PATHS);
+    evict();
+    ASSERT_EQ(send_text(of_far, "answer"), 0);
+    EXPECT_TRUE(receives(client, "answer"));
+}
+
 // The test's own foundation: what comes from behind the router is answered by eth0, and lost.
 TEST_P(Lan, WithoutSourceRoutingAnswersAreLost) {
     const auto pod = add_pod({{"sourceRouting", false}});
@@ -232,7 +317,30 @@ TEST_P(Lan, WithoutSourceRoutingAnswersAreLost) {
         EXPECT_FALSE(is_answered(far_->ns(), how, addr(*pod), kPort)) << how;
 }
 
+// The kernel answers "not forwarded" for the node's addresses and for those that no route leads to.
+TEST_P(Lan, WithoutADefaultRouteTheNodeKnowsItsAddresses) {
+    for (const char *family : {"-4", "-6"})
+        (void)run(node().ns(), words(std::string("ip ") + family + " route del default"));
+    const auto pod = add_pod();
+    const ip_addr own = ip(SourceLab::on_link(0, 2, GetParam()));
+    const EchoServer on_node(node().ns(), GetParam(), kPort), server(pod->ns(), GetParam(), kPort);
+    EXPECT_EQ(ask(pod->ns(), Transport::tcp, {own, kPort}, "hello", {addr(*pod), 0}), 0);
+    for (const Transport transport : {Transport::tcp, Transport::udp})
+        EXPECT_EQ(ask(far_->ns(), transport, {addr(*pod), kPort}), 0) << "of no route of the node";
+    const Wire wire(host_->ns(), "eth0");
+    const Mac gateway = Wire(node().ns(), "lan0").mac();
+    const std::uint32_t veth = SourceLab::host_veth(*pod, "net1");
+    const std::uint64_t sent = lab_.count(veth, REASON_SENT_WAY);
+    const std::uint64_t before = lab_.count(uplink(), REASON_HOST_SOURCE_LOCAL);
+    wire.send(frame(gateway, wire.mac(), udp({own, addr(*pod), 4000, kPort}, 24)));
+    EXPECT_TRUE(wait_until([&] { return lab_.count(uplink(), REASON_HOST_SOURCE_LOCAL) > before; }));
+    // The host stack drops it, or, of IPv6, which has no reverse path filter, has the reply itself.
+    EXPECT_TRUE(wait_until([&] { return std::ranges::count(server.callers(), own) == (GetParam() ? 0 : 1); }));
+    EXPECT_EQ(lab_.count(veth, REASON_SENT_WAY), sent) << "no reply to the forger";
+}
+
 INSTANTIATE_TEST_SUITE_P(Family, Lan, testing::Bool(), family_name);
+INSTANTIATE_TEST_SUITE_P(Family, LanOfOthers, testing::Bool(), family_name);
 
 } // namespace
 } // namespace podlane::test

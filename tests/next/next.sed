@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Makes of maps/, loader/ and bpf/ those of a version to come, in which several maps have another layout.
-s/\b\(interfaces\|endpoints\|paths\|requests\|cluster_cidr\)_v1\b/\1_v2/g
+s/\b\(interfaces\|endpoints\|paths\|kept_paths\|cluster_cidr\)_v1\b/\1_v2/g
 s/\bcounters_v2\b/counters_v3/g
 # interfaces: a field grows
 s/__u32 flags;  *\/\* enum interface_flags \*\/$/__u64 flags;/
@@ -8,6 +8,7 @@ s/sizeof(struct interface) == 64, "one cache line"/sizeof(struct interface) == 7
 # paths: new fields
 s/__u32 uplink;   \/\* ifindex of the uplink, 0 if there is none \*\//__u32 uplink; __u64 last_ns;/
 s/sizeof(struct flow_path) == 16/sizeof(struct flow_path) == 24/
+s/sizeof(struct kept_path) == 64/sizeof(struct kept_path) == 72/
 # counters and endpoints: arrays grow
 s/COUNTER_REASONS 64/COUNTER_REASONS 96/
 s/ENDPOINT_POD_UID_SIZE 64/ENDPOINT_POD_UID_SIZE 128/

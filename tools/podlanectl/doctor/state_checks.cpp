@@ -208,10 +208,11 @@ Result<void> add_senders(const std::string &root, const char *map, std::vector<O
         root, map, [](const sender_key &, std::uint32_t ifindex) { return ifindex; }, all);
 }
 
-constexpr std::array<OwnedMap, 12> kOwned = {{
+constexpr std::array<OwnedMap, 13> kOwned = {{
     {PODLANE_MAP_INTERFACES, &add_by_ifindex<interface>},
     {PODLANE_MAP_ADDRESSES, &add_addresses},
     {PODLANE_MAP_COUNTERS, &add_counters},
+    {PODLANE_MAP_KEPT_PATHS, &add_by_ifindex<kept_paths>},
     {PODLANE_MAP_BANDWIDTHS, &add_by_ifindex<bandwidth>},
     {PODLANE_MAP_SOURCES, &add_sources},
     {PODLANE_MAP_SOURCE_ROUTES, &add_source_routes},

@@ -13,6 +13,7 @@
 #include "loader/tracking.hpp"
 #include "maps/printable.hpp"
 #include "plugin/held_lease.hpp"
+#include "plugin/others.hpp"
 #include "plugin/pod_ranges.hpp"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
@@ -183,6 +184,7 @@ Result<void> detach_node(const std::string &root, bool owned, const std::string 
     if (lost_pins)
         for (const std::string &name : recorded.networks)
             TRY(stop_tracking_beside_masquerade(name));
+    TRY(drop_own_address_rules(state_directory, [&](const AttachmentRecord &record) { return record.root == root; }));
     if (auto removed = owned ? remove_proxies(root) : Result<void>{};
         !removed && removed.error().code != ErrorCode::missing)
         return removed;

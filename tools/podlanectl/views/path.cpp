@@ -14,8 +14,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <iterator>
 #include <optional>
+#include <set>
 
 namespace podlane::ctl {
 namespace {
@@ -128,26 +130,30 @@ Result<std::vector<PathRow>> read_flows(const std::vector<EndpointEntry> &entrie
 }
 
 // Flows of these entries only; with `orphans`, also those of endpoints that are gone.
-Result<std::vector<PathRow>> read_paths_in(const char *map, const std::vector<EndpointEntry> &entries, bool orphans,
-                                           const World &world) {
+std::vector<PathRow> rows_of(const std::vector<std::pair<path_key, flow_path>> &paths,
+                             const std::vector<EndpointEntry> &entries, bool orphans, const World &world) {
     std::vector<PathRow> rows;
-    for (const auto &[key, value] : TRY(read_map<path_key, flow_path>(world.bpffs, map))) {
+    for (const auto &[key, value] : paths) {
         const EndpointEntry *owner = owner_of(key, entries);
-        if (owner == nullptr && !orphans)
-            continue;
-        rows.push_back(row_of(key, value, owner, world));
+        if (owner != nullptr || orphans)
+            rows.push_back(row_of(key, value, owner, world));
     }
     sort_rows(rows);
     return rows;
 }
 
 Result<std::vector<PathRow>> read_paths(const std::vector<EndpointEntry> &entries, bool orphans, const World &world) {
-    return read_paths_in(PODLANE_MAP_PATHS, entries, orphans, world);
+    return rows_of(TRY(read_map<path_key, flow_path>(world.bpffs, PODLANE_MAP_PATHS)), entries, orphans, world);
 }
 
-Result<std::vector<PathRow>> read_requests(const std::vector<EndpointEntry> &entries, bool orphans,
-                                           const World &world) {
-    return read_paths_in(PODLANE_MAP_REQUESTS, entries, orphans, world);
+Result<std::vector<PathRow>> read_kept_paths(const std::vector<EndpointEntry> &entries, bool orphans,
+                                             const World &world) {
+    std::vector<std::pair<path_key, flow_path>> paths;
+    for (const auto &[ifindex, all] : TRY(read_map<std::uint32_t, kept_paths>(world.bpffs, PODLANE_MAP_KEPT_PATHS)))
+        for (const kept_path &kept : all.paths)
+            if (kept.path.since_ns != 0)
+                paths.emplace_back(kept.flow, kept.path);
+    return rows_of(paths, entries, orphans, world);
 }
 
 using Read = Result<std::vector<PathRow>> (*)(const std::vector<EndpointEntry> &, bool, const World &);
@@ -173,8 +179,8 @@ Result<output::Table> path_table(const Selection &selection, const World &world)
     return output::make_table(kPathColumns, TRY(selected(read_paths, selection, world)));
 }
 
-Result<output::Table> request_table(const Selection &selection, const World &world) {
-    return output::make_table(kPathColumns, TRY(selected(read_requests, selection, world)));
+Result<output::Table> kept_path_table(const Selection &selection, const World &world) {
+    return output::make_table(kPathColumns, TRY(selected(read_kept_paths, selection, world)));
 }
 
 Result<output::Table> flow_table(const Selection &selection, const World &world) {
@@ -221,6 +227,13 @@ Result<int> path_flush(const Call &call, World &world) {
     const Flows flows = TRY(open_flows(world.bpffs, Access::read_write));
     for (const PathRow &row : rows)
         erased += TRY(row.confirmed ? flows.remove(flow_key_of(row)) : paths.remove(row.key)) ? 1 : 0;
+    const KeptPaths kept = TRY(open_kept_paths(world.bpffs, Access::read_write));
+    std::set<std::uint32_t> interfaces;
+    for (const PathRow &row : TRY(selected(read_kept_paths, selection, world)))
+        if (interfaces.insert(row.key.ifindex).second)
+            if (auto done = kept.replace(row.key.ifindex, kept_paths{});
+                !done && done.error().system_errno != ENOENT) // a pod that went
+                return std::move(done).error();
     if (world.json)
         world.print(output::json_text(output::Object{{"flushed", erased}}));
     else

@@ -36,7 +36,7 @@ TEST_F(Source, WithoutADefaultRouteOwnAddressesAreKnown) {
     require(remove_own_address_rules());
     EXPECT_EQ(require(find_own_address_rules()), OwnAddressRules::none);
     EXPECT_EQ(
-        std::system("ip rule | grep -q 'ipproto 253' || ip -6 route show table all | grep -q 1347158016"), // NOLINT
+        std::system("ip rule | grep -q 'sport 20556' || ip -6 route show table all | grep -q 1347158016"), // NOLINT
         256);
 }
 

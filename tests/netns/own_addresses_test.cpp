@@ -63,7 +63,7 @@ TEST_F(OwnAddresses, ComeWithTheFirstPodOfSuchANetworkAndGoWithTheLast) {
     EXPECT_THAT(check(other), succeeds());
 }
 
-TEST_F(OwnAddresses, TheNextAddPutsThemBack) {
+TEST_F(OwnAddresses, TheNextAddRestoresThem) {
     const Pod made = make(keys_);
     remove_rules();
     EXPECT_EQ(check(made, keys_).rc, 1);
@@ -118,7 +118,7 @@ TEST_F(OwnAddresses, AnUpgradeAddsThem) {
     EXPECT_THAT(check(made, keys_), succeeds());
 }
 
-// What flows there are no longer have a path; the entry stays.
+// The flows have no path any more; the entry stays.
 TEST_F(OwnAddresses, AFlushEmptiesTheKeptPaths) {
     const Pod made = make(keys_);
     const auto kept = require(open_kept_paths(node_.bpffs(), Access::read_write));

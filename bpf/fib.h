@@ -71,20 +71,26 @@ static __always_inline long query_own_address(struct packet *p, struct bpf_fib_l
 /*
  * Of a destination that the kernel does not forward to, whether it is the node's own address or one without a route. A
  * default route distinguishes them, or else the rule. An address that nobody has shows whether there is either:
- * 240.0.0.1 (RFC 1112), 4000:: (RFC 3513). Not inlined, to keep the programs and their stacks small.
+ * 240.0.0.1 (RFC 1112), 4000:: (RFC 3513). A route may discard that one, too: then only the rule excludes an address.
+ * Not inlined, to keep the programs and their stacks small.
  */
 static __attribute__((noinline)) bool is_own_address(struct packet *p, struct bpf_fib_lookup *fib)
 {
 	const struct ip_addr destination = p->ip.destination;
-	bool routes_all, has_rule;
+	long by_routes, by_rule = BPF_FIB_LKUP_RET_NOT_FWDED;
 
 	p->ip.destination.word[3] = NOBODY;
 	if (p->protocol == ETH_P_IPV6)
 		p->ip.destination.word[0] = bpf_htonl(0x40000000);
-	routes_all = query_routes(p, fib, 0, 0) != BPF_FIB_LKUP_RET_NOT_FWDED;
-	has_rule = !routes_all && query_own_address(p, fib) != BPF_FIB_LKUP_RET_NOT_FWDED;
+	by_routes = query_routes(p, fib, 0, 0);
+	if (by_routes != BPF_FIB_LKUP_RET_SUCCESS && by_routes != BPF_FIB_LKUP_RET_NO_NEIGH)
+		by_rule = query_own_address(p, fib);
 	p->ip.destination = destination;
-	return routes_all || (has_rule && query_own_address(p, fib) == BPF_FIB_LKUP_RET_NOT_FWDED);
+	if (by_routes == BPF_FIB_LKUP_RET_SUCCESS || by_routes == BPF_FIB_LKUP_RET_NO_NEIGH)
+		return true;
+	if (by_rule == BPF_FIB_LKUP_RET_NOT_FWDED || by_rule == BPF_FIB_LKUP_RET_FWD_DISABLED)
+		return by_routes != BPF_FIB_LKUP_RET_NOT_FWDED;
+	return query_own_address(p, fib) == BPF_FIB_LKUP_RET_NOT_FWDED;
 }
 
 /* In place, because a copy would not fit on the stack. */

@@ -7,9 +7,15 @@
 /* As conntrack counts a UDP flow as gone. */
 #define PATH_IN_USE_NS 30000000000ULL
 #define PATH_TOUCH_NS 1000000000ULL
-/* For so long others do not get a kept path's slot: servers reply to UDP soon, SCTP's heartbeats come each 30 s. */
-#define KEPT_UDP_NS 5000000000ULL
+/* As conntrack counts an association of SCTP as gone. */
+#define SCTP_IN_USE_NS 210000000000ULL
+/* For so long others do not get a kept path's slot: UDP and ICMP are replied to soon, SCTP's heartbeats come each 30 s.
+ */
+#define KEPT_REQUEST_NS 5000000000ULL
 #define KEPT_NS 60000000000ULL
+
+#define SCTP_CHUNK_TYPE 12 /* offset of the first chunk's type, behind the common header (RFC 9260, 3) */
+#define SCTP_INIT 1
 
 static __always_inline bool is_same_flow(const struct path_key *a, const struct path_key *b)
 {
@@ -40,14 +46,19 @@ static __always_inline bool is_kept(const struct path_key *flow)
 	return flow->protocol != IPPROTO_TCP && flow->protocol != IPPROTO_UDP;
 }
 
-/* Of requests of UDP at most the reply is lost: others take their slots. */
+static __always_inline bool is_request(const struct path_key *flow)
+{
+	return flow->protocol == IPPROTO_UDP || flow->protocol == IPPROTO_ICMP || flow->protocol == IPPROTO_ICMPV6;
+}
+
+/* Of a request at most the reply is lost: others take its slot. */
 static __always_inline bool is_in_use(const struct kept_path *kept, const struct path_key *by, __u64 now)
 {
 	__u64 age = now - kept->path.since_ns;
 
 	if (!kept->path.since_ns)
 		return false;
-	return is_kept(&kept->flow) ? age < KEPT_NS : !is_kept(by) && age < KEPT_UDP_NS;
+	return is_request(&kept->flow) ? is_request(by) && age < KEPT_REQUEST_NS : age < KEPT_NS;
 }
 
 /* Not inlined, to keep the programs and their stacks small. */
@@ -156,24 +167,37 @@ static __always_inline bool is_from_elsewhere(struct packet *p)
 	return came_by && !map_find(&interfaces_v1, &came_by);
 }
 
+/* Nothing has come by the uplink for long, and this packet may be the first of another flow. */
+static __always_inline bool is_abandoned(struct packet *p, const struct flow_path *known)
+{
+	__u64 age = bpf_ktime_get_ns() - known->since_ns;
+	__u8 chunk;
+
+	if (p->ip.protocol == IPPROTO_TCP)
+		return false;
+	if (p->ip.protocol != IPPROTO_SCTP)
+		return age > PATH_IN_USE_NS;
+	return age > SCTP_IN_USE_NS &&
+	       !bpf_skb_load_bytes(p->skb, p->l4_offset + SCTP_CHUNK_TYPE, &chunk, sizeof(chunk)) && chunk == SCTP_INIT;
+}
+
 /*
  * A packet from the host stack does not move a flow that the uplink carries: anybody on another uplink can send it in
  * the peer's name. A SYN may begin a connection, and the pod's reply to it says so: until then the entry names no
- * uplink. Other protocols have no such packet: for them nothing must have come by the uplink for long.
+ * uplink. Of SCTP only INIT begins one. Other protocols have no such packet.
  */
 static __always_inline void cache_host_path(struct packet *p)
 {
 	struct flow_path *known;
-	bool is_silent;
+	bool is_left;
 
 	if (!p->has_flow || p->is_icmp_error)
 		return;
 	known = find_path(p);
-	is_silent = known && known->via != PATH_HOST && p->ip.protocol != IPPROTO_TCP &&
-		    bpf_ktime_get_ns() - known->since_ns > PATH_IN_USE_NS;
-	if (!known || is_silent)
+	is_left = known && known->via != PATH_HOST && is_abandoned(p, known);
+	if (!known || is_left)
 		cache_path(&p->flow, PATH_HOST, 0);
-	if (known && known->via != PATH_HOST && !is_silent) {
+	if (known && known->via != PATH_HOST && !is_left) {
 		if ((p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && !tracing)
 			known->uplink = 0;
 	} else if (is_kept(&p->flow) && is_from_elsewhere(p)) {

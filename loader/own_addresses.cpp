@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kTable = 0x504c0000;    // "PL"
 constexpr std::uint8_t kUnreachable = 7;        // RTN_UNREACHABLE
-constexpr std::uint8_t kOfTheKernel = 2;        // RTPROT_KERNEL: systemd-networkd removes all others when it starts
+constexpr std::uint8_t kOfTheKernel = 2;        // RTPROT_KERNEL: systemd-networkd removes all others
 constexpr std::uint32_t kPriority = 0x504c0000; // behind the main table's 32766 and what others add
 
 net::RuleSpec rule_of(bool ipv4) {
@@ -28,6 +28,7 @@ net::RuleSpec rule_of(bool ipv4) {
 net::RouteSpec route_of(bool ipv4) {
     net::RouteSpec route{.destination = {any_addr(ipv4), 0}, .table = kTable};
     route.type = kUnreachable;
+    route.protocol = kOfTheKernel;
     return route;
 }
 

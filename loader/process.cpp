@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 namespace podlane {
@@ -71,6 +72,34 @@ struct Start {
     _exit(kNotStarted);
 }
 
+// Of a script, as its first line names it; none of another program.
+std::string interpreter_of(const std::string &path) {
+    std::array<char, 256> start{}; // as much as the kernel reads
+    const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const ssize_t got = file ? read(file.get(), start.data(), start.size()) : 0;
+    std::string_view line(start.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    if (!line.starts_with("#!"))
+        return {};
+    line.remove_prefix(std::min(line.find_first_not_of(" \t", 2), line.size()));
+    const std::string name(line.substr(0, line.find_first_of(" \t\n")));
+    return name.ends_with('\r') ? name.substr(0, name.size() - 1) + "\\r" : name; // of a file with CR LF
+}
+
+// execve(2) reports ENOENT also if the file exists, and its interpreter or dynamic loader does not.
+Error not_started(const std::string &path, int system_errno) {
+    Error error = system_error(ErrorCode::ipam, "starting " + path, system_errno);
+    if (system_errno == ENOEXEC)
+        error.hint = "install a build of it for this machine, or begin the script with a line such as \"#!/bin/sh\"";
+    if (system_errno != ENOENT || access(path.c_str(), F_OK) != 0)
+        return error;
+    const std::string interpreter = interpreter_of(path);
+    if (interpreter.empty())
+        return {ErrorCode::ipam, "starting " + path + ": its dynamic loader is missing",
+                "install a build of it for this node's C library, or a static one", system_errno};
+    return {ErrorCode::ipam, "starting " + path + ": its interpreter " + interpreter + " is missing",
+            "install the interpreter, or correct the first line of " + path, system_errno};
+}
+
 // A started program, killed and reaped when the object dies.
 class Child {
   public:
@@ -91,7 +120,7 @@ class Child {
             return system_error(ErrorCode::ipam, doing, errno);
         Child child(pid);
         if (how.failed != 0)
-            return system_error(ErrorCode::ipam, doing, how.failed);
+            return not_started(words.front(), how.failed);
         child.exited_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
         if (!child.exited_)
             return system_error(ErrorCode::io_failure, doing, errno);

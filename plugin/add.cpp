@@ -296,7 +296,8 @@ Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, cons
         return {};
     auto removed = remove_attachment(request);
     return removed ? std::move(removed)
-                   : std::move(removed).error().context("removing what an earlier attachment left");
+                   : ipam::with_present_cause(
+                         request, std::move(removed).error().context("removing what an earlier attachment left"));
 }
 
 // A daemon's plugin may name its own end alone, as Calico's does: whoever made the container's interface, it is there.

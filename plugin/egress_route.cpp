@@ -3,6 +3,7 @@
 
 #include "loader/net/address.hpp"
 #include "loader/net/route.hpp"
+#include "maps/text.hpp"
 #include "plugin/log.hpp"
 
 #include <algorithm>
@@ -27,7 +28,11 @@ Result<std::uint32_t> look_up_uplink(const cni::Config &config, net::Netlink &ho
     for (const ip_addr &gateway : config.gateways)
         if (const auto route = TRY(net::route_to(host, gateway)); route && route->ifindex != 0 && !route->gateway)
             return route->ifindex;
-    return not_found("no route of the node has the gateway on its link, so no uplink is known");
+    std::vector<std::string> gateways;
+    for (const ip_addr &gateway : config.gateways)
+        gateways.push_back(to_string(gateway));
+    return not_found("no route of the node has the gateway " + join(gateways, " or ") +
+                     " on its link, so no uplink is known");
 }
 
 // A gateway is reached on the uplink's link. Without an address there the node does not know which ones are.

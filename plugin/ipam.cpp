@@ -54,10 +54,20 @@ Result<Finished> run_plugin(const std::string &plugin, const cni::Request &reque
         log(cni::Log::Level::debug, "IPAM plugin " + plugin + " " + std::string(command) + ": " +
                                         exit_words(*finished) +
                                         (finished->out.empty() ? "" : ", answer: " + cni::masked(finished->out)));
-    if (!finished && finished.error().code == ErrorCode::try_again_later)
+    if (!finished && finished.error().code == ErrorCode::try_again_later) {
+        finished.error().message = "IPAM plugin " + finished.error().message;
         finished.error().hint = "if it needs longer, set \"ipamTimeout\" (seconds) to more than " +
                                 std::to_string(request.config.ipam_timeout_s);
+    }
     return finished;
+}
+
+// The error that it printed, or how it ended.
+Error error_of(const std::string &plugin, const cni::Request &request, const Finished &finished) {
+    const Error ended{ErrorCode::ipam, "IPAM plugin " + plugin + " " + how_it_ended(finished),
+                      finished.signal != 0 ? "see `journalctl -k` for the reason, and install another build of " + plugin
+                                           : "correct \"ipam\", or see the plugin's own log"};
+    return finished.signal != 0 ? ended : cni::parse_plugin_error(finished.out, request.config.ipam_type, ended);
 }
 
 bool wants_other_version(const Finished &finished) {
@@ -68,6 +78,8 @@ bool wants_other_version(const Finished &finished) {
 Result<cni::Version> common_version(const std::string &plugin, const cni::Request &request) {
     const std::string question = "{\"cniVersion\":\"" + cni::to_string(request.config.cni_version) + "\"}";
     const Finished answer = TRY(run_plugin(plugin, request, "VERSION", question));
+    if (answer.signal != 0)
+        return error_of(plugin, request, answer);
     const auto spoken = cni::parse_version_reply(answer.out);
     if (!spoken)
         return spoken.error().context("IPAM plugin \"" + request.config.ipam_type + "\"");
@@ -97,14 +109,14 @@ Result<Finished> run_as(const cni::Request &request, std::string_view command, b
         if (may_lack_command && version < cni::kFirstWithGc)
             return Finished{};
         if (!other_version)
-            return cni::parse_plugin_error(finished.out, request.config.ipam_type, how_it_ended(finished));
+            return error_of(plugin, request, finished);
         const std::string config = TRY(cni::with_cni_version(input, version));
         auto again = run_plugin(plugin, request, command, config);
         killed |= !again || again->signal != 0;
         finished = TRY(std::move(again));
     }
     if (finished.exit_code != 0)
-        return cni::parse_plugin_error(finished.out, request.config.ipam_type, how_it_ended(finished));
+        return error_of(plugin, request, finished);
     return finished;
 }
 
@@ -123,6 +135,16 @@ Result<void> run_without_answer(const cni::Request &request, std::string_view co
 bool is_installed(const cni::Request &request) {
     const auto plugin = find_plugin(request);
     return plugin || plugin.error().system_errno != 0;
+}
+
+Error with_present_cause(const cni::Request &request, Error earlier) {
+    auto found = request.config.ipam_type.empty() ? Result<std::string>(std::string{}) : find_plugin(request);
+    if (found || earlier.message.find(found.error().message) != std::string::npos)
+        return earlier;
+    Error present = std::move(found).error();
+    present.message += "; and " + earlier.message;
+    present.hint += (present.hint.empty() || earlier.hint.empty() ? "" : "; ") + earlier.hint;
+    return present;
 }
 
 Result<cni::Attachment> add(const cni::Request &request, bool &killed) {

@@ -14,6 +14,8 @@ namespace podlane::ipam {
 Result<cni::Attachment> add(const cni::Request &request, bool &killed);
 Result<void> remove(const cni::Request &request); // CNI DEL: releases the lease
 [[nodiscard]] bool is_installed(const cni::Request &request);
+// An error with the IPAM plugin of an earlier configuration, behind that of the present one if it cannot be run.
+[[nodiscard]] Error with_present_cause(const cni::Request &request, Error earlier);
 Result<void> check(const cni::Request &request);
 // STATUS and GC came with 1.1.0: with an older plugin they end well when the plugin is there at all.
 Result<void> status(const cni::Request &request);

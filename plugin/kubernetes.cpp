@@ -25,7 +25,8 @@ Result<std::string> query_kubernetes(const cni::Request &request, const std::str
     const std::string program = TRY(find_program(request.path, kProgram, "program", correct));
     Finished finished = TRY(run_process(program, {}, question, {}, kTimeLimit));
     if (finished.exit_code != 0)
-        return cni::parse_plugin_error(finished.out, kProgram, how_it_ended(finished));
+        return cni::parse_plugin_error(finished.out, kProgram,
+                                       {ErrorCode::ipam, program + " " + how_it_ended(finished)});
     log(cni::Log::Level::debug, "answer of podlane-k8s: " + cni::masked(finished.out));
     return std::move(finished.out);
 }

@@ -28,6 +28,10 @@ Result<std::string> find_program(const std::vector<std::string> &path, const std
             failed = system_error(ErrorCode::plugin_not_available, what + " " + file, errno);
             continue;
         }
+        if (S_ISDIR(facts.st_mode)) {
+            failed = Error{ErrorCode::plugin_not_available, what + " " + file + " is a directory", correct};
+            continue;
+        }
         failed = Error{ErrorCode::plugin_not_available, what + " " + file + " is not an executable file",
                        "chmod 755 " + file + ", or " + correct};
     }

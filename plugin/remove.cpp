@@ -203,17 +203,23 @@ Result<void> keep_lease(const Remains &remains) {
     return records_of(remains.request.config).write(record);
 }
 
-// The last step: from here on the attachment is unknown.
-Result<void> erase_records(const Remains &remains, bool lease_waits) {
+// From here on no repair takes the attachment for a living one.
+Result<void> erase_endpoint_entry(const Remains &remains) {
     const cni::Request &request = remains.request;
-    const std::string &root = request.config.bpffs;
-    const auto lock = TRY(keep_upgrades_out(root)); // and whoever changes records
-    if (lease_waits && remains.is_known())
-        TRY(keep_lease(remains));
-    if (!remains.is_elsewhere) // an upgrade may have replaced the map
-        TRY(TRY(open_endpoints(root, Access::if_present))
+    const auto lock = TRY(keep_upgrades_out(request.config.bpffs)); // and whoever changes records
+    if (!remains.is_elsewhere)                                      // an upgrade may have replaced the map
+        TRY(TRY(open_endpoints(request.config.bpffs, Access::if_present))
                 .remove(TRY(make_endpoint_key(request.container_id, request.ifname))));
-    return lease_waits ? Result<void>{} : records_of(request.config).erase(request.container_id, request.ifname);
+    return {};
+}
+
+// The last step: from here on the attachment is unknown.
+Result<void> erase_record(const Remains &remains, bool lease_waits) {
+    const cni::Request &request = remains.request;
+    const auto lock = TRY(keep_upgrades_out(request.config.bpffs));
+    if (lease_waits)
+        return remains.is_known() ? keep_lease(remains) : Result<void>{};
+    return records_of(request.config).erase(request.container_id, request.ifname);
 }
 
 // Whether a repair has inserted its first or its last entry.
@@ -229,8 +235,8 @@ Result<bool> has_come_back(const std::string &root, const endpoint &entry) {
     return false;
 }
 
-// A repair may have found the attachment while it was being removed, and restored entries. Then it looks for the
-// record; so whichever of the two ends later removes them.
+// A repair may have found the attachment while it was being removed, and restored entries. Then it looks for the entry
+// in endpoints_v1; so whichever of the two ends later removes them.
 Result<void> look_behind_repairs(const Remains &remains, net::Netlink &host) {
     if (!remains.entry || remains.entry->ifindex == 0 || remains.is_elsewhere)
         return {};
@@ -348,8 +354,9 @@ Result<void> remove_attachment(const cni::Request &given, Lease lease) {
     const bool lease_waits = released && !*released;
     errors.add(std::move(released));
     TRY(std::move(errors).result());
-    TRY(erase_records(remains, lease_waits));
-    return look_behind_repairs(remains, host);
+    TRY(erase_endpoint_entry(remains));
+    TRY(look_behind_repairs(remains, host));
+    return erase_record(remains, lease_waits);
 }
 
 } // namespace podlane

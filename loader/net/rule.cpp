@@ -61,7 +61,8 @@ Result<bool> has_rule(Netlink &netlink, const RuleSpec &rule) {
             const Attributes<FRA_MAX> attributes(answer, sizeof *header);
             const bool same_source = rule.source.length == 0 || attributes.addr(FRA_SRC) == rule.source.addr;
             const bool same = header->src_len == rule.source.length && same_source &&
-                              is_for_only(attributes, rule.only) &&
+                              is_for_only(attributes, rule.only) && header->action == FR_ACT_TO_TBL &&
+                              (!rule.protocol || attributes.get<std::uint8_t>(FRA_PROTOCOL) == rule.protocol) &&
                               attributes.get<std::uint32_t>(FRA_TABLE) == rule.table &&
                               attributes.get<std::uint32_t>(FRA_PRIORITY) == rule.priority;
             return same ? std::optional(true) : std::nullopt;

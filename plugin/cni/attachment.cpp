@@ -140,10 +140,10 @@ Result<Attachment> read_attachment(const Node &node) {
     std::string version;
     TRY(json::read(node.at_any_case("cniVersion"), version));
     if (const Node interfaces = node.at_any_case("interfaces"); interfaces.present())
-        for (const Node &element : TRY(interfaces.elements()))
+        for (const Node &element : TRY(interfaces.elements(R"([{"name": "eth0"}])")))
             attachment.interfaces.push_back(TRY(read_interface(element)));
     if (const Node ips = node.at_any_case("ips"); ips.present())
-        for (const Node &element : TRY(ips.elements()))
+        for (const Node &element : TRY(ips.elements(R"([{"address": "192.0.2.7/24"}])")))
             attachment.addresses.push_back(TRY(read_address(element, attachment.interfaces.size())));
     attachment.routes = TRY(read_routes(node.at_any_case("routes")));
     TRY(read_family(node.at_any_case("ip4"), true, attachment));

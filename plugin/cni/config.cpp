@@ -25,7 +25,7 @@ Result<void> read_valid_attachments(const Node &root, Config &config) {
     Node list = root.at_any_case(kValidAttachments);
     if (const Node older = root.at_any_case(kOlderAttachments); !list.present() && older.present())
         list = older;
-    for (const Node &element : TRY(list.elements())) {
+    for (const Node &element : TRY(list.elements(R"([{"containerID": "…", "ifname": "eth0"}])"))) {
         ValidAttachment attachment;
         attachment.container_id = TRY(element.at_any_case("containerID").text());
         attachment.ifname = TRY(element.at_any_case("ifname").text());
@@ -60,6 +60,10 @@ Result<void> check_sources(const Node &root, const Config &config, Command comma
                      "standard input is a whole configuration list (it has \"plugins\"), expected the configuration of "
                      "one plugin",
                      "let the runtime call podlane, or pass one element of \"plugins\" with cniVersion and name"};
+    if (command == Command::add && config.ipam_type.empty() && !config.prev_result &&
+        root.at_any_case("ipam").present())
+        return Error{ErrorCode::invalid_network_config, "\"ipam\" has no \"type\", so no IPAM plugin is known",
+                     R"(name the plugin, as in "ipam": {"type": "host-local", …})"};
     if (command == Command::add && config.ipam_type.empty() && !config.prev_result)
         return Error{ErrorCode::invalid_network_config, "neither ipam nor prevResult is there, so no address is known",
                      "add ipam, or place podlane after another plugin in the list"};

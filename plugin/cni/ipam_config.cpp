@@ -93,18 +93,18 @@ std::optional<std::uint64_t> plugin_error_code(std::string_view stdout_text) {
     return code ? std::optional(*code) : std::nullopt;
 }
 
-Error parse_plugin_error(std::string_view stdout_text, std::string_view plugin, std::string_view how_it_ended) {
+Error parse_plugin_error(std::string_view stdout_text, std::string_view plugin, const Error &ended) {
     const std::string name(plugin);
     const auto parsed = json::parse_object(stdout_text, "the error");
     if (!parsed)
-        return {ErrorCode::ipam, name + " failed: " + std::string(how_it_ended)};
+        return ended;
     const json::Node root(&*parsed, {});
     const auto code = root.at_any_case("code").number(kLargestCode);
     const auto msg = root.at_any_case("msg").text();
     const auto details = root.at_any_case("details").text();
     if (!code && !msg)
-        return {ErrorCode::ipam, name + " failed: " + std::string(how_it_ended)};
-    Error error{code ? kept_code(*code) : ErrorCode::ipam, name + ": " + (msg ? *msg : std::string(how_it_ended))};
+        return ended;
+    Error error{code ? kept_code(*code) : ErrorCode::ipam, msg ? name + ": " + *msg : ended.message};
     if (code)
         error.message += " (code " + std::to_string(*code) + ")";
     if (details && !details->empty())

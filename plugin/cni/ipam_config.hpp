@@ -36,7 +36,7 @@ Result<std::vector<Version>> parse_version_reply(std::string_view stdout_text);
 std::optional<std::uint64_t> plugin_error_code(std::string_view stdout_text);
 
 // The error of a failed plugin: "host-local: no IP addresses available (code 11)". Codes 11, 50 and 51 are kept, any
-// other becomes ErrorCode::ipam. If the text is no CNI error, `how_it_ended` ("exit code 1: <stderr>") is used instead.
-Error parse_plugin_error(std::string_view stdout_text, std::string_view plugin, std::string_view how_it_ended);
+// other becomes ErrorCode::ipam. If the text is no CNI error, it is `ended` ("/opt/cni/bin/x exited with code 1").
+Error parse_plugin_error(std::string_view stdout_text, std::string_view plugin, const Error &ended);
 
 } // namespace podlane::cni

@@ -41,6 +41,16 @@ class MessagesTest : public VerbsTest {
         const auto container = node_.container();
         return name + "\n" + words_of(add(*container, keys));
     }
+    // A configuration whose IPAM plugin cannot be run, after one whose IPAM plugin cannot release its lease.
+    std::string retry_with_another_ipam() {
+        node_.put_plugin("broken", "#!/nonexistent/python3\n");
+        std::filesystem::create_directory(node_.plugins() + "/directory");
+        const auto container = node_.container();
+        const Reply first = add(*container, {{"ipam", {{"type", "broken"}}}});
+        const Reply second = add(*container, {{"ipam", {{"type", "directory"}}}});
+        return "an IPAM plugin without its interpreter\n" + words_of(first) +
+               "then an ipam.type of a directory\n" + words_of(second);
+    }
     std::string as_another_user() {
         namespace fs = std::filesystem;
         fs::permissions(node_.dir(), fs::perms::owner_all | fs::perms::others_exec);
@@ -66,8 +76,10 @@ TEST_F(MessagesTest, AreThoseOfTheFile) {
     now += add_with_ipam("an IPAM plugin that hangs", "#!/bin/sh\nexec sleep 60\n", {{"ipamTimeout", 1}});
     std::filesystem::permissions(node_.plugins() + "/broken", std::filesystem::perms::owner_read);
     now += add_with("an IPAM plugin without the x bit", {{"ipam", {{"type", "broken"}}}});
+    now += retry_with_another_ipam();
     now += add_with("log.file in no directory", {{"log", {{"file", node_.dir() + "/none/podlane.log"}}}});
     now += add_with("uplink without interface", {{"uplink", "none0"}});
+    now += add_with("gateway on no link, without uplink", {{"gateway", {"192.0.2.1", "192.0.2.2"}}});
     now += add_with("gateway off the uplink's link", {{"uplink", "up0"}, {"gateway", "192.0.2.1"}});
     now += add_with("gateway on the uplink's link", {{"uplink", "up0"}, {"gateway", "203.0.113.1"}});
     now += add_with("ipam and prevResult", {{"prevResult", {{"cniVersion", "1.0.0"}}}});

@@ -71,6 +71,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
             require(cni::version_of(*rewritten) == version);
     if (const auto versions = cni::parse_version_reply(input))
         require(!versions->empty());
-    check_error(cni::parse_plugin_error(input, "ipam", "exit code 1"));
+    check_error(cni::parse_plugin_error(input, "ipam", {ErrorCode::ipam, "exited with code 1"}));
     return 0;
 }

@@ -42,5 +42,36 @@ TEST_F(RepairBesideTest, ADelUnderWayRemovesWhatWasRestored) {
     EXPECT_THAT(del(*other.container, all_), succeeds());
 }
 
+// The record is erased last of all: what a repair has restored meanwhile is not lost sight of.
+TEST_F(RepairBesideTest, ADelThatIsKilledBehindTheRepairIsRepeated) {
+    const Pod other = make(all_);
+    const std::string before = everything();
+    const Tables tables = require(Tables::open(node_.bpffs()));
+    const std::string trace = node_.dir() + "/trace";
+    // Returns the number of bpf(2) calls; the DEL is killed at one of them, unless `kill` is 0.
+    const auto del_beside_repair = [&](int kill) {
+        const Pod made = make(all_);
+        std::vector<std::string> strace{
+            "strace", "-qq", "-o", trace, "-e", "trace=pipe2,bpf", "-e", "inject=pipe2:delay_enter=1200000:when=1"};
+        if (kill != 0)
+            strace.insert(strace.end(), {"-e", "inject=bpf:signal=KILL:when=" + std::to_string(kill)});
+        std::jthread deleting([&] { (void)call_under("DEL", *made.container, strace); });
+        EXPECT_TRUE(wait_until([&] { return !require(tables.interfaces.find(made.ifindex)); }));
+        (void)ctl("repair");
+        deleting.join();
+        EXPECT_THAT(del(*made.container, all_), succeeds());
+        EXPECT_EQ(everything(), before) << "killed at call " << kill;
+        std::ifstream lines(trace);
+        int calls = 0;
+        for (std::string line; std::getline(lines, line);)
+            calls += line.starts_with("bpf(") ? 1 : 0;
+        return calls;
+    };
+    const int calls = del_beside_repair(0);
+    for (int kill = calls; kill > calls - 30; kill -= 3)
+        (void)del_beside_repair(kill);
+    EXPECT_THAT(del(*other.container, all_), succeeds());
+}
+
 } // namespace
 } // namespace podlane::test

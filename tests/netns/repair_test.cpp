@@ -153,6 +153,8 @@ TEST_F(RepairTest, RepairsWhatAHostileAdministratorBreaks) {
         {"clsact", [&](const Pod &p) { attempt("tc qdisc del dev " + p.host_ifname + " clsact"); }},
         {"nft", [&](const Pod &) { attempt("nft flush ruleset"); }},
         {"iptables", [&](const Pod &) { attempt("iptables -t nat -F"); }},
+        {"filter", [&](const Pod &) { attempt("iptables -F"); }},
+        {"uplink's clsact", [&](const Pod &) { attempt("tc qdisc del dev up0 clsact"); }},
         {"routes", [&](const Pod &p) { attempt("ip route flush dev " + p.host_ifname); }},
         {"routes6", [&](const Pod &p) { attempt("ip -6 route flush dev " + p.host_ifname + " proto static"); }},
         {"neighbours", [&](const Pod &p) { attempt("ip neigh flush nud permanent dev " + p.host_ifname); }},
@@ -191,8 +193,10 @@ TEST_F(RepairTest, RepairsWhatAHostileAdministratorBreaks) {
     const auto pick = [&](std::size_t below) {
         return std::uniform_int_distribution<std::size_t>(0, below - 1)(random);
     };
-    const char *rounds = std::getenv("PODLANE_HOSTILE_ROUNDS");
-    for (int round = 0; round < (rounds == nullptr ? 8 : std::atoi(rounds)); ++round) {
+    const char *seconds = std::getenv("PODLANE_HOSTILE_SECONDS");
+    const auto end =
+        std::chrono::steady_clock::now() + std::chrono::seconds(seconds == nullptr ? 30 : std::atol(seconds));
+    for (int round = 0; std::chrono::steady_clock::now() < end; ++round) {
         std::string done;
         Stream udp(untouched.container->ns(), Transport::udp, where);
         Stream tcp(untouched.container->ns(), Transport::tcp, where);

@@ -274,8 +274,8 @@ TEST_F(Source, RepliesToTheHostStackTakeTheSlowPath) {
     }
 }
 
-// An association that the host stack carries stays there, and one that an uplink carries stays on it: what is not TCP
-// has no packet that begins a flow, whatever its first chunk is.
+// An association that the host stack carries stays there, and one that an uplink carries stays on it, unless nothing
+// has come for as long as conntrack keeps one: then an INIT may begin another.
 TEST_F(Source, NoPacketOfSctpMovesAnAssociation) {
     constexpr std::array<std::uint8_t, 2> kChunks{0, 1}; // DATA, INIT
     const path_key flow{
@@ -302,6 +302,19 @@ TEST_F(Source, NoPacketOfSctpMovesAnAssociation) {
             EXPECT_EQ(require(node().paths().find(flow))->via, via);
         }
     }
+    const auto via_after = [&](std::uint64_t silent_s, std::uint8_t chunk) {
+        const std::uint64_t silent_ns = silent_s * 1'000'000'000;
+        require(node().paths().update(flow, {monotonic_ns() - silent_ns, PATH_UPLINK, lan_}));
+        (void)node().run(frame(delivered, 5001, 5000, chunk),
+                         How{.program = PODLANE_PROGRAM_TO_POD, .ifindex = second_.ifindex});
+        return require(node().paths().find(flow))->via;
+    };
+    EXPECT_EQ(via_after(40, kChunks[0]), PATH_UPLINK);
+    EXPECT_EQ(via_after(40, kChunks[1]), PATH_UPLINK);
+    if (monotonic_ns() < 250'000'000'000)
+        GTEST_SKIP() << "the machine is up for less than four minutes";
+    EXPECT_EQ(via_after(220, kChunks[0]), PATH_UPLINK);
+    EXPECT_EQ(via_after(220, kChunks[1]), PATH_HOST);
 }
 
 // Sources that the host stack would not accept on an egress route's uplink either. An error caches no path.

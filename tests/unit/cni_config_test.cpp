@@ -256,7 +256,10 @@ TEST(CniConfig, APathWithAZeroByteIsRefused) {
 }
 
 TEST(CniConfig, AddNeedsAnAddress) {
-    expect_refused(parse(R"({"name": "pods", "ipam": {}})"), ErrorCode::invalid_network_config, "neither ipam nor");
+    expect_refused(parse(R"({"name": "pods"})"), ErrorCode::invalid_network_config, "neither ipam nor");
+    expect_refused(parse(R"({"name": "pods", "ipam": {}})"), ErrorCode::invalid_network_config,
+                   "\"ipam\" has no \"type\"");
+    EXPECT_TRUE(parse(R"({"name": "pods", "ipam": {}, "prevResult": {}})"));
     EXPECT_TRUE(parse(R"({"name": "pods", "prevResult": {}})"));
     EXPECT_TRUE(parse(R"({"name": "pods"})", "DEL"));
 }

@@ -50,6 +50,7 @@ const std::vector<std::string> kTexts{
     "\xef\xbb\xbf{}",
     "{}",
     R"({"name": "pods"})",
+    R"({"name": "pods", "ipam": {}})",
     R"({"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "podlane"}]})",
     R"({"cniVersion": "2.0.0", "name": "pods"})",
     R"({"cniVersion": 1, "name": "pods"})",

@@ -170,15 +170,17 @@ TEST(CniDelegation, ReadsAVersionReply) {
 
 TEST(CniDelegation, ReadsAPluginsErrors) {
     const Error full =
-        parse_plugin_error(R"({"code": 11, "msg": "no addresses", "details": "range a"})", "host-local", "");
+        parse_plugin_error(R"({"code": 11, "msg": "no addresses", "details": "range a"})", "host-local", {});
     EXPECT_EQ(full.code, ErrorCode::try_again_later);
     EXPECT_EQ(full.message, "host-local: no addresses (code 11)");
     EXPECT_EQ(full.hint, "host-local: range a");
-    const Error other = parse_plugin_error(R"({"code": 999, "msg": "a"})", "x", "exit code 1");
+    const Error ended{ErrorCode::ipam, "IPAM plugin /x exited with code 2: boom", "see its log"};
+    const Error other = parse_plugin_error(R"({"code": 999, "msg": "a"})", "x", ended);
     EXPECT_EQ(other.code, ErrorCode::ipam);
     EXPECT_EQ(other.message, "x: a (code 999)");
     for (const char *text : {"", "panic: …", "{}", R"({"code": -1, "msg": 5})"})
-        EXPECT_EQ(parse_plugin_error(text, "x", "exit code 2: boom").message, "x failed: exit code 2: boom") << text;
+        EXPECT_EQ(parse_plugin_error(text, "x", ended).message, ended.message) << text;
+    EXPECT_EQ(parse_plugin_error(R"({"code": 4})", "x", ended).message, ended.message + " (code 4)");
 }
 
 } // namespace

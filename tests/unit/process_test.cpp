@@ -65,6 +65,30 @@ TEST(RunProcess, NamesAProgramThatCannotBeStarted) {
     EXPECT_EQ(done.error().message, "starting /nonexistent: No such file or directory");
 }
 
+TEST(RunProcess, SaysWhatAProgramThatIsThereCannotBeRunBy) {
+    const auto start = [](const std::string &name, const std::string &text) {
+        const std::string directory = testing::TempDir() + "process_test." + std::to_string(getpid());
+        const std::string path = directory + "/" + name;
+        std::filesystem::create_directory(directory);
+        std::ofstream(path) << text;
+        std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+        auto done = run_process(path, {}, "");
+        std::filesystem::remove_all(directory);
+        return done;
+    };
+    const auto script = start("script", "#! /nonexistent/python3 -u\n");
+    ASSERT_FALSE(script);
+    EXPECT_THAT(script.error().message, EndsWith("/script: its interpreter /nonexistent/python3 is missing"));
+    EXPECT_THAT(script.error().hint, HasSubstr("first line of "));
+    const auto of_windows = start("windows", "#!/bin/sh\r\n");
+    ASSERT_FALSE(of_windows);
+    EXPECT_THAT(of_windows.error().message, EndsWith("/windows: its interpreter /bin/sh\\r is missing"));
+    const auto text = start("text", "echo\n");
+    ASSERT_FALSE(text);
+    EXPECT_THAT(text.error().message, EndsWith("/text: Exec format error"));
+    EXPECT_THAT(text.error().hint, HasSubstr("#!/bin/sh"));
+}
+
 TEST(RunProcess, KillsAProgramAtItsTimeLimitEvenIfItClosedItsOutputs) {
     for (const char *script : {"sleep 60", "exec >&- 2>&-; sleep 60"}) {
         const auto done = shell(script, {}, 100ms);

@@ -3,10 +3,12 @@
 #include "tools/podlanectl/cli/cli.hpp"
 #include "maps/clock.hpp"
 #include "maps/printable.hpp"
+#include "maps/text.hpp"
 
 #include <bpf/libbpf.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -15,12 +17,26 @@
 namespace podlane::ctl {
 namespace {
 
-std::string hint_of(const Error &error) {
+// The command as a shell reads it.
+std::string command_line(std::span<const std::string_view> words) {
+    std::string text = "podlanectl";
+    for (const std::string_view word : words) {
+        const bool is_plain = !word.empty() && std::ranges::all_of(word, [](char c) {
+            return is_key_character(c) || c == ':' || c == ',' || c == '=' || c == '@' || c == '%';
+        });
+        text += is_plain ? " " + std::string(word) : " '" + std::string(word) + "'";
+    }
+    return text;
+}
+
+std::string hint_of(const Error &error, std::span<const std::string_view> words) {
     if (!error.hint.empty())
         return error.hint;
     switch (error.system_errno) {
     case EPERM:
     case EACCES:
+        if (geteuid() != 0)
+            return "run it as root: sudo " + command_line(words);
         return "run as root with CAP_BPF and CAP_NET_ADMIN (not in a restricted container)";
     case EINVAL:
     case ENOSYS:
@@ -31,11 +47,11 @@ std::string hint_of(const Error &error) {
     }
 }
 
-int complain(const Error &error, const World &world) {
+int complain(const Error &error, std::span<const std::string_view> words, const World &world) {
     // It may quote foreign text: an object of Kubernetes, a file.
     std::string text =
         output::toned("podlanectl: ", output::Tone::bad, world.err_style) + printable(error.message) + "\n";
-    if (const std::string hint = hint_of(error); !hint.empty())
+    if (const std::string hint = hint_of(error, words); !hint.empty())
         text += "hint: " + printable(hint) + "\n";
     std::fwrite(text.data(), 1, text.size(), world.err);
     return error.code == ErrorCode::invalid_environment ? 2 : 1;
@@ -92,7 +108,7 @@ void read_clocks(World &world) {
 int run(std::span<const std::string_view> words, World &world) {
     const Result<Call> call = parse(words);
     if (!call)
-        return complain(call.error(), world);
+        return complain(call.error(), words, world);
     if (call->help) {
         world.print(help_text(*call));
         return words.empty() ? 2 : 0;
@@ -103,9 +119,9 @@ int run(std::span<const std::string_view> words, World &world) {
         world.bpffs = *call->value(Opt::bpffs);
     const Result<int> code = run_command(*call, world);
     if (!code)
-        return complain(code.error(), world);
+        return complain(code.error(), words, world);
     if (std::fflush(world.out) != 0)
-        return complain(system_error(ErrorCode::io_failure, "writing to standard output", errno), world);
+        return complain(system_error(ErrorCode::io_failure, "writing to standard output", errno), words, world);
     return *code;
 }
 

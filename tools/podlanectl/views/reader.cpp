@@ -21,8 +21,7 @@ namespace {
 constexpr auto kBpffsMagic = 0xcafe4a11U; // linux/magic.h, BPF_FS_MAGIC
 
 Error denied(std::string_view what, int system_errno) {
-    return {ErrorCode::bpf, "no permission to read " + std::string(what), "run it as root: sudo podlanectl …",
-            system_errno};
+    return {ErrorCode::bpf, "no permission to read " + std::string(what), {}, system_errno}; // cli/run.cpp has the hint
 }
 
 // The nearest directory at or above `path` that exists.

@@ -54,19 +54,22 @@ Result<Finished> run_plugin(const std::string &plugin, const cni::Request &reque
         log(cni::Log::Level::debug, "IPAM plugin " + plugin + " " + std::string(command) + ": " +
                                         exit_words(*finished) +
                                         (finished->out.empty() ? "" : ", answer: " + cni::masked(finished->out)));
-    if (!finished && finished.error().code == ErrorCode::try_again_later) {
-        finished.error().message = "IPAM plugin " + finished.error().message;
-        finished.error().hint = "if it needs longer, set \"ipamTimeout\" (seconds) to more than " +
-                                std::to_string(request.config.ipam_timeout_s);
-    }
+    if (finished)
+        return finished;
+    if (finished.error().code != ErrorCode::try_again_later)
+        return std::move(finished).error().context("IPAM plugin \"" + request.config.ipam_type + "\"");
+    finished.error().message = "IPAM plugin " + finished.error().message;
+    finished.error().hint = "if it needs longer, set \"ipamTimeout\" (seconds) to more than " +
+                            std::to_string(request.config.ipam_timeout_s);
     return finished;
 }
 
 // The error that it printed, or how it ended.
 Error error_of(const std::string &plugin, const cni::Request &request, const Finished &finished) {
     const Error ended{ErrorCode::ipam, "IPAM plugin " + plugin + " " + how_it_ended(finished),
-                      finished.signal != 0 ? "see `journalctl -k` for the reason, and install another build of " + plugin
-                                           : "correct \"ipam\", or see the plugin's own log"};
+                      finished.signal != 0
+                          ? "see `journalctl -k` for the reason, and install another build of " + plugin
+                          : "correct \"ipam\", or see the plugin's own log"};
     return finished.signal != 0 ? ended : cni::parse_plugin_error(finished.out, request.config.ipam_type, ended);
 }
 

@@ -204,7 +204,7 @@ Result<void> keep_lease(const Remains &remains) {
 }
 
 // From here on no repair takes the attachment for a living one.
-Result<void> erase_endpoint_entry(const Remains &remains) {
+Result<void> delete_endpoint_entry(const Remains &remains) {
     const cni::Request &request = remains.request;
     const auto lock = TRY(keep_upgrades_out(request.config.bpffs)); // and whoever changes records
     if (!remains.is_elsewhere)                                      // an upgrade may have replaced the map
@@ -354,7 +354,7 @@ Result<void> remove_attachment(const cni::Request &given, Lease lease) {
     const bool lease_waits = released && !*released;
     errors.add(std::move(released));
     TRY(std::move(errors).result());
-    TRY(erase_endpoint_entry(remains));
+    TRY(delete_endpoint_entry(remains));
     TRY(look_behind_repairs(remains, host));
     return erase_record(remains, lease_waits);
 }

@@ -48,8 +48,8 @@ class MessagesTest : public VerbsTest {
         const auto container = node_.container();
         const Reply first = add(*container, {{"ipam", {{"type", "broken"}}}});
         const Reply second = add(*container, {{"ipam", {{"type", "directory"}}}});
-        return "an IPAM plugin without its interpreter\n" + words_of(first) +
-               "then an ipam.type of a directory\n" + words_of(second);
+        return "an IPAM plugin without its interpreter\n" + words_of(first) + "then an ipam.type of a directory\n" +
+               words_of(second);
     }
     std::string as_another_user() {
         namespace fs = std::filesystem;
@@ -79,7 +79,7 @@ TEST_F(MessagesTest, AreThoseOfTheFile) {
     now += retry_with_another_ipam();
     now += add_with("log.file in no directory", {{"log", {{"file", node_.dir() + "/none/podlane.log"}}}});
     now += add_with("uplink without interface", {{"uplink", "none0"}});
-    now += add_with("gateway on no link, without uplink", {{"gateway", {"192.0.2.1", "192.0.2.2"}}});
+    now += add_with("gateway on no link, without uplink", {{"gateway", {"192.0.2.1", "2001:db8:99::1"}}});
     now += add_with("gateway off the uplink's link", {{"uplink", "up0"}, {"gateway", "192.0.2.1"}});
     now += add_with("gateway on the uplink's link", {{"uplink", "up0"}, {"gateway", "203.0.113.1"}});
     now += add_with("ipam and prevResult", {{"prevResult", {{"cniVersion", "1.0.0"}}}});

@@ -2,9 +2,9 @@
 // Faults at system calls: the calls of a traced run are enumerated, then each is hit by strace's fault injection, which
 // counts calls by name. Counts differ from run to run: a fault may hit another call of that name, or none.
 //
-// A sample is hit. PODLANE_FAULTS=N hits N kills and N errors in each test, PODLANE_FAULTS=all hits all, "each" all kills and one
-// error at each call, the seven by turns, and any other value those whose text contains it, such as "signal=KILL" or,
-// to repeat what a failed test printed, "openat 12 error=EIO". PODLANE_SEED picks another sample.
+// A sample is hit. PODLANE_FAULTS=N hits N kills and N errors in each test, PODLANE_FAULTS=all hits all, "each" all
+// kills and one error at each call, the seven by turns, and any other value those whose text contains it, such as
+// "signal=KILL" or, to repeat what a failed test printed, "openat 12 error=EIO". PODLANE_SEED picks another sample.
 #pragma once
 
 #include "maps/hash.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // podlanectl repair: whatever was lost or broken on a node comes back, CHECK finds nothing wrong afterwards, and pods
 // that were not touched lose no packet.
+#include "tests/harness/environment.hpp"
 #include "tests/netns/conntrack.hpp"
 #include "tests/netns/ctl.hpp"
 
@@ -188,14 +189,10 @@ TEST_F(RepairTest, RepairsWhatAHostileAdministratorBreaks) {
         {"pod routes", [&](const Pod &p) { in_pod(p, "ip route flush dev eth0"); }},
         {"pod address", [&](const Pod &p) { in_pod(p, "ip addr del " + p.text4() + "/32 dev eth0"); }},
         {"pod down", [&](const Pod &p) { in_pod(p, "ip link set eth0 down"); }}};
-    const char *seed = std::getenv("PODLANE_SEED");
-    std::mt19937 random(seed == nullptr ? 1U : static_cast<unsigned>(std::atol(seed)));
-    const auto pick = [&](std::size_t below) {
-        return std::uniform_int_distribution<std::size_t>(0, below - 1)(random);
-    };
-    const char *seconds = std::getenv("PODLANE_HOSTILE_SECONDS");
+    std::mt19937_64 random(number_from("PODLANE_SEED", 1));
+    const auto pick = [&](std::size_t below) { return random() % below; };
     const auto end =
-        std::chrono::steady_clock::now() + std::chrono::seconds(seconds == nullptr ? 30 : std::atol(seconds));
+        std::chrono::steady_clock::now() + std::chrono::seconds(number_from("PODLANE_HOSTILE_SECONDS", 30));
     for (int round = 0; std::chrono::steady_clock::now() < end; ++round) {
         std::string done;
         Stream udp(untouched.container->ns(), Transport::udp, where);

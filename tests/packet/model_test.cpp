@@ -101,6 +101,17 @@ class PromiseModel : public PacketTest {
         return got == expected ? "" : "delivered otherwise, expected\n" + hex(expected) + "\ngot\n" + hex(got);
     }
 
+    // Everything that a limited pod sends is charged, but what is dropped before and what the programs answer.
+    std::string compare_charge(const Bytes &frame, const Promise &promise, const Outcome &outcome) {
+        const limit_state now = require(limits_->find({node().pod.ifindex, LIMIT_EGRESS})).value();
+        const bool is_answered = outcome.verdict == kRedirected && promise.may_be_answered;
+        const std::uint64_t expected = outcome.verdict == kDropped || is_answered ? 0 : frame.size();
+        const std::uint64_t charged = now.bytes - charged_;
+        charged_ = now.bytes;
+        return charged == expected ? ""
+                                   : "charged " + std::to_string(charged) + " bytes, not " + std::to_string(expected);
+    }
+
     // False if the model and the programs disagree.
     bool agrees(const ModelSender &sender, const Bytes &frame) {
         if (Clock::now() - confirmed_ > std::chrono::milliseconds(500))
@@ -118,6 +129,8 @@ class PromiseModel : public PacketTest {
             problem = "a confirmed flow was not delivered";
         if (promise.ends_flow)
             confirm();
+        if (problem.empty() && is_limited_ && sender.is_pod)
+            problem = compare_charge(frame, promise, outcome);
         dropped_ += promise.demand == Demand::drop ? 1 : 0;
         delivered_ += outcome.verdict == kRedirected && promise.flow != nullptr ? 1 : 0;
         if (!problem.empty())
@@ -125,6 +138,7 @@ class PromiseModel : public PacketTest {
                           << hex(frame) << "\nverdict " << outcome.verdict;
         return problem.empty();
     }
+    void hold_for_generated_frames(std::chrono::seconds most);
     // Of all packets, each under one reason.
     std::uint64_t counted() {
         std::uint64_t sum = 0;
@@ -145,9 +159,12 @@ class PromiseModel : public PacketTest {
     std::uint64_t ran_ = 0;
     std::uint64_t dropped_ = 0;
     std::uint64_t delivered_ = 0;
+    bool is_limited_ = false;
+    std::optional<LimitStates> limits_;
+    std::uint64_t charged_ = 0;
 };
 
-TEST_F(PromiseModel, HoldsForGeneratedFrames) {
+void PromiseModel::hold_for_generated_frames(std::chrono::seconds most) {
     const auto seed = printed_seed();
     const auto wanted = number_from("PODLANE_FRAMES", 0);
     std::mt19937_64 random(seed);
@@ -178,7 +195,7 @@ TEST_F(PromiseModel, HoldsForGeneratedFrames) {
                                             ip("fe80::1")};
     ModelFrames pods(pod_, addresses, random);
     ModelFrames outside(outside_, addresses, random);
-    const auto end = Clock::now() + std::chrono::seconds(8);
+    const auto end = Clock::now() + most;
     confirm();
     const std::uint64_t before = counted();
     do {
@@ -192,6 +209,25 @@ TEST_F(PromiseModel, HoldsForGeneratedFrames) {
     EXPECT_EQ(counted() - before, ran_);
     EXPECT_GT(dropped_, ran_ / 50);
     EXPECT_GT(delivered_, ran_ / 50);
+}
+
+TEST_F(PromiseModel, HoldsForGeneratedFrames) { hold_for_generated_frames(std::chrono::seconds(8)); }
+
+// A limit that lets all through, so that each frame shows what it was charged.
+class LimitedModel : public PromiseModel {
+  protected:
+    void prepare() override {
+        constexpr std::uint64_t kRate = 100'000'000'000, kBurst = 1'000'000'000'000;
+        node().pod.limits.bandwidth = {0, 0, kRate, kBurst};
+        PromiseModel::prepare();
+        limits_.emplace(require(open_limit_states(node().root(), Access::read_only)));
+        is_limited_ = true;
+    }
+};
+
+TEST_F(LimitedModel, HoldsForGeneratedFrames) {
+    hold_for_generated_frames(std::chrono::seconds(4));
+    EXPECT_GT(charged_, ran_) << "bytes";
 }
 
 } // namespace

@@ -90,6 +90,14 @@ TEST_F(Uplink, PodsReachOtherNodesOnceConfirmed) {
         {"expiring", from_pod() / Ipv4{.source = pod4(), .destination = kRemote, .ttl = 1} / Udp{}, REASON_HOST_TTL});
 }
 
+TEST_F(Uplink, TheHopLimitIsDecremented) {
+    resolve_next_hops();
+    const Bytes sent4 = from_pod() / Ipv4{.source = pod4(), .destination = kRemote, .ttl = 9} / Udp{};
+    const Bytes sent6 = from_pod() / Ipv6{pod6(), ip("2001:db8:2::9"), 9} / Udp{};
+    EXPECT_EQ(expect_confirmed({"4", sent4, REASON_SENT_UPLINK}).frame.at(14 + 8), 8);
+    EXPECT_EQ(expect_confirmed({"6", sent6, REASON_SENT_UPLINK}).frame.at(14 + 7), 8);
+}
+
 // As the kernel's forwarding does with IPv4 (ip_forward_update_priority).
 TEST_F(Uplink, PriorityIsThatOfTheTos) {
     resolve_next_hops();

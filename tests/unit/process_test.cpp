@@ -78,14 +78,14 @@ TEST(RunProcess, SaysWhatAProgramThatIsThereCannotBeRunBy) {
     };
     const auto script = start("script", "#! /nonexistent/python3 -u\n");
     ASSERT_FALSE(script);
-    EXPECT_THAT(script.error().message, EndsWith("/script: its interpreter /nonexistent/python3 is missing"));
+    EXPECT_THAT(script.error().message, testing::EndsWith("/script: its interpreter /nonexistent/python3 is missing"));
     EXPECT_THAT(script.error().hint, HasSubstr("first line of "));
     const auto of_windows = start("windows", "#!/bin/sh\r\n");
     ASSERT_FALSE(of_windows);
-    EXPECT_THAT(of_windows.error().message, EndsWith("/windows: its interpreter /bin/sh\\r is missing"));
+    EXPECT_THAT(of_windows.error().message, testing::EndsWith("/windows: its interpreter /bin/sh\\r is missing"));
     const auto text = start("text", "echo\n");
     ASSERT_FALSE(text);
-    EXPECT_THAT(text.error().message, EndsWith("/text: Exec format error"));
+    EXPECT_THAT(text.error().message, testing::EndsWith("/text: Exec format error"));
     EXPECT_THAT(text.error().hint, HasSubstr("#!/bin/sh"));
 }
 

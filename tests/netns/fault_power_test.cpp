@@ -3,6 +3,7 @@
 // and a GC leave no lease, file or rule.
 //
 // PODLANE_POWER_CUTS=N cuts N times in each verb and mode, rather than twice.
+#include "loader/own_addresses.hpp"
 #include "tests/netns/fault.hpp"
 
 #include <net/if.h>
@@ -35,6 +36,7 @@ class PowerCutTest : public FaultTest {
         const auto inside = require(net::enter(node_.ns()));
         for (const Hook hook : {Hook::ingress, Hook::egress})
             (void)require(detach(if_nametoindex("up0"), hook));
+        require(remove_own_address_rules());
         begin_boot();
     }
     // The next calls are for this pod.

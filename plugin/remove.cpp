@@ -203,23 +203,25 @@ Result<void> keep_lease(const Remains &remains) {
     return records_of(remains.request.config).write(record);
 }
 
-// From here on no repair takes the attachment for a living one.
+// From here on no repair takes the attachment for a living one. An upgrade may have replaced the map.
 Result<void> delete_endpoint_entry(const Remains &remains) {
     const cni::Request &request = remains.request;
-    const auto lock = TRY(keep_upgrades_out(request.config.bpffs)); // and whoever changes records
-    if (!remains.is_elsewhere)                                      // an upgrade may have replaced the map
-        TRY(TRY(open_endpoints(request.config.bpffs, Access::if_present))
-                .remove(TRY(make_endpoint_key(request.container_id, request.ifname))));
+    if (remains.is_elsewhere)
+        return {};
+    TRY(TRY(open_endpoints(request.config.bpffs, Access::if_present))
+            .remove(TRY(make_endpoint_key(request.container_id, request.ifname))));
     return {};
 }
 
-// The last step: from here on the attachment is unknown.
-Result<void> erase_record(const Remains &remains, bool lease_waits) {
+// The last step: from here on the attachment is unknown. While only the record knows it, an interface of another plugin
+// is taken for one that lost its entries, and restored.
+Result<void> erase_records(const Remains &remains, bool lease_waits) {
     const cni::Request &request = remains.request;
-    const auto lock = TRY(keep_upgrades_out(request.config.bpffs));
-    if (lease_waits)
-        return remains.is_known() ? keep_lease(remains) : Result<void>{};
-    return records_of(request.config).erase(request.container_id, request.ifname);
+    const auto lock = TRY(keep_upgrades_out(request.config.bpffs)); // and whoever changes records
+    if (lease_waits && remains.is_known())
+        TRY(keep_lease(remains));
+    TRY(delete_endpoint_entry(remains));
+    return lease_waits ? Result<void>{} : records_of(request.config).erase(request.container_id, request.ifname);
 }
 
 // Whether a repair has inserted its first or its last entry.
@@ -354,9 +356,13 @@ Result<void> remove_attachment(const cni::Request &given, Lease lease) {
     const bool lease_waits = released && !*released;
     errors.add(std::move(released));
     TRY(std::move(errors).result());
-    TRY(delete_endpoint_entry(remains));
+    {
+        const auto lock = TRY(keep_upgrades_out(request.config.bpffs));
+        TRY(delete_endpoint_entry(remains));
+    }
     TRY(look_behind_repairs(remains, host));
-    return erase_record(remains, lease_waits);
+    TRY(erase_records(remains, lease_waits));
+    return look_behind_repairs(remains, host);
 }
 
 } // namespace podlane

@@ -4,6 +4,7 @@
 
 #include "bpf/carrier.h"
 #include "bpf/fib.h"
+#include "bpf/ipsec.h"
 #include "bpf/path_cache.h"
 #include "bpf/rewrite.h"
 #include "bpf/tables.h"
@@ -45,6 +46,8 @@ static __always_inline int find_egress_path(struct packet *p)
 {
 	struct flow_path *known;
 
+	if (is_left_to_policies(p, p->egress_route->uplink, FROM_POD))
+		return REASON_HOST_IPSEC;
 	if (!p->has_flow || p->detour == REASON_HOST_FRAGMENT)
 		return is_local_to_node(p) ? REASON_HOST_NOT_LOCAL : 0;
 	known = find_path(p);

@@ -74,6 +74,8 @@ static __always_inline int find_egress_route_path(struct packet *p)
 	bool is_named = p->has_flow && p->detour != REASON_HOST_FRAGMENT;
 	struct flow_path *known = 0;
 
+	if (is_left_to_policies(p, p->skb->ifindex, TO_POD))
+		return REASON_HOST_IPSEC;
 	if (is_named)
 		known = find_path(p);
 	if (known && known->via != PATH_HOST) {

@@ -134,7 +134,9 @@ struct flow_scratch {
 	struct bpf_sock_tuple tuple;
 	struct ct_opts opts;
 	struct tcp_end end;
-	__u32 seen[2][5]; /* struct ip_ct_tcp_state___podlane of its sender and its receiver */
+	__u32 seen[2][5];     /* struct ip_ct_tcp_state___podlane of its sender and its receiver */
+	__u64 policies_at_ns; /* when has_policies was queried, 0: never */
+	__u32 has_policies;   /* of IPsec */
 	/* Of a struct packet; pointers in a map's value would hide the types of other maps from libbpf. */
 	__u64 parsed[(sizeof(struct packet) - __builtin_offsetof(struct packet, ip)) / sizeof(__u64)];
 };

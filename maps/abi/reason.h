@@ -77,7 +77,9 @@
 	X(DROP_FORGED_END, "drop-forged-end", DROP,                                                                    \
 	  "end of a TCP connection, arrived on an uplink, that its receiver would not accept")                         \
 	X(DROP_HIDDEN_HEADER, "drop-hidden-header", DROP,                                                              \
-	  "arrived on an uplink with its TCP header in a later fragment, or behind too many headers or tags")
+	  "arrived on an uplink with its TCP header in a later fragment, or behind too many headers or tags")          \
+	X(HOST_IPSEC, "host-ipsec", HOST,                                                                              \
+	  "the node has IPsec policies, and its own routes send by the same uplink: host stack")
 
 enum reason_kind {
 	REASON_KIND_PASS,

@@ -68,6 +68,7 @@ constexpr std::array kProofs = {
     Proof{REASON_DROP_ISOLATION, By::pod},
     Proof{REASON_DROP_FORGED_END, By::nothing, "conntrack has confirmed its connection: attack_reset_test has some"},
     Proof{REASON_DROP_HIDDEN_HEADER, By::uplink},
+    Proof{REASON_HOST_IPSEC, By::nothing, "the node has policies of IPsec: ipsec_test has some"},
 };
 
 void expect_all_of(By by, const Asker &asker) {

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* Whether the node has policies of IPsec. They are applied in hooks that a redirect skips. */
+#pragma once
+
+#include "bpf/fib.h"
+#include "bpf/nf_conn.h"
+
+#define XFRM_USERPOLICY_BLOCK 1                 /* Linux 5.15 */
+#define OWN_ENTRY_ADDRESS bpf_htonl(0xc0000008) /* 192.0.0.8, the dummy address (RFC 7600): of no connection */
+#define OWN_ENTRY_PORT 9                        /* discard */
+#define OWN_ENTRY_MS 60000
+
+/* "block" is a default for packets without a policy. */
+static __always_inline bool has_ipsec_policies(struct net___podlane *net)
+{
+	const __u8 *by_default = net->xfrm.policy_default;
+
+	if (bpf_core_field_exists(net->xfrm.policy_default) &&
+	    (by_default[0] == XFRM_USERPOLICY_BLOCK || by_default[1] == XFRM_USERPOLICY_BLOCK ||
+	     by_default[2] == XFRM_USERPOLICY_BLOCK))
+		return true;
+	if (!bpf_core_field_exists(net->xfrm.policy_count))
+		return false;
+	return net->xfrm.policy_count[0] | net->xfrm.policy_count[1] | net->xfrm.policy_count[2];
+}
+
+static __always_inline struct nf_conn___podlane *find_own_entry(struct __sk_buff *skb, struct flow_scratch *work)
+{
+	struct ct_opts *opts = &work->opts;
+
+	__builtin_memset(opts, 0, sizeof(*opts));
+	opts->netns_id = CURRENT_NETNS;
+	opts->l4proto = IPPROTO_UDP;
+	work->tuple.ipv4.saddr = OWN_ENTRY_ADDRESS;
+	work->tuple.ipv4.daddr = OWN_ENTRY_ADDRESS;
+	work->tuple.ipv4.sport = bpf_htons(OWN_ADDRESS_PORT);
+	work->tuple.ipv4.dport = bpf_htons(OWN_ENTRY_PORT);
+	return bpf_skb_ct_lookup(skb, &work->tuple, sizeof(work->tuple.ipv4), opts, sizeof(*opts));
+}
+
+/* As one that was replied to: a full table does not evict it. The tuple is that of the look-up. */
+static __always_inline struct nf_conn___podlane *insert_own_entry(struct __sk_buff *skb, struct flow_scratch *work)
+{
+	struct nf_conn_init___podlane *fresh =
+		bpf_skb_ct_alloc(skb, &work->tuple, sizeof(work->tuple.ipv4), &work->opts, sizeof(work->opts));
+
+	if (!fresh)
+		return 0;
+	bpf_ct_set_status(fresh, CT_SEEN_REPLY | CT_ASSURED);
+	return bpf_ct_insert_entry(fresh);
+}
+
+/*
+ * Of the node. Only an entry of conntrack leads to its network namespace, and packets that conntrack has not seen have
+ * none; so there is one for this query, which is gone a minute after the last. Unknown counts as yes. A global
+ * function: the verifier checks it once.
+ */
+__attribute__((noinline)) int has_policies(struct __sk_buff *skb)
+{
+	struct flow_scratch *work = find_scratch();
+	struct nf_conn___podlane *ct;
+	struct net___podlane *net;
+	bool has;
+
+	if (!has_conntrack || !work)
+		return 0;
+	ct = find_own_entry(skb, work);
+	if (!ct)
+		ct = insert_own_entry(skb, work);
+	if (!ct) /* another CPU was first */
+		ct = find_own_entry(skb, work);
+	if (!ct)
+		return 1;
+	net = ct->ct_net.net;
+	asm volatile("" : "+r"(net));
+	has = has_ipsec_policies(net);
+	bpf_ct_change_timeout(ct, OWN_ENTRY_MS);
+	bpf_ct_release(ct);
+	return has;
+}
+
+/* As confirmed not longer than confirm_ns ago: for packets that query nothing else. */
+static __always_inline bool has_policies_cached(struct __sk_buff *skb)
+{
+	struct flow_scratch *work = find_scratch();
+	__u64 now;
+
+	if (!has_conntrack || !work)
+		return false;
+	now = bpf_ktime_get_coarse_ns();
+	if (!work->policies_at_ns || now - work->policies_at_ns >= confirm_ns) {
+		work->has_policies = has_policies(skb);
+		work->policies_at_ns = now;
+	}
+	return work->has_policies;
+}
+
+/*
+ * Packets of an egress route have no connection that conntrack knows. While the node has policies, the host stack
+ * carries what its own routes send by the same uplink, and the replies. Not inlined, to keep the programs and their
+ * stacks small.
+ */
+static __attribute__((noinline)) bool is_left_to_policies(struct packet *p, __u32 uplink, enum direction from)
+{
+	struct bpf_fib_lookup fib;
+	long answer;
+
+	if (!has_policies_cached(p->skb))
+		return false;
+	if (from == TO_POD)
+		swap_ends(&p->ip);
+	answer = query_routes(p, &fib, 0, 0);
+	if (from == TO_POD)
+		swap_ends(&p->ip);
+	return (answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) && fib.ifindex == uplink;
+}

@@ -26,6 +26,8 @@ Result<Netlink> Netlink::open() { return open_protocol(NETLINK_ROUTE); }
 
 Result<Netlink> Netlink::open_netfilter() { return open_protocol(NETLINK_NETFILTER); }
 
+Result<Netlink> Netlink::open_ipsec() { return open_protocol(NETLINK_XFRM); }
+
 Result<Netlink> Netlink::open_protocol(int protocol) {
     Netlink netlink(nl_socket_alloc());
     if (!netlink.socket_)

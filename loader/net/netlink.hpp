@@ -19,6 +19,7 @@ class Netlink {
   public:
     static Result<Netlink> open();           // of routes, links and addresses, in the calling thread's namespace
     static Result<Netlink> open_netfilter(); // of nf_tables, in the calling thread's namespace
+    static Result<Netlink> open_ipsec();     // of IPsec (xfrm), in the calling thread's namespace
     static Result<Netlink> open_in(const Namespace &target);
 
     [[nodiscard]] nl_sock *socket() const { return socket_.get(); } // for loader/net only

@@ -158,6 +158,8 @@ const std::vector<Fault> kFaults = {
      by({"nft add table inet shaper", "nft add chain inet shaper police { type filter hook forward priority 0 ; }",
          "nft add rule inet shaper police limit rate over 5/second counter drop"}),
      false},
+    {"IpsecPolicies", "ipsec", "the node has 1 IPsec policy", false,
+     by({"ip xfrm policy add dir fwd src 192.0.2.99 dst 192.0.2.99 tmpl proto esp mode tunnel"}), false},
     {"NftIsMissing", "forward-rules", "cannot be checked: /usr/sbin/nft is not installed", false,
      behind("mount -t tmpfs none /usr/sbin"), false},
     {"NftFails", "forward-rules", "cannot be checked: /usr/sbin/nft: no rules today", false,

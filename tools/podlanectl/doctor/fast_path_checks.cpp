@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // doctor: what the fast path and limits need of the node.
+#include "loader/net/ipsec.hpp"
 #include "loader/net/sysctl.hpp"
 #include "loader/object.hpp"
 #include "loader/probe.hpp"
@@ -46,6 +47,13 @@ Result<void> look_at_tracking(const NodeView &node, Findings &findings) {
     return {};
 }
 
+Result<void> look_at_ipsec(const NodeView &, Findings &findings) {
+    if (const std::uint32_t policies = TRY(net::count_ipsec_policies()); policies != 0)
+        report(findings,
+               "the node has " + std::to_string(policies) + " IPsec " + (policies == 1 ? "policy" : "policies"));
+    return {};
+}
+
 // What Podlane set, and has another value by now.
 Result<void> look_at_settings(const NodeView &node, Findings &findings) {
     for (const ChangedSetting &one : TRY(TRY(NodeSettings::open(node.state_directory)).list())) {
@@ -74,7 +82,7 @@ Result<void> look_at_expedited_rcu(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 6> kFastPathChecks = {{
+constexpr std::array<Check, 7> kFastPathChecks = {{
     {"conntrack-lookup", Severity::notice,
      "the programs cannot query conntrack: connections take the slow path, except those of networks with an "
      "\"uplink\" of their own",
@@ -84,6 +92,11 @@ constexpr std::array<Check, 6> kFastPathChecks = {{
      "already "
      "get no answers from others",
      "boot with lockdown=integrity, if pods are to be isolated", &look_at_replies},
+    {"ipsec", Severity::notice,
+     "only the host stack applies them, so all connections take the slow path, except those of a network with an "
+     "\"uplink\" of its own by which no route of the node leads: these bypass the policies",
+     "none if they are intended; if they are to hold on such an uplink, give the node an address or a route there",
+     &look_at_ipsec},
     {"conntrack-off", Severity::wrong,
      "the rules were flushed: unless another rule needs it, the kernel tracks no connections, and they take the slow "
      "path",

@@ -10,11 +10,35 @@ namespace {
 class RepairBesideTest : public CtlTest {
   protected:
     const Json all_ = all_features();
-    Output call_under(const std::string &command, const Container &container, std::vector<std::string> argv) const {
+    Output call_under(const std::string &command, const Container &container, std::vector<std::string> argv,
+                      const Json &config) const {
         argv.push_back(node_.plugins() + "/podlane");
         Variables variables = attachment(container);
         variables.insert({{"CNI_COMMAND", command}, {"CNI_PATH", node_.plugins()}});
-        return run(node_.ns(), argv, node_.config(all_).dump(), variables);
+        return run(node_.ns(), argv, config.dump(), variables);
+    }
+    Output call_under(const std::string &command, const Container &container, std::vector<std::string> argv) const {
+        return call_under(command, container, std::move(argv), node_.config(all_));
+    }
+    // Behind ptp, which has made the container's interface.
+    [[nodiscard]] Json behind_ptp(const Container &container) const {
+        Json config = node_.config(all_);
+        const Json ptp = {{"cniVersion", "1.0.0"}, {"name", "pods"}, {"type", "ptp"}, {"ipam", node_.ipam()}};
+        config["prevResult"] = succeeded(node_.cni("ADD", ptp, container)).json;
+        config.erase("ipam");
+        return config;
+    }
+    // How many times a DEL locks before the record on disk goes, in a run that nothing hits.
+    [[nodiscard]] int locks_before_the_record_goes(const Container &container, const Json &config) const {
+        const std::string file = node_.dir() + "/locks";
+        EXPECT_EQ(call_under("DEL", container, words("strace -qq -e trace=flock,unlink -o " + file), config).rc, 0);
+        int locks = 0, last = 0;
+        std::ifstream trace(file);
+        for (std::string line; std::getline(trace, line);) {
+            locks += line.starts_with("flock(") ? 1 : 0;
+            last = line.find(container.id()) != std::string::npos ? locks : last;
+        }
+        return last;
     }
 };
 
@@ -40,6 +64,35 @@ TEST_F(RepairBesideTest, ADelUnderWayRemovesWhatWasRestored) {
     deleting.join();
     EXPECT_EQ(everything(), before);
     EXPECT_THAT(del(*other.container, all_), succeeds());
+}
+
+// Between a DEL's last two locks only the record on disk is left, beside an interface that the other plugin's DEL has
+// still to remove: the repair takes it for one that lost its entries.
+TEST_F(RepairBesideTest, ADelOfAnotherPluginsInterfaceRemovesWhatWasRestored) {
+    const auto container = node_.container();
+    const Json config = behind_ptp(*container);
+    ASSERT_THAT(node_.cni("ADD", config, *container), succeeds());
+    const int locks = locks_before_the_record_goes(*container, config);
+    ASSERT_GT(locks, 1);
+    const std::string before = everything();
+    ASSERT_THAT(node_.cni("ADD", config, *container), succeeds());
+    const std::uint32_t ifindex = observe(node_, container).ifindex;
+    const Tables tables = require(Tables::open(node_.bpffs()));
+    const auto is_known = [&] {
+        return require(tables.endpoints.find(require(make_endpoint_key(container->id(), "eth0")))).has_value();
+    };
+    std::jthread deleting([&] {
+        const std::string hold = "inject=flock:delay_enter=4000000:when=" + std::to_string(locks);
+        const Output done = call_under("DEL", *container,
+                                       {"strace", "-qq", "-e", "trace=flock", "-o", "/dev/null", "-e", hold}, config);
+        EXPECT_EQ(done.rc, 0) << done.out << done.err;
+    });
+    EXPECT_TRUE(wait_until([&] { return !is_known(); }));
+    EXPECT_THAT(node_.records(), Not(IsEmpty())) << "the DEL was to be under way";
+    (void)ctl("repair");
+    EXPECT_TRUE(is_known() && require(tables.interfaces.find(ifindex))) << "the repair was to restore it";
+    deleting.join();
+    EXPECT_EQ(everything(), before);
 }
 
 // The record is erased last of all: what a repair has restored meanwhile is not lost sight of.

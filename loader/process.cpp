@@ -60,6 +60,7 @@ struct Start {
 
 [[noreturn]] void start_child(Start &start) {
     constexpr int kNotStarted = 127;
+    setpgid(0, 0); // a script's children are killed with it; without a group of its own it is killed alone
     const bool bound = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
     if (getppid() != start.parent) // it died before the signal was requested
         _exit(kNotStarted);
@@ -133,7 +134,8 @@ class Child {
     ~Child() {
         if (pid_ < 0)
             return;
-        kill(pid_, SIGKILL);
+        if (kill(-pid_, SIGKILL) != 0)
+            kill(pid_, SIGKILL);
         // A child stuck in the kernel is left to init rather than waited for.
         constexpr int kPatience = 1000; // ms
         pollfd gone{exited_.get(), POLLIN, 0};

@@ -99,6 +99,18 @@ TEST(RunProcess, KillsAProgramAtItsTimeLimitEvenIfItClosedItsOutputs) {
     }
 }
 
+// A plugin that is a script must not go on allocating by what it has called.
+TEST(RunProcess, KillsWhatTheProgramHasStartedToo) {
+    std::array<int, 2> held{};
+    ASSERT_EQ(pipe(held.data()), 0);
+    ASSERT_FALSE(shell("sleep 60; exit 1", {}, 100ms));
+    close(held[1]);
+
+    pollfd released{held[0], POLLIN, 0};
+    EXPECT_EQ(poll(&released, 1, 10000), 1) << "sleep lives on, and has the other end";
+    close(held[0]);
+}
+
 TEST(RunProcess, DoesNotWaitForADaemonThatKeepsTheOutputsOpen) {
     EXPECT_EQ(shell("sleep 3 & echo started", {}, 2s).value().out, "started\n");
 }

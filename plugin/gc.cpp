@@ -145,10 +145,10 @@ Result<void> clean_network(const cni::Request &request, const Tables &tables) {
 Result<void> collect_leases(const cni::Request &request) {
     if (request.config.ipam_type.empty())
         return {};
-    if (ipam::is_installed(request))
+    const auto missing = ipam::why_missing(request);
+    if (!missing)
         return ipam::gc(request);
-    log(cni::Log::Level::warning,
-        "IPAM plugin \"" + request.config.ipam_type + "\" is not installed: its GC is not run");
+    log(cni::Log::Level::warning, missing->message + ": its GC is not run");
     return {};
 }
 

@@ -135,9 +135,9 @@ Result<void> run_without_answer(const cni::Request &request, std::string_view co
 } // namespace
 
 // A plugin that could not be looked for may be there: running it says what failed.
-bool is_installed(const cni::Request &request) {
+std::optional<Error> why_missing(const cni::Request &request) {
     const auto plugin = find_plugin(request);
-    return plugin || plugin.error().system_errno != 0;
+    return plugin || plugin.error().system_errno != 0 ? std::nullopt : std::optional(plugin.error());
 }
 
 Error with_present_cause(const cni::Request &request, Error earlier) {
@@ -163,6 +163,8 @@ Result<cni::Attachment> add(const cni::Request &request, bool &killed) {
         return std::move(lease).value();
     // The plugin has given something away all the same.
     Error error = std::move(lease).error().context("result of IPAM plugin \"" + request.config.ipam_type + "\"");
+    if (error.hint.empty())
+        error.hint = "correct \"ipam\", which the plugin was called with, or install another build of it";
     if (auto returned = remove(request); !returned)
         error.message += "; and releasing the lease: " + returned.error().message;
     return error;

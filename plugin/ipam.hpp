@@ -5,6 +5,8 @@
 #include "maps/result.hpp"
 #include "plugin/cni/types.hpp"
 
+#include <optional>
+
 namespace podlane::ipam {
 
 // Each finds the plugin named in "ipam" on CNI_PATH and runs it with this process's environment. A plugin that does
@@ -13,7 +15,8 @@ namespace podlane::ipam {
 // is set if the plugin did not end by itself, so that it may have given a lease that it did not name.
 Result<cni::Attachment> add(const cni::Request &request, bool &killed);
 Result<void> remove(const cni::Request &request); // CNI DEL: releases the lease
-[[nodiscard]] bool is_installed(const cni::Request &request);
+// Of a plugin that is not there, or not to be executed.
+[[nodiscard]] std::optional<Error> why_missing(const cni::Request &request);
 // An error with the IPAM plugin of an earlier configuration, behind that of the present one if it cannot be run.
 [[nodiscard]] Error with_present_cause(const cni::Request &request, Error earlier);
 Result<void> check(const cni::Request &request);

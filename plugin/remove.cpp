@@ -269,9 +269,8 @@ Result<bool> release_lease(const Remains &remains) {
     for (const cni::Request &request : requests) {
         if (request.config.ipam_type == "dhcp") // each ADD refuses it; its daemon need not run
             continue;
-        if (!ipam::is_installed(request)) {
-            log(cni::Log::Level::warning,
-                "IPAM plugin \"" + request.config.ipam_type + "\" is not installed: its lease stays for now");
+        if (const auto missing = ipam::why_missing(request)) {
+            log(cni::Log::Level::warning, missing->message + ": its lease stays for now");
             waits = true;
             continue;
         }

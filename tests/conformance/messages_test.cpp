@@ -73,6 +73,7 @@ TEST_F(MessagesTest, AreThoseOfTheFile) {
     now += add_with_ipam("an IPAM plugin that exits", "#!/bin/sh\necho trouble >&2\nexit 3\n");
     now += add_with_ipam("an IPAM plugin that crashes", "#!/bin/sh\nkill -SEGV $$\n");
     now += add_with_ipam("an IPAM plugin that prints no result", "#!/bin/sh\necho hello\n");
+    now += add_with("ipam.routes of another shape", {{"ipam", {{"routes", {{{"dest", "0.0.0.0/0"}}}}}}});
     now += add_with_ipam("an IPAM plugin that hangs", "#!/bin/sh\nexec sleep 60\n", {{"ipamTimeout", 1}});
     std::filesystem::permissions(node_.plugins() + "/broken", std::filesystem::perms::owner_read);
     now += add_with("an IPAM plugin without the x bit", {{"ipam", {{"type", "broken"}}}});

@@ -114,7 +114,11 @@ TEST_F(DelTest, LeaseOfAMissingIpamPluginIsReleasedByALaterDel) {
     node_.remove_plugin("host-local");
     const Reply reply = del(*made.container);
     EXPECT_EQ(reply.rc, 0) << reply;
-    EXPECT_THAT(reply.err, HasSubstr("\"host-local\" is not installed"));
+    EXPECT_THAT(reply.err, HasSubstr("\"host-local\" is not in CNI_PATH"));
+    node_.put_plugin("host-local", "");
+    fs::permissions(node_.plugins() + "/host-local", fs::perms::owner_read);
+    EXPECT_THAT(del(*made.container).err, HasSubstr("host-local is not an executable file: its lease stays for now"));
+    node_.remove_plugin("host-local");
     EXPECT_TRUE(host_link(made).is_null());
     EXPECT_EQ(node_.leased().size(), 2U);
     install_host_local();

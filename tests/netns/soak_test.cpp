@@ -87,7 +87,7 @@ TEST_F(SoakTest, AddAndDelLeaveTheNodeAsItWas) {
     const Held before = held();
     // Flat is what grows by less than this from the second quarter on, however many rounds come: caches are warm by
     // then, and conntrack holds as many dead connections as it ever will.
-    constexpr std::uint64_t kNoise = 32 * 1024;
+    constexpr std::uint64_t kNoise = std::uint64_t{32} * 1024;
     std::uint64_t warm = std::numeric_limits<std::uint64_t>::max();
     for (int round = 0; round < rounds() && !HasFatalFailure(); ++round) {
         live_and_die();

@@ -69,7 +69,10 @@ Result<void> remove_if_present(const std::string &path) {
     struct stat facts {};
     if (error == EROFS && lstat(path.c_str(), &facts) != 0 && errno == ENOENT) // the kernel has not looked for it
         return {};
-    return system_error(ErrorCode::io_failure, "removing " + path, error);
+    Error failed = system_error(ErrorCode::io_failure, "removing " + path, error);
+    if (error == EROFS)
+        failed.hint = "mount its file system for writing, and repeat the call";
+    return failed;
 }
 
 } // namespace podlane

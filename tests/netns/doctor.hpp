@@ -197,6 +197,8 @@ const std::vector<Fault> kFaults = {
          for (const auto &one : fs::directory_iterator(kStateDirectory))
              fs::remove_all(one.path());
      }},
+    {"RecordGone", "record", "is gone, or cannot be read", false,
+     [](Doctor &d) { fs::remove_all(AttachmentRecords(kStateDirectory, d.node_.bpffs()).directory()); }, false},
     {"MapNearlyFull", "map-full", "uplinks_v2 is nearly full", false,
      [](Doctor &d) {
          const auto uplinks = d.open(&open_uplinks);

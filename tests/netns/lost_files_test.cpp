@@ -126,7 +126,9 @@ TEST_F(LostDiskTest, AReadOnlyDiskRefusesAddAndKeepsItsRecords) {
     EXPECT_THAT(refused.details(), HasSubstr("stateDir"));
     EXPECT_THAT(del(*container, keys_), succeeds());
     EXPECT_EQ(node_.leased().size(), 2U);
-    EXPECT_THAT(del(*made.container, keys_), fails_with(5, {"Read-only file system"})) << "its record stays";
+    const Reply kept = del(*made.container, keys_);
+    EXPECT_THAT(kept, fails_with(5, {"Read-only file system"})) << "its record stays";
+    EXPECT_THAT(kept.details(), HasSubstr("for writing"));
     EXPECT_THAT(gc({}, keys_), fails_with(5, {"Read-only file system"}));
     remount(false);
     EXPECT_THAT(del(*made.container, keys_), succeeds());

@@ -301,11 +301,21 @@ Result<void> look_at_requested_entries(const EndpointView &e, Findings &findings
     return {};
 }
 
+Result<void> look_at_record(const EndpointView &e, Findings &findings) {
+    if (!e.disk)
+        report(findings, "its record in " + e.node.state_directory + " is gone, or cannot be read");
+    return {};
+}
+
 constexpr std::string_view kNewSandbox = "delete the pod's sandbox; the runtime creates a new one";
 constexpr std::string_view kFix = "podlanectl doctor --fix";
 constexpr std::string_view kRepair = "podlanectl repair; if that fails, delete the pod's sandbox";
 
-constexpr std::array<Check, 13> kEndpointChecks = {{
+constexpr std::array<Check, 14> kEndpointChecks = {{
+    {"record", Severity::notice,
+     "the file was removed: CHECK and repair compare the endpoint with less, and if the maps are lost as well, nothing "
+     "knows what its ADD made",
+     kNewSandbox, nullptr, &look_at_record},
     {"link", Severity::wrong, "the container disappeared without a DEL, or the interface was set down or deleted",
      "podlanectl gc, or the runtime's next GC; if the container is running, delete its sandbox", nullptr,
      &look_at_link},

@@ -19,11 +19,13 @@ struct ModelFlow {
     std::uint16_t new_destination_port = 0;
     Mac receiver{}; // of the pod that new_destination belongs to
     std::size_t receiver_mtu = 0;
+    bool is_direct = false; // "firstPacket": "direct": of all ports, untranslated, and not confirmed
 };
 
 // The sender of frames: a pod, or, without addresses, whoever is on the link of an uplink.
 struct ModelSender {
     bool is_pod = true;
+    bool is_bound = true; // anti-spoofing binds it to its own addresses
     Mac mac{};
     Mac gateway{};
     std::vector<ip_addr> addresses{};
@@ -43,14 +45,20 @@ struct Promise {
 
 class Model {
   public:
-    Model(const ModelSender &sender, const Bytes &frame) : sender_(sender), frame_(frame) {}
+    // `segment`: bytes of data in each segment, if the frame is of GSO.
+    Model(const ModelSender &sender, const Bytes &frame, std::size_t segment = 0)
+        : sender_(sender), frame_(frame), segment_(segment) {}
 
     [[nodiscard]] Promise promise() {
         read();
         Promise out;
         out.flow = find_flow(out);
-        if (sender_.is_pod)
+        if (!sender_.is_pod)
+            judge_outside(out);
+        else if (sender_.is_bound)
             judge_pod(out);
+        else
+            judge_unbound_pod(out);
         if (out.demand == Demand::drop)
             out.flow = nullptr;
         return out;
@@ -65,8 +73,10 @@ class Model {
         out[v4_ ? 22 : 21] = static_cast<std::uint8_t>(out[v4_ ? 22 : 21] - 1);
         put_address(out, v4_ ? 26 : 22, flow.new_source);
         put_address(out, v4_ ? 30 : 38, flow.new_destination);
-        put_port(out, l4_, flow.new_source_port);
-        put_port(out, l4_ + 2, flow.new_destination_port);
+        if (!flow.is_direct) {
+            put_port(out, l4_, flow.new_source_port);
+            put_port(out, l4_ + 2, flow.new_destination_port);
+        }
         if (v4_) {
             out[24] = out[25] = 0;
             const std::uint16_t sum = checksum(std::span(out).subspan(14, 20));
@@ -88,8 +98,48 @@ class Model {
         const std::uint16_t sum = checksum(std::span(frame).subspan(l4_), start);
         return sum == 0xffff ? 0 : sum; // both are zero in one's complement
     }
+    // Whom an answer is for.
+    [[nodiscard]] std::span<const std::uint8_t> asker() const {
+        return std::span(frame_).subspan(type_ == 0x0806 ? l3_ + 8 : 6, 6);
+    }
+    [[nodiscard]] const ip_addr &source() const { return source_; }
+    [[nodiscard]] const ip_addr &destination() const { return destination_; }
+    [[nodiscard]] bool is_ip() const { return v4_ || v6_; }
+    [[nodiscard]] bool is_discovery() const { return is_nd() && hops_ == 255; }
+    [[nodiscard]] bool is_plain() const { return plain_ && !tagged_; }
+    [[nodiscard]] bool is_header_right() const {
+        return !v4_ || !well_formed_ || checksum(std::span(frame_).subspan(l3_, l4_ - l3_)) == 0;
+    }
+    [[nodiscard]] bool says_no_length() const { return (v4_ || v6_) && word(l3_ + (v4_ ? 2 : 4)) == 0; }
+    [[nodiscard]] bool is_fragment() const {
+        return later_fragment_ || first_fragment_ || (v4_ && (word(l3_ + 6) & 0x3fffU) != 0);
+    }
+    // On the wire: each segment has the headers. Headers that are not read count as those of TCP.
+    [[nodiscard]] std::size_t wire_bytes() const {
+        const bool has_l4 = v4_ || (v6_ && !later_fragment_ && !cut_ && extensions_ <= 4);
+        const std::size_t headers = (has_l4 ? l4_ : 54) + transport_bytes().value_or(20);
+        if (segment_ == 0 || frame_.size() <= headers)
+            return frame_.size();
+        return frame_.size() + (frame_.size() - headers - 1) / segment_ * headers;
+    }
 
   private:
+    // Of the transport header as it says itself, if it is there to be read.
+    [[nodiscard]] std::optional<std::size_t> transport_bytes() const {
+        if (later_fragment_ || cut_ || extensions_ > 4 || !(v4_ || v6_) || (v4_ && (word(l3_ + 6) & 0x1fffU) != 0))
+            return {};
+        if (protocol_ == IPPROTO_TCP && has(l4_ + 16))
+            return (frame_[l4_ + 12] >> 4U) * 4U;
+        if (protocol_ == IPPROTO_UDP && has(l4_ + 4))
+            return 8;
+        if (protocol_ == IPPROTO_SCTP && has(l4_ + 4))
+            return 12;
+        return {};
+    }
+    // Of the largest packet that a receiver gets.
+    [[nodiscard]] std::size_t largest() const {
+        return segment_ == 0 ? frame_.size() - 14 : l4_ - 14 + transport_bytes().value_or(frame_.size()) + segment_;
+    }
     [[nodiscard]] std::uint16_t header_error() const { return checksum(std::span(frame_).subspan(l3_, 20)); }
     static void put_port(Bytes &out, std::size_t at, std::uint16_t value) {
         out[at] = static_cast<std::uint8_t>(value >> 8U);
@@ -135,10 +185,14 @@ class Model {
         if (type_ == 0x86dd && has(l3_ + 40))
             read_ipv6();
     }
+    // What a GSO packet of more than 64 KiB has instead is 0.
+    [[nodiscard]] std::size_t length_at(std::size_t at, std::size_t from) const {
+        return word(at) == 0 && segment_ != 0 ? frame_.size() - from : word(at);
+    }
     void read_ipv4() {
         v4_ = true;
         const unsigned header = (frame_[l3_] & 15U) * 4;
-        const std::size_t length = word(l3_ + 2);
+        const std::size_t length = length_at(l3_ + 2, l3_);
         source_ = address(l3_ + 12, true);
         destination_ = address(l3_ + 16, true);
         protocol_ = frame_[l3_ + 9];
@@ -153,7 +207,7 @@ class Model {
         source_ = address(l3_ + 8, false);
         destination_ = address(l3_ + 24, false);
         hops_ = frame_[l3_ + 7];
-        const std::size_t length = word(l3_ + 4);
+        const std::size_t length = length_at(l3_ + 4, l3_ + 40);
         well_formed_ = frame_[l3_] >> 4U == 6 && has(l3_ + 40 + length) && !is_ipv4(source_) && !is_ipv4(destination_);
         plain_ = well_formed_ && frame_.size() == l3_ + 40 + length;
         protocol_ = frame_[l3_ + 6];
@@ -181,23 +235,57 @@ class Model {
     // Only whole, unfragmented packets without options, for the router's own MAC.
     const ModelFlow *find_flow(Promise &out) const {
         const bool transport = protocol_ == IPPROTO_TCP || protocol_ == IPPROTO_UDP;
-        if (tagged_ || !plain_ || !transport || !has(l4_ + (protocol_ == IPPROTO_TCP ? 14U : 4U)))
+        if (tagged_ || !plain_ || !has(l4_ + (protocol_ == IPPROTO_TCP ? 14U : 4U)))
             return nullptr;
         const auto is_of = [&](const ModelFlow &one) {
-            return same(one.source, source_) && same(one.destination, destination_) && one.source_port == word(l4_) &&
-                   one.destination_port == word(l4_ + 2);
+            if (!same(one.source, source_) || !same(one.destination, destination_))
+                return false;
+            if (one.is_direct)
+                return transport || quotes(one);
+            return transport && one.source_port == word(l4_) && one.destination_port == word(l4_ + 2);
         };
         const auto found = std::ranges::find_if(sender_.flows, is_of);
         if (found == sender_.flows.end())
             return nullptr;
-        out.ends_flow = protocol_ == IPPROTO_TCP && (frame_[l4_ + 13] & 7U) != 0;
-        if (out.ends_flow || hops_ <= 1 || frame_.size() - 14 > found->receiver_mtu ||
+        out.ends_flow = !found->is_direct && protocol_ == IPPROTO_TCP && (frame_[l4_ + 13] & 7U) != 0;
+        if (out.ends_flow || hops_ <= 1 || largest() > found->receiver_mtu ||
             !std::ranges::equal(std::span(frame_).first(6), sender_.gateway))
             return nullptr;
-        out.must_be_delivered = has(l4_ + (protocol_ == IPPROTO_TCP ? 20U : 8U));
+        out.must_be_delivered = transport && has(l4_ + (protocol_ == IPPROTO_TCP ? 20U : 8U));
         return &*found;
     }
+    // An ICMP error about a packet that went the other way.
+    [[nodiscard]] bool quotes(const ModelFlow &flow) const {
+        const std::uint8_t type = frame_[l4_];
+        const bool error =
+            v4_ ? protocol_ == IPPROTO_ICMP && (type == 3 || type == 4 || type == 5 || type == 11 || type == 12)
+                : protocol_ == IPPROTO_ICMPV6 && type < 128;
+        const std::size_t quoted = l4_ + 8;
+        const std::size_t at = quoted + (v4_ ? 12 : 8);
+        if (!error || !has(quoted + (v4_ ? 20 : 40)))
+            return false;
+        const std::uint8_t protocol = frame_[quoted + (v4_ ? 9 : 6)];
+        return (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP) && same(flow.destination, address(at, v4_)) &&
+               same(flow.source, address(at + (v4_ ? 4 : 16), v4_));
+    }
 
+    void judge_outside(Promise &out) const {
+        if (!is_plain() || (protocol_ == IPPROTO_TCP && (!has(l4_ + 16) || (frame_[l4_ + 13] & 5U) != 0)))
+            return;
+        out.demand = Demand::no_drop;
+        out.why = "a packet that ends no connection";
+    }
+    void judge_unbound_pod(Promise &out) const {
+        const bool nd = is_nd() && hops_ == 255;
+        const bool readable = type_ == 0x0806                      ? has(l3_ + 28)
+                              : type_ == 0x0800 || type_ == 0x86dd ? well_formed_ && (!nd || has(l4_ + 24))
+                                                                   : true;
+        out.may_be_answered = type_ == 0x0806 || (nd && frame_[l4_] == 135);
+        if (!readable)
+            return;
+        out.demand = Demand::no_drop;
+        out.why = "a packet of a pod that may send any";
+    }
     void judge_pod(Promise &out) const {
         const auto drop = [&](const char *why) {
             out.demand = Demand::drop;
@@ -267,6 +355,7 @@ class Model {
 
     const ModelSender &sender_;
     const Bytes &frame_;
+    const std::size_t segment_;
     std::uint16_t type_ = 0;
     std::size_t l3_ = 14;
     std::size_t l4_ = 14;

@@ -100,7 +100,7 @@ class ModelFrames {
     }
     std::uint8_t hops() { return std::array<std::uint8_t, 8>{0, 1, 2, 64, 64, 64, 255, 255}[below(8)]; }
     Frame transport(const ModelFlow &of) {
-        const std::size_t data = std::array<std::size_t, 6>{0, 1, 33, 100, 1332, 1400}[below(6)];
+        const std::size_t data = std::array<std::size_t, 8>{0, 1, 33, 100, 100, 1332, 1400, 2900}[below(8)];
         if (below(2) == 0)
             return Udp{of.source_port, of.destination_port} / noise(data);
         const std::uint8_t flags = below(6) == 0 ? byte() : kAck;
@@ -168,6 +168,9 @@ class ModelFrames {
         case 7: // odd lengths
             if (frame.size() > 20)
                 frame[frame[12] == 0x08 ? 17 : 19] = byte();
+            if (frame.size() > 20 && below(4) == 0) // of GSO packets over 64 KiB
+                for (const std::size_t at : {0U, 1U})
+                    frame[(frame[12] == 0x08 ? 16 : 18) + at] = 0;
             break;
         default: // a checksum that is not zero
             change_checksum(frame);

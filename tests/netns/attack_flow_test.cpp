@@ -19,12 +19,15 @@ constexpr int kQueries = 20;
 
 class AttackFlow : public ServiceTest {
   protected:
-    AttackFlow() : ServiceTest(kPort, kPort) {}
+    explicit AttackFlow(const Json &keys = Json::object()) : ServiceTest(kPort, kPort, keys) {}
     [[nodiscard]] Mac uplink_mac() { return Wire(lab_->node().ns(), "up0").mac(); }
     [[nodiscard]] std::uint64_t fast() const { return lab_->count(client_, REASON_SENT_DIRECT); }
     void forge_replies_of_the_service();
     void knock_at_a_closed_forward_chain();
     void speak_for_a_peer_on_another_uplink(const Json &keys);
+    using Attack = std::function<void(const std::atomic<bool> &stop)>;
+    void withstand(bool evicts, const Attack &attack);
+    [[nodiscard]] bool is_any_cached(const std::vector<Fd> &sockets);
     void expect_fast(const Fd &socket) const {
         EXPECT_TRUE(wait_until([&] {
             const std::uint64_t before = fast();
@@ -224,16 +227,30 @@ TEST_P(AttackDirect, AnotherUplinkDoesNotSpeakForThePeer) {
         {{"uplinks", {"up*"}}, {"firstPacket", "direct"}, {"clusterCIDRs", {to_string(outside_addr()) + "/32"}}});
 }
 
-TEST_P(AttackFlow, AFloodOfFlowsCostsOthersNothing) {
-    const Pod hostile = add_pod();
+bool AttackFlow::is_any_cached(const std::vector<Fd> &sockets) {
+    const auto entries = require(require(open_flows(lab_->node().bpffs(), Access::read_only)).entries());
+    return std::ranges::any_of(sockets, [&](const Fd &socket) {
+        const std::uint16_t port = htons(local_of(socket).port);
+        return std::ranges::any_of(entries, [&](const auto &entry) {
+            const flow_key &key = entry.first;
+            return (key.source == addr(client_) && key.source_port == port) ||
+                   (key.destination == addr(client_) && key.destination_port == port);
+        });
+    });
+}
+
+// Victims with idle and with busy connections beside strict rules, during the attack and after it. `evicts`: the
+// entries of the idle ones.
+void AttackFlow::withstand(bool evicts, const Attack &attack) {
     const EchoServer server = serve_echo();
     lab_->node().run("sysctl -qw net.netfilter.nf_conntrack_tcp_loose=0");
     rule("-A FORWARD -p tcp ! --syn -m conntrack --ctstate NEW -j DROP");
+    rule("-A FORWARD -m conntrack --ctstate INVALID -j DROP");
     std::vector<Fd> idle;
     std::vector<Fd> busy;
     for (int i = 0; i < 4; ++i) {
         idle.push_back(connected(cluster_ip(), Transport::tcp));
-        busy.push_back(connected(cluster_ip(), Transport::udp));
+        busy.push_back(connected(cluster_ip(), i == 0 ? Transport::tcp : Transport::udp));
         EXPECT_EQ(transfer(idle.back(), 1 << 18), 0);
     }
     for (const Fd &socket : busy)
@@ -247,28 +264,61 @@ TEST_P(AttackFlow, AFloodOfFlowsCostsOthersNothing) {
     };
     const auto others = all_others();
     const std::size_t counters = counted();
+    const std::uint64_t before = fast();
     std::atomic<bool> stop = false;
-    std::uint64_t sent = 0;
-    const auto begin = std::chrono::steady_clock::now();
-    std::thread attack([&] { sent = flood(hostile.ns(), {addr(client_), outside_addr()}, ipv4(), stop); });
-    const auto end = begin + std::chrono::seconds(4);
+    std::thread attacker([&] { attack(stop); });
     int lost = 0;
-    while (std::chrono::steady_clock::now() < end) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto lasted = [&] { return std::chrono::steady_clock::now() - begin; };
+    while (lasted() < std::chrono::seconds(4) || (evicts && is_any_cached(idle) && lasted() < patience())) {
         for (const Fd &socket : busy)
             lost += answered(socket) ? 0 : 1;
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
     stop = true;
-    attack.join();
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    std::cout << static_cast<double>(sent) / took.count() << " flows a second" << std::endl;
+    attacker.join();
     EXPECT_EQ(lost, 0);
+    EXPECT_GT(fast(), before);
     EXPECT_EQ(all_others(), others);
     EXPECT_EQ(counted(), counters);
+    EXPECT_EQ(is_any_cached(idle), !evicts);
     for (const Fd &socket : idle)
         EXPECT_EQ(transfer(socket, 1 << 18), 0);
     for (const Fd &socket : busy)
         expect_fast(socket);
+}
+
+TEST_P(AttackFlow, AFloodOfFlowsCostsOthersNothing) {
+    const Pod hostile = add_pod();
+    withstand(false, [&](const std::atomic<bool> &stop) {
+        flood(hostile.ns(), {addr(client_), outside_addr()}, ipv4(), stop);
+    });
+}
+
+// So few entries that a flood evicts those of the victims again and again, and so many that those by which it is known
+// to be forwarded live until the next datagram.
+class AttackSmallCache : public AttackFlow {
+  protected:
+    static constexpr std::uint64_t kPaths = 512;
+    AttackSmallCache() : AttackFlow({{"maxPaths", kPaths}}) {}
+};
+
+// Accomplices answer, another pod and a host outside, so that conntrack confirms each flow and all get entries; and the
+// host outside opens such connections itself.
+TEST_P(AttackSmallCache, AFloodOfAnsweredFlowsCostsOthersNothing) {
+    const Pod hostile = add_pod();
+    const Pod accomplice = add_pod();
+    (void)must_run(lab_->outside(), words("ip route add " + pod_range() + " via " + to_string(node_addr())));
+    const EchoServer within(accomplice.ns(), ipv4(), kPort);
+    const EchoServer without(lab_->outside(), ipv4(), kPort);
+    withstand(true, [&](const std::atomic<bool> &stop) {
+        std::thread outside([&] { flood_answered(lab_->outside(), {{addr(accomplice), kPort}}, ipv4(), stop); });
+        flood_answered(hostile.ns(), {{addr(accomplice), kPort}, {outside_addr(), kPort}}, ipv4(), stop);
+        outside.join();
+    });
+    for (const auto &[pod, why] :
+         {std::pair{hostile, REASON_SENT_DIRECT}, {hostile, REASON_SENT_UPLINK}, {accomplice, REASON_RECEIVED_UPLINK}})
+        EXPECT_GT(lab_->count(pod, why), kPaths) << "its datagrams have entries: " << why;
 }
 
 // In the name of one victim to the other: what a process may send without capabilities, and with CAP_NET_RAW.
@@ -313,6 +363,7 @@ TEST_P(AttackFlow, NothingForgedReachesAVictim) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AttackFlow, lab_parameters(), lab_parameter_name);
+INSTANTIATE_TEST_SUITE_P(All, AttackSmallCache, lab_parameters(), lab_parameter_name);
 INSTANTIATE_TEST_SUITE_P(All, AttackDirect, lab_parameters(), lab_parameter_name);
 
 } // namespace

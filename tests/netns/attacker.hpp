@@ -79,4 +79,27 @@ inline std::uint64_t flood(const net::Namespace &from, const std::vector<ip_addr
     return sent;
 }
 
+// Connections to an accomplice that answers each datagram, so that conntrack counts them as assured once they are two
+// seconds old. Then, of the two datagrams that each sends in its turn, the second takes the fast path.
+inline void flood_answered(const net::Namespace &from, const std::vector<Endpoint> &to, bool ipv4,
+                           const std::atomic<bool> &stop) {
+    constexpr std::size_t kConnections = 256;
+    constexpr std::size_t kAtOnce = 16;
+    constexpr timeval kLost{0, 50000};
+    as_hostile(from, Privilege::none, [&] {
+        std::vector<Fd> sockets;
+        for (std::size_t i = 0; i < kConnections; ++i) {
+            sockets.emplace_back(::socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+            setsockopt(sockets.back().get(), SOL_SOCKET, SO_RCVTIMEO, &kLost, sizeof kLost);
+        }
+        for (std::size_t first = 0; !stop; first = (first + kAtOnce) % kConnections)
+            for (int datagram = 0; datagram < 2; ++datagram) {
+                for (std::size_t i = first; i < first + kAtOnce; ++i)
+                    (void)send_datagram(sockets[i], to[i % to.size()], "x");
+                for (std::size_t i = first; i < first + kAtOnce; ++i)
+                    (void)recv(sockets[i].get(), nullptr, 0, 0);
+            }
+    });
+}
+
 } // namespace podlane::test

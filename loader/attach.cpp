@@ -231,9 +231,13 @@ Result<std::vector<Attached>> attached(std::uint32_t ifindex, Hook hook) {
     return attached_as_either(ifindex, hook, names, true);
 }
 
-Result<bool> is_attached(std::uint32_t ifindex, Hook hook, int program_fd) {
+Result<std::vector<std::uint32_t>> programs_on_tcx(std::uint32_t ifindex, Hook hook) {
+    return has_tcx() ? ids_on_tcx(ifindex, hook) : std::vector<std::uint32_t>{};
+}
+
+Result<bool> is_attached(std::uint32_t ifindex, Hook hook, int program_fd, const ProgramsOnTcx &on_tcx) {
     const std::uint32_t id = TRY(program_facts(program_fd)).id;
-    if (has_tcx() && std::ranges::count(TRY(ids_on_tcx(ifindex, hook)), id) != 0)
+    if (std::ranges::count(TRY(on_tcx(ifindex, hook)), id) != 0)
         return true;
     return TRY(id_on_clsact(ifindex, hook)) == id;
 }

@@ -8,6 +8,7 @@
 #include "maps/result.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -37,9 +38,14 @@ Result<void> attach(std::uint32_t ifindex, Hook hook, HookKind kind, int program
 // Detaches every program of Podlane's from the hook; false if there was none. A missing interface is no error.
 Result<bool> detach(std::uint32_t ifindex, Hook hook);
 
-// Whether this program is on the hook, of either kind. Unlike all others here this needs CAP_NET_ADMIN and CAP_BPF
-// only.
-Result<bool> is_attached(std::uint32_t ifindex, Hook hook, int program_fd);
+// IDs of all programs on the tcx hook, in their order; none on a kernel without tcx. The kernel requires CAP_NET_ADMIN.
+Result<std::vector<std::uint32_t>> programs_on_tcx(std::uint32_t ifindex, Hook hook);
+using ProgramsOnTcx = std::function<Result<std::vector<std::uint32_t>>(std::uint32_t ifindex, Hook hook)>;
+
+// Whether this program is on the hook, of either kind. Unlike all others here this needs no capability but that of
+// `on_tcx`.
+Result<bool> is_attached(std::uint32_t ifindex, Hook hook, int program_fd,
+                         const ProgramsOnTcx &on_tcx = &programs_on_tcx);
 
 // Podlane's programs on the hook, of both kinds, in their order.
 Result<std::vector<Attached>> attached(std::uint32_t ifindex, Hook hook);

@@ -56,6 +56,20 @@ class MetricsTest : public CtlTest {
                           node_.dir() + "/pid");
     }
     [[nodiscard]] std::string url() const { return std::string("http://") + kListen + "/metrics"; }
+    [[nodiscard]] std::string server_pid() const {
+        std::string pid;
+        std::getline(std::ifstream(node_.dir() + "/pid"), pid);
+        return pid;
+    }
+    // All lines but those of headers: name and labels, without the value.
+    [[nodiscard]] static std::set<std::string> samples(const std::string &text) {
+        std::set<std::string> found;
+        std::istringstream in(text);
+        for (std::string line; std::getline(in, line);)
+            if (line.starts_with("podlane_"))
+                found.insert(line.substr(0, line.rfind(' ')));
+        return found;
+    }
     // Two pods that have spoken, one with a limit, and a call that failed.
     void use_the_node() {
         const Pod web =
@@ -133,18 +147,72 @@ TEST_F(MetricsTest, AreServedBesideClientsThatNeverFinish) {
     EXPECT_EQ(server.end(SIGINT).rc, 0);
 }
 
+// Its clients reach the server; the other process, only the server's two queries.
 TEST_F(MetricsTest, AreServedWithoutOtherCapabilitiesThanTheyNeed) {
     use_the_node();
     Background server = serve();
     ASSERT_TRUE(wait_until([&] { return get(url()).rc == 0; }));
-    EXPECT_THAT(get(url()).out, HasSubstr("podlane_endpoint_packets_total{"));
-    std::string pid;
-    std::getline(std::ifstream(node_.dir() + "/pid"), pid);
-    const std::string status = node_.run("cat /proc/" + pid + "/status");
-    EXPECT_THAT(status, HasSubstr("CapEff:\t0000008000001000\n")); // CAP_BPF, CAP_NET_ADMIN
-    EXPECT_THAT(status, has_all({"CapPrm:\t0000008000001000\n", "NoNewPrivs:\t1\n"}));
+    const std::string pid = server_pid();
+    const std::string other = node_.run("cat /proc/" + pid + "/task/" + pid + "/children");
+    EXPECT_EQ(other.find(' '), other.size() - 1) << "one process: " << other;
+    for (const auto &[process, capability] : {std::pair{pid, "0000008000000000\n"}, {other, "0000000000001000\n"}}) {
+        const std::string status = node_.run("cat /proc/" + process.substr(0, process.find(' ')) + "/status");
+        for (const std::string set : {"CapEff:\t", "CapPrm:\t"}) // CAP_BPF; CAP_NET_ADMIN
+            EXPECT_THAT(status, HasSubstr(set + capability));
+        EXPECT_THAT(status, HasSubstr("NoNewPrivs:\t1\n"));
+    }
+    const std::set<std::string> served = samples(get(url()).out), printed = samples(ctl("metrics").out);
+    EXPECT_EQ(served, printed) << "nothing that a process of root says is missing";
+    EXPECT_EQ(server.end(SIGTERM).rc, 0);
+    EXPECT_FALSE(std::filesystem::exists("/proc/" + other.substr(0, other.find(' '))));
+}
+
+TEST_F(MetricsTest, TheServerEndsWithTheProcessThatQueriesForIt) {
+    Background server = serve();
+    ASSERT_TRUE(wait_until([&] { return get(url()).rc == 0; }));
+    const std::string pid = server_pid();
+    node_.run("kill -KILL " + node_.run("cat /proc/" + pid + "/task/" + pid + "/children"));
+    EXPECT_TRUE(wait_until([&] { return get(url()).rc != 0; }));
+    EXPECT_THAT(server.end(SIGTERM), complains(1, {"the process that queries with CAP_NET_ADMIN has ended"}));
+}
+
+class MetricsOfUplinks : public MetricsTest, public testing::WithParamInterface<std::string> {
+  protected:
+    void SetUp() override {
+        if (GetParam() == "tcx" && !kernel_can_tcx())
+            GTEST_SKIP() << "this kernel has no tcx";
+    }
+};
+
+TEST_P(MetricsOfUplinks, AreServedAsUplinksComeAndGo) {
+    const Pod pod = make(
+        {{"attach", GetParam()}, {"uplinks", {"up*"}}, {"egress", "cluster"}, {"clusterCIDRs", {"198.18.0.0/16"}}});
+    Background server = serve();
+    ASSERT_TRUE(wait_until([&] { return get(url()).rc == 0; }));
+    const auto says = [&](const std::string &sample) {
+        return wait_until([&] { return get(url()).out.find("\n" + sample + "\n") != std::string::npos; });
+    };
+    EXPECT_TRUE(says("podlane_uplink_programs{interface=\"up0\"} 1"));
+    EXPECT_TRUE(says("podlane_network_egress_drops_total{network=\"pods\"} 0"));
+    EXPECT_FALSE(ping(pod.ns(), "203.0.113.1"));
+    EXPECT_TRUE(says("podlane_network_egress_drops_total{network=\"pods\"} 1"));
+    node_.run("ip link add up1 type veth peer name other1");
+    EXPECT_THAT(ctl("uplink sync"), prints(0));
+    EXPECT_TRUE(says("podlane_uplink_programs{interface=\"up1\"} 1"));
+    {
+        const auto inside = require(net::enter(node_.ns()));
+        EXPECT_TRUE(require(detach(uplink_ifindex(), Hook::egress)));
+    }
+    EXPECT_TRUE(says("podlane_uplink_programs{interface=\"up0\"} 0"));
+    node_.run("ip link del up1");
+    EXPECT_THAT(ctl("uplink sync"), prints(0));
+    EXPECT_TRUE(says("podlane_uplink_programs{interface=\"up0\"} 1"));
+    EXPECT_THAT(get(url()).out, Not(HasSubstr("{interface=\"up1\"}")));
     EXPECT_EQ(server.end(SIGTERM).rc, 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Hooks, MetricsOfUplinks, testing::Values("tcx", "clsact"),
+                         [](const auto &hook) { return hook.param; });
 
 TEST_F(MetricsTest, AWrongAddressIsAUsageError) {
     for (const std::string listen : {"9632", "localhost:9632", "::1:9632", "127.0.0.1:99999"}) {

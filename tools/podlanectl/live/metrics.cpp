@@ -11,7 +11,6 @@
 #include "tools/podlanectl/views/history.hpp"
 #include "tools/podlanectl/views/labels.hpp"
 #include "tools/podlanectl/views/map.hpp"
-#include "tools/podlanectl/views/network.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 #include "tools/podlanectl/views/selection.hpp"
 #include "tools/podlanectl/views/uplink.hpp"
@@ -39,7 +38,8 @@ struct Scrape {
     std::vector<MapReport> maps;
 };
 
-Result<Scrape> read_all(const Selection &selection, const std::string &state_directory, const World &world) {
+Result<Scrape> read_all(const Selection &selection, const std::string &state_directory, const World &world,
+                        const ProgramsOnTcx &on_tcx) {
     Scrape all;
     auto endpoints = selected_endpoints(selection, world);
     // Endpoints come and go between two scrapes.
@@ -52,7 +52,7 @@ Result<Scrape> read_all(const Selection &selection, const std::string &state_dir
         all.records.push_back(TRY(recorded(records, one)));
     all.counters = TRY(read_counters(all.endpoints, true, world));
     all.limits = TRY((read_map<std::uint32_t, bandwidth>(world.bpffs, PODLANE_MAP_BANDWIDTHS)));
-    all.uplinks = TRY(read_uplinks(world));
+    all.uplinks = TRY(read_uplinks(world, on_tcx));
     all.maps = TRY(read_maps(world));
     return all;
 }
@@ -109,7 +109,7 @@ void put_labels(Exposition &out, const Scrape &all, const std::set<std::string> 
             }
 }
 
-void put_endpoints(Exposition &out, const Scrape &all) {
+void put_endpoints(Exposition &out, const Scrape &all, const AdminQueries &queries) {
     std::map<std::string, std::uint64_t> by_network;
     for (const EndpointEntry &entry : all.endpoints)
         ++by_network[std::string(field_text(entry.second.network_name))];
@@ -118,7 +118,7 @@ void put_endpoints(Exposition &out, const Scrape &all) {
         out.sample({{"network", network}}, number);
     out.counter("podlane_network_egress_drops", "Packets that \"egress\" kept from leaving the cluster.");
     for (const auto &[network, number] : by_network)
-        if (const auto drops = egress_drops_of(network))
+        if (const auto drops = queries.egress_drops(network))
             out.sample({{"network", network}}, *drops);
 
     struct Family {
@@ -224,7 +224,8 @@ struct Wanted {
 };
 
 // A node on which nothing was loaded yet is up as well, with no endpoints.
-Result<std::string> exposition(const Wanted &wanted, const World &world, MetricsFormat format) {
+Result<std::string> exposition(const Wanted &wanted, const World &world, const AdminQueries &queries,
+                               MetricsFormat format) {
     Exposition out(format);
     out.gauge("podlane_build_info", "Version of podlanectl.");
     out.sample({{"version", std::string(kVersion)}}, 1);
@@ -236,10 +237,10 @@ Result<std::string> exposition(const Wanted &wanted, const World &world, Metrics
     out.sample({}, loaded ? 1 : 0);
     if (!loaded)
         return std::move(out).text();
-    const Scrape all = TRY(read_all(wanted.selection, wanted.state_directory, world));
+    const Scrape all = TRY(read_all(wanted.selection, wanted.state_directory, world, queries.on_tcx));
     put_nodes(out, all);
     put_labels(out, all, wanted.labels);
-    put_endpoints(out, all);
+    put_endpoints(out, all, queries);
     put_limits(out, all);
     put_uplinks(out, all);
     put_maps(out, all);
@@ -254,9 +255,11 @@ Result<int> metrics(const Call &call, World &world) {
         wanted.labels = TRY(parse_label_keys(*call.value(Opt::labels)));
     if (call.has(Opt::listen))
         return serve_metrics(*call.value(Opt::listen), world,
-                             [&](const World &now, MetricsFormat format) { return exposition(wanted, now, format); });
+                             [&](const AdminQueries &queries, MetricsFormat requested) {
+                                 return exposition(wanted, world, queries, requested);
+                             });
     const auto format = call.has(Opt::openmetrics) ? MetricsFormat::openmetrics : MetricsFormat::prometheus;
-    world.print(TRY(exposition(wanted, world, format)));
+    world.print(TRY(exposition(wanted, world, {}, format)));
     return 0;
 }
 

@@ -28,8 +28,6 @@ using Time = std::chrono::steady_clock;
 
 constexpr std::size_t kMostRequest = 8192;
 constexpr std::chrono::seconds kPatience{2};
-// To read maps, and to query the programs of an uplink, for which the kernel requires CAP_NET_ADMIN.
-constexpr std::array kKeptCapabilities = {CAP_BPF, CAP_NET_ADMIN};
 
 volatile std::sig_atomic_t stopped = 0;
 void stop(int) { stopped = 1; }
@@ -78,14 +76,14 @@ std::string response(std::string_view status, std::string_view type, const std::
 // A client can send requests without a pause: the metrics are read again only after ten times as long as that took.
 class Metrics {
   public:
-    Metrics(const World &world, const MakeMetrics &make) : world_(world), make_(make) {}
+    Metrics(const AdminQueries &queries, const MakeMetrics &make) : queries_(queries), make_(make) {}
 
     const Result<std::string> &now(output::MetricsFormat format) {
         constexpr int kShare = 10;
         Made &made = made_[static_cast<std::size_t>(format)];
         const Time::time_point begin = Time::now();
         if (begin >= made.next) {
-            made.text = make_(world_, format);
+            made.text = make_(queries_, format);
             const Time::time_point end = Time::now();
             made.next = end + kShare * (end - begin);
         }
@@ -97,7 +95,7 @@ class Metrics {
         Time::time_point next{};
         Result<std::string> text{std::string{}};
     };
-    const World &world_;
+    const AdminQueries &queries_;
     const MakeMetrics &make_;
     std::array<Made, 2> made_{};
 };
@@ -159,7 +157,8 @@ class Client {
 // while.
 class Server {
   public:
-    Server(int listener, const World &world, const MakeMetrics &make) : listener_(listener), metrics_(world, make) {}
+    Server(int listener, const AdminQueries &queries, const MakeMetrics &make)
+        : listener_(listener), metrics_(queries, make) {}
 
     void serve_for(int milliseconds) {
         std::vector<pollfd> waits{{listener_, POLLIN, 0}};
@@ -202,16 +201,20 @@ void stop_on_signals() {
 } // namespace
 
 Result<int> serve_metrics(const std::string &listen_on, const World &world, const MakeMetrics &make) {
+    AdminProcess admin = TRY(AdminProcess::start());
     const Fd listener = TRY(listen_at(listen_on));
-    TRY(keep_capabilities(kKeptCapabilities));
+    TRY(keep_capabilities(std::array{CAP_BPF}));
     stop_on_signals();
     std::fprintf(world.err, "serving http://%s/metrics\n", listen_on.c_str());
     std::fflush(world.err);
     constexpr int kLookAgainMs =
         1000; // bounds the delay of a signal that arrives just before poll(2), and of a deadline
-    Server server(listener.get(), world, make);
-    while (stopped == 0)
+    const AdminQueries queries = admin.queries();
+    Server server(listener.get(), queries, make);
+    while (stopped == 0) {
         server.serve_for(kLookAgainMs);
+        TRY(admin.check());
+    }
     return 0;
 }
 

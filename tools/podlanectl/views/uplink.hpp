@@ -2,6 +2,7 @@
 // The uplinks as they are now.
 #pragma once
 
+#include "loader/attach.hpp"
 #include "tools/podlanectl/views/selection.hpp"
 
 #include <cstdint>
@@ -17,7 +18,7 @@ struct UplinkReport {
     std::vector<std::string> networks{};
     bool has_programs = false;
 };
-Result<std::vector<UplinkReport>> read_uplinks(const World &world);
+Result<std::vector<UplinkReport>> read_uplinks(const World &world, const ProgramsOnTcx &on_tcx = &programs_on_tcx);
 // Those of this name, and those of the networks of the selected endpoints.
 Result<std::vector<UplinkReport>> selected_uplinks(const Selection &selection, const World &world);
 output::Table uplink_table(const std::vector<UplinkReport> &all);

@@ -23,11 +23,12 @@
 namespace podlane {
 namespace {
 
+// A record is parts, each of which adds to those before: "podlane-record 2 CHECKSUM LENGTH\n", and as many bytes.
 constexpr std::string_view kAnyVersion = "podlane-record ";
-constexpr std::string_view kMagic = "podlane-record 1 ";
+constexpr std::string_view kMagic = "podlane-record 2 ";
+constexpr std::string_view kOldMagic = "podlane-record 1 "; // one part without a length, up to the end of the file
 constexpr const char *kGenerationFile = ".generation";
 constexpr std::size_t kSumDigits = 16;
-constexpr std::size_t kHeader = kMagic.size() + kSumDigits + 1;
 
 std::string checksum(std::string_view text) {
     std::array<char, kSumDigits + 1> digits{};
@@ -37,7 +38,7 @@ std::string checksum(std::string_view text) {
 
 // Whole or torn: what another version has written, that version removes.
 bool is_of_other_version(std::string_view text) {
-    if (!text.starts_with(kAnyVersion) || text.starts_with(kMagic))
+    if (!text.starts_with(kAnyVersion) || text.starts_with(kMagic) || text.starts_with(kOldMagic))
         return false;
     const std::string_view number =
         text.substr(kAnyVersion.size(), text.find(' ', kAnyVersion.size()) - kAnyVersion.size());
@@ -51,6 +52,10 @@ void put(std::string &into, std::string_view name, std::string_view value) {
     into += std::string(name) + " " + std::to_string(value.size()) + "\n";
     into += value;
     into += '\n';
+}
+
+void put_number(std::string &into, std::string_view name, std::uint64_t value) {
+    put(into, name, value == 0 ? "" : std::to_string(value));
 }
 
 // Each text of a record, by the name that it has in the file.
@@ -102,6 +107,42 @@ void set(AttachmentRecord &record, std::string_view name, std::string_view value
     }
 }
 
+// The fields of the first part, which is taken off; none if it is not whole.
+std::optional<std::string_view> take_part(std::string_view &text) {
+    static_assert(kMagic.size() == kOldMagic.size());
+    const bool is_old = text.starts_with(kOldMagic);
+    const auto end = text.find('\n');
+    if ((!is_old && !text.starts_with(kMagic)) || end == std::string_view::npos || end < kMagic.size() + kSumDigits)
+        return std::nullopt;
+    const std::string_view header = text.substr(kMagic.size(), end - kMagic.size());
+    std::string_view fields = text.substr(end + 1);
+    if (!is_old) {
+        std::size_t length = 0;
+        read_number(header.substr(std::min(kSumDigits + 1, header.size())), length);
+        fields = fields.substr(0, length);
+    }
+    if (header.substr(0, kSumDigits) != checksum(fields))
+        return std::nullopt;
+    text.remove_prefix(end + 1 + fields.size());
+    return fields;
+}
+
+bool read_fields(std::string_view text, AttachmentRecord &into) {
+    while (!text.empty()) {
+        const auto end = text.find('\n');
+        const auto space = text.find(' ');
+        if (end == std::string_view::npos || space > end)
+            return false;
+        std::size_t length = 0;
+        read_number(text.substr(space + 1, end - space - 1), length);
+        if (length >= text.size() - end - 1)
+            return false;
+        set(into, text.substr(0, space), text.substr(end + 1, length));
+        text.remove_prefix(end + 1 + length + 1);
+    }
+    return true;
+}
+
 std::string file_name(const std::string &container_id, const std::string &ifname) {
     return container_id + ":" + ifname;
 }
@@ -119,43 +160,28 @@ std::string record_text(const AttachmentRecord &record) {
     std::string body;
     for (const auto &[name, text] : kTexts)
         put(body, name, record.*text);
-    put(body, "created", std::to_string(record.created_ns));
-    put(body, "created-boottime", std::to_string(record.created_boottime_ns));
-    put(body, "node", std::to_string(record.node_netns));
-    put(body, "uplink", std::to_string(record.uplink));
+    put_number(body, "created", record.created_ns);
+    put_number(body, "created-boottime", record.created_boottime_ns);
+    put_number(body, "node", record.node_netns);
+    put_number(body, "uplink", record.uplink);
     put(body, "egress-rules", record.has_egress_rules ? "1" : "");
     put(body, "only-lease", record.only_lease ? "1" : "");
-    if (record.held_until_ns != 0) {
-        put(body, "held-since", std::to_string(record.held_since_ns));
-        put(body, "held-until", std::to_string(record.held_until_ns));
-    }
+    put_number(body, "held-since", record.held_since_ns);
+    put_number(body, "held-until", record.held_until_ns);
     if (record.entry) {
         static_assert(std::is_trivially_copyable_v<endpoint>);
         std::string bytes(sizeof(endpoint), '\0');
         std::memcpy(bytes.data(), &*record.entry, bytes.size());
         put(body, PODLANE_MAP_ENDPOINTS, bytes);
     }
-    return std::string(kMagic) + checksum(body) + "\n" + body;
+    return std::string(kMagic) + checksum(body) + " " + std::to_string(body.size()) + "\n" + body;
 }
 
 std::optional<AttachmentRecord> parse_record(std::string_view text) {
-    if (text.size() < kHeader || !text.starts_with(kMagic) ||
-        text.substr(kMagic.size(), kSumDigits) != checksum(text.substr(kHeader)))
-        return std::nullopt;
-    text.remove_prefix(kHeader);
     AttachmentRecord record;
-    while (!text.empty()) {
-        const auto end = text.find('\n');
-        const auto space = text.find(' ');
-        if (end == std::string_view::npos || space > end)
+    while (const auto fields = take_part(text)) // a torn addition counts as none
+        if (!read_fields(*fields, record))
             return std::nullopt;
-        std::size_t length = 0;
-        read_number(text.substr(space + 1, end - space - 1), length);
-        if (length >= text.size() - end - 1)
-            return std::nullopt;
-        set(record, text.substr(0, space), text.substr(end + 1, length));
-        text.remove_prefix(end + 1 + length + 1);
-    }
     return record.container_id.empty() || record.ifname.empty() ? std::nullopt : std::optional(std::move(record));
 }
 
@@ -180,8 +206,12 @@ std::map<std::string, std::string, std::less<>> pairs_in(std::string_view lines)
 AttachmentRecords::AttachmentRecords(const std::string &state_directory, const std::string &root)
     : directory_(state_directory + "/" + escaped(root)) {}
 
-Result<void> AttachmentRecords::write(const AttachmentRecord &record) const {
-    return replace_file(directory_, file_name(record.container_id, record.ifname), record_text(record));
+Result<void> AttachmentRecords::write(const AttachmentRecord &record, Begin begin) const {
+    return replace_file(directory_, file_name(record.container_id, record.ifname), record_text(record), begin);
+}
+
+Result<bool> AttachmentRecords::add(const AttachmentRecord &news) const {
+    return append_to_file(directory_ + "/" + file_name(news.container_id, news.ifname), record_text(news));
 }
 
 Result<std::uint64_t> AttachmentRecords::seen_generation() const {

@@ -4,11 +4,14 @@
 //
 // One file an attachment, "CONTAINER:IFNAME", in a directory for each root of pins. ADD writes it before it makes
 // anything, DEL removes it after everything else is gone. A write is a rename of a whole file, so a killed process
-// leaves the old or the new one. Nothing waits for the disk (a commit takes milliseconds, an ADD has a tenth of one to
-// spare): the kernel begins to write at once, and a checksum distinguishes a file that a power cut tore from a whole
-// one. A torn file counts as none.
+// leaves the old or the new one. What ADD learns later, it adds at the end. Nothing waits for the disk (a commit takes
+// milliseconds, an ADD has a tenth of one to spare). A lease outlives a power cut, so the kernel begins to write its
+// record at once; what else records name is in the kernel and gone with the power, and so are they if it came within
+// half a minute. A checksum distinguishes what a power cut tore from what is whole. A torn file, or addition, counts as
+// none.
 #pragma once
 
+#include "loader/state_file.hpp"
 #include "maps/abi/endpoint.h"
 #include "maps/result.hpp"
 
@@ -52,7 +55,8 @@ struct AttachmentRecord {
     std::optional<endpoint> entry{}; // as in endpoints_v1; none before it is known
 };
 
-// The record in a file. None if the text is not a whole record.
+// A record as a part of a file: the first one, or an addition to those before, whose fields it replaces if they are not
+// empty or 0. None if the text does not begin with a whole part.
 std::string record_text(const AttachmentRecord &record);
 std::optional<AttachmentRecord> parse_record(std::string_view text);
 
@@ -68,7 +72,9 @@ class AttachmentRecords {
     [[nodiscard]] const std::string &directory() const { return directory_; }
 
     // Creates the directories (mode 0700) if they are missing.
-    [[nodiscard]] Result<void> write(const AttachmentRecord &record) const;
+    [[nodiscard]] Result<void> write(const AttachmentRecord &record, Begin begin = Begin::at_once) const;
+    // Adds to the file of the attachment what is not empty in `news`. false: there is none.
+    [[nodiscard]] Result<bool> add(const AttachmentRecord &news) const;
     // None if there is no whole file.
     [[nodiscard]] Result<std::optional<AttachmentRecord>> find(const std::string &container_id,
                                                                const std::string &ifname) const;

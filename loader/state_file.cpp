@@ -45,9 +45,8 @@ Result<Fd> open_locked(const std::string &path) {
     return file;
 }
 
-Result<bool> is_at(const Fd &file, const std::string &path) {
-    struct stat own {
-    }, there{};
+Result<bool> is_at(const Fd &file, const std::string &path, struct stat &own) {
+    struct stat there {};
     if (fstat(file.get(), &own) != 0)
         return failed("reading " + path, errno);
     if (lstat(path.c_str(), &there) == 0)
@@ -65,9 +64,11 @@ Result<Fd> open_fresh(const std::string &directory, const std::string &path) {
         }
         if (!file)
             return file;
-        if (!TRY(is_at(*file, path)))
+        struct stat facts {};
+        if (!TRY(is_at(*file, path, facts)))
             continue;
-        if (ftruncate(file->get(), 0) != 0)
+        // Only what a killed call left: at the close of a file that was truncated ext4 begins to write again.
+        if (facts.st_size != 0 && ftruncate(file->get(), 0) != 0)
             return failed("writing " + path, errno);
         return file;
     }
@@ -133,16 +134,26 @@ Result<void> make_directory(const std::string &path) {
     return {};
 }
 
-Result<void> replace_file(const std::string &directory, const std::string &name, const std::string &text) {
+Result<void> replace_file(const std::string &directory, const std::string &name, const std::string &text, Begin begin) {
     const std::string path = directory + "/" + name;
     const std::string fresh = directory + "/." + name; // one name: what a killed call left is written over
     const Fd file = TRY(open_fresh(directory, fresh));
     TRY(write_text(file, fresh, text));
     // Not an fsync(2): it begins to write and does not wait. A file system that cannot do it writes later.
-    static_cast<void>(sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WRITE));
+    if (begin == Begin::at_once)
+        static_cast<void>(sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WRITE));
     if (rename(fresh.c_str(), path.c_str()) != 0)
         return failed("renaming " + fresh + " to " + name, errno);
     return {};
+}
+
+Result<bool> append_to_file(const std::string &path, const std::string &text) {
+    const Fd file(open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    struct stat facts {};
+    if (!file || fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode))
+        return false;
+    TRY(write_text(file, path, text));
+    return fstat(file.get(), &facts) == 0 && facts.st_nlink > 0;
 }
 
 Result<void> remove_unfinished(const std::string &path) {
@@ -155,7 +166,7 @@ Result<void> remove_unfinished(const std::string &path) {
     if (flock(file.get(), LOCK_EX | LOCK_NB) != 0)
         return errno == EWOULDBLOCK ? Result<void>{} : failed("locking " + path, errno);
     // Under the lock: whoever waits for it sees that the file is gone, and creates another.
-    return TRY(is_at(file, path)) ? remove_if_present(path) : Result<void>{};
+    return TRY(is_at(file, path, facts)) ? remove_if_present(path) : Result<void>{};
 }
 
 } // namespace podlane

@@ -319,13 +319,13 @@ void wait_for_other_adds(const net::Namespace &pod) {
 
 // Before anything is made: from here on a DEL or GC finds what a killed ADD left. An earlier record names a lease that
 // could not be released.
-Result<void> record_on_disk(const cni::Request &request, Rollback &rollback) {
+Result<void> record_on_disk(const cni::Request &request, endpoint_mode mode, Rollback &rollback) {
     const AttachmentRecords records = records_of(request.config);
     rollback.add_record("recording the attachment on disk",
                         [records, &request, kept = TRY(records.find(request.container_id, request.ifname))] {
                             return kept ? records.write(*kept) : records.erase(request.container_id, request.ifname);
                         });
-    return records.write(TRY(record_of(request)));
+    return records.write(TRY(record_of(request)), mode == ENDPOINT_MAIN ? Begin::at_once : Begin::later);
 }
 
 void log_identity(const cni::Request &request) {
@@ -380,7 +380,7 @@ Result<std::string> add(const cni::Request &given) {
     request.config.groups = TRY(groups_with_others(request, sockets.pod));
     request.config.allow_ip_forwarding = TRY(may_forward(request, sockets.pod));
     Rollback rollback;
-    TRY(record_on_disk(request, rollback));
+    TRY(record_on_disk(request, mode, rollback));
     auto result = mode == ENDPOINT_AFTER_MAIN ? adopt(request, pod, sockets, tables, rollback)
                                               : make(request, mode, pod, sockets, tables, rollback);
     if (result)

@@ -39,16 +39,6 @@ bool is_of_stateful_set(std::string_view name) {
            (number == "0" || !number.starts_with('0'));
 }
 
-bool keeps_address(const cni::Request &request) {
-    const cni::Config &config = request.config;
-    if (request.pod.name.empty() || request.pod.ns.empty() || config.ipam_type.empty() || !config.own_addresses.empty())
-        return false;
-    if (config.pod_keeps_address)
-        return *config.pod_keeps_address;
-    return config.keep_address == cni::KeepAddress::all ||
-           (config.keep_address == cni::KeepAddress::stateful_set && is_of_stateful_set(request.pod.name));
-}
-
 std::string held_directory(const AttachmentRecords &records) { return records.directory() + "/" + kHeld; }
 
 bool has_ever_held(const AttachmentRecords &records) { return access(held_directory(records).c_str(), F_OK) == 0; }
@@ -125,6 +115,16 @@ void log_failure(const AttachmentRecord &record, const Result<void> &released) {
 }
 
 } // namespace
+
+bool keeps_address(const cni::Request &request) {
+    const cni::Config &config = request.config;
+    if (request.pod.name.empty() || request.pod.ns.empty() || config.ipam_type.empty() || !config.own_addresses.empty())
+        return false;
+    if (config.pod_keeps_address)
+        return *config.pod_keeps_address;
+    return config.keep_address == cni::KeepAddress::all ||
+           (config.keep_address == cni::KeepAddress::stateful_set && is_of_stateful_set(request.pod.name));
+}
 
 bool is_held(const AttachmentRecord &record) {
     const std::uint64_t now = realtime_ns();

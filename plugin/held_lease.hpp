@@ -15,6 +15,9 @@ namespace podlane {
 // Now. Not if the clock was set back since.
 bool is_held(const AttachmentRecord &record);
 
+// Whether the lease of this call's pod is to be held at its DEL.
+bool keeps_address(const cni::Request &request);
+
 // For DEL, whether the lease is to stay; the record then says until when. A lease that is held already stays as it is,
 // until its time is over.
 Result<bool> hold_lease(AttachmentRecord &record);

@@ -12,6 +12,7 @@
 #include "plugin/cni/request.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/cni/version.hpp"
+#include "plugin/held_lease.hpp"
 
 #include <unistd.h>
 
@@ -58,12 +59,24 @@ Result<AttachmentRecord> record_of(const cni::Request &request) {
 
 Result<void> update_record(const cni::Request &request, const endpoint &entry, const cni::Attachment *lease,
                            std::uint32_t uplink) {
-    AttachmentRecord record = TRY(record_of(request));
-    record.entry = entry;
-    record.uplink = uplink;
-    if (lease != nullptr)
-        record.lease = cni::to_json(*lease, cni::kNewestVersion);
-    return records_of(request.config).write(record);
+    const auto learned = [&](AttachmentRecord record) {
+        record.container_id = request.container_id;
+        record.ifname = request.ifname;
+        record.created_ns = realtime_ns();
+        record.created_boottime_ns = boottime_ns();
+        record.entry = entry;
+        record.uplink = uplink;
+        if (lease != nullptr)
+            record.lease = cni::to_json(*lease, cni::kNewestVersion);
+        return record;
+    };
+    const AttachmentRecords records = records_of(request.config);
+    // A lease that is to be held is to be known after a power cut, too: only a whole file is written at once.
+    const bool is_whole = lease != nullptr && keeps_address(request);
+    if (!is_whole && TRY(records.add(learned({}))))
+        return {};
+    // Also if a DEL beside this ADD has erased the record.
+    return records.write(learned(TRY(record_of(request))), lease != nullptr ? Begin::at_once : Begin::later);
 }
 
 // By the container's interfaces: the node may have records of a thousand others.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Feeds hostile bytes to the reader of records of attachments, held leases among them: a file may be torn, or written
-// by another version. The bytes are a file, and the fields of one whose checksum is right.
+// by another version. The bytes are a file, the fields of one whose checksum is right, and what a record was added to
+// by.
 #include "loader/record.hpp"
 #include "maps/hash.hpp"
 #include "tests/fuzz/require.hpp"
@@ -13,11 +14,12 @@ namespace {
 
 using namespace podlane;
 
-std::string whole(std::string_view fields) {
-    std::array<char, 64> header{};
-    std::snprintf(header.data(), header.size(), "podlane-record 1 %016llx\n",
+std::string whole(int version, std::string_view fields) {
+    std::array<char, 80> header{};
+    std::snprintf(header.data(), header.size(), "podlane-record %d %016llx", version,
                   static_cast<unsigned long long>(fnv1a_64(fields)));
-    return header.data() + std::string(fields);
+    const std::string length = version == 1 ? "" : " " + std::to_string(fields.size());
+    return header.data() + length + "\n" + std::string(fields);
 }
 
 // A record that was read is written, and read again, as the same.
@@ -41,6 +43,11 @@ void check(const std::string &file) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
     const std::string input(reinterpret_cast<const char *>(data), size);
     check(input);
-    check(whole(input));
+    check(whole(1, input));
+    check(whole(2, input));
+    const std::string first = whole(2, "container 1\nx\nifname 1\ny\n");
+    require(parse_record(first + "torn" + input).has_value());
+    check(first + input);
+    check(first + whole(2, input));
     return 0;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Records on disk: whatever stands in a record's place, a disk that is full or read-only, and a write that was killed.
 #include "loader/record.hpp"
+#include "tests/harness/golden.hpp"
 #include "tests/netns/verbs.hpp"
 
 #include <fcntl.h>
@@ -15,11 +16,12 @@ class LostFilesTest : public VerbsTest {
     [[nodiscard]] std::string path_of(const Pod &made) const {
         return AttachmentRecords(kStateDirectory, node_.bpffs()).directory() + "/" + made.container->id() + ":eth0";
     }
-    Output call_under(const Container &container, const std::string &command, std::vector<std::string> argv) {
+    Output call_under(const Container &container, const std::string &command, std::vector<std::string> argv,
+                      const Json &keys = Json::object(), const std::string &args = "") {
         argv.push_back(node_.plugins() + "/podlane");
         Variables variables = attachment(container);
-        variables.insert({{"CNI_COMMAND", command}, {"CNI_PATH", node_.plugins()}});
-        return run(node_.ns(), argv, node_.config().dump(), variables);
+        variables.insert({{"CNI_COMMAND", command}, {"CNI_PATH", node_.plugins()}, {"CNI_ARGS", args}});
+        return run(node_.ns(), argv, node_.config(keys).dump(), variables);
     }
 
     const std::string before_ = everything();
@@ -63,7 +65,7 @@ TEST_F(LostFilesTest, ARecordOfAnotherVersionIsKept) {
     const Pod made = make();
     const std::string path = path_of(made);
     std::string text = must_run(node_.ns(), {"cat", path});
-    text.replace(text.find(" 1 "), 3, " 2 ");
+    text.replace(text.find(" 2 "), 3, " 3 ");
     std::ofstream(path) << text;
     EXPECT_THAT(gc({&made}), succeeds());
     EXPECT_TRUE(fs::exists(path));
@@ -71,6 +73,103 @@ TEST_F(LostFilesTest, ARecordOfAnotherVersionIsKept) {
     EXPECT_TRUE(fs::exists(path));
     EXPECT_THAT(del(*made.container), succeeds());
     EXPECT_EQ(everything(), before_);
+}
+
+// Before 0.1.0 a record was one part without a length.
+TEST_F(LostFilesTest, ARecordOfVersion1IsRead) {
+    const Pod made = make();
+    const AttachmentRecords records(kStateDirectory, node_.bpffs());
+    const AttachmentRecord written = *require(records.find(made.container->id(), "eth0"));
+    std::string text = record_text(written);
+    text.replace(text.find(" 2 "), 3, " 1 ");
+    const std::size_t line = text.find('\n'), length = text.rfind(' ', line);
+    text.erase(length, line - length);
+    std::ofstream(path_of(made)) << text;
+    EXPECT_EQ(record_text(require(records.list()).at(0)), record_text(written));
+    fs::remove_all(node_.bpffs());
+    EXPECT_THAT(del(*make().container), succeeds()); // restores it
+    EXPECT_THAT(check(made), succeeds());
+    EXPECT_THAT(del(*made.container, {{"ipam", nullptr}}), succeeds());
+    EXPECT_EQ(everything(), before_);
+}
+
+// A tenth of a millisecond of an ADD is for its record: one file, of which the kernel begins to write at once what a
+// power cut does not take with it.
+TEST_F(LostFilesTest, AnAddWritesOneFileAndAddsToIt) {
+    struct Case {
+        const char *what;
+        Json keys;
+        int files, begun;
+    };
+    const Json addresses = {{"ips", {{{"address", "198.18.9.77/24"}}}}};
+    const std::vector<Case> cases = {{"with a lease", Json::object(), 1, 1},
+                                     {"with a lease that is to be held", {{"keepAddress", "all"}}, 2, 2},
+                                     {"without a lease", {{"ipam", nullptr}, {"prevResult", addresses}}, 1, 0}};
+    const std::string trace = node_.dir() + "/trace";
+    EXPECT_THAT(del(*make().container), succeeds()); // the first ADD notes what it has loaded
+    for (const Case &one : cases) {
+        SCOPED_TRACE(one.what);
+        const auto container = node_.container();
+        const std::string args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=demo;K8S_POD_NAME=" + container->id();
+        const std::vector<std::string> strace = {"strace", "-qq", "-o", trace, "-e", "trace=rename,sync_file_range"};
+        ASSERT_EQ(call_under(*container, "ADD", strace, one.keys, args).rc, 0);
+        const auto calls = lines_of(must_run(node_.ns(), {"cat", trace}));
+        const auto count = [&](const char *call) {
+            return std::ranges::count_if(calls, [&](const std::string &line) { return line.starts_with(call); });
+        };
+        EXPECT_EQ(count("rename("), one.files);
+        EXPECT_EQ(count("sync_file_range("), one.begun);
+        EXPECT_TRUE(require(AttachmentRecords(kStateDirectory, node_.bpffs()).find(container->id(), "eth0"))->entry);
+        EXPECT_THAT(del(*container, one.keys, {{"CNI_ARGS", args}}), succeeds());
+    }
+}
+
+// On the build's file system: the state directory of tests is a tmpfs. CPU time, so that other work counts little.
+TEST_F(LostFilesTest, AnAdditionCostsLessThanHalfOfAFile) {
+    const std::string directory = fs::current_path() / ("record-" + std::to_string(getpid()));
+    const AttachmentRecords records(directory, "/sys/fs/bpf/podlane");
+    const auto cost_of = [](const auto &write) {
+        timespec since{}, until{};
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &since);
+        write();
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &until);
+        return (until.tv_sec - since.tv_sec) * 1'000'000'000 + until.tv_nsec - since.tv_nsec;
+    };
+    std::vector<long> files, additions;
+    AttachmentRecord record;
+    record.ifname = "eth0";
+    record.config = std::string(600, 'x');
+    for (int number = 0; number < 100; ++number) {
+        record.container_id = std::to_string(number);
+        files.push_back(cost_of([&] { require(records.write(record)); }));
+        record.entry.emplace();
+        additions.push_back(cost_of([&] { EXPECT_TRUE(require(records.add(record))); }));
+        record.entry.reset();
+    }
+    fs::remove_all(directory);
+    for (std::vector<long> *all : {&files, &additions})
+        std::ranges::nth_element(*all, all->begin() + 50);
+    EXPECT_LT(additions[50] * 2, files[50]);
+}
+
+// A DEL may be faster, and nothing is written into what stands there instead.
+TEST_F(LostFilesTest, NothingIsAddedToWhatIsNoRecord) {
+    const AttachmentRecords records(node_.dir() + "/state", "/pins");
+    AttachmentRecord news;
+    news.container_id = "gone";
+    news.ifname = "eth0";
+    EXPECT_FALSE(require(records.add(news)));
+    EXPECT_FALSE(fs::exists(records.directory()));
+    fs::create_directories(records.directory());
+    const std::string path = records.directory() + "/gone:eth0", elsewhere = node_.dir() + "/elsewhere";
+    std::ofstream(elsewhere) << "kept";
+    fs::create_symlink(elsewhere, path);
+    EXPECT_FALSE(require(records.add(news)));
+    EXPECT_EQ(must_run(node_.ns(), {"cat", elsewhere}), "kept");
+    fs::remove(path);
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    const Fd reader(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    EXPECT_FALSE(require(records.add(news)));
 }
 
 // A write that was killed leaves a file that no DEL is sent for, if the runtime has died too.

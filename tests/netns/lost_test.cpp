@@ -240,13 +240,35 @@ TEST_F(LostTest, TornRecordsAreIgnored) {
     EXPECT_EQ(fs::status(directory).permissions(), fs::perms::owner_all);
     EXPECT_EQ(fs::status(path).permissions(), fs::perms::owner_read | fs::perms::owner_write);
     const std::string whole = must_run(node_.ns(), {"cat", path});
-    for (const std::size_t size : {whole.size() - 1, std::size_t{40}, std::size_t{0}}) {
+    const std::size_t first = whole.rfind("podlane-record "); // and behind it what the ADD learned later
+    ASSERT_GT(first, 0U);
+    for (const std::size_t size : {first - 1, std::size_t{40}, std::size_t{0}}) {
         std::ofstream(path) << whole.substr(0, size);
         std::ofstream(directory + "/." + made.container->id() + ":eth0") << "half";
         EXPECT_TRUE(require(AttachmentRecords(kStateDirectory, node_.bpffs()).list()).empty());
     }
     EXPECT_EQ(del(*made.container).rc, 0);
     EXPECT_TRUE(node_.records().empty());
+    expect_nothing_left();
+}
+
+// The part in front of it counts: the lease is released without the maps.
+TEST_F(LostTest, ATornAdditionIsIgnored) {
+    const Pod made = make();
+    const AttachmentRecords records(kStateDirectory, node_.bpffs());
+    const std::string path = records.directory() + "/" + made.container->id() + ":eth0";
+    const std::string whole = must_run(node_.ns(), {"cat", path});
+    EXPECT_TRUE(require(records.find(made.container->id(), "eth0"))->entry);
+    const std::size_t first = whole.rfind("podlane-record ");
+    for (const std::size_t size : {whole.size() - 1, first + 40, first}) {
+        std::ofstream(path) << whole.substr(0, size);
+        const auto found = require(records.list());
+        ASSERT_EQ(found.size(), 1U);
+        EXPECT_FALSE(found[0].entry);
+        EXPECT_EQ(found[0].config, node_.config().dump());
+    }
+    fs::remove_all(node_.bpffs());
+    EXPECT_THAT(del(*made.container, {{"ipam", nullptr}}), succeeds());
     expect_nothing_left();
 }
 

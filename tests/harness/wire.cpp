@@ -292,9 +292,9 @@ std::optional<Caught> Wire::next(std::chrono::milliseconds patience) const {
     if (poll(&one, 1, static_cast<int>(patience.count())) != 1)
         return {};
     virtio_net_hdr header{};
-    Bytes frame(kLargestFrame);
+    static thread_local Bytes space(kLargestFrame); // fresh memory for each frame would take longer than the frame
     std::array<char, 256> control{};
-    std::array<iovec, 2> parts{{{&header, sizeof(header)}, {frame.data(), frame.size()}}};
+    std::array<iovec, 2> parts{{{&header, sizeof(header)}, {space.data(), space.size()}}};
     msghdr message{};
     message.msg_iov = parts.data();
     message.msg_iovlen = parts.size();
@@ -303,7 +303,7 @@ std::optional<Caught> Wire::next(std::chrono::milliseconds patience) const {
     const ssize_t bytes = recvmsg(socket_.get(), &message, MSG_DONTWAIT);
     if (bytes < static_cast<ssize_t>(sizeof(header)))
         return {};
-    frame.resize(static_cast<std::size_t>(bytes) - sizeof(header));
+    Bytes frame(space.begin(), space.begin() + bytes - static_cast<ssize_t>(sizeof(header)));
     for (cmsghdr *one = CMSG_FIRSTHDR(&message); one != nullptr; one = CMSG_NXTHDR(&message, one)) {
         tpacket_auxdata aux{};
         if (one->cmsg_level != SOL_PACKET || one->cmsg_type != PACKET_AUXDATA)

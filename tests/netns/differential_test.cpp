@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The same packets through Podlane and through the reference plugin `ptp`: what arrives, and what comes back, is alike.
+#include "tests/netns/captured.hpp"
 #include "tests/netns/differential_cases.hpp"
 #include "tests/netns/lab.hpp"
-
-#include <netinet/icmp6.h>
-#include <netinet/ip_icmp.h>
 
 namespace podlane::test {
 namespace {
@@ -23,44 +21,6 @@ std::ostream &operator<<(std::ostream &out, const PacketResult &outcome) {
     for (const std::string &one : outcome.back)
         out << "\n  came back: " << one;
     return out << (outcome.arrived.empty() && outcome.back.empty() ? "\n  nothing" : "");
-}
-
-// Where the transport header of a captured frame starts; 0 if there is none.
-std::size_t transport_at(const Bytes &frame) {
-    const std::size_t at = ethertype(frame) == ETHERTYPE_IP && frame.size() > kEthernetBytes
-                               ? kEthernetBytes + std::size_t{4} * (frame[kEthernetBytes] & 15U)
-                               : kEthernetBytes + kIpv6Bytes;
-    return frame.size() >= at + 8 ? at : 0;
-}
-
-std::uint8_t protocol_of(const Bytes &frame) {
-    return frame.at(ethertype(frame) == ETHERTYPE_IP ? kEthernetBytes + 9 : kEthernetBytes + 6);
-}
-
-// Talk of the kernels among themselves, which no case sends.
-bool is_noise(const Bytes &frame) {
-    if (ethertype(frame) == ETHERTYPE_ARP)
-        return true;
-    if (ethertype(frame) != ETHERTYPE_IPV6 || frame.size() < kEthernetBytes + kIpv6Bytes + 1)
-        return false;
-    const std::uint8_t next = frame[kEthernetBytes + 6];
-    const std::uint8_t type = frame[kEthernetBytes + kIpv6Bytes];
-    const bool neighbours = next == IPPROTO_ICMPV6 && type >= ND_ROUTER_SOLICIT && type <= ND_REDIRECT;
-    const bool listeners = next == IPPROTO_HOPOPTS && frame[kEthernetBytes + 24] == 0xff;
-    return neighbours || listeners;
-}
-
-std::string kind_of(const Bytes &frame) {
-    const std::size_t at = transport_at(frame);
-    if (at == 0)
-        return "a frame of type " + std::to_string(ethertype(frame));
-    const std::uint8_t protocol = protocol_of(frame);
-    std::string kind = "protocol " + std::to_string(protocol);
-    if (protocol == IPPROTO_ICMP || protocol == IPPROTO_ICMPV6)
-        kind += " type " + std::to_string(frame[at]) + " code " + std::to_string(frame[at + 1]);
-    if (protocol == IPPROTO_TCP && frame.size() > at + 13)
-        kind += " flags " + std::to_string(frame[at + 13]);
-    return kind;
 }
 
 // A pair of pods, and the wires at both.
@@ -87,13 +47,11 @@ class Course {
         if (!out_.send(one.frame({sender_.mac, sender_.gateway_mac, sender_.link_local, receiver_.link_local}),
                        one.left))
             return {};
-        Packet marker = echo_request({sender_.v4, receiver_.v4}, kMarker, ++sent_, 32);
-        marker.options = {1, 1, 1, 1};
-        out_.send(frame(sender_.gateway_mac, sender_.mac, marker));
+        out_.send(frame(sender_.gateway_mac, sender_.mac, marker({sender_.v4, receiver_.v4}, ++sent_)));
         const auto arrived =
-            in_.caught_until([this](const Bytes &frame) { return is_marker(frame, ICMP_ECHO); }, patience());
+            in_.caught_until([this](const Bytes &frame) { return is_marker(frame, ICMP_ECHO, sent_); }, patience());
         const auto back =
-            out_.until([this](const Bytes &frame) { return is_marker(frame, ICMP_ECHOREPLY); }, patience());
+            out_.until([this](const Bytes &frame) { return is_marker(frame, ICMP_ECHOREPLY, sent_); }, patience());
         if (!arrived || !back)
             throw std::runtime_error("the marker behind \"" + one.name + "\" was lost");
         PacketResult outcome;
@@ -107,37 +65,11 @@ class Course {
     }
 
   private:
-    static constexpr std::uint16_t kMarker = 0x5afe;
-
-    [[nodiscard]] bool is_marker(const Bytes &frame, std::uint8_t type) const {
-        const std::size_t at = ethertype(frame) == ETHERTYPE_IP ? transport_at(frame) : 0;
-        return at != 0 && protocol_of(frame) == IPPROTO_ICMP && frame[at] == type && frame[at + 4] == kMarker >> 8U &&
-               frame[at + 5] == (kMarker & 0xffU) && frame[at + 6] == sent_ >> 8U && frame[at + 7] == (sent_ & 0xffU);
-    }
-
     Pod sender_;
     Pod receiver_;
     Wire out_;
     Wire in_;
     std::uint16_t sent_ = 0;
-};
-
-// One CPU, so that a marker cannot overtake its packet in another CPU's queue.
-class OneCpu {
-  public:
-    OneCpu() {
-        sched_getaffinity(0, sizeof(before_), &before_);
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        CPU_SET(static_cast<std::size_t>(sched_getcpu()), &one);
-        sched_setaffinity(0, sizeof(one), &one);
-    }
-    ~OneCpu() { sched_setaffinity(0, sizeof(before_), &before_); }
-    OneCpu(const OneCpu &) = delete;
-    OneCpu &operator=(const OneCpu &) = delete;
-
-  private:
-    cpu_set_t before_{};
 };
 
 class Differential : public testing::TestWithParam<std::string> {

@@ -4,9 +4,8 @@
 // repeats a run; PODLANE_FRAMES=N sends so many frames instead of a few seconds.
 #include "tests/harness/environment.hpp"
 #include "tests/netns/lab.hpp"
+#include "tests/netns/model_sent.hpp"
 #include "tests/packet/model_frames.hpp"
-
-#include <net/ethernet.h>
 
 namespace podlane::test {
 namespace {
@@ -16,14 +15,6 @@ using packet::ModelSender;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kBatch = 64;
-constexpr std::uint8_t kTcp4Segments = 1; // VIRTIO_NET_HDR_GSO_TCPV4
-constexpr std::uint8_t kTcp6Segments = 4;
-
-struct Sent {
-    Bytes frame;
-    Offload left;
-};
-
 class PromiseOnVeths : public LabTest {
   protected:
     void prepare() override {
@@ -33,16 +24,9 @@ class PromiseOnVeths : public LabTest {
         const Json keys = {{"clusterCIDRs", {"198.18.0.0/16", "2001:db8::/32"}}, {"firstPacket", "host"}};
         attacker_ = add_pod(keys);
         victim_ = add_pod(keys);
-        keep_mac();
+        keep_mac(*lab_, attacker_);
         node_mac_ = Wire(lab_->node().ns(), "up0").mac();
         make_senders();
-    }
-    // As on a port of a bridge: a frame that announces another MAC would change the promise (tuning_test has those).
-    void keep_mac() {
-        const Interfaces interfaces = require(open_interfaces(lab_->node().bpffs(), Access::read_write));
-        interface entry = require(interfaces.find(attacker_.ifindex)).value();
-        entry.flags &= ~INTERFACE_ROUTED;
-        require(interfaces.replace(attacker_.ifindex, entry));
     }
     void make_senders() {
         pod_.mac = attacker_.mac;
@@ -70,26 +54,6 @@ class PromiseOnVeths : public LabTest {
         return out;
     }
 
-    // Leaves the checksum, or the segments, of some TCP and UDP to the network card.
-    static Offload any_offload(const Bytes &frame, std::mt19937_64 &random) {
-        const bool v4 = ethertype(frame) == ETHERTYPE_IP && frame.size() > 14 && frame[14] == 0x45;
-        const bool v6 = ethertype(frame) == ETHERTYPE_IPV6;
-        const std::size_t l4 = v4 ? 34 : 54;
-        if (random() % 3 != 0 || !(v4 || v6) || frame.size() < l4 + 20)
-            return {};
-        const std::uint8_t protocol = frame[v4 ? 23 : 20];
-        if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP)
-            return {};
-        Offload left;
-        left.checksum = true;
-        left.checksum_start = static_cast<std::uint16_t>(l4);
-        left.checksum_offset = protocol == IPPROTO_TCP ? 16 : 6;
-        if (protocol == IPPROTO_TCP && frame.size() > l4 + 700) {
-            left.segments = v4 ? kTcp4Segments : kTcp6Segments;
-            left.segment_bytes = 400;
-        }
-        return left;
-    }
     // False if the kernel does not take the frame, or would drop it before any program.
     bool send(const Wire &wire, const Sent &one) {
         constexpr std::size_t kWithTag = 20; // it reads the type behind a tag

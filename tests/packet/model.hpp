@@ -185,7 +185,7 @@ class Model {
         if (type_ == 0x86dd && has(l3_ + 40))
             read_ipv6();
     }
-    // What a GSO packet of more than 64 KiB has instead is 0.
+    // A GSO packet of more than 64 KiB has 0 instead.
     [[nodiscard]] std::size_t length_at(std::size_t at, std::size_t from) const {
         return word(at) == 0 && segment_ != 0 ? frame_.size() - from : word(at);
     }

@@ -265,7 +265,7 @@ class UnboundModel : public PromiseModel {
 
 TEST_F(UnboundModel, HoldsForGeneratedFrames) { hold_for_generated_frames(std::chrono::seconds(3)); }
 
-// What conntrack does not know takes the fast path, too.
+// A connection that conntrack does not know takes the fast path, too.
 class DirectModel : public PromiseModel {
   protected:
     void prepare() override {

@@ -43,10 +43,11 @@ static __always_inline void set_ends(struct packet *p, struct bpf_fib_lookup *fi
  * The ports are part of the query: without them all flows would take one of several equal-cost routes. So is the size:
  * without it the kernel compares nothing with the route's MTU.
  */
-static __always_inline long query_routes(struct packet *p, struct bpf_fib_lookup *fib, __u32 uplink, __u16 bytes)
+static __always_inline long query_routes_by(struct packet *p, struct bpf_fib_lookup *fib, __u32 ifindex, __u16 bytes,
+					    __u32 flags)
 {
 	__builtin_memset(fib, 0, sizeof(*fib));
-	fib->ifindex = uplink ? uplink : p->skb->ifindex;
+	fib->ifindex = ifindex;
 	fib->l4_protocol = p->ip.protocol;
 	fib->tot_len = bytes;
 	fib->sport = p->is_icmp_error ? 0 : p->flow.local_port;
@@ -54,7 +55,12 @@ static __always_inline long query_routes(struct packet *p, struct bpf_fib_lookup
 		     : (p->follow & FOLLOW_TRANSLATED) ? p->new_destination_port
 						       : p->flow.peer_port;
 	set_ends(p, fib);
-	return route_lookup(p->skb, fib, sizeof(*fib), uplink ? BPF_FIB_LOOKUP_OUTPUT : 0);
+	return route_lookup(p->skb, fib, sizeof(*fib), flags);
+}
+
+static __always_inline long query_routes(struct packet *p, struct bpf_fib_lookup *fib, __u32 uplink, __u16 bytes)
+{
+	return query_routes_by(p, fib, uplink ? uplink : p->skb->ifindex, bytes, uplink ? BPF_FIB_LOOKUP_OUTPUT : 0);
 }
 
 /* The query of loader/own_addresses.hpp. */

@@ -6,9 +6,12 @@
 #include "bpf/nf_conn.h"
 
 #define XFRM_USERPOLICY_BLOCK 1                 /* Linux 5.15 */
-#define OWN_ENTRY_ADDRESS bpf_htonl(0xc0000008) /* 192.0.0.8, the dummy address (RFC 7600): of no connection */
+#define OWN_ENTRY_ADDRESS bpf_htonl(0xe0000000) /* 224.0.0.0: no host forwards, or delivers, what has it as source */
 #define OWN_ENTRY_PORT 9                        /* discard */
-#define OWN_ENTRY_MS 60000
+#define OWN_ENTRY_MS (3600 * 1000)
+
+/* Set by podlanectl for a traced run, which changes nothing of the node. */
+const volatile bool traced_policies = false;
 
 /* "block" is a default for packets without a policy. */
 static __always_inline bool has_ipsec_policies(struct net___podlane *net)
@@ -64,6 +67,8 @@ __attribute__((noinline)) int has_policies(struct __sk_buff *skb)
 
 	if (!has_conntrack || !work)
 		return 0;
+	if (tracing)
+		return traced_policies;
 	ct = find_own_entry(skb, work);
 	if (!ct)
 		ct = insert_own_entry(skb, work);
@@ -95,22 +100,29 @@ static __always_inline bool has_policies_cached(struct __sk_buff *skb)
 	return work->has_policies;
 }
 
+static __always_inline bool leads_by(long answer, const struct bpf_fib_lookup *fib, __u32 uplink)
+{
+	return (answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) && fib->ifindex == uplink;
+}
+
 /*
  * Packets of an egress route have no connection that conntrack knows. While the node has policies, the host stack
- * carries what its own routes send by the same uplink, and the replies. Not inlined, to keep the programs and their
- * stacks small.
+ * carries what its own routes, or one of several equal ones, send from the pod by the same uplink, and the replies. Not
+ * inlined, to keep the programs and their stacks small.
  */
 static __attribute__((noinline)) bool is_left_to_policies(struct packet *p, __u32 uplink, enum direction from)
 {
+	__u32 pod = from == TO_POD ? p->receiver->ifindex : p->skb->ifindex;
 	struct bpf_fib_lookup fib;
-	long answer;
+	bool left;
 
 	if (!has_policies_cached(p->skb))
 		return false;
 	if (from == TO_POD)
 		swap_ends(&p->ip);
-	answer = query_routes(p, &fib, 0, 0);
+	left = leads_by(query_routes_by(p, &fib, pod, 0, 0), &fib, uplink) ||
+	       leads_by(query_routes_by(p, &fib, uplink, 0, BPF_FIB_LOOKUP_OUTPUT), &fib, uplink);
 	if (from == TO_POD)
 		swap_ends(&p->ip);
-	return (answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) && fib.ifindex == uplink;
+	return left;
 }

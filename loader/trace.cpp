@@ -2,6 +2,7 @@
 #include "loader/trace.hpp"
 
 #include "loader/embedded.hpp"
+#include "loader/net/ipsec.hpp"
 #include "loader/object.hpp"
 #include "loader/programs.hpp"
 #include "loader/upgrade.hpp"
@@ -57,6 +58,7 @@ int take_record(void *records, void *data, std::size_t size) {
 Result<Fd> load_copy(const std::string &root, const char *program, const Fd &events, const LoadSettings &settings) {
     const auto all = TRY(open_programs({program}, settings));
     all->rodata->tracing = true;
+    all->rodata->traced_policies = TRY(net::has_ipsec_policies());
     TRY(reuse_maps(all->obj, live_directory(root)));
     if (bpf_map__reuse_fd(all->maps.events_v1, events.get()) != 0)
         return load_error("sharing map events_v1", errno);

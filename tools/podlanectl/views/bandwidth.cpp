@@ -283,7 +283,8 @@ Result<output::Table> limit_state_table(const Selection &selection, const World 
     const auto states = TRY(read_map<limit_key, limit_state>(world.bpffs, PODLANE_MAP_LIMITS));
     for (const auto &[key, state] : states)
         if (selection.selects_all() && !known.contains(key.ifindex)) {
-            Limit orphan{"", interface_name(key.ifindex), key.ifindex, 0, static_cast<limit_direction>(key.direction)};
+            Limit orphan{"", interface_name(key.ifindex), key.ifindex, 0,
+                         key.direction == LIMIT_INGRESS ? LIMIT_INGRESS : LIMIT_EGRESS};
             orphan.state = state;
             all.push_back(std::move(orphan));
         }

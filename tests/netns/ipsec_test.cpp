@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // IPsec policies of the node hold for packets that conntrack has not seen: first packets that are direct, and those of
 // a network with its own uplink. What no state encrypts, or arrives in clear text, the kernel drops.
+#include "loader/net/link.hpp"
 #include "tests/netns/conntrack.hpp"
 #include "tests/netns/lan.hpp"
 #include "tests/netns/service_test.hpp"

@@ -46,7 +46,7 @@ static __always_inline int find_egress_path(struct packet *p)
 {
 	struct flow_path *known;
 
-	if (is_left_to_policies(p, p->egress_route->uplink, FROM_POD))
+	if (is_left_to_policies(p, p->skb->ifindex, p->egress_route->uplink))
 		return REASON_HOST_IPSEC;
 	if (!p->has_flow || p->detour == REASON_HOST_FRAGMENT)
 		return is_local_to_node(p) ? REASON_HOST_NOT_LOCAL : 0;

@@ -74,7 +74,7 @@ static __always_inline int find_egress_route_path(struct packet *p)
 	bool is_named = p->has_flow && p->detour != REASON_HOST_FRAGMENT;
 	struct flow_path *known = 0;
 
-	if (is_left_to_policies(p, p->skb->ifindex, TO_POD))
+	if (is_left_to_policies(p, p->receiver->ifindex, p->skb->ifindex))
 		return REASON_HOST_IPSEC;
 	if (is_named)
 		known = find_path(p);

@@ -107,22 +107,22 @@ static __always_inline bool leads_by(long answer, const struct bpf_fib_lookup *f
 
 /*
  * Packets of an egress route have no connection that conntrack knows. While the node has policies, the host stack
- * carries what its own routes, or one of several equal ones, send from the pod by the same uplink, and the replies. Not
- * inlined, to keep the programs and their stacks small.
+ * carries what its own routes, or one of several equal ones, send from the pod by the same uplink, and the replies.
+ * `pod` is its host-side veth. Not inlined, to keep the programs and their stacks small.
  */
-static __attribute__((noinline)) bool is_left_to_policies(struct packet *p, __u32 uplink, enum direction from)
+static __attribute__((noinline)) bool is_left_to_policies(struct packet *p, __u32 pod, __u32 uplink)
 {
-	__u32 pod = from == TO_POD ? p->receiver->ifindex : p->skb->ifindex;
+	bool is_reply = p->skb->ifindex == uplink;
 	struct bpf_fib_lookup fib;
 	bool left;
 
 	if (!has_policies_cached(p->skb))
 		return false;
-	if (from == TO_POD)
+	if (is_reply)
 		swap_ends(&p->ip);
 	left = leads_by(query_routes_by(p, &fib, pod, 0, 0), &fib, uplink) ||
 	       leads_by(query_routes_by(p, &fib, uplink, 0, BPF_FIB_LOOKUP_OUTPUT), &fib, uplink);
-	if (from == TO_POD)
+	if (is_reply)
 		swap_ends(&p->ip);
 	return left;
 }

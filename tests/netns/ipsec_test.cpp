@@ -106,7 +106,7 @@ TEST_P(IpsecDirect, TheirOwnEntryOfConntrackIsReplaced) {
 TEST_P(IpsecDirect, ExplainPredictsThemAndInsertsNoEntry) {
     const auto explained = [&] {
         return lab_->node()
-            .podlanectl_json("explain --from " + client_.container->id() + "/eth0 --to " +
+            .podlanectl_json("explain --from " + client_.container->id() + " --to " +
                              to_string(Endpoint{addr(server_), kPort}))
             .dump();
     };

@@ -116,9 +116,12 @@ class Course {
   private:
     static constexpr const char *kRoutesBack = "ip route add 198.18.9.0/24 via 203.0.113.2 && "
                                                "ip route add 2001:db8:9::/64 via 2001:db8:cafe::2";
+    // No redirects: the gateways of all pods have one link-local address, so that a pod believes what the node answers
+    // on another's link to a packet in its name.
     static constexpr const char *kAnswerAtOnce =
         "sysctl -qw net.ipv4.icmp_ratemask=0 net.ipv6.icmp.ratelimit=0; echo > /proc/sys/net/ipv6/icmp/ratemask; "
-        "for each in /proc/sys/net/ipv4/conf/*/send_redirects; do echo 0 > $each; done";
+        "for each in /proc/sys/net/ipv4/conf/*/send_redirects /proc/sys/net/ipv6/conf/*/accept_redirects; do "
+        "echo 0 > $each; done";
     static constexpr const char *kKeepNeighbours =
         "ip neigh show nud reachable nud stale nud delay nud probe | while read -r to dev name lladdr mac rest; do "
         "ip neigh replace $to lladdr $mac dev $name nud permanent; done";

@@ -27,7 +27,7 @@ class AttackFlow : public ServiceTest {
     void speak_for_a_peer_on_another_uplink(const Json &keys);
     using Attack = std::function<void(const std::atomic<bool> &stop)>;
     void withstand(bool evicts, const Attack &attack);
-    [[nodiscard]] bool is_any_cached(const std::vector<Fd> &sockets);
+    [[nodiscard]] bool are_all_cached(const std::vector<Fd> &sockets);
     void expect_fast(const Fd &socket) const {
         EXPECT_TRUE(wait_until([&] {
             const std::uint64_t before = fast();
@@ -227,9 +227,9 @@ TEST_P(AttackDirect, AnotherUplinkDoesNotSpeakForThePeer) {
         {{"uplinks", {"up*"}}, {"firstPacket", "direct"}, {"clusterCIDRs", {to_string(outside_addr()) + "/32"}}});
 }
 
-bool AttackFlow::is_any_cached(const std::vector<Fd> &sockets) {
+bool AttackFlow::are_all_cached(const std::vector<Fd> &sockets) {
     const auto entries = require(require(open_flows(lab_->node().bpffs(), Access::read_only)).entries());
-    return std::ranges::any_of(sockets, [&](const Fd &socket) {
+    return std::ranges::all_of(sockets, [&](const Fd &socket) {
         const std::uint16_t port = htons(local_of(socket).port);
         return std::ranges::any_of(entries, [&](const auto &entry) {
             const flow_key &key = entry.first;
@@ -239,8 +239,8 @@ bool AttackFlow::is_any_cached(const std::vector<Fd> &sockets) {
     });
 }
 
-// Victims with idle and with busy connections beside strict rules, during the attack and after it. `evicts`: the
-// entries of the idle ones.
+// Victims with idle and with busy connections beside strict rules, during the attack and after it. `evicts`:
+// entries of idle ones.
 void AttackFlow::withstand(bool evicts, const Attack &attack) {
     const EchoServer server = serve_echo();
     lab_->node().run("sysctl -qw net.netfilter.nf_conntrack_tcp_loose=0");
@@ -270,7 +270,7 @@ void AttackFlow::withstand(bool evicts, const Attack &attack) {
     int lost = 0;
     const auto begin = std::chrono::steady_clock::now();
     const auto lasted = [&] { return std::chrono::steady_clock::now() - begin; };
-    while (lasted() < std::chrono::seconds(4) || (evicts && is_any_cached(idle) && lasted() < patience())) {
+    while (lasted() < std::chrono::seconds(4) || (evicts && are_all_cached(idle) && lasted() < patience())) {
         for (const Fd &socket : busy)
             lost += answered(socket) ? 0 : 1;
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -281,7 +281,7 @@ void AttackFlow::withstand(bool evicts, const Attack &attack) {
     EXPECT_GT(fast(), before);
     EXPECT_EQ(all_others(), others);
     EXPECT_EQ(counted(), counters);
-    EXPECT_EQ(is_any_cached(idle), !evicts);
+    EXPECT_EQ(are_all_cached(idle), !evicts);
     for (const Fd &socket : idle)
         EXPECT_EQ(transfer(socket, 1 << 18), 0);
     for (const Fd &socket : busy)

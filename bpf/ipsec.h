@@ -55,7 +55,7 @@ static __always_inline struct nf_conn___podlane *insert_own_entry(struct __sk_bu
 
 /*
  * Of the node. Only an entry of conntrack leads to its network namespace, and packets that conntrack has not seen have
- * none; so there is one for this query, which is gone a minute after the last. Unknown counts as yes. A global
+ * none; so there is one for this query, which is gone an hour after the last. Unknown counts as yes. A global
  * function: the verifier checks it once.
  */
 __attribute__((noinline)) int has_policies(struct __sk_buff *skb)

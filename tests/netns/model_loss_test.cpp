@@ -86,12 +86,7 @@ class LossOnVeths : public LabTestOf<Setting> {
         for (const ModelSender *sender : {&pod_, &outside_})
             for (const ModelFlow &one : sender->flows)
                 for (const std::uint8_t protocol : {IPPROTO_TCP, IPPROTO_UDP}) {
-                    flow_key key{};
-                    key.source = one.source;
-                    key.destination = one.destination;
-                    key.source_port = htons(one.source_port);
-                    key.destination_port = htons(one.destination_port);
-                    key.protocol = protocol;
+                    const flow_key key = one.key(protocol);
                     flow value{};
                     value.source = one.source;
                     value.destination = one.destination;

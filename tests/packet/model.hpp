@@ -3,7 +3,10 @@
 // It shares no code with the programs.
 #pragma once
 
+#include "maps/abi/flow.h"
 #include "tests/packet/cases.hpp"
+
+#include <arpa/inet.h>
 
 namespace podlane::packet {
 
@@ -20,6 +23,16 @@ struct ModelFlow {
     Mac receiver{}; // of the pod that new_destination belongs to
     std::size_t receiver_mtu = 0;
     bool is_direct = false; // "firstPacket": "direct": of all ports, untranslated, and not confirmed
+
+    [[nodiscard]] flow_key key(std::uint8_t protocol) const {
+        flow_key key{};
+        key.source = source;
+        key.destination = destination;
+        key.source_port = htons(source_port);
+        key.destination_port = htons(destination_port);
+        key.protocol = protocol;
+        return key;
+    }
 };
 
 // The sender of frames: a pod, or, without addresses, whoever is on the link of an uplink.

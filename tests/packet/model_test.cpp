@@ -65,12 +65,7 @@ class PromiseModel : public PacketTest {
                 for (const std::uint8_t protocol : {IPPROTO_TCP, IPPROTO_UDP}) {
                     if (one.is_direct)
                         continue;
-                    flow_key key{};
-                    key.source = one.source;
-                    key.destination = one.destination;
-                    key.source_port = htons(one.source_port);
-                    key.destination_port = htons(one.destination_port);
-                    key.protocol = protocol;
+                    const flow_key key = one.key(protocol);
                     flow value{};
                     value.source = one.new_source;
                     value.destination = one.new_destination;

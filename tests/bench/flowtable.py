@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """What an nft flowtable carries without a look at the host's rules, and what it does to a flow that something changes meanwhile.
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """An API server as podlane-k8s meets it, good and bad: api_server.py PORT_FILE LOG CERTIFICATE KEY CA
 

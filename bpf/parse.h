@@ -210,19 +210,23 @@ static __always_inline bool checksum_holds(const struct iphdr *ip)
 	return sum == 0xffff;
 }
 
+/* That of a GSO packet over 64 KiB is written as 0. */
+static __always_inline bool length_holds(struct __sk_buff *skb, __u32 length, __u32 bytes)
+{
+	return length == bytes || (length == 0 && skb->gso_size && skb->len - sizeof(struct ethhdr) > 0xffff);
+}
+
 static __always_inline int read_ipv4(struct __sk_buff *skb, struct packet *p, enum direction from, bool *has_l4)
 {
 	struct iphdr ip;
-	__u32 l3_bytes, length;
+	__u32 l3_bytes;
 
 	if (load(skb, sizeof(struct ethhdr), &ip, sizeof(ip)))
 		return REASON_DROP_MALFORMED;
 	l3_bytes = ip.ihl * 4;
-	length = bpf_ntohs(ip.tot_len);
 	if (ip.version != 4 || l3_bytes < sizeof(ip))
 		return REASON_DROP_MALFORMED;
-	/* A length of 0 is a GSO packet over 64 KiB. */
-	if (length != skb->len - sizeof(struct ethhdr) && !(length == 0 && skb->gso_size))
+	if (!length_holds(skb, bpf_ntohs(ip.tot_len), skb->len - sizeof(struct ethhdr)))
 		detour(p, REASON_HOST_LENGTH);
 	if (ip.frag_off & bpf_htons(0x3fff)) {
 		detour(p, REASON_HOST_FRAGMENT);
@@ -259,7 +263,7 @@ static __always_inline int read_ipv6(struct __sk_buff *skb, struct packet *p)
 
 	if (load(skb, sizeof(struct ethhdr), &ip, sizeof(ip)) || ip.version != 6)
 		return REASON_DROP_MALFORMED;
-	if (bpf_ntohs(ip.payload_len) != skb->len - headers && !(ip.payload_len == 0 && skb->gso_size))
+	if (!length_holds(skb, bpf_ntohs(ip.payload_len), skb->len - headers))
 		detour(p, REASON_HOST_LENGTH);
 	p->hop_limit = ip.hop_limit;
 	p->traffic_class = *(__be32 *)&ip & bpf_htonl(0x0fffffff);

@@ -110,9 +110,8 @@ class LossOnVeths : public LabTestOf<Setting> {
                std::ranges::find(of_pods_, of) == of_pods_.end();
     }
     // On two nodes: what is of a link or its gateway; options, which an egress route does not read; fragments that
-    // conntrack waits for the rest of; a length of 0, which the fast path leaves to the receiver if the frame is of
-    // GSO; a wrong header checksum, which an uplink's card finds.
-    [[nodiscard]] bool may_differ(const Model &model, const ModelSender &sender, const Sent &one) const {
+    // conntrack waits for the rest of; a wrong header checksum, which an uplink's card finds.
+    [[nodiscard]] bool may_differ(const Model &model, const ModelSender &sender) const {
         if (!model.is_ip() || model.is_discovery() || is_of_link(model.destination()) ||
             (is_of_link(model.source()) && !(sender.is_pod && model.source() == pod_.addresses.back())))
             return true;
@@ -120,14 +119,14 @@ class LossOnVeths : public LabTestOf<Setting> {
             if (is_gateway(end) || is_neighbour(end))
                 return true;
         return (model.is_fragment() && GetParam().is_tracked) || (!model.is_plain() && !GetParam().is_routed) ||
-               (model.says_no_length() && one.left.segments != 0) || (!model.is_header_right() && !sender.is_pod);
+               (!model.is_header_right() && !sender.is_pod);
     }
     // Nothing if the programs may drop it.
     [[nodiscard]] Unit any_unit(const ModelSender &sender, packet::ModelFrames &frames, std::mt19937_64 &random) {
         Sent one{frames.next()};
         one.left = any_offload(one.frame, random);
         Model model(sender, one.frame);
-        if (model.promise().demand != packet::Demand::no_drop || may_differ(model, sender, one))
+        if (model.promise().demand != packet::Demand::no_drop || may_differ(model, sender))
             return {};
         if (!model.is_plain() || one.left.checksum || one.frame.size() < 100 || random() % 8 != 0)
             return {one};

@@ -212,7 +212,7 @@ inline std::vector<Case> limit_cases() {
     const Bytes tcp6 = from_pod() / to_peer6() / Tcp{} / bytes(2900);
     const Bytes udp4 = from_pod() / to_peer4() / Udp{} / bytes(2900);
     const Bytes other = from_pod() / to_peer4({.protocol = 47}) / bytes(2900);
-    const Bytes huge = from_pod() / to_peer4({.length_error = -2940}) / Tcp{} / bytes(2900);
+    const Bytes no_length4 = from_pod() / to_peer4({.length_error = -2940}) / Tcp{} / bytes(2900);
     const auto gso = [](std::uint32_t size) { return How{.gso_size = size, .gso_segments = 3}; };
     return {
         {"ttl 0", ttl4(0), REASON_HOST_TTL},
@@ -236,7 +236,7 @@ inline std::vector<Case> limit_cases() {
         {"udp4 segments of mtu", udp4, REASON_SENT_DIRECT, gso(kMtu - 28)},
         {"udp4 segments of mtu and one", udp4, REASON_HOST_MTU, gso(kMtu - 27)},
         {"segments of a protocol not known", other, REASON_HOST_MTU, gso(100)},
-        {"a length of 0 is right in a large GSO packet", huge, REASON_SENT_DIRECT, gso(1000)},
+        {"a length of 0 in a GSO packet of less than 64 KiB", no_length4, REASON_HOST_LENGTH, gso(1000)},
     };
 }
 

@@ -123,7 +123,6 @@ class Model {
     [[nodiscard]] bool is_header_right() const {
         return !v4_ || !well_formed_ || checksum(std::span(frame_).subspan(l3_, l4_ - l3_)) == 0;
     }
-    [[nodiscard]] bool says_no_length() const { return (v4_ || v6_) && word(l3_ + (v4_ ? 2 : 4)) == 0; }
     [[nodiscard]] bool is_fragment() const {
         return later_fragment_ || first_fragment_ || (v4_ && (word(l3_ + 6) & 0x3fffU) != 0);
     }
@@ -198,14 +197,10 @@ class Model {
         if (type_ == 0x86dd && has(l3_ + 40))
             read_ipv6();
     }
-    // A GSO packet of more than 64 KiB has 0 instead.
-    [[nodiscard]] std::size_t length_at(std::size_t at, std::size_t from) const {
-        return word(at) == 0 && segment_ != 0 ? frame_.size() - from : word(at);
-    }
     void read_ipv4() {
         v4_ = true;
         const unsigned header = (frame_[l3_] & 15U) * 4;
-        const std::size_t length = length_at(l3_ + 2, l3_);
+        const std::size_t length = word(l3_ + 2);
         source_ = address(l3_ + 12, true);
         destination_ = address(l3_ + 16, true);
         protocol_ = frame_[l3_ + 9];
@@ -220,7 +215,7 @@ class Model {
         source_ = address(l3_ + 8, false);
         destination_ = address(l3_ + 24, false);
         hops_ = frame_[l3_ + 7];
-        const std::size_t length = length_at(l3_ + 4, l3_ + 40);
+        const std::size_t length = word(l3_ + 4);
         well_formed_ = frame_[l3_] >> 4U == 6 && has(l3_ + 40 + length) && !is_ipv4(source_) && !is_ipv4(destination_);
         plain_ = well_formed_ && frame_.size() == l3_ + 40 + length;
         protocol_ = frame_[l3_ + 6];

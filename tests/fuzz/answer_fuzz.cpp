@@ -6,6 +6,7 @@
 #include "plugin/cni/kubernetes.hpp"
 #include "plugin/cni/masked.hpp"
 #include "plugin/cni/pod_ranges.hpp"
+#include "plugin/cni/request.hpp"
 #include "tools/podlanectl/doctor/forward_rules.hpp"
 #include "tools/podlanectl/doctor/nat_rules.hpp"
 #include "tools/podlanectl/node/node_object.hpp"
@@ -21,7 +22,20 @@ namespace {
 
 using namespace podlane;
 
-constexpr const char *kConfig = R"({"cniVersion": "1.1.0", "name": "pods", "type": "podlane"})";
+constexpr const char *kConfig = R"({
+    "cniVersion": "1.1.0", "name": "pods", "type": "podlane", "ipam": {"type": "host-local", "subnet": "198.18.1.0/24"},
+    "identity": ["kubernetes", "annotations"], "kubernetes": {"kubeconfig": "/kubeconfig"},
+    "pools": {"blue": {"subnet": "198.18.2.0/24"}},
+    "groups": ["namespace", "label:app", "annotation:team"], "isolation": "group",
+    "podMay": {"addresses": true, "pools": {"names": ["blue"]}, "mac": true, "bandwidth": true, "mtu": true,
+               "fastPath": true, "allowedSources": {"within": ["192.0.2.0/24"]}, "groups": {"names": ["green"]},
+               "keepAddress": true}})";
+
+cni::Environment add_of_a_pod() {
+    return {{"CNI_COMMAND", "ADD"},          {"CNI_CONTAINERID", "pod-1"},
+            {"CNI_NETNS", "/run/netns/pod"}, {"CNI_IFNAME", "eth0"},
+            {"CNI_PATH", "/opt/cni/bin"},    {"CNI_ARGS", "K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-0"}};
+}
 
 void check_ranges(const Result<std::vector<std::string>> &ranges) {
     for (const std::string &range : ranges ? *ranges : std::vector<std::string>{})
@@ -41,8 +55,11 @@ void check_line(const std::string &text) { require(text.find('\n') == std::strin
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
     const std::string_view input(reinterpret_cast<const char *>(data), size);
-    if (const auto config = cni::with_kubernetes(kConfig, input))
+    if (const auto config = cni::with_kubernetes(kConfig, input)) {
         require(cni::json::parse_object(*config, "the configuration").has_value());
+        if (const auto request = cni::parse_request(add_of_a_pod(), *config); !request)
+            require(!request.error().message.empty());
+    }
     (void)cni::with_kubernetes_of(kConfig, input);
     check_configuration(cni::with_pod_ranges(input, {"198.18.1.0/24", "2001:db8:1::/64"}));
     check_configuration(cni::with_any_ranges(input));

@@ -3,8 +3,9 @@
 // counts calls by name. Counts differ from run to run: a fault may hit another call of that name, or none.
 //
 // A sample is hit. PODLANE_FAULTS=N hits N kills and N errors in each test, PODLANE_FAULTS=all hits all, "each" all
-// kills and one error at each call, the seven by turns, and any other value those whose text contains it, such as
-// "signal=KILL" or, to repeat what a failed test printed, "openat 12 error=EIO". PODLANE_SEED picks another sample.
+// kills and one error at each call, the seven by turns, "each error" no kills, and any other value those whose text
+// contains it, such as "signal=KILL" or, to repeat what a failed test printed, "openat 12 error=EIO". PODLANE_SEED
+// picks another sample.
 #pragma once
 
 #include "maps/hash.hpp"
@@ -94,10 +95,7 @@ inline std::vector<Fault> sample_of(std::vector<Fault> faults, const std::string
     return faults;
 }
 
-// Of errors one at each call, of kills all.
 inline std::vector<Fault> one_at_each_call(const std::vector<Fault> &faults) {
-    if (faults.empty() || faults.front().kills())
-        return faults;
     std::vector<Fault> all;
     for (std::size_t call = 0; call * kErrors.size() < faults.size(); ++call)
         all.push_back(faults.at(call * kErrors.size() + call % kErrors.size()));
@@ -110,8 +108,9 @@ inline std::vector<Fault> chosen(std::vector<Fault> faults, const std::string &t
     const std::string wanted = given == nullptr ? "" : given;
     if (wanted.find_first_not_of("0123456789") == std::string::npos)
         return sample_of(std::move(faults), test, wanted.empty() ? most : std::stoul(wanted));
-    if (wanted == "each")
-        return one_at_each_call(faults);
+    const bool kills = !faults.empty() && faults.front().kills();
+    if (wanted == "each" || wanted == "each error")
+        return !kills ? one_at_each_call(faults) : wanted == "each" ? faults : std::vector<Fault>{};
     if (wanted != "all")
         std::erase_if(faults, [&](const Fault &one) { return one.text().find(wanted) == std::string::npos; });
     return faults;

@@ -248,7 +248,7 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
         return calls_in(file);
     }
     // The kills and errors to hit the next runs with.
-    [[nodiscard]] std::vector<Fault> faults_of(const std::string &command, std::size_t sample = 4) {
+    [[nodiscard]] std::vector<Fault> faults_of(const std::string &command, std::size_t sample = 3) {
         const auto [kills, errors] = faults_at(calls_of(command));
         const std::string test = GetParam() + " " + command;
         std::vector<Fault> all = chosen(kills, test, sample);

@@ -50,9 +50,8 @@ function(podlane_program name main)
     target_link_libraries(${name} PRIVATE ${arg_LINK})
     if(PODLANE_STATIC AND NOT PODLANE_SANITIZE)
         # Not -static-pie: its start-up relocations dirty pages that otherwise stay shared with the file.
-        # Podlane calls none of libnl's functions that look up names, which need the C library's shared parts.
-        target_link_options(${name} PRIVATE -static
-            -Wl,--defsym=getaddrinfo=abort,--defsym=getprotobyname=abort,--defsym=getprotobynumber=abort)
+        # The linker warns of name service functions in libnl and libpcap. --no-warnings would hide missing symbols too.
+        target_link_options(${name} PRIVATE -static)
         podlane_strip(${name})
     endif()
 endfunction()

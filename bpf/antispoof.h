@@ -29,6 +29,18 @@ static __always_inline int write_own_sender(struct packet *p)
 	return own && !bpf_skb_store_bytes(p->skb, offset, &own, sizeof(own), 0) ? 0 : REASON_DROP_ARP_SPOOFED;
 }
 
+/*
+ * RFC 5227: a probe has no sender address, and claims its target: a host that probes it as well would give it up. That
+ * of the gateway is answered, and goes no further.
+ */
+static __always_inline bool is_probe_of_own(struct packet *p, struct arp_packet *arp, struct ip_addr *target)
+{
+	if (arp->operation != bpf_htons(1))
+		return false;
+	return may_send_from(p, target) ||
+	       (p->interface->flags & INTERFACE_GATEWAY && arp->target == bpf_htonl(PODLANE_GATEWAY_IPV4));
+}
+
 static __always_inline int check_arp(struct packet *p)
 {
 	struct ip_addr sender;
@@ -41,9 +53,10 @@ static __always_inline int check_arp(struct packet *p)
 		return REASON_DROP_MALFORMED;
 	if (!same_mac(arp.sender_mac, p->interface->pod_mac))
 		return REASON_DROP_ARP_SPOOFED;
-	/* RFC 5227: a probe has no sender address. */
-	sender = mapped_ipv4(arp.sender);
-	if (arp.sender == 0 || may_send_from(p, &sender))
+	sender = mapped_ipv4(arp.sender ?: arp.target);
+	if (!arp.sender)
+		return is_probe_of_own(p, &arp, &sender) ? 0 : REASON_DROP_ARP_SPOOFED;
+	if (may_send_from(p, &sender))
 		return 0;
 	return find_peer_interface(p, &sender) ? write_own_sender(p) : REASON_DROP_ARP_SPOOFED;
 }
@@ -146,9 +159,21 @@ static __always_inline int check_ether_type(struct packet *p)
 	return p->interface->flags & (INTERFACE_ETHER_ANY | ether_flag(p->protocol)) ? 0 : REASON_DROP_ETHER_TYPE;
 }
 
+/* Neighbour discovery could be there, or in the next fragment (RFC 7112: the first one has all headers). */
+static __always_inline bool hides_nd(struct packet *p)
+{
+	if (p->has_unread_headers)
+		return true;
+	if (!p->is_first_fragment || p->protocol != ETH_P_IPV6)
+		return false;
+	return is_extension(p->ip.protocol) || (p->ip.protocol == IPPROTO_ICMPV6 && !p->icmp_type && !p->is_icmp_error);
+}
+
 static __always_inline int check_source(struct packet *p)
 {
 	__u8 source_mac[6] __attribute__((aligned(2)));
+	struct source_route *peer;
+	int reason;
 
 	if (!(p->interface->flags & INTERFACE_ANTI_SPOOF))
 		return is_ip(p) ? hand_over_to_peer(p) : 0;
@@ -161,12 +186,14 @@ static __always_inline int check_source(struct packet *p)
 		return check_arp(p);
 	if (!is_ip(p))
 		return check_ether_type(p);
-	if (!may_send_from(p, &p->ip.source))
-		if (!(is_icmpv6(p) && is_unspecified(&p->ip.source) && may_lack_source(p)))
-			return hand_over_to_peer(p) ?: REASON_DROP_SOURCE_ADDRESS;
-	/* Neighbour discovery could hide there, or in the next fragment (RFC 7112: the first one has all headers). */
-	if (p->has_unread_headers ||
-	    (p->is_first_fragment && p->ip.protocol == IPPROTO_ICMPV6 && !p->icmp_type && !p->is_icmp_error))
+	if (!may_send_from(p, &p->ip.source) &&
+	    !(is_icmpv6(p) && is_unspecified(&p->ip.source) && may_lack_source(p))) {
+		peer = find_peer_interface(p, &p->ip.source);
+		reason = peer ? hand_over(p, peer) : REASON_DROP_SOURCE_ADDRESS;
+		if (reason)
+			return reason;
+	}
+	if (hides_nd(p))
 		return REASON_DROP_ND_SPOOFED;
 	return is_icmpv6(p) ? check_nd(p) : 0;
 }

@@ -256,6 +256,12 @@ static __always_inline struct ip_addr mapped_ipv4(__be32 addr)
 	return mapped;
 }
 
+static __always_inline bool is_extension(__u8 protocol)
+{
+	return protocol == NEXTHDR_HOP || protocol == NEXTHDR_ROUTING || protocol == NEXTHDR_DEST ||
+	       protocol == NEXTHDR_FRAGMENT || protocol == NEXTHDR_AUTH;
+}
+
 /* The first reason for the slow path is the one that is counted. */
 static __always_inline void detour(struct packet *p, enum reason reason)
 {

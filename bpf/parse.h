@@ -24,12 +24,6 @@ static __always_inline void set_flow(struct __sk_buff *skb, struct packet *p, st
 	complete_flow(skb, p, p->ip.protocol, ports, from);
 }
 
-static __always_inline bool is_extension(__u8 protocol)
-{
-	return protocol == NEXTHDR_HOP || protocol == NEXTHDR_ROUTING || protocol == NEXTHDR_DEST ||
-	       protocol == NEXTHDR_FRAGMENT || protocol == NEXTHDR_AUTH;
-}
-
 /* Skips IPv6 extension headers from *offset on; a fragment other than the first has no transport header. */
 static __always_inline bool skip_extensions(struct __sk_buff *skb, struct packet *p, __u32 *offset, __u8 *protocol)
 {

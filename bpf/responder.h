@@ -29,10 +29,8 @@ static __always_inline int respond_to_arp(struct packet *p)
 
 	if (bpf_skb_load_bytes(p->skb, 0, &frame, sizeof(frame)))
 		return REASON_DROP_MALFORMED;
-	if (frame.arp.operation != bpf_htons(1) || !is_gateway(p, frame.arp.sender, frame.arp.target)) {
-		p->detour = REASON_HOST_ARP;
-		return 0;
-	}
+	if (frame.arp.operation != bpf_htons(1) || !is_gateway(p, frame.arp.sender, frame.arp.target))
+		return REASON_HOST_ARP;
 	return reply_arp(p, &frame, mac, REASON_GATEWAY_ARP);
 }
 
@@ -46,10 +44,8 @@ static __always_inline int respond_to_nd(struct packet *p)
 	if (bpf_skb_load_bytes(p->skb, p->l4_offset, &request, sizeof(request)))
 		return REASON_DROP_MALFORMED;
 	if (is_unspecified(&p->ip.source) ||
-	    (!same_addr(&request.target, &gateway) && !is_any_next_hop(p, &p->ip.source, &request.target))) {
-		p->detour = REASON_HOST_ND;
-		return 0;
-	}
+	    (!same_addr(&request.target, &gateway) && !is_any_next_hop(p, &p->ip.source, &request.target)))
+		return REASON_HOST_ND;
 	return advertise(p, &request.target, mac, ND_ROUTER | ND_OVERRIDE, REASON_GATEWAY_ND);
 }
 
@@ -60,16 +56,14 @@ static __always_inline int respond_to_nd(struct packet *p)
 static __always_inline int respond(struct packet *p)
 {
 	bool own = p->interface->flags & INTERFACE_GATEWAY;
+	int reason = 0;
 
-	if (p->protocol == ETH_P_ARP) {
-		if (own)
-			return respond_to_arp(p);
-		p->detour = REASON_HOST_ARP;
-	}
-	if (is_neighbour_discovery(p)) {
-		if (own && p->icmp_type == ND_NEIGHBOUR_SOLICITATION)
-			return respond_to_nd(p);
-		p->detour = REASON_HOST_ND;
-	}
+	if (p->protocol == ETH_P_ARP)
+		reason = own ? respond_to_arp(p) : REASON_HOST_ARP;
+	if (is_neighbour_discovery(p))
+		reason = own && p->icmp_type == ND_NEIGHBOUR_SOLICITATION ? respond_to_nd(p) : REASON_HOST_ND;
+	if (reason != REASON_HOST_ARP && reason != REASON_HOST_ND)
+		return reason;
+	p->detour = reason;
 	return 0;
 }

@@ -315,7 +315,8 @@ class Model {
         if (first_fragment_ && ((nd && hops_ == 255) || hides_nd()))
             return drop("neighbour discovery that goes on in the next fragment");
         out.may_be_answered = nd && !tagged_ && frame_[l4_] == 135;
-        if (!tagged_ && well_formed_ && own(source_) && extensions_ <= 4 && !cut_ && !nd) {
+        const bool is_nested = first_fragment_ && later_fragment_; // a fragment of a fragment
+        if (!tagged_ && well_formed_ && own(source_) && extensions_ <= 4 && !cut_ && !nd && !is_nested) {
             out.demand = Demand::no_drop;
             out.why = "the pod's own packet";
         }
@@ -323,11 +324,8 @@ class Model {
     void judge_arp(Promise &out) const {
         if (!has(l3_ + 28))
             return;
-        const ip_addr claimed = address(l3_ + 14, true);
-        const bool any =
-            frame_[l3_ + 14] == 0 && frame_[l3_ + 15] == 0 && frame_[l3_ + 16] == 0 && frame_[l3_ + 17] == 0;
         const bool usual = word(l3_) == 1 && word(l3_ + 2) == 0x0800 && word(l3_ + 4) == 0x0604;
-        if (usual && (!own_mac(l3_ + 8) || (!own(claimed) && !any))) {
+        if (usual && !(own_mac(l3_ + 8) && claims_own_by_arp())) {
             out.demand = Demand::drop;
             out.why = "ARP for others";
             return;
@@ -338,12 +336,21 @@ class Model {
             out.why = "the pod's own ARP";
         }
     }
+    // A probe has no sender and claims its target; that of the gateway arrives nowhere.
+    [[nodiscard]] bool claims_own_by_arp() const {
+        static const ip_addr kGateway = ip("169.254.1.1");
+        const bool probe = word(l3_ + 14) == 0 && word(l3_ + 16) == 0;
+        const ip_addr target = address(l3_ + 24, true);
+        return probe ? word(l3_ + 6) == 1 && (own(target) || same(target, kGateway)) : own(address(l3_ + 14, true));
+    }
     [[nodiscard]] bool is_nd() const {
         return v6_ && !later_fragment_ && !cut_ && protocol_ == IPPROTO_ICMPV6 && has(l4_ + 8) && frame_[l4_] >= 133 &&
                frame_[l4_] <= 137;
     }
     [[nodiscard]] bool hides_nd() const {
-        return v6_ && !later_fragment_ && !cut_ && protocol_ == IPPROTO_ICMPV6 && !has(l4_ + 8);
+        if (!v6_ || later_fragment_)
+            return false;
+        return cut_ ? !has(l4_ + 4) : protocol_ == IPPROTO_ICMPV6 && !has(l4_ + 8);
     }
     // A claim that a receiver would believe.
     [[nodiscard]] bool claims_foreign() const {

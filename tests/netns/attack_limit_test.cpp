@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// Pods that send what might leave the programs before it is charged to a limit.
+#include "maps/abi/config.h"
+#include "tests/harness/wire.hpp"
+#include "tests/netns/attacker.hpp"
+#include "tests/netns/sources.hpp"
+
+namespace podlane::test {
+namespace {
+
+const Json kLimit = {{"egressRate", 1000000}, {"egressBurst", 400000}};
+constexpr int kPackets = 200; // far beyond the burst
+
+sockaddr_in6 to_sockaddr(const ip_addr &addr) {
+    sockaddr_in6 out{};
+    out.sin6_family = AF_INET6;
+    out.sin6_port = htons(7);
+    std::memcpy(&out.sin6_addr, &addr, sizeof addr);
+    return out;
+}
+
+// From an address of another interface: a socket needs no capability for it.
+void send_by(const std::string &ifname, const ip_addr &source, const ip_addr &destination, std::size_t bytes) {
+    const Fd socket(::socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_in6 from = to_sockaddr(source);
+    from.sin6_port = 0;
+    const sockaddr_in6 to = to_sockaddr(destination);
+    must_not_fail(setsockopt(socket.get(), SOL_SOCKET, SO_BINDTODEVICE, ifname.c_str(), ifname.size()), "bind to it");
+    must_not_fail(bind(socket.get(), reinterpret_cast<const sockaddr *>(&from), sizeof from), "bind"); // NOLINT
+    const std::string data(bytes, 'x');
+    for (int i = 0; i < kPackets; ++i)
+        (void)sendto(socket.get(), data.data(), bytes, 0, reinterpret_cast<const sockaddr *>(&to), sizeof to); // NOLINT
+}
+
+class AttackLimit : public testing::Test {
+  protected:
+    [[nodiscard]] std::uint64_t dropped(const std::string &ifname) const {
+        return lab_.count(SourceLab::host_veth(*pod_, ifname), REASON_DROP_EGRESS_LIMIT);
+    }
+
+    SourceLab lab_;
+    std::shared_ptr<Container> pod_ = lab_.node().container();
+};
+
+// As long as its sender leaves the checksum to be written, a frame cannot be cut: no answer can be made of it.
+TEST_F(AttackLimit, ASolicitationThatCannotBeAnsweredIsCharged) {
+    lab_.add(pod_, "eth0", 0, kLimit);
+    const Wire wire(pod_->ns(), "eth0");
+    (void)pod_->run("tc qdisc del dev eth0 root"); // as PACKET_QDISC_BYPASS does for a pod's raw socket
+    const Mac gateway_mac = PODLANE_HOST_MAC;
+    const ip_addr gateway = link_local_from_mac(gateway_mac);
+    Packet query = neighbour({SourceLab::addr(*pod_, "eth0", false), ip(SourceLab::client_addr(0, false))}, 135, 0,
+                             gateway, 0, wire.mac());
+    Bytes option(1408, 0);
+    option[0] = 14;
+    option[1] = 176; // in units of 8 bytes
+    query.payload.insert(query.payload.end(), option.begin(), option.end());
+    const Bytes sent = frame(gateway_mac, wire.mac(), query);
+
+    for (int i = 0; i < kPackets; ++i)
+        ASSERT_TRUE(wire.send(sent, {.checksum = true, .checksum_start = 600, .checksum_offset = 0}));
+
+    EXPECT_TRUE(wait_until([&] { return dropped("eth0") >= kPackets / 2; })) << dropped("eth0");
+}
+
+TEST_F(AttackLimit, APacketTooLargeForThePeerInterfaceIsChargedToItsLimit) {
+    lab_.add(pod_, "eth0", 0);
+    Json limited = kLimit;
+    limited["mtu"] = 1400;
+    lab_.add(pod_, "net1", 1, limited);
+    for (const bool ipv4 : {true, false}) {
+        const std::uint64_t before = dropped("eth0");
+        const ip_addr source = SourceLab::addr(*pod_, "net1", ipv4);
+        const ip_addr client = ip(SourceLab::client_addr(0, ipv4));
+        as_hostile(pod_->ns(), Privilege::none, [&] { send_by("eth0", source, client, 1440); });
+        EXPECT_TRUE(wait_until([&] { return dropped("eth0") >= before + kPackets / 2; })) << dropped("eth0");
+    }
+}
+
+} // namespace
+} // namespace podlane::test

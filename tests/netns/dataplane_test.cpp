@@ -86,8 +86,7 @@ TEST_P(Dataplane, BigTransferStaysWholeAndSegmentedLate) {
 // Their header has a length of 0.
 TEST_P(Dataplane, PacketsOfMoreThan64KiBTakeTheFastPath) {
     if (!ipv4())
-        GTEST_SKIP()
-            << "IPv6 has an extension header then, whose 8 bytes a node's host stack finds too big for the MTU";
+        GTEST_SKIP() << "the host stack finds the extension header that IPv6 has then too big for the MTU";
     start();
     for (const Pod *pod : {&a_, &b_}) {
         let_exceed_64k(pod->ns(), "eth0");

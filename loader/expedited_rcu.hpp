@@ -10,7 +10,10 @@
 
 namespace podlane {
 
-// The last of several concurrent scopes switches it off; none waits for another. Without access to that file, with
+// Of mode 0600: no other user's process can make a scope wait or keep it from ending.
+inline constexpr const char *kExpeditedRcuLock = "/run/podlane-expedited-rcu.lock";
+
+// The last of several concurrent scopes switches it off; none waits for another. Without access to these files, with
 // rcupdate.rcu_normal, or with a foreign value in the file, which stays, grace periods take as long as they do. The
 // value written marks it as Podlane's: if a call was killed, the next one of any kind restores the file.
 class ExpeditedRcu {
@@ -28,7 +31,8 @@ class ExpeditedRcu {
     ExpeditedRcu &operator=(ExpeditedRcu &&) = delete;
 
   private:
-    Fd file_; // with a shared lock, while the value is ours
+    Fd file_; // while the value is ours
+    Fd lock_; // a shared one, as long
 };
 
 } // namespace podlane

@@ -15,7 +15,8 @@
 #define NO_SEGMENTS (~0U)
 /* A flag beside the bytes of the headers: the packet is of TCP. */
 #define OF_TCP 0x10000U
-#define STREAM 1 /* SOCK_STREAM */
+#define STREAM 1                    /* SOCK_STREAM */
+#define SEGMENTS_BY_FRAGMENT 0xffff /* GSO_BY_FRAGS: SCTP's differ in size */
 
 /* Bytes on the wire: each segment of a GSO packet carries the headers. */
 static __always_inline __u64 wire_bytes(struct __sk_buff *skb, __u32 headers)
@@ -23,6 +24,8 @@ static __always_inline __u64 wire_bytes(struct __sk_buff *skb, __u32 headers)
 	__u32 bytes = skb->len, segment = skb->gso_size;
 
 	headers &= ~OF_TCP;
+	if (segment == SEGMENTS_BY_FRAGMENT)
+		return bytes + (__u64)(skb->gso_segs ? skb->gso_segs - 1 : 0) * headers;
 	if (!segment || bytes <= headers)
 		return bytes;
 	return bytes + (__u64)((bytes - headers - 1) / segment) * headers;

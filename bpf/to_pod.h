@@ -14,10 +14,13 @@
 #include "bpf/path_cache.h"
 #include "bpf/parse.h"
 
-/* The fast path sent it through this qdisc; the host stack did not handle it. */
+/*
+ * The fast path sent it through this qdisc; the host stack did not handle it. What a process of the node sends came by
+ * no interface, whatever mark its socket has.
+ */
 static __always_inline int recognise_edt(struct packet *p)
 {
-	if (is_edt(p->interface->flags) && p->skb->mark & fast_mark) {
+	if (is_edt(p->interface->flags) && p->skb->mark & fast_mark && p->skb->ingress_ifindex) {
 		p->skb->mark &= ~fast_mark;
 		p->is_edt = true;
 	}

@@ -71,6 +71,15 @@ TEST_F(Edt, WhatTheFastPathHandsOverIsCountedWhereItCameFrom) {
     EXPECT_EQ(state(node().pod).bytes, 2 * frame.size());
 }
 
+// Nobody may pass for the fast path by the mark of a socket.
+TEST_F(Edt, AProcessOfTheNodeIsHandledAsTheHostStacks) {
+    time(node().pod);
+    const Bytes frame = arriving("203.0.113.1") / Udp{} / bytes(1000);
+    expect_counted(deliver(frame, PODLANE_MARK), REASON_RECEIVED_HOST);
+    node().put_with(node().pod, INTERFACE_ISOLATED_GROUP);
+    expect_ends_in(node(), deliver(frame, PODLANE_MARK), REASON_DROP_ISOLATION);
+}
+
 TEST_F(Edt, PacketsOfTheSlowPathAreDelayedUnlessTheirSenderIsPaced) {
     time(node().pod);
     fill(node().pod, 50 * kMs, 50 * kMs);

@@ -1,16 +1,102 @@
 // SPDX-License-Identifier: MIT
 #include "loader/privilege.hpp"
 
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/bpf.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace podlane {
+namespace {
+
+#if defined(__x86_64__)
+constexpr std::uint32_t kArchitecture = AUDIT_ARCH_X86_64;
+#elif defined(__aarch64__)
+constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
+#else
+#error "the architecture of system calls is not known (linux/audit.h)"
+#endif
+constexpr std::uint32_t kOtherNumbers = 0x40000000; // those of x32, on the same architecture
+constexpr std::uint32_t kWriting = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC;
+
+constexpr std::array kReadingBpf{
+    BPF_MAP_LOOKUP_ELEM,  BPF_MAP_GET_NEXT_KEY,  BPF_MAP_LOOKUP_BATCH, BPF_OBJ_GET,          BPF_OBJ_GET_INFO_BY_FD,
+    BPF_PROG_QUERY,       BPF_PROG_GET_FD_BY_ID, BPF_MAP_GET_FD_BY_ID, BPF_BTF_GET_FD_BY_ID, BPF_LINK_GET_FD_BY_ID,
+    BPF_PROG_GET_NEXT_ID, BPF_MAP_GET_NEXT_ID,   BPF_BTF_GET_NEXT_ID,  BPF_LINK_GET_NEXT_ID,
+};
+
+constexpr std::array kForbidden{
+    __NR_openat2,
+    __NR_unlinkat,
+    __NR_renameat2,
+    __NR_mkdirat,
+    __NR_mknodat,
+    __NR_linkat,
+    __NR_symlinkat,
+    __NR_fchmodat,
+    __NR_fchmod,
+    __NR_fchownat,
+    __NR_fchown,
+    __NR_truncate,
+    __NR_execve,
+    __NR_execveat,
+    __NR_kill,
+    __NR_ptrace,
+    __NR_io_uring_setup,
+    __NR_renameat,
+    __NR_setxattr,
+    __NR_utimensat,
+    __NR_tkill,
+    __NR_process_vm_writev,
+    __NR_pidfd_send_signal,
+#ifdef __NR_open // what newer architectures left out
+    __NR_open,
+    __NR_creat,
+    __NR_unlink,
+    __NR_rmdir,
+    __NR_rename,
+    __NR_mkdir,
+    __NR_mknod,
+    __NR_link,
+    __NR_symlink,
+    __NR_chmod,
+    __NR_chown,
+    __NR_lchown,
+#endif
+};
+
+// A filter of classic BPF over struct seccomp_data.
+class Filter {
+  public:
+    void load(std::size_t offset) { add(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset)); }
+    void load_argument(std::size_t which) { load(offsetof(seccomp_data, args) + which * sizeof(std::uint64_t)); }
+    void unless(std::uint16_t comparison, std::uint32_t value, std::uint8_t skipped) {
+        instructions_.push_back({static_cast<std::uint16_t>(BPF_JMP | comparison | BPF_K), 0, skipped, value});
+    }
+    void allow() { add(BPF_RET | BPF_K, SECCOMP_RET_ALLOW); }
+    void refuse() { add(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM); }
+    [[nodiscard]] bool install() {
+        const sock_fprog program{static_cast<std::uint16_t>(instructions_.size()), instructions_.data()};
+        return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
+    }
+
+  private:
+    void add(std::uint16_t code, std::uint32_t value) { instructions_.push_back({code, 0, 0, value}); }
+    std::vector<sock_filter> instructions_;
+};
+
+} // namespace
 
 Result<void> keep_capabilities(std::span<const int> kept) {
     std::array<std::uint32_t, _LINUX_CAPABILITY_U32S_3> mask{};
@@ -27,6 +113,35 @@ Result<void> keep_capabilities(std::span<const int> kept) {
     done = done && syscall(SYS_capset, &header, sets.data()) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
     if (!done)
         return system_error(ErrorCode::io_failure, "dropping capabilities", errno);
+    return {};
+}
+
+Result<void> only_read() {
+    Filter filter;
+    filter.load(offsetof(seccomp_data, arch));
+    filter.unless(BPF_JEQ, kArchitecture, 1);
+    filter.load(offsetof(seccomp_data, nr)); // of another one its own number stays, which is above kOtherNumbers
+    filter.unless(BPF_JGE, kOtherNumbers, 1);
+    filter.refuse();
+    for (const int number : kForbidden) {
+        filter.unless(BPF_JEQ, static_cast<std::uint32_t>(number), 1);
+        filter.refuse();
+    }
+    filter.unless(BPF_JEQ, __NR_openat, 4);
+    filter.load_argument(2);
+    filter.unless(BPF_JSET, kWriting, 1);
+    filter.refuse();
+    filter.allow();
+    filter.unless(BPF_JEQ, __NR_bpf, 2 + 2 * kReadingBpf.size());
+    filter.load_argument(0);
+    for (const bpf_cmd command : kReadingBpf) {
+        filter.unless(BPF_JEQ, command, 1);
+        filter.allow();
+    }
+    filter.refuse();
+    filter.allow();
+    if (!filter.install())
+        return system_error(ErrorCode::io_failure, "installing a filter of system calls", errno);
     return {};
 }
 

@@ -12,4 +12,8 @@ namespace podlane {
 // is set (prctl(2)). Both hold for all that it starts. A capability that it does not have is not given to it.
 Result<void> keep_capabilities(std::span<const int> kept);
 
+// From now on the process reads: bpf(2) to read only, no file opened for writing, made, renamed or removed, no program
+// executed, no other process killed (EPERM, by seccomp(2)). Call it after keep_capabilities(); it cannot be undone.
+Result<void> only_read();
+
 } // namespace podlane

@@ -160,6 +160,9 @@ TEST_F(MetricsTest, AreServedWithoutOtherCapabilitiesThanTheyNeed) {
         for (const std::string set : {"CapEff:\t", "CapPrm:\t"}) // CAP_BPF; CAP_NET_ADMIN
             EXPECT_THAT(status, HasSubstr(set + capability));
         EXPECT_THAT(status, HasSubstr("NoNewPrivs:\t1\n"));
+        if (process == pid) {
+            EXPECT_THAT(status, HasSubstr("Seccomp:\t2\n"));
+        }
     }
     const std::set<std::string> served = samples(get(url()).out), printed = samples(ctl("metrics").out);
     EXPECT_EQ(served, printed) << "nothing that a process of root says is missing";

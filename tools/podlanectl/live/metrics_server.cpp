@@ -204,6 +204,7 @@ Result<int> serve_metrics(const std::string &listen_on, const World &world, cons
     AdminProcess admin = TRY(AdminProcess::start());
     const Fd listener = TRY(listen_at(listen_on));
     TRY(keep_capabilities(std::array{CAP_BPF}));
+    TRY(only_read());
     stop_on_signals();
     std::fprintf(world.err, "serving http://%s/metrics\n", listen_on.c_str());
     std::fflush(world.err);

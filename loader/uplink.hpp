@@ -31,6 +31,7 @@ struct UplinkTables {
     Counters counters;
     Fd from_uplink;
     Fd to_uplink;
+    bool is_shared = false; // programs of another root may be on the uplinks: they stay there
 
     static Result<UplinkTables> open(const std::string &root, Access access = Access::read_write);
 };

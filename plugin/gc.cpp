@@ -50,9 +50,12 @@ Result<Known> known_attachments(const cni::Request &request, const std::optional
         for (const auto &[key, value] : TRY(tables->endpoints.entries()))
             if (field_text(value.network_name) == request.config.name)
                 known.all.emplace(field_text(key.container_id), field_text(key.ifname));
-    // After the maps: an ADD writes its record first.
+    // After the maps: an ADD writes its record first. Those of other roots too: `bpffs` may have been edited since.
     const std::string boot = TRY(boot_id());
-    for (const AttachmentRecord &record : TRY(records_of(request.config).list())) {
+    const std::uint32_t own = TRY(own_netns());
+    for (const AttachmentRecord &record : TRY(list_all_records(request.config.state_dir))) {
+        if (record.root != request.config.bpffs && record.node_netns != own)
+            continue;
         const bool is_younger = record.boot_id == boot && record.created_boottime_ns >= began_ns;
         if (is_younger)
             known.all.erase({record.container_id, record.ifname});

@@ -251,10 +251,15 @@ Result<void> restore_no_masquerade(const cni::Request &request, const NetworkPla
 
 // Pods that live, and that the maps have lost.
 Result<bool> has_others_on_disk(const cni::Request &request, std::uint32_t network) {
-    const auto others = TRY(others_than(request));
-    return std::ranges::any_of(others, [&](const AttachmentRecord &record) {
+    return std::ranges::any_of(TRY(others_than(request)), [&](const AttachmentRecord &record) {
         return record.root == request.config.bpffs && network_id(record.network) == network;
     });
+}
+
+// Pods that live, of other roots than the request's: `bpffs` was edited.
+Result<std::vector<AttachmentRecord>> others_elsewhere(const cni::Request &request) {
+    return others_on_disk(request.config.state_dir,
+                          [&](const AttachmentRecord &one) { return one.root == request.config.bpffs; });
 }
 
 Result<void> detach_uplink_programs() {
@@ -348,9 +353,13 @@ Result<void> drop_network_if_unused(const cni::Request &request, const Tables &t
     const Tables now = TRY(Tables::open(root, Access::if_present)); // an upgrade may have come first
     if (!now.addresses.exists() || TRY(in_use(now)))
         return {};
-    if (const auto entry = TRY(now.networks.find(network)))
+    const auto elsewhere =
+        TRY(others_elsewhere(request)); // rules are of a network's name alone, whatever root it is in
+    const auto is_of_network = [&](const AttachmentRecord &one) { return network_id(one.network) == network; };
+    if (const auto entry = TRY(now.networks.find(network)); entry && std::ranges::none_of(elsewhere, is_of_network))
         TRY(drop_rules(entry->masquerade, std::string(field_text(entry->name))));
-    const UplinkTables uplinks = TRY(UplinkTables::open(root, Access::if_present));
+    UplinkTables uplinks = TRY(UplinkTables::open(root, Access::if_present));
+    uplinks.is_shared = !elsewhere.empty();
     TRY(remove_network_from_uplinks(uplinks, network));
     TRY(put_cidrs(now, network, {}));
     TRY(drop_own_address_rules(request.config.state_dir, is_request_of(request)));

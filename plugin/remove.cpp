@@ -195,14 +195,6 @@ bool remove_as_recorded(const Remains &remains, net::Netlink &host, Errors &erro
                             host, errors);
 }
 
-// A later DEL or GC releases it.
-Result<void> keep_lease(const Remains &remains) {
-    AttachmentRecord record = remains.disk ? *remains.disk : TRY(record_of(remains.request));
-    record.only_lease = true;
-    record.entry.reset();
-    return records_of(remains.request.config).write(record);
-}
-
 // From here on no repair takes the attachment for a living one. An upgrade may have replaced the map.
 Result<void> delete_endpoint_entry(const Remains &remains) {
     const cni::Request &request = remains.request;
@@ -218,8 +210,6 @@ Result<void> delete_endpoint_entry(const Remains &remains) {
 Result<void> erase_records(const Remains &remains, bool lease_waits) {
     const cni::Request &request = remains.request;
     const auto lock = TRY(keep_upgrades_out(request.config.bpffs)); // and whoever changes records
-    if (lease_waits && remains.is_known())
-        TRY(keep_lease(remains));
     TRY(delete_endpoint_entry(remains));
     return lease_waits ? Result<void>{} : records_of(request.config).erase(request.container_id, request.ifname);
 }
@@ -260,8 +250,8 @@ Result<bool> remove_whatever_is_known(Remains &remains, const endpoint_key &key,
     return remove_as_recorded(remains, host, errors);
 }
 
-// The configuration of the ADD says where the lease is; the runtime's may have been edited since. false: the IPAM
-// plugin is not installed, so that the lease has to wait.
+// The configuration of the ADD says where the lease is; the runtime's may have been edited since. false: the lease has
+// to wait, because the IPAM plugin of the ADD is not installed, or fails where that of the edited one succeeds.
 Result<bool> release_lease(const Remains &remains) {
     std::vector<cni::Request> requests = TRY(requests_with_lease(remains.request, remains.disk));
     Errors failed;
@@ -277,9 +267,15 @@ Result<bool> release_lease(const Remains &remains) {
         auto released = ipam::remove(request);
         if (released && remains.disk)
             released = remove_empty_leases(*remains.disk, request.config.ipam_timeout_s);
-        if (released)
-            return !waits;
-        failed.add(std::move(released));
+        if (!released) {
+            failed.add(std::move(released));
+            continue;
+        }
+        if (const auto before = std::move(failed).result(); !before) {
+            log(cni::Log::Level::warning, before.error().message + ": its lease stays for now");
+            waits = true;
+        }
+        return !waits;
     }
     TRY(std::move(failed).result());
     return !waits;
@@ -287,8 +283,31 @@ Result<bool> release_lease(const Remains &remains) {
 
 // false: it stays. One that is to be held stays too if something else could not be removed: the next DEL holds it.
 Result<bool> settle_lease(Remains &remains, Lease lease) {
-    const bool is_held = lease == Lease::may_be_held && remains.disk && TRY(hold_lease(*remains.disk));
-    return is_held ? Result<bool>(false) : release_lease(remains);
+    const auto held = lease == Lease::may_be_held && remains.disk ? hold_lease(*remains.disk) : Result<bool>(false);
+    if (!held)
+        log(cni::Log::Level::warning, held.error().message + ": the lease is not held");
+    return held && *held ? Result<bool>(false) : release_lease(remains);
+}
+
+Result<void> write_record(const cni::Config &config, const AttachmentRecord &record) {
+    const auto lock = TRY(keep_upgrades_out(config.bpffs)); // and whoever changes records
+    return records_of(config).write(record);
+}
+
+// A later DEL or GC releases it. A full disk must not keep a pod from going away: the record of its ADD names the lease
+// as well, unless an interface that another plugin removes would be taken for one that lost its entries.
+// false: it was to be held, but there is no room to say so; it is released.
+Result<bool> keep_lease(const Remains &remains) {
+    AttachmentRecord record = remains.disk ? *remains.disk : TRY(record_of(remains.request));
+    record.only_lease = true;
+    record.entry.reset();
+    const auto written = write_record(remains.request.config, record);
+    if (written || !remains.disk)
+        return written ? Result<bool>(true) : written.error();
+    log(cni::Log::Level::warning, written.error().message + ": the lease is not held");
+    if (record.held_until_ns != 0 && TRY(release_lease(remains)))
+        return false;
+    return remains.entry && remains.entry->mode == ENDPOINT_AFTER_MAIN ? Result<bool>(written.error()) : true;
 }
 
 } // namespace
@@ -336,11 +355,14 @@ Result<void> put_record(const Footprint &of, net::Netlink &host, Rollback &rollb
 Result<void> remove_attachment(const cni::Request &given, Lease lease) {
     const endpoint_key key = TRY(make_endpoint_key(given.container_id, given.ifname));
     Errors errors;
-    Remains remains{given, TRY(find_record(given))};
+    auto record = find_record(given);
+    Remains remains{given, record ? std::move(record).value() : std::nullopt};
+    if (!record) // what the maps and the configuration know is removed, and it is read again by the next DEL
+        errors.add(std::move(record).error());
     if (remains.disk)
         complete(remains.request, *remains.disk);
     const cni::Request &request = remains.request;
-    if (!remains.disk && request.unreadable)
+    if (record && !remains.disk && request.unreadable)
         return Error{ErrorCode::decode_failure, request.ignored.back(), "nothing is known of this container either"};
     net::Netlink host = TRY(net::Netlink::open());
     if (!TRY(remove_whatever_is_known(remains, key, host, errors)))
@@ -352,7 +374,7 @@ Result<void> remove_attachment(const cni::Request &given, Lease lease) {
     else if (entry != nullptr)
         errors.add(drop_network_without_maps(request, *entry));
     auto released = settle_lease(remains, lease);
-    const bool lease_waits = released && !*released;
+    bool lease_waits = released && !*released;
     errors.add(std::move(released));
     TRY(std::move(errors).result());
     {
@@ -360,6 +382,8 @@ Result<void> remove_attachment(const cni::Request &given, Lease lease) {
         TRY(delete_endpoint_entry(remains));
     }
     TRY(look_behind_repairs(remains, host));
+    if (lease_waits && remains.is_known())
+        lease_waits = TRY(keep_lease(remains));
     TRY(erase_records(remains, lease_waits));
     return look_behind_repairs(remains, host);
 }

@@ -235,7 +235,9 @@ constexpr auto kKeys = std::to_array<Key>({
      "frames that a pod with `antiSpoof` may send besides IPv4, IPv6 and ARP. Podlane does not check their content",
      checked<&Config::allowed_ether_types, read_ether_types>},
     {"bpffs", top, "absolute path", "\"" PODLANE_ROOT "\"",
-     "directory for maps and programs, on a BPF file system. Pods of different directories do not know of each other",
+     "directory for maps and programs, on a BPF file system. Pods of different directories do not know of each other: "
+     "after an edit, those of the former "
+     "one are removed as they were made, but an uplink has the programs of the last ADD alone",
      checked<&Config::bpffs, read_directory>},
     {"stateDir", top, "absolute path", "\"/var/lib/podlane\"",
      "directory for the records of attachments, one small file each: what DEL, GC and repairs go by after a reboot or "

@@ -235,6 +235,39 @@ TEST_F(LostDiskTest, AReadOnlyDiskRefusesAddAndKeepsItsRecords) {
     EXPECT_EQ(everything(), before_);
 }
 
+// A lease that is to be held has nowhere to be noted, nor has one whose plugin is not there.
+TEST_F(LostDiskTest, AFullDiskRefusesNoDelThatKeepsALease) {
+    for (const bool held : {true, false}) {
+        SCOPED_TRACE(held ? "held" : "of a missing plugin");
+        Json keys = keys_;
+        keys["keepAddress"] = held ? "all" : "none";
+        keys["ipam"] = node_.ipam();
+        keys["ipam"]["type"] = "own-ipam";
+        node_.put_plugin("own-ipam", "#!/bin/sh\nexec " + variable("CNI_PLUGINS") + "/host-local\n");
+        const Variables names = {{"CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0"}};
+        const Pod made = make(keys, names);
+        const std::string fill = disk_ + "/fill";
+        {
+            std::ofstream file(fill);
+            while (file << std::string(4096, 'x') << std::flush)
+                ;
+        }
+        if (!held)
+            node_.remove_plugin("own-ipam");
+        const Reply reply = del(*made.container, keys, names);
+        EXPECT_THAT(reply, succeeds());
+        EXPECT_THAT(reply.err, HasSubstr("No space left on device"));
+        EXPECT_TRUE(host_link(made).is_null());
+        EXPECT_EQ(node_.leased().size(), held ? 0U : 2U);
+        fs::remove(fill);
+        node_.put_plugin("own-ipam", "#!/bin/sh\nexec " + variable("CNI_PLUGINS") + "/host-local\n");
+        EXPECT_THAT(del(*made.container, keys, names), succeeds());
+        EXPECT_FALSE(has_records());
+        EXPECT_TRUE(node_.leased().empty());
+        EXPECT_EQ(everything(), before_);
+    }
+}
+
 // Also if the disk becomes full in the middle of a record.
 TEST_F(LostDiskTest, AFullDiskRefusesAddAndNoDel) {
     const Pod made = make(keys_);

@@ -237,7 +237,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, FaultProbeTest, testing::Values("main"), fault_m
 std::vector<std::string> modes() {
     if (std::getenv("PODLANE_FAULTS") == nullptr)
         return {"main", "uplink"};
-    return {"main", "after_ipam", "after_main", "uplink"};
+    return {"main", "after_ipam", "after_main", "uplink", "grouped"};
 }
 INSTANTIATE_TEST_SUITE_P(Modes, FaultCtlTest, testing::ValuesIn(modes()), fault_mode);
 

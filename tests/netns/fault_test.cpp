@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A call of the plugin that fails or is killed at any of its system calls leaves nothing that a later DEL or GC does
 // not remove, and never says that something was done that was not.
+#include "loader/record.hpp"
 #include "tests/netns/fault.hpp"
 
 namespace podlane::test {
@@ -87,6 +88,93 @@ TEST_P(FaultStartTest, AnIpamPluginThatDoesNotStartLeavesNothing) {
             EXPECT_NE(hit("DEL", fault).rc, 0) << "the lease is not released";
             expect_clean_after("DEL");
         }
+}
+
+// What the plugin does in the pod's namespace, on threads of their own: it enters it, opens netlink sockets, and reads
+// and writes settings, which are hit by their paths.
+class FaultThreadTest : public FaultTest {
+  protected:
+    FaultThreadTest() { all_threads_ = true; }
+
+    using Options = std::vector<std::string>;
+    [[nodiscard]] std::vector<Options> faults_in_threads(const std::string &command) {
+        const std::string file = node_.dir() + "/trace";
+        Reply reply = call(command, strace({"-e", "trace=openat", "-o", file}));
+        EXPECT_EQ(reply.rc, 0) << reply;
+        std::vector<Options> all;
+        for (const std::string number : {"1", "2"})
+            for (const std::string what : {"error=EPERM", "error=ENOMEM", "signal=KILL"})
+                for (const std::string name : {"setns", "bind"})
+                    all.push_back({"-e", "trace=" + name, "-e", "inject=" + name + ":" + what + ":when=" + number});
+        static const std::regex kPath("\"(/proc/sys/net/[^\"]*)\"");
+        std::set<std::string> paths;
+        std::ifstream trace(file);
+        for (std::string line; std::getline(trace, line);)
+            if (std::smatch found; std::regex_search(line, found, kPath))
+                paths.insert(found[1]);
+        EXPECT_FALSE(command == "ADD" && paths.empty());
+        for (const std::string &path : paths)
+            for (const std::string what :
+                 {"openat:error=EIO", "read:error=EIO", "write:error=EIO", "write:signal=KILL"})
+                all.push_back({"-P", path, "-e", "inject=" + what});
+        return all;
+    }
+    [[nodiscard]] Reply hit_in_threads(const std::string &command, Options options) const {
+        options.insert(options.end(), {"-o", "/dev/null"});
+        const Reply reply = call(command, strace(options));
+        EXPECT_TRUE(reply.rc == 0 || reply.rc > 128 || is_sentence(reply)) << reply;
+        return reply;
+    }
+};
+
+TEST_P(FaultThreadTest, ThatFailOrAreKilledLeaveNothing) {
+    const auto of_add = faults_in_threads("ADD");
+    must("DEL");
+    must("ADD");
+    const std::string with_pod = everything_of_a_pod();
+    const auto of_check = faults_in_threads("CHECK");
+    const auto of_del = faults_in_threads("DEL");
+    const auto traced = [](const Options &options) { return testing::PrintToString(options); };
+    for (const Options &fault : of_add) {
+        SCOPED_TRACE("ADD " + traced(fault));
+        const Reply reply = hit_in_threads("ADD", fault);
+        if (reply.rc == 0) {
+            result_ = reply.json;
+            expect_done("CHECK");
+            expect_soon([this] { return everything_of_a_pod(); }, with_pod);
+        }
+        expect_clean_after("DEL");
+    }
+    for (const Options &fault : of_del) {
+        SCOPED_TRACE("DEL " + traced(fault));
+        must("ADD");
+        if (hit_in_threads("DEL", fault).rc == 0)
+            expect_everything(before_);
+        expect_clean_after("DEL");
+    }
+    must("ADD");
+    for (const Options &fault : of_check) {
+        SCOPED_TRACE("CHECK " + traced(fault));
+        (void)hit_in_threads("CHECK", fault);
+        expect_soon([this] { return everything_of_a_pod(); }, with_pod);
+    }
+    expect_clean_after("DEL");
+}
+
+class FaultRecordTest : public FaultTest {};
+
+// The maps know the rest. The record stays for the next DEL, which may know more by it.
+TEST_P(FaultRecordTest, ThatCannotBeReadKeepsNoInterface) {
+    must("ADD");
+    const std::string file =
+        AttachmentRecords(kStateDirectory, node_.bpffs()).directory() + "/" + container_->id() + ":eth0";
+    ASSERT_TRUE(fs::exists(file));
+    const Reply reply =
+        call("DEL", strace({"-P", file, "-e", "trace=read", "-e", "inject=read:error=EIO", "-o", "/dev/null"}));
+    EXPECT_THAT(reply, fails_with(5, {"Input/output error"}));
+    EXPECT_TRUE(fs::exists(file));
+    EXPECT_THAT(node_.run("ip link"), testing::Not(testing::HasSubstr("cali")));
+    expect_clean_after("DEL");
 }
 
 class FaultQdiscTest : public FaultTest {};
@@ -200,6 +288,8 @@ TEST_P(FaultRollbackTest, KeepsTheRecord) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, FaultTest, fault_modes(), fault_mode);
+INSTANTIATE_TEST_SUITE_P(Modes, FaultThreadTest, testing::Values("main"), fault_mode);
+INSTANTIATE_TEST_SUITE_P(Modes, FaultRecordTest, testing::Values("main"), fault_mode);
 INSTANTIATE_TEST_SUITE_P(Modes, FaultStartTest, testing::Values("main"), fault_mode);
 INSTANTIATE_TEST_SUITE_P(Modes, FaultRollbackTest, testing::Values("main", "after_main"), fault_mode);
 INSTANTIATE_TEST_SUITE_P(Modes, FaultPodRangesTest, testing::Values("pod_ranges"), fault_mode);

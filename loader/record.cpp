@@ -27,7 +27,7 @@ namespace {
 constexpr std::string_view kAnyVersion = "podlane-record ";
 constexpr std::string_view kMagic = "podlane-record 2 ";
 constexpr std::string_view kOldMagic = "podlane-record 1 "; // one part without a length, up to the end of the file
-constexpr const char *kGenerationFile = ".generation";
+constexpr const char *kGenerationFile = ".generation"; // empty after an uninstall: also a full disk has room for that
 constexpr std::size_t kSumDigits = 16;
 
 std::string checksum(std::string_view text) {
@@ -223,6 +223,17 @@ Result<std::uint64_t> AttachmentRecords::seen_generation() const {
 
 Result<void> AttachmentRecords::note_generation(std::uint64_t generation) const {
     return replace_file(directory_, kGenerationFile, std::to_string(generation));
+}
+
+Result<bool> AttachmentRecords::is_uninstalled() const {
+    const auto text = TRY(read_state_file(directory_ + "/" + kGenerationFile));
+    return text && text->empty();
+}
+
+Result<void> AttachmentRecords::note_uninstalled() const { return replace_file(directory_, kGenerationFile, {}); }
+
+Result<void> AttachmentRecords::forget_uninstall() const {
+    return TRY(is_uninstalled()) ? note_generation(0) : Result<void>{};
 }
 
 Result<std::optional<AttachmentRecord>> AttachmentRecords::find(const std::string &container_id,

@@ -83,6 +83,11 @@ class AttachmentRecords {
     // The generation of the pins (Tables::generation) whose maps have been compared with these records; 0: none.
     [[nodiscard]] Result<std::uint64_t> seen_generation() const;
     [[nodiscard]] Result<void> note_generation(std::uint64_t generation) const;
+    // Whether `podlanectl uninstall` has removed the pins: until a generation is noted, attachments that the maps do
+    // not know are not lost, and a DEL restores none of them.
+    [[nodiscard]] Result<bool> is_uninstalled() const;
+    [[nodiscard]] Result<void> note_uninstalled() const;
+    [[nodiscard]] Result<void> forget_uninstall() const;
     // A missing file is no error.
     [[nodiscard]] Result<void> erase(const std::string &container_id, const std::string &ifname) const;
     // Temporary files of writes that were killed.

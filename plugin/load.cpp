@@ -4,6 +4,7 @@
 #include "loader/object.hpp"
 #include "plugin/cni/request.hpp"
 #include "plugin/node.hpp"
+#include "plugin/state.hpp"
 
 #include <unistd.h>
 
@@ -18,6 +19,7 @@ Result<LoadedNode> load_node(const std::string &configuration, const std::option
     LoadedNode node{request.config.bpffs, access(live_directory(request.config.bpffs).c_str(), F_OK) == 0};
     TRY(prepare_node(request.config));
     TRY(check_pins(request.config.bpffs));
+    TRY(records_of(request.config).forget_uninstall());
     return node;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/restore.hpp"
 
+#include "loader/host_veth.hpp"
 #include "loader/lost.hpp"
 #include "loader/object.hpp"
 #include "loader/pace.hpp"
@@ -16,6 +17,7 @@
 #include "plugin/node.hpp"
 #include "plugin/peer_interfaces.hpp"
 #include "plugin/plan.hpp"
+#include "plugin/remove.hpp"
 #include "plugin/state.hpp"
 
 #include <utility>
@@ -30,13 +32,23 @@ Result<Recorded> lost_from(const AttachmentRecord &record) {
     return lost;
 }
 
-// In the order of an ADD: the addresses come last.
-Result<void> restore_entries(const Recorded &lost, const Tables &tables, net::Netlink &host, Rollback &rollback) {
+// The first entry is that of whoever inserts it. false: another call restores the attachment.
+Result<bool> insert_endpoint(const Recorded &lost, const Tables &tables) {
+    auto inserted =
+        tables.endpoints.insert(TRY(make_endpoint_key(lost.request.container_id, lost.request.ifname)), lost.entry);
+    if (!inserted && inserted.error().code != ErrorCode::already_exists)
+        return std::move(inserted).error();
+    return static_cast<bool>(inserted);
+}
+
+// In the order of an ADD: the addresses come last. false: another call restores it.
+Result<bool> restore_entries(const Recorded &lost, const Tables &tables, net::Netlink &host, Rollback &rollback) {
     const cni::Request &request = lost.request;
     const auto egress = TRY(find_egress_route(request.config, host));
     const NetworkPlan network = TRY(plan_network(request.config, TRY(network_facts(request.config, egress))));
     TRY(enter_network(request, network, tables, host, rollback));
-    TRY(tables.endpoints.insert(TRY(make_endpoint_key(request.container_id, request.ifname)), lost.entry));
+    if (!TRY(insert_endpoint(lost, tables)))
+        return false;
     TRY(put_endpoint(tables, request.config, lost.entry));
     TRY(put_egress_rules(request.config, lost.entry));
     TRY(forget_connections_beyond(request.config, lost.entry));
@@ -46,33 +58,92 @@ Result<void> restore_entries(const Recorded &lost, const Tables &tables, net::Ne
         TRY(masquerade(static_cast<endpoint_masquerade>(lost.entry.masquerade), request.config,
                        prefixes_of(lost.lease, request.ifname)));
     TRY(put_addresses(tables, lost.entry, rollback));
-    return announce_addresses(egress, addresses_in(lost.entry), host);
+    TRY(announce_addresses(egress, addresses_in(lost.entry), host));
+    return true;
 }
 
-Result<void> restore_one(const Recorded &lost, const Tables &tables, net::Netlink &host) {
+// An attachment that was found lost.
+struct Lost {
+    AttachmentRecord record;
+    Recorded recorded;
+};
+
+struct Context {
+    const AttachmentRecords &records;
+    const Tables &tables;
+    net::Netlink &host;
+};
+
+// No DEL has removed it since, and no ADD has made it again.
+Result<bool> is_current(const Lost &lost, const Context &on) {
+    const endpoint &entry = lost.recorded.entry;
+    const auto now = TRY(on.records.find(lost.record.container_id, lost.record.ifname));
+    return now && now->entry && now->entry->ifindex == entry.ifindex && TRY(find_host_veth(on.host, entry));
+}
+
+// The DEL that came between may not have seen what was inserted. What an ADD that came between has made has the same
+// name: of that nothing but the entries of the earlier interface is removed.
+Result<void> remove_restored(const Lost &lost, const Context &on) {
+    const auto &[request, lease, entry] = lost.recorded;
+    const auto now = TRY(on.records.find(lost.record.container_id, lost.record.ifname));
+    const bool is_made_again = now && !now->only_lease && (!now->entry || now->entry->ifindex != entry.ifindex);
+    TRY(is_made_again ? erase_endpoint(on.tables, entry, &request.config)
+                      : remove_again({request, entry, &request.config, lost.record.uplink, &on.tables,
+                                      lost.record.has_egress_rules},
+                                     on.host));
+    const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
+    if (const auto there = TRY(on.tables.endpoints.find(key)); there && there->ifindex == entry.ifindex)
+        TRY(on.tables.endpoints.remove(key));
+    return {};
+}
+
+// Called after all is inserted: a DEL that erases the record later finds it. false: the attachment is gone, and nothing
+// is left of what was restored.
+Result<bool> keep_if_current(const Lost &lost, const Context &on) {
+    if (TRY(is_current(lost, on)))
+        return true;
+    TRY(remove_restored(lost, on));
+    return false;
+}
+
+// false: it is not lost any more.
+Result<bool> restore_one(const Lost &lost, const Context &on) {
+    if (!TRY(is_current(lost, on)))
+        return false;
     // Never used, as in reinstate(), which completes what fails here: the pod lives, and the programs drop what an
     // interface without an entry sends.
     Rollback rollback;
-    auto restored = restore_entries(lost, tables, host, rollback);
+    auto restored = restore_entries(lost.recorded, on.tables, on.host, rollback);
     rollback.commit();
-    return restored;
+    return TRY(keep_if_current(lost, on)) ? std::move(restored) : Result<bool>(false);
 }
 
-// Each on its own: one that fails does not keep the others from being restored.
-Result<std::vector<Restored>> restore_each(std::vector<AttachmentRecord> records, const Tables &tables,
-                                           net::Netlink &host) {
+// Each on its own: one that fails does not keep the others from being restored. Those that a DEL removes meanwhile are
+// left out.
+Result<std::vector<Restored>> restore_each(std::vector<AttachmentRecord> records, const Context &on) {
     std::vector<Restored> all;
-    std::vector<std::pair<std::size_t, Recorded>> restored;
+    std::vector<Lost> restored;
     for (AttachmentRecord &record : records) {
-        auto lost = lost_from(record);
-        const auto done = lost ? restore_one(*lost, tables, host) : Result<void>(lost.error());
-        all.push_back({std::move(record), done ? std::nullopt : std::optional(done.error())});
-        if (done)
-            restored.emplace_back(all.size() - 1, std::move(*lost));
+        auto recorded = lost_from(record);
+        if (!recorded) {
+            all.push_back({std::move(record), std::move(recorded).error()});
+            continue;
+        }
+        Lost lost{std::move(record), std::move(recorded).value()};
+        const auto done = restore_one(lost, on);
+        if (!done)
+            all.push_back({std::move(lost.record), done.error()});
+        else if (*done)
+            restored.push_back(std::move(lost));
     }
-    for (const auto &[index, lost] : restored)
-        if (auto done = restore_source_routes(lost, tables, host); !done)
-            all[index].failed = done.error();
+    for (Lost &lost : restored) {
+        const auto routed = restore_source_routes(lost.recorded, on.tables, on.host);
+        const auto kept = keep_if_current(lost, on);
+        if (!kept)
+            all.push_back({std::move(lost.record), kept.error()});
+        else if (*kept)
+            all.push_back({std::move(lost.record), routed ? std::nullopt : std::optional(routed.error())});
+    }
     return all;
 }
 
@@ -128,7 +199,8 @@ Result<void> restore_lost_endpoints(const cni::Config &config, const Tables &tab
     if (TRY(records.seen_generation()) == tables.generation)
         return {};
     net::Netlink host = TRY(net::Netlink::open());
-    for (const Restored &one : TRY(restore_each(TRY(lost_attachments(records, &tables.endpoints, host)), tables, host)))
+    auto lost = TRY(lost_attachments(records, &tables.endpoints, host));
+    for (const Restored &one : TRY(restore_each(std::move(lost), {records, tables, host})))
         report(one);
     return records.note_generation(tables.generation);
 }
@@ -136,8 +208,10 @@ Result<void> restore_lost_endpoints(const cni::Config &config, const Tables &tab
 Result<void> restore_after_removal(const cni::Config &config) {
     if (!refuse_other_netns(config.bpffs, TRY(own_netns())))
         return {};
+    const AttachmentRecords records = records_of(config);
     const auto generation = generation_of(config.bpffs);
-    if (generation && *generation == TRY(records_of(config).seen_generation()))
+    // After the pins: an uninstall says so before it removes them.
+    if (TRY(records.is_uninstalled()) || (generation && *generation == TRY(records.seen_generation())))
         return {};
     if (!generation && generation.error().code != ErrorCode::missing)
         return generation.error();
@@ -157,7 +231,7 @@ Result<std::vector<Restored>> restore_all(const std::string &state_directory, co
         return std::vector<Restored>{};
     TRY(load_as_recorded(lost));
     const Tables tables = TRY(Tables::open(root));
-    auto restored = TRY(restore_each(std::move(lost), tables, host));
+    auto restored = TRY(restore_each(std::move(lost), {records, tables, host}));
     TRY(records.note_generation(tables.generation));
     return restored;
 }

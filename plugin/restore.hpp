@@ -35,10 +35,11 @@ Result<void> restore_source_routes(const Recorded &recorded, const Tables &table
 // it is.
 Result<void> restore_lost_endpoints(const cni::Config &config, const Tables &tables);
 
-// For DEL and GC: the same, and nothing unless the pins are new or gone.
+// For DEL: the same, and nothing unless the pins are new or gone, nor after an uninstall.
 Result<void> restore_after_removal(const cni::Config &config);
 
-// For repairs: all that are lost now. Loads programs and maps, or those of them whose pins are missing.
+// For repairs: all that are lost now, but for those that a DEL removes meanwhile. Loads programs and maps, or those of
+// them whose pins are missing.
 Result<std::vector<Restored>> restore_all(const std::string &state_directory, const std::string &root);
 
 } // namespace podlane

@@ -2,6 +2,8 @@
 // podlanectl gc and uninstall: what goes is what nobody has any more, or what was Podlane's, and nothing else.
 #include "tests/netns/ctl_node.hpp"
 
+#include <sys/mount.h>
+
 namespace podlane::test {
 namespace {
 
@@ -76,8 +78,11 @@ TEST_P(UninstallTest, TakesEverythingOffAndPodsGoOn) {
          {two.text4(), two.text6(), std::string("203.0.113.2"), std::string("2001:db8:cafe::2")})
         EXPECT_TRUE(ping(one.container->ns(), to)) << to;
 
-    for (const Pod *made : {&one, &two})
-        EXPECT_EQ(del(*made->container, keys).rc, 0);
+    for (const Pod *made : {&one, &two}) {
+        EXPECT_THAT(del(*made->container, keys), succeeds());
+        EXPECT_EQ(programs_on_node(), std::vector<std::string>{}) << "the other pod is not lost";
+        EXPECT_FALSE(fs::exists(node_.bpffs()));
+    }
     ASSERT_EQ(uninstall().rc, 0);
     EXPECT_FALSE(fs::exists(node_.bpffs()));
     EXPECT_TRUE(fs::is_empty(bin())) << "the plugin goes with the last pod, the list of files with the plugin";
@@ -111,6 +116,73 @@ TEST_F(NodeTest, UninstallKeepsPodsMasqueraded) {
     EXPECT_THAT(output.out, HasSubstr("nft delete table inet 'podlane-pods'"));
     EXPECT_EQ(del(*made.container, keys).rc, 0); // which takes the rules away with the last pod
     EXPECT_EQ(node_.run("nft list tables").find("podlane-pods"), std::string::npos);
+}
+
+// The programs are detached by then: a DEL does not take what is missing for lost.
+TEST_F(NodeTest, AKilledUninstallIsNotUndone) {
+    for (const std::string at : {"unlink:signal=KILL:when=10", "rmdir:signal=KILL:when=3"}) {
+        SCOPED_TRACE(at);
+        const Pod one = make();
+        const Pod two = make();
+        std::vector<std::string> argv = {"strace", "-qq", "-o", "/dev/null", "-e", "inject=" + at};
+        std::ranges::move(ctl_argv(node_.bpffs(), "uninstall --bin-dir " + bin() + " --conf-dir " + conf()),
+                          std::back_inserter(argv));
+        EXPECT_NE(run(node_.ns(), argv).rc, 0);
+        EXPECT_EQ(programs_on_node(), std::vector<std::string>{});
+        EXPECT_THAT(del(*one.container), succeeds());
+        EXPECT_EQ(programs_on_node(), std::vector<std::string>{});
+        ASSERT_EQ(uninstall().rc, 0);
+        EXPECT_FALSE(fs::exists(node_.bpffs()));
+        EXPECT_THAT(del(*two.container), succeeds());
+        EXPECT_FALSE(fs::exists(node_.bpffs()));
+    }
+}
+
+// From then on pins that are lost come back with a DEL, as on any node.
+TEST_F(NodeTest, ThePodsThatAreLeftComeBackWithTheNextOneLoadOrRepair) {
+    const Pod lives = make();
+    const std::string left = "endpoint " + lives.container->id() + " behind " + lives.host_ifname +
+                             " takes the slow path since an uninstall";
+    for (const std::string how : {"ADD", "load", "repair"}) {
+        SCOPED_TRACE(how);
+        const Pod dies = make();
+        ASSERT_EQ(uninstall().rc, 0);
+        EXPECT_THAT(ctl("doctor").out, AllOf(HasSubstr(left), Not(HasSubstr("has lost its entries"))));
+        if (how == "ADD")
+            EXPECT_THAT(del(*make().container), succeeds());
+        else
+            EXPECT_THAT(ctl(how + " --conf-dir " + conf()), prints(0));
+        EXPECT_THAT(ctl("doctor").out, Not(HasSubstr(left)));
+        fs::remove_all(node_.bpffs());
+        EXPECT_THAT(del(*dies.container), succeeds());
+        EXPECT_THAT(check(lives), succeeds());
+    }
+}
+
+// A full disk has room for the note that no DEL is to restore anything; a read-only one takes no DEL either.
+TEST_F(NodeTest, UninstallWithoutAWritableDisk) {
+    const std::string disk = node_.dir() + "/disk";
+    fs::create_directory(disk);
+    const std::string where = "uninstall --bin-dir " + bin() + " --conf-dir " + conf() + " --state-dir " + disk;
+    for (const bool full : {true, false}) {
+        SCOPED_TRACE(full ? "full" : "read-only");
+        ASSERT_EQ(mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=128k"), 0);
+        const Pod one = make({{"stateDir", disk}});
+        const Pod two = make({{"stateDir", disk}});
+        for (std::ofstream file(disk + "/fill"); full && file << std::string(4096, 'x') << std::flush;)
+            ;
+        ASSERT_EQ(mount(nullptr, disk.c_str(), nullptr, full ? MS_REMOUNT : MS_REMOUNT | MS_RDONLY, "size=128k"), 0);
+        const std::string says = "the next DEL may load the programs again: creating " + disk;
+        EXPECT_THAT(ctl(where), prints(0, {full ? "detached the programs" : says}));
+        EXPECT_EQ(programs_on_node(), std::vector<std::string>{});
+        for (const Pod *made : {&one, &two}) {
+            EXPECT_EQ(del(*made->container, {{"stateDir", disk}}).rc == 0, full);
+            EXPECT_EQ(programs_on_node(), std::vector<std::string>{});
+        }
+        umount2(disk.c_str(), MNT_DETACH);
+        for (const Pod *made : {&one, &two})
+            EXPECT_THAT(del(*made->container), succeeds());
+    }
 }
 
 TEST_F(NodeTest, UninstallOfNothingIsFine) { EXPECT_EQ(uninstall().rc, 0); }

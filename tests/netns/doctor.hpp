@@ -190,6 +190,12 @@ const std::vector<Fault> kFaults = {
     {"ProgramPinGone", "loaded", "pl_to_pod", true, without_pin(PODLANE_PROGRAM_TO_POD)},
     {"AllPinsGone", "lost", "has lost its entries", true,
      [](Doctor &d) { std::filesystem::remove_all(d.node_.bpffs()); }},
+    {"Uninstalled", "uninstalled", "takes the slow path since an uninstall", true,
+     [](Doctor &d) {
+         const std::string runtime = " --conf-dir " + d.node_.dir() + " --bin-dir " + d.node_.dir();
+         ASSERT_EQ(d.ctl("uninstall" + runtime).rc, 0);
+     },
+     false},
     {"PinsAndRecordsGone", "unknown", "is neither in the maps nor on disk", false,
      [](Doctor &d) {
          fs::remove_all(d.node_.bpffs());

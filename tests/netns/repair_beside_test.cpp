@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// podlanectl repair beside a DEL of the same pod that is held up in the middle.
+// podlanectl repair, or another pod's DEL after lost pins, beside a DEL of the pod that it restores: one of the two is
+// held up in the middle.
 #include "tests/netns/ctl.hpp"
 
 #include <thread>
@@ -52,7 +53,7 @@ TEST_F(RepairBesideTest, ADelUnderWayRemovesWhatWasRestored) {
     std::jthread deleting([&] {
         const Output done = call_under(
             "DEL", *made.container,
-            {"strace", "-qq", "-e", "trace=pipe2", "-o", "/dev/null", "-e", "inject=pipe2:delay_enter=3000000:when=1"});
+            {"strace", "-qq", "-e", "trace=pipe2", "-o", "/dev/null", "-e", "inject=pipe2:delay_enter=2000000:when=1"});
         EXPECT_EQ(done.rc, 0) << done.out << done.err;
     });
     const auto is_gone = [&] { return !require(tables.interfaces.find(made.ifindex)) && host_link(made).is_null(); };
@@ -124,6 +125,53 @@ TEST_F(RepairBesideTest, ADelThatIsKilledBehindTheRepairIsRepeated) {
     for (int kill = calls; kill > calls - 30; kill -= 3)
         (void)del_beside_repair(kill);
     EXPECT_THAT(del(*other.container, all_), succeeds());
+}
+
+// It finds the pins lost, and restores the other pods that it has found: held up at its locks, from the one under which
+// it loads the programs on. Meanwhile all of them are deleted; one of them leaves the interface, another plugin's.
+TEST_F(RepairBesideTest, ADelRestoresNoPodThatIsDeletedMeanwhile) {
+    const auto chained = node_.container();
+    const Json config = behind_ptp(*chained);
+    ASSERT_THAT(node_.cni("ADD", config, *chained), succeeds());
+    ASSERT_THAT(node_.cni("DEL", config, *chained), succeeds());
+    const std::string before = everything();
+    const std::string trace = node_.dir() + "/trace";
+    // Returns the numbers of the first lock under the root of the pins, and of the last one.
+    const auto del_beside_dels = [&](int held) {
+        const Pod first = make(all_);
+        const Pod second = make(all_);
+        EXPECT_THAT(node_.cni("ADD", config, *chained), succeeds());
+        fs::remove_all(node_.bpffs());
+        std::vector<std::string> strace{"strace", "-qq", "-y", "-e", "trace=flock", "-o", trace};
+        if (held != 0)
+            strace.insert(strace.end(), {"-e", "inject=flock:delay_enter=2000000:when=" + std::to_string(held)});
+        std::atomic<bool> has_ended = false;
+        std::jthread deleting([&] {
+            const Output done = call_under("DEL", *first.container, strace);
+            has_ended = true;
+            EXPECT_EQ(done.rc, 0) << done.out << done.err;
+            EXPECT_THAT(done.err, Not(HasSubstr(second.container->id() + ", eth0 has lost its entries")));
+        });
+        if (held == 0)
+            deleting.join();
+        else
+            EXPECT_TRUE(wait_until([&] { return fs::exists(node_.bpffs()); }));
+        EXPECT_EQ(has_ended, held == 0) << "the DEL was to be under way";
+        EXPECT_THAT(del(*second.container, all_), succeeds());
+        EXPECT_THAT(node_.cni("DEL", config, *chained), succeeds());
+        if (held != 0)
+            deleting.join();
+        EXPECT_EQ(everything(), before) << "held up at lock " << held;
+        std::ifstream lines(trace);
+        std::pair<int, int> locks{0, 0};
+        for (std::string line; std::getline(lines, line); ++locks.second)
+            locks.first += locks.first == 0 && line.find(node_.bpffs()) != std::string::npos ? locks.second + 1 : 0;
+        return locks;
+    };
+    const auto [loading, last] = del_beside_dels(0);
+    ASSERT_GT(loading, 0);
+    for (int held = loading; held <= last; held += 3)
+        (void)del_beside_dels(held);
 }
 
 } // namespace

@@ -115,6 +115,8 @@ Result<int> examine_node(const Call &call, World &world, const std::string &noun
                       call.value(Opt::bin_dir).value_or(std::string(kBinDir)),
                       call.value(Opt::conf_dir).value_or(std::string(kConfDir)), TRY(cluster_of(call))};
     const Examined examined = TRY(fix ? examine_and_repair(scope, world) : examine(scope, world));
+    if (fix) // the node is Podlane's again
+        TRY(AttachmentRecords(scope.state_directory, world.bpffs).forget_uninstall());
     const output::Table table = output::make_table(kDoctorColumns, examined.rows);
     if (world.json)
         world.print(output::json_text(output::table_value(table)));

@@ -30,14 +30,31 @@ std::function<Result<void>()> restoring(const NodeView &node, const AttachmentRe
     };
 }
 
-Result<void> look_for_lost(const NodeView &node, Findings &findings) {
-    const auto endpoints = TRY(known_endpoints(node.world.bpffs));
+// None if the node is uninstalled, or is not, and the check is about the other.
+Result<std::vector<AttachmentRecord>> lost_of(const NodeView &node, bool uninstalled) {
     const AttachmentRecords records(node.state_directory, node.world.bpffs);
-    for (const AttachmentRecord &one : TRY(lost_attachments(records, endpoints ? &*endpoints : nullptr, *node.host))) {
+    if (TRY(records.is_uninstalled()) != uninstalled)
+        return std::vector<AttachmentRecord>{};
+    const auto endpoints = TRY(known_endpoints(node.world.bpffs));
+    return lost_attachments(records, endpoints ? &*endpoints : nullptr, *node.host);
+}
+
+std::string name_of(const AttachmentRecord &one, const endpoint_key &key) {
+    return pod_words(key, *one.entry) + " behind " + std::string(field_text(one.entry->host_ifname));
+}
+
+Result<void> look_for_lost(const NodeView &node, Findings &findings) {
+    for (const AttachmentRecord &one : TRY(lost_of(node, false))) {
         const endpoint_key key = TRY(make_endpoint_key(one.container_id, one.ifname));
-        report(findings,
-               "endpoint " + pod_words(key, *one.entry) + " behind " + std::string(field_text(one.entry->host_ifname)) +
-                   " has lost its entries in the maps",
+        report(findings, "endpoint " + name_of(one, key) + " has lost its entries in the maps", restoring(node, one));
+    }
+    return {};
+}
+
+Result<void> look_for_uninstalled(const NodeView &node, Findings &findings) {
+    for (const AttachmentRecord &one : TRY(lost_of(node, true))) {
+        const endpoint_key key = TRY(make_endpoint_key(one.container_id, one.ifname));
+        report(findings, "endpoint " + name_of(one, key) + " takes the slow path since an uninstall",
                restoring(node, one));
     }
     return {};
@@ -52,11 +69,14 @@ Result<void> look_for_unknown(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 2> kRecordChecks = {{
+constexpr std::array<Check, 3> kRecordChecks = {{
     {"lost", Severity::wrong,
      "pins were deleted or the BPF file system was unmounted: its packets pass through programs that nothing updates, "
      "and no new pod reaches it on the fast path",
      "podlanectl repair", &look_for_lost},
+    {"uninstalled", Severity::notice,
+     "podlanectl uninstall detached the programs and removed the maps: anti-spoofing, isolation and limits have ended",
+     "delete the pod; or podlanectl repair, which loads Podlane again", &look_for_uninstalled},
     {"unknown", Severity::wrong, "maps and records were deleted while the container was running",
      "delete the pod's sandbox; the runtime creates a new one", &look_for_unknown},
 }};

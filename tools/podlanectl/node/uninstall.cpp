@@ -132,6 +132,13 @@ struct Recorded {
     }
 };
 
+// Before anything is removed, so that also after a kill no DEL takes the pods that are left for ones that lost their
+// entries. Without records there is nothing to restore.
+void note_uninstall(const AttachmentRecords &records, Story &story) {
+    if (auto noted = records.note_uninstalled(); !noted)
+        story.lines.push_back("the next DEL may load the programs again: " + noted.error().message);
+}
+
 // Returns whether there is any of this node and boot.
 Result<bool> add_from_disk(const AttachmentRecords &records, Recorded &recorded) {
     const std::uint64_t node = TRY(net::Namespace::current()).inode();
@@ -170,7 +177,10 @@ Result<void> detach_node(const std::string &root, bool owned, const std::string 
     if (const auto endpoints = read_map<endpoint_key, endpoint>(root, PODLANE_MAP_ENDPOINTS))
         for (const auto &[key, record] : *endpoints)
             recorded.add(record);
-    const bool on_disk = TRY(add_from_disk(AttachmentRecords(state_directory, root), recorded));
+    const AttachmentRecords records(state_directory, root);
+    const bool on_disk = TRY(add_from_disk(records, recorded));
+    if (on_disk)
+        note_uninstall(records, story);
     story.pods += recorded.chained;
     if (const auto uplinks = read_map<std::uint32_t, uplink>(root, PODLANE_MAP_UPLINKS); uplinks && owned)
         for (const auto &[ifindex, entry] : *uplinks)

@@ -13,7 +13,7 @@ namespace podlane {
 Result<void> keep_capabilities(std::span<const int> kept);
 
 // From now on the process reads: bpf(2) to read only, no file opened for writing, made, renamed or removed, no program
-// executed, no other process killed (EPERM, by seccomp(2)). Call it after keep_capabilities(); it cannot be undone.
+// executed, no other process killed (EPERM, by seccomp(2)). Call it after keep_capabilities(). It holds for ever.
 Result<void> only_read();
 
 } // namespace podlane

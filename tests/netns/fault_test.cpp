@@ -90,8 +90,8 @@ TEST_P(FaultStartTest, AnIpamPluginThatDoesNotStartLeavesNothing) {
         }
 }
 
-// What the plugin does in the pod's namespace, on threads of their own: it enters it, opens netlink sockets, and reads
-// and writes settings, which are hit by their paths.
+// In the pod's namespace, on threads of their own, the plugin enters it, opens netlink sockets, and reads and writes
+// settings, which are hit by their paths.
 class FaultThreadTest : public FaultTest {
   protected:
     FaultThreadTest() { all_threads_ = true; }

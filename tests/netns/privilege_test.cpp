@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a process may still do after it has dropped its privileges, and how long that takes. In processes of their own:
-// what is dropped does not come back.
+// A process that has dropped its privileges, and the time that takes. Each is one of its own: what is dropped does not
+// come back.
 #include "loader/privilege.hpp"
 #include "tests/harness/test.hpp"
 

@@ -2,7 +2,9 @@
 // Generated frames as a pod's kernel sends them: checksums and segments are left to the network card.
 #pragma once
 
+#include "maps/clock.hpp"
 #include "tests/netns/lab.hpp"
+#include "tests/packet/model.hpp"
 
 #include <net/ethernet.h>
 
@@ -39,6 +41,50 @@ inline Offload any_offload(const Bytes &frame, std::mt19937_64 &random) {
         left.segment_bytes = static_cast<std::uint16_t>(frame.size() > l4 + 2000 ? 1320 + random() % 60 : 400);
     }
     return left;
+}
+
+// As a raw socket may ask for it: the checksum of any bytes of any frame, to be written anywhere behind their start.
+inline Offload any_left(const Bytes &frame, std::mt19937_64 &random) {
+    constexpr std::size_t kIcmp6 = kEthernetBytes + kIpv6Bytes;
+    const bool discovers = ethertype(frame) == ETHERTYPE_IPV6 && frame.size() > kIcmp6 + 24 && frame[20] == 58;
+    if (random() % (discovers ? 2 : 8) != 0 || frame.size() < 24)
+        return any_offload(frame, random);
+    Offload left;
+    left.checksum = true;
+    const bool is_right = discovers && random() % 2 == 0;
+    const std::size_t start = is_right ? kIcmp6 : 14 + random() % (frame.size() - 15);
+    left.checksum_start = static_cast<std::uint16_t>(start);
+    left.checksum_offset = static_cast<std::uint16_t>(is_right ? 2 : random() % (frame.size() - start - 1));
+    return left;
+}
+
+// As if conntrack had just confirmed the flow of what comes by this interface.
+inline void confirm_flow(const Flows &flows, const packet::ModelFlow &of, std::uint32_t ifindex) {
+    for (const std::uint8_t protocol : {IPPROTO_TCP, IPPROTO_UDP}) {
+        const flow_key key = of.key(protocol);
+        flow value{};
+        value.source = of.new_source;
+        value.destination = of.new_destination;
+        value.source_port = htons(of.new_source_port);
+        value.destination_port = htons(of.new_destination_port);
+        value.confirmed_ns = monotonic_ns();
+        value.ifindex = ifindex;
+        value.flags = of.is_translated() ? std::uint32_t{FLOW_TRANSLATED} : 0U;
+        value.check = flow_check(&key);
+        require(flows.update(key, value));
+    }
+}
+
+// False if the kernel does not take the frame, or would drop it before any program.
+inline bool send_raw(const Wire &wire, const Sent &one) {
+    constexpr std::size_t kWithTag = 20; // it reads the type behind a tag
+    if ((ethertype(one.frame) == ETHERTYPE_VLAN || ethertype(one.frame) == 0x88a8) && one.frame.size() < kWithTag)
+        return false;
+    try {
+        return wire.send(one.frame, one.left);
+    } catch (const std::runtime_error &) {
+        return false;
+    }
 }
 
 // As on a port of a bridge: a frame that announces another MAC would change the promise (tuning_test has those).

@@ -18,10 +18,15 @@ struct Outcome {
     bool operator==(const Outcome &) const = default;
 };
 // Frames that one outcome has and the other one lacks.
+inline std::vector<Bytes> missing_at(Place place, const Outcome &of, const Outcome &in) {
+    std::vector<Bytes> out;
+    std::ranges::set_difference(of.arrived.at(place), in.arrived.at(place), std::back_inserter(out));
+    return out;
+}
 inline std::vector<Bytes> missing(const Outcome &of, const Outcome &in) {
     std::vector<Bytes> out;
     for (std::size_t place = 0; place < kPlaces; ++place)
-        std::ranges::set_difference(of.arrived.at(place), in.arrived.at(place), std::back_inserter(out));
+        std::ranges::copy(missing_at(Place(place), of, in), std::back_inserter(out));
     return out;
 }
 

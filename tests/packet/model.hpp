@@ -3,58 +3,9 @@
 // It shares no code with the programs.
 #pragma once
 
-#include "maps/abi/flow.h"
-#include "tests/packet/cases.hpp"
-
-#include <arpa/inet.h>
+#include "tests/packet/model_promise.hpp"
 
 namespace podlane::packet {
-
-// A connection that the host has confirmed, in one direction.
-struct ModelFlow {
-    ip_addr source;
-    ip_addr destination;
-    std::uint16_t source_port = 0;
-    std::uint16_t destination_port = 0;
-    ip_addr new_source;
-    ip_addr new_destination;
-    std::uint16_t new_source_port = 0;
-    std::uint16_t new_destination_port = 0;
-    Mac receiver{}; // of the pod that new_destination belongs to
-    std::size_t receiver_mtu = 0;
-    bool is_direct = false; // "firstPacket": "direct": of all ports, untranslated, and not confirmed
-
-    [[nodiscard]] flow_key key(std::uint8_t protocol) const {
-        flow_key key{};
-        key.source = source;
-        key.destination = destination;
-        key.source_port = htons(source_port);
-        key.destination_port = htons(destination_port);
-        key.protocol = protocol;
-        return key;
-    }
-};
-
-// The sender of frames: a pod, or, without addresses, whoever is on the link of an uplink.
-struct ModelSender {
-    bool is_pod = true;
-    bool is_bound = true; // anti-spoofing binds it to its own addresses
-    Mac mac{};
-    Mac gateway{};
-    std::vector<ip_addr> addresses{};
-    std::vector<ModelFlow> flows{};
-};
-
-enum class Demand { none, drop, no_drop };
-
-struct Promise {
-    Demand demand = Demand::none;
-    const char *why = "";
-    bool may_be_answered = false;    // ARP or a neighbour solicitation
-    const ModelFlow *flow = nullptr; // may be delivered; nothing else may
-    bool must_be_delivered = false;  // by the fast path
-    bool ends_flow = false;          // FIN, RST, SYN
-};
 
 class Model {
   public:
@@ -99,6 +50,23 @@ class Model {
         }
         return out;
     }
+    // As the container's other interface would have sent it.
+    [[nodiscard]] Bytes handed_over() const {
+        Bytes out = frame_;
+        std::ranges::copy(sender_.gateway, out.begin());
+        std::ranges::copy(sender_.peer_mac, out.begin() + 6);
+        return out;
+    }
+    // Whether what is left of an ARP packet names the sender, if anybody.
+    [[nodiscard]] bool names_only_own(const Bytes &out) const {
+        if (type_ != 0x0806 || tagged_ || !sender_.is_pod || !sender_.is_bound || out.size() < 42)
+            return true;
+        ip_addr named = ip("0.0.0.0");
+        std::copy_n(out.begin() + 28, 4, reinterpret_cast<std::uint8_t *>(named.word) + 12);
+        return same(named, ip("0.0.0.0")) || own(named);
+    }
+    // The address that decides whether a limit of the sender applies; none: it does.
+    [[nodiscard]] const ip_addr *limited_address() const { return is_ip() && !tagged_ ? &destination_ : nullptr; }
     [[nodiscard]] std::size_t checksum_at() const { return l4_ + (protocol_ == IPPROTO_TCP ? 16U : 6U); }
     // The error of the transport checksum; nothing if the sender computed none.
     [[nodiscard]] std::optional<std::uint16_t> checksum_error(const Bytes &frame) const {
@@ -176,7 +144,12 @@ class Model {
     }
     [[nodiscard]] static bool same(const ip_addr &a, const ip_addr &b) { return std::ranges::equal(a.word, b.word); }
     [[nodiscard]] bool own(const ip_addr &addr) const {
-        return std::ranges::any_of(sender_.addresses, [&](const ip_addr &mine) { return same(mine, addr); });
+        return std::ranges::any_of(sender_.addresses, [&](const ip_addr &mine) { return same(mine, addr); }) ||
+               is_in(sender_.allowed, addr);
+    }
+    [[nodiscard]] bool of_peer(const ip_addr &addr) const {
+        return !own(addr) &&
+               std::ranges::any_of(sender_.peer_addresses, [&](const ip_addr &one) { return same(one, addr); });
     }
     [[nodiscard]] bool own_mac(std::size_t at) const {
         return has(at + 6) && std::equal(sender_.mac.begin(), sender_.mac.end(), frame_.begin() + static_cast<int>(at));
@@ -308,7 +281,13 @@ class Model {
         if (!v4_ && !v6_)
             return; // cut
         const bool nd = is_nd();
-        if (!own(source_) && !(v6_ && is_none(source_) && protocol_ == IPPROTO_ICMPV6))
+        if (of_peer(source_) && (segment_ != 0 || frame_.size() - 14 <= sender_.peer_mtu)) {
+            out.may_be_handed_over = true;
+            out.must_be_handed_over = !tagged_ && well_formed_;
+            return;
+        }
+        out.is_of_peer = of_peer(source_);
+        if (!own(source_) && !out.is_of_peer && !(v6_ && is_none(source_) && protocol_ == IPPROTO_ICMPV6))
             return drop("source address");
         if (nd && hops_ == 255 && claims_foreign())
             return drop("neighbour discovery for others");
@@ -316,7 +295,8 @@ class Model {
             return drop("neighbour discovery that goes on in the next fragment");
         out.may_be_answered = nd && !tagged_ && frame_[l4_] == 135;
         const bool is_nested = first_fragment_ && later_fragment_; // a fragment of a fragment
-        if (!tagged_ && well_formed_ && own(source_) && extensions_ <= 4 && !cut_ && !nd && !is_nested) {
+        if (!tagged_ && well_formed_ && (own(source_) || out.is_of_peer) && extensions_ <= 4 && !cut_ && !nd &&
+            !is_nested) {
             out.demand = Demand::no_drop;
             out.why = "the pod's own packet";
         }
@@ -341,7 +321,8 @@ class Model {
         static const ip_addr kGateway = ip("169.254.1.1");
         const bool probe = word(l3_ + 14) == 0 && word(l3_ + 16) == 0;
         const ip_addr target = address(l3_ + 24, true);
-        return probe ? word(l3_ + 6) == 1 && (own(target) || same(target, kGateway)) : own(address(l3_ + 14, true));
+        const ip_addr named = address(l3_ + 14, true);
+        return probe ? word(l3_ + 6) == 1 && (own(target) || same(target, kGateway)) : own(named) || of_peer(named);
     }
     [[nodiscard]] bool is_nd() const {
         return v6_ && !later_fragment_ && !cut_ && protocol_ == IPPROTO_ICMPV6 && has(l4_ + 8) && frame_[l4_] >= 133 &&

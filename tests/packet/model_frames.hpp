@@ -68,7 +68,9 @@ class ModelFrames {
             return v4 ? Bytes(link / ip4(address(true), address(true)) / any_transport(true))
                       : Bytes(link / ip6(address(false), address(false)) / any_transport(false));
         case 4:
-            return link / ip6(address(false), below(2) == 0 ? ip("ff02::1") : address(false), 255) / discovery();
+            return link /
+                   ip6(address(false), below(2) == 0 ? ip("ff02::1") : address(false), below(8) == 0 ? 64 : 255) /
+                   discovery();
         default:
             const ModelFlow &of = flow(v4);
             return v4 ? Bytes(link / ip4(of.source, of.destination) / transport(of))
@@ -94,9 +96,20 @@ class ModelFrames {
         constexpr std::array<std::uint8_t, 4> kTypes = {IPPROTO_HOPOPTS, IPPROTO_ROUTING, IPPROTO_DSTOPTS,
                                                         IPPROTO_FRAGMENT};
         for (std::size_t i = below(6) == 0 ? 1 + below(6) : 0; i > 0; --i)
-            out = out / Extension{kTypes[below(4)], static_cast<std::uint8_t>(1 + below(3)),
-                                  static_cast<std::uint16_t>(below(3) == 0 ? random_() : below(2))};
+            out = below(5) == 0 ? out / authentication(static_cast<std::uint8_t>(1 + below(3)))
+                                : out / Extension{kTypes[below(4)], static_cast<std::uint8_t>(1 + below(3)),
+                                                  static_cast<std::uint16_t>(below(3) == 0 ? random_() : below(2))}
+                                            .layer();
         return out;
+    }
+    // RFC 4302: its length counts 4 bytes, without the first 8.
+    static Layer authentication(std::uint8_t units) {
+        return {
+            0, IPPROTO_AH, [units](const Layer *above, std::size_t) {
+                Bytes out{above == nullptr ? std::uint8_t{59} : above->protocol, static_cast<std::uint8_t>(2 * units)};
+                out.resize(8U + 8U * units);
+                return out;
+            }};
     }
     std::uint8_t hops() { return std::array<std::uint8_t, 8>{0, 1, 2, 64, 64, 64, 255, 255}[below(8)]; }
     Frame transport(const ModelFlow &of) {
@@ -136,6 +149,12 @@ class ModelFrames {
         Frame out = type == 133 ? Frame(icmp6(type, 0).layer()) : Frame(Nd{type, target}.layer());
         for (std::size_t i = below(6); i > 0; --i)
             out = out / nd_option(static_cast<std::uint8_t>(1 + below(4)), below(3) == 0 ? kForeignMac : sender_.mac);
+        if (below(4) == 0) { // one that is large
+            const std::size_t units = std::array<std::size_t, 4>{2, 100, 176, 255}[below(4)];
+            Bytes large = nd_option(14, {}, static_cast<std::uint8_t>(units));
+            large.resize(8 * units);
+            out = out / large;
+        }
         return out;
     }
 

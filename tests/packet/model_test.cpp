@@ -5,6 +5,7 @@
 #include "tests/packet/model_frames.hpp"
 
 #include <bpf/bpf.h>
+#include <net/if.h>
 
 namespace podlane::packet {
 namespace {
@@ -13,13 +14,13 @@ using Clock = std::chrono::steady_clock;
 using test::number_from;
 using test::printed_seed;
 
-constexpr unsigned long kModels = 4; // as many tests share the frames that are asked for
+constexpr unsigned long kModels = 5; // as many tests share the frames that are asked for
 
 class PromiseModel : public PacketTest {
   protected:
     void prepare() override {
         for (Pod *pod : {&node().pod, &node().peer}) {
-            pod->flags = INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK | INTERFACE_GATEWAY;
+            pod->flags = INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK | INTERFACE_GATEWAY | more_flags_;
             pod->flags |= (pod_.is_bound ? std::uint32_t{INTERFACE_ANTI_SPOOF} : 0) |
                           (is_direct_ ? std::uint32_t{INTERFACE_FIRST_DIRECT} : 0);
             node().put(*pod);
@@ -84,8 +85,16 @@ class PromiseModel : public PacketTest {
             return std::string("not dropped: ") + promise.why;
         if (promise.demand == Demand::no_drop && outcome.verdict == kDropped)
             return std::string("dropped: ") + promise.why;
+        if (outcome.verdict == kNext && promise.must_be_handed_over)
+            return "not handed over to the interface that owns its source";
+        if (outcome.verdict == kNext && !model.names_only_own(outcome.frame))
+            return "ARP that names another sender";
         if (outcome.verdict == kDropped || outcome.verdict == kNext)
             return "";
+        if (promise.may_be_handed_over)
+            return (outcome.mark & PODLANE_MARK) != 0 && outcome.frame == model.handed_over()
+                       ? ""
+                       : "handed over otherwise:\n" + hex(outcome.frame);
         if (promise.may_be_answered)
             return std::ranges::equal(model.asker(), std::span(outcome.frame).first(6)) ? "" : "answered to another";
         if (promise.flow == nullptr)
@@ -103,15 +112,46 @@ class PromiseModel : public PacketTest {
         return got == expected ? "" : "delivered otherwise, expected\n" + hex(expected) + "\ngot\n" + hex(got);
     }
 
-    // Everything that a limited pod sends is charged, but what is dropped before and what the programs answer.
-    std::string compare_charge(const Model &model, const Promise &promise, const Outcome &outcome) {
-        const limit_state now = require(limits_->find({node().pod.ifindex, LIMIT_EGRESS})).value();
-        const bool is_answered = outcome.verdict == kRedirected && promise.may_be_answered;
-        const std::uint64_t expected = outcome.verdict == kDropped || is_answered ? 0 : model.wire_bytes();
-        const std::uint64_t charged = now.bytes - charged_;
-        charged_ = now.bytes;
-        return charged == expected ? ""
-                                   : "charged " + std::to_string(charged) + " bytes, not " + std::to_string(expected);
+    // Bytes that a limit has charged since the last time.
+    std::uint64_t charged_now(const Pod &pod, std::uint32_t direction) {
+        const auto now = require(limits_->find({pod.ifindex, direction}));
+        std::uint64_t &before = charged_[{pod.ifindex, direction}];
+        const std::uint64_t more = now ? now->bytes - before : 0;
+        before += more;
+        charged_in_all_ += more;
+        return more;
+    }
+    // The charge of a packet to or from another address; none: of no IP.
+    static std::uint64_t charge(const Pod &pod, limit_direction direction, const ip_addr *other, const Model &model) {
+        const bool is_exempt = other != nullptr && is_in(pod.limits.limited_prefixes.at(direction).unshaped, *other);
+        const cni::Bandwidth of = pod.limits.bandwidth.value_or(cni::Bandwidth{});
+        return is_exempt || (direction == LIMIT_EGRESS ? of.egress_rate : of.ingress_rate) == 0 ? 0
+                                                                                                : model.wire_bytes();
+    }
+    // Everything that a limited pod sends is charged once, but what is dropped before and what the programs answer; and
+    // so is everything that a limited pod gets. `from`: none if it comes by the uplink.
+    std::string compare_charges(const Pod *from, const Model &model, const Promise &promise, const Outcome &outcome) {
+        const bool is_redirected = outcome.verdict == kRedirected;
+        const bool is_handed_over = is_redirected && promise.may_be_handed_over;
+        const bool is_ended = outcome.verdict == kDropped || (is_redirected && promise.may_be_answered);
+        std::string problem;
+        for (const Pod *pod : limited_)
+            for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
+                const bool is_sender = direction == LIMIT_EGRESS && pod == from && !is_ended && !is_handed_over;
+                const bool is_owner = direction == LIMIT_EGRESS && pod == &second_ && promise.is_of_peer;
+                const bool is_receiver = direction == LIMIT_INGRESS && is_redirected && promise.flow != nullptr &&
+                                         promise.flow->receiver == pod->mac;
+                const ip_addr *other = is_receiver ? &promise.flow->new_source : model.limited_address();
+                const std::uint64_t charged = charged_now(*pod, direction);
+                std::uint64_t expected =
+                    is_sender || is_owner || is_receiver ? charge(*pod, direction, other, model) : 0;
+                if (is_owner && is_ended && charged == 0) // charged before the rest of it is read
+                    expected = 0;
+                if (charged != expected)
+                    problem += pod->name + (direction == LIMIT_EGRESS ? " (egress)" : " (ingress)") + " is charged " +
+                               std::to_string(charged) + " bytes, not " + std::to_string(expected) + "; ";
+            }
+        return problem;
     }
 
     // Bytes of data in each segment of a frame; most are no GSO packets.
@@ -124,34 +164,49 @@ class PromiseModel : public PacketTest {
         return kMtu + random() % 2 - static_cast<std::size_t>(kHeaders.at(random() % kHeaders.size()));
     }
 
-    // False if the model and the programs disagree.
-    bool agrees(const ModelSender &sender, const Bytes &frame, std::size_t segment) {
+    // False if the model and the programs disagree. `on`: the second interface, if the first has handed it over.
+    bool agrees(const ModelSender &sender, const Bytes &frame, std::size_t segment, const Pod *on = nullptr) {
         if (Clock::now() - confirmed_ > std::chrono::milliseconds(500))
             confirm();
         Model model(sender, frame, segment);
         const Promise promise = model.promise();
         How how = sender.is_pod ? How{} : How{.program = PODLANE_PROGRAM_FROM_UPLINK, .ifindex = uplink_};
+        if (on != nullptr)
+            how.ifindex = on->ifindex, how.mark = PODLANE_MARK;
         how.gso_size = static_cast<std::uint32_t>(segment);
         how.gso_segments = segment == 0 ? 0 : static_cast<std::uint32_t>(frame.size() / segment + 1);
         Outcome outcome;
         if (!node().try_run(frame, how, outcome))
             return true;
-        ++ran_;
+        ran_ += on == nullptr ? 1 : 0;
         std::string problem = compare(model, promise, frame, outcome);
         if (promise.must_be_delivered && promise.flow != nullptr && outcome.verdict != kRedirected &&
             Clock::now() - confirmed_ < std::chrono::milliseconds(900))
             problem = "a confirmed flow was not delivered";
         if (promise.ends_flow)
             confirm();
-        if (problem.empty() && is_limited_ && sender.is_pod)
-            problem = compare_charge(model, promise, outcome);
-        dropped_ += promise.demand == Demand::drop ? 1 : 0;
-        delivered_ += outcome.verdict == kRedirected && promise.flow != nullptr ? 1 : 0;
-        of_segments_ += outcome.verdict == kRedirected && promise.flow != nullptr && segment != 0 ? 1 : 0;
+        if (problem.empty() && limits_)
+            problem = compare_charges(!sender.is_pod  ? nullptr
+                                      : on != nullptr ? on
+                                                      : &node().pod,
+                                      model, promise, outcome);
+        note(promise, outcome, segment);
         if (!problem.empty())
-            ADD_FAILURE() << (sender.is_pod ? "from a pod: " : "from the uplink: ") << problem << "\nthe frame\n"
+            ADD_FAILURE() << (on != nullptr   ? "handed over by a pod: "
+                              : sender.is_pod ? "from a pod: "
+                                              : "from the uplink: ")
+                          << problem << "\nthe frame\n"
                           << hex(frame) << "\nsegments of " << segment << " bytes, verdict " << outcome.verdict;
-        return problem.empty();
+        if (!problem.empty() || outcome.verdict != kRedirected || !promise.may_be_handed_over)
+            return problem.empty();
+        ++handed_over_;
+        return agrees(second_sender_, outcome.frame, segment, &second_);
+    }
+    void note(const Promise &promise, const Outcome &outcome, std::size_t segment) {
+        const bool is_delivered = outcome.verdict == kRedirected && promise.flow != nullptr;
+        dropped_ += promise.demand == Demand::drop ? 1 : 0;
+        delivered_ += is_delivered ? 1 : 0;
+        of_segments_ += is_delivered && segment != 0 ? 1 : 0;
     }
     void hold_for_generated_frames(std::chrono::seconds most);
     // Of all packets, each under one reason.
@@ -173,43 +228,49 @@ class PromiseModel : public PacketTest {
     Clock::time_point confirmed_{};
     std::uint64_t ran_ = 0;
     std::uint64_t dropped_ = 0;
-    std::uint64_t delivered_ = 0;
-    std::uint64_t of_segments_ = 0;
+    std::uint64_t delivered_ = 0, of_segments_ = 0;
     bool is_direct_ = false;
-    bool is_limited_ = false;
+    std::uint32_t more_flags_ = 0;
+    Pod second_{}; // the pod's other interface, if it has one
+    ModelSender second_sender_;
+    std::vector<ip_addr> more_addresses_{};
+    std::uint64_t handed_over_ = 0;
     std::optional<LimitStates> limits_;
-    std::uint64_t charged_ = 0;
+    std::vector<const Pod *> limited_{};
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> charged_; // by ifindex and direction
+    std::uint64_t charged_in_all_ = 0;
 };
 
 void PromiseModel::hold_for_generated_frames(std::chrono::seconds most) {
     const auto seed = printed_seed();
     const auto wanted = number_from("PODLANE_FRAMES", 0) / kModels;
     std::mt19937_64 random(seed);
-    const std::vector<ip_addr> addresses = {pod4(),
-                                            pod4(),
-                                            peer4(),
-                                            ip("192.0.2.30"),
-                                            ip("198.19.0.1"),
-                                            ip("203.0.113.2"),
-                                            ip("203.0.113.9"),
-                                            ip("127.0.0.1"),
-                                            ip("0.0.0.0"),
-                                            ip("224.0.0.1"),
-                                            ip("255.255.255.255"),
-                                            gateway4(),
-                                            pod6(),
-                                            pod6(),
-                                            pod_local(),
-                                            peer6(),
-                                            ip("2001:db8::30"),
-                                            ip("2001:db8:5e::1"),
-                                            ip("2001:db8:cafe::2"),
-                                            ip("::"),
-                                            ip("::1"),
-                                            ip("ff02::1"),
-                                            ip("ff02::1:ff00:10"),
-                                            gateway6(),
-                                            ip("fe80::1")};
+    std::vector<ip_addr> addresses = {pod4(),
+                                      pod4(),
+                                      peer4(),
+                                      ip("192.0.2.30"),
+                                      ip("198.19.0.1"),
+                                      ip("203.0.113.2"),
+                                      ip("203.0.113.9"),
+                                      ip("127.0.0.1"),
+                                      ip("0.0.0.0"),
+                                      ip("224.0.0.1"),
+                                      ip("255.255.255.255"),
+                                      gateway4(),
+                                      pod6(),
+                                      pod6(),
+                                      pod_local(),
+                                      peer6(),
+                                      ip("2001:db8::30"),
+                                      ip("2001:db8:5e::1"),
+                                      ip("2001:db8:cafe::2"),
+                                      ip("::"),
+                                      ip("::1"),
+                                      ip("ff02::1"),
+                                      ip("ff02::1:ff00:10"),
+                                      gateway6(),
+                                      ip("fe80::1")};
+    addresses.insert(addresses.end(), more_addresses_.begin(), more_addresses_.end());
     ModelFrames pods(pod_, addresses, random);
     ModelFrames outside(outside_, addresses, random);
     const auto end = Clock::now() + most;
@@ -232,21 +293,85 @@ void PromiseModel::hold_for_generated_frames(std::chrono::seconds most) {
 
 TEST_F(PromiseModel, HoldsForGeneratedFrames) { hold_for_generated_frames(std::chrono::seconds(6)); }
 
-// A limit that lets all through, so that each frame shows what it was charged.
+// Limits that let all through, so that each frame shows what it was charged.
 class LimitedModel : public PromiseModel {
   protected:
     void prepare() override {
-        constexpr std::uint64_t kRate = 100'000'000'000, kBurst = 1'000'000'000'000;
-        node().pod.limits.bandwidth = {0, 0, kRate, kBurst};
+        limit(node().pod, {"198.19.0.0/24", "2001:db8:cafe::9/128"},
+              {"203.0.113.9/32", "2001:db8:cafe::2/127", "198.19.0.0/16"});
+        limit(node().peer, {}, {"203.0.113.2/32", "2001:db8::10/127", "::/0"});
         PromiseModel::prepare();
         limits_.emplace(require(open_limit_states(node().root(), Access::read_only)));
-        is_limited_ = true;
+        limited_ = {&node().pod, &node().peer};
+    }
+    static void limit(Pod &pod, const std::vector<const char *> &free_to, const std::vector<const char *> &free_from) {
+        constexpr std::uint64_t kRate = 100'000'000'000, kBurst = 1'000'000'000'000;
+        pod.limits.bandwidth = {kRate, kBurst, kRate, kBurst};
+        for (const char *one : free_to)
+            pod.limits.limited_prefixes.at(LIMIT_EGRESS).unshaped.push_back(*parse_prefix(one));
+        for (const char *one : free_from)
+            pod.limits.limited_prefixes.at(LIMIT_INGRESS).unshaped.push_back(*parse_prefix(one));
     }
 };
 
 TEST_F(LimitedModel, HoldsForGeneratedFrames) {
     hold_for_generated_frames(std::chrono::seconds(4));
-    EXPECT_GT(charged_, ran_) << "bytes";
+    EXPECT_GT(charged_in_all_, ran_) << "bytes";
+    for (const Pod *pod : {&node().pod, &node().peer})
+        EXPECT_GT((charged_[{pod->ifindex, LIMIT_INGRESS}]), ran_ / 100) << pod->name;
+}
+
+// A container with a second interface, and with more sources than its addresses. What it sends by the first one from an
+// address of the second is handed over; both have limits.
+class SeveralInterfacesModel : public LimitedModel {
+  protected:
+    void prepare() override {
+        shell("ip link add caliD type veth peer name caliDp");
+        more_flags_ = INTERFACE_PEERS;
+        for (const char *one : {"192.0.2.64/28", "2001:db8:a::/48"})
+            node().pod.allowed.push_back(*parse_prefix(one));
+        pod_.allowed = node().pod.allowed;
+        LimitedModel::prepare();
+        second_ = {"second", if_nametoindex("caliD"), kSecondMac, {ip("198.18.7.20"), ip("2001:db8:7::20")}, "two"};
+        second_.flags = node().peer.flags;
+        limit(second_, {"192.0.2.20/32", "2001:db8:cafe::/64"}, {});
+        node().put(second_);
+        limited_.push_back(&second_);
+        for (const ip_addr &one : second_.addresses)
+            put_route(one);
+        second_sender_ = {true, true, kSecondMac, kHostMac, second_.addresses};
+        second_sender_.addresses.push_back(link_local_from_mac(kSecondMac));
+        pod_.peer_addresses = second_.addresses;
+        pod_.peer_mac = kSecondMac;
+        pod_.peer_mtu = kMtu;
+        for (const char *one : {"192.0.2.70", "192.0.2.80", "2001:db8:a:1::7", "2001:db8:b::1"})
+            more_addresses_.push_back(ip(one));
+        for (int i = 0; i < 4; ++i)
+            more_addresses_.insert(more_addresses_.end(), second_.addresses.begin(), second_.addresses.end());
+        for (const char *one : {"192.0.2.71", "2001:db8:a:2::8"}) {
+            const ip_addr &peer = is_ipv4(ip(one)) ? node().peer.addresses[0] : node().peer.addresses[1];
+            pod_.flows.push_back({ip(one), peer, 40000, 80, ip(one), peer, 40000, 80, kPeerMac, kMtu});
+        }
+    }
+    // As ADD does it.
+    void put_route(const ip_addr &addr) {
+        source_route route{};
+        route.ifindex = second_.ifindex;
+        route.source = addr;
+        route.mtu = kMtu;
+        std::ranges::copy(kHostMac, route.host_mac);
+        std::ranges::copy(kSecondMac, route.pod_mac);
+        for (const std::uint32_t end : {node().pod.ifindex, second_.ifindex})
+            require(node().tables().source_routes.update({end, addr}, route));
+        require(node().tables().source_slots.update({node().pod.ifindex, is_ipv4(addr) ? 1U : 0U, 1}, route));
+    }
+    static constexpr Mac kSecondMac{0x02, 0, 0, 0, 0, 0x1a};
+};
+
+TEST_F(SeveralInterfacesModel, HoldsForGeneratedFrames) {
+    hold_for_generated_frames(std::chrono::seconds(4));
+    EXPECT_GT(handed_over_, ran_ / 200);
+    EXPECT_GT((charged_[{second_.ifindex, LIMIT_EGRESS}]), ran_);
 }
 
 // Without anti-spoofing whatever can be read passes; what takes the fast path is the same.

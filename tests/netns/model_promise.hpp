@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+// A hostile pod and its victim on real veths, and the model of what they may send.
+#pragma once
+
+#include "tests/netns/lab.hpp"
+#include "tests/netns/model_sent.hpp"
+#include "tests/packet/model_frames.hpp"
+
+namespace podlane::test {
+
+using packet::Demand;
+using packet::ModelSender;
+
+class PromiseOnVeths : public LabTest {
+  protected:
+    void prepare() override {
+        // No packet of anybody's may be forwarded: whatever arrives has avoided the host's rules.
+        for (const char *tables : {"iptables", "ip6tables"})
+            lab_->node().run(std::string(tables) + " -P FORWARD DROP");
+        const Json keys = {{"clusterCIDRs", {"198.18.0.0/16", "2001:db8::/32"}}, {"firstPacket", "host"}};
+        attacker_ = add_pod(keys);
+        Json of_victim = keys;
+        of_victim.update(victim_keys());
+        victim_ = add_pod(of_victim);
+        keep_mac(*lab_, attacker_);
+        node_mac_ = Wire(lab_->node().ns(), "up0").mac();
+        make_senders();
+    }
+    [[nodiscard]] virtual Json victim_keys() const { return Json::object(); }
+    void make_senders() {
+        pod_.mac = attacker_.mac;
+        pod_.gateway = attacker_.gateway_mac;
+        pod_.addresses = {attacker_.v4, attacker_.v6, attacker_.link_local};
+        outside_.is_pod = false;
+        outside_.mac = Wire(lab_->outside(), "eth0").mac();
+        outside_.gateway = node_mac_;
+        for (const bool v4 : {true, false}) {
+            const ip_addr &victim = victim_.addr(v4);
+            const ip_addr &own = attacker_.addr(v4);
+            const ip_addr far = ip(v4 ? Lab::kOutside4 : Lab::kOutside6);
+            pod_.flows.push_back({own, victim, 40000, 80, own, victim, 40000, 80, victim_.mac, victim_.mtu});
+            pod_.flows.push_back({own, far, 40001, 80, own, far, 40001, 80, outside_.mac, victim_.mtu});
+            outside_.flows.push_back({far, victim, 50000, 80, far, victim, 50000, 80, victim_.mac, victim_.mtu});
+        }
+    }
+    [[nodiscard]] std::vector<ip_addr> addresses() const {
+        std::vector<ip_addr> out = {attacker_.v4, attacker_.v4,         victim_.v4, attacker_.v6,
+                                    attacker_.v6, attacker_.link_local, victim_.v6, victim_.link_local};
+        for (const char *other : {Lab::kNode4, Lab::kOutside4, "198.18.9.77", "127.0.0.1", "0.0.0.0", "224.0.0.1",
+                                  "255.255.255.255", "169.254.1.1", Lab::kNode6, Lab::kOutside6, "2001:db8:9::77",
+                                  "::", "::1", "ff02::1", "fe80::ecee:eeff:feee:eeee", "fe80::1"})
+            out.push_back(ip(other));
+        return out;
+    }
+
+    bool send(const Wire &wire, const Sent &one) {
+        const bool taken = send_raw(wire, one);
+        sent_ += taken ? 1 : 0;
+        return taken;
+    }
+
+    // Of both pods.
+    [[nodiscard]] std::uint64_t counted(reason_kind kind) {
+        const auto all = require(Counters::open(lab_->node().bpffs(), Access::read_only));
+        std::uint64_t packets = 0;
+        for (const Pod *pod : {&attacker_, &victim_}) {
+            const counters of = require(all.sum(pod->ifindex));
+            for (std::size_t why = 0; why < kReasons.size(); ++why)
+                if (kReasons.at(why).kind == kind)
+                    packets += of.by_reason[why].packets;
+        }
+        return packets;
+    }
+
+    // Frames that are all to be dropped, or none of them; true if they were.
+    [[nodiscard]] bool agrees(const Wire &wire, const std::vector<Sent> &frames, Demand demand) {
+        const Bytes foreign = frame(attacker_.gateway_mac, packet::kForeignMac, 0x88cc, pattern(60));
+        const std::uint64_t before = counted(REASON_KIND_DROP);
+        std::uint64_t sent = 0;
+        for (const Sent &one : frames)
+            sent += send(wire, one) ? 1 : 0;
+        wire.send(foreign); // the last one, and dropped for sure
+        const std::uint64_t expected = before + 1 + (demand == Demand::drop ? sent : 0);
+        return wait_until([&] { return counted(REASON_KIND_DROP) >= expected; }) &&
+               counted(REASON_KIND_DROP) == expected;
+    }
+    void expect_agrees(const Wire &wire, const std::vector<Sent> &frames, Demand demand, const char *what) {
+        if (agrees(wire, frames, demand))
+            return;
+        for (const Sent &one : frames)
+            if (!agrees(wire, {one}, demand))
+                ADD_FAILURE() << what << ": " << hex(one.frame) << to_string(one.left);
+        ADD_FAILURE() << what << ": " << frames.size() << " frames together";
+    }
+    // Packets that nobody but the node itself sent.
+    static bool is_foreign(const Bytes &frame, const std::vector<ip_addr> &of_node) {
+        const std::uint16_t type = ethertype(frame);
+        if (type == ETHERTYPE_ARP)
+            return false;
+        if (type == ETHERTYPE_IPV6 && frame.size() > 21 && frame[21] == 255) // not forwarded: the node's own redirect
+            return false;
+        const std::size_t at = type == ETHERTYPE_IP ? 26 : 22;
+        for (const ip_addr &addr : of_node) {
+            Bytes bytes;
+            frames::append(bytes, addr);
+            if (frame.size() >= at + bytes.size() &&
+                std::equal(bytes.begin(), bytes.end(), frame.begin() + static_cast<std::ptrdiff_t>(at)))
+                return false;
+        }
+        return true;
+    }
+
+    Pod attacker_;
+    Pod victim_;
+    Mac node_mac_{};
+    ModelSender pod_;
+    ModelSender outside_;
+    std::uint64_t sent_ = 0;
+};
+
+} // namespace podlane::test

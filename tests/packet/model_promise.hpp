@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// Who sends a frame of the model, and what is promised about it.
+#pragma once
+
+#include "maps/abi/flow.h"
+#include "tests/packet/cases.hpp"
+
+#include <arpa/inet.h>
+
+namespace podlane::packet {
+
+// A connection that the host has confirmed, in one direction.
+struct ModelFlow {
+    ip_addr source;
+    ip_addr destination;
+    std::uint16_t source_port = 0;
+    std::uint16_t destination_port = 0;
+    ip_addr new_source;
+    ip_addr new_destination;
+    std::uint16_t new_source_port = 0;
+    std::uint16_t new_destination_port = 0;
+    Mac receiver{}; // of the pod that new_destination belongs to
+    std::size_t receiver_mtu = 0;
+    bool is_direct = false; // "firstPacket": "direct": of all ports, untranslated, and not confirmed
+
+    [[nodiscard]] bool is_translated() const {
+        return !(source == new_source && destination == new_destination && source_port == new_source_port &&
+                 destination_port == new_destination_port);
+    }
+    [[nodiscard]] flow_key key(std::uint8_t protocol) const {
+        flow_key key{};
+        key.source = source;
+        key.destination = destination;
+        key.source_port = htons(source_port);
+        key.destination_port = htons(destination_port);
+        key.protocol = protocol;
+        return key;
+    }
+};
+
+// The sender of frames: a pod, or, without addresses, whoever is on the link of an uplink.
+struct ModelSender {
+    bool is_pod = true;
+    bool is_bound = true; // anti-spoofing binds it to its own addresses
+    Mac mac{};
+    Mac gateway{};
+    std::vector<ip_addr> addresses{};
+    std::vector<ModelFlow> flows{};
+    std::vector<Prefix> allowed{};         // sources besides its addresses
+    std::vector<ip_addr> peer_addresses{}; // of the container's other interface
+    Mac peer_mac{};                        // of that one, ...
+    std::size_t peer_mtu = 0;              // ... and what it carries
+};
+
+// Whether one of the prefixes holds the address. Families are never mixed.
+inline bool is_in(const std::vector<Prefix> &prefixes, const ip_addr &addr) {
+    return std::ranges::any_of(
+        prefixes, [&](const Prefix &one) { return is_ipv4(one.addr) == is_ipv4(addr) && contains(one, addr); });
+}
+
+enum class Demand { none, drop, no_drop };
+
+struct Promise {
+    Demand demand = Demand::none;
+    const char *why = "";
+    bool may_be_answered = false;    // ARP or a neighbour solicitation
+    const ModelFlow *flow = nullptr; // may be delivered; nothing else may
+    bool must_be_delivered = false;  // by the fast path
+    bool ends_flow = false;          // FIN, RST, SYN
+    bool may_be_handed_over = false; // to the container's other interface, which owns the source
+    bool must_be_handed_over = false;
+    bool is_of_peer = false; // of its address, and too large for it: stays here, and both limits hold
+};
+
+} // namespace podlane::packet

@@ -126,6 +126,22 @@ static __always_inline bool is_routed_by(struct packet *p, struct bpf_fib_lookup
 }
 
 /*
+ * Whether the node's own packets to the source of what came in by an uplink would leave by that uplink. Not inlined, to
+ * keep the programs and their stacks small.
+ */
+static __attribute__((noinline)) bool is_reached_by_uplink(struct packet *p)
+{
+	struct bpf_fib_lookup fib;
+	long answer;
+
+	swap_ends(&p->ip);
+	answer = query_routes(p, &fib, 0, 0);
+	swap_ends(&p->ip);
+	return (answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) &&
+	       fib.ifindex == p->skb->ifindex;
+}
+
+/*
  * Whether the host stack would refuse the source of what came in by an uplink: the node's own address, a pod's of
  * another network, or one whose route discards packets. A source without a route, or with none by this uplink, is
  * refused if packets `need_route`.

@@ -128,7 +128,9 @@ static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch
 	flow->window = *parsed_window(work);
 	if (map_insert(&flows_v2, &work->key, flow, BPF_ANY))
 		return leave_as_is(work, 0);
-	return verdict == FOLLOW_UNTRACKED ? verdict | FOLLOW_NEW : result_of(flow, skb->ifindex) | FOLLOW_QUERIED;
+	if (verdict == FOLLOW_UNTRACKED)
+		return verdict | FOLLOW_NEW;
+	return result_of(flow, skb->ifindex) | FOLLOW_QUERIED | is_cached * FOLLOW_RENEWED;
 }
 
 /* Whether the entry in the scratch area holds for a packet without another query. */

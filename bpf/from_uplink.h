@@ -113,10 +113,22 @@ static __always_inline int find_direct_path(struct packet *p)
 	return 0;
 }
 
+/*
+ * The node's routes and its reverse path filter may have changed since the host stack let the connection through. If
+ * the source is not reached by this uplink, the host stack decides again, with one packet of each query.
+ */
+static __always_inline int check_renewed_source(struct packet *p)
+{
+	if (!(p->follow & FOLLOW_RENEWED) || is_reached_by_uplink(p))
+		return 0;
+	forget_key();
+	return REASON_HOST_SOURCE_LOCAL;
+}
+
 static __always_inline int find_path_in(struct packet *p)
 {
 	if (p->follow & FOLLOW_CONFIRMED)
-		return 0;
+		return check_renewed_source(p);
 	if (p->receiver->flags & INTERFACE_EGRESS_ROUTE)
 		return find_egress_route_path(p);
 	return find_direct_path(p);

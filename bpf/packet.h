@@ -71,6 +71,7 @@ enum follow {
 	FOLLOW_ALLOWED = 64,   /* isolation let the flow through, and nothing has changed since */
 	FOLLOW_HIDDEN = 128,   /* conntrack must not see that the packet ends a connection */
 	FOLLOW_QUERIED = 256,  /* conntrack has confirmed it now */
+	FOLLOW_RENEWED = 512,  /* and it was cached */
 };
 
 /* Properties of a packet that the flow cache needs: its TCP flags, and more. */

@@ -5,7 +5,10 @@
 #include "bpf/hand_over.h"
 #include "bpf/headers.h"
 
+#include <bpf/bpf_core_read.h>
+
 #define ND_OPTIONS_MAX 4
+#define CHECKSUM_PARTIAL 3
 
 static __always_inline bool may_send_from(struct packet *p, const struct ip_addr *addr)
 {
@@ -41,11 +44,37 @@ static __always_inline bool is_probe_of_own(struct packet *p, struct arp_packet 
 	       (p->interface->flags & INTERFACE_GATEWAY && arp->target == bpf_htonl(PODLANE_GATEWAY_IPV4));
 }
 
+/* Where the checksum begins that is left to be written, and where it is to be written from there. */
+struct checksum_left {
+	__u16 start; /* in sk_buff from its head, as mac_header */
+	__u16 offset;
+};
+struct sk_buff___checksum {
+	__u8 ip_summed : 2;
+	__u16 csum_start; /* and csum_offset */
+	__u16 mac_header;
+} __attribute__((preserve_access_index));
+
+/* Both in one word, the start above and from that of the frame; 0: none is left. Global: the verifier checks it once.
+ */
+__attribute__((noinline)) int find_checksum_left(struct __sk_buff *skb)
+{
+	struct sk_buff___checksum *kernel = (void *)skb;
+	struct checksum_left left = {};
+
+	if (!can_read_kernel || BPF_CORE_READ_BITFIELD_PROBED(kernel, ip_summed) != CHECKSUM_PARTIAL)
+		return 0;
+	bpf_probe_read_kernel(&left, sizeof(left), &kernel->csum_start);
+	return (left.start - BPF_CORE_READ(kernel, mac_header)) << 16 | left.offset;
+}
+
 static __always_inline int check_arp(struct packet *p)
 {
 	struct ip_addr sender;
 	struct arp_packet arp;
 
+	if (find_checksum_left(p->skb))
+		return REASON_DROP_MALFORMED;
 	if (bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr), &arp, sizeof(arp)))
 		return REASON_DROP_MALFORMED;
 	if (arp.hardware != bpf_htons(1) || arp.protocol != bpf_htons(ETH_P_IP) || arp.hardware_size != 6 ||
@@ -87,6 +116,22 @@ static __always_inline bool nd_options_own(struct packet *p, __u32 offset)
 static __always_inline bool is_discovery(__u8 type)
 {
 	return type >= ND_ROUTER_SOLICITATION && type <= ND_REDIRECT;
+}
+
+/*
+ * A process with CAP_NET_RAW may leave a checksum of any bytes to be written anywhere behind their start. A network
+ * card that cannot has the kernel write it, after all that is checked here: not before the transport header, and in
+ * discovery at its own place alone. The header of IPv4 has a checksum of its own, and would be wrong.
+ */
+static __always_inline bool is_checksum_astray(struct packet *p)
+{
+	__u32 left = find_checksum_left(p->skb), start = left >> 16;
+
+	if (!left)
+		return false;
+	if (start < (p->l4_offset ?: sizeof(struct ethhdr) + sizeof(struct ipv6hdr)))
+		return true;
+	return is_icmpv6(p) && is_discovery(p->icmp_type) && start + (left & 0xffff) != p->l4_offset + 2;
 }
 
 static __always_inline int check_nd(struct packet *p)
@@ -195,5 +240,7 @@ static __always_inline int check_source(struct packet *p)
 	}
 	if (hides_nd(p))
 		return REASON_DROP_ND_SPOOFED;
+	if (p->protocol == ETH_P_IPV6 && is_checksum_astray(p))
+		return REASON_DROP_MALFORMED;
 	return is_icmpv6(p) ? check_nd(p) : 0;
 }

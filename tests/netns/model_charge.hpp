@@ -331,7 +331,7 @@ class ChargeOnVeths : public LabTest {
             return "";
         ++sent_;
         const Bytes frame = as_read(one.frame);
-        packet::Model model(by_first ? of_first_ : of_second_, frame, one.left.segment_bytes);
+        packet::Model model = model_of(by_first ? of_first_ : of_second_, frame, one.left);
         const packet::Promise promise = model.promise();
         const std::optional<reason> why = by.reason_since(reasons);
         if (!why)
@@ -340,7 +340,7 @@ class ChargeOnVeths : public LabTest {
         std::uint64_t of_other = promise.is_of_peer ? charge(other, model, *why) : 0;
         if (*why == REASON_SENT_SIBLING) {
             const Bytes moved = model.handed_over();
-            packet::Model there(by_first ? of_second_ : of_first_, moved, one.left.segment_bytes);
+            packet::Model there = model_of(by_first ? of_second_ : of_first_, moved, one.left);
             const packet::Promise second = there.promise();
             const std::optional<reason> then = other.reason_since(reasons_of_other);
             if (!then)

@@ -58,6 +58,13 @@ inline Offload any_left(const Bytes &frame, std::mt19937_64 &random) {
     return left;
 }
 
+inline packet::Model model_of(const packet::ModelSender &sender, const Bytes &frame, const Offload &left) {
+    packet::Model model(sender, frame, left.segment_bytes);
+    if (left.checksum)
+        model.leave_checksum(left.checksum_start, left.checksum_offset);
+    return model;
+}
+
 // As if conntrack had just confirmed the flow of what comes by this interface.
 inline void confirm_flow(const Flows &flows, const packet::ModelFlow &of, std::uint32_t ifindex) {
     for (const std::uint8_t protocol : {IPPROTO_TCP, IPPROTO_UDP}) {

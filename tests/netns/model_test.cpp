@@ -35,7 +35,7 @@ TEST_P(PromiseOnVeths, HoldsForGeneratedFrames) {
         while (to_drop.size() < kBatch && to_pass.size() < kBatch) {
             Sent one{pods.next(), {}};
             one.left = any_left(one.frame, random);
-            const packet::Promise promise = packet::Model(pod_, one.frame).promise();
+            const packet::Promise promise = model_of(pod_, one.frame, one.left).promise();
             if (promise.demand != Demand::none)
                 (promise.demand == Demand::drop ? to_drop : to_pass).push_back(std::move(one));
         }
@@ -115,7 +115,7 @@ class ConfirmedOnVeths : public PromiseOnVeths {
     static void append(Bytes &out, const std::string &text) { out.insert(out.end(), text.begin(), text.end()); }
     // Sends it, and notes where it is to arrive.
     void send_and_expect(const ModelSender &sender, const Sent &one, Arriving &at_victim, Arriving &at_outside) {
-        packet::Model model(sender, one.frame, one.left.segment_bytes);
+        packet::Model model = model_of(sender, one.frame, one.left);
         const packet::Promise promise = model.promise();
         Bytes frame = promise.flow == nullptr ? Bytes{} : model.delivered(*promise.flow);
         if (promise.flow != nullptr && frame.empty()) // its header is wrong, which a network card finds

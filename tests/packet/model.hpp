@@ -13,6 +13,11 @@ class Model {
     Model(const ModelSender &sender, const Bytes &frame, std::size_t segment = 0)
         : sender_(sender), frame_(frame), segment_(segment) {}
 
+    // A checksum of what is behind `start` is left to be written at `offset` from there, after all checks.
+    void leave_checksum(std::size_t start, std::size_t offset) {
+        sum_start_ = start;
+        sum_at_ = start + offset;
+    }
     [[nodiscard]] Promise promise() {
         read();
         Promise out;
@@ -293,6 +298,11 @@ class Model {
             return drop("neighbour discovery for others");
         if (first_fragment_ && ((nd && hops_ == 255) || hides_nd()))
             return drop("neighbour discovery that goes on in the next fragment");
+        if (v6_ && sum_start_ != 0 && (sum_start_ < l4_ || (nd && sum_at_ != l4_ + 2))) {
+            if (later_fragment_ || cut_ || extensions_ > 4)
+                return; // its transport header is not known
+            return drop("a checksum over what was checked");
+        }
         out.may_be_answered = nd && !tagged_ && frame_[l4_] == 135;
         const bool is_nested = first_fragment_ && later_fragment_; // a fragment of a fragment
         if (!tagged_ && well_formed_ && (own(source_) || out.is_of_peer) && extensions_ <= 4 && !cut_ && !nd &&
@@ -305,7 +315,7 @@ class Model {
         if (!has(l3_ + 28))
             return;
         const bool usual = word(l3_) == 1 && word(l3_ + 2) == 0x0800 && word(l3_ + 4) == 0x0604;
-        if (usual && !(own_mac(l3_ + 8) && claims_own_by_arp())) {
+        if (sum_start_ != 0 || (usual && !(own_mac(l3_ + 8) && claims_own_by_arp()))) {
             out.demand = Demand::drop;
             out.why = "ARP for others";
             return;
@@ -352,6 +362,8 @@ class Model {
     const ModelSender &sender_;
     const Bytes &frame_;
     const std::size_t segment_;
+    std::size_t sum_start_ = 0; // 0: no checksum is left
+    std::size_t sum_at_ = 0;
     std::uint16_t type_ = 0;
     std::size_t l3_ = 14;
     std::size_t l4_ = 14;

@@ -55,17 +55,32 @@ struct sk_buff___checksum {
 	__u16 mac_header;
 } __attribute__((preserve_access_index));
 
-/* Both in one word, the start above and from that of the frame; 0: none is left. Global: the verifier checks it once.
+#define CHECKSUM_LEFT 0x80000000U
+#define LARGEST_START 0x7fffU
+
+/*
+ * 0 if none is left; else CHECKSUM_LEFT, the start from that of the frame in the upper half, and the offset from there
+ * in the lower one. Before the frame counts as its start. A global function: the verifier checks it once.
  */
 __attribute__((noinline)) int find_checksum_left(struct __sk_buff *skb)
 {
 	struct sk_buff___checksum *kernel = (void *)skb;
 	struct checksum_left left = {};
+	__u32 frame, start;
 
 	if (!can_read_kernel || BPF_CORE_READ_BITFIELD_PROBED(kernel, ip_summed) != CHECKSUM_PARTIAL)
 		return 0;
 	bpf_probe_read_kernel(&left, sizeof(left), &kernel->csum_start);
-	return (left.start - BPF_CORE_READ(kernel, mac_header)) << 16 | left.offset;
+	frame = BPF_CORE_READ(kernel, mac_header);
+	start = left.start > frame ? left.start - frame : 0;
+	if (start > LARGEST_START)
+		start = LARGEST_START;
+	return CHECKSUM_LEFT | start << 16 | left.offset;
+}
+
+static __always_inline __u32 start_of(__u32 left)
+{
+	return left >> 16 & LARGEST_START;
 }
 
 static __always_inline int check_arp(struct packet *p)
@@ -118,20 +133,43 @@ static __always_inline bool is_discovery(__u8 type)
 	return type >= ND_ROUTER_SOLICITATION && type <= ND_REDIRECT;
 }
 
+/* Where the checksum of a protocol is in its header, and how long that is at least; of others nothing is known. */
+static __always_inline __u32 checksum_place(__u8 protocol, __u32 *header)
+{
+	switch (protocol) {
+	case IPPROTO_TCP:
+		*header = 20;
+		return 16;
+	case IPPROTO_UDP:
+		*header = 8;
+		return 6;
+	case IPPROTO_SCTP:
+		*header = 12;
+		return 8;
+	case IPPROTO_ICMPV6: /* any of it could become discovery */
+		*header = LARGEST_START;
+		return 2;
+	}
+	*header = 0;
+	return 0;
+}
+
 /*
- * A process with CAP_NET_RAW may leave a checksum of any bytes to be written anywhere behind their start. A network
- * card that cannot has the kernel write it, after all that is checked here: not before the transport header, and in
- * discovery at its own place alone. The header of IPv4 has a checksum of its own, and would be wrong.
+ * A process with CAP_NET_RAW may leave a checksum of any bytes to be written anywhere behind their start. The kernel or
+ * the network card writes it after all that is checked here, and the kernel completes the header's own checksum in each
+ * fragment it makes. So it is the packet's own, or one behind the transport header, as of a tunnel. In later fragments,
+ * and behind headers that end too soon, nobody leaves one.
  */
 static __always_inline bool is_checksum_astray(struct packet *p)
 {
-	__u32 left = find_checksum_left(p->skb), start = left >> 16;
+	__u32 left = find_checksum_left(p->skb), start = start_of(left), header, place;
 
 	if (!left)
 		return false;
-	if (start < (p->l4_offset ?: sizeof(struct ethhdr) + sizeof(struct ipv6hdr)))
+	if (!p->l4_offset || start < p->l4_offset)
 		return true;
-	return is_icmpv6(p) && is_discovery(p->icmp_type) && start + (left & 0xffff) != p->l4_offset + 2;
+	place = checksum_place(p->ip.protocol, &header);
+	return start < p->l4_offset + header && start + (left & 0xffff) != p->l4_offset + place;
 }
 
 static __always_inline int check_nd(struct packet *p)
@@ -199,6 +237,11 @@ static __always_inline __u32 ether_flag(__u16 protocol)
 
 static __always_inline int check_ether_type(struct packet *p)
 {
+	__u32 left = find_checksum_left(p->skb);
+
+	/* It could be another type when it leaves. */
+	if (left && start_of(left) < sizeof(struct ethhdr))
+		return REASON_DROP_MALFORMED;
 	if (p->protocol == 0)
 		return check_tag(p);
 	return p->interface->flags & (INTERFACE_ETHER_ANY | ether_flag(p->protocol)) ? 0 : REASON_DROP_ETHER_TYPE;
@@ -240,7 +283,7 @@ static __always_inline int check_source(struct packet *p)
 	}
 	if (hides_nd(p))
 		return REASON_DROP_ND_SPOOFED;
-	if (p->protocol == ETH_P_IPV6 && is_checksum_astray(p))
+	if (is_checksum_astray(p))
 		return REASON_DROP_MALFORMED;
 	return is_icmpv6(p) ? check_nd(p) : 0;
 }

@@ -298,8 +298,8 @@ class Model {
             return drop("neighbour discovery for others");
         if (first_fragment_ && ((nd && hops_ == 255) || hides_nd()))
             return drop("neighbour discovery that goes on in the next fragment");
-        if (v6_ && sum_start_ != 0 && (sum_start_ < l4_ || (nd && sum_at_ != l4_ + 2))) {
-            if (later_fragment_ || cut_ || extensions_ > 4)
+        if (writes_over_headers()) {
+            if (cut_ || extensions_ > 4)
                 return; // its transport header is not known
             return drop("a checksum over what was checked");
         }
@@ -310,6 +310,21 @@ class Model {
             out.demand = Demand::no_drop;
             out.why = "the pod's own packet";
         }
+    }
+    // Over the addresses, or what another message begins with; of a header, its own checksum alone.
+    [[nodiscard]] bool writes_over_headers() const {
+        if (sum_start_ == 0)
+            return false;
+        if (sum_start_ < l4_ || (v6_ && later_fragment_))
+            return true;
+        const auto is_only = [&](std::size_t header, std::size_t place) {
+            return sum_start_ >= l4_ + header || sum_at_ == l4_ + place;
+        };
+        return protocol_ == IPPROTO_TCP      ? !is_only(20, 16)
+               : protocol_ == IPPROTO_UDP    ? !is_only(8, 6)
+               : protocol_ == IPPROTO_SCTP   ? !is_only(12, 8)
+               : protocol_ == IPPROTO_ICMPV6 ? sum_at_ != l4_ + 2
+                                             : false;
     }
     void judge_arp(Promise &out) const {
         if (!has(l3_ + 28))

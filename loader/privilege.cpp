@@ -7,6 +7,7 @@
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -56,10 +57,19 @@ constexpr std::array kForbidden{
     __NR_io_uring_setup,
     __NR_renameat,
     __NR_setxattr,
+    __NR_lsetxattr,
+    __NR_fsetxattr,
+    __NR_removexattr,
+    __NR_lremovexattr,
+    __NR_fremovexattr,
     __NR_utimensat,
     __NR_tkill,
+    __NR_rt_sigqueueinfo,
+    __NR_rt_tgsigqueueinfo,
     __NR_process_vm_writev,
     __NR_pidfd_send_signal,
+    __NR_connect,
+    452 /* fchmodat2 */,
 #ifdef __NR_open // what newer architectures left out
     __NR_open,
     __NR_creat,
@@ -132,6 +142,18 @@ Result<void> only_read() {
     filter.unless(BPF_JSET, kWriting, 1);
     filter.refuse();
     filter.allow();
+    filter.unless(BPF_JEQ, __NR_mmap, 6); // maps of BPF_F_MMAPABLE
+    filter.load_argument(3);
+    filter.unless(BPF_JSET, MAP_SHARED, 3);
+    filter.load_argument(2);
+    filter.unless(BPF_JSET, PROT_WRITE, 1);
+    filter.refuse();
+    filter.allow();
+    filter.unless(BPF_JEQ, __NR_tgkill, 4); // abort(3)
+    filter.load_argument(0);
+    filter.unless(BPF_JEQ, static_cast<std::uint32_t>(getpid()), 1);
+    filter.allow();
+    filter.refuse();
     filter.unless(BPF_JEQ, __NR_bpf, 2 + 2 * kReadingBpf.size());
     filter.load_argument(0);
     for (const bpf_cmd command : kReadingBpf) {

@@ -12,8 +12,9 @@ namespace podlane {
 // is set (prctl(2)). Both hold for all that it starts. A capability that it does not have is not given to it.
 Result<void> keep_capabilities(std::span<const int> kept);
 
-// From now on the process reads: bpf(2) to read only, no file opened for writing, made, renamed or removed, no program
-// executed, no other process killed (EPERM, by seccomp(2)). Call it after keep_capabilities(). It holds for ever.
+// From now on the process reads: bpf(2) to read only, no file opened for writing, made, renamed or removed, no memory
+// shared with a map to be written, no program executed, no signal to another process, no connection opened (EPERM, by
+// seccomp(2)). Call it after keep_capabilities(). It holds for ever.
 Result<void> only_read();
 
 } // namespace podlane

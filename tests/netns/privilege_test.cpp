@@ -6,8 +6,12 @@
 
 #include <bpf/bpf.h>
 #include <linux/capability.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 
 namespace podlane::test {
 namespace {
@@ -57,7 +61,10 @@ void expect_only_reading(const std::vector<Attempt> &attempts) {
 }
 
 TEST(Privilege, WhoOnlyReadsLeavesMapsFilesAndProcessesAlone) {
-    const Fd map(bpf_map_create(BPF_MAP_TYPE_ARRAY, "test", 4, 4, 1, nullptr));
+    bpf_map_create_opts options{};
+    options.sz = sizeof options;
+    options.map_flags = BPF_F_MMAPABLE;
+    const Fd map(bpf_map_create(BPF_MAP_TYPE_ARRAY, "test", 4, 4, 1, &options));
     ASSERT_TRUE(map);
     std::string directory = "/tmp/podlane-test-XXXXXX";
     ASSERT_NE(mkdtemp(directory.data()), nullptr);
@@ -67,6 +74,10 @@ TEST(Privilege, WhoOnlyReadsLeavesMapsFilesAndProcessesAlone) {
     std::uint32_t value = 7;
     const Fd opened(open(file.c_str(), O_RDONLY | O_CLOEXEC));
     const char *name = file.c_str();
+    const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const auto mapped = [](int fd, int flags) {
+        return mmap(nullptr, 4096, PROT_READ | PROT_WRITE, flags, fd, 0) == MAP_FAILED ? -1 : 0;
+    };
     expect_only_reading({
         {"looking an entry up", true, [&] { return bpf_map_lookup_elem(map.get(), &key, &value); }},
         {"reading a file", true, [&] { return open(name, O_RDONLY | O_CLOEXEC); }},
@@ -80,6 +91,13 @@ TEST(Privilege, WhoOnlyReadsLeavesMapsFilesAndProcessesAlone) {
         {"another mode", false, [&] { return fchmod(opened.get(), 0777); }},
         {"cutting a file", false, [&] { return truncate(name, 0); }},
         {"ending another process", false, [&] { return kill(getppid(), 0); }},
+        {"ending a thread of another process", false,
+         [&] { return static_cast<int>(syscall(SYS_tgkill, getppid(), getppid(), 0)); }},
+        {"a signal to itself", true, [&] { return static_cast<int>(syscall(SYS_tgkill, getpid(), getpid(), 0)); }},
+        {"memory of its own", true, [&] { return mapped(-1, MAP_PRIVATE | MAP_ANONYMOUS); }},
+        {"memory of a map", false, [&] { return mapped(map.get(), MAP_SHARED); }},
+        {"an attribute of a file", false, [&] { return lsetxattr(name, "user.x", "y", 1, 0); }},
+        {"a connection", false, [&] { return connect(socket.get(), nullptr, 0); }},
         {"executing a program", false,
          [&] {
              char program[] = "/bin/true";

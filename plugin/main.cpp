@@ -126,12 +126,12 @@ int run(std::span<const char *const> words) {
     const cni::Environment environment = read_environment();
     if (!environment.contains("CNI_COMMAND"))
         return explain_by_hand(words);
+    (void)ExpeditedRcu::clean_up(); // of a killed call
     const auto read = read_input();
     if (!read)
         return fail(read.error(), cni::kNewestVersion);
     const std::string &input = *read;
     auto request = cni::parse_request(environment, input);
-    (void)ExpeditedRcu::clean_up(); // of a killed call
     if (request && !request->config.expedited_rcu)
         ExpeditedRcu::forbid();
     if (request && request->command != cni::Command::version)

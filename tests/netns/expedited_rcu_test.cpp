@@ -102,6 +102,30 @@ TEST_F(ExpeditedRcuTest, IsSwitchedOffByACallThatNeedsNone) {
     }
 }
 
+// Also by one that is refused, or of which nothing else is to be read.
+TEST_F(ExpeditedRcuTest, IsSwitchedOffByAnyCallOfTheBinaries) {
+    const net::Namespace here = test::require(net::Namespace::current());
+    const std::string root = "/sys/fs/bpf/podlane-test-rcu";
+    const std::string config =
+        R"({"cniVersion": "1.1.0", "name": "pods", "type": "podlane", "bpffs": ")" + root + "\"}";
+    for (const auto &[command, input] : std::vector<std::pair<std::string, std::string>>{
+             {"VERSION", config}, {"STATUS", config}, {"CHECK", config}, {"ADD", "{"}, {"DEL", ""}}) {
+        SCOPED_TRACE(command);
+        write("20556\n");
+        (void)test::run(here, {test::variable("PODLANE_BIN")}, input, {{"CNI_COMMAND", command}});
+        EXPECT_TRUE(is_off()) << value();
+    }
+    for (const std::string command : {"version", "status"}) {
+        SCOPED_TRACE(command);
+        write("20556\n");
+        const test::Output reply = test::run(here, {test::variable("PODLANECTL_BIN"), "--bpffs", root, command});
+        EXPECT_TRUE(is_off()) << value();
+        if (command == "status") {
+            EXPECT_NE(reply.out.find("left /sys/kernel/rcu_expedited switched on"), std::string::npos) << reply.out;
+        }
+    }
+}
+
 TEST_F(ExpeditedRcuTest, StaysOffIfTheConfigurationSaysSo) {
     const int status = status_after([] { // it counts for the whole process
         ExpeditedRcu::forbid();

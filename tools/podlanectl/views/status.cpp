@@ -179,9 +179,6 @@ void look_at_needs(Report &report, const World &world) {
     else if (*lost)
         report.findings.push_back({"pl_pace is not attached: TCP senders of limited pods are not paced",
                                    "podlanectl doctor --fix, or the next ADD"});
-    if (world.cleaned_rcu)
-        report.findings.push_back(
-            {"a killed call had left /sys/kernel/rcu_expedited switched on", "none: it is off now"});
     const auto endpoints = read_map<endpoint_key, endpoint>(world.bpffs, PODLANE_MAP_ENDPOINTS);
     if (!endpoints)
         return; // a missing map is a finding of look_at_maps
@@ -196,6 +193,9 @@ void look_at_needs(Report &report, const World &world) {
 
 Result<Report> look(const Selection &selection, const World &world) {
     Report report;
+    if (world.cleaned_rcu)
+        report.findings.push_back(
+            {"a killed call had left /sys/kernel/rcu_expedited switched on", "none: it is off now"});
     utsname names{};
     uname(&names);
     const auto limiters = limiters_words(world);

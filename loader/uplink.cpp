@@ -86,7 +86,8 @@ Result<void> add_uplink(const UplinkTables &tables, std::uint32_t ifindex, std::
 Result<void> remove_uplink(const UplinkTables &tables, std::uint32_t ifindex) {
     // Without networks no packet leaves by it; the entry stays until all the rest is removed.
     TRY(tables.uplinks.update(ifindex, uplink{}));
-    if (!tables.is_shared || !tables.from_uplink || TRY(has_programs(tables, ifindex))) {
+    const bool has_pins = tables.from_uplink && tables.to_uplink;
+    if (!tables.is_shared || (has_pins && TRY(has_programs(tables, ifindex)))) {
         TRY(detach(ifindex, Hook::ingress));
         TRY(detach(ifindex, Hook::egress));
     }

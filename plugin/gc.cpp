@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "loader/expedited_rcu.hpp"
+#include "loader/host_veth.hpp"
 #include "loader/net/link.hpp"
 #include "loader/net/link_group.hpp"
 #include "loader/pace.hpp"
@@ -42,6 +43,13 @@ struct Known {
     bool has_unlisted = false; // of any network: attachments that the runtime's list cannot name
 };
 
+// Of a pod of another root, which another runtime's list may name: nothing but a lease can be left of it.
+Result<bool> has_died_elsewhere(const AttachmentRecord &record, const std::string &boot, net::Netlink &host) {
+    if (record.node_netns != TRY(own_netns()) || record.only_lease)
+        return false;
+    return record.boot_id != boot || (record.entry && !TRY(find_host_veth(host, *record.entry)));
+}
+
 // Times are CLOCK_BOOTTIME, which nobody sets.
 Result<Known> known_attachments(const cni::Request &request, const std::optional<Tables> &tables,
                                 std::uint64_t began_ns) {
@@ -52,9 +60,9 @@ Result<Known> known_attachments(const cni::Request &request, const std::optional
                 known.all.emplace(field_text(key.container_id), field_text(key.ifname));
     // After the maps: an ADD writes its record first. Those of other roots too: `bpffs` may have been edited since.
     const std::string boot = TRY(boot_id());
-    const std::uint32_t own = TRY(own_netns());
+    net::Netlink host = TRY(net::Netlink::open());
     for (const AttachmentRecord &record : TRY(list_all_records(request.config.state_dir))) {
-        if (record.root != request.config.bpffs && record.node_netns != own)
+        if (record.root != request.config.bpffs && !TRY(has_died_elsewhere(record, boot, host)))
             continue;
         const bool is_younger = record.boot_id == boot && record.created_boottime_ns >= began_ns;
         if (is_younger)

@@ -304,7 +304,7 @@ Result<bool> keep_lease(const Remains &remains) {
     const auto written = write_record(remains.request.config, record);
     if (written || !remains.disk)
         return written ? Result<bool>(true) : written.error();
-    log(cni::Log::Level::warning, written.error().message + ": the lease is not held");
+    log(cni::Log::Level::warning, written.error().message + ": its lease is not noted");
     if (record.held_until_ns != 0 && TRY(release_lease(remains)))
         return false;
     return remains.entry && remains.entry->mode == ENDPOINT_AFTER_MAIN ? Result<bool>(written.error()) : true;

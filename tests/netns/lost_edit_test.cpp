@@ -75,11 +75,12 @@ TEST_F(EditedRootTest, TheLastPodOfARootLeavesTheRulesToThoseOfAnother) {
 
 TEST_F(EditedRootTest, GcCollectsThePodsOfTheFormerRoot) {
     const Pod dead = make(former_), living = make(former_), new_one = make(edited_);
-    EXPECT_THAT(gc({&living, &new_one}, edited_), succeeds());
+    lose_namespace(dead);
+    EXPECT_THAT(gc({&new_one}, edited_), succeeds()); // another runtime may have those that live
     EXPECT_EQ(node_.leased().size(), 4U);
-    EXPECT_TRUE(host_link(dead).is_null());
     EXPECT_FALSE(host_link(living).is_null());
     EXPECT_THAT(check(new_one, edited_), succeeds());
+    lose_namespace(living);
     EXPECT_THAT(gc({}, edited_), succeeds());
     EXPECT_TRUE(node_.leased().empty());
     EXPECT_EQ(node_.run("nft list ruleset"), "");

@@ -5,7 +5,10 @@
 // question. Then come messages: two bytes of type, two of length, the rest; the number of the request is filled in.
 // When the bytes end, so does each answer.
 #include "loader/net/address.hpp"
+#include "loader/net/conntrack.hpp"
 #include "loader/net/filter.hpp"
+#include "loader/net/forwarding.hpp"
+#include "loader/net/ipsec.hpp"
 #include "loader/net/link.hpp"
 #include "loader/net/neighbour.hpp"
 #include "loader/net/nftables.hpp"
@@ -19,6 +22,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -69,7 +73,10 @@ void ask(std::uint8_t question, net::Netlink &netlink) {
     constexpr std::uint32_t kLink = 7;
     const ip_addr address = ipv4_from_host_order(0xC0000201);
     const Prefix prefix{address, 128};
-    constexpr std::uint8_t kQuestions = 16;
+    const ip_addr address6{{0xb80d0120, 0, 0, 0x01000000}};
+    const net::AddressSets sets{"podlane-pods", "pods4", "pods6"};
+    const std::array<const char *, 1> names{"pods"};
+    constexpr std::uint8_t kQuestions = 22;
     switch (question % kQuestions) {
     case 0:
         (void)net::list_links(netlink);
@@ -117,6 +124,26 @@ void ask(std::uint8_t question, net::Netlink &netlink) {
         break;
     case 14:
         (void)net::packet_rules(netlink);
+        break;
+    case 15:
+        (void)net::links_with_ingress_qdisc(netlink);
+        break;
+    case 16:
+        (void)net::list_forwarding(netlink, net::Family::ipv4);
+        (void)net::list_forwarding(netlink, net::Family::ipv6);
+        break;
+    case 17:
+        (void)net::forget_connections_from(netlink, std::array{address}, std::array{prefix});
+        break;
+    case 18:
+        (void)net::forget_connections_from(netlink, std::array{address6}, std::array{host_prefix(address6)});
+        break;
+    case 19:
+        (void)net::has_elements(netlink, sets, std::array{address, address6});
+        (void)net::has_interface(netlink, sets.table, names, "cali0");
+        break;
+    case 20:
+        (void)net::has_ipsec_policies();
         break;
     default:
         (void)net::find_route(netlink, {prefix, {}, kLink});

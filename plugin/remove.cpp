@@ -355,10 +355,10 @@ Result<void> put_record(const Footprint &of, net::Netlink &host, Rollback &rollb
 Result<void> remove_attachment(const cni::Request &given, Lease lease) {
     const endpoint_key key = TRY(make_endpoint_key(given.container_id, given.ifname));
     Errors errors;
-    auto record = find_record(given);
-    Remains remains{given, record ? std::move(record).value() : std::nullopt};
+    const auto record = find_record(given);
+    Remains remains{given, record ? *record : std::nullopt};
     if (!record) // what the maps and the configuration know is removed, and it is read again by the next DEL
-        errors.add(std::move(record).error());
+        errors.add(record.error());
     if (remains.disk)
         complete(remains.request, *remains.disk);
     const cni::Request &request = remains.request;

@@ -126,8 +126,8 @@ static __always_inline bool is_routed_by(struct packet *p, struct bpf_fib_lookup
 }
 
 /*
- * Whether the node's own packets to the source of what came in by an uplink would leave by that uplink. Not inlined, to
- * keep the programs and their stacks small.
+ * Whether what the node would forward to the source of a packet leaves by the uplink that the packet came in by. Not
+ * inlined, to keep the programs and their stacks small.
  */
 static __attribute__((noinline)) bool is_reached_by_uplink(struct packet *p)
 {

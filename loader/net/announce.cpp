@@ -65,24 +65,9 @@ Frame arp_request(const Mac &own, const ip_addr &target, bool claims) {
     return frame;
 }
 
-std::uint16_t checksum(const Frame &pseudo, const Frame &message) {
-    std::uint32_t sum = 0;
-    for (const Frame *part : {&pseudo, &message})
-        for (std::size_t i = 0; i + 1 < part->size(); i += 2)
-            sum += static_cast<std::uint32_t>((*part)[i] << 8U | (*part)[i + 1]);
-    while (sum >> 16U != 0)
-        sum = (sum & 0xffffU) + (sum >> 16U);
-    return static_cast<std::uint16_t>(~sum);
-}
-
 Frame icmp6_frame(const Mac &own, const ip_addr &source, const ip_addr &destination, Frame message) {
     constexpr std::size_t kChecksum = 2;
-    Frame pseudo;
-    put(pseudo, bytes_of(source));
-    put(pseudo, bytes_of(destination));
-    put(pseudo, static_cast<std::uint16_t>(message.size()));
-    put(pseudo, std::uint16_t{IPPROTO_ICMPV6});
-    const std::uint16_t sum = checksum(pseudo, message);
+    const std::uint16_t sum = icmp6_checksum(source, destination, message);
     message[kChecksum] = static_cast<std::uint8_t>(sum >> 8U);
     message[kChecksum + 1] = static_cast<std::uint8_t>(sum);
     const auto to = bytes_of(destination);
@@ -128,16 +113,26 @@ sockaddr_ll on_link(std::uint32_t ifindex, std::uint16_t protocol) {
     return addr;
 }
 
-// Of IPv6 nothing but advertisements is taken: an uplink is busy.
-bool take_advertisements_only(const Fd &socket) {
+// A socket of an uplink also receives the frames of its VLANs, without their tags, and those to macvlans on it: other
+// links. If such a link has an interface, the frame bears the number of that one; if a VLAN has none, the frame is of
+// the same kind as what is for other hosts. Of IPv6 nothing but advertisements is taken: an uplink is busy. Jumps count
+// instructions from the next one on.
+bool take_claims_only(const Fd &socket, std::uint32_t ifindex) {
+    constexpr auto kFacts = static_cast<std::uint32_t>(SKF_AD_OFF);
     constexpr std::uint32_t kNextHeader = kEthernet + 6;
     constexpr std::uint32_t kType = kEthernet + kIpv6;
-    std::array<sock_filter, 6> program{{{BPF_LD | BPF_B | BPF_ABS, 0, 0, kNextHeader},
-                                        {BPF_JMP | BPF_JEQ | BPF_K, 0, 3, IPPROTO_ICMPV6},
-                                        {BPF_LD | BPF_B | BPF_ABS, 0, 0, kType},
-                                        {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, ND_NEIGHBOR_ADVERT},
-                                        {BPF_RET | BPF_K, 0, 0, 0xffff},
-                                        {BPF_RET | BPF_K, 0, 0, 0}}};
+    std::array<sock_filter, 12> program{{{BPF_LD | BPF_W | BPF_ABS, 0, 0, kFacts + SKF_AD_IFINDEX},
+                                         {BPF_JMP | BPF_JEQ | BPF_K, 0, 8, ifindex},
+                                         {BPF_LD | BPF_W | BPF_ABS, 0, 0, kFacts + SKF_AD_PKTTYPE},
+                                         {BPF_JMP | BPF_JEQ | BPF_K, 6, 0, PACKET_OTHERHOST},
+                                         {BPF_LD | BPF_W | BPF_ABS, 0, 0, kFacts + SKF_AD_PROTOCOL},
+                                         {BPF_JMP | BPF_JEQ | BPF_K, 5, 0, ETH_P_ARP},
+                                         {BPF_LD | BPF_B | BPF_ABS, 0, 0, kNextHeader},
+                                         {BPF_JMP | BPF_JEQ | BPF_K, 0, 2, IPPROTO_ICMPV6},
+                                         {BPF_LD | BPF_B | BPF_ABS, 0, 0, kType},
+                                         {BPF_JMP | BPF_JEQ | BPF_K, 1, 0, ND_NEIGHBOR_ADVERT},
+                                         {BPF_RET | BPF_K, 0, 0, 0},
+                                         {BPF_RET | BPF_K, 0, 0, 0xffff}}};
     const sock_fprog filter{program.size(), program.data()};
     return setsockopt(socket.get(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) == 0;
 }
@@ -146,7 +141,7 @@ bool take_advertisements_only(const Fd &socket) {
 Result<Fd> open_socket(std::uint32_t ifindex, std::uint16_t protocol) {
     Fd socket(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const sockaddr_ll addr = on_link(ifindex, protocol);
-    if (!socket || (protocol == ETH_P_IPV6 && !take_advertisements_only(socket)) ||
+    if (!socket || (protocol != 0 && !take_claims_only(socket, ifindex)) ||
         bind(socket.get(), reinterpret_cast<const sockaddr *>(&addr), sizeof addr) != 0)
         return system_error(ErrorCode::io_failure, "opening a socket on interface " + std::to_string(ifindex), errno);
     return socket;
@@ -168,27 +163,13 @@ Result<Probe> Probe::send(std::uint32_t ifindex, const Mac &own, std::span<const
     return probe;
 }
 
-// The sender of ARP and the target of an advertisement.
 Result<std::optional<Claim>> Probe::read(const Fd &socket) const {
-    constexpr std::size_t kArpSenderMac = kEthernet + 8;
-    constexpr std::size_t kArpSender = kEthernet + 14;
-    constexpr std::size_t kNdTarget = kEthernet + kIpv6 + 8;
-    constexpr std::size_t kSourceMac = 6;
-    std::array<std::uint8_t, 128> frame{};
+    std::array<std::uint8_t, 2048> frame{}; // of a larger one, an advertisement is cut off, and so is none
     const ssize_t size = recv(socket.get(), frame.data(), frame.size(), 0);
     if (size < 0 && errno != EAGAIN && errno != EINTR && errno != ENETDOWN)
         return system_error(ErrorCode::io_failure, "receiving from the uplink's neighbours", errno);
-    const bool arp = &socket == &arp_;
-    if (size < static_cast<ssize_t>(arp ? kArpSender + 4 : kNdTarget + 16))
-        return std::optional<Claim>{};
-    Claim claim{arp ? ipv4_from_host_order(0) : ip_addr{}, {}};
-    if (arp)
-        std::memcpy(&claim.addr.word[3], frame.data() + kArpSender, 4);
-    else
-        std::memcpy(&claim.addr, frame.data() + kNdTarget, sizeof claim.addr);
-    std::memcpy(claim.mac.data(), frame.data() + (arp ? kArpSenderMac : kSourceMac), claim.mac.size());
-    const bool is_probed = std::ranges::find(addresses_, claim.addr) != addresses_.end();
-    return is_probed && claim.mac != own_ ? std::optional(claim) : std::optional<Claim>{};
+    const std::size_t bytes = size < 0 ? 0 : static_cast<std::size_t>(size);
+    return foreign_claim(std::span(frame).first(bytes), own_, addresses_);
 }
 
 Result<std::optional<Claim>> Probe::answer(std::chrono::steady_clock::time_point deadline) const {

@@ -5,6 +5,7 @@
 #include "maps/fd.hpp"
 #include "maps/ip.hpp"
 #include "maps/result.hpp"
+#include "loader/net/claim.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -13,11 +14,6 @@
 #include <vector>
 
 namespace podlane::net {
-
-struct Claim {
-    ip_addr addr{};
-    Mac mac{}; // of whoever has it
-};
 
 // Probes under way, of ARP (RFC 5227, 1.1) and duplicate address detection (RFC 4862, 5.4.2).
 class Probe {

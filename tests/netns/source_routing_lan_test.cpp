@@ -76,6 +76,34 @@ TEST_P(Lan, AnAddressInUseIsReported) {
     EXPECT_EQ(run(pod->ns(), words("ip link show net1")).rc, 1);
 }
 
+// On the same wire, but of another link: what is on another VLAN, and what a router has forwarded.
+TEST_P(Lan, NobodyOnAnotherLinkClaimsAnAddress) {
+    const Wire wire(host_->ns(), "eth0");
+    const ip_addr probed[] = {ip("192.168.133.200"), ip("2001:db8:133::200")};
+    const Mac all_nodes{0x33, 0x33, 0, 0, 0, 1};
+    Bytes arp = frame(Mac{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, wire.mac(), 0x0806,
+                      to_bytes(Arp{2, wire.mac(), probed[0], {}, probed[0]}));
+    Packet advertisement = neighbour({probed[1], ip("ff02::1")}, 136, 0x20000000, probed[1], 2, wire.mac());
+    Bytes tagged = frame(all_nodes, wire.mac(), advertisement);
+    advertisement.hop_limit = 254;
+    for (Bytes *of_a_vlan : {&arp, &tagged})
+        of_a_vlan->insert(of_a_vlan->begin() + 12, {0x81, 0, 0, 100});
+    std::atomic<bool> done = false;
+    std::thread claims([&] {
+        while (!done) {
+            for (const Bytes &claim : {arp, tagged, frame(all_nodes, wire.mac(), advertisement)})
+                wire.send(claim);
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+    });
+    const auto pod = node().container();
+    lab_.add(pod, "eth0", 0);
+    const Reply reply = lab_.try_add(pod, lan());
+    done = true;
+    claims.join();
+    EXPECT_EQ(reply.rc, 0) << reply;
+}
+
 TEST_P(Lan, NothingIsLeftBehind) {
     const auto pod = node().container();
     lab_.add(pod, "eth0", 0);

@@ -6,6 +6,7 @@
 #include "maps/ip.hpp"
 #include "maps/text.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/live/http.hpp"
 
 #include <arpa/inet.h>
 #include <linux/capability.h>
@@ -26,7 +27,6 @@ namespace {
 
 using Time = std::chrono::steady_clock;
 
-constexpr std::size_t kMostRequest = 8192;
 constexpr std::chrono::seconds kPatience{2};
 
 volatile std::sig_atomic_t stopped = 0;
@@ -100,22 +100,24 @@ class Metrics {
     std::array<Made, 2> made_{};
 };
 
-std::string answer(const std::string &request, Metrics &metrics) {
+std::string answer(const HttpRequest &request, Metrics &metrics) {
     constexpr std::string_view kPlain = "text/plain; charset=utf-8";
-    if (!request.starts_with("GET "))
-        return response("405 Method Not Allowed", kPlain, "only GET\n");
-    const std::string path = request.substr(4, request.find_first_of(" ?\r", 4) - 4);
-    if (path == "/")
+    switch (request.target) {
+    case HttpTarget::too_long:
+        return response("431 Request Header Fields Too Large", kPlain, "the request is too long\n");
+    case HttpTarget::not_get:
+        return response("405 Method Not Allowed\r\nAllow: GET", kPlain, "only GET\n");
+    case HttpTarget::index:
         return response("200 OK", "text/html; charset=utf-8", "<a href=\"/metrics\">Podlane's metrics</a>\n");
-    if (path != "/metrics")
+    case HttpTarget::unknown:
         return response("404 Not Found", kPlain, "there is /metrics\n");
-    const auto format = request.find("application/openmetrics-text") == std::string::npos
-                            ? output::MetricsFormat::prometheus
-                            : output::MetricsFormat::openmetrics;
-    const auto &made = metrics.now(format);
+    case HttpTarget::metrics:
+        break;
+    }
+    const auto &made = metrics.now(request.format);
     if (!made)
         return response("503 Service Unavailable", kPlain, made.error().message + "\n");
-    return response("200 OK", output::Exposition::content_type(format), *made);
+    return response("200 OK", output::Exposition::content_type(request.format), *made);
 }
 
 // A connection: its request so far, then what is left of the answer. Neither waits for the client.
@@ -134,9 +136,10 @@ class Client {
             if (got <= 0)
                 return got < 0 && (errno == EAGAIN || errno == EINTR);
             request_.append(chunk.data(), static_cast<std::size_t>(got));
-            if (request_.size() < kMostRequest && request_.find("\r\n\r\n") == std::string::npos)
+            const auto request = read_http_request(request_);
+            if (!request)
                 return true;
-            answer_ = answer(request_, metrics);
+            answer_ = answer(*request, metrics);
             deadline_ = Time::now() + kPatience;
         }
         const ssize_t sent = send(fd_.get(), answer_.data(), answer_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -72,6 +72,7 @@ template <typename K, typename V> class Map {
     }
     // Takes over a descriptor whose sizes are known to be right.
     static Map of(Fd fd, std::string path) { return Map(std::move(fd), std::move(path)); }
+    static Map none() { return Map(Fd{}, {}); } // as of a missing pin
 
     [[nodiscard]] Result<std::optional<V>> find(const K &key) const {
         V value{};

@@ -31,6 +31,38 @@ Prefix trie_prefix(const ip_addr &addr, std::uint32_t length) {
     return {addr, static_cast<std::uint8_t>(length - skipped)};
 }
 
+// A map that cannot be opened is as a missing one; `failed` says why.
+template <typename Table> Table or_none(Result<Table> opened, std::vector<Error> &failed) {
+    if (opened)
+        return std::move(opened).value();
+    failed.push_back(std::move(opened).error());
+    return Table::none();
+}
+
+Result<Tables> open_each(const std::string &root, Access access, std::vector<Error> &failed) {
+    // First: the maps opened after it may be newer than it says, never older.
+    const std::uint64_t generation = TRY(generation_of(root));
+    return Tables{or_none(open_endpoints(root, access), failed),
+                  or_none(open_interfaces(root, access), failed),
+                  or_none(open_addresses(root, access), failed),
+                  or_none(open_networks(root, access), failed),
+                  or_none(open_kept_paths(root, access), failed),
+                  or_none(open_allowed_sources(root, access), failed),
+                  or_none(open_bandwidths(root, access), failed),
+                  or_none(open_cluster_cidrs(root, access), failed),
+                  or_none(open_source_routes(root, access), failed),
+                  or_none(open_source_slots(root, access), failed),
+                  or_none(open_limit_states(root, access), failed),
+                  or_none(open_limit_groups(root, access), failed),
+                  or_none(open_exempts(root, access), failed),
+                  or_none(open_senders(root, access), failed),
+                  or_none(open_isolations(root, access), failed),
+                  or_none(open_group_cidrs(root, access), failed),
+                  or_none(open_watches(root, access), failed),
+                  or_none(Counters::open(root, access), failed),
+                  generation};
+}
+
 } // namespace
 
 std::string live_directory(std::string_view root) { return std::string(root) + "/live"; }
@@ -172,27 +204,21 @@ Result<void> Tables::check_generation(const std::string &root) const {
 }
 
 Result<Tables> Tables::open(const std::string &root, Access access) {
-    // First: the maps opened after it may be newer than it says, never older.
-    const std::uint64_t generation = TRY(generation_of(root));
-    return Tables{TRY(open_endpoints(root, access)),
-                  TRY(open_interfaces(root, access)),
-                  TRY(open_addresses(root, access)),
-                  TRY(open_networks(root, access)),
-                  TRY(open_kept_paths(root, access)),
-                  TRY(open_allowed_sources(root, access)),
-                  TRY(open_bandwidths(root, access)),
-                  TRY(open_cluster_cidrs(root, access)),
-                  TRY(open_source_routes(root, access)),
-                  TRY(open_source_slots(root, access)),
-                  TRY(open_limit_states(root, access)),
-                  TRY(open_limit_groups(root, access)),
-                  TRY(open_exempts(root, access)),
-                  TRY(open_senders(root, access)),
-                  TRY(open_isolations(root, access)),
-                  TRY(open_group_cidrs(root, access)),
-                  TRY(open_watches(root, access)),
-                  TRY(Counters::open(root, access)),
-                  generation};
+    std::vector<Error> failed;
+    Tables tables = TRY(open_each(root, access, failed));
+    if (!failed.empty())
+        return failed.front();
+    return tables;
+}
+
+std::optional<Tables> Tables::open_readable(const std::string &root, Errors &errors) {
+    std::vector<Error> failed;
+    auto tables = open_each(root, Access::if_present, failed);
+    if (!tables && tables.error().code != ErrorCode::missing)
+        failed.push_back(tables.error());
+    for (Error &one : failed)
+        errors.add(std::move(one));
+    return tables ? std::optional(std::move(tables).value()) : std::nullopt;
 }
 
 std::uint32_t network_id(std::string_view name) { return fnv1a_32(name); }

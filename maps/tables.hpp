@@ -19,11 +19,13 @@
 #include "abi/sender.h"
 #include "abi/source_route.h"
 #include "abi/uplink.h"
+#include "errors.hpp"
 #include "ip.hpp"
 #include "map.hpp"
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -89,6 +91,7 @@ Result<Watches> open_watches(std::string_view root, Access access);
 class Counters {
   public:
     static Result<Counters> open(std::string_view root, Access access);
+    static Counters none() { return Counters(Fd{}, {}, 0); } // as of a missing map
     [[nodiscard]] Result<void> insert_zero(std::uint32_t ifindex) const;
     [[nodiscard]] Result<bool> remove(std::uint32_t ifindex) const;
     // One element a CPU; empty if the endpoint has no counters.
@@ -135,6 +138,9 @@ struct Tables {
 
     // ErrorCode::missing if nothing was loaded yet.
     static Result<Tables> open(const std::string &root, Access access = Access::read_write);
+    // For removals, to write: a map that is missing or cannot be opened is empty, and `errors` gets the reason of those
+    // that cannot. None if there are no pins, or none can be looked for.
+    static std::optional<Tables> open_readable(const std::string &root, Errors &errors);
     // An error if an upgrade replaced maps since they were opened. The caller holds the lock of the root.
     [[nodiscard]] Result<void> check_generation(const std::string &root) const;
 };

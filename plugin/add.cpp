@@ -294,7 +294,7 @@ Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, cons
                      "remove it, or choose another CNI_IFNAME"};
     if (!known && !TRY(records_of(request.config).find(request.container_id, request.ifname)))
         return {};
-    auto removed = remove_attachment(request);
+    auto removed = remove_attachment(request, Lease::must_not_wait);
     return removed ? std::move(removed)
                    : ipam::with_present_cause(
                          request, std::move(removed).error().context("removing what an earlier attachment left"));

@@ -9,12 +9,14 @@ namespace podlane {
 
 Result<std::string> del(const cni::Request &request) {
     if (request.is_of_no_add)
-        return std::string{};
+        return request.incomplete ? Result<std::string>(*request.incomplete) : std::string{};
     TRY(remove_attachment(request, Lease::may_be_held));
     release_expired_leases(request.config);
     // Pods that live on without their maps; a DEL that has removed its own attachment does not fail for them.
     if (auto restored = restore_after_removal(request.config); !restored)
         log(cni::Log::Level::warning, "restoring other pods: " + restored.error().message);
+    if (request.incomplete)
+        return *request.incomplete;
     return std::string{};
 }
 

@@ -38,6 +38,25 @@ bool is_waiting(const AttachmentRecord &record, std::uint64_t began_ns) {
     return !record.entry && !record.only_lease && began_ns - record.created_boottime_ns < kLongestAddNs;
 }
 
+// The maps, as far as they can be read.
+struct Root {
+    std::optional<Tables> tables;
+    bool is_elsewhere = false; // they are another network namespace's, and left alone
+    bool is_whole = true;      // and all of them could be opened
+};
+
+Root open_root(const std::string &root, std::uint32_t own_netns, Errors &errors) {
+    if (auto shared = refuse_other_netns(root, own_netns); !shared) {
+        errors.add(std::move(shared));
+        return {.tables = std::nullopt, .is_elsewhere = true, .is_whole = false};
+    }
+    Errors unread;
+    Root opened{.tables = Tables::open_readable(root, unread)};
+    opened.is_whole = unread.none();
+    errors.add(std::move(unread).result());
+    return opened;
+}
+
 struct Known {
     std::set<Identity> all;    // of the network, those of an earlier boot too: their leases are still taken
     bool has_unlisted = false; // of any network: attachments that the runtime's list cannot name
@@ -45,33 +64,40 @@ struct Known {
 
 // Of a pod of another root, which another runtime's list may name: nothing but a lease can be left of it.
 Result<bool> has_died_elsewhere(const AttachmentRecord &record, const std::string &boot, net::Netlink &host) {
-    if (record.node_netns != TRY(own_netns()) || record.only_lease)
+    if (record.node_netns != TRY(own_netns()) || record.held_until_ns != 0)
         return false;
-    return record.boot_id != boot || (record.entry && !TRY(find_host_veth(host, *record.entry)));
+    return record.only_lease || record.boot_id != boot || (record.entry && !TRY(find_host_veth(host, *record.entry)));
 }
 
 // Times are CLOCK_BOOTTIME, which nobody sets.
-Result<Known> known_attachments(const cni::Request &request, const std::optional<Tables> &tables,
-                                std::uint64_t began_ns) {
+Result<Known> known_attachments(const cni::Request &request, const Root &root, std::uint64_t began_ns, Errors &errors) {
     Known known;
-    if (tables)
-        for (const auto &[key, value] : TRY(tables->endpoints.entries()))
-            if (field_text(value.network_name) == request.config.name)
-                known.all.emplace(field_text(key.container_id), field_text(key.ifname));
+    if (root.tables) {
+        auto entries = root.tables->endpoints.entries();
+        if (entries)
+            for (const auto &[key, value] : *entries)
+                if (field_text(value.network_name) == request.config.name)
+                    known.all.emplace(field_text(key.container_id), field_text(key.ifname));
+        errors.add(std::move(entries));
+    }
     // After the maps: an ADD writes its record first. Those of other roots too: `bpffs` may have been edited since.
     const std::string boot = TRY(boot_id());
+    const std::uint32_t own = TRY(own_netns());
     net::Netlink host = TRY(net::Netlink::open());
+    std::set<Identity> under_way;
     for (const AttachmentRecord &record : TRY(list_all_records(request.config.state_dir))) {
-        if (record.root != request.config.bpffs && !TRY(has_died_elsewhere(record, boot, host)))
+        if (record.root != request.config.bpffs ? !TRY(has_died_elsewhere(record, boot, host))
+                                                : root.is_elsewhere && record.node_netns != own)
             continue;
-        const bool is_younger = record.boot_id == boot && record.created_boottime_ns >= began_ns;
-        if (is_younger)
-            known.all.erase({record.container_id, record.ifname});
-        if (is_younger || (record.boot_id == boot && is_waiting(record, began_ns)))
-            known.has_unlisted = true;
+        const bool is_younger = record.created_boottime_ns >= began_ns;
+        if (record.boot_id == boot && (is_younger || is_waiting(record, began_ns)))
+            under_way.emplace(record.container_id, record.ifname);
         else if (record.network == request.config.name)
             known.all.emplace(record.container_id, record.ifname);
     }
+    for (const Identity &identity : under_way) // also if another root has a record of its name
+        known.all.erase(identity);
+    known.has_unlisted = !under_way.empty();
     return known;
 }
 
@@ -133,6 +159,8 @@ Result<void> remove_interfaces(const cni::Config &config, const std::vector<Iden
 
 // Entries that lead to an interface of no endpoint: left by a version whose DEL forgot what it had not finished.
 Result<void> erase_stale_addresses(const std::string &root, const Tables &tables, std::uint32_t network) {
+    if (!tables.endpoints.exists())
+        return {}; // nothing says which interfaces are endpoints'
     const Lock lock = TRY(Lock::shared(root));
     std::set<std::uint32_t> owners;
     for (const auto &[key, value] : TRY(tables.addresses.entries()))
@@ -167,31 +195,28 @@ Result<void> collect_leases(const cni::Request &request) {
 
 Result<std::string> gc(const cni::Request &request) {
     const std::uint64_t began_ns = boottime_ns();
-    TRY(refuse_other_netns(request.config.bpffs, TRY(own_netns())));
     Errors errors;
-    auto opened = Tables::open(request.config.bpffs, Access::if_present);
-    if (!opened && opened.error().code != ErrorCode::missing)
-        return std::move(opened).error();
-    const std::optional<Tables> tables = opened ? std::optional(std::move(opened).value()) : std::nullopt;
+    const Root root = open_root(request.config.bpffs, TRY(own_netns()), errors);
     std::set<Identity> valid;
     for (const cni::ValidAttachment &one : request.config.valid_attachments)
         valid.emplace(one.container_id, one.ifname);
-    const Known known = TRY(known_attachments(request, tables, began_ns));
+    const Known known = TRY(known_attachments(request, root, began_ns, errors));
     std::vector<Identity> dead;
     for (const Identity &identity : known.all)
         if (!valid.contains(identity))
             dead.push_back(identity);
-    if (tables && dead.size() > 1)
-        errors.add(remove_interfaces(request.config, dead, *tables));
+    if (root.tables && dead.size() > 1)
+        errors.add(remove_interfaces(request.config, dead, *root.tables));
     cni::Request removal = request;
     removal.config.valid_attachments.clear();
     removal.raw_config = cni::without_valid_attachments(request.raw_config);
     for (const Identity &identity : dead)
         errors.add(collect(removal, identity));
     errors.add(records_of(request.config).remove_unfinished());
-    if (tables)
-        errors.add(clean_network(request, *tables));
-    if (!known.has_unlisted) // else the IPAM plugin would release their leases: the next GC calls it
+    if (root.tables && root.is_whole)
+        errors.add(clean_network(request, *root.tables));
+    // Else the IPAM plugin would release leases of others: the next GC calls it.
+    if (!known.has_unlisted && !root.is_elsewhere)
         errors.add(collect_leases(request));
     TRY(std::move(errors).result());
     return std::string{};

@@ -21,6 +21,7 @@
 #include "plugin/masquerade.hpp"
 #include "plugin/network.hpp"
 #include "plugin/plan.hpp"
+#include "plugin/remains.hpp"
 #include "plugin/state.hpp"
 
 #include <algorithm>
@@ -28,27 +29,6 @@
 
 namespace podlane {
 namespace {
-
-// All that is known of the attachment.
-struct Remains {
-    cni::Request request; // the runtime's, completed by what the ADD was called with
-    std::optional<AttachmentRecord> disk;
-    std::optional<Tables> tables{};
-    std::optional<endpoint> entry{};   // from endpoints_v1, else from the disk
-    std::optional<net::Link> orphan{}; // host-side veth without an entry
-    bool is_elsewhere = false;         // the root is that of another network namespace
-
-    [[nodiscard]] bool is_known() const { return disk || entry || orphan; }
-};
-
-// By name, which is a hash of the identity, and by the alias, which spells it out. A host-side veth whose ADD died
-// before it set the alias has none.
-Result<std::optional<net::Link>> find_own_link(net::Netlink &host, const cni::Request &request) {
-    auto link = TRY(net::find_link(host, host_ifname(request)));
-    if (link && (link->kind != "veth" || (!link->alias.empty() && link->alias != alias_of(request))))
-        link.reset();
-    return link;
-}
 
 // From the host-side veth of another main plugin, which is set down: until that plugin's DEL removes it, nothing checks
 // what the pod sends.
@@ -112,7 +92,7 @@ bool remove_from_node(const Footprint &of, net::Netlink &host, Errors &errors) {
             errors.add(std::move(closed));
             return false;
         }
-    if (of.tables != nullptr)
+    if (of.tables != nullptr && of.tables->endpoints.exists()) // it says which other interfaces are endpoints'
         errors.add(leave_container(of.request, *of.tables, of.entry));
     errors.add(leave_uplink(of, host));
     if (of.tables != nullptr)
@@ -123,54 +103,6 @@ bool remove_from_node(const Footprint &of, net::Netlink &host, Errors &errors) {
     if (of.has_egress_rules)
         errors.add(leave_egress_rules(of.entry));
     return true;
-}
-
-// Keeps an upgrade from carrying entries over while they are being removed; nothing if there is no root.
-Result<std::optional<Lock>> keep_upgrades_out(const std::string &root) {
-    auto lock = Lock::shared(root);
-    if (lock)
-        return std::optional(std::move(lock).value());
-    const bool is_none = lock.error().code == ErrorCode::missing;
-    return is_none ? Result<std::optional<Lock>>(std::nullopt) : std::move(lock).error();
-}
-
-// Entries in maps of another version would stay behind, and lead packets astray.
-Result<void> refuse_other_versions(const std::string &root) {
-    if (TRY(maps_of_other_versions(root)).empty())
-        return {};
-    return Error{ErrorCode::try_again_later, "the maps below " + root + " are of another version of Podlane",
-                 "podlanectl upgrade brings them to this one's"};
-}
-
-// None if there are no maps at all.
-Result<std::optional<Tables>> open_tables(const std::string &root) {
-    auto tables = Tables::open(root);
-    if (!tables && tables.error().code == ErrorCode::missing) {
-        TRY(refuse_other_versions(root));
-        tables = Tables::open(root, Access::if_present);
-    }
-    if (!tables && tables.error().code == ErrorCode::missing)
-        return std::optional<Tables>{};
-    if (!tables)
-        return std::move(tables).error();
-    return std::optional(std::move(tables).value());
-}
-
-// The pins of another network namespace have other interfaces of these indexes: its maps are left alone.
-Result<void> open_maps(Remains &remains, const endpoint_key &key) {
-    const std::string &root = remains.request.config.bpffs;
-    const std::uint32_t own = TRY(own_netns());
-    if (auto shared = refuse_other_netns(root, own); !shared) {
-        log(cni::Log::Level::warning, shared.error().message + "; its maps are left as they are");
-        remains.is_elsewhere = true;
-    } else {
-        remains.tables = TRY(open_tables(root));
-    }
-    if (remains.tables)
-        remains.entry = TRY(remains.tables->endpoints.find(key));
-    if (!remains.entry && remains.disk && remains.disk->node_netns == own && TRY(is_of_this_boot(*remains.disk)))
-        remains.entry = remains.disk->entry;
-    return {};
 }
 
 // DEL may come without the namespace while it is still there, and with a configuration that was edited since the ADD.
@@ -186,6 +118,11 @@ bool remove_as_recorded(const Remains &remains, net::Netlink &host, Errors &erro
     cni::Request request = remains.request;
     if (request.netns.empty() && remains.disk)
         request.netns = remains.disk->netns;
+    // Nothing says whose its addresses are by now, and entries lead to them as long as they cannot be erased.
+    if (tables != nullptr && !tables->addresses.exists() && !remains.has_all_maps) {
+        errors.add(close({request, *remains.entry}, host));
+        return false;
+    }
     const auto recorded = remains.disk && has_prefixes(*remains.entry)
                               ? recorded_request(*remains.disk)
                               : Result<cni::Request>(Error{ErrorCode::missing, {}});
@@ -244,22 +181,53 @@ Result<void> look_behind_repairs(const Remains &remains, net::Netlink &host) {
 // false: something is left.
 Result<bool> remove_whatever_is_known(Remains &remains, const endpoint_key &key, net::Netlink &host, Errors &errors) {
     const auto lock = TRY(keep_upgrades_out(remains.request.config.bpffs));
-    TRY(open_maps(remains, key));
-    if (!remains.entry)
-        remains.orphan = TRY(find_own_link(host, remains.request));
+    TRY(look_for_entries(remains, key, host, errors));
     return remove_as_recorded(remains, host, errors);
 }
 
+// Only the maps, and the records of `stateDir`, say who else is in the network: if one of them cannot be read, or no
+// configuration says where the records are, a later call leaves it.
+Result<void> leave_network(const Remains &remains) {
+    const cni::Request &request = remains.request;
+    if (!remains.has_all_maps || (request.unreadable && !remains.disk))
+        return {};
+    if (remains.tables)
+        return drop_network_if_unused(request, *remains.tables,
+                                      remains.entry ? remains.entry->network : network_id(request.config.name));
+    return remains.entry ? drop_network_without_maps(request, *remains.entry) : Result<void>{};
+}
+
+// Without a record, only the configuration says which IPAM plugin has the lease.
+Result<void> refuse_unknown_lease(const Remains &remains) {
+    const cni::Request &request = remains.request;
+    if (!request.unreadable || remains.disk || (remains.entry && remains.entry->mode != ENDPOINT_MAIN))
+        return {};
+    return Error{ErrorCode::decode_failure,
+                 request.ignored.back() + ", and no record says which IPAM plugin has the lease; all else is removed",
+                 "a DEL or GC with the network's configuration releases it"};
+}
+
+Error waiting_lease(const cni::Request &request, Error error) {
+    error.message = "its lease waits to be released: " + error.message;
+    error.hint = "have IPAM plugin \"" + request.config.ipam_type +
+                 "\" release it, or release it by hand and remove its record below " + request.config.state_dir;
+    return error;
+}
+
 // The configuration of the ADD says where the lease is; the runtime's may have been edited since. false: the lease has
-// to wait, because the IPAM plugin of the ADD is not installed, or fails where that of the edited one succeeds.
-Result<bool> release_lease(const Remains &remains) {
+// to wait, because the IPAM plugin of the ADD is not installed, or fails where that of the edited one succeeds. If it
+// may not wait, that is an error.
+Result<bool> release_lease(const Remains &remains, bool may_wait) {
+    TRY(refuse_unknown_lease(remains));
     std::vector<cni::Request> requests = TRY(requests_with_lease(remains.request, remains.disk));
     Errors failed;
     bool waits = false;
     for (const cni::Request &request : requests) {
         if (request.config.ipam_type == "dhcp") // each ADD refuses it; its daemon need not run
             continue;
-        if (const auto missing = ipam::why_missing(request)) {
+        if (auto missing = ipam::why_missing(request)) {
+            if (!may_wait)
+                return waiting_lease(request, *std::move(missing));
             log(cni::Log::Level::warning, missing->message + ": its lease stays for now");
             waits = true;
             continue;
@@ -271,7 +239,9 @@ Result<bool> release_lease(const Remains &remains) {
             failed.add(std::move(released));
             continue;
         }
-        if (const auto before = std::move(failed).result(); !before) {
+        if (auto before = std::move(failed).result(); !before) {
+            if (!may_wait)
+                return waiting_lease(request, std::move(before).error());
             log(cni::Log::Level::warning, before.error().message + ": its lease stays for now");
             waits = true;
         }
@@ -286,7 +256,7 @@ Result<bool> settle_lease(Remains &remains, Lease lease) {
     const auto held = lease == Lease::may_be_held && remains.disk ? hold_lease(*remains.disk) : Result<bool>(false);
     if (!held)
         log(cni::Log::Level::warning, held.error().message + ": the lease is not held");
-    return held && *held ? Result<bool>(false) : release_lease(remains);
+    return held && *held ? Result<bool>(false) : release_lease(remains, lease != Lease::must_not_wait);
 }
 
 Result<void> write_record(const cni::Config &config, const AttachmentRecord &record) {
@@ -305,7 +275,7 @@ Result<bool> keep_lease(const Remains &remains) {
     if (written || !remains.disk)
         return written ? Result<bool>(true) : written.error();
     log(cni::Log::Level::warning, written.error().message + ": its lease is not noted");
-    if (record.held_until_ns != 0 && TRY(release_lease(remains)))
+    if (record.held_until_ns != 0 && TRY(release_lease(remains, true)))
         return false;
     return remains.entry && remains.entry->mode == ENDPOINT_AFTER_MAIN ? Result<bool>(written.error()) : true;
 }
@@ -355,24 +325,12 @@ Result<void> put_record(const Footprint &of, net::Netlink &host, Rollback &rollb
 Result<void> remove_attachment(const cni::Request &given, Lease lease) {
     const endpoint_key key = TRY(make_endpoint_key(given.container_id, given.ifname));
     Errors errors;
-    const auto record = find_record(given);
-    Remains remains{given, record ? *record : std::nullopt};
-    if (!record) // what the maps and the configuration know is removed, and it is read again by the next DEL
-        errors.add(record.error());
-    if (remains.disk)
-        complete(remains.request, *remains.disk);
-    const cni::Request &request = remains.request;
-    if (record && !remains.disk && request.unreadable)
-        return Error{ErrorCode::decode_failure, request.ignored.back(), "nothing is known of this container either"};
     net::Netlink host = TRY(net::Netlink::open());
+    Remains remains = TRY(find_remains(given, key, host, errors));
+    const cni::Request &request = remains.request;
     if (!TRY(remove_whatever_is_known(remains, key, host, errors)))
         return std::move(errors).result(); // the lease stays too: nobody else may get the address
-    const endpoint *entry = remains.entry ? &*remains.entry : nullptr;
-    if (remains.tables)
-        errors.add(drop_network_if_unused(request, *remains.tables,
-                                          entry != nullptr ? entry->network : network_id(request.config.name)));
-    else if (entry != nullptr)
-        errors.add(drop_network_without_maps(request, *entry));
+    errors.add(leave_network(remains));
     auto released = settle_lease(remains, lease);
     bool lease_waits = released && !*released;
     errors.add(std::move(released));

@@ -247,9 +247,13 @@ Result<Arguments> read_environment(const Environment &environment, Request &requ
     const Command command = request.command;
     if (command == Command::version) // runtimes set any values: CNI_NETNS=dummy, CNI_IFNAME=dummy
         return Arguments{};
-    TRY(check_required(environment, value_of(environment, "CNI_COMMAND"), required_variables(command)));
     // DEL removes what ADD made, whatever else is wrong.
     const bool lenient = command == Command::del;
+    if (auto checked = check_required(environment, value_of(environment, "CNI_COMMAND"), required_variables(command));
+        !checked && lenient && check_required(environment, "DEL", {"CNI_CONTAINERID", "CNI_IFNAME"}))
+        request.incomplete = std::move(checked).error();
+    else
+        TRY(std::move(checked));
     auto path = split_path(value_of(environment, "CNI_PATH"));
     if (!path && (lenient || command == Command::gc))
         request.ignored.push_back(path.error().message);

@@ -6,6 +6,7 @@
 #include "maps/abi/config.h"
 #include "maps/abi/names.h"
 #include "maps/ip.hpp"
+#include "maps/result.hpp"
 
 #include <array>
 #include <cstdint>
@@ -271,6 +272,7 @@ struct Request {
     std::vector<std::string> ignored;
     std::vector<std::string> warnings; // what is accepted, and hardly meant
     bool unreadable = false;           // DEL only: standard input is no JSON object, config holds nothing but defaults
+    std::optional<Error> incomplete{}; // DEL only: without CNI_PATH it fails with this, after all that it can remove
     bool is_of_no_add = false;         // DEL only: no ADD accepts the container ID or the interface's name
 };
 

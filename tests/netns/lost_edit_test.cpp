@@ -53,6 +53,51 @@ TEST_F(LostEditTest, ALeaseWaitsForThePluginThatHasIt) {
     }
 }
 
+// Its record would take the place of the one that names the lease.
+TEST_F(LostEditTest, AnAddReleasesTheLeaseThatWaitsOrFails) {
+    put_sleepy_plugin();
+    for (const bool was_deleted : {true, false}) {
+        SCOPED_TRACE(was_deleted);
+        const Pod made = make(leases_in("former"));
+        std::ofstream(asleep_).close();
+        if (was_deleted) {
+            EXPECT_THAT(del(*made.container, leases_in("edited")), succeeds());
+        } else {
+            lose_namespace(made);
+        }
+        const auto again = was_deleted ? made.container : node_.container(made.container->id());
+        EXPECT_THAT(add(*again, leases_in("edited")),
+                    fails_with(11, {"lease waits to be released", "the disk sleeps"}));
+        EXPECT_EQ(leased(), 1U);
+        fs::remove(asleep_);
+        EXPECT_THAT(add(*again, leases_in("edited")), succeeds());
+        EXPECT_EQ(leased(), 0U);
+        EXPECT_THAT(del(*again, leases_in("edited")), succeeds());
+        EXPECT_EQ(everything(), before_);
+    }
+}
+
+// The same of a plugin that is not installed.
+TEST_F(LostEditTest, AnAddWithAnotherPluginLeavesTheLeaseOnRecord) {
+    const std::string real = variable("CNI_PLUGINS") + "/host-local";
+    node_.put_plugin("former-ipam", "#!/bin/sh\nexec " + real + "\n");
+    Json former = leases_in("former");
+    former["ipam"]["type"] = "former-ipam";
+    const Pod made = make(former);
+    node_.remove_plugin("former-ipam");
+    EXPECT_THAT(del(*made.container, leases_in("edited")), succeeds());
+    const Reply refused = add(*made.container, leases_in("edited"));
+    EXPECT_NE(refused.rc, 0);
+    EXPECT_THAT(refused.message(), has_all({"lease waits to be released", "\"former-ipam\" is not in CNI_PATH"}));
+    EXPECT_THAT(refused.details(), HasSubstr("remove its record"));
+    EXPECT_EQ(leased(), 1U);
+    node_.put_plugin("former-ipam", "#!/bin/sh\nexec " + real + "\n");
+    EXPECT_THAT(add(*made.container, leases_in("edited")), succeeds());
+    EXPECT_EQ(leased(), 0U);
+    EXPECT_THAT(del(*made.container, leases_in("edited")), succeeds());
+    EXPECT_EQ(everything(), before_);
+}
+
 class EditedRootTest : public LostEditTest {
   protected:
     ~EditedRootTest() override { fs::remove_all(root_); }
@@ -84,6 +129,21 @@ TEST_F(EditedRootTest, GcCollectsThePodsOfTheFormerRoot) {
     EXPECT_THAT(gc({}, edited_), succeeds());
     EXPECT_TRUE(node_.leased().empty());
     EXPECT_EQ(node_.run("nft list ruleset"), "");
+}
+
+TEST_F(EditedRootTest, GcReleasesTheLeaseThatWaitsBelowTheFormerRoot) {
+    put_sleepy_plugin();
+    const Pod made = make(leases_in("former"));
+    std::ofstream(asleep_).close();
+    EXPECT_THAT(del(*made.container, leases_in("edited")), succeeds());
+    Json edited = leases_in("edited");
+    edited.update(edited_);
+    EXPECT_THAT(gc({}, edited).err, HasSubstr("the disk sleeps"));
+    EXPECT_EQ(leased(), 1U);
+    fs::remove(asleep_);
+    EXPECT_THAT(gc({}, edited), succeeds());
+    EXPECT_EQ(leased(), 0U);
+    EXPECT_TRUE(node_.records().empty());
 }
 
 } // namespace

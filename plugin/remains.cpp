@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/remains.hpp"
+
+#include "loader/pace.hpp"
+#include "plugin/log.hpp"
+#include "plugin/plan.hpp"
+#include "plugin/state.hpp"
+
+#include <set>
+#include <utility>
+
+namespace podlane {
+namespace {
+
+Result<void> refuse_other_versions(const std::string &root) {
+    if (TRY(maps_of_other_versions(root)).empty())
+        return {};
+    return Error{ErrorCode::try_again_later, "the maps below " + root + " are of another version of Podlane",
+                 "podlanectl upgrade brings them to this one's"};
+}
+
+// None if there are no maps at all.
+Result<std::optional<Tables>> open_tables(const std::string &root, Errors &errors) {
+    auto tables = Tables::open(root);
+    if (tables)
+        return std::optional(std::move(tables).value());
+    TRY(refuse_other_versions(root));
+    return Tables::open_readable(root, errors);
+}
+
+// The pins of another network namespace have other interfaces of these indexes: its maps are left alone.
+Result<void> open_maps(Remains &remains, const endpoint_key &key, Errors &errors) {
+    const std::string &root = remains.request.config.bpffs;
+    const std::uint32_t own = TRY(own_netns());
+    Errors unread;
+    if (auto shared = refuse_other_netns(root, own); !shared) {
+        log(cni::Log::Level::warning, shared.error().message + "; its maps are left as they are");
+        remains.is_elsewhere = true;
+    } else {
+        remains.tables = TRY(open_tables(root, unread));
+    }
+    if (remains.tables) {
+        auto entry = remains.tables->endpoints.find(key);
+        if (entry)
+            remains.entry = *entry;
+        else
+            unread.add(std::move(entry));
+    }
+    remains.has_all_maps = unread.none();
+    errors.add(std::move(unread).result());
+    if (!remains.entry && remains.disk && remains.disk->node_netns == own && TRY(is_of_this_boot(*remains.disk)))
+        remains.entry = remains.disk->entry;
+    return {};
+}
+
+// The default root, and those of this node's other attachments. One that cannot be read knows nothing.
+std::optional<std::string> root_that_knows(const endpoint_key &key, const cni::Config &config) {
+    const auto own = own_netns();
+    const auto records = list_all_records(config.state_dir);
+    std::set<std::string> roots{config.bpffs};
+    if (own && records)
+        for (const AttachmentRecord &record : *records)
+            if (record.node_netns == *own)
+                roots.insert(record.root);
+    for (const std::string &root : roots) {
+        const auto endpoints = open_endpoints(root, Access::read_only);
+        const auto found = endpoints ? endpoints->find(key) : Result<std::optional<endpoint>>(std::nullopt);
+        if (found && *found)
+            return root;
+    }
+    return std::nullopt;
+}
+
+} // namespace
+
+Result<Remains> find_remains(const cni::Request &given, const endpoint_key &key, net::Netlink &host, Errors &errors) {
+    auto record = find_record(given);
+    Remains remains{given, record ? *record : std::nullopt};
+    cni::Request &request = remains.request;
+    if (remains.disk)
+        complete(request, *remains.disk);
+    else if (request.unreadable) {
+        const auto root = root_that_knows(key, request.config);
+        if (!root && record && !TRY(find_own_link(host, request)))
+            return Error{ErrorCode::decode_failure, request.ignored.back(),
+                         "nothing is known of this container either"};
+        request.config.bpffs = root.value_or(request.config.bpffs);
+    }
+    errors.add(std::move(record)); // the rest is removed, and it is read again by the next DEL
+    return remains;
+}
+
+Result<void> look_for_entries(Remains &remains, const endpoint_key &key, net::Netlink &host, Errors &errors) {
+    TRY(open_maps(remains, key, errors));
+    if (!remains.entry)
+        remains.orphan = TRY(find_own_link(host, remains.request));
+    return {};
+}
+
+Result<std::optional<net::Link>> find_own_link(net::Netlink &host, const cni::Request &request) {
+    auto link = TRY(net::find_link(host, host_ifname(request)));
+    if (link && (link->kind != "veth" || (!link->alias.empty() && link->alias != alias_of(request))))
+        link.reset();
+    return link;
+}
+
+Result<std::optional<Lock>> keep_upgrades_out(const std::string &root) {
+    auto lock = Lock::shared(root);
+    if (lock)
+        return std::optional(std::move(lock).value());
+    const bool is_none = lock.error().code == ErrorCode::missing;
+    return is_none ? Result<std::optional<Lock>>(std::nullopt) : std::move(lock).error();
+}
+
+} // namespace podlane

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// All that is known of an attachment that is to be removed: from its record on disk, the maps, and its host-side veth.
+//
+// A source that cannot be read does not end the removal: the error is collected, and the others count. The records stay
+// then, so that a later DEL finds the rest.
+#pragma once
+
+#include "loader/net/link.hpp"
+#include "loader/net/netlink.hpp"
+#include "loader/pins.hpp"
+#include "loader/record.hpp"
+#include "maps/errors.hpp"
+#include "maps/result.hpp"
+#include "maps/tables.hpp"
+#include "plugin/cni/types.hpp"
+
+#include <optional>
+#include <string>
+
+namespace podlane {
+
+struct Remains {
+    cni::Request request; // the runtime's, completed by what the ADD was called with
+    std::optional<AttachmentRecord> disk;
+    std::optional<Tables> tables{};
+    std::optional<endpoint> entry{};   // from endpoints_v1, else from the disk
+    std::optional<net::Link> orphan{}; // host-side veth without an entry
+    bool is_elsewhere = false;         // the root is that of another network namespace
+    bool has_all_maps = true;          // none of those that exist failed to open
+
+    [[nodiscard]] bool is_known() const { return disk || entry || orphan; }
+};
+
+// Without a record, and without a configuration that can be read, the root is the one whose maps know the attachment.
+// ErrorCode::decode_failure if nothing is known then.
+Result<Remains> find_remains(const cni::Request &given, const endpoint_key &key, net::Netlink &host, Errors &errors);
+
+// Opens the maps and looks for the rest, under the lock of the root. ErrorCode::try_again_later if the maps are of
+// another version: their entries would stay behind, and lead packets astray.
+Result<void> look_for_entries(Remains &remains, const endpoint_key &key, net::Netlink &host, Errors &errors);
+
+// By name, which is a hash of the identity, and by the alias, which spells it out. A host-side veth whose ADD died
+// before it set the alias has none.
+Result<std::optional<net::Link>> find_own_link(net::Netlink &host, const cni::Request &request);
+
+// Keeps an upgrade from carrying entries over while they are being removed; nothing if there is no root.
+Result<std::optional<Lock>> keep_upgrades_out(const std::string &root);
+
+} // namespace podlane

@@ -48,7 +48,7 @@ static __always_inline int find_egress_path(struct packet *p)
 
 	if (is_left_to_policies(p, p->skb->ifindex, p->egress_route->uplink))
 		return REASON_HOST_IPSEC;
-	if (!p->has_flow || p->detour == REASON_HOST_FRAGMENT)
+	if (!p->has_flow || p->is_fragment)
 		return is_local_to_node(p) ? REASON_HOST_NOT_LOCAL : 0;
 	known = find_path(p);
 	if (known && is_carried_by_uplink(p, known)) {
@@ -57,7 +57,7 @@ static __always_inline int find_egress_path(struct packet *p)
 	}
 	if (is_carried_by_host(p, known)) {
 		if (known && known->via != PATH_HOST)
-			cache_path(&p->flow, PATH_HOST, 0);
+			cache_path(&p->flow, PATH_HOST, 0, 0);
 		return REASON_HOST_PATH;
 	}
 	if (is_local_to_node(p))
@@ -103,7 +103,7 @@ static __always_inline int send_by_egress_route(struct packet *p)
 	lost = find_next_hop(p, &next_hop);
 	if (lost)
 		return lost;
-	if (p->is_new_flow && !cache_path(&p->flow, PATH_UPLINK, ifindex))
+	if (p->is_new_flow && !cache_path(&p->flow, PATH_UPLINK, ifindex, PATH_JUDGED_NS))
 		return REASON_HOST_UNKNOWN_PATH;
 	return redirect_by_uplink(p, ifindex, &next_hop, REASON_SENT_WAY);
 }

@@ -142,6 +142,17 @@ static __attribute__((noinline)) bool is_reached_by_uplink(struct packet *p)
 }
 
 /*
+ * As query_routes(); an interface that does not forward knows no routes, the receiver's does. Not inlined, to keep the
+ * programs and their stacks small.
+ */
+static __attribute__((noinline)) long query_way_back(struct packet *p, struct bpf_fib_lookup *fib)
+{
+	long answer = query_routes(p, fib, 0, 0);
+
+	return answer == BPF_FIB_LKUP_RET_FWD_DISABLED ? query_routes_by(p, fib, p->receiver->ifindex, 0, 0) : answer;
+}
+
+/*
  * Whether the host stack would refuse the source of what came in by an uplink: the node's own address, a pod's of
  * another network, or one whose route discards packets. A source without a route, or with none by this uplink, is
  * refused if packets `need_route`.
@@ -154,7 +165,7 @@ static __always_inline bool is_refused_source(struct packet *p, bool need_route)
 	__u32 ifindex;
 
 	swap_ends(&p->ip);
-	answer = query_routes(p, &fib, 0, 0);
+	answer = query_way_back(p, &fib);
 	ifindex = fib.ifindex;
 	switch (answer) {
 	case BPF_FIB_LKUP_RET_BLACKHOLE:
@@ -170,7 +181,7 @@ static __always_inline bool is_refused_source(struct packet *p, bool need_route)
 		refused = map_find(&interfaces_v1, &ifindex) || (need_route && !is_routed_by(p, &fib, p->skb->ifindex));
 		break;
 	default:
-		refused = false;
+		refused = need_route;
 	}
 	swap_ends(&p->ip);
 	return refused;

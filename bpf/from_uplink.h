@@ -40,6 +40,15 @@ static __always_inline int follow_arriving(struct packet *p)
 	return is_tcp_end(p) ? follow_end(p) : follow_flow(p, TO_POD, false);
 }
 
+/*
+ * As the host stack does: the pod gets the bytes that the IP header counts, and these are compared with its MTU. A
+ * global function: the verifier checks it once.
+ */
+__attribute__((noinline)) int take_padding_off(struct __sk_buff *skb)
+{
+	return bpf_skb_change_tail(skb, ip_end(skb), 0) ? REASON_HOST_LENGTH : 0;
+}
+
 static __always_inline int find_local_receiver(struct packet *p)
 {
 	if (p->protocol != ETH_P_IP && p->protocol != ETH_P_IPV6)
@@ -54,6 +63,8 @@ static __always_inline int find_local_receiver(struct packet *p)
 	if (find_address(p, &p->ip.source))
 		return REASON_HOST_SOURCE_LOCAL;
 	p->flow.ifindex = p->receiver->ifindex;
+	if (p->is_padded && p->skb->pkt_type == PACKET_HOST && take_padding_off(p->skb))
+		return REASON_HOST_LENGTH;
 	return check_receiver(p, INTERFACE_FAST_UPLINK | INTERFACE_EGRESS_ROUTE);
 }
 
@@ -65,31 +76,36 @@ static __always_inline bool is_for_host(struct packet *p, const struct flow_path
 	return known && known->via == PATH_HOST;
 }
 
+/* Whether a packet of the flow has come by this uplink not long ago, and its source was not refused. */
+static __always_inline bool is_judged(struct packet *p, const struct flow_path *known)
+{
+	return known->via != PATH_HOST && known->uplink == p->skb->ifindex &&
+	       bpf_ktime_get_ns() - known->since_ns < PATH_JUDGED_NS;
+}
+
 /*
  * On an egress route the host stack only gets replies to what it sent itself. Fragments use no cached path: only the
- * first names its flow, and all have to take one path.
+ * first names its flow, and all have to take one path. An error is of its sender, not of the flow that it quotes.
  */
 static __always_inline int find_egress_route_path(struct packet *p)
 {
-	bool is_named = p->has_flow && p->detour != REASON_HOST_FRAGMENT;
+	bool is_named = p->has_flow && !p->is_fragment;
 	struct flow_path *known = 0;
 
 	if (is_left_to_policies(p, p->receiver->ifindex, p->skb->ifindex))
 		return REASON_HOST_IPSEC;
 	if (is_named)
-		known = find_path(p);
-	if (known && known->via != PATH_HOST) {
-		keep_path(p, known);
-		if (known->uplink != p->skb->ifindex && !tracing)
-			known->uplink = p->skb->ifindex;
+		known = map_find(&paths_v1, &p->flow);
+	if (known && !p->is_icmp_error && is_judged(p, known))
 		return 0;
-	}
-	if (is_named && is_for_host(p, known))
+	if (is_named && !known)
+		known = find_path_kept(p);
+	if (is_named && !(known && known->via != PATH_HOST) && is_for_host(p, known))
 		return REASON_HOST_PATH;
 	if (is_refused_source(p, false))
 		return REASON_HOST_SOURCE_LOCAL;
 	if (is_named && !p->is_icmp_error)
-		cache_path(&p->flow, PATH_UPLINK, p->skb->ifindex);
+		cache_path(&p->flow, PATH_UPLINK, p->skb->ifindex, 0);
 	return 0;
 }
 
@@ -101,14 +117,14 @@ static __always_inline int find_direct_path(struct packet *p)
 	if (!may_be_direct(p->receiver, p->ip.protocol) || !can_be_queried(p) || !in_cluster(p, &p->ip.source))
 		return REASON_HOST_UNCONFIRMED;
 	reply = find_reply(p->skb, false);
-	if (reply == REPLY_CHECKED)
+	if (reply == REPLY_CHECKED && !p->is_icmp_error)
 		return 0;
 	if (reply == REPLY_NONE &&
 	    !(follow(p->skb, p->tcp_flags | MAY_BE_UNTRACKED | READ_ONLY, p->skb->ifindex) & FOLLOW_UNTRACKED))
 		return REASON_HOST_UNCONFIRMED;
 	if (is_refused_source(p, true))
 		return REASON_HOST_SOURCE_LOCAL;
-	if (reply == REPLY_UNCHECKED)
+	if (reply == REPLY_UNCHECKED && !p->is_icmp_error)
 		find_reply(p->skb, true);
 	return 0;
 }
@@ -139,7 +155,7 @@ static __always_inline int keep_delivered_path(struct packet *p)
 {
 	__u32 flags = p->receiver->flags;
 
-	if (!(flags & INTERFACE_EGRESS_ROUTE) || !p->has_flow || p->detour == REASON_HOST_FRAGMENT || p->is_icmp_error)
+	if (!(flags & INTERFACE_EGRESS_ROUTE) || !p->has_flow || p->is_fragment || p->is_icmp_error)
 		return 0;
 	if (is_kept(&p->flow) || (p->flow.protocol == IPPROTO_UDP && flags & INTERFACE_PEERS))
 		store_kept_path(&p->flow, PATH_UPLINK, p->skb->ifindex);

@@ -8,6 +8,8 @@
 #include "bpf/limit_group.h"
 #include "maps/abi/unpaced_flow.h"
 
+#include <bpf/bpf_core_read.h>
+
 /* TCP does not pace the first 10 segments of a connection (Linux, since 4.20), and sends two at a time. */
 #define UNPACED_SEGMENTS 12
 /* Connections that have only just begun are forgiven, within bounds. */
@@ -162,13 +164,61 @@ __attribute__((noinline)) int within_limit(struct __sk_buff *skb, __u32 ifindex,
 	return !state || pass(skb, state, &state->limit, wire_bytes(skb, headers), headers & OF_TCP);
 }
 
-/* If they are unknown, those of a segment of TCP: a tunnel, an option or a header that is not read saves nothing. */
+/* The fields read of the kernel's structures that say how it cuts a GSO packet. */
+struct sk_buff___cut {
+	__u8 encapsulation : 1;
+	__u16 inner_transport_header, transport_header, mac_header; /* from the head */
+	unsigned char *head;
+	__u32 end; /* from the head: there struct skb_shared_info is */
+} __attribute__((preserve_access_index));
+struct skb_shared_info___cut {
+	__u32 gso_type;
+} __attribute__((preserve_access_index));
+
+#define CUT_AS_TCP (1 << 0 | 1 << 4) /* SKB_GSO_TCPV4, SKB_GSO_TCPV6 */
+#define TCP_DATA_OFFSET 12
+#define TCP_HEADER_MOST 60
+#define NOT_SET 0xffff
+
+/*
+ * Bytes before the data of each segment of a GSO packet, where the kernel knows more than was read here: behind tags,
+ * fragments, and many headers, and in a tunnel, whose inner headers are among them. 0 if it does not. A global
+ * function: the verifier checks it once.
+ */
+__attribute__((noinline)) int cut_headers(struct __sk_buff *skb, __u32 is_read)
+{
+	struct sk_buff___cut *kernel = (void *)skb;
+	struct skb_shared_info___cut *shared;
+	__u32 at, frame;
+	bool is_tunnel;
+	__u8 words;
+
+	if (!can_read_kernel)
+		return 0;
+	is_tunnel = BPF_CORE_READ_BITFIELD_PROBED(kernel, encapsulation);
+	if (is_read && !is_tunnel)
+		return 0;
+	at = is_tunnel ? BPF_CORE_READ(kernel, inner_transport_header) : BPF_CORE_READ(kernel, transport_header);
+	frame = BPF_CORE_READ(kernel, mac_header);
+	if (at == NOT_SET || at <= frame)
+		return 0;
+	at -= frame;
+	shared = (void *)BPF_CORE_READ(kernel, head) + BPF_CORE_READ(kernel, end);
+	if (!(BPF_CORE_READ(shared, gso_type) & CUT_AS_TCP))
+		return at + sizeof(struct udphdr);
+	if (bpf_skb_load_bytes(skb, at + TCP_DATA_OFFSET, &words, sizeof(words)))
+		return 0;
+	return words >> 4 < sizeof(struct tcphdr) / 4 ? 0 : at + (words >> 4) * 4;
+}
+
+/* Of each segment. If nobody knows them, the most that TCP has: what is not read saves nothing. */
 static __always_inline __u32 frame_headers(struct packet *p)
 {
 	__u32 ip = p->l4_offset ?: sizeof(struct ethhdr) + sizeof(struct ipv6hdr);
-	__u32 bytes = p->header_bytes ? sizeof(struct ethhdr) + p->header_bytes : ip + sizeof(struct tcphdr);
+	__u32 bytes = p->header_bytes ? sizeof(struct ethhdr) + p->header_bytes : ip + TCP_HEADER_MOST;
+	__u32 cut = p->skb->gso_size ? cut_headers(p->skb, p->header_bytes) : 0;
 
-	return bytes | (p->ip.protocol == IPPROTO_TCP ? OF_TCP : 0);
+	return (cut ?: bytes) | (p->ip.protocol == IPPROTO_TCP ? OF_TCP : 0);
 }
 
 /* Whether the limit applies to what goes to or comes from `other`. If so, the endpoint's group hears of it. */

@@ -111,7 +111,9 @@ struct packet {
 	bool is_icmp_error;
 	bool has_flow;           /* flow is complete */
 	bool has_unread_headers; /* more IPv6 extension headers than are parsed */
+	bool is_fragment;
 	bool is_first_fragment;
+	bool is_padded; /* more bytes follow than the IP header counts */
 	__u8 tcp_flags; /* TCP_SYN, TCP_FIN, TCP_RST, TCP_ACK */
 	__u8 icmp_type;
 	__u8 hop_limit; /* TTL of IPv4 */

@@ -41,6 +41,7 @@ static __always_inline bool skip_extensions(struct __sk_buff *skb, struct packet
 			return false;
 		if (*protocol == NEXTHDR_FRAGMENT) {
 			detour(p, REASON_HOST_FRAGMENT);
+			p->is_fragment = true;
 			if (header.fragment & bpf_htons(0xfff8))
 				return false;
 			p->is_first_fragment = true;
@@ -204,10 +205,40 @@ static __always_inline bool checksum_holds(const struct iphdr *ip)
 	return sum == 0xffff;
 }
 
-/* That of a GSO packet over 64 KiB is written as 0. */
-static __always_inline bool length_holds(struct __sk_buff *skb, __u32 length, __u32 bytes)
+/*
+ * `length` as an IP header has it; that of a GSO packet over 64 KiB is written as 0. Ethernet pads small frames to 60
+ * bytes, which the receiver takes off. `least`: bytes of the header that counts itself.
+ */
+static __always_inline void check_length(struct __sk_buff *skb, struct packet *p, __u32 length, __u32 bytes,
+					 __u32 least, enum direction from)
 {
-	return length == bytes || (length == 0 && skb->gso_size && skb->len - sizeof(struct ethhdr) > 0xffff);
+	if (length == bytes || (length == 0 && skb->gso_size && skb->len - sizeof(struct ethhdr) > 0xffff))
+		return;
+	if (from == TO_POD && length > least && length < bytes && !skb->gso_size)
+		p->is_padded = true;
+	else
+		detour(p, REASON_HOST_LENGTH);
+}
+
+/* Of the IP packet, in bytes from the start of the frame, as its header says; 0 if it cannot be read. */
+static __always_inline __u32 ip_end(struct __sk_buff *skb)
+{
+	const bool is_ipv4 = skb->protocol == bpf_htons(ETH_P_IP);
+	const __u32 at =
+		is_ipv4 ? __builtin_offsetof(struct iphdr, tot_len) : __builtin_offsetof(struct ipv6hdr, payload_len);
+	__be16 length;
+
+	if (bpf_skb_load_bytes(skb, sizeof(struct ethhdr) + at, &length, sizeof(length)))
+		return 0;
+	return sizeof(struct ethhdr) + (is_ipv4 ? 0 : sizeof(struct ipv6hdr)) + bpf_ntohs(length);
+}
+
+/* No header is read of the padding: nobody gets it. */
+static __always_inline bool is_l4_in_padding(struct __sk_buff *skb, struct packet *p)
+{
+	__u32 bytes = p->ip.protocol == IPPROTO_TCP ? sizeof(struct tcphdr) : sizeof(struct udphdr);
+
+	return p->is_padded && p->l4_offset + bytes > ip_end(skb);
 }
 
 static __always_inline int read_ipv4(struct __sk_buff *skb, struct packet *p, enum direction from, bool *has_l4)
@@ -220,10 +251,10 @@ static __always_inline int read_ipv4(struct __sk_buff *skb, struct packet *p, en
 	l3_bytes = ip.ihl * 4;
 	if (ip.version != 4 || l3_bytes < sizeof(ip))
 		return REASON_DROP_MALFORMED;
-	if (!length_holds(skb, bpf_ntohs(ip.tot_len), skb->len - sizeof(struct ethhdr)))
-		detour(p, REASON_HOST_LENGTH);
+	check_length(skb, p, bpf_ntohs(ip.tot_len), skb->len - sizeof(struct ethhdr), l3_bytes, from);
 	if (ip.frag_off & bpf_htons(0x3fff)) {
 		detour(p, REASON_HOST_FRAGMENT);
+		p->is_fragment = true;
 		p->is_first_fragment = !(ip.frag_off & bpf_htons(0x1fff));
 	}
 	if (l3_bytes > sizeof(ip))
@@ -245,20 +276,19 @@ static __always_inline int parse_ipv4(struct __sk_buff *skb, struct packet *p, e
 	bool has_l4 = false;
 	int malformed = read_ipv4(skb, p, from, &has_l4);
 
-	if (!malformed && has_l4)
+	if (!malformed && has_l4 && !is_l4_in_padding(skb, p))
 		parse_l4(skb, p, p->l4_offset - sizeof(struct ethhdr), from);
 	return malformed;
 }
 
-static __always_inline int read_ipv6(struct __sk_buff *skb, struct packet *p)
+static __always_inline int read_ipv6(struct __sk_buff *skb, struct packet *p, enum direction from)
 {
 	const __u32 headers = sizeof(struct ethhdr) + sizeof(struct ipv6hdr);
 	struct ipv6hdr ip;
 
 	if (load(skb, sizeof(struct ethhdr), &ip, sizeof(ip)) || ip.version != 6)
 		return REASON_DROP_MALFORMED;
-	if (!length_holds(skb, bpf_ntohs(ip.payload_len), skb->len - headers))
-		detour(p, REASON_HOST_LENGTH);
+	check_length(skb, p, bpf_ntohs(ip.payload_len), skb->len - headers, 0, from);
 	p->hop_limit = ip.hop_limit;
 	p->traffic_class = *(__be32 *)&ip & bpf_htonl(0x0fffffff);
 	__builtin_memcpy(&p->ip.source, &ip.saddr, sizeof(p->ip.source));
@@ -270,7 +300,7 @@ static __always_inline int read_ipv6(struct __sk_buff *skb, struct packet *p)
 static __always_inline int parse_ipv6(struct __sk_buff *skb, struct packet *p, enum direction from)
 {
 	__u32 offset = sizeof(struct ethhdr) + sizeof(struct ipv6hdr);
-	int malformed = read_ipv6(skb, p);
+	int malformed = read_ipv6(skb, p, from);
 
 	if (malformed)
 		return malformed;
@@ -280,7 +310,8 @@ static __always_inline int parse_ipv6(struct __sk_buff *skb, struct packet *p, e
 	if (!skip_extensions(skb, p, &offset, &p->ip.protocol))
 		return 0;
 	p->l4_offset = offset;
-	parse_l4(skb, p, offset - sizeof(struct ethhdr), from);
+	if (!is_l4_in_padding(skb, p))
+		parse_l4(skb, p, offset - sizeof(struct ethhdr), from);
 	return 0;
 }
 

@@ -6,7 +6,9 @@
 
 /* As conntrack counts a UDP flow as gone. */
 #define PATH_IN_USE_NS 30000000000ULL
-#define PATH_TOUCH_NS 1000000000ULL
+/* So often the source of what arrives is judged; the pod's own packets say less often that a path is in use. */
+#define PATH_JUDGED_NS 1000000000ULL
+#define PATH_TOUCH_NS 5000000000ULL
 /* As conntrack counts an association of SCTP as gone. */
 #define SCTP_IN_USE_NS 210000000000ULL
 /* For so long others do not get a kept path's slot: UDP and ICMP are replied to soon, SCTP's heartbeats come each 30 s.
@@ -117,25 +119,28 @@ static __attribute__((noinline)) void store_kept_path(const struct path_key *flo
 	kept->path.uplink = uplink;
 }
 
-static __always_inline struct flow_path *find_path(struct packet *p)
+/* Of a flow that is not in paths_v1. */
+static __always_inline struct flow_path *find_path_kept(struct packet *p)
 {
-	struct flow_path *known = map_find(&paths_v1, &p->flow);
-	struct kept_path *kept;
+	struct kept_path *kept = is_kept(&p->flow) ? find_kept_path(&p->flow) : 0;
 
-	if (known || !is_kept(&p->flow))
-		return known;
-	kept = find_kept_path(&p->flow);
 	return kept ? &kept->path : 0;
 }
 
-static __always_inline bool cache_path(const struct path_key *flow, enum path_via via, __u32 uplink)
+static __always_inline struct flow_path *find_path(struct packet *p)
 {
-	struct flow_path path = {.since_ns = bpf_ktime_get_ns(), .via = via, .uplink = uplink};
+	return map_find(&paths_v1, &p->flow) ?: find_path_kept(p);
+}
+
+/* `age_ns`: how long ago the source of an arriving packet was judged. */
+static __always_inline bool cache_path(const struct path_key *flow, enum path_via via, __u32 uplink, __u64 age_ns)
+{
+	struct flow_path path = {.since_ns = bpf_ktime_get_ns() - age_ns, .via = via, .uplink = uplink};
 
 	return map_insert(&paths_v1, flow, &path, BPF_ANY) == 0;
 }
 
-/* The uplink carries it still. Only the end of a TCP connection can be seen: others end when nothing comes for long. */
+/* The pod still sends by the uplink. Of TCP alone the end can be seen: others end when nothing passes for long. */
 static __always_inline void keep_path(struct packet *p, struct flow_path *known)
 {
 	__u64 now;
@@ -144,7 +149,7 @@ static __always_inline void keep_path(struct packet *p, struct flow_path *known)
 		return;
 	now = bpf_ktime_get_ns();
 	if (now - known->since_ns > PATH_TOUCH_NS)
-		known->since_ns = now;
+		known->since_ns = now - PATH_JUDGED_NS;
 }
 
 /* A TCP endpoint replies so to a SYN; what else it sends is of a connection that it has. */
@@ -196,7 +201,7 @@ static __always_inline void cache_host_path(struct packet *p)
 	known = find_path(p);
 	is_left = known && known->via != PATH_HOST && is_abandoned(p, known);
 	if (!known || is_left)
-		cache_path(&p->flow, PATH_HOST, 0);
+		cache_path(&p->flow, PATH_HOST, 0, 0);
 	if (known && known->via != PATH_HOST && !is_left) {
 		if ((p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && !tracing)
 			known->uplink = 0;

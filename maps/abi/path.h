@@ -26,7 +26,7 @@ enum path_via {
 
 /* PATH_UPLINK without an uplink: since then the host stack has delivered a SYN of the flow. */
 struct flow_path {
-	__u64 since_ns; /* CLOCK_MONOTONIC, when this path was chosen; by an uplink but of TCP: when it was last used */
+	__u64 since_ns; /* CLOCK_MONOTONIC, when this path was chosen; by an uplink: when it was last used, to 5 s */
 	__u32 via;      /* enum path_via */
 	__u32 uplink;   /* ifindex of the uplink, 0 if there is none */
 };

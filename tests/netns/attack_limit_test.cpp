@@ -79,5 +79,31 @@ TEST_F(AttackLimit, APacketTooLargeForThePeerInterfaceIsChargedToItsLimit) {
     }
 }
 
+// The kernel cuts what claims to be a later fragment as well: each segment has all headers, read or not.
+TEST_F(AttackLimit, SegmentsOfAFragmentAreChargedWithTheirHeaders) {
+    constexpr std::size_t kTcp = 60, kSegment = 8, kSegments = 100;
+    constexpr std::size_t kHeaders = kEthernetBytes + kIpv4Bytes + kTcp;
+    lab_.add(pod_, "eth0", 0, {{"egressRate", 1000000000}, {"egressBurst", 4000000}});
+    const Wire wire(pod_->ns(), "eth0");
+    Packet packet = other({SourceLab::addr(*pod_, "eth0", true), ip(SourceLab::client_addr(0, true))}, IPPROTO_TCP,
+                          kTcp + kSegments * kSegment);
+    packet.payload.at(12) = 0xf0; // as many words of options as there can be
+    packet.fragment = 0x1000;
+    const Bytes sent = frame(PODLANE_HOST_MAC, wire.mac(), packet);
+    const LimitStates states = require(open_limit_states(lab_.node().bpffs(), Access::read_only));
+    const std::uint32_t ifindex = SourceLab::host_veth(*pod_, "eth0");
+    const auto charged = [&] { return require(states.find({ifindex, LIMIT_EGRESS})).value().bytes; };
+    const std::uint64_t before = charged();
+
+    ASSERT_TRUE(wire.send(sent, {.checksum = true,
+                                 .checksum_start = kEthernetBytes + kIpv4Bytes,
+                                 .checksum_offset = 16,
+                                 .segments = 1, // VIRTIO_NET_HDR_GSO_TCPV4
+                                 .segment_bytes = kSegment}));
+
+    EXPECT_TRUE(wait_until([&] { return charged() >= before + sent.size() + (kSegments - 1) * kHeaders; }))
+        << charged() - before << " of " << sent.size() + (kSegments - 1) * kHeaders;
+}
+
 } // namespace
 } // namespace podlane::test

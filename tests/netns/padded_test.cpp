@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+// Short packets from a real link, whose frames Ethernet pads to 60 bytes (a veth pads nothing): they take the path of
+// longer ones.
+#include "tests/netns/lab.hpp"
+#include "tests/netns/lan.hpp"
+
+namespace podlane::test {
+namespace {
+
+Bytes padded(Bytes frame) {
+    frame.resize(std::max<std::size_t>(frame.size(), 60), 0xa5);
+    return frame;
+}
+
+class PaddedOnLan : public Lan {};
+
+// No rule of the node forwards them, and the reply leaves by the LAN.
+TEST_P(PaddedOnLan, ShortPacketsReachThePodAndAreReplied) {
+    node().run(GetParam() ? "iptables -P FORWARD DROP" : "ip6tables -P FORWARD DROP");
+    const auto pod = add_pod();
+    const EchoServer server(pod->ns(), GetParam(), kPort);
+    const Wire wire(host_->ns(), "eth0");
+    const Wire elsewhere(lab_.provider(0).ns(), "eth0");
+    const Mac uplink = Wire(node().ns(), "lan0").mac();
+    const Ends ends{host_addr(), addr(*pod), 40000, kPort};
+    const Fd client = open_socket(host_->ns(), Transport::udp, GetParam(), {host_addr(), 40000});
+    ASSERT_EQ(ask(host_->ns(), Transport::udp, {addr(*pod), kPort}), 0) << "the pod knows its neighbour";
+    wire.send(padded(frame(uplink, wire.mac(), udp(ends, 4))));
+    EXPECT_EQ(receive(client, 4, patience()).text.size(), 4U);
+    EXPECT_EQ(frames_from(elsewhere, addr(*pod)), 0U);
+}
+
+// All fragments take one path: the last one is often short.
+TEST_P(PaddedOnLan, AShortLastFragmentIsNotLost) {
+    if (!GetParam())
+        GTEST_SKIP() << "the headers of a fragment of IPv6 have 62 bytes with Ethernet's: nothing pads it";
+    const auto pod = add_pod();
+    const EchoServer server(pod->ns(), true, kPort);
+    const Wire wire(host_->ns(), "eth0");
+    const Mac uplink = Wire(node().ns(), "lan0").mac();
+    const Fd client = open_socket(host_->ns(), Transport::udp, true, {host_addr(), 40000});
+    ASSERT_EQ(ask(host_->ns(), Transport::udp, {addr(*pod), kPort}), 0) << "the pod knows its neighbour";
+    constexpr std::size_t kFirst = 1480, kBytes = kFirst; // 8 bytes of the data are in the last one
+    Packet first = udp({host_addr(), addr(*pod), 40000, kPort}, kBytes);
+    Packet last = first;
+    last.payload.erase(last.payload.begin(), last.payload.begin() + kFirst);
+    last.fragment = kFirst / 8;
+    first.payload.resize(kFirst);
+    first.fragment = 0x2000;
+    wire.send(padded(frame(uplink, wire.mac(), first)));
+    wire.send(padded(frame(uplink, wire.mac(), last)));
+    EXPECT_EQ(receive(client, kBytes, patience()).text.size(), kBytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, PaddedOnLan, testing::Bool(),
+                         [](const auto &info) { return info.param ? "V4" : "V6"; });
+
+class PaddedByUplink : public LabTest {
+  protected:
+    void prepare() override {
+        (void)must_run(lab_->outside(), words("ip route add " + pod_range() + " via " + to_string(node_addr())));
+        pod_ = add_pod({{"uplinks", {"up*"}}, {"firstPacket", "host"}});
+        peer_ = open_socket(lab_->outside(), Transport::udp, ipv4(), {outside_addr(), kPort});
+        socket_ = test::connected(pod_.ns(), Transport::udp, {outside_addr(), kPort}, {addr(pod_), kPort});
+        ASSERT_TRUE(wait_until([&] {
+            const std::uint64_t before = delivered();
+            return send_text(socket_, "x") == 0 && send_datagram(peer_, {addr(pod_), kPort}, "hello") &&
+                   receive(socket_, 5, patience()).text == "hello" && delivered() > before;
+        }));
+    }
+    [[nodiscard]] std::uint64_t delivered() const { return lab_->count(pod_, REASON_RECEIVED_UPLINK); }
+    Pod pod_;
+    Fd peer_, socket_;
+};
+
+TEST_P(PaddedByUplink, ShortPacketsOfAConnectionTakeTheFastPath) {
+    const Wire wire(lab_->outside(), "eth0");
+    const Mac uplink = Wire(lab_->node().ns(), "up0").mac();
+    const std::uint64_t before = delivered();
+    constexpr std::uint64_t kPackets = 10;
+    for (std::uint64_t i = 0; i < kPackets; ++i) {
+        const Packet packet = udp({outside_addr(), addr(pod_), kPort, kPort}, 1 + i);
+        wire.send(padded(frame(uplink, wire.mac(), packet)));
+        EXPECT_EQ(receive(socket_, 1 + i, patience()).text.size(), 1 + i);
+    }
+    EXPECT_GE(delivered(), before + kPackets - 1) << "one may query conntrack too late";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PaddedByUplink, lab_parameters(), lab_parameter_name);
+
+} // namespace
+} // namespace podlane::test

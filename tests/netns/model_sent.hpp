@@ -69,16 +69,7 @@ inline packet::Model model_of(const packet::ModelSender &sender, const Bytes &fr
 inline void confirm_flow(const Flows &flows, const packet::ModelFlow &of, std::uint32_t ifindex) {
     for (const std::uint8_t protocol : {IPPROTO_TCP, IPPROTO_UDP}) {
         const flow_key key = of.key(protocol);
-        flow value{};
-        value.source = of.new_source;
-        value.destination = of.new_destination;
-        value.source_port = htons(of.new_source_port);
-        value.destination_port = htons(of.new_destination_port);
-        value.confirmed_ns = monotonic_ns();
-        value.ifindex = ifindex;
-        value.flags = of.is_translated() ? std::uint32_t{FLOW_TRANSLATED} : 0U;
-        value.check = flow_check(&key);
-        require(flows.update(key, value));
+        require(flows.update(key, of.confirmed(key, ifindex, monotonic_ns())));
     }
 }
 

@@ -3,15 +3,15 @@
 // It shares no code with the programs.
 #pragma once
 
-#include "tests/packet/model_promise.hpp"
+#include "tests/packet/model_reader.hpp"
 
 namespace podlane::packet {
 
-class Model {
+class Model : private FrameReader {
   public:
     // `segment`: bytes of data in each segment, if the frame is of GSO.
     Model(const ModelSender &sender, const Bytes &frame, std::size_t segment = 0)
-        : sender_(sender), frame_(frame), segment_(segment) {}
+        : FrameReader(frame, sender.is_pod, segment), sender_(sender) {}
 
     // A checksum of what is behind `start` is left to be written at `offset` from there, after all checks.
     void leave_checksum(std::size_t start, std::size_t offset) {
@@ -30,13 +30,15 @@ class Model {
             judge_unbound_pod(out);
         if (out.demand == Demand::drop)
             out.flow = nullptr;
+        else if (is_one_of(sender_.isolated, destination_))
+            out.demand = Demand::none;
         return out;
     }
 
     // The frame as a router would deliver it, translated; empty if its header is broken. Its transport checksum is that
     // of the frame: see checksum_error().
     [[nodiscard]] Bytes delivered(const ModelFlow &flow) const {
-        Bytes out = frame_;
+        Bytes out = cut(frame_, end_);
         std::ranges::copy(flow.receiver, out.begin());
         std::ranges::copy(kHostMac, out.begin() + 6);
         out[v4_ ? 22 : 21] = static_cast<std::uint8_t>(out[v4_ ? 22 : 21] - 1);
@@ -78,10 +80,11 @@ class Model {
         if (protocol_ == IPPROTO_UDP && frame[checksum_at()] == 0 && frame[checksum_at() + 1] == 0)
             return {};
         const std::size_t addresses = v4_ ? 26 : 22;
-        std::uint32_t start = protocol_ + static_cast<std::uint32_t>(frame.size() - l4_);
+        const std::size_t length = std::min(frame.size(), end_) - l4_;
+        std::uint32_t start = protocol_ + static_cast<std::uint32_t>(length);
         for (std::size_t i = addresses; i < addresses + (v4_ ? 8U : 32U); i += 2)
             start += std::uint32_t{frame[i]} << 8U | frame[i + 1];
-        const std::uint16_t sum = checksum(std::span(frame).subspan(l4_), start);
+        const std::uint16_t sum = checksum(std::span(frame).subspan(l4_, length), start);
         return sum == 0xffff ? 0 : sum; // both are zero in one's complement
     }
     // Whom an answer is for.
@@ -99,13 +102,16 @@ class Model {
     [[nodiscard]] bool is_fragment() const {
         return later_fragment_ || first_fragment_ || (v4_ && (word(l3_ + 6) & 0x3fffU) != 0);
     }
-    // On the wire: each segment has the headers. Headers that are not read count as those of TCP.
+    // On the wire: each segment has the headers. If nobody knows them, they count as the most that TCP has.
     [[nodiscard]] std::size_t wire_bytes() const {
         const bool has_l4 = v4_ || (v6_ && !later_fragment_ && !cut_ && extensions_ <= 4);
-        const std::size_t headers = (has_l4 ? l4_ : 54) + transport_bytes().value_or(20);
-        if (segment_ == 0 || frame_.size() <= headers)
-            return frame_.size();
-        return frame_.size() + (frame_.size() - headers - 1) / segment_ * headers;
+        std::size_t headers = (has_l4 ? l4_ : 54) + transport_bytes().value_or(60);
+        if (sum_start_ != 0 && !transport_bytes() && has(sum_start_ + 13)) // the kernel cuts there
+            headers = sum_start_ + (protocol_ == IPPROTO_TCP ? (frame_[sum_start_ + 12] >> 4U) * 4U : 8U);
+        const std::size_t bytes = plain_ ? end_ : frame_.size();
+        if (segment_ == 0 || bytes <= headers)
+            return bytes;
+        return bytes + (bytes - headers - 1) / segment_ * headers;
     }
 
   private:
@@ -123,9 +129,8 @@ class Model {
     }
     // Of the largest packet that a receiver gets.
     [[nodiscard]] std::size_t largest() const {
-        return segment_ == 0 ? frame_.size() - 14 : l4_ - 14 + transport_bytes().value_or(frame_.size()) + segment_;
+        return segment_ == 0 ? end_ - 14 : l4_ - 14 + transport_bytes().value_or(frame_.size()) + segment_;
     }
-    [[nodiscard]] std::uint16_t header_error() const { return checksum(std::span(frame_).subspan(l3_, 20)); }
     static void put_port(Bytes &out, std::size_t at, std::uint16_t value) {
         out[at] = static_cast<std::uint8_t>(value >> 8U);
         out[at + 1] = static_cast<std::uint8_t>(value);
@@ -135,87 +140,15 @@ class Model {
         append(text, addr);
         std::ranges::copy(text, out.begin() + static_cast<std::ptrdiff_t>(at));
     }
-    [[nodiscard]] std::uint16_t word(std::size_t at) const {
-        return static_cast<std::uint16_t>(frame_[at] << 8U | frame_[at + 1]);
-    }
-    [[nodiscard]] bool has(std::size_t bytes) const { return frame_.size() >= bytes; }
-    [[nodiscard]] ip_addr address(std::size_t at, bool v4) const {
-        ip_addr addr{};
-        auto *to = reinterpret_cast<std::uint8_t *>(addr.word);
-        if (v4)
-            to[10] = to[11] = 0xff;
-        std::copy_n(frame_.begin() + static_cast<std::ptrdiff_t>(at), v4 ? 4 : 16, to + (v4 ? 12 : 0));
-        return addr;
-    }
     [[nodiscard]] static bool same(const ip_addr &a, const ip_addr &b) { return std::ranges::equal(a.word, b.word); }
     [[nodiscard]] bool own(const ip_addr &addr) const {
-        return std::ranges::any_of(sender_.addresses, [&](const ip_addr &mine) { return same(mine, addr); }) ||
-               is_in(sender_.allowed, addr);
+        return is_one_of(sender_.addresses, addr) || is_in(sender_.allowed, addr);
     }
     [[nodiscard]] bool of_peer(const ip_addr &addr) const {
-        return !own(addr) &&
-               std::ranges::any_of(sender_.peer_addresses, [&](const ip_addr &one) { return same(one, addr); });
+        return !own(addr) && is_one_of(sender_.peer_addresses, addr);
     }
     [[nodiscard]] bool own_mac(std::size_t at) const {
         return has(at + 6) && std::equal(sender_.mac.begin(), sender_.mac.end(), frame_.begin() + static_cast<int>(at));
-    }
-    static bool is_tag(std::uint16_t type) { return type == 0x8100 || type == 0x88a8; }
-
-    // Through any tags, as a receiver that strips them reads it.
-    void read() {
-        type_ = word(12);
-        l3_ = 14;
-        while (is_tag(type_) && has(l3_ + 4)) {
-            tagged_ = true;
-            type_ = word(l3_ + 2);
-            l3_ += 4;
-        }
-        if (type_ == 0x0800 && has(l3_ + 20))
-            read_ipv4();
-        if (type_ == 0x86dd && has(l3_ + 40))
-            read_ipv6();
-    }
-    void read_ipv4() {
-        v4_ = true;
-        const unsigned header = (frame_[l3_] & 15U) * 4;
-        const std::size_t length = word(l3_ + 2);
-        source_ = address(l3_ + 12, true);
-        destination_ = address(l3_ + 16, true);
-        protocol_ = frame_[l3_ + 9];
-        hops_ = frame_[l3_ + 8];
-        well_formed_ = frame_[l3_] >> 4U == 4 && header >= 20 && length >= header && has(l3_ + length);
-        plain_ = well_formed_ && header == 20 && (word(l3_ + 6) & 0x3fffU) == 0 && frame_.size() == l3_ + length &&
-                 (!sender_.is_pod || header_error() == 0); // a network card checks what arrives
-        l4_ = l3_ + header;
-    }
-    void read_ipv6() {
-        v6_ = true;
-        source_ = address(l3_ + 8, false);
-        destination_ = address(l3_ + 24, false);
-        hops_ = frame_[l3_ + 7];
-        const std::size_t length = word(l3_ + 4);
-        well_formed_ = frame_[l3_] >> 4U == 6 && has(l3_ + 40 + length) && !is_ipv4(source_) && !is_ipv4(destination_);
-        plain_ = well_formed_ && frame_.size() == l3_ + 40 + length;
-        protocol_ = frame_[l3_ + 6];
-        l4_ = l3_ + 40;
-        for (; is_extension(protocol_); ++extensions_) {
-            plain_ = false;
-            if (!has(l4_ + 8)) {
-                cut_ = true;
-                return;
-            }
-            later_fragment_ |= protocol_ == IPPROTO_FRAGMENT && (word(l4_ + 2) & 0xfff8U) != 0;
-            first_fragment_ |= protocol_ == IPPROTO_FRAGMENT && (word(l4_ + 2) & 0xfff8U) == 0;
-            const std::uint8_t next = frame_[l4_];
-            l4_ += protocol_ == IPPROTO_FRAGMENT ? 8U
-                   : protocol_ == IPPROTO_AH     ? (frame_[l4_ + 1] + 2U) * 4
-                                                 : (frame_[l4_ + 1] + 1U) * 8;
-            protocol_ = next;
-        }
-    }
-    static bool is_extension(std::uint8_t protocol) {
-        return protocol == IPPROTO_HOPOPTS || protocol == IPPROTO_ROUTING || protocol == IPPROTO_DSTOPTS ||
-               protocol == IPPROTO_FRAGMENT || protocol == IPPROTO_AH;
     }
 
     // Only whole, unfragmented packets without options, for the router's own MAC.
@@ -234,10 +167,10 @@ class Model {
         if (found == sender_.flows.end())
             return nullptr;
         out.ends_flow = !found->is_direct && protocol_ == IPPROTO_TCP && (frame_[l4_ + 13] & 7U) != 0;
-        if (out.ends_flow || hops_ <= 1 || largest() > found->receiver_mtu ||
-            !std::ranges::equal(std::span(frame_).first(6), sender_.gateway))
+        if (out.ends_flow || is_one_of(sender_.isolated, found->new_destination) || hops_ <= 1 ||
+            largest() > found->receiver_mtu || !std::ranges::equal(std::span(frame_).first(6), sender_.gateway))
             return nullptr;
-        out.must_be_delivered = transport && has(l4_ + (protocol_ == IPPROTO_TCP ? 20U : 8U));
+        out.must_be_delivered = transport && end_ >= l4_ + (protocol_ == IPPROTO_TCP ? 20U : 8U);
         return &*found;
     }
     // An ICMP error about a packet that went the other way.
@@ -256,6 +189,11 @@ class Model {
     }
 
     void judge_outside(Promise &out) const {
+        if (is_plain() && is_one_of(sender_.refused_names, source_)) {
+            out.demand = Demand::drop;
+            out.why = "in the name of an isolated pod";
+            return;
+        }
         if (!is_plain() || (protocol_ == IPPROTO_TCP && (!has(l4_ + 16) || (frame_[l4_ + 13] & 5U) != 0)))
             return;
         out.demand = Demand::no_drop;
@@ -356,7 +294,7 @@ class Model {
     [[nodiscard]] bool hides_nd() const {
         if (!v6_ || later_fragment_)
             return false;
-        return cut_ ? !has(l4_ + 4) : protocol_ == IPPROTO_ICMPV6 && !has(l4_ + 8);
+        return cut_ || (protocol_ == IPPROTO_ICMPV6 && !has(l4_ + 8));
     }
     // A claim that a receiver would believe.
     [[nodiscard]] bool claims_foreign() const {
@@ -375,26 +313,6 @@ class Model {
     }
 
     const ModelSender &sender_;
-    const Bytes &frame_;
-    const std::size_t segment_;
-    std::size_t sum_start_ = 0; // 0: no checksum is left
-    std::size_t sum_at_ = 0;
-    std::uint16_t type_ = 0;
-    std::size_t l3_ = 14;
-    std::size_t l4_ = 14;
-    bool tagged_ = false;
-    bool v4_ = false;
-    bool v6_ = false;
-    bool well_formed_ = false; // a host would take it
-    bool plain_ = false;       // and nothing about it is unusual
-    bool later_fragment_ = false;
-    bool first_fragment_ = false;
-    bool cut_ = false;
-    unsigned extensions_ = 0;
-    ip_addr source_{};
-    ip_addr destination_{};
-    std::uint8_t protocol_ = 0;
-    std::uint8_t hops_ = 0;
 };
 
 } // namespace podlane::packet

@@ -36,6 +36,19 @@ struct ModelFlow {
         key.protocol = protocol;
         return key;
     }
+    // Its entry, as if conntrack had confirmed it now, of what comes by this interface.
+    [[nodiscard]] flow confirmed(const flow_key &key, std::uint32_t ifindex, std::uint64_t now_ns) const {
+        flow value{};
+        value.source = new_source;
+        value.destination = new_destination;
+        value.source_port = htons(new_source_port);
+        value.destination_port = htons(new_destination_port);
+        value.confirmed_ns = now_ns;
+        value.ifindex = ifindex;
+        value.flags = is_translated() ? std::uint32_t{FLOW_TRANSLATED} : 0U;
+        value.check = flow_check(&key);
+        return value;
+    }
 };
 
 // The sender of frames: a pod, or, without addresses, whoever is on the link of an uplink.
@@ -50,12 +63,25 @@ struct ModelSender {
     std::vector<ip_addr> peer_addresses{}; // of the container's other interface
     Mac peer_mac{};                        // of that one, ...
     std::size_t peer_mtu = 0;              // ... and what it carries
+    std::vector<ip_addr> isolated{};       // of a pod that does not let it in
+    std::vector<ip_addr> refused_names{};  // of isolated pods of this node, as sources
 };
+
+inline bool is_one_of(const std::vector<ip_addr> &all, const ip_addr &addr) {
+    return std::ranges::any_of(all, [&](const ip_addr &one) { return std::ranges::equal(one.word, addr.word); });
+}
 
 // Whether one of the prefixes holds the address. Families are never mixed.
 inline bool is_in(const std::vector<Prefix> &prefixes, const ip_addr &addr) {
     return std::ranges::any_of(
         prefixes, [&](const Prefix &one) { return is_ipv4(one.addr) == is_ipv4(addr) && contains(one, addr); });
+}
+
+inline bool is_tag(std::uint16_t type) { return type == 0x8100 || type == 0x88a8; }
+
+inline bool is_extension(std::uint8_t protocol) {
+    return protocol == IPPROTO_HOPOPTS || protocol == IPPROTO_ROUTING || protocol == IPPROTO_DSTOPTS ||
+           protocol == IPPROTO_FRAGMENT || protocol == IPPROTO_AH;
 }
 
 enum class Demand { none, drop, no_drop };

@@ -226,7 +226,8 @@ Result<bool> release_lease(const Remains &remains, bool may_wait) {
         if (request.config.ipam_type == "dhcp") // each ADD refuses it; its daemon need not run
             continue;
         if (auto missing = ipam::why_missing(request)) {
-            if (!may_wait)
+            const bool is_recorded = remains.disk && &request == &requests.front();
+            if (!may_wait && is_recorded)
                 return waiting_lease(request, *std::move(missing));
             log(cni::Log::Level::warning, missing->message + ": its lease stays for now");
             waits = true;

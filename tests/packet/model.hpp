@@ -170,7 +170,9 @@ class Model : private FrameReader {
         if (out.ends_flow || is_one_of(sender_.isolated, found->new_destination) || hops_ <= 1 ||
             largest() > found->receiver_mtu || !std::ranges::equal(std::span(frame_).first(6), sender_.gateway))
             return nullptr;
-        out.must_be_delivered = transport && end_ >= l4_ + (protocol_ == IPPROTO_TCP ? 20U : 8U);
+        // Nothing takes padding off in which a checksum is to be written.
+        out.must_be_delivered = transport && end_ >= l4_ + (protocol_ == IPPROTO_TCP ? 20U : 8U) &&
+                                (sum_start_ == 0 || sum_at_ + 2 <= end_);
         return &*found;
     }
     // An ICMP error about a packet that went the other way.

@@ -216,6 +216,9 @@ std::optional<Tables> Tables::open_readable(const std::string &root, Errors &err
     auto tables = open_each(root, Access::if_present, failed);
     if (!tables && tables.error().code != ErrorCode::missing)
         failed.push_back(tables.error());
+    // Routes say which interfaces have slots: they stay for the call that can open both.
+    if (tables && !failed.empty() && !tables->source_slots.exists())
+        tables->source_routes = SourceRoutes::none();
     for (Error &one : failed)
         errors.add(std::move(one));
     return tables ? std::optional(std::move(tables).value()) : std::nullopt;

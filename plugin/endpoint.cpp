@@ -126,8 +126,6 @@ Result<void> forget_at(const Tables &tables, const endpoint &record, std::uint32
 
 // Its own addresses and those of its peer interfaces at its host-side veth, and its own at theirs.
 Result<void> erase_source_routes(const Tables &tables, const endpoint &record) {
-    if (!tables.source_slots.exists()) // a call that can open it needs the routes
-        return {};
     std::vector<source_route> others;
     std::vector<source_route_key> own;
     for (const source_route_key &key : TRY(tables.source_routes.keys())) {

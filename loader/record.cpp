@@ -147,6 +147,13 @@ std::string file_name(const std::string &container_id, const std::string &ifname
     return container_id + ":" + ifname;
 }
 
+template <typename List> Result<std::vector<AttachmentRecord>> all_or_error(const List &list) {
+    Errors unread;
+    auto all = TRY(list(unread));
+    TRY(std::move(unread).result());
+    return all;
+}
+
 // "/sys/fs/bpf/podlane" -> "sys-fs-bpf-podlane"
 std::string escaped(std::string_view root) {
     std::string name(root.substr(std::min(root.find_first_not_of('/'), root.size())));
@@ -243,14 +250,20 @@ Result<std::optional<AttachmentRecord>> AttachmentRecords::find(const std::strin
 }
 
 Result<std::vector<AttachmentRecord>> AttachmentRecords::list() const {
+    return all_or_error([&](Errors &unread) { return list(unread); });
+}
+
+Result<std::vector<AttachmentRecord>> AttachmentRecords::list(Errors &unread) const {
     std::vector<AttachmentRecord> all;
     for (const std::string &name : TRY(names_in(directory_))) {
         if (name.find(':') == std::string::npos)
             continue; // foreign
-        const auto text = TRY(read_state_file(directory_ + "/" + name));
-        if (auto record = text ? parse_record(*text) : std::nullopt)
+        const auto text = read_state_file(directory_ + "/" + name);
+        if (!text)
+            unread.add(text);
+        else if (auto record = *text ? parse_record(**text) : std::nullopt)
             all.push_back(*std::move(record));
-        else if (text && !is_of_other_version(*text))
+        else if (*text && !is_of_other_version(**text))
             TRY(remove_if_present(directory_ + "/" + name));
     }
     return all;
@@ -272,9 +285,13 @@ Result<void> AttachmentRecords::remove_unfinished() const {
 }
 
 Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_directory) {
+    return all_or_error([&](Errors &unread) { return list_all_records(state_directory, unread); });
+}
+
+Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_directory, Errors &unread) {
     std::vector<AttachmentRecord> all;
     for (const std::string &root : TRY(names_in(state_directory)))
-        for (AttachmentRecord &record : TRY(AttachmentRecords(state_directory, root).list()))
+        for (AttachmentRecord &record : TRY(AttachmentRecords(state_directory, root).list(unread)))
             all.push_back(std::move(record));
     return all;
 }

@@ -13,6 +13,7 @@
 
 #include "loader/state_file.hpp"
 #include "maps/abi/endpoint.h"
+#include "maps/errors.hpp"
 #include "maps/result.hpp"
 
 #include <cstdint>
@@ -80,6 +81,8 @@ class AttachmentRecords {
                                                                const std::string &ifname) const;
     // All whole ones, in the order of their names. Torn files are removed, those of another version passed over.
     [[nodiscard]] Result<std::vector<AttachmentRecord>> list() const;
+    // The same, without those that cannot be read, each of which is in `unread`.
+    [[nodiscard]] Result<std::vector<AttachmentRecord>> list(Errors &unread) const;
     // The generation of the pins (Tables::generation) whose maps have been compared with these records; 0: none.
     [[nodiscard]] Result<std::uint64_t> seen_generation() const;
     [[nodiscard]] Result<void> note_generation(std::uint64_t generation) const;
@@ -99,6 +102,7 @@ class AttachmentRecords {
 
 // The records of all roots below a state directory.
 Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_directory);
+Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_directory, Errors &unread);
 
 // The same attachment below other roots of pins of this state directory, made by this node: for a DEL whose
 // configuration names another root than its ADD's did.

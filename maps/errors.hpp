@@ -9,7 +9,7 @@
 
 namespace podlane {
 
-// Reports the first error; the messages of later ones are appended to it.
+// Reports the first error; the messages of later ones are appended to it, each once.
 class Errors {
   public:
     template <typename T> void add(Result<T> done) {
@@ -17,7 +17,7 @@ class Errors {
             return;
         if (!first_)
             first_ = std::move(done).error();
-        else
+        else if (first_->message.find(done.error().message) == std::string::npos)
             first_->message += "; " + done.error().message;
     }
     void add(Error error) { add(Result<void>(std::move(error))); }

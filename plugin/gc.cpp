@@ -85,7 +85,8 @@ Result<Known> known_attachments(const cni::Request &request, const Root &root, s
     const std::uint32_t own = TRY(own_netns());
     net::Netlink host = TRY(net::Netlink::open());
     std::set<Identity> under_way;
-    for (const AttachmentRecord &record : TRY(list_all_records(request.config.state_dir))) {
+    Errors unread;
+    for (const AttachmentRecord &record : TRY(list_all_records(request.config.state_dir, unread))) {
         if (record.root != request.config.bpffs ? !TRY(has_died_elsewhere(record, boot, host))
                                                 : root.is_elsewhere && record.node_netns != own)
             continue;
@@ -97,7 +98,8 @@ Result<Known> known_attachments(const cni::Request &request, const Root &root, s
     }
     for (const Identity &identity : under_way) // also if another root has a record of its name
         known.all.erase(identity);
-    known.has_unlisted = !under_way.empty();
+    known.has_unlisted = !under_way.empty() || !unread.none();
+    errors.add(std::move(unread).result());
     return known;
 }
 

@@ -56,7 +56,8 @@ Result<void> open_maps(Remains &remains, const endpoint_key &key, Errors &errors
 // The default root, and those of this node's other attachments. One that cannot be read knows nothing.
 std::optional<std::string> root_that_knows(const endpoint_key &key, const cni::Config &config) {
     const auto own = own_netns();
-    const auto records = list_all_records(config.state_dir);
+    Errors unread;
+    const auto records = list_all_records(config.state_dir, unread);
     std::set<std::string> roots{config.bpffs};
     if (own && records)
         for (const AttachmentRecord &record : *records)

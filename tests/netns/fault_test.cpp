@@ -177,6 +177,21 @@ TEST_P(FaultRecordTest, ThatCannotBeReadKeepsNoInterface) {
     expect_clean_after("DEL");
 }
 
+// One pod's record says nothing of the others.
+TEST_P(FaultRecordTest, ThatCannotBeReadStopsNoGc) {
+    must("ADD");
+    const auto other = node_.container();
+    ASSERT_THAT(node_.cni("podlane", "ADD", config_, attachment(*other)), succeeds());
+    const std::string file =
+        AttachmentRecords(kStateDirectory, node_.bpffs()).directory() + "/" + other->id() + ":eth0";
+    const Reply reply =
+        call("GC", strace({"-P", file, "-e", "trace=read", "-e", "inject=read:error=EIO", "-o", "/dev/null"}));
+    EXPECT_THAT(reply, fails_with(5, {"Input/output error"}));
+    EXPECT_TRUE(node_.leased().empty());
+    EXPECT_THAT(node_.run("ip link"), testing::Not(testing::HasSubstr("cali")));
+    expect_clean_after("GC");
+}
+
 class FaultQdiscTest : public FaultTest {};
 
 // The kernel has put the qdisc, or its class or queue; only the answer is lost.

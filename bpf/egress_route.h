@@ -9,22 +9,6 @@
 #include "bpf/rewrite.h"
 #include "bpf/tables.h"
 
-static __always_inline bool same_subnet(const struct ip_addr *a, const struct ip_addr *b, __u32 bits)
-{
-#pragma unroll
-	for (__u32 i = 0; i < 4; i++) {
-		__u32 differ = bpf_ntohl(a->word[i] ^ b->word[i]);
-
-		if (bits <= i * 32)
-			return true;
-		if (bits < (i + 1) * 32)
-			differ &= ~0U << ((i + 1) * 32 - bits);
-		if (differ)
-			return false;
-	}
-	return true;
-}
-
 /* The node and its pods are reached on the node, whatever the network. */
 static __always_inline bool is_local_to_node(struct packet *p)
 {
@@ -34,8 +18,11 @@ static __always_inline bool is_local_to_node(struct packet *p)
 
 	if (answer == BPF_FIB_LKUP_RET_NOT_FWDED)
 		return is_own_address(p, &fib);
-	return (answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) &&
-	       map_find(&interfaces_v1, &ifindex);
+	if (answer != BPF_FIB_LKUP_RET_SUCCESS && answer != BPF_FIB_LKUP_RET_NO_NEIGH)
+		return false;
+	/* The second: behind a bridge that another plugin has made. */
+	return map_find(&interfaces_v1, &ifindex) ||
+	       (ifindex != p->egress_route->uplink && find_owner_on_node(&p->ip.destination));
 }
 
 /*

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bpf/packet.h"
+#include "bpf/tables.h"
 #include "maps/abi/own_address.h"
 
 #define NOBODY bpf_htonl(0xf0000001) /* 240.0.0.1, or the end of an IPv6 address that nobody has */
@@ -74,6 +75,14 @@ static __always_inline long query_own_address(struct packet *p, struct bpf_fib_l
 	return route_lookup(p->skb, fib, sizeof(*fib), 0);
 }
 
+/* An address that only a default route leads to. */
+static __always_inline void set_nobody(struct packet *p)
+{
+	p->ip.destination.word[3] = NOBODY;
+	if (p->protocol == ETH_P_IPV6)
+		p->ip.destination.word[0] = bpf_htonl(0x40000000);
+}
+
 /*
  * Of a destination that the kernel does not forward to, whether it is the node's own address or one without a route. A
  * default route distinguishes them, or else the rule. An address that nobody has shows whether there is either:
@@ -85,9 +94,7 @@ static __attribute__((noinline)) bool is_own_address(struct packet *p, struct bp
 	const struct ip_addr destination = p->ip.destination;
 	long by_routes, by_rule = BPF_FIB_LKUP_RET_NOT_FWDED;
 
-	p->ip.destination.word[3] = NOBODY;
-	if (p->protocol == ETH_P_IPV6)
-		p->ip.destination.word[0] = bpf_htonl(0x40000000);
+	set_nobody(p);
 	by_routes = query_routes(p, fib, 0, 0);
 	if (by_routes != BPF_FIB_LKUP_RET_SUCCESS && by_routes != BPF_FIB_LKUP_RET_NO_NEIGH)
 		by_rule = query_own_address(p, fib);
@@ -152,9 +159,71 @@ static __attribute__((noinline)) long query_way_back(struct packet *p, struct bp
 	return answer == BPF_FIB_LKUP_RET_FWD_DISABLED ? query_routes_by(p, fib, p->receiver->ifindex, 0, 0) : answer;
 }
 
+/* Routes of IPv4 may have a next hop of IPv6. */
+static __always_inline bool is_next_hop(struct bpf_fib_lookup *fib, const struct ip_addr *addr)
+{
+	return fib->family == AF_INET ? fib->ipv4_dst == addr->word[3]
+				      : same_addr((struct ip_addr *)fib->ipv6_dst, addr);
+}
+
+/* Where the way to a destination leads, as far as it shows by itself. */
+enum inside {
+	INSIDE_ALWAYS = 1 << 0,
+	INSIDE_BY_OTHER_ROUTE = 1 << 1, /* unless it is the default route */
+	INSIDE_BY_OTHER_LINK = 1 << 2,  /* unless it is the default route's interface */
+};
+
 /*
- * Whether the host stack would refuse the source of what came in by an uplink: the node's own address, a pod's of
- * another network, or one whose route discards packets. A source without a route, or with none by this uplink, is
+ * Whether the way to the destination, which `fib` holds, leads to what is behind the node, and not to what its uplinks
+ * lead to: to its pods, whichever plugin made them, and to those of other nodes if the network's cluster CIDRs hold
+ * them. Uplinks are the one the packet is on, those that serve a network, and the default route's. The subnet on the
+ * receiver's own uplink may be on others, too. Not inlined, to keep the programs and their stacks small.
+ */
+static __attribute__((noinline)) int leads_inside(struct packet *p, struct bpf_fib_lookup *fib)
+{
+	const __u32 ifindex = fib->ifindex;
+	const struct source_route *route;
+
+	if (map_find(&interfaces_v1, &ifindex))
+		return INSIDE_ALWAYS;
+	if (ifindex == p->skb->ifindex)
+		return 0;
+	if (find_owner_on_node(&p->ip.destination))
+		return INSIDE_ALWAYS;
+	route = find_source_route(p->receiver->ifindex, &p->ip.source);
+	if (route && route->prefix_bits && same_subnet(&p->ip.source, &p->ip.destination, route->prefix_bits))
+		return 0;
+	if (in_cluster(p, &p->ip.destination))
+		return INSIDE_BY_OTHER_ROUTE;
+	return is_next_hop(fib, &p->ip.destination) && !map_find(&uplinks_v2, &ifindex) ? INSIDE_BY_OTHER_LINK : 0;
+}
+
+/* Compares with the default route, which `fib` holds afterwards. */
+static __attribute__((noinline)) bool is_inside(struct packet *p, struct bpf_fib_lookup *fib, int leads)
+{
+	const struct ip_addr destination = p->ip.destination;
+	const bool is_on_link = is_next_hop(fib, &destination);
+	const __u32 ifindex = fib->ifindex;
+	struct ip_addr hop = {};
+	bool same_hop;
+	long answer;
+
+	if (fib->family == AF_INET)
+		hop.word[3] = fib->ipv4_dst;
+	else
+		__builtin_memcpy(&hop, fib->ipv6_dst, sizeof(hop));
+	set_nobody(p);
+	answer = query_way_back(p, fib);
+	same_hop = is_next_hop(fib, is_on_link ? &p->ip.destination : &hop);
+	p->ip.destination = destination;
+	if ((answer != BPF_FIB_LKUP_RET_SUCCESS && answer != BPF_FIB_LKUP_RET_NO_NEIGH) || fib->ifindex != ifindex)
+		return true;
+	return leads & INSIDE_BY_OTHER_ROUTE && !same_hop;
+}
+
+/*
+ * Whether the host stack would refuse the source of what came in by an uplink: the node's own address, one of what is
+ * behind the node, or one whose route discards packets. A source without a route, or with none by this uplink, is
  * refused if packets `need_route`.
  */
 static __always_inline bool is_refused_source(struct packet *p, bool need_route)
@@ -163,6 +232,7 @@ static __always_inline bool is_refused_source(struct packet *p, bool need_route)
 	bool refused;
 	long answer;
 	__u32 ifindex;
+	int leads;
 
 	swap_ends(&p->ip);
 	answer = query_way_back(p, &fib);
@@ -178,7 +248,12 @@ static __always_inline bool is_refused_source(struct packet *p, bool need_route)
 		break;
 	case BPF_FIB_LKUP_RET_SUCCESS:
 	case BPF_FIB_LKUP_RET_NO_NEIGH:
-		refused = map_find(&interfaces_v1, &ifindex) || (need_route && !is_routed_by(p, &fib, p->skb->ifindex));
+		if (need_route) {
+			refused = map_find(&interfaces_v1, &ifindex) || !is_routed_by(p, &fib, p->skb->ifindex);
+			break;
+		}
+		leads = leads_inside(p, &fib);
+		refused = leads & INSIDE_ALWAYS || (leads && is_inside(p, &fib, leads));
 		break;
 	default:
 		refused = need_route;

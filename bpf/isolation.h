@@ -138,16 +138,29 @@ static __always_inline __u32 ctinfo_of(struct __sk_buff *skb)
 	return entry & CTINFO_MASK;
 }
 
+/* A bridge that another plugin has made brings all that its pods send. Other pods are known by their own interface. */
+static __always_inline bool is_behind_bridge(__u32 owner)
+{
+	struct interface *entry = map_find(&interfaces_v1, &owner);
+
+	return entry && !(entry->flags & INTERFACE_ROUTED);
+}
+
 /* Whether the endpoint lets in what came by this interface, but for members of its groups; 0 is the node itself. */
 static __always_inline bool lets_in(struct packet *p, __u32 came_by, struct interface *sender)
 {
 	__u32 receiver = p->skb->ifindex;
 	struct isolation *entry;
+	__u32 owner;
 
 	if (!came_by) {
 		entry = map_find(&isolation_v1, &receiver);
 		return entry && (entry->flags & ISOLATION_HOST || p->is_icmp_error);
 	}
+	owner = sender ? 0 : find_owner_on_node(&p->ip.source);
+	if (owner)
+		return p->interface->flags & INTERFACE_ISOLATED_GROUP && is_behind_bridge(owner) &&
+		       !map_find(&uplinks_v2, &came_by) && shares_group(receiver, owner);
 	/* Routers send errors: what counts is the other end of the connection that they are about. */
 	if (!sender && p->is_icmp_error)
 		return p->has_flow && ctinfo_of(p->skb) != CTINFO_NONE &&

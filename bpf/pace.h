@@ -13,9 +13,6 @@
 #define SO_MAX_PACING_RATE 47
 #define TCP_BPF_SNDCWND_CLAMP 1002
 
-/* Sockets of the node itself are known by it. Set by the loader. */
-const volatile __u32 node_netns = 0;
-
 #define UNPACED (~0U)
 #define UNCLAMPED 0x7fffffff
 /* A window holds what is sent in the round trip, and in this time besides. */

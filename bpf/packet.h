@@ -44,6 +44,8 @@ const volatile __u64 podlane_build = 0;
 const volatile __u32 fast_mark = PODLANE_MARK;
 /* Set by the loader: false on kernels that are locked down in mode confidentiality, where no packet is a reply. */
 const volatile bool can_read_kernel = false;
+/* The node's own network namespace, by which its sockets and its endpoints' addresses are known. Set by the loader. */
+const volatile __u32 node_netns = 0;
 
 /* The part of the transport header that identifies a flow. */
 struct ports {

@@ -150,6 +150,7 @@ static __always_inline void parse_icmp(struct __sk_buff *skb, struct packet *p, 
 	set_flow(skb, p, ports, from);
 }
 
+/* A header that is cut has no flow: it cannot be translated. */
 static __always_inline void parse_l4(struct __sk_buff *skb, struct packet *p, __u32 l3_bytes, enum direction from)
 {
 	struct {
@@ -159,7 +160,12 @@ static __always_inline void parse_l4(struct __sk_buff *skb, struct packet *p, __
 		__u8 data_offset;
 		__u8 flags;
 		__be16 window;
+		__be32 checksum_and_urgent;
 	} tcp;
+	struct {
+		struct ports ports;
+		__be32 length_and_checksum;
+	} udp;
 	struct ports ports = {};
 
 	switch (p->ip.protocol) {
@@ -174,9 +180,10 @@ static __always_inline void parse_l4(struct __sk_buff *skb, struct packet *p, __
 							bpf_ntohl(tcp.sequence) >> 16 | 1};
 		break;
 	case IPPROTO_UDP:
-		if (load_l4(skb, p, &ports, sizeof(ports)))
+		if (load_l4(skb, p, &udp, sizeof(udp)))
 			return;
-		p->header_bytes = l3_bytes + 8;
+		ports = udp.ports;
+		p->header_bytes = l3_bytes + sizeof(udp);
 		break;
 	case IPPROTO_SCTP:
 		if (load_l4(skb, p, &ports, sizeof(ports)))

@@ -5,19 +5,26 @@
 #include "bpf/fib.h"
 #include "bpf/tables.h"
 
-/* Sources that the kernel does not forward either: this network, loopback, link-local, multicast (RFC 6890). */
-static __always_inline bool stays_on_link(const struct ip_addr *source)
+/* Addresses that the kernel does not forward either: this network, loopback, link-local, multicast (RFC 6890). */
+static __always_inline bool stays_on_link(const struct ip_addr *addr)
 {
-	__u32 first = bpf_ntohl(source->word[0]);
+	__u32 first = bpf_ntohl(addr->word[0]);
 
-	if (first == 0 && source->word[1] == 0 && source->word[2] == bpf_htonl(0x0000ffff)) {
-		__u8 net = bpf_ntohl(source->word[3]) >> 24;
+	if (first == 0 && addr->word[1] == 0 && addr->word[2] == bpf_htonl(0x0000ffff)) {
+		__u8 net = bpf_ntohl(addr->word[3]) >> 24;
 
 		return net == 0 || net == 127 || net >= 224;
 	}
 	/* :: and ::1 are the only ones below ::2 that get here. */
 	return (first & 0xffc00000) == 0xfe800000 || first >= 0xff000000 ||
-	       !(first | source->word[1] | source->word[2] | (source->word[3] & bpf_htonl(~1U)));
+	       !(first | addr->word[1] | addr->word[2] | (addr->word[3] & bpf_htonl(~1U)));
+}
+
+/* 240.0.0.0/4 but for the broadcast address: Linux forwards to them as to any other (RFC 1112, 4). */
+static __always_inline bool is_reserved(const struct ip_addr *addr)
+{
+	return !addr->word[0] && addr->word[2] == bpf_htonl(0x0000ffff) && bpf_ntohl(addr->word[3]) >= 0xf0000000 &&
+	       addr->word[3] != 0xffffffff;
 }
 
 /* Frames to a bridge carry the bridge's MAC, not that of the port they arrive on. */
@@ -81,5 +88,7 @@ static __always_inline int find_receiver(struct packet *p)
 		return REASON_HOST_NOT_LOCAL;
 	if (!p->egress_route && !p->has_flow)
 		return REASON_HOST_NO_FLOW;
+	if (stays_on_link(&p->ip.destination) && !is_reserved(&p->ip.destination))
+		return REASON_HOST_SCOPE;
 	return check_forwardable(p) ?: (p->hop_limit > 1 ? 0 : REASON_HOST_TTL);
 }

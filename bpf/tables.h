@@ -39,6 +39,19 @@ static __always_inline bool owns(struct packet *p, const struct ip_addr *addr)
 	return false;
 }
 
+/*
+ * The host-side veth of the endpoint that has the address and that the node routes to, whatever its network; 0: none.
+ * Behind a bridge that does not route for it, an endpoint is on the link of the bridge.
+ */
+static __always_inline __u32 find_owner_on_node(const struct ip_addr *addr)
+{
+	struct sender_key key = {.netns = node_netns, .addr = *addr};
+	__u32 *ifindex = map_find(&senders_v1, &key);
+	struct interface *owner = ifindex ? map_find(&interfaces_v1, ifindex) : 0;
+
+	return owner && !(owner->flags & INTERFACE_BRIDGED) ? *ifindex : 0;
+}
+
 static __always_inline struct source_route *find_source_route(__u32 ifindex, const struct ip_addr *source)
 {
 	struct source_route_key key = {.ifindex = ifindex, .source = *source};
@@ -46,6 +59,22 @@ static __always_inline struct source_route *find_source_route(__u32 ifindex, con
 
 	/* An entry is valid only for the address it stores, whatever key it is found under. */
 	return route && same_addr(&route->source, source) ? route : 0;
+}
+
+static __always_inline bool same_subnet(const struct ip_addr *a, const struct ip_addr *b, __u32 bits)
+{
+#pragma unroll
+	for (__u32 i = 0; i < 4; i++) {
+		__u32 differ = bpf_ntohl(a->word[i] ^ b->word[i]);
+
+		if (bits <= i * 32)
+			return true;
+		if (bits < (i + 1) * 32)
+			differ &= ~0U << ((i + 1) * 32 - bits);
+		if (differ)
+			return false;
+	}
+	return true;
 }
 
 static __always_inline bool serves(const struct uplink *uplink, __u32 network)

@@ -44,7 +44,7 @@
 	X(DROP_MALFORMED, "drop-malformed", DROP,                                                                      \
 	  "Ethernet, ARP or IP header truncated or inconsistent, or IPv4-mapped addresses in IPv6")                    \
 	X(HOST_SCOPE, "host-scope", HOST,                                                                              \
-	  "source that is never forwarded (link-local, loopback, multicast): host stack")                              \
+	  "address that is never forwarded (link-local, loopback, multicast): host stack")                             \
 	X(HOST_CHECKSUM, "host-checksum", HOST, "wrong IPv4 header checksum: host stack, which discards it")           \
 	X(SENT_UPLINK, "sent-uplink", FAST, "to another node by an uplink, on the fast path")                          \
 	X(RECEIVED_UPLINK, "received-uplink", FAST, "from another node by an uplink, on the fast path")                \
@@ -55,7 +55,7 @@
 	X(HOST_NO_UPLINK, "host-no-uplink", HOST,                                                                      \
 	  "the route leaves by an interface that is not an uplink: host stack")                                        \
 	X(HOST_SOURCE_LOCAL, "host-source-local", HOST,                                                                \
-	  "arrived on an uplink with a source of this node, or one that it routes nowhere: host stack")                \
+	  "arrived on an uplink with a source of this node or behind it, or of nowhere: host stack")                   \
 	X(HOST_NO_NEIGHBOUR, "host-no-neighbour", HOST,                                                                \
 	  "retried while the next hop is unresolved: host stack, which sends ICMP unreachable")                        \
 	X(SENT_SIBLING, "sent-sibling", MOVED,                                                                         \

@@ -102,6 +102,31 @@ TEST_F(Source, ErrorsOfRefusedSourcesAreLeftToTheHostStack) {
     EXPECT_EQ(require(node().paths().find(flow))->uplink, lan_);
 }
 
+// Links that are no uplinks lead to what is behind the node; the default route's is one.
+TEST_F(Source, SourcesBehindOtherLinksAreLeftToTheHostStack) {
+    const ip_addr chained = ip("198.18.7.7");
+    const std::uint32_t netns = netns_of(node().root());
+    shell("ip route add default via 203.0.113.1 dev caliCp; ip link add inner type veth peer name innerp; "
+          "ip link set inner up; ip link set innerp up; ip addr add 198.18.9.1/24 dev inner; "
+          "ip route add 198.18.10.0/24 via 198.18.9.9; ip route add 198.18.11.0/24 via 203.0.113.7");
+    const auto from = [](const char *source) { return kArriving / Ipv4{ip(source), kOwn4} / Udp{}; };
+    expect({"behind another link", from("198.18.9.9"), REASON_HOST_SOURCE_LOCAL, in()});
+    for (const char *source : {"198.18.10.9", "198.18.11.9", "203.0.113.9", "198.18.7.7"})
+        expect({source, from(source), REASON_UPLINK_DELIVERED, in()});
+    const auto key = make_cluster_cidr_key(network_id("lan"), *parse_prefix("198.18.0.0/16"));
+    require(node().tables().cluster_cidrs.update(key, make_prefix_value(*parse_prefix("198.18.0.0/16"))));
+    node().forget_paths();
+    for (const char *source : {"198.18.9.9", "198.18.10.9", "198.18.11.9"})
+        expect({source, from(source), REASON_HOST_SOURCE_LOCAL, in()});
+    expect({"by the default route", from("198.18.7.7"), REASON_UPLINK_DELIVERED, in()});
+    node().forget_paths();
+    require(node().tables().senders.update({netns, chained}, second_.ifindex));
+    expect({"a pod of this node", from("198.18.7.7"), REASON_HOST_SOURCE_LOCAL, in()});
+    expect({"a neighbour's", from("192.168.133.9"), REASON_UPLINK_DELIVERED, in()});
+    const Bytes sent = of_second() / Ipv4{kOwn4, chained} / Udp{};
+    expect({"to it", sent, REASON_HOST_NOT_LOCAL, from_second()});
+}
+
 // The pod's interface forwards, whatever the uplink does.
 TEST_F(Source, SourcesAreJudgedOnAnUplinkThatDoesNotForward) {
     shell("ip route add default via 203.0.113.1 dev caliCp; ip route add blackhole 198.18.4.0/24; "

@@ -38,6 +38,27 @@ TEST_F(LimitedModel, HoldsForGeneratedFrames) {
         EXPECT_GT((charged_[{pod->ifindex, LIMIT_INGRESS}]), ran_ / 100) << pod->name;
 }
 
+// A packet that cannot be translated is not charged to whom it would have gone to.
+TEST_F(LimitedModel, ACutHeaderHasNoFlow) {
+    confirm();
+    int translated = 0;
+    for (const ModelFlow &flow : pod_.flows) {
+        if (flow.is_direct || !is_ipv4(flow.source))
+            continue;
+        Bytes udp;
+        put16(udp, flow.source_port);
+        put16(udp, flow.destination_port);
+        put16(udp, 8);
+        const Ipv4 ip{.source = flow.source, .destination = flow.destination, .protocol = IPPROTO_UDP};
+        for (const std::size_t bytes : {6U, 4U}) {
+            udp.resize(bytes);
+            EXPECT_TRUE(agrees(pod_, Ethernet{kHostMac, kPodMac} / ip / udp, 0)) << to_string(flow.destination);
+        }
+        ++translated;
+    }
+    EXPECT_GT(translated, 0);
+}
+
 // A container with a second interface, and with more sources than its addresses. What it sends by the first one from an
 // address of the second is handed over; both have limits.
 class SeveralInterfacesModel : public LimitedModel {

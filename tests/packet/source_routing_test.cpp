@@ -317,6 +317,15 @@ TEST_F(Source, NoPacketOfSctpMovesAnAssociation) {
     EXPECT_EQ(via_after(220, kChunks[1]), PATH_HOST);
 }
 
+TEST_F(Source, DestinationsThatNoRouterForwardsToAreLeftToTheHostStack) {
+    for (const char *to : {"0.0.0.0", "127.0.0.1", "224.0.0.5", "239.1.2.3", "255.255.255.255"})
+        expect({to, of_second() / Ipv4{ip("192.168.133.20"), ip(to)} / Udp{}, REASON_HOST_SCOPE, from_second()});
+    for (const char *to : {"::1", "fe80::9", "ff05::5"})
+        expect({to, of_second() / Ipv6{ip("2001:db8:133::20"), ip(to)} / Udp{}, REASON_HOST_SCOPE, from_second()});
+    for (const char *to : {"192.168.133.9", "240.10.0.5", "128.0.0.1"})
+        expect({to, of_second() / Ipv4{ip("192.168.133.20"), ip(to)} / Udp{}, REASON_SENT_WAY, from_second()});
+}
+
 // Sources that the host stack would not accept on an egress route's uplink either. An error caches no path.
 TEST_F(Source, RefusedSourcesAreLeftToTheHostStack) {
     shell("ip route add default via 203.0.113.1 dev caliCp; "

@@ -21,6 +21,7 @@
 #include "loader/net/wait_for_route.hpp"
 #include "plugin/network.hpp"
 #include "plugin/node.hpp"
+#include "plugin/node_addresses.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/remove.hpp"
 #include "plugin/restore.hpp"
@@ -76,20 +77,6 @@ Result<void> create_lease(const cni::Request &request, endpoint_mode mode, Rollb
     return check_wishes(request.config, lease);
 }
 
-// An address that no IPAM plugin keeps may be the node's.
-Result<void> refuse_own_address(const cni::Config &config, net::Netlink &host) {
-    constexpr std::uint32_t kLocalTable = 255;
-    constexpr std::uint8_t kLocalRoute = 2; // RTN_LOCAL
-    for (const Prefix &one : config.own_addresses) {
-        net::RouteSpec local{.destination = one, .table = kLocalTable};
-        local.type = kLocalRoute;
-        if (TRY(net::find_route(host, local)))
-            return Error{ErrorCode::already_exists, "address " + to_string(one.addr) + " is the node's own",
-                         "choose another one for the pod's annotation"};
-    }
-    return {};
-}
-
 Result<Pair> create_pair(Sockets &sockets, const net::Namespace &pod, const Plan &plan, const cni::Request &request,
                          Rollback &rollback) {
     const Step step(STEP_LINK);
@@ -100,12 +87,22 @@ Result<Pair> create_pair(Sockets &sockets, const net::Namespace &pod, const Plan
     return Pair{sockets.host, sockets.pod, veth};
 }
 
+// Of a setting that "sysctls" names: a value that the kernel refuses is wrong there.
+Error of_sysctls(Error error) {
+    if (error.system_errno == EINVAL || error.system_errno == ERANGE || error.system_errno == ENOENT)
+        error.code = ErrorCode::invalid_network_config;
+    return std::move(error).context("sysctls");
+}
+
 // A setting that the kernel does not have needs no value.
 Result<void> write_settings(const std::vector<Setting> &settings) {
-    for (const Setting &one : settings)
-        if (auto written = net::write_sysctl_if_different(one.path, one.value);
-            !written && (one.required || written.error().code != ErrorCode::missing))
+    for (const Setting &one : settings) {
+        auto written = net::write_sysctl_if_different(one.path, one.value);
+        if (!written && one.required)
+            return of_sysctls(std::move(written).error());
+        if (!written && written.error().code != ErrorCode::missing)
             return std::move(written).error();
+    }
     return {};
 }
 
@@ -252,11 +249,11 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
                                            Sockets &sockets, const Tables &tables,
                                            const std::optional<EgressRoute> &egress, Rollback &rollback) {
     cni::Attachment lease;
-    TRY(refuse_own_address(request.config, sockets.host));
     TRY(create_lease(request, mode, rollback, lease));
     TRY(keep_families(request.config.ip_families, lease));
     TRY(complete_gateways(egress, sockets.host, lease));
     Plan plan = TRY(make_plan(request, lease, TRY(facts_of(request, egress, sockets))));
+    TRY(refuse_addresses_of_node(request.config, addresses_of(lease, request.ifname), egress, sockets.host));
     TRY(enter_network(request, plan.network, tables, sockets.host, rollback));
     TRY(write_node_settings(request.config, sockets.host, plan.node_settings));
     const ConflictProbe probe = TRY(ConflictProbe::start(egress, plan.addresses));
@@ -346,7 +343,7 @@ void log_identity(const cni::Request &request) {
 
 Result<cni::Attachment> make(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
                              Sockets &sockets, const Tables &tables, Rollback &rollback) {
-    const std::optional<EgressRoute> egress = TRY(find_egress_route(request.config, sockets.host));
+    const std::optional<EgressRoute> egress = TRY(usable_egress_route(request.config, sockets.host));
     return make_interface_for(request, mode, pod, sockets, tables, egress, rollback);
 }
 
@@ -355,7 +352,7 @@ Result<cni::Attachment> adopt(const cni::Request &request, const net::Namespace 
     const Adopted pair = TRY(find_pair(sockets, request.ifname));
     if (!pair.host)
         return adopt_without_host_veth(request, pod, sockets, tables, pair.pod, rollback);
-    const std::optional<EgressRoute> egress = TRY(find_egress_route(request.config, sockets.host));
+    const std::optional<EgressRoute> egress = TRY(usable_egress_route(request.config, sockets.host));
     return adopt_interface(request, pod, sockets, tables, pair, egress, rollback);
 }
 

@@ -7,6 +7,7 @@
 #include "maps/hash.hpp"
 #include "maps/tables.hpp"
 #include "plugin/egress_route.hpp"
+#include "plugin/plan_addresses.hpp"
 
 #include <arpa/inet.h>
 
@@ -33,24 +34,6 @@ Mac pod_mac_of(const cni::Request &request) {
         mac[i] = static_cast<std::uint8_t>(hash >> (8 * i));
     mac[0] = static_cast<std::uint8_t>((mac[0] & 0xfcU) | 0x02U);
     return mac;
-}
-
-Result<std::vector<ip_addr>> endpoint_addresses(const std::vector<cni::Address> &leased) {
-    std::vector<ip_addr> addresses;
-    for (const cni::Address &one : leased) {
-        const ip_addr &addr = one.prefix.addr;
-        if (is_none(addr) || is_link_local(addr))
-            return Error{ErrorCode::ipam, "the lease's address " + to_string(one.prefix) + " is no unicast address"};
-        addresses.push_back(addr);
-    }
-    if (addresses.empty())
-        return Error{ErrorCode::invalid_network_config, "there is no address for the interface",
-                     "add \"ipam\" to the configuration, or chain Podlane after a plugin that gives addresses"};
-    if (addresses.size() > ENDPOINT_ADDRESSES)
-        return Error{ErrorCode::invalid_network_config, "the lease has " + std::to_string(addresses.size()) +
-                                                            " addresses, at most " +
-                                                            std::to_string(ENDPOINT_ADDRESSES) + " are supported"};
-    return addresses;
 }
 
 // Builds the pod's routes and neighbours family by family; every next hop is the host-side veth.
@@ -326,6 +309,7 @@ Result<std::vector<ip_addr>> adopted_addresses(const cni::Request &request) {
         return Error{ErrorCode::invalid_network_config, "prevResult gives " + std::to_string(addresses.size()) +
                                                             " addresses to " + request.ifname + ", 1 to " +
                                                             std::to_string(ENDPOINT_ADDRESSES) + " are supported"};
+    TRY(check_adopted(addresses));
     return addresses;
 }
 
@@ -356,7 +340,7 @@ Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease
     const cni::Config &config = request.config;
     const std::vector<cni::Address> leased = addresses_of(lease, request.ifname);
     Plan plan{.mode = config.ipam_type.empty() ? ENDPOINT_AFTER_IPAM : ENDPOINT_MAIN};
-    plan.addresses = TRY(endpoint_addresses(leased));
+    plan.addresses = TRY(endpoint_addresses(config, leased));
     plan.host_ifname = host_ifname(request);
     plan.alias = alias_of(request);
     plan.pod_mac = pod_mac_of(request);
@@ -366,6 +350,7 @@ Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease
     plan.flags = interface_flags_of(config, plan.addresses.size()) | INTERFACE_GATEWAY | INTERFACE_ROUTED | node.flags;
     plan.result = lease;
     add_configured(config, plan);
+    TRY(check_gateways(plan.result.routes));
     const bool has_ipv4 = std::ranges::any_of(plan.addresses, is_ipv4);
     const bool has_ipv6 = !std::ranges::all_of(plan.addresses, is_ipv4);
     if (has_ipv6 && plan.mtu != 0 && plan.mtu < kSmallestIpv6Mtu)

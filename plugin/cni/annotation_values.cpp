@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/cni/annotation_values.hpp"
 
-#include <arpa/inet.h>
+#include "plugin/cni/unicast.hpp"
 
 #include <algorithm>
-#include <array>
 
 namespace podlane::cni {
 namespace {
@@ -15,18 +14,6 @@ constexpr std::size_t kMostOfAList = 16;
 
 bool is_within(const Prefix &prefix, const std::vector<Prefix> &bounds) {
     return bounds.empty() || std::ranges::any_of(bounds, [&](const Prefix &bound) { return contains(bound, prefix); });
-}
-
-// Addresses that no pod can have: unspecified, loopback, link-local, multicast, reserved.
-bool is_unicast(const ip_addr &addr) {
-    const std::array<Prefix, 5> reserved{{{ipv4_from_host_order(0), 8},
-                                          {ipv4_from_host_order(127U << 24U), 8},
-                                          {ipv4_from_host_order(224U << 24U), 3},
-                                          {ip_addr{}, 127}, // :: and ::1
-                                          {{{htonl(0xff000000U), 0, 0, 0}}, 8}}};
-    return !is_link_local(addr) && std::ranges::none_of(reserved, [&](const Prefix &one) {
-        return is_ipv4(one.addr) == is_ipv4(addr) && contains(one, addr);
-    });
 }
 
 } // namespace
@@ -73,7 +60,7 @@ Result<std::vector<Prefix>> prefixes_in(const Node &annotation, const Permission
 Result<std::vector<Prefix>> addresses_in(const Node &annotation, const Permission &permission) {
     auto addresses = TRY(prefixes_in(annotation, permission));
     for (Prefix &one : addresses) {
-        if (!is_unicast(one.addr))
+        if (!is_unicast(one.addr) || is_link_local(one.addr))
             return annotation.wrong("unicast addresses");
         one = host_prefix(one.addr);
     }

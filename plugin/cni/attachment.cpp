@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/cni/attachment.hpp"
 
+#include "plugin/cni/keys.hpp"
 #include "plugin/cni/result.hpp"
+#include "plugin/cni/unicast.hpp"
 #include "plugin/cni/version.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
 
 namespace podlane::cni {
 namespace {
@@ -27,6 +34,8 @@ Result<void> read_nonzero(const Node &node, std::optional<std::uint32_t> &into) 
         into.reset();
     return {};
 }
+
+constexpr std::array<std::string_view, 7> kRouteKeys{"dst", "gw", "mtu", "advmss", "priority", "table", "scope"};
 
 Result<Route> read_route(const Node &node) {
     Route route;
@@ -121,6 +130,29 @@ Result<std::vector<Route>> read_routes(const Node &list) {
         return routes;
     for (const Node &element : TRY(list.elements(R"([{"dst": "192.0.2.0/24"}])")))
         routes.push_back(TRY(read_route(element)));
+    return routes;
+}
+
+// Results of other plugins may have further keys; in a configuration they would be ignored silently.
+Result<std::vector<Route>> read_configured_routes(const Node &list) {
+    auto routes = TRY(read_routes(list));
+    if (!list.present())
+        return routes;
+    for (const Node &element : TRY(list.elements())) {
+        json::Value unknown = json::Value::object();
+        for (const auto &[key, value] : element.value().items())
+            if (std::ranges::none_of(kRouteKeys,
+                                     [&name = key](auto known) { return json::equal_any_case(name, known); }))
+                unknown[key] = nullptr;
+        if (auto known = check_keys(Node(&unknown, element.path()), kRouteKeys); !known) {
+            if (unknown.contains("gateway")) // its name in "ips"
+                known.error().hint = "did you mean \"gw\"?";
+            return std::move(known).error();
+        }
+        const Node gateway = element.at_any_case("gw");
+        if (const auto addr = TRY(read_ip(gateway)); addr && !is_unicast(*addr))
+            return gateway.wrong("a unicast address");
+    }
     return routes;
 }
 

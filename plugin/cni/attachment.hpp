@@ -12,6 +12,8 @@ namespace podlane::cni {
 // A result in the form of any version; errors have code 7 and name the path below `node`.
 Result<Attachment> read_attachment(const json::Node &node);
 Result<std::vector<Route>> read_routes(const json::Node &list);
+// Of a configuration: with no other keys than those of a route.
+Result<std::vector<Route>> read_configured_routes(const json::Node &list);
 Result<Dns> read_dns(const json::Node &node);
 
 // "a/b", or with `or_address` also "a".

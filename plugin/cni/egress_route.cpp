@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/cni/egress_route.hpp"
 
+#include "plugin/cni/unicast.hpp"
+
 #include <algorithm>
 
 namespace podlane::cni {
@@ -19,8 +21,10 @@ bool is_interface_name(std::string_view text) {
 Result<void> read_gateway(const Node &node, std::vector<ip_addr> &into) {
     const auto text = node.text();
     const auto addr = text ? parse_ip(*text) : Result<ip_addr>(node.wrong("an IP address"));
-    if (!addr || is_none(*addr))
+    if (!addr)
         return node.wrong("an IP address");
+    if (!is_unicast(*addr))
+        return node.wrong("the unicast address of a router");
     if (std::ranges::any_of(into, [&](const ip_addr &known) { return is_ipv4(known) == is_ipv4(*addr); }))
         return node.wrong("at most one address of each family");
     into.push_back(*addr);

@@ -77,6 +77,10 @@ Result<void> check_ifname(std::string_view name) {
     if (bad) // the kernel would number a name with '%'
         return invalid("CNI_IFNAME", "is " + quote(name),
                        "1 to 15 characters without '/', ':', '%' and white space, and not \".\" or \"..\"");
+    if (name == "all" || name == "default")
+        return invalid("CNI_IFNAME", "is " + quote(name),
+                       "a name that the kernel's settings of interfaces leave free: net.ipv4.conf has directories "
+                       "\"all\" and \"default\"");
     return {};
 }
 

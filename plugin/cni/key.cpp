@@ -41,7 +41,7 @@ template <auto Member, auto Reader> Result<void> of_log(const Node & /*root*/, c
 }
 
 Result<void> read_route_list(const Node & /*root*/, const Node &value, Config &into) {
-    into.routes = TRY(read_routes(value));
+    into.routes = TRY(read_configured_routes(value));
     return {};
 }
 
@@ -204,7 +204,7 @@ constexpr auto kKeys = std::to_array<Key>({
     {"gateway", top, "address, or list with one of each family",
      "that of the IPAM result, else of the uplink's default route",
      "next hop on `uplink` for destinations outside the lease's subnet. Without `uplink`: the uplink is the interface "
-     "that has the gateway on its link",
+     "that has the gateway on its link. Not an address of the node itself",
      checked<&Config::gateways, read_gateways>},
     {"table", top, "number, not 255", "the main one",
      "routing table in which ADD looks up `uplink` and `gateway` if they are not given",
@@ -292,7 +292,7 @@ constexpr auto kKeys = std::to_array<Key>({
      "enough. The pod can change them later",
      plain<&Config::allow_ip_forwarding>},
     {"sysctls", top, "object of names below `net.` and values", "none",
-     "settings of the pod's namespace. A name that the kernel does not have is an error",
+     "settings of the pod's namespace. A name that the kernel does not have is an error, and a value that it refuses",
      checked<&Config::sysctls, read_sysctls>},
     {"ipFamilies", top, "list of `\"IPv4\"`, `\"IPv6\"`", "what the lease has",
      "address families of the pod: ADD fails if the lease has no address of one of them, and leaves out those of "

@@ -9,6 +9,7 @@
 #include "plugin/cni/isolation.hpp"
 #include "plugin/cni/keys.hpp"
 #include "plugin/cni/labels.hpp"
+#include "plugin/cni/unicast.hpp"
 #include "plugin/cni/values.hpp"
 #include "plugin/cni/words.hpp"
 
@@ -163,7 +164,7 @@ Result<void> apply_sysctls(const Node &annotation, const Permission &permission,
     for (const std::string &item : TRY(list_in(annotation))) {
         const std::size_t equals = std::min(item.find('='), item.size());
         const std::string name = item.substr(0, equals);
-        if (equals == item.size() || !is_printable(item) || item.size() > kLongestLabelValue)
+        if (equals + 1 >= item.size() || !is_printable(item) || item.size() > kLongestLabelValue)
             return annotation.wrong("NAME=VALUE, separated by commas");
         if (std::ranges::find(permission.names, name) == permission.names.end())
             return annotation.wrong("what podMay has in \"names\"");
@@ -213,8 +214,10 @@ Result<void> apply_gateway(const Node &annotation, const Permission &permission,
     for (const Prefix &one : TRY(prefixes_in(annotation, permission))) {
         const bool ipv4 = is_ipv4(one.addr);
         const auto of_family = [&](const ip_addr &addr) { return is_ipv4(addr) == ipv4; };
-        if (!is_host_prefix(one) || is_none(one.addr) || std::ranges::any_of(gateways, of_family))
+        if (!is_host_prefix(one) || std::ranges::any_of(gateways, of_family))
             return annotation.wrong("at most one address of each family");
+        if (!is_unicast(one.addr))
+            return annotation.wrong("the unicast address of a router");
         std::erase_if(into.gateways, of_family);
         gateways.push_back(one.addr);
     }

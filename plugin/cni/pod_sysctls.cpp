@@ -27,6 +27,8 @@ Result<void> read_sysctls(const Node &node, Labels &into) {
             return node.wrong("names below net, such as \"net.core.somaxconn\", and not " + json::quote(name));
         if (!text || !is_printable(*text) || text->size() > kLongestLabelValue)
             return node.wrong("texts as values; that of " + json::quote(name) + " is none");
+        if (text->empty())
+            return node.at(name).wrong("a value: writing none has no effect");
         into[name] = *text;
     }
     return {};

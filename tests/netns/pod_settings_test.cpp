@@ -248,6 +248,7 @@ TEST_F(PodSettingsTest, AWrongValueIsNamed) {
              {"podlane/groups", "tenant-a, namespace:shop"},
              {"podlane/groups", ""},
              {"podlane/sysctls", "net.core.somaxconn"},
+             {"podlane/sysctls", "net.core.somaxconn="},
              {"podlane/sysctls", "net.ipv4.ip_forward=1"},
              {"podlane/sysctls", "../../kernel/core_pattern=x"}})
         EXPECT_THAT(add(*node_.container(), keys_of(all, of(name, value))), fails_with(7, {name})) << value;

@@ -170,18 +170,35 @@ TEST(PlanAddresses, AreKeptOnceAndRefusedByName) {
     EXPECT_THAT(plan.addresses, ElementsAre(ip("198.18.1.2"), ip("2001:db8:1::2")));
     EXPECT_EQ(plan.result.addresses.size(), 2U);
     EXPECT_NE(plan.flags & INTERFACE_MORE_ADDRESSES, 0U);
-    for (const char *bad : {"169.254.1.1/32", "fe80::1/64", "::/128"}) {
+    for (const auto &[bad, why] : std::vector<std::pair<std::string, std::string>>{{"169.254.1.1/32", "link-local"},
+                                                                                   {"fe80::1/64", "link-local"},
+                                                                                   {"127.0.0.1/8", "no unicast"},
+                                                                                   {"224.0.0.5/24", "no unicast"},
+                                                                                   {"::/128", "no unicast"}}) {
         const Error error = refusal(request_of(), lease_of({"198.18.1.2/24", bad}));
         EXPECT_EQ(error.code, ErrorCode::ipam) << bad;
-        EXPECT_THAT(error.message, HasSubstr(bad));
+        EXPECT_THAT(error.message, testing::AllOf(HasSubstr(bad), HasSubstr(why)));
     }
-    EXPECT_EQ(refusal(request_of(), {}).code, ErrorCode::invalid_network_config);
+    EXPECT_EQ(refusal(request_of(), {}).code, ErrorCode::ipam);
     std::vector<std::string> many;
     for (int i = 1; i <= ENDPOINT_ADDRESSES; ++i)
         many.push_back("198.18.1." + std::to_string(i) + "/24");
     EXPECT_EQ(plan_of(request_of(), lease_of(many)).addresses.size(), many.size());
     many.emplace_back("198.18.1.200/24");
     EXPECT_THAT(refusal(request_of(), lease_of(many)).message, HasSubstr("17 addresses, at most 16"));
+}
+
+TEST(PlanAddresses, OfAnotherPluginsInterfaceAreUnicast) {
+    cni::Request request = request_of();
+    request.config.ipam_type.clear();
+    const auto adopted = [&](const char *address) {
+        request.config.prev_result = lease_of({address});
+        return adopted_addresses(request);
+    };
+    for (const char *used : {"198.18.1.0/24", "169.254.7.7/32", "fe80::7/64"}) // its plugin knows why
+        EXPECT_TRUE(adopted(used)) << used;
+    for (const char *bad : {"0.0.0.0/0", "127.0.0.1/8", "ff02::1/128"})
+        EXPECT_EQ(adopted(bad).error().code, ErrorCode::invalid_network_config) << bad;
 }
 
 TEST(PlanMtu, IsThatOfTheConfigurationElseOfTheUplink) {

@@ -213,6 +213,11 @@ std::map<std::string, std::string, std::less<>> pairs_in(std::string_view lines)
 AttachmentRecords::AttachmentRecords(const std::string &state_directory, const std::string &root)
     : directory_(state_directory + "/" + escaped(root)) {}
 
+Result<void> AttachmentRecords::prepare() const {
+    TRY(make_directory(directory_));
+    return check_writable(directory_);
+}
+
 Result<void> AttachmentRecords::write(const AttachmentRecord &record, Begin begin) const {
     return replace_file(directory_, file_name(record.container_id, record.ifname), record_text(record), begin);
 }

@@ -134,6 +134,10 @@ Result<void> make_directory(const std::string &path) {
     return {};
 }
 
+Result<void> check_writable(const std::string &directory) {
+    return access(directory.c_str(), W_OK) == 0 ? Result<void>{} : failed("writing to " + directory, errno);
+}
+
 Result<void> replace_file(const std::string &directory, const std::string &name, const std::string &text, Begin begin) {
     const std::string path = directory + "/" + name;
     const std::string fresh = directory + "/." + name; // one name: what a killed call left is written over

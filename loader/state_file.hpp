@@ -23,6 +23,8 @@ Result<std::vector<std::string>> names_in(const std::string &directory, Hidden h
 
 // With its parents, mode 0700. One that exists is no error.
 Result<void> make_directory(const std::string &path);
+// Whether files can be created in it.
+Result<void> check_writable(const std::string &directory);
 
 // When the kernel begins to write: later is half a minute, and costs half.
 enum class Begin { at_once, later };

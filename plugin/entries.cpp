@@ -3,6 +3,7 @@
 
 #include "maps/clock.hpp"
 #include "maps/entries.hpp"
+#include "plugin/cni/json.hpp"
 #include "plugin/plan.hpp"
 
 #include <algorithm>
@@ -83,6 +84,15 @@ std::uint16_t netns_id_of(const Plan &plan) {
     return plan.netns_id && *plan.netns_id <= kMost ? static_cast<std::uint16_t>(*plan.netns_id + 1) : 0;
 }
 
+Result<void> put_name(std::span<char> field, const std::string &name, const std::string &key) {
+    if (set_field(field, name))
+        return {};
+    return Error{ErrorCode::invalid_environment,
+                 key + " " + cni::json::quote(name) + " has " + std::to_string(name.size()) + " bytes, at most " +
+                     std::to_string(field.size() - 1) + " are supported",
+                 "shorten it"};
+}
+
 } // namespace
 
 Result<endpoint> make_endpoint(const cni::Request &request, const Plan &plan) {
@@ -105,12 +115,11 @@ Result<endpoint> make_endpoint(const cni::Request &request, const Plan &plan) {
     std::ranges::copy(plan.host_mac, record.host_mac);
     record.link_local = plan.link_local;
     std::ranges::copy(plan.addresses, record.addresses);
-    const bool fits = set_field(record.host_ifname, plan.host_ifname) &&
-                      set_field(record.network_name, request.config.name) &&
-                      set_field(record.pod_name, request.pod.name) && set_field(record.pod_namespace, request.pod.ns) &&
-                      set_field(record.pod_uid, request.pod.uid);
-    if (!fits)
-        return Error{ErrorCode::invalid_environment, "a name of the pod or the network is too long"};
+    TRY(put_name(record.host_ifname, plan.host_ifname, "host-side interface"));
+    TRY(put_name(record.network_name, request.config.name, "\"name\""));
+    TRY(put_name(record.pod_name, request.pod.name, "K8S_POD_NAME"));
+    TRY(put_name(record.pod_namespace, request.pod.ns, "K8S_POD_NAMESPACE"));
+    TRY(put_name(record.pod_uid, request.pod.uid, "K8S_POD_UID"));
     return record;
 }
 

@@ -84,12 +84,13 @@ Result<Known> known_attachments(const cni::Request &request, const Root &root, s
     const std::string boot = TRY(boot_id());
     const std::uint32_t own = TRY(own_netns());
     net::Netlink host = TRY(net::Netlink::open());
-    std::set<Identity> under_way;
+    std::set<Identity> under_way, read;
     Errors unread;
     for (const AttachmentRecord &record : TRY(list_all_records(request.config.state_dir, unread))) {
         if (record.root != request.config.bpffs ? !TRY(has_died_elsewhere(record, boot, host))
                                                 : root.is_elsewhere && record.node_netns != own)
             continue;
+        read.emplace(record.container_id, record.ifname);
         const bool is_younger = record.created_boottime_ns >= began_ns;
         if (record.boot_id == boot && (is_younger || is_waiting(record, began_ns)))
             under_way.emplace(record.container_id, record.ifname);
@@ -98,6 +99,8 @@ Result<Known> known_attachments(const cni::Request &request, const Root &root, s
     }
     for (const Identity &identity : under_way) // also if another root has a record of its name
         known.all.erase(identity);
+    if (!unread.none()) // of an ADD under way, which only its record distinguishes
+        std::erase_if(known.all, [&](const Identity &identity) { return !read.contains(identity); });
     known.has_unlisted = !under_way.empty() || !unread.none();
     errors.add(std::move(unread).result());
     return known;

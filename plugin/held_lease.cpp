@@ -108,6 +108,11 @@ bool has_no_address_left(const Error &error) {
            error.message.find("no IP addresses available") != std::string::npos;
 }
 
+// One whose IPAM plugin is not installed waits.
+Result<void> release_or_keep(const AttachmentRecord &record, const std::string &state_directory) {
+    return remove_attachment(request_of(record, state_directory), Lease::released);
+}
+
 void log_failure(const AttachmentRecord &record, const Result<void> &released) {
     if (!released)
         log(cni::Log::Level::warning,
@@ -167,7 +172,7 @@ Result<cni::Attachment> request_lease(const cni::Request &request, bool &killed)
     if (held.empty())
         return lease;
     log(cni::Log::Level::warning, lease.error().message + ": releasing the oldest held lease");
-    TRY(release_held_lease(held.front(), request.config.state_dir));
+    TRY(release_or_keep(held.front(), request.config.state_dir));
     return ipam::add(request, killed);
 }
 
@@ -176,7 +181,7 @@ void forget_held_leases(const cni::Request &request) {
         return;
     if (const auto own = held_for(request))
         for (const AttachmentRecord &one : *own)
-            log_failure(one, release_held_lease(one, request.config.state_dir));
+            log_failure(one, release_or_keep(one, request.config.state_dir));
 }
 
 void release_expired_leases(const cni::Config &config) {
@@ -188,7 +193,7 @@ void release_expired_leases(const cni::Config &config) {
     for (const AttachmentRecord &one : *held) {
         if (is_held(one))
             continue;
-        const auto released = release_held_lease(one, config.state_dir);
+        const auto released = release_or_keep(one, config.state_dir);
         log_failure(one, released);
         if (!released) // the others would wait as long for the IPAM plugin
             return;
@@ -211,8 +216,10 @@ Result<std::vector<AttachmentRecord>> held_leases(const AttachmentRecords &recor
     return held;
 }
 
+bool waits_for_release(const AttachmentRecord &record) { return record.only_lease && record.held_until_ns == 0; }
+
 Result<void> release_held_lease(const AttachmentRecord &record, const std::string &state_directory) {
-    return remove_attachment(request_of(record, state_directory), Lease::released);
+    return remove_attachment(request_of(record, state_directory), Lease::must_not_wait);
 }
 
 } // namespace podlane

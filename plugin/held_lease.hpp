@@ -34,7 +34,10 @@ void release_expired_leases(const cni::Config &config);
 
 // The oldest first.
 Result<std::vector<AttachmentRecord>> held_leases(const AttachmentRecords &records);
-// By a DEL of the IPAM plugin for the container that is gone.
+// Of an attachment that is removed: its IPAM plugin was not installed at the DEL, or failed.
+bool waits_for_release(const AttachmentRecord &record);
+// A lease that is held, or waits: by a DEL of the IPAM plugin for the container that is gone. An error if it has to
+// stay.
 Result<void> release_held_lease(const AttachmentRecord &record, const std::string &state_directory);
 
 } // namespace podlane

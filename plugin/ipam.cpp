@@ -13,15 +13,22 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <csignal>
 #include <optional>
 #include <string_view>
 
 namespace podlane::ipam {
 namespace {
 
+constexpr const char *kOwnLog = "correct \"ipam\", or see the plugin's own log";
 constexpr auto kIncompatible = static_cast<unsigned>(ErrorCode::incompatible_cni_version);
 
 Result<std::string> find_plugin(const cni::Request &request) {
+    if (is_podlane_itself(request.config))
+        return Error{ErrorCode::invalid_network_config,
+                     "IPAM plugin \"" + request.config.ipam_type + "\" is Podlane itself, which gives no addresses",
+                     "use host-local or static"};
     return find_program(request.path, request.config.ipam_type, "IPAM plugin", "correct \"ipam.type\"");
 }
 
@@ -56,20 +63,28 @@ Result<Finished> run_plugin(const std::string &plugin, const cni::Request &reque
                                         (finished->out.empty() ? "" : ", answer: " + cni::masked(finished->out)));
     if (finished)
         return finished;
-    if (finished.error().code != ErrorCode::try_again_later)
+    if (finished.error().code != ErrorCode::try_again_later) {
+        if (finished.error().hint.empty())
+            finished.error().hint = kOwnLog;
         return std::move(finished).error().context("IPAM plugin \"" + request.config.ipam_type + "\"");
+    }
     finished.error().message = "IPAM plugin " + finished.error().message;
     finished.error().hint = "if it needs longer, set \"ipamTimeout\" (seconds) to more than " +
                             std::to_string(request.config.ipam_timeout_s);
     return finished;
 }
 
+std::string remedy_of(const std::string &plugin, int signal) {
+    constexpr std::array kCrashes = {SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE};
+    if (std::ranges::find(kCrashes, signal) != kCrashes.end())
+        return "see `journalctl -k` for the reason, and install another build of " + plugin;
+    return "another process ended it, or the kernel for lack of memory (see `journalctl -k`): try again";
+}
+
 // The error that it printed, or how it ended.
 Error error_of(const std::string &plugin, const cni::Request &request, const Finished &finished) {
     const Error ended{ErrorCode::ipam, "IPAM plugin " + plugin + " " + how_it_ended(finished),
-                      finished.signal != 0
-                          ? "see `journalctl -k` for the reason, and install another build of " + plugin
-                          : "correct \"ipam\", or see the plugin's own log"};
+                      finished.signal != 0 ? remedy_of(plugin, finished.signal) : kOwnLog};
     return finished.signal != 0 ? ended : cni::parse_plugin_error(finished.out, request.config.ipam_type, ended);
 }
 
@@ -77,15 +92,20 @@ bool wants_other_version(const Finished &finished) {
     return finished.exit_code != 0 && cni::plugin_error_code(finished.out) == kIncompatible;
 }
 
-// The newest version the plugin speaks that is not newer than ours.
-Result<cni::Version> common_version(const std::string &plugin, const cni::Request &request) {
+// The newest version the plugin speaks that is not newer than ours. `answered` is set if the plugin ended by itself.
+Result<cni::Version> common_version(const std::string &plugin, const cni::Request &request, bool &answered) {
     const std::string question = "{\"cniVersion\":\"" + cni::to_string(request.config.cni_version) + "\"}";
     const Finished answer = TRY(run_plugin(plugin, request, "VERSION", question));
     if (answer.signal != 0)
         return error_of(plugin, request, answer);
-    const auto spoken = cni::parse_version_reply(answer.out);
-    if (!spoken)
-        return spoken.error().context("IPAM plugin \"" + request.config.ipam_type + "\"");
+    answered = true;
+    auto spoken = cni::parse_version_reply(answer.out);
+    if (!spoken && answer.exit_code != 0)
+        return error_of(plugin, request, answer);
+    if (!spoken) {
+        spoken.error().hint = "install another build of " + plugin;
+        return std::move(spoken).error().context("IPAM plugin \"" + request.config.ipam_type + "\"");
+    }
     std::optional<cni::Version> best;
     for (const cni::Version version : *spoken)
         if (cni::is_supported(version) && version <= request.config.cni_version && (!best || *best < version))
@@ -97,42 +117,74 @@ Result<cni::Version> common_version(const std::string &plugin, const cni::Reques
     return *best;
 }
 
-// `killed` is set if the plugin did not end by itself.
-Result<Finished> run_as(const cni::Request &request, std::string_view command, bool may_lack_command, bool &killed) {
+std::string input_of(const cni::Request &request) {
+    if (!request.ipam_config.empty())
+        return request.ipam_config;
+    return request.ignored.empty() ? request.raw_config : cni::without_ignored_arguments(request.raw_config);
+}
+
+// The plugin's own error comes first: its versions are only how Podlane goes on.
+Error with_own_error(Error of_version, Error own, bool other_version) {
+    if (of_version.message.find(own.message) == std::string::npos)
+        own.message += "; and " + of_version.message;
+    if (own.hint.empty())
+        own.hint = std::move(of_version.hint);
+    if (other_version)
+        own.code = of_version.code;
+    return own;
+}
+
+struct Ending {
+    bool killed = false;  // the plugin did not end by itself
+    bool refused = false; // it did, with an error for which another attempt is no remedy
+};
+
+Result<Finished> run_as(const cni::Request &request, std::string_view command, bool may_lack_command, Ending &ending) {
     const Step step(STEP_IPAM);
     const std::string plugin = TRY(find_plugin(request));
-    const std::string &input = request.ipam_config.empty() ? request.raw_config : request.ipam_config;
+    const std::string input = input_of(request);
     auto ran = run_plugin(plugin, request, command, input);
-    killed |= !ran || ran->signal != 0;
+    ending.killed |= !ran || ran->signal != 0;
     Finished finished = TRY(std::move(ran));
     const bool other_version = wants_other_version(finished);
     // A plugin from before 1.1.0 may stumble over what a new command leaves out before it looks at the version.
     if (other_version || (may_lack_command && finished.exit_code != 0)) {
-        const cni::Version version = TRY(common_version(plugin, request));
-        if (may_lack_command && version < cni::kFirstWithGc)
+        bool answered = false;
+        const auto version = common_version(plugin, request, answered);
+        ending.refused = other_version && finished.signal == 0 && answered; // until it is called again
+        if (!version)
+            return with_own_error(version.error(), error_of(plugin, request, finished), other_version);
+        if (may_lack_command && *version < cni::kFirstWithGc)
             return Finished{};
         if (!other_version)
             return error_of(plugin, request, finished);
-        const std::string config = TRY(cni::with_cni_version(input, version));
+        const std::string config = TRY(cni::with_cni_version(input, *version));
         auto again = run_plugin(plugin, request, command, config);
-        killed |= !again || again->signal != 0;
+        ending.refused = false;
+        ending.killed |= !again || again->signal != 0;
         finished = TRY(std::move(again));
     }
-    if (finished.exit_code != 0)
-        return error_of(plugin, request, finished);
-    return finished;
+    if (finished.exit_code == 0)
+        return finished;
+    Error error = error_of(plugin, request, finished);
+    ending.refused = finished.signal == 0 && cni::plugin_error_code(finished.out) && error.code == ErrorCode::ipam;
+    return error;
 }
 
 // The error of host-local for an address that the attachment got from an ADD that was killed.
 bool holds_lease(const Error &error) { return error.message.find("duplicate allocation") != std::string::npos; }
 
 Result<void> run_without_answer(const cni::Request &request, std::string_view command, bool may_lack_command) {
-    bool killed = false;
-    TRY(run_as(request, command, may_lack_command, killed));
+    Ending ending;
+    TRY(run_as(request, command, may_lack_command, ending));
     return {};
 }
 
 } // namespace
+
+bool is_podlane_itself(const cni::Config &config) {
+    return !config.ipam_type.empty() && (config.ipam_type == "podlane" || config.ipam_type == config.type);
+}
 
 // A plugin that could not be looked for may be there: running it says what failed.
 std::optional<Error> why_missing(const cni::Request &request) {
@@ -151,12 +203,14 @@ Error with_present_cause(const cni::Request &request, Error earlier) {
 }
 
 Result<cni::Attachment> add(const cni::Request &request, bool &killed) {
-    auto leased = run_as(request, "ADD", false, killed);
+    Ending ending;
+    auto leased = run_as(request, "ADD", false, ending);
     if (!leased && holds_lease(leased.error())) {
         log(cni::Log::Level::warning, leased.error().message + ": releasing that lease, and requesting another");
         TRY(remove(request));
-        leased = run_as(request, "ADD", false, killed);
+        leased = run_as(request, "ADD", false, ending);
     }
+    killed |= ending.killed;
     const Finished finished = TRY(std::move(leased));
     auto lease = cni::parse_lease(finished.out);
     if (lease)
@@ -171,6 +225,13 @@ Result<cni::Attachment> add(const cni::Request &request, bool &killed) {
 }
 
 Result<void> remove(const cni::Request &request) { return run_without_answer(request, "DEL", false); }
+
+Result<void> remove(const cni::Request &request, bool &refused) {
+    Ending ending;
+    const auto ran = run_as(request, "DEL", false, ending);
+    refused = ending.refused;
+    return ran ? Result<void>{} : ran.error();
+}
 
 Result<void> check(const cni::Request &request) {
     if (request.config.cni_version < cni::kFirstWithCheck)

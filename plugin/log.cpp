@@ -6,6 +6,7 @@
 #include "maps/printable.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +22,7 @@ namespace {
 
 struct Destination {
     Fd file;
+    std::string name; // of the file
     cni::Log::Level level = cni::Log::Level::error;
     std::string identity;
     bool open = false;
@@ -60,6 +62,28 @@ std::string identity_of(const cni::Request &request) {
     return text;
 }
 
+// open(2) and write(2) name no reason for what is no file.
+std::string reason_of(const std::string &file, int code) {
+    struct stat facts {};
+    if (code == ENXIO && lstat(file.c_str(), &facts) == 0 && S_ISSOCK(facts.st_mode))
+        return "it is a socket, and has to be a file";
+    if (code == ENXIO && lstat(file.c_str(), &facts) == 0 && S_ISFIFO(facts.st_mode))
+        return "it is a pipe that nobody reads, and has to be a file";
+    return std::strerror(code);
+}
+
+void give_up_file(Destination &to, int code) {
+    to.file.reset();
+    log(cni::Log::Level::warning,
+        "log.file " + to.name + ": " + reason_of(to.name, code) + "; the log goes to standard error");
+}
+
+// One write a line, so that lines of parallel calls do not mix. false: a part of it may be there.
+bool write_line(int file, const std::string &line) {
+    errno = ENOSPC; // of a part
+    return write(file, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+}
+
 } // namespace
 
 void log_to(const cni::Request &request) {
@@ -72,24 +96,26 @@ void log_to(const cni::Request &request) {
         return;
     // A pipe that nobody reads would hold up the call.
     to.file = Fd(open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+    to.name = file;
     if (!to.file)
-        log(cni::Log::Level::warning,
-            "log.file " + file + ": " + std::strerror(errno) + "; the log goes to standard error");
+        give_up_file(to, errno);
 }
 
 bool is_logged(cni::Log::Level level) { return destination().open && level <= destination().level; }
 
 void log(cni::Log::Level level, std::string_view text) {
-    const Destination &to = destination();
+    Destination &to = destination();
     if (!is_logged(level))
         return;
     std::string one_line(text);
     std::ranges::replace(one_line, '\n', ' ');
     const std::string line = now() + " " + std::string(kLevels.at(static_cast<std::size_t>(level))) + " " +
                              printable(to.identity + ": " + one_line) + "\n";
-    // One write a line, so that lines of parallel calls do not mix.
-    if (write(to.file ? to.file.get() : STDERR_FILENO, line.data(), line.size()) < 0)
+    if (to.file && write_line(to.file.get(), line))
         return;
+    if (to.file)
+        give_up_file(to, errno);
+    (void)write_line(STDERR_FILENO, line);
 }
 
 } // namespace podlane

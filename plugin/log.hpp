@@ -8,8 +8,8 @@
 
 namespace podlane {
 
-// Says where to and how much from here on; before it, nothing is logged. A file that cannot be opened is no failure of
-// the call: what would go there goes to standard error.
+// Says where to and how much from here on; before it, nothing is logged. A file that cannot be opened or
+// written is no failure of the call: what would go there goes to standard error.
 void log_to(const cni::Request &request);
 
 [[nodiscard]] bool is_logged(cni::Log::Level level);

@@ -2,10 +2,16 @@
 #include "plugin/remains.hpp"
 
 #include "loader/pace.hpp"
+#include "loader/state_file.hpp"
+#include "maps/abi/names.h"
 #include "plugin/log.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/state.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <set>
 #include <utility>
 
@@ -53,23 +59,39 @@ Result<void> open_maps(Remains &remains, const endpoint_key &key, Errors &errors
     return {};
 }
 
-// The default root, and those of this node's other attachments. One that cannot be read knows nothing.
-std::optional<std::string> root_that_knows(const endpoint_key &key, const cni::Config &config) {
+// The configuration's root, the default one, and those of this node's other attachments. One that cannot be read knows
+// nothing.
+std::optional<std::string> root_that_knows(const endpoint_key &key, const cni::Config &config, Errors &unread) {
     const auto own = own_netns();
-    Errors unread;
     const auto records = list_all_records(config.state_dir, unread);
-    std::set<std::string> roots{config.bpffs};
+    if (!records)
+        unread.add(records.error());
+    std::set<std::string> roots{config.bpffs, PODLANE_ROOT};
     if (own && records)
         for (const AttachmentRecord &record : *records)
             if (record.node_netns == *own)
                 roots.insert(record.root);
     for (const std::string &root : roots) {
         const auto endpoints = open_endpoints(root, Access::read_only);
-        const auto found = endpoints ? endpoints->find(key) : Result<std::optional<endpoint>>(std::nullopt);
+        const auto found = endpoints ? endpoints->find(key) : Result<std::optional<endpoint>>(endpoints.error());
         if (found && *found)
             return root;
+        if (!found && found.error().code != ErrorCode::missing)
+            unread.add(found.error());
     }
     return std::nullopt;
+}
+
+// A torn one, or one of another version, is none to go by.
+Result<bool> has_any_record(const std::string &state_dir, const cni::Request &request) {
+    for (const std::string &root : TRY(names_in(state_dir))) {
+        const std::string path = state_dir + "/" + root + "/" + request.container_id + ":" + request.ifname;
+        if (access(path.c_str(), F_OK) == 0)
+            return true;
+        if (errno != ENOENT && errno != ENOTDIR)
+            return system_error(ErrorCode::io_failure, "looking for " + path, errno);
+    }
+    return false;
 }
 
 } // namespace
@@ -81,7 +103,8 @@ Result<Remains> find_remains(const cni::Request &given, const endpoint_key &key,
     if (remains.disk)
         complete(request, *remains.disk);
     else if (request.unreadable) {
-        const auto root = root_that_knows(key, request.config);
+        Errors unread;
+        const auto root = root_that_knows(key, request.config, unread);
         if (!root && record && !TRY(find_own_link(host, request)))
             return Error{ErrorCode::decode_failure, request.ignored.back(),
                          "nothing is known of this container either"};
@@ -96,6 +119,23 @@ Result<void> look_for_entries(Remains &remains, const endpoint_key &key, net::Ne
     if (!remains.entry)
         remains.orphan = TRY(find_own_link(host, remains.request));
     return {};
+}
+
+Result<bool> is_unheard_of(const Remains &remains) {
+    const cni::Request &request = remains.request;
+    if (remains.is_known() || remains.is_elsewhere || !remains.has_all_maps)
+        return false;
+    for (const std::string &state_dir : {request.config.state_dir, std::string(kStateDirectory)})
+        if (TRY(has_any_record(state_dir, request)))
+            return false;
+    Errors unread;
+    const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
+    if (root_that_knows(key, request.config, unread))
+        return false;
+    TRY(std::move(unread).result());
+    net::Netlink host = TRY(net::Netlink::open());
+    const auto links = TRY(net::list_links(host));
+    return std::ranges::none_of(links, [&](const net::Link &link) { return link.alias == alias_of(request); });
 }
 
 Result<std::optional<net::Link>> find_own_link(net::Netlink &host, const cni::Request &request) {

@@ -29,6 +29,8 @@ struct Remains {
     bool has_all_maps = true;          // none of those that exist failed to open
 
     [[nodiscard]] bool is_known() const { return disk || entry || orphan; }
+    // By its name and alias: all that says that there may be a lease.
+    [[nodiscard]] bool is_only_interface() const { return orphan && !disk && !entry; }
 };
 
 // Without a record, and without a configuration that can be read, the root is the one whose maps know the attachment.
@@ -38,6 +40,10 @@ Result<Remains> find_remains(const cni::Request &given, const endpoint_key &key,
 // Opens the maps and looks for the rest, under the lock of the root. ErrorCode::try_again_later if the maps are of
 // another version: their entries would stay behind, and lead packets astray.
 Result<void> look_for_entries(Remains &remains, const endpoint_key &key, net::Netlink &host, Errors &errors);
+
+// Neither records, be they torn, nor the maps of any root, nor the alias of an interface name the attachment: it is
+// removed already, or no ADD made anything of it. An error if one of these cannot be read.
+Result<bool> is_unheard_of(const Remains &remains);
 
 // By name, which is a hash of the identity, and by the alias, which spells it out. A host-side veth whose ADD died
 // before it set the alias has none.

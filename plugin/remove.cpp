@@ -7,6 +7,7 @@
 #include "loader/net/link.hpp"
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
+#include "maps/clock.hpp"
 #include "maps/errors.hpp"
 #include "plugin/announcement.hpp"
 #include "plugin/egress_rules.hpp"
@@ -105,6 +106,9 @@ bool remove_from_node(const Footprint &of, net::Netlink &host, Errors &errors) {
     return true;
 }
 
+// Without a readable configuration nothing says how to release the lease, now or later.
+bool keeps_interface(const Remains &remains) { return remains.is_only_interface() && !remains.request.unreadable; }
+
 // DEL may come without the namespace while it is still there, and with a configuration that was edited since the ADD.
 // false: packets can still reach it.
 bool remove_as_recorded(const Remains &remains, net::Netlink &host, Errors &errors) {
@@ -112,7 +116,9 @@ bool remove_as_recorded(const Remains &remains, net::Netlink &host, Errors &erro
     if (!remains.entry) {
         if (tables != nullptr && remains.orphan)
             errors.add(erase_interface(*tables, remains.orphan->ifindex));
-        errors.add(remove_host_veth(host, remains.request));
+        // It is forgotten with its interface, which therefore stays, and carries nothing, until the lease is released.
+        errors.add(keeps_interface(remains) ? net::set_link(host, remains.orphan->ifindex, {.up = false})
+                                            : remove_host_veth(host, remains.request));
         return true;
     }
     cni::Request request = remains.request;
@@ -214,6 +220,18 @@ Error waiting_lease(const cni::Request &request, Error error) {
     return error;
 }
 
+// A runtime repeats its DELs, and sends one for an ADD that failed: nothing is left then, whatever the IPAM plugin
+// says. With the result of an ADD it sends the first DEL after one that succeeded.
+bool has_no_lease(const Remains &remains, const Error &error) {
+    if (remains.request.config.prev_result)
+        return false;
+    const auto unheard_of = is_unheard_of(remains);
+    if (!unheard_of || !*unheard_of)
+        return false;
+    log(cni::Log::Level::warning, error.message + ": nothing is known of the attachment, so it has no lease");
+    return true;
+}
+
 // The configuration of the ADD says where the lease is; the runtime's may have been edited since. false: the lease has
 // to wait, because the IPAM plugin of the ADD is not installed, or fails where that of the edited one succeeds. If it
 // may not wait, that is an error.
@@ -223,7 +241,7 @@ Result<bool> release_lease(const Remains &remains, bool may_wait) {
     Errors failed;
     bool waits = false;
     for (const cni::Request &request : requests) {
-        if (request.config.ipam_type == "dhcp") // each ADD refuses it; its daemon need not run
+        if (request.config.ipam_type == "dhcp" || ipam::is_podlane_itself(request.config)) // each ADD refuses them
             continue;
         if (auto missing = ipam::why_missing(request)) {
             const bool is_recorded = remains.disk && &request == &requests.front();
@@ -233,9 +251,12 @@ Result<bool> release_lease(const Remains &remains, bool may_wait) {
             waits = true;
             continue;
         }
-        auto released = ipam::remove(request);
+        bool refused = false;
+        auto released = ipam::remove(request, refused);
         if (released && remains.disk)
             released = remove_empty_leases(*remains.disk, request.config.ipam_timeout_s);
+        if (!released && refused && has_no_lease(remains, released.error()))
+            continue;
         if (!released) {
             failed.add(std::move(released));
             continue;
@@ -270,6 +291,8 @@ Result<void> write_record(const cni::Config &config, const AttachmentRecord &rec
 // false: it was to be held, but there is no room to say so; it is released.
 Result<bool> keep_lease(const Remains &remains) {
     AttachmentRecord record = remains.disk ? *remains.disk : TRY(record_of(remains.request));
+    if (!record.only_lease && record.held_until_ns == 0)
+        record.held_since_ns = realtime_ns(); // since when it waits
     record.only_lease = true;
     record.entry.reset();
     const auto written = write_record(remains.request.config, record);
@@ -343,6 +366,8 @@ Result<void> remove_attachment(const cni::Request &given, Lease lease) {
     TRY(look_behind_repairs(remains, host));
     if (lease_waits && remains.is_known())
         lease_waits = TRY(keep_lease(remains));
+    if (keeps_interface(remains)) // until here nothing else said that there is a lease
+        TRY(remove_host_veth(host, request));
     TRY(erase_records(remains, lease_waits));
     return look_behind_repairs(remains, host);
 }

@@ -6,6 +6,7 @@
 #include "plugin/ipam.hpp"
 #include "plugin/log.hpp"
 #include "plugin/node.hpp"
+#include "plugin/state.hpp"
 #include "plugin/verbs.hpp"
 
 namespace podlane {
@@ -26,12 +27,26 @@ void log_what_is_missing(const cni::Config &config) {
         warn("pl_pace is not attached: TCP senders of limited pods are not paced; the next ADD tries again");
 }
 
+// STATUS knows one code for a plugin that can serve no ADD (CNI spec, section 2).
+Result<void> as_unavailable(Result<void> done) {
+    if (!done)
+        done.error().code = ErrorCode::plugin_not_available;
+    return done;
+}
+
+Result<void> open_maps(const cni::Config &config) {
+    auto tables = open_node(config);
+    return tables ? Result<void>{} : std::move(tables).error();
+}
+
 } // namespace
 
 // Does what the first ADD would do to the node, and nothing else: what it could not do, STATUS says now.
 Result<std::string> status(const cni::Request &request) {
     TRY(prepare_node(request.config));
     TRY(check_pins(request.config.bpffs));
+    TRY(as_unavailable(open_maps(request.config)));
+    TRY(as_unavailable(records_of(request.config).prepare()));
     TRY(choose_hook_kind(request.config));
     TRY(require_replies(request.config));
     if (!request.config.ipam_type.empty())

@@ -18,6 +18,13 @@ namespace {
 
 constexpr const char *kOwnNamespace = "/proc/thread-self/ns/net";
 
+Error cannot_enter(int system_errno) {
+    Error error = system_error(ErrorCode::invalid_environment, "entering a network namespace", system_errno);
+    if (system_errno == EPERM)
+        error.hint = "run it as root with CAP_SYS_ADMIN";
+    return error;
+}
+
 } // namespace
 
 Result<Namespace> Namespace::open(const std::string &path) {
@@ -42,11 +49,7 @@ Result<Namespace> Namespace::current() { return open(kOwnNamespace); }
 
 Result<void> in_namespace(const Namespace &target, const std::function<Result<void>()> &work) {
     Result<void> done;
-    const auto run = [&] {
-        done = setns(target.fd(), CLONE_NEWNET) == 0
-                   ? work()
-                   : system_error(ErrorCode::invalid_environment, "entering a network namespace", errno);
-    };
+    const auto run = [&] { done = setns(target.fd(), CLONE_NEWNET) == 0 ? work() : cannot_enter(errno); };
     try {
         std::thread(run).join();
     } catch (const std::system_error &error) {
@@ -60,7 +63,7 @@ Result<Entered> enter(const Namespace &target) {
     if (!home)
         return system_error(ErrorCode::io_failure, std::string("opening ") + kOwnNamespace, errno);
     if (setns(target.fd(), CLONE_NEWNET) != 0)
-        return system_error(ErrorCode::invalid_environment, "entering a network namespace", errno);
+        return cannot_enter(errno);
     return Entered(std::move(home));
 }
 

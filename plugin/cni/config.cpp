@@ -84,6 +84,12 @@ Result<void> check_pod_ranges(const Config &config, Command command) {
 // The addresses are needed to make the interface; dhcp needs the interface to request them.
 Result<void> check_ipam(const Config &config, Command command) {
     const bool is_needed = command == Command::add || command == Command::status;
+    const bool is_self =
+        !config.ipam_type.empty() && (config.ipam_type == config.type || config.ipam_type == "podlane");
+    if (is_needed && is_self)
+        return Error{ErrorCode::invalid_network_config,
+                     "\"ipam\" names Podlane itself, \"" + config.ipam_type + "\", which gives no addresses",
+                     "use host-local or static"};
     if (!is_needed || config.ipam_type != "dhcp")
         return {};
     return Error{ErrorCode::unsupported_field,

@@ -2,6 +2,8 @@
 #include "plugin/cni/ipam_config.hpp"
 
 #include "plugin/cni/attachment.hpp"
+#include "plugin/cni/config.hpp"
+#include "plugin/cni/environment.hpp"
 #include "plugin/cni/json.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/cni/version.hpp"
@@ -15,6 +17,16 @@ constexpr std::uint64_t kLargestCode = std::numeric_limits<std::uint32_t>::max()
 void erase_any_case(json::Value &object, std::string_view key) {
     for (auto at = object.begin(); at != object.end();)
         at = json::equal_any_case(at.key(), key) ? object.erase(at) : std::next(at);
+}
+
+// Alone in a configuration: whether DEL leaves anything of it out.
+bool is_read_whole(const std::string &key, const json::Value &value) {
+    json::Value alone = json::Value::object();
+    alone["name"] = "alone";
+    alone["type"] = "podlane";
+    alone[key] = value;
+    std::vector<std::string> ignored;
+    return read_config(alone, Command::del, Arguments{}, ignored) && ignored.empty();
 }
 
 // Codes whose meaning is the same whoever says them: try again later, not available, limited.
@@ -53,6 +65,21 @@ std::string without_valid_attachments(const std::string &raw) {
     erase_any_case(*config, "cni.dev/valid-attachments");
     erase_any_case(*config, "cni.dev/attachments");
     return json::print(*config);
+}
+
+std::string without_ignored_arguments(const std::string &raw) {
+    auto config = json::parse_object(raw, "the network configuration");
+    if (!config)
+        return raw;
+    bool is_changed = false;
+    for (const char *const key : {"runtimeConfig", "args"}) {
+        const json::Node node = json::Node(&*config, {}).at_any_case(key);
+        if (!node.present() || is_read_whole(key, node.value()))
+            continue;
+        erase_any_case(*config, key);
+        is_changed = true;
+    }
+    return is_changed ? json::print(*config) : raw;
 }
 
 std::optional<IpamSection> find_ipam(std::string_view raw) {
@@ -107,8 +134,7 @@ Error parse_plugin_error(std::string_view stdout_text, std::string_view plugin, 
     Error error{code ? kept_code(*code) : ErrorCode::ipam, msg ? name + ": " + *msg : ended.message};
     if (code)
         error.message += " (code " + std::to_string(*code) + ")";
-    if (details && !details->empty())
-        error.hint = name + ": " + *details;
+    error.hint = details && !details->empty() ? name + ": " + *details : ended.hint;
     return error;
 }
 

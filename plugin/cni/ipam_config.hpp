@@ -20,6 +20,10 @@ Result<std::string> with_cni_version(std::string_view raw, Version version);
 // The configuration of a GC as that of a DEL, which has no list of attachments. Unreadable text comes back unchanged.
 std::string without_valid_attachments(const std::string &raw);
 
+// The configuration of a DEL or GC, without "runtimeConfig" and "args" if something in them is ignored as invalid: an
+// IPAM plugin would refuse it. Unreadable text comes back unchanged.
+std::string without_ignored_arguments(const std::string &raw);
+
 // The delegate of a configuration: the plugin's name, the directory of host-local's leases, and the whole of "ipam" to
 // compare. None if it names no plugin.
 struct IpamSection {
@@ -36,7 +40,8 @@ Result<std::vector<Version>> parse_version_reply(std::string_view stdout_text);
 std::optional<std::uint64_t> plugin_error_code(std::string_view stdout_text);
 
 // The error of a failed plugin: "host-local: no IP addresses available (code 11)". Codes 11, 50 and 51 are kept, any
-// other becomes ErrorCode::ipam. If the text is no CNI error, it is `ended` ("/opt/cni/bin/x exited with code 1").
+// other becomes ErrorCode::ipam. If the text is no CNI error, it is `ended` ("/opt/cni/bin/x exited with code 1"),
+// whose hint also stands for details that the plugin does not give.
 Error parse_plugin_error(std::string_view stdout_text, std::string_view plugin, const Error &ended);
 
 } // namespace podlane::cni

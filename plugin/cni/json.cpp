@@ -31,10 +31,10 @@ bool nested_too_deep(std::string_view text) {
     return false;
 }
 
-// Follows the parser: where it stops, and whether an object names a key twice.
+// Follows the parser: where it stops, and which keys an object names twice.
 struct Locator : nlohmann::json_sax<Value> {
     std::size_t at = 0;
-    std::string repeated;
+    std::vector<std::string> repeated;
     std::vector<std::unordered_set<std::string>> open;
 
     bool null() override { return true; }
@@ -49,8 +49,8 @@ struct Locator : nlohmann::json_sax<Value> {
         return true;
     }
     bool key(string_t &name) override {
-        if (!open.back().insert(name).second)
-            repeated = name;
+        if (!open.back().insert(open.size() == 1 ? lower_case(name) : name).second)
+            repeated.push_back(name);
         return true;
     }
     bool end_object() override {
@@ -110,6 +110,8 @@ Result<Value> parse_object(std::string_view text, std::string_view what, std::si
         return refuse("is empty, expected a JSON object");
     if (text.starts_with("\xef\xbb\xbf"))
         return refuse("begins with a byte order mark, which JSON does not allow: save it as UTF-8 without BOM");
+    if (const auto at = text.find('\0'); at != std::string_view::npos) // the parser would stop there
+        return refuse("has a NUL byte, which JSON does not allow: " + place_of(text, at));
     Value value = Value::parse(text.begin(), text.end(), nullptr, false);
     if (value.is_discarded()) {
         Locator locator;
@@ -117,11 +119,11 @@ Result<Value> parse_object(std::string_view text, std::string_view what, std::si
         return refuse("is not valid JSON: " + place_of(text, locator.at));
     }
     if (!value.is_object())
-        return refuse("is not a JSON object: " + quote(text));
+        return refuse("is not a JSON object: " + quote(print(value)));
     return value;
 }
 
-std::string repeated_key(std::string_view text) {
+std::vector<std::string> repeated_keys(std::string_view text) {
     Locator locator;
     Value::sax_parse(text.begin(), text.end(), &locator);
     return locator.repeated;

@@ -24,8 +24,9 @@ inline constexpr unsigned kDeepestNesting = 32;
 // An object. `what` is named in the errors, which have code 6. Of a repeated key the last one counts, as in Go.
 Result<Value> parse_object(std::string_view text, std::string_view what, std::size_t longest = kLongestText);
 
-// A key that an object of the text names twice; empty if there is none. The text has been parsed by parse_object().
-std::string repeated_key(std::string_view text);
+// Keys that an object of the text names twice; those of the outermost one, which Go reads in any case, in any case. The
+// text has been parsed by parse_object().
+std::vector<std::string> repeated_keys(std::string_view text);
 
 // Bytes that are no UTF-8 become U+FFFD.
 std::string print(const Printable &value, int indent = 4);

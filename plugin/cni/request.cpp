@@ -12,6 +12,7 @@
 #include "plugin/cni/version.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 namespace podlane::cni {
@@ -33,17 +34,24 @@ std::string_view version_text(std::string_view text) {
     return text.substr(0, text.find('"'));
 }
 
+// A GC removes all pods but these.
+bool names_living(std::string_view key) {
+    constexpr std::array<std::string_view, 4> kOfLists = {"cni.dev/valid-attachments", "cni.dev/attachments",
+                                                          "containerID", "ifname"};
+    return std::ranges::any_of(kOfLists, [key](std::string_view one) { return json::equal_any_case(key, one); });
+}
+
 // A key given twice: which one counts differs between parsers.
 Result<void> check_repeated(std::string_view text, Request &request) {
-    const std::string key = json::repeated_key(text);
-    if (key.empty())
-        return {};
-    Error repeated{ErrorCode::invalid_network_config,
-                   "key " + json::quote(key) + " appears twice in one object of the network configuration",
-                   "remove one of the two"};
-    if (request.command != Command::del && request.command != Command::gc)
-        return repeated;
-    request.ignored.push_back(repeated.message + ", of which the last one counts");
+    for (const std::string &key : json::repeated_keys(text)) {
+        Error repeated{ErrorCode::invalid_network_config,
+                       "key " + json::quote(key) + " appears twice in one object of the network configuration",
+                       "remove one of the two"};
+        const bool removes = request.command == Command::del || request.command == Command::gc;
+        if (!removes || (request.command == Command::gc && names_living(key)))
+            return repeated;
+        request.ignored.push_back(repeated.message + ", of which the last one counts");
+    }
     return {};
 }
 

@@ -4,6 +4,8 @@
 #include "tests/harness/golden.hpp"
 #include "tests/netns/verbs.hpp"
 
+#include <sys/stat.h>
+
 namespace podlane::test {
 namespace {
 
@@ -51,6 +53,11 @@ class MessagesTest : public VerbsTest {
         return "an IPAM plugin without its interpreter\n" + words_of(first) + "then an ipam.type of a directory\n" +
                words_of(second);
     }
+    [[nodiscard]] std::string make_node(const std::string &name, mode_t kind) const {
+        const std::string path = node_.dir() + "/" + name;
+        EXPECT_EQ(mknod(path.c_str(), kind | 0600, 0), 0);
+        return path;
+    }
     std::string as_another_user() {
         namespace fs = std::filesystem;
         fs::permissions(node_.dir(), fs::perms::owner_all | fs::perms::others_exec);
@@ -72,6 +79,15 @@ TEST_F(MessagesTest, AreThoseOfTheFile) {
     now += add_with("ipam.type of no plugin", {{"ipam", {{"type", "nowhere"}}}});
     now += add_with_ipam("an IPAM plugin that exits", "#!/bin/sh\necho trouble >&2\nexit 3\n");
     now += add_with_ipam("an IPAM plugin that crashes", "#!/bin/sh\nkill -SEGV $$\n");
+    now += add_with_ipam("an IPAM plugin that is killed", "#!/bin/sh\nkill -KILL $$\n");
+    now += add_with_ipam("an IPAM plugin that is terminated", "#!/bin/sh\nkill -TERM $$\n");
+    now += add_with_ipam("an IPAM plugin that refuses, without details",
+                         "#!/bin/sh\necho '{\"code\":999,\"msg\":\"no such pool\"}'\nexit 1\n");
+    now += add_with_ipam("an IPAM plugin that prints without end", "#!/bin/sh\nexec yes\n");
+    now += add_with_ipam("an IPAM plugin that refuses the version and lists none",
+                         "#!/bin/sh\necho '{\"code\":1,\"msg\":\"too new for me\"}'\n[ $CNI_COMMAND = VERSION ]\n");
+    now += add_with_ipam("an IPAM plugin that refuses VERSION too",
+                         "#!/bin/sh\necho '{\"code\":1,\"msg\":\"too new for me\"}'\nexit 1\n");
     now += add_with_ipam("an IPAM plugin that prints no result", "#!/bin/sh\necho hello\n");
     now += add_with("ipam.routes of another shape", {{"ipam", {{"routes", {{{"dest", "0.0.0.0/0"}}}}}}});
     now += add_with_ipam("an IPAM plugin that hangs", "#!/bin/sh\nexec sleep 60\n", {{"ipamTimeout", 1}});
@@ -79,6 +95,10 @@ TEST_F(MessagesTest, AreThoseOfTheFile) {
     now += add_with("an IPAM plugin without the x bit", {{"ipam", {{"type", "broken"}}}});
     now += retry_with_another_ipam();
     now += add_with("log.file in no directory", {{"log", {{"file", node_.dir() + "/none/podlane.log"}}}});
+    now += add_with("log.file on a full disk",
+                    {{"log", {{"file", "/dev/full"}}}, {"uplink", "up0"}, {"gateway", "192.0.2.1"}});
+    now += add_with("log.file that is a socket", {{"log", {{"file", make_node("socket", S_IFSOCK)}}}});
+    now += add_with("log.file that is a pipe", {{"log", {{"file", make_node("pipe", S_IFIFO)}}}});
     now += add_with("uplink without interface", {{"uplink", "none0"}});
     now += add_with("gateway on no link, without uplink", {{"gateway", {"192.0.2.1", "2001:db8:99::1"}}});
     now += add_with("gateway off the uplink's link", {{"uplink", "up0"}, {"gateway", "192.0.2.1"}});

@@ -3,6 +3,7 @@
 // way; looking changes nothing, and --fix repairs what is Podlane's.
 #include "tests/netns/doctor.hpp"
 #include "tests/netns/doctor_networks.hpp"
+#include "tests/netns/doctor_records.hpp"
 #include "tests/harness/environment.hpp"
 
 #include "tools/podlanectl/cli/cli.hpp"
@@ -11,6 +12,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
@@ -68,12 +70,15 @@ TEST_P(DoctorFault, IsFoundAndRepaired) {
 std::string name_of(const testing::TestParamInfo<Fault> &info) { return info.param.name; }
 INSTANTIATE_TEST_SUITE_P(Of, DoctorFault, testing::ValuesIn(kFaults), name_of);
 INSTANTIATE_TEST_SUITE_P(OfNetworks, DoctorFault, testing::ValuesIn(kNetworkFaults), name_of);
+INSTANTIATE_TEST_SUITE_P(OfRecords, DoctorFault, testing::ValuesIn(kRecordFaults), name_of);
 
 // Whatever is added to the table of checks needs a node that is broken in that way, and a line in the documentation.
 TEST(DoctorTable, EachCheckIsTestedAndDocumented) {
     const std::string docs = source_text("docs/PODLANECTL.md");
-    // NamesWhatTheKernelHasNot, tests/kernels, coexist_test: that one stays a finding after its repair.
-    const std::set<std::string_view> elsewhere = {"kernel", "conntrack-lookup", "isolation-refused", "foreign-qdisc"};
+    // NamesWhatTheKernelHasNot, tests/kernels, coexist_test: that one stays a finding after its repair;
+    // lost_lease_test.
+    const std::set<std::string_view> elsewhere = {"kernel", "conntrack-lookup", "isolation-refused", "foreign-qdisc",
+                                                  "waiting-lease"};
     std::size_t checks = 0;
     for (const auto &table : {ctl::doctor::host_checks(), ctl::doctor::network_checks(), ctl::doctor::foreign_checks(),
                               ctl::doctor::record_checks(), ctl::doctor::fast_path_checks(),
@@ -82,7 +87,7 @@ TEST(DoctorTable, EachCheckIsTestedAndDocumented) {
             const std::string name(check.name);
             const auto is_this = [&](const Fault &fault) { return name == fault.check; };
             EXPECT_TRUE(elsewhere.contains(name) || std::ranges::any_of(kFaults, is_this) ||
-                        std::ranges::any_of(kNetworkFaults, is_this))
+                        std::ranges::any_of(kNetworkFaults, is_this) || std::ranges::any_of(kRecordFaults, is_this))
                 << name << " has no test";
             EXPECT_THAT(docs, testing::AnyOf(HasSubstr("\n| `" + name + "`"), HasSubstr(", `" + name + "`")));
             ++checks;
@@ -203,6 +208,46 @@ TEST_F(Doctor, LooksAtANodeWithoutPodlane) {
 TEST_F(Doctor, SaysHowToMountABpffs) {
     EXPECT_THAT(run(node_.ns(), ctl_argv("/tmp/podlane", "doctor")),
                 prints(1, {"no bpffs is mounted at /tmp/podlane", "mount -t bpf"}));
+}
+
+// The checks that need no pins go on.
+TEST_F(Doctor, GoesOnBesideAPinThatItCannotOpen) {
+    const auto expect_found = [&](const std::string &says, const std::string &remedy) {
+        const Json all = findings();
+        const Json loaded = find(all, "check", "loaded");
+        ASSERT_TRUE(loaded.is_object()) << all.dump(1);
+        EXPECT_EQ(rc_, 1);
+        EXPECT_THAT(loaded.at("finding").get<std::string>(), HasSubstr(says));
+        EXPECT_THAT(loaded.at("remedy").get<std::string>(), HasSubstr(remedy));
+        EXPECT_TRUE(find(all, "check", "bpffs").is_object()) << all.dump(1);
+    };
+    ASSERT_EQ(chmod(node_.bpffs().c_str(), 0755), 0);
+    const std::string pin = pin_path(node_.bpffs(), PODLANE_MAP_SENDERS), aside = node_.bpffs() + "/aside";
+    fs::rename(pin, aside);
+    fs::create_directory(pin);
+    expect_found(PODLANE_MAP_SENDERS ": Permission denied", "no BPF object");
+    EXPECT_THAT(ctl("map dump senders"), complains(1, {PODLANE_MAP_SENDERS, "hint: it is no BPF object"}));
+    EXPECT_THAT(ctl("doctor web-9"), complains(1, {"no endpoint matches web-9"}));
+    fs::remove(pin);
+    fs::rename(aside, pin);
+}
+
+TEST_F(Doctor, GoesOnIfTheBpffsIsReadOnly) {
+    const std::string disk = node_.dir() + "/bpf", root = disk + "/podlane";
+    fs::create_directory(disk);
+    ASSERT_EQ(mount("bpf", disk.c_str(), "bpf", 0, "mode=0700"), 0);
+    {
+        const Pod made = make({{"bpffs", root}});
+        ASSERT_EQ(mount(nullptr, disk.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr), 0);
+        const Output output = run(node_.ns(), ctl_argv(root, "doctor --json"));
+        const Json loaded = find(Json::parse(output.out, nullptr, false), "check", "loaded");
+        EXPECT_EQ(output.rc, 1);
+        EXPECT_THAT(loaded.value("finding", output.err), HasSubstr("Read-only file system"));
+        EXPECT_THAT(loaded.value("remedy", ""), HasSubstr("mount -o remount,rw"));
+        ASSERT_EQ(mount(nullptr, disk.c_str(), nullptr, MS_REMOUNT, nullptr), 0);
+        EXPECT_EQ(node_.cni("DEL", node_.config({{"bpffs", root}}), *made.container).rc, 0);
+    }
+    EXPECT_EQ(umount2(disk.c_str(), MNT_DETACH), 0);
 }
 
 // Everything of bpf(2) is refused, as by a kernel that has none of it.

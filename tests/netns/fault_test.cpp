@@ -187,8 +187,7 @@ TEST_P(FaultRecordTest, ThatCannotBeReadStopsNoGc) {
     const Reply reply =
         call("GC", strace({"-P", file, "-e", "trace=read", "-e", "inject=read:error=EIO", "-o", "/dev/null"}));
     EXPECT_THAT(reply, fails_with(5, {"Input/output error"}));
-    EXPECT_TRUE(node_.leased().empty());
-    EXPECT_THAT(node_.run("ip link"), testing::Not(testing::HasSubstr("cali")));
+    EXPECT_THAT(node_.leased(), testing::SizeIs(2)) << "of the one that may be an ADD under way";
     expect_clean_after("GC");
 }
 

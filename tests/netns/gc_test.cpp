@@ -255,6 +255,23 @@ TEST_F(StatusTest, NamesMapsOfAnotherVersion) {
     EXPECT_THAT(missing.message(), HasSubstr("endpoints_v1 is missing"));
 }
 
+TEST_F(StatusTest, NamesPinsAndDirectoriesThatNoAddCouldUse) {
+    ASSERT_THAT(status(), succeeds());
+    const std::string pin = pin_path(node_.bpffs(), PODLANE_MAP_SENDERS);
+    fs::rename(pin, node_.bpffs() + "/aside");
+    fs::create_directory(pin);
+    EXPECT_THAT(status(), fails_with(50, {"opening map", pin}));
+    fs::remove(pin);
+    fs::rename(node_.bpffs() + "/aside", pin);
+    const std::string sealed = node_.dir() + "/sealed";
+    fs::create_directory(sealed);
+    node_.run("mount -t tmpfs -o ro,size=64k tmpfs " + sealed);
+    for (const std::string &directory : {sealed, sealed + "/below"})
+        EXPECT_THAT(status({{"stateDir", directory}}), fails_with(50, {sealed, "Read-only file system"}));
+    node_.run("umount " + sealed);
+    EXPECT_THAT(status(), succeeds());
+}
+
 // A foreign directory where ours should be.
 TEST_F(StatusTest, RefusesADirectoryOthersMayWrite) {
     std::filesystem::create_directory(node_.bpffs());

@@ -60,14 +60,21 @@ TEST_F(LostTest, DelNeverRefuses) {
         {"a bad prevResult", {{"prevResult", {{"ips", "none"}}}}},
         {"a version that is none", {{"cniVersion", "9.9.9"}}},
         {"a log that is none", {{"log", "loud"}}},
+        {"a range of leases that is none", {{"ipam", {{"ranges", {{{{"subnet", "198.51.100.0/33"}}}}}}}}},
+        {"a requested address that is none", {{"runtimeConfig", {{"ips", {"192.0.2.300"}}}}}},
+        {"arguments that are none", {{"args", {{"cni", 7}}}}},
+        {"a version that is a number", {{"cniVersion", 1.0}}},
+        {"Podlane as its own IPAM plugin", {{"ipam", {{"type", "podlane"}}}, {"ipamTimeout", 2}}},
     };
     for (const auto &[what, edit] : edits) {
         SCOPED_TRACE(what);
         const Pod made = make(all_);
         Json keys = all_;
         keys.merge_patch(edit);
-        EXPECT_THAT(del(*made.container, keys), succeeds());
-        expect_nothing_left();
+        for (int i = 0; i < 2; ++i) { // runtimes repeat their DELs
+            EXPECT_THAT(del(*made.container, keys), succeeds());
+            expect_nothing_left();
+        }
     }
 }
 

@@ -203,6 +203,30 @@ TEST(CniConfig, ARepeatedKeyIsRefusedAndOnlyNotedByDel) {
     ASSERT_EQ(deleted->ignored.size(), 1U);
 }
 
+// Go reads the outermost object's keys in any case.
+TEST(CniConfig, KeysThatDifferInCaseAreRepeated) {
+    expect_refused(parse(config_with(R"("Name": "other")")), ErrorCode::invalid_network_config, "appears twice");
+    EXPECT_TRUE(parse(config_with(R"("args": {"labels": {"a": "1", "A": "2"}})")));
+}
+
+TEST(CniConfig, NothingBehindANulByteIsIgnored) {
+    expect_refused(parse(config_with("") + std::string("\0{\"x\":", 6)), ErrorCode::decode_failure, "has a NUL byte");
+}
+
+// The last list would be the one that counts, and a pod that only the first one names be removed.
+TEST(CniConfig, GcRefusesAListOfLivingPodsThatIsThereTwice) {
+    const std::string list = R"("cni.dev/valid-attachments": [{"containerID": "a", "ifname": "eth0"}])";
+    EXPECT_TRUE(parse(config_with(list), "GC"));
+    for (const std::string &twice :
+         {list + R"(, "cni.dev/valid-attachments": [])",
+          list + R"(, "mtu": 1, "MTU": 2, "CNI.dev/Valid-Attachments": [])",
+          std::string(R"("cni.dev/valid-attachments": [{"containerID": "a", "containerID": "b", "ifname": "eth0"}])")})
+        expect_refused(parse(config_with(twice), "GC"), ErrorCode::invalid_network_config, "appears twice");
+    const auto noted = parse(config_with(list + R"(, "mtu": 1400, "mtu": 1300)"), "GC");
+    ASSERT_TRUE(noted) << why(noted);
+    EXPECT_EQ(noted->ignored.size(), 1U);
+}
+
 TEST(CniConfig, SuspiciousValuesAreWarnedOfAtAdd) {
     const auto warnings = [](const std::string &more, const std::string &command = "ADD") {
         const auto request = parse(config_with(more), command);

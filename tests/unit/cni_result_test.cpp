@@ -178,6 +178,7 @@ TEST(CniDelegation, ReadsAPluginsErrors) {
     const Error other = parse_plugin_error(R"({"code": 999, "msg": "a"})", "x", ended);
     EXPECT_EQ(other.code, ErrorCode::ipam);
     EXPECT_EQ(other.message, "x: a (code 999)");
+    EXPECT_EQ(other.hint, ended.hint);
     for (const char *text : {"", "panic: …", "{}", R"({"code": -1, "msg": 5})"})
         EXPECT_EQ(parse_plugin_error(text, "x", ended).message, ended.message) << text;
     EXPECT_EQ(parse_plugin_error(R"({"code": 4})", "x", ended).message, ended.message + " (code 4)");

@@ -37,6 +37,8 @@ std::string hint_of(const Error &error, std::span<const std::string_view> words)
     case EACCES:
         if (geteuid() != 0)
             return "run it as root: sudo " + command_line(words);
+        if (error.code == ErrorCode::bpf && error.system_errno == EACCES)
+            return "it is no BPF object, or a security module or the mount refuses it; see `podlanectl doctor`";
         return "run as root with CAP_BPF and CAP_NET_ADMIN (not in a restricted container)";
     case EINVAL:
     case ENOSYS:

@@ -16,6 +16,7 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <map>
 #include <thread>
 
@@ -26,6 +27,23 @@ using namespace doctor;
 
 constexpr Check kPins{"loaded", Severity::wrong, "the pins were removed, or created by another version",
                       "podlanectl repair", nullptr};
+
+constexpr Check kUnreadable{"loaded", Severity::wrong,
+                            "a pin cannot be opened: endpoints, maps, programs and uplinks are not examined", "",
+                            nullptr};
+
+// For root: an ordinary user sees no pin.
+std::string remedy_of(const Error &error) {
+    if (error.system_errno == EROFS)
+        return "mount the BPF file system read-write: mount -o remount,rw DIR";
+    if (error.system_errno == EACCES)
+        return "if it is no BPF object (a directory, a file), remove it, then podlanectl repair; else a security "
+               "module "
+               "or the mount refuses it";
+    if (error.system_errno == EPERM)
+        return "run as root with CAP_BPF and CAP_NET_ADMIN (not in a restricted container)";
+    return "podlanectl upgrade; or remove it, then podlanectl repair";
+}
 
 // As an upgrade does it: maps and programs that are there continue to be used.
 std::function<Result<void>()> completing_pins(const std::string &root) {
@@ -203,6 +221,33 @@ Result<void> take_learned_macs(NodeView &node) {
     return {};
 }
 
+Result<void> read_pins(NodeView &node, const Scope &scope) {
+    const World &world = node.world;
+    node.endpoints = TRY(selected_endpoints(scope.selection, world));
+    node.uplinks = TRY(read_uplinks(world));
+    node.live = TRY(LiveState::open(world.bpffs));
+    node.tables = TRY(Tables::open(world.bpffs, Access::read_only));
+    return take_learned_macs(node);
+}
+
+// false: what the checks of endpoints and maps need could not be read, which is a finding.
+Result<bool> has_readable_pins(NodeView &node, const Scope &scope, Examined &examined) {
+    auto read = read_pins(node, scope);
+    if (read)
+        return true;
+    Error &error = read.error();
+    if (error.code == ErrorCode::missing && error.system_errno == 0) // no endpoint is as selected
+        return std::move(error);
+    if (error.hint.empty())
+        error.hint = remedy_of(error);
+    add(examined, kUnreadable, std::move(read), {}, nullptr);
+    node.endpoints.clear();
+    node.uplinks.clear();
+    node.live.reset();
+    node.tables.reset();
+    return false;
+}
+
 } // namespace
 
 Result<Examined> doctor::examine(const Scope &scope, const World &world) {
@@ -213,14 +258,7 @@ Result<Examined> doctor::examine(const Scope &scope, const World &world) {
     const auto pins = node.loaded ? check_pins(world.bpffs) : Result<void>{};
     if (!pins)
         add(examined, kPins, {}, {{pins.error().message, completing_pins(world.bpffs), {}}}, nullptr);
-    const bool readable = node.loaded && pins;
-    if (readable) {
-        node.endpoints = TRY(selected_endpoints(scope.selection, world));
-        node.uplinks = TRY(read_uplinks(world));
-        node.live = TRY(LiveState::open(world.bpffs));
-        node.tables = TRY(Tables::open(world.bpffs, Access::read_only));
-        TRY(take_learned_macs(node));
-    }
+    const bool readable = node.loaded && pins && TRY(has_readable_pins(node, scope, examined));
     for (net::Link &link : TRY(net::list_links(*node.host)))
         node.interface_names.emplace(link.ifindex, std::move(link.name));
     node.hooks = std::make_unique<HookSurvey>(TRY(HookSurvey::make(*node.host)));

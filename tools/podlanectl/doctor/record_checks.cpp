@@ -1,12 +1,23 @@
 // SPDX-License-Identifier: MIT
-// doctor: the records on disk against the maps. These checks work without any pin.
+// doctor: the records on disk, alone and against the maps. These checks work without any pin.
 #include "loader/lost.hpp"
+#include "maps/fd.hpp"
+#include "plugin/cni/environment.hpp"
+#include "plugin/cni/ipam_config.hpp"
+#include "plugin/held_lease.hpp"
 #include "plugin/restore.hpp"
+#include "tools/output/words.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstdio>
 
 namespace podlane::ctl::doctor {
 namespace {
@@ -69,7 +80,79 @@ Result<void> look_for_unknown(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 3> kRecordChecks = {{
+std::string owner_words(const AttachmentRecord &record) {
+    const auto arguments = cni::parse_arguments(record.args);
+    const bool is_named = arguments && !arguments->pod.name.empty();
+    return (is_named ? arguments->pod.ns + "/" + arguments->pod.name + ", " : "") + "container " + record.container_id;
+}
+
+std::string release_command(const NodeView &node, const AttachmentRecord &record) {
+    return "podlanectl lease release --container " + record.container_id +
+           (record.root == PODLANE_ROOT ? "" : " --bpffs " + record.root) +
+           (node.state_directory == kStateDirectory ? "" : " --state-dir " + node.state_directory);
+}
+
+// Of all roots: one that the configuration no longer names has no other view.
+Result<void> look_for_waiting_leases(const NodeView &node, Findings &findings) {
+    const std::uint64_t node_netns = TRY(net::Namespace::current()).inode();
+    for (const AttachmentRecord &one : TRY(list_all_records(node.state_directory))) {
+        if (!waits_for_release(one) || one.node_netns != node_netns)
+            continue;
+        const auto ipam = cni::find_ipam(one.config);
+        const std::string plugin = ipam ? "IPAM plugin \"" + ipam->type + "\"" : "its IPAM plugin";
+        report(findings,
+               "the lease of " + owner_words(one) + " in network " + one.network + " waits for " + plugin +
+                   (one.held_since_ns == 0 ? "" : " since " + output::utc_words(one.held_since_ns)),
+               {}, "install " + plugin + ", or repair it; then " + release_command(node, one) + ", or the next GC");
+    }
+    return {};
+}
+
+// Whoever may write in the state directory may have made a link in it.
+Fd open_directory(const std::string &path, bool may_be_link) {
+    return Fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | (may_be_link ? 0 : O_NOFOLLOW)));
+}
+
+Result<void> close_directory(const std::string &path, bool may_be_link) {
+    const Fd directory = open_directory(path, may_be_link);
+    if (!directory || fchown(directory.get(), 0, 0) != 0 || fchmod(directory.get(), 0700) != 0)
+        return system_error(ErrorCode::io_failure, "closing " + path, errno);
+    return {};
+}
+
+Result<void> look_at_directories(const NodeView &node, Findings &findings) {
+    std::set<std::string> directories{node.state_directory};
+    std::set<std::string> roots{node.world.bpffs};
+    for (const AttachmentRecord &one : TRY(list_all_records(node.state_directory)))
+        roots.insert(one.root);
+    for (const std::string &root : roots) {
+        const std::string records = AttachmentRecords(node.state_directory, root).directory();
+        directories.insert({records, records + "/.held"});
+    }
+    for (const std::string &path : directories) {
+        constexpr mode_t kRights = 07777;
+        struct stat facts {};
+        const bool may_be_link = path == node.state_directory;
+        const Fd directory = open_directory(path, may_be_link);
+        if (!directory && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP))
+            continue;
+        if (!directory || fstat(directory.get(), &facts) != 0)
+            return system_error(ErrorCode::io_failure, "reading directory " + path, errno);
+        if (facts.st_uid == 0 && (facts.st_mode & kRights) == S_IRWXU)
+            continue;
+        std::array<char, 8> mode{};
+        std::snprintf(mode.data(), mode.size(), "%04o", static_cast<unsigned>(facts.st_mode & kRights));
+        report(
+            findings,
+            "directory " + path + " of records has mode " + mode.data() + " and belongs to user " +
+                std::to_string(facts.st_uid),
+            [path, may_be_link] { return close_directory(path, may_be_link); },
+            "chown root " + path + "; chmod 0700 " + path);
+    }
+    return {};
+}
+
+constexpr std::array<Check, 5> kRecordChecks = {{
     {"lost", Severity::wrong,
      "pins were deleted or the BPF file system was unmounted: its packets pass through programs that nothing updates, "
      "and no new pod reaches it on the fast path",
@@ -79,6 +162,13 @@ constexpr std::array<Check, 3> kRecordChecks = {{
      "delete the pod; or podlanectl repair, which loads Podlane again", &look_for_uninstalled},
     {"unknown", Severity::wrong, "maps and records were deleted while the container was running",
      "delete the pod's sandbox; the runtime creates a new one", &look_for_unknown},
+    {"waiting-lease", Severity::notice,
+     "the IPAM plugin was not installed when the pod was deleted, or failed: nobody else gets the addresses", "",
+     &look_for_waiting_leases},
+    {"state-directory", Severity::wrong,
+     "whoever can write there can remove records of attachments: their leases stay taken, and lost endpoints are not "
+     "restored",
+     "chown root DIR; chmod 0700 DIR", &look_at_directories},
 }};
 
 } // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// lease: those that are held for pods that are gone.
+// lease: those of pods that are gone, which are held or wait to be released.
 #include "loader/record.hpp"
 #include "maps/abi/endpoint.h"
 #include "maps/clock.hpp"
@@ -30,13 +30,18 @@ std::uint64_t seconds_left(const LeaseRow &row) {
     return row.record.held_until_ns <= now ? 0 : (row.record.held_until_ns - now + kNsPerSecond - 1) / kNsPerSecond;
 }
 
-constexpr std::array<Column<LeaseRow>, 5> kLeaseColumns = {{
+Cell time_left_cell(const LeaseRow &row) {
+    return row.record.held_until_ns == 0 ? Cell{"-", {}} : number_cell(seconds_left(row));
+}
+
+constexpr std::array<Column<LeaseRow>, 6> kLeaseColumns = {{
     {{"POD", "", "pod"},
      [](const LeaseRow &r) { return text_cell(pod_words(r.entry.first, r.entry.second), Tone::strong); }},
     {{"NETWORK", "", "network"}, [](const LeaseRow &r) { return text_cell(r.record.network); }},
     {{"ADDRESSES", "", "addresses"}, [](const LeaseRow &r) { return list_cell(r.addresses); }},
-    {{"SECONDS LEFT", "", "seconds_left", Align::right},
-     [](const LeaseRow &r) { return number_cell(seconds_left(r)); }},
+    {{"STATE", "", "state"},
+     [](const LeaseRow &r) { return is_held(r.record) ? text_cell("held") : text_cell("waits", Tone::warning); }},
+    {{"SECONDS LEFT", "", "seconds_left", Align::right}, time_left_cell},
     {{"CONTAINER", "", "container_id"},
      [](const LeaseRow &r) {
          return Cell{r.record.container_id.substr(0, 12), r.record.container_id};
@@ -61,8 +66,13 @@ std::string state_directory(const Call &call) { return call.value(Opt::state_dir
 
 Result<std::vector<LeaseRow>> rows_of(const Call &call, const World &world) {
     const Selection selection = TRY(Selection::of(call));
+    const AttachmentRecords records(state_directory(call), world.bpffs);
+    std::vector<AttachmentRecord> leases = TRY(held_leases(records));
+    for (AttachmentRecord &record : TRY(records.list()))
+        if (waits_for_release(record))
+            leases.push_back(std::move(record));
     std::vector<LeaseRow> rows;
-    for (AttachmentRecord &record : TRY(held_leases(AttachmentRecords(state_directory(call), world.bpffs)))) {
+    for (AttachmentRecord &record : leases) {
         LeaseRow row = TRY(row_of(std::move(record)));
         if (selection.matches(row.entry))
             rows.push_back(std::move(row));
@@ -94,26 +104,35 @@ Result<int> release(const Call &call, World &world) {
         return usage_error("lease release needs to know which", "name a pod, or write --all");
     const std::vector<LeaseRow> rows = TRY(rows_of(call, world));
     if (rows.empty() && !call.has(Opt::all))
-        return Error{ErrorCode::missing, "no such lease is held", "see `podlanectl lease list`"};
+        return Error{ErrorCode::missing, "no such lease is held or waits", "see `podlanectl lease list`"};
+    Errors errors;
     for (const LeaseRow &row : rows) {
-        TRY(release_held_lease(row.record, state_directory(call)));
-        world.print("released " + join(row.addresses, ", ") + " of " + pod_words(row.entry.first, row.entry.second) +
-                    "\n");
+        auto released = release_held_lease(row.record, state_directory(call));
+        if (!released) {
+            errors.add(std::move(released));
+            continue;
+        }
+        world.print("released " + (row.addresses.empty() ? "the lease" : join(row.addresses, ", ")) + " of " +
+                    pod_words(row.entry.first, row.entry.second) + "\n");
     }
+    TRY(std::move(errors).result());
     return 0;
 }
 
 constexpr Opts kWhichLease{Opt::pod, Opt::ns, Opt::container, Opt::network, Opt::state_dir};
 
 constexpr std::array<Command, 2> kLeaseCommands = {{
-    {"list", "List the leases that are held for pods of the same name (keepAddress).", kPlain | kWhichLease, kWhich,
-     "Leases whose time is over are released first.", list, true},
-    {"release", "Release held leases before their time.", Opts{Opt::bpffs, Opt::help, Opt::all} | kWhichLease, kWhich,
+    {"list", "List the leases of pods that are gone.", kPlain | kWhichLease, kWhich,
+     "\"held\": for pods of the same name (keepAddress); those whose time is over are released first. \"waits\": its\n"
+     "IPAM plugin was not installed when the pod was deleted, or failed.",
+     list, true},
+    {"release", "Release leases that are held, before their time, or that wait.",
+     Opts{Opt::bpffs, Opt::help, Opt::all} | kWhichLease, kWhich,
      "Calls the DEL of the IPAM plugin, as the DEL of the pod would have.", release, true},
 }};
 
 } // namespace
 
-const Noun kLeaseNoun = {"lease", "addresses that are held for pods that are gone", kLeaseCommands};
+const Noun kLeaseNoun = {"lease", "addresses of pods that are gone", kLeaseCommands};
 
 } // namespace podlane::ctl

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+// A lease is forgotten only if nothing is known of its attachment any more; one that waits is seen, and can be
+// released.
+#include "loader/record.hpp"
+#include "maps/clock.hpp"
+#include "tests/netns/ctl.hpp"
+
+namespace podlane::test {
+namespace {
+
+class LostLeaseTest : public CtlTest {
+  protected:
+    void put_ipam(const std::string &name, const std::string &script) const {
+        node_.put_plugin(name, "#!/bin/sh\n" + script + "\n");
+    }
+    [[nodiscard]] Json leases_of(const std::string &type) const {
+        Json ipam = node_.ipam();
+        ipam["type"] = type;
+        return {{"ipam", ipam}};
+    }
+    [[nodiscard]] AttachmentRecords records() const { return {kStateDirectory, node_.bpffs()}; }
+    [[nodiscard]] std::string path_of(const Pod &made) const {
+        return records().directory() + "/" + made.container->id() + ":eth0";
+    }
+    // A DEL that releases no lease, and is repeated.
+    void expect_kept(const Pod &made, const Json &keys) const {
+        for (int i = 0; i < 2; ++i)
+            EXPECT_THAT(del(*made.container, keys), fails_with(103, {"198.51.100.0/33"}));
+        EXPECT_EQ(node_.leased().size(), 2U);
+    }
+    void expect_released(const Pod &made) const {
+        EXPECT_THAT(del(*made.container), succeeds());
+        EXPECT_EQ(everything(), before_);
+    }
+
+    const Json broken_ = {{"ipam", {{"type", "host-local"}, {"subnet", "198.51.100.0/33"}}}};
+    const std::string real_ = "exec " + variable("CNI_PLUGINS") + "/host-local";
+    const std::string before_ = everything();
+};
+
+// kubelet repeats StopPodSandbox until it succeeds.
+TEST_F(LostLeaseTest, AnAddThatWasRefusedHasNoLease) {
+    const auto container = node_.container();
+    EXPECT_THAT(add(*container, broken_), fails_with(103, {"198.51.100.0/33"}));
+    for (int i = 0; i < 2; ++i) {
+        const Reply reply = del(*container, broken_);
+        EXPECT_THAT(reply, succeeds());
+        EXPECT_THAT(reply.err, HasSubstr("nothing is known of the attachment, so it has no lease"));
+    }
+    EXPECT_EQ(everything(), before_);
+    // Of every version, and without saying of which it is.
+    put_ipam("refusing", R"(echo '{"code":1,"msg":"too new for me"}'; exit 1)");
+    const Json refusing = {{"ipam", {{"type", "refusing"}}}};
+    EXPECT_THAT(add(*container, refusing), fails_with(103, {"too new for me (code 1)"}));
+    EXPECT_THAT(del(*container, refusing), succeeds());
+    EXPECT_EQ(everything(), before_);
+}
+
+TEST_F(LostLeaseTest, AnyTraceOfTheAttachmentKeepsItsLease) {
+    {
+        SCOPED_TRACE("an entry in the maps");
+        const Pod made = make();
+        fs::remove(path_of(made));
+        expect_kept(made, broken_);
+        expect_released(made);
+    }
+    {
+        SCOPED_TRACE("an interface, which carries nothing from here on");
+        const Pod made = make();
+        fs::remove(path_of(made));
+        fs::remove_all(node_.bpffs());
+        expect_kept(made, broken_);
+        EXPECT_EQ(host_link(made).at("operstate"), "DOWN");
+        expect_released(made);
+    }
+    {
+        SCOPED_TRACE("an interface of another prefix");
+        const Pod made = make();
+        fs::remove(path_of(made));
+        fs::remove_all(node_.bpffs());
+        Json keys = broken_;
+        keys["hostInterfacePrefix"] = "plan";
+        expect_kept(made, keys);
+        expect_released(made);
+    }
+    {
+        SCOPED_TRACE("a torn record");
+        const Pod made = make();
+        std::ofstream(path_of(made)) << "torn";
+        fs::remove_all(node_.bpffs());
+        lose_namespace(made);
+        EXPECT_THAT(del(*made.container, broken_), fails_with(103, {"198.51.100.0/33"}));
+        EXPECT_EQ(node_.leased().size(), 2U);
+        expect_released(made);
+    }
+    {
+        SCOPED_TRACE("a record in the default directory");
+        const Pod made = make();
+        fs::remove_all(node_.bpffs());
+        lose_namespace(made);
+        Json keys = broken_;
+        keys["stateDir"] = node_.dir() + "/elsewhere";
+        expect_kept(made, keys);
+        expect_released(made);
+    }
+}
+
+// Another attempt may find the lease.
+TEST_F(LostLeaseTest, NoOtherEndOfTheIpamPluginSaysThatThereIsNoLease) {
+    for (const std::string script :
+         {"kill -KILL $$", "exec sleep 60", "exit 3", R"(echo '{"code":11,"msg":"the disk sleeps"}'; exit 1)",
+          R"(echo '{"code":50,"msg":"no daemon"}'; exit 1)"}) {
+        SCOPED_TRACE(script);
+        put_ipam("broken", script);
+        EXPECT_NE(del(*node_.container(), {{"ipam", {{"type", "broken"}}}, {"ipamTimeout", 1}}).rc, 0);
+    }
+}
+
+// As with CNI_ARGS: it would refuse them too, and keep the lease.
+TEST_F(LostLeaseTest, ArgumentsThatAreIgnoredAreNotHandedOn) {
+    const std::string seen = node_.dir() + "/seen";
+    put_ipam("seeing", "cat >" + seen);
+    const auto handed = [&](const Json &keys) {
+        Json all = {{"ipam", {{"type", "seeing"}}}};
+        all.update(keys);
+        EXPECT_THAT(del(*node_.container(), all), succeeds());
+        return Json::parse(must_run(node_.ns(), {"cat", seen}));
+    };
+    const Json good = {{"runtimeConfig", {{"ips", {"192.0.2.3"}}}}, {"args", {{"cni", {{"ips", {"192.0.2.3"}}}}}}};
+    Json now = handed({{"runtimeConfig", {{"ips", {"192.0.2.300"}}}}, {"args", good["args"]}});
+    EXPECT_FALSE(now.contains("runtimeConfig"));
+    EXPECT_EQ(now["args"], good["args"]);
+    now = handed({{"runtimeConfig", good["runtimeConfig"]}, {"args", {{"cni", 7}}}, {"mtu", "much"}});
+    EXPECT_FALSE(now.contains("args"));
+    EXPECT_EQ(now["runtimeConfig"], good["runtimeConfig"]);
+}
+
+// It would wait for the locks of the call that runs it.
+TEST_F(LostLeaseTest, PodlaneIsNoIpamPlugin) {
+    const std::uint64_t began = monotonic_ns();
+    const Json itself = {{"ipam", {{"type", "podlane"}}}, {"ipamTimeout", 3}};
+    const auto container = node_.container();
+    EXPECT_THAT(add(*container, itself), fails_with(7, {"names Podlane itself"}));
+    Json renamed = node_.config({{"ipam", {{"type", "lane"}}}, {"type", "lane"}});
+    EXPECT_THAT(node_.cni("podlane", "ADD", renamed, attachment(*container)), fails_with(7, {"\"lane\""}));
+    Json status = node_.config(itself);
+    status["cniVersion"] = "1.1.0";
+    EXPECT_THAT(node_.cni("podlane", "STATUS", status), fails_with(7, {"names Podlane itself"}));
+    // Records of ADDs from before it was refused.
+    for (const bool by_gc : {false, true}) {
+        AttachmentRecord record;
+        record.container_id = container->id();
+        record.ifname = "eth0";
+        record.network = "pods";
+        record.root = node_.bpffs();
+        record.config = node_.config(itself).dump();
+        require(records().write(record));
+        EXPECT_THAT(by_gc ? gc() : del(*container), succeeds());
+        EXPECT_TRUE(node_.records().empty());
+    }
+    EXPECT_LT(monotonic_ns() - began, 3 * kNsPerSecond);
+    EXPECT_EQ(everything(), before_);
+}
+
+TEST_F(LostLeaseTest, ALeaseThatWaitsIsListedAndReleased) {
+    put_ipam("former-ipam", real_);
+    const Json keys = leases_of("former-ipam");
+    const Pod made = make(keys, named("shop", "web-0"));
+    EXPECT_EQ(ctl_json("lease list"), Json::array());
+    node_.remove_plugin("former-ipam");
+    EXPECT_THAT(del(*made.container, keys), succeeds());
+    const Json listed = ctl_json("lease list");
+    ASSERT_EQ(listed.size(), 1U);
+    EXPECT_THAT(listed.at(0), has_members({{"pod", "shop/web-0"},
+                                           {"network", "pods"},
+                                           {"state", "waits"},
+                                           {"seconds_left", nullptr},
+                                           {"addresses", {made.text4(), made.text6()}},
+                                           {"container_id", made.container->id()}}));
+    const std::string release = "lease release --container " + made.container->id();
+    for (const std::string &command : {release, std::string("lease release --all")})
+        EXPECT_THAT(ctl(command), complains(1, {"\"former-ipam\" is not in CNI_PATH", "hint: "}));
+    EXPECT_EQ(ctl_json("lease list"), listed);
+    const Json found = find(ctl_json("doctor"), "check", "waiting-lease");
+    ASSERT_TRUE(found.is_object());
+    EXPECT_EQ(found.at("severity"), "notice");
+    EXPECT_THAT(found.at("finding").get<std::string>(), HasSubstr("shop/web-0, container " + made.container->id()));
+    EXPECT_THAT(found.at("remedy").get<std::string>(), HasSubstr(release + " --bpffs " + node_.bpffs()));
+    put_ipam("former-ipam", real_);
+    EXPECT_THAT(ctl(release), prints(0, {"released " + made.text4()}));
+    EXPECT_EQ(ctl_json("lease list"), Json::array());
+    EXPECT_EQ(everything(), before_);
+}
+
+} // namespace
+} // namespace podlane::test

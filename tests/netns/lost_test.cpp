@@ -56,7 +56,7 @@ TEST_F(LostTest, DelNeverRefuses) {
         {"another IPAM plugin", {{"ipam", {{"type", "no-such-ipam"}}}}},
         {"no IPAM plugin", {{"ipam", nullptr}}},
         {"an IPAM type that is a path", {{"ipam", {{"type", "../host-local"}}}}},
-        {"another directory of leases", {{"ipam", {{"dataDir", "/nonexistent"}}}}},
+        {"another directory of leases", {{"ipam", {{"dataDir", node_.dir() + "/elsewhere"}}}}},
         {"a bad prevResult", {{"prevResult", {{"ips", "none"}}}}},
         {"a version that is none", {{"cniVersion", "9.9.9"}}},
         {"a log that is none", {{"log", "loud"}}},

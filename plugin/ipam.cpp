@@ -2,6 +2,7 @@
 #include "plugin/ipam.hpp"
 
 #include "maps/text.hpp"
+#include "plugin/cni/config.hpp"
 #include "plugin/cni/ipam_config.hpp"
 #include "plugin/cni/masked.hpp"
 #include "plugin/cni/result.hpp"
@@ -25,7 +26,7 @@ constexpr const char *kOwnLog = "correct \"ipam\", or see the plugin's own log";
 constexpr auto kIncompatible = static_cast<unsigned>(ErrorCode::incompatible_cni_version);
 
 Result<std::string> find_plugin(const cni::Request &request) {
-    if (is_podlane_itself(request.config))
+    if (cni::names_itself_for_ipam(request.config))
         return Error{ErrorCode::invalid_network_config,
                      "IPAM plugin \"" + request.config.ipam_type + "\" is Podlane itself, which gives no addresses",
                      "use host-local or static"};
@@ -136,7 +137,7 @@ Error with_own_error(Error of_version, Error own, bool other_version) {
 
 struct Ending {
     bool killed = false;  // the plugin did not end by itself
-    bool refused = false; // it did, with an error for which another attempt is no remedy
+    bool refused = false; // it did, with an error that does not say to try again
 };
 
 Result<Finished> run_as(const cni::Request &request, std::string_view command, bool may_lack_command, Ending &ending) {
@@ -181,10 +182,6 @@ Result<void> run_without_answer(const cni::Request &request, std::string_view co
 }
 
 } // namespace
-
-bool is_podlane_itself(const cni::Config &config) {
-    return !config.ipam_type.empty() && (config.ipam_type == "podlane" || config.ipam_type == config.type);
-}
 
 // A plugin that could not be looked for may be there: running it says what failed.
 std::optional<Error> why_missing(const cni::Request &request) {

@@ -15,10 +15,8 @@ namespace podlane::ipam {
 // is set if the plugin did not end by itself, so that it may have given a lease that it did not name.
 Result<cni::Attachment> add(const cni::Request &request, bool &killed);
 Result<void> remove(const cni::Request &request); // CNI DEL: releases the lease
-// `refused` is set if the plugin ended by itself, with a CNI error for which another attempt is no remedy.
+// `refused` is set if the plugin ended by itself, with a CNI error other than those that say to try again.
 Result<void> remove(const cni::Request &request, bool &refused);
-// A plugin that runs Podlane again: that call would wait for the locks of this one. It never gives a lease.
-[[nodiscard]] bool is_podlane_itself(const cni::Config &config);
 // Of a plugin that is not there, or not to be executed.
 [[nodiscard]] std::optional<Error> why_missing(const cni::Request &request);
 // An error with the IPAM plugin of an earlier configuration, behind that of the present one if it cannot be run.

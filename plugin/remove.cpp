@@ -10,6 +10,7 @@
 #include "maps/clock.hpp"
 #include "maps/errors.hpp"
 #include "plugin/announcement.hpp"
+#include "plugin/cni/config.hpp"
 #include "plugin/egress_rules.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/held_lease.hpp"
@@ -241,7 +242,7 @@ Result<bool> release_lease(const Remains &remains, bool may_wait) {
     Errors failed;
     bool waits = false;
     for (const cni::Request &request : requests) {
-        if (request.config.ipam_type == "dhcp" || ipam::is_podlane_itself(request.config)) // each ADD refuses them
+        if (request.config.ipam_type == "dhcp" || cni::names_itself_for_ipam(request.config)) // each ADD refuses them
             continue;
         if (auto missing = ipam::why_missing(request)) {
             const bool is_recorded = remains.disk && &request == &requests.front();

@@ -84,9 +84,7 @@ Result<void> check_pod_ranges(const Config &config, Command command) {
 // The addresses are needed to make the interface; dhcp needs the interface to request them.
 Result<void> check_ipam(const Config &config, Command command) {
     const bool is_needed = command == Command::add || command == Command::status;
-    const bool is_self =
-        !config.ipam_type.empty() && (config.ipam_type == config.type || config.ipam_type == "podlane");
-    if (is_needed && is_self)
+    if (is_needed && names_itself_for_ipam(config))
         return Error{ErrorCode::invalid_network_config,
                      "\"ipam\" names Podlane itself, \"" + config.ipam_type + "\", which gives no addresses",
                      "use host-local or static"};
@@ -135,6 +133,10 @@ Node find(const Node &root, const Key &key) {
 }
 
 } // namespace
+
+bool names_itself_for_ipam(const Config &config) {
+    return !config.ipam_type.empty() && (config.ipam_type == "podlane" || config.ipam_type == config.type);
+}
 
 Result<Version> read_version(const Node &root) {
     std::string text;

@@ -15,6 +15,9 @@ namespace podlane::cni {
 Result<Config> read_config(const json::Value &document, Command command, const Arguments &arguments,
                            std::vector<std::string> &ignored);
 
+// Whether the IPAM plugin is Podlane: that call would wait for the locks of this one. It never gives a lease.
+[[nodiscard]] bool names_itself_for_ipam(const Config &config);
+
 // The version the configuration names; the oldest if it names none.
 Result<Version> read_version(const json::Node &root);
 

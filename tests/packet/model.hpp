@@ -119,9 +119,9 @@ class Model : private FrameReader {
     [[nodiscard]] std::optional<std::size_t> transport_bytes() const {
         if (later_fragment_ || cut_ || extensions_ > 4 || !(v4_ || v6_) || (v4_ && (word(l3_ + 6) & 0x1fffU) != 0))
             return {};
-        if (protocol_ == IPPROTO_TCP && has(l4_ + 16))
+        if (protocol_ == IPPROTO_TCP && has(l4_ + 20))
             return (frame_[l4_ + 12] >> 4U) * 4U;
-        if (protocol_ == IPPROTO_UDP && has(l4_ + 4))
+        if (protocol_ == IPPROTO_UDP && has(l4_ + 8))
             return 8;
         if (protocol_ == IPPROTO_SCTP && has(l4_ + 4))
             return 12;

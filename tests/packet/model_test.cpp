@@ -59,6 +59,14 @@ TEST_F(LimitedModel, ACutHeaderHasNoFlow) {
     EXPECT_GT(translated, 0);
 }
 
+// Nor does a header of TCP that is cut say how many bytes each segment would repeat.
+TEST_F(LimitedModel, ACutHeaderIsInNoSegment) {
+    confirm();
+    const Ipv4 ip{.source = pod4(), .destination = peer4(), .protocol = IPPROTO_TCP};
+    for (const std::size_t bytes : {16U, 19U, 20U})
+        EXPECT_TRUE(agrees(pod_, Ethernet{kHostMac, kPodMac} / ip / Bytes(bytes), 14)) << bytes;
+}
+
 // A container with a second interface, and with more sources than its addresses. What it sends by the first one from an
 // address of the second is handed over; both have limits.
 class SeveralInterfacesModel : public LimitedModel {

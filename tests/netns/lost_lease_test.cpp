@@ -181,6 +181,9 @@ TEST_F(LostLeaseTest, ALeaseThatWaitsIsListedAndReleased) {
     for (const std::string &command : {release, std::string("lease release --all")})
         EXPECT_THAT(ctl(command), complains(1, {"\"former-ipam\" is not in CNI_PATH", "hint: "}));
     EXPECT_EQ(ctl_json("lease list"), listed);
+    const std::string gc = "gc --bin-dir " + node_.plugins();
+    EXPECT_THAT(ctl(gc), prints(0, {"kept: its lease waits (podlanectl lease list)"}));
+    EXPECT_EQ(ctl_json("lease list"), listed);
     const Json found = find(ctl_json("doctor"), "check", "waiting-lease");
     ASSERT_TRUE(found.is_object());
     EXPECT_EQ(found.at("severity"), "notice");
@@ -189,6 +192,7 @@ TEST_F(LostLeaseTest, ALeaseThatWaitsIsListedAndReleased) {
     put_ipam("former-ipam", real_);
     EXPECT_THAT(ctl(release), prints(0, {"released " + made.text4()}));
     EXPECT_EQ(ctl_json("lease list"), Json::array());
+    EXPECT_THAT(ctl(gc), prints(0, {"nothing to collect"}));
     EXPECT_EQ(everything(), before_);
 }
 

@@ -102,11 +102,24 @@ Result<void> send_del(const EndpointEntry &entry, const Context &context) {
     return {};
 }
 
+// A DEL succeeds without the IPAM plugin, too: then the record of the lease stays.
+Result<bool> lease_waits(const EndpointEntry &entry, const Context &context) {
+    const AttachmentRecords records(context.state_directory, context.world.bpffs);
+    const auto record = TRY(records.find(std::string(field_text(entry.first.container_id)),
+                                         std::string(field_text(entry.first.ifname))));
+    return record && waits_for_release(*record);
+}
+
 GarbageRow collect(const EndpointEntry &entry, const Context &context) {
     if (context.dry)
         return {entry, Outcome::would_be};
-    const Result<void> sent = send_del(entry, context);
-    return sent ? GarbageRow{entry, Outcome::removed} : GarbageRow{entry, Outcome::failed, sent.error().message};
+    if (const Result<void> sent = send_del(entry, context); !sent)
+        return {entry, Outcome::failed, sent.error().message};
+    const Result<bool> waits = lease_waits(entry, context);
+    if (!waits)
+        return {entry, Outcome::failed, waits.error().message};
+    return *waits ? GarbageRow{entry, Outcome::kept, "its lease waits (podlanectl lease list)"}
+                  : GarbageRow{entry, Outcome::removed};
 }
 
 using Namespaces = std::map<std::uint64_t, std::string>;

@@ -25,6 +25,12 @@ static __always_inline bool is_local_to_node(struct packet *p)
 	       (ifindex != p->egress_route->uplink && find_owner_on_node(&p->ip.destination));
 }
 
+/* The destination may have become the node's or a pod's since then: it is judged again, and for each new connection. */
+static __always_inline bool is_judged_destination(struct packet *p, const struct flow_path *known)
+{
+	return (p->tcp_flags & (TCP_SYN | TCP_ACK)) != TCP_SYN && bpf_ktime_get_ns() - known->since_ns <= PATH_TOUCH_NS;
+}
+
 /*
  * Only flows that came through the host stack have a choice of paths, and conntrack knows which did. The first fragment
  * of a packet must not use it: the others do not name their flow, and all have to take one path.
@@ -39,16 +45,18 @@ static __always_inline int find_egress_path(struct packet *p)
 		return is_local_to_node(p) ? REASON_HOST_NOT_LOCAL : 0;
 	known = find_path(p);
 	if (known && is_carried_by_uplink(p, known)) {
-		keep_path(p, known);
-		return 0;
-	}
-	if (is_carried_by_host(p, known)) {
+		if (is_judged_destination(p, known))
+			return 0;
+	} else if (is_carried_by_host(p, known)) {
 		if (known && known->via != PATH_HOST)
 			cache_path(&p->flow, PATH_HOST, 0, 0);
 		return REASON_HOST_PATH;
 	}
-	if (is_local_to_node(p))
+	if (is_local_to_node(p)) {
+		if (known)
+			cache_path(&p->flow, PATH_HOST, 0, 0);
 		return REASON_HOST_NOT_LOCAL;
+	}
 	p->is_new_flow = !p->is_icmp_error;
 	return 0;
 }

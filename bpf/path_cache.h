@@ -6,9 +6,9 @@
 
 /* As conntrack counts a UDP flow as gone. */
 #define PATH_IN_USE_NS 30000000000ULL
-/* So often the source of what arrives is judged; the pod's own packets say less often that a path is in use. */
+/* So often the source of what arrives is judged, and if nothing arrives, the destination of what the pod sends. */
 #define PATH_JUDGED_NS 1000000000ULL
-#define PATH_TOUCH_NS 5000000000ULL
+#define PATH_TOUCH_NS 2000000000ULL
 /* As conntrack counts an association of SCTP as gone. */
 #define SCTP_IN_USE_NS 210000000000ULL
 /* For so long others do not get a kept path's slot: UDP and ICMP are replied to soon, SCTP's heartbeats come each 30 s.
@@ -138,18 +138,6 @@ static __always_inline bool cache_path(const struct path_key *flow, enum path_vi
 	struct flow_path path = {.since_ns = bpf_ktime_get_ns() - age_ns, .via = via, .uplink = uplink};
 
 	return map_insert(&paths_v1, flow, &path, BPF_ANY) == 0;
-}
-
-/* The pod still sends by the uplink. Of TCP alone the end can be seen: others end when nothing passes for long. */
-static __always_inline void keep_path(struct packet *p, struct flow_path *known)
-{
-	__u64 now;
-
-	if (p->ip.protocol == IPPROTO_TCP || tracing)
-		return;
-	now = bpf_ktime_get_ns();
-	if (now - known->since_ns > PATH_TOUCH_NS)
-		known->since_ns = now - PATH_JUDGED_NS;
 }
 
 /* A TCP endpoint replies so to a SYN; what else it sends is of a connection that it has. */

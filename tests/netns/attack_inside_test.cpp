@@ -45,6 +45,31 @@ class Inside : public Lan {
         return wait_until([&] { return converses(as, pod); });
     }
 
+    // An address that is nobody's, so that the router may converse in its name.
+    [[nodiscard]] static ip_addr moving() { return ip(GetParam() ? "198.18.66.6" : "2001:db8:1e::6"); }
+    void use_by_lan(const Container &pod) const {
+        (void)router_->run("ip addr add " + to_string(moving()) + (GetParam() ? "/32" : "/128") + " dev lo");
+        const Fd tcp = open_socket(router_->ns(), Transport::tcp, GetParam(), {moving(), kPort});
+        ASSERT_EQ(connect_to(tcp, {addr(pod), kPodPort}), ECONNREFUSED);
+        const Fd received = open_socket(pod.ns(), Transport::udp, GetParam(), {addr(pod), kPodPort});
+        const Fd udp = open_socket(router_->ns(), Transport::udp, GetParam(), {moving(), kPort});
+        ASSERT_EQ(connect_to(udp, {addr(pod), kPodPort}), 0);
+        ASSERT_EQ(send_text(udp, "hello"), 0);
+        ASSERT_EQ(receive(received).text, "hello");
+    }
+    void expect_followed(const Container &pod, const net::Namespace &owner) const {
+        const EchoServer server(owner, GetParam(), kPort);
+        const Endpoint from{addr(pod), kPodPort}, to{moving(), kPort};
+        EXPECT_EQ(ask(pod.ns(), Transport::tcp, to, "hello", from), 0) << "at once";
+        const Fd udp = open_socket(pod.ns(), Transport::udp, GetParam(), from);
+        ASSERT_EQ(connect_to(udp, to), 0);
+        EXPECT_TRUE(wait_until([&] {
+            (void)send_text(udp, "hello");
+            return receive(udp, 5, std::chrono::milliseconds(100)).text == "hello";
+        }));
+    }
+    static constexpr std::uint16_t kPodPort = 41000;
+
     std::shared_ptr<Container> chained_, foreign_;
 };
 
@@ -94,6 +119,24 @@ TEST_P(Inside, ThePodReachesPodsBehindBridgesOnTheNode) {
               0)
         << "in fragments";
     EXPECT_EQ(frames_from(lan, addr(*pod)), 0U);
+}
+
+// Nor does one who spoke in a pod's name before the pod was there, or while it restarts, keep the flows.
+TEST_P(Inside, FlowsFollowAnAddressThatBecomesAPods) {
+    const auto pod = add_pod();
+    use_by_lan(*pod);
+    const std::string prefix = to_string(moving()) + (GetParam() ? "/24" : "/64");
+    const Json ipam = {{"type", "static"}, {"addresses", {{{"address", prefix}}}}};
+    const auto owner = node().container();
+    lab_.add(owner, {"eth0", "moving", {node().config({{"ipam", ipam}})}});
+    expect_followed(*pod, owner->ns());
+}
+
+TEST_P(Inside, FlowsFollowAnAddressThatBecomesTheNodes) {
+    const auto pod = add_pod();
+    use_by_lan(*pod);
+    node().run("ip addr add " + to_string(moving()) + (GetParam() ? "/32" : "/128 nodad") + " dev lo");
+    expect_followed(*pod, node().ns());
 }
 
 // A pod behind a bridge is a pod of this node: only its groups count, whatever the cluster's ranges are.

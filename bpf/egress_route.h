@@ -53,8 +53,8 @@ static __always_inline int find_egress_path(struct packet *p)
 		return REASON_HOST_PATH;
 	}
 	if (is_local_to_node(p)) {
-		if (known)
-			cache_path(&p->flow, PATH_HOST, 0, 0);
+		if (known && !tracing)
+			bpf_map_delete_elem(&paths_v1, &p->flow);
 		return REASON_HOST_NOT_LOCAL;
 	}
 	p->is_new_flow = !p->is_icmp_error;

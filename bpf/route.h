@@ -5,15 +5,18 @@
 #include "bpf/fib.h"
 #include "bpf/tables.h"
 
-/* Addresses that the kernel does not forward either: this network, loopback, link-local, multicast (RFC 6890). */
+/*
+ * Addresses that no router forwards (RFC 6890, RFC 3927): this network, loopback, link-local, multicast. Of IPv4, the
+ * kernel forwards link-local ones all the same: some clouds have services there.
+ */
 static __always_inline bool stays_on_link(const struct ip_addr *addr)
 {
 	__u32 first = bpf_ntohl(addr->word[0]);
 
 	if (first == 0 && addr->word[1] == 0 && addr->word[2] == bpf_htonl(0x0000ffff)) {
-		__u8 net = bpf_ntohl(addr->word[3]) >> 24;
+		__u32 v4 = bpf_ntohl(addr->word[3]);
 
-		return net == 0 || net == 127 || net >= 224;
+		return v4 >> 24 == 0 || v4 >> 24 == 127 || v4 >> 16 == 0xa9fe || v4 >> 24 >= 224;
 	}
 	/* :: and ::1 are the only ones below ::2 that get here. */
 	return (first & 0xffc00000) == 0xfe800000 || first >= 0xff000000 ||

@@ -168,18 +168,42 @@ static __always_inline bool may_be_seen(struct flow_scratch *work, const struct 
 	return result == WINDOW_ACCEPTS || (result == WINDOW_UNKNOWN && end->state > CT_TCP_ESTABLISHED);
 }
 
+/* Whether a pod of this node has the address, whatever its network: the host stack delivers to all of them. */
+static __always_inline bool is_pods(const struct uplink *uplink, const struct ip_addr *addr)
+{
+	return find_in(uplink, addr) || find_owner_on_node(addr);
+}
+
 /*
  * Whether the flow in the scratch area is from a pod of this node to none of them. Nobody on an uplink speaks for the
- * pod, whatever number he has: the windows of the pod's peer are known by packets that he can send as well. A global
- * function: the verifier checks it once.
+ * pod, whatever number he has: the windows of the pod's peer are known by packets that he can send as well. But what a
+ * pod sends by its network's own uplink may come back from a router by another one, and is judged. A global function:
+ * the verifier checks it once.
  */
 __attribute__((noinline)) int is_in_pods_name(struct __sk_buff *skb)
 {
 	__u32 ifindex = skb->ifindex;
 	struct flow_scratch *work = find_scratch();
 	struct uplink *uplink = map_find(&uplinks_v2, &ifindex);
+	struct interface *owner;
 
-	return work && uplink && find_in(uplink, &work->key.source) && !find_in(uplink, &work->key.destination);
+	if (!work || !uplink || is_pods(uplink, &work->key.destination))
+		return 0;
+	if (find_in(uplink, &work->key.source))
+		return 1;
+	ifindex = find_owner_on_node(&work->key.source);
+	owner = ifindex ? map_find(&interfaces_v1, &ifindex) : 0;
+	return owner && !(owner->flags & INTERFACE_EGRESS_ROUTE);
+}
+
+/* Whether a pod of this node sends or receives the flow in the scratch area. A global function: as above. */
+__attribute__((noinline)) int is_of_pod(struct __sk_buff *skb)
+{
+	__u32 ifindex = skb->ifindex;
+	struct flow_scratch *work = find_scratch();
+	struct uplink *uplink = map_find(&uplinks_v2, &ifindex);
+
+	return work && uplink && (is_pods(uplink, &work->flow.destination) || is_pods(uplink, &work->key.source));
 }
 
 /* Whether the host's rules have let the pod's peer speak by this uplink. Leaves the flow's age in the scratch area. */
@@ -264,9 +288,7 @@ __attribute__((noinline)) int is_taken_by_pod(struct __sk_buff *skb)
 	if (!has_conntrack || !work || !uplink)
 		return 0;
 	receiver = find_in(uplink, &work->flow.destination);
-	if (!receiver)
-		return 0;
-	ifindex = receiver->ifindex;
+	ifindex = receiver ? receiver->ifindex : find_owner_on_node(&work->flow.destination);
 	interface = map_find(&interfaces_v1, &ifindex);
 	if (!interface || !interface->netns_id)
 		return 0;
@@ -354,7 +376,7 @@ static __always_inline int hide_end(struct packet *p, enum reason reason)
 	if (!(p->follow & FOLLOW_HIDDEN) || p->verdict != VERDICT_NEXT)
 		return reason;
 	/* Connections of other plugins' pods are not judged: something else may keep conntrack from seeing them. */
-	if (!p->receiver)
+	if (!p->receiver && !is_of_pod(p->skb))
 		return is_refused_by_socket(p->skb) ? REASON_DROP_FORGED_END : reason;
 	return !(p->tcp_flags & TCP_RST) && clear_fin(p->skb, p->l4_offset) ? reason : REASON_DROP_FORGED_END;
 }

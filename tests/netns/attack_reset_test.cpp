@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A hostile host on the uplink ends connections in the name of their peer, without knowing a sequence number: beside
 // ptp, with Podlane, and with Podlane and "conntrackLiberal": false.
+#include "loader/net/link.hpp"
 #include "tests/harness/frame.hpp"
 #include "tests/netns/conntrack.hpp"
 #include "tests/netns/segments.hpp"
@@ -102,8 +103,8 @@ class AttackReset : public testing::TestWithParam<ResetParameter> {
     }
     // In the name of both ends as they are on the link, with sequence numbers from all over their range.
     void forge(std::uint8_t flags, const Ends &in_peers_name, const Ends &in_pods_name) {
-        const Wire wire(lab_.outside(), "eth0");
-        const Mac gateway = Wire(lab_.node().ns(), "up0").mac();
+        const Wire wire(lab_.outside(), forger_);
+        const Mac gateway = Wire(lab_.node().ns(), uplink_).mac();
         for (std::uint32_t part = 0; part < 4; ++part)
             for (const Ends &ends : {in_peers_name, in_pods_name})
                 for (const Bytes &bytes : shapes(ends, flags, part << 14U, gateway, wire.mac()))
@@ -126,6 +127,52 @@ class AttackReset : public testing::TestWithParam<ResetParameter> {
             EXPECT_EQ(transfer(socket, 1 << 20), 0) << flags;
         }
     }
+    void expect_unharmed() {
+        const EchoServer server(lab_.outside(), ipv4(), kPort);
+        const Fd socket = test::connected(victim_.ns(), Transport::tcp, {peer(), kPort}, {{}, kOwnPort});
+        expect_unharmed(socket, [&](std::uint8_t flags) { forge(flags); });
+    }
+    void expect_unharmed_if_forgotten() {
+        const EchoServer server(lab_.outside(), ipv4(), kPort);
+        const Fd socket = test::connected(victim_.ns(), Transport::tcp, {peer(), kPort}, {{}, kOwnPort});
+        const auto attack = [&](std::uint8_t flags) { forge(flags); };
+        expect_unharmed(socket, attack, [&] { forget_flows(); });
+        expect_unharmed(socket, attack, [&] { forget_all(); });
+    }
+    void expect_masqueraded_unharmed() {
+        rule("-t nat -A POSTROUTING -o up0 -j MASQUERADE");
+        const EchoServer server(lab_.outside(), ipv4(), kPort);
+        const Fd socket = test::connected(victim_.ns(), Transport::tcp, {peer(), kPort}, {{}, kOwnPort});
+        expect_unharmed(socket, [&](std::uint8_t flags) {
+            forge(flags, {peer(), node_addr(), kPort, kOwnPort}, {victim(), peer(), kOwnPort, kPort});
+        });
+    }
+    void expect_unharmed_by_a_service() {
+        route("198.19.0.0/16", "2001:db8:5e::/64");
+        const ip_addr service = ip(ipv4() ? "198.19.0.1" : "2001:db8:5e::1");
+        rule("-t nat -A PREROUTING -p tcp -d " + to_string(service) + " --dport 80 -j DNAT --to-destination " +
+             (ipv4() ? to_string(victim()) : "[" + to_string(victim()) + "]") + ":" + std::to_string(kPort));
+        const EchoServer server(victim_.ns(), ipv4(), kPort);
+        const Fd socket = test::connected(lab_.outside(), Transport::tcp, {service, 80}, {{}, kOwnPort});
+        expect_unharmed(socket, [&](std::uint8_t flags) {
+            forge(flags, {peer(), service, kOwnPort, 80}, {victim(), peer(), kPort, kOwnPort});
+        });
+    }
+    // Whatever the programs have forgotten: an end that the peer means arrives, and conntrack learns of it.
+    void expect_ends_of_the_peer() {
+        for (const auto &forget :
+             std::vector<std::function<void()>>{[] {}, [&] { forget_flows(); }, [&] { forget_all(); }}) {
+            std::optional<EchoServer> server(std::in_place, lab_.outside(), ipv4(), kPort);
+            const Fd socket = test::connected(victim_.ns(), Transport::tcp, {peer(), kPort}, {{}, kOwnPort});
+            ASSERT_EQ(transfer(socket, 1 << 20), 0);
+            forget();
+            server.reset();
+            EXPECT_TRUE(wait_until([&] { return recv(socket.get(), nullptr, 0, MSG_DONTWAIT | MSG_TRUNC) >= 0; }));
+            (void)shutdown(socket.get(), SHUT_WR);
+            EXPECT_TRUE(wait_until([&] { return entry().state != "ESTABLISHED"; }));
+            delete_tracked(lab_.node().ns(), entry());
+        }
+    }
     void forget_flows() {
         if (GetParam().network == Network::podlane)
             lab_.erase_paths();
@@ -142,6 +189,7 @@ class AttackReset : public testing::TestWithParam<ResetParameter> {
 
     Lab lab_;
     Pod victim_;
+    std::string uplink_ = "up0", forger_ = "eth0"; // the link of who forges
 };
 
 std::string name_of(const testing::TestParamInfo<ResetParameter> &info) {
@@ -153,12 +201,37 @@ std::string name_of(const testing::TestParamInfo<ResetParameter> &info) {
 class ForgedEnds : public AttackReset {};
 class ForgedEndsOnTheFastPath : public AttackReset {};
 
+// By the uplink of another network alone.
+class ForgedEndsByAForeignUplink : public AttackReset {
+  protected:
+    void SetUp() override {
+        net::Netlink node = require(net::Netlink::open_in(lab_.node().ns()));
+        const net::VethSpec link{"eth1", "up1", {2, 0, 0, 0, 0, 1}, {2, 0, 0, 0, 0, 2}, 1500, lab_.outside()};
+        (void)require(net::create_veth(node, link));
+        for (const auto &[ns, end, host] :
+             {std::tuple{&lab_.node().ns(), "up1", "2"}, {&lab_.outside(), "eth1", "1"}}) {
+            (void)must_run(*ns, words(std::string("ip link set ") + end + " up"));
+            (void)must_run(*ns, words(std::string("ip addr add 192.0.2.") + host + "/24 dev " + end));
+            (void)must_run(*ns, words(std::string("ip addr add 2001:db8:f1::") + host + "/64 nodad dev " + end));
+        }
+        Json keys = {{"uplinks", {"up1"}}};
+        keys["ipam"]["ranges"] = {{{{"subnet", "198.18.8.0/24"}}}, {{{"subnet", "2001:db8:8::/64"}}}};
+        foreign_.emplace(lab_.node(), std::vector<Json>{lab_.node().config(keys)}, "1.0.0", "foreign");
+        pod_ = lab_.node().container();
+        const Reply made = foreign_->add(*pod_);
+        ASSERT_EQ(made.rc, 0) << made;
+        uplink_ = "up1";
+        forger_ = "eth1";
+    }
+    void TearDown() override { EXPECT_EQ(foreign_->del(*pod_).rc, 0); }
+
+  private:
+    std::optional<Chain> foreign_;
+    std::shared_ptr<Container> pod_;
+};
+
 // conntrack has not seen the bytes on the fast path, and is liberal: what is out of the windows is kept from it.
-TEST_P(ForgedEnds, ChangeNoConnection) {
-    const EchoServer server(lab_.outside(), ipv4(), kPort);
-    const Fd socket = test::connected(victim_.ns(), Transport::tcp, {peer(), kPort}, {{}, kOwnPort});
-    expect_unharmed(socket, [&](std::uint8_t flags) { forge(flags); });
-}
+TEST_P(ForgedEnds, ChangeNoConnection) { expect_unharmed(); }
 
 // Podlane makes conntrack liberal for them as well: there the socket knows the windows.
 TEST_P(ForgedEnds, ChangeNoConnectionOfTheNode) {
@@ -240,34 +313,22 @@ TEST_P(ForgedEnds, ResetClosingConnectionsAsBesidePtp) {
     EXPECT_TRUE(wait_until([&] { return state() == "CLOSE"; })) << state();
 }
 
-TEST_P(ForgedEndsOnTheFastPath, ChangeNoConnectionWhoseEntriesAreEvicted) {
-    const EchoServer server(lab_.outside(), ipv4(), kPort);
-    const Fd socket = test::connected(victim_.ns(), Transport::tcp, {peer(), kPort}, {{}, kOwnPort});
-    expect_unharmed(
-        socket, [&](std::uint8_t flags) { forge(flags); }, [&] { forget_flows(); });
-    expect_unharmed(
-        socket, [&](std::uint8_t flags) { forge(flags); }, [&] { forget_all(); });
-}
+TEST_P(ForgedEndsOnTheFastPath, ChangeNoConnectionWhoseEntriesAreEvicted) { expect_unharmed_if_forgotten(); }
+TEST_P(ForgedEndsOnTheFastPath, ChangeNoMasqueradedConnection) { expect_masqueraded_unharmed(); }
+TEST_P(ForgedEndsOnTheFastPath, ChangeNoConnectionToAService) { expect_unharmed_by_a_service(); }
+TEST_P(ForgedEndsOnTheFastPath, DifferFromTheEndsOfThePeer) { expect_ends_of_the_peer(); }
 
-TEST_P(ForgedEndsOnTheFastPath, ChangeNoMasqueradedConnection) {
-    rule("-t nat -A POSTROUTING -o up0 -j MASQUERADE");
-    const EchoServer server(lab_.outside(), ipv4(), kPort);
-    const Fd socket = test::connected(victim_.ns(), Transport::tcp, {peer(), kPort}, {{}, kOwnPort});
-    expect_unharmed(socket, [&](std::uint8_t flags) {
-        forge(flags, {peer(), node_addr(), kPort, kOwnPort}, {victim(), peer(), kOwnPort, kPort});
-    });
-}
+TEST_P(ForgedEndsByAForeignUplink, ChangeNoConnection) { expect_unharmed(); }
+TEST_P(ForgedEndsByAForeignUplink, ChangeNoConnectionWhoseEntriesAreEvicted) { expect_unharmed_if_forgotten(); }
+TEST_P(ForgedEndsByAForeignUplink, ChangeNoMasqueradedConnection) { expect_masqueraded_unharmed(); }
+TEST_P(ForgedEndsByAForeignUplink, ChangeNoConnectionToAService) { expect_unharmed_by_a_service(); }
 
-TEST_P(ForgedEndsOnTheFastPath, ChangeNoConnectionToAService) {
-    route("198.19.0.0/16", "2001:db8:5e::/64");
-    const ip_addr service = ip(ipv4() ? "198.19.0.1" : "2001:db8:5e::1");
-    rule("-t nat -A PREROUTING -p tcp -d " + to_string(service) + " --dport 80 -j DNAT --to-destination " +
-         (ipv4() ? to_string(victim()) : "[" + to_string(victim()) + "]") + ":" + std::to_string(kPort));
-    const EchoServer server(victim_.ns(), ipv4(), kPort);
-    const Fd socket = test::connected(lab_.outside(), Transport::tcp, {service, 80}, {{}, kOwnPort});
-    expect_unharmed(socket, [&](std::uint8_t flags) {
-        forge(flags, {peer(), service, kOwnPort, 80}, {victim(), peer(), kPort, kOwnPort});
-    });
+// The peer sends by another link than it receives from.
+TEST_P(ForgedEndsByAForeignUplink, DifferFromTheEndsOfThePeer) {
+    lab_.node().run("sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.up1.rp_filter=0");
+    (void)must_run(lab_.outside(), words("ip route replace " + std::string(ipv4() ? Lab::kPods4 : Lab::kPods6) +
+                                         " via " + (ipv4() ? "192.0.2.2" : "2001:db8:f1::2")));
+    expect_ends_of_the_peer();
 }
 
 // The pod judges the ends that conntrack may not see, but only by the uplink of its connection.
@@ -298,28 +359,13 @@ TEST_P(ForgedEndsOnTheFastPath, ReachNoPodByAnotherUplink) {
     EXPECT_EQ(counted(REASON_UPLINK_DELIVERED), 0U);
 }
 
-// Whatever the programs have forgotten: an end that the peer means arrives, and conntrack learns of it.
-TEST_P(ForgedEndsOnTheFastPath, DifferFromTheEndsOfThePeer) {
-    for (const auto &forget :
-         std::vector<std::function<void()>>{[] {}, [&] { forget_flows(); }, [&] { forget_all(); }}) {
-        std::optional<EchoServer> server(std::in_place, lab_.outside(), ipv4(), kPort);
-        const Fd socket = test::connected(victim_.ns(), Transport::tcp, {peer(), kPort}, {{}, kOwnPort});
-        ASSERT_EQ(transfer(socket, 1 << 20), 0);
-        forget();
-        server.reset();
-        EXPECT_TRUE(wait_until([&] { return recv(socket.get(), nullptr, 0, MSG_DONTWAIT | MSG_TRUNC) >= 0; }));
-        (void)shutdown(socket.get(), SHUT_WR);
-        EXPECT_TRUE(wait_until([&] { return entry().state != "ESTABLISHED"; }));
-        delete_tracked(lab_.node().ns(), entry());
-    }
-}
-
 constexpr ResetParameter kPtp4{Network::ptp, true}, kPtp6{Network::ptp, false};
 constexpr ResetParameter kStrict4{Network::strict, true}, kStrict6{Network::strict, false};
 constexpr ResetParameter kPodlane4{Network::podlane, true}, kPodlane6{Network::podlane, false};
 INSTANTIATE_TEST_SUITE_P(Of, ForgedEnds, testing::Values(kPtp4, kPtp6, kStrict4, kStrict6, kPodlane4, kPodlane6),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Of, ForgedEndsOnTheFastPath, testing::Values(kPodlane4, kPodlane6), name_of);
+INSTANTIATE_TEST_SUITE_P(Of, ForgedEndsByAForeignUplink, testing::Values(kPodlane4, kPodlane6), name_of);
 
 } // namespace
 } // namespace podlane::test

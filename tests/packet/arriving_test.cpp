@@ -163,5 +163,38 @@ TEST_F(Source, APathIsJudgedAgain) {
     EXPECT_EQ(require(node().paths().find(flow))->uplink, lan_);
 }
 
+// In the pod's own gateway's name (RFC 3927).
+TEST_F(Source, SourcesThatStayOnTheirLinkAreLeftToTheHostStack) {
+    for (const char *source : {"169.254.1.1", "169.254.9.9"})
+        expect({source, kArriving / Ipv4{ip(source), kOwn4} / Udp{}, REASON_HOST_SCOPE, in()});
+    expect({"fe80::9", kArriving / Ipv6{ip("fe80::9"), kOwn6} / Udp{}, REASON_HOST_SCOPE, in()});
+    for (const char *source : {"169.253.255.255", "169.255.0.0"})
+        expect({source, kArriving / Ipv4{ip(source), kOwn4} / Udp{}, REASON_UPLINK_DELIVERED, in()});
+}
+
+// Nobody on an uplink speaks for a pod of any network. But what a pod has sent by its own uplink may come back.
+TEST_F(Source, EndsInTheNameOfAPodOfAnotherNetworkAreDropped) {
+    const std::uint32_t netns = netns_of(node().root()), other = if_nametoindex("plan0");
+    require(node().tables().senders.update({netns, pod4()}, node().pod.ifindex));
+    require(node().tables().senders.update({netns, kOwn4}, second_.ifindex));
+    require(node().tables().counters.insert_zero(other));
+    uplink entry{};
+    entry.networks[0] = network_id("elsewhere");
+    require(require(open_uplinks(node().root(), Access::read_write)).update(other, entry));
+    How by_other = in();
+    by_other.ifindex = other;
+    constexpr std::uint8_t kFin = 0x11, kReset = 0x04;
+    for (const std::uint8_t flags : {kFin, kReset}) {
+        const auto end = [&](const ip_addr &of, const char *to) {
+            return kArriving / Ipv4{of, ip(to)} / Tcp{.flags = flags};
+        };
+        expect({"of another network", end(pod4(), "203.0.113.77"), REASON_DROP_FORGED_END, in()});
+        expect({"of its own", end(kOwn4, "203.0.113.77"), REASON_DROP_FORGED_END, in()});
+        expect({"to a pod", end(pod4(), "192.168.133.20"), REASON_UPLINK_DELIVERED, in()});
+        expect({"by a third one", end(pod4(), "203.0.113.77"), REASON_DROP_FORGED_END, by_other});
+        expect({"come back", end(kOwn4, "203.0.113.77"), REASON_HOST_NOT_LOCAL, by_other});
+    }
+}
+
 } // namespace
 } // namespace podlane::packet

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Packets from the address of another interface of the container, and of networks with a way out of their own.
+#include "maps/clock.hpp"
 #include "tests/packet/sources.hpp"
 
 namespace podlane::packet {
@@ -202,10 +203,29 @@ TEST_F(Source, FirstFragmentsUseNoCachedPath) {
     const Bytes whole = of_second() / Ipv4{own, local} / Udp{};
     for (const auto &[via, why] : {std::pair{PATH_UPLINK, REASON_SENT_WAY}, std::pair{PATH_HOST, REASON_HOST_PATH}}) {
         const path_key flow{second_.ifindex, own, local, htons(40000), htons(53), IPPROTO_UDP, {}};
-        require(node().paths().update(flow, {0, static_cast<std::uint32_t>(via), lan_}));
+        require(node().paths().update(flow, {monotonic_ns(), static_cast<std::uint32_t>(via), lan_}));
         expect({"whole", whole, why, from_second()});
         expect({"first fragment", first, REASON_HOST_NOT_LOCAL, from_second()});
     }
+}
+
+// The destination is judged again if nothing has come for two seconds, and for each new connection.
+TEST_F(Source, ADestinationIsJudgedAgain) {
+    const ip_addr own = ip("192.168.133.20"), local = ip("198.51.100.9");
+    const Bytes datagram = of_second() / Ipv4{own, local} / Udp{};
+    const path_key flow{second_.ifindex, own, local, htons(40000), htons(53), IPPROTO_UDP, {}};
+    require(node().paths().update(flow, {monotonic_ns() - 3 * kNsPerSecond, PATH_UPLINK, lan_}));
+    for (int i = 0; i < 2; ++i)
+        expect({"not judged for long", datagram, REASON_HOST_NOT_LOCAL, from_second()});
+    const Bytes syn =
+        of_second() / Ipv4{.source = own, .destination = local, .protocol = IPPROTO_TCP} / Tcp{.flags = kSyn};
+    const Bytes ack =
+        of_second() / Ipv4{.source = own, .destination = local, .protocol = IPPROTO_TCP} / Tcp{.flags = kAck};
+    const path_key connection{second_.ifindex, own, local, htons(40000), htons(80), IPPROTO_TCP, {}};
+    require(node().paths().update(connection, {monotonic_ns(), PATH_UPLINK, lan_}));
+    expect({"judged just now", ack, REASON_SENT_WAY, from_second()});
+    for (const Bytes &one : {syn, ack})
+        expect({"a new connection", one, REASON_HOST_NOT_LOCAL, from_second()});
 }
 
 // By the uplink neither: all take one path, and its source is refused if that of the others is.
@@ -318,7 +338,7 @@ TEST_F(Source, NoPacketOfSctpMovesAnAssociation) {
 }
 
 TEST_F(Source, DestinationsThatNoRouterForwardsToAreLeftToTheHostStack) {
-    for (const char *to : {"0.0.0.0", "127.0.0.1", "224.0.0.5", "239.1.2.3", "255.255.255.255"})
+    for (const char *to : {"0.0.0.0", "127.0.0.1", "169.254.169.254", "224.0.0.5", "239.1.2.3", "255.255.255.255"})
         expect({to, of_second() / Ipv4{ip("192.168.133.20"), ip(to)} / Udp{}, REASON_HOST_SCOPE, from_second()});
     for (const char *to : {"::1", "fe80::9", "ff05::5"})
         expect({to, of_second() / Ipv6{ip("2001:db8:133::20"), ip(to)} / Udp{}, REASON_HOST_SCOPE, from_second()});

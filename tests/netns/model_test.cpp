@@ -168,7 +168,9 @@ class ConfirmedOnVeths : public PromiseOnVeths {
         return "";
     }
     OneCpu one_cpu_;
-    std::vector<ip_addr> of_node_{ip(Lab::kNode4), ip(Lab::kNode6), ip("169.254.1.1"), ip("fe80::ecee:eeff:feee:eeee")};
+    // As a router, the node has the lowest address of the uplink's subnet, too (RFC 4291, 2.6.1).
+    std::vector<ip_addr> of_node_{ip(Lab::kNode4), ip(Lab::kNode6), ip("2001:db8:cafe::"), ip("169.254.1.1"),
+                                  ip("fe80::ecee:eeff:feee:eeee")};
     std::optional<Flows> flows_;
     std::optional<Wire> from_outside_, attacker_wire_;
     std::uint32_t uplink_ = 0;

@@ -13,6 +13,7 @@
 #include "plugin/insert.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/limiter.hpp"
+#include "plugin/living.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
 #include "loader/net/address.hpp"
@@ -285,6 +286,8 @@ Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, cons
         return Error{ErrorCode::already_exists,
                      "container " + request.container_id + " has its interface " + request.ifname + " already",
                      "DEL comes before a second ADD"};
+    if (known)
+        TRY(refuse_living(request, *known, pod, sockets.host));
     if (mode != ENDPOINT_AFTER_MAIN && link)
         return Error{ErrorCode::already_exists,
                      "the container's namespace " + request.netns + " has an interface " + request.ifname + " already",

@@ -16,6 +16,7 @@
 #include "plugin/masquerade.hpp"
 #include "plugin/network.hpp"
 #include "plugin/plan.hpp"
+#include "plugin/remains.hpp"
 #include "plugin/remove.hpp"
 #include "plugin/state.hpp"
 #include "plugin/verbs.hpp"
@@ -116,13 +117,6 @@ Result<void> collect(cni::Request request, const Identity &identity) {
                    : std::move(removed).error().context("removing container " + request.container_id);
 }
 
-// Whatever it is called by now.
-bool is_own(const net::Link &link, const Identity &identity) {
-    cni::Request of;
-    std::tie(of.container_id, of.ifname) = identity;
-    return link.kind == "veth" && link.alias == alias_of(of);
-}
-
 struct Removal {
     std::vector<std::uint32_t> ifindexes;
     std::vector<ip_addr> masqueraded; // by nftables
@@ -153,8 +147,9 @@ Result<void> remove_interfaces(const cni::Config &config, const std::vector<Iden
         const auto entry = TRY(tables.endpoints.find(TRY(make_endpoint_key(identity.first, identity.second))));
         if (!entry || entry->mode == ENDPOINT_AFTER_MAIN || entry->ifindex == 0)
             continue;
-        const auto link = TRY(net::find_link(host, entry->ifindex));
-        if (link && is_own(*link, identity))
+        cni::Request of;
+        std::tie(of.container_id, of.ifname) = identity;
+        if (TRY(find_recorded_link(host, of, *entry)))
             TRY(add_to(removal, *entry, tables));
     }
     const ExpeditedRcu while_removing;

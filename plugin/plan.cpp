@@ -226,7 +226,9 @@ std::string host_ifname(const cni::Request &request) {
     return name;
 }
 
-std::string alias_of(const cni::Request &request) { return "podlane " + request.container_id + " " + request.ifname; }
+std::string alias_of(const cni::Request &request) {
+    return std::string(kAliasPrefix) + request.container_id + " " + request.ifname;
+}
 
 std::uint32_t interface_flags_of(const cni::Config &config, std::size_t address_count) {
     std::uint32_t flags = 0;

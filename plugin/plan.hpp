@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace podlane {
@@ -152,6 +153,7 @@ ip_addr own_gateway(bool ipv4);
 
 // "caliqlzj3ufs2wt": the prefix and a hash of container ID and interface name.
 std::string host_ifname(const cni::Request &request);
+inline constexpr std::string_view kAliasPrefix = "podlane ";
 std::string alias_of(const cni::Request &request);
 
 // Of these, what is said of the tools that hold limits.

@@ -2,6 +2,7 @@
 #include "plugin/reinstate.hpp"
 
 #include "loader/edt.hpp"
+#include "loader/host_route.hpp"
 #include "loader/host_veth.hpp"
 #include "loader/limit_group.hpp"
 #include "loader/net/address.hpp"
@@ -109,16 +110,21 @@ Result<void> restore_on_host(Whole &of, const Plan &plan) {
     net::LinkChange change{.up = true, .alias = plan.alias};
     if (link && link->mac != to_mac(of.entry.host_mac))
         change.mac = to_mac(of.entry.host_mac);
+    if (link && link->mtu != of.entry.mtu)
+        change.mtu = of.entry.mtu;
+    if (link && TRY(foreign_master(of.host, *link)))
+        change.master = 0;
     TRY(net::set_link(of.host, ifindex, change));
     for (const net::Address &one : plan.host_addresses)
         TRY(net::add_address(of.host, ifindex, one));
+    Errors errors;
     for (net::RouteSpec route : plan.host_routes) {
         route.ifindex = ifindex;
-        TRY(net::add_route(of.host, route));
+        errors.add(restore_host_route(of.host, route));
     }
     for (const net::Neighbour &pod : plan.host_neighbours)
         TRY(net::put_neighbour(of.host, ifindex, pod.addr, to_mac(of.entry.pod_mac)));
-    return {};
+    return std::move(errors).result();
 }
 
 // A qdisc is restored for the flag that says that it was there; pacing concerns all pods of the root.

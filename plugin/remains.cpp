@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/remains.hpp"
 
+#include "loader/host_veth.hpp"
 #include "loader/pace.hpp"
 #include "loader/state_file.hpp"
 #include "maps/abi/names.h"
@@ -94,6 +95,15 @@ Result<bool> has_any_record(const std::string &state_dir, const cni::Request &re
     return false;
 }
 
+// The number, and the other end's, may be those of another pod's by now.
+bool is_recorded(const net::Link &link, const cni::Request &request, const endpoint &entry) {
+    if (link.kind != "veth")
+        return false;
+    if (link.alias == alias_of(request) || !is_renamed(link, entry))
+        return true;
+    return link.peer_ifindex == entry.pod_ifindex && !link.alias.starts_with(kAliasPrefix);
+}
+
 } // namespace
 
 Result<Remains> find_remains(const cni::Request &given, const endpoint_key &key, net::Netlink &host, Errors &errors) {
@@ -141,6 +151,14 @@ Result<bool> is_unheard_of(const Remains &remains) {
 Result<std::optional<net::Link>> find_own_link(net::Netlink &host, const cni::Request &request) {
     auto link = TRY(net::find_link(host, host_ifname(request)));
     if (link && (link->kind != "veth" || (!link->alias.empty() && link->alias != alias_of(request))))
+        link.reset();
+    return link;
+}
+
+Result<std::optional<net::Link>> find_recorded_link(net::Netlink &host, const cni::Request &request,
+                                                    const endpoint &entry) {
+    auto link = TRY(net::find_link(host, entry.ifindex));
+    if (link && !is_recorded(*link, request, entry))
         link.reset();
     return link;
 }

@@ -49,6 +49,10 @@ Result<bool> is_unheard_of(const Remains &remains);
 // before it set the alias has none.
 Result<std::optional<net::Link>> find_own_link(net::Netlink &host, const cni::Request &request);
 
+// By its number in an entry of this boot, and its name, its other end or its alias, whatever the others are by now.
+Result<std::optional<net::Link>> find_recorded_link(net::Netlink &host, const cni::Request &request,
+                                                    const endpoint &entry);
+
 // Keeps an upgrade from carrying entries over while they are being removed; nothing if there is no root.
 Result<std::optional<Lock>> keep_upgrades_out(const std::string &root);
 

@@ -309,12 +309,9 @@ Result<bool> keep_lease(const Remains &remains) {
 
 Result<void> remove_host_veth(net::Netlink &host, const cni::Request &request, const endpoint *entry) {
     const Step step(STEP_LINK);
-    auto link = TRY(find_own_link(host, request));
-    if (!link && entry != nullptr) {
-        link = TRY(net::find_link(host, entry->ifindex));
-        if (link && (link->kind != "veth" || link->alias != alias_of(request))) // whatever it is called by now
-            link.reset();
-    }
+    auto link = entry != nullptr ? TRY(find_recorded_link(host, request, *entry)) : std::nullopt;
+    if (!link)
+        link = TRY(find_own_link(host, request));
     if (!link)
         return {};
     const ExpeditedRcu while_removing;

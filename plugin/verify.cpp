@@ -2,9 +2,11 @@
 #include "plugin/verify.hpp"
 
 #include "loader/edt.hpp"
+#include "loader/host_route.hpp"
 #include "loader/host_veth.hpp"
 #include "loader/object.hpp"
 #include "maps/entries.hpp"
+#include "plugin/cni/masked.hpp"
 #include "plugin/egress_rules.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/in_pod_rules.hpp"
@@ -50,6 +52,21 @@ Result<net::Link> check_pod_end(Checked &c) {
     return *std::move(pod);
 }
 
+// The host-side veth that Podlane made: a later plugin may change the container's end alone. A VRF is the
+// administrator's: packets obey it.
+Result<void> check_own_link(Checked &c, const net::Link &host) {
+    const std::string veth = "the host-side veth " + c.host_ifname();
+    if (!std::ranges::equal(host.mac, c.record.host_mac))
+        return gone(veth + " has MAC " + to_string(host.mac) + ", which the container's gateways do not have");
+    if (host.mtu != c.record.mtu)
+        return gone(veth + " has MTU " + std::to_string(host.mtu) + " instead of " + std::to_string(c.record.mtu));
+    if (const auto master = TRY(foreign_master(c.host, host)))
+        return gone(veth + " is a port of " + *master);
+    if (host.alias != alias_of(c.request))
+        return gone(veth + " has the alias \"" + cni::masked_text(host.alias) + "\" instead of the attachment's");
+    return {};
+}
+
 Result<void> check_links(Checked &c) {
     const auto host = TRY(find_host_veth(c.host, c.record));
     if (!host)
@@ -59,9 +76,8 @@ Result<void> check_links(Checked &c) {
     if (!host->up)
         return gone("the host-side veth " + c.host_ifname() + " is down");
     c.qdisc = host->qdisc;
-    if (c.record.mode != ENDPOINT_AFTER_MAIN && !std::ranges::equal(host->mac, c.record.host_mac))
-        return gone("the host-side veth " + c.host_ifname() + " has MAC " + to_string(host->mac) +
-                    ", which the container's gateways do not have");
+    if (c.record.mode != ENDPOINT_AFTER_MAIN)
+        TRY(check_own_link(c, *host));
     const net::Link pod = TRY(check_pod_end(c));
     c.pod_qdisc = pod.qdisc;
     if (host->peer_ifindex != pod.ifindex)
@@ -160,9 +176,11 @@ Result<void> check_neighbours(Checked &c, const Plan &plan) {
 Result<void> check_host_routes(Checked &c, const Plan &plan) {
     for (net::RouteSpec route : plan.host_routes) {
         route.ifindex = c.record.ifindex;
-        if (!route.append && !TRY(net::find_route(c.host, route)))
-            return gone("the host's route to " + to_string(route.destination.addr) + " by " + c.host_ifname() +
-                        " is gone");
+        if (route.append || TRY(net::find_route(c.host, route)))
+            continue;
+        if (TRY(leads_elsewhere(c.host, route)))
+            return elsewhere(route);
+        return gone("the host's route to " + to_string(route.destination.addr) + " by " + c.host_ifname() + " is gone");
     }
     return {};
 }

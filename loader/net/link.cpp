@@ -99,7 +99,7 @@ Message change_message(std::uint32_t ifindex, const LinkChange &change) {
         header.ifi_flags = *change.up ? IFF_UP : 0;
     }
     Message message(RTM_SETLINK, kChange, header);
-    message.put(IFLA_MTU, change.mtu).put(IFLA_ADDRESS, change.mac);
+    message.put(IFLA_MTU, change.mtu).put(IFLA_ADDRESS, change.mac).put(IFLA_MASTER, change.master);
     if (change.alias)
         message.put(IFLA_IFALIAS, *change.alias);
     return message;

@@ -59,6 +59,7 @@ struct LinkChange {
     std::optional<bool> up{};
     std::optional<std::uint32_t> mtu{};
     std::optional<Mac> mac{};
+    std::optional<std::uint32_t> master{}; // 0: none
     std::optional<std::string> alias{};
     std::optional<AddrGenMode> addr_gen_mode{}; // takes effect before `up`; no error if the link has no IPv6
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // doctor: an endpoint's links, addresses, neighbours, routes, programs and map entries.
 #include "loader/attach.hpp"
+#include "loader/host_route.hpp"
 #include "loader/host_veth.hpp"
 #include "loader/net/address.hpp"
 #include "loader/net/neighbour.hpp"
@@ -200,12 +201,14 @@ Result<void> look_at_host_routes(const EndpointView &e, Findings &findings) {
         return {};
     for (const ip_addr &addr : addresses_in(e.record)) {
         const net::RouteSpec route{.destination = {addr, address_bits(addr)}, .ifindex = e.record.ifindex};
-        if (!TRY(net::find_route(e.host, route)))
+        if (TRY(net::find_route(e.host, route)))
+            continue;
+        if (TRY(leads_elsewhere(e.host, route))) {
+            const Error error = elsewhere(route);
+            report(findings, error.message, {}, error.hint);
+        } else
             report(findings, "the host's route to " + to_string(addr) + " by " + e.host_ifname() + " is gone",
-                   on_host([route](net::Netlink &host) -> Result<void> {
-                       TRY(net::add_route(host, route));
-                       return {};
-                   }));
+                   on_host([route](net::Netlink &host) { return restore_host_route(host, route); }));
     }
     return {};
 }

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+// Another program changed the host-side veth of a living pod, or its route: DEL and GC remove it all the same, CHECK
+// and doctor name the change, and repair reverts it.
+#include "tests/netns/ctl.hpp"
+
+namespace podlane::test {
+namespace {
+
+using testing::HasSubstr;
+
+class ChangedVethTest : public CtlTest {
+  protected:
+    void expect_nothing_left(const std::vector<const Pod *> &pods) const {
+        for (const Pod *pod : pods)
+            EXPECT_TRUE(host_link(*pod).is_null()) << pod->host_ifname;
+        EXPECT_EQ(everything(), before_);
+    }
+    void change_alias(const Pod &made) const {
+        const std::string command = "ip link set " + made.host_ifname + " alias";
+        std::vector<std::string> argv = words(command);
+        argv.emplace_back("lan port 3");
+        must_run(node_.ns(), argv);
+    }
+    void rename(const Pod &made, const std::string &name) const {
+        node_.run("ip link set " + made.host_ifname + " down");
+        node_.run("ip link set " + made.host_ifname + " name " + name);
+    }
+
+    std::string before_ = everything(); // of a node that never saw an ADD
+};
+
+TEST_F(ChangedVethTest, OfAnotherAliasIsRemovedByDel) {
+    const Pod made = make();
+    change_alias(made);
+    EXPECT_THAT(del(*made.container), succeeds());
+    expect_nothing_left({&made});
+}
+
+TEST_F(ChangedVethTest, OfAnotherAliasIsRemovedByDelWithoutTheMaps) {
+    const Pod made = make();
+    change_alias(made);
+    fs::remove_all(node_.bpffs());
+    EXPECT_THAT(del(*made.container), succeeds());
+    EXPECT_TRUE(host_link(made).is_null());
+    EXPECT_TRUE(node_.leased().empty());
+}
+
+TEST_F(ChangedVethTest, OfAnotherAliasAndNameIsRemovedByDel) {
+    const Pod made = make();
+    change_alias(made);
+    rename(made, "renamed");
+    EXPECT_THAT(del(*made.container), succeeds());
+    EXPECT_TRUE(find(ip_json(node_.ns(), "link"), "ifname", "renamed").is_null());
+    expect_nothing_left({&made});
+}
+
+// Several are removed together.
+TEST_F(ChangedVethTest, OfAnotherAliasIsRemovedByGc) {
+    const Pod first = make();
+    change_alias(first);
+    EXPECT_THAT(gc(), succeeds());
+    expect_nothing_left({&first});
+    const Pod second = make();
+    const Pod third = make();
+    change_alias(second);
+    change_alias(third);
+    EXPECT_THAT(gc(), succeeds());
+    expect_nothing_left({&second, &third});
+}
+
+// Whatever took the place of a veth that is gone.
+TEST_F(ChangedVethTest, OfAnotherNumberIsLeftAlone) {
+    const Pod made = make();
+    node_.run("ip link del " + made.host_ifname);
+    node_.run("ip link add " + made.host_ifname + " type veth peer name other");
+    change_alias(made);
+    EXPECT_THAT(del(*made.container), succeeds());
+    EXPECT_FALSE(host_link(made).is_null());
+    node_.run("ip link del other");
+    expect_nothing_left({&made});
+}
+
+TEST_F(ChangedVethTest, OfAnotherKindIsLeftAlone) {
+    const Pod made = make();
+    node_.run("ip link del " + made.host_ifname);
+    node_.run("ip link add " + made.host_ifname + " index " + std::to_string(made.ifindex) + " type bridge");
+    EXPECT_THAT(del(*made.container), succeeds());
+    EXPECT_FALSE(host_link(made).is_null());
+    node_.run("ip link del " + made.host_ifname);
+    expect_nothing_left({&made});
+}
+
+// The number is another pod's by now, and so is that of the other end.
+TEST_F(ChangedVethTest, OfAnotherPodIsLeftAlone) {
+    const Pod old = make();
+    const Pod living = make();
+    const endpoint_key key = require(make_endpoint_key(old.container->id(), "eth0"));
+    endpoint entry = record(old);
+    entry.ifindex = living.ifindex;
+    entry.pod_ifindex = record(living).pod_ifindex;
+    require(open(&open_endpoints).update(key, entry));
+    EXPECT_THAT(del(*old.container), succeeds());
+    EXPECT_FALSE(host_link(living).is_null());
+}
+
+struct Change {
+    const char *name;
+    const char *make;
+    const char *says;
+};
+void PrintTo(const Change &change, std::ostream *out) { *out << change.name; }
+
+class ChangedVeth : public ChangedVethTest, public testing::WithParamInterface<Change> {};
+INSTANTIATE_TEST_SUITE_P(
+    Of, ChangedVeth,
+    testing::Values(Change{"Alias", "ip link set @host alias mine",
+                           "@host has the alias \"mine\" instead of the attachment's"},
+                    Change{"NoAlias", "ip link set @host alias ''", "@host has the alias \"\""},
+                    Change{"Mtu", "ip link set @host mtu 1300", "@host has MTU 1300 instead of 1420"},
+                    Change{"GreaterMtu", "ip link set @host mtu 1500", "@host has MTU 1500 instead of 1420"},
+                    Change{"Port", "ip link set @host master br9", "@host is a port of br9"}),
+    [](const auto &info) { return std::string(info.param.name); });
+
+TEST_P(ChangedVeth, IsNamedAndRepaired) {
+    const Pod made = make();
+    node_.run("ip link add br9 type bridge");
+    EXPECT_THAT(check(made), succeeds());
+    const Json whole = host_link(made);
+    must_run(node_.ns(), {"sh", "-c", filled(GetParam().make, made)});
+    const std::string says = filled(GetParam().says, made);
+    EXPECT_THAT(check(made), fails_with(105, {says}));
+    EXPECT_THAT(ctl("doctor"), prints(1, {says}));
+    EXPECT_THAT(ctl("repair"), prints(0, {says}));
+    EXPECT_THAT(check(made), succeeds());
+    const Json repaired = host_link(made);
+    for (const char *key : {"ifalias", "mtu", "master"})
+        EXPECT_EQ(repaired.value(key, Json()), whole.value(key, Json())) << key;
+    EXPECT_TRUE(ping(made.container->ns(), "203.0.113.2"));
+}
+
+// Whose route it is, nobody but the administrator knows.
+TEST_F(ChangedVethTest, AForeignRouteInThePlaceOfThePodsIsNamed) {
+    for (const char *place : {"@v4 dev up0", "@v6 dev up0", "blackhole @v4", "blackhole @v6"}) {
+        SCOPED_TRACE(place);
+        const bool is_v6 = std::string_view(place).find("@v6") != std::string_view::npos;
+        const Pod made = make();
+        const std::string to = filled(is_v6 ? "@v6" : "@v4", made);
+        run_for(node_, made, "ip route del " + to + " dev @host");
+        run_for(node_, made, std::string("ip route add ") + place);
+        const std::string prefix = to + (is_v6 ? "/128" : "/32");
+        const std::string says = "the node's route to " + prefix + " leads elsewhere";
+        EXPECT_THAT(check(made), fails_with(105, {says}));
+        EXPECT_THAT(ctl("doctor"), prints(1, {says, "ip route del " + prefix}));
+        const Output output = ctl("repair");
+        EXPECT_THAT(output, prints(1, {says, "ip route del " + prefix}));
+        EXPECT_THAT(output.out, testing::Not(HasSubstr("found again")));
+        node_.run("ip route del " + prefix);
+        EXPECT_THAT(ctl("repair"), prints(0));
+        EXPECT_THAT(check(made), succeeds());
+        EXPECT_THAT(del(*made.container), succeeds());
+    }
+}
+
+// A second ADD for another namespace takes nothing from the living pod.
+TEST_F(ChangedVethTest, AnAddForAnotherNamespaceLeavesTheLivingPodAlone) {
+    const Pod made = make();
+    const auto other = node_.container(made.container->id());
+    const std::string whole = everything();
+    EXPECT_THAT(add(*other), fails_with(104, {made.container->id(), "eth0", made.container->path()}));
+    EXPECT_EQ(everything(), whole);
+    EXPECT_THAT(check(made), succeeds());
+    EXPECT_TRUE(ping(made.container->ns(), "203.0.113.2"));
+    EXPECT_TRUE(pod_link(*other).is_null());
+    EXPECT_THAT(del(*made.container), succeeds());
+    EXPECT_THAT(add(*other), succeeds());
+    EXPECT_THAT(del(*other), succeeds());
+    expect_nothing_left({&made});
+}
+
+} // namespace
+} // namespace podlane::test

@@ -105,8 +105,8 @@ Result<void> send_del(const EndpointEntry &entry, const Context &context) {
 // A DEL succeeds without the IPAM plugin, too: then the record of the lease stays.
 Result<bool> lease_waits(const EndpointEntry &entry, const Context &context) {
     const AttachmentRecords records(context.state_directory, context.world.bpffs);
-    const auto record = TRY(records.find(std::string(field_text(entry.first.container_id)),
-                                         std::string(field_text(entry.first.ifname))));
+    const auto record = TRY(
+        records.find(std::string(field_text(entry.first.container_id)), std::string(field_text(entry.first.ifname))));
     return record && waits_for_release(*record);
 }
 
@@ -152,9 +152,9 @@ Result<bool> is_there(const std::string &path) {
     return system_error(ErrorCode::io_failure, "looking for " + path, errno);
 }
 
-// An ADD that is under way has its namespace.
+// An ADD that is under way has its namespace. Of one that had its DEL nothing but the lease is left.
 Result<bool> is_alive(const AttachmentRecord &record, const Namespaces &namespaces) {
-    if (record.boot_id != TRY(boot_id()))
+    if (record.only_lease || record.boot_id != TRY(boot_id()))
         return false;
     if (!record.entry)
         return is_there(record.netns);

@@ -4,6 +4,7 @@
 
 #include "loader/net/sysctl.hpp"
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,8 +19,9 @@ struct ChangedSetting {
     [[nodiscard]] net::SysctlPath path() const;
 };
 
-// The entries of a file; none of another boot. A line that names nothing below /proc/sys is passed over.
-std::vector<ChangedSetting> settings_in(const std::string &text, std::string_view boot);
+// The entries of a file, none if it is of another boot. Nothing if settings_text() has not written it: each line of
+// this boot's names a setting below /proc/sys.
+std::optional<std::vector<ChangedSetting>> settings_in(const std::string &text, std::string_view boot);
 std::string settings_text(const std::vector<ChangedSetting> &all, std::string_view boot);
 
 } // namespace podlane

@@ -215,7 +215,17 @@ AttachmentRecords::AttachmentRecords(const std::string &state_directory, const s
 
 Result<void> AttachmentRecords::prepare() const {
     TRY(make_directory(directory_));
-    return check_writable(directory_);
+    return check();
+}
+
+Result<void> AttachmentRecords::check() const {
+    std::string there = directory_;
+    while (access(there.c_str(), F_OK) != 0 && errno == ENOENT) {
+        const auto parent = there.rfind('/');
+        there = parent == std::string::npos ? "." : there.substr(0, std::max(parent, std::size_t{1}));
+    }
+    TRY(check_writable(there));
+    return check_replaceable(directory_, kGenerationFile);
 }
 
 Result<void> AttachmentRecords::write(const AttachmentRecord &record, Begin begin) const {

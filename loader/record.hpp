@@ -74,6 +74,8 @@ class AttachmentRecords {
 
     // Creates the directories (mode 0700) if they are missing; an error if no file can be created there.
     [[nodiscard]] Result<void> prepare() const;
+    // The same error, of directories that are there or could be created; creates nothing.
+    [[nodiscard]] Result<void> check() const;
     [[nodiscard]] Result<void> write(const AttachmentRecord &record, Begin begin = Begin::at_once) const;
     // Adds to the file of the attachment what is not empty in `news`. false: there is none.
     [[nodiscard]] Result<bool> add(const AttachmentRecord &news) const;

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -50,16 +51,30 @@ Result<NodeSettings> NodeSettings::open(const std::string &state_directory) {
 }
 
 Result<std::vector<ChangedSetting>> NodeSettings::list() const {
-    return settings_in(TRY(read_state_file(directory_ + "/" + file_)).value_or(""), boot_);
+    const auto text = TRY(read_state_file(path()));
+    struct stat facts {};
+    if (!text && lstat(path().c_str(), &facts) != 0)
+        return std::vector<ChangedSetting>{};
+    auto all = text ? settings_in(*text, boot_) : std::nullopt;
+    if (!all)
+        return Error{ErrorCode::decode_failure,
+                     path() + " cannot be read: the former values of the node's settings are lost",
+                     "remove it: the settings stay as they are until the next boot"};
+    return *std::move(all);
 }
 
-Result<void> NodeSettings::record(const ChangedSetting &setting) const {
+Result<Change> NodeSettings::record(const ChangedSetting &setting) const {
     const Fd locked = TRY(lock(directory_));
-    auto all = TRY(list());
+    auto listed = list();
+    const bool is_damaged = !listed && listed.error().code == ErrorCode::decode_failure;
+    auto all = is_damaged ? std::vector<ChangedSetting>{} : TRY(std::move(listed));
     if (find(all, setting.name) == all.end())
         all.push_back(setting);
-    return replace_file(directory_, file_, settings_text(all, boot_));
+    TRY(replace_file(directory_, file_, settings_text(all, boot_)));
+    return is_damaged ? Change::replaced : Change::changed;
 }
+
+Result<void> NodeSettings::discard() const { return remove_if_present(path()); }
 
 Result<void> NodeSettings::forget(const std::string &name) const {
     const Fd locked = TRY(lock(directory_));
@@ -67,33 +82,39 @@ Result<void> NodeSettings::forget(const std::string &name) const {
     std::erase_if(all, [&](const ChangedSetting &one) { return one.name == name; });
     if (!all.empty())
         return replace_file(directory_, file_, settings_text(all, boot_));
-    return remove_if_present(directory_ + "/" + file_);
+    return remove_if_present(path());
 }
 
 Result<Change> NodeSettings::enforce(const net::SysctlPath &path, const std::string &value) const {
     const auto before = TRY(net::read_sysctl(path));
     if (!before || *before == value)
         return Change::none;
-    TRY(record(
-        {join(path, "/"), *before, value})); // before it is true: a killed call leaves a value that can be restored
+    // Before it is true: a killed call leaves a value that can be restored.
+    const Change change = TRY(record({join(path, "/"), *before, value}));
     TRY(net::write_sysctl_if_different(path, value));
-    return Change::changed;
+    return change;
 }
 
 Result<Change> NodeSettings::change(const net::SysctlPath &path, const std::string &value) const {
     const auto now = TRY(net::read_sysctl(path));
     if (!now || *now == value)
         return Change::none;
-    auto all = TRY(list());
-    return find(all, join(path, "/")) != all.end() ? Change::kept : TRY(enforce(path, value));
+    auto all = list();
+    if (!all && all.error().code != ErrorCode::decode_failure)
+        return std::move(all).error();
+    return all && find(*all, join(path, "/")) != all->end() ? Change::kept : TRY(enforce(path, value));
 }
 
 Result<bool> NodeSettings::restore(const ChangedSetting &setting) const {
     const bool is_ours = TRY(net::read_sysctl(setting.path())) == setting.set;
     if (is_ours)
         TRY(net::write_sysctl_if_different(setting.path(), setting.before));
-    TRY(forget(setting.name));
-    return is_ours;
+    auto forgotten = forget(setting.name);
+    if (forgotten)
+        return is_ours;
+    if (is_ours)
+        TRY(net::write_sysctl_if_different(setting.path(), setting.set));
+    return std::move(forgotten).error();
 }
 
 } // namespace podlane

@@ -13,9 +13,10 @@
 namespace podlane {
 
 enum class Change {
-    none,    // it had the value already
-    changed, // and its former value is on disk
-    kept,    // it was changed before, and another program has changed it back: that one decides
+    none,     // it had the value already
+    changed,  // and its former value is on disk
+    replaced, // the same; and the file has replaced one that was damaged: former values that were in that are lost
+    kept,     // it was changed before, and another program has changed it back: that one decides
 };
 
 // One file for each network namespace, valid for one boot: settings do not outlive the kernel.
@@ -29,15 +30,20 @@ class NodeSettings {
     // The same, but insists if the setting was changed back.
     [[nodiscard]] Result<Change> enforce(const net::SysctlPath &path, const std::string &value) const;
 
-    // In the order in which they were first changed.
+    // In the order in which they were first changed. ErrorCode::decode_failure if the file is damaged.
     [[nodiscard]] Result<std::vector<ChangedSetting>> list() const;
-    // Writes the former value unless the setting was changed meanwhile, and forgets the setting. false: was changed.
+    // Writes the former value unless the setting was changed meanwhile, and forgets the setting. false: was changed. If
+    // it cannot be forgotten, it stays as it was set.
     [[nodiscard]] Result<bool> restore(const ChangedSetting &setting) const;
+    // Removes a file that is damaged.
+    [[nodiscard]] Result<void> discard() const;
+
+    [[nodiscard]] std::string path() const { return directory_ + "/" + file_; }
 
   private:
     NodeSettings(std::string directory, std::string file, std::string boot)
         : directory_(std::move(directory)), file_(std::move(file)), boot_(std::move(boot)) {}
-    [[nodiscard]] Result<void> record(const ChangedSetting &setting) const;
+    [[nodiscard]] Result<Change> record(const ChangedSetting &setting) const;
     [[nodiscard]] Result<void> forget(const std::string &name) const;
 
     std::string directory_;

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,7 +23,8 @@ namespace {
 constexpr std::size_t kLargestFile = std::size_t{4} << 20U; // a configuration and a lease are at most 1 MiB each
 
 Error with_hint(Error error) {
-    error.hint = "set \"stateDir\" to a directory that root can write to";
+    error.hint = error.system_errno == EISDIR ? "remove that directory, which is none of Podlane's"
+                                              : "set \"stateDir\" to a directory that root can write to";
     return error;
 }
 
@@ -135,7 +137,24 @@ Result<void> make_directory(const std::string &path) {
 }
 
 Result<void> check_writable(const std::string &directory) {
-    return access(directory.c_str(), W_OK) == 0 ? Result<void>{} : failed("writing to " + directory, errno);
+    const std::string doing = "writing to " + directory;
+    struct stat facts {};
+    struct statvfs space {};
+    if (access(directory.c_str(), W_OK) != 0 || stat(directory.c_str(), &facts) != 0 ||
+        statvfs(directory.c_str(), &space) != 0)
+        return failed(doing, errno);
+    if (!S_ISDIR(facts.st_mode))
+        return failed(doing, ENOTDIR);
+    const bool is_full = space.f_blocks != 0 && space.f_bfree == 0; // both are 0 if there is no bound
+    const bool has_no_inode = space.f_files != 0 && space.f_ffree == 0;
+    return is_full || has_no_inode ? failed(doing, ENOSPC) : Result<void>{};
+}
+
+Result<void> check_replaceable(const std::string &directory, const std::string &name) {
+    for (const std::string &path : {directory + "/" + name, directory + "/." + name})
+        if (struct stat facts{}; lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode))
+            return failed("writing " + path, EISDIR);
+    return {};
 }
 
 Result<void> replace_file(const std::string &directory, const std::string &name, const std::string &text, Begin begin) {

@@ -25,6 +25,8 @@ Result<std::vector<std::string>> names_in(const std::string &directory, Hidden h
 Result<void> make_directory(const std::string &path);
 // Whether files can be created in it.
 Result<void> check_writable(const std::string &directory);
+// Whether a directory is in the place of a file that replace_file() would write, which it never removes.
+Result<void> check_replaceable(const std::string &directory, const std::string &name);
 
 // When the kernel begins to write: later is half a minute, and costs half.
 enum class Begin { at_once, later };

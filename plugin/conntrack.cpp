@@ -4,9 +4,9 @@
 #include "loader/net/packet_rules.hpp"
 #include "loader/net/sysctl.hpp"
 #include "loader/object.hpp"
-#include "loader/settings.hpp"
 #include "loader/tracking.hpp"
 #include "plugin/log.hpp"
+#include "plugin/node.hpp"
 
 #include <string>
 
@@ -59,7 +59,9 @@ Result<void> let_conntrack_follow(const cni::Config &config) {
         const net::SysctlPath path = {"net", "netfilter", name};
         if (TRY(net::read_sysctl(path)).value_or("1") != "0")
             continue;
-        const Change change = TRY(TRY(NodeSettings::open(config.state_dir)).change(path, "1"));
+        const NodeSettings settings = TRY(NodeSettings::open(config.state_dir));
+        const Change change = TRY(settings.change(path, "1"));
+        log_replaced(settings, change);
         if (change != Change::none)
             log(cni::Log::Level::warning, sentence_of(name, change));
     }

@@ -5,7 +5,6 @@
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
 #include "loader/probe.hpp"
-#include "loader/settings.hpp"
 #include "plugin/conntrack.hpp"
 #include "plugin/history.hpp"
 #include "plugin/log.hpp"
@@ -36,13 +35,19 @@ Result<bool> lives_on_advertisements(net::Netlink &host, std::uint32_t ifindex) 
     });
 }
 
+Result<void> enforce(const std::string &state_dir, const net::SysctlPath &path, const std::string &value) {
+    const NodeSettings settings = TRY(NodeSettings::open(state_dir));
+    log_replaced(settings, TRY(settings.enforce(path, value)));
+    return {};
+}
+
 // RFC 4861, 6.2.2: a forwarding interface ignores advertisements; accept_ra 2 accepts them all the same.
 Result<void> keep_router_advertisements(net::Netlink &host, const std::string &state_dir) {
     for (const net::Link &link : TRY(net::list_links(host))) {
         const net::SysctlPath accept_ra = {"net", "ipv6", "conf", link.name, "accept_ra"};
         if (TRY(net::read_sysctl(accept_ra)) != "1" || !TRY(lives_on_advertisements(host, link.ifindex)))
             continue;
-        TRY(TRY(NodeSettings::open(state_dir)).enforce(accept_ra, "2"));
+        TRY(enforce(state_dir, accept_ra, "2"));
         log(cni::Log::Level::warning, "IPv6 forwarding is switched on: accept_ra of " + link.name +
                                           " is now 2, so that its router advertisements still count");
     }
@@ -88,6 +93,12 @@ Result<HookKind> choose_hook_kind(const cni::Config &config, std::uint32_t ifind
     return usable;
 }
 
+void log_replaced(const NodeSettings &settings, Change change) {
+    if (change == Change::replaced)
+        log(cni::Log::Level::warning, settings.path() + " could not be read, and is replaced: the former values of "
+                                                        "settings that were changed before are lost");
+}
+
 // Pods need them, whichever program switched them off.
 Result<void> write_node_settings(const cni::Config &config, net::Netlink &host, const std::vector<Setting> &settings) {
     const net::SysctlPath ipv6_forwarding = {"net", "ipv6", "conf", "all", "forwarding"};
@@ -96,7 +107,7 @@ Result<void> write_node_settings(const cni::Config &config, net::Netlink &host, 
             continue;
         if (one.path == ipv6_forwarding)
             TRY(keep_router_advertisements(host, config.state_dir));
-        TRY(TRY(NodeSettings::open(config.state_dir)).enforce(one.path, one.value));
+        TRY(enforce(config.state_dir, one.path, one.value));
     }
     return {};
 }

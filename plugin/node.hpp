@@ -3,6 +3,7 @@
 #pragma once
 
 #include "loader/attach.hpp"
+#include "loader/settings.hpp"
 #include "maps/result.hpp"
 #include "plugin/cni/types.hpp"
 #include "plugin/endpoint.hpp"
@@ -27,6 +28,9 @@ Result<HookKind> choose_hook_kind(const cni::Config &config, std::uint32_t ifind
 // Forwarding of the families in use. With IPv6 forwarding, an interface that takes routes or addresses from router
 // advertisements would ignore them: accept_ra becomes 2 there, and the log says so.
 Result<void> write_node_settings(const cni::Config &config, net::Netlink &host, const std::vector<Setting> &settings);
+
+// Logs that the file of the settings was damaged, if this change has replaced it.
+void log_replaced(const NodeSettings &settings, Change change);
 
 // MTU of the interface of the default route in bytes; 0 if there is none.
 Result<std::uint32_t> uplink_mtu(net::Netlink &host);

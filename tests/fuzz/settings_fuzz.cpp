@@ -12,12 +12,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     const std::string input(reinterpret_cast<const char *>(data), size);
     for (const std::string &file : {input, std::string(kBoot) + "\n" + input}) {
         const auto all = settings_in(file, kBoot);
-        for (const ChangedSetting &one : all)
+        if (!all)
+            continue;
+        for (const ChangedSetting &one : *all)
             for (const std::string &part : one.path())
                 require(!part.empty() && part != "." && part != ".." && part.find('/') == std::string::npos);
-        const std::string text = settings_text(all, kBoot);
+        const std::string text = settings_text(*all, kBoot);
         const auto again = settings_in(text, kBoot);
-        require(settings_text(again, kBoot) == text);
+        require(again && settings_text(*again, kBoot) == text);
     }
     return 0;
 }

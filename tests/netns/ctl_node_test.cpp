@@ -185,6 +185,38 @@ TEST_F(NodeTest, UninstallWithoutAWritableDisk) {
     }
 }
 
+// A setting that cannot be forgotten stays, and nothing else does: the next call restores it.
+TEST_F(NodeTest, UninstallGoesOnBesideAReadOnlyDiskAndIsRepeated) {
+    const std::string disk = node_.dir() + "/disk", with = " --state-dir " + disk;
+    const std::vector<std::string> settings = {"net.netfilter.nf_conntrack_tcp_be_liberal",
+                                               "net.netfilter.nf_conntrack_tcp_ignore_invalid_rst"};
+    const std::string where = "uninstall --bin-dir " + bin() + " --conf-dir " + conf() + with;
+    fs::create_directory(disk);
+    ASSERT_EQ(mount("tmpfs", disk.c_str(), "tmpfs", 0, "mode=0700"), 0);
+    for (const std::string &name : settings)
+        set_sysctl(node_.ns(), name, "0");
+    ASSERT_EQ(install().rc, 0);
+    const Json keys = {{"stateDir", disk}};
+    EXPECT_THAT(del(*make(keys).container, keys), succeeds());
+    ASSERT_EQ(mount(nullptr, disk.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr), 0);
+
+    const Output output = ctl(where);
+
+    EXPECT_EQ(output.rc, 1);
+    EXPECT_THAT(output.out, has_all({"detached the programs", "removed " + conflist(), "removed " + bin()}));
+    EXPECT_THAT(output.err, has_all({"restoring " + settings[0], "restoring " + settings[1], "Read-only file system",
+                                     "hint: mount its file system for writing, then podlanectl uninstall again"}));
+    EXPECT_FALSE(fs::exists(bin() + "/podlane"));
+    for (const std::string &name : settings)
+        EXPECT_EQ(sysctl(node_.ns(), name), "1") << "as the file says";
+    EXPECT_THAT(ctl("doctor" + with).out, Not(HasSubstr("conntrack-settings")));
+    ASSERT_EQ(mount(nullptr, disk.c_str(), nullptr, MS_REMOUNT, nullptr), 0);
+    EXPECT_THAT(ctl(where), prints(0, {"restored " + settings[0] + " = 0", "restored " + settings[1] + " = 0"}));
+    for (const std::string &name : settings)
+        EXPECT_EQ(sysctl(node_.ns(), name), "0");
+    umount2(disk.c_str(), MNT_DETACH);
+}
+
 TEST_F(NodeTest, UninstallOfNothingIsFine) { EXPECT_EQ(uninstall().rc, 0); }
 
 } // namespace

@@ -2,6 +2,7 @@
 // Findings of podlanectl doctor in the records on disk.
 #pragma once
 
+#include "loader/settings.hpp"
 #include "tests/netns/doctor.hpp"
 
 #include <sys/stat.h>
@@ -9,12 +10,43 @@
 
 namespace podlane::test {
 
+inline std::string settings_file(const Doctor &d) {
+    const auto inside = require(net::enter(d.node_.ns()));
+    return require(NodeSettings::open(kStateDirectory)).path();
+}
+
 const std::vector<Fault> kRecordFaults = {
     {"StateDirectoryOpenToOthers", "state-directory", "/var/lib/podlane of records has mode 0755", true,
      [](Doctor &) { ASSERT_EQ(chmod(kStateDirectory, 0755), 0); }},
     {"RecordsOfAnotherUser", "state-directory", "has mode 0700 and belongs to user 65534", true,
      [](Doctor &d) {
          ASSERT_EQ(chown(AttachmentRecords(kStateDirectory, d.node_.bpffs()).directory().c_str(), 65534, 0), 0);
+     }},
+    {"StateDirectoryReadOnly", "state-writable", "Read-only file system", false,
+     behind("mount --bind /var/lib/podlane /var/lib/podlane && mount -o remount,bind,ro /var/lib/podlane")},
+    {"StateDirectoryFull", "state-writable", "No space left on device", false,
+     behind("mount -t tmpfs -o size=4k,mode=0700 none /var/lib/podlane && "
+            "{ cat /dev/zero > /var/lib/podlane/fill 2> /dev/null || true; }")},
+    {"StateDirectoryWithoutInodes", "state-writable", "No space left on device", false,
+     behind("mount -t tmpfs -o nr_inodes=1,mode=0700 none /var/lib/podlane")},
+    {"StateDirectoryIsAFile", "state-writable", "Not a directory", false,
+     [](Doctor &d) {
+         const std::string records = AttachmentRecords(kStateDirectory, d.node_.bpffs()).directory();
+         fs::remove_all(records);
+         std::ofstream(records) << "a file\n";
+     }},
+    {"DirectoryInTheFilesPlace", "state-writable", "/.generation: Is a directory", false,
+     [](Doctor &d) {
+         const std::string records = AttachmentRecords(kStateDirectory, d.node_.bpffs()).directory();
+         fs::remove(records + "/.generation");
+         fs::create_directory(records + "/.generation");
+     }},
+    {"SettingsEmpty", "settings-file", "cannot be read", false,
+     [](Doctor &d) { std::ofstream(settings_file(d)).close(); }},
+    {"SettingsAreADirectory", "settings-file", "cannot be read", false,
+     [](Doctor &d) {
+         fs::remove(settings_file(d));
+         fs::create_directory(settings_file(d));
      }},
 };
 

@@ -23,6 +23,14 @@ class SettingsTest : public CtlTest {
         EXPECT_EQ(output.rc, 0) << output.err;
         return output.out;
     }
+    // Of the node's namespace.
+    [[nodiscard]] std::string file() const {
+        const auto inside = require(net::enter(node_.ns()));
+        return require(NodeSettings::open(kStateDirectory)).path();
+    }
+    [[nodiscard]] bool is_damaged() const {
+        return ctl("doctor --json").out.find("\"settings-file\"") != std::string::npos;
+    }
     Json keys_ = {{"log", {{"level", "warning"}}}};
 };
 
@@ -70,6 +78,44 @@ TEST_F(SettingsTest, OfANamespaceThatIsGoneAreNotThoseOfTheNext) {
         const net::SysctlPath path = {"net", "netfilter", "nf_conntrack_tcp_be_liberal"};
         EXPECT_EQ(require(settings.change(path, "1")), Change::changed);
     }
+}
+
+// Whatever else has written to the file: nothing that it said is taken for "no setting was changed".
+TEST_F(SettingsTest, OfADamagedFileStayAndUninstallSaysSo) {
+    const std::string boot = require(boot_id()) + "\n", line = "net/netfilter/nf_conntrack_tcp_be_liberal\t0\t1\n";
+    for (const std::string &text :
+         {std::string(), std::string(300, '\xff'), std::string("garbage\n"), boot + line.substr(0, line.size() - 1),
+          boot + line.substr(0, line.find('\t')) + "\n" + line, boot + "net\t0\t1\n", boot + "../x/y\t0\t1\n"}) {
+        SCOPED_TRACE(text);
+        set_sysctl(node_.ns(), kLiberal, "0");
+        EXPECT_THAT(del(*make(keys_).container), succeeds());
+        EXPECT_FALSE(is_damaged());
+        std::ofstream(file()) << text;
+        EXPECT_TRUE(is_damaged());
+        EXPECT_THAT(uninstall(),
+                    AllOf(HasSubstr("removed " + file() + ", which could not be read"), Not(HasSubstr("restored"))));
+        EXPECT_EQ(value(kLiberal), "1");
+        EXPECT_FALSE(fs::exists(file()));
+        EXPECT_FALSE(is_damaged());
+    }
+}
+
+TEST_F(SettingsTest, OfAnotherBootAreNone) {
+    std::ofstream(file()) << "01234567-89ab-cdef-0123-456789abcdef\n"
+                          << "net/ipv4/ip_forward\t0\t1\n";
+    EXPECT_FALSE(is_damaged());
+    EXPECT_THAT(uninstall(), Not(HasSubstr("ip_forward")));
+}
+
+// As after a power cut: no ADD fails, or leaves a setting as it was, because of it.
+TEST_F(SettingsTest, OfADamagedFileAreReplacedByTheNextOnes) {
+    std::ofstream(file()).close();
+    const auto container = node_.container();
+    const Reply reply = succeeded(add(*container, keys_));
+    EXPECT_THAT(reply.err, HasSubstr(file() + " could not be read, and is replaced"));
+    EXPECT_FALSE(is_damaged());
+    EXPECT_THAT(add(*node_.container(), keys_).err, IsEmpty()) << "once is enough";
+    EXPECT_THAT(read_file(file()), has_all({"ip_forward\t0\t1", "be_liberal\t0\t1"}));
 }
 
 // Writes go to the file's successor: a call that fails or is killed loses no former value.

@@ -54,9 +54,12 @@ Result<void> look_at_ipsec(const NodeView &, Findings &findings) {
     return {};
 }
 
-// What Podlane set, and has another value by now.
+// What Podlane set, and has another value by now. A damaged file is a finding of its own (record_checks.cpp).
 Result<void> look_at_settings(const NodeView &node, Findings &findings) {
-    for (const ChangedSetting &one : TRY(TRY(NodeSettings::open(node.state_directory)).list())) {
+    auto listed = TRY(NodeSettings::open(node.state_directory)).list();
+    if (!listed && listed.error().code == ErrorCode::decode_failure)
+        return {};
+    for (const ChangedSetting &one : TRY(std::move(listed))) {
         const auto now = TRY(net::read_sysctl(one.path()));
         std::string name = one.name;
         std::ranges::replace(name, '/', '.');

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // doctor: the records on disk, alone and against the maps. These checks work without any pin.
 #include "loader/lost.hpp"
+#include "loader/settings.hpp"
 #include "maps/fd.hpp"
 #include "plugin/cni/environment.hpp"
 #include "plugin/cni/ipam_config.hpp"
@@ -152,7 +153,25 @@ Result<void> look_at_directories(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 5> kRecordChecks = {{
+// As STATUS judges. An ordinary user may write nowhere, and a directory of another user's is a finding already.
+Result<void> look_whether_writable(const NodeView &node, Findings &findings) {
+    const auto checked = AttachmentRecords(node.state_directory, node.world.bpffs).check();
+    if (!checked && checked.error().system_errno != EACCES)
+        report(findings, checked.error().message, {},
+               checked.error().system_errno == EROFS ? "mount its file system for writing" : checked.error().hint);
+    return {};
+}
+
+Result<void> look_at_settings_file(const NodeView &node, Findings &findings) {
+    auto listed = TRY(NodeSettings::open(node.state_directory)).list();
+    if (!listed && listed.error().code == ErrorCode::decode_failure)
+        report(findings, listed.error().message, {}, listed.error().hint);
+    else
+        TRY(std::move(listed));
+    return {};
+}
+
+constexpr std::array<Check, 7> kRecordChecks = {{
     {"lost", Severity::wrong,
      "pins were deleted or the BPF file system was unmounted: its packets pass through programs that nothing updates, "
      "and no new pod reaches it on the fast path",
@@ -169,6 +188,13 @@ constexpr std::array<Check, 5> kRecordChecks = {{
      "whoever can write there can remove records of attachments: their leases stay taken, and lost endpoints are not "
      "restored",
      "chown root DIR; chmod 0700 DIR", &look_at_directories},
+    {"state-writable", Severity::wrong,
+     "the disk is full or mounted read-only, or another program has created what is there: every ADD fails, and DELs "
+     "leave their records",
+     "", &look_whether_writable},
+    {"settings-file", Severity::wrong,
+     "another program has written to it, or a power cut tore it: podlanectl uninstall cannot restore what ADDs changed",
+     "", &look_at_settings_file},
 }};
 
 } // namespace

@@ -11,6 +11,7 @@
 #include "loader/record.hpp"
 #include "loader/settings.hpp"
 #include "loader/tracking.hpp"
+#include "maps/errors.hpp"
 #include "maps/printable.hpp"
 #include "plugin/held_lease.hpp"
 #include "plugin/others.hpp"
@@ -32,8 +33,9 @@
 namespace podlane::ctl {
 namespace {
 
-// The report printed at the end.
+// The report printed at the end, also of an uninstall that fails.
 struct Story {
+    bool is_detached = false; // and the pins are gone
     std::size_t interfaces = 0;
     std::size_t pods = 0;
     std::vector<std::string> lines{};
@@ -210,24 +212,43 @@ std::string spelled(std::string name) {
     return name;
 }
 
+// Says of one setting, if that is so, that it stays.
+bool is_kept(const ChangedSetting &one, Story &story) {
+    const bool is_of_conntrack = one.path()[1] == "netfilter";
+    if (!is_of_conntrack)
+        story.lines.push_back("kept, as other programs may rely on it: " + spelled(one.name) + " = " + one.set +
+                              "; before Podlane: " + one.before);
+    else if (story.pods != 0)
+        story.lines.push_back("kept, for connections of its pods: " + spelled(one.name) + " = " + one.set +
+                              "; when they are gone: podlanectl uninstall");
+    return !is_of_conntrack || story.pods != 0;
+}
+
 // Conntrack's settings go back when no connection of a pod can be left that it has lost track of. Forwarding stays on:
 // other programs may rely on it by now, and with it what keeps router advertisements.
 Result<void> restore_settings(const std::string &state_dir, Story &story) {
     const NodeSettings settings = TRY(NodeSettings::open(state_dir));
-    for (const ChangedSetting &one : TRY(settings.list())) {
-        const std::string name = spelled(one.name);
-        if (one.path()[1] != "netfilter")
-            story.lines.push_back("kept, as other programs may rely on it: " + name + " = " + one.set +
-                                  "; before Podlane: " + one.before);
-        else if (story.pods != 0)
-            story.lines.push_back("kept, for connections of its pods: " + name + " = " + one.set +
-                                  "; when they are gone: podlanectl uninstall");
-        else if (TRY(settings.restore(one)))
-            story.lines.push_back("restored " + name + " = " + one.before);
-        else
-            story.lines.push_back("left alone: " + name + ", which was changed after Podlane had set it");
+    auto listed = settings.list();
+    if (!listed && listed.error().code == ErrorCode::decode_failure) {
+        TRY(settings.discard());
+        story.lines.push_back("removed " + settings.path() +
+                              ", which could not be read: the settings of the node that "
+                              "Podlane changed stay as they are until the next boot");
+        return {};
     }
-    return {};
+    Errors errors;
+    for (const ChangedSetting &one : TRY(std::move(listed))) {
+        if (is_kept(one, story))
+            continue;
+        const auto restored = settings.restore(one);
+        if (!restored)
+            errors.add(restored.error().context("restoring " + spelled(one.name)));
+        else if (*restored)
+            story.lines.push_back("restored " + spelled(one.name) + " = " + one.before);
+        else
+            story.lines.push_back("left alone: " + spelled(one.name) + ", which was changed after Podlane had set it");
+    }
+    return std::move(errors).result();
 }
 
 Result<void> remove_installed(const std::string &directory, std::string_view name, Story &story) {
@@ -256,14 +277,33 @@ Result<void> release_held_leases(const std::string &root, const std::string &sta
     return {};
 }
 
+Result<void> remove_plugin(const std::string &bin_dir, Story &story) {
+    if (story.pods == 0)
+        return remove_installed(bin_dir, "podlane", story);
+    if (access((bin_dir + "/podlane").c_str(), F_OK) == 0)
+        story.lines.push_back("kept, for the DEL of " + std::to_string(story.pods) + " pods: " + bin_dir +
+                              "/podlane; when they are gone: podlanectl uninstall");
+    return {};
+}
+
+// A part that fails keeps none of the others from its end.
+Result<void> remove_rest(const std::string &state_dir, const std::string &bin_dir, Story &story) {
+    Errors errors;
+    errors.add(restore_settings(state_dir, story));
+    errors.add(forget_pod_ranges(state_dir));
+    errors.add(remove_plugin(bin_dir, story));
+    auto done = std::move(errors).result();
+    if (!done)
+        done.error().hint = done.error().system_errno == EROFS
+                                ? "mount its file system for writing, then podlanectl uninstall again"
+                                : "correct that, then podlanectl uninstall again";
+    return done;
+}
+
 // The configuration is removed first, so that no ADD attaches again what is detached.
-Result<int> uninstall(const Call &call, World &world) {
+Result<void> remove_all(const Call &call, const World &world, Story &story) {
     const std::string bin_dir = call.value(Opt::bin_dir).value_or(std::string(kBinDir));
     const std::string conf_dir = call.value(Opt::conf_dir).value_or(std::string(kConfDir));
-    Story story;
-    if (geteuid() != 0)
-        return Error{ErrorCode::bpf, "no permission to detach programs", "run it as root: sudo podlanectl uninstall",
-                     EPERM};
     const bool owned = TRY(owns_pins(world.bpffs));
     for (const std::string_view name : kConflists)
         TRY(remove_installed(conf_dir, name, story));
@@ -273,18 +313,25 @@ Result<int> uninstall(const Call &call, World &world) {
     story.pods = TRY(count_host_veths());
     const std::string state_dir = call.value(Opt::state_dir).value_or(kStateDirectory);
     TRY(detach_node(world.bpffs, owned, state_dir, story));
-    TRY(restore_settings(state_dir, story));
-    TRY(forget_pod_ranges(state_dir));
-    if (story.pods == 0)
-        TRY(remove_installed(bin_dir, "podlane", story));
-    else if (access((bin_dir + "/podlane").c_str(), F_OK) == 0)
-        story.lines.push_back("kept, for the DEL of " + std::to_string(story.pods) + " pods: " + bin_dir +
-                              "/podlane; when they are gone: podlanectl uninstall");
-    std::string text = "detached the programs from " + std::to_string(story.interfaces) + " interfaces, and removed " +
-                       world.bpffs + "\n";
+    story.is_detached = true;
+    return remove_rest(state_dir, bin_dir, story);
+}
+
+Result<int> uninstall(const Call &call, World &world) {
+    if (geteuid() != 0)
+        return Error{ErrorCode::bpf, "no permission to detach programs", "run it as root: sudo podlanectl uninstall",
+                     EPERM};
+    Story story;
+    auto done = remove_all(call, world, story);
+    std::string text;
+    if (story.is_detached)
+        text = "detached the programs from " + std::to_string(story.interfaces) + " interfaces, and removed " +
+               world.bpffs + "\n";
     for (const std::string &line : story.lines)
         text += printable(line) + "\n";
     world.print(text);
+    if (!done)
+        return std::move(done).error();
     return 0;
 }
 

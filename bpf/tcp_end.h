@@ -193,7 +193,7 @@ __attribute__((noinline)) int is_in_pods_name(struct __sk_buff *skb)
 		return 1;
 	ifindex = find_owner_on_node(&work->key.source);
 	owner = ifindex ? map_find(&interfaces_v1, &ifindex) : 0;
-	return owner && !(owner->flags & INTERFACE_EGRESS_ROUTE);
+	return owner && !(owner->flags & INTERFACE_EGRESS_ROUTE) && skb->pkt_type != PACKET_OTHERHOST;
 }
 
 /* Whether a pod of this node sends or receives the flow in the scratch area. A global function: as above. */

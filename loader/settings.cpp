@@ -51,10 +51,12 @@ Result<NodeSettings> NodeSettings::open(const std::string &state_directory) {
 }
 
 Result<std::vector<ChangedSetting>> NodeSettings::list() const {
-    const auto text = TRY(read_state_file(path()));
+    auto text = TRY(read_state_file(path()));
     struct stat facts {};
     if (!text && lstat(path().c_str(), &facts) != 0)
         return std::vector<ChangedSetting>{};
+    if (!text) // an ADD has created it meanwhile, or it is no file
+        text = TRY(read_state_file(path()));
     auto all = text ? settings_in(*text, boot_) : std::nullopt;
     if (!all)
         return Error{ErrorCode::decode_failure,
@@ -74,7 +76,10 @@ Result<Change> NodeSettings::record(const ChangedSetting &setting) const {
     return is_damaged ? Change::replaced : Change::changed;
 }
 
-Result<void> NodeSettings::discard() const { return remove_if_present(path()); }
+Result<void> NodeSettings::discard() const {
+    const Fd locked = TRY(lock(directory_));
+    return list() ? Result<void>{} : remove_if_present(path());
+}
 
 Result<void> NodeSettings::forget(const std::string &name) const {
     const Fd locked = TRY(lock(directory_));

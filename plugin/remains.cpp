@@ -101,7 +101,8 @@ bool is_recorded(const net::Link &link, const cni::Request &request, const endpo
         return false;
     if (link.alias == alias_of(request) || !is_renamed(link, entry))
         return true;
-    return link.peer_ifindex == entry.pod_ifindex && !link.alias.starts_with(kAliasPrefix);
+    return link.peer_ifindex == entry.pod_ifindex && std::ranges::equal(link.mac, entry.host_mac) &&
+           !link.alias.starts_with(kAliasPrefix);
 }
 
 } // namespace

@@ -223,7 +223,11 @@ class ForgedEndsByAForeignUplink : public AttackReset {
         uplink_ = "up1";
         forger_ = "eth1";
     }
-    void TearDown() override { EXPECT_EQ(foreign_->del(*pod_).rc, 0); }
+    void TearDown() override {
+        if (foreign_ && pod_) {
+            EXPECT_EQ(foreign_->del(*pod_).rc, 0);
+        }
+    }
 
   private:
     std::optional<Chain> foreign_;

@@ -217,6 +217,15 @@ TEST_F(NodeTest, UninstallGoesOnBesideAReadOnlyDiskAndIsRepeated) {
     umount2(disk.c_str(), MNT_DETACH);
 }
 
+// An inventory program may have changed it: the pods need the plugin for their DEL all the same.
+TEST_F(NodeTest, UninstallKnowsPodsWhoseVethHasAnotherAlias) {
+    ASSERT_EQ(install().rc, 0);
+    const Pod made = make();
+    node_.run("ip link set " + made.host_ifname + " alias lan-port-3");
+    EXPECT_THAT(uninstall(), prints(0, {"kept, for the DEL of 1 pods"}));
+    EXPECT_THAT(del(*made.container), succeeds());
+}
+
 TEST_F(NodeTest, UninstallOfNothingIsFine) { EXPECT_EQ(uninstall().rc, 0); }
 
 } // namespace

@@ -178,6 +178,7 @@ TEST_F(Source, EndsInTheNameOfAPodOfAnotherNetworkAreDropped) {
     require(node().tables().senders.update({netns, pod4()}, node().pod.ifindex));
     require(node().tables().senders.update({netns, kOwn4}, second_.ifindex));
     require(node().tables().counters.insert_zero(other));
+    shell(("ip link set plan0 address " + to_string(kUplinkMac)).c_str());
     uplink entry{};
     entry.networks[0] = network_id("elsewhere");
     require(require(open_uplinks(node().root(), Access::read_write)).update(other, entry));
@@ -192,6 +193,9 @@ TEST_F(Source, EndsInTheNameOfAPodOfAnotherNetworkAreDropped) {
         expect({"of its own", end(kOwn4, "203.0.113.77"), REASON_DROP_FORGED_END, in()});
         expect({"to a pod", end(pod4(), "192.168.133.20"), REASON_UPLINK_DELIVERED, in()});
         expect({"by a third one", end(pod4(), "203.0.113.77"), REASON_DROP_FORGED_END, by_other});
+        const Bytes passing =
+            Ethernet{{2, 0, 0, 0, 0, 0x77}, kNeighbourMac} / Ipv4{pod4(), ip("203.0.113.77")} / Tcp{.flags = flags};
+        expect({"for a macvlan on that link", passing, REASON_HOST_NOT_LOCAL, by_other});
         expect({"come back", end(kOwn4, "203.0.113.77"), REASON_HOST_NOT_LOCAL, by_other});
     }
 }

@@ -107,7 +107,7 @@ Result<bool> lease_waits(const EndpointEntry &entry, const Context &context) {
     const AttachmentRecords records(context.state_directory, context.world.bpffs);
     const auto record = TRY(
         records.find(std::string(field_text(entry.first.container_id)), std::string(field_text(entry.first.ifname))));
-    return record && waits_for_release(*record);
+    return record && record->only_lease && !is_held(*record);
 }
 
 GarbageRow collect(const EndpointEntry &entry, const Context &context) {

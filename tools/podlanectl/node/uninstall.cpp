@@ -51,11 +51,13 @@ Result<std::set<std::uint32_t>> own_programs(const std::string &root) {
 }
 
 // Host-side veths created by Podlane have an alias, even if their record is lost.
-Result<std::size_t> count_host_veths() {
+Result<std::set<std::uint32_t>> find_host_veths() {
     net::Netlink host = TRY(net::Netlink::open());
-    const auto links = TRY(net::list_links(host));
-    const auto is_own = [](const net::Link &link) { return link.kind == "veth" && link.alias.starts_with("podlane "); };
-    return static_cast<std::size_t>(std::ranges::count_if(links, is_own));
+    std::set<std::uint32_t> own;
+    for (const net::Link &link : TRY(net::list_links(host)))
+        if (link.kind == "veth" && link.alias.starts_with("podlane "))
+            own.insert(link.ifindex);
+    return own;
 }
 
 bool is_of_uplink(const Attached &one) {
@@ -123,14 +125,14 @@ Result<void> stop_tracking_all(const std::string &root) {
 
 struct Recorded {
     std::set<std::uint32_t> interfaces{};
-    std::size_t chained = 0;          // pods behind interfaces of another main plugin
+    std::set<std::uint32_t> pods{};   // those of living pods, whatever their alias is by now
     std::set<std::string> networks{}; // of the records on disk
 
     void add(const endpoint &record) {
         if (record.ifindex == 0 || interface_name(record.ifindex) != field_text(record.host_ifname))
             return;
-        if (interfaces.insert(record.ifindex).second && record.mode == ENDPOINT_AFTER_MAIN)
-            ++chained;
+        interfaces.insert(record.ifindex);
+        pods.insert(record.ifindex);
     }
 };
 
@@ -183,7 +185,8 @@ Result<void> detach_node(const std::string &root, bool owned, const std::string 
     const bool on_disk = TRY(add_from_disk(records, recorded));
     if (on_disk)
         note_uninstall(records, story);
-    story.pods += recorded.chained;
+    recorded.pods.merge(TRY(find_host_veths()));
+    story.pods = recorded.pods.size();
     if (const auto uplinks = read_map<std::uint32_t, uplink>(root, PODLANE_MAP_UPLINKS); uplinks && owned)
         for (const auto &[ifindex, entry] : *uplinks)
             recorded.interfaces.insert(ifindex);
@@ -310,7 +313,6 @@ Result<void> remove_all(const Call &call, const World &world, Story &story) {
     if (const auto left = TRY(networks_in(conf_dir)); !left.empty())
         story.lines.push_back("the runtime uses " + conf_dir + "/" + left.front().file + " for new pods");
     TRY(release_held_leases(world.bpffs, call.value(Opt::state_dir).value_or(kStateDirectory), story));
-    story.pods = TRY(count_host_veths());
     const std::string state_dir = call.value(Opt::state_dir).value_or(kStateDirectory);
     TRY(detach_node(world.bpffs, owned, state_dir, story));
     story.is_detached = true;

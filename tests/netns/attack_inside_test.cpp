@@ -34,7 +34,7 @@ class Inside : public Lan {
     [[nodiscard]] static ip_addr cluster_addr(const Container &pod) { return SourceLab::addr(pod, "eth0", GetParam()); }
     // Whether the router, who claims this address, converses with the pod.
     [[nodiscard]] bool converses(const ip_addr &as, const ip_addr &pod) const {
-        const std::string claim = to_string(as) + (GetParam() ? "/32" : "/128") + " dev lo";
+        const std::string claim = to_string(as) + (GetParam() ? "/32" : "/128 nodad") + " dev lo";
         (void)router_->run("ip addr add " + claim);
         const Fd socket = open_socket(router_->ns(), Transport::tcp, GetParam(), {as, 0});
         const bool connects = connect_to(socket, {pod, kPort}, quiet()) == 0;
@@ -48,7 +48,7 @@ class Inside : public Lan {
     // An address that is nobody's, so that the router may converse in its name.
     [[nodiscard]] static ip_addr moving() { return ip(GetParam() ? "198.18.66.6" : "2001:db8:1e::6"); }
     void use_by_lan(const Container &pod) const {
-        (void)router_->run("ip addr add " + to_string(moving()) + (GetParam() ? "/32" : "/128") + " dev lo");
+        (void)router_->run("ip addr add " + to_string(moving()) + (GetParam() ? "/32" : "/128 nodad") + " dev lo");
         const Fd tcp = open_socket(router_->ns(), Transport::tcp, GetParam(), {moving(), kPort});
         ASSERT_EQ(connect_to(tcp, {addr(pod), kPodPort}), ECONNREFUSED);
         const Fd received = open_socket(pod.ns(), Transport::udp, GetParam(), {addr(pod), kPodPort});

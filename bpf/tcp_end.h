@@ -177,8 +177,8 @@ static __always_inline bool is_pods(const struct uplink *uplink, const struct ip
 /*
  * Whether the flow in the scratch area is from a pod of this node to none of them. Nobody on an uplink speaks for the
  * pod, whatever number he has: the windows of the pod's peer are known by packets that he can send as well. But what a
- * pod sends by its network's own uplink may come back from a router by another one, and is judged. A global function:
- * the verifier checks it once.
+ * pod sends by its network's own uplink may come back from a router by another one, and is judged; and a frame for
+ * another host, such as a macvlan on the uplink, is none of the node's. A global function: the verifier checks it once.
  */
 __attribute__((noinline)) int is_in_pods_name(struct __sk_buff *skb)
 {

@@ -17,7 +17,9 @@ Result<std::optional<net::Link>> find_host_veth(net::Netlink &host, const endpoi
 }
 
 Result<std::optional<std::string>> foreign_master(net::Netlink &host, const net::Link &host_veth) {
-    const auto master = TRY(net::find_link(host, host_veth.master.value_or(0)));
+    if (!host_veth.master)
+        return std::optional<std::string>{};
+    const auto master = TRY(net::find_link(host, *host_veth.master));
     return master && master->kind != "vrf" ? std::optional(master->name) : std::nullopt;
 }
 

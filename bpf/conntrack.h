@@ -136,6 +136,24 @@ static __always_inline bool is_untracked(struct __sk_buff *skb, struct flow_scra
 	return another;
 }
 
+/*
+ * Distinguishes an entry of conntrack from others of the same addresses and ports: of UDP, when it was made, of TCP,
+ * that it was made by a SYN, with which to_pod and to_uplink forget the former connection. 0: nobody knows. Read as
+ * memory: the verifier of 6.1 takes it for the state of DCCP.
+ */
+static __always_inline __u32 origin_of(struct nf_conn___podlane *ct, struct flow_scratch *work)
+{
+	struct ip_ct_tcp_state___podlane *seen = (void *)work->seen;
+	unsigned long made;
+
+	if (!can_read_kernel)
+		return 0;
+	if (work->key.protocol == IPPROTO_UDP)
+		return bpf_probe_read_kernel(&made, sizeof(made), &ct->proto.udp.stream_ts) ? 0 : made;
+	return !bpf_probe_read_kernel(seen, sizeof(work->seen), &ct->proto.tcp.seen) &&
+	       !((seen[0].flags | seen[1].flags) & CT_TCP_LIBERAL);
+}
+
 /* Fills in the flow's translation. Returns FOLLOW_CONFIRMED, FOLLOW_UNTRACKED, or 0 for the slow path. */
 static __always_inline int query_conntrack(struct __sk_buff *skb, struct flow_scratch *work, __u32 how)
 {
@@ -160,8 +178,10 @@ static __always_inline int query_conntrack(struct __sk_buff *skb, struct flow_sc
 		read_translation(&ct->tuplehash[0].tuple, is_ipv4, &work->flow);
 	else if (good)
 		read_translation(&ct->tuplehash[1].tuple, is_ipv4, &work->flow);
-	if (good)
+	if (good) {
+		work->origin = origin_of(ct, work);
 		renew_timeout(ct, net, protocol, how & PEER_IS_SILENT);
+	}
 	bpf_ct_release(ct);
 	if (another)
 		return FOLLOW_UNTRACKED;

@@ -100,9 +100,20 @@ static __always_inline bool is_peer_silent(struct flow_scratch *work)
 	return !heard || heard->at_ns + long_ns < work->flow.confirmed_ns;
 }
 
-/* Queries conntrack and caches what it says. A packet that changes the state of a known connection is the host's. */
+/*
+ * Of UDP, which has no window, the age that conntrack's entry had is in its place. Another entry of the same addresses
+ * and ports says nothing about what the host's rules let through now; conntrack counts even packets that they drop.
+ */
+static __always_inline bool is_same_connection(const struct flow_scratch *work)
+{
+	return work->origin && (work->key.protocol == IPPROTO_TCP || work->origin == work->flow.window.ack);
+}
+
+/*
+ * Queries conntrack and caches what it says. A packet that changes the state of a known connection is the host's.
+ */
 static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch *work, __u64 now, __u32 how,
-				      __u32 uplink, bool is_cached)
+				      bool is_cached)
 {
 	struct flow *flow = &work->flow;
 	int verdict;
@@ -110,14 +121,19 @@ static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch
 	if (is_cached && is_peer_silent(work))
 		how |= PEER_IS_SILENT;
 	verdict = query_conntrack(skb, work, how);
-	if (verdict == FOLLOW_CONFIRMED && (how & (TCP_FIN | TCP_SYN | TCP_RST | READ_ONLY) ||
-					    (!is_cached && !was_forwarded(find_translated_key(work), now, uplink))))
+	if (verdict == FOLLOW_CONFIRMED && is_cached)
+		is_cached = is_same_connection(work);
+	if (verdict == FOLLOW_CONFIRMED &&
+	    (how & (TCP_FIN | TCP_SYN | TCP_RST | READ_ONLY) ||
+	     (!is_cached && !was_forwarded(find_translated_key(work), now, skb->ifindex))))
 		verdict = 0;
 	if (verdict != FOLLOW_CONFIRMED)
 		leave_as_is(work, 0);
 	if (!verdict || how & READ_ONLY)
 		return verdict;
 	flow->confirmed_ns = now;
+	if (!is_cached)
+		flow->since_ns = now;
 	flow->flags = verdict == FOLLOW_UNTRACKED ? FLOW_UNTRACKED : 0;
 	if (verdict == FOLLOW_CONFIRMED && is_translated(&work->key, flow))
 		flow->flags = FLOW_TRANSLATED;
@@ -126,6 +142,8 @@ static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch
 	flow->ifindex = skb->ifindex;
 	flow->check = flow_check(&work->key);
 	flow->window = *parsed_window(work);
+	if (work->key.protocol == IPPROTO_UDP)
+		flow->window.ack = work->origin;
 	if (map_insert(&flows_v2, &work->key, flow, BPF_ANY))
 		return leave_as_is(work, 0);
 	if (verdict == FOLLOW_UNTRACKED)
@@ -155,7 +173,7 @@ static __always_inline void note_window(struct flow *known, struct flow_scratch 
  * connection take the slow path, so that conntrack follows its states; the entries of both directions go with them.
  * A global function: the verifier checks it once.
  */
-__attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 how, __u32 uplink)
+__attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 how)
 {
 	struct flow_scratch *work = find_scratch();
 	bool changes_state = how & (TCP_FIN | TCP_SYN | TCP_RST);
@@ -177,17 +195,15 @@ __attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 how, __u32 upl
 			forget_flow(work);
 			return leave_as_is(work, FOLLOW_FORGOTTEN);
 		}
-		is_cached = !uplink || work->flow.ifindex == uplink;
+		is_cached = work->flow.ifindex == skb->ifindex;
 		if (is_cached && holds(&work->flow, now, how)) {
 			note_window(known, work);
 			return result_of(&work->flow, skb->ifindex);
 		}
-	} else {
-		work->flow.since_ns = now;
-		if (changes_state && !(how & MAY_BE_UNTRACKED))
-			return leave_as_is(work, 0);
+	} else if (changes_state && !(how & MAY_BE_UNTRACKED)) {
+		return leave_as_is(work, 0);
 	}
-	result = learn_flow(skb, work, now, how, uplink, is_cached);
+	result = learn_flow(skb, work, now, how, is_cached);
 	if (!result && is_cached)
 		map_remove(&flows_v2, &work->key);
 	return result;
@@ -297,12 +313,12 @@ static __always_inline int follow_flow(struct packet *p, enum direction from, bo
 		how = may_be_untracked(p->skb, p->network);
 	if (p->is_icmp_error) {
 		if (how)
-			p->follow = follow(p->skb, how | READ_ONLY, 0) & FOLLOW_UNTRACKED;
+			p->follow = follow(p->skb, how | READ_ONLY) & FOLLOW_UNTRACKED;
 		return 0;
 	}
 	/* Egress routes carry connections that conntrack does not know. */
 	if (!how && from == FROM_POD && p->interface->flags & INTERFACE_EGRESS_ROUTE)
 		return 0;
-	p->follow = follow(p->skb, how | p->tcp_flags, from == TO_POD ? p->skb->ifindex : 0);
+	p->follow = follow(p->skb, how | p->tcp_flags);
 	return take_destination(p, work);
 }

@@ -17,12 +17,15 @@ static __always_inline struct forwarded *find_forwarded(const struct flow_key *k
 	return last && last->check == flow_check(key) ? last : 0;
 }
 
-/* Whether the host's rules let packets of this tuple through, as it is when they leave; of an uplink, by this one. */
-static __always_inline bool was_forwarded(const struct flow_key *key, __u64 now, __u32 uplink)
+/*
+ * Whether the host's rules let packets of this tuple through, as it is when they leave, that came by this interface:
+ * others may have forged them.
+ */
+static __always_inline bool was_forwarded(const struct flow_key *key, __u64 now, __u32 came_by)
 {
 	struct forwarded *last = find_forwarded(key);
 
-	return last && now - last->at_ns < FORWARDED_NS && (!uplink || last->came_by == uplink);
+	return last && now - last->at_ns < FORWARDED_NS && last->came_by == came_by;
 }
 
 /* Of an ICMP error, the key is that of the flow which it quotes. */
@@ -33,6 +36,16 @@ static __always_inline void set_key(const struct packet *p, struct flow_key *key
 	key->source_port = from == FROM_POD ? p->flow.local_port : p->flow.peer_port;
 	key->destination_port = from == FROM_POD ? p->flow.peer_port : p->flow.local_port;
 	key->protocol = p->flow.protocol;
+}
+
+/*
+ * A packet that opens a TCP connection: of an earlier one with the same addresses and ports, nothing says any more that
+ * the host's rules let the other direction through.
+ */
+static __always_inline void forget_proofs(const struct flow_key *key)
+{
+	map_remove(&flows_v2, key);
+	map_remove(&forwarded_v2, key);
 }
 
 static __always_inline void forget_untracked(const struct flow_key *key)
@@ -57,8 +70,10 @@ static __always_inline void note_forwarded(struct packet *p, enum direction from
 	if (!now.came_by || !p->has_flow || p->is_icmp_error || !is_tcp_or_udp)
 		return;
 	set_key(p, &key, from);
+	reverse_key(&key, &other);
+	if (p->tcp_flags & TCP_SYN)
+		forget_proofs(&other);
 	if (first_is_direct) {
-		reverse_key(&key, &other);
 		forget_untracked(&key);
 		forget_untracked(&other);
 	}

@@ -119,8 +119,7 @@ static __always_inline int find_direct_path(struct packet *p)
 	reply = find_reply(p->skb, false);
 	if (reply == REPLY_CHECKED && !p->is_icmp_error)
 		return 0;
-	if (reply == REPLY_NONE &&
-	    !(follow(p->skb, p->tcp_flags | MAY_BE_UNTRACKED | READ_ONLY, p->skb->ifindex) & FOLLOW_UNTRACKED))
+	if (reply == REPLY_NONE && !(follow(p->skb, p->tcp_flags | MAY_BE_UNTRACKED | READ_ONLY) & FOLLOW_UNTRACKED))
 		return REASON_HOST_UNCONFIRMED;
 	if (is_refused_source(p, true))
 		return REASON_HOST_SOURCE_LOCAL;

@@ -114,6 +114,9 @@ struct nf_conn___podlane {
 			struct ip_ct_tcp_state___podlane seen[2];
 			__u8 state;
 		} tcp;
+		struct {
+			unsigned long stream_ts; /* jiffies, 2 s after the entry was made */
+		} udp;
 	} proto;
 	__u32 mark;
 } __attribute__((preserve_access_index));

@@ -140,6 +140,7 @@ struct flow_scratch {
 	struct ct_opts opts;
 	struct tcp_end end;
 	__u32 seen[2][5];     /* struct ip_ct_tcp_state___podlane of its sender and its receiver */
+	__u32 origin;         /* of conntrack's entry: see origin_of() */
 	__u64 policies_at_ns; /* when has_policies was queried, 0: never */
 	__u32 has_policies;   /* of IPsec */
 	/* Of a struct packet; pointers in a map's value would hide the types of other maps from libbpf. */

@@ -112,9 +112,11 @@ static __always_inline int send_to_uplink(struct packet *p)
 		if (leaves_by_default_route(p->skb, ifindex))
 			return REASON_HOST_UNCONFIRMED;
 	}
-	/* Unless it is known that the uplink is the same, the host stack decides with one packet of each query. */
-	if (p->follow & FOLLOW_QUERIED && !is_answered_by(ifindex))
+	/* Unless it is known that the uplink is the same, the host stack decides, and may take another one. */
+	if (p->follow & FOLLOW_QUERIED && !is_answered_by(ifindex)) {
+		forget_key();
 		return REASON_HOST_UNCONFIRMED;
+	}
 	if ((p->follow & FOLLOW_TRANSLATED) && !translate(p->skb))
 		return REASON_HOST_UNKNOWN_PATH;
 	return redirect_by_uplink(p, ifindex, &next_hop, REASON_SENT_UPLINK);

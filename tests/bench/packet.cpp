@@ -30,12 +30,15 @@ namespace {
 
 constexpr char kHelp[] = R"(bench_packet: nanoseconds per packet in the programs, one JSON object a line
 
-usage: bench_packet [--endpoints N[,N...]] [--rounds N] [--isolated 1] [--confirmed 1] [--limit BITS] [--cpus N]
+usage: bench_packet [--endpoints N[,N...]] [--packet NAME] [--rounds N] [--isolated 1] [--confirmed 1]
+                    [--limit BITS] [--cpus N]
 
   --endpoints N,...  how many endpoints the maps hold (10,10000)
+  --packet NAME      this kind alone (all)
   --rounds N         runs of each kind of packet (2000)
   --isolated 1       all endpoints are isolated, and in one group (0)
-  --confirmed 1      flows between pods are those that conntrack has confirmed, not those of firstPacket: direct (0)
+  --confirmed 1      flows between pods are those that conntrack has confirmed, not those of firstPacket: direct (0);
+                     then translated ones are measured, too
   --limit BITS       what the sender may send a second; packets beyond it are dropped and measured as well (no limit)
   --cpus N           so many send at once, each from its CPU, through the one limit (1)
 
@@ -50,7 +53,7 @@ constexpr std::uint32_t kFirstReceiver = 1'000'000;
 constexpr std::uint64_t kAutoBurst = 0x7fffffff;
 constexpr int kHotRepeat = 250; // the TTL starts at 255 and falls with each
 constexpr int kMemoryTries = 100'000;
-constexpr std::uint16_t kPort = 8080;
+constexpr std::uint16_t kPort = 8080, kOtherPort = 8081;
 constexpr std::size_t kFrameBytes = 128;
 // The same at both ends, so that a packet that was forwarded is once more a packet of the sender.
 constexpr Mac kSenderMac{0x02, 0, 0, 0, 0, 1};
@@ -64,12 +67,15 @@ struct Case {
     std::uint8_t protocol;
     reason expected;
     std::uint32_t came_by = 0; // to the host stack; 0: the node itself sends it
+    bool translated = false;
 };
 
-constexpr std::array<Case, 9> kCases{{
+constexpr std::array<Case, 11> kCases{{
     {"tcp4 direct", PODLANE_PROGRAM_FROM_POD, 4, IPPROTO_TCP, REASON_SENT_DIRECT},
     {"tcp6 direct", PODLANE_PROGRAM_FROM_POD, 6, IPPROTO_TCP, REASON_SENT_DIRECT},
     {"udp4 direct", PODLANE_PROGRAM_FROM_POD, 4, IPPROTO_UDP, REASON_SENT_DIRECT},
+    {"tcp4 translated", PODLANE_PROGRAM_FROM_POD, 4, IPPROTO_TCP, REASON_SENT_DIRECT, 0, true},
+    {"tcp6 translated", PODLANE_PROGRAM_FROM_POD, 6, IPPROTO_TCP, REASON_SENT_DIRECT, 0, true},
     {"tcp4 to elsewhere", PODLANE_PROGRAM_FROM_POD, 4, IPPROTO_TCP, REASON_HOST_NOT_LOCAL},
     {"tcp4 spoofed", PODLANE_PROGRAM_FROM_POD, 4, IPPROTO_TCP, REASON_DROP_SOURCE_ADDRESS},
     {"tcp4 from the host stack", PODLANE_PROGRAM_TO_POD, 4, IPPROTO_TCP, REASON_RECEIVED_HOST},
@@ -97,6 +103,7 @@ struct Settings {
     std::vector<std::uint32_t> sizes{10, 10'000};
     int rounds = 2000, isolated = 0, confirmed = 0, cpus = 1;
     double limit = 0;
+    std::string packet;
 };
 
 // The maps of a node with `count` receivers besides the sender.
@@ -208,12 +215,14 @@ Result<std::uint64_t> counted(const Node &node, const Case &kind) {
     return sums.by_reason[kind.expected].packets + sums.by_reason[REASON_DROP_EGRESS_LIMIT].packets;
 }
 
-// As if conntrack had just confirmed it.
-Result<void> put_flow(const Node &node, const Case &kind, std::uint32_t receiver) {
+// As if conntrack had just confirmed it: the connection to this port, which is that of the receiver or translated to
+// it.
+Result<void> put_flow(const Node &node, const Case &kind, std::uint32_t receiver, std::uint16_t port,
+                      std::uint16_t translated) {
     const flow_key key{.source = source_of(kind),
                        .destination = destination_of(kind, receiver),
                        .source_port = htons(kPort),
-                       .destination_port = htons(kPort),
+                       .destination_port = htons(port),
                        .protocol = kind.protocol,
                        .reserved = {}};
     const std::uint64_t now = monotonic_ns();
@@ -222,11 +231,18 @@ Result<void> put_flow(const Node &node, const Case &kind, std::uint32_t receiver
                                    .source = key.source,
                                    .destination = key.destination,
                                    .source_port = key.source_port,
-                                   .destination_port = key.destination_port,
-                                   .flags = 0,
+                                   .destination_port = htons(translated),
+                                   .flags = port == translated ? 0U : std::uint32_t{FLOW_TRANSLATED},
                                    .ifindex = kSender,
                                    .check = flow_check(&key),
                                    .window = {}});
+}
+
+// A translated packet is translated back by the next run.
+Result<void> put_flows(const Node &node, const Case &kind, std::uint32_t receiver) {
+    const std::uint16_t other = kind.translated ? kOtherPort : kPort;
+    TRY(put_flow(node, kind, receiver, kPort, other));
+    return put_flow(node, kind, receiver, other, kPort);
 }
 
 struct Durations {
@@ -279,7 +295,7 @@ Result<void> measure(const Node &node, const Case &kind, std::uint32_t endpoints
     const std::uint64_t before = TRY(counted(node, kind));
     if (node.confirmed && kind.expected == REASON_SENT_DIRECT)
         for (std::uint32_t i = 0; i < receivers; ++i)
-            TRY(put_flow(node, kind, i));
+            TRY(put_flows(node, kind, i));
     const Durations found = run_on_cpus(program, kind, receivers, settings);
     if (!found.error.empty())
         return Error{ErrorCode::bpf, found.error};
@@ -306,7 +322,9 @@ Result<void> run(const Settings &settings) {
         for (; present + 1 < size; ++present)
             TRY(node.put_endpoint(kFirstReceiver + present, 2 + present, kReceiverMac));
         for (const Case &kind : kCases)
-            TRY(measure(node, kind, size, settings));
+            if ((settings.packet.empty() || settings.packet == kind.name) &&
+                (settings.confirmed != 0 || !kind.translated))
+                TRY(measure(node, kind, size, settings));
     }
     return {};
 }
@@ -333,6 +351,12 @@ int main_with_result(int argc, char **argv) {
                                      [&](const char *value) {
                                          settings.sizes = parse_sizes(value);
                                          return !settings.sizes.empty();
+                                     }},
+                                    {"packet",
+                                     [&](const char *value) {
+                                         settings.packet = value;
+                                         return std::ranges::any_of(
+                                             kCases, [&](const Case &kind) { return settings.packet == kind.name; });
                                      }},
                                     {"rounds", into(settings.rounds, 1)},
                                     {"isolated", into(settings.isolated, 0)},

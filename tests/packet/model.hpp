@@ -28,6 +28,7 @@ class Model : private FrameReader {
             judge_pod(out);
         else
             judge_unbound_pod(out);
+        out.may_be_answered &= !sender_.is_left_to_bridge;
         if (out.demand == Demand::drop)
             out.flow = nullptr;
         else if (is_one_of(sender_.isolated, destination_))
@@ -64,6 +65,19 @@ class Model : private FrameReader {
         std::ranges::copy(sender_.peer_mac, out.begin() + 6);
         return out;
     }
+    // Whether a limit has marked the packet, which is capable of ECN, as having met congestion (RFC 3168).
+    [[nodiscard]] static bool is_marked(const Bytes &before, const Bytes &after) {
+        const unsigned shift = before[12] == 0x08 ? 0 : 4, ecn = before[15] >> shift & 3U;
+        return (ecn == 1 || ecn == 2) && after.size() > 15 && (after[15] >> shift & 3U) == 3;
+    }
+    static void mark(Bytes &out) {
+        const bool v4 = out[12] == 0x08;
+        out[15] |= v4 ? 0x03 : 0x30;
+        if (!v4)
+            return;
+        put_port(out, 24, 0);
+        put_port(out, 24, checksum(std::span(out).subspan(14, 20)));
+    }
     // Whether what is left of an ARP packet names the sender, if anybody.
     [[nodiscard]] bool names_only_own(const Bytes &out) const {
         if (type_ != 0x0806 || tagged_ || !sender_.is_pod || !sender_.is_bound || out.size() < 42)
@@ -74,6 +88,13 @@ class Model : private FrameReader {
     }
     // The address that decides whether a limit of the sender applies; none: it does.
     [[nodiscard]] const ip_addr *limited_address() const { return is_ip() && !tagged_ ? &destination_ : nullptr; }
+    // The same of a limit of whom a bridge brings it to.
+    [[nodiscard]] const ip_addr *limited_source() const { return is_ip() && !tagged_ ? &source_ : nullptr; }
+    // By a bridge, to one of its ports with this MAC.
+    [[nodiscard]] bool is_for_port(const Mac &mac) const {
+        return (frame_[0] & 1U) != 0 || std::equal(mac.begin(), mac.end(), frame_.begin());
+    }
+    [[nodiscard]] bool must_be_unchanged() const { return sender_.is_pod && sender_.is_left_to_bridge; }
     [[nodiscard]] std::size_t checksum_at() const { return l4_ + (protocol_ == IPPROTO_TCP ? 16U : 6U); }
     // The error of the transport checksum; nothing if the sender computed none.
     [[nodiscard]] std::optional<std::uint16_t> checksum_error(const Bytes &frame) const {
@@ -167,8 +188,9 @@ class Model : private FrameReader {
         if (found == sender_.flows.end())
             return nullptr;
         out.ends_flow = !found->is_direct && protocol_ == IPPROTO_TCP && (frame_[l4_ + 13] & 7U) != 0;
-        if (out.ends_flow || is_one_of(sender_.isolated, found->new_destination) || hops_ <= 1 ||
-            largest() > found->receiver_mtu || !std::ranges::equal(std::span(frame_).first(6), sender_.gateway))
+        if (out.ends_flow || sender_.is_left_to_bridge || is_one_of(sender_.isolated, found->new_destination) ||
+            hops_ <= 1 || largest() > found->receiver_mtu ||
+            !std::ranges::equal(std::span(frame_).first(6), sender_.gateway))
             return nullptr;
         // Nothing takes padding off in which a checksum is to be written.
         out.must_be_delivered = transport && end_ >= l4_ + (protocol_ == IPPROTO_TCP ? 20U : 8U) &&
@@ -287,7 +309,8 @@ class Model : private FrameReader {
         const bool probe = word(l3_ + 14) == 0 && word(l3_ + 16) == 0;
         const ip_addr target = address(l3_ + 24, true);
         const ip_addr named = address(l3_ + 14, true);
-        return probe ? word(l3_ + 6) == 1 && (own(target) || same(target, kGateway)) : own(named) || of_peer(named);
+        return probe ? word(l3_ + 6) == 1 && (own(target) || (!sender_.is_left_to_bridge && same(target, kGateway)))
+                     : own(named) || of_peer(named);
     }
     [[nodiscard]] bool is_nd() const {
         return v6_ && !later_fragment_ && !cut_ && protocol_ == IPPROTO_ICMPV6 && has(l4_ + 8) && frame_[l4_] >= 133 &&

@@ -65,6 +65,8 @@ struct ModelSender {
     std::size_t peer_mtu = 0;              // ... and what it carries
     std::vector<ip_addr> isolated{};       // of a pod that does not let it in
     std::vector<ip_addr> refused_names{};  // of isolated pods of this node, as sources
+    bool is_left_to_bridge = false; // Podlane is chained after `bridge`: no fast path, no answers for the gateway
+    const Pod *pod = nullptr;       // none: Node::pod
 };
 
 inline bool is_one_of(const std::vector<ip_addr> &all, const ip_addr &addr) {

@@ -50,11 +50,13 @@ Result<std::vector<UnknownVeth>> unknown_veths(const std::string &state_director
     if (unknown.empty())
         return unknown;
     const std::uint64_t node_netns = TRY(net::Namespace::current()).inode();
-    std::set<std::pair<std::string, std::string>> recorded;
+    std::set<std::pair<std::string, std::string>> recorded, torn;
     for (const AttachmentRecord &record : TRY(list_all_records(state_directory)))
         if (record.node_netns == node_netns)
-            recorded.emplace(record.container_id, record.ifname);
+            (record.is_torn && !record.entry ? torn : recorded).emplace(record.container_id, record.ifname);
     std::erase_if(unknown, [&](const UnknownVeth &one) { return recorded.contains({one.container_id, one.ifname}); });
+    for (UnknownVeth &one : unknown)
+        one.has_torn_record = torn.contains({one.container_id, one.ifname});
     return unknown;
 }
 

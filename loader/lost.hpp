@@ -21,8 +21,9 @@ struct UnknownVeth {
     std::string name;
     std::string container_id;
     std::string ifname;
+    bool has_torn_record = false; // of which nothing but the configuration is left
 };
-// Host-side veths with Podlane's alias that neither `endpoints` nor a record on disk knows.
+// Host-side veths with Podlane's alias that neither `endpoints` nor a whole record on disk knows.
 Result<std::vector<UnknownVeth>> unknown_veths(const std::string &state_directory, const Endpoints *endpoints,
                                                net::Netlink &host);
 

@@ -189,6 +189,7 @@ std::optional<AttachmentRecord> parse_record(std::string_view text) {
     while (const auto fields = take_part(text)) // a torn addition counts as none
         if (!read_fields(*fields, record))
             return std::nullopt;
+    record.is_torn = !text.empty();
     return record.container_id.empty() || record.ifname.empty() ? std::nullopt : std::optional(std::move(record));
 }
 
@@ -261,7 +262,10 @@ Result<void> AttachmentRecords::forget_uninstall() const {
 Result<std::optional<AttachmentRecord>> AttachmentRecords::find(const std::string &container_id,
                                                                 const std::string &ifname) const {
     const auto text = TRY(read_state_file(directory_ + "/" + file_name(container_id, ifname)));
-    return text ? parse_record(*text) : std::optional<AttachmentRecord>{};
+    auto record = text ? parse_record(*text) : std::nullopt;
+    if (record && (record->container_id != container_id || record->ifname != ifname))
+        record.reset();
+    return record;
 }
 
 Result<std::vector<AttachmentRecord>> AttachmentRecords::list() const {
@@ -276,9 +280,10 @@ Result<std::vector<AttachmentRecord>> AttachmentRecords::list(Errors &unread) co
         const auto text = read_state_file(directory_ + "/" + name);
         if (!text)
             unread.add(text);
-        else if (auto record = *text ? parse_record(**text) : std::nullopt)
-            all.push_back(*std::move(record));
-        else if (*text && !is_of_other_version(**text))
+        else if (auto record = *text ? parse_record(**text) : std::nullopt) {
+            if (name == file_name(record->container_id, record->ifname))
+                all.push_back(*std::move(record));
+        } else if (*text && !is_of_other_version(**text))
             TRY(remove_if_present(directory_ + "/" + name));
     }
     return all;

@@ -54,6 +54,7 @@ struct AttachmentRecord {
     std::uint64_t held_since_ns = 0, held_until_ns = 0;
     bool has_egress_rules = false;   // the host-side veth is in sets of nftables (plugin/egress_rules.hpp)
     std::optional<endpoint> entry{}; // as in endpoints_v1; none before it is known
+    bool is_torn = false;            // the file goes on behind its whole parts; not a part of the file
 };
 
 // A record as a part of a file: the first one, or an addition to those before, whose fields it replaces if they are not
@@ -79,10 +80,11 @@ class AttachmentRecords {
     [[nodiscard]] Result<void> write(const AttachmentRecord &record, Begin begin = Begin::at_once) const;
     // Adds to the file of the attachment what is not empty in `news`. false: there is none.
     [[nodiscard]] Result<bool> add(const AttachmentRecord &news) const;
-    // None if there is no whole file.
+    // None if there is no whole file, or it is another attachment's, copied or renamed by another program.
     [[nodiscard]] Result<std::optional<AttachmentRecord>> find(const std::string &container_id,
                                                                const std::string &ifname) const;
-    // All whole ones, in the order of their names. Torn files are removed, those of another version passed over.
+    // All whole ones, in the order of their names. Torn files are removed; those of another version, and of another
+    // name than their attachment's, passed over.
     [[nodiscard]] Result<std::vector<AttachmentRecord>> list() const;
     // The same, without those that cannot be read, each of which is in `unread`.
     [[nodiscard]] Result<std::vector<AttachmentRecord>> list(Errors &unread) const;

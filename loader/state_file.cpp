@@ -23,8 +23,10 @@ namespace {
 constexpr std::size_t kLargestFile = std::size_t{4} << 20U; // a configuration and a lease are at most 1 MiB each
 
 Error with_hint(Error error) {
+    const bool is_full = error.system_errno == ENOSPC || error.system_errno == EDQUOT;
     error.hint = error.system_errno == EISDIR ? "remove that directory, which is none of Podlane's"
-                                              : "set \"stateDir\" to a directory that root can write to";
+                 : is_full ? "make room on its file system (`df` and `df -i` show it), or set \"stateDir\" to another"
+                           : "set \"stateDir\" to a directory that root can write to";
     return error;
 }
 

@@ -25,6 +25,13 @@ Result<void> follow_later_plugins(const cni::Request &request, const Tables &tab
     return follow_pod_link(tables, host, key, record, *link);
 }
 
+Result<Tables> open_tables(const std::string &root) {
+    auto tables = Tables::open(root);
+    if (!tables && tables.error().hint.empty())
+        tables.error().hint = std::string("podlanectl repair; if that fails, ") + kRecreateSandbox;
+    return tables;
+}
+
 } // namespace
 
 Result<std::string> check(const cni::Request &request) {
@@ -33,7 +40,7 @@ Result<std::string> check(const cni::Request &request) {
     if (!request.config.ipam_type.empty() && request.config.own_addresses.empty())
         TRY(ipam::check(request));
     const net::Namespace pod = TRY(open_container(request));
-    const Tables tables = TRY(Tables::open(request.config.bpffs));
+    const Tables tables = TRY(open_tables(request.config.bpffs));
     net::Netlink host = TRY(net::Netlink::open());
     look_behind_last_adds(request.config, tables, host);
     const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));

@@ -183,6 +183,17 @@ void erase_prefixes(const Tables &tables, const EndpointEntries &entries, std::u
             errors.add(tables.group_cidrs.remove(make_allowed_source_key(ifindex, prefix)));
 }
 
+// The kernel keeps the first of them.
+void warn_of_repeated_routes(const std::vector<cni::Route> &routes) {
+    const auto is_same = [](const cni::Route &a, const cni::Route &b) {
+        return a.destination == b.destination && a.table == b.table && a.priority == b.priority;
+    };
+    for (auto one = routes.begin(); one != routes.end(); ++one)
+        if (std::any_of(routes.begin(), one, [&](const cni::Route &before) { return is_same(before, *one); }))
+            log(cni::Log::Level::warning,
+                "route " + to_string(one->destination) + " is there twice: the first of them counts");
+}
+
 } // namespace
 
 bool has_prefixes(const endpoint &record) {
@@ -192,6 +203,7 @@ bool has_prefixes(const endpoint &record) {
 
 Result<void> log_plan(const cni::Request &request, const Plan &plan, const endpoint &record,
                       const SourceEntries &sources) {
+    warn_of_repeated_routes(plan.result.routes);
     if (is_logged(cni::Log::Level::debug))
         log(cni::Log::Level::debug,
             "plan: " + to_json(plan, entries_of(request.config, record, TRY(own_netns())), sources, -1));

@@ -224,6 +224,10 @@ Result<bool> is_masqueraded(endpoint_masquerade by, const std::string &network, 
     return true;
 }
 
+std::string masquerade_is_gone(const endpoint &entry) {
+    return "the rules or set elements that masquerade " + std::string(field_text(entry.host_ifname)) + " are gone";
+}
+
 Result<void> rewrite_masquerade(std::uint8_t by, const std::string &network, const std::vector<Prefix> &cluster_cidrs,
                                 const std::vector<Prefix> &no_masquerade) {
     cni::Config config;

@@ -29,6 +29,8 @@ Result<void> rewrite_masquerade(std::uint8_t by, const std::string &network, con
 // they are for. iptables knows no pod.
 Result<bool> is_masqueraded(endpoint_masquerade by, const std::string &network, std::span<const ip_addr> addresses);
 
+std::string masquerade_is_gone(const endpoint &entry);
+
 // The addresses of pods, which others may get, are no longer among them.
 Result<void> stop_masquerading(std::uint8_t by, const std::string &network, std::span<const ip_addr> addresses);
 

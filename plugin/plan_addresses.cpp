@@ -4,6 +4,7 @@
 #include "maps/abi/endpoint.h"
 #include "plugin/cni/unicast.hpp"
 
+#include <algorithm>
 #include <string>
 
 namespace podlane {
@@ -16,6 +17,10 @@ Error no_address(const cni::Config &config) {
             "add \"ipam\" to the configuration, or chain Podlane after a plugin that gives addresses"};
 }
 
+std::string way_out(const cni::Config &config) {
+    return config.ipam_type.empty() ? "correct the configuration of the plugin before" : "correct \"ipam\"";
+}
+
 } // namespace
 
 Result<std::vector<ip_addr>> endpoint_addresses(const cni::Config &config, const std::vector<cni::Address> &leased) {
@@ -24,17 +29,21 @@ Result<std::vector<ip_addr>> endpoint_addresses(const cni::Config &config, const
         const ip_addr &addr = one.prefix.addr;
         const std::string named = "the lease's address " + to_string(one.prefix);
         if (!cni::is_unicast(addr))
-            return Error{ErrorCode::ipam, named + " is no unicast address"};
+            return Error{ErrorCode::ipam, named + " is no unicast address", way_out(config)};
         if (is_link_local(addr))
-            return Error{ErrorCode::ipam, named + " is link-local: it reaches nothing beyond the link to the node"};
+            return Error{ErrorCode::ipam, named + " is link-local: it reaches nothing beyond the link to the node",
+                         way_out(config)};
+        if (one.gateway == addr)
+            return Error{ErrorCode::ipam, named + " is its own gateway", way_out(config)};
         addresses.push_back(addr);
     }
     if (addresses.empty())
         return no_address(config);
     if (addresses.size() > ENDPOINT_ADDRESSES)
-        return Error{ErrorCode::invalid_network_config, "the lease has " + std::to_string(addresses.size()) +
-                                                            " addresses, at most " +
-                                                            std::to_string(ENDPOINT_ADDRESSES) + " are supported"};
+        return Error{ErrorCode::ipam,
+                     "the lease has " + std::to_string(addresses.size()) + " addresses, at most " +
+                         std::to_string(ENDPOINT_ADDRESSES) + " are supported",
+                     way_out(config)};
     return addresses;
 }
 
@@ -47,13 +56,21 @@ Result<void> check_adopted(const std::vector<ip_addr> &addresses) {
     return {};
 }
 
-Result<void> check_gateways(const std::vector<cni::Route> &routes) {
-    for (const cni::Route &route : routes)
-        if (route.gateway && !cni::is_unicast(*route.gateway))
-            return Error{ErrorCode::ipam,
-                         "the lease's route " + to_string(route.destination) + " has gw " + to_string(*route.gateway) +
-                             ", which is no unicast address",
+Result<void> check_routes(const std::vector<cni::Route> &routes, const std::vector<ip_addr> &own) {
+    constexpr std::uint32_t kLeastMtu = 68, kLeastIpv6Mtu = 1280; // RFC 791, RFC 8200
+    for (const cni::Route &route : routes) {
+        const auto refuse = [&](const std::string &has) {
+            return Error{ErrorCode::ipam, "the lease's route " + to_string(route.destination) + " has " + has,
                          "correct \"routes\" in \"ipam\", or the plugin before"};
+        };
+        if (route.gateway && !cni::is_unicast(*route.gateway))
+            return refuse("gw " + to_string(*route.gateway) + ", which is no unicast address");
+        if (route.gateway && std::ranges::find(own, *route.gateway) != own.end())
+            return refuse("gw " + to_string(*route.gateway) + ", which is the pod's own address");
+        const std::uint32_t least = is_ipv4(route.destination.addr) ? kLeastMtu : kLeastIpv6Mtu;
+        if (route.mtu.value_or(0) != 0 && *route.mtu < least)
+            return refuse("mtu " + std::to_string(*route.mtu) + ", at least " + std::to_string(least) + " are needed");
+    }
     return {};
 }
 

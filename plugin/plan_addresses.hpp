@@ -15,7 +15,7 @@ Result<std::vector<ip_addr>> endpoint_addresses(const cni::Config &config, const
 // Of the interface of another plugin.
 Result<void> check_adopted(const std::vector<ip_addr> &addresses);
 
-// Next hops of the pod's routes.
-Result<void> check_gateways(const std::vector<cni::Route> &routes);
+// The pod's routes: next hops, and MTUs that the kernel would take and no packet could have.
+Result<void> check_routes(const std::vector<cni::Route> &routes, const std::vector<ip_addr> &own);
 
 } // namespace podlane

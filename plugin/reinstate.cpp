@@ -195,6 +195,20 @@ Result<void> reinstate(const AttachmentRecord &record) {
     return done;
 }
 
+Result<std::function<Result<void>()>> masquerading_as_others(const endpoint &entry, const AttachmentRecords &records) {
+    if (entry.masquerade != ENDPOINT_MASQUERADE_NFTABLES)
+        return std::function<Result<void>()>{};
+    for (const AttachmentRecord &other : TRY(records.list()))
+        if (other.entry && other.entry->network == entry.network && other.entry->masquerade == entry.masquerade)
+            return std::function<Result<void>()>([entry, other]() -> Result<void> {
+                std::vector<Prefix> own;
+                for (const ip_addr &addr : addresses_in(entry))
+                    own.push_back(host_prefix(addr));
+                return masquerade(ENDPOINT_MASQUERADE_NFTABLES, TRY(recorded_request(other)).config, own);
+            });
+    return std::function<Result<void>()>{};
+}
+
 Result<void> repair_living(const std::string &root, const endpoint_key &key, const endpoint &record,
                            const std::optional<AttachmentRecord> &disk, const std::function<Result<void>()> &repair) {
     { const Lock after_adds = TRY(Lock::exclusive(root)); }

@@ -24,6 +24,10 @@ Result<void> verify_recorded(const AttachmentRecord &record, const endpoint &ent
 // packets under way are not lost. Continues after an error; the first one is returned.
 Result<void> reinstate(const AttachmentRecord &record);
 
+// Masquerades an endpoint without a record by the configuration of another pod of its network; none if no record has
+// it, or it takes more than that (the iptables rules are by the lease's subnet).
+Result<std::function<Result<void>()>> masquerading_as_others(const endpoint &entry, const AttachmentRecords &records);
+
 // Runs the repair of something that was found missing of this endpoint, beside the runtime's calls: what an ADD under
 // way is about to make is not made first, and what was restored while a DEL removed the endpoint is removed again (as
 // by that DEL, if it ends later).

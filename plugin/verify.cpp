@@ -2,6 +2,7 @@
 #include "plugin/verify.hpp"
 
 #include "loader/edt.hpp"
+#include "loader/foreign_rule.hpp"
 #include "loader/host_route.hpp"
 #include "loader/host_veth.hpp"
 #include "loader/object.hpp"
@@ -185,6 +186,13 @@ Result<void> check_host_routes(Checked &c, const Plan &plan) {
     return {};
 }
 
+Result<void> check_host_rules(Checked &c) {
+    for (const ip_addr &addr : c.addresses())
+        if (auto error = TRY(foreign_rule(c.host, addr, c.record.ifindex)))
+            return *std::move(error);
+    return {};
+}
+
 Result<void> check_hook(const endpoint &record, const HookProgram &planned, std::uint32_t id,
                         const std::vector<Attached> &ours) {
     const std::string where = std::string(planned.hook == Hook::ingress ? "ingress" : "egress") + " of " +
@@ -205,7 +213,8 @@ Result<void> check_own_interface(Checked &c) {
     const Plan plan = TRY(make_plan(c.request, lease, recorded_facts(c.record)));
     TRY(check_pod_routes(c, plan));
     TRY(check_neighbours(c, plan));
-    return check_host_routes(c, plan);
+    TRY(check_host_routes(c, plan));
+    return check_host_rules(c);
 }
 
 Result<void> check_lease(const cni::Request &request, const endpoint &record) {
@@ -235,7 +244,7 @@ Result<void> check_host_services(Checked &c) {
                     " of the container: what it sends beyond the limit is dropped instead of held");
     const auto by = static_cast<endpoint_masquerade>(c.record.masquerade);
     if (by != ENDPOINT_MASQUERADE_NONE && !TRY(is_masqueraded(by, c.request.config.name, c.addresses())))
-        return gone("the rules or set elements that masquerade " + c.host_ifname() + " are gone");
+        return gone(masquerade_is_gone(c.record));
     if (!TRY(has_egress_rules(c.request.config, c.record)))
         return gone("the rules or set elements that limit the egress of " + c.host_ifname() + " are gone");
     return {};

@@ -86,9 +86,10 @@ Result<Address> read_address(const Node &node, std::size_t interfaces) {
     const Node index = node.at_any_case("interface");
     if (!index.present() || interfaces == 0)
         return address;
-    address.interface = TRY(index.number());
-    if (*address.interface >= interfaces)
+    const auto number = index.number(interfaces - 1);
+    if (!number)
         return index.wrong("the number of one of the " + std::to_string(interfaces) + " interfaces, from 0");
+    address.interface = *number;
     return address;
 }
 

@@ -41,6 +41,13 @@ const std::vector<Fault> kRecordFaults = {
          fs::remove(records + "/.generation");
          fs::create_directory(records + "/.generation");
      }},
+    {"MasqueradeAndRecordGone", "masquerade", "that masquerade", false, // torn_record_test: of two pods it is repaired
+     [](Doctor &d) {
+         const Pod &made = d.keep({{"ipMasq", true}});
+         fs::remove(AttachmentRecords(kStateDirectory, d.node_.bpffs()).directory() + "/" + made.container->id() +
+                    ":eth0");
+         d.on_node("nft flush ruleset");
+     }},
     {"SettingsEmpty", "settings-file", "cannot be read", false,
      [](Doctor &d) { std::ofstream(settings_file(d)).close(); }},
     {"SettingsAreADirectory", "settings-file", "cannot be read", false,

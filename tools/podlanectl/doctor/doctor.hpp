@@ -84,7 +84,8 @@ struct EndpointView {
     std::optional<net::Link> pod_link{}; // the container's end
     net::Netlink *pod = nullptr;         // in its namespace; null if that cannot be found
     std::string namespace_path{};
-    std::optional<AttachmentRecord> disk{}; // of the ADD
+    std::optional<AttachmentRecord> disk{}; // of the ADD; none if it is torn
+    bool is_torn = false;                   // the record on disk
     Result<void> verified{};                // as CHECK judges, if it is on disk and its container is there
 
     // An interface such as macvlan has none: rules in the container do its source routing.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // doctor: an endpoint's links, addresses, neighbours, routes, programs and map entries.
 #include "loader/attach.hpp"
+#include "loader/foreign_rule.hpp"
 #include "loader/host_route.hpp"
 #include "loader/host_veth.hpp"
 #include "loader/net/address.hpp"
@@ -10,7 +11,9 @@
 #include "loader/pins.hpp"
 #include "maps/abi/config.h"
 #include "maps/entries.hpp"
+#include "plugin/masquerade.hpp"
 #include "plugin/plan.hpp"
+#include "plugin/reinstate.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/reader.hpp"
@@ -213,6 +216,15 @@ Result<void> look_at_host_routes(const EndpointView &e, Findings &findings) {
     return {};
 }
 
+Result<void> look_at_host_rules(const EndpointView &e, Findings &findings) {
+    if (!e.is_ours() || !e.link)
+        return {};
+    for (const ip_addr &addr : addresses_in(e.record))
+        if (const auto error = TRY(foreign_rule(e.host, addr, e.record.ifindex)))
+            report(findings, error->message, {}, error->hint);
+    return {};
+}
+
 Result<void> look_at_programs(const EndpointView &e, Findings &findings) {
     if (!e.link)
         return {};
@@ -304,9 +316,21 @@ Result<void> look_at_requested_entries(const EndpointView &e, Findings &findings
     return {};
 }
 
+// Of an endpoint without a record, nothing else compares it.
+Result<void> look_at_masquerade(const EndpointView &e, Findings &findings) {
+    const auto by = static_cast<endpoint_masquerade>(e.record.masquerade);
+    const std::string network(field_text(e.record.network_name));
+    if (e.disk || by == ENDPOINT_MASQUERADE_NONE || TRY(is_masqueraded(by, network, addresses_in(e.record))))
+        return {};
+    report(findings, masquerade_is_gone(e.record),
+           TRY(masquerading_as_others(e.record, AttachmentRecords(e.node.state_directory, e.node.world.bpffs))));
+    return {};
+}
+
 Result<void> look_at_record(const EndpointView &e, Findings &findings) {
     if (!e.disk)
-        report(findings, "its record in " + e.node.state_directory + " is gone, or cannot be read");
+        report(findings,
+               "its record in " + e.node.state_directory + (e.is_torn ? " is torn" : " is gone, or cannot be read"));
     return {};
 }
 
@@ -314,9 +338,10 @@ constexpr std::string_view kNewSandbox = "delete the pod's sandbox; the runtime 
 constexpr std::string_view kFix = "podlanectl doctor --fix";
 constexpr std::string_view kRepair = "podlanectl repair; if that fails, delete the pod's sandbox";
 
-constexpr std::array<Check, 14> kEndpointChecks = {{
+constexpr std::array<Check, 16> kEndpointChecks = {{
     {"record", Severity::notice,
-     "the file was removed: CHECK and repair compare the endpoint with less, and if the maps are lost as well, nothing "
+     "the file was removed, or another program or a full disk tore it: CHECK and repair compare the endpoint with "
+     "less, and if the maps are lost as well, nothing "
      "knows what its ADD made",
      kNewSandbox, nullptr, &look_at_record},
     {"link", Severity::wrong, "the container disappeared without a DEL, or the interface was set down or deleted",
@@ -341,6 +366,9 @@ constexpr std::array<Check, 14> kEndpointChecks = {{
     {"host-route", Severity::wrong,
      "the host's routes were flushed (a routing daemon at its start?): the host stack does not reach the pod", kFix,
      nullptr, &look_at_host_routes},
+    {"host-rule", Severity::wrong,
+     "an administrator or another agent added the routing rule: what takes the slow path does not reach the pod", "",
+     nullptr, &look_at_host_rules},
     {"program", Severity::wrong, "the hook was cleared, or has another version: fast path and anti-spoofing are lost",
      kFix, nullptr, &look_at_programs},
     {"interface-entry", Severity::wrong, "the programs have no or wrong data for the endpoint", kFix, nullptr,
@@ -349,6 +377,9 @@ constexpr std::array<Check, 14> kEndpointChecks = {{
      nullptr, &look_at_address_entries},
     {"asked-entry", Severity::wrong, "state that the configuration requested at ADD is missing", kRepair, nullptr,
      &look_at_requested_entries},
+    {"masquerade", Severity::wrong,
+     "another program flushed the node's rules: what the pod sends out of the cluster has the pod's own address",
+     kNewSandbox, nullptr, &look_at_masquerade},
     {kPlanCheck, Severity::wrong,
      "another program of the node or in the container removed or changed what the ADD made", kRepair, nullptr,
      &look_at_plan},

@@ -126,6 +126,9 @@ Result<EndpointView> view_of(const NodeView &node, net::Netlink &host, HookSurve
     TRY(look_into_pod(view, sockets, paths));
     view.disk = TRY(AttachmentRecords(node.state_directory, node.world.bpffs)
                         .find(std::string(field_text(view.key.container_id)), view.ifname()));
+    view.is_torn = view.disk && view.disk->is_torn;
+    if (view.is_torn) // what it lacks would be taken for what is not to be there
+        view.disk.reset();
     return view;
 }
 

@@ -77,7 +77,8 @@ Result<void> look_for_unknown(const NodeView &node, Findings &findings) {
     for (const UnknownVeth &one :
          TRY(unknown_veths(node.state_directory, endpoints ? &*endpoints : nullptr, *node.host)))
         report(findings, "interface " + one.name + " of container " + one.container_id + ", " + one.ifname +
-                             " is neither in the maps nor on disk");
+                             (one.has_torn_record ? " is not in the maps, and its record on disk is torn"
+                                                  : " is neither in the maps nor on disk"));
     return {};
 }
 
@@ -179,7 +180,7 @@ constexpr std::array<Check, 7> kRecordChecks = {{
     {"uninstalled", Severity::notice,
      "podlanectl uninstall detached the programs and removed the maps: anti-spoofing, isolation and limits have ended",
      "delete the pod; or podlanectl repair, which loads Podlane again", &look_for_uninstalled},
-    {"unknown", Severity::wrong, "maps and records were deleted while the container was running",
+    {"unknown", Severity::wrong, "maps and records were deleted, or torn, while the container was running",
      "delete the pod's sandbox; the runtime creates a new one", &look_for_unknown},
     {"waiting-lease", Severity::notice,
      "the IPAM plugin was not installed when the pod was deleted, or failed: nobody else gets the addresses", "",

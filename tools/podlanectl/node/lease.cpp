@@ -87,6 +87,8 @@ Result<void> must_be_root() {
                  "run it as root: sudo podlanectl lease"};
 }
 
+Error no_such_lease() { return {ErrorCode::missing, "no such lease is held or waits", "see `podlanectl lease list`"}; }
+
 // Those whose time is over are released first.
 Result<int> list(const Call &call, World &world) {
     TRY(must_be_root());
@@ -94,7 +96,10 @@ Result<int> list(const Call &call, World &world) {
     config.bpffs = world.bpffs;
     config.state_dir = state_directory(call);
     release_expired_leases(config);
-    world.print(output::make_table(kLeaseColumns, TRY(rows_of(call, world))));
+    const std::vector<LeaseRow> rows = TRY(rows_of(call, world));
+    if (rows.empty() && !TRY(Selection::of(call)).selects_all())
+        return no_such_lease();
+    world.print(output::make_table(kLeaseColumns, rows));
     return 0;
 }
 
@@ -104,7 +109,7 @@ Result<int> release(const Call &call, World &world) {
         return usage_error("lease release needs to know which", "name a pod, or write --all");
     const std::vector<LeaseRow> rows = TRY(rows_of(call, world));
     if (rows.empty() && !call.has(Opt::all))
-        return Error{ErrorCode::missing, "no such lease is held or waits", "see `podlanectl lease list`"};
+        return no_such_lease();
     Errors errors;
     for (const LeaseRow &row : rows) {
         auto released = release_held_lease(row.record, state_directory(call));

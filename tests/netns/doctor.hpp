@@ -283,7 +283,7 @@ const std::vector<Fault> kFaults = {
     {"HostNeighbourWrong", "host-neighbour", "has MAC 02:00:00:00:00:99", true,
      by({"ip neigh replace @v6 lladdr 02:00:00:00:00:99 nud permanent dev @host"})},
     {"HostRouteGone", "host-route", "is gone", true, by({"ip route del @v4 dev @host"})},
-    {"ForeignRule", "host-rule", "leads packets of", false, by({"ip rule add pref 900 to @v4 prohibit"})},
+    {"ForeignRule", "host-rule", "leads packets to", false, by({"ip rule add pref 900 to @v4 prohibit"})},
     {"ProgramGone", "program", "pl_to_pod is gone from egress", true,
      [](Doctor &d) {
          const auto inside = require(net::enter(d.node_.ns()));

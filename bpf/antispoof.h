@@ -283,7 +283,7 @@ static __always_inline int check_source(struct packet *p)
 	}
 	if (hides_nd(p))
 		return REASON_DROP_ND_SPOOFED;
-	if (is_checksum_astray(p))
+	if (is_checksum_astray(p) || is_tcp_cut(p))
 		return REASON_DROP_MALFORMED;
 	return is_icmpv6(p) ? check_nd(p) : 0;
 }

@@ -29,6 +29,39 @@ static __always_inline void forget_flow(struct flow_scratch *work)
 	map_remove(&flows_v2, &work->key);
 }
 
+/*
+ * A packet in the scratch area that opens a TCP connection: conntrack makes a new entry of it. That the host's rules
+ * let the other direction through was known of an earlier connection with the same addresses and ports. The key of that
+ * direction is exact before a translation if an entry says so, and behind it always. A global function: the verifier
+ * checks it once.
+ */
+__attribute__((noinline)) int forget_earlier(struct __sk_buff *skb, __u32 from)
+{
+	struct flow_scratch *work = find_scratch();
+	struct flow *known;
+
+	if (!work || !skb)
+		return 0;
+	set_key(parsed_packet(work), &work->key, from);
+	known = map_find(&flows_v2, &work->key);
+	if (known) {
+		work->flow = *known;
+		if (work->flow.check == flow_check(&work->key))
+			map_remove(&flows_v2, find_other_key(work));
+	}
+	reverse_key(&work->key, &work->other);
+	map_remove(&flows_v2, &work->other);
+	map_remove(&forwarded_v2, &work->other);
+	return 0;
+}
+
+static __always_inline int notice_opening(struct packet *p, enum direction from)
+{
+	if (has_conntrack && (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && p->has_flow && !p->is_icmp_error)
+		forget_earlier(p->skb, from);
+	return 0;
+}
+
 static __always_inline bool is_translated(const struct flow_key *key, const struct flow *flow)
 {
 	return key->source_port != flow->source_port || key->destination_port != flow->destination_port ||

@@ -38,16 +38,6 @@ static __always_inline void set_key(const struct packet *p, struct flow_key *key
 	key->protocol = p->flow.protocol;
 }
 
-/*
- * A packet that opens a TCP connection: of an earlier one with the same addresses and ports, nothing says any more that
- * the host's rules let the other direction through.
- */
-static __always_inline void forget_proofs(const struct flow_key *key)
-{
-	map_remove(&flows_v2, key);
-	map_remove(&forwarded_v2, key);
-}
-
 static __always_inline void forget_untracked(const struct flow_key *key)
 {
 	struct flow *known = map_find(&flows_v2, key);
@@ -70,10 +60,8 @@ static __always_inline void note_forwarded(struct packet *p, enum direction from
 	if (!now.came_by || !p->has_flow || p->is_icmp_error || !is_tcp_or_udp)
 		return;
 	set_key(p, &key, from);
-	reverse_key(&key, &other);
-	if (p->tcp_flags & TCP_SYN)
-		forget_proofs(&other);
 	if (first_is_direct) {
+		reverse_key(&key, &other);
 		forget_untracked(&key);
 		forget_untracked(&other);
 	}

@@ -17,7 +17,7 @@
 
 /*
  * A TCP header must not hide from follow_end(): the host stack puts fragments together, and strips stacked priority
- * tags. The first fragment has to hold it (RFC 1858, RFC 7112); the kernel discards fragments that overlap.
+ * tags. The kernel discards fragments that overlap.
  */
 static __always_inline int refuse_hidden_header(struct packet *p)
 {
@@ -27,7 +27,7 @@ static __always_inline int refuse_hidden_header(struct packet *p)
 		return 0;
 	if (p->has_unread_headers)
 		return REASON_DROP_HIDDEN_HEADER;
-	if (p->is_first_fragment && !p->has_flow && (p->ip.protocol == IPPROTO_TCP || is_extension(p->ip.protocol)))
+	if (is_tcp_cut(p) || (p->is_first_fragment && is_extension(p->ip.protocol)))
 		return REASON_DROP_HIDDEN_HEADER;
 	if (!p->skb->vlan_present || p->skb->vlan_tci & VLAN_ID_MASK || p->protocol ||
 	    bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr), &tag, sizeof(tag)))
@@ -170,6 +170,7 @@ int pl_from_uplink(struct __sk_buff *skb)
 	/* clang-format off */
 	reason = parse(&p, TO_POD)
 	      ?: refuse_hidden_header(&p)
+	      ?: notice_opening(&p, TO_POD)
 	      ?: respond_on_uplink(&p)
 	      ?: follow_arriving(&p)
 	      ?: find_local_receiver(&p)

@@ -39,6 +39,12 @@ static __always_inline bool is_icmpv6(struct packet *p)
 	return p->protocol == ETH_P_IPV6 && p->ip.protocol == IPPROTO_ICMPV6 && p->icmp_type && !p->is_icmp_error;
 }
 
+/* Of fragments, the first has to hold the header (RFC 1858, RFC 7112): nothing else here sees it. */
+static __always_inline bool is_tcp_cut(const struct packet *p)
+{
+	return p->is_first_fragment && !p->has_flow && p->ip.protocol == IPPROTO_TCP;
+}
+
 static __always_inline bool is_ip(struct packet *p)
 {
 	return p->protocol == ETH_P_IP || p->protocol == ETH_P_IPV6;

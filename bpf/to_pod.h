@@ -7,7 +7,7 @@
 #include "bpf/endpoint.h"
 #include "bpf/finish.h"
 #include "bpf/first_speaker.h"
-#include "bpf/forwarded.h"
+#include "bpf/flow_cache.h"
 #include "bpf/isolation.h"
 #include "bpf/keep_connection.h"
 #include "bpf/learned_mac.h"
@@ -53,6 +53,7 @@ int pl_to_pod(struct __sk_buff *skb)
 	reason = find_interface(&p)
 	      ?: recognise_edt(&p)
 	      ?: parse(&p, TO_POD)
+	      ?: notice_opening(&p, TO_POD)
 	      ?: check_arriving(&p)
 	      ?: limit_arriving(&p)
 	      ?: write_learned_mac(&p)

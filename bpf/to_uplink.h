@@ -4,7 +4,7 @@
 #pragma once
 
 #include "bpf/finish.h"
-#include "bpf/forwarded.h"
+#include "bpf/flow_cache.h"
 #include "bpf/headers.h"
 #include "bpf/keep_connection.h"
 #include "bpf/path_cache.h"
@@ -80,6 +80,7 @@ int pl_to_uplink(struct __sk_buff *skb)
 	reason = recognise_fast_path(&p)
 	      ?: clear_arp_sender(&p)
 	      ?: parse(&p, FROM_POD)
+	      ?: notice_opening(&p, FROM_POD)
 	      ?: cache_sender_path(&p);
 	/* clang-format on */
 

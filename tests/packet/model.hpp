@@ -260,6 +260,8 @@ class Model : private FrameReader {
             return drop("neighbour discovery for others");
         if (first_fragment_ && ((nd && hops_ == 255) || hides_nd()))
             return drop("neighbour discovery that goes on in the next fragment");
+        if (cuts_tcp())
+            return drop("a TCP header that goes on in the next fragment");
         if (writes_over_headers()) {
             if (cut_ || extensions_ > 4)
                 return; // its transport header is not known
@@ -272,6 +274,11 @@ class Model : private FrameReader {
             out.demand = Demand::no_drop;
             out.why = "the pod's own packet";
         }
+    }
+    [[nodiscard]] bool cuts_tcp() const {
+        const bool first = first_fragment_ || (v4_ && (word(l3_ + 6) & 0x3fffU) == 0x2000U);
+        return first && !tagged_ && !later_fragment_ && !cut_ && extensions_ <= 4 && protocol_ == IPPROTO_TCP &&
+               !has(l4_ + 20);
     }
     // Over the addresses, or what another message begins with; of a header, its own checksum alone.
     [[nodiscard]] bool writes_over_headers() const {

@@ -75,20 +75,21 @@ __attribute__((noinline)) int leaves_by_default_route(struct __sk_buff *skb, __u
 
 /*
  * The host stack ends a masqueraded connection whose packets would leave by another interface than before, because its
- * source address is that of the former. Which one that was is in none of conntrack's fields that a program can read;
- * but the replies come there. A global function: the verifier checks it once.
+ * source address is that of the former; and of several routes it may choose another one than a program's query. Which
+ * uplink it takes, to_uplink has seen. A global function: the verifier checks it once.
  */
-__attribute__((noinline)) int is_answered_by(__u32 ifindex)
+__attribute__((noinline)) int is_way_of_host(__u32 ifindex)
 {
 	struct flow_scratch *work = find_scratch();
-	const struct flow *replies;
+	const struct forwarded *left;
 
 	if (!work)
 		return 0;
 	if (same_addr(&work->key.source, &work->flow.source))
 		return 1;
-	replies = map_find(&flows_v2, find_other_key(work));
-	return replies && replies->check == flow_check(&work->other) && replies->ifindex == ifindex;
+	find_translated_key(work);
+	left = find_left(work);
+	return left && left->came_by == ifindex;
 }
 
 static __always_inline int send_to_uplink(struct packet *p)
@@ -112,8 +113,7 @@ static __always_inline int send_to_uplink(struct packet *p)
 		if (leaves_by_default_route(p->skb, ifindex))
 			return REASON_HOST_UNCONFIRMED;
 	}
-	/* Unless it is known that the uplink is the same, the host stack decides, and may take another one. */
-	if (p->follow & FOLLOW_QUERIED && !is_answered_by(ifindex)) {
+	if (p->follow & FOLLOW_QUERIED && !is_way_of_host(ifindex)) {
 		forget_key();
 		return REASON_HOST_UNCONFIRMED;
 	}

@@ -2,13 +2,11 @@
 #include "loader/foreign_rule.hpp"
 
 #include "loader/net/route.hpp"
-#include "loader/net/rule.hpp"
 
 #include <linux/fib_rules.h>
 
 #include <cerrno>
 #include <string>
-#include <vector>
 
 namespace podlane {
 namespace {
@@ -49,16 +47,23 @@ Error drawn_away(const net::FoundRule &rule, const ip_addr &pod) {
 
 } // namespace
 
-Result<std::optional<Error>> foreign_rule(net::Netlink &host, const ip_addr &pod, std::uint32_t host_veth) {
-    auto rules = net::list_rules(host, is_ipv4(pod) ? net::Family::ipv4 : net::Family::ipv6);
-    if (!rules && (rules.error().system_errno == EAFNOSUPPORT || rules.error().system_errno == EOPNOTSUPP))
-        return std::optional<Error>{}; // the kernel was built, or booted, without them
-    for (const net::FoundRule &rule : TRY(std::move(rules))) {
+Result<const std::vector<net::FoundRule> *> NodeRules::rules_of(net::Family family) {
+    const auto known = rules_.find(family);
+    if (known != rules_.end())
+        return &known->second;
+    auto listed = net::list_rules(host_, family);
+    if (!listed && (listed.error().system_errno == EAFNOSUPPORT || listed.error().system_errno == EOPNOTSUPP))
+        listed = std::vector<net::FoundRule>{}; // the kernel was built, or booted, without them
+    return &rules_.emplace(family, TRY(std::move(listed))).first->second;
+}
+
+Result<std::optional<Error>> NodeRules::find_foreign(const ip_addr &pod, std::uint32_t host_veth) {
+    for (const net::FoundRule &rule : *TRY(rules_of(is_ipv4(pod) ? net::Family::ipv4 : net::Family::ipv6))) {
         if (rule.is_narrowed || !rule.is_for(pod) || rule.table == kLocalTable)
             continue;
         if (rule.table == net::kMainTable || rule.action == FR_ACT_GOTO)
             break; // of the main table, the host's routes are examined
-        const auto route = rule.table == 0 ? std::nullopt : TRY(route_in(host, rule, pod));
+        const auto route = rule.table == 0 ? std::nullopt : TRY(route_in(host_, rule, pod));
         if (route && route->ifindex == host_veth)
             break;
         if (route || refuses(rule))

@@ -3,17 +3,32 @@
 #pragma once
 
 #include "loader/net/netlink.hpp"
+#include "loader/net/rule.hpp"
 #include "maps/ip.hpp"
 #include "maps/result.hpp"
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <vector>
 
 namespace podlane {
 
-// ErrorCode::check_failed, with the remedy, of a rule that leads packets to the pod to another interface than the
-// host-side veth, or refuses them. Rules for some of them (by source, mark, interface, protocol) are left out: they are
-// an administrator's policy.
-Result<std::optional<Error>> foreign_rule(net::Netlink &host, const ip_addr &pod, std::uint32_t host_veth);
+// As they are when the first pod of a family is looked at.
+class NodeRules {
+  public:
+    explicit NodeRules(net::Netlink &host) : host_(host) {}
+
+    // ErrorCode::check_failed, with the remedy, of a rule that leads packets to the pod to another interface than the
+    // host-side veth, or refuses them. Rules for some of them (by source, mark, interface, protocol) are left out: they
+    // are an administrator's policy.
+    Result<std::optional<Error>> find_foreign(const ip_addr &pod, std::uint32_t host_veth);
+
+  private:
+    Result<const std::vector<net::FoundRule> *> rules_of(net::Family family);
+
+    net::Netlink &host_;
+    std::map<net::Family, std::vector<net::FoundRule>> rules_{};
+};
 
 } // namespace podlane

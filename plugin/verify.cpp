@@ -2,7 +2,6 @@
 #include "plugin/verify.hpp"
 
 #include "loader/edt.hpp"
-#include "loader/foreign_rule.hpp"
 #include "loader/host_route.hpp"
 #include "loader/host_veth.hpp"
 #include "loader/object.hpp"
@@ -33,6 +32,7 @@ struct Checked {
     const endpoint &record;
     net::Netlink &host;
     net::Netlink &pod;
+    NodeRules &rules;
     std::string qdisc{};     // of the host-side veth
     std::string pod_qdisc{}; // of the container's interface
 
@@ -188,7 +188,7 @@ Result<void> check_host_routes(Checked &c, const Plan &plan) {
 
 Result<void> check_host_rules(Checked &c) {
     for (const ip_addr &addr : c.addresses())
-        if (auto error = TRY(foreign_rule(c.host, addr, c.record.ifindex)))
+        if (auto error = TRY(c.rules.find_foreign(addr, c.record.ifindex)))
             return *std::move(error);
     return {};
 }
@@ -299,7 +299,7 @@ Result<void> Verifier::verify(const cni::Request &request, const endpoint &store
     endpoint record = stored;
     if (const auto entry = TRY(tables_.interfaces.find(record.ifindex)))
         take_learned_mac(*entry, record);
-    Checked c{request, record, host_, pod};
+    Checked c{request, record, host_, pod, rules_};
     if (record.ifindex == 0)
         return check_in_pod_rules(c);
     TRY(check_links(c));

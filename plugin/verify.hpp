@@ -4,6 +4,7 @@
 #pragma once
 
 #include "loader/attach.hpp"
+#include "loader/foreign_rule.hpp"
 #include "loader/net/netlink.hpp"
 #include "maps/tables.hpp"
 #include "plugin/cni/types.hpp"
@@ -19,11 +20,12 @@ namespace podlane {
 
 using FindAttached = std::function<Result<std::vector<Attached>>(std::uint32_t ifindex, Hook hook)>;
 
-// Keeps what attachments have in common: the pinned programs, and the networks that were compared already.
+// Keeps what attachments have in common: the pinned programs, the node's rules, and the networks that were compared
+// already.
 class Verifier {
   public:
     Verifier(net::Netlink &host, const Tables &tables, FindAttached find_attached = &attached)
-        : host_(host), tables_(tables), find_attached_(std::move(find_attached)) {}
+        : host_(host), tables_(tables), find_attached_(std::move(find_attached)), rules_(host) {}
 
     // `request` has the result of the ADD as its prev_result; `stored` is the entry in endpoints_v1; `pod` is a socket
     // in the container's namespace. ErrorCode::check_failed names the first difference that no later plugin may rightly
@@ -37,6 +39,7 @@ class Verifier {
     net::Netlink &host_;
     const Tables &tables_;
     FindAttached find_attached_;
+    NodeRules rules_;
     std::string root_{};                    // of the programs
     std::vector<std::uint32_t> programs_{}; // their IDs, in the order of kPodPrograms
     std::set<std::string> networks_{};      // name and cluster CIDRs

@@ -71,6 +71,29 @@ TEST_P(KeptFast, MasqueradedConnections) {
     expect_kept(sockets, pods, 0);
 }
 
+// Which uplink the host stack takes is known without replies by it.
+TEST_P(KeptFast, MasqueradedPacketsThatNobodyAnswers) {
+    rule("-t nat -A POSTROUTING -o up0 -j MASQUERADE");
+    const Pod pod = add_pod();
+    const EchoServer server(lab_->outside(), ipv4(), kPort);
+    const Fd socket = connected(pod.ns(), Transport::udp, {outside_addr(), kPort});
+    ASSERT_TRUE(wait_until([&] {
+        const Sent before = sent_by(pod);
+        EXPECT_TRUE(answered(socket));
+        return sent_by(pod).fast > before.fast;
+    }));
+    (void)must_run(lab_->outside(), words(iptables() + " -w -A OUTPUT -p udp -j DROP"));
+    ASSERT_EQ(lab_->node().podlanectl("path flush --all").rc, 0);
+    const Sent before = sent_by(pod);
+    std::uint64_t packets = 0;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1100 * kConfirmations);
+    for (; std::chrono::steady_clock::now() < end; ++packets) {
+        ASSERT_EQ(send_text(socket, "x"), 0);
+        std::this_thread::sleep_for(kBetween);
+    }
+    EXPECT_LE(sent_by(pod).unconfirmed - before.unconfirmed, 2U) << "of " << packets;
+}
+
 // Of these nobody knows whether the rules let the other direction through: it shows again with each query.
 TEST_P(KeptFast, AConnectionThatConntrackPicksUpInItsMiddle) {
     const std::vector<Pod> pods{add_pod(), add_pod()};

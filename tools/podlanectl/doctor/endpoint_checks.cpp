@@ -219,8 +219,9 @@ Result<void> look_at_host_routes(const EndpointView &e, Findings &findings) {
 Result<void> look_at_host_rules(const EndpointView &e, Findings &findings) {
     if (!e.is_ours() || !e.link)
         return {};
+    NodeRules rules(e.host);
     for (const ip_addr &addr : addresses_in(e.record))
-        if (const auto error = TRY(foreign_rule(e.host, addr, e.record.ifindex)))
+        if (const auto error = TRY(rules.find_foreign(addr, e.record.ifindex)))
             report(findings, error->message, {}, error->hint);
     return {};
 }

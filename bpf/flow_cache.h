@@ -57,7 +57,8 @@ __attribute__((noinline)) int forget_earlier(struct __sk_buff *skb, __u32 from)
 
 static __always_inline int notice_opening(struct packet *p, enum direction from)
 {
-	if (has_conntrack && (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && p->has_flow && !p->is_icmp_error)
+	if (!tracing && has_conntrack && (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && p->has_flow &&
+	    !p->is_icmp_error)
 		forget_earlier(p->skb, from);
 	return 0;
 }

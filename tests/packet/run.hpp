@@ -202,8 +202,8 @@ class Node {
         require(tables().endpoints.remove(require(make_endpoint_key(of.name, "eth0"))));
     }
 
-    // As if conntrack had just confirmed the flow of this TCP or UDP packet, which the host does not translate; of an
-    // uplink only what comes by this interface.
+    // As if conntrack had just confirmed the flow of this TCP or UDP packet, which the host does not translate, and which
+    // comes by this interface, or by that of the pod with its source address.
     void confirm(const Bytes &frame, std::uint32_t ifindex = 0) {
         const flow_key key = key_of(frame);
         flow value{};
@@ -212,6 +212,9 @@ class Node {
         value.source_port = key.source_port;
         value.destination_port = key.destination_port;
         value.ifindex = ifindex;
+        for (const auto &[owned, owner] : require(tables().addresses.entries()))
+            if (ifindex == 0 && owned.addr == key.source)
+                value.ifindex = owner.ifindex;
         value.check = flow_check(&key);
         value.confirmed_ns = monotonic_ns();
         require(flows().update(key, value));

@@ -27,7 +27,7 @@ static __always_inline int refuse_hidden_header(struct packet *p)
 		return 0;
 	if (p->has_unread_headers)
 		return REASON_DROP_HIDDEN_HEADER;
-	if (is_tcp_cut(p) || (p->is_first_fragment && is_extension(p->ip.protocol)))
+	if (is_tcp_cut(p) || (p->is_first_fragment && !p->has_flow && is_extension(p->ip.protocol)))
 		return REASON_DROP_HIDDEN_HEADER;
 	if (!p->skb->vlan_present || p->skb->vlan_tci & VLAN_ID_MASK || p->protocol ||
 	    bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr), &tag, sizeof(tag)))

@@ -202,8 +202,8 @@ class Node {
         require(tables().endpoints.remove(require(make_endpoint_key(of.name, "eth0"))));
     }
 
-    // As if conntrack had just confirmed the flow of this TCP or UDP packet, which the host does not translate, and which
-    // comes by this interface, or by that of the pod with its source address.
+    // As if conntrack had just confirmed the flow of this TCP or UDP packet, which the host does not translate, and
+    // which comes by this interface, or by that of the pod with its source address.
     void confirm(const Bytes &frame, std::uint32_t ifindex = 0) {
         const flow_key key = key_of(frame);
         flow value{};

@@ -352,7 +352,7 @@ Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease
     plan.flags = interface_flags_of(config, plan.addresses.size()) | INTERFACE_GATEWAY | INTERFACE_ROUTED | node.flags;
     plan.result = lease;
     add_configured(config, plan);
-    TRY(check_routes(plan.result.routes, plan.addresses));
+    TRY(check_routes(plan.result.routes));
     const bool has_ipv4 = std::ranges::any_of(plan.addresses, is_ipv4);
     const bool has_ipv6 = !std::ranges::all_of(plan.addresses, is_ipv4);
     if (has_ipv6 && plan.mtu != 0 && plan.mtu < kSmallestIpv6Mtu)

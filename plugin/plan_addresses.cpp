@@ -33,7 +33,7 @@ Result<std::vector<ip_addr>> endpoint_addresses(const cni::Config &config, const
         if (is_link_local(addr))
             return Error{ErrorCode::ipam, named + " is link-local: it reaches nothing beyond the link to the node",
                          way_out(config)};
-        if (one.gateway == addr)
+        if (one.gateway == addr && std::ranges::find(config.gateways, addr) == config.gateways.end())
             return Error{ErrorCode::ipam, named + " is its own gateway", way_out(config)};
         addresses.push_back(addr);
     }
@@ -56,7 +56,7 @@ Result<void> check_adopted(const std::vector<ip_addr> &addresses) {
     return {};
 }
 
-Result<void> check_routes(const std::vector<cni::Route> &routes, const std::vector<ip_addr> &own) {
+Result<void> check_routes(const std::vector<cni::Route> &routes) {
     constexpr std::uint32_t kLeastMtu = 68, kLeastIpv6Mtu = 1280; // RFC 791, RFC 8200
     for (const cni::Route &route : routes) {
         const auto refuse = [&](const std::string &has) {
@@ -65,8 +65,6 @@ Result<void> check_routes(const std::vector<cni::Route> &routes, const std::vect
         };
         if (route.gateway && !cni::is_unicast(*route.gateway))
             return refuse("gw " + to_string(*route.gateway) + ", which is no unicast address");
-        if (route.gateway && std::ranges::find(own, *route.gateway) != own.end())
-            return refuse("gw " + to_string(*route.gateway) + ", which is the pod's own address");
         const std::uint32_t least = is_ipv4(route.destination.addr) ? kLeastMtu : kLeastIpv6Mtu;
         if (route.mtu.value_or(0) != 0 && *route.mtu < least)
             return refuse("mtu " + std::to_string(*route.mtu) + ", at least " + std::to_string(least) + " are needed");

@@ -16,6 +16,6 @@ Result<std::vector<ip_addr>> endpoint_addresses(const cni::Config &config, const
 Result<void> check_adopted(const std::vector<ip_addr> &addresses);
 
 // The pod's routes: next hops, and MTUs that the kernel would take and no packet could have.
-Result<void> check_routes(const std::vector<cni::Route> &routes, const std::vector<ip_addr> &own);
+Result<void> check_routes(const std::vector<cni::Route> &routes);
 
 } // namespace podlane

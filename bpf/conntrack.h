@@ -138,7 +138,7 @@ static __always_inline bool is_untracked(struct __sk_buff *skb, struct flow_scra
 
 /*
  * Distinguishes an entry of conntrack from others of the same addresses and ports: of UDP, when it was made, of TCP,
- * that it was made by a SYN, with which to_pod and to_uplink forget the former connection. 0: nobody knows. Read as
+ * that it was made by a SYN, with which the programs forget the former connection. 0: nobody knows. Read as
  * memory: the verifier of 6.1 takes it for the state of DCCP.
  */
 static __always_inline __u32 origin_of(struct nf_conn___podlane *ct, struct flow_scratch *work)

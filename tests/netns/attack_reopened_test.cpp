@@ -48,6 +48,13 @@ class AttackReopened : public Reopened {
     void drop_what_is_sent(const Talkers &of, const std::string &how = {}) {
         rule("-A FORWARD " + how + " -s " + to_string(of.hostile_addr) + " -j DROP");
     }
+    void expect_closed_by_the_rule_alone(const Talkers &both, const Datagrams &sockets) {
+        delete_entry(both, Transport::udp);
+        ASSERT_NO_FATAL_FAILURE(expect_closed(both, sockets));
+        EXPECT_GT(Datagrams::arrived(sockets.hostile, "question"), 0) << "the other direction is open";
+        rule("-F FORWARD");
+        expect_open(sockets);
+    }
 };
 
 TEST_P(AttackReopened, ADeletedEntryLeavesNoWayByUdp) {
@@ -56,11 +63,7 @@ TEST_P(AttackReopened, ADeletedEntryLeavesNoWayByUdp) {
     const Datagrams sockets(both, kOwnPort);
     ASSERT_NO_FATAL_FAILURE(warm(both, sockets));
     drop_what_is_sent(both);
-    delete_entry(both, Transport::udp);
-    ASSERT_NO_FATAL_FAILURE(expect_closed(both, sockets));
-    EXPECT_GT(Datagrams::arrived(sockets.hostile, "question"), 0) << "the other direction is open";
-    rule("-F FORWARD");
-    expect_open(sockets);
+    expect_closed_by_the_rule_alone(both, sockets);
 }
 
 TEST_P(AttackReopened, AnExpiredEntryLeavesNoWayByUdp) {
@@ -82,11 +85,7 @@ TEST_P(AttackReopened, ADeletedEntryLeavesNoWayFromTheUplink) {
     const Datagrams sockets(both, kOwnPort);
     ASSERT_NO_FATAL_FAILURE(warm(both, sockets));
     drop_what_is_sent(both, "-i up0");
-    delete_entry(both, Transport::udp);
-    ASSERT_NO_FATAL_FAILURE(expect_closed(both, sockets));
-    EXPECT_GT(Datagrams::arrived(sockets.hostile, "question"), 0) << "the other direction is open";
-    rule("-F FORWARD");
-    expect_open(sockets);
+    expect_closed_by_the_rule_alone(both, sockets);
 }
 
 // The address's former owner talked to the outside; "egress": "cluster" and isolation of the new one drop both

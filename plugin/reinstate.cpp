@@ -219,8 +219,12 @@ Result<void> repair_living(const std::string &root, const endpoint_key &key, con
     };
     if (!TRY(lives()))
         return {};
+    const auto is_entered = [&] { return tables.interfaces.find(record.ifindex); };
+    const bool was_entered = TRY(is_entered()).has_value();
     auto done = repair();
-    if (record.ifindex == 0 || TRY(lives()))
+    // A DEL finds by the first entry or the last ones what was inserted after it; not if it erased the first one before
+    // the last ones were.
+    if (record.ifindex == 0 || (TRY(lives()) && (!was_entered || TRY(is_entered()))))
         return done;
     cni::Request request;
     request.container_id = field_text(key.container_id);

@@ -13,6 +13,7 @@
 #include "plugin/cni/config.hpp"
 #include "plugin/egress_rules.hpp"
 #include "plugin/endpoint.hpp"
+#include "plugin/entries.hpp"
 #include "plugin/held_lease.hpp"
 #include "plugin/history.hpp"
 #include "plugin/host_local.hpp"
@@ -28,6 +29,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <ranges>
+#include <vector>
 
 namespace podlane {
 namespace {
@@ -158,17 +161,25 @@ Result<void> erase_records(const Remains &remains, bool lease_waits) {
     return lease_waits ? Result<void>{} : records_of(request.config).erase(request.container_id, request.ifname);
 }
 
-// Whether a repair has inserted its first or its last entry.
-Result<bool> has_come_back(const std::string &root, const endpoint &entry) {
-    const auto interfaces = TRY(open_interfaces(root, Access::if_present));
-    if (interfaces.exists() && TRY(interfaces.find(entry.ifindex)))
-        return true;
-    const auto addresses = TRY(open_addresses(root, Access::if_present));
-    for (const ip_addr &addr : addresses_in(entry))
-        if (const auto owner = addresses.exists() ? TRY(addresses.find({entry.network, addr})) : std::nullopt;
-            owner && owner->ifindex == entry.ifindex)
+template <typename Table, typename Keys, typename IsOwn>
+Result<bool> has_any(const Result<Table> &table, const Keys &keys, IsOwn is_own) {
+    if (!table)
+        return table.error();
+    for (const auto &key : keys)
+        if (const auto value = table->exists() ? TRY(table->find(key)) : std::nullopt; value && is_own(*value))
             return true;
     return false;
+}
+
+// Whether a repair has inserted its first entry, or its last ones.
+Result<bool> has_come_back(const std::string &root, const endpoint &entry) {
+    const EndpointEntries entries = entries_of({}, entry, TRY(own_netns()));
+    const auto is_entered = [](const interface &) { return true; };
+    const auto leads_here = [&](const address &owner) { return owner.ifindex == entry.ifindex; };
+    const auto is_owner = [&](std::uint32_t owner) { return owner == entry.ifindex; };
+    return TRY(has_any(open_interfaces(root, Access::if_present), std::vector{entry.ifindex}, is_entered)) ||
+           TRY(has_any(open_addresses(root, Access::if_present), entries.addresses | std::views::keys, leads_here)) ||
+           TRY(has_any(open_senders(root, Access::if_present), entries.senders, is_owner));
 }
 
 // A repair may have found the attachment while it was being removed, and restored entries. Then it looks for the entry

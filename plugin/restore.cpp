@@ -97,10 +97,10 @@ Result<void> remove_restored(const Lost &lost, const Context &on) {
     return {};
 }
 
-// Called after all is inserted: a DEL that erases the record later finds it. false: the attachment is gone, and nothing
-// is left of what was restored.
-Result<bool> keep_if_current(const Lost &lost, const Context &on) {
-    if (TRY(is_current(lost, on)))
+// Called after all is inserted: a DEL that erases the record later finds it, unless it erased the first entry before
+// the last one was inserted. false: the attachment is gone, and nothing is left of what was restored.
+Result<bool> keep_if_current(const Lost &lost, bool is_whole, const Context &on) {
+    if (TRY(is_current(lost, on)) && (!is_whole || TRY(on.tables.interfaces.find(lost.recorded.entry.ifindex))))
         return true;
     TRY(remove_restored(lost, on));
     return false;
@@ -115,7 +115,7 @@ Result<bool> restore_one(const Lost &lost, const Context &on) {
     Rollback rollback;
     auto restored = restore_entries(lost.recorded, on.tables, on.host, rollback);
     rollback.commit();
-    return TRY(keep_if_current(lost, on)) ? std::move(restored) : Result<bool>(false);
+    return TRY(keep_if_current(lost, restored && *restored, on)) ? std::move(restored) : Result<bool>(false);
 }
 
 // Each on its own: one that fails does not keep the others from being restored. Those that a DEL removes meanwhile are
@@ -138,7 +138,7 @@ Result<std::vector<Restored>> restore_each(std::vector<AttachmentRecord> records
     }
     for (Lost &lost : restored) {
         const auto routed = restore_source_routes(lost.recorded, on.tables, on.host);
-        const auto kept = keep_if_current(lost, on);
+        const auto kept = keep_if_current(lost, true, on);
         if (!kept)
             all.push_back({std::move(lost.record), kept.error()});
         else if (*kept)

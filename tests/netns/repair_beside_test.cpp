@@ -127,6 +127,54 @@ TEST_F(RepairBesideTest, ADelThatIsKilledBehindTheRepairIsRepeated) {
     EXPECT_THAT(del(*other.container, all_), succeeds());
 }
 
+// It restores a pod after lost pins, and is held up at one of its last insertions while that pod's DEL erases all that
+// is there; this one is held up at its last lock until the restoring one has ended: record and interface are there for
+// both.
+TEST_F(RepairBesideTest, ADelLeavesNothingOfAPodWhoseDelErasedItsFirstEntries) {
+    const auto chained = node_.container();
+    const Json config = behind_ptp(*chained);
+    ASSERT_THAT(node_.cni("ADD", config, *chained), succeeds());
+    const std::string hold = "strace -qq -e trace=flock -o /dev/null -e inject=flock:delay_enter=2000000:when=" +
+                             std::to_string(locks_before_the_record_goes(*chained, config));
+    ASSERT_THAT(node_.cni("ADD", config, *chained), succeeds()); // an interface that was never set up
+    ASSERT_THAT(node_.cni("DEL", config, *chained), succeeds());
+    const std::string before = everything();
+    const std::string trace = node_.dir() + "/trace";
+    // Returns which calls of bpf(2) insert something; the first DEL is held up at one of them, unless `held` is 0.
+    const auto del_beside_del = [&](int held) {
+        const Pod first = make(all_);
+        EXPECT_THAT(node_.cni("ADD", config, *chained), succeeds());
+        const std::uint32_t ifindex = observe(node_, chained).ifindex;
+        fs::remove_all(node_.bpffs());
+        std::vector<std::string> strace = words("strace -qq -e trace=bpf -o " + trace);
+        if (held != 0)
+            strace.insert(strace.end(), {"-e", "inject=bpf:delay_enter=1000000:when=" + std::to_string(held)});
+        std::jthread restoring([&] { (void)call_under("DEL", *first.container, strace); });
+        EXPECT_TRUE(wait_until([&] {
+            const auto interfaces = open_interfaces(node_.bpffs(), Access::read_only);
+            return interfaces && require(interfaces->find(ifindex));
+        }));
+        if (held == 0)
+            restoring.join();
+        std::jthread deleting([&] { (void)call_under("DEL", *chained, words(hold), config); });
+        if (held != 0)
+            restoring.join();
+        deleting.join();
+        EXPECT_EQ(everything(), before) << "held up at call " << held;
+        std::vector<int> insertions;
+        std::ifstream lines(trace);
+        int calls = 0;
+        for (std::string line; std::getline(lines, line); ++calls)
+            if (line.starts_with("bpf(BPF_MAP_UPDATE_ELEM"))
+                insertions.push_back(calls + 1);
+        return insertions;
+    };
+    const std::vector<int> insertions = del_beside_del(0);
+    ASSERT_GT(insertions.size(), 6U);
+    for (auto held = insertions.end() - 4; held != insertions.end(); ++held)
+        (void)del_beside_del(*held);
+}
+
 // It finds the pins lost, and restores the other pods that it has found: held up at its locks, from the one under which
 // it loads the programs on. Meanwhile all of them are deleted; one of them leaves the interface, another plugin's.
 TEST_F(RepairBesideTest, ADelRestoresNoPodThatIsDeletedMeanwhile) {

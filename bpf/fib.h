@@ -159,6 +159,21 @@ static __attribute__((noinline)) long query_way_back(struct packet *p, struct bp
 	return answer == BPF_FIB_LKUP_RET_FWD_DISABLED ? query_routes_by(p, fib, p->receiver->ifindex, 0, 0) : answer;
 }
 
+/*
+ * Whether the host stack would send the packet to its receiver now: routes, rules, the state of the interface and
+ * forwarding may have changed since it let the connection through. A bridge that another plugin has made is on the way
+ * to its pods. Not inlined, to keep the programs and their stacks small.
+ */
+static __attribute__((noinline)) bool leads_to_receiver(struct packet *p)
+{
+	struct bpf_fib_lookup fib;
+	long answer =
+		p->receiver->flags & INTERFACE_EGRESS_ROUTE ? query_way_back(p, &fib) : query_routes(p, &fib, 0, 0);
+
+	return (answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) &&
+	       (fib.ifindex == p->receiver->ifindex || !(p->receiver->flags & INTERFACE_ROUTED));
+}
+
 /* Routes of IPv4 may have a next hop of IPv6. */
 static __always_inline bool is_next_hop(struct bpf_fib_lookup *fib, const struct ip_addr *addr)
 {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bpf/conntrack.h"
+#include "bpf/fib.h"
 #include "bpf/forwarded.h"
 #include "bpf/tables.h"
 
@@ -330,6 +331,15 @@ static __always_inline int take_destination(struct packet *p, const struct flow_
 	p->ip.destination = work->flow.destination;
 	p->new_destination_port = work->flow.destination_port;
 	return p->follow & FOLLOW_FORGOTTEN ? REASON_HOST_PATH : 0;
+}
+
+/* With one packet of each query; a flow that conntrack does not know is queried as often. */
+static __always_inline int check_destination(struct packet *p)
+{
+	if (!(p->follow & (FOLLOW_QUERIED | FOLLOW_NEW)) || leads_to_receiver(p))
+		return 0;
+	forget_key();
+	return REASON_HOST_NO_ROUTE;
 }
 
 static __always_inline int follow_flow(struct packet *p, enum direction from, bool first_is_direct)

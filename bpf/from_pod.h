@@ -43,7 +43,9 @@ static __always_inline int choose_path(struct packet *p)
 {
 	if (p->egress_route && !p->receiver)
 		return find_egress_path(p);
-	return p->follow & (FOLLOW_CONFIRMED | FOLLOW_UNTRACKED) ? 0 : REASON_HOST_UNCONFIRMED;
+	if (!(p->follow & (FOLLOW_CONFIRMED | FOLLOW_UNTRACKED)))
+		return REASON_HOST_UNCONFIRMED;
+	return p->receiver ? check_destination(p) : 0;
 }
 
 SEC("tc")

@@ -104,6 +104,8 @@ static __always_inline int find_egress_route_path(struct packet *p)
 		return REASON_HOST_PATH;
 	if (is_refused_source(p, false))
 		return REASON_HOST_SOURCE_LOCAL;
+	if (!leads_to_receiver(p))
+		return REASON_HOST_NO_ROUTE;
 	if (is_named && !p->is_icmp_error)
 		cache_path(&p->flow, PATH_UPLINK, p->skb->ifindex, 0);
 	return 0;
@@ -123,6 +125,8 @@ static __always_inline int find_direct_path(struct packet *p)
 		return REASON_HOST_UNCONFIRMED;
 	if (is_refused_source(p, true))
 		return REASON_HOST_SOURCE_LOCAL;
+	if (!leads_to_receiver(p))
+		return REASON_HOST_NO_ROUTE;
 	if (reply == REPLY_UNCHECKED && !p->is_icmp_error)
 		find_reply(p->skb, true);
 	return 0;
@@ -143,7 +147,7 @@ static __always_inline int check_renewed_source(struct packet *p)
 static __always_inline int find_path_in(struct packet *p)
 {
 	if (p->follow & FOLLOW_CONFIRMED)
-		return check_renewed_source(p);
+		return check_renewed_source(p) ?: check_destination(p);
 	if (p->receiver->flags & INTERFACE_EGRESS_ROUTE)
 		return find_egress_route_path(p);
 	return find_direct_path(p);

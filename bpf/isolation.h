@@ -126,30 +126,53 @@ static __always_inline bool accepts_remote(struct packet *p, __u32 receiver, __u
 	return known ? known & PREFIX_SET : entry->flags & ISOLATION_OUTSIDE;
 }
 
-/* The verdict of conntrack on the packet, on its way through the host stack. */
-static __always_inline __u32 ctinfo_of(struct __sk_buff *skb)
+/* Of a packet on its way through the host stack: conntrack's entry, with the verdict in its lowest bits. 0: none. */
+static __always_inline unsigned long entry_of(struct __sk_buff *skb)
 {
 	unsigned long entry = 0;
 	void *field = (void *)skb + bpf_core_field_offset(struct sk_buff___podlane, _nfct);
 
 	if (!can_read_kernel || !bpf_core_field_exists(struct sk_buff___podlane, _nfct) ||
 	    bpf_probe_read_kernel(&entry, sizeof(entry), field) || !(entry & ~CTINFO_MASK))
-		return CTINFO_NONE;
-	return entry & CTINFO_MASK;
+		return 0;
+	return entry;
 }
 
-/* A bridge that another plugin has made brings all that its pods send. Other pods are known by their own interface. */
-static __always_inline bool is_behind_bridge(__u32 owner)
+static __always_inline __u32 ctinfo_of(struct __sk_buff *skb)
 {
-	struct interface *entry = map_find(&interfaces_v1, &owner);
+	unsigned long entry = entry_of(skb);
 
-	return entry && !(entry->flags & INTERFACE_ROUTED);
+	return entry ? entry & CTINFO_MASK : CTINFO_NONE;
+}
+
+/*
+ * Whether the host has given the packet another source, an address of its own; the former one is left in work->other.
+ * A global function: the verifier checks it once.
+ */
+__attribute__((noinline)) int read_former_source(struct __sk_buff *skb)
+{
+	const unsigned long entry = entry_of(skb);
+	struct nf_conn___podlane *ct = (void *)(entry & ~CTINFO_MASK);
+	struct flow_scratch *work = find_scratch();
+	unsigned long status;
+	__u32 from[4];
+
+	if (!work || !entry || (entry & CTINFO_MASK) >= CTINFO_ESTABLISHED_REPLY ||
+	    bpf_probe_read_kernel(&status, sizeof(status), &ct->status) || !(status & CT_SOURCE_NAT) ||
+	    bpf_probe_read_kernel(from, sizeof(from), &ct->tuplehash[0].tuple.src.u3))
+		return 0;
+	work->other.source = skb->protocol == bpf_htons(ETH_P_IP)
+				     ? mapped_ipv4(from[0])
+				     : (struct ip_addr){{from[0], from[1], from[2], from[3]}};
+	return 1;
 }
 
 /* Whether the endpoint lets in what came by this interface, but for members of its groups; 0 is the node itself. */
 static __always_inline bool lets_in(struct packet *p, __u32 came_by, struct interface *sender)
 {
 	__u32 receiver = p->skb->ifindex;
+	struct ip_addr source = p->ip.source;
+	struct flow_scratch *work;
 	struct isolation *entry;
 	__u32 owner;
 
@@ -157,7 +180,10 @@ static __always_inline bool lets_in(struct packet *p, __u32 came_by, struct inte
 		entry = map_find(&isolation_v1, &receiver);
 		return entry && (entry->flags & ISOLATION_HOST || p->is_icmp_error);
 	}
-	owner = sender ? 0 : find_owner_on_node(&p->ip.source);
+	work = find_scratch();
+	if (!sender && work && read_former_source(p->skb))
+		source = work->other.source;
+	owner = sender ? 0 : find_owner_on_node(&source);
 	if (owner)
 		return p->interface->flags & INTERFACE_ISOLATED_GROUP && is_behind_bridge(owner) &&
 		       !map_find(&uplinks_v2, &came_by) && shares_group(receiver, owner);
@@ -166,7 +192,7 @@ static __always_inline bool lets_in(struct packet *p, __u32 came_by, struct inte
 		return p->has_flow && ctinfo_of(p->skb) != CTINFO_NONE &&
 		       accepts_remote(p, receiver, p->interface->flags, &p->flow.peer);
 	if (!sender)
-		return accepts_remote(p, receiver, p->interface->flags, &p->ip.source);
+		return accepts_remote(p, receiver, p->interface->flags, &source);
 	return p->interface->flags & INTERFACE_ISOLATED_NETWORK && sender->network == p->network;
 }
 

@@ -20,6 +20,7 @@ const volatile __u64 confirm_ns = 1000000000;
 #define CT_SEEN_REPLY (1 << 1)
 #define CT_ASSURED (1 << 2)
 #define CT_CONFIRMED (1 << 3)
+#define CT_SOURCE_NAT (1 << 4)
 #define CT_NAT (3 << 4) /* source, destination */
 #define CT_SEQ_ADJUST (1 << 6)
 #define CT_DYING (1 << 9)

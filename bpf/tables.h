@@ -52,6 +52,14 @@ static __always_inline __u32 find_owner_on_node(const struct ip_addr *addr)
 	return owner && !(owner->flags & INTERFACE_BRIDGED) ? *ifindex : 0;
 }
 
+/* A bridge that another plugin has made brings all that its pods send. Other pods are known by their own interface. */
+static __always_inline bool is_behind_bridge(__u32 owner)
+{
+	struct interface *entry = map_find(&interfaces_v1, &owner);
+
+	return entry && !(entry->flags & INTERFACE_ROUTED);
+}
+
 static __always_inline struct source_route *find_source_route(__u32 ifindex, const struct ip_addr *source)
 {
 	struct source_route_key key = {.ifindex = ifindex, .source = *source};

@@ -96,20 +96,36 @@ static __always_inline bool query_end(struct __sk_buff *skb, struct flow_scratch
 
 enum window_result { WINDOW_UNKNOWN, WINDOW_ACCEPTS, WINDOW_REFUSES };
 
+/* The host-side veth of the pod that receives the flow in the scratch area; 0: none. */
+static __always_inline __u32 find_receiving(const struct flow_scratch *work, const struct uplink *uplink)
+{
+	struct address *receiver = find_in(uplink, &work->flow.destination);
+
+	return receiver ? receiver->ifindex : find_owner_on_node(&work->flow.destination);
+}
+
+/* Whether what came by this interface is the pod's: others on an uplink can send in its name. */
+static __always_inline bool is_said_by(__u32 pod, __u32 came_by)
+{
+	return came_by == pod || (is_behind_bridge(pod) && !map_find(&uplinks_v2, &came_by));
+}
+
 /* By what the receiver has said in packets on the fast path, and in those of the host stack. */
-static __always_inline int query_windows(struct flow_scratch *work, const struct tracked_end *end)
+static __always_inline int query_windows(struct flow_scratch *work, const struct tracked_end *end, __u32 receiver)
 {
 	struct flow *sent = map_find(&flows_v2, find_other_key(work));
 	struct forwarded *left;
 	bool is_known = false;
 
-	if (sent && sent->check == flow_check(&work->other)) {
+	if (sent && sent->check == flow_check(&work->other) && sent->ifindex == receiver) {
 		is_known = sent->window.sent;
 		if (is_within(&sent->window, end, &work->end))
 			return WINDOW_ACCEPTS;
 	}
 	reverse_key(&work->key, &work->other);
 	left = find_forwarded(&work->other);
+	if (left && !is_said_by(receiver, left->came_by))
+		left = 0;
 	/* A reset may reply to a SYN, which has no acknowledgment. */
 	if (left && (is_within(&left->window, end, &work->end) || !(is_known || left->window.sent)))
 		return WINDOW_ACCEPTS;
@@ -156,7 +172,7 @@ static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, struc
  * Whether conntrack may see the end. It may if any of the windows that are known holds the number: an old one is not
  * easier to guess. While a connection is closed conntrack believes resets (Linux 6.2), and its windows are the host's.
  */
-static __always_inline bool may_be_seen(struct flow_scratch *work, const struct tracked_end *end)
+static __always_inline bool may_be_seen(struct flow_scratch *work, const struct tracked_end *end, __u32 receiver)
 {
 	int result;
 
@@ -164,7 +180,7 @@ static __always_inline bool may_be_seen(struct flow_scratch *work, const struct 
 		return true;
 	if (end->state > CT_TCP_ESTABLISHED && work->end.is_reset)
 		return true;
-	result = query_windows(work, end);
+	result = query_windows(work, end, receiver);
 	return result == WINDOW_ACCEPTS || (result == WINDOW_UNKNOWN && end->state > CT_TCP_ESTABLISHED);
 }
 
@@ -248,25 +264,27 @@ static __always_inline bool read_end_of(struct __sk_buff *skb, const struct pack
  */
 __attribute__((noinline)) int judge_end(struct __sk_buff *skb)
 {
+	__u32 ifindex = skb->ifindex;
 	struct flow_scratch *work = find_scratch();
+	struct uplink *uplink = map_find(&uplinks_v2, &ifindex);
 	struct tracked_end end = {};
 	struct flow *known;
 
-	if (!has_conntrack || !work)
+	if (!has_conntrack || !work || !uplink)
 		return 0;
 	if (!read_end_of(skb, parsed_packet(work), &work->end) || !query_end(skb, work, &end))
 		return leave_as_is(work, 0);
 	known = map_find(&flows_v2, &work->key);
 	if (known && known->check != flow_check(&work->key))
 		known = 0;
-	if (may_be_seen(work, &end)) {
+	if (may_be_seen(work, &end, find_receiving(work, uplink))) {
 		forget_flow(work);
 		return leave_as_is(work, known ? FOLLOW_FORGOTTEN : 0);
 	}
 	if (!end.may_bypass || !was_let_in(skb, work, known))
 		return FOLLOW_HIDDEN;
-	return FOLLOW_HIDDEN | FOLLOW_CONFIRMED | (is_translated(&work->key, &work->flow) ? FOLLOW_TRANSLATED : 0) |
-	       (work->opts.dir ? FOLLOW_REPLY : 0);
+	return FOLLOW_HIDDEN | FOLLOW_CONFIRMED | FOLLOW_QUERIED | FOLLOW_RENEWED |
+	       (is_translated(&work->key, &work->flow) ? FOLLOW_TRANSLATED : 0) | (work->opts.dir ? FOLLOW_REPLY : 0);
 }
 
 /*
@@ -281,14 +299,12 @@ __attribute__((noinline)) int is_taken_by_pod(struct __sk_buff *skb)
 	struct uplink *uplink = map_find(&uplinks_v2, &ifindex);
 	struct interface *interface;
 	struct tcp_sock___podlane *tcp;
-	struct address *receiver;
 	struct bpf_sock *socket;
 	bool is_taken;
 
 	if (!has_conntrack || !work || !uplink)
 		return 0;
-	receiver = find_in(uplink, &work->flow.destination);
-	ifindex = receiver ? receiver->ifindex : find_owner_on_node(&work->flow.destination);
+	ifindex = find_receiving(work, uplink);
 	interface = map_find(&interfaces_v1, &ifindex);
 	if (!interface || !interface->netns_id)
 		return 0;

@@ -191,7 +191,7 @@ TEST_F(Source, EndsInTheNameOfAPodOfAnotherNetworkAreDropped) {
         };
         expect({"of another network", end(pod4(), "203.0.113.77"), REASON_DROP_FORGED_END, in()});
         expect({"of its own", end(kOwn4, "203.0.113.77"), REASON_DROP_FORGED_END, in()});
-        expect({"to a pod", end(pod4(), "192.168.133.20"), REASON_UPLINK_DELIVERED, in()});
+        expect({"to a pod", end(pod4(), "192.168.133.20"), REASON_HOST_SOURCE_LOCAL, in()});
         expect({"by a third one", end(pod4(), "203.0.113.77"), REASON_DROP_FORGED_END, by_other});
         const Bytes passing =
             Ethernet{{2, 0, 0, 0, 0, 0x77}, kNeighbourMac} / Ipv4{pod4(), ip("203.0.113.77")} / Tcp{.flags = flags};

@@ -13,6 +13,7 @@
 #include "loader/net/link.hpp"
 #include "plugin/plan.hpp"
 #include "tests/harness/test.hpp"
+#include "tests/packet/routes.hpp"
 #include "tests/packet/flow_key.hpp"
 #include "tests/harness/frame.hpp"
 #include "tests/harness/process.hpp"
@@ -154,6 +155,7 @@ class Node {
         peer = {"peer", make_veth("caliB"), kPeerMac, {ip("192.0.2.20"), ip("2001:db8::20")}, "net-one", kMtu};
         foreign = {"foreign", 4000, kForeignMac, {ip("192.0.2.30"), ip("2001:db8::30")}, "net-two"};
         unknown_ifindex = make_veth("caliC");
+        route_to_pods();
         for (const Pod *each : {&pod, &peer, &foreign})
             put(*each);
     }

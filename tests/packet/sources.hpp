@@ -15,7 +15,8 @@ inline constexpr const char *kSetUp =
     "set -e; echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding;"
     "ip link add lan0 address 02:00:00:00:00:0e type veth peer name plan0;"
     "for i in lan0 plan0 caliA caliAp caliC caliCp; do ip link set $i up; done;"
-    "ip addr add 203.0.113.2/24 dev caliCp; ip route add 198.51.100.0/24 dev caliA";
+    "ip addr add 203.0.113.2/24 dev caliCp; ip route add 198.51.100.0/24 dev caliA;"
+    "ip route add 192.168.133.20 dev caliC; ip -6 route add 2001:db8:133::20 dev caliC";
 
 // The pod has a second interface in another network, whose way is by lan0.
 class Source : public PacketTest {

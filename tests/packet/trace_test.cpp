@@ -62,7 +62,7 @@ TEST_F(Trace, ReportsEachStep) {
     const std::vector<std::pair<std::uint32_t, std::uint32_t>> expected = {
         {TRACE_LOOKUP, STEP_MAP_INTERFACES}, {TRACE_LOOKUP, STEP_MAP_ADDRESSES}, {TRACE_LOOKUP, STEP_MAP_ADDRESSES},
         {TRACE_LOOKUP, STEP_MAP_FLOWS},      {TRACE_WRITE, STEP_MAP_FLOWS},      {TRACE_LOOKUP, STEP_MAP_ADDRESSES},
-        {TRACE_COUNT, STEP_MAP_OTHER},       {TRACE_COUNT, STEP_MAP_OTHER}};
+        {TRACE_ROUTE, STEP_MAP_OTHER},       {TRACE_COUNT, STEP_MAP_OTHER},      {TRACE_COUNT, STEP_MAP_OTHER}};
     EXPECT_EQ(steps, expected);
     interface entry {};
     std::memcpy(&entry, run.steps.front().value.data(), sizeof entry);

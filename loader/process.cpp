@@ -54,13 +54,25 @@ struct Start {
     char **words;
     char **environment;
     std::array<int, 3> streams;
+    int life;
     pid_t parent;
     volatile int failed = 0; // errno of the call that failed, written by the child
 };
 
+// The kernel kills the whole group when the parent's end of the pipe is closed, also by the parent's death, as long as
+// one process of the group has this end. Where it refuses, PR_SET_PDEATHSIG reaches the child alone. A PID namespace
+// would reach those that leave the group too, but in it "$$" and /proc/PID of the plugin are another process's.
+void bind_group(int life) {
+    fcntl(life, F_SETFD, 0);
+    fcntl(life, F_SETSIG, SIGKILL);
+    if (fcntl(life, F_SETOWN, -getpid()) == 0)
+        fcntl(life, F_SETFL, O_ASYNC);
+}
+
 [[noreturn]] void start_child(Start &start) {
     constexpr int kNotStarted = 127;
-    setpgid(0, 0); // a script's children are killed with it; without a group of its own it is killed alone
+    if (setpgid(0, 0) == 0) // a script's children are killed with it; without a group of its own it is killed alone
+        bind_group(start.life);
     const bool bound = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
     if (getppid() != start.parent) // it died before the signal was requested
         _exit(kNotStarted);
@@ -107,9 +119,10 @@ class Child {
     static Result<Child> start(const std::vector<std::string> &words, const std::vector<std::string> &environment,
                                std::array<int, 3> streams) {
         const std::string doing = "starting " + words.front();
+        Pipe life = TRY(make_pipe());
         std::vector<char *> argv = pointers(words);
         std::vector<char *> envp = pointers(environment);
-        Start how{words.front().c_str(), argv.data(), envp.data(), streams, getpid()};
+        Start how{words.front().c_str(), argv.data(), envp.data(), streams, life.read.get(), getpid()};
         std::signal(SIGPIPE, SIG_IGN);
         std::signal(SIGCHLD, SIG_DFL); // ignored, it would leave no exit status
         // posix_spawn(3) cannot tie the child to its parent's life.
@@ -119,7 +132,7 @@ class Child {
             start_child(how);
         if (pid < 0)
             return system_error(ErrorCode::ipam, doing, errno);
-        Child child(pid);
+        Child child(pid, std::move(life));
         if (how.failed != 0)
             return not_started(words.front(), how.failed);
         child.exited_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
@@ -127,7 +140,8 @@ class Child {
             return system_error(ErrorCode::io_failure, doing, errno);
         return child;
     }
-    Child(Child &&other) noexcept : pid_(std::exchange(other.pid_, -1)), exited_(std::move(other.exited_)) {}
+    Child(Child &&other) noexcept
+        : pid_(std::exchange(other.pid_, -1)), life_(std::move(other.life_)), exited_(std::move(other.exited_)) {}
     Child &operator=(Child &&) = delete;
     Child(const Child &) = delete;
     Child &operator=(const Child &) = delete;
@@ -150,12 +164,14 @@ class Child {
             if (errno != EINTR)
                 return system_error(ErrorCode::io_failure, "waiting for a child process", errno);
         pid_ = -1;
+        fcntl(life_.read.get(), F_SETFL, 0); // a daemon that it has started lives on
         return status;
     }
 
   private:
-    explicit Child(pid_t pid) : pid_(pid) {}
+    Child(pid_t pid, Pipe life) : pid_(pid), life_(std::move(life)) {}
     pid_t pid_;
+    Pipe life_;
     Fd exited_;
 };
 

@@ -23,7 +23,8 @@ std::string exit_words(const Finished &finished);
 constexpr std::chrono::milliseconds kProcessTimeLimit = std::chrono::seconds(30);
 
 // `environment` holds "NAME=value" entries. The program is killed, and the call fails, after `limit`
-// (ErrorCode::try_again_later), after 1 MiB on standard output, and if its pipes fail. It does not outlive its caller.
+// (ErrorCode::try_again_later), after 1 MiB on standard output, and if its pipes fail. Until it ends, it does not
+// outlive its caller, nor does what it has started, unless that has left its process group (setsid(1), timeout(1)).
 Result<Finished> run_process(const std::string &path, const std::vector<std::string> &environment,
                              const std::string &input, const std::vector<std::string> &arguments = {},
                              std::chrono::milliseconds limit = kProcessTimeLimit);

@@ -143,6 +143,54 @@ TEST(RunProcess, EndsTheProgramWithItsCaller) {
     EXPECT_EQ(WTERMSIG(status), SIGKILL);
 }
 
+// Whatever a script has started, whether or not the script itself is there still.
+TEST(RunProcess, EndsWhatTheProgramHasStartedWithItsCaller) {
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    for (const std::string end : {"wait", "exec sleep 600"}) {
+        SCOPED_TRACE(end);
+        std::array<int, 2> ready{};
+        ASSERT_EQ(pipe(ready.data()), 0);
+        const pid_t caller = fork();
+        if (caller == 0) {
+            (void)shell("(sh -c 'echo $$; exec sleep 600' >&" + std::to_string(ready[1]) + ") & " + end);
+            _exit(0);
+        }
+        std::array<char, 16> text{};
+        ASSERT_GT(read(ready[0], text.data(), text.size() - 1), 0);
+        const pid_t started = std::stoi(text.data());
+
+        kill(caller, SIGKILL);
+
+        close(ready[1]);
+        pollfd released{ready[0], POLLIN, 0};
+        EXPECT_EQ(poll(&released, 1, 10000), 1) << "sleep lives on";
+        kill(started, SIGKILL);
+        while (wait(nullptr) > 0) {
+        }
+        close(ready[0]);
+    }
+}
+
+TEST(RunProcess, LeavesADaemonThatTheProgramHasStarted) {
+    std::array<int, 2> go{}, held{};
+    ASSERT_EQ(pipe(go.data()) + pipe(held.data()), 0);
+    const pid_t caller = fork();
+    if (caller == 0) {
+        const auto done =
+            shell("(read _; echo here >&" + std::to_string(held[1]) + ") <&" + std::to_string(go[0]) + " &");
+        _exit(done && done->exit_code == 0 ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(caller, &status, 0), caller);
+    ASSERT_EQ(status, 0);
+    close(held[1]);
+    ASSERT_EQ(write(go[1], "on\n", 3), 3);
+    std::array<char, 16> text{};
+    EXPECT_GT(read(held[0], text.data(), text.size()), 0) << "it was killed";
+    for (const int end : {go[0], go[1], held[0]})
+        close(end);
+}
+
 TEST(StandardStreams, ThatWereClosedAreNoPlaceForTheNextFile) {
     const pid_t child = fork();
     if (child == 0) {

@@ -17,4 +17,11 @@ bool is_renamed(const net::Link &host_veth, const endpoint &record);
 // A bridge, a bond, or what else passes its frames on past the pod's routes. A VRF is none.
 Result<std::optional<std::string>> foreign_master(net::Netlink &host, const net::Link &host_veth);
 
+// Of one that Podlane made, for a container with IPv6. "net.ipv6.conf.NAME.disable_ipv6" removes all of that family.
+Result<bool> is_ipv6_off(const endpoint &record);
+// A sentence if IPv6 is off, or its link-local address is gone, from which it answers the container.
+Result<std::optional<std::string>> find_ipv6_fault(net::Netlink &host, const endpoint &record);
+// Both; does nothing if the container has no IPv6.
+Result<void> restore_ipv6(net::Netlink &host, const endpoint &record);
+
 } // namespace podlane

@@ -3,12 +3,15 @@
 
 #include "loader/net/mount.hpp"
 #include "loader/net/namespace.hpp"
+#include "loader/object.hpp"
 #include "loader/pins.hpp"
+#include "loader/programs.hpp"
 #include "maps/abi/names.h"
 #include "maps/fd.hpp"
 #include "maps/tables.hpp"
 
 #include <bpf/bpf.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -32,6 +35,42 @@ Result<void> attach_pacing(int program_fd, const Fd &root, const std::string &di
         return system_error(ErrorCode::bpf, "pinning " PODLANE_PIN_PACING, errno);
     return {};
 }
+
+// At work by its link.
+Result<Fd> running_program(const std::string &root) {
+    const std::string path = pin_path(root, PODLANE_PIN_PACING);
+    const Fd link(bpf_obj_get(path.c_str()));
+    bpf_link_info info{};
+    __u32 size = sizeof info;
+    if (!link || bpf_obj_get_info_by_fd(link.get(), &info, &size) != 0)
+        return system_error(ErrorCode::bpf, "opening link " + path, errno);
+    Fd program(bpf_prog_get_fd_by_id(info.prog_id));
+    if (!program)
+        return system_error(ErrorCode::bpf, "opening the program of link " + path, errno);
+    return program;
+}
+
+// On the pinned maps. No descriptor if the kernel cannot pace.
+Result<Fd> load_pace(const std::string &root) {
+    if (libbpf_probe_bpf_prog_type(BPF_PROG_TYPE_SOCK_OPS, nullptr) == 0)
+        return Fd(); // at little cost, as every ADD with a limit is here then
+    LoadSettings settings;
+    TRY(read_constants(TRY(open_program(root, PODLANE_PROGRAM_FROM_POD)).get(), settings));
+    keep_libbpf_log();
+    const auto all = TRY(open_programs({PODLANE_PROGRAM_PACE}, settings));
+    TRY(reuse_maps(all->obj, live_directory(root)));
+    if (auto loaded = load_object(all->obj, "loading " PODLANE_PROGRAM_PACE); !loaded)
+        return is_transient(loaded.error().system_errno) ? std::move(loaded).error() : Result<Fd>(Fd());
+    const int program = bpf_program__fd(all->progs.pl_pace);
+    if (TRY(program_facts(program)).name != PODLANE_PROGRAM_PACE) // see named_program()
+        return load_error("loading " PODLANE_PROGRAM_PACE " by its name", EAGAIN);
+    Fd own(fcntl(program, F_DUPFD_CLOEXEC, 0));
+    if (!own)
+        return system_error(ErrorCode::bpf, "keeping " PODLANE_PROGRAM_PACE, errno);
+    return own;
+}
+
+Result<bool> has_program(const std::string &root) { return is_pinned(pin_path(root, PODLANE_PROGRAM_PACE)); }
 
 } // namespace
 
@@ -61,8 +100,28 @@ Result<void> resume_pacing(const std::string &root) {
 
 Result<bool> is_pacing(const std::string &root) { return is_pinned(pin_path(root, PODLANE_PIN_PACING)); }
 
-Result<bool> is_pacing_lost(const std::string &root) {
-    return TRY(is_pinned(pin_path(root, PODLANE_PROGRAM_PACE))) && !TRY(is_pacing(root));
+Result<void> restore_pacing(const std::string &root) {
+    if (!TRY(has_program(root)) && check_pins(root)) {
+        const Fd program = TRY(TRY(is_pacing(root)) ? running_program(root) : load_pace(root));
+        if (!program)
+            return {};
+        const Lock lock = TRY(Lock::exclusive(root));
+        if (bpf_obj_pin(program.get(), pin_path(root, PODLANE_PROGRAM_PACE).c_str()) != 0 && errno != EEXIST)
+            return system_error(ErrorCode::bpf, "pinning " PODLANE_PROGRAM_PACE, errno);
+    }
+    return resume_pacing(root);
+}
+
+Result<std::optional<std::string>> pacing_fault(const std::string &root) {
+    constexpr auto kUnattached = PODLANE_PROGRAM_PACE " is not attached: TCP senders of limited pods are not paced";
+    constexpr auto kUnpinned =
+        "the pin of " PODLANE_PROGRAM_PACE " is gone: limits that change do not reach connections that exist";
+    const bool paces = TRY(is_pacing(root)), is_loaded = TRY(has_program(root));
+    if (paces)
+        return is_loaded ? std::optional<std::string>() : std::optional<std::string>(kUnpinned);
+    if (is_loaded || (check_pins(root) && TRY(load_pace(root))))
+        return std::optional<std::string>(kUnattached);
+    return std::optional<std::string>();
 }
 
 } // namespace podlane

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Pacing: the program that sets the pacing rate of TCP senders, on the root of the cgroup v2 hierarchy.
+// Pacing: pl_pace sets the pacing rate of TCP senders, on the root of the cgroup v2 hierarchy. Its pin and that of its
+// link belong together: the link keeps it at work, and by the other one limits that change reach its connections.
 #pragma once
 
 #include "maps/result.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace podlane {
@@ -20,10 +22,14 @@ Result<void> start_pacing(int program_fd, const std::string &directory);
 // cgroup v2, or if the program could not be loaded.
 Result<void> resume_pacing(const std::string &root);
 
+// The same, and loads or pins the program if its pin is gone. The caller must not hold the lock.
+Result<void> restore_pacing(const std::string &root);
+
 // Whether pl_pace is attached.
 Result<bool> is_pacing(const std::string &root);
 
-// Whether pl_pace is loaded and not attached.
-Result<bool> is_pacing_lost(const std::string &root);
+// A sentence if it is not, or has no pin, although the kernel can pace and Podlane's other pins are there. If both are
+// gone, the program is loaded for the moment to find that out.
+Result<std::optional<std::string>> pacing_fault(const std::string &root);
 
 } // namespace podlane

@@ -47,7 +47,8 @@ std::string host_ifname_in(const endpoint &record) { return std::string(field_te
 Result<void> put_rules(net::Netlink &netfilter, const std::string &network, const std::vector<Prefix> &cluster_cidrs) {
     const std::string mark = mark_of(network, cluster_cidrs);
     const auto there = TRY(net::rule_comments(netfilter, nft_table(network), kEgressChain));
-    if (there == std::vector<std::string>(kRules, mark))
+    if (there == std::vector<std::string>(kRules, mark) &&
+        TRY(has_prefixes(netfilter, network, "inside", cluster_cidrs)))
         return {};
     return run_script(Until(), "nft", {"-f", "-"}, rules(network, cluster_cidrs, mark));
 }
@@ -82,6 +83,9 @@ Result<bool> has_egress_rules(const cni::Config &config, const endpoint &record)
     net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
     const auto there = TRY(net::rule_comments(netfilter, nft_table(config.name), kEgressChain));
     const auto is_ours = [](const std::string &comment) { return comment.starts_with("podlane "); };
+    const bool is_as_configured = there == std::vector<std::string>(kRules, mark_of(config.name, config.cluster_cidrs));
+    if (is_as_configured && !TRY(has_prefixes(netfilter, config.name, "inside", config.cluster_cidrs)))
+        return false;
     return there.size() == kRules && std::ranges::all_of(there, is_ours) &&
            TRY(net::has_interface(netfilter, nft_table(config.name), sets, host_ifname_in(record)));
 }

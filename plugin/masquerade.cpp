@@ -4,6 +4,7 @@
 #include "loader/expedited_rcu.hpp"
 #include "loader/net/legacy_tables.hpp"
 #include "maps/tables.hpp"
+#include "maps/text.hpp"
 #include "plugin/history.hpp"
 #include "plugin/node_program.hpp"
 #include "loader/net/nftables.hpp"
@@ -69,6 +70,11 @@ std::string rules(const cni::Config &config, const std::string &mark) {
 
 std::string mark_of(const cni::Config &config) { return nft_mark(rules(config, {})); }
 
+// Of what only the configuration that wrote the rules knows.
+Result<bool> has_exempt(net::Netlink &netfilter, const cni::Config &config) {
+    return has_prefixes(netfilter, config.name, "cluster", exempt_in(config));
+}
+
 // Adds to the rules that are there, by netlink: the cost of nft(8) grows with the rule set. False if they are missing
 // or of another configuration.
 bool add_to_nftables(const cni::Config &config, const std::string &mark, std::span<const ip_addr> addresses) {
@@ -77,6 +83,8 @@ bool add_to_nftables(const cni::Config &config, const std::string &mark, std::sp
         return false;
     const auto there = net::rule_comments(*netfilter, nft_table(config.name), "postrouting");
     if (!there || *there != std::vector<std::string>(kRules, mark))
+        return false;
+    if (const auto exempt = has_exempt(*netfilter, config); !exempt || !*exempt)
         return false;
     const auto added = net::add_elements(*netfilter, sets_of(config.name), addresses);
     return added && *added;
@@ -169,8 +177,37 @@ Result<void> drop_iptables(const Until &until, const std::string &network, bool 
                       "*nat\n" + script + "-F " + chain + "\n-X " + chain + "\nCOMMIT\n");
 }
 
-Result<bool> has_chain(const Until &until, const std::string &network, bool ipv4) {
-    return found(iptables(ipv4), TRY(run(until, iptables(ipv4), {"--wait", "-t", "nat", "-S", chain_of(network)}, "")));
+// One rule a line, as they would be added; empty if the chain is missing.
+Result<std::string> list_chain(const Until &until, const std::string &chain, bool ipv4) {
+    Finished listed = TRY(run(until, iptables(ipv4), {"--wait", "-t", "nat", "-S", chain}, ""));
+    return TRY(found(iptables(ipv4), listed)) ? std::move(listed.out) : std::string();
+}
+
+// Behind the option, in the rules that lead to the target.
+std::vector<Prefix> prefixes_in(std::string_view rules, std::string_view option, std::string_view target) {
+    std::vector<Prefix> prefixes;
+    for (const std::string_view rule : split(rules, "\n")) {
+        const auto words = split(rule, " ");
+        const auto at = std::ranges::find(words, option);
+        if (words.back() != target || words.end() - at < 2)
+            continue;
+        if (const auto prefix = parse_prefix(at[1]))
+            prefixes.push_back(*prefix);
+    }
+    return prefixes;
+}
+
+// That the chain masquerades, and is jumped to from each address. Its exempt ranges are those of the newest ADD.
+Result<bool> has_chain_for(const Until &until, const cni::Config &config, std::span<const ip_addr> addresses,
+                           bool ipv4) {
+    const std::string chain = chain_of(config.name);
+    const std::string rules = TRY(list_chain(until, chain, ipv4));
+    const auto from = prefixes_in(TRY(list_chain(until, "POSTROUTING", ipv4)), "-s", chain);
+    const auto jumps = [&](const ip_addr &addr) {
+        return podlane::is_ipv4(addr) != ipv4 ||
+               std::ranges::any_of(from, [&](const Prefix &one) { return contains(one, addr); });
+    };
+    return rules.find(" -j MASQUERADE\n") != std::string::npos && std::ranges::all_of(addresses, jumps);
 }
 
 bool has_family(const std::vector<Prefix> &leased, bool ipv4) {
@@ -206,19 +243,21 @@ Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const
     return {};
 }
 
-Result<bool> is_masqueraded(endpoint_masquerade by, const std::string &network, std::span<const ip_addr> addresses) {
+Result<bool> is_masqueraded(endpoint_masquerade by, const cni::Config &config, std::span<const ip_addr> addresses) {
     if (by == ENDPOINT_MASQUERADE_NFTABLES) {
         net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
-        const auto there = TRY(net::rule_comments(netfilter, nft_table(network), "postrouting"));
+        const auto there = TRY(net::rule_comments(netfilter, nft_table(config.name), "postrouting"));
         const auto is_ours = [](const std::string &comment) { return comment.starts_with("podlane "); };
+        if (there == std::vector<std::string>(kRules, mark_of(config)) && !TRY(has_exempt(netfilter, config)))
+            return false;
         return there.size() == kRules && std::ranges::all_of(there, is_ours) &&
-               TRY(net::has_elements(netfilter, sets_of(network), addresses));
+               TRY(net::has_elements(netfilter, sets_of(config.name), addresses));
     }
     const Until until;
     for (const bool ipv4 : {true, false}) {
         const bool concerned =
             std::ranges::any_of(addresses, [&](const ip_addr &addr) { return podlane::is_ipv4(addr) == ipv4; });
-        if (concerned && !TRY(has_chain(until, network, ipv4)))
+        if (concerned && !TRY(has_chain_for(until, config, addresses, ipv4)))
             return false;
     }
     return true;
@@ -238,7 +277,7 @@ Result<void> rewrite_masquerade(std::uint8_t by, const std::string &network, con
         TRY(put_nftables(config, {}));
     const Until until;
     for (const bool ipv4 : {true, false})
-        if ((by & ENDPOINT_MASQUERADE_IPTABLES) != 0 && TRY(has_chain(until, network, ipv4)))
+        if ((by & ENDPOINT_MASQUERADE_IPTABLES) != 0 && !TRY(list_chain(until, chain_of(network), ipv4)).empty())
             TRY(put_iptables(until, config, {}, ipv4));
     return {};
 }

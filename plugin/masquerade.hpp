@@ -26,8 +26,9 @@ Result<void> rewrite_masquerade(std::uint8_t by, const std::string &network, con
                                 const std::vector<Prefix> &no_masquerade);
 
 // Whether the network's rules are there, whichever configuration wrote them, and these addresses are among those that
-// they are for. iptables knows no pod.
-Result<bool> is_masqueraded(endpoint_masquerade by, const std::string &network, std::span<const ip_addr> addresses);
+// they are for. iptables knows no pod, only its subnet. The ranges that are not masqueraded count if this configuration
+// wrote the rules of nftables; of iptables, clusterCIDRs do.
+Result<bool> is_masqueraded(endpoint_masquerade by, const cni::Config &config, std::span<const ip_addr> addresses);
 
 std::string masquerade_is_gone(const endpoint &entry);
 

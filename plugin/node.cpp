@@ -64,6 +64,8 @@ Result<void> prepare_node(const cni::Config &config) {
     settings.confirm_ms = config.confirm_interval_ms;
     TRY(ensure_loaded(config.bpffs, settings));
     TRY(refuse_other_netns(config.bpffs, TRY(own_netns())));
+    if (config.bandwidth)
+        static_cast<void>(restore_pacing(config.bpffs)); // an option, which must not fail an ADD
     return let_conntrack_follow(config);
 }
 

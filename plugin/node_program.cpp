@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/node_program.hpp"
 
+#include "loader/net/nftables.hpp"
 #include "maps/hash.hpp"
 #include "plugin/history.hpp"
 
@@ -85,6 +86,15 @@ std::string nft_prefix_set(const std::string &network, const std::string &set, c
     for (const Prefix &prefix : disjoint(prefixes, ipv4))
         script += "add element " + name + " { " + to_string(prefix) + " }\n";
     return script;
+}
+
+Result<bool> has_prefixes(net::Netlink &netfilter, const std::string &network, const std::string &set,
+                          const std::vector<Prefix> &prefixes) {
+    std::vector<ip_addr> firsts; // the kernel finds the interval that holds the address
+    for (const bool ipv4 : {true, false})
+        for (const Prefix &prefix : disjoint(prefixes, ipv4))
+            firsts.push_back(prefix.addr);
+    return net::has_elements(netfilter, {nft_table(network), set + "4", set + "6"}, firsts);
 }
 
 std::string nft_mark(const std::string &rules) {

@@ -2,6 +2,7 @@
 // Runs the node's own programs for packet rules, nft(8) and iptables(8), and writes what the scripts for nft(8) share.
 #pragma once
 
+#include "loader/net/netlink.hpp"
 #include "loader/process.hpp"
 #include "maps/ip.hpp"
 #include "maps/result.hpp"
@@ -43,6 +44,9 @@ std::vector<Prefix> disjoint(const std::vector<Prefix> &prefixes, bool ipv4);
 // Has nft(8) create the set, or replace what is in it.
 std::string nft_prefix_set(const std::string &network, const std::string &set, const std::vector<Prefix> &prefixes,
                            bool ipv4);
+// Whether each of them is in SET4 or SET6, which nft_prefix_set() made.
+Result<bool> has_prefixes(net::Netlink &netfilter, const std::string &network, const std::string &set,
+                          const std::vector<Prefix> &prefixes);
 // Distinguishes the rules of one configuration from those of another: the comment of each.
 std::string nft_mark(const std::string &rules);
 

@@ -115,8 +115,7 @@ Result<void> restore_on_host(Whole &of, const Plan &plan) {
     if (link && TRY(foreign_master(of.host, *link)))
         change.master = 0;
     TRY(net::set_link(of.host, ifindex, change));
-    for (const net::Address &one : plan.host_addresses)
-        TRY(net::add_address(of.host, ifindex, one));
+    TRY(restore_ipv6(of.host, of.entry));
     Errors errors;
     for (net::RouteSpec route : plan.host_routes) {
         route.ifindex = ifindex;
@@ -127,7 +126,7 @@ Result<void> restore_on_host(Whole &of, const Plan &plan) {
     return std::move(errors).result();
 }
 
-// A qdisc is restored for the flag that says that it was there; pacing concerns all pods of the root.
+// A qdisc is restored for the flag that says that it was there.
 Result<void> restore_limiter(Whole &of, const Tables &tables) {
     if ((of.entry.flags & INTERFACE_LIMIT_EDT) != 0) {
         const bandwidth limits =
@@ -138,14 +137,16 @@ Result<void> restore_limiter(Whole &of, const Tables &tables) {
     if (of.entry.shaped != 0)
         TRY(put_shaper(of.inside, of.entry.pod_ifindex,
                        TRY(tables.bandwidths.find(of.entry.ifindex)).value_or(bandwidth{})));
-    return of.request.config.bandwidth ? resume_pacing(of.request.config.bpffs) : Result<void>{};
+    return {};
 }
 
 Result<void> restore_all(Whole &of, const Tables &tables, Rollback &rollback) {
+    Errors errors;
+    if (of.request.config.bandwidth) // of all pods of the root; before the network's lock is held
+        errors.add(restore_pacing(of.request.config.bpffs));
     const auto egress = TRY(find_egress_route(of.request.config, of.host));
     const NetworkPlan network = TRY(plan_network(of.request.config, TRY(network_facts(of.request.config, egress))));
     TRY(enter_network(of.request, network, tables, of.host, rollback));
-    Errors errors;
     errors.add(restore_name(of));
     errors.add(follow_pod(of, tables));
     errors.add(insert_missing_entries(tables, of.request.config, of.entry));
@@ -222,8 +223,8 @@ Result<void> repair_living(const std::string &root, const endpoint_key &key, con
     const auto is_entered = [&] { return tables.interfaces.find(record.ifindex); };
     const bool was_entered = TRY(is_entered()).has_value();
     auto done = repair();
-    // A DEL finds by the first entry or the last ones what was inserted after it; not if it erased the first one before
-    // the last ones were.
+    // A DEL finds by the first entry or the last ones what was inserted after it; not if it deleted the first one
+    // before the last ones were.
     if (record.ifindex == 0 || (TRY(lives()) && (!was_entered || TRY(is_entered()))))
         return done;
     cni::Request request;

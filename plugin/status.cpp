@@ -23,8 +23,8 @@ void log_what_is_missing(const cni::Config &config) {
         if (const auto loaded = load_conntrack(); !loaded)
             warn("connection tracking cannot be turned on: " + loaded.error().message +
                  "; unless another rule of the node needs it, connections take the slow path");
-    if (const auto lost = is_pacing_lost(config.bpffs); lost && *lost)
-        warn("pl_pace is not attached: TCP senders of limited pods are not paced; the next ADD tries again");
+    if (const auto fault = pacing_fault(config.bpffs); fault && *fault)
+        warn(**fault + "; the next ADD with a limit tries again");
 }
 
 // STATUS knows one code for a plugin that can serve no ADD (CNI spec, section 2).

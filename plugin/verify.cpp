@@ -211,6 +211,8 @@ Result<void> check_hook(const endpoint &record, const HookProgram &planned, std:
 Result<void> check_own_interface(Checked &c) {
     cni::Attachment lease = *c.request.config.prev_result;
     const Plan plan = TRY(make_plan(c.request, lease, recorded_facts(c.record)));
+    if (auto fault = TRY(find_ipv6_fault(c.host, c.record)))
+        return gone(*std::move(fault));
     TRY(check_pod_routes(c, plan));
     TRY(check_neighbours(c, plan));
     TRY(check_host_routes(c, plan));
@@ -243,7 +245,7 @@ Result<void> check_host_services(Checked &c) {
         return gone("the qdisc of the limit is gone from interface " + c.request.ifname +
                     " of the container: what it sends beyond the limit is dropped instead of held");
     const auto by = static_cast<endpoint_masquerade>(c.record.masquerade);
-    if (by != ENDPOINT_MASQUERADE_NONE && !TRY(is_masqueraded(by, c.request.config.name, c.addresses())))
+    if (by != ENDPOINT_MASQUERADE_NONE && !TRY(is_masqueraded(by, c.request.config, c.addresses())))
         return gone(masquerade_is_gone(c.record));
     if (!TRY(has_egress_rules(c.request.config, c.record)))
         return gone("the rules or set elements that limit the egress of " + c.host_ifname() + " are gone");

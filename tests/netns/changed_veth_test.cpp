@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Another program changed the host-side veth of a living pod, or its route: DEL and GC remove it all the same, CHECK
 // and doctor name the change, and repair reverts it.
+#include "loader/record.hpp"
 #include "tests/netns/ctl.hpp"
 
 namespace podlane::test {
@@ -118,7 +119,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Change{"NoAlias", "ip link set @host alias ''", "@host has the alias \"\""},
                     Change{"Mtu", "ip link set @host mtu 1300", "@host has MTU 1300 instead of 1420"},
                     Change{"GreaterMtu", "ip link set @host mtu 1500", "@host has MTU 1500 instead of 1420"},
-                    Change{"Port", "ip link set @host master br9", "@host is a port of br9"}),
+                    Change{"Port", "ip link set @host master br9", "@host is a port of br9"},
+                    Change{"NoIpv6", "sysctl -qw net.ipv6.conf.@host.disable_ipv6=1",
+                           "IPv6 is off on the host-side veth @host (net.ipv6.conf.@host.disable_ipv6 is 1)"},
+                    Change{"NoLinkLocal", "ip -6 addr flush dev @host", "is gone from the host-side veth @host"}),
     [](const auto &info) { return std::string(info.param.name); });
 
 TEST_P(ChangedVeth, IsNamedAndRepaired) {
@@ -129,13 +133,27 @@ TEST_P(ChangedVeth, IsNamedAndRepaired) {
     must_run(node_.ns(), {"sh", "-c", filled(GetParam().make, made)});
     const std::string says = filled(GetParam().says, made);
     EXPECT_THAT(check(made), fails_with(105, {says}));
-    EXPECT_THAT(ctl("doctor"), prints(1, {says}));
+    const Output found = ctl("doctor");
+    EXPECT_THAT(found, prints(1, {says}));
+    EXPECT_THAT(found.out, testing::Not(HasSubstr("neighbour")));
     EXPECT_THAT(ctl("repair"), prints(0, {says}));
+    EXPECT_THAT(ctl("doctor"), prints(0));
     EXPECT_THAT(check(made), succeeds());
     const Json repaired = host_link(made);
     for (const char *key : {"ifalias", "mtu", "master"})
         EXPECT_EQ(repaired.value(key, Json()), whole.value(key, Json())) << key;
-    EXPECT_TRUE(ping(made.container->ns(), "203.0.113.2"));
+    for (const std::string to : {"203.0.113.2", "2001:db8:cafe::2", "fe80::ecee:eeff:feee:eeee%eth0"})
+        EXPECT_TRUE(ping(made.container->ns(), to)) << to;
+    EXPECT_EQ(run(node_.ns(), {"ping", "-c1", "-W2", made.text6()}).rc, 0);
+}
+
+TEST_F(ChangedVethTest, WithoutIpv6IsRepairedWithoutARecord) {
+    const Pod made = make();
+    fs::remove_all(AttachmentRecords(kStateDirectory, node_.bpffs()).directory());
+    node_.run("sysctl -qw net.ipv6.conf." + made.host_ifname + ".disable_ipv6=1");
+    EXPECT_THAT(ctl("doctor"), prints(1, {"IPv6 is off on the host-side veth " + made.host_ifname}));
+    EXPECT_THAT(ctl("repair"), prints(0));
+    EXPECT_TRUE(ping(made.container->ns(), "2001:db8:cafe::2"));
 }
 
 // Whose route it is, nobody but the administrator knows.

@@ -103,6 +103,16 @@ TEST_F(NodeTest, InstallDryRunWritesNothing) {
     EXPECT_TRUE(fs::is_empty(conf()));
 }
 
+// ADD would take a registered table for one that does the node's NAT, and masquerade by iptables from then on.
+TEST_F(NodeTest, InstallRegistersNoTableOfIptables) {
+    for (const std::string more : {"--dry-run", "", "--cluster-cidrs 0.0.0.0/0"}) {
+        (void)install("--subnets 198.18.1.0/24 " + more);
+        for (const std::string family : {"ip", "ip6"})
+            EXPECT_THAT(run(node_.ns(), {"cat", "/proc/net/" + family + "_tables_names"}).out, Not(HasSubstr("nat")))
+                << more;
+    }
+}
+
 // In a /run of its own, as flannel's daemon leaves it.
 TEST_F(NodeTest, InstallSaysWhatItFindsOnTheNode) {
     const auto install_beside = [&](const std::string &subnet_env, const std::string &more) {

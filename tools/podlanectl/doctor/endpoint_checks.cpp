@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // doctor: an endpoint's links, addresses, neighbours, routes, programs and map entries.
 #include "loader/attach.hpp"
-#include "loader/foreign_rule.hpp"
-#include "loader/host_route.hpp"
 #include "loader/host_veth.hpp"
 #include "loader/net/address.hpp"
 #include "loader/net/neighbour.hpp"
@@ -14,7 +12,7 @@
 #include "plugin/masquerade.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/reinstate.hpp"
-#include "tools/podlanectl/doctor/doctor.hpp"
+#include "tools/podlanectl/doctor/host_veth_checks.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
@@ -35,13 +33,7 @@ bool has_family(const EndpointView &e, bool ipv4) {
 // The container's interface is accessible, and was created by Podlane.
 bool has_own_pod(const EndpointView &e) { return e.is_ours() && e.link && e.pod && e.pod_link; }
 
-// Opens its own socket: repairs run after all checks.
-std::function<Result<void>()> on_host(std::function<Result<void>(net::Netlink &)> change) {
-    return [change = std::move(change)]() -> Result<void> {
-        net::Netlink host = TRY(net::Netlink::open());
-        return change(host);
-    };
-}
+// Opens its own socket, as on_host() does.
 std::function<Result<void>()> in_pod(const EndpointView &e, std::function<Result<void>(net::Netlink &)> change) {
     return [path = e.namespace_path, change = std::move(change)]() -> Result<void> {
         net::Netlink pod = TRY(net::Netlink::open_in(TRY(net::Namespace::open(path))));
@@ -181,51 +173,6 @@ Result<void> look_at_pod_routes(const EndpointView &e, Findings &findings) {
     return {};
 }
 
-Result<void> look_at_host_neighbours(const EndpointView &e, Findings &findings) {
-    if (!e.is_ours() || !e.link)
-        return {};
-    const Mac mac = to_mac(e.record.pod_mac);
-    for (const ip_addr &addr : addresses_in(e.record)) {
-        const auto found = TRY(net::find_neighbour(e.host, e.record.ifindex, addr));
-        const bool is_right = found && (found->mac == mac || (e.record.flags & INTERFACE_MAC_LEARNED) != 0);
-        if (!is_right || !found->permanent)
-            report(findings,
-                   "the host's permanent neighbour " + to_string(addr) + " on " + e.host_ifname() +
-                       (found ? " has MAC " + to_string(found->mac) : " is gone"),
-                   on_host([addr, mac, ifindex = e.record.ifindex](net::Netlink &host) {
-                       return net::put_neighbour(host, ifindex, addr, mac);
-                   }));
-    }
-    return {};
-}
-
-Result<void> look_at_host_routes(const EndpointView &e, Findings &findings) {
-    if (!e.is_ours() || !e.link)
-        return {};
-    for (const ip_addr &addr : addresses_in(e.record)) {
-        const net::RouteSpec route{.destination = {addr, address_bits(addr)}, .ifindex = e.record.ifindex};
-        if (TRY(net::find_route(e.host, route)))
-            continue;
-        if (TRY(leads_elsewhere(e.host, route))) {
-            const Error error = elsewhere(route);
-            report(findings, error.message, {}, error.hint);
-        } else
-            report(findings, "the host's route to " + to_string(addr) + " by " + e.host_ifname() + " is gone",
-                   on_host([route](net::Netlink &host) { return restore_host_route(host, route); }));
-    }
-    return {};
-}
-
-Result<void> look_at_host_rules(const EndpointView &e, Findings &findings) {
-    if (!e.is_ours() || !e.link)
-        return {};
-    NodeRules rules(e.host);
-    for (const ip_addr &addr : addresses_in(e.record))
-        if (const auto error = TRY(rules.find_foreign(addr, e.record.ifindex)))
-            report(findings, error->message, {}, error->hint);
-    return {};
-}
-
 Result<void> look_at_programs(const EndpointView &e, Findings &findings) {
     if (!e.link)
         return {};
@@ -320,8 +267,9 @@ Result<void> look_at_requested_entries(const EndpointView &e, Findings &findings
 // Of an endpoint without a record, nothing else compares it.
 Result<void> look_at_masquerade(const EndpointView &e, Findings &findings) {
     const auto by = static_cast<endpoint_masquerade>(e.record.masquerade);
-    const std::string network(field_text(e.record.network_name));
-    if (e.disk || by == ENDPOINT_MASQUERADE_NONE || TRY(is_masqueraded(by, network, addresses_in(e.record))))
+    cni::Config config;
+    config.name = field_text(e.record.network_name);
+    if (e.disk || by == ENDPOINT_MASQUERADE_NONE || TRY(is_masqueraded(by, config, addresses_in(e.record))))
         return {};
     report(findings, masquerade_is_gone(e.record),
            TRY(masquerading_as_others(e.record, AttachmentRecords(e.node.state_directory, e.node.world.bpffs))));
@@ -339,7 +287,7 @@ constexpr std::string_view kNewSandbox = "delete the pod's sandbox; the runtime 
 constexpr std::string_view kFix = "podlanectl doctor --fix";
 constexpr std::string_view kRepair = "podlanectl repair; if that fails, delete the pod's sandbox";
 
-constexpr std::array<Check, 16> kEndpointChecks = {{
+constexpr std::array<Check, 17> kEndpointChecks = {{
     {"record", Severity::notice,
      "the file was removed, or another program or a full disk tore it: CHECK and repair compare the endpoint with "
      "less, and if the maps are lost as well, nothing "
@@ -361,6 +309,9 @@ constexpr std::array<Check, 16> kEndpointChecks = {{
      &look_at_pod_neighbours},
     {"pod-route", Severity::wrong, "a process in the container changed its routes: their destinations are unreachable",
      kNewSandbox, nullptr, &look_at_pod_routes},
+    {"host-ipv6", Severity::wrong,
+     "another program switched IPv6 off on it, or removed its addresses: the pod does not reach its IPv6 gateway", kFix,
+     nullptr, &look_at_host_ipv6},
     {"host-neighbour", Severity::wrong,
      "the host's neighbours were flushed: packets on the slow path wait for the pod to answer", kFix, nullptr,
      &look_at_host_neighbours},

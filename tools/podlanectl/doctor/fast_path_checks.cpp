@@ -74,8 +74,8 @@ Result<void> look_at_settings(const NodeView &node, Findings &findings) {
 
 Result<void> look_at_pacing(const NodeView &node, Findings &findings) {
     const std::string &root = node.world.bpffs;
-    if (TRY(is_pacing_lost(root)))
-        report(findings, "pl_pace is not attached", [root] { return resume_pacing(root); });
+    if (auto fault = TRY(pacing_fault(root)))
+        report(findings, *std::move(fault), [root] { return restore_pacing(root); });
     return {};
 }
 
@@ -110,10 +110,9 @@ constexpr std::array<Check, 7> kFastPathChecks = {{
      "and new TCP connections take the slow path",
      "podlanectl doctor --fix; or set \"conntrackLiberal\" to false, for TCP on the slow path", &look_at_settings},
     {"pacing", Severity::wrong,
-     "attaching it to the root of cgroup v2 failed when the programs were loaded, or its pin was removed: limits of "
-     "TCP "
-     "senders hold by dropping packets",
-     "podlanectl doctor --fix, or the next ADD", &look_at_pacing},
+     "attaching it to the root of cgroup v2 failed when the programs were loaded, or a pin was removed: without it "
+     "limits of TCP senders hold by dropping packets",
+     "podlanectl doctor --fix, or the next ADD with a limit", &look_at_pacing},
     {"expedited-rcu", Severity::notice,
      "a call of Podlane was killed while it had the kernel expedite grace periods, which costs interrupts on all CPUs",
      "none: this call has switched it off", &look_at_expedited_rcu},

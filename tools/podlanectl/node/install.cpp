@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // install: copies the plugin and writes a configuration list for the runtime.
+#include "loader/net/legacy_tables.hpp"
 #include "loader/net/link.hpp"
 #include "loader/process.hpp"
 #include "maps/file.hpp"
@@ -175,9 +176,14 @@ std::string kube_proxy_mode() {
     };
     if (printed("nft", {"list", "tables"}).find(" kube-proxy") != std::string::npos)
         return "nftables";
-    for (const char *program : {"iptables-save", "iptables-legacy-save"})
-        if (printed(program, {"-t", "nat"}).find(":KUBE-SERVICES ") != std::string::npos)
-            return "iptables";
+    const auto has_services = [&](const char *program) {
+        return printed(program, {"-t", "nat"}).find(":KUBE-SERVICES ") != std::string::npos;
+    };
+    // The older iptables registers the table that it is to print, and ADD would take it for one in use.
+    const bool has_older = net::has_legacy_table(true, "nat");
+    if (has_services("iptables-nft-save") ||
+        (has_older && (has_services("iptables-legacy-save") || has_services("iptables-save"))))
+        return "iptables";
     return {};
 }
 

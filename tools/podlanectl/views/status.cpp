@@ -174,11 +174,10 @@ void look_at_uplinks(Report &report, const World &world) {
 
 // Of the fast path and of limits: what is missing costs speed.
 void look_at_needs(Report &report, const World &world) {
-    if (const auto lost = is_pacing_lost(world.bpffs); !lost)
-        note(report, lost.error());
-    else if (*lost)
-        report.findings.push_back({"pl_pace is not attached: TCP senders of limited pods are not paced",
-                                   "podlanectl doctor --fix, or the next ADD"});
+    if (const auto fault = pacing_fault(world.bpffs); !fault)
+        note(report, fault.error());
+    else if (*fault)
+        report.findings.push_back({**fault, "podlanectl doctor --fix, or the next ADD with a limit"});
     const auto endpoints = read_map<endpoint_key, endpoint>(world.bpffs, PODLANE_MAP_ENDPOINTS);
     if (!endpoints)
         return; // a missing map is a finding of look_at_maps

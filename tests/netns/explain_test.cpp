@@ -45,7 +45,7 @@ TEST_P(ExplainTest, BuildsThePacketForTheQuestion) {
     for (const Json &decision : answer.at("decisions"))
         decisions.push_back(decision.at("decision"));
     EXPECT_EQ(decisions, (std::vector<std::string>{"endpoint", "source", "source check", "receiver", "flow cache",
-                                                   "would write", "receiver"}));
+                                                   "would write", "receiver", "route"}));
     EXPECT_THAT(ctl({"--from", to_string(a_.v4), "--to", to_string(b_.v4) + ":80"}), prints(0, {"anti-spoofing"}));
     EXPECT_EQ(answer.at("decisions").at(3).at("map"), PODLANE_MAP_ADDRESSES);
     EXPECT_EQ(answer.at("decisions").at(5).at("answer"), "direct: conntrack does not know it");

@@ -20,12 +20,12 @@ Result<bool> is_known(const Endpoints *endpoints, const std::string &container_i
 
 } // namespace
 
-Result<std::vector<AttachmentRecord>> lost_attachments(const AttachmentRecords &records, const Endpoints *endpoints,
-                                                       net::Netlink &host) {
+Result<std::vector<AttachmentRecord>> lost_attachments(std::vector<AttachmentRecord> records,
+                                                       const Endpoints *endpoints, net::Netlink &host) {
     const std::uint64_t node_netns = TRY(net::Namespace::current()).inode();
     const std::string boot = TRY(boot_id());
     std::vector<AttachmentRecord> lost;
-    for (AttachmentRecord &record : TRY(records.list())) {
+    for (AttachmentRecord &record : records) {
         if (!record.entry || record.entry->ifindex == 0 || record.node_netns != node_netns || record.boot_id != boot ||
             TRY(is_known(endpoints, record.container_id, record.ifname)))
             continue;

@@ -12,10 +12,10 @@
 
 namespace podlane {
 
-// The records whose host-side veth exists and that `endpoints` does not know; null: no map exists. Records of another
-// boot, node or root of pins are left out, and those without a host-side veth: they have nothing to lose.
-Result<std::vector<AttachmentRecord>> lost_attachments(const AttachmentRecords &records, const Endpoints *endpoints,
-                                                       net::Netlink &host);
+// Those of one root's `records` whose host-side veth exists and that `endpoints` does not know; null: no map exists.
+// Records of another boot or node are left out, and those without a host-side veth: they have nothing to lose.
+Result<std::vector<AttachmentRecord>> lost_attachments(std::vector<AttachmentRecord> records,
+                                                       const Endpoints *endpoints, net::Netlink &host);
 
 struct UnknownVeth {
     std::string name;

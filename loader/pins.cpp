@@ -171,9 +171,14 @@ Result<std::vector<std::string>> maps_of_other_versions(const std::string &root)
 }
 
 Result<void> remove_pins(const std::string &directory) {
-    for (const std::string &name : TRY(names_in(directory, Hidden::too)))
-        if (unlink((directory + "/" + name).c_str()) != 0 && errno != ENOENT)
-            return system_error(ErrorCode::bpf, "removing pin " + directory + "/" + name, errno);
+    for (const std::string &name : TRY(names_in(directory, Hidden::too))) {
+        const std::string path = directory + "/" + name;
+        if (unlink(path.c_str()) == 0 || errno == ENOENT)
+            continue;
+        if (errno != EISDIR)
+            return system_error(ErrorCode::bpf, "removing pin " + path, errno);
+        TRY(remove_pins(path)); // in the place of a pin
+    }
     if (rmdir(directory.c_str()) != 0 && errno != ENOENT)
         return system_error(ErrorCode::bpf, "removing " + directory, errno);
     return {};

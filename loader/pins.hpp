@@ -40,7 +40,7 @@ Result<void> publish(const std::string &root, const std::string &loading);
 // Pins in the live directory that are a known map in another version than this binary's ("endpoints_v0").
 Result<std::vector<std::string>> maps_of_other_versions(const std::string &root);
 
-// Removes a directory of pins with everything directly in it; a missing one is no error.
+// Removes a directory of pins with everything in it; a missing one is no error.
 Result<void> remove_pins(const std::string &directory);
 
 // In a directory of pins: a symbolic link that names the network namespace the programs were loaded in.

@@ -147,6 +147,8 @@ std::string file_name(const std::string &container_id, const std::string &ifname
     return container_id + ":" + ifname;
 }
 
+std::set<std::string> with_default(const std::string &state_directory) { return {state_directory, kStateDirectory}; }
+
 template <typename List> Result<std::vector<AttachmentRecord>> all_or_error(const List &list) {
     Errors unread;
     auto all = TRY(list(unread));
@@ -212,7 +214,7 @@ std::map<std::string, std::string, std::less<>> pairs_in(std::string_view lines)
 }
 
 AttachmentRecords::AttachmentRecords(const std::string &state_directory, const std::string &root)
-    : directory_(state_directory + "/" + escaped(root)) {}
+    : state_directory_(state_directory), directory_(state_directory + "/" + escaped(root)) {}
 
 Result<void> AttachmentRecords::prepare() const {
     TRY(make_directory(directory_));
@@ -265,6 +267,8 @@ Result<std::optional<AttachmentRecord>> AttachmentRecords::find(const std::strin
     auto record = text ? parse_record(*text) : std::nullopt;
     if (record && (record->container_id != container_id || record->ifname != ifname))
         record.reset();
+    if (record)
+        record->state_directory = state_directory_;
     return record;
 }
 
@@ -281,6 +285,7 @@ Result<std::vector<AttachmentRecord>> AttachmentRecords::list(Errors &unread) co
         if (!text)
             unread.add(text);
         else if (auto record = *text ? parse_record(**text) : std::nullopt) {
+            record->state_directory = state_directory_;
             if (name == file_name(record->container_id, record->ifname))
                 all.push_back(*std::move(record));
         } else if (*text && !is_of_other_version(**text))
@@ -310,21 +315,56 @@ Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_
 
 Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_directory, Errors &unread) {
     std::vector<AttachmentRecord> all;
-    for (const std::string &root : TRY(names_in(state_directory)))
-        for (AttachmentRecord &record : TRY(AttachmentRecords(state_directory, root).list(unread)))
-            all.push_back(std::move(record));
+    for (const std::string &directory : with_default(state_directory))
+        for (const std::string &root : TRY(names_in(directory)))
+            for (AttachmentRecord &record : TRY(AttachmentRecords(directory, root).list(unread)))
+                all.push_back(std::move(record));
     return all;
+}
+
+std::set<std::string> roots_on_record(const std::string &state_directory, std::uint64_t node_netns, Errors &unread) {
+    std::set<std::string> roots;
+    const auto look_in = [&](const std::string &directory) -> Result<void> {
+        for (const std::string &name : TRY(names_in(directory))) {
+            const auto text = read_state_file(directory + "/" + name);
+            if (!text)
+                unread.add(text);
+            if (const auto record = text && *text ? parse_record(**text) : std::nullopt;
+                record && record->node_netns == node_netns) {
+                roots.insert(record->root);
+                break;
+            }
+        }
+        return {};
+    };
+    for (const std::string &directory : with_default(state_directory)) {
+        const auto names = names_in(directory);
+        if (!names)
+            unread.add(names.error());
+        for (const std::string &root : names ? *names : std::vector<std::string>{})
+            unread.add(look_in(directory + "/" + root));
+    }
+    return roots;
 }
 
 Result<std::optional<AttachmentRecord>> find_record_anywhere(const std::string &state_directory,
                                                              const std::string &container_id, const std::string &ifname,
                                                              std::uint64_t node_netns) {
-    for (const std::string &root : TRY(names_in(state_directory))) {
-        auto record = TRY(AttachmentRecords(state_directory, root).find(container_id, ifname));
-        if (record && record->node_netns == node_netns)
-            return record;
-    }
-    return std::optional<AttachmentRecord>{};
+    const std::string boot = TRY(boot_id());
+    std::optional<AttachmentRecord> earlier;
+    for (const std::string &directory : with_default(state_directory))
+        for (const std::string &root : TRY(names_in(directory)))
+            if (auto record = TRY(AttachmentRecords(directory, root).find(container_id, ifname));
+                record && may_be_of(node_netns, boot, *record)) {
+                if (record->boot_id == boot)
+                    return record;
+                earlier = std::move(record);
+            }
+    return earlier;
+}
+
+bool may_be_of(std::uint64_t node_netns, const std::string &boot, const AttachmentRecord &record) {
+    return record.node_netns == node_netns || record.boot_id != boot;
 }
 
 Result<std::string> boot_id() {

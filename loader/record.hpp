@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,7 @@ struct AttachmentRecord {
     bool has_egress_rules = false;   // the host-side veth is in sets of nftables (plugin/egress_rules.hpp)
     std::optional<endpoint> entry{}; // as in endpoints_v1; none before it is known
     bool is_torn = false;            // the file goes on behind its whole parts; not a part of the file
+    std::string state_directory{};   // in which it was found; not a part of the file
 };
 
 // A record as a part of a file: the first one, or an addition to those before, whose fields it replaces if they are not
@@ -102,18 +104,27 @@ class AttachmentRecords {
     [[nodiscard]] Result<void> remove_unfinished() const;
 
   private:
+    std::string state_directory_;
     std::string directory_;
 };
 
-// The records of all roots below a state directory.
+// The records of all roots below a state directory, and below the default one: `stateDir` may have been edited.
 Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_directory);
 Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_directory, Errors &unread);
 
-// The same attachment below other roots of pins of this state directory, made by this node: for a DEL whose
-// configuration names another root than its ADD's did.
+// The roots of pins with records of this node's. Unlike a list of records it reads one of each, and removes no torn
+// one.
+std::set<std::string> roots_on_record(const std::string &state_directory, std::uint64_t node_netns, Errors &unread);
+
+// The same attachment below other roots of pins of these directories, made by this node: for a DEL whose configuration
+// names another root or state directory than its ADD's did.
 Result<std::optional<AttachmentRecord>> find_record_anywhere(const std::string &state_directory,
                                                              const std::string &container_id, const std::string &ifname,
                                                              std::uint64_t node_netns);
+
+// Whether it can be of this node. The network namespace of a node may have another number after a reboot; nothing of an
+// earlier boot is alive, so whoever finds its record may remove what is left.
+bool may_be_of(std::uint64_t node_netns, const std::string &boot, const AttachmentRecord &record);
 
 // Of the running kernel; changes with each boot.
 Result<std::string> boot_id();

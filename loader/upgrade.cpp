@@ -8,6 +8,7 @@
 #include "loader/object.hpp"
 #include "loader/own_addresses.hpp"
 #include "loader/pins.hpp"
+#include "loader/wrong_pins.hpp"
 #include "maps/tables.hpp"
 #include "maps/errors.hpp"
 
@@ -280,7 +281,7 @@ Result<Upgraded> Upgrade::run() {
 } // namespace
 
 Result<bool> is_current(const std::string &root) {
-    if (!check_pins(root))
+    if (!check_pins(root) || !refuse_wrong_pins(root))
         return false;
     for (const std::string_view name : kProgramNames) {
         const Fd program = TRY(open_pin(live_directory(root), name));
@@ -305,6 +306,7 @@ Result<Upgraded> upgrade(const std::string &root, bool always) {
         nothing.needed = false;
         return nothing;
     }
+    TRY(remove_wrong_pins(root));
     return Upgrade(root, TRY(make_loading_directory(root))).run();
 }
 

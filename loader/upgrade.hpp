@@ -34,7 +34,8 @@ Result<bool> is_current(const std::string &root);
 
 // Maps of the same version go on being used by the new programs, the entries of others are carried over; each hook gets
 // its new program by one replacement, and the pins change together. Until then the old version is in charge, and
-// if a step fails it is again. ADDs wait meanwhile. With `always` also if is_current().
+// if a step fails it is again. ADDs wait meanwhile. With `always` also if is_current(). Pins that are not Podlane's
+// (loader/wrong_pins.hpp) are replaced.
 Result<Upgraded> upgrade(const std::string &root, bool always);
 
 } // namespace podlane

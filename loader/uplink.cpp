@@ -5,6 +5,7 @@
 #include "loader/object.hpp"
 
 #include <algorithm>
+#include <cerrno>
 
 namespace podlane {
 namespace {
@@ -40,7 +41,8 @@ Result<std::vector<std::uint32_t>> carriers_of(const UplinkTables &tables, std::
 Result<UplinkTables> UplinkTables::open(const std::string &root, Access access) {
     const auto program = [&](const char *name) {
         auto fd = open_program(root, name);
-        const bool may_lack = access == Access::if_present && !fd && fd.error().code == ErrorCode::missing;
+        const bool may_lack = access == Access::if_present && !fd &&
+                              (fd.error().code == ErrorCode::missing || fd.error().system_errno == EACCES);
         return may_lack ? Result<Fd>(Fd()) : std::move(fd);
     };
     return UplinkTables{TRY(open_uplinks(root, access)), TRY(Counters::open(root, access)),

@@ -5,6 +5,7 @@
 
 #include <bpf/libbpf.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -34,6 +35,8 @@ namespace {
 constexpr int kMemoryAttempts = 1000;
 constexpr std::uint32_t kBatch = 512; // entries that are read at a time
 
+constexpr const char *kReplaces = "podlanectl repair replaces it by a map, and restores the pods' entries";
+
 // Of networks, not of endpoints.
 bool has_fixed_size(std::string_view path) {
     constexpr std::array<std::string_view, 4> kFixed = {PODLANE_MAP_NETWORKS, PODLANE_MAP_UPLINKS, PODLANE_MAP_CIDRS,
@@ -50,6 +53,14 @@ Fd open_pin(const std::string &path, bool read_only) {
     return Fd(bpf_obj_get_opts(path.c_str(), &options));
 }
 
+Result<bool> is_map(const Fd &fd) {
+    std::array<char, 64> kind{};
+    const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
+    if (readlink(path.c_str(), kind.data(), kind.size() - 1) < 0)
+        return system_error(ErrorCode::bpf, "reading " + path, errno);
+    return std::string_view(kind.data()).ends_with("bpf-map");
+}
+
 Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32_t value_size, Access access) {
     Fd fd = open_pin(path, access == Access::read_only);
     if (!fd) {
@@ -60,15 +71,20 @@ Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32
         if (is_missing)
             return Error{ErrorCode::missing, "map " + path + " is missing",
                          "no pod was set up since the node booted, or the bpffs was unmounted", error};
-        return system_error(ErrorCode::bpf, "opening map " + path, error);
+        Error refused = system_error(ErrorCode::bpf, "opening map " + path, error);
+        if (error == EACCES && access != Access::read_only)
+            refused.hint = std::string(kReplaces) + "; unless a security module refuses it";
+        return refused;
     }
+    if (!TRY(is_map(fd)))
+        return Error{ErrorCode::bpf, path + " is not a map", kReplaces};
     const MapFacts facts = TRY(map_facts(fd.get()));
     if (facts.key_size != key_size || facts.value_size != value_size)
         return Error{ErrorCode::bpf,
                      "map " + path + " has keys of " + std::to_string(facts.key_size) + " and values of " +
                          std::to_string(facts.value_size) + " bytes, this binary expects " + std::to_string(key_size) +
                          " and " + std::to_string(value_size),
-                     "use the build of Podlane that created it, or remove its directory once no pod uses it"};
+                     std::string(kReplaces) + "; or use the build of Podlane that created it"};
     return fd;
 }
 
@@ -114,7 +130,10 @@ Result<bool> remove(int fd, const std::string &path, const void *key) {
         return true;
     if (errno == ENOENT)
         return false;
-    return system_error(ErrorCode::bpf, "deleting from map " + path, errno);
+    Error refused = system_error(ErrorCode::bpf, "deleting from map " + path, errno);
+    if (refused.system_errno == EINVAL) // the entries of an array stay
+        refused.hint = kReplaces;
+    return refused;
 }
 
 Result<bool> any_key(int fd, const std::string &path, const std::function<bool(const Bytes &)> &wanted) {

@@ -42,6 +42,7 @@ using Bytes = std::vector<std::uint8_t>;
 namespace detail {
 // No descriptor, and errno, if it cannot be opened. A pin of another kind than a map is opened, too.
 Fd open_pin(const std::string &path, bool read_only);
+Result<bool> is_map(const Fd &fd); // the facts of a program would be read as a map's
 // Opens the pin `path`; an error if its sizes are not the ones this binary was built with. Returns no descriptor if the
 // pin is missing and `access` is if_present.
 Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32_t value_size, Access access);

@@ -31,35 +31,35 @@ Prefix trie_prefix(const ip_addr &addr, std::uint32_t length) {
     return {addr, static_cast<std::uint8_t>(length - skipped)};
 }
 
-// A map that cannot be opened is as a missing one; `failed` says why.
-template <typename Table> Table or_none(Result<Table> opened, std::vector<Error> &failed) {
+// A map that cannot be opened is as a missing one; `unread` says why.
+template <typename Table> Table or_none(Result<Table> opened, std::string_view name, std::vector<Unread> &unread) {
     if (opened)
         return std::move(opened).value();
-    failed.push_back(std::move(opened).error());
+    unread.push_back({name, std::move(opened).error()});
     return Table::none();
 }
 
-Result<Tables> open_each(const std::string &root, Access access, std::vector<Error> &failed) {
+Result<Tables> open_each(const std::string &root, Access access, std::vector<Unread> &unread) {
     // First: the maps opened after it may be newer than it says, never older.
     const std::uint64_t generation = TRY(generation_of(root));
-    return Tables{or_none(open_endpoints(root, access), failed),
-                  or_none(open_interfaces(root, access), failed),
-                  or_none(open_addresses(root, access), failed),
-                  or_none(open_networks(root, access), failed),
-                  or_none(open_kept_paths(root, access), failed),
-                  or_none(open_allowed_sources(root, access), failed),
-                  or_none(open_bandwidths(root, access), failed),
-                  or_none(open_cluster_cidrs(root, access), failed),
-                  or_none(open_source_routes(root, access), failed),
-                  or_none(open_source_slots(root, access), failed),
-                  or_none(open_limit_states(root, access), failed),
-                  or_none(open_limit_groups(root, access), failed),
-                  or_none(open_exempts(root, access), failed),
-                  or_none(open_senders(root, access), failed),
-                  or_none(open_isolations(root, access), failed),
-                  or_none(open_group_cidrs(root, access), failed),
-                  or_none(open_watches(root, access), failed),
-                  or_none(Counters::open(root, access), failed),
+    return Tables{or_none(open_endpoints(root, access), PODLANE_MAP_ENDPOINTS, unread),
+                  or_none(open_interfaces(root, access), PODLANE_MAP_INTERFACES, unread),
+                  or_none(open_addresses(root, access), PODLANE_MAP_ADDRESSES, unread),
+                  or_none(open_networks(root, access), PODLANE_MAP_NETWORKS, unread),
+                  or_none(open_kept_paths(root, access), PODLANE_MAP_KEPT_PATHS, unread),
+                  or_none(open_allowed_sources(root, access), PODLANE_MAP_SOURCES, unread),
+                  or_none(open_bandwidths(root, access), PODLANE_MAP_BANDWIDTHS, unread),
+                  or_none(open_cluster_cidrs(root, access), PODLANE_MAP_CIDRS, unread),
+                  or_none(open_source_routes(root, access), PODLANE_MAP_SOURCE_ROUTES, unread),
+                  or_none(open_source_slots(root, access), PODLANE_MAP_SOURCE_SLOTS, unread),
+                  or_none(open_limit_states(root, access), PODLANE_MAP_LIMITS, unread),
+                  or_none(open_limit_groups(root, access), PODLANE_MAP_LIMIT_GROUPS, unread),
+                  or_none(open_exempts(root, access), PODLANE_MAP_EXEMPT, unread),
+                  or_none(open_senders(root, access), PODLANE_MAP_SENDERS, unread),
+                  or_none(open_isolations(root, access), PODLANE_MAP_ISOLATION, unread),
+                  or_none(open_group_cidrs(root, access), PODLANE_MAP_GROUP_CIDRS, unread),
+                  or_none(open_watches(root, access), PODLANE_MAP_WATCH, unread),
+                  or_none(Counters::open(root, access), PODLANE_MAP_COUNTERS, unread),
                   generation};
 }
 
@@ -203,24 +203,23 @@ Result<void> Tables::check_generation(const std::string &root) const {
                  "the runtime's next attempt finds it done"};
 }
 
+bool Unread::is_replaced() const { return !map.empty() && (error.system_errno == 0 || error.system_errno == EACCES); }
+
 Result<Tables> Tables::open(const std::string &root, Access access) {
-    std::vector<Error> failed;
-    Tables tables = TRY(open_each(root, access, failed));
-    if (!failed.empty())
-        return failed.front();
+    std::vector<Unread> unread;
+    Tables tables = TRY(open_each(root, access, unread));
+    if (!unread.empty())
+        return std::move(unread.front().error);
     return tables;
 }
 
-std::optional<Tables> Tables::open_readable(const std::string &root, Errors &errors) {
-    std::vector<Error> failed;
-    auto tables = open_each(root, Access::if_present, failed);
+std::optional<Tables> Tables::open_readable(const std::string &root, std::vector<Unread> &unread) {
+    auto tables = open_each(root, Access::if_present, unread);
     if (!tables && tables.error().code != ErrorCode::missing)
-        failed.push_back(tables.error());
+        unread.push_back({{}, tables.error()});
     // Routes say which interfaces have slots: they stay for the call that can open both.
-    if (tables && !failed.empty() && !tables->source_slots.exists())
+    if (tables && !unread.empty() && !tables->source_slots.exists())
         tables->source_routes = SourceRoutes::none();
-    for (Error &one : failed)
-        errors.add(std::move(one));
     return tables ? std::optional(std::move(tables).value()) : std::nullopt;
 }
 

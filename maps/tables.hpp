@@ -114,6 +114,15 @@ Result<std::uint64_t> generation_of(const std::string &root);
 // Ends the decisions about isolation that the programs have cached: after each change of what they decide by.
 Result<void> count_isolation_change(const Watches &watches);
 
+// A map that cannot be opened; without a name: nor can any be looked for.
+struct Unread {
+    std::string_view map;
+    Error error;
+
+    // Something else is in its place, which the next attempt finds as well.
+    [[nodiscard]] bool is_replaced() const;
+};
+
 // Descriptors of the maps of one root that an endpoint has entries in.
 struct Tables {
     Endpoints endpoints;
@@ -138,9 +147,9 @@ struct Tables {
 
     // ErrorCode::missing if nothing was loaded yet.
     static Result<Tables> open(const std::string &root, Access access = Access::read_write);
-    // For removals, to write: a map that is missing or cannot be opened is empty, and `errors` gets the reason of those
-    // that cannot. None if there are no pins, or none can be looked for.
-    static std::optional<Tables> open_readable(const std::string &root, Errors &errors);
+    // For removals, to write: a map that is missing or cannot be opened is empty, and `unread` gets those that cannot.
+    // None if there are no pins, or none can be looked for.
+    static std::optional<Tables> open_readable(const std::string &root, std::vector<Unread> &unread);
     // An error if an upgrade replaced maps since they were opened. The caller holds the lock of the root.
     [[nodiscard]] Result<void> check_generation(const std::string &root) const;
 };

@@ -8,6 +8,7 @@
 #include "maps/clock.hpp"
 #include "maps/entries.hpp"
 #include "maps/errors.hpp"
+#include "maps/fd.hpp"
 #include "maps/tables.hpp"
 #include "plugin/cni/ipam_config.hpp"
 #include "plugin/endpoint.hpp"
@@ -21,6 +22,10 @@
 #include "plugin/state.hpp"
 #include "plugin/verbs.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -32,11 +37,27 @@ namespace {
 
 using Identity = std::pair<std::string, std::string>; // container ID, interface name
 
-// An ADD that has no endpoint yet may be waiting for its IPAM plugin. One that was killed there is collected by a later
-// GC.
-bool is_waiting(const AttachmentRecord &record, std::uint64_t began_ns) {
-    constexpr std::uint64_t kLongestAddNs = 120ULL * 1000 * 1000 * 1000;
-    return !record.entry && !record.only_lease && began_ns - record.created_boottime_ns < kLongestAddNs;
+// An ADD locks the namespace until it ends. So can the container itself.
+bool is_locked(const std::string &netns) {
+    const Fd file(open(netns.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    return file && flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+// An ADD that has no endpoint yet may be waiting for its IPAM plugin, as long as its namespace's lock says so. One that
+// was killed there is collected by a later GC.
+bool is_under_way(const AttachmentRecord &record, std::uint64_t began_ns) {
+    constexpr std::uint64_t kLongestAddNs = 120 * kNsPerSecond;
+    constexpr std::uint64_t kMostIpamCalls = 12; // of an ADD that releases a lease first, each with its VERSION
+    const std::uint64_t age_ns = began_ns - record.created_boottime_ns;
+    if (record.only_lease)
+        return false;
+    if (!record.entry && age_ns < kLongestAddNs)
+        return true;
+    if (!is_locked(record.netns))
+        return false;
+    const auto made = recorded_request(record);
+    const std::uint32_t ipam_timeout_s = made ? made->config.ipam_timeout_s : 0;
+    return age_ns < kLongestAddNs + kMostIpamCalls * ipam_timeout_s * kNsPerSecond;
 }
 
 // The maps, as far as they can be read.
@@ -51,10 +72,11 @@ Root open_root(const std::string &root, std::uint32_t own_netns, Errors &errors)
         errors.add(std::move(shared));
         return {.tables = std::nullopt, .is_elsewhere = true, .is_whole = false};
     }
-    Errors unread;
+    std::vector<Unread> unread;
     Root opened{.tables = Tables::open_readable(root, unread)};
-    opened.is_whole = unread.none();
-    errors.add(std::move(unread).result());
+    opened.is_whole = unread.empty();
+    for (Unread &one : unread)
+        errors.add(std::move(one.error));
     return opened;
 }
 
@@ -65,13 +87,14 @@ struct Known {
 
 // Of a pod of another root, which another runtime's list may name: nothing but a lease can be left of it.
 Result<bool> has_died_elsewhere(const AttachmentRecord &record, const std::string &boot, net::Netlink &host) {
-    if (record.node_netns != TRY(own_netns()) || record.held_until_ns != 0)
+    if (!may_be_of(TRY(own_netns()), boot, record) || record.held_until_ns != 0)
         return false;
     return record.only_lease || record.boot_id != boot || (record.entry && !TRY(find_host_veth(host, *record.entry)));
 }
 
 // Times are CLOCK_BOOTTIME, which nobody sets.
-Result<Known> known_attachments(const cni::Request &request, const Root &root, std::uint64_t began_ns, Errors &errors) {
+Result<Known> known_attachments(const cni::Request &request, const Root &root, const std::set<Identity> &valid,
+                                std::uint64_t began_ns, Errors &errors) {
     Known known;
     if (root.tables) {
         auto entries = root.tables->endpoints.entries();
@@ -89,14 +112,15 @@ Result<Known> known_attachments(const cni::Request &request, const Root &root, s
     Errors unread;
     for (const AttachmentRecord &record : TRY(list_all_records(request.config.state_dir, unread))) {
         if (record.root != request.config.bpffs ? !TRY(has_died_elsewhere(record, boot, host))
-                                                : root.is_elsewhere && record.node_netns != own)
+                                                : root.is_elsewhere && !may_be_of(own, boot, record))
             continue;
-        read.emplace(record.container_id, record.ifname);
+        const Identity identity(record.container_id, record.ifname);
+        read.insert(identity);
         const bool is_younger = record.created_boottime_ns >= began_ns;
-        if (record.boot_id == boot && (is_younger || is_waiting(record, began_ns)))
-            under_way.emplace(record.container_id, record.ifname);
+        if (record.boot_id == boot && (is_younger || (!valid.contains(identity) && is_under_way(record, began_ns))))
+            under_way.insert(identity);
         else if (record.network == request.config.name)
-            known.all.emplace(record.container_id, record.ifname);
+            known.all.insert(identity);
     }
     for (const Identity &identity : under_way) // also if another root has a record of its name
         known.all.erase(identity);
@@ -200,7 +224,7 @@ Result<std::string> gc(const cni::Request &request) {
     std::set<Identity> valid;
     for (const cni::ValidAttachment &one : request.config.valid_attachments)
         valid.emplace(one.container_id, one.ifname);
-    const Known known = TRY(known_attachments(request, root, began_ns, errors));
+    const Known known = TRY(known_attachments(request, root, valid, began_ns, errors));
     std::vector<Identity> dead;
     for (const Identity &identity : known.all)
         if (!valid.contains(identity))
@@ -215,6 +239,8 @@ Result<std::string> gc(const cni::Request &request) {
     errors.add(records_of(request.config).remove_unfinished());
     if (root.tables && root.is_whole)
         errors.add(clean_network(request, *root.tables));
+    else if (root.is_whole)
+        errors.add(drop_network_without_maps(request, std::nullopt));
     // Else the IPAM plugin would release leases of others: the next GC calls it.
     if (!known.has_unlisted && !root.is_elsewhere)
         errors.add(collect_leases(request));

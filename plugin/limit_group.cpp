@@ -63,9 +63,14 @@ Result<void> drop_unused_limit_groups(const std::string &root, const Tables &tab
         return {};
     // An ADD under way holds the lock shared until its states are there.
     const Lock lock = TRY(Lock::exclusive(root));
-    const Tables now = TRY(Tables::open(root, Access::if_present)); // an upgrade may have come first
-    for (const UnusedGroup &one : TRY(unused_limit_groups(now, network)))
-        TRY(remove_limit_group(now, one.number));
+    std::vector<Unread> unread;
+    const auto now = Tables::open_readable(root, unread); // an upgrade may have come first
+    for (const Unread &one : unread)
+        if (!one.is_replaced() || one.map == PODLANE_MAP_BANDWIDTHS)
+            return one.error;
+    if (now)
+        for (const UnusedGroup &one : TRY(unused_limit_groups(*now, network)))
+            TRY(remove_limit_group(*now, one.number));
     return {};
 }
 

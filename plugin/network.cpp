@@ -2,7 +2,6 @@
 #include "plugin/network.hpp"
 
 #include "loader/own_addresses.hpp"
-#include "loader/tracking.hpp"
 #include "loader/uplink.hpp"
 #include "plugin/conntrack.hpp"
 #include "plugin/egress_rules.hpp"
@@ -76,17 +75,6 @@ bool is_in(const std::vector<cluster_cidr_key> &keys, const cluster_cidr_key &ke
 
 bool are_in(const std::vector<cluster_cidr_key> &keys, const std::vector<cluster_cidr_key> &all) {
     return std::ranges::all_of(keys, [&](const auto &key) { return is_in(all, key); });
-}
-
-// New ones come before old ones go.
-Result<void> put_cidrs(const Tables &tables, std::uint32_t network, const std::vector<cluster_cidr_key> &wanted) {
-    const auto there = TRY(cidrs_of(tables, network));
-    for (const cluster_cidr_key &key : wanted)
-        TRY(tables.cluster_cidrs.update(key, make_prefix_value(prefix_of(key))));
-    for (const cluster_cidr_key &key : there)
-        if (!is_in(wanted, key))
-            TRY(tables.cluster_cidrs.remove(key));
-    return are_in(wanted, there) && are_in(there, wanted) ? Result<void>{} : count_isolation_change(tables.watches);
 }
 
 // The interfaces an ADD checks: the configured ones, else that of the default route of each family, which is looked up
@@ -170,16 +158,6 @@ Result<void> note_before(const NetworkPlan &plan, const Tables &tables, const st
     return {};
 }
 
-IsGone is_request_of(const cni::Request &request) {
-    return [&request](const AttachmentRecord &record) {
-        return record.container_id == request.container_id && record.ifname == request.ifname;
-    };
-}
-
-Result<std::vector<AttachmentRecord>> others_than(const cni::Request &request) {
-    return others_on_disk(request.config.state_dir, is_request_of(request));
-}
-
 // As the network's newest living pod was made with: no map holds it.
 Result<std::vector<Prefix>> no_masquerade_before(const cni::Request &request, const NetworkPlan &plan) {
     std::optional<AttachmentRecord> newest;
@@ -249,41 +227,6 @@ Result<void> restore_no_masquerade(const cni::Request &request, const NetworkPla
                               exempt);
 }
 
-// Pods that live, and that the maps have lost.
-Result<bool> has_others_on_disk(const cni::Request &request, std::uint32_t network) {
-    return std::ranges::any_of(TRY(others_than(request)), [&](const AttachmentRecord &record) {
-        return record.root == request.config.bpffs && network_id(record.network) == network;
-    });
-}
-
-// Pods that live, of other roots than the request's: `bpffs` was edited.
-Result<std::vector<AttachmentRecord>> others_elsewhere(const cni::Request &request) {
-    return others_on_disk(request.config.state_dir,
-                          [&](const AttachmentRecord &one) { return one.root == request.config.bpffs; });
-}
-
-Result<void> detach_uplink_programs() {
-    net::Netlink host = TRY(net::Netlink::open());
-    for (const net::Link &link : TRY(net::list_links(host)))
-        for (const Hook hook : {Hook::ingress, Hook::egress}) {
-            const auto there = TRY(attached(link.ifindex, hook));
-            const bool is_uplink = std::ranges::any_of(there, [](const Attached &one) {
-                return one.name == PODLANE_PROGRAM_FROM_UPLINK || one.name == PODLANE_PROGRAM_TO_UPLINK;
-            });
-            if (is_uplink)
-                TRY(detach(link.ifindex, hook));
-        }
-    return {};
-}
-
-// The network's rules of netfilter: both are tried, whether or not the other succeeds.
-Result<void> drop_rules(std::uint8_t masquerade, const std::string &network) {
-    Errors errors;
-    errors.add(drop_masquerade(masquerade, network));
-    errors.add(stop_tracking(network));
-    return std::move(errors).result();
-}
-
 Error missing(std::string sentence) {
     return {ErrorCode::check_failed, std::move(sentence),
             "the network's next ADD or `podlanectl uplink sync` restores it"};
@@ -299,6 +242,16 @@ Result<NodeFacts> network_facts(const cni::Config &config, const std::optional<E
     return NodeFacts{.hook_kind = TRY(choose_hook_kind(config)),
                      .masquerade = TRY(masquerade_of(config)),
                      .egress_route = egress_route};
+}
+
+Result<void> put_cidrs(const Tables &tables, std::uint32_t network, const std::vector<cluster_cidr_key> &wanted) {
+    const auto there = TRY(cidrs_of(tables, network));
+    for (const cluster_cidr_key &key : wanted)
+        TRY(tables.cluster_cidrs.update(key, make_prefix_value(prefix_of(key))));
+    for (const cluster_cidr_key &key : there)
+        if (!is_in(wanted, key))
+            TRY(tables.cluster_cidrs.remove(key));
+    return are_in(wanted, there) && are_in(there, wanted) ? Result<void>{} : count_isolation_change(tables.watches);
 }
 
 Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan, const Tables &tables,
@@ -333,48 +286,6 @@ Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan,
     return Error{ErrorCode::try_again_later,
                  "network " + request.config.name + ": its uplinks were changed again each time they were set up",
                  "look for another program that changes the TC hooks of the uplinks or the default route"};
-}
-
-Result<void> drop_network_if_unused(const cni::Request &request, const Tables &tables, std::uint32_t network) {
-    const Step step(STEP_NETWORK);
-    const std::string &root = request.config.bpffs;
-    if (!tables.addresses.exists())
-        return {}; // nothing says who uses it
-    TRY(drop_unused_limit_groups(root, tables, network));
-    const auto in_use = [&](const Tables &now) -> Result<bool> {
-        if (TRY(now.addresses.any_key([&](const address_key &key) { return key.network == network; })))
-            return true;
-        return TRY(now.networks.find(network)) && TRY(has_others_on_disk(request, network));
-    };
-    if (TRY(in_use(tables)))
-        return {};
-    // An ADD under way holds the lock shared until its addresses are there.
-    const Lock lock = TRY(Lock::exclusive(root));
-    const Tables now = TRY(Tables::open(root, Access::if_present)); // an upgrade may have come first
-    if (!now.addresses.exists() || TRY(in_use(now)))
-        return {};
-    const auto elsewhere =
-        TRY(others_elsewhere(request)); // rules are of a network's name alone, whatever root it is in
-    const auto is_of_network = [&](const AttachmentRecord &one) { return network_id(one.network) == network; };
-    if (const auto entry = TRY(now.networks.find(network)); entry && std::ranges::none_of(elsewhere, is_of_network))
-        TRY(drop_rules(entry->masquerade, std::string(field_text(entry->name))));
-    UplinkTables uplinks = TRY(UplinkTables::open(root, Access::if_present));
-    uplinks.is_shared = !elsewhere.empty();
-    TRY(remove_network_from_uplinks(uplinks, network));
-    TRY(put_cidrs(now, network, {}));
-    TRY(drop_own_address_rules(request.config.state_dir, is_request_of(request)));
-    TRY(now.networks.remove(network));
-    return {};
-}
-
-Result<void> drop_network_without_maps(const cni::Request &request, const endpoint &entry) {
-    const Step step(STEP_NETWORK);
-    const auto others = TRY(others_than(request));
-    const auto of_network = [&](const AttachmentRecord &record) { return record.entry->network == entry.network; };
-    if (std::ranges::none_of(others, of_network))
-        TRY(drop_rules(entry.masquerade, std::string(field_text(entry.network_name))));
-    TRY(drop_own_address_rules(request.config.state_dir, is_request_of(request)));
-    return others.empty() ? detach_uplink_programs() : Result<void>{};
 }
 
 Result<void> check_network(const cni::Request &request, const Tables &tables, const endpoint &record) {

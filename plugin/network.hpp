@@ -10,7 +10,9 @@
 #include "plugin/endpoint.hpp"
 #include "loader/net/netlink.hpp"
 
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace podlane {
 
@@ -25,11 +27,15 @@ Result<NodeFacts> network_facts(const cni::Config &config, const std::optional<E
 Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan, const Tables &tables,
                            net::Netlink &host, Rollback &rollback);
 
-// Removes all of it unless another endpoint than the request's is left, in the maps or, if those lost it, on disk.
+// Its cluster CIDRs from now on. New ones come before old ones go.
+Result<void> put_cidrs(const Tables &tables, std::uint32_t network, const std::vector<cluster_cidr_key> &wanted);
+
+// Removes all of it unless another endpoint than the request's is left, in the maps or, if those lost it, on disk. The
+// rules of netfilter stay while an interface lives of which neither says what network it is of.
 Result<void> drop_network_if_unused(const cni::Request &request, const Tables &tables, std::uint32_t network);
-// The same after the maps are lost, by what the endpoint's record on disk says. The programs of uplinks go with the
-// last endpoint of the node.
-Result<void> drop_network_without_maps(const cni::Request &request, const endpoint &entry);
+// The same after the maps are lost, by what the endpoint's record on disk says or, without one, the configuration. The
+// programs of uplinks go with the last endpoint of the node.
+Result<void> drop_network_without_maps(const cni::Request &request, const std::optional<endpoint> &entry);
 
 // CHECK: the network's name and CIDRs are there, and the programs on every uplink they were attached to.
 Result<void> check_network(const cni::Request &request, const Tables &tables, const endpoint &record);

@@ -1,15 +1,40 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/others.hpp"
 
+#include "loader/attach.hpp"
 #include "loader/host_veth.hpp"
+#include "loader/net/link.hpp"
 #include "loader/net/namespace.hpp"
 #include "loader/net/netlink.hpp"
 #include "loader/own_addresses.hpp"
 #include "maps/abi/interface.h"
+#include "plugin/plan.hpp"
+#include "plugin/state.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace podlane {
+namespace {
+
+// Of an interface that another plugin made, nothing but the container knows the host-side veth then. 0: none.
+Result<std::uint32_t> peer_in(const cni::Request &request) {
+    const auto pod = net::Namespace::open(request.netns);
+    if (!pod) // and its interfaces are gone as well
+        return 0U;
+    net::Netlink inside = TRY(net::Netlink::open_in(*pod));
+    const auto link = TRY(net::find_link(inside, request.ifname));
+    return link && link->peer_ifindex ? *link->peer_ifindex : 0U;
+}
+
+Result<bool> is_host_veth(const net::Link &link) {
+    if (link.kind != "veth" || link.alias.starts_with(kAliasPrefix))
+        return link.kind == "veth";
+    return std::ranges::any_of(TRY(attached(link.ifindex, Hook::ingress)),
+                               [](const Attached &one) { return one.name == PODLANE_PROGRAM_FROM_POD; });
+}
+
+} // namespace
 
 Result<std::vector<AttachmentRecord>> others_on_disk(const std::string &state_directory, const IsGone &is_gone) {
     net::Netlink host = TRY(net::Netlink::open());
@@ -22,6 +47,30 @@ Result<std::vector<AttachmentRecord>> others_on_disk(const std::string &state_di
             others.push_back(std::move(record));
     }
     return others;
+}
+
+IsGone is_request_of(const cni::Request &request) {
+    return [&request](const AttachmentRecord &record) {
+        return record.container_id == request.container_id && record.ifname == request.ifname;
+    };
+}
+
+Result<std::vector<AttachmentRecord>> others_than(const cni::Request &request) {
+    return others_on_disk(request.config.state_dir, is_request_of(request));
+}
+
+Result<bool> has_unknown_others(const cni::Request &request, const Endpoints *endpoints) {
+    std::set<std::uint32_t> known = {TRY(peer_in(request))};
+    for (const AttachmentRecord &other : TRY(others_than(request)))
+        known.insert(other.entry->ifindex);
+    if (endpoints != nullptr)
+        for (const auto &[key, entry] : TRY(endpoints->entries()))
+            known.insert(entry.ifindex);
+    net::Netlink host = TRY(net::Netlink::open());
+    for (const net::Link &link : TRY(net::list_links(host)))
+        if (!known.contains(link.ifindex) && link.alias != alias_of(request) && TRY(is_host_veth(link)))
+            return true;
+    return false;
 }
 
 Result<void> drop_own_address_rules(const std::string &state_directory, const IsGone &is_gone) {

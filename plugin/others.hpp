@@ -3,6 +3,8 @@
 #pragma once
 
 #include "loader/record.hpp"
+#include "maps/tables.hpp"
+#include "plugin/cni/types.hpp"
 
 #include <functional>
 #include <string>
@@ -14,6 +16,14 @@ using IsGone = std::function<bool(const AttachmentRecord &)>;
 
 // Those of this network namespace and boot, of every root, whose host-side veth is there.
 Result<std::vector<AttachmentRecord>> others_on_disk(const std::string &state_directory, const IsGone &is_gone);
+
+// The request's own attachment.
+IsGone is_request_of(const cni::Request &request);
+Result<std::vector<AttachmentRecord>> others_than(const cni::Request &request);
+
+// Whether there is another pod's interface, by its alias or its programs, that neither `endpoints` nor a record knows;
+// null: no map exists. It may be of any network.
+Result<bool> has_unknown_others(const cni::Request &request, const Endpoints *endpoints);
 
 // Removes the rules of loader/own_addresses.hpp, unless one of them is of a network with an egress route.
 Result<void> drop_own_address_rules(const std::string &state_directory, const IsGone &is_gone);

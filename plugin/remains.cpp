@@ -27,19 +27,36 @@ Result<void> refuse_other_versions(const std::string &root) {
 }
 
 // None if there are no maps at all.
-Result<std::optional<Tables>> open_tables(const std::string &root, Errors &errors) {
+Result<std::optional<Tables>> open_tables(const std::string &root, std::vector<Unread> &unread) {
     auto tables = Tables::open(root);
     if (tables)
         return std::optional(std::move(tables).value());
     TRY(refuse_other_versions(root));
-    return Tables::open_readable(root, errors);
+    return Tables::open_readable(root, unread);
+}
+
+// Whether something of the attachment or its network may be in a map that cannot be opened, for a later DEL.
+bool may_hold(std::string_view map, const std::optional<endpoint> &entry) {
+    if (map == PODLANE_MAP_WATCH)
+        return false;
+    const auto has = [&](std::uint32_t flags) { return !entry || (entry->flags & flags) != 0; };
+    if (map == PODLANE_MAP_SOURCES)
+        return !entry || entry->allowed_source_count != 0;
+    if (map == PODLANE_MAP_SOURCE_ROUTES || map == PODLANE_MAP_SOURCE_SLOTS || map == PODLANE_MAP_KEPT_PATHS)
+        return has(INTERFACE_PEERS | INTERFACE_EGRESS_ROUTE);
+    if (map == PODLANE_MAP_EXEMPT)
+        return has(INTERFACE_LIMIT_EXEMPT);
+    if (map == PODLANE_MAP_LIMIT_GROUPS)
+        return has(INTERFACE_LIMIT_GROUP);
+    return map != PODLANE_MAP_GROUP_CIDRS || has(INTERFACE_ISOLATED_GROUP);
 }
 
 // The pins of another network namespace have other interfaces of these indexes: its maps are left alone.
 Result<void> open_maps(Remains &remains, const endpoint_key &key, Errors &errors) {
     const std::string &root = remains.request.config.bpffs;
     const std::uint32_t own = TRY(own_netns());
-    Errors unread;
+    std::vector<Unread> unread;
+    Errors failed;
     if (auto shared = refuse_other_netns(root, own); !shared) {
         log(cni::Log::Level::warning, shared.error().message + "; its maps are left as they are");
         remains.is_elsewhere = true;
@@ -51,12 +68,17 @@ Result<void> open_maps(Remains &remains, const endpoint_key &key, Errors &errors
         if (entry)
             remains.entry = *entry;
         else
-            unread.add(std::move(entry));
+            failed.add(std::move(entry));
     }
-    remains.has_all_maps = unread.none();
-    errors.add(std::move(unread).result());
     if (!remains.entry && remains.disk && remains.disk->node_netns == own && TRY(is_of_this_boot(*remains.disk)))
         remains.entry = remains.disk->entry;
+    for (Unread &one : unread)
+        if (!one.is_replaced() || may_hold(one.map, remains.entry))
+            failed.add(std::move(one.error));
+        else
+            log(cni::Log::Level::warning, one.error.message + ": nothing of the attachment is in it");
+    remains.has_all_maps = failed.none();
+    errors.add(std::move(failed).result());
     return {};
 }
 
@@ -64,14 +86,11 @@ Result<void> open_maps(Remains &remains, const endpoint_key &key, Errors &errors
 // nothing.
 std::optional<std::string> root_that_knows(const endpoint_key &key, const cni::Config &config, Errors &unread) {
     const auto own = own_netns();
-    const auto records = list_all_records(config.state_dir, unread);
-    if (!records)
-        unread.add(records.error());
-    std::set<std::string> roots{config.bpffs, PODLANE_ROOT};
-    if (own && records)
-        for (const AttachmentRecord &record : *records)
-            if (record.node_netns == *own)
-                roots.insert(record.root);
+    auto others = own ? roots_on_record(config.state_dir, *own, unread) : std::set<std::string>{};
+    others.insert(PODLANE_ROOT);
+    others.erase(config.bpffs);
+    std::vector<std::string> roots{config.bpffs};
+    roots.insert(roots.end(), others.begin(), others.end());
     for (const std::string &root : roots) {
         const auto endpoints = open_endpoints(root, Access::read_only);
         const auto found = endpoints ? endpoints->find(key) : Result<std::optional<endpoint>>(endpoints.error());
@@ -113,10 +132,10 @@ Result<Remains> find_remains(const cni::Request &given, const endpoint_key &key,
     cni::Request &request = remains.request;
     if (remains.disk)
         complete(request, *remains.disk);
-    else if (request.unreadable) {
+    else {
         Errors unread;
         const auto root = root_that_knows(key, request.config, unread);
-        if (!root && record && !TRY(find_own_link(host, request)))
+        if (request.unreadable && !root && record && !TRY(find_any_own_link(host, request)))
             return Error{ErrorCode::decode_failure, request.ignored.back(),
                          "nothing is known of this container either"};
         request.config.bpffs = root.value_or(request.config.bpffs);
@@ -128,13 +147,13 @@ Result<Remains> find_remains(const cni::Request &given, const endpoint_key &key,
 Result<void> look_for_entries(Remains &remains, const endpoint_key &key, net::Netlink &host, Errors &errors) {
     TRY(open_maps(remains, key, errors));
     if (!remains.entry)
-        remains.orphan = TRY(find_own_link(host, remains.request));
+        remains.orphan = TRY(find_any_own_link(host, remains.request));
     return {};
 }
 
 Result<bool> is_unheard_of(const Remains &remains) {
     const cni::Request &request = remains.request;
-    if (remains.is_known() || remains.is_elsewhere || !remains.has_all_maps)
+    if (remains.is_known() || remains.is_elsewhere || !remains.has_all_maps) // no interface has its alias then
         return false;
     for (const std::string &state_dir : {request.config.state_dir, std::string(kStateDirectory)})
         if (TRY(has_any_record(state_dir, request)))
@@ -144,9 +163,7 @@ Result<bool> is_unheard_of(const Remains &remains) {
     if (root_that_knows(key, request.config, unread))
         return false;
     TRY(std::move(unread).result());
-    net::Netlink host = TRY(net::Netlink::open());
-    const auto links = TRY(net::list_links(host));
-    return std::ranges::none_of(links, [&](const net::Link &link) { return link.alias == alias_of(request); });
+    return true;
 }
 
 Result<std::optional<net::Link>> find_own_link(net::Netlink &host, const cni::Request &request) {
@@ -154,6 +171,15 @@ Result<std::optional<net::Link>> find_own_link(net::Netlink &host, const cni::Re
     if (link && (link->kind != "veth" || (!link->alias.empty() && link->alias != alias_of(request))))
         link.reset();
     return link;
+}
+
+Result<std::optional<net::Link>> find_any_own_link(net::Netlink &host, const cni::Request &request) {
+    if (auto link = TRY(find_own_link(host, request)))
+        return link;
+    for (net::Link &link : TRY(net::list_links(host)))
+        if (link.kind == "veth" && link.alias == alias_of(request))
+            return std::optional(std::move(link));
+    return std::optional<net::Link>{};
 }
 
 Result<std::optional<net::Link>> find_recorded_link(net::Netlink &host, const cni::Request &request,

@@ -26,15 +26,15 @@ struct Remains {
     std::optional<endpoint> entry{};   // from endpoints_v1, else from the disk
     std::optional<net::Link> orphan{}; // host-side veth without an entry
     bool is_elsewhere = false;         // the root is that of another network namespace
-    bool has_all_maps = true;          // none of those that exist failed to open
+    bool has_all_maps = true;          // none failed to open that may hold something of it
 
     [[nodiscard]] bool is_known() const { return disk || entry || orphan; }
     // By its name and alias: all that says that there may be a lease.
     [[nodiscard]] bool is_only_interface() const { return orphan && !disk && !entry; }
 };
 
-// Without a record, and without a configuration that can be read, the root is the one whose maps know the attachment.
-// ErrorCode::decode_failure if nothing is known then.
+// Without a record the root is one whose maps know the attachment. ErrorCode::decode_failure if the configuration
+// cannot be read, and nothing is known.
 Result<Remains> find_remains(const cni::Request &given, const endpoint_key &key, net::Netlink &host, Errors &errors);
 
 // Opens the maps and looks for the rest, under the lock of the root. ErrorCode::try_again_later if the maps are of
@@ -48,6 +48,8 @@ Result<bool> is_unheard_of(const Remains &remains);
 // By name, which is a hash of the identity, and by the alias, which spells it out. A host-side veth whose ADD died
 // before it set the alias has none.
 Result<std::optional<net::Link>> find_own_link(net::Netlink &host, const cni::Request &request);
+// Among all links, if no other source knows the attachment: `hostInterfacePrefix` may have been edited.
+Result<std::optional<net::Link>> find_any_own_link(net::Netlink &host, const cni::Request &request);
 
 // By its number in an entry of this boot, and its name, its other end or its alias, whatever the others are by now.
 Result<std::optional<net::Link>> find_recorded_link(net::Netlink &host, const cni::Request &request,

@@ -203,16 +203,19 @@ Result<bool> remove_whatever_is_known(Remains &remains, const endpoint_key &key,
     return remove_as_recorded(remains, host, errors);
 }
 
-// Only the maps, and the records of `stateDir`, say who else is in the network: if one of them cannot be read, or no
-// configuration says where the records are, a later call leaves it.
-Result<void> leave_network(const Remains &remains) {
-    const cni::Request &request = remains.request;
+// Only the maps, the records of `stateDir` and the interfaces say who else is in the network: if a map cannot be read,
+// or no configuration says where the records are, a later call leaves it.
+Result<void> leave_network(const Remains &remains, const std::string &state_dir) {
+    cni::Request request = remains.request;
+    request.config.state_dir = state_dir; // where the others are, and in the default directory
     if (!remains.has_all_maps || (request.unreadable && !remains.disk))
         return {};
-    if (remains.tables)
+    if (remains.tables && remains.tables->addresses.exists())
         return drop_network_if_unused(request, *remains.tables,
                                       remains.entry ? remains.entry->network : network_id(request.config.name));
-    return remains.entry ? drop_network_without_maps(request, *remains.entry) : Result<void>{};
+    if (remains.disk && !TRY(is_of_this_boot(*remains.disk)))
+        return {};
+    return drop_network_without_maps(request, remains.entry);
 }
 
 // Without a record, only the configuration says which IPAM plugin has the lease.
@@ -286,8 +289,10 @@ Result<bool> release_lease(const Remains &remains, bool may_wait) {
 }
 
 // false: it stays. One that is to be held stays too if something else could not be removed: the next DEL holds it.
-Result<bool> settle_lease(Remains &remains, Lease lease) {
-    const auto held = lease == Lease::may_be_held && remains.disk ? hold_lease(*remains.disk) : Result<bool>(false);
+// `stateDir`: where the next ADD looks for it.
+Result<bool> settle_lease(Remains &remains, Lease lease, const std::string &state_dir) {
+    const bool may_hold = lease == Lease::may_be_held && remains.disk && remains.request.config.state_dir == state_dir;
+    const auto held = may_hold ? hold_lease(*remains.disk) : Result<bool>(false);
     if (!held)
         log(cni::Log::Level::warning, held.error().message + ": the lease is not held");
     return held && *held ? Result<bool>(false) : release_lease(remains, lease != Lease::must_not_wait);
@@ -322,7 +327,7 @@ Result<void> remove_host_veth(net::Netlink &host, const cni::Request &request, c
     const Step step(STEP_LINK);
     auto link = entry != nullptr ? TRY(find_recorded_link(host, request, *entry)) : std::nullopt;
     if (!link)
-        link = TRY(find_own_link(host, request));
+        link = TRY(entry != nullptr ? find_own_link(host, request) : find_any_own_link(host, request));
     if (!link)
         return {};
     const ExpeditedRcu while_removing;
@@ -363,8 +368,11 @@ Result<void> remove_attachment(const cni::Request &given, Lease lease) {
     const cni::Request &request = remains.request;
     if (!TRY(remove_whatever_is_known(remains, key, host, errors)))
         return std::move(errors).result(); // the lease stays too: nobody else may get the address
-    errors.add(leave_network(remains));
-    auto released = settle_lease(remains, lease);
+    if (remains.entry)
+        errors.add(leave_network(remains, given.config.state_dir));
+    auto released = settle_lease(remains, lease, given.config.state_dir);
+    if (!remains.entry && released) // it reads all records, which removes torn ones: perhaps the lease's only trace
+        errors.add(leave_network(remains, given.config.state_dir));
     bool lease_waits = released && !*released;
     errors.add(std::move(released));
     TRY(std::move(errors).result());

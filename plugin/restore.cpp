@@ -97,7 +97,7 @@ Result<void> remove_restored(const Lost &lost, const Context &on) {
     return {};
 }
 
-// Called after all is inserted: a DEL that erases the record later finds it, unless it erased the first entry before
+// Called after all is inserted: a DEL that erases the record later finds it, unless it deleted the first entry before
 // the last one was inserted. false: the attachment is gone, and nothing is left of what was restored.
 Result<bool> keep_if_current(const Lost &lost, bool is_whole, const Context &on) {
     if (TRY(is_current(lost, on)) && (!is_whole || TRY(on.tables.interfaces.find(lost.recorded.entry.ifindex))))
@@ -199,7 +199,7 @@ Result<void> restore_lost_endpoints(const cni::Config &config, const Tables &tab
     if (TRY(records.seen_generation()) == tables.generation)
         return {};
     net::Netlink host = TRY(net::Netlink::open());
-    auto lost = TRY(lost_attachments(records, &tables.endpoints, host));
+    auto lost = TRY(lost_attachments(TRY(records.list()), &tables.endpoints, host));
     for (const Restored &one : TRY(restore_each(std::move(lost), {records, tables, host})))
         report(one);
     return records.note_generation(tables.generation);
@@ -226,7 +226,7 @@ Result<std::vector<Restored>> restore_all(const std::string &state_directory, co
     const auto endpoints = open_endpoints(root, Access::read_only);
     if (!endpoints && endpoints.error().code != ErrorCode::missing)
         return endpoints.error();
-    auto lost = TRY(lost_attachments(records, endpoints ? &*endpoints : nullptr, host));
+    auto lost = TRY(lost_attachments(TRY(records.list()), endpoints ? &*endpoints : nullptr, host));
     if (lost.empty())
         return std::vector<Restored>{};
     TRY(load_as_recorded(lost));

@@ -160,6 +160,8 @@ Result<void> keep_families(std::uint32_t families, cni::Attachment &lease) {
 void complete(cni::Request &request, const AttachmentRecord &record) {
     cni::Config &config = request.config;
     config.bpffs = record.root;
+    if (!record.state_directory.empty())
+        config.state_dir = record.state_directory;
     if (config.name.empty())
         config.name = record.network;
     if (request.args.empty())

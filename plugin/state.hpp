@@ -30,7 +30,7 @@ Result<std::vector<AttachmentRecord>> records_of_others(const cni::Request &requ
 // Whether one of the container's attachments lets it forward: that is a setting of the whole namespace.
 Result<bool> may_forward(const cni::Request &request, net::Netlink &pod);
 
-// Below the configured root of pins, or any other one of this node.
+// Below the configured root of pins and `stateDir`, or any other one of this node.
 Result<std::optional<AttachmentRecord>> find_record(const cni::Request &request);
 
 // Nothing of an attachment of an earlier boot is in the kernel.

@@ -241,7 +241,10 @@ constexpr auto kKeys = std::to_array<Key>({
      checked<&Config::bpffs, read_directory>},
     {"stateDir", top, "absolute path", "\"/var/lib/podlane\"",
      "directory for the records of attachments, one small file each: what DEL, GC and repairs go by after a reboot or "
-     "lost maps. Not on a tmpfs",
+     "lost maps. Not on a tmpfs. After an edit, DEL and GC also look in the default directory, and in no other: "
+     "without "
+     "its record a pod is removed by the maps and the edited configuration, and a lease that only the record names "
+     "stays, until `podlanectl gc --state-dir` with the former directory",
      checked<&Config::state_dir, read_directory>},
     {"identity", top, "list of `\"annotations\"`, `\"labels\"`, `\"mesos\"`, `\"cni-args\"`, `\"kubernetes\"`", "none",
      "where the pod's labels come from, besides CNI_ARGS: see [IDENTITY.md](IDENTITY.md)",

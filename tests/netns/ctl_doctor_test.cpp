@@ -225,7 +225,7 @@ TEST_F(Doctor, GoesOnBesideAPinThatItCannotOpen) {
     const std::string pin = pin_path(node_.bpffs(), PODLANE_MAP_SENDERS), aside = node_.bpffs() + "/aside";
     fs::rename(pin, aside);
     fs::create_directory(pin);
-    expect_found(PODLANE_MAP_SENDERS ": Permission denied", "no BPF object");
+    expect_found(PODLANE_MAP_SENDERS " is not Podlane's", "podlanectl repair");
     EXPECT_THAT(ctl("map dump senders"), complains(1, {PODLANE_MAP_SENDERS, "hint: it is no BPF object"}));
     EXPECT_THAT(ctl("doctor web-9"), complains(1, {"no endpoint matches web-9"}));
     fs::remove(pin);

@@ -172,6 +172,7 @@ const std::vector<Fault> kFaults = {
     {"ConntrackChecksWindows", "conntrack-settings", "nf_conntrack_tcp_be_liberal is 0", true,
      by({"sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal=0"})},
     {"PacingLost", "pacing", "pl_pace is not attached", true, without_pin(PODLANE_PIN_PACING)},
+    {"PacingUnpinned", "pacing", "the pin of pl_pace is gone", true, without_pin(PODLANE_PROGRAM_PACE)},
     {"ExpeditedRcuLeftOn", "expedited-rcu", "/sys/kernel/rcu_expedited was on", false,
      [](Doctor &d) { // in a file of its own: the kernel's is the whole machine's, and other calls restore it meanwhile
          const std::string file = d.node_.dir() + "/rcu_expedited";
@@ -368,6 +369,8 @@ const std::vector<Fault> kFaults = {
      }},
     {"LimitGroupWithoutPods", "limit-group", "limit group number 2147483655 has no pod", true,
      [](Doctor &d) { require(d.open(&open_limit_groups).update(LIMIT_GROUP | 7, limit_group{})); }, false},
+    {"Ipv6OffOnHostVeth", "host-ipv6", "IPv6 is off on the host-side veth", true,
+     by({"sysctl -qw net.ipv6.conf.@host.disable_ipv6=1"})},
     {"MasqueradeGone", "plan", "that masquerade", true,
      [](Doctor &d) {
          (void)d.keep({{"ipMasq", true}});

@@ -48,6 +48,20 @@ const std::vector<Fault> kRecordFaults = {
                     ":eth0");
          d.on_node("nft flush ruleset");
      }},
+    {"RecordsOfAnEarlierBoot", "earlier-boot", "are on record in network renamed: 2", false,
+     [](Doctor &d) {
+         const AttachmentRecords records(d.node_.dir() + "/state", d.node_.bpffs());
+         d.setup_ += "mount --bind " + d.node_.dir() + "/state /var/lib/podlane && ";
+         AttachmentRecord record;
+         record.ifname = "eth0";
+         record.network = "renamed";
+         record.root = d.node_.bpffs();
+         for (const std::string id : {"one", "two"}) {
+             record.container_id = id;
+             require(records.write(record));
+         }
+     },
+     false},
     {"SettingsEmpty", "settings-file", "cannot be read", false,
      [](Doctor &d) { std::ofstream(settings_file(d)).close(); }},
     {"SettingsAreADirectory", "settings-file", "cannot be read", false,

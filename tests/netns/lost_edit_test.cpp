@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A configuration that was edited while pods live: DEL and GC go by what the ADD was called with, and what others need
 // stays.
+#include "loader/record.hpp"
 #include "tests/netns/verbs.hpp"
 
 #include <sys/mount.h>
@@ -144,6 +145,102 @@ TEST_F(EditedRootTest, GcReleasesTheLeaseThatWaitsBelowTheFormerRoot) {
     EXPECT_THAT(gc({}, edited), succeeds());
     EXPECT_EQ(leased(), 0U);
     EXPECT_TRUE(node_.records().empty());
+}
+
+class EditedStateTest : public EditedRootTest {
+  protected:
+    // Attachments made with the default directory, whose DELs and GCs come with these keys.
+    [[nodiscard]] Json edits(const std::string &what) const {
+        Json keys = leases_in(what.find("ipam") != std::string::npos ? "edited" : "former");
+        keys.update({{"ipMasq", true}, {"stateDir", node_.dir() + "/state"}});
+        if (what.find("bpffs") != std::string::npos)
+            keys["bpffs"] = root_;
+        return keys;
+    }
+    [[nodiscard]] Json made_with() const {
+        Json keys = leases_in("former");
+        keys["ipMasq"] = true;
+        return keys;
+    }
+    void expect_nothing_left() const {
+        EXPECT_EQ(leased(), 0U);
+        EXPECT_TRUE(node_.records().empty());
+        EXPECT_EQ(everything(), before_);
+    }
+    // As a reboot does: the maps, the rules and the pods go, and the namespaces of the node may have other numbers.
+    void reboot(const Pod &made) const {
+        const AttachmentRecords records(kStateDirectory, node_.bpffs());
+        AttachmentRecord record = *require(records.find(made.container->id(), "eth0"));
+        record.boot_id = "00000000-0000-0000-0000-000000000000";
+        ++record.node_netns;
+        require(records.write(record));
+        lose_namespace(made);
+        fs::remove_all(node_.bpffs());
+        node_.run("nft flush ruleset");
+    }
+};
+
+TEST_F(EditedStateTest, DelFindsTheRecordInTheDefaultDirectory) {
+    for (const std::string what : {"stateDir", "stateDir, ipam", "stateDir, bpffs", "stateDir, ipam, bpffs"}) {
+        SCOPED_TRACE(what);
+        const Pod made = make(made_with());
+        EXPECT_THAT(del(*made.container, edits(what)), succeeds());
+        expect_nothing_left();
+    }
+}
+
+TEST_F(EditedStateTest, GcFindsTheRecordInTheDefaultDirectory) {
+    for (const std::string what : {"stateDir", "stateDir, ipam", "stateDir, bpffs"})
+        for (const bool rebooted : {false, true}) {
+            SCOPED_TRACE(what + (rebooted ? ", rebooted" : ""));
+            const Pod made = make(made_with());
+            rebooted ? reboot(made) : lose_namespace(made);
+            EXPECT_THAT(gc({}, edits(what)), succeeds());
+            expect_nothing_left();
+        }
+}
+
+// Of two pods of which the other is on record in the edited directory.
+TEST_F(EditedStateTest, TheLastPodOfTheFormerDirectoryLeavesTheRulesToThoseOfTheEditedOne) {
+    const Pod old_one = make(made_with()), new_one = make(edits("stateDir"));
+    EXPECT_THAT(del(*old_one.container, edits("stateDir")), succeeds());
+    EXPECT_THAT(check(new_one, edits("stateDir")), succeeds());
+    EXPECT_THAT(del(*new_one.container, edits("stateDir")), succeeds());
+    expect_nothing_left();
+}
+
+// The maps know it, wherever its record is.
+TEST_F(EditedStateTest, DelWithoutRecordLooksInTheDefaultRootToo) {
+    Json keys = made_with(), edited = edits("bpffs");
+    keys["stateDir"] = node_.dir() + "/third";
+    const Pod other = make(made_with()); // whose record names the root
+    const std::string with_other = everything();
+    const Pod made = make(keys);
+    EXPECT_THAT(del(*made.container, edited), succeeds());
+    EXPECT_EQ(everything(), with_other);
+    EXPECT_EQ(leased(), 1U);
+    EXPECT_THAT(del(*other.container, edited), succeeds());
+    expect_nothing_left();
+}
+
+// Nobody would look for it there.
+TEST_F(EditedStateTest, NoLeaseIsHeldInTheFormerDirectory) {
+    const Variables of = {{"CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0"}};
+    Json keys = made_with(), edited = edits("stateDir");
+    keys["keepAddress"] = edited["keepAddress"] = "all";
+    const Pod made = make(keys, of);
+    EXPECT_THAT(del(*made.container, edited, of), succeeds());
+    expect_nothing_left();
+}
+
+// Its alias says whose it is.
+TEST_F(LostEditTest, AnInterfaceOfAnotherPrefixIsRemovedWithoutRecordAndMaps) {
+    const Pod made = make();
+    fs::remove_all(node_.bpffs());
+    fs::remove_all(AttachmentRecords(kStateDirectory, node_.bpffs()).directory());
+    EXPECT_THAT(del(*made.container, {{"hostInterfacePrefix", "plan"}}), succeeds());
+    EXPECT_TRUE(host_link(made).is_null());
+    EXPECT_EQ(everything(), before_);
 }
 
 } // namespace

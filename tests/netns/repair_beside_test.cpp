@@ -130,7 +130,7 @@ TEST_F(RepairBesideTest, ADelThatIsKilledBehindTheRepairIsRepeated) {
 // It restores a pod after lost pins, and is held up at one of its last insertions while that pod's DEL erases all that
 // is there; this one is held up at its last lock until the restoring one has ended: record and interface are there for
 // both.
-TEST_F(RepairBesideTest, ADelLeavesNothingOfAPodWhoseDelErasedItsFirstEntries) {
+TEST_F(RepairBesideTest, ADelLeavesNothingOfAPodWhoseDelDeletedItsFirstEntries) {
     const auto chained = node_.container();
     const Json config = behind_ptp(*chained);
     ASSERT_THAT(node_.cni("ADD", config, *chained), succeeds());

@@ -68,6 +68,7 @@ struct NodeView {
     // Read after `endpoints`: names of all interfaces by their number, and what can be on their hooks.
     std::map<std::uint32_t, std::string> interface_names{};
     std::unique_ptr<HookSurvey> hooks{};
+    Result<std::vector<AttachmentRecord>> records = std::vector<AttachmentRecord>{}; // of all roots, read once
 
     // Existing host-side veths and uplinks, by number, with their names.
     [[nodiscard]] std::map<std::uint32_t, std::string> interfaces() const;

@@ -6,6 +6,7 @@
 #include "loader/object.hpp"
 #include "loader/record.hpp"
 #include "loader/upgrade.hpp"
+#include "loader/wrong_pins.hpp"
 #include "maps/entries.hpp"
 #include "maps/parallel.hpp"
 #include "plugin/reinstate.hpp"
@@ -25,7 +26,7 @@ namespace {
 
 using namespace doctor;
 
-constexpr Check kPins{"loaded", Severity::wrong, "the pins were removed, or created by another version",
+constexpr Check kPins{"loaded", Severity::wrong, "the pins were removed, replaced, or created by another version",
                       "podlanectl repair", nullptr};
 
 constexpr Check kUnreadable{"loaded", Severity::wrong,
@@ -235,15 +236,21 @@ Result<void> read_pins(NodeView &node, const Scope &scope) {
 
 // false: what the checks of endpoints and maps need could not be read, which is a finding.
 Result<bool> has_readable_pins(NodeView &node, const Scope &scope, Examined &examined) {
+    const std::string &root = node.world.bpffs;
     auto read = read_pins(node, scope);
+    if (!read && read.error().code == ErrorCode::missing && read.error().system_errno == 0)
+        return std::move(read).error();                        // no endpoint is as selected
+    const bool is_known = static_cast<bool>(wrong_pins(root)); // if they can be opened
+    const auto right = is_known ? refuse_wrong_pins(root) : Result<void>{};
+    if (!right)
+        add(examined, kPins, {}, {{right.error().message, completing_pins(root), {}}}, nullptr);
     if (read)
         return true;
-    Error &error = read.error();
-    if (error.code == ErrorCode::missing && error.system_errno == 0) // no endpoint is as selected
-        return std::move(error);
-    if (error.hint.empty())
-        error.hint = remedy_of(error);
-    add(examined, kUnreadable, std::move(read), {}, nullptr);
+    if (right) {
+        if (read.error().hint.empty())
+            read.error().hint = remedy_of(read.error());
+        add(examined, kUnreadable, std::move(read), {}, nullptr);
+    }
     node.endpoints.clear();
     node.uplinks.clear();
     node.live.reset();
@@ -268,6 +275,7 @@ Result<Examined> doctor::examine(const Scope &scope, const World &world) {
     look_at_node(node, host_checks(), examined);
     look_at_node(node, network_checks(), examined);
     look_at_node(node, foreign_checks(), examined);
+    node.records = list_all_records(node.state_directory);
     look_at_node(node, record_checks(), examined);
     if (readable || !node.loaded)
         look_at_node(node, fast_path_checks(), examined);

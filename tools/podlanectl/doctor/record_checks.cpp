@@ -19,6 +19,8 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <map>
+#include <utility>
 
 namespace podlane::ctl::doctor {
 namespace {
@@ -32,8 +34,8 @@ Result<std::optional<Endpoints>> known_endpoints(const std::string &root) {
 }
 
 // The first of these repairs restores all; the others find nothing left to do.
-std::function<Result<void>()> restoring(const NodeView &node, const AttachmentRecord &record) {
-    return [root = node.world.bpffs, directory = node.state_directory, id = record.container_id,
+std::function<Result<void>()> restoring(const AttachmentRecord &record) {
+    return [root = record.root, directory = record.state_directory, id = record.container_id,
             ifname = record.ifname]() -> Result<void> {
         for (const Restored &one : TRY(restore_all(directory, root)))
             if (one.failed && one.record.container_id == id && one.record.ifname == ifname)
@@ -44,11 +46,13 @@ std::function<Result<void>()> restoring(const NodeView &node, const AttachmentRe
 
 // None if the node is uninstalled, or is not, and the check is about the other.
 Result<std::vector<AttachmentRecord>> lost_of(const NodeView &node, bool uninstalled) {
-    const AttachmentRecords records(node.state_directory, node.world.bpffs);
-    if (TRY(records.is_uninstalled()) != uninstalled)
+    const std::string &root = node.world.bpffs;
+    if (TRY(AttachmentRecords(node.state_directory, root).is_uninstalled()) != uninstalled)
         return std::vector<AttachmentRecord>{};
-    const auto endpoints = TRY(known_endpoints(node.world.bpffs));
-    return lost_attachments(records, endpoints ? &*endpoints : nullptr, *node.host);
+    std::vector<AttachmentRecord> records = TRY(node.records);
+    std::erase_if(records, [&](const AttachmentRecord &one) { return one.root != root; });
+    const auto endpoints = TRY(known_endpoints(root));
+    return lost_attachments(std::move(records), endpoints ? &*endpoints : nullptr, *node.host);
 }
 
 std::string name_of(const AttachmentRecord &one, const endpoint_key &key) {
@@ -58,7 +62,7 @@ std::string name_of(const AttachmentRecord &one, const endpoint_key &key) {
 Result<void> look_for_lost(const NodeView &node, Findings &findings) {
     for (const AttachmentRecord &one : TRY(lost_of(node, false))) {
         const endpoint_key key = TRY(make_endpoint_key(one.container_id, one.ifname));
-        report(findings, "endpoint " + name_of(one, key) + " has lost its entries in the maps", restoring(node, one));
+        report(findings, "endpoint " + name_of(one, key) + " has lost its entries in the maps", restoring(one));
     }
     return {};
 }
@@ -66,8 +70,7 @@ Result<void> look_for_lost(const NodeView &node, Findings &findings) {
 Result<void> look_for_uninstalled(const NodeView &node, Findings &findings) {
     for (const AttachmentRecord &one : TRY(lost_of(node, true))) {
         const endpoint_key key = TRY(make_endpoint_key(one.container_id, one.ifname));
-        report(findings, "endpoint " + name_of(one, key) + " takes the slow path since an uninstall",
-               restoring(node, one));
+        report(findings, "endpoint " + name_of(one, key) + " takes the slow path since an uninstall", restoring(one));
     }
     return {};
 }
@@ -88,25 +91,41 @@ std::string owner_words(const AttachmentRecord &record) {
     return (is_named ? arguments->pod.ns + "/" + arguments->pod.name + ", " : "") + "container " + record.container_id;
 }
 
-std::string release_command(const NodeView &node, const AttachmentRecord &record) {
-    return "podlanectl lease release --container " + record.container_id +
-           (record.root == PODLANE_ROOT ? "" : " --bpffs " + record.root) +
-           (node.state_directory == kStateDirectory ? "" : " --state-dir " + node.state_directory);
+std::string place_options(const AttachmentRecord &record) {
+    return (record.root == PODLANE_ROOT ? "" : " --bpffs " + record.root) +
+           (record.state_directory == kStateDirectory ? "" : " --state-dir " + record.state_directory);
 }
 
 // Of all roots: one that the configuration no longer names has no other view.
 Result<void> look_for_waiting_leases(const NodeView &node, Findings &findings) {
     const std::uint64_t node_netns = TRY(net::Namespace::current()).inode();
-    for (const AttachmentRecord &one : TRY(list_all_records(node.state_directory))) {
-        if (!waits_for_release(one) || one.node_netns != node_netns)
+    const std::string boot = TRY(boot_id());
+    for (const AttachmentRecord &one : TRY(node.records)) {
+        if (!waits_for_release(one) || !may_be_of(node_netns, boot, one))
             continue;
         const auto ipam = cni::find_ipam(one.config);
         const std::string plugin = ipam ? "IPAM plugin \"" + ipam->type + "\"" : "its IPAM plugin";
         report(findings,
                "the lease of " + owner_words(one) + " in network " + one.network + " waits for " + plugin +
                    (one.held_since_ns == 0 ? "" : " since " + output::utc_words(one.held_since_ns)),
-               {}, "install " + plugin + ", or repair it; then " + release_command(node, one) + ", or the next GC");
+               {},
+               "install " + plugin + ", or repair it; then podlanectl lease release --container " + one.container_id +
+                   place_options(one) + ", or the next GC");
     }
+    return {};
+}
+
+// A runtime's GC is for one network: those of a network that was renamed are in none.
+Result<void> look_for_dead(const NodeView &node, Findings &findings) {
+    const std::string boot = TRY(boot_id());
+    std::map<std::pair<std::string, std::string>, std::size_t> counts; // by network and place
+    for (const AttachmentRecord &one : TRY(node.records))
+        if (one.boot_id != boot && !one.only_lease)
+            ++counts[{one.network, place_options(one)}];
+    for (const auto &[of, count] : counts)
+        report(findings,
+               "attachments of an earlier boot are on record in network " + of.first + ": " + std::to_string(count), {},
+               "podlanectl gc" + of.second);
     return {};
 }
 
@@ -125,7 +144,7 @@ Result<void> close_directory(const std::string &path, bool may_be_link) {
 Result<void> look_at_directories(const NodeView &node, Findings &findings) {
     std::set<std::string> directories{node.state_directory};
     std::set<std::string> roots{node.world.bpffs};
-    for (const AttachmentRecord &one : TRY(list_all_records(node.state_directory)))
+    for (const AttachmentRecord &one : TRY(node.records))
         roots.insert(one.root);
     for (const std::string &root : roots) {
         const std::string records = AttachmentRecords(node.state_directory, root).directory();
@@ -172,7 +191,7 @@ Result<void> look_at_settings_file(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 7> kRecordChecks = {{
+constexpr std::array<Check, 8> kRecordChecks = {{
     {"lost", Severity::wrong,
      "pins were deleted or the BPF file system was unmounted: its packets pass through programs that nothing updates, "
      "and no new pod reaches it on the fast path",
@@ -185,6 +204,10 @@ constexpr std::array<Check, 7> kRecordChecks = {{
     {"waiting-lease", Severity::notice,
      "the IPAM plugin was not installed when the pod was deleted, or failed: nobody else gets the addresses", "",
      &look_for_waiting_leases},
+    {"earlier-boot", Severity::notice,
+     "the pods died with the node, and the runtime has sent neither their DELs nor a GC of the network, which may have "
+     "been renamed: nobody else gets the addresses",
+     "podlanectl gc", &look_for_dead},
     {"state-directory", Severity::wrong,
      "whoever can write there can remove records of attachments: their leases stay taken, and lost endpoints are not "
      "restored",

@@ -165,6 +165,7 @@ Result<bool> is_alive(const AttachmentRecord &record, const Namespaces &namespac
 Result<void> collect_recorded(const Selection &selection, const std::vector<EndpointEntry> &endpoints,
                               const Namespaces &namespaces, const Context &context, std::vector<GarbageRow> &rows) {
     const std::uint64_t node = TRY(net::Namespace::current()).inode();
+    const std::string boot = TRY(boot_id());
     const AttachmentRecords records(context.state_directory, context.world.bpffs);
     for (const AttachmentRecord &record : TRY(records.list())) {
         if (is_held(record)) // the plugin's DEL would leave it: see podlanectl lease
@@ -174,7 +175,7 @@ Result<void> collect_recorded(const Selection &selection, const std::vector<Endp
             return field_text(one.first.container_id) == record.container_id &&
                    field_text(one.first.ifname) == record.ifname;
         });
-        if (!known && record.node_netns == node && selection.matches(entry) && !TRY(is_alive(record, namespaces)))
+        if (!known && may_be_of(node, boot, record) && selection.matches(entry) && !TRY(is_alive(record, namespaces)))
             rows.push_back(collect(entry, context));
     }
     return {};

@@ -52,14 +52,6 @@ Error explain_missing(const std::string &root, std::string_view name) {
     return error;
 }
 
-// bpf_obj_get opens pins of every kind, and the info of a program would be read as a map's.
-bool is_map(const Fd &fd) {
-    std::array<char, 64> kind{};
-    const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
-    return readlink(path.c_str(), kind.data(), kind.size() - 1) > 0 &&
-           std::string_view(kind.data()).ends_with("bpf-map");
-}
-
 } // namespace
 
 Result<OpenMap> open_pinned_map(const std::string &path) {
@@ -70,7 +62,7 @@ Result<OpenMap> open_pinned_map(const std::string &path) {
             return denied("map " + path, error);
         return system_error(error == ENOENT ? ErrorCode::missing : ErrorCode::bpf, "opening map " + path, error);
     }
-    if (!is_map(fd))
+    if (!TRY(detail::is_map(fd)))
         return Error{ErrorCode::bpf, path + " is not a map"};
     const MapFacts facts = TRY(map_facts(fd.get()));
     return OpenMap{std::move(fd), path, facts};

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+#include "loader/attach.hpp"
+#include "loader/net/link.hpp"
+#include "loader/pace.hpp"
+#include "loader/tracking.hpp"
+#include "loader/uplink.hpp"
+#include "maps/errors.hpp"
+#include "plugin/history.hpp"
+#include "plugin/limit_group.hpp"
+#include "plugin/masquerade.hpp"
+#include "plugin/network.hpp"
+#include "plugin/others.hpp"
+#include "plugin/state.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace podlane {
+namespace {
+
+// Pods that live, and that the maps have lost.
+Result<bool> has_others_on_disk(const cni::Request &request, std::uint32_t network) {
+    return std::ranges::any_of(TRY(others_than(request)), [&](const AttachmentRecord &record) {
+        return record.root == request.config.bpffs && network_id(record.network) == network;
+    });
+}
+
+// Pods that live, of other roots than the request's: `bpffs` was edited.
+Result<std::vector<AttachmentRecord>> others_elsewhere(const cni::Request &request) {
+    return others_on_disk(request.config.state_dir,
+                          [&](const AttachmentRecord &one) { return one.root == request.config.bpffs; });
+}
+
+// Of endpoints_v1, but for the request's own.
+Result<std::vector<endpoint>> other_endpoints(const cni::Request &request, const Tables &tables) {
+    const endpoint_key own = TRY(make_endpoint_key(request.container_id, request.ifname));
+    std::vector<endpoint> others;
+    for (const auto &[key, entry] : TRY(tables.endpoints.entries()))
+        if (std::memcmp(&key, &own, sizeof own) != 0)
+            others.push_back(entry);
+    return others;
+}
+
+// Without maps no lock keeps one out. Its record is there before anything else.
+Result<bool> is_add_under_way(const cni::Request &request) {
+    const std::string boot = TRY(boot_id());
+    const std::uint64_t own = TRY(own_netns());
+    const IsGone is_own = is_request_of(request);
+    return std::ranges::any_of(TRY(list_all_records(request.config.state_dir)), [&](const AttachmentRecord &record) {
+        return !record.entry && !record.only_lease && !record.is_torn && record.boot_id == boot &&
+               record.node_netns == own && !is_own(record);
+    });
+}
+
+Result<void> detach_uplink_programs() {
+    net::Netlink host = TRY(net::Netlink::open());
+    for (const net::Link &link : TRY(net::list_links(host)))
+        for (const Hook hook : {Hook::ingress, Hook::egress}) {
+            const auto there = TRY(attached(link.ifindex, hook));
+            const bool is_uplink = std::ranges::any_of(there, [](const Attached &one) {
+                return one.name == PODLANE_PROGRAM_FROM_UPLINK || one.name == PODLANE_PROGRAM_TO_UPLINK;
+            });
+            if (is_uplink)
+                TRY(detach(link.ifindex, hook));
+        }
+    return {};
+}
+
+// The network's rules of netfilter: both are tried, whether or not the other succeeds.
+Result<void> drop_rules(std::uint8_t masquerade, const std::string &network) {
+    Errors errors;
+    errors.add(drop_masquerade(masquerade, network));
+    errors.add(stop_tracking(network));
+    return std::move(errors).result();
+}
+
+// By the configuration alone.
+Result<void> drop_configured_rules(const cni::Config &config) {
+    const auto by = masquerade_of(config);
+    if (!by && by.error().code != ErrorCode::plugin_not_available) // no program is there, so none has made rules
+        return by.error();
+    return drop_rules(by ? *by : ENDPOINT_MASQUERADE_NONE, config.name);
+}
+
+// Those in whose place something else is hold nothing of the network's, unless that came just now.
+Result<std::optional<Tables>> open_again(const std::string &root) {
+    std::vector<Unread> unread;
+    auto tables = Tables::open_readable(root, unread); // an upgrade may have come first
+    for (const Unread &one : unread)
+        if (!one.is_replaced() || one.map == PODLANE_MAP_NETWORKS || one.map == PODLANE_MAP_CIDRS)
+            return one.error;
+    return tables;
+}
+
+} // namespace
+
+Result<void> drop_network_if_unused(const cni::Request &request, const Tables &tables, std::uint32_t network) {
+    const Step step(STEP_NETWORK);
+    const std::string &root = request.config.bpffs;
+    if (!tables.addresses.exists())
+        return {}; // nothing says who uses it
+    TRY(drop_unused_limit_groups(root, tables, network));
+    const auto in_use = [&](const Tables &now) -> Result<bool> {
+        if (TRY(now.addresses.any_key([&](const address_key &key) { return key.network == network; })))
+            return true;
+        return has_others_on_disk(request, network);
+    };
+    if (TRY(in_use(tables)))
+        return {};
+    // An ADD under way holds the lock shared until its addresses are there.
+    const Lock lock = TRY(Lock::exclusive(root));
+    const auto now = TRY(open_again(root));
+    if (!now || !now->addresses.exists() || TRY(in_use(*now)))
+        return {};
+    const auto elsewhere =
+        TRY(others_elsewhere(request)); // rules are of a network's name alone, whatever root it is in
+    const auto is_of_network = [&](const AttachmentRecord &one) { return network_id(one.network) == network; };
+    const auto entry = TRY(now->networks.find(network));
+    const auto others = TRY(other_endpoints(request, *now));
+    // Pods that live, and that the maps have lost: a later call goes by the network's entry, if there is one.
+    if (TRY(has_unknown_others(request, &now->endpoints)) ||
+        std::ranges::any_of(others, [&](const endpoint &one) { return one.network == network; }))
+        return {};
+    if (std::ranges::none_of(elsewhere, is_of_network)) {
+        if (entry)
+            TRY(drop_rules(entry->masquerade, std::string(field_text(entry->name))));
+        else if (network_id(request.config.name) == network) // the maps were lost with it, and are new
+            TRY(drop_configured_rules(request.config));
+    }
+    UplinkTables uplinks = TRY(UplinkTables::open(root, Access::if_present));
+    uplinks.is_shared = !elsewhere.empty();
+    TRY(remove_network_from_uplinks(uplinks, network));
+    if (!uplinks.uplinks.exists() && others.empty() && TRY(others_than(request)).empty()) // its pin is lost
+        TRY(detach_uplink_programs());
+    TRY(put_cidrs(*now, network, {}));
+    TRY(drop_own_address_rules(request.config.state_dir, is_request_of(request)));
+    TRY(now->networks.remove(network));
+    return {};
+}
+
+Result<void> drop_network_without_maps(const cni::Request &request, const std::optional<endpoint> &entry) {
+    const Step step(STEP_NETWORK);
+    if (TRY(has_unknown_others(request, nullptr)))
+        return {};
+    const std::uint32_t network = entry ? entry->network : network_id(request.config.name);
+    const auto is_free = [&](const auto &uses) -> Result<bool> { // before each step: a child may take seconds
+        return !TRY(is_add_under_way(request)) && std::ranges::none_of(TRY(others_than(request)), uses);
+    };
+    if (TRY(is_free([&](const AttachmentRecord &one) { return one.entry->network == network; })))
+        TRY(entry ? drop_rules(entry->masquerade, std::string(field_text(entry->network_name)))
+                  : drop_configured_rules(request.config));
+    if (!TRY(is_free([](const AttachmentRecord &) { return false; })))
+        return {};
+    TRY(drop_own_address_rules(request.config.state_dir, is_request_of(request)));
+    return TRY(is_free([](const AttachmentRecord &) { return true; })) ? detach_uplink_programs() : Result<void>{};
+}
+
+} // namespace podlane

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+// Another program has put something else in the place of a pin: DEL removes all that it can, says what is in the way,
+// and `podlanectl repair` replaces it.
+#include "tests/netns/ctl.hpp"
+
+#include <bpf/bpf.h>
+
+namespace podlane::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// In which a pod with all_features() has entries, or its network, if another pod of it lives.
+constexpr std::array<std::string_view, 11> kHold = {
+    PODLANE_MAP_ENDPOINTS, PODLANE_MAP_INTERFACES, PODLANE_MAP_ADDRESSES,  PODLANE_MAP_NETWORKS,
+    PODLANE_MAP_COUNTERS,  PODLANE_MAP_SOURCES,    PODLANE_MAP_BANDWIDTHS, PODLANE_MAP_CIDRS,
+    PODLANE_MAP_LIMITS,    PODLANE_MAP_SENDERS,    PODLANE_MAP_ISOLATION};
+
+struct Thing {
+    std::string name;
+    void (*put)(const std::string &path, const std::string &root);
+    bool any_place; // or only that of a map
+};
+
+void PrintTo(const Thing &thing, std::ostream *stream) { *stream << thing.name; }
+
+void pin_map(bpf_map_type type, const std::string &path, std::uint32_t value_size = 24) {
+    const Fd map(bpf_map_create(type, "foreign", 4, value_size, 1, nullptr));
+    ASSERT_EQ(bpf_obj_pin(map.get(), path.c_str()), 0);
+}
+
+const std::vector<Thing> kThings = {
+    {"directory", [](const std::string &path, const std::string &) { fs::create_directory(path); }, true},
+    {"full_directory",
+     [](const std::string &path, const std::string &) {
+         fs::create_directory(path);
+         pin_map(BPF_MAP_TYPE_HASH, path + "/theirs");
+     },
+     false},
+    {"link_to_a_file", [](const std::string &path, const std::string &) { fs::create_symlink("/etc/passwd", path); },
+     false},
+    {"map", [](const std::string &path, const std::string &) { pin_map(BPF_MAP_TYPE_ARRAY, path); }, true},
+    {"program",
+     [](const std::string &path, const std::string &root) {
+         const Fd program(bpf_obj_get(pin_path(root, PODLANE_PROGRAM_TO_UPLINK).c_str()));
+         ASSERT_EQ(bpf_obj_pin(program.get(), path.c_str()), 0);
+     },
+     true}};
+
+class WrongPinTest : public CtlTest, public testing::WithParamInterface<Thing> {
+  protected:
+    void put_in_place_of(std::string_view name) const {
+        const std::string path = pin_path(node_.bpffs(), name);
+        fs::remove(path);
+        GetParam().put(path, node_.bpffs());
+    }
+    [[nodiscard]] std::vector<std::string_view> places() const {
+        if (!GetParam().any_place)
+            return {PODLANE_MAP_ENDPOINTS, PODLANE_MAP_EXEMPT, PODLANE_PROGRAM_FROM_POD};
+        std::vector<std::string_view> all(kMapNames.begin(), kMapNames.end());
+        all.insert(all.end(), {PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_FROM_UPLINK});
+        return all;
+    }
+    // Without the map of addresses packets may be led to them, and they may be another's.
+    void expect_removed(const Pod &made, bool lease_too) const {
+        EXPECT_TRUE(host_link(made).is_null());
+        EXPECT_EQ(node_.leased().size(), lease_too ? 2U : 4U);
+        if (lease_too) {
+            EXPECT_THAT(node_.run("nft list ruleset"), Not(HasSubstr(made.text4())));
+        }
+    }
+    static bool holds(std::string_view name) { return std::ranges::find(kHold, name) != kHold.end(); }
+
+    const Json all_ = all_features();
+    const std::string before_ = everything();
+};
+
+TEST_P(WrongPinTest, IsNamedByDelAndReplacedByRepair) {
+    for (const std::string_view name : places()) {
+        SCOPED_TRACE(name);
+        const std::string path = pin_path(node_.bpffs(), name);
+        const Pod living = make(all_), made = make(all_);
+        put_in_place_of(name);
+        const Reply reply = del(*made.container, all_);
+        if (holds(name)) {
+            EXPECT_THAT(reply, fails_with(101, {path}));
+            EXPECT_THAT(reply.details(), HasSubstr("podlanectl repair"));
+        } else {
+            EXPECT_THAT(reply, succeeds());
+        }
+        expect_removed(made, name != PODLANE_MAP_ADDRESSES);
+        EXPECT_EQ(node_.records().size(), holds(name) ? 2U : 1U);
+        EXPECT_THAT(ctl("doctor"), prints(1, {path}));
+        const Json found = ctl_json("repair"); // the half that is left of a pod as well
+        EXPECT_THAT(find(found, "finding", "bpffs: " + path + " is not Podlane's"), has_members({{"fixed", true}}));
+        EXPECT_THAT(del(*made.container, all_), succeeds());
+        expect_removed(made, true);
+        EXPECT_THAT(ctl("doctor"), prints(0));
+        EXPECT_THAT(check(living, all_), succeeds());
+        EXPECT_TRUE(ping(living.container->ns(), "203.0.113.1"));
+        EXPECT_THAT(del(*living.container, all_), succeeds());
+        EXPECT_EQ(everything(), before_);
+    }
+}
+
+TEST_P(WrongPinTest, IsNamedByGcWhichRemovesTheRest) {
+    for (const std::string_view name : {PODLANE_MAP_ENDPOINTS, PODLANE_MAP_INTERFACES, PODLANE_MAP_NETWORKS}) {
+        SCOPED_TRACE(name);
+        const Pod living = make(all_), made = make(all_);
+        put_in_place_of(name);
+        const Reply reply = gc({&living}, all_);
+        EXPECT_THAT(reply, fails_with(101, {pin_path(node_.bpffs(), name)}));
+        EXPECT_THAT(reply.details(), HasSubstr("podlanectl repair"));
+        expect_removed(made, true);
+        (void)ctl("repair");
+        EXPECT_THAT(gc({&living}, all_), succeeds());
+        EXPECT_THAT(ctl("doctor"), prints(0));
+        EXPECT_THAT(check(living, all_), succeeds());
+        EXPECT_THAT(del(*living.container, all_), succeeds());
+        EXPECT_EQ(everything(), before_);
+    }
+}
+
+// The last pod leaves with its network's rules, whatever is in the place of a pin that holds nothing of it.
+TEST_P(WrongPinTest, ThatHoldsNothingKeepsNoNetwork) {
+    for (const std::string_view name : {PODLANE_MAP_WATCH, PODLANE_MAP_EXEMPT, PODLANE_MAP_SOURCE_SLOTS,
+                                        PODLANE_MAP_HISTORY, PODLANE_PROGRAM_FROM_UPLINK}) {
+        SCOPED_TRACE(name);
+        const Pod made = make(all_);
+        put_in_place_of(name);
+        EXPECT_THAT(del(*made.container, all_), succeeds());
+        EXPECT_THAT(node_.run("nft list ruleset"), Not(HasSubstr("podlane-")));
+        EXPECT_THAT(ctl("upgrade"), prints(0));
+        EXPECT_EQ(everything(), before_);
+    }
+}
+
+TEST_P(WrongPinTest, IsRemovedByUninstall) {
+    EXPECT_THAT(del(*make(all_).container, all_), succeeds());
+    put_in_place_of(PODLANE_MAP_NETWORKS);
+    EXPECT_THAT(ctl("uninstall"), prints(0));
+    EXPECT_FALSE(fs::exists(node_.bpffs()));
+}
+
+using WrongPinOfRightSizesTest = CtlTest;
+
+TEST_F(WrongPinOfRightSizesTest, IsNamedByDelAndReplacedByRepair) {
+    const std::string before = everything(), path = pin_path(node_.bpffs(), PODLANE_MAP_INTERFACES);
+    const Pod living = make(), made = make();
+    fs::remove(path);
+    pin_map(BPF_MAP_TYPE_ARRAY, path, sizeof(interface));
+    const Reply reply = del(*made.container);
+    EXPECT_THAT(reply, fails_with(101, {path}));
+    EXPECT_THAT(reply.details(), HasSubstr("podlanectl repair"));
+    EXPECT_TRUE(host_link(made).is_null());
+    (void)ctl("repair");
+    EXPECT_THAT(del(*made.container), succeeds());
+    EXPECT_THAT(ctl("doctor"), prints(0));
+    EXPECT_THAT(check(living), succeeds());
+    EXPECT_THAT(del(*living.container), succeeds());
+    EXPECT_EQ(everything(), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Netns, WrongPinTest, testing::ValuesIn(kThings), [](const auto &of) { return of.param.name; });
+
+} // namespace
+} // namespace podlane::test

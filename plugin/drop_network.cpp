@@ -118,13 +118,13 @@ Result<void> drop_network_if_unused(const cni::Request &request, const Tables &t
     const auto entry = TRY(now->networks.find(network));
     const auto others = TRY(other_endpoints(request, *now));
     // Pods that live, and that the maps have lost: a later call goes by the network's entry, if there is one.
-    if (TRY(has_unknown_others(request, &now->endpoints)) ||
-        std::ranges::any_of(others, [&](const endpoint &one) { return one.network == network; }))
+    if (TRY(has_unknown_others(request, &now->endpoints)))
         return {};
+    const auto is_in_network = [&](const endpoint &one) { return one.network == network; };
     if (std::ranges::none_of(elsewhere, is_of_network)) {
         if (entry)
             TRY(drop_rules(entry->masquerade, std::string(field_text(entry->name))));
-        else if (network_id(request.config.name) == network) // the maps were lost with it, and are new
+        else if (network_id(request.config.name) == network && std::ranges::none_of(others, is_in_network)) // lost
             TRY(drop_configured_rules(request.config));
     }
     UplinkTables uplinks = TRY(UplinkTables::open(root, Access::if_present));

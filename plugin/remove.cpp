@@ -29,7 +29,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <ranges>
 #include <vector>
 
 namespace podlane {
@@ -174,11 +173,14 @@ Result<bool> has_any(const Result<Table> &table, const Keys &keys, IsOwn is_own)
 // Whether a repair has inserted its first entry, or its last ones.
 Result<bool> has_come_back(const std::string &root, const endpoint &entry) {
     const EndpointEntries entries = entries_of({}, entry, TRY(own_netns()));
+    std::vector<address_key> addresses;
+    for (const auto &[key, value] : entries.addresses)
+        addresses.push_back(key);
     const auto is_entered = [](const interface &) { return true; };
     const auto leads_here = [&](const address &owner) { return owner.ifindex == entry.ifindex; };
     const auto is_owner = [&](std::uint32_t owner) { return owner == entry.ifindex; };
     return TRY(has_any(open_interfaces(root, Access::if_present), std::vector{entry.ifindex}, is_entered)) ||
-           TRY(has_any(open_addresses(root, Access::if_present), entries.addresses | std::views::keys, leads_here)) ||
+           TRY(has_any(open_addresses(root, Access::if_present), addresses, leads_here)) ||
            TRY(has_any(open_senders(root, Access::if_present), entries.senders, is_owner));
 }
 

@@ -28,7 +28,7 @@ Result<bool> is_wrong(const std::string &path, const IsRight &is_right) {
     const int error = errno;
     if (pin)
         return !TRY(is_right(pin));
-    if (S_ISDIR(facts.st_mode) || S_ISLNK(facts.st_mode))
+    if (S_ISDIR(facts.st_mode) || S_ISLNK(facts.st_mode) || error == EINVAL) // a BPF link is not opened to be read
         return true;
     return error == ENOENT ? Result<bool>(false) : system_error(ErrorCode::bpf, "opening " + path, error);
 }

@@ -76,15 +76,16 @@ Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32
             refused.hint = std::string(kReplaces) + "; unless a security module refuses it";
         return refused;
     }
-    if (!TRY(is_map(fd)))
-        return Error{ErrorCode::bpf, path + " is not a map", kReplaces};
     const MapFacts facts = TRY(map_facts(fd.get()));
-    if (facts.key_size != key_size || facts.value_size != value_size)
+    if (facts.key_size != key_size || facts.value_size != value_size) {
+        if (!TRY(is_map(fd))) // the facts are a program's then
+            return Error{ErrorCode::bpf, path + " is not a map", kReplaces};
         return Error{ErrorCode::bpf,
                      "map " + path + " has keys of " + std::to_string(facts.key_size) + " and values of " +
                          std::to_string(facts.value_size) + " bytes, this binary expects " + std::to_string(key_size) +
                          " and " + std::to_string(value_size),
                      std::string(kReplaces) + "; or use the build of Podlane that created it"};
+    }
     return fd;
 }
 

@@ -120,8 +120,10 @@ bool remove_as_recorded(const Remains &remains, net::Netlink &host, Errors &erro
         if (tables != nullptr && remains.orphan)
             errors.add(erase_interface(*tables, remains.orphan->ifindex));
         // It is forgotten with its interface, which therefore stays, and carries nothing, until the lease is released.
-        errors.add(keeps_interface(remains) ? net::set_link(host, remains.orphan->ifindex, {.up = false})
-                                            : remove_host_veth(host, remains.request));
+        if (keeps_interface(remains))
+            errors.add(net::set_link(host, remains.orphan->ifindex, {.up = false}));
+        else if (remains.orphan)
+            errors.add(remove_host_veth(host, remains.request));
         return true;
     }
     cni::Request request = remains.request;

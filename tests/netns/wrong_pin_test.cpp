@@ -41,6 +41,12 @@ const std::vector<Thing> kThings = {
     {"link_to_a_file", [](const std::string &path, const std::string &) { fs::create_symlink("/etc/passwd", path); },
      false},
     {"map", [](const std::string &path, const std::string &) { pin_map(BPF_MAP_TYPE_ARRAY, path); }, true},
+    {"bpf_link",
+     [](const std::string &path, const std::string &root) {
+         const Fd link(bpf_obj_get(pin_path(root, PODLANE_PIN_PACING).c_str()));
+         ASSERT_EQ(bpf_obj_pin(link.get(), path.c_str()), 0);
+     },
+     false},
     {"program",
      [](const std::string &path, const std::string &root) {
          const Fd program(bpf_obj_get(pin_path(root, PODLANE_PROGRAM_TO_UPLINK).c_str()));

@@ -31,11 +31,7 @@ class AttackEndRoute : public LabTest {
         std::map<std::uint8_t, Clock::time_point> last{}; // by flags: when one arrived
     };
     void prepare() override {
-        lab_->node().run("ip link add up1 type veth peer name far1");
-        lab_->node().run("ip addr add 192.0.2.1/24 dev up1");
-        lab_->node().run("ip addr add 2001:db8:2::1/64 dev up1 nodad");
-        for (const char *link : {"up1", "far1"})
-            lab_->node().run(std::string("ip link set up ") + link);
+        add_up1();
         (void)must_run(lab_->outside(), words("ip route add " + pod_range() + " via " + to_string(node_addr())));
         filter(0);
         server_.emplace(lab_->outside(), ipv4(), kPort);

@@ -18,11 +18,7 @@ class AttackRoute : public LabTest {
         Fd socket{};
     };
     void prepare() override {
-        lab_->node().run("ip link add up1 type veth peer name far1");
-        lab_->node().run("ip addr add 192.0.2.1/24 dev up1");
-        lab_->node().run("ip addr add 2001:db8:2::1/64 dev up1 nodad");
-        for (const char *link : {"up1", "far1"})
-            lab_->node().run(std::string("ip link set up ") + link);
+        add_up1();
         (void)must_run(lab_->outside(), words("ip route add " + pod_range() + " via " + to_string(node_addr())));
         // The node sends no ARP reply to a source that it refuses.
         (void)must_run(lab_->outside(), words("ip neigh replace " + to_string(node_addr()) + " dev eth0 lladdr " +

@@ -115,6 +115,14 @@ template <typename Parameter> class LabTestOf : public testing::TestWithParam<Pa
         keys["attach"] = lab_parameter().attach;
         return keys;
     }
+    // Another interface of the node, with addresses of another link.
+    void add_up1() {
+        lab_->node().run("ip link add up1 type veth peer name far1");
+        lab_->node().run("ip addr add 192.0.2.1/24 dev up1");
+        lab_->node().run("ip addr add 2001:db8:2::1/64 dev up1 nodad");
+        for (const char *link : {"up1", "far1"})
+            lab_->node().run(std::string("ip link set up ") + link);
+    }
     [[nodiscard]] bool ping(const net::Namespace &from, const ip_addr &to) const {
         return test::ping(from, to_string(to), 2);
     }

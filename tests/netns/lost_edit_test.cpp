@@ -209,6 +209,27 @@ TEST_F(EditedStateTest, TheLastPodOfTheFormerDirectoryLeavesTheRulesToThoseOfThe
     expect_nothing_left();
 }
 
+// Of networks with an uplink: its programs, and the rules by which they know the node's addresses.
+TEST_F(EditedStateTest, TheLastPodOfTheFormerDirectoryLeavesTheUplinkToThoseOfTheEditedOne) {
+    const Json by_uplink = {{"uplink", "up0"}, {"gateway", {"203.0.113.1", "2001:db8:cafe::1"}}};
+    for (const std::string what : {"stateDir", "stateDir, bpffs"}) {
+        SCOPED_TRACE(what);
+        Json former = made_with(), edited = edits(what);
+        former.update(by_uplink);
+        edited.update(by_uplink);
+        const Pod old_one = make(former), new_one = make(edited);
+        const std::string routing = node_.run("ip rule");
+        ASSERT_THAT(routing, HasSubstr("1347158016"));
+        EXPECT_THAT(del(*old_one.container, edited), succeeds());
+        EXPECT_EQ(node_.run("ip rule"), routing);
+        for (const Hook hook : {Hook::ingress, Hook::egress})
+            EXPECT_THAT(programs(uplink_ifindex(), hook), testing::Not(testing::IsEmpty()));
+        EXPECT_THAT(check(new_one, edited), succeeds());
+        EXPECT_THAT(del(*new_one.container, edited), succeeds());
+        EXPECT_NE(node_.run("ip rule"), routing);
+    }
+}
+
 // The maps know it, wherever its record is.
 TEST_F(EditedStateTest, DelWithoutRecordLooksInTheDefaultRootToo) {
     Json keys = made_with(), edited = edits("bpffs");

@@ -3,7 +3,7 @@
 // sooner than the last pod.
 #include "loader/record.hpp"
 #include "tests/harness/chain.hpp"
-#include "tests/netns/verbs.hpp"
+#include "tests/netns/ctl.hpp"
 
 namespace podlane::test {
 namespace {
@@ -98,6 +98,21 @@ TEST_F(LostNetworkTest, TheLastDelRemovesItsRulesIfSinglePinsAreLost) {
             EXPECT_THAT(programs(uplink_ifindex(), hook), IsEmpty());
         lose_maps();
     }
+}
+
+// An upgrade recreates the maps; that the others live is on disk.
+TEST_F(LostNetworkTest, PodsWhoseEntriesAreLostKeepItsRules) {
+    const Pod one = make(keys_), two = make(keys_);
+    const std::string routing = node_.run("ip rule");
+    for (const char *lost : {PODLANE_MAP_NETWORKS, PODLANE_MAP_ADDRESSES})
+        fs::remove(pin_path(node_.bpffs(), lost));
+    ASSERT_EQ(run(node_.ns(), ctl_argv(node_.bpffs(), "upgrade")).rc, 0);
+    EXPECT_THAT(del(*one.container, keys_), succeeds());
+    EXPECT_THAT(rules(), testing::AllOf(HasSubstr("masquerade"), HasSubstr(two.text4())));
+    EXPECT_EQ(node_.run("ip rule"), routing);
+    EXPECT_THAT(programs(uplink_ifindex(), Hook::egress), Not(IsEmpty()));
+    EXPECT_THAT(del(*two.container, keys_), succeeds());
+    EXPECT_THAT(rules(), Not(HasSubstr("podlane-")));
 }
 
 // The next ADD makes new maps, which know nothing of the others.

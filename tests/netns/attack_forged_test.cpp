@@ -55,6 +55,10 @@ class AttackForged : public LabTest {
         return all;
     }
     static bool is_forged(const Bytes &frame) { return contains(frame, pattern(kMarked)); }
+    // The kernel adds routes of link-local addresses once it has found no other with them.
+    static bool is_settled(const net::Namespace &where) {
+        return run(where, words("ip -6 addr show tentative")).out.empty();
+    }
     // They know each other, and the node knows them.
     void warm_up(const Roles &of) {
         ASSERT_TRUE(ping(of.client.ns(), of.target));
@@ -62,7 +66,9 @@ class AttackForged : public LabTest {
         for (const Pod *one : {&of.client, &of.server, &of.hostile}) {
             ASSERT_TRUE(ping(one->ns(), of.node));
             ASSERT_TRUE(ping(lab_->node().ns(), addr(*one)));
+            ASSERT_TRUE(wait_until([&] { return is_settled(one->ns()); }));
         }
+        ASSERT_TRUE(wait_until([&] { return is_settled(lab_->node().ns()); }));
     }
     void expect_harmless(const Roles &of);
     void expect_harm(const Roles &of);

@@ -29,17 +29,22 @@ class RepairBesideTest : public CtlTest {
         config.erase("ipam");
         return config;
     }
-    // How many times a DEL locks before the record on disk goes, in a run that nothing hits.
+    // How many times a DEL locks the maps' pins before the record on disk goes, in a run that nothing hits.
     [[nodiscard]] int locks_before_the_record_goes(const Container &container, const Json &config) const {
         const std::string file = node_.dir() + "/locks";
-        EXPECT_EQ(call_under("DEL", container, words("strace -qq -e trace=flock,unlink -o " + file), config).rc, 0);
+        EXPECT_EQ(call_under("DEL", container, words("strace -qq -y -e trace=flock,unlink -o " + file), config).rc, 0);
         int locks = 0, last = 0;
         std::ifstream trace(file);
         for (std::string line; std::getline(trace, line);) {
-            locks += line.starts_with("flock(") ? 1 : 0;
+            locks += line.starts_with("flock(") && line.find('<' + node_.bpffs() + '>') != std::string::npos ? 1 : 0;
             last = line.find(container.id()) != std::string::npos ? locks : last;
         }
         return last;
+    }
+    // Holds a call up at the lock that is number `lock` of those.
+    [[nodiscard]] std::vector<std::string> holding(int lock, std::chrono::microseconds time) const {
+        return words("strace -qq -o /dev/null -P " + node_.bpffs() + " -e trace=flock -e inject=flock:delay_enter=" +
+                     std::to_string(time.count()) + ":when=" + std::to_string(lock));
     }
 };
 
@@ -83,9 +88,7 @@ TEST_F(RepairBesideTest, ADelOfAnotherPluginsInterfaceRemovesWhatWasRestored) {
         return require(tables.endpoints.find(require(make_endpoint_key(container->id(), "eth0")))).has_value();
     };
     std::jthread deleting([&] {
-        const std::string hold = "inject=flock:delay_enter=4000000:when=" + std::to_string(locks);
-        const Output done = call_under("DEL", *container,
-                                       {"strace", "-qq", "-e", "trace=flock", "-o", "/dev/null", "-e", hold}, config);
+        const Output done = call_under("DEL", *container, holding(locks, std::chrono::seconds(4)), config);
         EXPECT_EQ(done.rc, 0) << done.out << done.err;
     });
     EXPECT_TRUE(wait_until([&] { return !is_known(); }));
@@ -134,8 +137,8 @@ TEST_F(RepairBesideTest, ADelLeavesNothingOfAPodWhoseDelDeletedItsFirstEntries) 
     const auto chained = node_.container();
     const Json config = behind_ptp(*chained);
     ASSERT_THAT(node_.cni("ADD", config, *chained), succeeds());
-    const std::string hold = "strace -qq -e trace=flock -o /dev/null -e inject=flock:delay_enter=2000000:when=" +
-                             std::to_string(locks_before_the_record_goes(*chained, config));
+    const std::vector<std::string> hold =
+        holding(locks_before_the_record_goes(*chained, config), std::chrono::seconds(2));
     ASSERT_THAT(node_.cni("ADD", config, *chained), succeeds()); // an interface that was never set up
     ASSERT_THAT(node_.cni("DEL", config, *chained), succeeds());
     const std::string before = everything();
@@ -156,7 +159,7 @@ TEST_F(RepairBesideTest, ADelLeavesNothingOfAPodWhoseDelDeletedItsFirstEntries) 
         }));
         if (held == 0)
             restoring.join();
-        std::jthread deleting([&] { (void)call_under("DEL", *chained, words(hold), config); });
+        std::jthread deleting([&] { (void)call_under("DEL", *chained, hold, config); });
         if (held != 0)
             restoring.join();
         deleting.join();

@@ -69,10 +69,14 @@ __attribute__((noinline)) int set_earliest_departure(struct __sk_buff *skb, __u3
 	return !state || set_departure(skb, state, &state->limit, wire_bytes(skb, headers));
 }
 
-/* Sockets of the node, and of its pods by way of the host stack. */
+/*
+ * Sockets of the node, and of its pods by way of the host stack, whatever their network: pl_pace finds both ends by
+ * their namespaces. Who forges such a source gets what passes the bucket, and is not held until it does.
+ */
 static __always_inline bool is_paced(struct packet *p)
 {
-	return may_be_paced(p, p->interface->flags) && (tcp_sender(p->skb) || find_address(p, &p->ip.source));
+	return may_be_paced(p, p->interface->flags) &&
+	       (tcp_sender(p->skb) || find_address(p, &p->ip.source) || find_owner_on_node(&p->ip.source));
 }
 
 /* Packets that the fast path left to this program, or that the host stack delivers. */

@@ -68,7 +68,7 @@ static __always_inline int find_next_hop(struct packet *p, struct bpf_redir_neig
 	struct bpf_fib_lookup fib;
 	long answer;
 
-	if (route->prefix_bits && same_subnet(&p->ip.source, &p->ip.destination, route->prefix_bits))
+	if (route->prefix_bits && same_subnet(&route->source, &p->ip.destination, route->prefix_bits))
 		to = &p->ip.destination;
 	if (is_unspecified(to)) {
 		answer = query_routes(p, &fib, route->uplink, 0);

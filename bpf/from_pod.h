@@ -16,7 +16,28 @@
 #include "bpf/peer_interface.h"
 #include "bpf/responder.h"
 #include "bpf/route.h"
+#include "bpf/strip.h"
 #include "bpf/uplink.h"
+
+/*
+ * The egress route carries what a pod that is a machine sends by a card that pads and tags. From the host stack it
+ * would leave by the node's own routes: a frame that the egress route cannot carry does not get there.
+ */
+static __always_inline int strip_sent(struct packet *p)
+{
+	int reason = 0;
+
+	if (!(p->interface->flags & INTERFACE_EGRESS_ROUTE))
+		return 0;
+	if (p->detour == REASON_HOST_VLAN && has_priority_tag(p))
+		reason = !p->protocol || take_tag_off(p->skb) ? REASON_DROP_VLAN : parse(p, FROM_POD);
+	/* Where it fails the host stack discards the packet, but for one of several segments. */
+	if (!reason && p->detour == REASON_HOST_LENGTH && p->skb->gso_size)
+		reason = REASON_DROP_MALFORMED;
+	else if (!reason && p->detour == REASON_HOST_LENGTH)
+		reason = take_padding_off(p->skb) ?: parse(p, FROM_POD);
+	return reason;
+}
 
 static __always_inline int forward(struct packet *p)
 {
@@ -65,6 +86,7 @@ int pl_from_pod(struct __sk_buff *skb)
 	      ?: respond(&p)
 	      ?: limit_sender(&p)
 	      ?: confirm(&p)
+	      ?: strip_sent(&p)
 	      ?: find_receiver(&p)
 	      ?: check_isolation(&p)
 	      ?: choose_path(&p)

@@ -11,9 +11,37 @@
 #include "bpf/parse.h"
 #include "bpf/path_cache.h"
 #include "bpf/route.h"
+#include "bpf/strip.h"
 #include "bpf/tables.h"
 #include "bpf/tcp_end.h"
 #include "bpf/uplink_responder.h"
+
+#define IPV6_EXTENSIONS_WALKED 8
+
+/* Whether TCP may be behind more IPv6 extension headers than are parsed. A global function: the verifier checks it
+ * once. */
+__attribute__((noinline)) int may_hide_tcp(struct __sk_buff *skb)
+{
+	__u32 offset = sizeof(struct ethhdr) + sizeof(struct ipv6hdr);
+	struct extension header;
+	__u8 protocol;
+
+	if (bpf_skb_load_bytes(skb, sizeof(struct ethhdr) + __builtin_offsetof(struct ipv6hdr, nexthdr), &protocol,
+			       sizeof(protocol)))
+		return 1;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i <= IPV6_EXTENSIONS_WALKED; i++) {
+		if (!is_extension(protocol))
+			return protocol == IPPROTO_TCP;
+		if (bpf_skb_load_bytes(skb, offset, &header, sizeof(header)))
+			return 1;
+		if (is_later_fragment(protocol, &header))
+			return 0;
+		offset += extension_bytes(protocol, &header);
+		protocol = header.next;
+	}
+	return 1;
+}
 
 /*
  * A TCP header must not hide from follow_end(): the host stack puts fragments together, and strips stacked priority
@@ -26,11 +54,10 @@ static __always_inline int refuse_hidden_header(struct packet *p)
 	if (!p->detour)
 		return 0;
 	if (p->has_unread_headers)
-		return REASON_DROP_HIDDEN_HEADER;
+		return may_hide_tcp(p->skb) ? REASON_DROP_HIDDEN_HEADER : 0;
 	if (is_tcp_cut(p) || (p->is_first_fragment && !p->has_flow && is_extension(p->ip.protocol)))
 		return REASON_DROP_HIDDEN_HEADER;
-	if (!p->skb->vlan_present || p->skb->vlan_tci & VLAN_ID_MASK || p->protocol ||
-	    bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr), &tag, sizeof(tag)))
+	if (!has_priority_tag(p) || p->protocol || bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr), &tag, sizeof(tag)))
 		return 0;
 	return tag & bpf_htons(VLAN_ID_MASK) ? 0 : REASON_DROP_HIDDEN_HEADER;
 }
@@ -40,24 +67,29 @@ static __always_inline int follow_arriving(struct packet *p)
 	return is_tcp_end(p) ? follow_end(p) : follow_flow(p, TO_POD, false);
 }
 
-/*
- * As the host stack does: the pod gets the bytes that the IP header counts, and these are compared with its MTU. A
- * global function: the verifier checks it once.
- */
-__attribute__((noinline)) int take_padding_off(struct __sk_buff *skb)
+/* Of an IP packet for a pod: without the tag, the headers are all that chooses the packet's path. */
+static __always_inline int strip_arriving(struct packet *p)
 {
-	return bpf_skb_change_tail(skb, ip_end(skb), 0) ? REASON_HOST_LENGTH : 0;
+	if (p->detour != REASON_HOST_VLAN || p->skb->pkt_type != PACKET_HOST)
+		return 0;
+	return take_tag_off(p->skb) ?: parse(p, TO_POD);
 }
 
 static __always_inline int find_local_receiver(struct packet *p)
 {
+	int reason;
+
 	if (p->protocol != ETH_P_IP && p->protocol != ETH_P_IPV6)
 		return REASON_HOST_NOT_IP;
 	p->receiver = find_endpoint(p, &p->ip.destination);
 	if (!p->receiver)
 		return REASON_HOST_NOT_LOCAL;
-	if (p->detour &&
-	    (p->follow & FOLLOW_HIDDEN || !(p->receiver->flags & INTERFACE_EGRESS_ROUTE && needs_no_flow(p))))
+	if (p->detour && (p->follow & FOLLOW_HIDDEN || !(p->receiver->flags & INTERFACE_EGRESS_ROUTE)))
+		return p->detour;
+	reason = strip_arriving(p);
+	if (reason)
+		return reason;
+	if (p->detour && !needs_no_flow(p))
 		return p->detour;
 	/* A source address of this node's pods is forged: the host stack decides about it. */
 	if (find_address(p, &p->ip.source))

@@ -39,6 +39,38 @@ static __always_inline bool is_icmpv6(struct packet *p)
 	return p->protocol == ETH_P_IPV6 && p->ip.protocol == IPPROTO_ICMPV6 && p->icmp_type && !p->is_icmp_error;
 }
 
+/* Of the IP packet, in bytes from the start of the frame, as its header says; 0 if it cannot be read. */
+static __always_inline __u32 ip_end(struct __sk_buff *skb)
+{
+	const bool is_ipv4 = skb->protocol == bpf_htons(ETH_P_IP);
+	const __u32 at =
+		is_ipv4 ? __builtin_offsetof(struct iphdr, tot_len) : __builtin_offsetof(struct ipv6hdr, payload_len);
+	__be16 length;
+
+	if (bpf_skb_load_bytes(skb, sizeof(struct ethhdr) + at, &length, sizeof(length)))
+		return 0;
+	return sizeof(struct ethhdr) + (is_ipv4 ? 0 : sizeof(struct ipv6hdr)) + bpf_ntohs(length);
+}
+
+/* The beginning of an IPv6 extension header. */
+struct extension {
+	__u8 next;
+	__u8 length;
+	__be16 fragment; /* of a fragment header: offset, flags */
+};
+
+static __always_inline __u32 extension_bytes(__u8 protocol, const struct extension *header)
+{
+	if (protocol == NEXTHDR_FRAGMENT)
+		return 8;
+	return protocol == NEXTHDR_AUTH ? (header->length + 2) * 4 : (header->length + 1) * 8;
+}
+
+static __always_inline bool is_later_fragment(__u8 protocol, const struct extension *header)
+{
+	return protocol == NEXTHDR_FRAGMENT && header->fragment & bpf_htons(0xfff8);
+}
+
 /* Of fragments, the first has to hold the header (RFC 1858, RFC 7112): nothing else here sees it. */
 static __always_inline bool is_tcp_cut(const struct packet *p)
 {

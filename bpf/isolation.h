@@ -8,21 +8,10 @@
 #pragma once
 
 #include "bpf/headers.h"
+#include "bpf/nf_conn.h"
 #include "bpf/tables.h"
 
-#include <bpf/bpf_core_read.h>
-
 #define INTERFACE_ISOLATED (INTERFACE_ISOLATED_GROUP | INTERFACE_ISOLATED_NETWORK)
-
-/* enum ip_conntrack_info, in the lowest bits of sk_buff._nfct. */
-#define CTINFO_MASK 7UL
-#define CTINFO_ESTABLISHED_REPLY 3
-#define CTINFO_RELATED_REPLY 4
-#define CTINFO_NONE 8 /* the packet has no conntrack entry */
-
-struct sk_buff___podlane {
-	unsigned long _nfct;
-} __attribute__((preserve_access_index));
 
 /* Whether the entry accepts a group; 0 is none. */
 static __always_inline bool accepts(const struct isolation *entry, __u64 group)
@@ -124,25 +113,6 @@ static __always_inline bool accepts_remote(struct packet *p, __u32 receiver, __u
 		return true;
 	known = prefix_value_for(map_find(&group_cidrs_v1, &key), addr);
 	return known ? known & PREFIX_SET : entry->flags & ISOLATION_OUTSIDE;
-}
-
-/* Of a packet on its way through the host stack: conntrack's entry, with the verdict in its lowest bits. 0: none. */
-static __always_inline unsigned long entry_of(struct __sk_buff *skb)
-{
-	unsigned long entry = 0;
-	void *field = (void *)skb + bpf_core_field_offset(struct sk_buff___podlane, _nfct);
-
-	if (!can_read_kernel || !bpf_core_field_exists(struct sk_buff___podlane, _nfct) ||
-	    bpf_probe_read_kernel(&entry, sizeof(entry), field) || !(entry & ~CTINFO_MASK))
-		return 0;
-	return entry;
-}
-
-static __always_inline __u32 ctinfo_of(struct __sk_buff *skb)
-{
-	unsigned long entry = entry_of(skb);
-
-	return entry ? entry & CTINFO_MASK : CTINFO_NONE;
 }
 
 /*

@@ -11,7 +11,8 @@
  * the few minutes of one whose peer is gone. Data rightly waits for its acknowledgment, which renews the time-out when
  * it comes, here or by a query, unless its direction was confirmed just now. A reset has a number that conntrack does
  * not expect, and leaves it an established connection, for minutes in newer kernels (6.12.118); the challenge of a
- * receiver that does not accept it (RFC 5961, 3.2) renews the time-out. A global function: the verifier checks it once.
+ * receiver that does not accept it (RFC 5961, 3.2) renews the time-out. A packet that conntrack has not counted, with
+ * invalid flags or a wrong checksum, ends and renews nothing. A global function: the verifier checks it once.
  */
 __attribute__((noinline)) int renew_connection(struct __sk_buff *skb, __u32 has_data, __u32 is_reset)
 {
@@ -21,7 +22,7 @@ __attribute__((noinline)) int renew_connection(struct __sk_buff *skb, __u32 has_
 	struct net___podlane *net;
 	const struct flow *other;
 
-	if (!has_conntrack || !work)
+	if (!has_conntrack || !work || (can_read_kernel && ctinfo_of(skb) == CTINFO_NONE))
 		return 0;
 	if (has_data && !is_reset) {
 		other = map_find(&flows_v2, &work->other);
@@ -47,7 +48,7 @@ __attribute__((noinline)) int renew_connection(struct __sk_buff *skb, __u32 has_
 /* Of a pod that uses the fast path. */
 static __always_inline void keep_connection(struct packet *p, enum direction from)
 {
-	bool is_reset = p->tcp_flags & TCP_RST;
+	bool is_reset = (p->tcp_flags & (TCP_RST | TCP_SYN | TCP_FIN)) == TCP_RST;
 	struct flow_scratch *work;
 
 	if (!has_conntrack || !p->skb->ingress_ifindex || p->detour || !p->has_flow || p->ip.protocol != IPPROTO_TCP ||

@@ -15,8 +15,10 @@
 /* Connections that have only just begun are forgiven, within bounds. */
 #define FIRST_SEGMENTS 32
 #define NO_SEGMENTS (~0U)
-/* A flag beside the bytes of the headers: the packet is of TCP. */
+/* Beside the bytes of the headers: that the packet is of TCP, and its flags. */
 #define OF_TCP 0x10000U
+#define TCP_FLAGS_SHIFT 24
+#define HEADERS 0xffffU
 #define STREAM 1                    /* SOCK_STREAM */
 #define SEGMENTS_BY_FRAGMENT 0xffff /* GSO_BY_FRAGS: SCTP's differ in size */
 
@@ -25,7 +27,7 @@ static __always_inline __u64 wire_bytes(struct __sk_buff *skb, __u32 headers)
 {
 	__u32 bytes = skb->len, segment = skb->gso_size;
 
-	headers &= ~OF_TCP;
+	headers &= HEADERS;
 	if (segment == SEGMENTS_BY_FRAGMENT)
 		return bytes + (__u64)(skb->gso_segs ? skb->gso_segs - 1 : 0) * headers;
 	if (!segment || bytes <= headers)
@@ -65,14 +67,25 @@ static __always_inline bool is_paced_socket(struct __sk_buff *skb)
 }
 
 /*
+ * Nobody paces acknowledgements, and each of them replaces those before it: they take what the rest leaves. Up to this
+ * backlog they pass; it is less than paced senders are steered to, so these are announced more until they have it all.
+ */
+static __always_inline __u64 left_to_acks(const struct limit *limit)
+{
+	return limit->target_ns / 2;
+}
+
+/*
  * The backlog at which this packet is dropped. A flow that has only just begun, and small frames that are a small part
  * of all, pass when large ones are dropped already: a request does not wait for a bulk transfer to be slowed down.
  */
 static __always_inline __u64 tolerance(struct __sk_buff *skb, const struct limit_state *state,
-				       const struct limit *limit, __u64 now, __u64 bytes, __u32 segments)
+				       const struct limit *limit, __u64 now, __u64 bytes, __u32 segments, bool is_ack)
 {
 	__u64 usual = limit->horizon_ns, longest = usual < LONGEST_HORIZON_NS ? LONGEST_HORIZON_NS : usual;
 
+	if (is_ack) /* a small part of all, but half of the burst is left to pings and others */
+		return backlog_of(state->small_free_at_ns, limit, now) <= usual / 2 ? longest : left_to_acks(limit);
 	if (backlog_of(state->free_at_ns, limit, now) <= usual)
 		return usual;
 	if (bytes <= SMALL_FRAME && backlog_of(state->small_free_at_ns, limit, now) <= usual)
@@ -101,14 +114,21 @@ static __always_inline void mark_congestion(struct __sk_buff *skb, struct limit_
 		__sync_fetch_and_add(&state->marked, 1);
 }
 
+/* It acknowledges, and has no data. A global function: the verifier checks it once. */
+__attribute__((noinline)) int is_only_ack(struct __sk_buff *skb, __u32 headers)
+{
+	return headers & OF_TCP && headers >> TCP_FLAGS_SHIFT == TCP_ACK && skb->len == (headers & HEADERS);
+}
+
 /* Whether the packet is let through. */
 static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *state, const struct limit *limit,
-				 __u64 bytes, bool is_tcp)
+				 __u64 bytes, __u32 headers)
 {
+	bool is_ack = is_only_ack(skb, headers);
 	__u32 segments = segments_sent(skb);
-	__u64 now = bpf_ktime_get_ns(), most = tolerance(skb, state, limit, now, bytes, segments);
+	__u64 now = bpf_ktime_get_ns(), most = tolerance(skb, state, limit, now, bytes, segments, is_ack);
 	__u64 backlog = backlog_of(state->free_at_ns, limit, now);
-	bool is_unpaced = segments == NO_SEGMENTS && backlog > limit->target_ns;
+	bool is_unpaced = segments == NO_SEGMENTS && !is_ack && backlog > limit->target_ns;
 	struct unpaced_flow flow;
 
 	if (is_unpaced) {
@@ -125,8 +145,8 @@ static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *stat
 	bpf_spin_lock(&state->lock);
 	if (is_unpaced)
 		charge_unpaced(state, limit, &flow, bytes, now);
-	charge(state, limit, bytes, now, segments <= UNPACED_SEGMENTS, !is_tcp);
-	if (bytes <= SMALL_FRAME)
+	charge(state, limit, bytes, now, segments <= UNPACED_SEGMENTS, !(headers & OF_TCP));
+	if (bytes <= SMALL_FRAME && (!is_ack || backlog > left_to_acks(limit)))
 		charge_small(state, limit, bytes, now);
 	bpf_spin_unlock(&state->lock);
 	mark_congestion(skb, state, limit, backlog);
@@ -161,7 +181,7 @@ __attribute__((noinline)) int within_limit(struct __sk_buff *skb, __u32 ifindex,
 {
 	struct limit_state *state = find_limit(ifindex, direction);
 
-	return !state || pass(skb, state, &state->limit, wire_bytes(skb, headers), headers & OF_TCP);
+	return !state || pass(skb, state, &state->limit, wire_bytes(skb, headers), headers);
 }
 
 /* The fields read of the kernel's structures that say how it cuts a GSO packet. */
@@ -218,7 +238,7 @@ static __always_inline __u32 frame_headers(struct packet *p)
 	__u32 bytes = p->header_bytes ? sizeof(struct ethhdr) + p->header_bytes : ip + TCP_HEADER_MOST;
 	__u32 cut = p->skb->gso_size ? cut_headers(p->skb, p->header_bytes) : 0;
 
-	return (cut ?: bytes) | (p->ip.protocol == IPPROTO_TCP ? OF_TCP : 0);
+	return (cut ?: bytes) | (p->ip.protocol == IPPROTO_TCP ? OF_TCP : 0) | (__u32)p->tcp_flags << TCP_FLAGS_SHIFT;
 }
 
 /* Whether the limit applies to what goes to or comes from `other`. If so, the endpoint's group hears of it. */

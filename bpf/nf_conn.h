@@ -137,3 +137,32 @@ extern int bpf_ct_set_status(const struct nf_conn_init___podlane *ct, __u32 stat
 extern struct nf_conn___podlane *bpf_ct_insert_entry(struct nf_conn_init___podlane *ct) __ksym __weak;
 extern int bpf_ct_change_timeout(struct nf_conn___podlane *ct, __u32 ms) __ksym __weak;
 extern void bpf_ct_release(struct nf_conn___podlane *ct) __ksym __weak;
+
+/* enum ip_conntrack_info, in the lowest bits of sk_buff._nfct. */
+#define CTINFO_MASK 7UL
+#define CTINFO_ESTABLISHED_REPLY 3
+#define CTINFO_RELATED_REPLY 4
+#define CTINFO_NONE 8 /* the packet has no conntrack entry */
+
+struct sk_buff___podlane {
+	unsigned long _nfct;
+} __attribute__((preserve_access_index));
+
+/* Of a packet on its way through the host stack: conntrack's entry, with the verdict in its lowest bits. 0: none. */
+static __always_inline unsigned long entry_of(struct __sk_buff *skb)
+{
+	unsigned long entry = 0;
+	void *field = (void *)skb + bpf_core_field_offset(struct sk_buff___podlane, _nfct);
+
+	if (!can_read_kernel || !bpf_core_field_exists(struct sk_buff___podlane, _nfct) ||
+	    bpf_probe_read_kernel(&entry, sizeof(entry), field) || !(entry & ~CTINFO_MASK))
+		return 0;
+	return entry;
+}
+
+static __always_inline __u32 ctinfo_of(struct __sk_buff *skb)
+{
+	unsigned long entry = entry_of(skb);
+
+	return entry ? entry & CTINFO_MASK : CTINFO_NONE;
+}

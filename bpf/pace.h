@@ -156,8 +156,10 @@ static __always_inline void look_at(struct tcp_sock___paced *tcp, const struct a
 	sender->acked = tcp->bytes_acked;
 	sender->round_trip_us = round_trip;
 	sender->is_backlogged = unsent;
-	/* The window stays as it is until it is used up, and a packet holds half of it. */
-	sender->burst = tcp->snd_cwnd > announced->clamp ? (__u64)(tcp->snd_cwnd / 2) * tcp->mss_cache : 0;
+	/* Two segments, which may be larger than the usual frames. A window that is too large stays as it is until it
+	 * is used up, and a packet holds half of it.
+	 */
+	sender->burst = (__u64)(tcp->snd_cwnd > announced->clamp ? tcp->snd_cwnd / 2 : 2) * tcp->mss_cache;
 	demand = (__u64)held * 1000000 / (round_trip < DEMAND_US ? DEMAND_US : round_trip);
 	if (tcp->snd_cwnd < announced->clamp - announced->clamp / 8)
 		demand = smaller(demand, cwnd * 1000000 / round_trip);
@@ -173,12 +175,13 @@ __attribute__((noinline)) __u64 find_part(__u64 target_ns, __u64 backlog, __u64 
 	return aim(&limit, backlog, delay, acting);
 }
 
-__attribute__((noinline)) __u64 find_first_rate(__u64 target_ns, __u64 free_at_ns, __u64 now, __u64 rate)
+__attribute__((noinline)) __u64 find_first_rate(__u64 target_ns, __u64 free_at_ns, __u64 now, __u64 rate, __u64 burst)
 {
 	struct limit_state state = {.free_at_ns = free_at_ns};
 	struct limit limit = {.target_ns = target_ns};
+	__u64 usual = 2 * FRAME_BITS / 8, of_usual = behind_backlog(&state, &limit, now, UNPACED);
 
-	return behind_backlog(&state, &limit, now, rate);
+	return smaller(rate, of_usual * larger(burst, usual) / usual);
 }
 
 /* Bytes per second the limit leaves to one flow, UNPACED at most; 0 if there is none. */
@@ -200,7 +203,7 @@ static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction directi
 	/* The share is not known before the flow has joined, but it is hardly greater then. */
 	rate = scaled(state->fair_bytes_per_s, part);
 	if (progress == BEGINS)
-		rate = find_first_rate(limit.target_ns, state->free_at_ns, now, rate);
+		rate = find_first_rate(limit.target_ns, state->free_at_ns, now, rate, sender->burst);
 	term = weight_term_of(rate, sender);
 	state->pause_us =
 		pause_of(flow, rate, sender) / 1000; /* without the lock: any flow's will do, here and below */
@@ -214,7 +217,7 @@ static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction directi
 	rate = scaled(state->fair_bytes_per_s, part);
 	state->paced_bytes_per_s = rate;
 	if (progress == BEGINS)
-		rate = find_first_rate(limit.target_ns, state->free_at_ns, now, rate);
+		rate = find_first_rate(limit.target_ns, state->free_at_ns, now, rate, sender->burst);
 	flow->rate = smaller(rate, UNPACED);
 	__sync_fetch_and_add(&state->paced, 1);
 	return flow->rate;

@@ -2,7 +2,7 @@
 /* Parses a frame's headers: the result is a complete flow, a reason for the slow path, or a packet without a flow. */
 #pragma once
 
-#include "bpf/packet.h"
+#include "bpf/headers.h"
 
 #define IPV6_EXTENSIONS_MAX 4
 
@@ -27,11 +27,7 @@ static __always_inline void set_flow(struct __sk_buff *skb, struct packet *p, st
 /* Skips IPv6 extension headers from *offset on; a fragment other than the first has no transport header. */
 static __always_inline bool skip_extensions(struct __sk_buff *skb, struct packet *p, __u32 *offset, __u8 *protocol)
 {
-	struct {
-		__u8 next;
-		__u8 length;
-		__be16 fragment; /* of a fragment header: offset, flags */
-	} header;
+	struct extension header;
 
 #pragma unroll
 	for (int i = 0; i < IPV6_EXTENSIONS_MAX; i++) {
@@ -42,14 +38,13 @@ static __always_inline bool skip_extensions(struct __sk_buff *skb, struct packet
 		if (*protocol == NEXTHDR_FRAGMENT) {
 			detour(p, REASON_HOST_FRAGMENT);
 			p->is_fragment = true;
-			if (header.fragment & bpf_htons(0xfff8))
+			if (is_later_fragment(*protocol, &header))
 				return false;
 			p->is_first_fragment = true;
-			*offset += 8;
 		} else {
 			detour(p, REASON_HOST_OPTIONS);
-			*offset += *protocol == NEXTHDR_AUTH ? (header.length + 2) * 4 : (header.length + 1) * 8;
 		}
+		*offset += extension_bytes(*protocol, &header);
 		*protocol = header.next;
 	}
 	p->has_unread_headers = is_extension(*protocol);
@@ -227,19 +222,6 @@ static __always_inline void check_length(struct __sk_buff *skb, struct packet *p
 		detour(p, REASON_HOST_LENGTH);
 }
 
-/* Of the IP packet, in bytes from the start of the frame, as its header says; 0 if it cannot be read. */
-static __always_inline __u32 ip_end(struct __sk_buff *skb)
-{
-	const bool is_ipv4 = skb->protocol == bpf_htons(ETH_P_IP);
-	const __u32 at =
-		is_ipv4 ? __builtin_offsetof(struct iphdr, tot_len) : __builtin_offsetof(struct ipv6hdr, payload_len);
-	__be16 length;
-
-	if (bpf_skb_load_bytes(skb, sizeof(struct ethhdr) + at, &length, sizeof(length)))
-		return 0;
-	return sizeof(struct ethhdr) + (is_ipv4 ? 0 : sizeof(struct ipv6hdr)) + bpf_ntohs(length);
-}
-
 /* No header is read of the padding: nobody gets it. */
 static __always_inline bool is_l4_in_padding(struct __sk_buff *skb, struct packet *p)
 {
@@ -258,6 +240,8 @@ static __always_inline int read_ipv4(struct __sk_buff *skb, struct packet *p, en
 	l3_bytes = ip.ihl * 4;
 	if (ip.version != 4 || l3_bytes < sizeof(ip))
 		return REASON_DROP_MALFORMED;
+	if (l3_bytes == sizeof(ip) && !checksum_holds(&ip))
+		detour(p, REASON_HOST_CHECKSUM);
 	check_length(skb, p, bpf_ntohs(ip.tot_len), skb->len - sizeof(struct ethhdr), l3_bytes, from);
 	if (ip.frag_off & bpf_htons(0x3fff)) {
 		detour(p, REASON_HOST_FRAGMENT);
@@ -266,8 +250,6 @@ static __always_inline int read_ipv4(struct __sk_buff *skb, struct packet *p, en
 	}
 	if (l3_bytes > sizeof(ip))
 		detour(p, REASON_HOST_OPTIONS);
-	else if (from == FROM_POD && !checksum_holds(&ip))
-		detour(p, REASON_HOST_CHECKSUM);
 	p->hop_limit = ip.ttl;
 	p->traffic_class = ip.tos;
 	p->l4_offset = sizeof(struct ethhdr) + l3_bytes;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bpf/fib.h"
+#include "bpf/headers.h"
 #include "bpf/tables.h"
 
 /*
@@ -72,11 +73,42 @@ static __always_inline bool needs_no_flow(struct packet *p)
 	return p->detour == REASON_HOST_FRAGMENT || p->detour == REASON_HOST_OPTIONS;
 }
 
+/*
+ * Whether there is a route for the source in the scratch area; the pod's own address of the family takes its place if
+ * it has none. A global function: the verifier checks it once.
+ */
+__attribute__((noinline)) int find_routed_source(struct __sk_buff *skb)
+{
+	__u32 ifindex = skb->ifindex;
+	struct interface *own = map_find(&interfaces_v1, &ifindex);
+	struct flow_scratch *work = find_scratch();
+
+	if (!work || !own)
+		return 0;
+	if (find_source_route(ifindex, &work->other.source))
+		return 1;
+	work->other.source = skb->protocol == bpf_htons(ETH_P_IP) ? own->ipv4 : own->ipv6;
+	return find_source_route(ifindex, &work->other.source) != 0;
+}
+
+static __always_inline struct source_route *find_egress_route(struct packet *p)
+{
+	struct source_route_key key = {.ifindex = p->skb->ifindex};
+	struct flow_scratch *work = find_scratch();
+
+	if (!work || !(p->interface->flags & INTERFACE_EGRESS_ROUTE))
+		return 0;
+	work->other.source = p->ip.source;
+	if (!find_routed_source(p->skb))
+		return 0;
+	key.source = work->other.source;
+	return map_find(&source_route_v1, &key);
+}
+
 /* Continues with a receiver on this node, or without one towards another node. */
 static __always_inline int find_receiver(struct packet *p)
 {
-	if (p->interface->flags & INTERFACE_EGRESS_ROUTE)
-		p->egress_route = find_source_route(p->skb->ifindex, &p->ip.source);
+	p->egress_route = find_egress_route(p);
 	if (p->detour && !(p->egress_route && needs_no_flow(p)))
 		return p->detour;
 	p->receiver = find_address(p, &p->ip.destination);

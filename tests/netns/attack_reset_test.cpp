@@ -118,7 +118,7 @@ class AttackReset : public testing::TestWithParam<ResetParameter> {
         const Fd &socket, const std::function<void(std::uint8_t)> &attack,
         const std::function<void()> &forget = [] {}) {
         ASSERT_EQ(transfer(socket, 1 << 20), 0);
-        for (const int flags : {+tcp_rst, tcp_rst | tcp_ack, tcp_fin | tcp_ack, +tcp_syn, tcp_syn | tcp_ack}) {
+        for (const int flags : flags_) {
             forget();
             attack(static_cast<std::uint8_t>(flags));
             std::this_thread::sleep_for(quiet());
@@ -190,6 +190,7 @@ class AttackReset : public testing::TestWithParam<ResetParameter> {
     Lab lab_;
     Pod victim_;
     std::string uplink_ = "up0", forger_ = "eth0"; // the link of who forges
+    std::vector<int> flags_ = {tcp_rst, tcp_rst | tcp_ack, tcp_fin | tcp_ack, tcp_syn, tcp_syn | tcp_ack};
 };
 
 std::string name_of(const testing::TestParamInfo<ResetParameter> &info) {
@@ -236,6 +237,25 @@ class ForgedEndsByAForeignUplink : public AttackReset {
 
 // conntrack has not seen the bytes on the fast path, and is liberal: what is out of the windows is kept from it.
 TEST_P(ForgedEnds, ChangeNoConnection) { expect_unharmed(); }
+
+// conntrack counts no packet with such flags, nor with a wrong checksum. Where no rule drops those, they reach the pod.
+TEST_P(ForgedEnds, ThatConntrackDoesNotCountChangeNoConnection) {
+    rule("-R FORWARD 1 -m conntrack --ctstate INVALID -j ACCEPT");
+    flags_ = {0x06, 0x07, 0x0e, 0x16, 0x17, 0x26, 0x37, 0x3e, 0x3f};
+    const EchoServer server(lab_.outside(), ipv4(), kPort);
+    const Fd socket = test::connected(victim_.ns(), Transport::tcp, {peer(), kPort}, {{}, kOwnPort});
+    expect_unharmed(socket, [&](std::uint8_t flags) { forge(flags); });
+    const Wire wire(lab_.outside(), "eth0");
+    wire.forget();
+    ASSERT_EQ(transfer(socket, 100), 0);
+    Packet reset = tcp({peer(), victim(), kPort, kOwnPort}, tcp_rst);
+    put_numbers(reset, {last_numbers_from(wire, victim()).ack, 0});
+    reset.payload.at(17) ^= 1U; // the checksum
+    wire.send(frame(Wire(lab_.node().ns(), "up0").mac(), wire.mac(), reset));
+    std::this_thread::sleep_for(quiet());
+    EXPECT_EQ(entry().state, "ESTABLISHED");
+    EXPECT_GT(entry().seconds, kBelieved);
+}
 
 // Podlane makes conntrack liberal for them as well: there the socket knows the windows.
 TEST_P(ForgedEnds, ChangeNoConnectionOfTheNode) {

@@ -238,6 +238,23 @@ TEST_F(Limiter, TwelveSegmentsOfAConnectionAreNotMeasured) {
     EXPECT_GT(state(sender, LIMIT_EGRESS).window_charged_ns, 0U);
 }
 
+// Its first segments are a backlog of 0.7 s: the next two wait for that, and not for each usual frame of theirs.
+TEST_F(Limiter, ALargeMtuDoesNotStopALowRate) {
+    constexpr double kLow = 1000000;
+    Json keys = limits(0, static_cast<std::uint64_t>(kLow));
+    keys["mtu"] = 9000;
+    const Pod sender = lab_.add_pod(keys);
+    const Pod receiver = lab_.add_pod(Json{{"mtu", 9000}});
+    if (slow() || !is_paced())
+        GTEST_SKIP() << "this kernel cannot pace, or is emulated";
+    const EchoServer server(receiver.ns(), true, 7);
+    const Fd socket = connected(sender.ns(), Transport::tcp, {receiver.v4, 7});
+    const auto start = std::chrono::steady_clock::now();
+    ASSERT_EQ(transfer(socket, 300000), 0);
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    EXPECT_GT(300000 * 8 / passed.count(), 0.6 * kLow);
+}
+
 TEST_F(Limiter, TakesTheGreatestRate) {
     constexpr std::uint64_t kGreatest = 400000000000;
     const Pod sender = lab_.add_pod(limits(kGreatest, kGreatest));

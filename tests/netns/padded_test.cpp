@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Short packets from a real link, whose frames Ethernet pads to 60 bytes (a veth pads nothing): they take the path of
-// longer ones.
+// Short packets from a real link, whose frames Ethernet pads to 60 bytes (a veth pads nothing), and frames with a
+// priority tag: they take the path of all others.
+#include "maps/abi/config.h"
+#include "tests/harness/frame.hpp"
 #include "tests/netns/lab.hpp"
 #include "tests/netns/lan.hpp"
 
 namespace podlane::test {
 namespace {
+
+using frames::Tag;
+using frames::tagged;
 
 Bytes padded(Bytes frame) {
     frame.resize(std::max<std::size_t>(frame.size(), 60), 0xa5);
@@ -15,9 +20,10 @@ Bytes padded(Bytes frame) {
 class PaddedOnLan : public Lan {
   protected:
     // From the switch's port, as if the host had sent it: a bridge with br_netfilter takes padding off.
-    void send(const Packet &packet) {
-        const Wire port(switch_->ns(), "port0");
-        port.send(padded(frame(Wire(node().ns(), "lan0").mac(), Wire(host_->ns(), "eth0").mac(), packet)));
+    void send(const Packet &packet) { send(padded(from_host(packet))); }
+    void send(const Bytes &bytes) { Wire(switch_->ns(), "port0").send(bytes); }
+    [[nodiscard]] Bytes from_host(const Packet &packet) {
+        return frame(Wire(node().ns(), "lan0").mac(), Wire(host_->ns(), "eth0").mac(), packet);
     }
 };
 
@@ -55,6 +61,51 @@ TEST_P(PaddedOnLan, AShortLastFragmentIsNotLost) {
     EXPECT_EQ(receive(client, kBytes, patience()).text.size(), kBytes);
 }
 
+// A reverse path filter of the node would drop them, and their replies would leave by the default route.
+TEST_P(PaddedOnLan, FramesWithAPriorityTagReachThePodAndAreReplied) {
+    const auto pod = add_pod();
+    const EchoServer server(pod->ns(), GetParam(), kPort);
+    const Wire elsewhere(lab_.provider(0).ns(), "eth0");
+    ASSERT_EQ(ask(host_->ns(), Transport::udp, {addr(*pod), kPort}), 0) << "the pod knows its neighbour";
+    std::uint16_t port = 40000;
+    for (const std::size_t data : {4U, 400U}) {
+        const Fd client = open_socket(host_->ns(), Transport::udp, GetParam(), {host_addr(), ++port});
+        send(tagged(padded(from_host(udp({host_addr(), addr(*pod), port, kPort}, data))), {Tag{}}));
+        EXPECT_EQ(receive(client, data, patience()).text.size(), data);
+    }
+    EXPECT_EQ(frames_from(elsewhere, addr(*pod)), 0U);
+}
+
+// A pod that is a machine has a card that pads and tags. Nobody else gets what it sends, nor what follows.
+TEST_P(PaddedOnLan, WhatThePodPadsAndTagsLeavesByTheLan) {
+    const auto pod = add_pod();
+    const EchoServer server(far_->ns(), GetParam(), kPort);
+    const Wire sender(pod->ns(), "net1"), elsewhere(lab_.provider(0).ns(), "eth0");
+    const std::uint32_t veth = SourceLab::host_veth(*pod, "net1");
+    ASSERT_EQ(ask(pod->ns(), Transport::udp, {far_addr(), kPort}, "hello", {addr(*pod), 0}), 0)
+        << "the router is known";
+    std::uint16_t port = 40000;
+    const auto sent = [&](std::size_t padding, const std::vector<Tag> &tags) {
+        Bytes bytes = frame(PODLANE_HOST_MAC, sender.mac(), udp({addr(*pod), far_addr(), ++port, kPort}, 4));
+        bytes.resize(bytes.size() + padding, 0xa5);
+        return tagged(bytes, tags);
+    };
+    for (const auto &[padding, tags] :
+         std::vector<std::pair<std::size_t, std::vector<Tag>>>{{1, {}}, {20, {}}, {0, {Tag{}}}, {14, {Tag{}}}}) {
+        SCOPED_TRACE(std::to_string(padding) + " bytes and " + std::to_string(tags.size()) + " tags");
+        const Bytes bytes = sent(padding, tags);
+        const Fd socket = open_socket(pod->ns(), Transport::udp, GetParam(), {addr(*pod), port});
+        sender.send(bytes);
+        EXPECT_EQ(receive(socket, 4, patience()).text.size(), 4U);
+        EXPECT_TRUE(send_datagram(socket, {far_addr(), kPort}, "after"));
+        EXPECT_EQ(receive(socket, 5, patience()).text, "after");
+    }
+    // The host stack would strip both tags.
+    sender.send(sent(0, {Tag{}, Tag{}}));
+    EXPECT_TRUE(wait_until([&] { return lab_.count(veth, REASON_DROP_VLAN) == 1; }));
+    EXPECT_EQ(frames_from(elsewhere, addr(*pod)), 0U);
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, PaddedOnLan, testing::Bool(),
                          [](const auto &info) { return info.param ? "V4" : "V6"; });
 
@@ -87,6 +138,20 @@ TEST_P(PaddedByUplink, ShortPacketsOfAConnectionTakeTheFastPath) {
         EXPECT_EQ(receive(socket_, 1 + i, patience()).text.size(), 1 + i);
     }
     EXPECT_GE(delivered(), before + kPackets - 1) << "one may query conntrack too late";
+}
+
+// As on the slow path: the host stack discards it.
+TEST_P(PaddedByUplink, AHeaderWithAWrongChecksumReachesNobody) {
+    if (!ipv4())
+        GTEST_SKIP() << "the header of IPv6 has none";
+    const Wire wire(lab_->outside(), "eth0"), receiver(pod_.ns(), "eth0");
+    const Mac uplink = Wire(lab_->node().ns(), "up0").mac();
+    Packet packet = udp({outside_addr(), addr(pod_), kPort, kPort}, 100);
+    packet.header_checksum = 1;
+    wire.send(frame(uplink, wire.mac(), packet));
+    ASSERT_TRUE(send_datagram(peer_, {addr(pod_), kPort}, "behind it"));
+    EXPECT_EQ(receive(socket_, 9, patience()).text, "behind it");
+    EXPECT_EQ(frames_from(receiver, outside_addr()), 1U);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PaddedByUplink, lab_parameters(), lab_parameter_name);

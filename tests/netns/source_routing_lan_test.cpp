@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A network whose pods have addresses of the LAN behind an uplink: answered for by the programs, on that uplink only.
+#include "maps/abi/config.h"
 #include "tests/netns/lan.hpp"
 
 namespace podlane::test {
@@ -165,6 +166,21 @@ TEST_P(Lan, ChainedItIsTheSame) {
         EXPECT_EQ(lab_.del(pod, "net1").rc, 0);
         EXPECT_EQ(node().run("ip -6 neigh show proxy"), "");
     }
+}
+
+// As the pod's own addresses do: no other route of the node leads there in their name.
+TEST_P(Lan, AllowedSourcesLeaveByTheLan) {
+    const std::string allowed = GetParam() ? "192.168.133.77" : "2001:db8:133::77";
+    const auto pod = add_pod({{"allowedSources", {allowed}}});
+    const Wire sender(pod->ns(), "net1"), elsewhere(lab_.provider(0).ns(), "eth0");
+    const Wire neighbour(host_->ns(), "eth0"), far(far_->ns(), "eth0");
+    // Again and again: while an address of lan0 is tentative, its neighbours are not found.
+    EXPECT_TRUE(wait_until([&] {
+        for (const ip_addr &to : {host_addr(), far_addr()})
+            sender.send(frame(PODLANE_HOST_MAC, sender.mac(), udp({ip(allowed), to})));
+        return frames_from(neighbour, ip(allowed)) > 0 && frames_from(far, ip(allowed)) > 0;
+    }));
+    EXPECT_EQ(frames_from(elsewhere, ip(allowed)), 0U);
 }
 
 // On another uplink, in the name of the LAN's host: what nobody answered for does not pull flows from their path.

@@ -95,6 +95,24 @@ TEST_F(Edt, PacketsOfTheSlowPathAreDelayedUnlessTheirSenderIsPaced) {
     EXPECT_EQ(state(node().pod).packets, 3U);
 }
 
+// pl_pace finds both ends of a connection by their namespaces.
+TEST_F(Edt, ASenderInAnotherNetworkOfThisNodeIsPaced) {
+    time(node().pod);
+    const auto departure_of = [&](const Bytes &frame) {
+        fill(node().pod, 50 * kMs, 50 * kMs);
+        const Outcome outcome = deliver(frame);
+        expect_ends_in(node(), outcome, REASON_RECEIVED_HOST);
+        return outcome.departure_ns;
+    };
+    const auto of = [&](const char *sender) { return arriving(sender) / Tcp{} / bytes(1000); };
+    require(node().tables().senders.update({netns_of(node().root()), ip("192.0.2.30")}, node().foreign.ifindex));
+    EXPECT_EQ(departure_of(of("192.0.2.30")), 0U);
+    EXPECT_GT(departure_of(arriving("192.0.2.30") / Udp{} / bytes(1000)), 0U);
+    EXPECT_GT(departure_of(of("192.0.2.31")), 0U);
+    fill(node().pod, 200 * kMs, 200 * kMs);
+    expect_ends_in(node(), deliver(of("192.0.2.30")), REASON_DROP_INGRESS_LIMIT);
+}
+
 TEST_F(Edt, AFlowWithNothingUnderWayDoesNotWait) {
     time(node().pod, 0, kRate / 10);
     const Bytes frame = arriving("192.0.2.20") / Udp{} / bytes(1000);

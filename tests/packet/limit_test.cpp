@@ -161,6 +161,33 @@ TEST_F(Limit, SmallFramesPassWhileLargeOnesAreDroppedUnlessTheyAreMany) {
     expect_behind(small(), REASON_DROP_EGRESS_LIMIT, 200 * kMs, 200 * kMs);
 }
 
+// Up to half of the target, and beyond it as small frames, of whose part they leave half to others.
+TEST_F(Limit, AcknowledgementsTakeWhatOthersLeave) {
+    limit(node().pod, 0, kRate);
+    const auto of_tcp = [](std::uint8_t flags, std::size_t payload) -> Bytes {
+        return from_pod() / to_peer4() / Tcp{.flags = flags, .options = bytes(12, 1)} / bytes(payload);
+    };
+    constexpr std::uint8_t kFin = 0x01;
+    const Bytes ack = of_tcp(kAck, 0);
+    for (const auto &[backlog, of_small, why] : {std::tuple{8 * kMs, 80 * kMs, REASON_SENT_DIRECT},
+                                                 {30 * kMs, 80 * kMs, REASON_DROP_EGRESS_LIMIT},
+                                                 {30 * kMs, 20 * kMs, REASON_SENT_DIRECT},
+                                                 {200 * kMs, 20 * kMs, REASON_SENT_DIRECT}}) {
+        SCOPED_TRACE(std::to_string(backlog / kMs) + ", " + std::to_string(of_small / kMs));
+        expect_behind(ack, why, backlog, of_small);
+    }
+    for (const Bytes &other : {of_tcp(kAck, 1), of_tcp(kAck | kFin, 0), of_tcp(kSyn, 0), small()})
+        expect_behind(other, REASON_SENT_DIRECT, 30 * kMs, 80 * kMs);
+
+    fill(node().pod, LIMIT_EGRESS, 0);
+    const std::uint64_t before = state(node().pod).small_free_at_ns;
+    node().run_uncounted(ack);
+    EXPECT_EQ(state(node().pod).small_free_at_ns, before) << "others may take all of that part";
+    fill(node().pod, LIMIT_EGRESS, 90 * kMs);
+    node().run_uncounted(ack);
+    EXPECT_GT(state(node().pod).small_free_at_ns, before);
+}
+
 TEST_F(Limit, SmallIsUpToItsLength) {
     const auto sized = [](std::size_t length) -> Bytes {
         return from_pod() / to_peer4() / Udp{} / bytes(length - 42); // of Ethernet, IPv4 and UDP

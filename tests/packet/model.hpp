@@ -188,8 +188,8 @@ class Model : private FrameReader {
         if (found == sender_.flows.end())
             return nullptr;
         out.ends_flow = !found->is_direct && protocol_ == IPPROTO_TCP && (frame_[l4_ + 13] & 7U) != 0;
-        if (out.ends_flow || sender_.is_left_to_bridge || is_one_of(sender_.isolated, found->new_destination) ||
-            hops_ <= 1 || largest() > found->receiver_mtu ||
+        if (out.ends_flow || !is_header_right() || sender_.is_left_to_bridge ||
+            is_one_of(sender_.isolated, found->new_destination) || hops_ <= 1 || largest() > found->receiver_mtu ||
             !std::ranges::equal(std::span(frame_).first(6), sender_.gateway))
             return nullptr;
         // Nothing takes padding off in which a checksum is to be written.

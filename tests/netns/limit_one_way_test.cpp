@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// Transfers one way, which nothing but acknowledgements answers: what they leave of a limit in that direction, and what
+// a limited pod gets of one from another network of the node.
+#include "tests/netns/limits.hpp"
+
+namespace podlane::test {
+namespace {
+
+constexpr std::uint64_t kLow = 2000000; // a part of what the acknowledgements would take
+
+// As fast as it can.
+class OneWay {
+  public:
+    OneWay(const Pod &from, const Pod &to) : listener_(open_socket(to.ns(), Transport::tcp, true, {to.v4, 8})) {
+        EXPECT_EQ(::listen(listener_.get(), 1), 0);
+        sender_ = connected(from.ns(), Transport::tcp, {to.v4, 8});
+        receiver_ = Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        sending_.emplace([this, buffer = std::vector<char>(1U << 16U)] {
+            if (::send(sender_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT) < 0)
+                usleep(100);
+        });
+        receiving_.emplace([this, buffer = std::vector<char>(1U << 14U)]() mutable {
+            const ssize_t got = ::recv(receiver_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+            received_ += got > 0 ? static_cast<std::uint64_t>(got) : (usleep(100), 0);
+        });
+    }
+    [[nodiscard]] std::uint64_t received() const { return received_; }
+    // Bits per second that arrive during `time`.
+    [[nodiscard]] double measure(std::chrono::milliseconds time) const {
+        const auto start = std::chrono::steady_clock::now();
+        const std::uint64_t before = received_;
+        std::this_thread::sleep_for(time);
+        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+        return static_cast<double>(received_ - before) * 8 / passed.count();
+    }
+
+  private:
+    Fd listener_, sender_, receiver_;
+    std::atomic<std::uint64_t> received_ = 0;
+    std::optional<Repeat> sending_, receiving_;
+};
+
+class LimitOneWay : public LimitTest {
+  protected:
+    void SetUp() override {
+        if (slow())
+            GTEST_SKIP() << "an emulated kernel does not reach the rate";
+    }
+    // The best of some rounds: a machine may be busy with other things in one.
+    static double best(double enough, const std::function<double()> &measure) {
+        double most = 0;
+        for (int round = 0; round < 5 && most < enough; ++round)
+            most = std::max(most, measure());
+        return most;
+    }
+    // From `from` to `to` a limit of kLow holds, the other way none does.
+    void expect_room(const Pod &from, const Pod &to) {
+        if (!is_paced())
+            GTEST_SKIP() << "this kernel cannot pace";
+        const OneWay fast(to, from);
+        ASSERT_TRUE(wait_until([&] { return fast.received() > std::uint64_t{64} << 20U; }));
+        constexpr double kEnough = 0.7 * kPayload * kLow;
+        EXPECT_GT(best(kEnough, [&] { return goodput(from.ns(), to.v4, to.ns(), 1); }), kEnough);
+        EXPECT_GT(fast.measure(std::chrono::seconds(1)), 50 * kLow);
+        const std::string said =
+            run(from.ns(), {"ping", "-n", "-q", "-c", "10", "-i", "0.05", "-W", "5", to_string(to.v4)}).out;
+        EXPECT_NE(said.find(" 0% packet loss"), std::string::npos) << said;
+    }
+};
+
+TEST_F(LimitOneWay, ItsAcknowledgementsLeaveAnIngressLimitToBulkAndPings) {
+    const Pod limited = lab_.add_pod(limits(kLow, 0));
+    const Pod free = lab_.add_pod();
+    expect_room(free, limited);
+}
+
+TEST_F(LimitOneWay, ItsAcknowledgementsLeaveAnEgressLimitToBulkAndPings) {
+    const Pod limited = lab_.add_pod(limits(0, kLow));
+    const Pod free = lab_.add_pod();
+    expect_room(limited, free);
+}
+
+// Its sender is paced by the share that is left to it: held at the qdisc besides, it would be announced half.
+TEST_F(LimitOneWay, FromAnotherNetworkOfTheNodeItGetsTheRate) {
+    const Pod limited = lab_.add_pod(limits(kRate, 0));
+    if (!is_paced())
+        GTEST_SKIP() << "this kernel cannot pace";
+    const Json ranges = {{{{"subnet", "198.18.10.0/24"}}}, {{{"subnet", "2001:db8:10::/64"}}}};
+    Chain chain(lab_.node(), {lab_.node().config({{"ipam", {{"ranges", ranges}}}})}, "1.0.0", "other");
+    const auto container = lab_.node().container();
+    ASSERT_THAT(chain.add(*container), succeeds());
+    const Pod other = observe(lab_.node(), container);
+    const OneWay transfer(other, limited);
+    ASSERT_TRUE(wait_until([&] { return transfer.received() > std::uint64_t{1} << 20U; }));
+    constexpr double kEnough = 0.8 * kPayload * kRate;
+    EXPECT_GT(best(kEnough, [&] { return transfer.measure(std::chrono::seconds(1)); }), kEnough);
+    EXPECT_THAT(chain.del(*container), succeeds());
+}
+
+} // namespace
+} // namespace podlane::test

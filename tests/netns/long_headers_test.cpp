@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// Packets of IPv6 behind more extension headers than the programs parse: only TCP could hide there from conntrack.
+#include "tests/netns/lab.hpp"
+#include "tests/netns/segments.hpp"
+
+namespace podlane::test {
+namespace {
+
+class LongHeaders : public testing::Test {
+  protected:
+    void SetUp() override {
+        (void)must_run(lab_.outside(), words("ip -6 route add " + std::string(Lab::kPods6) + " via " + Lab::kNode6));
+        pod_ = lab_.add_pod(Json{{"uplinks", {"up*"}}});
+    }
+    // As many destination options before a packet of another protocol than TCP.
+    [[nodiscard]] static Packet behind_headers(const Packet &whole, std::size_t headers) {
+        Packet out = behind(whole, std::vector<std::uint8_t>(headers, kDestinationOptions));
+        out.options[out.options.size() - 8] = whole.protocol;
+        return out;
+    }
+    Lab lab_;
+    Pod pod_;
+};
+
+TEST_F(LongHeaders, HideNothingButTcp) {
+    const Wire wire(lab_.outside(), "eth0");
+    const Mac uplink = Wire(lab_.node().ns(), "up0").mac();
+    const auto hidden = [&] { return lab_.node().counted("up0", REASON_DROP_HIDDEN_HEADER).packets; };
+    std::uint16_t sequence = 0;
+    for (const ip_addr &to : {ip(Lab::kNode6), pod_.addr(false)})
+        for (const std::size_t headers : {1U, 4U, 5U, 8U}) {
+            SCOPED_TRACE(to_string(to) + " behind " + std::to_string(headers));
+            const Packet request = echo_request({ip(Lab::kOutside6), to}, 7, ++sequence);
+            wire.forget();
+            wire.send(frame(uplink, wire.mac(), behind_headers(request, headers)));
+            EXPECT_TRUE(wait_until([&] { return frames_from(wire, to) > 0; })) << "no reply";
+        }
+    EXPECT_EQ(hidden(), 0U);
+    const Packet segment = tcp({ip(Lab::kOutside6), ip(Lab::kNode6)}, tcp_ack);
+    for (const std::size_t headers : {5U, 8U})
+        wire.send(frame(uplink, wire.mac(), behind_headers(segment, headers)));
+    const Packet request = echo_request({ip(Lab::kOutside6), ip(Lab::kNode6)}, 7, ++sequence);
+    wire.send(frame(uplink, wire.mac(), behind_headers(request, 9)));
+    EXPECT_TRUE(wait_until([&] { return hidden() == 3; })) << hidden();
+}
+
+} // namespace
+} // namespace podlane::test

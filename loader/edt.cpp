@@ -22,7 +22,7 @@ constexpr std::uint64_t kLargestPacket = 262144;
 net::HtbSpec htb_for(std::uint32_t ifindex, std::uint64_t rate, std::uint64_t burst) {
     limit given{};
     make_limit(&given, std::max<std::uint64_t>(rate, 1), burst);
-    const std::uint64_t bytes_per_s = std::max<std::uint64_t>(given.rate_bits_per_s / 8, 1);
+    const std::uint64_t bytes_per_s = edt_bytes_per_s(rate);
     const std::uint64_t most_bytes = bytes_per_s / 1000 * 2 * (given.horizon_ns / NS_PER_MS);
     return {ifindex, LIMIT_QDISC, LIMIT_CLASS, bytes_per_s, given.target_ns, most_bytes + kLargestPacket};
 }
@@ -37,6 +37,10 @@ std::string edt_qdisc() {
         return "fq";
     const Result<bool> htb = net::has_htb(*netlink);
     return htb && *htb ? "htb" : "";
+}
+
+std::uint64_t edt_bytes_per_s(std::uint64_t rate_bits_per_s) {
+    return std::max<std::uint64_t>(std::min<std::uint64_t>(rate_bits_per_s, HIGHEST_RATE) / 8, 1);
 }
 
 Result<std::string> put_edt(std::uint32_t ifindex, std::uint64_t rate_bits_per_s, std::uint64_t burst_bits) {

@@ -17,6 +17,9 @@ std::string edt_qdisc();
 // Whether a root qdisc of this kind may be Podlane's.
 inline bool is_edt_qdisc(std::string_view kind) { return kind == "fq" || kind == "htb"; }
 
+// The rate that a class of `htb` holds a limit to.
+std::uint64_t edt_bytes_per_s(std::uint64_t rate_bits_per_s);
+
 // Replaces the kernel's default qdisc with Podlane's, or changes Podlane's to this limit. Its kind; empty, and nothing
 // changed, if the kernel has none or a foreign qdisc is there.
 Result<std::string> put_edt(std::uint32_t ifindex, std::uint64_t rate_bits_per_s, std::uint64_t burst_bits);

@@ -19,6 +19,9 @@ constexpr bool may_shape(std::uint8_t mode, std::uint32_t flags) {
     return mode != ENDPOINT_AFTER_MAIN && (flags & INTERFACE_LIMIT_EGRESS) != 0 && (flags & kOther) == 0;
 }
 
+// The rate of its class for all that is sent, a little less than the limit.
+std::uint64_t shaper_bytes_per_s(std::uint64_t rate_bits_per_s);
+
 // Replaces the kernel's default qdisc with Podlane's, or changes Podlane's to this limit. false, and nothing changed,
 // if the kernel has no htb or cls_bpf, or a foreign qdisc is there.
 Result<bool> put_shaper(net::Netlink &pod, std::uint32_t pod_ifindex, const bandwidth &limits);

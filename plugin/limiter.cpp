@@ -23,7 +23,10 @@ Result<std::string> start_edt(const cni::Config &config, const Plan &plan, Rollb
     // A pod of a group may borrow: what its rate is at a time is the programs' matter.
     const auto &group = plan.network.limit_group;
     const bandwidth own{config.bandwidth->ingress_rate, config.bandwidth->ingress_burst, 0, 0};
-    const bandwidth most = group ? with_borrowed(own, group->entry.configured) : own;
+    bandwidth most = own;
+    if (group) // podlanectl may have changed its rate
+        most = with_borrowed(own, TRY(TRY(open_bandwidths(config.bpffs, Access::read_only)).find(group->number))
+                                      .value_or(group->entry.configured));
     // Before: it may be there although the call that adds it fails.
     rollback.add("putting a qdisc on the host-side veth", [ifindex = plan.ifindex] { return remove_edt(ifindex); });
     std::string put = TRY(put_edt(plan.ifindex, most.ingress_rate_bits_per_s, most.ingress_burst_bits));

@@ -168,6 +168,22 @@ Result<bool> set_htb(Netlink &netlink, const HtbSpec &htb) {
     return true;
 }
 
+Result<std::optional<std::uint64_t>> htb_class_rate(Netlink &netlink, std::uint32_t ifindex, std::uint32_t class_id) {
+    std::optional<std::uint64_t> rate;
+    const Outcome outcome = // NLM_F_ECHO: as in ingress_qdisc()
+        request(netlink, Message(RTM_GETTCLASS, kChange | NLM_F_ECHO, qdisc_header(ifindex, 0, class_id)),
+                [&](nlmsghdr *answer) {
+                    const Attributes<TCA_MAX> of(answer, sizeof(tcmsg));
+                    const Attributes<TCA_HTB_MAX> htb(of.at(TCA_OPTIONS));
+                    rate = htb.get<std::uint64_t>(TCA_HTB_RATE64); // only if it has more than 32 bits
+                    if (const auto options = htb.get<tc_htb_opt>(TCA_HTB_PARMS); options && !rate)
+                        rate = options->rate.rate;
+                });
+    if (!outcome.ok() && !outcome.is({EINVAL, ENOENT, ENODEV, EOPNOTSUPP}))
+        return outcome.as_error("looking for the class of the limit on interface " + std::to_string(ifindex));
+    return rate;
+}
+
 Result<bool> remove_root_qdisc(Netlink &netlink, std::uint32_t ifindex, std::uint32_t handle) {
     return changed(request(netlink, Message(RTM_DELQDISC, kChange, qdisc_header(ifindex, TC_H_ROOT, handle))),
                    {EINVAL, ENOENT, ENODEV}, "removing the qdisc of interface " + std::to_string(ifindex));

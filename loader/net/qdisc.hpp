@@ -5,6 +5,7 @@
 #include "loader/net/netlink.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -45,6 +46,8 @@ Result<bool> has_htb(Netlink &netlink);
 Result<bool> set_fq(Netlink &netlink, const FqSpec &fq);
 // As set_fq().
 Result<bool> set_htb(Netlink &netlink, const HtbSpec &htb);
+// Of a class of `htb`, in bytes per second; none if the link has no such class.
+Result<std::optional<std::uint64_t>> htb_class_rate(Netlink &netlink, std::uint32_t ifindex, std::uint32_t class_id);
 // Only a root qdisc with this handle. false: was not there.
 Result<bool> remove_root_qdisc(Netlink &netlink, std::uint32_t ifindex, std::uint32_t handle);
 

@@ -104,16 +104,27 @@ Result<bool> read_rule(const Node &node) {
 
 bool is_smaller(std::uint64_t rate, std::uint64_t than) { return rate != 0 && (than == 0 || rate < than); }
 
+// The burst of a smaller rate than the operator's lasts no longer than the operator's, if that is not automatic.
+std::uint64_t burst_within(std::uint64_t burst, std::uint64_t rate, std::uint64_t most_burst, std::uint64_t most_rate) {
+    if (most_rate == 0 || is_auto_burst_bits(most_rate, most_burst))
+        return burst;
+    const Wide most = std::max<Wide>(Wide{most_burst} * rate / most_rate, 1);
+    const std::uint64_t own = is_auto_burst_bits(rate, burst) ? rate / (NS_PER_S / AUTO_HORIZON_NS) : burst;
+    return own <= most ? burst : static_cast<std::uint64_t>(most);
+}
+
 // The smaller rate of each direction, with its burst; 0 is no limit.
 Bandwidth smaller_of(const Bandwidth &configured, const Bandwidth &requested) {
     Bandwidth limits = configured;
     if (is_smaller(requested.ingress_rate, configured.ingress_rate)) {
         limits.ingress_rate = requested.ingress_rate;
-        limits.ingress_burst = requested.ingress_burst;
+        limits.ingress_burst = burst_within(requested.ingress_burst, requested.ingress_rate, configured.ingress_burst,
+                                            configured.ingress_rate);
     }
     if (is_smaller(requested.egress_rate, configured.egress_rate)) {
         limits.egress_rate = requested.egress_rate;
-        limits.egress_burst = requested.egress_burst;
+        limits.egress_burst = burst_within(requested.egress_burst, requested.egress_rate, configured.egress_burst,
+                                           configured.egress_rate);
     }
     return limits;
 }

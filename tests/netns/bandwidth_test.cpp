@@ -231,5 +231,49 @@ TEST_F(Bandwidth, WrongValuesAreUsageErrors) {
     EXPECT_EQ(ctl({"bandwidth", "list"}).rc, 0);
 }
 
+// As the configuration refuses them. Nothing changes, also not of the pods that are fine.
+TEST_F(Bandwidth, ABurstWithoutARateIsAUsageError) {
+    const Pod pod = lab_.add_pod();
+    const Pod limited = lab_.add_pod(limits(kRate, 0));
+    const auto refused = [&](std::vector<std::string> options, const std::string &says) {
+        options.insert(options.begin(), {"bandwidth", "set"});
+        const Output done = ctl(options);
+        EXPECT_EQ(done.rc, 2) << done.out;
+        EXPECT_THAT(done.err, testing::HasSubstr(says));
+    };
+    const std::string host = limited.host_ifname;
+    refused({host, "--egress-burst", "1M"}, R"(--egress-burst "1M" is of a direction without a limit)");
+    refused({host, "--egress-burst", "auto"}, "without a limit");
+    refused({host, "--ingress", "0", "--ingress-burst", "1M"}, R"(--ingress-burst "1M" is of a direction)");
+    refused({host, "--ingress-burst", "0"}, R"(--ingress-burst "0" would let nothing pass)");
+    refused({host, "--egress", "8M", "--egress-burst", "0"}, "would let nothing pass");
+    refused({"--network", "pods", "--ingress-burst", "1M"}, "without a limit");
+    const Json shown = Json::parse(ctl({"bandwidth", "list", "--json"}).out);
+    ASSERT_EQ(shown.size(), 1U);
+    EXPECT_THAT(shown[0],
+                has_members({{"host_interface", host}, {"rate_bits_per_s", kRate}, {"burst_bits", kAutoBurst}}));
+    EXPECT_THAT(ctl({"bandwidth", "set", host, "--ingress", "0", "--ingress-burst", "0"}), prints(0));
+    EXPECT_THAT(ctl({"bandwidth", "set", host, "--egress", "8M", "--egress-burst", "1M"}), prints(0));
+}
+
+// With the tools that hold it from now on.
+TEST_F(Bandwidth, AChangeShowsWhatThereIsAfterIt) {
+    const Pod pod = lab_.add_pod();
+    const std::vector<std::string> show = {"bandwidth", "show", pod.host_ifname, "--json"};
+    const auto facts = [](const Output &of) {
+        Json all = Json::array();
+        for (const Json &one : Json::parse(of.out))
+            all.push_back({one["direction"], one["rate_bits_per_s"], one["limiter"], one["flags"]});
+        return all;
+    };
+    const Json before = facts(ctl(show));
+    const Json set = facts(ctl({"bandwidth", "set", pod.host_ifname, "--egress", "10M", "--ingress", "20M", "--json"}));
+    EXPECT_EQ(set, facts(ctl(show)));
+    EXPECT_NE(set, before);
+    const Json cleared = facts(ctl({"bandwidth", "clear", pod.host_ifname, "--json"}));
+    EXPECT_EQ(cleared, facts(ctl(show)));
+    EXPECT_NE(cleared, set);
+}
+
 } // namespace
 } // namespace podlane::test

@@ -102,6 +102,39 @@ TEST_F(LimitGroup, ItsRateChangesWhileItIsUsed) {
     EXPECT_EQ(ctl({"bandwidth", "set-group", "tenant-a"}).rc, 2);
 }
 
+// A pod without a limit of its own would not be held to the group's.
+TEST_F(LimitGroup, NoPodLeavesItByAChangeOfItsLimit) {
+    Json keys = member(kGroupRate / 8);
+    keys.update(limits(kRate, kGroupRate / 8));
+    const Pod pod = lab_.add_pod(keys);
+    const Pod other = lab_.add_pod(limits(0, kRate));
+    const std::string host = pod.host_ifname;
+    const auto guaranteed = [&] { return groups_shown()[1]["guaranteed_bits_per_s"].get<std::uint64_t>(); };
+    for (const std::vector<std::string> &words : {std::vector<std::string>{"bandwidth", "clear", host},
+                                                  {"bandwidth", "set", host, "--egress", "0"},
+                                                  {"bandwidth", "clear", "--network", "pods"}}) {
+        const Output done = ctl(words);
+        EXPECT_EQ(done.rc, 2) << done.out;
+        EXPECT_THAT(done.err, testing::HasSubstr("is in the limit group \"tenant-a\""));
+    }
+    EXPECT_EQ(guaranteed(), kGroupRate / 8);
+    EXPECT_EQ(Json::parse(ctl({"bandwidth", "list", "--json"}).out).size(), 3U) << "no other pod lost its limit";
+    EXPECT_THAT(ctl({"bandwidth", "set", host, "--ingress", "0"}), prints(0)) << "the group has no rate in it";
+    EXPECT_THAT(ctl({"bandwidth", "set", host, "--egress", "1k"}), prints(0));
+    EXPECT_EQ(guaranteed(), 1000U);
+    EXPECT_THAT(ctl({"bandwidth", "set-group", "tenant-a", "--egress", "0"}), prints(0));
+    EXPECT_THAT(ctl({"bandwidth", "clear", host}), prints(0)) << "the operator has ended the group's limit";
+}
+
+TEST_F(LimitGroup, WantedIsAPartOfTheRate) {
+    const Pod pod = lab_.add_pod(member(kGroupRate / 2));
+    const Pod receiver = lab_.add_pod();
+    ASSERT_THAT(ctl({"bandwidth", "set-group", "tenant-a", "--egress", "1"}), prints(0));
+    const Repeat sending = flood(pod, receiver.v4);
+    EXPECT_TRUE(wait_until([&] { return groups_shown()[1]["wanted_percent"] == 100; })) << groups_shown();
+    EXPECT_THAT(ctl({"bandwidth", "groups"}).out, testing::HasSubstr(" 100 %"));
+}
+
 // Towards the pod, the class on its host-side veth lets through what it may borrow at most.
 TEST_F(LimitGroup, TheCeilingOfWhatAPodGetsFollowsTheConfiguration) {
     const auto receiver = [](std::uint64_t rate) {

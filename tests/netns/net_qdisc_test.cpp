@@ -100,7 +100,10 @@ TEST_F(NetQdisc, AddsChangesAndRemovesItsOwnHtbOnly) {
         htb.bytes_per_s = bytes_per_s;
         htb.most_bytes = htb.burst_ns = bytes_per_s;
         EXPECT_TRUE(require(set_htb(node_, htb))) << bytes_per_s;
+        EXPECT_EQ(require(htb_class_rate(node_, ifindex_, htb.class_id)), std::max(bytes_per_s, std::uint64_t{1}));
     }
+    EXPECT_EQ(require(htb_class_rate(node_, ifindex_, kHandle | 0x11U)), std::nullopt);
+    EXPECT_EQ(require(htb_class_rate(node_, 999999, htb.class_id)), std::nullopt);
     EXPECT_NE(shown("class").find("rate 100Gbit ceil 100Gbit"), std::string::npos) << shown("class");
     EXPECT_TRUE(require(remove_root_qdisc(node_, ifindex_, kHandle)));
     EXPECT_EQ(root_qdisc(), "noqueue");
@@ -108,6 +111,7 @@ TEST_F(NetQdisc, AddsChangesAndRemovesItsOwnHtbOnly) {
     for (const char *foreign : {"pfifo", "htb"}) {
         tc("add dev cali0 root handle 7: " + std::string(foreign));
         EXPECT_FALSE(require(set_htb(node_, htb)));
+        EXPECT_EQ(require(htb_class_rate(node_, ifindex_, htb.class_id)), std::nullopt);
         EXPECT_FALSE(require(remove_root_qdisc(node_, ifindex_, kHandle)));
         EXPECT_EQ(root_qdisc(), foreign);
         EXPECT_EQ(shown("class"), "");

@@ -66,11 +66,34 @@ TEST(CniBandwidth, TheSmallerRateOfEachDirectionCounts) {
     const std::string lower_and_higher =
         R"("ingressRate": 99, "ingressBurst": 50, "egressRate": 201, "egressBurst": 1)";
 
-    expect_limits(with(lower_and_higher), 99, 50, 200, 20);
+    expect_limits(with(lower_and_higher), 99, 9, 200, 20);
     expect_limits(with(R"("ingressRate": 100, "ingressBurst": 50)"), 100, 10, 200, 20);
     expect_limits(with(""), 100, 10, 200, 20);
     expect_limits(with(R"("ingressRate": 0, "ingressBurst": 0)"), 100, 10, 200, 20);
-    expect_limits(with(lower_and_higher, R"(, "limitRule": "smaller")"), 99, 50, 200, 20);
+    expect_limits(with(lower_and_higher, R"(, "limitRule": "smaller")"), 99, 9, 200, 20);
+}
+
+TEST(CniBandwidth, ASmallerRatesBurstLastsNoLongerThanTheConfigured) {
+    const auto with = [](std::uint64_t operators, std::uint64_t pods) {
+        return R"({"egressRate": 9000000, "egressBurst": )" + std::to_string(operators) +
+               R"(, "runtimeConfig": {"bandwidth": {"egressRate": 8000000, "egressBurst": )" + std::to_string(pods) +
+               "}}}";
+    };
+    constexpr std::uint64_t kAuto = 0x7fffffff;
+    for (const std::uint64_t longer :
+         {std::uint64_t{8001}, std::uint64_t{7999999}, kAuto, std::uint64_t{1000000000000000}})
+        expect_limits(with(9000, longer), 0, 0, 8000000, 8000);
+    for (const std::uint64_t shorter : {std::uint64_t{1}, std::uint64_t{7999}, std::uint64_t{8000}})
+        expect_limits(with(9000, shorter), 0, 0, 8000000, shorter);
+    expect_limits(with(8000000, kAuto), 0, 0, 8000000, kAuto); // 100 ms, within 889
+    expect_limits(with(kAuto, 7999999), 0, 0, 8000000, 7999999);
+    expect_limits(with(1, kAuto), 0, 0, 8000000, 1);
+    const std::string annotated = R"("runtimeConfig": {"io.kubernetes.cri.pod-annotations":
+        {"kubernetes.io/ingress-bandwidth": "8M", "podlane/ingressBurst": "1P"}}})";
+    expect_limits(R"({"ingressRate": 9000000, "ingressBurst": 9000, )" + annotated, 8000000, 8000, 0, 0);
+    expect_limits("{" + annotated, 8000000, 1000000000000000, 0, 0);
+    expect_limits(R"({"ingressRate": 18446744073709551615, "ingressBurst": 2147483646, )" + annotated, 8000000, 1, 0,
+                  0);
 }
 
 TEST(CniBandwidth, AnAnnotationNeitherLiftsNorDeletesTheConfiguredLimit) {
@@ -80,7 +103,7 @@ TEST(CniBandwidth, AnAnnotationNeitherLiftsNorDeletesTheConfiguredLimit) {
                direction + R"(-bandwidth": ")" + rate + "\"}}}";
     };
     expect_limits(annotated("ingress", "1P"), 10000000, 10, 0, 0);
-    expect_limits(annotated("ingress", "1M"), 1000000, 0x7fffffff, 0, 0);
+    expect_limits(annotated("ingress", "1M"), 1000000, 1, 0, 0);
     expect_limits(annotated("egress", "1M"), 10000000, 10, 1000000, 0x7fffffff);
 }
 

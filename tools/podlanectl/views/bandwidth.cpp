@@ -150,6 +150,13 @@ Result<void> read_side(const Call &call, Opt rate_option, Opt burst_option, std:
         rate = TRY(read_amount(name, *rate_text));
     if (burst_text)
         burst = *burst_text == "auto" ? AUTO_BURST_BITS : TRY(read_amount(std::string(name) + "-burst", *burst_text));
+    if (burst_text && rate == 0 && burst != 0)
+        return usage_error("--" + std::string(name) + "-burst \"" + *burst_text +
+                               "\" is of a direction without a limit",
+                           "add --" + std::string(name) + " with a rate, or leave the burst out");
+    if (burst_text && rate != 0 && burst == 0)
+        return usage_error("--" + std::string(name) + "-burst \"" + *burst_text + "\" would let nothing pass",
+                           R"(write a number of bits, or "auto" for 100 ms of the rate)");
     if (rate == 0)
         burst = 0;
     else if (burst == 0)
@@ -251,16 +258,20 @@ Result<int> change(const Call &call, World &world, bool clear) {
         if (!notifier && is_transient(notifier.error().system_errno)) // nothing has changed yet: it can be repeated
             return std::move(notifier).error();
         const NotifyConnections notify = TRY(notify_connections(notifier, tables));
-        for (const auto &[key, value] : entries) {
-            bandwidth limits{};
-            if (!clear) {
-                limits = TRY(tables.bandwidths.find(value.ifindex)).value_or(bandwidth{});
+        std::vector<bandwidth> wanted; // of all, before one is changed
+        for (const EndpointEntry &one : entries) {
+            const bandwidth now = TRY(tables.bandwidths.find(one.second.ifindex)).value_or(bandwidth{});
+            bandwidth limits = clear ? bandwidth{} : now;
+            if (!clear)
                 TRY(read_rates(call, limits));
-            }
-            TRY(set_limits(tables, key, limits, notify, shape_sender));
+            TRY(refuse_to_leave_group(tables, one, now, limits, world));
+            wanted.push_back(limits);
         }
+        for (std::size_t i = 0; i < entries.size(); ++i)
+            TRY(set_limits(tables, entries[i].first, wanted[i], notify, shape_sender));
     }
-    world.print(output::make_table(kBandwidthColumns, TRY(read_limits(entries, true, world))));
+    const auto changed = chosen_endpoints(call, world); // a limit may have its tools only now, and the pod be gone
+    world.print(output::make_table(kBandwidthColumns, TRY(read_limits(changed ? *changed : entries, true, world))));
     return 0;
 }
 
@@ -325,9 +336,11 @@ constexpr std::array<Command, 6> kBandwidthCommands = {{
      kSelect | kPlain | Opts{Opt::ingress_rate, Opt::ingress_burst, Opt::egress_rate, Opt::egress_burst}, kWhich,
      "Values that are not given stay as they are. The change lasts until DEL.", bandwidth_set, true},
     {"clear", "Remove a pod's limits, from the next packet on.", kSelect | kPlain, kWhich,
-     "The change lasts until DEL.", bandwidth_clear, true},
+     "The change lasts until DEL. A pod of a group keeps a limit in each direction in which the group has a rate.",
+     bandwidth_clear, true},
     {"groups", "List limits that pods share, and what is used of them.", kRead | Opts{Opt::network}, Argument{},
-     "Guaranteed is the sum of the pods' own limits; wanted is the part of the rate that they use or could use now.",
+     "Guaranteed is the sum of the pods' own limits; wanted is the part of the rate that they use or could use now;\n"
+     "at 100 % they want all of it, or more.",
      limit_group_list},
     {"set-group", "Change the rates of a limit that pods share.",
      kPlain | Opts{Opt::network, Opt::ingress_rate, Opt::ingress_burst, Opt::egress_rate, Opt::egress_burst},

@@ -2,6 +2,7 @@
 // The limits of endpoints, and the limiters of this kernel.
 #pragma once
 
+#include "loader/limit.hpp"
 #include "maps/tables.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/selection.hpp"
@@ -21,6 +22,10 @@ Result<void> require_rate(const Call &call, const std::string &verb, const std::
 Result<void> read_rates(const Call &call, bandwidth &limits);
 
 // Limits that pods share.
+// Fails if the pod would have no limit of its own any more in a direction in which its group has a rate: it would not
+// be held to the group's either.
+Result<void> refuse_to_leave_group(const LimitTables &tables, const EndpointEntry &pod, const bandwidth &now,
+                                   const bandwidth &limits, const World &world);
 Result<int> limit_group_list(const Call &call, World &world);
 Result<int> limit_group_set(const Call &call, World &world);
 

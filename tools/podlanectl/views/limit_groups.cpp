@@ -5,10 +5,13 @@
 #include "loader/limit_group.hpp"
 #include "loader/pins.hpp"
 #include "maps/abi/limit_group.h"
+#include "maps/abi/limit_math.h"
 #include "tools/output/words.hpp"
+#include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/network.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace podlane::ctl {
@@ -39,7 +42,7 @@ constexpr std::array<Column<Group>, 9> kLimitGroupsColumns = {{
      }},
     {{"WANTED", "wanted", "wanted_percent", Align::right},
      [](const Group &g) {
-         const std::uint64_t percent = std::uint64_t{g.state.weight} * 100 / GROUP_WHOLE;
+         const std::uint64_t percent = std::min<std::uint64_t>(std::uint64_t{g.state.weight} * 100 / GROUP_WHOLE, 100);
          return Cell{std::to_string(percent) + " %", percent};
      }},
     {{"BYTES", "bytes", "bytes", Align::right},
@@ -80,6 +83,33 @@ Result<std::vector<Group>> read_groups(const Call &call, const World &world) {
 }
 
 } // namespace
+
+Result<void> refuse_to_leave_group(const LimitTables &tables, const EndpointEntry &pod, const bandwidth &now,
+                                   const bandwidth &limits, const World &world) {
+    const auto &[key, record] = pod;
+    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
+        if (rate_in(&now, direction) == 0 || rate_in(&limits, direction) != 0)
+            continue;
+        const auto state = TRY(tables.states.find({record.ifindex, direction}));
+        const auto shared = state && state->group != 0 ? TRY(tables.bandwidths.find(state->group)) : std::nullopt;
+        if (!shared || rate_in(&*shared, direction) == 0)
+            continue;
+        const auto groups = TRY(TRY(open_limit_groups(world.bpffs, Access::read_only)).entries());
+        const auto group = std::ranges::find_if(groups, [&](const auto &one) { return one.first == state->group; });
+        const std::string name(group != groups.end() ? field_text(group->second.name) : "?");
+        const bool is_of_several =
+            std::ranges::count_if(groups, [&](const auto &one) { return field_text(one.second.name) == name; }) > 1;
+        const std::string network = is_of_several ? " --network " + std::string(field_text(record.network_name)) : "";
+        const std::string option = direction == LIMIT_INGRESS ? " --ingress" : " --egress";
+        return usage_error("pod " + pod_words(key, record) + " is in the limit group \"" + name + "\": without" +
+                               option + " it would not be held to the group's limit either",
+                           "lower its guarantee instead, as in \"podlanectl bandwidth set " +
+                               std::string(field_text(record.host_ifname)) + option +
+                               " 1M\"; or end the group's limit: podlanectl bandwidth set-group " + name + network +
+                               option + " 0");
+    }
+    return {};
+}
 
 Result<int> limit_group_list(const Call &call, World &world) {
     world.print(output::make_table(kLimitGroupsColumns, TRY(read_groups(call, world))));

@@ -38,6 +38,10 @@ Result<std::optional<std::string>> foreign_master(net::Netlink &host, const net:
     return master && master->kind != "vrf" ? std::optional(master->name) : std::nullopt;
 }
 
+std::string ipv6_is_off(const std::string &place, const std::string &ifname) {
+    return "IPv6 is off on " + place + " (net.ipv6.conf." + ifname + ".disable_ipv6 is 1)";
+}
+
 Result<bool> is_ipv6_off(const endpoint &record) {
     return has_ipv6(record) && TRY(net::read_sysctl(disable_ipv6(record))) == "1";
 }
@@ -50,8 +54,7 @@ Result<std::optional<std::string>> find_ipv6_fault(net::Netlink &host, const end
         return std::optional<std::string>{};
     const std::string name(field_text(record.host_ifname));
     if (TRY(is_ipv6_off(record)))
-        return std::optional("IPv6 is off on the host-side veth " + name + " (net.ipv6.conf." + name +
-                             ".disable_ipv6 is 1)");
+        return std::optional(ipv6_is_off("the host-side veth " + name, name));
     return std::optional("address " + to_string(own_link_local(record)) + " is gone from the host-side veth " + name);
 }
 

@@ -17,6 +17,9 @@ bool is_renamed(const net::Link &host_veth, const endpoint &record);
 // A bridge, a bond, or what else passes its frames on past the pod's routes. A VRF is none.
 Result<std::optional<std::string>> foreign_master(net::Netlink &host, const net::Link &host_veth);
 
+// A sentence of `place`, the interface of this name.
+std::string ipv6_is_off(const std::string &place, const std::string &ifname);
+
 // Of one that Podlane made, for a container with IPv6. "net.ipv6.conf.NAME.disable_ipv6" removes all of that family.
 Result<bool> is_ipv6_off(const endpoint &record);
 // A sentence if IPv6 is off, or its link-local address is gone, from which it answers the container.

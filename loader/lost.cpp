@@ -3,6 +3,7 @@
 
 #include "loader/host_veth.hpp"
 #include "loader/net/namespace.hpp"
+#include "maps/abi/interface.h"
 
 #include <set>
 #include <utility>
@@ -20,16 +21,24 @@ Result<bool> is_known(const Endpoints *endpoints, const std::string &container_i
 
 } // namespace
 
+Result<bool> is_living(const AttachmentRecord &record, net::Netlink &host) {
+    const endpoint &entry = *record.entry;
+    if (entry.ifindex != 0)
+        return TRY(find_host_veth(host, entry)).has_value();
+    const auto pod = net::Namespace::open(record.netns);
+    return (entry.flags & INTERFACE_POD_RULES) != 0 && pod && pod->inode() == entry.netns_inode;
+}
+
 Result<std::vector<AttachmentRecord>> lost_attachments(std::vector<AttachmentRecord> records,
                                                        const Endpoints *endpoints, net::Netlink &host) {
     const std::uint64_t node_netns = TRY(net::Namespace::current()).inode();
     const std::string boot = TRY(boot_id());
     std::vector<AttachmentRecord> lost;
     for (AttachmentRecord &record : records) {
-        if (!record.entry || record.entry->ifindex == 0 || record.node_netns != node_netns || record.boot_id != boot ||
+        if (!record.entry || record.node_netns != node_netns || record.boot_id != boot ||
             TRY(is_known(endpoints, record.container_id, record.ifname)))
             continue;
-        if (TRY(find_host_veth(host, *record.entry)))
+        if (TRY(is_living(record, host)))
             lost.push_back(std::move(record));
     }
     return lost;

@@ -12,8 +12,11 @@
 
 namespace podlane {
 
-// Those of one root's `records` whose host-side veth exists and that `endpoints` does not know; null: no map exists.
-// Records of another boot or node are left out, and those without a host-side veth: they have nothing to lose.
+// Whether its host-side veth exists or, if it never had one, the container's namespace, with rules in it.
+Result<bool> is_living(const AttachmentRecord &record, net::Netlink &host);
+
+// Those of one root's `records` that live and that `endpoints` does not know; null: no map exists. Records of another
+// boot or node are left out.
 Result<std::vector<AttachmentRecord>> lost_attachments(std::vector<AttachmentRecord> records,
                                                        const Endpoints *endpoints, net::Netlink &host);
 

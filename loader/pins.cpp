@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "loader/pins.hpp"
 
+#include "loader/lock_file.hpp"
 #include "loader/state_file.hpp"
 #include "maps/tables.hpp"
 #include "maps/text.hpp"
@@ -36,13 +37,6 @@ Result<bool> is_bpffs(const std::string &path) {
     return facts.f_type == BPF_FS_MAGIC;
 }
 
-Result<void> lock(const Fd &directory, int operation, const std::string &path) {
-    while (flock(directory.get(), operation) != 0)
-        if (errno != EINTR)
-            return system_error(ErrorCode::bpf, "locking " + path, errno);
-    return {};
-}
-
 Error no_bpffs(const std::string &root, int system_errno) {
     return {ErrorCode::plugin_not_available, "bpffs: " + root + " is not on a mounted bpffs",
             "mount -t bpf bpf " + std::string(kStandardMount) + ", or set \"bpffs\" to a directory on one",
@@ -55,7 +49,7 @@ Result<void> mount_bpffs(const std::string &root) {
     const Fd below(open(mount_point.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!below)
         return no_bpffs(root, errno);
-    TRY(lock(below, LOCK_EX, mount_point));
+    TRY(lock_file(below, LOCK_EX, mount_point, ErrorCode::bpf));
     if (TRY(is_bpffs(mount_point)))
         return {};
     if (mount("bpf", mount_point.c_str(), "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RELATIME, "mode=0700") != 0)
@@ -95,6 +89,10 @@ Result<void> check_root(const std::string &root, const struct stat &facts) {
 Result<void> prepare_root(const std::string &root) {
     const std::string parent = parent_of(root);
     if (!TRY(is_bpffs(parent))) {
+        if (TRY(is_bpffs(root)))
+            return Error{ErrorCode::plugin_not_available,
+                         "bpffs: on " + root + " a bpffs is mounted, where pins of other programs lie",
+                         "set \"bpffs\" to a directory below it, such as " + root + "/podlane"};
         if (parent != kStandardMount)
             return no_bpffs(root, 0);
         TRY(mount_bpffs(root));
@@ -112,7 +110,7 @@ Result<Lock> Lock::take(const std::string &root, int operation) {
     if (!fd)
         return system_error(errno == ENOENT || errno == ENOTDIR ? ErrorCode::missing : ErrorCode::bpf,
                             "opening " + root, errno);
-    TRY(podlane::lock(fd, operation, root));
+    TRY(lock_file(fd, operation, root, ErrorCode::bpf));
     return Lock(std::move(fd));
 }
 

@@ -15,7 +15,7 @@ namespace podlane {
 // nothing is mounted yet; any other place must be a bpffs already (ErrorCode::plugin_not_available names it).
 Result<void> prepare_root(const std::string &root);
 
-// An exclusive or shared flock(2) on the root directory, held for the object's life.
+// An exclusive or shared flock(2) on the root directory, held for the object's life (loader/lock_file.hpp).
 class Lock {
   public:
     static Result<Lock> exclusive(const std::string &root);

@@ -76,7 +76,7 @@ void bind_group(int life) {
     const bool bound = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
     if (getppid() != start.parent) // it died before the signal was requested
         _exit(kNotStarted);
-    bool ready = bound && signal(SIGPIPE, SIG_DFL) != SIG_ERR;
+    bool ready = bound && signal(SIGPIPE, SIG_DFL) != SIG_ERR && signal(SIGXFSZ, SIG_DFL) != SIG_ERR;
     for (int stream = 0; ready && stream < static_cast<int>(start.streams.size()); ++stream)
         ready = dup2(start.streams[static_cast<std::size_t>(stream)], stream) >= 0;
     if (ready)
@@ -291,5 +291,7 @@ void reserve_standard_streams() {
         if (fcntl(stream, F_GETFD) < 0)
             (void)open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY); // the lowest free number
 }
+
+void survive_file_size_limit() { std::signal(SIGXFSZ, SIG_IGN); }
 
 } // namespace podlane

@@ -33,4 +33,7 @@ Result<Finished> run_process(const std::string &path, const std::vector<std::str
 // and what is printed would be written into it. Their use keeps failing (EBADF).
 void reserve_standard_streams();
 
+// From here on a write beyond RLIMIT_FSIZE fails (EFBIG), rather than ending the process without a word (SIGXFSZ).
+void survive_file_size_limit();
+
 } // namespace podlane

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "loader/settings.hpp"
 
+#include "loader/lock_file.hpp"
 #include "loader/pace.hpp"
 #include "loader/record.hpp"
 #include "loader/state_file.hpp"
@@ -24,8 +25,9 @@ namespace {
 Result<Fd> lock(const std::string &directory) {
     TRY(make_directory(directory));
     Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd || flock(fd.get(), LOCK_EX) != 0)
+    if (!fd)
         return system_error(ErrorCode::io_failure, "locking " + directory, errno);
+    TRY(lock_file(fd, LOCK_EX, directory, ErrorCode::io_failure));
     return fd;
 }
 

@@ -25,6 +25,8 @@ constexpr std::size_t kLargestFile = std::size_t{4} << 20U; // a configuration a
 Error with_hint(Error error) {
     const bool is_full = error.system_errno == ENOSPC || error.system_errno == EDQUOT;
     error.hint = error.system_errno == EISDIR ? "remove that directory, which is none of Podlane's"
+                 : error.system_errno == EFBIG
+                     ? "raise the caller's limit of a file's size (`ulimit -f`; LimitFSIZE= of a unit of systemd)"
                  : is_full ? "make room on its file system (`df` and `df -i` show it), or set \"stateDir\" to another"
                            : "set \"stateDir\" to a directory that root can write to";
     return error;
@@ -163,13 +165,15 @@ Result<void> replace_file(const std::string &directory, const std::string &name,
     const std::string path = directory + "/" + name;
     const std::string fresh = directory + "/." + name; // one name: what a killed call left is written over
     const Fd file = TRY(open_fresh(directory, fresh));
-    TRY(write_text(file, fresh, text));
+    Result<void> done = write_text(file, fresh, text);
     // Not an fsync(2): it begins to write and does not wait. A file system that cannot do it writes later.
-    if (begin == Begin::at_once)
+    if (done && begin == Begin::at_once)
         static_cast<void>(sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WRITE));
-    if (rename(fresh.c_str(), path.c_str()) != 0)
-        return failed("renaming " + fresh + " to " + name, errno);
-    return {};
+    if (done && rename(fresh.c_str(), path.c_str()) != 0)
+        done = failed("renaming " + fresh + " to " + name, errno);
+    if (!done)
+        static_cast<void>(unlink(fresh.c_str())); // still locked: whoever waits for it creates another
+    return done;
 }
 
 Result<bool> append_to_file(const std::string &path, const std::string &text) {

@@ -3,8 +3,6 @@
 
 #include "loader/net/nftables.hpp"
 
-#include <cerrno>
-
 namespace podlane {
 namespace {
 
@@ -14,15 +12,10 @@ std::string table_of(const std::string &network) { return "podlane-" + network; 
 
 using Removal = Result<bool> (*)(net::Netlink &netfilter, const std::string &table);
 
-// A kernel without nf_tables has none of our tables.
 Result<void> remove(Removal removal, const std::string &network) {
     auto netfilter = net::Netlink::open_netfilter();
-    if (!netfilter && netfilter.error().system_errno == EPROTONOSUPPORT)
-        return {};
-    if (!netfilter)
-        return std::move(netfilter).error();
-    auto removed = removal(*netfilter, table_of(network));
-    if (!removed && removed.error().system_errno != EINVAL) // nfnetlink knows no subsystem nf_tables
+    auto removed = netfilter ? removal(*netfilter, table_of(network)) : std::move(netfilter).error();
+    if (!removed && !net::lacks_nf_tables(removed.error()))
         return std::move(removed).error();
     return {};
 }

@@ -7,6 +7,7 @@
 #include "loader/net/link.hpp"
 #include "loader/object.hpp"
 #include "loader/own_addresses.hpp"
+#include "loader/pace.hpp"
 #include "loader/pins.hpp"
 #include "loader/wrong_pins.hpp"
 #include "maps/tables.hpp"
@@ -278,6 +279,31 @@ Result<Upgraded> Upgrade::run() {
     return failed;
 }
 
+// Pods do without it: is_current() does not miss it. Takes the lock.
+Result<Upgraded> complete_pacing(const std::string &root) {
+    Upgraded report;
+    report.needed = false;
+    if (!TRY(pacing_fault(root)))
+        return report;
+    const std::string live = live_directory(root);
+    UpgradedProgram program{PODLANE_PROGRAM_PACE};
+    if (const Fd old = TRY(open_pin(live, PODLANE_PROGRAM_PACE))) {
+        const ProgramFacts was = TRY(program_facts(old.get()));
+        program.old_id = was.id;
+        program.old_tag = was.tag;
+    }
+    TRY(restore_pacing(root));
+    const Fd now = TRY(open_pin(live, PODLANE_PROGRAM_PACE));
+    if (!now || TRY(pacing_fault(root))) // a kernel without cgroup v2
+        return report;
+    const ProgramFacts facts = TRY(program_facts(now.get()));
+    program.new_id = facts.id;
+    program.new_tag = facts.tag;
+    report.needed = true;
+    report.programs.push_back(std::move(program));
+    return report;
+}
+
 } // namespace
 
 Result<bool> is_current(const std::string &root) {
@@ -296,18 +322,17 @@ Result<bool> is_current(const std::string &root) {
 }
 
 Result<Upgraded> upgrade(const std::string &root, bool always) {
-    const Lock lock = TRY(Lock::exclusive(root));
-    const std::string live = live_directory(root);
-    if (!TRY(is_pinned(live)))
-        return Error{ErrorCode::missing, "there is nothing of Podlane below " + root + " to upgrade",
-                     "no pod was set up since the node booted; the first ADD loads the new version"};
-    if (!always && TRY(is_current(root))) {
-        Upgraded nothing;
-        nothing.needed = false;
-        return nothing;
+    {
+        const Lock lock = TRY(Lock::exclusive(root));
+        if (!TRY(is_pinned(live_directory(root))))
+            return Error{ErrorCode::missing, "there is nothing of Podlane below " + root + " to upgrade",
+                         "no pod was set up since the node booted; the first ADD loads the new version"};
+        if (always || !TRY(is_current(root))) {
+            TRY(remove_wrong_pins(root));
+            return Upgrade(root, TRY(make_loading_directory(root))).run();
+        }
     }
-    TRY(remove_wrong_pins(root));
-    return Upgrade(root, TRY(make_loading_directory(root))).run();
+    return complete_pacing(root);
 }
 
 } // namespace podlane

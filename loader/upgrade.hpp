@@ -35,7 +35,8 @@ Result<bool> is_current(const std::string &root);
 // Maps of the same version go on being used by the new programs, the entries of others are carried over; each hook gets
 // its new program by one replacement, and the pins change together. Until then the old version is in charge, and
 // if a step fails it is again. ADDs wait meanwhile. With `always` also if is_current(). Pins that are not Podlane's
-// (loader/wrong_pins.hpp) are replaced.
+// (loader/wrong_pins.hpp) are replaced. If all is current but the pins of pacing (loader/pace.hpp), only those are
+// restored.
 Result<Upgraded> upgrade(const std::string &root, bool always);
 
 } // namespace podlane

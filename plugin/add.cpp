@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "maps/clock.hpp"
 #include "loader/object.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/cni/masked.hpp"
@@ -29,14 +28,11 @@
 #include "plugin/rollback.hpp"
 #include "plugin/state.hpp"
 #include "plugin/peer_interfaces.hpp"
+#include "plugin/turn.hpp"
 #include "plugin/verbs.hpp"
 
-#include <sys/file.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <ctime>
 
 namespace podlane {
 namespace {
@@ -306,17 +302,6 @@ Result<endpoint_mode> with_unnamed_interface(const cni::Request &request, endpoi
     return may_be && TRY(net::find_link(sockets.pod, request.ifname)) ? ENDPOINT_AFTER_MAIN : mode;
 }
 
-// A second ADD of an attachment under way would release the lease of the first: one after the other. The kernel drops
-// the lock of a killed ADD. Whoever else holds it, such as the container itself, delays the ADD only.
-void wait_for_other_adds(const net::Namespace &pod) {
-    constexpr std::uint64_t kLongest = 10 * kNsPerSecond;
-    constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 5'000'000};
-    const std::uint64_t until = monotonic_ns() + kLongest;
-    while (flock(pod.fd(), LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR) &&
-           monotonic_ns() < until)
-        nanosleep(&kPause, nullptr);
-}
-
 // Before anything is made: from here on a DEL or GC finds what a killed ADD left. An earlier record names a lease that
 // could not be released.
 Result<void> record_on_disk(const cni::Request &request, endpoint_mode mode, Rollback &rollback) {
@@ -359,6 +344,11 @@ Result<cni::Attachment> adopt(const cni::Request &request, const net::Namespace 
     return adopt_interface(request, pod, sockets, tables, pair, egress, rollback);
 }
 
+Result<void> finish(const cni::Request &request, const Tables &tables, net::Netlink &pod, Rollback &rollback) {
+    TRY(share_groups(request, tables, pod, rollback));
+    return refuse_removed(request, tables);
+}
+
 } // namespace
 
 Result<std::string> add(const cni::Request &given) {
@@ -369,7 +359,7 @@ Result<std::string> add(const cni::Request &given) {
         return Error{ErrorCode::invalid_environment, "CNI_NETNS " + request.netns + " is the plugin's own namespace",
                      "set CNI_NETNS_OVERRIDE=1 if that is meant"};
     log_identity(request);
-    wait_for_other_adds(pod);
+    TRY(take_turn_of_add(request, pod));
     TRY(prepare_node(request.config));
     const Tables tables = TRY(open_node(request.config));
     Sockets sockets{TRY(net::Netlink::open()), TRY(net::Netlink::open_in(pod))};
@@ -384,8 +374,8 @@ Result<std::string> add(const cni::Request &given) {
     auto result = mode == ENDPOINT_AFTER_MAIN ? adopt(request, pod, sockets, tables, rollback)
                                               : make(request, mode, pod, sockets, tables, rollback);
     if (result)
-        if (auto shared = share_groups(request, tables, sockets.pod, rollback); !shared)
-            result = std::move(shared).error();
+        if (auto finished = finish(request, tables, sockets.pod, rollback); !finished)
+            result = std::move(finished).error();
     if (!result) {
         const Step step(STEP_UNDO);
         return rollback.run(std::move(result).error());

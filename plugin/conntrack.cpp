@@ -7,6 +7,7 @@
 #include "loader/tracking.hpp"
 #include "plugin/log.hpp"
 #include "plugin/node.hpp"
+#include "plugin/plan.hpp"
 
 #include <string>
 
@@ -46,11 +47,14 @@ Result<void> start_if_needed(const cni::Config &config) {
 
 } // namespace
 
-bool follows_conntrack(const cni::Config &config) {
-    if (config.isolation.by != cni::IsolateBy::none)
-        return true;
-    return config.fast_path != cni::FastPath::off && !config.first_packet_direct;
+bool follows_conntrack(std::uint32_t interface_flags) {
+    constexpr std::uint32_t kIsolated = INTERFACE_ISOLATED_GROUP | INTERFACE_ISOLATED_NETWORK;
+    constexpr std::uint32_t kFast = INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK;
+    return (interface_flags & kIsolated) != 0 ||
+           ((interface_flags & kFast) != 0 && (interface_flags & INTERFACE_FIRST_DIRECT) == 0);
 }
+
+bool follows_conntrack(const cni::Config &config) { return follows_conntrack(interface_flags_of(config, 1)); }
 
 Result<void> let_conntrack_follow(const cni::Config &config) {
     if (config.fast_path == cni::FastPath::off || !config.conntrack_liberal)

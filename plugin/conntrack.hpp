@@ -5,9 +5,13 @@
 #include "maps/result.hpp"
 #include "plugin/cni/types.hpp"
 
+#include <cstdint>
+
 namespace podlane {
 
-// Whether the network's connections take the fast path as conntrack says.
+// Whether the network's connections take the fast path as conntrack says, or isolation does. By the flags (INTERFACE_*)
+// of one of its pods; `firstPacket` alone does not say it.
+bool follows_conntrack(std::uint32_t interface_flags);
 bool follows_conntrack(const cni::Config &config);
 
 // Lets conntrack accept the end of a TCP connection whose data it has not seen. Without it TCP stays on the slow path.

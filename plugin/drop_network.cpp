@@ -74,12 +74,11 @@ Result<void> drop_rules(std::uint8_t masquerade, const std::string &network) {
     return std::move(errors).result();
 }
 
-// By the configuration alone.
+// By the configuration alone, which does not say by which tool: the node may have got another one since.
 Result<void> drop_configured_rules(const cni::Config &config) {
-    const auto by = masquerade_of(config);
-    if (!by && by.error().code != ErrorCode::plugin_not_available) // no program is there, so none has made rules
-        return by.error();
-    return drop_rules(by ? *by : ENDPOINT_MASQUERADE_NONE, config.name);
+    constexpr std::uint8_t kNone = ENDPOINT_MASQUERADE_NONE;
+    constexpr std::uint8_t kEither = ENDPOINT_MASQUERADE_NFTABLES | ENDPOINT_MASQUERADE_IPTABLES;
+    return drop_rules(config.ip_masq ? kEither : kNone, config.name);
 }
 
 // Those in whose place something else is hold nothing of the network's, unless that came just now.

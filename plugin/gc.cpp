@@ -48,10 +48,11 @@ bool is_locked(const std::string &netns) {
 bool is_under_way(const AttachmentRecord &record, std::uint64_t began_ns) {
     constexpr std::uint64_t kLongestAddNs = 120 * kNsPerSecond;
     constexpr std::uint64_t kMostIpamCalls = 12; // of an ADD that releases a lease first, each with its VERSION
-    const std::uint64_t age_ns = began_ns - record.created_boottime_ns;
+    const bool is_to_come = record.created_boottime_ns > began_ns;
+    const std::uint64_t age_ns = is_to_come ? 0 : began_ns - record.created_boottime_ns;
     if (record.only_lease)
         return false;
-    if (!record.entry && age_ns < kLongestAddNs)
+    if (!record.entry && !is_to_come && age_ns < kLongestAddNs)
         return true;
     if (!is_locked(record.netns))
         return false;
@@ -116,7 +117,8 @@ Result<Known> known_attachments(const cni::Request &request, const Root &root, c
             continue;
         const Identity identity(record.container_id, record.ifname);
         read.insert(identity);
-        const bool is_younger = record.created_boottime_ns >= began_ns;
+        // In a time namespace a runtime's clock may be ahead: of a time to come, only the lock says it.
+        const bool is_younger = record.created_boottime_ns >= began_ns && record.created_boottime_ns <= boottime_ns();
         if (record.boot_id == boot && (is_younger || (!valid.contains(identity) && is_under_way(record, began_ns))))
             under_way.insert(identity);
         else if (record.network == request.config.name)

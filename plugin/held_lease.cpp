@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/held_lease.hpp"
 
+#include "loader/lock_file.hpp"
 #include "loader/state_file.hpp"
 #include "maps/clock.hpp"
 #include "maps/fd.hpp"
@@ -45,13 +46,10 @@ bool has_ever_held(const AttachmentRecords &records) { return access(held_direct
 
 Result<Fd> lock(const std::string &path, int flags, int operation) {
     Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
-    int code = file ? 0 : errno;
-    while (file && flock(file.get(), operation) != 0)
-        if (errno != EINTR) {
-            code = errno;
-            break;
-        }
-    return code == 0 ? Result<Fd>(std::move(file)) : system_error(ErrorCode::io_failure, "locking " + path, code);
+    if (!file)
+        return system_error(ErrorCode::io_failure, "locking " + path, errno);
+    TRY(lock_file(file, operation, path, ErrorCode::io_failure));
+    return file;
 }
 
 // One call takes a held lease over while no other requests one: between its release and the next request its addresses

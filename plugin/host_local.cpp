@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/host_local.hpp"
 
+#include "loader/lock_file.hpp"
 #include "loader/state_file.hpp"
 #include "maps/clock.hpp"
 #include "maps/fd.hpp"
@@ -12,12 +13,11 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,38 +35,7 @@ std::optional<std::string> directory_of(const AttachmentRecord &record) {
     return (ipam->data_dir.empty() ? kDefaultDirectory : ipam->data_dir) + "/" + record.network;
 }
 
-// While it lives, a system call that waits is interrupted again and again.
-class Interruptions {
-  public:
-    Interruptions() {
-        struct sigaction nothing {};
-        nothing.sa_handler = [](int) {};
-        sigaction(SIGALRM, &nothing, &before_);
-        sigset_t alarm;
-        sigemptyset(&alarm);
-        sigaddset(&alarm, SIGALRM);
-        pthread_sigmask(SIG_UNBLOCK, &alarm, nullptr);
-        every(100'000);
-    }
-    ~Interruptions() {
-        every(0);
-        sigaction(SIGALRM, &before_, nullptr);
-    }
-    Interruptions(Interruptions &&) = delete;
-    Interruptions &operator=(Interruptions &&) = delete;
-    Interruptions(const Interruptions &) = delete;
-    Interruptions &operator=(const Interruptions &) = delete;
-
-  private:
-    static void every(suseconds_t us) {
-        const itimerval timer{{0, us}, {0, us}};
-        setitimer(ITIMER_REAL, &timer, nullptr);
-    }
-    struct sigaction before_ {};
-};
-
-// Held until the descriptor is closed. None if host-local has never been there. Waiting in the kernel's queue: if
-// many host-locals wait too, the lock is never found free.
+// Held until the descriptor is closed. None if host-local has never been there.
 Result<std::optional<Fd>> lock(const std::string &directory, std::uint64_t most_seconds) {
     const std::string path = directory + "/lock";
     Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -74,14 +43,11 @@ Result<std::optional<Fd>> lock(const std::string &directory, std::uint64_t most_
         return std::optional<Fd>{};
     if (!file)
         return system_error(ErrorCode::io_failure, "opening " + path, errno);
-    const Interruptions while_waiting;
-    for (const std::uint64_t until = monotonic_ns() + most_seconds * kNsPerSecond; flock(file.get(), LOCK_EX) != 0;) {
-        if (errno != EINTR)
-            return system_error(ErrorCode::io_failure, "locking " + path, errno);
-        if (monotonic_ns() > until)
-            return Error{ErrorCode::try_again_later, "a program holds the lock of host-local, " + path,
-                         "see `fuser " + path + "`"};
-    }
+    const auto locked = lock_file(file, LOCK_EX, path, ErrorCode::io_failure, std::chrono::seconds(most_seconds));
+    if (!locked && locked.error().code == ErrorCode::try_again_later)
+        return Error{ErrorCode::try_again_later, "a program holds the lock of host-local, " + path,
+                     "see `fuser " + path + "`"};
+    TRY(locked);
     return std::optional(std::move(file));
 }
 

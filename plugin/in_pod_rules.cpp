@@ -179,6 +179,14 @@ Result<void> put_rules_beside(const cni::Request &request, const Tables &tables,
     return put_rules_for_foreign(request, others.foreign_links, tables, pod);
 }
 
+Result<void> rejoin_container(const cni::Request &request, const Tables &tables, const endpoint &record) {
+    if (record.ifindex != 0)
+        return {};
+    const net::Namespace pod = TRY(open_container(request));
+    net::Netlink inside = TRY(net::Netlink::open_in(pod));
+    return put_rules_for_peers(TRY(find_peer_interfaces(request, tables, inside, pod.inode())), tables, inside);
+}
+
 Result<void> leave_container(const cni::Request &request, const Tables &tables, const endpoint &record) {
     if ((record.flags & INTERFACE_POD_RULES) == 0 || request.netns.empty())
         return {};

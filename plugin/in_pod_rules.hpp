@@ -22,6 +22,10 @@ Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, con
 Result<void> put_rules_beside(const cni::Request &request, const Tables &tables, const ContainerLinks &others,
                               const endpoint &record, net::Netlink &pod);
 
+// After lost entries are restored, those of the container's other interfaces too. The rules are in the container, and
+// have stayed; the flags that say so of interfaces that had programs only are not on disk.
+Result<void> rejoin_container(const cni::Request &request, const Tables &tables, const endpoint &record);
+
 // Takes the endpoint's rules out of the container, and those of the others when it was the last one without a host-side
 // veth. A namespace that is gone, or another one by now, is done already.
 Result<void> leave_container(const cni::Request &request, const Tables &tables, const endpoint &record);

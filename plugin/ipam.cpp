@@ -210,6 +210,8 @@ Result<cni::Attachment> add(const cni::Request &request, bool &killed) {
     killed |= ending.killed;
     const Finished finished = TRY(std::move(leased));
     auto lease = cni::parse_lease(finished.out);
+    if (lease && lease->addresses.empty() && cni::plugin_error_code(finished.out)) // with exit code 0 all the same
+        lease = error_of(TRY(find_plugin(request)), request, finished);
     if (lease)
         return std::move(lease).value();
     // The plugin has given something away all the same.

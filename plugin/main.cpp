@@ -123,6 +123,7 @@ int fail(const Error &error, cni::Version version) {
 
 int run(std::span<const char *const> words) {
     reserve_standard_streams();
+    survive_file_size_limit();
     const cni::Environment environment = read_environment();
     if (!environment.contains("CNI_COMMAND"))
         return explain_by_hand(words);

@@ -3,6 +3,8 @@
 
 #include "loader/expedited_rcu.hpp"
 #include "loader/net/legacy_tables.hpp"
+#include "loader/tracking.hpp"
+#include "maps/errors.hpp"
 #include "maps/tables.hpp"
 #include "maps/text.hpp"
 #include "plugin/history.hpp"
@@ -129,9 +131,7 @@ Result<void> erase_from_nftables(const std::string &network, std::span<const ip_
 
 Result<void> drop_nftables(const std::string &network) {
     const Step step(STEP_MASQUERADE);
-    net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
-    TRY(net::remove_table(netfilter, nft_table(network)));
-    return {};
+    return stop_tracking(network); // in the same table
 }
 
 const char *iptables(bool ipv4) { return ipv4 ? "iptables" : "ip6tables"; }
@@ -158,8 +158,19 @@ Result<void> put_iptables(const Until &until, const cni::Config &config, const s
     return {};
 }
 
+// Without running iptables(8): the older one registers the table that it is to list, and later ADDs would choose it.
+Result<bool> may_have_chain(const std::string &chain, bool ipv4) {
+    if (net::has_legacy_table(ipv4, "nat"))
+        return true;
+    auto netfilter = net::Netlink::open_netfilter();
+    auto there = netfilter ? net::has_iptables_chain(*netfilter, ipv4, chain) : std::move(netfilter).error();
+    return !there && net::lacks_nf_tables(there.error()) ? Result<bool>(false) : there;
+}
+
 Result<void> drop_iptables(const Until &until, const std::string &network, bool ipv4) {
     const std::string chain = chain_of(network);
+    if (!TRY(may_have_chain(chain, ipv4)) || TRY(find_program(iptables(ipv4))).empty())
+        return {};
     const std::string jumps = " -j " + chain;
     const Finished listed = TRY(run(until, iptables(ipv4), {"--wait", "-t", "nat", "-S"}, ""));
     if (!TRY(found(iptables(ipv4), listed)))
@@ -288,13 +299,14 @@ Result<void> stop_masquerading(std::uint8_t by, const std::string &network, std:
 }
 
 Result<void> drop_masquerade(std::uint8_t by, const std::string &network) {
+    Errors errors;
     if ((by & ENDPOINT_MASQUERADE_NFTABLES) != 0)
-        TRY(drop_nftables(network));
+        errors.add(drop_nftables(network));
     const Until until;
     for (const bool ipv4 : {true, false})
-        if ((by & ENDPOINT_MASQUERADE_IPTABLES) != 0 && !TRY(find_program(iptables(ipv4))).empty())
-            TRY(drop_iptables(until, network, ipv4));
-    return {};
+        if ((by & ENDPOINT_MASQUERADE_IPTABLES) != 0)
+            errors.add(drop_iptables(until, network, ipv4));
+    return std::move(errors).result();
 }
 
 } // namespace podlane

@@ -9,6 +9,7 @@
 #include "plugin/limit_group.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
+#include "plugin/network_keys.hpp"
 #include "loader/net/route.hpp"
 #include "plugin/node.hpp"
 #include "plugin/others.hpp"
@@ -112,10 +113,19 @@ Result<bool> in_place(const std::string &root, const NetworkPlan &plan, const Ta
     return plan.entry.has_uplinks == 0 || TRY(uplinks_in_place(root, plan, tables, host));
 }
 
+// If the map alone is lost, the endpoints say by which tools the rules were made that go with the last of them.
+Result<network> new_entry(const NetworkPlan &plan, const Tables &tables) {
+    network entry = plan.entry;
+    for (const auto &[key, one] : TRY(tables.endpoints.entries()))
+        if (one.network == plan.id)
+            entry.masquerade |= one.masquerade;
+    return entry;
+}
+
 Result<void> put_in_place(const std::string &root, const NetworkPlan &plan, const Tables &tables) {
     const auto there = TRY(find_entry(tables, plan.entry));
     TRY(put_cidrs(tables, plan.id, keys_of(plan)));
-    TRY(tables.networks.update(plan.id, there ? merged(*there, plan.entry) : plan.entry));
+    TRY(tables.networks.update(plan.id, there ? merged(*there, plan.entry) : TRY(new_entry(plan, tables))));
     TRY(put_limit_group(tables, plan.limit_group));
     if (plan.own_address_rules)
         TRY(put_own_address_rules());
@@ -160,11 +170,8 @@ Result<void> note_before(const NetworkPlan &plan, const Tables &tables, const st
 
 // As the network's newest living pod was made with: no map holds it.
 Result<std::vector<Prefix>> no_masquerade_before(const cni::Request &request, const NetworkPlan &plan) {
-    std::optional<AttachmentRecord> newest;
-    for (AttachmentRecord &record : TRY(others_than(request)))
-        if (record.entry->network == plan.id && (!newest || newest->entry->created_ns < record.entry->created_ns))
-            newest = std::move(record);
-    return newest ? TRY(recorded_request(*newest)).config.no_masquerade : std::vector<Prefix>{};
+    const auto newest = newest_config(TRY(others_than(request)), std::string(field_text(plan.entry.name)));
+    return newest ? newest->no_masquerade : std::vector<Prefix>{};
 }
 
 // The rules that masquerade as they were. Of a tool that the ADD was the first to use: sets without addresses match
@@ -227,6 +234,23 @@ Result<void> restore_no_masquerade(const cni::Request &request, const NetworkPla
                               exempt);
 }
 
+// Whether those of the configuration are there or, as all newer ADDs replace them, those of the newest pod's.
+Result<bool> has_cidrs(const cni::Config &config, const Tables &tables, const endpoint &record) {
+    const auto known = TRY(cidrs_of(tables, record.network));
+    const auto are_known = [&](const cni::Config &one) -> Result<bool> {
+        return are_in(keys_of(TRY(plan_network(one, recorded_facts(record)))), known);
+    };
+    if (TRY(are_known(config)))
+        return true;
+    const auto newest = newest_config(TRY(others_on_disk(config.state_dir, nobody)), config.name);
+    return newest ? are_known(*newest) : Result<bool>(false);
+}
+
+// How the configuration wants packets to the outside rewritten on this node.
+Result<endpoint_masquerade> masquerade_of(const cni::Config &config) {
+    return config.ip_masq ? choose_masquerade() : Result<endpoint_masquerade>(ENDPOINT_MASQUERADE_NONE);
+}
+
 Error missing(std::string sentence) {
     return {ErrorCode::check_failed, std::move(sentence),
             "the network's next ADD or `podlanectl uplink sync` restores it"};
@@ -234,14 +258,24 @@ Error missing(std::string sentence) {
 
 } // namespace
 
-Result<endpoint_masquerade> masquerade_of(const cni::Config &config) {
-    return config.ip_masq ? choose_masquerade() : Result<endpoint_masquerade>(ENDPOINT_MASQUERADE_NONE);
-}
-
 Result<NodeFacts> network_facts(const cni::Config &config, const std::optional<EgressRoute> &egress_route) {
     return NodeFacts{.hook_kind = TRY(choose_hook_kind(config)),
                      .masquerade = TRY(masquerade_of(config)),
                      .egress_route = egress_route};
+}
+
+Result<NetworkPlan> plan_recorded_network(const cni::Config &config, const endpoint &record) {
+    NodeFacts facts = recorded_facts(record);
+    facts.hook_kind = TRY(choose_hook_kind(config)); // of the uplinks
+    return plan_network(config, facts);
+}
+
+Result<void> keep_cidrs(const Tables &tables, cni::Config &config) {
+    const NetworkPlan plan = TRY(plan_network(config, {}));
+    const auto known = TRY(cidrs_of(tables, plan.id)), wanted = keys_of(plan);
+    if (TRY(tables.networks.find(plan.id)) && are_in(wanted, known) && !are_in(known, wanted))
+        config.cluster_cidrs = cidr_prefixes(known);
+    return {};
 }
 
 Result<void> put_cidrs(const Tables &tables, std::uint32_t network, const std::vector<cluster_cidr_key> &wanted) {
@@ -292,7 +326,7 @@ Result<void> check_network(const cni::Request &request, const Tables &tables, co
     const cni::Config &config = request.config;
     if (!TRY(tables.networks.find(record.network)))
         return missing("the entry of network " + config.name + " in " PODLANE_MAP_NETWORKS " is gone");
-    if (!are_in(keys_of(TRY(plan_network(config, recorded_facts(record)))), TRY(cidrs_of(tables, record.network))))
+    if (!TRY(has_cidrs(config, tables, record)))
         return missing("clusterCIDRs of network " + config.name + " are gone from " PODLANE_MAP_CIDRS);
     if (has_egress_route(config) && TRY(find_own_address_rules()) != OwnAddressRules::all)
         return Error{ErrorCode::check_failed,

@@ -16,11 +16,16 @@
 
 namespace podlane {
 
-// How the configuration wants packets to the outside rewritten on this node.
-Result<endpoint_masquerade> masquerade_of(const cni::Config &config);
-
 // Means of the node for the configuration: the hook, the tool that masquerades, the network's egress route.
 Result<NodeFacts> network_facts(const cni::Config &config, const std::optional<EgressRoute> &egress_route);
+
+// The network as a recorded endpoint needs it: `config` has the network's keys (plugin/network_keys.hpp), and the tool
+// that masquerades is that of its ADD.
+Result<NetworkPlan> plan_recorded_network(const cni::Config &config, const endpoint &record);
+
+// For an endpoint that is repaired: takes the cluster CIDRs that the maps have, if they include the configuration's. An
+// ADD whose pod is deleted since may have been the newest.
+Result<void> keep_cidrs(const Tables &tables, cni::Config &config);
 
 // Makes sure that all of it is there. `rollback` keeps the shared lock under which it stays, until all that comes after
 // is rolled back or committed: others neither take the network for unused nor change what a rollback would restore.

@@ -46,6 +46,7 @@ Result<std::vector<AttachmentRecord>> others_on_disk(const std::string &state_di
         if (TRY(find_host_veth(host, *record.entry)))
             others.push_back(std::move(record));
     }
+    std::ranges::stable_sort(others, std::ranges::greater(), &AttachmentRecord::created_boottime_ns);
     return others;
 }
 

@@ -14,9 +14,10 @@ namespace podlane {
 
 using IsGone = std::function<bool(const AttachmentRecord &)>;
 
-// Those of this network namespace and boot, of every root, whose host-side veth is there.
+// Those of this network namespace and boot, of every root, whose host-side veth is there: the newest first.
 Result<std::vector<AttachmentRecord>> others_on_disk(const std::string &state_directory, const IsGone &is_gone);
 
+inline bool nobody(const AttachmentRecord & /*record*/) { return false; }
 // The request's own attachment.
 IsGone is_request_of(const cni::Request &request);
 Result<std::vector<AttachmentRecord>> others_than(const cni::Request &request);

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/reinstate.hpp"
 
-#include "loader/edt.hpp"
 #include "loader/host_route.hpp"
 #include "loader/host_veth.hpp"
-#include "loader/limit_group.hpp"
 #include "loader/net/address.hpp"
 #include "loader/net/link.hpp"
+#include "loader/net/sysctl.hpp"
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
-#include "loader/shaper.hpp"
 #include "maps/entries.hpp"
 #include "maps/errors.hpp"
 #include "plugin/adopt.hpp"
@@ -19,6 +17,8 @@
 #include "plugin/endpoint.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/network.hpp"
+#include "plugin/network_keys.hpp"
+#include "plugin/others.hpp"
 #include "plugin/peer_interfaces.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/pod_mac.hpp"
@@ -76,6 +76,8 @@ Result<void> restore_in_pod(Whole &of, const Plan &plan) {
     if (link->mac != to_mac(of.entry.pod_mac) && (of.entry.flags & INTERFACE_ROUTED) == 0)
         change.mac = to_mac(of.entry.pod_mac);
     TRY(net::set_link(of.inside, ifindex, change));
+    if (link->ipv6_off && !is_none(plan.link_local))
+        TRY(switch_ipv6_on(of.pod, of.request.ifname));
     for (const net::Address &one : plan.pod_addresses)
         TRY(net::add_address(of.inside, ifindex, one));
     for (const net::Neighbour &gateway : plan.pod_neighbours)
@@ -126,26 +128,15 @@ Result<void> restore_on_host(Whole &of, const Plan &plan) {
     return std::move(errors).result();
 }
 
-// A qdisc is restored for the flag that says that it was there.
-Result<void> restore_limiter(Whole &of, const Tables &tables) {
-    if ((of.entry.flags & INTERFACE_LIMIT_EDT) != 0) {
-        const bandwidth limits =
-            TRY(with_borrowed(tables.bandwidths, tables.limit_states, of.entry.ifindex,
-                              TRY(tables.bandwidths.find(of.entry.ifindex)).value_or(bandwidth{})));
-        TRY(put_edt(of.entry.ifindex, limits.ingress_rate_bits_per_s, limits.ingress_burst_bits));
-    }
-    if (of.entry.shaped != 0)
-        TRY(put_shaper(of.inside, of.entry.pod_ifindex,
-                       TRY(tables.bandwidths.find(of.entry.ifindex)).value_or(bandwidth{})));
-    return {};
-}
-
 Result<void> restore_all(Whole &of, const Tables &tables, Rollback &rollback) {
     Errors errors;
     if (of.request.config.bandwidth) // of all pods of the root; before the network's lock is held
         errors.add(restore_pacing(of.request.config.bpffs));
     const auto egress = TRY(find_egress_route(of.request.config, of.host));
-    const NetworkPlan network = TRY(plan_network(of.request.config, TRY(network_facts(of.request.config, egress))));
+    NetworkPlan network = TRY(plan_recorded_network(of.request.config, of.entry));
+    if (network.limit_group) // its rates stay as they are, as in keep_cidrs()
+        if (const auto group = TRY(tables.limit_groups.find(network.limit_group->number)))
+            network.limit_group->entry.configured = group->configured;
     TRY(enter_network(of.request, network, tables, of.host, rollback));
     errors.add(restore_name(of));
     errors.add(follow_pod(of, tables));
@@ -171,6 +162,13 @@ Result<void> restore_all(Whole &of, const Tables &tables, Rollback &rollback) {
 
 } // namespace
 
+Result<void> switch_ipv6_on(const net::Namespace &pod, const std::string &ifname) {
+    return net::in_namespace(pod, [&]() -> Result<void> {
+        TRY(net::write_sysctl_if_different({"net", "ipv6", "conf", ifname, "disable_ipv6"}, "0"));
+        return {};
+    });
+}
+
 Result<void> verify_recorded(const AttachmentRecord &record, const endpoint &entry, net::Netlink &pod,
                              Verifier &verifier) {
     cni::Request request = TRY(recorded_request(record));
@@ -190,6 +188,8 @@ Result<void> reinstate(const AttachmentRecord &record) {
         return {};
     if (!TRY(find_host_veth(of.host, *entry)))
         return gone("the host-side veth " + std::string(field_text(entry->host_ifname)) + " is gone");
+    take_network_keys(TRY(others_on_disk(of.request.config.state_dir, nobody)), of.host, of.request.config);
+    TRY(keep_cidrs(tables, of.request.config));
     Rollback rollback; // never used: half of what was missing is better than nothing
     auto done = restore_all(of, tables, rollback);
     rollback.commit();
@@ -205,7 +205,10 @@ Result<std::function<Result<void>()>> masquerading_as_others(const endpoint &ent
                 std::vector<Prefix> own;
                 for (const ip_addr &addr : addresses_in(entry))
                     own.push_back(host_prefix(addr));
-                return masquerade(ENDPOINT_MASQUERADE_NFTABLES, TRY(recorded_request(other)).config, own);
+                cni::Config config = TRY(recorded_request(other)).config;
+                net::Netlink host = TRY(net::Netlink::open());
+                take_network_keys(TRY(others_on_disk(config.state_dir, nobody)), host, config);
+                return masquerade(ENDPOINT_MASQUERADE_NFTABLES, config, own);
             });
     return std::function<Result<void>()>{};
 }

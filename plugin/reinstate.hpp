@@ -3,6 +3,7 @@
 // what is missing.
 #pragma once
 
+#include "loader/net/namespace.hpp"
 #include "loader/record.hpp"
 #include "maps/result.hpp"
 #include "maps/tables.hpp"
@@ -23,6 +24,9 @@ Result<void> verify_recorded(const AttachmentRecord &record, const endpoint &ent
 // container's addresses, neighbours and routes, the host's, limits, NAT. Existing objects stay as they are, so that
 // packets under way are not lost. Continues after an error; the first one is returned.
 Result<void> reinstate(const AttachmentRecord &record);
+
+// The container's own setting of its interface, which removes all of the family while it is off.
+Result<void> switch_ipv6_on(const net::Namespace &pod, const std::string &ifname);
 
 // Masquerades an endpoint without a record by the configuration of another pod of its network; none if no record has
 // it, or it takes more than that (the iptables rules are by the lease's subnet).

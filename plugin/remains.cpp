@@ -5,6 +5,7 @@
 #include "loader/pace.hpp"
 #include "loader/state_file.hpp"
 #include "maps/abi/names.h"
+#include "plugin/entries.hpp"
 #include "plugin/log.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/state.hpp"
@@ -124,6 +125,16 @@ bool is_recorded(const net::Link &link, const cni::Request &request, const endpo
            !link.alias.starts_with(kAliasPrefix);
 }
 
+template <typename Table, typename Keys, typename IsOwn>
+Result<bool> has_any(const Result<Table> &table, const Keys &keys, IsOwn is_own) {
+    if (!table)
+        return table.error();
+    for (const auto &key : keys)
+        if (const auto value = table->exists() ? TRY(table->find(key)) : std::nullopt; value && is_own(*value))
+            return true;
+    return false;
+}
+
 } // namespace
 
 Result<Remains> find_remains(const cni::Request &given, const endpoint_key &key, net::Netlink &host, Errors &errors) {
@@ -164,6 +175,25 @@ Result<bool> is_unheard_of(const Remains &remains) {
         return false;
     TRY(std::move(unread).result());
     return true;
+}
+
+Result<bool> has_come_back(const std::string &root, const endpoint &entry) {
+    const EndpointEntries entries = entries_of({}, entry, TRY(own_netns()));
+    std::vector<address_key> addresses;
+    for (const auto &[key, value] : entries.addresses)
+        addresses.push_back(key);
+    const auto is_entered = [](const interface &) { return true; };
+    const auto leads_here = [&](const address &owner) { return owner.ifindex == entry.ifindex; };
+    const auto is_owner = [&](std::uint32_t owner) { return owner == entry.ifindex; };
+    return TRY(has_any(open_interfaces(root, Access::if_present), std::vector{entry.ifindex}, is_entered)) ||
+           TRY(has_any(open_addresses(root, Access::if_present), addresses, leads_here)) ||
+           TRY(has_any(open_senders(root, Access::if_present), entries.senders, is_owner));
+}
+
+bool has_newer_record(const Remains &remains) {
+    const cni::Request &request = remains.request;
+    const auto now = records_of(request.config).find(request.container_id, request.ifname);
+    return now && *now && (!remains.disk || (*now)->created_boottime_ns != remains.disk->created_boottime_ns);
 }
 
 Result<std::optional<net::Link>> find_own_link(net::Netlink &host, const cni::Request &request) {

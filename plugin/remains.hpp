@@ -45,6 +45,12 @@ Result<void> look_for_entries(Remains &remains, const endpoint_key &key, net::Ne
 // removed already, or no ADD made anything of it. An error if one of these cannot be read.
 Result<bool> is_unheard_of(const Remains &remains);
 
+// Whether a repair has inserted its first entry, or its last ones.
+Result<bool> has_come_back(const std::string &root, const endpoint &entry);
+
+// Whether an ADD has written to the record since: each time it does, the time changes.
+bool has_newer_record(const Remains &remains);
+
 // By name, which is a hash of the identity, and by the alias, which spells it out. A host-side veth whose ADD died
 // before it set the alias has none.
 Result<std::optional<net::Link>> find_own_link(net::Netlink &host, const cni::Request &request);

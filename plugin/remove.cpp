@@ -5,7 +5,6 @@
 #include "loader/expedited_rcu.hpp"
 #include "loader/host_veth.hpp"
 #include "loader/net/link.hpp"
-#include "loader/pace.hpp"
 #include "loader/pins.hpp"
 #include "maps/clock.hpp"
 #include "maps/errors.hpp"
@@ -13,7 +12,6 @@
 #include "plugin/cni/config.hpp"
 #include "plugin/egress_rules.hpp"
 #include "plugin/endpoint.hpp"
-#include "plugin/entries.hpp"
 #include "plugin/held_lease.hpp"
 #include "plugin/history.hpp"
 #include "plugin/host_local.hpp"
@@ -154,36 +152,16 @@ Result<void> delete_endpoint_entry(const Remains &remains) {
 }
 
 // The last step: from here on the attachment is unknown. While only the record knows it, an interface of another plugin
-// is taken for one that lost its entries, and restored.
-Result<void> erase_records(const Remains &remains, bool lease_waits) {
+// is taken for one that lost its entries, and restored. false: an ADD has written to the record since it was found.
+Result<bool> erase_records(const Remains &remains, bool lease_waits, bool is_last_round) {
     const cni::Request &request = remains.request;
     const auto lock = TRY(keep_upgrades_out(request.config.bpffs)); // and whoever changes records
+    if (!is_last_round && !lease_waits && has_newer_record(remains))
+        return false;
     TRY(delete_endpoint_entry(remains));
-    return lease_waits ? Result<void>{} : records_of(request.config).erase(request.container_id, request.ifname);
-}
-
-template <typename Table, typename Keys, typename IsOwn>
-Result<bool> has_any(const Result<Table> &table, const Keys &keys, IsOwn is_own) {
-    if (!table)
-        return table.error();
-    for (const auto &key : keys)
-        if (const auto value = table->exists() ? TRY(table->find(key)) : std::nullopt; value && is_own(*value))
-            return true;
-    return false;
-}
-
-// Whether a repair has inserted its first entry, or its last ones.
-Result<bool> has_come_back(const std::string &root, const endpoint &entry) {
-    const EndpointEntries entries = entries_of({}, entry, TRY(own_netns()));
-    std::vector<address_key> addresses;
-    for (const auto &[key, value] : entries.addresses)
-        addresses.push_back(key);
-    const auto is_entered = [](const interface &) { return true; };
-    const auto leads_here = [&](const address &owner) { return owner.ifindex == entry.ifindex; };
-    const auto is_owner = [&](std::uint32_t owner) { return owner == entry.ifindex; };
-    return TRY(has_any(open_interfaces(root, Access::if_present), std::vector{entry.ifindex}, is_entered)) ||
-           TRY(has_any(open_addresses(root, Access::if_present), addresses, leads_here)) ||
-           TRY(has_any(open_senders(root, Access::if_present), entries.senders, is_owner));
+    if (!lease_waits)
+        TRY(records_of(request.config).erase(request.container_id, request.ifname));
+    return true;
 }
 
 // A repair may have found the attachment while it was being removed, and restored entries. Then it looks for the entry
@@ -325,6 +303,43 @@ Result<bool> keep_lease(const Remains &remains) {
     return remains.entry && remains.entry->mode == ENDPOINT_AFTER_MAIN ? Result<bool>(written.error()) : true;
 }
 
+// false: an ADD that goes on beside this call has made more than was found. After the last round it notices itself that
+// its records are gone.
+Result<bool> remove_what_is_found(const cni::Request &given, Lease lease, bool is_last_round) {
+    const endpoint_key key = TRY(make_endpoint_key(given.container_id, given.ifname));
+    Errors errors;
+    net::Netlink host = TRY(net::Netlink::open());
+    Remains remains = TRY(find_remains(given, key, host, errors));
+    const cni::Request &request = remains.request;
+    if (!TRY(remove_whatever_is_known(remains, key, host, errors))) {
+        TRY(std::move(errors).result());
+        return true; // the lease stays too: nobody else may get the address
+    }
+    if (remains.entry)
+        errors.add(leave_network(remains, given.config.state_dir));
+    auto released = settle_lease(remains, lease, given.config.state_dir);
+    if (!remains.entry && released) // it reads all records, which removes torn ones: perhaps the lease's only trace
+        errors.add(leave_network(remains, given.config.state_dir));
+    bool lease_waits = released && !*released;
+    errors.add(std::move(released));
+    TRY(std::move(errors).result());
+    {
+        const auto lock = TRY(keep_upgrades_out(request.config.bpffs));
+        if (!is_last_round && has_newer_record(remains))
+            return false;
+        TRY(delete_endpoint_entry(remains));
+    }
+    TRY(look_behind_repairs(remains, host));
+    if (lease_waits && remains.is_known())
+        lease_waits = TRY(keep_lease(remains));
+    if (keeps_interface(remains)) // until here nothing else said that there is a lease
+        TRY(remove_host_veth(host, request));
+    if (!TRY(erase_records(remains, lease_waits, is_last_round)))
+        return false;
+    TRY(look_behind_repairs(remains, host));
+    return true;
+}
+
 } // namespace
 
 Result<void> remove_host_veth(net::Netlink &host, const cni::Request &request, const endpoint *entry) {
@@ -365,32 +380,10 @@ Result<void> put_record(const Footprint &of, net::Netlink &host, Rollback &rollb
 }
 
 Result<void> remove_attachment(const cni::Request &given, Lease lease) {
-    const endpoint_key key = TRY(make_endpoint_key(given.container_id, given.ifname));
-    Errors errors;
-    net::Netlink host = TRY(net::Netlink::open());
-    Remains remains = TRY(find_remains(given, key, host, errors));
-    const cni::Request &request = remains.request;
-    if (!TRY(remove_whatever_is_known(remains, key, host, errors)))
-        return std::move(errors).result(); // the lease stays too: nobody else may get the address
-    if (remains.entry)
-        errors.add(leave_network(remains, given.config.state_dir));
-    auto released = settle_lease(remains, lease, given.config.state_dir);
-    if (!remains.entry && released) // it reads all records, which removes torn ones: perhaps the lease's only trace
-        errors.add(leave_network(remains, given.config.state_dir));
-    bool lease_waits = released && !*released;
-    errors.add(std::move(released));
-    TRY(std::move(errors).result());
-    {
-        const auto lock = TRY(keep_upgrades_out(request.config.bpffs));
-        TRY(delete_endpoint_entry(remains));
+    constexpr int kMostRounds = 3;
+    for (int round = 1; !TRY(remove_what_is_found(given, lease, round == kMostRounds)); ++round) {
     }
-    TRY(look_behind_repairs(remains, host));
-    if (lease_waits && remains.is_known())
-        lease_waits = TRY(keep_lease(remains));
-    if (keeps_interface(remains)) // until here nothing else said that there is a lease
-        TRY(remove_host_veth(host, request));
-    TRY(erase_records(remains, lease_waits));
-    return look_behind_repairs(remains, host);
+    return {};
 }
 
 } // namespace podlane

@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/restore.hpp"
 
+#include "loader/edt.hpp"
 #include "loader/host_veth.hpp"
+#include "loader/limit_group.hpp"
 #include "loader/lost.hpp"
 #include "loader/object.hpp"
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
+#include "loader/shaper.hpp"
 #include "loader/upgrade.hpp"
+#include "maps/errors.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/announcement.hpp"
 #include "plugin/egress_route.hpp"
 #include "plugin/egress_rules.hpp"
+#include "plugin/in_pod_rules.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/network.hpp"
+#include "plugin/network_keys.hpp"
 #include "plugin/node.hpp"
+#include "plugin/others.hpp"
 #include "plugin/peer_interfaces.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/remove.hpp"
@@ -44,8 +51,13 @@ Result<bool> insert_endpoint(const Recorded &lost, const Tables &tables) {
 // In the order of an ADD: the addresses come last. false: another call restores it.
 Result<bool> restore_entries(const Recorded &lost, const Tables &tables, net::Netlink &host, Rollback &rollback) {
     const cni::Request &request = lost.request;
+    if (lost.entry.ifindex == 0) { // no program, map or network is concerned
+        rollback.keep(TRY(Lock::shared(request.config.bpffs)));
+        TRY(tables.check_generation(request.config.bpffs));
+        return insert_endpoint(lost, tables);
+    }
     const auto egress = TRY(find_egress_route(request.config, host));
-    const NetworkPlan network = TRY(plan_network(request.config, TRY(network_facts(request.config, egress))));
+    const NetworkPlan network = TRY(plan_recorded_network(request.config, lost.entry));
     TRY(enter_network(request, network, tables, host, rollback));
     if (!TRY(insert_endpoint(lost, tables)))
         return false;
@@ -72,13 +84,18 @@ struct Context {
     const AttachmentRecords &records;
     const Tables &tables;
     net::Netlink &host;
+    std::vector<AttachmentRecord> living; // of the node, as others_on_disk() has them
 };
+
+// Without a host-side veth an interface is known by the container that it is in.
+bool is_same(const endpoint &a, const endpoint &b) {
+    return a.ifindex == b.ifindex && a.pod_ifindex == b.pod_ifindex && a.netns_inode == b.netns_inode;
+}
 
 // No DEL has removed it since, and no ADD has made it again.
 Result<bool> is_current(const Lost &lost, const Context &on) {
-    const endpoint &entry = lost.recorded.entry;
     const auto now = TRY(on.records.find(lost.record.container_id, lost.record.ifname));
-    return now && now->entry && now->entry->ifindex == entry.ifindex && TRY(find_host_veth(on.host, entry));
+    return now && now->entry && is_same(*now->entry, lost.recorded.entry) && TRY(is_living(lost.record, on.host));
 }
 
 // The DEL that came between may not have seen what was inserted. What an ADD that came between has made has the same
@@ -86,13 +103,13 @@ Result<bool> is_current(const Lost &lost, const Context &on) {
 Result<void> remove_restored(const Lost &lost, const Context &on) {
     const auto &[request, lease, entry] = lost.recorded;
     const auto now = TRY(on.records.find(lost.record.container_id, lost.record.ifname));
-    const bool is_made_again = now && !now->only_lease && (!now->entry || now->entry->ifindex != entry.ifindex);
+    const bool is_made_again = now && !now->only_lease && (!now->entry || !is_same(*now->entry, entry));
     TRY(is_made_again ? erase_endpoint(on.tables, entry, &request.config)
                       : remove_again({request, entry, &request.config, lost.record.uplink, &on.tables,
                                       lost.record.has_egress_rules},
                                      on.host));
     const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
-    if (const auto there = TRY(on.tables.endpoints.find(key)); there && there->ifindex == entry.ifindex)
+    if (const auto there = TRY(on.tables.endpoints.find(key)); there && is_same(*there, entry))
         TRY(on.tables.endpoints.remove(key));
     return {};
 }
@@ -100,7 +117,8 @@ Result<void> remove_restored(const Lost &lost, const Context &on) {
 // Called after all is inserted: a DEL that erases the record later finds it, unless it deleted the first entry before
 // the last one was inserted. false: the attachment is gone, and nothing is left of what was restored.
 Result<bool> keep_if_current(const Lost &lost, bool is_whole, const Context &on) {
-    if (TRY(is_current(lost, on)) && (!is_whole || TRY(on.tables.interfaces.find(lost.recorded.entry.ifindex))))
+    const std::uint32_t ifindex = lost.recorded.entry.ifindex;
+    if (TRY(is_current(lost, on)) && (!is_whole || ifindex == 0 || TRY(on.tables.interfaces.find(ifindex))))
         return true;
     TRY(remove_restored(lost, on));
     return false;
@@ -130,6 +148,7 @@ Result<std::vector<Restored>> restore_each(std::vector<AttachmentRecord> records
             continue;
         }
         Lost lost{std::move(record), std::move(recorded).value()};
+        take_network_keys(on.living, on.host, lost.recorded.request.config);
         const auto done = restore_one(lost, on);
         if (!done)
             all.push_back({std::move(lost.record), done.error()});
@@ -137,12 +156,16 @@ Result<std::vector<Restored>> restore_each(std::vector<AttachmentRecord> records
             restored.push_back(std::move(lost));
     }
     for (Lost &lost : restored) {
-        const auto routed = restore_source_routes(lost.recorded, on.tables, on.host);
+        Errors errors;
+        errors.add(restore_limiter(lost.recorded, on.tables));
+        errors.add(restore_source_routes(lost.recorded, on.tables, on.host));
+        errors.add(rejoin_container(lost.recorded.request, on.tables, lost.recorded.entry));
+        const Result<void> completed = std::move(errors).result();
         const auto kept = keep_if_current(lost, true, on);
         if (!kept)
             all.push_back({std::move(lost.record), kept.error()});
         else if (*kept)
-            all.push_back({std::move(lost.record), routed ? std::nullopt : std::optional(routed.error())});
+            all.push_back({std::move(lost.record), completed ? std::nullopt : std::optional(completed.error())});
     }
     return all;
 }
@@ -194,13 +217,33 @@ Result<void> restore_source_routes(const Recorded &recorded, const Tables &table
     return record_numbering(egress, recorded.request.config.bpffs, host);
 }
 
+Result<void> restore_limiter(const Recorded &recorded, const Tables &tables) {
+    const endpoint &entry = recorded.entry;
+    const bandwidth limits = TRY(tables.bandwidths.find(entry.ifindex)).value_or(bandwidth{});
+    if ((entry.flags & INTERFACE_LIMIT_EDT) != 0) {
+        const bandwidth most = TRY(with_borrowed(tables.bandwidths, tables.limit_states, entry.ifindex, limits));
+        TRY(put_edt(entry.ifindex, most.ingress_rate_bits_per_s, most.ingress_burst_bits));
+    }
+    if (entry.shaped == 0 && entry.mode == ENDPOINT_AFTER_MAIN)
+        return {};
+    const auto pod = open_container(recorded.request);
+    if (!pod)
+        return entry.shaped == 0 ? Result<void>{} : pod.error();
+    net::Netlink inside = TRY(net::Netlink::open_in(*pod));
+    if (entry.shaped == 0) // of a limit that podlanectl set before the pins were lost
+        return open_shaper(inside, entry.pod_ifindex);
+    TRY(put_shaper(inside, entry.pod_ifindex, limits));
+    return {};
+}
+
 Result<void> restore_lost_endpoints(const cni::Config &config, const Tables &tables) {
     const AttachmentRecords records = records_of(config);
     if (TRY(records.seen_generation()) == tables.generation)
         return {};
     net::Netlink host = TRY(net::Netlink::open());
     auto lost = TRY(lost_attachments(TRY(records.list()), &tables.endpoints, host));
-    for (const Restored &one : TRY(restore_each(std::move(lost), {records, tables, host})))
+    auto living = TRY(others_on_disk(config.state_dir, nobody));
+    for (const Restored &one : TRY(restore_each(std::move(lost), {records, tables, host, std::move(living)})))
         report(one);
     return records.note_generation(tables.generation);
 }
@@ -231,7 +274,8 @@ Result<std::vector<Restored>> restore_all(const std::string &state_directory, co
         return std::vector<Restored>{};
     TRY(load_as_recorded(lost));
     const Tables tables = TRY(Tables::open(root));
-    auto restored = TRY(restore_each(std::move(lost), {records, tables, host}));
+    auto living = TRY(others_on_disk(state_directory, nobody));
+    auto restored = TRY(restore_each(std::move(lost), {records, tables, host, std::move(living)}));
     TRY(records.note_generation(tables.generation));
     return restored;
 }

@@ -31,6 +31,9 @@ struct Recorded {
 // route.
 Result<void> restore_source_routes(const Recorded &recorded, const Tables &tables, net::Netlink &host);
 
+// The qdiscs of its limits, at the rates in the maps: those that an ADD or podlanectl set outlive lost pins.
+Result<void> restore_limiter(const Recorded &recorded, const Tables &tables);
+
 // For ADD: all of the root's, once for each generation of its pins. One that cannot be restored is logged and left as
 // it is.
 Result<void> restore_lost_endpoints(const cni::Config &config, const Tables &tables);

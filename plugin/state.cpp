@@ -57,6 +57,28 @@ Result<AttachmentRecord> record_of(const cni::Request &request) {
     return record;
 }
 
+namespace {
+
+Result<bool> is_recorded(const cni::Request &request) {
+    const auto record = TRY(records_of(request.config).find(request.container_id, request.ifname));
+    return record && !record->only_lease;
+}
+
+Error removed_by_del(const cni::Request &request) {
+    return {ErrorCode::try_again_later,
+            "a DEL has removed container " + request.container_id + ", " + request.ifname +
+                " while this ADD was going on",
+            "nothing is left of it: repeat the ADD if the pod is still to start"};
+}
+
+} // namespace
+
+Result<void> refuse_removed(const cni::Request &request, const Tables &tables) {
+    const endpoint_key key = TRY(make_endpoint_key(request.container_id, request.ifname));
+    const bool is_there = TRY(is_recorded(request)) && TRY(tables.endpoints.find(key));
+    return is_there ? Result<void>{} : removed_by_del(request);
+}
+
 Result<void> update_record(const cni::Request &request, const endpoint &entry, const cni::Attachment *lease,
                            std::uint32_t uplink) {
     const auto learned = [&](AttachmentRecord record) {
@@ -75,7 +97,8 @@ Result<void> update_record(const cni::Request &request, const endpoint &entry, c
     const bool is_whole = lease != nullptr && keeps_address(request);
     if (!is_whole && TRY(records.add(learned({}))))
         return {};
-    // Also if a DEL beside this ADD has erased the record.
+    if (!TRY(is_recorded(request)))
+        return removed_by_del(request);
     return records.write(learned(TRY(record_of(request))), lease != nullptr ? Begin::at_once : Begin::later);
 }
 
@@ -123,13 +146,13 @@ std::vector<std::string> groups_in(const AttachmentRecord &record) {
 }
 
 Result<cni::Request> recorded_request(const AttachmentRecord &record) {
-    cni::Request request = TRY(cni::parse_request({{"CNI_COMMAND", "ADD"},
-                                                   {"CNI_CONTAINERID", record.container_id},
-                                                   {"CNI_IFNAME", record.ifname},
-                                                   {"CNI_NETNS", record.netns},
-                                                   {"CNI_PATH", record.path},
-                                                   {"CNI_ARGS", record.args}},
-                                                  record.config));
+    cni::Request request = TRY(cni::parse_recorded({{"CNI_COMMAND", "ADD"},
+                                                    {"CNI_CONTAINERID", record.container_id},
+                                                    {"CNI_IFNAME", record.ifname},
+                                                    {"CNI_NETNS", record.netns},
+                                                    {"CNI_PATH", record.path},
+                                                    {"CNI_ARGS", record.args}},
+                                                   record.config));
     request.config.bpffs = record.root;
     request.config.groups = groups_in(record);
     return request;

@@ -5,6 +5,7 @@
 #include "loader/net/netlink.hpp"
 #include "loader/record.hpp"
 #include "maps/result.hpp"
+#include "maps/tables.hpp"
 #include "plugin/cni/types.hpp"
 
 #include <optional>
@@ -21,9 +22,11 @@ std::string node_name(const cni::Config &config);
 Result<AttachmentRecord> record_of(const cni::Request &request);
 
 // Adds to the record on disk what the ADD knows by now: the entry of endpoints_v1, the lease if it requested one, the
-// network's own uplink.
+// network's own uplink. ErrorCode::try_again_later if a DEL that did not wait (plugin/turn.hpp) has removed the record.
 Result<void> update_record(const cni::Request &request, const endpoint &entry, const cni::Attachment *lease,
                            std::uint32_t uplink);
+// The same error, at the end of an ADD: without its records nothing would find what it has made.
+Result<void> refuse_removed(const cni::Request &request, const Tables &tables);
 
 // Of the container's other interfaces.
 Result<std::vector<AttachmentRecord>> records_of_others(const cni::Request &request, net::Netlink &pod);

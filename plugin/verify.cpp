@@ -4,7 +4,12 @@
 #include "loader/edt.hpp"
 #include "loader/host_route.hpp"
 #include "loader/host_veth.hpp"
+#include "loader/limit_group.hpp"
+#include "loader/net/qdisc.hpp"
 #include "loader/object.hpp"
+#include "loader/pins.hpp"
+#include "loader/shaper.hpp"
+#include "maps/abi/limit.h"
 #include "maps/entries.hpp"
 #include "plugin/cni/masked.hpp"
 #include "plugin/egress_rules.hpp"
@@ -98,10 +103,14 @@ Result<void> check_addresses(Checked &c) {
     std::vector<ip_addr> expected(c.addresses().begin(), c.addresses().end());
     if (c.record.mode != ENDPOINT_AFTER_MAIN && !is_none(c.record.link_local))
         expected.push_back(c.record.link_local);
-    for (const ip_addr &addr : expected)
-        if (std::ranges::none_of(present, [&](const net::Address &one) { return one.prefix.addr == addr; }))
-            return gone("address " + to_string(addr) + " is gone from interface " + c.request.ifname +
-                        " of the container");
+    for (const ip_addr &addr : expected) {
+        if (std::ranges::any_of(present, [&](const net::Address &one) { return one.prefix.addr == addr; }))
+            continue;
+        const auto link = TRY(net::find_link(c.pod, c.record.pod_ifindex));
+        if (!is_ipv4(addr) && link && link->ipv6_off)
+            return gone(ipv6_is_off("interface " + c.request.ifname + " of the container", c.request.ifname));
+        return gone("address " + to_string(addr) + " is gone from interface " + c.request.ifname + " of the container");
+    }
     return {};
 }
 
@@ -252,6 +261,28 @@ Result<void> check_host_services(Checked &c) {
     return {};
 }
 
+Result<void> check_class_rate(net::Netlink &netlink, std::uint32_t ifindex, const std::string &where,
+                              std::uint64_t bytes_per_s) {
+    const auto has = TRY(net::htb_class_rate(netlink, ifindex, LIMIT_CLASS)); // none of fq and of foreign qdiscs
+    if (!has || *has == bytes_per_s)
+        return {};
+    return gone("the qdisc of the limit on " + where + " has a rate of " + std::to_string(*has * 8) +
+                " bit/s instead of " + std::to_string(bytes_per_s * 8));
+}
+
+// By what the maps say now. A direction without a limit keeps a qdisc, which holds nothing.
+Result<void> check_limiter_rates(Checked &c, const Tables &tables) {
+    const std::uint32_t ifindex = c.record.ifindex;
+    const bandwidth limits = TRY(tables.bandwidths.find(ifindex)).value_or(bandwidth{});
+    const bandwidth most = TRY(with_borrowed(tables.bandwidths, tables.limit_states, ifindex, limits));
+    if ((c.record.flags & INTERFACE_LIMIT_EDT) != 0 && limits.ingress_rate_bits_per_s != 0)
+        TRY(check_class_rate(c.host, ifindex, c.host_ifname(), edt_bytes_per_s(most.ingress_rate_bits_per_s)));
+    if (c.record.shaped != 0 && limits.egress_rate_bits_per_s != 0)
+        TRY(check_class_rate(c.pod, c.record.pod_ifindex, "interface " + c.request.ifname + " of the container",
+                             shaper_bytes_per_s(limits.egress_rate_bits_per_s)));
+    return {};
+}
+
 // None of our programs, maps and networks is concerned.
 Result<void> check_in_pod_rules(Checked &c) {
     TRY(check_pod_end(c));
@@ -290,11 +321,10 @@ Result<void> Verifier::check_network_once(const cni::Request &request, const end
     for (const Prefix &prefix : request.config.cluster_cidrs)
         key += " " + to_string(prefix);
     key += has_egress_route(request.config) ? " egress" : "";
-    if (networks_.contains(key))
-        return {};
-    TRY(check_network(request, tables_, record));
-    networks_.insert(std::move(key));
-    return {};
+    auto known = networks_.find(key);
+    if (known == networks_.end())
+        known = networks_.emplace(std::move(key), check_network(request, tables_, record)).first;
+    return known->second;
 }
 
 Result<void> Verifier::verify(const cni::Request &request, const endpoint &stored, net::Netlink &pod) {
@@ -312,6 +342,10 @@ Result<void> Verifier::verify(const cni::Request &request, const endpoint &store
     TRY(check_programs(request.config.bpffs, record));
     TRY(check_entries(tables_, request.config, record));
     TRY(check_host_services(c));
+    if (!check_limiter_rates(c, tables_)) { // podlanectl changes the qdisc and the map one after the other
+        const Lock after_changes = TRY(Lock::shared(request.config.bpffs));
+        TRY(check_limiter_rates(c, tables_));
+    }
     const std::optional<EgressRoute> egress = TRY(find_egress_route(request.config, c.host));
     TRY(check_source_routing(c, tables_, egress));
     return check_network_once(request, record);

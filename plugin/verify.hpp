@@ -11,7 +11,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <set>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,9 +40,9 @@ class Verifier {
     const Tables &tables_;
     FindAttached find_attached_;
     NodeRules rules_;
-    std::string root_{};                    // of the programs
-    std::vector<std::uint32_t> programs_{}; // their IDs, in the order of kPodPrograms
-    std::set<std::string> networks_{};      // name and cluster CIDRs
+    std::string root_{};                             // of the programs
+    std::vector<std::uint32_t> programs_{};          // their IDs, in the order of kPodPrograms
+    std::map<std::string, Result<void>> networks_{}; // by name and cluster CIDRs
 };
 
 } // namespace podlane

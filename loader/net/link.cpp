@@ -4,6 +4,7 @@
 #include "loader/net/message.hpp"
 
 #include <linux/if_link.h>
+#include <linux/ipv6.h>
 #include <linux/veth.h>
 #include <net/if.h>
 
@@ -12,6 +13,13 @@
 
 namespace podlane::net {
 namespace {
+
+bool has_ipv6_off(const Attributes<IFLA_MAX> &attributes) {
+    const Attributes<AF_MAX> families(attributes.at(IFLA_AF_SPEC));
+    const auto settings = Attributes<IFLA_INET6_MAX>(families.at(AF_INET6))
+                              .get<std::array<std::int32_t, DEVCONF_DISABLE_IPV6 + 1>>(IFLA_INET6_CONF);
+    return settings && settings->back() != 0;
+}
 
 Link parse_link(nlmsghdr *message) {
     const auto *header = static_cast<ifinfomsg *>(nlmsg_data(message));
@@ -27,6 +35,7 @@ Link parse_link(nlmsghdr *message) {
     link.flags = header->ifi_flags;
     link.type = header->ifi_type;
     link.up = (header->ifi_flags & IFF_UP) != 0;
+    link.ipv6_off = has_ipv6_off(attributes);
     link.master = attributes.get<std::uint32_t>(IFLA_MASTER);
     const auto peer = attributes.get<std::uint32_t>(IFLA_LINK);
     if (link.kind == "veth" && peer && *peer != 0) {

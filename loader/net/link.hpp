@@ -23,6 +23,7 @@ struct Link {
     std::uint32_t flags = 0; // IFF_*
     std::uint16_t type = 0;  // ARPHRD_*
     bool up = false;         // administratively
+    bool ipv6_off = false;   // net.ipv6.conf.NAME.disable_ipv6
     std::optional<std::uint32_t> master;
     std::optional<std::uint32_t> peer_ifindex; // veth: the other end, in its namespace
     std::optional<std::int32_t> peer_nsid;     // absent: the other end is in this namespace

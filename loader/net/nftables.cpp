@@ -171,8 +171,9 @@ Message table_message(int type, int flags, const std::string &table) {
     return message;
 }
 
-Message chain_message(int type, int flags, const std::string &table, const std::string &chain) {
-    Message message(message_type(type), flags | NLM_F_REQUEST | NLM_F_ACK, nft_header(NFPROTO_INET));
+Message chain_message(int type, int flags, const std::string &table, const std::string &chain,
+                      std::uint8_t family = NFPROTO_INET) {
+    Message message(message_type(type), flags | NLM_F_REQUEST | NLM_F_ACK, nft_header(family));
     message.put(NFTA_CHAIN_TABLE, table).put(NFTA_CHAIN_NAME, chain);
     return message;
 }
@@ -287,6 +288,21 @@ Result<void> load_tracking(Netlink &netfilter) {
     std::vector<Message> changes = tracking_messages(scratch, "conntrack");
     changes.push_back(table_message(NFT_MSG_DELTABLE, 0, scratch));
     return commit_new(netfilter, std::move(changes), "loading connection tracking");
+}
+
+// No netlink of netfilter, no subsystem for a message, none for a batch.
+bool lacks_nf_tables(const Error &error) {
+    return error.system_errno == EPROTONOSUPPORT || error.system_errno == EINVAL || error.system_errno == EOPNOTSUPP;
+}
+
+Result<bool> has_iptables_chain(Netlink &netfilter, bool ipv4, const std::string &chain) {
+    const std::uint8_t family = ipv4 ? NFPROTO_IPV4 : NFPROTO_IPV6;
+    const Outcome outcome = request(netfilter, chain_message(NFT_MSG_GETCHAIN, 0, "nat", chain, family));
+    if (outcome.is({ENOENT}))
+        return false;
+    if (!outcome.ok())
+        return outcome.as_error("looking for chain " + chain + " in table " + (ipv4 ? "ip" : "ip6") + " nat");
+    return true;
 }
 
 Result<bool> has_rules(Netlink &netfilter, const std::string &table, const std::string &chain) {

@@ -51,6 +51,11 @@ Result<bool> remove_chain(Netlink &netfilter, const std::string &table, const st
 Result<void> add_tracking(Netlink &netfilter, const std::string &table, const std::string &chain);
 // Adds the same and removes it in one transaction, so that the modules are loaded.
 Result<void> load_tracking(Netlink &netfilter);
+// Of an operation on tables: this kernel has no nf_tables, and so none of them.
+[[nodiscard]] bool lacks_nf_tables(const Error &error);
+
+// Whether iptables-nft has made this chain in its table `nat`.
+Result<bool> has_iptables_chain(Netlink &netfilter, bool ipv4, const std::string &chain);
 // Whether the chain exists and has a rule.
 Result<bool> has_rules(Netlink &netfilter, const std::string &table, const std::string &chain);
 

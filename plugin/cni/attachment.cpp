@@ -56,6 +56,16 @@ Result<Route> read_route(const Node &node) {
     return route;
 }
 
+// The kernel accepts a smaller one, and then cannot send by the route.
+Result<void> check_route_mtu(const Node &node, const Route &route) {
+    const bool ipv4 = is_ipv4(route.destination.addr);
+    const std::uint32_t least = ipv4 ? 68 : 1280; // RFC 791, RFC 8200
+    if (!route.mtu || *route.mtu >= least)
+        return {};
+    return node.at_any_case("mtu").wrong("0 for the interface's, or at least " + std::to_string(least) +
+                                         (ipv4 ? " with IPv4" : " with IPv6"));
+}
+
 Result<Interface> read_interface(const Node &node) {
     Interface interface;
     TRY(node.must_be_object());
@@ -155,6 +165,13 @@ Result<std::vector<Route>> read_configured_routes(const Node &list) {
             return gateway.wrong("a unicast address");
     }
     return routes;
+}
+
+Result<void> check_configured_routes(const Node &list) {
+    if (list.present())
+        for (const Node &element : TRY(list.elements()))
+            TRY(check_route_mtu(element, TRY(read_route(element))));
+    return {};
 }
 
 Result<Dns> read_dns(const Node &node) {

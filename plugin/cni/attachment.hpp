@@ -14,6 +14,8 @@ Result<Attachment> read_attachment(const json::Node &node);
 Result<std::vector<Route>> read_routes(const json::Node &list);
 // Of a configuration: with no other keys than those of a route.
 Result<std::vector<Route>> read_configured_routes(const json::Node &list);
+// Of values that an earlier version accepted, so that a record may have them.
+Result<void> check_configured_routes(const json::Node &list);
 Result<Dns> read_dns(const json::Node &node);
 
 // "a/b", or with `or_address` also "a".

@@ -4,6 +4,7 @@
 #include "plugin/cni/unicast.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace podlane::cni {
 namespace {
@@ -12,11 +13,6 @@ using json::Node;
 
 constexpr std::size_t kLongestLink = 15; // IFNAMSIZ without its NUL
 constexpr std::uint32_t kLocalTable = 255;
-
-bool is_interface_name(std::string_view text) {
-    const auto allowed = [](unsigned char c) { return c > ' ' && c < 127 && c != '/' && c != ':'; };
-    return !text.empty() && text.size() <= kLongestLink && std::ranges::all_of(text, allowed);
-}
 
 Result<void> read_gateway(const Node &node, std::vector<ip_addr> &into) {
     const auto text = node.text();
@@ -33,12 +29,20 @@ Result<void> read_gateway(const Node &node, std::vector<ip_addr> &into) {
 
 } // namespace
 
+bool is_uplink_name(std::string_view text) {
+    constexpr std::array<std::string_view, 4> kOfDirectories = {".", "..", "all", "default"}; // below net.ipv4.conf
+    // The kernel would number a name with '%'.
+    const auto allowed = [](unsigned char c) { return c > ' ' && c < 127 && c != '/' && c != ':' && c != '%'; };
+    return !text.empty() && text.size() <= kLongestLink && std::ranges::all_of(text, allowed) &&
+           std::ranges::find(kOfDirectories, text) == kOfDirectories.end();
+}
+
 Result<void> read_uplink(const Node &node, std::string &into) {
     if (!node.present())
         return {};
     const auto text = node.text();
-    if (!text || !is_interface_name(*text))
-        return node.wrong("the name of an interface, such as \"eth0\"");
+    if (!text || !is_uplink_name(*text))
+        return node.wrong("the name of an interface, of at most 15 characters, such as \"eth0\"");
     into = *text;
     if (into == "lo")
         return node.wrong("an interface that leads out of the node");

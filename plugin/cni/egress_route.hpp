@@ -8,9 +8,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace podlane::cni {
+
+// Of ASCII characters, and one that an interface of the node can have.
+[[nodiscard]] bool is_uplink_name(std::string_view text);
 
 Result<void> read_uplink(const json::Node &node, std::string &into);
 Result<void> read_gateways(const json::Node &node, std::vector<ip_addr> &into); // at most one of each family

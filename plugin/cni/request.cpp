@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/cni/request.hpp"
 
+#include "plugin/cni/attachment.hpp"
 #include "plugin/cni/config.hpp"
 #include "plugin/cni/environment.hpp"
 #include "plugin/cni/ipam_wishes.hpp"
@@ -9,6 +10,7 @@
 #include "plugin/cni/limit_groups.hpp"
 #include "plugin/cni/pod_settings.hpp"
 #include "plugin/cni/keys.hpp"
+#include "plugin/cni/values.hpp"
 #include "plugin/cni/version.hpp"
 
 #include <algorithm>
@@ -62,6 +64,34 @@ void warn_of_rate(std::string_view key, std::uint64_t rate, std::vector<std::str
                            " bit/s, less than a packet a second: rates are in bits per second");
 }
 
+// Whoever wrote them may have meant the one address.
+void warn_of_host_bits(std::string_view key, const std::vector<Prefix> &prefixes, std::vector<std::string> &warnings) {
+    for (const Prefix &one : prefixes)
+        if (one != masked(one))
+            warnings.push_back(std::string(key) + " has " + to_string(one) + ", which counts as all of " +
+                               to_string(masked(one)) + ": write that, or the address alone");
+}
+
+void warn_of_prefixes(const Config &config, std::vector<std::string> &warnings) {
+    warn_of_host_bits("clusterCIDRs", config.cluster_cidrs, warnings);
+    warn_of_host_bits("noMasquerade", config.no_masquerade, warnings);
+    warn_of_host_bits("allowedSources", config.allowed_sources, warnings);
+    const auto &[ingress, egress] = config.limited_prefixes;
+    warn_of_host_bits("unshapedSubnets", ingress.unshaped, warnings);
+    warn_of_host_bits("shapedSubnets", ingress.shaped, warnings);
+    if (egress.unshaped != ingress.unshaped) // no list for both directions
+        warn_of_host_bits("unshapedSubnets", egress.unshaped, warnings);
+    if (egress.shaped != ingress.shaped)
+        warn_of_host_bits("shapedSubnets", egress.shaped, warnings);
+    for (const Prefix &one : config.cluster_cidrs)
+        if (one.length == 0)
+            warnings.push_back("clusterCIDRs has " + to_string(masked(one)) + ", every " +
+                               (is_ipv4(one.addr) ? "IPv4" : "IPv6") +
+                               " address: \"ipMasq\" masquerades none of them, \"egress\": \"cluster\" lets all pass, "
+                               "and with \"firstPacket\": \"direct\" no rule of the host sees what is sent to them: "
+                               "name the ranges of the pods on all nodes");
+}
+
 // Warnings of a key without effect are logged when a pod is attached and when it is removed.
 std::vector<std::string> warnings_of(const json::Value &document, const Config &config, Command command) {
     std::vector<std::string> warnings;
@@ -76,6 +106,7 @@ std::vector<std::string> warnings_of(const json::Value &document, const Config &
         warn_of_rate("ingressRate", config.bandwidth->ingress_rate, warnings);
         warn_of_rate("egressRate", config.bandwidth->egress_rate, warnings);
     }
+    warn_of_prefixes(config, warnings);
     return warnings;
 }
 
@@ -110,6 +141,17 @@ std::optional<Version> version_of(std::string_view stdin_text) {
 }
 
 Result<Request> parse_request(const Environment &environment, std::string_view stdin_text) {
+    Request request = TRY(parse_recorded(environment, stdin_text));
+    if (request.command != Command::add && request.command != Command::status)
+        return request;
+    const json::Value document = TRY(json::parse_object(stdin_text, "the network configuration on standard input"));
+    const json::Node root(&document, {});
+    TRY(check_uplinks(root.at("uplinks")));
+    TRY(check_configured_routes(root.at("routes")));
+    return request;
+}
+
+Result<Request> parse_recorded(const Environment &environment, std::string_view stdin_text) {
     Request request;
     request.command = TRY(read_command(environment));
     const Arguments arguments = TRY(read_environment(environment, request));

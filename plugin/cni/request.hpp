@@ -20,6 +20,8 @@ using Environment = std::map<std::string, std::string>;
 // VERSION requires neither; its config holds only the version found, or the newest.
 // Hostile input is refused quickly: at most 1 MiB and 32 levels of nesting.
 Result<Request> parse_request(const Environment &environment, std::string_view stdin_text);
+// Of an ADD that may have been an earlier version's, which refused less.
+Result<Request> parse_recorded(const Environment &environment, std::string_view stdin_text);
 
 // The supported version that a text names, even if the rest is broken: errors are written in it. An object that names
 // none means the oldest. No value if nothing can be read or the version is not supported; write kNewestVersion then.

@@ -6,6 +6,7 @@
 #include "maps/printable.hpp"
 #include "maps/text.hpp"
 #include "plugin/cni/attachment.hpp"
+#include "plugin/cni/egress_route.hpp"
 #include "plugin/cni/environment.hpp"
 #include "plugin/cni/words.hpp"
 
@@ -58,10 +59,28 @@ Result<void> read_flags(const Node &node, const std::array<Word<std::uint32_t>, 
     return {};
 }
 
-// An interface's name, or a shell pattern of one; they are kept as one text with spaces between them.
-bool is_uplink_pattern(std::string_view text) {
+// fnmatch(3) takes a '[' without its ']' for a character of the name.
+bool has_open_bracket(std::string_view pattern) {
+    const auto last = pattern.rfind('[');
+    return last != std::string_view::npos && pattern.find(']', last) == std::string_view::npos;
+}
+
+// They are kept as one text with spaces between them.
+bool is_uplink_word(std::string_view text) {
     const auto allowed = [](unsigned char c) { return c > ' ' && c < 127 && c != '/'; };
     return !text.empty() && text.size() < kLongestUplinkPattern && std::ranges::all_of(text, allowed);
+}
+
+// An interface's name, or a shell pattern of one.
+bool is_uplink_pattern(std::string_view text) {
+    return text.find_first_of("*?[") == std::string_view::npos
+               ? is_uplink_name(text)
+               : text.find('%') == std::string_view::npos && !has_open_bracket(text);
+}
+
+Error wrong_uplink(const Node &element) {
+    return element.wrong("the name of an interface, of at most 15 characters, or a shell pattern of one, such as "
+                         "\"eth0\", \"ens*\" or \"ens[12]\"");
 }
 
 // A number in decimal or, behind 0x, in hexadecimal digits.
@@ -267,8 +286,8 @@ Result<void> read_uplinks(const Node &node, std::vector<std::string> &into) {
     std::size_t length = 0;
     for (const Node &element : TRY(node.elements(R"(["eth0", "ens*"])"))) {
         const std::string pattern = element.text() ? *element.text() : std::string();
-        if (!is_uplink_pattern(pattern))
-            return element.wrong("the name of an interface or a shell pattern of it, such as \"eth0\" or \"ens*\"");
+        if (!is_uplink_word(pattern))
+            return wrong_uplink(element);
         if (pattern == kLoopback)
             return element.wrong("an interface that leads to other nodes");
         into.push_back(pattern);
@@ -276,6 +295,14 @@ Result<void> read_uplinks(const Node &node, std::vector<std::string> &into) {
     }
     if (length > NETWORK_UPLINKS_SIZE)
         return node.wrong("at most " + std::to_string(NETWORK_UPLINKS_SIZE) + " characters in all");
+    return {};
+}
+
+Result<void> check_uplinks(const Node &node) {
+    if (node.present())
+        for (const Node &element : TRY(node.elements()))
+            if (!is_uplink_pattern(TRY(element.text())))
+                return wrong_uplink(element);
     return {};
 }
 

@@ -35,6 +35,8 @@ Result<void> read_ipam_type(const json::Node &node, std::string &into);
 Result<void> read_prefixes(const json::Node &node, std::vector<Prefix> &into);
 Result<void> read_requested(const json::Node &node, Config &into);
 Result<void> read_uplinks(const json::Node &node, std::vector<std::string> &into);
+// Of patterns that no interface's name can match, which an earlier version accepted, so that a record may have them.
+Result<void> check_uplinks(const json::Node &node);
 Result<void> read_mark(const json::Node &node, std::uint32_t &into);
 Result<void> read_first_packet(const json::Node &node, bool &direct);
 Result<void> read_slow_path_mark(const json::Node &node, std::uint32_t &into_value, std::uint32_t &into_mask);

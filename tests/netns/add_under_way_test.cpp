@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Beside an ADD that takes long, GC leaves it its lease and its interface; of one that is killed nothing goes on.
+// Beside an ADD that takes long, GC leaves it its lease and its interface; of one that is killed nothing goes on. A DEL
+// of the same attachment comes before or after it, and whichever is last leaves all or nothing.
 #include "loader/record.hpp"
 #include "maps/clock.hpp"
 #include "tests/netns/verbs.hpp"
 
+#include <future>
 #include <thread>
 
 namespace podlane::test {
@@ -23,6 +25,48 @@ class AddUnderWayTest : public VerbsTest {
         adding_ = std::thread([this, keys, more] { reply_ = add(*container_, keys, more); });
         ASSERT_TRUE(wait_until([&] { return fs::exists(noted_); }));
         std::ifstream(noted_) >> caller_ >> sleeper_;
+    }
+    // Once the namespace is open in it, a call has seen whether another one has its turn, or is about to.
+    [[nodiscard]] bool has_opened_the_namespace(const std::string &verb) const {
+        for (const auto &process : fs::directory_iterator("/proc")) {
+            std::error_code gone;
+            std::ifstream file(process.path() / "environ");
+            const std::string environment(std::istreambuf_iterator<char>(file), {});
+            if (environment.find("CNI_COMMAND=" + verb) == std::string::npos ||
+                environment.find(node_.dir()) == std::string::npos)
+                continue;
+            for (fs::directory_iterator fd(process.path() / "fd", gone); !gone && fd != fs::directory_iterator();
+                 fd.increment(gone))
+                if (fs::read_symlink(fd->path(), gone) == container_->path())
+                    return true;
+        }
+        return false;
+    }
+    // Of the same attachment.
+    void expect_waits(const std::string &verb, std::future<Reply> &call) const {
+        const auto is_done = [&] { return call.wait_for(std::chrono::seconds(0)) == std::future_status::ready; };
+        EXPECT_TRUE(wait_until([&] { return is_done() || has_opened_the_namespace(verb); }));
+        EXPECT_EQ(call.wait_for(quiet()), std::future_status::timeout) << verb << " does not wait";
+    }
+    [[nodiscard]] std::future<Reply> start(const std::string &verb, const Variables &more = {}) const {
+        return std::async(std::launch::async,
+                          [this, verb, more] { return node_.cni(verb, node_.config(), *container_, more); });
+    }
+    // Asleep in nft, after the endpoint is on record.
+    void begin_with_rules(const Json &keys) {
+        const std::string tools = node_.dir() + "/tools", path = "/usr/sbin:/usr/bin:/sbin:/bin";
+        fs::create_directory(tools);
+        node_.put_plugin("nft", "#!/bin/sh\n" + sleeping() + "exec /usr/sbin/nft -f -'\n");
+        fs::rename(node_.plugins() + "/nft", tools + "/nft");
+        begin(keys, {{"PATH", tools + ":" + path}});
+    }
+    void sleep_in(const std::string &verb) const {
+        node_.put_plugin("host-local", "#!/bin/sh\n[ $CNI_COMMAND = " + verb + " ] || exec " + real_ + "\n" +
+                                           sleeping() + "exec " + real_ + "'\n");
+    }
+    // After its lease is there.
+    void sleep_with_lease() const {
+        node_.put_plugin("host-local", of_add_ + "lease=$(" + real_ + ")\n" + sleeping() + "true'\necho \"$lease\"\n");
     }
     void end() {
         fs::remove(asleep_);
@@ -59,7 +103,7 @@ TEST_F(AddUnderWayTest, ThePluginsOfAKilledAddAllocateNothingAfterItsDel) {
 
 // Its lease is there, and Podlane does not know it yet.
 TEST_F(AddUnderWayTest, GcLeavesTheLeaseAsLongAsTheIpamPluginMayTake) {
-    node_.put_plugin("host-local", of_add_ + "lease=$(" + real_ + ")\n" + sleeping() + "true'\necho \"$lease\"\n");
+    sleep_with_lease();
     begin({{"ipamTimeout", 300}});
     const AttachmentRecords records(kStateDirectory, node_.bpffs());
     AttachmentRecord record = *require(records.find(container_->id(), "eth0"));
@@ -75,14 +119,26 @@ TEST_F(AddUnderWayTest, GcLeavesTheLeaseAsLongAsTheIpamPluginMayTake) {
     EXPECT_EQ(everything(), before_);
 }
 
+// In a time namespace a runtime's clock may be ahead.
+TEST_F(AddUnderWayTest, GcLeavesTheLeaseOfAnAddOfATimeToCome) {
+    sleep_with_lease();
+    begin();
+    const AttachmentRecords records(kStateDirectory, node_.bpffs());
+    AttachmentRecord record = *require(records.find(container_->id(), "eth0"));
+    record.created_boottime_ns += 1000 * kNsPerSecond;
+    require(records.write(record));
+    EXPECT_THAT(gc(), succeeds());
+    EXPECT_EQ(node_.leased().size(), 2U);
+    end();
+    EXPECT_THAT(reply_, succeeds());
+    EXPECT_THAT(del(*container_), succeeds());
+    EXPECT_EQ(everything(), before_);
+}
+
 TEST_F(AddUnderWayTest, GcLeavesTheInterface) {
     const Json keys = {{"clusterCIDRs", {"198.18.0.0/16"}}, {"egress", "cluster"}};
     const Pod other = make({{"clusterCIDRs", {"198.18.0.0/16"}}});
-    const std::string tools = node_.dir() + "/tools", path = "/usr/sbin:/usr/bin:/sbin:/bin";
-    fs::create_directory(tools);
-    node_.put_plugin("nft", "#!/bin/sh\n" + sleeping() + "exec /usr/sbin/nft -f -'\n");
-    fs::rename(node_.plugins() + "/nft", tools + "/nft");
-    begin(keys, {{"PATH", tools + ":" + path}});
+    begin_with_rules(keys);
     EXPECT_THAT(gc({&other}), succeeds());
     end();
     ASSERT_THAT(reply_, succeeds());
@@ -90,6 +146,125 @@ TEST_F(AddUnderWayTest, GcLeavesTheInterface) {
     EXPECT_THAT(gc({&other}), succeeds());
     EXPECT_EQ(node_.leased().size(), 2U);
     EXPECT_THAT(gc(), succeeds());
+    EXPECT_EQ(everything(), before_);
+}
+
+TEST_F(AddUnderWayTest, ADelOfItWaitsAndRemovesAll) {
+    for (const Variables &more :
+         {Variables{}, Variables{{"CNI_NETNS", ""}}, Variables{{"CNI_NETNS", node_.dir() + "/gone"}}}) {
+        std::ofstream(asleep_).close();
+        fs::remove(noted_);
+        sleep_with_lease();
+        begin();
+        auto deleted = start("DEL", more);
+        expect_waits("DEL", deleted);
+        end();
+        EXPECT_THAT(reply_, succeeds());
+        EXPECT_THAT(deleted.get(), succeeds());
+        EXPECT_EQ(everything(), before_);
+    }
+}
+
+// Its lease would be released beside it.
+TEST_F(AddUnderWayTest, AnAddWaitsForADelOfIt) {
+    EXPECT_THAT(del(*make().container), succeeds()); // the programs are loaded, which takes longer than the rest
+    sleep_in("DEL");
+    auto deleted = start("DEL");
+    EXPECT_TRUE(wait_until([&] { return fs::exists(noted_); }));
+    auto added = start("ADD");
+    expect_waits("ADD", added);
+    end();
+    EXPECT_THAT(deleted.get(), succeeds());
+    const Reply reply = added.get();
+    ASSERT_THAT(reply, succeeds());
+    EXPECT_THAT(check(look_at(container_, reply.json)), succeeds());
+    EXPECT_EQ(node_.leased().size(), 2U);
+    EXPECT_EQ(node_.records().size(), 1U);
+    EXPECT_THAT(del(*container_), succeeds());
+    EXPECT_EQ(everything(), before_);
+}
+
+// It would remove what the ADD has made.
+TEST_F(AddUnderWayTest, AnAddBesideADelThatDoesNotEndFails) {
+    EXPECT_THAT(del(*make().container), succeeds());
+    sleep_in("DEL");
+    auto deleted = start("DEL");
+    EXPECT_TRUE(wait_until([&] { return fs::exists(noted_); }));
+    const Reply refused = add(*container_);
+    EXPECT_THAT(refused, fails_with(11, {"a DEL of container " + container_->id() + ", eth0", "still going on"}));
+    EXPECT_THAT(refused.details(), testing::HasSubstr("repeat the ADD"));
+    EXPECT_EQ(everything(), before_);
+    end();
+    EXPECT_THAT(deleted.get(), succeeds());
+    const Reply added = add(*container_);
+    ASSERT_THAT(added, succeeds());
+    EXPECT_THAT(check(look_at(container_, added.json)), succeeds());
+    EXPECT_THAT(del(*container_), succeeds());
+    EXPECT_EQ(everything(), before_);
+}
+
+// Neither the runtime nor a record names the namespace when it begins.
+TEST_F(AddUnderWayTest, ADelThatCouldNotWaitRemovesWhatAnAddHasMadeSince) {
+    sleep_in("DEL");
+    auto deleted = start("DEL", {{"CNI_NETNS", ""}});
+    EXPECT_TRUE(wait_until([&] { return fs::exists(noted_); }));
+    EXPECT_THAT(add(*container_), succeeds());
+    end();
+    EXPECT_THAT(deleted.get(), succeeds());
+    EXPECT_EQ(everything(), before_);
+}
+
+TEST_F(AddUnderWayTest, AnAddThatADelDidNotWaitForFails) {
+    for (const Json &keys : {Json::object(), Json{{"keepAddress", "all"}}}) {
+        SCOPED_TRACE(keys.dump());
+        std::ofstream(asleep_).close();
+        fs::remove(noted_);
+        sleep_with_lease();
+        begin(keys, {{"CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0"}});
+        const AttachmentRecords records(kStateDirectory, node_.bpffs());
+        AttachmentRecord record = *require(records.find(container_->id(), "eth0"));
+        record.netns = node_.dir() + "/gone";
+        require(records.write(record));
+        EXPECT_THAT(del(*container_, keys, {{"CNI_NETNS", ""}}), succeeds());
+        end();
+        EXPECT_THAT(reply_, fails_with(11, {"a DEL has removed", container_->id(), "eth0"}));
+        EXPECT_EQ(everything(), before_);
+    }
+}
+
+TEST_F(AddUnderWayTest, AnAddWhoseRecordGoesWhileItEndsFails) {
+    begin_with_rules({{"clusterCIDRs", {"198.18.0.0/16"}}, {"egress", "cluster"}});
+    require(AttachmentRecords(kStateDirectory, node_.bpffs()).erase(container_->id(), "eth0"));
+    end();
+    EXPECT_THAT(reply_, fails_with(11, {"a DEL has removed", container_->id(), "eth0"}));
+    EXPECT_EQ(everything(), before_);
+}
+
+TEST_F(AddUnderWayTest, ADelWaitsNoLongerThanTenSeconds) {
+    sleep_with_lease();
+    begin();
+    const std::uint64_t began = monotonic_ns();
+    const Reply deleted = del(*container_, {{"log", {{"level", "warning"}}}});
+    EXPECT_THAT(deleted, succeeds());
+    EXPECT_THAT(deleted.err, testing::HasSubstr("is still going on"));
+    EXPECT_GE(monotonic_ns() - began, 10 * kNsPerSecond);
+    end();
+    EXPECT_THAT(reply_, fails_with(11, {"a DEL has removed"}));
+    EXPECT_EQ(everything(), before_);
+}
+
+TEST_F(AddUnderWayTest, ADelOfAnotherInterfaceDoesNotWait) {
+    const Variables other = {{"CNI_IFNAME", "net1"}};
+    ASSERT_THAT(add(*container_, Json::object(), other), succeeds());
+    sleep_with_lease();
+    begin();
+    const std::uint64_t began = monotonic_ns();
+    EXPECT_THAT(del(*container_, Json::object(), other), succeeds());
+    EXPECT_LT(monotonic_ns() - began, 5 * kNsPerSecond);
+    end();
+    EXPECT_THAT(reply_, succeeds());
+    EXPECT_THAT(check(look_at(container_, reply_.json)), succeeds());
+    EXPECT_THAT(del(*container_), succeeds());
     EXPECT_EQ(everything(), before_);
 }
 

@@ -163,6 +163,32 @@ TEST_F(NodeTest, InstallSaysWhatItFindsOnTheNode) {
     EXPECT_TRUE(fs::is_empty(bin()) && fs::is_empty(conf()));
 }
 
+// In a /usr/sbin of its own, with iptables-save alone: a copy of the one or the other.
+TEST_F(NodeTest, InstallKnowsIptablesSaveByItsVersion) {
+    const std::string sbin = node_.dir() + "/sbin";
+    fs::create_directory(sbin);
+    const auto install_with = [&](const std::string &program) {
+        fs::copy_file(fs::canonical("/usr/sbin/" + program), sbin + "/iptables-save",
+                      fs::copy_options::overwrite_existing);
+        std::string command = "mount --bind " + sbin + " /usr/sbin && exec";
+        for (const std::string &word :
+             ctl_argv(node_.bpffs(), "install --dry-run --subnets 198.18.8.0/24 --bin-dir " + bin() + " --conf-dir " +
+                                         conf() + " --plugin " + std::getenv("PODLANE_BIN")))
+            command += " " + word;
+        return run(node_.ns(), {"unshare", "-m", "sh", "-c", command});
+    };
+    on_node("iptables-nft -w -t nat -N KUBE-SERVICES");
+    EXPECT_THAT(install_with("iptables-nft-save"), prints(0, {"kube-proxy: iptables mode"}));
+    const Output older = install_with("iptables-legacy-save");
+    EXPECT_THAT(older, prints(0));
+    EXPECT_THAT(older.out, Not(HasSubstr("kube-proxy")));
+    EXPECT_THAT(run(node_.ns(), {"cat", "/proc/net/ip_tables_names"}).out, Not(HasSubstr("nat")));
+    on_node("iptables-nft -w -t nat -X KUBE-SERVICES");
+    EXPECT_THAT(install_with("iptables-nft-save").out, Not(HasSubstr("kube-proxy")));
+    on_node("iptables-legacy -w -t nat -N KUBE-SERVICES");
+    EXPECT_THAT(install_with("iptables-legacy-save"), prints(0, {"kube-proxy: iptables mode"}));
+}
+
 // Nothing on the node says what the other nodes' ranges are: the plan says what that leads to.
 TEST_F(NodeTest, InstallWarnsOfMasqueradingTowardsOtherNodes) {
     const std::string ipv4 = "warning: --cluster-cidrs has no IPv4 range: pods of other nodes see this node's address";

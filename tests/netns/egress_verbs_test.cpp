@@ -44,6 +44,20 @@ TEST_F(EgressVerbs, RulesComeWithTheFirstPodAndGoWithTheLast) {
     EXPECT_EQ(rules(), "");
 }
 
+// The first packets take the slow path all the same, and what follows them the fast path as conntrack says.
+TEST_F(EgressVerbs, TheKernelTracksBesideDirectFirstPackets) {
+    const Pod pod = make(limited({{"firstPacket", "direct"}}));
+    if (!require(programs_query_conntrack(node_.bpffs())))
+        GTEST_SKIP() << "this kernel has no bpf_skb_ct_lookup";
+    const std::string whole = rules();
+    EXPECT_THAT(whole, HasSubstr("chain conntrack"));
+    EXPECT_THAT(ctl("doctor").out, Not(HasSubstr("track connections")));
+    EXPECT_THAT(ctl("repair"), prints(0));
+    EXPECT_EQ(rules(), whole);
+    ASSERT_THAT(del(*pod.container, limited({{"firstPacket", "direct"}})), succeeds());
+    EXPECT_EQ(rules(), "");
+}
+
 TEST_F(EgressVerbs, WhatTheyDropIsShown) {
     const Json others = {
         {"name", "others"},

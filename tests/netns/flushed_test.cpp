@@ -122,5 +122,45 @@ TEST_F(FlushedTest, PinsOfPacingAreRestored) {
     }
 }
 
+TEST_F(FlushedTest, PinsOfPacingAreRestoredByAnUpgrade) {
+    const Pod made = make({{"ingressRate", 20000000}, {"ingressBurst", 2000000}});
+    if (!require(is_pacing(node_.bpffs())))
+        GTEST_SKIP() << "this kernel does not pace";
+    EXPECT_THAT(ctl("upgrade"), prints(0, {"already have this version"}));
+    const std::string program = pin_path(node_.bpffs(), PODLANE_PROGRAM_PACE),
+                      link = pin_path(node_.bpffs(), PODLANE_PIN_PACING);
+    const auto id_of = [&](const char *name) {
+        return require(program_facts(require(open_program(node_.bpffs(), name)).get())).id;
+    };
+    const std::uint32_t from_pod = id_of(PODLANE_PROGRAM_FROM_POD);
+    for (const auto &lost : std::vector<std::vector<std::string>>{{program, link}, {link}, {program}}) {
+        SCOPED_TRACE(testing::PrintToString(lost));
+        for (const std::string &pin : lost)
+            ASSERT_TRUE(fs::remove(pin));
+        const Json done = ctl_json("upgrade");
+        EXPECT_THAT(done, has_members({{"upgraded", true}, {"hooks", 0}}));
+        ASSERT_EQ(done.at("programs").size(), 1U) << done;
+        EXPECT_EQ(done.at("programs").at(0).at("name"), PODLANE_PROGRAM_PACE);
+        EXPECT_EQ(done.at("programs").at(0).at("id"), id_of(PODLANE_PROGRAM_PACE));
+        EXPECT_EQ(require(pacing_fault(node_.bpffs())), std::nullopt);
+        EXPECT_EQ(id_of(PODLANE_PROGRAM_FROM_POD), from_pod) << "what is current stays";
+        EXPECT_THAT(ctl("upgrade"), prints(0, {"already have this version"}));
+    }
+    EXPECT_THAT(ctl("doctor").out, Not(HasSubstr(PODLANE_PROGRAM_PACE)));
+}
+
+// Isolation needs conntrack without the fast path, too: without it replies are refused.
+TEST_F(FlushedTest, TrackingForIsolationAloneIsRestored) {
+    const Pod made = make({{"isolation", "network"}, {"fastPath", "off"}});
+    if (!require(programs_query_conntrack(node_.bpffs())))
+        GTEST_SKIP() << "this kernel has no bpf_skb_ct_lookup";
+    const std::string whole = rules();
+    ASSERT_THAT(whole, HasSubstr("chain conntrack"));
+    on_node("nft delete chain inet podlane-pods conntrack");
+    EXPECT_THAT(ctl("doctor"), prints(1, {"track connections is missing"}));
+    EXPECT_THAT(ctl("repair"), prints(0, {"track connections is missing"}));
+    EXPECT_EQ(rules(), whole);
+}
+
 } // namespace
 } // namespace podlane::test

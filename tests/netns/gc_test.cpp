@@ -3,6 +3,9 @@
 #include "loader/record.hpp"
 #include "tests/netns/verbs.hpp"
 
+#include <csignal>
+#include <future>
+
 namespace podlane::test {
 namespace {
 
@@ -10,6 +13,30 @@ class GcTest : public VerbsTest {
   protected:
     const Json others_ = {{"name", "others"}, {"ipam", {{"ranges", {{{{"subnet", "198.18.30.0/24"}}}}}}}};
     [[nodiscard]] std::size_t endpoints() const { return size_of(&open_endpoints); }
+    // When it has begun, and before it reads the records; SIGCONT to `stopped_` lets it go on.
+    [[nodiscard]] std::future<Reply> start_gc_and_stop() {
+        const std::string trace = node_.dir() + "/trace", pid = node_.dir() + "/pid";
+        const std::vector<std::string> argv = {"strace",
+                                               "-qq",
+                                               "-o",
+                                               trace,
+                                               "-e",
+                                               "trace=getdents64",
+                                               "-e",
+                                               "inject=getdents64:signal=STOP:when=1",
+                                               "sh",
+                                               "-c",
+                                               "echo $$ >" + pid + "; exec " + node_.plugins() + "/podlane"};
+        auto reply = std::async(std::launch::async, [this, argv] {
+            return to_reply(
+                run(node_.ns(), argv, gc_config({}).dump(), {{"CNI_COMMAND", "GC"}, {"CNI_PATH", node_.plugins()}}));
+        });
+        EXPECT_TRUE(wait_until(
+            [&] { return fs::exists(trace) && read_file(trace).find("stopped by SIGSTOP") != std::string::npos; }));
+        std::ifstream(pid) >> stopped_;
+        return reply;
+    }
+    pid_t stopped_ = 0;
 };
 
 TEST_F(GcTest, RemovesTheInvalidOfItsNetworkAlone) {
@@ -42,11 +69,12 @@ TEST_F(GcTest, TheDeadAreNoLongerMasqueraded) {
     EXPECT_EQ(check(living, masquerading).rc, 0);
 }
 
-// An ADD that ends while GC runs is in no list of the runtime. Its time does not count.
+// An ADD that ends while GC runs is in no list of the runtime. Its time of day does not count, and a time since the
+// boot that is still to come (of a runtime in a time namespace) is none.
 TEST_F(GcTest, LeavesWhatIsYoungerThanItsCall) {
     constexpr std::uint64_t kHourNs = 3600ULL * 1000000000;
     const Pod old = make();
-    const Pod young = make();
+    const Pod to_come = make();
     const Pod ahead = make();
     const AttachmentRecords records(kStateDirectory, node_.bpffs());
     const auto change = [&](const Pod &pod, std::uint64_t boottime_ns, std::uint64_t realtime_ns) {
@@ -60,10 +88,15 @@ TEST_F(GcTest, LeavesWhatIsYoungerThanItsCall) {
         entry.created_ns += realtime_ns;
         require(all.update(key, entry));
     };
-    change(young, kHourNs, -kHourNs);
+    change(to_come, kHourNs, 0);
     change(ahead, 0, kHourNs);
-    EXPECT_EQ(gc().rc, 0);
+    auto collected = start_gc_and_stop();
+    const Pod young = make();
+    change(young, 0, -kHourNs);
+    kill(stopped_, SIGCONT);
+    EXPECT_THAT(collected.get(), succeeds());
     EXPECT_TRUE(host_link(old).is_null());
+    EXPECT_TRUE(host_link(to_come).is_null());
     EXPECT_TRUE(host_link(ahead).is_null());
     EXPECT_FALSE(host_link(young).is_null());
     EXPECT_EQ(endpoints(), 1U);

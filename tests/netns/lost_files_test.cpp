@@ -93,6 +93,29 @@ TEST_F(LostFilesTest, ARecordOfVersion1IsRead) {
     EXPECT_EQ(everything(), before_);
 }
 
+// Only a runtime's ADD refuses what an earlier version accepted.
+TEST_F(LostFilesTest, ARecordOfWhatNoAddAcceptsAnyMoreRestoresItsPod) {
+    const std::vector<Json> accepted = {{{"uplinks", {"up0", "eth0:1", "[a", "sixteen-letters-"}}},
+                                        {{"routes", {{{"dst", "2001:db8:77::/48"}, {"mtu", 1200}}}}}};
+    for (const Json &keys : accepted) {
+        SCOPED_TRACE(keys.dump());
+        EXPECT_EQ(add(*node_.container(), keys).rc, 1);
+        const Pod made = make({{"uplinks", {"up0"}}});
+        const std::uint32_t ifindex = record(made).ifindex;
+        const AttachmentRecords records(kStateDirectory, node_.bpffs());
+        AttachmentRecord written = *require(records.find(made.container->id(), "eth0"));
+        Json config = Json::parse(written.config);
+        config.update(keys);
+        written.config = config.dump();
+        require(records.write(written));
+        fs::remove_all(node_.bpffs());
+        EXPECT_THAT(del(*make().container), succeeds()); // restores it
+        EXPECT_EQ(record(made).ifindex, ifindex);
+        EXPECT_THAT(del(*made.container), succeeds());
+        EXPECT_EQ(everything(), before_);
+    }
+}
+
 // A tenth of a millisecond of an ADD is for its record: one file, of which the kernel begins to write at once what a
 // power cut does not take with it.
 TEST_F(LostFilesTest, AnAddWritesOneFileAndAddsToIt) {

@@ -140,6 +140,17 @@ TEST_F(RefusedLeaseTest, WithoutAnAddressThePluginIsNamed) {
                 fails_with(7, {"prevResult.ips"}));
 }
 
+// Its exit code says that all is well.
+TEST_F(RefusedLeaseTest, AnErrorInThePlaceOfALeaseIsPassedOn) {
+    fs::remove(node_.dir() + "/calls");
+    const Reply reply = add(*node_.container(), printed(R"({"code": 11, "msg": "later", "details": "no room yet"})"));
+    EXPECT_THAT(reply, fails_with(11, {"printing-ipam", "later (code 11)"}));
+    EXPECT_THAT(details(reply), HasSubstr("no room yet"));
+    EXPECT_EQ(node_.run("cat " + node_.dir() + "/calls"), "ADD\nDEL\n") << "whatever it has given is released";
+    EXPECT_THAT(add(*node_.container(), printed(R"({"code": 999, "msg": "out of order"})")),
+                fails_with(103, {"printing-ipam", "out of order (code 999)"}));
+}
+
 TEST_F(RefusedLeaseTest, AGatewayIsAMachineBeyondTheNode) {
     const auto by = [&](const std::string &gateway) {
         return add(*node_.container(), {{"uplink", "up0"}, {"gateway", gateway}});

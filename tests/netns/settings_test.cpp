@@ -3,7 +3,10 @@
 // what an administrator has changed since stays.
 #include "loader/record.hpp"
 #include "loader/settings.hpp"
+#include "loader/state_file.hpp"
 #include "tests/netns/ctl.hpp"
+
+#include <sys/mount.h>
 
 namespace podlane::test {
 namespace {
@@ -146,6 +149,17 @@ TEST_F(SettingsTest, AreNotChangedIfTheFormerValueCannotBeRecorded) {
     std::filesystem::remove(successor);
     EXPECT_EQ(add(*container, keys_).rc, 0);
     EXPECT_THAT(listed(), has_all({before, "accept_ra"}));
+}
+
+TEST_F(SettingsTest, LeaveNoUnfinishedFileOnAFullDisk) {
+    const std::string disk = node_.dir() + "/disk";
+    fs::create_directory(disk);
+    ASSERT_EQ(mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=64k"), 0);
+    std::ofstream(disk + "/fill") << std::string(std::size_t{1} << 20U, 'x');
+    const auto inside = require(net::enter(node_.ns()));
+    EXPECT_FALSE(require(NodeSettings::open(disk)).enforce({"net", "ipv4", "ip_forward"}, "1"));
+    EXPECT_THAT(require(names_in(disk, Hidden::too)), testing::ElementsAre("fill"));
+    umount2(disk.c_str(), MNT_DETACH);
 }
 
 TEST_F(SettingsTest, OfConntrackAreNotChangedIfTheConfigurationSaysSo) {

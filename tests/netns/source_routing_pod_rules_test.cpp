@@ -295,6 +295,42 @@ TEST_P(NoHostVeth, ItsModeIsInTheLogAndShown) {
     EXPECT_EQ(ctl("gc --dry-run").size(), 0U);
 }
 
+// The rules are in the container; the flag by which DEL removes eth0's is in the maps alone.
+TEST_P(NoHostVeth, LostEntriesAreRestored) {
+    add_pod();
+    const std::string by_rules = routing(), root = node().bpffs();
+    const auto find = [&](const char *ifname) {
+        return require(
+            require(open_endpoints(root, Access::read_only)).find(require(make_endpoint_key(pod_->id(), ifname))));
+    };
+    const auto other = node().container();
+    const std::string runtime = " --conf-dir " + node().dir() + " --bin-dir " + node().dir();
+    for (const std::string lost : {"by a repair", "by an ADD", "by a repair after an uninstall"}) {
+        SCOPED_TRACE(lost);
+        if (lost.ends_with("uninstall")) {
+            EXPECT_EQ(node().podlanectl("uninstall" + runtime).rc, 0);
+        } else {
+            std::filesystem::remove_all(root);
+        }
+        const std::string found = node().podlanectl("doctor").out;
+        EXPECT_NE(found.find(pod_->id() + ", net1 has "), std::string::npos) << found;
+        if (lost == "by an ADD") {
+            lab_.add(other, "eth0", 2);
+        } else {
+            EXPECT_THAT(node().podlanectl("repair").out, HasSubstr(pod_->id() + ", net1 has "));
+        }
+        ASSERT_TRUE(find("net1"));
+        EXPECT_NE(find("eth0").value().flags & INTERFACE_POD_RULES, 0U);
+        for (const char *ifname : {"eth0", "net1"})
+            EXPECT_EQ(lab_.check(pod_, ifname).rc, 0) << lab_.check(pod_, ifname);
+        EXPECT_EQ(routing(), by_rules);
+    }
+    Chain podlane_alone(node(), {podlane()}, "1.0.0", "net1");
+    podlane_alone.variables = {{"CNI_IFNAME", "net1"}};
+    EXPECT_EQ(podlane_alone.del(*pod_, true).rc, 0);
+    EXPECT_EQ(routing(), before_);
+}
+
 TEST_P(NoHostVeth, WhatNeedsProgramsIsRefused) {
     pod_ = node().container();
     lab_.add(pod_, "eth0", 0);

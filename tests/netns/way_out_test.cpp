@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Errors that a lease, a full disk or lost pins cause: each has the code of its cause, and a way out.
+#include "loader/record.hpp"
 #include "tests/netns/ctl.hpp"
 
 #include <sys/mount.h>
@@ -101,6 +102,20 @@ TEST_F(WayOutTest, OfAFullDisk) {
         EXPECT_THAT(refused.details(), HasSubstr("make room"));
     }
     umount2(disk.c_str(), MNT_DETACH);
+}
+
+// Rather than a signal that ends the call without a word.
+TEST_F(WayOutTest, OfALimitOfTheSizeOfFiles) {
+    const auto container = node_.container();
+    Variables variables = attachment(*container);
+    variables.insert({{"CNI_COMMAND", "ADD"}, {"CNI_PATH", node_.plugins()}});
+    const Reply reply = to_reply(
+        run(node_.ns(), {"prlimit", "--fsize=0", node_.plugins() + "/podlane"}, node_.config().dump(), variables));
+    EXPECT_THAT(reply, fails_with(5, {kStateDirectory, "File too large"}));
+    EXPECT_THAT(reply.details(), HasSubstr("ulimit -f"));
+    const std::string list =
+        "exec prlimit --fsize=0 " + variable("PODLANECTL_BIN") + " doctor --bpffs " + node_.bpffs() + " >";
+    EXPECT_THAT(run(node_.ns(), {"sh", "-c", list + node_.dir() + "/file"}), complains(1, {"File too large"}));
 }
 
 TEST_F(WayOutTest, OfALeaseThatIsNotThere) {

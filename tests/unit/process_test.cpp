@@ -191,6 +191,19 @@ TEST(RunProcess, LeavesADaemonThatTheProgramHasStarted) {
         close(end);
 }
 
+TEST(RunProcess, SignalsThatItsCallerIgnoresEndTheProgram) {
+    const pid_t child = fork();
+    if (child == 0) {
+        survive_file_size_limit();
+        const Finished done = finished("grep SigIgn: /proc/self/status"); // a mask in hexadecimal
+        const auto ignored = std::stoull(done.out.substr(done.out.find(':') + 1), nullptr, 16);
+        _exit((ignored & (1ULL << (SIGXFSZ - 1) | 1ULL << (SIGPIPE - 1))) == 0 ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+}
+
 TEST(StandardStreams, ThatWereClosedAreNoPlaceForTheNextFile) {
     const pid_t child = fork();
     if (child == 0) {

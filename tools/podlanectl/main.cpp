@@ -16,6 +16,7 @@ podlane::Result<void> may_write(const std::string &root) {
 
 int main(int argc, char **argv) {
     podlane::reserve_standard_streams();
+    podlane::survive_file_size_limit();
     const std::vector<std::string_view> words(argv + (argc > 0 ? 1 : 0), argv + argc);
     podlane::ctl::World world = podlane::ctl::real_world();
     world.cleaned_rcu = podlane::ExpeditedRcu::clean_up();

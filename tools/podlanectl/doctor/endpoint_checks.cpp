@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 
 namespace podlane::ctl::doctor {
 namespace {
@@ -32,6 +33,8 @@ bool has_family(const EndpointView &e, bool ipv4) {
 
 // The container's interface is accessible, and was created by Podlane.
 bool has_own_pod(const EndpointView &e) { return e.is_ours() && e.link && e.pod && e.pod_link; }
+// A finding of look_at_addresses(): the kernel has removed all else of the family.
+bool has_ipv6_off(const EndpointView &e) { return e.pod_link->ipv6_off && has_family(e, false); }
 
 // Opens its own socket, as on_host() does.
 std::function<Result<void>()> in_pod(const EndpointView &e, std::function<Result<void>(net::Netlink &)> change) {
@@ -102,6 +105,19 @@ Result<void> look_at_pod_link(const EndpointView &e, Findings &findings) {
     return {};
 }
 
+// Routes need the record.
+std::function<Result<void>()> restoring_ipv6(const EndpointView &e, std::vector<net::Address> addresses) {
+    return [path = e.namespace_path, name = e.ifname(), ifindex = e.pod_link->ifindex,
+            addresses = std::move(addresses)]() -> Result<void> {
+        const net::Namespace pod = TRY(net::Namespace::open(path));
+        TRY(switch_ipv6_on(pod, name));
+        net::Netlink inside = TRY(net::Netlink::open_in(pod));
+        for (const net::Address &one : addresses)
+            TRY(net::add_address(inside, ifindex, one));
+        return net::put_neighbour(inside, ifindex, own_gateway(false), kHostMac);
+    };
+}
+
 Result<void> look_at_addresses(const EndpointView &e, Findings &findings) {
     if (!e.link || !e.pod || !e.pod_link)
         return {};
@@ -111,6 +127,15 @@ Result<void> look_at_addresses(const EndpointView &e, Findings &findings) {
         expected.push_back({{addr, address_bits(addr)}, net::kNoDad, net::kScopeGlobal});
     if (e.is_ours() && !is_none(e.record.link_local))
         expected.push_back({{e.record.link_local, 64}, net::kNoDad, net::kScopeLink});
+    if (has_ipv6_off(e)) {
+        const auto is_ipv6 = [](const net::Address &one) { return !is_ipv4(one.prefix.addr); };
+        std::vector<net::Address> lost;
+        std::ranges::copy_if(expected, std::back_inserter(lost), is_ipv6);
+        std::erase_if(expected, is_ipv6);
+        report(findings, ipv6_is_off(pod_place(e), e.ifname()),
+               e.is_ours() ? restoring_ipv6(e, std::move(lost)) : nullptr);
+        findings.back().by_record = e.is_ours();
+    }
     for (const net::Address &one : expected) {
         const auto same = [&](const net::Address &other) { return other.prefix.addr == one.prefix.addr; };
         if (std::ranges::any_of(present, same))
@@ -131,7 +156,7 @@ Result<void> look_at_pod_neighbours(const EndpointView &e, Findings &findings) {
         return {};
     for (const bool ipv4 : {true, false}) {
         const ip_addr addr = own_gateway(ipv4);
-        if (!has_family(e, ipv4))
+        if (!has_family(e, ipv4) || (!ipv4 && has_ipv6_off(e)))
             continue;
         const auto found = TRY(net::find_neighbour(*e.pod, e.pod_link->ifindex, addr));
         const bool is_resolved =
@@ -162,7 +187,7 @@ Result<void> look_at_pod_routes(const EndpointView &e, Findings &findings) {
     const auto is_other = [&](const net::Link &one) { return one.ifindex != e.pod_link->ifindex && one.name != "lo"; };
     const bool has_other_links = std::ranges::any_of(TRY(net::list_links(*e.pod)), is_other);
     for (const bool ipv4 : {true, false}) {
-        if (!has_family(e, ipv4))
+        if (!has_family(e, ipv4) || (!ipv4 && has_ipv6_off(e)))
             continue;
         const auto family = ipv4 ? net::Family::ipv4 : net::Family::ipv6;
         const auto routes = TRY(net::list_routes(*e.pod, e.pod_link->ifindex, family, net::kAllTables));
@@ -302,8 +327,9 @@ constexpr std::array<Check, 17> kEndpointChecks = {{
      kFix, nullptr, &look_at_mac},
     {"pod-link", Severity::wrong, "a process in the container changed its interface", kNewSandbox, nullptr,
      &look_at_pod_link},
-    {"pod-address", Severity::wrong, "a process in the container removed it: packets to it are rejected", kNewSandbox,
-     nullptr, &look_at_addresses},
+    {"pod-address", Severity::wrong,
+     "a process in the container removed it, or switched IPv6 off: packets to it are rejected", kNewSandbox, nullptr,
+     &look_at_addresses},
     {"pod-neighbour", Severity::wrong,
      "a process in the container flushed its neighbours: the first packet waits for address resolution", kFix, nullptr,
      &look_at_pod_neighbours},

@@ -56,7 +56,8 @@ Result<std::vector<AttachmentRecord>> lost_of(const NodeView &node, bool uninsta
 }
 
 std::string name_of(const AttachmentRecord &one, const endpoint_key &key) {
-    return pod_words(key, *one.entry) + " behind " + std::string(field_text(one.entry->host_ifname));
+    const std::string host_ifname(field_text(one.entry->host_ifname));
+    return pod_words(key, *one.entry) + (host_ifname.empty() ? ", " + one.ifname : " behind " + host_ifname);
 }
 
 Result<void> look_for_lost(const NodeView &node, Findings &findings) {
@@ -70,7 +71,11 @@ Result<void> look_for_lost(const NodeView &node, Findings &findings) {
 Result<void> look_for_uninstalled(const NodeView &node, Findings &findings) {
     for (const AttachmentRecord &one : TRY(lost_of(node, true))) {
         const endpoint_key key = TRY(make_endpoint_key(one.container_id, one.ifname));
-        report(findings, "endpoint " + name_of(one, key) + " takes the slow path since an uninstall", restoring(one));
+        report(findings,
+               "endpoint " + name_of(one, key) +
+                   (one.entry->ifindex == 0 ? " has no entry in the maps since an uninstall"
+                                            : " takes the slow path since an uninstall"),
+               restoring(one));
     }
     return {};
 }

@@ -179,10 +179,12 @@ std::string kube_proxy_mode() {
     const auto has_services = [&](const char *program) {
         return printed(program, {"-t", "nat"}).find(":KUBE-SERVICES ") != std::string::npos;
     };
-    // The older iptables registers the table that it is to print, and ADD would take it for one in use.
+    // The older iptables registers the table that it is to print, and ADD would take it for one in use. Which one has
+    // the plain name, only its version says.
     const bool has_older = net::has_legacy_table(true, "nat");
-    if (has_services("iptables-nft-save") ||
-        (has_older && (has_services("iptables-legacy-save") || has_services("iptables-save"))))
+    const bool is_newer = printed("iptables-save", {"--version"}).find("nf_tables") != std::string::npos;
+    if (has_services("iptables-nft-save") || ((has_older || is_newer) && has_services("iptables-save")) ||
+        (has_older && has_services("iptables-legacy-save")))
         return "iptables";
     return {};
 }

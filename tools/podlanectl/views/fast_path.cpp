@@ -4,6 +4,7 @@
 #include "loader/object.hpp"
 #include "loader/probe.hpp"
 #include "loader/tracking.hpp"
+#include "plugin/conntrack.hpp"
 
 #include <set>
 
@@ -35,8 +36,7 @@ std::string fast_path_words(const World &world) {
 Result<std::vector<std::string>> networks_without_tracking(const std::vector<EndpointEntry> &endpoints) {
     std::set<std::string> followers;
     for (const auto &[key, record] : endpoints)
-        if ((record.flags & (INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK)) != 0 &&
-            (record.flags & INTERFACE_FIRST_DIRECT) == 0)
+        if (follows_conntrack(record.flags))
             followers.emplace(field_text(record.network_name));
     std::vector<std::string> without;
     for (const std::string &network : followers)

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/network_keys.hpp"
+
+#include "plugin/egress_route.hpp"
+#include "plugin/plan.hpp"
+#include "plugin/state.hpp"
+
+#include <algorithm>
+
+namespace podlane {
+namespace {
+
+template <typename IsMeant>
+std::optional<cni::Config> newest_of(const std::vector<AttachmentRecord> &living, const std::string &network,
+                                     IsMeant is_meant) {
+    for (const AttachmentRecord &record : living)
+        if (record.network == network)
+            if (auto request = recorded_request(record); request && is_meant(request->config))
+                return std::move(request->config);
+    return std::nullopt;
+}
+
+bool wants_uplinks(const cni::Config &config) {
+    const auto plan = plan_network(config, {});
+    return plan && plan->entry.has_uplinks != 0;
+}
+
+} // namespace
+
+std::optional<cni::Config> newest_config(const std::vector<AttachmentRecord> &living, const std::string &network) {
+    return newest_of(living, network, [](const cni::Config &) { return true; });
+}
+
+void take_network_keys(const std::vector<AttachmentRecord> &living, net::Netlink &host, cni::Config &config) {
+    if (const auto newest = newest_config(living, config.name)) {
+        config.cluster_cidrs = newest->cluster_cidrs;
+        config.no_masquerade = newest->no_masquerade;
+    }
+    if (wants_uplinks(config)) { // one that wants none leaves those of the others alone
+        const cni::Config newest = newest_of(living, config.name, wants_uplinks).value_or(config);
+        const auto egress = find_egress_route(newest, host); // an uplink that is gone fails its own pods only
+        config.uplinks = uplinks_of(newest, egress ? *egress : std::nullopt);
+        if (!egress && !newest.uplink.empty() &&
+            std::ranges::find(config.uplinks, newest.uplink) == config.uplinks.end())
+            config.uplinks.push_back(newest.uplink); // it may come back
+        config.attach = newest.attach;
+    }
+    const auto is_in_group = [&](const cni::Config &one) { return one.limit_group == config.limit_group; };
+    if (!config.limit_group.empty())
+        if (const auto newest = newest_of(living, config.name, is_in_group))
+            config.limit_groups = newest->limit_groups;
+}
+
+} // namespace podlane

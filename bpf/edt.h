@@ -49,10 +49,10 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 	charge_unpaced(state, limit, &flow, bytes, now);
 	state->delayed += !!backlog;
 	state->departures[bucket] = departure;
-	if (!backlog) {
+	if (overtakes)
 		charge_small(state, limit, bytes, now);
+	if (!backlog)
 		state->departures[bucket] += time_of(bytes * 8 * SMALL_SHARE, limit->rate_bits_per_s);
-	}
 	bpf_spin_unlock(&state->lock);
 	skb->tstamp = departure;
 	if (!overtakes)

@@ -31,11 +31,8 @@ static __always_inline int strip_sent(struct packet *p)
 		return 0;
 	if (p->detour == REASON_HOST_VLAN && has_priority_tag(p))
 		reason = !p->protocol || take_tag_off(p->skb) ? REASON_DROP_VLAN : parse(p, FROM_POD);
-	/* Where it fails the host stack discards the packet, but for one of several segments. */
-	if (!reason && p->detour == REASON_HOST_LENGTH && p->skb->gso_size)
-		reason = REASON_DROP_MALFORMED;
-	else if (!reason && p->detour == REASON_HOST_LENGTH)
-		reason = take_padding_off(p->skb) ?: parse(p, FROM_POD);
+	if (!reason && p->detour == REASON_HOST_LENGTH)
+		reason = p->skb->gso_size || take_padding_off(p->skb) ? REASON_DROP_MALFORMED : parse(p, FROM_POD);
 	return reason;
 }
 

@@ -22,7 +22,7 @@
  * once. */
 __attribute__((noinline)) int may_hide_tcp(struct __sk_buff *skb)
 {
-	__u32 offset = sizeof(struct ethhdr) + sizeof(struct ipv6hdr);
+	__u32 offset = sizeof(struct ethhdr) + sizeof(struct ipv6hdr), end = ip_end(skb);
 	struct extension header;
 	__u8 protocol;
 
@@ -33,7 +33,7 @@ __attribute__((noinline)) int may_hide_tcp(struct __sk_buff *skb)
 	for (int i = 0; i <= IPV6_EXTENSIONS_WALKED; i++) {
 		if (!is_extension(protocol))
 			return protocol == IPPROTO_TCP;
-		if (bpf_skb_load_bytes(skb, offset, &header, sizeof(header)))
+		if (offset + sizeof(header) > end || bpf_skb_load_bytes(skb, offset, &header, sizeof(header)))
 			return 1;
 		if (is_later_fragment(protocol, &header))
 			return 0;
@@ -53,6 +53,8 @@ static __always_inline int refuse_hidden_header(struct packet *p)
 
 	if (!p->detour)
 		return 0;
+	if (p->is_first_fragment && p->is_padded && p->protocol == ETH_P_IPV6) /* longer than what Ethernet pads */
+		return REASON_DROP_HIDDEN_HEADER;
 	if (p->has_unread_headers)
 		return may_hide_tcp(p->skb) ? REASON_DROP_HIDDEN_HEADER : 0;
 	if (is_tcp_cut(p) || (p->is_first_fragment && !p->has_flow && is_extension(p->ip.protocol)))

@@ -146,7 +146,7 @@ static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *stat
 	if (is_unpaced)
 		charge_unpaced(state, limit, &flow, bytes, now);
 	charge(state, limit, bytes, now, segments <= UNPACED_SEGMENTS, !(headers & OF_TCP));
-	if (bytes <= SMALL_FRAME && (!is_ack || backlog > left_to_acks(limit)))
+	if (bytes <= SMALL_FRAME && backlog > (is_ack ? left_to_acks(limit) : limit->horizon_ns))
 		charge_small(state, limit, bytes, now);
 	bpf_spin_unlock(&state->lock);
 	mark_congestion(skb, state, limit, backlog);

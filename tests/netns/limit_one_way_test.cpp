@@ -80,6 +80,25 @@ TEST_F(LimitOneWay, ItsAcknowledgementsLeaveAnEgressLimitToBulkAndPings) {
     expect_room(limited, free);
 }
 
+// Small frames within the burst take nothing from the part by which acknowledgements pass beside bulk.
+TEST_F(LimitOneWay, ItsAcknowledgementsPassBesideBulkAndManySmallFrames) {
+    const Pod limited = lab_.add_pod(limits(0, kRate));
+    const Pod free = lab_.add_pod();
+    if (!is_paced())
+        GTEST_SKIP() << "this kernel cannot pace";
+    const OneWay bulk(limited, free);
+    ASSERT_TRUE(wait_until([&] { return bulk.received() > std::uint64_t{2} << 20U; }));
+    const OneWay fast(free, limited);
+    ASSERT_TRUE(wait_until([&] { return fast.received() > std::uint64_t{64} << 20U; }));
+    const double enough = 0.4 * fast.measure(std::chrono::seconds(1));
+    const Fd socket = connected(limited.ns(), Transport::udp, {free.v4, 9});
+    const Repeat small([&, datagram = std::vector<char>(150)] { // a tenth of the rate and more
+        (void)::send(socket.get(), datagram.data(), datagram.size(), MSG_DONTWAIT);
+        usleep(900);
+    });
+    EXPECT_GT(best(enough, [&] { return fast.measure(std::chrono::seconds(1)); }), enough);
+}
+
 // Its sender is paced by the share that is left to it: held at the qdisc besides, it would be announced half.
 TEST_F(LimitOneWay, FromAnotherNetworkOfTheNodeItGetsTheRate) {
     const Pod limited = lab_.add_pod(limits(kRate, 0));

@@ -48,6 +48,16 @@ TEST_F(Source, NoHeaderIsReadOfThePadding) {
         with_flags.at(first.size() + 5) = kAck; // ... that ends nothing
         expect({"with flags in the padding", with_flags, REASON_DROP_HIDDEN_HEADER, in()});
     }
+    // The next fragment brings the header of TCP, where the padding shows another protocol.
+    const Extension fragment{44, 1, 1, IPPROTO_DSTOPTS}, other{IPPROTO_DSTOPTS, 1};
+    const Bytes begins{IPPROTO_DSTOPTS, 0, 1, 4, 0, 0, 0, 0};
+    const Bytes near = kArriving / Ipv6{kNeighbour6, kOwn6} / fragment / begins;
+    const Bytes far = kArriving / Ipv6{kNeighbour6, kOwn6} / other / other / other / other / fragment / begins;
+    for (const Bytes &first : {near, far}) {
+        Bytes decoy = padded(first, 24);
+        decoy.at(first.size()) = IPPROTO_UDP;
+        expect({"with headers in the padding", decoy, REASON_DROP_HIDDEN_HEADER, in()});
+    }
 }
 
 // A packet that is cut is none that is padded, and of others nothing is taken off.

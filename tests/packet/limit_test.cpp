@@ -195,12 +195,17 @@ TEST_F(Limit, SmallIsUpToItsLength) {
     limit(node().pod, 0, kRate);
     for (const std::size_t length : {SMALL_FRAME, SMALL_FRAME + 1}) {
         const bool is_small = length == SMALL_FRAME;
-        expect_behind(sized(length), is_small ? REASON_SENT_DIRECT : REASON_DROP_EGRESS_LIMIT, 200 * kMs);
-        fill(node().pod, LIMIT_EGRESS, 0, 50 * kMs);
+        const reason why = is_small ? REASON_SENT_DIRECT : REASON_DROP_EGRESS_LIMIT;
+        expect_behind(sized(length), why, 200 * kMs);
+        fill(node().pod, LIMIT_EGRESS, 200 * kMs, 50 * kMs);
         const std::uint64_t before = state(node().pod).small_free_at_ns;
-        expect_ends_in(node(), node().run(sized(length)), REASON_SENT_DIRECT);
+        expect_ends_in(node(), node().run(sized(length)), why);
         EXPECT_EQ(state(node().pod).small_free_at_ns > before, is_small) << length;
     }
+    fill(node().pod, LIMIT_EGRESS, 90 * kMs, 50 * kMs);
+    const std::uint64_t before = state(node().pod).small_free_at_ns;
+    node().run_uncounted(small());
+    EXPECT_EQ(state(node().pod).small_free_at_ns, before) << "within the burst it needs no part of its own";
 }
 
 TEST_F(Limit, HoldsTheReceiverOnBothPaths) {

@@ -215,7 +215,8 @@ constexpr auto kKeys = std::to_array<Key>({
      plain<&Config::source_routing>},
     {"clusterCIDRs", top, "list of prefixes", "none",
      "addresses of the pods on all nodes: not masqueraded by `ipMasq`, and with `\"firstPacket\": \"direct\"` reached "
-     "by an uplink from the first packet on. The newest ADD's list applies to the whole network",
+     "by an uplink from the first packet on. The newest ADD's list applies to the whole network. A list that holds all "
+     "addresses (`0.0.0.0/0`) is logged with a warning, as are host bits in any list of prefixes",
      checked<&Config::cluster_cidrs, read_prefixes>},
     {"noMasquerade", top, "list of prefixes", "none",
      "other destinations that `ipMasq` does not masquerade, such as a data centre that routes the pods' addresses. The "
@@ -227,7 +228,10 @@ constexpr auto kKeys = std::to_array<Key>({
      "(0xffff0000)",
      checked<&Config::mark, read_mark>},
     {"allowedSources", top, "list of addresses and prefixes", "none",
-     "source addresses that a pod may use besides its own", checked<&Config::allowed_sources, read_prefixes>},
+     "source addresses that a pod may use besides its own. On a network with an `uplink` they leave by it as well "
+     "([what "
+     "comes for them](SOURCE-ROUTING.md#3-addresses-of-a-lan) does not)",
+     checked<&Config::allowed_sources, read_prefixes>},
     {"allowedEtherTypes", top,
      "list of `\"llc\"` (802.3 frames such as STP), `\"lldp\"`, `\"mpls\"`, `\"pppoe\"`, `\"vlan\"` (tags of any VLAN "
      "but 0), `\"any\"` (all others)",

@@ -188,7 +188,8 @@ TEST_P(AttackChecksumOnBridge, EachIsBelievedIfNobodyChecks) {
 INSTANTIATE_TEST_SUITE_P(All, AttackChecksumOnBridge, testing::Values(LabParameter{"tcx"}, LabParameter{"clsact"}),
                          [](const auto &info) { return info.param.attach; });
 
-// By an uplink of the network's own, which the host stack does not see: options and fragments go past its checks.
+// By an uplink of the network's own, which the host stack does not see: options go past its checks. The programs
+// compare the checksum of a header without options, a fragment's too, before it becomes right by another address.
 class AttackChecksumOnLan : public Lan {};
 
 TEST_P(AttackChecksumOnLan, LeftToBeWrittenChangesNoAddress) {
@@ -217,7 +218,7 @@ TEST_P(AttackChecksumOnLan, LeftToBeWrittenChangesNoAddress) {
         std::size_t believed = 0;
         (void)lan.until([&](const Bytes &one) { return (believed += is_believed(one, victim) ? 1 : 0) == all.size(); },
                         quiet());
-        EXPECT_EQ(believed, checks ? 0U : all.size());
+        EXPECT_EQ(believed, checks ? 0U : 1U) << "the one with options";
     }
 }
 

@@ -168,8 +168,10 @@ TEST_F(RollbackOthersTest, AHangingNftIsKilledAndDelaysNoPodOfAKnownNetwork) {
 
 class IptablesTest : public RollbackOthersTest {
   protected:
-    // Each run of iptables does this; the same of the others.
+    // Each run of iptables does this; the same of the others. They are run if there is a chain of the network.
     Result<void> drop(const std::string &script) {
+        for (const std::string tool : {"iptables", "ip6tables"})
+            (void)run(node_.ns(), words(tool + " -t nat -N " + chain()));
         for (const char *name : {"iptables", "ip6tables", "iptables-restore", "ip6tables-restore"}) {
             std::ofstream(node_.dir() + "/" + name) << "#!/bin/sh\n" << script;
             fs::permissions(node_.dir() + "/" + name, fs::perms::owner_all);
@@ -181,14 +183,17 @@ class IptablesTest : public RollbackOthersTest {
         setenv("PATH", before.c_str(), 1);
         return dropped;
     }
+    static std::string chain() {
+        std::array<char, 32> name{};
+        std::snprintf(name.data(), name.size(), "PODLANE-%08x", network_id("pods"));
+        return name.data();
+    }
 };
 
 // The last DEL of a network runs four under the lock.
 TEST_F(IptablesTest, SlowOnesHaveTenSecondsTogether) {
     const auto began = std::chrono::steady_clock::now();
-    std::array<char, 32> chain{};
-    std::snprintf(chain.data(), chain.size(), "-N PODLANE-%08x", network_id("pods"));
-    const auto dropped = drop("sleep 4\n[ $0 != ${0%-restore} ] || echo '" + std::string(chain.data()) + "'\n");
+    const auto dropped = drop("sleep 4\n[ $0 != ${0%-restore} ] || echo '-N " + chain() + "'\n");
     ASSERT_FALSE(dropped);
     EXPECT_THAT(dropped.error().message, testing::HasSubstr("was killed"));
     EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(12));

@@ -229,8 +229,7 @@ constexpr auto kKeys = std::to_array<Key>({
      checked<&Config::mark, read_mark>},
     {"allowedSources", top, "list of addresses and prefixes", "none",
      "source addresses that a pod may use besides its own. On a network with an `uplink` they leave by it as well "
-     "([what "
-     "comes for them](SOURCE-ROUTING.md#3-addresses-of-a-lan) does not)",
+     "([what comes for them](SOURCE-ROUTING.md#3-addresses-of-a-lan) does not)",
      checked<&Config::allowed_sources, read_prefixes>},
     {"allowedEtherTypes", top,
      "list of `\"llc\"` (802.3 frames such as STP), `\"lldp\"`, `\"mpls\"`, `\"pppoe\"`, `\"vlan\"` (tags of any VLAN "

@@ -127,31 +127,7 @@ Result<void> apply_pods_word(const json::Value &document, Request &request) {
     return {};
 }
 
-} // namespace
-
-std::optional<Version> version_of(std::string_view stdin_text) {
-    std::optional<Version> version;
-    if (const auto document = json::parse_object(stdin_text, "the network configuration")) {
-        if (const auto named = read_version(json::Node(&*document, {})))
-            version = *named;
-    } else {
-        version = parse_version(version_text(stdin_text.substr(0, json::kLongestText)));
-    }
-    return version && is_supported(*version) ? version : std::nullopt;
-}
-
-Result<Request> parse_request(const Environment &environment, std::string_view stdin_text) {
-    Request request = TRY(parse_recorded(environment, stdin_text));
-    if (request.command != Command::add && request.command != Command::status)
-        return request;
-    const json::Value document = TRY(json::parse_object(stdin_text, "the network configuration on standard input"));
-    const json::Node root(&document, {});
-    TRY(check_uplinks(root.at("uplinks")));
-    TRY(check_configured_routes(root.at("routes")));
-    return request;
-}
-
-Result<Request> parse_recorded(const Environment &environment, std::string_view stdin_text) {
+Result<Request> parse(const Environment &environment, std::string_view stdin_text, bool is_recorded) {
     Request request;
     request.command = TRY(read_command(environment));
     const Arguments arguments = TRY(read_environment(environment, request));
@@ -172,6 +148,10 @@ Result<Request> parse_recorded(const Environment &environment, std::string_view 
     TRY(check_repeated(stdin_text, request));
     add_settings_of_attachment(read);
     request.config = TRY(read_config(read, request.command, arguments, request.ignored));
+    if (!is_recorded && (request.command == Command::add || request.command == Command::status)) {
+        TRY(check_uplinks(json::Node(&read, {}).at("uplinks")));
+        TRY(check_configured_routes(json::Node(&read, {}).at("routes")));
+    }
     request.warnings = warnings_of(read, request.config, request.command);
     if (request.command == Command::add) {
         read_identity(read, request.config.identity, request.pod);
@@ -179,6 +159,27 @@ Result<Request> parse_recorded(const Environment &environment, std::string_view 
     }
     TRY(apply_pods_word(read, request));
     return request;
+}
+
+} // namespace
+
+std::optional<Version> version_of(std::string_view stdin_text) {
+    std::optional<Version> version;
+    if (const auto document = json::parse_object(stdin_text, "the network configuration")) {
+        if (const auto named = read_version(json::Node(&*document, {})))
+            version = *named;
+    } else {
+        version = parse_version(version_text(stdin_text.substr(0, json::kLongestText)));
+    }
+    return version && is_supported(*version) ? version : std::nullopt;
+}
+
+Result<Request> parse_request(const Environment &environment, std::string_view stdin_text) {
+    return parse(environment, stdin_text, false);
+}
+
+Result<Request> parse_recorded(const Environment &environment, std::string_view stdin_text) {
+    return parse(environment, stdin_text, true);
 }
 
 } // namespace podlane::cni

@@ -18,7 +18,7 @@
 #include "loader/net/address.hpp"
 #include "loader/net/link.hpp"
 #include "loader/net/sysctl.hpp"
-#include "loader/net/wait_for_route.hpp"
+#include "loader/net/wait.hpp"
 #include "plugin/network.hpp"
 #include "plugin/node.hpp"
 #include "plugin/node_addresses.hpp"
@@ -158,13 +158,16 @@ Result<void> configure_pod(const net::Namespace &pod, Pair &pair, const Plan &pl
     return TRY(keep_mac(pair.pod, ifindex, plan.pod_mac, ifname)) ? Result<void>{} : put_pod_neighbours(pair, plan);
 }
 
-// The kernel makes an IPv6 address its own in a worker, also without duplicate address detection: a moment later. Until
-// then packets to it are refused.
-Result<void> wait_for_addresses(Pair &pair, const Plan &plan) {
+// The kernel starts the queue of the end that was set up first, and makes an IPv6 address its own, in workers: a moment
+// later. Until then what the pod sends is lost, and packets to the address are refused.
+Result<void> wait_until_usable(Pair &pair, const Plan &plan, const std::string &ifname) {
     const Step step(STEP_WAIT);
     constexpr std::uint32_t kLocalTable = 255;
     constexpr std::uint8_t kLocalRoute = 2;    // RTN_LOCAL
-    constexpr std::chrono::seconds kLimit{10}; // the worker shares the CPU with all other starting pods
+    constexpr std::chrono::seconds kLimit{10}; // the workers share the CPU with all other starting pods
+    if (!TRY(net::wait_for_link(pair.pod, pair.veth.pod_ifindex, kLimit)))
+        return Error{ErrorCode::try_again_later, ifname + " of the container could send nothing within 10 s",
+                     "the kernel does this in a worker (linkwatch), which has had no turn: the node is overloaded"};
     for (const ip_addr &addr : plan.addresses) {
         if (is_ipv4(addr))
             continue;
@@ -183,9 +186,10 @@ Result<void> configure_host(Pair &pair, const Plan &plan) {
     const Step step(STEP_HOST);
     const std::uint32_t ifindex = pair.veth.host.ifindex;
     TRY(write_settings(plan.host_settings));
-    TRY(net::set_link(pair.host, ifindex, {.up = true, .alias = plan.alias, .addr_gen_mode = net::AddrGenMode::none}));
+    // First: to a link that is up, the kernel adds its multicast route once more, and walks those of all links for it.
     for (const net::Address &one : plan.host_addresses)
         TRY(net::add_address(pair.host, ifindex, one));
+    TRY(net::set_link(pair.host, ifindex, {.up = true, .alias = plan.alias, .addr_gen_mode = net::AddrGenMode::none}));
     for (net::RouteSpec route : plan.host_routes) {
         route.ifindex = ifindex;
         const std::string to = to_string(route.destination.addr);
@@ -268,7 +272,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     TRY(configure_host(pair, plan));
     TRY(put_rules_beside(request, tables, others, record, sockets.pod));
     TRY(masquerade(plan.masquerade, request.config, plan.masqueraded));
-    TRY(wait_for_addresses(pair, plan));
+    TRY(wait_until_usable(pair, plan, request.ifname));
     return publish_endpoint(made, probe, tables, sockets.host, rollback);
 }
 
@@ -288,7 +292,7 @@ Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, cons
         return Error{ErrorCode::already_exists,
                      "the container's namespace " + request.netns + " has an interface " + request.ifname + " already",
                      "remove it, or choose another CNI_IFNAME"};
-    if (!known && !TRY(records_of(request.config).find(request.container_id, request.ifname)))
+    if (!known && !TRY(is_on_record(request)))
         return {};
     auto removed = remove_attachment(request, Lease::must_not_wait);
     return removed ? std::move(removed)

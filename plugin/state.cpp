@@ -13,6 +13,7 @@
 #include "plugin/cni/result.hpp"
 #include "plugin/cni/version.hpp"
 #include "plugin/held_lease.hpp"
+#include "plugin/log.hpp"
 
 #include <unistd.h>
 
@@ -32,6 +33,13 @@ std::string node_name(const cni::Config &config) {
 }
 
 AttachmentRecords records_of(const cni::Config &config) { return {config.state_dir, config.bpffs}; }
+
+std::vector<std::string> state_directories_of(const cni::Config &config) {
+    std::vector<std::string> all{config.state_dir};
+    if (config.state_dir != kStateDirectory)
+        all.emplace_back(kStateDirectory);
+    return all;
+}
 
 Result<AttachmentRecord> record_of(const cni::Request &request) {
     AttachmentRecord record;
@@ -126,6 +134,15 @@ Result<std::optional<AttachmentRecord>> find_record(const cni::Request &request)
     if (auto record = TRY(records_of(request.config).find(request.container_id, request.ifname)))
         return record;
     return find_record_anywhere(request.config.state_dir, request.container_id, request.ifname, TRY(own_netns()));
+}
+
+Result<bool> is_on_record(const cni::Request &request) {
+    if (TRY(records_of(request.config).find(request.container_id, request.ifname)))
+        return true;
+    const auto elsewhere = find_record(request);
+    if (!elsewhere)
+        log(cni::Log::Level::warning, "looking for an earlier record: " + elsewhere.error().message);
+    return elsewhere && *elsewhere;
 }
 
 Result<bool> is_of_this_boot(const AttachmentRecord &record) { return record.boot_id == TRY(boot_id()); }

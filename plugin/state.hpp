@@ -14,6 +14,8 @@
 namespace podlane {
 
 AttachmentRecords records_of(const cni::Config &config);
+// The configured one, and the default one: `stateDir` may have been edited.
+std::vector<std::string> state_directories_of(const cni::Config &config);
 
 // The node's name for its administrator: `nodename`, $NODENAME, or the host's name.
 std::string node_name(const cni::Config &config);
@@ -35,6 +37,8 @@ Result<bool> may_forward(const cni::Request &request, net::Netlink &pod);
 
 // Below the configured root of pins and `stateDir`, or any other one of this node.
 Result<std::optional<AttachmentRecord>> find_record(const cni::Request &request);
+// For ADD: directories other than the configured one that cannot be read hold none.
+Result<bool> is_on_record(const cni::Request &request);
 
 // Nothing of an attachment of an earlier boot is in the kernel.
 Result<bool> is_of_this_boot(const AttachmentRecord &record);

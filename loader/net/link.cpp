@@ -34,6 +34,7 @@ Link parse_link(nlmsghdr *message) {
     link.mtu = attributes.get<std::uint32_t>(IFLA_MTU).value_or(0);
     link.flags = header->ifi_flags;
     link.type = header->ifi_type;
+    link.state = attributes.get<std::uint8_t>(IFLA_OPERSTATE).value_or(0);
     link.up = (header->ifi_flags & IFF_UP) != 0;
     link.ipv6_off = has_ipv6_off(attributes);
     link.master = attributes.get<std::uint32_t>(IFLA_MASTER);

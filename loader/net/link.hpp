@@ -22,6 +22,7 @@ struct Link {
     std::uint32_t mtu = 0;
     std::uint32_t flags = 0; // IFF_*
     std::uint16_t type = 0;  // ARPHRD_*
+    std::uint8_t state = 0;  // IF_OPER_*
     bool up = false;         // administratively
     bool ipv6_off = false;   // net.ipv6.conf.NAME.disable_ipv6
     std::optional<std::uint32_t> master;

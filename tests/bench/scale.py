@@ -11,9 +11,11 @@ import report
 PODS = [int(number) for number in os.environ.get("PODLANE_PODS", "10 100 1000").split()]
 DEAD = 100
 RATE = {"ingressRate": 8_000_000, "ingressBurst": 64_000_000}
+PEER = "dual stack, ptp"
 VARIANTS = {
     "plain": {},
     "dual stack": {},
+    PEER: {},
     "ipMasq": {"ipMasq": True},
     # Isolation by group, and a guarantee in a group of limits.
     "grouped": {"groups": ["name:tenant-a"], "isolation": "group", **RATE, "limitGroup": "tenant-a",
@@ -41,9 +43,12 @@ class Network:
         ips = [{"address": f"198.18.{number // 250}.{number % 250 + 2}/15"}]
         if self.ipv6:
             ips.append({"address": f"2001:db8:77::{number + 2:x}/64"})
-        lease = {"cniVersion": "1.1.0", "ips": ips}
-        step, _ = self.chain._call(command, self.plugin, f"pod{number}", f"{self.chain.netns}-{number}", lease, False)
+        step = self.run_plugin(command, number, ips)
         return (step["user_us"] + step["sys_us"]) / 1000, step["wall_us"] / 1000
+
+    def run_plugin(self, command, number, ips):
+        lease = {"cniVersion": "1.1.0", "ips": ips}
+        return self.chain._call(command, self.plugin, f"pod{number}", f"{self.chain.netns}-{number}", lease, False)[0]
 
     def make_namespaces(self, first, last):
         node.run("ip", "-batch", "-", text="".join(f"netns add {self.chain.netns}-{i}\n" for i in range(first, last)))
@@ -89,6 +94,22 @@ class Network:
         return step, output
 
 
+class Peer(Network):
+    """The reference `ptp` with the same addresses, which its IPAM plugin `static` gives."""
+
+    def make_namespaces(self, first, last):
+        super().make_namespaces(first, last)
+        for number in range(first, last):  # without duplicate address detection, which ptp waits for
+            node.run("nsenter", f"--net=/run/netns/{self.chain.netns}-{number}",
+                     "sysctl", "-qw", "net.ipv6.conf.default.accept_dad=0")
+
+    def run_plugin(self, command, number, ips):
+        addresses = [{**ip, "gateway": gateway} for ip, gateway in zip(ips, ("198.18.0.1", "2001:db8:77::1"))]
+        ipam = {"type": "static", "addresses": addresses, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}
+        plugin = {"type": "ptp", "cniVersion": "1.0.0", "name": "peer", "ipam": ipam}
+        return self.chain._call(command, plugin, f"pod{number}", f"{self.chain.netns}-{number}", None, False)[0]
+
+
 def total(step):
     return {"wall_ms": step["wall_us"] / 1000, "cpu_ms": (step["user_us"] + step["sys_us"]) / 1000}
 
@@ -98,7 +119,7 @@ def measure(settings, log):
         return
     rows, once = [], []
     for number, (name, keys) in enumerate(VARIANTS.items(), 1):
-        network = Network(number, keys, settings, name == "dual stack")
+        network = (Peer if name == PEER else Network)(number, keys, settings, name.startswith("dual stack"))
         for pods in PODS:
             report.progress(f"scale, {name}: {pods} pods")
             network.grow(pods)
@@ -106,6 +127,9 @@ def measure(settings, log):
             row = [report.median([m[verb][what] for m in measured]) for verb in (0, 1) for what in (0, 1)]
             log.write(part="scale", variant=name, pods=pods, add_cpu_ms=row[0], add_ms=row[1], del_cpu_ms=row[2], del_ms=row[3])
             rows.append([name, str(pods), *(f"{value:.1f}" for value in row)])
+        if name == PEER:
+            network.remove()
+            continue
         doctors = [network.doctor() for _ in range(3)] if settings.podlanectl else []
         steps = {"doctor": min((total(step) for step, _ in doctors), key=lambda one: one["wall_ms"])} if doctors else {}
         steps[f"GC of {DEAD}"] = total(network.collect(DEAD))

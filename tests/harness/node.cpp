@@ -200,6 +200,7 @@ Node::~Node() {
     std::error_code ignored;
     fs::remove_all(bpffs_, ignored);
     fs::remove_all(dir_, ignored);
+    fs::remove_all(AttachmentRecords(kStateDirectory, bpffs_).directory(), ignored);
 }
 
 void Node::put_plugin(const std::string &name, const std::string &script) const {

@@ -178,6 +178,26 @@ TEST_F(AddTest, LinkLocalAddressesReachEachOtherWithoutAnAnycastOne) {
                 testing::Not(testing::HasSubstr(made.host_ifname)));
 }
 
+// To a link that is up, the kernel would add its multicast route a second time, and walk those of all links for it.
+TEST_F(AddTest, TheHostVethHasItsLinkLocalAddressBeforeItIsUp) {
+    const auto container = node_.container();
+    const std::string trace = node_.dir() + "/trace";
+    Variables variables = attachment(*container);
+    variables.insert({{"CNI_COMMAND", "ADD"}, {"CNI_PATH", node_.plugins()}});
+    const Output added =
+        run(node_.ns(), {"strace", "-qq", "-e", "trace=sendmsg", "-o", trace, node_.plugins() + "/podlane"},
+            node_.config().dump(), variables);
+    ASSERT_EQ(added.rc, 0) << added.out;
+    const std::string calls = read_file(trace);
+    const std::size_t address = calls.find(R"(\n\200\0\375)"); // of its ifaddrmsg: IPv6, /128, of the link
+    const std::size_t up =
+        calls.rfind(R"(\1\0\0\0\1\0\0\0")"); // IFF_UP, the end of an ifinfomsg: the pod's end is first
+    ASSERT_NE(address, std::string::npos) << calls;
+    ASSERT_NE(up, std::string::npos) << calls;
+    EXPECT_LT(address, up) << calls;
+    EXPECT_THAT(del(*container), succeeds());
+}
+
 TEST_F(AddTest, SwitchesForwardingOnAndNothingElse) {
     const std::vector<std::string> kept = {"net.ipv4.conf.all.proxy_arp",     "net.ipv4.conf.default.proxy_arp",
                                            "net.ipv4.conf.up0.proxy_arp",     "net.ipv4.conf.all.rp_filter",

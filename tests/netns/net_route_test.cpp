@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Addresses, neighbours and routes: what is put is found, what exists or is missing is a value.
-#include "loader/net/wait_for_route.hpp"
+#include "loader/net/wait.hpp"
 #include "net_fixture.hpp"
 
 #include <linux/rtnetlink.h>

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT
-// An IPv6 address that the kernel makes usable late: ADD waits for it, and not for ever.
+// The kernel makes an IPv6 address, and the interface itself, usable late: ADD waits for it, and not for ever.
 #include "tests/netns/rollback.hpp"
+
+#include "loader/net/link.hpp"
+
+#include <net/if.h>
+#include <sys/ioctl.h>
 
 namespace podlane::test {
 namespace {
@@ -56,6 +61,53 @@ TEST_F(LateAddressTest, ThatStaysUnusableFailsAdd) {
     EXPECT_GT(since(start), seconds(10));
     EXPECT_EQ(node_.state() + node_.run("nft list ruleset"), before);
     EXPECT_THAT(container->run("ip -o link"), Not(HasSubstr("eth0")));
+}
+
+// While others change interfaces, the kernel's worker has to wait for its turn. What a pod sends before that is lost.
+class LateLinkTest : public RollbackTest {
+  protected:
+    // Changes interfaces of a namespace of its own without a pause.
+    class Busy {
+      public:
+        explicit Busy(const net::Namespace &where) {
+            for (int i = 0; i < 4; ++i)
+                threads_.emplace_back([this, netlink = require(net::Netlink::open_in(where))]() mutable {
+                    for (std::uint32_t mtu = 1400; !stop_; mtu = mtu == 1400 ? 1300 : 1400)
+                        (void)require(net::set_link(netlink, 1, {.mtu = mtu}));
+                });
+        }
+        ~Busy() {
+            stop_ = true;
+            for (std::thread &thread : threads_)
+                thread.join();
+        }
+        Busy(const Busy &) = delete;
+        Busy &operator=(const Busy &) = delete;
+
+      private:
+        std::atomic<bool> stop_ = false;
+        std::vector<std::thread> threads_;
+    };
+    // As the kernel sees it at this moment: since Linux 6.8, `ip link` makes the kernel do the worker's part.
+    static bool is_running(const Container &container) {
+        const Fd socket = open_socket(container.ns(), Transport::udp, true);
+        ifreq wanted{};
+        std::strcpy(wanted.ifr_name, "eth0");
+        return ioctl(socket.get(), SIOCGIFFLAGS, &wanted) == 0 && (wanted.ifr_flags & IFF_RUNNING) != 0;
+    }
+};
+
+TEST_F(LateLinkTest, IsWaitedFor) {
+    const Json keys = {{"ipFamilies", {"IPv4"}}};
+    prepare(keys);
+    const auto other = node_.container();
+    const Busy busy(other->ns());
+    for (int i = 0; i < 30; ++i) {
+        const auto container = node_.container();
+        ASSERT_THAT(add(*container, keys), succeeds());
+        EXPECT_TRUE(is_running(*container)) << "after " << i << " pods";
+        ASSERT_THAT(del(*container, keys), succeeds());
+    }
 }
 
 } // namespace

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "bpf/limit.h"
+#include "bpf/nf_conn.h"
 #include "bpf/tables.h"
 
 /*
@@ -45,7 +46,7 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 	departure = next_departure(state, limit, bucket, most, bytes, now) ?: departure;
 	backlog = departure - now;
 	overtakes = !backlog && backlog_of(state->free_at_ns, limit, now);
-	charge(state, limit, bytes, now, false, true);
+	charge(state, limit, bytes, now, false, !flow.is_surplus);
 	charge_unpaced(state, limit, &flow, bytes, now);
 	state->delayed += !!backlog;
 	state->departures[bucket] = departure;
@@ -70,13 +71,51 @@ __attribute__((noinline)) int set_earliest_departure(struct __sk_buff *skb, __u3
 }
 
 /*
+ * Whether the sender's socket has the receiver's address as its remote one. Not if the host has translated that. The
+ * source that the host has replaced is left in work->other. A global function: the verifier checks it once.
+ */
+__attribute__((noinline)) int knows_receiver(struct __sk_buff *skb)
+{
+	const unsigned long entry = entry_of(skb);
+	const bool is_reply = (entry & CTINFO_MASK) >= CTINFO_ESTABLISHED_REPLY;
+	struct nf_conn___podlane *ct = (void *)(entry & ~CTINFO_MASK);
+	const struct nf_conntrack_tuple___podlane *sent = &ct->tuplehash[0].tuple, *other = &ct->tuplehash[1].tuple;
+	struct flow_scratch *work = find_scratch();
+	union nf_inet_addr___podlane from, to, receiver;
+	bool is_ipv4 = skb->protocol == bpf_htons(ETH_P_IP);
+	struct ip_addr remote, local;
+
+	if (!work || !entry)
+		return 1;
+	if (is_reply) {
+		sent = &ct->tuplehash[1].tuple;
+		other = &ct->tuplehash[0].tuple;
+	}
+	if (bpf_probe_read_kernel(&from, sizeof(from), &sent->src.u3) ||
+	    bpf_probe_read_kernel(&to, sizeof(to), &sent->dst.u3) ||
+	    bpf_probe_read_kernel(&receiver, sizeof(receiver), &other->src.u3))
+		return 1;
+	work->other.source = ct_address(&from, is_ipv4);
+	remote = ct_address(&to, is_ipv4);
+	local = ct_address(&receiver, is_ipv4);
+	return same_addr(&remote, &local);
+}
+
+/*
  * Sockets of the node, and of its pods by way of the host stack, whatever their network: pl_pace finds both ends by
- * their namespaces. Who forges such a source gets what passes the bucket, and is not held until it does.
+ * their namespaces, and the receiver by the socket's remote address. Who forges such a source gets what passes the
+ * bucket, and is not held until it does.
  */
 static __always_inline bool is_paced(struct packet *p)
 {
-	return may_be_paced(p, p->interface->flags) &&
-	       (tcp_sender(p->skb) || find_address(p, &p->ip.source) || find_owner_on_node(&p->ip.source));
+	struct flow_scratch *work = find_scratch();
+	const struct ip_addr *sender;
+
+	if (!work || !may_be_paced(p->ip.protocol, p->interface->flags, 0))
+		return false;
+	sender = &work->other.source;
+	work->other.source = p->ip.source;
+	return knows_receiver(p->skb) && (tcp_sender(p->skb) || find_address(p, sender) || find_owner_on_node(sender));
 }
 
 /* Packets that the fast path left to this program, or that the host stack delivers. */

@@ -15,8 +15,9 @@
 /* Connections that have only just begun are forgiven, within bounds. */
 #define FIRST_SEGMENTS 32
 #define NO_SEGMENTS (~0U)
-/* Beside the bytes of the headers: that the packet is of TCP, and its flags. */
+/* Beside the bytes of the headers: that the packet is of TCP, that the host translates it, and its flags. */
 #define OF_TCP 0x10000U
+#define TRANSLATED 0x20000U
 #define TCP_FLAGS_SHIFT 24
 #define HEADERS 0xffffU
 #define STREAM 1                    /* SOCK_STREAM */
@@ -57,10 +58,24 @@ struct sock___podlane {
 	unsigned long sk_max_pacing_rate;
 } __attribute__((preserve_access_index));
 
-/* A rate was announced to the sender: it sends no faster, and hears of the backlog without a loss. */
-static __always_inline bool is_paced_socket(struct __sk_buff *skb)
+/*
+ * pl_pace finds a receiver by the remote address of the sender's socket: that of a Service is none's. The packet that
+ * is translated is of the flow in the scratch area.
+ */
+static __always_inline bool is_to_service(bool is_translated)
 {
-	struct bpf_sock *socket = skb->sk;
+	struct flow_scratch *work = is_translated ? find_scratch() : 0;
+
+	return work && !same_addr(&work->flow.destination, &work->key.destination);
+}
+
+/*
+ * A rate was announced to the sender: it sends no faster, and hears of the backlog without a loss. If it does not know
+ * the receiver, the rate is another limit's.
+ */
+static __always_inline bool is_paced_socket(struct __sk_buff *skb, __u32 headers)
+{
+	struct bpf_sock *socket = is_to_service(headers & TRANSLATED) ? 0 : skb->sk;
 	struct sock___podlane *tcp = socket ? (void *)bpf_skc_to_tcp_sock(socket) : 0;
 
 	return tcp && tcp->sk_max_pacing_rate != ~0UL;
@@ -80,7 +95,8 @@ static __always_inline __u64 left_to_acks(const struct limit *limit)
  * of all, pass when large ones are dropped already: a request does not wait for a bulk transfer to be slowed down.
  */
 static __always_inline __u64 tolerance(struct __sk_buff *skb, const struct limit_state *state,
-				       const struct limit *limit, __u64 now, __u64 bytes, __u32 segments, bool is_ack)
+				       const struct limit *limit, __u64 now, __u64 bytes, __u32 segments, __u32 headers,
+				       bool is_ack)
 {
 	__u64 usual = limit->horizon_ns, longest = usual < LONGEST_HORIZON_NS ? LONGEST_HORIZON_NS : usual;
 
@@ -92,7 +108,7 @@ static __always_inline __u64 tolerance(struct __sk_buff *skb, const struct limit
 		return longest;
 	if (segments <= UNPACED_SEGMENTS) /* those of one connection at least, however low the rate */
 		return longest + UNPACED_SEGMENTS * limit->frame_ns;
-	if (segments <= FIRST_SEGMENTS || (segments != NO_SEGMENTS && is_paced_socket(skb)))
+	if (segments <= FIRST_SEGMENTS || (segments != NO_SEGMENTS && is_paced_socket(skb, headers)))
 		return longest;
 	if (segments != NO_SEGMENTS) /* it cannot react to the backlog sooner */
 		usual += hearing_delay(state, limit);
@@ -126,7 +142,7 @@ static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *stat
 {
 	bool is_ack = is_only_ack(skb, headers);
 	__u32 segments = segments_sent(skb);
-	__u64 now = bpf_ktime_get_ns(), most = tolerance(skb, state, limit, now, bytes, segments, is_ack);
+	__u64 now = bpf_ktime_get_ns(), most = tolerance(skb, state, limit, now, bytes, segments, headers, is_ack);
 	__u64 backlog = backlog_of(state->free_at_ns, limit, now);
 	bool is_unpaced = segments == NO_SEGMENTS && !is_ack && backlog > limit->target_ns;
 	struct unpaced_flow flow;
@@ -238,7 +254,9 @@ static __always_inline __u32 frame_headers(struct packet *p)
 	__u32 bytes = p->header_bytes ? sizeof(struct ethhdr) + p->header_bytes : ip + TCP_HEADER_MOST;
 	__u32 cut = p->skb->gso_size ? cut_headers(p->skb, p->header_bytes) : 0;
 
-	return (cut ?: bytes) | (p->ip.protocol == IPPROTO_TCP ? OF_TCP : 0) | (__u32)p->tcp_flags << TCP_FLAGS_SHIFT;
+	return (cut ?: bytes) | (p->ip.protocol == IPPROTO_TCP ? OF_TCP : 0) |
+	       (p->follow & FOLLOW_TRANSLATED) * (TRANSLATED / FOLLOW_TRANSLATED) |
+	       (__u32)p->tcp_flags << TCP_FLAGS_SHIFT;
 }
 
 /* Whether the limit applies to what goes to or comes from `other`. If so, the endpoint's group hears of it. */
@@ -271,10 +289,14 @@ static __always_inline int limit_towards(struct packet *p, __u32 flags, __u32 if
 	return within_limit(p->skb, ifindex, LIMIT_INGRESS, frame_headers(p)) ? 0 : REASON_DROP_INGRESS_LIMIT;
 }
 
-/* Whether pl_pace paces the sender, as far as its protocol and the receiver's limit go. */
-static __always_inline bool may_be_paced(struct packet *p, __u32 flags)
+/*
+ * Whether pl_pace paces the sender, as far as its protocol, its remote address and the receiver's limit go. A global
+ * function: the verifier checks it once.
+ */
+__attribute__((noinline)) int may_be_paced(__u32 protocol, __u32 flags, __u32 follow)
 {
-	return p->ip.protocol == IPPROTO_TCP && !(flags & INTERFACE_LIMIT_UNPACED_INGRESS);
+	return protocol == IPPROTO_TCP && !(flags & INTERFACE_LIMIT_UNPACED_INGRESS) &&
+	       !is_to_service(follow & FOLLOW_TRANSLATED);
 }
 
 static __always_inline bool is_edt(__u32 flags)
@@ -289,6 +311,6 @@ static __always_inline int limit_receiver(struct packet *p)
 {
 	__u32 flags = p->receiver->flags;
 
-	p->is_edt = is_edt(flags) && !(p->interface && may_be_paced(p, flags));
+	p->is_edt = is_edt(flags) && !(p->interface && may_be_paced(p->ip.protocol, flags, p->follow));
 	return p->is_edt ? 0 : limit_towards(p, flags, p->receiver->ifindex);
 }

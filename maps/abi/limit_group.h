@@ -142,6 +142,7 @@ ABI_INLINE __u64 lent_rate(__u64 guarantee, __u64 weight, __u64 gain)
 ABI_INLINE void answer_report(struct limit_state *group, const struct limit *limit, struct group_report *report)
 {
 	__u64 whole = (report->guarantee << 13) / (limit->rate_bits_per_s >> 7 | 1), weight, cost, most;
+	__u64 is_alone;
 	bool is_idle_group;
 
 	whole = smaller(whole, ~0U >> 2) | 1;
@@ -162,11 +163,13 @@ ABI_INLINE void answer_report(struct limit_state *group, const struct limit *lim
 	}
 	measure_group(group, limit, report);
 	group->flows = (group->weight + (GROUP_WHOLE >> 11)) / (GROUP_WHOLE >> 10);
+	/* The bucket of one alone is the group's: there is nothing to correct. */
+	is_alone = ((__u64)group->weight - report->share.weight - 1) >> 63;
 	/* One that begins may want all: until it shows what it wants, only a silent group lends to it. */
 	weight = larger(group->weight + report->begins * (whole - weight), whole);
 	most = limit->rate_bits_per_s;
 	most -= report->begins * (most - smaller(report->guarantee, most));
-	report->rate = smaller(lent_rate(report->guarantee, weight, group->gain), most);
+	report->rate = smaller(lent_rate(report->guarantee, weight, choose(is_alone, ONE, group->gain)), most);
 	group->fair_bytes_per_s = report->rate / 8;
 }
 

@@ -9,8 +9,10 @@
 
 struct unpaced_flow {
 	__u32 bucket;
-	__u32 busy;     /* flows that share the rate, this one and the paced ones among them */
-	__u64 ahead_ns; /* of its part of the rate */
+	__u32 busy;       /* flows that share the rate, this one and the paced ones among them, in 1/ONE */
+	__u64 ahead_ns;   /* of its part of the rate */
+	__u64 is_shared;  /* 1 if paced flows want a part of the rate */
+	__u64 is_surplus; /* 1 if they get what it takes */
 };
 
 /* `backlog` is the limit's. Times are less than 2^63 ns apart. */
@@ -21,7 +23,7 @@ ABI_INLINE struct unpaced_flow measure_unpaced(const struct limit_state *state, 
 	__u64 ahead;
 
 	flow.bucket = hash % LIMIT_PARTS;
-	flow.busy = 1 + (__u32)smaller(state->flows, ONE);
+	flow.busy = 1;
 #ifdef __VMLINUX_H__
 #pragma clang loop unroll(disable) /* unrolled, it takes more of the stack than there is */
 #endif
@@ -29,23 +31,35 @@ ABI_INLINE struct unpaced_flow measure_unpaced(const struct limit_state *state, 
 		flow.busy += (__u32)((now - state->parts[i]) >> 63);
 	ahead = state->parts[flow.bucket] - now;
 	flow.busy -= (__u32)(-ahead >> 63);
+	flow.busy = flow.busy * ONE + (__u32)smaller(state->weight, ONE * ONE);
 	ahead = smaller(choose(ahead >> 63, 0, ahead), longest_backlog(limit));
 	/* A flow alone has the whole rate, and the limit's own clock. */
-	flow.ahead_ns = choose(((__u64)flow.busy - 2) >> 63, backlog, ahead);
+	flow.ahead_ns = choose(((__u64)flow.busy - ONE - 1) >> 63, backlog, ahead);
+	flow.is_shared = (0 - (__u64)state->weight) >> 63;
+	flow.is_surplus = flow.is_shared & ((limit->horizon_ns + limit->target_ns * 3 / 2 - flow.ahead_ns) >> 63);
 	return flow;
 }
 
-/* The backlog beyond which it is dropped: a flood leaves room to flows that take no more than their part. */
+/*
+ * The backlog beyond which it is dropped: a flood leaves room to flows that take no more than their part. Paced ones
+ * are steered to the target, and get more of a smaller backlog: the further it is ahead of its part, the less is left
+ * to it.
+ */
 ABI_INLINE __u64 unpaced_tolerance(const struct unpaced_flow *flow, const struct limit *limit)
 {
-	return limit->horizon_ns + choose((flow->ahead_ns - limit->horizon_ns - 1) >> 63, 2 * limit->target_ns, 0);
+	__u64 most = limit->horizon_ns + 2 * limit->target_ns;
+	__u64 beside_paced = larger(most - smaller(flow->ahead_ns, most), limit->target_ns / 2);
+	__u64 is_within = (flow->ahead_ns - limit->horizon_ns - 1) >> 63;
+
+	return choose(flow->is_shared, beside_paced, choose(is_within, most, limit->horizon_ns));
 }
 
 /* Charges a packet that is let through to its bucket. Under the lock. */
 ABI_INLINE void charge_unpaced(struct limit_state *state, const struct limit *limit, const struct unpaced_flow *flow,
 			       __u64 bytes, __u64 now)
 {
-	__u64 cost = time_of(bytes * 8, limit->rate_bits_per_s) * flow->busy;
+	__u64 cost = time_of(bytes * 8, limit->rate_bits_per_s) * flow->busy / ONE;
 
-	state->parts[flow->bucket % LIMIT_PARTS] = now + smaller(flow->ahead_ns + cost, longest_backlog(limit));
+	state->parts[flow->bucket % LIMIT_PARTS] =
+		now + smaller(flow->ahead_ns + cost, larger(2 * limit->horizon_ns, cost));
 }

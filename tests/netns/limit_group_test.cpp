@@ -135,6 +135,24 @@ TEST_F(LimitGroup, WantedIsAPartOfTheRate) {
     EXPECT_THAT(ctl({"bandwidth", "groups"}).out, testing::HasSubstr(" 100 %"));
 }
 
+TEST_F(LimitGroup, WantedIsAllOfTheRateWhereTheGroupHoldsPodsBack) {
+    const Pod one = lab_.add_pod(member(kGroupRate / 8));
+    const Pod other = lab_.add_pod(member(kGroupRate / 8));
+    lab_.add_pod(member(kGroupRate / 2)); // silent
+    const Pod receiver = lab_.add_pod();
+    const auto wanted = [&] { return groups_shown()[1]["wanted_percent"].get<int>(); };
+    {
+        const Repeat flooding = flood(one, receiver.v4), flooding_too = flood(other, receiver.v4);
+        EXPECT_TRUE(wait_until([&] { return wanted() == 100; })) << groups_shown();
+    }
+    const Fd socket = connected(one.ns(), Transport::udp, {receiver.v4, 9});
+    const Repeat a_tenth([&, text = std::string(1200, 'u')] {
+        (void)send_text(socket, text);
+        usleep(2400);
+    });
+    EXPECT_TRUE(wait_until([&] { return wanted() > 0 && wanted() < 50; })) << groups_shown();
+}
+
 // Towards the pod, the class on its host-side veth lets through what it may borrow at most.
 TEST_F(LimitGroup, TheCeilingOfWhatAPodGetsFollowsTheConfiguration) {
     const auto receiver = [](std::uint64_t rate) {

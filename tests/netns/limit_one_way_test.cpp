@@ -1,20 +1,30 @@
 // SPDX-License-Identifier: MIT
 // Transfers one way, which nothing but acknowledgements answers: what they leave of a limit in that direction, and what
 // a limited pod gets of one from another network of the node.
+#include "tests/netns/kube_proxy.hpp"
 #include "tests/netns/limits.hpp"
+
+#include "loader/edt.hpp"
 
 namespace podlane::test {
 namespace {
 
+constexpr std::uint16_t kPort = 8;
 constexpr std::uint64_t kLow = 2000000; // a part of what the acknowledgements would take
 
 // As fast as it can.
 class OneWay {
   public:
-    OneWay(const Pod &from, const Pod &to) : listener_(open_socket(to.ns(), Transport::tcp, true, {to.v4, 8})) {
+    OneWay(const Pod &from, const Pod &to) : OneWay(from.ns(), to, {to.v4, kPort}) {}
+    // `at`: where the sender finds it.
+    OneWay(const net::Namespace &from, const Pod &to, const Endpoint &at)
+        : listener_(open_socket(to.ns(), Transport::tcp, true, {to.v4, at.port})) {
         EXPECT_EQ(::listen(listener_.get(), 1), 0);
-        sender_ = connected(from.ns(), Transport::tcp, {to.v4, 8});
-        receiver_ = Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        sender_ = connected(from, Transport::tcp, at);
+        EXPECT_TRUE(wait_until([&] { // the last packet of the handshake may wait behind others
+            receiver_ = Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+            return static_cast<bool>(receiver_);
+        }));
         sending_.emplace([this, buffer = std::vector<char>(1U << 16U)] {
             if (::send(sender_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT) < 0)
                 usleep(100);
@@ -53,6 +63,17 @@ class LimitOneWay : public LimitTest {
             most = std::max(most, measure());
         return most;
     }
+    // Of a sender that finds the pod at `at`.
+    static double rate_of(const net::Namespace &from, const Pod &to, const Endpoint &at, double enough) {
+        const OneWay transfer(from, to, at);
+        EXPECT_TRUE(wait_until([&] { return transfer.received() > std::uint64_t{1} << 20U; }));
+        return best(enough, [&] { return transfer.measure(std::chrono::seconds(1)); });
+    }
+    // The node gives the pod as a backend to who calls the service.
+    void serve(const Pod &pod) {
+        const KubeProxy proxy({{"a", service_.addr, kPort, {pod.v4}, kPort}}, Lab::kPods4);
+        lab_.node().run("nft -f -", proxy.nftables());
+    }
     // From `from` to `to` a limit of kLow holds, the other way none does.
     void expect_room(const Pod &from, const Pod &to) {
         if (!is_paced())
@@ -66,6 +87,9 @@ class LimitOneWay : public LimitTest {
             run(from.ns(), {"ping", "-n", "-q", "-c", "10", "-i", "0.05", "-W", "5", to_string(to.v4)}).out;
         EXPECT_NE(said.find(" 0% packet loss"), std::string::npos) << said;
     }
+
+    static constexpr double kEnough = 0.8 * kPayload * kRate;
+    const Endpoint service_{ip("198.18.255.1"), kPort};
 };
 
 TEST_F(LimitOneWay, ItsAcknowledgementsLeaveAnIngressLimitToBulkAndPings) {
@@ -111,9 +135,67 @@ TEST_F(LimitOneWay, FromAnotherNetworkOfTheNodeItGetsTheRate) {
     const Pod other = observe(lab_.node(), container);
     const OneWay transfer(other, limited);
     ASSERT_TRUE(wait_until([&] { return transfer.received() > std::uint64_t{1} << 20U; }));
-    constexpr double kEnough = 0.8 * kPayload * kRate;
     EXPECT_GT(best(kEnough, [&] { return transfer.measure(std::chrono::seconds(1)); }), kEnough);
+    lab_.node().run("nft -f -", "table ip nat { chain c { type nat hook postrouting priority 100;\n"
+                                "ip saddr 198.18.10.0/24 masquerade\n}\n}\n");
+    if (!edt_qdisc().empty()) {
+        EXPECT_GT(rate_of(other.ns(), limited, {limited.v4, kPort + 1}, kEnough), kEnough) << "masqueraded";
+    }
     EXPECT_THAT(chain.del(*container), succeeds());
+}
+
+// pl_pace does not find the receiver by the address that the sender's socket has.
+TEST_F(LimitOneWay, ByAServiceItGetsTheRate) {
+    const Pod limited = lab_.add_pod(limits(kRate, 0));
+    const Pod free = lab_.add_pod();
+    if (edt_qdisc().empty())
+        GTEST_SKIP() << "this kernel cannot hold what is not paced";
+    serve(limited);
+    for (const net::Namespace *from : {&free.ns(), &lab_.node().ns()})
+        EXPECT_GT(rate_of(*from, limited, service_, kEnough), kEnough) << (from == &free.ns() ? "pod" : "node");
+}
+
+// A sender that is paced for another limit is held to this one as any other.
+TEST_F(LimitOneWay, ByAServiceThePaceOfAnotherLimitIsNotTaken) {
+    for (const char *limiter : {"auto", "pace"}) {
+        SCOPED_TRACE(limiter);
+        Json keys = limits(kRate / 2, 0);
+        keys["limiter"] = limiter;
+        const Pod limited = lab_.add_pod(keys);
+        const Pod sender = lab_.add_pod(limits(0, kRate));
+        serve(limited);
+        const OneWay transfer(sender.ns(), limited, service_);
+        EXPECT_TRUE(wait_until([&] { return transfer.received() > 100000; }));
+        EXPECT_LT(transfer.measure(std::chrono::milliseconds(1500)), 0.65 * kRate);
+        lab_.node().run("nft delete table ip kube-proxy");
+    }
+}
+
+// A queue that is as long as the burst would leave nothing to who is steered to a shorter one.
+TEST_F(LimitOneWay, WhatComesFromElsewhereLeavesPacedSendersTheirPart) {
+    const Pod limited = lab_.add_pod(limits(kRate, 0));
+    const Pod free = lab_.add_pod();
+    if (!is_paced() || edt_qdisc().empty())
+        GTEST_SKIP() << "this kernel cannot pace, or not hold what is not paced";
+    lab_.node().run("ip route replace " + std::string(Lab::kOutside4) + " dev up0");
+    (void)must_run(lab_.outside(), words("ip route add " + std::string(Lab::kPods4) + " via " + Lab::kNode4));
+    const OneWay paced(free, limited);
+    ASSERT_TRUE(wait_until([&] { return paced.received() > std::uint64_t{1} << 20U; }));
+    constexpr double kHalf = 0.3 * kRate;
+    {
+        const OneWay other(lab_.outside(), limited, {limited.v4, kPort + 1});
+        ASSERT_TRUE(wait_until([&] { return other.received() > std::uint64_t{1} << 18U; }));
+        EXPECT_GT(best(kHalf, [&] { return paced.measure(std::chrono::seconds(2)); }), kHalf) << "beside TCP";
+        constexpr double kLess = 0.15 * kRate;
+        EXPECT_GT(best(kLess, [&] { return other.measure(std::chrono::seconds(2)); }), kLess) << "TCP";
+    }
+    const Fd socket = connected(lab_.outside(), Transport::udp, {limited.v4, 9});
+    const Repeat flooding([&, text = std::string(1400, 'u')] {
+        (void)send_text(socket, text);
+        usleep(200);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(500)); // its queue fills
+    EXPECT_GT(best(kHalf, [&] { return paced.measure(std::chrono::seconds(2)); }), kHalf) << "beside a flood";
 }
 
 } // namespace

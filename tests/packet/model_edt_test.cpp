@@ -41,9 +41,14 @@ class EdtModel : public LimitedModel {
         const auto receiver = std::ranges::find_if(limited_, is_to);
         if (outcome.verdict != kRedirected || receiver == limited_.end() || *receiver == how_from(sender))
             return "";
-        const bool is_tcp = frame[frame[12] == 0x08 ? 23 : 20] == IPPROTO_TCP;
+        const bool is_v4 = frame[12] == 0x08, is_tcp = frame[is_v4 ? 23 : 20] == IPPROTO_TCP;
+        // A sender's socket does not know the receiver whose address is written into what it sends.
+        const auto destination = [&](const Bytes &of) {
+            return std::span(of).subspan(is_v4 ? 30 : 38, is_v4 ? 4 : 16);
+        };
+        const bool knows_receiver = std::ranges::equal(destination(frame), destination(outcome.frame));
         const bool is_by_qdisc = (outcome.mark & PODLANE_MARK) != 0;
-        if (is_by_qdisc != (!sender.is_pod || !is_tcp))
+        if (is_by_qdisc != (!sender.is_pod || !is_tcp || !knows_receiver))
             return is_by_qdisc ? "a paced packet goes by the qdisc" : "what nobody paces does not go by the qdisc";
         return is_by_qdisc ? compare_departure(sender, how, outcome, **receiver) : "";
     }

@@ -120,6 +120,18 @@ TEST(LimitGroup, BusyPodsGetTheirGuarantees) {
     EXPECT_NEAR(rates[63], 37.0 * kMbit, 0.02 * 37 * kMbit);
 }
 
+// Its packets wait at the group's rate: at less, the queue that the kernel keeps for it would be too short for TCP.
+TEST(LimitGroup, OneAloneHasTheWholeRateWhateverItHasSent) {
+    Group group(40 * kMbit);
+    group.want(group.add(10 * kMbit), kAll);
+    group.add(10 * kMbit);
+    group.run(100 * kMs);
+    for (int i = 0; i < 200; ++i) {
+        group.run(10 * kMs);
+        ASSERT_EQ(group.rate_of(0), 40 * kMbit) << i;
+    }
+}
+
 TEST(LimitGroup, WhatOneLeavesIsLentWithin200MsAndReturned) {
     for (const std::size_t pods : {std::size_t{2}, std::size_t{64}}) {
         SCOPED_TRACE(pods);

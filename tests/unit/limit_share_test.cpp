@@ -5,6 +5,7 @@
 
 #include <numeric>
 #include <random>
+#include <tuple>
 
 namespace podlane::simulation {
 namespace {
@@ -246,6 +247,36 @@ TEST(LimitShare, TheRateIsFoundAgainAfterAFloodOfWhatIsNotPaced) {
     is_flooding = false;
     all.run_until(all.now() + 150 * kMs);
     EXPECT_GT(measure(all, 1, 100 * kMs).sum(), 0.9 * kGoodput * kRate);
+}
+
+// Held at the qdisc up to a backlog: one of the whole burst would leave the paced ones next to nothing.
+TEST(LimitShare, AFloodThatIsHeldLeavesPacedFlowsTheirPart) {
+    for (const auto &[rate, flows, floods] : {std::tuple(2000000U, 1U, 1U),
+                                              {20000000U, 1U, 1U},
+                                              {1000000U, 1U, 1U},
+                                              {2000000U, 4U, 1U},
+                                              {5000000U, 1U, 1U},
+
+                                              {20000000U, 3U, 1U},
+                                              {20000000U, 1U, 4U},
+                                              {100000000U, 16U, 1U},
+                                              {1000000000U, 4U, 1U}}) {
+        SCOPED_TRACE(std::to_string(flows) + " flows, " + std::to_string(floods) + " floods, " + std::to_string(rate));
+        Simulation all(rate, flows);
+        std::vector<std::uint64_t> passed(floods);
+        for (std::uint32_t hash = 0; hash < floods; ++hash)
+            all.every(1.5 * rate / 8 / 1514, [&, hash] { passed[hash] += all.pass_unpaced(hash, 1514) ? 1514 : 0; });
+        all.run_until(3 * kSecond);
+        const std::uint64_t before = std::accumulate(passed.begin(), passed.end(), std::uint64_t{0});
+        const double paced = measure(all, flows, 5 * kSecond).sum() / rate / kGoodput;
+        const double others =
+            static_cast<double>(std::accumulate(passed.begin(), passed.end(), std::uint64_t{0}) - before) * 8 / 5 /
+            rate;
+        const double part = static_cast<double>(flows) / (flows + floods);
+        EXPECT_GT(paced, 0.8 * part);
+        EXPECT_GT(others, 0.8 * (1 - part));
+        EXPECT_GT(paced + others, 0.95);
+    }
 }
 
 // The sum of the weights is that of the slots, whatever the flows do and however the clock jumps.

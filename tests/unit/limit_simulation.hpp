@@ -3,7 +3,7 @@
 // number.
 #pragma once
 
-#include "maps/abi/fair_share.h"
+#include "maps/abi/unpaced_flow.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -80,6 +80,16 @@ class Simulation {
     [[nodiscard]] std::uint64_t backlog() const { return backlog_of(state_.free_at_ns, &limit_, now_); }
     // A packet that is not paced.
     void charge_other(std::uint64_t bytes) { charge(&state_, &limit_, bytes, now_, false, true); }
+
+    // The same, as set_departure() in bpf/edt.h has it: whether it passes.
+    bool pass_unpaced(std::uint32_t hash, std::uint64_t bytes) {
+        const unpaced_flow flow = measure_unpaced(&state_, &limit_, hash, now_, backlog());
+        if (backlog() > unpaced_tolerance(&flow, &limit_))
+            return false;
+        charge(&state_, &limit_, bytes, now_, false, !flow.is_surplus);
+        charge_unpaced(&state_, &limit_, &flow, bytes, now_);
+        return true;
+    }
 
     [[nodiscard]] std::uint64_t now() const { return now_; }
     [[nodiscard]] const Flow &flow(std::size_t index) const { return flows_[index]; }

@@ -4,8 +4,9 @@
 
 #include "loader/limit_group.hpp"
 #include "loader/pins.hpp"
-#include "maps/abi/limit_group.h"
+#include "maps/abi/fair_share.h"
 #include "maps/abi/limit_math.h"
+#include "maps/clock.hpp"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/network.hpp"
@@ -21,7 +22,7 @@ struct Group {
     std::string name, network;
     std::uint32_t number = 0;
     limit_direction direction = LIMIT_INGRESS;
-    std::uint64_t rate = 0, guaranteed = 0, pods = 0;
+    std::uint64_t rate = 0, guaranteed = 0, pods = 0, wanted = 0;
     limit_state state{};
 };
 
@@ -42,7 +43,7 @@ constexpr std::array<Column<Group>, 9> kLimitGroupsColumns = {{
      }},
     {{"WANTED", "wanted", "wanted_percent", Align::right},
      [](const Group &g) {
-         const std::uint64_t percent = std::min<std::uint64_t>(std::uint64_t{g.state.weight} * 100 / GROUP_WHOLE, 100);
+         const std::uint64_t percent = g.rate == 0 ? 0 : std::min(g.wanted, g.rate) * 100 / g.rate;
          return Cell{std::to_string(percent) + " %", percent};
      }},
     {{"BYTES", "bytes", "bytes", Align::right},
@@ -50,6 +51,14 @@ constexpr std::array<Column<Group>, 9> kLimitGroupsColumns = {{
          return Cell{output::bytes_words(g.state.bytes), g.state.bytes};
      }},
 }};
+
+// Bits per second of a group's rate that a pod of it wants. One that takes all of its limit wants more: the others
+// leave no more to it.
+std::uint64_t wanted_by(const limit_state &pod, std::uint64_t rate) {
+    if (pod.share.weight == 0 || pod.share.slot - slot_of(monotonic_ns()) - 1 >= LIMIT_SLOTS - 1)
+        return 0;
+    return pod.share.taken >= ONE ? rate : scaled(pod.limit.rate_bits_per_s, pod.share.taken);
+}
 
 Result<std::vector<Group>> read_groups(const Call &call, const World &world) {
     const auto networks = network_names(world);
@@ -76,6 +85,7 @@ Result<std::vector<Group>> read_groups(const Call &call, const World &world) {
                     ++one.pods;
                     const bandwidth own = limits_of(key.ifindex);
                     one.guaranteed += rate_in(&own, direction);
+                    one.wanted += wanted_by(state, one.rate);
                 }
             all.push_back(std::move(one));
         }

@@ -11,17 +11,19 @@ static __always_inline bool is_opted_out(struct nf_conn___podlane *ct)
 
 /*
  * Both directions were let through, and nothing needs to see the payload. TCP: the windows of packets that bypass
- * conntrack are unknown to it, so it must accept the FIN that follows them.
+ * conntrack are unknown to it, so it must accept the FIN that follows them. If it has ceased to, connections on the
+ * fast path stay there: on the slow path it would not accept their data either.
  */
-static __always_inline bool may_bypass(struct nf_conn___podlane *ct, struct net___podlane *net, __u8 protocol)
+static __always_inline bool may_bypass(struct nf_conn___podlane *ct, struct net___podlane *net, __u8 protocol,
+				       __u32 how)
 {
 	const unsigned long needed = CT_SEEN_REPLY | CT_ASSURED | CT_CONFIRMED;
 	const unsigned long refused = CT_DYING | CT_TEMPLATE | CT_NAT_CLASH | CT_HELPER | CT_SEQ_ADJUST;
 
 	if ((ct->status & (needed | refused)) != needed || is_opted_out(ct) || has_ipsec_policies(net))
 		return false;
-	return protocol == IPPROTO_UDP ||
-	       (ct->proto.tcp.state == CT_TCP_ESTABLISHED && net->ct.nf_ct_proto.tcp.tcp_be_liberal);
+	return protocol == IPPROTO_UDP || (ct->proto.tcp.state == CT_TCP_ESTABLISHED &&
+					   (net->ct.nf_ct_proto.tcp.tcp_be_liberal || how & IS_CACHED));
 }
 
 /* The kernel counts jiffies and takes milliseconds: the length of a second is read back from a time-out of 1000 s. */
@@ -173,7 +175,7 @@ static __always_inline int query_conntrack(struct __sk_buff *skb, struct flow_sc
 	net = ct->ct_net.net;
 	asm volatile("" : "+r"(net));
 	another = how & MAY_BE_UNTRACKED && is_of_another(ct, protocol, how) && !has_ipsec_policies(net);
-	good = may_bypass(ct, net, protocol);
+	good = may_bypass(ct, net, protocol, how);
 	if (good && opts->dir)
 		read_translation(&ct->tuplehash[0].tuple, is_ipv4, &work->flow);
 	else if (good)

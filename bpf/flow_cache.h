@@ -144,6 +144,12 @@ static __always_inline bool is_same_connection(const struct flow_scratch *work)
 	return work->origin && (work->key.protocol == IPPROTO_TCP || work->origin == work->flow.window.ack);
 }
 
+/* In the place of FLOW_HASH: 1 to 14. */
+static __always_inline __u32 hash_of(struct __sk_buff *skb)
+{
+	return (1 + skb->hash % 14) << FLOW_HASH_SHIFT;
+}
+
 /*
  * Queries conntrack and caches what it says. A packet that changes the state of a known connection is the host's.
  */
@@ -151,10 +157,12 @@ static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch
 				      bool is_cached)
 {
 	struct flow *flow = &work->flow;
+	bool is_confirmed = is_cached && !(flow->flags & FLOW_UNTRACKED);
+	__u32 hash = is_confirmed ? flow->flags & FLOW_HASH : hash_of(skb);
 	int verdict;
 
-	if (is_cached && is_peer_silent(work))
-		how |= PEER_IS_SILENT;
+	if (is_confirmed)
+		how |= is_peer_silent(work) ? IS_CACHED | PEER_IS_SILENT : IS_CACHED;
 	verdict = query_conntrack(skb, work, how);
 	if (verdict == FOLLOW_CONFIRMED && is_cached)
 		is_cached = is_same_connection(work);
@@ -169,9 +177,9 @@ static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch
 	flow->confirmed_ns = now;
 	if (!is_cached)
 		flow->since_ns = now;
-	flow->flags = verdict == FOLLOW_UNTRACKED ? FLOW_UNTRACKED : 0;
+	flow->flags = verdict == FOLLOW_UNTRACKED ? FLOW_UNTRACKED : hash;
 	if (verdict == FOLLOW_CONFIRMED && is_translated(&work->key, flow))
-		flow->flags = FLOW_TRANSLATED;
+		flow->flags |= FLOW_TRANSLATED;
 	if (verdict == FOLLOW_CONFIRMED && work->opts.dir)
 		flow->flags |= FLOW_REPLY;
 	flow->ifindex = skb->ifindex;

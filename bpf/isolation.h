@@ -234,8 +234,8 @@ __attribute__((noinline)) int note_allowed(__u32 ifindex, __u32 changes)
 
 	if (!work || work->flow.ifindex != ifindex || tracing)
 		return 0;
-	work->flow.flags =
-		(work->flow.flags & (FLOW_TRANSLATED | FLOW_REPLY)) | FLOW_ALLOWED | changes << FLOW_CHANGES_SHIFT;
+	work->flow.flags = (work->flow.flags & (FLOW_TRANSLATED | FLOW_REPLY | FLOW_HASH)) | FLOW_ALLOWED |
+			   changes << FLOW_CHANGES_SHIFT;
 	bpf_map_update_elem(&flows_v2, &work->key, &work->flow, BPF_EXIST);
 	return 0;
 }

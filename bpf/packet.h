@@ -84,6 +84,7 @@ enum follow {
 #define MAY_BE_UNTRACKED 0x40U /* the packet can take the fast path if the host stack has not seen its connection */
 #define READ_ONLY 0x80U        /* the packet caches nothing */
 #define PEER_IS_SILENT 0x100U  /* it acknowledges nothing */
+#define IS_CACHED 0x200U       /* its flow is on the fast path */
 
 /*
  * A stage returns 0 to continue, or the reason (enum reason) that ends the packet. A stage that redirects the packet

@@ -70,7 +70,7 @@ static __always_inline void read_end(struct nf_conn___podlane *ct, struct tracke
 	struct net___podlane *net = ct->ct_net.net;
 
 	asm volatile("" : "+r"(net));
-	end->may_bypass = may_bypass(ct, net, IPPROTO_TCP);
+	end->may_bypass = may_bypass(ct, net, IPPROTO_TCP, 0);
 	end->state = ct->status & not_judged || !(ct->status & CT_SEEN_REPLY) ? 0 : ct->proto.tcp.state;
 }
 

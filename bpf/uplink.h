@@ -37,6 +37,30 @@ static __always_inline void keep_next_hop(const struct bpf_redir_neigh *next_hop
 		__builtin_memcpy(&work->other.source, next_hop->ipv6_nh, sizeof(work->other.source));
 }
 
+/* The flow in the scratch area, as it is before its source is translated. */
+static __always_inline long query_flow(struct __sk_buff *skb, struct flow_scratch *work,
+				       const struct ip_addr *destination, __be16 source_port,
+				       struct bpf_fib_lookup *fib)
+{
+	__builtin_memset(fib, 0, sizeof(*fib));
+	fib->ifindex = skb->ifindex;
+	fib->l4_protocol = work->key.protocol;
+	fib->sport = source_port;
+	fib->dport = work->flow.destination_port;
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+		fib->family = AF_INET;
+		fib->tos = parsed_packet(work)->traffic_class;
+		fib->ipv4_src = work->key.source.word[3];
+		fib->ipv4_dst = destination->word[3];
+	} else {
+		fib->family = AF_INET6;
+		fib->flowinfo = parsed_packet(work)->traffic_class;
+		__builtin_memcpy(fib->ipv6_src, &work->key.source, sizeof(fib->ipv6_src));
+		__builtin_memcpy(fib->ipv6_dst, destination, sizeof(fib->ipv6_dst));
+	}
+	return route_lookup(skb, fib, sizeof(*fib), 0);
+}
+
 /*
  * Pods of other nodes are reached by routes of their own. A destination behind the default route may be the address of
  * a Service that the host translates, even if the cluster's ranges hold it. The flow and the next hop are in the
@@ -44,33 +68,63 @@ static __always_inline void keep_next_hop(const struct bpf_redir_neigh *next_hop
  */
 __attribute__((noinline)) int leaves_by_default_route(struct __sk_buff *skb, __u32 ifindex)
 {
+	const struct ip_addr nobody = {{bpf_htonl(0x40000000), 0, 0, NOBODY}};
 	struct flow_scratch *work = find_scratch();
-	struct bpf_fib_lookup fib = {};
+	struct bpf_fib_lookup fib;
 	long answer;
 
 	if (!work)
 		return 1;
-	fib.ifindex = skb->ifindex;
-	fib.l4_protocol = work->key.protocol;
-	fib.sport = work->key.source_port;
-	fib.dport = work->key.destination_port;
-	if (skb->protocol == bpf_htons(ETH_P_IP)) {
-		fib.family = AF_INET;
-		fib.ipv4_src = work->key.source.word[3];
-		fib.ipv4_dst = NOBODY;
-	} else {
-		fib.family = AF_INET6;
-		__builtin_memcpy(fib.ipv6_src, &work->key.source, sizeof(fib.ipv6_src));
-		fib.ipv6_dst[0] = bpf_htonl(0x40000000);
-		fib.ipv6_dst[3] = NOBODY;
-	}
-	answer = route_lookup(skb, &fib, sizeof(fib), 0);
+	answer = query_flow(skb, work, &nobody, work->key.source_port, &fib);
 	if ((answer != BPF_FIB_LKUP_RET_SUCCESS && answer != BPF_FIB_LKUP_RET_NO_NEIGH) || fib.ifindex != ifindex)
 		return 0;
 	if (fib.family == AF_INET)
 		return fib.ipv4_dst == work->other.source.word[0] || fib.ipv4_dst == NOBODY;
 	/* The second: on the link, without a gateway. */
 	return same_addr((struct ip_addr *)fib.ipv6_dst, &work->other.source) || fib.ipv6_dst[3] == NOBODY;
+}
+
+/* Whether the kernel chooses the route of the flow in the scratch area by its ports: of each hash, by other ones. */
+static __always_inline bool has_equal_routes(struct __sk_buff *skb, struct flow_scratch *work)
+{
+	struct bpf_fib_lookup fib;
+	__u32 first = 0, hop;
+
+	for (__u32 i = 0; i < 4; i++) {
+		query_flow(skb, work, &work->flow.destination,
+			   work->key.source_port ^ (__u16)(skb->hash >> 4 * i) * !!i, &fib);
+		/* In the place of a next hop, if the kernel knows none, is the destination. */
+		hop = fib.ipv6_dst[0] ^ fib.ipv6_dst[1] ^ fib.ipv6_dst[2] ^ fib.ipv6_dst[3] ^ fib.ifindex << 12;
+		first = i ? first : hop;
+		if (hop != first)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A TCP that hears nothing chooses another hash for its packets, and Linux by it, if fib_multipath_hash_policy is 1,
+ * another one of several equal routes. A program's query knows no hash, and would keep to a route that loses them: the
+ * host stack gets the confirmed flow, until it ends. Not one with another source: it cannot change its uplink. A global
+ * function: the verifier checks it once.
+ */
+__attribute__((noinline)) int is_rehashed(struct __sk_buff *skb)
+{
+	struct flow_scratch *work = find_scratch();
+	__u32 hash;
+
+	if (!has_conntrack || !work || work->key.protocol != IPPROTO_TCP ||
+	    !same_addr(&work->key.source, &work->flow.source))
+		return 0;
+	hash = work->flow.flags & FLOW_HASH;
+	if (hash == FLOW_BY_HOST)
+		return 1;
+	if (tracing || !skb->hash || hash == hash_of(skb))
+		return 0;
+	hash = hash && has_equal_routes(skb, work) ? FLOW_BY_HOST : hash_of(skb);
+	work->flow.flags = (work->flow.flags & ~FLOW_HASH) | hash;
+	map_insert(&flows_v2, &work->key, &work->flow, BPF_EXIST);
+	return hash == FLOW_BY_HOST;
 }
 
 /*
@@ -98,8 +152,11 @@ static __always_inline int send_to_uplink(struct packet *p)
 	struct bpf_fib_lookup fib;
 	struct uplink *uplink;
 	__u32 ifindex;
-	int lost = find_route(p, &fib);
+	int lost;
 
+	if (p->follow & FOLLOW_CONFIRMED && is_rehashed(p->skb))
+		return REASON_HOST_UNCONFIRMED;
+	lost = find_route(p, &fib);
 	if (lost)
 		return lost;
 	ifindex = fib.ifindex;

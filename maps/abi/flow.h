@@ -21,9 +21,14 @@ enum flow_flags {
 	FLOW_ALLOWED = 1 << 3,    /* isolation lets it through, as long as no change is counted */
 };
 
+/* Above the flags of a confirmed flow, what is kept of the hash that its sender gave its packets; 0: nothing. */
+#define FLOW_HASH_SHIFT 4
+#define FLOW_HASH (15U << FLOW_HASH_SHIFT)
+#define FLOW_BY_HOST FLOW_HASH /* it has changed where it chooses a route: the host stack has the flow */
+
 /*
- * Above the flags of a confirmed flow: watch.isolation_changes when it was allowed. Each query of conntrack
- * writes the entry again, so that 24 bits do not come round.
+ * Above these: watch.isolation_changes when it was allowed. Each query of conntrack writes the entry again, so that 24
+ * bits do not come round.
  */
 #define FLOW_CHANGES_SHIFT 8
 

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::uint16_t kServicePort = 80;
 constexpr std::uint16_t kBackendPort = 8080;
+constexpr std::chrono::seconds kConfirmed{1}; // how long an entry holds without a query, by default
 
 class Flow : public ServiceTest {
   protected:
@@ -88,6 +89,17 @@ TEST_P(Flow, WithoutLiberalWindowsTcpStaysOnTheSlowPath) {
     const Fd socket = connected(cluster_ip());
     ASSERT_EQ(transfer(socket, 1 << 20), 0);
     EXPECT_EQ(sent_fast(client_), 0U);
+}
+
+// The windows that conntrack knows of it are old: with them it would refuse what the connection sends.
+TEST_P(Flow, AConnectionStaysFastWhenConntrackChecksWindowsAgain) {
+    const EchoServer server = serve_echo();
+    track();
+    const Fd socket = connected(cluster_ip());
+    ASSERT_EQ(transfer(socket, 8 << 20), 0);
+    lab_->node().run("sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal=0");
+    for (const auto end = std::chrono::steady_clock::now() + 3 * kConfirmed; std::chrono::steady_clock::now() < end;)
+        ASSERT_EQ(transfer(socket, 100'000), 0);
 }
 
 TEST_P(Flow, IpsecPoliciesKeepPacketsOnTheSlowPath) {

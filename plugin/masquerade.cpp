@@ -10,6 +10,7 @@
 #include "plugin/history.hpp"
 #include "plugin/node_program.hpp"
 #include "loader/net/nftables.hpp"
+#include "loader/net/prefix_set.hpp"
 
 #include <algorithm>
 #include <array>
@@ -72,9 +73,20 @@ std::string rules(const cni::Config &config, const std::string &mark) {
 
 std::string mark_of(const cni::Config &config) { return nft_mark(rules(config, {})); }
 
-// Of what only the configuration that wrote the rules knows.
-Result<bool> has_exempt(net::Netlink &netfilter, const cni::Config &config) {
-    return has_prefixes(netfilter, config.name, "cluster", exempt_in(config));
+// Whichever configuration wrote the rules: their mark is of what the sets held.
+Result<bool> has_rules_of_sets(net::Netlink &netfilter, const std::string &network) {
+    const auto there = TRY(net::rule_comments(netfilter, nft_table(network), "postrouting"));
+    if (there.size() == kRules && std::ranges::all_of(there, is_mark_of_before))
+        return true;
+    cni::Config written;
+    written.name = network;
+    for (const char *set : {"cluster4", "cluster6"}) {
+        const auto prefixes = TRY(net::list_prefixes(netfilter, nft_table(network), set));
+        if (!prefixes)
+            return false;
+        std::ranges::copy(*prefixes, std::back_inserter(written.cluster_cidrs));
+    }
+    return there == std::vector<std::string>(kRules, mark_of(written));
 }
 
 // Adds to the rules that are there, by netlink: the cost of nft(8) grows with the rule set. False if they are missing
@@ -86,7 +98,7 @@ bool add_to_nftables(const cni::Config &config, const std::string &mark, std::sp
     const auto there = net::rule_comments(*netfilter, nft_table(config.name), "postrouting");
     if (!there || *there != std::vector<std::string>(kRules, mark))
         return false;
-    if (const auto exempt = has_exempt(*netfilter, config); !exempt || !*exempt)
+    if (const auto exempt = has_prefixes(*netfilter, config.name, "cluster", exempt_in(config)); !exempt || !*exempt)
         return false;
     const auto added = net::add_elements(*netfilter, sets_of(config.name), addresses);
     return added && *added;
@@ -137,19 +149,42 @@ Result<void> drop_nftables(const std::string &network) {
 const char *iptables(bool ipv4) { return ipv4 ? "iptables" : "ip6tables"; }
 const char *iptables_restore(bool ipv4) { return ipv4 ? "iptables-restore" : "ip6tables-restore"; }
 
+constexpr const char *kUnmarked = "podlane"; // a mark is a hash of the chain with this in its place
+
+// As `iptables -S` shows them.
+std::string chain_rules(const cni::Config &config, const std::string &mark, bool ipv4) {
+    const std::string add = "-A " + chain_of(config.name);
+    std::string rules;
+    for (const Prefix &prefix : disjoint(exempt_in(config), ipv4))
+        rules += add + (prefix.length == 0 ? "" : " -d " + to_string(prefix)) + " -j RETURN\n";
+    rules += add + " -d " + (ipv4 ? "224.0.0.0/4" : "ff00::/8") + " -j RETURN\n";
+    return rules + add + " -m comment --comment \"" + mark + " " + config.name + "\" -j MASQUERADE\n";
+}
+
+// Whichever configuration wrote the rules: the mark in the last one is of all of them.
+bool is_as_marked(std::string_view listed, const std::string &network) {
+    std::string rules(listed.substr(std::min(listed.find("-A "), listed.size())));
+    const std::string end = " " + network + "\" -j MASQUERADE\n";
+    if (!rules.ends_with(end))
+        return false;
+    const std::size_t at = rules.rfind('"', rules.size() - end.size()) + 1;
+    const std::string mark = rules.substr(at, rules.size() - end.size() - at);
+    rules.replace(at, mark.size(), kUnmarked);
+    return mark == kUnmarked || mark == nft_mark(rules); // an earlier version wrote no mark
+}
+
+std::string jump_from(const Prefix &subnet, const std::string &chain) {
+    return "POSTROUTING -s " + to_string(subnet) + " ! -d " + to_string(subnet) + " -j " + chain;
+}
+
 // The chain is replaced as a whole, and jumped to from the subnet of the lease.
 Result<void> put_iptables(const Until &until, const cni::Config &config, const std::vector<Prefix> &leased, bool ipv4) {
     const std::string chain = chain_of(config.name);
-    std::string script = "*nat\n:" + chain + " - [0:0]\n";
-    for (const Prefix &prefix : disjoint(exempt_in(config), ipv4))
-        script += "-A " + chain + " -d " + to_string(prefix) + " -j RETURN\n";
-    script += "-A " + chain + " -d " + (ipv4 ? "224.0.0.0/4" : "ff00::/8") + " -j RETURN\n";
-    script += "-A " + chain + " -m comment --comment \"podlane " + config.name + "\" -j MASQUERADE\nCOMMIT\n";
-    TRY(run_script(until, iptables_restore(ipv4), {"--wait", "--noflush"}, script));
+    const std::string mark = nft_mark(chain_rules(config, kUnmarked, ipv4));
+    TRY(run_script(until, iptables_restore(ipv4), {"--wait", "--noflush"},
+                   "*nat\n:" + chain + " - [0:0]\n" + chain_rules(config, mark, ipv4) + "COMMIT\n"));
     for (const Prefix &subnet : disjoint(leased, ipv4)) {
-        const std::string inside = to_string(subnet);
-        std::vector<std::string> jump = {"--wait", "-t", "nat", "-C",   "POSTROUTING", "-s",
-                                         inside,   "!",  "-d",  inside, "-j",          chain};
+        auto jump = split<std::string>("--wait -t nat -C " + jump_from(subnet, chain), " ");
         if (TRY(found(iptables(ipv4), TRY(run(until, iptables(ipv4), jump, "")))))
             continue;
         jump[3] = "-A";
@@ -194,31 +229,29 @@ Result<std::string> list_chain(const Until &until, const std::string &chain, boo
     return TRY(found(iptables(ipv4), listed)) ? std::move(listed.out) : std::string();
 }
 
-// Behind the option, in the rules that lead to the target.
-std::vector<Prefix> prefixes_in(std::string_view rules, std::string_view option, std::string_view target) {
-    std::vector<Prefix> prefixes;
+// The subnets from which all but what stays within them is led to the chain.
+std::vector<Prefix> subnets_that_jump(std::string_view rules, const std::string &chain) {
+    std::vector<Prefix> subnets;
     for (const std::string_view rule : split(rules, "\n")) {
         const auto words = split(rule, " ");
-        const auto at = std::ranges::find(words, option);
-        if (words.back() != target || words.end() - at < 2)
-            continue;
-        if (const auto prefix = parse_prefix(at[1]))
-            prefixes.push_back(*prefix);
+        const auto subnet = words.size() > 3 ? parse_prefix(words[3]) : Error{};
+        if (subnet && rule == "-A " + jump_from(*subnet, chain))
+            subnets.push_back(*subnet);
     }
-    return prefixes;
+    return subnets;
 }
 
-// That the chain masquerades, and is jumped to from each address. Its exempt ranges are those of the newest ADD.
-Result<bool> has_chain_for(const Until &until, const cni::Config &config, std::span<const ip_addr> addresses,
+// That the chain is as it was written, and is jumped to from each address.
+Result<bool> has_chain_for(const Until &until, const std::string &network, std::span<const ip_addr> addresses,
                            bool ipv4) {
-    const std::string chain = chain_of(config.name);
-    const std::string rules = TRY(list_chain(until, chain, ipv4));
-    const auto from = prefixes_in(TRY(list_chain(until, "POSTROUTING", ipv4)), "-s", chain);
-    const auto jumps = [&](const ip_addr &addr) {
+    const std::string chain = chain_of(network);
+    if (!is_as_marked(TRY(list_chain(until, chain, ipv4)), network))
+        return false;
+    const auto from = subnets_that_jump(TRY(list_chain(until, "POSTROUTING", ipv4)), chain);
+    return std::ranges::all_of(addresses, [&](const ip_addr &addr) {
         return podlane::is_ipv4(addr) != ipv4 ||
                std::ranges::any_of(from, [&](const Prefix &one) { return contains(one, addr); });
-    };
-    return rules.find(" -j MASQUERADE\n") != std::string::npos && std::ranges::all_of(addresses, jumps);
+    });
 }
 
 bool has_family(const std::vector<Prefix> &leased, bool ipv4) {
@@ -254,28 +287,26 @@ Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const
     return {};
 }
 
-Result<bool> is_masqueraded(endpoint_masquerade by, const cni::Config &config, std::span<const ip_addr> addresses) {
+Result<bool> is_masqueraded(endpoint_masquerade by, const std::string &network, std::span<const ip_addr> addresses) {
     if (by == ENDPOINT_MASQUERADE_NFTABLES) {
         net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
-        const auto there = TRY(net::rule_comments(netfilter, nft_table(config.name), "postrouting"));
-        const auto is_ours = [](const std::string &comment) { return comment.starts_with("podlane "); };
-        if (there == std::vector<std::string>(kRules, mark_of(config)) && !TRY(has_exempt(netfilter, config)))
-            return false;
-        return there.size() == kRules && std::ranges::all_of(there, is_ours) &&
-               TRY(net::has_elements(netfilter, sets_of(config.name), addresses));
+        // An ADD may replace rules and sets between the two reads.
+        const bool are_whole = TRY(has_rules_of_sets(netfilter, network)) || TRY(has_rules_of_sets(netfilter, network));
+        return are_whole && TRY(net::has_elements(netfilter, sets_of(network), addresses));
     }
     const Until until;
     for (const bool ipv4 : {true, false}) {
         const bool concerned =
             std::ranges::any_of(addresses, [&](const ip_addr &addr) { return podlane::is_ipv4(addr) == ipv4; });
-        if (concerned && !TRY(has_chain_for(until, config, addresses, ipv4)))
+        if (concerned && !TRY(has_chain_for(until, network, addresses, ipv4)))
             return false;
     }
     return true;
 }
 
 std::string masquerade_is_gone(const endpoint &entry) {
-    return "the rules or set elements that masquerade " + std::string(field_text(entry.host_ifname)) + " are gone";
+    return "the rules or set elements that masquerade " + std::string(field_text(entry.host_ifname)) +
+           " are gone or changed";
 }
 
 Result<void> rewrite_masquerade(std::uint8_t by, const std::string &network, const std::vector<Prefix> &cluster_cidrs,

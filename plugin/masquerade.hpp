@@ -25,10 +25,9 @@ Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const
 Result<void> rewrite_masquerade(std::uint8_t by, const std::string &network, const std::vector<Prefix> &cluster_cidrs,
                                 const std::vector<Prefix> &no_masquerade);
 
-// Whether the network's rules are there, whichever configuration wrote them, and these addresses are among those that
-// they are for. iptables knows no pod, only its subnet. The ranges that are not masqueraded count if this configuration
-// wrote the rules of nftables; of iptables, clusterCIDRs do.
-Result<bool> is_masqueraded(endpoint_masquerade by, const cni::Config &config, std::span<const ip_addr> addresses);
+// Whether the network's rules are there as they were written, by whichever configuration, and these addresses are among
+// those that they are for. iptables knows no pod, only its subnet.
+Result<bool> is_masqueraded(endpoint_masquerade by, const std::string &network, std::span<const ip_addr> addresses);
 
 std::string masquerade_is_gone(const endpoint &entry);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/node_program.hpp"
 
-#include "loader/net/nftables.hpp"
+#include "loader/net/prefix_set.hpp"
 #include "maps/hash.hpp"
 #include "plugin/history.hpp"
 
@@ -13,6 +13,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 namespace podlane {
 namespace {
@@ -75,6 +76,8 @@ std::vector<Prefix> disjoint(const std::vector<Prefix> &prefixes, bool ipv4) {
         std::erase_if(kept, [&](const Prefix &one) { return contains(prefix, one); });
         kept.push_back(masked(prefix));
     }
+    std::ranges::sort(
+        kept, [](const Prefix &a, const Prefix &b) { return std::memcmp(&a.addr, &b.addr, sizeof a.addr) < 0; });
     return kept;
 }
 
@@ -90,17 +93,21 @@ std::string nft_prefix_set(const std::string &network, const std::string &set, c
 
 Result<bool> has_prefixes(net::Netlink &netfilter, const std::string &network, const std::string &set,
                           const std::vector<Prefix> &prefixes) {
-    std::vector<ip_addr> firsts; // the kernel finds the interval that holds the address
     for (const bool ipv4 : {true, false})
-        for (const Prefix &prefix : disjoint(prefixes, ipv4))
-            firsts.push_back(prefix.addr);
-    return net::has_elements(netfilter, {nft_table(network), set + "4", set + "6"}, firsts);
+        if (TRY(net::list_prefixes(netfilter, nft_table(network), set + (ipv4 ? "4" : "6"))) !=
+            disjoint(prefixes, ipv4))
+            return false;
+    return true;
 }
 
 std::string nft_mark(const std::string &rules) {
     std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), "podlane %016" PRIx64, fnv1a_64(rules));
+    std::snprintf(text.data(), text.size(), "podlane v2 %016" PRIx64, fnv1a_64(rules));
     return text.data();
+}
+
+bool is_mark_of_before(const std::string &comment) {
+    return comment.starts_with("podlane ") && !comment.starts_with("podlane v2 ");
 }
 
 } // namespace podlane

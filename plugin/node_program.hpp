@@ -39,15 +39,17 @@ Error failed(const std::string &what, const Finished &finished);
 
 // Of family inet, the network's own.
 std::string nft_table(const std::string &network);
-// Prefixes of one family, none within another: sets of intervals allow no overlap.
+// Prefixes of one family in the order of their addresses, none within another: sets of intervals allow no overlap.
 std::vector<Prefix> disjoint(const std::vector<Prefix> &prefixes, bool ipv4);
 // Has nft(8) create the set, or replace what is in it.
 std::string nft_prefix_set(const std::string &network, const std::string &set, const std::vector<Prefix> &prefixes,
                            bool ipv4);
-// Whether each of them is in SET4 or SET6, which nft_prefix_set() made.
+// Whether SET4 and SET6, which nft_prefix_set() made, hold these and nothing else.
 Result<bool> has_prefixes(net::Netlink &netfilter, const std::string &network, const std::string &set,
                           const std::vector<Prefix> &prefixes);
 // Distinguishes the rules of one configuration from those of another: the comment of each.
 std::string nft_mark(const std::string &rules);
+// Of a version that left prefixes in the order of its configuration: what it was made of is not known.
+bool is_mark_of_before(const std::string &comment);
 
 } // namespace podlane

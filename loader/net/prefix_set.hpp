@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// The content of a set of intervals of nf_tables, in a table of family inet.
+#pragma once
+
+#include "loader/net/netlink.hpp"
+#include "maps/ip.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace podlane::net {
+
+// The prefixes of one family in a set of intervals, in the order of their addresses; none of a missing set. nullopt: an
+// interval is no prefix.
+Result<std::optional<std::vector<Prefix>>> list_prefixes(Netlink &netfilter, const std::string &table,
+                                                         const std::string &set);
+
+} // namespace podlane::net

@@ -22,8 +22,8 @@ struct PacketRules {
 std::string words_of(const PacketRules &rules);
 
 // Chains without such a rule are left out, and so are those of kube-proxy and Podlane, chains of type nat (they see
-// first packets only) and rules for packets of new or invalid connections. iptables gives every rule a counter: those
-// do not count.
+// first packets only) and rules for packets that take the slow path: of new or invalid connections, with SYN, FIN or
+// RST, and of other protocols than TCP and UDP. iptables gives every rule a counter: those do not count.
 Result<std::vector<PacketRules>> packet_rules(Netlink &netfilter);
 
 } // namespace podlane::net

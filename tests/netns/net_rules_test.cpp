@@ -3,6 +3,8 @@
 // Rules that work by packet, as nft(8) and iptables-nft write them.
 #include "loader/net/nftables.hpp"
 #include "loader/net/packet_rules.hpp"
+#include "loader/net/prefix_set.hpp"
+#include "maps/text.hpp"
 #include "tests/netns/net_fixture.hpp"
 
 namespace podlane::net::test {
@@ -77,6 +79,30 @@ TEST_F(NetNftables, AddsInterfacesToSetsAndRemovesTheChainThatUsesThem) {
     EXPECT_TRUE(require(remove_chain(netfilter_, "t", "d", sets)));
     EXPECT_FALSE(require(remove_chain(netfilter_, "t", "d", sets)));
     EXPECT_THAT(output_of("nft list table inet t"), AllOf(Not(HasSubstr("ifname")), HasSubstr("set four")));
+}
+
+TEST_F(NetNftables, ListsThePrefixesOfASetOfIntervals) {
+    const auto listed = [&](const std::string &type, const std::string &elements) {
+        EXPECT_EQ(output_of("nft 'add set inet t i { type " + type + "; flags interval; }'"), "");
+        if (!elements.empty()) {
+            EXPECT_EQ(output_of("nft 'add element inet t i { " + elements + " }'"), "");
+        }
+        const auto prefixes = require(list_prefixes(netfilter_, "t", "i"));
+        EXPECT_EQ(output_of("nft delete set inet t i"), "");
+        std::string text;
+        for (const Prefix &one : prefixes.value_or(std::vector<Prefix>{}))
+            text += to_string(one) + " ";
+        return prefixes ? text : "none";
+    };
+    for (const std::string all : {"", "0.0.0.0/0 ", "0.0.0.0/1 128.0.0.0/1 ", "0.0.0.0/8 255.255.255.255/32 ",
+                                  "10.0.0.0/25 10.0.0.128/25 10.0.1.0/24 192.0.2.7/32 ", "255.255.255.0/24 "})
+        EXPECT_EQ(listed("ipv4_addr", join(split<std::string>(all, " "), ", ")), all);
+    for (const std::string all : {"::/0 ", "2001:db8::/32 2001:db9::/32 fd00::1/128 ", "ffff::/16 "})
+        EXPECT_EQ(listed("ipv6_addr", join(split<std::string>(all, " "), ", ")), all);
+    for (const std::string other :
+         {"192.0.2.7-192.0.2.9", "192.0.2.8-192.0.2.9, 0.0.0.0-10.0.0.0", "1.0.0.0-255.255.255.255"})
+        EXPECT_EQ(listed("ipv4_addr", other), "none");
+    EXPECT_THAT(require(list_prefixes(netfilter_, "t", "missing")), testing::Optional(IsEmpty()));
 }
 
 TEST_F(NetNftables, ReadsTheCommentsOfAChainsRules) {
@@ -176,6 +202,102 @@ TEST_F(PacketRulesTest, OfIptablesAreFoundToo) {
              "*filter\n:POLICE - [0:0]\n-A FORWARD -j POLICE\n-A POLICE -m limit --limit 5/sec -j ACCEPT\n"
              "-A POLICE -m hashlimit --hashlimit-above 5/sec --hashlimit-name x -j NFQUEUE --queue-bypass\nCOMMIT\n");
     EXPECT_THAT(found(), ElementsAre("chain mangle FORWARD (ip): TTL", "chain filter FORWARD (ip): limit, queue"));
+}
+
+TEST_F(PacketRulesTest, ThatReadWhatDiffersByPacketAreFound) {
+    for (const auto &[rule, word] : std::initializer_list<std::pair<std::string, std::string>>{
+             {"meta hour \"10:00\"-\"12:00\" drop", "time"},
+             {"meta day Monday drop", "time"},
+             {"meta length > 1400 drop", "length"},
+             {"meta cpu 0 accept", "cpu"},
+             {"meta priority set root", "priority"},
+             {"ip length 40 drop", "length"},
+             {"ip6 length { 40, 80 } drop", "length"},
+             {"udp length 1400-1500 drop", "length"},
+             {"ip ttl < 5 drop", "TTL"},
+             {"ip6 hoplimit vmap { 1 : drop, 2 : drop }", "TTL"},
+             {"ip ttl . ip saddr { 5 . 192.0.2.1 } drop", "TTL"},
+             {"ip dscp ef accept", "DSCP"},
+             {"ip6 dscp ef accept", "DSCP"},
+             {"ip id 5 drop", "header"},
+             {"tcp window < 100 drop", "header"},
+             {"@th,160,32 0x1 drop", "payload"},
+             {"ct expiration > 5s drop", "expiration"},
+             {"ct state ! new limit rate 5/second drop", "limit"},
+             {"tcp flags psh drop", "TCP flags"},
+             {"tcp flags & (syn | ack) == ack accept", "TCP flags"},
+             {"tcp flags != syn drop", "TCP flags"},
+             {"tcp flags & (fin | syn | rst) == 0 drop", "TCP flags"},
+             {"tcp flags & (syn | psh) != 0 drop", "TCP flags"},
+             {"udp dport 53 limit rate 5/second accept", "limit"}}) {
+        SCOPED_TRACE(rule);
+        nft("table inet a { chain c { type filter hook forward priority 0; " + rule + ";\n}\n}\n");
+        EXPECT_THAT(found(), ElementsAre("chain a c (inet): " + word));
+        nft("delete table inet a\n");
+    }
+    nft("table netdev n { chain in { type filter hook ingress device lo priority 0; ip ttl < 5 drop; }\n}\n");
+    EXPECT_THAT(found(), ElementsAre("chain n in (netdev): TTL"));
+}
+
+TEST_F(PacketRulesTest, OfIptablesThatReadWhatDiffersByPacketAreFound) {
+    for (const auto &[rule, word] : std::initializer_list<std::pair<std::string, std::string>>{
+             {"-m conntrack --ctexpire 5 -j DROP", "expiration"},
+             {"-p tcp --tcp-flags PSH PSH -j DROP", "TCP flags"},
+             {"-p tcp --tcp-option 5 --tcp-flags ACK ACK -j DROP", "TCP flags"},
+             {"-p tcp --tcp-option 5 ! --tcp-flags SYN SYN -j DROP", "TCP flags"},
+             {"-p tcp ! --syn -j DROP", "TCP flags"},
+             {"-m ttl --ttl-lt 5 -j DROP", "TTL"},
+             {"-m dscp --dscp 4 -j ACCEPT", "DSCP"},
+             {"-m tos --tos 4 -j ACCEPT", "DSCP"},
+             {"-p tcp -m ecn --ecn-ip-ect 1 -j ACCEPT", "DSCP"},
+             {"-m cpu --cpu 0 -j ACCEPT", "cpu"},
+             {"-j IDLETIMER --timeout 5 --label podlane-test", "timer"},
+             {"-j AUDIT --type accept", "log"}}) {
+        SCOPED_TRACE(rule);
+        iptables("*filter\n-A FORWARD " + rule + "\nCOMMIT\n");
+        EXPECT_THAT(found(), ElementsAre("chain filter FORWARD (ip): " + word));
+    }
+}
+
+// Addresses, ports and protocols are the same in all packets; ICMP, fragments and packets that open or close a
+// connection take the slow path.
+TEST_F(PacketRulesTest, ThatReadWhatEachPacketHasDoNotCount) {
+    for (const std::string rule : {"meta nftrace set 1",
+                                   "ip saddr 192.0.2.1 ip daddr 192.0.2.2 drop",
+                                   "ip6 saddr fd00::/8 drop",
+                                   "ip6 saddr 2001:db8::1 ip6 daddr 2001:db8::2 drop",
+                                   "ip saddr . tcp dport { 192.0.2.1 . 80 } drop",
+                                   "ip protocol udp drop",
+                                   "ip6 nexthdr tcp drop",
+                                   "tcp sport 80 tcp dport 81 drop",
+                                   "udp dport { 53, 54 } drop",
+                                   "ether type ip6 ip6 saddr fd00::/8 drop",
+                                   "ether saddr 02:00:00:00:00:01 drop",
+                                   "meta mark 0x1 drop",
+                                   "ip frag-off & 0x1fff != 0 drop",
+                                   "ct state vmap { established : accept, related : accept, invalid : drop }",
+                                   "icmp type echo-request limit rate 5/second accept",
+                                   "icmp id 5 drop",
+                                   "icmpv6 type nd-neighbor-solicit accept",
+                                   "ip protocol icmp limit rate 5/second accept",
+                                   "ip6 nexthdr icmpv6 counter",
+                                   "meta l4proto sctp log",
+                                   "tcp flags syn limit rate 5/second accept",
+                                   "tcp flags & (fin | syn | rst | ack) == syn counter",
+                                   "tcp flags & (fin | syn) == fin | syn drop",
+                                   "tcp flags rst counter",
+                                   "ct state == new log"}) {
+        nft("table inet a { chain c { type filter hook forward priority 0; " + rule + ";\n}\n}\n");
+        EXPECT_THAT(found(), IsEmpty()) << rule;
+        nft("delete table inet a\n");
+    }
+    nft("table netdev n { chain in { type filter hook ingress device lo priority 0; ip6 saddr fd00::/8 drop\n"
+        " meta protocol arp limit rate 5/second accept; }\n}\n");
+    iptables("*filter\n-A FORWARD -p tcp --syn -m limit --limit 5/sec -j ACCEPT\n"
+             "-A FORWARD -p tcp --tcp-option 5 --tcp-flags SYN SYN -m limit --limit 5/sec -j ACCEPT\n"
+             "-A FORWARD -p tcp -m tcp --dport 80 -j ACCEPT\n-A FORWARD -f -j DROP\n-A FORWARD -p icmp -j LOG\n"
+             "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A FORWARD -j TRACE\nCOMMIT\n");
+    EXPECT_THAT(found(), IsEmpty());
 }
 
 TEST_F(PacketRulesTest, ThatOnlyFirstPacketsMeetDoNotCount) {

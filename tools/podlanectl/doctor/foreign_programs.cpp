@@ -27,10 +27,13 @@ bool takes_fast_path(const EndpointEntry &entry) {
 }
 
 Result<void> look_at_forward_rules(const NodeView &node, Findings &findings) {
-    if (std::ranges::any_of(node.endpoints, skips_rules) && std::ranges::any_of(node.endpoints, takes_fast_path))
-        for (const std::string &chain : TRY(chains_that_drop_forwarded()))
-            report(findings, chain + " drops or rejects forwarded packets");
-    return {};
+    if (std::ranges::none_of(node.endpoints, skips_rules) || std::ranges::none_of(node.endpoints, takes_fast_path))
+        return {};
+    std::vector<std::string> chains;
+    auto looked = find_chains_that_drop_forwarded(chains);
+    for (const std::string &chain : chains)
+        report(findings, chain + " drops or rejects forwarded packets");
+    return looked;
 }
 
 Result<void> look_at_packet_rules(const NodeView &node, Findings &findings) {

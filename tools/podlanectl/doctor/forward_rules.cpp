@@ -106,11 +106,15 @@ std::vector<std::string> dropping_chains_of_iptables(std::string_view listing, s
     return found;
 }
 
-Result<std::vector<std::string>> chains_that_drop_forwarded() {
-    std::vector<std::string> found = dropping_chains_of_nft(TRY(output_of(kNft, {"list", "ruleset"})));
-    for (const OlderListing &older : TRY(older_listings("filter")))
-        std::ranges::move(dropping_chains_of_iptables(older.text, older.family), std::back_inserter(found));
-    return found;
+Result<void> find_chains_that_drop_forwarded(std::vector<std::string> &found) {
+    const auto listing = output_of(kNft, {"list", "ruleset"});
+    if (listing)
+        found = dropping_chains_of_nft(*listing);
+    else if (listing.error().code != ErrorCode::missing)
+        return listing.error();
+    for (const IptablesListing &one : TRY(iptables_listings("filter")))
+        std::ranges::move(dropping_chains_of_iptables(one.text, one.family), std::back_inserter(found));
+    return listing ? Result<void>{} : listing.error();
 }
 
 } // namespace podlane::ctl

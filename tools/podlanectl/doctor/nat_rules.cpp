@@ -80,8 +80,8 @@ Result<std::vector<ip_addr>> cluster_ips() {
         std::ranges::copy(TRY(from_nft({"list", "map", family, "kube-proxy", "service-ips"})), std::back_inserter(all));
         std::ranges::copy(TRY(from_nft({"list", "chain", family, "nat", "KUBE-SERVICES"})), std::back_inserter(all));
     }
-    for (const OlderListing &older : TRY(older_listings("nat")))
-        std::ranges::copy(cluster_ips_of(older.text), std::back_inserter(all));
+    for (const IptablesListing &one : TRY(iptables_listings("nat")))
+        std::ranges::copy(cluster_ips_of(one.text), std::back_inserter(all));
     return all;
 }
 
@@ -104,8 +104,8 @@ Result<bool> is_masqueraded_by_others(const Prefix &range) {
         return listing.error();
     if (listing && masquerades_in(*listing, range))
         return true;
-    const auto older = TRY(older_listings("nat"));
-    return std::ranges::any_of(older, [&](const OlderListing &one) { return masquerades_in(one.text, range); });
+    const auto others = TRY(iptables_listings("nat"));
+    return std::ranges::any_of(others, [&](const IptablesListing &one) { return masquerades_in(one.text, range); });
 }
 
 } // namespace podlane::ctl

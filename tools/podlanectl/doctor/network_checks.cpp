@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // doctor: what the runtime's configuration of Podlane's networks needs of the node and of its routes.
 #include "loader/net/route.hpp"
+#include "plugin/masquerade.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
 #include "tools/podlanectl/doctor/nat_rules.hpp"
 
@@ -28,6 +29,8 @@ bool is_default(const net::RouteSpec &route) { return route.destination.length =
 
 Result<void> look_at_masquerade(const NodeView &node, Findings &findings) {
     for (const RuntimeNetwork &network : TRY(node.networks)) {
+        if (network.masquerades)
+            (void)TRY(choose_masquerade()); // its next ADD would fail
         if (network.masquerades || network.has_uplink || !network.makes_links)
             continue;
         const auto routes = TRY(routes_of_node(node));

@@ -24,13 +24,15 @@ template <typename OnLine> void each_line(std::string_view text, OnLine on_line)
 }
 
 // ErrorCode::missing if the program, or what it is to print, is not there.
-Result<std::string> output_of(const char *path, const std::vector<std::string> &arguments);
+Result<std::string> output_of(const std::string &path, const std::vector<std::string> &arguments);
 
-// The output of iptables-legacy-save and its ip6 counterpart for the tables that the kernel has.
-struct OlderListing {
+// The rules of iptables and ip6tables in the table that nft(8) does not print: those of the older iptables and, if
+// nft(8) is not installed, those of the iptables that is built on nf_tables. ErrorCode::missing if none of these
+// programs is installed.
+struct IptablesListing {
     std::string_view family; // "iptables", "ip6tables"
     std::string text;
 };
-Result<std::vector<OlderListing>> older_listings(std::string_view table);
+Result<std::vector<IptablesListing>> iptables_listings(std::string_view table);
 
 } // namespace podlane::ctl

@@ -32,7 +32,8 @@
 	X(HOST_FAST_PATH_OFF, "host-fast-path-off", HOST, "fast path off at one of the two endpoints: host stack")     \
 	X(HOST_TTL, "host-ttl", HOST, "TTL or hop limit about to expire: host stack, which answers")                   \
 	X(HOST_MTU, "host-mtu", HOST, "larger than the receiver's MTU: host stack, which answers or fragments")        \
-	X(HOST_PATH, "host-path", HOST, "the flow came through the host stack, and replies take the same path")        \
+	X(HOST_PATH, "host-path", HOST,                                                                                \
+	  "opens or closes a cached connection, or replies to what came by the host stack: host stack")                \
 	X(HOST_UNKNOWN_PATH, "host-unknown-path", HOST, "established flow that is not cached: host stack")             \
 	X(HOST_UNKNOWN_ENDPOINT, "host-unknown-endpoint", HOST,                                                        \
 	  "not counted any more: what an interface without an endpoint receives is dropped")                           \

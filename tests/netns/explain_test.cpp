@@ -100,6 +100,42 @@ TEST_P(ExplainTest, NamesWhatIsolationAndExemptPrefixesDecide) {
                 has_members({{"decision", "exempt"}, {"answer", "in an exempt prefix: the limit does not apply"}}));
 }
 
+TEST_P(ExplainTest, AsksAboutAnEstablishedConnectionByFlags) {
+    const Json keys = {{"attach", GetParam()}, {"firstPacket", "host"}};
+    const Pod client = lab_->add_pod(keys), server = lab_->add_pod(keys);
+    for (const bool ipv4 : {true, false}) {
+        const Endpoint to{ipv4 ? server.v4 : server.v6, 7};
+        const EchoServer echo(server.ns(), ipv4, to.port);
+        const Fd socket = connected(client.ns(), Transport::tcp, to);
+        const auto reason_of = [&](const std::string &flags, std::uint16_t port) {
+            std::vector<std::string> arguments{"--from",   client.host_ifname,
+                                               "--to",     to_string(to),
+                                               "--source", to_string(Endpoint{ipv4 ? client.v4 : client.v6, port})};
+            if (!flags.empty())
+                arguments.insert(arguments.end(), {"--flags", flags});
+            return ask(arguments).at(0).at("reason").get<std::string>();
+        };
+        const std::uint16_t port = local_of(socket).port;
+        ASSERT_TRUE(wait_until([&] {
+            EXPECT_EQ(transfer(socket, 1 << 20), 0);
+            return reason_of("ack", port) == "sent-direct";
+        }));
+        for (const std::string flags : {"", "syn", "fin", "rst"})
+            EXPECT_EQ(reason_of(flags, port), "host-path") << flags;
+        EXPECT_EQ(reason_of("ack", 1), "host-unconfirmed");
+        EXPECT_EQ(reason_of("ack", port), "sent-direct") << "a question has removed what is cached";
+    }
+    const std::vector<std::string> question{"--from", client.host_ifname, "--to", to_string(server.v4)};
+    const auto refused = [&](const std::vector<std::string> &more) {
+        std::vector<std::string> arguments = question;
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        return ctl(arguments).err;
+    };
+    EXPECT_THAT(refused({"--proto", "tcp", "--flags", "psh"}),
+                AllOf(HasSubstr("unknown flags \"psh\""), HasSubstr("syn, ack, fin or rst")));
+    EXPECT_THAT(refused({"--flags", "ack"}), HasSubstr("only TCP packets have --flags"));
+}
+
 // It goes on with the program that the packet meets next.
 TEST_P(ExplainTest, FollowsAPacketToTheUplink) {
     lab_->node().run("ip route add 198.18.77.0/24 dev up0");

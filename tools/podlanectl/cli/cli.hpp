@@ -42,6 +42,7 @@ enum class Opt : unsigned {
     to,
     proto,
     size,
+    flags,
     frame,
     out,
     sample,

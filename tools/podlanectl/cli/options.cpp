@@ -27,6 +27,7 @@ constexpr std::array<Option, static_cast<std::size_t>(Opt::count)> kOptions = {{
     {Opt::to, '\0', "to", "ADDR[:PORT]", "the destination"},
     {Opt::proto, '\0', "proto", "PROTOCOL", "tcp, udp or icmp (default: tcp with a port, else icmp)"},
     {Opt::size, '\0', "size", "BYTES", "of the IP packet"},
+    {Opt::flags, '\0', "flags", "WORD", "of a TCP packet: syn, ack, fin or rst (default: syn)"},
     {Opt::frame, '\0', "frame", "HEX", "the whole Ethernet frame"},
     {Opt::out, '\0', "out", "", "trace what the host stack sends to the pod or by the uplink"},
     {Opt::sample, '\0', "sample", "N", "show one in N packets that are not dropped (default: 100)"},

@@ -13,6 +13,7 @@
 
 #include <net/if.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +21,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 namespace podlane::ctl {
 namespace {
@@ -29,6 +32,8 @@ using output::text_cell;
 using output::Tone;
 
 constexpr std::uint16_t kSourcePort = 49152;
+constexpr std::array<std::pair<std::string_view, std::uint8_t>, 4> kFlags = {
+    {{"syn", TH_SYN}, {"ack", TH_ACK}, {"fin", TH_FIN | TH_ACK}, {"rst", TH_RST | TH_ACK}}};
 constexpr const char *kUsage = "as in \"podlanectl explain --from default/web-0 --to 192.0.2.9:80\"";
 
 // The hook a packet passes, and its owner.
@@ -86,6 +91,19 @@ Result<std::uint8_t> protocol_of(const Call &call, const Peer &to) {
     return usage_error("unknown protocol \"" + word + "\"", "tcp, udp or icmp");
 }
 
+// All but a SYN as a connection sends them that both sides have opened.
+Result<std::uint8_t> flags_of(const Call &call, std::uint8_t protocol) {
+    if (!call.has(Opt::flags))
+        return std::uint8_t{TH_SYN};
+    if (protocol != IPPROTO_TCP)
+        return usage_error("only TCP packets have --flags", "leave it out, or name a port or --proto tcp");
+    const std::string &word = *call.value(Opt::flags);
+    for (const auto &[name, flags] : kFlags)
+        if (word == name)
+            return flags;
+    return usage_error("unknown flags \"" + word + "\"", "syn, ack, fin or rst");
+}
+
 Result<Mac> interface_mac(const std::string &name) {
     net::Netlink netlink = TRY(net::Netlink::open());
     const auto link = TRY(net::find_link(netlink, name));
@@ -108,6 +126,7 @@ Result<Question> question_of(const Call &call, const Place &place) {
     question.destination_port = to.port;
     question.source_port = kSourcePort;
     question.protocol = TRY(protocol_of(call, to));
+    question.tcp_flags = TRY(flags_of(call, question.protocol));
     if (call.has(Opt::source)) {
         const Peer source = TRY(parse_peer(*call.value(Opt::source)));
         question.source = source.addr;
@@ -285,13 +304,13 @@ Result<int> explain(const Call &call, World &world) {
 constexpr std::array<Command, 1> kExplainCommands = {{
     {"",
      "Run the attached program over a packet built for the question, and print each decision.",
-     kSelect | kRead | Opts{Opt::from, Opt::to, Opt::proto, Opt::source, Opt::size, Opt::frame, Opt::out},
+     kSelect | kRead | Opts{Opt::from, Opt::to, Opt::proto, Opt::source, Opt::size, Opt::flags, Opt::frame, Opt::out},
      {},
      "Nothing is sent, written or counted. --pod and the like select the sender as well. With an uplink as --from, "
      "and\n"
      "with --out, --source is needed. A packet that continues as of another interface of the container, or leaves by "
      "an\n"
-     "uplink, is followed there.",
+     "uplink, is followed there. Of an established TCP connection: --source ADDR:PORT --flags ack.",
      explain},
 }};
 

@@ -53,7 +53,9 @@ Bytes transport_of(const Question &q, std::size_t &checksum_at) {
     if (q.protocol == IPPROTO_TCP) {
         put16(out, q.source_port);
         put16(out, q.destination_port);
-        out.insert(out.end(), {0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x02, 0xff, 0xff, 0, 0, 0, 0}); // SYN
+        const bool acknowledges = (q.tcp_flags & TH_ACK) != 0;
+        out.insert(out.end(), {0, 0, 0, 1, 0, 0, 0, static_cast<std::uint8_t>(acknowledges)});
+        out.insert(out.end(), {0x50, q.tcp_flags, 0xff, 0xff, 0, 0, 0, 0});
         checksum_at = 16;
     } else if (q.protocol == IPPROTO_UDP) {
         put16(out, q.source_port);

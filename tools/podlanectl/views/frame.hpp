@@ -6,6 +6,8 @@
 #include "maps/map.hpp"
 #include "maps/result.hpp"
 
+#include <netinet/tcp.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -19,9 +21,10 @@ struct Question {
     Mac from_mac{};
     ip_addr source{};
     ip_addr destination{};
-    std::uint8_t protocol = 0; // IPPROTO_TCP (a SYN), UDP, or ICMP of the family (an echo request)
+    std::uint8_t protocol = 0; // IPPROTO_TCP, UDP, or ICMP of the family (an echo request)
     std::uint16_t source_port = 0;
     std::uint16_t destination_port = 0;
+    std::uint8_t tcp_flags = TH_SYN;
     std::uint32_t ip_bytes = 0; // size of the IP packet; 0: the smallest possible
 };
 // With correct lengths and checksums. An error if `ip_bytes` is too small or too large.

@@ -37,10 +37,11 @@ Result<bool> is_bpffs(const std::string &path) {
     return facts.f_type == BPF_FS_MAGIC;
 }
 
+std::string parent_of(const std::string &path) { return path.substr(0, path.rfind('/')); }
+
 Error no_bpffs(const std::string &root, int system_errno) {
     return {ErrorCode::plugin_not_available, "bpffs: " + root + " is not on a mounted bpffs",
-            "mount -t bpf bpf " + std::string(kStandardMount) + ", or set \"bpffs\" to a directory on one",
-            system_errno};
+            "mount -t bpf bpf " + parent_of(root) + ", or set \"bpffs\" to a directory on one", system_errno};
 }
 
 // Several first ADDs may run at once: the directory below the mount is the lock, and those that waited check again.
@@ -56,8 +57,6 @@ Result<void> mount_bpffs(const std::string &root) {
         return system_error(ErrorCode::plugin_not_available, "bpffs: mounting " + mount_point, errno);
     return {};
 }
-
-std::string parent_of(const std::string &path) { return path.substr(0, path.rfind('/')); }
 
 // "endpoints_v1" -> "endpoints_v"; empty if the name carries no version.
 std::string_view without_version(std::string_view name) {

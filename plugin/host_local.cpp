@@ -27,14 +27,6 @@ namespace {
 
 constexpr const char *kDefaultDirectory = "/var/lib/cni/networks";
 
-// Where the network's leases are; none if another IPAM plugin keeps them.
-std::optional<std::string> directory_of(const AttachmentRecord &record) {
-    const auto ipam = cni::find_ipam(record.config);
-    if (!ipam || ipam->type != "host-local")
-        return std::nullopt;
-    return (ipam->data_dir.empty() ? kDefaultDirectory : ipam->data_dir) + "/" + record.network;
-}
-
 // Held until the descriptor is closed. None if host-local has never been there.
 Result<std::optional<Fd>> lock(const std::string &directory, std::uint64_t most_seconds) {
     const std::string path = directory + "/lock";
@@ -82,11 +74,27 @@ bool is_lease_of(const AttachmentRecord &record, const EmptyLease &file) {
            std::ranges::any_of(lease->addresses, [&](const cni::Address &one) { return one.prefix.addr == *addr; });
 }
 
+// Looked for by name, so that no DEL of a whole lease waits for the lock.
+bool has_empty_file(const AttachmentRecord &record, const std::string &directory) {
+    const auto lease = cni::parse_attachment(record.lease);
+    return lease && std::ranges::any_of(lease->addresses, [&](const cni::Address &one) {
+               struct stat facts {};
+               return lstat((directory + "/" + to_string(one.prefix.addr)).c_str(), &facts) == 0 && facts.st_size == 0;
+           });
+}
+
 } // namespace
 
+std::optional<std::string> lease_directory(const AttachmentRecord &record) {
+    const auto ipam = cni::find_ipam(record.config);
+    if (!ipam || ipam->type != "host-local")
+        return std::nullopt;
+    return (ipam->data_dir.empty() ? kDefaultDirectory : ipam->data_dir) + "/" + record.network;
+}
+
 Result<void> remove_empty_leases(const AttachmentRecord &record, std::uint64_t most_seconds) {
-    const auto directory = directory_of(record);
-    if (!directory || (!record.lease.empty() && TRY(is_of_this_boot(record))))
+    const auto directory = lease_directory(record);
+    if (!directory || (!record.lease.empty() && TRY(is_of_this_boot(record)) && !has_empty_file(record, *directory)))
         return {};
     const auto held = TRY(lock(*directory, most_seconds));
     if (!held)

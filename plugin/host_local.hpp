@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Leases of host-local that name nobody, and that its DEL therefore does not find.
+// The files of host-local's leases, and those that name nobody, which its DEL therefore does not find.
 #pragma once
 
 #include "loader/record.hpp"
 #include "maps/result.hpp"
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 namespace podlane {
 
@@ -13,8 +15,12 @@ namespace podlane {
 // cut before the text is on the disk, an empty file keeps the address for ever.
 //
 // Removes the empty files that the recorded ADD can have left: younger than the record if it did not get as far as
-// the lease, and those of its addresses if the node has booted since. host-local's own lock is held meanwhile, so that
-// none of them is about to be written; it is waited for that long. Does nothing for other IPAM plugins.
+// the lease, else those of its addresses, which another program may have emptied too. host-local's own lock is held
+// meanwhile, so that none of them is about to be written; it is waited for that long. Does nothing for other IPAM
+// plugins.
 [[nodiscard]] Result<void> remove_empty_leases(const AttachmentRecord &record, std::uint64_t most_seconds);
+
+// Where the leases of the record's network are, a file each; none if another IPAM plugin keeps them.
+[[nodiscard]] std::optional<std::string> lease_directory(const AttachmentRecord &record);
 
 } // namespace podlane

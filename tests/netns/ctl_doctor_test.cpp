@@ -201,13 +201,33 @@ TEST_F(Doctor, FindsTheBrokenOnesAmongMany) {
                                                      last.host_ifname + ": pod-neighbour"));
 }
 
+// Older versions of host-local write the container alone; of a pod that is gone nobody uses the address.
+TEST_F(Doctor, KnowsALeaseFileByItsContainer) {
+    std::ofstream(lease_file(*this)) << made_.container->id();
+    const Pod dead = make(Json::object());
+    lose_namespace(dead);
+    ASSERT_TRUE(fs::remove(node_.leases() + "/pods/" + dead.text4()));
+    EXPECT_TRUE(find(findings(), "check", "lease-file").is_null());
+    ASSERT_TRUE(fs::remove(lease_file(*this)));
+    const Json found = find(findings(), "check", "lease-file");
+    ASSERT_TRUE(found.is_object());
+    const std::string remedy = found.at("remedy");
+    const auto command = remedy.find("printf");
+    ASSERT_NE(command, std::string::npos) << remedy;
+    (void)must_run(node_.ns(), {"sh", "-c", remedy.substr(command)});
+    EXPECT_TRUE(find(findings(), "check", "lease-file").is_null());
+    EXPECT_THAT(del(*made_.container), succeeds());
+    EXPECT_FALSE(fs::exists(lease_file(*this))) << "host-local knows it";
+}
+
 TEST_F(Doctor, LooksAtANodeWithoutPodlane) {
     EXPECT_THAT(run(node_.ns(), ctl_argv("/sys/fs/bpf/podlane-never", "doctor")), prints(0, {"nothing found"}));
 }
 
 TEST_F(Doctor, SaysHowToMountABpffs) {
-    EXPECT_THAT(run(node_.ns(), ctl_argv("/tmp/podlane", "doctor")),
-                prints(1, {"no bpffs is mounted at /tmp/podlane", "mount -t bpf"}));
+    for (const std::string mount : {"/tmp", "/tmp/elsewhere"})
+        EXPECT_THAT(run(node_.ns(), ctl_argv(mount + "/podlane", "doctor")),
+                    prints(1, {"no bpffs is mounted at " + mount + "/podlane", "mount -t bpf bpf " + mount + ")"}));
 }
 
 // The checks that need no pins go on.

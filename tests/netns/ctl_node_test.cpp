@@ -226,6 +226,86 @@ TEST_F(NodeTest, UninstallKnowsPodsWhoseVethHasAnotherAlias) {
     EXPECT_THAT(del(*made.container), succeeds());
 }
 
+// Its sandbox died, and its runtime has forgotten it: no DEL will come for which the plugin could stay.
+TEST_F(NodeTest, UninstallCollectsPodsThatDiedWithoutADel) {
+    const std::string before = node_.state(), rules = node_.run("nft list ruleset");
+    for (const bool lost_maps : {false, true}) {
+        SCOPED_TRACE(lost_maps);
+        ASSERT_EQ(install().rc, 0);
+        const Pod dead = make({{"ipMasq", true}});
+        lose_namespace(dead);
+        if (lost_maps)
+            fs::remove_all(node_.bpffs());
+        EXPECT_THAT(uninstall(), prints(0, {"removed what was left of container " + dead.container->id() + ", eth0",
+                                            "removed " + bin() + "/podlane"}));
+        EXPECT_EQ(node_.run("nft list ruleset"), rules);
+        EXPECT_EQ(node_.state(), before) << "its lease and its record";
+        EXPECT_TRUE(fs::is_empty(bin()));
+    }
+}
+
+// A container whose interface another program took, gets a DEL.
+TEST_F(NodeTest, UninstallCollectsNothingOfLivingPods) {
+    ASSERT_EQ(install().rc, 0);
+    const Json keys = {{"ipMasq", true}};
+    const Pod lives = make(keys), without = make(keys), dead = make(keys);
+    on_node("ip link del " + without.host_ifname);
+    lose_namespace(dead);
+    const Output output = uninstall();
+    EXPECT_THAT(output, prints(0, {"removed what was left of container " + dead.container->id() + ", eth0",
+                                   "kept, for the DEL of 2 pods", "nft delete table inet 'podlane-pods'"}));
+    EXPECT_THAT(output.out, Not(HasSubstr("container " + without.container->id())));
+    EXPECT_THAT(node_.leased(),
+                testing::UnorderedElementsAre(lives.text4(), lives.text6(), without.text4(), without.text6()));
+    EXPECT_EQ(node_.records().size(), 2U);
+    EXPECT_TRUE(ping(lives.container->ns(), "203.0.113.1")) << "through the rules";
+    EXPECT_THAT(del(*lives.container, keys), succeeds());
+
+    // The plugin stays for that container alone.
+    EXPECT_THAT(uninstall(), prints(0, {"kept, for the DEL of 1 pods"}));
+    EXPECT_TRUE(fs::exists(bin() + "/podlane"));
+    EXPECT_THAT(del(*without.container, keys), succeeds());
+    EXPECT_THAT(uninstall(), prints(0, {"removed " + bin() + "/podlane"}));
+}
+
+// "its lease stays for now", as the DEL has said.
+TEST_F(NodeTest, UninstallReleasesLeasesThatWait) {
+    const std::string before = node_.state();
+    const std::string ipam = "#!/bin/sh\nexec " + variable("CNI_PLUGINS") + "/host-local\n";
+    Json keys = {{"ipam", node_.ipam()}};
+    keys["ipam"]["type"] = "former-ipam";
+    ASSERT_EQ(install().rc, 0);
+    node_.put_plugin("former-ipam", ipam);
+    const Pod made = make(keys), dead = make(keys);
+    lose_namespace(dead);
+    node_.remove_plugin("former-ipam");
+    EXPECT_THAT(del(*made.container, keys), succeeds());
+    const std::string release = "podlanectl lease release --container ";
+    const std::string with = " --bpffs " + node_.bpffs() + " --state-dir /var/lib/podlane";
+    EXPECT_THAT(uninstall(), prints(0, {"\"former-ipam\" is not in CNI_PATH", release + made.container->id() + with,
+                                        release + dead.container->id() + with,
+                                        "kept, for what is left of 2 containers: " + bin() + "/podlane"}));
+    EXPECT_EQ(node_.leased().size(), 4U);
+    EXPECT_TRUE(fs::exists(bin() + "/podlane"));
+
+    node_.put_plugin("former-ipam", ipam);
+    const std::string released = "released the lease that waited since container ";
+    EXPECT_THAT(uninstall(), prints(0, {released + made.container->id(), released + dead.container->id(),
+                                        "removed " + bin() + "/podlane"}));
+    EXPECT_EQ(node_.state(), before);
+}
+
+// The maps that named it are gone.
+TEST_F(NodeTest, ASecondUninstallNamesTheMasqueradeToo) {
+    const Json keys = {{"ipMasq", true}};
+    const Pod made = make(keys);
+    for (int i = 0; i < 2; ++i)
+        EXPECT_THAT(uninstall(), prints(0, {"kept, for its pods", "nft delete table inet 'podlane-pods'"}));
+    EXPECT_TRUE(ping(made.container->ns(), "203.0.113.1"));
+    EXPECT_THAT(del(*made.container, keys), succeeds());
+    EXPECT_THAT(uninstall().out, Not(HasSubstr("masquerades network")));
+}
+
 TEST_F(NodeTest, UninstallOfNothingIsFine) { EXPECT_EQ(uninstall().rc, 0); }
 
 } // namespace

@@ -15,7 +15,17 @@ inline std::string settings_file(const Doctor &d) {
     return require(NodeSettings::open(kStateDirectory)).path();
 }
 
+inline std::string lease_file(const Doctor &d) { return d.node_.leases() + "/pods/" + d.made_.text4(); }
+
 const std::vector<Fault> kRecordFaults = {
+    {"LeaseFileGone", "lease-file", "but the file of its lease is gone", false,
+     [](Doctor &d) { ASSERT_TRUE(fs::remove(lease_file(d))); }},
+    {"LeaseFileEmpty", "lease-file", "but the file of its lease is empty", false,
+     [](Doctor &d) { fs::resize_file(lease_file(d), 0); }},
+    {"LeaseFileOfAnother", "lease-file", "but the file of its lease names container other, eth0", false,
+     [](Doctor &d) { std::ofstream(lease_file(d)) << "other\r\neth0"; }},
+    {"LeaseFileOfAnotherInterface", "lease-file", "names container ", false,
+     [](Doctor &d) { std::ofstream(lease_file(d)) << d.made_.container->id() << "\r\nnet1"; }},
     {"StateDirectoryOpenToOthers", "state-directory", "/var/lib/podlane of records has mode 0755", true,
      [](Doctor &) { ASSERT_EQ(chmod(kStateDirectory, 0755), 0); }},
     {"RecordsOfAnotherUser", "state-directory", "has mode 0700 and belongs to user 65534", true,

@@ -86,19 +86,34 @@ TEST_F(EmptyLeaseTest, WaitsForHostLocalsLock) {
     expect_nothing_left();
 }
 
+// By another program, or because the disk was full.
+TEST_F(EmptyLeaseTest, IsRemovedIfItWasEmptiedAfterTheAdd) {
+    for (const std::string next : {"DEL", "GC"}) {
+        SCOPED_TRACE(next);
+        const Pod made = make(), other = make();
+        fs::resize_file(leases("pods") + "/" + made.text4(), 0);
+        std::ofstream(leases("pods") + "/198.18.9.99").close(); // reserved by its administrator
+        EXPECT_THAT(next == "GC" ? gc({&other}) : del(*made.container), succeeds());
+        EXPECT_THAT(node_.leased(), testing::UnorderedElementsAre("198.18.9.99", other.text4(), other.text6()));
+        fs::remove(leases("pods") + "/198.18.9.99");
+        EXPECT_THAT(del(*other.container), succeeds());
+        expect_nothing_left();
+    }
+}
+
 // The file is there, but its text was not on the disk yet.
 TEST_F(EmptyLeaseTest, IsRemovedAfterAPowerCut) {
     const Pod made = make(), other = make();
     for (const std::string &lease : node_.leased())
         fs::resize_file(leases("pods") + "/" + lease, 0);
     EXPECT_THAT(del(*made.container), succeeds());
-    EXPECT_EQ(node_.leased().size(), 4U) << "in the same boot, it is not the ADD's doing";
+    EXPECT_THAT(node_.leased(), testing::UnorderedElementsAre(other.text4(), other.text6()));
     const std::string boot = "/proc/sys/kernel/random/boot_id";
     std::ofstream(node_.dir() + "/boot_id") << "11111111-2222-3333-4444-555555555555\n";
     ASSERT_EQ(mount((node_.dir() + "/boot_id").c_str(), boot.c_str(), nullptr, MS_BIND, nullptr), 0);
     EXPECT_THAT(del(*other.container), succeeds());
     umount2(boot.c_str(), MNT_DETACH);
-    EXPECT_THAT(node_.leased(), testing::ElementsAre(made.text4(), made.text6()));
+    expect_nothing_left();
 }
 
 } // namespace

@@ -7,7 +7,6 @@
 #include "maps/entries.hpp"
 #include "maps/file.hpp"
 #include "maps/text.hpp"
-#include "tools/podlanectl/doctor/doctor.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
@@ -42,18 +41,22 @@ Finding must_be_on(const SysctlPath &path) {
 Result<void> look_at_bpffs(const NodeView &node, Findings &findings) {
     const std::string &root = node.world.bpffs;
     if (const auto live = check_live_directory(root); !live && live.error().system_errno == 0) {
-        report(findings, live.error().message, [root] { return prepare_root(root); });
+        report(
+            findings, live.error().message, [root] { return prepare_root(root); }, live.error().hint);
         return {};
     }
     struct stat facts {};
     if (stat(root.c_str(), &facts) != 0)
         return {}; // nothing was loaded yet
     if (facts.st_uid != 0 || (facts.st_mode & 077U) != 0)
-        report(findings, root + " is accessible to users other than root", [root]() -> Result<void> {
-            if (chown(root.c_str(), 0, 0) != 0 || chmod(root.c_str(), 0700) != 0)
-                return system_error(ErrorCode::bpf, "closing " + root, errno);
-            return {};
-        });
+        report(
+            findings, root + " is accessible to users other than root",
+            [root]() -> Result<void> {
+                if (chown(root.c_str(), 0, 0) != 0 || chmod(root.c_str(), 0700) != 0)
+                    return system_error(ErrorCode::bpf, "closing " + root, errno);
+                return {};
+            },
+            "chown root " + root + "; chmod 0700 " + root);
     return {};
 }
 
@@ -140,8 +143,8 @@ Result<void> look_at_conntrack(const NodeView &, Findings &findings) {
 
 constexpr std::array<Check, 9> kHostChecks = {{
     {"bpffs", Severity::wrong,
-     "all of Podlane's state is pinned on a BPF file system accessible to root only; without it an ADD fails",
-     "mount -t bpf bpf /sys/fs/bpf; chmod 0700 the directory below it", &look_at_bpffs},
+     "all of Podlane's state is pinned on a BPF file system accessible to root only; without it an ADD fails", "",
+     &look_at_bpffs},
     {"kernel", Severity::wrong, "the programs use features the kernel lacks: the verifier rejects them at the next ADD",
      "boot a newer kernel", &look_at_features},
     {"btf", Severity::wrong, "loading relocates the programs by the kernel's type information",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/podlanectl/node/installed.hpp"
 
+#include "loader/lock_file.hpp"
 #include "maps/fd.hpp"
 #include "maps/file.hpp"
 #include "maps/hash.hpp"
@@ -41,9 +42,7 @@ Result<Fd> lock(const std::string &directory) {
         return fd;
     if (!fd)
         return system_error(ErrorCode::io_failure, "opening " + directory, errno);
-    while (flock(fd.get(), LOCK_EX) != 0)
-        if (errno != EINTR)
-            return system_error(ErrorCode::io_failure, "locking " + directory, errno);
+    TRY(lock_file(fd, LOCK_EX, directory, ErrorCode::io_failure));
     return fd;
 }
 

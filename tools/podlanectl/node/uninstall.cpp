@@ -13,11 +13,11 @@
 #include "loader/tracking.hpp"
 #include "maps/errors.hpp"
 #include "maps/printable.hpp"
-#include "plugin/held_lease.hpp"
 #include "plugin/others.hpp"
 #include "plugin/pod_ranges.hpp"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/node/dead_pods.hpp"
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/node/node_object.hpp"
 #include "tools/podlanectl/node/nouns.hpp"
@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace podlane::ctl {
@@ -38,6 +39,7 @@ struct Story {
     bool is_detached = false; // and the pins are gone
     std::size_t interfaces = 0;
     std::size_t pods = 0;
+    DeadPods dead{};
     std::vector<std::string> lines{};
 };
 
@@ -95,11 +97,14 @@ Result<void> remove_proxies(const std::string &root) {
     return {};
 }
 
-void report_masquerade(const std::string &root, Story &story) {
-    const auto networks = read_map<std::uint32_t, network>(root, PODLANE_MAP_NETWORKS);
-    if (!networks)
-        return;
-    for (const auto &[id, entry] : *networks) {
+using NetworksById = std::map<std::uint32_t, network>;
+
+// After an uninstall only the records on disk say by which program a network is masqueraded.
+void report_masquerade(const std::string &root, NetworksById networks, Story &story) {
+    if (const auto loaded = read_map<std::uint32_t, network>(root, PODLANE_MAP_NETWORKS))
+        for (const auto &[id, entry] : *loaded)
+            networks.insert_or_assign(id, entry);
+    for (const auto &[id, entry] : networks) {
         const std::string name(field_text(entry.name));
         if ((entry.masquerade & ENDPOINT_MASQUERADE_NFTABLES) != 0)
             story.lines.push_back("kept, for its pods: the table that masquerades network " + name +
@@ -125,14 +130,16 @@ Result<void> stop_tracking_all(const std::string &root) {
 
 struct Recorded {
     std::set<std::uint32_t> interfaces{};
-    std::set<std::uint32_t> pods{};   // those of living pods, whatever their alias is by now
-    std::set<std::string> networks{}; // of the records on disk
+    std::set<std::uint32_t> pods{}; // those of living pods, whatever their alias is by now
+    NetworksById networks{};        // of the records on disk
 
-    void add(const endpoint &record) {
+    // false: it has no interface.
+    bool add(const endpoint &record) {
         if (record.ifindex == 0 || interface_name(record.ifindex) != field_text(record.host_ifname))
-            return;
+            return false;
         interfaces.insert(record.ifindex);
         pods.insert(record.ifindex);
+        return true;
     }
 };
 
@@ -150,8 +157,10 @@ Result<bool> add_from_disk(const AttachmentRecords &records, Recorded &recorded)
     bool any = false;
     for (const AttachmentRecord &record : TRY(records.list()))
         if (record.entry && record.node_netns == node && record.boot_id == boot) {
-            recorded.add(*record.entry);
-            recorded.networks.insert(record.network);
+            network &of = recorded.networks[record.entry->network];
+            static_cast<void>(set_field(of.name, record.network));
+            if (recorded.add(*record.entry))
+                of.masquerade |= record.entry->masquerade;
             any = true;
         }
     return any;
@@ -186,19 +195,19 @@ Result<void> detach_node(const std::string &root, bool owned, const std::string 
     if (on_disk)
         note_uninstall(records, story);
     recorded.pods.merge(TRY(find_host_veths()));
-    story.pods = recorded.pods.size();
+    story.pods = recorded.pods.size() + story.dead.without_interface;
     if (const auto uplinks = read_map<std::uint32_t, uplink>(root, PODLANE_MAP_UPLINKS); uplinks && owned)
         for (const auto &[ifindex, entry] : *uplinks)
             recorded.interfaces.insert(ifindex);
     // The uplinks are known from the maps alone; without these, by the names of the programs.
     const bool lost_pins = on_disk && !check_live_directory(root);
     if (story.pods != 0)
-        report_masquerade(root, story);
+        report_masquerade(root, recorded.networks, story);
     TRY(detach_all(root, recorded.interfaces, lost_pins, story));
     TRY(stop_tracking_all(root));
     if (lost_pins)
-        for (const std::string &name : recorded.networks)
-            TRY(stop_tracking_beside_masquerade(name));
+        for (const auto &[id, entry] : recorded.networks)
+            TRY(stop_tracking_beside_masquerade(std::string(field_text(entry.name))));
     TRY(drop_own_address_rules(state_directory, [&](const AttachmentRecord &record) { return record.root == root; }));
     if (auto removed = owned ? remove_proxies(root) : Result<void>{};
         !removed && removed.error().code != ErrorCode::missing)
@@ -269,22 +278,13 @@ Result<void> remove_installed(const std::string &directory, std::string_view nam
     return {};
 }
 
-// Nobody would release them later.
-Result<void> release_held_leases(const std::string &root, const std::string &state_dir, Story &story) {
-    for (const AttachmentRecord &record : TRY(held_leases(AttachmentRecords(state_dir, root)))) {
-        const auto released = release_held_lease(record, state_dir);
-        story.lines.push_back(released ? "released the lease that was held since container " + record.container_id
-                                       : "kept: the held lease of container " + record.container_id + ": " +
-                                             released.error().message);
-    }
-    return {};
-}
-
 Result<void> remove_plugin(const std::string &bin_dir, Story &story) {
-    if (story.pods == 0)
+    if (story.pods == 0 && story.dead.left == 0)
         return remove_installed(bin_dir, "podlane", story);
+    const std::string whose = story.pods != 0 ? "the DEL of " + std::to_string(story.pods) + " pods"
+                                              : "what is left of " + std::to_string(story.dead.left) + " containers";
     if (access((bin_dir + "/podlane").c_str(), F_OK) == 0)
-        story.lines.push_back("kept, for the DEL of " + std::to_string(story.pods) + " pods: " + bin_dir +
+        story.lines.push_back("kept, for " + whose + ": " + bin_dir +
                               "/podlane; when they are gone: podlanectl uninstall");
     return {};
 }
@@ -312,8 +312,9 @@ Result<void> remove_all(const Call &call, const World &world, Story &story) {
         TRY(remove_installed(conf_dir, name, story));
     if (const auto left = TRY(networks_in(conf_dir)); !left.empty())
         story.lines.push_back("the runtime uses " + conf_dir + "/" + left.front().file + " for new pods");
-    TRY(release_held_leases(world.bpffs, call.value(Opt::state_dir).value_or(kStateDirectory), story));
     const std::string state_dir = call.value(Opt::state_dir).value_or(kStateDirectory);
+    TRY(collect_dead_pods(world, owned, state_dir, story.dead));
+    TRY(release_leases(world, state_dir, story.dead));
     TRY(detach_node(world.bpffs, owned, state_dir, story));
     story.is_detached = true;
     return remove_rest(state_dir, bin_dir, story);
@@ -329,8 +330,9 @@ Result<int> uninstall(const Call &call, World &world) {
     if (story.is_detached)
         text = "detached the programs from " + std::to_string(story.interfaces) + " interfaces, and removed " +
                world.bpffs + "\n";
-    for (const std::string &line : story.lines)
-        text += printable(line) + "\n";
+    for (const auto *lines : {&story.dead.lines, &story.lines})
+        for (const std::string &line : *lines)
+            text += printable(line) + "\n";
     world.print(text);
     if (!done)
         return std::move(done).error();

@@ -34,6 +34,12 @@ std::string existing_ancestor(std::string path) {
     return path;
 }
 
+// A root is a directory below the mount, so that pins of other programs have room beside it.
+std::string mount_command(const std::string &root) {
+    const std::size_t slash = root.find_last_of('/');
+    return "mount -t bpf bpf " + (slash == 0 || slash == std::string::npos ? root : root.substr(0, slash));
+}
+
 // The map of the same kind but another version that is pinned instead of `name`; empty if there is none.
 std::string other_version(const std::string &root, std::string_view name) {
     for (const std::string &pin : pin_names(live_directory(root)))
@@ -105,7 +111,7 @@ Result<void> check_live_directory(const std::string &root) {
                                : system_error(ErrorCode::missing, "looking at " + ancestor, errno);
     if (static_cast<std::uint32_t>(facts.f_type) != kBpffsMagic)
         return Error{ErrorCode::missing, "no bpffs is mounted at " + root,
-                     "mount it (mount -t bpf bpf /sys/fs/bpf), or name another directory with --bpffs"};
+                     "mount it (" + mount_command(root) + "), or name another directory with --bpffs"};
     struct stat live {};
     if (stat(live_directory(root).c_str(), &live) == 0)
         return {};

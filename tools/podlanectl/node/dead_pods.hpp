@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+// For uninstall: what is left of pods that are gone, and that only a DEL or GC of the plugin would remove later.
+#pragma once
+
+#include "maps/result.hpp"
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace podlane::ctl {
+
+struct World;
+
+struct DeadPods {
+    std::size_t without_interface = 0; // attachments whose DEL is still to come, and which have no interface
+    std::size_t left = 0;              // of which something could not be removed
+    std::vector<std::string> lines{};  // of the report
+};
+
+// Those that died without a DEL: their rules, leases and records. `owned`: the maps are of this network namespace.
+Result<void> collect_dead_pods(const World &world, bool owned, const std::string &state_directory, DeadPods &dead);
+
+// Leases that are held, or wait.
+Result<void> release_leases(const World &world, const std::string &state_directory, DeadPods &dead);
+
+} // namespace podlane::ctl

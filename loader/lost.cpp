@@ -4,6 +4,7 @@
 #include "loader/host_veth.hpp"
 #include "loader/net/namespace.hpp"
 #include "maps/abi/interface.h"
+#include "maps/errors.hpp"
 
 #include <set>
 #include <utility>
@@ -60,7 +61,8 @@ Result<std::vector<UnknownVeth>> unknown_veths(const std::string &state_director
         return unknown;
     const std::uint64_t node_netns = TRY(net::Namespace::current()).inode();
     std::set<std::pair<std::string, std::string>> recorded, torn;
-    for (const AttachmentRecord &record : TRY(list_all_records(state_directory)))
+    Errors unread; // counts as none
+    for (const AttachmentRecord &record : TRY(list_all_records(state_directory, unread)))
         if (record.node_netns == node_netns)
             (record.is_torn && !record.entry ? torn : recorded).emplace(record.container_id, record.ifname);
     std::erase_if(unknown, [&](const UnknownVeth &one) { return recorded.contains({one.container_id, one.ifname}); });

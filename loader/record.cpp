@@ -289,7 +289,7 @@ Result<std::vector<AttachmentRecord>> AttachmentRecords::list(Errors &unread) co
             if (name == file_name(record->container_id, record->ifname))
                 all.push_back(*std::move(record));
         } else if (*text && !is_of_other_version(**text))
-            TRY(remove_if_present(directory_ + "/" + name));
+            unread.add(remove_if_present(directory_ + "/" + name));
     }
     return all;
 }

@@ -88,7 +88,7 @@ class AttachmentRecords {
     // All whole ones, in the order of their names. Torn files are removed; those of another version, and of another
     // name than their attachment's, passed over.
     [[nodiscard]] Result<std::vector<AttachmentRecord>> list() const;
-    // The same, without those that cannot be read, each of which is in `unread`.
+    // The same, without those that cannot be read, or removed, each of which is in `unread`.
     [[nodiscard]] Result<std::vector<AttachmentRecord>> list(Errors &unread) const;
     // The generation of the pins (Tables::generation) whose maps have been compared with these records; 0: none.
     [[nodiscard]] Result<std::uint64_t> seen_generation() const;

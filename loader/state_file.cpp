@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "loader/state_file.hpp"
 
+#include "loader/lock_file.hpp"
 #include "maps/fd.hpp"
 #include "maps/file.hpp"
 
@@ -45,9 +46,8 @@ Result<Fd> open_locked(const std::string &path) {
     Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
     if (!file)
         return failed("creating " + path, errno);
-    while (flock(file.get(), LOCK_EX) != 0)
-        if (errno != EINTR)
-            return failed("locking " + path, errno);
+    if (auto locked = lock_file(file, LOCK_EX, path, ErrorCode::io_failure); !locked)
+        return locked.error().hint.empty() ? with_hint(std::move(locked).error()) : std::move(locked).error();
     return file;
 }
 

@@ -53,9 +53,12 @@ Result<std::string> check(const cni::Request &request) {
     net::Netlink inside = TRY(net::Netlink::open_in(pod));
     TRY(follow_later_plugins(request, tables, host, inside, key, *record));
     cni::Request judged = request;
-    if (const auto recorded = TRY(records_of(request.config).find(request.container_id, request.ifname)))
+    std::vector<cni::Route> leased;
+    if (const auto recorded = TRY(find_record(request))) {
         judged.config.groups = groups_in(*recorded);
-    TRY(Verifier(host, tables).verify(judged, *record, inside));
+        leased = TRY(recorded_lease(TRY(recorded_request(*recorded)), *recorded)).routes;
+    }
+    TRY(Verifier(host, tables).verify(judged, *record, inside, leased));
     return std::string{};
 }
 

@@ -157,9 +157,9 @@ Result<bool> hold_lease(AttachmentRecord &record) {
 
 Result<cni::Attachment> request_lease(const cni::Request &request, bool &killed) {
     const AttachmentRecords records = records_of(request.config);
+    release_expired_leases(request.config);
     if (!has_ever_held(records))
         return ipam::add(request, killed);
-    release_expired_leases(request.config);
     const std::vector<AttachmentRecord> own = TRY(held_for(request));
     const Fd lock = TRY(lock_leases(records, own.empty() ? LOCK_SH : LOCK_EX));
     auto lease = own.empty() ? ipam::add(request, killed) : take_over(request, own, killed);
@@ -183,18 +183,21 @@ void forget_held_leases(const cni::Request &request) {
 }
 
 void release_expired_leases(const cni::Config &config) {
-    if (!has_ever_held(records_of(config)))
-        return;
-    const auto held = held_leases(records_of(config));
-    if (!held)
-        return log(cni::Log::Level::warning, "looking for held leases: " + held.error().message);
-    for (const AttachmentRecord &one : *held) {
-        if (is_held(one))
+    for (const std::string &directory : state_directories_of(config)) {
+        const AttachmentRecords records(directory, config.bpffs);
+        if (!has_ever_held(records))
             continue;
-        const auto released = release_or_keep(one, config.state_dir);
-        log_failure(one, released);
-        if (!released) // the others would wait as long for the IPAM plugin
-            return;
+        const auto held = held_leases(records);
+        if (!held)
+            return log(cni::Log::Level::warning, "looking for held leases: " + held.error().message);
+        for (const AttachmentRecord &one : *held) {
+            if (is_held(one))
+                continue;
+            const auto released = release_or_keep(one, directory);
+            log_failure(one, released);
+            if (!released) // the others would wait as long for the IPAM plugin
+                return;
+        }
     }
 }
 
@@ -202,13 +205,14 @@ Result<std::vector<AttachmentRecord>> held_leases(const AttachmentRecords &recor
     std::vector<AttachmentRecord> held;
     for (const std::string &name : TRY(names_in(held_directory(records)))) {
         const auto colon = name.find(':');
-        const auto record = colon == std::string::npos
-                                ? std::optional<AttachmentRecord>{}
-                                : TRY(records.find(name.substr(0, colon), name.substr(colon + 1)));
-        if (!record)
+        const auto record = colon == std::string::npos ? Result<std::optional<AttachmentRecord>>(std::nullopt)
+                                                       : records.find(name.substr(0, colon), name.substr(colon + 1));
+        if (!record) // the others' leases are of other pods
+            log(cni::Log::Level::error, "the record of a lease counts as none: " + record.error().message);
+        else if (!*record)
             TRY(remove_if_present(held_directory(records) + "/" + name));
-        else if (record->held_until_ns != 0) // otherwise a DEL is about to write it, or was killed before
-            held.push_back(*record);
+        else if ((*record)->held_until_ns != 0) // otherwise a DEL is about to write it, or was killed before
+            held.push_back(**record);
     }
     std::ranges::sort(held, {}, &AttachmentRecord::held_since_ns);
     return held;

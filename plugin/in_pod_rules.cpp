@@ -180,11 +180,16 @@ Result<void> put_rules_beside(const cni::Request &request, const Tables &tables,
 }
 
 Result<void> rejoin_container(const cni::Request &request, const Tables &tables, const endpoint &record) {
-    if (record.ifindex != 0)
+    if ((record.flags & INTERFACE_POD_RULES) == 0)
         return {};
     const net::Namespace pod = TRY(open_container(request));
     net::Netlink inside = TRY(net::Netlink::open_in(pod));
-    return put_rules_for_peers(TRY(find_peer_interfaces(request, tables, inside, pod.inode())), tables, inside);
+    TRY(put_pod_rules(inside, record, addresses_with_gateways(request, record)));
+    std::vector<net::Link> foreign_links;
+    const auto peers = TRY(find_peer_interfaces(request, tables, inside, pod.inode(), &foreign_links));
+    if (record.ifindex == 0)
+        TRY(put_rules_for_peers(peers, tables, inside));
+    return put_rules_for_foreign(request, foreign_links, tables, inside);
 }
 
 Result<void> leave_container(const cni::Request &request, const Tables &tables, const endpoint &record) {

@@ -22,8 +22,9 @@ Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, con
 Result<void> put_rules_beside(const cni::Request &request, const Tables &tables, const ContainerLinks &others,
                               const endpoint &record, net::Netlink &pod);
 
-// After lost entries are restored, those of the container's other interfaces too. The rules are in the container, and
-// have stayed; the flags that say so of interfaces that had programs only are not on disk.
+// For an endpoint that is restored or repaired, after the entries of the container's other interfaces: what is missing
+// of its rules, and of those that the others have because of it. The flags that say so of interfaces that had programs
+// only are not on disk. Without a host-side veth under the exclusive lock, as it changes these.
 Result<void> rejoin_container(const cni::Request &request, const Tables &tables, const endpoint &record);
 
 // Takes the endpoint's rules out of the container, and those of the others when it was the last one without a host-side

@@ -42,7 +42,7 @@ Result<cni::Request> parse_again(const cni::Request &request, const cni::Environ
 
 Result<cni::Request> complete_identity(const cni::Request &request, const cni::Environment &environment) {
     if (request.command == cni::Command::check && (request.config.identity & cni::kKubernetes) != 0) {
-        const auto record = TRY(records_of(request.config).find(request.container_id, request.ifname));
+        const auto record = TRY(find_record(request));
         return record ? parse_again(request, environment, cni::with_kubernetes_of(request.raw_config, record->config))
                       : request;
     }

@@ -9,7 +9,7 @@ namespace podlane {
 
 Result<void> refuse_living(const cni::Request &request, const endpoint &known, const net::Namespace &pod,
                            net::Netlink &host) {
-    const auto record = TRY(records_of(request.config).find(request.container_id, request.ifname));
+    const auto record = TRY(find_record(request));
     if (!record || !TRY(find_host_veth(host, known)))
         return {};
     const auto other = net::Namespace::open(record->netns);

@@ -242,7 +242,7 @@ Result<bool> has_cidrs(const cni::Config &config, const Tables &tables, const en
     };
     if (TRY(are_known(config)))
         return true;
-    const auto newest = newest_config(TRY(others_on_disk(config.state_dir, nobody)), config.name);
+    const auto newest = newest_config(TRY(living_on_disk(config.state_dir)), config.name);
     return newest ? are_known(*newest) : Result<bool>(false);
 }
 

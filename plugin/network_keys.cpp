@@ -2,6 +2,7 @@
 #include "plugin/network_keys.hpp"
 
 #include "plugin/egress_route.hpp"
+#include "plugin/others.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/state.hpp"
 
@@ -25,7 +26,23 @@ bool wants_uplinks(const cni::Config &config) {
     return plan && plan->entry.has_uplinks != 0;
 }
 
+Result<std::pair<std::size_t, std::uint64_t>> seen_in(const Endpoints &endpoints) {
+    const auto entries = TRY(endpoints.entries());
+    std::uint64_t newest_ns = 0;
+    for (const auto &[key, entry] : entries)
+        newest_ns = std::max<std::uint64_t>(newest_ns, entry.created_ns);
+    return std::pair(entries.size(), newest_ns);
+}
+
 } // namespace
+
+Result<const std::vector<AttachmentRecord> *> LivingPods::of(const std::string &state_directory, const Tables &tables) {
+    const auto seen = TRY(seen_in(tables.endpoints)); // an ADD writes its record first
+    auto known = read_.find(state_directory);
+    if (known == read_.end() || known->second.seen != seen)
+        known = read_.insert_or_assign(state_directory, Read{seen, TRY(living_on_disk(state_directory))}).first;
+    return &known->second.records;
+}
 
 std::optional<cni::Config> newest_config(const std::vector<AttachmentRecord> &living, const std::string &network) {
     return newest_of(living, network, [](const cni::Config &) { return true; });

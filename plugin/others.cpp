@@ -8,6 +8,8 @@
 #include "loader/net/netlink.hpp"
 #include "loader/own_addresses.hpp"
 #include "maps/abi/interface.h"
+#include "maps/errors.hpp"
+#include "plugin/log.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/state.hpp"
 
@@ -34,13 +36,11 @@ Result<bool> is_host_veth(const net::Link &link) {
                                [](const Attached &one) { return one.name == PODLANE_PROGRAM_FROM_POD; });
 }
 
-} // namespace
-
-Result<std::vector<AttachmentRecord>> others_on_disk(const std::string &state_directory, const IsGone &is_gone) {
+Result<std::vector<AttachmentRecord>> living_of(std::vector<AttachmentRecord> records, const IsGone &is_gone) {
     net::Netlink host = TRY(net::Netlink::open());
     const std::uint64_t node = TRY(net::Namespace::current()).inode();
     std::vector<AttachmentRecord> others;
-    for (AttachmentRecord &record : TRY(list_all_records(state_directory))) {
+    for (AttachmentRecord &record : records) {
         if (is_gone(record) || !record.entry || record.node_netns != node || !TRY(is_of_this_boot(record)))
             continue;
         if (TRY(find_host_veth(host, *record.entry)))
@@ -48,6 +48,30 @@ Result<std::vector<AttachmentRecord>> others_on_disk(const std::string &state_di
     }
     std::ranges::stable_sort(others, std::ranges::greater(), &AttachmentRecord::created_boottime_ns);
     return others;
+}
+
+template <typename List> Result<std::vector<AttachmentRecord>> readable_in(const List &list) {
+    Errors unread;
+    auto all = TRY(list(unread));
+    if (const auto failed = std::move(unread).result(); !failed)
+        log(cni::Log::Level::error, "records of attachments count as none: " + failed.error().message);
+    return all;
+}
+
+} // namespace
+
+Result<std::vector<AttachmentRecord>> others_on_disk(const std::string &state_directory, const IsGone &is_gone) {
+    return living_of(TRY(list_all_records(state_directory)), is_gone);
+}
+
+Result<std::vector<AttachmentRecord>> living_on_disk(const std::string &state_directory) {
+    const auto nobody = [](const AttachmentRecord &) { return false; };
+    return living_of(TRY(readable_in([&](Errors &unread) { return list_all_records(state_directory, unread); })),
+                     nobody);
+}
+
+Result<std::vector<AttachmentRecord>> readable_records(const AttachmentRecords &records) {
+    return readable_in([&](Errors &unread) { return records.list(unread); });
 }
 
 IsGone is_request_of(const cni::Request &request) {

@@ -16,8 +16,11 @@ using IsGone = std::function<bool(const AttachmentRecord &)>;
 
 // Those of this network namespace and boot, of every root, whose host-side veth is there: the newest first.
 Result<std::vector<AttachmentRecord>> others_on_disk(const std::string &state_directory, const IsGone &is_gone);
+// The same, of all, and for what is restored: a record that cannot be read is logged, and counts as none.
+Result<std::vector<AttachmentRecord>> living_on_disk(const std::string &state_directory);
+// All of one root, alike.
+Result<std::vector<AttachmentRecord>> readable_records(const AttachmentRecords &records);
 
-inline bool nobody(const AttachmentRecord & /*record*/) { return false; }
 // The request's own attachment.
 IsGone is_request_of(const cni::Request &request);
 Result<std::vector<AttachmentRecord>> others_than(const cni::Request &request);

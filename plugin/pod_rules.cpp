@@ -81,6 +81,32 @@ void add_own_default(const endpoint &record, bool ipv4, std::vector<net::RouteSp
                     .onlink = true});
 }
 
+// multus moves a default route to Podlane's interface by the lease's gateway: both lead to the node.
+bool leads_as(const net::RouteSpec &one, const net::RouteSpec &wanted, const endpoint &record) {
+    const bool is_either = wanted.destination.length == 0 && record.mode != ENDPOINT_AFTER_MAIN;
+    return one.destination == wanted.destination && one.ifindex == record.pod_ifindex &&
+           (one.gateway == wanted.gateway ||
+            (is_either && one.gateway == own_gateway(is_ipv4(wanted.destination.addr))));
+}
+
+std::uint32_t priority_of(const net::RouteSpec &route) {
+    constexpr std::uint32_t kOfIpv6 = 1024; // IP6_RT_PRIO_USER
+    return route.priority.value_or(is_ipv4(route.destination.addr) ? 0 : kOfIpv6);
+}
+
+// In the place of one that another program has put into the table since the ADD.
+Result<void> put_route(net::Netlink &pod, const endpoint &record, const net::RouteSpec &route) {
+    if (TRY(net::add_route(pod, route)))
+        return {};
+    const auto family = is_ipv4(route.destination.addr) ? net::Family::ipv4 : net::Family::ipv6;
+    for (const net::RouteSpec &one : TRY(net::list_routes(pod, 0, family, *route.table)))
+        if (one.destination == route.destination && priority_of(one) == priority_of(route) &&
+            !leads_as(one, route, record))
+            TRY(net::remove_route(pod, one));
+    TRY(net::add_route(pod, route));
+    return {};
+}
+
 Error failed(std::string sentence) { return {ErrorCode::check_failed, std::move(sentence), kRecreateSandbox}; }
 
 } // namespace
@@ -92,7 +118,7 @@ Result<void> put_pod_rules(net::Netlink &pod, const endpoint &record, const std:
         add_own_default(record, is_ipv4(rule.source.addr), main);
         for (net::RouteSpec route : routes_for(known(rule.source.addr, own), main, record.pod_ifindex)) {
             route.table = rule.table;
-            TRY(net::add_route(pod, route));
+            TRY(put_route(pod, record, route));
         }
         TRY(net::add_rule(pod, rule));
     }
@@ -114,7 +140,8 @@ Result<void> remove_pod_rules(net::Netlink &pod, const endpoint &record) {
     return {};
 }
 
-Result<void> check_pod_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own) {
+Result<void> check_pod_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own,
+                             const std::vector<cni::Route> &leased) {
     for (std::size_t i = 0; i < count_of(record); ++i) {
         const net::RuleSpec rule = rule_for(record, i);
         if (!TRY(net::has_rule(pod, rule)))
@@ -124,16 +151,11 @@ Result<void> check_pod_rules(net::Netlink &pod, const endpoint &record, const st
         auto main = TRY(main_routes(pod, record.pod_ifindex, is_ipv4(rule.source.addr)));
         add_own_default(record, is_ipv4(rule.source.addr), main);
         for (const net::RouteSpec &wanted : routes_for(known(rule.source.addr, own), main, record.pod_ifindex)) {
-            // multus moves a default route to Podlane's interface by the lease's gateway: both lead to the node.
-            const bool is_either = wanted.destination.length == 0 && record.mode != ENDPOINT_AFTER_MAIN;
-            const auto same = [&](const net::RouteSpec &one) {
-                return one.destination == wanted.destination &&
-                       (one.gateway == wanted.gateway ||
-                        (is_either && one.gateway == own_gateway(is_ipv4(rule.source.addr))));
-            };
+            const auto same = [&](const net::RouteSpec &one) { return leads_as(one, wanted, record); };
             // Other plugins may have added routes to the main table since.
-            const bool must_be =
-                wanted.destination.length == 0 || (!wanted.gateway && contains(wanted.destination, rule.source.addr));
+            const auto is_wanted = [&](const cni::Route &one) { return one.destination == wanted.destination; };
+            const bool must_be = wanted.destination.length == 0 || std::ranges::any_of(leased, is_wanted) ||
+                                 (!wanted.gateway && contains(wanted.destination, rule.source.addr));
             if (must_be && std::ranges::none_of(present, same))
                 return failed("route " + to_string(wanted.destination) + " is gone from table " +
                               std::to_string(rule.table) + " of the container, or wrong");

@@ -12,13 +12,15 @@
 namespace podlane {
 
 // A rule and a table for each address of the endpoint. The table has what the main one has on the interface, and the
-// default route by the address's gateway if `own` has one. Rules and tables go with the container's namespace; DEL
-// takes them out of one that stays.
+// default route by the address's gateway if `own` has one. What is there and right stays. Rules and tables go with the
+// container's namespace; DEL takes them out of one that stays.
 Result<void> put_pod_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own);
 Result<bool> has_pod_rules(net::Netlink &pod, const endpoint &record);
 // Missing routes and rules count as removed.
 Result<void> remove_pod_rules(net::Netlink &pod, const endpoint &record);
-// ErrorCode::check_failed names what is missing.
-Result<void> check_pod_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own);
+// ErrorCode::check_failed names what is missing. Of the main table's routes, those that the ADD has seen are to be in
+// the table: `leased`, and those that every interface has.
+Result<void> check_pod_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own,
+                             const std::vector<cni::Route> &leased);
 
 } // namespace podlane

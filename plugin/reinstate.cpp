@@ -15,10 +15,10 @@
 #include "plugin/egress_route.hpp"
 #include "plugin/egress_rules.hpp"
 #include "plugin/endpoint.hpp"
+#include "plugin/in_pod_rules.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/network.hpp"
 #include "plugin/network_keys.hpp"
-#include "plugin/others.hpp"
 #include "plugin/peer_interfaces.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/pod_mac.hpp"
@@ -138,6 +138,10 @@ Result<void> restore_all(Whole &of, const Tables &tables, Rollback &rollback) {
         if (const auto group = TRY(tables.limit_groups.find(network.limit_group->number)))
             network.limit_group->entry.configured = group->configured;
     TRY(enter_network(of.request, network, tables, of.host, rollback));
+    // Under the lock: its limits or its flags may have changed since it was read.
+    const endpoint_key key = TRY(make_endpoint_key(of.request.container_id, of.request.ifname));
+    if (const auto now = TRY(tables.endpoints.find(key)); now && now->ifindex == of.entry.ifindex)
+        of.entry = *now;
     errors.add(restore_name(of));
     errors.add(follow_pod(of, tables));
     errors.add(insert_missing_entries(tables, of.request.config, of.entry));
@@ -156,8 +160,17 @@ Result<void> restore_all(Whole &of, const Tables &tables, Rollback &rollback) {
                               prefixes_of(of.lease, of.request.ifname)));
     errors.add(put_addresses(tables, of.entry, rollback));
     errors.add(restore_source_routes(of, tables, of.host));
+    errors.add(rejoin_container(of.request, tables, of.entry));
     errors.add(announce_addresses(egress, addresses_in(of.entry), of.host));
     return std::move(errors).result();
+}
+
+// All of it is in the container, but for the flags of the container's other interfaces.
+Result<void> restore_without_host_veth(Whole &of, const Tables &tables) {
+    const std::string &root = of.request.config.bpffs;
+    const Lock lock = TRY(Lock::exclusive(root));
+    TRY(tables.check_generation(root));
+    return rejoin_container(of.request, tables, of.entry);
 }
 
 } // namespace
@@ -175,20 +188,20 @@ Result<void> verify_recorded(const AttachmentRecord &record, const endpoint &ent
     const cni::Attachment lease = TRY(recorded_lease(request, record));
     if (entry.mode != ENDPOINT_AFTER_MAIN)
         request.config.prev_result = TRY(make_plan(request, lease, recorded_facts(entry))).result;
-    return verifier.verify(request, entry, pod);
+    return verifier.verify(request, entry, pod, lease.routes);
 }
 
-Result<void> reinstate(const AttachmentRecord &record) {
+Result<void> reinstate(const AttachmentRecord &record, LivingPods &living) {
     const Tables tables = TRY(Tables::open(record.root));
     const auto entry = TRY(tables.endpoints.find(TRY(make_endpoint_key(record.container_id, record.ifname))));
     if (!entry)
         return Error{ErrorCode::missing, "the maps do not know it"};
     Whole of = TRY(open_whole(record, *entry));
     if (entry->ifindex == 0)
-        return {};
+        return restore_without_host_veth(of, tables);
     if (!TRY(find_host_veth(of.host, *entry)))
         return gone("the host-side veth " + std::string(field_text(entry->host_ifname)) + " is gone");
-    take_network_keys(TRY(others_on_disk(of.request.config.state_dir, nobody)), of.host, of.request.config);
+    take_network_keys(*TRY(living.of(of.request.config.state_dir, tables)), of.host, of.request.config);
     TRY(keep_cidrs(tables, of.request.config));
     Rollback rollback; // never used: half of what was missing is better than nothing
     auto done = restore_all(of, tables, rollback);
@@ -196,18 +209,22 @@ Result<void> reinstate(const AttachmentRecord &record) {
     return done;
 }
 
-Result<std::function<Result<void>()>> masquerading_as_others(const endpoint &entry, const AttachmentRecords &records) {
+Result<std::function<Result<void>()>> masquerading_as_others(const endpoint &entry, const std::string &root,
+                                                             const std::vector<AttachmentRecord> &records,
+                                                             const std::shared_ptr<LivingPods> &living) {
     if (entry.masquerade != ENDPOINT_MASQUERADE_NFTABLES)
         return std::function<Result<void>()>{};
-    for (const AttachmentRecord &other : TRY(records.list()))
-        if (other.entry && other.entry->network == entry.network && other.entry->masquerade == entry.masquerade)
-            return std::function<Result<void>()>([entry, other]() -> Result<void> {
+    for (const AttachmentRecord &other : records)
+        if (other.root == root && other.entry && other.entry->network == entry.network &&
+            other.entry->masquerade == entry.masquerade)
+            return std::function<Result<void>()>([entry, other, living]() -> Result<void> {
                 std::vector<Prefix> own;
                 for (const ip_addr &addr : addresses_in(entry))
                     own.push_back(host_prefix(addr));
                 cni::Config config = TRY(recorded_request(other)).config;
                 net::Netlink host = TRY(net::Netlink::open());
-                take_network_keys(TRY(others_on_disk(config.state_dir, nobody)), host, config);
+                const Tables tables = TRY(Tables::open(other.root));
+                take_network_keys(*TRY(living->of(config.state_dir, tables)), host, config);
                 return masquerade(ENDPOINT_MASQUERADE_NFTABLES, config, own);
             });
     return std::function<Result<void>()>{};

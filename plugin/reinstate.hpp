@@ -7,11 +7,14 @@
 #include "loader/record.hpp"
 #include "maps/result.hpp"
 #include "maps/tables.hpp"
+#include "plugin/network_keys.hpp"
 #include "plugin/verify.hpp"
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace podlane {
 
@@ -23,14 +26,16 @@ Result<void> verify_recorded(const AttachmentRecord &record, const endpoint &ent
 // Restores whatever of the attachment is missing, in the order of an ADD: the network, map entries, programs, the
 // container's addresses, neighbours and routes, the host's, limits, NAT. Existing objects stay as they are, so that
 // packets under way are not lost. Continues after an error; the first one is returned.
-Result<void> reinstate(const AttachmentRecord &record);
+Result<void> reinstate(const AttachmentRecord &record, LivingPods &living);
 
 // The container's own setting of its interface, which removes all of the family while it is off.
 Result<void> switch_ipv6_on(const net::Namespace &pod, const std::string &ifname);
 
 // Masquerades an endpoint without a record by the configuration of another pod of its network; none if no record has
 // it, or it takes more than that (the iptables rules are by the lease's subnet).
-Result<std::function<Result<void>()>> masquerading_as_others(const endpoint &entry, const AttachmentRecords &records);
+Result<std::function<Result<void>()>> masquerading_as_others(const endpoint &entry, const std::string &root,
+                                                             const std::vector<AttachmentRecord> &records,
+                                                             const std::shared_ptr<LivingPods> &living);
 
 // Runs the repair of something that was found missing of this endpoint, beside the runtime's calls: what an ADD under
 // way is about to make is not made first, and what was restored while a DEL removed the endpoint is removed again (as

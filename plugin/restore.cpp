@@ -84,7 +84,7 @@ struct Context {
     const AttachmentRecords &records;
     const Tables &tables;
     net::Netlink &host;
-    std::vector<AttachmentRecord> living; // of the node, as others_on_disk() has them
+    std::vector<AttachmentRecord> living; // of the node, as living_on_disk() has them
 };
 
 // Without a host-side veth an interface is known by the container that it is in.
@@ -136,6 +136,20 @@ Result<bool> restore_one(const Lost &lost, const Context &on) {
     return TRY(keep_if_current(lost, restored && *restored, on)) ? std::move(restored) : Result<bool>(false);
 }
 
+// Flags of the container's other interfaces change with it. Whoever else changes flags holds the shared lock, or this
+// one.
+Result<void> restore_beside_others(const Recorded &recorded, const Context &on) {
+    if ((recorded.entry.flags & (INTERFACE_PEERS | INTERFACE_EGRESS_ROUTE | INTERFACE_POD_RULES)) == 0)
+        return {};
+    const std::string &root = recorded.request.config.bpffs;
+    const Lock lock = TRY(Lock::exclusive(root));
+    TRY(on.tables.check_generation(root));
+    Errors errors;
+    errors.add(restore_source_routes(recorded, on.tables, on.host));
+    errors.add(rejoin_container(recorded.request, on.tables, recorded.entry));
+    return std::move(errors).result();
+}
+
 // Each on its own: one that fails does not keep the others from being restored. Those that a DEL removes meanwhile are
 // left out.
 Result<std::vector<Restored>> restore_each(std::vector<AttachmentRecord> records, const Context &on) {
@@ -158,8 +172,7 @@ Result<std::vector<Restored>> restore_each(std::vector<AttachmentRecord> records
     for (Lost &lost : restored) {
         Errors errors;
         errors.add(restore_limiter(lost.recorded, on.tables));
-        errors.add(restore_source_routes(lost.recorded, on.tables, on.host));
-        errors.add(rejoin_container(lost.recorded.request, on.tables, lost.recorded.entry));
+        errors.add(restore_beside_others(lost.recorded, on));
         const Result<void> completed = std::move(errors).result();
         const auto kept = keep_if_current(lost, true, on);
         if (!kept)
@@ -236,31 +249,61 @@ Result<void> restore_limiter(const Recorded &recorded, const Tables &tables) {
     return {};
 }
 
-Result<void> restore_lost_endpoints(const cni::Config &config, const Tables &tables) {
-    const AttachmentRecords records = records_of(config);
+namespace {
+
+// A directory that is not the configured one may be missing, full or read-only: that keeps no pod from its interface.
+template <typename Restore> Result<void> in_each_directory(const cni::Config &config, const Restore &restore) {
+    for (const std::string &directory : state_directories_of(config)) {
+        auto restored = restore(directory);
+        if (!restored && directory == config.state_dir)
+            return restored;
+        if (!restored)
+            log(cni::Log::Level::warning,
+                "restoring endpoints on record in " + directory + ": " + restored.error().message);
+    }
+    return {};
+}
+
+Result<void> restore_lost_in(const std::string &directory, const cni::Config &config, const Tables &tables) {
+    const AttachmentRecords records(directory, config.bpffs);
     if (TRY(records.seen_generation()) == tables.generation)
         return {};
+    std::vector<AttachmentRecord> all = TRY(readable_records(records));
+    if (all.empty() && directory != config.state_dir)
+        return {};
     net::Netlink host = TRY(net::Netlink::open());
-    auto lost = TRY(lost_attachments(TRY(records.list()), &tables.endpoints, host));
-    auto living = TRY(others_on_disk(config.state_dir, nobody));
+    auto lost = TRY(lost_attachments(std::move(all), &tables.endpoints, host));
+    auto living = TRY(living_on_disk(config.state_dir));
     for (const Restored &one : TRY(restore_each(std::move(lost), {records, tables, host, std::move(living)})))
         report(one);
     return records.note_generation(tables.generation);
 }
 
-Result<void> restore_after_removal(const cni::Config &config) {
-    if (!refuse_other_netns(config.bpffs, TRY(own_netns())))
-        return {};
-    const AttachmentRecords records = records_of(config);
+Result<void> restore_removed_in(const std::string &directory, const cni::Config &config) {
+    const AttachmentRecords records(directory, config.bpffs);
     const auto generation = generation_of(config.bpffs);
     // After the pins: an uninstall says so before it removes them.
     if (TRY(records.is_uninstalled()) || (generation && *generation == TRY(records.seen_generation())))
         return {};
     if (!generation && generation.error().code != ErrorCode::missing)
         return generation.error();
-    for (const Restored &one : TRY(restore_all(config.state_dir, config.bpffs)))
+    for (const Restored &one : TRY(restore_all(directory, config.bpffs)))
         report(one);
     return {};
+}
+
+} // namespace
+
+Result<void> restore_lost_endpoints(const cni::Config &config, const Tables &tables) {
+    return in_each_directory(config,
+                             [&](const std::string &directory) { return restore_lost_in(directory, config, tables); });
+}
+
+Result<void> restore_after_removal(const cni::Config &config) {
+    if (!refuse_other_netns(config.bpffs, TRY(own_netns())))
+        return {};
+    return in_each_directory(config,
+                             [&](const std::string &directory) { return restore_removed_in(directory, config); });
 }
 
 Result<std::vector<Restored>> restore_all(const std::string &state_directory, const std::string &root) {
@@ -269,12 +312,12 @@ Result<std::vector<Restored>> restore_all(const std::string &state_directory, co
     const auto endpoints = open_endpoints(root, Access::read_only);
     if (!endpoints && endpoints.error().code != ErrorCode::missing)
         return endpoints.error();
-    auto lost = TRY(lost_attachments(TRY(records.list()), endpoints ? &*endpoints : nullptr, host));
+    auto lost = TRY(lost_attachments(TRY(readable_records(records)), endpoints ? &*endpoints : nullptr, host));
     if (lost.empty())
         return std::vector<Restored>{};
     TRY(load_as_recorded(lost));
     const Tables tables = TRY(Tables::open(root));
-    auto living = TRY(others_on_disk(state_directory, nobody));
+    auto living = TRY(living_on_disk(state_directory));
     auto restored = TRY(restore_each(std::move(lost), {records, tables, host, std::move(living)}));
     TRY(records.note_generation(tables.generation));
     return restored;

@@ -38,6 +38,7 @@ struct Checked {
     net::Netlink &host;
     net::Netlink &pod;
     NodeRules &rules;
+    const std::vector<cni::Route> &leased;
     std::string qdisc{};     // of the host-side veth
     std::string pod_qdisc{}; // of the container's interface
 
@@ -243,7 +244,7 @@ Result<void> check_lease(const cni::Request &request, const endpoint &record) {
 Result<void> check_rules(Checked &c) {
     if ((c.record.flags & INTERFACE_POD_RULES) == 0)
         return {};
-    return check_pod_rules(c.pod, c.record, addresses_with_gateways(c.request, c.record));
+    return check_pod_rules(c.pod, c.record, addresses_with_gateways(c.request, c.record), c.leased);
 }
 
 // Of limits and NAT: what other programs of the node can remove.
@@ -254,7 +255,7 @@ Result<void> check_host_services(Checked &c) {
         return gone("the qdisc of the limit is gone from interface " + c.request.ifname +
                     " of the container: what it sends beyond the limit is dropped instead of held");
     const auto by = static_cast<endpoint_masquerade>(c.record.masquerade);
-    if (by != ENDPOINT_MASQUERADE_NONE && !TRY(is_masqueraded(by, c.request.config, c.addresses())))
+    if (by != ENDPOINT_MASQUERADE_NONE && !TRY(is_masqueraded(by, c.request.config.name, c.addresses())))
         return gone(masquerade_is_gone(c.record));
     if (!TRY(has_egress_rules(c.request.config, c.record)))
         return gone("the rules or set elements that limit the egress of " + c.host_ifname() + " are gone");
@@ -327,11 +328,12 @@ Result<void> Verifier::check_network_once(const cni::Request &request, const end
     return known->second;
 }
 
-Result<void> Verifier::verify(const cni::Request &request, const endpoint &stored, net::Netlink &pod) {
+Result<void> Verifier::verify(const cni::Request &request, const endpoint &stored, net::Netlink &pod,
+                              const std::vector<cni::Route> &leased) {
     endpoint record = stored;
     if (const auto entry = TRY(tables_.interfaces.find(record.ifindex)))
         take_learned_mac(*entry, record);
-    Checked c{request, record, host_, pod, rules_};
+    Checked c{request, record, host_, pod, rules_, leased};
     if (record.ifindex == 0)
         return check_in_pod_rules(c);
     TRY(check_links(c));

@@ -27,10 +27,12 @@ class Verifier {
     Verifier(net::Netlink &host, const Tables &tables, FindAttached find_attached = &attached)
         : host_(host), tables_(tables), find_attached_(std::move(find_attached)), rules_(host) {}
 
-    // `request` has the result of the ADD as its prev_result; `stored` is the entry in endpoints_v1; `pod` is a socket
+    // `request` has the result of the ADD as its prev_result, and `leased` those of its routes that Podlane's ADD saw:
+    // later plugins may have added others; `stored` is the entry in endpoints_v1; `pod` is a socket
     // in the container's namespace. ErrorCode::check_failed names the first difference that no later plugin may rightly
     // have made, and the egress route.
-    Result<void> verify(const cni::Request &request, const endpoint &stored, net::Netlink &pod);
+    Result<void> verify(const cni::Request &request, const endpoint &stored, net::Netlink &pod,
+                        const std::vector<cni::Route> &leased);
 
   private:
     Result<void> check_programs(const std::string &root, const endpoint &record);

@@ -27,13 +27,21 @@ Result<void> read_gateway(const Node &node, std::vector<ip_addr> &into) {
     return {};
 }
 
+bool is_interface_name(std::string_view text) {
+    const auto allowed = [](unsigned char c) { return c > ' ' && c < 127 && c != '/' && c != ':'; };
+    return !text.empty() && text.size() <= kLongestLink && std::ranges::all_of(text, allowed);
+}
+
+Error wrong_name(const Node &node) {
+    return node.wrong("the name of an interface, of at most 15 characters, such as \"eth0\"");
+}
+
 } // namespace
 
 bool is_uplink_name(std::string_view text) {
     constexpr std::array<std::string_view, 4> kOfDirectories = {".", "..", "all", "default"}; // below net.ipv4.conf
     // The kernel would number a name with '%'.
-    const auto allowed = [](unsigned char c) { return c > ' ' && c < 127 && c != '/' && c != ':' && c != '%'; };
-    return !text.empty() && text.size() <= kLongestLink && std::ranges::all_of(text, allowed) &&
+    return is_interface_name(text) && text.find('%') == std::string_view::npos &&
            std::ranges::find(kOfDirectories, text) == kOfDirectories.end();
 }
 
@@ -41,12 +49,16 @@ Result<void> read_uplink(const Node &node, std::string &into) {
     if (!node.present())
         return {};
     const auto text = node.text();
-    if (!text || !is_uplink_name(*text))
-        return node.wrong("the name of an interface, of at most 15 characters, such as \"eth0\"");
+    if (!text || !is_interface_name(*text))
+        return wrong_name(node);
     into = *text;
     if (into == "lo")
         return node.wrong("an interface that leads out of the node");
     return {};
+}
+
+Result<void> check_uplink(const Node &node) {
+    return !node.present() || is_uplink_name(TRY(node.text())) ? Result<void>{} : wrong_name(node);
 }
 
 Result<void> read_gateways(const Node &node, std::vector<ip_addr> &into) {

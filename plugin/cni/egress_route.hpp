@@ -17,6 +17,8 @@ namespace podlane::cni {
 [[nodiscard]] bool is_uplink_name(std::string_view text);
 
 Result<void> read_uplink(const json::Node &node, std::string &into);
+// Of an ADD, not of its record: earlier versions accepted more names.
+Result<void> check_uplink(const json::Node &node);
 Result<void> read_gateways(const json::Node &node, std::vector<ip_addr> &into); // at most one of each family
 Result<void> read_table(const json::Node &node, std::optional<std::uint32_t> &into);
 

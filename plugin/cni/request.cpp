@@ -3,6 +3,7 @@
 
 #include "plugin/cni/attachment.hpp"
 #include "plugin/cni/config.hpp"
+#include "plugin/cni/egress_route.hpp"
 #include "plugin/cni/environment.hpp"
 #include "plugin/cni/ipam_wishes.hpp"
 #include "plugin/cni/json.hpp"
@@ -149,6 +150,7 @@ Result<Request> parse(const Environment &environment, std::string_view stdin_tex
     add_settings_of_attachment(read);
     request.config = TRY(read_config(read, request.command, arguments, request.ignored));
     if (!is_recorded && (request.command == Command::add || request.command == Command::status)) {
+        TRY(check_uplink(json::Node(&read, {}).at("uplink")));
         TRY(check_uplinks(json::Node(&read, {}).at("uplinks")));
         TRY(check_configured_routes(json::Node(&read, {}).at("routes")));
     }

@@ -6,6 +6,8 @@
 
 #include <sys/mount.h>
 
+#include <optional>
+
 namespace podlane::test {
 namespace {
 
@@ -241,6 +243,64 @@ TEST_F(EditedStateTest, DelWithoutRecordLooksInTheDefaultRootToo) {
     EXPECT_EQ(everything(), with_other);
     EXPECT_EQ(leased(), 1U);
     EXPECT_THAT(del(*other.container, edited), succeeds());
+    expect_nothing_left();
+}
+
+TEST_F(EditedStateTest, AddAndDelRestoreThePodsOnRecordInTheDefaultDirectory) {
+    const Pod made = make(made_with());
+    for (const std::string lost_before : {"ADD", "DEL"}) {
+        SCOPED_TRACE(lost_before);
+        std::optional<Pod> other;
+        if (lost_before == "DEL")
+            other = make(edits("stateDir"));
+        fs::remove_all(node_.bpffs());
+        if (lost_before == "ADD")
+            other = make(edits("stateDir"));
+        EXPECT_THAT(del(*other->container, edits("stateDir")), succeeds());
+        EXPECT_THAT(check(made, edits("stateDir")), succeeds());
+    }
+    EXPECT_THAT(del(*made.container, edits("stateDir")), succeeds());
+    expect_nothing_left();
+}
+
+// Groups that the container got after its ADD are in the record alone.
+TEST_F(EditedStateTest, CheckFindsTheGroupsInTheDefaultDirectory) {
+    Json keys = made_with(), edited = edits("stateDir");
+    for (Json *both : {&keys, &edited})
+        both->update({{"groups", {"name:tenant-b"}}, {"isolation", "group"}});
+    const Pod made = make(keys);
+    const Output added = node_.podlanectl("group add tenant-a --container " + made.container->id());
+    ASSERT_EQ(added.rc, 0) << added.err;
+    EXPECT_THAT(check(made, keys), succeeds());
+    EXPECT_THAT(check(made, edited), succeeds());
+    const Output seen = node_.podlanectl("doctor --state-dir " + node_.dir() + "/state");
+    EXPECT_THAT(seen.out, testing::Not(HasSubstr("its record")));
+    EXPECT_THAT(del(*made.container, edited), succeeds());
+    expect_nothing_left();
+}
+
+TEST_F(EditedStateTest, AnExpiredLeaseInTheDefaultDirectoryIsReleased) {
+    const Variables of = {{"CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0"}};
+    Json keys = made_with();
+    keys["keepAddress"] = "all";
+    const Pod made = make(keys, of), other = make(made_with());
+    EXPECT_THAT(del(*made.container, keys, of), succeeds());
+    EXPECT_EQ(leased(), 2U);
+    const AttachmentRecords records(kStateDirectory, node_.bpffs());
+    AttachmentRecord held = *require(records.find(made.container->id(), "eth0"));
+    held.held_until_ns = held.held_since_ns + 1;
+    require(records.write(held));
+    EXPECT_THAT(del(*other.container, edits("stateDir")), succeeds());
+    expect_nothing_left();
+}
+
+TEST_F(EditedStateTest, AddRemovesWhatIsOnRecordInTheDefaultDirectory) {
+    const Pod made = make(made_with());
+    reboot(made);
+    const auto again = node_.container(made.container->id());
+    EXPECT_THAT(add(*again, edits("stateDir")), succeeds());
+    EXPECT_EQ(leased(), 1U);
+    EXPECT_THAT(del(*again, edits("stateDir")), succeeds());
     expect_nothing_left();
 }
 

@@ -116,6 +116,27 @@ TEST_F(LostFilesTest, ARecordOfWhatNoAddAcceptsAnyMoreRestoresItsPod) {
     }
 }
 
+// The interface has that name beside its own.
+TEST_F(LostFilesTest, ARecordOfAnUplinkNameThatNoAddAcceptsAnyMoreRestoresItsPod) {
+    const Json keys = {{"uplink", "up0"}, {"gateway", {"203.0.113.1", "2001:db8:cafe::1"}}};
+    node_.run("ip link property add dev up0 altname all");
+    EXPECT_THAT(add(*node_.container(), {{"uplink", "all"}}), fails_with(7, {"uplink is \"all\""}));
+    const Pod made = make(keys);
+    const std::uint32_t ifindex = record(made).ifindex;
+    const AttachmentRecords records(kStateDirectory, node_.bpffs());
+    AttachmentRecord written = *require(records.find(made.container->id(), "eth0"));
+    Json config = Json::parse(written.config);
+    config["uplink"] = "all";
+    written.config = config.dump();
+    require(records.write(written));
+    fs::remove_all(node_.bpffs());
+    EXPECT_THAT(del(*make(keys).container, keys), succeeds()); // restores it
+    EXPECT_EQ(record(made).ifindex, ifindex);
+    EXPECT_THAT(del(*made.container, keys), succeeds());
+    node_.run("ip link property del dev up0 altname all");
+    EXPECT_EQ(everything(), before_);
+}
+
 // A tenth of a millisecond of an ADD is for its record: one file, of which the kernel begins to write at once what a
 // power cut does not take with it.
 TEST_F(LostFilesTest, AnAddWritesOneFileAndAddsToIt) {

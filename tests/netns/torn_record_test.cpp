@@ -3,6 +3,11 @@
 #include "loader/record.hpp"
 #include "tests/netns/ctl.hpp"
 
+#include <sys/mount.h>
+
+#include <fstream>
+#include <optional>
+
 namespace podlane::test {
 namespace {
 
@@ -19,8 +24,33 @@ class TornRecordTest : public CtlTest {
         const std::string whole = must_run(node_.ns(), {"cat", path_of(made)});
         fs::resize_file(path_of(made), whole.rfind("podlane-record ") + 60);
     }
+    // Each read of this record fails, as on a file system that is damaged.
+    [[nodiscard]] Output run_beside_unread(const Pod &made, const std::vector<std::string> &command,
+                                           const std::string &input = {}, const Variables &variables = {}) const {
+        auto argv = words("strace -f -qq -o /dev/null -e trace=read -e inject=read:error=EIO -P");
+        argv.push_back(path_of(made));
+        argv.insert(argv.end(), command.begin(), command.end());
+        return run(node_.ns(), argv, input, variables);
+    }
 
     const std::string before_ = everything();
+};
+
+// A file in the place of a record, which is torn and cannot be removed.
+class StuckRecord {
+  public:
+    explicit StuckRecord(const std::string &path) : path_(path) {
+        std::ofstream(path + ".stuck") << "podlane-record 2 torn\n";
+        if (mount((path + ".stuck").c_str(), path.c_str(), nullptr, MS_BIND, nullptr) != 0)
+            throw std::runtime_error("mounting over " + path);
+        fs::remove(path + ".stuck");
+    }
+    ~StuckRecord() { umount2(path_.c_str(), MNT_DETACH); }
+    StuckRecord(const StuckRecord &) = delete;
+    StuckRecord &operator=(const StuckRecord &) = delete;
+
+  private:
+    std::string path_;
 };
 
 TEST_F(TornRecordTest, IsNamedByDoctorAndRepairAndDeleted) {
@@ -100,6 +130,44 @@ TEST_F(TornRecordTest, OfAnotherNameThanItsAttachmentIsNone) {
     EXPECT_THAT(check(made), succeeds());
     fs::remove(path_of(made) + ".bak");
     EXPECT_THAT(del(*made.container), succeeds());
+    EXPECT_EQ(everything(), before_);
+}
+
+TEST_F(TornRecordTest, ThatCannotBeReadCountsAsNoneAndTheOthersAreRestored) {
+    const Json keys = {{"ipMasq", true}};
+    const Pod unread = make(keys), torn = make(keys), other = make(keys);
+    std::optional<StuckRecord> stuck(path_of(torn));
+    const auto is_named = has_all({"reading " + path_of(unread) + ": Input/output error",
+                                   "removing " + path_of(torn) + ": Device or resource busy"});
+    const auto named_by = [&](const std::string &command) {
+        const Output output = run_beside_unread(unread, ctl_argv(node_.bpffs(), command));
+        EXPECT_EQ(output.rc, 1);
+        EXPECT_THAT(output.out, is_named) << command;
+    };
+    fs::remove_all(node_.bpffs());
+    named_by("doctor");
+    named_by("repair");
+    EXPECT_THAT(check(other, keys), succeeds());
+    node_.run("nft flush ruleset");
+    named_by("repair");
+    EXPECT_THAT(check(other, keys), succeeds());
+
+    fs::remove_all(node_.bpffs());
+    const auto later = node_.container();
+    Variables variables = attachment(*later);
+    variables.insert({{"CNI_COMMAND", "ADD"}, {"CNI_PATH", node_.plugins()}});
+    const Reply added =
+        to_reply(run_beside_unread(unread, {node_.plugins() + "/podlane"}, node_.config(keys).dump(), variables));
+    EXPECT_THAT(added, succeeds());
+    EXPECT_THAT(added.err, is_named);
+    EXPECT_THAT(check(other, keys), succeeds());
+
+    stuck.reset();
+    EXPECT_THAT(ctl("repair"), prints(0));
+    for (const Pod *pod : {&unread, &torn})
+        EXPECT_THAT(check(*pod, keys), succeeds());
+    for (const Container *one : {unread.container.get(), torn.container.get(), other.container.get(), later.get()})
+        EXPECT_THAT(del(*one, keys), succeeds());
     EXPECT_EQ(everything(), before_);
 }
 

@@ -7,6 +7,7 @@
 #include "loader/net/namespace.hpp"
 #include "loader/net/netlink.hpp"
 #include "loader/record.hpp"
+#include "plugin/network_keys.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/node/node_object.hpp"
 #include "tools/podlanectl/node/runtime_network.hpp"
@@ -69,6 +70,8 @@ struct NodeView {
     std::map<std::uint32_t, std::string> interface_names{};
     std::unique_ptr<HookSurvey> hooks{};
     Result<std::vector<AttachmentRecord>> records = std::vector<AttachmentRecord>{}; // of all roots, read once
+    Result<void> unread_records{};                                                   // which `records` is without
+    std::shared_ptr<LivingPods> living = std::make_shared<LivingPods>(); // for the repairs, one after the other
 
     // Existing host-side veths and uplinks, by number, with their names.
     [[nodiscard]] std::map<std::uint32_t, std::string> interfaces() const;

@@ -292,12 +292,13 @@ Result<void> look_at_requested_entries(const EndpointView &e, Findings &findings
 // Of an endpoint without a record, nothing else compares it.
 Result<void> look_at_masquerade(const EndpointView &e, Findings &findings) {
     const auto by = static_cast<endpoint_masquerade>(e.record.masquerade);
-    cni::Config config;
-    config.name = field_text(e.record.network_name);
-    if (e.disk || by == ENDPOINT_MASQUERADE_NONE || TRY(is_masqueraded(by, config, addresses_in(e.record))))
+    const std::string network(field_text(e.record.network_name));
+    if (e.disk || by == ENDPOINT_MASQUERADE_NONE || TRY(is_masqueraded(by, network, addresses_in(e.record))))
         return {};
+    if (!e.node.records)
+        return e.node.records.error();
     report(findings, masquerade_is_gone(e.record),
-           TRY(masquerading_as_others(e.record, AttachmentRecords(e.node.state_directory, e.node.world.bpffs))));
+           TRY(masquerading_as_others(e.record, e.node.world.bpffs, *e.node.records, e.node.living)));
     return {};
 }
 

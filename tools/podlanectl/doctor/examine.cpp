@@ -8,6 +8,7 @@
 #include "loader/upgrade.hpp"
 #include "loader/wrong_pins.hpp"
 #include "maps/entries.hpp"
+#include "maps/errors.hpp"
 #include "maps/parallel.hpp"
 #include "plugin/reinstate.hpp"
 #include "tools/podlanectl/views/decode.hpp"
@@ -107,7 +108,7 @@ PodSockets open_pods(std::span<const EndpointEntry> entries, const NamespacePath
 // A container with several interfaces has one socket: it stays with `sockets`.
 Result<void> look_into_pod(EndpointView &view, PodSockets &sockets, const NamespacePaths &paths) {
     const auto found = sockets.find(view.record.netns_inode);
-    if (!view.link || found == sockets.end())
+    if ((!view.link && view.has_host_veth()) || found == sockets.end())
         return {};
     if (!found->second)
         return found->second.error();
@@ -125,8 +126,11 @@ Result<EndpointView> view_of(const NodeView &node, net::Netlink &host, HookSurve
     if (view.has_host_veth())
         view.link = TRY(find_host_veth(host, entry.second));
     TRY(look_into_pod(view, sockets, paths));
-    view.disk = TRY(AttachmentRecords(node.state_directory, node.world.bpffs)
-                        .find(std::string(field_text(view.key.container_id)), view.ifname()));
+    for (const std::string &directory : {std::string(kStateDirectory), node.state_directory}) // may have been edited
+        if (auto disk = AttachmentRecords(directory, node.world.bpffs)
+                            .find(std::string(field_text(view.key.container_id)), view.ifname());
+            disk && *disk) // a check of the records names those that cannot be read
+            view.disk = *std::move(disk);
     view.is_torn = view.disk && view.disk->is_torn;
     if (view.is_torn) // what it lacks would be taken for what is not to be there
         view.disk.reset();
@@ -142,7 +146,9 @@ Examined look_at_endpoint(const EndpointView &view) {
         Result<void> looked = check.endpoint(view, findings);
         for (Finding &finding : findings) {
             if (finding.by_record && view.disk)
-                finding.repair = [record = *view.disk] { return reinstate(record); };
+                finding.repair = [record = *view.disk, living = view.node.living] {
+                    return reinstate(record, *living);
+                };
             if (finding.repair)
                 finding.repair = [root = view.node.world.bpffs, key = view.key, record = view.record, disk = view.disk,
                                   repair = std::move(finding.repair)] {
@@ -275,7 +281,9 @@ Result<Examined> doctor::examine(const Scope &scope, const World &world) {
     look_at_node(node, host_checks(), examined);
     look_at_node(node, network_checks(), examined);
     look_at_node(node, foreign_checks(), examined);
-    node.records = list_all_records(node.state_directory);
+    Errors unread;
+    node.records = list_all_records(node.state_directory, unread);
+    node.unread_records = std::move(unread).result();
     look_at_node(node, record_checks(), examined);
     if (readable || !node.loaded)
         look_at_node(node, fast_path_checks(), examined);

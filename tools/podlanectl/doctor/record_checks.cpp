@@ -9,6 +9,7 @@
 #include "plugin/restore.hpp"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
+#include "tools/podlanectl/doctor/lease_checks.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 
 #include <fcntl.h>
@@ -33,11 +34,19 @@ Result<std::optional<Endpoints>> known_endpoints(const std::string &root) {
     return opened ? std::optional(std::move(opened).value()) : std::nullopt;
 }
 
-// The first of these repairs restores all; the others find nothing left to do.
-std::function<Result<void>()> restoring(const AttachmentRecord &record) {
-    return [root = record.root, directory = record.state_directory, id = record.container_id,
-            ifname = record.ifname]() -> Result<void> {
-        for (const Restored &one : TRY(restore_all(directory, root)))
+// By state directory.
+using AllRestored = std::map<std::string, Result<std::vector<Restored>>>;
+
+// The first of these repairs restores all; the others have its result.
+std::function<Result<void>()> restoring(const AttachmentRecord &record, const std::shared_ptr<AllRestored> &all) {
+    return [root = record.root, directory = record.state_directory, id = record.container_id, ifname = record.ifname,
+            all]() -> Result<void> {
+        auto restored = all->find(directory);
+        if (restored == all->end())
+            restored = all->emplace(directory, restore_all(directory, root)).first;
+        if (!restored->second)
+            return restored->second.error();
+        for (const Restored &one : *restored->second)
             if (one.failed && one.record.container_id == id && one.record.ifname == ifname)
                 return *one.failed;
         return {};
@@ -61,26 +70,32 @@ std::string name_of(const AttachmentRecord &one, const endpoint_key &key) {
 }
 
 Result<void> look_for_lost(const NodeView &node, Findings &findings) {
+    const auto all = std::make_shared<AllRestored>();
     for (const AttachmentRecord &one : TRY(lost_of(node, false))) {
         const endpoint_key key = TRY(make_endpoint_key(one.container_id, one.ifname));
-        report(findings, "endpoint " + name_of(one, key) + " has lost its entries in the maps", restoring(one));
+        report(findings, "endpoint " + name_of(one, key) + " has lost its entries in the maps", restoring(one, all));
     }
     return {};
 }
 
 Result<void> look_for_uninstalled(const NodeView &node, Findings &findings) {
+    const auto all = std::make_shared<AllRestored>();
     for (const AttachmentRecord &one : TRY(lost_of(node, true))) {
         const endpoint_key key = TRY(make_endpoint_key(one.container_id, one.ifname));
         report(findings,
                "endpoint " + name_of(one, key) +
                    (one.entry->ifindex == 0 ? " has no entry in the maps since an uninstall"
                                             : " takes the slow path since an uninstall"),
-               restoring(one));
+               restoring(one, all));
     }
     return {};
 }
 
 Result<void> look_for_unknown(const NodeView &node, Findings &findings) {
+    if (!node.unread_records)
+        report(findings, "records on disk count as none: " + node.unread_records.error().message, {},
+               "remove what is there, or repair its file system (`dmesg`); what is not in the maps either, is restored "
+               "by a new sandbox alone");
     const auto endpoints = TRY(known_endpoints(node.world.bpffs));
     for (const UnknownVeth &one :
          TRY(unknown_veths(node.state_directory, endpoints ? &*endpoints : nullptr, *node.host)))
@@ -196,7 +211,7 @@ Result<void> look_at_settings_file(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 8> kRecordChecks = {{
+constexpr std::array<Check, 9> kRecordChecks = {{
     {"lost", Severity::wrong,
      "pins were deleted or the BPF file system was unmounted: its packets pass through programs that nothing updates, "
      "and no new pod reaches it on the fast path",
@@ -209,6 +224,9 @@ constexpr std::array<Check, 8> kRecordChecks = {{
     {"waiting-lease", Severity::notice,
      "the IPAM plugin was not installed when the pod was deleted, or failed: nobody else gets the addresses", "",
      &look_for_waiting_leases},
+    {"lease-file", Severity::wrong,
+     "another program removed or changed what host-local wrote: it gives the address, or has given it, to another pod",
+     "", &look_at_lease_files},
     {"earlier-boot", Severity::notice,
      "the pods died with the node, and the runtime has sent neither their DELs nor a GC of the network, which may have "
      "been renamed: nobody else gets the addresses",

@@ -56,7 +56,9 @@ Result<std::string> check(const cni::Request &request) {
     std::vector<cni::Route> leased;
     if (const auto recorded = TRY(find_record(request))) {
         judged.config.groups = groups_in(*recorded);
-        leased = TRY(recorded_lease(TRY(recorded_request(*recorded)), *recorded)).routes;
+        if (const auto made = recorded_request(*recorded))
+            if (auto lease = recorded_lease(*made, *recorded)) // a torn record names no routes
+                leased = std::move(lease->routes);
     }
     TRY(Verifier(host, tables).verify(judged, *record, inside, leased));
     return std::string{};

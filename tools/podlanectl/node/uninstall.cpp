@@ -38,9 +38,12 @@ namespace {
 struct Story {
     bool is_detached = false; // and the pins are gone
     std::size_t interfaces = 0;
-    std::size_t pods = 0;
+    std::size_t pods = 0; // with an interface, and so with connections
     DeadPods dead{};
     std::vector<std::string> lines{};
+
+    // Of which a DEL is to come.
+    [[nodiscard]] std::size_t containers() const { return pods + dead.without_interface; }
 };
 
 // Those of this pin directory: programs of another instance have other ids.
@@ -195,13 +198,13 @@ Result<void> detach_node(const std::string &root, bool owned, const std::string 
     if (on_disk)
         note_uninstall(records, story);
     recorded.pods.merge(TRY(find_host_veths()));
-    story.pods = recorded.pods.size() + story.dead.without_interface;
+    story.pods = recorded.pods.size();
     if (const auto uplinks = read_map<std::uint32_t, uplink>(root, PODLANE_MAP_UPLINKS); uplinks && owned)
         for (const auto &[ifindex, entry] : *uplinks)
             recorded.interfaces.insert(ifindex);
     // The uplinks are known from the maps alone; without these, by the names of the programs.
     const bool lost_pins = on_disk && !check_live_directory(root);
-    if (story.pods != 0)
+    if (story.containers() != 0)
         report_masquerade(root, recorded.networks, story);
     TRY(detach_all(root, recorded.interfaces, lost_pins, story));
     TRY(stop_tracking_all(root));
@@ -279,10 +282,11 @@ Result<void> remove_installed(const std::string &directory, std::string_view nam
 }
 
 Result<void> remove_plugin(const std::string &bin_dir, Story &story) {
-    if (story.pods == 0 && story.dead.left == 0)
+    if (story.containers() == 0 && story.dead.left == 0)
         return remove_installed(bin_dir, "podlane", story);
-    const std::string whose = story.pods != 0 ? "the DEL of " + std::to_string(story.pods) + " pods"
-                                              : "what is left of " + std::to_string(story.dead.left) + " containers";
+    const std::string whose = story.containers() != 0
+                                  ? "the DEL of " + std::to_string(story.containers()) + " pods"
+                                  : "what is left of " + std::to_string(story.dead.left) + " containers";
     if (access((bin_dir + "/podlane").c_str(), F_OK) == 0)
         story.lines.push_back("kept, for " + whose + ": " + bin_dir +
                               "/podlane; when they are gone: podlanectl uninstall");

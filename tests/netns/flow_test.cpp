@@ -96,7 +96,7 @@ TEST_P(Flow, AConnectionStaysFastWhenConntrackChecksWindowsAgain) {
     const EchoServer server = serve_echo();
     track();
     const Fd socket = connected(cluster_ip());
-    ASSERT_EQ(transfer(socket, 8 << 20), 0);
+    ASSERT_EQ(transfer(socket, 1 << 20), 0);
     lab_->node().run("sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal=0");
     for (const auto end = std::chrono::steady_clock::now() + 3 * kConfirmed; std::chrono::steady_clock::now() < end;)
         ASSERT_EQ(transfer(socket, 100'000), 0);

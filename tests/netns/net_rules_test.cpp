@@ -83,10 +83,9 @@ TEST_F(NetNftables, AddsInterfacesToSetsAndRemovesTheChainThatUsesThem) {
 
 TEST_F(NetNftables, ListsThePrefixesOfASetOfIntervals) {
     const auto listed = [&](const std::string &type, const std::string &elements) {
-        EXPECT_EQ(output_of("nft 'add set inet t i { type " + type + "; flags interval; }'"), "");
-        if (!elements.empty()) {
-            EXPECT_EQ(output_of("nft 'add element inet t i { " + elements + " }'"), "");
-        }
+        EXPECT_EQ(output_of("nft 'add set inet t i { type " + type + "; flags interval; }" +
+                            (elements.empty() ? "" : "; add element inet t i { " + elements + " }") + "'"),
+                  "");
         const auto prefixes = require(list_prefixes(netfilter_, "t", "i"));
         EXPECT_EQ(output_of("nft delete set inet t i"), "");
         std::string text;

@@ -90,6 +90,7 @@ static __always_inline bool has_equal_routes(struct __sk_buff *skb, struct flow_
 	struct bpf_fib_lookup fib;
 	__u32 first = 0, hop;
 
+#pragma unroll /* the verifier of 6.1 takes no loop that begins behind its body */
 	for (__u32 i = 0; i < 4; i++) {
 		query_flow(skb, work, &work->flow.destination,
 			   work->key.source_port ^ (__u16)(skb->hash >> 4 * i) * !!i, &fib);

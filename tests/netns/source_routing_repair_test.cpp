@@ -90,18 +90,6 @@ TEST_F(SourceRoutingRepair, EveryRuleAndRouteIsFoundAndRestored) {
     EXPECT_GE(routes, 6U + 2U) << "of net1: its subnet, the lease's route and a default route, for each family";
 }
 
-// It is in the main table and in the list's result, and not in the table of this interface.
-TEST_F(SourceRoutingRepair, ARouteOfALaterPluginIsNotMissed) {
-    Json config = lab_.network(2);
-    Json result = lab_.try_add(pod_, {"net2", SourceLab::network_name(2), {config}}).json;
-    ASSERT_TRUE(result.contains("ips")) << result;
-    (void)pod_->run("ip route add 198.51.101.0/24 dev net2");
-    result["routes"].push_back({{"dst", "198.51.101.0/24"}});
-    config.update({{"name", SourceLab::network_name(2)}, {"prevResult", result}});
-    const Reply reply = node().cni("CHECK", config, *pod_, {{"CNI_IFNAME", "net2"}});
-    EXPECT_EQ(reply.rc, 0) << reply;
-}
-
 // Those who set limits change flags of the same entries under the exclusive lock.
 TEST_F(SourceRoutingRepair, FlagsOfTheOtherInterfaceChangeUnderTheLock) {
     std::filesystem::remove_all(root_);

@@ -188,8 +188,10 @@ void release_expired_leases(const cni::Config &config) {
         if (!has_ever_held(records))
             continue;
         const auto held = held_leases(records);
-        if (!held)
-            return log(cni::Log::Level::warning, "looking for held leases: " + held.error().message);
+        if (!held) {
+            log(cni::Log::Level::warning, "looking for held leases: " + held.error().message);
+            continue;
+        }
         for (const AttachmentRecord &one : *held) {
             if (is_held(one))
                 continue;

@@ -139,7 +139,8 @@ Result<std::optional<AttachmentRecord>> find_record(const cni::Request &request)
 Result<bool> is_on_record(const cni::Request &request) {
     if (TRY(records_of(request.config).find(request.container_id, request.ifname)))
         return true;
-    const auto elsewhere = find_record(request);
+    const auto elsewhere =
+        find_record_anywhere(request.config.state_dir, request.container_id, request.ifname, TRY(own_netns()));
     if (!elsewhere)
         log(cni::Log::Level::warning, "looking for an earlier record: " + elsewhere.error().message);
     return elsewhere && *elsewhere;

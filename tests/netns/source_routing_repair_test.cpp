@@ -26,8 +26,7 @@ class SourceRoutingRepair : public testing::Test {
         main_plugin["ipam"]["ranges"] = {Json::array({range4}), Json::array({range6})};
         main_plugin["ipam"]["routes"] = {{{"dst", "198.51.100.0/24"}, {"gw", "192.0.2.193"}},
                                          {{"dst", "2001:db8:e2::/64"}, {"gw", "2001:db8:e1::1"}}};
-        lab_.add(pod_,
-                 {"net1", "net1", {main_plugin, {{"type", "podlane"}, {"bpffs", root_}, {"firstPacket", "direct"}}}});
+        result_ = lab_.try_add(pod_, {"net1", "net1", {main_plugin, chained_}}).json;
         if (!wait_until([&] { return pod_->run("ip -6 addr show tentative").empty(); }))
             throw std::runtime_error("an address stays tentative");
     }
@@ -64,6 +63,8 @@ class SourceRoutingRepair : public testing::Test {
 
     SourceLab lab_;
     const std::string root_ = lab_.node().bpffs();
+    const Json chained_ = {{"type", "podlane"}, {"bpffs", root_}, {"firstPacket", "direct"}};
+    Json result_; // of net1's list
     std::shared_ptr<Container> pod_ = lab_.node().container();
 };
 
@@ -88,6 +89,16 @@ TEST_F(SourceRoutingRepair, EveryRuleAndRouteIsFoundAndRestored) {
         }
     EXPECT_EQ(rules, 4U);
     EXPECT_GE(routes, 6U + 2U) << "of net1: its subnet, the lease's route and a default route, for each family";
+}
+
+// It is in the main table and in the list's result, and not in the table of this interface.
+TEST_F(SourceRoutingRepair, ARouteOfALaterPluginIsNotMissed) {
+    (void)pod_->run("ip route add 198.51.101.0/24 via 192.0.2.193 dev net1");
+    Json config = chained_;
+    config.update({{"cniVersion", "1.0.0"}, {"name", "net1"}, {"prevResult", result_}});
+    config["prevResult"]["routes"].push_back({{"dst", "198.51.101.0/24"}, {"gw", "192.0.2.193"}});
+    const Reply reply = node().cni("CHECK", config, *pod_, {{"CNI_IFNAME", "net1"}});
+    EXPECT_EQ(reply.rc, 0) << reply;
 }
 
 // Those who set limits change flags of the same entries under the exclusive lock.

@@ -126,11 +126,15 @@ Result<EndpointView> view_of(const NodeView &node, net::Netlink &host, HookSurve
     if (view.has_host_veth())
         view.link = TRY(find_host_veth(host, entry.second));
     TRY(look_into_pod(view, sockets, paths));
-    for (const std::string &directory : {std::string(kStateDirectory), node.state_directory}) // may have been edited
+    // A check of the records names those that cannot be read.
+    const auto look = [&](const std::string &directory) {
         if (auto disk = AttachmentRecords(directory, node.world.bpffs)
-                            .find(std::string(field_text(view.key.container_id)), view.ifname());
-            disk && *disk) // a check of the records names those that cannot be read
+                            .find(std::string(field_text(view.key.container_id)), view.ifname()))
             view.disk = *std::move(disk);
+    };
+    look(node.state_directory);
+    if (!view.disk && node.state_directory != kStateDirectory) // `stateDir` may have been edited
+        look(kStateDirectory);
     view.is_torn = view.disk && view.disk->is_torn;
     if (view.is_torn) // what it lacks would be taken for what is not to be there
         view.disk.reset();

@@ -2,7 +2,6 @@
 #include "loader/attach.hpp"
 
 #include "loader/expedited_rcu.hpp"
-#include "loader/hook_survey.hpp"
 #include "loader/object.hpp"
 #include "loader/probe.hpp"
 #include "loader/net/qdisc.hpp"
@@ -20,10 +19,6 @@
 
 namespace podlane {
 namespace {
-
-// Not in libbpf 1.1: linux/bpf.h of 6.6.
-constexpr int kTcxIngress = 46;
-constexpr int kTcxEgress = 47;
 
 bpf_attach_type tcx_type(Hook hook) {
     return static_cast<bpf_attach_type>(hook == Hook::ingress ? kTcxIngress : kTcxEgress);
@@ -258,6 +253,10 @@ Result<std::vector<ForeignProgram>> HookSurvey::foreign_programs_on_tcx(std::uin
         if (!is_ours(one->name))
             foreign.push_back({one->program_id, one->name, one < our_first});
     return foreign;
+}
+
+bool is_of_uplink(const Attached &one) {
+    return one.name == PODLANE_PROGRAM_FROM_UPLINK || one.name == PODLANE_PROGRAM_TO_UPLINK;
 }
 
 HookKind preferred_kind() { return has_tcx() ? HookKind::tcx : HookKind::clsact; }

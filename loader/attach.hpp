@@ -5,17 +5,27 @@
 // would need a pin for each endpoint, which could be lost or go stale.
 #pragma once
 
+#include "loader/net/netlink.hpp"
+#include "maps/abi/endpoint.h"
 #include "maps/result.hpp"
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace podlane {
 
 enum class Hook { ingress, egress };
 enum class HookKind { tcx, clsact };
+// As entries record it.
+constexpr endpoint_attach attach_of(HookKind kind) { return kind == HookKind::tcx ? ENDPOINT_TCX : ENDPOINT_CLSACT; }
+constexpr HookKind hook_kind_of(std::uint32_t attach) {
+    return attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact;
+}
 
 // One of Podlane's programs (by its name) on a hook.
 struct Attached {
@@ -23,6 +33,9 @@ struct Attached {
     std::string name;
     HookKind kind = HookKind::tcx;
 };
+
+// One of those of uplinks.
+bool is_of_uplink(const Attached &one);
 
 // tcx if the kernel has it.
 HookKind preferred_kind();
@@ -49,5 +62,31 @@ Result<bool> is_attached(std::uint32_t ifindex, Hook hook, int program_fd,
 
 // Podlane's programs on the hook, of both kinds, in their order.
 Result<std::vector<Attached>> attached(std::uint32_t ifindex, Hook hook);
+
+// A foreign program on a tcx hook.
+struct ForeignProgram {
+    std::uint32_t program_id = 0;
+    std::string name;
+    bool before_ours = false;
+};
+
+// The programs on the hooks of many interfaces: looks each up once, and for filters only if there is a qdisc that can
+// have them.
+class HookSurvey {
+  public:
+    // A qdisc that is added later goes unseen.
+    static Result<HookSurvey> make(net::Netlink &host);
+
+    // As podlane::attached().
+    Result<std::vector<Attached>> attached(std::uint32_t ifindex, Hook hook);
+    Result<std::vector<ForeignProgram>> foreign_programs_on_tcx(std::uint32_t ifindex, Hook hook);
+    [[nodiscard]] bool can_have_filters(std::uint32_t ifindex) const { return with_qdisc_.contains(ifindex); }
+
+  private:
+    explicit HookSurvey(std::set<std::uint32_t> with_qdisc) : with_qdisc_(std::move(with_qdisc)) {}
+
+    std::set<std::uint32_t> with_qdisc_;
+    std::map<std::uint32_t, std::string> names_{}; // of programs, by their ID
+};
 
 } // namespace podlane

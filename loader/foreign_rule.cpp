@@ -5,14 +5,10 @@
 
 #include <linux/fib_rules.h>
 
-#include <cerrno>
 #include <string>
 
 namespace podlane {
 namespace {
-
-constexpr std::uint32_t kLocalTable = 255; // RT_TABLE_LOCAL
-constexpr std::uint8_t kThrow = 9;         // RTN_THROW
 
 bool refuses(const net::FoundRule &rule) {
     return rule.action == FR_ACT_BLACKHOLE || rule.action == FR_ACT_UNREACHABLE || rule.action == FR_ACT_PROHIBIT;
@@ -20,9 +16,8 @@ bool refuses(const net::FoundRule &rule) {
 
 // The route that the rule's table has for the address, unless the next rule decides.
 Result<std::optional<net::RouteSpec>> route_in(net::Netlink &host, const net::FoundRule &rule, const ip_addr &addr) {
-    const auto family = is_ipv4(addr) ? net::Family::ipv4 : net::Family::ipv6;
     std::optional<net::RouteSpec> best;
-    for (net::RouteSpec &one : TRY(net::list_routes(host, 0, family, rule.table))) {
+    for (net::RouteSpec &one : TRY(net::list_routes(host, 0, net::family_of(addr), rule.table))) {
         const std::uint32_t metric = one.priority.value_or(0);
         const bool is_better =
             !best || one.destination.length > best->destination.length ||
@@ -31,7 +26,7 @@ Result<std::optional<net::RouteSpec>> route_in(net::Netlink &host, const net::Fo
             best = std::move(one);
     }
     const bool is_passed_over =
-        best && ((rule.longer_than && best->destination.length <= *rule.longer_than) || best->type == kThrow);
+        best && ((rule.longer_than && best->destination.length <= *rule.longer_than) || best->type == net::kThrow);
     return is_passed_over ? std::optional<net::RouteSpec>{} : best;
 }
 
@@ -52,14 +47,14 @@ Result<const std::vector<net::FoundRule> *> NodeRules::rules_of(net::Family fami
     if (known != rules_.end())
         return &known->second;
     auto listed = net::list_rules(host_, family);
-    if (!listed && (listed.error().system_errno == EAFNOSUPPORT || listed.error().system_errno == EOPNOTSUPP))
-        listed = std::vector<net::FoundRule>{}; // the kernel was built, or booted, without them
+    if (!listed && net::lacks_family(listed.error()))
+        listed = std::vector<net::FoundRule>{};
     return &rules_.emplace(family, TRY(std::move(listed))).first->second;
 }
 
 Result<std::optional<Error>> NodeRules::find_foreign(const ip_addr &pod, std::uint32_t host_veth) {
-    for (const net::FoundRule &rule : *TRY(rules_of(is_ipv4(pod) ? net::Family::ipv4 : net::Family::ipv6))) {
-        if (rule.is_narrowed || !rule.is_for(pod) || rule.table == kLocalTable)
+    for (const net::FoundRule &rule : *TRY(rules_of(net::family_of(pod)))) {
+        if (rule.is_narrowed || !rule.is_for(pod) || rule.table == net::kLocalTable)
             continue;
         if (rule.table == net::kMainTable || rule.action == FR_ACT_GOTO)
             break; // of the main table, the host's routes are examined

@@ -9,8 +9,7 @@ Result<bool> leads_elsewhere(net::Netlink &host, const net::RouteSpec &planned) 
     constexpr std::uint32_t kDefaultIpv6Metric = 1024; // IP6_RT_PRIO_USER
     const bool ipv4 = is_ipv4(planned.destination.addr);
     const std::uint32_t metric = planned.priority.value_or(ipv4 ? 0 : kDefaultIpv6Metric);
-    const auto family = ipv4 ? net::Family::ipv4 : net::Family::ipv6;
-    return std::ranges::any_of(TRY(net::list_routes(host, 0, family)), [&](const net::RouteSpec &one) {
+    return std::ranges::any_of(TRY(net::list_routes(host, 0, net::family_of(ipv4))), [&](const net::RouteSpec &one) {
         return one.destination == planned.destination && one.priority.value_or(0) == metric &&
                (one.ifindex != planned.ifindex || one.type != planned.type);
     });

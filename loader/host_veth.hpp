@@ -7,8 +7,12 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace podlane {
+
+// Its alias if Podlane made it: this, container ID and interface name.
+inline constexpr std::string_view kAliasPrefix = "podlane ";
 
 // nullopt: it is gone, or its number is another link's. By its other end it is known whatever it is called by now.
 Result<std::optional<net::Link>> find_host_veth(net::Netlink &host, const endpoint &record);

@@ -6,6 +6,7 @@
 #include "loader/pace.hpp"
 #include "maps/abi/fair_share.h"
 #include "maps/clock.hpp"
+#include "maps/entries.hpp"
 
 #include <algorithm>
 #include <array>
@@ -75,8 +76,7 @@ Result<void> put_flags(const LimitTables &tables, const endpoint &record) {
         known->flags = record.flags;
         TRY(tables.interfaces.replace(record.ifindex, *known));
     }
-    for (const ip_addr &addr :
-         std::span(record.addresses).first(std::min<std::size_t>(record.address_count, ENDPOINT_ADDRESSES))) {
+    for (const ip_addr &addr : addresses_in(record)) {
         const address_key key{record.network, addr};
         auto known = TRY(tables.addresses.find(key));
         if (!known || known->ifindex != record.ifindex)

@@ -12,8 +12,6 @@
 namespace podlane {
 namespace {
 
-constexpr std::string_view kAlias = "podlane "; // and container ID and interface name
-
 Result<bool> is_known(const Endpoints *endpoints, const std::string &container_id, const std::string &ifname) {
     if (endpoints == nullptr)
         return false;
@@ -32,12 +30,10 @@ Result<bool> is_living(const AttachmentRecord &record, net::Netlink &host) {
 
 Result<std::vector<AttachmentRecord>> lost_attachments(std::vector<AttachmentRecord> records,
                                                        const Endpoints *endpoints, net::Netlink &host) {
-    const std::uint64_t node_netns = TRY(net::Namespace::current()).inode();
-    const std::string boot = TRY(boot_id());
+    const ThisNode node = TRY(ThisNode::now());
     std::vector<AttachmentRecord> lost;
     for (AttachmentRecord &record : records) {
-        if (!record.entry || record.node_netns != node_netns || record.boot_id != boot ||
-            TRY(is_known(endpoints, record.container_id, record.ifname)))
+        if (!record.entry || !node.has_made(record) || TRY(is_known(endpoints, record.container_id, record.ifname)))
             continue;
         if (TRY(is_living(record, host)))
             lost.push_back(std::move(record));
@@ -50,16 +46,16 @@ Result<std::vector<UnknownVeth>> unknown_veths(const std::string &state_director
     std::vector<UnknownVeth> unknown;
     for (const net::Link &link : TRY(net::list_links(host))) {
         const auto space = link.alias.rfind(' ');
-        if (link.kind != "veth" || !link.alias.starts_with(kAlias) || space < kAlias.size())
+        if (link.kind != "veth" || !link.alias.starts_with(kAliasPrefix) || space < kAliasPrefix.size())
             continue;
-        UnknownVeth one{link.name, link.alias.substr(kAlias.size(), space - kAlias.size()),
+        UnknownVeth one{link.name, link.alias.substr(kAliasPrefix.size(), space - kAliasPrefix.size()),
                         link.alias.substr(space + 1)};
         if (!TRY(is_known(endpoints, one.container_id, one.ifname)))
             unknown.push_back(std::move(one));
     }
     if (unknown.empty())
         return unknown;
-    const std::uint64_t node_netns = TRY(net::Namespace::current()).inode();
+    const std::uint64_t node_netns = TRY(net::own_netns());
     std::set<std::pair<std::string, std::string>> recorded, torn;
     Errors unread; // counts as none
     for (const AttachmentRecord &record : TRY(list_all_records(state_directory, unread)))

@@ -2,8 +2,8 @@
 #include "loader/notify_sockets.hpp"
 
 #include "loader/embedded.hpp"
+#include "loader/net/namespace.hpp"
 #include "loader/object.hpp"
-#include "loader/pace.hpp"
 #include "maps/abi/interface.h"
 #include "maps/tables.hpp"
 #include "cut_window.skel.h"
@@ -42,7 +42,7 @@ Result<SocketNotifier> SocketNotifier::load(const std::string &root) {
     Object object(notify_sockets_bpf__open(), &notify_sockets_bpf__destroy);
     if (!object)
         return load_error("reading the embedded programs", errno);
-    object->rodata->node_netns = TRY(own_netns());
+    object->rodata->node_netns = TRY(net::own_netns());
     TRY(reuse_maps(object->obj, live_directory(root)));
     if (bpf_map__reuse_fd(object->maps.paced_sockets, paced.fd.get()) != 0)
         return load_error("sharing map paced_sockets", errno);

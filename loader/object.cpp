@@ -4,12 +4,14 @@
 #include "loader/embedded.hpp"
 #include "loader/map_plan.hpp"
 #include "loader/migrate.hpp"
+#include "loader/net/namespace.hpp"
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
 #include "loader/probe.hpp"
 #include "loader/programs.hpp"
 #include "loader/state_file.hpp"
 #include "maps.skel.h"
+#include "maps/clock.hpp"
 #include "maps/file.hpp"
 #include "maps/tables.hpp"
 #include "maps/hash.hpp"
@@ -171,12 +173,10 @@ Result<void> read_constants(int program_fd, LoadSettings &settings) {
         const auto found = constants.find(name);
         return found == constants.end() ? otherwise : found->second;
     };
-    constexpr std::uint64_t kNanosecondsPerMs = 1'000'000;
     settings.mark = static_cast<std::uint32_t>(read("fast_mark", settings.mark));
     settings.slow_mark = static_cast<std::uint32_t>(read("slow_mark", 0));
     settings.slow_mark_mask = static_cast<std::uint32_t>(read("slow_mark_mask", 0));
-    settings.confirm_ms =
-        static_cast<std::uint32_t>(read("confirm_ns", settings.confirm_ms * kNanosecondsPerMs) / kNanosecondsPerMs);
+    settings.confirm_ms = static_cast<std::uint32_t>(read("confirm_ns", settings.confirm_ms * kNsPerMs) / kNsPerMs);
     settings.conntrack = read("has_conntrack", 0) != 0;
     return {};
 }
@@ -193,7 +193,7 @@ Result<Owned<maps_bpf>> make_maps(const std::string &directory, const LoadSettin
         TRY(reuse_maps(maps->obj, maps_from));
     TRY(load_object(maps->obj, "making the maps"));
     TRY(count_unknown(maps->obj));
-    TRY(name_netns(directory, TRY(own_netns())));
+    TRY(name_netns(directory, TRY(net::own_netns())));
     TRY(pin_maps(maps->obj, directory));
     return maps;
 }

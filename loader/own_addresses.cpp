@@ -5,7 +5,6 @@
 #include "loader/net/rule.hpp"
 #include "maps/abi/own_address.h"
 
-#include <cerrno>
 #include <optional>
 #include <utility>
 
@@ -13,7 +12,6 @@ namespace podlane {
 namespace {
 
 constexpr std::uint32_t kTable = 0x504c0000;    // "PL"
-constexpr std::uint8_t kUnreachable = 7;        // RTN_UNREACHABLE
 constexpr std::uint8_t kOfTheKernel = 2;        // RTPROT_KERNEL: systemd-networkd removes all others
 constexpr std::uint32_t kPriority = 0x504c0000; // behind the main table's 32766 and what others add
 
@@ -27,19 +25,17 @@ net::RuleSpec rule_of(bool ipv4) {
 
 net::RouteSpec route_of(bool ipv4) {
     net::RouteSpec route{.destination = {any_addr(ipv4), 0}, .table = kTable};
-    route.type = kUnreachable;
+    route.type = net::kUnreachable;
     route.protocol = kOfTheKernel;
     return route;
 }
 
-// Nothing if the kernel was built, or booted, without the family's rules.
+// Nothing without the family's rules.
 Result<std::optional<bool>> find_rule(net::Netlink &host, bool ipv4) {
     auto found = net::has_rule(host, rule_of(ipv4));
     if (found)
         return std::optional(*found);
-    const int error = found.error().system_errno;
-    return error == EAFNOSUPPORT || error == EOPNOTSUPP ? Result<std::optional<bool>>(std::nullopt)
-                                                        : std::move(found).error();
+    return net::lacks_family(found.error()) ? Result<std::optional<bool>>(std::nullopt) : std::move(found).error();
 }
 
 } // namespace

@@ -2,7 +2,6 @@
 #include "loader/pace.hpp"
 
 #include "loader/net/mount.hpp"
-#include "loader/net/namespace.hpp"
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
 #include "loader/programs.hpp"
@@ -73,8 +72,6 @@ Result<Fd> load_pace(const std::string &root) {
 Result<bool> has_program(const std::string &root) { return is_pinned(pin_path(root, PODLANE_PROGRAM_PACE)); }
 
 } // namespace
-
-Result<std::uint32_t> own_netns() { return static_cast<std::uint32_t>(TRY(net::Namespace::current()).inode()); }
 
 Result<void> start_pacing(int program_fd, const std::string &directory) {
     return attach_pacing(program_fd, TRY(open_cgroup_root()), directory);

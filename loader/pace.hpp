@@ -5,14 +5,10 @@
 
 #include "maps/result.hpp"
 
-#include <cstdint>
 #include <optional>
 #include <string>
 
 namespace podlane {
-
-// Inode of the caller's network namespace.
-Result<std::uint32_t> own_netns();
 
 // Attaches the program beside those of others, by a link pinned in `directory`: it ends with the pin. Needs no mounted
 // cgroup v2, only a kernel that has it.

@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdio>
 #include <string_view>
 
@@ -56,16 +55,6 @@ Result<void> mount_bpffs(const std::string &root) {
     if (mount("bpf", mount_point.c_str(), "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RELATIME, "mode=0700") != 0)
         return system_error(ErrorCode::plugin_not_available, "bpffs: mounting " + mount_point, errno);
     return {};
-}
-
-// "endpoints_v1" -> "endpoints_v"; empty if the name carries no version.
-std::string_view without_version(std::string_view name) {
-    const auto mark = name.rfind("_v");
-    if (mark == std::string_view::npos || mark + 2 == name.size())
-        return {};
-    const std::string_view digits = name.substr(mark + 2);
-    return std::ranges::all_of(digits, [](unsigned char c) { return std::isdigit(c) != 0; }) ? name.substr(0, mark + 2)
-                                                                                             : std::string_view{};
 }
 
 Result<void> check_root(const std::string &root, const struct stat &facts) {
@@ -158,13 +147,28 @@ Result<void> publish(const std::string &root, const std::string &loading) {
 Result<std::vector<std::string>> maps_of_other_versions(const std::string &root) {
     std::vector<std::string> others;
     for (const std::string &name : TRY(names_in(live_directory(root), Hidden::too))) {
-        const std::string_view base = without_version(name);
-        if (base.empty() || std::ranges::find(kMapNames, name) != kMapNames.end())
+        const std::string_view base = split_version(name).first;
+        if (base == name || std::ranges::find(kMapNames, name) != kMapNames.end())
             continue;
-        if (std::ranges::any_of(kMapNames, [&](std::string_view ours) { return without_version(ours) == base; }))
+        if (std::ranges::any_of(kMapNames, [&](std::string_view ours) { return split_version(ours).first == base; }))
             others.push_back(name);
     }
     return others;
+}
+
+Result<std::string> other_version(const std::string &root, std::string_view name) {
+    for (std::string &other : TRY(maps_of_other_versions(root)))
+        if (split_version(other).first == split_version(name).first)
+            return std::move(other);
+    return std::string{};
+}
+
+std::pair<std::string_view, unsigned> split_version(std::string_view name) {
+    const std::size_t mark = name.rfind("_v");
+    if (mark == std::string_view::npos)
+        return {name, 0};
+    const auto version = parse_number<unsigned>(name.substr(mark + 2));
+    return version ? std::pair(name.substr(0, mark), *version) : std::pair(name, 0U);
 }
 
 Result<void> remove_pins(const std::string &directory) {

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace podlane {
@@ -39,6 +41,10 @@ Result<void> publish(const std::string &root, const std::string &loading);
 
 // Pins in the live directory that are a known map in another version than this binary's ("endpoints_v0").
 Result<std::vector<std::string>> maps_of_other_versions(const std::string &root);
+// The one that is the same map as `name`; empty if there is none.
+Result<std::string> other_version(const std::string &root, std::string_view name);
+// "endpoints_v12" → ("endpoints", 12); version 0 if the name has none.
+std::pair<std::string_view, unsigned> split_version(std::string_view name);
 
 // Removes a directory of pins with everything in it; a missing one is no error.
 Result<void> remove_pins(const std::string &directory);

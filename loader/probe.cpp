@@ -142,7 +142,6 @@ bool has_tcx() {
     // programs are listed or attached.
     static const bool known = [] {
         constexpr int kLoopback = 1;
-        constexpr int kTcxIngress = 46;
         std::uint32_t count = 0;
         const auto type = static_cast<bpf_attach_type>(kTcxIngress);
         return bpf_prog_query(kLoopback, type, 0, nullptr, nullptr, &count) == 0 || errno != EINVAL;

@@ -9,6 +9,9 @@
 
 namespace podlane {
 
+// Not in libbpf 1.1: linux/bpf.h of 6.6.
+constexpr int kTcxIngress = 46, kTcxEgress = 47;
+
 // TC programs attached without a qdisc (tcx, 6.6).
 bool has_tcx();
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
+#include "loader/net/namespace.hpp"
 #include "loader/programs.hpp"
-
-#include "loader/pace.hpp"
+#include "maps/clock.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -10,7 +10,6 @@
 namespace podlane {
 
 Result<Owned<programs_bpf>> open_programs(ProgramNames names, const LoadSettings &settings) {
-    constexpr std::uint64_t kNanosecondsPerMs = 1'000'000;
     Owned<programs_bpf> all(programs_bpf__open(), &programs_bpf__destroy);
     if (!all)
         return load_error("reading the embedded programs", errno);
@@ -18,10 +17,10 @@ Result<Owned<programs_bpf>> open_programs(ProgramNames names, const LoadSettings
     all->rodata->fast_mark = settings.mark;
     all->rodata->slow_mark = settings.slow_mark;
     all->rodata->slow_mark_mask = settings.slow_mark_mask;
-    all->rodata->confirm_ns = settings.confirm_ms * kNanosecondsPerMs;
+    all->rodata->confirm_ns = settings.confirm_ms * kNsPerMs;
     all->rodata->has_conntrack = settings.conntrack;
     all->rodata->can_read_kernel = settings.replies;
-    all->rodata->node_netns = TRY(own_netns());
+    all->rodata->node_netns = TRY(net::own_netns());
     bpf_program *program = nullptr;
     bpf_object__for_each_program(program, all->obj) {
         const std::string_view name = bpf_program__name(program);

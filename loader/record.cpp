@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "loader/record.hpp"
 
+#include "loader/net/namespace.hpp"
 #include "loader/net/sysctl.hpp"
 #include "loader/state_file.hpp"
 #include "maps/abi/names.h"
@@ -143,10 +144,6 @@ bool read_fields(std::string_view text, AttachmentRecord &into) {
     return true;
 }
 
-std::string file_name(const std::string &container_id, const std::string &ifname) {
-    return container_id + ":" + ifname;
-}
-
 std::set<std::string> with_default(const std::string &state_directory) { return {state_directory, kStateDirectory}; }
 
 template <typename List> Result<std::vector<AttachmentRecord>> all_or_error(const List &list) {
@@ -213,6 +210,10 @@ std::map<std::string, std::string, std::less<>> pairs_in(std::string_view lines)
     return pairs;
 }
 
+std::string record_file_name(const std::string &container_id, const std::string &ifname) {
+    return container_id + ":" + ifname;
+}
+
 AttachmentRecords::AttachmentRecords(const std::string &state_directory, const std::string &root)
     : state_directory_(state_directory), directory_(state_directory + "/" + escaped(root)) {}
 
@@ -232,11 +233,11 @@ Result<void> AttachmentRecords::check() const {
 }
 
 Result<void> AttachmentRecords::write(const AttachmentRecord &record, Begin begin) const {
-    return replace_file(directory_, file_name(record.container_id, record.ifname), record_text(record), begin);
+    return replace_file(directory_, record_file_name(record.container_id, record.ifname), record_text(record), begin);
 }
 
 Result<bool> AttachmentRecords::add(const AttachmentRecord &news) const {
-    return append_to_file(directory_ + "/" + file_name(news.container_id, news.ifname), record_text(news));
+    return append_to_file(directory_ + "/" + record_file_name(news.container_id, news.ifname), record_text(news));
 }
 
 Result<std::uint64_t> AttachmentRecords::seen_generation() const {
@@ -263,7 +264,7 @@ Result<void> AttachmentRecords::forget_uninstall() const {
 
 Result<std::optional<AttachmentRecord>> AttachmentRecords::find(const std::string &container_id,
                                                                 const std::string &ifname) const {
-    const auto text = TRY(read_state_file(directory_ + "/" + file_name(container_id, ifname)));
+    const auto text = TRY(read_state_file(directory_ + "/" + record_file_name(container_id, ifname)));
     auto record = text ? parse_record(*text) : std::nullopt;
     if (record && (record->container_id != container_id || record->ifname != ifname))
         record.reset();
@@ -286,7 +287,7 @@ Result<std::vector<AttachmentRecord>> AttachmentRecords::list(Errors &unread) co
             unread.add(text);
         else if (auto record = *text ? parse_record(**text) : std::nullopt) {
             record->state_directory = state_directory_;
-            if (name == file_name(record->container_id, record->ifname))
+            if (name == record_file_name(record->container_id, record->ifname))
                 all.push_back(*std::move(record));
         } else if (*text && !is_of_other_version(**text))
             unread.add(remove_if_present(directory_ + "/" + name));
@@ -295,7 +296,7 @@ Result<std::vector<AttachmentRecord>> AttachmentRecords::list(Errors &unread) co
 }
 
 Result<void> AttachmentRecords::erase(const std::string &container_id, const std::string &ifname) const {
-    const std::string name = file_name(container_id, ifname);
+    const std::string name = record_file_name(container_id, ifname);
     for (const std::string &path : {directory_ + "/." + name, directory_ + "/" + name})
         if (auto removed = remove_if_present(path); !removed && removed.error().system_errno != EISDIR)
             return removed; // a directory is none of Podlane's
@@ -347,24 +348,29 @@ std::set<std::string> roots_on_record(const std::string &state_directory, std::u
     return roots;
 }
 
-Result<std::optional<AttachmentRecord>> find_record_anywhere(const std::string &state_directory,
-                                                             const std::string &container_id, const std::string &ifname,
-                                                             std::uint64_t node_netns) {
-    const std::string boot = TRY(boot_id());
+Result<std::optional<AttachmentRecord>>
+find_record_anywhere(const std::string &state_directory, const std::string &container_id, const std::string &ifname) {
+    const ThisNode node = TRY(ThisNode::now());
     std::optional<AttachmentRecord> earlier;
     for (const std::string &directory : with_default(state_directory))
         for (const std::string &root : TRY(names_in(directory)))
             if (auto record = TRY(AttachmentRecords(directory, root).find(container_id, ifname));
-                record && may_be_of(node_netns, boot, *record)) {
-                if (record->boot_id == boot)
+                record && node.may_have_made(*record)) {
+                if (record->boot_id == node.boot)
                     return record;
                 earlier = std::move(record);
             }
     return earlier;
 }
 
-bool may_be_of(std::uint64_t node_netns, const std::string &boot, const AttachmentRecord &record) {
-    return record.node_netns == node_netns || record.boot_id != boot;
+Result<ThisNode> ThisNode::now() { return ThisNode{TRY(net::own_netns()), TRY(boot_id())}; }
+
+bool ThisNode::has_made(const AttachmentRecord &record) const {
+    return record.node_netns == netns && record.boot_id == boot;
+}
+
+bool ThisNode::may_have_made(const AttachmentRecord &record) const {
+    return record.node_netns == netns || record.boot_id != boot;
 }
 
 Result<std::string> boot_id() {

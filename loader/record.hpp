@@ -68,6 +68,8 @@ std::optional<AttachmentRecord> parse_record(std::string_view text);
 std::string lines_of(const std::map<std::string, std::string, std::less<>> &pairs);
 std::map<std::string, std::string, std::less<>> pairs_in(std::string_view lines);
 
+std::string record_file_name(const std::string &container_id, const std::string &ifname);
+
 // The records of one root of pins.
 class AttachmentRecords {
   public:
@@ -118,13 +120,20 @@ std::set<std::string> roots_on_record(const std::string &state_directory, std::u
 
 // The same attachment below other roots of pins of these directories, made by this node: for a DEL whose configuration
 // names another root or state directory than its ADD's did.
-Result<std::optional<AttachmentRecord>> find_record_anywhere(const std::string &state_directory,
-                                                             const std::string &container_id, const std::string &ifname,
-                                                             std::uint64_t node_netns);
+Result<std::optional<AttachmentRecord>>
+find_record_anywhere(const std::string &state_directory, const std::string &container_id, const std::string &ifname);
 
-// Whether it can be of this node. The network namespace of a node may have another number after a reboot; nothing of an
-// earlier boot is alive, so whoever finds its record may remove what is left.
-bool may_be_of(std::uint64_t node_netns, const std::string &boot, const AttachmentRecord &record);
+struct ThisNode {
+    std::uint64_t netns = 0; // inode of the caller's network namespace
+    std::string boot{};
+
+    static Result<ThisNode> now();
+    // In this boot.
+    [[nodiscard]] bool has_made(const AttachmentRecord &record) const;
+    // The network namespace of a node may have another number after a reboot; nothing of an earlier boot is alive, so
+    // whoever finds its record may remove what is left.
+    [[nodiscard]] bool may_have_made(const AttachmentRecord &record) const;
+};
 
 // Of the running kernel; changes with each boot.
 Result<std::string> boot_id();

@@ -2,7 +2,7 @@
 #include "loader/settings.hpp"
 
 #include "loader/lock_file.hpp"
-#include "loader/pace.hpp"
+#include "loader/net/namespace.hpp"
 #include "loader/record.hpp"
 #include "loader/state_file.hpp"
 #include "maps/file.hpp"
@@ -39,7 +39,7 @@ Result<std::uint64_t> netns_number() {
     socklen_t size = sizeof cookie;
     if (any && getsockopt(any.get(), SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) == 0)
         return cookie;
-    return TRY(own_netns());
+    return TRY(net::own_netns());
 }
 
 auto find(std::vector<ChangedSetting> &all, const std::string &name) {

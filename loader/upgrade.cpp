@@ -33,15 +33,6 @@ Result<Fd> open_pin(const std::string &directory, std::string_view name) {
     return fd;
 }
 
-// The pin of the same map in another version.
-Result<std::string> other_version(const std::string &root, std::string_view name) {
-    const std::string_view base = name.substr(0, name.rfind("_v") + 2);
-    for (const std::string &other : TRY(maps_of_other_versions(root)))
-        if (other.starts_with(base) && other.size() > base.size())
-            return other;
-    return std::string{};
-}
-
 // Sizes and mark of the running version. A map that was not there before takes the default.
 Result<LoadSettings> running_settings(const std::string &root) {
     LoadSettings settings;
@@ -210,8 +201,8 @@ Result<std::vector<Place>> Upgrade::places() const {
     net::Netlink host = TRY(net::Netlink::open());
     for (const auto &[key, record] : TRY(endpoints.entries()))
         if (record.ifindex != 0 && TRY(find_host_veth(host, record))) // whatever it is called by now
-            TRY(add_places(record.ifindex, record.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact,
-                           PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_TO_POD, all));
+            TRY(add_places(record.ifindex, hook_kind_of(record.attach), PODLANE_PROGRAM_FROM_POD,
+                           PODLANE_PROGRAM_TO_POD, all));
     const auto uplinks = TRY(Uplinks::open(loading_ + "/" PODLANE_MAP_UPLINKS, Access::read_only));
     for (const std::uint32_t ifindex : TRY(uplinks.keys()))
         if (TRY(is_there(ifindex)))

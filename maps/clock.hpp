@@ -10,6 +10,7 @@
 namespace podlane {
 
 constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
+constexpr std::uint64_t kNsPerMs = 1'000'000;
 
 inline std::uint64_t clock_ns(clockid_t clock) {
     std::timespec now{};

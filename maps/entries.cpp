@@ -2,7 +2,6 @@
 #include "maps/entries.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace podlane {
 
@@ -46,7 +45,7 @@ bool is_entry_of(const endpoint &record, address entry) {
     const address expected = make_address(record);
     if ((record.flags & INTERFACE_MAC_LEARNED) != 0)
         std::ranges::copy(expected.pod_mac, entry.pod_mac);
-    return std::memcmp(&entry, &expected, sizeof entry) == 0;
+    return same_bytes(entry, expected);
 }
 
 } // namespace podlane

@@ -4,9 +4,17 @@
 
 #include "maps/tables.hpp"
 
+#include <cstring>
 #include <span>
+#include <type_traits>
 
 namespace podlane {
+
+// Of keys and values, which have no padding.
+template <typename T> bool same_bytes(const T &a, const T &b) {
+    static_assert(std::has_unique_object_representations_v<T>);
+    return std::memcmp(&a, &b, sizeof a) == 0;
+}
 
 std::span<const ip_addr> addresses_in(const endpoint &record);
 interface make_interface(const endpoint &record);

@@ -162,8 +162,6 @@ Result<void> configure_pod(const net::Namespace &pod, Pair &pair, const Plan &pl
 // later. Until then what the pod sends is lost, and packets to the address are refused.
 Result<void> wait_until_usable(Pair &pair, const Plan &plan, const std::string &ifname) {
     const Step step(STEP_WAIT);
-    constexpr std::uint32_t kLocalTable = 255;
-    constexpr std::uint8_t kLocalRoute = 2;    // RTN_LOCAL
     constexpr std::chrono::seconds kLimit{10}; // the workers share the CPU with all other starting pods
     if (!TRY(net::wait_for_link(pair.pod, pair.veth.pod_ifindex, kLimit)))
         return Error{ErrorCode::try_again_later, ifname + " of the container could send nothing within 10 s",
@@ -171,8 +169,8 @@ Result<void> wait_until_usable(Pair &pair, const Plan &plan, const std::string &
     for (const ip_addr &addr : plan.addresses) {
         if (is_ipv4(addr))
             continue;
-        net::RouteSpec own{.destination = {addr, 128}, .table = kLocalTable};
-        own.type = kLocalRoute;
+        net::RouteSpec own{.destination = {addr, 128}, .table = net::kLocalTable};
+        own.type = net::kLocal;
         if (!TRY(net::wait_for_route(pair.pod, own, kLimit)))
             return Error{ErrorCode::try_again_later,
                          "the container's address " + to_string(addr) + " did not become usable within 10 s",

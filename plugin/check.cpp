@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include "loader/pins.hpp"
-#include "maps/entries.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/foreign_qdisc.hpp"
@@ -15,14 +14,9 @@ namespace {
 
 Result<void> follow_later_plugins(const cni::Request &request, const Tables &tables, net::Netlink &host,
                                   net::Netlink &inside, const endpoint_key &key, endpoint &record) {
-    const auto link = TRY(net::find_link(inside, request.ifname));
-    if (!link)
-        return {};
     const Lock lock = TRY(Lock::shared(request.config.bpffs));
     TRY(tables.check_generation(request.config.bpffs));
-    if (const auto entry = TRY(tables.interfaces.find(record.ifindex)))
-        take_learned_mac(*entry, record);
-    return follow_pod_link(tables, host, key, record, *link);
+    return follow_pod_link(tables, host, key, record, inside, request.ifname);
 }
 
 Result<Tables> open_tables(const std::string &root) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "loader/attach.hpp"
 #include "loader/net/link.hpp"
-#include "loader/pace.hpp"
 #include "loader/tracking.hpp"
 #include "loader/uplink.hpp"
+#include "maps/entries.hpp"
 #include "maps/errors.hpp"
 #include "plugin/history.hpp"
 #include "plugin/limit_group.hpp"
@@ -13,7 +13,6 @@
 #include "plugin/state.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace podlane {
 namespace {
@@ -36,33 +35,26 @@ Result<std::vector<endpoint>> other_endpoints(const cni::Request &request, const
     const endpoint_key own = TRY(make_endpoint_key(request.container_id, request.ifname));
     std::vector<endpoint> others;
     for (const auto &[key, entry] : TRY(tables.endpoints.entries()))
-        if (std::memcmp(&key, &own, sizeof own) != 0)
+        if (!same_bytes(key, own))
             others.push_back(entry);
     return others;
 }
 
 // Without maps no lock keeps one out. Its record is there before anything else.
 Result<bool> is_add_under_way(const cni::Request &request) {
-    const std::string boot = TRY(boot_id());
-    const std::uint64_t own = TRY(own_netns());
+    const ThisNode node = TRY(ThisNode::now());
     const IsGone is_own = is_request_of(request);
     return std::ranges::any_of(TRY(list_all_records(request.config.state_dir)), [&](const AttachmentRecord &record) {
-        return !record.entry && !record.only_lease && !record.is_torn && record.boot_id == boot &&
-               record.node_netns == own && !is_own(record);
+        return !record.entry && !record.only_lease && !record.is_torn && node.has_made(record) && !is_own(record);
     });
 }
 
 Result<void> detach_uplink_programs() {
     net::Netlink host = TRY(net::Netlink::open());
     for (const net::Link &link : TRY(net::list_links(host)))
-        for (const Hook hook : {Hook::ingress, Hook::egress}) {
-            const auto there = TRY(attached(link.ifindex, hook));
-            const bool is_uplink = std::ranges::any_of(there, [](const Attached &one) {
-                return one.name == PODLANE_PROGRAM_FROM_UPLINK || one.name == PODLANE_PROGRAM_TO_UPLINK;
-            });
-            if (is_uplink)
+        for (const Hook hook : {Hook::ingress, Hook::egress})
+            if (std::ranges::any_of(TRY(attached(link.ifindex, hook)), is_of_uplink))
                 TRY(detach(link.ifindex, hook));
-        }
     return {};
 }
 

@@ -2,7 +2,7 @@
 #include "plugin/endpoint.hpp"
 
 #include "loader/host_veth.hpp"
-#include "loader/pace.hpp"
+#include "loader/net/namespace.hpp"
 #include "plugin/history.hpp"
 #include "plugin/isolation.hpp"
 #include "plugin/log.hpp"
@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 namespace podlane {
 
@@ -25,8 +24,6 @@ Error gone(std::string sentence) {
 }
 
 namespace {
-
-template <typename V> bool same(const V &a, const V &b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
 // Clears the remains of a sandbox that died without a DEL; a living owner keeps its address.
 Result<void> take_from(const Tables &tables, const ip_addr &addr, std::uint32_t owner) {
@@ -206,13 +203,13 @@ Result<void> log_plan(const cni::Request &request, const Plan &plan, const endpo
     warn_of_repeated_routes(plan.result.routes);
     if (is_logged(cni::Log::Level::debug))
         log(cni::Log::Level::debug,
-            "plan: " + to_json(plan, entries_of(request.config, record, TRY(own_netns())), sources, -1));
+            "plan: " + to_json(plan, entries_of(request.config, record, TRY(net::own_netns())), sources, -1));
     return {};
 }
 
 Result<void> put_endpoint(const Tables &tables, const cni::Config &config, const endpoint &record) {
     const Step step(STEP_ENTRIES);
-    const EndpointEntries entries = entries_of(config, record, TRY(own_netns()));
+    const EndpointEntries entries = entries_of(config, record, TRY(net::own_netns()));
     TRY(tables.counters.insert_zero(record.ifindex));
     if (entries.keeps_paths)
         TRY(tables.kept_paths.update(record.ifindex, kept_paths{}));
@@ -227,7 +224,7 @@ Result<void> put_endpoint(const Tables &tables, const cni::Config &config, const
 Result<void> insert_missing_entries(const Tables &tables, const cni::Config &config, const endpoint &record) {
     const Step step(STEP_ENTRIES);
     const std::uint32_t ifindex = record.ifindex;
-    const EndpointEntries entries = entries_of(config, record, TRY(own_netns()));
+    const EndpointEntries entries = entries_of(config, record, TRY(net::own_netns()));
     if (TRY(tables.counters.find(ifindex)).empty())
         TRY(tables.counters.insert_zero(ifindex));
     if (entries.keeps_paths && !TRY(tables.kept_paths.find(ifindex)))
@@ -250,7 +247,7 @@ Result<void> insert_missing_entries(const Tables &tables, const cni::Config &con
 
 Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollback &rollback) {
     const Step step(STEP_ENTRIES);
-    const EndpointEntries entries = entries_of({}, record, TRY(own_netns()));
+    const EndpointEntries entries = entries_of({}, record, TRY(net::own_netns()));
     for (const auto &[key, value] : entries.addresses)
         TRY(put_address(tables, key, value));
     for (const sender_key &key : entries.senders) // the addresses are its own now
@@ -261,9 +258,9 @@ Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollbac
 Result<void> check_entries(const Tables &tables, const cni::Config &config, const endpoint &record) {
     const std::uint32_t ifindex = record.ifindex;
     const std::string of_veth = "the entry of " + std::string(field_text(record.host_ifname)) + " in ";
-    const EndpointEntries entries = entries_of(config, record, TRY(own_netns()));
+    const EndpointEntries entries = entries_of(config, record, TRY(net::own_netns()));
     const auto known = TRY(tables.interfaces.find(ifindex));
-    if (!known || !same(*known, entries.interface_entry))
+    if (!known || !same_bytes(*known, entries.interface_entry))
         return gone(of_veth + PODLANE_MAP_INTERFACES " is gone or wrong");
     for (const auto &[key, expected] : entries.addresses) {
         const auto owner = TRY(tables.addresses.find(key));
@@ -332,7 +329,7 @@ Result<void> erase_endpoint(const Tables &tables, const endpoint &record, const 
     const Step step(STEP_ENTRIES);
     Errors errors;
     const bool is_known = is_of(of_add, record);
-    auto netns = own_netns();
+    auto netns = net::own_netns();
     const EndpointEntries entries = entries_of(is_known ? *of_add : cni::Config{}, record, netns ? *netns : 0);
     errors.add(std::move(netns));
     erase_owned(tables, entries, record.ifindex, errors);

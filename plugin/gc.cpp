@@ -3,7 +3,7 @@
 #include "loader/host_veth.hpp"
 #include "loader/net/link.hpp"
 #include "loader/net/link_group.hpp"
-#include "loader/pace.hpp"
+#include "loader/net/namespace.hpp"
 #include "loader/pins.hpp"
 #include "maps/clock.hpp"
 #include "maps/entries.hpp"
@@ -87,10 +87,11 @@ struct Known {
 };
 
 // Of a pod of another root, which another runtime's list may name: nothing but a lease can be left of it.
-Result<bool> has_died_elsewhere(const AttachmentRecord &record, const std::string &boot, net::Netlink &host) {
-    if (!may_be_of(TRY(own_netns()), boot, record) || record.held_until_ns != 0)
+Result<bool> has_died_elsewhere(const AttachmentRecord &record, const ThisNode &node, net::Netlink &host) {
+    if (!node.may_have_made(record) || record.held_until_ns != 0)
         return false;
-    return record.only_lease || record.boot_id != boot || (record.entry && !TRY(find_host_veth(host, *record.entry)));
+    return record.only_lease || record.boot_id != node.boot ||
+           (record.entry && !TRY(find_host_veth(host, *record.entry)));
 }
 
 // Times are CLOCK_BOOTTIME, which nobody sets.
@@ -106,20 +107,20 @@ Result<Known> known_attachments(const cni::Request &request, const Root &root, c
         errors.add(std::move(entries));
     }
     // After the maps: an ADD writes its record first. Those of other roots too: `bpffs` may have been edited since.
-    const std::string boot = TRY(boot_id());
-    const std::uint32_t own = TRY(own_netns());
+    const ThisNode node = TRY(ThisNode::now());
     net::Netlink host = TRY(net::Netlink::open());
     std::set<Identity> under_way, read;
     Errors unread;
     for (const AttachmentRecord &record : TRY(list_all_records(request.config.state_dir, unread))) {
-        if (record.root != request.config.bpffs ? !TRY(has_died_elsewhere(record, boot, host))
-                                                : root.is_elsewhere && !may_be_of(own, boot, record))
+        if (record.root != request.config.bpffs ? !TRY(has_died_elsewhere(record, node, host))
+                                                : root.is_elsewhere && !node.may_have_made(record))
             continue;
         const Identity identity(record.container_id, record.ifname);
         read.insert(identity);
         // In a time namespace a runtime's clock may be ahead: of a time to come, only the lock says it.
         const bool is_younger = record.created_boottime_ns >= began_ns && record.created_boottime_ns <= boottime_ns();
-        if (record.boot_id == boot && (is_younger || (!valid.contains(identity) && is_under_way(record, began_ns))))
+        if (record.boot_id == node.boot &&
+            (is_younger || (!valid.contains(identity) && is_under_way(record, began_ns))))
             under_way.insert(identity);
         else if (record.network == request.config.name)
             known.all.insert(identity);
@@ -222,7 +223,7 @@ Result<void> collect_leases(const cni::Request &request) {
 Result<std::string> gc(const cni::Request &request) {
     const std::uint64_t began_ns = boottime_ns();
     Errors errors;
-    const Root root = open_root(request.config.bpffs, TRY(own_netns()), errors);
+    const Root root = open_root(request.config.bpffs, TRY(net::own_netns()), errors);
     std::set<Identity> valid;
     for (const cni::ValidAttachment &one : request.config.valid_attachments)
         valid.emplace(one.container_id, one.ifname);

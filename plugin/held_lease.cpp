@@ -145,7 +145,7 @@ Result<bool> hold_lease(AttachmentRecord &record) {
     // Before the record says so.
     const std::string directory = held_directory(records_of(request->config));
     TRY(make_directory(directory));
-    const std::string path = directory + "/" + record.container_id + ":" + record.ifname;
+    const std::string path = directory + "/" + record_file_name(record.container_id, record.ifname);
     if (const Fd file(open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)); !file)
         return system_error(ErrorCode::io_failure, "creating " + path, errno);
     record.held_since_ns = realtime_ns();

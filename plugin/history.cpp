@@ -16,7 +16,6 @@ namespace podlane {
 namespace {
 
 constexpr std::uint64_t kNsPerUs = 1000;
-constexpr double kNsPerMs = 1e6;
 
 // Of this process, which serves one call.
 struct Clock {

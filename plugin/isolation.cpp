@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 namespace podlane {
 namespace {
@@ -53,7 +52,7 @@ std::uint32_t value_of(const Prefix &prefix, bool accepted) {
 
 bool same(isolation a, const isolation &b) {
     a.since_ns = b.since_ns;
-    return std::memcmp(&a, &b, sizeof a) == 0;
+    return same_bytes(a, b);
 }
 
 Error map_gone(const char *map) {

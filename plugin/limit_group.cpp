@@ -3,9 +3,9 @@
 
 #include "loader/limit_group.hpp"
 #include "loader/pins.hpp"
+#include "maps/entries.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace podlane {
 
@@ -20,7 +20,7 @@ Result<bool> has_limit_group(const Tables &tables, const std::optional<LimitGrou
                      "limit groups \"" + std::string(field_text(plan->entry.name)) + "\" and \"" +
                          std::string(field_text(there->name)) + "\" have the same number",
                      "rename one of them"};
-    if (std::memcmp(&*there, &plan->entry, sizeof *there) != 0 || !TRY(tables.bandwidths.find(plan->number)))
+    if (!same_bytes(*there, plan->entry) || !TRY(tables.bandwidths.find(plan->number)))
         return false;
     for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS})
         if (!TRY(tables.limit_states.find({plan->number, direction})))

@@ -43,7 +43,6 @@ std::string now() {
     gmtime_r(&seconds, &parts);
     std::array<char, 40> text{};
     const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
-    constexpr std::uint64_t kNsPerMs = 1'000'000;
     std::snprintf(text.data() + length, text.size() - length, ".%03uZ",
                   static_cast<unsigned>(time % kNsPerSecond / kNsPerMs));
     return text.data();

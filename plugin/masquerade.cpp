@@ -13,8 +13,6 @@
 #include "loader/net/prefix_set.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
 namespace podlane {
 namespace {
@@ -33,13 +31,6 @@ bool has_older_nat() { return net::has_legacy_table(true, "nat") || net::has_leg
 std::string table_of(const std::string &network) { return "inet " + nft_table(network); }
 
 net::AddressSets sets_of(const std::string &network) { return {nft_table(network), "pods4", "pods6"}; }
-
-// Names of chains are short: the network's number stands for its name.
-std::string chain_of(const std::string &network) {
-    std::array<char, 24> name{};
-    std::snprintf(name.data(), name.size(), "PODLANE-%08x", network_id(network));
-    return name.data();
-}
 
 bool is_of(const Prefix &prefix, bool ipv4) { return is_ipv4(prefix.addr) == ipv4; }
 
@@ -153,7 +144,7 @@ constexpr const char *kUnmarked = "podlane"; // a mark is a hash of the chain wi
 
 // As `iptables -S` shows them.
 std::string chain_rules(const cni::Config &config, const std::string &mark, bool ipv4) {
-    const std::string add = "-A " + chain_of(config.name);
+    const std::string add = "-A " + iptables_chain(config.name);
     std::string rules;
     for (const Prefix &prefix : disjoint(exempt_in(config), ipv4))
         rules += add + (prefix.length == 0 ? "" : " -d " + to_string(prefix)) + " -j RETURN\n";
@@ -179,7 +170,7 @@ std::string jump_from(const Prefix &subnet, const std::string &chain) {
 
 // The chain is replaced as a whole, and jumped to from the subnet of the lease.
 Result<void> put_iptables(const Until &until, const cni::Config &config, const std::vector<Prefix> &leased, bool ipv4) {
-    const std::string chain = chain_of(config.name);
+    const std::string chain = iptables_chain(config.name);
     const std::string mark = nft_mark(chain_rules(config, kUnmarked, ipv4));
     TRY(run_script(until, iptables_restore(ipv4), {"--wait", "--noflush"},
                    "*nat\n:" + chain + " - [0:0]\n" + chain_rules(config, mark, ipv4) + "COMMIT\n"));
@@ -203,7 +194,7 @@ Result<bool> may_have_chain(const std::string &chain, bool ipv4) {
 }
 
 Result<void> drop_iptables(const Until &until, const std::string &network, bool ipv4) {
-    const std::string chain = chain_of(network);
+    const std::string chain = iptables_chain(network);
     if (!TRY(may_have_chain(chain, ipv4)) || TRY(find_program(iptables(ipv4))).empty())
         return {};
     const std::string jumps = " -j " + chain;
@@ -244,7 +235,7 @@ std::vector<Prefix> subnets_that_jump(std::string_view rules, const std::string 
 // That the chain is as it was written, and is jumped to from each address.
 Result<bool> has_chain_for(const Until &until, const std::string &network, std::span<const ip_addr> addresses,
                            bool ipv4) {
-    const std::string chain = chain_of(network);
+    const std::string chain = iptables_chain(network);
     if (!is_as_marked(TRY(list_chain(until, chain, ipv4)), network))
         return false;
     const auto from = subnets_that_jump(TRY(list_chain(until, "POSTROUTING", ipv4)), chain);
@@ -319,7 +310,7 @@ Result<void> rewrite_masquerade(std::uint8_t by, const std::string &network, con
         TRY(put_nftables(config, {}));
     const Until until;
     for (const bool ipv4 : {true, false})
-        if ((by & ENDPOINT_MASQUERADE_IPTABLES) != 0 && !TRY(list_chain(until, chain_of(network), ipv4)).empty())
+        if ((by & ENDPOINT_MASQUERADE_IPTABLES) != 0 && !TRY(list_chain(until, iptables_chain(network), ipv4)).empty())
             TRY(put_iptables(until, config, {}, ipv4));
     return {};
 }

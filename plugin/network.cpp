@@ -3,6 +3,7 @@
 
 #include "loader/own_addresses.hpp"
 #include "loader/uplink.hpp"
+#include "maps/entries.hpp"
 #include "plugin/conntrack.hpp"
 #include "plugin/egress_rules.hpp"
 #include "plugin/history.hpp"
@@ -19,7 +20,6 @@
 #include "maps/errors.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 
 namespace podlane {
@@ -34,10 +34,7 @@ network merged(const network &there, const network &wanted) {
     return entry;
 }
 
-bool is_as_wanted(const network &there, const network &wanted) {
-    const network entry = merged(there, wanted);
-    return std::memcmp(&there, &entry, sizeof there) == 0;
-}
+bool is_as_wanted(const network &there, const network &wanted) { return same_bytes(there, merged(there, wanted)); }
 
 Result<std::optional<network>> find_entry(const Tables &tables, const network &wanted) {
     const auto there = TRY(tables.networks.find(network_id(field_text(wanted.name))));
@@ -71,7 +68,7 @@ std::vector<Prefix> cidr_prefixes(const std::vector<cluster_cidr_key> &keys) {
 }
 
 bool is_in(const std::vector<cluster_cidr_key> &keys, const cluster_cidr_key &key) {
-    return std::ranges::any_of(keys, [&](const auto &one) { return std::memcmp(&one, &key, sizeof key) == 0; });
+    return std::ranges::any_of(keys, [&](const auto &one) { return same_bytes(one, key); });
 }
 
 bool are_in(const std::vector<cluster_cidr_key> &keys, const std::vector<cluster_cidr_key> &all) {
@@ -137,8 +134,8 @@ Result<void> put_in_place(const std::string &root, const NetworkPlan &plan, cons
     if (found.ifindexes.empty() && !plan.cluster_cidrs.empty())
         log(cni::Log::Level::warning, "the network has no uplink now: other nodes are reached through the host stack");
     const bool changed = there && field_text(there->uplinks) != field_text(plan.entry.uplinks);
-    return sync_uplinks(TRY(UplinkTables::open(root)), plan.id, found.ifindexes,
-                        plan.entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact, changed);
+    return sync_uplinks(TRY(UplinkTables::open(root)), plan.id, found.ifindexes, hook_kind_of(plan.entry.attach),
+                        changed);
 }
 
 // The network as an ADD found it, before it changed it.
@@ -210,8 +207,7 @@ Result<void> restore_network(const cni::Request &request, const NetworkPlan &pla
     network entry = before.entry;
     entry.masquerade |= plan.entry.masquerade & ENDPOINT_MASQUERADE_NFTABLES; // its table goes with the last endpoint
     Errors errors;
-    errors.add(sync_uplinks(TRY(UplinkTables::open(root)), plan.id, uplinks,
-                            entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact, true));
+    errors.add(sync_uplinks(TRY(UplinkTables::open(root)), plan.id, uplinks, hook_kind_of(entry.attach), true));
     errors.add(put_cidrs(tables, plan.id, before.cidrs));
     errors.add(tables.networks.update(plan.id, entry));
     if (before.limit_group)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/node.hpp"
 
+#include "loader/net/namespace.hpp"
 #include "loader/object.hpp"
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
@@ -63,7 +64,7 @@ Result<void> prepare_node(const cni::Config &config) {
     settings.slow_mark_mask = config.slow_path_mask;
     settings.confirm_ms = config.confirm_interval_ms;
     TRY(ensure_loaded(config.bpffs, settings));
-    TRY(refuse_other_netns(config.bpffs, TRY(own_netns())));
+    TRY(refuse_other_netns(config.bpffs, TRY(net::own_netns())));
     if (config.bandwidth)
         static_cast<void>(restore_pacing(config.bpffs)); // an option, which must not fail an ADD
     return let_conntrack_follow(config);

@@ -8,18 +8,15 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <string>
 
 namespace podlane {
 namespace {
 
-constexpr std::uint8_t kUnicast = 1, kLocal = 2, kBroadcast = 3, kAnycast = 4; // RTN_*
-
 // None for IPv6 on a kernel that was booted without it, which adding the address reports.
 Result<std::optional<net::RouteSpec>> known_route(const ip_addr &addr, net::Netlink &host) {
     auto route = net::route_to(host, addr);
-    if (!route && (route.error().system_errno == EAFNOSUPPORT || route.error().system_errno == EOPNOTSUPP))
+    if (!route && net::lacks_family(route.error()))
         return std::optional<net::RouteSpec>{};
     return route;
 }
@@ -31,12 +28,12 @@ Result<std::string> name_of(std::uint32_t ifindex, net::Netlink &host) {
 
 // "the node's own, of up0"; empty if the kernel forwards what is sent to the address.
 Result<std::string> local_role(const net::RouteSpec &route, net::Netlink &host) {
-    if (route.type != kLocal && route.type != kBroadcast && route.type != kAnycast)
+    if (route.type != net::kLocal && route.type != net::kBroadcast && route.type != net::kAnycast)
         return std::string{};
     const std::string link = TRY(name_of(route.ifindex, host));
-    if (route.type == kBroadcast)
+    if (route.type == net::kBroadcast)
         return "the broadcast address of a subnet of " + link;
-    if (route.type == kAnycast)
+    if (route.type == net::kAnycast)
         return "the anycast address of the routers on " + link;
     if (is_host_prefix(route.destination))
         return "the node's own, of " + link;
@@ -47,7 +44,7 @@ Result<std::string> local_role(const net::RouteSpec &route, net::Netlink &host) 
 // names that link, or is the route itself. A pod that is the node's router has lost such routes with its last
 // interface.
 Result<std::optional<Prefix>> routed_by(const ip_addr &addr, const net::RouteSpec &to_it, net::Netlink &host) {
-    if (to_it.type != kUnicast)
+    if (to_it.type != net::kUnicast)
         return std::optional<Prefix>{};
     if (!to_it.gateway)
         return net::find_route_by(host, addr, to_it.ifindex);

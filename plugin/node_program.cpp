@@ -3,6 +3,7 @@
 
 #include "loader/net/prefix_set.hpp"
 #include "maps/hash.hpp"
+#include "maps/tables.hpp"
 #include "plugin/history.hpp"
 
 #include <unistd.h>
@@ -66,6 +67,12 @@ Result<void> run_script(const Until &until, const std::string &program, const st
 }
 
 std::string nft_table(const std::string &network) { return "podlane-" + network; }
+
+std::string iptables_chain(const std::string &network) {
+    std::array<char, 24> name{};
+    std::snprintf(name.data(), name.size(), "PODLANE-%08x", network_id(network));
+    return name.data();
+}
 
 std::vector<Prefix> disjoint(const std::vector<Prefix> &prefixes, bool ipv4) {
     std::vector<Prefix> kept;

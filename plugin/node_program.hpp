@@ -39,6 +39,8 @@ Error failed(const std::string &what, const Finished &finished);
 
 // Of family inet, the network's own.
 std::string nft_table(const std::string &network);
+// The network's own. Names of chains are short: the network's number stands for its name.
+std::string iptables_chain(const std::string &network);
 // Prefixes of one family in the order of their addresses, none within another: sets of intervals allow no overlap.
 std::vector<Prefix> disjoint(const std::vector<Prefix> &prefixes, bool ipv4);
 // Has nft(8) create the set, or replace what is in it.

@@ -38,10 +38,10 @@ Result<bool> is_host_veth(const net::Link &link) {
 
 Result<std::vector<AttachmentRecord>> living_of(std::vector<AttachmentRecord> records, const IsGone &is_gone) {
     net::Netlink host = TRY(net::Netlink::open());
-    const std::uint64_t node = TRY(net::Namespace::current()).inode();
+    const ThisNode node = TRY(ThisNode::now());
     std::vector<AttachmentRecord> others;
     for (AttachmentRecord &record : records) {
-        if (is_gone(record) || !record.entry || record.node_netns != node || !TRY(is_of_this_boot(record)))
+        if (is_gone(record) || !record.entry || !node.has_made(record))
             continue;
         if (TRY(find_host_veth(host, *record.entry)))
             others.push_back(std::move(record));

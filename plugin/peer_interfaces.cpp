@@ -8,7 +8,6 @@
 #include "loader/net/link.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace podlane {
 namespace {
@@ -46,7 +45,7 @@ Result<void> add_routes_of(const endpoint &peer, const Tables &tables, std::vect
 // The MAC may be one that the interface had before: a packet that is handed over is not judged by it.
 bool is_same(source_route a, const source_route &b) {
     std::ranges::copy(b.pod_mac, a.pod_mac);
-    return std::memcmp(&a, &b, sizeof a) == 0;
+    return same_bytes(a, b);
 }
 
 bool takes_part(const endpoint &record, std::uint64_t netns_inode) {
@@ -153,12 +152,11 @@ Result<void> put_source_routes(const SourceEntries &entries, const std::vector<P
 }
 
 Result<std::optional<Prefix>> subnet_on_other_link(net::Netlink &pod, const net::RouteSpec &route) {
-    constexpr std::uint8_t kUnicast = 1; // RTN_UNICAST
     const ip_addr &addr = route.destination.addr;
     if (route.gateway || !is_host_prefix(route.destination) || addr == own_gateway(is_ipv4(addr)))
         return std::optional<Prefix>{};
     const auto used = TRY(net::route_to(pod, addr));
-    const bool is_subnet = used && used->ifindex != route.ifindex && !used->gateway && used->type == kUnicast &&
+    const bool is_subnet = used && used->ifindex != route.ifindex && !used->gateway && used->type == net::kUnicast &&
                            used->destination.length != 0 && !is_host_prefix(used->destination);
     return is_subnet ? std::optional(used->destination) : std::nullopt;
 }

@@ -2,6 +2,7 @@
 #include "plugin/plan.hpp"
 
 #include "maps/abi/config.h"
+#include "loader/host_veth.hpp"
 #include "loader/net/address.hpp"
 #include "loader/shaper.hpp"
 #include "maps/hash.hpp"
@@ -298,7 +299,7 @@ Result<endpoint_mode> mode_of(const cni::Request &request) {
 
 NodeFacts recorded_facts(const endpoint &record) {
     return {.mtu = record.mtu,
-            .hook_kind = record.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact,
+            .hook_kind = hook_kind_of(record.attach),
             .masquerade = static_cast<endpoint_masquerade>(record.masquerade),
             .flags = record.flags & (INTERFACE_NO_DEFAULT_IPV4 | INTERFACE_NO_DEFAULT_IPV6)};
 }

@@ -62,8 +62,6 @@ struct Setting {
 // "net.ipv4.conf.eth0/100.forwarding": '/' stands for a dot in a name.
 net::SysctlPath sysctl_path(std::string_view name);
 
-constexpr endpoint_attach attach_of(HookKind kind) { return kind == HookKind::tcx ? ENDPOINT_TCX : ENDPOINT_CLSACT; }
-
 // Present on every host-side veth.
 struct HookProgram {
     Hook hook;
@@ -153,7 +151,6 @@ ip_addr own_gateway(bool ipv4);
 
 // "caliqlzj3ufs2wt": the prefix and a hash of container ID and interface name.
 std::string host_ifname(const cni::Request &request);
-inline constexpr std::string_view kAliasPrefix = "podlane ";
 std::string alias_of(const cni::Request &request);
 
 // Of these, what is said of the tools that hold limits.

@@ -48,13 +48,16 @@ Result<void> follow_announced_mac(const Tables &tables, net::Netlink &host, cons
 }
 
 Result<void> follow_pod_link(const Tables &tables, net::Netlink &host, const endpoint_key &key, endpoint &record,
-                             const net::Link &pod) {
-    if ((record.flags & INTERFACE_ROUTED) == 0 || record.ifindex == 0 || record.pod_ifindex != pod.ifindex)
+                             net::Netlink &pod, const std::string &ifname) {
+    if (const auto entry = TRY(tables.interfaces.find(record.ifindex)))
+        take_learned_mac(*entry, record);
+    const auto link = TRY(net::find_link(pod, ifname));
+    if (!link || (record.flags & INTERFACE_ROUTED) == 0 || record.ifindex == 0 || record.pod_ifindex != link->ifindex)
         return {};
-    bool is_changed = TRY(follow_mtu(host, pod, record));
-    if (!std::ranges::equal(pod.mac, record.pod_mac)) {
+    bool is_changed = TRY(follow_mtu(host, *link, record));
+    if (!std::ranges::equal(link->mac, record.pod_mac)) {
         record.flags |= INTERFACE_MAC_LEARNED;
-        std::ranges::copy(pod.mac, record.pod_mac);
+        std::ranges::copy(link->mac, record.pod_mac);
         is_changed = true;
     }
     return is_changed ? store(tables, host, key, record) : Result<void>{};

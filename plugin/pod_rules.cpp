@@ -3,6 +3,7 @@
 
 #include "loader/net/route.hpp"
 #include "loader/net/rule.hpp"
+#include "maps/entries.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/plan.hpp"
 
@@ -13,7 +14,6 @@ namespace {
 
 constexpr std::uint32_t kPriority = 0x504c; // "PL", before the main table's 32766
 constexpr std::uint32_t kFirstTable = 0x504c0000;
-constexpr std::uint8_t kUnicast = 1; // RTN_UNICAST
 
 // Each address has a table, as each may have a gateway of its own.
 net::RuleSpec rule_for(const endpoint &record, std::size_t number) {
@@ -24,17 +24,15 @@ net::RuleSpec rule_for(const endpoint &record, std::size_t number) {
             .priority = kPriority};
 }
 
-std::size_t count_of(const endpoint &record) { return std::min<std::size_t>(record.address_count, ENDPOINT_ADDRESSES); }
-
 bool is_link_route(const net::RouteSpec &route) {
     return route.destination.length != 0 && is_link_local(route.destination.addr);
 }
 
 Result<std::vector<net::RouteSpec>> main_routes(net::Netlink &pod, std::uint32_t ifindex, bool ipv4) {
-    auto routes = TRY(net::list_routes(pod, ifindex, ipv4 ? net::Family::ipv4 : net::Family::ipv6));
+    auto routes = TRY(net::list_routes(pod, ifindex, net::family_of(ipv4)));
     // 169.254.0.0/16 is no business of the kernel's: only fe80::/64 is there without having been added.
-    std::erase_if(routes,
-                  [&](const net::RouteSpec &one) { return one.type != kUnicast || (!ipv4 && is_link_route(one)); });
+    std::erase_if(
+        routes, [&](const net::RouteSpec &one) { return one.type != net::kUnicast || (!ipv4 && is_link_route(one)); });
     return routes;
 }
 
@@ -98,7 +96,7 @@ std::uint32_t priority_of(const net::RouteSpec &route) {
 Result<void> put_route(net::Netlink &pod, const endpoint &record, const net::RouteSpec &route) {
     if (TRY(net::add_route(pod, route)))
         return {};
-    const auto family = is_ipv4(route.destination.addr) ? net::Family::ipv4 : net::Family::ipv6;
+    const auto family = net::family_of(route.destination.addr);
     for (const net::RouteSpec &one : TRY(net::list_routes(pod, 0, family, *route.table)))
         if (one.destination == route.destination && priority_of(one) == priority_of(route) &&
             !leads_as(one, route, record))
@@ -112,7 +110,7 @@ Error failed(std::string sentence) { return {ErrorCode::check_failed, std::move(
 } // namespace
 
 Result<void> put_pod_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own) {
-    for (std::size_t i = 0; i < count_of(record); ++i) {
+    for (std::size_t i = 0; i < addresses_in(record).size(); ++i) {
         const net::RuleSpec rule = rule_for(record, i);
         auto main = TRY(main_routes(pod, record.pod_ifindex, is_ipv4(rule.source.addr)));
         add_own_default(record, is_ipv4(rule.source.addr), main);
@@ -126,14 +124,14 @@ Result<void> put_pod_rules(net::Netlink &pod, const endpoint &record, const std:
 }
 
 Result<bool> has_pod_rules(net::Netlink &pod, const endpoint &record) {
-    return count_of(record) != 0 ? net::has_rule(pod, rule_for(record, 0)) : Result<bool>(false);
+    return addresses_in(record).empty() ? Result<bool>(false) : net::has_rule(pod, rule_for(record, 0));
 }
 
 Result<void> remove_pod_rules(net::Netlink &pod, const endpoint &record) {
-    for (std::size_t i = 0; i < count_of(record); ++i) {
+    for (std::size_t i = 0; i < addresses_in(record).size(); ++i) {
         const net::RuleSpec rule = rule_for(record, i);
         TRY(net::remove_rule(pod, rule));
-        const auto family = is_ipv4(rule.source.addr) ? net::Family::ipv4 : net::Family::ipv6;
+        const auto family = net::family_of(rule.source.addr);
         for (const net::RouteSpec &route : TRY(net::list_routes(pod, record.pod_ifindex, family, rule.table)))
             TRY(net::remove_route(pod, route));
     }
@@ -142,11 +140,11 @@ Result<void> remove_pod_rules(net::Netlink &pod, const endpoint &record) {
 
 Result<void> check_pod_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own,
                              const std::vector<cni::Route> &leased) {
-    for (std::size_t i = 0; i < count_of(record); ++i) {
+    for (std::size_t i = 0; i < addresses_in(record).size(); ++i) {
         const net::RuleSpec rule = rule_for(record, i);
         if (!TRY(net::has_rule(pod, rule)))
             return failed("the rule from " + to_string(rule.source.addr) + " is gone from the container");
-        const auto family = is_ipv4(rule.source.addr) ? net::Family::ipv4 : net::Family::ipv6;
+        const auto family = net::family_of(rule.source.addr);
         const auto present = TRY(net::list_routes(pod, record.pod_ifindex, family, rule.table));
         auto main = TRY(main_routes(pod, record.pod_ifindex, is_ipv4(rule.source.addr)));
         add_own_default(record, is_ipv4(rule.source.addr), main);

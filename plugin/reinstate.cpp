@@ -40,15 +40,6 @@ struct Whole : Recorded {
     [[nodiscard]] bool is_own() const { return entry.mode != ENDPOINT_AFTER_MAIN; }
 };
 
-// The interface keeps a MAC that a later plugin or a process in the container gave it, if only its own link knows it.
-Result<void> follow_pod(Whole &of, const Tables &tables) {
-    const endpoint_key key = TRY(make_endpoint_key(of.request.container_id, of.request.ifname));
-    if (const auto entry = TRY(tables.interfaces.find(of.entry.ifindex)))
-        take_learned_mac(*entry, of.entry);
-    const auto link = TRY(net::find_link(of.inside, of.request.ifname));
-    return link ? follow_pod_link(tables, of.host, key, of.entry, *link) : Result<void>{};
-}
-
 Result<Whole> open_whole(const AttachmentRecord &record, const endpoint &entry) {
     cni::Request request = TRY(recorded_request(record));
     cni::Attachment lease = TRY(recorded_lease(request, record));
@@ -83,7 +74,7 @@ Result<void> restore_in_pod(Whole &of, const Plan &plan) {
     for (const net::Neighbour &gateway : plan.pod_neighbours)
         TRY(net::put_neighbour(of.inside, ifindex, gateway.addr, gateway.mac));
     for (net::RouteSpec route : plan.pod_routes) {
-        const auto family = is_ipv4(route.destination.addr) ? net::Family::ipv4 : net::Family::ipv6;
+        const auto family = net::family_of(route.destination.addr);
         const auto there = TRY(net::list_routes(of.inside, ifindex, family, net::kAllTables));
         route.ifindex = ifindex;
         if (plan.uplink == 0)
@@ -143,12 +134,11 @@ Result<void> restore_all(Whole &of, const Tables &tables, Rollback &rollback) {
     if (const auto now = TRY(tables.endpoints.find(key)); now && now->ifindex == of.entry.ifindex)
         of.entry = *now;
     errors.add(restore_name(of));
-    errors.add(follow_pod(of, tables));
+    errors.add(follow_pod_link(tables, of.host, key, of.entry, of.inside, of.request.ifname));
     errors.add(insert_missing_entries(tables, of.request.config, of.entry));
     const auto limited = put_egress_rules(of.request.config, of.entry);
     errors.add(limited ? forget_connections_beyond(of.request.config, of.entry) : limited);
-    errors.add(attach_programs(of.request.config.bpffs, of.entry.ifindex,
-                               of.entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact));
+    errors.add(attach_programs(of.request.config.bpffs, of.entry.ifindex, hook_kind_of(of.entry.attach)));
     if (of.is_own()) {
         const Plan plan = TRY(make_plan(of.request, of.lease, recorded_facts(of.entry)));
         errors.add(restore_in_pod(of, plan));

@@ -2,7 +2,7 @@
 #include "plugin/remains.hpp"
 
 #include "loader/host_veth.hpp"
-#include "loader/pace.hpp"
+#include "loader/net/namespace.hpp"
 #include "loader/state_file.hpp"
 #include "maps/abi/names.h"
 #include "plugin/entries.hpp"
@@ -55,7 +55,7 @@ bool may_hold(std::string_view map, const std::optional<endpoint> &entry) {
 // The pins of another network namespace have other interfaces of these indexes: its maps are left alone.
 Result<void> open_maps(Remains &remains, const endpoint_key &key, Errors &errors) {
     const std::string &root = remains.request.config.bpffs;
-    const std::uint32_t own = TRY(own_netns());
+    const std::uint32_t own = TRY(net::own_netns());
     std::vector<Unread> unread;
     Errors failed;
     if (auto shared = refuse_other_netns(root, own); !shared) {
@@ -71,7 +71,7 @@ Result<void> open_maps(Remains &remains, const endpoint_key &key, Errors &errors
         else
             failed.add(std::move(entry));
     }
-    if (!remains.entry && remains.disk && remains.disk->node_netns == own && TRY(is_of_this_boot(*remains.disk)))
+    if (!remains.entry && remains.disk && TRY(ThisNode::now()).has_made(*remains.disk))
         remains.entry = remains.disk->entry;
     for (Unread &one : unread)
         if (!one.is_replaced() || may_hold(one.map, remains.entry))
@@ -86,7 +86,7 @@ Result<void> open_maps(Remains &remains, const endpoint_key &key, Errors &errors
 // The configuration's root, the default one, and those of this node's other attachments. One that cannot be read knows
 // nothing.
 std::optional<std::string> root_that_knows(const endpoint_key &key, const cni::Config &config, Errors &unread) {
-    const auto own = own_netns();
+    const auto own = net::own_netns();
     auto others = own ? roots_on_record(config.state_dir, *own, unread) : std::set<std::string>{};
     others.insert(PODLANE_ROOT);
     others.erase(config.bpffs);
@@ -106,7 +106,7 @@ std::optional<std::string> root_that_knows(const endpoint_key &key, const cni::C
 // A torn one, or one of another version, is none to go by.
 Result<bool> has_any_record(const std::string &state_dir, const cni::Request &request) {
     for (const std::string &root : TRY(names_in(state_dir))) {
-        const std::string path = state_dir + "/" + root + "/" + request.container_id + ":" + request.ifname;
+        const std::string path = state_dir + "/" + root + "/" + record_file_name(request.container_id, request.ifname);
         if (access(path.c_str(), F_OK) == 0)
             return true;
         if (errno != ENOENT && errno != ENOTDIR)
@@ -178,7 +178,7 @@ Result<bool> is_unheard_of(const Remains &remains) {
 }
 
 Result<bool> has_come_back(const std::string &root, const endpoint &entry) {
-    const EndpointEntries entries = entries_of({}, entry, TRY(own_netns()));
+    const EndpointEntries entries = entries_of({}, entry, TRY(net::own_netns()));
     std::vector<address_key> addresses;
     for (const auto &[key, value] : entries.addresses)
         addresses.push_back(key);

@@ -5,8 +5,8 @@
 #include "loader/host_veth.hpp"
 #include "loader/limit_group.hpp"
 #include "loader/lost.hpp"
+#include "loader/net/namespace.hpp"
 #include "loader/object.hpp"
-#include "loader/pace.hpp"
 #include "loader/pins.hpp"
 #include "loader/shaper.hpp"
 #include "loader/upgrade.hpp"
@@ -64,8 +64,7 @@ Result<bool> restore_entries(const Recorded &lost, const Tables &tables, net::Ne
     TRY(put_endpoint(tables, request.config, lost.entry));
     TRY(put_egress_rules(request.config, lost.entry));
     TRY(forget_connections_beyond(request.config, lost.entry));
-    TRY(attach_programs(request.config.bpffs, lost.entry.ifindex,
-                        lost.entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact));
+    TRY(attach_programs(request.config.bpffs, lost.entry.ifindex, hook_kind_of(lost.entry.attach)));
     if (lost.entry.masquerade != ENDPOINT_MASQUERADE_NONE)
         TRY(masquerade(static_cast<endpoint_masquerade>(lost.entry.masquerade), request.config,
                        prefixes_of(lost.lease, request.ifname)));
@@ -300,7 +299,7 @@ Result<void> restore_lost_endpoints(const cni::Config &config, const Tables &tab
 }
 
 Result<void> restore_after_removal(const cni::Config &config) {
-    if (!refuse_other_netns(config.bpffs, TRY(own_netns())))
+    if (!refuse_other_netns(config.bpffs, TRY(net::own_netns())))
         return {};
     return in_each_directory(config,
                              [&](const std::string &directory) { return restore_removed_in(directory, config); });

@@ -3,7 +3,6 @@
 
 #include "loader/net/link.hpp"
 #include "loader/net/namespace.hpp"
-#include "loader/pace.hpp"
 #include "maps/clock.hpp"
 #include "maps/printable.hpp"
 #include "maps/text.hpp"
@@ -50,7 +49,7 @@ Result<AttachmentRecord> record_of(const cni::Request &request) {
     record.boot_id = TRY(boot_id());
     record.created_ns = realtime_ns();
     record.created_boottime_ns = boottime_ns();
-    record.node_netns = TRY(own_netns());
+    record.node_netns = TRY(net::own_netns());
     record.netns = request.netns;
     record.args = request.args;
     record.path = join(request.path, ":");
@@ -133,14 +132,13 @@ Result<bool> may_forward(const cni::Request &request, net::Netlink &pod) {
 Result<std::optional<AttachmentRecord>> find_record(const cni::Request &request) {
     if (auto record = TRY(records_of(request.config).find(request.container_id, request.ifname)))
         return record;
-    return find_record_anywhere(request.config.state_dir, request.container_id, request.ifname, TRY(own_netns()));
+    return find_record_anywhere(request.config.state_dir, request.container_id, request.ifname);
 }
 
 Result<bool> is_on_record(const cni::Request &request) {
     if (TRY(records_of(request.config).find(request.container_id, request.ifname)))
         return true;
-    const auto elsewhere =
-        find_record_anywhere(request.config.state_dir, request.container_id, request.ifname, TRY(own_netns()));
+    const auto elsewhere = find_record_anywhere(request.config.state_dir, request.container_id, request.ifname);
     if (!elsewhere)
         log(cni::Log::Level::warning, "looking for an earlier record: " + elsewhere.error().message);
     return elsewhere && *elsewhere;
@@ -155,13 +153,7 @@ std::string group_lines(const std::vector<std::string> &groups) {
     return lines;
 }
 
-std::vector<std::string> groups_in(const AttachmentRecord &record) {
-    std::vector<std::string> groups;
-    const std::string_view all = record.groups;
-    for (std::size_t at = 0, end = 0; (end = all.find('\n', at)) != std::string_view::npos; at = end + 1)
-        groups.emplace_back(all.substr(at, end - at));
-    return groups;
-}
+std::vector<std::string> groups_in(const AttachmentRecord &record) { return split<std::string>(record.groups, "\n"); }
 
 Result<cni::Request> recorded_request(const AttachmentRecord &record) {
     cni::Request request = TRY(cni::parse_recorded({{"CNI_COMMAND", "ADD"},

@@ -20,7 +20,6 @@
 #include "loader/net/address.hpp"
 #include "loader/net/link.hpp"
 #include "plugin/network.hpp"
-#include "plugin/plan.hpp"
 #include "plugin/pod_rules.hpp"
 #include "plugin/peer_interfaces.hpp"
 
@@ -43,9 +42,7 @@ struct Checked {
     std::string pod_qdisc{}; // of the container's interface
 
     [[nodiscard]] std::string host_ifname() const { return std::string(field_text(record.host_ifname)); }
-    [[nodiscard]] std::span<const ip_addr> addresses() const {
-        return std::span(record.addresses).first(record.address_count);
-    }
+    [[nodiscard]] std::span<const ip_addr> addresses() const { return addresses_in(record); }
 };
 
 Result<net::Link> check_pod_end(Checked &c) {
@@ -203,19 +200,6 @@ Result<void> check_host_rules(Checked &c) {
     return {};
 }
 
-Result<void> check_hook(const endpoint &record, const HookProgram &planned, std::uint32_t id,
-                        const std::vector<Attached> &ours) {
-    const std::string where = std::string(planned.hook == Hook::ingress ? "ingress" : "egress") + " of " +
-                              std::string(field_text(record.host_ifname));
-    if (ours.empty())
-        return gone("program " + std::string(planned.name) + " is gone from " + where);
-    if (ours.size() > 1)
-        return gone(std::to_string(ours.size()) + " programs of Podlane are on " + where);
-    if (ours.front().program_id != id)
-        return gone("program " + ours.front().name + " on " + where + " is not the pinned one");
-    return {};
-}
-
 // The lease as ADD saw it: prevResult carries the addresses without the prefix length of their subnet, which only
 // routes need; so the subnet's own route is not looked for.
 Result<void> check_own_interface(Checked &c) {
@@ -231,7 +215,7 @@ Result<void> check_own_interface(Checked &c) {
 
 Result<void> check_lease(const cni::Request &request, const endpoint &record) {
     for (const cni::Address &one : addresses_of(*request.config.prev_result, request.ifname)) {
-        const auto known = std::span(record.addresses).first(record.address_count);
+        const auto known = addresses_in(record);
         if (std::ranges::none_of(known, [&](const ip_addr &addr) { return addr == one.prefix.addr; }))
             return Error{
                 ErrorCode::check_failed, "prevResult's address " + to_string(one.prefix) + " is not the endpoint's",
@@ -302,6 +286,19 @@ Result<void> check_source_routing(Checked &c, const Tables &tables, const std::o
 }
 
 } // namespace
+
+Result<void> check_hook(const endpoint &record, const HookProgram &planned, std::uint32_t id,
+                        const std::vector<Attached> &ours) {
+    const std::string where = std::string(planned.hook == Hook::ingress ? "ingress" : "egress") + " of " +
+                              std::string(field_text(record.host_ifname));
+    if (ours.empty())
+        return gone("program " + std::string(planned.name) + " is gone from " + where);
+    if (ours.size() > 1)
+        return gone(std::to_string(ours.size()) + " programs of Podlane are on " + where);
+    if (ours.front().program_id != id)
+        return gone("program " + ours.front().name + " on " + where + " is not the pinned one");
+    return {};
+}
 
 Result<void> Verifier::check_programs(const std::string &root, const endpoint &record) {
     if (root_ != root) {

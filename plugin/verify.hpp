@@ -8,6 +8,7 @@
 #include "loader/net/netlink.hpp"
 #include "maps/tables.hpp"
 #include "plugin/cni/types.hpp"
+#include "plugin/plan.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -19,6 +20,10 @@
 namespace podlane {
 
 using FindAttached = std::function<Result<std::vector<Attached>>(std::uint32_t ifindex, Hook hook)>;
+
+// An error unless `ours`, Podlane's programs on the hook, are the pinned one, whose ID is `id`, and no other.
+Result<void> check_hook(const endpoint &record, const HookProgram &planned, std::uint32_t id,
+                        const std::vector<Attached> &ours);
 
 // Keeps what attachments have in common: the pinned programs, the node's rules, and the networks that were compared
 // already.

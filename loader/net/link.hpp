@@ -55,7 +55,7 @@ struct Veth {
 // If it fails, there is no link.
 Result<Veth> create_veth(Netlink &host, const VethSpec &spec);
 
-enum class AddrGenMode : std::uint8_t { eui64 = 0, none = 1 };
+enum class AddrGenMode : std::uint8_t { none = 1 };
 
 struct LinkChange {
     std::optional<bool> up{};

@@ -166,7 +166,6 @@ inline ifinfomsg link_header(std::uint32_t ifindex) {
     return header;
 }
 
-inline Family family_of(const ip_addr &addr) { return is_ipv4(addr) ? Family::ipv4 : Family::ipv6; }
 inline std::uint8_t number(Family family) { return static_cast<std::uint8_t>(family); }
 
 } // namespace podlane::net

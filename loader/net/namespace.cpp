@@ -47,6 +47,8 @@ Result<Namespace> Namespace::open(const std::string &path) {
 
 Result<Namespace> Namespace::current() { return open(kOwnNamespace); }
 
+Result<std::uint32_t> own_netns() { return static_cast<std::uint32_t>(TRY(Namespace::current()).inode()); }
+
 Result<void> in_namespace(const Namespace &target, const std::function<Result<void>()> &work) {
     Result<void> done;
     const auto run = [&] { done = setns(target.fd(), CLONE_NEWNET) == 0 ? work() : cannot_enter(errno); };

@@ -28,6 +28,9 @@ class Namespace {
     std::uint64_t inode_ = 0;
 };
 
+// Inode of the caller's.
+Result<std::uint32_t> own_netns();
+
 // Runs `work` on a thread of its own in the namespace, so that the calling thread never has to return from there.
 Result<void> in_namespace(const Namespace &target, const std::function<Result<void>()> &work);
 

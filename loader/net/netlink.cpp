@@ -52,4 +52,6 @@ Result<Netlink> Netlink::open_in(const Namespace &target) {
     return *std::move(opened);
 }
 
+bool lacks_family(const Error &error) { return error.system_errno == EAFNOSUPPORT || error.system_errno == EOPNOTSUPP; }
+
 } // namespace podlane::net

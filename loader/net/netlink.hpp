@@ -2,6 +2,7 @@
 // A netlink socket that stays in the namespace it was opened in, with strict checking and the kernel's own words.
 #pragma once
 
+#include "maps/ip.hpp"
 #include "maps/result.hpp"
 #include "loader/net/namespace.hpp"
 
@@ -13,6 +14,10 @@ struct nl_sock;
 namespace podlane::net {
 
 enum class Family : std::uint8_t { ipv4 = 2, ipv6 = 10 }; // AF_INET, AF_INET6
+constexpr Family family_of(bool ipv4) { return ipv4 ? Family::ipv4 : Family::ipv6; }
+inline Family family_of(const ip_addr &addr) { return family_of(is_ipv4(addr)); }
+// Whether the kernel was built, or booted, without the family.
+[[nodiscard]] bool lacks_family(const Error &error);
 
 // Not for use by two threads at once. The other functions of this room work in the namespace of the one they are given.
 class Netlink {

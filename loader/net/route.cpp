@@ -12,7 +12,9 @@
 namespace podlane::net {
 namespace {
 
-static_assert(kMainTable == RT_TABLE_MAIN && kAllTables == RT_TABLE_UNSPEC);
+static_assert(kMainTable == RT_TABLE_MAIN && kLocalTable == RT_TABLE_LOCAL && kAllTables == RT_TABLE_UNSPEC);
+static_assert(kUnicast == RTN_UNICAST && kLocal == RTN_LOCAL && kBroadcast == RTN_BROADCAST && kAnycast == RTN_ANYCAST);
+static_assert(kUnreachable == RTN_UNREACHABLE && kThrow == RTN_THROW);
 
 constexpr std::uint32_t kLargestShortTable = 255;
 

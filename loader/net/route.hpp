@@ -11,8 +11,10 @@
 
 namespace podlane::net {
 
-constexpr std::uint32_t kMainTable = 254;
+constexpr std::uint32_t kMainTable = 254, kLocalTable = 255;
 constexpr std::uint32_t kAllTables = 0; // list_routes() only
+// Types of routes (RTN_*).
+constexpr std::uint8_t kUnicast = 1, kLocal = 2, kBroadcast = 3, kAnycast = 4, kUnreachable = 7, kThrow = 9;
 
 struct RouteSpec {
     Prefix destination{};                // its family is the route's; host bits must be clear
@@ -23,8 +25,8 @@ struct RouteSpec {
     std::optional<std::uint8_t> scope{}; // IPv4; default: link without a gateway, else global
     std::optional<std::uint32_t> table{}, priority{}, mtu{}, advmss{};
     std::optional<ip_addr> preferred_source{};
-    std::uint8_t protocol = 4;                // RTPROT_STATIC
-    std::uint8_t type = 1;                    // RTN_UNICAST
+    std::uint8_t protocol = 4; // RTPROT_STATIC
+    std::uint8_t type = kUnicast;
     std::vector<std::uint32_t> other_links{}; // of a multipath route that was found: those behind the first
 };
 

@@ -180,17 +180,10 @@ std::vector<std::string> required_variables(Command command) {
 } // namespace
 
 Result<std::vector<std::string>> split_path(std::string_view text) {
-    std::vector<std::string> directories;
-    while (!text.empty()) {
-        const auto end = std::min(text.find(':'), text.size());
-        const std::string_view directory = text.substr(0, end);
-        text.remove_prefix(std::min(end + 1, text.size()));
-        if (directory.empty())
-            continue;
-        if (directory.front() != '/' || directory.find('\0') != std::string_view::npos)
+    auto directories = split<std::string>(text, ":");
+    for (const std::string &directory : directories)
+        if (directory.front() != '/' || directory.find('\0') != std::string::npos)
             return invalid("CNI_PATH", "contains " + quote(directory), "absolute paths with ':' between them");
-        directories.emplace_back(directory);
-    }
     if (directories.empty())
         return invalid("CNI_PATH", "names no directory", "the directories of the CNI plugins");
     return directories;

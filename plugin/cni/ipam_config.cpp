@@ -13,12 +13,6 @@ namespace {
 
 constexpr std::uint64_t kLargestCode = std::numeric_limits<std::uint32_t>::max();
 
-// However the key was spelled, it is gone: Go would read any spelling.
-void erase_any_case(json::Value &object, std::string_view key) {
-    for (auto at = object.begin(); at != object.end();)
-        at = json::equal_any_case(at.key(), key) ? object.erase(at) : std::next(at);
-}
-
 // Alone in a configuration: whether DEL leaves anything of it out.
 bool is_read_whole(const std::string &key, const json::Value &value) {
     json::Value alone = json::Value::object();
@@ -50,10 +44,10 @@ Result<std::string> with_cni_version(std::string_view raw, Version version) {
     if (prev_result.present()) {
         const Attachment attachment = TRY(read_attachment(prev_result));
         json::Value converted = TRY(json::parse_object(to_json(attachment, version), "the converted prevResult"));
-        erase_any_case(config, "prevResult");
+        json::erase_any_case(config, "prevResult");
         config["prevResult"] = std::move(converted);
     }
-    erase_any_case(config, "cniVersion");
+    json::erase_any_case(config, "cniVersion");
     config["cniVersion"] = to_string(version);
     return json::print(config);
 }
@@ -62,8 +56,8 @@ std::string without_valid_attachments(const std::string &raw) {
     auto config = json::parse_object(raw, "the network configuration");
     if (!config)
         return raw;
-    erase_any_case(*config, "cni.dev/valid-attachments");
-    erase_any_case(*config, "cni.dev/attachments");
+    json::erase_any_case(*config, "cni.dev/valid-attachments");
+    json::erase_any_case(*config, "cni.dev/attachments");
     return json::print(*config);
 }
 
@@ -76,7 +70,7 @@ std::string without_ignored_arguments(const std::string &raw) {
         const json::Node node = json::Node(&*config, {}).at_any_case(key);
         if (!node.present() || is_read_whole(key, node.value()))
             continue;
-        erase_any_case(*config, key);
+        json::erase_any_case(*config, key);
         is_changed = true;
     }
     return is_changed ? json::print(*config) : raw;

@@ -17,8 +17,7 @@ std::vector<std::string> texts_of(const IpamWishes &wishes, const Config &config
 }
 
 void put_addresses(json::Value &object, const std::vector<std::string> &texts) {
-    for (auto at = object.begin(); at != object.end();)
-        at = json::equal_any_case(at.key(), "ips") ? object.erase(at) : std::next(at);
+    json::erase_any_case(object, "ips");
     object["ips"] = texts;
 }
 

@@ -142,6 +142,11 @@ bool equal_any_case(std::string_view a, std::string_view b) {
     return std::ranges::equal(a, b, [](char x, char y) { return lower_case(x) == lower_case(y); });
 }
 
+void erase_any_case(Value &object, std::string_view key) {
+    for (auto at = object.begin(); at != object.end();)
+        at = equal_any_case(at.key(), key) ? object.erase(at) : std::next(at);
+}
+
 Node Node::at(std::string_view key) const {
     std::string path = path_.empty() ? std::string(key) : path_ + "." + std::string(key);
     if (value_ == nullptr || !value_->is_object())

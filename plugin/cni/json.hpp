@@ -72,6 +72,8 @@ Result<void> read(const Node &node, std::optional<std::uint32_t> &into);
 Result<void> read(const Node &node, std::vector<std::string> &into);
 
 [[nodiscard]] bool equal_any_case(std::string_view a, std::string_view b);
+// However the key was spelled, it is gone: Go would read any spelling.
+void erase_any_case(Value &object, std::string_view key);
 
 // The object that is a member of another, whichever way a runtime spelled it; made if it is missing, or none.
 Value &member(Value &object, std::string_view name);

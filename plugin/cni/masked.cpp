@@ -52,10 +52,7 @@ std::string without_user(std::string_view text) {
     return kept += text;
 }
 
-bool is_of_name(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
-           c == '.';
-}
+bool is_of_name(char c) { return is_alphanumeric(c) || c == '_' || c == '-' || c == '.'; }
 
 // Where the value ends that begins here: at the quote that it begins with, or before the next separator. Lists, objects
 // and what begins in the next line have no end that is known here.

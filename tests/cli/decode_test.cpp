@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Wire structs in words, and which endpoints a selection picks.
+#include "loader/pins.hpp"
 #include "tools/podlanectl/explain/explain.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/reader.hpp"

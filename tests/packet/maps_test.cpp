@@ -3,7 +3,7 @@
 // Removing an endpoint's map entries when deletions fail.
 // The memory of the maps: the formula of docs/PERFORMANCE.md beside the kernel's own accounting.
 #include "loader/map_plan.hpp"
-#include "loader/pace.hpp"
+#include "loader/net/namespace.hpp"
 #include "maps/clock.hpp"
 #include "tests/packet/cases.hpp"
 
@@ -120,7 +120,7 @@ TEST_F(RemoveEndpoint, WhatIsAnotherOnesStays) {
     address moved = require(tables.addresses.find(key)).value();
     moved.ifindex = other;
     require(tables.addresses.update(key, moved));
-    const sender_key sender{require(own_netns()), pod4()};
+    const sender_key sender{require(net::own_netns()), pod4()};
     require(tables.senders.update(sender, other));
 
     require(erase_endpoint(tables, record));

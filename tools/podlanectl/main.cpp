@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "loader/expedited_rcu.hpp"
-#include "loader/pace.hpp"
+#include "loader/net/namespace.hpp"
 #include "loader/pins.hpp"
 #include "loader/process.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 // Interfaces are known by their indexes, which mean others in another network namespace.
 podlane::Result<void> may_write(const std::string &root) {
-    return podlane::refuse_other_netns(root, TRY(podlane::own_netns()));
+    return podlane::refuse_other_netns(root, TRY(podlane::net::own_netns()));
 }
 
 } // namespace

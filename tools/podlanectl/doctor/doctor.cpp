@@ -112,8 +112,8 @@ Result<int> examine_node(const Call &call, World &world, const std::string &noun
         return Error{ErrorCode::bpf, "no permission to examine the node", "run it as root: sudo podlanectl " + noun,
                      EPERM};
     const Scope scope{TRY(Selection::of(call)), call.value(Opt::state_dir).value_or(kStateDirectory),
-                      call.value(Opt::bin_dir).value_or(std::string(kBinDir)),
-                      call.value(Opt::conf_dir).value_or(std::string(kConfDir)), TRY(cluster_of(call))};
+                      call.value(Opt::bin_dir).value_or(kBinDir), call.value(Opt::conf_dir).value_or(kConfDir),
+                      TRY(cluster_of(call))};
     const Examined examined = TRY(fix ? examine_and_repair(scope, world) : examine(scope, world));
     if (fix) // the node is Podlane's again
         TRY(AttachmentRecords(scope.state_directory, world.bpffs).forget_uninstall());

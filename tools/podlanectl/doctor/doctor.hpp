@@ -2,7 +2,7 @@
 // The doctor's table: one check a row, which examines the node or one endpoint, and repairs what Podlane owns.
 #pragma once
 
-#include "loader/hook_survey.hpp"
+#include "loader/attach.hpp"
 #include "loader/net/link.hpp"
 #include "loader/net/namespace.hpp"
 #include "loader/net/netlink.hpp"

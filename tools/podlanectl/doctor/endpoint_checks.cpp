@@ -12,13 +12,13 @@
 #include "plugin/masquerade.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/reinstate.hpp"
+#include "plugin/verify.hpp"
 #include "tools/podlanectl/doctor/host_veth_checks.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <iterator>
 
 namespace podlane::ctl::doctor {
@@ -189,8 +189,7 @@ Result<void> look_at_pod_routes(const EndpointView &e, Findings &findings) {
     for (const bool ipv4 : {true, false}) {
         if (!has_family(e, ipv4) || (!ipv4 && has_ipv6_off(e)))
             continue;
-        const auto family = ipv4 ? net::Family::ipv4 : net::Family::ipv6;
-        const auto routes = TRY(net::list_routes(*e.pod, e.pod_link->ifindex, family, net::kAllTables));
+        const auto routes = TRY(net::list_routes(*e.pod, e.pod_link->ifindex, net::family_of(ipv4), net::kAllTables));
         if (!has_other_links &&
             std::ranges::none_of(routes, [](const net::RouteSpec &route) { return route.gateway.has_value(); }))
             report_by_record(findings, std::string("no ") + (ipv4 ? "IPv4" : "IPv6") + " route leaves " + pod_place(e));
@@ -202,27 +201,20 @@ Result<void> look_at_programs(const EndpointView &e, Findings &findings) {
     if (!e.link)
         return {};
     const std::string &root = e.node.world.bpffs;
-    for (const Hook hook : {Hook::ingress, Hook::egress}) {
-        const char *name = hook == Hook::ingress ? PODLANE_PROGRAM_FROM_POD : PODLANE_PROGRAM_TO_POD;
-        const std::string where = std::string(hook == Hook::ingress ? "ingress" : "egress") + " of " + e.host_ifname();
-        const std::uint32_t id = hook == Hook::ingress ? e.node.live->from_pod_id : e.node.live->to_pod_id;
-        const auto ours = TRY(e.hooks.attached(e.record.ifindex, hook));
-        if (ours.size() == 1 && ours.front().program_id == id)
+    for (const HookProgram &planned : kPodPrograms) {
+        const std::uint32_t id = planned.hook == Hook::ingress ? e.node.live->from_pod_id : e.node.live->to_pod_id;
+        auto checked = check_hook(e.record, planned, id, TRY(e.hooks.attached(e.record.ifindex, planned.hook)));
+        if (checked)
             continue;
-        Finding &finding = findings.emplace_back();
-        finding.what = ours.empty()      ? "program " + std::string(name) + " is gone from " + where
-                       : ours.size() > 1 ? std::to_string(ours.size()) + " programs of Podlane are on " + where
-                                         : "program " + ours.front().name + " on " + where + " is not the pinned one";
-        const HookKind kind = e.record.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact;
-        finding.repair = [root, name, hook, kind, ifindex = e.record.ifindex]() -> Result<void> {
-            const Fd program = TRY(open_program(root, name));
-            return attach(ifindex, hook, kind, program.get());
-        };
+        const HookKind kind = hook_kind_of(e.record.attach);
+        report(findings, std::move(checked).error().message,
+               [root, planned, kind, ifindex = e.record.ifindex]() -> Result<void> {
+                   const Fd program = TRY(open_program(root, planned.name));
+                   return attach(ifindex, planned.hook, kind, program.get());
+               });
     }
     return {};
 }
-
-template <typename V> bool same(const V &a, const V &b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
 Result<void> look_at_interface_entry(const EndpointView &e, Findings &findings) {
     if (!e.has_host_veth())
@@ -230,7 +222,7 @@ Result<void> look_at_interface_entry(const EndpointView &e, Findings &findings) 
     const std::string &root = e.node.world.bpffs;
     const interface expected = make_interface(e.record);
     const auto entry = TRY(e.node.live->interfaces.find(e.record.ifindex));
-    if (!entry || !same(*entry, expected))
+    if (!entry || !same_bytes(*entry, expected))
         report(findings,
                "the entry of " + e.host_ifname() + " in " PODLANE_MAP_INTERFACES " is " + (entry ? "wrong" : "gone"),
                [root, expected, ifindex = e.record.ifindex]() -> Result<void> {

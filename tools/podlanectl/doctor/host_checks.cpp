@@ -100,7 +100,7 @@ Result<void> look_at_interface_forwarding(const NodeView &node, Findings &findin
         const char *family = ipv4 ? "ipv4" : "ipv6";
         if (!node.uses(ipv4) || TRY(number({"net", family, "conf", "all", "forwarding"})) != 1U)
             continue;
-        const auto forwards = TRY(net::list_forwarding(*node.host, ipv4 ? net::Family::ipv4 : net::Family::ipv6));
+        const auto forwards = TRY(net::list_forwarding(*node.host, net::family_of(ipv4)));
         for (const auto &[ifindex, name] : node.interfaces())
             if (const auto own = forwards.find(ifindex); own != forwards.end() && !own->second)
                 findings.push_back(must_be_on({"net", family, "conf", name, "forwarding"}));

@@ -2,7 +2,6 @@
 #include "tools/podlanectl/doctor/lease_checks.hpp"
 
 #include "loader/lost.hpp"
-#include "loader/pace.hpp"
 #include "maps/file.hpp"
 #include "maps/ip.hpp"
 #include "maps/printable.hpp"
@@ -55,14 +54,13 @@ Result<void> look_at_leases_of(const AttachmentRecord &record, const std::string
 } // namespace
 
 Result<void> look_at_lease_files(const NodeView &node, Findings &findings) {
-    const std::uint64_t own = TRY(own_netns());
-    const std::string boot = TRY(boot_id());
+    const ThisNode self = TRY(ThisNode::now());
     std::map<std::string, std::optional<std::string>> directories; // by configuration, most of which are the same
     if (!node.records)
         return node.records.error();
     for (const AttachmentRecord &record : *node.records) {
         if (record.root != node.world.bpffs || !record.entry || record.lease.empty() || record.only_lease ||
-            record.node_netns != own || record.boot_id != boot)
+            !self.has_made(record))
             continue;
         auto known = directories.find(record.config);
         if (known == directories.end())

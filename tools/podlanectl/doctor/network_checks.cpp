@@ -13,9 +13,6 @@
 namespace podlane::ctl::doctor {
 namespace {
 
-constexpr std::uint8_t kUnicastRoute = 1; // RTN_UNICAST
-constexpr std::uint8_t kLocalRoute = 2;   // RTN_LOCAL
-
 bool overlap(const Prefix &a, const Prefix &b) { return contains(a, b) || contains(b, a); }
 
 Result<std::vector<net::RouteSpec>> routes_of_node(const NodeView &node) {
@@ -83,7 +80,7 @@ Result<void> look_at_cluster_routes(const NodeView &node, Findings &findings) {
 
 Result<bool> is_own(net::Netlink &host, const ip_addr &address) {
     const auto route = TRY(net::route_to(host, address));
-    return route && route->type == kLocalRoute;
+    return route && route->type == net::kLocal;
 }
 
 Result<void> look_at_node_routes(const NodeView &node, Findings &findings) {
@@ -95,7 +92,7 @@ Result<void> look_at_node_routes(const NodeView &node, Findings &findings) {
             continue;
         for (const Prefix &range : other.ranges) {
             const auto route = TRY(net::route_to(*node.host, range.addr));
-            if (!route || route->type != kUnicastRoute || is_default(*route))
+            if (!route || route->type != net::kUnicast || is_default(*route))
                 report(findings, std::string("no route") + (route && is_default(*route) ? " but the default one" : "") +
                                      " leads to " + to_string(range) + " of node " + other.name);
         }

@@ -118,10 +118,9 @@ std::string place_options(const AttachmentRecord &record) {
 
 // Of all roots: one that the configuration no longer names has no other view.
 Result<void> look_for_waiting_leases(const NodeView &node, Findings &findings) {
-    const std::uint64_t node_netns = TRY(net::Namespace::current()).inode();
-    const std::string boot = TRY(boot_id());
+    const ThisNode self = TRY(ThisNode::now());
     for (const AttachmentRecord &one : TRY(node.records)) {
-        if (!waits_for_release(one) || !may_be_of(node_netns, boot, one))
+        if (!waits_for_release(one) || !self.may_have_made(one))
             continue;
         const auto ipam = cni::find_ipam(one.config);
         const std::string plugin = ipam ? "IPAM plugin \"" + ipam->type + "\"" : "its IPAM plugin";

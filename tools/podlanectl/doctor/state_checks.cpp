@@ -99,7 +99,7 @@ std::function<Result<void>()> reattaching(const std::string &root, std::uint32_t
         const Networks networks = TRY(open_networks(root, Access::read_only));
         for (const std::uint32_t id : TRY(tables.uplinks.find(ifindex)).value_or(uplink{}).networks)
             if (const auto entry = id == 0 ? std::nullopt : TRY(networks.find(id)))
-                TRY(add_uplink(tables, ifindex, id, entry->attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact));
+                TRY(add_uplink(tables, ifindex, id, hook_kind_of(entry->attach)));
         return {};
     };
 }

@@ -5,6 +5,7 @@
 #include "loader/attach.hpp"
 #include "loader/net/link.hpp"
 #include "loader/object.hpp"
+#include "maps/entries.hpp"
 #include "maps/text.hpp"
 #include "tools/podlanectl/explain/nouns.hpp"
 #include "tools/podlanectl/views/decode.hpp"
@@ -111,7 +112,7 @@ Result<Mac> interface_mac(const std::string &name) {
 }
 
 Result<ip_addr> own_address(const endpoint &record, bool ipv4) {
-    for (const ip_addr &addr : std::span(record.addresses).first(record.address_count))
+    for (const ip_addr &addr : addresses_in(record))
         if (is_ipv4(addr) == ipv4)
             return addr;
     return Error{ErrorCode::missing, std::string("the pod has no IPv") + (ipv4 ? "4" : "6") + " address",

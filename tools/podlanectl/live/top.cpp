@@ -271,14 +271,14 @@ Result<int> top(const Call &call, World &world) {
     while (!view.quit && !UntilSignal::stopped()) {
         Reading now = TRY(read_all(selection, world));
         const std::uint64_t time_ns = now.time_ns;
-        if (time_ns >= due + std::uint64_t{kInterval} * 1'000'000U) {
+        if (time_ns >= due + std::uint64_t{kInterval} * kNsPerMs) {
             all = compare(before, now);
             due = time_ns;
             before = std::move(now);
         }
         static_cast<void>(UntilSignal::resized());
         Screen::draw(lines_of(all, view, world));
-        const auto past = static_cast<int>((time_ns - due) / 1'000'000U);
+        const auto past = static_cast<int>((time_ns - due) / kNsPerMs);
         wait_for_key(view, std::max(kInterval - past, 1));
     }
     return 0;

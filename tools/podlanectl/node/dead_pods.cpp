@@ -3,7 +3,6 @@
 
 #include "loader/lost.hpp"
 #include "loader/net/netlink.hpp"
-#include "loader/pace.hpp"
 #include "loader/record.hpp"
 #include "maps/tables.hpp"
 #include "plugin/held_lease.hpp"
@@ -36,15 +35,14 @@ AttachmentRecord record_of_entry(const endpoint_key &key, const endpoint &entry,
 Result<std::vector<AttachmentRecord>> all_attachments(const World &world, bool owned,
                                                       const std::string &state_directory) {
     std::vector<AttachmentRecord> all = TRY(AttachmentRecords(state_directory, world.bpffs).list());
-    const std::string boot = TRY(boot_id());
-    const std::uint64_t node = TRY(own_netns());
-    std::erase_if(all, [&](const AttachmentRecord &one) { return !may_be_of(node, boot, one); });
+    const ThisNode node = TRY(ThisNode::now());
+    std::erase_if(all, [&](const AttachmentRecord &one) { return !node.may_have_made(one); });
     const auto endpoints = read_map<endpoint_key, endpoint>(world.bpffs, PODLANE_MAP_ENDPOINTS);
     if (!owned || !endpoints)
         return all;
     for (const auto &[key, entry] : *endpoints) {
         AttachmentRecord mapped = record_of_entry(key, entry, world.bpffs);
-        mapped.boot_id = boot;
+        mapped.boot_id = node.boot;
         const bool is_on_disk = std::ranges::any_of(all, [&](const AttachmentRecord &one) {
             return one.container_id == mapped.container_id && one.ifname == mapped.ifname;
         });

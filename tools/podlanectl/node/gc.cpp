@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // gc: the DEL that the runtime did not send, for endpoints whose interface is gone. Endpoints are known from the maps
 // and from the records on disk, which have those of an earlier boot too.
-#include "loader/net/namespace.hpp"
 #include "loader/process.hpp"
 #include "loader/record.hpp"
 #include "plugin/held_lease.hpp"
@@ -67,7 +66,7 @@ bool has_link(const endpoint &record) {
     return record.ifindex != 0 && interface_name(record.ifindex) == field_text(record.host_ifname);
 }
 
-std::string plugin_in(const Call &call) { return call.value(Opt::bin_dir).value_or(std::string(kBinDir)) + "/podlane"; }
+std::string plugin_in(const Call &call) { return call.value(Opt::bin_dir).value_or(kBinDir) + "/podlane"; }
 
 // The inputs of the call.
 struct Context {
@@ -153,8 +152,8 @@ Result<bool> is_there(const std::string &path) {
 }
 
 // An ADD that is under way has its namespace. Of one that had its DEL nothing but the lease is left.
-Result<bool> is_alive(const AttachmentRecord &record, const Namespaces &namespaces) {
-    if (record.only_lease || record.boot_id != TRY(boot_id()))
+Result<bool> is_alive(const AttachmentRecord &record, const ThisNode &node, const Namespaces &namespaces) {
+    if (record.only_lease || record.boot_id != node.boot)
         return false;
     if (!record.entry)
         return is_there(record.netns);
@@ -164,8 +163,7 @@ Result<bool> is_alive(const AttachmentRecord &record, const Namespaces &namespac
 // Objects that the maps do not know (any more).
 Result<void> collect_recorded(const Selection &selection, const std::vector<EndpointEntry> &endpoints,
                               const Namespaces &namespaces, const Context &context, std::vector<GarbageRow> &rows) {
-    const std::uint64_t node = TRY(net::Namespace::current()).inode();
-    const std::string boot = TRY(boot_id());
+    const ThisNode node = TRY(ThisNode::now());
     const AttachmentRecords records(context.state_directory, context.world.bpffs);
     for (const AttachmentRecord &record : TRY(records.list())) {
         if (is_held(record)) // the plugin's DEL would leave it: see podlanectl lease
@@ -175,7 +173,8 @@ Result<void> collect_recorded(const Selection &selection, const std::vector<Endp
             return field_text(one.first.container_id) == record.container_id &&
                    field_text(one.first.ifname) == record.ifname;
         });
-        if (!known && may_be_of(node, boot, record) && selection.matches(entry) && !TRY(is_alive(record, namespaces)))
+        if (!known && node.may_have_made(record) && selection.matches(entry) &&
+            !TRY(is_alive(record, node, namespaces)))
             rows.push_back(collect(entry, context));
     }
     return {};

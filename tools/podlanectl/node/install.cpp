@@ -331,8 +331,8 @@ Result<void> write_files(const std::string &bin_dir, const std::string &conf_dir
 }
 
 Result<int> install(const Call &call, World &world) {
-    const std::string bin_dir = call.value(Opt::bin_dir).value_or(std::string(kBinDir));
-    const std::string conf_dir = call.value(Opt::conf_dir).value_or(std::string(kConfDir));
+    const std::string bin_dir = call.value(Opt::bin_dir).value_or(kBinDir);
+    const std::string conf_dir = call.value(Opt::conf_dir).value_or(kConfDir);
     const bool with_portmap = has_portmap(bin_dir);
     const Planned planned = TRY(plan(call, conf_dir, with_portmap));
     const std::string plugin = TRY(read_regular_file(TRY(find_plugin(call)), kLargestInstalled));

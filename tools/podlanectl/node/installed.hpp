@@ -11,8 +11,8 @@
 
 namespace podlane::ctl {
 
-inline constexpr std::string_view kBinDir = "/opt/cni/bin";
-inline constexpr std::string_view kConfDir = "/etc/cni/net.d";
+inline constexpr const char *kBinDir = "/opt/cni/bin";
+inline constexpr const char *kConfDir = "/etc/cni/net.d";
 // The first that is in front of the other networks in the runtime's order.
 inline constexpr std::array<std::string_view, 2> kConflists = {"10-podlane.conflist", "00-podlane.conflist"};
 

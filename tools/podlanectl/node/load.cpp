@@ -60,7 +60,7 @@ Result<Network> find_network(const std::string &directory) {
 Result<int> load(const Call &call, World &world) {
     if (geteuid() != 0)
         return Error{ErrorCode::bpf, "no permission to load programs", "run it as root: sudo podlanectl load", EPERM};
-    const std::string directory = call.value(Opt::conf_dir).value_or(std::string(kConfDir));
+    const std::string directory = call.value(Opt::conf_dir).value_or(kConfDir);
     const Network network = call.argument.empty() ? TRY(find_network(directory))
                                                   : TRY(read_network(call.argument, read_regular_file(call.argument)));
     if (!call.argument.empty() && network.file.empty())

@@ -2,20 +2,20 @@
 // uninstall: removes Podlane from the node; pods stay connected, through the host stack.
 #include "loader/attach.hpp"
 #include "loader/edt.hpp"
+#include "loader/host_veth.hpp"
 #include "loader/net/link.hpp"
 #include "loader/net/namespace.hpp"
 #include "loader/net/neighbour.hpp"
 #include "loader/object.hpp"
-#include "loader/pace.hpp"
 #include "loader/pins.hpp"
 #include "loader/record.hpp"
 #include "loader/settings.hpp"
 #include "loader/tracking.hpp"
 #include "maps/errors.hpp"
 #include "maps/printable.hpp"
+#include "plugin/node_program.hpp"
 #include "plugin/others.hpp"
 #include "plugin/pod_ranges.hpp"
-#include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/node/dead_pods.hpp"
 #include "tools/podlanectl/node/installed.hpp"
@@ -60,13 +60,9 @@ Result<std::set<std::uint32_t>> find_host_veths() {
     net::Netlink host = TRY(net::Netlink::open());
     std::set<std::uint32_t> own;
     for (const net::Link &link : TRY(net::list_links(host)))
-        if (link.kind == "veth" && link.alias.starts_with("podlane "))
+        if (link.kind == "veth" && link.alias.starts_with(kAliasPrefix))
             own.insert(link.ifindex);
     return own;
-}
-
-bool is_of_uplink(const Attached &one) {
-    return one.name == PODLANE_PROGRAM_FROM_UPLINK || one.name == PODLANE_PROGRAM_TO_UPLINK;
 }
 
 // Every interface of the node is examined, so that lost records do not matter.
@@ -111,10 +107,10 @@ void report_masquerade(const std::string &root, NetworksById networks, Story &st
         const std::string name(field_text(entry.name));
         if ((entry.masquerade & ENDPOINT_MASQUERADE_NFTABLES) != 0)
             story.lines.push_back("kept, for its pods: the table that masquerades network " + name +
-                                  "; when they are gone: nft delete table inet 'podlane-" + name + "'");
+                                  "; when they are gone: nft delete table inet '" + nft_table(name) + "'");
         if ((entry.masquerade & ENDPOINT_MASQUERADE_IPTABLES) != 0)
             story.lines.push_back("kept, for its pods: the chain that masquerades network " + name +
-                                  "; when they are gone: remove PODLANE-" + output::hex_words(id).substr(2) +
+                                  "; when they are gone: remove " + iptables_chain(name) +
                                   " from the nat tables of iptables and ip6tables");
     }
 }
@@ -155,11 +151,10 @@ void note_uninstall(const AttachmentRecords &records, Story &story) {
 
 // Returns whether there is any of this node and boot.
 Result<bool> add_from_disk(const AttachmentRecords &records, Recorded &recorded) {
-    const std::uint64_t node = TRY(net::Namespace::current()).inode();
-    const std::string boot = TRY(boot_id());
+    const ThisNode node = TRY(ThisNode::now());
     bool any = false;
     for (const AttachmentRecord &record : TRY(records.list()))
-        if (record.entry && record.node_netns == node && record.boot_id == boot) {
+        if (record.entry && node.has_made(record)) {
             network &of = recorded.networks[record.entry->network];
             static_cast<void>(set_field(of.name, record.network));
             if (recorded.add(*record.entry))
@@ -172,7 +167,7 @@ Result<bool> add_from_disk(const AttachmentRecords &records, Recorded &recorded)
 // False: they belong to a network namespace that is gone, and with it all that the maps know by index. While that
 // exists, only there can the programs be detached.
 Result<bool> owns_pins(const std::string &root) {
-    auto owned = refuse_other_netns(root, TRY(own_netns()));
+    auto owned = refuse_other_netns(root, TRY(net::own_netns()));
     if (owned)
         return true;
     const auto namespaces = TRY(network_namespaces());
@@ -309,8 +304,8 @@ Result<void> remove_rest(const std::string &state_dir, const std::string &bin_di
 
 // The configuration is removed first, so that no ADD attaches again what is detached.
 Result<void> remove_all(const Call &call, const World &world, Story &story) {
-    const std::string bin_dir = call.value(Opt::bin_dir).value_or(std::string(kBinDir));
-    const std::string conf_dir = call.value(Opt::conf_dir).value_or(std::string(kConfDir));
+    const std::string bin_dir = call.value(Opt::bin_dir).value_or(kBinDir);
+    const std::string conf_dir = call.value(Opt::conf_dir).value_or(kConfDir);
     const bool owned = TRY(owns_pins(world.bpffs));
     for (const std::string_view name : kConflists)
         TRY(remove_installed(conf_dir, name, story));

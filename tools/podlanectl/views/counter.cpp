@@ -2,6 +2,7 @@
 // counter list: packets and bytes of each endpoint, by reason.
 #include "tools/podlanectl/views/counter.hpp"
 
+#include "maps/clock.hpp"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/decode.hpp"
@@ -40,7 +41,6 @@ Cell bits_rate_cell(const CounterRow &r) {
 
 // Empty if there is no earlier reading, or the counter was reset.
 std::optional<count> rate_of(const count &now, const CounterRow &row, const Before &before, std::uint64_t now_ns) {
-    constexpr std::uint64_t kNsPerMs = 1'000'000;
     constexpr std::uint64_t kMsPerS = 1000;
     const auto then = before.counted.find({row.of.ifindex, row.reason});
     const std::uint64_t ms = (now_ns - before.at_ns) / kNsPerMs;

@@ -2,6 +2,7 @@
 #include "tools/podlanectl/views/decode.hpp"
 
 #include "loader/net/link.hpp"
+#include "maps/entries.hpp"
 
 #include <arpa/inet.h>
 #include <linux/bpf.h>
@@ -120,8 +121,8 @@ std::string ip_words(const ip_addr &addr) { return is_none(addr) ? "" : to_strin
 
 std::vector<std::string> address_words(const endpoint &value) {
     std::vector<std::string> words;
-    for (std::size_t i = 0; i < std::min<std::size_t>(value.address_count, ENDPOINT_ADDRESSES); ++i)
-        words.push_back(to_string(value.addresses[i]));
+    for (const ip_addr &addr : addresses_in(value))
+        words.push_back(to_string(addr));
     return words;
 }
 

@@ -2,6 +2,7 @@
 // history list: the last CNI calls of the plugin, and where their time went.
 #include "tools/podlanectl/views/history.hpp"
 
+#include "maps/entries.hpp"
 #include "maps/history.hpp"
 #include "maps/text.hpp"
 #include "tools/output/words.hpp"
@@ -92,7 +93,7 @@ EndpointEntry entry_of(const operation &done, const std::vector<EndpointEntry> &
     set_field(entry.first.container_id, field_text(done.container_id));
     set_field(entry.first.ifname, field_text(done.ifname));
     for (const EndpointEntry &one : living)
-        if (std::memcmp(&one.first, &entry.first, sizeof one.first) == 0)
+        if (same_bytes(one.first, entry.first))
             entry.second = one.second;
     set_field(entry.second.network_name, field_text(done.network_name));
     set_field(entry.second.pod_name, field_text(done.pod_name));

@@ -4,6 +4,7 @@
 #include "loader/pins.hpp"
 #include "plugin/cni/isolation.hpp"
 #include "plugin/groups.hpp"
+#include "plugin/state.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/nouns.hpp"
 #include "maps/text.hpp"
@@ -29,16 +30,9 @@ Cell pairs_cell(const std::string &lines) {
     return {text.empty() ? "-" : text, std::move(members)};
 }
 
-std::vector<std::string> lines_in(std::string_view text) {
-    std::vector<std::string> lines;
-    for (std::size_t end = 0; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1))
-        lines.emplace_back(text.substr(0, end));
-    return lines;
-}
-
 constexpr std::array<Column<AttachmentRecord>, 4> kLabelsColumns = {{
     {{"", "node", "node"}, [](const AttachmentRecord &r) { return text_cell(r.node_name); }},
-    {{"", "groups", "groups"}, [](const AttachmentRecord &r) { return list_cell(lines_in(r.groups)); }},
+    {{"", "groups", "groups"}, [](const AttachmentRecord &r) { return list_cell(recorded_groups(r)); }},
     {{"", "labels", "labels"}, [](const AttachmentRecord &r) { return pairs_cell(r.labels); }},
     {{"", "annotations", "annotations"}, [](const AttachmentRecord &r) { return pairs_cell(r.annotations); }},
 }};
@@ -103,7 +97,7 @@ Result<std::set<std::string>> parse_label_keys(std::string_view text) {
     return keys;
 }
 
-std::vector<std::string> recorded_groups(const AttachmentRecord &record) { return lines_in(record.groups); }
+std::vector<std::string> recorded_groups(const AttachmentRecord &record) { return groups_in(record); }
 
 Result<AttachmentRecord> recorded(const AttachmentRecords &records, const EndpointEntry &entry) {
     auto record = TRY(
@@ -140,7 +134,7 @@ Result<int> group_list(const Call &call, World &world) {
     const AttachmentRecords records(call.value(Opt::state_dir).value_or(kStateDirectory), world.bpffs);
     std::map<std::string, std::vector<std::string>> members;
     for (const EndpointEntry &entry : TRY(selected_endpoints(selection, world)))
-        for (const std::string &group : lines_in(TRY(recorded(records, entry)).groups))
+        for (const std::string &group : recorded_groups(TRY(recorded(records, entry))))
             members[group].push_back(pod_words(entry.first, entry.second));
     std::vector<GroupRow> rows;
     rows.reserve(members.size());

@@ -2,6 +2,7 @@
 // map list: the pinned maps, how full they are, and pins that do not belong there.
 #include "tools/podlanectl/views/map.hpp"
 
+#include "loader/pins.hpp"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/decode.hpp"

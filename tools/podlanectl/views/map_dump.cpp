@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // map dump: the entries of each map in words, and the words that identify each.
+#include "loader/pins.hpp"
 #include "maps/abi/history.h"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "tools/podlanectl/views/reader.hpp"
 
+#include "loader/pins.hpp"
 #include "maps/tables.hpp"
-#include "maps/text.hpp"
 
 #include <dirent.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -17,8 +18,6 @@
 
 namespace podlane::ctl {
 namespace {
-
-constexpr auto kBpffsMagic = 0xcafe4a11U; // linux/magic.h, BPF_FS_MAGIC
 
 Error denied(std::string_view what, int system_errno) {
     return {ErrorCode::bpf, "no permission to read " + std::string(what), {}, system_errno}; // cli/run.cpp has the hint
@@ -40,21 +39,13 @@ std::string mount_command(const std::string &root) {
     return "mount -t bpf bpf " + (slash == 0 || slash == std::string::npos ? root : root.substr(0, slash));
 }
 
-// The map of the same kind but another version that is pinned instead of `name`; empty if there is none.
-std::string other_version(const std::string &root, std::string_view name) {
-    for (const std::string &pin : pin_names(live_directory(root)))
-        if (pin != name && split_version(pin).first == split_version(name).first)
-            return pin;
-    return {};
-}
-
 Error explain_missing(const std::string &root, std::string_view name) {
     if (const Result<void> live = check_live_directory(root); !live)
         return live.error();
     Error error{ErrorCode::missing, "map " + pin_path(root, name) + " is not there", {}, ENOENT};
-    const std::string other = other_version(root, name);
-    error.hint = other.empty() ? "its pin was removed; the next ADD of the podlane plugin restores it"
-                               : "there is " + other + ": use the podlanectl of the installed podlane";
+    const auto other = other_version(root, name);
+    error.hint = !other || other->empty() ? "its pin was removed; the next ADD of the podlane plugin restores it"
+                                          : "there is " + *other + ": use the podlanectl of the installed podlane";
     return error;
 }
 
@@ -109,7 +100,7 @@ Result<void> check_live_directory(const std::string &root) {
     if (statfs(ancestor.c_str(), &facts) != 0)
         return errno == EACCES ? denied(root, errno)
                                : system_error(ErrorCode::missing, "looking at " + ancestor, errno);
-    if (static_cast<std::uint32_t>(facts.f_type) != kBpffsMagic)
+    if (facts.f_type != BPF_FS_MAGIC)
         return Error{ErrorCode::missing, "no bpffs is mounted at " + root,
                      "mount it (" + mount_command(root) + "), or name another directory with --bpffs"};
     struct stat live {};
@@ -131,14 +122,6 @@ std::vector<std::string> pin_names(const std::string &directory) {
             names.emplace_back(entry->d_name);
     std::ranges::sort(names);
     return names;
-}
-
-std::pair<std::string_view, unsigned> split_version(std::string_view name) {
-    const std::size_t mark = name.rfind("_v");
-    if (mark == std::string_view::npos)
-        return {name, 0};
-    const auto version = parse_number<unsigned>(name.substr(mark + 2));
-    return version ? std::pair(name.substr(0, mark), *version) : std::pair(name, 0U);
 }
 
 } // namespace podlane::ctl

@@ -47,7 +47,4 @@ Result<void> check_live_directory(const std::string &root);
 // The pins directly in `directory`, sorted by name; empty if it does not exist.
 std::vector<std::string> pin_names(const std::string &directory);
 
-// "endpoints_v12" → ("endpoints", 12); version 0 if the name has none.
-std::pair<std::string_view, unsigned> split_version(std::string_view name);
-
 } // namespace podlane::ctl

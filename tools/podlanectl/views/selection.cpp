@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/podlanectl/views/selection.hpp"
 
+#include "maps/entries.hpp"
 #include "tools/podlanectl/views/labels.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
@@ -19,10 +20,8 @@ bool is_pod(const endpoint &value, std::string_view wanted) {
 }
 
 bool has_address(const endpoint &value, const ip_addr &wanted) {
-    const auto count = std::min<std::size_t>(value.address_count, ENDPOINT_ADDRESSES);
     const auto is_wanted = [&](const ip_addr &addr) { return addr == wanted; };
-    return !is_none(wanted) &&
-           (is_wanted(value.link_local) || std::ranges::any_of(std::span(value.addresses, count), is_wanted));
+    return !is_none(wanted) && (is_wanted(value.link_local) || std::ranges::any_of(addresses_in(value), is_wanted));
 }
 
 // As the whole name, not as the beginning of one.

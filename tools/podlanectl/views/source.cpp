@@ -2,6 +2,7 @@
 // source list, source show, and path show with a source and a destination: the egress route of what a container sends.
 #include "tools/podlanectl/views/source.hpp"
 
+#include "maps/entries.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/nouns.hpp"
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <optional>
 
 namespace podlane::ctl {
@@ -18,14 +18,9 @@ namespace {
 
 using RouteEntries = std::vector<std::pair<source_route_key, source_route>>;
 
-std::span<const ip_addr> addresses_of(const endpoint &record) {
-    return std::span(record.addresses).first(std::min<std::size_t>(record.address_count, ENDPOINT_ADDRESSES));
-}
-
 const source_route *find(const RouteEntries &routes, std::uint32_t ifindex, const ip_addr &source) {
     const source_route_key wanted{ifindex, source};
-    const auto found = std::ranges::find_if(
-        routes, [&](const auto &one) { return std::memcmp(&one.first, &wanted, sizeof wanted) == 0; });
+    const auto found = std::ranges::find_if(routes, [&](const auto &one) { return same_bytes(one.first, wanted); });
     return found == routes.end() ? nullptr : &found->second;
 }
 
@@ -82,7 +77,7 @@ Result<output::Table> source_table(const Call &call, const World &world) {
     const auto all = TRY(selected_endpoints({}, world));
     std::vector<SourceRow> rows;
     for (const EndpointEntry &entry : TRY(selected_endpoints(TRY(Selection::of(call)), world)))
-        for (const ip_addr &addr : addresses_of(entry.second))
+        for (const ip_addr &addr : addresses_in(entry.second))
             rows.push_back(make_row(entry, addr, routes, all));
     return output::make_table(kSourceColumns, rows);
 }
@@ -115,7 +110,7 @@ constexpr std::array<Column<EgressRow>, 10> kEgressColumns = {{
 }};
 
 bool owns(const endpoint &record, const ip_addr &addr) {
-    return std::ranges::find(addresses_of(record), addr) != addresses_of(record).end();
+    return std::ranges::find(addresses_in(record), addr) != addresses_in(record).end();
 }
 
 // The decisions of the programs, in their order.

@@ -103,7 +103,7 @@ Result<std::vector<std::string>> sync_all_uplinks(const std::string &root) {
         if (entry.has_uplinks == 0)
             continue;
         const FoundUplinks found = TRY(find_uplinks(split<std::string>(field_text(entry.uplinks), " "), host_veths));
-        const HookKind kind = entry.attach == ENDPOINT_TCX ? HookKind::tcx : HookKind::clsact;
+        const HookKind kind = hook_kind_of(entry.attach);
         TRY(sync_uplinks(tables, id, found.ifindexes, kind, false));
         notes.insert(notes.end(), found.notes.begin(), found.notes.end());
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // version: this binary, its map layouts, and libbpf.
+#include "loader/pins.hpp"
 #include "maps/version.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/map.hpp"

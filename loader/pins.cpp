@@ -3,6 +3,7 @@
 
 #include "loader/lock_file.hpp"
 #include "loader/state_file.hpp"
+#include "maps/file.hpp"
 #include "maps/tables.hpp"
 #include "maps/text.hpp"
 
@@ -107,13 +108,7 @@ Result<Lock> Lock::shared(const std::string &root) { return take(root, LOCK_SH);
 
 std::string replaced_directory(const std::string &root) { return root + "/replaced"; }
 
-Result<bool> is_pinned(const std::string &path) {
-    if (access(path.c_str(), F_OK) == 0)
-        return true;
-    if (errno == ENOENT || errno == ENOTDIR)
-        return false;
-    return system_error(ErrorCode::bpf, "looking for " + path, errno);
-}
+Result<bool> is_pinned(const std::string &path) { return exists(path, ErrorCode::bpf); }
 
 Result<std::string> make_loading_directory(const std::string &root) {
     std::string loading = root + "/loading";

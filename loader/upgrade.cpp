@@ -231,9 +231,9 @@ Result<void> Upgrade::roll_back() {
     for (const Place &place : replaced_) {
         const auto old = old_programs_.find(place.program);
         const auto ours = attached(place.ifindex, place.hook);
-        if (old == old_programs_.end() || !ours || ours->empty())
+        if (old == old_programs_.end() || (ours && ours->empty()))
             continue;
-        auto done = attach(place.ifindex, place.hook, place.kind, old->second.get());
+        auto done = ours ? attach(place.ifindex, place.hook, place.kind, old->second.get()) : ours.error();
         if (done)
             continue;
         const auto there = is_there(place.ifindex);
@@ -262,11 +262,13 @@ Result<Upgraded> Upgrade::run() {
     }
     Errors errors;
     errors.add(std::move(done));
-    errors.add(roll_back());
+    const auto rolled_back = roll_back();
+    errors.add(rolled_back);
     errors.add(remove_pins(loading_));
     Error failed = std::move(errors).result().error();
     if (failed.hint.empty())
-        failed.hint = "the previous version stays in use";
+        failed.hint = rolled_back ? "the previous version stays in use"
+                                  : "some programs are the new version's: repeat podlanectl upgrade";
     return failed;
 }
 

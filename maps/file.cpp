@@ -62,6 +62,14 @@ Result<std::string> read_regular_file(const std::string &path, std::size_t most)
     return text;
 }
 
+Result<bool> exists(const std::string &path, ErrorCode code) {
+    if (access(path.c_str(), F_OK) == 0)
+        return true;
+    if (errno == ENOENT || errno == ENOTDIR)
+        return false;
+    return system_error(code, "looking for " + path, errno);
+}
+
 Result<void> remove_if_present(const std::string &path) {
     if (unlink(path.c_str()) == 0 || errno == ENOENT || errno == ENOTDIR)
         return {};

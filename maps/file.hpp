@@ -27,6 +27,9 @@ Result<std::string> read_file(const std::string &path, std::size_t most = kAnySi
 // of at most `most` bytes is an error.
 Result<std::string> read_regular_file(const std::string &path, std::size_t most = kLargestRead);
 
+// Whether something is at this path. A failed look is no answer, but an error: "looking for PATH".
+Result<bool> exists(const std::string &path, ErrorCode code = ErrorCode::io_failure);
+
 // A missing file is no error. Other errors are "removing PATH".
 Result<void> remove_if_present(const std::string &path);
 

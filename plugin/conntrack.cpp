@@ -14,7 +14,6 @@
 namespace podlane {
 namespace {
 
-// A node whose programs cannot query conntrack need not track for them.
 std::string sentence_of(const std::string &setting, Change change) {
     if (change == Change::kept)
         return setting +
@@ -34,7 +33,8 @@ Result<void> log_packet_rules() {
     return {};
 }
 
-// Rules are read for the network's first pod only: there may be many.
+// A node whose programs cannot query conntrack need not track for them. Rules are read for the network's first pod
+// only: there may be many.
 Result<void> start_if_needed(const cni::Config &config) {
     const bool is_needed = config.isolation.by != cni::IsolateBy::none || TRY(programs_query_conntrack(config.bpffs));
     if (!is_needed || TRY(is_tracking(config.name)))

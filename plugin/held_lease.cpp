@@ -16,7 +16,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -42,7 +41,7 @@ bool is_of_stateful_set(std::string_view name) {
 
 std::string held_directory(const AttachmentRecords &records) { return records.directory() + "/" + kHeld; }
 
-bool has_ever_held(const AttachmentRecords &records) { return access(held_directory(records).c_str(), F_OK) == 0; }
+Result<bool> has_ever_held(const AttachmentRecords &records) { return exists(held_directory(records)); }
 
 Result<Fd> lock(const std::string &path, int flags, int operation) {
     Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
@@ -158,7 +157,7 @@ Result<bool> hold_lease(AttachmentRecord &record) {
 Result<cni::Attachment> request_lease(const cni::Request &request, bool &killed) {
     const AttachmentRecords records = records_of(request.config);
     release_expired_leases(request.config);
-    if (!has_ever_held(records))
+    if (!TRY(has_ever_held(records)))
         return ipam::add(request, killed);
     const std::vector<AttachmentRecord> own = TRY(held_for(request));
     const Fd lock = TRY(lock_leases(records, own.empty() ? LOCK_SH : LOCK_EX));
@@ -175,7 +174,7 @@ Result<cni::Attachment> request_lease(const cni::Request &request, bool &killed)
 }
 
 void forget_held_leases(const cni::Request &request) {
-    if (!has_ever_held(records_of(request.config)))
+    if (const auto any = has_ever_held(records_of(request.config)); any && !*any)
         return;
     if (const auto own = held_for(request))
         for (const AttachmentRecord &one : *own)
@@ -185,7 +184,7 @@ void forget_held_leases(const cni::Request &request) {
 void release_expired_leases(const cni::Config &config) {
     for (const std::string &directory : state_directories_of(config)) {
         const AttachmentRecords records(directory, config.bpffs);
-        if (!has_ever_held(records))
+        if (const auto any = has_ever_held(records); any && !*any)
             continue;
         const auto held = held_leases(records);
         if (!held) {

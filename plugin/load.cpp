@@ -2,11 +2,10 @@
 #include "plugin/load.hpp"
 
 #include "loader/object.hpp"
+#include "loader/pins.hpp"
 #include "plugin/cni/request.hpp"
 #include "plugin/node.hpp"
 #include "plugin/state.hpp"
-
-#include <unistd.h>
 
 namespace podlane {
 
@@ -16,7 +15,8 @@ Result<LoadedNode> load_node(const std::string &configuration, const std::option
         TRY(cni::parse_request({{"CNI_COMMAND", "STATUS"}, {"CNI_PATH", "/opt/cni/bin"}}, configuration));
     if (bpffs)
         request.config.bpffs = *bpffs;
-    LoadedNode node{request.config.bpffs, access(live_directory(request.config.bpffs).c_str(), F_OK) == 0};
+    const bool was_loaded = TRY(is_pinned(live_directory(request.config.bpffs)));
+    LoadedNode node{request.config.bpffs, was_loaded};
     TRY(prepare_node(request.config));
     TRY(check_pins(request.config.bpffs));
     TRY(records_of(request.config).forget_uninstall());

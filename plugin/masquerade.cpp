@@ -26,7 +26,9 @@ Result<bool> found(const std::string &program, const Finished &finished) {
 }
 
 // Whether the kernel holds NAT rules of the iptables that is not built on nftables.
-bool has_older_nat() { return net::has_legacy_table(true, "nat") || net::has_legacy_table(false, "nat"); }
+Result<bool> has_older_nat() {
+    return TRY(net::has_legacy_table(true, "nat")) || TRY(net::has_legacy_table(false, "nat"));
+}
 
 std::string table_of(const std::string &network) { return "inet " + nft_table(network); }
 
@@ -186,7 +188,7 @@ Result<void> put_iptables(const Until &until, const cni::Config &config, const s
 
 // Without running iptables(8): the older one registers the table that it is to list, and later ADDs would choose it.
 Result<bool> may_have_chain(const std::string &chain, bool ipv4) {
-    if (net::has_legacy_table(ipv4, "nat"))
+    if (TRY(net::has_legacy_table(ipv4, "nat")))
         return true;
     auto netfilter = net::Netlink::open_netfilter();
     auto there = netfilter ? net::has_iptables_chain(*netfilter, ipv4, chain) : std::move(netfilter).error();
@@ -254,7 +256,7 @@ bool has_family(const std::vector<Prefix> &leased, bool ipv4) {
 Result<endpoint_masquerade> choose_masquerade() {
     const bool has_nft = !TRY(find_program("nft")).empty();
     const bool has_iptables = !TRY(find_program("iptables-restore")).empty();
-    if (has_nft && !(has_iptables && has_older_nat()))
+    if (has_nft && !(has_iptables && TRY(has_older_nat())))
         return ENDPOINT_MASQUERADE_NFTABLES;
     if (has_iptables)
         return ENDPOINT_MASQUERADE_IPTABLES;

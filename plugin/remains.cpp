@@ -5,15 +5,13 @@
 #include "loader/net/namespace.hpp"
 #include "loader/state_file.hpp"
 #include "maps/abi/names.h"
+#include "maps/file.hpp"
 #include "plugin/entries.hpp"
 #include "plugin/log.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/state.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <set>
 #include <utility>
 
@@ -106,11 +104,8 @@ std::optional<std::string> root_that_knows(const endpoint_key &key, const cni::C
 // A torn one, or one of another version, is none to go by.
 Result<bool> has_any_record(const std::string &state_dir, const cni::Request &request) {
     for (const std::string &root : TRY(names_in(state_dir))) {
-        const std::string path = state_dir + "/" + root + "/" + record_file_name(request.container_id, request.ifname);
-        if (access(path.c_str(), F_OK) == 0)
+        if (TRY(exists(state_dir + "/" + root + "/" + record_file_name(request.container_id, request.ifname))))
             return true;
-        if (errno != ENOENT && errno != ENOTDIR)
-            return system_error(ErrorCode::io_failure, "looking for " + path, errno);
     }
     return false;
 }

@@ -8,6 +8,7 @@
 #include "maps/text.hpp"
 #include "plugin/cni/environment.hpp"
 #include "plugin/cni/ipam_config.hpp"
+#include "plugin/cni/kubernetes.hpp"
 #include "plugin/cni/request.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/cni/version.hpp"
@@ -26,7 +27,7 @@ std::string node_name(const cni::Config &config) {
     if (!config.node_name.empty())
         return config.node_name;
     if (const char *const given = std::getenv("NODENAME"); given != nullptr && *given != '\0')
-        return printable(std::string_view(given).substr(0, HOST_NAME_MAX));
+        return printable(std::string_view(given).substr(0, cni::kLongestDnsName));
     std::array<char, HOST_NAME_MAX + 1> name{};
     return gethostname(name.data(), HOST_NAME_MAX) == 0 ? printable(name.data()) : std::string();
 }

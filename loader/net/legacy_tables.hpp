@@ -2,11 +2,13 @@
 // The tables of iptables-legacy: its rules are not nf_tables', and the kernel lists them elsewhere.
 #pragma once
 
+#include "maps/result.hpp"
+
 #include <string_view>
 
 namespace podlane::net {
 
 // Of the calling thread's namespace. false also if the kernel has no iptables-legacy.
-[[nodiscard]] bool has_legacy_table(bool ipv4, std::string_view table);
+Result<bool> has_legacy_table(bool ipv4, std::string_view table);
 
 } // namespace podlane::net

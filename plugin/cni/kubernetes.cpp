@@ -66,8 +66,7 @@ std::string question_to(const Kubernetes &server, json::Value question) {
 } // namespace
 
 bool is_dns_name(std::string_view name) {
-    constexpr std::size_t kLongest = 253;
-    if (name.size() > kLongest)
+    if (name.size() > kLongestDnsName)
         return false;
     for (std::size_t start = 0; start <= name.size();) {
         const std::size_t end = std::min(name.find('.', start), name.size());

@@ -6,6 +6,7 @@
 #include "plugin/cni/json.hpp"
 #include "plugin/cni/types.hpp"
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,7 @@ namespace podlane::cni {
 inline constexpr const char *kKubernetesAnswer = "podlane/kubernetes";
 
 Result<void> read_kubernetes(const json::Node &node, Kubernetes &into);
+inline constexpr std::size_t kLongestDnsName = 253;
 // Names of the DNS, which can be part of a URL's path: "web-0", "a.b". A namespace has no dot.
 [[nodiscard]] bool is_dns_name(std::string_view name);
 // An absolute https:// URL without user, query and fragment.

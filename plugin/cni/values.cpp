@@ -8,6 +8,7 @@
 #include "plugin/cni/attachment.hpp"
 #include "plugin/cni/egress_route.hpp"
 #include "plugin/cni/environment.hpp"
+#include "plugin/cni/kubernetes.hpp"
 #include "plugin/cni/words.hpp"
 
 #include <algorithm>
@@ -176,9 +177,8 @@ Result<Dns> read_runtime_dns(const Node &node) {
 }
 
 Result<void> read_node_name(const Node &node, std::string &into) {
-    constexpr std::size_t kLongest = 253; // of a name in the DNS
     TRY(json::read(node, into));
-    if (node.present() && (into.empty() || into.size() > kLongest || !is_printable(into)))
+    if (node.present() && (into.empty() || into.size() > kLongestDnsName || !is_printable(into)))
         return node.wrong("1 to 253 printable characters");
     return {};
 }

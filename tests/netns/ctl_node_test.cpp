@@ -4,6 +4,8 @@
 
 #include <sys/mount.h>
 
+#include <regex>
+
 namespace podlane::test {
 namespace {
 
@@ -52,6 +54,42 @@ TEST_F(NodeTest, GcOfTheLastPodLeavesNoNetwork) {
 TEST_F(NodeTest, GcSaysWhereItLooksForThePlugin) {
     (void)make();
     EXPECT_THAT(ctl("gc --bin-dir /nowhere"), complains(1, {"there is no plugin /nowhere/podlane", "--bin-dir"}));
+}
+
+// By its other end it is known whatever it is called by now, also without the maps.
+TEST_F(NodeTest, APodWhoseInterfaceWasRenamedLives) {
+    const Pod made = make({{"ipMasq", true}});
+    on_node("ip link set " + made.host_ifname + " down");
+    on_node("ip link set " + made.host_ifname + " name renamed");
+    on_node("ip link set renamed up");
+    EXPECT_EQ(gc(), Json::array());
+    EXPECT_THAT(ctl("program list"), prints(0, {" renamed "}));
+    fs::remove_all(node_.bpffs());
+    EXPECT_EQ(gc(), Json::array());
+    EXPECT_THAT(uninstall(), prints(0, {"nft delete table inet 'podlane-pods'"}));
+    EXPECT_EQ(programs_on_node(), std::vector<std::string>{});
+}
+
+// Its IPAM plugin may take as long as "ipamTimeout" allows, which is up to an hour.
+TEST_F(NodeTest, GcWaitsForTheDelAsLongAsItTakes) {
+    const Pod dead = make();
+    lose_namespace(dead);
+    const std::string trace = node_.dir() + "/trace";
+    std::vector<std::string> argv = {"strace", "-qq", "-o", trace, "-e", "trace=?poll,?ppoll"};
+    std::ranges::move(ctl_argv(node_.bpffs(), "gc --bin-dir " + node_.plugins()), std::back_inserter(argv));
+    EXPECT_THAT(run(node_.ns(), argv), prints(0, {"removed"}));
+    const std::regex waits(R"(poll\(.*POLLIN.*\], [0-9]+, (\{tv_sec=)?([0-9]+))");
+    std::smatch found;
+    const std::string text = read_file(trace);
+    ASSERT_TRUE(std::regex_search(text, found, waits)) << text;
+    EXPECT_GT(std::stoul(found[2]) / (found[1].matched ? 1 : 1000), 2 * 3600U) << text;
+}
+
+TEST_F(NodeTest, InstallRefusesAFileInThePlaceOfADirectory) {
+    fs::remove(bin());
+    std::ofstream(bin()) << "a file\n";
+    EXPECT_THAT(install(), complains(1, {"writing to " + bin() + ": Not a directory", "--bin-dir"}));
+    EXPECT_TRUE(fs::is_empty(conf()));
 }
 
 class UninstallTest : public NodeTest, public testing::WithParamInterface<std::string> {};

@@ -113,14 +113,14 @@ TEST_P(FaultCtlTest, UpgradeKeepsOldOrNew) {
 
 class FaultProbeTest : public FaultCtlTest {
   protected:
-    // The number, among the calls of this name, of the one whose line contains this text; 0: there is none.
-    static int number_of(const std::string &call, const std::string &text, const std::string &trace) {
+    // The number, among the calls of this name, of the n-th one whose line contains this text; 0: there is none.
+    static int number_of(const std::string &call, const std::string &text, const std::string &trace, int nth = 1) {
         const std::string name = call.substr(0, call.find('(') + 1);
         std::ifstream lines(trace);
         int number = 0;
         for (std::string line; std::getline(lines, line);) {
             number += line.starts_with(name) ? 1 : 0;
-            if (line.starts_with(call) && line.find(text) != std::string::npos)
+            if (line.starts_with(call) && line.find(text) != std::string::npos && --nth == 0)
                 return number;
         }
         return 0;
@@ -176,6 +176,30 @@ TEST_P(FaultProbeTest, NothingIsLoadedWithoutItsTypes) {
         for (const std::string_view map : kMapNames)
             EXPECT_EQ(has_types(map), map != PODLANE_MAP_EVENTS) << map;
     }
+    expect_clean_after("DEL");
+}
+
+// The second program cannot be attached, and what is on the first one's hook cannot be read then.
+TEST_P(FaultProbeTest, AnUpgradeReportsWhatItCouldNotRollBack) {
+    if (!kernel_can_tcx())
+        GTEST_SKIP() << "this kernel has no tcx";
+    must("ADD");
+    const std::string trace = node_.dir() + "/trace", upgrade = "upgrade --force";
+    const auto upgrade_by_one_thread = [&](const std::vector<std::string> &more) {
+        std::vector<std::string> options{"-e", "trace=bpf,clone3", "-e", "inject=clone3:error=EAGAIN"};
+        options.insert(options.end(), more.begin(), more.end());
+        return call(upgrade, strace(options));
+    };
+    ASSERT_EQ(upgrade_by_one_thread({"-o", trace}).rc, 0);
+    const int second = number_of("bpf(BPF_PROG_ATTACH", "replace_bpf_fd", trace, 2);
+    ASSERT_GT(second, 0);
+    const std::string failing = std::to_string(second) + ".." + std::to_string(second + 1);
+    const Reply reply = upgrade_by_one_thread({"-o", "/dev/null", "-e", "inject=bpf:error=EIO:when=" + failing});
+    EXPECT_EQ(reply.rc, 1);
+    EXPECT_THAT(reply.err, has_all({"attaching to tcx", "listing the programs on tcx", "repeat podlanectl upgrade"}));
+    expect_done(upgrade);
+    expect_whole();
+    expect_done("doctor");
     expect_clean_after("DEL");
 }
 

@@ -216,6 +216,31 @@ TEST_F(HeldLeaseTest, NobodyOvertakesAPodThatWaitsForItsAddresses) {
     EXPECT_EQ(addresses(*again), before);
 }
 
+TEST_F(HeldLeaseTest, AnAddThatCannotLookForThemFails) {
+    const auto before = come_and_go("web-0");
+    const auto container = node_.container();
+    Variables variables = attachment(*container);
+    variables.merge(named("shop", "web-0"));
+    variables.insert({{"CNI_COMMAND", "ADD"}, {"CNI_PATH", node_.plugins()}});
+    const std::string directory = AttachmentRecords(kStateDirectory, node_.bpffs()).directory() + "/.held";
+    ASSERT_TRUE(fs::is_directory(directory));
+    const std::vector<std::string> argv = {"strace",
+                                           "-qq",
+                                           "-o",
+                                           "/dev/null",
+                                           "-P",
+                                           directory,
+                                           "-e",
+                                           "trace=?access,?faccessat",
+                                           "-e",
+                                           "inject=?access,?faccessat:error=EIO",
+                                           node_.plugins() + "/podlane"};
+    EXPECT_THAT(to_reply(run(node_.ns(), argv, node_.config(keys()).dump(), variables)),
+                fails_with(5, {"looking for " + directory + ": Input/output error"}));
+    EXPECT_EQ(held(), Names{"shop/web-0"});
+    EXPECT_EQ(addresses(start("web-0")), before);
+}
+
 // At any system call of the DEL that holds and of the ADD that takes over; the runtime repeats its DELs, and asks for
 // nothing else.
 TEST_F(HeldLeaseTest, AKillLeavesNoLeaseBeyondItsTime) {

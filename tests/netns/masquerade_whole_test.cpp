@@ -184,6 +184,28 @@ TEST_F(MasqueradeByNftables, RulesOfAnEarlierVersionAreWhole) {
     EXPECT_EQ(rules().find("0123456789abcdef"), std::string::npos) << rules();
 }
 
+// Whether the older iptables does the node's NAT is not known then.
+TEST_F(MasqueradeByNftables, AnAddFailsThatCannotLookForTheOlderIptables) {
+    const auto container = node_.container();
+    Variables variables = attachment(*container);
+    variables.insert({{"CNI_COMMAND", "ADD"}, {"CNI_PATH", node_.plugins()}});
+    const std::string names = "/proc/thread-self/net/ip_tables_names";
+    const std::vector<std::string> argv = {"strace",
+                                           "-qq",
+                                           "-o",
+                                           "/dev/null",
+                                           "-P",
+                                           names,
+                                           "-e",
+                                           "trace=openat",
+                                           "-e",
+                                           "inject=openat:error=EMFILE",
+                                           node_.plugins() + "/podlane"};
+    const Reply reply = to_reply(run(node_.ns(), argv, node_.config(newest_).dump(), variables));
+    EXPECT_THAT(reply, fails_with(5, {"reading " + names + ": Too many open files"}));
+    expect_whole();
+}
+
 TEST_F(MasqueradeByNftables, EachPodsOwnAddressCounts) {
     for (const std::string set : {"pods4", "pods6"})
         for (std::size_t i = 0; i < pods_.size(); ++i) {

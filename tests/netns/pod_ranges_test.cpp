@@ -81,6 +81,14 @@ TEST_F(PodRangesTest, HostLocalGetsTheRangesOfTheNode) {
     EXPECT_TRUE(kept().empty());
 }
 
+TEST_F(PodRangesTest, AreOfANodeWithALongNameInTheEnvironment) {
+    std::string name = "worker-1";
+    while (name.size() < 240)
+        name += ".of-the-north";
+    (void)make(of_node("", {{"nodename", nullptr}}), {{"NODENAME", name}});
+    EXPECT_THAT(read_file(path("requests")), HasSubstr("GET\t/api/v1/nodes/" + name + "\t"));
+}
+
 TEST_F(PodRangesTest, AreQueriedAgainAfterFiveMinutes) {
     (void)make_of_node();
     write("port.ranges", R"(["198.18.41.0/24", "2001:db8:41::/64"])");

@@ -168,6 +168,17 @@ TEST_F(WrongPinOfRightSizesTest, IsNamedByDelAndReplacedByRepair) {
     EXPECT_EQ(everything(), before);
 }
 
+using UnlistedPinsTest = CtlTest;
+
+TEST_F(UnlistedPinsTest, AreNotTakenForMissing) {
+    (void)make();
+    const std::string live = live_directory(node_.bpffs());
+    std::vector<std::string> argv = {"strace", "-qq", "-o",           "/dev/null", "-P",
+                                     live,     "-e",  "trace=openat", "-e",        "inject=openat:error=EMFILE"};
+    std::ranges::move(ctl_argv(node_.bpffs(), "map list"), std::back_inserter(argv));
+    EXPECT_THAT(run(node_.ns(), argv), complains(1, {"listing " + live + ": Too many open files"}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Netns, WrongPinTest, testing::ValuesIn(kThings), [](const auto &of) { return of.param.name; });
 
 } // namespace

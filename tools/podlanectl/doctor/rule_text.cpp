@@ -57,7 +57,7 @@ Result<std::vector<IptablesListing>> iptables_listings(std::string_view table) {
     std::vector<IptablesListing> listings;
     for (const bool ipv4 : {true, false}) {
         // The older iptables registers the table that it is to print, and ADD would take it for one in use.
-        const bool has_older_rules = net::has_legacy_table(ipv4, table);
+        const bool has_older_rules = TRY(net::has_legacy_table(ipv4, table));
         if (has_nft && !has_older_rules)
             continue;
         const char *family = ipv4 ? "iptables" : "ip6tables";

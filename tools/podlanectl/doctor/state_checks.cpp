@@ -66,16 +66,16 @@ Result<void> unlink_pin(const std::string &path) {
 Result<void> look_at_pins(const NodeView &node, Findings &findings) {
     const std::string &root = node.world.bpffs;
     const std::vector<std::string> others = TRY(maps_of_other_versions(root));
-    for (const std::string &name : pin_names(live_directory(root)))
+    for (const std::string &name : TRY(pin_names(live_directory(root))))
         if (!is_known_pin(name) && std::ranges::find(others, name) == others.end()) {
             const std::string path = pin_path(root, name);
             report(findings, path + " is not a pin of this version", [path] { return unlink_pin(path); });
         }
     const std::string loading = root + "/loading";
-    if (access(loading.c_str(), F_OK) != 0)
+    if (!TRY(is_pinned(loading)))
         return {};                             // and no ADD has to wait
     const Lock lock = TRY(Lock::shared(root)); // a loading ADD holds it exclusively
-    if (access(loading.c_str(), F_OK) == 0)
+    if (TRY(is_pinned(loading)))
         report(findings, loading + " was left by an ADD that was killed while loading the programs",
                [root, loading]() -> Result<void> {
                    const Lock alone = TRY(Lock::exclusive(root));

@@ -4,6 +4,7 @@
 #include "loader/lost.hpp"
 #include "loader/net/netlink.hpp"
 #include "loader/record.hpp"
+#include "maps/file.hpp"
 #include "maps/tables.hpp"
 #include "plugin/held_lease.hpp"
 #include "plugin/remove.hpp"
@@ -12,10 +13,7 @@
 #include "tools/podlanectl/views/namespaces.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 
 namespace podlane::ctl {
 namespace {
@@ -54,7 +52,8 @@ Result<std::vector<AttachmentRecord>> all_attachments(const World &world, bool o
 
 // Of an ADD that is under way only the path is known. A failed look is no answer.
 bool is_namespace_there(const std::string &path) {
-    return access(path.c_str(), F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
+    const auto there = exists(path);
+    return !there || *there;
 }
 
 // Not from a container that has not mounted where runtimes keep namespaces. One of a process goes with that, and one

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // gc: the DEL that the runtime did not send, for endpoints whose interface is gone. Endpoints are known from the maps
 // and from the records on disk, which have those of an earlier boot too.
+#include "loader/host_veth.hpp"
 #include "loader/process.hpp"
 #include "loader/record.hpp"
+#include "maps/file.hpp"
 #include "plugin/held_lease.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/node/installed.hpp"
@@ -16,7 +18,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
+#include <chrono>
 
 namespace podlane::ctl {
 namespace {
@@ -62,8 +64,8 @@ constexpr std::array<Column<GarbageRow>, 6> kGcColumns = {{
 
 // False without a host-side veth (macvlan and the like) too: only the namespace says whether the container exists.
 // A veth pair is deleted with either end's namespace: if the host-side veth exists, so does the container's interface.
-bool has_link(const endpoint &record) {
-    return record.ifindex != 0 && interface_name(record.ifindex) == field_text(record.host_ifname);
+Result<bool> has_link(net::Netlink &host, const endpoint &record) {
+    return record.ifindex != 0 && TRY(find_host_veth(host, record)).has_value();
 }
 
 std::string plugin_in(const Call &call) { return call.value(Opt::bin_dir).value_or(kBinDir) + "/podlane"; }
@@ -71,6 +73,7 @@ std::string plugin_in(const Call &call) { return call.value(Opt::bin_dir).value_
 // The inputs of the call.
 struct Context {
     const World &world;
+    net::Netlink &host;
     std::string plugin;
     std::string state_directory;
     bool dry;
@@ -95,7 +98,8 @@ Result<void> send_del(const EndpointEntry &entry, const Context &context) {
             ";K8S_POD_NAME=" + std::string(field_text(record.pod_name)),
         "CNI_PATH=" + plugin.substr(0, plugin.rfind('/')),
         "PATH=/usr/sbin:/sbin:/usr/bin:/bin"};
-    const Finished finished = TRY(run_process(plugin, environment, output::json_text(config)));
+    constexpr std::chrono::hours kLimit(24); // it ends by itself: no IPAM plugin gets more than "ipamTimeout"
+    const Finished finished = TRY(run_process(plugin, environment, output::json_text(config), {}, kLimit));
     if (finished.exit_code != 0)
         return Error{ErrorCode::io_failure, "its DEL said " + finished.out};
     return {};
@@ -123,16 +127,17 @@ GarbageRow collect(const EndpointEntry &entry, const Context &context) {
 
 using Namespaces = std::map<std::uint64_t, std::string>;
 
-void collect_known(const std::vector<EndpointEntry> &endpoints, const Namespaces &namespaces, const Context &context,
-                   std::vector<GarbageRow> &rows) {
+Result<void> collect_known(const std::vector<EndpointEntry> &endpoints, const Namespaces &namespaces,
+                           const Context &context, std::vector<GarbageRow> &rows) {
     for (const EndpointEntry &entry : endpoints) {
-        if (has_link(entry.second))
+        if (TRY(has_link(context.host, entry.second)))
             continue;
         if (!namespaces.contains(entry.second.netns_inode))
             rows.push_back(collect(entry, context));
         else if (entry.second.ifindex != 0)
             rows.push_back({entry, Outcome::kept, "its container exists, without the interface"});
     }
+    return {};
 }
 
 Result<EndpointEntry> entry_of(const AttachmentRecord &record) {
@@ -142,22 +147,14 @@ Result<EndpointEntry> entry_of(const AttachmentRecord &record) {
     return entry;
 }
 
-// A failed look is no answer.
-Result<bool> is_there(const std::string &path) {
-    if (access(path.c_str(), F_OK) == 0)
-        return true;
-    if (errno == ENOENT || errno == ENOTDIR)
-        return false;
-    return system_error(ErrorCode::io_failure, "looking for " + path, errno);
-}
-
 // An ADD that is under way has its namespace. Of one that had its DEL nothing but the lease is left.
-Result<bool> is_alive(const AttachmentRecord &record, const ThisNode &node, const Namespaces &namespaces) {
+Result<bool> is_alive(const AttachmentRecord &record, const ThisNode &node, const Namespaces &namespaces,
+                      net::Netlink &host) {
     if (record.only_lease || record.boot_id != node.boot)
         return false;
     if (!record.entry)
-        return is_there(record.netns);
-    return has_link(*record.entry) || namespaces.contains(record.entry->netns_inode);
+        return exists(record.netns);
+    return TRY(has_link(host, *record.entry)) || namespaces.contains(record.entry->netns_inode);
 }
 
 // Objects that the maps do not know (any more).
@@ -174,7 +171,7 @@ Result<void> collect_recorded(const Selection &selection, const std::vector<Endp
                    field_text(one.first.ifname) == record.ifname;
         });
         if (!known && node.may_have_made(record) && selection.matches(entry) &&
-            !TRY(is_alive(record, node, namespaces)))
+            !TRY(is_alive(record, node, namespaces, context.host)))
             rows.push_back(collect(entry, context));
     }
     return {};
@@ -184,7 +181,8 @@ Result<int> gc(const Call &call, World &world) {
     if (geteuid() != 0)
         return Error{ErrorCode::bpf, "no permission to remove endpoints", "run it as root: sudo podlanectl gc"};
     const Selection selection = TRY(Selection::of(call));
-    const Context context{world, plugin_in(call), call.value(Opt::state_dir).value_or(kStateDirectory),
+    net::Netlink host = TRY(net::Netlink::open());
+    const Context context{world, host, plugin_in(call), call.value(Opt::state_dir).value_or(kStateDirectory),
                           call.has(Opt::dry_run)};
     std::vector<EndpointEntry> endpoints;
     if (check_live_directory(world.bpffs))
@@ -196,7 +194,7 @@ Result<int> gc(const Call &call, World &world) {
     std::vector<GarbageRow> rows;
     std::vector<EndpointEntry> selected = endpoints;
     std::erase_if(selected, [&](const EndpointEntry &entry) { return !selection.matches(entry); });
-    collect_known(selected, namespaces, context, rows);
+    TRY(collect_known(selected, namespaces, context, rows));
     TRY(collect_recorded(selection, endpoints, namespaces, context, rows));
     if (rows.empty() && !world.json)
         world.print("nothing to collect\n");

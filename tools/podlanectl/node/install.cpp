@@ -169,29 +169,29 @@ constexpr auto kKnown = std::to_array<Known>({
 });
 
 // By the rules it writes; empty if there are none, or no program that prints them.
-std::string kube_proxy_mode() {
+Result<std::string> kube_proxy_mode() {
     const auto printed = [](const std::string &program, const std::vector<std::string> &arguments) {
         const auto done = run_process("/usr/sbin/" + program, {}, "", arguments);
         return done && done->exit_code == 0 ? done->out : std::string();
     };
     if (printed("nft", {"list", "tables"}).find(" kube-proxy") != std::string::npos)
-        return "nftables";
+        return std::string("nftables");
     const auto has_services = [&](const char *program) {
         return printed(program, {"-t", "nat"}).find(":KUBE-SERVICES ") != std::string::npos;
     };
     // The older iptables registers the table that it is to print, and ADD would take it for one in use. Which one has
     // the plain name, only its version says.
-    const bool has_older = net::has_legacy_table(true, "nat");
+    const bool has_older = TRY(net::has_legacy_table(true, "nat"));
     const bool is_newer = printed("iptables-save", {"--version"}).find("nf_tables") != std::string::npos;
     if (has_services("iptables-nft-save") || ((has_older || is_newer) && has_services("iptables-save")) ||
         (has_older && has_services("iptables-legacy-save")))
-        return "iptables";
-    return {};
+        return std::string("iptables");
+    return std::string();
 }
 
 Result<std::vector<std::string>> networks_of_node() {
     std::vector<std::string> story;
-    if (const std::string mode = kube_proxy_mode(); !mode.empty())
+    if (const std::string mode = TRY(kube_proxy_mode()); !mode.empty())
         story.push_back("kube-proxy: " + mode + " mode: Services need nothing else");
     net::Netlink host = TRY(net::Netlink::open());
     for (const Known &known : kKnown)
@@ -232,11 +232,12 @@ Result<std::string> find_plugin(const Call &call) {
 }
 
 Result<void> must_be_directory(const std::string &directory) {
-    if (access(directory.c_str(), W_OK) == 0)
+    if (access((directory + "/.").c_str(), W_OK) == 0) // "/.": a file is not one
         return {};
     Error error = system_error(ErrorCode::missing, "writing to " + directory, errno);
-    error.hint =
-        errno == ENOENT ? "create it, or name the runtime's own with --bin-dir and --conf-dir" : "run it as root";
+    error.hint = error.system_errno == ENOENT    ? "create it, or name the runtime's own with --bin-dir and --conf-dir"
+                 : error.system_errno == ENOTDIR ? "name the runtime's own directories with --bin-dir and --conf-dir"
+                                                 : "run it as root";
     return error;
 }
 

@@ -133,8 +133,8 @@ struct Recorded {
     NetworksById networks{};        // of the records on disk
 
     // false: it has no interface.
-    bool add(const endpoint &record) {
-        if (record.ifindex == 0 || interface_name(record.ifindex) != field_text(record.host_ifname))
+    Result<bool> add(net::Netlink &host, const endpoint &record) {
+        if (record.ifindex == 0 || !TRY(find_host_veth(host, record)))
             return false;
         interfaces.insert(record.ifindex);
         pods.insert(record.ifindex);
@@ -150,14 +150,14 @@ void note_uninstall(const AttachmentRecords &records, Story &story) {
 }
 
 // Returns whether there is any of this node and boot.
-Result<bool> add_from_disk(const AttachmentRecords &records, Recorded &recorded) {
+Result<bool> add_from_disk(const AttachmentRecords &records, net::Netlink &host, Recorded &recorded) {
     const ThisNode node = TRY(ThisNode::now());
     bool any = false;
     for (const AttachmentRecord &record : TRY(records.list()))
         if (record.entry && node.has_made(record)) {
             network &of = recorded.networks[record.entry->network];
             static_cast<void>(set_field(of.name, record.network));
-            if (recorded.add(*record.entry))
+            if (TRY(recorded.add(host, *record.entry)))
                 of.masquerade |= record.entry->masquerade;
             any = true;
         }
@@ -182,14 +182,15 @@ Result<bool> owns_pins(const std::string &root) {
 // Nothing is locked if there is no root: there is nothing to lock against.
 Result<void> detach_node(const std::string &root, bool owned, const std::string &state_directory, Story &story) {
     Recorded recorded;
+    net::Netlink host = TRY(net::Netlink::open());
     auto lock = Lock::exclusive(root);
     if (!lock && lock.error().code != ErrorCode::missing)
         return std::move(lock).error();
-    if (const auto endpoints = read_map<endpoint_key, endpoint>(root, PODLANE_MAP_ENDPOINTS))
+    if (const auto endpoints = read_map<endpoint_key, endpoint>(root, PODLANE_MAP_ENDPOINTS); endpoints && owned)
         for (const auto &[key, record] : *endpoints)
-            recorded.add(record);
+            TRY(recorded.add(host, record));
     const AttachmentRecords records(state_directory, root);
-    const bool on_disk = TRY(add_from_disk(records, recorded));
+    const bool on_disk = TRY(add_from_disk(records, host, recorded));
     if (on_disk)
         note_uninstall(records, story);
     recorded.pods.merge(TRY(find_host_veths()));

@@ -95,7 +95,7 @@ Result<std::optional<MapReport>> read_one(const std::string &directory, const st
 Result<std::vector<MapReport>> read_maps(const World &world) {
     TRY(check_live_directory(world.bpffs));
     std::vector<MapReport> maps;
-    for (const std::string &name : pin_names(live_directory(world.bpffs)))
+    for (const std::string &name : TRY(pin_names(live_directory(world.bpffs))))
         if (auto map = TRY(read_one(live_directory(world.bpffs), name)))
             maps.push_back(std::move(*map));
     for (const KnownMap &known : known_maps())
@@ -109,7 +109,7 @@ Result<std::vector<MapReport>> read_maps(const World &world) {
             maps.push_back(std::move(missing));
         }
     // Left by an upgrade or a crash beside the live directory.
-    for (const std::string &name : pin_names(world.bpffs))
+    for (const std::string &name : TRY(pin_names(world.bpffs)))
         if (auto map = TRY(read_one(world.bpffs, name))) {
             map->note += (map->note.empty() ? "" : ", ") + std::string("outside the live directory");
             maps.push_back(std::move(*map));
@@ -146,7 +146,8 @@ constexpr std::string_view kGetDetail =
     "  interfaces     INTERFACE (also bandwidths, counters, isolation, uplinks)\n"
     "  addresses      [NETWORK] ADDRESS\n"
     "  networks       NETWORK\n"
-    "  paths          [INTERFACE] [PROTOCOL] LOCAL PEER\n"
+    "  paths          [INTERFACE] [PROTOCOL] LOCAL PEER (also kept_paths, flows)\n"
+    "  forwarded      PROTOCOL SOURCE DESTINATION\n"
     "  allowed_srcs   [INTERFACE] PREFIX\n"
     "  cluster_cidr   [NETWORK] PREFIX\n"
     "  source_route   [INTERFACE] SOURCE\n"
@@ -157,6 +158,7 @@ constexpr std::string_view kGetDetail =
     "  senders        [NETNS] ADDRESS\n"
     "  group_cidrs    [INTERFACE] PREFIX\n"
     "  history        NUMBER\n"
+    "  watch          no KEY\n"
     "INTERFACE is an interface's number or anything else that names an endpoint. For PREFIX, an address selects the\n"
     "longest prefix that contains it. The exit code is 1 if there is no such entry.";
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // program list: where Podlane's programs are attached, and what they cost.
 #include "loader/attach.hpp"
+#include "loader/host_veth.hpp"
 #include "loader/object.hpp"
 #include "loader/pace.hpp"
 #include "tools/output/words.hpp"
@@ -114,10 +115,11 @@ Result<void> add_place(const OwnInterface &place, const std::map<std::uint32_t, 
 
 Result<std::vector<OwnInterface>> places_of(const Selection &selection, const World &world) {
     std::vector<OwnInterface> places;
+    net::Netlink host = TRY(net::Netlink::open());
     for (const auto &[key, value] : TRY(selected_endpoints(selection, world)))
-        if (interface_name(value.ifindex) == field_text(value.host_ifname))
-            places.push_back({value.ifindex, std::string(field_text(value.host_ifname)), pod_words(key, value),
-                              std::string(field_text(key.container_id))});
+        if (const auto link = value.ifindex == 0 ? std::nullopt : TRY(find_host_veth(host, value)))
+            places.push_back(
+                {value.ifindex, link->name, pod_words(key, value), std::string(field_text(key.container_id))});
     if (selection.selects_all())
         for (const UplinkReport &one : TRY(read_uplinks(world)))
             if (!one.name.empty())

@@ -2,13 +2,12 @@
 #include "tools/podlanectl/views/reader.hpp"
 
 #include "loader/pins.hpp"
+#include "loader/state_file.hpp"
 #include "maps/tables.hpp"
 
-#include <dirent.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -44,8 +43,10 @@ Error explain_missing(const std::string &root, std::string_view name) {
         return live.error();
     Error error{ErrorCode::missing, "map " + pin_path(root, name) + " is not there", {}, ENOENT};
     const auto other = other_version(root, name);
-    error.hint = !other || other->empty() ? "its pin was removed; the next ADD of the podlane plugin restores it"
-                                          : "there is " + *other + ": use the podlanectl of the installed podlane";
+    if (!other)
+        return other.error();
+    error.hint = other->empty() ? "its pin was removed; the next ADD of the podlane plugin restores it"
+                                : "there is " + *other + ": use the podlanectl of the installed podlane";
     return error;
 }
 
@@ -114,13 +115,12 @@ Result<void> check_live_directory(const std::string &root) {
                  ENOENT};
 }
 
-std::vector<std::string> pin_names(const std::string &directory) {
-    std::vector<std::string> names;
-    const std::unique_ptr<DIR, int (*)(DIR *)> open(opendir(directory.c_str()), &closedir);
-    while (const dirent *entry = open == nullptr ? nullptr : readdir(open.get()))
-        if (entry->d_type != DT_DIR)
-            names.emplace_back(entry->d_name);
-    std::ranges::sort(names);
+Result<std::vector<std::string>> pin_names(const std::string &directory) {
+    std::vector<std::string> names = TRY(names_in(directory, Hidden::too));
+    std::erase_if(names, [&](const std::string &name) {
+        struct stat facts {};
+        return lstat((directory + "/" + name).c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+    });
     return names;
 }
 

@@ -45,6 +45,6 @@ Result<std::vector<std::pair<K, V>>> read_map(const std::string &root, std::stri
 // Ok if `root`/live exists; otherwise the reason and the remedy.
 Result<void> check_live_directory(const std::string &root);
 // The pins directly in `directory`, sorted by name; empty if it does not exist.
-std::vector<std::string> pin_names(const std::string &directory);
+Result<std::vector<std::string>> pin_names(const std::string &directory);
 
 } // namespace podlane::ctl

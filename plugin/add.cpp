@@ -361,7 +361,7 @@ Result<std::string> add(const cni::Request &given) {
         return Error{ErrorCode::invalid_environment, "CNI_NETNS " + request.netns + " is the plugin's own namespace",
                      "set CNI_NETNS_OVERRIDE=1 if that is meant"};
     log_identity(request);
-    TRY(take_turn_of_add(request, pod));
+    const Fd turn = TRY(take_turn_of_add(request));
     TRY(prepare_node(request.config));
     const Tables tables = TRY(open_node(request.config));
     Sockets sockets{TRY(net::Netlink::open()), TRY(net::Netlink::open_in(pod))};

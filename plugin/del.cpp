@@ -6,13 +6,15 @@
 #include "plugin/turn.hpp"
 #include "plugin/verbs.hpp"
 
+#include <vector>
+
 namespace podlane {
 
 Result<std::string> del(const cni::Request &request) {
     if (request.is_of_no_add)
         return request.incomplete ? Result<std::string>(*request.incomplete) : std::string{};
     {
-        const Fd turn = take_turn_of_del(request);
+        const std::vector<Fd> turn = take_turn_of_del(request);
         TRY(remove_attachment(request, Lease::may_be_held));
     }
     release_expired_leases(request.config);

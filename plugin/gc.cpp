@@ -8,7 +8,6 @@
 #include "maps/clock.hpp"
 #include "maps/entries.hpp"
 #include "maps/errors.hpp"
-#include "maps/fd.hpp"
 #include "maps/tables.hpp"
 #include "plugin/cni/ipam_config.hpp"
 #include "plugin/endpoint.hpp"
@@ -20,12 +19,9 @@
 #include "plugin/remains.hpp"
 #include "plugin/remove.hpp"
 #include "plugin/state.hpp"
+#include "plugin/turn.hpp"
 #include "plugin/verbs.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
-
-#include <cerrno>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -37,14 +33,8 @@ namespace {
 
 using Identity = std::pair<std::string, std::string>; // container ID, interface name
 
-// An ADD locks the namespace until it ends. So can the container itself.
-bool is_locked(const std::string &netns) {
-    const Fd file(open(netns.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    return file && flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-}
-
-// An ADD that has no endpoint yet may be waiting for its IPAM plugin, as long as its namespace's lock says so. One that
-// was killed there is collected by a later GC.
+// An ADD that has no endpoint yet may be waiting for its IPAM plugin, as long as it has its turn. One that was killed
+// there is collected by a later GC, and so is one that hangs.
 bool is_under_way(const AttachmentRecord &record, std::uint64_t began_ns) {
     constexpr std::uint64_t kLongestAddNs = 120 * kNsPerSecond;
     constexpr std::uint64_t kMostIpamCalls = 12; // of an ADD that releases a lease first, each with its VERSION
@@ -54,7 +44,7 @@ bool is_under_way(const AttachmentRecord &record, std::uint64_t began_ns) {
         return false;
     if (!record.entry && !is_to_come && age_ns < kLongestAddNs)
         return true;
-    if (!is_locked(record.netns))
+    if (!is_add_under_way(record))
         return false;
     const auto made = recorded_request(record);
     const std::uint32_t ipam_timeout_s = made ? made->config.ipam_timeout_s : 0;
@@ -117,7 +107,7 @@ Result<Known> known_attachments(const cni::Request &request, const Root &root, c
             continue;
         const Identity identity(record.container_id, record.ifname);
         read.insert(identity);
-        // In a time namespace a runtime's clock may be ahead: of a time to come, only the lock says it.
+        // In a time namespace a runtime's clock may be ahead: of a time to come, only its turn says it.
         const bool is_younger = record.created_boottime_ns >= began_ns && record.created_boottime_ns <= boottime_ns();
         if (record.boot_id == node.boot &&
             (is_younger || (!valid.contains(identity) && is_under_way(record, began_ns))))

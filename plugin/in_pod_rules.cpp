@@ -17,6 +17,15 @@ namespace {
 
 std::string words_of(const net::Link &link) { return link.name + (link.kind.empty() ? "" : " (" + link.kind + ")"); }
 
+// A pod may have any number of links of its own.
+std::string words_of(const std::vector<net::Link> &links) {
+    constexpr std::size_t kMost = 3;
+    std::string words;
+    for (std::size_t i = 0; i < std::min(links.size(), kMost); ++i)
+        words += (i == 0 ? "" : ", ") + words_of(links[i]);
+    return links.size() > kMost ? words + " and " + std::to_string(links.size() - kMost) + " more" : words;
+}
+
 // A key that cannot be honoured is an error.
 Result<void> refuse_what_needs_programs(const cni::Config &config, const net::Link &link) {
     const char *unsupported = !config.source_routing ? "nothing is left to do with \"sourceRouting\" false"
@@ -165,10 +174,10 @@ Result<void> put_rules_beside(const cni::Request &request, const Tables &tables,
         log(cni::Log::Level::info, "source routing is done by the programs on " +
                                        std::string(field_text(record.host_ifname)) +
                                        " and on the container's other host-side veths");
-    for (const net::Link &one : others.foreign_links)
-        log(cni::Log::Level::warning, "interface " + words_of(one) +
-                                          " of the container has no programs: source routing is done by rules in the "
-                                          "container");
+    if (const std::size_t count = others.foreign_links.size(); count != 0)
+        log(cni::Log::Level::warning, (count == 1 ? "interface " : "interfaces ") + words_of(others.foreign_links) +
+                                          " of the container " + (count == 1 ? "has" : "have") +
+                                          " no programs: source routing is done by rules in the container");
     if ((record.flags & INTERFACE_BRIDGED) != 0)
         log(cni::Log::Level::warning, std::string(field_text(record.host_ifname)) +
                                           " is a port of a bridge that does not route for it: source routing of its "

@@ -2,45 +2,46 @@
 #include "plugin/turn.hpp"
 
 #include "maps/clock.hpp"
+#include "maps/file.hpp"
 #include "maps/hash.hpp"
 #include "plugin/log.hpp"
 #include "plugin/state.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 
 #include <cerrno>
 #include <cstdint>
 #include <ctime>
 #include <functional>
-#include <string>
 
 namespace podlane {
 namespace {
 
-enum class Verb : std::uint8_t { add, del };
+constexpr const char *kFile = "/.turns"; // hidden: other files and directories there are records' and settings'
 
-// Of one attachment: a byte of the file, whose number is a hash of the names. A lock of a range of bytes belongs to the
-// open file (F_OFD_*), which is open for reading only: so whoever has a turn holds a lock for reading, and looks
-// whether it could have one for writing.
-struct flock turn_of(const cni::Request &request, Verb verb, short type) {
-    const std::uint64_t number = fnv1a_64(request.container_id + ":" + request.ifname) >> 2U;
+std::string of_add(const cni::Request &request) { return "ADD " + request.container_id + ":" + request.ifname; }
+std::string of_del(const cni::Request &request) { return "DEL " + request.container_id + ":" + request.ifname; }
+std::string of_adds(const std::string &container_id) { return "ADDs " + container_id; }
+
+// A byte of the file, whose number is a hash of the turn's name.
+struct flock byte_of(const std::string &turn, short type) {
     struct flock lock {};
     lock.l_type = type;
     lock.l_whence = SEEK_SET;
-    lock.l_start = static_cast<off_t>(number * 2 + static_cast<std::uint64_t>(verb));
+    lock.l_start = static_cast<off_t>(fnv1a_64(turn) >> 2U);
     lock.l_len = 1;
     return lock;
 }
 
-void set(int netns, const cni::Request &request, Verb verb, short type) {
-    struct flock lock = turn_of(request, verb, type);
-    (void)fcntl(netns, F_OFD_SETLK, &lock);
+// false: another call has a lock beside which there is none of this type.
+bool set(const Fd &file, const std::string &turn, short type) {
+    struct flock lock = byte_of(turn, type);
+    return fcntl(file.get(), F_OFD_SETLK, &lock) == 0 || (errno != EAGAIN && errno != EACCES);
 }
 
-bool is_held(int netns, const cni::Request &request, Verb verb) {
-    struct flock lock = turn_of(request, verb, F_WRLCK);
-    return fcntl(netns, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+bool is_held(const Fd &file, const std::string &turn) {
+    struct flock lock = byte_of(turn, F_WRLCK);
+    return fcntl(file.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 // false: it is not by then.
@@ -56,13 +57,19 @@ bool wait_until(const std::function<bool()> &is_free) {
     return true;
 }
 
-Fd open_file(const std::string &path) { return Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)); }
+Fd open_file(const std::string &state_directory, int flags) {
+    return Fd(open((state_directory + kFile).c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+}
 
-Fd open_netns(const cni::Request &request) {
-    if (Fd given = open_file(request.netns))
-        return given;
-    const auto record = find_record(request);
-    return record && *record ? open_file((*record)->netns) : Fd{};
+Result<Fd> create_file(const cni::Config &config) {
+    if (Fd file = open_file(config.state_dir, O_RDWR | O_CREAT))
+        return file;
+    TRY(records_of(config).prepare());
+    if (Fd file = open_file(config.state_dir, O_RDWR | O_CREAT))
+        return file;
+    Error error = system_error(ErrorCode::io_failure, "opening " + config.state_dir + kFile, errno);
+    error.hint = "remove what is there, or set \"stateDir\" to a directory that root can write to";
+    return error;
 }
 
 Error still_removed(const cni::Request &request) {
@@ -75,32 +82,46 @@ Error still_removed(const cni::Request &request) {
 
 } // namespace
 
-Result<void> take_turn_of_add(const cni::Request &request, const net::Namespace &pod) {
-    set(pod.fd(), request, Verb::add, F_RDLCK);
-    if (!wait_until([&] { return !is_held(pod.fd(), request, Verb::del); }))
+Result<Fd> take_turn_of_add(const cni::Request &request) {
+    Fd file = TRY(create_file(request.config));
+    set(file, of_add(request), F_RDLCK); // shared with a second ADD, which does not wait for ever
+    if (!wait_until([&] { return !is_held(file, of_del(request)); }))
         return still_removed(request);
     // A second ADD of an attachment under way would release the lease of the first.
-    (void)wait_until(
-        [&] { return flock(pod.fd(), LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR); });
-    return {};
+    (void)wait_until([&] { return set(file, of_adds(request.container_id), F_WRLCK); });
+    return file;
 }
 
-Fd take_turn_of_del(const cni::Request &request) {
-    Fd netns = open_netns(request);
-    // Either of two that begin at once sees the other's: the ADD keeps its turn.
-    const bool is_free = !netns || wait_until([&] {
-        set(netns.get(), request, Verb::del, F_RDLCK);
-        if (!is_held(netns.get(), request, Verb::add))
-            return true;
-        set(netns.get(), request, Verb::del, F_UNLCK);
-        return false;
-    });
-    if (!is_free) {
-        set(netns.get(), request, Verb::del, F_RDLCK); // an ADD that begins from here on waits
-        log(cni::Log::Level::warning, "an ADD of container " + request.container_id + ", " + request.ifname +
-                                          " is still going on: this DEL does not wait for it any longer");
+std::vector<Fd> take_turn_of_del(const cni::Request &request) {
+    std::vector<Fd> turn;
+    for (const std::string &directory : state_directories_of(request.config)) {
+        Fd file = open_file(directory, O_RDWR | O_CREAT);
+        // Either of two that begin at once sees the other's: the ADD keeps its turn.
+        const bool is_free = !file || wait_until([&] {
+            set(file, of_del(request), F_RDLCK);
+            if (!is_held(file, of_add(request)))
+                return true;
+            set(file, of_del(request), F_UNLCK);
+            return false;
+        });
+        if (!is_free) {
+            set(file, of_del(request), F_RDLCK); // an ADD that begins from here on waits
+            log(cni::Log::Level::warning, "an ADD of container " + request.container_id + ", " + request.ifname +
+                                              " is still going on: this DEL does not wait for it any longer");
+        }
+        turn.push_back(std::move(file));
     }
-    return netns;
+    return turn;
+}
+
+bool is_add_under_way(const AttachmentRecord &record) {
+    const Fd file = open_file(record.state_directory, O_RDONLY);
+    return file && is_held(file, of_adds(record.container_id));
+}
+
+Result<void> forget_turns(const std::string &state_directory) {
+    auto removed = remove_if_present(state_directory + kFile);
+    return !removed && removed.error().system_errno == EISDIR ? Result<void>{} : removed; // none of Podlane's
 }
 
 } // namespace podlane

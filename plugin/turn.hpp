@@ -2,23 +2,33 @@
 // Calls that would get in each other's way run one after the other: the ADDs of a container, and ADD and DEL of an
 // attachment. Its runtime may have given up on an ADD that goes on.
 //
-// All locks are on the file of the container's network namespace: the kernel drops those of a killed call. None is
-// waited for longer than 10 s, and a foreign one, such as the container's own, delays a call or fails its ADD.
+// All locks are on one file in the state directory, which nobody but root can open: a lock on the container's network
+// namespace could be the container's own, or any user's. The kernel drops those of a killed call. None is waited for
+// longer than 10 s.
 #pragma once
 
-#include "loader/net/namespace.hpp"
+#include "loader/record.hpp"
 #include "maps/fd.hpp"
 #include "maps/result.hpp"
 #include "plugin/cni/types.hpp"
 
+#include <string>
+#include <vector>
+
 namespace podlane {
 
-// An ADD's, which lasts as long as `pod` is open. ErrorCode::try_again_later if a DEL does not end: it would remove
-// what this ADD makes.
-Result<void> take_turn_of_add(const cni::Request &request, const net::Namespace &pod);
+// An ADD's, which lasts until the descriptor is closed. ErrorCode::try_again_later if a DEL does not end: it would
+// remove what this ADD makes.
+Result<Fd> take_turn_of_add(const cni::Request &request);
 
-// A DEL's, which lasts until the descriptor is closed. None if neither the runtime nor a record names a
-// namespace that is there.
-Fd take_turn_of_del(const cni::Request &request);
+// A DEL's, which lasts until the descriptors are closed: one for each state directory in which its ADD may be, and the
+// file can be opened.
+std::vector<Fd> take_turn_of_del(const cni::Request &request);
+
+// Whether an ADD of the container has its turn.
+bool is_add_under_way(const AttachmentRecord &record);
+
+// Only if no call can be under way: the next one creates another file.
+Result<void> forget_turns(const std::string &state_directory);
 
 } // namespace podlane

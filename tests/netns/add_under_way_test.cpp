@@ -26,8 +26,8 @@ class AddUnderWayTest : public VerbsTest {
         ASSERT_TRUE(wait_until([&] { return fs::exists(noted_); }));
         std::ifstream(noted_) >> caller_ >> sleeper_;
     }
-    // Once the namespace is open in it, a call has seen whether another one has its turn, or is about to.
-    [[nodiscard]] bool has_opened_the_namespace(const std::string &verb) const {
+    // Once it has opened their file, a call has seen whether another one has its turn, or is about to.
+    [[nodiscard]] bool has_opened_the_turns(const std::string &verb) const {
         for (const auto &process : fs::directory_iterator("/proc")) {
             std::error_code gone;
             std::ifstream file(process.path() / "environ");
@@ -37,7 +37,7 @@ class AddUnderWayTest : public VerbsTest {
                 continue;
             for (fs::directory_iterator fd(process.path() / "fd", gone); !gone && fd != fs::directory_iterator();
                  fd.increment(gone))
-                if (fs::read_symlink(fd->path(), gone) == container_->path())
+                if (fs::read_symlink(fd->path(), gone) == turns_)
                     return true;
         }
         return false;
@@ -45,12 +45,21 @@ class AddUnderWayTest : public VerbsTest {
     // Of the same attachment.
     void expect_waits(const std::string &verb, std::future<Reply> &call) const {
         const auto is_done = [&] { return call.wait_for(std::chrono::seconds(0)) == std::future_status::ready; };
-        EXPECT_TRUE(wait_until([&] { return is_done() || has_opened_the_namespace(verb); }));
+        EXPECT_TRUE(wait_until([&] { return is_done() || has_opened_the_turns(verb); }));
         EXPECT_EQ(call.wait_for(quiet()), std::future_status::timeout) << verb << " does not wait";
     }
-    [[nodiscard]] std::future<Reply> start(const std::string &verb, const Variables &more = {}) const {
+    [[nodiscard]] std::future<Reply> start(const std::string &verb, const Variables &more = {},
+                                           const Json &keys = Json::object()) const {
         return std::async(std::launch::async,
-                          [this, verb, more] { return node_.cni(verb, node_.config(), *container_, more); });
+                          [this, verb, more, keys] { return node_.cni(verb, node_.config(keys), *container_, more); });
+    }
+    // With a file of its own, as if it could not open that of the others.
+    [[nodiscard]] Reply del_without_turn(const Json &keys = Json::object()) const {
+        node_.put_plugin("without-turn", "#!/bin/sh\nexec unshare -m sh -c 'mount --bind /dev/null " + turns_ +
+                                             " && exec " + node_.plugins() + "/podlane'\n");
+        Variables variables = attachment(*container_);
+        variables["CNI_NETNS"] = "";
+        return node_.cni("without-turn", "DEL", node_.config(keys), variables);
     }
     // Asleep in nft, after the endpoint is on record.
     void begin_with_rules(const Json &keys) {
@@ -82,6 +91,7 @@ class AddUnderWayTest : public VerbsTest {
     const std::string real_ = variable("CNI_PLUGINS") + "/host-local";
     const std::string of_add_ = "#!/bin/sh\n[ $CNI_COMMAND = ADD ] || exec " + real_ + "\n";
     const std::string asleep_ = node_.dir() + "/asleep", noted_ = node_.dir() + "/noted";
+    const std::string turns_ = std::string(kStateDirectory) + "/.turns";
     const std::shared_ptr<Container> container_ = node_.container();
     const std::string before_ = everything();
     std::thread adding_;
@@ -165,6 +175,17 @@ TEST_F(AddUnderWayTest, ADelOfItWaitsAndRemovesAll) {
     }
 }
 
+TEST_F(AddUnderWayTest, ADelWithAnEditedStateDirectoryWaitsAndRemovesAll) {
+    sleep_with_lease();
+    begin();
+    auto deleted = start("DEL", {}, {{"stateDir", node_.dir() + "/state"}});
+    expect_waits("DEL", deleted);
+    end();
+    EXPECT_THAT(reply_, succeeds());
+    EXPECT_THAT(deleted.get(), succeeds());
+    EXPECT_EQ(everything(), before_);
+}
+
 // Its lease would be released beside it.
 TEST_F(AddUnderWayTest, AnAddWaitsForADelOfIt) {
     EXPECT_THAT(del(*make().container), succeeds()); // the programs are loaded, which takes longer than the rest
@@ -203,10 +224,10 @@ TEST_F(AddUnderWayTest, AnAddBesideADelThatDoesNotEndFails) {
     EXPECT_EQ(everything(), before_);
 }
 
-// Neither the runtime nor a record names the namespace when it begins.
 TEST_F(AddUnderWayTest, ADelThatCouldNotWaitRemovesWhatAnAddHasMadeSince) {
+    EXPECT_THAT(del(*make().container), succeeds()); // the turns' file is there
     sleep_in("DEL");
-    auto deleted = start("DEL", {{"CNI_NETNS", ""}});
+    auto deleted = std::async(std::launch::async, [this] { return del_without_turn(); });
     EXPECT_TRUE(wait_until([&] { return fs::exists(noted_); }));
     EXPECT_THAT(add(*container_), succeeds());
     end();
@@ -221,11 +242,7 @@ TEST_F(AddUnderWayTest, AnAddThatADelDidNotWaitForFails) {
         fs::remove(noted_);
         sleep_with_lease();
         begin(keys, {{"CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0"}});
-        const AttachmentRecords records(kStateDirectory, node_.bpffs());
-        AttachmentRecord record = *require(records.find(container_->id(), "eth0"));
-        record.netns = node_.dir() + "/gone";
-        require(records.write(record));
-        EXPECT_THAT(del(*container_, keys, {{"CNI_NETNS", ""}}), succeeds());
+        EXPECT_THAT(del_without_turn(keys), succeeds());
         end();
         EXPECT_THAT(reply_, fails_with(11, {"a DEL has removed", container_->id(), "eth0"}));
         EXPECT_EQ(everything(), before_);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // podlanectl gc and uninstall: what goes is what nobody has any more, or what was Podlane's, and nothing else.
+#include "loader/record.hpp"
 #include "tests/netns/ctl_node.hpp"
 
 #include <sys/mount.h>
@@ -125,6 +126,7 @@ TEST_P(UninstallTest, TakesEverythingOffAndPodsGoOn) {
     EXPECT_FALSE(fs::exists(node_.bpffs()));
     EXPECT_TRUE(fs::is_empty(bin())) << "the plugin goes with the last pod, the list of files with the plugin";
     EXPECT_TRUE(fs::is_empty(conf()));
+    EXPECT_FALSE(fs::exists(std::string(kStateDirectory) + "/.turns"));
 }
 
 TEST_F(NodeTest, UninstallLeavesWhatIsNotOurs) {

@@ -16,6 +16,7 @@
 #include "plugin/node_program.hpp"
 #include "plugin/others.hpp"
 #include "plugin/pod_ranges.hpp"
+#include "plugin/turn.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/node/dead_pods.hpp"
 #include "tools/podlanectl/node/installed.hpp"
@@ -294,6 +295,8 @@ Result<void> remove_rest(const std::string &state_dir, const std::string &bin_di
     Errors errors;
     errors.add(restore_settings(state_dir, story));
     errors.add(forget_pod_ranges(state_dir));
+    if (story.containers() == 0 && story.dead.left == 0)
+        errors.add(forget_turns(state_dir));
     errors.add(remove_plugin(bin_dir, story));
     auto done = std::move(errors).result();
     if (!done)

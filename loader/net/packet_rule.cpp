@@ -22,20 +22,20 @@ namespace {
 
 // The effect of an nf_tables expression, or of an iptables match or target, by packet.
 const std::map<std::string, std::string, std::less<>> kByPacket = {
-    {"limit", "limit"},       {"hashlimit", "limit"},  {"quota", "quota"},
-    {"counter", "counter"},   {"log", "log"},          {"LOG", "log"},
-    {"NFLOG", "log"},         {"queue", "queue"},      {"NFQUEUE", "queue"},
-    {"numgen", "random"},     {"statistic", "random"}, {"dup", "copy"},
-    {"TEE", "copy"},          {"fwd", "redirect"},     {"objref", "named object"},
-    {"TTL", "TTL"},           {"HL", "TTL"},           {"DSCP", "DSCP"},
-    {"TOS", "DSCP"},          {"MARK", "mark"},        {"CLASSIFY", "priority"},
-    {"recent", "recent"},     {"bpf", "bpf"},          {"string", "string"},
-    {"u32", "string"},        {"last", "counter"},     {"connbytes", "connection's counter"},
-    {"length", "length"},     {"time", "time"},        {"cpu", "cpu"},
-    {"ttl", "TTL"},           {"hl", "TTL"},           {"dscp", "DSCP"},
-    {"tos", "DSCP"},          {"ecn", "DSCP"},         {"AUDIT", "log"},
-    {"IDLETIMER", "timer"},   {"rateest", "limit"},    {"SET", "dynamic set"},
-    {"dynset", "dynamic set"}};
+    {"limit", "limit"},       {"hashlimit", "limit"}, {"objref", "named object"},
+    {"quota", "quota"},       {"counter", "counter"}, {"connbytes", "connection's counter"},
+    {"log", "log"},           {"LOG", "log"},         {"SET", "dynamic set"},
+    {"NFLOG", "log"},         {"queue", "queue"},     {"dynset", "dynamic set"},
+    {"NFQUEUE", "queue"},     {"numgen", "random"},   {"TCPOPTSTRIP", "changed header"},
+    {"statistic", "random"},  {"dup", "copy"},        {"TEE", "copy"},
+    {"fwd", "redirect"},      {"TTL", "TTL"},         {"HL", "TTL"},
+    {"DSCP", "DSCP"},         {"TOS", "DSCP"},        {"MARK", "mark"},
+    {"CLASSIFY", "priority"}, {"recent", "recent"},   {"bpf", "bpf"},
+    {"string", "string"},     {"u32", "string"},      {"last", "counter"},
+    {"length", "length"},     {"time", "time"},       {"cpu", "cpu"},
+    {"ttl", "TTL"},           {"hl", "TTL"},          {"dscp", "DSCP"},
+    {"tos", "DSCP"},          {"ecn", "DSCP"},        {"AUDIT", "log"},
+    {"IDLETIMER", "timer"},   {"rateest", "limit"},   {"RATEEST", "limit"}};
 // The same for keys of the expressions `meta` and `ct` that a rule compares.
 const std::map<std::uint32_t, std::string> kMetaByPacket = {{NFT_META_LEN, "length"},     {NFT_META_CPU, "cpu"},
                                                             {NFT_META_PRANDOM, "random"}, {NFT_META_TIME_NS, "time"},
@@ -92,6 +92,7 @@ struct Reader {
 constexpr std::uint32_t kFirstPackets =
     NF_CT_STATE_INVALID_BIT | NF_CT_STATE_BIT(IP_CT_NEW) | NF_CT_STATE_UNTRACKED_BIT;
 constexpr std::uint32_t kOpensOrCloses = TH_SYN | TH_FIN | TH_RST;
+constexpr const char *kTcpOption = "TCP option";
 
 bool is_iptables(const ChainId &chain) {
     const auto &[family, table, name] = chain;
@@ -137,18 +138,20 @@ void take_tcp(const xt_tcp &match, Rule &rule) {
     rule.slow_path_only |= needs_one_of(kOpensOrCloses, match.flg_mask, operation, match.flg_cmp);
     if (match.flg_mask != 0)
         rule.what.insert("TCP flags");
+    if (match.option != 0)
+        rule.what.insert(kTcpOption);
 }
 
 void take_lookup(nlattr *data, Rule &rule) {
     const Attributes<NFTA_LOOKUP_MAX> lookup(data);
     if (lookup.get<std::uint32_t>(NFTA_LOOKUP_DREG) == htonl(NFT_REG_VERDICT))
         rule.maps.push_back(lookup.text(NFTA_LOOKUP_SET));
+    rule.sets.push_back(lookup.text(NFTA_LOOKUP_SET));
 }
 
 void take_kind(const std::string &name, Rule &rule) {
-    if (const auto kind = kByPacket.find(name); kind != kByPacket.end())
-        if (kind->second != "counter" || !is_iptables(rule.chain))
-            rule.what.insert(kind->second);
+    if (auto effect = effect_by_packet(name); !effect.empty() && (effect != "counter" || !is_iptables(rule.chain)))
+        rule.what.insert(std::move(effect));
 }
 
 void take_dynamic_set(nlattr *data, Rule &rule) {
@@ -178,6 +181,19 @@ void take_payload(nlattr *data, Reader &reader, Rule &rule) {
     const std::string word = field != std::end(kFields) ? field->word : end <= kHeader ? "header" : "payload";
     if (!word.empty())
         reader.by_packet.insert(word);
+}
+
+// Only packets that open a connection have the option of the maximum segment size.
+void take_option(nlattr *data, Reader &reader, Rule &rule) {
+    const Attributes<NFTA_EXTHDR_MAX> option(data);
+    reader.load(Kind::other);
+    if (ntohl(option.get<std::uint32_t>(NFTA_EXTHDR_OP).value_or(0)) != NFT_EXTHDR_OP_TCPOPT ||
+        option.get<std::uint8_t>(NFTA_EXTHDR_TYPE) == TCPOPT_MAXSEG)
+        return;
+    if (option.at(NFTA_EXTHDR_DREG))
+        reader.by_packet.insert(kTcpOption);
+    else
+        rule.what.insert("changed header");
 }
 
 void take_meta(nlattr *data, Reader &reader, Rule &rule) {
@@ -247,6 +263,8 @@ void take_expression(const std::string &name, nlattr *data, Reader &reader, Rule
         return take_dynamic_set(data, rule);
     if (name == "payload")
         return take_payload(data, reader, rule);
+    if (name == "exthdr")
+        return take_option(data, reader, rule);
     if (name == "meta")
         return take_meta(data, reader, rule);
     if (name == "ct")
@@ -262,6 +280,11 @@ void take_expression(const std::string &name, nlattr *data, Reader &reader, Rule
 }
 
 } // namespace
+
+std::string effect_by_packet(const std::string &expression) {
+    const auto kind = kByPacket.find(expression);
+    return kind == kByPacket.end() ? std::string() : kind->second;
+}
 
 std::optional<ChainId> id_of(nlmsghdr *answer, const std::string &table, const std::string &chain) {
     const auto *header = static_cast<nfgenmsg *>(nlmsg_data(answer));

@@ -9,6 +9,7 @@
 #include <linux/netfilter/nfnetlink.h>
 
 #include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -76,8 +77,32 @@ Result<std::vector<std::string>> chains_of_map(Netlink &netfilter, const ChainId
     return all;
 }
 
+// A set by family, table and name, with what each of its elements does by packet.
+using ActiveSets = std::map<ChainId, std::set<std::string>>;
+
+std::optional<ActiveSets::value_type> parse_set(nlmsghdr *answer) {
+    const Attributes<NFTA_SET_MAX> set(answer, sizeof(nfgenmsg));
+    std::set<std::string> effects;
+    const auto add = [&](nlattr *expression) {
+        if (expression)
+            effects.insert(effect_by_packet(Attributes<NFTA_EXPR_MAX>(expression).text(NFTA_EXPR_NAME)));
+    };
+    add(set.at(NFTA_SET_EXPR));
+    int rest = 0;
+    nlattr *one = nullptr;
+    if (nlattr *several = set.at(NFTA_SET_EXPRESSIONS))
+        nla_for_each_nested(one, several, rest) add(one);
+    effects.erase("");
+    if (effects.empty())
+        return std::nullopt;
+    const auto *header = static_cast<nfgenmsg *>(nlmsg_data(answer));
+    return ActiveSets::value_type{{header->nfgen_family, set.text(NFTA_SET_TABLE), set.text(NFTA_SET_NAME)},
+                                  std::move(effects)};
+}
+
 // Without those of what a rule for the slow path leads to. Chain by chain: kube-proxy may have tens of thousands.
-Result<void> collect(Netlink &netfilter, const ChainId &chain, std::set<ChainId> &seen, std::set<std::string> &what) {
+Result<void> collect(Netlink &netfilter, const ChainId &chain, const ActiveSets &sets, std::set<ChainId> &seen,
+                     std::set<std::string> &what) {
     const auto &[family, table, name] = chain;
     if (name.starts_with(kKubeProxy) || !seen.insert(chain).second)
         return {};
@@ -86,11 +111,14 @@ Result<void> collect(Netlink &netfilter, const ChainId &chain, std::set<ChainId>
         if (rule.slow_path_only || rule.chain != chain)
             continue;
         what.merge(rule.what);
+        for (std::string &set : rule.sets)
+            if (const auto active = sets.find({family, table, std::move(set)}); active != sets.end())
+                what.insert(active->second.begin(), active->second.end());
         for (const std::string &map : rule.maps)
             for (std::string &next : TRY(chains_of_map(netfilter, chain, map)))
                 rule.leads_to.push_back(std::move(next));
         for (std::string &next : rule.leads_to)
-            TRY(collect(netfilter, {family, table, std::move(next)}, seen, what));
+            TRY(collect(netfilter, {family, table, std::move(next)}, sets, seen, what));
     }
     return {};
 }
@@ -121,12 +149,15 @@ Result<std::vector<PacketRules>> packet_rules(Netlink &netfilter) {
     const auto chains = TRY(dump<Chain>(
         netfilter, [] { return dump_of(NFT_MSG_GETCHAIN, NFPROTO_UNSPEC); }, parse_chain,
         "listing the chains of nf_tables"));
+    const auto listed = TRY(dump<ActiveSets::value_type>(
+        netfilter, [] { return dump_of(NFT_MSG_GETSET, NFPROTO_UNSPEC); }, parse_set, "listing the sets of nf_tables"));
+    const ActiveSets sets(listed.begin(), listed.end());
     std::vector<PacketRules> all;
     for (const Chain &chain : chains) {
         std::set<ChainId> seen;
         std::set<std::string> what;
         if (chain.is_forwarded)
-            TRY(collect(netfilter, chain.id, seen, what));
+            TRY(collect(netfilter, chain.id, sets, seen, what));
         const auto &[family, table, name] = chain.id;
         if (!what.empty())
             all.push_back({family_word(family), table, name, {what.begin(), what.end()}});

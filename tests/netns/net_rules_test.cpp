@@ -224,13 +224,20 @@ TEST_F(PacketRulesTest, ThatReadWhatDiffersByPacketAreFound) {
              {"ct expiration > 5s drop", "expiration"},
              {"ct state ! new limit rate 5/second drop", "limit"},
              {"tcp flags psh drop", "TCP flags"},
+             {"tcp option timestamp exists drop", "TCP option"},
+             {"reset tcp option timestamp", "changed header"},
+             {"ip saddr @s accept", "counter"},
+             {"ip saddr vmap @m", "counter, limit"},
              {"tcp flags & (syn | ack) == ack accept", "TCP flags"},
              {"tcp flags != syn drop", "TCP flags"},
              {"tcp flags & (fin | syn | rst) == 0 drop", "TCP flags"},
              {"tcp flags & (syn | psh) != 0 drop", "TCP flags"},
              {"udp dport 53 limit rate 5/second accept", "limit"}}) {
         SCOPED_TRACE(rule);
-        nft("table inet a { chain c { type filter hook forward priority 0; " + rule + ";\n}\n}\n");
+        nft("table inet a { set s { type ipv4_addr; counter; }\n"
+            " map m { type ipv4_addr : verdict; limit rate 5/second counter; }\n"
+            " chain c { type filter hook forward priority 0; " +
+            rule + ";\n}\n}\n");
         EXPECT_THAT(found(), ElementsAre("chain a c (inet): " + word));
         nft("delete table inet a\n");
     }
@@ -242,8 +249,9 @@ TEST_F(PacketRulesTest, OfIptablesThatReadWhatDiffersByPacketAreFound) {
     for (const auto &[rule, word] : std::initializer_list<std::pair<std::string, std::string>>{
              {"-m conntrack --ctexpire 5 -j DROP", "expiration"},
              {"-p tcp --tcp-flags PSH PSH -j DROP", "TCP flags"},
-             {"-p tcp --tcp-option 5 --tcp-flags ACK ACK -j DROP", "TCP flags"},
-             {"-p tcp --tcp-option 5 ! --tcp-flags SYN SYN -j DROP", "TCP flags"},
+             {"-p tcp --tcp-option 5 -j DROP", "TCP option"},
+             {"-p tcp --tcp-option 5 --tcp-flags ACK ACK -j DROP", "TCP flags, TCP option"},
+             {"-p tcp --tcp-option 5 ! --tcp-flags SYN SYN -j DROP", "TCP flags, TCP option"},
              {"-p tcp ! --syn -j DROP", "TCP flags"},
              {"-m ttl --ttl-lt 5 -j DROP", "TTL"},
              {"-m dscp --dscp 4 -j ACCEPT", "DSCP"},
@@ -285,6 +293,7 @@ TEST_F(PacketRulesTest, ThatReadWhatEachPacketHasDoNotCount) {
                                    "tcp flags & (fin | syn | rst | ack) == syn counter",
                                    "tcp flags & (fin | syn) == fin | syn drop",
                                    "tcp flags rst counter",
+                                   "tcp option maxseg size set 1000",
                                    "ct state == new log"}) {
         nft("table inet a { chain c { type filter hook forward priority 0; " + rule + ";\n}\n}\n");
         EXPECT_THAT(found(), IsEmpty()) << rule;

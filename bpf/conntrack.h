@@ -27,15 +27,17 @@ static __always_inline bool may_bypass(struct nf_conn___podlane *ct, struct net_
 }
 
 /* The kernel counts jiffies and takes milliseconds: the length of a second is read back from a time-out of 1000 s. */
-static __always_inline void set_timeout(struct nf_conn___podlane *ct, __u32 now, __u32 timeout)
+static __always_inline void set_timeout(struct nf_conn___podlane *ct, __u32 now, __u32 timeout, __u32 least_ms)
 {
-	__u32 hz;
+	__u32 hz, ms;
 
 	if (tracing || bpf_ct_change_timeout(ct, 1000 * 1000))
 		return;
 	hz = (ct->timeout - now + 500) / 1000;
-	if (hz)
-		bpf_ct_change_timeout(ct, (__u64)timeout * 1000 / hz);
+	if (!hz)
+		return;
+	ms = (__u64)timeout * 1000 / hz;
+	bpf_ct_change_timeout(ct, ms < least_ms ? least_ms : ms);
 }
 
 static __always_inline void shorten_timeout(struct nf_conn___podlane *ct, __u32 most)
@@ -43,12 +45,12 @@ static __always_inline void shorten_timeout(struct nf_conn___podlane *ct, __u32 
 	__u32 now = bpf_jiffies64();
 
 	if (ct->timeout - now > most)
-		set_timeout(ct, now, most);
+		set_timeout(ct, now, most, 0);
 }
 
 /*
- * Gives the entry the time-out that a packet on the slow path would have given it; `is_silent`: the peer of a TCP
- * connection acknowledges nothing.
+ * Gives the entry the time-out that a packet on the slow path would have given it, or until a later query can renew it;
+ * `is_silent`: the peer of a TCP connection acknowledges nothing.
  */
 static __always_inline void renew_timeout(struct nf_conn___podlane *ct, struct net___podlane *net, __u8 protocol,
 					  bool is_silent)
@@ -57,11 +59,12 @@ static __always_inline void renew_timeout(struct nf_conn___podlane *ct, struct n
 					     : net->ct.nf_ct_proto.udp.timeouts[CT_UDP_REPLIED];
 	__u32 unacknowledged = net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_UNACKNOWLEDGED];
 	__u32 now = bpf_jiffies64(), left = ct->timeout - now;
+	__u32 least_ms = 2 * confirm_ns / 1000000; /* no more jiffies than that */
 
 	if (is_silent && unacknowledged < full)
 		full = unacknowledged;
-	if (left < full - full / 8 || (is_silent && left > full))
-		set_timeout(ct, now, full);
+	if (left < full - full / 8 || full < least_ms || (is_silent && left > full))
+		set_timeout(ct, now, full, least_ms);
 }
 
 static __always_inline struct ip_addr ct_address(const union nf_inet_addr___podlane *from, bool is_ipv4)

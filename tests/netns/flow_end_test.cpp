@@ -43,6 +43,17 @@ class FlowEnd : public ServiceTest {
     void expect_fast(const Fd &socket) const {
         EXPECT_TRUE(wait_until([&] { return is_fast(socket); }));
     }
+    // Who sends several times a second stays there.
+    void expect_fast_for(std::chrono::seconds time, const std::array<Fd, 2> &clients) const {
+        for (const Fd &client : clients)
+            expect_fast(client);
+        const auto end = std::chrono::steady_clock::now() + time;
+        while (std::chrono::steady_clock::now() < end) {
+            for (const Fd &client : clients)
+                EXPECT_TRUE(is_fast(client));
+            std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        }
+    }
     // The conntrack entry of the caller's connection.
     [[nodiscard]] std::optional<Tracked> entry(const Fd &socket) {
         const std::uint16_t port = local_of(socket).port;
@@ -128,20 +139,21 @@ TEST_P(FlowEnd, ABusyConnectionNeverExpiresAndAnIdleOneDoes) {
     set("tcp_timeout_established", "4");
     set("udp_timeout_stream", "4");
     std::array<Fd, 2> clients = {connected(cluster_ip()), connected(cluster_ip(), Transport::udp)};
-    for (const Fd &client : clients)
-        expect_fast(client);
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(6);
-    while (std::chrono::steady_clock::now() < end) {
-        for (const Fd &client : clients)
-            EXPECT_TRUE(is_fast(client));
-        std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    }
+    expect_fast_for(std::chrono::seconds(6), clients);
     for (const Fd &client : clients) {
         ASSERT_TRUE(entry(client));
         EXPECT_LE(entry(client)->seconds, 4U);
     }
     for (const Fd &client : clients)
         EXPECT_TRUE(wait_until([&] { return !entry(client); }));
+}
+
+// Nor if the node gives it less time than there is between two queries.
+TEST_P(FlowEnd, ABusyConnectionOutlivesAShortTimeOfTheNode) {
+    const EchoServer server = serve_echo();
+    set("tcp_timeout_established", "1");
+    set("udp_timeout_stream", "1");
+    expect_fast_for(std::chrono::seconds(4), {{connected(cluster_ip()), connected(cluster_ip(), Transport::udp)}});
 }
 
 // conntrack sees the first of two segments, and no acknowledgment but that of both. Whatever it sees later, it counts

@@ -9,6 +9,8 @@
 #include "bpf/rewrite.h"
 #include "bpf/tables.h"
 
+#include <bpf/bpf_core_read.h>
+
 /* The node and its pods are reached on the node, whatever the network. */
 static __always_inline bool is_local_to_node(struct packet *p)
 {
@@ -86,6 +88,19 @@ static __always_inline int find_next_hop(struct packet *p, struct bpf_redir_neig
 	return 0;
 }
 
+/*
+ * Whether the uplink's link takes the packet: a redirect compares nothing, and a network card may send what is larger.
+ * Kernels before 5.12 do not say; there the MTU of the pod's own interface counts.
+ */
+static __always_inline bool fits_link(struct packet *p, __u32 ifindex)
+{
+	__u32 mtu = 0;
+
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_check_mtu))
+		return bpf_check_mtu(p->skb, ifindex, &mtu, 0, BPF_MTU_CHK_SEGS) <= 0;
+	return fits(p, p->egress_route->mtu);
+}
+
 static __always_inline int send_by_egress_route(struct packet *p)
 {
 	struct bpf_redir_neigh next_hop = {};
@@ -95,6 +110,9 @@ static __always_inline int send_by_egress_route(struct packet *p)
 
 	if (!uplink || !serves(uplink, p->network))
 		return REASON_HOST_NO_UPLINK;
+	/* The host stack would send it, or fragments of it, by the node's own routes. */
+	if (!fits_link(p, ifindex))
+		return REASON_DROP_MALFORMED;
 	lost = find_next_hop(p, &next_hop);
 	if (lost)
 		return lost;

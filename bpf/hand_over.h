@@ -2,7 +2,6 @@
 /* Hands a packet over to the container's other interface that owns its source address. */
 #pragma once
 
-#include "bpf/limit.h"
 #include "bpf/rewrite.h"
 #include "bpf/tables.h"
 
@@ -28,28 +27,14 @@ static __always_inline struct source_route *find_peer_interface(struct packet *p
 }
 
 /*
- * A packet larger than the other interface's MTU would be dropped there: the host stack gets it from this interface.
- * Both limits hold, or a socket bound to the other interface's address would have none.
- */
-static __always_inline int leave_to_host(struct packet *p, __u32 owner)
-{
-	struct interface *other = map_find(&interfaces_v1, &owner);
-
-	p->detour = REASON_HOST_MTU;
-	return other ? charge_sender(p, other->flags, owner) : 0;
-}
-
-/*
  * Redirects to the ingress of the other host-side veth, so that the programs, reverse path filter, rules by incoming
- * interface and counters of that network apply.
+ * interface and counters of that network apply: also to what is larger than that interface's MTU, which the kernel
+ * takes since 5.12. The host stack would get it from this interface, and judge it by the rules of another network.
  */
 static __always_inline int hand_over(struct packet *p, struct source_route *peer)
 {
-	struct ethhdr *ethernet;
+	struct ethhdr *ethernet = writable(p, sizeof(*ethernet));
 
-	if (!p->skb->gso_size && p->skb->len - sizeof(*ethernet) > peer->mtu)
-		return leave_to_host(p, peer->ifindex);
-	ethernet = writable(p, sizeof(*ethernet));
 	if (!ethernet)
 		return REASON_DROP_MALFORMED;
 	if (tracing)

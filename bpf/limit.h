@@ -269,17 +269,13 @@ static __always_inline bool is_held(struct packet *p, __u32 flags, __u32 ifindex
 	return true;
 }
 
-/* By the limit of the interface with these flags. */
-static __always_inline int charge_sender(struct packet *p, __u32 flags, __u32 ifindex)
+static __always_inline int limit_sender(struct packet *p)
 {
+	__u32 flags = p->interface->flags, ifindex = p->skb->ifindex;
+
 	if (!(flags & INTERFACE_LIMIT_EGRESS) || !is_held(p, flags, ifindex, LIMIT_EGRESS, &p->ip.destination))
 		return 0;
 	return within_limit(p->skb, ifindex, LIMIT_EGRESS, frame_headers(p)) ? 0 : REASON_DROP_EGRESS_LIMIT;
-}
-
-static __always_inline int limit_sender(struct packet *p)
-{
-	return charge_sender(p, p->interface->flags, p->skb->ifindex);
 }
 
 static __always_inline int limit_towards(struct packet *p, __u32 flags, __u32 ifindex)

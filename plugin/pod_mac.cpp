@@ -6,9 +6,21 @@
 #include "plugin/log.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace podlane {
 namespace {
+
+// As the other interfaces of the container, and the programs of all of them, know the MTU.
+template <typename Table> Result<void> store_mtu(const Table &table, const endpoint &record) {
+    for (auto [key, route] : TRY(table.entries())) {
+        if (route.ifindex != record.ifindex || route.mtu == record.mtu)
+            continue;
+        route.mtu = record.mtu;
+        TRY(table.replace(key, route));
+    }
+    return {};
+}
 
 // The entries first: what dies in between is found again by the record.
 Result<void> store(const Tables &tables, net::Netlink &host, const endpoint_key &key, const endpoint &record) {
@@ -21,19 +33,33 @@ Result<void> store(const Tables &tables, net::Netlink &host, const endpoint_key 
         if ((record.flags & INTERFACE_GATEWAY) != 0)
             TRY(net::put_neighbour(host, record.ifindex, addr, mac));
     }
+    if ((record.flags & (INTERFACE_PEERS | INTERFACE_EGRESS_ROUTE)) != 0) {
+        TRY(store_mtu(tables.source_routes, record));
+        TRY(store_mtu(tables.source_slots, record));
+    }
     TRY(tables.endpoints.replace(key, record));
     log(cni::Log::Level::info, "the interface behind " + std::string(field_text(record.host_ifname)) + " has MAC " +
                                    to_string(mac) + " and MTU " + std::to_string(record.mtu) + " now");
     return {};
 }
 
+// The container may raise its MTU, but not what leaves by its network's own uplink.
+Result<std::uint32_t> largest_mtu(const Tables &tables, net::Netlink &host, const endpoint &record) {
+    if ((record.flags & INTERFACE_EGRESS_ROUTE) == 0)
+        return std::numeric_limits<std::uint32_t>::max();
+    const auto route = TRY(tables.source_routes.find({record.ifindex, record.addresses[0]}));
+    const auto uplink = route ? TRY(net::find_link(host, route->uplink)) : std::nullopt;
+    return std::max(record.mtu, uplink ? uplink->mtu : 0);
+}
+
 // Packets that are too large for the container's interface would be lost in the veth pair.
-Result<bool> follow_mtu(net::Netlink &host, const net::Link &pod, endpoint &record) {
-    if (pod.mtu == record.mtu)
+Result<bool> follow_mtu(const Tables &tables, net::Netlink &host, const net::Link &pod, endpoint &record) {
+    const std::uint32_t mtu = std::min(pod.mtu, TRY(largest_mtu(tables, host, record)));
+    if (mtu == record.mtu)
         return false;
     if ((record.flags & INTERFACE_GATEWAY) != 0)
-        TRY(net::set_link(host, record.ifindex, {.mtu = pod.mtu}));
-    record.mtu = pod.mtu;
+        TRY(net::set_link(host, record.ifindex, {.mtu = mtu}));
+    record.mtu = mtu;
     return true;
 }
 
@@ -54,7 +80,7 @@ Result<void> follow_pod_link(const Tables &tables, net::Netlink &host, const end
     const auto link = TRY(net::find_link(pod, ifname));
     if (!link || (record.flags & INTERFACE_ROUTED) == 0 || record.ifindex == 0 || record.pod_ifindex != link->ifindex)
         return {};
-    bool is_changed = TRY(follow_mtu(host, *link, record));
+    bool is_changed = TRY(follow_mtu(tables, host, *link, record));
     if (!std::ranges::equal(link->mac, record.pod_mac)) {
         record.flags |= INTERFACE_MAC_LEARNED;
         std::ranges::copy(link->mac, record.pod_mac);

@@ -12,14 +12,6 @@ namespace {
 
 constexpr std::uint16_t kPort = 7;
 
-sockaddr_in6 to_sockaddr(const ip_addr &addr, std::uint16_t port) {
-    sockaddr_in6 out{};
-    out.sin6_family = AF_INET6;
-    out.sin6_port = htons(port);
-    std::memcpy(&out.sin6_addr, &addr, sizeof addr);
-    return out;
-}
-
 // A datagram from any address at all (IPV6_FREEBIND needs no capability).
 void send_from(const ip_addr &source, const ip_addr &destination) {
     const Fd socket(::socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));

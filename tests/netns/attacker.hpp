@@ -65,6 +65,27 @@ inline void as_hostile(const net::Namespace &where, Privilege keep, const std::f
         std::rethrow_exception(failed);
 }
 
+inline sockaddr_in6 to_sockaddr(const ip_addr &addr, std::uint16_t port) {
+    sockaddr_in6 out{};
+    out.sin6_family = AF_INET6;
+    out.sin6_port = htons(port);
+    std::memcpy(&out.sin6_addr, &addr, sizeof addr);
+    return out;
+}
+
+// From an address of another interface: a socket needs no capability for it.
+inline void send_by(const std::string &ifname, const ip_addr &source, const ip_addr &destination, std::size_t bytes,
+                    int packets) {
+    const Fd socket(::socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const sockaddr_in6 from = to_sockaddr(source, 0);
+    const sockaddr_in6 to = to_sockaddr(destination, 7);
+    must_not_fail(setsockopt(socket.get(), SOL_SOCKET, SO_BINDTODEVICE, ifname.c_str(), ifname.size()), "bind to it");
+    must_not_fail(bind(socket.get(), reinterpret_cast<const sockaddr *>(&from), sizeof from), "bind"); // NOLINT
+    const std::string data(bytes, 'x');
+    for (int i = 0; i < packets; ++i)
+        (void)sendto(socket.get(), data.data(), bytes, 0, reinterpret_cast<const sockaddr *>(&to), sizeof to); // NOLINT
+}
+
 // A datagram to each of many ports, as fast as a process without capabilities can.
 inline std::uint64_t flood(const net::Namespace &from, const std::vector<ip_addr> &to, bool ipv4,
                            const std::atomic<bool> &stop) {

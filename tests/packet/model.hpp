@@ -248,13 +248,12 @@ class Model : private FrameReader {
         if (!v4_ && !v6_)
             return; // cut
         const bool nd = is_nd();
-        if (of_peer(source_) && (segment_ != 0 || frame_.size() - 14 <= sender_.peer_mtu)) {
+        if (of_peer(source_)) { // however large it is
             out.may_be_handed_over = true;
             out.must_be_handed_over = !tagged_ && well_formed_;
             return;
         }
-        out.is_of_peer = of_peer(source_);
-        if (!own(source_) && !out.is_of_peer && !(v6_ && is_none(source_) && protocol_ == IPPROTO_ICMPV6))
+        if (!own(source_) && !(v6_ && is_none(source_) && protocol_ == IPPROTO_ICMPV6))
             return drop("source address");
         if (nd && hops_ == 255 && claims_foreign())
             return drop("neighbour discovery for others");
@@ -269,8 +268,7 @@ class Model : private FrameReader {
         }
         out.may_be_answered = nd && !tagged_ && frame_[l4_] == 135;
         const bool is_nested = first_fragment_ && later_fragment_; // a fragment of a fragment
-        if (!tagged_ && well_formed_ && (own(source_) || out.is_of_peer) && extensions_ <= 4 && !cut_ && !nd &&
-            !is_nested) {
+        if (!tagged_ && well_formed_ && own(source_) && extensions_ <= 4 && !cut_ && !nd && !is_nested) {
             out.demand = Demand::no_drop;
             out.why = "the pod's own packet";
         }

@@ -72,7 +72,7 @@ class BridgeModel : public LimitedModel {
             return "lost at the port of " + to.name;
         if (arrived.frame != frame)
             return "changed at the port of " + to.name + ":\n" + hex(arrived.frame);
-        const std::string problem = differing_charges([&](const Pod *pod, limit_direction direction, std::uint64_t) {
+        const std::string problem = differing_charges([&](const Pod *pod, limit_direction direction) {
             return pod == &to && direction == LIMIT_INGRESS ? charge(to, direction, model.limited_source(), model) : 0;
         });
         return problem.empty() ? "" : "at the port of " + to.name + ", " + problem;

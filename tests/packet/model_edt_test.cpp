@@ -72,7 +72,7 @@ class EdtModel : public LimitedModel {
             (left.mark & PODLANE_MARK) != 0)
             return "dropped, changed or still marked at the qdisc of " + to.name;
         const std::uint64_t bytes = charge(to, LIMIT_INGRESS, forwarded.limited_source(), forwarded);
-        std::string problem = differing_charges([&](const Pod *pod, limit_direction direction, std::uint64_t) {
+        std::string problem = differing_charges([&](const Pod *pod, limit_direction direction) {
             return pod == &to && direction == LIMIT_INGRESS ? bytes : std::uint64_t{0};
         });
         if (!problem.empty())

@@ -61,8 +61,7 @@ struct ModelSender {
     std::vector<ModelFlow> flows{};
     std::vector<Prefix> allowed{};         // sources besides its addresses
     std::vector<ip_addr> peer_addresses{}; // of the container's other interface
-    Mac peer_mac{};                        // of that one, ...
-    std::size_t peer_mtu = 0;              // ... and what it carries
+    Mac peer_mac{};                        // of that one
     std::vector<ip_addr> isolated{};       // of a pod that does not let it in
     std::vector<ip_addr> refused_names{};  // of isolated pods of this node, as sources
     bool is_left_to_bridge = false; // Podlane is chained after `bridge`: no fast path, no answers for the gateway
@@ -97,7 +96,6 @@ struct Promise {
     bool ends_flow = false;          // FIN, RST, SYN
     bool may_be_handed_over = false; // to the container's other interface, which owns the source
     bool must_be_handed_over = false;
-    bool is_of_peer = false; // of its address, and too large for it: stays here, and both limits hold
 };
 
 } // namespace podlane::packet

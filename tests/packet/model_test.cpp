@@ -68,7 +68,6 @@ class SeveralInterfacesModel : public LimitedModel {
         second_sender_.addresses.push_back(link_local_from_mac(kSecondMac));
         pod_.peer_addresses = second_.addresses;
         pod_.peer_mac = kSecondMac;
-        pod_.peer_mtu = kMtu;
         for (const char *one : {"192.0.2.70", "192.0.2.80", "2001:db8:a:1::7", "2001:db8:b::1"})
             more_addresses_.push_back(ip(one));
         for (int i = 0; i < 4; ++i)

@@ -136,16 +136,13 @@ class PromiseModel : public PacketTest {
         const bool is_redirected = outcome.verdict == kRedirected;
         const bool is_handed_over = is_redirected && promise.may_be_handed_over;
         const bool is_ended = outcome.verdict == kDropped || (is_redirected && promise.may_be_answered);
-        return differing_charges([&](const Pod *pod, limit_direction direction, std::uint64_t charged) {
+        return differing_charges([&](const Pod *pod, limit_direction direction) {
             const bool is_sender = direction == LIMIT_EGRESS && pod == from && !is_ended && !is_handed_over;
-            const bool is_owner = direction == LIMIT_EGRESS && pod == &second_ && promise.is_of_peer;
             const bool is_receiver = direction == LIMIT_INGRESS && is_redirected && promise.flow != nullptr &&
                                      promise.flow->receiver == pod->mac &&
                                      !(by_qdisc_ && (outcome.mark & PODLANE_MARK) != 0);
             const ip_addr *other = is_receiver ? &promise.flow->new_source : model.limited_address();
-            if (is_owner && is_ended && charged == 0) // charged before the rest of it is read
-                return std::uint64_t{0};
-            return is_sender || is_owner || is_receiver ? charge(*pod, direction, other, model) : 0;
+            return is_sender || is_receiver ? charge(*pod, direction, other, model) : 0;
         });
     }
     // `expected`: the charge of a pod in a direction.
@@ -154,7 +151,7 @@ class PromiseModel : public PacketTest {
         for (const Pod *pod : limited_)
             for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS}) {
                 const std::uint64_t charged = charged_now(*pod, direction);
-                const std::uint64_t wanted = expected(pod, direction, charged);
+                const std::uint64_t wanted = expected(pod, direction);
                 if (charged != wanted)
                     problem += pod->name + (direction == LIMIT_EGRESS ? " (egress)" : " (ingress)") + " is charged " +
                                std::to_string(charged) + " bytes, not " + std::to_string(wanted) + "; ";

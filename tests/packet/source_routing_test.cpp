@@ -14,9 +14,7 @@ TEST_F(Source, OfAPeerInterfaceIsHandledAsSentByIt) {
               REASON_SENT_SIBLING},
              {"of nobody", ip4("192.168.133.21", "203.0.113.9"), REASON_DROP_SOURCE_ADDRESS},
              {"larger than the peer interface's MTU",
-              from_pod() / Ipv4{ip("192.168.133.20"), peer4()} / Udp{} / bytes(1400 - 27), REASON_HOST_MTU},
-             {"as large as it", from_pod() / Ipv4{ip("192.168.133.20"), peer4()} / Udp{} / bytes(1400 - 28),
-              REASON_SENT_SIBLING},
+              from_pod() / Ipv4{ip("192.168.133.20"), peer4()} / Udp{} / bytes(1400 - 27), REASON_SENT_SIBLING},
          })
         expect(given);
     const Outcome sent = node().run(ip4("192.168.133.20", "203.0.113.9"));
@@ -115,6 +113,28 @@ TEST_F(Source, ANetworkLeavesByItsEgressRoute) {
               REASON_HOST_TTL, from_second()},
          })
         expect(given);
+}
+
+// A redirect compares nothing. The link's MTU counts, and not that of the pod's interface.
+TEST_F(Source, NothingLargerThanTheLinkLeavesByTheEgressRoute) {
+    const auto sent4 = [&](std::size_t size, std::uint16_t fragment = 0) {
+        return of_second() /
+               Ipv4{.source = ip("192.168.133.20"), .destination = ip("198.18.9.9"), .fragment = fragment} / Udp{} /
+               bytes(size - 28);
+    };
+    const auto sent6 = [&](std::size_t size) {
+        return of_second() / Ipv6{ip("2001:db8:133::20"), ip("2001:db8:9::9")} / Udp{} / bytes(size - 48);
+    };
+    for (const auto &[size, set] :
+         {std::pair{1500U, "ip link set lan0 mtu 1500"}, std::pair{1300U, "ip link set lan0 mtu 1300"}}) {
+        SCOPED_TRACE(size);
+        shell(set);
+        expect({"4", sent4(size), REASON_SENT_WAY, from_second()});
+        expect({"6", sent6(size), REASON_SENT_WAY, from_second()});
+        expect({"4 and one", sent4(size + 1), REASON_DROP_MALFORMED, from_second()});
+        expect({"6 and one", sent6(size + 1), REASON_DROP_MALFORMED, from_second()});
+        expect({"a fragment and one", sent4(size + 1, 0x2000), REASON_DROP_MALFORMED, from_second()});
+    }
 }
 
 TEST_F(Source, TheNodeIsReachedOnTheNode) {

@@ -3,6 +3,9 @@
 
 #include "loader/net/address.hpp"
 #include "loader/net/neighbour.hpp"
+#include "maps/errors.hpp"
+#include "plugin/endpoint.hpp"
+#include "plugin/log.hpp"
 
 #include <algorithm>
 
@@ -11,6 +14,53 @@ namespace {
 
 // Neighbours on a link answer within a millisecond; RFC 5227 waits for seconds, which no pod's start can.
 constexpr std::chrono::milliseconds kPatience{20};
+
+// The uplink as the routes of its networks have to have it.
+struct Followed {
+    const net::Link &link;
+    std::uint32_t network;
+    const Tables &tables;
+
+    [[nodiscard]] Result<bool> has_lost(const source_route &route) const {
+        if (network == 0 || route.uplink == 0 || route.uplink == link.ifindex)
+            return false;
+        const auto owner = TRY(tables.interfaces.find(route.ifindex));
+        return owner && owner->network == network && TRY(net::link_name(route.uplink)).empty();
+    }
+    [[nodiscard]] bool has_other_mac(const source_route &route) const {
+        return route.uplink == link.ifindex && !std::ranges::equal(route.uplink_mac, link.mac);
+    }
+};
+
+// The first one by the uplink stands for all.
+Result<bool> is_first_behind(const Followed &uplink) {
+    Result<bool> behind = false;
+    TRY(uplink.tables.source_routes.any_key([&](const source_route_key &key) {
+        const auto route = uplink.tables.source_routes.find(key);
+        if (!route || !*route)
+            return false;
+        behind = uplink.has_lost(**route);
+        if (behind && !*behind)
+            behind = uplink.has_other_mac(**route);
+        return !behind || *behind || (*route)->uplink == uplink.link.ifindex;
+    }));
+    return behind;
+}
+
+// The first one last, since an ADD looks at it: a call that is killed is repeated.
+template <typename Key>
+Result<std::vector<std::pair<Key, source_route>>> rewrite(const Map<Key, source_route> &table, const Followed &uplink) {
+    auto all = TRY(table.entries());
+    for (auto one = all.rbegin(); one != all.rend(); ++one) {
+        auto &[key, route] = *one;
+        if (!uplink.has_other_mac(route) && !TRY(uplink.has_lost(route)))
+            continue;
+        route.uplink = uplink.link.ifindex;
+        std::ranges::copy(uplink.link.mac, route.uplink_mac);
+        TRY(replace_if_there(table, key, route));
+    }
+    return all;
+}
 
 } // namespace
 
@@ -58,6 +108,42 @@ Result<void> record_numbering(const std::optional<EgressRoute> &egress, const st
         return {};
     entry->flags ^= UPLINK_UNNUMBERED;
     return uplinks.replace(egress->uplink.ifindex, *entry);
+}
+
+Result<void> follow_uplink(const net::Link &uplink, std::uint32_t network, const Tables &tables,
+                           const std::string &root, net::Netlink &host) {
+    const Followed followed{uplink, network, tables};
+    TRY(rewrite(tables.source_slots, followed));
+    std::vector<ip_addr> addresses;
+    for (const auto &[key, route] : TRY(rewrite(tables.source_routes, followed)))
+        if (route.uplink == uplink.ifindex && route.ifindex == key.ifindex)
+            addresses.push_back(route.source);
+    if (addresses.empty())
+        return {};
+    const std::optional<EgressRoute> egress(EgressRoute{uplink, {}, {}});
+    Errors errors;
+    errors.add(record_numbering(egress, root, host));
+    errors.add(announce_addresses(egress, addresses, host));
+    return std::move(errors).result();
+}
+
+void follow_uplink_if_changed(const std::optional<EgressRoute> &egress, std::uint32_t network, const Tables &tables,
+                              const std::string &root, net::Netlink &host) {
+    if (!egress)
+        return;
+    const auto behind = is_first_behind({egress->uplink, network, tables});
+    if (behind && !*behind)
+        return;
+    const auto followed =
+        behind ? follow_uplink(egress->uplink, network, tables, root, host) : Result<void>(behind.error());
+    if (followed)
+        log(cni::Log::Level::info, "uplink " + egress->uplink.name + " has MAC " + to_string(egress->uplink.mac) +
+                                       " and number " + std::to_string(egress->uplink.ifindex) +
+                                       " now: its pods follow");
+    else
+        log(cni::Log::Level::warning,
+            "uplink " + egress->uplink.name +
+                " was changed, and not all pods on its link follow: " + followed.error().message);
 }
 
 Result<void> withdraw_address(std::uint32_t uplink, const ip_addr &addr, net::Netlink &host) {

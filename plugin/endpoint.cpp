@@ -245,14 +245,26 @@ Result<void> insert_missing_entries(const Tables &tables, const cni::Config &con
     return tables.interfaces.update(ifindex, entries.interface_entry);
 }
 
-Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollback &rollback) {
+Result<void> put_addresses(const Tables &tables, const endpoint &record) {
     const Step step(STEP_ENTRIES);
     const EndpointEntries entries = entries_of({}, record, TRY(net::own_netns()));
     for (const auto &[key, value] : entries.addresses)
         TRY(put_address(tables, key, value));
-    for (const sender_key &key : entries.senders) // the addresses are its own now
+    return {};
+}
+
+Result<void> put_senders(const Tables &tables, const endpoint &record, Rollback &rollback) {
+    const Step step(STEP_ENTRIES);
+    for (const sender_key &key : entries_of({}, record, TRY(net::own_netns())).senders)
         TRY(put_over(rollback, "recording whose sockets are whose", tables.senders, key, record.ifindex));
     return {};
+}
+
+Result<bool> owns_its_sockets(const Tables &tables, const endpoint &record) {
+    for (const ip_addr &addr : addresses_in(record))
+        if (TRY(tables.senders.find({static_cast<std::uint32_t>(record.netns_inode), addr})) != record.ifindex)
+            return false;
+    return true;
 }
 
 Result<void> check_entries(const Tables &tables, const cni::Config &config, const endpoint &record) {

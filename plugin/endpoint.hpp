@@ -8,8 +8,10 @@
 #include "plugin/entries.hpp"
 #include "plugin/rollback.hpp"
 
+#include <cerrno>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace podlane {
@@ -23,7 +25,19 @@ Result<void> put_endpoint(const Tables &tables, const cni::Config &config, const
 // The same for an endpoint that is known: only what is missing or wrong. Limits that were changed since stay.
 Result<void> insert_missing_entries(const Tables &tables, const cni::Config &config, const endpoint &record);
 // From here on packets take the fast path. ErrorCode::already_exists names the endpoint that owns an address.
-Result<void> put_addresses(const Tables &tables, const endpoint &record, Rollback &rollback);
+Result<void> put_addresses(const Tables &tables, const endpoint &record);
+// Whose sockets are whose, once the addresses are its own: the last entries that ADD inserts, and among the first that
+// DEL removes.
+Result<void> put_senders(const Tables &tables, const endpoint &record, Rollback &rollback);
+// Whether those of the container's namespace are there: an ADD has finished the endpoint, and no DEL has begun.
+Result<bool> owns_its_sockets(const Tables &tables, const endpoint &record);
+
+// Of an entry that a DEL may have removed by now: it stays removed.
+template <typename Key, typename Value>
+Result<void> replace_if_there(const Map<Key, Value> &table, const std::type_identity_t<Key> &key, const Value &value) {
+    auto replaced = table.replace(key, value);
+    return !replaced && replaced.error().system_errno == ENOENT ? Result<void>{} : std::move(replaced);
+}
 
 constexpr const char *kRecreateSandbox = "delete the pod's sandbox; the runtime creates a new one";
 

@@ -11,10 +11,10 @@ namespace {
 
 // Ends the connections that earlier owners of the endpoint's addresses opened: all if it is isolated, so that the table
 // is read once. Its addresses come first: in the name of an isolated endpoint, nobody on an uplink opens another.
-Result<void> forget_earlier_connections(const NewEndpoint &made, const Tables &tables, Rollback &rollback) {
+Result<void> forget_earlier_connections(const NewEndpoint &made, const Tables &tables) {
     if (!is_isolated(made.record))
         return forget_connections_beyond(made.request.config, made.record);
-    TRY(put_addresses(tables, made.record, rollback));
+    TRY(put_addresses(tables, made.record));
     return forget_connections_of(tables, made.record);
 }
 
@@ -26,7 +26,7 @@ Result<void> insert_endpoint(const NewEndpoint &made, const Tables &tables, net:
     TRY(put_record({made.request, made.record, &config, made.plan.uplink, &tables, limits}, host, rollback));
     TRY(put_endpoint(tables, config, made.record));
     TRY(put_egress_rules(config, made.record));
-    TRY(forget_earlier_connections(made, tables, rollback));
+    TRY(forget_earlier_connections(made, tables));
     return attach_programs(config.bpffs, made.plan.ifindex, made.plan.hook_kind);
 }
 
@@ -34,8 +34,10 @@ Result<cni::Attachment> publish_endpoint(const NewEndpoint &made, const Conflict
                                          net::Netlink &host, Rollback &rollback) {
     TRY(probe.must_be_free());
     if (!is_isolated(made.record))
-        TRY(put_addresses(tables, made.record, rollback));
+        TRY(put_addresses(tables, made.record));
+    follow_uplink_if_changed(made.egress, made.record.network, tables, made.request.config.bpffs, host);
     TRY(put_source_routes(made.sources, made.peers, tables, rollback));
+    TRY(put_senders(tables, made.record, rollback));
     TRY(record_numbering(made.egress, made.request.config.bpffs, host));
     TRY(announce_addresses(made.egress, made.plan.addresses, host));
     return made.plan.result;

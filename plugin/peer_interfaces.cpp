@@ -61,10 +61,10 @@ Result<void> change_flag(const Tables &tables, const endpoint_key &key, interfac
     if (const auto entry = TRY(tables.interfaces.find(record->ifindex)))
         take_learned_mac(*entry, *record);
     record->flags = on ? record->flags | flag : record->flags & ~std::uint32_t{flag};
-    TRY(tables.endpoints.replace(key, *record));
-    TRY(tables.interfaces.replace(record->ifindex, make_interface(*record)));
+    TRY(replace_if_there(tables.endpoints, key, *record));
+    TRY(replace_if_there(tables.interfaces, record->ifindex, make_interface(*record)));
     for (const ip_addr &addr : addresses_in(*record))
-        TRY(tables.addresses.replace({record->network, addr}, make_address(*record)));
+        TRY(replace_if_there(tables.addresses, {record->network, addr}, make_address(*record)));
     return {};
 }
 
@@ -86,6 +86,15 @@ Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &requ
             foreign_links->push_back(link);
     }
     return peers;
+}
+
+Result<std::vector<PeerInterface>> find_whole_peers(const cni::Request &request, const Tables &tables,
+                                                    net::Netlink &pod, std::uint64_t netns_inode) {
+    std::vector<PeerInterface> whole;
+    for (const PeerInterface &peer : TRY(find_peer_interfaces(request, tables, pod, netns_inode)))
+        if (TRY(owns_its_sockets(tables, peer.second)))
+            whole.push_back(peer);
+    return whole;
 }
 
 Result<ContainerLinks> find_container_links(const cni::Request &request, const Tables &tables, net::Netlink &pod,
@@ -171,28 +180,25 @@ Result<void> step_behind_other_link(net::Netlink &pod, net::RouteSpec &route) {
 
 Result<void> check_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &peers,
                                  const Tables &tables) {
-    const auto failed = [](std::string sentence) {
-        return Error{ErrorCode::check_failed, std::move(sentence), kRecreateSandbox};
-    };
     for (const auto &[key, wanted] : entries.routes) {
         auto there = TRY(tables.source_routes.find(key));
         // prevResult has no subnets: what ADD knew of them is taken as it is.
         if (there && wanted.uplink != 0 && wanted.prefix_bits == 0)
             there->prefix_bits = 0;
         if (!there || !is_same(*there, wanted))
-            return failed("the source route of " + to_string(wanted.source) + " from interface " +
-                          std::to_string(key.ifindex) + " is gone from " PODLANE_MAP_SOURCE_ROUTES " or wrong");
+            return gone("the source route of " + to_string(wanted.source) + " from interface " +
+                        std::to_string(key.ifindex) + " is gone from " PODLANE_MAP_SOURCE_ROUTES " or wrong");
     }
     for (const auto &[key, wanted] : entries.slots) {
         const auto there = TRY(tables.source_slots.find(key));
         if (!there || there->ifindex != wanted.ifindex || there->source != wanted.source)
-            return failed("slot " + std::to_string(key.number) + " of interface " + std::to_string(key.ifindex) +
-                          " is missing from " PODLANE_MAP_SOURCE_SLOTS " or wrong");
+            return gone("slot " + std::to_string(key.number) + " of interface " + std::to_string(key.ifindex) +
+                        " is missing from " PODLANE_MAP_SOURCE_SLOTS " or wrong");
     }
     for (const auto &[key, peer] : peers)
         if ((peer.flags & INTERFACE_PEERS) == 0)
-            return failed("interface " + std::string(field_text(key.ifname)) +
-                          " of the container does not know of the others");
+            return gone("interface " + std::string(field_text(key.ifname)) +
+                        " of the container does not know of the others");
     return {};
 }
 

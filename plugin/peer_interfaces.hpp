@@ -27,6 +27,10 @@ Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &requ
                                                         net::Netlink &pod, std::uint64_t netns_inode,
                                                         std::vector<net::Link> *foreign_links = nullptr);
 
+// The same without those that an ADD or DEL has not finished, or did not live to finish.
+Result<std::vector<PeerInterface>> find_whole_peers(const cni::Request &request, const Tables &tables,
+                                                    net::Netlink &pod, std::uint64_t netns_inode);
+
 // The container's other interfaces, and the flags by which the programs take them into account.
 struct ContainerLinks {
     std::vector<PeerInterface> peers{};

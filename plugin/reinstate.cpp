@@ -148,8 +148,9 @@ Result<void> restore_all(Whole &of, const Tables &tables, Rollback &rollback) {
     if (of.entry.masquerade != ENDPOINT_MASQUERADE_NONE)
         errors.add(masquerade(static_cast<endpoint_masquerade>(of.entry.masquerade), of.request.config,
                               prefixes_of(of.lease, of.request.ifname)));
-    errors.add(put_addresses(tables, of.entry, rollback));
+    errors.add(put_addresses(tables, of.entry));
     errors.add(restore_source_routes(of, tables, of.host));
+    errors.add(put_senders(tables, of.entry, rollback));
     errors.add(rejoin_container(of.request, tables, of.entry));
     errors.add(announce_addresses(egress, addresses_in(of.entry), of.host));
     return std::move(errors).result();

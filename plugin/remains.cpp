@@ -215,6 +215,18 @@ Result<std::optional<net::Link>> find_recorded_link(net::Netlink &host, const cn
     return link;
 }
 
+Result<void> remove_pod_end(const cni::Request &request, const endpoint &entry) {
+    const auto pod = net::Namespace::open(request.netns);
+    if (!pod || pod->inode() != entry.netns_inode)
+        return {};
+    net::Netlink inside = TRY(net::Netlink::open_in(*pod));
+    const auto link = TRY(net::find_link(inside, entry.pod_ifindex));
+    if (!link || link->kind != "veth" || !std::ranges::equal(link->mac, entry.pod_mac))
+        return {};
+    TRY(net::remove_link(inside, link->ifindex));
+    return {};
+}
+
 Result<std::optional<Lock>> keep_upgrades_out(const std::string &root) {
     auto lock = Lock::shared(root);
     if (lock)

@@ -61,6 +61,10 @@ Result<std::optional<net::Link>> find_any_own_link(net::Netlink &host, const cni
 Result<std::optional<net::Link>> find_recorded_link(net::Netlink &host, const cni::Request &request,
                                                     const endpoint &entry);
 
+// With it the other end goes, to whatever namespace that was moved: the container must not keep an address whose lease
+// is released.
+Result<void> remove_pod_end(const cni::Request &request, const endpoint &entry);
+
 // Keeps an upgrade from carrying entries over while they are being removed; nothing if there is no root.
 Result<std::optional<Lock>> keep_upgrades_out(const std::string &root);
 

@@ -348,7 +348,7 @@ Result<void> remove_host_veth(net::Netlink &host, const cni::Request &request, c
     if (!link)
         link = TRY(entry != nullptr ? find_own_link(host, request) : find_any_own_link(host, request));
     if (!link)
-        return {};
+        return entry != nullptr ? remove_pod_end(request, *entry) : Result<void>{};
     const ExpeditedRcu while_removing;
     TRY(net::remove_link(host, link->ifindex));
     return {};

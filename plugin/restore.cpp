@@ -68,7 +68,8 @@ Result<bool> restore_entries(const Recorded &lost, const Tables &tables, net::Ne
     if (lost.entry.masquerade != ENDPOINT_MASQUERADE_NONE)
         TRY(masquerade(static_cast<endpoint_masquerade>(lost.entry.masquerade), request.config,
                        prefixes_of(lost.lease, request.ifname)));
-    TRY(put_addresses(tables, lost.entry, rollback));
+    TRY(put_addresses(tables, lost.entry));
+    TRY(put_senders(tables, lost.entry, rollback));
     TRY(announce_addresses(egress, addresses_in(lost.entry), host));
     return true;
 }

@@ -276,13 +276,19 @@ Result<void> check_in_pod_rules(Checked &c) {
     return check_rules(c);
 }
 
-Result<void> check_source_routing(Checked &c, const Tables &tables, const std::optional<EgressRoute> &egress) {
-    const auto peers = TRY(find_peer_interfaces(c.request, tables, c.pod, c.record.netns_inode));
+Result<void> look_at_source_routes(Checked &c, const Tables &tables, const std::optional<EgressRoute> &egress) {
+    const auto peers = TRY(find_whole_peers(c.request, tables, c.pod, c.record.netns_inode));
     const auto leased = addresses_of(*c.request.config.prev_result, c.request.ifname);
-    TRY(check_link(egress, c.addresses(), c.host));
-    TRY(check_rules(c));
     return check_source_routes(TRY(wanted_source_routes(c.record, leased, peers, egress, tables, c.host)), peers,
                                tables);
+}
+
+Result<void> check_source_routing(Checked &c, const Tables &tables, const std::optional<EgressRoute> &egress) {
+    TRY(check_link(egress, c.addresses(), c.host));
+    TRY(check_rules(c));
+    if (look_at_source_routes(c, tables, egress))
+        return {};
+    return look_at_source_routes(c, tables, egress); // a DEL of another interface may have come between
 }
 
 } // namespace

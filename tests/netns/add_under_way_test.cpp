@@ -62,12 +62,13 @@ class AddUnderWayTest : public VerbsTest {
         return node_.cni("without-turn", "DEL", node_.config(keys), variables);
     }
     // Asleep in nft, after the endpoint is on record.
-    void begin_with_rules(const Json &keys) {
+    void begin_with_rules(const Json &keys, Variables more = {}) {
         const std::string tools = node_.dir() + "/tools", path = "/usr/sbin:/usr/bin:/sbin:/bin";
         fs::create_directory(tools);
         node_.put_plugin("nft", "#!/bin/sh\n" + sleeping() + "exec /usr/sbin/nft -f -'\n");
         fs::rename(node_.plugins() + "/nft", tools + "/nft");
-        begin(keys, {{"PATH", tools + ":" + path}});
+        more["PATH"] = tools + ":" + path;
+        begin(keys, more);
     }
     void sleep_in(const std::string &verb) const {
         node_.put_plugin("host-local", "#!/bin/sh\n[ $CNI_COMMAND = " + verb + " ] || exec " + real_ + "\n" +
@@ -126,6 +127,38 @@ TEST_F(AddUnderWayTest, GcLeavesTheLeaseAsLongAsTheIpamPluginMayTake) {
     EXPECT_THAT(reply_, succeeds());
     EXPECT_THAT(check(look_at(container_, reply_.json)), succeeds());
     EXPECT_THAT(gc(), succeeds());
+    EXPECT_EQ(everything(), before_);
+}
+
+// The container's other interface is whole beside it, and after it was killed; of an isolated one, the addresses come
+// early.
+TEST_F(AddUnderWayTest, AnotherInterfaceOfTheContainerIsWhole) {
+    const Reply first = add(*container_);
+    ASSERT_THAT(first, succeeds());
+    const Pod made = look_at(container_, first.json);
+    for (const Json &isolation : {Json::object(), Json{{"isolation", "network"}}}) {
+        Json keys = {{"name", "second"},
+                     {"ipam", {{"ranges", {{{{"subnet", "198.18.44.0/24"}}}}}}},
+                     {"clusterCIDRs", {"198.18.0.0/16"}},
+                     {"ipMasq", true}};
+        keys.update(isolation);
+        const Variables net1 = {{"CNI_IFNAME", "net1"}};
+        std::ofstream(asleep_).close();
+        caller_ = 0;
+        begin_with_rules(keys, net1);
+        ASSERT_GT(caller_, 0) << reply_;
+        EXPECT_THAT(check(made), succeeds());
+        kill(caller_, SIGKILL);
+        end();
+        EXPECT_THAT(check(made), succeeds()) << isolation;
+        (void)node_.podlanectl("repair"); // the container's second interface is not all it was to be
+        EXPECT_THAT(check(made), succeeds()) << isolation;
+        EXPECT_THAT(del(*container_, keys, net1), succeeds());
+        EXPECT_THAT(check(made), succeeds());
+        fs::remove(noted_);
+        fs::remove_all(node_.dir() + "/tools");
+    }
+    EXPECT_THAT(del(*container_), succeeds());
     EXPECT_EQ(everything(), before_);
 }
 

@@ -55,6 +55,32 @@ TEST_F(ChangedVethTest, OfAnotherAliasAndNameIsRemovedByDel) {
     expect_nothing_left({&made});
 }
 
+// Its lease may be another pod's soon: the container keeps no address of it.
+TEST_F(ChangedVethTest, InAnotherNamespaceIsRemovedByDelWithTheContainersEnd) {
+    const Pod made = make();
+    const auto other = node_.container();
+    node_.run("ip link set " + made.host_ifname + " netns " + other->path());
+    EXPECT_THAT(del(*made.container), succeeds());
+    EXPECT_EQ(run(made.container->ns(), words("ip link show eth0")).rc, 1);
+    EXPECT_EQ(run(other->ns(), words("ip link show " + made.host_ifname)).rc, 1);
+    expect_nothing_left({&made});
+    EXPECT_THAT(add(*made.container), succeeds());
+    EXPECT_THAT(del(*made.container), succeeds());
+    expect_nothing_left({&made});
+}
+
+// A MAC that ADD did not give: whose interface has the number now is not known.
+TEST_F(ChangedVethTest, WithoutItsHostVethAnotherInterfaceIsLeftAlone) {
+    const Pod made = make();
+    const std::string index = find(ip_json(made.container->ns(), "link"), "ifname", "eth0").at("ifindex").dump();
+    node_.run("ip link del " + made.host_ifname);
+    made.container->run("ip link add eth0 index " + index + " type veth peer name other");
+    EXPECT_THAT(del(*made.container), succeeds());
+    EXPECT_EQ(run(made.container->ns(), words("ip link show eth0")).rc, 0);
+    made.container->run("ip link del eth0");
+    expect_nothing_left({&made});
+}
+
 // Several are removed together.
 TEST_F(ChangedVethTest, OfAnotherAliasIsRemovedByGc) {
     const Pod first = make();

@@ -95,6 +95,19 @@ TEST_F(SourceRoutingVerbs, CheckNoticesWhatIsMissingOrWrong) {
     EXPECT_EQ(lab_.check(pod, "eth0").rc, 0) << lab_.check(pod, "eth0");
 }
 
+// The DEL of the other interface removes its entries beside the ADD, and its record last.
+TEST_F(SourceRoutingVerbs, AnInterfaceThatGoesMeanwhileIsNoObstacle) {
+    const auto pod = node().container();
+    lab_.add(pod, "eth0", 0);
+    const std::uint32_t going = SourceLab::host_veth(*pod, "eth0");
+    ASSERT_TRUE(require(require(open_interfaces(node().bpffs(), Access::read_write)).remove(going)));
+    lab_.add(pod, "net1", 1);
+    EXPECT_EQ(lab_.del(pod, "eth0").rc, 0);
+    EXPECT_EQ(lab_.check(pod, "net1").rc, 0) << lab_.check(pod, "net1");
+    EXPECT_EQ(lab_.del(pod, "net1").rc, 0);
+    EXPECT_EQ(entries(), 0U);
+}
+
 // An interface that comes back with another address and number leaves nothing of the old ones.
 TEST_F(SourceRoutingVerbs, AddressesThatChangeAreNoLeak) {
     const auto pod = add_pod();

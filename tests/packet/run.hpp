@@ -185,7 +185,8 @@ class Node {
         Rollback rollback;
         require(tables().endpoints.insert(require(make_endpoint_key(of.name, "eth0")), record));
         require(put_endpoint(tables(), request.config, record));
-        require(put_addresses(tables(), record, rollback));
+        require(put_addresses(tables(), record));
+        require(put_senders(tables(), record, rollback));
         rollback.commit();
     }
 

@@ -43,7 +43,9 @@ Result<std::string> check(const cni::Request &request) {
         return gone("the entry of container " + request.container_id + ", " + request.ifname +
                     " in " PODLANE_MAP_ENDPOINTS " is gone");
     if (record->netns_inode != pod.inode())
-        return gone("CNI_NETNS " + request.netns + " is not the namespace the container was set up in");
+        return Error{ErrorCode::check_failed,
+                     "CNI_NETNS " + request.netns + " is not the namespace the container was set up in",
+                     kRecreateSandbox};
     net::Netlink inside = TRY(net::Netlink::open_in(pod));
     TRY(follow_later_plugins(request, tables, host, inside, key, *record));
     cni::Request judged = request;

@@ -320,8 +320,10 @@ Result<bool> remove_what_is_found(const cni::Request &given, Lease lease, bool i
     auto released = settle_lease(remains, lease, given.config.state_dir);
     if (!remains.entry && released) // it reads all records, which removes torn ones: perhaps the lease's only trace
         errors.add(leave_network(remains, given.config.state_dir));
-    bool lease_waits = released && !*released;
-    errors.add(std::move(released));
+    bool lease_waits = !released || !*released;
+    // Only of what is on disk the next DEL knows which IPAM plugin has the lease.
+    Errors unreleased;
+    (errors.none() && remains.disk ? unreleased : errors).add(std::move(released));
     TRY(std::move(errors).result());
     {
         const auto lock = TRY(keep_upgrades_out(request.config.bpffs));
@@ -337,6 +339,7 @@ Result<bool> remove_what_is_found(const cni::Request &given, Lease lease, bool i
     if (!TRY(erase_records(remains, lease_waits, is_last_round)))
         return false;
     TRY(look_behind_repairs(remains, host));
+    TRY(std::move(unreleased).result()); // the lease waits, and the runtime is to repeat its DEL
     return true;
 }
 

@@ -124,4 +124,10 @@ Result<void> forget_turns(const std::string &state_directory) {
     return !removed && removed.error().system_errno == EISDIR ? Result<void>{} : removed; // none of Podlane's
 }
 
+bool is_call_under_way(const AttachmentRecord &record) {
+    const cni::Request request = request_of(record, record.state_directory);
+    const Fd file = open_file(record.state_directory, O_RDONLY);
+    return file && (is_held(file, of_add(request)) || is_held(file, of_del(request)));
+}
+
 } // namespace podlane

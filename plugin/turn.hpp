@@ -31,4 +31,7 @@ bool is_add_under_way(const AttachmentRecord &record);
 // Only if no call can be under way: the next one creates another file.
 Result<void> forget_turns(const std::string &state_directory);
 
+// Whether an ADD or a DEL of the attachment has its turn.
+bool is_call_under_way(const AttachmentRecord &record);
+
 } // namespace podlane

@@ -197,7 +197,9 @@ TEST_F(CheckTest, FailsWithoutTheNamespaceOrWithAnother) {
     Json config = node_.config({{"prevResult", made_.result}});
     Variables variables = attachment(*made_.container);
     variables["CNI_NETNS"] = other->path();
-    EXPECT_THAT(node_.cni("podlane", "CHECK", config, variables), fails_with(105, {other->path()}));
+    const Reply elsewhere = node_.cni("podlane", "CHECK", config, variables);
+    EXPECT_THAT(elsewhere, fails_with(105, {other->path()}));
+    EXPECT_THAT(elsewhere.json.value("details", ""), AllOf(HasSubstr("delete"), Not(HasSubstr("repair"))));
     variables["CNI_NETNS"] = node_.dir() + "/nothing";
     EXPECT_THAT(node_.cni("podlane", "CHECK", config, variables), fails_with(4, {node_.dir() + "/nothing"}));
 }

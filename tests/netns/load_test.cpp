@@ -61,6 +61,15 @@ TEST_F(LoadTest, TakesTheSettingsOfTheNetwork) {
     EXPECT_EQ(ctl_json(load() + " " + conf_ + "/20-more.conf").at("loaded"), false);
 }
 
+// As --bpffs, it goes before the configuration's.
+TEST_F(LoadTest, TakesTheDirectoryFromTheEnvironment) {
+    write("10-pods.conflist", list_of({{"type", "podlane"}, {"bpffs", node_.bpffs() + "-of-the-file"}}));
+    const Output loaded =
+        run(node_.ns(), words(variable("PODLANECTL_BIN") + " " + load()), "", {{"PODLANE_BPFFS", node_.bpffs()}});
+    EXPECT_THAT(loaded, prints(0, {"loaded in " + node_.bpffs() + ", with"}));
+    EXPECT_TRUE(fs::exists(node_.bpffs() + "/live"));
+}
+
 TEST_F(LoadTest, SaysWhatIsWrongWithAFile) {
     write("other.conflist", R"({"name": "other", "plugins": [{"type": "bridge"}]})");
     write("broken.conflist", "{");

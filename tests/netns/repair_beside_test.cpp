@@ -49,16 +49,19 @@ class RepairBesideTest : public CtlTest {
 };
 
 // It waits for its IPAM plugin, with the record still there: by that the repair finds things missing, and restores
-// them.
+// them. The repair cannot see that the DEL is under way, because it looks for records elsewhere.
 TEST_F(RepairBesideTest, ADelUnderWayRemovesWhatWasRestored) {
     const Pod other = make(all_);
     const std::string before = everything();
     const Tables tables = require(Tables::open(node_.bpffs()));
-    const Pod made = make(all_);
+    Json elsewhere = all_;
+    elsewhere["stateDir"] = node_.dir() + "/elsewhere";
+    const Pod made = make(elsewhere);
     std::jthread deleting([&] {
         const Output done = call_under(
             "DEL", *made.container,
-            {"strace", "-qq", "-e", "trace=pipe2", "-o", "/dev/null", "-e", "inject=pipe2:delay_enter=2000000:when=1"});
+            {"strace", "-qq", "-e", "trace=pipe2", "-o", "/dev/null", "-e", "inject=pipe2:delay_enter=4000000:when=1"},
+            node_.config(elsewhere));
         EXPECT_EQ(done.rc, 0) << done.out << done.err;
     });
     const auto is_gone = [&] { return !require(tables.interfaces.find(made.ifindex)) && host_link(made).is_null(); };

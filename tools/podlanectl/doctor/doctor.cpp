@@ -67,10 +67,6 @@ bool repair(Examined &examined) {
     return any;
 }
 
-bool is_same(const Row &a, const Row &b) {
-    return a.check->name == b.check->name && a.pod == b.pod && a.finding.what == b.finding.what;
-}
-
 // A finding that is not found again is fixed, by its own repair or by another one.
 void merge(std::vector<Row> &before, std::vector<Row> now) {
     for (Row &row : now)

@@ -11,6 +11,7 @@
 #include "maps/errors.hpp"
 #include "maps/parallel.hpp"
 #include "plugin/reinstate.hpp"
+#include "plugin/turn.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/namespaces.hpp"
 #include "tools/podlanectl/views/reader.hpp"
@@ -19,6 +20,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ctime>
 #include <map>
 #include <thread>
 
@@ -78,11 +80,27 @@ void look_at_node(const NodeView &node, std::span<const Check> checks, Examined 
     }
 }
 
-// An endpoint deleted meanwhile is not a finding: its record is read again before anything is reported.
-bool is_still_there(const EndpointView &view) {
-    const auto endpoints = open_endpoints(view.node.world.bpffs, Access::read_only);
-    const auto now = endpoints ? endpoints->find(view.key) : endpoints.error();
-    return now && *now && (*now)->ifindex == view.record.ifindex;
+// A check of the records names those that cannot be read.
+std::optional<AttachmentRecord> record_of(const NodeView &node, const endpoint_key &key) {
+    const auto look_in = [&](const std::string &directory) {
+        auto found = AttachmentRecords(directory, node.world.bpffs)
+                         .find(std::string(field_text(key.container_id)), std::string(field_text(key.ifname)));
+        return found ? *std::move(found) : std::nullopt;
+    };
+    auto record = look_in(node.state_directory);
+    if (!record && node.state_directory != kStateDirectory) // `stateDir` may have been edited
+        record = look_in(kStateDirectory);
+    return record;
+}
+
+// Of an endpoint that is being added or deleted, or was deleted meanwhile, what is missing is not a finding.
+bool is_settled(const NodeView &node, const EndpointEntry &entry) {
+    const auto record = record_of(node, entry.first);
+    if (record && is_call_under_way(*record))
+        return false;
+    const auto endpoints = open_endpoints(node.world.bpffs, Access::read_only);
+    const auto now = endpoints ? endpoints->find(entry.first) : endpoints.error();
+    return now && *now && (*now)->ifindex == entry.second.ifindex;
 }
 
 using PodSockets = std::map<std::uint64_t, Result<net::Netlink>>; // by the namespace's inode
@@ -126,15 +144,7 @@ Result<EndpointView> view_of(const NodeView &node, net::Netlink &host, HookSurve
     if (view.has_host_veth())
         view.link = TRY(find_host_veth(host, entry.second));
     TRY(look_into_pod(view, sockets, paths));
-    // A check of the records names those that cannot be read.
-    const auto look = [&](const std::string &directory) {
-        if (auto disk = AttachmentRecords(directory, node.world.bpffs)
-                            .find(std::string(field_text(view.key.container_id)), view.ifname()))
-            view.disk = *std::move(disk);
-    };
-    look(node.state_directory);
-    if (!view.disk && node.state_directory != kStateDirectory) // `stateDir` may have been edited
-        look(kStateDirectory);
+    view.disk = record_of(node, view.key);
     view.is_torn = view.disk && view.disk->is_torn;
     if (view.is_torn) // what it lacks would be taken for what is not to be there
         view.disk.reset();
@@ -174,7 +184,7 @@ void examine_endpoint(EndpointView view, Verifier &verifier, Examined &examined)
     }
     Examined own = look_at_endpoint(view);
     examined.checks += own.checks;
-    if (own.rows.empty() || is_still_there(view))
+    if (own.rows.empty() || is_settled(view.node, {view.key, view.record}))
         std::ranges::move(own.rows, std::back_inserter(examined.rows));
 }
 
@@ -235,9 +245,11 @@ Result<void> take_learned_macs(NodeView &node) {
     return {};
 }
 
-Result<void> read_pins(NodeView &node, const Scope &scope) {
+Result<void> read_pins(NodeView &node, const Scope &scope, bool only_settled) {
     const World &world = node.world;
     node.endpoints = TRY(selected_endpoints(scope.selection, world));
+    if (only_settled)
+        std::erase_if(node.endpoints, [&](const EndpointEntry &one) { return !is_settled(node, one); });
     node.uplinks = TRY(read_uplinks(world));
     node.live = TRY(LiveState::open(world.bpffs));
     node.tables = TRY(Tables::open(world.bpffs, Access::read_only));
@@ -245,9 +257,9 @@ Result<void> read_pins(NodeView &node, const Scope &scope) {
 }
 
 // false: what the checks of endpoints and maps need could not be read, which is a finding.
-Result<bool> has_readable_pins(NodeView &node, const Scope &scope, Examined &examined) {
+Result<bool> has_readable_pins(NodeView &node, const Scope &scope, bool only_settled, Examined &examined) {
     const std::string &root = node.world.bpffs;
-    auto read = read_pins(node, scope);
+    auto read = read_pins(node, scope, only_settled);
     if (!read && read.error().code == ErrorCode::missing && read.error().system_errno == 0)
         return std::move(read).error();                        // no endpoint is as selected
     const bool is_known = static_cast<bool>(wrong_pins(root)); // if they can be opened
@@ -268,9 +280,7 @@ Result<bool> has_readable_pins(NodeView &node, const Scope &scope, Examined &exa
     return false;
 }
 
-} // namespace
-
-Result<Examined> doctor::examine(const Scope &scope, const World &world) {
+Result<Examined> look(const Scope &scope, const World &world, bool only_settled) {
     NodeView node{world,         std::make_unique<net::Netlink>(TRY(net::Netlink::open())),  scope.state_directory,
                   scope.bin_dir, podlane_networks_in(scope.conf_dir, scope.state_directory), scope.cluster};
     Examined examined;
@@ -278,7 +288,7 @@ Result<Examined> doctor::examine(const Scope &scope, const World &world) {
     const auto pins = node.loaded ? check_pins(world.bpffs) : Result<void>{};
     if (!pins)
         add(examined, kPins, {}, {{pins.error().message, completing_pins(world.bpffs), {}}}, nullptr);
-    const bool readable = node.loaded && pins && TRY(has_readable_pins(node, scope, examined));
+    const bool readable = node.loaded && pins && TRY(has_readable_pins(node, scope, only_settled, examined));
     for (net::Link &link : TRY(net::list_links(*node.host)))
         node.interface_names.emplace(link.ifindex, std::move(link.name));
     node.hooks = std::make_unique<HookSurvey>(TRY(HookSurvey::make(*node.host)));
@@ -297,6 +307,28 @@ Result<Examined> doctor::examine(const Scope &scope, const World &world) {
     TRY(look_at_endpoints(node, examined));
     return examined;
 } // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): the node owns its socket by a unique_ptr
+
+bool is_wrong(const Row &row) { return row.check->severity == Severity::wrong; }
+
+} // namespace
+
+bool doctor::is_same(const Row &a, const Row &b) {
+    const auto name = [](const Row &row) { return row.finding.what.substr(0, row.finding.what.rfind(": ")); };
+    return a.check->name == b.check->name && a.pod == b.pod && name(a) == name(b);
+}
+
+Result<Examined> doctor::examine(const Scope &scope, const World &world) {
+    constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 100'000'000};
+    Examined first = TRY(look(scope, world, false));
+    if (std::ranges::none_of(first.rows, is_wrong))
+        return first;
+    nanosleep(&kPause, nullptr);
+    Examined second = TRY(look(scope, world, true));
+    std::erase_if(second.rows, [&](const Row &row) {
+        return is_wrong(row) && std::ranges::none_of(first.rows, [&](const Row &old) { return is_same(old, row); });
+    });
+    return second;
+}
 
 Result<LiveState> LiveState::open(const std::string &root) {
     LiveState live{TRY(open_interfaces(root, Access::read_only)), TRY(Counters::open(root, Access::read_only)),

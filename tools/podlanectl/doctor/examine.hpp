@@ -35,7 +35,11 @@ struct Scope {
     std::vector<ClusterNode> cluster{};
 };
 
-// A check that fails is a finding itself. Endpoints are examined on all CPUs.
+// The number behind the colon ("map ... is nearly full: 950 of 1000") may be another one.
+bool is_same(const Row &a, const Row &b);
+
+// A check that fails is a finding itself. Endpoints are examined on all CPUs. If something is wrong, it is found twice:
+// for a moment each ADD and DEL leaves the node in a state that none is to stay in.
 Result<Examined> examine(const Scope &scope, const World &world);
 
 } // namespace podlane::ctl::doctor

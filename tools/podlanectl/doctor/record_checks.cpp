@@ -235,9 +235,8 @@ constexpr std::array<Check, 9> kRecordChecks = {{
      "restored",
      "chown root DIR; chmod 0700 DIR", &look_at_directories},
     {"state-writable", Severity::wrong,
-     "the disk is full or mounted read-only, or another program has created what is there: every ADD fails, and DELs "
-     "leave their records",
-     "", &look_whether_writable},
+     "the disk is full or mounted read-only, or another program has created what is there: every ADD fails", "",
+     &look_whether_writable},
     {"settings-file", Severity::wrong,
      "another program has written to it, or a power cut tore it: podlanectl uninstall cannot restore what ADDs changed",
      "", &look_at_settings_file},

@@ -12,6 +12,7 @@
 #include "tools/podlanectl/views/reader.hpp"
 
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -111,6 +112,20 @@ Result<void> look_at_uplinks(const NodeView &node, Findings &findings) {
         else if (!one.has_programs)
             report(findings, "the programs on uplink " + one.name + " are missing or not the pinned ones",
                    reattaching(node.world.bpffs, one.ifindex));
+    return {};
+}
+
+// Of networks that have one of their own: their pods have no other way out.
+Result<void> look_for_uplinks_down(const NodeView &node, Findings &findings) {
+    std::set<std::uint32_t> own;
+    for (const auto &[key, route] :
+         TRY(read_map<source_route_key, source_route>(node.world.bpffs, PODLANE_MAP_SOURCE_ROUTES)))
+        own.insert(route.uplink);
+    own.erase(0);
+    for (const std::uint32_t ifindex : own)
+        if (const auto link = TRY(net::find_link(*node.host, ifindex)); link && (link->flags & IFF_RUNNING) == 0)
+            report(findings, "uplink " + link->name + " of pods " + (link->up ? "has no carrier" : "is down"), {},
+                   link->up ? "connect it" : "ip link set " + link->name + " up");
     return {};
 }
 
@@ -270,7 +285,7 @@ Result<void> look_at_limit_groups(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 8> kStateChecks = {{
+constexpr std::array<Check, 9> kStateChecks = {{
     {"map-full", Severity::wrong, "an ADD that finds a map full fails (error 102)",
      "podlanectl gc removes endpoints that are gone; else set a larger \"maxEndpoints\"", &look_at_maps},
     {"map-version", Severity::wrong,
@@ -290,6 +305,9 @@ constexpr std::array<Check, 8> kStateChecks = {{
      "podlanectl uplink sync "
      "(or doctor --fix)",
      &look_for_uplinks},
+    {"uplink-down", Severity::notice,
+     "it was set down or unplugged: pods of networks whose \"uplink\" it is reach nothing beyond the node", "",
+     &look_for_uplinks_down},
     {"orphan", Severity::wrong, "an ADD or DEL was killed half-way: the entry is unused and wastes map space",
      "podlanectl doctor --fix", &look_for_orphans},
     {"limit-group", Severity::notice, "an ADD or DEL was killed half-way: the group is unused and wastes map space",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // load: programs and maps into the kernel, ahead of the first pod.
+#include "maps/abi/names.h"
 #include "maps/file.hpp"
 #include "plugin/cni/list.hpp"
 #include "plugin/load.hpp"
@@ -66,7 +67,8 @@ Result<int> load(const Call &call, World &world) {
     if (!call.argument.empty() && network.file.empty())
         return Error{ErrorCode::missing, call.argument + " names no plugin of type podlane",
                      "name the file that the runtime reads, or none"};
-    auto node = load_node(network.configuration, call.value(Opt::bpffs));
+    const auto root = call.has(Opt::bpffs) || world.bpffs != PODLANE_ROOT ? std::optional(world.bpffs) : std::nullopt;
+    auto node = load_node(network.configuration, root);
     if (!node)
         return network.file.empty() ? std::move(node).error() : std::move(node).error().context(network.file);
     const std::string from = network.file.empty() ? "the default settings: no network of Podlane in " + directory

@@ -10,14 +10,15 @@
 
 /*
  * A flow with nothing under way that takes a small part of the rate does not wait behind the others, as long as all
- * such frames together take no more: it cannot overtake itself.
+ * such frames together take no more: it cannot overtake itself. Acknowledgements may: each replaces those before it.
+ * As in tolerance(), half of that part is left to others.
  */
 static __always_inline __u64 next_departure(struct limit_state *state, const struct limit *limit, __u32 bucket,
-					    __u64 most, __u64 bytes, __u64 now)
+					    __u64 most, __u64 bytes, __u64 now, bool is_ack)
 {
 	__u64 backlog = backlog_of(state->free_at_ns, limit, now);
-	bool is_sparse = bytes * 8 <= FRAME_BITS && backlog_of(state->departures[bucket], limit, now) == 0 &&
-			 backlog_of(state->small_free_at_ns, limit, now) <= limit->horizon_ns;
+	bool is_sparse = bytes * 8 <= FRAME_BITS && (is_ack || !backlog_of(state->departures[bucket], limit, now)) &&
+			 backlog_of(state->small_free_at_ns, limit, now) <= limit->horizon_ns >> is_ack;
 
 	if (is_sparse)
 		return now;
@@ -26,7 +27,7 @@ static __always_inline __u64 next_departure(struct limit_state *state, const str
 
 /* False if the packet is to be dropped. */
 static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_state *state, const struct limit *limit,
-					  __u64 bytes)
+					  __u64 bytes, bool is_ack)
 {
 	__u64 now = bpf_ktime_get_ns(), departure, backlog = backlog_of(state->free_at_ns, limit, now), most;
 	__u32 hash = bpf_get_hash_recalc(skb), bucket = hash % LIMIT_BUCKETS;
@@ -34,7 +35,7 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 	bool overtakes;
 
 	most = unpaced_tolerance(&flow, limit);
-	departure = next_departure(state, limit, bucket, most, bytes, now);
+	departure = next_departure(state, limit, bucket, most, bytes, now, is_ack);
 	if (tracing)
 		return departure;
 	if (!departure) {
@@ -43,17 +44,17 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 	}
 	bpf_spin_lock(&state->lock);
 	/* Later if other CPUs let packets through meanwhile, and so beyond the burst by those. */
-	departure = next_departure(state, limit, bucket, most, bytes, now) ?: departure;
+	departure = next_departure(state, limit, bucket, most, bytes, now, is_ack) ?: departure;
 	backlog = departure - now;
 	overtakes = !backlog && backlog_of(state->free_at_ns, limit, now);
 	charge(state, limit, bytes, now, false, !flow.is_surplus);
 	charge_unpaced(state, limit, &flow, bytes, now);
 	state->delayed += !!backlog;
-	state->departures[bucket] = departure;
 	if (overtakes)
 		charge_small(state, limit, bytes, now);
-	if (!backlog)
-		state->departures[bucket] += time_of(bytes * 8 * SMALL_SHARE, limit->rate_bits_per_s);
+	if (!is_ack) /* it may be overtaken, and leaves before what its bucket waits for */
+		state->departures[bucket] =
+			departure + (backlog ? 0 : time_of(bytes * 8 * SMALL_SHARE, limit->rate_bits_per_s));
 	bpf_spin_unlock(&state->lock);
 	skb->tstamp = departure;
 	if (!overtakes)
@@ -67,7 +68,7 @@ __attribute__((noinline)) int set_earliest_departure(struct __sk_buff *skb, __u3
 {
 	struct limit_state *state = find_limit(ifindex, LIMIT_INGRESS);
 
-	return !state || set_departure(skb, state, &state->limit, wire_bytes(skb, headers));
+	return !state || set_departure(skb, state, &state->limit, wire_bytes(skb, headers), is_only_ack(skb, headers));
 }
 
 /*

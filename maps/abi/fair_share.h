@@ -153,6 +153,9 @@ ABI_INLINE void measure(struct limit_state *state, const struct limit *limit, __
 	/* Senders that wait for the backlog to go do not leave their share to others. */
 	if (wanted < ONE && ratio > ONE)
 		ratio = ONE;
+	/* If the share holds nobody back, a smaller one slows nobody down, and is too small when it does. */
+	if (state->weight < ONE)
+		ratio = larger(ratio, ONE);
 	state->gain = smaller(state->gain, 1ULL << 40) * ratio / ONE;
 	state->other_bytes_per_s = scaled(limit->rate_bits_per_s / 8,
 					  smaller(smaller(state->window_other_ns, 1ULL << 50) * ONE / elapsed, ONE));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Earliest departure times: who gets one, which one, and by which way the packet goes.
 #include "tests/packet/cases.hpp"
+#include "maps/abi/limit_math.h"
 #include "maps/clock.hpp"
 
 #include <ctime>
@@ -22,9 +23,10 @@ class Edt : public PacketTest {
     limit_state state(const Pod &of) {
         return require(node().tables().limit_states.find({of.ifindex, LIMIT_INGRESS})).value();
     }
-    void fill(const Pod &of, std::uint64_t backlog, std::uint64_t busy) {
+    void fill(const Pod &of, std::uint64_t backlog, std::uint64_t busy, std::uint64_t of_small = 0) {
         limit_state full{};
         full.free_at_ns = monotonic_ns() + backlog;
+        full.small_free_at_ns = monotonic_ns() + of_small;
         for (__u64 &place : full.departures)
             place = monotonic_ns() + busy;
         require(node().tables().limit_states.update({of.ifindex, LIMIT_INGRESS}, full));
@@ -128,6 +130,64 @@ TEST_F(Edt, AFlowWithNothingUnderWayDoesNotWait) {
     EXPECT_GT(deliver(frame).departure_ns, first + 50 * kMs) << "it would overtake itself";
     fill(node().pod, 0, 0);
     EXPECT_EQ(deliver(frame).priority, LIMIT_CLASS) << "what waits there longer than the bucket knows is before it";
+}
+
+Bytes from_far(const Tcp &tcp, std::size_t payload = 0) { return arriving("203.0.113.1") / tcp / bytes(payload); }
+
+// A transfer the other way does not wait for them, whatever else their flow or its bucket has under way.
+TEST_F(Edt, AcknowledgementsLeaveAtOnce) {
+    node().pod.flags |= INTERFACE_LIMIT_EDT;
+    node().pod.limits.bandwidth = {kRate, kRate * 9 / 10, 0, 0}; // long, as a busy machine has it
+    node().put(node().pod);
+    constexpr std::uint8_t kFin = 0x01;
+    struct Case {
+        const char *what;
+        Bytes frame;
+        bool is_ack, is_now;
+        std::uint64_t of_small = 0;
+    };
+    const Bytes v6 = Ethernet{kPodMac, kHostMac} / Ipv6{ip("2001:db8:ffff::1"), pod6()} / Tcp{.flags = kAck};
+    for (const auto &[what, frame, is_ack, is_now, of_small] :
+         {Case{"plain", from_far({.flags = kAck}), true, true}, Case{"IPv6", v6, true, true},
+          Case{"SACK", from_far({.flags = kAck, .options = bytes(40, 1)}), true, true},
+          Case{"beyond half of the part of small frames", from_far({.flags = kAck}), true, false, 800 * kMs},
+          Case{"data", from_far({.flags = kAck}, 1), false, false},
+          Case{"an end", from_far({.flags = kAck | kFin}), false, false},
+          Case{"a beginning", from_far({.flags = kSyn}), false, false},
+          Case{"UDP", arriving("203.0.113.1") / Udp{} / bytes(12), false, false}}) {
+        SCOPED_TRACE(what);
+        fill(node().pod, 600 * kMs, 600 * kMs, of_small);
+        const limit_state before = state(node().pod);
+        const Outcome outcome = deliver(frame);
+        expect_ends_in(node(), outcome, REASON_RECEIVED_HOST);
+        EXPECT_EQ(outcome.departure_ns < before.free_at_ns, is_now);
+        EXPECT_EQ(outcome.priority, is_now ? 0 : LIMIT_CLASS);
+        const limit_state charged = state(node().pod);
+        EXPECT_EQ(std::ranges::equal(charged.departures, before.departures), is_ack) << "data must not overtake itself";
+        EXPECT_EQ(charged.small_free_at_ns != before.small_free_at_ns, is_now);
+        EXPECT_EQ(charged.bytes, frame.size());
+        EXPECT_GT(charged.free_at_ns, before.free_at_ns);
+    }
+}
+
+TEST_F(Edt, AFloodOfAcknowledgementsHasHalfOfThePartOfSmallFrames) {
+    constexpr std::uint64_t kSlow = kRate / 100, kHalf = LEAST_FRAMES * 100 * kMs / 2; // a busy machine is faster
+    time(node().pod, 0, kSlow);
+    fill(node().pod, 0, 0);
+    const Bytes ack = from_far({.flags = kAck});
+    const std::uint64_t cost = ack.size() * 8 * SMALL_SHARE * 1000 * kMs / kSlow, begin = monotonic_ns();
+    const auto passes = [&](const Bytes &frame) {
+        limit_state full = state(node().pod);
+        full.free_at_ns = monotonic_ns() + 900 * kMs; // the burst is used up
+        require(node().tables().limit_states.update({node().pod.ifindex, LIMIT_INGRESS}, full));
+        return deliver(frame).verdict == kNext;
+    };
+    std::uint64_t passed = 0;
+    while (passed < 1000 && passes(ack))
+        ++passed;
+    EXPECT_GE(passed, kHalf / cost);
+    EXPECT_LE((passed - 1) * cost, kHalf + monotonic_ns() - begin);
+    EXPECT_TRUE(passes(arriving("203.0.113.1") / Icmp{} / bytes(56))) << "the other half is left to a ping";
 }
 
 TEST_F(Edt, AFlowWithinItsPartWaitsWhileAFloodIsDropped) {

@@ -123,6 +123,11 @@ class Model : private FrameReader {
     [[nodiscard]] bool is_fragment() const {
         return later_fragment_ || first_fragment_ || (v4_ && (word(l3_ + 6) & 0x3fffU) != 0);
     }
+    // A segment of TCP that acknowledges, and has no data.
+    [[nodiscard]] bool is_only_ack() const {
+        return protocol_ == IPPROTO_TCP && transport_bytes() && (frame_[l4_ + 13] & 0x17U) == kAck &&
+               frame_.size() == l4_ + *transport_bytes();
+    }
     // On the wire: each segment has the headers. If nobody knows them, they count as the most that TCP has.
     [[nodiscard]] std::size_t wire_bytes() const {
         const bool has_l4 = v4_ || (v6_ && !later_fragment_ && !cut_ && extensions_ <= 4);

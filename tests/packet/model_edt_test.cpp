@@ -79,7 +79,7 @@ class EdtModel : public LimitedModel {
             return "at the qdisc of " + to.name + ", " + problem;
         if (bytes == 0)
             return left.departure_ns == 0 && left.priority == 0 ? "" : "held although its sender is exempt";
-        return compare_times(before, state(to), bytes, left, begin, end);
+        return compare_times(before, state(to), bytes, left, begin, end, forwarded.is_only_ack());
     }
     // Unchanged, but that a packet that is capable of ECN is marked if it waits for more than 2/5 of the burst.
     static bool is_carried(const Bytes &given, const Bytes &got, std::uint64_t leaves, std::uint64_t begin,
@@ -101,15 +101,18 @@ class EdtModel : public LimitedModel {
         return got == expected;
     }
     // A packet leaves when all before it have left at the rate, or now if its flow is small and has nothing under way;
-    // and takes as long as its bytes do.
+    // and takes as long as its bytes do. An acknowledgement leaves now, and keeps nothing else from that.
     std::string compare_times(const limit_state &before, const limit_state &after, std::uint64_t bytes,
-                              const Outcome &left, std::uint64_t begin, std::uint64_t end) {
+                              const Outcome &left, std::uint64_t begin, std::uint64_t end, bool is_ack) {
         constexpr std::uint64_t kFullFrame = 1514, kRate = 100'000'000'000;
         const std::uint64_t cost = bytes * 8 * 1'000'000'000 / kRate, at = left.departure_ns;
         const bool is_now = at >= begin && at <= end;
         const bool must_wait = before.free_at_ns > end;
         const bool has_waited = at == before.free_at_ns;
-        if (must_wait && !has_waited && (!is_now || all_busy_ || bytes > kFullFrame))
+        const bool is_unmoved = std::ranges::equal(before.departures, after.departures);
+        if (is_ack && (!is_now || !is_unmoved))
+            return "an acknowledgement " + std::string(is_now ? "makes its flow busy" : "waits");
+        if (must_wait && !has_waited && (!is_now || (all_busy_ && !is_ack) || bytes > kFullFrame))
             return "leaves " + std::to_string(static_cast<std::int64_t>(at - begin)) +
                    " ns after now, its turn is in " + std::to_string(before.free_at_ns - begin);
         if (before.free_at_ns <= begin && !is_now)
@@ -122,21 +125,24 @@ class EdtModel : public LimitedModel {
             return "the next packet leaves " + std::to_string(static_cast<std::int64_t>(after.free_at_ns - least)) +
                    " ns later than after " + std::to_string(cost);
         ++(has_waited ? waited_ : overtook_);
+        acks_ += is_ack && must_wait ? 1 : 0;
         return "";
     }
 
     const ModelSender router_{};
     std::optional<LimitStates> states_;
-    std::uint64_t waited_ = 0, overtook_ = 0;
+    std::uint64_t waited_ = 0, overtook_ = 0, acks_ = 0;
     bool all_busy_ = false;
     unsigned changes_ = 0;
 };
 
 TEST_F(EdtModel, HoldsForGeneratedFrames) {
     hold_for_generated_frames(std::chrono::seconds(3), 1);
-    std::cout << waited_ << " packets waited, " << overtook_ << " left at once" << std::endl;
+    std::cout << waited_ << " packets waited, " << overtook_ << " left at once, " << acks_
+              << " of them acknowledgements" << std::endl;
     EXPECT_GT(waited_, ran_ / 400);
     EXPECT_GT(overtook_, ran_ / 500);
+    EXPECT_GT(acks_, 0U);
 }
 
 } // namespace

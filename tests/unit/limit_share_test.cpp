@@ -198,6 +198,29 @@ TEST(LimitShare, AChangedLimitIsFollowedWithin200Ms) {
     }
 }
 
+// They have sent all they had when the limit comes, so that none of them weighs anything before it has to wait.
+TEST(LimitShare, FlowsThatWriteNowAndThenGetALowerLimitOnceTheBacklogIsGone) {
+    constexpr std::uint64_t kBefore = 1000000000, kBlock = 16384;
+    for (const auto &[rate, flows, each] :
+         {std::tuple(20000000U, 10U, 5e6), {20000000U, 30U, 1.6e6}, {20000000U, 60U, 0.8e6}, {100000000U, 60U, 8e6}}) {
+        SCOPED_TRACE(std::to_string(flows) + " flows, " + std::to_string(rate));
+        Simulation all(kBefore);
+        for (std::size_t i = 0; i < flows; ++i) {
+            all.connect();
+            all.every(each / 8 / kBlock, [&all, i] { all.write(i, kBlock); });
+            all.run_until(all.now() + 131 * kMs / flows);
+        }
+        all.run_until(2 * kSecond);
+        all.change_rate(rate);
+        all.run_until(all.now() + 100 * kMs);
+        while (all.backlog() > 5 * kMs && all.now() < 4 * kSecond)
+            all.run_until(all.now() + kMs);
+        all.run_until(all.now() + 100 * kMs);
+        EXPECT_GT(measure(all, flows, 500 * kMs).sum(), 0.95 * kGoodput * rate);
+        EXPECT_LT(all.backlog(), 100 * kMs);
+    }
+}
+
 TEST(LimitShare, WhatSomeDoNotWantIsLeftToTheOthers) {
     Simulation all(kRate, 1);
     for (int i = 0; i < 8; ++i) {

@@ -10,14 +10,15 @@
 
 /*
  * A flow with nothing under way that takes a small part of the rate does not wait behind the others, as long as all
- * such frames together take no more: it cannot overtake itself. Acknowledgements may: each replaces those before it.
- * As in tolerance(), half of that part is left to others.
+ * such frames together take no more: it cannot overtake itself. Acknowledgements keep none of their flow from that,
+ * and, as in tolerance(), leave half of that part to others. They do not overtake data of their flow: what that
+ * acknowledges would be too old (RFC 5961, 5.2).
  */
 static __always_inline __u64 next_departure(struct limit_state *state, const struct limit *limit, __u32 bucket,
 					    __u64 most, __u64 bytes, __u64 now, bool is_ack)
 {
 	__u64 backlog = backlog_of(state->free_at_ns, limit, now);
-	bool is_sparse = bytes * 8 <= FRAME_BITS && (is_ack || !backlog_of(state->departures[bucket], limit, now)) &&
+	bool is_sparse = bytes * 8 <= FRAME_BITS && backlog_of(state->departures[bucket], limit, now) == 0 &&
 			 backlog_of(state->small_free_at_ns, limit, now) <= limit->horizon_ns >> is_ack;
 
 	if (is_sparse)
@@ -52,7 +53,7 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 	state->delayed += !!backlog;
 	if (overtakes)
 		charge_small(state, limit, bytes, now);
-	if (!is_ack) /* it may be overtaken, and leaves before what its bucket waits for */
+	if (!is_ack) /* which may be overtaken */
 		state->departures[bucket] =
 			departure + (backlog ? 0 : time_of(bytes * 8 * SMALL_SHARE, limit->rate_bits_per_s));
 	bpf_spin_unlock(&state->lock);

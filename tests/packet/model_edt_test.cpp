@@ -101,7 +101,7 @@ class EdtModel : public LimitedModel {
         return got == expected;
     }
     // A packet leaves when all before it have left at the rate, or now if its flow is small and has nothing under way;
-    // and takes as long as its bytes do. An acknowledgement leaves now, and keeps nothing else from that.
+    // and takes as long as its bytes do. An acknowledgement keeps nothing else from that.
     std::string compare_times(const limit_state &before, const limit_state &after, std::uint64_t bytes,
                               const Outcome &left, std::uint64_t begin, std::uint64_t end, bool is_ack) {
         constexpr std::uint64_t kFullFrame = 1514, kRate = 100'000'000'000;
@@ -109,10 +109,9 @@ class EdtModel : public LimitedModel {
         const bool is_now = at >= begin && at <= end;
         const bool must_wait = before.free_at_ns > end;
         const bool has_waited = at == before.free_at_ns;
-        const bool is_unmoved = std::ranges::equal(before.departures, after.departures);
-        if (is_ack && (!is_now || !is_unmoved))
-            return "an acknowledgement " + std::string(is_now ? "makes its flow busy" : "waits");
-        if (must_wait && !has_waited && (!is_now || (all_busy_ && !is_ack) || bytes > kFullFrame))
+        if (is_ack && !std::ranges::equal(before.departures, after.departures))
+            return "an acknowledgement makes its flow busy";
+        if (must_wait && !has_waited && (!is_now || all_busy_ || bytes > kFullFrame))
             return "leaves " + std::to_string(static_cast<std::int64_t>(at - begin)) +
                    " ns after now, its turn is in " + std::to_string(before.free_at_ns - begin);
         if (before.free_at_ns <= begin && !is_now)
@@ -125,7 +124,7 @@ class EdtModel : public LimitedModel {
             return "the next packet leaves " + std::to_string(static_cast<std::int64_t>(after.free_at_ns - least)) +
                    " ns later than after " + std::to_string(cost);
         ++(has_waited ? waited_ : overtook_);
-        acks_ += is_ack && must_wait ? 1 : 0;
+        acks_ += is_ack && must_wait && is_now ? 1 : 0;
         return "";
     }
 

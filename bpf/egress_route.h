@@ -94,11 +94,18 @@ static __always_inline int find_next_hop(struct packet *p, struct bpf_redir_neig
  */
 static __always_inline bool fits_link(struct packet *p, __u32 ifindex)
 {
-	__u32 mtu = 0;
+	__u32 mtu = p->egress_route->mtu;
+	long answer;
 
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_check_mtu))
-		return bpf_check_mtu(p->skb, ifindex, &mtu, 0, BPF_MTU_CHK_SEGS) <= 0;
-	return fits(p, p->egress_route->mtu);
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_check_mtu)) {
+		mtu = 0;
+		answer = bpf_check_mtu(p->skb, ifindex, &mtu, 0, BPF_MTU_CHK_SEGS);
+		if (answer < 0 || (!answer && p->skb->gso_size))
+			return true;
+		if (answer == BPF_MTU_CHK_RET_SEGS_TOOBIG && !is_jumbogram(p))
+			return false;
+	}
+	return fits(p, mtu); /* exact if the link has a longer header than the packet, or its segments a shorter one */
 }
 
 static __always_inline int send_by_egress_route(struct packet *p)

@@ -8,6 +8,12 @@
 
 #define NOBODY bpf_htonl(0xf0000001) /* 240.0.0.1, or the end of an IPv6 address that nobody has */
 
+/* An IPv6 packet of more than 64 KiB, whose segments will not have the header that says its length (8 bytes). */
+static __always_inline bool is_jumbogram(struct packet *p)
+{
+	return p->protocol == ETH_P_IPV6 && p->skb->len > sizeof(struct ethhdr) + sizeof(struct ipv6hdr) + 0xffff;
+}
+
 /* Length of the IP packet; of a GSO packet that of its segments, as the kernel's forwarding counts it. 0: unknown. */
 static __always_inline __u32 ip_bytes(struct packet *p)
 {
@@ -15,7 +21,7 @@ static __always_inline __u32 ip_bytes(struct packet *p)
 
 	if (!segment)
 		return p->skb->len - sizeof(struct ethhdr);
-	return p->header_bytes ? segment + p->header_bytes : 0;
+	return p->header_bytes ? segment + p->header_bytes - (is_jumbogram(p) ? 8 : 0) : 0;
 }
 
 static __always_inline bool fits(struct packet *p, __u32 mtu)

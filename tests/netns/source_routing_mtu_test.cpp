@@ -48,6 +48,16 @@ TEST_P(MtuOnLan, NoSegmentsThatAreLargerThanTheLinkLeave) {
     EXPECT_EQ(frames_from(elsewhere, addr(*pod)), 0U);
 }
 
+// IPv6 packets of more than 64 KiB have a header that their segments do not have. Linux before 5.19 has none of them.
+TEST_P(MtuOnLan, LargePacketsOfTheKernelArrive) {
+    const auto pod = add_pod();
+    (void)run(pod->ns(), {"ip", "link", "set", "net1", "gso_max_size", "131072"});
+    const EchoServer server(host_->ns(), GetParam(), kPort);
+    const Fd client = connected(pod->ns(), Transport::tcp, {host_addr(), kPort}, {addr(*pod), 0});
+    EXPECT_EQ(transfer(client, std::size_t{64} << 20U), 0);
+    EXPECT_EQ(lab_.count(SourceLab::host_veth(*pod, "net1"), REASON_DROP_MALFORMED), 0U);
+}
+
 TEST_P(MtuOnLan, APodCannotRaiseItsMtuAboveTheUplinks) {
     const auto pod = add_pod();
     ASSERT_TRUE(ping(pod->ns(), to_string(host_addr()), 2)) << "the neighbour is known";

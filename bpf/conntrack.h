@@ -49,21 +49,20 @@ static __always_inline void shorten_timeout(struct nf_conn___podlane *ct, __u32 
 }
 
 /*
- * Gives the entry the time-out that a packet on the slow path would have given it, or until a later query can renew it;
- * `is_silent`: the peer of a TCP connection acknowledges nothing.
+ * Gives the entry the time-out that a packet on the slow path would have given it, but `least_ms`; `is_silent`: the
+ * peer of a TCP connection acknowledges nothing.
  */
 static __always_inline void renew_timeout(struct nf_conn___podlane *ct, struct net___podlane *net, __u8 protocol,
-					  bool is_silent)
+					  bool is_silent, __u32 least_ms)
 {
 	__u32 full = protocol == IPPROTO_TCP ? net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_ESTABLISHED]
 					     : net->ct.nf_ct_proto.udp.timeouts[CT_UDP_REPLIED];
 	__u32 unacknowledged = net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_UNACKNOWLEDGED];
 	__u32 now = bpf_jiffies64(), left = ct->timeout - now;
-	__u32 least_ms = 2 * confirm_ns / 1000000; /* no more jiffies than that */
 
 	if (is_silent && unacknowledged < full)
 		full = unacknowledged;
-	if (left < full - full / 8 || full < least_ms || (is_silent && left > full))
+	if (left < full - full / 8 || full < least_ms /* or fewer jiffies */ || (is_silent && left > full))
 		set_timeout(ct, now, full, least_ms);
 }
 
@@ -185,7 +184,7 @@ static __always_inline int query_conntrack(struct __sk_buff *skb, struct flow_sc
 		read_translation(&ct->tuplehash[1].tuple, is_ipv4, &work->flow);
 	if (good) {
 		work->origin = origin_of(ct, work);
-		renew_timeout(ct, net, protocol, how & PEER_IS_SILENT);
+		renew_timeout(ct, net, protocol, how & PEER_IS_SILENT, 2 * confirm_ns / 1000000);
 	}
 	bpf_ct_release(ct);
 	if (another)

@@ -39,7 +39,7 @@ __attribute__((noinline)) int renew_connection(struct __sk_buff *skb, __u32 has_
 		if (is_reset)
 			shorten_timeout(ct, net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_CLOSE]);
 		else
-			renew_timeout(ct, net, IPPROTO_TCP, false);
+			renew_timeout(ct, net, IPPROTO_TCP, false, 0);
 	}
 	bpf_ct_release(ct);
 	return 0;

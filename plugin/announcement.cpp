@@ -21,14 +21,18 @@ struct Followed {
     std::uint32_t network;
     const Tables &tables;
 
-    [[nodiscard]] Result<bool> has_lost(const source_route &route) const {
-        if (network == 0 || route.uplink == 0 || route.uplink == link.ifindex)
+    // Of several uplinks, nothing says here by which of them a route left.
+    [[nodiscard]] Result<bool> is_only_one() const {
+        const auto entry = TRY(tables.networks.find(network));
+        return entry && field_text(entry->uplinks) == link.name;
+    }
+    [[nodiscard]] Result<bool> is_behind(const source_route &route) const {
+        if (route.uplink == link.ifindex)
+            return !std::ranges::equal(route.uplink_mac, link.mac);
+        if (route.uplink == 0 || !TRY(net::link_name(route.uplink)).empty())
             return false;
         const auto owner = TRY(tables.interfaces.find(route.ifindex));
-        return owner && owner->network == network && TRY(net::link_name(route.uplink)).empty();
-    }
-    [[nodiscard]] bool has_other_mac(const source_route &route) const {
-        return route.uplink == link.ifindex && !std::ranges::equal(route.uplink_mac, link.mac);
+        return owner && owner->network == network && TRY(is_only_one());
     }
 };
 
@@ -39,22 +43,24 @@ Result<bool> is_first_behind(const Followed &uplink) {
         const auto route = uplink.tables.source_routes.find(key);
         if (!route || !*route)
             return false;
-        behind = uplink.has_lost(**route);
-        if (behind && !*behind)
-            behind = uplink.has_other_mac(**route);
+        behind = uplink.is_behind(**route);
         return !behind || *behind || (*route)->uplink == uplink.link.ifindex;
     }));
     return behind;
 }
 
-// The first one last, since an ADD looks at it: a call that is killed is repeated.
+// The first one last, since an ADD looks at it: a call that is killed is repeated. A DEL may renumber slots meanwhile.
 template <typename Key>
 Result<std::vector<std::pair<Key, source_route>>> rewrite(const Map<Key, source_route> &table, const Followed &uplink) {
     auto all = TRY(table.entries());
     for (auto one = all.rbegin(); one != all.rend(); ++one) {
         auto &[key, route] = *one;
-        if (!uplink.has_other_mac(route) && !TRY(uplink.has_lost(route)))
+        if (!TRY(uplink.is_behind(route)))
             continue;
+        const auto now = TRY(table.find(key));
+        if (!now || !TRY(uplink.is_behind(*now)))
+            continue;
+        route = *now;
         route.uplink = uplink.link.ifindex;
         std::ranges::copy(uplink.link.mac, route.uplink_mac);
         TRY(replace_if_there(table, key, route));
@@ -125,6 +131,22 @@ Result<void> follow_uplink(const net::Link &uplink, std::uint32_t network, const
     errors.add(record_numbering(egress, root, host));
     errors.add(announce_addresses(egress, addresses, host));
     return std::move(errors).result();
+}
+
+Result<void> look_again(std::optional<EgressRoute> &egress, SourceEntries &entries, net::Netlink &host) {
+    const auto link = egress ? TRY(net::find_link(host, egress->uplink.ifindex)) : std::nullopt;
+    if (!link)
+        return {};
+    egress->uplink = *link;
+    const auto follow = [&](source_route &route) {
+        if (route.uplink == link->ifindex)
+            std::ranges::copy(link->mac, route.uplink_mac);
+    };
+    for (auto &[key, route] : entries.routes)
+        follow(route);
+    for (auto &[key, route] : entries.slots)
+        follow(route);
+    return {};
 }
 
 void follow_uplink_if_changed(const std::optional<EgressRoute> &egress, std::uint32_t network, const Tables &tables,

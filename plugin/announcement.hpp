@@ -6,6 +6,7 @@
 #include "loader/net/announce.hpp"
 #include "loader/net/netlink.hpp"
 #include "plugin/egress_route.hpp"
+#include "plugin/entries.hpp"
 
 #include <chrono>
 #include <optional>
@@ -33,13 +34,16 @@ Result<void> announce_addresses(const std::optional<EgressRoute> &egress, std::s
 Result<void> record_numbering(const std::optional<EgressRoute> &egress, const std::string &root, net::Netlink &host);
 // Source routes hold what the uplink was at the ADD: its MAC, by which the programs answer for pods, which another
 // active port of a bond changes, and its number, which changes if it is made again. They get what it is now, and its
-// neighbours new announcements. `network`: whose routes by an interface that is gone are the uplink's by now; 0: none.
+// neighbours new announcements. `network`: its routes by an interface that is gone are the uplink's by now, if it
+// has no other.
 Result<void> follow_uplink(const net::Link &uplink, std::uint32_t network, const Tables &tables,
                            const std::string &root, net::Netlink &host);
 // The same for an ADD, if a look at one route says that it is necessary. It does not concern the ADD's own pod, which
 // therefore does not fail with it.
 void follow_uplink_if_changed(const std::optional<EgressRoute> &egress, std::uint32_t network, const Tables &tables,
                               const std::string &root, net::Netlink &host);
+// While an ADD waits, the uplink may change: what it is now, also in the ADD's own entries.
+Result<void> look_again(std::optional<EgressRoute> &egress, SourceEntries &entries, net::Netlink &host);
 // A missing uplink or entry is done already.
 Result<void> withdraw_address(std::uint32_t uplink, const ip_addr &addr, net::Netlink &host);
 // ErrorCode::check_failed if the uplink does not listen to requests.

@@ -35,11 +35,14 @@ Result<cni::Attachment> publish_endpoint(const NewEndpoint &made, const Conflict
     TRY(probe.must_be_free());
     if (!is_isolated(made.record))
         TRY(put_addresses(tables, made.record));
-    follow_uplink_if_changed(made.egress, made.record.network, tables, made.request.config.bpffs, host);
-    TRY(put_source_routes(made.sources, made.peers, tables, rollback));
+    std::optional<EgressRoute> egress = made.egress;
+    SourceEntries sources = made.sources;
+    TRY(look_again(egress, sources, host));
+    follow_uplink_if_changed(egress, made.record.network, tables, made.request.config.bpffs, host);
+    TRY(put_source_routes(sources, made.peers, tables, rollback));
     TRY(put_senders(tables, made.record, rollback));
-    TRY(record_numbering(made.egress, made.request.config.bpffs, host));
-    TRY(announce_addresses(made.egress, made.plan.addresses, host));
+    TRY(record_numbering(egress, made.request.config.bpffs, host));
+    TRY(announce_addresses(egress, made.plan.addresses, host));
     return made.plan.result;
 }
 

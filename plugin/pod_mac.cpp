@@ -3,6 +3,7 @@
 
 #include "loader/net/neighbour.hpp"
 #include "maps/entries.hpp"
+#include "plugin/endpoint.hpp"
 #include "plugin/log.hpp"
 
 #include <algorithm>
@@ -13,11 +14,15 @@ namespace {
 
 // As the other interfaces of the container, and the programs of all of them, know the MTU.
 template <typename Table> Result<void> store_mtu(const Table &table, const endpoint &record) {
-    for (auto [key, route] : TRY(table.entries())) {
-        if (route.ifindex != record.ifindex || route.mtu == record.mtu)
+    const auto is_behind = [&](const source_route &route) {
+        return route.ifindex == record.ifindex && route.mtu != record.mtu;
+    };
+    for (const auto &[key, route] : TRY(table.entries())) {
+        auto now = is_behind(route) ? TRY(table.find(key)) : std::nullopt; // a DEL may renumber slots meanwhile
+        if (!now || !is_behind(*now))
             continue;
-        route.mtu = record.mtu;
-        TRY(table.replace(key, route));
+        now->mtu = record.mtu;
+        TRY(replace_if_there(table, key, *now));
     }
     return {};
 }

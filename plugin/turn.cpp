@@ -116,10 +116,17 @@ std::vector<Fd> take_turn_of_del(const cni::Request &request) {
 
 bool is_add_under_way(const AttachmentRecord &record) {
     const Fd file = open_file(record.state_directory, O_RDONLY);
-    return file && is_held(file, of_adds(record.container_id));
+    const cni::Request request = request_of(record, record.state_directory);
+    return file && (is_held(file, of_adds(record.container_id)) || is_held(file, of_add(request)));
 }
 
 Result<void> forget_turns(const std::string &state_directory) {
+    const Fd file = open_file(state_directory, O_RDWR);
+    struct flock all {};
+    all.l_type = F_WRLCK;
+    all.l_whence = SEEK_SET;
+    if (file && fcntl(file.get(), F_OFD_SETLK, &all) != 0)
+        return {}; // calls of other networks have theirs
     auto removed = remove_if_present(state_directory + kFile);
     return !removed && removed.error().system_errno == EISDIR ? Result<void>{} : removed; // none of Podlane's
 }

@@ -28,7 +28,7 @@ std::vector<Fd> take_turn_of_del(const cni::Request &request);
 // Whether an ADD of the container has its turn.
 bool is_add_under_way(const AttachmentRecord &record);
 
-// Only if no call can be under way: the next one creates another file.
+// Unless a call is under way: the next one would create another file.
 Result<void> forget_turns(const std::string &state_directory);
 
 // Whether an ADD or a DEL of the attachment has its turn.

@@ -276,8 +276,10 @@ Result<void> check_in_pod_rules(Checked &c) {
     return check_rules(c);
 }
 
-Result<void> look_at_source_routes(Checked &c, const Tables &tables, const std::optional<EgressRoute> &egress) {
-    const auto peers = TRY(find_whole_peers(c.request, tables, c.pod, c.record.netns_inode));
+Result<void> look_at_source_routes(Checked &c, const Tables &tables, const std::optional<EgressRoute> &egress,
+                                   bool only_whole) {
+    const auto peers = TRY(only_whole ? find_whole_peers(c.request, tables, c.pod, c.record.netns_inode)
+                                      : find_peer_interfaces(c.request, tables, c.pod, c.record.netns_inode));
     const auto leased = addresses_of(*c.request.config.prev_result, c.request.ifname);
     return check_source_routes(TRY(wanted_source_routes(c.record, leased, peers, egress, tables, c.host)), peers,
                                tables);
@@ -286,9 +288,10 @@ Result<void> look_at_source_routes(Checked &c, const Tables &tables, const std::
 Result<void> check_source_routing(Checked &c, const Tables &tables, const std::optional<EgressRoute> &egress) {
     TRY(check_link(egress, c.addresses(), c.host));
     TRY(check_rules(c));
-    if (look_at_source_routes(c, tables, egress))
+    // A DEL of another interface may not have got as far as its routes, or have come between.
+    if (look_at_source_routes(c, tables, egress, true) || look_at_source_routes(c, tables, egress, false))
         return {};
-    return look_at_source_routes(c, tables, egress); // a DEL of another interface may have come between
+    return look_at_source_routes(c, tables, egress, true);
 }
 
 } // namespace

@@ -105,15 +105,13 @@ Result<std::vector<std::string>> sync_all_uplinks(const std::string &root) {
     for (const auto &[id, entry] : TRY(read_map<std::uint32_t, network>(root, PODLANE_MAP_NETWORKS))) {
         if (entry.has_uplinks == 0)
             continue;
-        const auto names = split<std::string>(field_text(entry.uplinks), " ");
-        const FoundUplinks found = TRY(find_uplinks(names, host_veths));
+        const FoundUplinks found = TRY(find_uplinks(split<std::string>(field_text(entry.uplinks), " "), host_veths));
         const HookKind kind = hook_kind_of(entry.attach);
         TRY(sync_uplinks(tables, id, found.ifindexes, kind, false));
         notes.insert(notes.end(), found.notes.begin(), found.notes.end());
-        // Of several, nothing says here by which of them its routes left.
         for (const std::uint32_t ifindex : found.ifindexes)
             if (const auto link = TRY(net::find_link(host, ifindex)))
-                TRY(follow_uplink(*link, names.size() == 1 ? id : 0, routes, root, host));
+                TRY(follow_uplink(*link, id, routes, root, host));
     }
     return notes;
 }

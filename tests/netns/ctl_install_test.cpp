@@ -327,7 +327,7 @@ TEST_F(NodeTest, InstallAndUninstallPrintFilesOfOthersSafely) {
     const Output removed = uninstall();
     EXPECT_THAT(removed, prints(0, {"/20-?[2J.conflist for new pods"}));
     EXPECT_THAT(removed.out, Not(HasSubstr("\033")));
-    std::vector<std::string> argv = {"strace", "-qq", "-o", "/dev/null", "-e", "inject=getdents64:error=EIO:when=2"};
+    std::vector<std::string> argv = {"strace", "-qq", "-o", "/dev/null", "-e", "inject=getdents64:error=EIO:when=2+"};
     const auto command = ctl_argv(node_.bpffs(), "doctor --conf-dir " + conf());
     argv.insert(argv.end(), command.begin(), command.end());
     EXPECT_THAT(run(node_.ns(), argv), prints(1, {"cannot be checked: listing " + conf() + ": Input/output error"}));

@@ -313,7 +313,12 @@ bool is_wrong(const Row &row) { return row.check->severity == Severity::wrong; }
 } // namespace
 
 bool doctor::is_same(const Row &a, const Row &b) {
-    const auto name = [](const Row &row) { return row.finding.what.substr(0, row.finding.what.rfind(": ")); };
+    const auto name = [](const Row &row) {
+        const std::string &what = row.finding.what;
+        const std::size_t end = what.rfind(": ");
+        return end != std::string::npos && what.find_first_of("0123456789", end) == end + 2 ? what.substr(0, end)
+                                                                                            : what;
+    };
     return a.check->name == b.check->name && a.pod == b.pod && name(a) == name(b);
 }
 

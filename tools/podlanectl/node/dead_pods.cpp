@@ -83,7 +83,8 @@ Result<void> collect_dead_pods(const World &world, bool owned, const std::string
         }
         const std::string container = "container " + one.container_id + ", " + one.ifname;
         const auto removed = remove_attachment(request_of(one, state_directory));
-        dead.left += removed ? 0 : 1;
+        if (!removed)
+            dead.kept.emplace(one.container_id, one.ifname);
         dead.lines.push_back(removed ? "removed what was left of " + container + ", which is gone"
                                      : "kept: the record of " + container + ", which is gone: " +
                                            removed.error().message + "; correct that, then podlanectl uninstall");
@@ -93,10 +94,11 @@ Result<void> collect_dead_pods(const World &world, bool owned, const std::string
 
 Result<void> release_leases(const World &world, const std::string &state_directory, DeadPods &dead) {
     for (const AttachmentRecord &one : TRY(AttachmentRecords(state_directory, world.bpffs).list())) {
-        if (!one.only_lease)
+        if (!one.only_lease || dead.kept.contains({one.container_id, one.ifname}))
             continue;
         const auto released = release_held_lease(one, state_directory);
-        dead.left += released ? 0 : 1;
+        if (!released)
+            dead.kept.emplace(one.container_id, one.ifname);
         dead.lines.push_back(
             released ? std::string("released the lease that ") + (waits_for_release(one) ? "waited" : "was held") +
                            " since container " + one.container_id

@@ -5,7 +5,9 @@
 #include "maps/result.hpp"
 
 #include <cstddef>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace podlane::ctl {
@@ -14,8 +16,8 @@ struct World;
 
 struct DeadPods {
     std::size_t without_interface = 0; // attachments whose DEL is still to come, and which have no interface
-    std::size_t left = 0;              // of which something could not be removed
-    std::vector<std::string> lines{};  // of the report
+    std::set<std::pair<std::string, std::string>> kept{}; // container and interface of what could not be removed
+    std::vector<std::string> lines{};                     // of the report
 };
 
 // Those that died without a DEL: their rules, leases and records. `owned`: the maps are of this network namespace.

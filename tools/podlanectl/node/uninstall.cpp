@@ -279,11 +279,11 @@ Result<void> remove_installed(const std::string &directory, std::string_view nam
 }
 
 Result<void> remove_plugin(const std::string &bin_dir, Story &story) {
-    if (story.containers() == 0 && story.dead.left == 0)
+    if (story.containers() == 0 && story.dead.kept.empty())
         return remove_installed(bin_dir, "podlane", story);
     const std::string whose = story.containers() != 0
                                   ? "the DEL of " + std::to_string(story.containers()) + " pods"
-                                  : "what is left of " + std::to_string(story.dead.left) + " containers";
+                                  : "what is left of " + std::to_string(story.dead.kept.size()) + " containers";
     if (access((bin_dir + "/podlane").c_str(), F_OK) == 0)
         story.lines.push_back("kept, for " + whose + ": " + bin_dir +
                               "/podlane; when they are gone: podlanectl uninstall");
@@ -295,7 +295,7 @@ Result<void> remove_rest(const std::string &state_dir, const std::string &bin_di
     Errors errors;
     errors.add(restore_settings(state_dir, story));
     errors.add(forget_pod_ranges(state_dir));
-    if (story.containers() == 0 && story.dead.left == 0)
+    if (story.containers() == 0 && story.dead.kept.empty())
         errors.add(forget_turns(state_dir));
     errors.add(remove_plugin(bin_dir, story));
     auto done = std::move(errors).result();

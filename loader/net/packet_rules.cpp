@@ -96,8 +96,8 @@ std::optional<ActiveSets::value_type> parse_set(nlmsghdr *answer) {
     if (effects.empty())
         return std::nullopt;
     const auto *header = static_cast<nfgenmsg *>(nlmsg_data(answer));
-    return ActiveSets::value_type{{header->nfgen_family, set.text(NFTA_SET_TABLE), set.text(NFTA_SET_NAME)},
-                                  std::move(effects)};
+    return ActiveSets::value_type(ChainId{header->nfgen_family, set.text(NFTA_SET_TABLE), set.text(NFTA_SET_NAME)},
+                                  std::move(effects));
 }
 
 // Without those of what a rule for the slow path leads to. Chain by chain: kube-proxy may have tens of thousands.
@@ -111,8 +111,8 @@ Result<void> collect(Netlink &netfilter, const ChainId &chain, const ActiveSets 
         if (rule.slow_path_only || rule.chain != chain)
             continue;
         what.merge(rule.what);
-        for (std::string &set : rule.sets)
-            if (const auto active = sets.find({family, table, std::move(set)}); active != sets.end())
+        for (const std::string &set : rule.sets)
+            if (const auto active = sets.find({family, table, set}); active != sets.end())
                 what.insert(active->second.begin(), active->second.end());
         for (const std::string &map : rule.maps)
             for (std::string &next : TRY(chains_of_map(netfilter, chain, map)))

@@ -108,6 +108,20 @@ TEST_F(UnreleasedLeaseTest, ItIsSeenWithoutPins) {
     }
 }
 
+TEST_F(UnreleasedLeaseTest, AnUninstallThatLeavesItNamesItOnce) {
+    const Pod dead = make(keys());
+    lose_namespace(dead);
+    std::ofstream(down_).close();
+    const std::string uninstall = "uninstall --conf-dir " + node_.dir() + " --bin-dir " + node_.dir();
+    const Output said = ctl(uninstall);
+    EXPECT_THAT(said, prints(0, {"kept: the record of container " + dead.container->id(), "server down"}));
+    EXPECT_EQ(said.out.find("kept: "), said.out.rfind("kept: ")) << said.out;
+    fs::remove(down_);
+    EXPECT_EQ(ctl(uninstall).rc, 0);
+    EXPECT_THAT(node_.leased(), IsEmpty());
+    EXPECT_TRUE(node_.records().empty());
+}
+
 // At each call by which the maps and the record change.
 TEST_F(UnreleasedLeaseTest, AKilledDelLosesNothing) {
     const std::string trace = node_.dir() + "/trace";

@@ -88,6 +88,13 @@ static __always_inline int find_next_hop(struct packet *p, struct bpf_redir_neig
 	return 0;
 }
 
+/* Linux 5.12; older kernels have no types for it. */
+enum bpf_func_id___podlane {
+	BPF_FUNC_check_mtu___podlane = 163,
+};
+#define CHECK_MTU_SEGMENTS 1 /* BPF_MTU_CHK_SEGS */
+#define SEGMENTS_TOO_LARGE 2 /* BPF_MTU_CHK_RET_SEGS_TOOBIG */
+
 /*
  * Whether the uplink's link takes the packet: a redirect compares nothing, and a network card may send what is larger.
  * Kernels before 5.12 do not say; there the MTU of the pod's own interface counts.
@@ -97,12 +104,12 @@ static __always_inline bool fits_link(struct packet *p, __u32 ifindex)
 	__u32 mtu = p->egress_route->mtu;
 	long answer;
 
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_check_mtu)) {
+	if (bpf_core_enum_value_exists(enum bpf_func_id___podlane, BPF_FUNC_check_mtu___podlane)) {
 		mtu = 0;
-		answer = bpf_check_mtu(p->skb, ifindex, &mtu, 0, BPF_MTU_CHK_SEGS);
+		answer = bpf_check_mtu(p->skb, ifindex, &mtu, 0, CHECK_MTU_SEGMENTS);
 		if (answer < 0 || (!answer && p->skb->gso_size))
 			return true;
-		if (answer == BPF_MTU_CHK_RET_SEGS_TOOBIG && !is_jumbogram(p))
+		if (answer == SEGMENTS_TOO_LARGE && !is_jumbogram(p))
 			return false;
 	}
 	return fits(p, mtu); /* exact if the link has a longer header than the packet, or its segments a shorter one */

@@ -16,6 +16,7 @@ class EdtModel : public LimitedModel {
         LimitedModel::prepare();
         states_.emplace(require(open_limit_states(node().root(), Access::read_write)));
     }
+    [[nodiscard]] bool has_seen_all() const override { return acks_ > 0; }
     // How far the buckets are ahead, and whether all flows are under way.
     void change() override {
         constexpr std::uint64_t kMsIn = 1'000'000;

@@ -117,7 +117,8 @@ class ModelFrames {
         if (below(2) == 0)
             return Udp{of.source_port, of.destination_port} / noise(data);
         const std::uint8_t flags = below(6) == 0 ? byte() : kAck;
-        return Tcp{of.source_port, of.destination_port, flags, Bytes(4 * below(6), 1)} / noise(data);
+        const std::size_t payload = below(4) == 0 ? 0 : data;
+        return Tcp{of.source_port, of.destination_port, flags, Bytes(4 * below(6), 1)} / noise(payload);
     }
     Frame any_transport(bool v4) {
         const ModelFlow &of = flow(v4);

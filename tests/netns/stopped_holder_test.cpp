@@ -42,8 +42,10 @@ class StoppedHolderTest : public NodeTest {
 
 // Shared, as of an ADD that is halfway; what is exclusive waits.
 TEST_F(StoppedHolderTest, DelaysTheFirstAndTheLastOfANetworkAndRepair) {
-    const Pod last = make();
+    const Json changed_network = {{"name", "changed"}, {"ipam", {{"ranges", {{{{"subnet", "198.18.40.0/24"}}}}}}}};
+    const Pod last = make(), changed = make(changed_network);
     const auto first = node_.container();
+    node_.run("ip route del " + changed.text4() + " dev " + changed.host_ifname);
     auto held = std::make_unique<Lock>(require(Lock::shared(node_.bpffs())));
     auto deleted = start("DEL", *last.container, Json::object());
     auto added = start("ADD", *first, others_);
@@ -57,6 +59,7 @@ TEST_F(StoppedHolderTest, DelaysTheFirstAndTheLastOfANetworkAndRepair) {
     EXPECT_EQ(output.rc, 1) << output.out << output.err;
     EXPECT_THAT(output.out + output.err, has_all({"locking " + node_.bpffs(), holder_}));
     held.reset();
+    EXPECT_THAT(del(*changed.container, changed_network), succeeds());
     EXPECT_THAT(del(*first, others_), succeeds());
     EXPECT_THAT(del(*last.container), succeeds());
     EXPECT_EQ(everything(), before_);

@@ -160,7 +160,7 @@ const std::vector<Fault> kFaults = {
      false},
     {"IpsecPolicies", "ipsec", "the node has 1 IPsec policy", false,
      by({"ip xfrm policy add dir fwd src 192.0.2.99 dst 192.0.2.99 tmpl proto esp mode tunnel"}), false},
-    {"NftIsMissing", "forward-rules", "cannot be checked: /usr/sbin/nft is not installed", false,
+    {"NftIsMissing", "forward-rules", "cannot be checked: nft is not installed", false,
      behind("mount -t tmpfs none /usr/sbin"), false},
     {"NftFails", "forward-rules", "cannot be checked: /usr/sbin/nft: no rules today", false,
      [](Doctor &d) { d.play("/usr/sbin/nft", "#!/bin/sh\necho no rules today >&2; exit 1"); }, false},

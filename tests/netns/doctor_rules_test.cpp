@@ -39,7 +39,7 @@ class DoctorRulesTest : public Doctor {
     const std::string sbin_ = node_.dir() + "/sbin";
 };
 
-const std::string kNoNft = "cannot be checked: /usr/sbin/nft is not installed";
+const std::string kNoNft = "cannot be checked: nft is not installed";
 const std::string kNothing = kNoNft + ", nor is iptables: nothing here prints the node's rules";
 const std::string kOlder = "chain filter FORWARD (iptables) drops or rejects forwarded packets";
 const std::string kOlder6 = "chain filter FORWARD (ip6tables) drops or rejects forwarded packets";
@@ -92,6 +92,18 @@ INSTANTIATE_TEST_SUITE_P(
           "chain filter FORWARD (ip6) drops or rejects forwarded packets"}},
     }),
     [](const auto &info) { return std::string(info.param.name); });
+
+// As the plugin finds it: on NixOS no program is in /usr/sbin.
+TEST_F(DoctorRulesTest, ProgramsAreFoundByThePath) {
+    node_.run("nft add table inet strict");
+    node_.run("nft add chain inet strict forward { type filter hook forward priority 0; policy drop; }");
+    install({});
+    const std::string elsewhere = node_.dir() + "/elsewhere";
+    fs::create_directory(elsewhere);
+    fs::copy_file(fs::canonical("/usr/sbin/nft"), elsewhere + "/nft");
+    setup_ += "PATH=" + elsewhere + ":$PATH && ";
+    EXPECT_THAT(found("forward-rules"), ElementsAre(HasSubstr("chain strict forward (inet) drops or rejects")));
+}
 
 // Translation is read by the same programs.
 TEST_F(DoctorRulesTest, RulesOfNatAreReadWithoutNft) {

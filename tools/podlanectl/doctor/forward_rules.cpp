@@ -107,7 +107,7 @@ std::vector<std::string> dropping_chains_of_iptables(std::string_view listing, s
 }
 
 Result<void> find_chains_that_drop_forwarded(std::vector<std::string> &found) {
-    const auto listing = output_of(kNft, {"list", "ruleset"});
+    const auto listing = output_of("nft", {"list", "ruleset"});
     if (listing)
         found = dropping_chains_of_nft(*listing);
     else if (listing.error().code != ErrorCode::missing)

@@ -47,7 +47,7 @@ bool covers(const Words &words, const Prefix &range) {
 }
 
 Result<std::vector<ip_addr>> from_nft(const std::vector<std::string> &arguments) {
-    const auto text = output_of(kNft, arguments);
+    const auto text = output_of("nft", arguments);
     if (text)
         return cluster_ips_of(*text);
     return text.error().code == ErrorCode::missing ? std::vector<ip_addr>{}
@@ -99,7 +99,7 @@ bool masquerades_in(std::string_view listing, const Prefix &range) {
 }
 
 Result<bool> is_masqueraded_by_others(const Prefix &range) {
-    const auto listing = output_of(kNft, {"list", "ruleset"});
+    const auto listing = output_of("nft", {"list", "ruleset"});
     if (!listing && listing.error().code != ErrorCode::missing)
         return listing.error();
     if (listing && masquerades_in(*listing, range))

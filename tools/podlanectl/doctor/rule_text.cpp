@@ -4,19 +4,18 @@
 #include "loader/net/legacy_tables.hpp"
 #include "loader/process.hpp"
 #include "maps/text.hpp"
-
-#include <unistd.h>
+#include "plugin/node_program.hpp"
 
 namespace podlane::ctl {
 namespace {
 
 // Rules may exist all the same: another agent's container may have the program.
-Error not_installed(const std::string &path) {
-    return {ErrorCode::missing, path + " is not installed",
-            std::string("install the package ") + (path == kNft ? "nftables" : "iptables")};
+Error not_installed(const std::string &program) {
+    return {ErrorCode::missing, program + " is not installed",
+            std::string("install the package ") + (program == "nft" ? "nftables" : "iptables")};
 }
 
-bool is_installed(const std::string &path) { return access(path.c_str(), X_OK) == 0; }
+Result<bool> is_installed(const std::string &program) { return !TRY(find_program(program)).empty(); }
 
 // Either may have the plain name alone; which one does, only its version says. Empty if it is not installed.
 struct SavePrograms {
@@ -24,14 +23,14 @@ struct SavePrograms {
     std::string older;
 };
 
-SavePrograms find_save_programs(const std::string &start) {
-    SavePrograms found{start + "-nft-save", start + "-legacy-save"};
-    const std::string plain = start + "-save";
+Result<SavePrograms> find_save_programs(const std::string &family) {
+    SavePrograms found{family + "-nft-save", family + "-legacy-save"};
+    const std::string plain = family + "-save";
     const auto version = output_of(plain, {"--version"});
     const bool is_newer = version && version->find("nf_tables") != std::string::npos;
-    if (!is_installed(found.newer))
+    if (!TRY(is_installed(found.newer)))
         found.newer = version && is_newer ? plain : "";
-    if (!is_installed(found.older))
+    if (!TRY(is_installed(found.older)))
         found.older = version && !is_newer ? plain : "";
     return found;
 }
@@ -40,9 +39,10 @@ SavePrograms find_save_programs(const std::string &start) {
 
 std::vector<std::string_view> words_of(std::string_view line) { return split(line, " \t;"); }
 
-Result<std::string> output_of(const std::string &path, const std::vector<std::string> &arguments) {
-    if (!is_installed(path))
-        return not_installed(path);
+Result<std::string> output_of(const std::string &program, const std::vector<std::string> &arguments) {
+    const std::string path = TRY(find_program(program));
+    if (path.empty())
+        return not_installed(program);
     const Finished finished = TRY(run_process(path, {"LC_ALL=C", "PATH=/usr/sbin:/sbin:/usr/bin:/bin"}, "", arguments));
     if (finished.exit_code == 0)
         return finished.out;
@@ -52,7 +52,7 @@ Result<std::string> output_of(const std::string &path, const std::vector<std::st
 }
 
 Result<std::vector<IptablesListing>> iptables_listings(std::string_view table) {
-    const bool has_nft = is_installed(kNft);
+    const bool has_nft = TRY(is_installed("nft"));
     bool has_any = has_nft;
     std::vector<IptablesListing> listings;
     for (const bool ipv4 : {true, false}) {
@@ -61,8 +61,7 @@ Result<std::vector<IptablesListing>> iptables_listings(std::string_view table) {
         if (has_nft && !has_older_rules)
             continue;
         const char *family = ipv4 ? "iptables" : "ip6tables";
-        const std::string start = std::string("/usr/sbin/") + family;
-        const SavePrograms programs = find_save_programs(start);
+        const SavePrograms programs = TRY(find_save_programs(family));
         const auto list = [&](const std::string &program) -> Result<void> {
             listings.push_back({family, TRY(output_of(program, {"-t", std::string(table)}))});
             return {};
@@ -73,11 +72,10 @@ Result<std::vector<IptablesListing>> iptables_listings(std::string_view table) {
         if (has_older_rules && !programs.older.empty())
             TRY(list(programs.older));
         else if (has_older_rules && has_any)
-            return not_installed(start + "-legacy-save");
+            return not_installed(std::string(family) + "-legacy-save");
     }
     if (!has_any)
-        return Error{ErrorCode::missing,
-                     std::string(kNft) + " is not installed, nor is iptables: nothing here prints the node's rules",
+        return Error{ErrorCode::missing, "nft is not installed, nor is iptables: nothing here prints the node's rules",
                      "install the package nftables"};
     return listings;
 }

@@ -11,8 +11,6 @@
 
 namespace podlane::ctl {
 
-inline constexpr const char *kNft = "/usr/sbin/nft";
-
 std::vector<std::string_view> words_of(std::string_view line); // without semicolons
 
 template <typename OnLine> void each_line(std::string_view text, OnLine on_line) {
@@ -24,7 +22,7 @@ template <typename OnLine> void each_line(std::string_view text, OnLine on_line)
 }
 
 // ErrorCode::missing if the program, or what it is to print, is not there.
-Result<std::string> output_of(const std::string &path, const std::vector<std::string> &arguments);
+Result<std::string> output_of(const std::string &program, const std::vector<std::string> &arguments);
 
 // The rules of iptables and ip6tables in the table that nft(8) does not print: those of the older iptables and, if
 // nft(8) is not installed, those of the iptables that is built on nf_tables. ErrorCode::missing if none of these

@@ -2,7 +2,6 @@
 // install: copies the plugin and writes a configuration list for the runtime.
 #include "loader/net/legacy_tables.hpp"
 #include "loader/net/link.hpp"
-#include "loader/process.hpp"
 #include "maps/file.hpp"
 #include "maps/ip.hpp"
 #include "maps/printable.hpp"
@@ -10,6 +9,7 @@
 #include "plugin/cni/list.hpp"
 #include "plugin/cni/pod_ranges.hpp"
 #include "plugin/cni/request.hpp"
+#include "plugin/node_program.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/node/node_object.hpp"
@@ -171,7 +171,7 @@ constexpr auto kKnown = std::to_array<Known>({
 // By the rules it writes; empty if there are none, or no program that prints them.
 Result<std::string> kube_proxy_mode() {
     const auto printed = [](const std::string &program, const std::vector<std::string> &arguments) {
-        const auto done = run_process("/usr/sbin/" + program, {}, "", arguments);
+        const auto done = run(Until(), program, arguments, "");
         return done && done->exit_code == 0 ? done->out : std::string();
     };
     if (printed("nft", {"list", "tables"}).find(" kube-proxy") != std::string::npos)

@@ -15,6 +15,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -284,6 +285,21 @@ Result<Finished> run_process(const std::string &path, const std::vector<std::str
     constexpr int kSignalBase = 128;
     finished.exit_code = finished.signal != 0 ? kSignalBase + finished.signal : WEXITSTATUS(status);
     return finished;
+}
+
+Result<std::string> find_program(std::string_view name) {
+    const char *path = std::getenv("PATH");
+    std::string directories = (path == nullptr ? "" : path) + std::string(":/usr/sbin:/sbin:/usr/bin:/bin");
+    while (!directories.empty()) {
+        const auto end = std::min(directories.find(':'), directories.size());
+        std::string candidate = directories.substr(0, end) + "/" + std::string(name);
+        if (candidate.starts_with('/') && access(candidate.c_str(), X_OK) == 0)
+            return candidate;
+        if (candidate.starts_with('/') && errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+            return system_error(ErrorCode::io_failure, "looking for " + candidate, errno);
+        directories.erase(0, end + 1);
+    }
+    return std::string{};
 }
 
 void reserve_standard_streams() {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace podlane {
@@ -28,6 +29,9 @@ constexpr std::chrono::milliseconds kProcessTimeLimit = std::chrono::seconds(30)
 Result<Finished> run_process(const std::string &path, const std::vector<std::string> &environment,
                              const std::string &input, const std::vector<std::string> &arguments = {},
                              std::chrono::milliseconds limit = kProcessTimeLimit);
+
+// By PATH, and in the usual directories. Empty if it is not installed.
+Result<std::string> find_program(std::string_view name);
 
 // Reserves those of the descriptors 0 to 2 that the caller left closed: the next file opened would take one of them,
 // and what is printed would be written into it. Their use keeps failing (EBADF).

@@ -6,14 +6,10 @@
 #include "maps/tables.hpp"
 #include "plugin/history.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 namespace podlane {
@@ -23,21 +19,6 @@ namespace {
 constexpr int kMostTries = 5;
 
 } // namespace
-
-Result<std::string> find_program(std::string_view name) {
-    const char *path = std::getenv("PATH");
-    std::string directories = (path == nullptr ? "" : path) + std::string(":/usr/sbin:/sbin:/usr/bin:/bin");
-    while (!directories.empty()) {
-        const auto end = std::min(directories.find(':'), directories.size());
-        std::string candidate = directories.substr(0, end) + "/" + std::string(name);
-        if (candidate.starts_with('/') && access(candidate.c_str(), X_OK) == 0)
-            return candidate;
-        if (candidate.starts_with('/') && errno != ENOENT && errno != ENOTDIR && errno != EACCES)
-            return system_error(ErrorCode::io_failure, "looking for " + candidate, errno);
-        directories.erase(0, end + 1);
-    }
-    return std::string{};
-}
 
 Result<Finished> run(const Until &until, const std::string &program, const std::vector<std::string> &arguments,
                      const std::string &input) {

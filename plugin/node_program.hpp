@@ -9,7 +9,6 @@
 
 #include <chrono>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace podlane {
@@ -28,8 +27,6 @@ class Until {
     Time::time_point end_ = Time::now() + std::chrono::seconds(10);
 };
 
-// Empty if it is not installed.
-Result<std::string> find_program(std::string_view name);
 Result<Finished> run(const Until &until, const std::string &program, const std::vector<std::string> &arguments,
                      const std::string &input);
 // An exit code other than 0 is an error, after several tries.

@@ -4,7 +4,6 @@
 #include "loader/net/legacy_tables.hpp"
 #include "loader/process.hpp"
 #include "maps/text.hpp"
-#include "plugin/node_program.hpp"
 
 namespace podlane::ctl {
 namespace {

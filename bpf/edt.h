@@ -68,8 +68,10 @@ static __always_inline bool set_departure(struct __sk_buff *skb, struct limit_st
 __attribute__((noinline)) int set_earliest_departure(struct __sk_buff *skb, __u32 ifindex, __u32 headers)
 {
 	struct limit_state *state = find_limit(ifindex, LIMIT_INGRESS);
+	__u64 bytes = wire_bytes(skb, headers);
 
-	return !state || set_departure(skb, state, &state->limit, wire_bytes(skb, headers), is_only_ack(skb, headers));
+	return !state || (is_within_one_packet(state, bytes) &&
+			  set_departure(skb, state, &state->limit, bytes, is_only_ack(skb, headers)));
 }
 
 /*

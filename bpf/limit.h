@@ -122,6 +122,16 @@ static __always_inline void count_dropped(struct limit_state *state, __u64 bytes
 	__sync_fetch_and_add(&state->dropped_bytes, bytes);
 }
 
+/* Charged as a whole, it would hold up all others for long. */
+static __always_inline bool is_within_one_packet(struct limit_state *state, __u64 bytes)
+{
+	bool is_within = bytes * 8 <= MOST_FRAMES * FRAME_BITS;
+
+	if (!is_within && !tracing)
+		count_dropped(state, bytes);
+	return is_within;
+}
+
 /* From two targets on, before anything is dropped. */
 static __always_inline void mark_congestion(struct __sk_buff *skb, struct limit_state *state, const struct limit *limit,
 					    __u64 backlog)
@@ -196,8 +206,9 @@ static __always_inline struct limit_state *find_limit(__u32 ifindex, __u32 direc
 __attribute__((noinline)) int within_limit(struct __sk_buff *skb, __u32 ifindex, __u32 direction, __u32 headers)
 {
 	struct limit_state *state = find_limit(ifindex, direction);
+	__u64 bytes = wire_bytes(skb, headers);
 
-	return !state || pass(skb, state, &state->limit, wire_bytes(skb, headers), headers);
+	return !state || (is_within_one_packet(state, bytes) && pass(skb, state, &state->limit, bytes, headers));
 }
 
 /* The fields read of the kernel's structures that say how it cuts a GSO packet. */

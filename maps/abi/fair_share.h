@@ -179,7 +179,7 @@ ABI_INLINE void charge(struct limit_state *state, const struct limit *limit, __u
 	__u64 cost = work / limit->rate_bits_per_s;
 
 	state->remainder = work - cost * limit->rate_bits_per_s;
-	state->free_at_ns = now + backlog_of(state->free_at_ns, limit, now) + cost;
+	state->free_at_ns = free_after(state->free_at_ns, limit, now, cost);
 	state->window_charged_ns += is_first ? 0 : cost;
 	state->window_other_ns += is_other ? cost : 0;
 	state->bytes += bytes;

@@ -25,6 +25,8 @@
 #define FRAME_BITS (1514 * 8ULL)
 /* A burst holds at least so many of them. */
 #define LEAST_FRAMES 5
+/* A packet of more, in all its segments, is dropped: one of 64 kB is of fewer, unless they have next to no data. */
+#define MOST_FRAMES 512
 
 /* Requests, responses and acknowledgements, in bytes. */
 #define SMALL_FRAME 256
@@ -89,10 +91,10 @@ ABI_INLINE void make_limit(struct limit *limit, __u64 rate, __u64 burst)
 	make_limit_of(limit, rate, burst_horizon(rate, burst));
 }
 
-/* The most that one packet and the start of many flows can leave; a later time is of a clock that jumped. */
+/* The most that is left by what passes; a later time is of a clock that jumped. */
 ABI_INLINE __u64 longest_backlog(const struct limit *limit)
 {
-	return LONGEST_HORIZON_NS + 512 * limit->frame_ns;
+	return LONGEST_HORIZON_NS + MOST_FRAMES * limit->frame_ns;
 }
 
 ABI_INLINE __u64 backlog_of(__u64 free_at_ns, const struct limit *limit, __u64 now)
@@ -102,10 +104,18 @@ ABI_INLINE __u64 backlog_of(__u64 free_at_ns, const struct limit *limit, __u64 n
 	return backlog <= longest_backlog(limit) ? backlog : limit->target_ns;
 }
 
+/* When the bucket is free after a packet that costs so much more. */
+ABI_INLINE __u64 free_after(__u64 free_at_ns, const struct limit *limit, __u64 now, __u64 cost)
+{
+	__u64 backlog = backlog_of(free_at_ns, limit, now) + cost, most = longest_backlog(limit);
+
+	return now + (backlog < most ? backlog : most);
+}
+
 /* Charges a small frame to its own bucket. Under the lock. */
 ABI_INLINE void charge_small(struct limit_state *state, const struct limit *limit, __u64 bytes, __u64 now)
 {
 	__u64 cost = time_of(bytes * 8 * SMALL_SHARE, limit->rate_bits_per_s);
 
-	state->small_free_at_ns = now + backlog_of(state->small_free_at_ns, limit, now) + cost;
+	state->small_free_at_ns = free_after(state->small_free_at_ns, limit, now, cost);
 }

@@ -17,6 +17,22 @@ class AttackLimit : public testing::Test {
         return lab_.count(SourceLab::host_veth(*pod_, ifname), REASON_DROP_EGRESS_LIMIT);
     }
 
+    // 60 kB of TCP that are cut into segments of one byte cost 2,200 frames.
+    void send_tiny_segments(const ip_addr &to) {
+        const Wire wire(pod_->ns(), "eth0");
+        Packet packet = other({SourceLab::addr(*pod_, "eth0", true), to}, IPPROTO_TCP, 20 + 60000);
+        packet.payload.at(12) = 0x50;
+        packet.payload.at(13) = 0x10; // ACK
+        const Bytes sent = frame(PODLANE_HOST_MAC, wire.mac(), packet);
+        for (int i = 0; i < kTiny; ++i)
+            ASSERT_TRUE(wire.send(sent, {.checksum = true,
+                                         .checksum_start = kEthernetBytes + kIpv4Bytes,
+                                         .checksum_offset = 16,
+                                         .segments = 1, // VIRTIO_NET_HDR_GSO_TCPV4
+                                         .segment_bytes = 1}));
+    }
+    static constexpr int kTiny = 20;
+
     SourceLab lab_;
     std::shared_ptr<Container> pod_ = lab_.node().container();
 };
@@ -82,6 +98,28 @@ TEST_F(AttackLimit, SegmentsOfAFragmentAreChargedWithTheirHeaders) {
 
     EXPECT_TRUE(wait_until([&] { return charged() >= before + sent.size() + (kSegments - 1) * kHeaders; }))
         << charged() - before << " of " << sent.size() + (kSegments - 1) * kHeaders;
+}
+
+// A packet that cost more than any backlog was taken for a clock that jumped, and ended the backlog.
+TEST_F(AttackLimit, TinySegmentsDoNotEndTheLimitOfTheirSender) {
+    lab_.add(pod_, "eth0", 0, kLimit);
+    send_tiny_segments(ip(SourceLab::client_addr(0, true)));
+    EXPECT_TRUE(wait_until([&] { return dropped("eth0") >= kTiny; })) << dropped("eth0");
+}
+
+TEST_F(AttackLimit, TinySegmentsDoNotEndTheLimitOfTheirReceiver) {
+    for (const char *limiter : {"auto", "bucket"}) {
+        SCOPED_TRACE(limiter);
+        const auto victim = lab_.node().container();
+        lab_.add(pod_, "eth0", 0);
+        lab_.add(victim, "eth0", 0, {{"ingressRate", 1000000}, {"ingressBurst", 400000}, {"limiter", limiter}});
+        const LimitStates states = require(open_limit_states(lab_.node().bpffs(), Access::read_only));
+        const std::uint32_t ifindex = SourceLab::host_veth(*victim, "eth0");
+        const auto lost = [&] { return require(states.find({ifindex, LIMIT_INGRESS})).value().dropped; };
+        send_tiny_segments(SourceLab::addr(*victim, "eth0", true));
+        EXPECT_TRUE(wait_until([&] { return lost() >= kTiny; })) << lost();
+        pod_ = lab_.node().container();
+    }
 }
 
 } // namespace

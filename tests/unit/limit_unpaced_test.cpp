@@ -108,5 +108,24 @@ TEST(LimitUnpaced, WhatSmallFlowsLeaveIsTheFloods) {
     EXPECT_NEAR(flows[0].got(), 0.5, 0.02);
 }
 
+// A backlog that is taken for that of a clock that jumped would let the next packet pass.
+TEST(LimitCharge, NoPacketEndsTheBacklog) {
+    for (const std::uint64_t rate : std::initializer_list<std::uint64_t>{1000, kRate, 100'000'000'000})
+        for (const std::uint64_t bytes : std::initializer_list<std::uint64_t>{1, 1514, 775'000, 64'000'000}) {
+            SCOPED_TRACE(std::to_string(bytes) + " bytes at " + std::to_string(rate));
+            limit of{};
+            make_limit(&of, rate, AUTO_BURST_BITS);
+            limit_state state{};
+            std::uint64_t before = 0;
+            for (int i = 0; i < 1000; ++i) {
+                charge(&state, &of, bytes, kStart, false, true);
+                const std::uint64_t backlog = backlog_of(state.free_at_ns, &of, kStart);
+                ASSERT_GE(backlog, before);
+                before = backlog;
+            }
+            EXPECT_GE(before, std::min<std::uint64_t>(longest_backlog(&of), 1000 * time_of(bytes * 8, rate)));
+        }
+}
+
 } // namespace
 } // namespace podlane

@@ -253,7 +253,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     TRY(complete_gateways(egress, sockets.host, lease));
     Plan plan = TRY(make_plan(request, lease, TRY(facts_of(request, egress, sockets))));
     TRY(refuse_addresses_of_node(request.config, addresses_of(lease, request.ifname), egress, sockets.host));
-    TRY(enter_network(request, plan.network, tables, sockets.host, rollback));
+    TRY(enter_network(request, plan.network, egress, tables, sockets.host, rollback));
     TRY(write_node_settings(request.config, sockets.host, plan.node_settings));
     const ConflictProbe probe = TRY(ConflictProbe::start(egress, plan.addresses));
     Pair pair = TRY(create_pair(sockets, pod, plan, request, rollback));

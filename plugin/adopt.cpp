@@ -133,7 +133,7 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
                                         const std::optional<EgressRoute> &egress, Rollback &rollback) {
     const ContainerLinks others = TRY(find_container_links(request, tables, sockets.pod, pod.inode(), egress));
     Plan plan = TRY(plan_beside(request, pod, sockets, pair, egress, others));
-    TRY(enter_network(request, plan.network, tables, sockets.host, rollback));
+    TRY(enter_network(request, plan.network, egress, tables, sockets.host, rollback));
     const ConflictProbe probe = TRY(ConflictProbe::start(egress, plan.addresses));
     if (!plan.qdisc.empty()) // the link outlives a DEL, which has to know of the qdisc before it is there
         TRY(update_record(request, TRY(make_endpoint(request, plan)), nullptr, plan.uplink));

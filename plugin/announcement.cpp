@@ -8,6 +8,7 @@
 #include "plugin/log.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace podlane {
 namespace {
@@ -16,53 +17,56 @@ namespace {
 constexpr std::chrono::milliseconds kPatience{20};
 
 // The uplink as the routes of its networks have to have it.
-struct Followed {
-    const net::Link &link;
-    std::uint32_t network;
-    const Tables &tables;
+class Followed {
+  public:
+    Followed(const net::Link &link, std::uint32_t network, const Tables &tables)
+        : link_(link), network_(network), tables_(tables) {}
 
+    Result<bool> is_behind(const source_route &route) {
+        if (route.uplink == link_.ifindex)
+            return !std::ranges::equal(route.uplink_mac, link_.mac);
+        if (route.uplink == 0 || !TRY(is_gone(route.uplink)))
+            return false;
+        const auto owner = TRY(tables_.interfaces.find(route.ifindex));
+        return owner && owner->network == network_ && TRY(is_only_one());
+    }
+
+  private:
+    Result<bool> is_gone(std::uint32_t ifindex) {
+        const auto known = is_gone_.find(ifindex);
+        if (known != is_gone_.end())
+            return known->second;
+        return is_gone_[ifindex] = TRY(net::link_name(ifindex)).empty();
+    }
     // Of several uplinks, nothing says here by which of them a route left.
     [[nodiscard]] Result<bool> is_only_one() const {
-        const auto entry = TRY(tables.networks.find(network));
-        return entry && field_text(entry->uplinks) == link.name;
+        const auto entry = TRY(tables_.networks.find(network_));
+        return entry && field_text(entry->uplinks) == link_.name;
     }
-    [[nodiscard]] Result<bool> is_behind(const source_route &route) const {
-        if (route.uplink == link.ifindex)
-            return !std::ranges::equal(route.uplink_mac, link.mac);
-        if (route.uplink == 0 || !TRY(net::link_name(route.uplink)).empty())
-            return false;
-        const auto owner = TRY(tables.interfaces.find(route.ifindex));
-        return owner && owner->network == network && TRY(is_only_one());
-    }
+
+    const net::Link &link_;
+    std::uint32_t network_;
+    const Tables &tables_;
+    std::map<std::uint32_t, bool> is_gone_;
 };
 
-// The first one by the uplink stands for all.
-Result<bool> is_first_behind(const Followed &uplink) {
-    Result<bool> behind = false;
-    TRY(uplink.tables.source_routes.any_key([&](const source_route_key &key) {
-        const auto route = uplink.tables.source_routes.find(key);
-        if (!route || !*route)
-            return false;
-        behind = uplink.is_behind(**route);
-        return !behind || *behind || (*route)->uplink == uplink.link.ifindex;
-    }));
-    return behind;
+Result<bool> is_any_behind(const net::Link &uplink, std::uint32_t network, const Tables &tables) {
+    Followed followed(uplink, network, tables);
+    for (const auto &[key, route] : TRY(tables.source_routes.entries()))
+        if (TRY(followed.is_behind(route)))
+            return true;
+    return false;
 }
 
-// The first one last, since an ADD looks at it: a call that is killed is repeated. A DEL may renumber slots meanwhile.
 template <typename Key>
-Result<std::vector<std::pair<Key, source_route>>> rewrite(const Map<Key, source_route> &table, const Followed &uplink) {
+Result<std::vector<std::pair<Key, source_route>>> rewrite(const Map<Key, source_route> &table, const net::Link &uplink,
+                                                          Followed &followed) {
     auto all = TRY(table.entries());
-    for (auto one = all.rbegin(); one != all.rend(); ++one) {
-        auto &[key, route] = *one;
-        if (!TRY(uplink.is_behind(route)))
+    for (auto &[key, route] : all) {
+        if (!TRY(followed.is_behind(route)))
             continue;
-        const auto now = TRY(table.find(key));
-        if (!now || !TRY(uplink.is_behind(*now)))
-            continue;
-        route = *now;
-        route.uplink = uplink.link.ifindex;
-        std::ranges::copy(uplink.link.mac, route.uplink_mac);
+        route.uplink = uplink.ifindex;
+        std::ranges::copy(uplink.mac, route.uplink_mac);
         TRY(replace_if_there(table, key, route));
     }
     return all;
@@ -118,10 +122,10 @@ Result<void> record_numbering(const std::optional<EgressRoute> &egress, const st
 
 Result<void> follow_uplink(const net::Link &uplink, std::uint32_t network, const Tables &tables,
                            const std::string &root, net::Netlink &host) {
-    const Followed followed{uplink, network, tables};
-    TRY(rewrite(tables.source_slots, followed));
+    Followed followed(uplink, network, tables);
+    TRY(rewrite(tables.source_slots, uplink, followed));
     std::vector<ip_addr> addresses;
-    for (const auto &[key, route] : TRY(rewrite(tables.source_routes, followed)))
+    for (const auto &[key, route] : TRY(rewrite(tables.source_routes, uplink, followed)))
         if (route.uplink == uplink.ifindex && route.ifindex == key.ifindex)
             addresses.push_back(route.source);
     if (addresses.empty())
@@ -149,15 +153,16 @@ Result<void> look_again(std::optional<EgressRoute> &egress, SourceEntries &entri
     return {};
 }
 
+bool may_be_behind(const std::optional<EgressRoute> &egress, std::uint32_t network, const Tables &tables) {
+    const auto behind = egress ? is_any_behind(egress->uplink, network, tables) : false;
+    return !behind || *behind;
+}
+
 void follow_uplink_if_changed(const std::optional<EgressRoute> &egress, std::uint32_t network, const Tables &tables,
                               const std::string &root, net::Netlink &host) {
-    if (!egress)
+    if (!may_be_behind(egress, network, tables))
         return;
-    const auto behind = is_first_behind({egress->uplink, network, tables});
-    if (behind && !*behind)
-        return;
-    const auto followed =
-        behind ? follow_uplink(egress->uplink, network, tables, root, host) : Result<void>(behind.error());
+    const auto followed = follow_uplink(egress->uplink, network, tables, root, host);
     if (followed)
         log(cni::Log::Level::info, "uplink " + egress->uplink.name + " has MAC " + to_string(egress->uplink.mac) +
                                        " and number " + std::to_string(egress->uplink.ifindex) +

@@ -35,11 +35,12 @@ Result<void> record_numbering(const std::optional<EgressRoute> &egress, const st
 // Source routes hold what the uplink was at the ADD: its MAC, by which the programs answer for pods, which another
 // active port of a bond changes, and its number, which changes if it is made again. They get what it is now, and its
 // neighbours new announcements. `network`: its routes by an interface that is gone are the uplink's by now, if it
-// has no other.
+// has no other. Under the exclusive lock: a DEL would renumber slots, and withdraw addresses, meanwhile.
 Result<void> follow_uplink(const net::Link &uplink, std::uint32_t network, const Tables &tables,
                            const std::string &root, net::Netlink &host);
-// The same for an ADD, if a look at one route says that it is necessary. It does not concern the ADD's own pod, which
-// therefore does not fail with it.
+// The same for an ADD, if a route says that it is necessary. It does not concern the ADD's own pod, which therefore
+// does not fail with it.
+bool may_be_behind(const std::optional<EgressRoute> &egress, std::uint32_t network, const Tables &tables);
 void follow_uplink_if_changed(const std::optional<EgressRoute> &egress, std::uint32_t network, const Tables &tables,
                               const std::string &root, net::Netlink &host);
 // While an ADD waits, the uplink may change: what it is now, also in the ADD's own entries.

@@ -38,7 +38,6 @@ Result<cni::Attachment> publish_endpoint(const NewEndpoint &made, const Conflict
     std::optional<EgressRoute> egress = made.egress;
     SourceEntries sources = made.sources;
     TRY(look_again(egress, sources, host));
-    follow_uplink_if_changed(egress, made.record.network, tables, made.request.config.bpffs, host);
     TRY(put_source_routes(sources, made.peers, tables, rollback));
     TRY(put_senders(tables, made.record, rollback));
     TRY(record_numbering(egress, made.request.config.bpffs, host));

@@ -4,6 +4,7 @@
 #include "loader/own_addresses.hpp"
 #include "loader/uplink.hpp"
 #include "maps/entries.hpp"
+#include "plugin/announcement.hpp"
 #include "plugin/conntrack.hpp"
 #include "plugin/egress_rules.hpp"
 #include "plugin/history.hpp"
@@ -284,8 +285,9 @@ Result<void> put_cidrs(const Tables &tables, std::uint32_t network, const std::v
     return are_in(wanted, there) && are_in(there, wanted) ? Result<void>{} : count_isolation_change(tables.watches);
 }
 
-Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan, const Tables &tables,
-                           net::Netlink &host, Rollback &rollback) {
+Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan,
+                           const std::optional<EgressRoute> &egress, const Tables &tables, net::Netlink &host,
+                           Rollback &rollback) {
     const Step step(STEP_NETWORK);
     const std::string &root = request.config.bpffs;
     const auto before = std::make_shared<std::optional<NetworkBefore>>();
@@ -301,7 +303,8 @@ Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan,
     for (int round = 0; round < kMostRounds; ++round) {
         Lock shared = TRY(Lock::shared(root));
         TRY(tables.check_generation(root));
-        if (TRY(in_place(root, plan, tables, host))) {
+        const bool must_follow = round == 0 && may_be_behind(egress, plan.id, tables);
+        if (!must_follow && TRY(in_place(root, plan, tables, host))) {
             TRY(track_connections(request.config));
             rollback.keep(std::move(shared));
             return {};
@@ -312,6 +315,7 @@ Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan,
         TRY(tables.check_generation(root));
         TRY(note_before(plan, tables, root, *before));
         TRY(put_in_place(root, plan, tables));
+        follow_uplink_if_changed(egress, plan.id, tables, root, host);
     }
     return Error{ErrorCode::try_again_later,
                  "network " + request.config.name + ": its uplinks were changed again each time they were set up",

@@ -29,8 +29,10 @@ Result<void> keep_cidrs(const Tables &tables, cni::Config &config);
 
 // Makes sure that all of it is there. `rollback` keeps the shared lock under which it stays, until all that comes after
 // is rolled back or committed: others neither take the network for unused nor change what a rollback would restore.
-Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan, const Tables &tables,
-                           net::Netlink &host, Rollback &rollback);
+// If its own uplink, by `egress`, was changed, all that leaves by it follows.
+Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan,
+                           const std::optional<EgressRoute> &egress, const Tables &tables, net::Netlink &host,
+                           Rollback &rollback);
 
 // Its cluster CIDRs from now on. New ones come before old ones go.
 Result<void> put_cidrs(const Tables &tables, std::uint32_t network, const std::vector<cluster_cidr_key> &wanted);

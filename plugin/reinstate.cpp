@@ -128,7 +128,7 @@ Result<void> restore_all(Whole &of, const Tables &tables, Rollback &rollback) {
     if (network.limit_group) // its rates stay as they are, as in keep_cidrs()
         if (const auto group = TRY(tables.limit_groups.find(network.limit_group->number)))
             network.limit_group->entry.configured = group->configured;
-    TRY(enter_network(of.request, network, tables, of.host, rollback));
+    TRY(enter_network(of.request, network, egress, tables, of.host, rollback));
     // Under the lock: its limits or its flags may have changed since it was read.
     const endpoint_key key = TRY(make_endpoint_key(of.request.container_id, of.request.ifname));
     if (const auto now = TRY(tables.endpoints.find(key)); now && now->ifindex == of.entry.ifindex)

@@ -58,7 +58,7 @@ Result<bool> restore_entries(const Recorded &lost, const Tables &tables, net::Ne
     }
     const auto egress = TRY(find_egress_route(request.config, host));
     const NetworkPlan network = TRY(plan_recorded_network(request.config, lost.entry));
-    TRY(enter_network(request, network, tables, host, rollback));
+    TRY(enter_network(request, network, egress, tables, host, rollback));
     if (!TRY(insert_endpoint(lost, tables)))
         return false;
     TRY(put_endpoint(tables, request.config, lost.entry));

@@ -6,7 +6,7 @@
 namespace podlane::test {
 namespace {
 
-constexpr const char *kOtherMac = "02:00:00:00:77:01";
+constexpr const char *kOtherMac = "02:00:00:00:77:01", *kThirdMac = "02:00:00:00:77:03";
 
 class ChangedUplink : public Lan {
   protected:
@@ -74,6 +74,39 @@ TEST_P(ChangedUplink, MadeAgainIsFollowedByTheNextAdd) {
     const auto next = add_pod();
     expect_healed(pod);
     expect_healed(next);
+}
+
+// The pods of another network follow by themselves with their own next ADD, or with any that meets them.
+TEST_P(ChangedUplink, OfTwoNetworksIsFollowedByAnAddOfEach) {
+    std::vector<std::shared_ptr<Container>> pods;
+    Json others = {{"name", "others"}};
+    const auto range = [](const char *subnet, const char *start, const char *end, const char *gateway) {
+        return Json{{{"subnet", subnet}, {"rangeStart", start}, {"rangeEnd", end}, {"gateway", gateway}}};
+    };
+    others["ipam"]["ranges"] = {
+        range("192.168.133.0/24", "192.168.133.221", "192.168.133.240", "192.168.133.1"),
+        range("2001:db8:133::/64", "2001:db8:133::221", "2001:db8:133::240", "2001:db8:133::1")};
+    for (int i = 0; i < 4; ++i) {
+        pods.push_back(add_pod());
+        pods.push_back(add_pod(others));
+    }
+    make_again();
+    pods.push_back(add_pod(others));
+    pods.push_back(add_pod());
+    for (const auto &one : pods)
+        expect_healed(one);
+}
+
+TEST_P(ChangedUplink, OfAnotherMacIsFollowedByTheNextAddBesideARepairedPod) {
+    const std::vector<std::shared_ptr<Container>> pods = {add_pod(), add_pod(), add_pod()};
+    change_mac(pods);
+    for (const auto &one : pods)
+        (void)node().podlanectl("repair " + one->id()); // of what else it finds here, it repairs no more
+    node().run(std::string("ip link set lan0 address ") + kThirdMac);
+    (void)node().podlanectl("repair " + pods[1]->id());
+    (void)add_pod();
+    for (const auto &one : pods)
+        expect_healed(one);
 }
 
 // The kernel forgets the IPv6 addresses that it listens for.

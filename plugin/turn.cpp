@@ -8,6 +8,7 @@
 #include "plugin/state.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -72,6 +73,13 @@ Result<Fd> create_file(const cni::Config &config) {
     return error;
 }
 
+bool is_in_place(const Fd &file, const std::string &state_directory) {
+    struct stat opened {
+    }, named{};
+    return fstat(file.get(), &opened) == 0 && stat((state_directory + kFile).c_str(), &named) == 0 &&
+           opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
 Error still_removed(const cni::Request &request) {
     return {ErrorCode::try_again_later,
             "a DEL of container " + request.container_id + ", " + request.ifname +
@@ -83,8 +91,12 @@ Error still_removed(const cni::Request &request) {
 } // namespace
 
 Result<Fd> take_turn_of_add(const cni::Request &request) {
-    Fd file = TRY(create_file(request.config));
-    set(file, of_add(request), F_RDLCK); // shared with a second ADD, which does not wait for ever
+    Fd file;
+    do { // an uninstall may remove the file meanwhile
+        file = TRY(create_file(request.config));
+        // Shared with a second ADD, which does not wait for ever.
+        (void)wait_until([&] { return set(file, of_add(request), F_RDLCK); });
+    } while (!is_in_place(file, request.config.state_dir));
     if (!wait_until([&] { return !is_held(file, of_del(request)); }))
         return still_removed(request);
     // A second ADD of an attachment under way would release the lease of the first.
@@ -95,7 +107,7 @@ Result<Fd> take_turn_of_add(const cni::Request &request) {
 std::vector<Fd> take_turn_of_del(const cni::Request &request) {
     std::vector<Fd> turn;
     for (const std::string &directory : state_directories_of(request.config)) {
-        Fd file = open_file(directory, O_RDWR | O_CREAT);
+        Fd file = open_file(directory, directory == request.config.state_dir ? O_RDWR | O_CREAT : O_RDWR);
         // Either of two that begin at once sees the other's: the ADD keeps its turn.
         const bool is_free = !file || wait_until([&] {
             set(file, of_del(request), F_RDLCK);

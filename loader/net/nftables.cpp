@@ -324,6 +324,19 @@ Result<std::vector<std::string>> rule_comments(Netlink &netfilter, const std::st
     });
 }
 
+Result<std::set<std::string>> tables_with_mark(Netlink &netfilter, std::string_view mark) {
+    const auto found = TRY(dump<std::string>(
+        netfilter, [] { return Message(message_type(NFT_MSG_GETRULE), kDump, nft_header(NFPROTO_INET)); },
+        [&](nlmsghdr *answer) -> std::optional<std::string> {
+            const Attributes<NFTA_RULE_MAX> rule(answer, sizeof(nfgenmsg));
+            return comment_in(rule.at(NFTA_RULE_USERDATA)).starts_with(mark)
+                       ? std::optional(std::string(rule.text(NFTA_RULE_TABLE)))
+                       : std::nullopt;
+        },
+        "listing the rules of tables inet"));
+    return std::set(found.begin(), found.end());
+}
+
 Result<std::optional<std::uint64_t>> counted_packets(Netlink &netfilter, const std::string &table,
                                                      const std::string &chain) {
     const auto counts =

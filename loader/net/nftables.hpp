@@ -8,8 +8,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace podlane::net {
@@ -61,6 +63,9 @@ Result<bool> has_rules(Netlink &netfilter, const std::string &table, const std::
 
 // The comments of a chain's rules in their order, empty for a rule without one; none if the chain is missing.
 Result<std::vector<std::string>> rule_comments(Netlink &netfilter, const std::string &table, const std::string &chain);
+
+// Tables with a rule whose comment begins with `mark`.
+Result<std::set<std::string>> tables_with_mark(Netlink &netfilter, std::string_view mark);
 
 // The sum of the counters of a chain's rules; nothing if it has none, or the chain is missing.
 Result<std::optional<std::uint64_t>> counted_packets(Netlink &netfilter, const std::string &table,

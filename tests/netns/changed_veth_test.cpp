@@ -182,6 +182,21 @@ TEST_F(ChangedVethTest, WithoutIpv6IsRepairedWithoutARecord) {
     EXPECT_TRUE(ping(made.container->ns(), "2001:db8:cafe::2"));
 }
 
+// While it can be repaired, no pod is to be deleted.
+TEST_F(ChangedVethTest, TheRemedyIsARepairIfThatCanSucceed) {
+    const auto remedy = [&](const std::string &fix) {
+        return find(ctl_json("doctor" + fix), "check", "link").at("remedy");
+    };
+    const Pod made = make();
+    rename(made, "renamed");
+    EXPECT_EQ(remedy(""), "podlanectl doctor --fix");
+    node_.run("ip link add " + made.host_ifname + " type bridge");
+    EXPECT_THAT(remedy(" --fix"), HasSubstr("delete its sandbox")) << "another interface has the name";
+    node_.run("ip link del " + made.host_ifname);
+    node_.run("ip link del renamed");
+    EXPECT_THAT(remedy(""), HasSubstr("podlanectl gc"));
+}
+
 // Whose route it is, nobody but the administrator knows.
 TEST_F(ChangedVethTest, AForeignRouteInThePlaceOfThePodsIsNamed) {
     for (const char *place : {"@v4 dev up0", "@v6 dev up0", "blackhole @v4", "blackhole @v6"}) {

@@ -52,6 +52,21 @@ TEST_F(NodeTest, GcOfTheLastPodLeavesNoNetwork) {
     EXPECT_EQ(node_.state(), before);
 }
 
+TEST_F(NodeTest, GcOfWhatIsNotThereFails) {
+    const Pod lives = make(Json::object(), named("shop", "web-0")), dead = make(Json::object(), named("shop", "db-0"));
+    lose_namespace(dead);
+    const std::string gc = "gc --bin-dir " + node_.plugins() + " ";
+    for (const std::string which : {"nope", "nope --dry-run", "nope --json", "--network nope", "--selector app=nope"})
+        EXPECT_THAT(ctl(gc + which), complains(1, {"no endpoint matches "})) << which;
+    EXPECT_EQ(ctl_json("endpoint").size(), 2U);
+    EXPECT_THAT(ctl(gc + "web-0"), prints(0, {"nothing to collect"}));
+    EXPECT_THAT(ctl(gc + "db-0"), prints(0, {"removed"}));
+    EXPECT_THAT(ctl(gc + "db-0"), complains(1, {"no endpoint matches db-0"}));
+    fs::remove_all(node_.bpffs());
+    EXPECT_THAT(ctl(gc + "web-0"), prints(0, {"nothing to collect"})) << "it has a record";
+    EXPECT_THAT(ctl(gc), prints(0, {"nothing to collect"}));
+}
+
 TEST_F(NodeTest, GcSaysWhereItLooksForThePlugin) {
     (void)make();
     EXPECT_THAT(ctl("gc --bin-dir /nowhere"), complains(1, {"there is no plugin /nowhere/podlane", "--bin-dir"}));
@@ -344,6 +359,22 @@ TEST_F(NodeTest, ASecondUninstallNamesTheMasqueradeToo) {
     EXPECT_TRUE(ping(made.container->ns(), "203.0.113.1"));
     EXPECT_THAT(del(*made.container, keys), succeeds());
     EXPECT_THAT(uninstall().out, Not(HasSubstr("masquerades network")));
+}
+
+// The pod died without a DEL, and neither maps nor records are left.
+TEST_F(NodeTest, UninstallNamesMasqueradeThatNothingKnows) {
+    const Json keys = {{"ipMasq", true}};
+    const Pod made = make(keys);
+    on_node("nft add table inet podlane-theirs");
+    fs::remove_all(node_.bpffs());
+    fs::remove_all(AttachmentRecords(kStateDirectory, node_.bpffs()).directory());
+    lose_namespace(made);
+    const Output named = uninstall();
+    const std::string remedy = "nft delete table inet 'podlane-pods'";
+    EXPECT_THAT(named, prints(0, {remedy}));
+    EXPECT_THAT(named.out, Not(HasSubstr("podlane-theirs")));
+    must_run(node_.ns(), {"sh", "-c", remedy});
+    EXPECT_THAT(uninstall().out, Not(HasSubstr("table inet")));
 }
 
 TEST_F(NodeTest, UninstallOfNothingIsFine) { EXPECT_EQ(uninstall().rc, 0); }

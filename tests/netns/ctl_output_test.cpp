@@ -303,6 +303,19 @@ TEST_F(OutputTest, AFindingWrapsOnTheTerminal) {
     EXPECT_THAT(shown, HasSubstr("doctor --fix"));
 }
 
+// More than one buffer as well, of which the last may be written.
+TEST_F(OutputTest, WhatCannotBeWrittenIsAnError) {
+    (void)make(Json::object(), named("shop", "web-0"));
+    const std::string on_node = " --bpffs " + node_.bpffs();
+    for (const std::string &command :
+         {std::string(), std::string("--help"), std::string("endpoint --help"), std::string("man"),
+          std::string("completion bash"), "metrics" + on_node, "endpoint list --json" + on_node,
+          "map dump history --json" + on_node, "endpoint list --watch" + on_node})
+        EXPECT_THAT(run(node_.ns(), {"sh", "-c", "exec " + variable("PODLANECTL_BIN") + " " + command + " >/dev/full"}),
+                    complains(1, {"writing to standard output: No space left on device"}))
+            << command;
+}
+
 // Without the right to read, the error names what is missing and how to get it.
 TEST_F(OutputTest, NotRootIsOneSentenceAndARemedy) {
     (void)make();

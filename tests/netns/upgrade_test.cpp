@@ -4,6 +4,7 @@
 #include "tests/harness/cluster.hpp"
 #include "tests/harness/outcome.hpp"
 #include "tests/harness/stream.hpp"
+#include "tests/netns/verbs.hpp"
 
 #include "loader/attach.hpp"
 #include "loader/object.hpp"
@@ -299,6 +300,10 @@ TEST_P(UpgradeTest, AddAndDelWaitForIt) {
         EXPECT_THAT(refused.what(), has_all({"of another version of Podlane", "podlanectl upgrade"}));
     }
     EXPECT_THAT(b_.chain->del(*b_.container), fails_with(11));
+    const Json found = Json::parse(node().podlanectl(std::vector<std::string>{"--json", "doctor"}).out);
+    EXPECT_THAT(find(found, "check", "loaded"), has_members({{"remedy", "podlanectl upgrade"}, {"fixable", true}}));
+    for (const char *untrue : {"lost", "unknown"})
+        EXPECT_TRUE(find(found, "check", untrue).is_null()) << found.dump(1);
     EXPECT_EQ(pins(), all);
     EXPECT_EQ(on_hooks(b_.ifindex).size(), 2U);
     EXPECT_TRUE(ping(a_.ns(), podlane::to_string(b_.v4)));

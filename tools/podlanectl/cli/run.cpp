@@ -76,11 +76,15 @@ Result<int> run_again(const Call &call, World &world) {
         const Result<int> code = call.command->run(call, world);
         if (!code)
             return code.error();
-        if (std::fflush(world.out) != 0)
-            return *code; // the reader has closed the pipe
+        TRY(world.flush());
         nanosleep(&kInterval, nullptr);
     }
     return 0;
+}
+
+int help(const Call &call, std::span<const std::string_view> words, const World &world) {
+    world.print(help_text(call));
+    return words.empty() ? 2 : 0;
 }
 
 Result<int> run_command(const Call &call, World &world) {
@@ -111,19 +115,15 @@ int run(std::span<const std::string_view> words, World &world) {
     const Result<Call> call = parse(words);
     if (!call)
         return complain(call.error(), words, world);
-    if (call->help) {
-        world.print(help_text(*call));
-        return words.empty() ? 2 : 0;
-    }
     libbpf_set_print(nullptr); // our own errors carry what matters of libbpf's
     world.json = call->has(Opt::json);
     if (call->has(Opt::bpffs))
         world.bpffs = *call->value(Opt::bpffs);
-    const Result<int> code = run_command(*call, world);
+    const Result<int> code = call->help ? help(*call, words, world) : run_command(*call, world);
     if (!code)
         return complain(code.error(), words, world);
-    if (std::fflush(world.out) != 0)
-        return complain(system_error(ErrorCode::io_failure, "writing to standard output", errno), words, world);
+    if (const auto flushed = world.flush(); !flushed)
+        return complain(flushed.error(), words, world);
     return *code;
 }
 

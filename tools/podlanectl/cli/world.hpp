@@ -5,6 +5,7 @@
 #include "maps/result.hpp"
 #include "tools/output/table.hpp"
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -43,7 +44,19 @@ struct World {
     std::uint64_t boottime_ns = 0;
     Before before{}; // with --watch
 
-    void print(std::string_view text) const { std::fwrite(text.data(), 1, text.size(), out); }
+    mutable int write_errno = 0; // of the first write to `out` that failed
+
+    void print(std::string_view text) const {
+        if (std::fwrite(text.data(), 1, text.size(), out) != text.size() && write_errno == 0)
+            write_errno = errno;
+    }
+    // An error if anything printed so far is lost: after a write that failed, a later one may succeed.
+    [[nodiscard]] Result<void> flush() const {
+        if (std::fflush(out) != 0 && write_errno == 0)
+            write_errno = errno;
+        return write_errno == 0 ? Result<void>{}
+                                : system_error(ErrorCode::io_failure, "writing to standard output", write_errno);
+    }
     // The same table as text or JSON.
     void print(const output::Table &table) const {
         print(json ? output::json_text(output::table_value(table)) : output::table_text(table, style));

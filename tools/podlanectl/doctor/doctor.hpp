@@ -62,6 +62,7 @@ struct NodeView {
     Result<std::vector<RuntimeNetwork>> networks;
     std::span<const ClusterNode> cluster; // as far as a file lists them
     bool loaded = false;                  // the live directory is there
+    bool other_version = false;           // whose maps are not complete, beside maps of another version
     std::vector<EndpointEntry> endpoints{};
     std::vector<UplinkReport> uplinks{};
     std::optional<LiveState> live{}; // if `loaded` and the pins are complete

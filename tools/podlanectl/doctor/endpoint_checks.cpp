@@ -311,7 +311,8 @@ constexpr std::array<Check, 17> kEndpointChecks = {{
      "less, and if the maps are lost as well, nothing "
      "knows what its ADD made",
      kNewSandbox, nullptr, &look_at_record},
-    {"link", Severity::wrong, "the container disappeared without a DEL, or the interface was set down or deleted",
+    {"link", Severity::wrong,
+     "the container disappeared without a DEL, or the interface was set down, renamed or deleted",
      "podlanectl gc, or the runtime's next GC; if the container is running, delete its sandbox", nullptr,
      &look_at_link},
     {"host-mac", Severity::wrong,

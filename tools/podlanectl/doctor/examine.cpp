@@ -4,6 +4,7 @@
 #include "loader/host_veth.hpp"
 #include "loader/net/open_in_each.hpp"
 #include "loader/object.hpp"
+#include "loader/pins.hpp"
 #include "loader/record.hpp"
 #include "loader/upgrade.hpp"
 #include "loader/wrong_pins.hpp"
@@ -286,8 +287,11 @@ Result<Examined> look(const Scope &scope, const World &world, bool only_settled)
     Examined examined;
     node.loaded = static_cast<bool>(check_live_directory(world.bpffs));
     const auto pins = node.loaded ? check_pins(world.bpffs) : Result<void>{};
-    if (!pins)
-        add(examined, kPins, {}, {{pins.error().message, completing_pins(world.bpffs), {}}}, nullptr);
+    if (!pins) {
+        node.other_version = !TRY(maps_of_other_versions(world.bpffs)).empty();
+        const char *remedy = node.other_version ? "podlanectl upgrade" : "";
+        add(examined, kPins, {}, {{pins.error().message, completing_pins(world.bpffs), remedy}}, nullptr);
+    }
     const bool readable = node.loaded && pins && TRY(has_readable_pins(node, scope, only_settled, examined));
     for (net::Link &link : TRY(net::list_links(*node.host)))
         node.interface_names.emplace(link.ifindex, std::move(link.name));
@@ -311,6 +315,16 @@ Result<Examined> look(const Scope &scope, const World &world, bool only_settled)
 bool is_wrong(const Row &row) { return row.check->severity == Severity::wrong; }
 
 } // namespace
+
+// A check's remedy may be a new sandbox, for those of its findings that have no repair, or none that succeeded.
+std::string Row::remedy() const {
+    if (!finding.remedy.empty())
+        return finding.remedy;
+    const bool names_repair = check->remedy.find("podlanectl repair") != std::string_view::npos ||
+                              check->remedy.find("doctor --fix") != std::string_view::npos;
+    const bool is_repairable = finding.repair && fixed.empty();
+    return is_repairable && !names_repair ? "podlanectl doctor --fix" : std::string(check->remedy);
+}
 
 bool doctor::is_same(const Row &a, const Row &b) {
     const auto name = [](const Row &row) {

@@ -18,9 +18,7 @@ struct Row {
     std::string fixed{}; // "yes", or why not; empty if not tried
 
     [[nodiscard]] bool is_fixed() const { return fixed == "yes"; }
-    [[nodiscard]] std::string remedy() const {
-        return finding.remedy.empty() ? std::string(check->remedy) : finding.remedy;
-    }
+    [[nodiscard]] std::string remedy() const;
 };
 
 struct Examined {

@@ -53,10 +53,10 @@ std::function<Result<void>()> restoring(const AttachmentRecord &record, const st
     };
 }
 
-// None if the node is uninstalled, or is not, and the check is about the other.
+// None if the node is uninstalled, or is not, and the check is about the other; or if another version's maps have them.
 Result<std::vector<AttachmentRecord>> lost_of(const NodeView &node, bool uninstalled) {
     const std::string &root = node.world.bpffs;
-    if (TRY(AttachmentRecords(node.state_directory, root).is_uninstalled()) != uninstalled)
+    if (node.other_version || TRY(AttachmentRecords(node.state_directory, root).is_uninstalled()) != uninstalled)
         return std::vector<AttachmentRecord>{};
     std::vector<AttachmentRecord> records = TRY(node.records);
     std::erase_if(records, [&](const AttachmentRecord &one) { return one.root != root; });
@@ -96,6 +96,8 @@ Result<void> look_for_unknown(const NodeView &node, Findings &findings) {
         report(findings, "records on disk count as none: " + node.unread_records.error().message, {},
                "remove what is there, or repair its file system (`dmesg`); what is not in the maps either, is restored "
                "by a new sandbox alone");
+    if (node.other_version)
+        return {};
     const auto endpoints = TRY(known_endpoints(node.world.bpffs));
     for (const UnknownVeth &one :
          TRY(unknown_veths(node.state_directory, endpoints ? &*endpoints : nullptr, *node.host)))

@@ -228,7 +228,7 @@ Result<int> monitor(const Call &call, World &world) {
     std::uint64_t lost = watch.lost();
     if (!world.json)
         std::fputs(all ? "watching all packets\n" : "watching drops\n", world.err);
-    while (!UntilSignal::stopped() && !viewer.done() && std::ferror(world.out) == 0) {
+    while (!UntilSignal::stopped() && !viewer.done() && world.write_errno == 0) {
         watch.go_on();
         const int taken = ring_buffer__poll(ring.get(), kPoll);
         if (taken < 0 && taken != -EINTR)
@@ -237,9 +237,10 @@ Result<int> monitor(const Call &call, World &world) {
             viewer.show_lost(now - lost);
             lost = now;
         }
-        std::fflush(world.out);
+        static_cast<void>(world.flush());
     }
-    std::clearerr(world.out); // the reader has closed the pipe
+    if (world.write_errno == EPIPE)
+        world.write_errno = 0; // the reader has closed the pipe
     return 0;
 }
 

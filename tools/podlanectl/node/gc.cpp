@@ -147,6 +147,13 @@ Result<EndpointEntry> entry_of(const AttachmentRecord &record) {
     return entry;
 }
 
+Result<std::vector<EndpointEntry>> only_selected(std::vector<EndpointEntry> entries, const Selection &selection,
+                                                 const World &world) {
+    std::erase_if(entries, [&](const EndpointEntry &entry) { return !selection.matches(entry); });
+    TRY(selection.keep_labelled(entries, world));
+    return entries;
+}
+
 // An ADD that is under way has its namespace. Of one that had its DEL nothing but the lease is left.
 Result<bool> is_alive(const AttachmentRecord &record, const ThisNode &node, const Namespaces &namespaces,
                       net::Netlink &host) {
@@ -157,24 +164,27 @@ Result<bool> is_alive(const AttachmentRecord &record, const ThisNode &node, cons
     return TRY(has_link(host, *record.entry)) || namespaces.contains(record.entry->netns_inode);
 }
 
-// Objects that the maps do not know (any more).
-Result<void> collect_recorded(const Selection &selection, const std::vector<EndpointEntry> &endpoints,
+// Objects that the maps do not know (any more). Returns whether a record is selected.
+Result<bool> collect_recorded(const Selection &selection, const std::vector<EndpointEntry> &endpoints,
                               const Namespaces &namespaces, const Context &context, std::vector<GarbageRow> &rows) {
     const ThisNode node = TRY(ThisNode::now());
     const AttachmentRecords records(context.state_directory, context.world.bpffs);
+    bool any = false;
     for (const AttachmentRecord &record : TRY(records.list())) {
+        const EndpointEntry entry = TRY(entry_of(record));
+        if (TRY(only_selected({entry}, selection, context.world)).empty())
+            continue;
+        any = true;
         if (is_held(record)) // the plugin's DEL would leave it: see podlanectl lease
             continue;
-        const EndpointEntry entry = TRY(entry_of(record));
         const bool known = std::ranges::any_of(endpoints, [&](const EndpointEntry &one) {
             return field_text(one.first.container_id) == record.container_id &&
                    field_text(one.first.ifname) == record.ifname;
         });
-        if (!known && node.may_have_made(record) && selection.matches(entry) &&
-            !TRY(is_alive(record, node, namespaces, context.host)))
+        if (!known && node.may_have_made(record) && !TRY(is_alive(record, node, namespaces, context.host)))
             rows.push_back(collect(entry, context));
     }
-    return {};
+    return any;
 }
 
 Result<int> gc(const Call &call, World &world) {
@@ -192,10 +202,11 @@ Result<int> gc(const Call &call, World &world) {
                      "name its directory with --bin-dir"};
     const Namespaces namespaces = TRY(network_namespaces());
     std::vector<GarbageRow> rows;
-    std::vector<EndpointEntry> selected = endpoints;
-    std::erase_if(selected, [&](const EndpointEntry &entry) { return !selection.matches(entry); });
+    const std::vector<EndpointEntry> selected = TRY(only_selected(endpoints, selection, world));
     TRY(collect_known(selected, namespaces, context, rows));
-    TRY(collect_recorded(selection, endpoints, namespaces, context, rows));
+    const bool any_recorded = TRY(collect_recorded(selection, endpoints, namespaces, context, rows));
+    if (selected.empty() && !any_recorded && !selection.selects_all())
+        return selection.no_match();
     if (rows.empty() && !world.json)
         world.print("nothing to collect\n");
     else

@@ -6,6 +6,7 @@
 #include "loader/net/link.hpp"
 #include "loader/net/namespace.hpp"
 #include "loader/net/neighbour.hpp"
+#include "loader/net/nftables.hpp"
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
 #include "loader/record.hpp"
@@ -114,6 +115,21 @@ void report_masquerade(const std::string &root, NetworksById networks, Story &st
                                   "; when they are gone: remove " + iptables_chain(name) +
                                   " from the nat tables of iptables and ip6tables");
     }
+}
+
+// Tables of pods of which neither maps nor records are left. Pods behind another plugin's interface may be unknown too.
+Result<void> report_unknown_tables(Story &story) {
+    const auto tables = []() -> Result<std::set<std::string>> {
+        net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
+        return net::tables_with_mark(netfilter, "podlane ");
+    }();
+    if (!tables && net::lacks_nf_tables(tables.error()))
+        return {};
+    for (const std::string &table : TRY(tables))
+        if (table.starts_with(nft_table("")))
+            story.lines.push_back("kept, as no record says whose it is: table inet " + table +
+                                  "; if no pod needs it: nft delete table inet '" + table + "'");
+    return {};
 }
 
 // The rules that have the kernel track connections; those that masquerade stay while there are pods.
@@ -293,6 +309,8 @@ Result<void> remove_plugin(const std::string &bin_dir, Story &story) {
 // A part that fails keeps none of the others from its end.
 Result<void> remove_rest(const std::string &state_dir, const std::string &bin_dir, Story &story) {
     Errors errors;
+    if (story.containers() == 0)
+        errors.add(report_unknown_tables(story));
     errors.add(restore_settings(state_dir, story));
     errors.add(forget_pod_ranges(state_dir));
     if (story.containers() == 0 && story.dead.kept.empty())

@@ -95,6 +95,10 @@ bool Selection::matches(const EndpointEntry &entry) const {
 
 bool Selection::names(const EndpointEntry &entry) const { return any_ && is_named(entry, *any_); }
 
+Error Selection::no_match() const {
+    return {ErrorCode::missing, "no endpoint matches " + words_, "\"podlanectl endpoint list\" shows all of them"};
+}
+
 Result<void> Selection::keep_labelled(std::vector<EndpointEntry> &entries, const World &world) const {
     if (!labels_)
         return {};
@@ -115,8 +119,7 @@ Result<std::vector<EndpointEntry>> selected_endpoints(const Selection &selection
         std::erase_if(entries, [&](const EndpointEntry &entry) { return !selection.names(entry); });
     TRY(selection.keep_labelled(entries, world));
     if (entries.empty() && !selection.selects_all())
-        return Error{ErrorCode::missing, "no endpoint matches " + selection.words(),
-                     "\"podlanectl endpoint list\" shows all of them"};
+        return selection.no_match();
     // An entry is more than a kilobyte: pointers are sorted, and each entry is moved once.
     std::vector<const EndpointEntry *> sorted;
     sorted.reserve(entries.size());

@@ -32,6 +32,7 @@ class Selection {
     [[nodiscard]] const std::optional<std::string> &interface() const { return interface_ ? interface_ : any_; }
     // "--pod web-0 --network blue", for messages.
     [[nodiscard]] const std::string &words() const { return words_; }
+    [[nodiscard]] Error no_match() const;
     // Leaves those that --selector names, by their records on disk.
     [[nodiscard]] Result<void> keep_labelled(std::vector<EndpointEntry> &entries, const World &world) const;
 

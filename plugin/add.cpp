@@ -353,7 +353,7 @@ Result<void> finish(const cni::Request &request, const Tables &tables, net::Netl
 
 } // namespace
 
-Result<std::string> add(const cni::Request &given) {
+Result<std::string> add(const cni::Request &given, const Print &print) {
     cni::Request request = given;
     endpoint_mode mode = TRY(mode_of(request));
     const net::Namespace pod = TRY(open_container(request));
@@ -373,11 +373,15 @@ Result<std::string> add(const cni::Request &given) {
     request.config.allow_ip_forwarding = TRY(may_forward(request, sockets.pod));
     Rollback rollback;
     TRY(record_on_disk(request, mode, rollback));
-    auto result = mode == ENDPOINT_AFTER_MAIN ? adopt(request, pod, sockets, tables, rollback)
-                                              : make(request, mode, pod, sockets, tables, rollback);
-    if (result)
-        if (auto finished = finish(request, tables, sockets.pod, rollback); !finished)
-            result = std::move(finished).error();
+    const auto make_and_print = [&]() -> Result<std::string> {
+        const auto made = TRY(mode == ENDPOINT_AFTER_MAIN ? adopt(request, pod, sockets, tables, rollback)
+                                                          : make(request, mode, pod, sockets, tables, rollback));
+        TRY(finish(request, tables, sockets.pod, rollback));
+        std::string text = cni::to_json(made, request.config.cni_version);
+        TRY(print(text));
+        return text;
+    };
+    auto result = make_and_print();
     if (!result) {
         const Step step(STEP_UNDO);
         return rollback.run(std::move(result).error());
@@ -385,7 +389,7 @@ Result<std::string> add(const cni::Request &given) {
     rollback.commit();
     if (mode == ENDPOINT_MAIN)
         forget_held_leases(request);
-    return cni::to_json(*result, request.config.cni_version);
+    return result;
 }
 
 } // namespace podlane

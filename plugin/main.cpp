@@ -58,6 +58,13 @@ constexpr std::array kKeptCapabilities = {
     CAP_DAC_OVERRIDE,              // files of the runtime and of IPAM plugins
 };
 
+Result<void> print(std::string text) {
+    if (text.empty())
+        return {};
+    text += '\n';
+    return write_all(STDOUT_FILENO, "the result to standard output", text);
+}
+
 Result<std::string> serve(const cni::Request &given, const cni::Environment &environment) {
     if (given.command != cni::Command::version && geteuid() != 0)
         return Error{ErrorCode::plugin_not_available,
@@ -67,7 +74,7 @@ Result<std::string> serve(const cni::Request &given, const cni::Environment &env
     const cni::Request request = TRY(complete_pod_ranges(given, environment));
     switch (request.command) {
     case cni::Command::add:
-        return add(TRY(complete_identity(request, environment)));
+        return add(TRY(complete_identity(request, environment)), &print);
     case cni::Command::del:
         return del(request);
     case cni::Command::check:
@@ -91,13 +98,6 @@ void log_request(const cni::Environment &environment, std::string_view input) {
         text += " " + name + "=" + (name == "CNI_ARGS" ? cni::masked_pairs(value) : value);
     log(cni::Log::Level::debug, text);
     log(cni::Log::Level::debug, "configuration: " + cni::masked(input));
-}
-
-Result<void> print(std::string text) {
-    if (text.empty())
-        return {};
-    text += '\n';
-    return write_all(STDOUT_FILENO, "the result to standard output", text);
 }
 
 int explain_by_hand(std::span<const char *const> words) {
@@ -166,6 +166,8 @@ int run(std::span<const char *const> words) {
     if (!served->empty())
         log(cni::Log::Level::debug, "result: " + cni::masked(*served));
     log(cni::Log::Level::info, "done");
+    if (request->command == cni::Command::add) // printed before it was committed
+        return 0;
     const auto printed = print(*served);
     return printed ? 0 : fail(printed.error(), version);
 }

@@ -7,6 +7,7 @@
 #include "plugin/cni/masked.hpp"
 #include "plugin/cni/pod_ranges.hpp"
 #include "plugin/cni/request.hpp"
+#include "tools/podlanectl/doctor/forward_policy.hpp"
 #include "tools/podlanectl/doctor/forward_rules.hpp"
 #include "tools/podlanectl/doctor/nat_rules.hpp"
 #include "tools/podlanectl/node/node_object.hpp"
@@ -83,6 +84,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     static const Prefix pods = *parse_prefix("198.18.1.0/24");
     (void)ctl::dropping_chains_of_nft(input);
     (void)ctl::dropping_chains_of_iptables(input, "iptables");
+    const ctl::forwarded::Pods forwarded{{"cali0"}, {"eth0"}, {pods}, true, true};
+    (void)ctl::forwarded::refusing_chains_of_nft(input, forwarded);
+    (void)ctl::forwarded::refusing_chains_of_iptables(input, "iptables", forwarded);
     (void)ctl::cluster_ips_of(input);
     (void)ctl::masquerades_in(input, pods);
 

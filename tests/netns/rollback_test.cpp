@@ -31,6 +31,34 @@ TEST_F(RollbackTest, AMissingOrFailingIpamPluginLeavesNothing) {
     EXPECT_EQ(check(last, full).rc, 0);
 }
 
+// Full, or closed: the error is on standard error.
+TEST_F(RollbackTest, AResultThatCannotBeWrittenLeavesNothing) {
+    prepare();
+    const auto expect_error = [&](const std::string &target, const Container &container, const Json &config) {
+        Variables variables = attachment(container);
+        variables.merge(Variables{{"CNI_COMMAND", "ADD"}, {"CNI_PATH", node_.plugins()}});
+        EXPECT_THAT(
+            run(node_.ns(), {"sh", "-c", "exec " + node_.plugins() + "/podlane >" + target}, config.dump(), variables),
+            complains(1, {"\"code\": 5", "writing the result to standard output"}));
+    };
+    for (const std::string target : {"/dev/full", "&-"}) {
+        const auto container = node_.container();
+        const std::string before = node_.state();
+        expect_error(target, *container, node_.config());
+        EXPECT_EQ(node_.state(), before);
+        EXPECT_TRUE(pod_link(*container).is_null());
+
+        node_.run("ip link add other type veth peer name eth0 netns " + container->path());
+        expect_error(target, *container,
+                     behind({{"cniVersion", "1.0.0"},
+                             {"interfaces", {{{"name", "eth0"}, {"sandbox", container->path()}}}},
+                             {"ips", {{{"address", "198.18.9.5/24"}, {"interface", 0}}}}}));
+        EXPECT_EQ(size_of(&open_endpoints), 0U);
+        EXPECT_TRUE(node_.records().empty());
+        container->run("ip link del eth0");
+    }
+}
+
 TEST_F(RollbackTest, BadIpamResultsAreNamedAndTheLeaseReleased) {
     auto container = node_.container();
     prepare();

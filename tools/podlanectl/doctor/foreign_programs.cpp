@@ -5,14 +5,18 @@
 #include "loader/net/link.hpp"
 #include "loader/net/packet_rules.hpp"
 #include "loader/net/qdisc.hpp"
+#include "loader/net/route.hpp"
 #include "maps/abi/names.h"
+#include "maps/entries.hpp"
 #include "plugin/foreign_qdisc.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
+#include "tools/podlanectl/doctor/forward_policy.hpp"
 #include "tools/podlanectl/doctor/forward_rules.hpp"
 
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 namespace podlane::ctl::doctor {
 namespace {
@@ -30,9 +34,61 @@ Result<void> look_at_forward_rules(const NodeView &node, Findings &findings) {
     if (std::ranges::none_of(node.endpoints, skips_rules) || std::ranges::none_of(node.endpoints, takes_fast_path))
         return {};
     std::vector<std::string> chains;
-    auto looked = find_chains_that_drop_forwarded(chains);
+    auto looked = find_chains(&dropping_chains_of_nft, &dropping_chains_of_iptables, chains);
     for (const std::string &chain : chains)
         report(findings, chain + " drops or rejects forwarded packets");
+    return looked;
+}
+
+// Those whose first packets the host stack forwards.
+Result<forwarded::Pods> forwarded_pods(const NodeView &node) {
+    forwarded::Pods pods;
+    std::set<std::uint32_t> own;
+    for (const EndpointEntry &entry : node.endpoints) {
+        if (skips_rules(entry) || !node.interface_names.contains(entry.second.ifindex))
+            continue;
+        own.insert(entry.second.ifindex);
+        for (const ip_addr &addr : addresses_in(entry.second)) {
+            (is_ipv4(addr) ? pods.uses_ipv4 : pods.uses_ipv6) = true;
+            pods.ranges.push_back(host_prefix(addr));
+        }
+    }
+    for (const net::Link &link : TRY(net::list_links(*node.host)))
+        if (own.contains(link.ifindex)) {
+            pods.interfaces.push_back(link.name);
+            if (link.master && node.interface_names.contains(*link.master))
+                pods.interfaces.push_back(node.interface_names.at(*link.master));
+        }
+    if (node.networks)
+        for (const RuntimeNetwork &network : *node.networks)
+            for (const auto *ranges : {&network.ranges, &network.clusters})
+                pods.ranges.insert(pods.ranges.end(), ranges->begin(), ranges->end());
+    for (const UplinkReport &one : node.uplinks)
+        pods.ways.push_back(one.name);
+    for (const net::Family family : {net::Family::ipv4, net::Family::ipv6})
+        for (net::RouteSpec &route : TRY(net::list_routes(*node.host, 0, family, net::kAllTables))) {
+            if (net::is_of_link(route) || route.type != net::kUnicast)
+                continue;
+            route.other_links.push_back(route.ifindex);
+            for (const std::uint32_t link : route.other_links)
+                if (const auto name = node.interface_names.find(link); name != node.interface_names.end())
+                    pods.ways.push_back(name->second);
+        }
+    return pods;
+}
+
+Result<void> look_at_forward_policy(const NodeView &node, Findings &findings) {
+    const forwarded::Pods pods = TRY(forwarded_pods(node));
+    if (pods.interfaces.empty())
+        return {};
+    std::vector<std::string> chains;
+    auto looked = find_chains(
+        [&](auto listing) { return forwarded::refusing_chains_of_nft(listing, pods); },
+        [&](auto listing, auto family) { return forwarded::refusing_chains_of_iptables(listing, family, pods); },
+        chains);
+    for (const std::string &chain : chains)
+        report(findings,
+               chain + " drops forwarded packets of pods: no rule in it accepts their interfaces or addresses");
     return looked;
 }
 
@@ -103,13 +159,20 @@ Result<void> look_at_qdiscs(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 4> kForeignProgramsChecks = {{
+constexpr std::array<Check, 5> kForeignProgramsChecks = {{
     {"forward-rules", Severity::notice,
      "connections of pods with \"firstPacket\": \"direct\", or with an \"uplink\" of their own, bypass these rules "
      "from "
      "the first packet on: a NetworkPolicy written there is not enforced for them",
      "remove these keys from the configuration of the networks that these rules apply to, and recreate the pods",
      &look_at_forward_rules},
+    {"forward-policy", Severity::notice,
+     "the host stack forwards a connection's first packets, and a firewall (Docker, firewalld, ufw) drops them there: "
+     "pods reach nothing but their node",
+     "have the firewall accept the pods: iptables -I FORWARD -i cali+ -j ACCEPT; iptables -I FORWARD -o cali+ -j "
+     "ACCEPT (IPv6: ip6tables); an nftables chain by the same rules in it; firewalld by a zone for them: firewall-cmd "
+     "--zone=trusted --add-source=RANGE",
+     &look_at_forward_policy},
     {"packet-rules", Severity::notice,
      "these rules work by packet: they meet a connection's first packets, and not those that take the fast path",
      "mark the connections they are meant for with \"slowPathMark\", or set \"fastPath\" to \"off\" for the network",

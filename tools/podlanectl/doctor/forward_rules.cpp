@@ -27,7 +27,7 @@ bool drops(const Chains &chains, std::string_view name, std::set<std::string, st
     if (chain == chains.end() || !seen.emplace(name).second)
         return false;
     return chain->second.drops || std::ranges::any_of(chain->second.leads_to, [&](const std::string &next) {
-               return std::ranges::find(kKubeProxy, next) == kKubeProxy.end() && drops(chains, next, seen);
+               return !is_chain_of_kube_proxy(next) && drops(chains, next, seen);
            });
 }
 
@@ -53,6 +53,8 @@ void read_nft_rule(const std::vector<std::string_view> &words, Chain &chain) {
 }
 
 } // namespace
+
+bool is_chain_of_kube_proxy(std::string_view name) { return std::ranges::find(kKubeProxy, name) != kKubeProxy.end(); }
 
 std::vector<std::string> dropping_chains_of_nft(std::string_view listing) {
     std::vector<std::string> found;
@@ -106,14 +108,14 @@ std::vector<std::string> dropping_chains_of_iptables(std::string_view listing, s
     return found;
 }
 
-Result<void> find_chains_that_drop_forwarded(std::vector<std::string> &found) {
+Result<void> find_chains(const OfNft &of_nft, const OfIptables &of_iptables, std::vector<std::string> &found) {
     const auto listing = output_of("nft", {"list", "ruleset"});
     if (listing)
-        found = dropping_chains_of_nft(*listing);
+        found = of_nft(*listing);
     else if (listing.error().code != ErrorCode::missing)
         return listing.error();
     for (const IptablesListing &one : TRY(iptables_listings("filter")))
-        std::ranges::move(dropping_chains_of_iptables(one.text, one.family), std::back_inserter(found));
+        std::ranges::move(of_iptables(one.text, one.family), std::back_inserter(found));
     return listing ? Result<void>{} : listing.error();
 }
 

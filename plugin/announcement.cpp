@@ -50,12 +50,17 @@ class Followed {
     std::map<std::uint32_t, bool> is_gone_;
 };
 
-Result<bool> is_any_behind(const net::Link &uplink, std::uint32_t network, const Tables &tables) {
-    Followed followed(uplink, network, tables);
+// The uplink as it is now, since an ADD may have waited, if a route is behind it.
+Result<std::optional<net::Link>> changed_uplink(const std::optional<EgressRoute> &egress, std::uint32_t network,
+                                                const Tables &tables, net::Netlink &host) {
+    auto link = egress ? TRY(net::find_link(host, egress->uplink.ifindex)) : std::nullopt;
+    if (!link)
+        return link;
+    Followed followed(*link, network, tables);
     for (const auto &[key, route] : TRY(tables.source_routes.entries()))
         if (TRY(followed.is_behind(route)))
-            return true;
-    return false;
+            return link;
+    return std::optional<net::Link>{};
 }
 
 template <typename Key>
@@ -153,20 +158,22 @@ Result<void> look_again(std::optional<EgressRoute> &egress, SourceEntries &entri
     return {};
 }
 
-bool may_be_behind(const std::optional<EgressRoute> &egress, std::uint32_t network, const Tables &tables) {
-    const auto behind = egress ? is_any_behind(egress->uplink, network, tables) : false;
-    return !behind || *behind;
+bool may_be_behind(const std::optional<EgressRoute> &egress, std::uint32_t network, const Tables &tables,
+                   net::Netlink &host) {
+    const auto changed = changed_uplink(egress, network, tables, host);
+    return !changed || *changed;
 }
 
 void follow_uplink_if_changed(const std::optional<EgressRoute> &egress, std::uint32_t network, const Tables &tables,
                               const std::string &root, net::Netlink &host) {
-    if (!may_be_behind(egress, network, tables))
+    const auto changed = changed_uplink(egress, network, tables, host);
+    if (changed && !*changed)
         return;
-    const auto followed = follow_uplink(egress->uplink, network, tables, root, host);
+    const auto followed =
+        changed ? follow_uplink(**changed, network, tables, root, host) : Result<void>(changed.error());
     if (followed)
-        log(cni::Log::Level::info, "uplink " + egress->uplink.name + " has MAC " + to_string(egress->uplink.mac) +
-                                       " and number " + std::to_string(egress->uplink.ifindex) +
-                                       " now: its pods follow");
+        log(cni::Log::Level::info, "uplink " + (*changed)->name + " has MAC " + to_string((*changed)->mac) +
+                                       " and number " + std::to_string((*changed)->ifindex) + " now: its pods follow");
     else
         log(cni::Log::Level::warning,
             "uplink " + egress->uplink.name +

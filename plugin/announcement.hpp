@@ -40,7 +40,8 @@ Result<void> follow_uplink(const net::Link &uplink, std::uint32_t network, const
                            const std::string &root, net::Netlink &host);
 // The same for an ADD, if a route says that it is necessary. It does not concern the ADD's own pod, which therefore
 // does not fail with it.
-bool may_be_behind(const std::optional<EgressRoute> &egress, std::uint32_t network, const Tables &tables);
+bool may_be_behind(const std::optional<EgressRoute> &egress, std::uint32_t network, const Tables &tables,
+                   net::Netlink &host);
 void follow_uplink_if_changed(const std::optional<EgressRoute> &egress, std::uint32_t network, const Tables &tables,
                               const std::string &root, net::Netlink &host);
 // While an ADD waits, the uplink may change: what it is now, also in the ADD's own entries.

@@ -303,7 +303,7 @@ Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan,
     for (int round = 0; round < kMostRounds; ++round) {
         Lock shared = TRY(Lock::shared(root));
         TRY(tables.check_generation(root));
-        const bool must_follow = round == 0 && may_be_behind(egress, plan.id, tables);
+        const bool must_follow = round == 0 && may_be_behind(egress, plan.id, tables, host);
         if (!must_follow && TRY(in_place(root, plan, tables, host))) {
             TRY(track_connections(request.config));
             rollback.keep(std::move(shared));

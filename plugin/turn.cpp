@@ -73,11 +73,9 @@ Result<Fd> create_file(const cni::Config &config) {
     return error;
 }
 
-bool is_in_place(const Fd &file, const std::string &state_directory) {
-    struct stat opened {
-    }, named{};
-    return fstat(file.get(), &opened) == 0 && stat((state_directory + kFile).c_str(), &named) == 0 &&
-           opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+bool is_removed(const Fd &file) {
+    struct stat facts {};
+    return fstat(file.get(), &facts) == 0 && facts.st_nlink == 0;
 }
 
 Error still_removed(const cni::Request &request) {
@@ -96,7 +94,7 @@ Result<Fd> take_turn_of_add(const cni::Request &request) {
         file = TRY(create_file(request.config));
         // Shared with a second ADD, which does not wait for ever.
         (void)wait_until([&] { return set(file, of_add(request), F_RDLCK); });
-    } while (!is_in_place(file, request.config.state_dir));
+    } while (is_removed(file));
     if (!wait_until([&] { return !is_held(file, of_del(request)); }))
         return still_removed(request);
     // A second ADD of an attachment under way would release the lease of the first.

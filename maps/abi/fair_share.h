@@ -28,8 +28,6 @@
 #define TAKES_ALL (ONE * 3 / 4)
 /* Senders that are not paced leave 1/8 to those that are. */
 #define LEAST_PACED 8
-/* Each CPU reads the clock before it takes the lock: it may come by as much later than one that read a later time. */
-#define LATEST_NS NS_PER_S
 /* The longest backlog that a connection waits for when it begins. */
 #define LONGEST_WAIT_NS (4 * NS_PER_S)
 

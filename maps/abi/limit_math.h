@@ -21,6 +21,8 @@
 /* A burst of more than this time at the rate is "auto", too. */
 #define LONGEST_HORIZON_NS NS_PER_S
 #define AUTO_HORIZON_NS (100 * NS_PER_MS)
+/* Each CPU reads the clock before it takes the lock: it may come by as much later than one that read a later time. */
+#define LATEST_NS NS_PER_S
 /* A frame of the usual MTU, in bits. */
 #define FRAME_BITS (1514 * 8ULL)
 /* A burst holds at least so many of them. */
@@ -101,7 +103,7 @@ ABI_INLINE __u64 backlog_of(__u64 free_at_ns, const struct limit *limit, __u64 n
 {
 	__u64 backlog = free_at_ns > now ? free_at_ns - now : 0;
 
-	return backlog <= longest_backlog(limit) ? backlog : limit->target_ns;
+	return backlog <= longest_backlog(limit) + LATEST_NS ? backlog : limit->target_ns;
 }
 
 /* When the bucket is free after a packet that costs so much more. */

@@ -130,6 +130,8 @@ Error with_own_error(Error of_version, Error own, bool other_version) {
         own.message += "; and " + of_version.message;
     if (own.hint.empty())
         own.hint = std::move(of_version.hint);
+    if (own.system_errno == 0)
+        own.system_errno = of_version.system_errno;
     if (other_version)
         own.code = of_version.code;
     return own;

@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <new>
 #include <span>
@@ -137,6 +138,7 @@ int run(std::span<const char *const> words) {
     std::set_new_handler(&fail_without_memory);
     reserve_standard_streams();
     survive_file_size_limit();
+    std::signal(SIGPIPE, SIG_IGN); // an ADD whose runtime is gone is rolled back
     const cni::Environment environment = read_environment();
     if (!environment.contains("CNI_COMMAND"))
         return explain_by_hand(words);

@@ -31,17 +31,18 @@ TEST_F(RollbackTest, AMissingOrFailingIpamPluginLeavesNothing) {
     EXPECT_EQ(check(last, full).rc, 0);
 }
 
-// Full, or closed: the error is on standard error.
+// Full, closed, or a pipe that nobody reads: the error is on standard error.
 TEST_F(RollbackTest, AResultThatCannotBeWrittenLeavesNothing) {
     prepare();
     const auto expect_error = [&](const std::string &target, const Container &container, const Json &config) {
         Variables variables = attachment(container);
         variables.merge(Variables{{"CNI_COMMAND", "ADD"}, {"CNI_PATH", node_.plugins()}});
-        EXPECT_THAT(
-            run(node_.ns(), {"sh", "-c", "exec " + node_.plugins() + "/podlane >" + target}, config.dump(), variables),
-            complains(1, {"\"code\": 5", "writing the result to standard output"}));
+        EXPECT_THAT(run(node_.ns(),
+                        {"bash", "-c", "exec 3> >(:); wait $!; exec " + node_.plugins() + "/podlane >" + target},
+                        config.dump(), variables),
+                    complains(1, {"\"code\": 5", "writing the result to standard output"}));
     };
-    for (const std::string target : {"/dev/full", "&-"}) {
+    for (const std::string target : {"/dev/full", "&-", "&3"}) {
         const auto container = node_.container();
         const std::string before = node_.state();
         expect_error(target, *container, node_.config());
